@@ -1,0 +1,51 @@
+# One floor of the house: its public headers, private headers, sources and tests.
+#
+#   hanji_floor(shm CORE HEADERS engine.h SOURCES engine.cpp TESTS engine_test.cpp)
+#
+# CORE adds to hanji_core (torch is not on its include path), TORCH adds to hanji.
+# HEADERS are installed and compiled alone; PRIVATE_HEADERS are neither.
+# TESTS become the one test binary of the floor, hanji_<floor>_test.
+function(hanji_configure_target target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  # A trade of speed for one fixed rounding: a*b+c is never contracted behind our back.
+  target_compile_options(${target} PRIVATE -Wall -Wextra -ffp-contract=off
+    $<$<BOOL:${HANJI_WERROR}>:-Werror>)
+  if(HANJI_SANITIZE)
+    target_compile_options(${target} PUBLIC -fsanitize=${HANJI_SANITIZE} -fno-omit-frame-pointer)
+    target_link_options(${target} PUBLIC -fsanitize=${HANJI_SANITIZE})
+  endif()
+endfunction()
+
+function(hanji_floor floor kind)
+  cmake_parse_arguments(F "" "" "HEADERS;PRIVATE_HEADERS;SOURCES;TESTS;TEST_LIBRARIES" ${ARGN})
+  if(F_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "hanji_floor(${floor}): unknown arguments ${F_UNPARSED_ARGUMENTS}")
+  endif()
+  if(kind STREQUAL "CORE")
+    set(target hanji_core)
+  elseif(kind STREQUAL "TORCH")
+    set(target hanji)
+  else()
+    message(FATAL_ERROR "hanji_floor(${floor}): kind is CORE or TORCH, not '${kind}'")
+  endif()
+  list(TRANSFORM F_HEADERS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  target_sources(${target} PRIVATE ${F_SOURCES})
+  target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}
+                 FILES ${F_HEADERS})
+  if(HANJI_TESTS AND F_TESTS)
+    set(test hanji_${floor}_test)
+    string(REPLACE "/" "_" test ${test})
+    add_executable(${test} ${F_TESTS})
+    hanji_configure_target(${test})
+    target_link_libraries(${test} PRIVATE ${target} hanji_core_dependencies ${F_TEST_LIBRARIES}
+                          GTest::gmock GTest::gtest_main)
+    if(kind STREQUAL "TORCH" AND HANJI_PCH)
+      target_precompile_headers(${test} REUSE_FROM hanji)
+    endif()
+    add_test(NAME ${floor} COMMAND ${test})
+    set_tests_properties(${floor} PROPERTIES TIMEOUT 300)
+  endif()
+endfunction()

@@ -1,0 +1,56 @@
+#include "hanji/base/status.h"
+
+#include <cerrno>
+#include <cstring>
+
+namespace hanji::base {
+
+std::string_view name_of(Code code) {
+  switch (code) {
+    case Code::kOk: return "ok";
+    case Code::kInvalidArgument: return "invalid_argument";
+    case Code::kNotFound: return "not_found";
+    case Code::kCorrupt: return "corrupt";
+    case Code::kUnsupported: return "unsupported";
+    case Code::kOutOfMemory: return "out_of_memory";
+    case Code::kTimeout: return "timeout";
+    case Code::kPeerLost: return "peer_lost";
+    case Code::kMismatch: return "mismatch";
+    case Code::kInternal: return "internal";
+  }
+  return "unknown";
+}
+
+Status Status::at(std::string_view where) const {
+  if (ok()) return *this;
+  return {code_, std::string(where) + ": " + message_};
+}
+
+std::string Status::to_string() const {
+  return ok() ? "ok" : std::string(name_of(code_)) + ": " + message_;
+}
+
+Status invalid_argument(std::string message) {
+  return {Code::kInvalidArgument, std::move(message)};
+}
+Status not_found(std::string message) { return {Code::kNotFound, std::move(message)}; }
+Status corrupt(std::string message) { return {Code::kCorrupt, std::move(message)}; }
+Status unsupported(std::string message) { return {Code::kUnsupported, std::move(message)}; }
+Status out_of_memory(std::string message) { return {Code::kOutOfMemory, std::move(message)}; }
+Status timeout(std::string message) { return {Code::kTimeout, std::move(message)}; }
+Status peer_lost(std::string message) { return {Code::kPeerLost, std::move(message)}; }
+Status mismatch(std::string message) { return {Code::kMismatch, std::move(message)}; }
+Status internal(std::string message) { return {Code::kInternal, std::move(message)}; }
+
+Status from_errno(std::string_view what, int error) {
+  const std::string message = std::string(what) + ": " + std::strerror(error);
+  if (error == ENOENT) return not_found(message);
+  if (error == ENOMEM || error == ENOSPC) return out_of_memory(message);
+  return internal(message);
+}
+
+void throw_if_error(const Status& status) {
+  if (!status.ok()) throw Error(status);
+}
+
+}  // namespace hanji::base

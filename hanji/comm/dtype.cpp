@@ -1,0 +1,37 @@
+#include "hanji/comm/dtype.h"
+
+#include <string>
+
+#include "hanji/base/status.h"
+
+namespace hanji::comm {
+
+DType to_dtype(c10::ScalarType type) {
+  switch (type) {
+    case c10::ScalarType::Double: return DType::kFloat64;
+    case c10::ScalarType::Float: return DType::kFloat32;
+    case c10::ScalarType::BFloat16: return DType::kBFloat16;
+    case c10::ScalarType::Half: return DType::kFloat16;
+    case c10::ScalarType::Int: return DType::kInt32;
+    case c10::ScalarType::Long: return DType::kInt64;
+    case c10::ScalarType::Byte: return DType::kUInt8;
+    default: break;
+  }
+  throw Error(base::unsupported(std::string("no collective speaks dtype ") + c10::toString(type) +
+                                "; convert the tensor first, for example to float32"));
+}
+
+c10::ScalarType to_scalar_type(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64: return c10::ScalarType::Double;
+    case DType::kFloat32: return c10::ScalarType::Float;
+    case DType::kBFloat16: return c10::ScalarType::BFloat16;
+    case DType::kFloat16: return c10::ScalarType::Half;
+    case DType::kInt32: return c10::ScalarType::Int;
+    case DType::kInt64: return c10::ScalarType::Long;
+    case DType::kUInt8: return c10::ScalarType::Byte;
+  }
+  throw Error(base::internal("unknown DType"));
+}
+
+}  // namespace hanji::comm
