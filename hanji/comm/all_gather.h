@@ -1,0 +1,23 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <source_location>
+
+#include "hanji/comm/call_options.h"
+#include "hanji/comm/group.h"
+#include "hanji/comm/work.h"
+
+namespace hanji::comm {
+
+/// Fills `output`, on every rank of `group`, with the `input` of all ranks in rank order.
+///
+/// Shape   `output` has size() times the elements of `input`; both contiguous and of one dtype.
+///         `input` may be exactly its own place in `output`; any other overlap is refused.
+/// Cost    n ranks, S bytes each: n * S bytes written per rank.
+/// Errors  as all_reduce().
+Work all_gather(at::Tensor& output, const at::Tensor& input, const Group& group,
+                const CallOptions& options = {},
+                std::source_location call_site = std::source_location::current());
+
+}  // namespace hanji::comm

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <string>
+
+#include "hanji/comm/group.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace hanji::comm::gloo {
+
+/// Whether this libtorch was built with Gloo; the functions below throw Error(kUnsupported) if not.
+bool available();
+
+/// Where ranks listen: a network interface of this host.
+inline constexpr const char* kLoopback = "lo";
+
+/// The ranks of `meet` again, connected by Gloo over TCP on this host's loopback.
+///
+/// They find each other through a file in a folder that only this user can read.
+/// Called by every rank of `meet`.
+Group make_group(const Group& meet, GroupOptions options = {});
+
+/// Ranks that meet through a c10d store of the caller.
+Group make_group(c10::intrusive_ptr<::c10d::Store> store, int rank, int size,
+                 GroupOptions options = {}, const std::string& interface = kLoopback);
+
+}  // namespace hanji::comm::gloo

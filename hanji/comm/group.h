@@ -1,0 +1,105 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hanji/comm/heap.h"
+
+namespace hanji::cost {
+class Chooser;
+}
+namespace hanji::trace {
+class Recorder;
+}
+
+namespace hanji::comm {
+
+class GroupState;
+
+/// Which promise floating sums keep on engines that have algorithms of their own.
+enum class Bits : uint8_t {
+  kRun,   ///< One order per element, whatever the engine: the same bits run after run.
+  kFast,  ///< The engine's own algorithm; its order is its own.
+};
+
+/// Who moves the bytes.
+enum class Progress : uint8_t {
+  kCaller,  ///< Submits, waits and advance(): no helper thread steals from the computation.
+  kThread,  ///< A thread of the group as well, so that calls complete unwaited.
+};
+
+struct GroupOptions {
+  std::string name = "world";                                     ///< Said in messages.
+  std::chrono::nanoseconds deadline = std::chrono::seconds(300);  ///< Of every wait.
+  Bits bits = Bits::kRun;
+  Progress progress = Progress::kCaller;
+  trace::Recorder* recorder = nullptr;  ///< Must outlive the group; null records nothing.
+  /// Chooses step lists. Its rates must be the same on every rank; null takes typical rates.
+  std::shared_ptr<cost::Chooser> chooser;
+};
+
+/// Counted since the group was made.
+struct Stats {
+  int64_t operations = 0;  ///< Collectives completed.
+  int64_t bytes = 0;       ///< Of this rank's tensors in them.
+  int64_t wait_ns = 0;     ///< Inside Work::wait().
+  int64_t busy_ns = 0;     ///< Inside the engine, moving and reducing.
+};
+
+/// Ranks that call collectives together, over one engine. A cheap handle.
+///
+/// Order   every rank makes its groups in one order, and calls a group's collectives in one order.
+/// Thread  safe for calls of one rank; which thread calls first must still be the program's order.
+class Group {
+ public:
+  /// Over the shared memory of one host. `members` are ranks of the segment, in group order.
+  /// Makes this rank's Heap of the segment: call it once per rank, then use subgroup().
+  /// Errors  throws Error(kInvalidArgument) unless `my_world_rank` is one of `members`.
+  static Group over_shm(std::shared_ptr<shm::Segment> segment, int group_id,
+                        std::vector<int> members, int my_world_rank, GroupOptions options = {});
+
+  /// One rank on a heap of its own: every collective runs the same path, with nobody to wait for.
+  static Group alone(Heap heap, GroupOptions options = {});
+  static Group alone(GroupOptions options = {});
+
+  explicit Group(std::shared_ptr<GroupState> state) : state_(std::move(state)) {}
+
+  int rank() const;
+  int size() const;
+  const std::string& name() const;
+  /// "shm", "gloo", or the name of a c10d backend.
+  std::string_view engine() const;
+  /// True if tensors on `device` can be given to the group's collectives.
+  bool serves(c10::Device device) const;
+
+  /// Where tensors are made that collectives move without a copy.
+  Heap& heap() const;
+  /// Bounded, non-blocking work on every open call.
+  /// Errors  throws as Work::wait().
+  void advance() const;
+
+  const GroupOptions& options() const;
+  trace::Recorder* recorder() const;
+  Stats stats() const;
+  /// Collectives submitted so far; equal on all ranks between steps.
+  uint64_t sequence() const;
+
+  /// The group of `members` (ranks of this group, containing this one), on the same heap.
+  /// Every rank of this group calls it, each with its own list; lists are equal or disjoint.
+  /// Errors  throws Error(kInvalidArgument) for a list without this rank or with a rank twice,
+  ///         Error(kUnsupported) over engines that cannot be divided (c10d).
+  Group subgroup(const std::vector<int>& members, std::string_view name) const;
+
+  const std::shared_ptr<GroupState>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<GroupState> state_;
+};
+
+}  // namespace hanji::comm
