@@ -1,0 +1,109 @@
+#include "hanji/base/text.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace hanji::base {
+namespace {
+
+/// The lowest and highest byte that may follow `lead`, by table 3-7 of the Unicode standard.
+std::pair<uint8_t, uint8_t> second_byte_range(uint8_t lead) {
+  switch (lead) {
+    case 0xE0: return {0xA0, 0xBF};
+    case 0xED: return {0x80, 0x9F};
+    case 0xF0: return {0x90, 0xBF};
+    case 0xF4: return {0x80, 0x8F};
+    default: return {0x80, 0xBF};
+  }
+}
+
+size_t length_by_lead(uint8_t lead) {
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead <= 0xDF) return 2;
+  if (lead >= 0xE0 && lead <= 0xEF) return 3;
+  if (lead >= 0xF0 && lead <= 0xF4) return 4;
+  return 0;
+}
+
+void append_escaped(std::string& out, char c) {
+  switch (c) {
+    case '"': out += "\\\""; return;
+    case '\\': out += "\\\\"; return;
+    case '\n': out += "\\n"; return;
+    case '\r': out += "\\r"; return;
+    case '\t': out += "\\t"; return;
+    default: break;
+  }
+  const auto byte = static_cast<uint8_t>(c);
+  if (byte >= 0x20 && byte != 0x7F) {
+    out += c;
+    return;
+  }
+  out += "\\u00";
+  out += "0123456789abcdef"[byte >> 4];
+  out += "0123456789abcdef"[byte & 15];
+}
+
+}  // namespace
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before_last(b.size() + 1), last(b.size() + 1), current(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    current[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = last[j - 1] + (a[i - 1] != b[j - 1]);
+      current[j] = std::min({last[j] + 1, current[j - 1] + 1, replaced});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) current[j] = std::min(current[j], before_last[j - 2] + 1);
+    }
+    before_last.swap(last);
+    last.swap(current);
+  }
+  return last[b.size()];
+}
+
+std::optional<std::string> nearest(std::string_view word,
+                                   std::span<const std::string_view> candidates,
+                                   size_t max_distance) {
+  std::optional<std::string> best;
+  size_t best_distance = max_distance + 1;
+  for (const std::string_view candidate : candidates) {
+    const size_t distance = edit_distance(word, candidate);
+    if (distance >= best_distance) continue;
+    best_distance = distance;
+    best = std::string(candidate);
+  }
+  return best;
+}
+
+size_t utf8_length(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto lead = static_cast<uint8_t>(text[0]);
+  const size_t length = length_by_lead(lead);
+  if (length <= 1) return length;
+  if (text.size() < length) return 0;
+  auto [lowest, highest] = second_byte_range(lead);
+  for (size_t i = 1; i < length; ++i) {
+    const auto byte = static_cast<uint8_t>(text[i]);
+    if (byte < lowest || byte > highest) return 0;
+    lowest = 0x80;
+    highest = 0xBF;
+  }
+  return length;
+}
+
+std::string json_quote(std::string_view text) {
+  std::string out = "\"";
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    if (length == 0) out += "\\ufffd";
+    if (length == 1) append_escaped(out, text[0]);
+    if (length > 1) out += text.substr(0, length);
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return out + '"';
+}
+
+}  // namespace hanji::base

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace hanji::base {
+
+/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+/// Cost    |a| * |b|.
+size_t edit_distance(std::string_view a, std::string_view b);
+
+/// The candidate nearest to `word` (the first of equals); nothing within `max_distance`.
+std::optional<std::string> nearest(std::string_view word,
+                                   std::span<const std::string_view> candidates,
+                                   size_t max_distance = 2);
+
+/// `text` as a JSON string with its quotes: pure ASCII but for valid UTF-8, which is kept; bytes
+/// that are no UTF-8 become U+FFFD.
+std::string json_quote(std::string_view text);
+
+/// Bytes of the UTF-8 character that opens `text`; 0 if none does (overlong forms, surrogates and
+/// cut characters are none).
+size_t utf8_length(std::string_view text);
+
+}  // namespace hanji::base
