@@ -1,0 +1,18 @@
+#include "hanji/plan/config.h"
+
+#include "hanji/plan/internal/words.h"
+
+namespace hanji::plan {
+
+std::string_view name_of(Preset value) { return word_of(value); }
+std::string_view name_of(TokenFormat value) { return word_of(value); }
+std::string_view name_of(VocabularyKind value) { return word_of(value); }
+std::string_view name_of(LearningRateSchedule value) { return word_of(value); }
+std::string_view name_of(Bits value) { return word_of(value); }
+std::string_view name_of(NanPolicy value) { return word_of(value); }
+std::string_view name_of(Gemm value) { return word_of(value); }
+std::string_view name_of(Attention value) { return word_of(value); }
+std::string_view name_of(Precision value) { return word_of(value); }
+std::string_view name_of(Engine value) { return word_of(value); }
+
+}  // namespace hanji::plan

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hanji::plan {
+
+/// An integer key that nobody set and that make_plan() decides. A Plan's config holds none.
+inline constexpr int64_t kAuto = -1;
+
+/// Enumerators stand in the order of the key's choices in the schema (plan/schema.cpp).
+enum class Preset : uint8_t { kNano, kChar, kBaby, kGpt2 };
+enum class TokenFormat : uint8_t { kAuto, kNanoGpt, kLlmC, kMegatron };
+enum class VocabularyKind : uint8_t { kChar, kByte };
+enum class LearningRateSchedule : uint8_t { kCosine, kConstant, kWarmupStableDecay };
+enum class Bits : uint8_t { kRun, kFast };
+enum class NanPolicy : uint8_t { kStop, kSkip };
+enum class Gemm : uint8_t { kAuto, kMkl, kOneDnn };
+enum class Attention : uint8_t { kAuto, kFlash, kMath };
+enum class Precision : uint8_t { kFloat32, kBFloat16, kFloat64 };
+enum class Engine : uint8_t { kShm, kGloo };
+
+struct RunConfig {
+  int64_t ranks = kAuto;  ///< Auto: one per usable physical core.
+  std::string out;        ///< Folder of the run; empty: the command picks a fresh one in runs/.
+};
+
+struct ModelConfig {
+  Preset preset = Preset::kChar;
+  int64_t layers = kAuto;  ///< Auto here and below: the preset's.
+  int64_t heads = kAuto;
+  int64_t width = kAuto;
+  int64_t block = kAuto;       ///< Tokens of a sample.
+  int64_t vocabulary = kAuto;  ///< Auto: what the data needs.
+  double dropout = 0.0;
+  bool tied = true;  ///< The head shares the token embedding.
+};
+
+struct DataConfig {
+  std::string text;    ///< File or folder; empty with empty tokens: the embedded text.
+  std::string tokens;  ///< File of token ids.
+  TokenFormat format = TokenFormat::kAuto;
+  VocabularyKind vocabulary = VocabularyKind::kChar;
+  double validation_fraction = 0.1;
+};
+
+/// Batches are in samples of ModelConfig::block tokens; `steps` are optimizer steps.
+struct TrainConfig {
+  int64_t steps = 1000;
+  int64_t seed = 1;
+  int64_t global_batch = 16;
+  int64_t micro_batch = kAuto;  ///< A cap; auto: the whole share of a rank, if memory allows.
+  int64_t grain = 1;
+  double learning_rate = 1e-3;
+  double min_learning_rate = 1e-4;
+  int64_t warmup_steps = kAuto;  ///< Auto: a tenth of the steps, at most 100.
+  LearningRateSchedule schedule = LearningRateSchedule::kCosine;
+  double weight_decay = 0.1;
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double clip = 1.0;  ///< Largest global gradient norm; 0: no clipping.
+  Bits bits = Bits::kRun;
+  std::vector<double> split;      ///< Share of each rank; empty: even.
+  int64_t evaluate_every = 250;   ///< Steps; 0: only after the last.
+  int64_t evaluate_batches = 20;  ///< Global batches of one evaluation.
+  NanPolicy nan = NanPolicy::kStop;
+  int64_t log_every = 10;
+};
+
+struct CheckpointConfig {
+  int64_t every = 500;  ///< Steps; 0: only after the last.
+  int64_t keep = 3;
+};
+
+struct ComputeConfig {
+  Gemm gemm = Gemm::kAuto;  ///< Auto here and below: measured once per machine.
+  Attention attention = Attention::kAuto;
+  Precision dtype = Precision::kFloat32;
+  int64_t threads = kAuto;  ///< Per rank; auto: the cores of its mask.
+};
+
+struct CommConfig {
+  double deadline = 300;  ///< Seconds.
+  Engine engine = Engine::kShm;
+  int64_t bucket_bytes = 25 << 20;
+  int64_t check_every = 0;  ///< Steps between comparisons of all replicas; 0: only at the start.
+};
+
+/// Every key of a run, typed. Defaults are the default run: a small GPT on the embedded text.
+struct Config {
+  RunConfig run;
+  ModelConfig model;
+  DataConfig data;
+  TrainConfig train;
+  CheckpointConfig checkpoint;
+  ComputeConfig compute;
+  CommConfig comm;
+};
+
+/// The word of an enumerator as the schema spells it, e.g. "cosine", "onednn", "bf16".
+std::string_view name_of(Preset);
+std::string_view name_of(TokenFormat);
+std::string_view name_of(VocabularyKind);
+std::string_view name_of(LearningRateSchedule);
+std::string_view name_of(Bits);
+std::string_view name_of(NanPolicy);
+std::string_view name_of(Gemm);
+std::string_view name_of(Attention);
+std::string_view name_of(Precision);
+std::string_view name_of(Engine);
+
+}  // namespace hanji::plan

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hanji/plan/model_spec.h"
+
+namespace hanji::plan {
+
+/// One tensor, or all like it, that the forward pass keeps for the backward pass.
+struct SavedTensor {
+  std::string name;      ///< e.g. "layer.qkv".
+  int64_t count = 1;     ///< How many of them live at once.
+  int64_t elements = 0;  ///< Of one of them.
+  int64_t element_bytes = 4;
+  int64_t bytes() const { return count * elements * element_bytes; }
+};
+
+/// What the activations depend on besides the model.
+struct ActivationOptions {
+  int64_t micro_batch = 1;
+  Precision precision = Precision::kFloat32;
+  Attention attention = Attention::kFlash;
+};
+
+/// Every tensor that autograd holds when the forward pass of models/gpt ends, each storage once.
+///
+/// Source  the saved inputs of linear, layer_norm, attention, GELU and cross entropy; the table
+///         with the reason of each row stands in memory.cpp.
+std::vector<SavedTensor> saved_tensors(const ModelSpec& model, const ActivationOptions& options);
+
+/// Result  the sum over saved_tensors().
+int64_t activation_bytes(const ModelSpec& model, const ActivationOptions& options);
+
+/// Bytes of one category on one rank.
+struct MemoryLine {
+  std::string category;
+  int64_t bytes = 0;
+  bool operator==(const MemoryLine&) const = default;
+};
+
+int64_t total_bytes(const std::vector<MemoryLine>& lines);
+
+}  // namespace hanji::plan

@@ -1,0 +1,70 @@
+#include "hanji/plan/model_spec.h"
+
+#include <array>
+
+namespace hanji::plan {
+namespace {
+
+struct PresetSizes {
+  Preset preset;
+  ModelSpec spec;
+};
+
+constexpr int64_t kCharacters = 256;
+constexpr int64_t kGpt2Vocabulary = 50257;
+
+const std::array kPresets = {
+    PresetSizes{Preset::kNano, {2, 2, 32, 32, kCharacters, true, 0.0}},
+    PresetSizes{Preset::kChar, {4, 4, 128, 64, kCharacters, true, 0.0}},
+    PresetSizes{Preset::kBaby, {6, 6, 384, 256, kCharacters, true, 0.0}},
+    PresetSizes{Preset::kGpt2, {12, 12, 768, 1024, kGpt2Vocabulary, true, 0.0}},
+};
+
+}  // namespace
+
+int64_t ModelSpec::num_parameters() const {
+  const int64_t per_layer = 12 * width * width + 13 * width;
+  const int64_t head = tied ? 0 : vocabulary * width;
+  return vocabulary * width + block * width + layers * per_layer + 2 * width + head;
+}
+
+std::vector<int64_t> ModelSpec::parameter_sizes() const {
+  const int64_t c = width;
+  std::vector<int64_t> sizes = {vocabulary * c, block * c};
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    sizes.insert(sizes.end(), {c, c, 3 * c * c, 3 * c, c * c, c});      // norm, qkv, projection
+    sizes.insert(sizes.end(), {c, c, 4 * c * c, 4 * c, 4 * c * c, c});  // norm, up, down
+  }
+  sizes.insert(sizes.end(), {c, c});
+  if (!tied) sizes.push_back(vocabulary * c);
+  return sizes;
+}
+
+double ModelSpec::gemm_flops_per_token() const {
+  const double weights = 12.0 * layers * width * width + 1.0 * vocabulary * width;
+  return 6.0 * weights;
+}
+
+double ModelSpec::attention_flops_per_token() const { return 12.0 * layers * block * width; }
+
+double ModelSpec::flops_per_token() const {
+  return gemm_flops_per_token() + attention_flops_per_token();
+}
+
+ModelSpec preset(Preset preset) {
+  for (const PresetSizes& row : kPresets) {
+    if (row.preset == preset) return row.spec;
+  }
+  return {};
+}
+
+Result<ModelSpec> preset(std::string_view name) {
+  std::string known;
+  for (const PresetSizes& row : kPresets) {
+    if (name_of(row.preset) == name) return row.spec;
+    known += (known.empty() ? "" : ", ") + std::string(name_of(row.preset));
+  }
+  return base::invalid_argument("preset '" + std::string(name) + "' is unknown; presets: " + known);
+}
+
+}  // namespace hanji::plan

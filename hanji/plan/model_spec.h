@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hanji/base/status.h"
+#include "hanji/plan/config.h"
+
+namespace hanji::plan {
+
+/// The sizes of a GPT as models/gpt builds it: pre-norm blocks, learned positions, causal
+/// attention, tanh GELU of four times the width, biases everywhere but in the head.
+struct ModelSpec {
+  int64_t layers = 4;
+  int64_t heads = 4;
+  int64_t width = 128;
+  int64_t block = 64;
+  int64_t vocabulary = 256;
+  bool tied = true;
+  double dropout = 0.0;
+
+  /// Result  V*C + T*C + L*(12*C*C + 13*C) + 2*C, and V*C more for an untied head.
+  int64_t num_parameters() const;
+
+  /// Sizes of all parameter tensors in the order in which models/gpt registers them.
+  std::vector<int64_t> parameter_sizes() const;
+
+  /// Multiplications and additions of forward and backward together, attention over the whole
+  /// square of the block.
+  ///
+  /// Result  6*(12*L*C*C + V*C) + 12*L*T*C.
+  /// Source  Chowdhery et al., PaLM, arXiv 2204.02311, appendix B.
+  double flops_per_token() const;
+
+  /// The two parts of flops_per_token(): matrix products with weights, and attention.
+  double gemm_flops_per_token() const;
+  double attention_flops_per_token() const;
+
+  bool operator==(const ModelSpec&) const = default;
+};
+
+/// The preset's sizes; `vocabulary` stays for the data to decide (gpt2: 50257).
+ModelSpec preset(Preset preset);
+
+/// The preset by name: "nano", "char", "baby", "gpt2".
+///
+/// Errors  invalid_argument names the presets.
+Result<ModelSpec> preset(std::string_view name);
+
+}  // namespace hanji::plan

@@ -1,0 +1,54 @@
+#include "hanji/plan/model_spec.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace hanji::plan {
+namespace {
+
+TEST(ModelSpec, Gpt2HasItsPublishedNumberOfParameters) {
+  ModelSpec gpt2 = preset(Preset::kGpt2);
+  gpt2.vocabulary = 50257;
+  EXPECT_EQ(gpt2.num_parameters(), 124439808);
+  gpt2.tied = false;
+  EXPECT_EQ(gpt2.num_parameters(), 124439808 + 50257 * 768);
+}
+
+TEST(ModelSpec, NanoByHand) {
+  ModelSpec nano = preset(Preset::kNano);
+  nano.vocabulary = 65;
+  // 65*32 + 32*32 + 2*(12*32*32 + 13*32) + 2*32
+  EXPECT_EQ(nano.num_parameters(), 2080 + 1024 + 2 * (12288 + 416) + 64);
+}
+
+TEST(ModelSpec, SizesOfTheTensorsAddUpToTheCount) {
+  for (Preset which : {Preset::kNano, Preset::kChar, Preset::kBaby, Preset::kGpt2}) {
+    for (bool tied : {true, false}) {
+      ModelSpec model = preset(which);
+      model.tied = tied;
+      const auto sizes = model.parameter_sizes();
+      EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}), model.num_parameters());
+      EXPECT_EQ(static_cast<int64_t>(sizes.size()), 2 + 12 * model.layers + 2 + (tied ? 0 : 1));
+    }
+  }
+}
+
+TEST(ModelSpec, FlopsCountEveryWeightSixTimesAndTheWholeSquareOfAttention) {
+  const ModelSpec m{.layers = 3, .heads = 2, .width = 16, .block = 8, .vocabulary = 10};
+  EXPECT_DOUBLE_EQ(m.gemm_flops_per_token(), 6.0 * (12 * 3 * 16 * 16 + 10 * 16));
+  EXPECT_DOUBLE_EQ(m.attention_flops_per_token(), 12.0 * 3 * 8 * 16);
+  EXPECT_DOUBLE_EQ(m.flops_per_token(), m.gemm_flops_per_token() + m.attention_flops_per_token());
+}
+
+TEST(ModelSpec, AnUnknownPresetNamesTheKnownOnes) {
+  const auto result = preset("nan0");
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().code(), Code::kInvalidArgument);
+  EXPECT_NE(result.status().message().find("nano, char, baby, gpt2"), std::string::npos);
+  ASSERT_TRUE(preset("baby").ok());
+  EXPECT_EQ(preset("baby")->width, 384);
+}
+
+}  // namespace
+}  // namespace hanji::plan
