@@ -1,0 +1,49 @@
+#include "hanji/layout/mesh_shape.h"
+
+#include <gmock/gmock.h>
+
+namespace hanji::layout {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(MeshShape, LastAxisRunsFastest) {
+  const auto mesh = MeshShape::create({{"dp", 2}, {"tp", 3}}, 6);
+  ASSERT_TRUE(mesh.ok());
+  EXPECT_THAT(mesh->coordinates(4), ElementsAre(1, 1));
+  EXPECT_THAT(*mesh->members(4, "tp"), ElementsAre(3, 4, 5));
+  EXPECT_THAT(*mesh->members(4, "dp"), ElementsAre(1, 4));
+}
+
+TEST(MeshShape, CoordinatesAndRankAreInverse) {
+  const auto mesh = MeshShape::create({{"pp", 2}, {"dp", 3}, {"tp", 4}}, 24);
+  ASSERT_TRUE(mesh.ok());
+  for (int rank = 0; rank < 24; ++rank) EXPECT_EQ(mesh->rank_of(mesh->coordinates(rank)), rank);
+}
+
+TEST(MeshShape, NoAxesIsAWorldOfOne) {
+  ASSERT_TRUE(MeshShape::create({}, 1).ok());
+  EXPECT_FALSE(MeshShape::create({}, 2).ok());
+}
+
+TEST(MeshShape, RefusesWhatIsNoGrid) {
+  EXPECT_THAT(MeshShape::create({{"dp", 2}}, 3).status().message(),
+              HasSubstr("(dp 2) has 2 ranks but the world has 3"));
+  EXPECT_THAT(MeshShape::create({{"dp", 1}, {"dp", 1}}, 1).status().message(),
+              HasSubstr("'dp' is given twice"));
+  EXPECT_THAT(MeshShape::create({{"dp", 0}}, 0).status().message(), HasSubstr("degree 0"));
+  EXPECT_FALSE(MeshShape::create({{"", 1}}, 1).ok());
+  EXPECT_FALSE(MeshShape::create({{"a", 1 << 30}, {"b", 1 << 30}, {"c", 1 << 30}}, 0).ok());
+}
+
+TEST(MeshShape, AnUnknownAxisIsNamedWithThoseThereAre) {
+  const auto mesh = MeshShape::create({{"dp", 2}}, 2);
+  ASSERT_TRUE(mesh.ok());
+  EXPECT_EQ(mesh->members(0, "tp").status().code(), Code::kNotFound);
+  EXPECT_THAT(mesh->members(0, "tp").status().message(), HasSubstr("dp 2"));
+  EXPECT_EQ(mesh->members(2, "dp").status().code(), Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace hanji::layout
