@@ -1,0 +1,24 @@
+#pragma once
+
+#include "hanji/schedule/step_list.h"
+
+namespace hanji::schedule {
+
+/// Every rank's output becomes the inputs of all ranks, one after another. p ranks, N elements
+/// of input each.
+
+/// Small messages: each rank copies its input into its slot, one sync, each copies all slots out.
+/// Cost    1 sync; every rank reads (p+1) N and writes (p+1) N.
+StepList all_gather_flat(int ranks, int64_t count);
+
+/// Tensors in the heap: sync; rank r copies its input into shard r of every output; sync. An
+/// input that is that shard of its own output stays where it is.
+/// Cost    2 syncs; every rank reads N and writes pN.
+StepList all_gather_direct(int ranks, int64_t count);
+
+/// Private tensors: sync; per chunk of the input each rank fills one half of its slot, sync, and
+/// copies that half of all ranks out.
+/// Cost    1 + ceil(N / chunk) syncs; traffic as all_gather_flat; slots of 2 chunks.
+StepList all_gather_staged(int ranks, int64_t count, int64_t chunk);
+
+}  // namespace hanji::schedule

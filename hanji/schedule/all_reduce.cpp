@@ -1,0 +1,168 @@
+#include "hanji/schedule/all_reduce.h"
+
+#include <algorithm>
+
+#include "hanji/schedule/internal/builder.h"
+#include "hanji/schedule/pairwise_tree.h"
+
+namespace hanji::schedule {
+namespace {
+
+using namespace internal;
+using layout::Range;
+using layout::shard_range;
+
+// Slices other than `mine` as at most two contiguous pieces.
+std::vector<Range> around(Range whole, Range mine) {
+  return {{whole.begin, mine.begin}, {mine.end, whole.end}};
+}
+
+// What happens to one chunk between the copy in and the copy out.
+void add_staged_chunk(StepList& list, Range chunk) {
+  const int ranks = list.ranks;
+  const auto slice_of = [&](int rank) {  // relative to the chunk, which is also its slot place
+    return shard_range(chunk.size(), ranks, rank);
+  };
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (const Range& piece : around({0, chunk.size()}, slice_of(rank))) {
+      add_copy(list, rank, {rank, Place::kInput, 0, chunk.begin + piece.begin},
+               {{rank, Place::kSlot, 0, piece.begin}}, piece.size());
+    }
+  }
+  add_sync(list);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Range slice = slice_of(rank);
+    Step reduce;
+    reduce.from = of_all_ranks(ranks, Place::kSlot, slice.begin);
+    reduce.from[rank] = {rank, Place::kInput, 0, chunk.begin + slice.begin};
+    reduce.to = {{rank, Place::kOutput, 0, chunk.begin + slice.begin}};
+    if (ranks > 1) reduce.to.push_back({rank, Place::kResult, 0, slice.begin});
+    reduce.count = slice.size();
+    reduce.tree = pairwise_tree(ranks);
+    add_reduce(list, rank, std::move(reduce));
+  }
+  add_sync(list);
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (int i = 1; i < ranks; ++i) {  // start with the neighbour: ranks read from different ones
+      const int owner = (rank + i) % ranks;
+      const Range slice = slice_of(owner);
+      add_copy(list, rank, {owner, Place::kResult, 0, slice.begin},
+               {{rank, Place::kOutput, 0, chunk.begin + slice.begin}}, slice.size());
+    }
+  }
+}
+
+Step message(StepKind kind, int peer, Operand operand, int64_t count) {
+  Step step;
+  step.kind = kind;
+  step.peer = peer;
+  step.count = count;
+  (kind == StepKind::kSend ? step.from : step.to) = {operand};
+  return step;
+}
+
+struct Exchange {
+  Operand send;
+  int64_t send_count;
+  Operand receive;
+  int64_t receive_count;
+};
+
+// Every pair of ranks meets once; in each pair the lower rank sends first.
+template <class Pair>
+void add_exchange(StepList& list, const Pair& pair) {
+  for (int round = 0; round < list.ranks; ++round) {
+    for (int rank = 0; rank < list.ranks; ++rank) {
+      const int peer = (round - rank + list.ranks) % list.ranks;
+      if (peer == rank) continue;
+      const Exchange exchange = pair(rank, peer);
+      std::vector<Step> steps = {
+          message(StepKind::kSend, peer, exchange.send, exchange.send_count),
+          message(StepKind::kRecv, peer, exchange.receive, exchange.receive_count)};
+      if (rank > peer) std::swap(steps[0], steps[1]);
+      for (Step& step : steps) {
+        if (step.count > 0) list.per_rank[rank].push_back(std::move(step));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+StepList all_reduce_flat(int ranks, int64_t count) {
+  StepList list = open_list(Routine::kAllReduce, "flat", ranks, count);
+  list.slot_elements = count;
+  for (int rank = 0; rank < ranks; ++rank) {
+    add_copy(list, rank, {rank, Place::kInput}, {{rank, Place::kSlot}}, count);
+  }
+  add_sync(list);
+  for (int rank = 0; rank < ranks; ++rank) {
+    Step reduce;
+    reduce.from = of_all_ranks(ranks, Place::kSlot, 0);
+    reduce.to = {{rank, Place::kOutput}};
+    reduce.count = count;
+    reduce.tree = pairwise_tree(ranks);
+    add_reduce(list, rank, std::move(reduce));
+  }
+  return list;
+}
+
+StepList all_reduce_direct(int ranks, int64_t count) {
+  StepList list = open_list(Routine::kAllReduce, "direct", ranks, count);
+  add_sync(list);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Range slice = shard_range(count, ranks, rank);
+    Step reduce;
+    reduce.from = of_all_ranks(ranks, Place::kInput, slice.begin);
+    reduce.to = of_all_ranks(ranks, Place::kOutput, slice.begin);
+    reduce.count = slice.size();
+    reduce.tree = pairwise_tree(ranks);
+    add_reduce(list, rank, std::move(reduce));
+  }
+  add_sync(list);
+  return list;
+}
+
+StepList all_reduce_staged(int ranks, int64_t count, int64_t chunk) {
+  require(chunk >= 1, "all_reduce_staged needs a chunk of at least 1 element");
+  StepList list = open_list(Routine::kAllReduce, "staged", ranks, count);
+  list.slot_elements = std::min(chunk, count);
+  add_sync(list);
+  for (const Range& piece : chunks_of(count, chunk)) add_staged_chunk(list, piece);
+  return list;
+}
+
+StepList all_reduce_exchange(int ranks, int64_t count) {
+  StepList list = open_list(Routine::kAllReduce, "exchange", ranks, count);
+  const int64_t room = shard_range(count, ranks, 0).size();  // the slot holds one slice per rank
+  list.slot_elements = room * ranks;
+  add_exchange(list, [&](int rank, int peer) {
+    const Range mine = shard_range(count, ranks, rank);
+    const Range theirs = shard_range(count, ranks, peer);
+    return Exchange{{rank, Place::kInput, 0, theirs.begin},
+                    theirs.size(),
+                    {rank, Place::kSlot, 0, peer * room},
+                    mine.size()};
+  });
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Range slice = shard_range(count, ranks, rank);
+    Step reduce;
+    for (int i = 0; i < ranks; ++i) reduce.from.push_back({rank, Place::kSlot, 0, i * room});
+    reduce.from[rank] = {rank, Place::kInput, 0, slice.begin};
+    reduce.to = {{rank, Place::kOutput, 0, slice.begin}};
+    reduce.count = slice.size();
+    reduce.tree = pairwise_tree(ranks);
+    add_reduce(list, rank, std::move(reduce));
+  }
+  add_exchange(list, [&](int rank, int peer) {
+    const Range mine = shard_range(count, ranks, rank);
+    const Range theirs = shard_range(count, ranks, peer);
+    return Exchange{{rank, Place::kOutput, 0, mine.begin},
+                    mine.size(),
+                    {rank, Place::kOutput, 0, theirs.begin},
+                    theirs.size()};
+  });
+  return list;
+}
+
+}  // namespace hanji::schedule

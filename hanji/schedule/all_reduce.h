@@ -1,0 +1,32 @@
+#pragma once
+
+#include "hanji/schedule/step_list.h"
+
+namespace hanji::schedule {
+
+/// Four ways to the same bits: every element is combined by pairwise_tree(ranks). p ranks of N
+/// elements; slice r is layout::shard_range(N, p, r). Every maker of this folder throws Error
+/// (invalid_argument) on ranks < 1, count < 0, chunk < 1 or a root outside the ranks.
+
+/// Small messages: each rank copies its tensor into its slot, one sync, each reduces all slots.
+/// Cost    1 sync; every rank reads (p+1) N and writes 2N.
+StepList all_reduce_flat(int ranks, int64_t count);
+
+/// Tensors in the heap: sync; rank r reduces slice r of all inputs into all outputs; sync.
+/// Cost    2 syncs; all ranks together read pN and write pN, which is the least there can be.
+StepList all_reduce_direct(int ranks, int64_t count);
+
+/// Private tensors: sync, then per chunk of `chunk` elements: copy the slices that others need
+/// into the slot; sync; reduce the own slice, own part straight from the tensor, into output and
+/// result; sync; copy the other slices out of their owners' results.
+/// Cost    1 + 2 ceil(N / chunk) syncs; all ranks together read (3p-2) N and write (2p-1) N, and
+///         for p > 1 one N more, the results.
+StepList all_reduce_staged(int ranks, int64_t count, int64_t chunk);
+
+/// Between hosts: slices are exchanged in pairs, summed in order, and exchanged again. In round k
+/// ranks i + j = k (mod p) are partners, the lower one sends first: no deadlock even where a send
+/// blocks until it is received.
+/// Cost    no sync; rank r sends N - n_r + (p-1) n_r elements, n_r its slice.
+StepList all_reduce_exchange(int ranks, int64_t count);
+
+}  // namespace hanji::schedule

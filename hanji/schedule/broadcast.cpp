@@ -1,0 +1,69 @@
+#include "hanji/schedule/broadcast.h"
+
+#include <algorithm>
+
+#include "hanji/schedule/internal/builder.h"
+
+namespace hanji::schedule {
+namespace {
+
+using namespace internal;
+using layout::Range;
+
+StepList open_broadcast(std::string algorithm, int ranks, int64_t count, int root) {
+  StepList list = open_list(Routine::kBroadcast, std::move(algorithm), ranks, count);
+  require(root >= 0 && root < ranks, "broadcast's root is not a rank of the group");
+  list.root = root;
+  return list;
+}
+
+// One chunk through the root's slot at `slot`, with the sync between in and out.
+void add_chunk(StepList& list, Range chunk, int64_t slot) {
+  const int root = list.root;
+  const Operand source{root, Place::kInput, 0, chunk.begin};
+  add_copy(list, root, source,
+           {{root, Place::kSlot, 0, slot}, {root, Place::kOutput, 0, chunk.begin}}, chunk.size());
+  add_sync(list);
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    if (rank == root) continue;
+    add_copy(list, rank, {root, Place::kSlot, 0, slot}, {{rank, Place::kOutput, 0, chunk.begin}},
+             chunk.size());
+  }
+}
+
+}  // namespace
+
+StepList broadcast_flat(int ranks, int64_t count, int root) {
+  StepList list = open_broadcast("flat", ranks, count, root);
+  list.slot_elements = count;
+  add_chunk(list, {0, count}, 0);
+  return list;
+}
+
+StepList broadcast_direct(int ranks, int64_t count, int root) {
+  StepList list = open_broadcast("direct", ranks, count, root);
+  add_sync(list);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Range slice = layout::shard_range(count, ranks, rank);
+    add_copy(list, rank, {root, Place::kInput, 0, slice.begin},
+             of_all_ranks(ranks, Place::kOutput, slice.begin), slice.size());
+  }
+  add_sync(list);
+  return list;
+}
+
+StepList broadcast_staged(int ranks, int64_t count, int root, int64_t chunk) {
+  require(chunk >= 1, "broadcast_staged needs a chunk of at least 1 element");
+  StepList list = open_broadcast("staged", ranks, count, root);
+  const int64_t half = std::min(chunk, count);
+  list.slot_elements = 2 * half;
+  add_sync(list);
+  int64_t slot = 0;
+  for (const Range& piece : chunks_of(count, chunk)) {
+    add_chunk(list, piece, slot);
+    slot = half - slot;
+  }
+  return list;
+}
+
+}  // namespace hanji::schedule

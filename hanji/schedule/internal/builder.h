@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hanji/layout/range.h"
+#include "hanji/layout/shard.h"
+#include "hanji/schedule/step_list.h"
+
+namespace hanji::schedule::internal {
+
+/// An empty list of `ranks` ranks; throws Error where ranks or count are out of range.
+StepList open_list(Routine routine, std::string algorithm, int ranks, int64_t count);
+
+/// Throws Error(invalid_argument) with `message` unless `holds`.
+void require(bool holds, const char* message);
+
+/// Appends a sync to every rank.
+void add_sync(StepList& list);
+
+/// Appends a copy or reduce to `rank`, or nothing where count is 0.
+void add_copy(StepList& list, int rank, Operand from, std::vector<Operand> to, int64_t count);
+void add_reduce(StepList& list, int rank, Step reduce);
+
+/// One operand per rank, at the same place and begin.
+std::vector<Operand> of_all_ranks(int ranks, Place place, int64_t begin);
+
+/// The pieces [begin, end) of [0, count), `chunk` elements each; the last may be short.
+std::vector<layout::Range> chunks_of(int64_t count, int64_t chunk);
+
+}  // namespace hanji::schedule::internal

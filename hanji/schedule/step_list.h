@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hanji/layout/range.h"
+#include "hanji/schedule/operation.h"
+
+namespace hanji::schedule {
+
+/// A rank's slots and its results each have this much room in the segment; a list that is run
+/// there has slot_elements * element_bytes at most this large.
+inline constexpr int64_t kStagingBytes = int64_t{1} << 20;
+
+enum class StepKind : uint8_t {
+  kSync,    ///< All ranks meet: what was written before is seen after.
+  kCopy,    ///< from[0] to every `to`. A `to` that is the same memory as from[0] is left alone.
+  kReduce,  ///< All `from`, combined by `tree`, to every `to`; rounded and averaged here, once.
+  kSend,    ///< from[0] of this rank to `peer`; has left the buffer when the step ends.
+  kRecv,    ///< to[0] of this rank from `peer`.
+};
+
+/// Which buffer of a rank. kSlot and kResult are its two staging buffers of slot_elements each.
+enum class Place : uint8_t { kInput, kOutput, kSlot, kResult };
+
+/// Where an element range starts; its length is Step::count.
+struct Operand {
+  int rank = 0;
+  Place place = Place::kInput;
+  int part = 0;       ///< kInput of a tree_reduce: which partial buffer. Else 0.
+  int64_t begin = 0;  ///< Elements from the start of that buffer (of that part).
+
+  bool operator==(const Operand&) const = default;
+};
+
+struct Step {
+  StepKind kind = StepKind::kSync;
+  std::vector<Operand> from;
+  std::vector<Operand> to;
+  int64_t count = 0;
+  /// kReduce, postfix: a value >= 0 pushes from[value], -1 combines the top two (left, right).
+  std::vector<int> tree;
+  int peer = -1;
+
+  bool operator==(const Step&) const = default;
+};
+
+/// A collective as a value: what every rank does, in order. An engine runs it, cost prices it,
+/// check() proves it; none of them decides anything.
+///
+/// Shape   elements of (input, output) per rank: barrier (0, 0); broadcast and all_reduce
+///         (count, count); all_gather (count, ranks * count); reduce_scatter (ranks * count,
+///         count); tree_reduce (count for each partial of the rank's fold, count). Input and
+///         output may be the same memory: all_gather's input its own shard of the output,
+///         reduce_scatter's output its own shard of the input, tree_reduce's output part 0.
+/// Order   the first sync carries the call's descriptor, so before it a rank touches its own
+///         buffers only, and after the last one no tensor of another rank. Staging of a call may
+///         still be read after its last sync: an engine alternates between two sets by call.
+struct StepList {
+  Routine routine = Routine::kBarrier;
+  std::string algorithm;
+  int ranks = 0;
+  int64_t count = 0;
+  bool keeps_order = true;  ///< Each element is combined by pairwise_tree(ranks), whatever count.
+  std::vector<std::vector<Step>> per_rank;
+  int64_t slot_elements = 0;
+  int root = 0;                       ///< kBroadcast: whose input everyone gets.
+  std::vector<layout::Range> owners;  ///< kTreeReduce: the grains of each rank.
+
+  bool operator==(const StepList&) const = default;
+};
+
+/// Names used in JSON and messages: "sync", "copy", ...; "input", "output", "slot", "result".
+std::string_view name_of(StepKind kind);
+std::string_view name_of(Place place);
+
+/// Elements of one rank's buffer (of one part); 0 where the routine has none.
+int64_t elements_of(const StepList& list, Place place);
+
+/// True if some step reads or writes the input or output of another rank: such a list needs
+/// every tensor in the heap, others run with private tensors too.
+bool touches_peer_tensors(const StepList& list);
+
+/// Syncs of rank 0; the same on every rank of a checked list.
+int num_syncs(const StepList& list);
+
+/// Elements that one rank moves.
+struct Traffic {
+  int64_t read = 0;     ///< By copies, reduces and sends.
+  int64_t written = 0;  ///< By copies, reduces and receives.
+  int64_t wire = 0;     ///< Of these, read from or written to another rank's memory, or sent.
+};
+
+Traffic traffic_of(const StepList& list, int rank);
+
+/// Bytes that the busiest rank reads and writes.
+int64_t traffic_bytes(const StepList& list, int64_t element_bytes);
+/// Bytes that the busiest rank exchanges with others. all_reduce: about 2(p-1)/p of its tensor.
+int64_t wire_bytes(const StepList& list, int64_t element_bytes);
+
+}  // namespace hanji::schedule
