@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Checks the house: an arrow goes only downwards, every source is built, and prints the budgets.
+
+Fails on an include that the table of floors does not allow, on a private header of another
+folder, on torch in the core, and on a source or test that no CMakeLists names.
+"""
+import collections
+import pathlib
+import re
+import sys
+
+FLOORS = {
+    "base": "", "trace": "", "topology": "", "layout": "", "schedule": "layout",
+    "cost": "schedule layout topology", "shm": "schedule trace", "launch": "shm topology trace",
+    "plan": "cost schedule layout topology", "report": "plan cost schedule trace",
+    "data": "layout trace", "compute": "cost topology trace", "lens": "plan layout trace",
+    "comm": "shm cost schedule topology layout trace", "mesh": "comm layout",
+    "checkpoint": "mesh comm layout trace", "world": "mesh comm launch shm topology trace",
+    "parallel": "mesh comm lens compute schedule layout trace",
+    "models": "parallel compute mesh layout",
+    "train": "models parallel world checkpoint data lens compute mesh comm report plan launch cost "
+             "schedule layout trace topology",
+}
+CORE = {"base", "trace", "topology", "layout", "schedule", "cost", "shm", "launch", "plan", "report"}
+EVERYTHING = {"cli", "test"}
+INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]', re.M)
+TORCH = re.compile(r"^(torch|ATen|c10)/")
+
+
+def check_includes(path, floor, text):
+    is_test = path.name.endswith("_test.cpp")
+    allowed = {"base", floor, *FLOORS.get(floor, "").split()}
+    for include in INCLUDE.findall(text):
+        if TORCH.match(include):
+            if floor in CORE:
+                yield f"{path}: torch in the core ({include})"
+            if path.suffix == ".h" and re.match(r"torch/(torch|extension)\.h|.*c10d/", include):
+                yield f"{path}: a header includes {include}"
+        if not include.startswith("hanji/"):
+            continue
+        parts = include.split("/")
+        target = parts[1]
+        if len(parts) == 2 or floor in EVERYTHING or (is_test and target == "test"):
+            continue
+        if target not in allowed:
+            yield f"{path}: floor {floor} may not include {include}"
+        if "internal" in parts and not str(path).startswith("/".join(parts[: parts.index("internal")])):
+            yield f"{path}: {include} is private to its folder"
+        if floor == "parallel" == target and len(parts) > 3 and len(path.parts) > 3 and parts[2] != path.parts[2]:
+            yield f"{path}: strategies do not include each other ({include})"
+
+
+def percentile(values, share):
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else 0
+
+
+def main():
+    files = [p for p in pathlib.Path("hanji").rglob("*") if p.suffix in (".h", ".cpp")]
+    mistakes = []
+    lines = collections.defaultdict(list)
+    for path in sorted(files):
+        text = path.read_text()
+        floor = path.parts[1] if len(path.parts) > 2 else None
+        if floor:
+            if floor not in FLOORS and floor not in EVERYTHING:
+                mistakes.append(f"{path}: {floor} is not a floor of the table")
+            mistakes += check_includes(path, floor, text)
+        lines["test" if path.name.endswith("_test.cpp") else path.suffix].append(text.count("\n"))
+        if text.count("\n") > 600:
+            mistakes.append(f"{path}: more than 600 lines")
+        if path.suffix == ".cpp":
+            listing = next((d / "CMakeLists.txt" for d in path.parents if (d / "CMakeLists.txt").exists()), None)
+            name = str(path.relative_to(listing.parent)) if listing else ""
+            if not listing or not re.search(rf"(^|[\s(]){re.escape(name)}([\s)]|$)", listing.read_text()):
+                mistakes.append(f"{path}: no CMakeLists names it")
+    for kind in (".h", ".cpp", "test"):
+        sizes = lines[kind]
+        print(f"{kind:5} {len(sizes):4} files, lines median {percentile(sizes, .5)}, "
+              f"p90 {percentile(sizes, .9)}, max {max(sizes, default=0)}, all {sum(sizes)}")
+    print("\n".join(mistakes), file=sys.stderr)
+    return 1 if mistakes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
