@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace hanji::trace {
+
+/// Who was busy: one row of the timeline per lane of a rank.
+enum class Lane : uint8_t { kMain, kCommunication, kData, kCheckpoint };
+inline constexpr int kNumLanes = 4;
+std::string_view name_of(Lane lane);
+
+/// What the time went into.
+enum class Category : uint8_t { kStep, kCompute, kCommunication, kData, kCheckpoint, kOther };
+inline constexpr int kNumCategories = 6;
+std::string_view name_of(Category category);
+
+/// Index of an interned name; 0 is "(other)".
+using NameId = uint32_t;
+
+inline constexpr int64_t kCurrentStep = -1;
+inline constexpr uint8_t kNoDType = 255;
+
+/// One span of time. Units: nanoseconds of base::now_ns().
+struct Event {
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+  NameId name = 0;
+  Lane lane = Lane::kMain;
+  Category category = Category::kOther;
+  int64_t step = kCurrentStep;  ///< Replaced by the recorder's step when added.
+  int64_t bytes = 0;            ///< Moved or written meanwhile.
+  int64_t sequence = -1;        ///< Of a collective within its group; -1: none.
+  int32_t group_size = 0;
+  uint8_t dtype = kNoDType;  ///< A base::DType.
+};
+
+}  // namespace hanji::trace

@@ -1,0 +1,251 @@
+#include "hanji/trace/recorder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <thread>
+
+#include "hanji/base/checksum.h"
+#include "hanji/base/clock.h"
+#include "hanji/trace/internal/ring_layout.h"
+
+namespace hanji::trace {
+namespace {
+
+using internal::Header;
+using internal::NameEntry;
+using internal::Record;
+using std::memory_order_acquire;
+using std::memory_order_relaxed;
+using std::memory_order_release;
+
+constexpr size_t kAlignment = 64;
+constexpr int kMaxSpins = 1000;
+
+uint64_t busy_stamp(uint64_t ticket) { return 2 * (ticket + 1) + 1; }
+uint64_t whole_stamp(uint64_t ticket) { return 2 * (ticket + 1); }
+bool is_busy(uint64_t stamp) { return (stamp & 1) != 0; }
+
+bool is_aligned(const std::byte* memory) {
+  return reinterpret_cast<uintptr_t>(memory) % kAlignment == 0;
+}
+
+/// Cuts at a character's start, so that what is left is still UTF-8.
+std::string_view cut(std::string_view name) {
+  if (name.size() <= Recorder::kMaxNameBytes) return name;
+  size_t size = Recorder::kMaxNameBytes;
+  while (size > 0 && (static_cast<uint8_t>(name[size]) & 0xC0) == 0x80) --size;
+  return name.substr(0, size);
+}
+
+/// Release and acquire on every word keep the words between the two stamps (fences would do, but
+/// ThreadSanitizer does not know them). On x86 they are plain moves.
+void store(Record& record, const Event& event) {
+  record.start_ns.store(event.start_ns, memory_order_release);
+  record.end_ns.store(event.end_ns, memory_order_release);
+  record.step.store(event.step, memory_order_release);
+  record.bytes.store(event.bytes, memory_order_release);
+  record.sequence.store(event.sequence, memory_order_release);
+  const auto group = static_cast<uint32_t>(event.group_size);
+  record.name_and_group.store(uint64_t{event.name} << 32 | group, memory_order_release);
+  const uint64_t kinds = static_cast<uint64_t>(event.lane) |
+                         static_cast<uint64_t>(event.category) << 8 | uint64_t{event.dtype} << 16;
+  record.kinds.store(kinds, memory_order_release);
+}
+
+/// Nothing if a kind is none of ours or time runs backwards: the bytes are not a record then.
+std::optional<Event> load(const Record& record) {
+  Event event;
+  event.start_ns = record.start_ns.load(memory_order_acquire);
+  event.end_ns = record.end_ns.load(memory_order_acquire);
+  event.step = record.step.load(memory_order_acquire);
+  event.bytes = record.bytes.load(memory_order_acquire);
+  event.sequence = record.sequence.load(memory_order_acquire);
+  const uint64_t name_and_group = record.name_and_group.load(memory_order_acquire);
+  event.name = static_cast<NameId>(name_and_group >> 32);
+  event.group_size = static_cast<int32_t>(name_and_group & 0xFFFFFFFF);
+  const uint64_t kinds = record.kinds.load(memory_order_acquire);
+  const uint64_t lane = kinds & 0xFF;
+  const uint64_t category = kinds >> 8 & 0xFF;
+  if (lane >= kNumLanes || category >= kNumCategories) return {};
+  if (event.start_ns < 0 || event.end_ns < event.start_ns) return {};
+  event.lane = static_cast<Lane>(lane);
+  event.category = static_cast<Category>(category);
+  event.dtype = static_cast<uint8_t>(kinds >> 16);
+  return event;
+}
+
+std::optional<Event> load_whole(const Record& record, uint64_t ticket) {
+  if (record.stamp.load(memory_order_acquire) != whole_stamp(ticket)) return {};
+  const std::optional<Event> event = load(record);
+  if (record.stamp.load(memory_order_relaxed) != whole_stamp(ticket)) return {};
+  return event;
+}
+
+}  // namespace
+
+size_t Recorder::bytes_for(uint32_t num_events, uint32_t num_names) {
+  return sizeof(Header) + size_t{num_names} * sizeof(NameEntry) +
+         size_t{num_events} * sizeof(Record);
+}
+
+Recorder::Recorder(std::byte* memory, uint32_t num_events, uint32_t num_names)
+    : header_(std::launder(reinterpret_cast<Header*>(memory))),
+      names_(memory + sizeof(Header)),
+      records_(names_ + size_t{num_names} * sizeof(NameEntry)),
+      num_events_(num_events),
+      num_names_(num_names),
+      rank_(header_->rank),
+      world_size_(header_->world_size),
+      wall_offset_ns_(header_->wall_offset_ns) {}
+
+NameEntry& Recorder::entry(uint64_t index) const {
+  return reinterpret_cast<NameEntry*>(names_)[index % num_names_];
+}
+
+Record& Recorder::record(uint64_t ticket) const {
+  return reinterpret_cast<Record*>(records_)[ticket % num_events_];
+}
+
+Recorder Recorder::format(std::span<std::byte> memory, int rank, int world_size,
+                          uint32_t num_names) {
+  if (memory.size() < bytes_for(1, num_names) || num_names == 0 || !is_aligned(memory.data())) {
+    throw Error(base::invalid_argument(
+        "trace: " + std::to_string(memory.size()) + " bytes of memory; give at least " +
+        std::to_string(bytes_for(1, num_names)) + ", aligned to 64, and at least one name"));
+  }
+  const size_t room = (memory.size() - bytes_for(0, num_names)) / sizeof(Record);
+  std::memset(memory.data(), 0, memory.size());
+  Header* header = new (memory.data()) Header{};
+  header->version = internal::kLayoutVersion;
+  header->num_events = static_cast<uint32_t>(std::min<size_t>(room, UINT32_MAX));
+  header->num_names = num_names;
+  header->rank = rank;
+  header->world_size = world_size;
+  header->wall_offset_ns = base::wall_ns() - base::now_ns();
+  header->magic.store(internal::kMagic, memory_order_release);
+  return Recorder(memory.data(), header->num_events, num_names);
+}
+
+Result<Recorder> Recorder::attach(std::span<std::byte> memory) {
+  if (memory.size() < sizeof(Header) || !is_aligned(memory.data())) {
+    return base::corrupt("trace: " + std::to_string(memory.size()) +
+                         " bytes hold no header of 128, aligned to 64");
+  }
+  const auto* header = std::launder(reinterpret_cast<const Header*>(memory.data()));
+  if (header->magic.load(memory_order_acquire) != internal::kMagic) {
+    return base::corrupt("trace: no recording here (wrong magic)");
+  }
+  if (header->version != internal::kLayoutVersion) {
+    return base::corrupt("trace: layout version " + std::to_string(header->version) +
+                         ", this build reads " + std::to_string(internal::kLayoutVersion));
+  }
+  const uint32_t num_events = header->num_events;  // once: its owner may still write
+  const uint32_t num_names = header->num_names;
+  if (num_events == 0 || num_names == 0 || bytes_for(num_events, num_names) > memory.size()) {
+    return base::corrupt("trace: " + std::to_string(num_events) + " events and " +
+                         std::to_string(num_names) + " names do not fit in " +
+                         std::to_string(memory.size()) + " bytes");
+  }
+  Recorder recorder(memory.data(), num_events, num_names);
+  if (recorder.rank_ >= 0 && recorder.rank_ < recorder.world_size_) return recorder;
+  return base::corrupt("trace: rank " + std::to_string(recorder.rank_) + " of " +
+                       std::to_string(recorder.world_size_));
+}
+
+NameId Recorder::intern(std::string_view name) {
+  name = cut(name);
+  const uint64_t hash = base::xxh3(std::as_bytes(std::span(name.data(), name.size())));
+  for (uint64_t probe = 0; probe < num_names_; ++probe) {
+    const uint64_t index = (hash % num_names_ + probe) % num_names_;
+    NameEntry& slot = entry(index);
+    uint32_t state = slot.state.load(memory_order_acquire);
+    if (state == NameEntry::kEmpty &&
+        slot.state.compare_exchange_strong(state, NameEntry::kBusy, memory_order_acquire)) {
+      std::memcpy(slot.text, name.data(), name.size());
+      slot.length = static_cast<uint32_t>(name.size());
+      slot.state.store(NameEntry::kReady, memory_order_release);
+      return static_cast<NameId>(index + 1);
+    }
+    // Another thread writes a name here. It is a copy of 120 bytes; should its thread be dead or
+    // descheduled, the next entry serves, and the name may have two ids.
+    for (int spin = 0; state != NameEntry::kReady && spin < kMaxSpins; ++spin) {
+      std::this_thread::yield();
+      state = slot.state.load(memory_order_acquire);
+    }
+    if (state != NameEntry::kReady) continue;
+    const size_t length = std::min<size_t>(slot.length, kMaxNameBytes);
+    if (std::string_view(slot.text, length) == name) return static_cast<NameId>(index + 1);
+  }
+  return 0;
+}
+
+/// A ticket is taken, then its slot: from a whole, older record only, so that two writers a lap
+/// apart never mix their words.
+void Recorder::add(const Event& event) {
+  const uint64_t ticket = header_->next.fetch_add(1, memory_order_relaxed);
+  Record& slot = record(ticket);
+  uint64_t stamp = slot.stamp.load(memory_order_relaxed);
+  const bool is_free = !is_busy(stamp) && stamp < whole_stamp(ticket);
+  if (!is_free ||
+      !slot.stamp.compare_exchange_strong(stamp, busy_stamp(ticket), memory_order_acquire)) {
+    header_->skipped.fetch_add(1, memory_order_relaxed);
+    return;
+  }
+  Event stamped = event;
+  if (event.step == kCurrentStep) stamped.step = step();
+  store(slot, stamped);
+  slot.stamp.store(whole_stamp(ticket), memory_order_release);
+}
+
+void Recorder::set_step(int64_t step) { header_->step.store(step, memory_order_relaxed); }
+int64_t Recorder::step() const { return header_->step.load(memory_order_relaxed); }
+
+void Recorder::for_each(const std::function<void(const Event&)>& visit) const {
+  const uint64_t next = header_->next.load(memory_order_acquire);
+  const uint64_t count = std::min<uint64_t>(next, num_events_);
+  for (uint64_t ticket = next - count; ticket != next; ++ticket) {
+    if (const auto event = load_whole(record(ticket), ticket)) visit(*event);
+  }
+}
+
+std::vector<Event> Recorder::events() const {
+  std::vector<Event> events;
+  for_each([&](const Event& event) { events.push_back(event); });
+  return events;
+}
+
+std::string Recorder::name(NameId id) const {
+  if (id == 0) return "(other)";
+  if (id > num_names_) return "(unknown)";
+  const NameEntry& slot = entry(id - 1);
+  if (slot.state.load(memory_order_acquire) != NameEntry::kReady) return "(unknown)";
+  return std::string(slot.text, std::min<size_t>(slot.length, kMaxNameBytes));
+}
+
+int64_t Recorder::num_dropped() const {
+  const uint64_t next = header_->next.load(memory_order_acquire);
+  const uint64_t overwritten = next > num_events_ ? next - num_events_ : 0;
+  const uint64_t skipped = header_->skipped.load(memory_order_relaxed);
+  return static_cast<int64_t>(std::min<uint64_t>(overwritten, INT64_MAX / 2) +
+                              std::min<uint64_t>(skipped, INT64_MAX / 2));
+}
+
+Span::Span(Recorder* recorder, std::string_view name, Category category, Lane lane)
+    : recorder_(recorder) {
+  if (recorder_ == nullptr) return;
+  event_.name = recorder_->intern(name);
+  event_.category = category;
+  event_.lane = lane;
+  event_.step = recorder_->step();
+  event_.start_ns = base::now_ns();
+}
+
+Span::~Span() {
+  if (recorder_ == nullptr) return;
+  event_.end_ns = base::now_ns();
+  recorder_->add(event_);
+}
+
+}  // namespace hanji::trace
