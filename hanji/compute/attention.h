@@ -1,0 +1,32 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "hanji/compute/dropout.h"
+#include "hanji/compute/kernels.h"
+#include "hanji/compute/weight.h"
+
+namespace hanji::compute {
+
+struct AttentionOptions {
+  int64_t heads = 1;
+  Attention attention = Attention::kMath;
+  double dropout = 0;  ///< Of the attention weights.
+  DropoutKey key;
+};
+
+/// Causal self-attention on the output of the projection to queries, keys and values, which
+/// still lacks its bias: softmax(q k^T / sqrt(d), keys up to the query's position) v.
+///
+/// Shape   qkv [B, T, 3C], bias [3C] -> [B, T, C]; C a multiple of heads.
+/// Result  the two paths agree to rounding; kMath keeps one order of sums per element, the same
+///         for every batch size. Dropout above 0 takes plain operations.
+/// Cost    kMath: 7 products of T x T x C, lower triangle only (2 forward, 5 backward), nothing
+///         of T x T kept. kFlash: the same products over the whole square of a block row.
+/// Source  Dao et al., FlashAttention, arXiv 2205.14135 (recomputation from the log-sums).
+at::Tensor causal_attention(const at::Tensor& qkv, const Weight& bias,
+                            const AttentionOptions& options);
+
+}  // namespace hanji::compute

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hanji/base/status.h"
+
+namespace hanji::compute {
+
+/// Which library multiplies fp32 matrices: the one PyTorch picks by itself, or oneDNN.
+enum class Gemm : uint8_t { kMkl, kOneDnn };
+
+/// libtorch's flash kernel, or ours, which multiplies blocks and skips those above the diagonal.
+enum class Attention : uint8_t { kFlash, kMath };
+
+/// What activations and products are computed in. Parameters stay fp32 under kBFloat16.
+enum class Dtype : uint8_t { kFloat32, kBFloat16, kFloat64 };
+
+inline constexpr std::array kGemms{Gemm::kMkl, Gemm::kOneDnn};
+inline constexpr std::array kAttentions{Attention::kFlash, Attention::kMath};
+
+std::string_view name_of(Gemm gemm);            ///< "mkl", "onednn"
+std::string_view name_of(Attention attention);  ///< "flash", "math"
+std::string_view name_of(Dtype dtype);          ///< "float32", "bf16", "float64"
+
+/// The value of that name.
+///
+/// Errors  invalid_argument names the choices; for "fp16" unsupported, see refuse_fp16().
+Result<Gemm> parse_gemm(std::string_view name);
+Result<Attention> parse_attention(std::string_view name);
+Result<Dtype> parse_dtype(std::string_view name);
+
+/// One path as it was measured.
+struct Candidate {
+  std::string name;      ///< "gemm.mkl", "attention.flash", ...
+  double seconds = 0;    ///< Best of the repetitions, forward and backward of the probe.
+  double rate = 0;       ///< Floating operations per second.
+  double error = 0;      ///< Largest difference from float64, over the largest entry.
+  bool accepted = true;  ///< False: too inaccurate to be offered for its dtype.
+};
+
+/// Which kernels a run uses, and why. Recorded in the plan; ranks, resume and verify use it.
+struct KernelChoice {
+  Gemm gemm = Gemm::kMkl;
+  Attention attention = Attention::kMath;
+  Dtype dtype = Dtype::kFloat32;
+  double gemm_flops_per_second = 0;       ///< Of the chosen path in the chosen dtype.
+  double attention_flops_per_second = 0;  ///< The same; counts the lower triangle only.
+  double gemm_error = 0;
+  double attention_error = 0;
+  std::vector<Candidate> candidates;
+  std::string why;
+};
+
+std::string to_json(const KernelChoice& choice);
+Result<KernelChoice> choice_from_json(std::string_view text);
+
+}  // namespace hanji::compute

@@ -1,0 +1,63 @@
+#include "hanji/compute/linear.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace hanji::compute {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// The numbers to multiply by: the parameter, or its cast where the activations are bf16.
+at::Tensor operand(const Weight& weight, const at::Tensor& x) {
+  if (weight.value.scalar_type() == x.scalar_type()) return weight.value.detach();
+  return weight.cast.defined() ? weight.cast : weight.value.detach().to(x.scalar_type());
+}
+
+at::Tensor weight_gradient(const Weight& weight, const at::Tensor& g, const at::Tensor& x) {
+  auto gradient = gradient_memory(weight);
+  if (gradient.scalar_type() == x.scalar_type()) {
+    at::mm_out(gradient, g.t(), x);
+  } else {
+    gradient.copy_(at::mm(g.t(), x));
+  }
+  return gradient;
+}
+
+struct Linear : torch::autograd::Function<Linear> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& value,
+                            const Weight* weight) {
+    auto rows = x.reshape({-1, x.size(-1)});
+    auto w = operand(*weight, x);
+    auto sizes = x.sizes().vec();
+    sizes.back() = value.size(0);
+    context->save_for_backward({rows, value});
+    context->saved_data["cast"] = w;
+    context->saved_data["slot"] = weight->slot;
+    return at::mm(rows, w.t()).view(sizes);
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto& x = saved[0];
+    const Weight weight{saved[1], {}, context->saved_data["slot"].toTensor()};
+    auto g = gradients[0].reshape({-1, gradients[0].size(-1)});
+    at::Tensor gx, gw;
+    if (context->needs_input_grad(1)) gw = weight_gradient(weight, g, x);
+    if (context->needs_input_grad(0)) {
+      auto sizes = gradients[0].sizes().vec();
+      sizes.back() = x.size(1);
+      gx = at::mm(g, context->saved_data["cast"].toTensor()).view(sizes);
+    }
+    return {gx, gw, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& x, const Weight& weight) {
+  return Linear::apply(x, weight.value, &weight);
+}
+
+}  // namespace hanji::compute

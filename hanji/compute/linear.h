@@ -1,0 +1,14 @@
+#pragma once
+
+#include "hanji/compute/weight.h"
+
+namespace hanji::compute {
+
+/// x times the transposed weight, without a bias: the operation after it adds that on its way.
+///
+/// Shape   x [..., K], weight [N, K] -> [..., N], in x's dtype (bf16 uses weight.cast).
+/// Result  the rows of the input may be split anywhere without changing a bit.
+/// Cost    one matrix product forward, two backward; no copy of weight or gradient.
+at::Tensor linear(const at::Tensor& x, const Weight& weight);
+
+}  // namespace hanji::compute

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace hanji::compute {
+
+/// A parameter as the operations of this folder take it. Only `value` must be defined.
+struct Weight {
+  at::Tensor value;  ///< The leaf that autograd knows.
+  at::Tensor cast;   ///< The same numbers in bf16, for products under bf16.
+  at::Tensor slot;   ///< Where backward writes the gradient while value.grad() is undefined.
+};
+
+/// Memory for the gradient of `weight`: a fresh alias of its slot, which autograd then keeps as
+/// .grad without a copy, or new memory where there is no slot or .grad is already defined.
+at::Tensor gradient_memory(const Weight& weight);
+
+}  // namespace hanji::compute

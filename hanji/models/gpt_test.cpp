@@ -1,0 +1,177 @@
+#include "hanji/models/gpt.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "hanji/base/status.h"
+
+namespace hanji::models {
+namespace {
+
+GptOptions small() {
+  GptOptions options;
+  options.layers = 2;
+  options.heads = 2;
+  options.width = 32;
+  options.block = 24;
+  options.vocabulary = 17;
+  options.dtype = compute::Dtype::kFloat64;
+  return options;
+}
+
+struct Data {
+  at::Tensor tokens, targets;
+};
+
+Data data(const GptOptions& options, int64_t batch) {
+  auto tokens = at::arange(batch * options.block).mul(7).add(3).remainder(options.vocabulary);
+  auto targets = tokens.mul(5).add(1).remainder(options.vocabulary);
+  targets[0] = -1;
+  return {tokens.view({batch, options.block}), targets.view({batch, options.block})};
+}
+
+/// The model written with torch's own differentiable operations.
+at::Tensor plain_loss(GptImpl& model, const Data& batch) {
+  auto p = model.named_parameters();
+  const auto& o = model.options();
+  const int64_t length = batch.tokens.size(1);
+  auto norm = [&](const at::Tensor& x, const std::string& name) {
+    return at::layer_norm(x, {o.width}, p[name + ".weight"], p[name + ".bias"]);
+  };
+  auto linear = [&](const at::Tensor& x, const std::string& name) {
+    return at::linear(x, p[name + ".weight"], p[name + ".bias"]);
+  };
+  auto above = at::ones({length, length}, at::kBool).triu(1);
+  auto x = at::embedding(p["transformer.wte.weight"], batch.tokens) +
+           p["transformer.wpe.weight"].slice(0, 0, length);
+  for (int64_t i = 0; i < o.layers; ++i) {
+    const std::string h = "transformer.h." + std::to_string(i) + ".";
+    auto split = linear(norm(x, h + "ln_1"), h + "attn.c_attn").split(o.width, 2);
+    for (auto& part : split) {
+      part = part.view({-1, length, o.heads, o.width / o.heads}).transpose(1, 2);
+    }
+    auto scores = at::matmul(split[0], split[1].transpose(2, 3)) /
+                  std::sqrt(static_cast<double>(o.width / o.heads));
+    auto mixed = at::matmul(scores.masked_fill(above, -INFINITY).softmax(-1), split[2]);
+    x = x + linear(mixed.transpose(1, 2).reshape_as(x), h + "attn.c_proj");
+    x = x + linear(at::gelu(linear(norm(x, h + "ln_2"), h + "mlp.c_fc"), "tanh"), h + "mlp.c_proj");
+  }
+  auto head = p[o.tied ? "transformer.wte.weight" : "lm_head.weight"];
+  auto logits = at::linear(norm(x, "transformer.ln_f"), head).view({-1, o.vocabulary});
+  return at::cross_entropy_loss(logits, batch.targets.view({-1}), {}, at::Reduction::Sum, -1);
+}
+
+std::vector<at::Tensor> gradients(GptImpl& model, const at::Tensor& loss) {
+  model.zero_grad();
+  loss.backward();
+  std::vector<at::Tensor> all;
+  for (const auto& p : model.parameters()) all.push_back(p.grad().clone());
+  return all;
+}
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>();
+}
+
+class GptParity : public testing::TestWithParam<bool> {};
+
+TEST_P(GptParity, EqualsPlainOperationsInFloat64) {
+  auto options = small();
+  options.tied = GetParam();
+  GptImpl model(options);
+  const auto batch = data(options, 3);
+  auto ours = model.loss_sum(batch.tokens, batch.targets);
+  auto plain = plain_loss(model, batch);
+  EXPECT_NEAR(ours.item<double>(), plain.item<double>(), 1e-10);
+  const auto our_gradients = gradients(model, ours);
+  const auto plain_gradients = gradients(model, plain);
+  const auto names = model.named_parameters().keys();
+  for (size_t i = 0; i < names.size(); ++i) {
+    EXPECT_LT(distance(our_gradients[i], plain_gradients[i]), 1e-10) << names[i];
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(TiedOrNot, GptParity, testing::Bool());
+
+TEST(Gpt, CountsItsParametersByTheFormula) {
+  for (bool tied : {true, false}) {
+    auto options = small();
+    options.tied = tied;
+    GptImpl model(options);
+    int64_t count = 0;
+    for (const auto& p : model.parameters()) count += p.numel();
+    EXPECT_EQ(count, num_parameters(options));
+  }
+}
+
+TEST(Gpt, NamesParametersAsNanoGptDoes) {
+  GptImpl model(small());
+  const auto names = model.named_parameters().keys();
+  EXPECT_EQ(names[0], "transformer.wte.weight");
+  EXPECT_EQ(names[1], "transformer.wpe.weight");
+  EXPECT_THAT(names, testing::IsSupersetOf(
+                         {"transformer.h.0.ln_1.weight", "transformer.h.0.attn.c_attn.weight",
+                          "transformer.h.1.attn.c_proj.bias", "transformer.h.1.mlp.c_fc.weight",
+                          "transformer.h.1.mlp.c_proj.bias", "transformer.ln_f.bias"}));
+}
+
+TEST(Gpt, RepeatsItsBits) {
+  auto options = small();
+  options.dtype = compute::Dtype::kFloat32;
+  GptImpl first(options), second(options);
+  const auto batch = data(options, 2);
+  auto loss = first.loss_sum(batch.tokens, batch.targets);
+  auto again = second.loss_sum(batch.tokens, batch.targets);
+  EXPECT_TRUE(at::equal(loss, again));
+  const auto a = gradients(first, loss), b = gradients(second, again);
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i]));
+}
+
+TEST(Gpt, WritesGradientsIntoSlots) {
+  auto options = small();
+  GptImpl model(options);
+  const auto batch = data(options, 2);
+  const auto expected = gradients(model, model.loss_sum(batch.tokens, batch.targets));
+  std::vector<at::Tensor> slots;
+  for (const auto& p : model.parameters())
+    slots.push_back(at::full(p.sizes(), 7.0, p.options()).detach());
+  model.set_gradient_slots(slots);
+  model.zero_grad();
+  for (int i = 0; i < 2; ++i) model.loss_sum(batch.tokens, batch.targets).backward();
+  const auto names = model.named_parameters().keys();
+  size_t shared = 0;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const auto& grad = model.parameters()[i].grad();
+    EXPECT_LT(distance(grad, 2 * expected[i]), 1e-12) << names[i];
+    shared += grad.data_ptr() == slots[i].data_ptr();
+  }
+  EXPECT_GE(shared, static_cast<size_t>(4 * options.layers)) << "weights of products";
+}
+
+TEST(Gpt, RefusesSizesThatDoNotFit) {
+  auto options = small();
+  options.heads = 5;
+  EXPECT_THROW(GptImpl{options}, Error);
+}
+
+TEST(Gpt, InitialisesAsGpt2) {
+  auto options = small();
+  options.width = 128;
+  options.layers = 8;
+  GptImpl model(options);
+  auto p = model.named_parameters();
+  const auto& inner = p["transformer.h.3.mlp.c_fc.weight"];
+  const auto& projection = p["transformer.h.3.mlp.c_proj.weight"];
+  // 65536 values: the deviation of a mean is 0.02/256, of a deviation 0.02/362.
+  EXPECT_NEAR(inner.mean().item<double>(), 0, 5 * 0.02 / 256);
+  EXPECT_NEAR(inner.std().item<double>(), 0.02, 5 * 0.02 / 362);
+  EXPECT_NEAR(projection.std().item<double>(), 0.02 / 4, 5 * 0.005 / 362);
+  EXPECT_EQ(p["transformer.h.3.attn.c_attn.bias"].abs().max().item<double>(), 0);
+  EXPECT_EQ(p["transformer.ln_f.weight"].min().item<double>(), 1);
+}
+
+}  // namespace
+}  // namespace hanji::models
