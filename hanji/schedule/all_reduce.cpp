@@ -52,41 +52,6 @@ void add_staged_chunk(StepList& list, Range chunk) {
   }
 }
 
-Step message(StepKind kind, int peer, Operand operand, int64_t count) {
-  Step step;
-  step.kind = kind;
-  step.peer = peer;
-  step.count = count;
-  (kind == StepKind::kSend ? step.from : step.to) = {operand};
-  return step;
-}
-
-struct Exchange {
-  Operand send;
-  int64_t send_count;
-  Operand receive;
-  int64_t receive_count;
-};
-
-// Every pair of ranks meets once; in each pair the lower rank sends first.
-template <class Pair>
-void add_exchange(StepList& list, const Pair& pair) {
-  for (int round = 0; round < list.ranks; ++round) {
-    for (int rank = 0; rank < list.ranks; ++rank) {
-      const int peer = (round - rank + list.ranks) % list.ranks;
-      if (peer == rank) continue;
-      const Exchange exchange = pair(rank, peer);
-      std::vector<Step> steps = {
-          message(StepKind::kSend, peer, exchange.send, exchange.send_count),
-          message(StepKind::kRecv, peer, exchange.receive, exchange.receive_count)};
-      if (rank > peer) std::swap(steps[0], steps[1]);
-      for (Step& step : steps) {
-        if (step.count > 0) list.per_rank[rank].push_back(std::move(step));
-      }
-    }
-  }
-}
-
 }  // namespace
 
 StepList all_reduce_flat(int ranks, int64_t count) {

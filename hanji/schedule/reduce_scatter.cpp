@@ -77,4 +77,22 @@ StepList reduce_scatter_staged(int ranks, int64_t count, int64_t chunk) {
   return list;
 }
 
+StepList reduce_scatter_exchange(int ranks, int64_t count) {
+  StepList list = open_list(Routine::kReduceScatter, "exchange", ranks, count);
+  list.slot_elements = ranks * count;
+  add_exchange(list, [count](int rank, int peer) {
+    return Exchange{{rank, Place::kInput, 0, peer * count},
+                    count,
+                    {rank, Place::kSlot, 0, peer * count},
+                    count};
+  });
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<Operand> from;
+    for (int i = 0; i < ranks; ++i) from.push_back({rank, Place::kSlot, 0, i * count});
+    from[rank] = {rank, Place::kInput, 0, rank * count};
+    add_shard_reduce(list, rank, std::move(from), {0, count});
+  }
+  return list;
+}
+
 }  // namespace hanji::schedule

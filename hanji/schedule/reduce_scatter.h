@@ -20,4 +20,8 @@ StepList reduce_scatter_direct(int ranks, int64_t count);
 /// Cost    1 + ceil(N / chunk) syncs; every rank reads (2p-1) N and writes pN; slots of 2p chunks.
 StepList reduce_scatter_staged(int ranks, int64_t count, int64_t chunk);
 
+/// Between hosts: shards are exchanged in pairs, as in all_reduce_exchange(), and summed in order.
+/// Cost    no sync; every rank sends (p-1) N.
+StepList reduce_scatter_exchange(int ranks, int64_t count);
+
 }  // namespace hanji::schedule

@@ -6,6 +6,18 @@
 #include "hanji/schedule/internal/limits.h"
 
 namespace hanji::schedule::internal {
+namespace {
+
+Step message(StepKind kind, int peer, Operand operand, int64_t count) {
+  Step step;
+  step.kind = kind;
+  step.peer = peer;
+  step.count = count;
+  (kind == StepKind::kSend ? step.from : step.to) = {operand};
+  return step;
+}
+
+}  // namespace
 
 void require(bool holds, const char* message) {
   if (!holds) throw Error(base::invalid_argument(message));
@@ -55,6 +67,23 @@ std::vector<layout::Range> chunks_of(int64_t count, int64_t chunk) {
     chunks.push_back({begin, std::min(count, begin + chunk)});
   }
   return chunks;
+}
+
+void add_exchange(StepList& list, const std::function<Exchange(int rank, int peer)>& pair) {
+  for (int round = 0; round < list.ranks; ++round) {
+    for (int rank = 0; rank < list.ranks; ++rank) {
+      const int peer = (round - rank + list.ranks) % list.ranks;
+      if (peer == rank) continue;
+      const Exchange exchange = pair(rank, peer);
+      std::vector<Step> steps = {
+          message(StepKind::kSend, peer, exchange.send, exchange.send_count),
+          message(StepKind::kRecv, peer, exchange.receive, exchange.receive_count)};
+      if (rank > peer) std::swap(steps[0], steps[1]);
+      for (Step& step : steps) {
+        if (step.count > 0) list.per_rank[rank].push_back(std::move(step));
+      }
+    }
+  }
 }
 
 }  // namespace hanji::schedule::internal

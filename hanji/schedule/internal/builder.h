@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,5 +29,18 @@ std::vector<Operand> of_all_ranks(int ranks, Place place, int64_t begin);
 
 /// The pieces [begin, end) of [0, count), `chunk` elements each; the last may be short.
 std::vector<layout::Range> chunks_of(int64_t count, int64_t chunk);
+
+/// What one rank sends to and receives from one peer.
+struct Exchange {
+  Operand send;
+  int64_t send_count = 0;
+  Operand receive;
+  int64_t receive_count = 0;
+};
+
+/// Appends sends and receives so that every pair of ranks meets once: in round k ranks
+/// i + j = k (mod ranks) are partners and the lower one sends first, so that nobody waits for
+/// ever even where a send blocks until it is received.
+void add_exchange(StepList& list, const std::function<Exchange(int rank, int peer)>& pair);
 
 }  // namespace hanji::schedule::internal
