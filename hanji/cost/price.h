@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+
+#include "hanji/cost/rates.h"
+#include "hanji/schedule/step_list.h"
+
+namespace hanji::cost {
+
+/// Predicted seconds of a step list inside one host.
+///
+/// Result  num_syncs * sync_seconds, plus for each epoch (what happens between two syncs) the
+///         larger of: all ranks' bytes over the rates that they share, and the busiest rank's
+///         bytes over the copy rate of one rank. A read or a write counts its bytes once; those of
+///         tensors go at the memory rate once all tensors together exceed the cache, those of the
+///         slots, which are small and used again, at the cached rate.
+///         all_reduce_direct of p ranks and N bytes in memory: 2 syncs + 2 p N / memory rate.
+/// Order   the list has passed schedule::check_bounds().
+/// Source  traffic bounds: Jain et al., "Framework for Scalable Intra-Node Collective Operations
+///         using Shared Memory", SC18, section V; caches: Williams et al., "Roofline", CACM 2009.
+double price_seconds(const schedule::StepList& list, size_t element_bytes, const Rates& rates);
+
+}  // namespace hanji::cost

@@ -1,0 +1,60 @@
+#include "hanji/cost/price.h"
+
+#include <gtest/gtest.h>
+
+#include "hanji/schedule/all_reduce.h"
+#include "hanji/schedule/barrier.h"
+#include "hanji/schedule/broadcast.h"
+
+namespace hanji::cost {
+namespace {
+
+// Round numbers: 10 GB/s memory, 100 GB/s cached, one rank as fast as all, 1 us per sync.
+Rates round_rates() {
+  Rates rates;
+  rates.memory_bytes_per_second = 10e9;
+  rates.cached_bytes_per_second = 100e9;
+  rates.copy_bytes_per_second = 10e9;
+  rates.sync_seconds = 1e-6;
+  rates.cache_bytes = 1 << 20;
+  return rates;
+}
+
+TEST(Price, DirectAllReduceMoves2pNInTwoSyncs) {
+  const int64_t count = 64 * 100000;
+  for (const int ranks : {1, 2, 4}) {
+    const auto list = schedule::all_reduce_direct(ranks, count);
+    const double traffic = 2.0 * ranks * static_cast<double>(count) * 4;
+    EXPECT_NEAR(price_seconds(list, 4, round_rates()), 2e-6 + traffic / 10e9, 1e-12);
+  }
+}
+
+TEST(Price, SmallTensorsGoAtTheCachedRate) {
+  const auto list = schedule::all_reduce_direct(2, 64 * 100);
+  EXPECT_NEAR(price_seconds(list, 4, round_rates()), 2e-6 + 4 * 25600.0 / 100e9, 1e-12);
+}
+
+TEST(Price, ABarrierIsOneSync) {
+  EXPECT_DOUBLE_EQ(price_seconds(schedule::barrier(4), 1, round_rates()), 1e-6);
+}
+
+TEST(Price, TheSlowestRankIsWaitedFor) {
+  Rates rates = round_rates();
+  rates.copy_bytes_per_second = 1e9;  // one rank reaches a tenth of what all reach together
+  const int64_t count = 64 * 100000;
+  const double bytes = static_cast<double>(count) * 4;
+  // Epoch 0: the root alone reads 1 and writes 1 tensor and 1 slot; epoch 1: one rank copies out.
+  const double tensor = bytes / 1e9, slot = bytes / 10e9;
+  EXPECT_NEAR(price_seconds(schedule::broadcast_flat(2, count, 0), 4, rates),
+              1e-6 + (2 * tensor + slot) + (tensor + slot), 1e-9);
+}
+
+TEST(Price, BytesScaleWithTheElement) {
+  const auto list = schedule::all_reduce_direct(2, 64 * 100000);
+  Rates rates = round_rates();
+  rates.sync_seconds = 1e-15;
+  EXPECT_NEAR(price_seconds(list, 8, rates) / price_seconds(list, 4, rates), 2, 1e-6);
+}
+
+}  // namespace
+}  // namespace hanji::cost

@@ -1,0 +1,63 @@
+#include "hanji/cost/rates.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "hanji/base/json.h"
+
+namespace hanji::cost {
+namespace {
+
+struct Member {
+  const char* name;
+  double Rates::*value;
+};
+
+constexpr std::array kMembers = {
+    Member{"memory_bytes_per_second", &Rates::memory_bytes_per_second},
+    Member{"cached_bytes_per_second", &Rates::cached_bytes_per_second},
+    Member{"copy_bytes_per_second", &Rates::copy_bytes_per_second},
+    Member{"sync_seconds", &Rates::sync_seconds},
+    Member{"gemm_flops_per_second_fp32", &Rates::gemm_flops_per_second_fp32},
+    Member{"gemm_flops_per_second_bf16", &Rates::gemm_flops_per_second_bf16},
+};
+constexpr const char* kCacheBytes = "cache_bytes";
+
+Status refuse(std::string_view member, std::string_view why) {
+  return base::corrupt(fmt::format("rates: {} {}; measure again", member, why));
+}
+
+}  // namespace
+
+std::string to_json(const Rates& rates) {
+  base::Json json;
+  for (const Member& member : kMembers) json[member.name] = rates.*member.value;
+  json[kCacheBytes] = rates.cache_bytes;
+  return json.dump();
+}
+
+Result<Rates> rates_from_json(std::string_view text) {
+  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(text, 2, 4096));
+  if (!json.is_object()) return refuse("the text", "is not an object");
+  Rates rates;
+  for (const Member& member : kMembers) {
+    const auto found = json.find(member.name);
+    if (found == json.end()) return refuse(member.name, "is missing");
+    if (!found->is_number()) return refuse(member.name, "is not a number");
+    const double value = found->get<double>();
+    if (!std::isfinite(value) || value <= 0) return refuse(member.name, "is not positive");
+    rates.*member.value = value;
+  }
+  const auto cache = json.find(kCacheBytes);
+  if (cache == json.end()) return refuse(kCacheBytes, "is missing");
+  if (!cache->is_number_integer() || cache->get<int64_t>() <= 0) {
+    return refuse(kCacheBytes, "is not a positive integer");
+  }
+  rates.cache_bytes = cache->get<int64_t>();
+  if (json.size() != kMembers.size() + 1) return refuse("the object", "has unknown members");
+  return rates;
+}
+
+}  // namespace hanji::cost

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "hanji/base/dtype.h"
+#include "hanji/cost/rates.h"
+#include "hanji/schedule/operation.h"
+#include "hanji/schedule/step_list.h"
+
+namespace hanji::cost {
+
+/// The lists that serve one call.
+struct Selection {
+  /// The cheapest where every rank's tensors lie in the heap.
+  std::shared_ptr<const schedule::StepList> in_heap;
+  /// The cheapest that touches no tensor of a peer. Either the same list as in_heap, or one that
+  /// begins with a sync on every rank, as in_heap does then: an engine may decide between the
+  /// two after that sync.
+  std::shared_ptr<const schedule::StepList> if_private;
+  std::string why;               ///< One sentence with the runner-up and both prices.
+  double predicted_seconds = 0;  ///< Of in_heap.
+};
+
+/// Chooses among the algorithms of `schedule` by price. All of them combine each element in the
+/// same order, so a choice never changes bits.
+///
+/// Order   all ranks of a group must use equal rates, or their lists will not meet.
+/// Thread  any; select() locks.
+class Chooser {
+ public:
+  explicit Chooser(Rates rates);
+  ~Chooser();
+  Chooser(const Chooser&) = delete;
+  Chooser& operator=(const Chooser&) = delete;
+
+  /// Shape   count as in schedule::StepList. ranks >= 1, count >= 0.
+  /// Result  kept for the next equal call; the reference is valid until kKept other calls have
+  ///         been selected since. No allocation for a call that was kept.
+  /// Errors  throws Error (invalid_argument) for kTreeReduce, whose list comes from its grain
+  ///         tree, and where the makers of `schedule` throw.
+  const Selection& select(schedule::Routine routine, schedule::ReduceOp op, DType dtype, int ranks,
+                          int64_t count, int root = 0);
+
+  const Rates& rates() const { return rates_; }
+
+  static constexpr size_t kKept = 1024;
+
+ private:
+  struct Cache;
+  const Rates rates_;
+  std::unique_ptr<Cache> cache_;
+};
+
+}  // namespace hanji::cost
