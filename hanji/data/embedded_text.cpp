@@ -1,0 +1,30 @@
+// The text of this library's own sources and docs, put into the object by the assembler: a string
+// literal of a megabyte would cost the compiler seconds. HANJI_EMBEDDED_TEXT is the file's path;
+// the build lists it as a dependency of this source, so a changed text re-makes only this object.
+#include "hanji/data/text.h"
+
+asm(R"(
+    .section .rodata
+    .balign 16
+    .local hanji_embedded_text_begin
+    .local hanji_embedded_text_end
+hanji_embedded_text_begin:
+    .incbin ")" HANJI_EMBEDDED_TEXT R"("
+hanji_embedded_text_end:
+    .byte 0
+    .previous
+)");
+
+extern "C" {
+[[gnu::visibility("hidden")]] extern const char hanji_embedded_text_begin[];
+[[gnu::visibility("hidden")]] extern const char hanji_embedded_text_end[];
+}
+
+namespace hanji::data {
+
+std::string_view embedded_text() {
+  return {hanji_embedded_text_begin,
+          static_cast<size_t>(hanji_embedded_text_end - hanji_embedded_text_begin)};
+}
+
+}  // namespace hanji::data

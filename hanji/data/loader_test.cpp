@@ -1,0 +1,88 @@
+#include "hanji/data/loader.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "hanji/data/order.h"
+
+namespace hanji::data {
+namespace {
+
+using layout::Range;
+using testing::ElementsAre;
+
+std::vector<int64_t> samples_of(const Loader& loader, int64_t step) {
+  std::vector<int64_t> samples;
+  for (const Range run : loader.micro_batches()) {
+    for (int64_t j = run.begin; j < run.end; ++j) samples.push_back(loader.sample(step, j));
+  }
+  return samples;
+}
+
+Loader make(Range share, int64_t micro_batch, int64_t num_samples = 25) {
+  return Loader::create({.seed = 3,
+                         .num_samples = num_samples,
+                         .global_batch = 10,
+                         .share = share,
+                         .micro_batch = micro_batch})
+      .or_throw();
+}
+
+TEST(Loader, CutsItsShareIntoMicroBatches) {
+  EXPECT_THAT(make({2, 9}, 3).micro_batches(), ElementsAre(Range{2, 5}, Range{5, 8}, Range{8, 9}));
+  EXPECT_TRUE(make({4, 4}, 3).micro_batches().empty());
+}
+
+TEST(Loader, SameSamplesUnderAnySplitAndMicroBatch) {
+  for (int64_t step = 0; step < 6; ++step) {
+    const auto whole = samples_of(make({0, 10}, 10), step);
+    std::vector<int64_t> joined;
+    for (const Range share : {Range{0, 1}, Range{1, 7}, Range{7, 7}, Range{7, 10}}) {
+      for (const int64_t sample : samples_of(make(share, 2), step)) joined.push_back(sample);
+    }
+    EXPECT_EQ(joined, whole) << "step " << step;
+  }
+}
+
+TEST(Loader, RunsAcrossEpochsWithoutAGap) {
+  const Loader loader = make({0, 10}, 10);
+  std::vector<int64_t> run;
+  for (int64_t step = 0; step < 5; ++step) {
+    for (const int64_t sample : samples_of(loader, step)) run.push_back(sample);
+  }
+  for (int64_t epoch = 0; epoch < 2; ++epoch) {
+    const Permutation order(3, static_cast<uint64_t>(epoch), 25);
+    for (int64_t i = 0; i < 25; ++i) {
+      EXPECT_EQ(run[static_cast<size_t>(25 * epoch + i)], order(i)) << epoch << " " << i;
+    }
+  }
+  EXPECT_EQ(loader.epoch(2), 0);
+  EXPECT_EQ(loader.epoch(3), 1);
+}
+
+TEST(Loader, ServesFewerSamplesThanAGlobalBatch) {
+  const auto samples = samples_of(make({0, 10}, 10, 3), 0);
+  EXPECT_EQ(std::count(samples.begin(), samples.begin() + 9, 1), 3);
+}
+
+TEST(Loader, RefusesSharesAndCountsOutOfRange) {
+  const auto code = [](LoaderOptions options) { return Loader::create(options).status().code(); };
+  LoaderOptions good = {.num_samples = 5, .global_batch = 4, .share = {0, 4}, .micro_batch = 2};
+  EXPECT_EQ(code(good), Code::kOk);
+  for (const Range share : {Range{-1, 2}, Range{3, 2}, Range{0, 5}}) {
+    LoaderOptions options = good;
+    options.share = share;
+    EXPECT_EQ(code(options), Code::kInvalidArgument);
+  }
+  for (int64_t LoaderOptions::*field :
+       {&LoaderOptions::num_samples, &LoaderOptions::global_batch, &LoaderOptions::micro_batch}) {
+    LoaderOptions options = good;
+    options.*field = 0;
+    EXPECT_EQ(code(options), Code::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace hanji::data

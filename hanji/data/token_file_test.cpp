@@ -1,0 +1,108 @@
+#include "hanji/data/token_file.h"
+
+#include <gmock/gmock.h>
+
+#include <vector>
+
+#include "hanji/data/internal/test_folder.h"
+
+namespace hanji::data {
+namespace {
+
+using internal::TestFolder;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <class T>
+std::string bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+std::string llmc_header(int32_t magic, int32_t version, int32_t count) {
+  std::vector<int32_t> header(256, 0);
+  header[0] = magic;
+  header[1] = version;
+  header[2] = count;
+  return bytes_of(header);
+}
+
+std::vector<int64_t> all(const Result<TokenSource>& source) {
+  EXPECT_TRUE(source.ok()) << source.status().message();
+  if (!source.ok()) return {};
+  std::vector<int64_t> out(static_cast<size_t>(source->num_tokens()));
+  EXPECT_TRUE(source->copy_tokens(0, source->num_tokens(), out.data()).ok());
+  return out;
+}
+
+TEST(OpenTokens, ReadsNanoGpt) {
+  const TestFolder folder;
+  const auto path = folder.write("train.bin", bytes_of<uint16_t>({1, 50256, 3}));
+  EXPECT_THAT(all(open_tokens(path)), ElementsAre(1, 50256, 3));
+}
+
+TEST(OpenTokens, ReadsBothKindsOfLlmC) {
+  const TestFolder folder;
+  const auto gpt2 =
+      folder.write("gpt2.bin", llmc_header(20240520, 1, 2) + bytes_of<uint16_t>({50256, 7}));
+  EXPECT_THAT(all(open_tokens(gpt2)), ElementsAre(50256, 7));
+  const auto llama3 =
+      folder.write("llama3.bin", llmc_header(20240801, 7, 2) + bytes_of<uint32_t>({128000, 7}));
+  EXPECT_THAT(all(open_tokens(llama3)), ElementsAre(128000, 7));
+}
+
+TEST(OpenTokens, TakesTheFormatItIsTold) {
+  const TestFolder folder;
+  const auto path = folder.write("a.bin", llmc_header(20240520, 1, 0));
+  EXPECT_EQ(all(open_tokens(path, TokenFormat::kNanoGpt)).size(), 512u);
+  EXPECT_EQ(open_tokens(path, TokenFormat::kLlmC).status().code(), Code::kCorrupt);
+  EXPECT_EQ(open_tokens(path, TokenFormat::kMegatron).status().code(), Code::kNotFound);
+}
+
+TEST(OpenTokens, RefusesHalfATokenAndNothing) {
+  const TestFolder folder;
+  EXPECT_THAT(open_tokens(folder.write("odd.bin", "abc")).status().message(),
+              HasSubstr("odd.bin: 3 bytes"));
+  EXPECT_EQ(open_tokens(folder.write("none.bin", "")).status().code(), Code::kCorrupt);
+  EXPECT_EQ(open_tokens(folder.path() / "absent.bin").status().code(), Code::kNotFound);
+}
+
+struct BadHeader {
+  int32_t version;
+  int32_t count;
+  size_t body;
+};
+
+class BadLlmC : public testing::TestWithParam<BadHeader> {};
+
+TEST_P(BadLlmC, IsRefused) {
+  const auto& [version, count, body] = GetParam();
+  const std::string file = llmc_header(20240520, version, count) + std::string(body, 'x');
+  const auto layout = parse_llmc(std::as_bytes(std::span(file)));
+  EXPECT_EQ(layout.status().code(), Code::kCorrupt);
+}
+
+// Another version; no tokens; fewer and more than promised; half a token; a negative count.
+INSTANTIATE_TEST_SUITE_P(Headers, BadLlmC,
+                         testing::Values(BadHeader{2, 4, 8}, BadHeader{1, 0, 0}, BadHeader{1, 4, 6},
+                                         BadHeader{1, 4, 10}, BadHeader{1, 4, 9},
+                                         BadHeader{1, -1, 8}, BadHeader{1, INT32_MAX, 8}));
+
+TEST(ParseLlmC, RefusesEveryTruncation) {
+  const std::string file = llmc_header(20240520, 1, 3) + bytes_of<uint16_t>({1, 2, 3});
+  const auto bytes = std::as_bytes(std::span(file));
+  ASSERT_TRUE(parse_llmc(bytes).ok());
+  for (size_t size = 0; size < file.size(); ++size) {
+    EXPECT_EQ(parse_llmc(bytes.first(size)).status().code(), Code::kCorrupt) << size;
+  }
+}
+
+TEST(TokenFormat, ReturnsFromItsName) {
+  for (const auto format :
+       {TokenFormat::kAuto, TokenFormat::kNanoGpt, TokenFormat::kLlmC, TokenFormat::kMegatron}) {
+    EXPECT_EQ(token_format(name_of(format)), format);
+  }
+  EXPECT_EQ(token_format("gguf"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace hanji::data
