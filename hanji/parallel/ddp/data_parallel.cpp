@@ -1,0 +1,87 @@
+#include "hanji/parallel/ddp/data_parallel.h"
+
+#include <torch/nn/module.h>
+
+#include <algorithm>
+
+#include "hanji/base/status.h"
+#include "hanji/parallel/ddp/internal/agreement.h"
+#include "hanji/parallel/ddp/internal/reducer.h"
+
+namespace hanji::parallel {
+namespace {
+
+/// The distinct parameters that learn: a tied tensor is listed under its first name only.
+std::vector<NamedParameter> learning_parameters(torch::nn::Module& module) {
+  std::vector<NamedParameter> found;
+  for (const auto& item : module.named_parameters()) {
+    const bool seen = std::any_of(found.begin(), found.end(), [&](const NamedParameter& entry) {
+      return entry.tensor.is_same(item.value());
+    });
+    if (item.value().requires_grad() && !seen) found.push_back({item.key(), item.value()});
+  }
+  return found;
+}
+
+std::vector<NamedParameter> named_buffers(torch::nn::Module& module) {
+  std::vector<NamedParameter> found;
+  for (const auto& item : module.named_buffers()) {
+    if (item.value().defined()) found.push_back({item.key(), item.value()});
+  }
+  return found;
+}
+
+void require_one_kind(const std::vector<NamedParameter>& parameters) {
+  if (parameters.empty()) {
+    throw Error(base::invalid_argument(
+        "data_parallel: no parameter of the module requires a gradient; nothing to reduce"));
+  }
+  const at::Tensor& first = parameters[0].tensor;
+  for (const auto& [name, tensor] : parameters) {
+    if (tensor.scalar_type() != first.scalar_type() || tensor.device() != first.device()) {
+      throw Error(base::unsupported(
+          "data_parallel: " + name + " is " + c10::toString(tensor.scalar_type()) + " on " +
+          tensor.device().str() + " but " + parameters[0].name + " is " +
+          c10::toString(first.scalar_type()) + " on " + first.device().str() +
+          "; convert the module to one dtype and device, or wrap its parts one by one"));
+    }
+  }
+}
+
+}  // namespace
+
+Replicas data_parallel(torch::nn::Module& module, const comm::Group& group,
+                       const DataParallelOptions& options) {
+  auto parameters = learning_parameters(module);
+  auto buffers = named_buffers(module);
+  check_same_structure(parameters, group);
+  check_same_structure(buffers, group);
+  require_one_kind(parameters);
+  broadcast_from_first(parameters, group);
+  broadcast_from_first(buffers, group);
+  check_same_values(parameters, group);
+  return Replicas(
+      std::make_unique<Reducer>(std::move(parameters), std::move(buffers), group, options));
+}
+
+Replicas::Replicas(std::unique_ptr<Reducer> reducer) : reducer_(std::move(reducer)) {}
+Replicas::Replicas(Replicas&&) noexcept = default;
+Replicas& Replicas::operator=(Replicas&&) noexcept = default;
+Replicas::~Replicas() = default;
+
+Replicas::Accumulation::Accumulation(Reducer& reducer) : reducer_(reducer) {
+  reducer_.set_accumulating(true);
+}
+Replicas::Accumulation::~Accumulation() { reducer_.set_accumulating(false); }
+
+Replicas::Accumulation Replicas::accumulate() { return Accumulation(*reducer_); }
+void Replicas::finish() { reducer_->finish(); }
+void Replicas::set_weight(double weight) { reducer_->set_weight(weight); }
+void Replicas::broadcast_buffers() { reducer_->broadcast_buffers(); }
+void Replicas::check_parameters() { reducer_->check_parameters(); }
+const std::vector<NamedParameter>& Replicas::parameters() const { return reducer_->parameters(); }
+at::Tensor Replicas::flat_gradients() const { return reducer_->flat_gradients(); }
+std::vector<at::Tensor> Replicas::gradient_slots() const { return reducer_->gradient_slots(); }
+const layout::BucketPlan& Replicas::buckets() const { return reducer_->buckets(); }
+
+}  // namespace hanji::parallel

@@ -1,0 +1,31 @@
+#include "hanji/parallel/flat_parameters.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "hanji/base/status.h"
+
+namespace hanji::parallel {
+
+void move_into_flat(const std::vector<at::Tensor>& parameters, const layout::FlatLayout& layout,
+                    const at::Tensor& flat) {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& parameter = parameters[i];
+    if (parameter.numel() != layout.sizes[i] || parameter.scalar_type() != flat.scalar_type()) {
+      throw Error(base::invalid_argument(
+          "move_into_flat: parameter " + std::to_string(i) + " has " +
+          std::to_string(parameter.numel()) + " elements of " +
+          c10::toString(parameter.scalar_type()) + ", the flat tensor expects " +
+          std::to_string(layout.sizes[i]) + " of " + c10::toString(flat.scalar_type())));
+    }
+    at::Tensor piece = flat.slice(0, layout.offsets[i], layout.offsets[i] + layout.sizes[i])
+                           .view(parameter.sizes());
+    piece.copy_(parameter);
+    parameter.unsafeGetTensorImpl()->set_storage_and_dtype(piece.storage(), piece.dtype());
+    parameter.unsafeGetTensorImpl()->set_sizes_and_strides(piece.sizes(), piece.strides(),
+                                                           piece.storage_offset());
+  }
+}
+
+}  // namespace hanji::parallel

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "hanji/layout/flat.h"
+
+namespace hanji::parallel {
+
+/// Moves `parameters` into `flat`, each at its offset of `layout`; every handle to a parameter then
+/// sees its piece of the flat tensor. Gradients, hooks and requires_grad survive.
+///
+/// Shape   flat has layout.count elements; its padding is left as it is.
+/// Errors  throws kInvalidArgument if a dtype or size does not match.
+void move_into_flat(const std::vector<at::Tensor>& parameters, const layout::FlatLayout& layout,
+                    const at::Tensor& flat);
+
+}  // namespace hanji::parallel
