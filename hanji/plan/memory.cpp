@@ -1,57 +1,59 @@
 #include "hanji/plan/memory.h"
 
+#include <algorithm>
+
 namespace hanji::plan {
 namespace {
 
-constexpr int64_t kFloatBytes = 4;
+struct Widths {
+  int64_t product = 4;  ///< Bytes of what products read and write.
+  int64_t stream = 4;   ///< Bytes of the residual stream and of row statistics.
+};
 
-int64_t compute_bytes(Precision precision) {
+Widths widths_of(Precision precision) {
   switch (precision) {
-    case Precision::kFloat64: return 8;
-    case Precision::kBFloat16: return 2;
-    case Precision::kFloat32: return 4;
+    case Precision::kFloat64: return {8, 8};
+    case Precision::kBFloat16: return {2, 4};
+    case Precision::kFloat32: return {4, 4};
   }
-  return 4;
+  return {};
 }
 
-/// Residual stream and statistics keep the parameters' precision: fp32 under bf16.
-int64_t stream_bytes(Precision precision) {
-  return precision == Precision::kFloat64 ? 8 : kFloatBytes;
-}
-
-/// Rows of one layer, in the order of its forward pass.
-void add_layers(const ModelSpec& m, const ActivationOptions& options, int64_t tokens,
-                std::vector<SavedTensor>& saved) {
-  const int64_t compute = compute_bytes(options.precision);
-  const int64_t stream = stream_bytes(options.precision);
-  const int64_t wide = tokens * m.width;
-  saved.push_back({"layer.stream", 2 * m.layers, wide, stream});             // input of both norms
-  saved.push_back({"layer.norm_statistics", 4 * m.layers, tokens, stream});  // mean and 1/deviation
-  saved.push_back({"layer.norm_output", 2 * m.layers, wide, compute});  // input of qkv and of up
-  saved.push_back({"layer.qkv", m.layers, 3 * wide, compute});          // input of attention
-  saved.push_back({"layer.attention", m.layers, wide, compute});        // its result, input of proj
-  const int64_t rows = options.micro_batch * m.heads * m.block;
-  if (options.attention == Attention::kFlash) {
-    saved.push_back({"layer.log_sum_exp", m.layers, rows, stream});
-  } else {
-    saved.push_back({"layer.probabilities", m.layers, rows * m.block, compute});
-  }
-  saved.push_back({"layer.up", m.layers, 4 * wide, compute});    // input of GELU
-  saved.push_back({"layer.gelu", m.layers, 4 * wide, compute});  // its result, input of down
+/// What dropout keeps in one layer: a mask per branch, and the plain attention that it takes keeps
+/// squares: probabilities (softmax), mask (dropout) and dropped probabilities (product with v).
+void add_dropout(const ModelSpec& m, const ActivationOptions& options,
+                 std::vector<SavedTensor>& saved) {
+  const Widths widths = widths_of(options.precision);
+  const int64_t tokens = options.micro_batch * m.block;
+  const int64_t squares = options.micro_batch * m.heads * m.block * m.block;
+  saved.push_back({"embedding.mask", 1, tokens * m.width, widths.stream});
+  saved.push_back({"layer.branch_masks", 2 * m.layers, tokens * m.width, widths.product});
+  saved.push_back({"layer.attention_squares", 3 * m.layers, squares, widths.product});
 }
 
 }  // namespace
 
-std::vector<SavedTensor> saved_tensors(const ModelSpec& model, const ActivationOptions& options) {
-  const int64_t tokens = options.micro_batch * model.block;
-  const int64_t compute = compute_bytes(options.precision);
-  const int64_t stream = stream_bytes(options.precision);
-  std::vector<SavedTensor> saved;
-  add_layers(model, options, tokens, saved);
-  saved.push_back({"final.stream", 1, tokens * model.width, stream});
-  saved.push_back({"final.norm_statistics", 2, tokens, stream});
-  saved.push_back({"final.norm_output", 1, tokens * model.width, compute});
-  saved.push_back({"logits", 1, tokens * model.vocabulary, compute});
+std::vector<SavedTensor> saved_tensors(const ModelSpec& m, const ActivationOptions& options) {
+  const Widths widths = widths_of(options.precision);
+  const int64_t tokens = options.micro_batch * m.block;
+  const int64_t wide = tokens * m.width;
+  const int64_t num_norms = 2 * m.layers + 1;
+  std::vector<SavedTensor> saved = {
+      {"norm.sum", num_norms, wide, widths.stream},               // the stream, by add_layer_norm
+      {"norm.statistics", 2 * num_norms, tokens, widths.stream},  // mean and 1/deviation of rows
+      {"norm.output", num_norms, wide, widths.product},           // by linear: qkv, up, head
+      {"layer.qkv", m.layers, 3 * wide, widths.product},          // by attention, bias added
+      {"layer.attention", m.layers, wide, widths.product},        // by attention and linear: out
+      {"layer.up", m.layers, 4 * wide, widths.product},           // by bias_gelu
+      {"layer.gelu", m.layers, 4 * wide, widths.product},         // by linear: down
+      {"logits", 1, tokens * m.vocabulary, widths.product},  // by cross_entropy, then its gradient
+  };
+  if (m.dropout > 0) {
+    add_dropout(m, options, saved);
+  } else {
+    // Both kernels recompute the probabilities from the logarithms of the rows' sums.
+    saved.push_back({"layer.log_sums", m.layers, tokens * m.heads, widths.stream});
+  }
   return saved;
 }
 
@@ -59,6 +61,19 @@ int64_t activation_bytes(const ModelSpec& model, const ActivationOptions& option
   int64_t bytes = 0;
   for (const SavedTensor& tensor : saved_tensors(model, options)) bytes += tensor.bytes();
   return bytes;
+}
+
+int64_t workspace_bytes(const ModelSpec& m, const ActivationOptions& options) {
+  const Widths widths = widths_of(options.precision);
+  const int64_t tokens = options.micro_batch * m.block;
+  const int64_t wide = tokens * m.width;
+  // In the head: the gradient of the last norm's output, beside everything saved.
+  const int64_t in_head = wide * widths.product;
+  // In the last block's GELU: gradients of the stream and of GELU's output and input; by then the
+  // logits and the inputs of head and down are gone.
+  const int64_t in_gelu = wide * widths.stream + (8 - 4 - 1) * wide * widths.product -
+                          tokens * m.vocabulary * widths.product;
+  return std::max(in_head, in_gelu);
 }
 
 int64_t total_bytes(const std::vector<MemoryLine>& lines) {

@@ -21,17 +21,21 @@ struct SavedTensor {
 struct ActivationOptions {
   int64_t micro_batch = 1;
   Precision precision = Precision::kFloat32;
-  Attention attention = Attention::kFlash;
 };
 
 /// Every tensor that autograd holds when the forward pass of models/gpt ends, each storage once.
 ///
-/// Source  the saved inputs of linear, layer_norm, attention, GELU and cross entropy; the table
-///         with the reason of each row stands in memory.cpp.
+/// Result  with N = micro_batch * T tokens, without dropout, elements of N*C:
+///         L * (2 stream + 2 norm outputs + 3 qkv + 1 attention + 4 up + 4 gelu) + 2;
+///         and L * N * heads log sums, 2 * (2L+1) * N statistics, N * V logits.
+/// Source  what the operations of compute/ save: each row of memory.cpp names its owner.
 std::vector<SavedTensor> saved_tensors(const ModelSpec& model, const ActivationOptions& options);
 
 /// Result  the sum over saved_tensors().
 int64_t activation_bytes(const ModelSpec& model, const ActivationOptions& options);
+
+/// What the backward pass holds beside the saved tensors, at its highest point.
+int64_t workspace_bytes(const ModelSpec& model, const ActivationOptions& options);
 
 /// Bytes of one category on one rank.
 struct MemoryLine {

@@ -67,4 +67,19 @@ Result<ModelSpec> preset(std::string_view name) {
   return base::invalid_argument("preset '" + std::string(name) + "' is unknown; presets: " + known);
 }
 
+ModelSpec resolve_model(const ModelConfig& config) {
+  const auto or_else = [](int64_t value, int64_t otherwise) {
+    return value == kAuto ? otherwise : value;
+  };
+  ModelSpec model = preset(config.preset);
+  model.layers = or_else(config.layers, model.layers);
+  model.heads = or_else(config.heads, model.heads);
+  model.width = or_else(config.width, model.width);
+  model.block = or_else(config.block, model.block);
+  model.vocabulary = or_else(config.vocabulary, model.vocabulary);
+  model.tied = config.tied;
+  model.dropout = config.dropout;
+  return model;
+}
+
 }  // namespace hanji::plan

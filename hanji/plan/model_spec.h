@@ -49,4 +49,7 @@ ModelSpec preset(Preset preset);
 /// Errors  invalid_argument names the presets.
 Result<ModelSpec> preset(std::string_view name);
 
+/// The sizes that a configuration asks for: its preset's, where a size is kAuto.
+ModelSpec resolve_model(const ModelConfig& config);
+
 }  // namespace hanji::plan

@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hanji/layout/split.h"
+#include "hanji/plan/load_config.h"
+#include "hanji/plan/model_spec.h"
+
+namespace hanji::plan {
+namespace {
+
+using Found = std::vector<Contradiction>;
+
+void check_data(const Config& c, Found& found) {
+  if (!c.data.text.empty() && !c.data.tokens.empty()) {
+    found.push_back({{"data.tokens", "data.text"},
+                     "data.text and data.tokens are both set, but a run has one source",
+                     "remove one of them"});
+  }
+  if (c.data.tokens.empty() && c.data.format != TokenFormat::kAuto) {
+    found.push_back({{"data.format", "data.tokens"},
+                     fmt::format("data.format is {}, but data.tokens, which it describes, is empty",
+                                 name_of(c.data.format)),
+                     "set data.tokens, or remove data.format"});
+  }
+  if (c.data.vocabulary == VocabularyKind::kByte && !c.data.tokens.empty()) {
+    found.push_back({{"data.vocabulary", "data.tokens"},
+                     "data.vocabulary = byte splits a text, but data.tokens is split already",
+                     "remove data.vocabulary"});
+  }
+  const bool bytes = c.data.vocabulary == VocabularyKind::kByte && c.data.tokens.empty();
+  if (bytes && c.model.vocabulary != kAuto && c.model.vocabulary < 256) {
+    found.push_back(
+        {{"model.vocabulary", "data.vocabulary"},
+         fmt::format("model.vocabulary is {}, but data.vocabulary = byte has 256 tokens",
+                     c.model.vocabulary),
+         "set model.vocabulary = \"auto\""});
+  }
+}
+
+void check_model(const Config& c, Found& found) {
+  const ModelSpec model = resolve_model(c.model);
+  if (model.width % model.heads != 0) {
+    found.push_back(
+        {{"model.heads", "model.width", "model.preset"},
+         fmt::format("model.width {} is not a multiple of model.heads {}", model.width,
+                     model.heads),
+         fmt::format("set model.width = {}", (model.width / model.heads + 1) * model.heads)});
+  }
+}
+
+void check_batches(const Config& c, Found& found) {
+  const TrainConfig& t = c.train;
+  if (t.global_batch % t.grain != 0) {
+    const int64_t above = (t.global_batch / t.grain + 1) * t.grain;
+    found.push_back({{"train.global_batch", "train.grain"},
+                     fmt::format("train.global_batch {} is not a multiple of train.grain {}",
+                                 t.global_batch, t.grain),
+                     fmt::format("set train.global_batch = {}", above)});
+  }
+  if (t.micro_batch == kAuto) return;
+  if (t.micro_batch % t.grain != 0) {
+    const int64_t above = (t.micro_batch / t.grain + 1) * t.grain;
+    found.push_back({{"train.micro_batch", "train.grain"},
+                     fmt::format("train.micro_batch {} is not a multiple of train.grain {}",
+                                 t.micro_batch, t.grain),
+                     fmt::format("set train.micro_batch = {}", above)});
+  }
+  if (t.micro_batch > t.global_batch) {
+    found.push_back({{"train.micro_batch", "train.global_batch"},
+                     fmt::format("train.micro_batch {} is above train.global_batch {}",
+                                 t.micro_batch, t.global_batch),
+                     "set train.micro_batch = \"auto\""});
+  }
+}
+
+void check_split(const Config& c, int64_t num_grains, Found& found) {
+  const auto shares = static_cast<int64_t>(c.train.split.size());
+  if (shares > 16) {
+    found.push_back({{"train.split"},
+                     fmt::format("train.split has {} shares, but at most 16 ranks run", shares),
+                     "shorten train.split"});
+    return;
+  }
+  if (c.run.ranks != kAuto && shares != c.run.ranks) {
+    found.push_back(
+        {{"train.split", "run.ranks"},
+         fmt::format("train.split has {} shares, but run.ranks is {}", shares, c.run.ranks),
+         fmt::format("set run.ranks = {}", shares)});
+    return;
+  }
+  const auto split = layout::split_grains(num_grains, static_cast<int>(shares), c.train.split);
+  if (!split.ok()) {
+    found.push_back({{"train.split", "train.global_batch", "train.grain"},
+                     fmt::format("train.split cannot be served: {}", split.status().message()),
+                     ""});
+  }
+}
+
+void check_ranks(const Config& c, Found& found) {
+  const int64_t num_grains = c.train.global_batch / c.train.grain;
+  if (!c.train.split.empty()) return check_split(c, num_grains, found);
+  if (c.run.ranks != kAuto && num_grains < c.run.ranks) {
+    found.push_back(
+        {{"train.global_batch", "run.ranks", "train.grain"},
+         fmt::format("train.global_batch {} gives {} grains of {}, but run.ranks is {} and every "
+                     "rank needs one",
+                     c.train.global_batch, num_grains, c.train.grain, c.run.ranks),
+         fmt::format("set train.global_batch = {}", c.run.ranks * c.train.grain)});
+  }
+}
+
+void check_learning_rate(const Config& c, Found& found) {
+  const TrainConfig& t = c.train;
+  const bool falls = t.schedule != LearningRateSchedule::kConstant;
+  if (falls && t.min_learning_rate > t.learning_rate) {
+    found.push_back({{"train.min_learning_rate", "train.learning_rate"},
+                     fmt::format("train.min_learning_rate {} is above train.learning_rate {}",
+                                 t.min_learning_rate, t.learning_rate),
+                     fmt::format("set train.min_learning_rate = {}", t.learning_rate / 10)});
+  }
+  if (t.warmup_steps > t.steps) {
+    found.push_back(
+        {{"train.warmup_steps", "train.steps"},
+         fmt::format("train.warmup_steps {} is above train.steps {}", t.warmup_steps, t.steps),
+         "set train.warmup_steps = \"auto\""});
+  }
+}
+
+void check_kernels(const Config& c, Found& found) {
+  if (c.compute.dtype == Precision::kFloat64 && c.compute.gemm == Gemm::kOneDnn) {
+    found.push_back({{"compute.gemm", "compute.dtype"},
+                     "compute.gemm = onednn has no float64, which compute.dtype asks for",
+                     "set compute.gemm = \"auto\""});
+  }
+}
+
+}  // namespace
+
+std::vector<Contradiction> find_contradictions(const Config& config) {
+  Found found;
+  check_data(config, found);
+  check_model(config, found);
+  check_batches(config, found);
+  check_ranks(config, found);
+  check_learning_rate(config, found);
+  check_kernels(config, found);
+  return found;
+}
+
+}  // namespace hanji::plan

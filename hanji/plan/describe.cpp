@@ -1,0 +1,141 @@
+#include <fmt/format.h>
+
+#include "hanji/base/units.h"
+#include "hanji/plan/plan.h"
+
+namespace hanji::plan {
+namespace {
+
+constexpr size_t kColumns = 80;
+constexpr size_t kLabel = 12;
+
+/// Text from outside, made fit for a terminal and shortened in the middle.
+std::string plain(const std::string& text, size_t longest) {
+  std::string out;
+  for (char c : text) out += c >= ' ' && c <= '~' ? c : '?';
+  if (out.size() <= longest) return out;
+  const size_t half = (longest - 3) / 2;
+  return out.substr(0, half) + "..." + out.substr(out.size() - half);
+}
+
+/// "label       words words": broken between words where a line would pass 80 columns.
+std::string paragraph(std::string_view label, std::string_view text) {
+  std::string out, line = fmt::format("{:<{}}", label, kLabel);
+  bool fresh = true;
+  while (!text.empty()) {
+    const size_t space = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, space);
+    if (!fresh && line.size() + 1 + word.size() > kColumns) {
+      out += line + "\n";
+      line = std::string(kLabel, ' ');
+      fresh = true;
+    }
+    if (!fresh) line += ' ';
+    line += word;
+    fresh = false;
+    text.remove_prefix(std::min(space + 1, text.size()));
+  }
+  return out + line + "\n";
+}
+
+std::string flops(double rate) { return fmt::format("{:.3g} GF/s", rate / 1e9); }
+
+std::string describe_model(const Plan& plan) {
+  const ModelSpec& m = plan.model;
+  return fmt::format(
+      "{}: {} layers, {} heads, {} wide, block {}, vocabulary {}, {} head; {} parameters, {:.3g} "
+      "MF per token",
+      name_of(plan.config.model.preset), m.layers, m.heads, m.width, m.block, m.vocabulary,
+      m.tied ? "tied" : "untied", base::format_count(m.num_parameters()),
+      m.flops_per_token() / 1e6);
+}
+
+std::string describe_data(const Plan& plan) {
+  const DataConfig& data = plan.config.data;
+  std::string source = "the embedded text";
+  if (!data.tokens.empty()) source = plain(data.tokens, 50);
+  if (!data.text.empty()) source = plain(data.text, 50);
+  return fmt::format("{}: {} training and {} validation samples of {} tokens", source,
+                     base::format_count(plan.data.num_train_samples),
+                     base::format_count(plan.data.num_validation_samples), plan.model.block);
+}
+
+std::string describe_mesh(const Plan& plan) {
+  std::string text;
+  for (const layout::Axis& axis : plan.mesh) text += fmt::format("{} {}, ", axis.name, axis.degree);
+  text += fmt::format("{} rank{} of {} thread{}", plan.ranks, plan.ranks == 1 ? "" : "s",
+                      plan.threads, plan.threads == 1 ? "" : "s");
+  bool pinned = true;
+  for (const RankShare& share : plan.shares) pinned = pinned && !share.cpus.empty();
+  if (!pinned) return text + ", not pinned";
+  text += " on cpus";
+  for (const RankShare& share : plan.shares) text += fmt::format(" {}", fmt::join(share.cpus, "+"));
+  return text;
+}
+
+std::string describe_batch(const Plan& plan) {
+  std::string sizes;
+  for (const RankShare& share : plan.shares) sizes += fmt::format(" {}", share.samples.size());
+  const TrainConfig& train = plan.config.train;
+  return fmt::format("{} samples = {} tokens a step; per rank{}, at most {} at once; {} steps",
+                     train.global_batch, train.global_batch * plan.model.block, sizes,
+                     plan.micro_batch, train.steps);
+}
+
+std::string describe_kernels(const Plan& plan) {
+  const KernelChoice& k = plan.kernels;
+  std::string text =
+      fmt::format("{}, gemm {} {}", name_of(k.precision), name_of(k.gemm),
+                  k.gemm_flops_per_second > 0 ? flops(k.gemm_flops_per_second) : "not measured");
+  text += fmt::format(", attention {}", name_of(k.attention));
+  if (k.attention_flops_per_second > 0) {
+    text += fmt::format(" {}", flops(k.attention_flops_per_second));
+  }
+  return text;
+}
+
+std::string row(std::string_view name, const std::string& value) {
+  return fmt::format("  {:<36}{:>16}\n", name, value);
+}
+
+std::string memory_table(const Plan& plan) {
+  std::string out = "memory of the rank that needs most\n";
+  for (const MemoryLine& line : plan.memory) {
+    out += row(plain(line.category, 34), base::format_bytes(line.bytes));
+  }
+  return out + row("total", base::format_bytes(total_bytes(plan.memory)));
+}
+
+std::string prediction_table(const Plan& plan) {
+  const Prediction& p = plan.predicted;
+  std::string out = "predicted for one step\n";
+  out += row("compute", base::format_seconds(p.compute_seconds));
+  out += row("communication", base::format_seconds(p.communication_seconds));
+  out += row("  of it exposed", base::format_seconds(p.exposed_communication_seconds));
+  out += row("data", base::format_seconds(p.data_seconds));
+  out += row("step", base::format_seconds(p.step_seconds));
+  out += row("bytes on the wire, all ranks", base::format_bytes(p.wire_bytes_per_step));
+  const auto rate = static_cast<int64_t>(std::min(p.tokens_per_second, 9e18));
+  out += row("tokens per second", base::format_count(rate));
+  const double steps = static_cast<double>(plan.config.train.steps);
+  return out + row("all steps", base::format_seconds(p.step_seconds * steps));
+}
+
+}  // namespace
+
+std::string describe(const Plan& plan) {
+  const Config& c = plan.config;
+  std::string out = fmt::format("plan of job {}\n", plain(plan.job_hash.substr(0, 16), 16));
+  out += paragraph("model", describe_model(plan));
+  out += paragraph("data", describe_data(plan));
+  out += paragraph("mesh", describe_mesh(plan));
+  out += paragraph("batch", describe_batch(plan));
+  out += paragraph("kernels", describe_kernels(plan));
+  out += paragraph("sums", fmt::format("bits {}, engine {}, {} bucket{} of at most {}",
+                                       name_of(c.train.bits), name_of(c.comm.engine),
+                                       plan.num_buckets, plan.num_buckets == 1 ? "" : "s",
+                                       base::format_bytes(c.comm.bucket_bytes)));
+  return out + memory_table(plan) + prediction_table(plan);
+}
+
+}  // namespace hanji::plan

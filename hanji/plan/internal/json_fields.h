@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "hanji/base/json.h"
+#include "hanji/plan/config.h"
+#include "hanji/plan/internal/words.h"
+
+namespace hanji::plan {
+
+/// Reads the members of one JSON object, each exactly once; remembers the first mistake and then
+/// returns harmless values, so that a reader may go on and ask for status() at the end.
+class JsonFields {
+ public:
+  JsonFields(const base::Json& json, std::string path);
+
+  int64_t integer(const char* name, int64_t min, int64_t max);
+  double real(const char* name, double min, double max);  ///< Finite.
+  bool boolean(const char* name);
+  std::string text(const char* name);  ///< At most 64 KiB.
+  /// A list of at most `max_size` members; an empty one after a mistake.
+  const base::Json& list(const char* name, size_t max_size);
+  JsonFields object(const char* name);
+
+  template <class E>
+  E word(const char* name) {
+    const std::string found = text(name);
+    const auto value = from_word<E>(found);
+    if (!value && status_.ok()) fail(name, "is '" + found + "', which is none of its words");
+    return value.value_or(E{});
+  }
+
+  void fail(std::string_view name, std::string_view why);
+  /// The first mistake; also if the object has members that nobody read.
+  Status status() const;
+  /// Takes over the mistake of a part.
+  void merge(const Status& status);
+  const std::string& path() const { return path_; }
+
+ private:
+  const base::Json* find(const char* name);
+
+  const base::Json* json_;
+  std::string path_;
+  std::set<std::string, std::less<>> seen_;
+  Status status_;
+};
+
+base::Json config_to_json(const Config& config);
+/// Strict; every key must be there and none may be "auto".
+Result<Config> config_from_json(JsonFields fields);
+
+}  // namespace hanji::plan

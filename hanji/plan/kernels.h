@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "hanji/plan/config.h"
+
+namespace hanji::plan {
+
+/// The kernels of a run and the measurement that chose them. Neither member is kAuto in a Plan.
+struct KernelChoice {
+  Gemm gemm = Gemm::kMkl;
+  Attention attention = Attention::kFlash;
+  Precision precision = Precision::kFloat32;
+  double gemm_flops_per_second = 0;       ///< Of one rank, on the model's shapes, all ranks busy.
+  double attention_flops_per_second = 0;  ///< The same; counts the lower triangle only.
+  double gemm_error = 0;  ///< Largest error over the largest result, against float64.
+  double attention_error = 0;
+  std::string why;  ///< One sentence: what lost, and by how much.
+  bool operator==(const KernelChoice&) const = default;
+};
+
+}  // namespace hanji::plan

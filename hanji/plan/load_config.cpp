@@ -1,0 +1,265 @@
+#include "hanji/plan/load_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+#include <tuple>
+
+#include "hanji/base/file.h"
+#include "hanji/base/text.h"
+#include "hanji/plan/internal/toml.h"
+#include "hanji/plan/schema.h"
+
+namespace hanji::plan {
+namespace {
+
+constexpr size_t kMostConfigBytes = 1 << 20;
+constexpr size_t kMostProbedBytes = 64 << 10;
+constexpr size_t kLongestWord = 64;      // longer words get no suggestion: distances cost |a| |b|
+constexpr size_t kMostSuggestions = 50;  // a file of rubbish shall not cost a minute
+
+std::string_view member_of(std::string_view key) { return key.substr(key.find('.') + 1); }
+std::string_view table_of(std::string_view key) { return key.substr(0, key.find('.')); }
+
+/// The key that `name` was meant to be: near in the same table, the same word in another table, or
+/// near anywhere.
+std::optional<std::string> nearest_key(std::string_view name) {
+  if (name.size() > kLongestWord) return std::nullopt;
+  std::vector<std::string_view> same_table, all;
+  const bool has_table = name.find('.') != std::string_view::npos;
+  for (const Key& key : schema()) {
+    all.push_back(key.name);
+    if (has_table && table_of(key.name) == table_of(name)) same_table.push_back(key.name);
+  }
+  if (auto found = base::nearest(name, same_table)) return found;
+  for (std::string_view key : all) {
+    if (member_of(key) == member_of(name)) return std::string(key);
+  }
+  if (auto found = base::nearest(name, all)) return found;
+  if (has_table) return std::nullopt;
+  std::vector<std::string_view> members;
+  for (std::string_view key : all) members.push_back(member_of(key));
+  const auto member = base::nearest(name, members);
+  if (!member) return std::nullopt;
+  return std::string(all[std::ranges::find(members, *member) - members.begin()]);
+}
+
+std::string nearest_choice(const Key& key, std::string_view word) {
+  if (key.type != KeyType::kChoice || word.size() > kLongestWord) return "";
+  const auto meant = base::nearest(word, key.choices);
+  return meant ? fmt::format("did you mean \"{}\"?", *meant) : "";
+}
+
+/// Collects values and mistakes from all sources, then compares the values with each other.
+class Loader {
+ public:
+  void read_toml(std::string_view text, std::string_view file_name);
+  void read_override(const Override& one);
+  void find_contradictions_between_good_keys();
+  void look_at_data();
+  LoadedConfig take();
+  void add(Origin origin, std::string key, std::string message, std::string suggestion = "");
+
+ private:
+  void unknown_key(const Origin& origin, const std::string& name);
+  void unknown_table(const Origin& origin, const std::string& name);
+  void accept(const Key& key, const Result<Value>& value, const Origin& origin,
+              std::string_view word);
+  Origin origin_of(std::string_view key) const;
+  void look_at_file(const std::string& key, const std::string& path, bool may_be_folder);
+
+  LoadedConfig loaded_;
+  std::set<std::string, std::less<>> mistaken_;
+};
+
+void Loader::add(Origin origin, std::string key, std::string message, std::string suggestion) {
+  mistaken_.insert(key);
+  loaded_.mistakes.push_back(
+      {std::move(origin), std::move(key), std::move(message), std::move(suggestion)});
+}
+
+void Loader::unknown_key(const Origin& origin, const std::string& name) {
+  std::optional<std::string> meant;
+  if (loaded_.mistakes.size() < kMostSuggestions) meant = nearest_key(name);
+  add(origin, name, "unknown key",
+      meant ? fmt::format("did you mean {}?", *meant) : "see `hanji train --print-config`");
+}
+
+void Loader::unknown_table(const Origin& origin, const std::string& name) {
+  std::optional<std::string> meant;
+  if (name.size() <= kLongestWord) meant = base::nearest(name, tables());
+  add(origin, name, "unknown table",
+      meant ? fmt::format("did you mean [{}]?", *meant)
+            : fmt::format("tables: {}", fmt::join(tables(), ", ")));
+}
+
+void Loader::accept(const Key& key, const Result<Value>& value, const Origin& origin,
+                    std::string_view word) {
+  const std::string name(key.name);
+  if (!value.ok()) {
+    // A refusal carries its own way out.
+    const bool refused = value.status().code() == Code::kUnsupported;
+    add(origin, name, value.status().message(), refused ? "" : nearest_choice(key, word));
+    return;
+  }
+  key.set(loaded_.config, *value);
+  loaded_.origins[name] = origin;
+  mistaken_.erase(name);
+}
+
+void Loader::read_toml(std::string_view text, std::string_view file_name) {
+  TomlDocument document = read_toml_document(text, std::string(file_name));
+  if (document.syntax_error) {
+    const std::string& message = document.syntax_error->message;
+    const bool at_value = message.find("expected value") != std::string::npos;
+    add(document.syntax_error->origin, "", message,
+        at_value ? "text needs quotes, as in preset = \"char\"" : "");
+  }
+  for (const TomlEntry& entry : document.entries) {
+    const Key* key = find_key(entry.key);
+    if (entry.kind == TomlKind::kUnknownTable) {
+      unknown_table(entry.origin, entry.key);
+    } else if (entry.kind == TomlKind::kNotATable) {
+      add(entry.origin, entry.key, fmt::format("{} must be a table", entry.key),
+          fmt::format("write [{}]", entry.key));
+    } else if (key == nullptr) {
+      unknown_key(entry.origin, entry.key);
+    } else {
+      accept(*key, entry.value, entry.origin, entry.word);
+    }
+  }
+}
+
+void Loader::read_override(const Override& one) {
+  const Origin origin{one.source};
+  const size_t equals = one.assignment.find('=');
+  const std::string name = one.assignment.substr(0, equals);
+  if (name.empty()) return add(origin, "", "names no key", "write KEY=VALUE");
+  if (equals == std::string::npos) {
+    add(origin, name, "has no value", fmt::format("write {}=VALUE", name));
+    return;
+  }
+  const Key* key = find_key(name);
+  if (key == nullptr) return unknown_key(origin, name);
+  const std::string word = one.assignment.substr(equals + 1);
+  accept(*key, parse_value(*key, word), origin, word);
+}
+
+Origin Loader::origin_of(std::string_view key) const {
+  const auto found = loaded_.origins.find(key);
+  return found == loaded_.origins.end() ? Origin{} : found->second;
+}
+
+void Loader::find_contradictions_between_good_keys() {
+  for (Contradiction& one : find_contradictions(loaded_.config)) {
+    const auto wrong = [&](std::string_view key) { return mistaken_.contains(key); };
+    if (std::ranges::any_of(one.keys, wrong)) continue;
+    const auto was_set = [&](std::string_view key) { return loaded_.origins.contains(key); };
+    const auto culprit = std::ranges::find_if(one.keys, was_set);
+    const std::string_view key = culprit == one.keys.end() ? one.keys.front() : *culprit;
+    loaded_.mistakes.push_back(
+        {origin_of(key), std::string(key), std::move(one.message), std::move(one.suggestion)});
+  }
+}
+
+void Loader::look_at_file(const std::string& key, const std::string& path, bool may_be_folder) {
+  if (path.empty() || mistaken_.contains(key)) return;
+  const auto file = base::MappedFile::open(path);
+  if (file.ok()) {
+    const auto bytes = file->bytes();
+    const auto head = bytes.first(std::min(bytes.size(), kMostProbedBytes));
+    const bool is_char_text =
+        key == "data.text" && loaded_.config.data.vocabulary == VocabularyKind::kChar;
+    if (bytes.empty()) {
+      add(origin_of(key), key, fmt::format("the file '{}' is empty", path), "name another file");
+    } else if (is_char_text && std::ranges::find(head, std::byte{0}) != head.end()) {
+      add(origin_of(key), key, fmt::format("the file '{}' holds zero bytes: it is no text", path),
+          "set data.vocabulary = \"byte\", or name token files with data.tokens");
+    }
+    return;
+  }
+  const auto files = base::list_files(path, base::Recurse::kYes);
+  if (!files.ok()) {
+    add(origin_of(key), key, fmt::format("cannot read '{}': {}", path, file.status().message()),
+        "check the path; it is relative to the current folder");
+  } else if (!may_be_folder) {
+    add(origin_of(key), key, fmt::format("'{}' is a folder, not a file", path), "name one file");
+  } else if (files->empty()) {
+    add(origin_of(key), key, fmt::format("the folder '{}' holds no files", path),
+        "name another folder");
+  }
+}
+
+void Loader::look_at_data() {
+  look_at_file("data.text", loaded_.config.data.text, true);
+  look_at_file("data.tokens", loaded_.config.data.tokens, false);
+}
+
+LoadedConfig Loader::take() {
+  const auto place = [](const ConfigMistake& mistake) {
+    // File first, in its order; then the command line in its own.
+    const bool in_file = mistake.origin.line > 0;
+    return std::tuple(!in_file, in_file ? mistake.origin.line : 0,
+                      in_file ? mistake.origin.column : 0);
+  };
+  std::ranges::stable_sort(loaded_.mistakes, {}, place);
+  return std::move(loaded_);
+}
+
+}  // namespace
+
+std::string Origin::to_string() const {
+  return line > 0 ? fmt::format("{}:{}:{}", source, line, column) : source;
+}
+
+std::string ConfigMistake::to_string() const {
+  std::string text = origin.to_string() + ": ";
+  // Messages about values open with the key already.
+  if (!key.empty() && message.find(key) == std::string::npos) text += key + ": ";
+  text += message;
+  if (!suggestion.empty()) text += "; " + suggestion;
+  return text;
+}
+
+LoadedConfig load_config(const ConfigSources& sources) {
+  Loader loader;
+  if (sources.file) {
+    const auto text = base::read_file(*sources.file, kMostConfigBytes);
+    if (text.ok()) {
+      loader.read_toml(*text, sources.file->string());
+    } else {
+      loader.add({sources.file->string()}, "", text.status().message(), "check the path");
+    }
+  }
+  for (const Override& one : sources.overrides) loader.read_override(one);
+  loader.find_contradictions_between_good_keys();
+  loader.look_at_data();
+  return loader.take();
+}
+
+LoadedConfig parse_config(std::string_view toml, std::string_view file_name,
+                          std::span<const Override> overrides) {
+  Loader loader;
+  if (toml.size() > kMostConfigBytes) {
+    loader.add({std::string(file_name)}, "",
+               fmt::format("{} bytes are more than a configuration has", toml.size()));
+  } else {
+    loader.read_toml(toml, file_name);
+  }
+  for (const Override& one : overrides) loader.read_override(one);
+  loader.find_contradictions_between_good_keys();
+  return loader.take();
+}
+
+Status to_status(const std::vector<ConfigMistake>& mistakes) {
+  if (mistakes.empty()) return {};
+  std::string text;
+  for (const ConfigMistake& mistake : mistakes) text += mistake.to_string() + "\n";
+  text += fmt::format("{} mistake{} in the configuration; nothing was started", mistakes.size(),
+                      mistakes.size() == 1 ? "" : "s");
+  return base::invalid_argument(text);
+}
+
+}  // namespace hanji::plan

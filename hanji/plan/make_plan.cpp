@@ -1,0 +1,239 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hanji/base/checksum.h"
+#include "hanji/base/json.h"
+#include "hanji/base/units.h"
+#include "hanji/layout/split.h"
+#include "hanji/plan/internal/json_fields.h"
+#include "hanji/plan/load_config.h"
+#include "hanji/plan/plan.h"
+#include "hanji/schedule/step_list.h"
+
+namespace hanji::plan {
+namespace {
+
+constexpr int64_t kMostRanks = 16;
+constexpr int64_t kParameterBytes = 4;
+constexpr int64_t kTokenBytes = 8;
+/// A slot and a result per rank, each twice: calls alternate between two sets.
+constexpr int64_t kStagingBuffers = 4;
+/// What a plan may take of the memory that is free: the rest is for libtorch and the page cache.
+constexpr double kUsableMemory = 0.8;
+
+int64_t or_else(int64_t value, int64_t otherwise) { return value == kAuto ? otherwise : value; }
+
+int64_t product_parameters(const ModelSpec& m) {
+  return 12 * m.layers * m.width * m.width + m.vocabulary * m.width;
+}
+
+/// Fills a Plan field by field; each step reads what the earlier ones decided.
+class Planner {
+ public:
+  explicit Planner(const PlanInputs& inputs) : inputs_(inputs) {
+    plan_.config = inputs.config;
+    plan_.data = inputs.data;
+    plan_.kernels = inputs.kernels;
+    plan_.rates = inputs.rates;
+  }
+
+  Result<Plan> plan();
+
+ private:
+  Status check_inputs() const;
+  void decide_ranks();
+  Status split_batch();
+  Status decide_micro_batch();
+  std::vector<MemoryLine> memory_with(int64_t micro_batch) const;
+  void set_micro_batch(int64_t micro_batch);
+  void resolve_config();
+  std::string job_hash() const;
+
+  const PlanInputs& inputs_;
+  Plan plan_;
+};
+
+Status Planner::check_inputs() const {
+  const Config& config = inputs_.config;
+  std::vector<ConfigMistake> mistakes;
+  const auto add = [&](std::string_view key, const std::string& message,
+                       const std::string& suggestion) {
+    ConfigMistake& mistake = mistakes.emplace_back();
+    mistake.origin.source = "config";
+    mistake.key = key;
+    mistake.message = message;
+    mistake.suggestion = suggestion;
+  };
+  for (const Contradiction& one : find_contradictions(config)) {
+    add(one.keys.front(), one.message, one.suggestion);
+  }
+  if (config.model.vocabulary != kAuto && config.model.vocabulary < inputs_.data.vocabulary) {
+    add("model.vocabulary",
+        fmt::format("model.vocabulary is {}, but the data has {} tokens", config.model.vocabulary,
+                    inputs_.data.vocabulary),
+        "set model.vocabulary = \"auto\"");
+  }
+  if (inputs_.data.num_train_samples < 1) {
+    add("model.block",
+        fmt::format("the data has no training sample of {} tokens",
+                    resolve_model(config.model).block + 1),
+        "bring more data, or set a smaller model.block");
+  }
+  const auto [gemm, attention, precision] =
+      std::tuple(config.compute.gemm, config.compute.attention, config.compute.dtype);
+  const KernelChoice& kernels = inputs_.kernels;
+  const bool other_gemm = gemm != Gemm::kAuto && gemm != kernels.gemm;
+  const bool other_attention = attention != Attention::kAuto && attention != kernels.attention;
+  if (other_gemm || other_attention || precision != kernels.precision) {
+    add("compute.gemm",
+        fmt::format(
+            "the measured kernels are gemm {}, attention {}, {}, but the configuration asks "
+            "for {}, {}, {}",
+            name_of(kernels.gemm), name_of(kernels.attention), name_of(kernels.precision),
+            name_of(gemm), name_of(attention), name_of(precision)),
+        "measure again");
+  }
+  return to_status(mistakes);
+}
+
+void Planner::decide_ranks() {
+  const Config& config = inputs_.config;
+  const auto shares = static_cast<int64_t>(config.train.split.size());
+  const int64_t num_grains = config.train.global_batch / config.train.grain;
+  const int64_t most = std::min({int64_t{inputs_.machine.usable_cores}, num_grains, kMostRanks});
+  const int64_t automatic = shares > 0 ? shares : std::max<int64_t>(1, most);
+  plan_.ranks = static_cast<int>(or_else(config.run.ranks, automatic));
+  plan_.mesh = {{"dp", plan_.ranks}};
+  const int cores = inputs_.machine.usable_cores / plan_.ranks;
+  plan_.threads = static_cast<int>(or_else(config.compute.threads, std::max(1, cores)));
+}
+
+Status Planner::split_batch() {
+  const TrainConfig& train = inputs_.config.train;
+  HANJI_ASSIGN_OR_RETURN(const auto grains, layout::split_grains(train.global_batch / train.grain,
+                                                                 plan_.ranks, train.split));
+  const auto cpus = topology::cpus_per_rank(inputs_.machine, plan_.ranks);
+  for (int rank = 0; rank < plan_.ranks; ++rank) {
+    RankShare share;
+    share.samples = {grains[rank].begin * train.grain, grains[rank].end * train.grain};
+    // More threads than the mask has CPUs would take turns on them.
+    const bool fits = !cpus.empty() && std::ssize(cpus[rank]) >= plan_.threads;
+    if (fits) share.cpus = cpus[rank];
+    plan_.shares.push_back(std::move(share));
+  }
+  return {};
+}
+
+std::vector<MemoryLine> Planner::memory_with(int64_t micro_batch) const {
+  const ModelSpec& model = plan_.model;
+  const ActivationOptions options{micro_batch, plan_.kernels.precision};
+  const int64_t flat = gradient_buckets(model, inputs_.config.comm.bucket_bytes).flat.count *
+                       kParameterBytes * (plan_.kernels.precision == Precision::kFloat64 ? 2 : 1);
+  std::vector<MemoryLine> lines = {{"parameters", flat},
+                                   {"gradients", flat},
+                                   {"optimizer", 2 * flat},
+                                   {"activations", activation_bytes(model, options)},
+                                   {"workspace", workspace_bytes(model, options)}};
+  if (plan_.kernels.precision == Precision::kBFloat16) {
+    lines.push_back({"bf16 weights", 2 * product_parameters(model)});
+  }
+  const int64_t staging = plan_.ranks > 1 ? kStagingBuffers * schedule::kStagingBytes : 0;
+  lines.push_back({"staging", staging});
+  lines.push_back({"data", 2 * micro_batch * model.block * kTokenBytes});
+  return lines;
+}
+
+void Planner::set_micro_batch(int64_t micro_batch) {
+  plan_.micro_batch = micro_batch;
+  for (RankShare& share : plan_.shares) {
+    share.num_micro_batches = (share.samples.size() + micro_batch - 1) / micro_batch;
+  }
+  plan_.memory = memory_with(micro_batch);
+}
+
+Status Planner::decide_micro_batch() {
+  const TrainConfig& train = inputs_.config.train;
+  int64_t largest = 0;
+  for (const RankShare& share : plan_.shares) largest = std::max(largest, share.samples.size());
+  int64_t micro_batch = std::min(or_else(train.micro_batch, largest), largest);
+  const auto budget = static_cast<int64_t>(
+      kUsableMemory * static_cast<double>(inputs_.machine.available_bytes) / plan_.ranks);
+  const auto fits = [&](int64_t samples) { return total_bytes(memory_with(samples)) <= budget; };
+  if (train.micro_batch == kAuto) {
+    while (micro_batch > train.grain && !fits(micro_batch)) {
+      micro_batch = std::max(train.grain, micro_batch / 2 / train.grain * train.grain);
+    }
+  }
+  set_micro_batch(micro_batch);
+  if (fits(micro_batch)) return {};
+  std::string table;
+  for (const MemoryLine& line : plan_.memory) {
+    table += fmt::format("\n  {:<14} {:>12}", line.category, base::format_bytes(line.bytes));
+  }
+  return base::out_of_memory(
+      fmt::format("each of {} ranks needs {} at micro_batch {}, but may have {}; ask for fewer "
+                  "ranks, a smaller "
+                  "model{}{}",
+                  plan_.ranks, base::format_bytes(total_bytes(plan_.memory)), micro_batch,
+                  base::format_bytes(budget),
+                  train.micro_batch == kAuto ? "" : " or train.micro_batch = \"auto\"", table));
+}
+
+void Planner::resolve_config() {
+  Config& c = plan_.config;
+  c.run.ranks = plan_.ranks;
+  c.model.layers = plan_.model.layers;
+  c.model.heads = plan_.model.heads;
+  c.model.width = plan_.model.width;
+  c.model.block = plan_.model.block;
+  c.model.vocabulary = plan_.model.vocabulary;
+  c.train.micro_batch = plan_.micro_batch;
+  c.train.warmup_steps = or_else(c.train.warmup_steps, std::min<int64_t>(100, c.train.steps / 10));
+  c.compute.gemm = plan_.kernels.gemm;
+  c.compute.attention = plan_.kernels.attention;
+  c.compute.threads = plan_.threads;
+}
+
+/// Of everything that the result depends on apart from rounding: not of ranks, micro_batch,
+/// kernels, folders or what is only watched.
+std::string Planner::job_hash() const {
+  Config job = plan_.config;
+  const Config defaults;
+  job.run = defaults.run;
+  job.checkpoint = defaults.checkpoint;
+  job.comm = defaults.comm;
+  job.compute = defaults.compute;
+  job.compute.dtype = plan_.config.compute.dtype;
+  job.train.micro_batch = kAuto;
+  job.train.split.clear();
+  job.train.evaluate_every = job.train.evaluate_batches = job.train.log_every = 0;
+  base::Json json = {{"config", config_to_json(job)},
+                     {"train_samples", plan_.data.num_train_samples},
+                     {"validation_samples", plan_.data.num_validation_samples}};
+  return base::Sha256()
+      .update(json.dump(-1, ' ', false, base::Json::error_handler_t::replace))
+      .hex();
+}
+
+Result<Plan> Planner::plan() {
+  HANJI_RETURN_IF_ERROR(check_inputs());
+  plan_.model = resolve_model(inputs_.config.model);
+  plan_.model.vocabulary = or_else(inputs_.config.model.vocabulary, inputs_.data.vocabulary);
+  decide_ranks();
+  HANJI_RETURN_IF_ERROR(split_batch());
+  HANJI_RETURN_IF_ERROR(decide_micro_batch());
+  resolve_config();
+  const int64_t bucket_bytes = inputs_.config.comm.bucket_bytes;
+  plan_.num_buckets = std::ssize(gradient_buckets(plan_.model, bucket_bytes).buckets);
+  plan_.predicted = predict({plan_.model, plan_.kernels, plan_.rates, plan_.shares, bucket_bytes});
+  plan_.predicted.peak_bytes_per_rank = total_bytes(plan_.memory);
+  plan_.job_hash = job_hash();
+  return std::move(plan_);
+}
+
+}  // namespace
+
+Result<Plan> make_plan(const PlanInputs& inputs) { return Planner(inputs).plan(); }
+
+}  // namespace hanji::plan

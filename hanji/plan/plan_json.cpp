@@ -1,0 +1,241 @@
+#include <fmt/format.h>
+
+#include "hanji/base/json.h"
+#include "hanji/plan/internal/json_fields.h"
+#include "hanji/plan/load_config.h"
+#include "hanji/plan/plan.h"
+
+namespace hanji::plan {
+namespace {
+
+using base::Json;
+
+constexpr int64_t kFormat = 1;
+constexpr int kMostRanks = 16;
+constexpr int kMostCpus = 1 << 16;
+constexpr int64_t kMostBytes = int64_t{1} << 60;
+constexpr double kMostSeconds = 1e12;
+constexpr double kMostRate = 1e24;
+
+Json to_value(const KernelChoice& k) {
+  return {{"gemm", name_of(k.gemm)},
+          {"attention", name_of(k.attention)},
+          {"dtype", name_of(k.precision)},
+          {"gemm_flops_per_second", k.gemm_flops_per_second},
+          {"attention_flops_per_second", k.attention_flops_per_second},
+          {"gemm_error", k.gemm_error},
+          {"attention_error", k.attention_error},
+          {"why", k.why}};
+}
+
+KernelChoice read_kernels(JsonFields& fields) {
+  KernelChoice k;
+  k.gemm = fields.word<Gemm>("gemm");
+  k.attention = fields.word<Attention>("attention");
+  k.precision = fields.word<Precision>("dtype");
+  k.gemm_flops_per_second = fields.real("gemm_flops_per_second", 0, kMostRate);
+  k.attention_flops_per_second = fields.real("attention_flops_per_second", 0, kMostRate);
+  k.gemm_error = fields.real("gemm_error", 0, kMostRate);
+  k.attention_error = fields.real("attention_error", 0, kMostRate);
+  k.why = fields.text("why");
+  if (k.gemm == Gemm::kAuto) fields.fail("gemm", "is undecided");
+  if (k.attention == Attention::kAuto) fields.fail("attention", "is undecided");
+  return k;
+}
+
+Json to_value(const Prediction& p) {
+  return {{"step_seconds", p.step_seconds},
+          {"compute_seconds", p.compute_seconds},
+          {"communication_seconds", p.communication_seconds},
+          {"exposed_communication_seconds", p.exposed_communication_seconds},
+          {"data_seconds", p.data_seconds},
+          {"tokens_per_second", p.tokens_per_second},
+          {"peak_bytes_per_rank", p.peak_bytes_per_rank},
+          {"wire_bytes_per_step", p.wire_bytes_per_step}};
+}
+
+Prediction read_prediction(JsonFields& fields) {
+  Prediction p;
+  p.step_seconds = fields.real("step_seconds", 0, kMostSeconds);
+  p.compute_seconds = fields.real("compute_seconds", 0, kMostSeconds);
+  p.communication_seconds = fields.real("communication_seconds", 0, kMostSeconds);
+  p.exposed_communication_seconds = fields.real("exposed_communication_seconds", 0, kMostSeconds);
+  p.data_seconds = fields.real("data_seconds", 0, kMostSeconds);
+  p.tokens_per_second = fields.real("tokens_per_second", 0, kMostRate);
+  p.peak_bytes_per_rank = fields.integer("peak_bytes_per_rank", 0, kMostBytes);
+  p.wire_bytes_per_step = fields.integer("wire_bytes_per_step", 0, kMostBytes);
+  return p;
+}
+
+Json to_value(const RankShare& share) {
+  return {{"samples", {share.samples.begin, share.samples.end}},
+          {"micro_batches", share.num_micro_batches},
+          {"cpus", share.cpus}};
+}
+
+/// A list of integers in [0, most], or a mistake.
+std::vector<int64_t> read_integers(JsonFields& fields, const char* name, size_t max_size,
+                                   int64_t most) {
+  std::vector<int64_t> values;
+  for (const Json& one : fields.list(name, max_size)) {
+    const bool good = one.is_number_unsigned() && one.get<uint64_t>() <= uint64_t(most);
+    if (!good) {
+      fields.fail(name, fmt::format("has a member that is no integer in 0 to {}", most));
+      return {};
+    }
+    values.push_back(one.get<int64_t>());
+  }
+  return values;
+}
+
+RankShare read_share(JsonFields& fields) {
+  RankShare share;
+  const auto samples = read_integers(fields, "samples", 2, kMostBytes);
+  if (samples.size() == 2) {
+    share.samples = {samples[0], samples[1]};
+  } else {
+    fields.fail("samples", "is not a pair");
+  }
+  share.num_micro_batches = fields.integer("micro_batches", 1, kMostBytes);
+  for (int64_t cpu : read_integers(fields, "cpus", kMostCpus, kMostCpus - 1)) {
+    share.cpus.push_back(static_cast<int>(cpu));
+  }
+  return share;
+}
+
+Json memory_to_value(const std::vector<MemoryLine>& lines) {
+  Json json = Json::array();
+  for (const MemoryLine& line : lines) {
+    json.push_back({{"category", line.category}, {"bytes", line.bytes}});
+  }
+  return json;
+}
+
+/// Reads every member of the list `name` with `read`.
+template <class T, class Read>
+std::vector<T> read_list(JsonFields& fields, const char* name, size_t max_size, Read read) {
+  std::vector<T> values;
+  for (const Json& one : fields.list(name, max_size)) {
+    JsonFields member(one, fmt::format("{}.{}[{}]", fields.path(), name, values.size()));
+    values.push_back(read(member));
+    fields.merge(member.status());
+  }
+  return values;
+}
+
+template <class Read>
+auto read_part(JsonFields& fields, const char* name, Read read) {
+  JsonFields part = fields.object(name);
+  auto value = read(part);
+  fields.merge(part.status());
+  return value;
+}
+
+DataFacts read_data(JsonFields& fields) {
+  DataFacts data;
+  data.vocabulary = fields.integer("vocabulary", 1, kMostBytes);
+  data.num_train_samples = fields.integer("train_samples", 1, kMostBytes);
+  data.num_validation_samples = fields.integer("validation_samples", 0, kMostBytes);
+  return data;
+}
+
+layout::Axis read_axis(JsonFields& fields) {
+  return {fields.text("name"), static_cast<int>(fields.integer("degree", 1, kMostRanks))};
+}
+
+MemoryLine read_line(JsonFields& fields) {
+  return {fields.text("category"), fields.integer("bytes", 0, kMostBytes)};
+}
+
+/// What members say of each other: a plan that does not add up would hang its ranks.
+Status check_sums(const Plan& plan) {
+  if (!layout::MeshShape::create(plan.mesh, plan.ranks).ok()) {
+    return base::corrupt("plan.mesh does not hold plan.ranks");
+  }
+  if (std::ssize(plan.shares) != plan.ranks) {
+    return base::corrupt(
+        fmt::format("plan.shares has {} members for {} ranks", plan.shares.size(), plan.ranks));
+  }
+  if (plan.config.run.ranks != plan.ranks || plan.config.compute.threads != plan.threads ||
+      plan.config.train.micro_batch != plan.micro_batch) {
+    return base::corrupt("plan.config differs from what the plan decided");
+  }
+  if (const auto found = find_contradictions(plan.config); !found.empty()) {
+    return base::corrupt("plan.config: " + found.front().message);
+  }
+  int64_t next = 0;
+  for (const RankShare& share : plan.shares) {
+    const int64_t passes = (share.samples.size() + plan.micro_batch - 1) / plan.micro_batch;
+    const bool whole = share.samples.begin == next && share.samples.end > next &&
+                       share.samples.size() % plan.config.train.grain == 0;
+    if (!whole || share.num_micro_batches != passes) {
+      return base::corrupt(fmt::format("plan.shares: rank of samples [{}, {}) does not follow {}",
+                                       share.samples.begin, share.samples.end, next));
+    }
+    next = share.samples.end;
+  }
+  if (next != plan.config.train.global_batch) {
+    return base::corrupt(
+        fmt::format("plan.shares holds {} of {} samples", next, plan.config.train.global_batch));
+  }
+  return {};
+}
+
+void read_decisions(JsonFields& fields, Plan& plan) {
+  plan.data = read_part(fields, "data", read_data);
+  plan.ranks = static_cast<int>(fields.integer("ranks", 1, kMostRanks));
+  plan.threads = static_cast<int>(fields.integer("threads", 1, 1024));
+  plan.mesh = read_list<layout::Axis>(fields, "mesh", 8, read_axis);
+  plan.shares = read_list<RankShare>(fields, "shares", kMostRanks, read_share);
+  plan.micro_batch = fields.integer("micro_batch", 1, kMostBytes);
+  plan.kernels = read_part(fields, "kernels", read_kernels);
+  plan.num_buckets = fields.integer("buckets", 1, kMostBytes);
+  plan.memory = read_list<MemoryLine>(fields, "memory", 64, read_line);
+  plan.predicted = read_part(fields, "predicted", read_prediction);
+  plan.job_hash = fields.text("job_hash");
+}
+
+}  // namespace
+
+std::string to_json(const Plan& plan) {
+  Json json;
+  json["format"] = kFormat;
+  json["job_hash"] = plan.job_hash;
+  json["config"] = config_to_json(plan.config);
+  json["data"] = {{"vocabulary", plan.data.vocabulary},
+                  {"train_samples", plan.data.num_train_samples},
+                  {"validation_samples", plan.data.num_validation_samples}};
+  json["ranks"] = plan.ranks;
+  json["threads"] = plan.threads;
+  json["mesh"] = Json::array();
+  for (const layout::Axis& axis : plan.mesh) {
+    json["mesh"].push_back({{"name", axis.name}, {"degree", axis.degree}});
+  }
+  json["shares"] = Json::array();
+  for (const RankShare& share : plan.shares) json["shares"].push_back(to_value(share));
+  json["micro_batch"] = plan.micro_batch;
+  json["kernels"] = to_value(plan.kernels);
+  json["buckets"] = plan.num_buckets;
+  json["memory"] = memory_to_value(plan.memory);
+  json["rates"] = Json::parse(cost::to_json(plan.rates));
+  json["predicted"] = to_value(plan.predicted);
+  // Text from outside may hold bytes that are no UTF-8: a path, a CPU's name.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<Plan> plan_from_json(std::string_view text) {
+  HANJI_ASSIGN_OR_RETURN(const Json json, base::parse_json(text, 16, size_t{4} << 20));
+  JsonFields fields(json, "plan");
+  fields.integer("format", kFormat, kFormat);
+  Plan plan;
+  read_decisions(fields, plan);
+  HANJI_ASSIGN_OR_RETURN(plan.config, config_from_json(fields.object("config")));
+  fields.object("rates");
+  HANJI_RETURN_IF_ERROR(fields.status());
+  HANJI_ASSIGN_OR_RETURN(plan.rates, cost::rates_from_json(json["rates"].dump()));
+  plan.model = resolve_model(plan.config.model);
+  HANJI_RETURN_IF_ERROR(check_sums(plan));
+  return plan;
+}
+
+}  // namespace hanji::plan

@@ -1,0 +1,114 @@
+#include <gmock/gmock.h>
+
+#include <functional>
+
+#include "hanji/base/json.h"
+#include "hanji/plan/plan.h"
+
+namespace hanji::plan {
+namespace {
+
+using base::Json;
+using testing::HasSubstr;
+
+Plan some_plan() {
+  PlanInputs inputs;
+  inputs.machine.usable_cores = 3;
+  inputs.machine.core_cpus = {{0}, {2}, {4}};
+  inputs.machine.available_bytes = int64_t{8} << 30;
+  inputs.kernels.why = "quoted \"words\" and \xff";
+  inputs.data = {65, 10000, 0};
+  inputs.config.train.split = {2, 1, 1};
+  inputs.config.train.learning_rate = 0.1234567890123456789;
+  inputs.config.train.seed = 123456789012345;
+  inputs.config.train.schedule = LearningRateSchedule::kWarmupStableDecay;
+  inputs.config.data.text = "a folder/with \\ and \n";
+  auto plan = make_plan(inputs);
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  return *std::move(plan);
+}
+
+TEST(PlanJson, ReadsBackAsItWasWritten) {
+  const Plan plan = some_plan();
+  const std::string text = to_json(plan);
+  const auto read = plan_from_json(text);
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(to_json(*read), text);
+  EXPECT_EQ(read->config.train.learning_rate, plan.config.train.learning_rate);
+  EXPECT_EQ(read->config.data.text, plan.config.data.text);
+  EXPECT_EQ(read->shares, plan.shares);
+  EXPECT_EQ(read->memory, plan.memory);
+  EXPECT_EQ(read->model, plan.model);
+  EXPECT_EQ(read->rates, plan.rates);
+}
+
+/// What a plan answers after `change` was made to its JSON; ok is a failure.
+std::string answer(const std::function<void(Json&)>& change) {
+  Json json = Json::parse(to_json(some_plan()));
+  change(json);
+  const auto plan = plan_from_json(json.dump());
+  EXPECT_FALSE(plan.ok()) << "a wrong plan was taken";
+  if (plan.ok()) return "";
+  EXPECT_EQ(plan.status().code(), Code::kCorrupt);
+  return plan.status().message();
+}
+
+TEST(PlanJson, EveryMemberIsNeeded) {
+  const Json whole = Json::parse(to_json(some_plan()));
+  for (const auto& [name, value] : whole.items()) {
+    EXPECT_THAT(answer([&](Json& json) { json.erase(name); }), HasSubstr(name));
+    if (!value.is_object()) continue;
+    for (const auto& [member, ignored] : value.items()) {
+      EXPECT_THAT(answer([&](Json& json) { json[name].erase(member); }), HasSubstr(member));
+    }
+  }
+}
+
+TEST(PlanJson, UnknownMembersAreRefused) {
+  EXPECT_THAT(answer([](Json& j) { j["extra"] = 1; }), HasSubstr("plan.extra"));
+  EXPECT_THAT(answer([](Json& j) { j["config"]["train"]["stpes"] = 1; }), HasSubstr("stpes"));
+  EXPECT_THAT(answer([](Json& j) { j["shares"][1]["cpu"] = 1; }), HasSubstr("plan.shares[1].cpu"));
+}
+
+TEST(PlanJson, TypesAndRangesAreChecked) {
+  EXPECT_THAT(answer([](Json& j) { j["format"] = 2; }), HasSubstr("plan.format is 2"));
+  EXPECT_THAT(answer([](Json& j) { j["ranks"] = 1.5; }), HasSubstr("plan.ranks"));
+  EXPECT_THAT(answer([](Json& j) { j["ranks"] = 17; }), HasSubstr("plan.ranks"));
+  EXPECT_THAT(answer([](Json& j) { j["ranks"] = UINT64_MAX; }), HasSubstr("plan.ranks"));
+  EXPECT_THAT(answer([](Json& j) { j["config"]["train"]["steps"] = -1; }), HasSubstr("steps"));
+  EXPECT_THAT(answer([](Json& j) { j["config"]["run"]["ranks"] = -1; }), HasSubstr("ranks"));
+  EXPECT_THAT(answer([](Json& j) { j["config"]["model"]["tied"] = 1; }), HasSubstr("tied"));
+  EXPECT_THAT(answer([](Json& j) { j["config"]["train"]["bits"] = "x"; }), HasSubstr("bits"));
+  EXPECT_THAT(answer([](Json& j) { j["kernels"]["gemm"] = "auto"; }), HasSubstr("undecided"));
+  EXPECT_THAT(answer([](Json& j) { j["kernels"]["dtype"] = "fp8"; }), HasSubstr("fp8"));
+  EXPECT_THAT(answer([](Json& j) { j["rates"]["sync_seconds"] = 0; }), HasSubstr("sync_seconds"));
+  EXPECT_THAT(answer([](Json& j) { j["shares"] = 3; }), HasSubstr("plan.shares"));
+  EXPECT_THAT(answer([](Json& j) { j["shares"][0]["cpus"] = {-1}; }), HasSubstr("cpus"));
+}
+
+TEST(PlanJson, WhatDoesNotAddUpIsRefused) {
+  EXPECT_THAT(answer([](Json& j) { j["mesh"][0]["degree"] = 2; }), HasSubstr("mesh"));
+  EXPECT_THAT(answer([](Json& j) { j["shares"].erase(2); }), HasSubstr("2 members for 3"));
+  EXPECT_THAT(answer([](Json& j) { j["shares"][1]["samples"] = {9, 12}; }), HasSubstr("follow 8"));
+  EXPECT_THAT(answer([](Json& j) { j["shares"][2]["samples"] = {12, 15}; }), HasSubstr("15 of 16"));
+  EXPECT_THAT(answer([](Json& j) { j["shares"][0]["micro_batches"] = 5; }), HasSubstr("shares"));
+  EXPECT_THAT(answer([](Json& j) { j["micro_batch"] = 3; }), HasSubstr("differs"));
+  EXPECT_THAT(answer([](Json& j) { j["config"]["model"]["heads"] = 7; }), HasSubstr("multiple"));
+}
+
+TEST(PlanJson, NoCutAndNoFlippedByteGetsThroughUnseenOrCrashes) {
+  const std::string text = to_json(some_plan());
+  for (size_t length = 0; length < text.size(); length += 7) {
+    EXPECT_FALSE(plan_from_json(std::string_view(text).substr(0, length)).ok()) << length;
+  }
+  for (size_t i = 0; i < text.size(); i += 3) {
+    std::string flipped = text;
+    flipped[i] = static_cast<char>(flipped[i] ^ 0x11);
+    const auto plan = plan_from_json(flipped);  // a changed digit may still be a plan
+    EXPECT_TRUE(!plan.ok() || plan->shares.size() == 3);
+  }
+  EXPECT_FALSE(plan_from_json(std::string(100000, '[')).ok());
+}
+
+}  // namespace
+}  // namespace hanji::plan

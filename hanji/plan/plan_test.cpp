@@ -1,0 +1,290 @@
+#include "hanji/plan/plan.h"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+#include "hanji/base/json.h"
+
+namespace hanji::plan {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// Two cores, round rates, plenty of memory.
+PlanInputs two_cores() {
+  PlanInputs inputs;
+  inputs.machine.physical_cores = inputs.machine.usable_cores = 2;
+  inputs.machine.core_cpus = {{0}, {1}};
+  inputs.machine.memory_bytes = inputs.machine.available_bytes = int64_t{8} << 30;
+  inputs.rates = {20e9, 60e9, 10e9, 1e-6, int64_t{32} << 20, 100e9, 300e9};
+  inputs.kernels = {Gemm::kOneDnn,
+                    Attention::kMath,
+                    Precision::kFloat32,
+                    100e9,
+                    40e9,
+                    1e-7,
+                    1e-7,
+                    "onednn 100 GF/s against mkl 50"};
+  inputs.data = {65, 10000, 1000};
+  return inputs;
+}
+
+Plan made(const PlanInputs& inputs) {
+  auto plan = make_plan(inputs);
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  return plan.ok() ? *std::move(plan) : Plan{};
+}
+
+int64_t bytes_of(const Plan& plan, std::string_view category) {
+  for (const MemoryLine& line : plan.memory) {
+    if (line.category == category) return line.bytes;
+  }
+  return -1;
+}
+
+TEST(MakePlan, TheDefaultJobTakesEveryCore) {
+  const Plan plan = made(two_cores());
+  EXPECT_EQ(plan.ranks, 2);
+  EXPECT_EQ(plan.threads, 1);
+  EXPECT_THAT(plan.mesh, ElementsAre(layout::Axis{"dp", 2}));
+  EXPECT_THAT(plan.shares, ElementsAre(RankShare{{0, 8}, 1, {0}}, RankShare{{8, 16}, 1, {1}}));
+  EXPECT_EQ(plan.micro_batch, 8);
+  EXPECT_EQ(plan.model.vocabulary, 65);
+}
+
+TEST(MakePlan, NothingInItsConfigIsAuto) {
+  const Config c = made(two_cores()).config;
+  EXPECT_EQ(c.run.ranks, 2);
+  EXPECT_EQ(c.model.layers, 4);
+  EXPECT_EQ(c.model.vocabulary, 65);
+  EXPECT_EQ(c.train.micro_batch, 8);
+  EXPECT_EQ(c.train.warmup_steps, 100);
+  EXPECT_EQ(c.compute.gemm, Gemm::kOneDnn);
+  EXPECT_EQ(c.compute.attention, Attention::kMath);
+  EXPECT_EQ(c.compute.threads, 1);
+}
+
+TEST(MakePlan, TheDefaultJobEndsWithinTwoMinutesOnTwoCores) {
+  PlanInputs inputs = two_cores();
+  inputs.kernels.gemm_flops_per_second = 60e9;
+  inputs.kernels.attention_flops_per_second = 15e9;
+  const Plan plan = made(inputs);
+  EXPECT_LT(plan.predicted.step_seconds * static_cast<double>(plan.config.train.steps), 120);
+}
+
+TEST(MakePlan, FewerGrainsThanCoresLimitTheRanks) {
+  PlanInputs inputs = two_cores();
+  inputs.machine.usable_cores = 64;
+  EXPECT_EQ(made(inputs).ranks, 16);
+  inputs.config.train.global_batch = 12;
+  inputs.config.train.grain = 4;
+  const Plan plan = made(inputs);
+  EXPECT_EQ(plan.ranks, 3);
+  EXPECT_EQ(plan.threads, 64 / 3);
+}
+
+TEST(MakePlan, SplitGivesUnevenSharesOfWholeGrains) {
+  PlanInputs inputs = two_cores();
+  inputs.config.train.global_batch = 100;
+  inputs.config.train.split = {.25, .25, .10, .40};
+  inputs.config.train.micro_batch = 16;
+  const Plan plan = made(inputs);
+  EXPECT_EQ(plan.ranks, 4);
+  std::vector<int64_t> sizes, passes;
+  for (const RankShare& share : plan.shares) {
+    sizes.push_back(share.samples.size());
+    passes.push_back(share.num_micro_batches);
+    EXPECT_THAT(share.cpus, IsEmpty()) << "more ranks than cores are not pinned";
+  }
+  EXPECT_THAT(sizes, ElementsAre(25, 25, 10, 40));
+  EXPECT_THAT(passes, ElementsAre(2, 2, 1, 3));
+}
+
+TEST(MakePlan, AutomaticMicroBatchShrinksUntilItFits) {
+  PlanInputs inputs = two_cores();
+  inputs.config.model.preset = Preset::kBaby;
+  inputs.config.train.grain = 3;
+  inputs.config.train.global_batch = 384;
+  inputs.machine.available_bytes = int64_t{4} << 30;
+  const Plan plan = made(inputs);
+  EXPECT_LT(plan.micro_batch, 192);
+  EXPECT_EQ(plan.micro_batch % 3, 0);
+  EXPECT_LE(total_bytes(plan.memory) * 2, inputs.machine.available_bytes);
+  EXPECT_EQ(plan.shares[0].num_micro_batches,
+            (plan.shares[0].samples.size() + plan.micro_batch - 1) / plan.micro_batch);
+}
+
+TEST(MakePlan, WhatDoesNotFitIsRefusedWithItsTable) {
+  PlanInputs inputs = two_cores();
+  inputs.config.model.preset = Preset::kGpt2;
+  inputs.machine.available_bytes = int64_t{1} << 30;
+  const auto plan = make_plan(inputs);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().code(), Code::kOutOfMemory);
+  EXPECT_THAT(plan.status().message(), HasSubstr("optimizer"));
+  EXPECT_THAT(plan.status().message(), HasSubstr("fewer ranks"));
+}
+
+TEST(MakePlan, AVocabularyBelowTheDatasIsRefused) {
+  PlanInputs inputs = two_cores();
+  inputs.config.model.vocabulary = 64;
+  inputs.data.num_train_samples = 0;
+  const auto plan = make_plan(inputs);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_THAT(plan.status().message(), HasSubstr("model.vocabulary is 64, but the data has 65"));
+  EXPECT_THAT(plan.status().message(), HasSubstr("no training sample of 65 tokens"));
+}
+
+TEST(MakePlan, KernelsThatTheConfigDidNotAskForAreRefused) {
+  PlanInputs inputs = two_cores();
+  inputs.config.compute.gemm = Gemm::kMkl;
+  EXPECT_THAT(make_plan(inputs).status().message(), HasSubstr("measured kernels are gemm onednn"));
+}
+
+TEST(MakePlan, TheJobsHashForgetsThePlanAndRemembersTheJob) {
+  const std::string hash = made(two_cores()).job_hash;
+  EXPECT_EQ(hash.size(), 64u);
+  PlanInputs other = two_cores();
+  other.config.run.ranks = 1;
+  other.config.run.out = "elsewhere";
+  other.config.train.micro_batch = 2;
+  other.kernels.gemm = Gemm::kMkl;
+  other.config.comm.bucket_bytes = 1 << 20;
+  EXPECT_EQ(made(other).job_hash, hash);
+  other.config.train.seed = 2;
+  EXPECT_NE(made(other).job_hash, hash);
+  PlanInputs longer = two_cores();
+  longer.data.num_train_samples = 10001;
+  EXPECT_NE(made(longer).job_hash, hash);
+}
+
+TEST(Memory, NanoByHand) {
+  const ModelSpec nano{2, 2, 32, 32, 65, true, 0};
+  // N = 96 tokens; N*C = 3072. Per layer 2+2+3+1+4+4 = 16 of them, 2 besides; 2 layers.
+  const int64_t wide = 34 * 3072, log_sums = 2 * 96 * 2, statistics = 2 * 5 * 96, logits = 96 * 65;
+  EXPECT_EQ(activation_bytes(nano, {3, Precision::kFloat32}),
+            4 * (wide + log_sums + statistics + logits));
+  EXPECT_EQ(activation_bytes(nano, {3, Precision::kFloat64}),
+            8 * (wide + log_sums + statistics + logits));
+  // bf16 keeps the stream (5 sums), log sums and statistics in fp32.
+  EXPECT_EQ(activation_bytes(nano, {3, Precision::kBFloat16}),
+            2 * (29 * 3072 + logits) + 4 * (5 * 3072 + log_sums + statistics));
+}
+
+TEST(Memory, DropoutKeepsMasksAndSquares) {
+  ModelSpec model{2, 2, 32, 32, 65, true, 0};
+  const int64_t without = activation_bytes(model, {3, Precision::kFloat32});
+  model.dropout = 0.1;
+  const int64_t masks = 5 * 3072, squares = 2 * 3 * (3 * 2 * 32 * 32), log_sums = 2 * 96 * 2;
+  EXPECT_EQ(activation_bytes(model, {3, Precision::kFloat32}) - without,
+            4 * (masks + squares - log_sums));
+}
+
+TEST(Memory, ParametersGradientsAndMomentsShareOneFlatLayout) {
+  const Plan plan = made(two_cores());
+  const int64_t flat = bytes_of(plan, "parameters");
+  EXPECT_GE(flat, 4 * plan.model.num_parameters());
+  EXPECT_LT(flat, 4 * (plan.model.num_parameters() + 64 * 53));
+  EXPECT_EQ(flat % 256, 0);
+  EXPECT_EQ(bytes_of(plan, "gradients"), flat);
+  EXPECT_EQ(bytes_of(plan, "optimizer"), 2 * flat);
+  EXPECT_EQ(bytes_of(plan, "data"), 2 * 8 * 64 * 8);
+  EXPECT_EQ(plan.predicted.peak_bytes_per_rank, total_bytes(plan.memory));
+}
+
+TEST(Predict, OneRankSendsNothing) {
+  PlanInputs inputs = two_cores();
+  inputs.config.run.ranks = 1;
+  const Plan plan = made(inputs);
+  EXPECT_EQ(plan.predicted.communication_seconds, 0);
+  EXPECT_EQ(plan.predicted.wire_bytes_per_step, 0);
+  EXPECT_EQ(bytes_of(plan, "staging"), 0);
+}
+
+TEST(Predict, TwoRanksReadHalfOfEachOthersGradientsAndWriteHalf) {
+  const Plan plan = made(two_cores());
+  const int64_t flat = bytes_of(plan, "gradients");
+  // Each of 2 ranks reads N/2 of the other and writes N/2 to it: 2N, and the small all_reduce.
+  EXPECT_GE(plan.predicted.wire_bytes_per_step, 2 * flat);
+  EXPECT_LT(plan.predicted.wire_bytes_per_step, 2 * flat + 1024);
+}
+
+TEST(Predict, EveryInputMovesTheStepTheRightWay) {
+  const double base = made(two_cores()).predicted.step_seconds;
+  const auto seconds_after = [](auto change) {
+    PlanInputs inputs = two_cores();
+    change(inputs);
+    return made(inputs).predicted.step_seconds;
+  };
+  EXPECT_GT(seconds_after([](PlanInputs& i) { i.kernels.gemm_flops_per_second /= 2; }), base);
+  EXPECT_GT(seconds_after([](PlanInputs& i) { i.kernels.attention_flops_per_second /= 2; }), base);
+  EXPECT_GT(seconds_after([](PlanInputs& i) { i.config.train.global_batch = 32; }), base);
+  EXPECT_GT(seconds_after([](PlanInputs& i) { i.config.run.ranks = 1; }), base);
+  EXPECT_GT(seconds_after([](PlanInputs& i) { i.config.train.micro_batch = 1; }), base);
+  EXPECT_GT(seconds_after([](PlanInputs& i) { i.config.model.layers = 5; }), base);
+  EXPECT_GT(seconds_after([](PlanInputs& i) { i.config.train.split = {3, 1}; }), base);
+  EXPECT_GT(seconds_after([](PlanInputs& i) { i.rates.sync_seconds = 1e-2; }), base);
+  EXPECT_LT(seconds_after([](PlanInputs& i) {
+              i.rates.memory_bytes_per_second *= 4;
+              i.rates.cached_bytes_per_second *= 4;
+            }),
+            base);
+}
+
+TEST(Predict, PartsAddUpToTheStep) {
+  const Prediction p = made(two_cores()).predicted;
+  EXPECT_DOUBLE_EQ(p.step_seconds,
+                   p.compute_seconds + p.exposed_communication_seconds + p.data_seconds);
+  EXPECT_DOUBLE_EQ(p.tokens_per_second * p.step_seconds, 16 * 64);
+}
+
+TEST(Describe, FitsATerminalInPlainAscii) {
+  PlanInputs inputs = two_cores();
+  inputs.config.data.text = "/a/very/long/\x1b[31m/path/" + std::string(200, 'x') + "\n/\xff.txt";
+  inputs.config.train.global_batch = 64;
+  inputs.config.run.ranks = 16;
+  const std::string text = describe(made(inputs));
+  size_t begin = 0;
+  for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    EXPECT_LE(end - begin, 80u) << text.substr(begin, end - begin);
+  }
+  for (char c : text) EXPECT_TRUE(c == '\n' || (c >= ' ' && c <= '~')) << int(c);
+}
+
+TEST(Describe, Golden) {
+  Plan plan = made(two_cores());
+  plan.job_hash = "0123456789abcdef0123456789abcdef";
+  plan.predicted = {0.0505,          0.05, 0.0005, 0.0005, 0.00002, 20480, int64_t{30} << 20,
+                    int64_t{6} << 20};
+  plan.memory = {{"parameters", 3 << 20}, {"activations", int64_t{27} << 20}};
+  EXPECT_EQ(describe(plan), R"(plan of job 0123456789abcdef
+model       char: 4 layers, 4 heads, 128 wide, block 64, vocabulary 65, tied
+            head; 810 k parameters, 5.16 MF per token
+data        the embedded text: 10.0 k training and 1.00 k validation samples of
+            64 tokens
+mesh        dp 2, 2 ranks of 1 thread on cpus 0 1
+batch       16 samples = 1024 tokens a step; per rank 8 8, at most 8 at once;
+            1000 steps
+kernels     float32, gemm onednn 100 GF/s, attention math 40 GF/s
+sums        bits run, engine shm, 2 buckets of at most 25.0 MiB
+memory of the rank that needs most
+  parameters                                  3.00 MiB
+  activations                                 27.0 MiB
+  total                                       30.0 MiB
+predicted for one step
+  compute                                      50.0 ms
+  communication                                 500 us
+    of it exposed                               500 us
+  data                                         20.0 us
+  step                                         50.5 ms
+  bytes on the wire, all ranks                6.00 MiB
+  tokens per second                             20.5 k
+  all steps                                     50.5 s
+)");
+}
+
+}  // namespace
+}  // namespace hanji::plan

@@ -1,0 +1,130 @@
+#include "hanji/plan/predict.h"
+
+#include <algorithm>
+
+#include "hanji/cost/select.h"
+
+namespace hanji::plan {
+namespace {
+
+constexpr int64_t kFirstBucketBytes = int64_t{1} << 20;
+constexpr int64_t kGradientBytes = 4;
+
+/// Attention's rate as a share of the products' where it was not measured: its products are
+/// small, and softmax stands between them (44 of 210 GF/s at T 256 on one core of an EPYC).
+constexpr double kAttentionShare = 0.2;
+/// One operation through libtorch's dispatcher and autograd, forward or backward.
+constexpr double kSecondsPerOperation = 6e-6;
+/// Operations of one layer (two norms, four products, attention, GELU), forward and backward.
+constexpr double kOperationsPerLayer = 16;
+/// Embedding, last norm, head, loss; both directions, and the loop around them.
+constexpr double kOperationsBesides = 20;
+/// Elements of the width that element-wise operations read and write per token and layer: norms
+/// 2 x 4, bias of qkv 2 x 3, GELU 2 x 4; backward reads gradients besides and writes as many.
+constexpr double kElementsPerLayer = 22 * 3;
+/// AdamW reads parameter, gradient and two moments and writes three; the norm reads the gradient
+/// once more, the next backward writes it.
+constexpr double kOptimizerElements = 9;
+/// Loss, token count, norm and stop flag of a step travel in one small all_reduce.
+constexpr int64_t kSmallCount = 8;
+/// Reading one sample from a mapped file and shifting it.
+constexpr double kSecondsPerSample = 2e-6;
+
+int64_t element_bytes(Precision precision) {
+  return precision == Precision::kFloat64 ? 8 : precision == Precision::kBFloat16 ? 2 : 4;
+}
+
+double or_else(double rate, double otherwise) { return rate > 0 ? rate : otherwise; }
+
+/// What one rank gets of memory while all are busy, for tensors of `bytes` each.
+double bytes_per_second(const StepFacts& facts, double bytes) {
+  const auto ranks = static_cast<double>(facts.shares.size());
+  const bool cached = bytes * ranks <= static_cast<double>(facts.rates.cache_bytes);
+  const double shared =
+      cached ? facts.rates.cached_bytes_per_second : facts.rates.memory_bytes_per_second;
+  return shared / ranks;
+}
+
+double product_rate(const StepFacts& facts) {
+  const bool bf16 = facts.kernels.precision == Precision::kBFloat16;
+  const double assumed =
+      bf16 ? facts.rates.gemm_flops_per_second_bf16 : facts.rates.gemm_flops_per_second_fp32;
+  return or_else(facts.kernels.gemm_flops_per_second, assumed);
+}
+
+double forward_and_backward_seconds(const StepFacts& facts, const RankShare& share) {
+  const ModelSpec& m = facts.model;
+  const auto tokens = static_cast<double>(share.samples.size() * m.block);
+  const auto passes = static_cast<double>(share.num_micro_batches);
+  const double rate = product_rate(facts);
+  const double attention_rate =
+      or_else(facts.kernels.attention_flops_per_second, kAttentionShare * rate);
+  const double products = tokens * m.gemm_flops_per_token() / rate;
+  const double attention = tokens * m.attention_flops_per_token() / 2 / attention_rate;
+  const double element = static_cast<double>(m.width * element_bytes(facts.kernels.precision));
+  const double moved = tokens * static_cast<double>(m.layers) * kElementsPerLayer * element;
+  const double elementwise = moved / bytes_per_second(facts, 4 * tokens / passes * element);
+  const double operations =
+      passes * (static_cast<double>(m.layers) * kOperationsPerLayer + kOperationsBesides);
+  return products + attention + elementwise + operations * kSecondsPerOperation;
+}
+
+double optimizer_seconds(const StepFacts& facts) {
+  const double bytes = static_cast<double>(facts.model.num_parameters() * kGradientBytes);
+  return kOptimizerElements * bytes / bytes_per_second(facts, 4 * bytes);
+}
+
+int64_t wire_bytes_of_all(const schedule::StepList& list, int64_t bytes) {
+  int64_t sum = 0;
+  for (int rank = 0; rank < list.ranks; ++rank) sum += schedule::traffic_of(list, rank).wire;
+  return sum * bytes;
+}
+
+void add_all_reduce(cost::Chooser& chooser, int ranks, int64_t count, DType dtype,
+                    Prediction& prediction) {
+  const cost::Selection& chosen =
+      chooser.select(schedule::Routine::kAllReduce, schedule::ReduceOp::kSum, dtype, ranks, count);
+  prediction.communication_seconds += chosen.predicted_seconds;
+  prediction.wire_bytes_per_step +=
+      wire_bytes_of_all(*chosen.in_heap, static_cast<int64_t>(base::size_of(dtype)));
+}
+
+void predict_communication(const StepFacts& facts, Prediction& prediction) {
+  const int ranks = static_cast<int>(facts.shares.size());
+  if (ranks == 1) return;
+  cost::Chooser chooser(facts.rates);
+  const layout::BucketPlan plan = gradient_buckets(facts.model, facts.bucket_bytes);
+  for (const layout::Bucket& bucket : plan.buckets) {
+    add_all_reduce(chooser, ranks, bucket.end - bucket.begin, DType::kFloat32, prediction);
+  }
+  add_all_reduce(chooser, ranks, kSmallCount, DType::kFloat64, prediction);
+}
+
+}  // namespace
+
+layout::BucketPlan gradient_buckets(const ModelSpec& model, int64_t bucket_bytes) {
+  return layout::bucket_plan(model.parameter_sizes(), kGradientBytes, bucket_bytes,
+                             std::min(bucket_bytes, kFirstBucketBytes));
+}
+
+Prediction predict(const StepFacts& facts) {
+  Prediction prediction;
+  int64_t samples = 0;
+  for (const RankShare& share : facts.shares) {
+    prediction.compute_seconds =
+        std::max(prediction.compute_seconds, forward_and_backward_seconds(facts, share));
+    prediction.data_seconds = std::max(
+        prediction.data_seconds, kSecondsPerSample * static_cast<double>(share.samples.size()));
+    samples += share.samples.size();
+  }
+  prediction.compute_seconds += optimizer_seconds(facts);
+  predict_communication(facts, prediction);
+  prediction.exposed_communication_seconds = prediction.communication_seconds;
+  prediction.step_seconds = prediction.compute_seconds + prediction.data_seconds +
+                            prediction.exposed_communication_seconds;
+  const auto tokens = static_cast<double>(samples * facts.model.block);
+  prediction.tokens_per_second = tokens / prediction.step_seconds;
+  return prediction;
+}
+
+}  // namespace hanji::plan

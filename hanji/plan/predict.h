@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "hanji/cost/rates.h"
+#include "hanji/layout/bucket.h"
+#include "hanji/layout/range.h"
+#include "hanji/plan/kernels.h"
+#include "hanji/plan/model_spec.h"
+#include "hanji/schedule/step_list.h"
+
+namespace hanji::plan {
+
+/// What one rank does in each step.
+struct RankShare {
+  layout::Range samples;          ///< Of the global batch, whole grains.
+  int64_t num_micro_batches = 1;  ///< Each of at most Plan::micro_batch samples.
+  std::vector<int> cpus = {};     ///< Its affinity mask; empty: not pinned.
+  bool operator==(const RankShare&) const = default;
+};
+
+/// Seconds of one step, of the slowest rank. Written before step 1 and never edited.
+struct Prediction {
+  double step_seconds = 0;
+  double compute_seconds = 0;        ///< Forward, backward and optimizer.
+  double communication_seconds = 0;  ///< All collectives of a step, end to end.
+  double exposed_communication_seconds = 0;
+  double data_seconds = 0;
+  double tokens_per_second = 0;  ///< Of all ranks.
+  int64_t peak_bytes_per_rank = 0;
+  int64_t wire_bytes_per_step = 0;  ///< Payload that ranks read from each other, all ranks.
+};
+
+/// What a step is priced from.
+struct StepFacts {
+  ModelSpec model;
+  KernelChoice kernels;
+  cost::Rates rates;
+  std::vector<RankShare> shares;
+  int64_t bucket_bytes = 0;
+};
+
+/// The flat gradients of the model, in the buckets in which data_parallel reduces them.
+layout::BucketPlan gradient_buckets(const ModelSpec& model, int64_t bucket_bytes);
+
+/// Prices one step.
+///
+/// Result  compute: products at the measured rate, attention at its own, everything else by the
+///         bytes it moves, a fixed cost per operation, and the optimizer by its bytes.
+///         communication: price of the very step lists that the ranks will run, one per bucket and
+///         one small one; all of it exposed, since a rank moves its bytes with its own core.
+/// Errors  throws nothing; rates that are 0 are taken from cost::Rates.
+Prediction predict(const StepFacts& facts);
+
+}  // namespace hanji::plan

@@ -1,0 +1,265 @@
+#include "hanji/plan/schema.h"
+
+#include <array>
+#include <limits>
+#include <type_traits>
+
+#include "hanji/plan/internal/words.h"
+
+namespace hanji::plan {
+namespace {
+
+constexpr double kMost = 1e15;  // far above any count, far below what int64 or double can hold
+constexpr double kMostBytes = 1LL << 50;
+
+struct Limits {
+  double min = 0;
+  double max = kMost;
+};
+
+enum class Auto : bool { kNo, kYes };
+
+template <class Field>
+using FieldType = std::remove_reference_t<std::invoke_result_t<Field, Config&>>;
+
+/// Name, accessors and documentation; `field` returns a reference into a Config.
+template <class Field>
+Key make_key(std::string_view name, Field field, std::string_view doc) {
+  using T = FieldType<Field>;
+  Key key;
+  key.name = name;
+  key.doc = doc;
+  if constexpr (std::is_enum_v<T>) {
+    key.type = KeyType::kChoice;
+    key.choices = Words<T>::list;
+    key.get = [field](const Config& c) -> Value {
+      return static_cast<int64_t>(field(const_cast<Config&>(c)));
+    };
+    key.set = [field](Config& c, const Value& v) {
+      field(c) = static_cast<T>(std::get<int64_t>(v));
+    };
+  } else {
+    key.get = [field](const Config& c) -> Value { return field(const_cast<Config&>(c)); };
+    key.set = [field](Config& c, const Value& v) { field(c) = std::get<T>(v); };
+  }
+  return key;
+}
+
+Key typed(Key key, KeyType type, std::string_view unit, Limits limits, Auto may_be_auto) {
+  key.type = type;
+  key.unit = unit;
+  key.min = limits.min;
+  key.max = limits.max;
+  key.may_be_auto = may_be_auto == Auto::kYes;
+  return key;
+}
+
+Key integer(Key key, std::string_view unit, Limits limits, Auto may_be_auto = Auto::kNo) {
+  return typed(std::move(key), KeyType::kInteger, unit, limits, may_be_auto);
+}
+Key real(Key key, Limits limits) {
+  return typed(std::move(key), KeyType::kReal, "", limits, Auto::kNo);
+}
+Key text(Key key) { return typed(std::move(key), KeyType::kText, "", {}, Auto::kNo); }
+Key boolean(Key key) { return typed(std::move(key), KeyType::kBoolean, "", {}, Auto::kNo); }
+Key bytes(Key key, Limits limits) {
+  return typed(std::move(key), KeyType::kBytes, "bytes", limits, Auto::kNo);
+}
+Key seconds(Key key, Limits limits) {
+  return typed(std::move(key), KeyType::kSeconds, "seconds", limits, Auto::kNo);
+}
+Key reals(Key key, Limits limits) {
+  return typed(std::move(key), KeyType::kReals, "", limits, Auto::kNo);
+}
+Key choice(Key key, std::span<const Refusal> refusals = {}) {
+  key.refusals = refusals;
+  return key;
+}
+
+constexpr std::array kRefusedBits = {Refusal{
+    "stable",
+    "bits that do not depend on the plan are not offered yet; 'run' gives the same bits for the "
+    "same plan"}};
+constexpr std::array kRefusedPrecisions = {
+    Refusal{"fp16",
+            "products in fp16 are measured slower than fp32 on CPUs, and lose range; use bf16 or "
+            "float32"},
+    Refusal{"float16",
+            "products in fp16 are measured slower than fp32 on CPUs, and lose range; use bf16 or "
+            "float32"},
+    Refusal{"bfloat16", "it is spelt bf16 here"}, Refusal{"fp32", "it is spelt float32 here"},
+    Refusal{"fp64", "it is spelt float64 here"}};
+constexpr std::array kRefusedEngines = {
+    Refusal{"mpi", "MPI is no engine here; ranks of one host use shm"},
+    Refusal{"nccl", "NCCL needs GPUs; ranks of one host use shm"}};
+
+#define HANJI_KEY(path, doc) \
+  make_key(                  \
+      #path, [](Config & c) -> auto& { return c.path; }, doc)
+
+std::vector<Key> run_keys() {
+  return {
+      integer(HANJI_KEY(run.ranks,
+                        "Processes that train together. auto: one per usable physical "
+                        "core, at most 16, never more than grains."),
+              "ranks", {1, 16}, Auto::kYes),
+      text(HANJI_KEY(run.out,
+                     "Folder for everything the run writes. Empty: a fresh one in "
+                     "runs/.")),
+  };
+}
+
+std::vector<Key> model_keys() {
+  return {
+      choice(HANJI_KEY(model.preset,
+                       "Sizes to start from: nano (2 layers, 2 heads, 32 wide, block "
+                       "32), char (4, 4, 128, 64), baby (6, 6, 384, 256), gpt2 (12, "
+                       "12, 768, 1024).")),
+      integer(HANJI_KEY(model.layers, "Transformer blocks. auto: the preset's."), "layers",
+              {1, 1024}, Auto::kYes),
+      integer(HANJI_KEY(model.heads, "Attention heads; they divide the width."), "heads", {1, 1024},
+              Auto::kYes),
+      integer(HANJI_KEY(model.width, "Elements of the residual stream."), "elements", {1, 65536},
+              Auto::kYes),
+      integer(HANJI_KEY(model.block, "Tokens of a sample, and the longest context."), "tokens",
+              {1, 1 << 20}, Auto::kYes),
+      integer(HANJI_KEY(model.vocabulary, "Distinct tokens. auto: what the data needs."), "tokens",
+              {2, 1 << 24}, Auto::kYes),
+      real(HANJI_KEY(model.dropout, "Probability of zeroing an activation in training."),
+           {0, 0.99}),
+      boolean(HANJI_KEY(model.tied, "The head shares the token embedding.")),
+  };
+}
+
+std::vector<Key> data_keys() {
+  return {
+      text(HANJI_KEY(data.text,
+                     "Text file, or folder whose files are read in the byte order of "
+                     "their paths. Empty, with empty data.tokens: the embedded text.")),
+      text(HANJI_KEY(data.tokens, "File of token ids, instead of data.text.")),
+      choice(HANJI_KEY(data.format, "Format of data.tokens. auto: by its first bytes and name.")),
+      choice(HANJI_KEY(data.vocabulary, "Tokens of a text: its characters, or its bytes.")),
+      real(HANJI_KEY(data.validation_fraction, "Share at the end of the data that validates."),
+           {0.001, 0.9}),
+  };
+}
+
+std::vector<Key> batch_keys() {
+  return {
+      integer(HANJI_KEY(train.steps, "Optimizer steps."), "steps", {1, 1e12}),
+      integer(HANJI_KEY(train.seed, "Of initial values, order of samples and dropout."), "",
+              {0, kMost}),
+      integer(HANJI_KEY(train.global_batch, "Samples of one step, over all ranks."), "samples",
+              {1, 1e9}),
+      integer(HANJI_KEY(train.micro_batch,
+                        "Most samples in one forward pass. auto: a rank's whole "
+                        "share if memory allows, else the largest that fits."),
+              "samples", {1, 1e9}, Auto::kYes),
+      integer(HANJI_KEY(train.grain,
+                        "Samples that always stay together; the unit in which a batch "
+                        "is split."),
+              "samples", {1, 1e9}),
+      reals(HANJI_KEY(train.split, "Share of each rank, in any scale. Empty: even."), {1e-9, 1e9}),
+      choice(HANJI_KEY(train.bits,
+                       "run: the same plan gives the same bits. fast: sums may follow "
+                       "an engine's own order."),
+             kRefusedBits),
+  };
+}
+
+std::vector<Key> optimizer_keys() {
+  return {
+      real(HANJI_KEY(train.learning_rate, "Highest learning rate, after the warm-up."),
+           {1e-12, 10}),
+      real(HANJI_KEY(train.min_learning_rate, "Learning rate at the end of cosine and wsd."),
+           {0, 10}),
+      integer(HANJI_KEY(train.warmup_steps,
+                        "Steps of linear growth to learning_rate. auto: a "
+                        "tenth of the steps, at most 100."),
+              "steps", {0, 1e12}, Auto::kYes),
+      choice(HANJI_KEY(train.schedule,
+                       "Of the learning rate after the warm-up: cosine; constant; "
+                       "wsd, constant and then linear over the last fifth.")),
+      real(HANJI_KEY(train.weight_decay, "AdamW's, on matrices only."), {0, 10}),
+      real(HANJI_KEY(train.beta1, "AdamW's memory of gradients."), {0, 0.999999}),
+      real(HANJI_KEY(train.beta2, "AdamW's memory of squared gradients."), {0, 0.999999}),
+      real(HANJI_KEY(train.clip, "Largest norm of the whole gradient. 0: no clipping."), {0, 1e9}),
+      choice(HANJI_KEY(train.nan,
+                       "When a loss or gradient is not finite: stop, or skip the step; "
+                       "all ranks alike.")),
+  };
+}
+
+std::vector<Key> watch_keys() {
+  return {
+      integer(HANJI_KEY(train.evaluate_every, "Steps between evaluations. 0: only after the last."),
+              "steps", {0, 1e12}),
+      integer(HANJI_KEY(train.evaluate_batches, "Global batches of one evaluation, at most."),
+              "batches", {1, 1e9}),
+      integer(HANJI_KEY(train.log_every, "Steps between progress lines."), "steps", {1, 1e12}),
+      integer(HANJI_KEY(checkpoint.every, "Steps between checkpoints. 0: only after the last."),
+              "steps", {0, 1e12}),
+      integer(HANJI_KEY(checkpoint.keep, "Checkpoints to keep, besides the best."), "checkpoints",
+              {1, 1e6}),
+  };
+}
+
+std::vector<Key> machine_keys() {
+  return {
+      choice(HANJI_KEY(compute.gemm,
+                       "Library of fp32 matrix products. auto: the faster here, "
+                       "measured once.")),
+      choice(HANJI_KEY(compute.attention,
+                       "Kernel of attention. auto: the faster here, measured "
+                       "once.")),
+      choice(HANJI_KEY(compute.dtype,
+                       "Of activations and products. bf16 keeps parameters, sums "
+                       "over ranks and optimizer in float32."),
+             kRefusedPrecisions),
+      integer(HANJI_KEY(compute.threads, "Threads of each rank. auto: the cores of its mask."),
+              "threads", {1, 1024}, Auto::kYes),
+      seconds(HANJI_KEY(comm.deadline, "Longest wait for another rank."), {0.001, 1e7}),
+      choice(HANJI_KEY(comm.engine,
+                       "Who moves bytes between ranks: shared memory, or Gloo over "
+                       "sockets."),
+             kRefusedEngines),
+      bytes(HANJI_KEY(comm.bucket_bytes, "Gradients that are reduced together."),
+            {4096, kMostBytes}),
+      integer(HANJI_KEY(comm.check_every,
+                        "Steps between comparisons of all replicas. 0: only at "
+                        "the start."),
+              "steps", {0, 1e12}),
+  };
+}
+
+#undef HANJI_KEY
+
+std::vector<Key> build_schema() {
+  std::vector<Key> keys;
+  for (auto group :
+       {run_keys, model_keys, data_keys, batch_keys, optimizer_keys, watch_keys, machine_keys}) {
+    for (Key& key : group()) keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+constexpr std::array<std::string_view, 7> kTables = {"run",        "model",   "data", "train",
+                                                     "checkpoint", "compute", "comm"};
+
+}  // namespace
+
+std::span<const Key> schema() {
+  static const std::vector<Key> keys = build_schema();
+  return keys;
+}
+
+std::span<const std::string_view> tables() { return kTables; }
+
+const Key* find_key(std::string_view name) {
+  for (const Key& key : schema()) {
+    if (key.name == name) return &key;
+  }
+  return nullptr;
+}
+
+}  // namespace hanji::plan
