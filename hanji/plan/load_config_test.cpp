@@ -1,0 +1,197 @@
+#include "hanji/plan/load_config.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <fstream>
+
+#include "hanji/plan/schema.h"
+
+namespace hanji::plan {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::vector<std::string> messages_of(const LoadedConfig& loaded) {
+  std::vector<std::string> texts;
+  for (const ConfigMistake& mistake : loaded.mistakes) texts.push_back(mistake.to_string());
+  return texts;
+}
+
+TEST(LoadConfig, NothingGivesTheDefaults) {
+  const LoadedConfig loaded = parse_config("", "run.toml");
+  EXPECT_THAT(loaded.mistakes, IsEmpty());
+  EXPECT_THAT(loaded.origins, IsEmpty());
+  const Config defaults;
+  for (const Key& key : schema()) EXPECT_EQ(key.get(loaded.config), key.get(defaults)) << key.name;
+}
+
+TEST(LoadConfig, EveryTypeOfValueArrives) {
+  const LoadedConfig loaded = parse_config(R"(
+[run]
+out = "runs/one"
+[model]
+preset = "baby"
+tied = false
+[train]
+steps = 1_000
+learning_rate = 3e-4
+weight_decay = 1
+micro_batch = "auto"
+schedule = "wsd"
+split = [1, 2.5]
+[comm]
+bucket_bytes = "2MiB"
+deadline = "5m"
+)",
+                                           "run.toml");
+  EXPECT_THAT(messages_of(loaded), IsEmpty());
+  const Config& c = loaded.config;
+  EXPECT_EQ(c.run.out, "runs/one");
+  EXPECT_EQ(c.model.preset, Preset::kBaby);
+  EXPECT_FALSE(c.model.tied);
+  EXPECT_EQ(c.train.steps, 1000);
+  EXPECT_EQ(c.train.learning_rate, 3e-4);
+  EXPECT_EQ(c.train.weight_decay, 1);
+  EXPECT_EQ(c.train.micro_batch, kAuto);
+  EXPECT_EQ(c.train.schedule, LearningRateSchedule::kWarmupStableDecay);
+  EXPECT_THAT(c.train.split, ElementsAre(1, 2.5));
+  EXPECT_EQ(c.comm.bucket_bytes, 2 << 20);
+  EXPECT_EQ(c.comm.deadline, 300);
+}
+
+TEST(LoadConfig, TheCommandLineIsStrongerAndLaterIsStronger) {
+  const std::array overrides = {Override{"train.steps=20"}, Override{"train.steps=30", "--steps"},
+                                Override{"data.text=a b.txt", "--text"},
+                                Override{"comm.deadline=250ms"}, Override{"train.split=[.5,.5]"}};
+  const LoadedConfig loaded = parse_config("[train]\nsteps = 10\nseed = 3\n", "f", overrides);
+  EXPECT_THAT(messages_of(loaded), IsEmpty());
+  EXPECT_EQ(loaded.config.train.steps, 30);
+  EXPECT_EQ(loaded.config.data.text, "a b.txt");
+  EXPECT_EQ(loaded.config.comm.deadline, 0.25);
+  EXPECT_EQ(loaded.origins.at("train.steps").to_string(), "--steps");
+  EXPECT_EQ(loaded.origins.at("train.seed").to_string(), "f:3:1");
+}
+
+TEST(PrintConfig, ShowsOriginsAndReadsBackAsItself) {
+  const std::array overrides = {Override{"train.steps=20"}, Override{"run.out=a \"b\" \\ c"}};
+  const LoadedConfig loaded = parse_config("[train]\nseed = 3\n", "run.toml", overrides);
+  const std::string text = print_config(loaded);
+  EXPECT_THAT(text, HasSubstr("steps = 20                                # --set\n"));
+  EXPECT_THAT(text, HasSubstr("seed = 3                                  # run.toml:2:1\n"));
+  EXPECT_THAT(text, HasSubstr("layers = 4                                # preset char\n"));
+  EXPECT_THAT(text, HasSubstr("clip = 1                                  # default\n"));
+  const LoadedConfig again = parse_config(text, "printed");
+  EXPECT_THAT(messages_of(again), IsEmpty());
+  for (const Key& key : schema()) {
+    if (key.name.starts_with("model.")) continue;  // the preset's sizes are set now
+    EXPECT_EQ(key.get(again.config), key.get(loaded.config)) << key.name;
+  }
+}
+
+TEST(Schema, EveryDefaultIsWithinItsOwnRange) {
+  const Config defaults;
+  for (const Key& key : schema()) {
+    EXPECT_TRUE(check_value(key, key.get(defaults)).ok()) << key.name;
+    EXPECT_FALSE(key.doc.empty()) << key.name;
+    const std::string text = format_value(key, key.get(defaults));
+    const auto back = parse_value(key, text);
+    ASSERT_TRUE(back.ok()) << key.name << " " << text << " " << back.status().message();
+    EXPECT_EQ(*back, key.get(defaults)) << key.name;
+  }
+  EXPECT_THAT(find_contradictions(defaults), IsEmpty());
+}
+
+TEST(Schema, EveryKeyLiesInATableAndIsNamedOnce) {
+  for (const Key& key : schema()) {
+    const auto table = key.name.substr(0, key.name.find('.'));
+    EXPECT_NE(std::ranges::find(tables(), table), tables().end()) << key.name;
+    EXPECT_EQ(find_key(key.name), &key);
+  }
+}
+
+TEST(Schema, MarkdownHasOneRowPerKey) {
+  const std::string text = schema_markdown();
+  for (const Key& key : schema()) {
+    EXPECT_THAT(text, HasSubstr("| `" + std::string(key.name) + "` |"));
+  }
+  EXPECT_THAT(text, HasSubstr("| `train.steps` | an integer, at least 1 (steps) | `1000` |"));
+}
+
+class DataFiles : public testing::Test {
+ protected:
+  DataFiles()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("hanji_config_" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(folder_ / "empty_folder");
+    std::ofstream(folder_ / "empty.txt");
+    std::ofstream(folder_ / "text.txt") << "to be";
+    std::ofstream(folder_ / "binary.txt") << std::string("to\0be", 5);
+  }
+  ~DataFiles() override { std::filesystem::remove_all(folder_); }
+
+  std::vector<std::string> load(const std::string& key, const std::string& name) {
+    const std::string path = (folder_ / name).string();
+    return messages_of(load_config({{}, {{key + "=" + path, "--set"}}}));
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(DataFiles, TextsThatAreThereAreFine) {
+  EXPECT_THAT(load("data.text", "text.txt"), IsEmpty());
+  EXPECT_THAT(load("data.text", "."), IsEmpty());
+  EXPECT_THAT(load("data.tokens", "binary.txt"), IsEmpty());
+}
+
+TEST_F(DataFiles, MissingEmptyAndBinaryTextsAreMistakes) {
+  EXPECT_THAT(load("data.text", "none.txt"), ElementsAre(HasSubstr("cannot read")));
+  EXPECT_THAT(load("data.text", "empty.txt"), ElementsAre(HasSubstr("is empty")));
+  EXPECT_THAT(load("data.text", "empty_folder"), ElementsAre(HasSubstr("holds no files")));
+  EXPECT_THAT(load("data.text", "binary.txt"), ElementsAre(HasSubstr("zero bytes")));
+  EXPECT_THAT(load("data.tokens", "."), ElementsAre(HasSubstr("is a folder")));
+  EXPECT_THAT(load("data.tokens", "none.bin"), ElementsAre(HasSubstr("cannot read")));
+}
+
+TEST_F(DataFiles, AMissingConfigurationFileIsAMistakeToo) {
+  const auto path = folder_ / "none.toml";
+  EXPECT_THAT(messages_of(load_config({path, {}})), ElementsAre(HasSubstr("none.toml")));
+}
+
+TEST(HostileConfigs, AreAnsweredAndDoNotCrash) {
+  const std::string deep = "a = " + std::string(100000, '[');
+  const std::string dotted = [] {
+    std::string text = "a";
+    for (int i = 0; i < 20000; ++i) text += ".a";
+    return text + " = 1";
+  }();
+  std::string many;
+  for (int i = 0; i < 20000; ++i) many += "key" + std::to_string(i) + " = 1\n";
+  const std::string long_word = "[train]\nschedule = \"" + std::string(500000, 'x') + "\"\n";
+  const std::string huge(2 << 20, '#');
+  for (const std::string& text :
+       {deep, dotted, many, long_word, huge, std::string("\xff\xfe=1"), std::string("\0\0=\0", 4),
+        std::string("[train]\n\"\\u0000\"=1")}) {
+    EXPECT_FALSE(parse_config(text, "hostile").mistakes.empty()) << text.substr(0, 40);
+  }
+}
+
+TEST(HostileConfigs, EveryCutAndFlipOfAGoodFileIsAnswered) {
+  const std::string good = print_config(parse_config("", ""));
+  for (size_t i = 0; i < good.size(); i += 5) {
+    (void)parse_config(std::string_view(good).substr(0, i), "cut");
+    std::string flipped = good;
+    flipped[i] = static_cast<char>(flipped[i] ^ 0x15);
+    const LoadedConfig loaded = parse_config(flipped, "flipped");
+    for (const Key& key : schema()) {
+      EXPECT_TRUE(check_value(key, key.get(loaded.config)).ok()) << key.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hanji::plan
