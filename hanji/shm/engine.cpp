@@ -1,0 +1,366 @@
+#include "hanji/shm/engine.h"
+
+#include <algorithm>
+#include <array>
+
+#include "hanji/base/clock.h"
+#include "hanji/shm/internal/patience.h"
+#include "hanji/shm/internal/runner.h"
+#include "hanji/shm/internal/verdict.h"
+#include "hanji/trace/recorder.h"
+
+namespace hanji::shm {
+
+using namespace internal;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr int64_t kBudgetBytes = 4 << 20;  // memory traffic of one advance()
+constexpr int kSpinsAlone = 2000;          // where every rank has its processor
+constexpr int kSpinsCrowded = 50;
+constexpr auto kNapAfterAlone = 1ms;  // of yielding; a sleeper is woken, but that takes its time
+constexpr auto kNapAfterCrowded = 50us;
+constexpr auto kNap = 20ms;               // clocks and peers are looked at that often
+constexpr auto kNapBesideOthers = 200us;  // calls of other groups do not ring this bell
+
+Status check_members(const Segment& segment, const std::vector<int>& members) {
+  std::vector<bool> seen(segment.ranks());
+  for (const int rank : members) {
+    if (rank < 0 || rank >= segment.ranks() || seen[rank]) {
+      return base::invalid_argument("group: member " + std::to_string(rank) +
+                                    " is repeated or not one "
+                                    "of the " +
+                                    std::to_string(segment.ranks()) + " ranks");
+    }
+    seen[rank] = true;
+  }
+  return {};
+}
+
+}  // namespace
+
+class Engine::Core {
+ public:
+  Core(std::shared_ptr<Segment> segment, GroupLines lines, const EngineOptions& options)
+      : segment_(std::move(segment)),
+        options_(options),
+        lines_(std::move(lines)),
+        programs_(lines_.me(), lines_.size()),
+        runner_(lines_, stats_),
+        operations_(16) {
+    choose_patience();
+    if (options_.recorder != nullptr) {
+      for (int i = 0; i < schedule::kNumRoutines; ++i) {
+        names_[i] = options_.recorder->intern(name_of(static_cast<schedule::Routine>(i)));
+      }
+    }
+  }
+
+  Result<uint64_t> submit(const Call& call) {
+    HANJI_RETURN_IF_ERROR(health());
+    if (submitted_ - completed_ == operations_.size()) enlarge();
+    Operation& operation = at(submitted_ + 1);
+    HANJI_RETURN_IF_ERROR(prepare(call, operation));
+    ++submitted_;
+    // A failure belongs to the call, which was started: wait() reports it.
+    (void)advance();
+    return submitted_;
+  }
+
+  Status advance() {
+    HANJI_RETURN_IF_ERROR(health());
+    int64_t budget = kBudgetBytes;
+    while (completed_ != submitted_ && budget > 0) {
+      Operation& operation = at(completed_ + 1);
+      const Result<bool> complete = runner_.run(operation, budget);
+      if (!complete.ok()) return fail(complete.status());
+      if (!*complete) break;
+      finish(operation);
+    }
+    return {};
+  }
+
+  bool done(uint64_t ticket) const { return ticket <= completed_ || !failure_.ok(); }
+
+  Status wait(uint64_t ticket, std::span<Engine* const> others) {
+    if (ticket > submitted_) {
+      return base::invalid_argument("wait: ticket " + std::to_string(ticket) + " of " +
+                                    std::to_string(submitted_) + " submitted calls");
+    }
+    if (ticket <= completed_) return {};
+    const Status status = drive(ticket, others);
+    if (stuck_since_ns_ != 0) unstuck();
+    return status;
+  }
+
+  int rank() const { return lines_.me(); }
+  int size() const { return lines_.size(); }
+  const Stats& stats() const { return stats_; }
+
+ private:
+  Operation& at(uint64_t ticket) { return operations_[ticket % operations_.size()]; }
+
+  void enlarge() {
+    std::vector<Operation> larger(2 * operations_.size());
+    for (uint64_t ticket = completed_ + 1; ticket <= submitted_; ++ticket) {
+      larger[ticket % larger.size()] = std::move(at(ticket));
+    }
+    operations_ = std::move(larger);
+  }
+
+  Status health() {
+    if (!failure_.ok()) return failure_;
+    if (segment_->aborted()) return fail(segment_->abort_status());
+    return {};
+  }
+
+  Status fail(Status status) {
+    failure_ = std::move(status);
+    lines_.set_failed(failure_.code());
+    return failure_;
+  }
+
+  void choose_patience() {
+    const int processors =
+        options_.usable_processors > 0 ? options_.usable_processors : segment_->num_processors();
+    crowded_ = segment_->ranks() > processors;
+    spins_ = options_.spin >= 0 ? options_.spin : crowded_ ? kSpinsCrowded : kSpinsAlone;
+  }
+
+  Status prepare(const Call& call, Operation& operation) {
+    if (call.steps == nullptr) return base::invalid_argument("call without a step list");
+    HANJI_ASSIGN_OR_RETURN(operation.program, program_for(call, call.steps));
+    operation.program_if_private = nullptr;
+    if (call.steps_if_private != nullptr) {
+      HANJI_ASSIGN_OR_RETURN(operation.program_if_private,
+                             program_for(call, call.steps_if_private));
+      if (operation.program_if_private->touches_peers) {
+        return base::invalid_argument("the step list for private buffers, " +
+                                      call.steps_if_private->algorithm +
+                                      ", touches tensors of other ranks");
+      }
+    }
+    operation.call = call;
+    operation.state = Operation::State::kFresh;
+    operation.opened = false;
+    operation.step = 0;
+    operation.element = 0;
+    operation.start_ns = options_.recorder != nullptr ? base::now_ns() : 0;
+    describe(operation);
+    return {};
+  }
+
+  Result<std::shared_ptr<const Program>> program_for(
+      const Call& call, const std::shared_ptr<const schedule::StepList>& list) {
+    HANJI_ASSIGN_OR_RETURN(auto program, programs_.get(list));
+    const bool fits =
+        list->routine == call.routine && list->count == call.count && list->root == call.root;
+    if (!fits) {
+      return base::invalid_argument(
+          "step list " + std::string(name_of(list->routine)) + " " + list->algorithm + " of " +
+          std::to_string(list->count) + " elements, root " + std::to_string(list->root) +
+          ", for a call of " + std::string(name_of(call.routine)) + " with " +
+          std::to_string(call.count) + ", root " + std::to_string(call.root));
+    }
+    const bool missing = call.count != 0 && ((program->own_input && call.input == nullptr) ||
+                                             (program->own_output && call.output == nullptr));
+    if (missing || program->num_parts > call.num_parts) {
+      return base::invalid_argument(std::string(name_of(call.routine)) + ": the step list uses " +
+                                    std::to_string(program->num_parts) +
+                                    " parts of this rank's input "
+                                    "and its output; " +
+                                    std::to_string(call.num_parts) +
+                                    " parts given, a buffer may be missing");
+    }
+    if (call.op == schedule::ReduceOp::kAvg && call.routine == schedule::Routine::kTreeReduce) {
+      return base::unsupported("tree_reduce: avg; sum, and scale once after it");
+    }
+    HANJI_RETURN_IF_ERROR(back_staging(*program, size_of(call.dtype)));
+    return program;
+  }
+
+  // Memory for this rank's slots and results, before anything is written there.
+  Status back_staging(const Program& program, size_t element_bytes) {
+    const size_t bytes = static_cast<size_t>(program.list->slot_elements) * element_bytes;
+    if (bytes <= backed_staging_) return {};
+    if (fits_in_line(program, program.list->count, element_bytes)) return {};
+    if (bytes > kStagingBytes) {
+      return base::unsupported("step list " + program.list->algorithm + ": slots of " +
+                               std::to_string(bytes) + " bytes; " + std::to_string(kStagingBytes) +
+                               " are there");
+    }
+    const size_t offset = segment_->staging_offset(lines_.group(), lines_.world_rank(rank()));
+    for (size_t i = 0; i < kStagingSets * kStagingPlaces; ++i) {
+      HANJI_RETURN_IF_ERROR(segment_->grow(offset + i * kStagingBytes, bytes));
+    }
+    backed_staging_ = bytes;
+    return {};
+  }
+
+  void describe(Operation& operation) {
+    const Call& call = operation.call;
+    Descriptor& d = operation.descriptor;
+    d.routine = call.routine;
+    d.dtype = call.dtype;
+    d.op = call.op;
+    d.root = call.root;
+    d.tag = call.tag;
+    d.call_site = call.call_site;
+    d.count = call.count;
+    d.operation = runner_.first_operation() + submitted_ + 1;
+    d.fingerprint = operation.program->fingerprint;
+    if (operation.program_if_private) {
+      d.fingerprint = d.fingerprint * 31 + operation.program_if_private->fingerprint;
+    }
+    d.in_line = fits_in_line(*operation.program, call.count, size_of(call.dtype));
+    const auto parts = static_cast<int64_t>(call.num_parts - 1) * call.input_stride;
+    d.input = offset_of(call.input, parts + elements_of(*call.steps, schedule::Place::kInput),
+                        call.dtype);
+    d.output =
+        offset_of(call.output, elements_of(*call.steps, schedule::Place::kOutput), call.dtype);
+    d.stride = call.input_stride;
+  }
+
+  int64_t offset_of(const void* buffer, int64_t elements, DType dtype) const {
+    const auto first = reinterpret_cast<uintptr_t>(buffer);
+    const auto begin = reinterpret_cast<uintptr_t>(segment_->data()) + segment_->heap_offset(0);
+    const auto end = reinterpret_cast<uintptr_t>(segment_->data()) + segment_->size();
+    if (first < begin || first >= end) return kPrivate;
+    if (static_cast<uint64_t>(elements) * size_of(dtype) > end - first) return kPrivate;
+    return static_cast<int64_t>(first - reinterpret_cast<uintptr_t>(segment_->data()));
+  }
+
+  void finish(Operation& operation) {
+    const Call& call = operation.call;
+    if (completed_ == 0) choose_patience();  // by now every rank has joined
+    ++completed_;
+    ++stats_.num_calls;
+    const auto bytes = call.count * static_cast<int64_t>(size_of(call.dtype));
+    stats_.bytes += bytes;
+    if (options_.recorder == nullptr) return;
+    trace::Event event;
+    event.start_ns = operation.start_ns;
+    event.end_ns = base::now_ns();
+    event.name = names_[static_cast<size_t>(call.routine)];
+    event.lane = trace::Lane::kCommunication;
+    event.category = trace::Category::kCommunication;
+    event.step = options_.recorder->step();
+    event.bytes = bytes;
+    event.sequence = static_cast<int64_t>(operation.descriptor.operation);
+    event.group_size = size();
+    event.dtype = static_cast<uint8_t>(call.dtype);
+    options_.recorder->add(event);
+  }
+
+  Status drive(uint64_t ticket, std::span<Engine* const> others) {
+    Patience patience(spins_);
+    while (true) {
+      const uint64_t before = runner_.progress();
+      HANJI_RETURN_IF_ERROR(advance());
+      if (ticket <= completed_) return {};
+      if (runner_.progress() != before) {
+        patience.reset();
+        if (stuck_since_ns_ != 0) unstuck();
+        continue;
+      }
+      if (!patience.pause()) continue;
+      for (Engine* other : others) (void)other->advance();  // its own wait() reports failures
+      HANJI_RETURN_IF_ERROR(look_around());
+      const auto waited = std::chrono::nanoseconds(base::now_ns() - stuck_since_ns_);
+      if (waited > (crowded_ ? kNapAfterCrowded : kNapAfterAlone)) {
+        lines_.sleep(runner_.sequence(), others.empty() ? kNap : kNapBesideOthers);
+      }
+    }
+  }
+
+  // Past the spinning: has the time run out, has anybody gone?
+  Status look_around() {
+    const int64_t now = base::now_ns();
+    const Operation& operation = at(completed_ + 1);
+    if (stuck_since_ns_ == 0) {
+      stuck_since_ns_ = now;
+      my_state().waiting.store(pack_waiting(lines_.group(), operation.descriptor.operation),
+                               std::memory_order_release);
+    }
+    const Waiting waiting{runner_.sequence(), operation.descriptor.operation, operation.descriptor,
+                          static_cast<double>(now - stuck_since_ns_) / 1e9};
+    for (int member = 0; member < size(); ++member) {
+      const bool failed = lines_.failed(member) != Code::kOk;
+      const auto presence = segment_->rank_state(lines_.world_rank(member)).presence.load();
+      const bool left = presence == static_cast<uint32_t>(Presence::kLeft);
+      if (!failed && !left) continue;
+      // Looked at last: whoever failed or left after posting is not waited for.
+      if (lines_.has_posted(member, waiting.sequence)) continue;
+      return fail(failed ? gave_up_verdict(lines_, waiting, member)
+                         : left_verdict(lines_, waiting, member));
+    }
+    if (now - stuck_since_ns_ <= options_.deadline.count()) return {};
+    return fail(timeout_verdict(lines_, waiting));
+  }
+
+  RankState& my_state() { return segment_->rank_state(lines_.world_rank(rank())); }
+
+  void unstuck() {
+    stats_.wait_ns += base::now_ns() - stuck_since_ns_;
+    stuck_since_ns_ = 0;
+    my_state().waiting.store(0, std::memory_order_release);
+  }
+
+  std::shared_ptr<Segment> segment_;
+  EngineOptions options_;
+  Stats stats_;
+  GroupLines lines_;
+  ProgramCache programs_;
+  Runner runner_;
+  std::vector<Operation> operations_;  ///< A ring; tickets completed_ + 1 to submitted_ are open.
+  uint64_t submitted_ = 0;
+  uint64_t completed_ = 0;
+  Status failure_;
+  int spins_ = kSpinsCrowded;
+  bool crowded_ = true;
+  size_t backed_staging_ = 0;
+  int64_t stuck_since_ns_ = 0;
+  std::array<trace::NameId, schedule::kNumRoutines> names_{};
+};
+
+Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<Segment> segment, int group_id,
+                                               std::vector<int> members, int my_rank,
+                                               const EngineOptions& options) {
+  if (group_id < 0 || group_id >= kMaxGroups) {
+    return base::unsupported("group id " + std::to_string(group_id) + "; a job has at most " +
+                             std::to_string(kMaxGroups) + " groups");
+  }
+  HANJI_RETURN_IF_ERROR(check_members(*segment, members));
+  const auto mine = std::find(members.begin(), members.end(), my_rank);
+  if (mine == members.end()) {
+    return base::invalid_argument("rank " + std::to_string(my_rank) + " is no member of group " +
+                                  std::to_string(group_id));
+  }
+  const auto presence = static_cast<Presence>(segment->rank_state(my_rank).presence.load());
+  if (presence == Presence::kAbsent) segment->join(my_rank);
+  const int me = static_cast<int>(mine - members.begin());
+  GroupLines lines(segment, group_id, std::move(members), me);
+  if (lines.failed(me) != Code::kOk) {
+    return base::invalid_argument("group " + std::to_string(group_id) +
+                                  " has failed before; make a new one");
+  }
+  auto core = std::make_unique<Core>(std::move(segment), std::move(lines), options);
+  return std::unique_ptr<Engine>(new Engine(std::move(core)));
+}
+
+Engine::Engine(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+Engine::~Engine() = default;
+
+Result<uint64_t> Engine::submit(const Call& call) { return core_->submit(call); }
+Status Engine::advance() { return core_->advance(); }
+bool Engine::done(uint64_t ticket) const { return core_->done(ticket); }
+Status Engine::wait(uint64_t ticket) { return core_->wait(ticket, {}); }
+Status Engine::wait(uint64_t ticket, const std::vector<Engine*>& others) {
+  return core_->wait(ticket, others);
+}
+int Engine::rank() const { return core_->rank(); }
+int Engine::size() const { return core_->size(); }
+const Stats& Engine::stats() const { return core_->stats(); }
+
+}  // namespace hanji::shm

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "hanji/base/status.h"
+#include "hanji/shm/call.h"
+#include "hanji/shm/segment.h"
+
+namespace hanji::trace {
+class Recorder;
+}
+
+namespace hanji::shm {
+
+struct EngineOptions {
+  /// How long a call may wait for a peer before wait() gives up with kTimeout.
+  std::chrono::nanoseconds deadline = std::chrono::seconds(300);
+  /// Polls before a wait begins to yield; -1: 2000 where each rank has a processor, else 50.
+  int spin = -1;
+  /// Processors of all ranks together; 0: the union of their affinity masks. A smaller quota of
+  /// processor time is known to the caller only.
+  int usable_processors = 0;
+  trace::Recorder* recorder = nullptr;  ///< One event per call; the caller keeps it alive.
+};
+
+/// What an engine did so far.
+struct Stats {
+  int64_t num_calls = 0;  ///< Completed.
+  int64_t bytes = 0;      ///< Sum of count * element size over completed calls.
+  int64_t wait_ns = 0;    ///< In wait(), past the spinning, for peers.
+  int64_t busy_ns = 0;    ///< In copies and reductions of 64 KiB and more.
+};
+
+/// Runs the collectives of one rank in one group through shared memory.
+///
+/// Calls run in the order of submit(), each as the step lists in it say: the engine decides
+/// nothing. Before any byte of another rank is used, all ranks compare what they were called
+/// with. After a failure the engine is poisoned: every later call returns the same status.
+///
+/// Order   every rank of the group creates its engine and submits the same calls in one order.
+/// Errors  submit(): kInvalidArgument or kUnsupported for this rank's own arguments; nothing was
+///         started. advance() and wait(): kMismatch on all ranks, naming rank, call site and both
+///         values; kTimeout, naming the absent ranks and their last calls; kPeerLost.
+/// Thread  one at a time. Engines of different groups are independent.
+class Engine {
+ public:
+  /// `members` are ranks of the segment, the same and in the same order on every member;
+  /// `my_rank` is one of them. Groups with a common member have different ids in [0, 256).
+  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<Segment> segment, int group_id,
+                                                std::vector<int> members, int my_rank,
+                                                const EngineOptions& options = {});
+  ~Engine();
+
+  /// Starts a call, as advance() does. Returns its ticket: 1, 2, 3, ...
+  Result<uint64_t> submit(const Call& call);
+  /// Works on the open calls for as long as no peer is waited for, at most about 4 MiB of memory
+  /// traffic. Never blocks.
+  Status advance();
+  /// Nothing more will happen to this call: it is complete, or the engine has failed.
+  bool done(uint64_t ticket) const;
+  /// Works and waits until the call is complete.
+  Status wait(uint64_t ticket);
+  /// As wait(), and works on the open calls of `others` meanwhile: ranks that wait for calls of
+  /// several groups in different orders all finish.
+  Status wait(uint64_t ticket, const std::vector<Engine*>& others);
+
+  int rank() const;  ///< In the group.
+  int size() const;
+  const Stats& stats() const;
+
+ private:
+  class Core;
+  explicit Engine(std::unique_ptr<Core> core);
+  std::unique_ptr<Core> core_;
+};
+
+}  // namespace hanji::shm

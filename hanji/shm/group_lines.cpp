@@ -1,0 +1,81 @@
+#include "hanji/shm/internal/group_lines.h"
+
+#include <algorithm>
+
+#include "hanji/shm/internal/futex.h"
+
+namespace hanji::shm::internal {
+namespace {
+
+// Orders "I stored, now I look for sleepers" against "I am a sleeper, now I look again".
+void full_fence() {
+#if defined(__SANITIZE_THREAD__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#if defined(__SANITIZE_THREAD__)
+#pragma GCC diagnostic pop
+#endif
+}
+
+}  // namespace
+
+GroupLines::GroupLines(std::shared_ptr<Segment> segment, int group, std::vector<int> members,
+                       int me)
+    : segment_(std::move(segment)),
+      group_(group),
+      members_(std::move(members)),
+      me_(me),
+      bell_(segment_->bell(group)) {
+  for (const int rank : members_) ranks_.push_back(&segment_->group_rank(group, rank));
+}
+
+void GroupLines::post(uint64_t sequence, const Words& words) {
+  Line& mine = line(me_, sequence);
+  for (size_t i = 0; i < words.size(); ++i) {
+    mine.words[i].store(words[i], std::memory_order_relaxed);
+  }
+  mine.sequence.store(sequence, std::memory_order_release);
+  cursor_ = 0;
+}
+
+Words GroupLines::words(int member, uint64_t sequence) const {
+  Words words;
+  const Line& from = line(member, sequence);
+  for (size_t i = 0; i < words.size(); ++i) {
+    words[i] = from.words[i].load(std::memory_order_relaxed);
+  }
+  return words;
+}
+
+uint64_t GroupLines::last_sequence(int member) const {
+  return std::max(ranks_[member]->lines[0].sequence.load(std::memory_order_acquire),
+                  ranks_[member]->lines[1].sequence.load(std::memory_order_acquire));
+}
+
+void GroupLines::ring() {
+  full_fence();
+  if (bell_.sleepers.load(std::memory_order_relaxed) == 0) return;
+  bell_.rings.fetch_add(1, std::memory_order_release);
+  futex_wake_all(bell_.rings);
+}
+
+void GroupLines::sleep(uint64_t sequence, std::chrono::nanoseconds limit) {
+  const uint32_t rings = bell_.rings.load(std::memory_order_acquire);
+  bell_.sleepers.fetch_add(1, std::memory_order_relaxed);
+  full_fence();
+  if (!arrived(sequence)) futex_wait(bell_.rings, rings, limit);
+  bell_.sleepers.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void GroupLines::set_failed(Code code) {
+  ranks_[me_]->failed.store(static_cast<uint32_t>(code), std::memory_order_release);
+  ring();
+}
+
+Code GroupLines::failed(int member) const {
+  return static_cast<Code>(ranks_[member]->failed.load(std::memory_order_acquire));
+}
+
+}  // namespace hanji::shm::internal

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "hanji/shm/internal/flag_line.h"
+#include "hanji/shm/internal/segment_layout.h"
+#include "hanji/shm/segment.h"
+
+namespace hanji::shm::internal {
+
+/// The flag lines of one group, seen by one member: posting, polling, sleeping.
+///
+/// A sync with sequence s: post(s), then arrived(s) until true. Whoever posts wakes sleepers by
+/// ring(), after its first poll, so that the fence does not delay the poll.
+class GroupLines {
+ public:
+  GroupLines(std::shared_ptr<Segment> segment, int group, std::vector<int> members, int me);
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  int me() const { return me_; }
+  int group() const { return group_; }
+  /// The rank in the segment of a member.
+  int world_rank(int member) const { return members_[member]; }
+  Segment& segment() const { return *segment_; }
+
+  void post(uint64_t sequence, const Words& words);
+  /// Whether every member has posted `sequence`; asks on from where the last call stopped.
+  bool arrived(uint64_t sequence) {
+    for (; cursor_ != size(); ++cursor_) {
+      if (line(cursor_, sequence).sequence.load(std::memory_order_acquire) < sequence) {
+        return false;
+      }
+    }
+    return true;
+  }
+  bool has_posted(int member, uint64_t sequence) const {
+    return line(member, sequence).sequence.load(std::memory_order_acquire) >= sequence;
+  }
+  /// What a member posted with `sequence`.
+  Words words(int member, uint64_t sequence) const;
+  /// The last sequence that a member posted; 0: none.
+  uint64_t last_sequence(int member) const;
+
+  /// Wakes the members that sleep. Cost: one fence if none does.
+  void ring();
+  /// Sleeps until somebody rings, unless `sequence` has arrived; at most `limit`.
+  void sleep(uint64_t sequence, std::chrono::nanoseconds limit);
+
+  /// The number of the operation that this member has begun, and that another began last.
+  void set_operation(uint64_t operation) {
+    ranks_[me_]->operation.store(operation, std::memory_order_relaxed);
+  }
+  uint64_t last_operation(int member) const {
+    return ranks_[member]->operation.load(std::memory_order_relaxed);
+  }
+
+  void set_failed(Code code);
+  Code failed(int member) const;
+
+ private:
+  Line& line(int member, uint64_t sequence) const { return ranks_[member]->lines[sequence % 2]; }
+
+  std::shared_ptr<Segment> segment_;
+  int group_;
+  std::vector<int> members_;
+  int me_;
+  std::vector<GroupRank*> ranks_;
+  Bell& bell_;
+  int cursor_ = 0;
+};
+
+}  // namespace hanji::shm::internal

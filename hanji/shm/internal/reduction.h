@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "hanji/base/dtype.h"
+#include "hanji/schedule/operation.h"
+
+namespace hanji::shm::internal {
+
+/// Values that a reduction's program may hold at once, and how many of them may be intermediate
+/// results (a balanced tree over 2^16 sources holds 17 values, 16 of them intermediate).
+inline constexpr int kMaxValues = 64;
+inline constexpr int kMaxIntermediates = 16;
+/// Buffers that one reduction may write: one for each rank of a group.
+inline constexpr int kMaxDestinations = 64;
+
+/// The arguments of reduce() in one value.
+struct Reduction {
+  DType dtype;
+  schedule::ReduceOp op;
+  std::span<const void* const> sources;
+  std::span<const int> tree;
+  std::span<void* const> destinations;
+  int64_t count;
+  int64_t divisor;  ///< Of the last combination; 0: none.
+};
+
+/// One combination of two buffers. They hold T, or Wide<T> where they are intermediate results.
+struct Combination {
+  const void* left;
+  const void* right;
+  std::span<void* const> to;
+  int64_t count;
+  int64_t divisor;
+};
+
+}  // namespace hanji::shm::internal

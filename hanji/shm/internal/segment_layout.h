@@ -1,0 +1,131 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "hanji/schedule/step_list.h"
+
+/// The bytes of a segment. Every structure starts zeroed, holds offsets and never pointers, and
+/// each word has one writer unless it says otherwise.
+///
+///   offset          bytes                          what
+///   0               4096                           Header, AbortWord
+///   ranks           ranks * RankState              presence, heartbeat, processors, heap sums
+///   sites           ranks * SiteTable              call sites, as text
+///   groups          kMaxGroups * (Bell + ranks * GroupRank)
+///   trace           ranks * trace_bytes            trace::Recorder
+///   staging         kMaxGroups * ranks * 4 MiB     slots and results, two sets; sparse
+///   heap            ranks * heap_bytes             arenas, 2 MiB aligned; sparse
+namespace hanji::shm::internal {
+
+inline constexpr std::array<char, 8> kMagic = {'h', 'a', 'n', 'j', 'i', 's', 'h', 'm'};
+inline constexpr uint32_t kVersion = 1;
+inline constexpr int kMaxRanks = 64;
+inline constexpr int kMaxGroups = 256;
+inline constexpr size_t kLine = 64;
+inline constexpr size_t kHugePage = size_t{2} << 20;
+
+struct Header {
+  std::array<char, 8> magic;
+  uint32_t version;
+  uint32_t ranks;
+  uint64_t total_bytes;
+  uint64_t trace_bytes;  ///< Per rank.
+  uint64_t heap_bytes;   ///< Per rank.
+  std::array<char, 96> build_id;
+  std::array<char, 96> plan_hash;
+  uint64_t reserved;
+  uint64_t checksum;  ///< xxh3 of the bytes before it.
+};
+static_assert(sizeof(Header) == 248 && offsetof(Header, checksum) == 240);
+
+/// Why the whole job cannot go on. The first writer wins.
+struct alignas(kLine) AbortWord {
+  enum State : uint32_t { kNone, kClaimed, kSet };
+  std::atomic<uint32_t> state;
+  uint32_t code;
+  int32_t rank;
+  uint32_t reserved;
+  std::array<char, 1008> text;  ///< Zero-terminated.
+};
+static_assert(sizeof(AbortWord) == 1024);
+inline constexpr size_t kAbortOffset = 1024;
+
+enum class Presence : uint32_t { kAbsent, kHere, kLeft, kDead };
+
+struct RankState {
+  // Written by the rank when it joins or leaves; kDead by whoever sees it die.
+  alignas(kLine) std::atomic<uint32_t> presence;
+  std::atomic<int32_t> pid;
+  // What the rank waits for: group + 1 in the upper half, 0 if it does not wait; operation below.
+  std::atomic<uint64_t> waiting;
+  std::atomic<int64_t> heap_bytes;
+  std::atomic<int64_t> heap_peak_bytes;
+  // Own line: the watchdog's thread writes it.
+  alignas(kLine) std::atomic<int64_t> heartbeat_ns;
+  alignas(kLine) std::array<std::atomic<uint64_t>, 16> processors;  ///< Affinity mask.
+};
+static_assert(sizeof(RankState) == 256);
+
+struct SiteTable {
+  static constexpr uint32_t kEntries = 1024;
+  static constexpr size_t kTextBytes = 128;
+  std::atomic<uint32_t> count;
+  std::array<std::byte, kLine - sizeof(uint32_t)> reserved;
+  std::array<std::array<char, kTextBytes>, kEntries> text;  ///< Zero-terminated.
+};
+static_assert(sizeof(SiteTable) == 64 + 128 * 1024);
+
+/// What a rank says at a sync; see flag_line.h for the words. `sequence` is stored last.
+struct alignas(kLine) Line {
+  std::atomic<uint64_t> sequence;
+  std::array<std::atomic<uint64_t>, 7> words;
+};
+static_assert(sizeof(Line) == kLine && std::atomic<uint64_t>::is_always_lock_free);
+
+/// One rank in one group. A sync with sequence s is posted in lines[s % 2]: a rank overwrites
+/// that line at s + 2, after s + 1, which every peer posts only when it has read line s.
+struct alignas(2 * kLine) GroupRank {
+  std::array<Line, 2> lines;
+  alignas(kLine) std::atomic<uint64_t> operation;  ///< The last one begun; 0: none.
+  std::atomic<uint32_t> failed;                    ///< base::Code of why it gave up, or 0.
+};
+static_assert(sizeof(GroupRank) == 256);
+
+/// Where the ranks of a group sleep. Everybody writes.
+struct alignas(2 * kLine) Bell {
+  std::atomic<uint32_t> rings;  ///< The futex word.
+  alignas(kLine) std::atomic<uint32_t> sleepers;
+};
+static_assert(sizeof(Bell) == 128);
+
+inline constexpr size_t kStagingSets = 2;    ///< Alternating by operation.
+inline constexpr size_t kStagingPlaces = 2;  ///< Slot, result.
+inline constexpr size_t kStagingBytes = static_cast<size_t>(schedule::kStagingBytes);
+inline constexpr size_t kStagingPerRank = kStagingSets * kStagingPlaces * kStagingBytes;
+
+/// Where each part starts.
+struct Offsets {
+  size_t ranks, sites, groups, group_bytes, trace, staging, heap, total;
+};
+
+constexpr size_t round_up(size_t value, size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+constexpr Offsets offsets_of(size_t ranks, size_t trace_bytes, size_t heap_bytes) {
+  Offsets at{};
+  at.ranks = 4096;
+  at.sites = at.ranks + ranks * sizeof(RankState);
+  at.groups = round_up(at.sites + ranks * sizeof(SiteTable), 4096);
+  at.group_bytes = sizeof(Bell) + ranks * sizeof(GroupRank);
+  at.trace = round_up(at.groups + kMaxGroups * at.group_bytes, 4096);
+  at.staging = round_up(at.trace + ranks * trace_bytes, kHugePage);
+  at.heap = at.staging + kMaxGroups * ranks * kStagingPerRank;
+  at.total = at.heap + ranks * heap_bytes;
+  return at;
+}
+
+}  // namespace hanji::shm::internal

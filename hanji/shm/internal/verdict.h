@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hanji/base/status.h"
+#include "hanji/shm/internal/flag_line.h"
+#include "hanji/shm/internal/group_lines.h"
+
+/// What is said when a call cannot go on: who, which call, where in the source, and why.
+namespace hanji::shm::internal {
+
+/// "all_reduce(sum, float32, 1000 elements, tag 3) at train.cpp:12".
+std::string describe_call(const GroupLines& lines, int member, const Descriptor& call);
+
+/// "its last call here was operation 11, barrier() at eval.cpp:9", of the group of `lines`.
+std::string last_call(const GroupLines& lines, int member);
+
+/// The members were called differently; `posted` is what each said. The same text on every rank.
+Status mismatch_verdict(const GroupLines& lines, const std::vector<Words>& posted,
+                        uint64_t operation);
+
+/// What an unfinished call of this rank waits for.
+struct Waiting {
+  uint64_t sequence;
+  uint64_t operation;
+  Descriptor call;
+  double seconds;
+};
+
+/// Some members did not come in time.
+Status timeout_verdict(const GroupLines& lines, const Waiting& waiting);
+
+/// A member that is waited for has left, or gave up with `code`.
+Status left_verdict(const GroupLines& lines, const Waiting& waiting, int member);
+Status gave_up_verdict(const GroupLines& lines, const Waiting& waiting, int member);
+
+/// `waiting` of RankState: group + 1 above, the operation below.
+constexpr uint64_t pack_waiting(int group, uint64_t operation) {
+  return static_cast<uint64_t>(group + 1) << 48 | (operation & 0xffffffffffff);
+}
+
+}  // namespace hanji::shm::internal

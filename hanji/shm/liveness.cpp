@@ -1,0 +1,124 @@
+#include "hanji/shm/liveness.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <numeric>
+
+#include "hanji/base/clock.h"
+#include "hanji/base/units.h"
+#include "hanji/shm/internal/segment_layout.h"
+#include "hanji/shm/internal/verdict.h"
+
+namespace hanji::shm {
+
+using internal::Presence;
+
+namespace {
+
+Presence presence_of(const Segment& segment, int rank) {
+  return static_cast<Presence>(segment.rank_state(rank).presence.load());
+}
+
+// What the rank did last, told by its lines in the group of all ranks.
+std::string last_words(const std::shared_ptr<Segment>& segment, int rank) {
+  std::vector<int> all(segment->ranks());
+  std::iota(all.begin(), all.end(), 0);
+  const internal::GroupLines lines(segment, 0, std::move(all), rank);
+  return internal::last_call(lines, rank);
+}
+
+}  // namespace
+
+Result<base::Fd> open_pidfd(int pid) {
+  base::Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!fd.valid()) return base::from_errno("watch process " + std::to_string(pid), errno);
+  return fd;
+}
+
+Result<std::unique_ptr<Watchdog>> Watchdog::start(std::shared_ptr<Segment> segment, int rank,
+                                                  std::vector<base::Fd> pidfds,
+                                                  WatchdogOptions options) {
+  base::Fd stop(::eventfd(0, EFD_CLOEXEC));
+  if (!stop.valid()) return base::from_errno("watchdog: eventfd", errno);
+  pidfds.resize(segment->ranks());
+  segment->join(rank);
+  return std::unique_ptr<Watchdog>(new Watchdog(std::move(segment), rank, std::move(pidfds),
+                                                std::move(options), std::move(stop)));
+}
+
+Watchdog::Watchdog(std::shared_ptr<Segment> segment, int rank, std::vector<base::Fd> pidfds,
+                   WatchdogOptions options, base::Fd stop)
+    : segment_(std::move(segment)),
+      rank_(rank),
+      pidfds_(std::move(pidfds)),
+      options_(std::move(options)),
+      stop_(std::move(stop)),
+      stopped_(pidfds_.size()),
+      thread_([this] { run(); }) {}
+
+Watchdog::~Watchdog() {
+  const uint64_t one = 1;
+  while (::write(stop_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+  }
+  thread_.join();
+  segment_->leave(rank_);
+}
+
+void Watchdog::run() {
+  while (true) {
+    beat();
+    look_at_hearts();
+    std::vector<pollfd> polled = {{stop_.get(), POLLIN, 0}};
+    for (const base::Fd& fd : pidfds_) polled.push_back({fd.get(), POLLIN, 0});  // -1: ignored
+    const auto next = base::Deadline::after(options_.heartbeat);
+    if (::poll(polled.data(), polled.size(), next.poll_ms()) <= 0) continue;
+    if (polled[0].revents != 0) return;
+    for (size_t rank = 0; rank < pidfds_.size(); ++rank) {
+      if (polled[rank + 1].revents != 0) see_death(static_cast<int>(rank));
+    }
+  }
+}
+
+void Watchdog::beat() { segment_->rank_state(rank_).heartbeat_ns.store(base::now_ns()); }
+
+void Watchdog::look_at_hearts() {
+  const int64_t limit = options_.missed_heartbeats * options_.heartbeat.count();
+  for (int rank = 0; rank < segment_->ranks(); ++rank) {
+    if (!pidfds_[rank].valid() || presence_of(*segment_, rank) != Presence::kHere) continue;
+    const int64_t silent = base::now_ns() - segment_->rank_state(rank).heartbeat_ns.load();
+    const bool stopped = silent > limit;
+    if (stopped == stopped_[rank]) continue;
+    stopped_[rank] = stopped;
+    const std::string who = fmt::format("rank {} (process {})", rank, segment_->pid(rank));
+    if (stopped) {
+      tell(LivenessEvent::Kind::kStopped, rank,
+           fmt::format("{} is stopped: no heartbeat for {}; {}", who,
+                       base::format_seconds(static_cast<double>(silent) / 1e9),
+                       last_words(segment_, rank)));
+    } else {
+      tell(LivenessEvent::Kind::kResumed, rank, who + " runs again");
+    }
+  }
+}
+
+void Watchdog::see_death(int rank) {
+  pidfds_[rank].reset();
+  if (presence_of(*segment_, rank) == Presence::kLeft) return;
+  segment_->rank_state(rank).presence.store(static_cast<uint32_t>(Presence::kDead));
+  const std::string text =
+      fmt::format("rank {} (process {}) died; {}; its log or the launcher tells why", rank,
+                  segment_->pid(rank), last_words(segment_, rank));
+  segment_->abort(rank, Code::kPeerLost, text);
+  tell(LivenessEvent::Kind::kDied, rank, text);
+}
+
+void Watchdog::tell(LivenessEvent::Kind kind, int rank, std::string text) const {
+  if (options_.on_event) options_.on_event({kind, rank, std::move(text)});
+}
+
+}  // namespace hanji::shm

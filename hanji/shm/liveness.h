@@ -1,0 +1,66 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hanji/base/fd.h"
+#include "hanji/base/status.h"
+#include "hanji/shm/segment.h"
+
+namespace hanji::shm {
+
+/// What a watchdog saw of another rank.
+struct LivenessEvent {
+  enum class Kind { kDied, kStopped, kResumed } kind;
+  int rank;
+  std::string text;  ///< One sentence for a log.
+};
+
+struct WatchdogOptions {
+  std::chrono::nanoseconds heartbeat = std::chrono::seconds(5);
+  /// A rank whose heart did not beat for so many heartbeats is named as stopped.
+  int missed_heartbeats = 3;
+  /// Called on the watchdog's thread; must not block.
+  std::function<void(const LivenessEvent&)> on_event;
+};
+
+/// Says that this rank lives and sees when another dies.
+///
+/// One thread that sleeps on the peers' pidfds. A peer that dies without having left ends the job
+/// by Segment::abort(), so that every wait on every rank names it at once; one that was stopped is
+/// told to on_event and otherwise left to the deadlines.
+class Watchdog {
+ public:
+  /// Joins the segment as `rank`. `pidfds` by rank; invalid ones are not watched.
+  static Result<std::unique_ptr<Watchdog>> start(std::shared_ptr<Segment> segment, int rank,
+                                                 std::vector<base::Fd> pidfds,
+                                                 WatchdogOptions options = {});
+  /// Leaves the segment: from now on the end of this process is no fault.
+  ~Watchdog();
+
+ private:
+  Watchdog(std::shared_ptr<Segment> segment, int rank, std::vector<base::Fd> pidfds,
+           WatchdogOptions options, base::Fd stop);
+  void run();
+  void beat();
+  void look_at_hearts();
+  void see_death(int rank);
+  void tell(LivenessEvent::Kind kind, int rank, std::string text) const;
+
+  std::shared_ptr<Segment> segment_;
+  int rank_;
+  std::vector<base::Fd> pidfds_;
+  WatchdogOptions options_;
+  base::Fd stop_;
+  std::vector<bool> stopped_;  ///< By rank: named already.
+  std::thread thread_;
+};
+
+/// A descriptor that becomes readable when the process ends.
+Result<base::Fd> open_pidfd(int pid);
+
+}  // namespace hanji::shm

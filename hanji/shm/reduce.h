@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "hanji/base/dtype.h"
+#include "hanji/base/status.h"
+#include "hanji/schedule/operation.h"
+
+namespace hanji::shm {
+
+/// Combines `sources` element by element by the postfix program `tree` into every destination.
+///
+/// Shape   `count` elements of `dtype` in each buffer; any alignment. A destination is a source,
+///         or overlaps none. `tree`: i >= 0 pushes sources[i], -1 combines the top two (the lower
+///         one on the left); it satisfies check_tree().
+/// Result  bit-equal to reduce_scalar() on every processor. float16 and bfloat16 are combined in
+///         float32 and rounded once, to nearest even; kAvg is the sum, then one division by
+///         sources.size(); integers wrap around, their average is cut toward zero; min and max
+///         return NaN if there is one.
+/// Cost    one pass: every source byte is read once, every destination byte written once.
+/// Thread  no shared state.
+void reduce(DType dtype, schedule::ReduceOp op, std::span<const void* const> sources,
+            std::span<const int> tree, std::span<void* const> destinations, int64_t count);
+
+/// The same, one element at a time in plain C++: the meaning of reduce().
+void reduce_scalar(DType dtype, schedule::ReduceOp op, std::span<const void* const> sources,
+                   std::span<const int> tree, std::span<void* const> destinations, int64_t count);
+
+/// Ok if `tree` pushes each of `num_sources` once, leaves one value, and never holds more than 64
+/// values or 16 intermediate results.
+Status check_tree(std::span<const int> tree, int num_sources);
+
+}  // namespace hanji::shm

@@ -1,0 +1,63 @@
+#include <array>
+
+#include "hanji/shm/internal/element.h"
+#include "hanji/shm/internal/reduction.h"
+#include "hanji/shm/internal/scalar_op.h"
+#include "hanji/shm/reduce.h"
+
+namespace hanji::shm {
+namespace {
+
+using namespace internal;
+using schedule::ReduceOp;
+
+template <class T, class Op>
+Wide<T> evaluate(std::span<const void* const> sources, std::span<const int> tree, int64_t i) {
+  std::array<Wide<T>, kMaxValues> stack;
+  size_t top = 0;
+  for (const int token : tree) {
+    if (token >= 0) {
+      stack[top++] = widen(static_cast<const T*>(sources[token])[i]);
+    } else {
+      --top;
+      stack[top - 1] = Op::scalar(stack[top - 1], stack[top]);
+    }
+  }
+  return stack[0];
+}
+
+template <class V>
+V divide(V sum, size_t num_sources) {
+  if constexpr (std::is_integral_v<V>) {
+    return static_cast<V>(sum / static_cast<int64_t>(num_sources));
+  } else {
+    return sum / static_cast<V>(num_sources);
+  }
+}
+
+template <class T, class Op>
+void reduce_as(std::span<const void* const> sources, std::span<const int> tree,
+               std::span<void* const> destinations, int64_t count, bool average) {
+  for (int64_t i = 0; i < count; ++i) {
+    Wide<T> value = evaluate<T, Op>(sources, tree, i);
+    if (average) value = divide(value, sources.size());
+    for (void* destination : destinations) static_cast<T*>(destination)[i] = narrow<T>(value);
+  }
+}
+
+}  // namespace
+
+void reduce_scalar(DType dtype, ReduceOp op, std::span<const void* const> sources,
+                   std::span<const int> tree, std::span<void* const> destinations, int64_t count) {
+  visit(dtype, [&]<class T>(T) {
+    switch (op) {
+      case ReduceOp::kSum: return reduce_as<T, Sum>(sources, tree, destinations, count, false);
+      case ReduceOp::kAvg: return reduce_as<T, Sum>(sources, tree, destinations, count, true);
+      case ReduceOp::kMin: return reduce_as<T, Min>(sources, tree, destinations, count, false);
+      case ReduceOp::kMax: return reduce_as<T, Max>(sources, tree, destinations, count, false);
+      case ReduceOp::kProd: return reduce_as<T, Prod>(sources, tree, destinations, count, false);
+    }
+  });
+}
+
+}  // namespace hanji::shm

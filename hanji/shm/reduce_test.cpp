@@ -1,0 +1,175 @@
+#include "hanji/shm/reduce.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "hanji/base/random.h"
+#include "hanji/schedule/pairwise_tree.h"
+#include "hanji/shm/internal/element.h"
+
+namespace hanji::shm {
+namespace {
+
+using schedule::ReduceOp;
+using testing::HasSubstr;
+
+constexpr DType kDTypes[] = {DType::kFloat64, DType::kFloat32, DType::kBFloat16, DType::kFloat16,
+                             DType::kInt32,   DType::kInt64,   DType::kUInt8};
+constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin, ReduceOp::kMax,
+                             ReduceOp::kProd};
+
+using Buffer = std::vector<std::byte>;
+
+Buffer random_bits(size_t bytes, uint64_t key) {
+  Buffer buffer(bytes + 16);
+  for (size_t i = 0; i + 16 <= buffer.size(); i += 16) {
+    const auto words = base::Philox::draw(key, 0, i);
+    std::memcpy(buffer.data() + i, words.data(), 16);
+  }
+  buffer.resize(bytes);
+  return buffer;
+}
+
+bool is_nan(DType dtype, const std::byte* element) {
+  bool nan = false;
+  internal::visit(dtype, [&]<class T>(T value) {
+    std::memcpy(&value, element, sizeof value);
+    const auto wide = internal::widen(value);
+    nan = wide != wide;
+  });
+  return nan;
+}
+
+// Equal bits, except that any NaN equals any: which payload survives is the processor's choice.
+void expect_same(DType dtype, const Buffer& a, const Buffer& b) {
+  const size_t size = size_of(dtype);
+  for (size_t i = 0; i < a.size(); i += size) {
+    if (std::memcmp(&a[i], &b[i], size) == 0) continue;
+    ASSERT_TRUE(is_nan(dtype, &a[i]) && is_nan(dtype, &b[i])) << "element " << i / size;
+  }
+}
+
+struct Case {
+  int sources;
+  int64_t count;
+  size_t misaligned;
+};
+
+class BitEqual : public testing::TestWithParam<Case> {};
+
+TEST_P(BitEqual, ToScalarForEveryTypeAndOp) {
+  const Case c = GetParam();
+  const std::vector<int> tree = schedule::pairwise_tree(c.sources);
+  for (const DType dtype : kDTypes) {
+    for (const ReduceOp op : kOps) {
+      SCOPED_TRACE(testing::Message() << name_of(dtype) << " " << name_of(op));
+      const size_t bytes = static_cast<size_t>(c.count) * size_of(dtype);
+      std::vector<Buffer> inputs;
+      std::vector<const void*> sources;
+      for (int i = 0; i < c.sources; ++i) {
+        inputs.push_back(random_bits(bytes + c.misaligned, static_cast<uint64_t>(i) + 1));
+      }
+      for (const Buffer& input : inputs) sources.push_back(input.data() + c.misaligned);
+      Buffer scalar(bytes);
+      std::vector<void*> to = {scalar.data()};
+      reduce_scalar(dtype, op, sources, tree, to, c.count);
+      // Into two buffers, one of which is the last source.
+      Buffer vector(bytes);
+      to = {vector.data(), inputs.back().data() + c.misaligned};
+      reduce(dtype, op, sources, tree, to, c.count);
+      expect_same(dtype, scalar, vector);
+      expect_same(
+          dtype, scalar,
+          Buffer(inputs.back().begin() + static_cast<int64_t>(c.misaligned), inputs.back().end()));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, BitEqual,
+                         testing::Values(Case{1, 100, 0}, Case{2, 1, 0}, Case{2, 1000, 0},
+                                         Case{2, 1023, 3}, Case{3, 4099, 0}, Case{4, 2048, 8},
+                                         Case{5, 777, 1}, Case{9, 1500, 0}, Case{16, 1031, 0},
+                                         Case{40, 600, 0}, Case{2, 0, 0}));
+
+template <class T>
+T reduce_two(DType dtype, ReduceOp op, T a, T b) {
+  const void* sources[] = {&a, &b};
+  T result{};
+  void* to[] = {&result};
+  const int tree[] = {0, 1, -1};
+  reduce(dtype, op, sources, tree, to, 1);
+  return result;
+}
+
+TEST(Reduce, IntegersWrapAroundAndTheirAverageIsCutTowardZero) {
+  EXPECT_EQ(reduce_two<uint8_t>(DType::kUInt8, ReduceOp::kSum, 200, 100), 44);
+  EXPECT_EQ(reduce_two<int32_t>(DType::kInt32, ReduceOp::kSum, INT32_MAX, 1), INT32_MIN);
+  EXPECT_EQ(reduce_two<int64_t>(DType::kInt64, ReduceOp::kProd, int64_t{1} << 62, 4), 0);
+  EXPECT_EQ(reduce_two<int32_t>(DType::kInt32, ReduceOp::kAvg, -2, -5), -3);
+}
+
+TEST(Reduce, MinAndMaxReturnNaNIfThereIsOne) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax}) {
+    EXPECT_TRUE(std::isnan(reduce_two(DType::kFloat32, op, nan, 1.0f)));
+    EXPECT_TRUE(std::isnan(reduce_two(DType::kFloat32, op, 1.0f, nan)));
+  }
+}
+
+TEST(Reduce, HalfPrecisionIsSummedInFloat32AndRoundedOnce) {
+  // 256 + 1 is a tie in bfloat16 (8 bits of fraction) that goes to the even 256; three such steps
+  // would stay there, one rounding of 259 gives 260.
+  const uint16_t big = 0x4380, one = 0x3f80;
+  const void* sources[] = {&big, &one, &one, &one};
+  uint16_t result = 0;
+  void* to[] = {&result};
+  reduce(DType::kBFloat16, ReduceOp::kSum, sources, schedule::pairwise_tree(4), to, 1);
+  EXPECT_EQ(result, 0x4382);
+}
+
+TEST(Float16, EveryValueSurvivesTheWayThroughFloat32) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const internal::Float16 half{static_cast<uint16_t>(bits)};
+    const float wide = internal::widen(half);
+    const bool nan = wide != wide;
+    const uint32_t expected = nan ? bits | 0x200 : bits;
+    ASSERT_EQ(internal::narrow<internal::Float16>(wide).bits, expected);
+  }
+}
+
+TEST(Float16, RoundsToNearestEven) {
+  const auto narrow = [](float x) { return internal::narrow<internal::Float16>(x).bits; };
+  EXPECT_EQ(narrow(1.0f + 0x1p-11f), 0x3c00);            // tie, down to even
+  EXPECT_EQ(narrow(1.0f + 0x3p-11f), 0x3c02);            // tie, up to even
+  EXPECT_EQ(narrow(65519.0f), 0x7bff);                   // largest finite
+  EXPECT_EQ(narrow(65520.0f), 0x7c00);                   // to infinity
+  EXPECT_EQ(narrow(0x1p-25f), 0x0000);                   // tie with zero
+  EXPECT_EQ(narrow(std::nextafter(0x1p-25f, 1.0f)), 1);  // smallest subnormal
+  EXPECT_EQ(narrow(-0x1p-24f), 0x8001);
+}
+
+TEST(CheckTree, RefusesWhatIsNoReductionOfAllSources) {
+  EXPECT_TRUE(check_tree(schedule::pairwise_tree(16), 16).ok());
+  const std::vector<int> too_few = {0, 1, -1}, repeated = {0, 0, -1}, empty_stack = {0, -1},
+                         unknown = {0, 7, -1}, two_left = {0, 1};
+  EXPECT_THAT(check_tree(too_few, 3).message(), HasSubstr("all 3"));
+  EXPECT_FALSE(check_tree(repeated, 2).ok());
+  EXPECT_FALSE(check_tree(empty_stack, 1).ok());
+  EXPECT_FALSE(check_tree(unknown, 2).ok());
+  EXPECT_FALSE(check_tree(two_left, 2).ok());
+}
+
+TEST(CheckTree, BoundsWhatIsHeldAtOnce) {
+  std::vector<int> right_leaning;
+  for (int i = 0; i < 65; ++i) right_leaning.push_back(i);
+  right_leaning.insert(right_leaning.end(), 64, -1);
+  EXPECT_FALSE(check_tree(right_leaning, 65).ok());
+}
+
+}  // namespace
+}  // namespace hanji::shm

@@ -1,0 +1,168 @@
+#include "hanji/shm/internal/runner.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "hanji/base/clock.h"
+#include "hanji/shm/internal/verdict.h"
+
+namespace hanji::shm::internal {
+
+using schedule::Step;
+using schedule::StepKind;
+
+namespace {
+
+constexpr int64_t kWorthTiming = 64 << 10;  // bytes of a piece, below which a clock read shows
+
+std::byte* payload_of(Words& words) {
+  return reinterpret_cast<std::byte*>(words.data() + kPayloadWord);
+}
+
+}  // namespace
+
+bool fits_in_line(const Program& program, int64_t count, size_t element_bytes) {
+  return program.num_syncs == 1 && !program.touches_peers && !program.uses_result && count <= 255 &&
+         static_cast<size_t>(program.list->slot_elements) * element_bytes <= kPayloadBytes;
+}
+
+Runner::Runner(GroupLines& lines, Stats& stats)
+    : lines_(lines), stats_(stats), posted_(lines.size()) {
+  buffers_.members.resize(lines.size());
+  sequence_ = lines.last_sequence(lines.me());
+  first_operation_ = lines.last_operation(lines.me());
+}
+
+Result<bool> Runner::run(Operation& operation, int64_t& budget) {
+  if (operation.state == Operation::State::kFresh) begin(operation);
+  while (budget > 0) {
+    if (operation.state == Operation::State::kMeeting) {
+      const bool arrived = lines_.arrived(sequence_);
+      if (!rung_) {
+        lines_.ring();
+        rung_ = true;
+      }
+      if (!arrived) return false;
+      ++progress_;
+      if (!operation.opened) HANJI_RETURN_IF_ERROR(open(operation));
+      if (operation.opening_alone) {
+        operation.opening_alone = false;
+      } else {
+        ++operation.step;
+      }
+      operation.state = Operation::State::kRunning;
+    }
+    const auto& steps = operation.running->list->per_rank[lines_.me()];
+    if (operation.step == steps.size()) return true;
+    if (steps[operation.step].kind == StepKind::kSync) {
+      post(operation);
+    } else if (run_step(operation, budget)) {
+      ++operation.step;
+    }
+  }
+  return false;
+}
+
+// Own buffers are known now; those of others once the ranks have met.
+void Runner::begin(Operation& operation) {
+  const Call& call = operation.call;
+  buffers_.dtype = call.dtype;
+  buffers_.element_bytes = size_of(call.dtype);
+  buffers_.op = call.op;
+  MemberBuffers& mine = buffers_.members[lines_.me()];
+  mine.input = static_cast<std::byte*>(const_cast<void*>(call.input));
+  mine.output = static_cast<std::byte*>(call.output);
+  mine.stride = call.input_stride;
+  // Two sets by turns: peers may still read what the operation before left in the other one.
+  const size_t set = operation.descriptor.operation % kStagingSets;
+  for (int member = 0; member < lines_.size(); ++member) {
+    std::byte* staging =
+        lines_.segment().data() +
+        lines_.segment().staging_offset(lines_.group(), lines_.world_rank(member)) +
+        set * kStagingPlaces * kStagingBytes;
+    buffers_.members[member].slot =
+        operation.descriptor.in_line ? payload_of(posted_[member]) : staging;
+    buffers_.members[member].result = staging + kStagingBytes;
+  }
+  lines_.set_operation(operation.descriptor.operation);
+  operation.words = encode(operation.descriptor);
+  if (operation.descriptor.in_line) mine.slot = payload_of(operation.words);
+  operation.running = operation.program.get();
+  operation.opening_alone = operation.program->touches_peers && operation.program_if_private;
+  operation.state = Operation::State::kRunning;
+  if (operation.opening_alone) post(operation);
+}
+
+void Runner::post(Operation& operation) {
+  ++sequence_;
+  lines_.post(sequence_, operation.words);
+  rung_ = false;
+  operation.state = Operation::State::kMeeting;
+}
+
+// All ranks have posted what they were called with, and all look at the same lines.
+Status Runner::open(Operation& operation) {
+  bool same = true;
+  for (int member = 0; member < lines_.size(); ++member) {
+    posted_[member] = lines_.words(member, sequence_);
+    same &= same_call(posted_[member], operation.words);
+  }
+  if (!same) return mismatch_verdict(lines_, posted_, operation.descriptor.operation);
+  operation.opened = true;
+  if (operation.program->touches_peers) return resolve_peers(operation);
+  return {};
+}
+
+// Finds every buffer that some rank touches from outside, or takes the list for private ones.
+Status Runner::resolve_peers(Operation& operation) {
+  const Program& program = *operation.program;
+  std::string is_private;
+  const auto find = [&](int64_t offset, bool touched, int member) -> std::byte* {
+    const auto size = static_cast<int64_t>(lines_.segment().size());
+    if (offset >= 0 && offset < size) return lines_.segment().data() + offset;
+    if (touched && operation.call.count != 0) is_private += " " + std::to_string(member);
+    return nullptr;
+  };
+  for (int member = 0; member < lines_.size(); ++member) {
+    const Descriptor theirs = decode(posted_[member]);
+    MemberBuffers& buffers = buffers_.members[member];
+    std::byte* input = find(theirs.input, program.input_touched[member], member);
+    std::byte* output = find(theirs.output, program.output_touched[member], member);
+    if (member == lines_.me()) continue;
+    buffers.input = input;
+    buffers.output = output;
+    buffers.stride = theirs.stride;
+  }
+  if (is_private.empty()) {
+    // The opening sync is also the list's first step.
+    if (operation.opening_alone && program.starts_with_sync) operation.step = 1;
+    return {};
+  }
+  if (operation.program_if_private == nullptr) {
+    return base::invalid_argument(describe_call(lines_, lines_.me(), operation.descriptor) +
+                                  ": buffers of rank" + is_private +
+                                  " lie outside the heap, and this call has no other way; allocate "
+                                  "them from the heap");
+  }
+  operation.running = operation.program_if_private.get();
+  operation.step = operation.running->starts_with_sync ? 1 : 0;
+  return {};
+}
+
+// One piece of a step. True once the step is complete.
+bool Runner::run_step(Operation& operation, int64_t& budget) {
+  const Step& step = operation.running->list->per_rank[lines_.me()][operation.step];
+  const int64_t traffic = Transfer::traffic(step, buffers_.element_bytes);
+  const bool timed = std::min(budget, (step.count - operation.element) * traffic) >= kWorthTiming;
+  const int64_t start = timed ? base::now_ns() : 0;
+  const int64_t done = transfer_.run(step, buffers_, operation.element, budget);
+  if (timed) stats_.busy_ns += base::now_ns() - start;
+  budget -= done * traffic;
+  ++progress_;
+  operation.element += done;
+  if (operation.element < step.count) return false;
+  operation.element = 0;
+  return true;
+}
+
+}  // namespace hanji::shm::internal

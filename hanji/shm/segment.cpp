@@ -1,0 +1,215 @@
+#include "hanji/shm/segment.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <new>
+
+#include "hanji/base/checksum.h"
+#include "hanji/base/clock.h"
+#include "hanji/shm/call_site.h"
+#include "hanji/shm/internal/futex.h"
+#include "hanji/shm/internal/segment_layout.h"
+#include "hanji/trace/recorder.h"
+
+namespace hanji::shm {
+
+using namespace internal;
+
+namespace {
+
+Header& header_of(std::byte* data) { return *reinterpret_cast<Header*>(data); }
+
+uint64_t checksum_of(const Header& header) {
+  return base::xxh3({reinterpret_cast<const std::byte*>(&header), offsetof(Header, checksum)});
+}
+
+Status store_text(std::string_view what, std::string_view text, std::array<char, 96>& to) {
+  if (text.size() >= to.size()) {
+    return base::invalid_argument("segment: " + std::string(what) + " has " +
+                                  std::to_string(text.size()) + " characters; at most 95 fit");
+  }
+  std::memcpy(to.data(), text.data(), text.size());
+  return {};
+}
+
+Status check_options(const SegmentOptions& options) {
+  if (options.ranks < 1 || options.ranks > kMaxRanks) {
+    return base::invalid_argument("segment: " + std::to_string(options.ranks) + " ranks; 1 to " +
+                                  std::to_string(kMaxRanks) + " can share a host");
+  }
+  if (options.heap_bytes_per_rank > size_t{1} << 44) {
+    return base::invalid_argument("segment: " + std::to_string(options.heap_bytes_per_rank) +
+                                  " bytes of heap per rank; at most 16 TiB of addresses");
+  }
+  return {};
+}
+
+Status check_header(const Header& header, size_t bytes) {
+  if (bytes < kAbortOffset + sizeof(AbortWord) || header.magic != kMagic) {
+    return base::corrupt(
+        "segment: not a hanji segment; pass the descriptor that the launcher made");
+  }
+  if (header.version != kVersion) {
+    return base::corrupt("segment: layout version " + std::to_string(header.version) +
+                         ", this is " + std::to_string(kVersion) + "; run one build on all ranks");
+  }
+  if (header.checksum != checksum_of(header)) {
+    return base::corrupt("segment: its header was damaged (checksum differs); start the job again");
+  }
+  const bool plausible =
+      header.ranks >= 1 && header.ranks <= kMaxRanks && header.total_bytes <= bytes &&
+      header.trace_bytes <= bytes && header.heap_bytes <= bytes &&
+      offsets_of(header.ranks, header.trace_bytes, header.heap_bytes).total == header.total_bytes;
+  if (!plausible) return base::corrupt("segment: its sizes contradict each other");
+  return {};
+}
+
+Status check_same(std::string_view what, const std::array<char, 96>& theirs,
+                  std::string_view mine) {
+  const std::string_view have(theirs.data(), strnlen(theirs.data(), theirs.size()));
+  if (have == mine) return {};
+  return base::mismatch("segment: " + std::string(what) + " is '" + std::string(have) +
+                        "' there and '" + std::string(mine) + "' here; start all ranks alike");
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Segment>> Segment::create(const SegmentOptions& options) {
+  HANJI_RETURN_IF_ERROR(check_options(options));
+  const auto ranks = static_cast<size_t>(options.ranks);
+  Header header{};
+  header.magic = kMagic;
+  header.version = kVersion;
+  header.ranks = static_cast<uint32_t>(ranks);
+  header.trace_bytes = round_up(trace::Recorder::bytes_for(options.trace_events), 4096);
+  header.heap_bytes = round_up(options.heap_bytes_per_rank, kHugePage);
+  HANJI_RETURN_IF_ERROR(store_text("build id", options.build_id, header.build_id));
+  HANJI_RETURN_IF_ERROR(store_text("plan hash", options.plan_hash, header.plan_hash));
+  const Offsets at = offsets_of(ranks, header.trace_bytes, header.heap_bytes);
+  header.total_bytes = at.total;
+  header.checksum = checksum_of(header);
+  HANJI_ASSIGN_OR_RETURN(auto memory, base::SharedMemory::create("hanji", at.total));
+  HANJI_RETURN_IF_ERROR(memory.grow(0, at.trace + ranks * header.trace_bytes));
+  header_of(memory.data()) = header;
+  return finish(std::move(memory));
+}
+
+Result<std::shared_ptr<Segment>> Segment::attach(base::Fd fd, std::string_view build_id,
+                                                 std::string_view plan_hash) {
+  HANJI_ASSIGN_OR_RETURN(auto memory, base::SharedMemory::attach(std::move(fd)));
+  const Header& header = header_of(memory.data());
+  HANJI_RETURN_IF_ERROR(check_header(header, memory.size()));
+  HANJI_RETURN_IF_ERROR(check_same("build", header.build_id, build_id));
+  HANJI_RETURN_IF_ERROR(check_same("plan", header.plan_hash, plan_hash));
+  return finish(std::move(memory));
+}
+
+Result<std::shared_ptr<Segment>> Segment::finish(base::SharedMemory memory) {
+  std::shared_ptr<Segment> segment(new Segment(std::move(memory)));
+  segment->call_sites_ = std::make_unique<CallSites>(*segment);
+  return segment;
+}
+
+Segment::Segment(base::SharedMemory memory) : memory_(std::move(memory)) {
+  const Header& header = header_of(memory_.data());
+  ranks_ = static_cast<int>(header.ranks);
+  trace_bytes_ = header.trace_bytes;
+  heap_bytes_ = header.heap_bytes;
+}
+
+Segment::~Segment() = default;
+
+Offsets Segment::offsets() const { return offsets_of(ranks_, trace_bytes_, heap_bytes_); }
+
+std::span<std::byte> Segment::trace_memory(int rank) const {
+  return {data() + offsets().trace + rank * trace_bytes_, trace_bytes_};
+}
+
+size_t Segment::heap_offset(int rank) const { return offsets().heap + rank * heap_bytes_; }
+
+size_t Segment::staging_offset(int group, int rank) const {
+  return offsets().staging + (static_cast<size_t>(group) * ranks_ + rank) * kStagingPerRank;
+}
+
+RankState& Segment::rank_state(int rank) const {
+  return reinterpret_cast<RankState*>(data() + offsets().ranks)[rank];
+}
+
+SiteTable& Segment::site_table(int rank) const {
+  return reinterpret_cast<SiteTable*>(data() + offsets().sites)[rank];
+}
+
+Bell& Segment::bell(int group) const {
+  const Offsets at = offsets();
+  return *reinterpret_cast<Bell*>(data() + at.groups + group * at.group_bytes);
+}
+
+GroupRank& Segment::group_rank(int group, int rank) const {
+  return reinterpret_cast<GroupRank*>(&bell(group) + 1)[rank];
+}
+
+AbortWord& Segment::abort_word() const {
+  return *reinterpret_cast<AbortWord*>(data() + kAbortOffset);
+}
+
+void Segment::join(int rank) {
+  RankState& state = rank_state(rank);
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  ::sched_getaffinity(0, sizeof set, &set);
+  std::array<uint64_t, 16> words{};
+  static_assert(sizeof words <= sizeof set);
+  std::memcpy(words.data(), &set, sizeof words);
+  for (size_t i = 0; i < words.size(); ++i) state.processors[i].store(words[i]);
+  state.pid.store(::getpid());
+  state.heartbeat_ns.store(base::now_ns());
+  state.presence.store(static_cast<uint32_t>(Presence::kHere));
+}
+
+void Segment::leave(int rank) {
+  rank_state(rank).presence.store(static_cast<uint32_t>(Presence::kLeft));
+}
+
+int Segment::pid(int rank) const { return rank_state(rank).pid.load(); }
+
+int Segment::num_processors() const {
+  int count = 0;
+  for (size_t i = 0; i < std::tuple_size_v<decltype(RankState::processors)>; ++i) {
+    uint64_t word = 0;
+    for (int rank = 0; rank < ranks_; ++rank) word |= rank_state(rank).processors[i].load();
+    count += __builtin_popcountll(word);
+  }
+  return count;
+}
+
+bool Segment::abort(int rank, Code code, std::string_view text) {
+  AbortWord& word = abort_word();
+  uint32_t none = AbortWord::kNone;
+  if (!word.state.compare_exchange_strong(none, AbortWord::kClaimed)) return false;
+  word.code = static_cast<uint32_t>(code);
+  word.rank = rank;
+  const size_t length = std::min(text.size(), word.text.size() - 1);
+  std::memcpy(word.text.data(), text.data(), length);
+  word.text[length] = '\0';
+  word.state.store(AbortWord::kSet);
+  for (int group = 0; group < kMaxGroups; ++group) {
+    bell(group).rings.fetch_add(1);
+    if (bell(group).sleepers.load() != 0) futex_wake_all(bell(group).rings);
+  }
+  return true;
+}
+
+bool Segment::aborted() const {
+  return abort_word().state.load(std::memory_order_acquire) == AbortWord::kSet;
+}
+
+Status Segment::abort_status() const {
+  if (!aborted()) return {};
+  const AbortWord& word = abort_word();
+  const std::string_view text(word.text.data(), strnlen(word.text.data(), word.text.size()));
+  return Status(static_cast<Code>(word.code), std::string(text));
+}
+
+}  // namespace hanji::shm

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "hanji/base/fd.h"
+#include "hanji/base/shared_memory.h"
+#include "hanji/base/status.h"
+
+namespace hanji::shm {
+
+class CallSites;
+namespace internal {
+struct AbortWord;
+struct Bell;
+struct GroupRank;
+struct Offsets;
+struct RankState;
+struct SiteTable;
+enum class Presence : uint32_t;
+}  // namespace internal
+
+struct SegmentOptions {
+  int ranks = 1;                                  ///< 1 to 64.
+  size_t heap_bytes_per_rank = size_t{64} << 30;  ///< Addresses; memory comes on demand.
+  uint32_t trace_events = 1u << 16;               ///< Per rank, 64 bytes each.
+  std::string build_id;                           ///< At most 95 characters.
+  std::string plan_hash;                          ///< At most 95 characters.
+};
+
+/// The shared memory of a host's ranks: flags, liveness, call sites, trace rings, staging, heap.
+/// internal/segment_layout.h draws it. Threads of one process may share one object.
+class Segment {
+ public:
+  static Result<std::shared_ptr<Segment>> create(const SegmentOptions& options);
+  /// Errors  kCorrupt if the bytes are no segment of this version; kMismatch if build or plan
+  ///         differ, with both values.
+  static Result<std::shared_ptr<Segment>> attach(base::Fd fd, std::string_view build_id,
+                                                 std::string_view plan_hash);
+  ~Segment();
+
+  int ranks() const { return ranks_; }
+  int fd() const { return memory_.fd(); }
+  std::byte* data() const { return memory_.data(); }
+  size_t size() const { return memory_.size(); }
+  /// Where trace::Recorder of `rank` lies: format it there, and it survives the rank.
+  std::span<std::byte> trace_memory(int rank) const;
+  CallSites& call_sites() const { return *call_sites_; }
+
+  /// `rank` is here, as this process and with this thread's processors.
+  void join(int rank);
+  /// `rank` ends as it should: its death from now on is no fault. Whoever still waits for it is
+  /// told that it left.
+  void leave(int rank);
+  /// Process id of `rank`; 0 before it joined.
+  int pid(int rank) const;
+  /// Processors that ranks have joined with, as one set.
+  int num_processors() const;
+
+  /// Ends the job: every wait in every group returns `code` with `text`, now or at its next call.
+  /// Only the first call has an effect; true if it was this one.
+  bool abort(int rank, Code code, std::string_view text);
+  bool aborted() const;
+  /// The verdict of abort(); ok before.
+  Status abort_status() const;
+
+  /// Memory for [offset, offset + bytes) of this segment, before it is touched.
+  Status grow(size_t offset, size_t bytes) const { return memory_.grow(offset, bytes); }
+  Status release(size_t offset, size_t bytes) const { return memory_.release(offset, bytes); }
+  size_t heap_offset(int rank) const;
+  size_t heap_bytes_per_rank() const { return heap_bytes_; }
+
+  internal::RankState& rank_state(int rank) const;
+  internal::SiteTable& site_table(int rank) const;
+  internal::Bell& bell(int group) const;
+  internal::GroupRank& group_rank(int group, int rank) const;
+  /// Offset of a rank's staging memory in a group.
+  size_t staging_offset(int group, int rank) const;
+
+ private:
+  explicit Segment(base::SharedMemory memory);
+  static Result<std::shared_ptr<Segment>> finish(base::SharedMemory memory);
+  internal::AbortWord& abort_word() const;
+  internal::Offsets offsets() const;
+
+  base::SharedMemory memory_;
+  int ranks_ = 0;
+  size_t trace_bytes_ = 0;
+  size_t heap_bytes_ = 0;
+  std::unique_ptr<CallSites> call_sites_;
+};
+
+}  // namespace hanji::shm

@@ -1,0 +1,59 @@
+#include "hanji/shm/internal/transfer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "hanji/shm/reduce.h"
+
+namespace hanji::shm::internal {
+namespace {
+
+constexpr int64_t kGranularity = 64;             // elements; slices and vectors are multiples
+constexpr size_t kCopyBlock = size_t{16} << 10;  // stays in the first-level cache for all targets
+
+}  // namespace
+
+std::byte* Buffers::find(const schedule::Operand& operand, int64_t index) const {
+  const MemberBuffers& member = members[operand.rank];
+  const auto at = [this](std::byte* base, int64_t element) {
+    return base + element * static_cast<int64_t>(element_bytes);
+  };
+  switch (operand.place) {
+    case schedule::Place::kInput:
+      return at(member.input, operand.part * member.stride + operand.begin + index);
+    case schedule::Place::kOutput: return at(member.output, operand.begin + index);
+    case schedule::Place::kSlot: return at(member.slot, operand.begin + index);
+    case schedule::Place::kResult: return at(member.result, operand.begin + index);
+  }
+  return nullptr;
+}
+
+int64_t Transfer::run(const schedule::Step& step, const Buffers& buffers, int64_t begin,
+                      int64_t budget) {
+  const int64_t affordable = budget / std::max<int64_t>(traffic(step, buffers.element_bytes), 1);
+  const int64_t whole = std::max(affordable / kGranularity * kGranularity, kGranularity);
+  const int64_t count = std::min(step.count - begin, whole);
+  from_.clear();
+  to_.clear();
+  for (const auto& operand : step.from) from_.push_back(buffers.find(operand, begin));
+  for (const auto& operand : step.to) to_.push_back(buffers.find(operand, begin));
+  if (step.kind == schedule::StepKind::kReduce) {
+    reduce(buffers.dtype, buffers.op, from_, step.tree, to_, count);
+  } else {
+    copy(static_cast<size_t>(count) * buffers.element_bytes);
+  }
+  return count;
+}
+
+void Transfer::copy(size_t bytes) const {
+  const auto* from = static_cast<const std::byte*>(from_[0]);
+  const size_t block = to_.size() == 1 ? bytes : kCopyBlock;
+  for (size_t done = 0; done < bytes; done += block) {
+    const size_t length = std::min(block, bytes - done);
+    for (void* to : to_) {
+      if (to != from) std::memcpy(static_cast<std::byte*>(to) + done, from + done, length);
+    }
+  }
+}
+
+}  // namespace hanji::shm::internal

@@ -1,0 +1,149 @@
+#include "hanji/shm/internal/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hanji/base/clock.h"
+#include "hanji/base/units.h"
+#include "hanji/shm/call_site.h"
+
+namespace hanji::shm::internal {
+namespace {
+
+using schedule::Routine;
+
+bool reduces(Routine routine) {
+  return routine == Routine::kAllReduce || routine == Routine::kReduceScatter ||
+         routine == Routine::kTreeReduce;
+}
+
+std::string where(const GroupLines& lines, uint64_t operation) {
+  return fmt::format("operation {} of group {}", operation, lines.group());
+}
+
+std::string rank_name(const GroupLines& lines, int member) {
+  const int world_rank = lines.world_rank(member);
+  if (world_rank == member) return fmt::format("rank {}", member);
+  return fmt::format("rank {} (rank {} of the host)", member, world_rank);
+}
+
+// The first field in which two calls differ, with both values.
+std::string difference(const Descriptor& a, const Descriptor& b) {
+  const auto say = [](std::string_view field, const auto& mine, const auto& theirs) {
+    return fmt::format("{} is {} there and {} here", field, mine, theirs);
+  };
+  if (a.routine != b.routine) return say("the routine", name_of(a.routine), name_of(b.routine));
+  if (a.dtype != b.dtype) return say("the dtype", name_of(a.dtype), name_of(b.dtype));
+  if (a.count != b.count) return say("the count", a.count, b.count);
+  if (a.op != b.op) return say("the op", name_of(a.op), name_of(b.op));
+  if (a.root != b.root) return say("the root", a.root, b.root);
+  if (a.tag != b.tag) return say("the tag", a.tag, b.tag);
+  if (a.fingerprint != b.fingerprint) {
+    return fmt::format("the step lists differ (fingerprint {:08x} there and {:08x} here)",
+                       a.fingerprint, b.fingerprint);
+  }
+  return say("the number of the operation (mod 65536)", a.operation, b.operation);
+}
+
+// How many members posted the same as this one.
+int64_t num_alike(const std::vector<Words>& posted, const Words& words) {
+  return std::count_if(posted.begin(), posted.end(),
+                       [&](const Words& other) { return same_call(words, other); });
+}
+
+// What the rank does instead, as far as its words in the segment tell.
+std::string whereabouts(const GroupLines& lines, int member) {
+  const RankState& state = lines.segment().rank_state(lines.world_rank(member));
+  const auto presence = static_cast<Presence>(state.presence.load());
+  if (presence == Presence::kAbsent) return "it never joined";
+  if (presence == Presence::kLeft) return "it left";
+  const uint64_t waiting = state.waiting.load(std::memory_order_acquire);
+  const double silent = static_cast<double>(base::now_ns() - state.heartbeat_ns.load()) / 1e9;
+  std::string text = fmt::format("process {}", state.pid.load());
+  if (waiting != 0) {
+    text += fmt::format(", waits in operation {} of group {}", waiting & 0xffffffffffff,
+                        (waiting >> 48) - 1);
+  } else {
+    text += ", is not waiting for anybody";
+  }
+  return text + fmt::format(", last heartbeat {} ago", base::format_seconds(silent));
+}
+
+}  // namespace
+
+std::string last_call(const GroupLines& lines, int member) {
+  const uint64_t sequence = lines.last_sequence(member);
+  if (sequence == 0) return "it made no call in this group";
+  const Descriptor call = decode(lines.words(member, sequence));
+  return fmt::format("its last call here was operation {}, {}", lines.last_operation(member),
+                     describe_call(lines, member, call));
+}
+
+std::string describe_call(const GroupLines& lines, int member, const Descriptor& call) {
+  std::string text(name_of(call.routine));
+  if (call.routine == Routine::kBarrier) {
+    text += "()";
+  } else {
+    text += "(";
+    if (reduces(call.routine)) text += fmt::format("{}, ", name_of(call.op));
+    text += fmt::format("{}, {} elements", name_of(call.dtype), call.count);
+    if (call.routine == Routine::kBroadcast) text += fmt::format(", root {}", call.root);
+    if (call.tag != 0) text += fmt::format(", tag {}", call.tag);
+    text += ")";
+  }
+  const auto& sites = lines.segment().call_sites();
+  return text + " at " + sites.describe(lines.world_rank(member), call.call_site);
+}
+
+Status mismatch_verdict(const GroupLines& lines, const std::vector<Words>& posted,
+                        uint64_t operation) {
+  // The reference is what most members said; among equals, what the lowest of them said.
+  int reference = 0;
+  for (int member = 1; member < lines.size(); ++member) {
+    if (num_alike(posted, posted[member]) > num_alike(posted, posted[reference])) {
+      reference = member;
+    }
+  }
+  const Descriptor due = decode(posted[reference]);
+  std::string text = fmt::format("{}: {} calls {}", where(lines, operation),
+                                 rank_name(lines, reference), describe_call(lines, reference, due));
+  for (int member = 0; member < lines.size(); ++member) {
+    if (same_call(posted[member], posted[reference])) continue;
+    const Descriptor done = decode(posted[member]);
+    text += fmt::format("; {} calls {}: {}", rank_name(lines, member),
+                        describe_call(lines, member, done), difference(done, due));
+  }
+  return base::mismatch(text + "; every rank must make the same calls in the same order");
+}
+
+Status timeout_verdict(const GroupLines& lines, const Waiting& waiting) {
+  std::string text = fmt::format(
+      "{}: {} waited {} in {}", where(lines, waiting.operation), rank_name(lines, lines.me()),
+      base::format_seconds(waiting.seconds), describe_call(lines, lines.me(), waiting.call));
+  for (int member = 0; member < lines.size(); ++member) {
+    if (lines.has_posted(member, waiting.sequence)) continue;
+    text += fmt::format("; absent {}: {}; {}", rank_name(lines, member), last_call(lines, member),
+                        whereabouts(lines, member));
+  }
+  return base::timeout(text + "; look there first, or raise comm.deadline if it is only slow");
+}
+
+Status left_verdict(const GroupLines& lines, const Waiting& waiting, int member) {
+  return base::peer_lost(fmt::format(
+      "{}: {} left the job while {} waits for it in {}; {}; every rank must make the same calls",
+      where(lines, waiting.operation), rank_name(lines, member), rank_name(lines, lines.me()),
+      describe_call(lines, lines.me(), waiting.call), last_call(lines, member)));
+}
+
+Status gave_up_verdict(const GroupLines& lines, const Waiting& waiting, int member) {
+  const Code code = lines.failed(member);
+  return Status(
+      code, fmt::format("{}: {} gave up ({}) while {} waits for it in {}; {}; its own "
+                        "message tells why",
+                        where(lines, waiting.operation), rank_name(lines, member), name_of(code),
+                        rank_name(lines, lines.me()),
+                        describe_call(lines, lines.me(), waiting.call), last_call(lines, member)));
+}
+
+}  // namespace hanji::shm::internal
