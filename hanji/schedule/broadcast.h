@@ -7,7 +7,7 @@ namespace hanji::schedule {
 /// Every rank's output becomes the root's input. p ranks of N elements.
 
 /// Small messages: the root copies into its slot, one sync, the others copy out.
-/// Cost    1 sync; all together read (p+1) N and write (p+1) N, the root's own output included.
+/// Cost    1 sync; all together read pN and write (p+1) N, the root's own output included.
 StepList broadcast_flat(int ranks, int64_t count, int root);
 
 /// Tensors in the heap: sync; rank r copies slice r of the root's input to every output; sync.

@@ -7,6 +7,7 @@
 
 #include "hanji/schedule/internal/builder.h"
 #include "hanji/schedule/internal/limits.h"
+#include "hanji/schedule/internal/partials.h"
 #include "hanji/schedule/pairwise_tree.h"
 
 namespace hanji::schedule {
@@ -74,13 +75,18 @@ Status check_owners(int64_t num_grains, std::span<const Range> owners) {
   return {};
 }
 
-GrainTree grain_tree(int64_t num_grains, std::span<const Range> owners) {
-  base::throw_if_error(check_owners(num_grains, owners));
+GrainTree internal::partial_tree(int64_t num_grains, std::span<const Range> owners) {
   GrainTree tree;
   tree.num_grains = num_grains;
   tree.owners.assign(owners.begin(), owners.end());
   tree.ranks.resize(owners.size());
   visit(tree, {0, num_grains});
+  return tree;
+}
+
+GrainTree grain_tree(int64_t num_grains, std::span<const Range> owners) {
+  base::throw_if_error(check_owners(num_grains, owners));
+  GrainTree tree = internal::partial_tree(num_grains, owners);
   for (Fold& fold : tree.ranks) {
     for (size_t i = 0; i < fold.partials.size(); ++i) {
       fold_partial(fold, fold.partials[i], static_cast<int>(i));

@@ -22,6 +22,7 @@ using std::memory_order_release;
 
 constexpr size_t kAlignment = 64;
 constexpr int kMaxSpins = 1000;
+constexpr int kMaxWorldSize = 1 << 20;  // readers make lists of ranks
 
 uint64_t busy_stamp(uint64_t ticket) { return 2 * (ticket + 1) + 1; }
 uint64_t whole_stamp(uint64_t ticket) { return 2 * (ticket + 1); }
@@ -149,7 +150,8 @@ Result<Recorder> Recorder::attach(std::span<std::byte> memory) {
                          std::to_string(memory.size()) + " bytes");
   }
   Recorder recorder(memory.data(), num_events, num_names);
-  if (recorder.rank_ >= 0 && recorder.rank_ < recorder.world_size_) return recorder;
+  const bool fits = recorder.rank_ < recorder.world_size_ && recorder.world_size_ <= kMaxWorldSize;
+  if (recorder.rank_ >= 0 && fits) return recorder;
   return base::corrupt("trace: rank " + std::to_string(recorder.rank_) + " of " +
                        std::to_string(recorder.world_size_));
 }

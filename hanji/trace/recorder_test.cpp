@@ -12,6 +12,7 @@
 #include "hanji/base/random.h"
 #include "hanji/base/shared_memory.h"
 #include "hanji/trace/internal/ring_layout.h"
+#include "hanji/trace/internal/test_memory.h"
 
 namespace hanji::trace {
 namespace {
@@ -20,18 +21,7 @@ using testing::ElementsAre;
 using testing::Field;
 using testing::HasSubstr;
 
-/// Memory as the segment gives it: zeroed and aligned.
-class Memory {
- public:
-  explicit Memory(size_t bytes) : words_((bytes + 63) / 64) {}
-  std::span<std::byte> bytes() { return std::as_writable_bytes(std::span(words_)); }
-
- private:
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
-  std::vector<Line> words_;
-};
+using Memory = internal::TestMemory;
 
 Event event_at(int64_t start_ns) { return {.start_ns = start_ns, .end_ns = start_ns + 5}; }
 
@@ -206,6 +196,8 @@ TEST(RecorderAttach, RefusesEveryWrongField) {
             Code::kCorrupt);
   EXPECT_THAT(attach_after([](auto& header) { header.rank = 1; }).message(),
               HasSubstr("rank 1 of 1"));
+  EXPECT_EQ(attach_after([](auto& header) { header.world_size = INT32_MAX; }).code(),
+            Code::kCorrupt);
   Memory memory(Recorder::bytes_for(4));
   EXPECT_EQ(Recorder::attach(memory.bytes().first(64)).status().code(), Code::kCorrupt);
 }

@@ -1,0 +1,54 @@
+#include "hanji/base/json.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+namespace hanji::base {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(ParseJson, KeepsTheOrderOfKeys) {
+  const auto json = parse_json(R"({"z":1,"a":[2,"x"],"m":{"q":null}})");
+  ASSERT_TRUE(json.ok());
+  EXPECT_EQ((*json).dump(), R"({"z":1,"a":[2,"x"],"m":{"q":null}})");
+}
+
+TEST(ParseJson, TellsTheByteWhereItStops) {
+  const auto json = parse_json(R"({"a": tru})");
+  EXPECT_EQ(json.status().code(), Code::kCorrupt);
+  EXPECT_THAT(json.status().message(), HasSubstr("column 10"));
+}
+
+TEST(ParseJson, RefusesCutTextAtEveryLength) {
+  const std::string text = R"({"a":[1,{"b":"c\u0041"}],"d":-1.5e3})";
+  for (size_t size = 0; size < text.size(); ++size) {
+    EXPECT_EQ(parse_json(text.substr(0, size)).status().code(), Code::kCorrupt) << size;
+  }
+  EXPECT_TRUE(parse_json(text).ok());
+}
+
+TEST(ParseJson, RefusesTooManyOpenBracketsButNotBracketsInStrings) {
+  EXPECT_TRUE(parse_json("[[[]]]", 3).ok());
+  EXPECT_EQ(parse_json("[[[[]]]]", 3).status().code(), Code::kCorrupt);
+  EXPECT_EQ(parse_json(std::string(1'000'000, '[')).status().code(), Code::kCorrupt);
+  EXPECT_TRUE(parse_json(R"(["[[[[[\"[[["])", 1).ok());
+  EXPECT_TRUE(parse_json("[[],[],[],[]]", 2).ok());
+}
+
+TEST(ParseJson, RefusesARepeatedKeyInAnyObject) {
+  const auto json = parse_json(R"({"a":{"k":1},"b":[{"k":1,"j":2,"k":3}]})");
+  EXPECT_EQ(json.status().code(), Code::kCorrupt);
+  EXPECT_THAT(json.status().message(), HasSubstr("'k' comes twice"));
+  EXPECT_TRUE(parse_json(R"({"a":{"k":1},"b":{"k":1}})").ok());
+}
+
+TEST(ParseJson, RefusesMoreBytesThanAllowedAndInvalidUtf8) {
+  EXPECT_EQ(parse_json("[1,2,3]", 64, 6).status().code(), Code::kCorrupt);
+  EXPECT_EQ(parse_json("\"\xFF\"").status().code(), Code::kCorrupt);
+  EXPECT_EQ(parse_json("[1] x").status().code(), Code::kCorrupt);
+}
+
+}  // namespace
+}  // namespace hanji::base

@@ -1,0 +1,321 @@
+#include "hanji/schedule/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "hanji/schedule/internal/address_map.h"
+#include "hanji/schedule/internal/formula.h"
+#include "hanji/schedule/internal/promise.h"
+#include "hanji/schedule/internal/symbols.h"
+
+namespace hanji::schedule {
+namespace {
+
+using namespace internal;
+
+Status refuse(std::string message) { return base::invalid_argument(std::move(message)); }
+
+bool is_tensor(Place place) { return place == Place::kInput || place == Place::kOutput; }
+
+/// Runs a list on symbols, epoch by epoch; ranks take turns, which is as good as any order once
+/// no two of them touch the same element.
+class SymbolicRun {
+ public:
+  SymbolicRun(const StepList& list, Aliasing aliasing)
+      : list_(list),
+        parts_(parts_per_rank(list)),
+        addresses_(list, parts_, aliasing),
+        buffers_(addresses_.num_spaces()),
+        next_(list.ranks, 0),
+        last_epoch_(num_syncs(list)) {}
+
+  Status run();
+
+ private:
+  void fill_inputs(Promise& promise);
+  Status advance_all();
+  Result<bool> advance(int rank);
+  Result<bool> deliver(int receiver);
+  bool all_at_sync() const;
+  std::string describe_wait() const;
+
+  Status execute(int rank, const Step& step);
+  Status touch(int rank, const Step& step);
+  Status touch_one(int rank, const Operand& operand, const Step& step, bool write);
+  Status check_overlap(const Step& step) const;
+  Result<std::vector<Piece>> read(const Operand& operand, int64_t count) const;
+  Result<std::vector<Piece>> reduce(const Step& step);
+  Value evaluate(const std::vector<int>& tree, const std::vector<Value>& values);
+  void write(const std::vector<Operand>& to, const std::vector<Piece>& pieces);
+  Status check_outputs(Promise& promise) const;
+
+  const Step* current(int rank) const {
+    const auto& steps = list_.per_rank[rank];
+    return next_[rank] < steps.size() ? &steps[next_[rank]] : nullptr;
+  }
+
+  const StepList& list_;
+  const std::vector<int> parts_;
+  const AddressMap addresses_;
+  Symbols symbols_;
+  std::vector<SymbolicBuffer> buffers_;
+  std::vector<size_t> next_;  // step of each rank
+  std::vector<Access> accesses_;
+  int epoch_ = 0;  // syncs passed
+  const int last_epoch_;
+};
+
+Status SymbolicRun::run() {
+  Promise promise(list_, symbols_);
+  fill_inputs(promise);
+  for (;;) {
+    HANJI_RETURN_IF_ERROR(advance_all());
+    HANJI_RETURN_IF_ERROR(check_races(accesses_));
+    accesses_.clear();
+    if (!all_at_sync()) break;
+    for (size_t& next : next_) ++next;
+    ++epoch_;
+  }
+  for (int rank = 0; rank < list_.ranks; ++rank) {
+    if (current(rank)) return refuse(describe_wait());
+  }
+  return check_outputs(promise);
+}
+
+void SymbolicRun::fill_inputs(Promise& promise) {
+  const int64_t elements = elements_of(list_, Place::kInput);
+  if (elements == 0) return;
+  for (int rank = 0; rank < list_.ranks; ++rank) {
+    for (int part = 0; part < parts_[rank]; ++part) {
+      const Address at = addresses_.locate({rank, Place::kInput, part, 0});
+      buffers_[at.space].write(at.begin, {{{0, elements}, {promise.input(rank, part), 0, false}}});
+    }
+  }
+}
+
+// Until every rank stands at a sync, at its end, or waits for a message.
+Status SymbolicRun::advance_all() {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int rank = 0; rank < list_.ranks; ++rank) {
+      HANJI_ASSIGN_OR_RETURN(const bool rank_moved, advance(rank));
+      moved = moved || rank_moved;
+    }
+  }
+  return {};
+}
+
+Result<bool> SymbolicRun::advance(int rank) {
+  bool moved = false;
+  for (const Step* step = current(rank); step; step = current(rank)) {
+    if (step->kind == StepKind::kSync || step->kind == StepKind::kSend) break;
+    if (step->kind == StepKind::kRecv) {
+      HANJI_ASSIGN_OR_RETURN(const bool delivered, deliver(rank));
+      if (!delivered) break;
+    } else {
+      const Status status = execute(rank, *step);
+      if (!status.ok()) return status.at(fmt::format("rank {}, step {}", rank, next_[rank]));
+      ++next_[rank];
+    }
+    moved = true;
+  }
+  return moved;
+}
+
+// A message moves when both sides stand at it, as if sends blocked; then both go on.
+Result<bool> SymbolicRun::deliver(int receiver) {
+  const Step& recv = *current(receiver);
+  const Step* send = current(recv.peer);
+  if (!send || send->kind != StepKind::kSend || send->peer != receiver) return false;
+  const std::string where = fmt::format("rank {}, step {}", receiver, next_[receiver]);
+  if (send->count != recv.count) {
+    return refuse(fmt::format("receives {} elements where rank {} sends {}", recv.count, recv.peer,
+                              send->count))
+        .at(where);
+  }
+  HANJI_RETURN_IF_ERROR(touch(recv.peer, *send).at(where));
+  HANJI_RETURN_IF_ERROR(touch(receiver, recv).at(where));
+  auto pieces = read(send->from[0], send->count);
+  if (!pieces.ok()) return pieces.status().at(where);
+  write(recv.to, *pieces);
+  ++next_[receiver];
+  ++next_[recv.peer];
+  return true;
+}
+
+bool SymbolicRun::all_at_sync() const {
+  for (int rank = 0; rank < list_.ranks; ++rank) {
+    const Step* step = current(rank);
+    if (!step || step->kind != StepKind::kSync) return false;
+  }
+  return true;
+}
+
+std::string SymbolicRun::describe_wait() const {
+  std::string text = "deadlock:";
+  for (int rank = 0; rank < list_.ranks; ++rank) {
+    const Step* step = current(rank);
+    text += fmt::format(" rank {} {}{}", rank, step ? "waits in " : "has finished",
+                        step ? name_of(step->kind) : "");
+    if (step && step->peer >= 0) text += fmt::format(" with rank {}", step->peer);
+    text += rank + 1 < list_.ranks ? "," : "";
+    if (rank == 7 && list_.ranks > 9) return text + " ...";
+  }
+  return text;
+}
+
+Status SymbolicRun::execute(int rank, const Step& step) {
+  HANJI_RETURN_IF_ERROR(touch(rank, step));
+  HANJI_RETURN_IF_ERROR(check_overlap(step));
+  auto pieces = step.kind == StepKind::kReduce ? reduce(step) : read(step.from[0], step.count);
+  if (!pieces.ok()) return pieces.status();
+  write(step.to, *pieces);
+  return {};
+}
+
+Status SymbolicRun::touch(int rank, const Step& step) {
+  for (const Operand& operand : step.from) {
+    HANJI_RETURN_IF_ERROR(touch_one(rank, operand, step, false));
+  }
+  for (const Operand& operand : step.to) {
+    HANJI_RETURN_IF_ERROR(touch_one(rank, operand, step, true));
+  }
+  return {};
+}
+
+Status SymbolicRun::touch_one(int rank, const Operand& operand, const Step& step, bool write) {
+  const Address at = addresses_.locate(operand);
+  accesses_.push_back({at, at.begin + step.count, rank, write});
+  if (operand.rank == rank) return {};
+  const bool early = epoch_ == 0;
+  const bool late = epoch_ == last_epoch_ && (write || is_tensor(operand.place));
+  if (!early && !late) return {};
+  return refuse(fmt::format("touches rank {}'s {} {}", operand.rank, name_of(operand.place),
+                            early ? "before the first sync, when it may still be in use"
+                                  : "after the last sync, when its owner may have gone on"));
+}
+
+// One range may be read and written in place; any other overlap depends on the order inside.
+Status SymbolicRun::check_overlap(const Step& step) const {
+  std::set<std::pair<int, int64_t>> from, to;
+  const auto key = [&](const Operand& operand) {
+    const Address at = addresses_.locate(operand);
+    return std::pair(at.space, at.begin);
+  };
+  // The nearest begin within count elements of `at`, other than `at` itself.
+  const auto overlaps = [&](const auto& set, const std::pair<int, int64_t>& at) {
+    auto near = set.lower_bound({at.first, at.second - step.count + 1});
+    if (near != set.end() && *near == at) ++near;
+    return near != set.end() && *near < std::pair(at.first, at.second + step.count);
+  };
+  for (const Operand& operand : step.from) from.insert(key(operand));
+  for (const Operand& operand : step.to) {
+    const bool is_new = to.insert(key(operand)).second;
+    if (!is_new || overlaps(from, key(operand)) || overlaps(to, key(operand))) {
+      return refuse(fmt::format("writes rank {}'s {} from {} over another operand of the step",
+                                operand.rank, name_of(operand.place), operand.begin));
+    }
+  }
+  return {};
+}
+
+Result<std::vector<Piece>> SymbolicRun::read(const Operand& operand, int64_t count) const {
+  const Address at = addresses_.locate(operand);
+  std::vector<Piece> pieces = buffers_[at.space].read(at.begin, count);
+  for (const Piece& piece : pieces) {
+    if (piece.value.expr < 0) {
+      return refuse(fmt::format("reads element {} of rank {}'s {}, which nobody has written",
+                                operand.begin + piece.range.begin, operand.rank,
+                                name_of(operand.place)));
+    }
+  }
+  return pieces;
+}
+
+Result<std::vector<Piece>> SymbolicRun::reduce(const Step& step) {
+  std::vector<std::vector<Piece>> sources;
+  std::set<int64_t> borders;
+  for (const Operand& operand : step.from) {
+    HANJI_ASSIGN_OR_RETURN(std::vector<Piece> pieces, read(operand, step.count));
+    for (const Piece& piece : pieces) {
+      if (piece.value.reduced) return refuse("reduces (rounds, averages) an element twice");
+      borders.insert(piece.range.end);
+    }
+    sources.push_back(std::move(pieces));
+  }
+  std::vector<Piece> result;
+  std::vector<size_t> at(sources.size(), 0);
+  std::vector<Value> values(sources.size());
+  int64_t begin = 0;
+  for (const int64_t end : borders) {
+    for (size_t i = 0; i < sources.size(); ++i) {
+      values[i] = sources[i][at[i]].value;
+      if (sources[i][at[i]].range.end == end) ++at[i];
+    }
+    result.push_back({{begin, end}, evaluate(step.tree, values)});
+    begin = end;
+  }
+  return result;
+}
+
+Value SymbolicRun::evaluate(const std::vector<int>& tree, const std::vector<Value>& values) {
+  std::vector<Value> stack;
+  for (const int value : tree) {
+    if (value >= 0) {
+      stack.push_back(values[value]);
+      continue;
+    }
+    const Value right = stack.back();
+    stack.pop_back();
+    stack.back() = symbols_.combine(stack.back(), right);
+  }
+  stack[0].reduced = true;
+  return stack[0];
+}
+
+void SymbolicRun::write(const std::vector<Operand>& to, const std::vector<Piece>& pieces) {
+  for (const Operand& operand : to) {
+    const Address at = addresses_.locate(operand);
+    buffers_[at.space].write(at.begin, pieces);
+  }
+}
+
+Status SymbolicRun::check_outputs(Promise& promise) const {
+  const int64_t elements = elements_of(list_, Place::kOutput);
+  for (int rank = 0; rank < list_.ranks && elements > 0; ++rank) {
+    const Operand output{rank, Place::kOutput, 0, 0};
+    auto pieces = read(output, elements);
+    if (!pieces.ok()) return pieces.status().at("at the end");
+    for (const Piece& piece : *pieces) HANJI_RETURN_IF_ERROR(promise.check(rank, piece));
+  }
+  return {};
+}
+
+Status check_formula(const StepList& list) {
+  const std::optional<Totals> due = formula(list);
+  const Totals found = count_totals(list);
+  if (!due || *due == found) return {};
+  return refuse(fmt::format(
+      "{} {} over {} ranks has {} syncs, {} steps, {} elements read, {} written, {} on the wire; "
+      "the formula says {}, {}, {}, {}, {}",
+      name_of(list.routine), list.algorithm, list.ranks, found.syncs, found.steps, found.read,
+      found.written, found.wire, due->syncs, due->steps, due->read, due->written, due->wire));
+}
+
+}  // namespace
+
+Status check(const StepList& list) {
+  HANJI_RETURN_IF_ERROR(check_bounds(list));
+  for (const Aliasing aliasing : {Aliasing::kSeparate, Aliasing::kInPlace}) {
+    const Status status = SymbolicRun(list, aliasing).run();
+    if (!status.ok()) {
+      return aliasing == Aliasing::kInPlace ? status.at("with output and input in one place")
+                                            : status;
+    }
+  }
+  return check_formula(list);
+}
+
+}  // namespace hanji::schedule

@@ -1,0 +1,157 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "hanji/schedule/check.h"
+#include "hanji/schedule/grain_tree.h"
+#include "hanji/schedule/internal/address_map.h"
+#include "hanji/schedule/internal/limits.h"
+
+namespace hanji::schedule {
+namespace {
+
+using namespace internal;
+
+Status refuse(std::string message) { return base::invalid_argument(std::move(message)); }
+
+bool is_name(const std::string& text) {
+  return !text.empty() && text.size() <= 32 && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+Status check_header(const StepList& list) {
+  if (list.ranks < 1 || list.ranks > kMaxRanks) {
+    return refuse(fmt::format("{} ranks; a list has 1 to {}", list.ranks, kMaxRanks));
+  }
+  if (list.per_rank.size() != static_cast<size_t>(list.ranks)) {
+    return refuse(fmt::format("steps for {} of {} ranks", list.per_rank.size(), list.ranks));
+  }
+  if (!is_name(list.algorithm)) return refuse("the algorithm's name is not 1 to 32 of a-z 0-9 _");
+  if (list.count < 0 || list.count > kMaxElements / list.ranks) {
+    return refuse(fmt::format("count {} is out of range", list.count));
+  }
+  if (list.slot_elements < 0 || list.slot_elements > kMaxElements) {
+    return refuse(fmt::format("slot_elements {} is out of range", list.slot_elements));
+  }
+  const bool has_root = list.routine == Routine::kBroadcast;
+  if (list.root < 0 || list.root >= (has_root ? list.ranks : 1)) {
+    return refuse(fmt::format("root {} is out of range", list.root));
+  }
+  if (list.routine == Routine::kBarrier && list.count != 0) return refuse("a barrier has no count");
+  if (list.routine != Routine::kTreeReduce) {
+    return list.owners.empty() ? Status() : refuse("only a tree_reduce has owners");
+  }
+  if (list.owners.size() != static_cast<size_t>(list.ranks)) {
+    return refuse(fmt::format("owners for {} of {} ranks", list.owners.size(), list.ranks));
+  }
+  return check_owners(list.owners.back().end, list.owners);
+}
+
+class StepBounds {
+ public:
+  explicit StepBounds(const StepList& list) : list_(list), parts_(parts_per_rank(list)) {}
+
+  Status check(int rank, const Step& step) const {
+    if (step.kind == StepKind::kSync) {
+      const bool bare = step == Step{};
+      return bare ? Status() : refuse("a sync has no operands");
+    }
+    if (step.count < 1 || step.count > kMaxElements) {
+      return refuse(fmt::format("count {} is out of range", step.count));
+    }
+    HANJI_RETURN_IF_ERROR(check_shape(rank, step));
+    for (const Operand& operand : step.from) HANJI_RETURN_IF_ERROR(check_operand(operand, step));
+    for (const Operand& operand : step.to) {
+      HANJI_RETURN_IF_ERROR(check_operand(operand, step));
+      if (operand.place == Place::kInput) return refuse("an input is read only");
+    }
+    return {};
+  }
+
+ private:
+  Status check_shape(int rank, const Step& step) const;
+  Status check_operand(const Operand& operand, const Step& step) const;
+  static Status check_tree(const Step& step);
+
+  const StepList& list_;
+  const std::vector<int> parts_;
+};
+
+Status StepBounds::check_shape(int rank, const Step& step) const {
+  const bool sends = step.kind == StepKind::kSend;
+  if (sends || step.kind == StepKind::kRecv) {
+    const auto& own = sends ? step.from : step.to;
+    const auto& none = sends ? step.to : step.from;
+    if (own.size() != 1 || !none.empty() || own[0].rank != rank || !step.tree.empty()) {
+      return refuse("a send or recv has one operand, of its own rank");
+    }
+    if (step.peer < 0 || step.peer >= list_.ranks || step.peer == rank) {
+      return refuse(fmt::format("peer {} is not another rank", step.peer));
+    }
+    return {};
+  }
+  if (step.peer != -1) return refuse("only a send or recv has a peer");
+  if (step.from.empty() || step.to.empty()) return refuse("a step without operands");
+  if (step.from.size() + step.to.size() > kMaxOperands) return refuse("too many operands");
+  if (step.kind == StepKind::kReduce) return check_tree(step);
+  if (step.from.size() != 1) return refuse("a copy has one source");
+  return step.tree.empty() ? Status() : refuse("only a reduce has a tree");
+}
+
+// Every source is pushed once, nothing is combined that is not there, one value is left.
+Status StepBounds::check_tree(const Step& step) {
+  std::vector<bool> pushed(step.from.size());
+  int depth = 0;
+  for (const int value : step.tree) {
+    if (value == -1) {
+      if (--depth < 1) return refuse("the tree combines what is not there");
+      continue;
+    }
+    if (value < 0 || static_cast<size_t>(value) >= pushed.size() || pushed[value]) {
+      return refuse(
+          fmt::format("the tree pushes {} of {} sources, each once", value, step.from.size()));
+    }
+    pushed[value] = true;
+    ++depth;
+  }
+  const bool all = step.tree.size() == 2 * step.from.size() - 1;
+  return depth == 1 && all ? Status() : refuse("the tree leaves out a source");
+}
+
+Status StepBounds::check_operand(const Operand& operand, const Step& step) const {
+  if (operand.rank < 0 || operand.rank >= list_.ranks) {
+    return refuse(fmt::format("rank {} of {}", operand.rank, list_.ranks));
+  }
+  const int parts = operand.place == Place::kInput ? parts_[operand.rank] : 1;
+  if (operand.part < 0 || operand.part >= parts) {
+    return refuse(fmt::format("part {} of {}", operand.part, parts));
+  }
+  const int64_t size = elements_of(list_, operand.place);
+  if (operand.begin < 0 || operand.begin > size || step.count > size - operand.begin) {
+    return refuse(fmt::format("{} elements from {} of rank {}'s {}, which has {}", step.count,
+                              operand.begin, operand.rank, name_of(operand.place), size));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_bounds(const StepList& list) {
+  HANJI_RETURN_IF_ERROR(check_header(list));
+  int64_t num_steps = 0;
+  const StepBounds bounds(list);
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    const auto& steps = list.per_rank[rank];
+    num_steps += static_cast<int64_t>(steps.size());
+    if (num_steps > kMaxSteps) return refuse(fmt::format("more than {} steps", kMaxSteps));
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const Status status = bounds.check(rank, steps[i]);
+      if (!status.ok()) return status.at(fmt::format("rank {}, step {}", rank, i));
+    }
+  }
+  return {};
+}
+
+}  // namespace hanji::schedule

@@ -1,0 +1,168 @@
+#include "hanji/schedule/internal/test_lists.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "hanji/schedule/all_gather.h"
+#include "hanji/schedule/all_reduce.h"
+#include "hanji/schedule/barrier.h"
+#include "hanji/schedule/broadcast.h"
+#include "hanji/schedule/grain_tree.h"
+#include "hanji/schedule/internal/address_map.h"
+#include "hanji/schedule/reduce_scatter.h"
+
+namespace hanji::schedule::internal {
+
+std::vector<StepList> all_lists(int ranks, int64_t count) {
+  const int64_t chunk = count / 3 + 1;
+  const int root = ranks - 1;
+  return {all_reduce_flat(ranks, count),
+          all_reduce_direct(ranks, count),
+          all_reduce_staged(ranks, count, chunk),
+          all_reduce_exchange(ranks, count),
+          broadcast_flat(ranks, count, root),
+          broadcast_direct(ranks, count, root),
+          broadcast_staged(ranks, count, root, chunk),
+          all_gather_flat(ranks, count),
+          all_gather_direct(ranks, count),
+          all_gather_staged(ranks, count, chunk),
+          reduce_scatter_flat(ranks, count),
+          reduce_scatter_direct(ranks, count),
+          reduce_scatter_staged(ranks, count, chunk),
+          reduce_scatter_exchange(ranks, count),
+          barrier(ranks),
+          tree_list(ranks, count)};
+}
+
+StepList tree_list(int ranks, int64_t count) {
+  std::vector<layout::Range> owners;
+  int64_t next = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int64_t size = rank == 0 ? 5 : (rank * 7) % 4;  // 5 3 2 1 0 3 2 1 0 ...
+    owners.push_back({next, next + size});
+    next += size;
+  }
+  return tree_all_reduce(grain_tree(next, owners), count);
+}
+
+std::string describe(const StepList& list) {
+  return fmt::format("{} {}, {} ranks, {} elements", name_of(list.routine), list.algorithm,
+                     list.ranks, list.count);
+}
+
+namespace {
+
+class Interpreter {
+ public:
+  Interpreter(const StepList& list, const std::vector<std::vector<Tensor>>& inputs)
+      : list_(list), inputs_(inputs), next_(list.ranks, 0) {
+    const auto filled = [&](Place place) {
+      return std::vector<Tensor>(list.ranks, Tensor(elements_of(list, place), -1e30f));
+    };
+    outputs_ = filled(Place::kOutput);
+    slots_ = filled(Place::kSlot);
+    results_ = filled(Place::kResult);
+  }
+
+  std::vector<Tensor> run() {
+    bool more = true;
+    while (more) {
+      for (bool moved = true; moved;) {
+        moved = false;
+        for (int rank = 0; rank < list_.ranks; ++rank) moved |= advance(rank);
+      }
+      more = false;
+      for (int rank = 0; rank < list_.ranks; ++rank) {
+        if (step(rank) && step(rank)->kind == StepKind::kSync) ++next_[rank], more = true;
+      }
+    }
+    return outputs_;
+  }
+
+ private:
+  const Step* step(int rank) const {
+    const auto& steps = list_.per_rank[rank];
+    return next_[rank] < steps.size() ? &steps[next_[rank]] : nullptr;
+  }
+
+  float* at(const Operand& operand) {
+    switch (operand.place) {
+      case Place::kInput: return inputs_[operand.rank][operand.part].data() + operand.begin;
+      case Place::kOutput: return outputs_[operand.rank].data() + operand.begin;
+      case Place::kSlot: return slots_[operand.rank].data() + operand.begin;
+      case Place::kResult: return results_[operand.rank].data() + operand.begin;
+    }
+    return nullptr;
+  }
+
+  bool advance(int rank) {
+    const Step* now = step(rank);
+    if (!now || now->kind == StepKind::kSync || now->kind == StepKind::kSend) return false;
+    if (now->kind == StepKind::kRecv) {
+      const Step* send = step(now->peer);
+      if (!send || send->kind != StepKind::kSend || send->peer != rank) return false;
+      std::copy_n(at(send->from[0]), now->count, at(now->to[0]));
+      ++next_[now->peer];
+    } else {
+      execute(*now);
+    }
+    ++next_[rank];
+    return true;
+  }
+
+  void execute(const Step& now) {
+    for (int64_t i = 0; i < now.count; ++i) {
+      std::vector<float> stack;
+      for (const int value : now.tree) {
+        if (value >= 0) {
+          stack.push_back(at(now.from[value])[i]);
+          continue;
+        }
+        const float right = stack.back();
+        stack.pop_back();
+        stack.back() += right;
+      }
+      const float result = now.tree.empty() ? at(now.from[0])[i] : stack[0];
+      for (const Operand& to : now.to) at(to)[i] = result;
+    }
+  }
+
+  const StepList& list_;
+  std::vector<std::vector<Tensor>> inputs_;
+  std::vector<Tensor> outputs_, slots_, results_;
+  std::vector<size_t> next_;
+};
+
+}  // namespace
+
+std::vector<Tensor> interpret(const StepList& list,
+                              const std::vector<std::vector<Tensor>>& inputs) {
+  return Interpreter(list, inputs).run();
+}
+
+std::vector<std::vector<Tensor>> rough_inputs(const StepList& list) {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<float> exponent(-12, 12);
+  std::vector<std::vector<Tensor>> inputs;
+  for (const int parts : parts_per_rank(list)) {
+    inputs.emplace_back();
+    for (int part = 0; part < parts; ++part) {
+      Tensor tensor(elements_of(list, Place::kInput));
+      for (float& value : tensor) value = std::exp2(exponent(random)) * (random() % 2 ? 1 : -1);
+      inputs.back().push_back(std::move(tensor));
+    }
+  }
+  return inputs;
+}
+
+float tree_sum(const std::vector<float>& values, size_t begin, size_t end) {
+  if (end - begin == 1) return values[begin];
+  size_t half = 1;
+  while (2 * half < end - begin) half *= 2;
+  return tree_sum(values, begin, begin + half) + tree_sum(values, begin + half, end);
+}
+
+}  // namespace hanji::schedule::internal

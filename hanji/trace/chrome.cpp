@@ -1,0 +1,139 @@
+#include "hanji/trace/chrome.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "hanji/base/dtype.h"
+#include "hanji/base/file.h"
+#include "hanji/base/text.h"
+
+namespace hanji::trace {
+namespace {
+
+using base::json_quote;
+using base::OutputFile;
+
+/// What PyTorch calls an element type in a trace.
+std::string_view torch_name(uint8_t dtype) {
+  switch (static_cast<DType>(dtype)) {
+    case DType::kFloat64: return "Double";
+    case DType::kFloat32: return "Float";
+    case DType::kBFloat16: return "BFloat16";
+    case DType::kFloat16: return "Half";
+    case DType::kInt32: return "Int";
+    case DType::kInt64: return "Long";
+    case DType::kUInt8: return "Byte";
+  }
+  return "Unknown";
+}
+
+/// Analyses count what has a stream as work of a device, and "kernel" is what they call it.
+bool has_stream(Category category) {
+  return category == Category::kCompute || category == Category::kCommunication;
+}
+
+std::string_view chrome_category(Category category) {
+  if (category == Category::kStep) return "user_annotation";
+  return has_stream(category) ? "kernel" : "cpu_op";
+}
+
+/// Holistic Trace Analysis 0.5 knows a collective by "nccl...Kernel", later ones by "nccl".
+std::string chrome_name(const Event& event, const std::string& name) {
+  if (event.category == Category::kStep) return fmt::format("ProfilerStep#{}", event.step);
+  if (event.category == Category::kCommunication) return "nccl:" + name + " Kernel";
+  return name;
+}
+
+/// Microseconds with all digits of the nanoseconds; time is never negative in a recorder.
+std::string microseconds(int64_t nanoseconds) {
+  return fmt::format("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000);
+}
+
+std::string collective_arguments(const Event& event, const std::string& name) {
+  std::string text = fmt::format(R"(,"Collective name":{},"Process Group Name":"default_pg")",
+                                 json_quote(name.substr(0, name.find(' '))));
+  if (event.group_size > 0) text += fmt::format(R"(,"Group size":{})", event.group_size);
+  if (event.sequence >= 0) text += fmt::format(R"(,"Seq":{})", event.sequence);
+  if (event.dtype < base::kNumDTypes) {
+    const auto element_bytes = static_cast<int64_t>(size_of(static_cast<DType>(event.dtype)));
+    text += fmt::format(R"(,"dtype":"{}","In msg nelems":{})", torch_name(event.dtype),
+                        event.bytes / element_bytes);
+  }
+  return text;
+}
+
+std::string event_line(const Event& event, const Recorder& recorder) {
+  const std::string name = recorder.name(event.name);
+  std::string text =
+      fmt::format(R"({{"ph":"X","cat":"{}","name":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{)",
+                  chrome_category(event.category), json_quote(chrome_name(event, name)),
+                  recorder.rank(), static_cast<int>(event.lane), microseconds(event.start_ns),
+                  microseconds(event.end_ns - event.start_ns));
+  text += fmt::format(R"("category":"{}","step":{})", name_of(event.category), event.step);
+  if (has_stream(event.category))
+    text += fmt::format(R"(,"stream":{})", static_cast<int>(event.lane));
+  if (event.bytes > 0) text += fmt::format(R"(,"bytes":{})", event.bytes);
+  if (event.category == Category::kStep) text += R"(,"name":)" + json_quote(name);
+  if (event.category == Category::kCommunication) text += collective_arguments(event, name);
+  return text + "}}";
+}
+
+/// Everything before the events, so that a streaming reader knows the rank first. The analysis finds
+/// the rank by a pattern that asks for a space after the colon.
+std::string header_text(const Recorder& recorder) {
+  std::vector<int> ranks(static_cast<size_t>(recorder.world_size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const int size = recorder.world_size();
+  return fmt::format(
+      R"({{"schemaVersion":1,"deviceProperties":[],)"
+      R"("distributedInfo":{{"backend":"hanji","rank": {},"world_size":{},"pg_count":1,)"
+      R"("pg_config":[{{"pg_name":"default_pg","pg_desc":"default_pg","backend_config":"cpu:hanji",)"
+      R"("pg_size":{},"ranks":[{}]}}]}},"displayTimeUnit":"ms","baseTimeNanoseconds":{},)"
+      R"("dropped_events":{},"traceName":"rank {} of {}","traceEvents":[)",
+      recorder.rank(), size, size, fmt::join(ranks, ","), recorder.wall_offset_ns(),
+      recorder.num_dropped(), recorder.rank(), size);
+}
+
+/// Names of the rows: a process per rank, a thread per lane.
+std::string row_names(const Recorder& recorder) {
+  const int rank = recorder.rank();
+  std::string text = fmt::format(
+      "\n"
+      R"({{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":"rank {}"}}}})",
+      rank, rank);
+  for (int lane = 0; lane < kNumLanes; ++lane) {
+    text += fmt::format(
+        ",\n"
+        R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":"{}"}}}})",
+        rank, lane, name_of(static_cast<Lane>(lane)));
+  }
+  return text;
+}
+
+Status write_all(OutputFile& file, const Recorder& recorder) {
+  HANJI_RETURN_IF_ERROR(file.append(header_text(recorder)));
+  HANJI_RETURN_IF_ERROR(file.append(row_names(recorder)));
+  recorder.for_each([&](const Event& event) {
+    static_cast<void>(file.append(",\n"));  // close() tells errors
+    static_cast<void>(file.append(event_line(event, recorder)));
+  });
+  HANJI_RETURN_IF_ERROR(file.append("\n]}\n"));
+  return file.close();
+}
+
+}  // namespace
+
+Status write_chrome_trace(const std::filesystem::path& path, const Recorder& recorder) {
+  if (path.extension() != ".json") {
+    return base::invalid_argument("trace " + path.string() + ": analyses read only names in .json");
+  }
+  const std::filesystem::path partial = path.string() + ".partial";
+  HANJI_ASSIGN_OR_RETURN(OutputFile file, OutputFile::open(partial));
+  Status status = write_all(file, recorder);
+  if (status.ok()) status = base::rename_and_sync(partial, path);
+  if (!status.ok()) static_cast<void>(base::remove_tree(partial));
+  return status;
+}
+
+}  // namespace hanji::trace
