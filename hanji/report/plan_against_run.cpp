@@ -1,0 +1,108 @@
+#include "hanji/report/plan_against_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hanji/base/json.h"
+#include "hanji/base/units.h"
+
+namespace hanji::report {
+namespace {
+
+std::optional<double> as_double(std::optional<int64_t> value) {
+  if (!value) return std::nullopt;
+  return static_cast<double>(*value);
+}
+
+std::optional<double> memory_of(const Measured& measured, std::string_view category) {
+  for (const plan::MemoryLine& line : measured.memory) {
+    if (line.category == category) return static_cast<double>(line.bytes);
+  }
+  return std::nullopt;
+}
+
+std::string shown(Unit unit, double value) {
+  const auto whole = static_cast<int64_t>(std::clamp(value, 0.0, 9e18));
+  switch (unit) {
+    case Unit::kSeconds: return base::format_seconds(value);
+    case Unit::kBytes: return base::format_bytes(whole);
+    case Unit::kPerSecond: return base::format_count(whole);
+  }
+  return "";
+}
+
+/// "+4.2 %"; beyond a factor of ten as a factor, which reads better than thousands of percent.
+std::string shown_error(const Comparison& line) {
+  const auto error = line.error();
+  if (!error) return "-";
+  if (*error > 9) return fmt::format("x{:.3g}", *error + 1);
+  return fmt::format("{:+.1f} %", *error * 100);
+}
+
+base::Json or_null(const std::optional<double>& value) {
+  return value ? base::Json(*value) : base::Json(nullptr);
+}
+
+}  // namespace
+
+std::optional<double> Comparison::error() const {
+  if (!measured) return std::nullopt;
+  if (*measured == 0) return predicted == 0 ? std::optional(0.0) : std::nullopt;
+  return predicted / *measured - 1;
+}
+
+std::vector<Comparison> compare(const plan::Plan& plan, const Measured& m) {
+  const plan::Prediction& p = plan.predicted;
+  std::vector<Comparison> lines = {
+      {"compute_seconds", Unit::kSeconds, p.compute_seconds, m.compute_seconds},
+      {"communication_seconds", Unit::kSeconds, p.communication_seconds, m.communication_seconds},
+      {"exposed_communication_seconds", Unit::kSeconds, p.exposed_communication_seconds,
+       m.exposed_communication_seconds},
+      {"data_seconds", Unit::kSeconds, p.data_seconds, m.data_seconds},
+      {"step_seconds", Unit::kSeconds, p.step_seconds, m.step_seconds},
+      {"tokens_per_second", Unit::kPerSecond, p.tokens_per_second, m.tokens_per_second},
+      {"wire_bytes_per_step", Unit::kBytes, static_cast<double>(p.wire_bytes_per_step),
+       as_double(m.wire_bytes_per_step)},
+  };
+  for (const plan::MemoryLine& line : plan.memory) {
+    lines.push_back({"memory." + line.category, Unit::kBytes, static_cast<double>(line.bytes),
+                     memory_of(m, line.category)});
+  }
+  lines.push_back({"peak_bytes_per_rank", Unit::kBytes, static_cast<double>(p.peak_bytes_per_rank),
+                   as_double(m.peak_bytes_per_rank)});
+  return lines;
+}
+
+std::optional<Scaling> scaling(const plan::Plan& plan, const Measured& measured) {
+  const double many = measured.tokens_per_second.value_or(0);
+  const double one = measured.one_rank_tokens_per_second.value_or(0);
+  if (many <= 0 || one <= 0) return std::nullopt;
+  return Scaling{many / one, many / one / plan.ranks};
+}
+
+std::string table(const plan::Plan& plan, const Measured& measured) {
+  std::string out = fmt::format("{:<32}{:>14}{:>14}{:>14}\n", "plan against run", "predicted",
+                                "measured", "error");
+  for (const Comparison& line : compare(plan, measured)) {
+    out += fmt::format("{:<32}{:>14}{:>14}{:>14}\n", line.name, shown(line.unit, line.predicted),
+                       line.measured ? shown(line.unit, *line.measured) : "-", shown_error(line));
+  }
+  if (const auto gain = scaling(plan, measured)) {
+    out += fmt::format("{} ranks against one: {:.2f} times as fast, efficiency {:.0f} %\n",
+                       plan.ranks, gain->speed_up, gain->efficiency * 100);
+  }
+  return out;
+}
+
+std::string to_json(const std::vector<Comparison>& comparisons) {
+  base::Json json = base::Json::object();
+  for (const Comparison& line : comparisons) {
+    json[line.name] = {{"predicted", line.predicted},
+                       {"measured", or_null(line.measured)},
+                       {"error", or_null(line.error())}};
+  }
+  return json.dump();
+}
+
+}  // namespace hanji::report

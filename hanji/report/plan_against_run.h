@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hanji/plan/plan.h"
+
+namespace hanji::report {
+
+/// What a run found out; medians per step of the slowest rank. Absent: nobody measured it.
+struct Measured {
+  std::optional<double> step_seconds;
+  std::optional<double> compute_seconds;
+  std::optional<double> communication_seconds;
+  std::optional<double> exposed_communication_seconds;
+  std::optional<double> data_seconds;
+  std::optional<double> tokens_per_second;
+  std::optional<int64_t> peak_bytes_per_rank;
+  std::optional<int64_t> wire_bytes_per_step;
+  std::vector<plan::MemoryLine> memory;  ///< Counted bytes by the plan's categories; any of them.
+  /// Tokens per second of the same job on one rank, if that was run.
+  std::optional<double> one_rank_tokens_per_second;
+};
+
+enum class Unit : uint8_t { kSeconds, kBytes, kPerSecond };
+
+/// One quantity of the plan beside the run.
+struct Comparison {
+  std::string name;  ///< As in summary.json: "step_seconds", "memory.activations".
+  Unit unit = Unit::kSeconds;
+  double predicted = 0;
+  std::optional<double> measured;
+  /// predicted / measured - 1; 0 if both are 0. Absent where nothing or 0 was measured.
+  std::optional<double> error() const;
+};
+
+/// Every line that the plan predicted, in the order of its table.
+std::vector<Comparison> compare(const plan::Plan& plan, const Measured& measured);
+
+/// What more ranks brought.
+struct Scaling {
+  double speed_up = 0;    ///< Tokens per second over those of one rank.
+  double efficiency = 0;  ///< speed_up over the number of ranks.
+};
+
+/// Absent unless both rates are known and above 0.
+std::optional<Scaling> scaling(const plan::Plan& plan, const Measured& measured);
+
+/// The plan's table with measured numbers and errors, at most 80 columns of ASCII; what was not
+/// measured shows "-".
+std::string table(const plan::Plan& plan, const Measured& measured);
+
+/// The object "prediction" of summary.json:
+/// {"step_seconds": {"predicted": 0.05, "measured": 0.06, "error": -0.16}, ...}; null for absent.
+std::string to_json(const std::vector<Comparison>& comparisons);
+
+}  // namespace hanji::report

@@ -1,0 +1,82 @@
+#include "hanji/report/plan_against_run.h"
+
+#include <gmock/gmock.h>
+
+#include "hanji/base/json.h"
+
+namespace hanji::report {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+plan::Plan some_plan() {
+  plan::Plan plan;
+  plan.ranks = 2;
+  plan.predicted = {0.05, 0.04, 0.008, 0.004, 0.001, 20000, int64_t{64} << 20, int64_t{6} << 20};
+  plan.memory = {{"parameters", int64_t{40} << 20}, {"activations", int64_t{24} << 20}};
+  return plan;
+}
+
+Measured some_run() {
+  Measured run;
+  run.step_seconds = 0.04;
+  run.communication_seconds = 0.0004;
+  run.tokens_per_second = 25000;
+  run.wire_bytes_per_step = int64_t{6} << 20;
+  run.memory = {{"activations", int64_t{30} << 20}, {"unplanned", 1}};
+  return run;
+}
+
+TEST(PlanAgainstRun, ErrorIsRelativeToWhatWasMeasured) {
+  EXPECT_DOUBLE_EQ((Comparison{"x", Unit::kSeconds, 3, 2}).error().value(), 0.5);
+  EXPECT_DOUBLE_EQ((Comparison{"x", Unit::kSeconds, 1, 2}).error().value(), -0.5);
+  EXPECT_DOUBLE_EQ((Comparison{"x", Unit::kBytes, 0, 0}).error().value(), 0);
+  EXPECT_FALSE((Comparison{"x", Unit::kBytes, 1, 0}).error().has_value());
+  EXPECT_FALSE((Comparison{"x", Unit::kBytes, 1, std::nullopt}).error().has_value());
+}
+
+TEST(PlanAgainstRun, Golden) {
+  EXPECT_EQ(table(some_plan(), some_run()),
+            R"(plan against run                     predicted      measured         error
+compute_seconds                        40.0 ms             -             -
+communication_seconds                  8.00 ms        400 us           x20
+exposed_communication_seconds          4.00 ms             -             -
+data_seconds                           1.00 ms             -             -
+step_seconds                           50.0 ms       40.0 ms       +25.0 %
+tokens_per_second                       20.0 k        25.0 k       -20.0 %
+wire_bytes_per_step                   6.00 MiB      6.00 MiB        +0.0 %
+memory.parameters                     40.0 MiB             -             -
+memory.activations                    24.0 MiB      30.0 MiB       -20.0 %
+peak_bytes_per_rank                   64.0 MiB             -             -
+)");
+}
+
+TEST(PlanAgainstRun, SpeedUpNeedsBothRates) {
+  Measured run = some_run();
+  EXPECT_FALSE(scaling(some_plan(), run).has_value());
+  EXPECT_THAT(table(some_plan(), run), Not(HasSubstr("efficiency")));
+  run.one_rank_tokens_per_second = 12500;
+  const auto gain = scaling(some_plan(), run);
+  ASSERT_TRUE(gain.has_value());
+  EXPECT_DOUBLE_EQ(gain->speed_up, 2);
+  EXPECT_DOUBLE_EQ(gain->efficiency, 1);
+  EXPECT_THAT(table(some_plan(), run), HasSubstr("2 ranks against one: 2.00 times as fast"));
+  run.tokens_per_second.reset();
+  EXPECT_FALSE(scaling(some_plan(), run).has_value());
+}
+
+TEST(PlanAgainstRun, JsonHasEveryLineAndNullForWhatIsAbsent) {
+  const auto json = base::parse_json(to_json(compare(some_plan(), some_run())));
+  ASSERT_TRUE(json.ok()) << json.status().to_string();
+  EXPECT_EQ(json->size(), 10u);
+  EXPECT_DOUBLE_EQ((*json)["step_seconds"]["predicted"].get<double>(), 0.05);
+  EXPECT_DOUBLE_EQ((*json)["step_seconds"]["measured"].get<double>(), 0.04);
+  EXPECT_DOUBLE_EQ((*json)["step_seconds"]["error"].get<double>(), 0.25);
+  EXPECT_TRUE((*json)["data_seconds"]["measured"].is_null());
+  EXPECT_TRUE((*json)["data_seconds"]["error"].is_null());
+  EXPECT_TRUE(json->contains("memory.activations"));
+}
+
+}  // namespace
+}  // namespace hanji::report
