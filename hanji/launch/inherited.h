@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "hanji/base/status.h"
+#include "hanji/launch/environment.h"
+#include "hanji/shm/endpoints.h"
+
+namespace hanji::launch {
+
+/// What a rank gets from its launcher.
+struct Inherited {
+  shm::Endpoints endpoints;
+  std::string plan_json;  ///< Empty if the launcher made no plan.
+  std::string build_id;   ///< That the segment must have been made with.
+};
+
+/// Takes over the descriptors that launch() announced in HANJI_ENDPOINTS, and waits until all
+/// ranks have started.
+///
+/// Result  none of the descriptors is inherited by programs that this process starts.
+/// Errors  kNotFound if nothing is announced; kInvalidArgument if the descriptors are closed or
+///         were taken before: they can be taken once per process. kPeerLost, kTimeout: launcher.
+Result<Inherited> inherited_endpoints(const Lookup& lookup = base::read);
+
+/// Tells the launcher why this rank is about to fail; it shows the words beside the exit code.
+/// Does nothing where no launcher of ours listens.
+void report_failure(const shm::Endpoints& endpoints, const Status& status);
+
+/// What the segment of a launcher is marked with: the program's build id if launcher and ranks are
+/// one program, else the library's version.
+enum class Program { kThis, kOther };
+std::string build_id_of(Program program);
+
+/// The fingerprint of a plan by which ranks check that they follow the same one.
+std::string plan_hash(std::string_view plan_json);
+
+}  // namespace hanji::launch

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hanji/base/clock.h"
+#include "hanji/base/fd.h"
+#include "hanji/launch/rendezvous.h"
+
+namespace hanji::launch {
+
+/// What a rank says first. 208 bytes; all else is dropped unread.
+struct Hello {
+  uint64_t magic = kMagic;
+  int32_t rank = 0;
+  int32_t size = 0;
+  char build_id[96] = {};
+  char plan_hash[96] = {};
+
+  static constexpr uint64_t kMagic = 0x31'6a6e'6168'6968;  // "hihanj1": greeting, version 1.
+};
+static_assert(sizeof(Hello) == 208);
+
+Hello hello_of(const Identity& identity, const shm::SegmentOptions& options);
+
+/// First byte of the answer: the descriptors come with it, or a Status says why they do not.
+inline constexpr std::byte kWelcome{'W'};
+inline constexpr std::byte kRefusal{'N'};
+
+/// Local rank 0's side: listens, seats every rank, hands out descriptors.
+class Meeting {
+ public:
+  /// Sweeps the folder and listens. Errors: kInvalidArgument if the same job meets there already.
+  static Result<Meeting> open(const std::filesystem::path& path, const Hello& own);
+  Meeting(Meeting&& other) noexcept;
+  Meeting& operator=(Meeting&&) = delete;
+  /// Removes the socket.
+  ~Meeting();
+
+  /// Waits until every rank has come. Tells all that came if that fails.
+  Status gather(base::Deadline deadline);
+  /// The pidfds by rank, own one included.
+  std::vector<int> pidfds() const;
+  /// Hands out the descriptors.
+  Status welcome(int segment) const;
+
+ private:
+  struct Guest {
+    base::Fd connection;
+    base::Fd pidfd;
+    pid_t pid = -1;
+  };
+
+  Meeting(std::filesystem::path path, base::Fd listener, const Hello& own);
+  Status gather_all(base::Deadline deadline);
+  void accept();
+  Status take_hello(Guest& guest);
+  Status seat(const Hello& hello, Guest& guest);
+  int num_seated() const;
+  Status who_is_missing() const;
+
+  std::filesystem::path path_;
+  base::Fd listener_;
+  Hello own_;
+  std::vector<Guest> arrived_;  ///< Connected, not yet seated.
+  std::vector<Guest> seats_;    ///< By rank.
+};
+
+/// Any other rank's side.
+Result<shm::Endpoints> join_meeting(const std::filesystem::path& path, const Hello& hello,
+                                    base::Deadline deadline);
+
+/// Removes sockets in the folder that no process listens at any more.
+void sweep_meetings(const std::filesystem::path& directory);
+
+}  // namespace hanji::launch

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <csignal>
+#include <optional>
+#include <vector>
+
+#include "hanji/base/fd.h"
+#include "hanji/base/status.h"
+
+namespace hanji::launch {
+
+/// While it lives, INT, TERM and USR1 to this process become bytes of a pipe that poll(2) sees,
+/// whichever thread the kernel chose. The dispositions before come back at its end.
+///
+/// Dispositions belong to the process, so there is at most one relay at a time.
+class SignalRelay {
+ public:
+  /// Errors  kInvalidArgument if another one lives.
+  static Result<SignalRelay> install();
+  SignalRelay(SignalRelay&& other) noexcept;
+  SignalRelay& operator=(SignalRelay&&) = delete;
+  ~SignalRelay();
+
+  int fd() const { return read_end_.get(); }
+  /// The oldest signal that came and was not taken yet.
+  std::optional<int> take();
+
+ private:
+  SignalRelay() = default;
+
+  base::Fd read_end_;
+  base::Fd write_end_;
+  std::vector<struct sigaction> before_;  ///< Empty once moved from.
+};
+
+}  // namespace hanji::launch

@@ -1,0 +1,216 @@
+#include "hanji/launch/internal/supervisor.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "hanji/base/units.h"
+#include "hanji/trace/recorder.h"
+
+namespace hanji::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kPeerLostExit = 6;  // decided for every program of ours; see the table of codes.
+
+std::string read_hostname() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+/// True if the rank ended because another one had: then that one is the cause, not this one.
+bool is_consequence(const RankExit& exit) {
+  return exit.report.code() == Code::kPeerLost || exit.exit_code == kPeerLostExit;
+}
+
+std::string signal_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
+}
+
+}  // namespace
+
+std::string describe(const RankExit& exit) {
+  std::string text = exit.signal != 0 ? "was killed by " + signal_name(exit.signal)
+                                      : fmt::format("exited with code {}", exit.exit_code);
+  if (!exit.report.ok()) text += ": " + exit.report.to_string();
+  return text;
+}
+
+Supervisor::Supervisor(const LaunchOptions& options, shm::Segment& segment,
+                       std::vector<RankProcess> processes)
+    : options_(options),
+      segment_(segment),
+      processes_(std::move(processes)),
+      start_ns_(base::now_ns()),
+      hostname_(read_hostname()) {
+  outcome_.ranks.resize(processes_.size());
+}
+
+Outcome Supervisor::run() {
+  for (const RankProcess& process : processes_) {
+    tell({RankEventKind::kStarted, process.rank(), process.pid(),
+          fmt::format("rank {} started on {} as process {}", process.rank(), hostname_,
+                      process.pid())});
+  }
+  while (any_running()) {
+    wait();
+    for (Echo& echo : echoes_) echo.pump();
+    take_signals();
+    take_deaths();
+    on_deadline();
+  }
+  const auto patience = base::Deadline::after(5s);
+  for (Echo& echo : echoes_) echo.finish(patience);
+  return std::move(outcome_);
+}
+
+bool Supervisor::any_running() const {
+  return std::any_of(processes_.begin(), processes_.end(),
+                     [](const RankProcess& process) { return process.running(); });
+}
+
+/// Sleeps until a rank dies or reports, a signal or output comes, or the deadline passes.
+void Supervisor::wait() {
+  std::vector<pollfd> polls;
+  for (const RankProcess& process : processes_) {
+    if (!process.running()) continue;
+    polls.push_back({process.pidfd(), POLLIN, 0});
+    polls.push_back({process.control(), POLLIN, 0});
+  }
+  if (relay_ != nullptr) polls.push_back({relay_->fd(), POLLIN, 0});
+  for (const Echo& echo : echoes_) {
+    polls.push_back({echo.read_end(), POLLIN, 0});
+    polls.push_back({echo.waiting_for(), POLLOUT, 0});
+  }
+  ::poll(polls.data(), polls.size(), deadline_.poll_ms());
+  for (RankProcess& process : processes_) process.take_reports();
+}
+
+void Supervisor::take_signals() {
+  while (relay_ != nullptr) {
+    const auto signal = relay_->take();
+    if (!signal) return;
+    const bool again = std::find(forwarded_.begin(), forwarded_.end(), *signal) != forwarded_.end();
+    if (!again) {
+      forward(*signal);
+    } else if (*signal == SIGINT) {
+      kill_all("a second SIGINT came");
+    }
+  }
+}
+
+void Supervisor::forward(int signal) {
+  forwarded_.push_back(signal);
+  tell(RankEventKind::kForwarded, fmt::format("{} passed on to all ranks", signal_name(signal)));
+  for (const RankProcess& process : processes_) process.signal(signal);
+  if (phase_ == Phase::kRunning) enter(Phase::kStopping, options_.stop_grace);
+}
+
+void Supervisor::take_deaths() {
+  std::vector<pollfd> polls;
+  for (const RankProcess& process : processes_) {
+    polls.push_back({process.running() ? process.pidfd() : -1, POLLIN, 0});
+  }
+  if (::poll(polls.data(), polls.size(), 0) <= 0) return;
+  std::vector<RankExit> dead;
+  for (size_t i = 0; i < polls.size(); ++i) {
+    if (polls[i].revents != 0) dead.push_back(processes_[i].reap());
+  }
+  // Deaths seen at once: the cause goes first, whoever died of it after.
+  std::stable_partition(dead.begin(), dead.end(),
+                        [](const RankExit& exit) { return !is_consequence(exit); });
+  for (RankExit& exit : dead) take_death(std::move(exit));
+}
+
+void Supervisor::take_death(RankExit exit) {
+  if (exit.failed()) {
+    record_failure(exit);
+  } else {
+    tell({RankEventKind::kEnded, exit.rank, exit.pid, where(exit) + " ended"});
+  }
+  outcome_.ranks[exit.rank] = std::move(exit);
+}
+
+void Supervisor::record_failure(RankExit& exit) {
+  const std::string text = where(exit) + " " + describe(exit);
+  exit.secondary = outcome_.first_failed >= 0;
+  if (exit.secondary) {
+    tell({RankEventKind::kSecondary, exit.rank, exit.pid, text + " (secondary)"});
+    return;
+  }
+  outcome_.first_failed = exit.rank;
+  outcome_.exit_code = exit.signal != 0 ? 128 + exit.signal : exit.exit_code;
+  const bool killed_by_us = phase_ == Phase::kKilling && exit.signal == SIGKILL;
+  if (killed_by_us && !forwarded_.empty()) outcome_.exit_code = 128 + forwarded_.back();
+  if (phase_ == Phase::kRunning) {
+    // Peers see the death themselves; only the launcher knows its cause. Ranks that were asked to
+    // stop may still meet to save, so a code of theirs is no reason to end the others.
+    segment_.abort(exit.rank, Code::kPeerLost, text);
+    enter(Phase::kVerdict, options_.verdict_time);
+  }
+  tell({RankEventKind::kFailed, exit.rank, exit.pid, text});
+}
+
+void Supervisor::on_deadline() {
+  if (!deadline_.passed() || !any_running()) return;
+  switch (phase_) {
+    case Phase::kVerdict:
+      tell(
+          RankEventKind::kTerminated,
+          fmt::format("SIGTERM sent to the other ranks, as rank {} failed", outcome_.first_failed));
+      for (const RankProcess& process : processes_) process.signal(SIGTERM);
+      enter(Phase::kTerminating, options_.kill_grace);
+      break;
+    case Phase::kTerminating:
+      kill_all(fmt::format("they did not end within {} of SIGTERM",
+                           base::format_seconds(options_.kill_grace.count() * 1e-3)));
+      break;
+    case Phase::kStopping:
+      kill_all(fmt::format("they did not end within {} of {}",
+                           base::format_seconds(options_.stop_grace.count() * 1e-3),
+                           signal_name(forwarded_.back())));
+      break;
+    case Phase::kRunning:
+    case Phase::kKilling: break;
+  }
+}
+
+void Supervisor::kill_all(const std::string& why) {
+  if (phase_ == Phase::kKilling) return;
+  tell(RankEventKind::kKilled, "SIGKILL sent to the remaining ranks: " + why);
+  phase_ = Phase::kKilling;
+  deadline_ = base::Deadline::never();  // SIGKILL cannot be refused.
+  for (const RankProcess& process : processes_) process.signal(SIGKILL);
+}
+
+void Supervisor::enter(Phase phase, std::chrono::milliseconds grace) {
+  phase_ = phase;
+  deadline_ = base::Deadline::after(grace);
+}
+
+void Supervisor::tell(const RankEvent& event) const {
+  if (options_.on_event) options_.on_event(event);
+}
+
+void Supervisor::tell(RankEventKind kind, std::string text) const {
+  tell({kind, -1, -1, std::move(text)});
+}
+
+/// "rank 1 (host vm, process 4711, after 3.2 s, step 57)"; the ring outlives its rank.
+std::string Supervisor::where(const RankExit& exit) const {
+  const double seconds = static_cast<double>(base::now_ns() - start_ns_) * 1e-9;
+  std::string text = fmt::format("rank {} (host {}, process {}, after {}", exit.rank, hostname_,
+                                 exit.pid, base::format_seconds(seconds));
+  const auto recorder = trace::Recorder::attach(segment_.trace_memory(exit.rank));
+  if (recorder.ok() && recorder->step() > 0) text += fmt::format(", step {}", recorder->step());
+  return text + ")";
+}
+
+}  // namespace hanji::launch

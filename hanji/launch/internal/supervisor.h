@@ -1,0 +1,61 @@
+#pragma once
+
+#include <poll.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hanji/base/clock.h"
+#include "hanji/launch/internal/echo.h"
+#include "hanji/launch/internal/rank_process.h"
+#include "hanji/launch/internal/signal_relay.h"
+
+namespace hanji::launch {
+
+/// Watches started ranks until all have ended:
+///
+///   running --rank fails--> verdict --verdict_time--> terminating --kill_grace--> killing
+///      \------INT, TERM, USR1-----> stopping --stop_grace, or a second INT-------> killing
+class Supervisor {
+ public:
+  Supervisor(const LaunchOptions& options, shm::Segment& segment,
+             std::vector<RankProcess> processes);
+
+  /// Both optional.
+  void watch(SignalRelay* relay) { relay_ = relay; }
+  void watch(std::vector<Echo> echoes) { echoes_ = std::move(echoes); }
+
+  Outcome run();
+
+ private:
+  enum class Phase { kRunning, kVerdict, kTerminating, kStopping, kKilling };
+
+  bool any_running() const;
+  void wait();
+  void take_signals();
+  void take_deaths();
+  void take_death(RankExit exit);
+  void record_failure(RankExit& exit);
+  void on_deadline();
+  void forward(int signal);
+  void kill_all(const std::string& why);
+  void enter(Phase phase, std::chrono::milliseconds grace);
+  void tell(const RankEvent& event) const;
+  void tell(RankEventKind kind, std::string text) const;
+  std::string where(const RankExit& exit) const;
+
+  const LaunchOptions& options_;
+  shm::Segment& segment_;
+  std::vector<RankProcess> processes_;
+  SignalRelay* relay_ = nullptr;
+  std::vector<Echo> echoes_;
+  Phase phase_ = Phase::kRunning;
+  base::Deadline deadline_ = base::Deadline::never();
+  int64_t start_ns_;
+  std::string hostname_;
+  std::vector<int> forwarded_;
+  Outcome outcome_;
+};
+
+}  // namespace hanji::launch

@@ -1,0 +1,209 @@
+#include "hanji/launch/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "hanji/base/file.h"
+#include "hanji/base/socket.h"
+#include "hanji/launch/internal/control.h"
+#include "hanji/launch/internal/environment_of_rank.h"
+#include "hanji/launch/internal/plan_file.h"
+#include "hanji/launch/internal/start.h"
+#include "hanji/launch/internal/supervisor.h"
+
+namespace hanji::launch {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What the ranks of one launch share, owned by the launcher.
+struct Common {
+  std::vector<base::Fd> streams;  ///< /dev/null in place of closed standard streams, and once more.
+  std::shared_ptr<shm::Segment> segment;
+  base::Fd plan;
+  std::vector<base::Fd> logs;
+  std::vector<Echo> echoes;
+
+  int null_device() const { return streams.back().get(); }
+};
+
+/// Descriptors 0 to 2 are streams to every program, so nothing of ours may land there.
+Result<std::vector<base::Fd>> fill_streams() {
+  std::vector<base::Fd> streams;
+  do {
+    streams.emplace_back(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    if (!streams.back().valid()) return base::from_errno("open /dev/null", errno);
+  } while (streams.back().get() <= STDERR_FILENO);
+  return streams;
+}
+
+Status check(const LaunchOptions& options) {
+  if (options.ranks < 1) {
+    return base::invalid_argument(
+        fmt::format("ranks is {}: at least one rank must be started", options.ranks));
+  }
+  if (!options.cpus.empty() && options.cpus.size() != static_cast<size_t>(options.ranks)) {
+    return base::invalid_argument(fmt::format("CPUs are given for {} ranks, but {} are started",
+                                              options.cpus.size(), options.ranks));
+  }
+  return {};
+}
+
+Status open_logs(const LaunchOptions& options, Common& common) {
+  if (options.log_directory.empty()) return {};
+  HANJI_RETURN_IF_ERROR(base::make_directories(options.log_directory));
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    const auto path = options.log_directory / fmt::format("rank.{}", rank);
+    base::Fd log(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    if (!log.valid()) return base::from_errno("open the log " + path.string(), errno);
+    common.logs.push_back(std::move(log));
+  }
+  if (options.rank0_output != Rank0Output::kLogAndLauncher) return {};
+  for (const int to : {STDOUT_FILENO, STDERR_FILENO}) {
+    HANJI_ASSIGN_OR_RETURN(Echo echo, Echo::create(common.logs.front().get(), to));
+    common.echoes.push_back(std::move(echo));
+  }
+  return {};
+}
+
+Result<Common> make_common(const LaunchOptions& options, Program program) {
+  HANJI_RETURN_IF_ERROR(check(options));
+  Common common;
+  HANJI_ASSIGN_OR_RETURN(common.streams, fill_streams());
+  shm::SegmentOptions segment = options.segment;
+  segment.ranks = options.ranks;
+  segment.build_id = build_id_of(program);
+  segment.plan_hash = plan_hash(options.plan_json);
+  HANJI_ASSIGN_OR_RETURN(common.segment, shm::Segment::create(segment));
+  if (!options.plan_json.empty()) {
+    HANJI_ASSIGN_OR_RETURN(common.plan, write_plan(options.plan_json));
+  }
+  HANJI_RETURN_IF_ERROR(open_logs(options, common));
+  return common;
+}
+
+void direct_output(const LaunchOptions& options, const Common& common, StartSpec& spec) {
+  if (common.logs.empty()) return;
+  const bool first = spec.rank == 0;
+  if (first && options.rank0_output == Rank0Output::kLauncher) return;
+  spec.output = spec.error = common.logs[spec.rank].get();
+  if (first && !common.echoes.empty()) {
+    spec.output = common.echoes[0].write_end();
+    spec.error = common.echoes[1].write_end();
+  }
+}
+
+/// A rank's spec, and the end of the control socket that becomes the rank's.
+Result<std::pair<StartSpec, base::Fd>> spec_for(const LaunchOptions& options, const Common& common,
+                                                int rank) {
+  HANJI_ASSIGN_OR_RETURN(auto ends, base::socket_pair());
+  StartSpec spec;
+  spec.rank = rank;
+  spec.control = std::move(ends.first);
+  if (!options.cpus.empty()) spec.cpus = options.cpus[rank];
+  direct_output(options, common, spec);
+  return std::pair(std::move(spec), std::move(ends.second));
+}
+
+/// The pidfds of all to each. A rank that is dead already is the supervisor's affair.
+Status introduce(const std::vector<RankProcess>& processes) {
+  std::vector<int> pidfds;
+  for (const RankProcess& process : processes) pidfds.push_back(process.pidfd());
+  for (const RankProcess& process : processes) {
+    const Status sent = send_peers(process.control(), pidfds);
+    if (!sent.ok() && sent.code() != Code::kPeerLost) {
+      return sent.at(fmt::format("introduce rank {} to its peers", process.rank()));
+    }
+  }
+  return {};
+}
+
+Result<Outcome> supervise(const LaunchOptions& options, Common& common,
+                          std::vector<RankProcess> processes) {
+  for (Echo& echo : common.echoes) echo.close_write_end();
+  HANJI_RETURN_IF_ERROR(introduce(processes));
+  std::optional<SignalRelay> relay;
+  if (options.signals == Signals::kForward) {
+    HANJI_ASSIGN_OR_RETURN(SignalRelay installed, SignalRelay::install());
+    relay.emplace(std::move(installed));
+  }
+  Supervisor supervisor(options, *common.segment, std::move(processes));
+  if (relay) supervisor.watch(&*relay);
+  supervisor.watch(std::move(common.echoes));
+  return supervisor.run();
+}
+
+/// A forked rank, from here to its end.
+int run_body(const RankBody& body, Inherited inherited) {
+  const auto telephone = inherited.endpoints.control.duplicate();
+  auto peers = receive_peers(inherited.endpoints.control.get(), inherited.endpoints.rank,
+                             inherited.endpoints.size, base::Deadline::after(60s));
+  Status status = peers.status();
+  if (peers.ok()) {
+    inherited.endpoints.pidfds = *std::move(peers);
+    status = body(std::move(inherited));
+  }
+  if (status.ok()) return 0;
+  // The exit code tells the parent even if the words do not arrive.
+  if (telephone.ok()) static_cast<void>(send_report(telephone->get(), status));
+  return 1;
+}
+
+}  // namespace
+
+Result<Outcome> launch(const LaunchOptions& options) {
+  if (options.command.empty()) return base::invalid_argument("launch: there is no command to run");
+  HANJI_ASSIGN_OR_RETURN(Common common, make_common(options, options.program));
+  HANJI_ASSIGN_OR_RETURN(StartReport report, StartReport::create());
+  std::vector<RankProcess> processes;
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    HANJI_ASSIGN_OR_RETURN(auto made, spec_for(options, common, rank));
+    auto& [spec, control] = made;
+    spec.input = common.null_device();
+    spec.command = options.command;
+    spec.inherited = {common.segment->fd(), control.get()};
+    if (common.plan.valid()) spec.inherited.push_back(common.plan.get());
+    spec.environment =
+        environment_of_rank(options, {.rank = rank,
+                                      .size = options.ranks,
+                                      .segment = common.segment->fd(),
+                                      .control = control.get(),
+                                      .plan = common.plan.get(),
+                                      .same_program = options.program == Program::kThis ? 1 : 0});
+    HANJI_ASSIGN_OR_RETURN(RankProcess process, start_program(std::move(spec), report));
+    processes.push_back(std::move(process));
+  }
+  HANJI_RETURN_IF_ERROR(report.wait_for_all(options.command));
+  return supervise(options, common, std::move(processes));
+}
+
+Result<Outcome> fork_ranks(const LaunchOptions& options, const RankBody& body) {
+  HANJI_ASSIGN_OR_RETURN(Common common, make_common(options, Program::kThis));
+  std::vector<RankProcess> processes;
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    HANJI_ASSIGN_OR_RETURN(auto made, spec_for(options, common, rank));
+    auto& [spec, control] = made;
+    const auto rank_main = [&, rank] {
+      for (RankProcess& sibling : processes) sibling.forget();
+      auto segment = base::Fd(::fcntl(common.segment->fd(), F_DUPFD_CLOEXEC, 0));
+      Inherited inherited;
+      inherited.plan_json = options.plan_json;
+      inherited.build_id = build_id_of(Program::kThis);
+      inherited.endpoints.segment = std::move(segment);
+      inherited.endpoints.control = std::move(control);
+      inherited.endpoints.rank = rank;
+      inherited.endpoints.size = options.ranks;
+      return run_body(body, std::move(inherited));
+    };
+    HANJI_ASSIGN_OR_RETURN(RankProcess process, start_copy(std::move(spec), rank_main));
+    processes.push_back(std::move(process));
+  }
+  return supervise(options, common, std::move(processes));
+}
+
+}  // namespace hanji::launch

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hanji/base/status.h"
+#include "hanji/launch/inherited.h"
+#include "hanji/shm/segment.h"
+
+namespace hanji::launch {
+
+/// Where the output of rank 0 goes if there is a log folder.
+enum class Rank0Output {
+  kLog,             ///< To its log, as every other rank's.
+  kLogAndLauncher,  ///< To its log, and copied to the launcher's own stdout and stderr.
+  kLauncher,        ///< Only to the launcher's own stdout and stderr, which may be a terminal.
+};
+
+/// Who reacts to INT, TERM and USR1 while ranks run.
+enum class Signals {
+  kForward,  ///< The launcher: each once to all ranks; a second INT kills.
+  kLeave,    ///< The program, as before.
+};
+
+enum class RankEventKind {
+  kStarted,     ///< `rank` runs as `pid`.
+  kEnded,       ///< `rank` exited with code 0.
+  kFailed,      ///< `rank` is the first that failed.
+  kSecondary,   ///< `rank` failed after another one had.
+  kForwarded,   ///< A signal was passed on to all ranks.
+  kTerminated,  ///< TERM was sent to the ranks that outlived the failed one.
+  kKilled,      ///< KILL was sent to the ranks that did not end in time.
+  kNote,        ///< Something else a person should read.
+};
+
+/// One thing that happened, told at once.
+struct RankEvent {
+  RankEventKind kind = RankEventKind::kNote;
+  int rank = -1;  ///< -1: all of them.
+  pid_t pid = -1;
+  std::string text;  ///< One line for people: who, where, what, why.
+};
+
+struct LaunchOptions {
+  std::vector<std::string> command;   ///< Program (searched in PATH) and its arguments.
+  Program program = Program::kOther;  ///< kThis: the command starts this very program.
+  int ranks = 1;
+  std::string plan_json;                 ///< Handed to every rank; empty if there is none.
+  std::vector<std::vector<int>> cpus;    ///< Per rank, the CPUs it is pinned to; empty: not pinned.
+  std::vector<std::string> environment;  ///< "NAME=value", stronger than what is inherited.
+  std::filesystem::path log_directory;   ///< Rank r writes to rank.r in it; empty: where we write.
+  Rank0Output rank0_output = Rank0Output::kLog;
+  Signals signals = Signals::kForward;
+  shm::SegmentOptions segment;  ///< Its ranks, build id and plan hash are filled in here.
+  std::chrono::milliseconds verdict_time{500};   ///< Survivors may name the dead rank before TERM.
+  std::chrono::milliseconds kill_grace{10'000};  ///< From TERM to KILL after a failure.
+  std::chrono::milliseconds stop_grace{30'000};  ///< From a forwarded signal to KILL.
+  std::function<void(const RankEvent&)> on_event;
+};
+
+/// How one rank ended.
+struct RankExit {
+  int rank = 0;
+  pid_t pid = -1;
+  int exit_code = 0;  ///< Of exit(); 0 if a signal ended it.
+  int signal = 0;     ///< That ended it, or 0.
+  bool secondary = false;
+  Status report;  ///< What the rank told by report_failure(), or ok.
+
+  bool failed() const { return exit_code != 0 || signal != 0; }
+};
+
+/// How all of them ended.
+struct Outcome {
+  int exit_code = 0;      ///< Of the first failing rank, or 128 + its signal.
+  int first_failed = -1;  ///< Its rank.
+  std::vector<RankExit> ranks;
+};
+
+/// "was killed by SIGKILL", "exited with code 3", with the rank's own report if it made one.
+std::string describe(const RankExit& exit);
+
+/// Starts the ranks of one host, watches them and returns when all have ended.
+///
+/// Each rank inherits the segment, a control socket, the plan and its peers' pidfds, which
+/// inherited_endpoints() finds. When one fails, the others get verdict_time to name it, then TERM,
+/// then KILL. Ranks die with the launcher, however it dies, and leave nothing behind.
+///
+/// Order   calls on_event from the calling thread, at once.
+/// Cost    one fork and exec per rank; sleeps in poll(2) until something happens.
+/// Errors  kNotFound, kInvalidArgument if the ranks cannot be started; none is left running.
+///         A rank's failure is an Outcome, not an error.
+/// Thread  one launch with Signals::kForward at a time per process.
+Result<Outcome> launch(const LaunchOptions& options);
+
+/// What a forked rank does; its Status is reported to the parent.
+using RankBody = std::function<Status(Inherited)>;
+
+/// As launch(), but each rank is a copy of this process that runs `body` and ends: options.command
+/// is not used, and descriptors that the program had open stay open in the ranks.
+///
+/// Call it before any thread pool starts: only the calling thread lives on in a copy.
+Result<Outcome> fork_ranks(const LaunchOptions& options, const RankBody& body);
+
+}  // namespace hanji::launch

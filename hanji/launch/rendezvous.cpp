@@ -1,0 +1,85 @@
+#include "hanji/launch/rendezvous.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "hanji/base/checksum.h"
+#include "hanji/launch/internal/control.h"
+#include "hanji/launch/internal/meeting.h"
+
+namespace hanji::launch {
+namespace {
+
+Status check_one_host(const Identity& identity) {
+  if (identity.local_size == identity.world_size) return {};
+  return base::unsupported(fmt::format(
+      "{} started {} of {} ranks on this host: hanji has no engine between hosts yet; start all "
+      "ranks on one",
+      name_of(identity.source), identity.local_size, identity.world_size));
+}
+
+Result<base::Fd> copy_of(int fd) {
+  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return base::from_errno("duplicate a descriptor", errno);
+  return base::Fd(copy);
+}
+
+/// The segment, made here, and who else maps it.
+Result<shm::Endpoints> endpoints_of_host(const shm::Segment& segment, const Identity& identity,
+                                         const std::vector<int>& pidfds) {
+  shm::Endpoints endpoints;
+  endpoints.rank = identity.local_rank;
+  endpoints.size = identity.local_size;
+  HANJI_ASSIGN_OR_RETURN(endpoints.segment, copy_of(segment.fd()));
+  for (int rank = 0; rank < identity.local_size; ++rank) {
+    endpoints.pidfds.emplace_back();
+    if (rank == identity.local_rank) continue;
+    HANJI_ASSIGN_OR_RETURN(endpoints.pidfds.back(), copy_of(pidfds[rank]));
+  }
+  return endpoints;
+}
+
+}  // namespace
+
+std::filesystem::path meeting_directory(const Lookup& lookup) {
+  std::error_code error;
+  const std::filesystem::path runtime = lookup(base::Variable::kXdgRuntimeDir).value_or("");
+  if (!runtime.empty() && std::filesystem::is_directory(runtime, error)) return runtime / "hanji";
+  std::string temporary = lookup(base::Variable::kTmpDir).value_or("");
+  if (temporary.empty()) temporary = "/tmp";
+  return std::filesystem::path(temporary) / fmt::format("hanji-{}", ::geteuid());
+}
+
+std::filesystem::path meeting_path(const std::filesystem::path& directory,
+                                   const Identity& identity) {
+  base::Sha256 hash;
+  hash.update(fmt::format("{}\n{}", ::geteuid(), identity.job_id));
+  return directory / (hash.hex().substr(0, 24) + ".sock");
+}
+
+Result<shm::Endpoints> meet(const Identity& identity, const MeetOptions& options) {
+  HANJI_RETURN_IF_ERROR(check_one_host(identity));
+  shm::SegmentOptions segment_options = options.segment;
+  segment_options.ranks = identity.local_size;
+  if (identity.world_size == 1) {
+    HANJI_ASSIGN_OR_RETURN(const auto segment, shm::Segment::create(segment_options));
+    return endpoints_of_host(*segment, identity, {});
+  }
+  const auto deadline = base::Deadline::after(options.deadline);
+  const auto path =
+      meeting_path(options.directory.empty() ? meeting_directory() : options.directory, identity);
+  const Hello hello = hello_of(identity, segment_options);
+  if (identity.local_rank != 0) return join_meeting(path, hello, deadline);
+  HANJI_ASSIGN_OR_RETURN(Meeting meeting, Meeting::open(path, hello));
+  HANJI_RETURN_IF_ERROR(meeting.gather(deadline));
+  HANJI_ASSIGN_OR_RETURN(const auto segment, shm::Segment::create(segment_options));
+  HANJI_RETURN_IF_ERROR(meeting.welcome(segment->fd()));
+  return endpoints_of_host(*segment, identity, meeting.pidfds());
+}
+
+}  // namespace hanji::launch

@@ -1,0 +1,30 @@
+#include "hanji/launch/run.h"
+
+#include <fmt/format.h>
+
+#include "hanji/base/env.h"
+#include "hanji/topology/machine.h"
+
+namespace hanji::launch {
+
+Result<Outcome> run_program(const RunOptions& options) {
+  if (options.ranks < 0) {
+    return base::invalid_argument(fmt::format(
+        "ranks is {}: give a positive number, or 0 for one per usable core", options.ranks));
+  }
+  HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
+  LaunchOptions launch_options;
+  launch_options.command = options.command;
+  launch_options.ranks = options.ranks == 0 ? machine.usable_cores : options.ranks;
+  launch_options.cpus = topology::cpus_per_rank(machine, launch_options.ranks);
+  launch_options.log_directory = options.log_directory;
+  launch_options.rank0_output = Rank0Output::kLogAndLauncher;
+  launch_options.on_event = options.on_event;
+  const bool crowded = launch_options.cpus.empty();
+  if (crowded && !base::read(base::Variable::kOmpNumThreads)) {
+    launch_options.environment.push_back("OMP_NUM_THREADS=1");
+  }
+  return launch(launch_options);
+}
+
+}  // namespace hanji::launch

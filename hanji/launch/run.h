@@ -1,0 +1,27 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "hanji/launch/launcher.h"
+
+namespace hanji::launch {
+
+/// What `hanji run -n RANKS -- PROGRAM ARGUMENTS` is made of.
+struct RunOptions {
+  std::vector<std::string> command;
+  int ranks = 0;                        ///< 0: one per usable core.
+  std::filesystem::path log_directory;  ///< Empty: all ranks write where the command writes.
+  std::function<void(const RankEvent&)> on_event;
+};
+
+/// Starts any program as ranks of this host, each pinned to cores of its own as long as there are
+/// enough of them, else with OMP_NUM_THREADS=1 unless the user has set it.
+///
+/// Result  as launch(); its exit_code is the command's.
+/// Errors  kInvalidArgument for a negative number of ranks or no command; as launch().
+Result<Outcome> run_program(const RunOptions& options);
+
+}  // namespace hanji::launch
