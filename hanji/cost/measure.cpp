@@ -19,8 +19,8 @@ namespace {
 
 constexpr int64_t kMaxTotalBytes = int64_t{128} << 20;
 constexpr int64_t kCachedBytes = int64_t{256} << 10;  // per rank, inside most second-level caches
-constexpr int64_t kPhaseNs = 25'000'000;
-constexpr int kSyncsPerSample = 200;
+constexpr int64_t kPhaseNs = 20'000'000;
+constexpr int kSyncsPerSample = 50;
 constexpr size_t kMaxSamples = 1000;
 
 // The flag protocol of the engine: one monotonic word per rank on its own line.
@@ -69,14 +69,16 @@ auto best_average() { return &average_baseline; }
 
 using Memory = std::unique_ptr<float[]>;
 
-// What every rank does in one sample; rank 0 times it between two syncs.
+// What every rank does in one sample.
 struct Phase {
   std::function<void(int rank)> work;
   std::vector<double> samples = {};  // seconds
 
-  double median() {
-    std::nth_element(samples.begin(), samples.begin() + samples.size() / 2, samples.end());
-    return samples[samples.size() / 2];
+  // Others' work only ever lengthens a sample, so the lower quartile is the machine's own.
+  double seconds() {
+    const auto quartile = samples.begin() + static_cast<int64_t>(samples.size() / 4);
+    std::nth_element(samples.begin(), quartile, samples.end());
+    return *quartile;
   }
 };
 
@@ -97,7 +99,7 @@ class Measurement {
   void live(int rank);
   void repeat(int rank, Phase& phase);
   void update_slices(int rank, int64_t floats);
-  void copy_half(int rank);
+  void copy_halves(int rank);
   void sync_often(int rank);
 
   const MeasureOptions& options_;
@@ -109,7 +111,7 @@ class Measurement {
   Phase syncs_{[this](int rank) { sync_often(rank); }};
   Phase memory_{[this](int rank) { update_slices(rank, floats_); }};
   Phase cached_{[this](int rank) { update_slices(rank, kCachedBytes / 4); }};
-  Phase copy_{[this](int rank) { copy_half(rank); }};
+  Phase copy_{[this](int rank) { copy_halves(rank); }};
 };
 
 Status Measurement::allocate() {
@@ -151,24 +153,31 @@ void Measurement::update_slices(int rank, int64_t floats) {
   mean(last, last + slice / 2, slice / 2);
 }
 
-void Measurement::copy_half(int rank) {
+// One rank copies through all buffers: together they exceed the caches.
+void Measurement::copy_halves(int rank) {
+  if (rank != 0) return;
   const int64_t half = floats_ / 2;
-  float* data = buffers_[0].get();
-  if (rank == 0) std::memcpy(data, data + half, half * 4);
+  for (const Memory& buffer : buffers_) std::memcpy(buffer.get(), buffer.get() + half, half * 4);
 }
 
+// Rank 0 takes the time while all others wait for it: after everybody's work of one sample and
+// before anybody's of the next, so that a rank that wakes up late is counted.
 void Measurement::repeat(int rank, Phase& phase) {
-  phase.work(rank);  // warm-up
-  const int64_t end = base::now_ns() + kPhaseNs;
+  int64_t end = 0;
+  int64_t last = 0;
   for (;;) {
-    meeting_.sync(rank);
-    const int64_t start = base::now_ns();
     phase.work(rank);
     meeting_.sync(rank);
     if (rank == 0) {
       const int64_t now = base::now_ns();
-      phase.samples.push_back(static_cast<double>(now - start) * 1e-9);
-      phase_over_ = now >= end || phase.samples.size() >= kMaxSamples;
+      if (last == 0) {
+        end = now + kPhaseNs;  // the first round was the warm-up
+        phase_over_ = false;   // everybody has read the last phase's, or would not be here
+      } else {
+        phase.samples.push_back(static_cast<double>(now - last) * 1e-9);
+        phase_over_ = now >= end || phase.samples.size() >= kMaxSamples;
+      }
+      last = now;
     }
     meeting_.sync(rank);
     if (phase_over_) return;
@@ -207,11 +216,12 @@ Rates Measurement::rates() {
     return static_cast<double>(floats / options_.ranks * options_.ranks) * options_.ranks * 4 * 2;
   };
   Rates rates;
-  rates.sync_seconds = syncs_.median() / kSyncsPerSample;
-  rates.memory_bytes_per_second = moved(floats_) / memory_.median();
+  rates.sync_seconds = syncs_.seconds() / kSyncsPerSample;
+  rates.memory_bytes_per_second = moved(floats_) / memory_.seconds();
   rates.cached_bytes_per_second =
-      std::max(rates.memory_bytes_per_second, moved(kCachedBytes / 4) / cached_.median());
-  rates.copy_bytes_per_second = static_cast<double>(floats_ / 2 * 4 * 2) / copy_.median();
+      std::max(rates.memory_bytes_per_second, moved(kCachedBytes / 4) / cached_.seconds());
+  rates.copy_bytes_per_second =
+      static_cast<double>(floats_ / 2 * 4 * 2 * options_.ranks) / copy_.seconds();
   rates.cache_bytes = std::max<int64_t>(1, options_.cache_bytes);
   return rates;
 }
