@@ -31,7 +31,7 @@ enum class Signals {
 enum class RankEventKind {
   kStarted,     ///< `rank` runs as `pid`.
   kEnded,       ///< `rank` exited with code 0.
-  kFailed,      ///< `rank` is the first that failed.
+  kFailed,      ///< `rank` failed first, or turned out to be why those before it did.
   kSecondary,   ///< `rank` failed after another one had.
   kForwarded,   ///< A signal was passed on to all ranks.
   kTerminated,  ///< TERM was sent to the ranks that outlived the failed one.

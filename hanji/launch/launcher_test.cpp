@@ -193,6 +193,17 @@ TEST_F(Launcher, OfDeathsSeenAtOnceTheCauseComesFirst) {
   EXPECT_TRUE(outcome->ranks[0].secondary);
 }
 
+TEST_F(Launcher, TheCauseMayBeSeenAfterWhoDiedOfIt) {
+  LaunchOptions late = options("test $RANK = 0 && exit 6; sleep 0.3; exit 3");
+  late.verdict_time = 30s;
+  const auto outcome = launch(late);
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(outcome->first_failed, 1);
+  EXPECT_EQ(outcome->exit_code, 3);
+  EXPECT_TRUE(outcome->ranks[0].secondary);
+  EXPECT_FALSE(outcome->ranks[1].secondary);
+}
+
 TEST_F(Launcher, WhoIgnoresTermIsKilledAfterTheGrace) {
   LaunchOptions stubborn = options(
       "trap '' TERM; touch $FOLDER/ready.$RANK; test $RANK = 0 && while :; do sleep 0.05; done; "

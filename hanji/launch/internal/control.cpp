@@ -1,11 +1,8 @@
 #include "hanji/launch/internal/control.h"
 
 #include <fmt/format.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 
 #include "hanji/base/socket.h"
 
@@ -18,14 +15,6 @@ constexpr std::byte kReport{'R'};
 using namespace std::chrono_literals;
 
 }  // namespace
-
-Result<base::Fd> pidfd_of(pid_t pid) {
-  const long fd = ::syscall(SYS_pidfd_open, pid, 0);
-  if (fd < 0) return base::from_errno(fmt::format("open a pidfd of process {}", pid), errno);
-  return base::Fd(static_cast<int>(fd));
-}
-
-Result<base::Fd> own_pidfd() { return pidfd_of(::getpid()); }
 
 Status send_peers(int control, std::span<const int> pidfds) {
   for (size_t sent = 0; sent < pidfds.size();) {

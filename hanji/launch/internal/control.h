@@ -11,10 +11,6 @@
 /// The messages on a rank's control socket; the first byte tells which it is.
 namespace hanji::launch {
 
-/// A new pidfd of this very process.
-Result<base::Fd> own_pidfd();
-Result<base::Fd> pidfd_of(pid_t pid);
-
 /// Launcher to rank: the pidfds of all ranks, in order, once all have started.
 Status send_peers(int control, std::span<const int> pidfds);
 /// Result  one pidfd per rank; `rank`'s own is invalid.

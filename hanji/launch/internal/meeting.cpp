@@ -16,6 +16,7 @@
 #include "hanji/base/socket.h"
 #include "hanji/launch/internal/announcement.h"
 #include "hanji/launch/internal/control.h"
+#include "hanji/shm/liveness.h"
 
 namespace hanji::launch {
 namespace {
@@ -123,7 +124,7 @@ Result<Meeting> Meeting::open(const std::filesystem::path& path, const Hello& ow
   Meeting meeting(path, std::move(listener), own);
   Guest& host = meeting.seats_[own.rank];
   host.pid = ::getpid();
-  HANJI_ASSIGN_OR_RETURN(host.pidfd, own_pidfd());
+  HANJI_ASSIGN_OR_RETURN(host.pidfd, shm::open_pidfd(::getpid()));
   return meeting;
 }
 
@@ -197,7 +198,7 @@ Status Meeting::seat(const Hello& hello, Guest& guest) {
   }
   HANJI_RETURN_IF_ERROR(compare("the build", hello.build_id, own_.build_id, hello.rank));
   HANJI_RETURN_IF_ERROR(compare("the plan", hello.plan_hash, own_.plan_hash, hello.rank));
-  HANJI_ASSIGN_OR_RETURN(guest.pidfd, pidfd_of(guest.pid));
+  HANJI_ASSIGN_OR_RETURN(guest.pidfd, shm::open_pidfd(guest.pid));
   seat = std::move(guest);
   return {};
 }

@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <iostream>
 
-#include "hanji/launch/internal/control.h"
+#include "hanji/shm/liveness.h"
 
 namespace hanji::launch {
 namespace {
@@ -78,7 +78,7 @@ Result<RankProcess> adopt(StartSpec& spec, pid_t pid) {
   if (pid < 0) return base::from_errno(fmt::format("fork rank {}", spec.rank), errno);
   ::setpgid(pid, pid);  // The child does it too: whoever comes first, the group is there for both.
   RankProcess process(spec.rank, pid, base::Fd(), std::move(spec.control));
-  HANJI_ASSIGN_OR_RETURN(base::Fd pidfd, pidfd_of(pid));
+  HANJI_ASSIGN_OR_RETURN(base::Fd pidfd, shm::open_pidfd(pid));
   process.set_pidfd(std::move(pidfd));
   return process;
 }

@@ -138,17 +138,21 @@ void Supervisor::take_death(RankExit exit) {
   outcome_.ranks[exit.rank] = std::move(exit);
 }
 
+/// A rank that died of another's death may be seen before that one, whose exit takes its time. So
+/// the first failure stays provisional while it points to somebody else, until TERM is sent.
 void Supervisor::record_failure(RankExit& exit) {
   const std::string text = where(exit) + " " + describe(exit);
-  exit.secondary = outcome_.first_failed >= 0;
+  const bool none_before = outcome_.first_failed < 0;
+  const bool explains = provisional_ && phase_ == Phase::kVerdict && !is_consequence(exit);
+  exit.secondary = !none_before && !explains;
   if (exit.secondary) {
     tell({RankEventKind::kSecondary, exit.rank, exit.pid, text + " (secondary)"});
     return;
   }
+  if (explains) outcome_.ranks[outcome_.first_failed].secondary = true;
+  provisional_ = is_consequence(exit);
   outcome_.first_failed = exit.rank;
-  outcome_.exit_code = exit.signal != 0 ? 128 + exit.signal : exit.exit_code;
-  const bool killed_by_us = phase_ == Phase::kKilling && exit.signal == SIGKILL;
-  if (killed_by_us && !forwarded_.empty()) outcome_.exit_code = 128 + forwarded_.back();
+  outcome_.exit_code = code_of(exit);
   if (phase_ == Phase::kRunning) {
     // Peers see the death themselves; only the launcher knows its cause. Ranks that were asked to
     // stop may still meet to save, so a code of theirs is no reason to end the others.
@@ -156,6 +160,12 @@ void Supervisor::record_failure(RankExit& exit) {
     enter(Phase::kVerdict, options_.verdict_time);
   }
   tell({RankEventKind::kFailed, exit.rank, exit.pid, text});
+}
+
+int Supervisor::code_of(const RankExit& exit) const {
+  const bool killed_by_us = phase_ == Phase::kKilling && exit.signal == SIGKILL;
+  if (killed_by_us && !forwarded_.empty()) return 128 + forwarded_.back();
+  return exit.signal != 0 ? 128 + exit.signal : exit.exit_code;
 }
 
 void Supervisor::on_deadline() {

@@ -37,6 +37,7 @@ class Supervisor {
   void take_deaths();
   void take_death(RankExit exit);
   void record_failure(RankExit& exit);
+  int code_of(const RankExit& exit) const;
   void on_deadline();
   void forward(int signal);
   void kill_all(const std::string& why);
@@ -55,6 +56,7 @@ class Supervisor {
   int64_t start_ns_;
   std::string hostname_;
   std::vector<int> forwarded_;
+  bool provisional_ = false;  ///< The first failure told that another rank was its cause.
   Outcome outcome_;
 };
 
