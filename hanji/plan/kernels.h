@@ -12,7 +12,8 @@ struct KernelChoice {
   Attention attention = Attention::kFlash;
   Precision precision = Precision::kFloat32;
   double gemm_flops_per_second = 0;       ///< Of one rank, on the model's shapes, all ranks busy.
-  double attention_flops_per_second = 0;  ///< The same; counts the lower triangle only.
+  double attention_flops_per_second = 0;  ///< The same; lower triangle only, so half of
+                                          ///< ModelSpec::attention_flops_per_token().
   double gemm_error = 0;  ///< Largest error over the largest result, against float64.
   double attention_error = 0;
   std::string why;  ///< One sentence: what lost, and by how much.
