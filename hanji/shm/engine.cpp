@@ -292,6 +292,8 @@ class Engine::Core {
       if (!failed && !left) continue;
       // Looked at last: whoever failed or left after posting is not waited for.
       if (lines_.has_posted(member, waiting.sequence)) continue;
+      // Who ends the job does so before it leaves or gives up, and its word says more.
+      HANJI_RETURN_IF_ERROR(health());
       return fail(failed ? gave_up_verdict(lines_, waiting, member)
                          : left_verdict(lines_, waiting, member));
     }
