@@ -1,0 +1,47 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "hanji/comm/group.h"
+#include "hanji/world/world.h"
+
+namespace hanji::shm {
+struct LivenessEvent;
+}
+
+namespace hanji::world {
+
+struct ConnectOptions {
+  comm::GroupOptions group;  ///< Of all ranks; its recorder is filled in.
+  /// May change the group's options once the plan is known, e.g. its deadline or its chooser.
+  std::function<void(const std::string& plan_json, comm::GroupOptions&)> configure;
+  std::chrono::nanoseconds meet_deadline = std::chrono::seconds(60);
+  /// Told on a thread of its own when a peer dies, stops or goes on; must not block.
+  std::function<void(const shm::LivenessEvent&)> on_liveness;
+
+  // Where hanji did not start the ranks; else the launcher has decided.
+  std::string plan_json;                          ///< Must be the same on all ranks.
+  size_t heap_bytes_per_rank = size_t{64} << 30;  ///< Addresses; memory comes on demand.
+  uint32_t trace_events = 1 << 16;
+};
+
+/// Who and where am I? Reads what `hanji run`, `hanji train`, torchrun, mpirun or srun left for
+/// this process, and meets the other ranks; alone, it is a world of one.
+///
+/// Cost    milliseconds once all ranks are there.
+/// Errors  throws Error: kInvalidArgument for variables that contradict each other, kTimeout naming
+///         the ranks that did not come, kMismatch if builds or plans differ, kUnsupported for
+///         several hosts.
+/// Thread  once per process.
+World connect(const ConnectOptions& options = {});
+
+}  // namespace hanji::world
+
+namespace hanji {
+using world::connect;
+using world::World;
+}  // namespace hanji

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hanji/base/status.h"
+#include "hanji/comm/group.h"
+#include "hanji/mesh/mesh.h"
+
+namespace hanji::trace {
+class Recorder;
+}
+
+namespace hanji::world {
+
+struct WorldState;
+
+/// This process (or, in tests, thread) among those that train together.
+///
+/// Keep it as long as its groups and meshes are used. Its end tells the others that this rank left
+/// as it should, unless an exception ends it: then they are told to stop waiting.
+class World {
+ public:
+  explicit World(std::unique_ptr<WorldState> state);
+  World(World&& other) noexcept;
+  World& operator=(World&& other) noexcept;
+  ~World();
+
+  int rank() const;
+  int size() const;
+  /// Index among the ranks of this host.
+  int local_rank() const;
+
+  /// All ranks.
+  const comm::Group& group() const;
+  /// Order   every rank calls it, with the same axes. Errors: see mesh::Mesh.
+  mesh::Mesh mesh(std::vector<layout::Axis> axes) const;
+  /// Where to make tensors that collectives move without a copy.
+  comm::Heap& heap() const;
+  /// This rank's spans, in memory that outlives the process.
+  trace::Recorder* recorder() const;
+  /// The plan that the launcher or ConnectOptions gave; empty if none did.
+  const std::string& plan_json() const;
+
+  /// Tells every rank and the launcher that this rank is about to fail: waits elsewhere end at
+  /// once with kPeerLost and these words.
+  void fail(const Status& status) const;
+
+ private:
+  std::unique_ptr<WorldState> state_;
+};
+
+/// What a caught exception says: an Error's code and message, anything else as kInternal.
+Status status_of(std::exception_ptr exception);
+
+}  // namespace hanji::world
