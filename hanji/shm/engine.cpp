@@ -81,6 +81,14 @@ class Engine::Core {
     return {};
   }
 
+  Status check() {
+    HANJI_RETURN_IF_ERROR(health());
+    const bool moved = runner_.progress() != checked_progress_;
+    checked_progress_ = runner_.progress();
+    if (stuck_since_ns_ != 0 && (moved || completed_ == submitted_)) unstuck();
+    return moved || completed_ == submitted_ ? Status() : look_around();
+  }
+
   bool done(uint64_t ticket) const { return ticket <= completed_ || !failure_.ok(); }
 
   Status wait(uint64_t ticket, std::span<Engine* const> others) {
@@ -323,6 +331,7 @@ class Engine::Core {
   bool crowded_ = true;
   size_t backed_staging_ = 0;
   int64_t stuck_since_ns_ = 0;
+  uint64_t checked_progress_ = 0;
   std::array<trace::NameId, schedule::kNumRoutines> names_{};
 };
 
@@ -356,6 +365,7 @@ Engine::~Engine() = default;
 
 Result<uint64_t> Engine::submit(const Call& call) { return core_->submit(call); }
 Status Engine::advance() { return core_->advance(); }
+Status Engine::check() { return core_->check(); }
 bool Engine::done(uint64_t ticket) const { return core_->done(ticket); }
 Status Engine::wait(uint64_t ticket) { return core_->wait(ticket, {}); }
 Status Engine::wait(uint64_t ticket, const std::vector<Engine*>& others) {

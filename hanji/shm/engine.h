@@ -59,6 +59,10 @@ class Engine {
   /// Works on the open calls for as long as no peer is waited for, at most about 4 MiB of memory
   /// traffic. Never blocks.
   Status advance();
+  /// Whether what is waited for can still come: as wait() past its spinning, without waiting. For
+  /// callers that poll advance() instead of waiting; the deadline counts from the first check
+  /// since the last progress.
+  Status check();
   /// Nothing more will happen to this call: it is complete, or the engine has failed.
   bool done(uint64_t ticket) const;
   /// Works and waits until the call is complete.
