@@ -26,7 +26,7 @@ struct AllReduceOptions {
 /// Order   starts before returning; every rank issues the group's collectives in one order.
 /// Cost    in the heap, n ranks, S bytes: 2 syncs, 2nS bytes of memory traffic.
 /// Errors  throws Error(kInvalidArgument) if not contiguous or part of an autograd graph,
-///         Error(kUnsupported) for a dtype, layout or device nobody here moves; else Work::wait().
+///         Error(kUnsupported) for a dtype, layout or device nobody here serves; else Work::wait().
 Work all_reduce(at::Tensor& tensor, const Group& group, const AllReduceOptions& options = {},
                 std::source_location call_site = std::source_location::current());
 

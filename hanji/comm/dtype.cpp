@@ -1,12 +1,15 @@
 #include "hanji/comm/dtype.h"
 
+#include <optional>
 #include <string>
 
 #include "hanji/base/status.h"
 
 namespace hanji::comm {
 
-DType to_dtype(c10::ScalarType type) {
+namespace {
+
+std::optional<DType> spoken(c10::ScalarType type) {
   switch (type) {
     case c10::ScalarType::Double: return DType::kFloat64;
     case c10::ScalarType::Float: return DType::kFloat32;
@@ -15,10 +18,21 @@ DType to_dtype(c10::ScalarType type) {
     case c10::ScalarType::Int: return DType::kInt32;
     case c10::ScalarType::Long: return DType::kInt64;
     case c10::ScalarType::Byte: return DType::kUInt8;
-    default: break;
+    default: return std::nullopt;
   }
+}
+
+}  // namespace
+
+DType to_dtype(c10::ScalarType type) {
+  if (const auto dtype = spoken(type)) return *dtype;
   throw Error(base::unsupported(std::string("no collective speaks dtype ") + c10::toString(type) +
                                 "; convert the tensor first, for example to float32"));
+}
+
+Moved moved_as(c10::ScalarType type) {
+  if (const auto dtype = spoken(type)) return {*dtype, 1};
+  return {DType::kUInt8, static_cast<int64_t>(c10::elementSize(type))};
 }
 
 c10::ScalarType to_scalar_type(DType dtype) {

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+
+#include "hanji/base/status.h"
 
 namespace hanji::comm {
 
@@ -20,6 +23,10 @@ class [[nodiscard]] Work {
   /// Errors  throws Error: kMismatch (on every rank, naming the calls that differ), kTimeout (naming
   ///         the ranks that did not come), kPeerLost (naming the dead). The group is then unusable.
   void wait();
+
+  /// Calls `told` once, with ok or the group's error, when this call is complete: at once if it is,
+  /// else from the thread that notices. `told` must not throw, nor wait for calls of the group.
+  void then(std::function<void(const Status&)> told);
 
   /// True once the result is there. Does bounded work, never blocks.
   /// Errors  as wait().

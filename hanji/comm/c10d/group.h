@@ -1,7 +1,9 @@
 #pragma once
 
-#include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
+
+#include <functional>
+#include <vector>
 
 #include "hanji/comm/group.h"
 
@@ -11,13 +13,19 @@ class Backend;
 
 namespace hanji::comm::c10d {
 
-/// A group over a c10d backend of the caller, for tensors on the type of `device`.
+/// A group over a c10d backend of the caller, for CPU tensors.
 ///
 /// Every call first gathers the ranks' descriptions and compares them, as the shared-memory engine
 /// does; then runs the backend's own routine, or, for floating sums with Bits::kRun, sends and
-/// receives with an ordered local sum. The backend must serve allgather, and what is called.
+/// receives with an ordered local sum. A thread of the group calls the backend.
+/// Order   the backend must serve allgather, send, recv and what is called.
 /// Thread  nobody else may call the backend while the group is used.
-Group make_group(c10::intrusive_ptr<::c10d::Backend> backend, c10::Device device,
-                 GroupOptions options = {});
+Group make_group(c10::intrusive_ptr<::c10d::Backend> backend, GroupOptions options = {});
+
+/// The same with tensors of group.heap() made in `heap`, and with subgroups made by `divide`, which
+/// gets an id agreed between the ranks and the members; null refuses them.
+using Divide = std::function<Group(int id, const std::vector<int>& members, GroupOptions options)>;
+Group make_group(c10::intrusive_ptr<::c10d::Backend> backend, Heap heap, Divide divide,
+                 GroupOptions options);
 
 }  // namespace hanji::comm::c10d

@@ -20,8 +20,9 @@ inline constexpr const char* kLoopback = "lo";
 
 /// The ranks of `meet` again, connected by Gloo over TCP on this host's loopback.
 ///
-/// They find each other through a file in a folder that only this user can read.
-/// Called by every rank of `meet`.
+/// Rank 0 serves their addresses on a free loopback port, which it tells through `meet`. Called by
+/// every rank of `meet`; tensors of the new group's heap() are those of `meet`.
+/// Errors  throws Error(kTimeout) where they do not connect within the deadline.
 Group make_group(const Group& meet, GroupOptions options = {});
 
 /// Ranks that meet through a c10d store of the caller.

@@ -1,0 +1,26 @@
+#include "hanji/comm/all_gather.h"
+
+#include "hanji/comm/dtype.h"
+#include "hanji/comm/internal/submit.h"
+
+namespace hanji::comm {
+
+Work all_gather(at::Tensor& output, const at::Tensor& input, const Group& group,
+                const CallOptions& options, std::source_location call_site) {
+  Request request{.routine = schedule::Routine::kAllGather,
+                  .tag = options.tag,
+                  .input = input,
+                  .output = output,
+                  .label = std::string(options.label),
+                  .call_site = call_site};
+  check_tensor(input, "input", request, group);
+  check_tensor(output, "output", request, group);
+  check_count(output, "output", input.numel() * group.size(), request);
+  check_pair(request, 0, input.numel() * group.rank());
+  const Moved moved = moved_as(input.scalar_type());
+  request.dtype = moved.dtype;
+  request.count = input.numel() * moved.per_element;
+  return submit(std::move(request), group);
+}
+
+}  // namespace hanji::comm

@@ -1,0 +1,32 @@
+#include "hanji/comm/broadcast.h"
+
+#include <fmt/format.h>
+
+#include "hanji/comm/dtype.h"
+#include "hanji/comm/internal/submit.h"
+
+namespace hanji::comm {
+
+Work broadcast(at::Tensor& tensor, int root, const Group& group, const CallOptions& options,
+               std::source_location call_site) {
+  Request request{.routine = schedule::Routine::kBroadcast,
+                  .root = root,
+                  .tag = options.tag,
+                  .input = tensor,
+                  .output = tensor,
+                  .label = std::string(options.label),
+                  .call_site = call_site};
+  check_tensor(tensor, "tensor", request, group);
+  if (root < 0 || root >= group.size()) {
+    throw Error(
+        base::invalid_argument(fmt::format("broadcast: root {} is not a rank of group {} "
+                                           "of {}; ranks start at 0",
+                                           root, group.name(), group.size())));
+  }
+  const Moved moved = moved_as(tensor.scalar_type());
+  request.dtype = moved.dtype;
+  request.count = tensor.numel() * moved.per_element;
+  return submit(std::move(request), group);
+}
+
+}  // namespace hanji::comm

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "hanji/base/dtype.h"
+#include "hanji/base/status.h"
+#include "hanji/schedule/operation.h"
+#include "hanji/schedule/step_list.h"
+
+namespace hanji::comm {
+
+/// One collective as its caller stated it, checked by submit().
+struct Request {
+  schedule::Routine routine = schedule::Routine::kBarrier;
+  schedule::ReduceOp op = schedule::ReduceOp::kSum;
+  DType dtype = DType::kUInt8;
+  int64_t count = 0;  ///< Elements, as the routine's step lists count them.
+  int root = 0;
+  uint64_t tag = 0;
+  at::Tensor input{};   ///< The caller's tensors themselves, contiguous; undefined for a barrier.
+  at::Tensor output{};  ///< The same as `input` for a call in place.
+  int64_t input_stride = 0;  ///< Elements between the partial buffers of `input`.
+  int num_parts = 1;
+  std::string label{};
+  std::source_location call_site{};
+  std::shared_ptr<const schedule::StepList>
+      steps{};            ///< Of a tree reduction, which its caller made.
+  at::Tensor copy_out{};  ///< Gets `output` at the end, where that is staging in the heap.
+};
+
+/// How a request is carried out: by a step list, or by the engine's own routine where both are null.
+struct Choice {
+  std::shared_ptr<const schedule::StepList> steps;
+  std::shared_ptr<const schedule::StepList> steps_if_private;  ///< For buffers no peer can map.
+};
+
+/// Carries out requests in the order of submission, and records each in the group's trace. Chooses
+/// nothing.
+///
+/// Thread  one at a time.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  virtual std::string_view name() const = 0;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual bool serves(c10::Device device) const = 0;
+  /// True if the engine has an algorithm of its own for the routine.
+  virtual bool native(schedule::Routine routine) const = 0;
+  /// True if peers read and write each other's buffers: then step lists need no sends.
+  virtual bool shares_memory() const = 0;
+
+  /// The request's ticket; tickets grow by one. Starts what can start at once.
+  virtual Result<uint64_t> submit(const Request& request, const Choice& choice) = 0;
+  /// Bounded, non-blocking work. An error is final.
+  virtual Status advance() = 0;
+  /// Refuses when a peer has gone or the deadline has passed, for callers that poll.
+  virtual Status check() = 0;
+  /// True too once the engine has failed.
+  virtual bool done(uint64_t ticket) const = 0;
+  /// Drives the engine until the ticket is done, and `others` meanwhile, which lets ranks wait for
+  /// the calls of several groups in different orders.
+  virtual Status wait(uint64_t ticket, std::span<Engine* const> others) = 0;
+  /// Nanoseconds spent moving and reducing so far.
+  virtual int64_t busy_ns() const = 0;
+};
+
+}  // namespace hanji::comm

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "hanji/comm/group.h"
+#include "hanji/comm/internal/engine.h"
+#include "hanji/shm/engine.h"
+#include "hanji/shm/segment.h"
+
+namespace hanji::comm {
+
+/// The shared-memory engine of the core, on torch tensors of the CPU.
+class ShmEngine final : public Engine {
+ public:
+  ShmEngine(std::unique_ptr<shm::Engine> engine, Heap heap);
+
+  std::string_view name() const override { return "shm"; }
+  int rank() const override { return engine_->rank(); }
+  int size() const override { return engine_->size(); }
+  bool serves(c10::Device device) const override { return device.is_cpu(); }
+  bool native(schedule::Routine) const override { return false; }
+  bool shares_memory() const override { return true; }
+
+  Result<uint64_t> submit(const Request& request, const Choice& choice) override;
+  Status advance() override { return engine_->advance(); }
+  bool done(uint64_t ticket) const override { return engine_->done(ticket); }
+  Status check() override { return engine_->check(); }
+  Status wait(uint64_t ticket, std::span<Engine* const> others) override;
+  int64_t busy_ns() const override { return engine_->stats().busy_ns; }
+
+ private:
+  Heap heap_;
+  std::unique_ptr<shm::Engine> engine_;
+};
+
+}  // namespace hanji::comm

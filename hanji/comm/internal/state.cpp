@@ -1,0 +1,241 @@
+#include "hanji/comm/internal/state.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "hanji/base/clock.h"
+#include "hanji/comm/internal/choose.h"
+#include "hanji/cost/select.h"
+
+namespace hanji::comm {
+namespace {
+
+constexpr auto kDrain = std::chrono::seconds(10);
+constexpr auto kIdle =
+    std::chrono::microseconds(100);  // between polls of calls that wait for peers
+constexpr int kPollsBeforeIdle = 64;
+
+int64_t bytes_of(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
+}
+
+}  // namespace
+
+std::shared_ptr<GroupState> GroupState::make(std::unique_ptr<Engine> engine, Heap heap,
+                                             GroupOptions options,
+                                             std::shared_ptr<GroupFamily> family, Divide divide) {
+  std::shared_ptr<GroupState> state(new GroupState(std::move(engine), std::move(heap),
+                                                   std::move(options), family, std::move(divide)));
+  const std::lock_guard lock(family->mutex);
+  std::erase_if(family->members, [](const auto& member) { return member.expired(); });
+  family->members.push_back(state);
+  return state;
+}
+
+GroupState::GroupState(std::unique_ptr<Engine> engine, Heap heap, GroupOptions options,
+                       std::shared_ptr<GroupFamily> family, Divide divide)
+    : engine_(std::move(engine)),
+      heap_(std::move(heap)),
+      options_(std::move(options)),
+      family_(std::move(family)),
+      divide_(std::move(divide)) {
+  if (!options_.chooser) options_.chooser = std::make_shared<cost::Chooser>(cost::Rates{});
+  if (options_.progress == Progress::kThread) {
+    thread_ = std::jthread([this](const std::stop_token& stop) { drive(stop); });
+  }
+}
+
+GroupState::~GroupState() {
+  thread_.request_stop();
+  if (thread_.joinable()) thread_.join();
+  if (std::uncaught_exceptions() > 0) return;
+  const auto limit = std::min<std::chrono::nanoseconds>(kDrain, options_.deadline);
+  const auto deadline = base::Deadline::after(limit);
+  while (status_.ok() && !pending_.empty() && !deadline.passed()) {
+    poll(Look::kAtPeers);
+    std::this_thread::yield();
+  }
+}
+
+uint64_t GroupState::submit(Request request) {
+  const std::lock_guard lock(mutex_);
+  base::throw_if_error(status_);
+  const auto choice = choose(request, *engine_, options_.bits, *options_.chooser);
+  if (!choice.ok()) throw Error(choice.status().at("group " + options_.name));
+  const auto ticket = engine_->submit(request, *choice);
+  if (!ticket.ok()) throw Error(ticket.status().at("group " + options_.name));
+  Pending& pending = pending_.emplace_back();
+  pending.ticket = *ticket;
+  pending.bytes = std::max(bytes_of(request.input), bytes_of(request.output));
+  pending.request = std::move(request);
+  caller_ = std::this_thread::get_id();
+  if (thread_.joinable()) changed_.notify_all();
+  return ++submitted_;
+}
+
+void GroupState::then(uint64_t sequence, OnDone on_done) {
+  Status status;
+  {
+    const std::lock_guard lock(mutex_);
+    if (sequence > completed_ && status_.ok()) {
+      pending_[sequence - completed_ - 1].on_done.push_back(std::move(on_done));
+      return;
+    }
+    if (sequence > completed_) status = status_;
+  }
+  on_done(status);
+}
+
+void GroupState::advance() {
+  poll(Look::kNo);
+  const std::lock_guard lock(mutex_);
+  base::throw_if_error(status_);
+}
+
+bool GroupState::done(uint64_t sequence) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (finished(sequence)) return true;
+  }
+  poll(Look::kAtPeers);
+  const std::lock_guard lock(mutex_);
+  return finished(sequence);
+}
+
+void GroupState::wait(uint64_t sequence) {
+  const int64_t start_ns = base::now_ns();
+  thread_.joinable() ? wait_for_thread(sequence) : wait_driving(sequence);
+  const std::lock_guard lock(mutex_);
+  stats_.wait_ns += base::now_ns() - start_ns;
+  finished(sequence);
+}
+
+Stats GroupState::stats() {
+  const std::lock_guard lock(mutex_);
+  Stats stats = stats_;
+  stats.busy_ns = engine_->busy_ns();
+  return stats;
+}
+
+uint64_t GroupState::sequence() {
+  const std::lock_guard lock(mutex_);
+  return submitted_;
+}
+
+void GroupState::drive(const std::stop_token& stop) {
+  int idle_polls = 0;
+  while (!stop.stop_requested()) {
+    {
+      std::unique_lock lock(mutex_);
+      const auto has_work = [this] { return status_.ok() && !pending_.empty(); };
+      if (!changed_.wait(lock, stop, has_work)) return;
+    }
+    const bool idle = idle_polls >= kPollsBeforeIdle;
+    idle_polls = poll(idle ? Look::kAtPeers : Look::kNo) ? 0 : idle_polls + 1;
+    if (idle) {
+      std::this_thread::sleep_for(kIdle);
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+bool GroupState::poll(Look look) {
+  std::vector<Notice> notices;
+  bool ended = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!status_.ok() || pending_.empty()) return false;
+    const uint64_t before = completed_;
+    note(engine_->advance());
+    if (look == Look::kAtPeers) note(engine_->check());
+    notices = retire();
+    ended = completed_ != before || !status_.ok();
+  }
+  tell(notices);
+  return ended;
+}
+
+void GroupState::wait_for_thread(uint64_t sequence) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return sequence <= completed_ || !status_.ok(); });
+}
+
+void GroupState::wait_driving(uint64_t sequence) {
+  std::vector<Notice> notices;
+  {
+    const std::lock_guard lock(mutex_);
+    if (sequence <= completed_ || !status_.ok()) return;
+    const std::vector<Sibling> others = siblings();
+    std::vector<Engine*> engines;
+    for (const Sibling& other : others) engines.push_back(other.state->engine_.get());
+    note(engine_->wait(pending_[sequence - completed_ - 1].ticket, engines));
+    notices = retire();
+  }
+  tell(notices);
+}
+
+std::vector<GroupState::Sibling> GroupState::siblings() {
+  std::vector<Sibling> found;
+  const std::lock_guard lock(family_->mutex);
+  for (const auto& member : family_->members) {
+    Sibling other{member.lock(), {}};
+    if (!other.state || other.state.get() == this) continue;
+    other.lock = std::unique_lock(other.state->mutex_, std::try_to_lock);
+    // A group that another thread drives is left alone: it may have to submit there meanwhile.
+    if (!other.lock || other.state->thread_.joinable() || other.state->pending_.empty()) continue;
+    if (other.state->caller_ == std::this_thread::get_id()) found.push_back(std::move(other));
+  }
+  return found;
+}
+
+void GroupState::tell(const std::vector<Notice>& notices) {
+  for (const Notice& notice : notices) notice.on_done(notice.status);
+}
+
+bool GroupState::finished(uint64_t sequence) const {
+  if (sequence <= completed_) return true;
+  base::throw_if_error(status_);
+  return false;
+}
+
+void GroupState::note(const Status& status) {
+  if (status_.ok() && !status.ok()) status_ = status.at("group " + options_.name);
+}
+
+std::vector<GroupState::Notice> GroupState::retire() {
+  std::vector<Notice> notices;
+  const auto move_notices = [&notices](Pending& pending, const Status& status) {
+    for (OnDone& told : std::exchange(pending.on_done, {})) {
+      notices.push_back({std::move(told), status});
+    }
+  };
+  // A failed engine calls everything done; only what ended before counts.
+  while (status_.ok() && !pending_.empty() && engine_->done(pending_.front().ticket)) {
+    finish(pending_.front());
+    move_notices(pending_.front(), {});
+    pending_.pop_front();
+    ++completed_;
+  }
+  if (!status_.ok()) {
+    // The calls that are lost keep their tensors: a late peer may still write to them.
+    for (Pending& pending : pending_) move_notices(pending, status_);
+  }
+  if (thread_.joinable()) changed_.notify_all();
+  return notices;
+}
+
+void GroupState::finish(const Pending& pending) {
+  ++stats_.operations;
+  stats_.bytes += pending.bytes;
+  if (pending.request.copy_out.defined()) {
+    const at::NoGradGuard no_grad;
+    at::Tensor(pending.request.copy_out).copy_(pending.request.output);
+  }
+}
+
+}  // namespace hanji::comm

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "hanji/comm/group.h"
+#include "hanji/comm/internal/engine.h"
+
+namespace hanji::comm {
+
+/// What one rank's groups know of each other: a group and all that came out of it.
+struct GroupFamily {
+  std::mutex mutex;
+  int next_id = 0;  ///< Ids below have been taken.
+  std::vector<std::weak_ptr<GroupState>> members;
+};
+
+/// What all handles of one group on one rank share: the engine, and the calls under way.
+///
+/// `mutex_` is held for bounded work only, except by a waiter of a group without a thread, for that
+/// group and for those of its family that the same thread uses: nobody else may call there.
+/// Completions are told after it is released.
+class GroupState {
+ public:
+  using OnDone = std::function<void(const Status&)>;
+  /// Makes the subgroup of `members`, ranks of the group, on whose id all its ranks have agreed.
+  using Divide = std::function<Group(int id, const std::vector<int>& members, GroupOptions)>;
+
+  /// `divide` is null where the engine cannot be divided.
+  static std::shared_ptr<GroupState> make(std::unique_ptr<Engine> engine, Heap heap,
+                                          GroupOptions options, std::shared_ptr<GroupFamily> family,
+                                          Divide divide);
+  /// Finishes what is under way, for 10 s at most, not at all after an error or while unwinding.
+  ~GroupState();
+  GroupState(const GroupState&) = delete;
+  GroupState& operator=(const GroupState&) = delete;
+
+  /// The call's sequence number, from 1.
+  uint64_t submit(Request request);
+  void then(uint64_t sequence, OnDone on_done);
+  void advance();
+  bool done(uint64_t sequence);
+  void wait(uint64_t sequence);
+
+  const Engine& engine() const { return *engine_; }
+  Heap& heap() { return heap_; }
+  const GroupOptions& options() const { return options_; }
+  const Divide& divide() const { return divide_; }
+  GroupFamily& family() const { return *family_; }
+  Stats stats();
+  uint64_t sequence();
+
+ private:
+  struct Pending {
+    uint64_t ticket = 0;
+    int64_t bytes = 0;
+    Request request;
+    std::vector<OnDone> on_done;
+  };
+  /// Someone to tell how a call ended.
+  struct Notice {
+    OnDone on_done;
+    Status status;
+  };
+  /// Another group that this thread drives while it waits. The lock goes before the state.
+  struct Sibling {
+    std::shared_ptr<GroupState> state;
+    std::unique_lock<std::mutex> lock;
+  };
+  enum class Look : bool { kNo, kAtPeers };
+
+  GroupState(std::unique_ptr<Engine> engine, Heap heap, GroupOptions options,
+             std::shared_ptr<GroupFamily> family, Divide divide);
+  void drive(const std::stop_token& stop);  // the group's own thread
+  bool poll(Look look);                     // one engine_->advance(); true if a call ended
+  void wait_for_thread(uint64_t sequence);
+  void wait_driving(uint64_t sequence);
+  std::vector<Sibling> siblings();
+  static void tell(const std::vector<Notice>& notices);
+  // Under mutex_:
+  bool finished(uint64_t sequence) const;  // throws the group's error for a call that is lost
+  void note(const Status& status);
+  std::vector<Notice> retire();
+  void finish(const Pending& pending);
+
+  std::unique_ptr<Engine> engine_;
+  Heap heap_;
+  GroupOptions options_;
+  std::shared_ptr<GroupFamily> family_;
+  Divide divide_;
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;  // a call was submitted or ended
+  std::deque<Pending> pending_;
+  uint64_t submitted_ = 0;
+  uint64_t completed_ = 0;
+  std::thread::id caller_;  // of the last submit
+  Status status_;           // the first error; final
+  Stats stats_;
+  std::jthread thread_;
+};
+
+}  // namespace hanji::comm

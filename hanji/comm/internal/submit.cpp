@@ -1,0 +1,113 @@
+#include "hanji/comm/internal/submit.h"
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+
+#include "hanji/comm/dtype.h"
+#include "hanji/comm/internal/state.h"
+
+namespace hanji::comm {
+namespace {
+
+/// "all_reduce 'wte.weight' (train.cpp:12)".
+std::string describe(const Request& request) {
+  const std::string label = request.label.empty() ? "" : fmt::format(" '{}'", request.label);
+  const std::filesystem::path file = request.call_site.file_name();
+  return fmt::format("{}{} ({}:{})", schedule::name_of(request.routine), label,
+                     file.filename().string(), request.call_site.line());
+}
+
+[[noreturn]] void refuse(const Request& request, const std::string& why) {
+  throw Error(base::invalid_argument(describe(request) + ": " + why));
+}
+
+[[noreturn]] void refuse_unsupported(const Request& request, const std::string& why) {
+  throw Error(base::unsupported(describe(request) + ": " + why));
+}
+
+struct Bytes {
+  const char* begin;
+  const char* end;
+};
+
+Bytes bytes_of(const at::Tensor& tensor) {
+  const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
+  return {begin, begin + tensor.nbytes()};
+}
+
+}  // namespace
+
+void check_tensor(const at::Tensor& tensor, std::string_view role, const Request& request,
+                  const Group& group) {
+  if (!tensor.defined()) refuse(request, fmt::format("the {} is an undefined tensor", role));
+  if (tensor.layout() != c10::Layout::Strided) {
+    refuse_unsupported(request, fmt::format("the {} has layout {}; collectives move strided "
+                                            "tensors only: pass tensor.to_dense()",
+                                            role, fmt::streamed(tensor.layout())));
+  }
+  if (!group.serves(tensor.device())) {
+    refuse_unsupported(
+        request,
+        fmt::format("the {} is on {}, which engine {} of group {} does not move; copy it with "
+                    ".to(at::kCPU), or use a group over a c10d backend of that device",
+                    role, tensor.device().str(), group.engine(), group.name()));
+  }
+  if (!tensor.is_contiguous()) {
+    refuse(request, fmt::format("the {} of sizes {} and strides {} is not contiguous; call it on "
+                                "tensor.contiguous() and copy the result back",
+                                role, tensor.sizes(), tensor.strides()));
+  }
+  if (!tensor.is_leaf()) {
+    refuse(request, fmt::format("the {} is part of an autograd graph, and nobody would "
+                                "differentiate this call; pass tensor.detach()",
+                                role));
+  }
+}
+
+DType reduced_dtype(const at::Tensor& tensor, const Request& request) {
+  try {
+    return to_dtype(tensor.scalar_type());
+  } catch (const Error& error) {
+    refuse_unsupported(request, error.what());
+  }
+}
+
+void check_count(const at::Tensor& tensor, std::string_view role, int64_t expected,
+                 const Request& request) {
+  if (tensor.numel() != expected) {
+    refuse(request,
+           fmt::format("the {} has {} elements and must have {}", role, tensor.numel(), expected));
+  }
+}
+
+void check_pair(const Request& request, int64_t input_offset, int64_t output_offset) {
+  const at::Tensor& input = request.input;
+  const at::Tensor& output = request.output;
+  if (input.scalar_type() != output.scalar_type() || input.device() != output.device()) {
+    refuse(request, fmt::format("the input is {} on {} and the output {} on {}; they must agree",
+                                c10::toString(input.scalar_type()), input.device().str(),
+                                c10::toString(output.scalar_type()), output.device().str()));
+  }
+  const Bytes in = bytes_of(input);
+  const Bytes out = bytes_of(output);
+  const bool apart = in.end <= out.begin || out.end <= in.begin;
+  const auto element = static_cast<int64_t>(input.element_size());
+  const bool in_place = in.begin + input_offset * element == out.begin + output_offset * element;
+  if (!apart && !in_place) {
+    refuse(request, "input and output overlap; only a call exactly in place may share memory");
+  }
+}
+
+Work submit(Request request, const Group& group) {
+  const at::Tensor written = request.copy_out.defined() ? request.copy_out : request.output;
+  const uint64_t sequence = group.state()->submit(std::move(request));
+  if (written.defined() && !written.is_inference()) {
+    written.unsafeGetTensorImpl()->bump_version();  // what autograd saved of it is no longer true
+  }
+  return Work(group.state(), sequence);
+}
+
+}  // namespace hanji::comm
