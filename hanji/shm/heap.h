@@ -24,8 +24,9 @@ struct HeapBlock {
 
 /// One rank's arena in the segment. Allocation is local: peers learn offsets from the calls.
 ///
-/// Shape   blocks are 64-byte aligned, those of 2 MiB and more 2 MiB aligned, in huge pages where
-///         the kernel grants them.
+/// Shape   blocks are 64-byte aligned; those of 2 MiB and more lie in huge pages where the kernel
+///         grants them. Arenas are skewed, so that the same block of two ranks does not meet in
+///         one place of a cache.
 /// Order   blocks may outlive this object, not the segment; what free() gets may still be read by
 ///         peers that have not finished their calls, so free only what no open call uses.
 /// Thread  any.
@@ -59,8 +60,8 @@ class Heap {
     size_t bytes;
     std::string category;
   };
-  Result<size_t> take(size_t bytes, size_t alignment);
-  size_t take_free(size_t bytes, size_t alignment);
+  Result<size_t> take(size_t bytes);
+  size_t take_free(size_t bytes);
   Status extend(size_t end);
   void count(int64_t bytes);
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "hanji/base/checksum.h"
+#include "hanji/schedule/check.h"
 #include "hanji/shm/internal/reduction.h"
 #include "hanji/shm/reduce.h"
 
@@ -139,6 +140,7 @@ Result<Program> inspect(std::shared_ptr<const StepList> list, int rank, int size
   }
   const std::string what =
       "step list " + std::string(name_of(list->routine)) + " " + list->algorithm;
+  if (Status status = schedule::check_bounds(*list); !status.ok()) return status.at(what);
   Program program;
   program.fingerprint = fingerprint_of(*list);
   program.input_touched.resize(size);

@@ -59,19 +59,18 @@ HWY_INLINE auto round_to_bfloat16(V value) {
   return hn::DemoteTo(d16, hn::BitCast(i32, half));
 }
 
+// Stores elements as T, or as an intermediate result.
 template <class T, bool kIntermediate, class V>
-HWY_INLINE void store(V value, std::span<void* const> to, int64_t i) {
+HWY_INLINE void store(V value, void* to, int64_t i) {
   const Tag<T> d;
   if constexpr (!kIsHalf<T> || kIntermediate) {
-    for (void* out : to) hn::StoreU(value, d, static_cast<Wide<T>*>(out) + i);
+    hn::StoreU(value, d, static_cast<Wide<T>*>(to) + i);
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     const hn::Rebind<uint16_t, Tag<T>> d16;
-    const auto half = round_to_bfloat16(value);
-    for (void* out : to) hn::StoreU(half, d16, static_cast<uint16_t*>(out) + i);
+    hn::StoreU(round_to_bfloat16(value), d16, static_cast<uint16_t*>(to) + i);
   } else {
     const hn::Rebind<hwy::float16_t, Tag<T>> d16;
-    const auto half = hn::DemoteTo(d16, value);
-    for (void* out : to) hn::StoreU(half, d16, static_cast<hwy::float16_t*>(out) + i);
+    hn::StoreU(hn::DemoteTo(d16, value), d16, static_cast<hwy::float16_t*>(to) + i);
   }
 }
 
@@ -89,22 +88,6 @@ HWY_INLINE V apply(V a, V b) {
   }
 }
 
-template <class T, bool kLeftIntermediate, bool kRightIntermediate, bool kToIntermediate, class Op>
-void combine_scalar(const Combination& c, int64_t begin) {
-  using Left = std::conditional_t<kLeftIntermediate, Wide<T>, T>;
-  using Right = std::conditional_t<kRightIntermediate, Wide<T>, T>;
-  using To = std::conditional_t<kToIntermediate, Wide<T>, T>;
-  for (int64_t i = begin; i < c.count; ++i) {
-    Wide<T> value = Op::scalar(widen(static_cast<const Left*>(c.left)[i]),
-                               widen(static_cast<const Right*>(c.right)[i]));
-    if (c.divisor != 0) {
-      using Divisor = std::conditional_t<std::is_integral_v<T>, int64_t, Wide<T>>;
-      value = static_cast<Wide<T>>(value / static_cast<Divisor>(c.divisor));
-    }
-    for (void* out : c.to) static_cast<To*>(out)[i] = narrow<To>(value);
-  }
-}
-
 // What the vectors of this instruction set cannot do bit-equal to scalar code.
 template <class T, class Op>
 constexpr bool only_scalar() {
@@ -115,26 +98,41 @@ constexpr bool only_scalar() {
   return false;
 }
 
-template <class T, bool kLeftIntermediate, bool kRightIntermediate, bool kToIntermediate, class Op>
-void combine_as(const Combination& c) {
+// Which of the two sources and the target are intermediate results.
+template <bool kLeft, bool kRight, bool kTo>
+struct Shape {};
+
+template <class T, class Op, bool kLeft, bool kRight, bool kTo>
+void combine_as(const Combination& c, Shape<kLeft, kRight, kTo>) {
+  const void* left = c.left;
+  const void* right = c.right;
+  void* first = c.first;
+  void* second = c.second;
   int64_t i = 0;
   if constexpr (!only_scalar<T, Op>()) {
-    const Tag<T> d;
-    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-    const auto value_at = [&c](int64_t at) HWY_ATTR {
-      return apply<Op>(load<T, kLeftIntermediate>(c.left, at),
-                       load<T, kRightIntermediate>(c.right, at));
-    };
-    if (c.divisor == 0) {
-      for (; i + lanes <= c.count; i += lanes) store<T, kToIntermediate>(value_at(i), c.to, i);
-    } else if constexpr (!std::is_integral_v<T>) {
-      const auto divisor = hn::Set(d, static_cast<Wide<T>>(c.divisor));
-      for (; i + lanes <= c.count; i += lanes) {
-        store<T, kToIntermediate>(hn::Div(value_at(i), divisor), c.to, i);
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
+    const int64_t whole = c.count - c.count % lanes;
+    if (second == nullptr) {
+      for (; i < whole; i += lanes) {
+        store<T, kTo>(apply<Op>(load<T, kLeft>(left, i), load<T, kRight>(right, i)), first, i);
+      }
+    } else {
+      for (; i < whole; i += lanes) {
+        const auto value = apply<Op>(load<T, kLeft>(left, i), load<T, kRight>(right, i));
+        store<T, kTo>(value, first, i);
+        store<T, kTo>(value, second, i);
       }
     }
   }
-  combine_scalar<T, kLeftIntermediate, kRightIntermediate, kToIntermediate, Op>(c, i);
+  using Left = std::conditional_t<kLeft, Wide<T>, T>;
+  using Right = std::conditional_t<kRight, Wide<T>, T>;
+  using To = std::conditional_t<kTo, Wide<T>, T>;
+  for (; i < c.count; ++i) {
+    const To value = narrow<To>(Op::scalar(widen(static_cast<const Left*>(left)[i]),
+                                           widen(static_cast<const Right*>(right)[i])));
+    static_cast<To*>(first)[i] = value;
+    if (second != nullptr) static_cast<To*>(second)[i] = value;
+  }
 }
 
 struct Value {
@@ -142,76 +140,112 @@ struct Value {
   bool intermediate;
 };
 
-template <class T, class Op>
-void combine(Value left, Value right, bool last, const Combination& c) {
-  const auto pick = [&]<bool kLeft, bool kRight>() {
-    last ? combine_as<T, kLeft, kRight, false, Op>(c) : combine_as<T, kLeft, kRight, true, Op>(c);
-  };
+template <class T, class Op, bool kTo>
+void combine_to(Value left, Value right, const Combination& c) {
   if constexpr (!kIsHalf<T>) {
-    pick.template operator()<true, true>();  // T is Wide<T>: one kernel does for all
+    combine_as<T, Op>(c, Shape<true, true, true>());  // T is Wide<T>: one kernel does for all
+  } else if (left.intermediate && right.intermediate) {
+    combine_as<T, Op>(c, Shape<true, true, kTo>());
   } else if (left.intermediate) {
-    right.intermediate ? pick.template operator()<true, true>()
-                       : pick.template operator()<true, false>();
+    combine_as<T, Op>(c, Shape<true, false, kTo>());
+  } else if (right.intermediate) {
+    combine_as<T, Op>(c, Shape<false, true, kTo>());
   } else {
-    right.intermediate ? pick.template operator()<false, true>()
-                       : pick.template operator()<false, false>();
+    combine_as<T, Op>(c, Shape<false, false, kTo>());
   }
+}
+
+template <class V>
+void divide(V* values, int64_t count, int64_t divisor) {
+  int64_t i = 0;
+  if constexpr (!std::is_integral_v<V>) {
+    const hn::ScalableTag<V> d;
+    const auto by = hn::Set(d, static_cast<V>(divisor));
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (; i + lanes <= count; i += lanes) {
+      hn::StoreU(hn::Div(hn::LoadU(d, values + i), by), d, values + i);
+    }
+  }
+  using By = std::conditional_t<std::is_integral_v<V>, int64_t, V>;
+  for (; i < count; ++i) values[i] = static_cast<V>(values[i] / static_cast<By>(divisor));
+}
+
+template <class T>
+void round_all(const Wide<T>* from, T* to, int64_t count) {
+  int64_t i = 0;
+  if constexpr (!kIsHalf<T>) {
+    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
+    i = count;
+  } else if constexpr (!only_scalar<T, Sum>()) {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
+    for (; i + lanes <= count; i += lanes) store<T, false>(load<T, true>(from, i), to, i);
+  }
+  for (; i < count; ++i) to[i] = narrow<T>(from[i]);
 }
 
 // One block: intermediate results stay in the first-level cache.
 template <class T, class Op>
 class Evaluation {
  public:
-  static constexpr int64_t kBlock = 2048 / sizeof(Wide<T>);
+  static constexpr int64_t kBlock = 4096 / sizeof(Wide<T>);
 
-  void run(const Reduction& r, int64_t begin, int64_t count) {
+  explicit Evaluation(const Reduction& r)
+      : r_(r), straight_(r.divisor == 0 && r.destinations.size() <= 2) {}
+
+  /// Without intermediate results there is nothing to keep in cache: one block is enough.
+  int64_t block() const { return straight_ && r_.tree.size() == 3 ? r_.count : kBlock; }
+
+  void run(int64_t begin, int64_t count) {
     std::array<Value, kMaxValues> stack;
     size_t top = 0;
-    size_t remaining = r.tree.size();
-    for (const int token : r.tree) {
+    size_t remaining = r_.tree.size();
+    for (const int token : r_.tree) {
       --remaining;
       if (token >= 0) {
-        stack[top++] = {static_cast<const T*>(r.sources[token]) + begin, false};
+        stack[top++] = {static_cast<const T*>(r_.sources[token]) + begin, false};
         continue;
       }
       const Value right = stack[--top];
       const Value left = stack[--top];
       num_intermediates_ -= left.intermediate + right.intermediate;
-      stack[top++] = combine_two(r, left, right, {begin, count, remaining == 0});
+      if (remaining == 0 && straight_) {
+        finish_straight(left, right, begin, count);
+      } else {
+        Wide<T>* to = intermediates_[num_intermediates_++].data();
+        combine_to<T, Op, true>(left, right, {left.data, right.data, to, nullptr, count});
+        stack[top++] = {to, true};
+      }
     }
+    if (!straight_) finish(begin, count);
   }
 
  private:
-  struct Where {
-    int64_t begin, count;
-    bool last;
-  };
-
-  Value combine_two(const Reduction& r, Value left, Value right, Where where) {
-    std::array<void*, kMaxDestinations> to;
-    size_t num_to = 0;
-    if (where.last) {
-      for (void* out : r.destinations) to[num_to++] = static_cast<T*>(out) + where.begin;
-    } else {
-      to[num_to++] = intermediates_[num_intermediates_++].data();
-    }
-    combine<T, Op>(
-        left, right, where.last,
-        {left.data, right.data, {to.data(), num_to}, where.count, where.last ? r.divisor : 0});
-    return {to[0], !where.last};
+  void finish_straight(Value left, Value right, int64_t begin, int64_t count) {
+    const auto to = [&](size_t i) -> void* {
+      return i < r_.destinations.size() ? static_cast<T*>(r_.destinations[i]) + begin : nullptr;
+    };
+    combine_to<T, Op, false>(left, right, {left.data, right.data, to(0), to(1), count});
   }
 
+  void finish(int64_t begin, int64_t count) {
+    Wide<T>* result = intermediates_[--num_intermediates_].data();
+    if (r_.divisor != 0) divide(result, count, r_.divisor);
+    for (void* to : r_.destinations) round_all<T>(result, static_cast<T*>(to) + begin, count);
+  }
+
+  const Reduction& r_;
+  const bool straight_;
   alignas(64) std::array<std::array<Wide<T>, kBlock>, kMaxIntermediates> intermediates_;
   int num_intermediates_ = 0;
 };
 
 template <class T, class Op>
 void reduce_blocks(const Reduction& r) {
-  Evaluation<T, Op> evaluation;
-  // Without intermediate results there is nothing to keep in cache: one pass.
-  const int64_t block = r.tree.size() <= 3 ? r.count : Evaluation<T, Op>::kBlock;
+  if (r.destinations.empty()) return;
+  Evaluation<T, Op> evaluation(r);
+  const int64_t block = evaluation.block();
   for (int64_t begin = 0; begin < r.count; begin += block) {
-    evaluation.run(r, begin, std::min(block, r.count - begin));
+    evaluation.run(begin, std::min(block, r.count - begin));
   }
 }
 

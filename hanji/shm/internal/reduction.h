@@ -30,9 +30,9 @@ struct Reduction {
 struct Combination {
   const void* left;
   const void* right;
-  std::span<void* const> to;
+  void* first;
+  void* second;  ///< Null: only the first.
   int64_t count;
-  int64_t divisor;
 };
 
 }  // namespace hanji::shm::internal
