@@ -2,13 +2,14 @@
 
 #include <vector>
 
-#include "hanji/data/internal/test_folder.h"
+#include "hanji/data/internal/test_files.h"
 #include "hanji/data/token_file.h"
+#include "hanji/test/temporary_folder.h"
 
 namespace hanji::data {
 namespace {
 
-using internal::TestFolder;
+using internal::write_file;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -41,9 +42,10 @@ Result<TokenLayout> parse(const Index& index, uint64_t bin_bytes = 6) {
 }
 
 TEST(MegatronIndex, OpensThePairByAnyOfItsNames) {
-  const TestFolder folder;
-  const auto index = folder.write("text_document.idx", Index{}.bytes());
-  const auto tokens = folder.write("text_document.bin", bytes_of<uint16_t>({10, 20, 30}));
+  const test::TemporaryFolder folder;
+  const auto index = write_file(folder.path(), "text_document.idx", Index{}.bytes());
+  const auto tokens =
+      write_file(folder.path(), "text_document.bin", bytes_of<uint16_t>({10, 20, 30}));
   for (const auto& path : {index, tokens, folder.path() / "text_document"}) {
     const auto source = open_tokens(path);
     ASSERT_TRUE(source.ok()) << source.status().message();

@@ -4,12 +4,13 @@
 
 #include <vector>
 
-#include "hanji/data/internal/test_folder.h"
+#include "hanji/data/internal/test_files.h"
+#include "hanji/test/temporary_folder.h"
 
 namespace hanji::data {
 namespace {
 
-using internal::TestFolder;
+using internal::write_file;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -35,34 +36,34 @@ std::vector<int64_t> all(const Result<TokenSource>& source) {
 }
 
 TEST(OpenTokens, ReadsNanoGpt) {
-  const TestFolder folder;
-  const auto path = folder.write("train.bin", bytes_of<uint16_t>({1, 50256, 3}));
+  const test::TemporaryFolder folder;
+  const auto path = write_file(folder.path(), "train.bin", bytes_of<uint16_t>({1, 50256, 3}));
   EXPECT_THAT(all(open_tokens(path)), ElementsAre(1, 50256, 3));
 }
 
 TEST(OpenTokens, ReadsBothKindsOfLlmC) {
-  const TestFolder folder;
-  const auto gpt2 =
-      folder.write("gpt2.bin", llmc_header(20240520, 1, 2) + bytes_of<uint16_t>({50256, 7}));
+  const test::TemporaryFolder folder;
+  const auto gpt2 = write_file(folder.path(), "gpt2.bin",
+                               llmc_header(20240520, 1, 2) + bytes_of<uint16_t>({50256, 7}));
   EXPECT_THAT(all(open_tokens(gpt2)), ElementsAre(50256, 7));
-  const auto llama3 =
-      folder.write("llama3.bin", llmc_header(20240801, 7, 2) + bytes_of<uint32_t>({128000, 7}));
+  const auto llama3 = write_file(folder.path(), "llama3.bin",
+                                 llmc_header(20240801, 7, 2) + bytes_of<uint32_t>({128000, 7}));
   EXPECT_THAT(all(open_tokens(llama3)), ElementsAre(128000, 7));
 }
 
 TEST(OpenTokens, TakesTheFormatItIsTold) {
-  const TestFolder folder;
-  const auto path = folder.write("a.bin", llmc_header(20240520, 1, 0));
+  const test::TemporaryFolder folder;
+  const auto path = write_file(folder.path(), "a.bin", llmc_header(20240520, 1, 0));
   EXPECT_EQ(all(open_tokens(path, TokenFormat::kNanoGpt)).size(), 512u);
   EXPECT_EQ(open_tokens(path, TokenFormat::kLlmC).status().code(), Code::kCorrupt);
   EXPECT_EQ(open_tokens(path, TokenFormat::kMegatron).status().code(), Code::kNotFound);
 }
 
 TEST(OpenTokens, RefusesHalfATokenAndNothing) {
-  const TestFolder folder;
-  EXPECT_THAT(open_tokens(folder.write("odd.bin", "abc")).status().message(),
+  const test::TemporaryFolder folder;
+  EXPECT_THAT(open_tokens(write_file(folder.path(), "odd.bin", "abc")).status().message(),
               HasSubstr("odd.bin: 3 bytes"));
-  EXPECT_EQ(open_tokens(folder.write("none.bin", "")).status().code(), Code::kCorrupt);
+  EXPECT_EQ(open_tokens(write_file(folder.path(), "none.bin", "")).status().code(), Code::kCorrupt);
   EXPECT_EQ(open_tokens(folder.path() / "absent.bin").status().code(), Code::kNotFound);
 }
 
