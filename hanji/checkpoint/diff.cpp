@@ -1,0 +1,98 @@
+#include "hanji/checkpoint/diff.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+
+namespace hanji::checkpoint {
+namespace {
+
+template <class T>
+T load(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+// IEEE 754 binary16: 1 sign, 5 exponent, 10 fraction bits.
+double half_value(uint16_t bits) {
+  const int exponent = bits >> 10 & 0x1F;
+  const int fraction = bits & 0x3FF;
+  double value =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+  if (exponent == 31) {
+    value = fraction == 0 ? std::numeric_limits<double>::infinity()
+                          : std::numeric_limits<double>::quiet_NaN();
+  }
+  return (bits & 0x8000) != 0 ? -value : value;
+}
+
+double value_at(DType dtype, const std::byte* at) {
+  switch (dtype) {
+    case DType::kFloat64: return load<double>(at);
+    case DType::kFloat32: return load<float>(at);
+    case DType::kBFloat16: return std::bit_cast<float>(uint32_t{load<uint16_t>(at)} << 16);
+    case DType::kFloat16: return half_value(load<uint16_t>(at));
+    case DType::kInt32: return load<int32_t>(at);
+    case DType::kInt64: return static_cast<double>(load<int64_t>(at));
+    case DType::kUInt8: return load<uint8_t>(at);
+  }
+  return 0;
+}
+
+void compare_values(const NamedTensor& a, const NamedTensor& b, std::vector<Difference>& found) {
+  if (std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin())) return;
+  Difference difference{.tensor = a.name, .first_element = -1};
+  const size_t width = base::size_of(a.dtype);
+  for (size_t at = 0; at < a.bytes.size(); at += width) {
+    const std::byte* left = a.bytes.data() + at;
+    const std::byte* right = b.bytes.data() + at;
+    if (std::memcmp(left, right, width) == 0) continue;
+    if (difference.first_element < 0) difference.first_element = static_cast<int64_t>(at / width);
+    ++difference.num_elements;
+    const double distance = std::abs(value_at(a.dtype, left) - value_at(a.dtype, right));
+    const bool more = distance > difference.largest || std::isnan(distance);
+    if (more && !std::isnan(difference.largest)) difference.largest = distance;
+  }
+  found.push_back(std::move(difference));
+}
+
+}  // namespace
+
+std::string_view name_of(DifferenceKind kind) {
+  switch (kind) {
+    case DifferenceKind::kOnlyInFirst: return "only in the first";
+    case DifferenceKind::kOnlyInSecond: return "only in the second";
+    case DifferenceKind::kForm: return "type or shape";
+    case DifferenceKind::kValues: return "values";
+  }
+  return "unknown";
+}
+
+std::vector<Difference> diff(const SafetensorsFile& first, const SafetensorsFile& second) {
+  std::map<std::string_view, std::pair<const NamedTensor*, const NamedTensor*>> pairs;
+  for (const NamedTensor& tensor : first.tensors()) pairs[tensor.name].first = &tensor;
+  for (const NamedTensor& tensor : second.tensors()) pairs[tensor.name].second = &tensor;
+  std::vector<Difference> found;
+  for (const auto& [name, pair] : pairs) {
+    const auto& [a, b] = pair;
+    const auto add = [&found, &name = name](DifferenceKind kind) {
+      found.push_back({.tensor = std::string(name), .kind = kind});
+    };
+    if (b == nullptr) {
+      add(DifferenceKind::kOnlyInFirst);
+    } else if (a == nullptr) {
+      add(DifferenceKind::kOnlyInSecond);
+    } else if (a->dtype != b->dtype || a->shape != b->shape) {
+      add(DifferenceKind::kForm);
+    } else {
+      compare_values(*a, *b, found);
+    }
+  }
+  return found;
+}
+
+}  // namespace hanji::checkpoint

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "hanji/checkpoint/load.h"
+#include "hanji/checkpoint/save.h"
+
+namespace hanji::checkpoint::internal {
+
+/// A small training state whose every byte follows from `seed`: three element types, a scalar, an
+/// empty tensor, an odd length.
+class TestState {
+ public:
+  explicit TestState(uint32_t seed) : word_(seed * 2654435761u + 1) {
+    add(state_.model, "head.weight", DType::kFloat32, {4, 128});
+    add(state_.model, "block.0.bias", DType::kBFloat16, {17});
+    add(state_.model, "steps", DType::kInt64, {});
+    add(state_.model, "none", DType::kFloat32, {0, 3});
+    add(state_.optimizer, "first_moment", DType::kFloat32, {4, 128});
+    add(state_.optimizer, "second_moment", DType::kFloat32, {4, 128});
+  }
+  TestState(const TestState&) = delete;
+
+  const State& state() const { return state_; }
+  /// The bytes of the first tensor, to be changed behind the state's back.
+  std::vector<std::byte>& first_bytes() { return storage_.front(); }
+
+ private:
+  void add(std::vector<NamedTensor>& group, std::string name, DType dtype,
+           std::vector<int64_t> shape) {
+    auto& bytes = storage_.emplace_back(static_cast<size_t>(*dense_bytes(dtype, shape)));
+    for (std::byte& byte : bytes) {
+      word_ = word_ * 1664525 + 1013904223;  // Numerical Recipes' generator
+      byte = static_cast<std::byte>(word_ >> 24);
+    }
+    group.push_back({std::move(name), dtype, std::move(shape), bytes});
+  }
+
+  uint32_t word_;
+  std::deque<std::vector<std::byte>> storage_;
+  State state_;
+};
+
+inline bool holds(const SafetensorsFile& file, const std::vector<NamedTensor>& tensors) {
+  for (const NamedTensor& tensor : tensors) {
+    const NamedTensor* found = file.find(tensor.name);
+    const bool same = found != nullptr && found->dtype == tensor.dtype &&
+                      found->shape == tensor.shape && found->bytes.size() == tensor.bytes.size() &&
+                      std::equal(tensor.bytes.begin(), tensor.bytes.end(), found->bytes.begin());
+    if (!same) return false;
+  }
+  return file.tensors().size() == tensors.size();
+}
+
+/// True when `checkpoint` holds exactly the bytes of `state`.
+inline bool holds(const Checkpoint& checkpoint, const TestState& state) {
+  return holds(checkpoint.model, state.state().model) &&
+         holds(checkpoint.optimizer, state.state().optimizer);
+}
+
+inline std::string read_bytes(const std::filesystem::path& path) {
+  std::ostringstream out;
+  out << std::ifstream(path, std::ios::binary).rdbuf();
+  return out.str();
+}
+
+inline void write_bytes(const std::filesystem::path& path, std::string_view content) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+}
+
+}  // namespace hanji::checkpoint::internal

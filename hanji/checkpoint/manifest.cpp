@@ -1,0 +1,261 @@
+#include "hanji/checkpoint/manifest.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "hanji/base/checksum.h"
+#include "hanji/base/json.h"
+
+// The text is one JSON object whose last member is written apart, so that the checksum covers every
+// byte before it, white space too:
+//   { ... the members below ... ,
+//    "checksum": "16 hexadecimal digits"
+//   }
+namespace hanji::checkpoint {
+namespace {
+
+using base::Json;
+
+constexpr std::string_view kSeal = ",\n \"checksum\": \"";
+constexpr std::string_view kSealEnd = "\"\n}\n";
+constexpr size_t kDigits = 16;
+// Far above any honest manifest (200 bytes a tensor), far below what would hurt to parse.
+constexpr size_t kMostBytes = size_t{16} << 20;
+
+uint64_t checksum_of(std::string_view text) { return base::xxh3(std::as_bytes(std::span(text))); }
+
+std::string hex(uint64_t value) { return fmt::format("{:016x}", value); }
+
+Json to_json(const TensorRecord& tensor) {
+  return {{"name", tensor.name},
+          {"dtype", base::name_of(tensor.dtype)},
+          {"shape", tensor.shape},
+          {"xxh3", hex(tensor.checksum)}};
+}
+
+Json to_json(const FileRecord& file) {
+  Json tensors = Json::array();
+  for (const TensorRecord& tensor : file.tensors) tensors.push_back(to_json(tensor));
+  return {{"name", file.name},
+          {"bytes", file.size_bytes},
+          {"header_xxh3", hex(file.header_checksum)},
+          {"tensors", std::move(tensors)}};
+}
+
+// Takes typed members out of an object and remembers the first that is missing or of another type.
+class Reader {
+ public:
+  Reader(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
+    if (!object.is_object()) fail("", "an object");
+  }
+
+  std::string text(const char* key) {
+    const Json* value = find(key, "a string", &Json::is_string);
+    return value == nullptr ? std::string() : value->get<std::string>();
+  }
+  int64_t count(const char* key) {
+    const Json* value = find(key, "a whole number", &Json::is_number_integer);
+    if (value == nullptr) return 0;
+    const bool fits = value->is_number_unsigned() && value->get<uint64_t>() <= INT64_MAX;
+    if (!fits) fail(key, "from 0 to 2^63 - 1");
+    return fits ? value->get<int64_t>() : 0;
+  }
+  uint64_t checksum(const char* key) {
+    const std::string digits = text(key);
+    uint64_t value = 0;
+    const char* last = digits.data() + digits.size();
+    const auto [end, error] = std::from_chars(digits.data(), last, value, 16);
+    if (digits.size() != kDigits || error != std::errc() || end != last) fail(key, "16 hex digits");
+    return value;
+  }
+  const Json& array(const char* key) {
+    static const Json kNone = Json::array();
+    const Json* value = find(key, "an array", &Json::is_array);
+    return value == nullptr ? kNone : *value;
+  }
+  std::string object_text(const char* key) {
+    const Json* value = find(key, "an object", &Json::is_object);
+    return value == nullptr ? std::string() : value->dump();
+  }
+  std::optional<double> optional_number(const char* key) {
+    if (!object_.is_object() || !object_.contains(key)) return std::nullopt;
+    const Json* value = find(key, "a number", &Json::is_number);
+    return value == nullptr ? std::nullopt : std::optional(value->get<double>());
+  }
+  void fail(std::string_view key, std::string_view wanted) {
+    if (!status_.ok()) return;
+    status_ = base::corrupt(fmt::format("manifest: {}{} must be {}", where_, key, wanted));
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  const Json* find(const char* key, std::string_view wanted, bool (Json::*is)() const noexcept) {
+    if (!object_.is_object()) return nullptr;
+    const auto found = object_.find(key);
+    if (found != object_.end() && ((*found).*is)()) return &*found;
+    fail(key, wanted);
+    return nullptr;
+  }
+
+  const Json& object_;
+  std::string where_;
+  Status status_;
+};
+
+std::optional<DType> dtype_named(std::string_view name) {
+  for (int i = 0; i < base::kNumDTypes; ++i) {
+    if (base::name_of(static_cast<DType>(i)) == name) return static_cast<DType>(i);
+  }
+  return std::nullopt;
+}
+
+Result<TensorRecord> parse_tensor(const Json& json, const std::string& where) {
+  Reader reader(json, where);
+  TensorRecord tensor;
+  tensor.name = reader.text("name");
+  tensor.checksum = reader.checksum("xxh3");
+  const auto dtype = dtype_named(reader.text("dtype"));
+  if (!dtype) reader.fail("dtype", "an element type");
+  tensor.dtype = dtype.value_or(DType::kFloat32);
+  for (const Json& length : reader.array("shape")) {
+    if (!length.is_number_unsigned() || length.get<uint64_t>() > INT64_MAX) {
+      reader.fail("shape", "an array of whole numbers");
+      break;
+    }
+    tensor.shape.push_back(length.get<int64_t>());
+  }
+  HANJI_RETURN_IF_ERROR(reader.status());
+  return tensor;
+}
+
+Result<FileRecord> parse_file(const Json& json) {
+  Reader reader(json, "files.");
+  FileRecord file;
+  file.name = reader.text("name");
+  file.size_bytes = reader.count("bytes");
+  file.header_checksum = reader.checksum("header_xxh3");
+  // A name from a file could lead anywhere; only these two are ever opened.
+  if (file.name != kModelFile && file.name != kOptimizerFile) {
+    reader.fail("name", fmt::format("{} or {}", kModelFile, kOptimizerFile));
+  }
+  const Json& tensors = reader.array("tensors");
+  HANJI_RETURN_IF_ERROR(reader.status());
+  for (const Json& tensor : tensors) {
+    HANJI_ASSIGN_OR_RETURN(TensorRecord record, parse_tensor(tensor, file.name + ".tensors."));
+    file.tensors.push_back(std::move(record));
+  }
+  return file;
+}
+
+// The bytes that the checksum covers, or why the seal does not fit them.
+Status check_seal(std::string_view text) {
+  const size_t seal_bytes = kSeal.size() + kDigits + kSealEnd.size();
+  if (text.size() > kMostBytes || text.size() < seal_bytes) {
+    return base::corrupt(fmt::format("manifest: {} bytes; from {} to {} make sense", text.size(),
+                                     seal_bytes, kMostBytes));
+  }
+  const std::string_view covered = text.substr(0, text.size() - seal_bytes);
+  const std::string seal = fmt::format("{}{}{}", kSeal, hex(checksum_of(covered)), kSealEnd);
+  if (text.substr(covered.size()) == seal) return {};
+  return base::corrupt("manifest: the checksum at its end does not fit the bytes before it");
+}
+
+Result<Json> parse_object(const std::string& text, const char* what) {
+  auto json = base::parse_json(text);
+  if (json.ok() && json->is_object()) return json;
+  return base::invalid_argument(fmt::format("the manifest's {} must be a JSON object", what));
+}
+
+}  // namespace
+
+Result<std::string> to_text(const Manifest& manifest) {
+  HANJI_ASSIGN_OR_RETURN(const Json job, parse_object(manifest.job, "job"));
+  HANJI_ASSIGN_OR_RETURN(const Json plan, parse_object(manifest.plan, "plan"));
+  Json json = {{"format", "hanji checkpoint"},        {"format_version", kFormatVersion},
+               {"writer", manifest.writer},           {"step", manifest.step},
+               {"num_samples", manifest.num_samples}, {"state_hash", manifest.state_hash}};
+  if (manifest.validation_loss) {
+    if (!std::isfinite(*manifest.validation_loss)) {
+      return base::invalid_argument("a validation loss that is not finite cannot be compared");
+    }
+    json["validation_loss"] = *manifest.validation_loss;
+  }
+  json["job"] = job;
+  json["plan"] = plan;
+  json["files"] = Json::array();
+  for (const FileRecord& file : manifest.files) json["files"].push_back(to_json(file));
+  std::string text = json.dump(1);
+  text.resize(text.size() - 2);  // Without the closing "\n}", which comes behind the checksum.
+  return fmt::format("{}{}{}{}", text, kSeal, hex(checksum_of(text)), kSealEnd);
+}
+
+Result<Manifest> parse_manifest(std::string_view text) {
+  HANJI_RETURN_IF_ERROR(check_seal(text));
+  HANJI_ASSIGN_OR_RETURN(const Json json, base::parse_json(text, 64, kMostBytes));
+  Reader reader(json, "");
+  if (reader.text("format") != "hanji checkpoint") reader.fail("format", "\"hanji checkpoint\"");
+  const int64_t version = reader.count("format_version");
+  if (reader.status().ok() && version != kFormatVersion) {
+    return base::unsupported(
+        fmt::format("manifest: format version {}, and this program reads {}; use a newer one",
+                    version, kFormatVersion));
+  }
+  Manifest manifest;
+  manifest.writer = reader.text("writer");
+  manifest.step = reader.count("step");
+  manifest.num_samples = reader.count("num_samples");
+  manifest.state_hash = reader.text("state_hash");
+  manifest.validation_loss = reader.optional_number("validation_loss");
+  manifest.job = reader.object_text("job");
+  manifest.plan = reader.object_text("plan");
+  const Json& files = reader.array("files");
+  HANJI_RETURN_IF_ERROR(reader.status());
+  for (const Json& file : files) {
+    HANJI_ASSIGN_OR_RETURN(FileRecord record, parse_file(file));
+    manifest.files.push_back(std::move(record));
+  }
+  return manifest;
+}
+
+FileRecord record_of(std::string_view name, const SafetensorsFile& file) {
+  FileRecord record{.name = std::string(name),
+                    .size_bytes = file.size_bytes(),
+                    .header_checksum = base::xxh3(file.header()),
+                    .tensors = {}};
+  for (const NamedTensor& tensor : file.tensors()) {
+    record.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, base::xxh3(tensor.bytes)});
+  }
+  return record;
+}
+
+Status verify(const FileRecord& record, const SafetensorsFile& file) {
+  const auto refuse = [&record](const std::string& why) {
+    return base::corrupt(fmt::format("{}: {}", record.name, why));
+  };
+  if (file.size_bytes() != record.size_bytes) {
+    return refuse(fmt::format("{} bytes, {} were saved", file.size_bytes(), record.size_bytes));
+  }
+  if (file.tensors().size() != record.tensors.size()) {
+    return refuse(
+        fmt::format("{} tensors, {} were saved", file.tensors().size(), record.tensors.size()));
+  }
+  for (size_t i = 0; i < record.tensors.size(); ++i) {
+    const NamedTensor& have = file.tensors()[i];
+    const TensorRecord& saved = record.tensors[i];
+    if (have.name != saved.name || have.dtype != saved.dtype || have.shape != saved.shape) {
+      return refuse(fmt::format("tensor '{}' {} lies where '{}' {} was saved", have.name,
+                                describe(have.dtype, have.shape), saved.name,
+                                describe(saved.dtype, saved.shape)));
+    }
+    if (const uint64_t now = base::xxh3(have.bytes); now != saved.checksum) {
+      return refuse(fmt::format("tensor '{}' has checksum {}, {} was saved: its bytes changed",
+                                have.name, hex(now), hex(saved.checksum)));
+    }
+  }
+  if (base::xxh3(file.header()) == record.header_checksum) return {};
+  return refuse("its header changed since it was saved");
+}
+
+}  // namespace hanji::checkpoint

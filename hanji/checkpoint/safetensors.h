@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hanji/base/file.h"
+#include "hanji/base/status.h"
+#include "hanji/checkpoint/named_tensor.h"
+
+namespace hanji::checkpoint {
+
+using Metadata = std::map<std::string, std::string>;
+
+inline constexpr uint64_t kMostHeaderBytes = 100'000'000;
+inline constexpr size_t kMostTensors = size_t{1} << 20;
+inline constexpr size_t kMostMetadata = size_t{1} << 16;
+inline constexpr size_t kMostDimensions = 64;
+
+/// Writes a safetensors file and waits until the disk has it. The folder's entry is not synced.
+///
+/// Order   wider element types first, then by name, so that every tensor is aligned.
+/// Errors  kInvalidArgument: a repeated or reserved name, bytes that do not fit the shape, text
+///         that is not UTF-8, a file that exists. kOutOfMemory on a full disk.
+/// Source  github.com/huggingface/safetensors, README "Format".
+Status write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                         const Metadata& metadata = {});
+
+/// What a safetensors file holds, as views of its bytes.
+struct Safetensors {
+  std::vector<NamedTensor> tensors;  ///< In the order of their bytes.
+  Metadata metadata;
+  std::span<const std::byte> header;  ///< Length and JSON: everything before the data.
+};
+
+/// Reads a whole file's bytes without copying tensors, and trusts nothing in them.
+///
+/// Cost    linear in the header; memory at most a small multiple of it, whatever it claims.
+/// Errors  kCorrupt, with the place: a length beyond the file or kMostHeaderBytes; a header that is
+///         not the one JSON object of the format (no nesting beyond it, no repeated key, no foreign
+///         key, UTF-8 only); shape, type and offsets that disagree; overlap, hole, misalignment, or
+///         bytes left over. kUnsupported: an element type that hanji does not speak, or more
+///         tensors, dimensions or metadata than the limits above.
+Result<Safetensors> parse_safetensors(std::span<const std::byte> file);
+
+/// A mapped safetensors file; copies share the mapping, which the tensors' bytes point into.
+class SafetensorsFile {
+ public:
+  /// Errors  kNotFound, and those of parse_safetensors(), with the path.
+  static Result<SafetensorsFile> open(const std::filesystem::path& path);
+
+  const std::vector<NamedTensor>& tensors() const { return content_->tensors; }
+  const Metadata& metadata() const { return content_->metadata; }
+  std::span<const std::byte> header() const { return content_->header; }
+  int64_t size_bytes() const { return static_cast<int64_t>(file_->bytes().size()); }
+  /// Null when no tensor has this name.
+  const NamedTensor* find(std::string_view name) const;
+
+ private:
+  std::shared_ptr<const base::MappedFile> file_;
+  std::shared_ptr<const Safetensors> content_;
+};
+
+}  // namespace hanji::checkpoint

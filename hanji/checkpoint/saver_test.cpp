@@ -1,0 +1,98 @@
+#include "hanji/checkpoint/saver.h"
+
+#include <gmock/gmock.h>
+
+#include <memory>
+
+#include "hanji/checkpoint/folder.h"
+#include "hanji/checkpoint/internal/test_state.h"
+#include "hanji/test/temporary_folder.h"
+
+namespace hanji::checkpoint {
+namespace {
+
+using internal::TestState;
+using testing::HasSubstr;
+
+TEST(Saver, SavesTheStateAsItWasWhenSaveWasCalled) {
+  const test::TemporaryFolder temporary;
+  const TestState before(1);
+  TestState state(1);
+  Saver saver({.folder = temporary.path()});
+  ASSERT_TRUE(saver.save(state.state(), {.step = 1}).ok());
+  for (std::byte& byte : state.first_bytes()) byte = std::byte{0};  // Training goes on.
+  ASSERT_TRUE(saver.wait().ok());
+  const auto loaded = load_checkpoint(temporary.path());
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_TRUE(holds(*loaded, before));
+}
+
+TEST(Saver, SavesOneAfterTheOther) {
+  const test::TemporaryFolder temporary;
+  Saver saver({.folder = temporary.path()});
+  for (uint32_t step = 1; step <= 5; ++step) {
+    const TestState state(step);
+    ASSERT_TRUE(saver.save(state.state(), {.step = step}).ok());
+    EXPECT_GT(saver.blocked_seconds(), 0);
+  }
+  ASSERT_TRUE(saver.wait().ok());
+  EXPECT_TRUE(holds(*load_checkpoint(temporary.path()), TestState(5)));
+  EXPECT_EQ(list_checkpoints(temporary.path())->size(), 3u);
+}
+
+TEST(Saver, EndsItsSaveWhenItGoes) {
+  const test::TemporaryFolder temporary;
+  const TestState state(4);
+  { ASSERT_TRUE(Saver({.folder = temporary.path()}).save(state.state(), {.step = 9}).ok()); }
+  EXPECT_TRUE(holds(*load_checkpoint(temporary.path()), state));
+}
+
+TEST(Saver, TellsAnErrorOnceAtTheNextCall) {
+  const test::TemporaryFolder temporary;
+  const std::filesystem::path folder = temporary.path() / "checkpoints";
+  internal::write_bytes(folder, "a file is in the way");
+  const TestState state(1);
+  Saver saver({.folder = folder});
+  ASSERT_TRUE(saver.save(state.state(), {.step = 1}).ok());
+  EXPECT_THAT(saver.wait().message(), HasSubstr("checkpoints"));
+  EXPECT_TRUE(saver.wait().ok());
+
+  std::filesystem::remove(folder);
+  ASSERT_TRUE(saver.save(state.state(), {.step = 3}).ok());
+  ASSERT_TRUE(saver.wait().ok());
+  EXPECT_TRUE(holds(*load_checkpoint(folder), state));
+}
+
+TEST(Saver, ReportsTheFailureBeforeAndSavesAllTheSame) {
+  const test::TemporaryFolder temporary;
+  const TestState state(1);
+  Saver saver({.folder = temporary.path()});
+  ASSERT_TRUE(saver.save(state.state(), {.step = -1}).ok());  // Refused by the writer.
+  const Status before = saver.save(state.state(), {.step = 7});
+  EXPECT_EQ(before.code(), Code::kInvalidArgument);
+  EXPECT_TRUE(saver.wait().ok());
+  EXPECT_EQ(load_checkpoint(temporary.path())->manifest.step, 7);
+}
+
+TEST(Saver, RecordsTheCopyAndTheWriting) {
+  const test::TemporaryFolder temporary;
+  std::vector<std::byte> memory(trace::Recorder::bytes_for(64) + 64);
+  void* at = memory.data();
+  size_t room = memory.size();
+  std::align(64, memory.size() - 64, at, room);
+  auto recorder = trace::Recorder::format({static_cast<std::byte*>(at), memory.size() - 64}, 0, 1);
+  const TestState state(1);
+  Saver saver({.folder = temporary.path()}, &recorder);
+  ASSERT_TRUE(saver.save(state.state(), {.step = 1}).ok());
+  ASSERT_TRUE(saver.wait().ok());
+  const auto events = recorder.events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(recorder.name(events[0].name), "checkpoint copy");
+  EXPECT_EQ(recorder.name(events[1].name), "checkpoint write");
+  EXPECT_EQ(events[1].lane, trace::Lane::kCheckpoint);
+  EXPECT_EQ(events[1].bytes,
+            total_bytes(state.state().model) + total_bytes(state.state().optimizer));
+}
+
+}  // namespace
+}  // namespace hanji::checkpoint
