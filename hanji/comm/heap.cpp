@@ -31,7 +31,6 @@ size_t bytes_of(at::IntArrayRef sizes, c10::ScalarType dtype) {
 
 at::Tensor make_tensor(const std::shared_ptr<shm::Heap>& heap, at::IntArrayRef sizes,
                        c10::ScalarType dtype, std::string_view category, shm::Zero zero) {
-  // An empty tensor owns a line too, so that peers see it in the heap like its neighbours.
   const shm::HeapBlock block = heap->allocate(bytes_of(sizes, dtype), category, zero).or_throw();
   // The heap holds its segment, so the mapping outlives the last tensor.
   const auto free = [heap, offset = block.offset](void*) {

@@ -1,0 +1,119 @@
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "hanji/comm/all_gather.h"
+#include "hanji/comm/all_reduce.h"
+#include "hanji/comm/barrier.h"
+#include "hanji/comm/broadcast.h"
+#include "hanji/comm/gloo/group.h"
+#include "hanji/comm/internal/run_ranks.h"
+#include "hanji/comm/reduce_scatter.h"
+
+namespace hanji::comm {
+namespace {
+
+using internal::run_ranks;
+using schedule::ReduceOp;
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// Ranks as threads, each with a group of shared memory and the same ranks connected by Gloo.
+void run_both(int ranks, Bits bits, const std::function<void(const Group&, const Group&)>& body) {
+  run_ranks(ranks, [&](const Group& shm) {
+    GroupOptions options = shm.options();
+    options.bits = bits;
+    options.name = "by gloo";
+    body(shm, gloo::make_group(shm, options));
+  });
+}
+
+at::Tensor rough_numbers(int64_t count, int rank, c10::ScalarType type) {
+  return (at::sin(at::arange(count, at::kDouble) * 0.37 + rank) * 50 + 60).to(type);
+}
+
+TEST(GlooGroup, OrderedSumsHaveTheBitsOfSharedMemory) {
+  for (const int ranks : {1, 2, 3}) {
+    run_both(ranks, Bits::kRun, [](const Group& shm, const Group& by_gloo) {
+      for (const c10::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+        for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kProd}) {
+          for (const int64_t count : {0, 1, 7, 65537}) {
+            at::Tensor a = rough_numbers(count, shm.rank(), type);
+            at::Tensor b = a.clone();
+            all_reduce(a, shm, {.op = op}).wait();
+            all_reduce(b, by_gloo, {.op = op}).wait();
+            EXPECT_TRUE(at::equal(a, b)) << shm.size() << " " << type << " " << count;
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(GlooGroup, EveryRoutineAgreesWithSharedMemory) {
+  for (const Bits bits : {Bits::kRun, Bits::kFast}) {
+    run_both(3, bits, [](const Group& shm, const Group& by_gloo) {
+      EXPECT_EQ(by_gloo.engine(), "gloo");
+      const auto all = [](const Group& group) {
+        const at::Tensor mine = rough_numbers(999, group.rank(), at::kInt);
+        at::Tensor reduced = mine.clone();
+        all_reduce(reduced, group).wait();
+        at::Tensor largest = mine.clone();
+        all_reduce(largest, group, {.op = ReduceOp::kMax}).wait();
+        at::Tensor root = mine.clone();
+        broadcast(root, 2, group).wait();
+        at::Tensor gathered = at::zeros({2997}, at::kInt);
+        all_gather(gathered, mine, group).wait();
+        at::Tensor scattered = at::zeros({333}, at::kInt);
+        reduce_scatter(scattered, mine, group).wait();
+        at::Tensor ordered = at::zeros({333});
+        reduce_scatter(ordered, mine.to(at::kFloat), group).wait();
+        barrier(group);
+        return at::cat({reduced, largest, root, gathered, scattered, ordered.to(at::kInt)});
+      };
+      EXPECT_TRUE(at::equal(all(shm), all(by_gloo)));
+      EXPECT_EQ(by_gloo.stats().operations, 7);
+    });
+  }
+}
+
+TEST(GlooGroup, AMismatchIsNamedOnEveryRank) {
+  run_both(2, Bits::kRun, [](const Group&, const Group& by_gloo) {
+    at::Tensor tensor = at::ones({by_gloo.rank() + 4});
+    try {
+      all_reduce(tensor, by_gloo, {.label = "wte"}).wait();
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kMismatch);
+      EXPECT_THAT(error.what(),
+                  AllOf(HasSubstr("rank 1 called all_reduce(count 5"), HasSubstr("rank 0"),
+                        HasSubstr("count 4"), HasSubstr("gloo_test.cpp:"), HasSubstr("wte")));
+    }
+  });
+}
+
+TEST(GlooGroup, DividesLikeSharedMemory) {
+  run_both(3, Bits::kRun, [](const Group&, const Group& by_gloo) {
+    const std::vector<int> members = by_gloo.rank() == 1 ? std::vector{1} : std::vector{0, 2};
+    const Group part = by_gloo.subgroup(members, "part");
+    at::Tensor tensor = at::full({3}, by_gloo.rank());
+    all_reduce(tensor, part).wait();
+    EXPECT_EQ(tensor[0].item<int>(), by_gloo.rank() == 1 ? 1 : 2);
+  });
+}
+
+TEST(GlooGroup, MeetsThroughAStoreOfTheCaller) {
+  const auto store = c10::make_intrusive<::c10d::HashStore>();
+  test::run_threads(2, [&store](int rank) {
+    const Group group = gloo::make_group(store, rank, 2);
+    const Group again = group.subgroup({1, 0}, "again");
+    at::Tensor tensor = at::ones({3});
+    all_reduce(tensor, again).wait();
+    EXPECT_EQ(tensor.sum().item<float>(), 6);
+    EXPECT_EQ(again.rank(), 1 - rank);
+  });
+}
+
+}  // namespace
+}  // namespace hanji::comm

@@ -1,0 +1,184 @@
+#include "hanji/comm/group.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <chrono>
+
+#include "hanji/comm/all_reduce.h"
+#include "hanji/comm/barrier.h"
+#include "hanji/comm/internal/run_ranks.h"
+#include "hanji/shm/heap.h"
+#include "hanji/trace/recorder.h"
+
+namespace hanji::comm {
+namespace {
+
+using internal::run_ranks;
+using testing::AllOf;
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+/// "code: message" of what `body` throws, or "nothing".
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return std::string(base::name_of(error.code())) + ": " + error.what();
+  }
+  return "nothing";
+}
+
+TEST(Group, AMismatchIsNamedOnEveryRankAndIsFinal) {
+  run_ranks(3, [](const Group& group) {
+    at::Tensor tensor = at::ones({group.rank() == 1 ? 8 : 7});
+    const auto call = [&] { all_reduce(tensor, group).wait(); };
+    EXPECT_THAT(error_of(call), AllOf(HasSubstr("mismatch: "), HasSubstr("group world"),
+                                      HasSubstr("rank 1"), HasSubstr("group_test.cpp:")));
+    EXPECT_THAT(error_of(call), HasSubstr("mismatch: "));
+    EXPECT_TRUE(at::equal(tensor, at::ones_like(tensor))) << "a byte was written";
+  });
+}
+
+TEST(Group, TagsTellEqualCallsApart) {
+  run_ranks(2, [](const Group& group) {
+    at::Tensor tensor = at::ones({7});
+    const auto tag = static_cast<uint64_t>(group.rank());
+    EXPECT_THAT(error_of([&] { all_reduce(tensor, group, {.tag = tag}).wait(); }),
+                HasSubstr("mismatch: "));
+  });
+}
+
+TEST(Group, ADeadlineNamesTheAbsentRank) {
+  GroupOptions options;
+  options.deadline = 300ms;
+  for (const Progress progress : {Progress::kCaller, Progress::kThread}) {
+    options.progress = progress;
+    std::atomic<bool> over{false};
+    run_ranks(
+        2,
+        [&over](const Group& group) {
+          if (group.rank() == 1) {
+            over.wait(false);
+            return;
+          }
+          at::Tensor tensor = at::ones({4});
+          EXPECT_THAT(error_of([&] { all_reduce(tensor, group).wait(); }),
+                      AllOf(HasSubstr("timeout: "), HasSubstr("rank 1")));
+          over = true;
+          over.notify_all();
+        },
+        options);
+  }
+}
+
+TEST(Group, AnUnwaitedCallKeepsItsTensorsUntilItIsDone) {
+  run_ranks(2, [](const Group& group) {
+    const auto used = [&group] { return group.heap().raw().used_bytes(group.rank()); };
+    {
+      at::Tensor tensor = group.heap().zeros({1 << 20}, at::kFloat, "test");
+      const Work dropped = all_reduce(tensor, group);
+    }
+    barrier(group);
+    EXPECT_EQ(used(), 0u);
+    EXPECT_EQ(group.stats().operations, 2);
+  });
+}
+
+TEST(Group, CallsOfSeveralGroupsMayBeWaitedForInAnyOrder) {
+  run_ranks(2, [](const Group& world) {
+    const Group first = world.subgroup({0, 1}, "first");
+    const Group second = world.subgroup({0, 1}, "second");
+    at::Tensor a = at::ones({3 << 20});
+    at::Tensor b = at::ones({3 << 20});
+    Work in_first = all_reduce(a, first);
+    Work in_second = all_reduce(b, second);
+    (world.rank() == 0 ? in_first : in_second).wait();
+    (world.rank() == 0 ? in_second : in_first).wait();
+    EXPECT_EQ(a.sum().item<double>() + b.sum().item<double>(), 12.0 * (1 << 20));
+  });
+}
+
+TEST(Group, SubgroupsReduceAmongTheirMembersOnTheSameHeap) {
+  run_ranks(3, [](const Group& world) {
+    const std::vector<int> members = world.rank() == 1 ? std::vector{1} : std::vector{2, 0};
+    const Group part = world.subgroup(members, "part");
+    EXPECT_EQ(part.size(), static_cast<int>(members.size()));
+    EXPECT_EQ(part.rank(), world.rank() == 0 ? 1 : 0);
+    at::Tensor tensor = part.heap().zeros({1}, at::kInt, "test");
+    tensor.fill_(world.rank() + 1);
+    all_reduce(tensor, part).wait();
+    EXPECT_EQ(tensor.item<int>(), world.rank() == 1 ? 2 : 4);
+    EXPECT_TRUE(world.heap().contains(tensor));
+  });
+}
+
+TEST(Group, SubgroupsWhoseListsDifferAreRefusedEverywhere) {
+  run_ranks(3, [](const Group& world) {
+    const std::vector<int> members = world.rank() == 2 ? std::vector{1, 2} : std::vector{0, 1};
+    if (world.rank() == 2) {
+      EXPECT_THAT(error_of([&] {
+                    world.subgroup({0, 1}, "part");
+                  }),
+                  HasSubstr("invalid_argument: "));
+    }
+    EXPECT_THAT(error_of([&] { world.subgroup(members, "part"); }),
+                AllOf(HasSubstr("mismatch: "), HasSubstr("rank 2")));
+  });
+}
+
+TEST(Group, AGroupWithAThreadCompletesUnwaited) {
+  GroupOptions options;
+  options.progress = Progress::kThread;
+  run_ranks(
+      2,
+      [](const Group& group) {
+        at::Tensor tensor = at::ones({1 << 20});
+        std::atomic<bool> told{false};
+        all_reduce(tensor, group).then([&told](const Status& status) {
+          EXPECT_TRUE(status.ok());
+          told = true;
+          told.notify_all();
+        });
+        told.wait(false);
+        EXPECT_EQ(tensor[0].item<float>(), 2);
+      },
+      options);
+}
+
+TEST(Group, EveryCallLeavesASpan) {
+  const auto segment = internal::make_segment(1);
+  trace::Recorder recorder = trace::Recorder::format(segment->trace_memory(0), 0, 1, 16);
+  GroupOptions options;
+  options.recorder = &recorder;
+  const Group group = Group::over_shm(segment, 0, {0}, 0, options);
+  at::Tensor tensor = at::ones({100});
+  all_reduce(tensor, group).wait();
+  const auto events = recorder.events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(recorder.name(events[0].name), "all_reduce");
+  EXPECT_EQ(events[0].lane, trace::Lane::kCommunication);
+  EXPECT_EQ(events[0].bytes, 400);
+  EXPECT_EQ(events[0].group_size, 1);
+  EXPECT_LE(events[0].start_ns, events[0].end_ns);
+}
+
+TEST(Group, AloneRunsTheSamePath) {
+  const Group group = Group::alone();
+  EXPECT_EQ(group.size(), 1);
+  EXPECT_EQ(group.engine(), "shm");
+  at::Tensor tensor = group.heap().zeros({5}, at::kFloat, "test") + 2;
+  all_reduce(tensor, group, {.op = schedule::ReduceOp::kAvg}).wait();
+  EXPECT_EQ(tensor.sum().item<float>(), 10);
+  EXPECT_EQ(group.sequence(), 1u);
+  EXPECT_EQ(group.subgroup({0}, "again").size(), 1);
+}
+
+TEST(Group, AloneRefusesAHeapThatOthersShare) {
+  EXPECT_THAT(error_of([] { Group::alone(Heap(internal::make_segment(2), 0)); }),
+              HasSubstr("invalid_argument: "));
+}
+
+}  // namespace
+}  // namespace hanji::comm

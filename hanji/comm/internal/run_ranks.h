@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "hanji/comm/group.h"
+#include "hanji/shm/segment.h"
+#include "hanji/test/run_threads.h"
+
+/// What the tests of this folder share.
+namespace hanji::comm::internal {
+
+inline std::shared_ptr<shm::Segment> make_segment(int ranks) {
+  shm::SegmentOptions options;
+  options.ranks = ranks;
+  options.heap_bytes_per_rank = size_t{256} << 20;
+  options.trace_events = 256;
+  return shm::Segment::create(options).or_throw();
+}
+
+/// Calls body(group) on one thread per rank, over one segment of this process. Throws the first
+/// exception of any rank.
+inline void run_ranks(int ranks, const std::function<void(const Group&)>& body,
+                      const GroupOptions& options = {}) {
+  const auto segment = make_segment(ranks);
+  std::vector<int> members(ranks);
+  std::iota(members.begin(), members.end(), 0);
+  test::run_threads(ranks, [&](int rank) {
+    GroupOptions mine = options;
+    mine.deadline = std::min<std::chrono::nanoseconds>(mine.deadline, std::chrono::seconds(60));
+    body(Group::over_shm(segment, 0, members, rank, mine));
+  });
+}
+
+/// Where a test's tensor lies.
+enum class Where { kHeap, kPrivate, kMixed };
+
+/// `values` on a heap tensor or a private one; mixed: private on rank 0 only.
+inline at::Tensor place(const at::Tensor& values, Where where, const Group& group) {
+  const bool in_heap = where == Where::kHeap || (where == Where::kMixed && group.rank() != 0);
+  if (!in_heap) return values.clone();
+  at::Tensor tensor = group.heap().empty(values.sizes(), values.scalar_type(), "test");
+  tensor.copy_(values);
+  return tensor;
+}
+
+}  // namespace hanji::comm::internal
