@@ -5,6 +5,7 @@
 
 #include "hanji/base/clock.h"
 #include "hanji/shm/internal/patience.h"
+#include "hanji/shm/internal/preparation.h"
 #include "hanji/shm/internal/runner.h"
 #include "hanji/shm/internal/verdict.h"
 #include "hanji/trace/recorder.h"
@@ -46,7 +47,7 @@ class Engine::Core {
       : segment_(std::move(segment)),
         options_(options),
         lines_(std::move(lines)),
-        programs_(lines_.me(), lines_.size()),
+        preparation_(lines_),
         runner_(lines_, stats_),
         operations_(16) {
     choose_patience();
@@ -61,7 +62,9 @@ class Engine::Core {
     HANJI_RETURN_IF_ERROR(health());
     if (submitted_ - completed_ == operations_.size()) enlarge();
     Operation& operation = at(submitted_ + 1);
-    HANJI_RETURN_IF_ERROR(prepare(call, operation));
+    HANJI_RETURN_IF_ERROR(
+        preparation_.prepare(call, runner_.first_operation() + submitted_ + 1, operation));
+    if (options_.recorder != nullptr) operation.start_ns = base::now_ns();
     ++submitted_;
     // A failure belongs to the call, which was started: wait() reports it.
     (void)advance();
@@ -134,109 +137,6 @@ class Engine::Core {
         options_.usable_processors > 0 ? options_.usable_processors : segment_->num_processors();
     crowded_ = segment_->ranks() > processors;
     spins_ = options_.spin >= 0 ? options_.spin : crowded_ ? kSpinsCrowded : kSpinsAlone;
-  }
-
-  Status prepare(const Call& call, Operation& operation) {
-    if (call.steps == nullptr) return base::invalid_argument("call without a step list");
-    HANJI_ASSIGN_OR_RETURN(operation.program, program_for(call, call.steps));
-    operation.program_if_private = nullptr;
-    if (call.steps_if_private != nullptr) {
-      HANJI_ASSIGN_OR_RETURN(operation.program_if_private,
-                             program_for(call, call.steps_if_private));
-      if (operation.program_if_private->touches_peers) {
-        return base::invalid_argument("the step list for private buffers, " +
-                                      call.steps_if_private->algorithm +
-                                      ", touches tensors of other ranks");
-      }
-    }
-    operation.call = call;
-    operation.state = Operation::State::kFresh;
-    operation.opened = false;
-    operation.step = 0;
-    operation.element = 0;
-    operation.start_ns = options_.recorder != nullptr ? base::now_ns() : 0;
-    describe(operation);
-    return {};
-  }
-
-  Result<std::shared_ptr<const Program>> program_for(
-      const Call& call, const std::shared_ptr<const schedule::StepList>& list) {
-    HANJI_ASSIGN_OR_RETURN(auto program, programs_.get(list));
-    const bool fits =
-        list->routine == call.routine && list->count == call.count && list->root == call.root;
-    if (!fits) {
-      return base::invalid_argument(
-          "step list " + std::string(name_of(list->routine)) + " " + list->algorithm + " of " +
-          std::to_string(list->count) + " elements, root " + std::to_string(list->root) +
-          ", for a call of " + std::string(name_of(call.routine)) + " with " +
-          std::to_string(call.count) + ", root " + std::to_string(call.root));
-    }
-    const bool missing = call.count != 0 && ((program->own_input && call.input == nullptr) ||
-                                             (program->own_output && call.output == nullptr));
-    if (missing || program->num_parts > call.num_parts) {
-      return base::invalid_argument(std::string(name_of(call.routine)) + ": the step list uses " +
-                                    std::to_string(program->num_parts) +
-                                    " parts of this rank's input "
-                                    "and its output; " +
-                                    std::to_string(call.num_parts) +
-                                    " parts given, a buffer may be missing");
-    }
-    if (call.op == schedule::ReduceOp::kAvg && call.routine == schedule::Routine::kTreeReduce) {
-      return base::unsupported("tree_reduce: avg; sum, and scale once after it");
-    }
-    HANJI_RETURN_IF_ERROR(back_staging(*program, size_of(call.dtype)));
-    return program;
-  }
-
-  // Memory for this rank's slots and results, before anything is written there.
-  Status back_staging(const Program& program, size_t element_bytes) {
-    const size_t bytes = static_cast<size_t>(program.list->slot_elements) * element_bytes;
-    if (bytes <= backed_staging_) return {};
-    if (fits_in_line(program, program.list->count, element_bytes)) return {};
-    if (bytes > kStagingBytes) {
-      return base::unsupported("step list " + program.list->algorithm + ": slots of " +
-                               std::to_string(bytes) + " bytes; " + std::to_string(kStagingBytes) +
-                               " are there");
-    }
-    const size_t offset = segment_->staging_offset(lines_.group(), lines_.world_rank(rank()));
-    for (size_t i = 0; i < kStagingSets * kStagingPlaces; ++i) {
-      HANJI_RETURN_IF_ERROR(segment_->grow(offset + i * kStagingBytes, bytes));
-    }
-    backed_staging_ = bytes;
-    return {};
-  }
-
-  void describe(Operation& operation) {
-    const Call& call = operation.call;
-    Descriptor& d = operation.descriptor;
-    d.routine = call.routine;
-    d.dtype = call.dtype;
-    d.op = call.op;
-    d.root = call.root;
-    d.tag = call.tag;
-    d.call_site = call.call_site;
-    d.count = call.count;
-    d.operation = runner_.first_operation() + submitted_ + 1;
-    d.fingerprint = operation.program->fingerprint;
-    if (operation.program_if_private) {
-      d.fingerprint = d.fingerprint * 31 + operation.program_if_private->fingerprint;
-    }
-    d.in_line = fits_in_line(*operation.program, call.count, size_of(call.dtype));
-    const auto parts = static_cast<int64_t>(call.num_parts - 1) * call.input_stride;
-    d.input = offset_of(call.input, parts + elements_of(*call.steps, schedule::Place::kInput),
-                        call.dtype);
-    d.output =
-        offset_of(call.output, elements_of(*call.steps, schedule::Place::kOutput), call.dtype);
-    d.stride = call.input_stride;
-  }
-
-  int64_t offset_of(const void* buffer, int64_t elements, DType dtype) const {
-    const auto first = reinterpret_cast<uintptr_t>(buffer);
-    const auto begin = reinterpret_cast<uintptr_t>(segment_->data()) + segment_->heap_offset(0);
-    const auto end = reinterpret_cast<uintptr_t>(segment_->data()) + segment_->size();
-    if (first < begin || first >= end) return kPrivate;
-    if (static_cast<uint64_t>(elements) * size_of(dtype) > end - first) return kPrivate;
-    return static_cast<int64_t>(first - reinterpret_cast<uintptr_t>(segment_->data()));
   }
 
   void finish(Operation& operation) {
@@ -321,7 +221,7 @@ class Engine::Core {
   EngineOptions options_;
   Stats stats_;
   GroupLines lines_;
-  ProgramCache programs_;
+  Preparation preparation_;
   Runner runner_;
   std::vector<Operation> operations_;  ///< A ring; tickets completed_ + 1 to submitted_ are open.
   uint64_t submitted_ = 0;
@@ -329,7 +229,6 @@ class Engine::Core {
   Status failure_;
   int spins_ = kSpinsCrowded;
   bool crowded_ = true;
-  size_t backed_staging_ = 0;
   int64_t stuck_since_ns_ = 0;
   uint64_t checked_progress_ = 0;
   std::array<trace::NameId, schedule::kNumRoutines> names_{};

@@ -25,7 +25,7 @@ struct WatchdogOptions {
   /// A rank whose heart did not beat for so many heartbeats is named as stopped.
   int missed_heartbeats = 3;
   /// Called on the watchdog's thread; must not block.
-  std::function<void(const LivenessEvent&)> on_event;
+  std::function<void(const LivenessEvent&)> on_event = {};
 };
 
 /// Says that this rank lives and sees when another dies.

@@ -5,6 +5,7 @@
 
 #include "hanji/base/checksum.h"
 #include "hanji/schedule/check.h"
+#include "hanji/shm/internal/flag_line.h"
 #include "hanji/shm/internal/reduction.h"
 #include "hanji/shm/reduce.h"
 
@@ -151,6 +152,12 @@ Result<Program> inspect(std::shared_ptr<const StepList> list, int rank, int size
     if (Status status = inspection.walk(each); !status.ok()) return status.at(what);
   }
   return program;
+}
+
+bool fits_in_line(const Program& program, int64_t count, size_t element_bytes) {
+  return program.num_syncs == 1 && !program.touches_peers && !program.uses_result &&
+         count <= kMaxElementsInLine &&
+         static_cast<size_t>(program.list->slot_elements) * element_bytes <= kPayloadBytes;
 }
 
 Result<std::shared_ptr<const Program>> ProgramCache::get(

@@ -21,11 +21,6 @@ std::byte* payload_of(Words& words) {
 
 }  // namespace
 
-bool fits_in_line(const Program& program, int64_t count, size_t element_bytes) {
-  return program.num_syncs == 1 && !program.touches_peers && !program.uses_result && count <= 255 &&
-         static_cast<size_t>(program.list->slot_elements) * element_bytes <= kPayloadBytes;
-}
-
 Runner::Runner(GroupLines& lines, Stats& stats)
     : lines_(lines), stats_(stats), posted_(lines.size()) {
   buffers_.members.resize(lines.size());
@@ -113,36 +108,40 @@ Status Runner::open(Operation& operation) {
   return {};
 }
 
+// Where a buffer of another process lies here; null if it is private.
+std::byte* Runner::at(int64_t offset) const {
+  const Segment& segment = lines_.segment();
+  const bool inside = offset >= 0 && offset < static_cast<int64_t>(segment.size());
+  return inside ? segment.data() + offset : nullptr;
+}
+
 // Finds every buffer that some rank touches from outside, or takes the list for private ones.
 Status Runner::resolve_peers(Operation& operation) {
   const Program& program = *operation.program;
-  std::string is_private;
-  const auto find = [&](int64_t offset, bool touched, int member) -> std::byte* {
-    const auto size = static_cast<int64_t>(lines_.segment().size());
-    if (offset >= 0 && offset < size) return lines_.segment().data() + offset;
-    if (touched && operation.call.count != 0) is_private += " " + std::to_string(member);
-    return nullptr;
-  };
+  std::string outside;
   for (int member = 0; member < lines_.size(); ++member) {
     const Descriptor theirs = decode(posted_[member]);
-    MemberBuffers& buffers = buffers_.members[member];
-    std::byte* input = find(theirs.input, program.input_touched[member], member);
-    std::byte* output = find(theirs.output, program.output_touched[member], member);
+    std::byte* input = at(theirs.input);
+    std::byte* output = at(theirs.output);
+    const bool missing = (program.input_touched[member] && input == nullptr) ||
+                         (program.output_touched[member] && output == nullptr);
+    if (missing && operation.call.count != 0) outside += " " + std::to_string(member);
     if (member == lines_.me()) continue;
+    MemberBuffers& buffers = buffers_.members[member];
     buffers.input = input;
     buffers.output = output;
     buffers.stride = theirs.stride;
   }
-  if (is_private.empty()) {
+  if (outside.empty()) {
     // The opening sync is also the list's first step.
     if (operation.opening_alone && program.starts_with_sync) operation.step = 1;
     return {};
   }
   if (operation.program_if_private == nullptr) {
     return base::invalid_argument(describe_call(lines_, lines_.me(), operation.descriptor) +
-                                  ": buffers of rank" + is_private +
-                                  " lie outside the heap, and this call has no other way; allocate "
-                                  "them from the heap");
+                                  ": buffers of rank" + outside +
+                                  " lie outside the heap, and this call has no other way; "
+                                  "allocate them from the heap");
   }
   operation.running = operation.program_if_private.get();
   operation.step = operation.running->starts_with_sync ? 1 : 0;

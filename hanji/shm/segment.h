@@ -28,8 +28,8 @@ struct SegmentOptions {
   int ranks = 1;                                  ///< 1 to 64.
   size_t heap_bytes_per_rank = size_t{64} << 30;  ///< Addresses; memory comes on demand.
   uint32_t trace_events = 1u << 16;               ///< Per rank, 64 bytes each.
-  std::string build_id;                           ///< At most 95 characters.
-  std::string plan_hash;                          ///< At most 95 characters.
+  std::string build_id = {};                      ///< At most 95 characters.
+  std::string plan_hash = {};                     ///< At most 95 characters.
 };
 
 /// The shared memory of a host's ranks: flags, liveness, call sites, trace rings, staging, heap.

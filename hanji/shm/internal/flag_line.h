@@ -19,6 +19,7 @@ namespace hanji::shm::internal {
 using Words = std::array<uint64_t, 7>;
 
 inline constexpr size_t kPayloadBytes = 32;
+inline constexpr int64_t kMaxElementsInLine = 255;  ///< What `elements` can hold.
 inline constexpr size_t kPayloadWord = 3;
 inline constexpr int64_t kPrivate = -1;  ///< The offset of a buffer outside the segment.
 

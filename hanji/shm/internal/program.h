@@ -31,6 +31,9 @@ struct Program {
 ///         ranks have different numbers of syncs; kUnsupported if it sends: memory is shared here.
 Result<Program> inspect(std::shared_ptr<const schedule::StepList> list, int rank, int size);
 
+/// Whether all that the list passes from rank to rank fits into the flag line.
+bool fits_in_line(const Program& program, int64_t count, size_t element_bytes);
+
 /// The programs of the lists seen last, by address; each keeps its list alive.
 class ProgramCache {
  public:

@@ -34,7 +34,7 @@ class Runner {
   void begin(Operation& operation);
   void post(Operation& operation);
   Status open(Operation& operation);
-  void read_payloads(const Operation& operation);
+  std::byte* at(int64_t offset) const;
   Status resolve_peers(Operation& operation);
   bool run_step(Operation& operation, int64_t& budget);
 
@@ -48,8 +48,5 @@ class Runner {
   Transfer transfer_;
   std::vector<Words> posted_;  ///< By member, of the operation's first sync.
 };
-
-/// Whether the operation's only slot fits into the flag line.
-bool fits_in_line(const Program& program, int64_t count, size_t element_bytes);
 
 }  // namespace hanji::shm::internal

@@ -1,0 +1,332 @@
+// What happens when ranks do not do the same: mismatches, absences, departures.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <thread>
+
+#include "hanji/schedule/all_gather.h"
+#include "hanji/schedule/all_reduce.h"
+#include "hanji/schedule/barrier.h"
+#include "hanji/schedule/broadcast.h"
+#include "hanji/shm/call_site.h"
+#include "hanji/shm/internal/flag_line.h"
+#include "hanji/test/run_group.h"
+
+namespace hanji::shm {
+namespace {
+
+using namespace std::chrono_literals;
+using schedule::ReduceOp;
+using schedule::Routine;
+using test::call_of;
+using test::Member;
+using test::run_group;
+using test::share;
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Rank 2 of 3 makes the other call; everybody's verdict must say so, and no byte may change.
+void expect_mismatch(const Call& call, const Call& other,
+                     const testing::Matcher<std::string>& says) {
+  run_group(3, [&](Member& member) {
+    const int64_t room = 4 * std::max(call.count, other.count);
+    auto* data = member.allocate<int64_t>(room);
+    std::fill(data, data + room, member.rank + 1);
+    Call mine = member.rank == 2 ? other : call;
+    mine.input = mine.output = data;
+    mine.call_site = member.segment->call_sites().intern(
+        member.rank, member.rank == 2 ? "wrong.cpp:7" : "right.cpp:3");
+    const Status status = member.run(mine);
+    EXPECT_EQ(status.code(), Code::kMismatch);
+    EXPECT_THAT(status.message(), AllOf(says, HasSubstr("operation 1 of group 0"),
+                                        HasSubstr("rank 0 calls"), HasSubstr("right.cpp:3"),
+                                        HasSubstr("rank 2 calls"), HasSubstr("wrong.cpp:7")));
+    EXPECT_EQ(status.message().find("rank 1 calls"), std::string::npos);
+    for (int64_t i = 0; i < room; ++i) ASSERT_EQ(data[i], member.rank + 1);
+    EXPECT_EQ(member.run(mine).code(), Code::kMismatch);  // the group stays poisoned
+  });
+}
+
+class Mismatch : public testing::TestWithParam<int64_t> {
+ protected:
+  Call all_reduce(int64_t count) const {
+    return call_of(share(count <= 8 ? schedule::all_reduce_flat(3, count)
+                                    : schedule::all_reduce_direct(3, count)));
+  }
+  Call broadcast(int root) const {
+    return call_of(share(schedule::broadcast_direct(3, GetParam(), root)));
+  }
+};
+
+TEST_P(Mismatch, OfOpIsNamed) {
+  Call other = all_reduce(GetParam());
+  other.op = ReduceOp::kMax;
+  expect_mismatch(all_reduce(GetParam()), other, HasSubstr("the op is max there and sum here"));
+}
+
+TEST_P(Mismatch, OfDTypeIsNamed) {
+  Call other = all_reduce(GetParam());
+  other.dtype = DType::kInt32;
+  expect_mismatch(all_reduce(GetParam()), other,
+                  HasSubstr("the dtype is int32 there and float32 here"));
+}
+
+TEST_P(Mismatch, OfCountIsNamed) {
+  const int64_t count = GetParam();
+  expect_mismatch(all_reduce(count), all_reduce(count + 1000),
+                  HasSubstr("the count is " + std::to_string(count + 1000) + " there and " +
+                            std::to_string(count) + " here"));
+}
+
+TEST_P(Mismatch, OfTagIsNamed) {
+  Call other = all_reduce(GetParam());
+  other.tag = 5;
+  expect_mismatch(all_reduce(GetParam()), other, HasSubstr("the tag is 5 there and 0 here"));
+}
+
+TEST_P(Mismatch, OfRoutineIsNamed) {
+  expect_mismatch(all_reduce(GetParam()), call_of(share(schedule::barrier(3))),
+                  HasSubstr("the routine is barrier there and all_reduce here"));
+}
+
+TEST_P(Mismatch, OfRootIsNamed) {
+  expect_mismatch(broadcast(0), broadcast(1), HasSubstr("the root is 1 there and 0 here"));
+}
+
+TEST_P(Mismatch, OfStepListIsNamed) {
+  schedule::StepList changed = *all_reduce(GetParam()).steps;
+  for (auto& steps : changed.per_rank) steps.emplace_back();  // one more sync
+  expect_mismatch(all_reduce(GetParam()), call_of(share(changed)),
+                  HasSubstr("the step lists differ"));
+}
+
+INSTANTIATE_TEST_SUITE_P(InTheLineAndInTheHeap, Mismatch, testing::Values(2, 300));
+
+TEST(Mismatch, ASkippedCallIsNamedWithBothSites) {
+  run_group(2, [&](Member& member) {
+    const auto list = share(schedule::all_reduce_flat(2, 2));
+    std::vector<float> data(2);
+    Status status;
+    for (uint64_t k = 0; k < 6 && status.ok(); ++k) {
+      if (member.rank == 1 && k == 3) continue;  // forgets one
+      Call call = call_of(list);
+      call.tag = k;
+      call.input = call.output = data.data();
+      status = member.run(call);
+    }
+    EXPECT_EQ(status.code(), Code::kMismatch);
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("operation 4"), HasSubstr("tag 3"), HasSubstr("tag 4")));
+  });
+}
+
+TEST(Deadline, NamesTheAbsentRankAndItsLastCall) {
+  EngineOptions options;
+  options.deadline = 100ms;
+  run_group(
+      3,
+      [&](Member& member) {
+        const auto list = share(schedule::barrier(3));
+        Call call = call_of(list);
+        call.call_site = member.segment->call_sites().intern(member.rank, "loop.cpp:5");
+        ASSERT_TRUE(member.run(call).ok());
+        if (member.rank == 1) return;
+        const Status status = member.run(call);
+        ASSERT_EQ(status.code(), Code::kTimeout);
+        EXPECT_THAT(status.message(),
+                    AllOf(HasSubstr("operation 2 of group 0"), HasSubstr("absent rank 1"),
+                          HasSubstr("last call here was operation 1, barrier() at loop.cpp:5"),
+                          HasSubstr("not waiting")));
+        EXPECT_EQ(status.message().find("absent rank 0"), std::string::npos);
+        EXPECT_EQ(status.message().find("absent rank 2"), std::string::npos);
+      },
+      options);
+}
+
+TEST(Deadline, SaysInWhichGroupTheAbsentRankWaits) {
+  const auto segment = test::make_segment(2);
+  const auto list = share(schedule::barrier(2));
+  test::run_threads(2, [&](int rank) {
+    EngineOptions options;
+    options.deadline = rank == 0 ? 200ms : 5s;
+    auto engine = Engine::create(segment, 3 + rank, {0, 1}, rank, options).or_throw();
+    const uint64_t ticket = engine->submit(call_of(list)).or_throw();
+    if (rank == 1) {
+      // Waits in the wrong group until rank 0 ends the job.
+      EXPECT_EQ(engine->wait(ticket).code(), Code::kTimeout);
+      return;
+    }
+    const Status status = engine->wait(ticket);
+    EXPECT_THAT(status.message(), HasSubstr("waits in operation 1 of group 4"));
+    segment->abort(rank, status.code(), status.message());
+  });
+}
+
+TEST(Deadline, ALateRankIsToldThatItsPeersGaveUp) {
+  EngineOptions options;
+  options.deadline = 50ms;
+  run_group(
+      2,
+      [&](Member& member) {
+        const auto list = share(schedule::all_reduce_direct(2, 1000));
+        if (member.rank == 1) std::this_thread::sleep_for(300ms);
+        Call call = call_of(list);
+        call.input = call.output = member.allocate<float>(1000);
+        const Status status = member.run(call);
+        EXPECT_EQ(status.code(), Code::kTimeout);
+        if (member.rank == 1) {
+          EXPECT_THAT(status.message(), HasSubstr("rank 0 gave up"));
+        }
+      },
+      options);
+}
+
+TEST(Departure, IsToldToWhoeverStillWaits) {
+  run_group(2, [&](Member& member) {
+    if (member.rank == 1) {
+      std::this_thread::sleep_for(50ms);
+      member.segment->leave(1);
+      return;
+    }
+    const Status status = member.run(call_of(share(schedule::barrier(2))));
+    EXPECT_EQ(status.code(), Code::kPeerLost);
+    EXPECT_THAT(status.message(), HasSubstr("rank 1 left"));
+  });
+}
+
+TEST(Abort, EndsEveryWaitWithItsText) {
+  run_group(3, [&](Member& member) {
+    if (member.rank == 1) {
+      std::this_thread::sleep_for(50ms);
+      EXPECT_TRUE(member.segment->abort(1, Code::kInternal, "rank 1 threw: no such file"));
+      EXPECT_FALSE(member.segment->abort(1, Code::kTimeout, "second"));
+      return;
+    }
+    const Status status = member.run(call_of(share(schedule::barrier(3))));
+    EXPECT_EQ(status.code(), Code::kInternal);
+    EXPECT_EQ(status.message(), "rank 1 threw: no such file");
+  });
+}
+
+TEST(Waiting, SubmitAndAdvanceNeverBlock) {
+  run_group(2, [&](Member& member) {
+    const auto list = share(schedule::all_reduce_direct(2, 100));
+    Call call = call_of(list);
+    call.input = call.output = member.allocate<float>(100);
+    if (member.rank == 1) std::this_thread::sleep_for(100ms);
+    const uint64_t ticket = member.engine.submit(call).or_throw();
+    if (member.rank == 0) {
+      for (int i = 0; i < 1000; ++i) ASSERT_TRUE(member.engine.advance().ok());
+    }
+    EXPECT_TRUE(member.engine.wait(ticket).ok());
+    EXPECT_TRUE(member.engine.done(ticket));
+  });
+}
+
+TEST(Waiting, OneAdvanceDoesABoundedPieceOfWork) {
+  constexpr int64_t kCount = int64_t{8} << 20;  // 32 MiB are read, 32 MiB written, 4 MiB at a time
+  schedule::StepList list = schedule::all_gather_direct(1, kCount);
+  const auto shared = share(list);
+  run_group(1, [&](Member& member) {
+    Call call = call_of(shared);
+    call.input = member.allocate<float>(kCount);
+    call.output = member.allocate<float>(kCount);
+    const uint64_t ticket = member.engine.submit(call).or_throw();
+    int advances = 1;
+    for (; !member.engine.done(ticket); ++advances) ASSERT_TRUE(member.engine.advance().ok());
+    EXPECT_GE(advances, 16);
+    EXPECT_LE(advances, 20);
+  });
+}
+
+TEST(Waiting, ALongWaitSleeps) {
+  run_group(2, [&](Member& member) {
+    const auto list = share(schedule::barrier(2));
+    ASSERT_TRUE(member.run(call_of(list)).ok());
+    if (member.rank == 1) std::this_thread::sleep_for(500ms);
+    timespec before{}, after{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+    ASSERT_TRUE(member.run(call_of(list)).ok());
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+    const double used = static_cast<double>(after.tv_sec - before.tv_sec) +
+                        static_cast<double>(after.tv_nsec - before.tv_nsec) * 1e-9;
+    EXPECT_LT(used, 0.1);
+    if (member.rank == 0) {
+      EXPECT_GT(member.engine.stats().wait_ns, 200'000'000);
+    }
+  });
+}
+
+TEST(Waiting, RanksThatWaitForTwoGroupsInOppositeOrdersBothFinish) {
+  const auto segment = test::make_segment(2);
+  const auto list = share(schedule::all_reduce_direct(2, 5000));
+  test::run_threads(2, [&](int rank) {
+    Heap heap(segment, rank);
+    std::vector<std::unique_ptr<Engine>> engines;
+    std::vector<uint64_t> tickets;
+    for (int group = 0; group < 2; ++group) {
+      engines.push_back(Engine::create(segment, group, {0, 1}, rank).or_throw());
+      Call call = call_of(list);
+      call.input = call.output = heap.allocate(20000, "test").or_throw().data;
+      tickets.push_back(engines[group]->submit(call).or_throw());
+    }
+    const int first = rank;
+    const int second = 1 - rank;
+    EXPECT_TRUE(engines[first]->wait(tickets[first], {engines[second].get()}).ok());
+    EXPECT_TRUE(engines[second]->wait(tickets[second], {engines[first].get()}).ok());
+  });
+}
+
+TEST(Waiting, ForAnUnknownTicketIsRefused) {
+  run_group(
+      1, [&](Member& member) { EXPECT_EQ(member.engine.wait(1).code(), Code::kInvalidArgument); });
+}
+
+TEST(Create, RefusesWhatIsNoGroup) {
+  const auto segment = test::make_segment(2);
+  EXPECT_FALSE(Engine::create(segment, 256, {0, 1}, 0).ok());
+  EXPECT_FALSE(Engine::create(segment, 0, {0, 2}, 0).ok());
+  EXPECT_FALSE(Engine::create(segment, 0, {0, 0}, 0).ok());
+  EXPECT_FALSE(Engine::create(segment, 0, {1}, 0).ok());
+}
+
+TEST(FlagLine, KeepsEveryFieldOfADescriptor) {
+  internal::Descriptor d;
+  d.routine = Routine::kReduceScatter;
+  d.dtype = DType::kInt64;
+  d.op = ReduceOp::kProd;
+  d.root = 63;
+  d.operation = 0x12345;
+  d.tag = ~uint64_t{0};
+  d.call_site = 0xdeadbeef;
+  d.fingerprint = 0x89abcdef;
+  d.count = int64_t{1} << 40;
+  d.input = 4096;
+  d.stride = 77;
+  const internal::Descriptor back = internal::decode(internal::encode(d));
+  EXPECT_EQ(back.routine, d.routine);
+  EXPECT_EQ(back.dtype, d.dtype);
+  EXPECT_EQ(back.op, d.op);
+  EXPECT_EQ(back.root, 63);
+  EXPECT_EQ(back.operation, 0x2345u);
+  EXPECT_EQ(back.tag, d.tag);
+  EXPECT_EQ(back.call_site, d.call_site);
+  EXPECT_EQ(back.fingerprint, d.fingerprint);
+  EXPECT_EQ(back.count, d.count);
+  EXPECT_EQ(back.input, 4096);
+  EXPECT_EQ(back.output, internal::kPrivate);
+  EXPECT_EQ(back.stride, 77);
+}
+
+TEST(FlagLine, CallSitesAndAddressesMayDiffer) {
+  internal::Descriptor a, b;
+  b.call_site = 9;
+  b.input = 64;
+  EXPECT_TRUE(internal::same_call(internal::encode(a), internal::encode(b)));
+  b.count = 1;
+  EXPECT_FALSE(internal::same_call(internal::encode(a), internal::encode(b)));
+}
+
+}  // namespace
+}  // namespace hanji::shm
