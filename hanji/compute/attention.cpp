@@ -63,7 +63,7 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
                             const at::Tensor& bias, const Weight* weight, int64_t heads) {
     const auto qkv = input.contiguous();
     auto out = at::empty({qkv.size(0), qkv.size(1), qkv.size(2) / 3}, qkv.options());
-    auto log_sums = at::empty({qkv.size(0), heads, qkv.size(1)}, bias.options());
+    auto softmax = at::empty({qkv.size(0), heads, qkv.size(1), 2}, bias.options());
     internal::with_storage(qkv.scalar_type(), [&]<class T>(T) {
       using C = ComputedIn<T>;
       const Heads<T> all(qkv, bias, heads);
@@ -71,10 +71,10 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
       for_heads(all, scratch, [&](int64_t sample, int64_t head, C* memory) {
         internal::attention_forward<T>(
             all.head(sample, head), pointer<T>(out) + all.part(sample, head),
-            pointer<C>(log_sums) + (sample * heads + head) * all.length, memory);
+            pointer<C>(softmax) + (sample * heads + head) * all.length * 2, memory);
       });
     });
-    context->save_for_backward({qkv, bias, out, log_sums});
+    context->save_for_backward({qkv, bias, softmax});
     context->saved_data["slot"] = weight->slot;
     context->saved_data["heads"] = heads;
     return out;
@@ -82,7 +82,7 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto saved = context->get_saved_variables();
-    const auto &qkv = saved[0], &bias = saved[1], &out = saved[2], &log_sums = saved[3];
+    const auto &qkv = saved[0], &bias = saved[1], &softmax = saved[2];
     const auto g_out = gradients[0].contiguous();
     const int64_t heads = context->saved_data["heads"].toInt();
     auto g_qkv = at::empty_like(qkv);
@@ -97,8 +97,8 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
         const int64_t qkv_part = sample * all.length * 3 * all.width + head * all.size;
         internal::attention_backward<T>(
             all.head(sample, head),
-            {pointer<T>(out) + part, pointer<T>(g_out) + part,
-             pointer<C>(log_sums) + (sample * heads + head) * all.length,
+            {pointer<T>(g_out) + part,
+             pointer<C>(softmax) + (sample * heads + head) * all.length * 2,
              pointer<T>(g_qkv) + qkv_part,
              pointer<C>(sums) + sample * 3 * all.width + head * all.size},
             memory);

@@ -173,7 +173,7 @@ HWY_INLINE C largest(D d, const C* row, int64_t last) {
 }
 
 template <class T>
-HWY_INLINE void forward_head(const Head<T>& h, T* out, ComputedIn<T>* log_sums,
+HWY_INLINE void forward_head(const Head<T>& h, T* out, ComputedIn<T>* softmax,
                              ComputedIn<T>* scratch) {
   using C = ComputedIn<T>;
   const hn::ScalableTag<C> d;
@@ -197,7 +197,9 @@ HWY_INLINE void forward_head(const Head<T>& h, T* out, ComputedIn<T>* log_sums,
       const C top = largest(d, row, first + r);
       const C sum = exponentials(d, row, first + r, end, top);
       inverse[r] = C{1} / sum;
-      if (first + r < h.length) log_sums[first + r] = top + std::log(sum);
+      if (first + r >= h.length) continue;
+      softmax[2 * (first + r)] = top;
+      softmax[2 * (first + r) + 1] = inverse[r];
     }
     multiply<false>(d, first + kGroup, {scores, e.band, 1}, values, e.size, mixed);
     for (int64_t r = 0; r < std::min(kGroup, h.length - first); ++r) {
@@ -215,7 +217,7 @@ template <class C>
 struct Workspace {
   Extent e;
   C *queries, *keys, *values, *keys_panels, *values_panels, *g_out, *g_keys, *g_values;
-  C *weights, *slopes, *g_query, *dots;
+  C *weights, *slopes, *g_query;
 
   Workspace(const Extent& extent, C* p) : e(extent) {
     const int64_t plain = e.rows * e.size;
@@ -228,35 +230,33 @@ struct Workspace {
     weights = values_panels + e.columns * e.size;
     slopes = weights + kBand * e.band;
     g_query = slopes + kBand * e.band;
-    dots = g_query + kGroup * e.size;
   }
 };
 
-/// dots[t] = g_out[t] . out[t].
+/// out[r] = in[r] * scale for up to kGroup tokens; adds their sum to `sums`. Sums of groups, not of
+/// tokens, are added one after another: that keeps the rounding of long columns small.
 template <class T, class C>
-HWY_INLINE void fill_dots(const Head<T>& h, const T* out, const Workspace<C>& w) {
+HWY_INLINE void emit(const Head<T>& h, int64_t rows, const C* in, int64_t in_stride, C scale,
+                     T* out, C* sums) {
   const hn::ScalableTag<C> d;
-  for (int64_t t = 0; t < h.length; ++t) {
+  const auto factor = hn::Set(d, scale);
+  for_columns(d, h.size, [&](int64_t i, auto at) HWY_ATTR {
     auto total = hn::Zero(d);
-    for_columns(d, h.size, [&](int64_t i, auto at) HWY_ATTR {
-      total =
-          hn::MulAdd(at.read(out + t * h.width + i), at.read(w.g_out + t * w.e.size + i), total);
-    });
-    w.dots[t] = sum_of(d, total);
-  }
+    for (int64_t r = 0; r < rows; ++r) {
+      const auto v = hn::Mul(at.read(in + r * in_stride + i), factor);
+      at.write(v, out + r * 3 * h.width + i);
+      total = hn::Add(total, v);
+    }
+    at.write(hn::Add(at.read(sums + i), total), sums + i);
+  });
 }
 
-/// out[t] = in[t] * scale, and their sum over the tokens.
 template <class T, class C>
-HWY_INLINE void unpack(const Extent& e, const Head<T>& h, const C* in, T* out, C* sums) {
-  const hn::ScalableTag<C> d;
+HWY_INLINE void emit_all(const Extent& e, const Head<T>& h, const C* in, T* out, C* sums) {
   std::fill_n(sums, h.size, C{0});
-  for (int64_t t = 0; t < h.length; ++t) {
-    for_columns(d, h.size, [&](int64_t i, auto at) HWY_ATTR {
-      const auto v = at.read(in + t * e.size + i);
-      at.write(v, out + t * 3 * h.width + i);
-      at.write(hn::Add(at.read(sums + i), v), sums + i);
-    });
+  for (int64_t t = 0; t < h.length; t += kGroup) {
+    emit(h, std::min(kGroup, h.length - t), in + t * e.size, e.size, C{1}, out + t * 3 * h.width,
+         sums);
   }
 }
 
@@ -272,25 +272,26 @@ HWY_INLINE void backward_group(const Head<T>& h, const AttentionBackward<T>& a,
   for (int64_t r = 0; r < kGroup; ++r) {
     C* weight = weights + r * w.e.band;
     C* slope = slopes + r * w.e.band;
-    const bool real = first + r < h.length;
-    exponentials(d, weight, real ? first + r : int64_t{-1}, end,
-                 real ? a.log_sums[first + r] : C{0});
-    const auto dot = hn::Set(d, real ? w.dots[first + r] : C{0});
+    const int64_t t = first + r;
+    const bool real = t < h.length;
+    exponentials(d, weight, real ? t : int64_t{-1}, end, real ? a.softmax[2 * t] : C{0});
+    const auto inverse = hn::Set(d, real ? a.softmax[2 * t + 1] : C{0});
+    auto total = hn::Zero(d);
     for (int64_t j = 0; j < end; j += lanes) {
-      const auto v = hn::Mul(hn::Load(d, weight + j), hn::Sub(hn::Load(d, slope + j), dot));
-      hn::Store(v, d, slope + j);
+      const auto v = hn::Mul(hn::Load(d, weight + j), inverse);
+      hn::Store(v, d, weight + j);
+      total = hn::MulAdd(v, hn::Load(d, slope + j), total);
+    }
+    // Equal to g_out . out, but then the row of slopes would not sum to zero.
+    const auto mean = hn::Set(d, sum_of(d, total));
+    for (int64_t j = 0; j < end; j += lanes) {
+      const auto off = hn::Sub(hn::Load(d, slope + j), mean);
+      hn::Store(hn::Mul(hn::Load(d, weight + j), off), d, slope + j);
     }
   }
   multiply<false>(d, first + kGroup, {slopes, w.e.band, 1}, w.keys, w.e.size, w.g_query);
-  const auto scale = hn::Set(d, C{1} / std::sqrt(static_cast<C>(h.size)));
-  for (int64_t r = 0; r < std::min(kGroup, h.length - first); ++r) {
-    T* to = a.g_qkv + (first + r) * 3 * h.width;
-    for_columns(d, h.size, [&](int64_t i, auto at) HWY_ATTR {
-      const auto v = hn::Mul(at.read(w.g_query + r * w.e.size + i), scale);
-      at.write(v, to + i);
-      at.write(hn::Add(at.read(a.bias_sums + i), v), a.bias_sums + i);
-    });
-  }
+  emit(h, std::min(kGroup, h.length - first), w.g_query, w.e.size,
+       C{1} / std::sqrt(static_cast<C>(h.size)), a.g_qkv + first * 3 * h.width, a.bias_sums);
 }
 
 template <class T>
@@ -307,7 +308,6 @@ HWY_INLINE void backward_head(const Head<T>& h, const AttentionBackward<T>& a,
   pack(e, h.size, a.g_out, h.width, static_cast<const C*>(nullptr), C{1}, w.g_out);
   transpose(e, w.keys, w.keys_panels);
   transpose(e, w.values, w.values_panels);
-  fill_dots(h, a.out, w);
   std::fill_n(w.g_keys, e.rows * e.size, C{0});
   std::fill_n(w.g_values, e.rows * e.size, C{0});
   std::fill_n(a.bias_sums, h.size, C{0});
@@ -327,8 +327,8 @@ HWY_INLINE void backward_head(const Head<T>& h, const AttentionBackward<T>& a,
                      e.size, w.g_keys + key * e.size);
     }
   }
-  unpack(e, h, w.g_keys, a.g_qkv + h.width, a.bias_sums + h.width);
-  unpack(e, h, w.g_values, a.g_qkv + 2 * h.width, a.bias_sums + 2 * h.width);
+  emit_all(e, h, w.g_keys, a.g_qkv + h.width, a.bias_sums + h.width);
+  emit_all(e, h, w.g_values, a.g_qkv + 2 * h.width, a.bias_sums + 2 * h.width);
 }
 
 template <class C>
@@ -339,19 +339,18 @@ size_t forward_elements(int64_t length, int64_t size) {
 template <class C>
 size_t backward_elements(int64_t length, int64_t size) {
   const Extent e = extent<C>(length, size);
-  return static_cast<size_t>((6 * e.rows + 2 * e.columns + kGroup) * e.size + 2 * kBand * e.band +
-                             e.rows);
+  return static_cast<size_t>((6 * e.rows + 2 * e.columns + kGroup) * e.size + 2 * kBand * e.band);
 }
 
 // One plain function per kernel and type: what run-time dispatch can point to.
-#define HANJI_KERNELS(T, Suffix)                                              \
-  void forward_##Suffix(const Head<T>& head, T* out, ComputedIn<T>* log_sums, \
-                        ComputedIn<T>* scratch) {                             \
-    forward_head<T>(head, out, log_sums, scratch);                            \
-  }                                                                           \
-  void backward_##Suffix(const Head<T>& head, const AttentionBackward<T>& a,  \
-                         ComputedIn<T>* scratch) {                            \
-    backward_head<T>(head, a, scratch);                                       \
+#define HANJI_KERNELS(T, Suffix)                                             \
+  void forward_##Suffix(const Head<T>& head, T* out, ComputedIn<T>* softmax, \
+                        ComputedIn<T>* scratch) {                            \
+    forward_head<T>(head, out, softmax, scratch);                            \
+  }                                                                          \
+  void backward_##Suffix(const Head<T>& head, const AttentionBackward<T>& a, \
+                         ComputedIn<T>* scratch) {                           \
+    backward_head<T>(head, a, scratch);                                      \
   }
 HANJI_KERNELS(float, f32)
 HANJI_KERNELS(double, f64)
@@ -378,18 +377,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hanji::compute::internal {
 
-#define HANJI_DISPATCH(T, Suffix)                                                 \
-  HWY_EXPORT(forward_##Suffix);                                                   \
-  HWY_EXPORT(backward_##Suffix);                                                  \
-  template <>                                                                     \
-  void attention_forward<T>(const Head<T>& head, T* out, ComputedIn<T>* log_sums, \
-                            ComputedIn<T>* scratch) {                             \
-    HWY_DYNAMIC_DISPATCH(forward_##Suffix)(head, out, log_sums, scratch);         \
-  }                                                                               \
-  template <>                                                                     \
-  void attention_backward<T>(const Head<T>& head, const AttentionBackward<T>& a,  \
-                             ComputedIn<T>* scratch) {                            \
-    HWY_DYNAMIC_DISPATCH(backward_##Suffix)(head, a, scratch);                    \
+#define HANJI_DISPATCH(T, Suffix)                                                \
+  HWY_EXPORT(forward_##Suffix);                                                  \
+  HWY_EXPORT(backward_##Suffix);                                                 \
+  template <>                                                                    \
+  void attention_forward<T>(const Head<T>& head, T* out, ComputedIn<T>* softmax, \
+                            ComputedIn<T>* scratch) {                            \
+    HWY_DYNAMIC_DISPATCH(forward_##Suffix)(head, out, softmax, scratch);         \
+  }                                                                              \
+  template <>                                                                    \
+  void attention_backward<T>(const Head<T>& head, const AttentionBackward<T>& a, \
+                             ComputedIn<T>* scratch) {                           \
+    HWY_DYNAMIC_DISPATCH(backward_##Suffix)(head, a, scratch);                   \
   }
 HANJI_DISPATCH(float, f32)
 HANJI_DISPATCH(double, f64)

@@ -28,7 +28,6 @@ std::string_view name_of(Dtype dtype);          ///< "float32", "bf16", "float64
 
 /// The value of that name.
 ///
-/// Errors  invalid_argument names the choices; for "fp16" unsupported, see refuse_fp16().
 Result<Gemm> parse_gemm(std::string_view name);
 Result<Attention> parse_attention(std::string_view name);
 Result<Dtype> parse_dtype(std::string_view name);

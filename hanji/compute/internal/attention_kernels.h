@@ -27,18 +27,18 @@ size_t attention_forward_scratch(int64_t length, int64_t size);
 template <class C>
 size_t attention_backward_scratch(int64_t length, int64_t size);
 
-/// out (rows of `width`) = softmax(q k^T / sqrt(d)) v; log_sums[t] = log of the row's sum.
+/// out (rows of `width`) = softmax(q k^T / sqrt(d)) v. softmax[2 t] is the largest score of query t,
+/// softmax[2 t + 1] one over the sum of exp(score - largest): backward then forms the very weights
+/// of forward again, which the logarithm of the sum would round.
 template <class T>
-void attention_forward(const Head<T>& head, T* out, ComputedIn<T>* log_sums,
-                       ComputedIn<T>* scratch);
+void attention_forward(const Head<T>& head, T* out, ComputedIn<T>* softmax, ComputedIn<T>* scratch);
 
 /// g_qkv (rows of 3 * width) from the gradient of out; bias_sums: g_qkv summed over the tokens,
 /// laid out as the bias.
 template <class T>
 struct AttentionBackward {
-  const T* out;
   const T* g_out;
-  const ComputedIn<T>* log_sums;
+  const ComputedIn<T>* softmax;
   T* g_qkv;
   ComputedIn<T>* bias_sums;
 };

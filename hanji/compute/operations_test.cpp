@@ -1,0 +1,273 @@
+// Every operation against torch's own differentiable ones: values and all gradients. In float64
+// the two differ by a few roundings of sums; in float32 ours may err four times as much as torch's.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <functional>
+
+#include "hanji/base/status.h"
+#include "hanji/compute/attention.h"
+#include "hanji/compute/cross_entropy.h"
+#include "hanji/compute/embedding.h"
+#include "hanji/compute/gelu.h"
+#include "hanji/compute/layer_norm.h"
+#include "hanji/compute/linear.h"
+
+namespace hanji::compute {
+namespace {
+
+using Inputs = std::vector<at::Tensor>;
+using Operation = std::function<at::Tensor(const Inputs&)>;
+
+/// Values without a pattern that helps rounding, the same everywhere.
+at::Tensor values(at::IntArrayRef sizes, at::ScalarType type, double step) {
+  int64_t count = 1;
+  for (int64_t size : sizes) count *= size;
+  return at::sin(at::arange(count, at::kDouble).add(1).mul(step)).mul(2).view(sizes).to(type);
+}
+
+Inputs inputs(const std::vector<std::vector<int64_t>>& sizes, at::ScalarType type) {
+  Inputs all;
+  double step = 0.7;
+  for (const auto& size : sizes) all.push_back(values(size, type, step += 0.61));
+  return all;
+}
+
+/// The output, then the gradient of each input for an output gradient without a pattern.
+Inputs run(const Operation& operation, const Inputs& all) {
+  Inputs leaves;
+  for (const auto& x : all) leaves.push_back(x.clone().set_requires_grad(true));
+  auto out = operation(leaves);
+  Inputs results{out.detach().clone()};
+  out.backward(values(out.sizes(), at::kFloat, 0.37).to(out.scalar_type()));
+  for (const auto& x : leaves) results.push_back(x.grad());
+  return results;
+}
+
+double distance(const at::Tensor& actual, const at::Tensor& expected) {
+  const auto exact = expected.to(at::kDouble);
+  return ((actual.to(at::kDouble) - exact).abs().max() / exact.abs().max().clamp_min(1e-30))
+      .item<double>();
+}
+
+struct Case {
+  std::string name;
+  std::vector<std::vector<int64_t>> sizes;
+  Operation ours, plain;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+Weight weight(const at::Tensor& value) { return {value, {}, {}}; }
+
+at::Tensor plain_attention(const Inputs& x, int64_t heads) {
+  const int64_t length = x[0].size(1), width = x[0].size(2) / 3;
+  auto parts = (x[0] + x[1]).split(width, 2);
+  for (auto& part : parts) part = part.view({-1, length, heads, width / heads}).transpose(1, 2);
+  auto above = at::ones({length, length}, at::kBool).triu(1);
+  auto scores =
+      at::matmul(parts[0], parts[1].transpose(2, 3)) / std::sqrt(double(width) / double(heads));
+  auto mixed = at::matmul(scores.masked_fill(above, -INFINITY).softmax(-1), parts[2]);
+  return mixed.transpose(1, 2).reshape({-1, length, width});
+}
+
+Case attention_case(int64_t batch, int64_t length, int64_t heads, int64_t size) {
+  const int64_t width = heads * size;
+  return {"Attention_T" + std::to_string(length) + "_D" + std::to_string(size),
+          {{batch, length, 3 * width}, {3 * width}},
+          [heads](const Inputs& x) {
+            return causal_attention(x[0], weight(x[1]), {heads, Attention::kMath, 0, {}});
+          },
+          [heads](const Inputs& x) { return plain_attention(x, heads); }};
+}
+
+Case gelu_case(int64_t rows, int64_t columns) {
+  return {"Gelu_" + std::to_string(rows) + "x" + std::to_string(columns),
+          {{rows, columns}, {columns}},
+          [](const Inputs& x) { return bias_gelu(x[0] * 3, weight(x[1])); },
+          [](const Inputs& x) { return at::gelu(x[0] * 3 + x[1], "tanh"); }};
+}
+
+Case norm_case(int64_t rows, int64_t columns) {
+  return {"AddLayerNorm_" + std::to_string(rows) + "x" + std::to_string(columns),
+          {{rows, columns}, {rows, columns}, {columns}, {columns}, {columns}},
+          [](const Inputs& x) {
+            auto [sum, normed] = add_layer_norm(x[0], {x[1], weight(x[2])},
+                                                {weight(x[3]), weight(x[4])}, x[0].scalar_type());
+            return normed * 2 + sum;
+          },
+          [columns](const Inputs& x) {
+            auto sum = x[0] + x[1] + x[2];
+            return at::layer_norm(sum, {columns}, x[3], x[4]) * 2 + sum;
+          }};
+}
+
+Case bare_norm_case(int64_t rows, int64_t columns) {
+  return {
+      "LayerNorm_" + std::to_string(rows) + "x" + std::to_string(columns),
+      {{rows, columns}, {columns}, {columns}},
+      [](const Inputs& x) {
+        return add_layer_norm(x[0], {}, {weight(x[1]), weight(x[2])}, x[0].scalar_type()).normed;
+      },
+      [columns](const Inputs& x) { return at::layer_norm(x[0], {columns}, x[1], x[2]); }};
+}
+
+at::Tensor targets(int64_t rows, int64_t columns) {
+  auto t = at::arange(rows).mul(7).remainder(columns);
+  t[0] = -1;
+  return t;
+}
+
+Case cross_entropy_case(int64_t rows, int64_t columns) {
+  return {"CrossEntropy_" + std::to_string(rows) + "x" + std::to_string(columns),
+          {{rows, columns}},
+          [=](const Inputs& x) { return cross_entropy_sum(x[0] * 5, targets(rows, columns)); },
+          [=](const Inputs& x) {
+            return at::cross_entropy_loss(x[0] * 5, targets(rows, columns), {}, at::Reduction::Sum,
+                                          -1);
+          }};
+}
+
+Case linear_case() {
+  return {"Linear",
+          {{3, 5, 33}, {17, 33}},
+          [](const Inputs& x) { return linear(x[0], weight(x[1])); },
+          [](const Inputs& x) { return at::linear(x[0], x[1]); }};
+}
+
+class Parity : public testing::TestWithParam<Case> {
+ protected:
+  static Inputs in_double(Inputs all) {
+    for (auto& x : all) x = x.to(at::kDouble);
+    return all;
+  }
+};
+
+TEST_P(Parity, EqualsTorchInFloat64) {
+  const Case& c = GetParam();
+  const auto all = inputs(c.sizes, at::kDouble);
+  const auto ours = run(c.ours, all), plain = run(c.plain, all);
+  for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT(distance(ours[i], plain[i]), 1e-13) << i;
+}
+
+TEST_P(Parity, IsAsAccurateAsTorchInFloat32) {
+  const Case& c = GetParam();
+  const auto all = inputs(c.sizes, at::kFloat);
+  const auto ours = run(c.ours, all), plain = run(c.plain, all);
+  const auto exact = run(c.plain, in_double(all));
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const double allowed = 4 * distance(plain[i], exact[i]) + 8 * std::ldexp(1.0, -24);
+    EXPECT_LT(distance(ours[i], exact[i]), allowed) << i;
+  }
+}
+
+TEST_P(Parity, RepeatsItsBits) {
+  const Case& c = GetParam();
+  const auto all = inputs(c.sizes, at::kFloat);
+  const auto first = run(c.ours, all), second = run(c.ours, all);
+  for (size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(at::equal(first[i], second[i])) << i;
+}
+
+TEST_P(Parity, HasTheSameBitsForAnyNumberOfThreads) {
+  const Case& c = GetParam();
+  if (c.name == "Linear") GTEST_SKIP() << "the product is the library's";
+  const auto all = inputs(c.sizes, at::kFloat);
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto one = run(c.ours, all);
+  at::set_num_threads(3);
+  const auto three = run(c.ours, all);
+  at::set_num_threads(before);
+  for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(at::equal(one[i], three[i])) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Operations, Parity,
+                         testing::Values(attention_case(2, 1, 1, 1), attention_case(1, 7, 3, 5),
+                                         attention_case(2, 64, 2, 32),
+                                         attention_case(1, 131, 2, 40), gelu_case(1, 1),
+                                         gelu_case(37, 33), gelu_case(64, 128), norm_case(1, 3),
+                                         norm_case(67, 33), bare_norm_case(33, 48),
+                                         cross_entropy_case(5, 3), cross_entropy_case(40, 65),
+                                         linear_case()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(Attention, RowsDoNotDependOnTheRestOfTheBatch) {
+  const auto all = inputs({{4, 70, 96}, {96}}, at::kFloat);
+  auto attend = [&](const at::Tensor& qkv) {
+    return causal_attention(qkv, weight(all[1]), {2, Attention::kMath, 0, {}});
+  };
+  EXPECT_TRUE(at::equal(attend(all[0]).narrow(0, 2, 1), attend(all[0].narrow(0, 2, 1))));
+}
+
+TEST(Attention, DoesNotSeeTheFuture) {
+  const auto all = inputs({{1, 40, 48}, {48}}, at::kFloat);
+  auto changed = all[0].clone();
+  changed.narrow(1, 25, 15).fill_(9);
+  auto attend = [&](const at::Tensor& qkv) {
+    return causal_attention(qkv, weight(all[1]), {2, Attention::kMath, 0, {}}).narrow(1, 0, 25);
+  };
+  EXPECT_TRUE(at::equal(attend(all[0]), attend(changed)));
+}
+
+TEST(Attention, BothPathsAgree) {
+  const auto all = inputs({{2, 96, 96}, {96}}, at::kFloat);
+  auto run_path = [&](Attention path) {
+    return run(
+        [&](const Inputs& x) {
+          return causal_attention(x[0], weight(x[1]), {2, path, 0, {}});
+        },
+        all);
+  };
+  const auto flash = run_path(Attention::kFlash), math = run_path(Attention::kMath);
+  EXPECT_LT(distance(math[0], flash[0]), 64 * std::ldexp(1.0, -24));
+  EXPECT_LT(distance(math[1], flash[1]), 64 * std::ldexp(1.0, -24));
+}
+
+TEST(Gelu, SurvivesLargeArguments) {
+  auto x = at::tensor({-1e30F, -50.0F, 0.0F, 50.0F, 1e18F}).view({1, 5});
+  auto out = bias_gelu(x, weight(at::zeros({5})));
+  EXPECT_EQ(out[0][4].item<float>(), 1e18F);
+  EXPECT_EQ(out[0][3].item<float>(), 50.0F);
+  EXPECT_NEAR(out[0][1].item<float>(), 0, 1e-30);
+}
+
+/// A value rounds once, by 2^-8 at most; a gradient's input has rounded as well.
+TEST(BFloat16, ComputesInFloat32AndRoundsOnce) {
+  const Case c = gelu_case(37, 33);
+  auto all = inputs(c.sizes, at::kFloat);
+  all[0] = all[0].to(at::kBFloat16);
+  const auto ours = run([](const Inputs& x) { return bias_gelu(x[0], weight(x[1])); }, all);
+  const auto exact = run([](const Inputs& x) { return at::gelu(x[0] + x[1], "tanh"); },
+                         {all[0].to(at::kDouble), all[1].to(at::kDouble)});
+  EXPECT_EQ(ours[0].scalar_type(), at::kBFloat16);
+  EXPECT_EQ(ours[2].scalar_type(), at::kFloat) << "sums of rows stay in float32";
+  EXPECT_LT(distance(ours[0], exact[0]), std::ldexp(1.0, -8));
+  for (size_t i = 1; i < 3; ++i) EXPECT_LT(distance(ours[i], exact[i]), std::ldexp(1.0, -7)) << i;
+}
+
+TEST(CrossEntropy, RefusesATargetBeyondTheVocabulary) {
+  auto logits = at::zeros({2, 3});
+  EXPECT_THROW(cross_entropy_sum(logits, at::tensor({0, 3}, at::kLong)), Error);
+}
+
+TEST(Embedding, RefusesMoreTokensThanPositions) {
+  EXPECT_THROW(
+      embed(at::zeros({1, 5}, at::kLong), weight(at::zeros({3, 2})), weight(at::zeros({4, 2}))),
+      Error);
+}
+
+TEST(Linear, WritesItsGradientIntoTheSlotOnlyOnce) {
+  auto w = values({4, 3}, at::kFloat, 0.3).set_requires_grad(true);
+  auto slot = at::zeros({4, 3});
+  auto x = values({2, 3}, at::kFloat, 0.9);
+  linear(x, {w, {}, slot}).sum().backward();
+  EXPECT_EQ(w.grad().data_ptr(), slot.data_ptr());
+  const auto once = slot.clone();
+  linear(x, {w, {}, slot}).sum().backward();
+  EXPECT_TRUE(at::equal(slot, once + once));
+}
+
+}  // namespace
+}  // namespace hanji::compute
