@@ -43,6 +43,9 @@ function(hanji_floor floor kind)
     target_link_libraries(${test} PRIVATE ${target} hanji_core_dependencies ${F_TEST_LIBRARIES}
                           GTest::gmock GTest::gtest_main)
     if(kind STREQUAL "TORCH" AND HANJI_PCH)
+      # The header was compiled with -fPIC; with an executable's -fPIE it would be read anew.
+      set_target_properties(${test} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+      target_compile_options(${test} PRIVATE -fPIC)
       target_precompile_headers(${test} REUSE_FROM hanji)
     endif()
     add_test(NAME ${floor} COMMAND ${test})

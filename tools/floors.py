@@ -28,7 +28,7 @@ TORCH = re.compile(r"^(torch|ATen|c10)/")
 
 
 def check_includes(path, floor, text):
-    is_test = path.name.endswith("_test.cpp")
+    is_test = path.name.endswith("_test.cpp") or path.name.startswith("test_")
     allowed = {"base", floor, *FLOORS.get(floor, "").split()}
     for include in INCLUDE.findall(text):
         if TORCH.match(include):
