@@ -14,8 +14,8 @@ namespace hanji::comm {
 
 struct AllReduceOptions {
   schedule::ReduceOp op = schedule::ReduceOp::kSum;
-  uint64_t tag = 0;        ///< As CallOptions::tag.
-  std::string_view label;  ///< As CallOptions::label.
+  uint64_t tag = 0;             ///< As CallOptions::tag.
+  std::string_view label = {};  ///< As CallOptions::label.
 };
 
 /// Replaces `tensor`, on every rank of `group`, by its element-wise reduction over all ranks.

@@ -7,8 +7,8 @@ namespace hanji::comm {
 
 /// What a collective says about itself besides its call site.
 struct CallOptions {
-  uint64_t tag = 0;        ///< Compared across ranks: tells equal-shaped calls apart, e.g. buckets.
-  std::string_view label;  ///< Said in messages beside the call site, e.g. a parameter's name.
+  uint64_t tag = 0;  ///< Compared across ranks: tells equal-shaped calls apart, e.g. buckets.
+  std::string_view label = {};  ///< Said in messages beside the call site, e.g. a parameter's name.
 };
 
 }  // namespace hanji::comm

@@ -7,7 +7,7 @@
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/broadcast.h"
-#include "hanji/comm/internal/run_ranks.h"
+#include "hanji/comm/internal/test_ranks.h"
 #include "hanji/comm/reduce_scatter.h"
 #include "hanji/comm/tree_reduce.h"
 #include "hanji/layout/split.h"

@@ -8,7 +8,7 @@
 
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/barrier.h"
-#include "hanji/comm/internal/run_ranks.h"
+#include "hanji/comm/internal/test_ranks.h"
 #include "hanji/shm/heap.h"
 #include "hanji/trace/recorder.h"
 

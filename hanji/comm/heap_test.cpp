@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "hanji/comm/internal/run_ranks.h"
+#include "hanji/comm/internal/test_ranks.h"
 #include "hanji/shm/heap.h"
 
 namespace hanji::comm {

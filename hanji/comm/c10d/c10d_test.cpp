@@ -10,7 +10,7 @@
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/c10d/backend.h"
 #include "hanji/comm/c10d/group.h"
-#include "hanji/comm/internal/run_ranks.h"
+#include "hanji/comm/internal/test_ranks.h"
 
 namespace hanji::comm {
 namespace {

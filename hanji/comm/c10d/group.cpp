@@ -1,5 +1,6 @@
 #include "hanji/comm/c10d/group.h"
 
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 
 #include "hanji/comm/c10d/internal/backend_engine.h"

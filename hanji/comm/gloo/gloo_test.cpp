@@ -8,8 +8,9 @@
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/broadcast.h"
 #include "hanji/comm/gloo/group.h"
-#include "hanji/comm/internal/run_ranks.h"
+#include "hanji/comm/internal/test_ranks.h"
 #include "hanji/comm/reduce_scatter.h"
+#include "hanji/comm/tree_reduce.h"
 
 namespace hanji::comm {
 namespace {
@@ -89,6 +90,21 @@ TEST(GlooGroup, AMismatchIsNamedOnEveryRank) {
       EXPECT_THAT(error.what(),
                   AllOf(HasSubstr("rank 1 called all_reduce(count 5"), HasSubstr("rank 0"),
                         HasSubstr("count 4"), HasSubstr("gloo_test.cpp:"), HasSubstr("wte")));
+    }
+  });
+}
+
+TEST(GlooGroup, RefusesATreeOverMemoryThatPeersCannotMap) {
+  const std::vector<layout::Range> owners = {{0, 1}, {1, 2}};
+  const schedule::GrainTree tree = schedule::grain_tree(2, owners);
+  run_both(2, Bits::kRun, [&tree](const Group&, const Group& by_gloo) {
+    at::Tensor output = at::zeros({4});
+    try {
+      tree_all_reduce(at::ones({1, 4}), output, tree, by_gloo).wait();
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kUnsupported);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("by gloo"), HasSubstr("shared memory")));
     }
   });
 }

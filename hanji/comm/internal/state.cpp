@@ -107,11 +107,20 @@ bool GroupState::done(uint64_t sequence) {
 }
 
 void GroupState::wait(uint64_t sequence) {
-  const int64_t start_ns = base::now_ns();
-  thread_.joinable() ? wait_for_thread(sequence) : wait_driving(sequence);
-  const std::lock_guard lock(mutex_);
-  stats_.wait_ns += base::now_ns() - start_ns;
-  finished(sequence);
+  std::vector<Notice> notices;
+  Status lost;
+  {
+    std::unique_lock lock(mutex_);
+    if (sequence > completed_ && status_.ok()) {
+      const int64_t start_ns = base::now_ns();
+      thread_.joinable() ? wait_for_thread(sequence, lock) : drive_until(sequence);
+      notices = retire();
+      stats_.wait_ns += base::now_ns() - start_ns;
+    }
+    if (sequence > completed_) lost = status_;
+  }
+  tell(notices);
+  base::throw_if_error(lost);
 }
 
 Stats GroupState::stats() {
@@ -160,23 +169,15 @@ bool GroupState::poll(Look look) {
   return ended;
 }
 
-void GroupState::wait_for_thread(uint64_t sequence) {
-  std::unique_lock lock(mutex_);
+void GroupState::wait_for_thread(uint64_t sequence, std::unique_lock<std::mutex>& lock) {
   changed_.wait(lock, [&] { return sequence <= completed_ || !status_.ok(); });
 }
 
-void GroupState::wait_driving(uint64_t sequence) {
-  std::vector<Notice> notices;
-  {
-    const std::lock_guard lock(mutex_);
-    if (sequence <= completed_ || !status_.ok()) return;
-    const std::vector<Sibling> others = siblings();
-    std::vector<Engine*> engines;
-    for (const Sibling& other : others) engines.push_back(other.state->engine_.get());
-    note(engine_->wait(pending_[sequence - completed_ - 1].ticket, engines));
-    notices = retire();
-  }
-  tell(notices);
+void GroupState::drive_until(uint64_t sequence) {
+  const std::vector<Sibling> others = siblings();
+  std::vector<Engine*> engines;
+  for (const Sibling& other : others) engines.push_back(other.state->engine_.get());
+  note(engine_->wait(pending_[sequence - completed_ - 1].ticket, engines));
 }
 
 std::vector<GroupState::Sibling> GroupState::siblings() {

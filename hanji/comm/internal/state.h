@@ -79,11 +79,11 @@ class GroupState {
              std::shared_ptr<GroupFamily> family, Divide divide);
   void drive(const std::stop_token& stop);  // the group's own thread
   bool poll(Look look);                     // one engine_->advance(); true if a call ended
-  void wait_for_thread(uint64_t sequence);
-  void wait_driving(uint64_t sequence);
-  std::vector<Sibling> siblings();
   static void tell(const std::vector<Notice>& notices);
   // Under mutex_:
+  void wait_for_thread(uint64_t sequence, std::unique_lock<std::mutex>& lock);
+  void drive_until(uint64_t sequence);
+  std::vector<Sibling> siblings();
   bool finished(uint64_t sequence) const;  // throws the group's error for a call that is lost
   void note(const Status& status);
   std::vector<Notice> retire();

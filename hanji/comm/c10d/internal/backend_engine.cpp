@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 
 #include "hanji/base/clock.h"
@@ -47,6 +48,8 @@ BackendEngine::BackendEngine(c10::intrusive_ptr<::c10d::Backend> backend,
                              const GroupOptions& options)
     : backend_(std::move(backend)),
       name_(backend_->getBackendName()),
+      rank_(backend_->getRank()),
+      size_(backend_->getSize()),
       deadline_(std::chrono::ceil<std::chrono::milliseconds>(options.deadline)),
       recorder_(options.recorder),
       thread_([this] { serve(); }) {}

@@ -1,16 +1,21 @@
 #pragma once
 
+#include <c10/util/intrusive_ptr.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <string>
 #include <thread>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "hanji/comm/c10d/internal/description.h"
 #include "hanji/comm/group.h"
 #include "hanji/comm/internal/engine.h"
+
+namespace c10d {
+class Backend;
+}
 
 namespace hanji::comm::c10d {
 
@@ -23,8 +28,8 @@ class BackendEngine final : public Engine {
   ~BackendEngine() override;
 
   std::string_view name() const override { return name_; }
-  int rank() const override { return backend_->getRank(); }
-  int size() const override { return backend_->getSize(); }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
   bool serves(c10::Device device) const override { return device.is_cpu(); }
   bool native(schedule::Routine routine) const override;
   bool shares_memory() const override { return false; }
@@ -52,6 +57,8 @@ class BackendEngine final : public Engine {
 
   const c10::intrusive_ptr<::c10d::Backend> backend_;
   const std::string name_;
+  const int rank_;
+  const int size_;
   const std::chrono::milliseconds deadline_;
   trace::Recorder* const recorder_;
 

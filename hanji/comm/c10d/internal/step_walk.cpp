@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "hanji/shm/reduce.h"
 
@@ -43,6 +44,8 @@ StepWalk::StepWalk(::c10d::Backend& backend, const Request& request, const sched
       element_bytes_(static_cast<int64_t>(base::size_of(request.dtype))),
       slot_(at::empty({list.slot_elements * element_bytes_}, at::kByte)),
       result_(at::empty({list.slot_elements * element_bytes_}, at::kByte)) {}
+
+StepWalk::~StepWalk() = default;
 
 void StepWalk::run() {
   for (const Step& step : list_.per_rank[backend_.getRank()]) {

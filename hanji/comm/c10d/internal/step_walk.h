@@ -1,12 +1,17 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <vector>
 
 #include "hanji/comm/internal/engine.h"
+
+namespace c10d {
+class Backend;
+class Work;
+}  // namespace c10d
 
 namespace hanji::comm::c10d {
 
@@ -24,9 +29,11 @@ class StepWalk {
  public:
   StepWalk(::c10d::Backend& backend, const Request& request, const schedule::StepList& list,
            std::chrono::milliseconds deadline);
+  ~StepWalk();
   void run();
 
  private:
+  /// A send or receive on its way.
   struct Open {
     const std::byte* begin;
     const std::byte* end;
