@@ -45,7 +45,7 @@ class LoadCheckpoint : public testing::Test {
     EXPECT_EQ(load_checkpoint(second()).status().message(), loaded->refused[0].message());
   }
 
-  test::TemporaryFolder temporary_;
+  test::TemporaryFolder temporary_{internal::folder_in_memory()};
   TestState first_{1};
   TestState second_{2};
 };

@@ -222,8 +222,7 @@ Result<Manifest> parse_manifest(std::string_view text) {
 FileRecord record_of(std::string_view name, const SafetensorsFile& file) {
   FileRecord record{.name = std::string(name),
                     .size_bytes = file.size_bytes(),
-                    .header_checksum = base::xxh3(file.header()),
-                    .tensors = {}};
+                    .header_checksum = base::xxh3(file.header())};
   for (const NamedTensor& tensor : file.tensors()) {
     record.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, base::xxh3(tensor.bytes)});
   }

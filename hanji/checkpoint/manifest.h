@@ -25,7 +25,7 @@ struct FileRecord {
   std::string name;
   int64_t size_bytes = 0;
   uint64_t header_checksum = 0;
-  std::vector<TensorRecord> tensors;  ///< In the order of the file.
+  std::vector<TensorRecord> tensors = {};  ///< In the order of the file.
 };
 
 inline constexpr std::string_view kModelFile = "model.safetensors";
@@ -35,14 +35,14 @@ inline constexpr int64_t kFormatVersion = 1;
 
 /// What a checkpoint is, beside its tensors: enough to continue the run, and to refuse another.
 struct Manifest {
-  int64_t step = 0;         ///< Steps done.
-  int64_t num_samples = 0;  ///< Samples consumed: the position in the order of the data.
-  std::string job = "{}";   ///< JSON: model, vocabulary, seed, grain, checksum of the text.
-  std::string plan = "{}";  ///< JSON: the Plan of the run that saved.
-  std::string state_hash;   ///< state_hash() of the tensors; empty when it was not taken.
-  std::optional<double> validation_loss;
-  std::string writer;             ///< Version of the program that saved.
-  std::vector<FileRecord> files;  ///< Filled by save_checkpoint().
+  int64_t step = 0;             ///< Steps done.
+  int64_t num_samples = 0;      ///< Samples consumed: the position in the order of the data.
+  std::string job = "{}";       ///< JSON: model, vocabulary, seed, grain, checksum of the text.
+  std::string plan = "{}";      ///< JSON: the Plan of the run that saved.
+  std::string state_hash = {};  ///< state_hash() of the tensors; empty when it was not taken.
+  std::optional<double> validation_loss = {};
+  std::string writer = {};             ///< Version of the program that saved.
+  std::vector<FileRecord> files = {};  ///< Filled by save_checkpoint().
 };
 
 /// JSON that ends with a checksum of every byte before it.

@@ -15,8 +15,8 @@ namespace hanji::checkpoint {
 struct NamedTensor {
   std::string name;
   DType dtype = DType::kFloat32;
-  std::vector<int64_t> shape;
-  std::span<const std::byte> bytes;
+  std::vector<int64_t> shape = {};
+  std::span<const std::byte> bytes = {};
 };
 
 /// Bytes that a dense tensor takes; nothing for a negative length or a product beyond 2^63 - 1.

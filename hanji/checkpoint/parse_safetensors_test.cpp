@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <string>
@@ -158,7 +159,7 @@ TEST(ParseSafetensors, RefusesEveryTruncation) {
 
 TEST(ParseSafetensors, BoundsWhatAHeaderMayAskFor) {
   std::string many = "{\"__metadata__\":{";
-  for (size_t i = 0; i <= kMostMetadata; ++i) many += "\"" + std::to_string(i) + "\":\"\",";
+  for (size_t i = 0; i <= kMostMetadata; ++i) many += fmt::format("\"{}\":\"\",", i);
   many.back() = '}';
   EXPECT_EQ(parse(file_of(many + "}", 0)).status().code(), Code::kUnsupported);
   std::string shape = "1";

@@ -47,7 +47,7 @@ class KilledSave : public testing::TestWithParam<Case> {
     EXPECT_TRUE(loaded->refused.empty()) << loaded->refused.front().message();
   }
 
-  test::TemporaryFolder temporary_;
+  test::TemporaryFolder temporary_{internal::folder_in_memory()};
 };
 
 TEST_P(KilledSave, LeavesTheOldOrTheNewStateAtEveryCall) {
@@ -104,7 +104,7 @@ int with_file_limit(rlim_t bytes, const std::function<int()>& work) {
 }
 
 TEST(SaveFaults, ADiskThatFillsUpAtAnyByteKeepsTheOldOnes) {
-  const test::TemporaryFolder temporary;
+  const test::TemporaryFolder temporary(internal::folder_in_memory());
   const SaveOptions options{.folder = temporary.path()};
   const TestState old_state(1);
   const TestState new_state(2);
@@ -124,7 +124,7 @@ TEST(SaveFaults, ADiskThatFillsUpAtAnyByteKeepsTheOldOnes) {
 }
 
 TEST(SaveFaults, TooLittleRoomIsKnownBeforeAnythingIsWritten) {
-  const test::TemporaryFolder temporary;
+  const test::TemporaryFolder temporary(internal::folder_in_memory());
   // A state that claims more than any disk; not a byte of it is ever read.
   State state;
   state.model.push_back(
@@ -136,7 +136,7 @@ TEST(SaveFaults, TooLittleRoomIsKnownBeforeAnythingIsWritten) {
 }
 
 TEST(SaveFaults, APathThatIsAFileIsAnErrorAndNotACrash) {
-  const test::TemporaryFolder temporary;
+  const test::TemporaryFolder temporary(internal::folder_in_memory());
   write_bytes(temporary.path() / "file", "x");
   const TestState state(1);
   EXPECT_FALSE(
@@ -145,7 +145,7 @@ TEST(SaveFaults, APathThatIsAFileIsAnErrorAndNotACrash) {
 
 // Root writes where nobody may: the child gives that up first, so both users test the same.
 TEST(SaveFaults, AReadOnlyFolderKeepsWhatItHolds) {
-  const test::TemporaryFolder temporary;
+  const test::TemporaryFolder temporary(internal::folder_in_memory());
   const fs::path folder = temporary.path() / "checkpoints";
   const TestState old_state(1);
   ASSERT_TRUE(save_checkpoint({.folder = folder}, old_state.state(), {.step = 1}).ok());

@@ -27,7 +27,7 @@ class SaveCheckpoint : public testing::Test {
     return steps;
   }
 
-  test::TemporaryFolder temporary_;
+  test::TemporaryFolder temporary_{internal::folder_in_memory()};
   TestState state_{1};
 };
 

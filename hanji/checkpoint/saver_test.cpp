@@ -15,7 +15,7 @@ using internal::TestState;
 using testing::HasSubstr;
 
 TEST(Saver, SavesTheStateAsItWasWhenSaveWasCalled) {
-  const test::TemporaryFolder temporary;
+  const test::TemporaryFolder temporary(internal::folder_in_memory());
   const TestState before(1);
   TestState state(1);
   Saver saver({.folder = temporary.path()});
@@ -28,7 +28,7 @@ TEST(Saver, SavesTheStateAsItWasWhenSaveWasCalled) {
 }
 
 TEST(Saver, SavesOneAfterTheOther) {
-  const test::TemporaryFolder temporary;
+  const test::TemporaryFolder temporary(internal::folder_in_memory());
   Saver saver({.folder = temporary.path()});
   for (uint32_t step = 1; step <= 5; ++step) {
     const TestState state(step);
@@ -41,14 +41,14 @@ TEST(Saver, SavesOneAfterTheOther) {
 }
 
 TEST(Saver, EndsItsSaveWhenItGoes) {
-  const test::TemporaryFolder temporary;
+  const test::TemporaryFolder temporary(internal::folder_in_memory());
   const TestState state(4);
   { ASSERT_TRUE(Saver({.folder = temporary.path()}).save(state.state(), {.step = 9}).ok()); }
   EXPECT_TRUE(holds(*load_checkpoint(temporary.path()), state));
 }
 
 TEST(Saver, TellsAnErrorOnceAtTheNextCall) {
-  const test::TemporaryFolder temporary;
+  const test::TemporaryFolder temporary(internal::folder_in_memory());
   const std::filesystem::path folder = temporary.path() / "checkpoints";
   internal::write_bytes(folder, "a file is in the way");
   const TestState state(1);
@@ -64,7 +64,7 @@ TEST(Saver, TellsAnErrorOnceAtTheNextCall) {
 }
 
 TEST(Saver, ReportsTheFailureBeforeAndSavesAllTheSame) {
-  const test::TemporaryFolder temporary;
+  const test::TemporaryFolder temporary(internal::folder_in_memory());
   const TestState state(1);
   Saver saver({.folder = temporary.path()});
   ASSERT_TRUE(saver.save(state.state(), {.step = -1}).ok());  // Refused by the writer.
@@ -75,7 +75,7 @@ TEST(Saver, ReportsTheFailureBeforeAndSavesAllTheSame) {
 }
 
 TEST(Saver, RecordsTheCopyAndTheWriting) {
-  const test::TemporaryFolder temporary;
+  const test::TemporaryFolder temporary(internal::folder_in_memory());
   std::vector<std::byte> memory(trace::Recorder::bytes_for(64) + 64);
   void* at = memory.data();
   size_t room = memory.size();

@@ -12,8 +12,9 @@ namespace hanji::test {
 /// An empty folder that is gone, with all in it, at the end of the test.
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "hanji_test_XXXXXX").string();
+  explicit TemporaryFolder(
+      const std::filesystem::path& inside = std::filesystem::temp_directory_path()) {
+    std::string name = (inside / "hanji_test_XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp " + name);
     path_ = name;
   }

@@ -13,6 +13,15 @@
 
 namespace hanji::checkpoint::internal {
 
+/// Where a test that saves hundreds of times puts its folders: memory, if the system offers some, as
+/// each save waits for the disk many times.
+inline std::filesystem::path folder_in_memory() {
+  std::error_code error;
+  const std::filesystem::path memory = "/dev/shm";
+  return std::filesystem::is_directory(memory, error) ? memory
+                                                      : std::filesystem::temp_directory_path();
+}
+
 /// A small training state whose every byte follows from `seed`: three element types, a scalar, an
 /// empty tensor, an odd length.
 class TestState {
