@@ -12,6 +12,7 @@ function(hanji_configure_target target)
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   # A trade of speed for one fixed rounding: a*b+c is never contracted behind our back.
   target_compile_options(${target} PRIVATE -Wall -Wextra -ffp-contract=off
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>  # false alarms of GCC 12 on string concatenation
     $<$<BOOL:${HANJI_WERROR}>:-Werror>)
   if(HANJI_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=${HANJI_SANITIZE} -fno-omit-frame-pointer)
