@@ -1,0 +1,97 @@
+#include "hanji/compute/measure.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace hanji::compute {
+namespace {
+
+std::string percent_faster(const Candidate& winner, const Candidate& loser) {
+  const double ratio = winner.seconds > 0 ? loser.seconds / winner.seconds : 1;
+  return std::to_string(static_cast<int>(std::lround((ratio - 1) * 100))) + " %";
+}
+
+/// "gemm.mkl (12 % faster than gemm.onednn)"; says why where nothing was compared.
+std::string reason(const Candidate& winner, const std::vector<Candidate>& candidates, bool asked) {
+  if (asked) return winner.name + " as asked";
+  for (const Candidate& other : candidates) {
+    if (other.name == winner.name) continue;
+    if (!other.accepted) return winner.name + " (" + other.name + " is too inaccurate)";
+    return winner.name + " (" + percent_faster(winner, other) + " faster than " + other.name + ")";
+  }
+  return winner.name;
+}
+
+Result<Candidate> fastest(const std::vector<Candidate>& candidates) {
+  const Candidate* best = nullptr;
+  for (const Candidate& one : candidates) {
+    if (one.accepted && (best == nullptr || one.seconds < best->seconds)) best = &one;
+  }
+  if (best != nullptr) return *best;
+  std::string errors;
+  for (const Candidate& one : candidates) {
+    errors += " " + one.name + " has an error of " + std::to_string(one.error) + ";";
+  }
+  return base::unsupported("no kernel is accurate enough for this dtype here:" + errors +
+                           " set compute.dtype to one of less precision, or float64");
+}
+
+/// Measures the choices, or only the one asked for, and appends them to `all`.
+template <class Choices, class Choice, class Measure>
+Result<Choice> choose(const Choices& choices, const std::optional<Choice>& asked, double allowed,
+                      const Measure& measure_one, KernelChoice& result) {
+  std::vector<Candidate> measured;
+  std::vector<Choice> order;
+  for (const Choice choice : choices) {
+    if (asked && *asked != choice) continue;
+    Candidate one = measure_one(choice);
+    one.accepted = one.error <= allowed;
+    measured.push_back(std::move(one));
+    order.push_back(choice);
+  }
+  HANJI_ASSIGN_OR_RETURN(const Candidate winner, fastest(measured));
+  if (!result.why.empty()) result.why += ", ";
+  result.why += reason(winner, measured, asked.has_value());
+  const auto same = [&](const Candidate& one) { return one.name == winner.name; };
+  const auto index = std::find_if(measured.begin(), measured.end(), same) - measured.begin();
+  result.candidates.insert(result.candidates.end(), measured.begin(), measured.end());
+  return order[index];
+}
+
+const Candidate& named(const KernelChoice& choice, const std::string& name) {
+  return *std::find_if(choice.candidates.begin(), choice.candidates.end(),
+                       [&](const Candidate& one) { return one.name == name; });
+}
+
+}  // namespace
+
+double allowed_error(Dtype dtype, int64_t width) {
+  const double half_epsilon = dtype == Dtype::kFloat64    ? std::ldexp(1.0, -53)
+                              : dtype == Dtype::kBFloat16 ? std::ldexp(1.0, -9)
+                                                          : std::ldexp(1.0, -24);
+  return static_cast<double>(width) * half_epsilon;
+}
+
+Result<KernelChoice> measure(const MeasureOptions& options, const Measurer& measurer) {
+  KernelChoice result;
+  result.dtype = options.dtype;
+  const double allowed = allowed_error(options.dtype, options.shapes.width);
+  HANJI_ASSIGN_OR_RETURN(result.gemm,
+                         choose(
+                             kGemms, options.gemm, allowed,
+                             [&](Gemm g) { return measurer.gemm(g, options); }, result));
+  const auto measure_attention = [&](Attention a) {
+    return measurer.attention(a, result.gemm, options);
+  };
+  HANJI_ASSIGN_OR_RETURN(
+      result.attention, choose(kAttentions, options.attention, allowed, measure_attention, result));
+  const Candidate& gemm = named(result, "gemm." + std::string(name_of(result.gemm)));
+  const Candidate& attention = named(result, "attention." + std::string(name_of(result.attention)));
+  result.gemm_flops_per_second = gemm.rate;
+  result.gemm_error = gemm.error;
+  result.attention_flops_per_second = attention.rate;
+  result.attention_error = attention.error;
+  return result;
+}
+
+}  // namespace hanji::compute

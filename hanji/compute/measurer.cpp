@@ -1,0 +1,125 @@
+#include <ATen/Context.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "hanji/base/clock.h"
+#include "hanji/compute/attention.h"
+#include "hanji/compute/internal/gemm_switch.h"
+#include "hanji/compute/linear.h"
+#include "hanji/compute/measure.h"
+
+namespace hanji::compute {
+namespace {
+
+constexpr int64_t kPhaseNs = 40'000'000;
+constexpr int kMostRepetitions = 20;
+
+std::string word_of(at::Float32MatmulPrecision precision) {
+  switch (precision) {
+    case at::Float32MatmulPrecision::HIGHEST: return "highest";
+    case at::Float32MatmulPrecision::HIGH: return "high";
+    case at::Float32MatmulPrecision::MEDIUM: return "medium";
+  }
+  return "highest";
+}
+
+/// Restores what libtorch multiplies float32 with.
+class PrecisionGuard {
+ public:
+  explicit PrecisionGuard(Gemm gemm) : before_(at::globalContext().float32MatmulPrecision()) {
+    at::globalContext().setFloat32MatmulPrecision(precision_of(gemm));
+  }
+  ~PrecisionGuard() { at::globalContext().setFloat32MatmulPrecision(word_of(before_)); }
+  PrecisionGuard(const PrecisionGuard&) = delete;
+  PrecisionGuard& operator=(const PrecisionGuard&) = delete;
+
+ private:
+  at::Float32MatmulPrecision before_;
+};
+
+at::ScalarType type_of(Dtype dtype) {
+  return dtype == Dtype::kFloat64    ? at::kDouble
+         : dtype == Dtype::kBFloat16 ? at::kBFloat16
+                                     : at::kFloat;
+}
+
+/// Values in [-1, 1] without a pattern that helps rounding; no generator's state is touched.
+at::Tensor values(at::IntArrayRef sizes, double step) {
+  int64_t count = 1;
+  for (const int64_t size : sizes) count *= size;
+  return at::sin(at::arange(count, at::kDouble) * step).view(sizes);
+}
+
+double best_seconds(const std::function<void()>& run) {
+  run();
+  double best = 1e30;
+  const int64_t end_ns = base::now_ns() + kPhaseNs;
+  for (int i = 0; i < kMostRepetitions && (i < 2 || base::now_ns() < end_ns); ++i) {
+    const int64_t start_ns = base::now_ns();
+    run();
+    best = std::min(best, static_cast<double>(base::now_ns() - start_ns) * 1e-9);
+  }
+  return best;
+}
+
+double relative_error(const at::Tensor& actual, const at::Tensor& exact) {
+  return ((actual.to(at::kDouble) - exact).abs().max() / exact.abs().max()).item<double>();
+}
+
+/// The up-projection of the MLP, forward and both products of backward: the layer's largest.
+Candidate measure_gemm(Gemm gemm, const MeasureOptions& options) {
+  const PrecisionGuard guard(gemm);
+  const Shapes& s = options.shapes;
+  const int64_t rows = s.batch * s.block;
+  const at::ScalarType type = type_of(options.dtype);
+  const at::Tensor exact_x = values({rows, s.width}, 0.7).to(type).to(at::kDouble);
+  const at::Tensor exact_w = values({4 * s.width, s.width}, 1.3).to(type).to(at::kDouble);
+  const at::Tensor x = exact_x.to(type);
+  const at::Tensor w = exact_w.to(type);
+  const at::Tensor y = x.mm(w.t());
+  Candidate one{.name = "gemm." + std::string(name_of(gemm))};
+  const int64_t sample = std::min<int64_t>(rows, 16);
+  one.error = relative_error(y.narrow(0, 0, sample), exact_x.narrow(0, 0, sample).mm(exact_w.t()));
+  one.seconds = best_seconds([&] {
+    x.mm(w.t());
+    y.mm(w);
+    y.t().mm(x);
+  });
+  one.rate = 3 * 2.0 * static_cast<double>(rows * s.width * 4 * s.width) / one.seconds;
+  return one;
+}
+
+Candidate measure_attention(Attention attention, Gemm gemm, const MeasureOptions& options) {
+  const PrecisionGuard guard(gemm);
+  const Shapes& s = options.shapes;
+  const at::ScalarType type = type_of(options.dtype);
+  const at::Tensor base = values({s.batch, s.block, 3 * s.width}, 0.9).to(type);
+  const at::Tensor zeros = at::zeros({3 * s.width}, type == at::kDouble ? at::kDouble : at::kFloat);
+  const auto forward = [&](const at::Tensor& qkv, const at::Tensor& bias, Attention path) {
+    return causal_attention(qkv, {bias, bias.to(qkv.scalar_type()), {}},
+                            {.heads = s.heads, .attention = path});
+  };
+  Candidate one{.name = "attention." + std::string(name_of(attention))};
+  const at::Tensor exact =
+      forward(base.narrow(0, 0, 1).to(at::kDouble), zeros.to(at::kDouble), Attention::kMath);
+  one.error = relative_error(forward(base.narrow(0, 0, 1), zeros, attention), exact);
+  const at::Tensor qkv = base.clone().set_requires_grad(true);
+  one.seconds = best_seconds([&] {
+    const at::Tensor y = forward(qkv, zeros, attention);
+    y.backward(at::ones_like(y));
+    qkv.mutable_grad().reset();
+  });
+  one.rate = 7.0 * static_cast<double>(s.batch * s.block * s.block * s.width) / one.seconds;
+  return one;
+}
+
+}  // namespace
+
+Measurer real_measurer() { return {measure_gemm, measure_attention}; }
+
+}  // namespace hanji::compute
