@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "hanji/models/gpt.h"
+
+namespace hanji::models {
+
+struct GenerateOptions {
+  int64_t num_tokens = 200;
+  double temperature = 1.0;  ///< 0 takes the likeliest token.
+  int64_t top_k = 0;         ///< Choose among the k likeliest; 0: among all.
+  uint64_t seed = 1;         ///< Draw i depends on (seed, i) alone.
+};
+
+/// Continues `prompt`, one token after the other; the model sees its last `block` tokens.
+///
+/// Result  the new tokens. Dropout is off meanwhile; the model's mode is as before afterwards.
+/// Cost    one forward of at most `block` tokens per new token.
+/// Errors  throws kInvalidArgument for an empty prompt, a token outside the vocabulary, a negative
+///         number of tokens, temperature or top_k.
+std::vector<int64_t> generate(GptImpl& model, std::span<const int64_t> prompt,
+                              const GenerateOptions& options);
+
+}  // namespace hanji::models
