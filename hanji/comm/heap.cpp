@@ -65,4 +65,8 @@ bool Heap::contains(const at::Tensor& tensor) const {
          raw_->contains(tensor.const_data_ptr());
 }
 
+size_t Heap::used_bytes() const { return raw_->used_bytes(rank_); }
+size_t Heap::peak_bytes() const { return raw_->peak_bytes(rank_); }
+std::map<std::string, size_t> Heap::usage() const { return raw_->usage(); }
+
 }  // namespace hanji::comm

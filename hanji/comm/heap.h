@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace hanji::shm {
@@ -41,7 +43,12 @@ class Heap {
   /// True if peers of the segment can reach the tensor's first element, whichever rank owns it.
   bool contains(const at::Tensor& tensor) const;
 
-  /// The allocator below, for usage by category and peaks.
+  /// This rank's bytes in use, the most there ever were, and what is in use by category.
+  size_t used_bytes() const;
+  size_t peak_bytes() const;
+  std::map<std::string, size_t> usage() const;
+
+  /// The allocator below.
   shm::Heap& raw() const { return *raw_; }
   const std::shared_ptr<shm::Segment>& segment() const { return segment_; }
   int rank() const { return rank_; }
