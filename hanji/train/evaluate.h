@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+#include "hanji/data/samples.h"
+#include "hanji/layout/range.h"
+#include "hanji/train/job.h"
+
+namespace hanji::train {
+
+struct EvaluateInputs {
+  int64_t num_samples = 0;  ///< Of the validation part, spread evenly over it.
+  layout::Range share;      ///< This rank's of them.
+  int64_t micro_batch = 1;
+};
+
+/// The mean token loss over `num_samples` validation samples, in nats; the same on every rank.
+///
+/// Order   collective. The model is in training mode again afterwards.
+double evaluate(Job& job, const data::TokenSamples& samples, const EvaluateInputs& inputs);
+
+}  // namespace hanji::train

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "hanji/base/status.h"
+#include "hanji/data/vocabulary.h"
+#include "hanji/models/gpt.h"
+
+namespace hanji::train {
+
+struct GenerateOptions {
+  std::filesystem::path checkpoint;  ///< A run's folder, its checkpoints, or one of them.
+  std::string prompt = "\n";
+  int64_t num_tokens = 200;
+  double temperature = 0.8;  ///< 0 takes the likeliest token.
+  int64_t top_k = 0;         ///< 0: all.
+  uint64_t seed = 1;
+};
+
+/// Loads the checkpoint's model and continues the prompt.
+///
+/// Result  prompt and continuation; the same for the same options.
+/// Errors  as checkpoint::load_checkpoint(); kUnsupported for a model of bare token ids, which has
+///         no text; kInvalidArgument for characters that the vocabulary does not have.
+Result<std::string> generate(const GenerateOptions& options);
+
+/// The same with a model in memory. `checkpoint` of the options is not read.
+Result<std::string> generate_text(models::GptImpl& model, const data::Vocabulary& vocabulary,
+                                  const GenerateOptions& options);
+
+}  // namespace hanji::train

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <vector>
+
+#include "hanji/comm/group.h"
+#include "hanji/models/gpt.h"
+#include "hanji/parallel/ddp/data_parallel.h"
+#include "hanji/parallel/optimizer.h"
+#include "hanji/plan/plan.h"
+
+namespace hanji::train {
+
+/// What one rank trains: the parts that a step touches, made by assemble().
+///
+/// The members end in the reverse order of their making: hooks before the model they hang on.
+struct Job {
+  std::shared_ptr<models::GptImpl> model;
+  parallel::Replicas replicas;
+  parallel::FlatAdamW optimizer;
+  comm::Group group;
+};
+
+/// Builds model, reducer and optimizer of the plan on this rank of `group`. Parameters, gradients
+/// and moments share one flat layout.
+///
+/// Order   collective: every rank of the group calls it with the same plan.
+/// Errors  throws what data_parallel() throws.
+Job assemble(const plan::Plan& plan, const comm::Group& group);
+
+}  // namespace hanji::train

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+
+#include "hanji/launch/launcher.h"
+#include "hanji/plan/plan.h"
+
+namespace hanji::train {
+
+struct JobLaunch {
+  std::filesystem::path out;  ///< From claim_folder().
+  int64_t started_ns = 0;
+  bool terminal = false;  ///< The command's stdout is one: progress stays on its line.
+  std::function<void(const launch::RankEvent&)> on_event;
+};
+
+/// Writes plan.json, starts one rank per share of the plan through the command's hidden verb, and
+/// waits. ranks.json tells rank, pid and host of the launcher and of every rank while they live.
+///
+/// Errors  as launch::launch(); a rank's failure is an Outcome.
+Result<launch::Outcome> launch_job(const plan::Plan& plan, const JobLaunch& job);
+
+}  // namespace hanji::train

@@ -1,0 +1,149 @@
+#include "hanji/train/loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "hanji/base/clock.h"
+#include "hanji/comm/heap.h"
+#include "hanji/data/batch.h"
+#include "hanji/trace/recorder.h"
+#include "hanji/train/evaluate.h"
+#include "hanji/train/learning_rate.h"
+#include "hanji/train/step.h"
+
+namespace hanji::train {
+namespace {
+
+double seconds_since(int64_t start_ns) {
+  return static_cast<double>(base::now_ns() - start_ns) * 1e-9;
+}
+
+class Loop {
+ public:
+  Loop(Job& job, const LoopInputs& inputs)
+      : job_(job), inputs_(inputs), loader_(make_loader(inputs, job.group.rank())) {
+    outcome_.steps_done = inputs.first_step;
+    outcome_.seconds.reserve(config().steps - inputs.first_step);
+    batches_.resize(loader_.micro_batches().size());
+  }
+
+  LoopOutcome run() {
+    while (outcome_.steps_done < config().steps && outcome_.stop_signal == 0) {
+      step();
+      const bool last = outcome_.steps_done == config().steps;
+      if (last || is_due(config().evaluate_every)) evaluate_now();
+      if (last || outcome_.stop_signal != 0 || is_due(inputs_.plan.config.checkpoint.every)) {
+        inputs_.save(outcome_.steps_done, outcome_.validation_loss);
+      }
+    }
+    if (inputs_.log) base::throw_if_error(inputs_.log->flush());
+    return std::move(outcome_);
+  }
+
+ private:
+  static data::Loader make_loader(const LoopInputs& inputs, int rank) {
+    return data::Loader::create({.seed = static_cast<uint64_t>(inputs.plan.config.train.seed),
+                                 .num_samples = inputs.dataset.samples.num_train(),
+                                 .global_batch = inputs.plan.config.train.global_batch,
+                                 .share = inputs.plan.shares[rank].samples,
+                                 .micro_batch = inputs.plan.micro_batch})
+        .or_throw();
+  }
+
+  const plan::TrainConfig& config() const { return inputs_.plan.config.train; }
+  bool is_due(int64_t every) const { return every > 0 && outcome_.steps_done % every == 0; }
+
+  void read(int64_t step) {
+    const trace::Span span(job_.group.recorder(), "data", trace::Category::kData);
+    for (size_t i = 0; i < batches_.size(); ++i) {
+      data::read_batch(inputs_.dataset.samples, loader_, step, loader_.micro_batches()[i],
+                       batches_[i]);
+    }
+  }
+
+  void step() {
+    trace::Recorder* recorder = job_.group.recorder();
+    const int64_t number = outcome_.steps_done;
+    if (recorder) recorder->set_step(number);
+    const int64_t start_ns = base::now_ns();
+    const int64_t waited_ns = job_.group.stats().wait_ns;
+    StepSeconds seconds;
+    StepResult result;
+    {
+      const trace::Span span(recorder, "step", trace::Category::kStep);
+      read(number);
+      seconds.data = seconds_since(start_ns);
+      const std::optional<int> signal = inputs_.stop.poll();
+      if (signal) own_signal_ = *signal;
+      result = run_step(job_, config(),
+                        {.number = number,
+                         .micro_batches = batches_,
+                         .learning_rate = learning_rate(config(), number),
+                         .stop_requested = signal.has_value()});
+    }
+    seconds.step = seconds_since(start_ns);
+    seconds.exposed_communication =
+        static_cast<double>(job_.group.stats().wait_ns - waited_ns) * 1e-9;
+    account(result, seconds);
+  }
+
+  void account(const StepResult& result, const StepSeconds& seconds) {
+    if (outcome_.seconds.empty()) outcome_.first_step_end_ns = base::now_ns();
+    outcome_.seconds.push_back(seconds);
+    outcome_.train_loss = result.loss;
+    ++outcome_.steps_done;
+    if (!result.updated) refuse_or_skip(result);
+    if (result.stop) outcome_.stop_signal = own_signal_ != 0 ? own_signal_ : SIGTERM;
+    if (!inputs_.log) return;
+    base::throw_if_error(
+        inputs_.log->step({.step = outcome_.steps_done,
+                           .loss = result.loss,
+                           .learning_rate = learning_rate(config(), outcome_.steps_done - 1),
+                           .gradient_norm = result.gradient_norm,
+                           .step_seconds = seconds.step,
+                           .data_seconds = seconds.data,
+                           .exposed_communication_seconds = seconds.exposed_communication,
+                           .num_tokens = result.num_tokens,
+                           .memory_bytes = inputs_.memory.current_bytes() +
+                                           static_cast<int64_t>(job_.group.heap().used_bytes())}));
+  }
+
+  void refuse_or_skip(const StepResult& result) {
+    ++outcome_.num_skipped;
+    if (config().nan == plan::NanPolicy::kSkip) return;
+    throw Error(base::invalid_argument(fmt::format(
+        "step {}: loss {} and gradient norm {} are not both finite on any rank; lower "
+        "train.learning_rate = {}, or set train.nan = skip to leave such steps out",
+        outcome_.steps_done, result.loss, result.gradient_norm, config().learning_rate)));
+  }
+
+  void evaluate_now() {
+    const plan::Plan& plan = inputs_.plan;
+    const int64_t samples = std::min(config().evaluate_batches * config().global_batch,
+                                     inputs_.dataset.samples.num_validation());
+    if (samples == 0) return;
+    const layout::Range share{samples * job_.group.rank() / job_.group.size(),
+                              samples * (job_.group.rank() + 1) / job_.group.size()};
+    outcome_.validation_loss =
+        evaluate(job_, inputs_.dataset.samples,
+                 {.num_samples = samples, .share = share, .micro_batch = plan.micro_batch});
+    if (inputs_.log) {
+      base::throw_if_error(inputs_.log->evaluation(outcome_.steps_done, outcome_.validation_loss));
+    }
+  }
+
+  Job& job_;
+  const LoopInputs& inputs_;
+  data::Loader loader_;
+  std::vector<data::Batch> batches_;
+  LoopOutcome outcome_;
+  int own_signal_ = 0;
+};
+
+}  // namespace
+
+LoopOutcome run_loop(Job& job, const LoopInputs& inputs) { return Loop(job, inputs).run(); }
+
+}  // namespace hanji::train

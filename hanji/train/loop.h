@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "hanji/train/dataset.h"
+#include "hanji/train/job.h"
+#include "hanji/train/private_memory.h"
+#include "hanji/train/run_log.h"
+#include "hanji/train/stop_signal.h"
+
+namespace hanji::train {
+
+/// What the loop works with; all of it outlives the loop.
+struct LoopInputs {
+  const plan::Plan& plan;
+  const Dataset& dataset;
+  const PrivateMemory& memory;
+  StopSignal& stop;
+  RunLog* log = nullptr;   ///< Rank 0 only.
+  int64_t first_step = 0;  ///< Steps that an earlier run has done.
+  /// Called on every rank after step number `steps_done`, when a checkpoint is due.
+  std::function<void(int64_t steps_done, double validation_loss)> save;
+};
+
+/// Seconds of one step on this rank.
+struct StepSeconds {
+  double step = 0;
+  double data = 0;
+  double exposed_communication = 0;
+};
+
+struct LoopOutcome {
+  int64_t steps_done = 0;
+  int64_t num_skipped = 0;  ///< Steps without an update (train.nan = skip).
+  double train_loss = 0;    ///< Of the last step.
+  double validation_loss = 0;
+  int stop_signal = 0;  ///< That ended the run early, or 0.
+  int64_t first_step_end_ns = 0;
+  std::vector<StepSeconds> seconds;
+};
+
+/// Trains from first_step to the last: reads, steps, logs, evaluates, saves, and stops early,
+/// after the same step on all ranks, when any of them was told to.
+///
+/// Order   collective.
+/// Errors  throws what the step throws; kInvalidArgument when loss or gradient is not finite and
+///         train.nan = stop.
+LoopOutcome run_loop(Job& job, const LoopInputs& inputs);
+
+}  // namespace hanji::train

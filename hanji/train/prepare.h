@@ -1,0 +1,14 @@
+#pragma once
+
+#include "hanji/plan/plan.h"
+
+namespace hanji::train {
+
+/// Everything that is decided before anything starts: opens the data, reads the machine, measures
+/// memory and kernels (once per machine; later runs read the cache folder), and plans.
+///
+/// Cost    some tenths of a second where nothing was measured yet.
+/// Errors  as open_dataset() and plan::make_plan().
+Result<plan::Plan> prepare(const plan::Config& config);
+
+}  // namespace hanji::train

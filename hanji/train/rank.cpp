@@ -1,0 +1,156 @@
+#include "hanji/train/rank.h"
+
+#include <fmt/format.h>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include "hanji/base/clock.h"
+#include "hanji/base/file.h"
+#include "hanji/checkpoint/saver.h"
+#include "hanji/comm/all_gather.h"
+#include "hanji/comm/heap.h"
+#include "hanji/compute/apply.h"
+#include "hanji/compute/memory.h"
+#include "hanji/cost/select.h"
+#include "hanji/trace/chrome.h"
+#include "hanji/train/generate.h"
+#include "hanji/train/kernel_choice.h"
+#include "hanji/train/loop.h"
+#include "hanji/train/state.h"
+#include "hanji/train/summary.h"
+#include "hanji/world/connect.h"
+
+namespace hanji::train {
+namespace {
+
+/// Step lists are priced with the plan's rates, which are the same on every rank.
+void follow_plan(const std::string& plan_json, comm::GroupOptions& options) {
+  const plan::Plan plan = plan::plan_from_json(plan_json).or_throw();
+  options.deadline =
+      std::chrono::nanoseconds(static_cast<int64_t>(plan.config.comm.deadline * 1e9));
+  options.bits = plan.config.train.bits == plan::Bits::kFast ? comm::Bits::kFast : comm::Bits::kRun;
+  options.chooser = std::make_shared<cost::Chooser>(plan.rates);
+}
+
+/// One rank's run, in the order in which it happens.
+class RankRun {
+ public:
+  RankRun(const RankOptions& options, world::World& world, StopSignal& stop)
+      : options_(options),
+        world_(world),
+        stop_(stop),
+        plan_(plan::plan_from_json(world.plan_json()).or_throw()),
+        dataset_(
+            open_dataset(plan_.config.data, plan_.model.block, plan_.model.vocabulary).or_throw()),
+        saver_({.folder = options.out / "checkpoints",
+                .keep = static_cast<int>(plan_.config.checkpoint.keep)},
+               world.recorder()) {}
+
+  RankOutcome run() {
+    compute::apply(to_compute(plan_.kernels), plan_.threads);
+    compute::keep_freed_memory();
+    Job job = assemble(plan_, world_.group());
+    if (is_first()) {
+      log_.emplace(RunLog::open(options_.out, plan_, 0, options_.output).or_throw());
+    }
+    const LoopOutcome outcome = run_loop(
+        job, {.plan = plan_,
+              .dataset = dataset_,
+              .memory = memory_,
+              .stop = stop_,
+              .log = log_ ? &*log_ : nullptr,
+              .save = [&](int64_t steps_done, double loss) { save(job, steps_done, loss); }});
+    finish(job, outcome);
+    return {.stop_signal = outcome.stop_signal};
+  }
+
+ private:
+  bool is_first() const { return world_.rank() == 0; }
+
+  /// Rank 0 writes what is the same on all ranks; the disk works beside the next steps.
+  void save(const Job& job, int64_t steps_done, double validation_loss) {
+    if (!is_first()) return;
+    const JobTensors tensors = tensors_of(job);
+    checkpoint::Manifest manifest = describe_state(plan_, dataset_, steps_done);
+    if (validation_loss > 0) manifest.validation_loss = validation_loss;
+    base::throw_if_error(
+        saver_.save({.model = checkpoint::views_of(tensors.model).or_throw(),
+                     .optimizer = checkpoint::views_of(tensors.optimizer).or_throw()},
+                    std::move(manifest)));
+  }
+
+  void finish(Job& job, const LoopOutcome& outcome) {
+    base::throw_if_error(saver_.wait());
+    if (world_.recorder()) {
+      base::throw_if_error(trace::write_chrome_trace(
+          options_.out / "trace" / fmt::format("rank.{}.json", world_.rank()), *world_.recorder()));
+    }
+    const std::vector<int64_t> peaks = gather_peaks();
+    if (!is_first()) return;
+    const Measurement measurement{
+        .outcome = outcome,
+        .timings = timings_of(outcome.seconds, world_.recorder()),
+        .hashes = hashes_of(tensors_of(job)),
+        .first_step_seconds =
+            static_cast<double>(outcome.first_step_end_ns - options_.started_ns) * 1e-9,
+        .peak_bytes = peaks,
+        .memory = counted_memory(job)};
+    const Summary summary = summarise(plan_, dataset_, measurement);
+    base::throw_if_error(base::write_file_atomic(options_.out / "summary.json", summary.json));
+    options_.output.write(summary.text);
+    show_sample(*job.model);
+  }
+
+  std::vector<int64_t> gather_peaks() {
+    const at::Tensor mine = at::full(
+        {1}, memory_.peak_bytes() + static_cast<int64_t>(world_.heap().peak_bytes()), at::kLong);
+    at::Tensor all = at::empty({world_.size()}, at::kLong);
+    comm::all_gather(all, mine, world_.group(), {.label = "peaks"}).wait();
+    const auto* values = all.const_data_ptr<int64_t>();
+    return {values, values + world_.size()};
+  }
+
+  /// The heap by category, and the optimizer; other private tensors are known as a whole only.
+  std::vector<plan::MemoryLine> counted_memory(const Job& job) {
+    std::vector<plan::MemoryLine> lines;
+    const auto moments = static_cast<int64_t>(job.optimizer.first_moment().nbytes() +
+                                              job.optimizer.second_moment().nbytes());
+    lines.push_back({"optimizer", moments});
+    for (const auto& [category, bytes] : world_.heap().usage()) {
+      lines.push_back({category, static_cast<int64_t>(bytes)});
+    }
+    return lines;
+  }
+
+  void show_sample(models::GptImpl& model) {
+    if (!dataset_.vocabulary) return;
+    const auto text = generate_text(model, *dataset_.vocabulary, {});
+    if (!text.ok()) return;
+    options_.output.write(fmt::format("\nsample (more: hanji generate --checkpoint {}):\n{}\n",
+                                      options_.out.string(), *text));
+  }
+
+  const RankOptions& options_;
+  world::World& world_;
+  StopSignal& stop_;
+  PrivateMemory memory_;
+  plan::Plan plan_;
+  Dataset dataset_;
+  checkpoint::Saver saver_;
+  std::optional<RunLog> log_;
+};
+
+}  // namespace
+
+RankOutcome run_rank(const RankOptions& options) {
+  StopSignal stop = StopSignal::create().or_throw();
+  world::World world = world::connect({.configure = follow_plan});
+  try {
+    return RankRun(options, world, stop).run();
+  } catch (...) {
+    world.fail(world::status_of(std::current_exception()));
+    throw;
+  }
+}
+
+}  // namespace hanji::train

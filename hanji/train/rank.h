@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "hanji/train/run_log.h"
+
+namespace hanji::train {
+
+struct RankOptions {
+  std::filesystem::path out;
+  int64_t started_ns = 0;  ///< When the command started (base::now_ns()), for first_step_seconds.
+  Output output;           ///< Used by rank 0.
+};
+
+struct RankOutcome {
+  int stop_signal = 0;  ///< That ended the run early on all ranks, or 0.
+};
+
+/// All that one rank of `hanji train` does: meets the others, follows the plan that it inherited,
+/// and leaves its files in `out`. A failure is told to all ranks before it is thrown.
+///
+/// Order   called by every rank that launch_job() started.
+/// Errors  throws what the job throws.
+RankOutcome run_rank(const RankOptions& options);
+
+}  // namespace hanji::train

@@ -1,0 +1,59 @@
+#include "hanji/train/state.h"
+
+#include "hanji/base/json.h"
+#include "hanji/base/version.h"
+#include "hanji/checkpoint/hash.h"
+
+namespace hanji::train {
+
+JobTensors tensors_of(const Job& job) {
+  JobTensors tensors;
+  const auto& parameters = job.replicas.parameters();
+  const layout::FlatLayout& flat = job.replicas.buckets().flat;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, tensor] = parameters[i];
+    const auto piece = [&](const at::Tensor& moments) {
+      return moments.slice(0, flat.offsets[i], flat.offsets[i] + flat.sizes[i])
+          .view(tensor.sizes());
+    };
+    tensors.model.push_back({name, tensor.detach()});
+    tensors.optimizer.push_back({"exp_avg." + name, piece(job.optimizer.first_moment())});
+    tensors.optimizer.push_back({"exp_avg_sq." + name, piece(job.optimizer.second_moment())});
+  }
+  return tensors;
+}
+
+JobHashes hashes_of(const JobTensors& tensors) {
+  const auto model = checkpoint::views_of(tensors.model).or_throw();
+  const auto optimizer = checkpoint::views_of(tensors.optimizer).or_throw();
+  return {.parameters = checkpoint::state_hash(model, {}),
+          .state = checkpoint::state_hash(model, optimizer)};
+}
+
+checkpoint::Manifest describe_state(const plan::Plan& plan, const Dataset& dataset,
+                                    int64_t steps_done) {
+  base::Json job;
+  job["hash"] = plan.job_hash;
+  job["seed"] = plan.config.train.seed;
+  job["grain"] = plan.config.train.grain;
+  job["text_checksum"] = dataset.samples.tokens().checksum();
+  job["vocabulary"] = dataset.vocabulary
+                          ? base::parse_json(dataset.vocabulary->to_json()).or_throw()
+                          : base::Json();
+  return {.step = steps_done,
+          .num_samples = steps_done * plan.config.train.global_batch,
+          .job = job.dump(),
+          .plan = plan::to_json(plan),
+          .writer = std::string(base::version())};
+}
+
+Result<std::optional<data::Vocabulary>> vocabulary_of(const checkpoint::Manifest& manifest) {
+  HANJI_ASSIGN_OR_RETURN(const base::Json job, base::parse_json(manifest.job));
+  const auto found = job.find("vocabulary");
+  if (found == job.end()) return base::corrupt("the manifest's job names no vocabulary");
+  if (found->is_null()) return std::optional<data::Vocabulary>();
+  HANJI_ASSIGN_OR_RETURN(auto vocabulary, data::Vocabulary::from_json(found->dump()));
+  return std::optional<data::Vocabulary>(std::move(vocabulary));
+}
+
+}  // namespace hanji::train

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hanji/checkpoint/load.h"
+#include "hanji/checkpoint/manifest.h"
+#include "hanji/checkpoint/tensors.h"
+#include "hanji/data/vocabulary.h"
+#include "hanji/train/dataset.h"
+#include "hanji/train/job.h"
+
+namespace hanji::train {
+
+/// The tensors of a job as checkpoints name them: parameters under their own names; the moments as
+/// "exp_avg.NAME" and "exp_avg_sq.NAME", shaped like the parameter, whatever the flat layout.
+struct JobTensors {
+  std::vector<checkpoint::TensorEntry> model;
+  std::vector<checkpoint::TensorEntry> optimizer;
+};
+JobTensors tensors_of(const Job& job);
+
+/// SHA-256 of the parameters, and of the parameters and the optimizer's state.
+struct JobHashes {
+  std::string parameters;
+  std::string state;
+};
+JobHashes hashes_of(const JobTensors& tensors);
+
+/// What a checkpoint must tell beside the tensors: the plan, and how ids become text again.
+checkpoint::Manifest describe_state(const plan::Plan& plan, const Dataset& dataset,
+                                    int64_t steps_done);
+
+/// The vocabulary that describe_state() wrote; none for a file of token ids.
+/// Errors  kCorrupt.
+Result<std::optional<data::Vocabulary>> vocabulary_of(const checkpoint::Manifest& manifest);
+
+}  // namespace hanji::train

@@ -1,0 +1,85 @@
+#include "hanji/train/step.h"
+
+#include <ATen/ops/empty.h>
+
+#include <cmath>
+
+#include "hanji/comm/all_reduce.h"
+#include "hanji/parallel/grad_norm.h"
+#include "hanji/trace/recorder.h"
+
+namespace hanji::train {
+namespace {
+
+using trace::Category;
+using trace::Span;
+
+/// What every rank tells every other at the end of a step, in one small collective.
+struct Totals {
+  double loss_sum = 0;
+  double num_tokens = 0;
+  double num_stops = 0;
+};
+
+Totals sum_over_ranks(const Totals& mine, const comm::Group& group) {
+  at::Tensor tensor = at::empty({3}, at::kDouble);
+  auto* values = tensor.mutable_data_ptr<double>();
+  values[0] = mine.loss_sum;
+  values[1] = mine.num_tokens;
+  values[2] = mine.num_stops;
+  comm::all_reduce(tensor, group, {.label = "totals"}).wait();
+  return {values[0], values[1], values[2]};
+}
+
+models::Counters counters(const plan::TrainConfig& train, const StepInputs& inputs,
+                          const data::Batch& batch) {
+  return {.seed = static_cast<uint64_t>(train.seed),
+          .step = inputs.number,
+          .first_sample = batch.positions.begin};
+}
+
+double forward_backward(Job& job, const data::Batch& batch, const models::Counters& counters) {
+  job.model->set_counters(counters);
+  at::Tensor loss;
+  {
+    const Span span(job.group.recorder(), "forward", Category::kCompute);
+    loss = job.model->loss_sum(batch.tokens, batch.targets);
+  }
+  const Span span(job.group.recorder(), "backward", Category::kCompute);
+  loss.backward();
+  return loss.item<double>();
+}
+
+}  // namespace
+
+StepResult run_step(Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
+  Totals mine{.num_stops = inputs.stop_requested ? 1.0 : 0.0};
+  for (const auto& parameter : job.replicas.parameters()) parameter.tensor.mutable_grad().reset();
+  for (const data::Batch& batch : inputs.micro_batches.first(inputs.micro_batches.size() - 1)) {
+    const auto only_accumulate = job.replicas.accumulate();
+    mine.loss_sum += forward_backward(job, batch, counters(train, inputs, batch));
+  }
+  const data::Batch& last = inputs.micro_batches.back();
+  mine.loss_sum += forward_backward(job, last, counters(train, inputs, last));
+  for (const data::Batch& batch : inputs.micro_batches) {
+    mine.num_tokens += static_cast<double>(batch.targets.numel());
+  }
+  const Totals all = sum_over_ranks(mine, job.group);
+
+  const Span span(job.group.recorder(), "optimizer", Category::kCompute);
+  StepResult result{.loss = all.loss_sum / all.num_tokens,
+                    .num_tokens = static_cast<int64_t>(all.num_tokens),
+                    .stop = all.num_stops > 0};
+  result.gradient_norm =
+      parallel::grad_norm(job.replicas.flat_gradients(), job.replicas.buckets().flat) /
+      all.num_tokens;
+  // Losses and reduced gradients are the same bits on every rank, and so is this decision.
+  result.updated = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
+  if (result.updated) {
+    job.optimizer.step(inputs.learning_rate,
+                       all.num_tokens * parallel::clip_divisor(result.gradient_norm, train.clip));
+  }
+  return result;
+}
+
+}  // namespace hanji::train

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "hanji/data/batch.h"
+#include "hanji/train/job.h"
+
+namespace hanji::train {
+
+struct StepInputs {
+  int64_t number = 0;                          ///< Counted from 0; part of the dropout counters.
+  std::span<const data::Batch> micro_batches;  ///< At least one.
+  double learning_rate = 0;
+  bool stop_requested = false;  ///< This rank was told to stop; all ranks learn it in this step.
+};
+
+/// The same on every rank, but for nothing.
+struct StepResult {
+  double loss = 0;           ///< Mean over all valid tokens of the global batch, in nats.
+  int64_t num_tokens = 0;    ///< Valid tokens of the global batch.
+  double gradient_norm = 0;  ///< Before clipping, of the mean loss.
+  bool updated = false;      ///< False when loss or gradient was not finite: nothing has changed.
+  bool stop = false;         ///< Some rank was told to stop: save and leave after this step.
+};
+
+/// One optimizer step: forward and backward of every micro-batch, the reduction over the ranks
+/// while the last one still computes, the norm of all gradients, and the update.
+///
+/// Token losses are summed and divided once by the number of valid tokens of all ranks.
+/// Order   collective; every rank of the job calls it once per step.
+/// Errors  throws what backward and Work::wait() throw.
+StepResult run_step(Job& job, const plan::TrainConfig& train, const StepInputs& inputs);
+
+}  // namespace hanji::train

@@ -1,0 +1,44 @@
+#include "hanji/train/stop_signal.h"
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+#include <csignal>
+
+#include <cerrno>
+
+namespace hanji::train {
+namespace {
+
+sigset_t stop_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&set, signal);
+  return set;
+}
+
+}  // namespace
+
+Result<StopSignal> StopSignal::create() {
+  const sigset_t set = stop_signals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  base::Fd fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd.valid()) return base::from_errno("signalfd", errno);
+  return StopSignal(std::move(fd));
+}
+
+StopSignal::~StopSignal() {
+  if (!fd_.valid()) return;
+  const sigset_t set = stop_signals();
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+std::optional<int> StopSignal::poll() {
+  std::optional<int> last;
+  signalfd_siginfo info;
+  while (read(fd_.get(), &info, sizeof(info)) == sizeof(info)) {
+    last = static_cast<int>(info.ssi_signo);
+  }
+  return last;
+}
+
+}  // namespace hanji::train

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "hanji/train/dataset.h"
+#include "hanji/train/loop.h"
+#include "hanji/train/state.h"
+#include "hanji/train/timings.h"
+
+namespace hanji::train {
+
+/// What a run found out, as rank 0 knows it in the end.
+struct Measurement {
+  const LoopOutcome& outcome;
+  Timings timings;
+  JobHashes hashes;
+  double first_step_seconds = 0;         ///< From the start of the command to the end of step 1.
+  std::vector<int64_t> peak_bytes;       ///< By rank: private tensors and heap together.
+  std::vector<plan::MemoryLine> memory;  ///< Counted bytes of rank 0 by the plan's categories.
+};
+
+/// A run's end, for programs and for people.
+struct Summary {
+  std::string json;  ///< summary.json: predicted, measured and error of every line of the plan.
+  std::string text;  ///< The same table, the losses beside the text's bigram entropy, the speed.
+};
+
+/// Compares the run with its plan. Remembers its speed in cache_folder(), and tells speed-up and
+/// efficiency where the same job's speed on one rank is known from an earlier run.
+Summary summarise(const plan::Plan& plan, const Dataset& dataset, const Measurement& measured);
+
+}  // namespace hanji::train
