@@ -1,0 +1,21 @@
+#include "hanji/cli/exit_code.h"
+
+namespace hanji::cli {
+
+int exit_code(Code code) {
+  switch (code) {
+    case Code::kOk: return 0;
+    case Code::kInvalidArgument:
+    case Code::kNotFound:
+    case Code::kUnsupported: return kUsage;
+    case Code::kCorrupt: return 3;
+    case Code::kOutOfMemory: return 4;
+    case Code::kTimeout: return 5;
+    case Code::kPeerLost:
+    case Code::kMismatch: return 6;
+    case Code::kInternal: return 70;
+  }
+  return 70;
+}
+
+}  // namespace hanji::cli

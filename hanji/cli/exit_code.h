@@ -1,0 +1,15 @@
+#pragma once
+
+#include "hanji/base/status.h"
+
+namespace hanji::cli {
+
+/// The exit code of the command for a failure: 0 ok, 2 usage or configuration (also not_found and
+/// unsupported), 3 corrupt input, 4 out of memory, 5 timeout, 6 peer lost or mismatch, 70 internal.
+int exit_code(Code code);
+
+inline constexpr int kUsage = 2;
+inline constexpr int kInterrupted = 130;  ///< INT: saved and left.
+inline constexpr int kRequeue = 75;       ///< TERM, USR1: saved and left; start me again.
+
+}  // namespace hanji::cli

@@ -1,0 +1,22 @@
+#include "hanji/cli/exit_code.h"
+
+#include <gtest/gtest.h>
+
+namespace hanji::cli {
+namespace {
+
+TEST(ExitCode, EveryCodeHasItsDocumentedNumber) {
+  EXPECT_EQ(exit_code(Code::kOk), 0);
+  EXPECT_EQ(exit_code(Code::kInvalidArgument), 2);
+  EXPECT_EQ(exit_code(Code::kNotFound), 2);
+  EXPECT_EQ(exit_code(Code::kUnsupported), 2);
+  EXPECT_EQ(exit_code(Code::kCorrupt), 3);
+  EXPECT_EQ(exit_code(Code::kOutOfMemory), 4);
+  EXPECT_EQ(exit_code(Code::kTimeout), 5);
+  EXPECT_EQ(exit_code(Code::kPeerLost), 6);
+  EXPECT_EQ(exit_code(Code::kMismatch), 6);
+  EXPECT_EQ(exit_code(Code::kInternal), 70);
+}
+
+}  // namespace
+}  // namespace hanji::cli

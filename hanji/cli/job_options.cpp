@@ -1,0 +1,53 @@
+#include "hanji/cli/job_options.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+namespace hanji::cli {
+
+void JobOptions::add_to(CLI::App& verb) {
+  verb.add_option("--config", file_, "TOML file of the job")->type_name("FILE");
+  verb.add_option("--text", text_, "text file or folder to learn (data.text)")->type_name("PATH");
+  verb.add_option("--tokens", tokens_, "file of token ids to learn (data.tokens)")
+      ->type_name("FILE");
+  verb.add_option("--ranks", ranks_, "processes; default: one per physical core (run.ranks)")
+      ->type_name("N");
+  verb.add_option("--steps", steps_, "optimizer steps (train.steps)")->type_name("N");
+  verb.add_option("--seed", seed_, "of weights, order and dropout (train.seed)")->type_name("N");
+  verb.add_option("--out", out_, "folder of the run, new or empty (run.out)")->type_name("DIR");
+  verb.add_option("--set", assignments_, "any key: --set model.preset=nano")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+plan::LoadedConfig JobOptions::load() const {
+  plan::ConfigSources sources;
+  if (!file_.empty()) sources.file = file_;
+  for (const std::string& assignment : assignments_) sources.overrides.push_back({assignment});
+  const auto shortcut = [&](const std::optional<std::string>& value, const std::string& key,
+                            const std::string& flag) {
+    if (value) sources.overrides.push_back({key + "=" + *value, flag});
+  };
+  shortcut(text_, "data.text", "--text");
+  shortcut(tokens_, "data.tokens", "--tokens");
+  shortcut(ranks_, "run.ranks", "--ranks");
+  shortcut(steps_, "train.steps", "--steps");
+  shortcut(seed_, "train.seed", "--seed");
+  shortcut(out_, "run.out", "--out");
+  return plan::load_config(sources);
+}
+
+bool report_mistakes(const plan::LoadedConfig& loaded) {
+  for (const plan::ConfigMistake& mistake : loaded.mistakes) {
+    std::cerr << "hanji: " << mistake.to_string() << "\n";
+  }
+  if (!loaded.mistakes.empty()) {
+    std::cerr << "hanji: " << loaded.mistakes.size()
+              << (loaded.mistakes.size() == 1 ? " mistake" : " mistakes")
+              << " in the configuration; nothing was started\n";
+  }
+  return loaded.mistakes.empty();
+}
+
+}  // namespace hanji::cli

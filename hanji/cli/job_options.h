@@ -1,0 +1,34 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hanji/plan/load_config.h"
+
+namespace CLI {
+class App;
+}
+
+namespace hanji::cli {
+
+/// The flags of verbs that describe a job (train, plan): a file, a few shortcuts, and --set.
+class JobOptions {
+ public:
+  /// Adds the flags to `verb`. The object must outlive the parsing.
+  void add_to(CLI::App& verb);
+
+  /// File and overrides as they were typed; shortcuts come after --set in weight.
+  plan::LoadedConfig load() const;
+
+ private:
+  std::string file_;
+  std::vector<std::string> assignments_;
+  std::optional<std::string> text_, tokens_, ranks_, steps_, seed_, out_;
+};
+
+/// Prints every mistake to stderr.
+/// Result  true if there was none.
+bool report_mistakes(const plan::LoadedConfig& loaded);
+
+}  // namespace hanji::cli

@@ -1,0 +1,35 @@
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <iostream>
+
+#include "hanji/cli/exit_code.h"
+#include "hanji/cli/verbs.h"
+#include "hanji/train/rank.h"
+
+namespace hanji::cli {
+namespace {
+
+int code_of(const train::RankOutcome& outcome) {
+  if (outcome.stop_signal == 0) return 0;
+  return outcome.stop_signal == SIGINT ? kInterrupted : kRequeue;
+}
+
+}  // namespace
+
+void add_rank(CLI::App& app, Run& run) {
+  CLI::App* verb = app.add_subcommand("rank", "")->group("");
+  auto options = std::make_shared<train::RankOptions>();
+  auto out = std::make_shared<std::string>();
+  verb->add_option("--out", *out)->required();
+  verb->add_option("--started-ns", options->started_ns)->required();
+  verb->add_flag("--terminal", options->output.overwrites);
+  verb->callback([=, &run] {
+    run = [=] {
+      options->out = *out;
+      options->output.write = [](std::string_view text) { std::cout << text << std::flush; };
+      return code_of(train::run_rank(*options));
+    };
+  });
+}
+
+}  // namespace hanji::cli

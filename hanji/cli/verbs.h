@@ -1,0 +1,22 @@
+#pragma once
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace hanji::cli {
+
+/// A verb adds its subcommand to the command line and sets `run` when it is chosen; `run` returns
+/// the exit code. One file per verb, named after it.
+using Run = std::function<int()>;
+
+void add_train(CLI::App& app, Run& run);
+void add_plan(CLI::App& app, Run& run);
+void add_generate(CLI::App& app, Run& run);
+void add_run(CLI::App& app, Run& run);
+/// Hidden: what `train` starts once per rank.
+void add_rank(CLI::App& app, Run& run);
+
+}  // namespace hanji::cli
