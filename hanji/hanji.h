@@ -1,0 +1,18 @@
+#pragma once
+
+/// All that a training program needs: who am I, the others, and one model on all of them.
+#include "hanji/comm/all_gather.h"
+#include "hanji/comm/all_reduce.h"
+#include "hanji/comm/barrier.h"
+#include "hanji/comm/broadcast.h"
+#include "hanji/comm/reduce_scatter.h"
+#include "hanji/mesh/mesh.h"
+#include "hanji/parallel/ddp/data_parallel.h"
+#include "hanji/world/connect.h"
+#include "hanji/world/spawn.h"
+
+namespace hanji {
+using parallel::data_parallel;
+using parallel::DataParallelOptions;
+using parallel::Replicas;
+}  // namespace hanji

@@ -1,0 +1,45 @@
+"""Runs the built command in a folder of its own; what all end-to-end tests share."""
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+HANJI = os.environ["HANJI_BINARY"]
+NANO = ["--set", "model.preset=nano", "--set", "train.global_batch=12",
+        "--set", "train.evaluate_batches=2"]
+
+
+class CommandTest(unittest.TestCase):
+    """A fresh folder per test; measurements are shared by all tests through one cache."""
+
+    cache = None
+
+    @classmethod
+    def setUpClass(cls):
+        if CommandTest.cache is None:
+            CommandTest.cache = tempfile.TemporaryDirectory(prefix="hanji-cache-")
+
+    def setUp(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="hanji-test-")
+        self.addCleanup(self._folder.cleanup)
+        self.folder = pathlib.Path(self._folder.name)
+
+    def environment(self, **extra):
+        return {**os.environ, "HANJI_CACHE_DIR": self.cache.name, **extra}
+
+    def hanji(self, *arguments, expect=0, timeout=120, **extra):
+        done = subprocess.run([HANJI, *map(str, arguments)], cwd=self.folder, text=True,
+                              capture_output=True, timeout=timeout, env=self.environment(**extra))
+        self.assertEqual(done.returncode, expect, f"{arguments}\n{done.stdout}\n{done.stderr}")
+        return done
+
+    def train(self, out, *arguments, **keywords):
+        return self.hanji("train", "--out", self.folder / out, *NANO, *arguments, **keywords)
+
+    def read_json(self, *parts):
+        return json.loads(self.folder.joinpath(*parts).read_text())
+
+    def read_lines(self, *parts):
+        return [json.loads(line) for line in self.folder.joinpath(*parts).read_text().splitlines()]

@@ -1,0 +1,125 @@
+"""`hanji train` from the outside: the files it leaves, what they say, and what it refuses."""
+import json
+import re
+import struct
+import unittest
+
+from command import CommandTest
+
+SUMMARY_NAMES = """steps ranks train_loss validation_loss params_sha256 tokens_per_second
+    step_seconds_median step_seconds_p90 compute_seconds communication_seconds
+    exposed_communication_seconds data_seconds first_step_seconds peak_bytes_per_rank plan
+    prediction""".split()
+
+
+class Train(CommandTest):
+    def test_a_run_leaves_every_file_and_every_name(self):
+        done = self.train("run", "--ranks", 2, "--steps", 12, "--seed", 7)
+        summary = self.read_json("run", "summary.json")
+        self.assertEqual([name for name in SUMMARY_NAMES if name not in summary], [])
+        self.assertEqual((summary["steps"], summary["ranks"]), (12, 2))
+        steps = [line for line in self.read_lines("run", "run.jsonl") if "loss" in line]
+        self.assertEqual([line["step"] for line in steps], list(range(1, 13)))
+        for name in ("step_seconds", "tokens_per_second"):
+            self.assertTrue(all(line[name] > 0 for line in steps))
+        run = self.folder / "run"
+        self.assertTrue((run / "plan.json").is_file())
+        self.assertFalse((run / "ranks.json").exists(), "only while ranks are alive")
+        self.assertEqual(len(list((run / "trace").iterdir())), 2)
+        self.assertEqual(len(list((run / "tensorboard").glob("*tfevents*"))), 1)
+        self.assertTrue((run / "checkpoints" / "latest").exists())
+        self.assertRegex(done.stdout, r"(?s)predicted.*step +1/12.*measured")
+
+    def test_the_trace_has_the_fields_that_readers_need(self):
+        self.train("run", "--ranks", 2, "--steps", 3)
+        trace = json.loads(sorted((self.folder / "run" / "trace").iterdir())[1].read_text())
+        self.assertEqual(trace["distributedInfo"]["rank"], 1)
+        events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+        self.assertTrue(all("cat" in event and "dur" in event for event in events))
+        names = {event["name"] for event in events}
+        self.assertTrue(any(name.startswith("ProfilerStep#") for name in names))
+        self.assertIn("nccl:all_reduce", names)
+
+    def test_the_loss_falls(self):
+        self.train("run", "--ranks", 2, "--steps", 120, "--set", "train.learning_rate=1e-2")
+        losses = [line["loss"] for line in self.read_lines("run", "run.jsonl") if "loss" in line]
+        self.assertLess(sum(losses[-10:]), 0.8 * sum(losses[:10]))
+
+    def test_the_same_command_gives_the_same_parameters(self):
+        hashes = set()
+        for out in ("a", "b"):
+            self.train(out, "--ranks", 2, "--steps", 8, "--set", "model.dropout=0.1")
+            hashes.add(self.read_json(out, "summary.json")["params_sha256"])
+        self.assertEqual(len(hashes), 1)
+
+    def test_ranks_agree_with_one_process_to_rounding(self):
+        losses = {}
+        for ranks in (1, 2, 3):
+            out = f"r{ranks}"
+            self.train(out, "--ranks", ranks, "--steps", 6, "--set", "compute.dtype=float64")
+            losses[ranks] = [line["loss"] for line in self.read_lines(out, "run.jsonl")
+                             if "loss" in line]
+        for ranks in (2, 3):
+            for one, many in zip(losses[1], losses[ranks]):
+                # float64 sums of at most 10^6 terms in another order, through 6 updates.
+                self.assertAlmostEqual(one, many, delta=1e-10)
+
+    def test_a_checkpoint_is_plain_safetensors(self):
+        self.train("run", "--ranks", 2, "--steps", 4)
+        latest = max((self.folder / "run" / "checkpoints").glob("step_*"))
+        content = (latest / "model.safetensors").read_bytes()
+        length = struct.unpack("<Q", content[:8])[0]
+        header = json.loads(content[8:8 + length])
+        wte = header["transformer.wte.weight"]
+        self.assertEqual(wte["dtype"], "F32")
+        self.assertEqual(wte["shape"][1], 32)
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+        self.assertEqual(max(ends), len(content) - 8 - length)
+
+    def test_generate_continues_a_prompt_from_a_checkpoint(self):
+        self.train("run", "--ranks", 1, "--steps", 4)
+        arguments = ("generate", "--checkpoint", self.folder / "run", "--prompt", "int ",
+                     "--tokens", 40, "--temperature", 0.9, "--top-k", 20)
+        first = self.hanji(*arguments, "--seed", 3).stdout
+        self.assertTrue(first.startswith("int "))
+        self.assertEqual(first, self.hanji(*arguments, "--seed", 3).stdout)
+        self.assertNotEqual(first, self.hanji(*arguments, "--seed", 4).stdout)
+
+    def test_a_folder_with_something_in_it_is_refused(self):
+        (self.folder / "run").mkdir()
+        (self.folder / "run" / "precious").write_text("x")
+        done = self.train("run", "--steps", 2, expect=2)
+        self.assertIn("not an empty folder", done.stderr)
+        self.assertEqual((self.folder / "run" / "precious").read_text(), "x")
+
+    def test_a_users_text_decides_the_vocabulary(self):
+        (self.folder / "text.txt").write_text("abcab cbacb " * 400)
+        self.train("run", "--ranks", 2, "--steps", 2, "--text", "text.txt")
+        self.assertEqual(self.read_json("run", "plan.json")["model"]["vocabulary"], 4)
+
+    def test_all_mistakes_come_at_once_and_nothing_starts(self):
+        (self.folder / "job.toml").write_text(
+            '[model]\npreset = "nan0"\n[train]\nstpes = 10\nglobal_batch = "many"\n'
+            'learning_rate = -1\n[nonsense]\nx = 1\n')
+        done = self.hanji("train", "--config", "job.toml", "--out", "run", expect=2)
+        mistakes = [line for line in done.stderr.splitlines() if "job.toml:" in line]
+        self.assertEqual(len(mistakes), 5, done.stderr)
+        self.assertIn("job.toml:2", done.stderr)
+        self.assertRegex(done.stderr, "nano")
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_a_loss_that_is_not_finite_stops_all_ranks_with_the_reason(self):
+        done = self.train("run", "--ranks", 2, "--steps", 50, "--set", "train.learning_rate=1e30",
+                          "--set", "train.clip=0", "--set", "train.warmup_steps=0", expect=2)
+        self.assertIn("not both finite", done.stderr)
+        self.assertIn("train.learning_rate", done.stderr)
+
+    def test_plan_prints_the_same_table_and_starts_nothing(self):
+        done = self.hanji("plan", "--ranks", 2, "--set", "model.preset=nano")
+        self.assertRegex(done.stdout, "predicted")
+        self.assertTrue(all(len(line) <= 80 for line in done.stdout.splitlines()))
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
