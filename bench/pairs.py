@@ -1,0 +1,88 @@
+"""Keeps two sets of ranks alive and lets them work in turn, so that both meet the same machine.
+
+A rank is any program that reads lines from stdin and answers each with one line of JSON:
+    {"steps": 5}    ->  {"seconds": [...], "losses": [...]}
+"""
+import json
+import os
+import socket
+import statistics
+import subprocess
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Ranks:
+    """One job: the same command once per rank, each rank pinned to a core of its own."""
+
+    def __init__(self, name, command, ranks, cores=None, environment=None):
+        self.name = name
+        port = str(free_port())
+        self.processes = []
+        for rank in range(ranks):
+            variables = {**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank),
+                         "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
+                         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+                         "TORCHELASTIC_RUN_ID": f"bench-{os.getpid()}-{port}",
+                         "TORCHELASTIC_RESTART_COUNT": "0", "OMP_NUM_THREADS": "1",
+                         **(environment or {})}
+            core = (cores or sorted(os.sched_getaffinity(0)))[rank % os.cpu_count()]
+            self.processes.append(subprocess.Popen(
+                command, env=variables, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                preexec_fn=lambda core=core: os.sched_setaffinity(0, {core})))
+
+    def ask(self, **request):
+        """Sends one request to all ranks; returns their answers by rank."""
+        self.send(**request)
+        return self.receive()
+
+    def send(self, **request):
+        for process in self.processes:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+
+    def receive(self):
+        lines = [process.stdout.readline() for process in self.processes]
+        if not all(lines):
+            codes = [process.wait() for process in self.processes]
+            raise RuntimeError(f"{self.name}: ranks ended with codes {codes}")
+        return [json.loads(line) for line in lines]
+
+    def close(self):
+        for process in self.processes:
+            process.stdin.close()
+        for process in self.processes:
+            process.wait(timeout=60)
+
+
+def slowest(answers):
+    """Seconds per step of the slowest rank."""
+    return [max(step) for step in zip(*(answer["seconds"] for answer in answers))]
+
+
+class Comparison:
+    """Medians of blocks of steps, in pairs; the order within a pair alternates."""
+
+    def __init__(self, first, second):
+        self.ratios, self.first, self.second = [], [], []
+        self._sides = (first, second)
+
+    def run(self, pairs, steps):
+        for pair in range(pairs):
+            medians = {}
+            for side in (0, 1) if pair % 2 == 0 else (1, 0):
+                medians[side] = statistics.median(self._sides[side](steps))
+            self.first.append(medians[0])
+            self.second.append(medians[1])
+            self.ratios.append(medians[1] / medians[0])
+        return self
+
+    def __str__(self):
+        spread = f"{min(self.ratios):.3f} to {max(self.ratios):.3f}"
+        return (f"{statistics.median(self.first) * 1e3:8.1f} ms against "
+                f"{statistics.median(self.second) * 1e3:8.1f} ms: "
+                f"{statistics.median(self.ratios):.3f}x  ({spread} over {len(self.ratios)} pairs)")

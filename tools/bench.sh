@@ -1,0 +1,12 @@
+# ./dev bench [NAME] [ARGS]; sourced by dev, which provides the functions used here.
+setup
+debian_packages $DEBIAN_CHECK
+python_check
+configure dev -DHANJI_BENCH=ON
+compile dev
+names="all_reduce first_step overlap step"
+case ${1:-} in ''|-*) ;; *) names=$1; shift ;; esac
+for name in $names; do
+  printf '\n== %s\n' "$name"
+  .venv/bin/python "bench/$name.py" "$@"
+done

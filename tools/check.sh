@@ -1,0 +1,33 @@
+# The long checks of ./dev check; sourced by dev, which provides the functions used here.
+setup
+debian_packages $DEBIAN_CHECK
+python_check
+
+say "address and undefined behaviour, core floors"
+configure asan
+compile asan
+(cd build/asan && ctest --output-on-failure)
+
+say "release build without the precompiled header, warnings as errors"
+configure release -DHANJI_WERROR=ON -DCMAKE_INSTALL_PREFIX="$ROOT/build/install"
+compile release
+quietly install cmake --install build/release
+
+say "a consumer out of tree, by find_package and by pkg-config"
+quietly consumer-configure cmake -S examples/consumer -B build/consumer -G Ninja \
+  -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$ROOT/build/install"
+quietly consumer-build ninja -C build/consumer
+./build/consumer/consumer
+./build/install/bin/hanji run --ranks 2 ./build/consumer/consumer
+PKG_CONFIG_PATH=build/install/lib/pkgconfig:$(echo build/install/lib/*/pkgconfig) \
+  quietly pkg-config bash -c 'g++ examples/consumer/main.cpp -o build/consumer-pc $(pkg-config --cflags --libs hanji)'
+./build/consumer-pc
+
+build
+say "a checkpoint, a trace and a curve read by Python's own readers"
+.venv/bin/python tests/readers_check.py
+
+say "examples and a smoke run of every benchmark"
+for example in build/dev/bin/examples/*; do "$example"; done
+source tools/bench.sh --smoke
+say "all long checks passed"
