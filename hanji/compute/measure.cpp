@@ -76,10 +76,11 @@ Result<KernelChoice> measure(const MeasureOptions& options, const Measurer& meas
   KernelChoice result;
   result.dtype = options.dtype;
   const double allowed = allowed_error(options.dtype, options.shapes.width);
-  HANJI_ASSIGN_OR_RETURN(result.gemm,
-                         choose(
-                             kGemms, options.gemm, allowed,
-                             [&](Gemm g) { return measurer.gemm(g, options); }, result));
+  // oneDNN multiplies no float64, whatever the switch says.
+  const bool only_blas = options.dtype == Dtype::kFloat64 && !options.gemm;
+  const std::optional<Gemm> asked = only_blas ? Gemm::kMkl : options.gemm;
+  const auto measure_gemm = [&](Gemm gemm) { return measurer.gemm(gemm, options); };
+  HANJI_ASSIGN_OR_RETURN(result.gemm, choose(kGemms, asked, allowed, measure_gemm, result));
   const auto measure_attention = [&](Attention a) {
     return measurer.attention(a, result.gemm, options);
   };

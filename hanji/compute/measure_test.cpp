@@ -1,0 +1,81 @@
+#include "hanji/compute/measure.h"
+
+#include <gmock/gmock.h>
+
+namespace hanji::compute {
+namespace {
+
+struct Figures {
+  double seconds = 1;
+  double error = 0;
+};
+
+/// Paths with made-up times and errors.
+Measurer made_up(Figures mkl, Figures onednn, Figures flash = {}, Figures math = {}) {
+  const auto candidate = [](std::string name, Figures figures) {
+    return Candidate{.name = std::move(name),
+                     .seconds = figures.seconds,
+                     .rate = 1 / figures.seconds,
+                     .error = figures.error};
+  };
+  return {[=](Gemm gemm, const MeasureOptions&) {
+            return candidate("gemm." + std::string(name_of(gemm)),
+                             gemm == Gemm::kMkl ? mkl : onednn);
+          },
+          [=](Attention attention, Gemm, const MeasureOptions&) {
+            return candidate("attention." + std::string(name_of(attention)),
+                             attention == Attention::kFlash ? flash : math);
+          }};
+}
+
+TEST(Measure, TheFasterPathWinsAndTheReasonSaysByHowMuch) {
+  const auto choice =
+      measure({}, made_up({.seconds = 2}, {.seconds = 1}, {.seconds = 1}, {.seconds = 3}));
+  ASSERT_TRUE(choice.ok());
+  EXPECT_EQ(choice->gemm, Gemm::kOneDnn);
+  EXPECT_EQ(choice->attention, Attention::kFlash);
+  EXPECT_THAT(choice->why, testing::HasSubstr("gemm.onednn (100 % faster than gemm.mkl)"));
+}
+
+TEST(Measure, AFastPathWithTheErrorOfBf16LosesUnderFloat32) {
+  const auto choice = measure({}, made_up({.seconds = 2}, {.seconds = 1, .error = 3.6e-3}));
+  ASSERT_TRUE(choice.ok());
+  EXPECT_EQ(choice->gemm, Gemm::kMkl);
+  EXPECT_THAT(choice->why, testing::HasSubstr("too inaccurate"));
+}
+
+TEST(Measure, TheSameErrorIsFineUnderBf16) {
+  const auto choice = measure({.dtype = Dtype::kBFloat16},
+                              made_up({.seconds = 2}, {.seconds = 1, .error = 3.6e-3}));
+  ASSERT_TRUE(choice.ok());
+  EXPECT_EQ(choice->gemm, Gemm::kOneDnn);
+}
+
+TEST(Measure, WhatWasAskedForIsTakenThoughItIsSlower) {
+  const auto choice = measure({.gemm = Gemm::kMkl}, made_up({.seconds = 2}, {.seconds = 1}));
+  ASSERT_TRUE(choice.ok());
+  EXPECT_EQ(choice->gemm, Gemm::kMkl);
+}
+
+TEST(Measure, WhatWasAskedForIsRefusedWhenItIsTooInaccurate) {
+  const auto choice = measure({.gemm = Gemm::kOneDnn}, made_up({}, {.seconds = 1, .error = 0.1}));
+  ASSERT_FALSE(choice.ok());
+  EXPECT_EQ(choice.status().code(), Code::kUnsupported);
+}
+
+TEST(Measure, Float64StaysWithTheBlas) {
+  const auto choice = measure({.dtype = Dtype::kFloat64}, made_up({.seconds = 2}, {.seconds = 1}));
+  ASSERT_TRUE(choice.ok());
+  EXPECT_EQ(choice->gemm, Gemm::kMkl);
+}
+
+TEST(Measure, TheRealPathsAreAccurateAndHaveRates) {
+  const auto choice = measure({.shapes = {.batch = 2, .block = 32, .width = 64, .heads = 2}});
+  ASSERT_TRUE(choice.ok()) << choice.status().message();
+  EXPECT_GT(choice->gemm_flops_per_second, 1e8);
+  EXPECT_GT(choice->attention_flops_per_second, 1e6);
+  EXPECT_LT(choice->attention_error, allowed_error(Dtype::kFloat32, 64));
+}
+
+}  // namespace
+}  // namespace hanji::compute

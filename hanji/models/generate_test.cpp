@@ -1,0 +1,53 @@
+#include "hanji/models/generate.h"
+
+#include <gmock/gmock.h>
+
+#include "hanji/base/status.h"
+
+namespace hanji::models {
+namespace {
+
+GptImpl tiny() {
+  return GptImpl({.layers = 1, .heads = 1, .width = 8, .block = 4, .vocabulary = 5});
+}
+
+TEST(Generate, TheSameSeedGivesTheSameTokensAndAnotherOthers) {
+  GptImpl model = tiny();
+  const std::vector<int64_t> prompt{1, 2};
+  const auto first = generate(model, prompt, {.num_tokens = 50, .seed = 3});
+  EXPECT_EQ(first, generate(model, prompt, {.num_tokens = 50, .seed = 3}));
+  EXPECT_NE(first, generate(model, prompt, {.num_tokens = 50, .seed = 4}));
+  EXPECT_EQ(first.size(), 50u);
+}
+
+TEST(Generate, TheLikeliestIsTakenAtTemperature0AndForTopK1) {
+  GptImpl model = tiny();
+  const std::vector<int64_t> prompt{1};
+  const auto greedy = generate(model, prompt, {.num_tokens = 20, .temperature = 0});
+  EXPECT_EQ(greedy, generate(model, prompt, {.num_tokens = 20, .top_k = 1, .seed = 9}));
+}
+
+TEST(Generate, ALongPromptIsSeenThroughItsLastBlock) {
+  GptImpl model = tiny();
+  const std::vector<int64_t> window{0, 1, 2, 3};
+  const std::vector<int64_t> with_past{4, 4, 0, 1, 2, 3};
+  const GenerateOptions one{.num_tokens = 1, .temperature = 0};
+  EXPECT_EQ(generate(model, window, one), generate(model, with_past, one));
+}
+
+TEST(Generate, LeavesTheModelInItsMode) {
+  GptImpl model = tiny();
+  model.train();
+  generate(model, std::vector<int64_t>{1}, {.num_tokens = 1});
+  EXPECT_TRUE(model.is_training());
+}
+
+TEST(Generate, RefusesAnEmptyPromptAndTokensOutsideTheVocabulary) {
+  GptImpl model = tiny();
+  EXPECT_THROW(generate(model, std::vector<int64_t>{}, {}), Error);
+  EXPECT_THAT([&] { generate(model, std::vector<int64_t>{5}, {}); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("vocabulary of 5")));
+}
+
+}  // namespace
+}  // namespace hanji::models
