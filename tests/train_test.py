@@ -1,10 +1,11 @@
 """`hanji train` from the outside: the files it leaves, what they say, and what it refuses."""
 import json
-import re
+import signal
 import struct
+import subprocess
 import unittest
 
-from command import CommandTest
+from command import HANJI, NANO, CommandTest
 
 SUMMARY_NAMES = """steps ranks train_loss validation_loss params_sha256 tokens_per_second
     step_seconds_median step_seconds_p90 compute_seconds communication_seconds
@@ -51,6 +52,43 @@ class Train(CommandTest):
             self.train(out, "--ranks", 2, "--steps", 8, "--set", "model.dropout=0.1")
             hashes.add(self.read_json(out, "summary.json")["params_sha256"])
         self.assertEqual(len(hashes), 1)
+
+    def test_gloo_and_shared_memory_give_the_same_parameters(self):
+        hashes = set()
+        for engine in ("shm", "gloo"):
+            self.train(engine, "--ranks", 3, "--steps", 5, "--set", f"comm.engine={engine}")
+            hashes.add(self.read_json(engine, "summary.json")["params_sha256"])
+        self.assertEqual(len(hashes), 1)
+
+    def test_uneven_shares_train_as_even_ones_do(self):
+        for out, split in (("even", "[0.5, 0.5]"), ("uneven", "[0.25, 0.75]")):
+            self.train(out, "--ranks", 2, "--steps", 4, "--set", f"train.split={split}",
+                       "--set", "compute.dtype=float64")
+        even, uneven = (self.read_lines(out, "run.jsonl")[3]["loss"] for out in ("even", "uneven"))
+        self.assertAlmostEqual(even, uneven, delta=1e-10)
+
+    def test_token_files_are_read_and_ids_beyond_the_vocabulary_refused(self):
+        tokens = [i * 7 % 50 for i in range(5000)]
+        (self.folder / "tokens.bin").write_bytes(struct.pack(f"<{len(tokens)}H", *tokens))
+        self.train("run", "--ranks", 2, "--steps", 2, "--tokens", "tokens.bin")
+        self.assertEqual(self.read_json("run", "plan.json")["data"]["vocabulary"], 50)
+        done = self.train("small", "--ranks", 2, "--steps", 2, "--tokens", "tokens.bin",
+                          "--set", "model.vocabulary=20", expect=3)
+        self.assertIn("vocabulary", done.stderr)
+
+    def test_a_stop_is_saved_and_leaves_with_its_code(self):
+        for number, code in ((signal.SIGTERM, 75), (signal.SIGINT, 130)):
+            out = self.folder / f"stop-{code}"
+            process = subprocess.Popen(
+                [HANJI, "train", "--out", out, *NANO, "--ranks", "2", "--steps", "1000000"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env=self.environment(), start_new_session=True)
+            while "loss" not in (line := process.stdout.readline()):
+                self.assertTrue(line, "ended before its first step")
+            process.send_signal(number)
+            process.communicate(timeout=60)
+            self.assertEqual(process.returncode, code)
+            self.assertTrue(list((out / "checkpoints").glob("step_*/model.safetensors")))
 
     def test_ranks_agree_with_one_process_to_rounding(self):
         losses = {}

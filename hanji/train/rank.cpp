@@ -8,6 +8,7 @@
 #include "hanji/base/file.h"
 #include "hanji/checkpoint/saver.h"
 #include "hanji/comm/all_gather.h"
+#include "hanji/comm/gloo/group.h"
 #include "hanji/comm/heap.h"
 #include "hanji/compute/apply.h"
 #include "hanji/compute/memory.h"
@@ -49,7 +50,7 @@ class RankRun {
   RankOutcome run() {
     compute::apply(to_compute(plan_.kernels), plan_.threads);
     compute::keep_freed_memory();
-    Job job = assemble(plan_, world_.group());
+    Job job = assemble(plan_, training_group());
     if (is_first()) {
       log_.emplace(RunLog::open(options_.out, plan_, 0, options_.output).or_throw());
     }
@@ -65,6 +66,14 @@ class RankRun {
   }
 
  private:
+  /// Over the engine that the plan names; ranks meet in shared memory in any case.
+  comm::Group training_group() const {
+    if (plan_.config.comm.engine == plan::Engine::kShm) return world_.group();
+    comm::GroupOptions options = world_.group().options();
+    options.name = "gloo";
+    return comm::gloo::make_group(world_.group(), std::move(options));
+  }
+
   bool is_first() const { return world_.rank() == 0; }
 
   /// Rank 0 writes what is the same on all ranks; the disk works beside the next steps.
