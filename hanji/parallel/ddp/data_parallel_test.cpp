@@ -19,11 +19,15 @@ using test::run_ranks;
 using testing::HasSubstr;
 
 struct Net : torch::nn::Module {
-  explicit Net(uint64_t seed = 0) {
-    torch::manual_seed(seed);
+  explicit Net(int seed = 0) {
     first = register_module("first", torch::nn::Linear(3, 5));
     second = register_module("second", torch::nn::Linear(5, 2));
     to(torch::kFloat64);
+    // Values by formula: the ranks are threads, and torch's generator is one for all of them.
+    const torch::NoGradGuard no_grad;
+    for (auto& p : parameters()) {
+      p.copy_((torch::arange(p.numel(), torch::kFloat64) + 1 + 100 * seed).sin().view(p.sizes()));
+    }
   }
   at::Tensor forward(const at::Tensor& x) { return second(torch::tanh(first(x))); }
   torch::nn::Linear first{nullptr}, second{nullptr};
@@ -149,6 +153,21 @@ TEST(DataParallelZeroGrad, BothKindsGiveTheSameGradientsStepAfterStep) {
       if (!first.defined()) first = gradient.clone();
       EXPECT_TRUE(at::equal(gradient, first));
     }
+  });
+}
+
+TEST(DataParallelZeroGrad, AnOptimizerOfTorchMayClearAndStep) {
+  run_ranks(2, [](world::World& world) {
+    Net net;
+    auto replicas = data_parallel(net, world.group());
+    torch::optim::SGD optimizer(net.parameters(), .5);
+    const at::Tensor before = net.first->bias.detach().clone();
+    for (const bool to_none : {true, false}) {
+      optimizer.zero_grad(to_none);
+      net.first->bias.sum().backward();
+      optimizer.step();
+    }
+    expect_close(before - net.first->bias.detach(), torch::ones({5}, torch::kFloat64));
   });
 }
 

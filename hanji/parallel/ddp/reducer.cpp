@@ -1,4 +1,5 @@
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/engine.h>
@@ -59,6 +60,8 @@ Reducer::~Reducer() {
   }
 }
 
+/// A slot shares the bucket's memory without being a view to autograd: torch's optimizers detach
+/// gradients in place, which views forbid.
 void Reducer::place_slots() {
   const at::Tensor& first = parameters_[0].tensor;
   flat_ = group_.heap().zeros({plan_.flat.count}, first.scalar_type(), "gradients");
@@ -71,7 +74,8 @@ void Reducer::place_slots() {
       const at::Tensor& parameter = parameters_[index].tensor;
       const int64_t begin = plan_.flat.offsets[index];
       slots_[index].gradient =
-          flat_.slice(0, begin, begin + parameter.numel()).view(parameter.sizes());
+          at::empty({0}, flat_.options())
+              .set_(flat_.storage(), flat_.storage_offset() + begin, parameter.sizes(), {});
       slots_[index].bucket = b;
     }
   }

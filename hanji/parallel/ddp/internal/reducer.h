@@ -37,7 +37,7 @@ class Reducer {
 
  private:
   struct Slot {
-    at::Tensor gradient;  ///< View of the bucket, shaped like the parameter.
+    at::Tensor gradient;  ///< Shares the bucket's memory, shaped like the parameter.
     size_t bucket = 0;
     bool ready = false;
   };
