@@ -36,12 +36,11 @@ enum class RankEventKind {
   kForwarded,   ///< A signal was passed on to all ranks.
   kTerminated,  ///< TERM was sent to the ranks that outlived the failed one.
   kKilled,      ///< KILL was sent to the ranks that did not end in time.
-  kNote,        ///< Something else a person should read.
 };
 
 /// One thing that happened, told at once.
 struct RankEvent {
-  RankEventKind kind = RankEventKind::kNote;
+  RankEventKind kind = RankEventKind::kStarted;
   int rank = -1;  ///< -1: all of them.
   pid_t pid = -1;
   std::string text;  ///< One line for people: who, where, what, why.

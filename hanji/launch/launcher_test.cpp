@@ -16,6 +16,8 @@
 #include "hanji/launch/run.h"
 #include "hanji/test/run_processes.h"
 #include "hanji/test/temporary_folder.h"
+#include "hanji/topology/machine.h"
+#include "hanji/trace/recorder.h"
 
 namespace hanji::launch {
 namespace {
@@ -378,19 +380,49 @@ TEST_F(Launcher, ForkedRanksReportTheirStatus) {
   EXPECT_EQ(num_descriptors(), descriptors);
 }
 
-TEST_F(Launcher, RunProgramStartsOneRankPerUsableCoreUnlessTold) {
+TEST_F(Launcher, TheStepOfADeadRankIsReadFromItsRing) {
+  LaunchOptions forked = options("");
+  forked.signals = Signals::kLeave;
+  const auto outcome = fork_ranks(forked, [](Inherited inherited) -> Status {
+    HANJI_ASSIGN_OR_RETURN(
+        const auto segment,
+        shm::Segment::attach(std::move(inherited.endpoints.segment), inherited.build_id,
+                             plan_hash(inherited.plan_json)));
+    const int rank = inherited.endpoints.rank;
+    trace::Recorder::format(segment->trace_memory(rank), rank, 2).set_step(57);
+    if (rank == 1) ::raise(SIGKILL);
+    return {};
+  });
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_THAT(event_of(RankEventKind::kFailed)->text,
+              AllOf(HasSubstr("rank 1 "), HasSubstr("step 57"), HasSubstr("SIGKILL")));
+}
+
+TEST_F(Launcher, RunProgramGivesEveryRankCoresOfItsOwnWhileThereAreEnough) {
+  const auto machine = topology::read_machine();
+  ASSERT_TRUE(machine.ok());
   RunOptions run;
   run.command = {"sh", "-c", "echo $WORLD_SIZE $OMP_NUM_THREADS"};
-  run.ranks = 65;
   run.log_directory = folder_.path() / "logs";
-  EXPECT_EQ(run_program(run).status().code(), Code::kInvalidArgument);  // a segment has 64 seats
-  run.ranks = 64;
-  testing::internal::CaptureStdout();
-  const auto crowd = run_program(run);
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "64 1\n");
-  ASSERT_TRUE(crowd.ok()) << crowd.status().to_string();
-  run.ranks = -1;
-  EXPECT_EQ(run_program(run).status().code(), Code::kInvalidArgument);
+  for (const int ranks : {1, 12}) {
+    run.ranks = ranks;
+    testing::internal::CaptureStdout();
+    const auto outcome = run_program(run);
+    const std::string said = testing::internal::GetCapturedStdout();
+    ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+    const auto cpus = topology::cpus_per_rank(*machine, ranks);
+    const size_t threads = cpus.empty() ? 1 : cpus[0].size();
+    EXPECT_EQ(said, std::to_string(ranks) + " " + std::to_string(threads) + "\n");
+  }
+}
+
+TEST_F(Launcher, RunProgramRefusesWhatIsNoNumberOfRanks) {
+  RunOptions run;
+  run.command = {"true"};
+  for (const int ranks : {-1, 65}) {  // a segment has 64 seats
+    run.ranks = ranks;
+    EXPECT_EQ(run_program(run).status().code(), Code::kInvalidArgument);
+  }
 }
 
 }  // namespace
