@@ -5,17 +5,13 @@
 // traffic of an all-reduce in the heap without its meetings.
 #include <ATen/ops/empty.h>
 
-#include <algorithm>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "hanji/base/clock.h"
-#include "hanji/base/env.h"
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/barrier.h"
-#include "hanji/comm/gloo/gloo.h"
+#include "hanji/comm/gloo/group.h"
 #include "hanji/comm/heap.h"
 #include "hanji/world/connect.h"
 
@@ -31,7 +27,7 @@ class Bench {
       : world_(world),
         in_heap_(world.heap().empty({kMostBytes / 4}, at::kFloat, "bench")),
         private_(at::empty({kMostBytes / 4}, at::kFloat)),
-        gloo_(comm::gloo_group(world)) {}
+        gloo_(comm::gloo::make_group(world.group())) {}
 
   nlohmann::json answer(const nlohmann::json& request) {
     const std::string engine = request.at("engine");
