@@ -8,6 +8,9 @@ configure asan
 compile asan
 (cd build/asan && ctest --output-on-failure)
 
+say "data races, all of the core"
+tsan base trace topology layout schedule cost shm launch plan report
+
 say "release build without the precompiled header, warnings as errors"
 configure release -DHANJI_WERROR=ON -DCMAKE_CXX_FLAGS=-Wno-missing-field-initializers -DCMAKE_INSTALL_PREFIX="$ROOT/build/install"
 compile release
