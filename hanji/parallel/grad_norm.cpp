@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kBlock = 1024;
 constexpr int64_t kLanes = 16;
+constexpr double kClipEpsilon = 1e-6;
 
 /// Sixteen running sums, folded in a fixed order: what the compiler vectorises, spelled out.
 template <class T>
@@ -66,7 +67,7 @@ double grad_norm(const at::Tensor& flat, const layout::FlatLayout& layout) {
 }
 
 double clip_divisor(double norm, double max_norm) {
-  return max_norm > 0 && norm > max_norm ? norm / max_norm : 1.0;
+  return max_norm > 0 ? std::max(1.0, (norm + kClipEpsilon) / max_norm) : 1.0;
 }
 
 }  // namespace hanji::parallel

@@ -16,8 +16,8 @@ namespace hanji::parallel {
 /// Cost    one pass over the gradients.
 double grad_norm(const at::Tensor& flat, const layout::FlatLayout& layout);
 
-/// What to divide gradients by so that their norm is at most `max_norm`: 1, or norm / max_norm.
-/// `max_norm` <= 0 means no clipping.
+/// What to divide gradients by so that their norm is at most `max_norm`: 1, or
+/// (norm + 1e-6) / max_norm, as torch's clip_grad_norm_. `max_norm` <= 0 means no clipping.
 double clip_divisor(double norm, double max_norm);
 
 }  // namespace hanji::parallel

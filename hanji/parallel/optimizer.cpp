@@ -12,6 +12,7 @@ namespace hanji::parallel {
 FlatAdamW::FlatAdamW(const std::vector<at::Tensor>& parameters, const layout::FlatLayout& layout,
                      const at::Tensor& flat_gradients, const AdamWOptions& options)
     : options_(options),
+      gradients_(flat_gradients),
       first_moment_(at::zeros_like(flat_gradients)),
       second_moment_(at::zeros_like(flat_gradients)),
       step_(at::zeros({}, at::kFloat)) {
@@ -33,7 +34,13 @@ void FlatAdamW::step(double learning_rate, double gradient_divisor) {
   const at::NoGradGuard no_grad;
   ++num_updates_;
   step_.fill_(num_updates_);  // the kernel expects the number of this update, not of the last
-  const at::Tensor divisor = at::full({}, gradient_divisor, at::kFloat);
+  // The kernel divides by a float32; gradients of float64 are divided here, in their own type.
+  at::Tensor divisor;
+  if (gradients_.scalar_type() == at::kDouble) {
+    gradients_.div_(gradient_divisor);
+  } else {
+    divisor = at::full({}, gradient_divisor, at::kFloat);
+  }
   update(decayed_, learning_rate, divisor);
   update(plain_, learning_rate, divisor);
 }
@@ -43,7 +50,9 @@ void FlatAdamW::update(Pieces& pieces, double learning_rate, const at::Tensor& d
   at::_fused_adamw_(pieces.parameters, pieces.gradients, pieces.first_moments,
                     pieces.second_moments, /*max_exp_avg_sqs=*/{}, pieces.steps, learning_rate,
                     options_.beta1, options_.beta2, pieces.weight_decay, options_.epsilon,
-                    /*amsgrad=*/false, /*maximize=*/false, divisor, /*found_inf=*/std::nullopt);
+                    /*amsgrad=*/false, /*maximize=*/false,
+                    divisor.defined() ? std::optional(divisor) : std::nullopt,
+                    /*found_inf=*/std::nullopt);
 }
 
 }  // namespace hanji::parallel

@@ -43,6 +43,7 @@ class FlatAdamW {
   void update(Pieces& pieces, double learning_rate, const at::Tensor& divisor);
 
   AdamWOptions options_;
+  at::Tensor gradients_;
   at::Tensor first_moment_;
   at::Tensor second_moment_;
   at::Tensor step_;
