@@ -3,6 +3,9 @@ setup
 debian_packages $DEBIAN_CHECK
 python_check
 
+say "every public header alone"
+headers
+
 say "address and undefined behaviour, core floors"
 configure asan
 compile asan
