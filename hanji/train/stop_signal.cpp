@@ -26,12 +26,6 @@ Result<StopSignal> StopSignal::create() {
   return StopSignal(std::move(fd));
 }
 
-StopSignal::~StopSignal() {
-  if (!fd_.valid()) return;
-  const sigset_t set = stop_signals();
-  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-}
-
 std::optional<int> StopSignal::poll() {
   std::optional<int> last;
   signalfd_siginfo info;
