@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <csignal>
 
 #include "hanji/base/clock.h"
 #include "hanji/comm/heap.h"
@@ -75,13 +74,11 @@ class Loop {
       const trace::Span span(recorder, "step", trace::Category::kStep);
       read(number);
       seconds.data = seconds_since(start_ns);
-      const std::optional<int> signal = inputs_.stop.poll();
-      if (signal) own_signal_ = *signal;
       result = run_step(job_, config(),
                         {.number = number,
                          .micro_batches = batches_,
                          .learning_rate = learning_rate(config(), number),
-                         .stop_requested = signal.has_value()});
+                         .stop_signal = inputs_.stop.poll().value_or(0)});
     }
     seconds.step = seconds_since(start_ns);
     seconds.exposed_communication =
@@ -95,7 +92,7 @@ class Loop {
     outcome_.train_loss = result.loss;
     ++outcome_.steps_done;
     if (!result.updated) refuse_or_skip(result);
-    if (result.stop) outcome_.stop_signal = own_signal_ != 0 ? own_signal_ : SIGTERM;
+    outcome_.stop_signal = result.stop_signal;
     if (!inputs_.log) return;
     base::throw_if_error(
         inputs_.log->step({.step = outcome_.steps_done,
@@ -139,7 +136,6 @@ class Loop {
   data::Loader loader_;
   std::vector<data::Batch> batches_;
   LoopOutcome outcome_;
-  int own_signal_ = 0;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <cmath>
+#include <csignal>
 
 #include "hanji/comm/all_reduce.h"
 #include "hanji/parallel/grad_norm.h"
@@ -18,17 +19,25 @@ using trace::Span;
 struct Totals {
   double loss_sum = 0;
   double num_tokens = 0;
-  double num_stops = 0;
+  double num_interrupts = 0;  ///< Ranks that SIGINT told to stop,
+  double num_requeues = 0;    ///< and ranks that any other signal told.
 };
 
 Totals sum_over_ranks(const Totals& mine, const comm::Group& group) {
-  at::Tensor tensor = at::empty({3}, at::kDouble);
+  at::Tensor tensor = at::empty({4}, at::kDouble);
   auto* values = tensor.mutable_data_ptr<double>();
   values[0] = mine.loss_sum;
   values[1] = mine.num_tokens;
-  values[2] = mine.num_stops;
+  values[2] = mine.num_interrupts;
+  values[3] = mine.num_requeues;
   comm::all_reduce(tensor, group, {.label = "totals"}).wait();
-  return {values[0], values[1], values[2]};
+  return {values[0], values[1], values[2], values[3]};
+}
+
+// An interrupt wins: the user wants the run ended, not queued again.
+int stop_signal(const Totals& all) {
+  if (all.num_interrupts > 0) return SIGINT;
+  return all.num_requeues > 0 ? SIGTERM : 0;
 }
 
 models::Counters counters(const plan::TrainConfig& train, const StepInputs& inputs,
@@ -53,7 +62,10 @@ double forward_backward(Job& job, const data::Batch& batch, const models::Counte
 }  // namespace
 
 StepResult run_step(Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
-  Totals mine{.num_stops = inputs.stop_requested ? 1.0 : 0.0};
+  Totals mine;
+  if (inputs.stop_signal != 0) {
+    (inputs.stop_signal == SIGINT ? mine.num_interrupts : mine.num_requeues) = 1;
+  }
   for (const auto& parameter : job.replicas.parameters()) parameter.tensor.mutable_grad().reset();
   for (const data::Batch& batch : inputs.micro_batches.first(inputs.micro_batches.size() - 1)) {
     const auto only_accumulate = job.replicas.accumulate();
@@ -69,7 +81,7 @@ StepResult run_step(Job& job, const plan::TrainConfig& train, const StepInputs& 
   const Span span(job.group.recorder(), "optimizer", Category::kCompute);
   StepResult result{.loss = all.loss_sum / all.num_tokens,
                     .num_tokens = static_cast<int64_t>(all.num_tokens),
-                    .stop = all.num_stops > 0};
+                    .stop_signal = stop_signal(all)};
   result.gradient_norm =
       parallel::grad_norm(job.replicas.flat_gradients(), job.replicas.buckets().flat) /
       all.num_tokens;

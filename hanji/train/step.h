@@ -12,7 +12,7 @@ struct StepInputs {
   int64_t number = 0;                          ///< Counted from 0; part of the dropout counters.
   std::span<const data::Batch> micro_batches;  ///< At least one.
   double learning_rate = 0;
-  bool stop_requested = false;  ///< This rank was told to stop; all ranks learn it in this step.
+  int stop_signal = 0;  ///< That told this rank to stop, or 0; all ranks learn it in this step.
 };
 
 /// The same on every rank, but for nothing.
@@ -21,7 +21,7 @@ struct StepResult {
   int64_t num_tokens = 0;    ///< Valid tokens of the global batch.
   double gradient_norm = 0;  ///< Before clipping, of the mean loss.
   bool updated = false;      ///< False when loss or gradient was not finite: nothing has changed.
-  bool stop = false;         ///< Some rank was told to stop: save and leave after this step.
+  int stop_signal = 0;       ///< SIGINT or SIGTERM: some rank was told to stop; save and leave.
 };
 
 /// One optimizer step: forward and backward of every micro-batch, the reduction over the ranks
