@@ -13,6 +13,9 @@ void add_run(CLI::App& app, Run& run) {
   auto logs = std::make_shared<std::string>();
   verb->add_option("-n,--ranks", options->ranks, "processes; default: one per physical core")
       ->type_name("N");
+  verb->add_option("--max-restarts", options->max_restarts,
+                   "start all ranks again when one fails, at most so often; default: 0")
+      ->type_name("N");
   verb->add_option("--logs", *logs, "folder for one log per rank; default: the terminal")
       ->type_name("DIR");
   verb->add_option("command", options->command, "program and its arguments")->required();

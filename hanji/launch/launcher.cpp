@@ -12,6 +12,7 @@
 #include "hanji/base/socket.h"
 #include "hanji/launch/internal/control.h"
 #include "hanji/launch/internal/environment_of_rank.h"
+#include "hanji/launch/internal/launch_once.h"
 #include "hanji/launch/internal/plan_file.h"
 #include "hanji/launch/internal/start.h"
 #include "hanji/launch/internal/supervisor.h"
@@ -123,17 +124,18 @@ Status introduce(const std::vector<RankProcess>& processes) {
   return {};
 }
 
+Result<std::optional<SignalRelay>> relay_for(const LaunchOptions& options) {
+  if (options.signals == Signals::kLeave) return std::optional<SignalRelay>();
+  HANJI_ASSIGN_OR_RETURN(SignalRelay installed, SignalRelay::install());
+  return std::optional(std::move(installed));
+}
+
 Result<Outcome> supervise(const LaunchOptions& options, Common& common,
-                          std::vector<RankProcess> processes) {
+                          std::vector<RankProcess> processes, SignalRelay* relay) {
   for (Echo& echo : common.echoes) echo.close_write_end();
   HANJI_RETURN_IF_ERROR(introduce(processes));
-  std::optional<SignalRelay> relay;
-  if (options.signals == Signals::kForward) {
-    HANJI_ASSIGN_OR_RETURN(SignalRelay installed, SignalRelay::install());
-    relay.emplace(std::move(installed));
-  }
   Supervisor supervisor(options, *common.segment, std::move(processes));
-  if (relay) supervisor.watch(&*relay);
+  supervisor.watch(relay);
   supervisor.watch(std::move(common.echoes));
   return supervisor.run();
 }
@@ -157,6 +159,11 @@ int run_body(const RankBody& body, Inherited inherited) {
 }  // namespace
 
 Result<Outcome> launch(const LaunchOptions& options) {
+  HANJI_ASSIGN_OR_RETURN(auto relay, relay_for(options));
+  return launch_once(options, relay ? &*relay : nullptr);
+}
+
+Result<Outcome> launch_once(const LaunchOptions& options, SignalRelay* relay) {
   if (options.command.empty()) return base::invalid_argument("launch: there is no command to run");
   HANJI_ASSIGN_OR_RETURN(Common common, make_common(options, options.program));
   HANJI_ASSIGN_OR_RETURN(StartReport report, StartReport::create());
@@ -179,7 +186,7 @@ Result<Outcome> launch(const LaunchOptions& options) {
     processes.push_back(std::move(process));
   }
   HANJI_RETURN_IF_ERROR(report.wait_for_all(options.command));
-  return supervise(options, common, std::move(processes));
+  return supervise(options, common, std::move(processes), relay);
 }
 
 Result<Outcome> fork_ranks(const LaunchOptions& options, const RankBody& body) {
@@ -203,7 +210,9 @@ Result<Outcome> fork_ranks(const LaunchOptions& options, const RankBody& body) {
     HANJI_ASSIGN_OR_RETURN(RankProcess process, start_copy(std::move(spec), rank_main));
     processes.push_back(std::move(process));
   }
-  return supervise(options, common, std::move(processes));
+  // Only now: a handler of ours would live on in the copies.
+  HANJI_ASSIGN_OR_RETURN(auto relay, relay_for(options));
+  return supervise(options, common, std::move(processes), relay ? &*relay : nullptr);
 }
 
 }  // namespace hanji::launch

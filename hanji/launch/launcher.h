@@ -30,12 +30,15 @@ enum class Signals {
 
 enum class RankEventKind {
   kStarted,     ///< `rank` runs as `pid`.
-  kEnded,       ///< `rank` exited with code 0.
+  kEnded,       ///< `rank` exited with code 0, or as a forwarded signal asked it to.
   kFailed,      ///< `rank` failed first, or turned out to be why those before it did.
   kSecondary,   ///< `rank` failed after another one had.
   kForwarded,   ///< A signal was passed on to all ranks.
   kTerminated,  ///< TERM was sent to the ranks that outlived the failed one.
   kKilled,      ///< KILL was sent to the ranks that did not end in time.
+  kCause,       ///< All have ended: once more why, as the last word.
+  kRestarted,   ///< All are started again; see restart.h.
+  kGaveUp,      ///< They are not, and why; see restart.h.
 };
 
 /// One thing that happened, told at once.
@@ -56,6 +59,7 @@ struct LaunchOptions {
   std::filesystem::path log_directory;   ///< Rank r writes to rank.r in it; empty: where we write.
   Rank0Output rank0_output = Rank0Output::kLog;
   Signals signals = Signals::kForward;
+  int restart_count = 0;  ///< Told to the ranks in TORCHELASTIC_RESTART_COUNT, as torchrun does.
   shm::SegmentOptions segment;  ///< Its ranks, build id and plan hash are filled in here.
   std::chrono::milliseconds verdict_time{500};   ///< Survivors may name the dead rank before TERM.
   std::chrono::milliseconds kill_grace{10'000};  ///< From TERM to KILL after a failure.
@@ -70,7 +74,8 @@ struct RankExit {
   int exit_code = 0;  ///< Of exit(); 0 if a signal ended it.
   int signal = 0;     ///< That ended it, or 0.
   bool secondary = false;
-  Status report;  ///< What the rank told by report_failure(), or ok.
+  int64_t step = -1;  ///< That its recorder stood at; -1 if it recorded none.
+  Status report;      ///< What the rank told by report_failure(), or ok.
 
   bool failed() const { return exit_code != 0 || signal != 0; }
 };
@@ -78,7 +83,9 @@ struct RankExit {
 /// How all of them ended.
 struct Outcome {
   int exit_code = 0;      ///< Of the first failing rank, or 128 + its signal.
-  int first_failed = -1;  ///< Its rank.
+  int first_failed = -1;  ///< Its rank; -1 if all ended as they should.
+  int stop_signal = 0;    ///< The last one that was passed on to the ranks, or 0.
+  std::string cause;      ///< One line about the first failure; empty if there is none.
   std::vector<RankExit> ranks;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "hanji/base/env.h"
+#include "hanji/launch/restart.h"
 #include "hanji/topology/machine.h"
 
 namespace hanji::launch {
@@ -24,7 +25,7 @@ Result<Outcome> run_program(const RunOptions& options) {
   if (crowded && !base::read(base::Variable::kOmpNumThreads)) {
     launch_options.environment.push_back("OMP_NUM_THREADS=1");
   }
-  return launch(launch_options);
+  return launch_with_restarts(std::move(launch_options), {.max_restarts = options.max_restarts});
 }
 
 }  // namespace hanji::launch

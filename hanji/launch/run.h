@@ -13,6 +13,7 @@ namespace hanji::launch {
 struct RunOptions {
   std::vector<std::string> command;
   int ranks = 0;                        ///< 0: one per usable core.
+  int max_restarts = 0;                 ///< See restart.h.
   std::filesystem::path log_directory;  ///< Empty: all ranks write where the command writes.
   std::function<void(const RankEvent&)> on_event;
 };
@@ -20,8 +21,8 @@ struct RunOptions {
 /// Starts any program as ranks of this host, each pinned to cores of its own as long as there are
 /// enough of them, else with OMP_NUM_THREADS=1 unless the user has set it.
 ///
-/// Result  as launch(); its exit_code is the command's.
-/// Errors  kInvalidArgument for a negative number of ranks or no command; as launch().
+/// Result  as launch_with_restarts(); its exit_code is the command's.
+/// Errors  kInvalidArgument for a negative number of ranks or restarts, or no command; as launch().
 Result<Outcome> run_program(const RunOptions& options);
 
 }  // namespace hanji::launch

@@ -29,6 +29,7 @@ std::vector<std::string> environment_of_rank(const LaunchOptions& options,
       {Variable::kLocalRank, rank},
       {Variable::kLocalWorldSize, size},
       {Variable::kHanjiEndpoints, to_text(announcement)},
+      {Variable::kTorchelasticRestartCount, std::to_string(options.restart_count)},
   };
   const bool pinned = announcement.rank < static_cast<int>(options.cpus.size()) &&
                       !options.cpus[announcement.rank].empty();

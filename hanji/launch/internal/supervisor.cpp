@@ -17,7 +17,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kPeerLostExit = 6;  // decided for every program of ours; see the table of codes.
+// Decided for every program of ours; see the table of codes.
+constexpr int kPeerLostExit = 6;
+constexpr int kRequeueExit = 75;
+constexpr int kInterruptedExit = 130;
 
 std::string read_hostname() {
   std::array<char, 256> name{};
@@ -68,6 +71,10 @@ Outcome Supervisor::run() {
   }
   const auto patience = base::Deadline::after(5s);
   for (Echo& echo : echoes_) echo.finish(patience);
+  if (!outcome_.cause.empty()) {
+    const RankExit& first = outcome_.ranks[outcome_.first_failed];
+    tell({RankEventKind::kCause, first.rank, first.pid, "cause: " + outcome_.cause});
+  }
   return std::move(outcome_);
 }
 
@@ -108,6 +115,7 @@ void Supervisor::take_signals() {
 
 void Supervisor::forward(int signal) {
   forwarded_.push_back(signal);
+  outcome_.stop_signal = signal;
   tell(RankEventKind::kForwarded, fmt::format("{} passed on to all ranks", signal_name(signal)));
   for (const RankProcess& process : processes_) process.signal(signal);
   if (phase_ == Phase::kRunning) enter(Phase::kStopping, options_.stop_grace);
@@ -130,12 +138,25 @@ void Supervisor::take_deaths() {
 }
 
 void Supervisor::take_death(RankExit exit) {
-  if (exit.failed()) {
+  const auto recorder = trace::Recorder::attach(segment_.trace_memory(exit.rank));
+  if (recorder.ok()) exit.step = recorder->step();
+  if (ended_as_asked(exit)) {
+    if (outcome_.exit_code == 0) outcome_.exit_code = code_of(exit);
+    tell({RankEventKind::kEnded, exit.rank, exit.pid, where(exit) + " " + describe(exit)});
+  } else if (exit.failed()) {
     record_failure(exit);
   } else {
     tell({RankEventKind::kEnded, exit.rank, exit.pid, where(exit) + " ended"});
   }
   outcome_.ranks[exit.rank] = std::move(exit);
+}
+
+/// After a forwarded signal: with a code that says "saved and stopped", or of the signal itself.
+bool Supervisor::ended_as_asked(const RankExit& exit) const {
+  if (outcome_.stop_signal == 0 || !exit.failed()) return false;
+  const int code = exit.exit_code;
+  return code == kRequeueExit || code == kInterruptedExit || code == 128 + outcome_.stop_signal ||
+         exit.signal == outcome_.stop_signal;
 }
 
 /// A rank that died of another's death may be seen before that one, whose exit takes its time. So
@@ -153,6 +174,7 @@ void Supervisor::record_failure(RankExit& exit) {
   provisional_ = is_consequence(exit);
   outcome_.first_failed = exit.rank;
   outcome_.exit_code = code_of(exit);
+  outcome_.cause = text;
   if (phase_ == Phase::kRunning) {
     // Peers see the death themselves; only the launcher knows its cause. Ranks that were asked to
     // stop may still meet to save, so a code of theirs is no reason to end the others.
@@ -218,8 +240,7 @@ std::string Supervisor::where(const RankExit& exit) const {
   const double seconds = static_cast<double>(base::now_ns() - start_ns_) * 1e-9;
   std::string text = fmt::format("rank {} (host {}, process {}, after {}", exit.rank, hostname_,
                                  exit.pid, base::format_seconds(seconds));
-  const auto recorder = trace::Recorder::attach(segment_.trace_memory(exit.rank));
-  if (recorder.ok() && recorder->step() > 0) text += fmt::format(", step {}", recorder->step());
+  if (exit.step > 0) text += fmt::format(", step {}", exit.step);
   return text + ")";
 }
 

@@ -37,6 +37,7 @@ class Supervisor {
   void take_deaths();
   void take_death(RankExit exit);
   void record_failure(RankExit& exit);
+  bool ended_as_asked(const RankExit& exit) const;
   int code_of(const RankExit& exit) const;
   void on_deadline();
   void forward(int signal);
