@@ -11,11 +11,11 @@ namespace {
 
 constexpr std::string_view kStaging = "staging";
 
-void check_parts(const at::Tensor& parts, const at::Tensor& output, const schedule::GrainTree& tree,
-                 const Group& group) {
-  const auto refuse = [](const std::string& why) {
-    throw Error(base::invalid_argument("tree_reduce: " + why));
-  };
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(base::invalid_argument("tree_reduce: " + why));
+}
+
+void check_tree(const at::Tensor& parts, const schedule::GrainTree& tree, const Group& group) {
   if (static_cast<int>(tree.ranks.size()) != group.size()) {
     refuse(fmt::format("the tree is made for {} ranks, and group {} has {}", tree.ranks.size(),
                        group.name(), group.size()));
@@ -27,9 +27,26 @@ void check_parts(const at::Tensor& parts, const at::Tensor& output, const schedu
                     "rank {}, and are [{}]",
                     partials, group.rank(), fmt::join(parts.sizes(), ", ")));
   }
-  if (parts.size(0) > 0 && parts.size(1) < output.numel()) {
+}
+
+/// Rows of one tensor, whole, apart, and apart from the output unless it is the first of them.
+void check_rows(const at::Tensor& parts, const at::Tensor& output, const Request& request) {
+  if (parts.dim() != 2) {
+    refuse(fmt::format("the parts must be a matrix and are [{}]", fmt::join(parts.sizes(), ", ")));
+  }
+  if (parts.size(0) == 0) return;
+  if (parts.size(1) < output.numel()) {
     refuse(fmt::format("a part has {} elements and the output {}; a part must hold them",
                        parts.size(1), output.numel()));
+  }
+  if (parts.size(0) > 1 && parts.stride(0) < parts.size(1)) {
+    refuse(fmt::format("rows of {} elements lie {} apart; partial sums must not overlap",
+                       parts.size(1), parts.stride(0)));
+  }
+  for (int64_t row = 0; row < parts.size(0); ++row) {
+    Request one = request;
+    one.input = parts[row];
+    check_pair(one, 0, row == 0 ? 0 : -output.numel());
   }
 }
 
@@ -49,27 +66,35 @@ void stage(Request& request, const Group& group) {
 
 }  // namespace
 
-Work tree_all_reduce(const at::Tensor& parts, at::Tensor& output, const schedule::GrainTree& tree,
-                     const Group& group, const CallOptions& options,
-                     std::source_location call_site) {
+Work tree_all_reduce(const at::Tensor& parts, at::Tensor& output,
+                     const std::shared_ptr<const schedule::StepList>& steps, const Group& group,
+                     const CallOptions& options, std::source_location call_site) {
   Request request{.routine = schedule::Routine::kTreeReduce,
                   .tag = options.tag,
                   .input = parts,
                   .output = output,
                   .label = std::string(options.label),
-                  .call_site = call_site};
-  check_tensor(parts, "parts", request, group);
+                  .call_site = call_site,
+                  .steps = steps};
+  const bool has_rows = parts.defined() && parts.dim() == 2 && parts.size(0) > 0;
+  check_tensor(has_rows ? parts[0] : parts, "first part", request, group);
   check_tensor(output, "output", request, group);
-  check_parts(parts, output, tree, group);
-  check_pair(request, 0, 0);
+  check_rows(parts, output, request);
   request.dtype = reduced_dtype(output, request);
   request.count = output.numel();
   request.num_parts = static_cast<int>(parts.size(0));
-  request.input_stride = parts.size(1);
-  request.steps =
-      std::make_shared<const schedule::StepList>(schedule::tree_all_reduce(tree, request.count));
   stage(request, group);
+  request.input_stride = request.input.stride(0);
   return submit(std::move(request), group);
+}
+
+Work tree_all_reduce(const at::Tensor& parts, at::Tensor& output, const schedule::GrainTree& tree,
+                     const Group& group, const CallOptions& options,
+                     std::source_location call_site) {
+  check_tree(parts, tree, group);
+  const auto steps =
+      std::make_shared<const schedule::StepList>(schedule::tree_all_reduce(tree, output.numel()));
+  return tree_all_reduce(parts, output, steps, group, options, call_site);
 }
 
 }  // namespace hanji::comm

@@ -5,8 +5,10 @@
 #include <algorithm>
 
 #include "hanji/base/status.h"
+#include "hanji/layout/split.h"
 #include "hanji/parallel/ddp/internal/agreement.h"
 #include "hanji/parallel/ddp/internal/reducer.h"
+#include "hanji/schedule/grain_tree.h"
 
 namespace hanji::parallel {
 namespace {
@@ -48,15 +50,42 @@ void require_one_kind(const std::vector<NamedParameter>& parameters) {
   }
 }
 
+/// The options with the owners filled in; refuses what stable bits cannot hold for.
+DataParallelOptions resolve(DataParallelOptions options, const comm::Group& group,
+                            const at::Tensor& parameter) {
+  if (options.num_grains == 0 && options.owners.empty()) return options;
+  if (options.owners.empty()) {
+    options.owners = layout::split_grains(options.num_grains, group.size()).or_throw();
+  }
+  base::throw_if_error(schedule::check_owners(options.num_grains, options.owners));
+  if (static_cast<int>(options.owners.size()) != group.size()) {
+    throw Error(base::invalid_argument("data_parallel: owners names " +
+                                       std::to_string(options.owners.size()) + " ranks, group " +
+                                       group.name() + " has " + std::to_string(group.size())));
+  }
+  if (options.average == Average::kWeighted) {
+    throw Error(base::unsupported(
+        "data_parallel: Average::kWeighted scales before the sum, which stable bits forbid; weigh "
+        "the loss of each grain and use Average::kSum"));
+  }
+  if (parameter.element_size() < 4) {
+    throw Error(base::unsupported(
+        std::string("data_parallel: gradients of ") + c10::toString(parameter.scalar_type()) +
+        " round differently within a rank and between ranks; keep parameters in float32"));
+  }
+  return options;
+}
+
 }  // namespace
 
 Replicas data_parallel(torch::nn::Module& module, const comm::Group& group,
-                       const DataParallelOptions& options) {
+                       const DataParallelOptions& asked) {
   auto parameters = learning_parameters(module);
   auto buffers = named_buffers(module);
   check_same_structure(parameters, group);
   check_same_structure(buffers, group);
   require_one_kind(parameters);
+  const DataParallelOptions options = resolve(asked, group, parameters[0].tensor);
   broadcast_from_first(parameters, group);
   broadcast_from_first(buffers, group);
   check_same_values(parameters, group);
@@ -75,6 +104,9 @@ Replicas::Accumulation::Accumulation(Reducer& reducer) : reducer_(reducer) {
 Replicas::Accumulation::~Accumulation() { reducer_.set_accumulating(false); }
 
 Replicas::Accumulation Replicas::accumulate() { return Accumulation(*reducer_); }
+void Replicas::grain(int64_t index) { reducer_->begin_grain(index); }
+layout::Range Replicas::grains() const { return reducer_->grains(); }
+const schedule::GrainTree& Replicas::grain_tree() const { return reducer_->fold().tree(); }
 void Replicas::finish() { reducer_->finish(); }
 void Replicas::set_weight(double weight) { reducer_->set_weight(weight); }
 void Replicas::broadcast_buffers() { reducer_->broadcast_buffers(); }

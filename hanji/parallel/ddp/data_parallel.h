@@ -8,7 +8,12 @@
 
 #include "hanji/comm/group.h"
 #include "hanji/layout/bucket.h"
+#include "hanji/layout/range.h"
 #include "hanji/parallel/named_parameter.h"
+
+namespace hanji::schedule {
+struct GrainTree;
+}
 
 namespace torch::nn {
 class Module;
@@ -18,7 +23,7 @@ namespace hanji::parallel {
 
 /// How the gradients of the ranks become one.
 enum class Average : uint8_t {
-  kMean,      ///< Sum over ranks divided by their number: right when every rank's loss is a mean.
+  kMean,      ///< Sum over ranks (grains) divided by their number: right when every loss is a mean.
   kSum,       ///< The plain sum: right when losses are sums, divided once by the caller.
   kWeighted,  ///< sum(weight * gradient) / sum(weight), see Replicas::set_weight().
 };
@@ -28,6 +33,12 @@ struct DataParallelOptions {
   int64_t bucket_bytes = 25 << 20;
   int64_t first_bucket_bytes = 1 << 20;  ///< Small, so that communication starts early.
   int64_t check_every = 0;  ///< Steps between hash checks of the parameters; 0: at start only.
+  /// Stable bits: the global batch is this many grains, and every backward() is one of them, told
+  /// by Replicas::grain(). The gradients then do not depend on how many ranks there are, on who
+  /// owns which grain, or on buckets. 0: sums over ranks, one backward() each.
+  int64_t num_grains = 0;
+  /// Which grains each rank owns: contiguous, in rank order. Empty: even shares.
+  std::vector<layout::Range> owners = {};
 };
 
 class Reducer;
@@ -54,9 +65,24 @@ class Replicas {
    private:
     Reducer& reducer_;
   };
+  /// Errors  throws kInvalidArgument in stable, where grain() says what belongs together.
   Accumulation accumulate();
 
-  /// For a rank whose backward touched no parameter at all: takes part with zeros.
+  /// Stable: the backward() that follows is grain `index` of the global batch. Gradients are
+  /// cleared before it and added up by schedule::grain_tree() after it; those of the whole batch are
+  /// there when the backward() of the rank's last grain returns.
+  ///
+  /// Order   every rank calls it for its own grains, in order, one backward() each.
+  /// Cost    one addition of all gradients per grain but the first, as accumulation has.
+  /// Errors  throws kInvalidArgument for any other index, naming the one that is due.
+  void grain(int64_t index);
+  /// Stable: this rank's grains; else empty.
+  layout::Range grains() const;
+  /// Stable: who owns which grain, and the order of every sum. Throws kInvalidArgument otherwise.
+  const schedule::GrainTree& grain_tree() const;
+
+  /// For a rank (in stable: a grain) whose backward touched no parameter at all: takes part with
+  /// zeros. Also for a rank that owns no grain.
   void finish();
   /// This rank's weight for the next reduction (Average::kWeighted only).
   void set_weight(double weight);
@@ -70,7 +96,8 @@ class Replicas {
   const std::vector<NamedParameter>& parameters() const;
   /// All gradients, parameter i at buckets().flat.offsets[i]; padding is zero.
   at::Tensor flat_gradients() const;
-  /// Where the reduced gradient of parameter i lands; backward may write it there in the first place.
+  /// Where the next gradient of parameter i goes; backward may write it there in the first place.
+  /// In stable grain() changes it; else it is always the same.
   std::vector<at::Tensor> gradient_slots() const;
   /// Which parameters travel together, by their index in parameters().
   const layout::BucketPlan& buckets() const;
@@ -88,8 +115,10 @@ class Replicas {
 ///         start in the order of rank 0's plan, whatever the order of a rank's own hooks.
 /// Cost    one all_reduce per bucket, 2 * ranks * parameter bytes of memory traffic in all, and one
 ///         of a byte per parameter that tells which were used.
+///         Stable: one tree_all_reduce per bucket instead, 2 log2(grains) gradient buffers at most.
 /// Errors  throws kMismatch if names, shapes or dtypes differ between ranks (the first is named),
-///         kInvalidArgument if nothing requires a gradient.
+///         kInvalidArgument if nothing requires a gradient or owners do not fit the grains;
+///         kUnsupported for stable with kWeighted, or with gradients of 16 bits.
 /// Thread  the group belongs to the calling thread.
 /// Source  Li et al., PyTorch Distributed, VLDB 2020, section 3.2.
 Replicas data_parallel(torch::nn::Module& module, const comm::Group& group,

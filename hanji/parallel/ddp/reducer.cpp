@@ -12,6 +12,7 @@
 #include "hanji/base/status.h"
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/heap.h"
+#include "hanji/comm/tree_reduce.h"
 #include "hanji/parallel/ddp/internal/reducer.h"
 
 namespace hanji::parallel {
@@ -47,6 +48,7 @@ Reducer::Reducer(std::vector<NamedParameter> parameters, std::vector<NamedParame
   const auto element_bytes = static_cast<int64_t>(parameters_[0].tensor.element_size());
   plan_ =
       layout::bucket_plan(sizes, element_bytes, options.bucket_bytes, options.first_bucket_bytes);
+  if (options_.num_grains > 0) fold_.emplace(options_.num_grains, options_.owners, group_.rank());
   place_slots();
   install_hooks();
 }
@@ -60,25 +62,35 @@ Reducer::~Reducer() {
   }
 }
 
-/// A slot shares the bucket's memory without being a view to autograd: torch's optimizers detach
-/// gradients in place, which views forbid.
 void Reducer::place_slots() {
-  const at::Tensor& first = parameters_[0].tensor;
-  flat_ = group_.heap().zeros({plan_.flat.count}, first.scalar_type(), "gradients");
+  const int64_t num_rows = fold_ ? fold_->num_buffers() : 1;
+  sums_ = group_.heap().zeros({num_rows, plan_.flat.count}, parameters_[0].tensor.scalar_type(),
+                              "gradients");
+  flat_ = sums_[0];
+  for (int64_t row = 0; row < num_rows; ++row) rows_.push_back(slots_of(sums_[row]));
   slots_.resize(parameters_.size());
   buckets_.resize(plan_.buckets.size());
   for (size_t b = 0; b < buckets_.size(); ++b) {
     const layout::Bucket& bucket = plan_.buckets[b];
     buckets_[b].flat = flat_.slice(0, bucket.begin, bucket.end);
-    for (const int index : bucket.parameters) {
-      const at::Tensor& parameter = parameters_[index].tensor;
-      const int64_t begin = plan_.flat.offsets[index];
-      slots_[index].gradient =
-          at::empty({0}, flat_.options())
-              .set_(flat_.storage(), flat_.storage_offset() + begin, parameter.sizes(), {});
-      slots_[index].bucket = b;
-    }
+    buckets_[b].parts = sums_.slice(1, bucket.begin, bucket.end);
+    for (const int index : bucket.parameters) slots_[index].bucket = b;
+    if (!fold_) continue;
+    buckets_[b].steps = std::make_shared<const schedule::StepList>(
+        schedule::tree_all_reduce(fold_->tree(), bucket.end - bucket.begin));
   }
+}
+
+/// A slot shares the row's memory without being a view to autograd: torch's optimizers detach
+/// gradients in place, which views forbid.
+std::vector<at::Tensor> Reducer::slots_of(const at::Tensor& row) const {
+  std::vector<at::Tensor> slots;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    slots.push_back(at::empty({0}, row.options())
+                        .set_(row.storage(), row.storage_offset() + plan_.flat.offsets[i],
+                              parameters_[i].tensor.sizes(), {}));
+  }
+  return slots;
 }
 
 void Reducer::install_hooks() {
@@ -92,12 +104,39 @@ void Reducer::install_hooks() {
 }
 
 void Reducer::on_gradient(size_t index) {
+  if (fold_ && !fold_->is_open()) {
+    throw Error(base::invalid_argument(
+        "a backward() outside any grain reached parameter " + parameters_[index].name +
+        "; call replicas.grain(index) before each backward(), or take num_grains out of the "
+        "options of data_parallel()"));
+  }
   adopt(index);
+  slots_[index].used = true;
   if (accumulating_) return;
   arm_end_of_backward();
   mark_ready(index);
+  if (fold_) fold_in(index);
   launch_ready_buckets();
   group_.advance();
+}
+
+void Reducer::begin_grain(int64_t index) {
+  if (!fold_) {
+    throw Error(base::invalid_argument("grain(" + std::to_string(index) +
+                                       ") needs num_grains in the options of data_parallel()"));
+  }
+  fold_->begin(index);
+  row_ = fold_->step().buffer;
+  for (const auto& entry : parameters_) entry.tensor.mutable_grad().reset();
+}
+
+/// Row by row, one parameter: element-wise sums do not care which parameter comes first.
+void Reducer::fold_in(size_t index) {
+  const at::NoGradGuard no_grad;
+  parameters_[index].tensor.mutable_grad().reset();
+  for (int i = 0; i < fold_->step().num_combines; ++i) {
+    rows_[row_ - i - 1][index].add_(rows_[row_ - i][index]);
+  }
 }
 
 void Reducer::arm_end_of_backward() {
@@ -116,7 +155,7 @@ void Reducer::arm_end_of_backward() {
 void Reducer::adopt(size_t index) {
   const at::NoGradGuard no_grad;
   at::Tensor& gradient = parameters_[index].tensor.mutable_grad();
-  const at::Tensor& slot = slots_[index].gradient;
+  const at::Tensor& slot = rows_[row_][index];
   if (gradient.layout() == c10::kStrided && gradient.data_ptr() == slot.data_ptr() &&
       gradient.strides() == slot.strides()) {
     return;
@@ -136,46 +175,73 @@ void Reducer::mark_ready(size_t index) {
 }
 
 void Reducer::launch_ready_buckets() {
+  if (fold_ && !fold_->is_last()) return;
   while (num_launched_ < buckets_.size()) {
     Bucket& bucket = buckets_[num_launched_];
     if (bucket.num_ready < plan_.buckets[num_launched_].parameters.size()) return;
-    if (options_.average == Average::kWeighted) bucket.flat.mul_(weight_);
-    bucket.work.emplace(comm::all_reduce(
-        bucket.flat, group_,
-        {.op = reduce_op(options_.average), .tag = num_launched_, .label = "gradients"}));
+    bucket.work.emplace(launch(num_launched_));
     ++num_launched_;
   }
 }
 
+comm::Work Reducer::launch(size_t index) {
+  Bucket& bucket = buckets_[index];
+  if (fold_) {
+    return comm::tree_all_reduce(bucket.parts, bucket.flat, bucket.steps, group_,
+                                 {.tag = index, .label = "gradients"});
+  }
+  if (options_.average == Average::kWeighted) bucket.flat.mul_(weight_);
+  return comm::all_reduce(bucket.flat, group_,
+                          {.op = reduce_op(options_.average), .tag = index, .label = "gradients"});
+}
+
+/// The end of a backward: of all gradients, or in stable of those of one grain.
 void Reducer::finish() {
   const at::NoGradGuard no_grad;
+  if (fold_ && !fold_->is_open() && fold_->grains().size() > 0) {
+    throw Error(base::invalid_argument("finish() outside any grain; call replicas.grain(index)"));
+  }
   fill_missing();
-  launch_ready_buckets();
-  const at::Tensor used = used_anywhere();
-  at::Tensor total_weight;
-  if (options_.average == Average::kWeighted) {
-    total_weight = at::full({1}, weight_, at::kDouble);
-    comm::all_reduce(total_weight, group_, {.label = "weights"}).wait();
-  }
-  for (Bucket& bucket : buckets_) {
-    bucket.work->wait();
-    if (total_weight.defined()) bucket.flat.div_(total_weight.item<double>());
-  }
-  hand_out(used);
+  const bool last = !fold_ || fold_->is_last();
+  if (last) reduce_all();
   reset();
+  if (fold_) fold_->end();
+  if (!last) return;
+  for (Slot& slot : slots_) slot.used = false;
+  row_ = 0;
   ++num_backwards_;
   if (options_.check_every > 0 && num_backwards_ % options_.check_every == 0) check_parameters();
+}
+
+void Reducer::reduce_all() {
+  launch_ready_buckets();
+  const at::Tensor used = used_anywhere();
+  for (Bucket& bucket : buckets_) bucket.work->wait();
+  scale();
+  hand_out(used);
+}
+
+/// What the sums over ranks have not divided by yet.
+void Reducer::scale() {
+  if (fold_ && options_.average == Average::kMean) {
+    flat_.div_(static_cast<double>(options_.num_grains));
+  }
+  if (options_.average != Average::kWeighted) return;
+  at::Tensor total_weight = at::full({1}, weight_, at::kDouble);
+  comm::all_reduce(total_weight, group_, {.label = "weights"}).wait();
+  flat_.div_(total_weight.item<double>());
 }
 
 void Reducer::fill_missing() {
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i].ready) continue;
-    if (parameters_[i].tensor.grad().defined()) {
+    if (!fold_ && parameters_[i].tensor.grad().defined()) {
       adopt(i);
     } else {
-      slots_[i].gradient.zero_();
+      rows_[row_][i].zero_();
     }
     mark_ready(i);
+    if (fold_ && fold_->is_open()) fold_in(i);
   }
 }
 
@@ -183,7 +249,9 @@ void Reducer::fill_missing() {
 at::Tensor Reducer::used_anywhere() {
   at::Tensor used = at::zeros({static_cast<int64_t>(slots_.size())}, at::kByte);
   auto* bytes = used.mutable_data_ptr<uint8_t>();
-  for (size_t i = 0; i < slots_.size(); ++i) bytes[i] = parameters_[i].tensor.grad().defined();
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    bytes[i] = fold_ ? slots_[i].used : parameters_[i].tensor.grad().defined();
+  }
   comm::all_reduce(used, group_, {.op = schedule::ReduceOp::kMax, .label = "used parameters"})
       .wait();
   return used;
@@ -193,7 +261,7 @@ void Reducer::hand_out(const at::Tensor& used) {
   const auto* bytes = used.const_data_ptr<uint8_t>();
   for (size_t i = 0; i < slots_.size(); ++i) {
     at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
-    gradient = bytes[i] ? slots_[i].gradient : at::Tensor();
+    gradient = bytes[i] ? rows_[0][i] : at::Tensor();
   }
 }
 
@@ -216,10 +284,18 @@ void Reducer::set_weight(double weight) {
   weight_ = weight;
 }
 
-std::vector<at::Tensor> Reducer::gradient_slots() const {
-  std::vector<at::Tensor> slots;
-  for (const Slot& slot : slots_) slots.push_back(slot.gradient);
-  return slots;
+void Reducer::set_accumulating(bool accumulating) {
+  if (fold_ && accumulating) {
+    throw Error(base::invalid_argument(
+        "accumulate() has no meaning with stable bits; call replicas.grain(index) instead"));
+  }
+  accumulating_ = accumulating;
+}
+
+const GrainFold& Reducer::fold() const {
+  if (fold_) return *fold_;
+  throw Error(base::invalid_argument(
+      "there are no grains here: num_grains is 0 in the options of data_parallel()"));
 }
 
 }  // namespace hanji::parallel

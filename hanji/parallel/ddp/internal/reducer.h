@@ -11,6 +11,7 @@
 #include "hanji/layout/bucket.h"
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/ddp/internal/agreement.h"
+#include "hanji/parallel/ddp/internal/grain_fold.h"
 
 namespace hanji::parallel {
 
@@ -19,42 +20,57 @@ namespace hanji::parallel {
 /// One backward: every parameter's hook puts its gradient into its slot of a bucket; a bucket whose
 /// slots are all filled starts when all before it have started; the callback at the end of
 /// backward fills what is missing with zeros, waits, and hands the reduced gradients out.
+///
+/// Stable: a backward is one grain. The slots lie in one of several buffers, the rows of `sums_`;
+/// a hook adds them up as the grain tree says while they are in cache, and buckets start in the
+/// backward of the rank's last grain, as parts of a tree_all_reduce into row 0.
 class Reducer {
  public:
   Reducer(std::vector<NamedParameter> parameters, std::vector<NamedParameter> buffers,
           const comm::Group& group, const DataParallelOptions& options);
   ~Reducer();
 
-  void set_accumulating(bool accumulating) { accumulating_ = accumulating; }
+  void set_accumulating(bool accumulating);
+  void begin_grain(int64_t index);
+  layout::Range grains() const { return fold_ ? fold_->grains() : layout::Range{}; }
+  /// Throws kInvalidArgument unless the sums are stable.
+  const GrainFold& fold() const;
   void set_weight(double weight);
   void finish();
   void broadcast_buffers() { broadcast_from_first(buffers_, group_); }
   void check_parameters() { check_same_values(parameters_, group_); }
   const std::vector<NamedParameter>& parameters() const { return parameters_; }
   const at::Tensor& flat_gradients() const { return flat_; }
-  std::vector<at::Tensor> gradient_slots() const;
+  const std::vector<at::Tensor>& gradient_slots() const { return rows_[row_]; }
   const layout::BucketPlan& buckets() const { return plan_; }
 
  private:
   struct Slot {
-    at::Tensor gradient;  ///< Shares the bucket's memory, shaped like the parameter.
     size_t bucket = 0;
     bool ready = false;
+    bool used = false;  ///< Stable: some grain since the last reduction gave a gradient.
   };
   struct Bucket {
-    at::Tensor flat;
+    at::Tensor flat;   ///< Its part of row 0, where the reduced gradients land.
+    at::Tensor parts;  ///< Its part of all rows.
+    std::shared_ptr<const schedule::StepList> steps;  ///< Stable only.
     size_t num_ready = 0;
     std::optional<comm::Work> work;
   };
 
   void place_slots();
+  std::vector<at::Tensor> slots_of(const at::Tensor& row) const;
   void install_hooks();
   void on_gradient(size_t index);
   void arm_end_of_backward();
   void adopt(size_t index);
+  void fold_in(size_t index);
   void mark_ready(size_t index);
   void launch_ready_buckets();
+  comm::Work launch(size_t index);
   void fill_missing();
+  void scale();
+  void reduce_all();
   at::Tensor used_anywhere();
   void hand_out(const at::Tensor& used);
   void reset();
@@ -64,7 +80,12 @@ class Reducer {
   comm::Group group_;
   DataParallelOptions options_;
   layout::BucketPlan plan_;
-  at::Tensor flat_;
+  std::optional<GrainFold> fold_;
+  at::Tensor sums_;  ///< [number of gradient buffers, flat count].
+  at::Tensor flat_;  ///< Row 0.
+  /// By row and parameter: shares the row's memory, shaped like the parameter.
+  std::vector<std::vector<at::Tensor>> rows_;
+  size_t row_ = 0;  ///< Where gradients go now.
   std::vector<Slot> slots_;
   std::vector<Bucket> buckets_;
   size_t num_launched_ = 0;
