@@ -6,12 +6,15 @@
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/broadcast.h"
 #include "hanji/comm/reduce_scatter.h"
+#include "hanji/data/sampler.h"
 #include "hanji/mesh/mesh.h"
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/world/connect.h"
 #include "hanji/world/spawn.h"
 
 namespace hanji {
+using data::Remainder;
+using data::Sampler;
 using parallel::data_parallel;
 using parallel::DataParallelOptions;
 using parallel::Replicas;
