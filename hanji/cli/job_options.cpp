@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "hanji/cli/exit_code.h"
+
 namespace hanji::cli {
 
 void JobOptions::add_to(CLI::App& verb) {
@@ -38,16 +40,26 @@ plan::LoadedConfig JobOptions::load() const {
   return plan::load_config(sources);
 }
 
-bool report_mistakes(const plan::LoadedConfig& loaded) {
+int report_mistakes(const plan::LoadedConfig& loaded) {
   for (const plan::ConfigMistake& mistake : loaded.mistakes) {
     std::cerr << "hanji: " << mistake.to_string() << "\n";
   }
-  if (!loaded.mistakes.empty()) {
-    std::cerr << "hanji: " << loaded.mistakes.size()
-              << (loaded.mistakes.size() == 1 ? " mistake" : " mistakes")
-              << " in the configuration; nothing was started\n";
-  }
-  return loaded.mistakes.empty();
+  if (loaded.mistakes.empty()) return 0;
+  std::cerr << "hanji: " << loaded.mistakes.size()
+            << (loaded.mistakes.size() == 1 ? " mistake" : " mistakes")
+            << " in the configuration; nothing was started\n";
+  return kUsage;
+}
+
+int print_with_origins(const plan::LoadedConfig& loaded) {
+  if (const int code = report_mistakes(loaded); code != 0) return code;
+  std::cout << plan::print_config(loaded);
+  return 0;
+}
+
+int report_mistakes(const train::CheckedJob& job) {
+  report_mistakes(job.loaded);
+  return exit_code(job.code);
 }
 
 }  // namespace hanji::cli

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "hanji/plan/load_config.h"
+#include "hanji/train/check_job.h"
 
 namespace CLI {
 class App;
@@ -27,8 +28,12 @@ class JobOptions {
   std::optional<std::string> text_, tokens_, ranks_, steps_, seed_, out_;
 };
 
+/// Prints every key with its value and origin, or the mistakes. Result: the exit code.
+int print_with_origins(const plan::LoadedConfig& loaded);
+
 /// Prints every mistake to stderr.
-/// Result  true if there was none.
-bool report_mistakes(const plan::LoadedConfig& loaded);
+/// Result  the exit code: 0 if there was none.
+int report_mistakes(const plan::LoadedConfig& loaded);
+int report_mistakes(const train::CheckedJob& job);
 
 }  // namespace hanji::cli

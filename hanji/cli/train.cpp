@@ -20,9 +20,10 @@ void tell(const launch::RankEvent& event) {
 }
 
 int train_job(const plan::LoadedConfig& loaded, int64_t started_ns) {
-  if (!report_mistakes(loaded)) return kUsage;
+  const auto checked = train::check_job(loaded, train::FolderUse::kClaim);
+  if (const int code = report_mistakes(checked); code != 0) return code;
+  plan::Plan plan = train::prepare(loaded.config, checked.dataset->facts()).or_throw();
   const auto out = train::claim_folder(loaded.config.run.out).or_throw();
-  plan::Plan plan = train::prepare(loaded.config).or_throw();
   plan.config.run.out = out.string();
   std::cout << plan::describe(plan) << "\n" << std::flush;
   const train::JobLaunch launch{.out = out,
@@ -44,10 +45,7 @@ void add_train(CLI::App& app, Run& run) {
   verb->callback([=, &run] {
     run = [=] {
       const plan::LoadedConfig loaded = job->load();
-      if (!*print_config) return train_job(loaded, started_ns);
-      if (!report_mistakes(loaded)) return kUsage;
-      std::cout << plan::print_config(loaded);
-      return 0;
+      return *print_config ? print_with_origins(loaded) : train_job(loaded, started_ns);
     };
   });
 }

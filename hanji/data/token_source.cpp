@@ -67,10 +67,11 @@ Status TokenSource::copy_tokens(int64_t begin, int64_t count, int64_t* out) cons
   return {};
 }
 
-Status TokenSource::check_vocabulary(int64_t vocabulary) const {
+Status TokenSource::check_vocabulary(int64_t vocabulary, int64_t most_tokens) const {
   std::array<int64_t, kBlock> block;
-  for (int64_t begin = 0; begin < num_tokens_; begin += kBlock) {
-    const int64_t count = std::min(kBlock, num_tokens_ - begin);
+  const int64_t all = std::min(num_tokens_, most_tokens);
+  for (int64_t begin = 0; begin < all; begin += kBlock) {
+    const int64_t count = std::min(kBlock, all - begin);
     HANJI_RETURN_IF_ERROR(copy_tokens(begin, count, block.data()));
     const auto end = block.begin() + count;
     const auto bad = std::find_if(block.begin(), end, [vocabulary](int64_t token) {

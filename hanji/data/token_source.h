@@ -34,9 +34,9 @@ class TokenSource {
   /// Errors  kInvalidArgument when the range leaves the source.
   Status copy_tokens(int64_t begin, int64_t count, int64_t* out) const;
 
-  /// Reads every token once and refuses the first that no vocabulary of this size holds.
+  /// Reads the first `most_tokens` once and refuses one that no vocabulary of this size holds.
   /// Errors  kCorrupt, naming the id, its position and the vocabulary.
-  Status check_vocabulary(int64_t vocabulary) const;
+  Status check_vocabulary(int64_t vocabulary, int64_t most_tokens = INT64_MAX) const;
 
   /// Reads every token once; -1 when there is none.
   int64_t largest_token() const;

@@ -198,13 +198,7 @@ void Loader::look_at_data() {
 }
 
 LoadedConfig Loader::take() {
-  const auto place = [](const ConfigMistake& mistake) {
-    // File first, in its order; then the command line in its own.
-    const bool in_file = mistake.origin.line > 0;
-    return std::tuple(!in_file, in_file ? mistake.origin.line : 0,
-                      in_file ? mistake.origin.column : 0);
-  };
-  std::ranges::stable_sort(loaded_.mistakes, {}, place);
+  sort_by_place(loaded_.mistakes);
   return std::move(loaded_);
 }
 
@@ -251,6 +245,14 @@ LoadedConfig parse_config(std::string_view toml, std::string_view file_name,
   for (const Override& one : overrides) loader.read_override(one);
   loader.find_contradictions_between_good_keys();
   return loader.take();
+}
+
+void sort_by_place(std::vector<ConfigMistake>& mistakes) {
+  std::ranges::stable_sort(mistakes, {}, [](const ConfigMistake& mistake) {
+    const bool in_file = mistake.origin.line > 0;
+    return std::tuple(!in_file, in_file ? mistake.origin.line : 0,
+                      in_file ? mistake.origin.column : 0);
+  });
 }
 
 Status to_status(const std::vector<ConfigMistake>& mistakes) {

@@ -59,6 +59,9 @@ LoadedConfig load_config(const ConfigSources& sources);
 LoadedConfig parse_config(std::string_view toml, std::string_view file_name,
                           std::span<const Override> overrides = {});
 
+/// File first, in its order; then the command line in its own.
+void sort_by_place(std::vector<ConfigMistake>& mistakes);
+
 /// ok, or invalid_argument with one line per mistake and their number.
 Status to_status(const std::vector<ConfigMistake>& mistakes);
 

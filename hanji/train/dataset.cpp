@@ -1,5 +1,7 @@
 #include "hanji/train/dataset.h"
 
+#include <fmt/format.h>
+
 #include "hanji/data/text.h"
 #include "hanji/data/token_file.h"
 
@@ -16,20 +18,12 @@ data::TokenFormat format_of(plan::TokenFormat format) {
   return data::TokenFormat::kAuto;
 }
 
-struct Source {
-  data::TokenSource tokens;
-  std::optional<data::Vocabulary> vocabulary;
-  int64_t num_ids = 0;
-  std::string name;
-};
-
-Result<Source> open_token_file(const plan::DataConfig& config, int64_t vocabulary) {
+Result<DataSource> open_token_file(const plan::DataConfig& config) {
   HANJI_ASSIGN_OR_RETURN(auto tokens, data::open_tokens(config.tokens, format_of(config.format)));
-  const int64_t num_ids = vocabulary == plan::kAuto ? tokens.largest_token() + 1 : vocabulary;
-  return Source{std::move(tokens), std::nullopt, num_ids, config.tokens};
+  return DataSource{std::move(tokens), std::nullopt, config.tokens};
 }
 
-Result<Source> encode_text(const plan::DataConfig& config, int64_t num_ids) {
+Result<DataSource> encode_text(const plan::DataConfig& config) {
   data::Text read;
   std::string_view text = data::embedded_text();
   if (!config.text.empty()) {
@@ -40,16 +34,20 @@ Result<Source> encode_text(const plan::DataConfig& config, int64_t num_ids) {
   if (config.vocabulary == plan::VocabularyKind::kChar) {
     HANJI_ASSIGN_OR_RETURN(vocabulary, data::Vocabulary::characters(text));
   }
-  if (num_ids == plan::kAuto) num_ids = vocabulary.size();
-  if (num_ids < vocabulary.size()) {
-    return base::invalid_argument("model.vocabulary = " + std::to_string(num_ids) +
-                                  " is smaller than the text's vocabulary of " +
-                                  std::to_string(vocabulary.size()) +
-                                  "; leave it out, and the text decides");
-  }
   HANJI_ASSIGN_OR_RETURN(auto tokens, vocabulary.encode(std::string(text)));
-  return Source{std::move(tokens), std::move(vocabulary), num_ids,
-                std::string(config.text.empty() ? "embedded text" : config.text)};
+  return DataSource{std::move(tokens), std::move(vocabulary),
+                    std::string(config.text.empty() ? "embedded text" : config.text)};
+}
+
+Status too_small(int64_t vocabulary, int64_t least, std::string_view name) {
+  return base::invalid_argument(
+      fmt::format("model.vocabulary is {}, but {} needs {}; set model.vocabulary = \"auto\", and "
+                  "the data decides",
+                  vocabulary, name, least));
+}
+
+int64_t ids_needed(const DataSource& source) {
+  return source.vocabulary ? source.vocabulary->size() : source.tokens.largest_token() + 1;
 }
 
 }  // namespace
@@ -60,19 +58,38 @@ plan::DataFacts Dataset::facts() const {
           .num_validation_samples = samples.num_validation()};
 }
 
-Result<Dataset> open_dataset(const plan::DataConfig& config, int64_t block, int64_t vocabulary) {
-  auto source =
-      config.tokens.empty() ? encode_text(config, vocabulary) : open_token_file(config, vocabulary);
-  if (!source.ok()) {
-    return source.status().at(config.tokens.empty() ? "data.text" : "data.tokens");
+Result<DataSource> open_source(const plan::DataConfig& config) {
+  const bool is_text = config.tokens.empty();
+  auto source = is_text ? encode_text(config) : open_token_file(config);
+  if (source.ok()) return source;
+  return source.status().at(is_text ? "data.text" : "data.tokens");
+}
+
+Status check_vocabulary(const DataSource& source, int64_t vocabulary, int64_t most_tokens) {
+  if (vocabulary == plan::kAuto) return {};
+  if (source.vocabulary) {
+    const int64_t least = source.vocabulary->size();
+    return vocabulary < least ? too_small(vocabulary, least, "the text's vocabulary") : Status();
   }
+  if (source.tokens.check_vocabulary(vocabulary, most_tokens).ok()) return {};
+  return too_small(vocabulary, ids_needed(source), source.name);
+}
+
+Result<Dataset> cut_samples(DataSource source, const plan::DataConfig& config, int64_t block,
+                            int64_t vocabulary) {
+  const int64_t num_ids = vocabulary == plan::kAuto ? ids_needed(source) : vocabulary;
   HANJI_ASSIGN_OR_RETURN(
-      auto samples, data::TokenSamples::create(std::move(source->tokens),
+      auto samples, data::TokenSamples::create(std::move(source.tokens),
                                                {.block = block,
                                                 .validation_fraction = config.validation_fraction,
-                                                .vocabulary = source->num_ids}));
-  return Dataset{std::move(samples), std::move(source->vocabulary), source->num_ids,
-                 std::move(source->name)};
+                                                .vocabulary = num_ids}));
+  return Dataset{std::move(samples), std::move(source.vocabulary), num_ids, std::move(source.name)};
+}
+
+Result<Dataset> open_dataset(const plan::DataConfig& config, int64_t block, int64_t vocabulary) {
+  HANJI_ASSIGN_OR_RETURN(auto source, open_source(config));
+  if (source.vocabulary) HANJI_RETURN_IF_ERROR(check_vocabulary(source, vocabulary));
+  return cut_samples(std::move(source), config, block, vocabulary);
 }
 
 }  // namespace hanji::train

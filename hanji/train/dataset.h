@@ -20,13 +20,34 @@ struct Dataset {
   plan::DataFacts facts() const;
 };
 
+/// The tokens that a configuration names, before they are cut into samples.
+struct DataSource {
+  data::TokenSource tokens;
+  std::optional<data::Vocabulary> vocabulary;  ///< None for a file of token ids.
+  std::string name;
+};
+
+/// Errors  as data::read_text(), data::Vocabulary and data::open_tokens().
+Result<DataSource> open_source(const plan::DataConfig& config);
+
+/// Whether a model with ids below `vocabulary` knows all tokens; plan::kAuto always does.
+///
+/// Cost    reads the first `most_tokens` of a token file once; nothing for a text.
+/// Errors  kInvalidArgument with the least vocabulary that serves.
+Status check_vocabulary(const DataSource& source, int64_t vocabulary,
+                        int64_t most_tokens = int64_t{1} << 28);
+
 /// Opens what `config` names: a text, a file of token ids, or the embedded text.
 ///
 /// `block` is the length of a sample; `vocabulary` the model's, or plan::kAuto for what the data
 /// needs (for a file of token ids this reads it once).
 /// Cost    a text is held in memory once, as ids; token files are mapped.
-/// Errors  as data::read_text(), data::Vocabulary, data::open_tokens() and data::TokenSamples;
-///         kInvalidArgument for a vocabulary smaller than the text's.
+/// Errors  as open_source() and data::TokenSamples; kInvalidArgument for a vocabulary smaller than
+///         the text's. Ids of a token file are looked at when a sample is read, or before by
+///         check_vocabulary().
 Result<Dataset> open_dataset(const plan::DataConfig& config, int64_t block, int64_t vocabulary);
+/// The same from tokens that are open already.
+Result<Dataset> cut_samples(DataSource source, const plan::DataConfig& config, int64_t block,
+                            int64_t vocabulary);
 
 }  // namespace hanji::train

@@ -110,7 +110,11 @@ Result<plan::Plan> prepare(const plan::Config& config) {
   const plan::ModelSpec model = plan::resolve_model(config.model);
   HANJI_ASSIGN_OR_RETURN(const Dataset dataset,
                          open_dataset(config.data, model.block, config.model.vocabulary));
-  plan::PlanInputs inputs{.config = config, .data = dataset.facts()};
+  return prepare(config, dataset.facts());
+}
+
+Result<plan::Plan> prepare(const plan::Config& config, const plan::DataFacts& data) {
+  plan::PlanInputs inputs{.config = config, .data = data};
   HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
   // The draft decides ranks and shapes, which is what there is to measure.
   const plan::ComputeConfig& compute = config.compute;

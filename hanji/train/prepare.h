@@ -4,11 +4,14 @@
 
 namespace hanji::train {
 
-/// Everything that is decided before anything starts: opens the data, reads the machine, measures
-/// memory and kernels (once per machine; later runs read the cache folder), and plans.
+/// Everything that is decided before anything starts: reads the machine, measures memory and
+/// kernels (once per machine; later runs read the cache folder), and plans.
 ///
 /// Cost    some tenths of a second where nothing was measured yet.
-/// Errors  as open_dataset() and plan::make_plan().
+/// Errors  as plan::make_plan().
+Result<plan::Plan> prepare(const plan::Config& config, const plan::DataFacts& data);
+
+/// The same, opening the data that `config` names. Errors: as open_dataset() besides.
 Result<plan::Plan> prepare(const plan::Config& config);
 
 }  // namespace hanji::train

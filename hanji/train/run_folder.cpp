@@ -1,6 +1,7 @@
 #include "hanji/train/run_folder.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "hanji/base/env.h"
 #include "hanji/base/file.h"
@@ -21,15 +22,41 @@ fs::path fresh_folder() {
   return fs::path("runs") / fmt::format("{:03}", number);
 }
 
+/// The folder itself, or the nearest one above it that is there.
+fs::path nearest_existing(const fs::path& path) {
+  std::error_code error;
+  fs::path here = fs::absolute(path, error);
+  while (!fs::exists(here, error) && here.has_relative_path()) here = here.parent_path();
+  return here;
+}
+
+Status check_path(const fs::path& path) {
+  if (holds_something(path)) {
+    return base::invalid_argument(
+        fmt::format("run.out: {} is not an empty folder; a run never writes over another, so "
+                    "name a new one with --out",
+                    path.string()));
+  }
+  const fs::path above = nearest_existing(path);
+  std::error_code error;
+  if (!fs::is_directory(above, error) || ::access(above.c_str(), W_OK | X_OK) != 0) {
+    return base::invalid_argument(
+        fmt::format("run.out: {} cannot be made, for {} is no folder that this user may write; "
+                    "name another with --out",
+                    path.string(), above.string()));
+  }
+  return {};
+}
+
 }  // namespace
+
+Status check_folder(const std::string& wanted) {
+  return check_path(wanted.empty() ? fresh_folder() : fs::path(wanted));
+}
 
 Result<fs::path> claim_folder(const std::string& wanted) {
   const fs::path path = wanted.empty() ? fresh_folder() : fs::path(wanted);
-  if (holds_something(path)) {
-    return base::invalid_argument("run.out: " + path.string() +
-                                  " is not an empty folder; a run never writes over another, so "
-                                  "name a new one with --out");
-  }
+  HANJI_RETURN_IF_ERROR(check_path(path));
   HANJI_RETURN_IF_ERROR(base::make_directories(path));
   for (const char* part : {"trace", "logs", "tensorboard", "checkpoints"}) {
     HANJI_RETURN_IF_ERROR(base::make_directories(path / part));

@@ -7,9 +7,15 @@
 
 namespace hanji::train {
 
+/// Whether claim_folder() would succeed; makes nothing.
+///
+/// Errors  kInvalidArgument for a folder that already holds something, and for one that this user
+///         cannot make or write.
+Status check_folder(const std::string& wanted);
+
 /// Makes the folder of a run: `wanted`, or a fresh runs/NUMBER where it is empty.
 ///
-/// Errors  kInvalidArgument for a folder that already holds something; nothing is overwritten.
+/// Errors  as check_folder(); nothing is overwritten.
 Result<std::filesystem::path> claim_folder(const std::string& wanted);
 
 /// hanji's folder for what it measured on this machine, made if missing: HANJI_CACHE_DIR, else

@@ -1,0 +1,80 @@
+#include "hanji/train/check_job.h"
+
+#include <algorithm>
+#include <array>
+
+#include "hanji/train/run_folder.h"
+
+namespace hanji::train {
+namespace {
+
+using Keys = std::initializer_list<std::string_view>;
+
+constexpr std::array<std::string_view, 8> kDataKeys = {
+    "data.text",   "data.tokens",      "data.format", "data.vocabulary", "data.validation_fraction",
+    "model.block", "model.vocabulary", "model.preset"};
+
+bool is_mistaken(const plan::LoadedConfig& loaded, std::string_view key) {
+  return std::ranges::any_of(loaded.mistakes, [&](const plan::ConfigMistake& mistake) {
+    return mistake.key == key || mistake.key.empty();  // an unreadable file may have set any key
+  });
+}
+
+/// Blames the first of `keys` that somebody set, or else the last.
+void add_mistake(plan::LoadedConfig& loaded, Keys keys, const Status& status) {
+  const auto was_set = [&](std::string_view key) { return loaded.origins.contains(key); };
+  const auto found = std::ranges::find_if(keys, was_set);
+  plan::ConfigMistake& mistake = loaded.mistakes.emplace_back();
+  mistake.key = found == keys.end() ? *(keys.end() - 1) : *found;
+  if (found != keys.end()) mistake.origin = loaded.origins.find(mistake.key)->second;
+  mistake.message = status.message();
+}
+
+/// Data that opens and fits, or a mistake more.
+///
+/// Result  in `damaged` whether the mistake is that a token file is not what it claims to be.
+std::optional<Dataset> look_at_data(plan::LoadedConfig& loaded, bool& damaged) {
+  const plan::Config& config = loaded.config;
+  const std::string_view data_key = config.data.tokens.empty() ? "data.text" : "data.tokens";
+  auto source = open_source(config.data);
+  if (!source.ok()) {
+    damaged = !config.data.tokens.empty() && source.status().code() == Code::kCorrupt;
+    add_mistake(loaded, {data_key}, source.status());
+    return std::nullopt;
+  }
+  if (Status known = check_vocabulary(*source, config.model.vocabulary); !known.ok()) {
+    add_mistake(loaded, {"model.vocabulary"}, known);
+    return std::nullopt;
+  }
+  auto dataset = cut_samples(*std::move(source), config.data,
+                             plan::resolve_model(config.model).block, config.model.vocabulary);
+  if (dataset.ok()) return *std::move(dataset);
+  add_mistake(loaded, {data_key, "model.block", "model.preset", "data.validation_fraction"},
+              dataset.status());
+  return std::nullopt;
+}
+
+Code code_of(const plan::LoadedConfig& loaded, bool damaged) {
+  if (loaded.mistakes.empty()) return Code::kOk;
+  return damaged && loaded.mistakes.size() == 1 ? Code::kCorrupt : Code::kInvalidArgument;
+}
+
+}  // namespace
+
+CheckedJob check_job(plan::LoadedConfig loaded, FolderUse use) {
+  CheckedJob job;
+  const auto mistaken = [&](std::string_view key) { return is_mistaken(loaded, key); };
+  bool damaged = false;
+  if (std::ranges::none_of(kDataKeys, mistaken)) job.dataset = look_at_data(loaded, damaged);
+  if (use == FolderUse::kClaim && !mistaken("run.out")) {
+    if (Status free = check_folder(loaded.config.run.out); !free.ok()) {
+      add_mistake(loaded, {"run.out"}, free);
+    }
+  }
+  plan::sort_by_place(loaded.mistakes);
+  job.code = code_of(loaded, damaged);
+  job.loaded = std::move(loaded);
+  return job;
+}
+
+}  // namespace hanji::train

@@ -1,0 +1,122 @@
+"""Mistakes that only the command meets: the data, the folder, and all of them at once."""
+import os
+import struct
+import unittest
+
+from command import CommandTest
+
+EXAMPLE = """[model]
+preset = "nan0"
+[train]
+stpes = 10
+global_batch = "many"
+learning_rate = -1
+[nonsense]
+x = 1
+"""
+
+
+class Mistakes(CommandTest):
+    def setUp(self):
+        super().setUp()
+        (self.folder / "good.txt").write_text("abcab cbacb " * 400)
+
+    def refuse(self, toml, *arguments, verb="train", expect=2):
+        """The messages that name a place; nothing but what was there before may be left."""
+        (self.folder / "job.toml").write_text(toml)
+        before = sorted(self.folder.iterdir())
+        done = self.hanji(verb, "--config", "job.toml", *arguments, expect=expect)
+        self.assertEqual(sorted(self.folder.iterdir()), before, "something was started")
+        self.assertEqual(done.stdout, "")
+        lines = done.stderr.splitlines()
+        self.assertRegex(lines[-1], r"^hanji: \d+ mistakes? in the configuration; nothing was")
+        self.assertEqual(len(lines) - 1, int(lines[-1].split()[1]))
+        return [line.removeprefix("hanji: ") for line in lines[:-1]]
+
+    def test_five_mistakes_get_exactly_five_messages(self):
+        for verb in ("train", "plan"):
+            self.assertEqual(self.refuse(EXAMPLE, "--out", "run", verb=verb), [
+                'job.toml:2:1: model.preset must be one of nano, char, baby, gpt2, not "nan0"; '
+                'did you mean "nano"?',
+                'job.toml:4:1: train.stpes: unknown key; did you mean train.steps?',
+                'job.toml:5:1: train.global_batch must be an integer, at least 1 (samples), not '
+                '"many"',
+                'job.toml:6:1: train.learning_rate is -1, but must be at least 1e-12',
+                'job.toml:7:2: nonsense: unknown table; tables: run, model, data, train, '
+                'checkpoint, compute, comm'])
+
+    def test_a_text_that_is_missing_empty_binary_or_short(self):
+        (self.folder / "empty.txt").write_text("")
+        (self.folder / "binary.txt").write_bytes(b"a\0b" * 100)
+        (self.folder / "late.txt").write_bytes(b"a" * 100_000 + b"\0")
+        (self.folder / "latin.txt").write_bytes(b"caf\xe9 " * 1000)
+        (self.folder / "short.txt").write_text("short")
+        (self.folder / "nothing").mkdir()
+        for name, words in (("missing.txt", "cannot read"), ("empty.txt", "is empty"),
+                            ("binary.txt", "zero bytes"), ("late.txt", "byte 100000 is NUL"),
+                            ("latin.txt", "not UTF-8 at byte 3"), ("short.txt", "bring a longer"),
+                            ("nothing", "holds no file")):
+            messages = self.refuse(f'[data]\ntext = "{name}"\n')
+            self.assertEqual(len(messages), 1, messages)
+            self.assertRegex(messages[0], r"^job.toml:2:1: data.text: ", name)
+            self.assertIn(words, messages[0])
+
+    def test_tokens_beyond_the_vocabulary(self):
+        (self.folder / "t.bin").write_bytes(struct.pack("<5000H", *(i % 50 for i in range(5000))))
+        messages = self.refuse('[data]\ntokens = "t.bin"\n[model]\nvocabulary = 20\n')
+        self.assertEqual(messages, ['job.toml:4:1: model.vocabulary is 20, but t.bin needs 50; set '
+                                    'model.vocabulary = "auto", and the data decides'])
+
+    def test_a_vocabulary_below_the_texts(self):
+        messages = self.refuse("", "--text", "good.txt", "--set", "model.vocabulary=3")
+        self.assertEqual(len(messages), 1)
+        self.assertIn("--set: model.vocabulary is 3, but the text's vocabulary needs 4", messages[0])
+
+    def test_a_damaged_token_file_is_corrupt_input(self):
+        (self.folder / "odd.bin").write_bytes(b"123")
+        messages = self.refuse('[data]\ntokens = "odd.bin"\n', expect=3)
+        self.assertRegex(messages[0], r"^job.toml:2:1: data.tokens: .*3 bytes are not a whole")
+
+    def test_a_foreign_folder_is_left_as_it_is(self):
+        (self.folder / "run").mkdir()
+        (self.folder / "run" / "precious").write_text("x")
+        messages = self.refuse('[run]\nout = "run"\n')
+        self.assertRegex(messages[0], r"^job.toml:2:1: run.out: run is not an empty folder")
+        self.assertEqual((self.folder / "run" / "precious").read_text(), "x")
+
+    def test_a_folder_that_cannot_be_made(self):
+        messages = self.refuse("", "--out", "good.txt/run")
+        self.assertRegex(messages[0], r"^--out: run.out: good.txt/run cannot be made")
+
+    def test_mistakes_of_file_data_folder_and_flags_come_together_in_order(self):
+        (self.folder / "run").mkdir()
+        (self.folder / "run" / "precious").write_text("x")
+        messages = self.refuse('[run]\nout = "run"\n[data]\ntext = "missing.txt"\n[train]\n'
+                               'steps = 1.5\ngrain = 5\n', "--ranks", 99)
+        places = [message.split(" ")[0] for message in messages]
+        self.assertEqual(places, ["job.toml:2:1:", "job.toml:4:1:", "job.toml:6:1:",
+                                  "job.toml:7:1:", "--ranks:"])
+
+    def test_print_config_names_every_origin(self):
+        (self.folder / "job.toml").write_text('[model]\npreset = "nano"\n[train]\nsteps = 30\n')
+        for verb in ("train", "plan"):
+            shown = self.hanji(verb, "--config", "job.toml", "--set", "train.seed=5", "--ranks", 2,
+                               "--print-config").stdout
+            for line in (r'preset = "nano" +# job.toml:2:1', r"width = 32 +# preset nano",
+                         r"steps = 30 +# job.toml:4:1", r"seed = 5 +# --set", r"ranks = 2 +# --ranks",
+                         r"beta1 = 0.9 +# default"):
+                self.assertRegex(shown, line)
+            (self.folder / "again.toml").write_text(shown)
+            again = self.hanji(verb, "--config", "again.toml", "--print-config").stdout
+            values = [[line.split("#")[0] for line in text.splitlines()] for text in (shown, again)]
+            self.assertEqual(values[0], values[1], "the output is a configuration itself")
+
+    @unittest.skipIf(os.geteuid() == 0, "root may write everywhere")
+    def test_a_folder_without_permission(self):
+        (self.folder / "locked").mkdir(mode=0o500)
+        messages = self.refuse("", "--out", "locked/run")
+        self.assertIn("no folder that this user may write", messages[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
