@@ -1,8 +1,9 @@
 """How long is a training step of a GPT, against PyTorch's DDP on the same machine?
 
 Both sides start from the same parameters, see the same tokens, and take turns in blocks of steps.
-Losses are compared before anything is timed: float64 must agree to 1e-10; float32 is held against
-4 times the peer's own spread between its two GEMM paths, and a miss is said.
+Losses are compared before anything is timed: float64 must agree to 1e-10. Float32 is held against
+4 times the peer's own spread between its two GEMM paths, and a miss is said; from several initial
+values, each beside both sides' distances from float64.
 """
 import argparse
 import pathlib
@@ -33,19 +34,45 @@ def check_float64(folder, a):
     ours.close(), peer.close()
 
 
+def float32_losses(folder, a, seed):
+    """Losses of 5 steps by side, each less those of PyTorch in float64."""
+    initial = folder / f"seed-{seed}"
+    sides = {"hanji": lambda: start_hanji(initial, a.ranks, a.preset, extra=[f"train.seed={seed}"])}
+    for precision in ("highest", "medium"):
+        sides[f"PyTorch {precision}"] = lambda precision=precision: start_peer(
+            initial, a.ranks, a.preset, precision=precision)
+    sides["exact"] = lambda: start_peer(initial, a.ranks, a.preset, dtype="float64")
+    found = {}
+    for name, start in sides.items():
+        job = start()
+        found[name] = losses(job, 5)
+        job.close()
+    exact = found.pop("exact")
+    return {name: [x - y for x, y in zip(values, exact)] for name, values in found.items()}
+
+
+def check_float32(folder, a):
+    within = 0
+    for seed in range(1, a.seeds + 1):
+        errors = float32_losses(folder, a, seed)
+        ours, highest, medium = errors.values()
+        apart = min(distance(ours, highest), distance(ours, medium))
+        spread = distance(highest, medium)
+        within += apart <= 4 * spread
+        off = ", ".join(f"{name} {max(map(abs, values)):.1e}" for name, values in errors.items())
+        print(f"float32 losses over 5 steps, seed {seed}: differ by {apart:.1e}, the peer's own "
+              f"paths by {spread:.1e}; off float64: {off}", flush=True)
+    print(f"float32 within 4 times the peer's own spread for {within} of {a.seeds} initial values")
+    if within < a.seeds:
+        print("NOT for all: float64 agrees, float32 rounds differently")
+
+
 def compare(folder, a, ranks, dtype):
     initial = folder / f"initial-{ranks}-{dtype}"
     ours = start_hanji(initial, ranks, a.preset, dtype=dtype)
     peers = [start_peer(initial, ranks, a.preset, dtype=dtype, precision=precision)
              for precision in ("highest", "medium")]
-    first = [losses(job, 5) for job in (ours, *peers)]
-    spread = distance(first[1], first[2])
-    apart = min(distance(first[0], first[1]), distance(first[0], first[2]))
     print(f"\n{ranks} ranks, {dtype}; kernels: {ours.kernels}")
-    print(f"losses over 5 steps differ by {apart:.1e}, the peer's own paths by {spread:.1e}")
-    # Floor: float32 rounds a loss near 5.5 to 5e-7, so equal paths may still differ by some.
-    if dtype == "float32" and apart > max(4 * spread, 2e-6):
-        print("NOT within 4 times the peer's own spread: float64 agrees, float32 rounds differently")
     results = {}
     for peer in peers:
         results[peer.name] = Comparison(timed(ours), timed(peer)).run(a.pairs, a.steps)
@@ -61,13 +88,15 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=4, help="initial values to compare float32 on")
     parser.add_argument("--smoke", action="store_true")
     a = parser.parse_args()
     if a.smoke:
-        a.preset, a.pairs, a.steps = "nano", 2, 3
+        a.preset, a.pairs, a.steps, a.seeds = "nano", 2, 3, 1
     with tempfile.TemporaryDirectory(prefix="hanji-bench-") as folder:
         folder = pathlib.Path(folder)
         check_float64(folder, a)
+        check_float32(folder, a)
         compare(folder, a, a.ranks, "float32")
         compare(folder, a, a.ranks, "bf16")
         compare(folder, a, 1, "float32")
