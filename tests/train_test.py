@@ -42,7 +42,10 @@ class Train(CommandTest):
         self.assertIn("nccl:all_reduce Kernel", names)
 
     def test_the_loss_falls(self):
-        self.train("run", "--ranks", 2, "--steps", 120, "--set", "train.learning_rate=1e-2")
+        text = self.folder / "text"
+        text.write_text("a rank sends what the next rank receives, and all ranks agree. " * 400)
+        self.train("run", "--ranks", 2, "--steps", 120, "--text", text,
+                   "--set", "train.learning_rate=3e-3")
         losses = [line["loss"] for line in self.read_lines("run", "run.jsonl") if "loss" in line]
         self.assertLess(sum(losses[-10:]), 0.8 * sum(losses[:10]))
 
