@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
+
 #include <string>
 
 namespace hanji::base {
@@ -42,6 +44,20 @@ TEST(ParseJson, RefusesARepeatedKeyInAnyObject) {
   EXPECT_EQ(json.status().code(), Code::kCorrupt);
   EXPECT_THAT(json.status().message(), HasSubstr("'k' comes twice"));
   EXPECT_TRUE(parse_json(R"({"a":{"k":1},"b":{"k":1}})").ok());
+}
+
+TEST(ParseJson, ReadsManyKeysInLinearTime) {
+  const auto seconds = [](int num_keys) {
+    std::string text = "{";
+    for (int i = 0; i < num_keys; ++i) text += "\"" + std::to_string(i) + "\":0,";
+    text.back() = '}';
+    const auto begin = std::chrono::steady_clock::now();
+    const auto json = parse_json(text);
+    EXPECT_TRUE(json.ok() && json->size() == static_cast<size_t>(num_keys));
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  // Searching all keys for every new one takes minutes here.
+  EXPECT_LT(seconds(500'000), 10);
 }
 
 TEST(ParseJson, RefusesMoreBytesThanAllowedAndInvalidUtf8) {
