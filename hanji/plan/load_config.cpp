@@ -55,6 +55,11 @@ std::string nearest_choice(const Key& key, std::string_view word) {
 /// Collects values and mistakes from all sources, then compares the values with each other.
 class Loader {
  public:
+  Loader() = default;
+  Loader(const Config& base, const std::string& base_source) {
+    loaded_.config = base;
+    loaded_.base_source = base_source;
+  }
   void read_toml(std::string_view text, std::string_view file_name);
   void read_override(const Override& one);
   void find_contradictions_between_good_keys();
@@ -149,7 +154,7 @@ void Loader::read_override(const Override& one) {
 
 Origin Loader::origin_of(std::string_view key) const {
   const auto found = loaded_.origins.find(key);
-  return found == loaded_.origins.end() ? Origin{} : found->second;
+  return found == loaded_.origins.end() ? Origin{loaded_.base_source} : found->second;
 }
 
 void Loader::find_contradictions_between_good_keys() {
@@ -218,7 +223,7 @@ std::string ConfigMistake::to_string() const {
 }
 
 LoadedConfig load_config(const ConfigSources& sources) {
-  Loader loader;
+  Loader loader(sources.base, sources.base_source);
   if (sources.file) {
     const auto text = base::read_file(*sources.file, kMostConfigBytes);
     if (text.ok()) {

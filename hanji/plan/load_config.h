@@ -41,11 +41,14 @@ struct LoadedConfig {
   Config config;
   std::map<std::string, Origin, std::less<>> origins;  ///< Of the keys that somebody set.
   std::vector<ConfigMistake> mistakes;                 ///< In order of their places.
+  std::string base_source = "default";                 ///< Of the keys that nobody set.
 };
 
 struct ConfigSources {
   std::optional<std::filesystem::path> file;
   std::vector<Override> overrides;  ///< Stronger than the file; a later one than an earlier one.
+  Config base = {};                 ///< What holds where nobody sets anything.
+  std::string base_source = "default";
 };
 
 /// Reads the file and the overrides, checks types, ranges and contradictions, and looks whether

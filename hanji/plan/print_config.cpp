@@ -30,7 +30,8 @@ std::string print_config(const LoadedConfig& loaded) {
       const std::string line =
           fmt::format("{} = {}", key.name.substr(table.size() + 1), format_value(key, value));
       const auto found = loaded.origins.find(key.name);
-      std::string origin = found == loaded.origins.end() ? "default" : found->second.to_string();
+      std::string origin =
+          found == loaded.origins.end() ? loaded.base_source : found->second.to_string();
       if (value != key.get(loaded.config)) {
         origin = fmt::format("preset {}", name_of(loaded.config.model.preset));
       }

@@ -1,0 +1,83 @@
+#include "hanji/plan/resume.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "hanji/plan/schema.h"
+
+namespace hanji::plan {
+namespace {
+
+// Of the tables that belong to the job, the keys that do not.
+constexpr std::array<std::string_view, 9> kFree = {
+    "data.text",       "data.tokens",          "train.steps",
+    "train.log_every", "train.split",          "train.micro_batch",
+    "train.nan",       "train.evaluate_every", "train.evaluate_batches"};
+
+bool names_kernel(std::string_view key) {
+  return key == "compute.gemm" || key == "compute.attention" || key == "compute.dtype";
+}
+
+bool is_auto(const Key& key, const Value& value) {
+  if (key.type == KeyType::kChoice) return key.choices[std::get<int64_t>(value)] == "auto";
+  return key.may_be_auto && value == Value(kAuto);
+}
+
+ConfigMistake refusal(const Key& key, const Config& recorded, const LoadedConfig& asked) {
+  return {.origin = asked.origins.find(key.name)->second,
+          .key = std::string(key.name),
+          .message = fmt::format("{} is {} here and {} in the saved run", key.name,
+                                 format_value(key, key.get(asked.config)),
+                                 format_value(key, key.get(recorded))),
+          .suggestion = names_kernel(key.name)
+                            ? "other kernels round differently, so a run goes on with its own"
+                            : "leave it out to go on, or begin a new run in another --out"};
+}
+
+/// What a number of ranks decided and another number decides anew.
+void decide_anew(const LoadedConfig& asked, ResumedConfig& resumed) {
+  const auto forget = [&](std::string_view key, int64_t& value) {
+    if (asked.origins.contains(key) || value == kAuto) return;
+    resumed.changes.push_back(fmt::format("{} {} -> decided anew", key, value));
+    value = kAuto;
+  };
+  forget("train.micro_batch", resumed.config.train.micro_batch);
+  forget("compute.threads", resumed.config.compute.threads);
+}
+
+}  // namespace
+
+bool belongs_to_job(std::string_view key) {
+  const bool in_table =
+      key.starts_with("model.") || key.starts_with("data.") || key.starts_with("train.");
+  return (in_table && std::ranges::find(kFree, key) == kFree.end()) || key == "compute.dtype";
+}
+
+Result<ResumedConfig> resume_config(const Config& recorded, const LoadedConfig& asked) {
+  ResumedConfig resumed{.config = recorded, .changes = {}};
+  std::vector<ConfigMistake> mistakes;
+  for (const Key& key : schema()) {
+    const auto origin = asked.origins.find(key.name);
+    if (origin == asked.origins.end()) continue;
+    const Value value = key.get(asked.config);
+    const bool kept = belongs_to_job(key.name) || names_kernel(key.name);
+    if (value == key.get(recorded) || (kept && is_auto(key, value))) continue;
+    if (kept) {
+      mistakes.push_back(refusal(key, recorded, asked));
+      continue;
+    }
+    key.set(resumed.config, value);
+    if (key.name == "run.out") continue;  // A folder may have moved; that changes nothing.
+    resumed.changes.push_back(fmt::format("{} {} -> {} ({})", key.name,
+                                          format_value(key, key.get(recorded)),
+                                          format_value(key, value), origin->second.to_string()));
+  }
+  HANJI_RETURN_IF_ERROR(to_status(mistakes));
+  const int64_t ranks = resumed.config.run.ranks;
+  if (ranks != recorded.run.ranks) decide_anew(asked, resumed);
+  return resumed;
+}
+
+}  // namespace hanji::plan
