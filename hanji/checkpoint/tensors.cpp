@@ -59,14 +59,14 @@ class Mismatches {
 
 using ByName = std::unordered_map<std::string_view, const NamedTensor*>;
 
-std::string missing_line(const std::string& name, const SafetensorsFile& file) {
+std::string missing_line(const std::string& name, std::span<const NamedTensor> saved) {
   std::vector<std::string_view> names;
-  for (const NamedTensor& tensor : file.tensors()) names.push_back(tensor.name);
+  for (const NamedTensor& tensor : saved) names.push_back(tensor.name);
   const auto near = base::nearest(name, names);
   return fmt::format("'{}' is missing{}", name, near ? " (the nearest is '" + *near + "')" : "");
 }
 
-Status compare(const SafetensorsFile& file, const ByName& saved,
+Status compare(std::span<const NamedTensor> all, const ByName& saved,
                std::span<const NamedTensor> wanted) {
   Mismatches mismatches;
   std::unordered_set<std::string_view> known;
@@ -74,14 +74,14 @@ Status compare(const SafetensorsFile& file, const ByName& saved,
     known.insert(tensor.name);
     const auto found = saved.find(tensor.name);
     if (found == saved.end()) {
-      mismatches.add(missing_line(tensor.name, file));
+      mismatches.add(missing_line(tensor.name, all));
     } else if (found->second->dtype != tensor.dtype || found->second->shape != tensor.shape) {
       mismatches.add(fmt::format("'{}' is {} in the file and {} here", tensor.name,
                                  describe(found->second->dtype, found->second->shape),
                                  describe(tensor.dtype, tensor.shape)));
     }
   }
-  for (const NamedTensor& tensor : file.tensors()) {
+  for (const NamedTensor& tensor : all) {
     if (!known.contains(tensor.name)) {
       mismatches.add(fmt::format("'{}' is in the file and not here", tensor.name));
     }
@@ -119,10 +119,14 @@ Result<std::vector<NamedTensor>> views_of(std::span<const TensorEntry> entries) 
 }
 
 Status copy_into(const SafetensorsFile& file, std::span<const TensorEntry> entries) {
+  return copy_into(file.tensors(), entries);
+}
+
+Status copy_into(std::span<const NamedTensor> all, std::span<const TensorEntry> entries) {
   HANJI_ASSIGN_OR_RETURN(const std::vector<NamedTensor> wanted, views_of(entries));
   ByName saved;
-  for (const NamedTensor& tensor : file.tensors()) saved[tensor.name] = &tensor;
-  HANJI_RETURN_IF_ERROR(compare(file, saved, wanted));
+  for (const NamedTensor& tensor : all) saved[tensor.name] = &tensor;
+  HANJI_RETURN_IF_ERROR(compare(all, saved, wanted));
   for (size_t i = 0; i < wanted.size(); ++i) {
     const NamedTensor& from = *saved.at(wanted[i].name);
     if (!from.bytes.empty()) {

@@ -38,5 +38,6 @@ Result<std::vector<NamedTensor>> views_of(std::span<const TensorEntry> entries);
 /// Errors  kMismatch, listing every tensor that is missing (with the nearest name), left over, or
 ///         of another type or shape, when names, types and shapes are not exactly the same.
 Status copy_into(const SafetensorsFile& file, std::span<const TensorEntry> entries);
+Status copy_into(std::span<const NamedTensor> saved, std::span<const TensorEntry> entries);
 
 }  // namespace hanji::checkpoint
