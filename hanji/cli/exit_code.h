@@ -9,6 +9,7 @@ namespace hanji::cli {
 int exit_code(Code code);
 
 inline constexpr int kUsage = 2;
+inline constexpr int kDiffers = 7;        ///< Two results that should be compared are not the same.
 inline constexpr int kInterrupted = 130;  ///< INT: saved and left.
 inline constexpr int kRequeue = 75;       ///< TERM, USR1: saved and left; start me again.
 

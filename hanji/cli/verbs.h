@@ -14,6 +14,7 @@ using Run = std::function<int()>;
 
 void add_train(CLI::App& app, Run& run);
 void add_plan(CLI::App& app, Run& run);
+void add_ckpt(CLI::App& app, Run& run);
 void add_generate(CLI::App& app, Run& run);
 void add_run(CLI::App& app, Run& run);
 /// Hidden: what `train` starts once per rank.

@@ -1,0 +1,137 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "hanji/checkpoint/export.h"
+#include "hanji/checkpoint/folder.h"
+#include "hanji/cli/ckpt_text.h"
+#include "hanji/cli/exit_code.h"
+#include "hanji/cli/verbs.h"
+
+namespace hanji::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CkptOptions {
+  std::string path;
+  std::string other;
+  std::vector<std::string> tensors;
+  bool as_json = false;
+};
+
+fs::path folder_of(const fs::path& path) {
+  return fs::is_directory(path / "checkpoints") ? path / "checkpoints" : path;
+}
+
+/// Every checkpoint of a run, of a folder of checkpoints, or the one that is named.
+std::vector<Inspected> inspect(const fs::path& path) {
+  if (fs::exists(path / checkpoint::kManifestFile)) {
+    return {{path.filename().string(), false, checkpoint::open_checkpoint(path)}};
+  }
+  const fs::path folder = folder_of(path);
+  const int64_t latest = checkpoint::latest_step(folder);
+  std::vector<Inspected> all;
+  for (const auto& entry : checkpoint::list_checkpoints(folder).or_throw()) {
+    all.push_back({entry.path.filename().string(), entry.step == latest,
+                   checkpoint::open_checkpoint(entry.path)});
+  }
+  if (all.empty()) {
+    throw Error(base::not_found(path.string() + ": no checkpoint lies here; name the folder of a "
+                                                "run, or one of its checkpoints"));
+  }
+  return all;
+}
+
+int list(const CkptOptions& options) {
+  const auto all = inspect(options.path);
+  std::cout << (options.as_json ? list_json(all) : list_text(all));
+  return 0;
+}
+
+/// As list(), but a damaged checkpoint is a failure.
+int verify(const CkptOptions& options) {
+  const auto all = inspect(options.path);
+  std::cout << (options.as_json ? list_json(all) : list_text(all));
+  for (const Inspected& one : all) {
+    if (!one.content.ok()) return exit_code(Code::kCorrupt);
+  }
+  return 0;
+}
+
+checkpoint::Checkpoint load(const std::string& path) {
+  auto found = checkpoint::load_checkpoint(path).or_throw();
+  for (const Status& reason : found.refused) {
+    std::cerr << "hanji: not usable: " << reason.message() << "\n";
+  }
+  return found;
+}
+
+int show(const CkptOptions& options) {
+  const auto found = load(options.path);
+  std::cout << (options.as_json ? show_json(found) : show_text(found));
+  return 0;
+}
+
+bool is_file(const std::string& path) { return fs::is_regular_file(path); }
+
+int diff(const CkptOptions& options) {
+  std::vector<checkpoint::Difference> differences;
+  if (is_file(options.path) && is_file(options.other)) {
+    differences = checkpoint::diff(checkpoint::SafetensorsFile::open(options.path).or_throw(),
+                                   checkpoint::SafetensorsFile::open(options.other).or_throw());
+  } else {
+    const auto first = load(options.path);
+    const auto second = load(options.other);
+    differences = checkpoint::diff(first.model, second.model);
+    for (auto& one : checkpoint::diff(first.optimizer, second.optimizer)) {
+      differences.push_back(std::move(one));
+    }
+  }
+  std::cout << (options.as_json ? diff_json(differences) : diff_text(differences));
+  return differences.empty() ? 0 : kDiffers;
+}
+
+int export_file(const CkptOptions& options) {
+  const auto found = load(options.path);
+  const size_t count = checkpoint::export_tensors(found, options.tensors, options.other).or_throw();
+  std::cout << count << " tensors of " << found.path.string() << " -> " << options.other << "\n";
+  return 0;
+}
+
+}  // namespace
+
+void add_ckpt(CLI::App& app, Run& run) {
+  CLI::App* verb = app.add_subcommand("ckpt", "List, verify, show, compare and export checkpoints");
+  verb->require_subcommand(1);
+  auto options = std::make_shared<CkptOptions>();
+  const auto add = [&](const char* name, const char* doc, int (*act)(const CkptOptions&)) {
+    CLI::App* sub = verb->add_subcommand(name, doc);
+    sub->add_option("path", options->path, "a run's folder, or one of its checkpoints")
+        ->type_name("DIR")
+        ->required();
+    sub->callback([=, &run] { run = [=] { return act(*options); }; });
+    return sub;
+  };
+  const auto json = [&](CLI::App* sub) {
+    sub->add_flag("--json", options->as_json, "for programs");
+    return sub;
+  };
+  json(add("list", "All checkpoints of a run, each read and verified", list));
+  json(add("verify", "The same; exit code 3 if one of them is damaged", verify));
+  json(add("show", "The newest good one: step, job, hashes, tensors", show));
+  json(add("diff", "Tensors that differ from another's; exit code 7 if some do", diff))
+      ->add_option("other", options->other, "another one, or two safetensors files")
+      ->type_name("DIR")
+      ->required();
+  CLI::App* exported =
+      add("export", "The model, or chosen tensors, as a plain safetensors file", export_file);
+  exported->add_option("file", options->other, "to write; must not exist")
+      ->type_name("FILE")
+      ->required();
+  exported->add_option("--tensor", options->tensors, "only this one; may be given again")
+      ->type_name("NAME")
+      ->allow_extra_args(false)
+      ->take_all();
+}
+
+}  // namespace hanji::cli
