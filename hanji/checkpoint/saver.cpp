@@ -44,7 +44,7 @@ Status Saver::save(const State& state, Manifest manifest) {
   Status before = wait();
   HANJI_RETURN_IF_ERROR(stage(state));
   writer_ = std::jthread([this, manifest = std::move(manifest)] { write(manifest); });
-  blocked_seconds_ = static_cast<double>(base::now_ns() - begin) * 1e-9;
+  times_.blocked_seconds.push_back(static_cast<double>(base::now_ns() - begin) * 1e-9);
   return before;
 }
 
@@ -77,11 +77,14 @@ void Saver::write(Manifest manifest) {
   trace::Span span(recorder_, "checkpoint write", trace::Category::kCheckpoint,
                    trace::Lane::kCheckpoint);
   span.set_bytes(total_bytes(staged_.model) + total_bytes(staged_.optimizer));
+  const int64_t begin = base::now_ns();
   try {
     status_ = save_checkpoint(options_, staged_, std::move(manifest));
   } catch (const std::bad_alloc&) {
     status_ = base::out_of_memory("no memory while a checkpoint was written");
   }
+  if (!status_.ok()) return;
+  times_.written_seconds.push_back(static_cast<double>(base::now_ns() - begin) * 1e-9);
 }
 
 }  // namespace hanji::checkpoint

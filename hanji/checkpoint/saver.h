@@ -10,6 +10,12 @@
 
 namespace hanji::checkpoint {
 
+/// How long saves kept the training waiting, and how long they took beside it.
+struct SaveTimes {
+  std::vector<double> blocked_seconds;  ///< By save: what save() took of its caller's time.
+  std::vector<double> written_seconds;  ///< By save that ended well: the thread's work.
+};
+
 /// Saves beside the training: a step waits for a copy in memory, not for the disk.
 ///
 /// The copy lies in one buffer that every save uses again, as large as the state.
@@ -34,8 +40,8 @@ class Saver {
   /// Waits until nothing is being written. Errors: that of the last save, told once.
   Status wait();
 
-  /// How long the last save() kept its caller from training.
-  double blocked_seconds() const { return blocked_seconds_; }
+  /// Of all saves so far. Order: after wait().
+  const SaveTimes& times() const { return times_; }
 
  private:
   Status stage(const State& state);
@@ -47,7 +53,7 @@ class Saver {
   size_t buffer_bytes_ = 0;
   State staged_;   // Views of buffer_.
   Status status_;  // The writer's until it is joined.
-  double blocked_seconds_ = 0;
+  SaveTimes times_;
   std::jthread writer_;  // Last, so that it is joined before what it uses goes.
 };
 

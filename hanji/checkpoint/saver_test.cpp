@@ -33,9 +33,11 @@ TEST(Saver, SavesOneAfterTheOther) {
   for (uint32_t step = 1; step <= 5; ++step) {
     const TestState state(step);
     ASSERT_TRUE(saver.save(state.state(), {.step = step}).ok());
-    EXPECT_GT(saver.blocked_seconds(), 0);
   }
   ASSERT_TRUE(saver.wait().ok());
+  EXPECT_EQ(saver.times().blocked_seconds.size(), 5u);
+  EXPECT_EQ(saver.times().written_seconds.size(), 5u);
+  EXPECT_GT(saver.times().blocked_seconds.back(), 0);
   EXPECT_TRUE(holds(*load_checkpoint(temporary.path()), TestState(5)));
   EXPECT_EQ(list_checkpoints(temporary.path())->size(), 3u);
 }

@@ -16,15 +16,15 @@ void JobOptions::add_to(CLI::App& verb) {
       ->type_name("N");
   verb.add_option("--steps", steps_, "optimizer steps (train.steps)")->type_name("N");
   verb.add_option("--seed", seed_, "of weights, order and dropout (train.seed)")->type_name("N");
-  verb.add_option("--out", out_, "folder of the run, new or empty (run.out)")->type_name("DIR");
+  verb.add_option("--out", out_, "folder of the run, new or empty unless --resume (run.out)")
+      ->type_name("DIR");
   verb.add_option("--set", assignments_, "any key: --set model.preset=nano")
       ->type_name("KEY=VALUE")
       ->take_all()
       ->allow_extra_args(false);
 }
 
-plan::LoadedConfig JobOptions::load() const {
-  plan::ConfigSources sources;
+plan::LoadedConfig JobOptions::load(plan::ConfigSources sources) const {
   if (!file_.empty()) sources.file = file_;
   for (const std::string& assignment : assignments_) sources.overrides.push_back({assignment});
   const auto shortcut = [&](const std::optional<std::string>& value, const std::string& key,

@@ -20,7 +20,9 @@ class JobOptions {
   void add_to(CLI::App& verb);
 
   /// File and overrides as they were typed; shortcuts come after --set in weight.
-  plan::LoadedConfig load() const;
+  plan::LoadedConfig load() const { return load(plan::ConfigSources()); }
+  /// The same over another base than the defaults.
+  plan::LoadedConfig load(plan::ConfigSources sources) const;
 
  private:
   std::string file_;

@@ -22,10 +22,13 @@ void add_rank(CLI::App& app, Run& run) {
   auto out = std::make_shared<std::string>();
   verb->add_option("--out", *out)->required();
   verb->add_option("--started-ns", options->started_ns)->required();
+  auto resume_from = std::make_shared<std::string>();
+  verb->add_option("--resume-from", *resume_from);
   verb->add_flag("--terminal", options->output.overwrites);
   verb->callback([=, &run] {
     run = [=] {
       options->out = *out;
+      options->resume_from = *resume_from;
       options->output.write = [](std::string_view text) { std::cout << text << std::flush; };
       return code_of(train::run_rank(*options));
     };

@@ -41,6 +41,10 @@ Status TensorBoardWriter::text(std::string_view tag, int64_t step, std::string_v
   return write(internal::text_event(wall_seconds(), step, tag, text));
 }
 
+Status TensorBoardWriter::restart(int64_t step) {
+  return write(internal::restart_event(wall_seconds(), step));
+}
+
 Status TensorBoardWriter::write(std::string_view event) {
   HANJI_RETURN_IF_ERROR(file_.append(internal::frame(event)));
   return file_.flush();

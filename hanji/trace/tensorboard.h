@@ -19,6 +19,9 @@ class TensorBoardWriter {
   Status scalar(std::string_view tag, int64_t step, double value);
   /// `text` is shown as Markdown.
   Status text(std::string_view tag, int64_t step, std::string_view text);
+  /// For a run that goes on: readers forget what earlier files of the folder say of `step` and of
+  /// later steps, so that no step stands twice in a curve. Before the first scalar.
+  Status restart(int64_t step);
   /// Waits until the disk has everything.
   Status flush() { return file_.sync(); }
   const std::filesystem::path& path() const { return path_; }

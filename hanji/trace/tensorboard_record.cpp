@@ -74,6 +74,12 @@ std::string scalar_event(double wall_seconds, int64_t step, std::string_view tag
                        bytes_field(1, tag) + simple_value + metadata_field("scalars"));
 }
 
+/// SessionLog{status START}: readers drop what they know from this step on.
+std::string restart_event(double wall_seconds, int64_t step) {
+  return start_of_event(wall_seconds) + integer_field(2, step) +
+         bytes_field(7, integer_field(1, 1));
+}
+
 /// Value{tag, tensor{dtype, tensor_shape{dim{size 1}}, string_val}, metadata}
 std::string text_event(double wall_seconds, int64_t step, std::string_view tag,
                        std::string_view text) {

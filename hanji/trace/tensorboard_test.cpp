@@ -33,6 +33,7 @@ TEST(TensorBoardRecord, EventsAreTheBytesOfTheProtobufClasses) {
             "09000000000000f83f1a0d627261696e2e4576656e743a3252070a0568616e6a69");
   EXPECT_EQ(hex(internal::scalar_event(1700000000.25, 300, "loss", 2.5F)),
             "0900001040fc54d94110ac022a1a0a180a046c6f737315000020404a0b0a090a077363616c617273");
+  EXPECT_EQ(hex(internal::restart_event(1.5, 21)), "09000000000000f83f10153a020801");
   EXPECT_EQ(
       hex(internal::text_event(1.5, -1, "sample", "hi")),
       "09000000000000f83f10ffffffffffffffffff012a220a200a0673616d706c65420c0807120412020801420268"

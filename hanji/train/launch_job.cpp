@@ -6,7 +6,9 @@
 
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
+#include "hanji/launch/restart.h"
 #include "hanji/topology/machine.h"
+#include "hanji/train/resume.h"
 
 namespace hanji::train {
 namespace {
@@ -48,9 +50,13 @@ class Roster {
   Status status_;
 };
 
-std::vector<std::string> rank_command(const JobLaunch& job, const std::string& program) {
+std::vector<std::string> rank_command(const JobLaunch& job, const std::string& program,
+                                      const std::filesystem::path& resume_from) {
   std::vector<std::string> command = {
       program, "rank", "--out", job.out.string(), "--started-ns", std::to_string(job.started_ns)};
+  if (!resume_from.empty()) {
+    command.insert(command.end(), {"--resume-from", resume_from.string()});
+  }
   if (job.terminal) command.push_back("--terminal");
   return command;
 }
@@ -63,7 +69,6 @@ Result<launch::Outcome> launch_job(const plan::Plan& plan, const JobLaunch& job)
   HANJI_ASSIGN_OR_RETURN(const auto program, base::executable_path());
   Roster roster(job.out / "ranks.json");
   launch::LaunchOptions options;
-  options.command = rank_command(job, program.string());
   options.program = launch::Program::kThis;
   options.ranks = plan.ranks;
   options.plan_json = plan_json;
@@ -74,7 +79,17 @@ Result<launch::Outcome> launch_job(const plan::Plan& plan, const JobLaunch& job)
     roster.note(event);
     if (job.on_event) job.on_event(event);
   };
-  auto outcome = launch::launch(options);
+  launch::RestartOptions restarts{.max_restarts = job.max_restarts};
+  restarts.prepare = [&](const launch::Attempt& attempt, launch::LaunchOptions& next) -> Status {
+    std::filesystem::path from = job.resume_from;
+    if (attempt.restarts > 0) {
+      HANJI_ASSIGN_OR_RETURN(const auto saved, find_saved_run(job.out));
+      if (saved) from = saved->checkpoint;
+    }
+    next.command = rank_command(job, program.string(), from);
+    return {};
+  };
+  auto outcome = launch::launch_with_restarts(options, restarts);
   roster.remove();
   HANJI_RETURN_IF_ERROR(roster.status());
   return outcome;

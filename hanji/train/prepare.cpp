@@ -49,12 +49,7 @@ Result<Measurements> measure_now(const plan::Plan& draft, const plan::Config& as
   with_choices.config.compute = asked.compute;
   Measurements found;
   HANJI_ASSIGN_OR_RETURN(found.kernels, compute::measure(kernel_options(with_choices)));
-  HANJI_ASSIGN_OR_RETURN(
-      found.rates,
-      cost::measure_rates({.ranks = draft.ranks,
-                           .usable_cores = machine.usable_cores,
-                           .cache_bytes = last_cache_bytes(machine),
-                           .rank_cpus = topology::cpus_per_rank(machine, draft.ranks)}));
+  HANJI_ASSIGN_OR_RETURN(found.rates, measure_rates(machine, draft.ranks));
   return found;
 }
 
@@ -104,7 +99,22 @@ Result<Measurements> measured(const plan::Plan& draft, const plan::Config& asked
   return found;
 }
 
+/// So that a run can be resumed from another folder.
+plan::Config with_absolute_paths(plan::Config config) {
+  for (std::string* path : {&config.data.text, &config.data.tokens}) {
+    if (!path->empty()) *path = std::filesystem::absolute(*path).lexically_normal().string();
+  }
+  return config;
+}
+
 }  // namespace
+
+Result<cost::Rates> measure_rates(const topology::Machine& machine, int ranks) {
+  return cost::measure_rates({.ranks = ranks,
+                              .usable_cores = machine.usable_cores,
+                              .cache_bytes = last_cache_bytes(machine),
+                              .rank_cpus = topology::cpus_per_rank(machine, ranks)});
+}
 
 Result<plan::Plan> prepare(const plan::Config& config) {
   const plan::ModelSpec model = plan::resolve_model(config.model);
@@ -113,7 +123,8 @@ Result<plan::Plan> prepare(const plan::Config& config) {
   return prepare(config, dataset.facts());
 }
 
-Result<plan::Plan> prepare(const plan::Config& config, const plan::DataFacts& data) {
+Result<plan::Plan> prepare(const plan::Config& asked, const plan::DataFacts& data) {
+  const plan::Config config = with_absolute_paths(asked);
   plan::PlanInputs inputs{.config = config, .data = data};
   HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
   // The draft decides ranks and shapes, which is what there is to measure.

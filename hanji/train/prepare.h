@@ -14,4 +14,7 @@ Result<plan::Plan> prepare(const plan::Config& config, const plan::DataFacts& da
 /// The same, opening the data that `config` names. Errors: as open_dataset() besides.
 Result<plan::Plan> prepare(const plan::Config& config);
 
+/// The rates of `ranks` processes that exchange data on this machine, measured now.
+Result<cost::Rates> measure_rates(const topology::Machine& machine, int ranks);
+
 }  // namespace hanji::train

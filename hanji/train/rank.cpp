@@ -6,6 +6,7 @@
 #include <ATen/ops/full.h>
 #include "hanji/base/clock.h"
 #include "hanji/base/file.h"
+#include "hanji/base/folder_lock.h"
 #include "hanji/checkpoint/saver.h"
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/gloo/group.h"
@@ -51,16 +52,20 @@ class RankRun {
     compute::apply(to_compute(plan_.kernels), plan_.threads);
     compute::keep_freed_memory();
     Job job = assemble(plan_, training_group());
+    if (is_first()) take_folder();
+    const int64_t first_step = resume(job);
     if (is_first()) {
-      log_.emplace(RunLog::open(options_.out, plan_, 0, options_.output).or_throw());
+      log_.emplace(RunLog::open(options_.out, plan_, first_step, options_.output).or_throw());
     }
-    const LoopOutcome outcome = run_loop(
+    LoopOutcome outcome = run_loop(
         job, {.plan = plan_,
               .dataset = dataset_,
               .memory = memory_,
               .stop = stop_,
               .log = log_ ? &*log_ : nullptr,
+              .first_step = first_step,
               .save = [&](int64_t steps_done, double loss) { save(job, steps_done, loss); }});
+    add_history(job, outcome);
     finish(job, outcome);
     return {.stop_signal = outcome.stop_signal};
   }
@@ -76,38 +81,86 @@ class RankRun {
 
   bool is_first() const { return world_.rank() == 0; }
 
+  /// Held until this process ends: a run that goes on waits for it before it touches a file.
+  void take_folder() {
+    lock_.emplace(base::FolderLock::take(options_.out / "checkpoints",
+                                         base::Deadline::after(std::chrono::seconds(10)))
+                      .or_throw());
+  }
+
+  /// Result  the steps that an earlier run has done.
+  int64_t resume(Job& job) {
+    if (options_.resume_from.empty()) return 0;
+    const int64_t steps = restore(job, options_.resume_from).or_throw();
+    job.replicas.check_parameters();
+    return steps;
+  }
+
+  /// The loop knows its own steps only; the log and the optimizer know those before.
+  void add_history(const Job& job, LoopOutcome& outcome) const {
+    outcome.num_skipped = outcome.steps_done - job.optimizer.num_updates();
+    if (!log_) return;
+    const History& history = log_->history();
+    if (outcome.seconds.empty()) outcome.train_loss = history.train_loss;
+    if (outcome.validation_loss == 0) outcome.validation_loss = history.validation_loss;
+    std::vector<StepSeconds> seconds;
+    for (const LoggedStep& step : history.logged) {
+      if (step.ranks != plan_.ranks) continue;
+      seconds.push_back({step.step, step.data, step.exposed_communication});
+    }
+    outcome.seconds.insert(outcome.seconds.begin(), seconds.begin(), seconds.end());
+  }
+
   /// Rank 0 writes what is the same on all ranks; the disk works beside the next steps.
   void save(const Job& job, int64_t steps_done, double validation_loss) {
     if (!is_first()) return;
     const JobTensors tensors = tensors_of(job);
     checkpoint::Manifest manifest = describe_state(plan_, dataset_, steps_done);
     if (validation_loss > 0) manifest.validation_loss = validation_loss;
-    base::throw_if_error(
+    const Status before =
         saver_.save({.model = checkpoint::views_of(tensors.model).or_throw(),
                      .optimizer = checkpoint::views_of(tensors.optimizer).or_throw()},
-                    std::move(manifest)));
+                    std::move(manifest));
+    // The older checkpoints are still there, and the next save is the next try.
+    if (before.ok()) return;
+    base::throw_if_error(
+        log_->warning(steps_done, "a checkpoint was not saved: " + before.message()));
+  }
+
+  /// A resumed run's trace lies beside the earlier one's.
+  std::filesystem::path trace_folder(const LoopOutcome& outcome) const {
+    const std::filesystem::path folder = options_.out / "trace";
+    return options_.resume_from.empty() ? folder
+                                        : folder / fmt::format("until_{:08}", outcome.steps_done);
   }
 
   void finish(Job& job, const LoopOutcome& outcome) {
     base::throw_if_error(saver_.wait());
     if (world_.recorder()) {
+      const std::filesystem::path folder = trace_folder(outcome);
+      base::throw_if_error(base::make_directories(folder));
       base::throw_if_error(trace::write_chrome_trace(
-          options_.out / "trace" / fmt::format("rank.{}.json", world_.rank()), *world_.recorder()));
+          folder / fmt::format("rank.{}.json", world_.rank()), *world_.recorder()));
     }
     const std::vector<int64_t> peaks = gather_peaks();
     if (!is_first()) return;
-    const Measurement measurement{
-        .outcome = outcome,
-        .timings = timings_of(outcome.seconds, world_.recorder()),
-        .hashes = hashes_of(tensors_of(job)),
-        .first_step_seconds =
-            static_cast<double>(outcome.first_step_end_ns - options_.started_ns) * 1e-9,
-        .peak_bytes = peaks,
-        .memory = counted_memory(job)};
+    const Measurement measurement{.outcome = outcome,
+                                  .timings = timings_of(outcome.seconds, world_.recorder()),
+                                  .hashes = hashes_of(tensors_of(job)),
+                                  .first_step_seconds = first_step_seconds(outcome),
+                                  .peak_bytes = peaks,
+                                  .memory = counted_memory(job),
+                                  .saves = saver_.times(),
+                                  .history = log_->history()};
     const Summary summary = summarise(plan_, dataset_, measurement);
     base::throw_if_error(base::write_file_atomic(options_.out / "summary.json", summary.json));
     options_.output.write(summary.text);
     show_sample(*job.model);
+  }
+
+  double first_step_seconds(const LoopOutcome& outcome) const {
+    if (outcome.first_step_end_ns == 0) return 0;
+    return static_cast<double>(outcome.first_step_end_ns - options_.started_ns) * 1e-9;
   }
 
   std::vector<int64_t> gather_peaks() {
@@ -145,6 +198,7 @@ class RankRun {
   PrivateMemory memory_;
   plan::Plan plan_;
   Dataset dataset_;
+  std::optional<base::FolderLock> lock_;
   checkpoint::Saver saver_;
   std::optional<RunLog> log_;
 };

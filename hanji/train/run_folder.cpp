@@ -22,6 +22,13 @@ fs::path fresh_folder() {
   return fs::path("runs") / fmt::format("{:03}", number);
 }
 
+Status make_parts(const fs::path& path) {
+  for (const char* part : {"trace", "logs", "tensorboard", "checkpoints"}) {
+    HANJI_RETURN_IF_ERROR(base::make_directories(path / part));
+  }
+  return {};
+}
+
 /// The folder itself, or the nearest one above it that is there.
 fs::path nearest_existing(const fs::path& path) {
   std::error_code error;
@@ -34,7 +41,7 @@ Status check_path(const fs::path& path) {
   if (holds_something(path)) {
     return base::invalid_argument(
         fmt::format("run.out: {} is not an empty folder; a run never writes over another, so "
-                    "name a new one with --out",
+                    "name a new one with --out, or go on with --resume",
                     path.string()));
   }
   const fs::path above = nearest_existing(path);
@@ -58,10 +65,34 @@ Result<fs::path> claim_folder(const std::string& wanted) {
   const fs::path path = wanted.empty() ? fresh_folder() : fs::path(wanted);
   HANJI_RETURN_IF_ERROR(check_path(path));
   HANJI_RETURN_IF_ERROR(base::make_directories(path));
-  for (const char* part : {"trace", "logs", "tensorboard", "checkpoints"}) {
-    HANJI_RETURN_IF_ERROR(base::make_directories(path / part));
-  }
+  HANJI_RETURN_IF_ERROR(make_parts(path));
   return fs::absolute(path);
+}
+
+Result<fs::path> reopen_folder(const fs::path& out, int64_t steps_done) {
+  HANJI_RETURN_IF_ERROR(make_parts(out));
+  HANJI_RETURN_IF_ERROR(base::remove_tree(out / "summary.json"));
+  std::error_code error;
+  if (fs::exists(out / "plan.json", error)) {
+    HANJI_RETURN_IF_ERROR(base::rename_and_sync(
+        out / "plan.json", out / fmt::format("plan.until_{:08}.json", steps_done)));
+  }
+  return fs::absolute(out);
+}
+
+Result<base::FolderLock> lock_folder(const fs::path& out) {
+  const auto now = base::Deadline::after({});
+  auto lock = base::FolderLock::take(out, now);
+  if (lock.status().code() == Code::kTimeout) {
+    return base::invalid_argument("run.out: another run lives in " + out.string() +
+                                  " (see its ranks.json); end it, or name another folder");
+  }
+  HANJI_RETURN_IF_ERROR(lock.status());
+  // Ranks die with their launcher, but not in the same instant.
+  const auto soon = base::Deadline::after(std::chrono::seconds(10));
+  const auto writer = base::FolderLock::take(out / "checkpoints", soon);
+  if (!writer.ok()) return writer.status().at("the ranks of the run before have not ended");
+  return lock;
 }
 
 Result<fs::path> cache_folder() {

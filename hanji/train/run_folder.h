@@ -1,9 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
-#include "hanji/base/status.h"
+#include "hanji/base/folder_lock.h"
 
 namespace hanji::train {
 
@@ -17,6 +18,15 @@ Status check_folder(const std::string& wanted);
 ///
 /// Errors  as check_folder(); nothing is overwritten.
 Result<std::filesystem::path> claim_folder(const std::string& wanted);
+
+/// Readies the folder of a saved run to go on behind step `steps_done`: its parts are there, the
+/// summary of the run so far goes, and the plan so far is kept as plan.until_STEP.json.
+Result<std::filesystem::path> reopen_folder(const std::filesystem::path& out, int64_t steps_done);
+
+/// Keeps a run's folder for this process. Where an earlier run's launcher has died, waits until its
+/// rank 0 is gone too.
+/// Errors  kInvalidArgument when another run lives in it.
+Result<base::FolderLock> lock_folder(const std::filesystem::path& out);
 
 /// hanji's folder for what it measured on this machine, made if missing: HANJI_CACHE_DIR, else
 /// XDG_CACHE_HOME/hanji, else HOME/.cache/hanji.

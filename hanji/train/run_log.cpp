@@ -8,20 +8,36 @@ namespace hanji::train {
 
 Result<RunLog> RunLog::open(const std::filesystem::path& out, const plan::Plan& plan,
                             int64_t first_step, Output output) {
-  HANJI_ASSIGN_OR_RETURN(auto jsonl, trace::JsonlWriter::open(out / "run.jsonl"));
+  const std::filesystem::path lines = out / "run.jsonl";
+  HANJI_ASSIGN_OR_RETURN(History history, rewind_log(lines, first_step));
+  HANJI_ASSIGN_OR_RETURN(auto jsonl, trace::JsonlWriter::open(lines));
   HANJI_ASSIGN_OR_RETURN(auto board, trace::TensorBoardWriter::open(out / "tensorboard"));
-  return RunLog(plan, first_step, std::move(output), std::move(jsonl), std::move(board));
+  RunLog log(plan, std::move(history), std::move(output), std::move(jsonl), std::move(board));
+  HANJI_RETURN_IF_ERROR(log.begin());
+  return log;
 }
 
-RunLog::RunLog(const plan::Plan& plan, int64_t first_step, Output output, trace::JsonlWriter jsonl,
+RunLog::RunLog(const plan::Plan& plan, History history, Output output, trace::JsonlWriter jsonl,
                trace::TensorBoardWriter board)
     : steps_(plan.config.train.steps),
-      first_step_(first_step),
+      ranks_(plan.ranks),
+      first_step_(history.steps),
+      history_(std::move(history)),
       log_every_(plan.config.train.log_every),
       flops_per_token_(plan.model.flops_per_token()),
       output_(std::move(output)),
       jsonl_(std::move(jsonl)),
       board_(std::move(board)) {}
+
+Status RunLog::begin() {
+  if (!history_.found) return {};
+  HANJI_RETURN_IF_ERROR(board_.restart(first_step_ + 1));
+  trace::JsonLine line;
+  line.add("step", first_step_);
+  line.add("resumed", true);
+  line.add("ranks", ranks_);
+  return jsonl_.write(line.take());
+}
 
 Status RunLog::step(const StepRecord& record) {
   const double tokens_per_second = static_cast<double>(record.num_tokens) / record.step_seconds;
@@ -35,6 +51,7 @@ Status RunLog::step(const StepRecord& record) {
   line.add("data_seconds", record.data_seconds);
   line.add("exposed_communication_seconds", record.exposed_communication_seconds);
   line.add("memory_bytes", record.memory_bytes);
+  line.add("ranks", ranks_);
   HANJI_RETURN_IF_ERROR(jsonl_.write(line.take()));
 
   HANJI_RETURN_IF_ERROR(board_.scalar("train/loss", record.step, record.loss));
@@ -74,6 +91,16 @@ Status RunLog::evaluation(int64_t step, double validation_loss) {
   HANJI_RETURN_IF_ERROR(board_.scalar("validation/loss", step, validation_loss));
   output_.write(fmt::format("{}step {}  validation loss {:.4f} nats\n",
                             output_.overwrites ? "\r\033[K" : "", step, validation_loss));
+  return {};
+}
+
+Status RunLog::warning(int64_t step, std::string_view what) {
+  trace::JsonLine line;
+  line.add("step", step);
+  line.add("warning", what);
+  HANJI_RETURN_IF_ERROR(jsonl_.write(line.take()));
+  output_.write(
+      fmt::format("{}step {}  warning: {}\n", output_.overwrites ? "\r\033[K" : "", step, what));
   return {};
 }
 

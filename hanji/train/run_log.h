@@ -10,6 +10,7 @@
 #include "hanji/plan/plan.h"
 #include "hanji/trace/jsonl.h"
 #include "hanji/trace/tensorboard.h"
+#include "hanji/train/history.h"
 
 namespace hanji::train {
 
@@ -36,21 +37,31 @@ struct StepRecord {
 /// progress line (every log_every steps).
 class RunLog {
  public:
-  /// Errors  as the writers' open().
+  /// Where an earlier run has written, the log goes on behind step `first_step`; what was logged
+  /// of later steps goes.
+  /// Errors  as rewind_log() and the writers' open().
   static Result<RunLog> open(const std::filesystem::path& out, const plan::Plan& plan,
                              int64_t first_step, Output output);
 
   Status step(const StepRecord& record);
   Status evaluation(int64_t step, double validation_loss);
+  /// Something that went wrong and did not end the run, as a line of its own.
+  Status warning(int64_t step, std::string_view what);
   Status flush();
 
+  /// What earlier runs have logged of the steps up to the first one here.
+  const History& history() const { return history_; }
+
  private:
-  RunLog(const plan::Plan& plan, int64_t first_step, Output output, trace::JsonlWriter jsonl,
+  RunLog(const plan::Plan& plan, History history, Output output, trace::JsonlWriter jsonl,
          trace::TensorBoardWriter board);
+  Status begin();
   std::string progress_line(const StepRecord& record) const;
 
   int64_t steps_;
+  int ranks_;
   int64_t first_step_;
+  History history_;
   int64_t log_every_;
   double flops_per_token_;
   Output output_;

@@ -1,5 +1,7 @@
 #include "hanji/train/state.h"
 
+#include <ATen/ops/scalar_tensor.h>
+
 #include "hanji/base/json.h"
 #include "hanji/base/version.h"
 #include "hanji/checkpoint/hash.h"
@@ -8,6 +10,7 @@ namespace hanji::train {
 
 JobTensors tensors_of(const Job& job) {
   JobTensors tensors;
+  tensors.optimizer.push_back({"step", at::scalar_tensor(job.optimizer.num_updates(), at::kLong)});
   const auto& parameters = job.replicas.parameters();
   const layout::FlatLayout& flat = job.replicas.buckets().flat;
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -21,6 +24,16 @@ JobTensors tensors_of(const Job& job) {
     tensors.optimizer.push_back({"exp_avg_sq." + name, piece(job.optimizer.second_moment())});
   }
   return tensors;
+}
+
+Result<int64_t> restore(Job& job, const std::filesystem::path& checkpoint) {
+  HANJI_ASSIGN_OR_RETURN(const auto saved, checkpoint::open_checkpoint(checkpoint));
+  const JobTensors tensors = tensors_of(job);
+  HANJI_RETURN_IF_ERROR(checkpoint::copy_into(saved.model, tensors.model).at(checkpoint.native()));
+  HANJI_RETURN_IF_ERROR(
+      checkpoint::copy_into(saved.optimizer, tensors.optimizer).at(checkpoint.native()));
+  job.optimizer.set_num_updates(tensors.optimizer.front().tensor.item<int64_t>());
+  return saved.manifest.step;
 }
 
 JobHashes hashes_of(const JobTensors& tensors) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,8 @@
 namespace hanji::train {
 
 /// The tensors of a job as checkpoints name them: parameters under their own names; the moments as
-/// "exp_avg.NAME" and "exp_avg_sq.NAME", shaped like the parameter, whatever the flat layout.
+/// "exp_avg.NAME" and "exp_avg_sq.NAME", shaped like the parameter, whatever the flat layout; and
+/// "step", the number of updates made (a copy).
 struct JobTensors {
   std::vector<checkpoint::TensorEntry> model;
   std::vector<checkpoint::TensorEntry> optimizer;
@@ -30,6 +32,12 @@ JobHashes hashes_of(const JobTensors& tensors);
 /// What a checkpoint must tell beside the tensors: the plan, and how ids become text again.
 checkpoint::Manifest describe_state(const plan::Plan& plan, const Dataset& dataset,
                                     int64_t steps_done);
+
+/// Puts a job where a checkpoint left it: parameters, moments and the number of updates.
+/// Result  the steps done. Every rank reads the files by itself.
+/// Errors  kMismatch, listing every tensor that differs, for the checkpoint of another model; those
+///         of checkpoint::open_checkpoint().
+Result<int64_t> restore(Job& job, const std::filesystem::path& checkpoint);
 
 /// The vocabulary that describe_state() wrote; none for a file of token ids.
 /// Errors  kCorrupt.

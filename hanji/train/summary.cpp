@@ -33,6 +33,46 @@ report::Measured measured_of(const plan::Plan& plan, const Measurement& run) {
   return measured;
 }
 
+double median_of(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// What saving cost: the share is of one step, the one that waits for the copy.
+base::Json saving_json(const Measurement& run) {
+  const auto& blocked = run.saves.blocked_seconds;
+  const double step = run.timings.step_median;
+  base::Json json;
+  json["saves"] = blocked.size();
+  json["blocked_seconds_median"] = median_of(blocked);
+  json["blocked_seconds_max"] =
+      blocked.empty() ? 0.0 : *std::max_element(blocked.begin(), blocked.end());
+  json["blocked_share_of_step"] = step > 0 ? median_of(blocked) / step : 0.0;
+  json["write_seconds_median"] = median_of(run.saves.written_seconds);
+  return json;
+}
+
+std::string saving_text(const Measurement& run) {
+  if (run.saves.blocked_seconds.empty()) return "";
+  const double blocked = median_of(run.saves.blocked_seconds);
+  return fmt::format(
+      "{} checkpoint{}: a step waited {} for each, and the disk took {} beside it\n",
+      run.saves.blocked_seconds.size(), run.saves.blocked_seconds.size() == 1 ? "" : "s",
+      base::format_seconds(blocked), base::format_seconds(median_of(run.saves.written_seconds)));
+}
+
+base::Json resumptions_json(const plan::Plan& plan, const History& history) {
+  base::Json json = base::Json::array();
+  if (!history.found) return json;
+  for (const Resumption& one : history.resumptions) {
+    json.push_back({{"step", one.step}, {"ranks", one.ranks}});
+  }
+  json.push_back({{"step", history.steps}, {"ranks", plan.ranks}});
+  return json;
+}
+
 base::Json summary_json(const plan::Plan& plan, const Measurement& run,
                         const report::Measured& measured) {
   const Timings& timings = run.timings;
@@ -54,6 +94,8 @@ base::Json summary_json(const plan::Plan& plan, const Measurement& run,
   json["peak_bytes_per_rank"] = *measured.peak_bytes_per_rank;
   json["peak_bytes"] = run.peak_bytes;
   json["skipped_steps"] = run.outcome.num_skipped;
+  json["checkpoint"] = saving_json(run);
+  json["resumed"] = resumptions_json(plan, run.history);
   json["plan"] = base::parse_json(plan::to_json(plan)).or_throw();
   json["prediction"] =
       base::parse_json(report::to_json(report::compare(plan, measured))).or_throw();
@@ -91,7 +133,7 @@ Summary summarise(const plan::Plan& plan, const Dataset& dataset, const Measurem
   summary.text =
       "\n" + report::table(plan, measured) +
       fmt::format("first step after {}\n", base::format_seconds(run.first_step_seconds)) +
-      losses_text(dataset, run.outcome, bigrams);
+      saving_text(run) + losses_text(dataset, run.outcome, bigrams);
   return summary;
 }
 

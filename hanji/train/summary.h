@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "hanji/checkpoint/saver.h"
 #include "hanji/train/dataset.h"
+#include "hanji/train/history.h"
 #include "hanji/train/loop.h"
 #include "hanji/train/state.h"
 #include "hanji/train/timings.h"
@@ -20,6 +22,8 @@ struct Measurement {
   double first_step_seconds = 0;         ///< From the start of the command to the end of step 1.
   std::vector<int64_t> peak_bytes;       ///< By rank: private tensors and heap together.
   std::vector<plan::MemoryLine> memory;  ///< Counted bytes of rank 0 by the plan's categories.
+  const checkpoint::SaveTimes& saves;    ///< Of rank 0, which writes them.
+  const History& history;                ///< Of the steps before this process went on with them.
 };
 
 /// A run's end, for programs and for people.

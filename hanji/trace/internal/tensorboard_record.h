@@ -18,6 +18,8 @@ std::string frame(std::string_view payload);
 /// Events; `wall_seconds` since 1970.
 std::string version_event(double wall_seconds);
 std::string scalar_event(double wall_seconds, int64_t step, std::string_view tag, float value);
+/// Tells readers that what earlier files say of `step` and later steps is void.
+std::string restart_event(double wall_seconds, int64_t step);
 std::string text_event(double wall_seconds, int64_t step, std::string_view tag,
                        std::string_view text);
 

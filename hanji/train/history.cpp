@@ -1,0 +1,78 @@
+#include "hanji/train/history.h"
+
+#include <fmt/format.h>
+
+#include "hanji/base/file.h"
+#include "hanji/base/json.h"
+
+namespace hanji::train {
+namespace {
+
+using base::Json;
+
+double number(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+int64_t integer(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number_integer() ? found->get<int64_t>() : -1;
+}
+
+bool is_resumption(const Json& line) { return line.contains("resumed"); }
+
+void remember(const Json& line, History& history) {
+  const int ranks = static_cast<int>(integer(line, "ranks"));
+  if (is_resumption(line)) {
+    history.resumptions.push_back({.step = integer(line, "step"), .ranks = ranks});
+  } else if (line.contains("loss")) {
+    history.train_loss = number(line, "loss");
+    history.logged.push_back(
+        {.step = number(line, "step_seconds"),
+         .data = number(line, "data_seconds"),
+         .exposed_communication = number(line, "exposed_communication_seconds"),
+         .ranks = ranks});
+  } else if (line.contains("validation_loss")) {
+    history.validation_loss = number(line, "validation_loss");
+  }
+}
+
+Result<Json> parse_line(std::string_view text, size_t number) {
+  auto line = base::parse_json(text, 16, size_t{1} << 20);
+  if (line.ok() && line->is_object() && integer(*line, "step") >= 0) return line;
+  return base::corrupt(fmt::format(
+      "line {} is none of a run's log; move the file away, and the run goes on without it",
+      number));
+}
+
+}  // namespace
+
+Result<History> rewind_log(const std::filesystem::path& path, int64_t steps) {
+  History history{.steps = steps};
+  const auto content = base::read_file(path);
+  if (content.status().code() == Code::kNotFound) return history;
+  HANJI_RETURN_IF_ERROR(content.status());
+  history.found = true;
+  std::string_view rest = *content;
+  size_t kept = 0;
+  for (size_t number = 1; !rest.empty(); ++number) {
+    const size_t length = rest.find('\n');
+    if (length == rest.npos) break;  // The writer was killed within this line.
+    const auto line = parse_line(rest.substr(0, length), number);
+    if (!line.ok()) return line.status().at(path.native());
+    // A run that resumes here says so itself, even where an earlier try has.
+    const int64_t step = integer(*line, "step");
+    if (step > steps || (step == steps && is_resumption(*line))) break;
+    remember(*line, history);
+    rest.remove_prefix(length + 1);
+    kept += length + 1;
+  }
+  if (kept < content->size()) {
+    HANJI_RETURN_IF_ERROR(
+        base::write_file_atomic(path, std::string_view(*content).substr(0, kept)));
+  }
+  return history;
+}
+
+}  // namespace hanji::train

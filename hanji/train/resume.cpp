@@ -1,0 +1,129 @@
+#include "hanji/train/resume.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "hanji/base/file.h"
+#include "hanji/base/json.h"
+#include "hanji/checkpoint/folder.h"
+#include "hanji/checkpoint/load.h"
+#include "hanji/plan/resume.h"
+#include "hanji/train/prepare.h"
+
+namespace hanji::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// True where there is nothing, or only the empty folders that a run makes first.
+bool is_unused(const fs::path& out) {
+  std::error_code error;
+  if (!fs::exists(out, error)) return true;
+  if (!fs::is_directory(out, error)) return false;
+  const auto is_empty_folder = [](const fs::directory_entry& entry) {
+    std::error_code ignored;
+    return entry.is_directory(ignored) && fs::is_empty(entry.path(), ignored);
+  };
+  return std::all_of(fs::directory_iterator(out, error), fs::directory_iterator(), is_empty_folder);
+}
+
+bool has_checkpoints(const fs::path& folder) {
+  const auto entries = checkpoint::list_checkpoints(folder);
+  return (entries.ok() && !entries->empty()) || checkpoint::latest_step(folder) >= 0;
+}
+
+Result<SavedRun> from_checkpoint(const fs::path& folder) {
+  HANJI_ASSIGN_OR_RETURN(const auto found, checkpoint::load_checkpoint(folder));
+  SavedRun saved;
+  HANJI_ASSIGN_OR_RETURN(saved.plan, plan::plan_from_json(found.manifest.plan));
+  saved.checkpoint = found.path;
+  saved.steps_done = found.manifest.step;
+  saved.job = found.manifest.job;
+  for (const Status& status : found.refused) saved.passed_over.push_back(status.message());
+  return saved;
+}
+
+Result<SavedRun> from_plan(const fs::path& out) {
+  const auto text = base::read_file(out / "plan.json", size_t{4} << 20);
+  auto plan = text.ok() ? plan::plan_from_json(*text) : text.status();
+  if (plan.ok()) return SavedRun{.plan = *std::move(plan)};
+  return base::invalid_argument(
+      fmt::format("run.out: {} holds something, but neither a checkpoint nor the plan of a run "
+                  "({}); name the folder of a run with --out",
+                  out.string(), plan.status().message()));
+}
+
+/// The ranks' rates decide how they exchange, never what; so another number may measure its own.
+Result<plan::PlanInputs> inputs_for(const SavedRun& saved, const plan::Config& config) {
+  plan::PlanInputs inputs{.config = config, .rates = saved.plan.rates};
+  inputs.kernels = saved.plan.kernels;
+  HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
+  const bool same = config.run.ranks == saved.plan.ranks;
+  if (same) return inputs;
+  const int ranks = config.run.ranks == plan::kAuto ? inputs.machine.usable_cores
+                                                    : static_cast<int>(config.run.ranks);
+  HANJI_ASSIGN_OR_RETURN(inputs.rates, measure_rates(inputs.machine, ranks));
+  return inputs;
+}
+
+Status check_steps(const SavedRun& saved, const plan::Config& config) {
+  if (config.train.steps >= saved.steps_done) return {};
+  return base::invalid_argument(
+      fmt::format("train.steps is {} here, and the saved run has done {}; ask for more with "
+                  "--steps, or begin a new run in another --out",
+                  config.train.steps, saved.steps_done));
+}
+
+}  // namespace
+
+Result<std::optional<SavedRun>> find_saved_run(const fs::path& out) {
+  if (is_unused(out)) return std::optional<SavedRun>();
+  const fs::path folder = out / "checkpoints";
+  HANJI_ASSIGN_OR_RETURN(SavedRun saved,
+                         has_checkpoints(folder) ? from_checkpoint(folder) : from_plan(out));
+  std::error_code error;
+  saved.is_finished =
+      saved.steps_done == saved.plan.config.train.steps && fs::exists(out / "summary.json", error);
+  return std::optional(std::move(saved));
+}
+
+Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig& asked) {
+  HANJI_ASSIGN_OR_RETURN(plan::ResumedConfig resumed,
+                         plan::resume_config(saved.plan.config, asked));
+  const plan::Config& config = resumed.config;
+  HANJI_RETURN_IF_ERROR(check_steps(saved, config));
+  HANJI_ASSIGN_OR_RETURN(const Dataset dataset, open_dataset(config.data, saved.plan.model.block,
+                                                             config.model.vocabulary));
+  HANJI_RETURN_IF_ERROR(check_same_data(saved.job, dataset));
+  HANJI_ASSIGN_OR_RETURN(plan::PlanInputs inputs, inputs_for(saved, config));
+  inputs.data = dataset.facts();
+  ResumedPlan plan{.plan = {}, .changes = std::move(resumed.changes)};
+  HANJI_ASSIGN_OR_RETURN(plan.plan, plan::make_plan(inputs));
+  return plan;
+}
+
+Status check_same_data(const std::string& job, const Dataset& dataset) {
+  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(job));
+  const std::string hint =
+      "; a run goes on with the data it has learned from: name it with --text or --tokens";
+  const auto vocabulary = json.find("vocabulary");
+  const std::string now = dataset.vocabulary ? dataset.vocabulary->to_json() : "null";
+  if (vocabulary != json.end() && vocabulary->dump() != base::parse_json(now).or_throw().dump()) {
+    return base::invalid_argument(fmt::format(
+        "data.vocabulary: {} has {} tokens here, the saved run knew {} others{}", dataset.name,
+        dataset.num_ids, vocabulary->is_null() ? "no text, only" : "", hint));
+  }
+  const auto checksum = json.find("text_checksum");
+  const uint64_t mine = dataset.samples.tokens().checksum();
+  if (checksum == json.end() || !checksum->is_number_unsigned()) return {};
+  if (const auto saved = checksum->get<uint64_t>(); saved != mine) {
+    return base::invalid_argument(
+        fmt::format("data.text: {} has checksum {:016x} here and {:016x} in the saved run{}",
+                    dataset.name, mine, saved, hint));
+  }
+  return {};
+}
+
+}  // namespace hanji::train

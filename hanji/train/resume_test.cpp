@@ -1,0 +1,88 @@
+#include "hanji/train/resume.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "hanji/base/json.h"
+#include "hanji/checkpoint/save.h"
+#include "hanji/test/temporary_folder.h"
+
+namespace hanji::train {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class FindSavedRun : public testing::Test {
+ protected:
+  fs::path out() const { return folder_.path() / "run"; }
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(FindSavedRun, FindsNothingInANewFolderOrInAnEmptyOne) {
+  EXPECT_FALSE(find_saved_run(out()).or_throw().has_value());
+  fs::create_directories(out());
+  EXPECT_FALSE(find_saved_run(out()).or_throw().has_value());
+  for (const char* part : {"trace", "logs", "checkpoints"}) fs::create_directory(out() / part);
+  EXPECT_FALSE(find_saved_run(out()).or_throw().has_value());
+}
+
+TEST_F(FindSavedRun, RefusesAFolderThatIsNoRun) {
+  fs::create_directories(out());
+  std::ofstream(out() / "precious") << "x";
+  const Status status = find_saved_run(out()).status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("neither a checkpoint nor the plan of a run"));
+  EXPECT_FALSE(find_saved_run(out() / "precious").ok());
+}
+
+TEST_F(FindSavedRun, NeverBeginsAnewOverDamagedCheckpoints) {
+  const fs::path folder = out() / "checkpoints";
+  ASSERT_TRUE(checkpoint::save_checkpoint({.folder = folder}, {}, {.step = 4}).ok());
+  fs::resize_file(folder / "step_00000004" / "manifest.json", 10);
+  const Status status = find_saved_run(out()).status();
+  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr("none of 1 checkpoints is good"));
+}
+
+class CheckSameData : public testing::Test {
+ protected:
+  static Dataset open(const fs::path& path) {
+    plan::DataConfig config;
+    config.text = path.string();
+    return open_dataset(config, 8, plan::kAuto).or_throw();
+  }
+  fs::path text(const std::string& name, const std::string& content) const {
+    std::ofstream(folder_.path() / name) << content;
+    return folder_.path() / name;
+  }
+  static std::string job_of(const Dataset& dataset) {
+    base::Json job;
+    job["text_checksum"] = dataset.samples.tokens().checksum();
+    job["vocabulary"] = base::parse_json(dataset.vocabulary->to_json()).or_throw();
+    return job.dump();
+  }
+  static std::string repeated(const std::string& word) {
+    std::string all;
+    for (int i = 0; i < 100; ++i) all += word;
+    return all;
+  }
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(CheckSameData, TakesTheSameBytesUnderAnotherName) {
+  const std::string job = job_of(open(text("a", repeated("abcab "))));
+  EXPECT_TRUE(check_same_data(job, open(text("b", repeated("abcab ")))).ok());
+}
+
+TEST_F(CheckSameData, RefusesAChangedTextAndAnotherVocabulary) {
+  const std::string job = job_of(open(text("a", repeated("abcab "))));
+  EXPECT_THAT(check_same_data(job, open(text("b", repeated("abcba ")))).message(),
+              HasSubstr("has checksum"));
+  EXPECT_THAT(check_same_data(job, open(text("c", repeated("xyzxy ")))).message(),
+              HasSubstr("data.vocabulary"));
+}
+
+}  // namespace
+}  // namespace hanji::train

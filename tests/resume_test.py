@@ -1,0 +1,163 @@
+"""`hanji train --resume`: goes on exactly where a run was, whatever ended it, or says why not."""
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+from command import HANJI, NANO, CommandTest
+
+JOB = ["--ranks", "2", "--seed", "7", "--set", "model.dropout=0.1", "--set", "checkpoint.every=3",
+       "--set", "train.evaluate_every=5"]
+
+
+class Resume(CommandTest):
+    def steps(self, out):
+        return [line for line in self.read_lines(out, "run.jsonl") if "loss" in line]
+
+    def hashes(self, out):
+        summary = self.read_json(out, "summary.json")
+        return summary["params_sha256"], summary["state_sha256"]
+
+    def start(self, out, *arguments):
+        """A run in the background, as the leader of a process group of its own."""
+        return subprocess.Popen([HANJI, "train", "--out", self.folder / out, *NANO,
+                                 *map(str, arguments)], env=self.environment(), cwd=self.folder,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                start_new_session=True)
+
+    def resume(self, out, *arguments, **keywords):
+        return self.hanji("train", "--resume", "--out", self.folder / out, *arguments, **keywords)
+
+    def test_a_killed_run_ends_as_one_that_was_never_killed(self):
+        self.train("whole", *JOB, "--steps", 60)
+        chance = random.Random(1)
+        process = self.start("killed", *JOB, "--steps", 60)
+        for _ in range(4):
+            # From before the first step to after the last one.
+            time.sleep(chance.uniform(0.1, 1.2))
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            process = subprocess.Popen(
+                [HANJI, "train", "--resume", "--out", self.folder / "killed",
+                 *([] if (self.folder / "killed" / "plan.json").exists()
+                   or any((self.folder / "killed" / "checkpoints").glob("step_*"))
+                   else [*NANO, *JOB, "--steps", "60"])],
+                env=self.environment(), cwd=self.folder, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+        output, _ = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0, output)
+        self.assertEqual(self.hashes("killed"), self.hashes("whole"))
+        self.assertEqual([line["step"] for line in self.steps("killed")], list(range(1, 61)))
+        for ours, theirs in zip(self.steps("killed"), self.steps("whole")):
+            for name in ("loss", "learning_rate", "gradient_norm"):
+                self.assertEqual(ours[name], theirs[name], (ours["step"], name))
+        self.assertEqual(self.read_json("killed", "summary.json")["steps"], 60)
+
+    def test_more_steps_go_on_and_the_files_continue(self):
+        constant = ["--set", "train.schedule=constant", "--set", "train.warmup_steps=2"]
+        self.train("whole", *JOB, *constant, "--steps", 14)
+        self.train("run", *JOB, *constant, "--steps", 8)
+        done = self.resume("run", "--steps", 14)
+        self.assertIn("behind step 8", done.stdout)
+        self.assertIn("train.steps 8 -> 14 (--steps)", done.stdout)
+        self.assertEqual(self.hashes("run"), self.hashes("whole"))
+        lines = self.read_lines("run", "run.jsonl")
+        self.assertEqual([line["step"] for line in lines if "loss" in line], list(range(1, 15)))
+        self.assertIn({"step": 8, "resumed": True, "ranks": 2}, lines)
+        summary = self.read_json("run", "summary.json")
+        self.assertEqual(summary["resumed"], [{"step": 8, "ranks": 2}])
+        self.assertEqual(summary["checkpoint"]["saves"], 3)  # 9, 12, and the last
+        self.assertEqual(len(list((self.folder / "run" / "tensorboard").iterdir())), 2)
+        self.assertTrue((self.folder / "run" / "plan.until_00000008.json").is_file())
+        self.assertIn("are done", self.resume("run").stdout)
+
+    def test_other_ranks_take_over_and_agree_to_rounding(self):
+        double = ["--set", "compute.dtype=float64"]
+        self.train("whole", *JOB, *double, "--steps", 8)
+        self.train("run", *JOB, *double, "--steps", 8)
+        for step in (6, 8):  # leaves the checkpoint of step 3
+            shutil.rmtree(self.folder / "run" / "checkpoints" / f"step_{step:08}")
+        done = self.resume("run", "--ranks", 3)
+        self.assertIn("run.ranks 2 -> 3", done.stdout)
+        self.assertIn("step_00000008 is missing", done.stdout)
+        for ours, theirs in zip(self.steps("run"), self.steps("whole")):
+            # float64 sums of at most 10^6 terms in another order, through 5 updates.
+            self.assertAlmostEqual(ours["loss"], theirs["loss"], delta=1e-10)
+        self.assertEqual([line["ranks"] for line in self.steps("run")], [2] * 3 + [3] * 5)
+
+    def test_options_that_change_the_job_are_refused_with_both_values(self):
+        self.train("run", *JOB, "--steps", 4)
+        before = (self.folder / "run" / "summary.json").read_text()
+        done = self.resume("run", "--seed", 8, "--set", "model.width=64", "--steps", 9, expect=2)
+        self.assertIn("train.seed is 8 here and 7 in the saved run", done.stderr)
+        self.assertIn("model.width is 64 here and 32 in the saved run", done.stderr)
+        (self.folder / "other.txt").write_text("to be or not to be " * 500)
+        done = self.resume("run", "--text", "other.txt", "--steps", 9, expect=2)
+        self.assertRegex(done.stderr, "data.(text|vocabulary)")
+        self.assertIn("train.steps is 2 here, and the saved run has done 4",
+                      self.resume("run", "--steps", 2, expect=2).stderr)
+        self.assertEqual((self.folder / "run" / "summary.json").read_text(), before)
+
+    def test_a_damaged_checkpoint_is_passed_over_aloud(self):
+        self.train("run", *JOB, "--steps", 6)
+        expected = self.hashes("run")
+        model = self.folder / "run" / "checkpoints" / "step_00000006" / "model.safetensors"
+        content = bytearray(model.read_bytes())
+        content[-100] ^= 1
+        model.write_bytes(content)
+        done = self.resume("run")
+        self.assertIn("its bytes changed", done.stdout)
+        self.assertIn("behind step 3", done.stdout)
+        self.assertEqual(self.hashes("run"), expected)
+
+    def test_an_empty_folder_begins_and_a_foreign_one_is_refused(self):
+        done = self.resume("new", *NANO, *JOB, "--steps", 2)
+        self.assertIn("begins a new run", done.stdout)
+        self.assertEqual(len(self.steps("new")), 2)
+        (self.folder / "foreign").mkdir()
+        (self.folder / "foreign" / "precious").write_text("x")
+        self.assertIn("neither a checkpoint", self.resume("foreign", expect=2).stderr)
+        self.assertIn("--out", self.hanji("train", "--resume", expect=2).stderr)
+        self.assertIn("--resume", self.train("new", "--steps", 3, expect=2).stderr)
+
+    def test_a_run_whose_folder_is_in_use_is_not_resumed(self):
+        process = self.start("run", *JOB, "--steps", 1000000)
+        try:
+            deadline = time.monotonic() + 60
+            while not list((self.folder / "run").glob("checkpoints/step_*")):
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.05)
+            done = self.resume("run", expect=2)
+            self.assertIn("another run lives", done.stderr)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def test_a_killed_rank_is_started_again_within_five_seconds(self):
+        self.train("whole", *JOB, "--steps", 200)
+        process = self.start("run", *JOB, "--steps", 200, "--max-restarts", 3)
+        log = self.folder / "run" / "run.jsonl"
+        deadline = time.monotonic() + 60
+        while not log.exists() or log.read_text().count('"loss"') < 20:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        victim = next(entry["pid"] for entry in self.read_json("run", "ranks.json")["ranks"]
+                      if entry["rank"] == 1)
+        os.kill(victim, signal.SIGKILL)
+        killed = time.monotonic()
+        while True:
+            lines = log.read_text().split("\n")
+            resumed = next((i for i, line in enumerate(lines) if '"resumed"' in line), None)
+            if resumed is not None and any('"loss"' in line for line in lines[resumed:]):
+                break
+            self.assertLess(time.monotonic() - killed, 5, "seconds from kill to the next step")
+            time.sleep(0.01)
+        self.assertEqual(process.wait(timeout=120), 0)
+        self.assertEqual(self.hashes("run"), self.hashes("whole"))
+
+
+if __name__ == "__main__":
+    unittest.main()
