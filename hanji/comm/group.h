@@ -49,8 +49,10 @@ struct GroupOptions {
 struct Stats {
   int64_t operations = 0;  ///< Collectives completed.
   int64_t bytes = 0;       ///< Of this rank's tensors in them.
-  int64_t wait_ns = 0;     ///< Inside Work::wait().
-  int64_t busy_ns = 0;     ///< Inside the engine, moving and reducing.
+  int64_t wire_bytes =
+      0;                ///< Read from other ranks or written to them; 0 where no memory is shared.
+  int64_t wait_ns = 0;  ///< Inside Work::wait().
+  int64_t busy_ns = 0;  ///< Inside the engine, moving and reducing.
 };
 
 /// Ranks that call collectives together, over one engine. A cheap handle.

@@ -15,7 +15,7 @@ enum class Preset : uint8_t { kNano, kChar, kBaby, kGpt2 };
 enum class TokenFormat : uint8_t { kAuto, kNanoGpt, kLlmC, kMegatron };
 enum class VocabularyKind : uint8_t { kChar, kByte };
 enum class LearningRateSchedule : uint8_t { kCosine, kConstant, kWarmupStableDecay };
-enum class Bits : uint8_t { kRun, kFast };
+enum class Bits : uint8_t { kRun, kFast, kStable };
 enum class NanPolicy : uint8_t { kStop, kSkip };
 enum class Gemm : uint8_t { kAuto, kMkl, kOneDnn };
 enum class Attention : uint8_t { kAuto, kFlash, kMath };

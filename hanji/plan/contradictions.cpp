@@ -5,6 +5,7 @@
 #include "hanji/layout/split.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/model_spec.h"
+#include "hanji/schedule/grain_tree.h"
 
 namespace hanji::plan {
 namespace {
@@ -127,6 +128,24 @@ void check_learning_rate(const Config& c, Found& found) {
   }
 }
 
+void check_bits(const Config& c, Found& found) {
+  if (c.train.bits != Bits::kStable) return;
+  const int64_t num_grains = c.train.global_batch / c.train.grain;
+  const layout::Range all{0, num_grains};
+  if (const Status fits = schedule::check_owners(num_grains, {&all, 1}); !fits.ok()) {
+    found.push_back({{"train.grain", "train.global_batch", "train.bits"},
+                     fmt::format("train.bits = stable cannot be served: {}", fits.message()),
+                     "set a larger train.grain"});
+  }
+  if (c.comm.engine != Engine::kShm) {
+    found.push_back({{"comm.engine", "train.bits"},
+                     fmt::format("comm.engine = {} cannot carry out the tree of sums of train.bits "
+                                 "= stable, which reads the peers' memory",
+                                 name_of(c.comm.engine)),
+                     "set comm.engine = \"shm\", or train.bits = \"run\""});
+  }
+}
+
 void check_kernels(const Config& c, Found& found) {
   if (c.compute.dtype == Precision::kFloat64 && c.compute.gemm == Gemm::kOneDnn) {
     found.push_back({{"compute.gemm", "compute.dtype"},
@@ -144,6 +163,7 @@ std::vector<Contradiction> find_contradictions(const Config& config) {
   check_batches(config, found);
   check_ranks(config, found);
   check_learning_rate(config, found);
+  check_bits(config, found);
   check_kernels(config, found);
   return found;
 }

@@ -94,6 +94,19 @@ std::string describe_kernels(const Plan& plan) {
   return text;
 }
 
+std::string describe_sums(const Plan& plan) {
+  const Config& c = plan.config;
+  std::string text =
+      fmt::format("bits {}, engine {}, {} bucket{} of at most {}", name_of(c.train.bits),
+                  name_of(c.comm.engine), plan.num_buckets, plan.num_buckets == 1 ? "" : "s",
+                  base::format_bytes(c.comm.bucket_bytes));
+  if (c.train.bits != Bits::kStable) return text;
+  const int64_t buffers = num_gradient_buffers(plan);
+  return text + fmt::format(", {} grains of {}, {} gradient buffer{}",
+                            c.train.global_batch / c.train.grain, c.train.grain, buffers,
+                            buffers == 1 ? "" : "s");
+}
+
 std::string row(std::string_view name, const std::string& value) {
   return fmt::format("  {:<36}{:>16}\n", name, value);
 }
@@ -124,17 +137,13 @@ std::string prediction_table(const Plan& plan) {
 }  // namespace
 
 std::string describe(const Plan& plan) {
-  const Config& c = plan.config;
   std::string out = fmt::format("plan of job {}\n", plain(plan.job_hash.substr(0, 16), 16));
   out += paragraph("model", describe_model(plan));
   out += paragraph("data", describe_data(plan));
   out += paragraph("mesh", describe_mesh(plan));
   out += paragraph("batch", describe_batch(plan));
   out += paragraph("kernels", describe_kernels(plan));
-  out += paragraph("sums", fmt::format("bits {}, engine {}, {} bucket{} of at most {}",
-                                       name_of(c.train.bits), name_of(c.comm.engine),
-                                       plan.num_buckets, plan.num_buckets == 1 ? "" : "s",
-                                       base::format_bytes(c.comm.bucket_bytes)));
+  out += paragraph("sums", describe_sums(plan));
   return out + memory_table(plan) + prediction_table(plan);
 }
 

@@ -42,6 +42,7 @@ class Planner {
 
  private:
   Status check_inputs() const;
+  bool is_stable() const { return inputs_.config.train.bits == Bits::kStable; }
   void decide_ranks();
   Status split_batch();
   Status decide_micro_batch();
@@ -106,7 +107,9 @@ void Planner::decide_ranks() {
   plan_.ranks = static_cast<int>(or_else(config.run.ranks, automatic));
   plan_.mesh = {{"dp", plan_.ranks}};
   const int cores = inputs_.machine.usable_cores / plan_.ranks;
-  plan_.threads = static_cast<int>(or_else(config.compute.threads, std::max(1, cores)));
+  // In stable the number of threads belongs to the job: it must not follow from the ranks.
+  const int automatic_threads = is_stable() ? 1 : std::max(1, cores);
+  plan_.threads = static_cast<int>(or_else(config.compute.threads, automatic_threads));
 }
 
 Status Planner::split_batch() {
@@ -131,7 +134,7 @@ std::vector<MemoryLine> Planner::memory_with(int64_t micro_batch) const {
   const int64_t flat = gradient_buckets(model, inputs_.config.comm.bucket_bytes).flat.count *
                        kParameterBytes * (plan_.kernels.precision == Precision::kFloat64 ? 2 : 1);
   std::vector<MemoryLine> lines = {{"parameters", flat},
-                                   {"gradients", flat},
+                                   {"gradients", num_gradient_buffers(plan_) * flat},
                                    {"optimizer", 2 * flat},
                                    {"activations", activation_bytes(model, options)},
                                    {"workspace", workspace_bytes(model, options)}};
@@ -156,11 +159,13 @@ Status Planner::decide_micro_batch() {
   const TrainConfig& train = inputs_.config.train;
   int64_t largest = 0;
   for (const RankShare& share : plan_.shares) largest = std::max(largest, share.samples.size());
-  int64_t micro_batch = std::min(or_else(train.micro_batch, largest), largest);
+  // In stable a forward is one grain, whatever larger cap is given.
+  const int64_t cap = is_stable() ? train.grain : or_else(train.micro_batch, largest);
+  int64_t micro_batch = std::min(cap, largest);
   const auto budget = static_cast<int64_t>(
       kUsableMemory * static_cast<double>(inputs_.machine.available_bytes) / plan_.ranks);
   const auto fits = [&](int64_t samples) { return total_bytes(memory_with(samples)) <= budget; };
-  if (train.micro_batch == kAuto) {
+  if (train.micro_batch == kAuto && !is_stable()) {
     while (micro_batch > train.grain && !fits(micro_batch)) {
       micro_batch = std::max(train.grain, micro_batch / 2 / train.grain * train.grain);
     }
@@ -205,6 +210,7 @@ std::string Planner::job_hash() const {
   job.comm = defaults.comm;
   job.compute = defaults.compute;
   job.compute.dtype = plan_.config.compute.dtype;
+  if (is_stable()) job.compute.threads = plan_.threads;
   job.train.micro_batch = kAuto;
   job.train.split.clear();
   job.train.evaluate_every = job.train.evaluate_batches = job.train.log_every = 0;
@@ -226,7 +232,12 @@ Result<Plan> Planner::plan() {
   resolve_config();
   const int64_t bucket_bytes = inputs_.config.comm.bucket_bytes;
   plan_.num_buckets = std::ssize(gradient_buckets(plan_.model, bucket_bytes).buckets);
-  plan_.predicted = predict({plan_.model, plan_.kernels, plan_.rates, plan_.shares, bucket_bytes});
+  plan_.predicted = predict({.model = plan_.model,
+                             .kernels = plan_.kernels,
+                             .rates = plan_.rates,
+                             .shares = plan_.shares,
+                             .bucket_bytes = bucket_bytes,
+                             .stable_grain = is_stable() ? plan_.config.train.grain : 0});
   plan_.predicted.peak_bytes_per_rank = total_bytes(plan_.memory);
   plan_.job_hash = job_hash();
   return std::move(plan_);

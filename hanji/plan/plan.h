@@ -44,6 +44,12 @@ struct Plan {
   std::string job_hash;  ///< Of what decides the result: model, data, train; not ranks or kernels.
 };
 
+/// Which grains each rank owns: its share, counted in grains.
+std::vector<layout::Range> grain_owners(const std::vector<RankShare>& shares, int64_t grain);
+
+/// Gradient buffers of the rank that needs most: 1, or in stable those of its fold.
+int64_t num_gradient_buffers(const Plan& plan);
+
 /// What make_plan() decides from.
 struct PlanInputs {
   Config config;

@@ -163,6 +163,10 @@ Status check_sums(const Plan& plan) {
   if (const auto found = find_contradictions(plan.config); !found.empty()) {
     return base::corrupt("plan.config: " + found.front().message);
   }
+  if (plan.config.train.bits == Bits::kStable && plan.micro_batch != plan.config.train.grain) {
+    return base::corrupt(fmt::format("plan.micro_batch is {} in stable, where it is the grain, {}",
+                                     plan.micro_batch, plan.config.train.grain));
+  }
   int64_t next = 0;
   for (const RankShare& share : plan.shares) {
     const int64_t passes = (share.samples.size() + plan.micro_batch - 1) / plan.micro_batch;

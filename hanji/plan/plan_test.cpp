@@ -195,6 +195,56 @@ TEST(Memory, ParametersGradientsAndMomentsShareOneFlatLayout) {
   EXPECT_EQ(plan.predicted.peak_bytes_per_rank, total_bytes(plan.memory));
 }
 
+TEST(MakePlan, StableTakesOneGrainAtATimeAndOneThread) {
+  PlanInputs inputs = two_cores();
+  inputs.config.train.bits = Bits::kStable;
+  inputs.config.train.global_batch = 18;
+  inputs.config.train.grain = 2;
+  inputs.config.train.micro_batch = 6;
+  inputs.config.run.ranks = 1;
+  const Plan one = made(inputs);
+  EXPECT_EQ(one.threads, 1);
+  EXPECT_EQ(one.micro_batch, 2);
+  EXPECT_EQ(one.shares[0].num_micro_batches, 9);
+  inputs.config.train.micro_batch = kAuto;
+  inputs.config.run.ranks = 2;
+  const Plan two = made(inputs);
+  EXPECT_EQ(two.micro_batch, 2);
+  EXPECT_EQ(one.job_hash, two.job_hash);
+  inputs.config.compute.threads = 2;
+  EXPECT_NE(made(inputs).job_hash, two.job_hash) << "threads belong to the job";
+  EXPECT_NE(describe(two).find("9 grains of 2"), std::string::npos);
+}
+
+TEST(MakePlan, StableCountsTheBuffersOfTheLargestFold) {
+  PlanInputs inputs = two_cores();
+  const int64_t flat = bytes_of(made(inputs), "gradients");
+  inputs.config.train.bits = Bits::kStable;
+  inputs.config.run.ranks = 2;
+  inputs.config.train.global_batch = 7;
+  const Plan plan = made(inputs);
+  // Rank 0 owns grains 0 to 3: while 3 waits, ((0 1) 2) holds two, three with its own buffer.
+  EXPECT_EQ(num_gradient_buffers(plan), 3);
+  EXPECT_EQ(bytes_of(plan, "gradients"), 3 * flat);
+}
+
+TEST(Predict, StableSendsAPartialBufferPerMaximalSubtree) {
+  PlanInputs inputs = two_cores();
+  inputs.config.run.ranks = 2;
+  const int64_t flat = bytes_of(made(inputs), "parameters");
+  const auto wire = [&](int64_t global_batch) {
+    inputs.config.train.global_batch = global_batch;
+    return made(inputs).predicted.wire_bytes_per_step;
+  };
+  inputs.config.train.bits = Bits::kStable;
+  // 16 grains: one subtree per rank, as an all_reduce. 12: rank 0 owns [0,4) and [4,6), rank 1
+  // [6,8) and [8,12): each reads two halves of the other and writes one.
+  EXPECT_GE(wire(16), 2 * flat);
+  EXPECT_LT(wire(16), 2 * flat + 1024);
+  EXPECT_GE(wire(12), 3 * flat);
+  EXPECT_LT(wire(12), 3 * flat + 1024);
+}
+
 TEST(Predict, OneRankSendsNothing) {
   PlanInputs inputs = two_cores();
   inputs.config.run.ranks = 1;

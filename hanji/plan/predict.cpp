@@ -1,8 +1,12 @@
 #include "hanji/plan/predict.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "hanji/cost/price.h"
 #include "hanji/cost/select.h"
+#include "hanji/plan/plan.h"
+#include "hanji/schedule/grain_tree.h"
 
 namespace hanji::plan {
 namespace {
@@ -25,8 +29,10 @@ constexpr double kElementsPerLayer = 22 * 3;
 /// AdamW reads parameter, gradient and two moments and writes three; the norm reads the gradient
 /// once more, the next backward writes it.
 constexpr double kOptimizerElements = 9;
-/// Loss, token count, norm and stop flag of a step travel in one small all_reduce.
-constexpr int64_t kSmallCount = 8;
+/// Loss, tokens and stop flags of a step travel together (train/step.cpp).
+constexpr int64_t kNumTotals = 4;
+/// Accumulating a gradient reads it and the sum, and writes the sum.
+constexpr double kAccumulatedElements = 3;
 /// Reading one sample from a mapped file and shifting it.
 constexpr double kSecondsPerSample = 2e-6;
 
@@ -64,9 +70,12 @@ double forward_and_backward_seconds(const StepFacts& facts, const RankShare& sha
   const double element = static_cast<double>(m.width * element_bytes(facts.kernels.precision));
   const double moved = tokens * static_cast<double>(m.layers) * kElementsPerLayer * element;
   const double elementwise = moved / bytes_per_second(facts, 4 * tokens / passes * element);
+  const double gradients = static_cast<double>(m.num_parameters() * kGradientBytes);
+  const double accumulated = (passes - 1) * kAccumulatedElements * gradients;
+  const double accumulation = accumulated / bytes_per_second(facts, 2 * gradients);
   const double operations =
       passes * (static_cast<double>(m.layers) * kOperationsPerLayer + kOperationsBesides);
-  return products + attention + elementwise + operations * kSecondsPerOperation;
+  return products + attention + elementwise + accumulation + operations * kSecondsPerOperation;
 }
 
 double optimizer_seconds(const StepFacts& facts) {
@@ -80,24 +89,57 @@ int64_t wire_bytes_of_all(const schedule::StepList& list, int64_t bytes) {
   return sum * bytes;
 }
 
-void add_all_reduce(cost::Chooser& chooser, int ranks, int64_t count, DType dtype,
-                    Prediction& prediction) {
-  const cost::Selection& chosen =
-      chooser.select(schedule::Routine::kAllReduce, schedule::ReduceOp::kSum, dtype, ranks, count);
-  prediction.communication_seconds += chosen.predicted_seconds;
-  prediction.wire_bytes_per_step +=
-      wire_bytes_of_all(*chosen.in_heap, static_cast<int64_t>(base::size_of(dtype)));
-}
+/// Adds collectives to a prediction, by the lists that the ranks will run.
+class Communication {
+ public:
+  Communication(const StepFacts& facts, Prediction& prediction)
+      : chooser_(facts.rates),
+        ranks_(static_cast<int>(facts.shares.size())),
+        prediction_(prediction) {}
+
+  /// Of a tensor in the heap, as gradients are, or of a private one.
+  void add_all_reduce(schedule::ReduceOp op, DType dtype, int64_t count, bool in_heap) {
+    const auto& chosen = chooser_.select(schedule::Routine::kAllReduce, op, dtype, ranks_, count);
+    add(in_heap ? *chosen.in_heap : *chosen.if_private, dtype);
+  }
+
+  void add_tree(const schedule::GrainTree& tree, DType dtype, int64_t count) {
+    add(schedule::tree_all_reduce(tree, count), dtype);
+  }
+
+ private:
+  void add(const schedule::StepList& list, DType dtype) {
+    const size_t bytes = base::size_of(dtype);
+    prediction_.communication_seconds += cost::price_seconds(list, bytes, chooser_.rates());
+    prediction_.wire_bytes_per_step += wire_bytes_of_all(list, static_cast<int64_t>(bytes));
+  }
+
+  cost::Chooser chooser_;
+  int ranks_;
+  Prediction& prediction_;
+};
 
 void predict_communication(const StepFacts& facts, Prediction& prediction) {
-  const int ranks = static_cast<int>(facts.shares.size());
-  if (ranks == 1) return;
-  cost::Chooser chooser(facts.rates);
+  if (facts.shares.size() == 1) return;
+  using schedule::ReduceOp;
+  const bool wide = facts.kernels.precision == Precision::kFloat64;
+  const DType dtype = wide ? DType::kFloat64 : DType::kFloat32;
+  Communication calls(facts, prediction);
+  std::optional<schedule::GrainTree> tree;
+  if (facts.stable_grain > 0) {
+    const auto owners = grain_owners(facts.shares, facts.stable_grain);
+    tree = schedule::grain_tree(owners.back().end, owners);
+  }
   const layout::BucketPlan plan = gradient_buckets(facts.model, facts.bucket_bytes);
   for (const layout::Bucket& bucket : plan.buckets) {
-    add_all_reduce(chooser, ranks, bucket.end - bucket.begin, DType::kFloat32, prediction);
+    const int64_t count = bucket.end - bucket.begin;
+    tree ? calls.add_tree(*tree, dtype, count)
+         : calls.add_all_reduce(ReduceOp::kSum, dtype, count, true);
   }
-  add_all_reduce(chooser, ranks, kSmallCount, DType::kFloat64, prediction);
+  const auto num_tensors = static_cast<int64_t>(facts.model.parameter_sizes().size());
+  calls.add_all_reduce(ReduceOp::kMax, DType::kUInt8, num_tensors, false);  // which were used
+  tree ? calls.add_tree(*tree, DType::kFloat64, kNumTotals)
+       : calls.add_all_reduce(ReduceOp::kSum, DType::kFloat64, kNumTotals, false);
 }
 
 }  // namespace
@@ -105,6 +147,24 @@ void predict_communication(const StepFacts& facts, Prediction& prediction) {
 layout::BucketPlan gradient_buckets(const ModelSpec& model, int64_t bucket_bytes) {
   return layout::bucket_plan(model.parameter_sizes(), kGradientBytes, bucket_bytes,
                              std::min(bucket_bytes, kFirstBucketBytes));
+}
+
+std::vector<layout::Range> grain_owners(const std::vector<RankShare>& shares, int64_t grain) {
+  std::vector<layout::Range> owners;
+  for (const RankShare& share : shares) {
+    owners.push_back({share.samples.begin / grain, share.samples.end / grain});
+  }
+  return owners;
+}
+
+int64_t num_gradient_buffers(const Plan& plan) {
+  if (plan.config.train.bits != Bits::kStable) return 1;
+  const auto owners = grain_owners(plan.shares, plan.config.train.grain);
+  int most = 1;
+  for (const auto& fold : schedule::grain_tree(owners.back().end, owners).ranks) {
+    most = std::max(most, fold.num_buffers);
+  }
+  return most;
 }
 
 Prediction predict(const StepFacts& facts) {

@@ -41,6 +41,7 @@ struct StepFacts {
   cost::Rates rates;
   std::vector<RankShare> shares;
   int64_t bucket_bytes = 0;
+  int64_t stable_grain = 0;  ///< Samples of a grain where sums are stable; 0: they are not.
 };
 
 /// The flat gradients of the model, in the buckets in which data_parallel reduces them.

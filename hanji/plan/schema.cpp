@@ -76,10 +76,6 @@ Key choice(Key key, std::span<const Refusal> refusals = {}) {
   return key;
 }
 
-constexpr std::array kRefusedBits = {Refusal{
-    "stable",
-    "bits that do not depend on the plan are not offered yet; 'run' gives the same bits for the "
-    "same plan"}};
 constexpr std::array kRefusedPrecisions = {
     Refusal{"fp16",
             "products in fp16 are measured slower than fp32 on CPUs, and lose range; use bf16 or "
@@ -161,9 +157,9 @@ std::vector<Key> batch_keys() {
               "samples", {1, 1e9}),
       reals(HANJI_KEY(train.split, "Share of each rank, in any scale. Empty: even."), {1e-9, 1e9}),
       choice(HANJI_KEY(train.bits,
-                       "run: the same plan gives the same bits. fast: sums may follow "
-                       "an engine's own order."),
-             kRefusedBits),
+                       "run: the same plan gives the same bits. stable: any plan does, by "
+                       "one forward and backward per grain. fast: sums may follow an "
+                       "engine's own order.")),
   };
 }
 

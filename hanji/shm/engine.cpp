@@ -146,6 +146,8 @@ class Engine::Core {
     ++stats_.num_calls;
     const auto bytes = call.count * static_cast<int64_t>(size_of(call.dtype));
     stats_.bytes += bytes;
+    stats_.wire_bytes +=
+        operation.running->wire_elements * static_cast<int64_t>(size_of(call.dtype));
     if (options_.recorder == nullptr) return;
     trace::Event event;
     event.start_ns = operation.start_ns;

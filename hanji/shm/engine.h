@@ -30,8 +30,10 @@ struct EngineOptions {
 struct Stats {
   int64_t num_calls = 0;  ///< Completed.
   int64_t bytes = 0;      ///< Sum of count * element size over completed calls.
-  int64_t wait_ns = 0;    ///< In wait(), past the spinning, for peers.
-  int64_t busy_ns = 0;    ///< In copies and reductions of 64 KiB and more.
+  int64_t wire_bytes =
+      0;  ///< That this rank read from others or wrote to them, by the lists that ran.
+  int64_t wait_ns = 0;  ///< In wait(), past the spinning, for peers.
+  int64_t busy_ns = 0;  ///< In copies and reductions of 64 KiB and more.
 };
 
 /// Runs the collectives of one rank in one group through shared memory.

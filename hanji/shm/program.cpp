@@ -147,6 +147,7 @@ Result<Program> inspect(std::shared_ptr<const StepList> list, int rank, int size
   program.input_touched.resize(size);
   program.output_touched.resize(size);
   program.list = std::move(list);
+  program.wire_elements = schedule::traffic_of(*program.list, rank).wire;
   Inspection inspection(program, rank);
   for (int each = 0; each < size; ++each) {
     if (Status status = inspection.walk(each); !status.ok()) return status.at(what);

@@ -1,28 +1,39 @@
 #include "hanji/train/evaluate.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <array>
+#include <optional>
 
 #include "hanji/comm/all_reduce.h"
 #include "hanji/data/batch.h"
 #include "hanji/trace/recorder.h"
+#include "hanji/train/grain_sums.h"
 
 namespace hanji::train {
 
 double evaluate(Job& job, const data::TokenSamples& samples, const EvaluateInputs& inputs) {
   const trace::Span span(job.group.recorder(), "evaluate", trace::Category::kCompute);
   const at::NoGradGuard no_grad;
-  at::Tensor totals = at::empty({2}, at::kDouble);
+  std::optional<GrainSums> by_tree;
+  if (inputs.tree) by_tree.emplace(*inputs.tree, job.group, 2);
+  at::Tensor totals = at::zeros({2}, at::kDouble);
   auto* values = totals.mutable_data_ptr<double>();
-  values[0] = values[1] = 0;
   job.model->eval();
   data::Batch batch;
   for (const layout::Range positions : data::cut(inputs.share, inputs.micro_batch)) {
     data::read_validation_batch(samples, inputs.num_samples, positions, batch);
-    values[0] += job.model->loss_sum(batch.tokens, batch.targets).item<double>();
-    values[1] += static_cast<double>(batch.targets.numel());
+    const std::array one = {job.model->loss_sum(batch.tokens, batch.targets).item<double>(),
+                            static_cast<double>(batch.targets.numel())};
+    if (by_tree) by_tree->add(one);
+    for (size_t i = 0; i < one.size(); ++i) values[i] += one[i];
   }
   job.model->train();
+  if (by_tree) {
+    const auto all = by_tree->total();
+    return all[0] / all[1];
+  }
   comm::all_reduce(totals, job.group, {.label = "evaluation"}).wait();
   return values[0] / values[1];
 }

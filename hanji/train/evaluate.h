@@ -4,6 +4,7 @@
 
 #include "hanji/data/samples.h"
 #include "hanji/layout/range.h"
+#include "hanji/schedule/grain_tree.h"
 #include "hanji/train/job.h"
 
 namespace hanji::train {
@@ -12,6 +13,8 @@ struct EvaluateInputs {
   int64_t num_samples = 0;  ///< Of the validation part, spread evenly over it.
   layout::Range share;      ///< This rank's of them.
   int64_t micro_batch = 1;
+  /// Over the micro-batches of all ranks, where bits are stable; null: sums over ranks.
+  const schedule::GrainTree* tree = nullptr;
 };
 
 /// The mean token loss over `num_samples` validation samples, in nats; the same on every rank.

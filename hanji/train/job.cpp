@@ -13,26 +13,38 @@ std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedParameter>& 
   return tensors;
 }
 
+parallel::DataParallelOptions reduction(const plan::Plan& plan) {
+  const plan::TrainConfig& train = plan.config.train;
+  parallel::DataParallelOptions options{.average = parallel::Average::kSum,
+                                        .bucket_bytes = plan.config.comm.bucket_bytes,
+                                        .check_every = plan.config.comm.check_every};
+  if (train.bits != plan::Bits::kStable) return options;
+  options.num_grains = train.global_batch / train.grain;
+  options.owners = plan::grain_owners(plan.shares, train.grain);
+  return options;
+}
+
 }  // namespace
 
 Job assemble(const plan::Plan& plan, const comm::Group& group) {
   const plan::Config& config = plan.config;
   auto model = std::make_shared<models::GptImpl>(gpt_options(plan));
-  auto replicas = parallel::data_parallel(*model, group,
-                                          {.average = parallel::Average::kSum,
-                                           .bucket_bytes = config.comm.bucket_bytes,
-                                           .check_every = config.comm.check_every});
+  auto replicas = parallel::data_parallel(*model, group, reduction(plan));
   const auto parameters = tensors_of(replicas.parameters());
   const layout::FlatLayout& flat = replicas.buckets().flat;
   parallel::move_into_flat(
       parameters, flat,
       group.heap().zeros({flat.count}, parameters[0].scalar_type(), "parameters"));
   model->set_gradient_slots(replicas.gradient_slots());
+  std::optional<GrainSums> totals;
+  if (config.train.bits == plan::Bits::kStable) {
+    totals.emplace(replicas.grain_tree(), group, kNumTotals);
+  }
   parallel::FlatAdamW optimizer(parameters, flat, replicas.flat_gradients(),
                                 {.beta1 = config.train.beta1,
                                  .beta2 = config.train.beta2,
                                  .weight_decay = config.train.weight_decay});
-  return {std::move(model), std::move(replicas), std::move(optimizer), group};
+  return {std::move(model), std::move(replicas), std::move(optimizer), group, std::move(totals)};
 }
 
 }  // namespace hanji::train

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "hanji/comm/group.h"
@@ -7,6 +8,7 @@
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/optimizer.h"
 #include "hanji/plan/plan.h"
+#include "hanji/train/grain_sums.h"
 
 namespace hanji::train {
 
@@ -18,7 +20,11 @@ struct Job {
   parallel::Replicas replicas;
   parallel::FlatAdamW optimizer;
   comm::Group group;
+  std::optional<GrainSums> totals = std::nullopt;  ///< Of a step's grains, where bits are stable.
 };
+
+/// Numbers that every rank tells every other in a step: loss, tokens, two kinds of stop.
+inline constexpr int64_t kNumTotals = 4;
 
 /// Builds model, reducer and optimizer of the plan on this rank of `group`. Parameters, gradients
 /// and moments share one flat layout.

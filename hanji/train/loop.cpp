@@ -19,6 +19,10 @@ double seconds_since(int64_t start_ns) {
   return static_cast<double>(base::now_ns() - start_ns) * 1e-9;
 }
 
+layout::Range even_share(int64_t count, int ranks, int rank) {
+  return {count * rank / ranks, count * (rank + 1) / ranks};
+}
+
 class Loop {
  public:
   Loop(Job& job, const LoopInputs& inputs)
@@ -67,7 +71,7 @@ class Loop {
     const int64_t number = outcome_.steps_done;
     if (recorder) recorder->set_step(number);
     const int64_t start_ns = base::now_ns();
-    const int64_t waited_ns = job_.group.stats().wait_ns;
+    const comm::Stats before = job_.group.stats();
     StepSeconds seconds;
     StepResult result;
     {
@@ -81,8 +85,13 @@ class Loop {
                          .stop_signal = inputs_.stop.poll().value_or(0)});
     }
     seconds.step = seconds_since(start_ns);
-    seconds.exposed_communication =
-        static_cast<double>(job_.group.stats().wait_ns - waited_ns) * 1e-9;
+    const comm::Stats after = job_.group.stats();
+    seconds.exposed_communication = static_cast<double>(after.wait_ns - before.wait_ns) * 1e-9;
+    // Steps that compare the replicas move more; they are not what the plan prices.
+    const int64_t wire_bytes = after.wire_bytes - before.wire_bytes;
+    const bool first = outcome_.seconds.empty();
+    outcome_.wire_bytes_per_step =
+        first ? wire_bytes : std::min(wire_bytes, outcome_.wire_bytes_per_step);
     account(result, seconds);
   }
 
@@ -121,14 +130,32 @@ class Loop {
     const int64_t samples = std::min(config().evaluate_batches * config().global_batch,
                                      inputs_.dataset.samples.num_validation());
     if (samples == 0) return;
-    const layout::Range share{samples * job_.group.rank() / job_.group.size(),
-                              samples * (job_.group.rank() + 1) / job_.group.size()};
-    outcome_.validation_loss =
-        evaluate(job_, inputs_.dataset.samples,
-                 {.num_samples = samples, .share = share, .micro_batch = plan.micro_batch});
+    const std::optional<schedule::GrainTree> tree = evaluation_tree(samples);
+    layout::Range share = even_share(samples, job_.group.size(), job_.group.rank());
+    if (tree) {
+      const layout::Range leaves = tree->owners[job_.group.rank()];
+      share = {std::min(samples, leaves.begin * plan.micro_batch),
+               std::min(samples, leaves.end * plan.micro_batch)};
+    }
+    outcome_.validation_loss = evaluate(job_, inputs_.dataset.samples,
+                                        {.num_samples = samples,
+                                         .share = share,
+                                         .micro_batch = plan.micro_batch,
+                                         .tree = tree ? &*tree : nullptr});
     if (inputs_.log) {
       base::throw_if_error(inputs_.log->evaluation(outcome_.steps_done, outcome_.validation_loss));
     }
+  }
+
+  /// Stable: the leaves are micro-batches of one grain, the last of which may be shorter.
+  std::optional<schedule::GrainTree> evaluation_tree(int64_t samples) const {
+    if (config().bits != plan::Bits::kStable) return std::nullopt;
+    const int64_t leaves = (samples + config().grain - 1) / config().grain;
+    std::vector<layout::Range> owners;
+    for (int rank = 0; rank < job_.group.size(); ++rank) {
+      owners.push_back(even_share(leaves, job_.group.size(), rank));
+    }
+    return schedule::grain_tree(leaves, owners);
   }
 
   Job& job_;

@@ -40,6 +40,7 @@ struct LoopOutcome {
   double validation_loss = 0;
   int stop_signal = 0;  ///< That ended the run early, or 0.
   int64_t first_step_end_ns = 0;
+  int64_t wire_bytes_per_step = 0;  ///< Of this rank, in the step that moved least.
   std::vector<StepSeconds> seconds;
 };
 

@@ -1,5 +1,7 @@
 #include "hanji/train/prepare.h"
 
+#include <fmt/format.h>
+
 #include "hanji/base/checksum.h"
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
@@ -12,12 +14,6 @@
 
 namespace hanji::train {
 namespace {
-
-/// What was measured for one machine and one kind of job.
-struct Measurements {
-  cost::Rates rates;
-  compute::KernelChoice kernels;
-};
 
 template <class Choice, class Asked>
 std::optional<Choice> asked_for(Asked asked) {
@@ -43,59 +39,47 @@ int64_t last_cache_bytes(const topology::Machine& machine) {
   return machine.caches.empty() ? cost::MeasureOptions().cache_bytes : machine.caches.back().bytes;
 }
 
-Result<Measurements> measure_now(const plan::Plan& draft, const plan::Config& asked,
-                                 const topology::Machine& machine) {
+Result<compute::KernelChoice> measure_kernels(const plan::Plan& draft, const plan::Config& asked) {
   plan::Plan with_choices = draft;
   with_choices.config.compute = asked.compute;
-  Measurements found;
-  HANJI_ASSIGN_OR_RETURN(found.kernels, compute::measure(kernel_options(with_choices)));
-  HANJI_ASSIGN_OR_RETURN(found.rates, measure_rates(machine, draft.ranks));
-  return found;
+  return compute::measure(kernel_options(with_choices));
 }
 
-/// Everything that the measurement depends on, as a file name.
-std::string cache_name(const plan::Plan& draft, const plan::Config& asked,
+/// Everything that the kernels' measurement depends on. Ranks are not of it: bits that no plan
+/// changes need kernels that no plan changes.
+base::Json kernels_key(const plan::Plan& draft, const plan::Config& asked,
                        const topology::Machine& machine) {
-  base::Json key;
-  key["build"] = base::build_id();
-  key["cpu"] = machine.cpu_model;
-  key["cores"] = machine.usable_cores;
-  key["ranks"] = draft.ranks;
-  key["micro_batch"] = draft.micro_batch;
-  key["model"] = {draft.model.width, draft.model.heads, draft.model.block};
-  key["asked"] = {name_of(asked.compute.gemm), name_of(asked.compute.attention),
-                  name_of(asked.compute.dtype)};
-  base::Sha256 hash;
-  const std::string text = key.dump();
-  hash.update(std::as_bytes(std::span(text)));
-  return "kernels-" + hash.hex().substr(0, 16) + ".json";
+  return {{"build", base::build_id()},
+          {"cpu", machine.cpu_model},
+          {"micro_batch", draft.micro_batch},
+          {"model", {draft.model.width, draft.model.heads, draft.model.block}},
+          {"asked",
+           {name_of(asked.compute.gemm), name_of(asked.compute.attention),
+            name_of(asked.compute.dtype)}}};
 }
 
-Result<Measurements> read_measurements(const std::filesystem::path& path) {
-  HANJI_ASSIGN_OR_RETURN(const std::string text, base::read_file(path, 1 << 20));
-  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(text));
-  if (!json.contains("rates") || !json.contains("kernels")) return base::corrupt("no measurement");
-  Measurements found;
-  HANJI_ASSIGN_OR_RETURN(found.rates, cost::rates_from_json(json["rates"].dump()));
-  HANJI_ASSIGN_OR_RETURN(found.kernels, compute::choice_from_json(json["kernels"].dump()));
-  return found;
+base::Json rates_key(const plan::Plan& draft, const topology::Machine& machine) {
+  return {{"build", base::build_id()},
+          {"cpu", machine.cpu_model},
+          {"cores", machine.usable_cores},
+          {"ranks", draft.ranks}};
 }
 
-Status write_measurements(const std::filesystem::path& path, const Measurements& found) {
-  base::Json json;
-  HANJI_ASSIGN_OR_RETURN(json["rates"], base::parse_json(cost::to_json(found.rates)));
-  HANJI_ASSIGN_OR_RETURN(json["kernels"], base::parse_json(compute::to_json(found.kernels)));
-  return base::write_file_atomic(path, json.dump(1));
+std::string cache_name(std::string_view kind, const base::Json& key) {
+  return fmt::format("{}-{}.json", kind, base::Sha256().update(key.dump()).hex().substr(0, 16));
 }
 
 /// Measured once per machine: a damaged or foreign file is measured and written anew.
-Result<Measurements> measured(const plan::Plan& draft, const plan::Config& asked,
-                              const topology::Machine& machine) {
+template <class T, class Parse, class Measure>
+Result<T> measured(const std::string& name, const Parse& parse, const Measure& measure) {
   HANJI_ASSIGN_OR_RETURN(const auto folder, cache_folder());
-  const auto path = folder / cache_name(draft, asked, machine);
-  if (auto known = read_measurements(path); known.ok()) return known;
-  HANJI_ASSIGN_OR_RETURN(auto found, measure_now(draft, asked, machine));
-  HANJI_RETURN_IF_ERROR(write_measurements(path, found));
+  if (const auto text = base::read_file(folder / name, 1 << 20); text.ok()) {
+    if (Result<T> known = parse(*text); known.ok()) return known;
+  }
+  Result<T> found = measure();
+  if (found.ok()) {
+    HANJI_RETURN_IF_ERROR(base::write_file_atomic(folder / name, to_json(*found)));
+  }
   return found;
 }
 
@@ -133,9 +117,17 @@ Result<plan::Plan> prepare(const plan::Config& asked, const plan::DataFacts& dat
   if (compute.gemm != plan::Gemm::kAuto) inputs.kernels.gemm = compute.gemm;
   if (compute.attention != plan::Attention::kAuto) inputs.kernels.attention = compute.attention;
   HANJI_ASSIGN_OR_RETURN(const plan::Plan draft, plan::make_plan(inputs));
-  HANJI_ASSIGN_OR_RETURN(const Measurements found, measured(draft, config, inputs.machine));
-  inputs.rates = found.rates;
-  inputs.kernels = to_plan(found.kernels);
+  HANJI_ASSIGN_OR_RETURN(
+      const auto kernels,
+      measured<compute::KernelChoice>(
+          cache_name("kernels", kernels_key(draft, config, inputs.machine)),
+          compute::choice_from_json, [&] { return measure_kernels(draft, config); }));
+  inputs.kernels = to_plan(kernels);
+  HANJI_ASSIGN_OR_RETURN(
+      inputs.rates, measured<cost::Rates>(cache_name("rates", rates_key(draft, inputs.machine)),
+                                          cost::rates_from_json, [&] {
+                                            return measure_rates(inputs.machine, draft.ranks);
+                                          }));
   return plan::make_plan(inputs);
 }
 

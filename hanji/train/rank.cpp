@@ -4,6 +4,8 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <numeric>
+
 #include "hanji/base/clock.h"
 #include "hanji/base/file.h"
 #include "hanji/base/folder_lock.h"
@@ -142,16 +144,22 @@ class RankRun {
       base::throw_if_error(trace::write_chrome_trace(
           folder / fmt::format("rank.{}.json", world_.rank()), *world_.recorder()));
     }
-    const std::vector<int64_t> peaks = gather_peaks();
+    const std::vector<int64_t> peaks =
+        gather(memory_.peak_bytes() + static_cast<int64_t>(world_.heap().peak_bytes()), "peaks");
+    const std::vector<int64_t> wire = gather(outcome.wire_bytes_per_step, "bytes on the wire");
     if (!is_first()) return;
-    const Measurement measurement{.outcome = outcome,
-                                  .timings = timings_of(outcome.seconds, world_.recorder()),
-                                  .hashes = hashes_of(tensors_of(job)),
-                                  .first_step_seconds = first_step_seconds(outcome),
-                                  .peak_bytes = peaks,
-                                  .memory = counted_memory(job),
-                                  .saves = saver_.times(),
-                                  .history = log_->history()};
+    const Measurement measurement{
+        .outcome = outcome,
+        .timings = timings_of(outcome.seconds, world_.recorder()),
+        .hashes = hashes_of(tensors_of(job)),
+        .first_step_seconds = first_step_seconds(outcome),
+        .peak_bytes = peaks,
+        .wire_bytes_per_step = job.group.engine() == "shm"
+                                   ? std::optional(std::reduce(wire.begin(), wire.end()))
+                                   : std::nullopt,
+        .memory = counted_memory(job),
+        .saves = saver_.times(),
+        .history = log_->history()};
     const Summary summary = summarise(plan_, dataset_, measurement);
     base::throw_if_error(base::write_file_atomic(options_.out / "summary.json", summary.json));
     options_.output.write(summary.text);
@@ -163,11 +171,10 @@ class RankRun {
     return static_cast<double>(outcome.first_step_end_ns - options_.started_ns) * 1e-9;
   }
 
-  std::vector<int64_t> gather_peaks() {
-    const at::Tensor mine = at::full(
-        {1}, memory_.peak_bytes() + static_cast<int64_t>(world_.heap().peak_bytes()), at::kLong);
+  std::vector<int64_t> gather(int64_t value, std::string_view label) {
+    const at::Tensor mine = at::full({1}, value, at::kLong);
     at::Tensor all = at::empty({world_.size()}, at::kLong);
-    comm::all_gather(all, mine, world_.group(), {.label = "peaks"}).wait();
+    comm::all_gather(all, mine, world_.group(), {.label = label}).wait();
     const auto* values = all.const_data_ptr<int64_t>();
     return {values, values + world_.size()};
   }

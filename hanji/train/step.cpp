@@ -2,6 +2,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <csignal>
 
@@ -21,17 +23,31 @@ struct Totals {
   double num_tokens = 0;
   double num_interrupts = 0;  ///< Ranks that SIGINT told to stop,
   double num_requeues = 0;    ///< and ranks that any other signal told.
+
+  std::array<double, kNumTotals> values() const {
+    return {loss_sum, num_tokens, num_interrupts, num_requeues};
+  }
 };
 
-Totals sum_over_ranks(const Totals& mine, const comm::Group& group) {
-  at::Tensor tensor = at::empty({4}, at::kDouble);
-  auto* values = tensor.mutable_data_ptr<double>();
-  values[0] = mine.loss_sum;
-  values[1] = mine.num_tokens;
-  values[2] = mine.num_interrupts;
-  values[3] = mine.num_requeues;
-  comm::all_reduce(tensor, group, {.label = "totals"}).wait();
+Totals totals_of(std::span<const double> values) {
   return {values[0], values[1], values[2], values[3]};
+}
+
+Totals sum_over_ranks(const Totals& mine, const comm::Group& group) {
+  at::Tensor tensor = at::empty({kNumTotals}, at::kDouble);
+  const std::span values(tensor.mutable_data_ptr<double>(), kNumTotals);
+  std::ranges::copy(mine.values(), values.begin());
+  comm::all_reduce(tensor, group, {.label = "totals"}).wait();
+  return totals_of(values);
+}
+
+/// What this rank has to say before it computes.
+Totals told(const StepInputs& inputs) {
+  Totals mine;
+  if (inputs.stop_signal != 0) {
+    (inputs.stop_signal == SIGINT ? mine.num_interrupts : mine.num_requeues) = 1;
+  }
+  return mine;
 }
 
 // An interrupt wins: the user wants the run ended, not queued again.
@@ -59,13 +75,9 @@ double forward_backward(Job& job, const data::Batch& batch, const models::Counte
   return loss.item<double>();
 }
 
-}  // namespace
-
-StepResult run_step(Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
-  Totals mine;
-  if (inputs.stop_signal != 0) {
-    (inputs.stop_signal == SIGINT ? mine.num_interrupts : mine.num_requeues) = 1;
-  }
+/// Micro-batches as large as the plan lets them be; only the last one communicates.
+Totals run_micro_batches(Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
+  Totals mine = told(inputs);
   for (const auto& parameter : job.replicas.parameters()) parameter.tensor.mutable_grad().reset();
   for (const data::Batch& batch : inputs.micro_batches.first(inputs.micro_batches.size() - 1)) {
     const auto only_accumulate = job.replicas.accumulate();
@@ -76,8 +88,28 @@ StepResult run_step(Job& job, const plan::TrainConfig& train, const StepInputs& 
   for (const data::Batch& batch : inputs.micro_batches) {
     mine.num_tokens += static_cast<double>(batch.targets.numel());
   }
-  const Totals all = sum_over_ranks(mine, job.group);
+  return sum_over_ranks(mine, job.group);
+}
 
+/// Stable: one forward and backward per grain; losses are summed as gradients are.
+Totals run_grains(Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
+  Totals grain = told(inputs);
+  for (const data::Batch& batch : inputs.micro_batches) {
+    job.replicas.grain(batch.positions.begin / train.grain);
+    job.model->set_gradient_slots(job.replicas.gradient_slots());
+    grain.loss_sum = forward_backward(job, batch, counters(train, inputs, batch));
+    grain.num_tokens = static_cast<double>(batch.targets.numel());
+    job.totals->add(grain.values());
+    grain = {};
+  }
+  return totals_of(job.totals->total());
+}
+
+}  // namespace
+
+StepResult run_step(Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
+  const Totals all =
+      job.totals ? run_grains(job, train, inputs) : run_micro_batches(job, train, inputs);
   const Span span(job.group.recorder(), "optimizer", Category::kCompute);
   StepResult result{.loss = all.loss_sum / all.num_tokens,
                     .num_tokens = static_cast<int64_t>(all.num_tokens),

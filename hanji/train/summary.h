@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,9 @@ struct Measurement {
   const LoopOutcome& outcome;
   Timings timings;
   JobHashes hashes;
-  double first_step_seconds = 0;         ///< From the start of the command to the end of step 1.
-  std::vector<int64_t> peak_bytes;       ///< By rank: private tensors and heap together.
+  double first_step_seconds = 0;    ///< From the start of the command to the end of step 1.
+  std::vector<int64_t> peak_bytes;  ///< By rank: private tensors and heap together.
+  std::optional<int64_t> wire_bytes_per_step;  ///< Of all ranks, where the engine counts them.
   std::vector<plan::MemoryLine> memory;  ///< Counted bytes of rank 0 by the plan's categories.
   const checkpoint::SaveTimes& saves;    ///< Of rank 0, which writes them.
   const History& history;                ///< Of the steps before this process went on with them.

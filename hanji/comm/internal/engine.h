@@ -72,6 +72,8 @@ class Engine {
   virtual Status wait(uint64_t ticket, std::span<Engine* const> others) = 0;
   /// Nanoseconds spent moving and reducing so far.
   virtual int64_t busy_ns() const = 0;
+  /// Bytes of other ranks' memory read or written so far.
+  virtual int64_t wire_bytes() const { return 0; }
 };
 
 }  // namespace hanji::comm

@@ -28,6 +28,7 @@ class ShmEngine final : public Engine {
   Status check() override { return engine_->check(); }
   Status wait(uint64_t ticket, std::span<Engine* const> others) override;
   int64_t busy_ns() const override { return engine_->stats().busy_ns; }
+  int64_t wire_bytes() const override { return engine_->stats().wire_bytes; }
 
  private:
   Heap heap_;

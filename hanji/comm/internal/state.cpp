@@ -127,6 +127,7 @@ Stats GroupState::stats() {
   const std::lock_guard lock(mutex_);
   Stats stats = stats_;
   stats.busy_ns = engine_->busy_ns();
+  stats.wire_bytes = engine_->wire_bytes();
   return stats;
 }
 

@@ -31,7 +31,7 @@ struct Words<LearningRateSchedule> {
 };
 template <>
 struct Words<Bits> {
-  static constexpr std::array<std::string_view, 2> list = {"run", "fast"};
+  static constexpr std::array<std::string_view, 3> list = {"run", "fast", "stable"};
 };
 template <>
 struct Words<NanPolicy> {

@@ -22,7 +22,8 @@ struct Program {
   std::vector<bool> input_touched, output_touched;
   /// Whether anybody touches the input or output of this rank.
   bool own_input = false, own_output = false;
-  int num_parts = 1;  ///< That this rank's input has.
+  int num_parts = 1;          ///< That this rank's input has.
+  int64_t wire_elements = 0;  ///< That this rank reads from others or writes to them.
 };
 
 /// Looks at a list from the side of `rank`.

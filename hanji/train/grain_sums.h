@@ -1,0 +1,40 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "hanji/comm/group.h"
+#include "hanji/schedule/grain_tree.h"
+
+namespace hanji::train {
+
+/// A few numbers of every grain, summed over all grains in double by the grain tree: losses that
+/// have the same bits whoever computed which grain.
+///
+/// Order   add() once per own grain, in order, then total() on every rank; then again from the start.
+class GrainSums {
+ public:
+  GrainSums(schedule::GrainTree tree, const comm::Group& group, int64_t width);
+
+  /// The numbers of this rank's next grain; `values` has `width` members.
+  void add(std::span<const double> values);
+  /// The sums over the grains of all ranks. Collective.
+  std::span<const double> total();
+
+ private:
+  double* row(int64_t index) { return parts_.mutable_data_ptr<double>() + index * width_; }
+
+  schedule::GrainTree tree_;
+  comm::Group group_;
+  int64_t width_;
+  at::Tensor parts_;
+  at::Tensor output_;
+  std::shared_ptr<const schedule::StepList> steps_;
+  size_t next_ = 0;
+};
+
+}  // namespace hanji::train

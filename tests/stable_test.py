@@ -1,0 +1,64 @@
+"""`train.bits = stable` from the outside: one hash, whatever the plan."""
+import json
+import unittest
+
+from command import CommandTest
+
+JOB = ["--steps", 20, "--seed", 3, "--set", "train.bits=stable", "--set", "train.global_batch=13",
+       "--set", "model.dropout=0.1", "--set", "train.clip=0.5", "--set", "train.evaluate_every=10",
+       "--set", "train.learning_rate=1e-2"]
+
+PLANS = {
+    "one process": ["--ranks", 1],
+    "two, small buckets": ["--ranks", 2, "--set", "comm.bucket_bytes=4096"],
+    "three, uneven": ["--ranks", 3, "--set", "train.split=[0.5, 0.1, 0.4]"],
+    "four, a cap": ["--ranks", 4, "--set", "train.micro_batch=5"],
+}
+
+
+class Stable(CommandTest):
+    def run_job(self, out, *arguments):
+        self.train(out, *JOB, *arguments)
+        summary = self.read_json(out, "summary.json")
+        losses = [line["loss"] for line in self.read_lines(out, "run.jsonl") if "loss" in line]
+        return summary, losses
+
+    def test_every_plan_gives_one_hash_and_one_curve(self):
+        results = {name: self.run_job(name, *plan) for name, plan in PLANS.items()}
+        one, losses = results["one process"]
+        self.assertEqual(len(losses), 20)
+        for name, (summary, curve) in results.items():
+            self.assertEqual(summary["state_sha256"], one["state_sha256"], name)
+            self.assertEqual(summary["params_sha256"], one["params_sha256"], name)
+            self.assertEqual(summary["validation_loss"], one["validation_loss"], name)
+            self.assertEqual(curve, losses, name)
+
+    def test_run_bits_would_not(self):
+        # Else the test above could not tell anything.
+        hashes = {self.run_job(f"run-{ranks}", "--ranks", ranks, "--set", "train.bits=run")[0]
+                  ["params_sha256"] for ranks in (1, 3)}
+        self.assertEqual(len(hashes), 2)
+
+    def test_a_rank_computes_its_grains_and_moves_what_the_plan_says(self):
+        summary, _ = self.run_job("run", "--ranks", 2, "--set", "train.split=[3, 10]")
+        for rank, grains in enumerate((3, 10)):
+            trace = json.loads((self.folder / "run" / "trace" / f"rank.{rank}.json").read_text())
+            names = [event["name"] for event in trace["traceEvents"] if event["ph"] == "X"]
+            self.assertEqual(names.count("forward"), 20 * grains)
+        wire = summary["prediction"]["wire_bytes_per_step"]
+        self.assertEqual(wire["measured"], wire["predicted"])
+        self.assertGreater(wire["predicted"], 0)
+
+    def test_grains_of_several_samples(self):
+        grain = ["--set", "train.grain=3", "--set", "train.global_batch=15"]
+        hashes = {self.run_job(f"grain-{ranks}", "--ranks", ranks, *grain)[0]["state_sha256"]
+                  for ranks in (1, 2, 3)}
+        self.assertEqual(len(hashes), 1)
+
+    def test_an_engine_without_shared_memory_is_refused_with_the_reason(self):
+        done = self.train("run", *JOB, "--set", "comm.engine=gloo", expect=2)
+        self.assertIn("peers' memory", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
