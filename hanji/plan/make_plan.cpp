@@ -46,6 +46,7 @@ class Planner {
   void decide_ranks();
   Status split_batch();
   Status decide_micro_batch();
+  int64_t largest_share() const;
   std::vector<MemoryLine> memory_with(int64_t micro_batch) const;
   void set_micro_batch(int64_t micro_batch);
   void resolve_config();
@@ -128,6 +129,12 @@ Status Planner::split_batch() {
   return {};
 }
 
+int64_t Planner::largest_share() const {
+  int64_t samples = 0;
+  for (const RankShare& share : plan_.shares) samples = std::max(samples, share.samples.size());
+  return samples;
+}
+
 std::vector<MemoryLine> Planner::memory_with(int64_t micro_batch) const {
   const ModelSpec& model = plan_.model;
   const ActivationOptions options{micro_batch, plan_.kernels.precision};
@@ -143,7 +150,8 @@ std::vector<MemoryLine> Planner::memory_with(int64_t micro_batch) const {
   }
   const int64_t staging = plan_.ranks > 1 ? kStagingBuffers * schedule::kStagingBytes : 0;
   lines.push_back({"staging", staging});
-  lines.push_back({"data", 2 * micro_batch * model.block * kTokenBytes});
+  // Tokens and targets of all micro-batches of a step are read before the first one is used.
+  lines.push_back({"data", 2 * largest_share() * model.block * kTokenBytes});
   return lines;
 }
 
@@ -157,8 +165,7 @@ void Planner::set_micro_batch(int64_t micro_batch) {
 
 Status Planner::decide_micro_batch() {
   const TrainConfig& train = inputs_.config.train;
-  int64_t largest = 0;
-  for (const RankShare& share : plan_.shares) largest = std::max(largest, share.samples.size());
+  const int64_t largest = largest_share();
   // In stable a forward is one grain, whatever larger cap is given.
   const int64_t cap = is_stable() ? train.grain : or_else(train.micro_batch, largest);
   int64_t micro_batch = std::min(cap, largest);

@@ -42,6 +42,7 @@ class Loop {
       }
     }
     if (inputs_.log) base::throw_if_error(inputs_.log->flush());
+    outcome_.data_bytes = data_bytes();
     return std::move(outcome_);
   }
 
@@ -66,6 +67,16 @@ class Loop {
     }
   }
 
+  int64_t data_bytes() const {
+    int64_t bytes = 0;
+    for (const data::Batch& batch : batches_) {
+      if (batch.tokens.defined()) {
+        bytes += static_cast<int64_t>(batch.tokens.nbytes() + batch.targets.nbytes());
+      }
+    }
+    return bytes;
+  }
+
   void step() {
     trace::Recorder* recorder = job_.group.recorder();
     const int64_t number = outcome_.steps_done;
@@ -81,6 +92,7 @@ class Loop {
       result = run_step(job_, config(),
                         {.number = number,
                          .micro_batches = batches_,
+                         .memory = inputs_.memory,
                          .learning_rate = learning_rate(config(), number),
                          .stop_signal = inputs_.stop.poll().value_or(0)});
     }

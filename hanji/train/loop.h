@@ -18,7 +18,7 @@ namespace hanji::train {
 struct LoopInputs {
   const plan::Plan& plan;
   const Dataset& dataset;
-  const PrivateMemory& memory;
+  PrivateMemory& memory;
   StopSignal& stop;
   RunLog* log = nullptr;   ///< Rank 0 only.
   int64_t first_step = 0;  ///< Steps that an earlier run has done.
@@ -41,6 +41,7 @@ struct LoopOutcome {
   int stop_signal = 0;  ///< That ended the run early, or 0.
   int64_t first_step_end_ns = 0;
   int64_t wire_bytes_per_step = 0;  ///< Of this rank, in the step that moved least.
+  int64_t data_bytes = 0;           ///< Of this rank's tokens and targets of a step.
   std::vector<StepSeconds> seconds;
 };
 

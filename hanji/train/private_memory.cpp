@@ -8,22 +8,34 @@
 
 namespace hanji::train {
 
+namespace {
+
+void raise(std::atomic<int64_t>& peak, int64_t now) {
+  int64_t seen = peak.load();
+  while (now > seen && !peak.compare_exchange_weak(seen, now)) {
+  }
+}
+
+}  // namespace
+
 class PrivateMemory::Counter : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
     const int64_t now = current_.fetch_add(size) + size;
-    int64_t peak = peak_.load();
-    while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
-    }
+    raise(peak_, now);
+    raise(recent_peak_, now);
   }
   bool memoryProfilingEnabled() const override { return true; }
 
   int64_t current() const { return current_; }
   int64_t peak() const { return peak_; }
+  int64_t recent_peak() const { return recent_peak_; }
+  void forget_recent_peak() { recent_peak_ = current_.load(); }
 
  private:
   std::atomic<int64_t> current_ = 0;
   std::atomic<int64_t> peak_ = 0;
+  std::atomic<int64_t> recent_peak_ = 0;
 };
 
 class PrivateMemory::Guard : public c10::DebugInfoGuard {
@@ -38,5 +50,20 @@ PrivateMemory::~PrivateMemory() = default;
 
 int64_t PrivateMemory::current_bytes() const { return std::max<int64_t>(0, counter_->current()); }
 int64_t PrivateMemory::peak_bytes() const { return counter_->peak(); }
+
+void PrivateMemory::begin_forward() { before_forward_ = counter_->current(); }
+
+void PrivateMemory::begin_backward() {
+  before_backward_ = counter_->current();
+  counter_->forget_recent_peak();
+}
+
+void PrivateMemory::end_backward() {
+  if (++num_passes_ <= 2) largest_pass_ = {};
+  largest_pass_.activations =
+      std::max(largest_pass_.activations, before_backward_ - before_forward_);
+  largest_pass_.workspace =
+      std::max(largest_pass_.workspace, counter_->recent_peak() - before_backward_);
+}
 
 }  // namespace hanji::train

@@ -157,7 +157,7 @@ class RankRun {
         .wire_bytes_per_step = job.group.engine() == "shm"
                                    ? std::optional(std::reduce(wire.begin(), wire.end()))
                                    : std::nullopt,
-        .memory = counted_memory(job),
+        .memory = counted_memory(job, outcome),
         .saves = saver_.times(),
         .history = log_->history()};
     const Summary summary = summarise(plan_, dataset_, measurement);
@@ -179,12 +179,16 @@ class RankRun {
     return {values, values + world_.size()};
   }
 
-  /// The heap by category, and the optimizer; other private tensors are known as a whole only.
-  std::vector<plan::MemoryLine> counted_memory(const Job& job) {
-    std::vector<plan::MemoryLine> lines;
+  /// Private tensors by what they are for, and the heap by category.
+  std::vector<plan::MemoryLine> counted_memory(const Job& job, const LoopOutcome& outcome) {
     const auto moments = static_cast<int64_t>(job.optimizer.first_moment().nbytes() +
                                               job.optimizer.second_moment().nbytes());
-    lines.push_back({"optimizer", moments});
+    std::vector<plan::MemoryLine> lines = {{"optimizer", moments}};
+    if (outcome.data_bytes > 0) {
+      lines.push_back({"activations", memory_.largest_pass().activations});
+      lines.push_back({"workspace", memory_.largest_pass().workspace});
+      lines.push_back({"data", outcome.data_bytes});
+    }
     for (const auto& [category, bytes] : world_.heap().usage()) {
       lines.push_back({category, static_cast<int64_t>(bytes)});
     }

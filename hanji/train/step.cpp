@@ -63,15 +63,19 @@ models::Counters counters(const plan::TrainConfig& train, const StepInputs& inpu
           .first_sample = batch.positions.begin};
 }
 
-double forward_backward(Job& job, const data::Batch& batch, const models::Counters& counters) {
-  job.model->set_counters(counters);
+double forward_backward(Job& job, const plan::TrainConfig& train, const StepInputs& inputs,
+                        const data::Batch& batch) {
+  job.model->set_counters(counters(train, inputs, batch));
+  inputs.memory.begin_forward();
   at::Tensor loss;
   {
     const Span span(job.group.recorder(), "forward", Category::kCompute);
     loss = job.model->loss_sum(batch.tokens, batch.targets);
   }
+  inputs.memory.begin_backward();
   const Span span(job.group.recorder(), "backward", Category::kCompute);
   loss.backward();
+  inputs.memory.end_backward();
   return loss.item<double>();
 }
 
@@ -81,10 +85,9 @@ Totals run_micro_batches(Job& job, const plan::TrainConfig& train, const StepInp
   for (const auto& parameter : job.replicas.parameters()) parameter.tensor.mutable_grad().reset();
   for (const data::Batch& batch : inputs.micro_batches.first(inputs.micro_batches.size() - 1)) {
     const auto only_accumulate = job.replicas.accumulate();
-    mine.loss_sum += forward_backward(job, batch, counters(train, inputs, batch));
+    mine.loss_sum += forward_backward(job, train, inputs, batch);
   }
-  const data::Batch& last = inputs.micro_batches.back();
-  mine.loss_sum += forward_backward(job, last, counters(train, inputs, last));
+  mine.loss_sum += forward_backward(job, train, inputs, inputs.micro_batches.back());
   for (const data::Batch& batch : inputs.micro_batches) {
     mine.num_tokens += static_cast<double>(batch.targets.numel());
   }
@@ -97,7 +100,7 @@ Totals run_grains(Job& job, const plan::TrainConfig& train, const StepInputs& in
   for (const data::Batch& batch : inputs.micro_batches) {
     job.replicas.grain(batch.positions.begin / train.grain);
     job.model->set_gradient_slots(job.replicas.gradient_slots());
-    grain.loss_sum = forward_backward(job, batch, counters(train, inputs, batch));
+    grain.loss_sum = forward_backward(job, train, inputs, batch);
     grain.num_tokens = static_cast<double>(batch.targets.numel());
     job.totals->add(grain.values());
     grain = {};
