@@ -30,11 +30,11 @@ def torchrun(folder, number):
     start = time.time()
     arguments = [argument for name, value in SIZES["nano"].items()
                  for argument in (f"--{name}", str(value))]
-    subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
-                    "--master-port", "0", ROOT / "bench/first_step_peer.py", str(out), *arguments,
+    subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone",
+                    "--nproc-per-node", "2", ROOT / "bench/first_step_peer.py", str(out), *arguments,
                     "--vocabulary", str(VOCABULARY)],
                    check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                   env={**os.environ, "OMP_NUM_THREADS": "1"})
+                   timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
     return float(out.read_text()) - start
 
 
