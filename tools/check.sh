@@ -29,6 +29,9 @@ PKG_CONFIG_PATH=build/install/lib/pkgconfig:$(echo build/install/lib/*/pkgconfig
   quietly pkg-config bash -c 'g++ examples/consumer/main.cpp -o build/consumer-pc $(pkg-config --cflags --libs hanji)'
 ./build/consumer-pc
 
+say "parsers of foreign bytes, 60 s each"
+(source tools/fuzz.sh 60)
+
 build
 say "a checkpoint, a trace and a curve read by Python's own readers"
 .venv/bin/python tests/readers_check.py

@@ -1,0 +1,125 @@
+// hanji_fuzz_seeds DIR: writes a few good inputs of every parser, DIR/<target>/<name>.
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "hanji/base/file.h"
+#include "hanji/checkpoint/manifest.h"
+#include "hanji/launch/internal/announcement.h"
+#include "hanji/launch/internal/control.h"
+#include "hanji/plan/load_config.h"
+#include "hanji/plan/plan.h"
+#include "hanji/schedule/all_reduce.h"
+#include "hanji/schedule/json.h"
+
+namespace {
+
+using namespace hanji;
+
+class Seeds {
+ public:
+  explicit Seeds(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  void add(const std::string& target, const std::string& name, std::string_view content) {
+    base::throw_if_error(base::make_directories(folder_ / target));
+    base::throw_if_error(base::write_file_atomic(folder_ / target / name, content));
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+template <class T>
+std::string raw(const T& value) {
+  std::string bytes(sizeof(T), '\0');
+  std::memcpy(bytes.data(), &value, sizeof(T));
+  return bytes;
+}
+
+std::string message(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void add_safetensors(Seeds& seeds) {
+  std::string header =
+      R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,1],"data_offsets":[0,8]},)"
+      R"("b":{"dtype":"U8","shape":[3],"data_offsets":[8,11]}})";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  seeds.add("safetensors", "two", raw(uint64_t{header.size()}) + header + std::string(11, 'x'));
+  seeds.add("safetensors", "none", raw(uint64_t{8}) + "{}      ");
+}
+
+void add_manifest(Seeds& seeds) {
+  checkpoint::Manifest manifest{.step = 20, .num_samples = 240, .job = R"({"seed":7})"};
+  manifest.validation_loss = 1.5;
+  manifest.files = {{.name = "model.safetensors",
+                     .size_bytes = 100,
+                     .header_checksum = 1,
+                     .tensors = {{.name = "a", .shape = {2, 1}, .checksum = 2}}}};
+  const std::string text = checkpoint::to_text(manifest).or_throw();
+  seeds.add("manifest", "sealed", text);
+  // The target seals every input itself.
+  seeds.add("manifest", "open", text.substr(0, text.rfind(",\n \"checksum\"")));
+}
+
+void add_tokens(Seeds& seeds) {
+  const std::string index = std::string("MMIDIDX\0\0", 9) + raw(uint64_t{1}) + raw(uint8_t{8}) +
+                            raw(uint64_t{2}) + raw(uint64_t{3}) + raw(int32_t{3}) +
+                            raw(int32_t{2}) + raw(int64_t{0}) + raw(int64_t{6}) + raw(int64_t{0}) +
+                            raw(int64_t{1}) + raw(int64_t{2});
+  seeds.add("tokens", "megatron", raw(uint64_t{10}) + index);
+  std::string llmc(1024, '\0');
+  const int32_t head[] = {20240520, 1, 4};
+  std::memcpy(llmc.data(), head, sizeof(head));
+  seeds.add("tokens", "llmc", raw(uint64_t{0}) + llmc + std::string(8, 'x'));
+}
+
+void add_plan(Seeds& seeds) {
+  plan::PlanInputs inputs;
+  inputs.machine.usable_cores = 2;
+  inputs.machine.available_bytes = int64_t{8} << 30;
+  inputs.data = {.vocabulary = 65, .num_train_samples = 1000, .num_validation_samples = 100};
+  inputs.kernels.gemm = plan::Gemm::kOneDnn;
+  inputs.kernels.attention = plan::Attention::kMath;
+  inputs.kernels.gemm_flops_per_second = 1e11;
+  inputs.kernels.attention_flops_per_second = 1e10;
+  seeds.add("plan", "default", plan::to_json(plan::make_plan(inputs).or_throw()));
+}
+
+void add_config(Seeds& seeds) {
+  const auto defaults = plan::parse_config("", "job.toml");
+  seeds.add("config", "all", plan::print_config(defaults));
+  seeds.add("config", "wrong", "[model]\npreset = \"nan0\"\n[train]\nstpes = 10\nsplit = [1, 2]\n");
+  seeds.add("config", "units", "[comm]\ndeadline = \"5m\"\nbucket_bytes = \"64MiB\"\n");
+  seeds.add("override", "some", "train.steps=3\nmodel.preset=nano\ntrain.split=[0.5, 0.5]\nx=1");
+}
+
+void add_messages(Seeds& seeds) {
+  seeds.add("control", "status",
+            message(launch::status_message(std::byte{'E'}, base::timeout("rank 1 did not come"))));
+  seeds.add("control", "announcement", launch::to_text({.rank = 1, .size = 4, .segment = 5}));
+  seeds.add("json", "all",
+            R"({"kind":"char","characters":"ab","n":[1,-2.5e3,true,null,"\u00e9"]})");
+  seeds.add("vocabulary", "char", R"({"kind":"char","characters":"ab\u00e9"})");
+  seeds.add("vocabulary", "byte", R"({"kind":"byte"})");
+  seeds.add("vocabulary", "text", "\xE6\xB1\x89 a text \xC3\xA9\n");
+  seeds.add("step_list", "flat", schedule::to_json(schedule::all_reduce_flat(2, 8)));
+  seeds.add("step_list", "staged", schedule::to_json(schedule::all_reduce_staged(2, 8, 4)));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: hanji_fuzz_seeds DIR\n");
+    return 2;
+  }
+  Seeds seeds(argv[1]);
+  add_safetensors(seeds);
+  add_manifest(seeds);
+  add_tokens(seeds);
+  add_config(seeds);
+  add_plan(seeds);
+  add_messages(seeds);
+  return 0;
+}
