@@ -79,6 +79,10 @@ const std::vector<BadConfig>& corpus() {
        {},
        {"run.toml:2:13: Error while parsing floating-point: expected value-terminator, saw 'o'; "
         "text needs quotes, as in preset = \"char\""}},
+      {"a letter that no bare key may have",
+       "[model]\npres\xC3\xA9t = \"nano\"\n",
+       {},
+       {"run.toml:2:5: Error while parsing key-value pair: expected '=', saw '\xC3\xA9'"}},
       {"an unclosed text",
        "[model]\npreset = \"nano\n",
        {},
