@@ -33,6 +33,9 @@ say "parsers of foreign bytes, 60 s each"
 (source tools/fuzz.sh 60)
 
 build
+say "a thousand random kills, each named by every survivor"
+build/dev/hanji/test/hanji_faults kills 1000
+
 say "a checkpoint, a trace and a curve read by Python's own readers"
 .venv/bin/python tests/readers_check.py
 

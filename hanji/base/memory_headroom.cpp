@@ -99,4 +99,8 @@ Result<MemoryHeadroom> memory_headroom(const KernelFolders& folders) {
   return headroom;
 }
 
+int64_t num_oom_kills(const KernelFolders& folders) {
+  return read_keyed(folders.proc / "vmstat", "oom_kill").value_or(0);
+}
+
 }  // namespace hanji::base

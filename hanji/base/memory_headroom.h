@@ -25,4 +25,8 @@ struct KernelFolders {
 /// Errors  kInternal if /proc/meminfo has no MemAvailable.
 Result<MemoryHeadroom> memory_headroom(const KernelFolders& folders = {});
 
+/// How many processes the kernel has killed for memory since it started, in any cgroup; 0 if it
+/// does not tell.
+int64_t num_oom_kills(const KernelFolders& folders = {});
+
 }  // namespace hanji::base

@@ -71,6 +71,12 @@ TEST_F(Headroom, WithoutMeminfoItSaysWhichFile) {
   EXPECT_THAT(result.status().message(), testing::HasSubstr("meminfo"));
 }
 
+TEST_F(Headroom, CountsWhatTheKernelKilled) {
+  EXPECT_EQ(num_oom_kills(folders_), 0);
+  write("proc/vmstat", "nr_free_pages 12\noom_kill 3\n");
+  EXPECT_EQ(num_oom_kills(folders_), 3);
+}
+
 TEST(HeadroomOfThisMachine, IsPositive) { EXPECT_GT((*memory_headroom()).bytes, 0); }
 
 }  // namespace

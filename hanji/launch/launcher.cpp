@@ -134,7 +134,7 @@ Result<Outcome> supervise(const LaunchOptions& options, Common& common,
                           std::vector<RankProcess> processes, SignalRelay* relay) {
   for (Echo& echo : common.echoes) echo.close_write_end();
   HANJI_RETURN_IF_ERROR(introduce(processes));
-  Supervisor supervisor(options, *common.segment, std::move(processes));
+  Supervisor supervisor(options, common.segment, std::move(processes));
   supervisor.watch(relay);
   supervisor.watch(std::move(common.echoes));
   return supervisor.run();

@@ -6,13 +6,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <fstream>
 #include <numeric>
 
 #include "hanji/base/clock.h"
 #include "hanji/base/units.h"
 #include "hanji/shm/internal/segment_layout.h"
 #include "hanji/shm/internal/verdict.h"
+#include "hanji/trace/recorder.h"
 
 namespace hanji::shm {
 
@@ -24,15 +27,36 @@ Presence presence_of(const Segment& segment, int rank) {
   return static_cast<Presence>(segment.rank_state(rank).presence.load());
 }
 
-// What the rank did last, told by its lines in the group of all ranks.
-std::string last_words(const std::shared_ptr<Segment>& segment, int rank) {
+std::string hostname() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+/// The kernel's letter: T is stopped, D waits for a disk, R only starves.
+char state_of(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t end = text.rfind(')');
+  return end == std::string::npos || end + 2 >= text.size() ? '?' : text[end + 2];
+}
+
+}  // namespace
+
+std::string describe_rank(const Segment& segment, int rank) {
+  std::string text =
+      fmt::format("rank {} (host {}, process {}", rank, hostname(), segment.pid(rank));
+  const auto recorder = trace::Recorder::attach(segment.trace_memory(rank));
+  if (recorder.ok() && recorder->step() > 0) text += fmt::format(", step {}", recorder->step());
+  return text + ")";
+}
+
+// Told by its lines in the group of all ranks.
+std::string describe_last_call(const std::shared_ptr<Segment>& segment, int rank) {
   std::vector<int> all(segment->ranks());
   std::iota(all.begin(), all.end(), 0);
   const internal::GroupLines lines(segment, 0, std::move(all), rank);
   return internal::last_call(lines, rank);
 }
-
-}  // namespace
 
 Result<base::Fd> open_pidfd(int pid) {
   base::Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
@@ -66,6 +90,7 @@ Watchdog::~Watchdog() {
   while (::write(stop_.get(), &one, sizeof one) < 0 && errno == EINTR) {
   }
   thread_.join();
+  tell_verdict();
   segment_->leave(rank_);
 }
 
@@ -94,12 +119,12 @@ void Watchdog::look_at_hearts() {
     const bool stopped = silent > limit;
     if (stopped == stopped_[rank]) continue;
     stopped_[rank] = stopped;
-    const std::string who = fmt::format("rank {} (process {})", rank, segment_->pid(rank));
+    const std::string who = describe_rank(*segment_, rank);
     if (stopped) {
       tell(LivenessEvent::Kind::kStopped, rank,
-           fmt::format("{} is stopped: no heartbeat for {}; {}", who,
+           fmt::format("{} is stopped: no heartbeat for {}, state {}; {}", who,
                        base::format_seconds(static_cast<double>(silent) / 1e9),
-                       last_words(segment_, rank)));
+                       state_of(segment_->pid(rank)), describe_last_call(segment_, rank)));
     } else {
       tell(LivenessEvent::Kind::kResumed, rank, who + " runs again");
     }
@@ -110,11 +135,25 @@ void Watchdog::see_death(int rank) {
   pidfds_[rank].reset();
   if (presence_of(*segment_, rank) == Presence::kLeft) return;
   segment_->rank_state(rank).presence.store(static_cast<uint32_t>(Presence::kDead));
-  const std::string text =
-      fmt::format("rank {} (process {}) died; {}; its log or the launcher tells why", rank,
-                  segment_->pid(rank), last_words(segment_, rank));
-  segment_->abort(rank, Code::kPeerLost, text);
-  tell(LivenessEvent::Kind::kDied, rank, text);
+  leave_the_word_to_the_launcher();
+  segment_->abort(rank, Code::kPeerLost,
+                  fmt::format("{} died; {}; its log or the launcher tells why",
+                              describe_rank(*segment_, rank), describe_last_call(segment_, rank)));
+  tell_verdict();
+}
+
+void Watchdog::leave_the_word_to_the_launcher() const {
+  const auto deadline = base::Deadline::after(options_.launcher_time);
+  pollfd stop{stop_.get(), POLLIN, 0};
+  while (!segment_->aborted() && !deadline.passed() && ::poll(&stop, 1, 1) == 0) {
+  }
+}
+
+// Whoever is the cause knows it already.
+void Watchdog::tell_verdict() {
+  if (verdict_told_ || !segment_->aborted() || segment_->abort_rank() == rank_) return;
+  verdict_told_ = true;
+  tell(LivenessEvent::Kind::kEnded, segment_->abort_rank(), segment_->abort_status().message());
 }
 
 void Watchdog::tell(LivenessEvent::Kind kind, int rank, std::string text) const {

@@ -13,9 +13,9 @@
 
 namespace hanji::shm {
 
-/// What a watchdog saw of another rank.
+/// What a watchdog saw of another rank. kEnded: the job cannot go on, and why; told once.
 struct LivenessEvent {
-  enum class Kind { kDied, kStopped, kResumed } kind;
+  enum class Kind { kEnded, kStopped, kResumed } kind;
   int rank;
   std::string text;  ///< One sentence for a log.
 };
@@ -24,7 +24,9 @@ struct WatchdogOptions {
   std::chrono::nanoseconds heartbeat = std::chrono::seconds(5);
   /// A rank whose heart did not beat for so many heartbeats is named as stopped.
   int missed_heartbeats = 3;
-  /// Called on the watchdog's thread; must not block.
+  /// So long a launcher that waits for the same death may tell its cause before we name it.
+  std::chrono::nanoseconds launcher_time = std::chrono::nanoseconds(0);
+  /// Called on the watchdog's thread, or by its destructor; must not block.
   std::function<void(const LivenessEvent&)> on_event = {};
 };
 
@@ -49,6 +51,8 @@ class Watchdog {
   void beat();
   void look_at_hearts();
   void see_death(int rank);
+  void leave_the_word_to_the_launcher() const;
+  void tell_verdict();
   void tell(LivenessEvent::Kind kind, int rank, std::string text) const;
 
   std::shared_ptr<Segment> segment_;
@@ -57,8 +61,14 @@ class Watchdog {
   WatchdogOptions options_;
   base::Fd stop_;
   std::vector<bool> stopped_;  ///< By rank: named already.
+  bool verdict_told_ = false;
   std::thread thread_;
 };
+
+/// "rank 1 (host vm, process 4711, step 57)", as far as the segment knows, also of a dead rank.
+std::string describe_rank(const Segment& segment, int rank);
+/// "its last call here was operation 12, all_reduce(...) at step.cpp:9", among all ranks' calls.
+std::string describe_last_call(const std::shared_ptr<Segment>& segment, int rank);
 
 /// A descriptor that becomes readable when the process ends.
 Result<base::Fd> open_pidfd(int pid);

@@ -85,7 +85,7 @@ TEST(Processes, AKilledRankIsNamedOnEverySurvivor) {
   EXPECT_EQ(answers[2], "(killed by signal 9)");
   for (const int survivor : {0, 1, 3}) {
     EXPECT_THAT(answers[survivor],
-                AllOf(HasSubstr("peer_lost"), HasSubstr("rank 2 (process "), HasSubstr("died"),
+                AllOf(HasSubstr("peer_lost"), HasSubstr("rank 2 (host "), HasSubstr("died"),
                       HasSubstr("operation 3, barrier() at step.cpp:9")));
   }
 }
@@ -148,7 +148,8 @@ TEST(Processes, AStoppedRankIsNamedAndSurvivesIfItGoesOn) {
     watchdog.reset();
     return seen;
   });
-  EXPECT_THAT(answers[0], AllOf(HasSubstr("rank 1 (process "), HasSubstr("is stopped: no heart")));
+  EXPECT_THAT(answers[0], AllOf(HasSubstr("rank 1 (host "), HasSubstr("is stopped: no heart"),
+                                HasSubstr(", state ")));
 }
 
 TEST(Watchdog, BeatsAndLeaves) {

@@ -172,6 +172,11 @@ void Segment::leave(int rank) {
   rank_state(rank).presence.store(static_cast<uint32_t>(Presence::kLeft));
 }
 
+bool Segment::is_expected(int rank) const {
+  const auto presence = static_cast<Presence>(rank_state(rank).presence.load());
+  return presence == Presence::kHere || presence == Presence::kDead;
+}
+
 int Segment::pid(int rank) const { return rank_state(rank).pid.load(); }
 
 int Segment::num_processors() const {
@@ -204,6 +209,8 @@ bool Segment::abort(int rank, Code code, std::string_view text) {
 bool Segment::aborted() const {
   return abort_word().state.load(std::memory_order_acquire) == AbortWord::kSet;
 }
+
+int Segment::abort_rank() const { return aborted() ? abort_word().rank : -1; }
 
 Status Segment::abort_status() const {
   if (!aborted()) return {};

@@ -56,6 +56,8 @@ class Segment {
   /// `rank` ends as it should: its death from now on is no fault. Whoever still waits for it is
   /// told that it left.
   void leave(int rank);
+  /// Whether `rank` joined and did not leave, be it alive or dead.
+  bool is_expected(int rank) const;
   /// Process id of `rank`; 0 before it joined.
   int pid(int rank) const;
   /// Processors that ranks have joined with, as one set.
@@ -67,6 +69,8 @@ class Segment {
   bool aborted() const;
   /// The verdict of abort(); ok before.
   Status abort_status() const;
+  /// Whom the verdict is about; -1 before.
+  int abort_rank() const;
 
   /// Memory for [offset, offset + bytes) of this segment, before it is touched.
   Status grow(size_t offset, size_t bytes) const { return memory_.grow(offset, bytes); }

@@ -1,15 +1,28 @@
 #include "hanji/world/world.h"
 
+#include <unistd.h>
+
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <exception>
 #include <numeric>
 #include <utility>
 
+#include "hanji/base/crash_report.h"
+#include "hanji/base/log.h"
 #include "hanji/world/internal/state.h"
 
 namespace hanji::world {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A launcher of ours knows what a rank died of; peers throw within 100 ms in any case.
+constexpr auto kLauncherTime = 50ms;
+
+}  // namespace
 
 World::World(std::unique_ptr<WorldState> state) : state_(std::move(state)) {}
 World::World(World&& other) noexcept = default;
@@ -38,10 +51,30 @@ mesh::Mesh World::mesh(std::vector<layout::Axis> axes) const {
 }
 
 void World::fail(const Status& status) const {
-  state_->segment->abort(rank(), Code::kPeerLost,
-                         fmt::format("rank {} failed: {}", rank(), status.to_string()));
+  state_->segment->abort(
+      rank(), Code::kPeerLost,
+      fmt::format("{} failed: {}; {}", shm::describe_rank(*state_->segment, rank()),
+                  status.to_string(), shm::describe_last_call(state_->segment, rank())));
   launch::report_failure(state_->endpoints, status);
 }
+
+namespace {
+
+/// Each survivor says in its own log what ended the job, and when.
+shm::WatchdogOptions watchdog_options(const shm::Endpoints& endpoints,
+                                      const ConnectOptions& options) {
+  using Kind = shm::LivenessEvent::Kind;
+  shm::WatchdogOptions watchdog;
+  watchdog.launcher_time = endpoints.control.valid() ? kLauncherTime : 0ms;
+  watchdog.on_event = [log = base::Log(STDERR_FILENO, fmt::format("rank {}", endpoints.rank)),
+                       told = options.on_liveness](const shm::LivenessEvent& event) {
+    event.kind == Kind::kEnded ? log.error(event.text) : log.warn(event.text);
+    if (told) told(event);
+  };
+  return watchdog;
+}
+
+}  // namespace
 
 World enter(std::shared_ptr<shm::Segment> segment, shm::Endpoints endpoints, std::string plan_json,
             const ConnectOptions& options) {
@@ -57,7 +90,7 @@ World enter(std::shared_ptr<shm::Segment> segment, shm::Endpoints endpoints, std
                                                  .group = std::nullopt,
                                                  .exceptions_before = std::uncaught_exceptions()});
   state->watchdog = shm::Watchdog::start(segment, rank, std::move(state->endpoints.pidfds),
-                                         {.on_event = options.on_liveness})
+                                         watchdog_options(state->endpoints, options))
                         .or_throw();
   comm::GroupOptions group = options.group;
   if (options.configure) options.configure(state->plan_json, group);
@@ -69,6 +102,7 @@ World enter(std::shared_ptr<shm::Segment> segment, shm::Endpoints endpoints, std
 }
 
 World enter(launch::Inherited inherited, const ConnectOptions& options) {
+  base::report_crashes(STDERR_FILENO, fmt::format("rank {}", inherited.endpoints.rank));
   auto segment = shm::Segment::attach(std::move(inherited.endpoints.segment), inherited.build_id,
                                       launch::plan_hash(inherited.plan_json))
                      .or_throw();

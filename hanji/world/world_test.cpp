@@ -78,7 +78,7 @@ TEST(World, LeftInOrderIsToldToWhoStillWaits) {
 
 TEST(World, FailTellsTheOthersWhy) {
   EXPECT_THAT(told_while([](const World& world) { world.fail(base::corrupt("page 7")); }),
-              HasSubstr("rank 1 failed: corrupt: page 7"));
+              testing::ContainsRegex("rank 1 .host .*failed: corrupt: page 7"));
 }
 
 TEST(StatusOf, KeepsCodesAndWords) {

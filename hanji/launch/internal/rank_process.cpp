@@ -1,6 +1,7 @@
 #include "hanji/launch/internal/rank_process.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -58,8 +59,10 @@ RankExit RankProcess::reap() {
   take_reports();
   signal(SIGKILL);
   running_ = false;
-  while (::waitid(P_PID, pid_, &info, WEXITED) != 0 && errno == EINTR) {
+  rusage usage{};
+  while (::wait4(pid_, nullptr, 0, &usage) < 0 && errno == EINTR) {
   }
+  exit.peak_bytes = usage.ru_maxrss * int64_t{1024};
   if (info.si_code == CLD_EXITED) {
     exit.exit_code = info.si_status;
   } else {

@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <utility>
 
+#include "hanji/base/memory_headroom.h"
 #include "hanji/base/units.h"
+#include "hanji/shm/liveness.h"
 #include "hanji/trace/recorder.h"
 
 namespace hanji::launch {
@@ -46,12 +48,13 @@ std::string describe(const RankExit& exit) {
   return text;
 }
 
-Supervisor::Supervisor(const LaunchOptions& options, shm::Segment& segment,
+Supervisor::Supervisor(const LaunchOptions& options, std::shared_ptr<shm::Segment> segment,
                        std::vector<RankProcess> processes)
     : options_(options),
-      segment_(segment),
+      segment_(std::move(segment)),
       processes_(std::move(processes)),
       start_ns_(base::now_ns()),
+      num_oom_kills_(base::num_oom_kills()),
       hostname_(read_hostname()) {
   outcome_.ranks.resize(processes_.size());
 }
@@ -138,8 +141,9 @@ void Supervisor::take_deaths() {
 }
 
 void Supervisor::take_death(RankExit exit) {
-  const auto recorder = trace::Recorder::attach(segment_.trace_memory(exit.rank));
+  const auto recorder = trace::Recorder::attach(segment_->trace_memory(exit.rank));
   if (recorder.ok()) exit.step = recorder->step();
+  explain_kill(exit);
   if (ended_as_asked(exit)) {
     if (outcome_.exit_code == 0) outcome_.exit_code = code_of(exit);
     tell({RankEventKind::kEnded, exit.rank, exit.pid, where(exit) + " " + describe(exit)});
@@ -147,8 +151,27 @@ void Supervisor::take_death(RankExit exit) {
     record_failure(exit);
   } else {
     tell({RankEventKind::kEnded, exit.rank, exit.pid, where(exit) + " ended"});
+    if (segment_->is_expected(exit.rank) && any_running()) take_early_end(exit);
   }
   outcome_.ranks[exit.rank] = std::move(exit);
+}
+
+/// exit(0) in the middle of the job. A failure only if it becomes the end of somebody else: ranks
+/// that all leave in this way, one a little before the other, are done.
+void Supervisor::take_early_end(RankExit& exit) {
+  if (early_leaver_ >= 0) return;
+  early_leaver_ = exit.rank;
+  segment_->abort(exit.rank, Code::kPeerLost, story_of(exit) + ", before it left the job");
+}
+
+void Supervisor::blame_early_leaver(RankExit& exit) {
+  const RankExit& leaver = outcome_.ranks[early_leaver_];
+  exit.secondary = true;
+  outcome_.first_failed = leaver.rank;
+  outcome_.exit_code = code_of(exit);
+  outcome_.cause = story_of(leaver) + ", before it left the job";
+  if (phase_ == Phase::kRunning) enter(Phase::kVerdict, options_.verdict_time);
+  tell({RankEventKind::kFailed, leaver.rank, leaver.pid, outcome_.cause});
 }
 
 /// After a forwarded signal: with a code that says "saved and stopped", or of the signal itself.
@@ -162,10 +185,11 @@ bool Supervisor::ended_as_asked(const RankExit& exit) const {
 /// A rank that died of another's death may be seen before that one, whose exit takes its time. So
 /// the first failure stays provisional while it points to somebody else, until TERM is sent.
 void Supervisor::record_failure(RankExit& exit) {
-  const std::string text = where(exit) + " " + describe(exit);
+  const std::string text = story_of(exit);
   const bool none_before = outcome_.first_failed < 0;
   const bool explains = provisional_ && phase_ == Phase::kVerdict && !is_consequence(exit);
-  exit.secondary = !none_before && !explains;
+  if (none_before && is_consequence(exit) && early_leaver_ >= 0) blame_early_leaver(exit);
+  exit.secondary |= !none_before && !explains;
   if (exit.secondary) {
     tell({RankEventKind::kSecondary, exit.rank, exit.pid, text + " (secondary)"});
     return;
@@ -178,10 +202,29 @@ void Supervisor::record_failure(RankExit& exit) {
   if (phase_ == Phase::kRunning) {
     // Peers see the death themselves; only the launcher knows its cause. Ranks that were asked to
     // stop may still meet to save, so a code of theirs is no reason to end the others.
-    segment_.abort(exit.rank, Code::kPeerLost, text);
+    segment_->abort(exit.rank, Code::kPeerLost, text);
     enter(Phase::kVerdict, options_.verdict_time);
   }
   tell({RankEventKind::kFailed, exit.rank, exit.pid, text});
+}
+
+/// SIGKILL from nobody here, while the kernel counted one more process that it killed for memory.
+void Supervisor::explain_kill(RankExit& exit) const {
+  if (exit.signal != SIGKILL || phase_ == Phase::kKilling || !exit.report.ok()) return;
+  if (base::num_oom_kills() <= num_oom_kills_) return;
+  const auto headroom = base::memory_headroom();
+  const std::string limit = headroom.ok() ? headroom->limited_by : "unknown";
+  exit.report = base::out_of_memory(fmt::format(
+      "the kernel's OOM killer ended a process meanwhile; limited by {}, the rank's peak was {}; "
+      "use a smaller model, micro-batch or number of ranks",
+      limit, base::format_bytes(exit.peak_bytes)));
+}
+
+/// Who, how, and what it did last if it ever met the others.
+std::string Supervisor::story_of(const RankExit& exit) const {
+  std::string text = where(exit) + " " + describe(exit);
+  if (segment_->pid(exit.rank) != 0) text += "; " + shm::describe_last_call(segment_, exit.rank);
+  return text;
 }
 
 int Supervisor::code_of(const RankExit& exit) const {

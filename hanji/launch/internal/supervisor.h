@@ -19,7 +19,7 @@ namespace hanji::launch {
 ///      \------INT, TERM, USR1-----> stopping --stop_grace, or a second INT-------> killing
 class Supervisor {
  public:
-  Supervisor(const LaunchOptions& options, shm::Segment& segment,
+  Supervisor(const LaunchOptions& options, std::shared_ptr<shm::Segment> segment,
              std::vector<RankProcess> processes);
 
   /// Both optional.
@@ -38,6 +38,10 @@ class Supervisor {
   void take_death(RankExit exit);
   void record_failure(RankExit& exit);
   bool ended_as_asked(const RankExit& exit) const;
+  void blame_early_leaver(RankExit& exit);
+  void take_early_end(RankExit& exit);
+  void explain_kill(RankExit& exit) const;
+  std::string story_of(const RankExit& exit) const;
   int code_of(const RankExit& exit) const;
   void on_deadline();
   void forward(int signal);
@@ -48,15 +52,17 @@ class Supervisor {
   std::string where(const RankExit& exit) const;
 
   const LaunchOptions& options_;
-  shm::Segment& segment_;
+  std::shared_ptr<shm::Segment> segment_;
   std::vector<RankProcess> processes_;
   SignalRelay* relay_ = nullptr;
   std::vector<Echo> echoes_;
   Phase phase_ = Phase::kRunning;
   base::Deadline deadline_ = base::Deadline::never();
   int64_t start_ns_;
+  int64_t num_oom_kills_;
   std::string hostname_;
   std::vector<int> forwarded_;
+  int early_leaver_ = -1;     ///< Ended with code 0 while others were in the middle of the job.
   bool provisional_ = false;  ///< The first failure told that another rank was its cause.
   Outcome outcome_;
 };

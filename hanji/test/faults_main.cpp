@@ -1,0 +1,118 @@
+// Faults by command, without torch:
+//   hanji_faults kills NUMBER [SEED]   random ranks die at random moments
+//   hanji_faults table FILE            measures each fault in each phase and writes the table
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "hanji/base/file.h"
+#include "hanji/base/units.h"
+#include "hanji/test/fault_trial.h"
+
+using namespace hanji;
+
+namespace {
+
+constexpr int kRepeats = 5;
+
+struct Row {
+  const char* kind;
+  const char* injected;
+};
+constexpr Row kRows[] = {
+    {"kill", "SIGKILL"},           {"segv", "a write to address 0x10"},
+    {"abort", "abort()"},          {"exception", "an exception"},
+    {"exit", "exit(0) too early"}, {"stop", "SIGSTOP for ever"},
+};
+constexpr const char* kPhases[] = {"forward", "collective", "optimizer", "save"};
+
+std::filesystem::path fresh_folder(const std::string& name) {
+  const auto folder = std::filesystem::temp_directory_path() / ("hanji_faults_" + name);
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
+int kills(int64_t number, uint64_t first_seed) {
+  const auto root = fresh_folder("kills");
+  int64_t failed = 0;
+  for (int64_t i = 0; i < number; ++i) {
+    const auto folder = root / std::to_string(i);
+    std::filesystem::create_directories(folder);
+    const Status status = test::kill_at_random(first_seed + i, folder);
+    if (!status.ok()) fmt::print("{}\n", status.message());
+    failed += !status.ok();
+    std::filesystem::remove_all(folder);
+  }
+  std::filesystem::remove_all(root);
+  fmt::print("{} random kills, {} not named by all\n", number, failed);
+  return failed == 0 ? 0 : 1;
+}
+
+/// Without what changes from run to run.
+std::string shorten(std::string cause) {
+  const size_t open = cause.find(" (host ");
+  const size_t close = cause.find(')', open);
+  if (open != std::string::npos && close != std::string::npos) {
+    cause.replace(open, close - open + 1, " (host, process, time, step)");
+  }
+  return cause;
+}
+
+Result<std::string> measure(const Row& row, const std::string& phase) {
+  std::vector<double> seconds;
+  std::string cause;
+  int code = 0;
+  for (int i = 0; i < kRepeats; ++i) {
+    const auto folder = fresh_folder("table");
+    launch::LaunchOptions options;
+    options.kill_grace = std::chrono::milliseconds(200);
+    HANJI_ASSIGN_OR_RETURN(const test::FaultTrial trial,
+                           test::run_fault({.kind = row.kind, .phase = phase}, folder, options));
+    for (const double time : trial.seconds_to_see) {
+      if (time >= 0) seconds.push_back(time);
+    }
+    cause = trial.outcome.cause;
+    code = trial.outcome.exit_code;
+    std::filesystem::remove_all(folder);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  const std::string median =
+      seconds.empty() ? "never" : base::format_seconds(seconds[seconds.size() / 2]);
+  const std::string last = seconds.empty() ? "never" : base::format_seconds(seconds.back());
+  return fmt::format("| {} | {} | {} | {} | {} | {} |\n", row.injected, phase, median, last, code,
+                     shorten(cause));
+}
+
+int table(const std::string& path) {
+  std::string text = fmt::format(
+      "# Faults: injected how, seen by whom after how long, and what is said\n\n"
+      "Written by `./dev faults`. Three ranks without torch (`hanji/test/faults_rank.cpp`) run\n"
+      "collectives in shared memory; rank 1 breaks at step 5. Seconds are from the fault to the\n"
+      "line in a survivor's own log, over both survivors and {} runs. The code is the launcher's.\n"
+      "A stopped rank is named after three heartbeats, here of 100 ms (5 s by default).\n\n"
+      "| fault | in | seen after (median) | at most | code | the launcher's last line |\n"
+      "|---|---|---|---|---|---|\n",
+      kRepeats);
+  for (const Row& row : kRows) {
+    for (const char* phase : kPhases) {
+      const auto line = measure(row, phase);
+      if (!line.ok()) return fmt::print(stderr, "{}\n", line.status().message()), 1;
+      text += *line;
+    }
+  }
+  const Status written = base::write_file_atomic(path, text);
+  if (!written.ok()) fmt::print(stderr, "{}\n", written.message());
+  return written.ok() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string verb = argc > 2 ? argv[1] : "";
+  if (verb == "kills") return kills(std::stoll(argv[2]), argc > 3 ? std::stoull(argv[3]) : 1);
+  if (verb == "table") return table(argv[2]);
+  fmt::print(stderr, "hanji_faults kills NUMBER [SEED] | table FILE\n");
+  return 2;
+}
