@@ -1,4 +1,4 @@
-// What happens when ranks do not do the same: mismatches, absences, departures.
+// What happens when ranks do not come, or go: absences, departures, waits. See also desync_test.cpp.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <time.h>
@@ -8,7 +8,6 @@
 #include "hanji/schedule/all_gather.h"
 #include "hanji/schedule/all_reduce.h"
 #include "hanji/schedule/barrier.h"
-#include "hanji/schedule/broadcast.h"
 #include "hanji/shm/call_site.h"
 #include "hanji/shm/internal/flag_line.h"
 #include "hanji/test/run_group.h"
@@ -25,101 +24,6 @@ using test::run_group;
 using test::share;
 using testing::AllOf;
 using testing::HasSubstr;
-
-// Rank 2 of 3 makes the other call; everybody's verdict must say so, and no byte may change.
-void expect_mismatch(const Call& call, const Call& other,
-                     const testing::Matcher<std::string>& says) {
-  run_group(3, [&](Member& member) {
-    const int64_t room = 4 * std::max(call.count, other.count);
-    auto* data = member.allocate<int64_t>(room);
-    std::fill(data, data + room, member.rank + 1);
-    Call mine = member.rank == 2 ? other : call;
-    mine.input = mine.output = data;
-    mine.call_site = member.segment->call_sites().intern(
-        member.rank, member.rank == 2 ? "wrong.cpp:7" : "right.cpp:3");
-    const Status status = member.run(mine);
-    EXPECT_EQ(status.code(), Code::kMismatch);
-    EXPECT_THAT(status.message(), AllOf(says, HasSubstr("operation 1 of group 0"),
-                                        HasSubstr("rank 0 calls"), HasSubstr("right.cpp:3"),
-                                        HasSubstr("rank 2 calls"), HasSubstr("wrong.cpp:7")));
-    EXPECT_EQ(status.message().find("rank 1 calls"), std::string::npos);
-    for (int64_t i = 0; i < room; ++i) ASSERT_EQ(data[i], member.rank + 1);
-    EXPECT_EQ(member.run(mine).code(), Code::kMismatch);  // the group stays poisoned
-  });
-}
-
-class Mismatch : public testing::TestWithParam<int64_t> {
- protected:
-  Call all_reduce(int64_t count) const {
-    return call_of(share(count <= 8 ? schedule::all_reduce_flat(3, count)
-                                    : schedule::all_reduce_direct(3, count)));
-  }
-  Call broadcast(int root) const {
-    return call_of(share(schedule::broadcast_direct(3, GetParam(), root)));
-  }
-};
-
-TEST_P(Mismatch, OfOpIsNamed) {
-  Call other = all_reduce(GetParam());
-  other.op = ReduceOp::kMax;
-  expect_mismatch(all_reduce(GetParam()), other, HasSubstr("the op is max there and sum here"));
-}
-
-TEST_P(Mismatch, OfDTypeIsNamed) {
-  Call other = all_reduce(GetParam());
-  other.dtype = DType::kInt32;
-  expect_mismatch(all_reduce(GetParam()), other,
-                  HasSubstr("the dtype is int32 there and float32 here"));
-}
-
-TEST_P(Mismatch, OfCountIsNamed) {
-  const int64_t count = GetParam();
-  expect_mismatch(all_reduce(count), all_reduce(count + 1000),
-                  HasSubstr("the count is " + std::to_string(count + 1000) + " there and " +
-                            std::to_string(count) + " here"));
-}
-
-TEST_P(Mismatch, OfTagIsNamed) {
-  Call other = all_reduce(GetParam());
-  other.tag = 5;
-  expect_mismatch(all_reduce(GetParam()), other, HasSubstr("the tag is 5 there and 0 here"));
-}
-
-TEST_P(Mismatch, OfRoutineIsNamed) {
-  expect_mismatch(all_reduce(GetParam()), call_of(share(schedule::barrier(3))),
-                  HasSubstr("the routine is barrier there and all_reduce here"));
-}
-
-TEST_P(Mismatch, OfRootIsNamed) {
-  expect_mismatch(broadcast(0), broadcast(1), HasSubstr("the root is 1 there and 0 here"));
-}
-
-TEST_P(Mismatch, OfStepListIsNamed) {
-  schedule::StepList changed = *all_reduce(GetParam()).steps;
-  for (auto& steps : changed.per_rank) steps.emplace_back();  // one more sync
-  expect_mismatch(all_reduce(GetParam()), call_of(share(changed)),
-                  HasSubstr("the step lists differ"));
-}
-
-INSTANTIATE_TEST_SUITE_P(InTheLineAndInTheHeap, Mismatch, testing::Values(2, 300));
-
-TEST(Mismatch, ASkippedCallIsNamedWithBothSites) {
-  run_group(2, [&](Member& member) {
-    const auto list = share(schedule::all_reduce_flat(2, 2));
-    std::vector<float> data(2);
-    Status status;
-    for (uint64_t k = 0; k < 6 && status.ok(); ++k) {
-      if (member.rank == 1 && k == 3) continue;  // forgets one
-      Call call = call_of(list);
-      call.tag = k;
-      call.input = call.output = data.data();
-      status = member.run(call);
-    }
-    EXPECT_EQ(status.code(), Code::kMismatch);
-    EXPECT_THAT(status.message(),
-                AllOf(HasSubstr("operation 4"), HasSubstr("tag 3"), HasSubstr("tag 4")));
-  });
-}
 
 TEST(Deadline, NamesTheAbsentRankAndItsLastCall) {
   EngineOptions options;

@@ -1,0 +1,274 @@
+// Every way of not doing the same, in every routine and every way of running it: all ranks name
+// the one that strays and both call sites before a byte is used.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "hanji/schedule/all_gather.h"
+#include "hanji/schedule/all_reduce.h"
+#include "hanji/schedule/barrier.h"
+#include "hanji/schedule/broadcast.h"
+#include "hanji/schedule/grain_tree.h"
+#include "hanji/schedule/reduce_scatter.h"
+#include "hanji/shm/call_site.h"
+#include "hanji/test/run_group.h"
+
+namespace hanji::shm {
+namespace {
+
+using namespace std::chrono_literals;
+using schedule::ReduceOp;
+using schedule::Routine;
+using schedule::StepList;
+using test::call_of;
+using test::Member;
+using test::run_group;
+using test::share;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int kRanks = 3;
+constexpr int kStray = 2;       // Who does something else.
+constexpr int64_t kRoom = 400;  // Elements that a rank gives and gets at most: 100 per part.
+constexpr int64_t kChunk = 16;
+constexpr int kParts = 3;
+
+/// One routine, run in one way.
+struct Form {
+  const char* name;
+  int64_t count;
+  std::function<StepList(int64_t count, int root)> list;
+};
+
+std::ostream& operator<<(std::ostream& out, const Form& form) { return out << form.name; }
+
+StepList grain_tree_list(int64_t count) {
+  return schedule::tree_all_reduce(
+      schedule::grain_tree(7, std::vector<layout::Range>{{0, 3}, {3, 4}, {4, 7}}), count);
+}
+
+const std::vector<Form> kForms = {
+    {"barrier", 0, [](int64_t, int) { return schedule::barrier(kRanks); }},
+    {"all_reduce_flat", 2, [](int64_t n, int) { return schedule::all_reduce_flat(kRanks, n); }},
+    {"all_reduce_direct", 90,
+     [](int64_t n, int) { return schedule::all_reduce_direct(kRanks, n); }},
+    {"all_reduce_staged", 90,
+     [](int64_t n, int) { return schedule::all_reduce_staged(kRanks, n, kChunk); }},
+    {"broadcast_flat", 2,
+     [](int64_t n, int root) { return schedule::broadcast_flat(kRanks, n, root); }},
+    {"broadcast_direct", 90,
+     [](int64_t n, int root) { return schedule::broadcast_direct(kRanks, n, root); }},
+    {"broadcast_staged", 90,
+     [](int64_t n, int root) { return schedule::broadcast_staged(kRanks, n, root, kChunk); }},
+    {"all_gather_flat", 2, [](int64_t n, int) { return schedule::all_gather_flat(kRanks, n); }},
+    {"all_gather_direct", 90,
+     [](int64_t n, int) { return schedule::all_gather_direct(kRanks, n); }},
+    {"all_gather_staged", 90,
+     [](int64_t n, int) { return schedule::all_gather_staged(kRanks, n, kChunk); }},
+    {"reduce_scatter_flat", 2,
+     [](int64_t n, int) { return schedule::reduce_scatter_flat(kRanks, n); }},
+    {"reduce_scatter_direct", 90,
+     [](int64_t n, int) { return schedule::reduce_scatter_direct(kRanks, n); }},
+    {"reduce_scatter_staged", 90,
+     [](int64_t n, int) { return schedule::reduce_scatter_staged(kRanks, n, kChunk); }},
+    {"grain_tree", 90, [](int64_t n, int) { return grain_tree_list(n); }},
+};
+
+bool reduces(Routine routine) {
+  return routine == Routine::kAllReduce || routine == Routine::kReduceScatter ||
+         routine == Routine::kTreeReduce;
+}
+
+/// A rank's buffers, which nothing may change once somebody strays.
+class Buffers {
+ public:
+  explicit Buffers(Member& member)
+      : input_(member.allocate<float>(kParts * kRoom)),
+        output_(member.allocate<float>(kParts * kRoom)) {
+    std::fill_n(input_, kParts * kRoom, 1.0f + static_cast<float>(member.rank));
+    std::fill_n(output_, kParts * kRoom, -1.0f);
+    remember();
+  }
+  void give_to(Call& call) const {
+    call.input = input_;
+    // A root may copy its own input to its own output before it meets the others.
+    call.output = call.routine == Routine::kBroadcast ? input_ : output_;
+    call.input_stride = kRoom;
+    call.num_parts = kParts;
+  }
+  void remember() {
+    before_.assign(input_, input_ + kParts * kRoom);
+    before_.insert(before_.end(), output_, output_ + kParts * kRoom);
+  }
+  bool unchanged() const {
+    return std::equal(input_, input_ + kParts * kRoom, before_.begin()) &&
+           std::equal(output_, output_ + kParts * kRoom, before_.begin() + kParts * kRoom);
+  }
+
+ private:
+  float* input_;
+  float* output_;
+  std::vector<float> before_;
+};
+
+class Desync : public testing::TestWithParam<Form> {
+ protected:
+  Call due() const { return call_of(share(GetParam().list(GetParam().count, 0))); }
+  Call tagged(uint64_t tag) const {
+    Call call = due();
+    call.tag = tag;
+    return call;
+  }
+
+  /// Ranks make the calls of `due`, the stray one those of `done`; at `operation` they part.
+  void expect_named(const std::vector<Call>& due, const std::vector<Call>& done, int operation,
+                    const std::string& says) const {
+    run_group(kRanks, [&](Member& member) {
+      Buffers buffers(member);
+      const bool strays = member.rank == kStray;
+      Status status;
+      for (Call call : strays ? done : due) {
+        buffers.give_to(call);
+        call.call_site = member.segment->call_sites().intern(
+            member.rank, strays ? "wrong.cpp:7" : "right.cpp:3");
+        status = member.run(call);
+        if (!status.ok()) break;
+        buffers.remember();
+      }
+      EXPECT_EQ(status.code(), Code::kMismatch) << status.message();
+      EXPECT_THAT(status.message(),
+                  AllOf(HasSubstr(says),
+                        HasSubstr("operation " + std::to_string(operation) + " of group 0"),
+                        HasSubstr("rank 0 calls"), HasSubstr("right.cpp:3"),
+                        HasSubstr("rank 2 calls"), HasSubstr("wrong.cpp:7")));
+      EXPECT_EQ(status.message().find("rank 1 calls"), std::string::npos);
+      EXPECT_TRUE(buffers.unchanged());
+      EXPECT_EQ(member.run(call_of(share(schedule::barrier(kRanks)))).code(), Code::kMismatch)
+          << "the group stays poisoned";
+    });
+  }
+};
+
+TEST_P(Desync, OfRoutineIsNamed) {
+  const Call call = due();
+  const Call other = call.routine == Routine::kBarrier
+                         ? call_of(share(schedule::all_reduce_flat(kRanks, 2)))
+                         : call_of(share(schedule::barrier(kRanks)));
+  expect_named({call}, {other}, 1, "the routine is ");
+}
+
+TEST_P(Desync, OfDTypeIsNamed) {
+  if (due().routine == Routine::kBarrier) return;
+  for (const DType dtype : {DType::kInt32, DType::kFloat64}) {
+    Call other = due();
+    other.dtype = dtype;
+    if (size_of(dtype) > 4 && GetParam().count == 2) continue;  // no room in the line
+    expect_named({due()}, {other}, 1,
+                 "the dtype is " + std::string(name_of(dtype)) + " there and float32 here");
+  }
+}
+
+TEST_P(Desync, OfCountIsNamed) {
+  if (due().routine == Routine::kBarrier) return;
+  for (const int64_t more : {1, -1}) {
+    const int64_t count = GetParam().count + more;
+    expect_named({due()}, {call_of(share(GetParam().list(count, 0)))}, 1,
+                 "the count is " + std::to_string(count) + " there and " +
+                     std::to_string(GetParam().count) + " here");
+  }
+}
+
+TEST_P(Desync, OfRootIsNamed) {
+  if (due().routine != Routine::kBroadcast) return;
+  for (const int root : {1, 2}) {
+    expect_named({due()}, {call_of(share(GetParam().list(GetParam().count, root)))}, 1,
+                 "the root is " + std::to_string(root) + " there and 0 here");
+  }
+}
+
+TEST_P(Desync, OfReduceOpIsNamed) {
+  if (!reduces(due().routine)) return;
+  for (const ReduceOp op : {ReduceOp::kMax, ReduceOp::kProd}) {
+    Call other = due();
+    other.op = op;
+    expect_named({due()}, {other}, 1,
+                 "the op is " + std::string(name_of(op)) + " there and sum here");
+  }
+}
+
+TEST_P(Desync, OfTheStepListIsNamed) {
+  StepList changed = *due().steps;
+  for (auto& steps : changed.per_rank) steps.emplace_back();  // one more sync
+  expect_named({due()}, {call_of(share(changed))}, 1, "the step lists differ");
+}
+
+TEST_P(Desync, OfOrderIsNamed) {
+  expect_named({tagged(1), tagged(2), tagged(3)}, {tagged(1), tagged(3), tagged(2)}, 2,
+               "the tag is 3 there and 2 here");
+}
+
+TEST_P(Desync, ASkippedCallIsNamed) {
+  expect_named({tagged(1), tagged(2), tagged(3)}, {tagged(1), tagged(3)}, 2,
+               "the tag is 3 there and 2 here");
+}
+
+TEST_P(Desync, ARepeatedCallIsNamed) {
+  expect_named({tagged(1), tagged(2), tagged(3)}, {tagged(1), tagged(1), tagged(2), tagged(3)}, 2,
+               "the tag is 1 there and 2 here");
+}
+
+// Nobody meets the stray rank: the deadline names it, and where it waits instead.
+TEST_P(Desync, OfGroupIsNamed) {
+  const auto segment = test::make_segment(kRanks);
+  test::run_threads(kRanks, [&](int rank) {
+    EngineOptions options;
+    options.deadline = rank == 0 ? 150ms : 10s;
+    const int group = rank == kStray ? 7 : 0;
+    const auto engine =
+        Engine::create(segment, group, test::first_ranks(kRanks), rank, options).or_throw();
+    Heap heap(segment, rank);
+    Member member{segment, rank, *engine, heap};
+    Buffers buffers(member);
+    Call call = due();
+    buffers.give_to(call);
+    const Status status = member.run(call);
+    EXPECT_EQ(status.code(), Code::kTimeout);
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("operation 1 of group 0"), HasSubstr("absent rank 2"),
+                      HasSubstr("waits in operation 1 of group 7")));
+    EXPECT_TRUE(buffers.unchanged());
+    if (rank == 0) segment->abort(rank, status.code(), status.message());
+  });
+}
+
+// Calls that look alike: only the number of them differs, and whoever made fewer leaves.
+TEST_P(Desync, ASkippedCallAmongEqualOnesIsNamedWhenTheRankLeaves) {
+  run_group(kRanks, [&](Member& member) {
+    Buffers buffers(member);
+    Status status;
+    for (int k = 0; k < (member.rank == kStray ? 3 : 4) && status.ok(); ++k) {
+      Call call = due();
+      buffers.give_to(call);
+      status = member.run(call);
+      if (status.ok()) buffers.remember();
+    }
+    if (member.rank == kStray) {
+      EXPECT_TRUE(status.ok());
+      member.segment->leave(kStray);
+      return;
+    }
+    EXPECT_EQ(status.code(), Code::kPeerLost);
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("operation 4 of group 0"), HasSubstr("rank 2 left the job"),
+                      HasSubstr("its last call here was operation 3")));
+    EXPECT_TRUE(buffers.unchanged());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(InEveryRoutine, Desync, testing::ValuesIn(kForms),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace hanji::shm
