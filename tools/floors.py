@@ -2,7 +2,8 @@
 """Checks the house: an arrow goes only downwards, every source is built, and prints the budgets.
 
 Fails on an include that the table of floors does not allow, on a private header of another
-folder, on torch in the core, and on a source or test that no CMakeLists names.
+folder, on torch in the core, on a source or test that no CMakeLists names, and on a wait that
+could heed a clock that jumps.
 """
 import collections
 import pathlib
@@ -26,6 +27,8 @@ EVERYTHING = {"cli", "test"}
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]', re.M)
 FORBIDDEN_IN_HEADERS = re.compile(r"torch/(torch|extension)\.h|.*c10d/")
 C10D_DOOR = re.compile(r"hanji/comm/(c10d|gloo)/internal/")
+WALL_CLOCK = re.compile(r"system_clock|CLOCK_REALTIME|gettimeofday|wait_until|sleep_until")
+WALL_CLOCK_DOORS = {"hanji/base/clock.cpp", "hanji/test/clock_jump.cpp"}
 TORCH = re.compile(r"^(torch|ATen|c10)/")
 
 
@@ -67,6 +70,8 @@ def main():
             if floor not in FLOORS and floor not in EVERYTHING:
                 mistakes.append(f"{path}: {floor} is not a floor of the table")
             mistakes += check_includes(path, floor, text)
+        if str(path) not in WALL_CLOCK_DOORS and WALL_CLOCK.search(text):
+            mistakes.append(f"{path}: a clock that jumps; use base/clock.h")
         lines["test" if path.name.endswith("_test.cpp") else path.suffix].append(text.count("\n"))
         if text.count("\n") > 600:
             mistakes.append(f"{path}: more than 600 lines")

@@ -39,7 +39,9 @@ Result<SharedMemory> SharedMemory::create(const std::string& name, size_t reserv
   if (!fd.valid()) return from_errno("create shared memory '" + name + "'", errno);
   const size_t bytes = round_to_pages(reserved_bytes);
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
-    return from_errno("reserve shared memory '" + name + "'", errno);
+    return from_errno("reserve shared memory '" + name +
+                          "' (a limit on the size of files, ulimit -f, holds for it too)",
+                      errno);
   }
   if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0) {
     return from_errno("seal shared memory '" + name + "'", errno);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "hanji/base/file.h"
+#include "hanji/base/limits.h"
 #include "hanji/base/socket.h"
 #include "hanji/launch/internal/control.h"
 #include "hanji/launch/internal/environment_of_rank.h"
@@ -52,7 +53,9 @@ Status check(const LaunchOptions& options) {
     return base::invalid_argument(fmt::format("CPUs are given for {} ranks, but {} are started",
                                               options.cpus.size(), options.ranks));
   }
-  return {};
+  // Of each rank: both ends of its control socket, its pidfd, its log.
+  return base::check_descriptors(4 * int64_t{options.ranks} + 16,
+                                 fmt::format("a job of {} ranks", options.ranks));
 }
 
 Status open_logs(const LaunchOptions& options, Common& common) {

@@ -10,8 +10,10 @@
 #include <cerrno>
 #include <fstream>
 #include <numeric>
+#include <system_error>
 
 #include "hanji/base/clock.h"
+#include "hanji/base/limits.h"
 #include "hanji/base/units.h"
 #include "hanji/shm/internal/segment_layout.h"
 #include "hanji/shm/internal/verdict.h"
@@ -71,8 +73,12 @@ Result<std::unique_ptr<Watchdog>> Watchdog::start(std::shared_ptr<Segment> segme
   if (!stop.valid()) return base::from_errno("watchdog: eventfd", errno);
   pidfds.resize(segment->ranks());
   segment->join(rank);
-  return std::unique_ptr<Watchdog>(new Watchdog(std::move(segment), rank, std::move(pidfds),
-                                                std::move(options), std::move(stop)));
+  try {
+    return std::unique_ptr<Watchdog>(new Watchdog(std::move(segment), rank, std::move(pidfds),
+                                                  std::move(options), std::move(stop)));
+  } catch (const std::system_error& error) {
+    return base::no_more_processes("start the watchdog's thread", error.code().value());
+  }
 }
 
 Watchdog::Watchdog(std::shared_ptr<Segment> segment, int rank, std::vector<base::Fd> pidfds,

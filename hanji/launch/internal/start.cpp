@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "hanji/base/limits.h"
 #include "hanji/shm/liveness.h"
 
 namespace hanji::launch {
@@ -75,7 +76,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 /// What follows the fork in the launcher.
 Result<RankProcess> adopt(StartSpec& spec, pid_t pid) {
-  if (pid < 0) return base::from_errno(fmt::format("fork rank {}", spec.rank), errno);
+  if (pid < 0) return base::no_more_processes(fmt::format("fork rank {}", spec.rank), errno);
   ::setpgid(pid, pid);  // The child does it too: whoever comes first, the group is there for both.
   RankProcess process(spec.rank, pid, base::Fd(), std::move(spec.control));
   HANJI_ASSIGN_OR_RETURN(base::Fd pidfd, shm::open_pidfd(pid));
@@ -121,6 +122,8 @@ Result<RankProcess> start_program(StartSpec spec, const StartReport& report) {
     StartFailure failure{spec.rank, prepare(spec, mask, launcher), 0};
     if (failure.stage == Stage::kNone) {
       failure.stage = Stage::kExec;
+      // A launcher that ignores these does so for itself: an exec would hand it on.
+      for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_DFL);
       ::execvpe(arguments[0], arguments.data(), environment.data());
     }
     failure.error = errno;

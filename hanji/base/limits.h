@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "hanji/base/status.h"
+
+namespace hanji::base {
+
+/// Whether this process may open `more` descriptors, told before the first of them is missing.
+/// Errors  kInvalidArgument, with what is open, the limit and how to raise it.
+Status check_descriptors(int64_t more, std::string_view for_what);
+
+/// What it means that a process or thread could not be made: `error` of fork(2) or of a thread.
+/// Errors  kInvalidArgument naming the limits if one of them is why; else as from_errno().
+Status no_more_processes(std::string_view what, int error);
+
+}  // namespace hanji::base
