@@ -81,6 +81,17 @@ Result<int> read_int(Variable variable) {
   return invalid_argument("environment variable " + name + "='" + text + "' is no integer");
 }
 
+std::vector<NamedValue> read_environment() {
+  std::vector<NamedValue> values;
+  for (char** line = environ; line != nullptr && *line != nullptr; ++line) {
+    const std::string_view text(*line);
+    const std::string_view name = name_in(text);
+    if (name.size() == text.size()) continue;  // no '=': nobody can read it by name
+    values.push_back({std::string(name), std::string(text.substr(name.size() + 1))});
+  }
+  return values;
+}
+
 std::vector<std::string> child_environment(std::span<const Setting> settings) {
   std::vector<std::string> lines;
   for (char** line = environ; line != nullptr && *line != nullptr; ++line) {

@@ -71,6 +71,14 @@ std::optional<std::string> read(Variable variable);
 /// Errors  kNotFound if unset or empty; kInvalidArgument if no integer (name and value told).
 Result<int> read_int(Variable variable);
 
+struct NamedValue {
+  std::string name;
+  std::string value;
+};
+
+/// The whole environment, for reports about it; what decides anything is read by read().
+std::vector<NamedValue> read_environment();
+
 struct Setting {
   Variable variable;
   std::string value;

@@ -30,6 +30,15 @@ class Scoped {
   std::optional<std::string> old_;
 };
 
+TEST(Env, TheWholeEnvironmentHoldsWhatReadGives) {
+  const Scoped scoped(Variable::kTmpDir, "/a=b");
+  bool found = false;
+  for (const NamedValue& one : read_environment()) {
+    if (one.name == "TMPDIR") found = one.value == "/a=b";
+  }
+  EXPECT_TRUE(found);
+}
+
 TEST(Env, TheTableIsInTheOrderOfTheEnum) {
   EXPECT_EQ(spec_of(Variable::kRank).name, "RANK");
   EXPECT_EQ(spec_of(Variable::kSlurmProcId).name, "SLURM_PROCID");

@@ -17,6 +17,7 @@ void add_plan(CLI::App& app, Run& run);
 void add_ckpt(CLI::App& app, Run& run);
 void add_generate(CLI::App& app, Run& run);
 void add_run(CLI::App& app, Run& run);
+void add_doctor(CLI::App& app, Run& run);
 /// Hidden: what `train` starts once per rank.
 void add_rank(CLI::App& app, Run& run);
 

@@ -118,12 +118,21 @@ void limit_memory(std::optional<int64_t> limit, std::optional<int64_t> used, Lim
   limits.free_bytes = std::min(limits.free_bytes, free);
 }
 
+/// The pids controller has the same files in both versions.
+void read_tasks(const fs::path& folder, Limits& limits) {
+  const auto limit = read_integer(folder / "pids.max");  // "max" is no number
+  if (!limit || *limit < 0) return;
+  const int64_t used = std::max<int64_t>(0, read_integer(folder / "pids.current").value_or(0));
+  limits.free_tasks = std::min(limits.free_tasks, std::max<int64_t>(0, *limit - used));
+}
+
 void read_v2(const fs::path& folder, Limits& limits) {
   std::stringstream cpu(read(folder / "cpu.max"));
   double quota = 0, period = 0;
   if (cpu >> quota >> period) limit_cpus(quota, period, limits);  // "max 100000" is no number
   limit_memory(read_integer(folder / "memory.max"), read_integer(folder / "memory.current"),
                limits);
+  read_tasks(folder, limits);
 }
 
 void read_v1_cpu(const fs::path& folder, Limits& limits) {
@@ -150,6 +159,7 @@ Limits read_limits(const fs::path& root) {
   apply("", read_v2);
   apply("cpu", read_v1_cpu);
   apply("memory", read_v1_memory);
+  apply("pids", read_tasks);
   return limits;
 }
 

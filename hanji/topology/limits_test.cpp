@@ -65,6 +65,20 @@ TEST_F(LimitsTest, FirstVersionReadsEachControllersHierarchy) {
   EXPECT_EQ(limits.free_bytes, 4000000);
 }
 
+TEST_F(LimitsTest, TasksOfTheTightestGroup) {
+  write("proc/self/cgroup", "0::/a/b\n");
+  write("proc/self/mountinfo", "30 20 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup rw\n");
+  write("sys/fs/cgroup/a/pids.max", "100\n");
+  write("sys/fs/cgroup/a/pids.current", "70\n");
+  write("sys/fs/cgroup/a/b/pids.max", "max\n");
+  write("sys/fs/cgroup/a/b/pids.current", "5\n");
+  EXPECT_EQ(read_limits(root_).free_tasks, 30);
+  write("proc/self/cgroup", "3:pids:/a\n");
+  write("proc/self/mountinfo", "31 20 0:27 / /sys/fs/cgroup rw - cgroup cgroup rw,pids\n");
+  write("sys/fs/cgroup/a/pids.current", "200\n");
+  EXPECT_EQ(read_limits(root_).free_tasks, 0);
+}
+
 TEST_F(LimitsTest, FirstVersionsWordsForNoLimit) {
   write("proc/self/cgroup", "4:memory:/\n2:cpu:/\n");
   write("proc/self/mountinfo",

@@ -1,0 +1,215 @@
+#include "hanji/cli/doctor/environment.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "hanji/base/text.h"
+
+namespace hanji::cli {
+namespace {
+
+/// What a variable does. The longest matching prefix speaks.
+struct Meaning {
+  std::string_view prefix;
+  std::string_view words;
+  Verdict verdict = Verdict::kGood;
+};
+
+constexpr std::string_view kOtherBits = "changes kernels: other bits than on a host without it";
+constexpr std::string_view kOtherThreads =
+    "may change the number of threads within a run, and with it the bits; unset it";
+
+constexpr std::array kMeanings = {
+    Meaning{"OMP_NUM_THREADS", "threads of programs under hanji run; hanji train: compute.threads"},
+    Meaning{"OMP_PROC_BIND", "pins OpenMP threads within the cores of the rank"},
+    Meaning{"OMP_PLACES", "pins OpenMP threads to places of its own: they may share a core",
+            Verdict::kNote},
+    Meaning{"OMP_DYNAMIC", kOtherThreads, Verdict::kNote},
+    Meaning{"OMP_THREAD_LIMIT", "most threads of OpenMP in one process"},
+    Meaning{"OMP_WAIT_POLICY", "whether idle OpenMP threads spin or sleep"},
+    Meaning{"OMP_", "of the OpenMP runtime"},
+    Meaning{"GOMP_CPU_AFFINITY", "pins threads to the same cores on every rank", Verdict::kNote},
+    Meaning{"GOMP_", "of GNU's OpenMP runtime"},
+    Meaning{"KMP_AFFINITY", "of Intel's OpenMP runtime: may undo the pinning of ranks",
+            Verdict::kNote},
+    Meaning{"KMP_", "of Intel's OpenMP runtime"},
+    Meaning{"MKL_NUM_THREADS", "threads of MKL's products: stronger than OMP_NUM_THREADS"},
+    Meaning{"MKL_DYNAMIC", kOtherThreads, Verdict::kNote},
+    Meaning{"MKL_CBWR", kOtherBits, Verdict::kNote},
+    Meaning{"MKL_ENABLE_INSTRUCTIONS", kOtherBits, Verdict::kNote},
+    Meaning{"MKL_DEBUG_CPU_TYPE", kOtherBits, Verdict::kNote},
+    Meaning{"MKL_", "of MKL, which may multiply matrices"},
+    Meaning{"ONEDNN_MAX_CPU_ISA", kOtherBits, Verdict::kNote},
+    Meaning{"DNNL_MAX_CPU_ISA", kOtherBits, Verdict::kNote},
+    Meaning{"ONEDNN_", "of oneDNN, which may multiply matrices"},
+    Meaning{"DNNL_", "of oneDNN, which may multiply matrices"},
+    Meaning{"ATEN_CPU_CAPABILITY", kOtherBits, Verdict::kNote},
+    Meaning{"NCCL_DEBUG", "how much NCCL logs; no engine here is NCCL", Verdict::kNote},
+    Meaning{"NCCL_SOCKET_IFNAME", "NCCL's interface between hosts; no engine here is NCCL",
+            Verdict::kNote},
+    Meaning{"NCCL_ALGO", "pins NCCL's algorithm, and with it its bits; no engine here is NCCL",
+            Verdict::kNote},
+    Meaning{"NCCL_PROTO", "pins NCCL's protocol, and with it its bits; no engine here is NCCL",
+            Verdict::kNote},
+    Meaning{"NCCL_", "of NCCL; no engine here is NCCL: ranks of one host use shm", Verdict::kNote},
+    Meaning{"TORCH_NCCL_", "of PyTorch's NCCL backend, which nothing here uses", Verdict::kNote},
+    Meaning{"CUDA_VISIBLE_DEVICES", "GPUs that programs see; hanji train computes on CPUs",
+            Verdict::kNote},
+    Meaning{"GLOO_SOCKET_IFNAME", "hanji's Gloo engine uses the loopback whatever it says",
+            Verdict::kNote},
+    Meaning{"GLOO_", "of Gloo, with comm.engine = gloo"},
+    Meaning{"OMPI_MCA_", "of Open MPI: a parameter of mpirun and its ranks"},
+    Meaning{"TORCH_DISTRIBUTED_DEBUG",
+            "checks of PyTorch's own process groups; hanji checks always"},
+    Meaning{"HANJI_CACHE_DIR", "where measurements of this machine are kept"},
+    Meaning{"HANJI_ENDPOINTS", "this shell was started as a rank of hanji run", Verdict::kNote},
+    Meaning{"LD_PRELOAD", "puts a library before ours, as allocators do", Verdict::kNote},
+    Meaning{"MALLOC_", "of glibc's allocator"},
+};
+
+const Meaning* meaning_of(std::string_view name) {
+  const Meaning* best = nullptr;
+  for (const Meaning& one : kMeanings) {
+    const bool longer = best == nullptr || one.prefix.size() > best->prefix.size();
+    if (name.starts_with(one.prefix) && longer) best = &one;
+  }
+  return best;
+}
+
+/// A value on one line, whatever its bytes.
+std::string shown(std::string_view value) {
+  return fmt::format("= {}", base::json_quote(value.substr(0, 60)));
+}
+
+class Judge {
+ public:
+  Judge(std::span<const base::NamedValue> environment, int cores)
+      : environment_(environment), cores_(cores) {}
+
+  Findings judge() {
+    for (const base::NamedValue& one : environment_) show(one);
+    std::ranges::sort(found_, {}, &Finding::name);
+    check_count("OMP_NUM_THREADS");
+    check_count("MKL_NUM_THREADS");
+    check_two_counts();
+    check_thread_limit();
+    check_affinities();
+    check_interfaces();
+    check_unknown_hanji();
+    if (found_.empty()) add("none", "no variable that changes behaviour is set");
+    return std::move(found_);
+  }
+
+ private:
+  Finding& add(std::string name, std::string value) {
+    return found_.emplace_back(Finding{"environment", std::move(name), std::move(value)});
+  }
+
+  void show(const base::NamedValue& one) {
+    if (const Meaning* meaning = meaning_of(one.name)) {
+      Finding& finding = add(one.name, shown(one.value));
+      finding.verdict = meaning->verdict;
+      finding.advice = meaning->words;
+    }
+  }
+
+  const std::string* value_of(std::string_view name) const {
+    const auto found = std::ranges::find(environment_, name, &base::NamedValue::name);
+    return found == environment_.end() ? nullptr : &found->value;
+  }
+
+  /// A whole number; of OpenMP's list for nested teams ("4,2") the first.
+  std::optional<int> number_of(std::string_view name) const {
+    const std::string* text = value_of(name);
+    if (text == nullptr) return {};
+    const auto end = text->data() + std::min(text->find(','), text->size());
+    int value = 0;
+    const auto parsed = std::from_chars(text->data(), end, value);
+    if (parsed.ec != std::errc() || parsed.ptr != end) return {};
+    return value;
+  }
+
+  void check_count(std::string_view name) {
+    if (value_of(name) == nullptr) return;
+    const auto threads = number_of(name);
+    if (!threads || *threads < 1) {
+      Finding& bad = add(fmt::format("{} is no count", name), shown(*value_of(name)));
+      bad.verdict = Verdict::kBroken;
+      bad.advice = fmt::format("unset {}, or give it a whole number from 1", name);
+    } else if (*threads > cores_) {
+      Finding& many = add(fmt::format("{} above cores", name),
+                          fmt::format("{} threads on {} usable cores", *threads, cores_));
+      many.verdict = Verdict::kNote;
+      many.advice = fmt::format("threads will take turns; unset {}", name);
+    }
+  }
+
+  void check_two_counts() {
+    const auto omp = number_of("OMP_NUM_THREADS"), mkl = number_of("MKL_NUM_THREADS");
+    if (!omp || !mkl || *omp == *mkl) return;
+    add_conflict(fmt::format("OMP_NUM_THREADS {}, MKL_NUM_THREADS {}", *omp, *mkl),
+                 "products and all else use different numbers of threads; unset one");
+  }
+
+  void add_conflict(std::string value, std::string advice) {
+    Finding& conflict = add("conflict", std::move(value));
+    conflict.verdict = Verdict::kNote;
+    conflict.advice = std::move(advice);
+  }
+
+  void check_thread_limit() {
+    const auto threads = number_of("OMP_NUM_THREADS"), most = number_of("OMP_THREAD_LIMIT");
+    if (!threads || !most || *threads <= *most) return;
+    add_conflict(fmt::format("OMP_NUM_THREADS {}, OMP_THREAD_LIMIT {}", *threads, *most),
+                 "the limit wins; unset one");
+  }
+
+  /// Each of them pins threads; of two, one is ignored, and which depends on the runtime.
+  void check_affinities() {
+    std::vector<std::string_view> set;
+    for (const auto name : {"GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES"}) {
+      if (value_of(name) != nullptr) set.push_back(name);
+    }
+    if (set.size() < 2) return;
+    add_conflict(fmt::format("{}", fmt::join(set, ", ")),
+                 "each pins threads and one is ignored; unset all, as ranks are pinned already");
+  }
+
+  void check_interfaces() {
+    const auto *nccl = value_of("NCCL_SOCKET_IFNAME"), *gloo = value_of("GLOO_SOCKET_IFNAME");
+    if (nccl == nullptr || gloo == nullptr || *nccl == *gloo) return;
+    add_conflict(fmt::format("NCCL_SOCKET_IFNAME {}, GLOO_SOCKET_IFNAME {}", shown(*nccl).substr(2),
+                             shown(*gloo).substr(2)),
+                 "a program of both would meet on two networks; name one interface");
+  }
+
+  void check_unknown_hanji() {
+    for (const base::NamedValue& one : environment_) {
+      const bool known = std::ranges::any_of(
+          base::variables(), [&](const auto& spec) { return spec.name == one.name; });
+      if (!one.name.starts_with("HANJI_") || known) continue;
+      // The build's own door: the command does not read it, ./dev and CMake do.
+      if (one.name == "HANJI_TORCH" || one.name == "HANJI_BINARY") continue;
+      Finding& unknown = add(one.name, shown(one.value));
+      unknown.verdict = Verdict::kNote;
+      unknown.advice = "hanji reads no such variable; keys of a job are set with --set";
+    }
+  }
+
+  std::span<const base::NamedValue> environment_;
+  int cores_;
+  Findings found_;
+};
+
+}  // namespace
+
+Findings judge_environment(std::span<const base::NamedValue> environment, int cores) {
+  return Judge(environment, cores).judge();
+}
+
+}  // namespace hanji::cli

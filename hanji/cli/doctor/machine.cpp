@@ -1,0 +1,93 @@
+#include <ATen/Version.h>
+#include <ATen/core/Tensor.h>
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <torch/version.h>
+
+#include "hanji/base/units.h"
+#include "hanji/base/version.h"
+#include "hanji/cli/doctor/gather.h"
+#include "hanji/compute/measure.h"
+#include "hanji/cost/measure.h"
+
+namespace hanji::cli {
+namespace {
+
+Finding broken(std::string section, std::string name, const Status& status, std::string advice) {
+  return {std::move(section), std::move(name), status.message(), Verdict::kBroken,
+          std::move(advice)};
+}
+
+std::string describe(const compute::Candidate& one) {
+  return fmt::format("{:.1f} GF/s, error {:.1e}{}", one.rate * 1e-9, one.error,
+                     one.accepted ? "" : ", too inaccurate to be offered");
+}
+
+}  // namespace
+
+Findings find_versions() {
+  struct utsname kernel {};
+  ::uname(&kernel);
+  return {{"versions", "hanji", base::build_id()},
+          {"versions", "libtorch", TORCH_VERSION},
+          {"versions", "compiler", fmt::format("GCC-compatible {}", __VERSION__)},
+          {"versions", "kernel", fmt::format("{} {}", kernel.sysname, kernel.release)}};
+}
+
+Findings find_cores(const topology::Machine& machine) {
+  Findings found = {
+      {"cores", "processor", machine.cpu_model},
+      {"cores", "usable cores",
+       fmt::format("{} of {} physical", machine.usable_cores, machine.physical_cores)}};
+  if (machine.usable_cores < machine.physical_cores) {
+    found.back().verdict = Verdict::kNote;
+    found.back().advice =
+        machine.cpu_quota > 0
+            ? fmt::format("the cgroup grants {} CPUs; raise its quota", machine.cpu_quota)
+            : "the affinity mask hides the others; start from a shell without taskset";
+  }
+  std::string caches;
+  for (const topology::Cache& cache : machine.caches) {
+    caches += fmt::format("{}L{} {}", caches.empty() ? "" : ", ", cache.level,
+                          base::format_bytes(cache.bytes));
+  }
+  found.push_back({"cores", "caches", caches});
+  found.push_back({"cores", "memory",
+                   fmt::format("{} free of {}", base::format_bytes(machine.available_bytes),
+                               base::format_bytes(machine.memory_bytes))});
+  return found;
+}
+
+Findings measure_speed(const topology::Machine& machine) {
+  Findings found;
+  compute::MeasureOptions options;
+  options.shapes = {.batch = 4, .block = 256, .width = 384, .heads = 6};
+  for (const compute::Dtype dtype : {compute::Dtype::kFloat32, compute::Dtype::kBFloat16}) {
+    options.dtype = dtype;
+    const auto choice = compute::measure(options);
+    const std::string type(compute::name_of(dtype));
+    if (!choice.ok()) {
+      found.push_back(broken("kernels", type, choice.status(), "use another compute.dtype"));
+      continue;
+    }
+    for (const compute::Candidate& one : choice->candidates) {
+      found.push_back({"kernels", fmt::format("{} {}", one.name, type), describe(one)});
+    }
+  }
+  const int ranks = machine.usable_cores;
+  const auto rates = cost::measure_rates({.ranks = ranks,
+                                          .usable_cores = machine.usable_cores,
+                                          .rank_cpus = topology::cpus_per_rank(machine, ranks)});
+  if (!rates.ok()) {
+    found.push_back(broken("kernels", "memory", rates.status(), "free some memory"));
+    return found;
+  }
+  found.push_back({"kernels", "memory",
+                   fmt::format("{:.1f} 10^9 bytes/s, {} ranks together",
+                               rates->memory_bytes_per_second * 1e-9, ranks)});
+  found.push_back(
+      {"kernels", "meeting of ranks", fmt::format("{:.2f} us", rates->sync_seconds * 1e6)});
+  return found;
+}
+
+}  // namespace hanji::cli

@@ -1,0 +1,44 @@
+"""`hanji doctor`: one page on the machine, true to what it finds."""
+import json
+import subprocess
+import unittest
+
+from command import HANJI, CommandTest
+
+
+class Doctor(CommandTest):
+    def test_one_page_and_the_same_as_json(self):
+        page = self.hanji("doctor").stdout
+        for section in ("versions", "cores", "kernels", "ranks", "shared memory", "limits", "disk",
+                        "launchers", "engines", "environment"):
+            self.assertRegex(page, f"(?m)^{section}$")
+        self.assertLessEqual(len(page.splitlines()), 80)
+        self.assertRegex(page, r"all_reduce, 2 ranks +right on both; 4 MiB in \d+ us")
+        self.assertEqual(list(self.folder.iterdir()), [], "its file on the disk is gone")
+
+    def test_what_is_broken_is_said_and_gives_its_code(self):
+        done = self.hanji("doctor", "--json", "--folder", "missing", expect=2, OMP_NUM_THREADS="two")
+        report = json.loads(done.stdout)
+        broken = {one["name"]: one for one in report["findings"] if one["verdict"] == "broken"}
+        self.assertEqual(set(broken), {"missing", "OMP_NUM_THREADS is no count"})
+        self.assertEqual(report["broken"], 2)
+        self.assertTrue(all(one["advice"] for one in broken.values()))
+
+    def test_a_small_limit_is_found(self):
+        done = subprocess.run(["bash", "-c", f"ulimit -n 64; exec {HANJI} doctor --json"], text=True,
+                              cwd=self.folder, capture_output=True, env=self.environment())
+        self.assertEqual(done.returncode, 2)
+        names = [one["name"] for one in json.loads(done.stdout)["findings"]
+                 if one["verdict"] == "broken"]
+        self.assertIn("open files", names)
+
+    def test_a_shell_within_another_job_is_told_so(self):
+        torchrun = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2",
+                    "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+        self.assertRegex(self.hanji("doctor", **torchrun).stdout,
+                         r"(?m)^! started by +torchrun, rank 1 of 2$")
+        self.assertRegex(self.hanji("doctor", RANK="1", expect=2).stdout, "(?m)^X started by")
+
+
+if __name__ == "__main__":
+    unittest.main()
