@@ -39,6 +39,9 @@ build/dev/hanji/test/hanji_faults kills 1000
 say "a checkpoint, a trace and a curve read by Python's own readers"
 .venv/bin/python tests/readers_check.py
 
+say "every command of docs/"
+.venv/bin/python tools/docs.py build/dev/bin/hanji
+
 say "examples and a smoke run of every benchmark"
 for example in build/dev/bin/examples/*; do "$example"; done
 source tools/bench.sh --smoke

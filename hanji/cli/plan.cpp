@@ -4,20 +4,38 @@
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/job_options.h"
 #include "hanji/cli/verbs.h"
+#include "hanji/plan/schema.h"
 #include "hanji/train/prepare.h"
 
 namespace hanji::cli {
+namespace {
+
+// The page docs/configuration.md is this command's output.
+constexpr const char* kKeysHeading =
+    "# Configuration\n\n"
+    "Every key may stand in a TOML file (`--config job.toml`, one table per section) or on the\n"
+    "command line (`--set train.steps=60`); the command line is stronger. `--print-config` shows\n"
+    "what holds and where each value comes from. This page is the output of `hanji plan --keys`.\n"
+    "\n";
+
+}  // namespace
 
 void add_plan(CLI::App& app, Run& run) {
   CLI::App* verb = app.add_subcommand("plan", "Show what `train` would do, and start nothing");
   auto job = std::make_shared<JobOptions>();
   auto as_json = std::make_shared<bool>(false);
+  auto keys = std::make_shared<bool>(false);
   auto print_config = std::make_shared<bool>(false);
   job->add_to(*verb);
   verb->add_flag("--json", *as_json, "the plan as JSON");
   verb->add_flag("--print-config", *print_config, "print every key with its origin, and stop");
+  verb->add_flag("--keys", *keys, "every key with type, default and meaning, and stop");
   verb->callback([=, &run] {
     run = [=] {
+      if (*keys) {
+        std::cout << kKeysHeading << plan::schema_markdown();
+        return 0;
+      }
       if (*print_config) return print_with_origins(job->load());
       const auto checked = train::check_job(job->load(), train::FolderUse::kNone);
       if (const int code = report_mistakes(checked); code != 0) return code;
