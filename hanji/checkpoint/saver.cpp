@@ -23,6 +23,10 @@ size_t staged_bytes(std::span<const NamedTensor> tensors) {
   return bytes;
 }
 
+double seconds_since(int64_t begin_ns) {
+  return static_cast<double>(base::now_ns() - begin_ns) * 1e-9;
+}
+
 std::byte* copy_tensors(std::span<const NamedTensor> tensors, std::byte* to,
                         std::vector<NamedTensor>& copies) {
   copies.assign(tensors.begin(), tensors.end());
@@ -39,22 +43,38 @@ std::byte* copy_tensors(std::span<const NamedTensor> tensors, std::byte* to,
 Saver::Saver(SaveOptions options, trace::Recorder* recorder)
     : options_(std::move(options)), recorder_(recorder) {}
 
-Status Saver::save(const State& state, Manifest manifest) {
+Status Saver::save(State state, Manifest manifest, std::shared_ptr<const void> owner) {
   const int64_t begin = base::now_ns();
   Status before = wait();
-  HANJI_RETURN_IF_ERROR(stage(state));
-  writer_ = std::jthread([this, manifest = std::move(manifest)] { write(manifest); });
-  times_.blocked_seconds.push_back(static_cast<double>(base::now_ns() - begin) * 1e-9);
+  std::promise<void> copied;
+  copied_ = copied.get_future();
+  writer_ = std::jthread([this, state = std::move(state), manifest = std::move(manifest),
+                          owner = std::move(owner), copied = std::move(copied)]() mutable {
+    status_ = stage(state);
+    owner.reset();
+    copied.set_value();
+    if (status_.ok()) status_ = write(std::move(manifest));
+  });
+  times_.blocked_seconds.push_back(seconds_since(begin));
   return before;
 }
 
+void Saver::wait_copied() {
+  if (!copied_.valid()) return;
+  const int64_t begin = base::now_ns();
+  copied_.get();
+  times_.blocked_seconds.back() += seconds_since(begin);
+}
+
 Status Saver::wait() {
+  wait_copied();
   if (writer_.joinable()) writer_.join();
   return std::exchange(status_, Status());
 }
 
 Status Saver::stage(const State& state) {
-  trace::Span span(recorder_, "checkpoint copy", trace::Category::kCheckpoint);
+  trace::Span span(recorder_, "checkpoint copy", trace::Category::kCheckpoint,
+                   trace::Lane::kCheckpoint);
   const size_t bytes = staged_bytes(state.model) + staged_bytes(state.optimizer);
   span.set_bytes(static_cast<int64_t>(bytes));
   if (bytes > buffer_bytes_) {
@@ -73,18 +93,18 @@ Status Saver::stage(const State& state) {
   return {};
 }
 
-void Saver::write(Manifest manifest) {
+Status Saver::write(Manifest manifest) {
   trace::Span span(recorder_, "checkpoint write", trace::Category::kCheckpoint,
                    trace::Lane::kCheckpoint);
   span.set_bytes(total_bytes(staged_.model) + total_bytes(staged_.optimizer));
   const int64_t begin = base::now_ns();
   try {
-    status_ = save_checkpoint(options_, staged_, std::move(manifest));
+    HANJI_RETURN_IF_ERROR(save_checkpoint(options_, staged_, std::move(manifest)));
   } catch (const std::bad_alloc&) {
-    status_ = base::out_of_memory("no memory while a checkpoint was written");
+    return base::out_of_memory("no memory while a checkpoint was written");
   }
-  if (!status_.ok()) return;
-  times_.written_seconds.push_back(static_cast<double>(base::now_ns() - begin) * 1e-9);
+  times_.written_seconds.push_back(seconds_since(begin));
+  return {};
 }
 
 }  // namespace hanji::checkpoint

@@ -14,12 +14,13 @@ namespace {
 using internal::TestState;
 using testing::HasSubstr;
 
-TEST(Saver, SavesTheStateAsItWasWhenSaveWasCalled) {
+TEST(Saver, SavesTheStateAsItWasUntilItWasCopied) {
   const test::TemporaryFolder temporary(internal::folder_in_memory());
   const TestState before(1);
   TestState state(1);
   Saver saver({.folder = temporary.path()});
   ASSERT_TRUE(saver.save(state.state(), {.step = 1}).ok());
+  saver.wait_copied();
   for (std::byte& byte : state.first_bytes()) byte = std::byte{0};  // Training goes on.
   ASSERT_TRUE(saver.wait().ok());
   const auto loaded = load_checkpoint(temporary.path());
@@ -27,12 +28,25 @@ TEST(Saver, SavesTheStateAsItWasWhenSaveWasCalled) {
   EXPECT_TRUE(holds(*loaded, before));
 }
 
+TEST(Saver, KeepsTheOwnerUntilItHasItsCopy) {
+  const test::TemporaryFolder temporary(internal::folder_in_memory());
+  auto state = std::make_shared<TestState>(3);
+  const std::weak_ptr<TestState> watched = state;
+  Saver saver({.folder = temporary.path()});
+  const State views = state->state();
+  ASSERT_TRUE(saver.save(views, {.step = 1}, std::move(state)).ok());
+  saver.wait_copied();
+  EXPECT_TRUE(watched.expired());
+  ASSERT_TRUE(saver.wait().ok());
+  EXPECT_TRUE(holds(*load_checkpoint(temporary.path()), TestState(3)));
+}
+
 TEST(Saver, SavesOneAfterTheOther) {
   const test::TemporaryFolder temporary(internal::folder_in_memory());
   Saver saver({.folder = temporary.path()});
   for (uint32_t step = 1; step <= 5; ++step) {
-    const TestState state(step);
-    ASSERT_TRUE(saver.save(state.state(), {.step = step}).ok());
+    const auto state = std::make_shared<TestState>(step);
+    ASSERT_TRUE(saver.save(state->state(), {.step = step}, state).ok());
   }
   ASSERT_TRUE(saver.wait().ok());
   EXPECT_EQ(saver.times().blocked_seconds.size(), 5u);

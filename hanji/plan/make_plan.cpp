@@ -9,7 +9,6 @@
 #include "hanji/plan/internal/json_fields.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/plan.h"
-#include "hanji/schedule/step_list.h"
 
 namespace hanji::plan {
 namespace {
@@ -17,8 +16,6 @@ namespace {
 constexpr int64_t kMostRanks = 16;
 constexpr int64_t kParameterBytes = 4;
 constexpr int64_t kTokenBytes = 8;
-/// A slot and a result per rank, each twice: calls alternate between two sets.
-constexpr int64_t kStagingBuffers = 4;
 /// What a plan may take of the memory that is free: the rest is for libtorch and the page cache.
 constexpr double kUsableMemory = 0.8;
 
@@ -148,8 +145,8 @@ std::vector<MemoryLine> Planner::memory_with(int64_t micro_batch) const {
   if (plan_.kernels.precision == Precision::kBFloat16) {
     lines.push_back({"bf16 weights", 2 * product_parameters(model)});
   }
-  const int64_t staging = plan_.ranks > 1 ? kStagingBuffers * schedule::kStagingBytes : 0;
-  lines.push_back({"staging", staging});
+  // Of parameters and moments, by the rank that saves.
+  lines.push_back({"checkpoint copy", 3 * flat});
   // Tokens and targets of all micro-batches of a step are read before the first one is used.
   lines.push_back({"data", 2 * largest_share() * model.block * kTokenBytes});
   return lines;

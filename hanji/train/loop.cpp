@@ -94,6 +94,7 @@ class Loop {
                          .micro_batches = batches_,
                          .memory = inputs_.memory,
                          .learning_rate = learning_rate(config(), number),
+                         .before_update = inputs_.before_update,
                          .stop_signal = inputs_.stop.poll().value_or(0)});
     }
     seconds.step = seconds_since(start_ns);

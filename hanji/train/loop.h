@@ -23,7 +23,9 @@ struct LoopInputs {
   RunLog* log = nullptr;   ///< Rank 0 only.
   int64_t first_step = 0;  ///< Steps that an earlier run has done.
   /// Called on every rank after step number `steps_done`, when a checkpoint is due.
+  /// What it saves changes next in before_update.
   std::function<void(int64_t steps_done, double validation_loss)> save;
+  std::function<void()> before_update;
 };
 
 /// Seconds of one step on this rank.

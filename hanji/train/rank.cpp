@@ -66,7 +66,8 @@ class RankRun {
               .stop = stop_,
               .log = log_ ? &*log_ : nullptr,
               .first_step = first_step,
-              .save = [&](int64_t steps_done, double loss) { save(job, steps_done, loss); }});
+              .save = [&](int64_t steps_done, double loss) { save(job, steps_done, loss); },
+              .before_update = [&] { saver_.wait_copied(); }});
     add_history(job, outcome);
     finish(job, outcome);
     return {.stop_signal = outcome.stop_signal};
@@ -116,13 +117,13 @@ class RankRun {
   /// Rank 0 writes what is the same on all ranks; the disk works beside the next steps.
   void save(const Job& job, int64_t steps_done, double validation_loss) {
     if (!is_first()) return;
-    const JobTensors tensors = tensors_of(job);
+    const auto tensors = std::make_shared<const JobTensors>(tensors_of(job));
     checkpoint::Manifest manifest = describe_state(plan_, dataset_, steps_done);
     if (validation_loss > 0) manifest.validation_loss = validation_loss;
     const Status before =
-        saver_.save({.model = checkpoint::views_of(tensors.model).or_throw(),
-                     .optimizer = checkpoint::views_of(tensors.optimizer).or_throw()},
-                    std::move(manifest));
+        saver_.save({.model = checkpoint::views_of(tensors->model).or_throw(),
+                     .optimizer = checkpoint::views_of(tensors->optimizer).or_throw()},
+                    std::move(manifest), tensors);
     // The older checkpoints are still there, and the next save is the next try.
     if (before.ok()) return;
     base::throw_if_error(
@@ -144,8 +145,9 @@ class RankRun {
       base::throw_if_error(trace::write_chrome_trace(
           folder / fmt::format("rank.{}.json", world_.rank()), *world_.recorder()));
     }
-    const std::vector<int64_t> peaks =
-        gather(memory_.peak_bytes() + static_cast<int64_t>(world_.heap().peak_bytes()), "peaks");
+    const int64_t copied = saver_.copy_bytes();
+    const std::vector<int64_t> peaks = gather(
+        memory_.peak_bytes() + static_cast<int64_t>(world_.heap().peak_bytes()) + copied, "peaks");
     const std::vector<int64_t> wire = gather(outcome.wire_bytes_per_step, "bytes on the wire");
     if (!is_first()) return;
     const Measurement measurement{
@@ -189,6 +191,7 @@ class RankRun {
       lines.push_back({"workspace", memory_.largest_pass().workspace});
       lines.push_back({"data", outcome.data_bytes});
     }
+    if (saver_.copy_bytes() > 0) lines.push_back({"checkpoint copy", saver_.copy_bytes()});
     for (const auto& [category, bytes] : world_.heap().usage()) {
       lines.push_back({category, static_cast<int64_t>(bytes)});
     }

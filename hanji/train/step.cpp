@@ -123,6 +123,7 @@ StepResult run_step(Job& job, const plan::TrainConfig& train, const StepInputs& 
   // Losses and reduced gradients are the same bits on every rank, and so is this decision.
   result.updated = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
   if (result.updated) {
+    inputs.before_update();
     job.optimizer.step(inputs.learning_rate,
                        all.num_tokens * parallel::clip_divisor(result.gradient_norm, train.clip));
   }

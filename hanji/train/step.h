@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "hanji/data/batch.h"
@@ -14,6 +15,7 @@ struct StepInputs {
   std::span<const data::Batch> micro_batches;  ///< At least one.
   PrivateMemory& memory;                       ///< Is told of every pass.
   double learning_rate = 0;
+  const std::function<void()>& before_update;  ///< Called when parameters are about to change.
   int stop_signal = 0;  ///< That told this rank to stop, or 0; all ranks learn it in this step.
 };
 
