@@ -158,6 +158,15 @@ GptImpl::GptImpl(const GptOptions& options)
 
 GptImpl::~GptImpl() = default;
 
+int64_t GptImpl::cast_bytes() const {
+  int64_t bytes = 0;
+  // A tied head has a copy of its own.
+  for (const Weight* w : layers_->ordered(false)) {
+    if (w->cast.defined()) bytes += static_cast<int64_t>(w->cast.nbytes());
+  }
+  return bytes;
+}
+
 at::Tensor GptImpl::hidden(const at::Tensor& tokens) {
   const bool bf16 = options_.dtype == compute::Dtype::kBFloat16;
   const double dropped = is_training() ? options_.dropout : 0.0;

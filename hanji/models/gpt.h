@@ -63,6 +63,9 @@ class GptImpl : public torch::nn::Module {
   /// Shape   as the parameter, contiguous, same dtype.
   void set_gradient_slots(std::vector<at::Tensor> slots);
 
+  /// Bytes of the copies of weights that products under bf16 take; 0 before the first of them.
+  int64_t cast_bytes() const;
+
   const GptOptions& options() const;
 
  private:

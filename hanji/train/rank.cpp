@@ -192,6 +192,7 @@ class RankRun {
       lines.push_back({"data", outcome.data_bytes});
     }
     if (saver_.copy_bytes() > 0) lines.push_back({"checkpoint copy", saver_.copy_bytes()});
+    if (job.model->cast_bytes() > 0) lines.push_back({"bf16 weights", job.model->cast_bytes()});
     for (const auto& [category, bytes] : world_.heap().usage()) {
       lines.push_back({category, static_cast<int64_t>(bytes)});
     }
