@@ -1,11 +1,12 @@
 """How long is a training step of a GPT, against PyTorch's DDP on the same machine?
 
 Both sides start from the same parameters, see the same tokens, and take turns in blocks of steps.
-Losses are compared before anything is timed: float64 must agree to 1e-10. Float32 is held against
-4 times the peer's own spread between its two GEMM paths, and a miss is said; from several initial
-values, each beside both sides' distances from float64.
+Losses are compared before anything is timed: float64 must agree to 1e-10, float32 to 4 times the
+peer's own spread between its two GEMM paths, over several initial values; each is shown beside both
+sides' distances from float64.
 """
 import argparse
+import math
 import pathlib
 import tempfile
 
@@ -19,6 +20,10 @@ def timed(job):
 
 def losses(job, steps):
     return job.ask(steps=steps)[0]["losses"]
+
+
+def root_mean_square(values):
+    return math.sqrt(sum(value * value for value in values) / len(values))
 
 
 def distance(a, b):
@@ -52,19 +57,21 @@ def float32_losses(folder, a, seed):
 
 
 def check_float32(folder, a):
-    within = 0
+    """Each initial value's spread is one draw of a chaotic step, so the bar is held by all of them."""
+    distances, spreads = [], []
     for seed in range(1, a.seeds + 1):
         errors = float32_losses(folder, a, seed)
         ours, highest, medium = errors.values()
-        apart = min(distance(ours, highest), distance(ours, medium))
-        spread = distance(highest, medium)
-        within += apart <= 4 * spread
+        distances.append(min(distance(ours, highest), distance(ours, medium)))
+        spreads.append(distance(highest, medium))
         off = ", ".join(f"{name} {max(map(abs, values)):.1e}" for name, values in errors.items())
-        print(f"float32 losses over 5 steps, seed {seed}: differ by {apart:.1e}, the peer's own "
-              f"paths by {spread:.1e}; off float64: {off}", flush=True)
-    print(f"float32 within 4 times the peer's own spread for {within} of {a.seeds} initial values")
-    if within < a.seeds:
-        print("NOT for all: float64 agrees, float32 rounds differently")
+        print(f"float32 losses over 5 steps, seed {seed}: differ by {distances[-1]:.1e}, the peer's "
+              f"own paths by {spreads[-1]:.1e}; off float64: {off}", flush=True)
+    ratio = root_mean_square(distances) / root_mean_square(spreads)
+    within = sum(apart <= 4 * spread for apart, spread in zip(distances, spreads))
+    print(f"float32: {ratio:.1f} times the peer's own spread over {a.seeds} initial values (at most "
+          f"4), root mean squares; within 4 times for {within} of them alone")
+    assert ratio <= 4
 
 
 def compare(folder, a, ranks, dtype):
@@ -88,11 +95,11 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--seeds", type=int, default=4, help="initial values to compare float32 on")
+    parser.add_argument("--seeds", type=int, default=8, help="initial values to compare float32 on")
     parser.add_argument("--smoke", action="store_true")
     a = parser.parse_args()
     if a.smoke:
-        a.preset, a.pairs, a.steps, a.seeds = "nano", 2, 3, 1
+        a.preset, a.pairs, a.steps, a.seeds = "nano", 2, 3, 4
     with tempfile.TemporaryDirectory(prefix="hanji-bench-") as folder:
         folder = pathlib.Path(folder)
         check_float64(folder, a)
