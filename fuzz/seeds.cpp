@@ -5,6 +5,7 @@
 
 #include "hanji/base/file.h"
 #include "hanji/checkpoint/manifest.h"
+#include "hanji/cost/rates.h"
 #include "hanji/launch/internal/announcement.h"
 #include "hanji/launch/internal/control.h"
 #include "hanji/plan/load_config.h"
@@ -103,6 +104,11 @@ void add_messages(Seeds& seeds) {
   seeds.add("vocabulary", "char", R"({"kind":"char","characters":"ab\u00e9"})");
   seeds.add("vocabulary", "byte", R"({"kind":"byte"})");
   seeds.add("vocabulary", "text", "\xE6\xB1\x89 a text \xC3\xA9\n");
+  seeds.add("history", "four",
+            "\x03{\"step\":1,\"loss\":4.5,\"step_seconds\":0.1,\"ranks\":2}\n"
+            "{\"step\":1,\"validation_loss\":4}\n{\"step\":1,\"resumed\":true,\"ranks\":2}\n"
+            "{\"step\":2,\"loss\":4,\"ranks\":2}\n{\"step\":4,\"lo");
+  seeds.add("json", "rates", cost::to_json(cost::Rates{}));
   seeds.add("step_list", "flat", schedule::to_json(schedule::all_reduce_flat(2, 8)));
   seeds.add("step_list", "staged", schedule::to_json(schedule::all_reduce_staged(2, 8, 4)));
 }
