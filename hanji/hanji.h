@@ -1,6 +1,7 @@
 #pragma once
 
-/// All that a training program needs: who am I, the others, and one model on all of them.
+/// All that a training program needs: who am I, the others, one model on all of them, and its file.
+#include "hanji/checkpoint/module_file.h"
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/barrier.h"
@@ -13,6 +14,8 @@
 #include "hanji/world/spawn.h"
 
 namespace hanji {
+using checkpoint::load;
+using checkpoint::save;
 using data::Remainder;
 using data::Sampler;
 using parallel::data_parallel;
