@@ -41,7 +41,7 @@ class Loop {
         inputs_.save(outcome_.steps_done, outcome_.validation_loss);
       }
     }
-    if (inputs_.log) base::throw_if_error(inputs_.log->flush());
+    if (inputs_.log) inputs_.log->flush();
     outcome_.data_bytes = data_bytes();
     return std::move(outcome_);
   }
@@ -116,17 +116,16 @@ class Loop {
     if (!result.updated) refuse_or_skip(result);
     outcome_.stop_signal = result.stop_signal;
     if (!inputs_.log) return;
-    base::throw_if_error(
-        inputs_.log->step({.step = outcome_.steps_done,
-                           .loss = result.loss,
-                           .learning_rate = learning_rate(config(), outcome_.steps_done - 1),
-                           .gradient_norm = result.gradient_norm,
-                           .step_seconds = seconds.step,
-                           .data_seconds = seconds.data,
-                           .exposed_communication_seconds = seconds.exposed_communication,
-                           .num_tokens = result.num_tokens,
-                           .memory_bytes = inputs_.memory.current_bytes() +
-                                           static_cast<int64_t>(job_.group.heap().used_bytes())}));
+    inputs_.log->step({.step = outcome_.steps_done,
+                       .loss = result.loss,
+                       .learning_rate = learning_rate(config(), outcome_.steps_done - 1),
+                       .gradient_norm = result.gradient_norm,
+                       .step_seconds = seconds.step,
+                       .data_seconds = seconds.data,
+                       .exposed_communication_seconds = seconds.exposed_communication,
+                       .num_tokens = result.num_tokens,
+                       .memory_bytes = inputs_.memory.current_bytes() +
+                                       static_cast<int64_t>(job_.group.heap().used_bytes())});
   }
 
   void refuse_or_skip(const StepResult& result) {
@@ -156,7 +155,7 @@ class Loop {
                                          .micro_batch = plan.micro_batch,
                                          .tree = tree ? &*tree : nullptr});
     if (inputs_.log) {
-      base::throw_if_error(inputs_.log->evaluation(outcome_.steps_done, outcome_.validation_loss));
+      inputs_.log->evaluation(outcome_.steps_done, outcome_.validation_loss);
     }
   }
 

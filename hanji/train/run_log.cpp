@@ -12,13 +12,14 @@ Result<RunLog> RunLog::open(const std::filesystem::path& out, const plan::Plan& 
   HANJI_ASSIGN_OR_RETURN(History history, rewind_log(lines, first_step));
   HANJI_ASSIGN_OR_RETURN(auto jsonl, trace::JsonlWriter::open(lines));
   HANJI_ASSIGN_OR_RETURN(auto board, trace::TensorBoardWriter::open(out / "tensorboard"));
-  RunLog log(plan, std::move(history), std::move(output), std::move(jsonl), std::move(board));
+  RunLog log(plan, std::move(history), std::move(output), out);
+  log.jsonl_.writer.emplace(std::move(jsonl));
+  log.board_.writer.emplace(std::move(board));
   HANJI_RETURN_IF_ERROR(log.begin());
   return log;
 }
 
-RunLog::RunLog(const plan::Plan& plan, History history, Output output, trace::JsonlWriter jsonl,
-               trace::TensorBoardWriter board)
+RunLog::RunLog(const plan::Plan& plan, History history, Output output, std::filesystem::path out)
     : steps_(plan.config.train.steps),
       ranks_(plan.ranks),
       first_step_(history.steps),
@@ -26,20 +27,19 @@ RunLog::RunLog(const plan::Plan& plan, History history, Output output, trace::Js
       log_every_(plan.config.train.log_every),
       flops_per_token_(plan.model.flops_per_token()),
       output_(std::move(output)),
-      jsonl_(std::move(jsonl)),
-      board_(std::move(board)) {}
+      out_(std::move(out)) {}
 
 Status RunLog::begin() {
   if (!history_.found) return {};
-  HANJI_RETURN_IF_ERROR(board_.restart(first_step_ + 1));
+  HANJI_RETURN_IF_ERROR(board_.writer->restart(first_step_ + 1));
   trace::JsonLine line;
   line.add("step", first_step_);
   line.add("resumed", true);
   line.add("ranks", ranks_);
-  return jsonl_.write(line.take());
+  return jsonl_.writer->write(line.take());
 }
 
-Status RunLog::step(const StepRecord& record) {
+void RunLog::step(const StepRecord& record) {
   const double tokens_per_second = static_cast<double>(record.num_tokens) / record.step_seconds;
   trace::JsonLine line;
   line.add("step", record.step);
@@ -52,12 +52,13 @@ Status RunLog::step(const StepRecord& record) {
   line.add("exposed_communication_seconds", record.exposed_communication_seconds);
   line.add("memory_bytes", record.memory_bytes);
   line.add("ranks", ranks_);
-  HANJI_RETURN_IF_ERROR(jsonl_.write(line.take()));
+  write_line(record.step, line.take());
 
-  HANJI_RETURN_IF_ERROR(board_.scalar("train/loss", record.step, record.loss));
-  HANJI_RETURN_IF_ERROR(board_.scalar("train/learning_rate", record.step, record.learning_rate));
-  HANJI_RETURN_IF_ERROR(board_.scalar("train/gradient_norm", record.step, record.gradient_norm));
-  HANJI_RETURN_IF_ERROR(board_.scalar("speed/tokens_per_second", record.step, tokens_per_second));
+  tend_board(record.step);
+  scalar("train/loss", record.step, record.loss);
+  scalar("train/learning_rate", record.step, record.learning_rate);
+  scalar("train/gradient_norm", record.step, record.gradient_norm);
+  scalar("speed/tokens_per_second", record.step, tokens_per_second);
 
   const bool warm = record.step > first_step_ + 1;
   smoothed_seconds_ = warm && smoothed_seconds_ > 0
@@ -69,7 +70,6 @@ Status RunLog::step(const StepRecord& record) {
     output_.write((output_.overwrites ? "\r\033[K" : "") + progress_line(record) +
                   (stays ? "\n" : ""));
   }
-  return {};
 }
 
 std::string RunLog::progress_line(const StepRecord& record) const {
@@ -83,27 +83,56 @@ std::string RunLog::progress_line(const StepRecord& record) const {
       base::format_seconds(static_cast<double>(steps_ - record.step) * smoothed_seconds_));
 }
 
-Status RunLog::evaluation(int64_t step, double validation_loss) {
+void RunLog::evaluation(int64_t step, double validation_loss) {
   trace::JsonLine line;
   line.add("step", step);
   line.add("validation_loss", validation_loss);
-  HANJI_RETURN_IF_ERROR(jsonl_.write(line.take()));
-  HANJI_RETURN_IF_ERROR(board_.scalar("validation/loss", step, validation_loss));
+  write_line(step, line.take());
+  scalar("validation/loss", step, validation_loss);
   output_.write(fmt::format("{}step {}  validation loss {:.4f} nats\n",
                             output_.overwrites ? "\r\033[K" : "", step, validation_loss));
-  return {};
 }
 
-Status RunLog::warning(int64_t step, std::string_view what) {
+void RunLog::warning(int64_t step, std::string_view what) {
   trace::JsonLine line;
   line.add("step", step);
   line.add("warning", what);
-  HANJI_RETURN_IF_ERROR(jsonl_.write(line.take()));
-  output_.write(
-      fmt::format("{}step {}  warning: {}\n", output_.overwrites ? "\r\033[K" : "", step, what));
-  return {};
+  write_line(step, line.take());
+  tell_warning(step, what);
 }
 
-Status RunLog::flush() { return board_.flush(); }
+void RunLog::tell_warning(int64_t step, std::string_view what) const {
+  output_.write(
+      fmt::format("{}step {}  warning: {}\n", output_.overwrites ? "\r\033[K" : "", step, what));
+}
+
+template <class Writer>
+void RunLog::heed(const Status& status, int64_t step, Place<Writer>& place) {
+  if (status.ok()) return;
+  place.writer.reset();
+  tell_warning(step, fmt::format("{} is not written any more, training goes on: {}", place.name,
+                                 status.message()));
+}
+
+void RunLog::write_line(int64_t step, std::string_view line) {
+  if (jsonl_.writer) heed(jsonl_.writer->write(line), step, jsonl_);
+}
+
+void RunLog::scalar(std::string_view tag, int64_t step, double value) {
+  if (board_.writer) heed(board_.writer->scalar(tag, step, value), step, board_);
+}
+
+void RunLog::tend_board(int64_t step) {
+  std::error_code unknown;
+  if (!board_.writer || std::filesystem::exists(board_.writer->path(), unknown)) return;
+  auto again = trace::TensorBoardWriter::open(out_ / board_.name);
+  if (!again.ok()) return heed(again.status(), step, board_);
+  board_.writer.emplace(*std::move(again));
+  tell_warning(step, "the tensorboard folder was deleted; its curves begin again here");
+}
+
+void RunLog::flush() {
+  if (board_.writer) heed(board_.writer->flush(), steps_, board_);
+}
 
 }  // namespace hanji::train

@@ -35,6 +35,9 @@ struct StepRecord {
 
 /// What rank 0 tells while it trains: run.jsonl (every step), TensorBoard (every step) and a
 /// progress line (every log_every steps).
+///
+/// Training never ends for want of a place to write numbers: a file that fails is told once and
+/// left alone, a TensorBoard folder that was deleted is made again.
 class RunLog {
  public:
   /// Where an earlier run has written, the log goes on behind step `first_step`; what was logged
@@ -43,19 +46,32 @@ class RunLog {
   static Result<RunLog> open(const std::filesystem::path& out, const plan::Plan& plan,
                              int64_t first_step, Output output);
 
-  Status step(const StepRecord& record);
-  Status evaluation(int64_t step, double validation_loss);
+  void step(const StepRecord& record);
+  void evaluation(int64_t step, double validation_loss);
   /// Something that went wrong and did not end the run, as a line of its own.
-  Status warning(int64_t step, std::string_view what);
-  Status flush();
+  void warning(int64_t step, std::string_view what);
+  void flush();
 
   /// What earlier runs have logged of the steps up to the first one here.
   const History& history() const { return history_; }
 
  private:
-  RunLog(const plan::Plan& plan, History history, Output output, trace::JsonlWriter jsonl,
-         trace::TensorBoardWriter board);
+  /// A file to write to, until it fails.
+  template <class Writer>
+  struct Place {
+    std::string_view name;
+    std::optional<Writer> writer;
+  };
+
+  RunLog(const plan::Plan& plan, History history, Output output, std::filesystem::path out);
   Status begin();
+  void write_line(int64_t step, std::string_view line);
+  void scalar(std::string_view tag, int64_t step, double value);
+  void tend_board(int64_t step);
+  /// Gives a place up if `status` says that it failed.
+  template <class Writer>
+  void heed(const Status& status, int64_t step, Place<Writer>& place);
+  void tell_warning(int64_t step, std::string_view what) const;
   std::string progress_line(const StepRecord& record) const;
 
   int64_t steps_;
@@ -65,8 +81,9 @@ class RunLog {
   int64_t log_every_;
   double flops_per_token_;
   Output output_;
-  trace::JsonlWriter jsonl_;
-  trace::TensorBoardWriter board_;
+  std::filesystem::path out_;
+  Place<trace::JsonlWriter> jsonl_{"run.jsonl", {}};
+  Place<trace::TensorBoardWriter> board_{"tensorboard", {}};
   double smoothed_seconds_ = 0;
 };
 
