@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   deliver(bytes, [](int socket) {
     bool closed = false;
-    (void)launch::take_report(socket, closed);
+    (void)launch::take_words(socket, closed);
   });
   deliver(bytes, [](int socket) {
     (void)launch::receive_peers(socket, 0, 2, base::Deadline::after(std::chrono::seconds(1))).ok();

@@ -40,7 +40,8 @@ TEST(CrashReport, NamesProcessSignalAddressAndStack) {
         write_to(0x10);
       },
       KilledBySignal(SIGSEGV),
-      "rank 3 \\(process [0-9]+\\): SIGSEGV at address 0x10; stack of thread [0-9]+:\n.*\\[0x");
+      "rank 3 \\(process [0-9]+\\): SIGSEGV at address 0x10; stack of thread [0-9]+:\n  #0 "
+      ".*\\[.0x");
 }
 
 TEST(CrashReport, AnAbortKeepsItsSignal) {
@@ -60,6 +61,16 @@ TEST(CrashReport, AStackOverflowIsReportedToo) {
         std::_Exit(static_cast<int>(overflow(1)));
       },
       KilledBySignal(SIGSEGV), "SIGSEGV at address");
+}
+
+TEST(CrashReport, AnswersAQuestionAndGoesOn) {
+  EXPECT_EXIT(
+      {
+        report_crashes(STDERR_FILENO, "rank 3");
+        ::raise(SIGURG);
+        ::_exit(7);
+      },
+      testing::ExitedWithCode(7), "asked where it is; stack of thread [0-9]+:\n  #0 ");
 }
 
 TEST(CrashReport, TheProgramsOwnHandlerStays) {

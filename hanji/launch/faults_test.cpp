@@ -70,7 +70,14 @@ TEST_P(Faults, AreNamedByEverySurvivorAndTheLauncher) {
   }
 }
 
-TEST_P(Faults, OfTheProcessLeaveAStackInItsOwnLog) {
+std::string stack_of(const test::FaultTrial& trial) {
+  for (const RankEvent& event : trial.events) {
+    if (event.kind == RankEventKind::kStack && event.rank == 1) return event.text;
+  }
+  return "";
+}
+
+TEST_P(Faults, OfTheProcessAreToldWithItsStack) {
   const auto& [kind, phase] = GetParam();
   if (phase != "forward" || (kind != "segv" && kind != "abort")) return;
   const auto trial = run_fault({.kind = kind, .phase = phase}, folder_.path());
@@ -78,6 +85,10 @@ TEST_P(Faults, OfTheProcessLeaveAStackInItsOwnLog) {
   EXPECT_THAT(trial->logs[1],
               AllOf(HasSubstr(kind == "segv" ? "SIGSEGV at address 0x10" : "SIGABRT"),
                     HasSubstr("stack of thread"), HasSubstr("(main+")));
+  EXPECT_THAT(
+      stack_of(*trial),
+      AllOf(StartsWith("rank 1 (process "), HasSubstr(kind == "segv" ? "write_nowhere()" : "abort"),
+            HasSubstr("break_down("), HasSubstr("main+0x"), HasSubstr(" in hanji_faults_rank")));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -120,6 +131,18 @@ TEST_F(Job, AStoppedRankIsNamedAndTheDeadlineEndsTheJob) {
   }
   EXPECT_EQ(trial->outcome.ranks[1].signal, SIGKILL);
   EXPECT_TRUE(trial->outcome.ranks[1].secondary);
+  EXPECT_EQ(children(), "");
+}
+
+TEST_F(Job, AHungRankTellsWhereItIs) {
+  LaunchOptions options;
+  options.kill_grace = 200ms;
+  const auto trial = run_fault({.kind = "hang", .phase = "optimizer"}, folder_.path(), options);
+  ASSERT_TRUE(trial.ok());
+  EXPECT_EQ(trial->outcome.exit_code, 5);
+  EXPECT_THAT(trial->outcome.cause, HasSubstr("absent rank 1"));
+  EXPECT_THAT(stack_of(*trial), AllOf(HasSubstr("rank 1 (process "), HasSubstr("asked where it is"),
+                                      HasSubstr("spin_for_ever()")));
   EXPECT_EQ(children(), "");
 }
 

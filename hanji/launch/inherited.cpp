@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "hanji/base/checksum.h"
+#include "hanji/base/crash_report.h"
 #include "hanji/base/version.h"
 #include "hanji/launch/internal/announcement.h"
 #include "hanji/launch/internal/control.h"
@@ -54,6 +56,11 @@ void report_failure(const shm::Endpoints& endpoints, const Status& status) {
   if (!endpoints.control.valid() || status.ok()) return;
   // A launcher that is gone has nobody to show the words to.
   static_cast<void>(send_report(endpoints.control.get(), status));
+}
+
+void report_crashes(const shm::Endpoints& endpoints) {
+  base::report_crashes(STDERR_FILENO, fmt::format("rank {}", endpoints.rank),
+                       {endpoints.control.get(), kStackTag});
 }
 
 std::string build_id_of(Program program) {

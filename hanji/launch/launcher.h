@@ -33,6 +33,7 @@ enum class RankEventKind {
   kEnded,       ///< `rank` exited with code 0, or as a forwarded signal asked it to.
   kFailed,      ///< `rank` failed first, or turned out to be why those before it did.
   kSecondary,   ///< `rank` failed after another one had.
+  kStack,       ///< `rank` crashed or hangs, and this is where: one line per frame.
   kForwarded,   ///< A signal was passed on to all ranks.
   kTerminated,  ///< TERM was sent to the ranks that outlived the failed one.
   kKilled,      ///< KILL was sent to the ranks that did not end in time.
@@ -46,7 +47,7 @@ struct RankEvent {
   RankEventKind kind = RankEventKind::kStarted;
   int rank = -1;  ///< -1: all of them.
   pid_t pid = -1;
-  std::string text;  ///< One line for people: who, where, what, why.
+  std::string text;  ///< One line for people, of kStack several: who, where, what, why.
 };
 
 struct LaunchOptions {

@@ -60,6 +60,10 @@ std::string describe_last_call(const std::shared_ptr<Segment>& segment, int rank
   return internal::last_call(lines, rank);
 }
 
+bool waits(const Segment& segment, int rank) {
+  return segment.rank_state(rank).waiting.load(std::memory_order_acquire) != 0;
+}
+
 Result<base::Fd> open_pidfd(int pid) {
   base::Fd fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!fd.valid()) return base::from_errno("watch process " + std::to_string(pid), errno);

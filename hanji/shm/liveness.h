@@ -70,6 +70,9 @@ std::string describe_rank(const Segment& segment, int rank);
 /// "its last call here was operation 12, all_reduce(...) at step.cpp:9", among all ranks' calls.
 std::string describe_last_call(const std::shared_ptr<Segment>& segment, int rank);
 
+/// Whether `rank` waits for others in a collective now.
+bool waits(const Segment& segment, int rank);
+
 /// A descriptor that becomes readable when the process ends.
 Result<base::Fd> open_pidfd(int pid);
 

@@ -24,6 +24,7 @@ constexpr Row kRows[] = {
     {"kill", "SIGKILL"},           {"segv", "a write to address 0x10"},
     {"abort", "abort()"},          {"exception", "an exception"},
     {"exit", "exit(0) too early"}, {"stop", "SIGSTOP for ever"},
+    {"hang", "an endless loop"},
 };
 constexpr const char* kPhases[] = {"forward", "collective", "optimizer", "save"};
 

@@ -11,7 +11,6 @@
 #include <string>
 
 #include "hanji/base/clock.h"
-#include "hanji/base/crash_report.h"
 #include "hanji/base/file.h"
 #include "hanji/base/log.h"
 #include "hanji/launch/inherited.h"
@@ -44,12 +43,17 @@ struct Arguments {
   *reinterpret_cast<volatile int*>(nowhere) = 1;
 }
 
+[[gnu::noinline]] void spin_for_ever() {
+  for (;;) asm volatile("");
+}
+
 void break_down(const std::string& fault) {
   if (fault == "kill") ::raise(SIGKILL);
   if (fault == "stop") ::raise(SIGSTOP);
   if (fault == "segv") write_nowhere();
   if (fault == "abort") std::abort();
   if (fault == "exception") throw std::runtime_error("page 7 is missing");
+  if (fault == "hang") spin_for_ever();
   if (fault == "exit") std::exit(0);
 }
 
@@ -104,11 +108,13 @@ class FaultyRank {
     std::vector<int> members(endpoints_.size);
     std::iota(members.begin(), members.end(), 0);
     shm::EngineOptions options;
-    options.deadline = arguments_.fault == "stop" ? 1500ms : 60'000ms;
+    options.deadline = hangs() ? 1500ms : 60'000ms;
     options.recorder = &recorder_;
     return shm::Engine::create(segment_, 0, std::move(members), endpoints_.rank, options)
         .or_throw();
   }
+
+  bool hangs() const { return arguments_.fault == "stop" || arguments_.fault == "hang"; }
 
   void maybe_break(std::string_view phase, int64_t step) {
     const bool here = arguments_.rank == endpoints_.rank && arguments_.phase == phase;
@@ -201,7 +207,7 @@ int main(int argc, char** argv) {
   if (argc != 7) return 2;
   try {
     auto inherited = launch::inherited_endpoints().or_throw();
-    base::report_crashes(STDERR_FILENO, fmt::format("rank {}", inherited.endpoints.rank));
+    launch::report_crashes(inherited.endpoints);
     for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
       if (argv[1] != std::string("deaf"))
         ::signal(signal, [](int got) { stop_signal = got; });

@@ -10,7 +10,6 @@
 #include <numeric>
 #include <utility>
 
-#include "hanji/base/crash_report.h"
 #include "hanji/base/log.h"
 #include "hanji/world/internal/state.h"
 
@@ -102,7 +101,7 @@ World enter(std::shared_ptr<shm::Segment> segment, shm::Endpoints endpoints, std
 }
 
 World enter(launch::Inherited inherited, const ConnectOptions& options) {
-  base::report_crashes(STDERR_FILENO, fmt::format("rank {}", inherited.endpoints.rank));
+  launch::report_crashes(inherited.endpoints);
   auto segment = shm::Segment::attach(std::move(inherited.endpoints.segment), inherited.build_id,
                                       launch::plan_hash(inherited.plan_json))
                      .or_throw();

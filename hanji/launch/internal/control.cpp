@@ -68,11 +68,19 @@ Status send_report(int control, const Status& status) {
                             base::Deadline::after(1s));
 }
 
-std::optional<Status> take_report(int control, bool& closed) {
+std::optional<Told> take_words(int control, bool& closed) {
   const auto message = base::receive_message(control, kMaxStatusBytes, base::Deadline::after(0ns));
-  if (message.ok()) return parse_status(kReport, message->bytes);
-  closed = message.status().code() != Code::kTimeout;
-  return {};
+  if (!message.ok()) {
+    closed = message.status().code() != Code::kTimeout;
+    return {};
+  }
+  Told told;
+  told.report = parse_status(kReport, message->bytes);
+  if (!message->bytes.empty() && message->bytes[0] == static_cast<std::byte>(kStackTag)) {
+    told.stack.assign(reinterpret_cast<const char*>(message->bytes.data()) + 1,
+                      message->bytes.size() - 1);
+  }
+  return told;
 }
 
 }  // namespace hanji::launch

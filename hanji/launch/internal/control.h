@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "hanji/base/clock.h"
@@ -24,8 +25,16 @@ inline constexpr size_t kMaxStatusBytes = 16 * 1024;
 
 /// Rank to launcher: why it is about to fail.
 Status send_report(int control, const Status& status);
-/// The next report that has arrived; nothing if there is none now. `closed` is set once there will
+/// Behind it a rank's crash handler sends its stack.
+inline constexpr char kStackTag = 'S';
+
+/// What a rank told: why it is about to fail, or its stack.
+struct Told {
+  std::optional<Status> report;
+  std::string stack;
+};
+/// The next words that have arrived; nothing if there are none now. `closed` is set once there will
 /// be none any more.
-std::optional<Status> take_report(int control, bool& closed);
+std::optional<Told> take_words(int control, bool& closed);
 
 }  // namespace hanji::launch

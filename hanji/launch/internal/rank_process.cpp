@@ -20,7 +20,8 @@ RankProcess::RankProcess(RankProcess&& other) noexcept
       pidfd_(std::move(other.pidfd_)),
       control_(std::move(other.control_)),
       running_(std::exchange(other.running_, false)),
-      report_(std::move(other.report_)) {}
+      report_(std::move(other.report_)),
+      stack_(std::move(other.stack_)) {}
 
 RankProcess::~RankProcess() {
   if (!running_) return;
@@ -42,9 +43,10 @@ void RankProcess::forget() {
 void RankProcess::take_reports() {
   bool closed = false;
   while (control_.valid() && !closed) {
-    const auto report = take_report(control_.get(), closed);
-    if (!report) break;
-    if (report_.ok()) report_ = *report;
+    auto told = take_words(control_.get(), closed);
+    if (!told) break;
+    if (told->report && report_.ok()) report_ = *std::move(told->report);
+    stack_ += told->stack;
   }
   if (closed) control_.reset();
 }

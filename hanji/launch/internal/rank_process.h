@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <string>
 #include <utility>
 
 #include "hanji/base/fd.h"
@@ -34,6 +35,10 @@ class RankProcess {
   void forget();
   /// Reads what the rank told us on its control socket, without waiting.
   void take_reports();
+  /// Whether it told why it is about to fail.
+  bool reported() const { return !report_.ok(); }
+  /// The stack that it told since the last call; empty if none.
+  std::string take_stack() { return std::exchange(stack_, {}); }
   /// Reaps the dead rank and kills what it left in its process group. Waits if it still runs.
   RankExit reap();
 
@@ -44,6 +49,7 @@ class RankProcess {
   base::Fd control_;
   bool running_ = true;
   Status report_;
+  std::string stack_;
 };
 
 }  // namespace hanji::launch

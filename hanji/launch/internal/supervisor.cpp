@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "hanji/base/memory_headroom.h"
+#include "hanji/base/symbols.h"
 #include "hanji/base/units.h"
 #include "hanji/shm/liveness.h"
 #include "hanji/trace/recorder.h"
@@ -70,6 +71,7 @@ Outcome Supervisor::run() {
     for (Echo& echo : echoes_) echo.pump();
     take_signals();
     take_deaths();
+    tell_stacks();  // Looking names up takes its time: survivors have the verdict by now.
     on_deadline();
   }
   const auto patience = base::Deadline::after(5s);
@@ -101,6 +103,25 @@ void Supervisor::wait() {
   }
   ::poll(polls.data(), polls.size(), deadline_.poll_ms());
   for (RankProcess& process : processes_) process.take_reports();
+}
+
+/// Where ranks were when they crashed, or when they were asked.
+void Supervisor::tell_stacks() {
+  for (RankProcess& process : processes_) {
+    std::string stack = base::symbolise(process.take_stack());
+    if (stack.empty()) continue;
+    stack.pop_back();
+    tell({RankEventKind::kStack, process.rank(), process.pid(), std::move(stack)});
+  }
+}
+
+/// Of the ranks that others waited for in vain: they hang somewhere else.
+void Supervisor::ask_for_stacks() const {
+  for (const RankProcess& process : processes_) {
+    if (process.running() && !process.reported() && !shm::waits(*segment_, process.rank())) {
+      process.signal(SIGURG);
+    }
+  }
 }
 
 void Supervisor::take_signals() {
@@ -205,6 +226,7 @@ void Supervisor::record_failure(RankExit& exit) {
     segment_->abort(exit.rank, Code::kPeerLost, text);
     enter(Phase::kVerdict, options_.verdict_time);
   }
+  if (exit.report.code() == Code::kTimeout) ask_for_stacks();
   tell({RankEventKind::kFailed, exit.rank, exit.pid, text});
 }
 

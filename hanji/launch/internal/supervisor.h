@@ -35,6 +35,8 @@ class Supervisor {
   void wait();
   void take_signals();
   void take_deaths();
+  void tell_stacks();
+  void ask_for_stacks() const;
   void take_death(RankExit exit);
   void record_failure(RankExit& exit);
   bool ended_as_asked(const RankExit& exit) const;
