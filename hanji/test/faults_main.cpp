@@ -28,6 +28,31 @@ constexpr Row kRows[] = {
 };
 constexpr const char* kPhases[] = {"forward", "collective", "optimizer", "save"};
 
+/// What no trial here measures: the tests that do are named.
+constexpr const char* kSurroundings = R"(
+The launcher also shows the stack of a rank that crashed, or that hangs while others wait, with the
+names of its functions.
+
+## Bad surroundings
+
+| what is wrong | what happens | tried in |
+|---|---|---|
+| 64 KiB of /dev/shm | nothing: the shared memory is a memfd | launch/surroundings_test |
+| too few descriptors | refused before anything starts, with the need and the limit | launch/surroundings_test |
+| no process or thread more | an error that names the limits | launch/surroundings_test |
+| no disk for the logs | the run goes on, a cause is still told | launch/surroundings_test |
+| no disk for run.jsonl or TensorBoard | told once, training goes on | train/run_log_test |
+| the TensorBoard folder was deleted | made again, and told | train/run_log_test |
+| nobody reads stdout any more | the run goes on | tests/faults_test.py |
+| `ulimit -f` | an error that names it | tests/faults_test.py |
+| the wall clock jumps by two days | nothing: every wait is on a monotonic clock | launch/surroundings_test |
+| files of a dead run | swept, or appended to | launch/surroundings_test, rendezvous_test |
+| another run in the same folder | refused | tests/resume_test.py |
+| the same failure three times in a row | no more restarts, a summary | tests/faults_test.py |
+| one flipped bit in one replica | tensor and rank, where `comm.check_every` looks | parallel/ddp/data_parallel_test |
+| a call that differs between ranks | both call sites, on every rank, before a byte is used | shm/desync_test |
+)";
+
 std::filesystem::path fresh_folder(const std::string& name) {
   const auto folder = std::filesystem::temp_directory_path() / ("hanji_faults_" + name);
   std::filesystem::remove_all(folder);
@@ -92,7 +117,8 @@ int table(const std::string& path) {
       "Written by `./dev faults`. Three ranks without torch (`hanji/test/faults_rank.cpp`) run\n"
       "collectives in shared memory; rank 1 breaks at step 5. Seconds are from the fault to the\n"
       "line in a survivor's own log, over both survivors and {} runs. The code is the launcher's.\n"
-      "A stopped rank is named after three heartbeats, here of 100 ms (5 s by default).\n\n"
+      "A stopped rank is named after three heartbeats, here of 100 ms (5 s by default), one in an\n"
+      "endless loop at the deadline, here 1.5 s (comm.deadline, 300 s by default).\n\n"
       "| fault | in | seen after (median) | at most | code | the launcher's last line |\n"
       "|---|---|---|---|---|---|\n",
       kRepeats);
@@ -103,7 +129,7 @@ int table(const std::string& path) {
       text += *line;
     }
   }
-  const Status written = base::write_file_atomic(path, text);
+  const Status written = base::write_file_atomic(path, text + kSurroundings);
   if (!written.ok()) fmt::print(stderr, "{}\n", written.message());
   return written.ok() ? 0 : 1;
 }
