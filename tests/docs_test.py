@@ -26,6 +26,12 @@ class Docs(CommandTest):
             if page.name != "README.md":
                 self.assertIn(f"({page.name})", contents)
 
+    def test_every_benchmark_has_its_command(self):
+        names = re.search('names="([a-z_ ]+)"', (ROOT / "tools" / "bench.sh").read_text())[1].split()
+        page = (ROOT / "docs" / "benchmarks.md").read_text()
+        self.assertGreaterEqual(len(names), 4)
+        self.assertEqual(set(re.findall(r"`./dev bench (\w+)`", page)), set(names))
+
     def test_the_readme_names_every_verb(self):
         verbs = re.findall(r"^  (\w+) {2,}", self.hanji("--help").stdout.split("Subcommands:")[1],
                            re.M)
