@@ -31,7 +31,8 @@ enum class Average : uint8_t {
 struct DataParallelOptions {
   Average average = Average::kMean;
   int64_t bucket_bytes = 25 << 20;
-  int64_t first_bucket_bytes = 1 << 20;  ///< Small, so that communication starts early.
+  /// Small, so that communication starts early; at most bucket_bytes in any case.
+  int64_t first_bucket_bytes = 1 << 20;
   int64_t check_every = 0;  ///< Steps between hash checks of the parameters; 0: at start only.
   /// Stable bits: the global batch is this many grains, and every backward() is one of them, told
   /// by Replicas::grain(). The gradients then do not depend on how many ranks there are, on who

@@ -98,6 +98,15 @@ TEST(DataParallelStart, AModuleThatLearnsNothingIsRefused) {
   });
 }
 
+TEST(DataParallelStart, TheFirstBucketIsNoLargerThanTheOthers) {
+  run_ranks(1, [](world::World& world) {
+    Net net;
+    EXPECT_EQ(data_parallel(net, world.group()).buckets().buckets.size(), 1u);
+    const auto replicas = data_parallel(net, world.group(), {.bucket_bytes = 16});
+    EXPECT_EQ(replicas.buckets().buckets.size(), 4u) << "one per parameter";
+  });
+}
+
 TEST(DataParallelAccumulation, CommunicatesInTheLastMicroBatchOnly) {
   Net reference;
   (mean_loss(reference, 0, 4) + mean_loss(reference, 4, 8)).backward();

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "hanji/base/status.h"
@@ -46,8 +47,8 @@ Reducer::Reducer(std::vector<NamedParameter> parameters, std::vector<NamedParame
   std::vector<int64_t> sizes;
   for (const auto& entry : parameters_) sizes.push_back(entry.tensor.numel());
   const auto element_bytes = static_cast<int64_t>(parameters_[0].tensor.element_size());
-  plan_ =
-      layout::bucket_plan(sizes, element_bytes, options.bucket_bytes, options.first_bucket_bytes);
+  plan_ = layout::bucket_plan(sizes, element_bytes, options.bucket_bytes,
+                              std::min(options.first_bucket_bytes, options.bucket_bytes));
   if (options_.num_grains > 0) fold_.emplace(options_.num_grains, options_.owners, group_.rank());
   place_slots();
   install_hooks();
