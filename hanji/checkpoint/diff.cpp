@@ -43,6 +43,33 @@ double value_at(DType dtype, const std::byte* at) {
   return 0;
 }
 
+/// Where a value stands among all values of its type, in order; both zeros stand at 0.
+template <class Bits>
+double place(const std::byte* at) {
+  constexpr int kSignBit = sizeof(Bits) * 8 - 1;
+  const auto bits = load<Bits>(at);
+  const auto magnitude = static_cast<double>(bits & ((Bits{1} << kSignBit) - 1));
+  return bits >> kSignBit != 0 ? -magnitude : magnitude;
+}
+
+double ulps(DType dtype, const std::byte* left, const std::byte* right) {
+  switch (dtype) {
+    case DType::kFloat64: return std::abs(place<uint64_t>(left) - place<uint64_t>(right));
+    case DType::kFloat32: return std::abs(place<uint32_t>(left) - place<uint32_t>(right));
+    case DType::kBFloat16:
+    case DType::kFloat16: return std::abs(place<uint16_t>(left) - place<uint16_t>(right));
+    case DType::kInt32:
+    case DType::kInt64:
+    case DType::kUInt8: return 0;
+  }
+  return 0;
+}
+
+/// The larger of the two, or NaN once there was one.
+void raise(double& largest, double value) {
+  if (value > largest || std::isnan(value)) largest = std::isnan(largest) ? largest : value;
+}
+
 void compare_values(const NamedTensor& a, const NamedTensor& b, std::vector<Difference>& found) {
   if (std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin())) return;
   Difference difference{.tensor = a.name, .first_element = -1};
@@ -54,8 +81,8 @@ void compare_values(const NamedTensor& a, const NamedTensor& b, std::vector<Diff
     if (difference.first_element < 0) difference.first_element = static_cast<int64_t>(at / width);
     ++difference.num_elements;
     const double distance = std::abs(value_at(a.dtype, left) - value_at(a.dtype, right));
-    const bool more = distance > difference.largest || std::isnan(distance);
-    if (more && !std::isnan(difference.largest)) difference.largest = distance;
+    raise(difference.largest, distance);
+    raise(difference.largest_ulps, std::isnan(distance) ? distance : ulps(a.dtype, left, right));
   }
   found.push_back(std::move(difference));
 }
@@ -73,9 +100,14 @@ std::string_view name_of(DifferenceKind kind) {
 }
 
 std::vector<Difference> diff(const SafetensorsFile& first, const SafetensorsFile& second) {
+  return diff(first.tensors(), second.tensors());
+}
+
+std::vector<Difference> diff(std::span<const NamedTensor> first,
+                             std::span<const NamedTensor> second) {
   std::map<std::string_view, std::pair<const NamedTensor*, const NamedTensor*>> pairs;
-  for (const NamedTensor& tensor : first.tensors()) pairs[tensor.name].first = &tensor;
-  for (const NamedTensor& tensor : second.tensors()) pairs[tensor.name].second = &tensor;
+  for (const NamedTensor& tensor : first) pairs[tensor.name].first = &tensor;
+  for (const NamedTensor& tensor : second) pairs[tensor.name].second = &tensor;
   std::vector<Difference> found;
   for (const auto& [name, pair] : pairs) {
     const auto& [a, b] = pair;

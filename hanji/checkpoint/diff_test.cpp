@@ -44,6 +44,30 @@ TEST(Diff, CountsAndMeasuresValues) {
   EXPECT_EQ(found[0].largest, 2);
 }
 
+TEST(Diff, CountsTheNumbersBetweenTheSides) {
+  const float next = std::nextafter(2.0f, 3.0f);
+  const std::vector<float> ones = {1, 2, 3, 1e-45f};
+  const std::vector<float> others = {1, next, 3, -1e-45f};
+  const auto floats =
+      compare({tensor("a", DType::kFloat32, ones)}, {tensor("a", DType::kFloat32, others)});
+  EXPECT_EQ(floats.at(0).largest_ulps, 2) << "from the least number over zero to its negative";
+  const std::vector<double> one = {1};
+  const std::vector<double> two = {2};
+  const auto doubles =
+      compare({tensor("a", DType::kFloat64, one)}, {tensor("a", DType::kFloat64, two)});
+  EXPECT_EQ(doubles.at(0).largest_ulps, std::ldexp(1.0, 52));
+  const std::vector<uint16_t> brain = {0x3F80};
+  const std::vector<uint16_t> other = {0x3F83};
+  const auto brains =
+      compare({tensor("a", DType::kBFloat16, brain)}, {tensor("a", DType::kBFloat16, other)});
+  EXPECT_EQ(brains.at(0).largest_ulps, 3);
+  const std::vector<float> nan = {1, std::nanf(""), 3, 4};
+  EXPECT_TRUE(
+      std::isnan(compare({tensor("a", DType::kFloat32, ones)}, {tensor("a", DType::kFloat32, nan)})
+                     .at(0)
+                     .largest_ulps));
+}
+
 TEST(Diff, SeesBitsThatNoDistanceShows) {
   const std::vector<float> zero = {0.0f};
   const std::vector<float> minus_zero = {-0.0f};
@@ -52,6 +76,7 @@ TEST(Diff, SeesBitsThatNoDistanceShows) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].num_elements, 1);
   EXPECT_EQ(found[0].largest, 0);
+  EXPECT_EQ(found[0].largest_ulps, 0);
 }
 
 TEST(Diff, ANanMakesTheDistanceNan) {

@@ -137,8 +137,8 @@ std::string diff_text(const std::vector<Difference>& differences) {
   for (const Difference& one : differences) {
     text += fmt::format("{:<44} {}", one.tensor, name_of(one.kind));
     if (one.kind == DifferenceKind::kValues) {
-      text += fmt::format(": {} elements, the first at {}, at most {:.3g} apart", one.num_elements,
-                          one.first_element, one.largest);
+      text += fmt::format(": {} elements, the first at {}, at most {:.3g} apart ({:.3g} ulps)",
+                          one.num_elements, one.first_element, one.largest, one.largest_ulps);
     }
     text += "\n";
   }
@@ -153,7 +153,9 @@ std::string diff_json(const std::vector<Difference>& differences) {
     if (one.kind == DifferenceKind::kValues) {
       line["elements"] = one.num_elements;
       line["first_element"] = one.first_element;
-      line["largest"] = std::isfinite(one.largest) ? Json(one.largest) : Json();
+      const bool finite = std::isfinite(one.largest);
+      line["largest"] = finite ? Json(one.largest) : Json();
+      line["largest_ulps"] = finite ? Json(one.largest_ulps) : Json();
     }
     json.push_back(std::move(line));
   }
