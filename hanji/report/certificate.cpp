@@ -1,0 +1,182 @@
+#include "hanji/report/certificate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "hanji/base/checksum.h"
+#include "hanji/base/json.h"
+#include "hanji/base/units.h"
+
+namespace hanji::report {
+namespace {
+
+using base::Json;
+constexpr size_t kMostStepsShown = 20;
+
+/// Whether a step is before the first difference.
+bool is_equal(const Certificate& certificate, int64_t step) {
+  return certificate.equal() || step < certificate.difference->step;
+}
+
+std::string gradients_hash(const ObservedStep& step) {
+  base::Sha256 hash;
+  for (const Digest& digest : step.digests) {
+    if (digest.quantity != Quantity::kGradient) continue;
+    hash.update(fmt::format("{} {:016x}\n", digest.name, digest.value));
+  }
+  return hash.hex();
+}
+
+int64_t count(const ObservedRun& run, Quantity quantity) {
+  if (run.steps.empty()) return 0;
+  return std::ranges::count(run.steps.back().digests, quantity, &Digest::quantity);
+}
+
+Json to_json(const FirstDifference& difference) {
+  Json json = {{"step", difference.step},
+               {"quantity", name_of(difference.quantity)},
+               {"tensor", difference.tensor},
+               {"ranks", difference.ranks},
+               {"replicas_agree", difference.replicas_agree},
+               {"differing_tensors", difference.num_tensors},
+               {"of_tensors", difference.of_tensors},
+               {"backward", nullptr},
+               {"distance", nullptr}};
+  if (const auto& one = difference.backward) {
+    json["backward"] = {{"rank", one->rank}, {"grain", one->grain}};
+  }
+  if (const auto& one = difference.distance) {
+    const bool finite = std::isfinite(one->largest);
+    json["distance"] = {{"largest", finite ? Json(one->largest) : Json()},
+                        {"largest_ulps", finite ? Json(one->largest_ulps) : Json()},
+                        {"elements", one->num_elements},
+                        {"first_element", one->first_element}};
+  }
+  return json;
+}
+
+Json steps_json(const Certificate& certificate) {
+  Json steps = Json::array();
+  for (const ObservedStep& step : certificate.expected.steps) {
+    steps.push_back({{"step", step.step},
+                     {"parameters_sha256", step.parameters_sha256},
+                     {"gradients_sha256", gradients_hash(step)},
+                     {"equal", is_equal(certificate, step.step)}});
+  }
+  return steps;
+}
+
+std::string list(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+std::string grains_of(const Certificate& certificate) {
+  std::vector<int64_t> grains;
+  for (const layout::Range range :
+       plan::grain_owners(certificate.plan.shares, certificate.plan.config.train.grain)) {
+    grains.push_back(range.size());
+  }
+  return fmt::format("{}", fmt::join(grains, " "));
+}
+
+std::string order_of(const plan::Plan& plan) {
+  return plan.config.train.bits == plan::Bits::kStable
+             ? "one grain after another, summed by the tree over grains"
+             : "each rank's micro-batches in turn, summed by the tree over ranks";
+}
+
+std::string steps_text(const Certificate& certificate) {
+  std::string text;
+  const auto& steps = certificate.expected.steps;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps.size() > kMostStepsShown + 1 && i == kMostStepsShown / 2) {
+      i = steps.size() - kMostStepsShown / 2;
+      text += "  ...\n";
+    }
+    text += fmt::format("  step {:>4}  {}  {}\n", steps[i].step, steps[i].parameters_sha256,
+                        is_equal(certificate, steps[i].step) ? "equal" : "DIFFERS");
+    if (!is_equal(certificate, steps[i].step)) break;  // what comes after follows from it
+  }
+  return text;
+}
+
+std::string why(const FirstDifference& one) {
+  if (one.quantity == Quantity::kBuffer) return "a buffer that is not kept the same on all ranks";
+  if (one.step == 0) return "the ranks do not begin where the one process does";
+  if (one.backward) {
+    return fmt::format("rank {}, grain {}: its own gradients differ before any are added up",
+                       one.backward->rank, one.backward->grain);
+  }
+  if (one.quantity == Quantity::kGradient) {
+    return "every rank's own gradients are right; adding them up, or scaling, is not";
+  }
+  return "the gradients are right; what follows them is not";
+}
+
+std::string difference_text(const FirstDifference& one) {
+  std::string text = fmt::format("DIFFERS after step {}: {} {} on {}\n", one.step,
+                                 name_of(one.quantity), one.tensor, list(one.ranks));
+  text += fmt::format("  cause      {}\n", why(one));
+  if (one.ranks.size() > 1) {
+    text += fmt::format("  replicas   {}\n", one.replicas_agree
+                                                 ? "hold the same bits of it, but wrong ones"
+                                                 : "hold different bits of it");
+  }
+  if (const auto& far = one.distance) {
+    text += fmt::format("  distance   at most {:.3g}, {:.3g} ulps; {} elements, the first at {}\n",
+                        far->largest, far->largest_ulps, far->num_elements, far->first_element);
+  }
+  return text + fmt::format("  also       {} of {} of this kind differ on rank {}\n",
+                            one.num_tensors, one.of_tensors, one.ranks.front());
+}
+
+}  // namespace
+
+std::string to_json(const Certificate& certificate) {
+  const plan::Plan& plan = certificate.plan;
+  Json json;
+  json["verdict"] = certificate.equal() ? "equal" : "differs";
+  json["bits"] = plan::name_of(plan.config.train.bits);
+  json["job_hash"] = plan.job_hash;
+  json["seed"] = plan.config.train.seed;
+  json["grain"] = plan.config.train.grain;
+  json["steps_run"] = plan.config.train.steps;
+  json["build"] = certificate.build_id;
+  json["host"] = certificate.host;
+  json["state_sha256"] = certificate.expected.state_sha256;
+  json["first_difference"] =
+      certificate.difference ? to_json(*certificate.difference) : Json(nullptr);
+  json["one_process"] = {{"threads", plan.threads}, {"order", order_of(plan)}};
+  json["ranks"] = plan.ranks;
+  json["steps"] = steps_json(certificate);
+  json["plan"] = base::parse_json(plan::to_json(plan)).or_throw();
+  return json.dump(2) + "\n";
+}
+
+std::string describe(const Certificate& certificate) {
+  const plan::Plan& plan = certificate.plan;
+  const plan::TrainConfig& train = plan.config.train;
+  std::string text =
+      fmt::format("verify job {}: {} steps, seed {}, bits {}\n", plan.job_hash.substr(0, 16),
+                  train.steps, train.seed, plan::name_of(train.bits));
+  text += fmt::format("one process  no group, no reducer; {}\n", order_of(plan));
+  text += fmt::format("{:<12} grains of {}: {}; engine {}, {} bucket{} of at most {}\n",
+                      fmt::format("{} rank{}", plan.ranks, plan.ranks == 1 ? "" : "s"), train.grain,
+                      grains_of(certificate), plan::name_of(plan.config.comm.engine),
+                      plan.num_buckets, plan.num_buckets == 1 ? "" : "s",
+                      base::format_bytes(plan.config.comm.bucket_bytes));
+  const ObservedRun& run = certificate.expected;
+  text +=
+      fmt::format("compared     {} gradients, {} parameters, {} buffers, {} of the optimizer,\n",
+                  count(run, Quantity::kGradient), count(run, Quantity::kParameter),
+                  count(run, Quantity::kBuffer), count(run, Quantity::kOptimizer));
+  text += "             loss and gradient norm, on every rank after every step\n";
+  text += steps_text(certificate);
+  if (!certificate.equal()) return text + difference_text(*certificate.difference);
+  return text + fmt::format("EQUAL: {} on the one process and on all {} rank{}\n", run.state_sha256,
+                            plan.ranks, plan.ranks == 1 ? "" : "s");
+}
+
+}  // namespace hanji::report
