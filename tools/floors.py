@@ -2,8 +2,8 @@
 """Checks the house: an arrow goes only downwards, every source is built, and prints the budgets.
 
 Fails on an include that the table of floors does not allow, on a private header of another
-folder, on torch in the core, on a source or test that no CMakeLists names, and on a wait that
-could heed a clock that jumps.
+folder, on torch in the core, on a source or test that no CMakeLists names, on a wait that could
+heed a clock that jumps, and on a way from verify's one process to a Group or a reducer.
 """
 import collections
 import pathlib
@@ -24,6 +24,9 @@ FLOORS = {
 }
 CORE = {"base", "trace", "topology", "layout", "schedule", "cost", "shm", "launch", "plan", "report"}
 EVERYTHING = {"cli", "test"}
+# What the ranks are held against must not share their way of summing, however deep includes reach.
+ALONE = ("hanji/train/one_process.cpp", "hanji/train/observe.cpp")
+TOGETHER = re.compile(r"hanji/(comm|shm|mesh|world|parallel/ddp)/")
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]', re.M)
 FORBIDDEN_IN_HEADERS = re.compile(r"torch/(torch|extension)\.h|.*c10d/")
 C10D_DOOR = re.compile(r"hanji/comm/(c10d|gloo)/internal/")
@@ -55,6 +58,21 @@ def check_includes(path, floor, text):
             yield f"{path}: strategies do not include each other ({include})"
 
 
+def reached_from(path, seen):
+    """Our headers that a file includes, and those that they include; with the way to each."""
+    for include in INCLUDE.findall(pathlib.Path(path).read_text()):
+        if include.startswith("hanji/") and include not in seen:
+            seen[include] = path
+            reached_from(include, seen)
+    return seen
+
+
+def check_alone(path):
+    seen = reached_from(path, {})
+    for include in filter(TOGETHER.match, seen):
+        yield f"{path}: reaches {include} by {seen[include]}; the one process must not know groups"
+
+
 def percentile(values, share):
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else 0
 
@@ -80,6 +98,8 @@ def main():
             name = str(path.relative_to(listing.parent)) if listing else ""
             if not listing or not re.search(rf"(^|[\s(]){re.escape(name)}([\s)]|$)", listing.read_text()):
                 mistakes.append(f"{path}: no CMakeLists names it")
+    for path in ALONE:
+        mistakes += check_alone(path)
     for kind in (".h", ".cpp", "test"):
         sizes = lines[kind]
         print(f"{kind:5} {len(sizes):4} files, lines median {percentile(sizes, .5)}, "

@@ -18,9 +18,11 @@ int run_command(int argc, char** argv) {
   hanji::cli::add_generate(app, run);
   hanji::cli::add_run(app, run);
   hanji::cli::add_plan(app, run);
+  hanji::cli::add_verify(app, run);
   hanji::cli::add_ckpt(app, run);
   hanji::cli::add_doctor(app, run);
   hanji::cli::add_rank(app, run);
+  hanji::cli::add_verify_rank(app, run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

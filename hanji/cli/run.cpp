@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "hanji/cli/exit_code.h"
+#include "hanji/cli/tell.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/launch/run.h"
 
@@ -23,11 +24,7 @@ void add_run(CLI::App& app, Run& run) {
   verb->callback([=, &run] {
     run = [=] {
       options->log_directory = *logs;
-      options->on_event = [](const launch::RankEvent& event) {
-        const bool ordinary = event.kind == launch::RankEventKind::kStarted ||
-                              event.kind == launch::RankEventKind::kEnded;
-        if (!ordinary) std::cerr << "hanji: " << event.text << "\n";
-      };
+      options->on_event = tell;
       const auto outcome = launch::run_program(*options);
       if (outcome.ok()) return outcome->exit_code;
       std::cerr << "hanji: " << outcome.status().message() << "\n";

@@ -5,6 +5,7 @@
 #include "hanji/base/clock.h"
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/job_options.h"
+#include "hanji/cli/tell.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/train/launch_job.h"
 #include "hanji/train/prepare.h"
@@ -13,12 +14,6 @@
 
 namespace hanji::cli {
 namespace {
-
-void tell(const launch::RankEvent& event) {
-  const bool ordinary =
-      event.kind == launch::RankEventKind::kStarted || event.kind == launch::RankEventKind::kEnded;
-  if (!ordinary) std::cerr << "hanji: " << event.text << "\n";
-}
 
 /// What the flags of this verb say beside the job.
 struct TrainFlags {

@@ -14,11 +14,14 @@ using Run = std::function<int()>;
 
 void add_train(CLI::App& app, Run& run);
 void add_plan(CLI::App& app, Run& run);
+void add_verify(CLI::App& app, Run& run);
 void add_ckpt(CLI::App& app, Run& run);
 void add_generate(CLI::App& app, Run& run);
 void add_run(CLI::App& app, Run& run);
 void add_doctor(CLI::App& app, Run& run);
 /// Hidden: what `train` starts once per rank.
 void add_rank(CLI::App& app, Run& run);
+/// Hidden: what `verify` starts once per rank.
+void add_verify_rank(CLI::App& app, Run& run);
 
 }  // namespace hanji::cli

@@ -13,6 +13,8 @@ std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedParameter>& 
   return tensors;
 }
 
+}  // namespace
+
 parallel::DataParallelOptions reduction(const plan::Plan& plan) {
   const plan::TrainConfig& train = plan.config.train;
   parallel::DataParallelOptions options{.average = parallel::Average::kSum,
@@ -24,12 +26,15 @@ parallel::DataParallelOptions reduction(const plan::Plan& plan) {
   return options;
 }
 
-}  // namespace
-
 Job assemble(const plan::Plan& plan, const comm::Group& group) {
+  return assemble(plan, group, reduction(plan));
+}
+
+Job assemble(const plan::Plan& plan, const comm::Group& group,
+             const parallel::DataParallelOptions& options) {
   const plan::Config& config = plan.config;
   auto model = std::make_shared<models::GptImpl>(gpt_options(plan));
-  auto replicas = parallel::data_parallel(*model, group, reduction(plan));
+  auto replicas = parallel::data_parallel(*model, group, options);
   const auto parameters = tensors_of(replicas.parameters());
   const layout::FlatLayout& flat = replicas.buckets().flat;
   parallel::move_into_flat(

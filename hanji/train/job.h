@@ -26,11 +26,17 @@ struct Job {
 /// Numbers that every rank tells every other in a step: loss, tokens, two kinds of stop.
 inline constexpr int64_t kNumTotals = 4;
 
+/// How the plan's gradients become one: the plain sum over ranks, or over grains where bits are
+/// stable.
+parallel::DataParallelOptions reduction(const plan::Plan& plan);
+
 /// Builds model, reducer and optimizer of the plan on this rank of `group`. Parameters, gradients
 /// and moments share one flat layout.
 ///
 /// Order   collective: every rank of the group calls it with the same plan.
 /// Errors  throws what data_parallel() throws.
+Job assemble(const plan::Plan& plan, const comm::Group& group,
+             const parallel::DataParallelOptions& options);
 Job assemble(const plan::Plan& plan, const comm::Group& group);
 
 }  // namespace hanji::train

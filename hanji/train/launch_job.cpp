@@ -63,18 +63,24 @@ std::vector<std::string> rank_command(const JobLaunch& job, const std::string& p
 
 }  // namespace
 
+launch::LaunchOptions launch_options(const plan::Plan& plan, std::string plan_json,
+                                     const std::filesystem::path& out) {
+  launch::LaunchOptions options;
+  options.program = launch::Program::kThis;
+  options.ranks = plan.ranks;
+  options.plan_json = std::move(plan_json);
+  for (const plan::RankShare& share : plan.shares) options.cpus.push_back(share.cpus);
+  options.log_directory = out / "logs";
+  options.rank0_output = launch::Rank0Output::kLogAndLauncher;
+  return options;
+}
+
 Result<launch::Outcome> launch_job(const plan::Plan& plan, const JobLaunch& job) {
   const std::string plan_json = plan::to_json(plan);
   HANJI_RETURN_IF_ERROR(base::write_file_atomic(job.out / "plan.json", plan_json));
   HANJI_ASSIGN_OR_RETURN(const auto program, base::executable_path());
   Roster roster(job.out / "ranks.json");
-  launch::LaunchOptions options;
-  options.program = launch::Program::kThis;
-  options.ranks = plan.ranks;
-  options.plan_json = plan_json;
-  for (const plan::RankShare& share : plan.shares) options.cpus.push_back(share.cpus);
-  options.log_directory = job.out / "logs";
-  options.rank0_output = launch::Rank0Output::kLogAndLauncher;
+  launch::LaunchOptions options = launch_options(plan, plan_json, job.out);
   options.on_event = [&](const launch::RankEvent& event) {
     roster.note(event);
     if (job.on_event) job.on_event(event);

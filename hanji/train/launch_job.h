@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <string>
 
 #include "hanji/launch/launcher.h"
 #include "hanji/plan/plan.h"
@@ -17,6 +18,10 @@ struct JobLaunch {
   bool terminal = false;  ///< The command's stdout is one: progress stays on its line.
   std::function<void(const launch::RankEvent&)> on_event;
 };
+
+/// How the ranks of a plan are started: on their CPUs, with logs in `out`; without a command.
+launch::LaunchOptions launch_options(const plan::Plan& plan, std::string plan_json,
+                                     const std::filesystem::path& out);
 
 /// Writes plan.json, starts one rank per share of the plan through the command's hidden verb, and
 /// waits. ranks.json tells rank, pid and host of the launcher and of every rank while they live.

@@ -10,7 +10,6 @@
 #include "hanji/trace/recorder.h"
 #include "hanji/train/evaluate.h"
 #include "hanji/train/learning_rate.h"
-#include "hanji/train/step.h"
 
 namespace hanji::train {
 namespace {
@@ -89,13 +88,13 @@ class Loop {
       const trace::Span span(recorder, "step", trace::Category::kStep);
       read(number);
       seconds.data = seconds_since(start_ns);
-      result = run_step(job_, config(),
-                        {.number = number,
-                         .micro_batches = batches_,
-                         .memory = inputs_.memory,
-                         .learning_rate = learning_rate(config(), number),
-                         .before_update = inputs_.before_update,
-                         .stop_signal = inputs_.stop.poll().value_or(0)});
+      result = inputs_.step(job_, config(),
+                            {.number = number,
+                             .micro_batches = batches_,
+                             .memory = inputs_.memory,
+                             .learning_rate = learning_rate(config(), number),
+                             .before_update = inputs_.before_update,
+                             .stop_signal = inputs_.stop.poll().value_or(0)});
     }
     seconds.step = seconds_since(start_ns);
     const comm::Stats after = job_.group.stats();

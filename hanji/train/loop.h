@@ -10,6 +10,7 @@
 #include "hanji/train/job.h"
 #include "hanji/train/private_memory.h"
 #include "hanji/train/run_log.h"
+#include "hanji/train/step.h"
 #include "hanji/train/stop_signal.h"
 
 namespace hanji::train {
@@ -26,6 +27,7 @@ struct LoopInputs {
   /// What it saves changes next in before_update.
   std::function<void(int64_t steps_done, double validation_loss)> save;
   std::function<void()> before_update;
+  Step step = run_step;
 };
 
 /// Seconds of one step on this rank.

@@ -11,30 +11,19 @@
 #include "hanji/base/folder_lock.h"
 #include "hanji/checkpoint/saver.h"
 #include "hanji/comm/all_gather.h"
-#include "hanji/comm/gloo/group.h"
 #include "hanji/comm/heap.h"
 #include "hanji/compute/apply.h"
 #include "hanji/compute/memory.h"
-#include "hanji/cost/select.h"
 #include "hanji/trace/chrome.h"
 #include "hanji/train/generate.h"
 #include "hanji/train/kernel_choice.h"
 #include "hanji/train/loop.h"
+#include "hanji/train/meet.h"
 #include "hanji/train/state.h"
 #include "hanji/train/summary.h"
-#include "hanji/world/connect.h"
 
 namespace hanji::train {
 namespace {
-
-/// Step lists are priced with the plan's rates, which are the same on every rank.
-void follow_plan(const std::string& plan_json, comm::GroupOptions& options) {
-  const plan::Plan plan = plan::plan_from_json(plan_json).or_throw();
-  options.deadline =
-      std::chrono::nanoseconds(static_cast<int64_t>(plan.config.comm.deadline * 1e9));
-  options.bits = plan.config.train.bits == plan::Bits::kFast ? comm::Bits::kFast : comm::Bits::kRun;
-  options.chooser = std::make_shared<cost::Chooser>(plan.rates);
-}
 
 /// One rank's run, in the order in which it happens.
 class RankRun {
@@ -53,7 +42,7 @@ class RankRun {
   RankOutcome run() {
     compute::apply(to_compute(plan_.kernels), plan_.threads);
     compute::keep_freed_memory();
-    Job job = assemble(plan_, training_group());
+    Job job = assemble(plan_, training_group(world_, plan_));
     if (is_first()) take_folder();
     const int64_t first_step = resume(job);
     if (is_first()) {
@@ -74,14 +63,6 @@ class RankRun {
   }
 
  private:
-  /// Over the engine that the plan names; ranks meet in shared memory in any case.
-  comm::Group training_group() const {
-    if (plan_.config.comm.engine == plan::Engine::kShm) return world_.group();
-    comm::GroupOptions options = world_.group().options();
-    options.name = "gloo";
-    return comm::gloo::make_group(world_.group(), std::move(options));
-  }
-
   bool is_first() const { return world_.rank() == 0; }
 
   /// Held until this process ends: a run that goes on waits for it before it touches a file.
@@ -221,7 +202,7 @@ class RankRun {
 
 RankOutcome run_rank(const RankOptions& options) {
   StopSignal stop = StopSignal::create().or_throw();
-  world::World world = world::connect({.configure = follow_plan});
+  world::World world = meet();
   try {
     return RankRun(options, world, stop).run();
   } catch (...) {

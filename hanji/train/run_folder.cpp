@@ -22,8 +22,8 @@ fs::path fresh_folder() {
   return fs::path("runs") / fmt::format("{:03}", number);
 }
 
-Status make_parts(const fs::path& path) {
-  for (const char* part : {"trace", "logs", "tensorboard", "checkpoints"}) {
+Status make_parts(const fs::path& path, std::span<const char* const> parts) {
+  for (const char* part : parts) {
     HANJI_RETURN_IF_ERROR(base::make_directories(path / part));
   }
   return {};
@@ -61,16 +61,16 @@ Status check_folder(const std::string& wanted) {
   return check_path(wanted.empty() ? fresh_folder() : fs::path(wanted));
 }
 
-Result<fs::path> claim_folder(const std::string& wanted) {
+Result<fs::path> claim_folder(const std::string& wanted, std::span<const char* const> parts) {
   const fs::path path = wanted.empty() ? fresh_folder() : fs::path(wanted);
   HANJI_RETURN_IF_ERROR(check_path(path));
   HANJI_RETURN_IF_ERROR(base::make_directories(path));
-  HANJI_RETURN_IF_ERROR(make_parts(path));
+  HANJI_RETURN_IF_ERROR(make_parts(path, parts));
   return fs::absolute(path);
 }
 
 Result<fs::path> reopen_folder(const fs::path& out, int64_t steps_done) {
-  HANJI_RETURN_IF_ERROR(make_parts(out));
+  HANJI_RETURN_IF_ERROR(make_parts(out, kTrainParts));
   HANJI_RETURN_IF_ERROR(base::remove_tree(out / "summary.json"));
   std::error_code error;
   if (fs::exists(out / "plan.json", error)) {

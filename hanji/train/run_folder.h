@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 
 #include "hanji/base/folder_lock.h"
@@ -14,10 +16,14 @@ namespace hanji::train {
 ///         cannot make or write.
 Status check_folder(const std::string& wanted);
 
-/// Makes the folder of a run: `wanted`, or a fresh runs/NUMBER where it is empty.
+/// The folders in the folder of a training run.
+inline constexpr std::array kTrainParts = {"trace", "logs", "tensorboard", "checkpoints"};
+
+/// Makes the folder of a run: `wanted`, or a fresh runs/NUMBER where it is empty, and `parts` in it.
 ///
 /// Errors  as check_folder(); nothing is overwritten.
-Result<std::filesystem::path> claim_folder(const std::string& wanted);
+Result<std::filesystem::path> claim_folder(const std::string& wanted,
+                                           std::span<const char* const> parts = kTrainParts);
 
 /// Readies the folder of a saved run to go on behind step `steps_done`: its parts are there, the
 /// summary of the run so far goes, and the plan so far is kept as plan.until_STEP.json.

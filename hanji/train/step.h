@@ -36,4 +36,7 @@ struct StepResult {
 /// Errors  throws what backward and Work::wait() throw.
 StepResult run_step(Job& job, const plan::TrainConfig& train, const StepInputs& inputs);
 
+/// run_step() or something around it.
+using Step = std::function<StepResult(Job&, const plan::TrainConfig&, const StepInputs&)>;
+
 }  // namespace hanji::train

@@ -1,0 +1,15 @@
+#include "hanji/cli/tell.h"
+
+#include <iostream>
+
+#include "hanji/launch/launcher.h"
+
+namespace hanji::cli {
+
+void tell(const launch::RankEvent& event) {
+  const bool ordinary =
+      event.kind == launch::RankEventKind::kStarted || event.kind == launch::RankEventKind::kEnded;
+  if (!ordinary) std::cerr << "hanji: " << event.text << "\n";
+}
+
+}  // namespace hanji::cli

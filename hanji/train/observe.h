@@ -1,0 +1,73 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "hanji/checkpoint/tensors.h"
+#include "hanji/layout/flat.h"
+#include "hanji/report/observed.h"
+
+namespace hanji::train {
+
+/// What a job holds between two steps, under the names of checkpoints; gradients and parameters in
+/// one order. Knows of no group: the one process has the same.
+struct JobView {
+  std::vector<checkpoint::TensorEntry> buffers, gradients, parameters, optimizer;
+};
+
+/// The model's parameters under their names, tied ones once.
+std::vector<checkpoint::TensorEntry> named_parameters(const torch::nn::Module& model);
+
+/// The model's buffers, and of flat tensors the pieces that belong to its parameters.
+struct FlatState {
+  const layout::FlatLayout& layout;
+  at::Tensor gradients, first_moment, second_moment;
+  int64_t num_updates = 0;
+};
+JobView view_of(const torch::nn::Module& model, const FlatState& state);
+
+/// Loss and gradient norm of a step, as the run tells them.
+struct StepTotals {
+  double loss = 0;
+  double gradient_norm = 0;
+};
+
+struct ObserveOptions {
+  /// After this many steps, writes all tensors to `keep_file`; gradients as "gradient.NAME".
+  std::optional<int64_t> keep_step = std::nullopt;
+  std::filesystem::path keep_file = {};
+};
+
+/// Notes what one process sees of a job, as digests.
+///
+/// Cost    one pass over gradients, parameters and moments per step.
+class Observer {
+ public:
+  explicit Observer(ObserveOptions options = {}) : options_(std::move(options)) {}
+
+  /// The gradients of one backward(), before they are added to others: call it once per parameter
+  /// (by its index), in any order; `grain` is the backward's first one.
+  void backward(int64_t grain, size_t parameter, const at::Tensor& gradient);
+  /// The sum of all gradients, before the update divides it. A step without it (a skipped update)
+  /// shows what JobView has.
+  void summed(const std::vector<checkpoint::TensorEntry>& gradients);
+  /// After step number `steps_done`; 0 before the first, without gradients and totals.
+  /// Errors  those of writing keep_file.
+  Status step(int64_t steps_done, const JobView& job, const StepTotals& totals = {});
+  /// Everything, with the hash of the state that the last step left.
+  report::ObservedRun finish(const JobView& job);
+
+ private:
+  ObserveOptions options_;
+  report::ObservedRun run_;
+  std::map<int64_t, uint64_t> backwards_;
+  std::vector<report::Digest> gradients_;
+  std::vector<checkpoint::TensorEntry> kept_gradients_;
+};
+
+}  // namespace hanji::train

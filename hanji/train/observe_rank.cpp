@@ -1,0 +1,102 @@
+#include "hanji/train/observe_rank.h"
+
+#include <fmt/format.h>
+
+#include "hanji/base/file.h"
+#include "hanji/compute/apply.h"
+#include "hanji/compute/memory.h"
+#include "hanji/train/kernel_choice.h"
+#include "hanji/train/loop.h"
+#include "hanji/train/meet.h"
+
+namespace hanji::train {
+namespace {
+
+JobView view(const Job& job) {
+  return view_of(*job.model, {.layout = job.replicas.buckets().flat,
+                              .gradients = job.replicas.flat_gradients(),
+                              .first_moment = job.optimizer.first_moment(),
+                              .second_moment = job.optimizer.second_moment(),
+                              .num_updates = job.optimizer.num_updates()});
+}
+
+/// Tells an observer every gradient that autograd hands to a parameter, before any reducer or sum
+/// sees it. The hooks end with the model.
+class GradientWatch {
+ public:
+  GradientWatch(const Job& job, const plan::Plan& plan, Observer& observer) {
+    const plan::RankShare& share = plan.shares[job.group.rank()];
+    for (const layout::Range positions : data::cut(share.samples, plan.micro_batch)) {
+      grains_.push_back(positions.begin / plan.config.train.grain);
+    }
+    const auto& parameters = job.replicas.parameters();
+    counts_.resize(parameters.size());
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      parameters[i].tensor.register_hook([this, i, &observer](const at::Tensor& gradient) {
+        observer.backward(grains_[counts_[i]++ % grains_.size()], i, gradient);
+      });
+    }
+  }
+  GradientWatch(const GradientWatch&) = delete;
+  GradientWatch& operator=(const GradientWatch&) = delete;
+
+ private:
+  std::vector<int64_t> grains_;  ///< By backward of a step.
+  std::vector<size_t> counts_;   ///< Of gradients, by parameter.
+};
+
+}  // namespace
+
+report::ObservedRun observe_rank(const plan::Plan& plan, const Dataset& dataset,
+                                 const comm::Group& group, const ObserveOptions& options,
+                                 const ObservedParts& parts) {
+  PrivateMemory memory;
+  StopSignal stop = StopSignal::create().or_throw();
+  Observer observer(options);
+  Job job = parts.assemble(plan, group);
+  const GradientWatch watch(job, plan, observer);
+  base::throw_if_error(observer.step(0, view(job)));
+  LoopInputs inputs{.plan = plan, .dataset = dataset, .memory = memory, .stop = stop};
+  inputs.save = [](int64_t, double) {};
+  inputs.before_update = [&] { observer.summed(view(job).gradients); };
+  inputs.step = [&](Job& in, const plan::TrainConfig& train, const StepInputs& step) {
+    const StepResult result = parts.step(in, train, step);
+    base::throw_if_error(
+        observer.step(step.number + 1, view(in), {result.loss, result.gradient_norm}));
+    return result;
+  };
+  const LoopOutcome outcome = run_loop(job, inputs);
+  if (outcome.stop_signal != 0) {
+    throw Error(base::invalid_argument(
+        fmt::format("stopped by signal {} after step {}; a job that was not run to its end is not "
+                    "verified",
+                    outcome.stop_signal, outcome.steps_done)));
+  }
+  return observer.finish(view(job));
+}
+
+std::filesystem::path rank_file(const std::filesystem::path& folder, int rank,
+                                std::string_view extension) {
+  return folder / fmt::format("rank.{}.{}", rank, extension);
+}
+
+void run_verify_rank(const VerifyRankOptions& options) {
+  const world::World world = meet();
+  try {
+    const plan::Plan plan = plan::plan_from_json(world.plan_json()).or_throw();
+    const Dataset dataset =
+        open_dataset(plan.config.data, plan.model.block, plan.model.vocabulary).or_throw();
+    compute::apply(to_compute(plan.kernels), plan.threads);
+    compute::keep_freed_memory();
+    ObserveOptions observe{.keep_file = rank_file(options.folder, world.rank(), "safetensors")};
+    if (world.rank() == options.keep_rank) observe.keep_step = options.keep_step;
+    const auto seen = observe_rank(plan, dataset, training_group(world, plan), observe);
+    base::throw_if_error(base::write_file_atomic(rank_file(options.folder, world.rank(), "json"),
+                                                 report::to_json(seen)));
+  } catch (...) {
+    world.fail(world::status_of(std::current_exception()));
+    throw;
+  }
+}
+
+}  // namespace hanji::train

@@ -1,0 +1,176 @@
+#include "hanji/train/one_process.h"
+
+#include <fmt/format.h>
+
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "hanji/compute/apply.h"
+#include "hanji/parallel/flat_parameters.h"
+#include "hanji/parallel/grad_norm.h"
+#include "hanji/schedule/pairwise_tree.h"
+#include "hanji/train/gpt_options.h"
+#include "hanji/train/kernel_choice.h"
+#include "hanji/train/learning_rate.h"
+
+namespace hanji::train {
+namespace {
+
+using layout::Range;
+
+data::Loader loader_of(const plan::Plan& plan, const Dataset& dataset) {
+  const plan::TrainConfig& train = plan.config.train;
+  return data::Loader::create({.seed = static_cast<uint64_t>(train.seed),
+                               .num_samples = dataset.samples.num_train(),
+                               .global_batch = train.global_batch,
+                               .share = {0, train.global_batch},
+                               .micro_batch = plan.micro_batch})
+      .or_throw();
+}
+
+std::vector<std::vector<Range>> leaves_of(const plan::Plan& plan) {
+  base::throw_if_error(check_verifiable(plan));
+  const plan::TrainConfig& train = plan.config.train;
+  std::vector<std::vector<Range>> leaves;
+  if (train.bits == plan::Bits::kStable) {
+    for (const Range grain : data::cut({0, train.global_batch}, train.grain)) {
+      leaves.push_back({grain});
+    }
+  } else {
+    for (const plan::RankShare& share : plan.shares) {
+      leaves.push_back(data::cut(share.samples, plan.micro_batch));
+    }
+  }
+  return leaves;
+}
+
+/// One order for every sum: `right` is added to `left`.
+void add_to(std::vector<at::Tensor>& left, const std::vector<at::Tensor>& right) {
+  for (size_t i = 0; i < left.size(); ++i) left[i].add_(right[i]);
+}
+
+}  // namespace
+
+Status check_verifiable(const plan::Plan& plan) {
+  if (plan.config.train.bits != plan::Bits::kFast) return {};
+  return base::unsupported(
+      "train.bits = fast promises no bits that could be verified; set train.bits = run (this "
+      "plan's "
+      "bits) or stable (any plan's)");
+}
+
+OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset)
+    : plan_(plan),
+      dataset_(dataset),
+      loader_(loader_of(plan, dataset)),
+      leaves_(leaves_of(plan)),
+      model_(std::make_shared<models::GptImpl>(gpt_options(plan))) {
+  std::vector<int64_t> sizes;
+  for (const auto& [name, tensor] : named_parameters(*model_)) {
+    parameters_.push_back(tensor);
+    sizes.push_back(tensor.numel());
+  }
+  flat_ = layout::flat_layout(sizes);
+  const auto options = parameters_[0].detach().options();
+  parallel::move_into_flat(parameters_, flat_, at::zeros({flat_.count}, options));
+  gradients_ = at::zeros({flat_.count}, options);
+  const plan::TrainConfig& train = plan.config.train;
+  optimizer_.emplace(
+      parameters_, flat_, gradients_,
+      parallel::AdamWOptions{
+          .beta1 = train.beta1, .beta2 = train.beta2, .weight_decay = train.weight_decay});
+}
+
+void OneProcess::forward_backward(Range positions, Sum& leaf, Observer& observer) {
+  const plan::TrainConfig& train = plan_.config.train;
+  data::read_batch(dataset_.samples, loader_, step_, positions, batch_);
+  model_->set_counters(
+      {.seed = static_cast<uint64_t>(train.seed), .step = step_, .first_sample = positions.begin});
+  for (const at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+  const at::Tensor loss = model_->loss_sum(batch_.tokens, batch_.targets);
+  loss.backward();
+  leaf.loss += loss.item<double>();
+  leaf.num_tokens += static_cast<double>(batch_.targets.numel());
+  std::vector<at::Tensor> gradients;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    observer.backward(positions.begin / train.grain, i, parameters_[i].grad());
+    gradients.push_back(std::exchange(parameters_[i].mutable_grad(), {}));
+  }
+  if (leaf.gradients.empty()) {
+    leaf.gradients = std::move(gradients);
+  } else {
+    add_to(leaf.gradients, gradients);
+  }
+}
+
+OneProcess::Sum OneProcess::leaf(const std::vector<Range>& micro_batches, Observer& observer) {
+  Sum sum;
+  for (const Range positions : micro_batches) forward_backward(positions, sum, observer);
+  return sum;
+}
+
+OneProcess::Sum OneProcess::sum(Range leaves, Observer& observer) {
+  if (leaves.size() == 1) return leaf(leaves_[leaves.begin], observer);
+  const int64_t middle = leaves.begin + schedule::split_point(leaves.size());
+  Sum left = sum({leaves.begin, middle}, observer);
+  const Sum right = sum({middle, leaves.end}, observer);
+  add_to(left.gradients, right.gradients);
+  left.loss += right.loss;
+  left.num_tokens += right.num_tokens;
+  return left;
+}
+
+StepTotals OneProcess::step(Observer& observer) {
+  const plan::TrainConfig& train = plan_.config.train;
+  const Sum all = sum({0, std::ssize(leaves_)}, observer);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    gradients_.slice(0, flat_.offsets[i], flat_.offsets[i] + flat_.sizes[i])
+        .copy_(all.gradients[i].view({-1}));
+  }
+  const StepTotals totals{.loss = all.loss / all.num_tokens,
+                          .gradient_norm = parallel::grad_norm(gradients_, flat_) / all.num_tokens};
+  const bool finite = std::isfinite(totals.loss) && std::isfinite(totals.gradient_norm);
+  if (!finite && train.nan == plan::NanPolicy::kStop) {
+    throw Error(base::invalid_argument(fmt::format(
+        "step {} of the one process: loss {} and gradient norm {} are not both finite; lower "
+        "train.learning_rate = {}, or set train.nan = skip",
+        step_ + 1, totals.loss, totals.gradient_norm, train.learning_rate)));
+  }
+  if (finite) {
+    observer.summed(view().gradients);
+    optimizer_->step(learning_rate(train, step_),
+                     all.num_tokens * parallel::clip_divisor(totals.gradient_norm, train.clip));
+  }
+  ++step_;
+  return totals;
+}
+
+JobView OneProcess::view() const {
+  return view_of(*model_, {.layout = flat_,
+                           .gradients = gradients_,
+                           .first_moment = optimizer_->first_moment(),
+                           .second_moment = optimizer_->second_moment(),
+                           .num_updates = optimizer_->num_updates()});
+}
+
+report::ObservedRun observe(OneProcess& job, int64_t steps, const ObserveOptions& options) {
+  Observer observer(options);
+  base::throw_if_error(observer.step(0, job.view()));
+  for (int64_t done = 1; done <= steps; ++done) {
+    const StepTotals totals = job.step(observer);
+    base::throw_if_error(observer.step(done, job.view(), totals));
+  }
+  return observer.finish(job.view());
+}
+
+report::ObservedRun observe_one_process(const plan::Plan& plan, const Dataset& dataset,
+                                        const ObserveOptions& options) {
+  compute::apply(to_compute(plan.kernels), plan.threads);
+  OneProcess job(plan, dataset);
+  return observe(job, plan.config.train.steps, options);
+}
+
+}  // namespace hanji::train

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "hanji/data/batch.h"
+#include "hanji/layout/flat.h"
+#include "hanji/models/gpt.h"
+#include "hanji/parallel/optimizer.h"
+#include "hanji/plan/plan.h"
+#include "hanji/train/dataset.h"
+#include "hanji/train/observe.h"
+
+namespace hanji::train {
+
+/// Whether a plan promises bits at all. Errors: kUnsupported for train.bits = fast.
+Status check_verifiable(const plan::Plan& plan);
+
+/// The job of a plan by plain means, for `hanji verify` to hold the ranks against: one process, no
+/// Group, no reducer, no heap (tools/floors.py checks that nothing of them is included).
+///
+/// Result  the bits that the plan's ranks must have. Where bits are stable: a backward per grain,
+///         summed by the tree over grains. Where bits are run: a rank's micro-batches one after
+///         another, then the tree over ranks. Totals likewise, in double.
+/// Cost    one rank's memory, and a buffer of gradients per level of the tree.
+class OneProcess {
+ public:
+  /// `plan` and `dataset` outlive it.
+  /// Errors  throws those of check_verifiable().
+  OneProcess(const plan::Plan& plan, const Dataset& dataset);
+
+  /// Steps 0, 1, ... of the job. Gradients and their sum are told to `observer`.
+  /// Errors  throws kInvalidArgument when loss or gradient is not finite and train.nan = stop.
+  StepTotals step(Observer& observer);
+  JobView view() const;
+  models::GptImpl& model() { return *model_; }
+
+ private:
+  struct Sum {
+    std::vector<at::Tensor> gradients;
+    double loss = 0;
+    double num_tokens = 0;
+  };
+  Sum leaf(const std::vector<layout::Range>& micro_batches, Observer& observer);
+  Sum sum(layout::Range leaves, Observer& observer);
+  void forward_backward(layout::Range positions, Sum& leaf, Observer& observer);
+
+  const plan::Plan& plan_;
+  const Dataset& dataset_;
+  data::Loader loader_;
+  /// What is summed by the tree: each is micro-batches that are added up one after another.
+  std::vector<std::vector<layout::Range>> leaves_;
+  std::shared_ptr<models::GptImpl> model_;
+  std::vector<at::Tensor> parameters_;
+  layout::FlatLayout flat_;
+  at::Tensor gradients_;
+  std::optional<parallel::FlatAdamW> optimizer_;
+  data::Batch batch_;
+  int64_t step_ = 0;
+};
+
+/// Runs `steps` steps and tells what it saw.
+report::ObservedRun observe(OneProcess& job, int64_t steps, const ObserveOptions& options = {});
+
+/// Runs all steps of the plan and tells what it saw. Sets the process's kernels and threads.
+report::ObservedRun observe_one_process(const plan::Plan& plan, const Dataset& dataset,
+                                        const ObserveOptions& options = {});
+
+}  // namespace hanji::train

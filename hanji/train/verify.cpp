@@ -1,0 +1,161 @@
+#include "hanji/train/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "hanji/base/file.h"
+#include "hanji/base/version.h"
+#include "hanji/checkpoint/diff.h"
+#include "hanji/topology/machine.h"
+#include "hanji/train/launch_job.h"
+#include "hanji/train/observe_rank.h"
+#include "hanji/train/one_process.h"
+
+namespace hanji::train {
+namespace {
+
+namespace fs = std::filesystem;
+using report::FirstDifference;
+using report::ObservedRun;
+using report::Quantity;
+
+constexpr size_t kMostBytes = size_t{1} << 30;
+
+std::optional<report::Distance> distance_of(const std::vector<checkpoint::Difference>& differences,
+                                            const std::string& tensor) {
+  const auto found = std::ranges::find(differences, tensor, &checkpoint::Difference::tensor);
+  if (found == differences.end() || found->kind != checkpoint::DifferenceKind::kValues) return {};
+  return report::Distance{.largest = found->largest,
+                          .largest_ulps = found->largest_ulps,
+                          .num_elements = found->num_elements,
+                          .first_element = found->first_element};
+}
+
+/// Of a loss or norm, whose digests are the numbers themselves.
+checkpoint::NamedTensor as_tensor(const report::Digest& total) {
+  return {total.name, DType::kFloat64, {1}, std::as_bytes(std::span(&total.value, 1))};
+}
+
+std::optional<report::Distance> distance_of_total(const FirstDifference& found,
+                                                  const report::ObservedStep& expected,
+                                                  const report::ObservedStep& actual) {
+  const auto total = [&](const report::ObservedStep& step) {
+    return *std::ranges::find_if(step.digests, [&](const report::Digest& one) {
+      return one.quantity == Quantity::kTotal && one.name == found.tensor;
+    });
+  };
+  const report::Digest right = total(expected);
+  const report::Digest wrong = total(actual);
+  return distance_of(checkpoint::diff(std::vector{as_tensor(right)}, std::vector{as_tensor(wrong)}),
+                     found.tensor);
+}
+
+/// Both once more, up to the step at which they part.
+std::optional<report::Distance> distance_again(const FirstDifference& found,
+                                               const Verified& verified) {
+  const Keep keep{.step = found.step, .rank = found.ranks.front()};
+  verified.one_process(keep);
+  verified.ranks(keep);
+  const auto right = checkpoint::SafetensorsFile::open(verified.one_process_file).or_throw();
+  const auto wrong = checkpoint::SafetensorsFile::open(verified.rank_file(keep.rank)).or_throw();
+  const bool gradient = found.quantity == Quantity::kGradient;
+  return distance_of(checkpoint::diff(right, wrong), (gradient ? "gradient." : "") + found.tensor);
+}
+
+ObservedRun read_observed(const fs::path& path) {
+  return report::observed_from_json(base::read_file(path, kMostBytes).or_throw()).or_throw();
+}
+
+/// The command's hidden verb on every rank of the plan.
+class LaunchedRanks {
+ public:
+  LaunchedRanks(const plan::Plan& plan, const VerifyLaunch& launch)
+      : plan_(plan), launch_(launch), folder_(launch.out / "observed") {}
+
+  std::vector<ObservedRun> run(std::optional<Keep> keep) const {
+    auto options = launch_options(plan_, plan::to_json(plan_), launch_.out);
+    options.command = command(keep);
+    options.on_event = launch_.on_event;
+    refuse_failure(launch::launch(options).or_throw());
+    std::vector<ObservedRun> seen;
+    for (int rank = 0; rank < plan_.ranks; ++rank) {
+      seen.push_back(read_observed(rank_file(folder_, rank, "json")));
+    }
+    return seen;
+  }
+
+ private:
+  std::vector<std::string> command(std::optional<Keep> keep) const {
+    std::vector<std::string> words = {base::executable_path().or_throw().string(), "verify-rank",
+                                      "--folder", folder_.string()};
+    if (keep) {
+      words.insert(words.end(), {"--keep-step", std::to_string(keep->step), "--keep-rank",
+                                 std::to_string(keep->rank)});
+    }
+    return words;
+  }
+
+  static void refuse_failure(const launch::Outcome& outcome) {
+    if (outcome.exit_code == 0) return;
+    const auto failed =
+        std::ranges::find(outcome.ranks, outcome.first_failed, &launch::RankExit::rank);
+    const bool told = failed != outcome.ranks.end() && !failed->report.ok();
+    throw Error((told ? failed->report : base::peer_lost(outcome.cause))
+                    .at("verify: the ranks did not come to their end"));
+  }
+
+  const plan::Plan& plan_;
+  const VerifyLaunch& launch_;
+  fs::path folder_;
+};
+
+}  // namespace
+
+report::Certificate verify(const plan::Plan& plan, const Verified& verified) {
+  report::Certificate certificate{.plan = plan, .build_id = base::build_id()};
+  if (const auto machine = topology::read_machine(); machine.ok()) {
+    certificate.host = machine->hostname;
+  }
+  certificate.expected = verified.one_process({});
+  const std::vector<ObservedRun> ranks = verified.ranks({});
+  certificate.difference = report::first_difference(certificate.expected, ranks).or_throw();
+  if (!certificate.difference) return certificate;
+  FirstDifference& found = *certificate.difference;
+  if (found.quantity == Quantity::kTotal) {
+    const auto at = static_cast<size_t>(found.step);
+    found.distance = distance_of_total(found, certificate.expected.steps[at],
+                                       ranks[found.ranks.front()].steps[at]);
+  } else {
+    found.distance = distance_again(found, verified);
+  }
+  return certificate;
+}
+
+report::Certificate verify_job(const plan::Plan& plan, const Dataset& dataset,
+                               const VerifyLaunch& launch) {
+  const fs::path observed = launch.out / "observed";
+  const fs::path alone = observed / "one_process.safetensors";
+  const LaunchedRanks ranks(plan, launch);
+  base::throw_if_error(base::write_file_atomic(launch.out / "plan.json", plan::to_json(plan)));
+  const Verified verified{
+      .one_process =
+          [&](std::optional<Keep> keep) {
+            ObserveOptions options{.keep_file = alone};
+            if (keep) options.keep_step = keep->step;
+            auto seen = observe_one_process(plan, dataset, options);
+            base::throw_if_error(
+                base::write_file_atomic(observed / "one_process.json", report::to_json(seen)));
+            return seen;
+          },
+      .ranks = [&](std::optional<Keep> keep) { return ranks.run(keep); },
+      .one_process_file = alone,
+      .rank_file = [&](int rank) { return rank_file(observed, rank, "safetensors"); }};
+  report::Certificate certificate = verify(plan, verified);
+  base::throw_if_error(
+      base::write_file_atomic(launch.out / "certificate.json", report::to_json(certificate)));
+  return certificate;
+}
+
+}  // namespace hanji::train

@@ -1,0 +1,79 @@
+"""`hanji verify` from the outside: N ranks are one process, and the certificate says so."""
+import os
+import pathlib
+import signal
+import subprocess
+import time
+import unittest
+
+from command import HANJI, CommandTest, NANO
+
+JOB = [*NANO, "--seed", 3, "--set", "model.dropout=0.1",
+       "--set", "train.global_batch=13", "--set", "train.clip=0.5"]
+FIVE = ["--steps", 5]
+
+
+class Verify(CommandTest):
+    def verify(self, out, *arguments, **keywords):
+        done = self.hanji("verify", "--out", self.folder / out, *JOB, *FIVE, *arguments, **keywords)
+        return done, (self.read_json(out, "certificate.json") if done.returncode == 0 else None)
+
+    def test_a_certificate_of_three_ranks_holds_for_train_with_two(self):
+        stable = ["--set", "train.bits=stable"]
+        done, certificate = self.verify("verified", "--ranks", 3, *stable,
+                                        "--set", "train.split=[0.5, 0.1, 0.4]")
+        self.assertEqual(certificate["verdict"], "equal")
+        self.assertEqual([step["step"] for step in certificate["steps"]], list(range(6)))
+        self.assertTrue(all(step["equal"] for step in certificate["steps"]))
+        self.assertEqual(len({step["parameters_sha256"] for step in certificate["steps"]}), 6)
+        self.assertIsNone(certificate["first_difference"])
+        self.assertEqual(certificate["plan"]["ranks"], 3)
+        self.assertIn(f"EQUAL: {certificate['state_sha256']}", done.stdout)
+        for name in ("one_process", "rank.0", "rank.1", "rank.2"):
+            seen = self.read_json("verified", "observed", f"{name}.json")
+            self.assertEqual(seen["state_sha256"], certificate["state_sha256"])
+        self.hanji("train", "--out", self.folder / "run", *JOB, *FIVE, *stable, "--ranks", 2)
+        summary = self.read_json("run", "summary.json")
+        self.assertEqual(summary["state_sha256"], certificate["state_sha256"])
+
+    def test_bits_run_are_verified_for_their_own_plan(self):
+        _, certificate = self.verify("verified", "--ranks", 2, "--set", "train.micro_batch=4")
+        self.assertEqual((certificate["verdict"], certificate["bits"]), ("equal", "run"))
+        self.hanji("train", "--out", self.folder / "run", *JOB, *FIVE, "--ranks", 2,
+                   "--set", "train.micro_batch=4")
+        summary = self.read_json("run", "summary.json")
+        self.assertEqual(summary["state_sha256"], certificate["state_sha256"])
+
+    def test_what_cannot_be_verified_is_refused(self):
+        done, _ = self.verify("fast", "--set", "train.bits=fast", expect=2)
+        self.assertIn("promises no bits", done.stderr)
+        self.assertFalse((self.folder / "fast").exists())
+        done, _ = self.verify("wrong", "--set", "train.bits=stabel", expect=2)
+        self.assertIn("stable", done.stderr)
+        self.verify("taken", "--ranks", 1)
+        done, _ = self.verify("taken", "--ranks", 1, expect=2)
+        self.assertIn("not an empty folder", done.stderr)
+
+    def test_a_rank_that_dies_leaves_no_certificate(self):
+        command = [HANJI, "verify", "--out", str(self.folder / "run"), *map(str, JOB),
+                   "--ranks", "2", "--steps", "300"]
+        with subprocess.Popen(command, env=self.environment(), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as verify:
+            os.kill(self.wait_for_rank(verify), signal.SIGKILL)
+            _, errors = verify.communicate(timeout=60)
+        self.assertEqual(verify.returncode, 6, errors)
+        self.assertIn("the ranks did not come to their end", errors)
+        self.assertFalse((self.folder / "run" / "certificate.json").exists())
+
+    def wait_for_rank(self, verify):
+        """The process of one of the ranks that `verify` has started."""
+        children = pathlib.Path(f"/proc/{verify.pid}/task/{verify.pid}/children")
+        while verify.poll() is None:
+            if ranks := children.read_text().split():
+                return int(ranks[0])
+            time.sleep(0.02)
+        self.fail(f"verify ended by itself\n{verify.stderr.read()}")
+
+
+if __name__ == "__main__":
+    unittest.main()
