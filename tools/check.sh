@@ -42,6 +42,9 @@ say "a checkpoint, a trace and a curve read by Python's own readers"
 say "every command of docs/"
 .venv/bin/python tools/docs.py build/dev/bin/hanji
 
+say "stable bits over many plans"
+HANJI_BINARY=$PWD/build/dev/bin/hanji .venv/bin/python -B tests/stable_matrix.py
+
 say "examples and a smoke run of every benchmark"
 for example in build/dev/bin/examples/*; do "$example"; done
 source tools/bench.sh --smoke
