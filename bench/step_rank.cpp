@@ -1,9 +1,11 @@
 // One rank of the step that `hanji train` takes, on made-up tokens, driven line by line:
 //   {"steps": 5}  ->  {"seconds": [...], "losses": [...]}
-// Started by bench/step.py and bench/overlap.py once per rank, with torchrun's variables.
+// With "hash": true the answer has the hash of the state that the last step left, too.
+// Started by bench/step.py, overlap.py and stable.py once per rank, with torchrun's variables.
 #include <ATen/ops/empty.h>
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -22,18 +24,17 @@ namespace {
 
 using namespace hanji;
 
-/// The tokens that bench/step_peer.py makes: a hash of the position.
-data::Batch make_batch(const plan::Plan& plan, int64_t step, int rank) {
-  const layout::Range share = plan.shares[rank].samples;
+/// The tokens that bench/step_peer.py makes: a hash of the position in the run.
+data::Batch make_batch(const plan::Plan& plan, int64_t step, layout::Range positions) {
   const int64_t block = plan.model.block;
-  const int64_t count = share.size() * (block + 1);
-  data::Batch batch{at::empty({share.size(), block}, at::kLong),
-                    at::empty({share.size(), block}, at::kLong), share};
+  data::Batch batch{at::empty({positions.size(), block}, at::kLong),
+                    at::empty({positions.size(), block}, at::kLong), positions};
+  const int64_t first = (step * plan.config.train.global_batch + positions.begin) * (block + 1);
   const auto token = [&](int64_t i) {
-    const uint64_t index = i + (step * plan.ranks + rank) * count;
+    const auto index = static_cast<uint64_t>(first + i);
     return static_cast<int64_t>(((index * 2654435761u & 0xFFFFFFFFu) >> 7) % plan.model.vocabulary);
   };
-  for (int64_t b = 0; b < share.size(); ++b) {
+  for (int64_t b = 0; b < positions.size(); ++b) {
     for (int64_t t = 0; t < block; ++t) {
       const int64_t i = b * (block + 1) + t;
       batch.tokens.mutable_data_ptr<int64_t>()[b * block + t] = token(i);
@@ -41,6 +42,14 @@ data::Batch make_batch(const plan::Plan& plan, int64_t step, int rank) {
     }
   }
   return batch;
+}
+
+std::vector<data::Batch> make_batches(const plan::Plan& plan, int64_t step, int rank) {
+  std::vector<data::Batch> batches;
+  for (const layout::Range positions : data::cut(plan.shares[rank].samples, plan.micro_batch)) {
+    batches.push_back(make_batch(plan, step, positions));
+  }
+  return batches;
 }
 
 plan::Plan plan_for(int ranks, std::vector<std::string> assignments) {
@@ -75,19 +84,27 @@ int main(int argc, char** argv) {
   if (!initial.empty() && world.rank() == 0) save_initial(job, initial);
   std::cout << nlohmann::json{{"kernels", plan.kernels.why}} << std::endl;
 
+  train::PrivateMemory memory;
+  const std::function<void()> nothing = [] {};
   int64_t step = 0;
   for (std::string line; std::getline(std::cin, line);) {
     nlohmann::json answer{{"seconds", nlohmann::json::array()},
                           {"losses", nlohmann::json::array()}};
-    for (int64_t left = nlohmann::json::parse(line).at("steps"); left > 0; --left, ++step) {
-      const data::Batch batch = make_batch(plan, step, world.rank());
+    const auto request = nlohmann::json::parse(line);
+    for (int64_t left = request.at("steps"); left > 0; --left, ++step) {
+      const std::vector<data::Batch> batches = make_batches(plan, step, world.rank());
       const int64_t start = base::now_ns();
       const auto result = train::run_step(job, plan.config.train,
                                           {.number = step,
-                                           .micro_batches = {&batch, 1},
-                                           .learning_rate = plan.config.train.learning_rate});
+                                           .micro_batches = batches,
+                                           .memory = memory,
+                                           .learning_rate = plan.config.train.learning_rate,
+                                           .before_update = nothing});
       answer["seconds"].push_back(static_cast<double>(base::now_ns() - start) * 1e-9);
       answer["losses"].push_back(result.loss);
+    }
+    if (request.value("hash", false)) {
+      answer["state_sha256"] = train::hashes_of(train::tensors_of(job)).state;
     }
     std::cout << answer << std::endl;
   }
