@@ -56,9 +56,12 @@ report::ObservedRun observe_rank(const plan::Plan& plan, const Dataset& dataset,
   Job job = parts.assemble(plan, group);
   const GradientWatch watch(job, plan, observer);
   base::throw_if_error(observer.step(0, view(job)));
-  LoopInputs inputs{.plan = plan, .dataset = dataset, .memory = memory, .stop = stop};
-  inputs.save = [](int64_t, double) {};
-  inputs.before_update = [&] { observer.summed(view(job).gradients); };
+  LoopInputs inputs{.plan = plan,
+                    .dataset = dataset,
+                    .memory = memory,
+                    .stop = stop,
+                    .save = [](int64_t, double) {},
+                    .before_update = [&] { observer.summed(view(job).gradients); }};
   inputs.step = [&](Job& in, const plan::TrainConfig& train, const StepInputs& step) {
     const StepResult result = parts.step(in, train, step);
     base::throw_if_error(
