@@ -10,6 +10,7 @@
 #include "hanji/data/sampler.h"
 #include "hanji/mesh/mesh.h"
 #include "hanji/parallel/ddp/data_parallel.h"
+#include "hanji/parallel/grad_norm.h"
 #include "hanji/world/connect.h"
 #include "hanji/world/spawn.h"
 
@@ -18,6 +19,7 @@ using checkpoint::load;
 using checkpoint::save;
 using data::Remainder;
 using data::Sampler;
+using parallel::clip_grad_norm;
 using parallel::data_parallel;
 using parallel::DataParallelOptions;
 using parallel::Replicas;

@@ -1,5 +1,7 @@
 #include "hanji/parallel/grad_norm.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -44,17 +46,35 @@ double tree_sum(std::span<const double> values) {
   return tree_sum(values.first(left)) + tree_sum(values.subspan(left));
 }
 
+/// Appends the partial sums of one parameter's gradient.
+template <class T>
+void add_blocks(const T* values, int64_t count, std::vector<double>& partial_sums) {
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    partial_sums.push_back(sum_of_squares(values + begin, std::min(kBlock, count - begin)));
+  }
+}
+
 template <class T>
 double norm_of(const T* flat, const layout::FlatLayout& layout) {
   std::vector<double> partial_sums;
   for (size_t i = 0; i < layout.offsets.size(); ++i) {
-    const T* values = flat + layout.offsets[i];
-    for (int64_t begin = 0; begin < layout.sizes[i]; begin += kBlock) {
-      partial_sums.push_back(
-          sum_of_squares(values + begin, std::min(kBlock, layout.sizes[i] - begin)));
-    }
+    add_blocks(flat + layout.offsets[i], layout.sizes[i], partial_sums);
   }
   return std::sqrt(tree_sum(partial_sums));
+}
+
+void add_gradient(const at::Tensor& gradient, std::vector<double>& partial_sums) {
+  if (!gradient.is_cpu() || gradient.layout() != c10::Layout::Strided ||
+      !gradient.is_floating_point()) {
+    throw Error(base::unsupported("clip_grad_norm of a " + gradient.toString() +
+                                  " gradient; it takes dense real ones on the CPU"));
+  }
+  if (gradient.scalar_type() == at::kDouble) {
+    const at::Tensor values = gradient.contiguous();
+    return add_blocks(values.const_data_ptr<double>(), values.numel(), partial_sums);
+  }
+  const at::Tensor values = gradient.to(at::kFloat).contiguous();
+  add_blocks(values.const_data_ptr<float>(), values.numel(), partial_sums);
 }
 
 }  // namespace
@@ -64,6 +84,21 @@ double grad_norm(const at::Tensor& flat, const layout::FlatLayout& layout) {
   if (flat.scalar_type() == at::kDouble) return norm_of(flat.const_data_ptr<double>(), layout);
   throw Error(base::unsupported(std::string("grad_norm of ") + c10::toString(flat.scalar_type()) +
                                 "; keep gradients in float32 or float64"));
+}
+
+double clip_grad_norm(std::span<const at::Tensor> parameters, double max_norm) {
+  const at::NoGradGuard no_grad;
+  std::vector<double> partial_sums;
+  for (const at::Tensor& parameter : parameters) {
+    if (parameter.grad().defined()) add_gradient(parameter.grad(), partial_sums);
+  }
+  const double norm = std::sqrt(tree_sum(partial_sums));
+  const double divisor = clip_divisor(norm, max_norm);
+  if (!std::isfinite(norm) || divisor == 1) return norm;
+  for (const at::Tensor& parameter : parameters) {
+    if (parameter.grad().defined()) parameter.grad().div_(divisor);
+  }
+  return norm;
 }
 
 double clip_divisor(double norm, double max_norm) {

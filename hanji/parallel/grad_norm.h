@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <span>
+
 #include "hanji/layout/flat.h"
 
 namespace hanji::parallel {
@@ -15,6 +17,16 @@ namespace hanji::parallel {
 ///         NaN or infinity where a gradient is not finite.
 /// Cost    one pass over the gradients.
 double grad_norm(const at::Tensor& flat, const layout::FlatLayout& layout);
+
+/// Scales the gradients of `parameters` in place so that their norm together is at most `max_norm`;
+/// those without a gradient are left out. With data_parallel() every rank holds the same gradients
+/// after backward(), and so does the same without a word to the others.
+///
+/// Shape   any dense floating dtype on the CPU; norms of 16-bit gradients are taken in float32.
+/// Result  the norm before, with the bits of grad_norm(). Where it is not finite, and where it is
+///         at most max_norm or max_norm <= 0, no gradient has changed.
+/// Errors  throws Error(kUnsupported), before anything has changed, for other gradients.
+double clip_grad_norm(std::span<const at::Tensor> parameters, double max_norm);
 
 /// What to divide gradients by so that their norm is at most `max_norm`: 1, or
 /// (norm + 1e-6) / max_norm, as torch's clip_grad_norm_. `max_norm` <= 0 means no clipping.
