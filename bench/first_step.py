@@ -30,11 +30,12 @@ def torchrun(folder, number):
     start = time.time()
     arguments = [argument for name, value in SIZES["nano"].items()
                  for argument in (f"--{name}", str(value))]
-    subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone",
-                    "--nproc-per-node", "2", ROOT / "bench/first_step_peer.py", str(out), *arguments,
-                    "--vocabulary", str(VOCABULARY)],
-                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                   timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    ended = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+         ROOT / "bench/first_step_peer.py", str(out), *arguments, "--vocabulary", str(VOCABULARY)],
+        capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    if ended.returncode != 0:
+        raise SystemExit(f"torchrun ended with {ended.returncode}:\n{ended.stderr[-2000:]}")
     return float(out.read_text()) - start
 
 
