@@ -3,6 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <vector>
+
+namespace torch::nn {
+class Module;
+}
 
 namespace hanji::parallel {
 
@@ -11,5 +16,9 @@ struct NamedParameter {
   std::string name;
   at::Tensor tensor;
 };
+
+/// The distinct parameters that learn, in order of registration: a tied tensor is listed under its
+/// first name only.
+std::vector<NamedParameter> learning_parameters(const torch::nn::Module& module);
 
 }  // namespace hanji::parallel

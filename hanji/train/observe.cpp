@@ -13,6 +13,7 @@
 #include "hanji/base/checksum.h"
 #include "hanji/checkpoint/hash.h"
 #include "hanji/checkpoint/safetensors.h"
+#include "hanji/parallel/named_parameter.h"
 
 namespace hanji::train {
 namespace {
@@ -48,22 +49,12 @@ std::string hash_of(const std::vector<TensorEntry>& parameters,
 
 }  // namespace
 
-std::vector<TensorEntry> named_parameters(const torch::nn::Module& model) {
-  std::vector<TensorEntry> found;
-  for (const auto& item : model.named_parameters()) {
-    const bool seen = std::ranges::any_of(
-        found, [&](const TensorEntry& entry) { return entry.tensor.is_same(item.value()); });
-    if (item.value().requires_grad() && !seen) found.push_back({item.key(), item.value()});
-  }
-  return found;
-}
-
 JobView view_of(const torch::nn::Module& model, const FlatState& state) {
   JobView view;
   for (const auto& item : model.named_buffers()) view.buffers.push_back({item.key(), item.value()});
   view.optimizer.push_back({"step", at::scalar_tensor(state.num_updates, at::kLong)});
   size_t i = 0;
-  for (const auto& [name, tensor] : named_parameters(model)) {
+  for (const auto& [name, tensor] : parallel::learning_parameters(model)) {
     const int64_t begin = state.layout.offsets[i];
     const int64_t end = begin + state.layout.sizes[i++];
     const auto piece = [&, &shape = tensor](const at::Tensor& flat) {

@@ -20,9 +20,6 @@ struct JobView {
   std::vector<checkpoint::TensorEntry> buffers, gradients, parameters, optimizer;
 };
 
-/// The model's parameters under their names, tied ones once.
-std::vector<checkpoint::TensorEntry> named_parameters(const torch::nn::Module& model);
-
 /// The model's buffers, and of flat tensors the pieces that belong to its parameters.
 struct FlatState {
   const layout::FlatLayout& layout;

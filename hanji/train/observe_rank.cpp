@@ -8,17 +8,10 @@
 #include "hanji/train/kernel_choice.h"
 #include "hanji/train/loop.h"
 #include "hanji/train/meet.h"
+#include "hanji/train/state.h"
 
 namespace hanji::train {
 namespace {
-
-JobView view(const Job& job) {
-  return view_of(*job.model, {.layout = job.replicas.buckets().flat,
-                              .gradients = job.replicas.flat_gradients(),
-                              .first_moment = job.optimizer.first_moment(),
-                              .second_moment = job.optimizer.second_moment(),
-                              .num_updates = job.optimizer.num_updates()});
-}
 
 /// Tells an observer every gradient that autograd hands to a parameter, before any reducer or sum
 /// sees it. The hooks end with the model.
@@ -55,17 +48,17 @@ report::ObservedRun observe_rank(const plan::Plan& plan, const Dataset& dataset,
   Observer observer(options);
   Job job = parts.assemble(plan, group);
   const GradientWatch watch(job, plan, observer);
-  base::throw_if_error(observer.step(0, view(job)));
+  base::throw_if_error(observer.step(0, view_of(job)));
   LoopInputs inputs{.plan = plan,
                     .dataset = dataset,
                     .memory = memory,
                     .stop = stop,
                     .save = [](int64_t, double) {},
-                    .before_update = [&] { observer.summed(view(job).gradients); }};
+                    .before_update = [&] { observer.summed(view_of(job).gradients); }};
   inputs.step = [&](Job& in, const plan::TrainConfig& train, const StepInputs& step) {
     const StepResult result = parts.step(in, train, step);
     base::throw_if_error(
-        observer.step(step.number + 1, view(in), {result.loss, result.gradient_norm}));
+        observer.step(step.number + 1, view_of(in), {result.loss, result.gradient_norm}));
     return result;
   };
   const LoopOutcome outcome = run_loop(job, inputs);
@@ -75,7 +68,7 @@ report::ObservedRun observe_rank(const plan::Plan& plan, const Dataset& dataset,
                     "verified",
                     outcome.stop_signal, outcome.steps_done)));
   }
-  return observer.finish(view(job));
+  return observer.finish(view_of(job));
 }
 
 std::filesystem::path rank_file(const std::filesystem::path& folder, int rank,

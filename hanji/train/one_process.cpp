@@ -1,7 +1,5 @@
 #include "hanji/train/one_process.h"
 
-#include <fmt/format.h>
-
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
@@ -11,6 +9,7 @@
 #include "hanji/compute/apply.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/grad_norm.h"
+#include "hanji/parallel/named_parameter.h"
 #include "hanji/schedule/pairwise_tree.h"
 #include "hanji/train/gpt_options.h"
 #include "hanji/train/kernel_choice.h"
@@ -58,8 +57,7 @@ Status check_verifiable(const plan::Plan& plan) {
   if (plan.config.train.bits != plan::Bits::kFast) return {};
   return base::unsupported(
       "train.bits = fast promises no bits that could be verified; set train.bits = run (this "
-      "plan's "
-      "bits) or stable (any plan's)");
+      "plan's bits) or stable (any plan's)");
 }
 
 OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset)
@@ -69,7 +67,7 @@ OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset)
       leaves_(leaves_of(plan)),
       model_(std::make_shared<models::GptImpl>(gpt_options(plan))) {
   std::vector<int64_t> sizes;
-  for (const auto& [name, tensor] : named_parameters(*model_)) {
+  for (const auto& [name, tensor] : parallel::learning_parameters(*model_)) {
     parameters_.push_back(tensor);
     sizes.push_back(tensor.numel());
   }

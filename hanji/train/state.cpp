@@ -1,6 +1,6 @@
 #include "hanji/train/state.h"
 
-#include <ATen/ops/scalar_tensor.h>
+#include <utility>
 
 #include "hanji/base/json.h"
 #include "hanji/base/version.h"
@@ -8,22 +8,17 @@
 
 namespace hanji::train {
 
+JobView view_of(const Job& job) {
+  return view_of(*job.model, {.layout = job.replicas.buckets().flat,
+                              .gradients = job.replicas.flat_gradients(),
+                              .first_moment = job.optimizer.first_moment(),
+                              .second_moment = job.optimizer.second_moment(),
+                              .num_updates = job.optimizer.num_updates()});
+}
+
 JobTensors tensors_of(const Job& job) {
-  JobTensors tensors;
-  tensors.optimizer.push_back({"step", at::scalar_tensor(job.optimizer.num_updates(), at::kLong)});
-  const auto& parameters = job.replicas.parameters();
-  const layout::FlatLayout& flat = job.replicas.buckets().flat;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const auto& [name, tensor] = parameters[i];
-    const auto piece = [&](const at::Tensor& moments) {
-      return moments.slice(0, flat.offsets[i], flat.offsets[i] + flat.sizes[i])
-          .view(tensor.sizes());
-    };
-    tensors.model.push_back({name, tensor.detach()});
-    tensors.optimizer.push_back({"exp_avg." + name, piece(job.optimizer.first_moment())});
-    tensors.optimizer.push_back({"exp_avg_sq." + name, piece(job.optimizer.second_moment())});
-  }
-  return tensors;
+  JobView view = view_of(job);
+  return {.model = std::move(view.parameters), .optimizer = std::move(view.optimizer)};
 }
 
 Result<int64_t> restore(Job& job, const std::filesystem::path& checkpoint) {

@@ -10,8 +10,12 @@
 #include "hanji/data/vocabulary.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/job.h"
+#include "hanji/train/observe.h"
 
 namespace hanji::train {
+
+/// What one rank's job holds, its flat tensors cut into pieces.
+JobView view_of(const Job& job);
 
 /// The tensors of a job as checkpoints name them: parameters under their own names; the moments as
 /// "exp_avg.NAME" and "exp_avg_sq.NAME", shaped like the parameter, whatever the flat layout; and

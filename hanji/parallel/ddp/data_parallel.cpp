@@ -2,8 +2,6 @@
 
 #include <torch/nn/module.h>
 
-#include <algorithm>
-
 #include "hanji/base/status.h"
 #include "hanji/layout/split.h"
 #include "hanji/parallel/ddp/internal/agreement.h"
@@ -12,18 +10,6 @@
 
 namespace hanji::parallel {
 namespace {
-
-/// The distinct parameters that learn: a tied tensor is listed under its first name only.
-std::vector<NamedParameter> learning_parameters(torch::nn::Module& module) {
-  std::vector<NamedParameter> found;
-  for (const auto& item : module.named_parameters()) {
-    const bool seen = std::any_of(found.begin(), found.end(), [&](const NamedParameter& entry) {
-      return entry.tensor.is_same(item.value());
-    });
-    if (item.value().requires_grad() && !seen) found.push_back({item.key(), item.value()});
-  }
-  return found;
-}
 
 std::vector<NamedParameter> named_buffers(torch::nn::Module& module) {
   std::vector<NamedParameter> found;
