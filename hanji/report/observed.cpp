@@ -14,7 +14,6 @@ using base::Json;
 
 constexpr std::array kQuantities = {Quantity::kBuffer, Quantity::kGradient, Quantity::kParameter,
                                     Quantity::kOptimizer, Quantity::kTotal};
-constexpr size_t kMostBytes = size_t{1} << 30;
 
 std::string hex(uint64_t value) { return fmt::format("{:016x}", value); }
 
@@ -73,7 +72,7 @@ std::string to_json(const ObservedRun& run) {
 }
 
 Result<ObservedRun> observed_from_json(std::string_view text) {
-  HANJI_ASSIGN_OR_RETURN(const Json json, base::parse_json(text, 64, kMostBytes));
+  HANJI_ASSIGN_OR_RETURN(const Json json, base::parse_json(text, 64, kMostObservedBytes));
   try {
     ObservedRun run;
     run.state_sha256 = json.at("state_sha256").get<std::string>();

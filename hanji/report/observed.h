@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -43,6 +44,8 @@ struct ObservedRun {
 };
 
 std::string to_json(const ObservedRun& run);
+/// The longest text that observed_from_json() takes.
+inline constexpr size_t kMostObservedBytes = size_t{1} << 30;
 /// Errors  kCorrupt, naming the member.
 Result<ObservedRun> observed_from_json(std::string_view text);
 

@@ -8,7 +8,6 @@
 
 #include "hanji/base/clock.h"
 #include "hanji/base/file.h"
-#include "hanji/base/folder_lock.h"
 #include "hanji/checkpoint/saver.h"
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/heap.h"
@@ -19,6 +18,7 @@
 #include "hanji/train/kernel_choice.h"
 #include "hanji/train/loop.h"
 #include "hanji/train/meet.h"
+#include "hanji/train/run_folder.h"
 #include "hanji/train/state.h"
 #include "hanji/train/summary.h"
 
@@ -43,7 +43,8 @@ class RankRun {
     compute::apply(to_compute(plan_.kernels), plan_.threads);
     compute::keep_freed_memory();
     Job job = assemble(plan_, training_group(world_, plan_));
-    if (is_first()) take_folder();
+    // Held until this process ends: a run that goes on waits for it before it touches a file.
+    if (is_first()) lock_.emplace(lock_checkpoints(options_.out).or_throw());
     const int64_t first_step = resume(job);
     if (is_first()) {
       log_.emplace(RunLog::open(options_.out, plan_, first_step, options_.output).or_throw());
@@ -64,13 +65,6 @@ class RankRun {
 
  private:
   bool is_first() const { return world_.rank() == 0; }
-
-  /// Held until this process ends: a run that goes on waits for it before it touches a file.
-  void take_folder() {
-    lock_.emplace(base::FolderLock::take(options_.out / "checkpoints",
-                                         base::Deadline::after(std::chrono::seconds(10)))
-                      .or_throw());
-  }
 
   /// Result  the steps that an earlier run has done.
   int64_t resume(Job& job) {

@@ -88,11 +88,14 @@ Result<base::FolderLock> lock_folder(const fs::path& out) {
                                   " (see its ranks.json); end it, or name another folder");
   }
   HANJI_RETURN_IF_ERROR(lock.status());
-  // Ranks die with their launcher, but not in the same instant.
-  const auto soon = base::Deadline::after(std::chrono::seconds(10));
-  const auto writer = base::FolderLock::take(out / "checkpoints", soon);
+  const auto writer = lock_checkpoints(out);
   if (!writer.ok()) return writer.status().at("the ranks of the run before have not ended");
   return lock;
+}
+
+Result<base::FolderLock> lock_checkpoints(const fs::path& out) {
+  const auto soon = base::Deadline::after(std::chrono::seconds(10));
+  return base::FolderLock::take(out / "checkpoints", soon);
 }
 
 Result<fs::path> cache_folder() {

@@ -34,6 +34,10 @@ Result<std::filesystem::path> reopen_folder(const std::filesystem::path& out, in
 /// Errors  kInvalidArgument when another run lives in it.
 Result<base::FolderLock> lock_folder(const std::filesystem::path& out);
 
+/// Keeps a run's checkpoints for the process that writes them; waits up to 10 s for the one before,
+/// as ranks die with their launcher, but not in the same instant.
+Result<base::FolderLock> lock_checkpoints(const std::filesystem::path& out);
+
 /// hanji's folder for what it measured on this machine, made if missing: HANJI_CACHE_DIR, else
 /// XDG_CACHE_HOME/hanji, else HOME/.cache/hanji.
 Result<std::filesystem::path> cache_folder();

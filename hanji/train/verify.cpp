@@ -21,8 +21,6 @@ using report::FirstDifference;
 using report::ObservedRun;
 using report::Quantity;
 
-constexpr size_t kMostBytes = size_t{1} << 30;
-
 std::optional<report::Distance> distance_of(const std::vector<checkpoint::Difference>& differences,
                                             const std::string& tensor) {
   const auto found = std::ranges::find(differences, tensor, &checkpoint::Difference::tensor);
@@ -65,7 +63,8 @@ std::optional<report::Distance> distance_again(const FirstDifference& found,
 }
 
 ObservedRun read_observed(const fs::path& path) {
-  return report::observed_from_json(base::read_file(path, kMostBytes).or_throw()).or_throw();
+  return report::observed_from_json(base::read_file(path, report::kMostObservedBytes).or_throw())
+      .or_throw();
 }
 
 /// The command's hidden verb on every rank of the plan.
