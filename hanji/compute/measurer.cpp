@@ -1,4 +1,5 @@
 #include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/sin.h>
