@@ -21,6 +21,9 @@
 namespace hanji::plan {
 namespace {
 
+// The parser descends once for each dot of a key, without a limit of its own.
+constexpr int64_t kMostDots = 4096;
+
 Origin origin_at(const std::string& file_name, const toml::source_position& position) {
   return {file_name, static_cast<int>(position.line), static_cast<int>(position.column)};
 }
@@ -120,6 +123,11 @@ TomlEntry read_member(const std::string& name, const Origin& origin, const toml:
 
 TomlDocument read_toml_document(std::string_view text, const std::string& file_name) {
   TomlDocument document;
+  if (std::ranges::count(text, '.') > kMostDots) {
+    document.syntax_error = {
+        {file_name}, fmt::format("more than {} dots; a key of a configuration has one", kMostDots)};
+    return document;
+  }
   const toml::parse_result parsed = toml::parse(text);
   if (!parsed) {
     document.syntax_error = {origin_at(file_name, parsed.error().source().begin),
