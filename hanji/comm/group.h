@@ -50,8 +50,9 @@ struct Stats {
   int64_t operations = 0;  ///< Collectives completed.
   int64_t bytes = 0;       ///< Of this rank's tensors in them.
   int64_t wire_bytes =
-      0;                ///< Read from other ranks or written to them; 0 where no memory is shared.
-  int64_t wait_ns = 0;  ///< Inside Work::wait().
+      0;  ///< Read from other ranks or written to them; 0 where no memory is shared.
+  int64_t wait_ns =
+      0;  ///< Inside Work::wait(); small calls that end within a microsecond add nothing.
   int64_t busy_ns = 0;  ///< Inside the engine, moving and reducing.
 };
 

@@ -30,6 +30,8 @@ struct Call {
   std::shared_ptr<const schedule::StepList> steps_if_private;
   uint32_t call_site = 0;  ///< CallSites::intern().
   std::string label;       ///< For people: what is communicated.
+
+  bool operator==(const Call&) const = default;
 };
 
 }  // namespace hanji::shm

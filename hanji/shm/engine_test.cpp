@@ -362,6 +362,24 @@ TEST(Engine, SeveralOpenCallsCompleteInOrder) {
   });
 }
 
+TEST(Engine, ARefusedCallIsRefusedAgainAndLeavesEqualCallsAlone) {
+  const auto list = share(schedule::all_reduce_flat(2, 2));
+  run_group(2, [&](Member& member) {
+    Call good = call_of(list);
+    auto* data = member.allocate<float>(2);
+    good.input = good.output = data;
+    Call bad = good;
+    bad.output = nullptr;
+    for (int round = 0; round < 40; ++round) {  // each place of the ring sees both
+      EXPECT_EQ(member.engine.submit(bad).status().code(), Code::kInvalidArgument);
+      EXPECT_EQ(member.engine.submit(bad).status().code(), Code::kInvalidArgument);
+      for (int64_t i = 0; i < 2; ++i) data[i] = value_of(member.rank, round, i);
+      ASSERT_TRUE(member.run(good).ok());
+      for (int64_t i = 0; i < 2; ++i) ASSERT_EQ(data[i], sum_of(2, round, i));
+    }
+  });
+}
+
 TEST(Engine, GroupsOfSomeRanksWorkBesideEachOther) {
   const auto segment = test::make_segment(4);
   const auto list = share(schedule::all_reduce_flat(2, 10));

@@ -31,24 +31,6 @@ GroupLines::GroupLines(std::shared_ptr<Segment> segment, int group, std::vector<
   for (const int rank : members_) ranks_.push_back(&segment_->group_rank(group, rank));
 }
 
-void GroupLines::post(uint64_t sequence, const Words& words) {
-  Line& mine = line(me_, sequence);
-  for (size_t i = 0; i < words.size(); ++i) {
-    mine.words[i].store(words[i], std::memory_order_relaxed);
-  }
-  mine.sequence.store(sequence, std::memory_order_release);
-  cursor_ = 0;
-}
-
-Words GroupLines::words(int member, uint64_t sequence) const {
-  Words words;
-  const Line& from = line(member, sequence);
-  for (size_t i = 0; i < words.size(); ++i) {
-    words[i] = from.words[i].load(std::memory_order_relaxed);
-  }
-  return words;
-}
-
 uint64_t GroupLines::last_sequence(int member) const {
   return std::max(ranks_[member]->lines[0].sequence.load(std::memory_order_acquire),
                   ranks_[member]->lines[1].sequence.load(std::memory_order_acquire));

@@ -40,7 +40,17 @@ Status check_fit(const Call& call, const Program& program) {
 }  // namespace
 
 Status Preparation::prepare(const Call& call, uint64_t number, Operation& operation) {
+  operation.state = Operation::State::kFresh;
+  operation.opened = false;
+  operation.step = 0;
+  operation.element = 0;
   if (call.steps == nullptr) return base::invalid_argument("call without a step list");
+  // Training repeats its calls: what an equal call was told before still holds.
+  if (call == operation.call) {
+    operation.descriptor.operation = number;
+    return {};
+  }
+  operation.call = {};
   if (call.op == ReduceOp::kAvg && call.routine == Routine::kTreeReduce) {
     return base::unsupported("tree_reduce(avg); reduce by sum and scale once after it");
   }
@@ -54,10 +64,6 @@ Status Preparation::prepare(const Call& call, uint64_t number, Operation& operat
     }
   }
   operation.call = call;
-  operation.state = Operation::State::kFresh;
-  operation.opened = false;
-  operation.step = 0;
-  operation.element = 0;
   operation.descriptor = describe(operation, number);
   return {};
 }

@@ -24,6 +24,11 @@ std::byte* payload_of(Words& words) {
 Runner::Runner(GroupLines& lines, Stats& stats)
     : lines_(lines), stats_(stats), posted_(lines.size()) {
   buffers_.members.resize(lines.size());
+  const Segment& segment = lines.segment();
+  for (int member = 0; member < lines.size(); ++member) {
+    staging_.push_back(segment.data() +
+                       segment.staging_offset(lines.group(), lines.world_rank(member)));
+  }
   sequence_ = lines.last_sequence(lines.me());
   first_operation_ = lines.last_operation(lines.me());
 }
@@ -71,10 +76,7 @@ void Runner::begin(Operation& operation) {
   // Two sets by turns: peers may still read what the operation before left in the other one.
   const size_t set = operation.descriptor.operation % kStagingSets;
   for (int member = 0; member < lines_.size(); ++member) {
-    std::byte* staging =
-        lines_.segment().data() +
-        lines_.segment().staging_offset(lines_.group(), lines_.world_rank(member)) +
-        set * kStagingPlaces * kStagingBytes;
+    std::byte* staging = staging_[member] + set * kStagingPlaces * kStagingBytes;
     buffers_.members[member].slot =
         operation.descriptor.in_line ? payload_of(posted_[member]) : staging;
     buffers_.members[member].result = staging + kStagingBytes;
@@ -98,8 +100,10 @@ void Runner::post(Operation& operation) {
 // All ranks have posted what they were called with, and all look at the same lines.
 Status Runner::open(Operation& operation) {
   bool same = true;
+  posted_[lines_.me()] = operation.words;
   for (int member = 0; member < lines_.size(); ++member) {
-    posted_[member] = lines_.words(member, sequence_);
+    if (member == lines_.me()) continue;
+    lines_.read(member, sequence_, posted_[member]);
     same &= same_call(posted_[member], operation.words);
   }
   if (!same) return mismatch_verdict(lines_, posted_, operation.descriptor.operation);

@@ -75,7 +75,9 @@ std::string whereabouts(const GroupLines& lines, int member) {
 std::string last_call(const GroupLines& lines, int member) {
   const uint64_t sequence = lines.last_sequence(member);
   if (sequence == 0) return "it made no call in this group";
-  const Descriptor call = decode(lines.words(member, sequence));
+  Words words;
+  lines.read(member, sequence, words);
+  const Descriptor call = decode(words);
   return fmt::format("its last call here was operation {}, {}", lines.last_operation(member),
                      describe_call(lines, member, call));
 }

@@ -8,23 +8,33 @@ ShmEngine::ShmEngine(std::unique_ptr<shm::Engine> engine, Heap heap)
     : heap_(std::move(heap)), engine_(std::move(engine)) {}
 
 Result<uint64_t> ShmEngine::submit(const Request& request, const Choice& choice) {
-  shm::Call call;
-  call.routine = request.routine;
-  call.op = request.op;
-  call.dtype = request.dtype;
-  call.count = request.count;
-  call.root = request.root;
-  call.tag = request.tag;
-  if (request.input.defined()) call.input = request.input.const_data_ptr();
-  if (request.output.defined()) call.output = request.output.data_ptr();
-  call.input_stride = request.input_stride;
-  call.num_parts = request.num_parts;
-  call.steps = choice.steps;
-  call.steps_if_private = choice.steps_if_private;
-  call.call_site =
-      heap_.segment()->call_sites().intern(heap_.rank(), request.call_site, request.label);
-  call.label = request.label;
-  return engine_->submit(call);
+  call_.routine = request.routine;
+  call_.op = request.op;
+  call_.dtype = request.dtype;
+  call_.count = request.count;
+  call_.root = request.root;
+  call_.tag = request.tag;
+  call_.input = request.input.defined() ? request.input.const_data_ptr() : nullptr;
+  call_.output = request.output.defined() ? request.output.data_ptr() : nullptr;
+  call_.input_stride = request.input_stride;
+  call_.num_parts = request.num_parts;
+  if (call_.steps != choice.steps) call_.steps = choice.steps;
+  if (call_.steps_if_private != choice.steps_if_private) {
+    call_.steps_if_private = choice.steps_if_private;
+  }
+  call_.call_site = site_of(request);
+  return engine_->submit(call_);
+}
+
+// File names are literals: one address is one name.
+uint32_t ShmEngine::site_of(const Request& request) {
+  const bool again = call_.call_site != 0 && request.call_site.line() == site_.line() &&
+                     request.call_site.file_name() == site_.file_name() &&
+                     request.label == call_.label;
+  if (again) return call_.call_site;
+  site_ = request.call_site;
+  call_.label = request.label;
+  return heap_.segment()->call_sites().intern(heap_.rank(), site_, call_.label);
 }
 
 Status ShmEngine::wait(uint64_t ticket, std::span<Engine* const> others) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <source_location>
 #include <vector>
 
 #include "hanji/comm/group.h"
@@ -31,8 +32,12 @@ class ShmEngine final : public Engine {
   int64_t wire_bytes() const override { return engine_->stats().wire_bytes; }
 
  private:
+  uint32_t site_of(const Request& request);
+
   Heap heap_;
   std::unique_ptr<shm::Engine> engine_;
+  shm::Call call_;             ///< The last one: calls repeat, and what stays need not be copied.
+  std::source_location site_;  ///< Where it came from.
 };
 
 }  // namespace hanji::comm

@@ -18,6 +18,8 @@ constexpr auto kDrain = std::chrono::seconds(10);
 constexpr auto kIdle =
     std::chrono::microseconds(100);  // between polls of calls that wait for peers
 constexpr int kPollsBeforeIdle = 64;
+constexpr int kPollsBeforeWaiting = 64;
+constexpr int64_t kSmallBytes = 4096;  // moved in less time than a wait is begun
 
 int64_t bytes_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
@@ -64,14 +66,16 @@ GroupState::~GroupState() {
 uint64_t GroupState::submit(Request request) {
   const std::lock_guard lock(mutex_);
   base::throw_if_error(status_);
-  const auto choice = choose(request, *engine_, options_.bits, *options_.chooser);
+  const auto choice = choice_for(request);
   if (!choice.ok()) throw Error(choice.status().at("group " + options_.name));
-  const auto ticket = engine_->submit(request, *choice);
+  const auto ticket = engine_->submit(request, **choice);
   if (!ticket.ok()) throw Error(ticket.status().at("group " + options_.name));
   Pending& pending = pending_.emplace_back();
   pending.ticket = *ticket;
   pending.bytes = std::max(bytes_of(request.input), bytes_of(request.output));
-  pending.request = std::move(request);
+  pending.input = std::move(request.input);
+  pending.output = std::move(request.output);
+  pending.copy_out = std::move(request.copy_out);
   caller_ = std::this_thread::get_id();
   if (thread_.joinable()) changed_.notify_all();
   return ++submitted_;
@@ -112,10 +116,8 @@ void GroupState::wait(uint64_t sequence) {
   {
     std::unique_lock lock(mutex_);
     if (sequence > completed_ && status_.ok()) {
-      const int64_t start_ns = base::now_ns();
-      thread_.joinable() ? wait_for_thread(sequence, lock) : drive_until(sequence);
+      if (!soon_done()) wait_long(sequence, lock);
       notices = retire();
-      stats_.wait_ns += base::now_ns() - start_ns;
     }
     if (sequence > completed_) lost = status_;
   }
@@ -168,6 +170,36 @@ bool GroupState::poll(Look look) {
   }
   tell(notices);
   return ended;
+}
+
+Result<const Choice*> GroupState::choice_for(const Request& request) {
+  const bool again = chosen_ && !request.steps && chosen_->routine == request.routine &&
+                     chosen_->op == request.op && chosen_->dtype == request.dtype &&
+                     chosen_->count == request.count && chosen_->root == request.root;
+  if (again) return &chosen_->choice;
+  chosen_.reset();
+  HANJI_ASSIGN_OR_RETURN(Choice choice,
+                         choose(request, *engine_, options_.bits, *options_.chooser));
+  chosen_ = {request.routine, request.op,   request.dtype,
+             request.count,   request.root, std::move(choice)};
+  return &chosen_->choice;
+}
+
+// A small call alone ends here, without a look at the clock or at the other groups.
+bool GroupState::soon_done() {
+  const Pending& pending = pending_.front();
+  if (pending_.size() != 1 || pending.bytes > kSmallBytes || thread_.joinable()) return false;
+  for (int poll = 0; poll < kPollsBeforeWaiting; ++poll) {
+    note(engine_->advance());
+    if (engine_->done(pending.ticket)) return true;
+  }
+  return false;
+}
+
+void GroupState::wait_long(uint64_t sequence, std::unique_lock<std::mutex>& lock) {
+  const int64_t start_ns = base::now_ns();
+  thread_.joinable() ? wait_for_thread(sequence, lock) : drive_until(sequence);
+  stats_.wait_ns += base::now_ns() - start_ns;
 }
 
 void GroupState::wait_for_thread(uint64_t sequence, std::unique_lock<std::mutex>& lock) {
@@ -234,9 +266,9 @@ std::vector<GroupState::Notice> GroupState::retire() {
 void GroupState::finish(const Pending& pending) {
   ++stats_.operations;
   stats_.bytes += pending.bytes;
-  if (pending.request.copy_out.defined()) {
+  if (pending.copy_out.defined()) {
     const at::NoGradGuard no_grad;
-    at::Tensor(pending.request.copy_out).copy_(pending.request.output);
+    at::Tensor(pending.copy_out).copy_(pending.output);
   }
 }
 

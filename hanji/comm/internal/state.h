@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <vector>
@@ -60,8 +61,17 @@ class GroupState {
   struct Pending {
     uint64_t ticket = 0;
     int64_t bytes = 0;
-    Request request;
+    at::Tensor input, output, copy_out;  // as in Request
     std::vector<OnDone> on_done;
+  };
+  /// The last call and how it was carried out: calls repeat, and choosing anew takes its time.
+  struct Chosen {
+    schedule::Routine routine;
+    schedule::ReduceOp op;
+    DType dtype;
+    int64_t count;
+    int root;
+    Choice choice;
   };
   /// Someone to tell how a call ended.
   struct Notice {
@@ -81,6 +91,9 @@ class GroupState {
   bool poll(Look look);                     // one engine_->advance(); true if a call ended
   static void tell(const std::vector<Notice>& notices);
   // Under mutex_:
+  Result<const Choice*> choice_for(const Request& request);
+  bool soon_done();  // polls for about a microsecond
+  void wait_long(uint64_t sequence, std::unique_lock<std::mutex>& lock);
   void wait_for_thread(uint64_t sequence, std::unique_lock<std::mutex>& lock);
   void drive_until(uint64_t sequence);
   std::vector<Sibling> siblings();
@@ -97,6 +110,7 @@ class GroupState {
 
   std::mutex mutex_;
   std::condition_variable_any changed_;  // a call was submitted or ended
+  std::optional<Chosen> chosen_;
   std::deque<Pending> pending_;
   uint64_t submitted_ = 0;
   uint64_t completed_ = 0;

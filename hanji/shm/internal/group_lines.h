@@ -26,7 +26,14 @@ class GroupLines {
   int world_rank(int member) const { return members_[member]; }
   Segment& segment() const { return *segment_; }
 
-  void post(uint64_t sequence, const Words& words);
+  void post(uint64_t sequence, const Words& words) {
+    Line& mine = line(me_, sequence);
+    for (size_t i = 0; i < words.size(); ++i) {
+      mine.words[i].store(words[i], std::memory_order_relaxed);
+    }
+    mine.sequence.store(sequence, std::memory_order_release);
+    cursor_ = 0;
+  }
   /// Whether every member has posted `sequence`; asks on from where the last call stopped.
   bool arrived(uint64_t sequence) {
     for (; cursor_ != size(); ++cursor_) {
@@ -40,7 +47,12 @@ class GroupLines {
     return line(member, sequence).sequence.load(std::memory_order_acquire) >= sequence;
   }
   /// What a member posted with `sequence`.
-  Words words(int member, uint64_t sequence) const;
+  void read(int member, uint64_t sequence, Words& words) const {
+    const Line& from = line(member, sequence);
+    for (size_t i = 0; i < words.size(); ++i) {
+      words[i] = from.words[i].load(std::memory_order_relaxed);
+    }
+  }
   /// The last sequence that a member posted; 0: none.
   uint64_t last_sequence(int member) const;
 

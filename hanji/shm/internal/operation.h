@@ -9,7 +9,8 @@
 
 namespace hanji::shm::internal {
 
-/// A submitted call and how far it has come.
+/// A submitted call and how far it has come. Its place is used again and again; what an equal call
+/// found out there is kept.
 struct Operation {
   enum class State : uint8_t {
     kFresh,    ///< Nothing done.

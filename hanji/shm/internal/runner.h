@@ -46,7 +46,8 @@ class Runner {
   bool rung_ = true;
   Buffers buffers_;
   Transfer transfer_;
-  std::vector<Words> posted_;  ///< By member, of the operation's first sync.
+  std::vector<Words> posted_;        ///< By member, of the operation's first sync.
+  std::vector<std::byte*> staging_;  ///< By member: its first set.
 };
 
 }  // namespace hanji::shm::internal
