@@ -85,7 +85,7 @@ struct CommConfig {
   double deadline = 300;  ///< Seconds.
   Engine engine = Engine::kShm;
   int64_t bucket_bytes = 25 << 20;
-  int64_t check_every = 0;  ///< Steps between comparisons of all replicas; 0: only at the start.
+  int64_t check_every = 100;  ///< Steps between comparisons of all replicas; 0: only at the start.
 };
 
 /// Every key of a run, typed. Defaults are the default run: a small GPT on the embedded text.

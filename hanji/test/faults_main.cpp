@@ -49,7 +49,7 @@ names of its functions.
 | files of a dead run | swept, or appended to | launch/surroundings_test, rendezvous_test |
 | another run in the same folder | refused | tests/resume_test.py |
 | the same failure three times in a row | no more restarts, a summary | tests/faults_test.py |
-| one flipped bit in one replica | tensor and rank, where `comm.check_every` looks | parallel/ddp/data_parallel_test |
+| one flipped bit in one replica | tensor and rank, every `comm.check_every` steps | parallel/ddp/data_parallel_test |
 | a call that differs between ranks | both call sites, on every rank, before a byte is used | shm/desync_test |
 )";
 
