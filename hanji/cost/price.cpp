@@ -42,9 +42,12 @@ std::vector<Bytes> epochs_of(const std::vector<Step>& steps, double element_byte
 // What all tensors of the call occupy: inputs and outputs are usually the same memory, so the
 // larger of the two counts.
 double tensor_bytes(const StepList& list, double element_bytes) {
-  const double input = static_cast<double>(elements_of(list, Place::kInput));
-  const double output = static_cast<double>(elements_of(list, Place::kOutput));
-  return std::max(input, output) * list.ranks * element_bytes;
+  double elements = 0;
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    elements += static_cast<double>(
+        std::max(elements_of(list, rank, Place::kInput), elements_of(list, rank, Place::kOutput)));
+  }
+  return elements * element_bytes;
 }
 
 }  // namespace

@@ -13,9 +13,13 @@
 #include "hanji/layout/shard.h"
 #include "hanji/schedule/all_gather.h"
 #include "hanji/schedule/all_reduce.h"
+#include "hanji/schedule/all_to_all.h"
 #include "hanji/schedule/barrier.h"
 #include "hanji/schedule/broadcast.h"
+#include "hanji/schedule/gather.h"
+#include "hanji/schedule/reduce.h"
 #include "hanji/schedule/reduce_scatter.h"
+#include "hanji/schedule/scatter.h"
 
 namespace hanji::cost {
 namespace {
@@ -24,25 +28,18 @@ using schedule::kStagingBytes;
 using schedule::Routine;
 using schedule::StepList;
 
-// What distinguishes two calls for the choice: the dtype only by its size, the op not at all.
-struct Key {
-  Routine routine;
-  int64_t element_bytes;
-  int ranks;
-  int64_t count;
-  int root;
-
-  bool operator==(const Key&) const = default;
-};
-
-struct KeyHash {
-  size_t operator()(const Key& key) const {
-    uint64_t hash = static_cast<uint64_t>(key.routine);
-    for (const int64_t value :
-         {key.element_bytes, int64_t{key.ranks}, key.count, int64_t{key.root}}) {
+struct QueryHash {
+  size_t operator()(const Query& query) const {
+    uint64_t hash = static_cast<uint64_t>(query.routine) | (query.in_place ? 256 : 0);
+    const auto add = [&hash](int64_t value) {
       hash = (hash ^ static_cast<uint64_t>(value)) * 0x9E3779B97F4A7C15ull;
       hash ^= hash >> 32;
+    };
+    for (const int64_t value :
+         {query.element_bytes, int64_t{query.ranks}, query.count, int64_t{query.root}}) {
+      add(value);
     }
+    for (const int64_t count : query.counts) add(count);
     return hash;
   }
 };
@@ -54,74 +51,123 @@ struct Priced {
   double seconds = 0;
 };
 
+// A piece that is swapped stays in a processor's own cache meanwhile.
+constexpr int64_t kSwapBytes = int64_t{128} << 10;
+
 // Elements of staging that one rank has.
-int64_t room(const Key& key) { return kStagingBytes / key.element_bytes; }
+int64_t room(const Query& query) { return kStagingBytes / query.element_bytes; }
 
 // Elements of a chunk where the staging holds `pieces` of them; pieces start at vector bodies.
-int64_t chunk_of(const Key& key, int pieces) {
-  const int64_t chunk = room(key) / pieces;
+int64_t chunk_of(const Query& query, int pieces) {
+  const int64_t chunk = room(query) / pieces;
   return std::max<int64_t>(1, chunk - chunk % layout::kAlignment);
 }
 
-// Elements that flat puts into one slot.
-int64_t flat_elements(const Key& key) {
-  return key.routine == Routine::kReduceScatter ? key.count * key.ranks : key.count;
-}
-
-StepList make_flat(const Key& key) {
-  switch (key.routine) {
-    case Routine::kBroadcast: return schedule::broadcast_flat(key.ranks, key.count, key.root);
-    case Routine::kAllGather: return schedule::all_gather_flat(key.ranks, key.count);
-    case Routine::kReduceScatter: return schedule::reduce_scatter_flat(key.ranks, key.count);
-    default: return schedule::all_reduce_flat(key.ranks, key.count);
-  }
-}
-
-StepList make_direct(const Key& key) {
-  switch (key.routine) {
-    case Routine::kBroadcast: return schedule::broadcast_direct(key.ranks, key.count, key.root);
-    case Routine::kAllGather: return schedule::all_gather_direct(key.ranks, key.count);
-    case Routine::kReduceScatter: return schedule::reduce_scatter_direct(key.ranks, key.count);
-    default: return schedule::all_reduce_direct(key.ranks, key.count);
-  }
-}
-
-StepList make_staged(const Key& key) {
-  const auto [routine, bytes, ranks, count, root] = key;
+StepList make_flat(const Query& query) {
+  const auto& [routine, bytes, ranks, count, root, counts, in_place] = query;
+  const bool even = counts.empty();
   switch (routine) {
-    case Routine::kBroadcast:
-      return schedule::broadcast_staged(ranks, count, root, chunk_of(key, 2));
-    case Routine::kAllGather: return schedule::all_gather_staged(ranks, count, chunk_of(key, 2));
+    case Routine::kBroadcast: return schedule::broadcast_flat(ranks, count, root);
+    case Routine::kReduce: return schedule::reduce_flat(ranks, count, root);
+    case Routine::kAllGather:
+      return even ? schedule::all_gather_flat(ranks, count) : schedule::all_gather_flat(counts);
     case Routine::kReduceScatter:
-      return schedule::reduce_scatter_staged(ranks, count, chunk_of(key, 2 * ranks));
-    default: return schedule::all_reduce_staged(ranks, count, chunk_of(key, 1));
+      return even ? schedule::reduce_scatter_flat(ranks, count)
+                  : schedule::reduce_scatter_flat(counts);
+    case Routine::kGather:
+      return even ? schedule::gather_flat(ranks, count, root) : schedule::gather_flat(counts, root);
+    case Routine::kScatter:
+      return even ? schedule::scatter_flat(ranks, count, root)
+                  : schedule::scatter_flat(counts, root);
+    case Routine::kAllToAll:
+      return even ? schedule::all_to_all_flat(ranks, count)
+                  : schedule::all_to_all_flat(ranks, counts);
+    default: return schedule::all_reduce_flat(ranks, count);
   }
 }
 
-std::string sentence(const Key& key, const std::vector<Priced>& candidates) {
-  std::string text =
-      fmt::format("{} of {} per rank over {} ranks: {} at {}", name_of(key.routine),
-                  base::format_bytes(key.count * key.element_bytes), key.ranks,
-                  candidates[0].list->algorithm, base::format_seconds(candidates[0].seconds));
+StepList make_direct(const Query& query) {
+  const auto& [routine, bytes, ranks, count, root, counts, in_place] = query;
+  const bool even = counts.empty();
+  switch (routine) {
+    case Routine::kBroadcast: return schedule::broadcast_direct(ranks, count, root);
+    case Routine::kReduce: return schedule::reduce_direct(ranks, count, root);
+    case Routine::kAllGather:
+      return even ? schedule::all_gather_direct(ranks, count) : schedule::all_gather_direct(counts);
+    case Routine::kReduceScatter:
+      return even ? schedule::reduce_scatter_direct(ranks, count)
+                  : schedule::reduce_scatter_direct(counts);
+    case Routine::kGather:
+      return even ? schedule::gather_direct(ranks, count, root)
+                  : schedule::gather_direct(counts, root);
+    case Routine::kScatter:
+      return even ? schedule::scatter_direct(ranks, count, root)
+                  : schedule::scatter_direct(counts, root);
+    case Routine::kAllToAll:
+      if (in_place) return schedule::all_to_all_swap(ranks, count, kSwapBytes / bytes);
+      return even ? schedule::all_to_all_direct(ranks, count)
+                  : schedule::all_to_all_direct(ranks, counts);
+    default: return schedule::all_reduce_direct(ranks, count);
+  }
+}
+
+StepList make_staged(const Query& query) {
+  const auto& [routine, bytes, ranks, count, root, counts, in_place] = query;
+  const bool even = counts.empty();
+  const int64_t half = chunk_of(query, 2);
+  const int64_t part = chunk_of(query, 2 * ranks);  // of one half, one for each rank
+  switch (routine) {
+    case Routine::kBroadcast: return schedule::broadcast_staged(ranks, count, root, half);
+    case Routine::kReduce: return schedule::reduce_staged(ranks, count, root, half);
+    case Routine::kAllGather:
+      return even ? schedule::all_gather_staged(ranks, count, half)
+                  : schedule::all_gather_staged(counts, half);
+    case Routine::kReduceScatter:
+      return even ? schedule::reduce_scatter_staged(ranks, count, part)
+                  : schedule::reduce_scatter_staged(counts, part);
+    case Routine::kGather:
+      return even ? schedule::gather_staged(ranks, count, root, half)
+                  : schedule::gather_staged(counts, root, half);
+    case Routine::kScatter:
+      return even ? schedule::scatter_staged(ranks, count, root, part)
+                  : schedule::scatter_staged(counts, root, part);
+    case Routine::kAllToAll:
+      return even ? schedule::all_to_all_staged(ranks, count, part)
+                  : schedule::all_to_all_staged(ranks, counts, part);
+    default: return schedule::all_reduce_staged(ranks, count, chunk_of(query, 1));
+  }
+}
+
+// What one rank has, or, of an uneven call, all ranks have.
+std::string amount(const Query& query) {
+  const std::string bytes = base::format_bytes(query.count * query.element_bytes);
+  return query.counts.empty() ? bytes + " per rank" : bytes + " in uneven shares";
+}
+
+std::string sentence(const Query& query, const std::vector<Priced>& candidates) {
+  std::string text = fmt::format("{} of {} over {} ranks: {} at {}", name_of(query.routine),
+                                 amount(query), query.ranks, candidates[0].list->algorithm,
+                                 base::format_seconds(candidates[0].seconds));
   if (candidates.size() == 1) return text + " is the only algorithm";
   return text + fmt::format(" beats {} at {}", candidates[1].list->algorithm,
                             base::format_seconds(candidates[1].seconds));
 }
 
-Selection choose(const Key& key, const Rates& rates) {
+Selection choose(const Query& query, const Rates& rates) {
   std::vector<Priced> candidates;
   const auto add = [&](StepList list) {
-    const double seconds = price_seconds(list, key.element_bytes, rates);
+    const double seconds = price_seconds(list, query.element_bytes, rates);
     candidates.push_back({std::make_shared<const StepList>(std::move(list)), seconds});
     return candidates.back().list;
   };
   Entry staged;
-  if (key.routine == Routine::kBarrier) {
-    add(schedule::barrier(key.ranks));
+  if (query.routine == Routine::kBarrier) {
+    add(schedule::barrier(query.ranks));
   } else {
-    add(make_direct(key));
-    staged = add(make_staged(key));
-    if (flat_elements(key) <= room(key)) add(make_flat(key));
+    add(make_direct(query));
+    staged = add(make_staged(query));
+    StepList flat = make_flat(query);
+    if (flat.slot_elements <= room(query)) add(std::move(flat));
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Priced& a, const Priced& b) { return a.seconds < b.seconds; });
@@ -130,7 +176,7 @@ Selection choose(const Key& key, const Rates& rates) {
   selection.if_private =
       touches_peer_tensors(*selection.in_heap) && staged ? staged : selection.in_heap;
   selection.predicted_seconds = candidates[0].seconds;
-  selection.why = sentence(key, candidates);
+  selection.why = sentence(query, candidates);
   return selection;
 }
 
@@ -139,15 +185,16 @@ Selection choose(const Key& key, const Rates& rates) {
 // Two generations: a call found in the old one moves to the young one; when that is full the old
 // one is dropped. So an entry outlives at least kKept other selections after its last use.
 struct Chooser::Cache {
-  using Map = std::unordered_map<Key, std::shared_ptr<const Selection>, KeyHash>;
+  using Map = std::unordered_map<Query, std::shared_ptr<const Selection>, QueryHash>;
 
-  std::shared_ptr<const Selection> find(const Key& key) {
+  std::shared_ptr<const Selection> find(const Query& key) {
     if (const auto found = young.find(key); found != young.end()) return found->second;
     const auto found = old.find(key);
     return found == old.end() ? nullptr : insert(key, found->second);
   }
 
-  std::shared_ptr<const Selection> insert(const Key& key, std::shared_ptr<const Selection> value) {
+  std::shared_ptr<const Selection> insert(const Query& key,
+                                          std::shared_ptr<const Selection> value) {
     if (young.size() >= kKept) old = std::exchange(young, {});
     return young.emplace(key, std::move(value)).first->second;
   }
@@ -162,15 +209,22 @@ Chooser::~Chooser() = default;
 
 const Selection& Chooser::select(Routine routine, schedule::ReduceOp, DType dtype, int ranks,
                                  int64_t count, int root) {
-  if (routine == Routine::kTreeReduce) {
+  return select({.routine = routine,
+                 .element_bytes = static_cast<int64_t>(size_of(dtype)),
+                 .ranks = ranks,
+                 .count = count,
+                 .root = root});
+}
+
+const Selection& Chooser::select(const Query& query) {
+  if (query.routine == Routine::kTreeReduce) {
     throw Error(base::invalid_argument(
         "a tree_reduce is not chosen by price; its list comes from schedule::tree_all_reduce()"));
   }
-  const Key key{routine, static_cast<int64_t>(size_of(dtype)), ranks, count, root};
   const std::lock_guard lock(cache_->mutex);
-  std::shared_ptr<const Selection> found = cache_->find(key);
+  std::shared_ptr<const Selection> found = cache_->find(query);
   if (!found) {
-    found = cache_->insert(key, std::make_shared<const Selection>(choose(key, rates_)));
+    found = cache_->insert(query, std::make_shared<const Selection>(choose(query, rates_)));
   }
   return *found;
 }

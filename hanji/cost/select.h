@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "hanji/base/dtype.h"
 #include "hanji/cost/rates.h"
@@ -10,6 +11,19 @@
 #include "hanji/schedule/step_list.h"
 
 namespace hanji::cost {
+
+/// What distinguishes two calls for the choice: the dtype only by its size, the op not at all.
+struct Query {
+  schedule::Routine routine = schedule::Routine::kBarrier;
+  int64_t element_bytes = 1;
+  int ranks = 1;
+  int64_t count = 0;  ///< As in schedule::StepList.
+  int root = 0;
+  std::vector<int64_t> counts = {};  ///< Uneven shares, as in schedule::StepList.
+  bool in_place = false;             ///< kAllToAll: input and output are one buffer on every rank.
+
+  bool operator==(const Query&) const = default;
+};
 
 /// The lists that serve one call.
 struct Selection {
@@ -42,6 +56,9 @@ class Chooser {
   ///         tree, and where the makers of `schedule` throw.
   const Selection& select(schedule::Routine routine, schedule::ReduceOp op, DType dtype, int ranks,
                           int64_t count, int root = 0);
+
+  /// The same for any call, with uneven shares too.
+  const Selection& select(const Query& query);
 
   const Rates& rates() const { return rates_; }
 

@@ -21,7 +21,8 @@ const Selection& select_floats(Chooser& chooser, Routine routine, int ranks, int
 TEST(Chooser, SmallMessagesTakeOneSyncLargeOnesTheLeastTraffic) {
   Chooser chooser{Rates{}};
   for (const Routine routine :
-       {Routine::kAllReduce, Routine::kBroadcast, Routine::kAllGather, Routine::kReduceScatter}) {
+       {Routine::kAllReduce, Routine::kBroadcast, Routine::kAllGather, Routine::kReduceScatter,
+        Routine::kReduce, Routine::kGather, Routine::kScatter, Routine::kAllToAll}) {
     EXPECT_EQ(select_floats(chooser, routine, 2, 8).in_heap->algorithm, "flat");
     EXPECT_EQ(select_floats(chooser, routine, 2, 16 << 20).in_heap->algorithm, "direct");
   }
@@ -39,7 +40,8 @@ TEST(Chooser, ASlowSyncMovesTheChoice) {
 
 TEST(Chooser, PrivateTensorsGetAListThatTouchesNoPeer) {
   Chooser chooser{Rates{}};
-  for (int routine = 0; routine < schedule::kNumRoutines - 1; ++routine) {
+  for (int routine = 0; routine < schedule::kNumRoutines; ++routine) {
+    if (static_cast<Routine>(routine) == Routine::kTreeReduce) continue;
     for (const int ranks : {1, 2, 3, 16}) {
       for (const int64_t count : {0, 1, 1009, 1 << 22}) {
         const auto& selection = select_floats(chooser, static_cast<Routine>(routine), ranks, count);
@@ -90,6 +92,45 @@ TEST(Chooser, CallsThatDifferGetTheirOwnLists) {
   EXPECT_EQ(select(DType::kFloat32, 2, 8, 0)->ranks, 2);
   EXPECT_EQ(select(DType::kFloat32, 3, 9, 0)->count, 9);
   EXPECT_EQ(select(DType::kFloat32, 3, 8, 2)->root, 2);
+}
+
+TEST(Chooser, UnevenSharesGetListsOfTheirOwn) {
+  Chooser chooser{Rates{}};
+  const auto select = [&](std::vector<int64_t> counts, Routine routine, int64_t scale) {
+    int64_t sum = 0;
+    for (int64_t& count : counts) sum += count *= scale;
+    return chooser.select(
+        {.routine = routine, .element_bytes = 4, .ranks = 2, .count = sum, .counts = counts});
+  };
+  for (const Routine routine : {Routine::kAllGather, Routine::kReduceScatter, Routine::kGather,
+                                Routine::kScatter, Routine::kAllToAll}) {
+    const bool pairs = routine == Routine::kAllToAll;
+    const std::vector<int64_t> counts =
+        pairs ? std::vector<int64_t>{1, 0, 5, 2} : std::vector<int64_t>{1, 5};
+    const std::vector<int64_t> others =
+        pairs ? std::vector<int64_t>{1, 5, 0, 2} : std::vector<int64_t>{5, 1};
+    const Selection small = select(counts, routine, 1);
+    EXPECT_EQ(small.in_heap->algorithm, "flat");
+    EXPECT_EQ(small.in_heap->counts, counts);
+    EXPECT_EQ(select(counts, routine, 1).in_heap, small.in_heap);
+    EXPECT_NE(select(others, routine, 1).in_heap, small.in_heap);
+    const Selection large = select(counts, routine, 4 << 20);
+    EXPECT_EQ(large.in_heap->algorithm, "direct");
+    EXPECT_EQ(large.if_private->algorithm, "staged");
+    EXPECT_THAT(large.why, HasSubstr(" in uneven shares over 2 ranks: direct"));
+  }
+}
+
+TEST(Chooser, AnAllToAllInPlaceSwaps) {
+  Chooser chooser{Rates{}};
+  const auto& selection = chooser.select({.routine = Routine::kAllToAll,
+                                          .element_bytes = 4,
+                                          .ranks = 2,
+                                          .count = 16 << 20,
+                                          .in_place = true});
+  EXPECT_EQ(selection.in_heap->algorithm, "swap");
+  EXPECT_TRUE(selection.in_heap->in_place && selection.if_private->in_place);
+  EXPECT_FALSE(select_floats(chooser, Routine::kAllToAll, 2, 16 << 20).in_heap->in_place);
 }
 
 TEST(Chooser, RefusesATreeReduceAndARootOutside) {

@@ -10,54 +10,81 @@ namespace {
 using namespace internal;
 using layout::Range;
 
+template <class... Shares>
+StepList open(std::string algorithm, const Shares&... shares) {
+  return open_list(Routine::kAllGather, std::move(algorithm), shares...);
+}
+
+std::vector<Range> blocks_in(const StepList& list) { return blocks_of(list, 0, Place::kOutput); }
+
 // One chunk of every rank's input through its slot at `slot`.
-void add_chunk(StepList& list, Range chunk, int64_t slot) {
+void add_chunk(StepList& list, const std::vector<Range>& blocks, Range chunk, int64_t slot) {
   for (int rank = 0; rank < list.ranks; ++rank) {
     add_copy(list, rank, {rank, Place::kInput, 0, chunk.begin}, {{rank, Place::kSlot, 0, slot}},
-             chunk.size());
+             piece_of(blocks[rank], chunk).size());
   }
   add_sync(list);
   for (int rank = 0; rank < list.ranks; ++rank) {
     for (int i = 0; i < list.ranks; ++i) {  // start with oneself: ranks read from different ones
       const int owner = (rank + i) % list.ranks;
-      add_copy(list, rank, {owner, Place::kSlot, 0, slot},
-               {{rank, Place::kOutput, 0, owner * list.count + chunk.begin}}, chunk.size());
+      const Range piece = piece_of(blocks[owner], chunk);
+      add_copy(list, rank, {owner, Place::kSlot, 0, slot}, {{rank, Place::kOutput, 0, piece.begin}},
+               piece.size());
     }
   }
 }
 
-}  // namespace
-
-StepList all_gather_flat(int ranks, int64_t count) {
-  StepList list = open_list(Routine::kAllGather, "flat", ranks, count);
-  list.slot_elements = count;
-  add_chunk(list, {0, count}, 0);
+StepList flat(StepList list) {
+  const std::vector<Range> blocks = blocks_in(list);
+  list.slot_elements = largest(blocks);
+  add_chunk(list, blocks, {0, list.slot_elements}, 0);
   return list;
 }
 
-StepList all_gather_direct(int ranks, int64_t count) {
-  StepList list = open_list(Routine::kAllGather, "direct", ranks, count);
+StepList direct(StepList list) {
+  const std::vector<Range> blocks = blocks_in(list);
   add_sync(list);
-  for (int rank = 0; rank < ranks; ++rank) {
-    add_copy(list, rank, {rank, Place::kInput}, of_all_ranks(ranks, Place::kOutput, rank * count),
-             count);
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    add_copy(list, rank, {rank, Place::kInput},
+             of_all_ranks(list.ranks, Place::kOutput, blocks[rank].begin), blocks[rank].size());
   }
   add_sync(list);
   return list;
 }
 
-StepList all_gather_staged(int ranks, int64_t count, int64_t chunk) {
+StepList staged(StepList list, int64_t chunk) {
   require(chunk >= 1, "all_gather_staged needs a chunk of at least 1 element");
-  StepList list = open_list(Routine::kAllGather, "staged", ranks, count);
-  const int64_t half = std::min(chunk, count);
+  const std::vector<Range> blocks = blocks_in(list);
+  const int64_t half = std::min(chunk, largest(blocks));
   list.slot_elements = 2 * half;
   add_sync(list);
   int64_t slot = 0;
-  for (const Range& piece : chunks_of(count, chunk)) {
-    add_chunk(list, piece, slot);
+  for (const Range& piece : chunks_of(largest(blocks), chunk)) {
+    add_chunk(list, blocks, piece, slot);
     slot = half - slot;
   }
   return list;
+}
+
+}  // namespace
+
+StepList all_gather_flat(int ranks, int64_t count) { return flat(open("flat", ranks, count)); }
+StepList all_gather_flat(const std::vector<int64_t>& counts) {
+  return flat(open("flat", static_cast<int>(counts.size()), counts));
+}
+
+StepList all_gather_direct(int ranks, int64_t count) {
+  return direct(open("direct", ranks, count));
+}
+StepList all_gather_direct(const std::vector<int64_t>& counts) {
+  return direct(open("direct", static_cast<int>(counts.size()), counts));
+}
+
+StepList all_gather_staged(int ranks, int64_t count, int64_t chunk) {
+  return staged(open("staged", ranks, count), chunk);
+}
+StepList all_gather_staged(const std::vector<int64_t>& counts, int64_t chunk) {
+  return staged(open("staged", static_cast<int>(counts.size()), counts), chunk);
 }
 
 }  // namespace hanji::schedule

@@ -12,8 +12,7 @@ using layout::Range;
 
 StepList open_broadcast(std::string algorithm, int ranks, int64_t count, int root) {
   StepList list = open_list(Routine::kBroadcast, std::move(algorithm), ranks, count);
-  require(root >= 0 && root < ranks, "broadcast's root is not a rank of the group");
-  list.root = root;
+  set_root(list, root);
   return list;
 }
 

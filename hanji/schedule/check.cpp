@@ -85,9 +85,9 @@ Status SymbolicRun::run() {
 }
 
 void SymbolicRun::fill_inputs(Promise& promise) {
-  const int64_t elements = elements_of(list_, Place::kInput);
-  if (elements == 0) return;
   for (int rank = 0; rank < list_.ranks; ++rank) {
+    const int64_t elements = elements_of(list_, rank, Place::kInput);
+    if (elements == 0) continue;
     for (int part = 0; part < parts_[rank]; ++part) {
       const Address at = addresses_.locate({rank, Place::kInput, part, 0});
       buffers_[at.space].write(at.begin, {{{0, elements}, {promise.input(rank, part), 0, false}}});
@@ -283,8 +283,9 @@ void SymbolicRun::write(const std::vector<Operand>& to, const std::vector<Piece>
 }
 
 Status SymbolicRun::check_outputs(Promise& promise) const {
-  const int64_t elements = elements_of(list_, Place::kOutput);
-  for (int rank = 0; rank < list_.ranks && elements > 0; ++rank) {
+  for (int rank = 0; rank < list_.ranks; ++rank) {
+    const int64_t elements = elements_of(list_, rank, Place::kOutput);
+    if (elements == 0) continue;
     const Operand output{rank, Place::kOutput, 0, 0};
     auto pieces = read(output, elements);
     if (!pieces.ok()) return pieces.status().at("at the end");
@@ -309,6 +310,7 @@ Status check_formula(const StepList& list) {
 Status check(const StepList& list) {
   HANJI_RETURN_IF_ERROR(check_bounds(list));
   for (const Aliasing aliasing : {Aliasing::kSeparate, Aliasing::kInPlace}) {
+    if (aliasing == Aliasing::kInPlace && !list.in_place) continue;
     const Status status = SymbolicRun(list, aliasing).run();
     if (!status.ok()) {
       return aliasing == Aliasing::kInPlace ? status.at("with output and input in one place")

@@ -9,8 +9,8 @@ namespace hanji::schedule {
 /// places, parts, ranges, trees, peers. Says nothing about the result.
 Status check_bounds(const StepList& list);
 
-/// Proves a list by running it on symbols, once with separate inputs and outputs and once with
-/// both the same memory. Proved are: bounds; every rank meets every sync; sends meet receives of
+/// Proves a list by running it on symbols, once with separate inputs and outputs and once, if it
+/// may run in place, with both the same memory. Proved are: bounds; every rank meets every sync; sends meet receives of
 /// the same length and nobody waits for ever, even if a send blocks until received; between two
 /// syncs no rank touches what another writes; no tensor of a peer outside the first and last
 /// sync; nothing is read before it is written; every output is what the routine promises, in the

@@ -21,6 +21,24 @@ bool is_name(const std::string& text) {
   });
 }
 
+Status check_counts(const StepList& list) {
+  if (list.counts.empty()) return {};
+  if (!has_shares(list.routine)) {
+    return refuse(fmt::format("{} has no counts per rank", name_of(list.routine)));
+  }
+  const int64_t per_rank = list.routine == Routine::kAllToAll ? list.ranks : 1;
+  if (list.counts.size() != static_cast<size_t>(list.ranks * per_rank)) {
+    return refuse(fmt::format("{} counts for {} ranks", list.counts.size(), list.ranks));
+  }
+  int64_t sum = 0;
+  for (const int64_t count : list.counts) {
+    if (count < 0 || count > kMaxElements - sum) return refuse("counts are out of range");
+    sum += count;
+  }
+  if (sum == list.count) return {};
+  return refuse(fmt::format("counts of {} in all, and count says {}", sum, list.count));
+}
+
 Status check_header(const StepList& list) {
   if (list.ranks < 1 || list.ranks > kMaxRanks) {
     return refuse(fmt::format("{} ranks; a list has 1 to {}", list.ranks, kMaxRanks));
@@ -35,10 +53,10 @@ Status check_header(const StepList& list) {
   if (list.slot_elements < 0 || list.slot_elements > kMaxElements) {
     return refuse(fmt::format("slot_elements {} is out of range", list.slot_elements));
   }
-  const bool has_root = list.routine == Routine::kBroadcast;
-  if (list.root < 0 || list.root >= (has_root ? list.ranks : 1)) {
+  if (list.root < 0 || list.root >= (has_root(list.routine) ? list.ranks : 1)) {
     return refuse(fmt::format("root {} is out of range", list.root));
   }
+  HANJI_RETURN_IF_ERROR(check_counts(list));
   if (list.routine == Routine::kBarrier && list.count != 0) return refuse("a barrier has no count");
   if (list.routine != Routine::kTreeReduce) {
     return list.owners.empty() ? Status() : refuse("only a tree_reduce has owners");
@@ -51,7 +69,12 @@ Status check_header(const StepList& list) {
 
 class StepBounds {
  public:
-  explicit StepBounds(const StepList& list) : list_(list), parts_(parts_per_rank(list)) {}
+  explicit StepBounds(const StepList& list) : list_(list), parts_(parts_per_rank(list)) {
+    for (int rank = 0; rank < list.ranks; ++rank) {
+      inputs_.push_back(elements_of(list, rank, Place::kInput));
+      outputs_.push_back(elements_of(list, rank, Place::kOutput));
+    }
+  }
 
   Status check(int rank, const Step& step) const {
     if (step.kind == StepKind::kSync) {
@@ -74,9 +97,14 @@ class StepBounds {
   Status check_shape(int rank, const Step& step) const;
   Status check_operand(const Operand& operand, const Step& step) const;
   static Status check_tree(const Step& step);
+  int64_t size_of(const Operand& operand) const {
+    if (operand.place == Place::kInput) return inputs_[operand.rank];
+    return operand.place == Place::kOutput ? outputs_[operand.rank] : list_.slot_elements;
+  }
 
   const StepList& list_;
   const std::vector<int> parts_;
+  std::vector<int64_t> inputs_, outputs_;  // elements, by rank
 };
 
 Status StepBounds::check_shape(int rank, const Step& step) const {
@@ -128,7 +156,7 @@ Status StepBounds::check_operand(const Operand& operand, const Step& step) const
   if (operand.part < 0 || operand.part >= parts) {
     return refuse(fmt::format("part {} of {}", operand.part, parts));
   }
-  const int64_t size = elements_of(list_, operand.place);
+  const int64_t size = size_of(operand);
   if (operand.begin < 0 || operand.begin > size || step.count > size - operand.begin) {
     return refuse(fmt::format("{} elements from {} of rank {}'s {}, which has {}", step.count,
                               operand.begin, operand.rank, name_of(operand.place), size));

@@ -16,7 +16,7 @@ namespace {
 using base::Json;
 using namespace internal;
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;  // 2: counts, in_place
 constexpr std::array kKinds = {StepKind::kSync, StepKind::kCopy, StepKind::kReduce, StepKind::kSend,
                                StepKind::kRecv};
 constexpr std::array kPlaces = {Place::kInput, Place::kOutput, Place::kSlot, Place::kResult};
@@ -182,6 +182,22 @@ Result<std::vector<layout::Range>> read_owners(const Json& json) {
   return owners;
 }
 
+Result<std::vector<int64_t>> read_counts(const Json& json) {
+  if (!json.is_array()) return refuse("counts are not an array");
+  std::vector<int64_t> counts;
+  for (const Json& item : json) {
+    HANJI_ASSIGN_OR_RETURN(const int64_t count,
+                           read_integer(item, "counts", {0, kMaxElements + 1}));
+    counts.push_back(count);
+  }
+  return counts;
+}
+
+Result<bool> read_flag(const Json& json, const char* what) {
+  if (!json.is_boolean()) return refuse(fmt::format("{} is neither true nor false", what));
+  return json.get<bool>();
+}
+
 Result<StepList> read_header(const Json& json) {
   HANJI_RETURN_IF_ERROR(check_keys(json, {{"version", true},
                                           {"routine", true},
@@ -191,6 +207,8 @@ Result<StepList> read_header(const Json& json) {
                                           {"keeps_order", true},
                                           {"slot_elements", true},
                                           {"root", true},
+                                          {"counts", true},
+                                          {"in_place", true},
                                           {"owners", true},
                                           {"per_rank", true}}));
   HANJI_RETURN_IF_ERROR(
@@ -203,11 +221,12 @@ Result<StepList> read_header(const Json& json) {
   HANJI_ASSIGN_OR_RETURN(list.algorithm, read_text(json["algorithm"], "algorithm"));
   HANJI_ASSIGN_OR_RETURN(list.ranks, read_integer(json["ranks"], "ranks", {1, kMaxRanks + 1}));
   HANJI_ASSIGN_OR_RETURN(list.count, read_integer(json["count"], "count", {0, kMaxElements + 1}));
-  if (!json["keeps_order"].is_boolean()) return refuse("keeps_order is neither true nor false");
-  list.keeps_order = json["keeps_order"].get<bool>();
+  HANJI_ASSIGN_OR_RETURN(list.keeps_order, read_flag(json["keeps_order"], "keeps_order"));
   HANJI_ASSIGN_OR_RETURN(list.slot_elements, read_integer(json["slot_elements"], "slot_elements",
                                                           {0, kMaxElements + 1}));
   HANJI_ASSIGN_OR_RETURN(list.root, read_integer(json["root"], "root", {0, kMaxRanks}));
+  HANJI_ASSIGN_OR_RETURN(list.counts, read_counts(json["counts"]));
+  HANJI_ASSIGN_OR_RETURN(list.in_place, read_flag(json["in_place"], "in_place"));
   HANJI_ASSIGN_OR_RETURN(list.owners, read_owners(json["owners"]));
   return list;
 }
@@ -235,7 +254,9 @@ std::string to_json(const StepList& list) {
                {"count", list.count},
                {"keeps_order", list.keeps_order},
                {"slot_elements", list.slot_elements},
-               {"root", list.root}};
+               {"root", list.root},
+               {"counts", list.counts},
+               {"in_place", list.in_place}};
   json["owners"] = Json::array();
   for (const layout::Range& range : list.owners) {
     json["owners"].push_back(Json::array({range.begin, range.end}));

@@ -8,7 +8,7 @@
 
 namespace hanji::schedule {
 
-/// The list as one JSON object, format version 1.
+/// The list as one JSON object, format version 2.
 std::string to_json(const StepList& list);
 
 /// Reads what to_json() writes and nothing else: unknown, missing or repeated keys, other types,

@@ -40,10 +40,11 @@ TEST(Json, AListThatWasReadRuns) {
 }
 
 TEST(Json, IsReadableByPeople) {
-  EXPECT_EQ(to_json(barrier(2)),
-            R"({"version":1,"routine":"barrier","algorithm":"sync","ranks":2,"count":0,)"
-            R"("keeps_order":true,"slot_elements":0,"root":0,"owners":[],)"
-            R"("per_rank":[[{"kind":"sync"}],[{"kind":"sync"}]]})");
+  EXPECT_EQ(
+      to_json(barrier(2)),
+      R"({"version":2,"routine":"barrier","algorithm":"sync","ranks":2,"count":0,)"
+      R"("keeps_order":true,"slot_elements":0,"root":0,"counts":[],"in_place":true,"owners":[],)"
+      R"("per_rank":[[{"kind":"sync"}],[{"kind":"sync"}]]})");
   EXPECT_THAT(to_json(all_reduce_direct(2, 64)),
               HasSubstr(R"({"kind":"reduce","count":64,"from":[[0,"input",0,0],[1,"input",0,0]],)"
                         R"("to":[[0,"output",0,0],[1,"output",0,0]],"tree":[0,1,-1]})"));
@@ -68,7 +69,7 @@ TEST(Json, RefusesWithRankAndStep) {
   EXPECT_THAT(refusal("[0,\"input\",0,0]", "[0,\"input\",0]"), HasSubstr("an operand is not"));
   EXPECT_THAT(refusal("[0,\"input\",0,0]", "[0,\"input\",0,18446744073709551615]"),
               HasSubstr("begin is 18446744073709551615"));
-  EXPECT_THAT(refusal("\"version\":1", "\"version\":2"), HasSubstr("version is 2"));
+  EXPECT_THAT(refusal("\"version\":2", "\"version\":1"), HasSubstr("version is 1"));
   EXPECT_THAT(refusal("\"ranks\":2", "\"ranks\":3"), HasSubstr("steps for 2 of 3 ranks"));
   EXPECT_THAT(refusal("\"ranks\":2", "\"ranks\":true"), HasSubstr("ranks is not an integer"));
   EXPECT_THAT(refusal("\"keeps_order\":true", "\"keeps_order\":1"), HasSubstr("keeps_order"));
@@ -77,6 +78,9 @@ TEST(Json, RefusesWithRankAndStep) {
   EXPECT_THAT(refusal("\"owners\":[]", "\"owners\":[[0,1]]"), HasSubstr("owners"));
   EXPECT_THAT(refusal("{\"kind\":\"sync\"}", "{\"kind\":\"sync\",\"count\":1}"),
               HasSubstr("rank 0, step 0: has an unknown member 'count'"));
+  EXPECT_THAT(refusal("\"counts\":[]", "\"counts\":[32,32]"), HasSubstr("no counts per rank"));
+  EXPECT_THAT(refusal("\"counts\":[]", "\"counts\":[-1]"), HasSubstr("counts is -1"));
+  EXPECT_THAT(refusal("\"in_place\":true", "\"in_place\":0"), HasSubstr("in_place is neither"));
   EXPECT_THAT(refusal("{\"kind\":\"sync\"}", "null"), HasSubstr("rank 0, step 0"));
 }
 

@@ -10,6 +10,10 @@ std::string_view name_of(Routine routine) {
     case Routine::kReduceScatter: return "reduce_scatter";
     case Routine::kAllReduce: return "all_reduce";
     case Routine::kTreeReduce: return "tree_reduce";
+    case Routine::kReduce: return "reduce";
+    case Routine::kGather: return "gather";
+    case Routine::kScatter: return "scatter";
+    case Routine::kAllToAll: return "all_to_all";
   }
   return "unknown";
 }
@@ -21,8 +25,31 @@ std::string_view name_of(ReduceOp op) {
     case ReduceOp::kMin: return "min";
     case ReduceOp::kMax: return "max";
     case ReduceOp::kProd: return "prod";
+    case ReduceOp::kBitAnd: return "bit_and";
+    case ReduceOp::kBitOr: return "bit_or";
+    case ReduceOp::kBitXor: return "bit_xor";
   }
   return "unknown";
+}
+
+bool has_root(Routine routine) {
+  return routine == Routine::kBroadcast || routine == Routine::kReduce ||
+         routine == Routine::kGather || routine == Routine::kScatter;
+}
+
+bool reduces(Routine routine) {
+  return routine == Routine::kAllReduce || routine == Routine::kReduceScatter ||
+         routine == Routine::kReduce || routine == Routine::kTreeReduce;
+}
+
+bool has_shares(Routine routine) {
+  return routine == Routine::kAllGather || routine == Routine::kReduceScatter ||
+         routine == Routine::kGather || routine == Routine::kScatter ||
+         routine == Routine::kAllToAll;
+}
+
+bool is_bitwise(ReduceOp op) {
+  return op == ReduceOp::kBitAnd || op == ReduceOp::kBitOr || op == ReduceOp::kBitXor;
 }
 
 std::optional<Routine> routine_named(std::string_view name) {

@@ -14,19 +14,36 @@ enum class Routine : uint8_t {
   kReduceScatter,
   kAllReduce,
   kTreeReduce,
+  kReduce,
+  kGather,
+  kScatter,
+  kAllToAll,
 };
 
-inline constexpr int kNumRoutines = 6;
+inline constexpr int kNumRoutines = 10;
 
-/// How elements of several ranks become one. kAvg is the sum, divided once by the ranks.
-enum class ReduceOp : uint8_t { kSum, kAvg, kMin, kMax, kProd };
+/// How elements of several ranks become one. kAvg is the sum, divided once by the ranks; the last
+/// three are for integers only.
+enum class ReduceOp : uint8_t { kSum, kAvg, kMin, kMax, kProd, kBitAnd, kBitOr, kBitXor };
 
-inline constexpr int kNumReduceOps = 5;
+inline constexpr int kNumReduceOps = 8;
 
-/// "barrier", "broadcast", "all_gather", "reduce_scatter", "all_reduce", "tree_reduce".
+/// "barrier", "broadcast", "all_gather", "reduce_scatter", "all_reduce", "tree_reduce", "reduce",
+/// "gather", "scatter", "all_to_all".
 std::string_view name_of(Routine routine);
-/// "sum", "avg", "min", "max", "prod".
+/// "sum", "avg", "min", "max", "prod", "bit_and", "bit_or", "bit_xor".
 std::string_view name_of(ReduceOp op);
+
+/// Whether one rank is asked for by number: broadcast, reduce, gather, scatter.
+bool has_root(Routine routine);
+/// Whether elements are combined, so that a ReduceOp matters.
+bool reduces(Routine routine);
+/// Whether the ranks may have different counts: all_gather, reduce_scatter, gather, scatter,
+/// all_to_all.
+bool has_shares(Routine routine);
+
+/// Whether the op combines bits, which floating elements do not take part in.
+bool is_bitwise(ReduceOp op);
 
 /// The inverse of name_of, or nothing.
 std::optional<Routine> routine_named(std::string_view name);

@@ -14,10 +14,22 @@ TEST(Operation, RoutineNamesGoBothWays) {
   EXPECT_FALSE(routine_named("allreduce"));
 }
 
+TEST(Operation, RoutinesKnowTheirArguments) {
+  EXPECT_TRUE(has_root(Routine::kGather));
+  EXPECT_FALSE(has_root(Routine::kAllGather));
+  EXPECT_TRUE(reduces(Routine::kReduce));
+  EXPECT_FALSE(reduces(Routine::kScatter));
+  EXPECT_TRUE(has_shares(Routine::kAllToAll));
+  EXPECT_FALSE(has_shares(Routine::kBroadcast));
+}
+
 TEST(Operation, ReduceOpsHaveTheirNames) {
   EXPECT_EQ(name_of(ReduceOp::kSum), "sum");
   EXPECT_EQ(name_of(ReduceOp::kAvg), "avg");
   EXPECT_EQ(name_of(ReduceOp::kProd), "prod");
+  EXPECT_EQ(name_of(ReduceOp::kBitXor), "bit_xor");
+  EXPECT_TRUE(is_bitwise(ReduceOp::kBitAnd));
+  EXPECT_FALSE(is_bitwise(ReduceOp::kMax));
 }
 
 }  // namespace

@@ -20,61 +20,93 @@ void add_shard_reduce(StepList& list, int rank, std::vector<Operand> from, Range
   add_reduce(list, rank, std::move(reduce));
 }
 
+template <class... Shares>
+StepList open(std::string algorithm, const Shares&... shares) {
+  return open_list(Routine::kReduceScatter, std::move(algorithm), shares...);
+}
+
+std::vector<Range> blocks_in(const StepList& list) { return blocks_of(list, 0, Place::kInput); }
+
 // One chunk of every shard; the half slot at `slot` holds one piece of `room` elements per rank.
-void add_staged_chunk(StepList& list, Range chunk, int64_t slot, int64_t room) {
+void add_staged_chunk(StepList& list, const std::vector<Range>& blocks, Range chunk, int64_t slot,
+                      int64_t room) {
   for (int rank = 0; rank < list.ranks; ++rank) {
     for (int owner = 0; owner < list.ranks; ++owner) {
       if (owner == rank) continue;
-      add_copy(list, rank, {rank, Place::kInput, 0, owner * list.count + chunk.begin},
-               {{rank, Place::kSlot, 0, slot + owner * room}}, chunk.size());
+      const Range piece = piece_of(blocks[owner], chunk);
+      add_copy(list, rank, {rank, Place::kInput, 0, piece.begin},
+               {{rank, Place::kSlot, 0, slot + owner * room}}, piece.size());
     }
   }
   add_sync(list);
   for (int rank = 0; rank < list.ranks; ++rank) {
+    const Range piece = piece_of(blocks[rank], chunk);
     std::vector<Operand> from = of_all_ranks(list.ranks, Place::kSlot, slot + rank * room);
-    from[rank] = {rank, Place::kInput, 0, rank * list.count + chunk.begin};
-    add_shard_reduce(list, rank, std::move(from), chunk);
+    from[rank] = {rank, Place::kInput, 0, piece.begin};
+    add_shard_reduce(list, rank, std::move(from), {chunk.begin, chunk.begin + piece.size()});
   }
+}
+
+StepList flat(StepList list) {
+  const std::vector<Range> blocks = blocks_in(list);
+  const int64_t all = blocks.back().end;
+  list.slot_elements = all;
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    add_copy(list, rank, {rank, Place::kInput}, {{rank, Place::kSlot}}, all);
+  }
+  add_sync(list);
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    add_shard_reduce(list, rank, of_all_ranks(list.ranks, Place::kSlot, blocks[rank].begin),
+                     {0, blocks[rank].size()});
+  }
+  return list;
+}
+
+StepList direct(StepList list) {
+  const std::vector<Range> blocks = blocks_in(list);
+  add_sync(list);
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    add_shard_reduce(list, rank, of_all_ranks(list.ranks, Place::kInput, blocks[rank].begin),
+                     {0, blocks[rank].size()});
+  }
+  add_sync(list);
+  return list;
+}
+
+StepList staged(StepList list, int64_t chunk) {
+  require(chunk >= 1, "reduce_scatter_staged needs a chunk of at least 1 element");
+  const std::vector<Range> blocks = blocks_in(list);
+  const int64_t room = std::min(chunk, largest(blocks));
+  const int64_t half = room * list.ranks;
+  list.slot_elements = 2 * half;
+  add_sync(list);
+  int64_t slot = 0;
+  for (const Range& piece : chunks_of(largest(blocks), chunk)) {
+    add_staged_chunk(list, blocks, piece, slot, room);
+    slot = half - slot;
+  }
+  return list;
 }
 
 }  // namespace
 
-StepList reduce_scatter_flat(int ranks, int64_t count) {
-  StepList list = open_list(Routine::kReduceScatter, "flat", ranks, count);
-  list.slot_elements = ranks * count;
-  for (int rank = 0; rank < ranks; ++rank) {
-    add_copy(list, rank, {rank, Place::kInput}, {{rank, Place::kSlot}}, ranks * count);
-  }
-  add_sync(list);
-  for (int rank = 0; rank < ranks; ++rank) {
-    add_shard_reduce(list, rank, of_all_ranks(ranks, Place::kSlot, rank * count), {0, count});
-  }
-  return list;
+StepList reduce_scatter_flat(int ranks, int64_t count) { return flat(open("flat", ranks, count)); }
+StepList reduce_scatter_flat(const std::vector<int64_t>& counts) {
+  return flat(open("flat", static_cast<int>(counts.size()), counts));
 }
 
 StepList reduce_scatter_direct(int ranks, int64_t count) {
-  StepList list = open_list(Routine::kReduceScatter, "direct", ranks, count);
-  add_sync(list);
-  for (int rank = 0; rank < ranks; ++rank) {
-    add_shard_reduce(list, rank, of_all_ranks(ranks, Place::kInput, rank * count), {0, count});
-  }
-  add_sync(list);
-  return list;
+  return direct(open("direct", ranks, count));
+}
+StepList reduce_scatter_direct(const std::vector<int64_t>& counts) {
+  return direct(open("direct", static_cast<int>(counts.size()), counts));
 }
 
 StepList reduce_scatter_staged(int ranks, int64_t count, int64_t chunk) {
-  require(chunk >= 1, "reduce_scatter_staged needs a chunk of at least 1 element");
-  StepList list = open_list(Routine::kReduceScatter, "staged", ranks, count);
-  const int64_t room = std::min(chunk, count);
-  const int64_t half = room * ranks;
-  list.slot_elements = 2 * half;
-  add_sync(list);
-  int64_t slot = 0;
-  for (const Range& piece : chunks_of(count, chunk)) {
-    add_staged_chunk(list, piece, slot, room);
-    slot = half - slot;
-  }
-  return list;
+  return staged(open("staged", ranks, count), chunk);
+}
+StepList reduce_scatter_staged(const std::vector<int64_t>& counts, int64_t chunk) {
+  return staged(open("staged", static_cast<int>(counts.size()), counts), chunk);
 }
 
 StepList reduce_scatter_exchange(int ranks, int64_t count) {

@@ -25,11 +25,66 @@ std::string_view name_of(Place place) {
   return "unknown";
 }
 
-int64_t elements_of(const StepList& list, Place place) {
+namespace {
+
+int64_t share_of(const StepList& list, int rank) {
+  return list.counts.empty() ? list.count : list.counts[rank];
+}
+
+int64_t all_shares(const StepList& list) {
+  return list.counts.empty() ? list.count * list.ranks : list.count;
+}
+
+// What goes from one rank to another in an all_to_all.
+int64_t given(const StepList& list, int from, int to) {
+  return list.counts.empty() ? list.count : list.counts[from * list.ranks + to];
+}
+
+int64_t exchanged(const StepList& list, int rank, Place place) {
+  int64_t sum = 0;
+  for (int peer = 0; peer < list.ranks; ++peer) {
+    sum += place == Place::kInput ? given(list, rank, peer) : given(list, peer, rank);
+  }
+  return sum;
+}
+
+}  // namespace
+
+int64_t elements_of(const StepList& list, int rank, Place place) {
   if (place == Place::kSlot || place == Place::kResult) return list.slot_elements;
-  const bool wide = (list.routine == Routine::kReduceScatter && place == Place::kInput) ||
-                    (list.routine == Routine::kAllGather && place == Place::kOutput);
-  return wide ? list.count * list.ranks : list.count;
+  const bool input = place == Place::kInput;
+  const bool at_root = rank == list.root;
+  switch (list.routine) {
+    case Routine::kBarrier: return 0;
+    case Routine::kReduce: return input || at_root ? list.count : 0;
+    case Routine::kAllGather: return input ? share_of(list, rank) : all_shares(list);
+    case Routine::kReduceScatter: return input ? all_shares(list) : share_of(list, rank);
+    case Routine::kGather:
+      if (input) return share_of(list, rank);
+      return at_root ? all_shares(list) : 0;
+    case Routine::kScatter:
+      if (!input) return share_of(list, rank);
+      return at_root ? all_shares(list) : 0;
+    case Routine::kAllToAll: return exchanged(list, rank, place);
+    case Routine::kBroadcast:
+    case Routine::kAllReduce:
+    case Routine::kTreeReduce: return list.count;
+  }
+  return 0;
+}
+
+std::vector<layout::Range> blocks_of(const StepList& list, int rank, Place place) {
+  std::vector<layout::Range> blocks;
+  int64_t next = 0;
+  for (int peer = 0; peer < list.ranks; ++peer) {
+    int64_t size = share_of(list, list.counts.empty() ? 0 : peer);
+    if (list.routine == Routine::kAllToAll) {
+      size = place == Place::kInput ? given(list, rank, peer) : given(list, peer, rank);
+    }
+    blocks.push_back({next, next + size});
+    next += size;
+  }
+  return blocks;
 }
 
 bool touches_peer_tensors(const StepList& list) {

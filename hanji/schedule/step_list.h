@@ -51,10 +51,15 @@ struct Step {
 /// check() proves it; none of them decides anything.
 ///
 /// Shape   elements of (input, output) per rank: barrier (0, 0); broadcast and all_reduce
-///         (count, count); all_gather (count, ranks * count); reduce_scatter (ranks * count,
-///         count); tree_reduce (count for each partial of the rank's fold, count). Input and
-///         output may be the same memory: all_gather's input its own shard of the output,
-///         reduce_scatter's output its own shard of the input, tree_reduce's output part 0.
+///         (count, count); reduce (count, count at the root and 0 elsewhere); tree_reduce (count
+///         for each partial of the rank's fold, count). Routines with shares have blocks, one per
+///         rank, one after another: all_gather (share, all shares); reduce_scatter (all shares,
+///         share); gather (share, all shares at the root and 0 elsewhere); scatter (all shares at
+///         the root and 0 elsewhere, share); all_to_all (what goes to each rank, what comes from
+///         each rank). Unless `counts` says otherwise a share, or what goes from one rank to
+///         another, is `count`.
+///         Input and output may be the same memory if `in_place`: one's share its own block of
+///         the wide buffer, tree_reduce's output part 0, else both alike.
 /// Order   the first sync carries the call's descriptor, so before it a rank touches its own
 ///         buffers only, and after the last one no tensor of another rank. Staging of a call may
 ///         still be read after its last sync: an engine alternates between two sets by call.
@@ -62,11 +67,14 @@ struct StepList {
   Routine routine = Routine::kBarrier;
   std::string algorithm;
   int ranks = 0;
-  int64_t count = 0;
+  int64_t count = 0;        ///< Of an uneven list the sum of `counts`.
   bool keeps_order = true;  ///< Each element is combined by pairwise_tree(ranks), whatever count.
   std::vector<std::vector<Step>> per_rank;
   int64_t slot_elements = 0;
-  int root = 0;                       ///< kBroadcast: whose input everyone gets.
+  int root = 0;  ///< Broadcast and scatter: who gives; reduce and gather: who gets.
+  /// Uneven: the share of each rank; all_to_all: what rank i gives to rank j at i * ranks + j.
+  std::vector<int64_t> counts;
+  bool in_place = true;               ///< May run with input and output in one place.
   std::vector<layout::Range> owners;  ///< kTreeReduce: the grains of each rank.
 
   bool operator==(const StepList&) const = default;
@@ -76,8 +84,12 @@ struct StepList {
 std::string_view name_of(StepKind kind);
 std::string_view name_of(Place place);
 
-/// Elements of one rank's buffer (of one part); 0 where the routine has none.
-int64_t elements_of(const StepList& list, Place place);
+/// Elements of the rank's buffer (of one part); 0 where the routine has none.
+int64_t elements_of(const StepList& list, int rank, Place place);
+
+/// Of a routine with shares: the block of each rank in a buffer that has all of them. Of an
+/// all_to_all that is `rank`'s input or output; in the others the blocks lie alike everywhere.
+std::vector<layout::Range> blocks_of(const StepList& list, int rank, Place place);
 
 /// True if some step reads or writes the input or output of another rank: such a list needs
 /// every tensor in the heap, others run with private tensors too.

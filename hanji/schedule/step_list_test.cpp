@@ -4,10 +4,14 @@
 
 #include "hanji/schedule/all_gather.h"
 #include "hanji/schedule/all_reduce.h"
+#include "hanji/schedule/all_to_all.h"
 #include "hanji/schedule/broadcast.h"
+#include "hanji/schedule/gather.h"
 #include "hanji/schedule/grain_tree.h"
 #include "hanji/schedule/internal/test_lists.h"
+#include "hanji/schedule/reduce.h"
 #include "hanji/schedule/reduce_scatter.h"
+#include "hanji/schedule/scatter.h"
 
 namespace hanji::schedule {
 namespace {
@@ -64,18 +68,52 @@ TEST(Staging, DoesNotGrowWithTheMessage) {
 
 TEST(TouchesPeerTensors, IsTrueOfDirectListsAlone) {
   for (const StepList& list : internal::all_lists(3, 500)) {
-    EXPECT_EQ(touches_peer_tensors(list), list.algorithm == "direct") << internal::describe(list);
+    const bool in_heap = list.algorithm == "direct" || list.algorithm == "swap";
+    EXPECT_EQ(touches_peer_tensors(list), in_heap) << internal::describe(list);
   }
 }
 
 TEST(ElementsOf, FollowTheRoutine) {
   const StepList gather = all_gather_flat(3, 10);
-  EXPECT_EQ(elements_of(gather, Place::kInput), 10);
-  EXPECT_EQ(elements_of(gather, Place::kOutput), 30);
+  EXPECT_EQ(elements_of(gather, 1, Place::kInput), 10);
+  EXPECT_EQ(elements_of(gather, 1, Place::kOutput), 30);
   const StepList scatter = reduce_scatter_flat(3, 10);
-  EXPECT_EQ(elements_of(scatter, Place::kInput), 30);
-  EXPECT_EQ(elements_of(scatter, Place::kOutput), 10);
-  EXPECT_EQ(elements_of(scatter, Place::kSlot), 30);
+  EXPECT_EQ(elements_of(scatter, 1, Place::kInput), 30);
+  EXPECT_EQ(elements_of(scatter, 1, Place::kOutput), 10);
+  EXPECT_EQ(elements_of(scatter, 1, Place::kSlot), 30);
+}
+
+TEST(ElementsOf, ARootAloneHasTheWideBuffer) {
+  const StepList gathered = gather_direct({2, 0, 5}, 1);
+  EXPECT_EQ(elements_of(gathered, 2, Place::kInput), 5);
+  EXPECT_EQ(elements_of(gathered, 1, Place::kOutput), 7);
+  EXPECT_EQ(elements_of(gathered, 2, Place::kOutput), 0);
+  EXPECT_THAT(blocks_of(gathered, 1, Place::kOutput),
+              ElementsAre(layout::Range{0, 2}, layout::Range{2, 2}, layout::Range{2, 7}));
+  const StepList scattered = scatter_direct(3, 10, 1);
+  EXPECT_EQ(elements_of(scattered, 1, Place::kInput), 30);
+  EXPECT_EQ(elements_of(scattered, 0, Place::kInput), 0);
+  EXPECT_EQ(elements_of(scattered, 0, Place::kOutput), 10);
+  EXPECT_EQ(elements_of(reduce_direct(3, 10, 1), 0, Place::kOutput), 0);
+}
+
+TEST(ElementsOf, AnAllToAllGivesRowsAndGetsColumns) {
+  const StepList list = all_to_all_direct(2, {1, 2, 4, 8});
+  EXPECT_EQ(elements_of(list, 0, Place::kInput), 3);
+  EXPECT_EQ(elements_of(list, 1, Place::kInput), 12);
+  EXPECT_EQ(elements_of(list, 0, Place::kOutput), 5);
+  EXPECT_EQ(elements_of(list, 1, Place::kOutput), 10);
+  EXPECT_THAT(blocks_of(list, 1, Place::kOutput),
+              ElementsAre(layout::Range{0, 2}, layout::Range{2, 10}));
+}
+
+TEST(Traffic, OfRoutinesWithARootIsTheLeastThereCanBe) {
+  const int64_t bytes = 6400 * 4;
+  EXPECT_EQ(traffic_bytes(gather_direct(4, 6400, 0), 4), 2 * bytes);
+  EXPECT_EQ(traffic_bytes(scatter_direct(4, 6400, 0), 4), 2 * bytes);
+  EXPECT_EQ(traffic_bytes(reduce_direct(4, 6400, 0), 4), 5 * bytes / 4);  // (p+1) N/p
+  EXPECT_EQ(traffic_bytes(all_to_all_direct(4, 6400), 4), 8 * bytes);
+  EXPECT_EQ(wire_bytes(all_to_all_swap(4, 6400, 640), 4), 3 * bytes);  // (p-1) N
 }
 
 TEST(Makers, RefuseWhatIsNoCall) {
@@ -86,6 +124,12 @@ TEST(Makers, RefuseWhatIsNoCall) {
   EXPECT_THROW(all_reduce_staged(2, 10, 0), Error);
   EXPECT_THROW(broadcast_flat(2, 10, 2), Error);
   EXPECT_THROW(broadcast_flat(2, 10, -1), Error);
+  EXPECT_THROW(gather_direct(2, 10, 2), Error);
+  EXPECT_THROW(gather_direct(std::vector<int64_t>{}, 0), Error);
+  EXPECT_THROW(scatter_direct({4, -1}, 0), Error);
+  EXPECT_THROW(all_gather_flat({INT64_MAX, 1}), Error);
+  EXPECT_THROW(all_to_all_direct(2, {1, 2, 3}), Error);
+  EXPECT_THROW(all_to_all_swap(2, 10, 0), Error);
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ Words encode(const Descriptor& d) {
   const uint64_t elements = d.in_line ? static_cast<uint64_t>(d.count) : 0;
   words[0] = static_cast<uint64_t>(d.routine) | static_cast<uint64_t>(d.dtype) << 8 |
              static_cast<uint64_t>(d.op) << 16 | static_cast<uint64_t>(d.in_line) << 24 |
-             static_cast<uint64_t>(d.root & 0xff) << 32 | elements << 40 | d.operation << 48;
+             static_cast<uint64_t>(d.uneven) << 25 | static_cast<uint64_t>(d.root & 0xff) << 32 |
+             elements << 40 | d.operation << 48;
   words[1] = d.tag;
   words[2] = d.call_site | static_cast<uint64_t>(d.fingerprint) << 32;
   if (!d.in_line) {
@@ -29,7 +30,8 @@ Descriptor decode(const Words& words) {
   d.routine = static_cast<schedule::Routine>(byte_of(words[0], 0));
   d.dtype = static_cast<DType>(byte_of(words[0], 1));
   d.op = static_cast<schedule::ReduceOp>(byte_of(words[0], 2));
-  d.in_line = byte_of(words[0], 3) != 0;
+  d.in_line = (byte_of(words[0], 3) & 1) != 0;
+  d.uneven = (byte_of(words[0], 3) & 2) != 0;
   d.root = static_cast<int>(byte_of(words[0], 4));
   d.operation = words[0] >> 48;
   d.tag = words[1];

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "hanji/shm/reduce.h"
+
 namespace hanji::shm::internal {
 namespace {
 
@@ -14,14 +16,31 @@ std::string name_of_list(const StepList& list) {
   return fmt::format("step list {} {}", name_of(list.routine), list.algorithm);
 }
 
+// Whether input and output of `rank` share memory.
+bool overlap(const Call& call, const StepList& list, int rank) {
+  const auto bytes = [&](Place place) {
+    return static_cast<size_t>(elements_of(list, rank, place)) * size_of(call.dtype);
+  };
+  const auto* input = static_cast<const std::byte*>(call.input);
+  const auto* output = static_cast<const std::byte*>(call.output);
+  if (input == nullptr || output == nullptr) return false;
+  return input < output + bytes(Place::kOutput) && output < input + bytes(Place::kInput);
+}
+
 // The list does what is called, with buffers that are there.
-Status check_fit(const Call& call, const Program& program) {
+Status check_fit(const Call& call, const Program& program, int rank) {
   const StepList& list = *program.list;
   if (list.routine != call.routine || list.count != call.count || list.root != call.root) {
     return base::invalid_argument(fmt::format(
         "{} of {} elements with root {}, for a call of {} with {} elements and root {}; select "
         "the list for the call",
         name_of_list(list), list.count, list.root, name_of(call.routine), call.count, call.root));
+  }
+  if (!list.in_place && overlap(call, list, rank)) {
+    return base::invalid_argument(fmt::format(
+        "{}: input and output share memory, and this list needs them apart; select one for a "
+        "call in place",
+        name_of_list(list)));
   }
   if (program.num_parts > call.num_parts) {
     return base::invalid_argument(fmt::format("{} reads {} parts of this rank's input, {} given",
@@ -54,6 +73,7 @@ Status Preparation::prepare(const Call& call, uint64_t number, Operation& operat
   if (call.op == ReduceOp::kAvg && call.routine == Routine::kTreeReduce) {
     return base::unsupported("tree_reduce(avg); reduce by sum and scale once after it");
   }
+  if (reduces(call.routine)) HANJI_RETURN_IF_ERROR(check_op(call.op, call.dtype));
   HANJI_ASSIGN_OR_RETURN(operation.program, program_for(call, call.steps));
   operation.program_if_private = nullptr;
   if (call.steps_if_private != nullptr) {
@@ -71,7 +91,7 @@ Status Preparation::prepare(const Call& call, uint64_t number, Operation& operat
 Result<std::shared_ptr<const Program>> Preparation::program_for(
     const Call& call, const std::shared_ptr<const StepList>& list) {
   HANJI_ASSIGN_OR_RETURN(auto program, programs_.get(list));
-  HANJI_RETURN_IF_ERROR(check_fit(call, *program));
+  HANJI_RETURN_IF_ERROR(check_fit(call, *program, lines_.me()));
   HANJI_RETURN_IF_ERROR(back_staging(*program, size_of(call.dtype)));
   return program;
 }
@@ -105,6 +125,7 @@ Descriptor Preparation::describe(const Operation& operation, uint64_t number) co
   d.tag = call.tag;
   d.call_site = call.call_site;
   d.count = call.count;
+  d.uneven = !call.steps->counts.empty();
   d.fingerprint = operation.program->fingerprint;
   if (operation.program_if_private != nullptr) {
     d.fingerprint = d.fingerprint * 31 + operation.program_if_private->fingerprint;
@@ -112,8 +133,10 @@ Descriptor Preparation::describe(const Operation& operation, uint64_t number) co
   d.in_line = fits_in_line(*operation.program, call.count, size_of(call.dtype));
   const int64_t before_last_part = (call.num_parts - 1) * call.input_stride;
   d.input =
-      offset_of(call.input, before_last_part + elements_of(*call.steps, Place::kInput), call.dtype);
-  d.output = offset_of(call.output, elements_of(*call.steps, Place::kOutput), call.dtype);
+      offset_of(call.input, before_last_part + elements_of(*call.steps, lines_.me(), Place::kInput),
+                call.dtype);
+  d.output =
+      offset_of(call.output, elements_of(*call.steps, lines_.me(), Place::kOutput), call.dtype);
   d.stride = call.input_stride;
   return d;
 }

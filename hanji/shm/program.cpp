@@ -44,7 +44,9 @@ uint32_t fingerprint_of(const StepList& list) {
                                 list.count,
                                 list.keeps_order,
                                 list.slot_elements,
-                                list.root};
+                                list.root,
+                                list.in_place};
+  words.insert(words.end(), list.counts.begin(), list.counts.end());
   for (const auto& owner : list.owners) words.insert(words.end(), {owner.begin, owner.end});
   for (const auto& steps : list.per_rank) {
     words.push_back(static_cast<int64_t>(steps.size()));

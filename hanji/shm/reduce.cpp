@@ -80,6 +80,12 @@ HWY_INLINE V apply(V a, V b) {
     return hn::Add(a, b);
   } else if constexpr (std::is_same_v<Op, Prod>) {
     return hn::Mul(a, b);
+  } else if constexpr (std::is_same_v<Op, BitAnd>) {
+    return hn::And(a, b);
+  } else if constexpr (std::is_same_v<Op, BitOr>) {
+    return hn::Or(a, b);
+  } else if constexpr (std::is_same_v<Op, BitXor>) {
+    return hn::Xor(a, b);
   } else if constexpr (!hwy::IsFloat<hn::TFromV<V>>()) {
     return std::is_same_v<Op, Min> ? hn::Min(a, b) : hn::Max(a, b);
   } else {
@@ -249,6 +255,16 @@ void reduce_blocks(const Reduction& r) {
   }
 }
 
+// Integers only: check_op() has refused the rest.
+template <class T>
+void reduce_bits(const Reduction& r) {
+  if constexpr (std::is_integral_v<T>) {
+    if (r.op == schedule::ReduceOp::kBitAnd) return reduce_blocks<T, BitAnd>(r);
+    if (r.op == schedule::ReduceOp::kBitOr) return reduce_blocks<T, BitOr>(r);
+    return reduce_blocks<T, BitXor>(r);
+  }
+}
+
 void reduce_on_target(const Reduction& r) {
   visit(r.dtype, [&]<class T>(T) {
     switch (r.op) {
@@ -257,6 +273,9 @@ void reduce_on_target(const Reduction& r) {
       case schedule::ReduceOp::kMin: return reduce_blocks<T, Min>(r);
       case schedule::ReduceOp::kMax: return reduce_blocks<T, Max>(r);
       case schedule::ReduceOp::kProd: return reduce_blocks<T, Prod>(r);
+      case schedule::ReduceOp::kBitAnd:
+      case schedule::ReduceOp::kBitOr:
+      case schedule::ReduceOp::kBitXor: return reduce_bits<T>(r);
     }
   });
 }
@@ -281,6 +300,12 @@ void reduce(DType dtype, schedule::ReduceOp op, std::span<const void* const> sou
   const int64_t divisor = op == schedule::ReduceOp::kAvg ? static_cast<int64_t>(sources.size()) : 0;
   HWY_DYNAMIC_DISPATCH(reduce_on_target)
   ({dtype, op, sources, tree, destinations, count, divisor});
+}
+
+Status check_op(schedule::ReduceOp op, DType dtype) {
+  if (!is_bitwise(op) || !is_floating(dtype)) return {};
+  return base::unsupported(std::string(name_of(op)) + " of " + std::string(name_of(dtype)) +
+                           "; bits are combined of int32, int64 and uint8");
 }
 
 Status check_tree(std::span<const int> tree, int num_sources) {

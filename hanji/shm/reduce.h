@@ -13,7 +13,7 @@ namespace hanji::shm {
 ///
 /// Shape   `count` elements of `dtype` in each buffer; any alignment. A destination is a source,
 ///         or overlaps none. `tree`: i >= 0 pushes sources[i], -1 combines the top two (the lower
-///         one on the left); it satisfies check_tree().
+///         one on the left); it satisfies check_tree(), and `op` and `dtype` check_op().
 /// Result  bit-equal to reduce_scalar() on every processor. float16 and bfloat16 are combined in
 ///         float32 and rounded once, to nearest even; kAvg is the sum, then one division by
 ///         sources.size(); integers wrap around, their average is cut toward zero; min and max
@@ -26,6 +26,9 @@ void reduce(DType dtype, schedule::ReduceOp op, std::span<const void* const> sou
 /// The same, one element at a time in plain C++: the meaning of reduce().
 void reduce_scalar(DType dtype, schedule::ReduceOp op, std::span<const void* const> sources,
                    std::span<const int> tree, std::span<void* const> destinations, int64_t count);
+
+/// Refuses (kUnsupported) an op that elements of this type do not take part in.
+Status check_op(schedule::ReduceOp op, DType dtype);
 
 /// Ok if `tree` pushes each of `num_sources` once, leaves one value, and never holds more than 64
 /// values or 16 intermediate results.

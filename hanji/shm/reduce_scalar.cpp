@@ -56,6 +56,12 @@ void reduce_scalar(DType dtype, ReduceOp op, std::span<const void* const> source
       case ReduceOp::kMin: return reduce_as<T, Min>(sources, tree, destinations, count, false);
       case ReduceOp::kMax: return reduce_as<T, Max>(sources, tree, destinations, count, false);
       case ReduceOp::kProd: return reduce_as<T, Prod>(sources, tree, destinations, count, false);
+      default: break;
+    }
+    if constexpr (std::is_integral_v<T>) {
+      if (op == ReduceOp::kBitAnd) reduce_as<T, BitAnd>(sources, tree, destinations, count, false);
+      if (op == ReduceOp::kBitOr) reduce_as<T, BitOr>(sources, tree, destinations, count, false);
+      if (op == ReduceOp::kBitXor) reduce_as<T, BitXor>(sources, tree, destinations, count, false);
     }
   });
 }

@@ -20,8 +20,9 @@ using testing::HasSubstr;
 
 constexpr DType kDTypes[] = {DType::kFloat64, DType::kFloat32, DType::kBFloat16, DType::kFloat16,
                              DType::kInt32,   DType::kInt64,   DType::kUInt8};
-constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin, ReduceOp::kMax,
-                             ReduceOp::kProd};
+constexpr ReduceOp kOps[] = {ReduceOp::kSum,   ReduceOp::kAvg,   ReduceOp::kMin,
+                             ReduceOp::kMax,   ReduceOp::kProd,  ReduceOp::kBitAnd,
+                             ReduceOp::kBitOr, ReduceOp::kBitXor};
 
 using Buffer = std::vector<std::byte>;
 
@@ -67,6 +68,7 @@ TEST_P(BitEqual, ToScalarForEveryTypeAndOp) {
   const std::vector<int> tree = schedule::pairwise_tree(c.sources);
   for (const DType dtype : kDTypes) {
     for (const ReduceOp op : kOps) {
+      if (!check_op(op, dtype).ok()) continue;
       SCOPED_TRACE(testing::Message() << name_of(dtype) << " " << name_of(op));
       const size_t bytes = static_cast<size_t>(c.count) * size_of(dtype);
       std::vector<Buffer> inputs;
@@ -111,6 +113,15 @@ TEST(Reduce, IntegersWrapAroundAndTheirAverageIsCutTowardZero) {
   EXPECT_EQ(reduce_two<int32_t>(DType::kInt32, ReduceOp::kSum, INT32_MAX, 1), INT32_MIN);
   EXPECT_EQ(reduce_two<int64_t>(DType::kInt64, ReduceOp::kProd, int64_t{1} << 62, 4), 0);
   EXPECT_EQ(reduce_two<int32_t>(DType::kInt32, ReduceOp::kAvg, -2, -5), -3);
+}
+
+TEST(Reduce, BitsOfIntegersAreCombinedAndThoseOfFloatsAreNot) {
+  EXPECT_EQ(reduce_two<uint8_t>(DType::kUInt8, ReduceOp::kBitAnd, 0b1100, 0b1010), 0b1000);
+  EXPECT_EQ(reduce_two<int32_t>(DType::kInt32, ReduceOp::kBitOr, 0b1100, 0b1010), 0b1110);
+  EXPECT_EQ(reduce_two<int64_t>(DType::kInt64, ReduceOp::kBitXor, -1, 0b1010), ~int64_t{0b1010});
+  EXPECT_TRUE(check_op(ReduceOp::kBitOr, DType::kUInt8).ok());
+  EXPECT_EQ(check_op(ReduceOp::kBitOr, DType::kBFloat16).code(), Code::kUnsupported);
+  EXPECT_TRUE(check_op(ReduceOp::kProd, DType::kBFloat16).ok());
 }
 
 TEST(Reduce, MinAndMaxReturnNaNIfThereIsOne) {

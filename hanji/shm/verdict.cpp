@@ -13,11 +13,6 @@ namespace {
 
 using schedule::Routine;
 
-bool reduces(Routine routine) {
-  return routine == Routine::kAllReduce || routine == Routine::kReduceScatter ||
-         routine == Routine::kTreeReduce;
-}
-
 std::string where(const GroupLines& lines, uint64_t operation) {
   return fmt::format("operation {} of group {}", operation, lines.group());
 }
@@ -39,9 +34,14 @@ std::string difference(const Descriptor& a, const Descriptor& b) {
   if (a.op != b.op) return say("the op", name_of(a.op), name_of(b.op));
   if (a.root != b.root) return say("the root", a.root, b.root);
   if (a.tag != b.tag) return say("the tag", a.tag, b.tag);
+  if (a.uneven != b.uneven) {
+    const auto word = [](bool uneven) { return uneven ? "uneven" : "even"; };
+    return fmt::format("the counts per rank are {} there and {} here", word(a.uneven),
+                       word(b.uneven));
+  }
   if (a.fingerprint != b.fingerprint) {
-    return fmt::format("the step lists differ (fingerprint {:08x} there and {:08x} here)",
-                       a.fingerprint, b.fingerprint);
+    return fmt::format("{}the step lists differ (fingerprint {:08x} there and {:08x} here)",
+                       a.uneven ? "the counts per rank or " : "", a.fingerprint, b.fingerprint);
   }
   return say("the number of the operation (mod 65536)", a.operation, b.operation);
 }
@@ -90,7 +90,7 @@ std::string describe_call(const GroupLines& lines, int member, const Descriptor&
     text += "(";
     if (reduces(call.routine)) text += fmt::format("{}, ", name_of(call.op));
     text += fmt::format("{}, {} elements", name_of(call.dtype), call.count);
-    if (call.routine == Routine::kBroadcast) text += fmt::format(", root {}", call.root);
+    if (has_root(call.routine)) text += fmt::format(", root {}", call.root);
     if (call.tag != 0) text += fmt::format(", tag {}", call.tag);
     text += ")";
   }

@@ -52,28 +52,32 @@ std::vector<int> parts_per_rank(const StepList& list) {
 }
 
 AddressMap::AddressMap(const StepList& list, std::vector<int> parts_of_rank, Aliasing aliasing)
-    : routine_(list.routine),
-      count_(list.count),
-      aliasing_(aliasing),
-      parts_(std::move(parts_of_rank)) {
+    : parts_(std::move(parts_of_rank)) {
   for (const int parts : parts_) {
     first_space_.push_back(num_spaces_);
     num_spaces_ += parts + 3;
+  }
+  if (aliasing == Aliasing::kSeparate) return;
+  const bool nested = has_shares(list.routine) && list.routine != Routine::kAllToAll;
+  const auto blocks = nested ? blocks_of(list, 0, Place::kInput) : std::vector<layout::Range>();
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    nestings_.push_back({list.routine == Routine::kAllGather || list.routine == Routine::kGather,
+                         nested ? blocks[rank].begin : 0});
   }
 }
 
 Address AddressMap::locate(const Operand& operand) const {
   const int inputs = first_space_[operand.rank];
   const int others = inputs + parts_[operand.rank];
-  const int64_t own_shard = operand.rank * count_;
-  const bool in_place = aliasing_ == Aliasing::kInPlace && parts_[operand.rank] > 0;
+  const bool in_place = !nestings_.empty() && parts_[operand.rank] > 0;
+  const Nesting nesting = in_place ? nestings_[operand.rank] : Nesting();
   switch (operand.place) {
     case Place::kInput:
-      if (in_place && output_is_base()) return {others, own_shard + operand.begin};
+      if (nesting.output_is_wide) return {others, nesting.begin + operand.begin};
       return {inputs + operand.part, operand.begin};
     case Place::kOutput:
-      if (!in_place || output_is_base()) return {others, operand.begin};
-      return {inputs, (routine_ == Routine::kReduceScatter ? own_shard : 0) + operand.begin};
+      if (!in_place || nesting.output_is_wide) return {others, operand.begin};
+      return {inputs, nesting.begin + operand.begin};
     case Place::kSlot: return {others + 1, operand.begin};
     case Place::kResult: return {others + 2, operand.begin};
   }

@@ -26,11 +26,12 @@ class AddressMap {
   int num_spaces() const { return num_spaces_; }
 
  private:
-  bool output_is_base() const { return routine_ == Routine::kAllGather; }
-
-  const Routine routine_;
-  const int64_t count_;
-  const Aliasing aliasing_;
+  /// In place, a rank's narrow buffer begins inside its wide one.
+  struct Nesting {
+    bool output_is_wide = false;
+    int64_t begin = 0;
+  };
+  std::vector<Nesting> nestings_;  ///< Per rank; empty: nothing is shared.
   std::vector<int> parts_;
   std::vector<int> first_space_;  ///< Per rank: its parts, then output, slot, result.
   int num_spaces_ = 0;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "hanji/schedule/internal/partials.h"
 #include "hanji/schedule/pairwise_tree.h"
 
@@ -34,6 +36,11 @@ Promise::Promise(const StepList& list, Symbols& symbols) : list_(list), symbols_
     sum_leaves_ = list.ranks;
   }
   sum_ = tree_over(symbols, {0, sum_leaves_});
+  if (!has_shares(list.routine)) return;
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    given_.push_back(blocks_of(list, rank, Place::kInput));
+    got_.push_back(blocks_of(list, rank, Place::kOutput));
+  }
 }
 
 bool Promise::holds(const Value& value, int expr, int64_t shift, bool reduced) const {
@@ -46,35 +53,42 @@ bool Promise::holds(const Value& value, int expr, int64_t shift, bool reduced) c
   return found == symbols_.leaves(expr, sum_leaves_);
 }
 
-Status Promise::check(int rank, const Piece& piece) const {
-  const auto fail = [&](int64_t element) {
-    return base::invalid_argument(
-        fmt::format("element {} of rank {}'s output is not what {} promises", element, rank,
-                    name_of(list_.routine)));
-  };
+// A piece of a buffer of blocks. A piece holds one value, so it may not run over from one block
+// into the next.
+bool Promise::block_kept(int rank, const Piece& piece) const {
+  const auto& blocks = got_[rank];
+  const auto after =
+      std::upper_bound(blocks.begin(), blocks.end(), piece.range.begin,
+                       [](int64_t at, const layout::Range& block) { return at < block.end; });
+  if (after == blocks.end() || piece.range.end > after->end) return false;
+  const int owner = static_cast<int>(after - blocks.begin());
+  const int64_t begin =
+      list_.routine == Routine::kAllToAll ? given_[owner][rank].begin : int64_t{0};
+  return holds(piece.value, inputs_[owner][0], begin - after->begin, false);
+}
+
+bool Promise::kept(int rank, const Piece& piece) const {
   switch (list_.routine) {
-    case Routine::kBarrier: return {};
-    case Routine::kBroadcast:
-      if (!holds(piece.value, inputs_[list_.root][0], 0, false)) return fail(piece.range.begin);
-      return {};
+    case Routine::kBarrier: return true;
+    case Routine::kBroadcast: return holds(piece.value, inputs_[list_.root][0], 0, false);
     case Routine::kAllReduce:
-    case Routine::kTreeReduce:
-      if (!holds(piece.value, sum_, 0, true)) return fail(piece.range.begin);
-      return {};
-    case Routine::kReduceScatter:
-      if (!holds(piece.value, sum_, rank * list_.count, true)) return fail(piece.range.begin);
-      return {};
-    case Routine::kAllGather: {
-      // A piece holds one value, so it may not run over from one rank's shard into the next.
-      const int64_t owner = piece.range.begin / list_.count;
-      const bool one_shard = (piece.range.end - 1) / list_.count == owner;
-      if (!one_shard || !holds(piece.value, inputs_[owner][0], -owner * list_.count, false)) {
-        return fail(piece.range.begin);
-      }
-      return {};
-    }
+    case Routine::kReduce:
+    case Routine::kTreeReduce: return holds(piece.value, sum_, 0, true);
+    case Routine::kReduceScatter: return holds(piece.value, sum_, given_[rank][rank].begin, true);
+    case Routine::kScatter:
+      return holds(piece.value, inputs_[list_.root][0], given_[rank][rank].begin, false);
+    case Routine::kAllGather:
+    case Routine::kGather:
+    case Routine::kAllToAll: return block_kept(rank, piece);
   }
-  return {};
+  return true;
+}
+
+Status Promise::check(int rank, const Piece& piece) const {
+  if (kept(rank, piece)) return {};
+  return base::invalid_argument(
+      fmt::format("element {} of rank {}'s output is not what {} promises", piece.range.begin, rank,
+                  name_of(list_.routine)));
 }
 
 }  // namespace hanji::schedule::internal

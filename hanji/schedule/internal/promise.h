@@ -23,11 +23,14 @@ class Promise {
 
  private:
   bool holds(const Value& value, int expr, int64_t shift, bool reduced) const;
+  bool kept(int rank, const Piece& piece) const;
+  bool block_kept(int rank, const Piece& piece) const;
 
   const StepList& list_;
   Symbols& symbols_;
   std::vector<std::vector<int>> inputs_;
-  int sum_ = -1;  ///< Of all ranks, or of all grains.
+  std::vector<std::vector<layout::Range>> given_, got_;  ///< Blocks of each rank's input, output.
+  int sum_ = -1;                                         ///< Of all ranks, or of all grains.
   int64_t sum_leaves_ = 0;
 };
 

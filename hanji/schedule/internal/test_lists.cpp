@@ -8,33 +8,90 @@
 
 #include "hanji/schedule/all_gather.h"
 #include "hanji/schedule/all_reduce.h"
+#include "hanji/schedule/all_to_all.h"
 #include "hanji/schedule/barrier.h"
 #include "hanji/schedule/broadcast.h"
+#include "hanji/schedule/gather.h"
 #include "hanji/schedule/grain_tree.h"
 #include "hanji/schedule/internal/address_map.h"
+#include "hanji/schedule/reduce.h"
 #include "hanji/schedule/reduce_scatter.h"
+#include "hanji/schedule/scatter.h"
 
 namespace hanji::schedule::internal {
+
+std::vector<int64_t> uneven_counts(int ranks, int64_t count) {
+  std::vector<int64_t> counts;
+  for (int rank = 0; rank < ranks; ++rank) counts.push_back(count * ((rank * 3 + 2) % 4) / 3);
+  return counts;
+}
+
+std::vector<int64_t> uneven_pairs(int ranks, int64_t count) {
+  std::vector<int64_t> counts;
+  for (int i = 0; i < ranks * ranks; ++i) counts.push_back(count * ((i * 5 + 2) % 4) / 3);
+  return counts;
+}
+
+namespace {
+
+std::vector<StepList> uneven_lists(int ranks, int64_t count) {
+  const int64_t chunk = count / 3 + 1;
+  const int root = ranks - 1;
+  const std::vector<int64_t> counts = uneven_counts(ranks, count);
+  const std::vector<int64_t> pairs = uneven_pairs(ranks, count);
+  return {all_gather_flat(counts),
+          all_gather_direct(counts),
+          all_gather_staged(counts, chunk),
+          reduce_scatter_flat(counts),
+          reduce_scatter_direct(counts),
+          reduce_scatter_staged(counts, chunk),
+          gather_flat(counts, root),
+          gather_direct(counts, root),
+          gather_staged(counts, root, chunk),
+          scatter_flat(counts, root),
+          scatter_direct(counts, root),
+          scatter_staged(counts, root, chunk),
+          all_to_all_flat(ranks, pairs),
+          all_to_all_direct(ranks, pairs),
+          all_to_all_staged(ranks, pairs, chunk)};
+}
+
+}  // namespace
 
 std::vector<StepList> all_lists(int ranks, int64_t count) {
   const int64_t chunk = count / 3 + 1;
   const int root = ranks - 1;
-  return {all_reduce_flat(ranks, count),
-          all_reduce_direct(ranks, count),
-          all_reduce_staged(ranks, count, chunk),
-          all_reduce_exchange(ranks, count),
-          broadcast_flat(ranks, count, root),
-          broadcast_direct(ranks, count, root),
-          broadcast_staged(ranks, count, root, chunk),
-          all_gather_flat(ranks, count),
-          all_gather_direct(ranks, count),
-          all_gather_staged(ranks, count, chunk),
-          reduce_scatter_flat(ranks, count),
-          reduce_scatter_direct(ranks, count),
-          reduce_scatter_staged(ranks, count, chunk),
-          reduce_scatter_exchange(ranks, count),
-          barrier(ranks),
-          tree_list(ranks, count)};
+  std::vector<StepList> lists = {all_reduce_flat(ranks, count),
+                                 all_reduce_direct(ranks, count),
+                                 all_reduce_staged(ranks, count, chunk),
+                                 all_reduce_exchange(ranks, count),
+                                 broadcast_flat(ranks, count, root),
+                                 broadcast_direct(ranks, count, root),
+                                 broadcast_staged(ranks, count, root, chunk),
+                                 all_gather_flat(ranks, count),
+                                 all_gather_direct(ranks, count),
+                                 all_gather_staged(ranks, count, chunk),
+                                 reduce_scatter_flat(ranks, count),
+                                 reduce_scatter_direct(ranks, count),
+                                 reduce_scatter_staged(ranks, count, chunk),
+                                 reduce_scatter_exchange(ranks, count),
+                                 barrier(ranks),
+                                 tree_list(ranks, count),
+                                 reduce_flat(ranks, count, root),
+                                 reduce_direct(ranks, count, root),
+                                 reduce_staged(ranks, count, root, chunk),
+                                 gather_flat(ranks, count, root),
+                                 gather_direct(ranks, count, root),
+                                 gather_staged(ranks, count, root, chunk),
+                                 scatter_flat(ranks, count, root),
+                                 scatter_direct(ranks, count, root),
+                                 scatter_staged(ranks, count, root, chunk),
+                                 all_to_all_flat(ranks, count),
+                                 all_to_all_direct(ranks, count),
+                                 all_to_all_swap(ranks, count, chunk),
+                                 all_to_all_staged(ranks, count, chunk)};
+  for (StepList& list : uneven_lists(ranks, count)) lists.push_back(std::move(list));
+  return lists;
 }
 
 StepList tree_list(int ranks, int64_t count) {
@@ -49,8 +106,8 @@ StepList tree_list(int ranks, int64_t count) {
 }
 
 std::string describe(const StepList& list) {
-  return fmt::format("{} {}, {} ranks, {} elements", name_of(list.routine), list.algorithm,
-                     list.ranks, list.count);
+  return fmt::format("{}{} {}, {} ranks, {} elements", list.counts.empty() ? "" : "uneven ",
+                     name_of(list.routine), list.algorithm, list.ranks, list.count);
 }
 
 namespace {
@@ -60,7 +117,11 @@ class Interpreter {
   Interpreter(const StepList& list, const std::vector<std::vector<Tensor>>& inputs)
       : list_(list), inputs_(inputs), next_(list.ranks, 0) {
     const auto filled = [&](Place place) {
-      return std::vector<Tensor>(list.ranks, Tensor(elements_of(list, place), -1e30f));
+      std::vector<Tensor> tensors;
+      for (int rank = 0; rank < list.ranks; ++rank) {
+        tensors.emplace_back(elements_of(list, rank, place), -1e30f);
+      }
+      return tensors;
     };
     outputs_ = filled(Place::kOutput);
     slots_ = filled(Place::kSlot);
@@ -147,10 +208,11 @@ std::vector<std::vector<Tensor>> rough_inputs(const StepList& list) {
   std::mt19937 random(7);
   std::uniform_real_distribution<float> exponent(-12, 12);
   std::vector<std::vector<Tensor>> inputs;
-  for (const int parts : parts_per_rank(list)) {
+  const std::vector<int> parts = parts_per_rank(list);
+  for (int rank = 0; rank < list.ranks; ++rank) {
     inputs.emplace_back();
-    for (int part = 0; part < parts; ++part) {
-      Tensor tensor(elements_of(list, Place::kInput));
+    for (int part = 0; part < parts[rank]; ++part) {
+      Tensor tensor(elements_of(list, rank, Place::kInput));
       for (float& value : tensor) value = std::exp2(exponent(random)) * (random() % 2 ? 1 : -1);
       inputs.back().push_back(std::move(tensor));
     }

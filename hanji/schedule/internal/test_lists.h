@@ -7,8 +7,13 @@
 
 namespace hanji::schedule::internal {
 
-/// Every algorithm of this folder for `ranks` and `count`, staged ones with about three chunks.
+/// Every algorithm of this folder for `ranks` and `count`, staged ones with about three chunks,
+/// and the uneven ones for counts about as large.
 std::vector<StepList> all_lists(int ranks, int64_t count);
+
+/// Shares of about `count` elements, some of them empty: for each rank, or for each pair of ranks.
+std::vector<int64_t> uneven_counts(int ranks, int64_t count);
+std::vector<int64_t> uneven_pairs(int ranks, int64_t count);
 
 /// tree_reduce over about three grains per rank, unevenly owned; the last rank may own nothing.
 StepList tree_list(int ranks, int64_t count);

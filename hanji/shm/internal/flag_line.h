@@ -29,6 +29,7 @@ struct Descriptor {
   DType dtype = DType::kFloat32;
   schedule::ReduceOp op = schedule::ReduceOp::kSum;
   bool in_line = false;
+  bool uneven = false;  ///< Shares differ from rank to rank; the fingerprint covers them.
   int root = 0;
   uint64_t operation = 0;  ///< Only its low 16 bits travel.
   uint64_t tag = 0;

@@ -47,4 +47,26 @@ struct Max {
   }
 };
 
+// Of integers only.
+struct BitAnd {
+  template <class T>
+  static T scalar(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+
+struct BitOr {
+  template <class T>
+  static T scalar(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+
+struct BitXor {
+  template <class T>
+  static T scalar(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
+
 }  // namespace hanji::shm::internal

@@ -1,0 +1,77 @@
+#include "hanji/schedule/reduce.h"
+
+#include <algorithm>
+
+#include "hanji/schedule/internal/builder.h"
+#include "hanji/schedule/pairwise_tree.h"
+
+namespace hanji::schedule {
+namespace {
+
+using namespace internal;
+using layout::Range;
+
+StepList open_reduce(std::string algorithm, int ranks, int64_t count, int root) {
+  StepList list = open_list(Routine::kReduce, std::move(algorithm), ranks, count);
+  set_root(list, root);
+  return list;
+}
+
+// One chunk through the slots at `slot`, with the sync between in and out.
+void add_chunk(StepList& list, Range chunk, int64_t slot) {
+  const Operand own{list.root, Place::kInput, 0, chunk.begin};
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    if (rank == list.root) continue;
+    add_copy(list, rank, {rank, Place::kInput, 0, chunk.begin}, {{rank, Place::kSlot, 0, slot}},
+             chunk.size());
+  }
+  add_sync(list);
+  Step reduce;
+  reduce.from = of_all_ranks(list.ranks, Place::kSlot, slot);
+  reduce.from[list.root] = own;
+  reduce.to = {{list.root, Place::kOutput, 0, chunk.begin}};
+  reduce.count = chunk.size();
+  reduce.tree = pairwise_tree(list.ranks);
+  add_reduce(list, list.root, std::move(reduce));
+}
+
+}  // namespace
+
+StepList reduce_flat(int ranks, int64_t count, int root) {
+  StepList list = open_reduce("flat", ranks, count, root);
+  list.slot_elements = count;
+  add_chunk(list, {0, count}, 0);
+  return list;
+}
+
+StepList reduce_direct(int ranks, int64_t count, int root) {
+  StepList list = open_reduce("direct", ranks, count, root);
+  add_sync(list);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Range slice = layout::shard_range(count, ranks, rank);
+    Step reduce;
+    reduce.from = of_all_ranks(ranks, Place::kInput, slice.begin);
+    reduce.to = {{root, Place::kOutput, 0, slice.begin}};
+    reduce.count = slice.size();
+    reduce.tree = pairwise_tree(ranks);
+    add_reduce(list, rank, std::move(reduce));
+  }
+  add_sync(list);
+  return list;
+}
+
+StepList reduce_staged(int ranks, int64_t count, int root, int64_t chunk) {
+  require(chunk >= 1, "reduce_staged needs a chunk of at least 1 element");
+  StepList list = open_reduce("staged", ranks, count, root);
+  const int64_t half = std::min(chunk, count);
+  list.slot_elements = 2 * half;
+  add_sync(list);
+  int64_t slot = 0;
+  for (const Range& piece : chunks_of(count, chunk)) {
+    add_chunk(list, piece, slot);
+    slot = half - slot;
+  }
+  return list;
+}
+
+}  // namespace hanji::schedule

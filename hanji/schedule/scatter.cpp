@@ -1,0 +1,109 @@
+#include "hanji/schedule/scatter.h"
+
+#include <algorithm>
+
+#include "hanji/schedule/internal/builder.h"
+
+namespace hanji::schedule {
+namespace {
+
+using namespace internal;
+using layout::Range;
+
+template <class... Shares>
+StepList open(std::string algorithm, int root, const Shares&... shares) {
+  StepList list = open_list(Routine::kScatter, std::move(algorithm), shares...);
+  set_root(list, root);
+  return list;
+}
+
+std::vector<Range> blocks_in(const StepList& list) { return blocks_of(list, 0, Place::kInput); }
+
+// Rank's shard, or a piece of it, to its output from `begin` on: out of the root's `place`.
+void add_shard(StepList& list, int rank, Operand from, Range to) {
+  add_copy(list, rank, from, {{rank, Place::kOutput, 0, to.begin}}, to.size());
+}
+
+// One chunk of every shard; the half slot at `slot` holds one piece of `room` elements per rank.
+void add_chunk(StepList& list, const std::vector<Range>& blocks, Range chunk, int64_t slot,
+               int64_t room) {
+  const int root = list.root;
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    if (rank == root) continue;
+    const Range piece = piece_of(blocks[rank], chunk);
+    add_copy(list, root, {root, Place::kInput, 0, piece.begin},
+             {{root, Place::kSlot, 0, slot + rank * room}}, piece.size());
+  }
+  add_sync(list);
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    const Range piece = piece_of(blocks[rank], chunk);
+    Operand from{root, Place::kSlot, 0, slot + rank * room};
+    if (rank == root) from = {root, Place::kInput, 0, piece.begin};
+    add_shard(list, rank, from, {chunk.begin, chunk.begin + piece.size()});
+  }
+}
+
+StepList flat(StepList list) {
+  const std::vector<Range> blocks = blocks_in(list);
+  const int root = list.root;
+  list.slot_elements = blocks.back().end;
+  add_copy(list, root, {root, Place::kInput}, {{root, Place::kSlot}}, list.slot_elements);
+  add_sync(list);
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    add_shard(list, rank, {root, Place::kSlot, 0, blocks[rank].begin}, {0, blocks[rank].size()});
+  }
+  return list;
+}
+
+StepList direct(StepList list) {
+  const std::vector<Range> blocks = blocks_in(list);
+  add_sync(list);
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    add_shard(list, rank, {list.root, Place::kInput, 0, blocks[rank].begin},
+              {0, blocks[rank].size()});
+  }
+  add_sync(list);
+  return list;
+}
+
+StepList staged(StepList list, int64_t chunk) {
+  require(chunk >= 1, "scatter_staged needs a chunk of at least 1 element");
+  const std::vector<Range> blocks = blocks_in(list);
+  const int64_t room = std::min(chunk, largest(blocks));
+  const int64_t half = room * list.ranks;
+  list.slot_elements = 2 * half;
+  add_sync(list);
+  int64_t slot = 0;
+  for (const Range& piece : chunks_of(largest(blocks), chunk)) {
+    add_chunk(list, blocks, piece, slot, room);
+    slot = half - slot;
+  }
+  return list;
+}
+
+int size_of(const std::vector<int64_t>& counts) { return static_cast<int>(counts.size()); }
+
+}  // namespace
+
+StepList scatter_flat(int ranks, int64_t count, int root) {
+  return flat(open("flat", root, ranks, count));
+}
+StepList scatter_flat(const std::vector<int64_t>& counts, int root) {
+  return flat(open("flat", root, size_of(counts), counts));
+}
+
+StepList scatter_direct(int ranks, int64_t count, int root) {
+  return direct(open("direct", root, ranks, count));
+}
+StepList scatter_direct(const std::vector<int64_t>& counts, int root) {
+  return direct(open("direct", root, size_of(counts), counts));
+}
+
+StepList scatter_staged(int ranks, int64_t count, int root, int64_t chunk) {
+  return staged(open("staged", root, ranks, count), chunk);
+}
+StepList scatter_staged(const std::vector<int64_t>& counts, int root, int64_t chunk) {
+  return staged(open("staged", root, size_of(counts), counts), chunk);
+}
+
+}  // namespace hanji::schedule
