@@ -20,6 +20,7 @@
 #include "hanji/schedule/reduce.h"
 #include "hanji/schedule/reduce_scatter.h"
 #include "hanji/schedule/scatter.h"
+#include "hanji/schedule/send.h"
 
 namespace hanji::cost {
 namespace {
@@ -69,6 +70,7 @@ StepList make_flat(const Query& query) {
   switch (routine) {
     case Routine::kBroadcast: return schedule::broadcast_flat(ranks, count, root);
     case Routine::kReduce: return schedule::reduce_flat(ranks, count, root);
+    case Routine::kSend: return schedule::send_flat(count);
     case Routine::kAllGather:
       return even ? schedule::all_gather_flat(ranks, count) : schedule::all_gather_flat(counts);
     case Routine::kReduceScatter:
@@ -92,6 +94,7 @@ StepList make_direct(const Query& query) {
   switch (routine) {
     case Routine::kBroadcast: return schedule::broadcast_direct(ranks, count, root);
     case Routine::kReduce: return schedule::reduce_direct(ranks, count, root);
+    case Routine::kSend: return schedule::send_direct(count);
     case Routine::kAllGather:
       return even ? schedule::all_gather_direct(ranks, count) : schedule::all_gather_direct(counts);
     case Routine::kReduceScatter:
@@ -119,6 +122,7 @@ StepList make_staged(const Query& query) {
   switch (routine) {
     case Routine::kBroadcast: return schedule::broadcast_staged(ranks, count, root, half);
     case Routine::kReduce: return schedule::reduce_staged(ranks, count, root, half);
+    case Routine::kSend: return schedule::send_staged(count, half);
     case Routine::kAllGather:
       return even ? schedule::all_gather_staged(ranks, count, half)
                   : schedule::all_gather_staged(counts, half);

@@ -57,6 +57,7 @@ Status check_header(const StepList& list) {
     return refuse(fmt::format("root {} is out of range", list.root));
   }
   HANJI_RETURN_IF_ERROR(check_counts(list));
+  if (list.routine == Routine::kSend && list.ranks != 2) return refuse("a send has two ranks");
   if (list.routine == Routine::kBarrier && list.count != 0) return refuse("a barrier has no count");
   if (list.routine != Routine::kTreeReduce) {
     return list.owners.empty() ? Status() : refuse("only a tree_reduce has owners");

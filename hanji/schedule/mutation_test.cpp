@@ -139,6 +139,7 @@ internal::Tensor due_to(int rank, const StepList& list, const Inputs& inputs) {
   if (!gets) return due;
   switch (list.routine) {
     case Routine::kBroadcast: return inputs[list.root][0];
+    case Routine::kSend: return rank == 1 ? inputs[0][0] : due;
     case Routine::kAllReduce:
     case Routine::kReduce: return sum_of(inputs, {0, list.count});
     case Routine::kReduceScatter: return sum_of(inputs, blocks_of(list, rank, Place::kInput)[rank]);

@@ -14,6 +14,7 @@ std::string_view name_of(Routine routine) {
     case Routine::kGather: return "gather";
     case Routine::kScatter: return "scatter";
     case Routine::kAllToAll: return "all_to_all";
+    case Routine::kSend: return "send";
   }
   return "unknown";
 }

@@ -18,9 +18,10 @@ enum class Routine : uint8_t {
   kGather,
   kScatter,
   kAllToAll,
+  kSend,
 };
 
-inline constexpr int kNumRoutines = 10;
+inline constexpr int kNumRoutines = 11;
 
 /// How elements of several ranks become one. kAvg is the sum, divided once by the ranks; the last
 /// three are for integers only.
@@ -29,7 +30,7 @@ enum class ReduceOp : uint8_t { kSum, kAvg, kMin, kMax, kProd, kBitAnd, kBitOr, 
 inline constexpr int kNumReduceOps = 8;
 
 /// "barrier", "broadcast", "all_gather", "reduce_scatter", "all_reduce", "tree_reduce", "reduce",
-/// "gather", "scatter", "all_to_all".
+/// "gather", "scatter", "all_to_all", "send".
 std::string_view name_of(Routine routine);
 /// "sum", "avg", "min", "max", "prod", "bit_and", "bit_or", "bit_xor".
 std::string_view name_of(ReduceOp op);

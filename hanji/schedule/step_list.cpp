@@ -66,6 +66,7 @@ int64_t elements_of(const StepList& list, int rank, Place place) {
       if (!input) return share_of(list, rank);
       return at_root ? all_shares(list) : 0;
     case Routine::kAllToAll: return exchanged(list, rank, place);
+    case Routine::kSend: return (rank == 0) == input ? list.count : 0;
     case Routine::kBroadcast:
     case Routine::kAllReduce:
     case Routine::kTreeReduce: return list.count;

@@ -52,7 +52,8 @@ struct Step {
 ///
 /// Shape   elements of (input, output) per rank: barrier (0, 0); broadcast and all_reduce
 ///         (count, count); reduce (count, count at the root and 0 elsewhere); tree_reduce (count
-///         for each partial of the rank's fold, count). Routines with shares have blocks, one per
+///         for each partial of the rank's fold, count); send, of two ranks: (count, 0) and (0,
+///         count). Routines with shares have blocks, one per
 ///         rank, one after another: all_gather (share, all shares); reduce_scatter (all shares,
 ///         share); gather (share, all shares at the root and 0 elsewhere); scatter (all shares at
 ///         the root and 0 elsewhere, share); all_to_all (what goes to each rank, what comes from

@@ -243,6 +243,19 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<Segment> segment,
     return base::unsupported("group id " + std::to_string(group_id) + "; a job has at most " +
                              std::to_string(kMaxGroups) + " groups");
   }
+  return make(std::move(segment), group_id, std::move(members), my_rank, options);
+}
+
+Result<std::unique_ptr<Engine>> Engine::create_channel(std::shared_ptr<Segment> segment, int sender,
+                                                       int receiver, int my_rank,
+                                                       const EngineOptions& options) {
+  const int id = segment->channel_id(sender, receiver);
+  return make(std::move(segment), id, {sender, receiver}, my_rank, options);
+}
+
+Result<std::unique_ptr<Engine>> Engine::make(std::shared_ptr<Segment> segment, int group_id,
+                                             std::vector<int> members, int my_rank,
+                                             const EngineOptions& options) {
   HANJI_RETURN_IF_ERROR(check_members(*segment, members));
   const auto mine = std::find(members.begin(), members.end(), my_rank);
   if (mine == members.end()) {

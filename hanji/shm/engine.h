@@ -54,6 +54,13 @@ class Engine {
   static Result<std::unique_ptr<Engine>> create(std::shared_ptr<Segment> segment, int group_id,
                                                 std::vector<int> members, int my_rank,
                                                 const EngineOptions& options = {});
+  /// One end of the channel that carries messages of rank `sender` of the segment to `receiver`: a
+  /// group of these two, in this order, for calls of send. `my_rank` is one of them.
+  /// Order   message by message both ranks submit the same call; which other groups and channels
+  ///         they use meanwhile does not matter.
+  static Result<std::unique_ptr<Engine>> create_channel(std::shared_ptr<Segment> segment,
+                                                        int sender, int receiver, int my_rank,
+                                                        const EngineOptions& options = {});
   ~Engine();
 
   /// Starts a call, as advance() does. Returns its ticket: 1, 2, 3, ...
@@ -80,6 +87,9 @@ class Engine {
  private:
   class Core;
   explicit Engine(std::unique_ptr<Core> core);
+  static Result<std::unique_ptr<Engine>> make(std::shared_ptr<Segment> segment, int group_id,
+                                              std::vector<int> members, int my_rank,
+                                              const EngineOptions& options);
   std::unique_ptr<Core> core_;
 };
 

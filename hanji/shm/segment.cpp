@@ -117,11 +117,10 @@ Segment::Segment(base::SharedMemory memory) : memory_(std::move(memory)) {
   ranks_ = static_cast<int>(header.ranks);
   trace_bytes_ = header.trace_bytes;
   heap_bytes_ = header.heap_bytes;
+  offsets_ = std::make_unique<const Offsets>(offsets_of(ranks_, trace_bytes_, heap_bytes_));
 }
 
 Segment::~Segment() = default;
-
-Offsets Segment::offsets() const { return offsets_of(ranks_, trace_bytes_, heap_bytes_); }
 
 std::span<std::byte> Segment::trace_memory(int rank) const {
   return {data() + offsets().trace + rank * trace_bytes_, trace_bytes_};
@@ -129,8 +128,25 @@ std::span<std::byte> Segment::trace_memory(int rank) const {
 
 size_t Segment::heap_offset(int rank) const { return offsets().heap + rank * heap_bytes_; }
 
+Segment::Place Segment::place_of(int group, int rank) const {
+  const Offsets& at = offsets();
+  if (group < kMaxGroups) {
+    return {at.groups + static_cast<size_t>(group) * at.group_bytes, static_cast<size_t>(rank),
+            at.staging + static_cast<size_t>(group) * ranks_ * kStagingPerRank};
+  }
+  const auto channel = static_cast<size_t>(group - kMaxGroups);
+  const bool sends = rank == static_cast<int>(channel) / ranks_;
+  return {at.channels + channel * kChannelBytes, sends ? size_t{0} : size_t{1},
+          at.channel_staging + channel * 2 * kStagingPerRank};
+}
+
 size_t Segment::staging_offset(int group, int rank) const {
-  return offsets().staging + (static_cast<size_t>(group) * ranks_ + rank) * kStagingPerRank;
+  const Place place = place_of(group, rank);
+  return place.staging + place.member * kStagingPerRank;
+}
+
+int Segment::channel_id(int sender, int receiver) const {
+  return kMaxGroups + sender * ranks_ + receiver;
 }
 
 RankState& Segment::rank_state(int rank) const {
@@ -142,12 +158,12 @@ SiteTable& Segment::site_table(int rank) const {
 }
 
 Bell& Segment::bell(int group) const {
-  const Offsets at = offsets();
-  return *reinterpret_cast<Bell*>(data() + at.groups + group * at.group_bytes);
+  return *reinterpret_cast<Bell*>(data() + place_of(group, 0).bell);
 }
 
 GroupRank& Segment::group_rank(int group, int rank) const {
-  return reinterpret_cast<GroupRank*>(&bell(group) + 1)[rank];
+  const Place place = place_of(group, rank);
+  return reinterpret_cast<GroupRank*>(data() + place.bell + sizeof(Bell))[place.member];
 }
 
 AbortWord& Segment::abort_word() const {
@@ -199,7 +215,7 @@ bool Segment::abort(int rank, Code code, std::string_view text) {
   std::memcpy(word.text.data(), text.data(), length);
   word.text[length] = '\0';
   word.state.store(AbortWord::kSet);
-  for (int group = 0; group < kMaxGroups; ++group) {
+  for (int group = 0; group < kMaxGroups + ranks_ * ranks_; ++group) {
     bell(group).rings.fetch_add(1);
     if (bell(group).sleepers.load() != 0) futex_wake_all(bell(group).rings);
   }

@@ -84,17 +84,27 @@ class Segment {
   internal::GroupRank& group_rank(int group, int rank) const;
   /// Offset of a rank's staging memory in a group.
   size_t staging_offset(int group, int rank) const;
+  /// The group that carries messages from one rank to another; its members are these two.
+  int channel_id(int sender, int receiver) const;
 
  private:
   explicit Segment(base::SharedMemory memory);
   static Result<std::shared_ptr<Segment>> finish(base::SharedMemory memory);
   internal::AbortWord& abort_word() const;
-  internal::Offsets offsets() const;
+  const internal::Offsets& offsets() const { return *offsets_; }
+  /// Of a group or channel, and one of its ranks.
+  struct Place {
+    size_t bell;     ///< Offset; the GroupRanks follow it.
+    size_t member;   ///< Which of them is the rank's.
+    size_t staging;  ///< Offset of the first member's.
+  };
+  Place place_of(int group, int rank) const;
 
   base::SharedMemory memory_;
   int ranks_ = 0;
   size_t trace_bytes_ = 0;
   size_t heap_bytes_ = 0;
+  std::unique_ptr<const internal::Offsets> offsets_;
   std::unique_ptr<CallSites> call_sites_;
 };
 

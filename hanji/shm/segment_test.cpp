@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
 #include <sys/mman.h>
 #include <unistd.h>
+#include <set>
 
 #include "hanji/shm/call_site.h"
 #include "hanji/shm/heap.h"
@@ -79,11 +81,36 @@ TEST(Segment, PartsDoNotOverlap) {
   EXPECT_GE(at.ranks, internal::kAbortOffset + sizeof(internal::AbortWord));
   EXPECT_GE(at.sites, at.ranks + 3 * sizeof(internal::RankState));
   EXPECT_GE(at.groups, at.sites + 3 * sizeof(internal::SiteTable));
-  EXPECT_GE(at.trace, at.groups + internal::kMaxGroups * at.group_bytes);
+  EXPECT_GE(at.channels, at.groups + internal::kMaxGroups * at.group_bytes);
+  EXPECT_GE(at.trace, at.channels + 9 * internal::kChannelBytes);
   EXPECT_GE(at.staging, at.trace + 3 * 8192);
-  EXPECT_EQ(at.heap, at.staging + internal::kMaxGroups * 3 * internal::kStagingPerRank);
+  EXPECT_EQ(at.channel_staging, at.staging + internal::kMaxGroups * 3 * internal::kStagingPerRank);
+  EXPECT_EQ(at.heap, at.channel_staging + 9 * 2 * internal::kStagingPerRank);
   EXPECT_EQ(at.heap % internal::kHugePage, 0u);
   EXPECT_EQ(at.total, at.heap + 3 * internal::kHugePage);
+}
+
+TEST(Segment, ChannelsHaveFlagsAndStagingOfTheirOwn) {
+  const auto segment = test::make_segment(3);
+  std::set<const void*> flags;
+  std::set<size_t> staging;
+  for (int sender = 0; sender < 3; ++sender) {
+    for (int receiver = 0; receiver < 3; ++receiver) {
+      if (sender == receiver) continue;
+      const int id = segment->channel_id(sender, receiver);
+      for (const int rank : {sender, receiver}) {
+        flags.insert(&segment->group_rank(id, rank));
+        staging.insert(segment->staging_offset(id, rank));
+      }
+      flags.insert(&segment->bell(id));
+    }
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    flags.insert(&segment->group_rank(internal::kMaxGroups - 1, rank));
+    staging.insert(segment->staging_offset(internal::kMaxGroups - 1, rank));
+  }
+  EXPECT_EQ(flags.size(), 6 * 3 + 3u);
+  EXPECT_EQ(staging.size(), 6 * 2 + 3u);
 }
 
 TEST(Segment, CountsTheProcessorsOfAllRanksOnce) {

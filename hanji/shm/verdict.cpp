@@ -13,13 +13,22 @@ namespace {
 
 using schedule::Routine;
 
+std::string operation_of(const Segment& segment, uint64_t operation, int group) {
+  if (group < kMaxGroups) return fmt::format("operation {} of group {}", operation, group);
+  const int channel = group - kMaxGroups;
+  return fmt::format("message {} from rank {} to rank {}", operation, channel / segment.ranks(),
+                     channel % segment.ranks());
+}
+
 std::string where(const GroupLines& lines, uint64_t operation) {
-  return fmt::format("operation {} of group {}", operation, lines.group());
+  return operation_of(lines.segment(), operation, lines.group());
 }
 
 std::string rank_name(const GroupLines& lines, int member) {
   const int world_rank = lines.world_rank(member);
-  if (world_rank == member) return fmt::format("rank {}", member);
+  if (world_rank == member || lines.group() >= kMaxGroups) {
+    return fmt::format("rank {}", world_rank);
+  }
   return fmt::format("rank {} (rank {} of the host)", member, world_rank);
 }
 
@@ -62,8 +71,8 @@ std::string whereabouts(const GroupLines& lines, int member) {
   const double silent = static_cast<double>(base::now_ns() - state.heartbeat_ns.load()) / 1e9;
   std::string text = fmt::format("process {}", state.pid.load());
   if (waiting != 0) {
-    text += fmt::format(", waits in operation {} of group {}", waiting & 0xffffffffffff,
-                        (waiting >> 48) - 1);
+    text += ", waits in " + operation_of(lines.segment(), waiting & 0xffffffffffff,
+                                         static_cast<int>(waiting >> 48) - 1);
   } else {
     text += ", is not waiting for anybody";
   }
@@ -83,7 +92,8 @@ std::string last_call(const GroupLines& lines, int member) {
 }
 
 std::string describe_call(const GroupLines& lines, int member, const Descriptor& call) {
-  std::string text(name_of(call.routine));
+  const bool receives = call.routine == Routine::kSend && member == 1;
+  std::string text(receives ? "recv" : name_of(call.routine));
   if (call.routine == Routine::kBarrier) {
     text += "()";
   } else {

@@ -173,6 +173,15 @@ std::optional<Totals> all_to_all(const StepList& list, Size size) {
   return Totals{1 + b.chunks, p * (1 + b.chunks) + 2 * b.pieces - b.own_pieces, twice, twice, wire};
 }
 
+std::optional<Totals> send(const std::string& name, Size size) {
+  const auto [p, N, slot, any] = size;
+  if (name == "flat") return Totals{1, p + 2 * any, 2 * N, 2 * N, N};
+  if (name == "direct") return Totals{2, 2 * p + full_slices(N, p), N, N, N};
+  if (name != "staged") return std::nullopt;
+  const int64_t chunks = ceil_div(N, slot / 2);
+  return Totals{1 + chunks, p * (1 + chunks) + 2 * chunks, 2 * N, 2 * N, N};
+}
+
 std::optional<Totals> tree_reduce(const StepList& list, Size size) {
   if (list.algorithm != "direct") return std::nullopt;
   const auto [p, N, slot, any] = size;
@@ -214,6 +223,7 @@ std::optional<Totals> formula(const StepList& list) {
     case Routine::kGather: return gather(list);
     case Routine::kScatter: return scatter(list);
     case Routine::kAllToAll: return all_to_all(list, size);
+    case Routine::kSend: return send(list.algorithm, size);
     case Routine::kAllReduce: return all_reduce(list.algorithm, size);
     case Routine::kTreeReduce: return tree_reduce(list, size);
   }

@@ -70,6 +70,7 @@ bool Promise::block_kept(int rank, const Piece& piece) const {
 bool Promise::kept(int rank, const Piece& piece) const {
   switch (list_.routine) {
     case Routine::kBarrier: return true;
+    case Routine::kSend: return holds(piece.value, inputs_[0][0], 0, false);
     case Routine::kBroadcast: return holds(piece.value, inputs_[list_.root][0], 0, false);
     case Routine::kAllReduce:
     case Routine::kReduce:

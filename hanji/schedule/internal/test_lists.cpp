@@ -17,6 +17,7 @@
 #include "hanji/schedule/reduce.h"
 #include "hanji/schedule/reduce_scatter.h"
 #include "hanji/schedule/scatter.h"
+#include "hanji/schedule/send.h"
 
 namespace hanji::schedule::internal {
 
@@ -91,6 +92,9 @@ std::vector<StepList> all_lists(int ranks, int64_t count) {
                                  all_to_all_swap(ranks, count, chunk),
                                  all_to_all_staged(ranks, count, chunk)};
   for (StepList& list : uneven_lists(ranks, count)) lists.push_back(std::move(list));
+  if (ranks == 2) {
+    lists.insert(lists.end(), {send_flat(count), send_direct(count), send_staged(count, chunk)});
+  }
   return lists;
 }
 

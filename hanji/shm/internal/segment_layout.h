@@ -15,13 +15,15 @@
 ///   ranks           ranks * RankState              presence, heartbeat, processors, heap sums
 ///   sites           ranks * SiteTable              call sites, as text
 ///   groups          kMaxGroups * (Bell + ranks * GroupRank)
+///   channels        ranks * ranks * (Bell + 2 * GroupRank)
 ///   trace           ranks * trace_bytes            trace::Recorder
-///   staging         kMaxGroups * ranks * 4 MiB     slots and results, two sets; sparse
+///   staging         (kMaxGroups * ranks + ranks * ranks * 2) * 4 MiB
+///                                                  slots and results, two sets; sparse
 ///   heap            ranks * heap_bytes             arenas, 2 MiB aligned; sparse
 namespace hanji::shm::internal {
 
 inline constexpr std::array<char, 8> kMagic = {'h', 'a', 'n', 'j', 'i', 's', 'h', 'm'};
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 inline constexpr int kMaxRanks = 64;
 inline constexpr int kMaxGroups = 256;
 inline constexpr size_t kLine = 64;
@@ -106,9 +108,13 @@ inline constexpr size_t kStagingPlaces = 2;  ///< Slot, result.
 inline constexpr size_t kStagingBytes = static_cast<size_t>(schedule::kStagingBytes);
 inline constexpr size_t kStagingPerRank = kStagingSets * kStagingPlaces * kStagingBytes;
 
+/// A channel carries the messages of one rank to another: a group of these two, the sender first.
+/// Its id as a group is kMaxGroups + sender * ranks + receiver.
+inline constexpr size_t kChannelBytes = sizeof(Bell) + 2 * sizeof(GroupRank);
+
 /// Where each part starts.
 struct Offsets {
-  size_t ranks, sites, groups, group_bytes, trace, staging, heap, total;
+  size_t ranks, sites, groups, group_bytes, channels, trace, staging, channel_staging, heap, total;
 };
 
 constexpr size_t round_up(size_t value, size_t multiple) {
@@ -121,9 +127,11 @@ constexpr Offsets offsets_of(size_t ranks, size_t trace_bytes, size_t heap_bytes
   at.sites = at.ranks + ranks * sizeof(RankState);
   at.groups = round_up(at.sites + ranks * sizeof(SiteTable), 4096);
   at.group_bytes = sizeof(Bell) + ranks * sizeof(GroupRank);
-  at.trace = round_up(at.groups + kMaxGroups * at.group_bytes, 4096);
+  at.channels = at.groups + kMaxGroups * at.group_bytes;
+  at.trace = round_up(at.channels + ranks * ranks * kChannelBytes, 4096);
   at.staging = round_up(at.trace + ranks * trace_bytes, kHugePage);
-  at.heap = at.staging + kMaxGroups * ranks * kStagingPerRank;
+  at.channel_staging = at.staging + kMaxGroups * ranks * kStagingPerRank;
+  at.heap = at.channel_staging + ranks * ranks * 2 * kStagingPerRank;
   at.total = at.heap + ranks * heap_bytes;
   return at;
 }

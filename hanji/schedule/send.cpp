@@ -1,0 +1,63 @@
+#include "hanji/schedule/send.h"
+
+#include <algorithm>
+
+#include "hanji/schedule/internal/builder.h"
+
+namespace hanji::schedule {
+namespace {
+
+using namespace internal;
+using layout::Range;
+
+constexpr int kSender = 0;
+constexpr int kReceiver = 1;
+
+StepList open(std::string algorithm, int64_t count) {
+  return open_list(Routine::kSend, std::move(algorithm), 2, count);
+}
+
+// One chunk through the sender's slot at `slot`, with the sync between in and out.
+void add_chunk(StepList& list, Range chunk, int64_t slot) {
+  const Operand staged{kSender, Place::kSlot, 0, slot};
+  add_copy(list, kSender, {kSender, Place::kInput, 0, chunk.begin}, {staged}, chunk.size());
+  add_sync(list);
+  add_copy(list, kReceiver, staged, {{kReceiver, Place::kOutput, 0, chunk.begin}}, chunk.size());
+}
+
+}  // namespace
+
+StepList send_flat(int64_t count) {
+  StepList list = open("flat", count);
+  list.slot_elements = count;
+  add_chunk(list, {0, count}, 0);
+  return list;
+}
+
+StepList send_direct(int64_t count) {
+  StepList list = open("direct", count);
+  add_sync(list);
+  for (const int rank : {kSender, kReceiver}) {
+    const Range half = layout::shard_range(count, 2, rank);
+    add_copy(list, rank, {kSender, Place::kInput, 0, half.begin},
+             {{kReceiver, Place::kOutput, 0, half.begin}}, half.size());
+  }
+  add_sync(list);
+  return list;
+}
+
+StepList send_staged(int64_t count, int64_t chunk) {
+  require(chunk >= 1, "send_staged needs a chunk of at least 1 element");
+  StepList list = open("staged", count);
+  const int64_t half = std::min(chunk, count);
+  list.slot_elements = 2 * half;
+  add_sync(list);
+  int64_t slot = 0;
+  for (const Range& piece : chunks_of(count, chunk)) {
+    add_chunk(list, piece, slot);
+    slot = half - slot;
+  }
+  return list;
+}
+
+}  // namespace hanji::schedule
