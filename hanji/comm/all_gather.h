@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <source_location>
+#include <vector>
 
 #include "hanji/comm/call_options.h"
 #include "hanji/comm/group.h"
@@ -18,6 +20,12 @@ namespace hanji::comm {
 /// Errors  as all_reduce().
 Work all_gather(at::Tensor& output, const at::Tensor& input, const Group& group,
                 const CallOptions& options = {},
+                std::source_location call_site = std::source_location::current());
+
+/// The same where rank r gives counts[r] elements, 0 included. All ranks give the same counts, or
+/// wait() throws Error(kMismatch) on all of them before a byte is used.
+Work all_gather(at::Tensor& output, const at::Tensor& input, const std::vector<int64_t>& counts,
+                const Group& group, const CallOptions& options = {},
                 std::source_location call_site = std::source_location::current());
 
 }  // namespace hanji::comm

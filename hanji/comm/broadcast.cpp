@@ -1,8 +1,7 @@
 #include "hanji/comm/broadcast.h"
 
-#include <fmt/format.h>
-
 #include "hanji/comm/dtype.h"
+#include "hanji/comm/internal/shares.h"
 #include "hanji/comm/internal/submit.h"
 
 namespace hanji::comm {
@@ -17,12 +16,7 @@ Work broadcast(at::Tensor& tensor, int root, const Group& group, const CallOptio
                   .label = std::string(options.label),
                   .call_site = call_site};
   check_tensor(tensor, "tensor", request, group);
-  if (root < 0 || root >= group.size()) {
-    throw Error(
-        base::invalid_argument(fmt::format("broadcast: root {} is not a rank of group {} "
-                                           "of {}; ranks start at 0",
-                                           root, group.name(), group.size())));
-  }
+  check_root(request, group);
   const Moved moved = moved_as(tensor.scalar_type());
   request.dtype = moved.dtype;
   request.count = tensor.numel() * moved.per_element;

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <set>
 #include <span>
@@ -14,9 +15,50 @@
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/internal/shm_engine.h"
 #include "hanji/comm/internal/state.h"
+#include "hanji/cost/select.h"
 
 namespace hanji::comm {
 namespace {
+
+shm::EngineOptions engine_options_of(const GroupOptions& options) {
+  shm::EngineOptions engine;
+  engine.deadline = options.deadline;
+  engine.usable_processors = options.usable_processors;
+  engine.recorder = options.recorder;
+  return engine;
+}
+
+/// One channel per pair of ranks and direction, whatever groups they share: its two ends count its
+/// messages, so a second one must not begin beside it.
+std::shared_ptr<GroupState> open_channel(const Heap& heap,
+                                         const std::shared_ptr<GroupFamily>& family, int sender,
+                                         int receiver, GroupOptions options) {
+  const std::lock_guard lock(family->channels_mutex);
+  auto& kept = family->channels[{sender, receiver}];
+  if (auto open = kept.lock()) return open;
+  options.name = fmt::format("{} {}->{}", options.name, sender, receiver);
+  auto engine = shm::Engine::create_channel(heap.segment(), sender, receiver, heap.rank(),
+                                            engine_options_of(options));
+  if (!engine.ok()) throw Error(engine.status().at("channel " + options.name));
+  auto state = GroupState::make(std::make_unique<ShmEngine>(*std::move(engine), heap), heap,
+                                std::move(options), family, nullptr);
+  kept = state;
+  return state;
+}
+
+GroupState::Connect make_connect(const Heap& heap, const std::shared_ptr<GroupFamily>& family,
+                                 const std::vector<int>& members, const GroupOptions& options) {
+  using Kept = std::map<std::pair<int, int>, std::shared_ptr<GroupState>>;
+  return [=, kept = std::make_shared<Kept>(), mutex = std::make_shared<std::mutex>()](
+             int sender, int receiver) {
+    const std::lock_guard lock(*mutex);
+    auto& channel = (*kept)[{sender, receiver}];
+    if (!channel) {
+      channel = open_channel(heap, family, members[sender], members[receiver], options);
+    }
+    return channel;
+  };
+}
 
 Group make_shm_group(const Heap& heap, std::shared_ptr<GroupFamily> family, int id,
                      const std::vector<int>& members, GroupOptions options) {
@@ -24,11 +66,8 @@ Group make_shm_group(const Heap& heap, std::shared_ptr<GroupFamily> family, int 
     const std::lock_guard lock(family->mutex);
     family->next_id = std::max(family->next_id, id + 1);
   }
-  shm::EngineOptions engine_options;
-  engine_options.deadline = options.deadline;
-  engine_options.usable_processors = options.usable_processors;
-  engine_options.recorder = options.recorder;
-  auto engine = shm::Engine::create(heap.segment(), id, members, heap.rank(), engine_options);
+  auto engine =
+      shm::Engine::create(heap.segment(), id, members, heap.rank(), engine_options_of(options));
   if (!engine.ok()) throw Error(engine.status().at("group " + options.name));
   auto divide = [heap, family, members](int chosen_id, const std::vector<int>& chosen,
                                         GroupOptions chosen_options) {
@@ -36,8 +75,10 @@ Group make_shm_group(const Heap& heap, std::shared_ptr<GroupFamily> family, int 
     for (const int rank : chosen) ranks.push_back(members[rank]);
     return make_shm_group(heap, family, chosen_id, ranks, std::move(chosen_options));
   };
+  if (!options.chooser) options.chooser = std::make_shared<cost::Chooser>(cost::Rates{});
+  auto connect = make_connect(heap, family, members, options);
   return Group(GroupState::make(std::make_unique<ShmEngine>(*std::move(engine), heap), heap,
-                                std::move(options), family, std::move(divide)));
+                                std::move(options), family, std::move(divide), std::move(connect)));
 }
 
 void check_members(const std::vector<int>& members, int rank, int size, std::string_view name) {

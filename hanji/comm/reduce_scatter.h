@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <source_location>
+#include <vector>
 
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/group.h"
@@ -21,6 +23,12 @@ using ReduceScatterOptions = AllReduceOptions;
 /// Errors  as all_reduce().
 Work reduce_scatter(at::Tensor& output, const at::Tensor& input, const Group& group,
                     const ReduceScatterOptions& options = {},
+                    std::source_location call_site = std::source_location::current());
+
+/// The same where slice r of the input has counts[r] elements, 0 included. All ranks give the same
+/// counts, or wait() throws Error(kMismatch) on all of them before a byte is used.
+Work reduce_scatter(at::Tensor& output, const at::Tensor& input, const std::vector<int64_t>& counts,
+                    const Group& group, const ReduceScatterOptions& options = {},
                     std::source_location call_site = std::source_location::current());
 
 }  // namespace hanji::comm

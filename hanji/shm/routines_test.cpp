@@ -202,7 +202,7 @@ TEST_P(Routines, LeaveWhatTheySayInEveryWay) {
 
 INSTANTIATE_TEST_SUITE_P(RanksAndCounts, Routines,
                          testing::Combine(testing::Values(1, 2, 3, 4, 5),
-                                          testing::Values(0, 1, 2, 1009, 30011)));
+                                          testing::Values(0, 1, 1009, 5003)));
 
 TEST(AllToAll, WithDirectStepsIsRefusedInPlace) {
   run_group(2, [](Member& member) {

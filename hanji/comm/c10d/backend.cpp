@@ -31,10 +31,13 @@ schedule::ReduceOp to_reduce_op(const ::c10d::ReduceOp& op) {
     case ::c10d::ReduceOp::MIN: return schedule::ReduceOp::kMin;
     case ::c10d::ReduceOp::MAX: return schedule::ReduceOp::kMax;
     case ::c10d::ReduceOp::PRODUCT: return schedule::ReduceOp::kProd;
+    case ::c10d::ReduceOp::BAND: return schedule::ReduceOp::kBitAnd;
+    case ::c10d::ReduceOp::BOR: return schedule::ReduceOp::kBitOr;
+    case ::c10d::ReduceOp::BXOR: return schedule::ReduceOp::kBitXor;
     default: break;
   }
   throw Error(
-      base::unsupported("hanji reduces by sum, avg, min, max and product; c10d asked for "
+      base::unsupported("hanji reduces by sum, avg, min, max, product and bits; c10d asked for "
                         "another operation"));
 }
 

@@ -33,6 +33,16 @@ Result<Choice> exchange(const Request& request, int ranks) {
   return Choice{share(schedule::reduce_scatter_exchange(ranks, request.count)), nullptr};
 }
 
+cost::Query query_of(const Request& request, int ranks) {
+  return {.routine = request.routine,
+          .element_bytes = static_cast<int64_t>(size_of(request.dtype)),
+          .ranks = ranks,
+          .count = request.count,
+          .root = request.root,
+          .counts = request.counts,
+          .in_place = request.in_place};
+}
+
 }  // namespace
 
 Result<Choice> choose(const Request& request, const Engine& engine, Bits bits,
@@ -45,9 +55,18 @@ Result<Choice> choose(const Request& request, const Engine& engine, Bits bits,
   }
   if (request.steps) return Choice{request.steps, nullptr};
   if (engine.shares_memory()) {
-    const cost::Selection& selection = chooser.select(request.routine, request.op, request.dtype,
-                                                      engine.size(), request.count, request.root);
+    const cost::Selection& selection =
+        request.counts.empty() && !request.in_place
+            ? chooser.select(request.routine, request.op, request.dtype, engine.size(),
+                             request.count, request.root)
+            : chooser.select(query_of(request, engine.size()));
     return Choice{selection.in_heap, selection.if_private};
+  }
+  if (!request.counts.empty()) {
+    return base::unsupported(
+        fmt::format("engine {} has no {} with counts per rank; use a group "
+                    "over shared memory",
+                    engine.name(), schedule::name_of(request.routine)));
   }
   if (bits == Bits::kRun && order_shows(request)) return exchange(request, engine.size());
   if (!engine.native(request.routine)) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "hanji/base/dtype.h"
 #include "hanji/base/status.h"
@@ -32,8 +33,10 @@ struct Request {
   std::string label{};
   std::source_location call_site{};
   std::shared_ptr<const schedule::StepList>
-      steps{};            ///< Of a tree reduction, which its caller made.
-  at::Tensor copy_out{};  ///< Gets `output` at the end, where that is staging in the heap.
+      steps{};                    ///< Of a tree reduction, which its caller made.
+  at::Tensor copy_out{};          ///< Gets `output` at the end, where that is staging in the heap.
+  std::vector<int64_t> counts{};  ///< Uneven shares, as schedule::StepList::counts.
+  bool in_place = false;          ///< kAllToAll: `input` is `output`.
 };
 
 /// How a request is carried out: by a step list, or by the engine's own routine where both are null.

@@ -29,9 +29,11 @@ int64_t bytes_of(const at::Tensor& tensor) {
 
 std::shared_ptr<GroupState> GroupState::make(std::unique_ptr<Engine> engine, Heap heap,
                                              GroupOptions options,
-                                             std::shared_ptr<GroupFamily> family, Divide divide) {
+                                             std::shared_ptr<GroupFamily> family, Divide divide,
+                                             Connect connect) {
   std::shared_ptr<GroupState> state(new GroupState(std::move(engine), std::move(heap),
                                                    std::move(options), family, std::move(divide)));
+  state->connect_ = std::move(connect);
   const std::lock_guard lock(family->mutex);
   std::erase_if(family->members, [](const auto& member) { return member.expired(); });
   family->members.push_back(state);
@@ -173,15 +175,17 @@ bool GroupState::poll(Look look) {
 }
 
 Result<const Choice*> GroupState::choice_for(const Request& request) {
-  const bool again = chosen_ && !request.steps && chosen_->routine == request.routine &&
+  // Of shares that differ, or steps of the caller's own, nothing here tells two calls apart.
+  const bool plain = !request.steps && request.counts.empty() && !request.in_place;
+  const bool again = plain && chosen_ && chosen_->plain && chosen_->routine == request.routine &&
                      chosen_->op == request.op && chosen_->dtype == request.dtype &&
                      chosen_->count == request.count && chosen_->root == request.root;
   if (again) return &chosen_->choice;
   chosen_.reset();
   HANJI_ASSIGN_OR_RETURN(Choice choice,
                          choose(request, *engine_, options_.bits, *options_.chooser));
-  chosen_ = {request.routine, request.op,   request.dtype,
-             request.count,   request.root, std::move(choice)};
+  chosen_ = {plain,         request.routine, request.op,       request.dtype,
+             request.count, request.root,    std::move(choice)};
   return &chosen_->choice;
 }
 

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,6 +21,9 @@ struct GroupFamily {
   std::mutex mutex;
   int next_id = 0;  ///< Ids below have been taken.
   std::vector<std::weak_ptr<GroupState>> members;
+  std::mutex channels_mutex;  ///< Taken before `mutex`.
+  /// By sender and receiver, ranks of the host: what carries messages, while a group keeps it.
+  std::map<std::pair<int, int>, std::weak_ptr<GroupState>> channels;
 };
 
 /// What all handles of one group on one rank share: the engine, and the calls under way.
@@ -33,10 +37,13 @@ class GroupState {
   /// Makes the subgroup of `members`, ranks of the group, on whose id all its ranks have agreed.
   using Divide = std::function<Group(int id, const std::vector<int>& members, GroupOptions)>;
 
+  /// Finds or makes what carries messages from one rank of the group to another; the group keeps it.
+  using Connect = std::function<std::shared_ptr<GroupState>(int sender, int receiver)>;
+
   /// `divide` is null where the engine cannot be divided.
   static std::shared_ptr<GroupState> make(std::unique_ptr<Engine> engine, Heap heap,
                                           GroupOptions options, std::shared_ptr<GroupFamily> family,
-                                          Divide divide);
+                                          Divide divide, Connect connect = nullptr);
   /// Finishes what is under way, for 10 s at most, not at all after an error or while unwinding.
   ~GroupState();
   GroupState(const GroupState&) = delete;
@@ -53,6 +60,7 @@ class GroupState {
   Heap& heap() { return heap_; }
   const GroupOptions& options() const { return options_; }
   const Divide& divide() const { return divide_; }
+  const Connect& connect() const { return connect_; }  ///< Null where nothing carries messages.
   GroupFamily& family() const { return *family_; }
   Stats stats();
   uint64_t sequence();
@@ -66,6 +74,7 @@ class GroupState {
   };
   /// The last call and how it was carried out: calls repeat, and choosing anew takes its time.
   struct Chosen {
+    bool plain;  // all that tells its choice apart stands here
     schedule::Routine routine;
     schedule::ReduceOp op;
     DType dtype;
@@ -107,6 +116,7 @@ class GroupState {
   GroupOptions options_;
   std::shared_ptr<GroupFamily> family_;
   Divide divide_;
+  Connect connect_;
 
   std::mutex mutex_;
   std::condition_variable_any changed_;  // a call was submitted or ended

@@ -24,6 +24,9 @@ using schedule::Routine;
     case schedule::ReduceOp::kMin: return ::c10d::ReduceOp::MIN;
     case schedule::ReduceOp::kMax: return ::c10d::ReduceOp::MAX;
     case schedule::ReduceOp::kProd: return ::c10d::ReduceOp::PRODUCT;
+    case schedule::ReduceOp::kBitAnd: return ::c10d::ReduceOp::BAND;
+    case schedule::ReduceOp::kBitOr: return ::c10d::ReduceOp::BOR;
+    case schedule::ReduceOp::kBitXor: return ::c10d::ReduceOp::BXOR;
   }
   throw Error(base::internal("unknown reduction"));
 }
@@ -63,7 +66,11 @@ BackendEngine::~BackendEngine() {
   thread_.join();
 }
 
-bool BackendEngine::native(Routine routine) const { return routine != Routine::kTreeReduce; }
+bool BackendEngine::native(Routine routine) const {
+  return routine == Routine::kBarrier || routine == Routine::kBroadcast ||
+         routine == Routine::kAllGather || routine == Routine::kReduceScatter ||
+         routine == Routine::kAllReduce;
+}
 
 Result<uint64_t> BackendEngine::submit(const Request& request, const Choice& choice) {
   if (choice.steps) HANJI_RETURN_IF_ERROR(check_steps(*choice.steps, rank()));

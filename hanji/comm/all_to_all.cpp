@@ -1,0 +1,84 @@
+#include "hanji/comm/all_to_all.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include "hanji/comm/all_gather.h"
+#include "hanji/comm/internal/shares.h"
+#include "hanji/comm/internal/submit.h"
+
+namespace hanji::comm {
+namespace {
+
+Request make_request(at::Tensor& output, const at::Tensor& input, const CallOptions& options,
+                     std::source_location call_site) {
+  return {.routine = schedule::Routine::kAllToAll,
+          .tag = options.tag,
+          .input = input,
+          .output = output,
+          .label = std::string(options.label),
+          .call_site = call_site};
+}
+
+bool same_memory(const at::Tensor& input, const at::Tensor& output) {
+  return input.numel() > 0 && input.const_data_ptr() == output.const_data_ptr();
+}
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(base::invalid_argument("all_to_all: " + why));
+}
+
+}  // namespace
+
+Work all_to_all(at::Tensor& output, const at::Tensor& input, const Group& group,
+                const CallOptions& options, std::source_location call_site) {
+  Request request = make_request(output, input, options, call_site);
+  check_tensor(input, "input", request, group);
+  check_tensor(output, "output", request, group);
+  check_count(output, "output", input.numel(), request);
+  check_pair(request, 0, 0);
+  if (input.numel() % group.size() != 0) {
+    refuse(fmt::format("{} elements do not divide into {} equal slices; give counts", input.numel(),
+                       group.size()));
+  }
+  request.in_place = same_memory(input, output);
+  set_shares(request, input, input.numel() / group.size(), {});
+  return submit(std::move(request), group);
+}
+
+Work all_to_all(at::Tensor& output, const at::Tensor& input, const std::vector<int64_t>& counts,
+                const Group& group, const CallOptions& options, std::source_location call_site) {
+  Request request = make_request(output, input, options, call_site);
+  const int64_t size = group.size();
+  check_tensor(input, "input", request, group);
+  check_tensor(output, "output", request, group);
+  check_counts(counts, size * size, request);
+  int64_t given = 0;
+  int64_t got = 0;
+  for (int64_t peer = 0; peer < size; ++peer) {
+    given += counts[group.rank() * size + peer];
+    got += counts[peer * size + group.rank()];
+  }
+  check_count(input, "input", given, request);
+  check_count(output, "output", got, request);
+  check_pair(request, 0, 0);
+  if (same_memory(input, output)) refuse("uneven slices cannot change places in one buffer");
+  set_shares(request, input, 0, counts);
+  return submit(std::move(request), group);
+}
+
+std::vector<int64_t> exchange_counts(const std::vector<int64_t>& given, const Group& group,
+                                     const CallOptions& options, std::source_location call_site) {
+  const int64_t size = group.size();
+  if (static_cast<int64_t>(given.size()) != size) {
+    refuse(fmt::format("{} counts are given for {} ranks", given.size(), size));
+  }
+  at::Tensor mine = at::empty({size}, at::kLong);
+  std::copy(given.begin(), given.end(), mine.data_ptr<int64_t>());
+  at::Tensor all = at::empty({size * size}, at::kLong);
+  all_gather(all, mine, group, options, call_site).wait();
+  const auto* counts = all.const_data_ptr<int64_t>();
+  return {counts, counts + size * size};
+}
+
+}  // namespace hanji::comm

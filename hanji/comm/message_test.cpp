@@ -1,0 +1,148 @@
+#include "hanji/comm/message.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include "hanji/comm/all_reduce.h"
+#include "hanji/comm/barrier.h"
+#include "hanji/comm/internal/test_ranks.h"
+
+namespace hanji::comm {
+namespace {
+
+using internal::place;
+using internal::run_ranks;
+using internal::Where;
+using testing::AllOf;
+using testing::HasSubstr;
+
+at::Tensor numbers(int64_t count, int start, c10::ScalarType type = at::kFloat) {
+  return (at::arange(count, at::kLong).remainder(50) + start).to(type);
+}
+
+TEST(Message, ArrivesWhereverItsEndsLie) {
+  for (const int ranks : {2, 3, 5}) {
+    run_ranks(ranks, [](const Group& group) {
+      const int n = group.size();
+      const int next = (group.rank() + 1) % n;
+      const int before = (group.rank() + n - 1) % n;
+      for (const int64_t count : {0, 1, 7, 400001}) {
+        for (const Where where : {Where::kHeap, Where::kPrivate, Where::kMixed}) {
+          const at::Tensor mine = place(numbers(count, group.rank()), where, group);
+          at::Tensor theirs = place(at::zeros({count}), where, group);
+          Work sent = send(mine, next, group);
+          recv(theirs, before, group).wait();
+          sent.wait();
+          EXPECT_TRUE(at::equal(theirs, numbers(count, before)));
+        }
+      }
+    });
+  }
+}
+
+TEST(Message, MovesEveryTypeThatHasBytes) {
+  run_ranks(2, [](const Group& group) {
+    for (const c10::ScalarType type :
+         {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf, at::kInt, at::kLong, at::kByte,
+          at::kBool, at::kShort, at::kComplexFloat}) {
+      at::Tensor tensor = numbers(33, group.rank(), type);
+      if (group.rank() == 0) send(tensor, 1, group).wait();
+      if (group.rank() == 1) recv(tensor, 0, group).wait();
+      EXPECT_TRUE(at::equal(tensor, numbers(33, 0, type))) << type;
+    }
+  });
+}
+
+TEST(Message, KeepsItsOrderAmongManyAndBesideCollectives) {
+  run_ranks(2, [](const Group& group) {
+    std::vector<at::Tensor> tensors;
+    std::vector<Work> works;
+    at::Tensor sum = at::ones({1000});
+    for (int i = 0; i < 40; ++i) {
+      tensors.push_back(at::full({100 + i}, group.rank() == 0 ? i : -1));
+      const CallOptions options{.tag = static_cast<uint64_t>(i)};
+      // The ends come to the collective at different places among their messages.
+      if (i == (group.rank() == 0 ? 5 : 30)) works.push_back(all_reduce(sum, group));
+      works.push_back(group.rank() == 0 ? send(tensors[i], 1, group, options)
+                                        : recv(tensors[i], 0, group, options));
+    }
+    for (Work& work : works) work.wait();
+    for (int i = 0; i < 40; ++i) EXPECT_TRUE(at::equal(tensors[i], at::full({100 + i}, i)));
+    EXPECT_EQ(sum.sum().item<float>(), 2000);
+  });
+}
+
+TEST(Message, BetweenTwoRanksIsOneSequenceInAllTheirGroups) {
+  run_ranks(3, [](const Group& group) {
+    if (group.rank() == 2) {
+      (void)group.subgroup({2}, "rest");
+      barrier(group);
+      return;
+    }
+    const Group pair = group.subgroup({1, 0}, "pair");  // where rank 0 is rank 1
+    at::Tensor first = at::full({10}, group.rank());
+    at::Tensor second = at::full({10}, group.rank() + 10);
+    if (group.rank() == 0) {
+      send(first, 1, group).wait();
+      send(second, 0, pair).wait();
+    } else {
+      recv(first, 1, pair).wait();
+      recv(second, 0, group).wait();
+    }
+    EXPECT_EQ(first.sum().item<int64_t>(), 0);
+    EXPECT_EQ(second.sum().item<int64_t>(), 100);
+    barrier(group);
+  });
+}
+
+TEST(Message, IsMovedByTheGroupsThread) {
+  GroupOptions options;
+  options.progress = Progress::kThread;
+  run_ranks(
+      2,
+      [](const Group& group) {
+        at::Tensor tensor = at::full({1 << 20}, group.rank());
+        Work work = group.rank() == 0 ? send(tensor, 1, group) : recv(tensor, 0, group);
+        while (!work.done()) std::this_thread::yield();
+        EXPECT_EQ(tensor.sum().item<int64_t>(), 0);
+      },
+      options);
+}
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return std::string(base::name_of(error.code())) + ": " + error.what();
+  }
+  return "accepted";
+}
+
+TEST(Message, DisagreementIsNamedOnBothEnds) {
+  run_ranks(2, [](const Group& group) {
+    at::Tensor tensor = at::full({100}, group.rank());
+    const auto call = [&] {
+      if (group.rank() == 0) send(tensor, 1, group, {.tag = 7}).wait();
+      if (group.rank() == 1) recv(tensor, 0, group, {.tag = 8}).wait();
+    };
+    EXPECT_THAT(
+        refusal(call),
+        AllOf(HasSubstr("mismatch: "), HasSubstr("message 1 from rank 0 to rank 1"),
+              HasSubstr("rank 0 calls send(int64, 100 elements, tag 7) at message_test.cpp:"),
+              HasSubstr("rank 1 calls recv("), HasSubstr("the tag is 8 there and 7 here")));
+    EXPECT_EQ(tensor[99].item<int64_t>(), group.rank());
+    barrier(group);  // the group's own calls go on
+  });
+}
+
+TEST(Message, IsRefusedToOneselfAndToStrangers) {
+  const Group group = Group::alone();
+  at::Tensor tensor = at::ones({4});
+  EXPECT_THAT(refusal([&] { send(tensor, 0, group).wait(); }),
+              HasSubstr("invalid_argument: send: rank 0 is not another rank of group world of 1"));
+  EXPECT_THAT(refusal([&] { recv(tensor, 1, group).wait(); }), HasSubstr("recv: rank 1"));
+  EXPECT_THAT(refusal([&] { send(at::Tensor(), 0, group).wait(); }), HasSubstr("undefined"));
+}
+
+}  // namespace
+}  // namespace hanji::comm

@@ -1,0 +1,35 @@
+#include "hanji/comm/reduce.h"
+
+#include "hanji/comm/internal/shares.h"
+#include "hanji/comm/internal/submit.h"
+
+namespace hanji::comm {
+
+Work reduce(at::Tensor& output, const at::Tensor& input, int root, const Group& group,
+            const ReduceOptions& options, std::source_location call_site) {
+  Request request{.routine = schedule::Routine::kReduce,
+                  .op = options.op,
+                  .root = root,
+                  .tag = options.tag,
+                  .input = input,
+                  .label = std::string(options.label),
+                  .call_site = call_site};
+  check_root(request, group);
+  check_tensor(input, "input", request, group);
+  if (group.rank() == root) {
+    request.output = output;
+    check_tensor(output, "output", request, group);
+    check_count(output, "output", input.numel(), request);
+    check_pair(request, 0, 0);
+  }
+  request.dtype = reduced_dtype(input, request);
+  request.count = input.numel();
+  return submit(std::move(request), group);
+}
+
+Work reduce(at::Tensor& tensor, int root, const Group& group, const ReduceOptions& options,
+            std::source_location call_site) {
+  return reduce(tensor, tensor, root, group, options, call_site);
+}
+
+}  // namespace hanji::comm
