@@ -12,6 +12,7 @@
 #include "hanji/plan/plan.h"
 #include "hanji/schedule/all_reduce.h"
 #include "hanji/schedule/json.h"
+#include "hanji/schedule/ring.h"
 
 namespace {
 
@@ -110,6 +111,7 @@ void add_messages(Seeds& seeds) {
             "{\"step\":2,\"loss\":4,\"ranks\":2}\n{\"step\":4,\"lo");
   seeds.add("json", "rates", cost::to_json(cost::Rates{}));
   seeds.add("step_list", "flat", schedule::to_json(schedule::all_reduce_flat(2, 8)));
+  seeds.add("step_list", "ring", schedule::to_json(schedule::all_reduce_ring(3, 8)));
   seeds.add("step_list", "staged", schedule::to_json(schedule::all_reduce_staged(2, 8, 4)));
 }
 

@@ -10,12 +10,6 @@ namespace {
 using namespace internal;
 using layout::Range;
 
-StepList open_broadcast(std::string algorithm, int ranks, int64_t count, int root) {
-  StepList list = open_list(Routine::kBroadcast, std::move(algorithm), ranks, count);
-  set_root(list, root);
-  return list;
-}
-
 // One chunk through the root's slot at `slot`, with the sync between in and out.
 void add_chunk(StepList& list, Range chunk, int64_t slot) {
   const int root = list.root;

@@ -29,6 +29,7 @@ class SymbolicRun {
         addresses_(list, parts_, aliasing),
         buffers_(addresses_.num_spaces()),
         next_(list.ranks, 0),
+        open_(list.ranks),
         last_epoch_(num_syncs(list)) {}
 
   Status run();
@@ -37,7 +38,9 @@ class SymbolicRun {
   void fill_inputs(Promise& promise);
   Status advance_all();
   Result<bool> advance(int rank);
-  Result<bool> deliver(int receiver);
+  Status post(int rank);
+  Result<bool> receive_all(int receiver);
+  Status deliver(int receiver, size_t index, int sender, size_t sent);
   bool all_at_sync() const;
   std::string describe_wait() const;
 
@@ -45,6 +48,7 @@ class SymbolicRun {
   Status touch(int rank, const Step& step);
   Status touch_one(int rank, const Operand& operand, const Step& step, bool write);
   Status check_overlap(const Step& step) const;
+  Status check_group(int rank) const;
   Result<std::vector<Piece>> read(const Operand& operand, int64_t count) const;
   Result<std::vector<Piece>> reduce(const Step& step);
   Value evaluate(const std::vector<int>& tree, const std::vector<Value>& values);
@@ -61,7 +65,8 @@ class SymbolicRun {
   const AddressMap addresses_;
   Symbols symbols_;
   std::vector<SymbolicBuffer> buffers_;
-  std::vector<size_t> next_;  // step of each rank
+  std::vector<size_t> next_;               // step of each rank
+  std::vector<std::vector<size_t>> open_;  // messages of its group that are still under way
   std::vector<Access> accesses_;
   int epoch_ = 0;  // syncs passed
   const int last_epoch_;
@@ -110,39 +115,75 @@ Status SymbolicRun::advance_all() {
 Result<bool> SymbolicRun::advance(int rank) {
   bool moved = false;
   for (const Step* step = current(rank); step; step = current(rank)) {
-    if (step->kind == StepKind::kSync || step->kind == StepKind::kSend) break;
-    if (step->kind == StepKind::kRecv) {
-      HANJI_ASSIGN_OR_RETURN(const bool delivered, deliver(rank));
-      if (!delivered) break;
-    } else {
-      const Status status = execute(rank, *step);
-      if (!status.ok()) return status.at(fmt::format("rank {}, step {}", rank, next_[rank]));
-      ++next_[rank];
+    if (step->kind == StepKind::kSync) break;
+    const size_t at = next_[rank];
+    if (is_message(step->kind)) {
+      const bool is_new = open_[rank].empty();
+      if (is_new) HANJI_RETURN_IF_ERROR(post(rank).at(fmt::format("rank {}, step {}", rank, at)));
+      HANJI_ASSIGN_OR_RETURN(const bool received, receive_all(rank));
+      moved = moved || is_new || received;
+      if (next_[rank] == at) break;
+      continue;
     }
+    const Status status = execute(rank, *step);
+    if (!status.ok()) return status.at(fmt::format("rank {}, step {}", rank, at));
+    ++next_[rank];
     moved = true;
   }
   return moved;
 }
 
-// A message moves when both sides stand at it, as if sends blocked; then both go on.
-Result<bool> SymbolicRun::deliver(int receiver) {
-  const Step& recv = *current(receiver);
-  const Step* send = current(recv.peer);
-  if (!send || send->kind != StepKind::kSend || send->peer != receiver) return false;
-  const std::string where = fmt::format("rank {}, step {}", receiver, next_[receiver]);
-  if (send->count != recv.count) {
-    return refuse(fmt::format("receives {} elements where rank {} sends {}", recv.count, recv.peer,
-                              send->count))
-        .at(where);
+// Opens the group of messages that the rank has come to.
+Status SymbolicRun::post(int rank) {
+  const auto& steps = list_.per_rank[rank];
+  const size_t end = end_of_group(steps, next_[rank]);
+  for (size_t i = next_[rank]; i < end; ++i) {
+    HANJI_RETURN_IF_ERROR(touch(rank, steps[i]));
+    open_[rank].push_back(i);
   }
-  HANJI_RETURN_IF_ERROR(touch(recv.peer, *send).at(where));
-  HANJI_RETURN_IF_ERROR(touch(receiver, recv).at(where));
-  auto pieces = read(send->from[0], send->count);
-  if (!pieces.ok()) return pieces.status().at(where);
+  return check_group(rank);
+}
+
+// A message moves when both sides have it open, as if sends blocked; those between two ranks in
+// the order in which they stand.
+Result<bool> SymbolicRun::receive_all(int receiver) {
+  bool received = false;
+  std::set<int> waits_for;
+  for (const size_t index : std::vector<size_t>(open_[receiver])) {
+    const Step& recv = list_.per_rank[receiver][index];
+    if (recv.kind != StepKind::kRecv || waits_for.contains(recv.peer)) continue;
+    const auto& steps = list_.per_rank[recv.peer];
+    const auto& open = open_[recv.peer];
+    const auto sent = std::find_if(open.begin(), open.end(), [&](size_t i) {
+      return steps[i].kind == StepKind::kSend && steps[i].peer == receiver;
+    });
+    if (sent == open.end()) {
+      waits_for.insert(recv.peer);
+      continue;
+    }
+    HANJI_RETURN_IF_ERROR(deliver(receiver, index, recv.peer, *sent)
+                              .at(fmt::format("rank {}, step {}", receiver, index)));
+    received = true;
+  }
+  return received;
+}
+
+// Moves one message; a rank goes on when its group has none open.
+Status SymbolicRun::deliver(int receiver, size_t index, int sender, size_t sent) {
+  const Step& recv = list_.per_rank[receiver][index];
+  const Step& send = list_.per_rank[sender][sent];
+  if (send.count != recv.count) {
+    return refuse(
+        fmt::format("receives {} elements where rank {} sends {}", recv.count, sender, send.count));
+  }
+  auto pieces = read(send.from[0], send.count);
+  if (!pieces.ok()) return pieces.status();
   write(recv.to, *pieces);
-  ++next_[receiver];
-  ++next_[recv.peer];
-  return true;
+  for (const auto& [rank, done] : {std::pair(receiver, index), std::pair(sender, sent)}) {
+    std::erase(open_[rank], done);
+    if (open_[rank].empty()) next_[rank] = end_of_group(list_.per_rank[rank], next_[rank]);
+  }
+  return {};
 }
 
 bool SymbolicRun::all_at_sync() const {
@@ -157,6 +198,7 @@ std::string SymbolicRun::describe_wait() const {
   std::string text = "deadlock:";
   for (int rank = 0; rank < list_.ranks; ++rank) {
     const Step* step = current(rank);
+    if (!open_[rank].empty()) step = &list_.per_rank[rank][open_[rank].front()];
     text += fmt::format(" rank {} {}{}", rank, step ? "waits in " : "has finished",
                         step ? name_of(step->kind) : "");
     if (step && step->peer >= 0) text += fmt::format(" with rank {}", step->peer);
@@ -169,7 +211,7 @@ std::string SymbolicRun::describe_wait() const {
 Status SymbolicRun::execute(int rank, const Step& step) {
   HANJI_RETURN_IF_ERROR(touch(rank, step));
   HANJI_RETURN_IF_ERROR(check_overlap(step));
-  auto pieces = step.kind == StepKind::kReduce ? reduce(step) : read(step.from[0], step.count);
+  auto pieces = step.kind == StepKind::kCopy ? read(step.from[0], step.count) : reduce(step);
   if (!pieces.ok()) return pieces.status();
   write(step.to, *pieces);
   return {};
@@ -221,6 +263,35 @@ Status SymbolicRun::check_overlap(const Step& step) const {
   return {};
 }
 
+// The messages of a group are under way at once, so what one receives no other may touch.
+Status SymbolicRun::check_group(int rank) const {
+  const auto& steps = list_.per_rank[rank];
+  struct Span {
+    Address at;
+    int64_t end;
+    bool write;
+  };
+  std::vector<Span> spans;
+  for (const size_t i : open_[rank]) {
+    const bool write = steps[i].kind == StepKind::kRecv;
+    const Address at = addresses_.locate(write ? steps[i].to[0] : steps[i].from[0]);
+    spans.push_back({at, at.begin + steps[i].count, write});
+  }
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
+    return std::pair(a.at.space, a.at.begin) < std::pair(b.at.space, b.at.begin);
+  });
+  int64_t written = 0, touched = 0;  // ends, in the space at hand
+  for (size_t i = 0; i < spans.size(); ++i) {
+    if (i == 0 || spans[i].at.space != spans[i - 1].at.space) written = touched = 0;
+    if (spans[i].at.begin < (spans[i].write ? touched : written)) {
+      return refuse("joins a recv to a message that touches the same elements");
+    }
+    touched = std::max(touched, spans[i].end);
+    if (spans[i].write) written = std::max(written, spans[i].end);
+  }
+  return {};
+}
+
 Result<std::vector<Piece>> SymbolicRun::read(const Operand& operand, int64_t count) const {
   const Address at = addresses_.locate(operand);
   std::vector<Piece> pieces = buffers_[at.space].read(at.begin, count);
@@ -255,6 +326,7 @@ Result<std::vector<Piece>> SymbolicRun::reduce(const Step& step) {
       if (sources[i][at[i]].range.end == end) ++at[i];
     }
     result.push_back({{begin, end}, evaluate(step.tree, values)});
+    result.back().value.reduced = step.kind == StepKind::kReduce;
     begin = end;
   }
   return result;
@@ -271,7 +343,6 @@ Value SymbolicRun::evaluate(const std::vector<int>& tree, const std::vector<Valu
     stack.pop_back();
     stack.back() = symbols_.combine(stack.back(), right);
   }
-  stack[0].reduced = true;
   return stack[0];
 }
 

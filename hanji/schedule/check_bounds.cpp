@@ -56,6 +56,7 @@ Status check_header(const StepList& list) {
   if (list.root < 0 || list.root >= (has_root(list.routine) ? list.ranks : 1)) {
     return refuse(fmt::format("root {} is out of range", list.root));
   }
+  if (list.parameter < 0) return refuse("a parameter is not negative");
   HANJI_RETURN_IF_ERROR(check_counts(list));
   if (list.routine == Routine::kSend && list.ranks != 2) return refuse("a send has two ranks");
   if (list.routine == Routine::kBarrier && list.count != 0) return refuse("a barrier has no count");
@@ -121,12 +122,12 @@ Status StepBounds::check_shape(int rank, const Step& step) const {
     }
     return {};
   }
-  if (step.peer != -1) return refuse("only a send or recv has a peer");
+  if (step.peer != -1 || step.joined) return refuse("only a send or recv has a peer or is joined");
   if (step.from.empty() || step.to.empty()) return refuse("a step without operands");
   if (step.from.size() + step.to.size() > kMaxOperands) return refuse("too many operands");
-  if (step.kind == StepKind::kReduce) return check_tree(step);
+  if (step.kind != StepKind::kCopy) return check_tree(step);
   if (step.from.size() != 1) return refuse("a copy has one source");
-  return step.tree.empty() ? Status() : refuse("only a reduce has a tree");
+  return step.tree.empty() ? Status() : refuse("only a reduce or combine has a tree");
 }
 
 // Every source is pushed once, nothing is combined that is not there, one value is left.
@@ -176,7 +177,10 @@ Status check_bounds(const StepList& list) {
     num_steps += static_cast<int64_t>(steps.size());
     if (num_steps > kMaxSteps) return refuse(fmt::format("more than {} steps", kMaxSteps));
     for (size_t i = 0; i < steps.size(); ++i) {
-      const Status status = bounds.check(rank, steps[i]);
+      Status status = bounds.check(rank, steps[i]);
+      if (status.ok() && steps[i].joined && (i == 0 || !is_message(steps[i - 1].kind))) {
+        status = refuse("is joined to a step that is neither send nor recv");
+      }
       if (!status.ok()) return status.at(fmt::format("rank {}, step {}", rank, i));
     }
   }

@@ -16,9 +16,9 @@ namespace {
 using base::Json;
 using namespace internal;
 
-constexpr int64_t kVersion = 2;  // 2: counts, in_place
-constexpr std::array kKinds = {StepKind::kSync, StepKind::kCopy, StepKind::kReduce, StepKind::kSend,
-                               StepKind::kRecv};
+constexpr int64_t kVersion = 3;  // 3: combine, joined, parameter; 2: counts, in_place
+constexpr std::array kKinds = {StepKind::kSync, StepKind::kCopy, StepKind::kReduce,
+                               StepKind::kSend, StepKind::kRecv, StepKind::kCombine};
 constexpr std::array kPlaces = {Place::kInput, Place::kOutput, Place::kSlot, Place::kResult};
 
 struct Field {
@@ -28,7 +28,7 @@ struct Field {
 
 bool moves_from(StepKind kind) { return kind != StepKind::kSync && kind != StepKind::kRecv; }
 bool moves_to(StepKind kind) { return kind != StepKind::kSync && kind != StepKind::kSend; }
-bool has_peer(StepKind kind) { return kind == StepKind::kSend || kind == StepKind::kRecv; }
+bool has_tree(StepKind kind) { return kind == StepKind::kReduce || kind == StepKind::kCombine; }
 
 Json operands_to_json(const std::vector<Operand>& operands) {
   Json json = Json::array();
@@ -45,8 +45,11 @@ Json step_to_json(const Step& step) {
   json["count"] = step.count;
   if (moves_from(step.kind)) json["from"] = operands_to_json(step.from);
   if (moves_to(step.kind)) json["to"] = operands_to_json(step.to);
-  if (step.kind == StepKind::kReduce) json["tree"] = step.tree;
-  if (has_peer(step.kind)) json["peer"] = step.peer;
+  if (has_tree(step.kind)) json["tree"] = step.tree;
+  if (is_message(step.kind)) {
+    json["peer"] = step.peer;
+    json["joined"] = step.joined;
+  }
   return json;
 }
 
@@ -81,6 +84,11 @@ Result<int64_t> read_integer(const Json& json, const char* what, layout::Range a
         fmt::format("{} is {}, outside [{}, {})", what, json.dump(), allowed.begin, allowed.end));
   }
   return value;
+}
+
+Result<bool> read_flag(const Json& json, const char* what) {
+  if (!json.is_boolean()) return refuse(fmt::format("{} is neither true nor false", what));
+  return json.get<bool>();
 }
 
 Result<std::string> read_text(const Json& json, const char* what) {
@@ -134,13 +142,15 @@ Result<Step> read_step(const Json& json) {
   if (!json.is_object() || !json.contains("kind")) return refuse("is no step: it has no 'kind'");
   Step step;
   HANJI_ASSIGN_OR_RETURN(step.kind, read_named(json["kind"], "kind", kKinds));
-  const bool reduces = step.kind == StepKind::kReduce;
+  const bool reduces = has_tree(step.kind);
+  const bool is_sent = is_message(step.kind);
   HANJI_RETURN_IF_ERROR(check_keys(json, {{"kind", true},
                                           {"count", step.kind != StepKind::kSync},
                                           {"from", moves_from(step.kind)},
                                           {"to", moves_to(step.kind)},
                                           {"tree", reduces},
-                                          {"peer", has_peer(step.kind)}}));
+                                          {"peer", is_sent},
+                                          {"joined", is_sent}}));
   if (step.kind == StepKind::kSync) return step;
   HANJI_ASSIGN_OR_RETURN(step.count, read_integer(json["count"], "count", {1, kMaxElements + 1}));
   if (moves_from(step.kind)) {
@@ -152,8 +162,9 @@ Result<Step> read_step(const Json& json) {
   if (reduces) {
     HANJI_ASSIGN_OR_RETURN(step.tree, read_tree(json["tree"]));
   }
-  if (has_peer(step.kind)) {
+  if (is_sent) {
     HANJI_ASSIGN_OR_RETURN(step.peer, read_integer(json["peer"], "peer", {0, kMaxRanks}));
+    HANJI_ASSIGN_OR_RETURN(step.joined, read_flag(json["joined"], "joined"));
   }
   return step;
 }
@@ -193,11 +204,6 @@ Result<std::vector<int64_t>> read_counts(const Json& json) {
   return counts;
 }
 
-Result<bool> read_flag(const Json& json, const char* what) {
-  if (!json.is_boolean()) return refuse(fmt::format("{} is neither true nor false", what));
-  return json.get<bool>();
-}
-
 Result<StepList> read_header(const Json& json) {
   HANJI_RETURN_IF_ERROR(check_keys(json, {{"version", true},
                                           {"routine", true},
@@ -207,6 +213,7 @@ Result<StepList> read_header(const Json& json) {
                                           {"keeps_order", true},
                                           {"slot_elements", true},
                                           {"root", true},
+                                          {"parameter", true},
                                           {"counts", true},
                                           {"in_place", true},
                                           {"owners", true},
@@ -225,6 +232,8 @@ Result<StepList> read_header(const Json& json) {
   HANJI_ASSIGN_OR_RETURN(list.slot_elements, read_integer(json["slot_elements"], "slot_elements",
                                                           {0, kMaxElements + 1}));
   HANJI_ASSIGN_OR_RETURN(list.root, read_integer(json["root"], "root", {0, kMaxRanks}));
+  HANJI_ASSIGN_OR_RETURN(list.parameter,
+                         read_integer(json["parameter"], "parameter", {0, kMaxSteps + 1}));
   HANJI_ASSIGN_OR_RETURN(list.counts, read_counts(json["counts"]));
   HANJI_ASSIGN_OR_RETURN(list.in_place, read_flag(json["in_place"], "in_place"));
   HANJI_ASSIGN_OR_RETURN(list.owners, read_owners(json["owners"]));
@@ -255,6 +264,7 @@ std::string to_json(const StepList& list) {
                {"keeps_order", list.keeps_order},
                {"slot_elements", list.slot_elements},
                {"root", list.root},
+               {"parameter", list.parameter},
                {"counts", list.counts},
                {"in_place", list.in_place}};
   json["owners"] = Json::array();

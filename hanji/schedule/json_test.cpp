@@ -40,11 +40,11 @@ TEST(Json, AListThatWasReadRuns) {
 }
 
 TEST(Json, IsReadableByPeople) {
-  EXPECT_EQ(
-      to_json(barrier(2)),
-      R"({"version":2,"routine":"barrier","algorithm":"sync","ranks":2,"count":0,)"
-      R"("keeps_order":true,"slot_elements":0,"root":0,"counts":[],"in_place":true,"owners":[],)"
-      R"("per_rank":[[{"kind":"sync"}],[{"kind":"sync"}]]})");
+  EXPECT_EQ(to_json(barrier(2)),
+            R"({"version":3,"routine":"barrier","algorithm":"sync","ranks":2,"count":0,)"
+            R"("keeps_order":true,"slot_elements":0,"root":0,"parameter":0,"counts":[],)"
+            R"("in_place":true,"owners":[],)"
+            R"("per_rank":[[{"kind":"sync"}],[{"kind":"sync"}]]})");
   EXPECT_THAT(to_json(all_reduce_direct(2, 64)),
               HasSubstr(R"({"kind":"reduce","count":64,"from":[[0,"input",0,0],[1,"input",0,0]],)"
                         R"("to":[[0,"output",0,0],[1,"output",0,0]],"tree":[0,1,-1]})"));
@@ -69,7 +69,7 @@ TEST(Json, RefusesWithRankAndStep) {
   EXPECT_THAT(refusal("[0,\"input\",0,0]", "[0,\"input\",0]"), HasSubstr("an operand is not"));
   EXPECT_THAT(refusal("[0,\"input\",0,0]", "[0,\"input\",0,18446744073709551615]"),
               HasSubstr("begin is 18446744073709551615"));
-  EXPECT_THAT(refusal("\"version\":2", "\"version\":1"), HasSubstr("version is 1"));
+  EXPECT_THAT(refusal("\"version\":3", "\"version\":2"), HasSubstr("version is 2"));
   EXPECT_THAT(refusal("\"ranks\":2", "\"ranks\":3"), HasSubstr("steps for 2 of 3 ranks"));
   EXPECT_THAT(refusal("\"ranks\":2", "\"ranks\":true"), HasSubstr("ranks is not an integer"));
   EXPECT_THAT(refusal("\"keeps_order\":true", "\"keeps_order\":1"), HasSubstr("keeps_order"));

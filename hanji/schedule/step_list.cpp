@@ -11,6 +11,7 @@ std::string_view name_of(StepKind kind) {
     case StepKind::kReduce: return "reduce";
     case StepKind::kSend: return "send";
     case StepKind::kRecv: return "recv";
+    case StepKind::kCombine: return "combine";
   }
   return "unknown";
 }
@@ -49,6 +50,14 @@ int64_t exchanged(const StepList& list, int rank, Place place) {
 }
 
 }  // namespace
+
+bool is_message(StepKind kind) { return kind == StepKind::kSend || kind == StepKind::kRecv; }
+
+size_t end_of_group(const std::vector<Step>& steps, size_t begin) {
+  size_t end = begin + 1;
+  while (end < steps.size() && steps[end].joined) ++end;
+  return end;
+}
 
 int64_t elements_of(const StepList& list, int rank, Place place) {
   if (place == Place::kSlot || place == Place::kResult) return list.slot_elements;
@@ -100,6 +109,13 @@ bool touches_peer_tensors(const StepList& list) {
     }
   }
   return false;
+}
+
+bool makes_partial_sums(const StepList& list) {
+  return std::any_of(list.per_rank.begin(), list.per_rank.end(), [](const auto& steps) {
+    return std::any_of(steps.begin(), steps.end(),
+                       [](const Step& step) { return step.kind == StepKind::kCombine; });
+  });
 }
 
 int num_syncs(const StepList& list) {

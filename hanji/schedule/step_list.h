@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,6 +21,9 @@ enum class StepKind : uint8_t {
   kReduce,  ///< All `from`, combined by `tree`, to every `to`; rounded and averaged here, once.
   kSend,    ///< from[0] of this rank to `peer`; has left the buffer when the step ends.
   kRecv,    ///< to[0] of this rank from `peer`.
+  /// As kReduce, but a partial result: not averaged, and rounded to the element type, for a
+  /// kReduce further on. So 16-bit floats get other bits than from one kReduce of everything.
+  kCombine,
 };
 
 /// Which buffer of a rank. kSlot and kResult are its two staging buffers of slot_elements each.
@@ -40,9 +44,12 @@ struct Step {
   std::vector<Operand> from;
   std::vector<Operand> to;
   int64_t count = 0;
-  /// kReduce, postfix: a value >= 0 pushes from[value], -1 combines the top two (left, right).
+  /// kReduce, kCombine, postfix: i >= 0 pushes from[i], -1 combines the top two (left, right).
   std::vector<int> tree;
   int peer = -1;
+  /// kSend, kRecv: under way at once with the step before, which is one too. Steps joined in a row
+  /// are one group: it ends when all its messages have, and touches no element twice but to send.
+  bool joined = false;
 
   bool operator==(const Step&) const = default;
 };
@@ -72,7 +79,8 @@ struct StepList {
   bool keeps_order = true;  ///< Each element is combined by pairwise_tree(ranks), whatever count.
   std::vector<std::vector<Step>> per_rank;
   int64_t slot_elements = 0;
-  int root = 0;  ///< Broadcast and scatter: who gives; reduce and gather: who gets.
+  int root = 0;       ///< Broadcast and scatter: who gives; reduce and gather: who gets.
+  int parameter = 0;  ///< Segments of a pipeline, ranks per host of a hierarchy.
   /// Uneven: the share of each rank; all_to_all: what rank i gives to rank j at i * ranks + j.
   std::vector<int64_t> counts;
   bool in_place = true;               ///< May run with input and output in one place.
@@ -85,6 +93,11 @@ struct StepList {
 std::string_view name_of(StepKind kind);
 std::string_view name_of(Place place);
 
+/// True for kSend and kRecv.
+bool is_message(StepKind kind);
+/// The end of the group of messages that begins at steps[begin], itself a message.
+size_t end_of_group(const std::vector<Step>& steps, size_t begin);
+
 /// Elements of the rank's buffer (of one part); 0 where the routine has none.
 int64_t elements_of(const StepList& list, int rank, Place place);
 
@@ -95,6 +108,10 @@ std::vector<layout::Range> blocks_of(const StepList& list, int rank, Place place
 /// True if some step reads or writes the input or output of another rank: such a list needs
 /// every tensor in the heap, others run with private tensors too.
 bool touches_peer_tensors(const StepList& list);
+
+/// True if some rank combines what is combined further: a result in 16-bit floats is then rounded
+/// more than once.
+bool makes_partial_sums(const StepList& list);
 
 /// Syncs of rank 0; the same on every rank of a checked list.
 int num_syncs(const StepList& list);

@@ -22,8 +22,8 @@ bool is_tensor(Place place) { return place == Place::kInput || place == Place::k
 
 bool is_sync(const Step& step) { return step.kind == StepKind::kSync; }
 
-bool is_wire(const Step& step) {
-  return step.kind == StepKind::kSend || step.kind == StepKind::kRecv;
+bool is_for_a_network(const Step& step) {
+  return is_message(step.kind) || step.kind == StepKind::kCombine;
 }
 
 std::string place_of_step(int rank, size_t index) {
@@ -68,9 +68,10 @@ class Inspection {
 
   Status walk(int rank) {
     const auto& steps = program_.list->per_rank[rank];
-    if (std::any_of(steps.begin(), steps.end(), is_wire)) {
+    if (std::any_of(steps.begin(), steps.end(), is_for_a_network)) {
       return base::unsupported("rank " + std::to_string(rank) +
-                               " sends; ranks that share memory run flat, direct or staged lists");
+                               " sends or makes partial sums; ranks that share memory run flat, "
+                               "direct or staged lists");
     }
     const auto num_syncs = static_cast<int>(std::count_if(steps.begin(), steps.end(), is_sync));
     if (num_syncs == 0 || (rank != 0 && num_syncs != program_.num_syncs)) {

@@ -108,6 +108,14 @@ TEST(Program, SendsAreRefused) {
   EXPECT_EQ(status.code(), Code::kUnsupported);
 }
 
+TEST(Program, PartialSumsAreRefused) {
+  StepList list = schedule::all_reduce_flat(kRanks, kCount);
+  list.per_rank[1].back().kind = schedule::StepKind::kCombine;
+  const Status status = refusal(list);
+  EXPECT_EQ(status.code(), Code::kUnsupported);
+  EXPECT_THAT(status.message(), HasSubstr("rank 1 sends or makes partial sums"));
+}
+
 TEST(Program, AnotherNumberOfRanksIsRefused) {
   EXPECT_FALSE(refusal(schedule::all_reduce_direct(kRanks + 1, kCount)).ok());
 }

@@ -8,12 +8,12 @@
 namespace hanji::schedule::internal {
 namespace {
 
-Step message(StepKind kind, int peer, Operand operand, int64_t count) {
+Step step_of(const Message& message) {
   Step step;
-  step.kind = kind;
-  step.peer = peer;
-  step.count = count;
-  (kind == StepKind::kSend ? step.from : step.to) = {operand};
+  step.kind = message.kind;
+  step.peer = message.peer;
+  step.count = message.count;
+  (message.kind == StepKind::kSend ? step.from : step.to) = {message.at};
   return step;
 }
 
@@ -55,6 +55,12 @@ void set_root(StepList& list, int root) {
   list.root = root;
 }
 
+StepList open_broadcast(std::string algorithm, int ranks, int64_t count, int root) {
+  StepList list = open_list(Routine::kBroadcast, std::move(algorithm), ranks, count);
+  set_root(list, root);
+  return list;
+}
+
 void add_sync(StepList& list) {
   for (auto& steps : list.per_rank) steps.push_back({});
 }
@@ -73,6 +79,47 @@ void add_reduce(StepList& list, int rank, Step reduce) {
   if (reduce.count <= 0) return;
   reduce.kind = StepKind::kReduce;
   list.per_rank[rank].push_back(std::move(reduce));
+}
+
+void add_pair(StepList& list, int rank, StepKind kind, const Pair& pair) {
+  if (pair.count == 0) return;
+  Step step;
+  step.kind = kind;
+  step.from = {pair.left, pair.right};
+  step.to = {pair.to};
+  step.count = pair.count;
+  step.tree = {0, 1, -1};
+  list.per_rank[rank].push_back(std::move(step));
+}
+
+void add_own_reduce(StepList& list) {
+  Step step;
+  step.from = {{0, Place::kInput}};
+  step.to = {{0, Place::kOutput}};
+  step.count = list.count;
+  step.tree = {0};
+  add_reduce(list, 0, std::move(step));
+}
+
+Message send_to(int peer, Operand from, int64_t count) {
+  return {StepKind::kSend, peer, from, count};
+}
+
+Message receive_from(int peer, Operand to, int64_t count) {
+  return {StepKind::kRecv, peer, to, count};
+}
+
+void add_messages(StepList& list, int rank, const std::vector<Message>& messages) {
+  bool joined = false;
+  for (const Message& message : messages) {
+    if (message.count == 0) continue;
+    list.per_rank[rank].push_back(step_of(message));
+    list.per_rank[rank].back().joined = std::exchange(joined, true);
+  }
+}
+
+layout::Range slice_of(int64_t count, int parts, int index) {
+  return layout::shard_range(count, parts, index, 1);
 }
 
 std::vector<Operand> of_all_ranks(int ranks, Place place, int64_t begin) {
@@ -106,13 +153,9 @@ void add_exchange(StepList& list, const std::function<Exchange(int rank, int pee
       const int peer = (round - rank + list.ranks) % list.ranks;
       if (peer == rank) continue;
       const Exchange exchange = pair(rank, peer);
-      std::vector<Step> steps = {
-          message(StepKind::kSend, peer, exchange.send, exchange.send_count),
-          message(StepKind::kRecv, peer, exchange.receive, exchange.receive_count)};
-      if (rank > peer) std::swap(steps[0], steps[1]);
-      for (Step& step : steps) {
-        if (step.count > 0) list.per_rank[rank].push_back(std::move(step));
-      }
+      add_messages(list, rank,
+                   {send_to(peer, exchange.send, exchange.send_count),
+                    receive_from(peer, exchange.receive, exchange.receive_count)});
     }
   }
 }

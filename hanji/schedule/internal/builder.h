@@ -17,6 +17,9 @@ StepList open_list(Routine routine, std::string algorithm, int ranks, int64_t co
 /// The same for a routine with shares, uneven ones. `counts` as StepList::counts.
 StepList open_list(Routine routine, std::string algorithm, int ranks, std::vector<int64_t> counts);
 
+/// The same of a broadcast; throws Error where `root` is no rank.
+StepList open_broadcast(std::string algorithm, int ranks, int64_t count, int root);
+
 /// Throws Error(invalid_argument) unless `root` is a rank.
 void set_root(StepList& list, int root);
 
@@ -42,6 +45,33 @@ layout::Range piece_of(layout::Range block, layout::Range chunk);
 /// The largest of the blocks.
 int64_t largest(const std::vector<layout::Range>& blocks);
 
+/// Appends to `rank` the step that makes `to` of left and right, in this order: kReduce or
+/// kCombine. Nothing where count is 0.
+struct Pair {
+  Operand left;
+  Operand right;
+  Operand to;
+  int64_t count = 0;
+};
+void add_pair(StepList& list, int rank, StepKind kind, const Pair& pair);
+/// The result of one rank alone: its input, reduced.
+void add_own_reduce(StepList& list);
+
+/// One send or receive of a rank.
+struct Message {
+  StepKind kind = StepKind::kSend;
+  int peer = -1;
+  Operand at;
+  int64_t count = 0;
+};
+Message send_to(int peer, Operand from, int64_t count);
+Message receive_from(int peer, Operand to, int64_t count);
+/// Appends one group of messages to `rank`; those of 0 elements are left out.
+void add_messages(StepList& list, int rank, const std::vector<Message>& messages);
+
+/// Slice `index` of [0, count) over `parts` ranks; as even as whole elements allow.
+layout::Range slice_of(int64_t count, int parts, int index);
+
 /// What one rank sends to and receives from one peer.
 struct Exchange {
   Operand send;
@@ -51,8 +81,7 @@ struct Exchange {
 };
 
 /// Appends sends and receives so that every pair of ranks meets once: in round k ranks
-/// i + j = k (mod ranks) are partners and the lower one sends first, so that nobody waits for
-/// ever even where a send blocks until it is received.
+/// i + j = k (mod ranks) are partners, and each sends while it receives.
 void add_exchange(StepList& list, const std::function<Exchange(int rank, int peer)>& pair);
 
 }  // namespace hanji::schedule::internal

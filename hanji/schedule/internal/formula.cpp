@@ -4,6 +4,7 @@
 
 #include "hanji/layout/shard.h"
 #include "hanji/schedule/internal/address_map.h"
+#include "hanji/schedule/internal/message_formula.h"
 
 namespace hanji::schedule::internal {
 namespace {
@@ -211,6 +212,7 @@ Totals count_totals(const StepList& list) {
 }
 
 std::optional<Totals> formula(const StepList& list) {
+  if (const auto totals = message_formula(list)) return totals;
   const Size size{list.ranks, list.count, list.slot_elements, list.count > 0};
   switch (list.routine) {
     case Routine::kBarrier:

@@ -11,6 +11,7 @@
 #include "hanji/schedule/all_to_all.h"
 #include "hanji/schedule/barrier.h"
 #include "hanji/schedule/broadcast.h"
+#include "hanji/schedule/catalogue.h"
 #include "hanji/schedule/gather.h"
 #include "hanji/schedule/grain_tree.h"
 #include "hanji/schedule/internal/address_map.h"
@@ -65,7 +66,6 @@ std::vector<StepList> all_lists(int ranks, int64_t count) {
   std::vector<StepList> lists = {all_reduce_flat(ranks, count),
                                  all_reduce_direct(ranks, count),
                                  all_reduce_staged(ranks, count, chunk),
-                                 all_reduce_exchange(ranks, count),
                                  broadcast_flat(ranks, count, root),
                                  broadcast_direct(ranks, count, root),
                                  broadcast_staged(ranks, count, root, chunk),
@@ -75,7 +75,6 @@ std::vector<StepList> all_lists(int ranks, int64_t count) {
                                  reduce_scatter_flat(ranks, count),
                                  reduce_scatter_direct(ranks, count),
                                  reduce_scatter_staged(ranks, count, chunk),
-                                 reduce_scatter_exchange(ranks, count),
                                  barrier(ranks),
                                  tree_list(ranks, count),
                                  reduce_flat(ranks, count, root),
@@ -94,6 +93,10 @@ std::vector<StepList> all_lists(int ranks, int64_t count) {
   for (StepList& list : uneven_lists(ranks, count)) lists.push_back(std::move(list));
   if (ranks == 2) {
     lists.insert(lists.end(), {send_flat(count), send_direct(count), send_staged(count, chunk)});
+  }
+  const ListShape shape{root, 3, ranks % 2 == 0 ? 2 : 1};
+  for (const Algorithm& one : message_algorithms()) {
+    lists.push_back(one.make(ranks, count, shape));
   }
   return lists;
 }
@@ -119,7 +122,7 @@ namespace {
 class Interpreter {
  public:
   Interpreter(const StepList& list, const std::vector<std::vector<Tensor>>& inputs)
-      : list_(list), inputs_(inputs), next_(list.ranks, 0) {
+      : list_(list), inputs_(inputs), next_(list.ranks, 0), open_(list.ranks) {
     const auto filled = [&](Place place) {
       std::vector<Tensor> tensors;
       for (int rank = 0; rank < list.ranks; ++rank) {
@@ -165,17 +168,39 @@ class Interpreter {
 
   bool advance(int rank) {
     const Step* now = step(rank);
-    if (!now || now->kind == StepKind::kSync || now->kind == StepKind::kSend) return false;
-    if (now->kind == StepKind::kRecv) {
-      const Step* send = step(now->peer);
-      if (!send || send->kind != StepKind::kSend || send->peer != rank) return false;
-      std::copy_n(at(send->from[0]), now->count, at(now->to[0]));
-      ++next_[now->peer];
-    } else {
-      execute(*now);
-    }
+    if (!now || now->kind == StepKind::kSync) return false;
+    if (is_message(now->kind)) return advance_group(rank);
+    execute(*now);
     ++next_[rank];
     return true;
+  }
+
+  // Opens the group at which the rank stands, or moves one of its messages.
+  bool advance_group(int rank) {
+    if (open_[rank].empty()) {
+      for (size_t i = next_[rank]; i < end_of_group(list_.per_rank[rank], next_[rank]); ++i) {
+        open_[rank].push_back(i);
+      }
+      return true;
+    }
+    for (const size_t index : open_[rank]) {
+      const Step& recv = list_.per_rank[rank][index];
+      if (recv.kind != StepKind::kRecv) continue;
+      for (const size_t sent : open_[recv.peer]) {
+        const Step& send = list_.per_rank[recv.peer][sent];
+        if (send.kind != StepKind::kSend || send.peer != rank) continue;
+        std::copy_n(at(send.from[0]), recv.count, at(recv.to[0]));
+        close(recv.peer, sent);
+        close(rank, index);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void close(int rank, size_t index) {
+    std::erase(open_[rank], index);
+    if (open_[rank].empty()) next_[rank] = end_of_group(list_.per_rank[rank], next_[rank]);
   }
 
   void execute(const Step& now) {
@@ -199,6 +224,7 @@ class Interpreter {
   std::vector<std::vector<Tensor>> inputs_;
   std::vector<Tensor> outputs_, slots_, results_;
   std::vector<size_t> next_;
+  std::vector<std::vector<size_t>> open_;  // messages of each rank's group, under way
 };
 
 }  // namespace

@@ -73,7 +73,7 @@ bool BackendEngine::native(Routine routine) const {
 }
 
 Result<uint64_t> BackendEngine::submit(const Request& request, const Choice& choice) {
-  if (choice.steps) HANJI_RETURN_IF_ERROR(check_steps(*choice.steps, rank()));
+  if (choice.steps) HANJI_RETURN_IF_ERROR(check_steps(*choice.steps, rank(), request.op));
   const std::lock_guard lock(mutex_);
   if (!status_.ok()) return status_;
   calls_.push_back({request, choice, ++submitted_, base::now_ns()});

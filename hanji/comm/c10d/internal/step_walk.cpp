@@ -20,7 +20,12 @@ using schedule::StepKind;
 
 }  // namespace
 
-Status check_steps(const schedule::StepList& list, int rank) {
+Status check_steps(const schedule::StepList& list, int rank, schedule::ReduceOp op) {
+  if (op == schedule::ReduceOp::kAvg && makes_partial_sums(list)) {
+    return base::unsupported(fmt::format(
+        "step list {} makes partial sums, which cannot be averaged; reduce by sum and divide",
+        list.algorithm));
+  }
   for (const Step& step : list.per_rank[rank]) {
     const auto is_mine = [rank](const Operand& operand) { return operand.rank == rank; };
     if (step.kind != StepKind::kSync && std::ranges::all_of(step.from, is_mine) &&
@@ -50,12 +55,12 @@ StepWalk::~StepWalk() = default;
 void StepWalk::run() {
   for (const Step& step : list_.per_rank[backend_.getRank()]) {
     if (step.count == 0) continue;
-    if (step.kind == StepKind::kSend || step.kind == StepKind::kRecv) {
+    if (is_message(step.kind)) {
       post(step);
       continue;
     }
     wait_for_open();
-    step.kind == StepKind::kReduce ? reduce(step) : copy(step);
+    step.kind == StepKind::kCopy ? copy(step) : reduce(step);
   }
   wait_for_open();
 }

@@ -16,8 +16,8 @@ class Work;
 namespace hanji::comm::c10d {
 
 /// Refuses a list that this rank cannot walk without its peers' memory: a sync, or an operand of
-/// another rank.
-Status check_steps(const schedule::StepList& list, int rank);
+/// another rank. And one of partial sums for an average, which divides where everything is summed.
+Status check_steps(const schedule::StepList& list, int rank, schedule::ReduceOp op);
 
 /// Walks this rank's steps of a list over a backend's send and recv.
 ///
