@@ -77,4 +77,23 @@ double price_seconds(const StepList& list, size_t element_bytes, const Rates& ra
   return seconds;
 }
 
+Terms price_terms(const StepList& list, size_t element_bytes, const Rates& rates) {
+  double all = 0, reduced = 0;
+  for (const auto& steps : list.per_rank) {
+    for (const Step& step : steps) {
+      const auto touched =
+          static_cast<double>(step.count) * static_cast<double>(step.from.size() + step.to.size());
+      all += touched;
+      if (step.kind == StepKind::kReduce) reduced += touched;
+    }
+  }
+  Terms terms;
+  terms.rounds = schedule::num_syncs(list);
+  terms.latency = terms.rounds * rates.sync_seconds;
+  const double moving = price_seconds(list, element_bytes, rates) - terms.latency;
+  terms.reduction = all > 0 ? moving * reduced / all : 0;
+  terms.bandwidth = moving - terms.reduction;
+  return terms;
+}
+
 }  // namespace hanji::cost

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "hanji/cost/rates.h"
+#include "hanji/cost/terms.h"
 #include "hanji/schedule/step_list.h"
 
 namespace hanji::cost {
@@ -19,5 +20,9 @@ namespace hanji::cost {
 /// Source  traffic bounds: Jain et al., "Framework for Scalable Intra-Node Collective Operations
 ///         using Shared Memory", SC18, section V; caches: Williams et al., "Roofline", CACM 2009.
 double price_seconds(const schedule::StepList& list, size_t element_bytes, const Rates& rates);
+
+/// The same by terms: meetings; moving; and of the time to move, what the reductions' share of all
+/// bytes takes.
+Terms price_terms(const schedule::StepList& list, size_t element_bytes, const Rates& rates);
 
 }  // namespace hanji::cost

@@ -34,6 +34,17 @@ TEST(Price, SmallTensorsGoAtTheCachedRate) {
   EXPECT_NEAR(price_seconds(list, 4, round_rates()), 2e-6 + 4 * 25600.0 / 100e9, 1e-12);
 }
 
+TEST(Price, TermsAddUpToTheWhole) {
+  const auto list = schedule::all_reduce_flat(2, 64 * 100);
+  const Terms terms = price_terms(list, 4, round_rates());
+  EXPECT_DOUBLE_EQ(terms.seconds(), price_seconds(list, 4, round_rates()));
+  EXPECT_DOUBLE_EQ(terms.latency, 1e-6);
+  EXPECT_EQ(terms.rounds, 1);
+  // Each rank copies: reads 1, writes 1; and reduces: reads 2, writes 1.
+  EXPECT_NEAR(terms.reduction / (terms.reduction + terms.bandwidth), 3.0 / 5, 1e-12);
+  EXPECT_EQ(price_terms(schedule::barrier(4), 1, round_rates()).reduction, 0);
+}
+
 TEST(Price, ABarrierIsOneSync) {
   EXPECT_DOUBLE_EQ(price_seconds(schedule::barrier(4), 1, round_rates()), 1e-6);
 }

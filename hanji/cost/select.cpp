@@ -47,11 +47,6 @@ struct QueryHash {
 
 using Entry = std::shared_ptr<const StepList>;
 
-struct Priced {
-  Entry list;
-  double seconds = 0;
-};
-
 // A piece that is swapped stays in a processor's own cache meanwhile.
 constexpr int64_t kSwapBytes = int64_t{128} << 10;
 
@@ -148,7 +143,7 @@ std::string amount(const Query& query) {
   return query.counts.empty() ? bytes + " per rank" : bytes + " in uneven shares";
 }
 
-std::string sentence(const Query& query, const std::vector<Priced>& candidates) {
+std::string sentence(const Query& query, const std::vector<Candidate>& candidates) {
   std::string text = fmt::format("{} of {} over {} ranks: {} at {}", name_of(query.routine),
                                  amount(query), query.ranks, candidates[0].list->algorithm,
                                  base::format_seconds(candidates[0].seconds));
@@ -157,34 +152,48 @@ std::string sentence(const Query& query, const std::vector<Priced>& candidates) 
                             base::format_seconds(candidates[1].seconds));
 }
 
+void refuse_tree_reduce(const Query& query) {
+  if (query.routine != Routine::kTreeReduce) return;
+  throw Error(base::invalid_argument(
+      "a tree_reduce is not chosen by price; its list comes from schedule::tree_all_reduce()"));
+}
+
 Selection choose(const Query& query, const Rates& rates) {
-  std::vector<Priced> candidates;
-  const auto add = [&](StepList list) {
-    const double seconds = price_seconds(list, query.element_bytes, rates);
-    candidates.push_back({std::make_shared<const StepList>(std::move(list)), seconds});
-    return candidates.back().list;
-  };
-  Entry staged;
-  if (query.routine == Routine::kBarrier) {
-    add(schedule::barrier(query.ranks));
-  } else {
-    add(make_direct(query));
-    staged = add(make_staged(query));
-    StepList flat = make_flat(query);
-    if (flat.slot_elements <= room(query)) add(std::move(flat));
-  }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Priced& a, const Priced& b) { return a.seconds < b.seconds; });
+  const std::vector<Candidate> candidates = candidates_for(query, rates);
   Selection selection;
-  selection.in_heap = candidates[0].list;
-  selection.if_private =
-      touches_peer_tensors(*selection.in_heap) && staged ? staged : selection.in_heap;
+  selection.in_heap = selection.if_private = candidates[0].list;
+  if (touches_peer_tensors(*selection.in_heap)) {
+    const auto staged =
+        std::find_if(candidates.begin(), candidates.end(),
+                     [](const Candidate& one) { return one.list->algorithm == "staged"; });
+    if (staged != candidates.end()) selection.if_private = staged->list;
+  }
   selection.predicted_seconds = candidates[0].seconds;
   selection.why = sentence(query, candidates);
   return selection;
 }
 
 }  // namespace
+
+std::vector<Candidate> candidates_for(const Query& query, const Rates& rates) {
+  refuse_tree_reduce(query);
+  std::vector<Candidate> candidates;
+  const auto add = [&](StepList list) {
+    const double seconds = price_seconds(list, query.element_bytes, rates);
+    candidates.push_back({std::make_shared<const StepList>(std::move(list)), seconds});
+  };
+  if (query.routine == Routine::kBarrier) {
+    add(schedule::barrier(query.ranks));
+    return candidates;
+  }
+  add(make_direct(query));
+  add(make_staged(query));
+  StepList flat = make_flat(query);
+  if (flat.slot_elements <= room(query)) add(std::move(flat));
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+  return candidates;
+}
 
 // Two generations: a call found in the old one moves to the young one; when that is full the old
 // one is dropped. So an entry outlives at least kKept other selections after its last use.
@@ -221,10 +230,7 @@ const Selection& Chooser::select(Routine routine, schedule::ReduceOp, DType dtyp
 }
 
 const Selection& Chooser::select(const Query& query) {
-  if (query.routine == Routine::kTreeReduce) {
-    throw Error(base::invalid_argument(
-        "a tree_reduce is not chosen by price; its list comes from schedule::tree_all_reduce()"));
-  }
+  refuse_tree_reduce(query);
   const std::lock_guard lock(cache_->mutex);
   std::shared_ptr<const Selection> found = cache_->find(query);
   if (!found) {

@@ -37,6 +37,16 @@ struct Selection {
   double predicted_seconds = 0;  ///< Of in_heap.
 };
 
+/// A list that could serve a call, and its price.
+struct Candidate {
+  std::shared_ptr<const schedule::StepList> list;
+  double seconds = 0;
+};
+
+/// All lists for ranks that share memory, the cheapest first.
+/// Errors  throws Error as Chooser::select() does.
+std::vector<Candidate> candidates_for(const Query& query, const Rates& rates);
+
 /// Chooses among the algorithms of `schedule` by price. All of them combine each element in the
 /// same order, so a choice never changes bits.
 ///
