@@ -21,6 +21,8 @@ int run_command(int argc, char** argv) {
   hanji::cli::add_verify(app, run);
   hanji::cli::add_ckpt(app, run);
   hanji::cli::add_doctor(app, run);
+  hanji::cli::add_simulate(app, run);
+  hanji::cli::add_explain(app, run);
   hanji::cli::add_rank(app, run);
   hanji::cli::add_verify_rank(app, run);
   try {

@@ -19,6 +19,8 @@ void add_ckpt(CLI::App& app, Run& run);
 void add_generate(CLI::App& app, Run& run);
 void add_run(CLI::App& app, Run& run);
 void add_doctor(CLI::App& app, Run& run);
+void add_simulate(CLI::App& app, Run& run);
+void add_explain(CLI::App& app, Run& run);
 /// Hidden: what `train` starts once per rank.
 void add_rank(CLI::App& app, Run& run);
 /// Hidden: what `verify` starts once per rank.

@@ -1,0 +1,146 @@
+#include "hanji/report/collective_cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "hanji/base/units.h"
+#include "hanji/cost/price.h"
+#include "hanji/cost/select.h"
+
+namespace hanji::report {
+namespace {
+
+using schedule::StepList;
+
+constexpr int64_t kElementBytes = 4;  // in shared memory
+constexpr double kBorder = 1.005;     // how exactly the borders between sizes are found
+
+int64_t most_steps(const StepList& list) {
+  size_t most = 0;
+  for (const auto& steps : list.per_rank) most = std::max(most, steps.size());
+  return static_cast<int64_t>(most);
+}
+
+std::string describe(const cost::Network& network) {
+  std::string text = fmt::format("over links of {}/s each way, ",
+                                 decimal_bytes(std::llround(network.bytes_per_second)));
+  text += network.latency_seconds == 0
+              ? "no latency"
+              : exact_seconds(network.latency_seconds) + " latency per message";
+  if (std::isfinite(network.reduce_bytes_per_second)) {
+    text +=
+        fmt::format(", sums of {}/s", decimal_bytes(std::llround(network.reduce_bytes_per_second)));
+  }
+  return text;
+}
+
+cost::Query query_of(const cost::Question& question, int64_t bytes) {
+  const int64_t elements = (bytes + kElementBytes - 1) / kElementBytes;
+  const int64_t shares = has_shares(question.routine) ? question.ranks : 1;
+  return {.routine = question.routine,
+          .element_bytes = kElementBytes,
+          .ranks = question.ranks,
+          .count = (elements + shares - 1) / shares,
+          .root = question.root};
+}
+
+// Adds the borders between low, which is in `found`, and high; `winner` names the fastest for a size.
+void find_borders(const auto& winner, const SizeRange& low, const SizeRange& high,
+                  std::vector<SizeRange>& found) {
+  if (low.algorithm == high.algorithm) return;
+  const auto near = static_cast<int64_t>(static_cast<double>(low.from_bytes) * kBorder);
+  if (high.from_bytes <= std::max(low.from_bytes + kElementBytes, near)) {
+    found.push_back(high);
+    return;
+  }
+  const int64_t at = low.from_bytes + (high.from_bytes - low.from_bytes) / 2;
+  const SizeRange middle{at, winner(at)};
+  find_borders(winner, low, middle, found);
+  find_borders(winner, middle, high, found);
+}
+
+}  // namespace
+
+Result<CollectiveCost> cost_on_network(const cost::Question& question) {
+  CollectiveCost result{
+      question.routine, question.bytes, question.ranks, describe(question.network), {}, {}, {}};
+  HANJI_ASSIGN_OR_RETURN(const auto answers, cost::answers(question));
+  for (const cost::Answer& one : answers) {
+    result.rows.push_back({std::string(one.algorithm.name), one.segments, most_steps(one.list),
+                           one.sent_bytes(), one.timeline.terms,
+                           std::string(one.algorithm.seconds)});
+  }
+  cost::Question sized = question;
+  sized.segments = 0;
+  if (sized.network.latency_seconds == 0) {
+    sized.network.latency_seconds = kExampleLatency;
+    result.sizes_where = describe(sized.network);
+  }
+  HANJI_ASSIGN_OR_RETURN(const auto sizes, cost::crossovers(sized, kLargestSize));
+  for (const cost::Crossover& one : sizes) {
+    result.sizes.push_back({one.from_bytes, std::string(one.algorithm.name)});
+  }
+  return result;
+}
+
+Result<CollectiveCost> cost_in_memory(const cost::Question& question, const cost::Rates& rates) {
+  if (schedule::message_algorithms(question.routine).empty()) {
+    return base::unsupported(fmt::format("{} is not priced by size", name_of(question.routine)));
+  }
+  if (question.ranks > kMostRanksInMemory || question.bytes > kMostBytesInMemory) {
+    return base::invalid_argument(
+        fmt::format("{} ranks and {}; at most {} ranks and {} are priced in shared memory",
+                    question.ranks, base::format_bytes(question.bytes), kMostRanksInMemory,
+                    base::format_bytes(kMostBytesInMemory)));
+  }
+  CollectiveCost result{question.routine,
+                        question.bytes,
+                        question.ranks,
+                        fmt::format("in shared memory, {}/s together, {} to meet",
+                                    decimal_bytes(std::llround(rates.memory_bytes_per_second)),
+                                    exact_seconds(rates.sync_seconds)),
+                        {},
+                        {},
+                        {}};
+  try {
+    for (const auto& one : candidates_for(query_of(question, question.bytes), rates)) {
+      result.rows.push_back({one.list->algorithm, 0, most_steps(*one.list),
+                             traffic_bytes(*one.list, kElementBytes),
+                             cost::price_terms(*one.list, kElementBytes, rates), ""});
+    }
+    const auto winner = [&](int64_t bytes) {
+      return candidates_for(query_of(question, bytes), rates).front().list->algorithm;
+    };
+    SizeRange low{kElementBytes, winner(kElementBytes)};
+    result.sizes = {low};
+    for (int64_t bytes = 4 * kElementBytes; bytes <= kLargestSizeInMemory; bytes *= 4) {
+      const SizeRange high{bytes, winner(bytes)};
+      find_borders(winner, low, high, result.sizes);
+      low = high;
+    }
+  } catch (const Error& error) {
+    return Status(error.code(), error.what());
+  }
+  return result;
+}
+
+std::string exact_seconds(double seconds) {
+  if (seconds == 0) return "0 s";
+  if (seconds >= 0.99995) return fmt::format("{:.4g} s", seconds);
+  if (seconds >= 0.99995e-3) return fmt::format("{:.4g} ms", seconds * 1e3);
+  if (seconds >= 0.99995e-6) return fmt::format("{:.4g} us", seconds * 1e6);
+  return fmt::format("{:.4g} ns", seconds * 1e9);
+}
+
+std::string decimal_bytes(int64_t bytes) {
+  return base::format_count(bytes) + (bytes < 1000 ? " B" : "B");
+}
+
+std::string label_of(const CollectiveRow& row) {
+  if (row.segments == 0) return row.algorithm;
+  return fmt::format("{}, {} segment{}", row.algorithm, row.segments, row.segments == 1 ? "" : "s");
+}
+
+}  // namespace hanji::report

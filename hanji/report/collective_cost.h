@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hanji/base/status.h"
+#include "hanji/cost/compare.h"
+#include "hanji/cost/rates.h"
+#include "hanji/cost/terms.h"
+
+namespace hanji::report {
+
+/// One algorithm's line of a table.
+struct CollectiveRow {
+  std::string algorithm;    ///< As in a step list.
+  int segments = 0;         ///< 0: no pipeline.
+  int64_t steps = 0;        ///< Of the rank that has the most.
+  int64_t moved_bytes = 0;  ///< By the busiest rank: sent, or in shared memory read and written.
+  cost::Terms terms;
+  std::string formula;  ///< Seconds for a power of two of ranks; empty in shared memory.
+};
+
+/// From `from_bytes` on this algorithm is the fastest.
+struct SizeRange {
+  int64_t from_bytes = 0;
+  std::string algorithm;
+};
+
+/// What every algorithm of a routine costs somewhere.
+struct CollectiveCost {
+  schedule::Routine routine = schedule::Routine::kBroadcast;
+  int64_t bytes = 0;  ///< As in cost::Question.
+  int ranks = 0;
+  std::string where;                ///< "over links of 1 MB/s each way, no latency"
+  std::vector<CollectiveRow> rows;  ///< The fastest first.
+  std::vector<SizeRange> sizes;     ///< Who is the fastest for which size.
+  std::string sizes_where;          ///< Where `sizes` holds, if not as `where` says; else empty.
+};
+
+/// The largest size that `sizes` looks at on a network.
+inline constexpr int64_t kLargestSize = 1'000'000'000;
+/// In shared memory, where a list has steps for each piece of a message.
+inline constexpr int64_t kLargestSizeInMemory = 100'000'000;
+/// The most that cost_in_memory() takes.
+inline constexpr int64_t kMostBytesInMemory = int64_t{1} << 30;
+inline constexpr int kMostRanksInMemory = 16;
+/// Where a network has no latency, small messages have nothing to lose; `sizes` takes this one.
+inline constexpr double kExampleLatency = 1e-3;
+
+/// By simulation of all algorithms that send messages. Errors: as cost::answers().
+Result<CollectiveCost> cost_on_network(const cost::Question& question);
+
+/// By the prices of the lists for ranks that share memory. Elements are floats.
+/// Errors  unsupported for a routine without algorithms of messages, such as barrier;
+///         invalid_argument for more bytes or ranks than the constants above say.
+Result<CollectiveCost> cost_in_memory(const cost::Question& question, const cost::Rates& rates);
+
+/// "chain, 50 segments".
+std::string label_of(const CollectiveRow& row);
+/// Why the second lost against the first, by terms; empty where there is no second.
+std::string why(const CollectiveCost& cost);
+
+/// A table with a line per algorithm, why(), and the sizes.
+std::string to_text(const CollectiveCost& cost);
+/// {"routine", "bytes", "ranks", "where", "algorithms": [...], "sizes": [...], "why"}.
+std::string to_json(const CollectiveCost& cost);
+
+/// Four significant digits: "8.75 s", "4.375 s", "120 us".
+std::string exact_seconds(double seconds);
+/// Powers of 1000: "5.00 MB", "950 B".
+std::string decimal_bytes(int64_t bytes);
+
+}  // namespace hanji::report

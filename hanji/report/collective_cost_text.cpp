@@ -1,0 +1,101 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "hanji/base/json.h"
+#include "hanji/report/collective_cost.h"
+
+namespace hanji::report {
+namespace {
+
+// "+1.2 ms of latency" for every term that differs.
+std::string difference(const cost::Terms& winner, const cost::Terms& loser) {
+  std::string text;
+  const auto add = [&](double more, const char* what) {
+    if (std::abs(more) < 1e-3 * loser.seconds()) return;
+    text += fmt::format("{}{}{} of {}", text.empty() ? "" : ", ", more < 0 ? "-" : "+",
+                        exact_seconds(std::abs(more)), what);
+  };
+  add(loser.latency - winner.latency, "latency");
+  add(loser.bandwidth - winner.bandwidth, "bandwidth");
+  add(loser.reduction - winner.reduction, "reduction");
+  return text;
+}
+
+std::string sizes_text(const CollectiveCost& cost) {
+  std::string text = "\nthe fastest by size";
+  if (!cost.sizes_where.empty()) text += " " + cost.sizes_where;
+  text += ":\n";
+  for (size_t i = 0; i < cost.sizes.size(); ++i) {
+    const bool is_last = i + 1 == cost.sizes.size();
+    const std::string until = is_last ? "on" : "to " + decimal_bytes(cost.sizes[i + 1].from_bytes);
+    text += fmt::format("  from {:>8} {:<12} {}\n", decimal_bytes(cost.sizes[i].from_bytes), until,
+                        cost.sizes[i].algorithm);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string why(const CollectiveCost& cost) {
+  if (cost.rows.size() < 2) return "";
+  const CollectiveRow& winner = cost.rows[0];
+  const CollectiveRow& second = cost.rows[1];
+  const std::string terms = difference(winner.terms, second.terms);
+  const double lost = second.terms.seconds() - winner.terms.seconds();
+  if (lost <= 1e-9 * winner.terms.seconds()) {
+    return fmt::format("{} takes as long as {}", second.algorithm, winner.algorithm);
+  }
+  return fmt::format("{} loses against {} by {}{}{}", second.algorithm, winner.algorithm,
+                     exact_seconds(lost), terms.empty() ? "" : ": ", terms);
+}
+
+std::string to_text(const CollectiveCost& cost) {
+  std::string text = fmt::format("{} of {}, {} ranks, {}\n\n", name_of(cost.routine),
+                                 decimal_bytes(cost.bytes), cost.ranks, cost.where);
+  const bool has_formulas =
+      std::ranges::any_of(cost.rows, [](const auto& row) { return !row.formula.empty(); });
+  text += fmt::format("{:<25}{:>10}{:>7}{:>10}{:>10}{:>10}{:>7}{:>9}{}\n", "algorithm", "time",
+                      "rounds", "latency", "bandwidth", "reduction", "steps", "moved",
+                      has_formulas ? "  for 2^n ranks" : "");
+  for (const CollectiveRow& row : cost.rows) {
+    text += fmt::format(
+        "{:<25}{:>10}{:>7}{:>10}{:>10}{:>10}{:>7}{:>9}{}{}\n", label_of(row),
+        exact_seconds(row.terms.seconds()), row.terms.rounds, exact_seconds(row.terms.latency),
+        exact_seconds(row.terms.bandwidth), exact_seconds(row.terms.reduction), row.steps,
+        decimal_bytes(row.moved_bytes), row.formula.empty() ? "" : "  ", row.formula);
+  }
+  const std::string reason = why(cost);
+  if (!reason.empty()) text += "\n" + reason + "\n";
+  return text + sizes_text(cost);
+}
+
+std::string to_json(const CollectiveCost& cost) {
+  base::Json json = {{"routine", name_of(cost.routine)},
+                     {"bytes", cost.bytes},
+                     {"ranks", cost.ranks},
+                     {"where", cost.where},
+                     {"algorithms", base::Json::array()}};
+  for (const CollectiveRow& row : cost.rows) {
+    json["algorithms"].push_back({{"name", row.algorithm},
+                                  {"segments", row.segments},
+                                  {"seconds", row.terms.seconds()},
+                                  {"latency_seconds", row.terms.latency},
+                                  {"bandwidth_seconds", row.terms.bandwidth},
+                                  {"reduction_seconds", row.terms.reduction},
+                                  {"rounds", row.terms.rounds},
+                                  {"steps", row.steps},
+                                  {"moved_bytes", row.moved_bytes},
+                                  {"formula", row.formula}});
+  }
+  json["why"] = why(cost);
+  json["sizes"] = base::Json::array();
+  for (const SizeRange& one : cost.sizes) {
+    json["sizes"].push_back({{"from_bytes", one.from_bytes}, {"algorithm", one.algorithm}});
+  }
+  json["sizes_where"] = cost.sizes_where.empty() ? cost.where : cost.sizes_where;
+  return json.dump(1) + "\n";
+}
+
+}  // namespace hanji::report

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hanji/schedule/operation.h"
+
+namespace hanji::report {
+
+/// What a routine does to the buffers of each rank, as a drawing: one label per piece, rank r's own
+/// pieces named by the letter of r. An empty label is a piece that the routine does not define.
+struct CollectivePicture {
+  schedule::Routine routine = schedule::Routine::kBroadcast;
+  int ranks = 0;
+  int root = 0;
+  std::vector<std::vector<std::string>> before;  ///< Per rank.
+  std::vector<std::vector<std::string>> after;
+};
+
+/// The most ranks that are drawn; letters and columns end there.
+inline constexpr int kMostDrawnRanks = 8;
+
+/// Shape   1 <= ranks <= kMostDrawnRanks, 0 <= root < ranks. Routines without algorithms of
+///         messages, such as barrier, have no picture: both sides are empty.
+CollectivePicture draw_collective(schedule::Routine routine, int ranks, int root);
+
+/// Two columns of ASCII, a line per rank.
+std::string to_text(const CollectivePicture& picture);
+/// {"before": [["a"], ...], "after": [...]}, one array per rank.
+std::string to_json(const CollectivePicture& picture);
+/// The same as a standalone SVG.
+std::string to_svg(const CollectivePicture& picture);
+
+}  // namespace hanji::report

@@ -1,0 +1,85 @@
+"""`hanji simulate` and `hanji explain`: the textbook from the command line."""
+import json
+import re
+import unittest
+import xml.dom.minidom
+
+from command import CommandTest
+
+TEXTBOOK = ("--bytes", "5MB", "--bandwidth", "1MB/s", "--ranks", "8")
+
+
+class Collectives(CommandTest):
+    def times(self, routine, *arguments):
+        text = self.hanji("simulate", routine, *TEXTBOOK, *arguments, "--json").stdout
+        return {one["name"]: one["seconds"] for one in json.loads(text)["algorithms"]}
+
+    def test_the_textbook(self):
+        broadcast = self.times("broadcast")
+        for name, seconds in (("one_by_one", 35), ("all_at_once", 35), ("binomial", 15),
+                              ("scatter_all_gather", 8.75)):
+            self.assertAlmostEqual(broadcast[name], seconds, 5)
+        for k in (1, 5, 50):
+            self.assertAlmostEqual(self.times("broadcast", "--segments", k)["chain"],
+                                   (7 + k - 1) * 5 / k, 5)
+        self.assertAlmostEqual(self.times("broadcast", "--chunk", "1MB")["chain"], 11, 5)
+        all_reduce = self.times("all_reduce")
+        self.assertAlmostEqual(all_reduce["reduce_broadcast"], 30, 5)
+        self.assertAlmostEqual(all_reduce["ring"], 8.75, 5)
+        for half in ("reduce_scatter", "all_gather"):
+            self.assertAlmostEqual(self.times(half)["ring"], 4.375, 5)
+
+    def test_the_page_shows_the_rounds(self):
+        page = self.hanji("simulate", "broadcast", *TEXTBOOK).stdout
+        self.assertRegex(page, r"0->4 .*then 1 friend served")
+        self.assertRegex(page, r"0->2, 4->6 .*then 3 friends served")
+        self.assertRegex(page, r"0->1, 2->3, 4->5, 6->7 .*then 7 friends served")
+        self.assertIn("at 143 kB/s each", page)
+        reduce = self.hanji("simulate", "reduce", *TEXTBOOK, "--algorithm", "binomial").stdout
+        rounds = re.findall(r"\d->\d(?:, \d->\d)*", reduce)
+        self.assertEqual(rounds, ["1->0, 3->2, 5->4, 7->6", "2->0, 6->4", "4->0"])
+
+    def test_small_messages_turn_it_round(self):
+        arguments = ("simulate", "all_reduce", "--bandwidth", "1GB/s", "--latency", "10us", "--json")
+        small = json.loads(self.hanji(*arguments, "--bytes", "8").stdout)
+        large = json.loads(self.hanji(*arguments, "--bytes", "100MB").stdout)
+        self.assertEqual(small["algorithms"][0]["name"], "recursive_doubling")
+        self.assertNotEqual(large["algorithms"][0]["name"], "recursive_doubling")
+        self.assertEqual(small["sizes"], large["sizes"])
+        self.assertGreater(len(small["sizes"]), 1)
+        self.assertRegex(small["why"], "loses against recursive_doubling by .* of latency")
+
+    def test_explain_draws_prices_and_says_why(self):
+        page = self.hanji("explain", "all_reduce", "4MiB", "--ranks", "2", "--svg", "a.svg").stdout
+        self.assertRegex(page, r"rank 0 +\[a\] +\[a\+b\]")
+        self.assertRegex(page, r"(?m)^direct +[\d.]+ .s")
+        self.assertRegex(page, "loses against|takes as long as")
+        self.assertIn("the fastest by size", page)
+        xml.dom.minidom.parse(str(self.folder / "a.svg"))
+        value = json.loads(self.hanji("explain", "all_to_all", "--json", "--ranks", "3",
+                                      "--bandwidth", "1GB/s").stdout)
+        self.assertEqual(value["picture"]["after"][2], ["a2", "b2", "c2"])
+        self.assertEqual({one["name"] for one in value["cost"]["algorithms"]},
+                         {"bruck", "pairwise"})
+
+    def test_what_is_not_known_is_refused_with_what_was_meant(self):
+        for arguments, words in (
+                (("simulate", "brodcast", "--bytes", "1MB"), "did you mean broadcast?"),
+                (("simulate", "broadcast", "--bytes", "1MB", "--algorithm", "chian"),
+                 "did you mean chain?"),
+                (("simulate", "broadcast", "--bytes", "1XB"), "'1XB' is no size"),
+                (("simulate", "broadcast", "--bytes", "1MB", "--bandwidth", "1"), "is no rate"),
+                (("simulate", "broadcast", "--bytes", "1MB", "--ranks", "9999"), "1 to 64"),
+                (("simulate", "broadcast"), "--bytes is required"),
+                (("simulate", "broadcast", "--byte", "1MB"), "--byte"),
+                (("explain", "all_reduce", "--latency", "1ms"), "add --bandwidth"),
+                (("explain", "all_reduce", "2TiB"), "1 B to 1 TiB"),
+                (("explain", "all_reduce", "2GiB"), "at most 16 ranks and 1.00 GiB"),
+                (("explain", "barrier"), "unknown routine 'barrier'")):
+            done = self.hanji(*arguments, expect=2)
+            self.assertEqual(done.stdout, "")
+            self.assertIn(words, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
