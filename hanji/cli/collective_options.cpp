@@ -1,6 +1,7 @@
 #include "hanji/cli/collective_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
