@@ -21,6 +21,7 @@ void add_run(CLI::App& app, Run& run);
 void add_doctor(CLI::App& app, Run& run);
 void add_simulate(CLI::App& app, Run& run);
 void add_explain(CLI::App& app, Run& run);
+void add_topo(CLI::App& app, Run& run);
 /// Hidden: what `train` starts once per rank.
 void add_rank(CLI::App& app, Run& run);
 /// Hidden: what `verify` starts once per rank.

@@ -1,27 +1,17 @@
 #include "hanji/topology/machine.h"
 
-#include <hwloc.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
 #include <sstream>
 
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
+#include "hanji/topology/internal/hwloc.h"
 #include "hanji/topology/limits.h"
 
 namespace hanji::topology {
 namespace {
-
-struct TopologyDeleter {
-  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
-};
-struct BitmapDeleter {
-  void operator()(hwloc_bitmap_t bitmap) const { hwloc_bitmap_free(bitmap); }
-};
-using Topology = std::unique_ptr<hwloc_topology, TopologyDeleter>;
-using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapDeleter>;
 
 Result<Topology> load_topology() {
   hwloc_topology_t raw = nullptr;
@@ -31,14 +21,6 @@ Result<Topology> load_topology() {
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   if (hwloc_topology_load(raw) != 0) return base::internal("hwloc: cannot read this host");
   return topology;
-}
-
-std::vector<int> cpus_in(hwloc_const_bitmap_t set) {
-  std::vector<int> cpus;
-  for (int cpu = hwloc_bitmap_first(set); cpu >= 0; cpu = hwloc_bitmap_next(set, cpu)) {
-    cpus.push_back(cpu);
-  }
-  return cpus;
 }
 
 /// The affinity mask of this thread, within what the cpuset controller allows.

@@ -1,0 +1,63 @@
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "hanji/base/file.h"
+#include "hanji/base/status.h"
+#include "hanji/cli/verbs.h"
+#include "hanji/topology/graph_text.h"
+#include "hanji/topology/nominal.h"
+#include "hanji/topology/read_graph.h"
+
+namespace hanji::cli {
+namespace {
+
+struct TopoOptions {
+  bool as_json = false;
+  bool measure = false;
+  bool nominal = false;
+  std::string svg;
+};
+
+int show_topology(const TopoOptions& options) {
+  if (options.nominal) {
+    std::cout << (options.as_json ? topology::nominal_json() : topology::nominal_text())
+              << std::flush;
+    return 0;
+  }
+  const topology::Graph graph = topology::read_graph().or_throw();
+  if (!options.svg.empty()) {
+    base::throw_if_error(base::write_file_atomic(options.svg, topology::graph_svg(graph)));
+  }
+  std::optional<topology::CoreRates> rates;
+  if (options.measure) {
+    rates = topology::measure_cores(graph, topology::read_machine().or_throw());
+  }
+  if (options.as_json) {
+    std::cout << topology::graph_json(graph, rates ? &*rates : nullptr) << std::flush;
+    return 0;
+  }
+  std::cout << topology::graph_text(graph);
+  if (rates) std::cout << "\n" << topology::core_rates_text(*rates);
+  std::cout << std::flush;
+  return 0;
+}
+
+}  // namespace
+
+void add_topo(CLI::App& app, Run& run) {
+  CLI::App* verb = app.add_subcommand("topo", "Show this host as a graph: parts, links, rates");
+  auto options = std::make_shared<TopoOptions>();
+  verb->add_flag("--json", options->as_json, "the graph (or with --nominal the table) as JSON");
+  auto* svg = verb->add_option("--svg", options->svg, "draw the graph into this file, too");
+  svg->type_name("FILE");
+  auto* measure = verb->add_flag("--measure", options->measure,
+                                 "measure flags and copies between cores: at most some seconds");
+  auto* nominal = verb->add_flag("--nominal", options->nominal,
+                                 "list the links' specifications instead of this host");
+  nominal->excludes(svg)->excludes(measure);
+  verb->callback([=, &run] { run = [=] { return show_topology(*options); }; });
+}
+
+}  // namespace hanji::cli
