@@ -33,6 +33,8 @@ struct Event {
   int64_t sequence = -1;        ///< Of a collective within its group; -1: none.
   int32_t group_size = 0;
   uint8_t dtype = kNoDType;  ///< A base::DType.
+  int32_t group = -1;        ///< Of a collective: the id of its group, up to 65534; -1: none.
+  uint32_t call_site = 0;    ///< Of a collective: shm::CallSites of its rank, up to 65535.
 };
 
 }  // namespace hanji::trace

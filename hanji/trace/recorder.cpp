@@ -51,7 +51,9 @@ void store(Record& record, const Event& event) {
   const auto group = static_cast<uint32_t>(event.group_size);
   record.name_and_group.store(uint64_t{event.name} << 32 | group, memory_order_release);
   const uint64_t kinds = static_cast<uint64_t>(event.lane) |
-                         static_cast<uint64_t>(event.category) << 8 | uint64_t{event.dtype} << 16;
+                         static_cast<uint64_t>(event.category) << 8 | uint64_t{event.dtype} << 16 |
+                         uint64_t{static_cast<uint16_t>(event.group + 1)} << 24 |
+                         uint64_t{static_cast<uint16_t>(event.call_site)} << 40;
   record.kinds.store(kinds, memory_order_release);
 }
 
@@ -74,6 +76,8 @@ std::optional<Event> load(const Record& record) {
   event.lane = static_cast<Lane>(lane);
   event.category = static_cast<Category>(category);
   event.dtype = static_cast<uint8_t>(kinds >> 16);
+  event.group = static_cast<int32_t>(kinds >> 24 & 0xFFFF) - 1;
+  event.call_site = static_cast<uint32_t>(kinds >> 40 & 0xFFFF);
   return event;
 }
 

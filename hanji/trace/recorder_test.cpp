@@ -37,7 +37,9 @@ TEST(Recorder, GivesBackEveryFieldOfAnEvent) {
                     .bytes = int64_t{1} << 40,
                     .sequence = 19,
                     .group_size = 23,
-                    .dtype = 4};
+                    .dtype = 4,
+                    .group = 4351,
+                    .call_site = 1023};
   recorder.add(event);
 
   const auto attached = Recorder::attach(memory.bytes());
@@ -56,6 +58,8 @@ TEST(Recorder, GivesBackEveryFieldOfAnEvent) {
   EXPECT_EQ(events[0].sequence, 19);
   EXPECT_EQ(events[0].group_size, 23);
   EXPECT_EQ(events[0].dtype, 4);
+  EXPECT_EQ(events[0].group, 4351);
+  EXPECT_EQ(events[0].call_site, 1023u);
 }
 
 TEST(Recorder, KeepsTheLastEventsInOrderAndCountsTheRest) {

@@ -47,7 +47,8 @@ struct Record {
   std::atomic<int64_t> bytes;
   std::atomic<int64_t> sequence;
   std::atomic<uint64_t> name_and_group;  // name << 32 | group_size
-  std::atomic<uint64_t> kinds;           // lane | category << 8 | dtype << 16
+  std::atomic<uint64_t>
+      kinds;  // lane | category << 8 | dtype << 16 | (group + 1) << 24 | site << 40
 };
 static_assert(sizeof(Record) == 64);
 static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(std::atomic<uint64_t>) == 8);
