@@ -143,6 +143,7 @@ class Engine::Core {
     const Call& call = operation.call;
     if (completed_ == 0) choose_patience();  // by now every rank has joined
     ++completed_;
+    lines_.set_completed(operation.descriptor.operation);
     ++stats_.num_calls;
     const auto bytes = call.count * static_cast<int64_t>(size_of(call.dtype));
     stats_.bytes += bytes;
@@ -160,6 +161,8 @@ class Engine::Core {
     event.sequence = static_cast<int64_t>(operation.descriptor.operation);
     event.group_size = size();
     event.dtype = static_cast<uint8_t>(call.dtype);
+    event.group = lines_.group();
+    event.call_site = call.call_site;
     options_.recorder->add(event);
   }
 
@@ -190,6 +193,7 @@ class Engine::Core {
     const Operation& operation = at(completed_ + 1);
     if (stuck_since_ns_ == 0) {
       stuck_since_ns_ = now;
+      my_state().waiting_since_ns.store(now, std::memory_order_relaxed);
       my_state().waiting.store(pack_waiting(lines_.group(), operation.descriptor.operation),
                                std::memory_order_release);
     }
@@ -270,6 +274,7 @@ Result<std::unique_ptr<Engine>> Engine::make(std::shared_ptr<Segment> segment, i
     return base::invalid_argument("group " + std::to_string(group_id) +
                                   " has failed before; make a new one");
   }
+  lines.announce_members();
   auto core = std::make_unique<Core>(std::move(segment), std::move(lines), options);
   return std::unique_ptr<Engine>(new Engine(std::move(core)));
 }

@@ -51,6 +51,12 @@ void GroupLines::sleep(uint64_t sequence, std::chrono::nanoseconds limit) {
   bell_.sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 
+void GroupLines::announce_members() {
+  uint64_t bits = 0;
+  for (const int rank : members_) bits |= uint64_t{1} << rank;
+  ranks_[me_]->members.store(bits, std::memory_order_release);
+}
+
 void GroupLines::set_failed(Code code) {
   ranks_[me_]->failed.store(static_cast<uint32_t>(code), std::memory_order_release);
   ring();

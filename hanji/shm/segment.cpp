@@ -46,7 +46,17 @@ Status check_options(const SegmentOptions& options) {
   return {};
 }
 
-Status check_header(const Header& header, size_t bytes) {
+Status check_same(std::string_view what, const std::array<char, 96>& theirs,
+                  std::string_view mine) {
+  const std::string_view have(theirs.data(), strnlen(theirs.data(), theirs.size()));
+  if (have == mine) return {};
+  return base::mismatch("segment: " + std::string(what) + " is '" + std::string(have) +
+                        "' there and '" + std::string(mine) + "' here; start all ranks alike");
+}
+
+}  // namespace
+
+Status internal::check_header(const Header& header, size_t bytes) {
   if (bytes < kAbortOffset + sizeof(AbortWord) || header.magic != kMagic) {
     return base::corrupt(
         "segment: not a hanji segment; pass the descriptor that the launcher made");
@@ -65,16 +75,6 @@ Status check_header(const Header& header, size_t bytes) {
   if (!plausible) return base::corrupt("segment: its sizes contradict each other");
   return {};
 }
-
-Status check_same(std::string_view what, const std::array<char, 96>& theirs,
-                  std::string_view mine) {
-  const std::string_view have(theirs.data(), strnlen(theirs.data(), theirs.size()));
-  if (have == mine) return {};
-  return base::mismatch("segment: " + std::string(what) + " is '" + std::string(have) +
-                        "' there and '" + std::string(mine) + "' here; start all ranks alike");
-}
-
-}  // namespace
 
 Result<std::shared_ptr<Segment>> Segment::create(const SegmentOptions& options) {
   HANJI_RETURN_IF_ERROR(check_options(options));

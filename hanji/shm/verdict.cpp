@@ -91,21 +91,22 @@ std::string last_call(const GroupLines& lines, int member) {
                      describe_call(lines, member, call));
 }
 
+std::string describe_arguments(const Descriptor& call, bool receives) {
+  std::string text(receives ? "recv" : name_of(call.routine));
+  if (call.routine == Routine::kBarrier) return text + "()";
+  text += "(";
+  if (reduces(call.routine)) text += fmt::format("{}, ", name_of(call.op));
+  text += fmt::format("{}, {} elements", name_of(call.dtype), call.count);
+  if (has_root(call.routine)) text += fmt::format(", root {}", call.root);
+  if (call.tag != 0) text += fmt::format(", tag {}", call.tag);
+  return text + ")";
+}
+
 std::string describe_call(const GroupLines& lines, int member, const Descriptor& call) {
   const bool receives = call.routine == Routine::kSend && member == 1;
-  std::string text(receives ? "recv" : name_of(call.routine));
-  if (call.routine == Routine::kBarrier) {
-    text += "()";
-  } else {
-    text += "(";
-    if (reduces(call.routine)) text += fmt::format("{}, ", name_of(call.op));
-    text += fmt::format("{}, {} elements", name_of(call.dtype), call.count);
-    if (has_root(call.routine)) text += fmt::format(", root {}", call.root);
-    if (call.tag != 0) text += fmt::format(", tag {}", call.tag);
-    text += ")";
-  }
   const auto& sites = lines.segment().call_sites();
-  return text + " at " + sites.describe(lines.world_rank(member), call.call_site);
+  return describe_arguments(call, receives) + " at " +
+         sites.describe(lines.world_rank(member), call.call_site);
 }
 
 Status mismatch_verdict(const GroupLines& lines, const std::vector<Words>& posted,

@@ -69,6 +69,12 @@ class GroupLines {
     return ranks_[member]->operation.load(std::memory_order_relaxed);
   }
 
+  void set_completed(uint64_t operation) {
+    ranks_[me_]->completed.store(operation, std::memory_order_relaxed);
+  }
+  /// Who belongs to the group, for whoever looks at the segment from outside.
+  void announce_members();
+
   void set_failed(Code code);
   Code failed(int member) const;
 

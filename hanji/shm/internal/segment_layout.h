@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "hanji/base/status.h"
 #include "hanji/schedule/step_list.h"
 
 /// The bytes of a segment. Every structure starts zeroed, holds offsets and never pointers, and
@@ -23,7 +24,7 @@
 namespace hanji::shm::internal {
 
 inline constexpr std::array<char, 8> kMagic = {'h', 'a', 'n', 'j', 'i', 's', 'h', 'm'};
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
 inline constexpr int kMaxRanks = 64;
 inline constexpr int kMaxGroups = 256;
 inline constexpr size_t kLine = 64;
@@ -42,6 +43,9 @@ struct Header {
   uint64_t checksum;  ///< xxh3 of the bytes before it.
 };
 static_assert(sizeof(Header) == 248 && offsetof(Header, checksum) == 240);
+
+/// Of a segment of `bytes`. Errors: kCorrupt if it is none, or of another version, or damaged.
+Status check_header(const Header& header, size_t bytes);
 
 /// Why the whole job cannot go on. The first writer wins.
 struct alignas(kLine) AbortWord {
@@ -65,6 +69,7 @@ struct RankState {
   std::atomic<uint64_t> waiting;
   std::atomic<int64_t> heap_bytes;
   std::atomic<int64_t> heap_peak_bytes;
+  std::atomic<int64_t> waiting_since_ns;  ///< Of base::now_ns(); stored before `waiting`.
   // Own line: the watchdog's thread writes it.
   alignas(kLine) std::atomic<int64_t> heartbeat_ns;
   alignas(kLine) std::array<std::atomic<uint64_t>, 16> processors;  ///< Affinity mask.
@@ -92,9 +97,11 @@ static_assert(sizeof(Line) == kLine && std::atomic<uint64_t>::is_always_lock_fre
 struct alignas(2 * kLine) GroupRank {
   std::array<Line, 2> lines;
   alignas(kLine) std::atomic<uint64_t> operation;  ///< The last one begun; 0: none.
+  std::atomic<uint64_t> completed;                 ///< The last one completed; 0: none.
+  std::atomic<uint64_t> members;                   ///< A bit per rank; 0: it never was one of them.
   std::atomic<uint32_t> failed;                    ///< base::Code of why it gave up, or 0.
 };
-static_assert(sizeof(GroupRank) == 256);
+static_assert(sizeof(GroupRank) == 256 && kMaxRanks <= 64);
 
 /// Where the ranks of a group sleep. Everybody writes.
 struct alignas(2 * kLine) Bell {

@@ -13,6 +13,8 @@ namespace hanji::shm::internal {
 
 /// "all_reduce(sum, float32, 1000 elements, tag 3) at train.cpp:12".
 std::string describe_call(const GroupLines& lines, int member, const Descriptor& call);
+/// Without the call site; `receives`: of a message, the receiver's side.
+std::string describe_arguments(const Descriptor& call, bool receives);
 
 /// "its last call here was operation 11, barrier() at eval.cpp:9", of the group of `lines`.
 std::string last_call(const GroupLines& lines, int member);

@@ -1,0 +1,271 @@
+#include "hanji/shm/snapshot.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <map>
+
+#include "hanji/base/clock.h"
+#include "hanji/shm/internal/flag_line.h"
+#include "hanji/shm/internal/segment_layout.h"
+#include "hanji/shm/internal/verdict.h"
+#include "hanji/trace/recorder.h"
+
+namespace hanji::shm {
+
+using namespace internal;
+
+namespace {
+
+/// The part of a segment before staging and heap, mapped for reading only.
+class View {
+ public:
+  static Result<View> open(int fd) {
+    const int seals = ::fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+      return base::corrupt("segment: it is not sealed, so its owner could cut it while it is read");
+    }
+    struct stat info {};
+    if (::fstat(fd, &info) != 0) return base::from_errno("stat the segment", errno);
+    const auto size = static_cast<size_t>(info.st_size);
+    if (size < kAbortOffset + sizeof(AbortWord)) {
+      return base::corrupt(fmt::format("segment: {} bytes are no segment of hanji", size));
+    }
+    HANJI_ASSIGN_OR_RETURN(const View first, map(fd, kAbortOffset + sizeof(AbortWord)));
+    HANJI_RETURN_IF_ERROR(check_header(first.header(), size));
+    HANJI_ASSIGN_OR_RETURN(View whole, map(fd, first.offsets().staging));
+    // The header as it was checked: its owner could change it between the two.
+    whole.header_ = first.header();
+    return whole;
+  }
+  View(View&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_), header_(other.header_) {}
+  View& operator=(View&&) = delete;
+  ~View() {
+    if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), bytes_);
+  }
+
+  const Header& header() const { return header_; }
+  int ranks() const { return static_cast<int>(header_.ranks); }
+  Offsets offsets() const {
+    return offsets_of(header_.ranks, header_.trace_bytes, header_.heap_bytes);
+  }
+  const AbortWord& abort_word() const { return at<AbortWord>(kAbortOffset); }
+  const RankState& rank_state(int rank) const { return (&at<RankState>(offsets().ranks))[rank]; }
+  const SiteTable& sites(int rank) const { return (&at<SiteTable>(offsets().sites))[rank]; }
+  const GroupRank& member(int group, int rank) const {
+    const size_t place = offsets().groups + group * offsets().group_bytes + sizeof(Bell);
+    return (&at<GroupRank>(place))[rank];
+  }
+  const GroupRank& channel_end(int channel, int end) const {
+    const size_t place = offsets().channels + channel * kChannelBytes + sizeof(Bell);
+    return (&at<GroupRank>(place))[end];
+  }
+  /// A Recorder that only reads leaves the bytes alone.
+  std::span<std::byte> trace(int rank) const {
+    const size_t place = offsets().trace + rank * header_.trace_bytes;
+    return {const_cast<std::byte*>(data_) + place, header_.trace_bytes};
+  }
+
+ private:
+  View(const std::byte* data, size_t bytes)
+      : data_(data), bytes_(bytes), header_(*reinterpret_cast<const Header*>(data)) {}
+  static Result<View> map(int fd, size_t bytes) {
+    void* data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED) return base::from_errno("map the segment for reading", errno);
+    return View(static_cast<const std::byte*>(data), bytes);
+  }
+  template <class T>
+  const T& at(size_t offset) const {
+    return *reinterpret_cast<const T*>(data_ + offset);
+  }
+
+  const std::byte* data_;
+  size_t bytes_;
+  Header header_;
+};
+
+/// Foreign bytes, made fit for a terminal.
+std::string plain(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= ' ' && c <= '~' ? c : '?';
+  return out;
+}
+
+template <size_t kBytes>
+std::string text_of(const std::array<char, kBytes>& text) {
+  return plain({text.data(), ::strnlen(text.data(), text.size())});
+}
+
+std::string site_of(const View& view, int rank, uint32_t id) {
+  const SiteTable& table = view.sites(rank);
+  const uint32_t count =
+      std::min(table.count.load(std::memory_order_acquire), SiteTable::kEntries - 1);
+  return id == 0 || id > count ? "an unknown call site" : text_of(table.text[id]);
+}
+
+char process_state(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t end = text.rfind(')');
+  return pid <= 0 || end == text.npos || end + 2 >= text.size() ? 'X' : text[end + 2];
+}
+
+/// The line of a rank's last sync. It is overwritten by the sync after the next: if no other was
+/// posted meanwhile, the words belong together.
+uint64_t read_line(const GroupRank& member, Words& words) {
+  const auto last = [&] {
+    return std::max(member.lines[0].sequence.load(std::memory_order_acquire),
+                    member.lines[1].sequence.load(std::memory_order_acquire));
+  };
+  constexpr int kTries = 100;
+  uint64_t sequence = last();
+  for (int i = 0; i < kTries; ++i) {
+    const Line& line = member.lines[sequence % 2];
+    for (size_t w = 0; w < words.size(); ++w) {
+      words[w] = line.words[w].load(std::memory_order_acquire);
+    }
+    const uint64_t now = last();
+    if (now == sequence) break;
+    sequence = now;
+  }
+  return sequence;
+}
+
+/// Only its low 16 bits travel in a line, which is never newer than `begun`.
+uint64_t whole_operation(uint64_t low, uint64_t begun) { return begun - ((begun - low) & 0xffff); }
+
+MemberSnapshot read_member(const View& view, int rank, const GroupRank& from, bool receives) {
+  MemberSnapshot member;
+  member.rank = rank;
+  Words words;
+  member.completed = from.completed.load(std::memory_order_acquire);
+  member.sequence = read_line(from, words);
+  member.begun = std::max(from.operation.load(std::memory_order_acquire), member.completed);
+  const uint32_t failed = from.failed.load(std::memory_order_acquire);
+  if (failed != 0) {
+    member.failed = static_cast<Code>(std::min(failed, static_cast<uint32_t>(Code::kInternal)));
+  }
+  if (member.sequence == 0) return member;
+  const Descriptor posted = decode(words);
+  member.call = PostedCall{whole_operation(posted.operation, member.begun),
+                           std::string(receives ? "recv" : name_of(posted.routine)),
+                           std::string(name_of(posted.dtype)),
+                           posted.count,
+                           describe_arguments(posted, receives),
+                           site_of(view, rank, posted.call_site)};
+  return member;
+}
+
+/// Groups without a common member may have one id: their members tell them apart.
+void read_groups(const View& view, std::vector<GroupSnapshot>& groups) {
+  for (int id = 0; id < kMaxGroups; ++id) {
+    std::map<uint64_t, GroupSnapshot> by_members;
+    for (int rank = 0; rank < view.ranks(); ++rank) {
+      const uint64_t bits = view.member(id, rank).members.load(std::memory_order_acquire);
+      if ((bits >> rank & 1) != 0) by_members[bits].id = id;
+    }
+    for (auto& [bits, group] : by_members) {
+      for (int rank = 0; rank < view.ranks(); ++rank) {
+        if ((bits >> rank & 1) == 0) continue;
+        group.members.push_back(read_member(view, rank, view.member(id, rank), false));
+      }
+      groups.push_back(std::move(group));
+    }
+  }
+}
+
+void read_channels(const View& view, std::vector<GroupSnapshot>& groups) {
+  const int ranks = view.ranks();
+  for (int channel = 0; channel < ranks * ranks; ++channel) {
+    const std::array<int, 2> ends = {channel / ranks, channel % ranks};
+    if (ends[0] == ends[1]) continue;
+    if (view.channel_end(channel, 0).members.load() == 0 &&
+        view.channel_end(channel, 1).members.load() == 0) {
+      continue;
+    }
+    GroupSnapshot group{.id = kMaxGroups + channel, .sender = ends[0], .members = {}};
+    for (int end = 0; end < 2; ++end) {
+      group.members.push_back(
+          read_member(view, ends[end], view.channel_end(channel, end), end == 1));
+    }
+    groups.push_back(std::move(group));
+  }
+}
+
+/// `waiting` of a rank belongs to one of its groups.
+void read_waiting(const View& view, std::vector<GroupSnapshot>& groups) {
+  for (GroupSnapshot& group : groups) {
+    for (MemberSnapshot& member : group.members) {
+      const RankState& state = view.rank_state(member.rank);
+      const uint64_t waiting = state.waiting.load(std::memory_order_acquire);
+      if (waiting == 0 || static_cast<int>(waiting >> 48) - 1 != group.id) continue;
+      if ((waiting & 0xffffffffffff) != member.begun || !member.inside()) continue;
+      member.waiting_ns = state.waiting_since_ns.load(std::memory_order_relaxed);
+    }
+  }
+}
+
+void read_calls(const View& view, size_t max_calls, RankSnapshot& rank) {
+  const auto recorder = trace::Recorder::attach(view.trace(rank.rank));
+  if (!recorder.ok()) return;  // This rank records nothing.
+  rank.step = recorder->step();
+  const std::vector<trace::Event> events = recorder->events();
+  for (auto event = events.rbegin(); event != events.rend(); ++event) {
+    if (rank.calls.size() == max_calls) break;
+    if (event->group < 0) continue;
+    const auto dtype = static_cast<DType>(event->dtype);
+    rank.calls.push_back({static_cast<uint64_t>(event->sequence), event->group,
+                          plain(recorder->name(event->name)), std::string(name_of(dtype)),
+                          event->bytes, site_of(view, rank.rank, event->call_site), event->step,
+                          event->start_ns, event->end_ns});
+  }
+  std::reverse(rank.calls.begin(), rank.calls.end());
+}
+
+RankPresence presence_of(uint32_t word) {
+  switch (static_cast<Presence>(word)) {
+    case Presence::kAbsent: return RankPresence::kNeverCame;
+    case Presence::kHere: return RankPresence::kHere;
+    case Presence::kLeft: return RankPresence::kLeft;
+    case Presence::kDead: return RankPresence::kDied;
+  }
+  return RankPresence::kNeverCame;
+}
+
+std::optional<EndOfJob> read_end(const View& view) {
+  const AbortWord& word = view.abort_word();
+  if (word.state.load(std::memory_order_acquire) != AbortWord::kSet) return {};
+  const auto code = std::min(word.code, static_cast<uint32_t>(Code::kInternal));
+  return EndOfJob{static_cast<Code>(code), word.rank, text_of(word.text)};
+}
+
+}  // namespace
+
+Result<Snapshot> take_snapshot(const base::Fd& segment, size_t max_calls) {
+  HANJI_ASSIGN_OR_RETURN(const View view, View::open(segment.get()));
+  Snapshot snapshot;
+  snapshot.build_id = text_of(view.header().build_id);
+  snapshot.end = read_end(view);
+  read_groups(view, snapshot.groups);
+  read_channels(view, snapshot.groups);
+  read_waiting(view, snapshot.groups);
+  for (int number = 0; number < view.ranks(); ++number) {
+    RankSnapshot rank;
+    rank.rank = number;
+    rank.pid = view.rank_state(number).pid.load();
+    rank.presence = presence_of(view.rank_state(number).presence.load());
+    rank.state = process_state(rank.pid);
+    read_calls(view, max_calls, rank);
+    snapshot.ranks.push_back(std::move(rank));
+  }
+  snapshot.taken_ns = base::now_ns();
+  return snapshot;
+}
+
+}  // namespace hanji::shm
