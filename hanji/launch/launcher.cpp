@@ -11,6 +11,7 @@
 #include "hanji/base/file.h"
 #include "hanji/base/limits.h"
 #include "hanji/base/socket.h"
+#include "hanji/launch/flight_record.h"
 #include "hanji/launch/internal/control.h"
 #include "hanji/launch/internal/environment_of_rank.h"
 #include "hanji/launch/internal/launch_once.h"
@@ -140,7 +141,12 @@ Result<Outcome> supervise(const LaunchOptions& options, Common& common,
   Supervisor supervisor(options, common.segment, std::move(processes));
   supervisor.watch(relay);
   supervisor.watch(std::move(common.echoes));
-  return supervisor.run();
+  Outcome outcome = supervisor.run();
+  if (outcome.first_failed >= 0 && !options.log_directory.empty()) {
+    // The cause is told already, and a full disk may be it.
+    static_cast<void>(write_flight_record(*common.segment, options.log_directory));
+  }
+  return outcome;
 }
 
 /// A forked rank, from here to its end.

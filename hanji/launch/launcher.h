@@ -57,7 +57,8 @@ struct LaunchOptions {
   std::string plan_json;                 ///< Handed to every rank; empty if there is none.
   std::vector<std::vector<int>> cpus;    ///< Per rank, the CPUs it is pinned to; empty: not pinned.
   std::vector<std::string> environment;  ///< "NAME=value", stronger than what is inherited.
-  std::filesystem::path log_directory;   ///< Rank r writes to rank.r in it; empty: where we write.
+  /// Rank r writes to rank.r in it; after a failure flight.json is there too. Empty: where we write.
+  std::filesystem::path log_directory;
   Rank0Output rank0_output = Rank0Output::kLog;
   Signals signals = Signals::kForward;
   int restart_count = 0;  ///< Told to the ranks in TORCHELASTIC_RESTART_COUNT, as torchrun does.

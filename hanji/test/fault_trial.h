@@ -10,7 +10,8 @@ namespace hanji::test {
 
 /// A fault to put into a job of ranks without torch; see faults_rank.cpp.
 struct Fault {
-  std::string kind = "none";      ///< kill stop hang segv abort exception exit, or none.
+  std::string kind = "none";      ///< See break_down(); stay_away, stay_stopped and
+                                  ///< stray hang without end; none.
   std::string phase = "forward";  ///< forward collective optimizer save
   int rank = 1;
   int64_t step = 5;  ///< A multiple of five for save.

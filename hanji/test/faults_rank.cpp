@@ -47,13 +47,14 @@ struct Arguments {
   for (;;) asm volatile("");
 }
 
-void break_down(const std::string& fault) {
+/// Not inlined, nor is what waits elsewhere: stacks shall show main, not a cold part of it.
+[[gnu::noinline]] void break_down(const std::string& fault) {
   if (fault == "kill") ::raise(SIGKILL);
-  if (fault == "stop") ::raise(SIGSTOP);
+  if (fault == "stop" || fault == "stay_stopped") ::raise(SIGSTOP);
   if (fault == "segv") write_nowhere();
   if (fault == "abort") std::abort();
   if (fault == "exception") throw std::runtime_error("page 7 is missing");
-  if (fault == "hang") spin_for_ever();
+  if (fault == "hang" || fault == "stay_away") spin_for_ever();
   if (fault == "exit") std::exit(0);
 }
 
@@ -120,7 +121,19 @@ class FaultyRank {
     const bool here = arguments_.rank == endpoints_.rank && arguments_.phase == phase;
     if (!here || step != arguments_.step) return;
     log_.info(fmt::format("breaks at {}", base::now_ns()));
+    if (arguments_.fault == "stray") wait_elsewhere();
     break_down(arguments_.fault);
+  }
+
+  /// In a group where nobody else comes.
+  [[gnu::noinline]] void wait_elsewhere() {
+    std::vector<int> members(endpoints_.size);
+    std::iota(members.begin(), members.end(), 0);
+    const auto engine =
+        shm::Engine::create(segment_, 1, std::move(members), endpoints_.rank).or_throw();
+    const auto list =
+        std::make_shared<const schedule::StepList>(schedule::barrier(endpoints_.size));
+    base::throw_if_error(engine->wait(engine->submit(call_of(list, "evaluation")).or_throw()));
   }
 
   Status run_step(int64_t step) {
