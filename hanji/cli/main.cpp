@@ -20,6 +20,7 @@ int run_command(int argc, char** argv) {
   hanji::cli::add_plan(app, run);
   hanji::cli::add_verify(app, run);
   hanji::cli::add_ckpt(app, run);
+  hanji::cli::add_debug(app, run);
   hanji::cli::add_doctor(app, run);
   hanji::cli::add_simulate(app, run);
   hanji::cli::add_explain(app, run);

@@ -18,6 +18,7 @@ void add_verify(CLI::App& app, Run& run);
 void add_ckpt(CLI::App& app, Run& run);
 void add_generate(CLI::App& app, Run& run);
 void add_run(CLI::App& app, Run& run);
+void add_debug(CLI::App& app, Run& run);
 void add_doctor(CLI::App& app, Run& run);
 void add_simulate(CLI::App& app, Run& run);
 void add_explain(CLI::App& app, Run& run);
