@@ -3,6 +3,8 @@
 #   hanji_floor(shm CORE HEADERS engine.h SOURCES engine.cpp TESTS engine_test.cpp)
 #
 # CORE adds to hanji_core (torch is not on its include path), TORCH adds to hanji.
+# LIGHT_SOURCES are compiled without the precompiled header: they read few of torch's headers, and
+# its templates, instantiated in every source, cost more than that.
 # HEADERS are installed and compiled alone; PRIVATE_HEADERS are neither.
 # TESTS become the one test binary of the floor, hanji_<floor>_test.
 function(hanji_configure_target target)
@@ -21,7 +23,7 @@ function(hanji_configure_target target)
 endfunction()
 
 function(hanji_floor floor kind)
-  cmake_parse_arguments(F "" "" "HEADERS;PRIVATE_HEADERS;SOURCES;TESTS;TEST_LIBRARIES" ${ARGN})
+  cmake_parse_arguments(F "" "" "HEADERS;PRIVATE_HEADERS;SOURCES;LIGHT_SOURCES;TESTS;TEST_LIBRARIES" ${ARGN})
   if(F_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "hanji_floor(${floor}): unknown arguments ${F_UNPARSED_ARGUMENTS}")
   endif()
@@ -33,7 +35,11 @@ function(hanji_floor floor kind)
     message(FATAL_ERROR "hanji_floor(${floor}): kind is CORE or TORCH, not '${kind}'")
   endif()
   list(TRANSFORM F_HEADERS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
-  target_sources(${target} PRIVATE ${F_SOURCES})
+  target_sources(${target} PRIVATE ${F_SOURCES} ${F_LIGHT_SOURCES})
+  if(F_LIGHT_SOURCES)
+    set_source_files_properties(${F_LIGHT_SOURCES} TARGET_DIRECTORY ${target}
+      PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+  endif()
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}
                  FILES ${F_HEADERS})
   if(HANJI_TESTS AND F_TESTS)
