@@ -124,8 +124,10 @@ TomlEntry read_member(const std::string& name, const Origin& origin, const toml:
 TomlDocument read_toml_document(std::string_view text, const std::string& file_name) {
   TomlDocument document;
   if (std::ranges::count(text, '.') > kMostDots) {
-    document.syntax_error = {
-        {file_name}, fmt::format("more than {} dots; a key of a configuration has one", kMostDots)};
+    document.syntax_error.emplace();
+    document.syntax_error->origin.source = file_name;
+    document.syntax_error->message =
+        fmt::format("more than {} dots; a key of a configuration has one", kMostDots);
     return document;
   }
   const toml::parse_result parsed = toml::parse(text);
