@@ -99,13 +99,9 @@ StepList staged(StepList list, int64_t chunk) {
   const Blocks blocks(list);
   const int64_t room = std::min(chunk, blocks.largest_block());
   const int64_t half = room * list.ranks;
-  list.slot_elements = 2 * half;
-  add_sync(list);
-  int64_t slot = 0;
-  for (const Range& piece : chunks_of(blocks.largest_block(), chunk)) {
-    add_staged_chunk(list, blocks, piece, slot, room);
-    slot = half - slot;
-  }
+  add_by_halves(
+      list, half, chunks_of(blocks.largest_block(), chunk),
+      [&](Range piece, int64_t slot) { add_staged_chunk(list, blocks, piece, slot, room); });
   return list;
 }
 

@@ -58,13 +58,8 @@ StepList staged(StepList list, int64_t chunk) {
   require(chunk >= 1, "gather_staged needs a chunk of at least 1 element");
   const std::vector<Range> blocks = blocks_in(list);
   const int64_t half = std::min(chunk, largest(blocks));
-  list.slot_elements = 2 * half;
-  add_sync(list);
-  int64_t slot = 0;
-  for (const Range& piece : chunks_of(largest(blocks), chunk)) {
-    add_chunk(list, blocks, piece, slot);
-    slot = half - slot;
-  }
+  add_by_halves(list, half, chunks_of(largest(blocks), chunk),
+                [&](Range piece, int64_t slot) { add_chunk(list, blocks, piece, slot); });
   return list;
 }
 

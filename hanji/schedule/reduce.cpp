@@ -64,13 +64,8 @@ StepList reduce_staged(int ranks, int64_t count, int root, int64_t chunk) {
   require(chunk >= 1, "reduce_staged needs a chunk of at least 1 element");
   StepList list = open_reduce("staged", ranks, count, root);
   const int64_t half = std::min(chunk, count);
-  list.slot_elements = 2 * half;
-  add_sync(list);
-  int64_t slot = 0;
-  for (const Range& piece : chunks_of(count, chunk)) {
-    add_chunk(list, piece, slot);
-    slot = half - slot;
-  }
+  add_by_halves(list, half, chunks_of(count, chunk),
+                [&](Range piece, int64_t slot) { add_chunk(list, piece, slot); });
   return list;
 }
 

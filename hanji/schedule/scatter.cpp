@@ -71,13 +71,8 @@ StepList staged(StepList list, int64_t chunk) {
   const std::vector<Range> blocks = blocks_in(list);
   const int64_t room = std::min(chunk, largest(blocks));
   const int64_t half = room * list.ranks;
-  list.slot_elements = 2 * half;
-  add_sync(list);
-  int64_t slot = 0;
-  for (const Range& piece : chunks_of(largest(blocks), chunk)) {
-    add_chunk(list, blocks, piece, slot, room);
-    slot = half - slot;
-  }
+  add_by_halves(list, half, chunks_of(largest(blocks), chunk),
+                [&](Range piece, int64_t slot) { add_chunk(list, blocks, piece, slot, room); });
   return list;
 }
 

@@ -136,6 +136,17 @@ std::vector<layout::Range> chunks_of(int64_t count, int64_t chunk) {
   return chunks;
 }
 
+void add_by_halves(StepList& list, int64_t half, const std::vector<layout::Range>& chunks,
+                   const std::function<void(layout::Range chunk, int64_t slot)>& add_chunk) {
+  list.slot_elements = 2 * half;
+  add_sync(list);
+  int64_t slot = 0;
+  for (const layout::Range& chunk : chunks) {
+    add_chunk(chunk, slot);
+    slot = half - slot;
+  }
+}
+
 layout::Range piece_of(layout::Range block, layout::Range chunk) {
   return {std::min(block.begin + chunk.begin, block.end),
           std::min(block.begin + chunk.end, block.end)};

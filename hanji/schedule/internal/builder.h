@@ -39,6 +39,12 @@ std::vector<Operand> of_all_ranks(int ranks, Place place, int64_t begin);
 /// The pieces [begin, end) of [0, count), `chunk` elements each; the last may be short.
 std::vector<layout::Range> chunks_of(int64_t count, int64_t chunk);
 
+/// The way of private tensors: slots of two halves, a sync, and then each chunk through one half by
+/// turns, so that peers empty one while the other is filled. `add_chunk` is told the chunk and where
+/// in the slot its half begins.
+void add_by_halves(StepList& list, int64_t half, const std::vector<layout::Range>& chunks,
+                   const std::function<void(layout::Range chunk, int64_t slot)>& add_chunk);
+
 /// The elements of a block that a chunk, counted from the block's begin, covers; may be none.
 layout::Range piece_of(layout::Range block, layout::Range chunk);
 
