@@ -55,11 +55,7 @@ Result<Choice> choose(const Request& request, const Engine& engine, Bits bits,
   }
   if (request.steps) return Choice{request.steps, nullptr};
   if (engine.shares_memory()) {
-    const cost::Selection& selection =
-        request.counts.empty() && !request.in_place
-            ? chooser.select(request.routine, request.op, request.dtype, engine.size(),
-                             request.count, request.root)
-            : chooser.select(query_of(request, engine.size()));
+    const cost::Selection& selection = chooser.select(query_of(request, engine.size()));
     return Choice{selection.in_heap, selection.if_private};
   }
   if (!request.counts.empty()) {
