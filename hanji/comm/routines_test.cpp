@@ -14,6 +14,9 @@
 namespace hanji::comm {
 namespace {
 
+using internal::for_each_case;
+using internal::kPlaces;
+using internal::numbers;
 using internal::place;
 using internal::run_ranks;
 using internal::Where;
@@ -22,29 +25,11 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr int kRanks[] = {1, 2, 3, 4, 5};
-constexpr int64_t kCounts[] = {0, 1, 7, 65537};
-constexpr Where kPlaces[] = {Where::kHeap, Where::kPrivate, Where::kMixed};
 const c10::ScalarType kTypes[] = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf,
                                   at::kInt,    at::kLong,  at::kByte};
 const c10::ScalarType kMovedTypes[] = {at::kDouble, at::kFloat,        at::kBFloat16, at::kHalf,
                                        at::kInt,    at::kLong,         at::kByte,     at::kBool,
                                        at::kShort,  at::kComplexDouble};
-
-/// Small whole numbers, different at each index and rank, exact in every type.
-at::Tensor numbers(int64_t count, int rank, c10::ScalarType type = at::kFloat) {
-  return (at::arange(count, at::kLong).remainder(13) + rank).to(type);
-}
-
-/// Calls body(group, count, where) for every combination, on every rank.
-void for_each_case(const std::function<void(const Group&, int64_t, Where)>& body) {
-  for (const int ranks : kRanks) {
-    run_ranks(ranks, [&](const Group& group) {
-      for (const int64_t count : kCounts) {
-        for (const Where where : kPlaces) body(group, count, where);
-      }
-    });
-  }
-}
 
 std::vector<int64_t> uneven(int64_t count, int size) {
   std::vector<int64_t> counts;
@@ -63,7 +48,7 @@ int64_t sum_of(const std::vector<int64_t>& counts, size_t end) {
 }
 
 TEST(Reduce, SumsOnTheRootAndLeavesTheOthersAlone) {
-  for_each_case([](const Group& group, int64_t count, Where where) {
+  for_each_case(kRanks, [](const Group& group, int64_t count, Where where) {
     const int n = group.size();
     const int root = n / 2;
     const at::Tensor sum = numbers(count, 0) * n + n * (n - 1) / 2;
@@ -127,7 +112,7 @@ TEST(Reduce, CombinesBitsOfIntegersAndRefusesThoseOfFloats) {
 }
 
 TEST(Gather, TheRootGetsTheInputsInRankOrder) {
-  for_each_case([](const Group& group, int64_t count, Where where) {
+  for_each_case(kRanks, [](const Group& group, int64_t count, Where where) {
     const int root = group.size() - 1;
     std::vector<at::Tensor> all;
     for (int rank = 0; rank < group.size(); ++rank) all.push_back(numbers(count, rank));
@@ -142,7 +127,7 @@ TEST(Gather, TheRootGetsTheInputsInRankOrder) {
 }
 
 TEST(Gather, UnevenSharesLieOneAfterAnother) {
-  for_each_case([](const Group& group, int64_t count, Where where) {
+  for_each_case(kRanks, [](const Group& group, int64_t count, Where where) {
     const auto counts = uneven(count, group.size());
     std::vector<at::Tensor> all;
     for (int rank = 0; rank < group.size(); ++rank) all.push_back(numbers(counts[rank], rank));
@@ -157,7 +142,7 @@ TEST(Gather, UnevenSharesLieOneAfterAnother) {
 }
 
 TEST(Scatter, EveryRankGetsItsSliceOfTheRootsInput) {
-  for_each_case([](const Group& group, int64_t count, Where where) {
+  for_each_case(kRanks, [](const Group& group, int64_t count, Where where) {
     const int root = group.size() / 2;
     const at::Tensor all = numbers(count * group.size(), 5);
     at::Tensor input;
@@ -169,7 +154,7 @@ TEST(Scatter, EveryRankGetsItsSliceOfTheRootsInput) {
 }
 
 TEST(Scatter, UnevenSharesGoToTheirRanks) {
-  for_each_case([](const Group& group, int64_t count, Where where) {
+  for_each_case(kRanks, [](const Group& group, int64_t count, Where where) {
     const auto counts = uneven(count, group.size());
     const int64_t begin = sum_of(counts, group.rank());
     const int64_t total = sum_of(counts, counts.size());
@@ -185,7 +170,7 @@ TEST(Scatter, UnevenSharesGoToTheirRanks) {
 }
 
 TEST(AllToAll, SliceRGoesToRankR) {
-  for_each_case([](const Group& group, int64_t count, Where where) {
+  for_each_case(kRanks, [](const Group& group, int64_t count, Where where) {
     const int64_t n = group.size();
     std::vector<at::Tensor> due;
     for (int peer = 0; peer < n; ++peer) {
@@ -202,7 +187,7 @@ TEST(AllToAll, SliceRGoesToRankR) {
 }
 
 TEST(AllToAll, UnevenSlicesFollowTheCounts) {
-  for_each_case([](const Group& group, int64_t count, Where where) {
+  for_each_case(kRanks, [](const Group& group, int64_t count, Where where) {
     const int n = group.size();
     const auto counts = uneven_pairs(count, n);
     const auto row = [&](int rank) {

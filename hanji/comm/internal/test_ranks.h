@@ -1,10 +1,14 @@
 #pragma once
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+
 #include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -47,6 +51,26 @@ inline at::Tensor place(const at::Tensor& values, Where where, const Group& grou
   at::Tensor tensor = group.heap().empty(values.sizes(), values.scalar_type(), "test");
   tensor.copy_(values);
   return tensor;
+}
+
+inline constexpr int64_t kCounts[] = {0, 1, 7, 65537};
+inline constexpr Where kPlaces[] = {Where::kHeap, Where::kPrivate, Where::kMixed};
+
+/// Small whole numbers, different at each index and rank, exact in every type.
+inline at::Tensor numbers(int64_t count, int rank, c10::ScalarType type = at::kFloat) {
+  return (at::arange(count, at::kLong).remainder(13) + rank).to(type);
+}
+
+/// Calls body(group, count, where) on every rank, for each number of ranks, count and place.
+inline void for_each_case(std::span<const int> rank_counts,
+                          const std::function<void(const Group&, int64_t, Where)>& body) {
+  for (const int ranks : rank_counts) {
+    run_ranks(ranks, [&](const Group& group) {
+      for (const int64_t count : kCounts) {
+        for (const Where where : kPlaces) body(group, count, where);
+      }
+    });
+  }
 }
 
 }  // namespace hanji::comm::internal
