@@ -212,10 +212,54 @@ std::optional<Part> all_gather(const StepList& list, Size size) {
          copied((2 * p - 1) * any, p * p * N);
 }
 
+// A block that has elements makes its way in one message, or in a copy where its owner gets it.
+std::optional<Part> linear_blocks(const StepList& list) {
+  Part part;
+  const bool is_rooted = has_root(list.routine);
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    if (is_rooted && rank != list.root) continue;
+    const Place wide = list.routine == Routine::kAllGather || list.routine == Routine::kGather
+                           ? Place::kOutput
+                           : Place::kInput;
+    const auto blocks = blocks_of(list, rank, wide);
+    for (int owner = 0; owner < list.ranks; ++owner) {
+      const int64_t size = blocks[owner].size(), any = size > 0;
+      part = part + (owner == rank ? copied(any, size) : moved(any, size));
+    }
+  }
+  return part;
+}
+
+// All slices but the own one go to who sums them, and all but the root's one from there.
+Part reduce_exchange(const StepList& list) {
+  Part part;
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    const int64_t size = slice_of(list.count, list.ranks, rank).size(), any = size > 0;
+    part = part + moved((list.ranks - 1) * any, (list.ranks - 1) * size) +
+           Part{any, list.ranks * size, size, 0};
+    if (rank != list.root) part = part + moved(any, size);
+  }
+  return part;
+}
+
+std::optional<Part> linear(const StepList& list) {
+  const int64_t p = list.ranks, N = list.count, any = N > 0;
+  if (list.algorithm == "linear" && has_shares(list.routine)) return linear_blocks(list);
+  if (list.routine == Routine::kAllToAll && list.algorithm == "linear_in_place") {
+    return copied(p * p * any, p * p * N) + moved(p * (p - 1) * any, p * (p - 1) * N);
+  }
+  if (list.routine == Routine::kReduce && list.algorithm == "exchange") {
+    return reduce_exchange(list);
+  }
+  if (list.routine == Routine::kSend && list.algorithm == "message") return moved(any, N);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<Totals> message_formula(const StepList& list) {
-  if (!list.counts.empty()) return std::nullopt;  // none of them is uneven
+  if (const auto part = linear(list)) return totals(*part);
+  if (!list.counts.empty()) return std::nullopt;  // none of the others is uneven
   const Size size{list.ranks, list.count, list.count > 0};
   std::optional<Part> part;
   switch (list.routine) {

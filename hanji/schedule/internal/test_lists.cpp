@@ -15,6 +15,7 @@
 #include "hanji/schedule/gather.h"
 #include "hanji/schedule/grain_tree.h"
 #include "hanji/schedule/internal/address_map.h"
+#include "hanji/schedule/linear.h"
 #include "hanji/schedule/reduce.h"
 #include "hanji/schedule/reduce_scatter.h"
 #include "hanji/schedule/scatter.h"
@@ -55,7 +56,12 @@ std::vector<StepList> uneven_lists(int ranks, int64_t count) {
           scatter_staged(counts, root, chunk),
           all_to_all_flat(ranks, pairs),
           all_to_all_direct(ranks, pairs),
-          all_to_all_staged(ranks, pairs, chunk)};
+          all_to_all_staged(ranks, pairs, chunk),
+          all_gather_linear(counts),
+          gather_linear(counts, root),
+          scatter_linear(counts, root),
+          reduce_scatter_exchange(counts),
+          all_to_all_linear(ranks, pairs)};
 }
 
 }  // namespace
@@ -89,10 +95,17 @@ std::vector<StepList> all_lists(int ranks, int64_t count) {
                                  all_to_all_flat(ranks, count),
                                  all_to_all_direct(ranks, count),
                                  all_to_all_swap(ranks, count, chunk),
-                                 all_to_all_staged(ranks, count, chunk)};
+                                 all_to_all_staged(ranks, count, chunk),
+                                 all_gather_linear(ranks, count),
+                                 gather_linear(ranks, count, root),
+                                 scatter_linear(ranks, count, root),
+                                 all_to_all_linear(ranks, count),
+                                 all_to_all_linear_in_place(ranks, count),
+                                 reduce_exchange(ranks, count, root)};
   for (StepList& list : uneven_lists(ranks, count)) lists.push_back(std::move(list));
   if (ranks == 2) {
-    lists.insert(lists.end(), {send_flat(count), send_direct(count), send_staged(count, chunk)});
+    lists.insert(lists.end(), {send_flat(count), send_direct(count), send_staged(count, chunk),
+                               send_message(count)});
   }
   const ListShape shape{root, 3, ranks % 2 == 0 ? 2 : 1};
   for (const Algorithm& one : message_algorithms()) {
