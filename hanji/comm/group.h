@@ -51,6 +51,9 @@ struct Stats {
   int64_t bytes = 0;       ///< Of this rank's tensors in them.
   int64_t wire_bytes =
       0;  ///< Read from other ranks or written to them; 0 where no memory is shared.
+  /// Of tensors, sent through an engine between processes: by a step list exactly; by a routine of
+  /// the engine's own the least that it needs. Checks and headers are not counted.
+  int64_t network_bytes = 0;
   int64_t wait_ns =
       0;  ///< Inside Work::wait(); small calls that end within a microsecond add nothing.
   int64_t busy_ns = 0;  ///< Inside the engine, moving and reducing.

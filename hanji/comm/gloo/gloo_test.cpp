@@ -79,6 +79,15 @@ TEST(GlooGroup, EveryRoutineAgreesWithSharedMemory) {
   }
 }
 
+TEST(GlooGroup, CountsWhatItSends) {
+  run_both(2, Bits::kRun, [](const Group& shm, const Group& by_gloo) {
+    at::Tensor tensor = at::ones({1000});
+    all_reduce(tensor, by_gloo).wait();  // 2 N (p-1)/p elements of 4 bytes
+    EXPECT_EQ(by_gloo.stats().network_bytes, 4000);
+    EXPECT_EQ(shm.stats().network_bytes, 0);
+  });
+}
+
 TEST(GlooGroup, AMismatchIsNamedOnEveryRank) {
   run_both(2, Bits::kRun, [](const Group&, const Group& by_gloo) {
     at::Tensor tensor = at::ones({by_gloo.rank() + 4});

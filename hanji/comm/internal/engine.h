@@ -37,6 +37,7 @@ struct Request {
   at::Tensor copy_out{};          ///< Gets `output` at the end, where that is staging in the heap.
   std::vector<int64_t> counts{};  ///< Uneven shares, as schedule::StepList::counts.
   bool in_place = false;          ///< kAllToAll: `input` is `output`.
+  bool agreed = false;            ///< The ranks have compared their calls already.
 };
 
 /// How a request is carried out: by a step list, or by the engine's own routine where both are null.
@@ -77,6 +78,8 @@ class Engine {
   virtual int64_t busy_ns() const = 0;
   /// Bytes of other ranks' memory read or written so far.
   virtual int64_t wire_bytes() const { return 0; }
+  /// Stats::network_bytes so far.
+  virtual int64_t network_bytes() const { return 0; }
 };
 
 }  // namespace hanji::comm

@@ -132,6 +132,7 @@ Stats GroupState::stats() {
   Stats stats = stats_;
   stats.busy_ns = engine_->busy_ns();
   stats.wire_bytes = engine_->wire_bytes();
+  stats.network_bytes = engine_->network_bytes();
   return stats;
 }
 

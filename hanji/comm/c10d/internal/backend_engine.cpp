@@ -43,6 +43,23 @@ Status to_status(const std::exception& error, const std::string& where) {
   return base::internal(message);
 }
 
+/// Stats::network_bytes of one call.
+int64_t sent_bytes(const Request& request, const Choice& choice, int rank, int size) {
+  int64_t elements = 0;
+  if (choice.steps) {
+    for (const schedule::Step& step : choice.steps->per_rank[rank]) {
+      if (step.kind == schedule::StepKind::kSend) elements += step.count;
+    }
+  } else if (request.routine == Routine::kBroadcast) {
+    elements = rank == request.root ? request.count : 0;
+  } else if (request.routine == Routine::kAllReduce) {
+    elements = 2 * (size - 1) * request.count / size;
+  } else {
+    elements = (size - 1) * request.count;  // shares
+  }
+  return elements * static_cast<int64_t>(base::size_of(request.dtype));
+}
+
 at::Tensor as_bytes(const at::Tensor& tensor) { return tensor.detach().view(-1).view(at::kByte); }
 
 }  // namespace
@@ -102,6 +119,11 @@ int64_t BackendEngine::busy_ns() const {
   return busy_ns_;
 }
 
+int64_t BackendEngine::network_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return network_bytes_;
+}
+
 void BackendEngine::serve() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -113,9 +135,11 @@ void BackendEngine::serve() {
     const int64_t start_ns = base::now_ns();
     const Status status = run(call);
     const int64_t spent_ns = base::now_ns() - start_ns;
+    const int64_t sent = status.ok() ? sent_bytes(call.request, call.choice, rank(), size()) : 0;
     if (status.ok()) record(call);
     lock.lock();
     busy_ns_ += spent_ns;
+    network_bytes_ += sent;
     if (status.ok()) {
       completed_ = call.sequence;
     } else {
@@ -127,7 +151,7 @@ void BackendEngine::serve() {
 
 Status BackendEngine::run(const Call& call) {
   try {
-    HANJI_RETURN_IF_ERROR(agree(call));
+    if (!call.request.agreed) HANJI_RETURN_IF_ERROR(agree(call));
     if (call.choice.steps) {
       StepWalk(*backend_, call.request, *call.choice.steps, deadline_).run();
     } else {

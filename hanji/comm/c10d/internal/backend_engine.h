@@ -9,8 +9,8 @@
 #include <string>
 #include <thread>
 
-#include "hanji/comm/c10d/internal/description.h"
 #include "hanji/comm/group.h"
+#include "hanji/comm/internal/description.h"
 #include "hanji/comm/internal/engine.h"
 
 namespace c10d {
@@ -40,6 +40,7 @@ class BackendEngine final : public Engine {
   Status check() override { return advance(); }  // the backend has deadlines of its own
   Status wait(uint64_t ticket, std::span<Engine* const> others) override;
   int64_t busy_ns() const override;
+  int64_t network_bytes() const override;
 
  private:
   struct Call {
@@ -68,6 +69,7 @@ class BackendEngine final : public Engine {
   uint64_t submitted_ = 0;
   uint64_t completed_ = 0;
   int64_t busy_ns_ = 0;
+  int64_t network_bytes_ = 0;
   Status status_;  // the first error; final
   bool stop_ = false;
   std::thread thread_;

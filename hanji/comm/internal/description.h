@@ -9,7 +9,7 @@
 #include "hanji/base/status.h"
 #include "hanji/comm/internal/engine.h"
 
-namespace hanji::comm::c10d {
+namespace hanji::comm {
 
 /// What a rank says about its call before a byte of it moves; the ranks' descriptions travel by an
 /// all_gather of their bytes. Plain bytes between builds that are equal.
@@ -32,4 +32,4 @@ Description describe(const Request& request, const Choice& choice, uint64_t sequ
 /// rank 0, both calls and their sites. Every rank sees the same descriptions and says the same.
 Status compare(std::span<const Description> ranks);
 
-}  // namespace hanji::comm::c10d
+}  // namespace hanji::comm

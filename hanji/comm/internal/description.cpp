@@ -1,4 +1,4 @@
-#include "hanji/comm/c10d/internal/description.h"
+#include "hanji/comm/internal/description.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <tuple>
 
-namespace hanji::comm::c10d {
+namespace hanji::comm {
 namespace {
 
 auto compared(const Description& one) {
@@ -54,4 +54,4 @@ Status compare(std::span<const Description> ranks) {
   return {};
 }
 
-}  // namespace hanji::comm::c10d
+}  // namespace hanji::comm
