@@ -184,7 +184,14 @@ Group Group::subgroup(const std::vector<int>& members, std::string_view name) co
   }
   GroupOptions options = state_->options();
   options.name = name;
-  return state_->divide()(id, members, std::move(options));
+  Group part = state_->divide()(id, members, std::move(options));
+  if (!state_->engine().shares_memory() && state_->connect()) {
+    // Messages between two ranks are one sequence, whatever group they are called on.
+    part.state()->set_connect([connect = state_->connect(), members](int sender, int receiver) {
+      return connect(members[sender], members[receiver]);
+    });
+  }
+  return part;
 }
 
 }  // namespace hanji::comm

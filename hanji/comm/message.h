@@ -19,9 +19,9 @@ namespace hanji::comm {
 ///         is complete when the receiver has taken it, so two ranks that send to each other
 ///         receive before they wait.
 /// Cost    in the heap: 2 syncs, one copy of which each end makes half.
-/// Errors  throws Error(kInvalidArgument) for a rank that is no other rank of the group,
-///         Error(kUnsupported) over engines without shared memory; else as all_reduce() and
-///         Work::wait(). After an error the messages between these two ranks are over.
+///         Between hosts: the ends compare their calls, then one message.
+/// Errors  throws Error(kInvalidArgument) for a rank that is no other rank of the group; else as
+///         all_reduce() and Work::wait(). After an error the messages between these two ranks are over.
 Work send(const at::Tensor& tensor, int to, const Group& group, const CallOptions& options = {},
           std::source_location call_site = std::source_location::current());
 

@@ -1,10 +1,11 @@
 #include "hanji/comm/c10d/group.h"
 
+#include <memory>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 
-#include "hanji/comm/c10d/internal/backend_engine.h"
-#include "hanji/comm/internal/state.h"
+#include "hanji/comm/c10d/internal/backend_wire.h"
+#include "hanji/comm/internal/message_group.h"
 
 namespace hanji::comm::c10d {
 
@@ -14,9 +15,15 @@ Group make_group(c10::intrusive_ptr<::c10d::Backend> backend, GroupOptions optio
 
 Group make_group(c10::intrusive_ptr<::c10d::Backend> backend, Heap heap, Divide divide,
                  GroupOptions options) {
-  auto engine = std::make_unique<BackendEngine>(std::move(backend), options);
-  return Group(GroupState::make(std::move(engine), std::move(heap), std::move(options),
-                                std::make_shared<GroupFamily>(), std::move(divide)));
+  auto shared = std::make_shared<SharedBackend>(std::move(backend), options.deadline);
+  MessageParts parts{.wire = std::make_unique<BackendWire>(shared),
+                     .open_channel =
+                         [shared](int sender, int receiver) {
+                           return std::make_unique<BackendChannel>(shared, sender, receiver);
+                         },
+                     .heap = std::move(heap),
+                     .divide = std::move(divide)};
+  return make_message_group(std::move(parts), std::move(options));
 }
 
 }  // namespace hanji::comm::c10d

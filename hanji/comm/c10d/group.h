@@ -16,9 +16,10 @@ namespace hanji::comm::c10d {
 /// A group over a c10d backend of the caller, for CPU tensors.
 ///
 /// Every call first gathers the ranks' descriptions and compares them, as the shared-memory engine
-/// does; then runs the backend's own routine, or, for floating sums with Bits::kRun, sends and
-/// receives with an ordered local sum. A thread of the group calls the backend.
-/// Order   the backend must serve allgather, send, recv and what is called.
+/// does; then runs the backend's own allreduce, reduce_scatter, allgather or broadcast, or, for
+/// floating sums with Bits::kRun, uneven shares and all other routines, sends and receives with an
+/// ordered local sum. A thread of the group calls the backend, and one per channel of messages.
+/// Order   the backend must serve allgather, send, recv and those four.
 /// Thread  nobody else may call the backend while the group is used.
 Group make_group(c10::intrusive_ptr<::c10d::Backend> backend, GroupOptions options = {});
 

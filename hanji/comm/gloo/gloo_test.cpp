@@ -8,7 +8,9 @@
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/broadcast.h"
 #include "hanji/comm/gloo/group.h"
+#include "hanji/comm/internal/routine_cases.h"
 #include "hanji/comm/internal/test_ranks.h"
+#include "hanji/comm/message.h"
 #include "hanji/comm/reduce_scatter.h"
 #include "hanji/comm/tree_reduce.h"
 
@@ -100,6 +102,61 @@ TEST(GlooGroup, AMismatchIsNamedOnEveryRank) {
                   AllOf(HasSubstr("rank 1 called all_reduce(count 5"), HasSubstr("rank 0"),
                         HasSubstr("count 4"), HasSubstr("gloo_test.cpp:"), HasSubstr("wte")));
     }
+  });
+}
+
+TEST(GlooGroup, ServesEveryRoutine) {
+  for (const int ranks : {1, 2, 3}) {
+    for (const Bits bits : {Bits::kRun, Bits::kFast}) {
+      run_both(ranks, bits,
+               [](const Group&, const Group& by_gloo) { internal::check_routines(by_gloo); });
+    }
+  }
+}
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return std::string(base::name_of(error.code())) + ": " + error.what();
+  }
+  return "accepted";
+}
+
+TEST(GlooGroup, OtherSharesAreNamedOnEveryRank) {
+  run_both(2, Bits::kRun, [](const Group&, const Group& by_gloo) {
+    at::Tensor output = at::zeros({6});
+    const std::vector<int64_t> counts = {by_gloo.rank() + 2, 4 - by_gloo.rank()};
+    const at::Tensor input = at::ones({counts[by_gloo.rank()]});
+    EXPECT_THAT(
+        refusal([&] { all_gather(output, input, counts, by_gloo).wait(); }),
+        AllOf(HasSubstr("mismatch: "), HasSubstr("rank 1 called all_gather(count 6, shares"),
+              HasSubstr("rank 0 called all_gather(count 6, shares")));
+  });
+}
+
+TEST(GlooGroup, MessagesThatDisagreeAreNamedOnBothEndsAlone) {
+  run_both(3, Bits::kRun, [](const Group&, const Group& by_gloo) {
+    at::Tensor tensor = at::full({5}, by_gloo.rank());
+    if (by_gloo.rank() > 0) {
+      EXPECT_THAT(refusal([&] {
+                    if (by_gloo.rank() == 2) send(tensor, 1, by_gloo, {.tag = 7}).wait();
+                    if (by_gloo.rank() == 1) recv(tensor, 2, by_gloo, {.tag = 8}).wait();
+                  }),
+                  AllOf(HasSubstr("mismatch: "), HasSubstr("rank 1 called recv(count 5"),
+                        HasSubstr("rank 2 called send(count 5"), HasSubstr("tag 7")));
+    }
+    barrier(by_gloo);
+  });
+}
+
+TEST(GlooGroup, MessagesOfTwoRanksAreOneSequenceInAllTheirGroups) {
+  run_both(2, Bits::kRun, [](const Group&, const Group& by_gloo) {
+    const Group again = by_gloo.subgroup({1, 0}, "again");  // where rank 0 is rank 1
+    at::Tensor tensor = at::full({4}, by_gloo.rank());
+    if (by_gloo.rank() == 0) send(tensor, 1, by_gloo).wait();
+    if (by_gloo.rank() == 1) recv(tensor, 1, again).wait();
+    EXPECT_EQ(tensor.sum().item<int64_t>(), 0);
   });
 }
 

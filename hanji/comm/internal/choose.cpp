@@ -2,35 +2,23 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+#include <utility>
+
+#include "hanji/comm/internal/message_lists.h"
 #include "hanji/cost/select.h"
-#include "hanji/schedule/all_reduce.h"
-#include "hanji/schedule/reduce_scatter.h"
 
 namespace hanji::comm {
 namespace {
 
 using schedule::ReduceOp;
-using schedule::Routine;
-
-std::shared_ptr<const schedule::StepList> share(schedule::StepList list) {
-  return std::make_shared<const schedule::StepList>(std::move(list));
-}
 
 /// True if two algorithms may leave different bits.
 bool order_shows(const Request& request) {
-  if (request.routine != Routine::kAllReduce && request.routine != Routine::kReduceScatter) {
-    return false;
-  }
+  if (!schedule::reduces(request.routine)) return false;
   const bool rounds =
       is_floating(request.dtype) && request.op != ReduceOp::kMin && request.op != ReduceOp::kMax;
   return rounds || request.op == ReduceOp::kAvg;
-}
-
-Result<Choice> exchange(const Request& request, int ranks) {
-  if (request.routine == Routine::kAllReduce) {
-    return Choice{share(schedule::all_reduce_exchange(ranks, request.count)), nullptr};
-  }
-  return Choice{share(schedule::reduce_scatter_exchange(ranks, request.count)), nullptr};
 }
 
 cost::Query query_of(const Request& request, int ranks) {
@@ -58,18 +46,11 @@ Result<Choice> choose(const Request& request, const Engine& engine, Bits bits,
     const cost::Selection& selection = chooser.select(query_of(request, engine.size()));
     return Choice{selection.in_heap, selection.if_private};
   }
-  if (!request.counts.empty()) {
-    return base::unsupported(
-        fmt::format("engine {} has no {} with counts per rank; use a group "
-                    "over shared memory",
-                    engine.name(), schedule::name_of(request.routine)));
-  }
-  if (bits == Bits::kRun && order_shows(request)) return exchange(request, engine.size());
-  if (!engine.native(request.routine)) {
-    return base::unsupported(fmt::format("engine {} has no {}; use a group over shared memory",
-                                         engine.name(), schedule::name_of(request.routine)));
-  }
-  return Choice{};
+  const Shares shares = request.counts.empty() ? Shares::kEven : Shares::kUneven;
+  const bool ordered = bits == Bits::kRun && order_shows(request);
+  if (!ordered && engine.native(request.routine, shares)) return Choice{};
+  HANJI_ASSIGN_OR_RETURN(schedule::StepList list, message_list(request, engine.size()));
+  return Choice{std::make_shared<const schedule::StepList>(std::move(list)), nullptr};
 }
 
 }  // namespace hanji::comm

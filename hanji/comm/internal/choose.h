@@ -8,8 +8,8 @@ namespace hanji::comm {
 /// Picks how `engine` carries `request` out, keeping the promise of `bits`.
 ///
 /// Shared memory: what `chooser` selects. Otherwise the engine's own routine where it has one and
-/// the order of a sum cannot be seen or does not matter; else sends and an ordered local sum.
-/// Errors  kUnsupported where neither exists.
+/// the order of a sum cannot be seen or does not matter; else messages and an ordered local sum.
+/// Errors  kUnsupported for a tree_reduce between ranks that share no memory.
 Result<Choice> choose(const Request& request, const Engine& engine, Bits bits,
                       cost::Chooser& chooser);
 

@@ -6,21 +6,29 @@
 #include <filesystem>
 #include <tuple>
 
+#include "hanji/base/checksum.h"
+
 namespace hanji::comm {
 namespace {
 
 auto compared(const Description& one) {
-  return std::tie(one.sequence, one.routine, one.op, one.dtype, one.count, one.root, one.tag,
-                  one.by_steps);
+  return std::tie(one.sequence, one.routine, one.op, one.dtype, one.count, one.shares, one.root,
+                  one.tag, one.by_steps);
 }
 
-std::string say(const Description& one) {
+std::string_view name_of_call(schedule::Routine routine, size_t place) {
+  if (routine == schedule::Routine::kSend && place == 1) return "recv";
+  return schedule::name_of(routine);
+}
+
+std::string say(const Description& one, size_t place) {
   const auto routine = static_cast<schedule::Routine>(one.routine);
-  return fmt::format("{}(count {}, {}, {}, root {}, tag {}{}) as call {} at {}",
-                     schedule::name_of(routine), one.count,
+  return fmt::format("{}(count {}{}, {}, {}, root {}, tag {}{}) as call {} at {}",
+                     name_of_call(routine, place), one.count,
+                     one.shares != 0 ? fmt::format(", shares {:04x}", one.shares & 0xffff) : "",
                      base::name_of(static_cast<DType>(one.dtype)),
                      schedule::name_of(static_cast<schedule::ReduceOp>(one.op)), one.root, one.tag,
-                     one.by_steps ? ", ordered" : "", one.sequence, one.where.data());
+                     one.by_steps ? ", by messages" : "", one.sequence, one.where.data());
 }
 
 }  // namespace
@@ -30,6 +38,8 @@ Description describe(const Request& request, const Choice& choice, uint64_t sequ
   one.sequence = sequence;
   one.tag = request.tag;
   one.count = request.count;
+  one.shares =
+      request.counts.empty() ? 0 : base::xxh3(std::as_bytes(std::span(request.counts))) | 1;
   one.root = request.root;
   one.routine = static_cast<uint8_t>(request.routine);
   one.op = static_cast<uint8_t>(request.op);
@@ -43,13 +53,16 @@ Description describe(const Request& request, const Choice& choice, uint64_t sequ
   return one;
 }
 
-Status compare(std::span<const Description> ranks) {
+Status compare(std::span<const Description> ranks, std::span<const int> names) {
+  const auto name = [&](size_t rank) {
+    return names.empty() ? static_cast<int>(rank) : names[rank];
+  };
   for (size_t rank = 1; rank < ranks.size(); ++rank) {
     if (compared(ranks[rank]) == compared(ranks[0])) continue;
     return base::mismatch(
-        fmt::format("rank {} called {}, but rank 0 called {}; every rank must issue the group's "
+        fmt::format("rank {} called {}, but rank {} called {}; every rank must issue the group's "
                     "collectives in one order with equal arguments",
-                    rank, say(ranks[rank]), say(ranks[0])));
+                    name(rank), say(ranks[rank], rank), name(0), say(ranks[0], 0)));
   }
   return {};
 }

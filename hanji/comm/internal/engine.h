@@ -46,6 +46,9 @@ struct Choice {
   std::shared_ptr<const schedule::StepList> steps_if_private;  ///< For buffers no peer can map.
 };
 
+/// Whether all ranks have the same count.
+enum class Shares : bool { kEven, kUneven };
+
 /// Carries out requests in the order of submission, and records each in the group's trace. Chooses
 /// nothing.
 ///
@@ -59,7 +62,7 @@ class Engine {
   virtual int size() const = 0;
   virtual bool serves(c10::Device device) const = 0;
   /// True if the engine has an algorithm of its own for the routine.
-  virtual bool native(schedule::Routine routine) const = 0;
+  virtual bool native(schedule::Routine routine, Shares shares) const = 0;
   /// True if peers read and write each other's buffers: then step lists need no sends.
   virtual bool shares_memory() const = 0;
 

@@ -20,7 +20,7 @@ class ShmEngine final : public Engine {
   int rank() const override { return engine_->rank(); }
   int size() const override { return engine_->size(); }
   bool serves(c10::Device device) const override { return device.is_cpu(); }
-  bool native(schedule::Routine) const override { return false; }
+  bool native(schedule::Routine, Shares) const override { return false; }
   bool shares_memory() const override { return true; }
 
   Result<uint64_t> submit(const Request& request, const Choice& choice) override;

@@ -61,6 +61,8 @@ class GroupState {
   const GroupOptions& options() const { return options_; }
   const Divide& divide() const { return divide_; }
   const Connect& connect() const { return connect_; }  ///< Null where nothing carries messages.
+  /// Carries the group's messages by what carries those of another. Before the first message.
+  void set_connect(Connect connect) { connect_ = std::move(connect); }
   GroupFamily& family() const { return *family_; }
   Stats stats();
   uint64_t sequence();

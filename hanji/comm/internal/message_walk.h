@@ -1,36 +1,32 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/intrusive_ptr.h>
 
-#include <chrono>
+#include <cstddef>
+#include <memory>
 #include <vector>
 
-#include "hanji/comm/internal/engine.h"
+#include "hanji/comm/internal/wire.h"
 
-namespace c10d {
-class Backend;
-class Work;
-}  // namespace c10d
-
-namespace hanji::comm::c10d {
+namespace hanji::comm {
 
 /// Refuses a list that this rank cannot walk without its peers' memory: a sync, or an operand of
 /// another rank. And one of partial sums for an average, which divides where everything is summed.
 Status check_steps(const schedule::StepList& list, int rank, schedule::ReduceOp op);
 
-/// Walks this rank's steps of a list over a backend's send and recv.
+/// Walks this rank's steps of a list over a wire, on CPU tensors.
 ///
 /// Sends and receives in a row are posted together as long as their bytes are apart; a copy, a
 /// reduction or the end waits for them. Reductions are those of the shared-memory engine, so the
 /// bits are its bits.
-/// Errors  throws what the backend throws.
-class StepWalk {
+class MessageWalk {
  public:
-  StepWalk(::c10d::Backend& backend, const Request& request, const schedule::StepList& list,
-           std::chrono::milliseconds deadline);
-  ~StepWalk();
-  void run();
+  /// The request and the list must outlive the walk.
+  MessageWalk(Wire& wire, const Request& request, const schedule::StepList& list);
+
+  /// Goes on as far as it can without waiting; true at the end.
+  /// Errors  throws Error.
+  bool advance();
 
  private:
   /// A send or receive on its way.
@@ -38,24 +34,23 @@ class StepWalk {
     const std::byte* begin;
     const std::byte* end;
     bool is_receive;
-    std::vector<at::Tensor> tensors;
-    c10::intrusive_ptr<::c10d::Work> work;
+    std::unique_ptr<Pending> pending;
   };
 
   std::byte* address(const schedule::Operand& operand) const;
-  void post(const schedule::Step& step);
+  bool post(const schedule::Step& step);  // false if it must wait for those that are open
   void copy(const schedule::Step& step) const;
   void reduce(const schedule::Step& step) const;
-  void wait_for_open();
+  bool open_are_done();
 
-  ::c10d::Backend& backend_;
+  Wire& wire_;
   const Request& request_;
-  const schedule::StepList& list_;
-  std::chrono::milliseconds deadline_;
-  int64_t element_bytes_;
+  const std::vector<schedule::Step>& steps_;
+  const int64_t element_bytes_;
+  size_t next_ = 0;
   at::Tensor slot_;
   at::Tensor result_;
   std::vector<Open> open_;
 };
 
-}  // namespace hanji::comm::c10d
+}  // namespace hanji::comm

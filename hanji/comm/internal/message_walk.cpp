@@ -1,24 +1,19 @@
-#include "hanji/comm/c10d/internal/step_walk.h"
+#include "hanji/comm/internal/message_walk.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "hanji/shm/reduce.h"
 
-namespace hanji::comm::c10d {
-namespace {
+namespace hanji::comm {
 
 using schedule::Operand;
 using schedule::Place;
 using schedule::Step;
 using schedule::StepKind;
-
-}  // namespace
 
 Status check_steps(const schedule::StepList& list, int rank, schedule::ReduceOp op) {
   if (op == schedule::ReduceOp::kAvg && makes_partial_sums(list)) {
@@ -40,32 +35,29 @@ Status check_steps(const schedule::StepList& list, int rank, schedule::ReduceOp 
   return {};
 }
 
-StepWalk::StepWalk(::c10d::Backend& backend, const Request& request, const schedule::StepList& list,
-                   std::chrono::milliseconds deadline)
-    : backend_(backend),
+MessageWalk::MessageWalk(Wire& wire, const Request& request, const schedule::StepList& list)
+    : wire_(wire),
       request_(request),
-      list_(list),
-      deadline_(deadline),
+      steps_(list.per_rank[wire.rank()]),
       element_bytes_(static_cast<int64_t>(base::size_of(request.dtype))),
       slot_(at::empty({list.slot_elements * element_bytes_}, at::kByte)),
       result_(at::empty({list.slot_elements * element_bytes_}, at::kByte)) {}
 
-StepWalk::~StepWalk() = default;
-
-void StepWalk::run() {
-  for (const Step& step : list_.per_rank[backend_.getRank()]) {
+bool MessageWalk::advance() {
+  for (; next_ < steps_.size(); ++next_) {
+    const Step& step = steps_[next_];
     if (step.count == 0) continue;
     if (is_message(step.kind)) {
-      post(step);
+      if (!post(step)) return false;
       continue;
     }
-    wait_for_open();
+    if (!open_are_done()) return false;
     step.kind == StepKind::kCopy ? copy(step) : reduce(step);
   }
-  wait_for_open();
+  return open_are_done();
 }
 
-std::byte* StepWalk::address(const Operand& operand) const {
+std::byte* MessageWalk::address(const Operand& operand) const {
   const auto start = [&]() -> void* {
     switch (operand.place) {
       case Place::kInput: return request_.input.data_ptr();
@@ -79,28 +71,28 @@ std::byte* StepWalk::address(const Operand& operand) const {
   return static_cast<std::byte*>(start()) + element * element_bytes_;
 }
 
-void StepWalk::post(const Step& step) {
+bool MessageWalk::post(const Step& step) {
   const bool is_receive = step.kind == StepKind::kRecv;
   std::byte* begin = address(is_receive ? step.to[0] : step.from[0]);
   const int64_t bytes = step.count * element_bytes_;
   const bool collides = std::ranges::any_of(open_, [&](const Open& other) {
     return (is_receive || other.is_receive) && begin < other.end && other.begin < begin + bytes;
   });
-  if (collides) wait_for_open();
-  Open open{begin, begin + bytes, is_receive, {at::from_blob(begin, {bytes}, at::kByte)}, {}};
-  open.work = is_receive ? backend_.recv(open.tensors, step.peer, 0)
-                         : backend_.send(open.tensors, step.peer, 0);
-  open_.push_back(std::move(open));
+  if (collides && !open_are_done()) return false;
+  auto pending =
+      is_receive ? wire_.receive(begin, bytes, step.peer) : wire_.send(begin, bytes, step.peer);
+  open_.push_back({begin, begin + bytes, is_receive, std::move(pending)});
+  return true;
 }
 
-void StepWalk::copy(const Step& step) const {
+void MessageWalk::copy(const Step& step) const {
   const std::byte* from = address(step.from[0]);
   for (const Operand& to : step.to) {
     if (address(to) != from) std::memmove(address(to), from, step.count * element_bytes_);
   }
 }
 
-void StepWalk::reduce(const Step& step) const {
+void MessageWalk::reduce(const Step& step) const {
   std::vector<const void*> from;
   std::vector<void*> to;
   for (const Operand& operand : step.from) from.push_back(address(operand));
@@ -108,9 +100,9 @@ void StepWalk::reduce(const Step& step) const {
   shm::reduce(request_.dtype, request_.op, from, step.tree, to, step.count);
 }
 
-void StepWalk::wait_for_open() {
-  for (Open& open : open_) open.work->wait(deadline_);
-  open_.clear();
+bool MessageWalk::open_are_done() {
+  std::erase_if(open_, [](Open& open) { return open.pending->done(); });
+  return open_.empty();
 }
 
-}  // namespace hanji::comm::c10d
+}  // namespace hanji::comm

@@ -1,0 +1,199 @@
+#include "hanji/comm/internal/message_engine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <numeric>
+#include <utility>
+
+#include "hanji/trace/recorder.h"
+
+namespace hanji::comm {
+namespace {
+
+constexpr int kPollsBeforeYield = 64;
+
+std::vector<int> numbers_if_empty(std::vector<int> names, int size) {
+  if (!names.empty()) return names;
+  names.resize(size);
+  std::iota(names.begin(), names.end(), 0);
+  return names;
+}
+
+}  // namespace
+
+MessageEngine::MessageEngine(std::unique_ptr<Wire> wire, const GroupOptions& options,
+                             std::vector<int> names)
+    : wire_(std::move(wire)),
+      names_(numbers_if_empty(std::move(names), wire_->size())),
+      deadline_(options.deadline),
+      recorder_(options.recorder) {
+  if (wire_->blocks()) thread_ = std::thread([this] { serve(); });
+}
+
+MessageEngine::~MessageEngine() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  // Memory that a late peer may still write to is never used again.
+  if (open_ && !wire_->abandon()) (void)open_.release();
+}
+
+Result<uint64_t> MessageEngine::submit(const Request& request, const Choice& choice) {
+  if (choice.steps) HANJI_RETURN_IF_ERROR(check_steps(*choice.steps, rank(), request.op));
+  HANJI_RETURN_IF_ERROR(wire_->check_caller());
+  const std::lock_guard lock(mutex_);
+  if (!status_.ok()) return status_;
+  waiting_.push_back({request, choice, ++submitted_});
+  if (thread_.joinable()) {
+    changed_.notify_all();
+  } else if (open_next()) {
+    finish(run_open());  // an error is told by advance()
+  }
+  return submitted_;
+}
+
+Status MessageEngine::advance() {
+  const std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) {
+    while (status_.ok() && open_next()) {
+      const uint64_t before = completed_;
+      finish(run_open());
+      if (completed_ == before) break;
+    }
+  }
+  return status_;
+}
+
+bool MessageEngine::done(uint64_t ticket) const {
+  const std::lock_guard lock(mutex_);
+  return ticket <= completed_ || !status_.ok();
+}
+
+Status MessageEngine::check() {
+  HANJI_RETURN_IF_ERROR(advance());
+  const std::lock_guard lock(mutex_);
+  // A wire that blocks keeps the deadline itself.
+  if (!thread_.joinable() && open_ && open_until_.passed()) finish(late());
+  return status_;
+}
+
+Status MessageEngine::wait(uint64_t ticket, std::span<Engine* const> others) {
+  if (thread_.joinable()) return wait_for_thread(ticket);
+  for (int polls = 1; !done(ticket); ++polls) {
+    if (polls % kPollsBeforeYield == 0) {
+      HANJI_RETURN_IF_ERROR(check());
+      std::this_thread::yield();
+    } else {
+      HANJI_RETURN_IF_ERROR(advance());
+    }
+    // Their errors are told to those who wait for them.
+    for (Engine* other : others) (void)other->advance();
+  }
+  const std::lock_guard lock(mutex_);
+  return ticket <= completed_ ? Status() : status_;
+}
+
+Status MessageEngine::wait_for_thread(uint64_t ticket) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return ticket <= completed_ || !status_.ok(); });
+  return ticket <= completed_ ? Status() : status_;
+}
+
+int64_t MessageEngine::busy_ns() const {
+  const std::lock_guard lock(mutex_);
+  return busy_ns_;
+}
+
+int64_t MessageEngine::network_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return network_bytes_;
+}
+
+void MessageEngine::serve() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stop_ || !waiting_.empty(); });
+    if (stop_ || !status_.ok()) return;
+    open_next();
+    lock.unlock();
+    const auto ended = run_open();
+    lock.lock();
+    finish(ended);
+    changed_.notify_all();
+  }
+}
+
+bool MessageEngine::open_next() {
+  if (open_) return true;
+  if (waiting_.empty()) return false;
+  open_ = std::make_unique<MessageCall>(*wire_, names_, std::move(waiting_.front()));
+  open_until_ = base::Deadline::after(deadline_);
+  waiting_.pop_front();
+  return true;
+}
+
+std::optional<Status> MessageEngine::run_open() {
+  try {
+    while (!open_->advance()) {
+      if (!wire_->blocks()) return std::nullopt;
+    }
+    return Status();
+  } catch (const Error& error) {
+    return explain(error);
+  }
+}
+
+void MessageEngine::finish(const std::optional<Status>& ended) {
+  if (!ended) return;
+  busy_ns_ += base::now_ns() - open_->start_ns();
+  if (!ended->ok()) {
+    status_ = *ended;
+    return;
+  }
+  record();
+  network_bytes_ += open_->sent_bytes();
+  completed_ = open_->sequence();
+  open_.reset();
+}
+
+Status MessageEngine::late() const {
+  std::vector<int> absent;
+  for (const int rank : wire_->absent()) absent.push_back(names_[rank]);
+  const auto seconds = std::chrono::duration<double>(deadline_).count();
+  return explain(Error(base::timeout(
+      open_->agreed()
+          ? fmt::format("all ranks called it, but not all bytes came within {} s", seconds)
+          : fmt::format("no call came within {} s from absent ranks: {}", seconds,
+                        fmt::join(absent, ", ")))));
+}
+
+/// A mismatch names ranks and calls itself, in the same words on all ranks.
+Status MessageEngine::explain(const Error& error) const {
+  const Status status(error.code(), error.what());
+  if (status.code() == Code::kMismatch) return status;
+  return status.at(fmt::format("rank {} of {}: {} at {}", names_[rank()], size(),
+                               schedule::name_of(open_->request().routine), open_->where()));
+}
+
+void MessageEngine::record() const {
+  if (recorder_ == nullptr) return;
+  const Request& request = open_->request();
+  trace::Event event;
+  event.start_ns = open_->start_ns();
+  event.end_ns = base::now_ns();
+  event.name = recorder_->intern(schedule::name_of(request.routine));
+  event.lane = trace::Lane::kCommunication;
+  event.category = trace::Category::kCommunication;
+  event.step = recorder_->step();
+  event.bytes = request.count * static_cast<int64_t>(base::size_of(request.dtype));
+  event.sequence = static_cast<int64_t>(open_->sequence());
+  event.group_size = size();
+  event.dtype = static_cast<uint8_t>(request.dtype);
+  recorder_->add(event);
+}
+
+}  // namespace hanji::comm

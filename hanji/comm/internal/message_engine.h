@@ -1,0 +1,76 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "hanji/base/clock.h"
+#include "hanji/comm/group.h"
+#include "hanji/comm/internal/message_call.h"
+#include "hanji/comm/internal/wire.h"
+
+namespace hanji::comm {
+
+/// Every routine over a wire, for tensors of the CPU: one call at a time, each first compared
+/// between the ranks. Driven by its callers, or by a thread of its own where the wire blocks.
+class MessageEngine final : public Engine {
+ public:
+  /// `names`: what the wire's ranks are called in messages; empty: their numbers.
+  MessageEngine(std::unique_ptr<Wire> wire, const GroupOptions& options,
+                std::vector<int> names = {});
+  /// Waits for the call under way if the wire blocks; its deadline bounds that.
+  ~MessageEngine() override;
+
+  std::string_view name() const override { return wire_->name(); }
+  int rank() const override { return wire_->rank(); }
+  int size() const override { return wire_->size(); }
+  bool serves(c10::Device device) const override { return wire_->serves(device); }
+  bool native(schedule::Routine routine, Shares shares) const override {
+    return wire_->native(routine, shares);
+  }
+  bool shares_memory() const override { return false; }
+
+  Result<uint64_t> submit(const Request& request, const Choice& choice) override;
+  Status advance() override;
+  bool done(uint64_t ticket) const override;
+  Status check() override;
+  Status wait(uint64_t ticket, std::span<Engine* const> others) override;
+  int64_t busy_ns() const override;
+  int64_t network_bytes() const override;
+
+ private:
+  void serve();  // the thread's
+  Status wait_for_thread(uint64_t ticket);
+  // Under mutex_, but on the thread of a wire that blocks:
+  bool open_next();
+  std::optional<Status> run_open();  // how the call ended, if it has
+  void finish(const std::optional<Status>& ended);
+  Status late() const;
+  Status explain(const Error& error) const;
+  void record() const;
+
+  const std::unique_ptr<Wire> wire_;
+  const std::vector<int> names_;
+  const std::chrono::nanoseconds deadline_;
+  trace::Recorder* const recorder_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<MessageCall::What> waiting_;
+  std::unique_ptr<MessageCall> open_;  // the first call that is not done, once begun
+  base::Deadline open_until_ = base::Deadline::never();
+  uint64_t submitted_ = 0;
+  uint64_t completed_ = 0;
+  int64_t busy_ns_ = 0;
+  int64_t network_bytes_ = 0;
+  Status status_;  // the first error; final
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace hanji::comm

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "hanji/base/status.h"
+#include "hanji/comm/internal/engine.h"
+#include "hanji/schedule/step_list.h"
+
+namespace hanji::comm {
+
+/// The list by which `ranks` ranks that only exchange messages carry `request` out; sums keep the
+/// order of all other engines, and 16-bit floats are rounded once.
+/// Errors  kUnsupported for a tree_reduce, whose partial sums peers would have to map.
+Result<schedule::StepList> message_list(const Request& request, int ranks);
+
+}  // namespace hanji::comm
