@@ -25,7 +25,9 @@ int run_command(int argc, char** argv) {
   hanji::cli::add_simulate(app, run);
   hanji::cli::add_explain(app, run);
   hanji::cli::add_topo(app, run);
+  hanji::cli::add_bench(app, run);
   hanji::cli::add_rank(app, run);
+  hanji::cli::add_bench_rank(app, run);
   hanji::cli::add_verify_rank(app, run);
   try {
     app.parse(argc, argv);

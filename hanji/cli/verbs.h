@@ -23,8 +23,11 @@ void add_doctor(CLI::App& app, Run& run);
 void add_simulate(CLI::App& app, Run& run);
 void add_explain(CLI::App& app, Run& run);
 void add_topo(CLI::App& app, Run& run);
+void add_bench(CLI::App& app, Run& run);
 /// Hidden: what `train` starts once per rank.
 void add_rank(CLI::App& app, Run& run);
+/// Hidden: what `bench` starts once per rank.
+void add_bench_rank(CLI::App& app, Run& run);
 /// Hidden: what `verify` starts once per rank.
 void add_verify_rank(CLI::App& app, Run& run);
 

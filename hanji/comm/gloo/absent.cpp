@@ -15,6 +15,8 @@ bool available() { return false; }
 
 Group make_group(const Group&, GroupOptions) { refuse(); }
 
+c10::intrusive_ptr<::c10d::Backend> make_backend(const Group&, const GroupOptions&) { refuse(); }
+
 Group make_group(c10::intrusive_ptr<::c10d::Store>, int, int, GroupOptions, const std::string&) {
   refuse();
 }

@@ -76,11 +76,15 @@ StorePtr meeting_store(const Group& meet) {
 
 bool available() { return true; }
 
+c10::intrusive_ptr<::c10d::Backend> make_backend(const Group& meet, const GroupOptions& options) {
+  return connect({meeting_store(meet), meet.rank(), meet.size(), kLoopback}, options);
+}
+
 Group make_group(const Group& meet, GroupOptions options) {
   auto divide = [meet](int /*id*/, const std::vector<int>& members, GroupOptions divided) {
     return make_group(meet.subgroup(members, divided.name), std::move(divided));
   };
-  auto backend = connect({meeting_store(meet), meet.rank(), meet.size(), kLoopback}, options);
+  auto backend = make_backend(meet, options);
   return c10d::make_group(std::move(backend), meet.heap(), std::move(divide), std::move(options));
 }
 

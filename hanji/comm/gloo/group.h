@@ -7,8 +7,9 @@
 #include "hanji/comm/group.h"
 
 namespace c10d {
+class Backend;
 class Store;
-}
+}  // namespace c10d
 
 namespace hanji::comm::gloo {
 
@@ -24,6 +25,11 @@ inline constexpr const char* kLoopback = "lo";
 /// every rank of `meet`; tensors of the new group's heap() are those of `meet`.
 /// Errors  throws Error(kTimeout) where they do not connect within the deadline.
 Group make_group(const Group& meet, GroupOptions options = {});
+
+/// The same ranks connected by Gloo alone: a c10d backend with nothing of ours around it, for
+/// comparison. Errors: as make_group().
+c10::intrusive_ptr<::c10d::Backend> make_backend(const Group& meet,
+                                                 const GroupOptions& options = {});
 
 /// Ranks that meet through a c10d store of the caller.
 Group make_group(c10::intrusive_ptr<::c10d::Store> store, int rank, int size,
