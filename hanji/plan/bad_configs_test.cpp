@@ -284,8 +284,9 @@ const std::vector<BadConfig>& corpus() {
       {"another engine",
        "[comm]\nengine = \"mpi\"\n",
        {},
-       {"run.toml:2:1: comm.engine = \"mpi\" is refused: MPI is no engine here; ranks of one host "
-        "use shm"}},
+       {"run.toml:2:1: comm.engine = \"mpi\" is refused: hanji train starts its ranks itself, "
+        "outside of any MPI world; use shm, or hanji::comm::mpi::make_group in a program under "
+        "mpirun"}},
       {"two sources of data",
        "[data]\ntext = \"a.txt\"\ntokens = \"a.bin\"\n",
        {},

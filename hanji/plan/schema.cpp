@@ -86,7 +86,9 @@ constexpr std::array kRefusedPrecisions = {
     Refusal{"bfloat16", "it is spelt bf16 here"}, Refusal{"fp32", "it is spelt float32 here"},
     Refusal{"fp64", "it is spelt float64 here"}};
 constexpr std::array kRefusedEngines = {
-    Refusal{"mpi", "MPI is no engine here; ranks of one host use shm"},
+    Refusal{"mpi",
+            "hanji train starts its ranks itself, outside of any MPI world; use shm, or "
+            "hanji::comm::mpi::make_group in a program under mpirun"},
     Refusal{"nccl", "NCCL needs GPUs; ranks of one host use shm"}};
 
 #define HANJI_KEY(path, doc) \

@@ -6,6 +6,7 @@
 #include "hanji/base/units.h"
 #include "hanji/cli/doctor/gather.h"
 #include "hanji/comm/gloo/group.h"
+#include "hanji/comm/mpi/group.h"
 
 namespace hanji::cli {
 namespace {
@@ -44,6 +45,9 @@ Findings find_programs(std::string_view path) {
   found.push_back({"engines", "shm", "built in"});
   found.push_back(
       {"engines", "gloo", comm::gloo::available() ? "in this libtorch" : "not in this libtorch"});
+  found.push_back({"engines", "mpi",
+                   comm::mpi::available() ? "built in, for programs under mpirun or srun"
+                                          : "not built in; libopenmpi-dev was missing"});
   return found;
 }
 
