@@ -74,6 +74,24 @@ Result<SharedMemory> SharedMemory::map(Fd fd, size_t bytes) {
   return SharedMemory(std::move(fd), static_cast<std::byte*>(data), bytes);
 }
 
+Result<ReadOnlyMapping> SharedMemory::map_read_only() const {
+  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd_.get(), 0);
+  if (data == MAP_FAILED) {
+    return from_errno("map " + format_bytes(static_cast<int64_t>(size_)) +
+                          " of shared memory once more for reading (an address limit, ulimit -v, "
+                          "must be above it)",
+                      errno);
+  }
+  return ReadOnlyMapping(static_cast<const std::byte*>(data), size_);
+}
+
+ReadOnlyMapping::ReadOnlyMapping(ReadOnlyMapping&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+ReadOnlyMapping::~ReadOnlyMapping() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
 SharedMemory::SharedMemory(SharedMemory&& other) noexcept
     : fd_(std::move(other.fd_)),
       data_(std::exchange(other.data_, nullptr)),

@@ -7,6 +7,23 @@
 
 namespace hanji::base {
 
+/// Memory that this process can only read, mapped once more. A write there ends the process.
+class ReadOnlyMapping {
+ public:
+  ReadOnlyMapping(ReadOnlyMapping&& other) noexcept;
+  ReadOnlyMapping& operator=(ReadOnlyMapping&&) = delete;
+  ~ReadOnlyMapping();
+
+  const std::byte* data() const { return data_; }
+
+ private:
+  friend class SharedMemory;
+  ReadOnlyMapping(const std::byte* data, size_t size) : data_(data), size_(size) {}
+
+  const std::byte* data_;
+  size_t size_;
+};
+
 /// One memfd mapped whole: sparse until grown, nameless, sealed against shrinking.
 ///
 /// The size is a reservation of addresses. Touching bytes that nobody grew may end in SIGBUS when
@@ -35,6 +52,8 @@ class SharedMemory {
   Status grow(size_t offset, size_t bytes) const;
   /// Gives the memory of whole pages in [offset, offset + bytes) back; they read as zero again.
   Status release(size_t offset, size_t bytes) const;
+  /// The same bytes at other addresses, for reading only.
+  Result<ReadOnlyMapping> map_read_only() const;
   /// Bytes that are backed now.
   size_t backed_bytes() const;
 

@@ -16,6 +16,7 @@ std::string_view name_of(Code code) {
     case Code::kTimeout: return "timeout";
     case Code::kPeerLost: return "peer_lost";
     case Code::kMismatch: return "mismatch";
+    case Code::kCancelled: return "cancelled";
     case Code::kInternal: return "internal";
   }
   return "unknown";
@@ -40,6 +41,7 @@ Status out_of_memory(std::string message) { return {Code::kOutOfMemory, std::mov
 Status timeout(std::string message) { return {Code::kTimeout, std::move(message)}; }
 Status peer_lost(std::string message) { return {Code::kPeerLost, std::move(message)}; }
 Status mismatch(std::string message) { return {Code::kMismatch, std::move(message)}; }
+Status cancelled(std::string message) { return {Code::kCancelled, std::move(message)}; }
 Status internal(std::string message) { return {Code::kInternal, std::move(message)}; }
 
 Status from_errno(std::string_view what, int error) {

@@ -19,6 +19,7 @@ enum class Code {
   kTimeout,          ///< Somebody did not arrive; restart the group.
   kPeerLost,         ///< A rank died; restart the group.
   kMismatch,         ///< The ranks' calls differ; fix the program.
+  kCancelled,        ///< A rank cancelled a call; make a new group.
   kInternal,         ///< A bug of ours.
 };
 
@@ -53,6 +54,7 @@ Status out_of_memory(std::string message);
 Status timeout(std::string message);
 Status peer_lost(std::string message);
 Status mismatch(std::string message);
+Status cancelled(std::string message);
 Status internal(std::string message);
 /// kInternal (or kNotFound for ENOENT, kOutOfMemory for ENOMEM and ENOSPC): "what: strerror(error)".
 Status from_errno(std::string_view what, int error);

@@ -30,6 +30,14 @@ double half_value(uint16_t bits) {
   return (bits & 0x8000) != 0 ? -value : value;
 }
 
+double e4m3fn_value(uint8_t bits) {
+  const int exponent = bits >> 3 & 15;
+  const int fraction = bits & 7;
+  double value = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
+  if ((bits & 0x7f) == 0x7f) value = std::numeric_limits<double>::quiet_NaN();
+  return (bits & 0x80) != 0 ? -value : value;
+}
+
 double value_at(DType dtype, const std::byte* at) {
   switch (dtype) {
     case DType::kFloat64: return load<double>(at);
@@ -38,7 +46,11 @@ double value_at(DType dtype, const std::byte* at) {
     case DType::kFloat16: return half_value(load<uint16_t>(at));
     case DType::kInt32: return load<int32_t>(at);
     case DType::kInt64: return static_cast<double>(load<int64_t>(at));
-    case DType::kUInt8: return load<uint8_t>(at);
+    case DType::kUInt8:
+    case DType::kBool: return load<uint8_t>(at);
+    case DType::kInt8: return load<int8_t>(at);
+    case DType::kFloat8E4M3FN: return e4m3fn_value(load<uint8_t>(at));
+    case DType::kFloat8E5M2: return half_value(static_cast<uint16_t>(load<uint8_t>(at) << 8));
   }
   return 0;
 }
@@ -58,9 +70,13 @@ double ulps(DType dtype, const std::byte* left, const std::byte* right) {
     case DType::kFloat32: return std::abs(place<uint32_t>(left) - place<uint32_t>(right));
     case DType::kBFloat16:
     case DType::kFloat16: return std::abs(place<uint16_t>(left) - place<uint16_t>(right));
+    case DType::kFloat8E4M3FN:
+    case DType::kFloat8E5M2: return std::abs(place<uint8_t>(left) - place<uint8_t>(right));
     case DType::kInt32:
     case DType::kInt64:
-    case DType::kUInt8: return 0;
+    case DType::kUInt8:
+    case DType::kInt8:
+    case DType::kBool: return 0;
   }
   return 0;
 }

@@ -26,7 +26,7 @@ struct Header {
 };
 
 Result<DType> dtype_of(std::string_view code) {
-  constexpr std::array<std::pair<std::string_view, DType>, 7> kCodes = {{
+  constexpr std::array<std::pair<std::string_view, DType>, base::kNumDTypes> kCodes = {{
       {"F64", DType::kFloat64},
       {"F32", DType::kFloat32},
       {"BF16", DType::kBFloat16},
@@ -34,13 +34,18 @@ Result<DType> dtype_of(std::string_view code) {
       {"I32", DType::kInt32},
       {"I64", DType::kInt64},
       {"U8", DType::kUInt8},
+      {"I8", DType::kInt8},
+      {"BOOL", DType::kBool},
+      {"F8_E4M3", DType::kFloat8E4M3FN},
+      {"F8_E5M2", DType::kFloat8E5M2},
   }};
   for (const auto& [name, dtype] : kCodes) {
     if (name == code) return dtype;
   }
   // Names come from the file: a short piece of a hostile one is enough to show.
   return base::unsupported(fmt::format(
-      "element type '{}' is none of F64 F32 BF16 F16 I64 I32 U8; convert the tensor first",
+      "element type '{}' is none of F64 F32 BF16 F16 F8_E4M3 F8_E5M2 I64 I32 I8 U8 BOOL; convert "
+      "the tensor first",
       code.substr(0, 16)));
 }
 

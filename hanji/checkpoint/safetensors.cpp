@@ -19,8 +19,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
 
 std::string_view code_of(DType dtype) {
-  constexpr std::array<std::string_view, base::kNumDTypes> kCodes = {"F64", "F32", "BF16", "F16",
-                                                                     "I32", "I64", "U8"};
+  constexpr std::array<std::string_view, base::kNumDTypes> kCodes = {
+      "F64", "F32", "BF16", "F16", "I32", "I64", "U8", "I8", "BOOL", "F8_E4M3", "F8_E5M2"};
   return kCodes[static_cast<size_t>(dtype)];
 }
 

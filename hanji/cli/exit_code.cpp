@@ -12,7 +12,8 @@ int exit_code(Code code) {
     case Code::kOutOfMemory: return 4;
     case Code::kTimeout: return 5;
     case Code::kPeerLost:
-    case Code::kMismatch: return 6;
+    case Code::kMismatch:
+    case Code::kCancelled: return 6;
     case Code::kInternal: return 70;
   }
   return 70;

@@ -15,6 +15,7 @@ TEST(ExitCode, EveryCodeHasItsDocumentedNumber) {
   EXPECT_EQ(exit_code(Code::kTimeout), 5);
   EXPECT_EQ(exit_code(Code::kPeerLost), 6);
   EXPECT_EQ(exit_code(Code::kMismatch), 6);
+  EXPECT_EQ(exit_code(Code::kCancelled), 6);
   EXPECT_EQ(exit_code(Code::kInternal), 70);
 }
 

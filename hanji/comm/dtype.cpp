@@ -18,6 +18,10 @@ std::optional<DType> spoken(c10::ScalarType type) {
     case c10::ScalarType::Int: return DType::kInt32;
     case c10::ScalarType::Long: return DType::kInt64;
     case c10::ScalarType::Byte: return DType::kUInt8;
+    case c10::ScalarType::Char: return DType::kInt8;
+    case c10::ScalarType::Bool: return DType::kBool;
+    case c10::ScalarType::Float8_e4m3fn: return DType::kFloat8E4M3FN;
+    case c10::ScalarType::Float8_e5m2: return DType::kFloat8E5M2;
     default: return std::nullopt;
   }
 }
@@ -44,6 +48,10 @@ c10::ScalarType to_scalar_type(DType dtype) {
     case DType::kInt32: return c10::ScalarType::Int;
     case DType::kInt64: return c10::ScalarType::Long;
     case DType::kUInt8: return c10::ScalarType::Byte;
+    case DType::kInt8: return c10::ScalarType::Char;
+    case DType::kBool: return c10::ScalarType::Bool;
+    case DType::kFloat8E4M3FN: return c10::ScalarType::Float8_e4m3fn;
+    case DType::kFloat8E5M2: return c10::ScalarType::Float8_e5m2;
   }
   throw Error(base::internal("unknown DType"));
 }

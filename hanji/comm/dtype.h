@@ -16,7 +16,7 @@ DType to_dtype(c10::ScalarType type);
 c10::ScalarType to_scalar_type(DType dtype);
 
 /// How a routine that only moves bytes sees elements of `type`: as themselves, or, for a type that
-/// to_dtype() refuses (bool, int16, complex, float8), as several uint8.
+/// to_dtype() refuses (int16, complex), as several uint8.
 struct Moved {
   DType dtype = DType::kUInt8;
   int64_t per_element = 1;

@@ -21,7 +21,9 @@ int64_t exact_limit(DType dtype) {
     case DType::kFloat16: return 2048;
     case DType::kBFloat16: return 256;
     case DType::kUInt8: return 255;
-    default: return 8;  // floats of eight bits
+    case DType::kInt8: return 127;
+    case DType::kBool: return 2;  // 0 and 1
+    default: return 8;            // floats of eight bits
   }
 }
 
@@ -45,9 +47,12 @@ int64_t input_value(const BenchCase& call, int rank, int64_t i) {
     return limit > 100'000 ? i + 1000 * rank : 1 + mixed(i, rank, limit - 1);
   }
   switch (call.op) {
-    case ReduceOp::kSum: return summand(i, rank, call.ranks, limit);
+    case ReduceOp::kSum:
+    case ReduceOp::kPremulSum: return summand(i, rank, call.ranks, limit);
     case ReduceOp::kAvg: return averaged(i, rank, call.ranks, limit);
-    case ReduceOp::kProd: return (i + rank) % (call.ranks + 1) == 0 ? 2 : 1;
+    case ReduceOp::kProd:
+      if (limit == 2) return mixed(i, rank, limit);
+      return (i + rank) % (call.ranks + 1) == 0 ? 2 : 1;
     default: return mixed(i, rank, std::min<int64_t>(limit, 251));
   }
 }

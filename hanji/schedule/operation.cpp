@@ -29,6 +29,7 @@ std::string_view name_of(ReduceOp op) {
     case ReduceOp::kBitAnd: return "bit_and";
     case ReduceOp::kBitOr: return "bit_or";
     case ReduceOp::kBitXor: return "bit_xor";
+    case ReduceOp::kPremulSum: return "premul_sum";
   }
   return "unknown";
 }

@@ -23,16 +23,27 @@ enum class Routine : uint8_t {
 
 inline constexpr int kNumRoutines = 11;
 
-/// How elements of several ranks become one. kAvg is the sum, divided once by the ranks; the last
-/// three are for integers only.
-enum class ReduceOp : uint8_t { kSum, kAvg, kMin, kMax, kProd, kBitAnd, kBitOr, kBitXor };
+/// How elements of several ranks become one. kAvg is the sum, divided once by the ranks; those of
+/// bits are for integers only. kPremulSum is the sum of each rank's elements times a factor of that
+/// rank, for floating elements only.
+enum class ReduceOp : uint8_t {
+  kSum,
+  kAvg,
+  kMin,
+  kMax,
+  kProd,
+  kBitAnd,
+  kBitOr,
+  kBitXor,
+  kPremulSum,
+};
 
-inline constexpr int kNumReduceOps = 8;
+inline constexpr int kNumReduceOps = 9;
 
 /// "barrier", "broadcast", "all_gather", "reduce_scatter", "all_reduce", "tree_reduce", "reduce",
 /// "gather", "scatter", "all_to_all", "send".
 std::string_view name_of(Routine routine);
-/// "sum", "avg", "min", "max", "prod", "bit_and", "bit_or", "bit_xor".
+/// "sum", "avg", "min", "max", "prod", "bit_and", "bit_or", "bit_xor", "premul_sum".
 std::string_view name_of(ReduceOp op);
 
 /// Whether one rank is asked for by number: broadcast, reduce, gather, scatter.

@@ -28,7 +28,9 @@ TEST(Operation, ReduceOpsHaveTheirNames) {
   EXPECT_EQ(name_of(ReduceOp::kAvg), "avg");
   EXPECT_EQ(name_of(ReduceOp::kProd), "prod");
   EXPECT_EQ(name_of(ReduceOp::kBitXor), "bit_xor");
+  EXPECT_EQ(name_of(ReduceOp::kPremulSum), "premul_sum");
   EXPECT_TRUE(is_bitwise(ReduceOp::kBitAnd));
+  EXPECT_FALSE(is_bitwise(ReduceOp::kPremulSum));
   EXPECT_FALSE(is_bitwise(ReduceOp::kMax));
 }
 

@@ -201,7 +201,7 @@ TEST_P(Desync, OfRoutineIsNamed) {
 
 TEST_P(Desync, OfDTypeIsNamed) {
   if (due().routine == Routine::kBarrier) return;
-  for (const DType dtype : {DType::kInt32, DType::kFloat64}) {
+  for (const DType dtype : {DType::kInt32, DType::kFloat64, DType::kFloat8E4M3FN}) {
     Call other = due();
     other.dtype = dtype;
     if (size_of(dtype) > 4 && GetParam().count == 2) continue;  // no room in the line
@@ -253,8 +253,9 @@ TEST_P(Desync, OfRootIsNamed) {
 
 TEST_P(Desync, OfReduceOpIsNamed) {
   if (!reduces(due().routine)) return;
-  for (const ReduceOp op : {ReduceOp::kMax, ReduceOp::kProd}) {
+  for (const ReduceOp op : {ReduceOp::kMax, ReduceOp::kProd, ReduceOp::kPremulSum}) {
     Call other = due();
+    if (other.routine == Routine::kTreeReduce && op == ReduceOp::kPremulSum) continue;  // refused
     other.op = op;
     expect_named({due()}, {other}, 1,
                  "the op is " + std::string(name_of(op)) + " there and sum here");

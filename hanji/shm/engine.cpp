@@ -39,12 +39,27 @@ Status check_members(const Segment& segment, const std::vector<int>& members) {
   return {};
 }
 
+// A death that was reported while an epoch ended is not reported again in the next.
+Status check_alive(const Segment& segment, const std::vector<int>& members,
+                   const EngineOptions& options) {
+  const uint32_t epoch = options.epoch.value_or(segment.epoch());
+  if (epoch == 0 || segment.aborted(epoch)) return {};
+  for (const int member : members) {
+    const uint32_t presence = segment.rank_state(member).presence.load();
+    if (presence != static_cast<uint32_t>(Presence::kDead)) continue;
+    return base::peer_lost("group: rank " + std::to_string(member) +
+                           " of the host is dead; go on without it");
+  }
+  return {};
+}
+
 }  // namespace
 
 class Engine::Core {
  public:
   Core(std::shared_ptr<Segment> segment, GroupLines lines, const EngineOptions& options)
       : segment_(std::move(segment)),
+        epoch_(options.epoch.value_or(segment_->epoch())),
         options_(options),
         lines_(std::move(lines)),
         preparation_(lines_),
@@ -65,6 +80,7 @@ class Engine::Core {
     HANJI_RETURN_IF_ERROR(
         preparation_.prepare(call, runner_.first_operation() + submitted_ + 1, operation));
     if (options_.recorder != nullptr) operation.start_ns = base::now_ns();
+    if (call.deadline.count() > 0) operation.submitted_ns = base::now_ns();
     ++submitted_;
     // A failure belongs to the call, which was started: wait() reports it.
     (void)advance();
@@ -105,6 +121,22 @@ class Engine::Core {
     return status;
   }
 
+  bool cancel(uint64_t ticket) {
+    const uint64_t operation = runner_.first_operation() + ticket;
+    if (lines_.last_completed(lines_.me()) >= operation) return false;
+    lines_.cancel(operation);
+    return true;
+  }
+
+  uint64_t arrived(uint64_t ticket) const {
+    return members_at(ticket, [this](int member) { return lines_.last_operation(member); });
+  }
+
+  uint64_t delivered(uint64_t ticket) const {
+    return members_at(ticket, [this](int member) { return lines_.last_completed(member); });
+  }
+
+  uint32_t epoch() const { return epoch_; }
   int rank() const { return lines_.me(); }
   int size() const { return lines_.size(); }
   const Stats& stats() const { return stats_; }
@@ -122,13 +154,28 @@ class Engine::Core {
 
   Status health() {
     if (!failure_.ok()) return failure_;
-    if (segment_->aborted()) return fail(segment_->abort_status());
+    if (segment_->aborted(epoch_)) return fail(segment_->abort_status(epoch_));
+    if (const auto by = lines_.cancelled(); by.member >= 0) {
+      const bool inside = completed_ != submitted_;
+      return fail(cancelled_verdict(lines_, by, inside ? &at(completed_ + 1).descriptor : nullptr));
+    }
     return {};
+  }
+
+  template <class LastOf>
+  uint64_t members_at(uint64_t ticket, LastOf last_of) const {
+    uint64_t bits = 0;
+    for (int member = 0; member < lines_.size(); ++member) {
+      const bool there = last_of(member) >= runner_.first_operation() + ticket;
+      bits |= static_cast<uint64_t>(there) << member;
+    }
+    return bits;
   }
 
   Status fail(Status status) {
     failure_ = std::move(status);
-    lines_.set_failed(failure_.code());
+    // What an older epoch left belongs to the one that came after it.
+    if (segment_->epoch() == epoch_) lines_.set_failed(failure_.code());
     return failure_;
   }
 
@@ -211,8 +258,21 @@ class Engine::Core {
       return fail(failed ? gave_up_verdict(lines_, waiting, member)
                          : left_verdict(lines_, waiting, member));
     }
-    if (now - stuck_since_ns_ <= options_.deadline.count()) return {};
-    return fail(timeout_verdict(lines_, waiting));
+    return out_of_time(now) ? fail(timeout_verdict(lines_, waiting)) : Status();
+  }
+
+  // The first open call may wait until its deadline or the engine's; those behind it until theirs.
+  bool out_of_time(int64_t now) {
+    for (uint64_t ticket = completed_ + 1; ticket <= submitted_; ++ticket) {
+      const Operation& operation = at(ticket);
+      const bool own = operation.call.deadline.count() > 0;
+      if (!own && ticket != completed_ + 1) continue;
+      const auto limit = own ? operation.call.deadline : options_.deadline;
+      const int64_t since =
+          own ? std::max(stuck_since_ns_, operation.submitted_ns) : stuck_since_ns_;
+      if (now - since > limit.count()) return true;
+    }
+    return false;
   }
 
   RankState& my_state() { return segment_->rank_state(lines_.world_rank(rank())); }
@@ -224,6 +284,7 @@ class Engine::Core {
   }
 
   std::shared_ptr<Segment> segment_;
+  const uint32_t epoch_;
   EngineOptions options_;
   Stats stats_;
   GroupLines lines_;
@@ -269,6 +330,7 @@ Result<std::unique_ptr<Engine>> Engine::make(std::shared_ptr<Segment> segment, i
   const auto presence = static_cast<Presence>(segment->rank_state(my_rank).presence.load());
   if (presence == Presence::kAbsent) segment->join(my_rank);
   const int me = static_cast<int>(mine - members.begin());
+  HANJI_RETURN_IF_ERROR(check_alive(*segment, members, options));
   GroupLines lines(segment, group_id, std::move(members), me);
   if (lines.failed(me) != Code::kOk) {
     return base::invalid_argument("group " + std::to_string(group_id) +
@@ -290,6 +352,10 @@ Status Engine::wait(uint64_t ticket) { return core_->wait(ticket, {}); }
 Status Engine::wait(uint64_t ticket, const std::vector<Engine*>& others) {
   return core_->wait(ticket, others);
 }
+bool Engine::cancel(uint64_t ticket) { return core_->cancel(ticket); }
+uint64_t Engine::arrived(uint64_t ticket) const { return core_->arrived(ticket); }
+uint64_t Engine::delivered(uint64_t ticket) const { return core_->delivered(ticket); }
+uint32_t Engine::epoch() const { return core_->epoch(); }
 int Engine::rank() const { return core_->rank(); }
 int Engine::size() const { return core_->size(); }
 const Stats& Engine::stats() const { return core_->stats(); }

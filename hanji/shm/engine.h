@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "hanji/base/status.h"
@@ -24,6 +25,7 @@ struct EngineOptions {
   /// processor time is known to the caller only.
   int usable_processors = 0;
   trace::Recorder* recorder = nullptr;  ///< One event per call; the caller keeps it alive.
+  std::optional<uint32_t> epoch;        ///< The same on all members; by default the segment's.
 };
 
 /// What an engine did so far.
@@ -45,7 +47,8 @@ struct Stats {
 /// Order   every rank of the group creates its engine and submits the same calls in one order.
 /// Errors  submit(): kInvalidArgument or kUnsupported for this rank's own arguments; nothing was
 ///         started. advance() and wait(): kMismatch on all ranks, naming rank, call site and both
-///         values; kTimeout, naming the absent ranks and their last calls; kPeerLost.
+///         values; kTimeout, naming the absent ranks and their last calls; kPeerLost;
+///         kCancelled, naming who did.
 /// Thread  one at a time. Engines of different groups are independent.
 class Engine {
  public:
@@ -80,6 +83,19 @@ class Engine {
   /// several groups in different orders all finish.
   Status wait(uint64_t ticket, const std::vector<Engine*>& others);
 
+  /// Ends the call, and with it the group, on every rank: waits and later calls there return
+  /// kCancelled naming this rank. A rank that has completed the call keeps its result. A call that
+  /// others may have begun cannot be withdrawn alone.
+  /// Result  false if the call is complete here, and nothing was done.
+  /// Thread  any, also while another waits.
+  bool cancel(uint64_t ticket);
+  /// The members that have begun the call, and that have its result: a bit each, by group rank.
+  /// Thread  any.
+  uint64_t arrived(uint64_t ticket) const;
+  uint64_t delivered(uint64_t ticket) const;
+
+  /// The engine fails when this epoch of the segment ends.
+  uint32_t epoch() const;
   int rank() const;  ///< In the group.
   int size() const;
   const Stats& stats() const;

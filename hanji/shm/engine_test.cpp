@@ -212,7 +212,10 @@ TEST_P(TypesAndOps, HaveTheBitsOfTheScalarTree) {
         }
         std::vector<std::byte> expected(inputs[0].size());
         void* to[] = {expected.data()};
-        reduce_scalar(dtype, call.op, sources, tree, to, kCount);
+        std::vector<double> factors;
+        if (call.op == ReduceOp::kPremulSum) factors = {0.5, -0.75, 1.1};
+        if (!factors.empty()) call.factor = factors[member.rank];
+        reduce_scalar(dtype, call.op, sources, tree, to, kCount, factors);
         std::memcpy(data, inputs[member.rank].data(), expected.size());
         ASSERT_TRUE(member.run(call).ok());
         ASSERT_EQ(std::memcmp(data, expected.data(), expected.size()), 0)

@@ -1,7 +1,13 @@
 #include "hanji/shm/internal/flag_line.h"
 
+#include <bit>
+
 namespace hanji::shm::internal {
 namespace {
+
+constexpr size_t kFactorWord = 6;
+
+bool has_factor(const Descriptor& d) { return d.op == schedule::ReduceOp::kPremulSum; }
 
 constexpr uint64_t byte_of(uint64_t word, int index) { return word >> (8 * index) & 0xff; }
 
@@ -22,6 +28,7 @@ Words encode(const Descriptor& d) {
     words[5] = static_cast<uint64_t>(d.output);
     words[6] = static_cast<uint64_t>(d.stride);
   }
+  if (has_factor(d)) words[kFactorWord] = std::bit_cast<uint64_t>(d.factor);
   return words;
 }
 
@@ -43,8 +50,9 @@ Descriptor decode(const Words& words) {
     d.count = static_cast<int64_t>(words[3]);
     d.input = static_cast<int64_t>(words[4]);
     d.output = static_cast<int64_t>(words[5]);
-    d.stride = static_cast<int64_t>(words[6]);
+    if (!has_factor(d)) d.stride = static_cast<int64_t>(words[6]);
   }
+  if (has_factor(d)) d.factor = std::bit_cast<double>(words[kFactorWord]);
   return d;
 }
 

@@ -57,6 +57,15 @@ void GroupLines::announce_members() {
   ranks_[me_]->members.store(bits, std::memory_order_release);
 }
 
+void GroupLines::cancel(uint64_t operation) {
+  const uint64_t word = static_cast<uint64_t>(me_ + 1) << 48 | (operation & 0xffffffffffff);
+  for (GroupRank* rank : ranks_) {
+    uint64_t nobody = 0;
+    rank->cancelled.compare_exchange_strong(nobody, word);
+  }
+  ring();
+}
+
 void GroupLines::set_failed(Code code) {
   ranks_[me_]->failed.store(static_cast<uint32_t>(code), std::memory_order_release);
   ring();

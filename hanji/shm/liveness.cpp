@@ -161,8 +161,9 @@ void Watchdog::leave_the_word_to_the_launcher() const {
 
 // Whoever is the cause knows it already.
 void Watchdog::tell_verdict() {
-  if (verdict_told_ || !segment_->aborted() || segment_->abort_rank() == rank_) return;
-  verdict_told_ = true;
+  const uint32_t epoch = segment_->epoch();
+  if (epoch_told_ == epoch || !segment_->aborted() || segment_->abort_rank() == rank_) return;
+  epoch_told_ = epoch;
   tell(LivenessEvent::Kind::kEnded, segment_->abort_rank(), segment_->abort_status().message());
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -60,8 +61,8 @@ class Watchdog {
   std::vector<base::Fd> pidfds_;
   WatchdogOptions options_;
   base::Fd stop_;
-  std::vector<bool> stopped_;  ///< By rank: named already.
-  bool verdict_told_ = false;
+  std::vector<bool> stopped_;           ///< By rank: named already.
+  std::optional<uint32_t> epoch_told_;  ///< Whose verdict was told.
   std::thread thread_;
 };
 

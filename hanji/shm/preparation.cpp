@@ -70,8 +70,10 @@ Status Preparation::prepare(const Call& call, uint64_t number, Operation& operat
     return {};
   }
   operation.call = {};
-  if (call.op == ReduceOp::kAvg && call.routine == Routine::kTreeReduce) {
-    return base::unsupported("tree_reduce(avg); reduce by sum and scale once after it");
+  const bool scales = call.op == ReduceOp::kAvg || call.op == ReduceOp::kPremulSum;
+  if (scales && call.routine == Routine::kTreeReduce) {
+    return base::unsupported(
+        fmt::format("tree_reduce({}); reduce by sum and scale once", name_of(call.op)));
   }
   if (reduces(call.routine)) HANJI_RETURN_IF_ERROR(check_op(call.op, call.dtype));
   HANJI_ASSIGN_OR_RETURN(operation.program, program_for(call, call.steps));
@@ -92,15 +94,21 @@ Result<std::shared_ptr<const Program>> Preparation::program_for(
     const Call& call, const std::shared_ptr<const StepList>& list) {
   HANJI_ASSIGN_OR_RETURN(auto program, programs_.get(list));
   HANJI_RETURN_IF_ERROR(check_fit(call, *program, lines_.me()));
-  HANJI_RETURN_IF_ERROR(back_staging(*program, size_of(call.dtype)));
+  if (call.op == ReduceOp::kPremulSum && reduces(call.routine) && !program->sums_inputs) {
+    return base::unsupported(name_of_list(*list) +
+                             " sums what it has summed before, and premul_sum has a factor for "
+                             "each input; take a flat, direct or staged list");
+  }
+  HANJI_RETURN_IF_ERROR(back_staging(*program, call));
   return program;
 }
 
 // Memory for this rank's slots and results, before anything is written there.
-Status Preparation::back_staging(const Program& program, size_t element_bytes) {
+Status Preparation::back_staging(const Program& program, const Call& call) {
+  const size_t element_bytes = size_of(call.dtype);
   const size_t bytes = static_cast<size_t>(program.list->slot_elements) * element_bytes;
   if (bytes <= backed_staging_) return {};
-  if (fits_in_line(program, program.list->count, element_bytes)) return {};
+  if (fits_in_line(program, call.op, program.list->count, element_bytes)) return {};
   if (bytes > kStagingBytes) {
     return base::unsupported(fmt::format("{}: slots of {} bytes, {} are there; use smaller chunks",
                                          name_of_list(*program.list), bytes, kStagingBytes));
@@ -130,7 +138,7 @@ Descriptor Preparation::describe(const Operation& operation, uint64_t number) co
   if (operation.program_if_private != nullptr) {
     d.fingerprint = d.fingerprint * 31 + operation.program_if_private->fingerprint;
   }
-  d.in_line = fits_in_line(*operation.program, call.count, size_of(call.dtype));
+  d.in_line = fits_in_line(*operation.program, call.op, call.count, size_of(call.dtype));
   const int64_t before_last_part = (call.num_parts - 1) * call.input_stride;
   d.input =
       offset_of(call.input, before_last_part + elements_of(*call.steps, lines_.me(), Place::kInput),
@@ -138,6 +146,7 @@ Descriptor Preparation::describe(const Operation& operation, uint64_t number) co
   d.output =
       offset_of(call.output, elements_of(*call.steps, lines_.me(), Place::kOutput), call.dtype);
   d.stride = call.input_stride;
+  d.factor = call.factor;
   return d;
 }
 

@@ -95,6 +95,7 @@ class Inspection {
     if (step.to.size() > kMaxDestinations) {
       return base::unsupported("writes " + std::to_string(step.to.size()) + " buffers; at most 64");
     }
+    note_origins(step);
     if (step.kind == StepKind::kReduce) {
       HANJI_RETURN_IF_ERROR(check_tree(step.tree, static_cast<int>(step.from.size())));
     }
@@ -107,6 +108,22 @@ class Inspection {
       HANJI_RETURN_IF_ERROR(look(rank, to, passed));
     }
     return {};
+  }
+
+  // A slot holds nothing but what its rank has copied there from its input.
+  void note_origins(const Step& step) {
+    const bool reduces = step.kind == StepKind::kReduce;
+    for (const Operand& from : step.from) {
+      if (reduces && from.place != Place::kInput && from.place != Place::kSlot) {
+        program_.sums_inputs = false;
+      }
+    }
+    for (const Operand& to : step.to) {
+      if (to.place != Place::kSlot) continue;
+      if (reduces || step.from[0].place != Place::kInput || step.from[0].rank != to.rank) {
+        program_.sums_inputs = false;
+      }
+    }
   }
 
   Status look(int rank, const Operand& operand, int passed) {
@@ -158,10 +175,13 @@ Result<Program> inspect(std::shared_ptr<const StepList> list, int rank, int size
   return program;
 }
 
-bool fits_in_line(const Program& program, int64_t count, size_t element_bytes) {
+bool fits_in_line(const Program& program, schedule::ReduceOp op, int64_t count,
+                  size_t element_bytes) {
+  const size_t room =
+      op == schedule::ReduceOp::kPremulSum ? kPayloadBytesBesideFactor : kPayloadBytes;
   return program.num_syncs == 1 && !program.touches_peers && !program.uses_result &&
          count <= kMaxElementsInLine &&
-         static_cast<size_t>(program.list->slot_elements) * element_bytes <= kPayloadBytes;
+         static_cast<size_t>(program.list->slot_elements) * element_bytes <= room;
 }
 
 Result<std::shared_ptr<const Program>> ProgramCache::get(

@@ -164,8 +164,8 @@ TEST(Program, OnlyTheRanksWithOwnBuffersAtStakeAreTouched) {
   const auto flat =
       internal::inspect(share(schedule::all_reduce_flat(kRanks, 2)), 1, kRanks).or_throw();
   EXPECT_FALSE(flat.touches_peers);
-  EXPECT_TRUE(internal::fits_in_line(flat, 2, 8));
-  EXPECT_FALSE(internal::fits_in_line(flat, 2, 32));
+  EXPECT_TRUE(internal::fits_in_line(flat, schedule::ReduceOp::kSum, 2, 8));
+  EXPECT_FALSE(internal::fits_in_line(flat, schedule::ReduceOp::kSum, 2, 32));
 }
 
 }  // namespace

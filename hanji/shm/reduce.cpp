@@ -31,7 +31,7 @@ using Tag = hn::ScalableTag<Wide<T>>;
 template <class T, bool kIntermediate>
 HWY_INLINE hn::Vec<Tag<T>> load(const void* from, int64_t i) {
   const Tag<T> d;
-  if constexpr (!kIsHalf<T> || kIntermediate) {
+  if constexpr (!kIsNarrow<T> || kIntermediate) {
     return hn::LoadU(d, static_cast<const Wide<T>*>(from) + i);
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     const hn::Rebind<uint16_t, Tag<T>> d16;
@@ -63,7 +63,7 @@ HWY_INLINE auto round_to_bfloat16(V value) {
 template <class T, bool kIntermediate, class V>
 HWY_INLINE void store(V value, void* to, int64_t i) {
   const Tag<T> d;
-  if constexpr (!kIsHalf<T> || kIntermediate) {
+  if constexpr (!kIsNarrow<T> || kIntermediate) {
     hn::StoreU(value, d, static_cast<Wide<T>*>(to) + i);
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     const hn::Rebind<uint16_t, Tag<T>> d16;
@@ -98,6 +98,7 @@ HWY_INLINE V apply(V a, V b) {
 template <class T, class Op>
 constexpr bool only_scalar() {
   if (std::is_same_v<Op, Prod> && (sizeof(T) == 1 || std::is_same_v<T, int64_t>)) return true;
+  if (kIsFloat8<T>) return true;  // widened by a table
 #if HWY_ARCH_X86 && HWY_TARGET > HWY_AVX2
   if (std::is_same_v<T, Float16>) return true;  // no conversion instruction before F16C
 #endif
@@ -144,11 +145,12 @@ void combine_as(const Combination& c, Shape<kLeft, kRight, kTo>) {
 struct Value {
   const void* data;
   bool intermediate;
+  int source;  ///< Of one that is none.
 };
 
 template <class T, class Op, bool kTo>
 void combine_to(Value left, Value right, const Combination& c) {
-  if constexpr (!kIsHalf<T>) {
+  if constexpr (!kIsNarrow<T>) {
     combine_as<T, Op>(c, Shape<true, true, true>());  // T is Wide<T>: one kernel does for all
   } else if (left.intermediate && right.intermediate) {
     combine_as<T, Op>(c, Shape<true, true, kTo>());
@@ -179,7 +181,7 @@ void divide(V* values, int64_t count, int64_t divisor) {
 template <class T>
 void round_all(const Wide<T>* from, T* to, int64_t count) {
   int64_t i = 0;
-  if constexpr (!kIsHalf<T>) {
+  if constexpr (!kIsNarrow<T>) {
     std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
     i = count;
   } else if constexpr (!only_scalar<T, Sum>()) {
@@ -187,6 +189,21 @@ void round_all(const Wide<T>* from, T* to, int64_t count) {
     for (; i + lanes <= count; i += lanes) store<T, false>(load<T, true>(from, i), to, i);
   }
   for (; i < count; ++i) to[i] = narrow<T>(from[i]);
+}
+
+template <class T>
+void scale(const void* from, double by, Wide<T>* to, int64_t count) {
+  const auto factor = static_cast<Wide<T>>(by);
+  int64_t i = 0;
+  if constexpr (!only_scalar<T, Sum>()) {
+    const Tag<T> d;
+    const auto factors = hn::Set(d, factor);
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (; i + lanes <= count; i += lanes) {
+      hn::StoreU(hn::Mul(load<T, false>(from, i), factors), d, to + i);
+    }
+  }
+  for (; i < count; ++i) to[i] = widen(static_cast<const T*>(from)[i]) * factor;
 }
 
 // One block: intermediate results stay in the first-level cache.
@@ -199,7 +216,9 @@ class Evaluation {
       : r_(r), straight_(r.divisor == 0 && r.destinations.size() <= 2) {}
 
   /// Without intermediate results there is nothing to keep in cache: one block is enough.
-  int64_t block() const { return straight_ && r_.tree.size() == 3 ? r_.count : kBlock; }
+  int64_t block() const {
+    return straight_ && r_.tree.size() == 3 && r_.factors.empty() ? r_.count : kBlock;
+  }
 
   void run(int64_t begin, int64_t count) {
     std::array<Value, kMaxValues> stack;
@@ -208,24 +227,41 @@ class Evaluation {
     for (const int token : r_.tree) {
       --remaining;
       if (token >= 0) {
-        stack[top++] = {static_cast<const T*>(r_.sources[token]) + begin, false};
+        stack[top++] = {static_cast<const T*>(r_.sources[token]) + begin, false, token};
         continue;
       }
-      const Value right = stack[--top];
-      const Value left = stack[--top];
+      Value right = stack[--top];
+      Value left = stack[--top];
       num_intermediates_ -= left.intermediate + right.intermediate;
+      left = scaled(left, 0, count);
+      right = scaled(right, 1, count);
       if (remaining == 0 && straight_) {
         finish_straight(left, right, begin, count);
       } else {
         Wide<T>* to = intermediates_[num_intermediates_++].data();
         combine_to<T, Op, true>(left, right, {left.data, right.data, to, nullptr, count});
-        stack[top++] = {to, true};
+        stack[top++] = {to, true, -1};
       }
     }
-    if (!straight_) finish(begin, count);
+    if (r_.tree.size() == 1) {
+      const auto* only = static_cast<const Wide<T>*>(scaled(stack[0], 0, count).data);
+      for (void* to : r_.destinations) round_all<T>(only, static_cast<T*>(to) + begin, count);
+    } else if (!straight_) {
+      finish(begin, count);
+    }
   }
 
  private:
+  // A source times its factor, which is of the type that it is combined in.
+  Value scaled(Value value, [[maybe_unused]] size_t side, [[maybe_unused]] int64_t count) {
+    if constexpr (std::is_same_v<Op, Sum> && std::is_floating_point_v<Wide<T>>) {
+      if (r_.factors.empty() || value.intermediate) return value;
+      scale<T>(value.data, r_.factors[value.source], scaled_[side].data(), count);
+      return {scaled_[side].data(), true, -1};
+    }
+    return value;
+  }
+
   void finish_straight(Value left, Value right, int64_t begin, int64_t count) {
     const auto to = [&](size_t i) -> void* {
       return i < r_.destinations.size() ? static_cast<T*>(r_.destinations[i]) + begin : nullptr;
@@ -242,6 +278,7 @@ class Evaluation {
   const Reduction& r_;
   const bool straight_;
   alignas(64) std::array<std::array<Wide<T>, kBlock>, kMaxIntermediates> intermediates_;
+  alignas(64) std::array<std::array<Wide<T>, kBlock>, 2> scaled_;  ///< Left and right.
   int num_intermediates_ = 0;
 };
 
@@ -269,6 +306,7 @@ void reduce_on_target(const Reduction& r) {
   visit(r.dtype, [&]<class T>(T) {
     switch (r.op) {
       case schedule::ReduceOp::kSum:
+      case schedule::ReduceOp::kPremulSum:
       case schedule::ReduceOp::kAvg: return reduce_blocks<T, Sum>(r);
       case schedule::ReduceOp::kMin: return reduce_blocks<T, Min>(r);
       case schedule::ReduceOp::kMax: return reduce_blocks<T, Max>(r);
@@ -289,8 +327,9 @@ namespace hanji::shm {
 HWY_EXPORT(reduce_on_target);
 
 void reduce(DType dtype, schedule::ReduceOp op, std::span<const void* const> sources,
-            std::span<const int> tree, std::span<void* const> destinations, int64_t count) {
-  if (tree.size() == 1) {
+            std::span<const int> tree, std::span<void* const> destinations, int64_t count,
+            std::span<const double> factors) {
+  if (tree.size() == 1 && factors.empty()) {
     const size_t bytes = static_cast<size_t>(count) * size_of(dtype);
     for (void* out : destinations) {
       if (out != sources[0] && bytes != 0) std::memcpy(out, sources[0], bytes);
@@ -298,14 +337,24 @@ void reduce(DType dtype, schedule::ReduceOp op, std::span<const void* const> sou
     return;
   }
   const int64_t divisor = op == schedule::ReduceOp::kAvg ? static_cast<int64_t>(sources.size()) : 0;
+  if (dtype == DType::kBool) op = internal::op_of_bool(op);
   HWY_DYNAMIC_DISPATCH(reduce_on_target)
-  ({dtype, op, sources, tree, destinations, count, divisor});
+  ({dtype, op, sources, tree, destinations, count, divisor, factors});
 }
 
 Status check_op(schedule::ReduceOp op, DType dtype) {
-  if (!is_bitwise(op) || !is_floating(dtype)) return {};
-  return base::unsupported(std::string(name_of(op)) + " of " + std::string(name_of(dtype)) +
-                           "; bits are combined of int32, int64 and uint8");
+  const auto refuse = [&](const char* hint) {
+    return base::unsupported(std::string(name_of(op)) + " of " + std::string(name_of(dtype)) +
+                             "; " + hint);
+  };
+  if (is_bitwise(op) && is_floating(dtype)) return refuse("bits are combined of integers and bool");
+  if (op == schedule::ReduceOp::kPremulSum && !is_floating(dtype)) {
+    return refuse("factors are of floating types");
+  }
+  if (op == schedule::ReduceOp::kAvg && dtype == DType::kBool) {
+    return refuse("convert to a number first");
+  }
+  return {};
 }
 
 Status check_tree(std::span<const int> tree, int num_sources) {

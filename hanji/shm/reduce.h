@@ -15,17 +15,22 @@ namespace hanji::shm {
 ///         or overlaps none. `tree`: i >= 0 pushes sources[i], -1 combines the top two (the lower
 ///         one on the left); it satisfies check_tree(), and `op` and `dtype` check_op().
 /// Result  bit-equal to reduce_scalar() on every processor. float16 and bfloat16 are combined in
-///         float32 and rounded once, to nearest even; kAvg is the sum, then one division by
-///         sources.size(); integers wrap around, their average is cut toward zero; min and max
-///         return NaN if there is one.
+///         float32 and rounded once, to nearest even, and so are the float8 types: what is too
+///         large becomes NaN in e4m3fn, infinity in e5m2. kAvg is the sum, then one division by
+///         sources.size(). kPremulSum multiplies sources[i] by factors[i], or by 1 if there are
+///         none, in the type that they are summed in. Integers wrap around, their average is cut
+///         toward zero; min and max return NaN if there is one. Of bool, sum and max are "or",
+///         product and min "and".
 /// Cost    one pass: every source byte is read once, every destination byte written once.
 /// Thread  no shared state.
 void reduce(DType dtype, schedule::ReduceOp op, std::span<const void* const> sources,
-            std::span<const int> tree, std::span<void* const> destinations, int64_t count);
+            std::span<const int> tree, std::span<void* const> destinations, int64_t count,
+            std::span<const double> factors = {});
 
 /// The same, one element at a time in plain C++: the meaning of reduce().
 void reduce_scalar(DType dtype, schedule::ReduceOp op, std::span<const void* const> sources,
-                   std::span<const int> tree, std::span<void* const> destinations, int64_t count);
+                   std::span<const int> tree, std::span<void* const> destinations, int64_t count,
+                   std::span<const double> factors = {});
 
 /// Refuses (kUnsupported) an op that elements of this type do not take part in.
 Status check_op(schedule::ReduceOp op, DType dtype);

@@ -12,12 +12,14 @@ using namespace internal;
 using schedule::ReduceOp;
 
 template <class T, class Op>
-Wide<T> evaluate(std::span<const void* const> sources, std::span<const int> tree, int64_t i) {
+Wide<T> evaluate(std::span<const void* const> sources, std::span<const int> tree, int64_t i,
+                 std::span<const double> factors) {
   std::array<Wide<T>, kMaxValues> stack;
   size_t top = 0;
   for (const int token : tree) {
     if (token >= 0) {
       stack[top++] = widen(static_cast<const T*>(sources[token])[i]);
+      if (!factors.empty()) stack[top - 1] *= static_cast<Wide<T>>(factors[token]);
     } else {
       --top;
       stack[top - 1] = Op::scalar(stack[top - 1], stack[top]);
@@ -37,9 +39,10 @@ V divide(V sum, size_t num_sources) {
 
 template <class T, class Op>
 void reduce_as(std::span<const void* const> sources, std::span<const int> tree,
-               std::span<void* const> destinations, int64_t count, bool average) {
+               std::span<void* const> destinations, int64_t count, bool average,
+               std::span<const double> factors = {}) {
   for (int64_t i = 0; i < count; ++i) {
-    Wide<T> value = evaluate<T, Op>(sources, tree, i);
+    Wide<T> value = evaluate<T, Op>(sources, tree, i, factors);
     if (average) value = divide(value, sources.size());
     for (void* destination : destinations) static_cast<T*>(destination)[i] = narrow<T>(value);
   }
@@ -48,9 +51,13 @@ void reduce_as(std::span<const void* const> sources, std::span<const int> tree,
 }  // namespace
 
 void reduce_scalar(DType dtype, ReduceOp op, std::span<const void* const> sources,
-                   std::span<const int> tree, std::span<void* const> destinations, int64_t count) {
+                   std::span<const int> tree, std::span<void* const> destinations, int64_t count,
+                   std::span<const double> factors) {
+  if (dtype == DType::kBool) op = op_of_bool(op);
   visit(dtype, [&]<class T>(T) {
     switch (op) {
+      case ReduceOp::kPremulSum:
+        return reduce_as<T, Sum>(sources, tree, destinations, count, false, factors);
       case ReduceOp::kSum: return reduce_as<T, Sum>(sources, tree, destinations, count, false);
       case ReduceOp::kAvg: return reduce_as<T, Sum>(sources, tree, destinations, count, true);
       case ReduceOp::kMin: return reduce_as<T, Min>(sources, tree, destinations, count, false);

@@ -18,11 +18,13 @@ namespace {
 using schedule::ReduceOp;
 using testing::HasSubstr;
 
-constexpr DType kDTypes[] = {DType::kFloat64, DType::kFloat32, DType::kBFloat16, DType::kFloat16,
-                             DType::kInt32,   DType::kInt64,   DType::kUInt8};
-constexpr ReduceOp kOps[] = {ReduceOp::kSum,   ReduceOp::kAvg,   ReduceOp::kMin,
-                             ReduceOp::kMax,   ReduceOp::kProd,  ReduceOp::kBitAnd,
-                             ReduceOp::kBitOr, ReduceOp::kBitXor};
+constexpr DType kDTypes[] = {DType::kFloat64,      DType::kFloat32,   DType::kBFloat16,
+                             DType::kFloat16,      DType::kInt32,     DType::kInt64,
+                             DType::kUInt8,        DType::kInt8,      DType::kBool,
+                             DType::kFloat8E4M3FN, DType::kFloat8E5M2};
+constexpr ReduceOp kOps[] = {ReduceOp::kSum,   ReduceOp::kAvg,    ReduceOp::kMin,
+                             ReduceOp::kMax,   ReduceOp::kProd,   ReduceOp::kBitAnd,
+                             ReduceOp::kBitOr, ReduceOp::kBitXor, ReduceOp::kPremulSum};
 
 using Buffer = std::vector<std::byte>;
 
@@ -73,17 +75,19 @@ TEST_P(BitEqual, ToScalarForEveryTypeAndOp) {
       const size_t bytes = static_cast<size_t>(c.count) * size_of(dtype);
       std::vector<Buffer> inputs;
       std::vector<const void*> sources;
+      std::vector<double> factors;
       for (int i = 0; i < c.sources; ++i) {
         inputs.push_back(random_bits(bytes + c.misaligned, static_cast<uint64_t>(i) + 1));
+        if (op == ReduceOp::kPremulSum) factors.push_back(0.3 * (i + 1));
       }
       for (const Buffer& input : inputs) sources.push_back(input.data() + c.misaligned);
       Buffer scalar(bytes);
       std::vector<void*> to = {scalar.data()};
-      reduce_scalar(dtype, op, sources, tree, to, c.count);
+      reduce_scalar(dtype, op, sources, tree, to, c.count, factors);
       // Into two buffers, one of which is the last source.
       Buffer vector(bytes);
       to = {vector.data(), inputs.back().data() + c.misaligned};
-      reduce(dtype, op, sources, tree, to, c.count);
+      reduce(dtype, op, sources, tree, to, c.count, factors);
       expect_same(dtype, scalar, vector);
       expect_same(
           dtype, scalar,
@@ -141,6 +145,98 @@ TEST(Reduce, HalfPrecisionIsSummedInFloat32AndRoundedOnce) {
   void* to[] = {&result};
   reduce(DType::kBFloat16, ReduceOp::kSum, sources, schedule::pairwise_tree(4), to, 1);
   EXPECT_EQ(result, 0x4382);
+}
+
+TEST(Reduce, PremultipliedSumScalesEachSourceByItsFactor) {
+  const float a = 3, b = 5;
+  const void* sources[] = {&a, &b};
+  const double factors[] = {0.5, -2};
+  float result = 0;
+  void* to[] = {&result};
+  const int both[] = {0, 1, -1}, one[] = {0};
+  reduce(DType::kFloat32, ReduceOp::kPremulSum, sources, both, to, 1, factors);
+  EXPECT_EQ(result, 1.5f - 10);
+  reduce(DType::kFloat32, ReduceOp::kPremulSum, {sources, 1}, one, to, 1, {factors, 1});
+  EXPECT_EQ(result, 1.5f);
+  EXPECT_EQ(check_op(ReduceOp::kPremulSum, DType::kInt32).code(), Code::kUnsupported);
+  EXPECT_TRUE(check_op(ReduceOp::kPremulSum, DType::kFloat8E5M2).ok());
+}
+
+TEST(Reduce, BoolIsOneBit) {
+  EXPECT_EQ(reduce_two<uint8_t>(DType::kBool, ReduceOp::kSum, 1, 1), 1);
+  EXPECT_EQ(reduce_two<uint8_t>(DType::kBool, ReduceOp::kMax, 0, 1), 1);
+  EXPECT_EQ(reduce_two<uint8_t>(DType::kBool, ReduceOp::kProd, 0, 1), 0);
+  EXPECT_EQ(reduce_two<uint8_t>(DType::kBool, ReduceOp::kMin, 1, 1), 1);
+  EXPECT_EQ(reduce_two<uint8_t>(DType::kBool, ReduceOp::kBitXor, 1, 1), 0);
+  EXPECT_EQ(check_op(ReduceOp::kAvg, DType::kBool).code(), Code::kUnsupported);
+}
+
+TEST(Reduce, Int8WrapsAroundWithItsSign) {
+  EXPECT_EQ(reduce_two<int8_t>(DType::kInt8, ReduceOp::kSum, 100, 100), -56);
+  EXPECT_EQ(reduce_two<int8_t>(DType::kInt8, ReduceOp::kMin, -1, 1), -1);
+  EXPECT_EQ(reduce_two<int8_t>(DType::kInt8, ReduceOp::kAvg, -2, -5), -3);
+}
+
+// By the formats' definition, in double: (-1)^s 2^(e - bias) 1.f, or 2^(1 - bias) 0.f where e is 0.
+double value_by_definition(int bits, int fraction_bits, int bias) {
+  const int fraction = bits & ((1 << fraction_bits) - 1);
+  const int exponent = (bits & 0x7f) >> fraction_bits;
+  const double one = 1 << fraction_bits;
+  const double magnitude = exponent == 0 ? std::ldexp(fraction / one, 1 - bias)
+                                         : std::ldexp(1 + fraction / one, exponent - bias);
+  return bits >= 0x80 ? -magnitude : magnitude;
+}
+
+TEST(Float8, EveryValueIsWhatItsFormatDefines) {
+  for (int bits = 0; bits < 256; ++bits) {
+    const auto byte = static_cast<uint8_t>(bits);
+    const double e4m3fn = internal::widen(internal::Float8E4M3FN{byte});
+    const double e5m2 = internal::widen(internal::Float8E5M2{byte});
+    const int magnitude = bits & 0x7f;
+    ASSERT_EQ(std::isnan(e4m3fn), magnitude == 0x7f) << bits;
+    if (magnitude != 0x7f) {
+      ASSERT_EQ(e4m3fn, value_by_definition(bits, 3, 7)) << bits;
+    }
+    ASSERT_EQ(std::isnan(e5m2), magnitude > 0x7c) << bits;
+    ASSERT_EQ(std::isinf(e5m2), magnitude == 0x7c) << bits;
+    if (magnitude < 0x7c) {
+      ASSERT_EQ(e5m2, value_by_definition(bits, 2, 15)) << bits;
+    }
+  }
+}
+
+template <class T>
+uint8_t narrow8(double x) {
+  return internal::narrow<T>(static_cast<float>(x)).bits;
+}
+
+// Every value comes back, what lies between two goes to the nearer, and halfway to the even one.
+template <class T>
+void expect_rounding(int largest) {
+  for (int bits = 0; bits <= largest; ++bits) {
+    const double here = internal::widen(T{static_cast<uint8_t>(bits)});
+    ASSERT_EQ(narrow8<T>(here), bits);
+    ASSERT_EQ(narrow8<T>(-here), bits | 0x80);
+    if (bits == largest) break;
+    const double next = internal::widen(T{static_cast<uint8_t>(bits + 1)});
+    const auto half = static_cast<float>((here + next) / 2);
+    ASSERT_EQ(narrow8<T>(half), bits % 2 == 0 ? bits : bits + 1) << bits;
+    ASSERT_EQ(narrow8<T>(std::nextafter(half, 0.0f)), bits) << bits;
+    ASSERT_EQ(narrow8<T>(std::nextafter(half, 1e9f)), bits + 1) << bits;
+  }
+}
+
+TEST(Float8, RoundsToNearestEvenAndWhatIsTooLargeIsNoNumber) {
+  expect_rounding<internal::Float8E4M3FN>(0x7e);
+  expect_rounding<internal::Float8E5M2>(0x7b);
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(narrow8<internal::Float8E4M3FN>(464), 0x7e);  // tie, down to even
+  EXPECT_EQ(narrow8<internal::Float8E4M3FN>(465), 0x7f);
+  EXPECT_EQ(narrow8<internal::Float8E4M3FN>(-infinity), 0xff);
+  EXPECT_EQ(narrow8<internal::Float8E5M2>(61439), 0x7b);
+  EXPECT_EQ(narrow8<internal::Float8E5M2>(61440), 0x7c);  // tie, up to infinity
+  EXPECT_EQ(narrow8<internal::Float8E5M2>(infinity), 0x7c);
+  EXPECT_EQ(narrow8<internal::Float8E5M2>(std::nan("")) & 0x7f, 0x7f);
 }
 
 TEST(Float16, EveryValueSurvivesTheWayThroughFloat32) {

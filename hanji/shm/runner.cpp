@@ -24,6 +24,7 @@ std::byte* payload_of(Words& words) {
 Runner::Runner(GroupLines& lines, Stats& stats)
     : lines_(lines), stats_(stats), posted_(lines.size()) {
   buffers_.members.resize(lines.size());
+  buffers_.factors.resize(lines.size(), 1);
   const Segment& segment = lines.segment();
   for (int member = 0; member < lines.size(); ++member) {
     staging_.push_back(segment.data() +
@@ -108,6 +109,11 @@ Status Runner::open(Operation& operation) {
   }
   if (!same) return mismatch_verdict(lines_, posted_, operation.descriptor.operation);
   operation.opened = true;
+  if (operation.call.op == schedule::ReduceOp::kPremulSum) {
+    for (int member = 0; member < lines_.size(); ++member) {
+      buffers_.factors[member] = decode(posted_[member]).factor;
+    }
+  }
   if (operation.program->touches_peers) return resolve_peers(operation);
   return {};
 }

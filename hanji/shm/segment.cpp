@@ -57,7 +57,7 @@ Status check_same(std::string_view what, const std::array<char, 96>& theirs,
 }  // namespace
 
 Status internal::check_header(const Header& header, size_t bytes) {
-  if (bytes < kAbortOffset + sizeof(AbortWord) || header.magic != kMagic) {
+  if (bytes < kAbortOffset + kMaxEpochs * sizeof(AbortWord) || header.magic != kMagic) {
     return base::corrupt(
         "segment: not a hanji segment; pass the descriptor that the launcher made");
   }
@@ -166,8 +166,36 @@ GroupRank& Segment::group_rank(int group, int rank) const {
   return reinterpret_cast<GroupRank*>(data() + place.bell + sizeof(Bell))[place.member];
 }
 
-AbortWord& Segment::abort_word() const {
-  return *reinterpret_cast<AbortWord*>(data() + kAbortOffset);
+AbortWord& Segment::abort_word(uint32_t epoch) const {
+  return reinterpret_cast<AbortWord*>(data() + kAbortOffset)[epoch];
+}
+
+EpochWord& Segment::epoch_word() const {
+  return *reinterpret_cast<EpochWord*>(data() + kEpochOffset);
+}
+
+uint32_t Segment::epoch() const { return epoch_word().epoch.load(std::memory_order_acquire); }
+
+uint64_t Segment::lost() const { return epoch_word().lost.load(); }
+
+// Who reports a loss reads the epoch first: in the new one, the lost are known.
+Status Segment::begin_epoch(uint32_t ended, uint64_t lost) {
+  if (ended + 1 >= kMaxEpochs) {
+    return base::unsupported("segment: it has ended " + std::to_string(kMaxEpochs) +
+                             " times; start the job again");
+  }
+  epoch_word().lost.fetch_or(lost);
+  epoch_word().epoch.compare_exchange_strong(ended, ended + 1);
+  return {};
+}
+
+Result<const std::byte*> Segment::read_only() const {
+  const std::lock_guard lock(read_only_mutex_);
+  if (!read_only_) {
+    HANJI_ASSIGN_OR_RETURN(auto mapping, memory_.map_read_only());
+    read_only_.emplace(std::move(mapping));
+  }
+  return read_only_->data();
 }
 
 void Segment::join(int rank) {
@@ -206,7 +234,8 @@ int Segment::num_processors() const {
 }
 
 bool Segment::abort(int rank, Code code, std::string_view text) {
-  AbortWord& word = abort_word();
+  AbortWord& word = abort_word(epoch());
+  if (rank >= 0 && (lost() >> rank & 1) != 0) return false;
   uint32_t none = AbortWord::kNone;
   if (!word.state.compare_exchange_strong(none, AbortWord::kClaimed)) return false;
   word.code = static_cast<uint32_t>(code);
@@ -222,15 +251,15 @@ bool Segment::abort(int rank, Code code, std::string_view text) {
   return true;
 }
 
-bool Segment::aborted() const {
-  return abort_word().state.load(std::memory_order_acquire) == AbortWord::kSet;
+bool Segment::aborted(uint32_t epoch) const {
+  return abort_word(epoch).state.load(std::memory_order_acquire) == AbortWord::kSet;
 }
 
-int Segment::abort_rank() const { return aborted() ? abort_word().rank : -1; }
+int Segment::abort_rank() const { return aborted() ? abort_word(epoch()).rank : -1; }
 
-Status Segment::abort_status() const {
-  if (!aborted()) return {};
-  const AbortWord& word = abort_word();
+Status Segment::abort_status(uint32_t epoch) const {
+  if (!aborted(epoch)) return {};
+  const AbortWord& word = abort_word(epoch);
   const std::string_view text(word.text.data(), strnlen(word.text.data(), word.text.size()));
   return Status(static_cast<Code>(word.code), std::string(text));
 }

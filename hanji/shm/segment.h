@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +19,7 @@ class CallSites;
 namespace internal {
 struct AbortWord;
 struct Bell;
+struct EpochWord;
 struct GroupRank;
 struct Offsets;
 struct RankState;
@@ -63,18 +66,31 @@ class Segment {
   /// Processors that ranks have joined with, as one set.
   int num_processors() const;
 
-  /// Ends the job: every wait in every group returns `code` with `text`, now or at its next call.
-  /// Only the first call has an effect; true if it was this one.
+  /// Ends the epoch: every wait in every group of it returns `code` with `text`, now or at its next
+  /// call. Only the first call has an effect, and none about a rank that is lost(); true if it was
+  /// this one.
   bool abort(int rank, Code code, std::string_view text);
-  bool aborted() const;
+  bool aborted() const { return aborted(epoch()); }
+  bool aborted(uint32_t epoch) const;
   /// The verdict of abort(); ok before.
-  Status abort_status() const;
+  Status abort_status() const { return abort_status(epoch()); }
+  Status abort_status(uint32_t epoch) const;
   /// Whom the verdict is about; -1 before.
   int abort_rank() const;
+
+  /// A job goes on after the loss of ranks in a new epoch: what belongs to an older one has failed.
+  uint32_t epoch() const;
+  /// The ranks that earlier epochs ended without: a bit each.
+  uint64_t lost() const;
+  /// Begins the epoch behind `ended`, unless somebody has. `lost` are added to lost().
+  Status begin_epoch(uint32_t ended, uint64_t lost);
 
   /// Memory for [offset, offset + bytes) of this segment, before it is touched.
   Status grow(size_t offset, size_t bytes) const { return memory_.grow(offset, bytes); }
   Status release(size_t offset, size_t bytes) const { return memory_.release(offset, bytes); }
+  /// The segment at other addresses, where this process can only read; mapped when first asked for.
+  /// Errors  as SharedMemory::map_read_only().
+  Result<const std::byte*> read_only() const;
   size_t heap_offset(int rank) const;
   size_t heap_bytes_per_rank() const { return heap_bytes_; }
 
@@ -90,7 +106,8 @@ class Segment {
  private:
   explicit Segment(base::SharedMemory memory);
   static Result<std::shared_ptr<Segment>> finish(base::SharedMemory memory);
-  internal::AbortWord& abort_word() const;
+  internal::AbortWord& abort_word(uint32_t epoch) const;
+  internal::EpochWord& epoch_word() const;
   const internal::Offsets& offsets() const { return *offsets_; }
   /// Of a group or channel, and one of its ranks.
   struct Place {
@@ -106,6 +123,8 @@ class Segment {
   size_t heap_bytes_ = 0;
   std::unique_ptr<const internal::Offsets> offsets_;
   std::unique_ptr<CallSites> call_sites_;
+  mutable std::mutex read_only_mutex_;
+  mutable std::optional<base::ReadOnlyMapping> read_only_;
 };
 
 }  // namespace hanji::shm

@@ -78,7 +78,7 @@ TEST(Segment, ImpossibleOptionsAreRefused) {
 
 TEST(Segment, PartsDoNotOverlap) {
   const auto at = internal::offsets_of(3, 8192, internal::kHugePage);
-  EXPECT_GE(at.ranks, internal::kAbortOffset + sizeof(internal::AbortWord));
+  EXPECT_GE(at.ranks, internal::kAbortOffset + internal::kMaxEpochs * sizeof(internal::AbortWord));
   EXPECT_GE(at.sites, at.ranks + 3 * sizeof(internal::RankState));
   EXPECT_GE(at.groups, at.sites + 3 * sizeof(internal::SiteTable));
   EXPECT_GE(at.channels, at.groups + internal::kMaxGroups * at.group_bytes);

@@ -33,10 +33,11 @@ class View {
     struct stat info {};
     if (::fstat(fd, &info) != 0) return base::from_errno("stat the segment", errno);
     const auto size = static_cast<size_t>(info.st_size);
-    if (size < kAbortOffset + sizeof(AbortWord)) {
+    if (size < kAbortOffset + kMaxEpochs * sizeof(AbortWord)) {
       return base::corrupt(fmt::format("segment: {} bytes are no segment of hanji", size));
     }
-    HANJI_ASSIGN_OR_RETURN(const View first, map(fd, kAbortOffset + sizeof(AbortWord)));
+    HANJI_ASSIGN_OR_RETURN(const View first,
+                           map(fd, kAbortOffset + kMaxEpochs * sizeof(AbortWord)));
     HANJI_RETURN_IF_ERROR(check_header(first.header(), size));
     HANJI_ASSIGN_OR_RETURN(View whole, map(fd, first.offsets().staging));
     // The header as it was checked: its owner could change it between the two.
@@ -55,7 +56,11 @@ class View {
   Offsets offsets() const {
     return offsets_of(header_.ranks, header_.trace_bytes, header_.heap_bytes);
   }
-  const AbortWord& abort_word() const { return at<AbortWord>(kAbortOffset); }
+  /// Of the present epoch.
+  const AbortWord& abort_word() const {
+    const uint32_t epoch = at<EpochWord>(kEpochOffset).epoch.load(std::memory_order_acquire);
+    return (&at<AbortWord>(kAbortOffset))[std::min(epoch, kMaxEpochs - 1)];
+  }
   const RankState& rank_state(int rank) const { return (&at<RankState>(offsets().ranks))[rank]; }
   const SiteTable& sites(int rank) const { return (&at<SiteTable>(offsets().sites))[rank]; }
   const GroupRank& member(int group, int rank) const {

@@ -38,7 +38,11 @@ int64_t Transfer::run(const schedule::Step& step, const Buffers& buffers, int64_
   for (const auto& operand : step.from) from_.push_back(buffers.find(operand, begin));
   for (const auto& operand : step.to) to_.push_back(buffers.find(operand, begin));
   if (step.kind == schedule::StepKind::kReduce) {
-    reduce(buffers.dtype, buffers.op, from_, step.tree, to_, count);
+    factors_.clear();
+    if (buffers.op == schedule::ReduceOp::kPremulSum) {
+      for (const auto& operand : step.from) factors_.push_back(buffers.factors[operand.rank]);
+    }
+    reduce(buffers.dtype, buffers.op, from_, step.tree, to_, count, factors_);
   } else {
     copy(static_cast<size_t>(count) * buffers.element_bytes);
   }

@@ -142,6 +142,19 @@ Status timeout_verdict(const GroupLines& lines, const Waiting& waiting) {
   return base::timeout(text + "; look there first, or raise comm.deadline if it is only slow");
 }
 
+Status cancelled_verdict(const GroupLines& lines, const GroupLines::Cancelled& by,
+                         const Descriptor* mine) {
+  std::string text =
+      fmt::format("{}: {} cancelled it", where(lines, by.operation), rank_name(lines, by.member));
+  if (mine != nullptr) {
+    text += fmt::format(" while {} was in {}", rank_name(lines, lines.me()),
+                        describe_call(lines, lines.me(), *mine));
+  }
+  return base::cancelled(text +
+                         "; what the group had under way is lost on every rank; make a new "
+                         "group to go on");
+}
+
 Status left_verdict(const GroupLines& lines, const Waiting& waiting, int member) {
   return base::peer_lost(fmt::format(
       "{}: {} left the job while {} waits for it in {}; {}; every rank must make the same calls",

@@ -24,6 +24,10 @@ std::string_view torch_name(uint8_t dtype) {
     case DType::kInt32: return "Int";
     case DType::kInt64: return "Long";
     case DType::kUInt8: return "Byte";
+    case DType::kInt8: return "Char";
+    case DType::kBool: return "Bool";
+    case DType::kFloat8E4M3FN: return "Float8_e4m3fn";
+    case DType::kFloat8E5M2: return "Float8_e5m2";
   }
   return "Unknown";
 }

@@ -12,6 +12,7 @@
 
 #include "hanji/base/text.h"
 #include "hanji/base/units.h"
+#include "hanji/shm/reduce.h"
 
 namespace hanji::cli {
 namespace {
@@ -158,7 +159,7 @@ std::vector<BenchCase> BenchWish::cases(Routine routine) const {
   for (const int64_t size : sizes_in_turn) {
     for (const DType dtype : dtypes) {
       for (const ReduceOp op : ops) {
-        if (reducing && is_bitwise(op) && is_floating(dtype)) continue;
+        if (reducing && !shm::check_op(op, dtype).ok()) continue;
         for (const int root : roots) {
           BenchCase one{
               .routine = routine, .bytes = size, .dtype = dtype, .root = root, .ranks = ranks};

@@ -21,6 +21,12 @@ bool order_shows(const Request& request) {
   return rounds || request.op == ReduceOp::kAvg;
 }
 
+/// Elements that the algorithms of other engines may not know, or mean something else by.
+bool only_ours(const Request& request) {
+  const bool known = request.dtype <= DType::kUInt8;
+  return schedule::reduces(request.routine) && !known;
+}
+
 cost::Query query_of(const Request& request, int ranks) {
   return {.routine = request.routine,
           .element_bytes = static_cast<int64_t>(size_of(request.dtype)),
@@ -46,8 +52,14 @@ Result<Choice> choose(const Request& request, const Engine& engine, Bits bits,
     const cost::Selection& selection = chooser.select(query_of(request, engine.size()));
     return Choice{selection.in_heap, selection.if_private};
   }
+  if (request.op == ReduceOp::kPremulSum && schedule::reduces(request.routine)) {
+    return base::unsupported(fmt::format(
+        "{}(premul_sum): engine {} sums partial sums; multiply the tensor and reduce by "
+        "sum, or use a group over shared memory",
+        schedule::name_of(request.routine), engine.name()));
+  }
   const Shares shares = request.counts.empty() ? Shares::kEven : Shares::kUneven;
-  const bool ordered = bits == Bits::kRun && order_shows(request);
+  const bool ordered = (bits == Bits::kRun && order_shows(request)) || only_ours(request);
   if (!ordered && engine.native(request.routine, shares)) return Choice{};
   HANJI_ASSIGN_OR_RETURN(schedule::StepList list, message_list(request, engine.size()));
   return Choice{std::make_shared<const schedule::StepList>(std::move(list)), nullptr};

@@ -15,10 +15,12 @@ namespace hanji::shm::internal {
 ///   word 1   tag
 ///   word 2   call site 32, fingerprint of the step lists 32
 ///   words 3-6  payload of at most 32 bytes (flag kInLine; `elements` counts them), or
-///              count; input offset; output offset; stride of the parts
+///              count; input offset; output offset; stride of the parts.
+///              Of premul_sum, word 6 is the factor, and the payload 24 bytes at most
 using Words = std::array<uint64_t, 7>;
 
 inline constexpr size_t kPayloadBytes = 32;
+inline constexpr size_t kPayloadBytesBesideFactor = 24;
 inline constexpr int64_t kMaxElementsInLine = 255;  ///< What `elements` can hold.
 inline constexpr size_t kPayloadWord = 3;
 inline constexpr int64_t kPrivate = -1;  ///< The offset of a buffer outside the segment.
@@ -40,6 +42,7 @@ struct Descriptor {
   int64_t input = kPrivate;
   int64_t output = kPrivate;
   int64_t stride = 0;
+  double factor = 1;  ///< Sent of premul_sum only, and instead of the stride.
 };
 
 /// The payload's words are left zero.

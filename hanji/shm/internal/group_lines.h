@@ -72,6 +72,21 @@ class GroupLines {
   void set_completed(uint64_t operation) {
     ranks_[me_]->completed.store(operation, std::memory_order_relaxed);
   }
+  uint64_t last_completed(int member) const {
+    return ranks_[member]->completed.load(std::memory_order_relaxed);
+  }
+
+  /// Ends the group at `operation` on every member, unless somebody has. From any thread.
+  void cancel(uint64_t operation);
+  /// Who has cancelled, and which operation; member -1: nobody.
+  struct Cancelled {
+    int member = -1;
+    uint64_t operation = 0;
+  };
+  Cancelled cancelled() const {
+    const uint64_t word = ranks_[me_]->cancelled.load(std::memory_order_relaxed);
+    return {static_cast<int>(word >> 48) - 1, word & 0xffffffffffff};
+  }
   /// Who belongs to the group, for whoever looks at the segment from outside.
   void announce_members();
 

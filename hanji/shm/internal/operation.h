@@ -30,7 +30,8 @@ struct Operation {
   bool opening_alone = false;  ///< That sync is no step of `running`; it decides which list runs.
   size_t step = 0;
   int64_t element = 0;
-  int64_t start_ns = 0;  ///< Only if it is recorded.
+  int64_t start_ns = 0;      ///< Only if it is recorded.
+  int64_t submitted_ns = 0;  ///< Only if the call has a deadline of its own.
 };
 
 }  // namespace hanji::shm::internal

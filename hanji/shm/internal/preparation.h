@@ -22,7 +22,7 @@ class Preparation {
  private:
   Result<std::shared_ptr<const Program>> program_for(
       const Call& call, const std::shared_ptr<const schedule::StepList>& list);
-  Status back_staging(const Program& program, size_t element_bytes);
+  Status back_staging(const Program& program, const Call& call);
   Descriptor describe(const Operation& operation, uint64_t number) const;
   int64_t offset_of(const void* buffer, int64_t elements, DType dtype) const;
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hanji/base/status.h"
+#include "hanji/schedule/operation.h"
 #include "hanji/schedule/step_list.h"
 
 namespace hanji::shm::internal {
@@ -22,6 +23,7 @@ struct Program {
   std::vector<bool> input_touched, output_touched;
   /// Whether anybody touches the input or output of this rank.
   bool own_input = false, own_output = false;
+  bool sums_inputs = true;    ///< What is reduced are inputs or copies of them, nothing in between.
   int num_parts = 1;          ///< That this rank's input has.
   int64_t wire_elements = 0;  ///< That this rank reads from others or writes to them.
 };
@@ -33,7 +35,8 @@ struct Program {
 Result<Program> inspect(std::shared_ptr<const schedule::StepList> list, int rank, int size);
 
 /// Whether all that the list passes from rank to rank fits into the flag line.
-bool fits_in_line(const Program& program, int64_t count, size_t element_bytes);
+bool fits_in_line(const Program& program, schedule::ReduceOp op, int64_t count,
+                  size_t element_bytes);
 
 /// The programs of the lists seen last, by address; each keeps its list alive.
 class ProgramCache {

@@ -23,8 +23,17 @@ struct Reduction {
   std::span<const int> tree;
   std::span<void* const> destinations;
   int64_t count;
-  int64_t divisor;  ///< Of the last combination; 0: none.
+  int64_t divisor;                  ///< Of the last combination; 0: none.
+  std::span<const double> factors;  ///< Of the sources; empty: none.
 };
+
+/// Of bool, a bit in a byte.
+constexpr schedule::ReduceOp op_of_bool(schedule::ReduceOp op) {
+  using schedule::ReduceOp;
+  if (op == ReduceOp::kSum || op == ReduceOp::kMax) return ReduceOp::kBitOr;
+  if (op == ReduceOp::kProd || op == ReduceOp::kMin) return ReduceOp::kBitAnd;
+  return op;
+}
 
 /// One combination of two buffers. They hold T, or Wide<T> where they are intermediate results.
 struct Combination {

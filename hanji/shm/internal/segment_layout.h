@@ -12,7 +12,8 @@
 /// each word has one writer unless it says otherwise.
 ///
 ///   offset          bytes                          what
-///   0               4096                           Header, AbortWord
+///   0               4096                           Header, EpochWord
+///   4096            kMaxEpochs * AbortWord         why each epoch ended
 ///   ranks           ranks * RankState              presence, heartbeat, processors, heap sums
 ///   sites           ranks * SiteTable              call sites, as text
 ///   groups          kMaxGroups * (Bell + ranks * GroupRank)
@@ -24,7 +25,7 @@
 namespace hanji::shm::internal {
 
 inline constexpr std::array<char, 8> kMagic = {'h', 'a', 'n', 'j', 'i', 's', 'h', 'm'};
-inline constexpr uint32_t kVersion = 3;
+inline constexpr uint32_t kVersion = 4;
 inline constexpr int kMaxRanks = 64;
 inline constexpr int kMaxGroups = 256;
 inline constexpr size_t kLine = 64;
@@ -47,7 +48,16 @@ static_assert(sizeof(Header) == 248 && offsetof(Header, checksum) == 240);
 /// Of a segment of `bytes`. Errors: kCorrupt if it is none, or of another version, or damaged.
 Status check_header(const Header& header, size_t bytes);
 
-/// Why the whole job cannot go on. The first writer wins.
+/// Which part of the job this is. Every epoch but the last has ended by the loss of a rank.
+struct alignas(kLine) EpochWord {
+  std::atomic<uint32_t> epoch;
+  std::atomic<uint64_t> lost;  ///< A bit per rank that epochs have ended without.
+};
+static_assert(sizeof(EpochWord) == kLine);
+inline constexpr size_t kEpochOffset = 512;
+inline constexpr uint32_t kMaxEpochs = kMaxRanks;
+
+/// Why an epoch cannot go on. The first writer wins.
 struct alignas(kLine) AbortWord {
   enum State : uint32_t { kNone, kClaimed, kSet };
   std::atomic<uint32_t> state;
@@ -57,7 +67,7 @@ struct alignas(kLine) AbortWord {
   std::array<char, 1008> text;  ///< Zero-terminated.
 };
 static_assert(sizeof(AbortWord) == 1024);
-inline constexpr size_t kAbortOffset = 1024;
+inline constexpr size_t kAbortOffset = 4096;
 
 enum class Presence : uint32_t { kAbsent, kHere, kLeft, kDead };
 
@@ -70,6 +80,7 @@ struct RankState {
   std::atomic<int64_t> heap_bytes;
   std::atomic<int64_t> heap_peak_bytes;
   std::atomic<int64_t> waiting_since_ns;  ///< Of base::now_ns(); stored before `waiting`.
+  std::atomic<uint32_t> channels_epoch;   ///< Its ends of channels were made new for this epoch.
   // Own line: the watchdog's thread writes it.
   alignas(kLine) std::atomic<int64_t> heartbeat_ns;
   alignas(kLine) std::array<std::atomic<uint64_t>, 16> processors;  ///< Affinity mask.
@@ -100,6 +111,13 @@ struct alignas(2 * kLine) GroupRank {
   std::atomic<uint64_t> completed;                 ///< The last one completed; 0: none.
   std::atomic<uint64_t> members;                   ///< A bit per rank; 0: it never was one of them.
   std::atomic<uint32_t> failed;                    ///< base::Code of why it gave up, or 0.
+  std::atomic<uint32_t> next_epoch;  ///< 1 + that of the survivors; beside `survivors`.
+  // member + 1 in the upper 16 bits, operation below, of the first call that was cancelled. Any
+  // member writes it to all.
+  std::atomic<uint64_t> cancelled;
+  // The meeting of those who go on without the lost (survivors.h).
+  std::atomic<uint64_t> comes;      ///< 1 + the first group id that is free here; 0: not yet there.
+  std::atomic<uint64_t> survivors;  ///< In the first member's: a bit per rank. Any of them decides.
 };
 static_assert(sizeof(GroupRank) == 256 && kMaxRanks <= 64);
 
@@ -130,7 +148,7 @@ constexpr size_t round_up(size_t value, size_t multiple) {
 
 constexpr Offsets offsets_of(size_t ranks, size_t trace_bytes, size_t heap_bytes) {
   Offsets at{};
-  at.ranks = 4096;
+  at.ranks = kAbortOffset + kMaxEpochs * sizeof(AbortWord);
   at.sites = at.ranks + ranks * sizeof(RankState);
   at.groups = round_up(at.sites + ranks * sizeof(SiteTable), 4096);
   at.group_bytes = sizeof(Bell) + ranks * sizeof(GroupRank);

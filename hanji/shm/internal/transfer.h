@@ -25,6 +25,7 @@ struct Buffers {
   DType dtype = DType::kFloat32;
   size_t element_bytes = 4;
   schedule::ReduceOp op = schedule::ReduceOp::kSum;
+  std::vector<double> factors;  ///< By member; of premul_sum.
 
   /// The address of element `index` of an operand.
   std::byte* find(const schedule::Operand& operand, int64_t index) const;
@@ -48,6 +49,7 @@ class Transfer {
 
   std::vector<const void*> from_;
   std::vector<void*> to_;
+  std::vector<double> factors_;
 };
 
 }  // namespace hanji::shm::internal

@@ -34,6 +34,10 @@ struct Waiting {
 /// Some members did not come in time.
 Status timeout_verdict(const GroupLines& lines, const Waiting& waiting);
 
+/// A member has cancelled a call; `mine` is what this rank was in, or null.
+Status cancelled_verdict(const GroupLines& lines, const GroupLines::Cancelled& by,
+                         const Descriptor* mine);
+
 /// A member that is waited for has left, or gave up with `code`.
 Status left_verdict(const GroupLines& lines, const Waiting& waiting, int member);
 Status gave_up_verdict(const GroupLines& lines, const Waiting& waiting, int member);

@@ -26,6 +26,7 @@ using Tensors = std::vector<at::Tensor>;
     case schedule::ReduceOp::kBitAnd: return ::c10d::ReduceOp::BAND;
     case schedule::ReduceOp::kBitOr: return ::c10d::ReduceOp::BOR;
     case schedule::ReduceOp::kBitXor: return ::c10d::ReduceOp::BXOR;
+    case schedule::ReduceOp::kPremulSum: break;  // choose() refuses it
   }
   throw Error(base::internal("unknown reduction"));
 }

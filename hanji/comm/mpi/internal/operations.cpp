@@ -46,6 +46,7 @@ MPI_Op predefined(ReduceOp op) {
     case ReduceOp::kBitAnd: return MPI_BAND;
     case ReduceOp::kBitOr: return MPI_BOR;
     case ReduceOp::kBitXor: return MPI_BXOR;
+    case ReduceOp::kPremulSum: break;  // choose() refuses it
   }
   throw Error(base::internal("unknown reduction"));
 }
@@ -74,7 +75,11 @@ MPI_Datatype Operations::type(DType dtype) const {
     case DType::kFloat16: return half_;
     case DType::kInt32: return MPI_INT32_T;
     case DType::kInt64: return MPI_INT64_T;
-    case DType::kUInt8: return MPI_UINT8_T;
+    case DType::kUInt8:
+    case DType::kInt8:
+    case DType::kBool:
+    case DType::kFloat8E4M3FN:
+    case DType::kFloat8E5M2: return MPI_UINT8_T;  // moved only; choose() reduces them by our lists
   }
   throw Error(base::internal("unknown DType"));
 }
