@@ -8,6 +8,7 @@
 #include "hanji/shm/internal/preparation.h"
 #include "hanji/shm/internal/runner.h"
 #include "hanji/shm/internal/verdict.h"
+#include "hanji/shm/numa.h"
 #include "hanji/trace/recorder.h"
 
 namespace hanji::shm {
@@ -329,6 +330,7 @@ Result<std::unique_ptr<Engine>> Engine::make(std::shared_ptr<Segment> segment, i
   }
   const auto presence = static_cast<Presence>(segment->rank_state(my_rank).presence.load());
   if (presence == Presence::kAbsent) segment->join(my_rank);
+  place_staging(*segment, group_id, members, my_rank);
   const int me = static_cast<int>(mine - members.begin());
   HANJI_RETURN_IF_ERROR(check_alive(*segment, members, options));
   GroupLines lines(segment, group_id, std::move(members), me);
