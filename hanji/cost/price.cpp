@@ -1,7 +1,11 @@
 #include "hanji/cost/price.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <vector>
+
+#include "hanji/cost/usage.h"
 
 namespace hanji::cost {
 namespace {
@@ -39,9 +43,9 @@ std::vector<Bytes> epochs_of(const std::vector<Step>& steps, double element_byte
   return epochs;
 }
 
-// What all tensors of the call occupy: inputs and outputs are usually the same memory, so the
-// larger of the two counts.
-double tensor_bytes(const StepList& list, double element_bytes) {
+// What all tensors of the call occupy where inputs and outputs are the same memory: the larger of
+// the two counts.
+double working_set(const StepList& list, double element_bytes) {
   double elements = 0;
   for (int rank = 0; rank < list.ranks; ++rank) {
     elements += static_cast<double>(
@@ -50,11 +54,8 @@ double tensor_bytes(const StepList& list, double element_bytes) {
   return elements * element_bytes;
 }
 
-}  // namespace
-
-double price_seconds(const StepList& list, size_t element_bytes, const Rates& rates) {
-  const auto width = static_cast<double>(element_bytes);
-  const bool cached = tensor_bytes(list, width) <= static_cast<double>(rates.cache_bytes);
+double seconds_by_rates(const StepList& list, double width, const Rates& rates) {
+  const bool cached = working_set(list, width) <= static_cast<double>(rates.cache_bytes);
   const double slot_rate = rates.cached_bytes_per_second;
   const double tensor_rate = cached ? slot_rate : rates.memory_bytes_per_second;
   // One rank alone gains from the caches by the same factor as all together.
@@ -77,7 +78,7 @@ double price_seconds(const StepList& list, size_t element_bytes, const Rates& ra
   return seconds;
 }
 
-Terms price_terms(const StepList& list, size_t element_bytes, const Rates& rates) {
+Terms terms_by_rates(const StepList& list, double width, const Rates& rates) {
   double all = 0, reduced = 0;
   for (const auto& steps : list.per_rank) {
     for (const Step& step : steps) {
@@ -90,10 +91,82 @@ Terms price_terms(const StepList& list, size_t element_bytes, const Rates& rates
   Terms terms;
   terms.rounds = schedule::num_syncs(list);
   terms.latency = terms.rounds * rates.sync_seconds;
-  const double moving = price_seconds(list, element_bytes, rates) - terms.latency;
+  const double moving = seconds_by_rates(list, width, rates) - terms.latency;
   terms.reduction = all > 0 ? moving * reduced / all : 0;
   terms.bandwidth = moving - terms.reduction;
   return terms;
+}
+
+// In the order of unknowns_of(): the common ones, then those of each level.
+constexpr std::array<std::string_view, kCommonUnknowns> kCommonNames = {"call", "meet", "step",
+                                                                        "wake up"};
+constexpr std::array<std::string_view, 7> kLevelNames = {
+    "read", "write", "update in place", "pass", "claim", "shared bus", "combine"};
+constexpr size_t kUpdate = 2;
+constexpr size_t kCombine = kLevelNames.size() - 1;
+
+bool is_fitted(const StepList& list, const Rates& rates) {
+  return rates.fitted && rates.fitted->ranks == list.ranks;
+}
+
+struct FittedParts {
+  std::array<double, kCommonNames.size()> common = {};
+  std::array<double, kLevelNames.size()> moving = {};
+};
+
+FittedParts parts_of(const StepList& list, const Element& element, const FittedCosts& costs) {
+  const std::vector<double> usage = usage_of(list, element, costs);
+  const std::vector<double> prices = unknowns_of(costs);
+  FittedParts parts;
+  for (size_t i = 0; i < usage.size(); ++i) {
+    const double seconds = usage[i] * prices[i];
+    if (i < kCommonUnknowns) {
+      parts.common[i] += seconds;
+    } else {
+      parts.moving[std::min((i - kCommonUnknowns) % kLevelUnknowns, kCombine)] += seconds;
+    }
+  }
+  const double factor =
+      correction_of(costs, list.routine, list.algorithm, element, tensor_bytes(list, element));
+  for (double& seconds : parts.common) seconds *= factor;
+  for (double& seconds : parts.moving) seconds *= factor;
+  return parts;
+}
+
+Terms terms_by_fit(const StepList& list, const Element& element, const FittedCosts& costs) {
+  const FittedParts parts = parts_of(list, element, costs);
+  Terms terms;
+  terms.rounds = schedule::num_syncs(list);
+  for (const double seconds : parts.common) terms.latency += seconds;
+  for (size_t i = 0; i < parts.moving.size(); ++i) {
+    (i == kUpdate || i == kCombine ? terms.reduction : terms.bandwidth) += parts.moving[i];
+  }
+  return terms;
+}
+
+}  // namespace
+
+double price_seconds(const StepList& list, const Element& element, const Rates& rates) {
+  if (is_fitted(list, rates)) return terms_by_fit(list, element, *rates.fitted).seconds();
+  return seconds_by_rates(list, static_cast<double>(element.bytes), rates);
+}
+
+Terms price_terms(const StepList& list, const Element& element, const Rates& rates) {
+  if (is_fitted(list, rates)) return terms_by_fit(list, element, *rates.fitted);
+  return terms_by_rates(list, static_cast<double>(element.bytes), rates);
+}
+
+std::vector<Part> price_parts(const StepList& list, const Element& element, const Rates& rates) {
+  std::vector<Part> parts;
+  if (!is_fitted(list, rates)) return parts;
+  const FittedParts all = parts_of(list, element, *rates.fitted);
+  const auto add = [&](std::string_view name, double seconds) {
+    if (seconds > 0) parts.push_back({name, seconds});
+  };
+  for (size_t i = 0; i < all.common.size(); ++i) add(kCommonNames[i], all.common[i]);
+  for (size_t i = 0; i < all.moving.size(); ++i) add(kLevelNames[i], all.moving[i]);
+  std::ranges::stable_sort(parts, std::greater(), &Part::seconds);
+  return parts;
 }
 
 }  // namespace hanji::cost

@@ -45,6 +45,66 @@ TEST(Price, TermsAddUpToTheWhole) {
   EXPECT_EQ(price_terms(schedule::barrier(4), 1, round_rates()).reduction, 0);
 }
 
+// Fitted costs with one number for everything of a kind.
+Rates fitted_rates(int ranks) {
+  Rates rates = round_rates();
+  FittedCosts costs;
+  costs.ranks = ranks;
+  costs.processors = 2;
+  costs.sync_seconds = 1e-6;
+  for (Level& level : costs.levels) {
+    level.update = 1e-10;
+    level.read = level.write = 2e-10;
+    level.combine.fill(1e-11);
+    level.combine[fitted_type(DType::kBFloat16)] = 1e-10;
+  }
+  rates.fitted = costs;
+  return rates;
+}
+
+TEST(Price, FittedCostsCountWhereTheyAreOfAsManyRanks) {
+  const int64_t count = 1 << 20;
+  const auto list = schedule::all_reduce_direct(2, count);
+  const Terms terms = price_terms(list, DType::kFloat32, fitted_rates(2));
+  EXPECT_NEAR(terms.latency, 2e-6, 1e-12);
+  EXPECT_NEAR(terms.reduction, 4.0 * count * 1e-10 + 2.0 * count * 1e-11, 1e-12);
+  EXPECT_EQ(terms.bandwidth, 0);
+  EXPECT_DOUBLE_EQ(price_seconds(list, 4, fitted_rates(4)), price_seconds(list, 4, round_rates()));
+}
+
+TEST(Price, ATypeHasItsOwnRateOfReduction) {
+  const auto list = schedule::all_reduce_direct(2, 1 << 20);
+  const Rates rates = fitted_rates(2);
+  EXPECT_GT(price_seconds(list, DType::kBFloat16, rates),
+            1.2 * price_seconds(list, DType::kFloat16, rates));
+  EXPECT_EQ(price_seconds(list, 2, rates), price_seconds(list, DType::kBFloat16, rates));
+}
+
+TEST(Price, PartsAddUpToTheWholeLargestFirst) {
+  const auto list = schedule::all_reduce_flat(2, 1000);
+  const auto parts = price_parts(list, 4, fitted_rates(2));
+  double sum = 0, last = 1;
+  for (const Part& part : parts) {
+    EXPECT_LE(part.seconds, last);
+    last = part.seconds;
+    sum += part.seconds;
+  }
+  EXPECT_NEAR(sum, price_seconds(list, 4, fitted_rates(2)), 1e-15);
+  EXPECT_EQ(parts.front().name, "read");
+  EXPECT_TRUE(price_parts(list, 4, round_rates()).empty());
+}
+
+TEST(Price, MoreElementsNeverCostLess) {
+  for (const Rates& rates : {round_rates(), fitted_rates(2)}) {
+    double last = 0;
+    for (int64_t count = 1; count < 1 << 24; count *= 2) {
+      const double seconds = price_seconds(schedule::all_reduce_direct(2, count), 4, rates);
+      EXPECT_GE(seconds, last * (1 - 1e-12)) << count;
+      last = seconds;
+    }
+  }
+}
+
 TEST(Price, ABarrierIsOneSync) {
   EXPECT_DOUBLE_EQ(price_seconds(schedule::barrier(4), 1, round_rates()), 1e-6);
 }

@@ -24,6 +24,8 @@ constexpr std::array kMembers = {
     Member{"gemm_flops_per_second_bf16", &Rates::gemm_flops_per_second_bf16},
 };
 constexpr const char* kCacheBytes = "cache_bytes";
+constexpr const char* kFitted = "fitted";
+constexpr size_t kMostBytes = 256 << 10;
 
 Status refuse(std::string_view member, std::string_view why) {
   return base::corrupt(fmt::format("rates: {} {}; measure again", member, why));
@@ -35,11 +37,12 @@ std::string to_json(const Rates& rates) {
   base::Json json;
   for (const Member& member : kMembers) json[member.name] = rates.*member.value;
   json[kCacheBytes] = rates.cache_bytes;
+  if (rates.fitted) json[kFitted] = base::Json::parse(to_json(*rates.fitted));
   return json.dump();
 }
 
 Result<Rates> rates_from_json(std::string_view text) {
-  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(text, 2, 4096));
+  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(text, 8, kMostBytes));
   if (!json.is_object()) return refuse("the text", "is not an object");
   Rates rates;
   for (const Member& member : kMembers) {
@@ -56,7 +59,12 @@ Result<Rates> rates_from_json(std::string_view text) {
     return refuse(kCacheBytes, "is not a positive integer");
   }
   rates.cache_bytes = cache->get<int64_t>();
-  if (json.size() != kMembers.size() + 1) return refuse("the object", "has unknown members");
+  const auto fitted = json.find(kFitted);
+  if (fitted != json.end()) {
+    HANJI_ASSIGN_OR_RETURN(rates.fitted, fitted_from_json(fitted->dump()));
+  }
+  if (json.size() != kMembers.size() + (fitted == json.end() ? 1 : 2))
+    return refuse("the object", "has unknown members");
   return rates;
 }
 

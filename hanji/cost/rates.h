@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "hanji/base/status.h"
+#include "hanji/cost/fitted.h"
 
 namespace hanji::cost {
 
@@ -25,13 +27,16 @@ struct Rates {
   /// Matrix products on one rank's threads, as measured by the caller on its kernels.
   double gemm_flops_per_second_fp32 = 50e9;
   double gemm_flops_per_second_bf16 = 50e9;
+  /// Costs fitted to calls of as many ranks; lists of other numbers of ranks are priced by the rates
+  /// above.
+  std::optional<FittedCosts> fitted = {};
 
   bool operator==(const Rates&) const = default;
 };
 
 std::string to_json(const Rates& rates);
 
-/// Strict: all members, each a positive finite number, nothing else.
+/// Strict: all members, each a positive finite number, `fitted` where there is one, nothing else.
 /// Errors  corrupt names the member.
 Result<Rates> rates_from_json(std::string_view text);
 

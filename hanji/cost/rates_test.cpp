@@ -23,6 +23,18 @@ TEST(Rates, GoThroughJsonUnchanged) {
   EXPECT_EQ(*read, rates);
 }
 
+TEST(Rates, CarryFittedCosts) {
+  Rates rates;
+  rates.fitted.emplace();
+  rates.fitted->ranks = 2;
+  rates.fitted->levels[3].update = 1.0 / 3e10;
+  const auto read = rates_from_json(to_json(rates));
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(*read, rates);
+  const std::string bad = replaced(to_json(rates), "\"ranks\":2", "\"ranks\":-2");
+  EXPECT_THAT(rates_from_json(bad).status().message(), HasSubstr("ranks"));
+}
+
 TEST(Rates, RefuseWhatIsNoRate) {
   const std::string good = to_json(Rates{});
   for (const char* bad : {"0", "-1", "\"fast\"", "1e999", "null"}) {

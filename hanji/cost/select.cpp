@@ -37,7 +37,8 @@ struct QueryHash {
       hash ^= hash >> 32;
     };
     for (const int64_t value :
-         {query.element_bytes, int64_t{query.ranks}, query.count, int64_t{query.root}}) {
+         {query.element_bytes, int64_t{query.ranks}, query.count, int64_t{query.root},
+          query.dtype ? static_cast<int64_t>(*query.dtype) : -1}) {
       add(value);
     }
     for (const int64_t count : query.counts) add(count);
@@ -60,7 +61,7 @@ int64_t chunk_of(const Query& query, int pieces) {
 }
 
 StepList make_flat(const Query& query) {
-  const auto& [routine, bytes, ranks, count, root, counts, in_place] = query;
+  const auto& [routine, bytes, ranks, count, root, counts, in_place, dtype] = query;
   const bool even = counts.empty();
   switch (routine) {
     case Routine::kBroadcast: return schedule::broadcast_flat(ranks, count, root);
@@ -84,7 +85,7 @@ StepList make_flat(const Query& query) {
 }
 
 StepList make_direct(const Query& query) {
-  const auto& [routine, bytes, ranks, count, root, counts, in_place] = query;
+  const auto& [routine, bytes, ranks, count, root, counts, in_place, dtype] = query;
   const bool even = counts.empty();
   switch (routine) {
     case Routine::kBroadcast: return schedule::broadcast_direct(ranks, count, root);
@@ -110,7 +111,7 @@ StepList make_direct(const Query& query) {
 }
 
 StepList make_staged(const Query& query) {
-  const auto& [routine, bytes, ranks, count, root, counts, in_place] = query;
+  const auto& [routine, bytes, ranks, count, root, counts, in_place, dtype] = query;
   const bool even = counts.empty();
   const int64_t half = chunk_of(query, 2);
   const int64_t part = chunk_of(query, 2 * ranks);  // of one half, one for each rank
@@ -158,8 +159,26 @@ void refuse_tree_reduce(const Query& query) {
       "a tree_reduce is not chosen by price; its list comes from schedule::tree_all_reduce()"));
 }
 
-Selection choose(const Query& query, const Rates& rates) {
-  const std::vector<Candidate> candidates = candidates_for(query, rates);
+// Moves the named algorithm to the front.
+void prefer(std::string_view name, const Query& query, std::vector<Candidate>& candidates) {
+  const auto found = std::ranges::find_if(
+      candidates, [&](const Candidate& one) { return one.list->algorithm == name; });
+  if (found == candidates.end()) {
+    throw Error(
+        base::invalid_argument(fmt::format("{} of {} over {} ranks cannot be carried out by {}, "
+                                           "which was named for it; its slots hold "
+                                           "{}; name staged, or nothing",
+                                           name_of(query.routine), amount(query), query.ranks, name,
+                                           base::format_bytes(kStagingBytes))));
+  }
+  std::rotate(candidates.begin(), found, found + 1);
+}
+
+Selection choose(const Query& query, const Rates& rates, std::string_view named) {
+  std::vector<Candidate> candidates = candidates_for(query, rates);
+  const auto names = algorithm_names(query.routine, Medium::kMemory);
+  const bool is_named = std::ranges::find(names, named) != names.end();
+  if (is_named) prefer(named, query, candidates);
   Selection selection;
   selection.in_heap = selection.if_private = candidates[0].list;
   if (touches_peer_tensors(*selection.in_heap)) {
@@ -169,7 +188,8 @@ Selection choose(const Query& query, const Rates& rates) {
     if (staged != candidates.end()) selection.if_private = staged->list;
   }
   selection.predicted_seconds = candidates[0].seconds;
-  selection.why = sentence(query, candidates);
+  selection.why = is_named ? fmt::format("{} was named for {}", named, name_of(query.routine))
+                           : sentence(query, candidates);
   return selection;
 }
 
@@ -178,8 +198,9 @@ Selection choose(const Query& query, const Rates& rates) {
 std::vector<Candidate> candidates_for(const Query& query, const Rates& rates) {
   refuse_tree_reduce(query);
   std::vector<Candidate> candidates;
+  const Element element(static_cast<size_t>(query.element_bytes), query.dtype);
   const auto add = [&](StepList list) {
-    const double seconds = price_seconds(list, query.element_bytes, rates);
+    const double seconds = price_seconds(list, element, rates);
     candidates.push_back({std::make_shared<const StepList>(std::move(list)), seconds});
   };
   if (query.routine == Routine::kBarrier) {
@@ -217,7 +238,14 @@ struct Chooser::Cache {
   Map old;
 };
 
-Chooser::Chooser(Rates rates) : rates_(rates), cache_(std::make_unique<Cache>()) {}
+Chooser::Chooser(Rates rates, NamedAlgorithms named)
+    : rates_(std::move(rates)), named_(std::move(named)), cache_(std::make_unique<Cache>()) {}
+
+std::string_view Chooser::named(Routine routine) const {
+  const auto found = named_.find(routine);
+  return found == named_.end() ? std::string_view() : found->second;
+}
+
 Chooser::~Chooser() = default;
 
 const Selection& Chooser::select(Routine routine, schedule::ReduceOp, DType dtype, int ranks,
@@ -226,7 +254,8 @@ const Selection& Chooser::select(Routine routine, schedule::ReduceOp, DType dtyp
                  .element_bytes = static_cast<int64_t>(size_of(dtype)),
                  .ranks = ranks,
                  .count = count,
-                 .root = root});
+                 .root = root,
+                 .dtype = kFittedTypes[fitted_type(dtype)]});  // types of one rate share lists
 }
 
 const Selection& Chooser::select(const Query& query) {
@@ -234,7 +263,8 @@ const Selection& Chooser::select(const Query& query) {
   const std::lock_guard lock(cache_->mutex);
   std::shared_ptr<const Selection> found = cache_->find(query);
   if (!found) {
-    found = cache_->insert(query, std::make_shared<const Selection>(choose(query, rates_)));
+    found = cache_->insert(
+        query, std::make_shared<const Selection>(choose(query, rates_, named(query.routine))));
   }
   return *found;
 }

@@ -2,17 +2,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "hanji/base/dtype.h"
+#include "hanji/cost/named_algorithm.h"
 #include "hanji/cost/rates.h"
 #include "hanji/schedule/operation.h"
 #include "hanji/schedule/step_list.h"
 
 namespace hanji::cost {
 
-/// What distinguishes two calls for the choice: the dtype only by its size, the op not at all.
+/// What distinguishes two calls for the choice: the op not at all.
 struct Query {
   schedule::Routine routine = schedule::Routine::kBarrier;
   int64_t element_bytes = 1;
@@ -21,6 +23,7 @@ struct Query {
   int root = 0;
   std::vector<int64_t> counts = {};  ///< Uneven shares, as in schedule::StepList.
   bool in_place = false;             ///< kAllToAll: input and output are one buffer on every rank.
+  std::optional<DType> dtype = {};   ///< For its rate of reduction; else what its size stands for.
 
   bool operator==(const Query&) const = default;
 };
@@ -54,7 +57,8 @@ std::vector<Candidate> candidates_for(const Query& query, const Rates& rates);
 /// Thread  any; select() locks.
 class Chooser {
  public:
-  explicit Chooser(Rates rates);
+  /// `named` are taken where ranks share memory and the routine has them there, at any price.
+  explicit Chooser(Rates rates, NamedAlgorithms named = {});
   ~Chooser();
   Chooser(const Chooser&) = delete;
   Chooser& operator=(const Chooser&) = delete;
@@ -63,7 +67,8 @@ class Chooser {
   /// Result  kept for the next equal call; the reference is valid until kKept other calls have
   ///         been selected since. No allocation for a call that was kept.
   /// Errors  throws Error (invalid_argument) for kTreeReduce, whose list comes from its grain
-  ///         tree, and where the makers of `schedule` throw.
+  ///         tree, for a named algorithm that cannot carry so much, and where the makers of
+  ///         `schedule` throw.
   const Selection& select(schedule::Routine routine, schedule::ReduceOp op, DType dtype, int ranks,
                           int64_t count, int root = 0);
 
@@ -71,12 +76,15 @@ class Chooser {
   const Selection& select(const Query& query);
 
   const Rates& rates() const { return rates_; }
+  /// What the user named for the routine; empty: nothing.
+  std::string_view named(schedule::Routine routine) const;
 
   static constexpr size_t kKept = 1024;
 
  private:
   struct Cache;
   const Rates rates_;
+  const NamedAlgorithms named_;
   std::unique_ptr<Cache> cache_;
 };
 

@@ -28,6 +28,17 @@ TEST(Chooser, SmallMessagesTakeOneSyncLargeOnesTheLeastTraffic) {
   }
 }
 
+TEST(Chooser, WhatWasNamedIsTakenAtAnyPrice) {
+  Chooser chooser(Rates{}, {{Routine::kAllReduce, "staged"}, {Routine::kBroadcast, "flat"}});
+  const auto& large = select_floats(chooser, Routine::kAllReduce, 2, 16 << 20);
+  EXPECT_EQ(large.in_heap->algorithm, "staged");
+  EXPECT_EQ(large.in_heap, large.if_private);
+  EXPECT_THAT(large.why, HasSubstr("staged was named"));
+  EXPECT_EQ(select_floats(chooser, Routine::kAllGather, 2, 16 << 20).in_heap->algorithm, "direct");
+  EXPECT_EQ(select_floats(chooser, Routine::kBroadcast, 2, 8).in_heap->algorithm, "flat");
+  EXPECT_THROW(select_floats(chooser, Routine::kBroadcast, 2, 16 << 20), Error);
+}
+
 TEST(Chooser, ASlowSyncMovesTheChoice) {
   Rates rates;
   rates.sync_seconds = 1;

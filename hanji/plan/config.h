@@ -81,11 +81,24 @@ struct ComputeConfig {
   int64_t threads = kAuto;  ///< Per rank; auto: the cores of its mask.
 };
 
+/// The algorithm of each routine; empty: the cheapest.
+struct AlgorithmConfig {
+  std::string all_reduce;
+  std::string reduce;
+  std::string broadcast;
+  std::string all_gather;
+  std::string reduce_scatter;
+  std::string gather;
+  std::string scatter;
+  std::string all_to_all;
+};
+
 struct CommConfig {
   double deadline = 300;  ///< Seconds.
   Engine engine = Engine::kShm;
   int64_t bucket_bytes = 25 << 20;
   int64_t check_every = 100;  ///< Steps between comparisons of all replicas; 0: only at the start.
+  AlgorithmConfig algorithm;
 };
 
 /// Every key of a run, typed. Defaults are the default run: a small GPT on the embedded text.

@@ -5,6 +5,8 @@
 #include "hanji/layout/split.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/model_spec.h"
+#include "hanji/plan/named_algorithms.h"
+#include "hanji/plan/schema.h"
 #include "hanji/schedule/grain_tree.h"
 
 namespace hanji::plan {
@@ -154,7 +156,39 @@ void check_kernels(const Config& c, Found& found) {
   }
 }
 
+void check_algorithms(const Config& c, Found& found) {
+  const bool shares_memory = c.comm.engine == Engine::kShm;
+  for (const auto& [routine, algorithm] : named_algorithms(c.comm)) {
+    const Status status = cost::check_named(
+        {.routine = routine,
+         .algorithm = algorithm,
+         .medium = shares_memory ? cost::Medium::kMemory : cost::Medium::kMessages,
+         .ranks = c.run.ranks == kAuto ? 0 : static_cast<int>(c.run.ranks),
+         .needs_order = c.train.bits != Bits::kFast});
+    if (status.ok()) continue;
+    const std::string_view key = find_key(fmt::format("comm.algorithm.{}", name_of(routine)))->name;
+    found.push_back({{key, "comm.engine", "train.bits"},
+                     fmt::format("{}: {}", key, status.message()),
+                     fmt::format("remove {}", key)});
+  }
+}
+
 }  // namespace
+
+cost::NamedAlgorithms named_algorithms(const CommConfig& comm) {
+  using schedule::Routine;
+  const AlgorithmConfig& a = comm.algorithm;
+  cost::NamedAlgorithms named = {{Routine::kAllReduce, a.all_reduce},
+                                 {Routine::kReduce, a.reduce},
+                                 {Routine::kBroadcast, a.broadcast},
+                                 {Routine::kAllGather, a.all_gather},
+                                 {Routine::kReduceScatter, a.reduce_scatter},
+                                 {Routine::kGather, a.gather},
+                                 {Routine::kScatter, a.scatter},
+                                 {Routine::kAllToAll, a.all_to_all}};
+  std::erase_if(named, [](const auto& one) { return one.second.empty(); });
+  return named;
+}
 
 std::vector<Contradiction> find_contradictions(const Config& config) {
   Found found;
@@ -165,6 +199,7 @@ std::vector<Contradiction> find_contradictions(const Config& config) {
   check_learning_rate(config, found);
   check_bits(config, found);
   check_kernels(config, found);
+  check_algorithms(config, found);
   return found;
 }
 

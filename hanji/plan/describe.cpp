@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "hanji/base/units.h"
+#include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/plan.h"
 
 namespace hanji::plan {
@@ -100,6 +101,9 @@ std::string describe_sums(const Plan& plan) {
       fmt::format("bits {}, engine {}, {} bucket{} of at most {}", name_of(c.train.bits),
                   name_of(c.comm.engine), plan.num_buckets, plan.num_buckets == 1 ? "" : "s",
                   base::format_bytes(c.comm.bucket_bytes));
+  for (const auto& [routine, algorithm] : named_algorithms(c.comm)) {
+    text += fmt::format(", {} by {}", name_of(routine), plain(algorithm, 20));
+  }
   if (c.train.bits != Bits::kStable) return text;
   const int64_t buffers = num_gradient_buffers(plan);
   return text + fmt::format(", {} grains of {}, {} gradient buffer{}",

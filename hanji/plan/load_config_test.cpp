@@ -7,6 +7,7 @@
 #include <chrono>
 #include <fstream>
 
+#include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/schema.h"
 
 namespace hanji::plan {
@@ -91,6 +92,39 @@ TEST(PrintConfig, ShowsOriginsAndReadsBackAsItself) {
     if (key.name.starts_with("model.")) continue;  // the preset's sizes are set now
     EXPECT_EQ(key.get(again.config), key.get(loaded.config)) << key.name;
   }
+}
+
+TEST(LoadConfig, NamedAlgorithmsAreATableInATable) {
+  for (const char* text : {"[comm.algorithm]\nall_reduce = \"staged\"\n",
+                           "[comm]\nalgorithm.all_reduce = \"staged\"\n"}) {
+    const LoadedConfig loaded = parse_config(text, "run.toml");
+    EXPECT_THAT(messages_of(loaded), IsEmpty());
+    EXPECT_EQ(loaded.config.comm.algorithm.all_reduce, "staged");
+    const auto named = named_algorithms(loaded.config.comm);
+    ASSERT_EQ(named.size(), 1u);
+    EXPECT_EQ(named.at(schedule::Routine::kAllReduce), "staged");
+  }
+}
+
+TEST(LoadConfig, AllBadAlgorithmsAreNamedAtOnce) {
+  const auto messages = messages_of(parse_config(
+      "[comm.algorithm]\nall_reduce = \"stagd\"\nbroadcast = \"ring\"\nall_gater = \"flat\"\n",
+      "run.toml"));
+  ASSERT_EQ(messages.size(), 3u);
+  const std::string all = messages[0] + messages[1] + messages[2];
+  EXPECT_THAT(all, HasSubstr("did you mean comm.algorithm.all_gather?"));
+  EXPECT_THAT(all, HasSubstr("did you mean staged?"));
+  EXPECT_THAT(all, HasSubstr("broadcast has no algorithm 'ring' in shared memory"));
+}
+
+TEST(LoadConfig, AnAlgorithmThatLosesTheOrderIsRefusedUnlessBitsAreFast) {
+  const std::string text =
+      "[run]\nranks = 4\n[comm]\nengine = \"gloo\"\nalgorithm.all_reduce = \"ring\"\n";
+  const auto messages = messages_of(parse_config(text, "run.toml"));
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_THAT(messages[0], HasSubstr("another order"));
+  EXPECT_THAT(messages_of(parse_config(text + "[train]\nbits = \"fast\"\n", "run.toml")),
+              IsEmpty());
 }
 
 TEST(Schema, EveryDefaultIsWithinItsOwnRange) {

@@ -8,6 +8,7 @@
 #include "hanji/layout/split.h"
 #include "hanji/plan/internal/json_fields.h"
 #include "hanji/plan/load_config.h"
+#include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/plan.h"
 
 namespace hanji::plan {
@@ -239,6 +240,7 @@ Result<Plan> Planner::plan() {
   plan_.predicted = predict({.model = plan_.model,
                              .kernels = plan_.kernels,
                              .rates = plan_.rates,
+                             .algorithms = named_algorithms(plan_.config.comm),
                              .shares = plan_.shares,
                              .bucket_bytes = bucket_bytes,
                              .stable_grain = is_stable() ? plan_.config.train.grain : 0});

@@ -93,7 +93,7 @@ int64_t wire_bytes_of_all(const schedule::StepList& list, int64_t bytes) {
 class Communication {
  public:
   Communication(const StepFacts& facts, Prediction& prediction)
-      : chooser_(facts.rates),
+      : chooser_(facts.rates, facts.algorithms),
         ranks_(static_cast<int>(facts.shares.size())),
         prediction_(prediction) {}
 
@@ -110,7 +110,7 @@ class Communication {
  private:
   void add(const schedule::StepList& list, DType dtype) {
     const size_t bytes = base::size_of(dtype);
-    prediction_.communication_seconds += cost::price_seconds(list, bytes, chooser_.rates());
+    prediction_.communication_seconds += cost::price_seconds(list, dtype, chooser_.rates());
     prediction_.wire_bytes_per_step += wire_bytes_of_all(list, static_cast<int64_t>(bytes));
   }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "hanji/cost/named_algorithm.h"
 #include "hanji/cost/rates.h"
 #include "hanji/layout/bucket.h"
 #include "hanji/layout/range.h"
@@ -39,6 +40,7 @@ struct StepFacts {
   ModelSpec model;
   KernelChoice kernels;
   cost::Rates rates;
+  cost::NamedAlgorithms algorithms = {};
   std::vector<RankShare> shares;
   int64_t bucket_bytes = 0;
   int64_t stable_grain = 0;  ///< Samples of a grain where sums are stable; 0: they are not.

@@ -230,12 +230,28 @@ std::vector<Key> machine_keys() {
   };
 }
 
+std::vector<Key> algorithm_keys() {
+  constexpr std::string_view kDoc =
+      "Algorithm that carries it out, whatever it costs: flat, direct or staged in shared memory, "
+      "else one of `hanji simulate`'s that keeps the order of sums. Empty: the cheapest.";
+  return {
+      text(HANJI_KEY(comm.algorithm.all_reduce, kDoc)),
+      text(HANJI_KEY(comm.algorithm.reduce, kDoc)),
+      text(HANJI_KEY(comm.algorithm.broadcast, kDoc)),
+      text(HANJI_KEY(comm.algorithm.all_gather, kDoc)),
+      text(HANJI_KEY(comm.algorithm.reduce_scatter, kDoc)),
+      text(HANJI_KEY(comm.algorithm.gather, kDoc)),
+      text(HANJI_KEY(comm.algorithm.scatter, kDoc)),
+      text(HANJI_KEY(comm.algorithm.all_to_all, kDoc)),
+  };
+}
+
 #undef HANJI_KEY
 
 std::vector<Key> build_schema() {
   std::vector<Key> keys;
-  for (auto group :
-       {run_keys, model_keys, data_keys, batch_keys, optimizer_keys, watch_keys, machine_keys}) {
+  for (auto group : {run_keys, model_keys, data_keys, batch_keys, optimizer_keys, watch_keys,
+                     machine_keys, algorithm_keys}) {
     for (Key& key : group()) keys.push_back(std::move(key));
   }
   return keys;

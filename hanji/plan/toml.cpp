@@ -119,6 +119,25 @@ TomlEntry read_member(const std::string& name, const Origin& origin, const toml:
   return entry;
 }
 
+// Whether the schema has keys below "comm.algorithm".
+bool has_keys_below(const std::string& name) {
+  return std::ranges::any_of(schema(),
+                             [&](const Key& key) { return key.name.starts_with(name + "."); });
+}
+
+// A member of a table; one that is a table itself has members of its own where the schema says so.
+void read_members(const std::string& name, const Origin& origin, const toml::node& node,
+                  TomlDocument& document) {
+  if (!node.is_table() || !has_keys_below(name)) {
+    document.entries.push_back(read_member(name, origin, node));
+    return;
+  }
+  for (const auto& [member, value] : *node.as_table()) {
+    document.entries.push_back(read_member(name + "." + std::string(member.str()),
+                                           origin_at(origin.source, member.source().begin), value));
+  }
+}
+
 }  // namespace
 
 TomlDocument read_toml_document(std::string_view text, const std::string& file_name) {
@@ -147,8 +166,8 @@ TomlDocument read_toml_document(std::string_view text, const std::string& file_n
       document.entries.push_back({TomlKind::kUnknownTable, table_name, origin});
     } else {
       for (const auto& [member, value] : *node.as_table()) {
-        document.entries.push_back(read_member(table_name + "." + std::string(member.str()),
-                                               origin_at(file_name, member.source().begin), value));
+        read_members(table_name + "." + std::string(member.str()),
+                     origin_at(file_name, member.source().begin), value, document);
       }
     }
   }

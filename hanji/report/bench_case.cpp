@@ -53,7 +53,8 @@ cost::Query query_of(const BenchCase& call) {
           .ranks = call.routine == Routine::kSend ? 2 : call.ranks,
           .count = count_of(call),
           .root = has_root(call.routine) ? call.root : 0,
-          .in_place = call.routine == Routine::kAllToAll && call.in_place};
+          .in_place = call.routine == Routine::kAllToAll && call.in_place,
+          .dtype = call.dtype};
 }
 
 BenchBuffers buffers_of(const BenchCase& call, int rank) {

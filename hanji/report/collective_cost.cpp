@@ -36,6 +36,16 @@ std::string describe(const cost::Network& network) {
   return text;
 }
 
+std::string describe(const cost::Rates& rates, int ranks) {
+  if (rates.fitted && rates.fitted->ranks == ranks) {
+    return fmt::format("in shared memory, by costs fitted to calls of {} ranks on {} processors",
+                       ranks, rates.fitted->processors);
+  }
+  return fmt::format("in shared memory, {}/s together, {} to meet",
+                     decimal_bytes(std::llround(rates.memory_bytes_per_second)),
+                     exact_seconds(rates.sync_seconds));
+}
+
 cost::Query query_of(const cost::Question& question, int64_t bytes) {
   const int64_t elements = (bytes + kElementBytes - 1) / kElementBytes;
   const int64_t shares = has_shares(question.routine) ? question.ranks : 1;
@@ -68,9 +78,13 @@ Result<CollectiveCost> cost_on_network(const cost::Question& question) {
       question.routine, question.bytes, question.ranks, describe(question.network), {}, {}, {}};
   HANJI_ASSIGN_OR_RETURN(const auto answers, cost::answers(question));
   for (const cost::Answer& one : answers) {
-    result.rows.push_back({std::string(one.algorithm.name), one.segments, most_steps(one.list),
-                           one.sent_bytes(), one.timeline.terms,
-                           std::string(one.algorithm.seconds)});
+    result.rows.push_back({std::string(one.algorithm.name),
+                           one.segments,
+                           most_steps(one.list),
+                           one.sent_bytes(),
+                           one.timeline.terms,
+                           std::string(one.algorithm.seconds),
+                           {}});
   }
   cost::Question sized = question;
   sized.segments = 0;
@@ -98,9 +112,7 @@ Result<CollectiveCost> cost_in_memory(const cost::Question& question, const cost
   CollectiveCost result{question.routine,
                         question.bytes,
                         question.ranks,
-                        fmt::format("in shared memory, {}/s together, {} to meet",
-                                    decimal_bytes(std::llround(rates.memory_bytes_per_second)),
-                                    exact_seconds(rates.sync_seconds)),
+                        describe(rates, question.ranks),
                         {},
                         {},
                         {}};
@@ -108,7 +120,8 @@ Result<CollectiveCost> cost_in_memory(const cost::Question& question, const cost
     for (const auto& one : candidates_for(query_of(question, question.bytes), rates)) {
       result.rows.push_back({one.list->algorithm, 0, most_steps(*one.list),
                              traffic_bytes(*one.list, kElementBytes),
-                             cost::price_terms(*one.list, kElementBytes, rates), ""});
+                             cost::price_terms(*one.list, kElementBytes, rates), "",
+                             cost::price_parts(*one.list, kElementBytes, rates)});
     }
     const auto winner = [&](int64_t bytes) {
       return candidates_for(query_of(question, bytes), rates).front().list->algorithm;

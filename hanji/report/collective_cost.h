@@ -6,6 +6,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/cost/compare.h"
+#include "hanji/cost/price.h"
 #include "hanji/cost/rates.h"
 #include "hanji/cost/terms.h"
 
@@ -19,6 +20,7 @@ struct CollectiveRow {
   int64_t moved_bytes = 0;  ///< By the busiest rank: sent, or in shared memory read and written.
   cost::Terms terms;
   std::string formula;  ///< Seconds for a power of two of ranks; empty in shared memory.
+  std::vector<cost::Part> parts = {};  ///< What a fitted price is made of, the largest first.
 };
 
 /// From `from_bytes` on this algorithm is the fastest.

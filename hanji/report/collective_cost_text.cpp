@@ -36,6 +36,21 @@ std::string sizes_text(const CollectiveCost& cost) {
   return text;
 }
 
+// "direct: update in place 1.2 ms, meet 3 us" for each row whose price is made of parts.
+std::string parts_text(const CollectiveCost& cost) {
+  std::string text;
+  for (const CollectiveRow& row : cost.rows) {
+    if (row.parts.empty()) continue;
+    std::string line;
+    for (const cost::Part& part : row.parts) {
+      line +=
+          fmt::format("{}{} {}", line.empty() ? "" : ", ", part.name, exact_seconds(part.seconds));
+    }
+    text += fmt::format("  {:<8} {}\n", row.algorithm + ":", line);
+  }
+  return text.empty() ? "" : "\nmade of:\n" + text;
+}
+
 }  // namespace
 
 std::string why(const CollectiveCost& cost) {
@@ -66,6 +81,7 @@ std::string to_text(const CollectiveCost& cost) {
         exact_seconds(row.terms.bandwidth), exact_seconds(row.terms.reduction), row.steps,
         decimal_bytes(row.moved_bytes), row.formula.empty() ? "" : "  ", row.formula);
   }
+  text += parts_text(cost);
   const std::string reason = why(cost);
   if (!reason.empty()) text += "\n" + reason + "\n";
   return text + sizes_text(cost);
@@ -78,6 +94,8 @@ std::string to_json(const CollectiveCost& cost) {
                      {"where", cost.where},
                      {"algorithms", base::Json::array()}};
   for (const CollectiveRow& row : cost.rows) {
+    base::Json parts = base::Json::object();
+    for (const cost::Part& part : row.parts) parts[part.name] = part.seconds;
     json["algorithms"].push_back({{"name", row.algorithm},
                                   {"segments", row.segments},
                                   {"seconds", row.terms.seconds()},
@@ -87,7 +105,8 @@ std::string to_json(const CollectiveCost& cost) {
                                   {"rounds", row.terms.rounds},
                                   {"steps", row.steps},
                                   {"moved_bytes", row.moved_bytes},
-                                  {"formula", row.formula}});
+                                  {"formula", row.formula},
+                                  {"parts", std::move(parts)}});
   }
   json["why"] = why(cost);
   json["sizes"] = base::Json::array();

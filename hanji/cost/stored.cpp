@@ -1,0 +1,138 @@
+#include "hanji/cost/stored.h"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "hanji/base/clock.h"
+#include "hanji/base/file.h"
+#include "hanji/base/json.h"
+#include "hanji/base/version.h"
+
+namespace hanji::cost {
+namespace {
+
+constexpr int64_t kDaySeconds = 24 * 3600;
+constexpr size_t kMostBytes = 256 << 10;
+
+struct Text {
+  const char* name;
+  const char* label;
+  std::string Stamp::*value;
+};
+constexpr std::array kTexts = {Text{"cpu_model", "processor", &Stamp::cpu_model},
+                               Text{"kernel", "kernel", &Stamp::kernel},
+                               Text{"version", "hanji", &Stamp::version},
+                               Text{"placement", "placement of ranks", &Stamp::placement}};
+
+Status refuse(std::string_view member) {
+  return base::corrupt(fmt::format(
+      "stored costs: {} is missing or no value of it; fit again with `hanji bench --fit`", member));
+}
+
+int64_t now_seconds() { return base::wall_ns() / 1'000'000'000; }
+
+}  // namespace
+
+std::string placement_class(const topology::Machine& machine, int ranks) {
+  const auto masks = topology::cpus_per_rank(machine, ranks);
+  if (masks.empty()) return "shared";
+  std::set<int> nodes;
+  for (const auto& mask : masks) {
+    for (const topology::NumaNode& node : machine.numa_nodes) {
+      const auto is_here = [&](int cpu) { return std::ranges::count(node.cpus, cpu) > 0; };
+      if (std::ranges::any_of(mask, is_here)) nodes.insert(node.id);
+    }
+  }
+  return nodes.size() > 1 ? "far" : "near";
+}
+
+Stamp stamp_of(const topology::Machine& machine, int ranks) {
+  struct utsname kernel {};
+  ::uname(&kernel);
+  return {.cpu_model = machine.cpu_model,
+          .cores = machine.usable_cores,
+          .kernel = kernel.release,
+          .version = std::string(base::version()),
+          .placement = placement_class(machine, ranks)};
+}
+
+std::string to_json(const StoredCosts& stored) {
+  base::Json json;
+  for (const Text& text : kTexts) json[text.name] = stored.stamp.*text.value;
+  json["cores"] = stored.stamp.cores;
+  json["fitted_at"] = stored.fitted_at;
+  json["costs"] = base::Json::parse(to_json(stored.costs));
+  return json.dump(1) + "\n";
+}
+
+Result<StoredCosts> stored_from_json(std::string_view text) {
+  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(text, 10, kMostBytes));
+  if (!json.is_object()) return refuse("the object");
+  StoredCosts stored;
+  for (const Text& one : kTexts) {
+    const auto found = json.find(one.name);
+    if (found == json.end() || !found->is_string()) return refuse(one.name);
+    stored.stamp.*one.value = found->get<std::string>();
+  }
+  for (const char* name : {"cores", "fitted_at"}) {
+    const auto found = json.find(name);
+    if (found == json.end() || !found->is_number_integer()) return refuse(name);
+  }
+  stored.stamp.cores = json["cores"].get<int>();
+  stored.fitted_at = json["fitted_at"].get<int64_t>();
+  const auto costs = json.find("costs");
+  if (costs == json.end()) return refuse("costs");
+  HANJI_ASSIGN_OR_RETURN(stored.costs, fitted_from_json(costs->dump()));
+  return stored;
+}
+
+std::string why_stale(const StoredCosts& stored, const Stamp& here, int64_t now) {
+  for (const Text& text : kTexts) {
+    const std::string& then = stored.stamp.*text.value;
+    const std::string& is = here.*text.value;
+    if (then != is) return fmt::format("{} was {} and is {}", text.label, then, is);
+  }
+  if (stored.stamp.cores != here.cores) {
+    return fmt::format("usable cores were {} and are {}", stored.stamp.cores, here.cores);
+  }
+  const int64_t days = (now - stored.fitted_at) / kDaySeconds;
+  if (days > kMostDays) return fmt::format("they are {} days old, over {}", days, kMostDays);
+  if (stored.fitted_at > now + kDaySeconds) return "they are from the future: a clock was set";
+  return "";
+}
+
+std::filesystem::path costs_file(const std::filesystem::path& folder, int ranks) {
+  return folder / fmt::format("costs-{}-ranks.json", ranks);
+}
+
+Status save_costs(const std::filesystem::path& folder, const StoredCosts& stored) {
+  return base::write_file_atomic(costs_file(folder, stored.costs.ranks), to_json(stored));
+}
+
+Result<StoredCosts> load_costs(const std::filesystem::path& folder, int ranks) {
+  HANJI_ASSIGN_OR_RETURN(const std::string text,
+                         base::read_file(costs_file(folder, ranks), kMostBytes));
+  HANJI_ASSIGN_OR_RETURN(StoredCosts stored, stored_from_json(text));
+  if (stored.costs.ranks != ranks) return refuse("costs of another number of ranks; ranks");
+  return stored;
+}
+
+std::string use_fitted(Rates& rates, const std::filesystem::path& folder,
+                       const topology::Machine& machine, int ranks) {
+  const std::string way_out = fmt::format("; run `hanji bench --fit --ranks {}`", ranks);
+  auto stored = load_costs(folder, ranks);
+  if (!stored.ok() && stored.status().code() == Code::kNotFound) {
+    return fmt::format("no costs were fitted for {} ranks", ranks) + way_out;
+  }
+  if (!stored.ok()) return stored.status().message();
+  const std::string stale = why_stale(*stored, stamp_of(machine, ranks), now_seconds());
+  if (!stale.empty()) return fmt::format("the fitted costs are stale: {}", stale) + way_out;
+  rates.fitted = std::move(stored->costs);
+  return "";
+}
+
+}  // namespace hanji::cost
