@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "hanji/comm/internal/message_lists.h"
+#include "hanji/cost/choose_messages.h"
 #include "hanji/cost/select.h"
 
 namespace hanji::comm {
@@ -34,7 +35,33 @@ cost::Query query_of(const Request& request, int ranks) {
           .count = request.count,
           .root = request.root,
           .counts = request.counts,
-          .in_place = request.in_place};
+          .in_place = request.in_place,
+          .dtype = request.dtype};
+}
+
+/// Below this a broadcast is bound by latency, and the binomial tree is the answer without asking.
+constexpr int64_t kWorthAsking = 64 << 10;
+
+/// Whether lists are compared by price: where one was named, and for large broadcasts. Of ordered
+/// sums the exchange is the cheapest that is bound by bandwidth, and what hierarchies count on.
+bool is_priced(const Request& request, std::string_view named) {
+  if (!request.counts.empty()) return false;
+  if (request.routine == schedule::Routine::kAllToAll && request.in_place) return false;
+  const auto bytes = request.count * static_cast<int64_t>(size_of(request.dtype));
+  return !named.empty() ||
+         (request.routine == schedule::Routine::kBroadcast && bytes >= kWorthAsking);
+}
+
+/// The named list, or the cheapest over links of which nothing is known.
+Result<schedule::StepList> priced_list(const Request& request, int ranks, bool ordered,
+                                       std::string_view named) {
+  cost::MessageQuery query;
+  query.query = query_of(request, ranks);
+  query.needs_order = ordered;
+  query.network = cost::kAssumedNetwork;
+  query.named = named;
+  HANJI_ASSIGN_OR_RETURN(auto choices, cost::choose_messages(query));
+  return std::move(choices.front().list);
 }
 
 }  // namespace
@@ -60,8 +87,12 @@ Result<Choice> choose(const Request& request, const Engine& engine, Bits bits,
   }
   const Shares shares = request.counts.empty() ? Shares::kEven : Shares::kUneven;
   const bool ordered = (bits == Bits::kRun && order_shows(request)) || only_ours(request);
-  if (!ordered && engine.native(request.routine, shares)) return Choice{};
-  HANJI_ASSIGN_OR_RETURN(schedule::StepList list, message_list(request, engine.size()));
+  const std::string_view named = chooser.named(request.routine);
+  if (named.empty() && !ordered && engine.native(request.routine, shares)) return Choice{};
+  HANJI_ASSIGN_OR_RETURN(schedule::StepList list,
+                         is_priced(request, named)
+                             ? priced_list(request, engine.size(), ordered, named)
+                             : message_list(request, engine.size()));
   return Choice{std::make_shared<const schedule::StepList>(std::move(list)), nullptr};
 }
 

@@ -1,0 +1,63 @@
+#include "hanji/comm/fit_costs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "hanji/base/clock.h"
+#include "hanji/comm/time_calls.h"
+#include "hanji/cost/select.h"
+
+namespace hanji::comm {
+namespace {
+
+constexpr double kProbeSeconds = 0.2;
+// all_reduce of so many floats: started, from the caches, and between them and memory.
+constexpr std::array<int64_t, 3> kProbeCounts = {1 << 12, 1 << 17, 1 << 20};
+
+TimeCallsOptions options_for(const topology::Machine& machine, int ranks, double budget_seconds) {
+  return {.ranks = ranks,
+          .rank_cpus = topology::cpus_per_rank(machine, ranks),
+          .usable_cores = machine.usable_cores,
+          .budget_seconds = budget_seconds};
+}
+
+}  // namespace
+
+Result<Fit> fit_costs_here(const topology::Machine& machine, const FitOptions& options) {
+  const int ranks = options.ranks;
+  if (ranks < 2) {
+    return base::invalid_argument(fmt::format(
+        "costs are fitted for at least 2 ranks, not {}; one has nobody to meet", ranks));
+  }
+  Fit fit;
+  fit.calls = cost::design_calls(ranks, options.most_bytes);
+  HANJI_RETURN_IF_ERROR(time_calls(fit.calls, options_for(machine, ranks, options.budget_seconds)));
+  fit.stored.stamp = cost::stamp_of(machine, ranks);
+  fit.stored.fitted_at = base::wall_ns() / 1'000'000'000;
+  HANJI_ASSIGN_OR_RETURN(
+      fit.stored.costs,
+      cost::fit_costs(fit.calls, ranks, std::min(ranks, std::max(1, machine.usable_cores))));
+  return fit;
+}
+
+Result<double> disagreement(const topology::Machine& machine, const cost::FittedCosts& costs) {
+  std::vector<cost::TimedCall> calls;
+  for (const int64_t count : kProbeCounts) {
+    const cost::Query query{.routine = schedule::Routine::kAllReduce,
+                            .element_bytes = 4,
+                            .ranks = costs.ranks,
+                            .count = count};
+    for (const auto& one : cost::candidates_for(query, cost::Rates())) {
+      calls.push_back({one.list, DType::kFloat32});
+    }
+  }
+  HANJI_RETURN_IF_ERROR(time_calls(calls, options_for(machine, costs.ranks, kProbeSeconds)));
+  std::vector<double> errors;
+  for (const auto& call : calls) errors.push_back(std::abs(cost::error_of(call, costs)));
+  std::ranges::sort(errors);
+  return errors[errors.size() / 2];
+}
+
+}  // namespace hanji::comm

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "hanji/base/status.h"
+#include "hanji/cost/fit.h"
+#include "hanji/cost/stored.h"
+#include "hanji/topology/machine.h"
+
+namespace hanji::comm {
+
+/// Calls that were timed here, and what they cost.
+struct Fit {
+  std::vector<cost::TimedCall> calls;
+  cost::StoredCosts stored;
+};
+
+struct FitOptions {
+  int ranks = 2;
+  double budget_seconds = 7;
+  int64_t most_bytes = cost::kLevelBytes.back();  ///< Of a working set that is timed.
+};
+
+/// Times cost::design_calls() on this machine's shared memory and fits costs to them.
+///
+/// Cost    about the budget, most of it spent on timing; memory of the largest calls.
+/// Errors  as time_calls(); invalid_argument for fewer than 2 ranks, which cost nothing to join.
+Result<Fit> fit_costs_here(const topology::Machine& machine, const FitOptions& options);
+
+/// Times a few calls again.
+/// Result  the median of |predicted / measured - 1|; above cost::kMostDisagreement the machine is
+///         not the one that was fitted.
+/// Cost    about a fifth of a second.
+Result<double> disagreement(const topology::Machine& machine, const cost::FittedCosts& costs);
+
+}  // namespace hanji::comm

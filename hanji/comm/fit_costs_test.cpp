@@ -1,0 +1,57 @@
+#include "hanji/comm/fit_costs.h"
+
+#include <gmock/gmock.h>
+
+#include "hanji/comm/time_calls.h"
+#include "hanji/schedule/all_reduce.h"
+#include "hanji/schedule/barrier.h"
+#include "hanji/schedule/broadcast.h"
+
+namespace hanji::comm {
+namespace {
+
+using testing::HasSubstr;
+
+cost::TimedCall call_of(schedule::StepList list) {
+  return {std::make_shared<const schedule::StepList>(std::move(list)), DType::kFloat32};
+}
+
+TEST(TimeCalls, MoreBytesTakeLonger) {
+  std::vector<cost::TimedCall> calls = {call_of(schedule::all_reduce_direct(2, 1 << 10)),
+                                        call_of(schedule::all_reduce_direct(2, 1 << 22)),
+                                        call_of(schedule::broadcast_staged(2, 1 << 20, 0, 1 << 17)),
+                                        call_of(schedule::barrier(2))};
+  const Status status = time_calls(calls, {.ranks = 2, .budget_seconds = 0.05});
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (const auto& call : calls) EXPECT_GT(call.seconds, 0);
+  EXPECT_GT(calls[1].seconds, calls[0].seconds);
+}
+
+TEST(TimeCalls, RefusesListsOfOtherRanks) {
+  std::vector<cost::TimedCall> calls = {call_of(schedule::barrier(3))};
+  EXPECT_THAT(time_calls(calls, {.ranks = 2}).message(), HasSubstr("3 ranks"));
+}
+
+TEST(FitCostsHere, GivesCostsWithTheStampOfThisMachine) {
+  const topology::Machine machine = topology::read_machine().or_throw();
+  const auto fit =
+      fit_costs_here(machine, {.ranks = 2, .budget_seconds = 0, .most_bytes = 1 << 20});
+  ASSERT_TRUE(fit.ok()) << fit.status().message();
+  EXPECT_EQ(fit->stored.stamp, cost::stamp_of(machine, 2));
+  EXPECT_EQ(fit->stored.costs.ranks, 2);
+  EXPECT_GT(fit->stored.costs.call_seconds + fit->stored.costs.sync_seconds, 0);
+  EXPECT_FALSE(fit->stored.costs.corrections.empty());
+  EXPECT_EQ(fit_costs_here(machine, {.ranks = 1}).status().code(), Code::kInvalidArgument);
+}
+
+TEST(Disagreement, SeesCostsOfAnotherMachine) {
+  const topology::Machine machine = topology::read_machine().or_throw();
+  cost::FittedCosts slow;
+  slow.ranks = 2;
+  slow.processors = 2;
+  slow.call_seconds = 1;
+  EXPECT_GT(disagreement(machine, slow).or_throw(), cost::kMostDisagreement);
+}
+
+}  // namespace
+}  // namespace hanji::comm

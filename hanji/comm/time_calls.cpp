@@ -1,0 +1,234 @@
+#include "hanji/comm/time_calls.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <numeric>
+#include <system_error>
+#include <thread>
+
+#include "hanji/base/clock.h"
+#include "hanji/base/units.h"
+#include "hanji/schedule/barrier.h"
+#include "hanji/shm/engine.h"
+#include "hanji/shm/heap.h"
+#include "hanji/shm/segment.h"
+
+namespace hanji::comm {
+namespace {
+
+using schedule::Place;
+using schedule::Routine;
+
+constexpr double kRowSeconds = 200e-6;  // long against the clock and the meeting around it
+constexpr size_t kSkew = 11 * 4096;
+constexpr int kMostInRow = 256;
+constexpr int kLeastRounds = 2;
+constexpr int kMostRounds = 30;
+
+// The largest input and output of any rank, in bytes.
+size_t largest_bytes(const std::vector<cost::TimedCall>& calls, Place place) {
+  int64_t most = 64;
+  for (const cost::TimedCall& call : calls) {
+    for (int rank = 0; rank < call.list->ranks; ++rank) {
+      const int64_t elements = schedule::elements_of(*call.list, rank, place);
+      most = std::max(most, elements * static_cast<int64_t>(base::size_of(call.dtype)));
+    }
+  }
+  return static_cast<size_t>(most);
+}
+
+bool is_in_place(Routine routine) {
+  return routine == Routine::kAllReduce || routine == Routine::kBroadcast ||
+         routine == Routine::kReduce || routine == Routine::kTreeReduce;
+}
+
+// What all ranks share while they measure.
+struct Course {
+  Course(const std::vector<cost::TimedCall>& all, const TimeCallsOptions& how)
+      : calls(all), options(how), in_row(all.size()), samples(all.size()) {}
+
+  const std::vector<cost::TimedCall>& calls;
+  const TimeCallsOptions& options;
+  std::shared_ptr<shm::Segment> segment;
+  std::vector<int> in_row;                   // equal calls in a row; rank 0 writes between meetings
+  std::vector<std::vector<double>> samples;  // of each call; rank 0
+  std::atomic<int> gate{0};                  // 1: go, -1: go home
+  std::atomic<bool> over{false};
+  std::mutex mutex;
+  Status status;  // the first failure
+};
+
+class Timer {
+ public:
+  Timer(Course& course, int rank) : course_(course), rank_(rank), heap_(course.segment, rank) {}
+
+  Status run() {
+    HANJI_RETURN_IF_ERROR(prepare());
+    const int64_t start = base::now_ns();
+    const auto budget = static_cast<int64_t>(course_.options.budget_seconds * 1e9);
+    for (int round = 0; !course_.over; ++round) {
+      for (size_t i = 0; i < course_.calls.size(); ++i) HANJI_RETURN_IF_ERROR(time(i));
+      HANJI_RETURN_IF_ERROR(meet());  // nobody decides before all have looked
+      if (rank_ == 0) {
+        const int64_t spent = base::now_ns() - start;
+        const bool no_time_left = spent + spent / (round + 1) > budget;
+        course_.over = round + 1 >= kMostRounds || (round + 1 >= kLeastRounds && no_time_left);
+      }
+      HANJI_RETURN_IF_ERROR(meet());
+    }
+    return {};
+  }
+
+ private:
+  Status prepare() {
+    std::vector<int> members(static_cast<size_t>(course_.options.ranks));
+    std::iota(members.begin(), members.end(), 0);
+    shm::EngineOptions options;
+    options.usable_processors = course_.options.usable_cores;
+    HANJI_ASSIGN_OR_RETURN(engine_,
+                           shm::Engine::create(course_.segment, 0, members, rank_, options));
+    barrier_ = std::make_shared<const schedule::StepList>(schedule::barrier(course_.options.ranks));
+    // Not a power of two apart: processors take such addresses for one, and copies crawl.
+    HANJI_RETURN_IF_ERROR(allocate(largest_bytes(course_.calls, Place::kInput) + kSkew, input_));
+    return allocate(largest_bytes(course_.calls, Place::kOutput), output_);
+  }
+
+  Status allocate(size_t bytes, std::byte*& data) {
+    if (!course_.options.in_heap) {
+      private_.emplace_back(new (std::nothrow) std::byte[bytes]());
+      data = private_.back().get();
+      if (data != nullptr) return {};
+      return base::out_of_memory(
+          fmt::format("timing calls needs {} per rank; free some memory, or time fewer ranks",
+                      base::format_bytes(static_cast<int64_t>(bytes))));
+    }
+    HANJI_ASSIGN_OR_RETURN(const auto block, heap_.allocate(bytes, "fit"));
+    std::memset(block.data, 0, bytes);  // zeros of any type stay zeros, whatever is done to them
+    data = block.data;
+    return {};
+  }
+
+  Status submit(const shm::Call& call) {
+    HANJI_ASSIGN_OR_RETURN(const uint64_t ticket, engine_->submit(call));
+    return engine_->wait(ticket);
+  }
+
+  Status meet() {
+    shm::Call call;
+    call.steps = barrier_;
+    return submit(call);
+  }
+
+  // One row of a call: once to warm up, then as often as fills kRowSeconds.
+  Status time(size_t index) {
+    const cost::TimedCall& timed = course_.calls[index];
+    shm::Call call;
+    call.routine = timed.list->routine;
+    call.dtype = timed.dtype;
+    call.count = timed.list->count;
+    call.root = timed.list->root;
+    call.input = input_;
+    call.output =
+        is_in_place(timed.list->routine) || timed.list->algorithm == "swap" ? input_ : output_;
+    call.steps = timed.list;
+    HANJI_RETURN_IF_ERROR(meet());
+    const int64_t before = base::now_ns();
+    HANJI_RETURN_IF_ERROR(submit(call));
+    HANJI_RETURN_IF_ERROR(meet());
+    if (rank_ == 0 && course_.in_row[index] == 0) {
+      const double once = static_cast<double>(base::now_ns() - before) * 1e-9;
+      course_.in_row[index] =
+          static_cast<int>(std::clamp(3 * kRowSeconds / once, 1.0, double{kMostInRow}));
+    }
+    HANJI_RETURN_IF_ERROR(meet());
+    const int row = course_.in_row[index];
+    const int64_t start = base::now_ns();
+    for (int i = 0; i < row; ++i) HANJI_RETURN_IF_ERROR(submit(call));
+    HANJI_RETURN_IF_ERROR(meet());
+    if (rank_ == 0) {
+      course_.samples[index].push_back(static_cast<double>(base::now_ns() - start) * 1e-9 / row);
+    }
+    return {};
+  }
+
+  Course& course_;
+  int rank_;
+  shm::Heap heap_;
+  std::unique_ptr<shm::Engine> engine_;
+  std::shared_ptr<const schedule::StepList> barrier_;
+  std::vector<std::unique_ptr<std::byte[]>> private_;
+  std::byte* input_ = nullptr;
+  std::byte* output_ = nullptr;
+};
+
+// A mask that cannot be set leaves the thread where it is: the figures are then those of any core.
+void pin(const TimeCallsOptions& options, int rank) {
+  if (static_cast<size_t>(rank) >= options.rank_cpus.size()) return;
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  for (const int cpu : options.rank_cpus[static_cast<size_t>(rank)]) CPU_SET(cpu, &mask);
+  sched_setaffinity(0, sizeof mask, &mask);
+}
+
+void live(Course& course, int rank) {
+  while (course.gate == 0) std::this_thread::yield();
+  if (course.gate < 0) return;
+  pin(course.options, rank);
+  course.segment->join(rank);
+  Timer timer(course, rank);
+  const Status status = timer.run();
+  if (!status.ok()) {
+    const std::lock_guard lock(course.mutex);
+    if (course.status.ok()) course.status = status;
+    course.segment->abort(rank, status.code(), status.message());  // the others stop waiting
+  }
+}
+
+Status run_ranks(Course& course) {
+  std::vector<std::jthread> threads;
+  try {
+    for (int rank = 0; rank < course.options.ranks; ++rank) {
+      threads.emplace_back([&course, rank] { live(course, rank); });
+    }
+    course.gate = 1;
+  } catch (const std::system_error& error) {
+    course.gate = -1;
+    return base::out_of_memory(
+        fmt::format("timing calls needs {} threads: {}", course.options.ranks, error.what()));
+  }
+  threads.clear();
+  return course.status;
+}
+
+}  // namespace
+
+Status time_calls(std::vector<cost::TimedCall>& calls, const TimeCallsOptions& options) {
+  for (const cost::TimedCall& call : calls) {
+    if (call.list->ranks != options.ranks) {
+      return base::invalid_argument(fmt::format("a list for {} ranks cannot be timed with {} ranks",
+                                                call.list->ranks, options.ranks));
+    }
+  }
+  shm::SegmentOptions wanted;
+  wanted.ranks = options.ranks;
+  wanted.trace_events = 64;
+  Course course(calls, options);
+  HANJI_ASSIGN_OR_RETURN(course.segment, shm::Segment::create(wanted));
+  HANJI_RETURN_IF_ERROR(run_ranks(course));
+  for (size_t i = 0; i < calls.size(); ++i) {
+    std::vector<double>& samples = course.samples[i];
+    const auto middle = samples.begin() + static_cast<long>(samples.size() / 2);
+    std::nth_element(samples.begin(), middle, samples.end());
+    calls[i].seconds = *middle;
+  }
+  return {};
+}
+
+}  // namespace hanji::comm
