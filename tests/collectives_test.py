@@ -49,6 +49,44 @@ class Collectives(CommandTest):
         self.assertGreater(len(small["sizes"]), 1)
         self.assertRegex(small["why"], "loses against recursive_doubling by .* of latency")
 
+    def topology(self, name, cpus):
+        """Two packages of two cores, as `hanji topo --json` would have them."""
+        vertices = [{"id": "machine", "kind": "machine", "parent": None, "cpus": []}]
+        for package in range(2):
+            own = cpus[2 * package:2 * package + 2]
+            vertices += [{"id": f"package:{package}", "kind": "package", "parent": "machine"},
+                         {"id": f"memory:{package}", "kind": "memory", "cpus": own,
+                          "parent": f"package:{package}"}]
+            vertices += [{"id": f"core:{cpu}", "kind": "core", "cpus": [cpu],
+                          "parent": f"package:{package}"} for cpu in own]
+        (self.folder / name).write_text(json.dumps({"vertices": vertices}))
+
+    def test_the_order_of_ranks_follows_the_topology(self):
+        self.topology("in_a_row.json", [0, 1, 2, 3])
+        self.topology("by_turns.json", [0, 2, 1, 3])
+        explain = ("explain", "all_reduce", "--ranks", "4", "--bandwidth", "1GB/s", "--topology")
+        self.assertIn("ring 0 1 2 3\n", self.hanji(*explain, "in_a_row.json").stdout)
+        page = self.hanji(*explain, "by_turns.json").stdout
+        self.assertIn("ring 0 2 1 3\n", page)
+        self.assertIn("package: 2, by rank 4", page)
+        (self.folder / "bad.json").write_text("{}")
+        self.assertIn("bad.json", self.hanji(*explain, "bad.json", expect=3).stderr)
+
+    def test_fitted_costs_are_stored_used_and_stale(self):
+        cache = {"HANJI_CACHE_DIR": str(self.folder / "cache")}
+        explain = ("explain", "all_reduce", "4MiB", "--ranks", "2")
+        self.assertIn("hanji bench --fit --ranks 2", self.hanji(*explain, **cache).stdout)
+        page = self.hanji("bench", "--fit", "--ranks", "2", **cache).stdout
+        self.assertRegex(page, r"residuals of \d+ calls: median [\d.]+ %")
+        page = self.hanji(*explain, **cache).stdout
+        self.assertIn("by costs fitted to calls of 2 ranks", page)
+        self.assertRegex(page, r"made of:\n +\w+: +\S")
+        file = self.folder / "cache" / "costs-2-ranks.json"
+        stored = json.loads(file.read_text())
+        stored["kernel"] = "0.0.1"
+        file.write_text(json.dumps(stored))
+        self.assertIn("stale: kernel was 0.0.1", self.hanji(*explain, **cache).stdout)
+
     def test_explain_draws_prices_and_says_why(self):
         page = self.hanji("explain", "all_reduce", "4MiB", "--ranks", "2", "--svg", "a.svg").stdout
         self.assertRegex(page, r"rank 0 +\[a\] +\[a\+b\]")

@@ -9,25 +9,17 @@
 #include "hanji/cli/bench/measure.h"
 #include "hanji/cli/bench/peers.h"
 #include "hanji/cli/bench/rank.h"
+#include "hanji/cli/bench_fit.h"
 #include "hanji/cli/exit_code.h"
+#include "hanji/cli/host_rates.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/comm/gloo/group.h"
-#include "hanji/cost/measure.h"
 #include "hanji/topology/machine.h"
 
 namespace hanji::cli {
 namespace {
 
 constexpr const char* kPeers[] = {"openmpi", "mpich", "gloo", "pytorch"};
-
-cost::Rates measure_rates(const topology::Machine& machine, int ranks) {
-  cost::MeasureOptions options;
-  options.ranks = ranks;
-  options.usable_cores = machine.usable_cores;
-  if (!machine.caches.empty()) options.cache_bytes = machine.caches.back().bytes;
-  options.rank_cpus = topology::cpus_per_rank(machine, ranks);
-  return cost::measure_rates(options).or_throw();
-}
 
 // All that is alive while a bench runs; ends the ranks when it goes.
 class Bench {
@@ -40,7 +32,7 @@ class Bench {
         sides_{.wish = wish_} {}
 
   BenchSides& start() {
-    sides_.rates = measure_rates(machine_, wish_.ranks);
+    sides_.rates = host_rates(machine_, wish_.ranks).rates;
     sides_.cache_bytes = machine_.caches.empty() ? 0 : machine_.caches.back().bytes;
     sides_.probes = wish_.ranks > 1 && wish_.ranks <= machine_.usable_cores;
     sides_.folder = folder_.path();
@@ -112,6 +104,9 @@ class Bench {
 };
 
 int run_bench(const BenchOptions& options) {
+  if (options.fit) {
+    return bench_fit({.ranks = options.ranks_to_fit().or_throw(), .as_json = options.as_json});
+  }
   const auto machine = topology::read_machine().or_throw();
   const BenchWish wish = options.wish(machine.usable_cores).or_throw();
   Bench bench(wish, options);

@@ -6,41 +6,47 @@
 
 #include "hanji/base/file.h"
 #include "hanji/cli/collective_options.h"
+#include "hanji/cli/host_rates.h"
 #include "hanji/cli/verbs.h"
-#include "hanji/cost/measure.h"
 #include "hanji/report/collective_cost.h"
 #include "hanji/report/collective_picture.h"
 #include "hanji/topology/machine.h"
+#include "hanji/topology/rank_order.h"
 
 namespace hanji::cli {
 namespace {
 
 struct ExplainOptions {
   CollectiveOptions call;
+  std::string topology;
   std::string svg;
   bool as_json = false;
 };
 
-cost::Rates measure(int ranks) {
-  const topology::Machine machine = topology::read_machine().or_throw();
-  cost::MeasureOptions options;
-  options.ranks = ranks;
-  options.usable_cores = machine.usable_cores;
-  if (!machine.caches.empty()) options.cache_bytes = machine.caches.back().bytes;
-  options.rank_cpus = topology::cpus_per_rank(machine, ranks);
-  return cost::measure_rates(options).or_throw();
-}
-
-report::CollectiveCost price(const CollectiveOptions& options, const cost::Question& question) {
+// `hint` is told how a better price could be had.
+report::CollectiveCost price(const CollectiveOptions& options, const cost::Question& question,
+                             std::string& hint) {
   const bool is_network = !options.bandwidth.empty();
   if (is_network) return report::cost_on_network(question).or_throw();
   if (!options.latency.empty() || !options.reduce.empty()) {
     throw Error(base::invalid_argument(
         "--latency and --reduce describe a network; add --bandwidth, such as 1GB/s"));
   }
-  const bool is_priced = question.ranks <= report::kMostRanksInMemory;
-  return report::cost_in_memory(question, is_priced ? measure(question.ranks) : cost::Rates())
-      .or_throw();
+  HostRates known;
+  if (question.ranks <= report::kMostRanksInMemory) {
+    known = host_rates(topology::read_machine().or_throw(), question.ranks);
+  }
+  hint = known.why_not_fitted;
+  return report::cost_in_memory(question, known.rates).or_throw();
+}
+
+// The order of ranks in rings and trees on a topology from a file.
+std::string order_text(const std::string& file, int ranks) {
+  const auto text = base::read_file(file).or_throw();
+  const auto hosts = topology::graphs_from_json(text);
+  if (!hosts.ok()) throw Error(hosts.status().at(file));
+  const auto paths = topology::rank_paths(*hosts, ranks).or_throw();
+  return to_text(topology::order_ranks(paths));
 }
 
 std::string explain(const ExplainOptions& options) {
@@ -48,7 +54,8 @@ std::string explain(const ExplainOptions& options) {
   const int drawn = std::min(question.ranks, report::kMostDrawnRanks);
   const auto picture =
       report::draw_collective(question.routine, drawn, std::min(question.root, drawn - 1));
-  const report::CollectiveCost cost = price(options.call, question);
+  std::string hint;
+  const report::CollectiveCost cost = price(options.call, question, hint);
   if (!options.svg.empty()) {
     base::throw_if_error(base::write_file_atomic(options.svg, report::to_svg(picture)));
   }
@@ -59,6 +66,11 @@ std::string explain(const ExplainOptions& options) {
   std::string text = report::to_text(picture);
   if (drawn < question.ranks) text += fmt::format("({} of {} ranks)\n", drawn, question.ranks);
   text += "\n" + report::to_text(cost);
+  if (!hint.empty()) text += "\nmeasured in a moment: " + hint + "\n";
+  if (!options.topology.empty()) {
+    text +=
+        fmt::format("\non {}:\n{}", options.topology, order_text(options.topology, question.ranks));
+  }
   if (options.call.bandwidth.empty()) {
     text += "\nbetween machines: add --bandwidth and --latency, or see `hanji simulate`\n";
   }
@@ -78,6 +90,10 @@ void add_explain(CLI::App& app, Run& run) {
       ->type_name("SIZE")
       ->capture_default_str();
   verb->add_option("--svg", options->svg, "writes the drawing there as well")->type_name("FILE");
+  verb->add_option("--topology", options->topology,
+                   "also the order of ranks in rings and trees there; of `hanji topo --json`, or a "
+                   "list of several")
+      ->type_name("FILE");
   verb->add_flag("--json", options->as_json, "for programs");
   verb->callback([=, &run] {
     run = [=] {

@@ -2,6 +2,7 @@
 
 #include "hanji/comm/gloo/group.h"
 #include "hanji/cost/select.h"
+#include "hanji/plan/named_algorithms.h"
 #include "hanji/world/connect.h"
 
 namespace hanji::train {
@@ -13,7 +14,8 @@ void follow_plan(const std::string& plan_json, comm::GroupOptions& options) {
   options.deadline =
       std::chrono::nanoseconds(static_cast<int64_t>(plan.config.comm.deadline * 1e9));
   options.bits = plan.config.train.bits == plan::Bits::kFast ? comm::Bits::kFast : comm::Bits::kRun;
-  options.chooser = std::make_shared<cost::Chooser>(plan.rates);
+  options.chooser =
+      std::make_shared<cost::Chooser>(plan.rates, plan::named_algorithms(plan.config.comm));
 }
 
 }  // namespace

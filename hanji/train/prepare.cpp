@@ -8,6 +8,7 @@
 #include "hanji/base/version.h"
 #include "hanji/compute/measure.h"
 #include "hanji/cost/measure.h"
+#include "hanji/cost/stored.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/kernel_choice.h"
 #include "hanji/train/run_folder.h"
@@ -128,6 +129,9 @@ Result<plan::Plan> prepare(const plan::Config& asked, const plan::DataFacts& dat
                                           cost::rates_from_json, [&] {
                                             return measure_rates(inputs.machine, draft.ranks);
                                           }));
+  // Where nothing was fitted the quick rates serve; `hanji doctor` says so.
+  HANJI_ASSIGN_OR_RETURN(const auto folder, cache_folder());
+  cost::use_fitted(inputs.rates, folder, inputs.machine, draft.ranks);
   return plan::make_plan(inputs);
 }
 

@@ -193,6 +193,8 @@ void BenchOptions::add_to(CLI::App& verb) {
       ->capture_default_str();
   verb.add_flag("--hot", hot_, "one buffer, never written between calls");
   verb.add_flag("--cold", cold_, "buffers take turns through twice the last-level cache");
+  verb.add_flag("--fit", fit,
+                "fits costs that collectives are chosen and predicted by, and stores them");
   verb.add_flag("--json", as_json, "one object per line, for programs");
   verb.add_option("--corrupt", corrupt_)->group("");  // proves that a wrong result is noticed
   add_refused(verb);
@@ -239,6 +241,14 @@ void BenchOptions::add_refused(CLI::App& verb) {
   for (Refused& one : refused_) {
     verb.add_option(one.flag, one.value)->expected(0, 1)->default_str("set")->group("");
   }
+}
+
+Result<int> BenchOptions::ranks_to_fit() const {
+  Reader reader;
+  const auto ranks = static_cast<int>(reader.number("--ranks", ranks_, 0, 2, 16));
+  if (!routines_.empty()) reader.refuse("--fit times all routines; name none");
+  if (reader.mistakes().empty()) return ranks;
+  return base::invalid_argument(fmt::format("{}", fmt::join(reader.mistakes(), "\n")));
 }
 
 Result<BenchWish> BenchOptions::wish(int usable_cores) const {

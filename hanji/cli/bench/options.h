@@ -47,7 +47,11 @@ class BenchOptions {
   /// Errors  kInvalidArgument with every mistake in a line of its own.
   Result<BenchWish> wish(int usable_cores) const;
 
+  /// Of --fit, which takes no routine; 0: as many as there are cores. Errors: as wish().
+  Result<int> ranks_to_fit() const;
+
   bool as_json = false;
+  bool fit = false;                ///< Fit costs instead of measuring routines.
   std::string python = "python3";  ///< That has torch, for the peer pytorch.
 
  private:

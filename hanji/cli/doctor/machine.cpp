@@ -7,8 +7,12 @@
 #include "hanji/base/units.h"
 #include "hanji/base/version.h"
 #include "hanji/cli/doctor/gather.h"
+#include "hanji/comm/fit_costs.h"
 #include "hanji/compute/measure.h"
 #include "hanji/cost/measure.h"
+#include "hanji/cost/stored.h"
+#include "hanji/shm/numa.h"
+#include "hanji/train/run_folder.h"
 
 namespace hanji::cli {
 namespace {
@@ -21,6 +25,22 @@ Finding broken(std::string section, std::string name, const Status& status, std:
 std::string describe(const compute::Candidate& one) {
   return fmt::format("{:.1f} GF/s, error {:.1e}{}", one.rate * 1e-9, one.error,
                      one.accepted ? "" : ", too inaccurate to be offered");
+}
+
+// Whether predictions of collectives rest on costs that were fitted here, and still hold.
+Finding find_costs(const topology::Machine& machine, int ranks) {
+  Finding finding{"kernels", "costs of collectives", "", Verdict::kNote,
+                  fmt::format("run `hanji bench --fit --ranks {}`", ranks)};
+  const auto folder = train::cache_folder();
+  cost::Rates rates;
+  finding.value =
+      folder.ok() ? cost::use_fitted(rates, *folder, machine, ranks) : folder.status().message();
+  if (!finding.value.empty()) return finding;
+  const auto off = comm::disagreement(machine, *rates.fitted);
+  if (!off.ok()) return broken("kernels", "costs of collectives", off.status(), "free some memory");
+  finding.value = fmt::format("fitted for {} ranks, {:.0f} % off now", ranks, *off * 100);
+  if (*off <= cost::kMostDisagreement) return {"kernels", "costs of collectives", finding.value};
+  return finding;
 }
 
 }  // namespace
@@ -46,6 +66,7 @@ Findings find_cores(const topology::Machine& machine) {
             ? fmt::format("the cgroup grants {} CPUs; raise its quota", machine.cpu_quota)
             : "the affinity mask hides the others; start from a shell without taskset";
   }
+  found.push_back({"cores", "memory banks", shm::describe_placement(shm::read_banks())});
   std::string caches;
   for (const topology::Cache& cache : machine.caches) {
     caches += fmt::format("{}L{} {}", caches.empty() ? "" : ", ", cache.level,
@@ -87,6 +108,7 @@ Findings measure_speed(const topology::Machine& machine) {
                                rates->memory_bytes_per_second * 1e-9, ranks)});
   found.push_back(
       {"kernels", "meeting of ranks", fmt::format("{:.2f} us", rates->sync_seconds * 1e6)});
+  found.push_back(find_costs(machine, ranks));
   return found;
 }
 

@@ -1,0 +1,90 @@
+#include "hanji/cli/bench_fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+
+#include "hanji/base/units.h"
+#include "hanji/comm/fit_costs.h"
+#include "hanji/cost/usage.h"
+#include "hanji/report/collective_cost.h"
+#include "hanji/train/run_folder.h"
+
+namespace hanji::cli {
+namespace {
+
+constexpr size_t kMostShown = 5;
+
+std::string common_text(const cost::FittedCosts& costs) {
+  using report::exact_seconds;
+  return fmt::format("call {}, meeting {}, step {}, wake-up {}\n\n",
+                     exact_seconds(costs.call_seconds), exact_seconds(costs.sync_seconds),
+                     exact_seconds(costs.step_seconds), exact_seconds(costs.wake_seconds));
+}
+
+std::string levels_text(const cost::FittedCosts& costs) {
+  std::string text = fmt::format("{:>11} {:>6} {:>6} {:>7} {:>6} {:>6} {:>7}", "working set",
+                                 "read", "write", "update", "pass", "claim", "others");
+  for (const DType dtype : cost::kFittedTypes) text += fmt::format(" {:>9}", base::name_of(dtype));
+  text += "\n";
+  for (size_t i = 0; i < cost::kLevelBytes.size(); ++i) {
+    const cost::Level& level = costs.levels[i];
+    text += fmt::format("{:>11} {:>6.1f} {:>6.1f} {:>7.1f} {:>6.1f} {:>6.1f} {:>7.1f}",
+                        base::format_bytes(cost::kLevelBytes[i]), level.read * 1e12,
+                        level.write * 1e12, level.update * 1e12, level.pass * 1e12,
+                        level.claim * 1e12, level.others * 1e12);
+    for (const double one : level.combine) text += fmt::format(" {:>9.1f}", one * 1e12);
+    text += "\n";
+  }
+  return text + "seconds * 10^-12 per byte\n\n";
+}
+
+// The calls that the terms explain least.
+std::string residuals_text(const comm::Fit& fit) {
+  struct Residual {
+    double error;
+    const cost::TimedCall* call;
+  };
+  std::vector<Residual> all;
+  for (const cost::TimedCall& call : fit.calls) {
+    all.push_back({cost::error_of_terms(call, fit.stored.costs), &call});
+  }
+  std::ranges::sort(all, std::greater(), [](const Residual& one) { return std::abs(one.error); });
+  std::string text = fmt::format(
+      "residuals of {} calls: median {:.1f} %, worst {:.0f} %; kept as corrections. The largest:\n",
+      all.size(), fit.stored.costs.median_error * 100, fit.stored.costs.worst_error * 100);
+  for (size_t i = 0; i < std::min(kMostShown, all.size()); ++i) {
+    const cost::TimedCall& call = *all[i].call;
+    text += fmt::format(
+        "  {:<15}{:<8}{:<9} {:>10} {:>10} {:>+6.0f} %\n", name_of(call.list->routine),
+        call.list->algorithm, base::name_of(call.dtype),
+        base::format_bytes(static_cast<int64_t>(cost::tensor_bytes(*call.list, call.dtype))),
+        report::exact_seconds(call.seconds), all[i].error * 100);
+  }
+  return text;
+}
+
+}  // namespace
+
+int bench_fit(const BenchFitOptions& options) {
+  const auto machine = topology::read_machine().or_throw();
+  const int ranks = options.ranks > 0 ? options.ranks : std::max(2, machine.usable_cores);
+  const auto folder = train::cache_folder().or_throw();
+  const comm::Fit fit = comm::fit_costs_here(machine, {.ranks = ranks}).or_throw();
+  base::throw_if_error(cost::save_costs(folder, fit.stored));
+  if (options.as_json) {
+    std::cout << cost::to_json(fit.stored) << std::flush;
+    return 0;
+  }
+  const cost::FittedCosts& costs = fit.stored.costs;
+  std::cout << fmt::format("costs of {} ranks on {} processors, {}: {}\n", ranks, costs.processors,
+                           fit.stored.stamp.placement, machine.cpu_model)
+            << common_text(costs) << levels_text(costs) << residuals_text(fit)
+            << fmt::format("\nstored in {}\n", cost::costs_file(folder, ranks).string())
+            << std::flush;
+  return 0;
+}
+
+}  // namespace hanji::cli
