@@ -4,7 +4,7 @@ debian_packages $DEBIAN_CHECK
 python_check
 configure dev -DHANJI_BENCH=ON
 compile dev
-names="all_reduce first_step overlap stable step"
+names="all_reduce first_step overlap prediction stable step"
 case ${1:-} in ''|-*) ;; *) names=$1; shift ;; esac
 for name in $names; do
   printf '\n== %s\n' "$name"
