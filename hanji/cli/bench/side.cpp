@@ -146,6 +146,7 @@ Status Side::read_lines(std::vector<std::string>& lines, std::chrono::seconds ti
     }
     if (silent && has_ended()) return why_ended();
     if (missing > 0 && deadline.passed()) {
+      kill_all();  // a late answer would be taken for the next one
       return base::timeout(
           fmt::format("{}: no answer within {} s; -T allows more", name_, timeout.count()));
     }

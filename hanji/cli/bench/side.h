@@ -47,7 +47,8 @@ class Side {
   void start(launch::LaunchOptions options);
 
   /// Sends the line to every rank; the answers by rank.
-  /// Errors  kPeerLost with the end of the processes' log; kTimeout; kCorrupt for what is no answer.
+  /// Errors  kPeerLost with the end of the processes' log; kTimeout, and then they are ended;
+  ///         kCorrupt for what is no answer.
   Result<std::vector<report::BenchAnswer>> ask(const std::string& line,
                                                std::chrono::seconds timeout);
 
