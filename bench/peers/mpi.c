@@ -43,7 +43,8 @@ static const char *understand(void) {
     const char *name;
     MPI_Datatype type;
   } types[] = {{"float32", MPI_FLOAT},    {"float64", MPI_DOUBLE},   {"int32", MPI_INT32_T},
-               {"int64", MPI_INT64_T}, {"uint8", MPI_UINT8_T}};
+               {"int64", MPI_INT64_T}, {"uint8", MPI_UINT8_T},
+               {"int8", MPI_INT8_T}};
   const struct {
     const char *name;
     MPI_Op op;
@@ -96,6 +97,7 @@ static void store(char *to, double value) {
   if (type == MPI_DOUBLE) memcpy(to, &value, sizeof value);
   if (type == MPI_INT32_T) { int32_t v = (int32_t)value; memcpy(to, &v, sizeof v); }
   if (type == MPI_INT64_T) { int64_t v = (int64_t)value; memcpy(to, &v, sizeof v); }
+  if (type == MPI_INT8_T) { int8_t v = (int8_t)value; memcpy(to, &v, sizeof v); }
   if (type == MPI_UINT8_T) { uint8_t v = (uint8_t)value; memcpy(to, &v, sizeof v); }
 }
 

@@ -25,6 +25,7 @@ int64_t exact_limit(DType dtype) {
     case DType::kBool: return 2;  // 0 and 1
     default: return 8;            // floats of eight bits
   }
+  return 1;
 }
 
 int64_t mixed(int64_t i, int rank, int64_t range) { return (7 * i + 31 * rank) % range; }
@@ -44,7 +45,7 @@ int64_t averaged(int64_t i, int rank, int ranks, int64_t limit) {
 int64_t input_value(const BenchCase& call, int rank, int64_t i) {
   const int64_t limit = exact_limit(call.dtype);
   if (!reduces(call.routine)) {
-    return limit > 100'000 ? i + 1000 * rank : 1 + mixed(i, rank, limit - 1);
+    return limit > 100'000 ? i + 1000 * rank : mixed(i, rank, limit + 1);
   }
   switch (call.op) {
     case ReduceOp::kSum:
@@ -53,7 +54,7 @@ int64_t input_value(const BenchCase& call, int rank, int64_t i) {
     case ReduceOp::kProd:
       if (limit == 2) return mixed(i, rank, limit);
       return (i + rank) % (call.ranks + 1) == 0 ? 2 : 1;
-    default: return mixed(i, rank, std::min<int64_t>(limit, 251));
+    default: return mixed(i, rank, std::min<int64_t>(limit + 1, 251));
   }
 }
 

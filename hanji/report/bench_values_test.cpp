@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -53,6 +54,19 @@ TEST(BenchValues, AveragesAreWholeNumbers) {
 }
 
 // What does nothing, or forgets a rank, must not leave the right values.
+TEST(BenchValues, EveryTypeHasValuesThatItCanHold) {
+  for (int type = 0; type < base::kNumDTypes; ++type) {
+    const auto dtype = static_cast<DType>(type);
+    for (const Routine routine : {Routine::kAllReduce, Routine::kAllGather}) {
+      const auto table = value_table({.routine = routine, .dtype = dtype, .ranks = 3});
+      const auto [least, most] = std::minmax_element(table.begin(), table.end() - kValuePeriod);
+      EXPECT_GE(*least, 0) << base::name_of(dtype);
+      EXPECT_LT(*least, *most) << base::name_of(dtype);
+      if (base::size_of(dtype) == 1) EXPECT_LE(*most, dtype == DType::kBool ? 1 : 255);
+    }
+  }
+}
+
 TEST(BenchValues, TheResultIsNoRanksInput) {
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin, ReduceOp::kMax,
                             ReduceOp::kProd, ReduceOp::kBitXor}) {

@@ -119,7 +119,8 @@ std::vector<DType> read_dtypes(Reader& reader, const std::string& text) {
   std::string list = text == "all" ? fmt::format("{}", fmt::join(names, ",")) : text;
   std::vector<std::string> words = words_of(list);
   const std::map<std::string, std::string> elsewhere = {
-      {"float", "float32"}, {"double", "float64"}, {"half", "float16"}, {"bf16", "bfloat16"}};
+      {"float", "float32"}, {"double", "float64"},         {"half", "float16"},
+      {"bf16", "bfloat16"}, {"fp8_e4m3", "float8_e4m3fn"}, {"fp8_e5m2", "float8_e5m2"}};
   for (std::string& word : words) {
     if (const auto found = elsewhere.find(word); found != elsewhere.end()) word = found->second;
   }
@@ -127,18 +128,20 @@ std::vector<DType> read_dtypes(Reader& reader, const std::string& text) {
 }
 
 std::vector<ReduceOp> read_ops(Reader& reader, const std::string& text) {
-  const Names names = names_of<ReduceOp, schedule::kNumReduceOps>();
+  Names names = names_of<ReduceOp, schedule::kNumReduceOps>();
+  std::erase(names, name_of(ReduceOp::kPremulSum));  // its factors are the caller's
   return choices<ReduceOp>(reader, "-o",
                            text == "all" ? fmt::format("{}", fmt::join(names, ",")) : text, names);
 }
 
 // Where all was asked for, the pairs that do not exist are passed over.
-void refuse_bits_of_floats(Reader& reader, const BenchWish& wish, bool asked_for_all) {
-  const auto bits = std::find_if(wish.ops.begin(), wish.ops.end(), schedule::is_bitwise);
-  const auto floats = std::find_if(wish.dtypes.begin(), wish.dtypes.end(), base::is_floating);
-  if (asked_for_all || bits == wish.ops.end() || floats == wish.dtypes.end()) return;
-  reader.refuse(fmt::format("-o {} combines bits, which {} has not; use -d int32, int64 or uint8",
-                            name_of(*bits), base::name_of(*floats)));
+void refuse_what_no_element_does(Reader& reader, const BenchWish& wish, bool asked_for_all) {
+  for (const ReduceOp op : wish.ops) {
+    for (const DType dtype : wish.dtypes) {
+      const Status status = shm::check_op(op, dtype);
+      if (!status.ok() && !asked_for_all) reader.refuse("-o and -d: " + status.message());
+    }
+  }
 }
 
 std::vector<int> read_roots(Reader& reader, const std::string& text, int ranks) {
@@ -271,7 +274,7 @@ Result<BenchWish> BenchOptions::wish(int usable_cores) const {
   if (!step_.empty() && !factor_.empty()) reader.refuse("-i adds and -f multiplies; give one");
   wish.dtypes = read_dtypes(reader, dtypes_);
   wish.ops = read_ops(reader, ops_);
-  refuse_bits_of_floats(reader, wish, ops_ == "all" || dtypes_ == "all");
+  refuse_what_no_element_does(reader, wish, ops_ == "all" || dtypes_ == "all");
   wish.roots = read_roots(reader, roots_, wish.ranks);
   reader.choice("--engine", engine_, {"shm", "gloo"});
   wish.engine = engine_;
