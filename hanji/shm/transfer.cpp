@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "hanji/shm/internal/stream_copy.h"
 #include "hanji/shm/reduce.h"
 
 namespace hanji::shm::internal {
@@ -44,18 +45,23 @@ int64_t Transfer::run(const schedule::Step& step, const Buffers& buffers, int64_
     }
     reduce(buffers.dtype, buffers.op, from_, step.tree, to_, count, factors_);
   } else {
-    copy(static_cast<size_t>(count) * buffers.element_bytes);
+    const int64_t written = step.count * static_cast<int64_t>(step.to.size());
+    copy(static_cast<size_t>(count) * buffers.element_bytes,
+         written * static_cast<int64_t>(buffers.element_bytes) >= kStreamBytes);
   }
   return count;
 }
 
-void Transfer::copy(size_t bytes) const {
+void Transfer::copy(size_t bytes, bool past_caches) const {
   const auto* from = static_cast<const std::byte*>(from_[0]);
   const size_t block = to_.size() == 1 ? bytes : kCopyBlock;
   for (size_t done = 0; done < bytes; done += block) {
     const size_t length = std::min(block, bytes - done);
     for (void* to : to_) {
-      if (to != from) std::memcpy(static_cast<std::byte*>(to) + done, from + done, length);
+      if (to == from) continue;
+      std::byte* target = static_cast<std::byte*>(to) + done;
+      past_caches ? stream_copy(target, from + done, length)
+                  : static_cast<void>(std::memcpy(target, from + done, length));
     }
   }
 }

@@ -45,7 +45,7 @@ class Transfer {
   }
 
  private:
-  void copy(size_t bytes) const;
+  void copy(size_t bytes, bool past_caches) const;
 
   std::vector<const void*> from_;
   std::vector<void*> to_;
