@@ -22,10 +22,9 @@ int64_t exact_limit(DType dtype) {
     case DType::kBFloat16: return 256;
     case DType::kUInt8: return 255;
     case DType::kInt8: return 127;
-    case DType::kBool: return 2;  // 0 and 1
-    default: return 8;            // floats of eight bits
+    case DType::kBool: return 1;
+    default: return 8;  // floats of eight bits
   }
-  return 1;
 }
 
 int64_t mixed(int64_t i, int rank, int64_t range) { return (7 * i + 31 * rank) % range; }
@@ -52,7 +51,7 @@ int64_t input_value(const BenchCase& call, int rank, int64_t i) {
     case ReduceOp::kPremulSum: return summand(i, rank, call.ranks, limit);
     case ReduceOp::kAvg: return averaged(i, rank, call.ranks, limit);
     case ReduceOp::kProd:
-      if (limit == 2) return mixed(i, rank, limit);
+      if (limit == 1) return mixed(i, rank, 2);
       return (i + rank) % (call.ranks + 1) == 0 ? 2 : 1;
     default: return mixed(i, rank, std::min<int64_t>(limit + 1, 251));
   }
