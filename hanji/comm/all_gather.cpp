@@ -8,12 +8,9 @@ namespace hanji::comm {
 
 Work all_gather(at::Tensor& output, const at::Tensor& input, const Group& group,
                 const CallOptions& options, std::source_location call_site) {
-  Request request{.routine = schedule::Routine::kAllGather,
-                  .tag = options.tag,
-                  .input = input,
-                  .output = output,
-                  .label = std::string(options.label),
-                  .call_site = call_site};
+  Request request = open_request(schedule::Routine::kAllGather, options, call_site);
+  request.input = input;
+  request.output = output;
   check_tensor(input, "input", request, group);
   check_tensor(output, "output", request, group);
   check_count(output, "output", input.numel() * group.size(), request);
@@ -26,12 +23,9 @@ Work all_gather(at::Tensor& output, const at::Tensor& input, const Group& group,
 
 Work all_gather(at::Tensor& output, const at::Tensor& input, const std::vector<int64_t>& counts,
                 const Group& group, const CallOptions& options, std::source_location call_site) {
-  Request request{.routine = schedule::Routine::kAllGather,
-                  .tag = options.tag,
-                  .input = input,
-                  .output = output,
-                  .label = std::string(options.label),
-                  .call_site = call_site};
+  Request request = open_request(schedule::Routine::kAllGather, options, call_site);
+  request.input = input;
+  request.output = output;
   check_tensor(input, "input", request, group);
   check_tensor(output, "output", request, group);
   check_counts(counts, group.size(), request);

@@ -12,12 +12,10 @@ namespace {
 
 Request make_request(at::Tensor& output, const at::Tensor& input, const CallOptions& options,
                      std::source_location call_site) {
-  return {.routine = schedule::Routine::kAllToAll,
-          .tag = options.tag,
-          .input = input,
-          .output = output,
-          .label = std::string(options.label),
-          .call_site = call_site};
+  Request request = open_request(schedule::Routine::kAllToAll, options, call_site);
+  request.input = input;
+  request.output = output;
+  return request;
 }
 
 bool same_memory(const at::Tensor& input, const at::Tensor& output) {

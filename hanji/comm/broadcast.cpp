@@ -1,6 +1,5 @@
 #include "hanji/comm/broadcast.h"
 
-#include "hanji/comm/dtype.h"
 #include "hanji/comm/internal/shares.h"
 #include "hanji/comm/internal/submit.h"
 
@@ -8,18 +7,24 @@ namespace hanji::comm {
 
 Work broadcast(at::Tensor& tensor, int root, const Group& group, const CallOptions& options,
                std::source_location call_site) {
-  Request request{.routine = schedule::Routine::kBroadcast,
-                  .root = root,
-                  .tag = options.tag,
-                  .input = tensor,
-                  .output = tensor,
-                  .label = std::string(options.label),
-                  .call_site = call_site};
-  check_tensor(tensor, "tensor", request, group);
+  return broadcast(tensor, tensor, root, group, options, call_site);
+}
+
+Work broadcast(at::Tensor& output, const at::Tensor& input, int root, const Group& group,
+               const CallOptions& options, std::source_location call_site) {
+  Request request = open_request(schedule::Routine::kBroadcast, options, call_site);
+  request.root = root;
+  request.output = output;
   check_root(request, group);
-  const Moved moved = moved_as(tensor.scalar_type());
-  request.dtype = moved.dtype;
-  request.count = tensor.numel() * moved.per_element;
+  check_tensor(output, "output", request, group);
+  request.input = output;
+  if (group.rank() == root) {
+    request.input = input;
+    check_tensor(input, "input", request, group);
+    check_count(input, "input", output.numel(), request);
+    check_pair(request, 0, 0);
+  }
+  set_shares(request, output, output.numel(), {});
   return submit(std::move(request), group);
 }
 

@@ -19,4 +19,12 @@ namespace hanji::comm {
 Work broadcast(at::Tensor& tensor, int root, const Group& group, const CallOptions& options = {},
                std::source_location call_site = std::source_location::current());
 
+/// The same out of place: fills `output` on every rank with the `input` of the root.
+///
+/// Shape   `input` is looked at on the root only and may be undefined elsewhere; there it is as
+///         large as `output` and of its dtype, and may be exactly it, but not overlap.
+Work broadcast(at::Tensor& output, const at::Tensor& input, int root, const Group& group,
+               const CallOptions& options = {},
+               std::source_location call_site = std::source_location::current());
+
 }  // namespace hanji::comm

@@ -23,12 +23,10 @@ Work gather_blocks(Request request, at::Tensor& output, Block block, const Group
 
 Request make_request(const at::Tensor& input, int root, const CallOptions& options,
                      std::source_location call_site) {
-  return {.routine = schedule::Routine::kGather,
-          .root = root,
-          .tag = options.tag,
-          .input = input,
-          .label = std::string(options.label),
-          .call_site = call_site};
+  Request request = open_request(schedule::Routine::kGather, options, call_site);
+  request.root = root;
+  request.input = input;
+  return request;
 }
 
 }  // namespace

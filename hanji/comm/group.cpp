@@ -6,80 +6,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
+#include <cstring>
 #include <mutex>
 #include <set>
 #include <span>
 #include <utility>
 
 #include "hanji/comm/all_gather.h"
-#include "hanji/comm/internal/shm_engine.h"
+#include "hanji/comm/internal/shm_group.h"
 #include "hanji/comm/internal/state.h"
-#include "hanji/cost/select.h"
+#include "hanji/shm/segment.h"
 
 namespace hanji::comm {
 namespace {
-
-shm::EngineOptions engine_options_of(const GroupOptions& options) {
-  shm::EngineOptions engine;
-  engine.deadline = options.deadline;
-  engine.usable_processors = options.usable_processors;
-  engine.recorder = options.recorder;
-  return engine;
-}
-
-/// One channel per pair of ranks and direction, whatever groups they share: its two ends count its
-/// messages, so a second one must not begin beside it.
-std::shared_ptr<GroupState> open_channel(const Heap& heap,
-                                         const std::shared_ptr<GroupFamily>& family, int sender,
-                                         int receiver, GroupOptions options) {
-  const std::lock_guard lock(family->channels_mutex);
-  auto& kept = family->channels[{sender, receiver}];
-  if (auto open = kept.lock()) return open;
-  options.name = fmt::format("{} {}->{}", options.name, sender, receiver);
-  auto engine = shm::Engine::create_channel(heap.segment(), sender, receiver, heap.rank(),
-                                            engine_options_of(options));
-  if (!engine.ok()) throw Error(engine.status().at("channel " + options.name));
-  auto state = GroupState::make(std::make_unique<ShmEngine>(*std::move(engine), heap), heap,
-                                std::move(options), family, nullptr);
-  kept = state;
-  return state;
-}
-
-GroupState::Connect make_connect(const Heap& heap, const std::shared_ptr<GroupFamily>& family,
-                                 const std::vector<int>& members, const GroupOptions& options) {
-  using Kept = std::map<std::pair<int, int>, std::shared_ptr<GroupState>>;
-  return [=, kept = std::make_shared<Kept>(), mutex = std::make_shared<std::mutex>()](
-             int sender, int receiver) {
-    const std::lock_guard lock(*mutex);
-    auto& channel = (*kept)[{sender, receiver}];
-    if (!channel) {
-      channel = open_channel(heap, family, members[sender], members[receiver], options);
-    }
-    return channel;
-  };
-}
-
-Group make_shm_group(const Heap& heap, std::shared_ptr<GroupFamily> family, int id,
-                     const std::vector<int>& members, GroupOptions options) {
-  {
-    const std::lock_guard lock(family->mutex);
-    family->next_id = std::max(family->next_id, id + 1);
-  }
-  auto engine =
-      shm::Engine::create(heap.segment(), id, members, heap.rank(), engine_options_of(options));
-  if (!engine.ok()) throw Error(engine.status().at("group " + options.name));
-  auto divide = [heap, family, members](int chosen_id, const std::vector<int>& chosen,
-                                        GroupOptions chosen_options) {
-    std::vector<int> ranks;
-    for (const int rank : chosen) ranks.push_back(members[rank]);
-    return make_shm_group(heap, family, chosen_id, ranks, std::move(chosen_options));
-  };
-  if (!options.chooser) options.chooser = std::make_shared<cost::Chooser>(cost::Rates{});
-  auto connect = make_connect(heap, family, members, options);
-  return Group(GroupState::make(std::make_unique<ShmEngine>(*std::move(engine), heap), heap,
-                                std::move(options), family, std::move(divide), std::move(connect)));
-}
 
 void check_members(const std::vector<int>& members, int rank, int size, std::string_view name) {
   const std::set<int> distinct(members.begin(), members.end());
@@ -92,17 +31,19 @@ void check_members(const std::vector<int>& members, int rank, int size, std::str
   }
 }
 
+int64_t next_id(const Group& group) {
+  GroupFamily& family = group.state()->family();
+  const std::lock_guard lock(family.mutex);
+  return family.next_id;
+}
+
 /// What a rank says when a group is divided: [next free id, number of members, members..., -1...].
 std::vector<std::vector<int64_t>> gather_lists(const Group& parent, const std::vector<int>& members,
                                                std::string_view name) {
   const int64_t width = parent.size() + 2;
   at::Tensor mine = at::full({width}, -1, at::kLong);
   auto* said = mine.data_ptr<int64_t>();
-  {
-    GroupFamily& family = parent.state()->family();
-    const std::lock_guard lock(family.mutex);
-    said[0] = family.next_id;
-  }
+  said[0] = next_id(parent);
   said[1] = static_cast<int64_t>(members.size());
   std::copy(members.begin(), members.end(), said + 2);
   at::Tensor all = at::empty({width * parent.size()}, at::kLong);
@@ -135,13 +76,57 @@ int agree_on_id(const Group& parent, const std::vector<int>& members, std::strin
   return static_cast<int>(id);
 }
 
+/// What a rank says when a group is split.
+struct SplitChoice {
+  int64_t next_id;
+  int64_t colour;
+  int64_t key;
+};
+
+std::vector<SplitChoice> gather_choices(const Group& parent, const SplitChoice& choice,
+                                        std::string_view name) {
+  at::Tensor mine = at::empty({3}, at::kLong);
+  std::memcpy(mine.data_ptr(), &choice, sizeof choice);
+  at::Tensor all = at::empty({3 * parent.size()}, at::kLong);
+  all_gather(all, mine, parent, {.label = name}).wait();
+  std::vector<SplitChoice> choices(parent.size());
+  std::memcpy(choices.data(), all.const_data_ptr(), all.nbytes());
+  return choices;
+}
+
+void check_divides(const Group& parent, std::string_view name) {
+  if (parent.state()->divide()) return;
+  throw Error(base::unsupported(
+      fmt::format("group {}: engine {} cannot be divided; make group {} over a backend of its own",
+                  parent.name(), parent.engine(), name)));
+}
+
+/// The group of `members` with an id that all of them know.
+Group divide(const Group& parent, int id, const std::vector<int>& members, std::string_view name) {
+  const auto& state = parent.state();
+  {
+    const std::lock_guard lock(state->family().mutex);
+    state->family().next_id = std::max(state->family().next_id, id + 1);
+  }
+  GroupOptions options = state->options();
+  options.name = name;
+  Group part = state->divide()(id, members, std::move(options));
+  if (!state->engine().shares_memory() && state->connect()) {
+    // Messages between two ranks are one sequence, whatever group they are called on.
+    part.state()->set_connect([connect = state->connect(), members](int sender, int receiver) {
+      return connect(members[sender], members[receiver]);
+    });
+  }
+  return part;
+}
+
 }  // namespace
 
 Group Group::over_shm(std::shared_ptr<shm::Segment> segment, int group_id, std::vector<int> members,
                       int my_world_rank, GroupOptions options) {
   check_members(members, my_world_rank, segment->ranks(), options.name);
   return make_shm_group(Heap(std::move(segment), my_world_rank), std::make_shared<GroupFamily>(),
-                        group_id, members, std::move(options));
+                        {group_id, std::move(members)}, std::move(options));
 }
 
 Group Group::alone(Heap heap, GroupOptions options) {
@@ -151,7 +136,7 @@ Group Group::alone(Heap heap, GroupOptions options) {
                     "group.subgroup({{rank}}) for a group of one",
                     options.name, heap.segment()->ranks())));
   }
-  return make_shm_group(heap, std::make_shared<GroupFamily>(), 0, {0}, std::move(options));
+  return make_shm_group(heap, std::make_shared<GroupFamily>(), {0, {0}}, std::move(options));
 }
 
 Group Group::alone(GroupOptions options) {
@@ -172,26 +157,47 @@ uint64_t Group::sequence() const { return state_->sequence(); }
 
 Group Group::subgroup(const std::vector<int>& members, std::string_view name) const {
   check_members(members, rank(), size(), name);
-  if (!state_->divide()) {
-    throw Error(base::unsupported(fmt::format(
-        "group {}: engine {} cannot be divided; make group {} over a backend of its own",
-        this->name(), engine(), name)));
+  check_divides(*this, name);
+  return divide(*this, agree_on_id(*this, members, name), members, name);
+}
+
+std::optional<Group> Group::split(int64_t colour, int64_t key, std::string_view name) const {
+  check_divides(*this, name);
+  const std::vector<SplitChoice> choices =
+      gather_choices(*this, {next_id(*this), colour, key}, name);
+  int64_t id = 0;
+  std::vector<int> members;
+  for (int rank = 0; rank < size(); ++rank) {
+    id = std::max(id, choices[rank].next_id);
+    if (choices[rank].colour == colour) members.push_back(rank);
   }
-  const int id = agree_on_id(*this, members, name);
-  {
-    const std::lock_guard lock(state_->family().mutex);
-    state_->family().next_id = std::max(state_->family().next_id, id + 1);
+  if (colour < 0) return std::nullopt;
+  std::ranges::stable_sort(members, {}, [&](int rank) { return choices[rank].key; });
+  return divide(*this, static_cast<int>(id), members, name);
+}
+
+std::optional<int> Group::translate(int rank, const Group& other) const {
+  if (rank < 0 || rank >= size()) {
+    throw Error(base::invalid_argument(
+        fmt::format("group {}: rank {} is none of its {}", name(), rank, size())));
   }
-  GroupOptions options = state_->options();
-  options.name = name;
-  Group part = state_->divide()(id, members, std::move(options));
-  if (!state_->engine().shares_memory() && state_->connect()) {
-    // Messages between two ranks are one sequence, whatever group they are called on.
-    part.state()->set_connect([connect = state_->connect(), members](int sender, int receiver) {
-      return connect(members[sender], members[receiver]);
-    });
+  const std::vector<int>& mine = state_->members();
+  const std::vector<int>& theirs = other.state_->members();
+  if (mine.empty() || theirs.empty() || heap().segment() != other.heap().segment()) {
+    throw Error(base::invalid_argument(
+        fmt::format("groups {} and {} do not come from one group of shared memory, so their ranks "
+                    "cannot be compared",
+                    name(), other.name())));
   }
-  return part;
+  const auto found = std::ranges::find(theirs, mine[rank]);
+  if (found == theirs.end()) return std::nullopt;
+  return static_cast<int>(found - theirs.begin());
+}
+
+Group Group::survivors(std::chrono::nanoseconds deadline) const {
+  if (state_->go_on()) return state_->go_on()(deadline);
+  throw Error(base::unsupported(fmt::format(
+      "group {}: engine {} cannot go on without a rank; start the job again", name(), engine())));
 }
 
 }  // namespace hanji::comm

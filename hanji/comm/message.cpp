@@ -26,35 +26,31 @@ Group channel(const char* call, int peer, bool sends, const Group& group) {
   return Group(group.state()->connect()(sender, receiver));
 }
 
-Work submit_message(Request request, const at::Tensor& tensor, const Group& over) {
+Work give(Request request, const at::Tensor& tensor, const Way& way) {
   const Moved moved = moved_as(tensor.scalar_type());
   request.dtype = moved.dtype;
   request.count = tensor.numel() * moved.per_element;
-  return submit(std::move(request), over);
+  return submit_message(std::move(request), way);
 }
 
 }  // namespace
 
 Work send(const at::Tensor& tensor, int to, const Group& group, const CallOptions& options,
           std::source_location call_site) {
-  Request request{.routine = schedule::Routine::kSend,
-                  .tag = options.tag,
-                  .input = tensor,
-                  .label = std::string(options.label),
-                  .call_site = call_site};
+  Request request = open_request(schedule::Routine::kSend, options, call_site);
+  request.input = tensor;
   check_tensor(tensor, "tensor", request, group);
-  return submit_message(std::move(request), tensor, channel("send", to, true, group));
+  const Way way{channel("send", to, true, group), group, {group.rank(), to}};
+  return give(std::move(request), tensor, way);
 }
 
 Work recv(at::Tensor& tensor, int from, const Group& group, const CallOptions& options,
           std::source_location call_site) {
-  Request request{.routine = schedule::Routine::kSend,
-                  .tag = options.tag,
-                  .output = tensor,
-                  .label = std::string(options.label),
-                  .call_site = call_site};
+  Request request = open_request(schedule::Routine::kSend, options, call_site);
+  request.output = tensor;
   check_tensor(tensor, "tensor", request, group);
-  return submit_message(std::move(request), tensor, channel("recv", from, false, group));
+  const Way way{channel("recv", from, false, group), group, {from, group.rank()}};
+  return give(std::move(request), tensor, way);
 }
 
 }  // namespace hanji::comm

@@ -7,13 +7,9 @@ namespace hanji::comm {
 
 Work reduce(at::Tensor& output, const at::Tensor& input, int root, const Group& group,
             const ReduceOptions& options, std::source_location call_site) {
-  Request request{.routine = schedule::Routine::kReduce,
-                  .op = options.op,
-                  .root = root,
-                  .tag = options.tag,
-                  .input = input,
-                  .label = std::string(options.label),
-                  .call_site = call_site};
+  Request request = open_request(schedule::Routine::kReduce, options, call_site);
+  request.root = root;
+  request.input = input;
   check_root(request, group);
   check_tensor(input, "input", request, group);
   if (group.rank() == root) {

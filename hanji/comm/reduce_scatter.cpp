@@ -7,13 +7,9 @@ namespace hanji::comm {
 
 Work reduce_scatter(at::Tensor& output, const at::Tensor& input, const Group& group,
                     const ReduceScatterOptions& options, std::source_location call_site) {
-  Request request{.routine = schedule::Routine::kReduceScatter,
-                  .op = options.op,
-                  .tag = options.tag,
-                  .input = input,
-                  .output = output,
-                  .label = std::string(options.label),
-                  .call_site = call_site};
+  Request request = open_request(schedule::Routine::kReduceScatter, options, call_site);
+  request.input = input;
+  request.output = output;
   check_tensor(input, "input", request, group);
   check_tensor(output, "output", request, group);
   check_count(input, "input", output.numel() * group.size(), request);
@@ -26,13 +22,9 @@ Work reduce_scatter(at::Tensor& output, const at::Tensor& input, const Group& gr
 Work reduce_scatter(at::Tensor& output, const at::Tensor& input, const std::vector<int64_t>& counts,
                     const Group& group, const ReduceScatterOptions& options,
                     std::source_location call_site) {
-  Request request{.routine = schedule::Routine::kReduceScatter,
-                  .op = options.op,
-                  .tag = options.tag,
-                  .input = input,
-                  .output = output,
-                  .label = std::string(options.label),
-                  .call_site = call_site};
+  Request request = open_request(schedule::Routine::kReduceScatter, options, call_site);
+  request.input = input;
+  request.output = output;
   check_tensor(input, "input", request, group);
   check_tensor(output, "output", request, group);
   check_counts(counts, group.size(), request);

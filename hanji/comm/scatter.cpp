@@ -23,12 +23,10 @@ Work scatter_blocks(Request request, const at::Tensor& input, Block block, const
 
 Request make_request(at::Tensor& output, int root, const CallOptions& options,
                      std::source_location call_site) {
-  return {.routine = schedule::Routine::kScatter,
-          .root = root,
-          .tag = options.tag,
-          .output = output,
-          .label = std::string(options.label),
-          .call_site = call_site};
+  Request request = open_request(schedule::Routine::kScatter, options, call_site);
+  request.root = root;
+  request.output = output;
+  return request;
 }
 
 }  // namespace

@@ -69,13 +69,10 @@ void stage(Request& request, const Group& group) {
 Work tree_all_reduce(const at::Tensor& parts, at::Tensor& output,
                      const std::shared_ptr<const schedule::StepList>& steps, const Group& group,
                      const CallOptions& options, std::source_location call_site) {
-  Request request{.routine = schedule::Routine::kTreeReduce,
-                  .tag = options.tag,
-                  .input = parts,
-                  .output = output,
-                  .label = std::string(options.label),
-                  .call_site = call_site,
-                  .steps = steps};
+  Request request = open_request(schedule::Routine::kTreeReduce, options, call_site);
+  request.input = parts;
+  request.output = output;
+  request.steps = steps;
   const bool has_rows = parts.defined() && parts.dim() == 2 && parts.size(0) > 0;
   check_tensor(has_rows ? parts[0] : parts, "first part", request, group);
   check_tensor(output, "output", request, group);

@@ -1,27 +1,34 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "hanji/base/status.h"
 
 namespace hanji::comm {
 
 class GroupState;
+class Unit;
 
-/// One collective on its way. A cheap handle; a default one is complete.
+/// One collective on its way, or a unit of calls (coalesced.h). A cheap handle; a default one is
+/// complete.
 ///
 /// Dropping it unwaited is legal: its group finishes it in order and keeps its tensors until then.
 class [[nodiscard]] Work {
  public:
   Work() = default;
-  Work(std::shared_ptr<GroupState> group, uint64_t ticket);
+  /// `sequence` counts the group's calls, `ticket` those of its engine.
+  Work(std::shared_ptr<GroupState> group, uint64_t sequence, uint64_t ticket);
+  explicit Work(std::shared_ptr<const Unit> unit);
 
   /// Drives the group until this call is complete.
   ///
   /// Errors  throws Error: kMismatch (on every rank, naming the calls that differ), kTimeout (naming
-  ///         the ranks that did not come), kPeerLost (naming the dead). The group is then unusable.
+  ///         the ranks that did not come), kPeerLost (naming the dead), kCancelled (naming who did).
+  ///         The group is then unusable.
   void wait();
 
   /// Calls `told` once, with ok or the group's error, when this call is complete: at once if it is,
@@ -32,9 +39,35 @@ class [[nodiscard]] Work {
   /// Errors  as wait().
   bool done();
 
+  /// Ends this call, and with it the group, on every rank: waits there end now with kCancelled, and
+  /// so does every later call. A call cannot be withdrawn alone, since peers may have begun it. A
+  /// rank that has its result keeps it. Group::survivors() makes a new group.
+  ///
+  /// Result  false if the call is complete here; nothing is done then.
+  /// Errors  throws Error(kUnsupported) over engines without shared memory.
+  /// Thread  any, also while another waits.
+  bool cancel();
+
+  /// The ranks that have begun this call, and those that have its result, ascending; both ends of a
+  /// message by their ranks in the group that it was called on. Of a unit: those that all calls
+  /// have in common. `hanji debug` shows the same of a running job.
+  /// Errors  throws Error(kUnsupported) over engines without shared memory.
+  /// Thread  any.
+  std::vector<int> arrived() const;
+  std::vector<int> delivered() const;
+
+  /// Of a message: what its two ends are called by arrived() and delivered().
+  void name_ends(std::array<int, 2> sender_and_receiver) { ends_ = sender_and_receiver; }
+
  private:
+  enum class Flag : uint8_t { kArrived, kDelivered };
+  std::vector<int> ranks_at(Flag flag) const;
+
   std::shared_ptr<GroupState> group_;
+  uint64_t sequence_ = 0;
   uint64_t ticket_ = 0;
+  std::array<int, 2> ends_ = {-1, -1};
+  std::shared_ptr<const Unit> unit_;
 };
 
 }  // namespace hanji::comm

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <source_location>
@@ -25,7 +26,9 @@ struct Request {
   DType dtype = DType::kUInt8;
   int64_t count = 0;  ///< Elements, as the routine's step lists count them.
   int root = 0;
+  double factor = 1;  ///< Of premul_sum.
   uint64_t tag = 0;
+  std::chrono::nanoseconds deadline{0};  ///< 0: the group's.
   at::Tensor input{};   ///< The caller's tensors themselves, contiguous; undefined for a barrier.
   at::Tensor output{};  ///< The same as `input` for a call in place.
   int64_t input_stride = 0;  ///< Elements between the partial buffers of `input`.
@@ -77,12 +80,29 @@ class Engine {
   /// Drives the engine until the ticket is done, and `others` meanwhile, which lets ranks wait for
   /// the calls of several groups in different orders.
   virtual Status wait(uint64_t ticket, std::span<Engine* const> others) = 0;
+  /// Ends the call and the engine on every rank; false if the call is complete here.
+  /// Thread  any.
+  virtual Result<bool> cancel(uint64_t /*ticket*/) {
+    return base::unsupported("engine " + std::string(name()) + " cannot cancel a call");
+  }
+  /// The ranks that have begun the call, and those that have its result.
+  /// Thread  any.
+  virtual Result<std::vector<int>> arrived(uint64_t /*ticket*/) const { return no_flags(); }
+  virtual Result<std::vector<int>> delivered(uint64_t /*ticket*/) const { return no_flags(); }
+
   /// Nanoseconds spent moving and reducing so far.
   virtual int64_t busy_ns() const = 0;
   /// Bytes of other ranks' memory read or written so far.
   virtual int64_t wire_bytes() const { return 0; }
   /// Stats::network_bytes so far.
   virtual int64_t network_bytes() const { return 0; }
+
+ private:
+  Status no_flags() const {
+    return base::unsupported("engine " + std::string(name()) +
+                             " has no flags of other ranks to look at; ask a group over shared "
+                             "memory");
+  }
 };
 
 }  // namespace hanji::comm

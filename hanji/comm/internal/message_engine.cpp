@@ -131,7 +131,7 @@ bool MessageEngine::open_next() {
   if (open_) return true;
   if (waiting_.empty()) return false;
   open_ = std::make_unique<MessageCall>(*wire_, names_, std::move(waiting_.front()));
-  open_until_ = base::Deadline::after(deadline_);
+  open_until_ = base::Deadline::after(limit());
   waiting_.pop_front();
   return true;
 }
@@ -160,10 +160,15 @@ void MessageEngine::finish(const std::optional<Status>& ended) {
   open_.reset();
 }
 
+std::chrono::nanoseconds MessageEngine::limit() const {
+  const auto own = open_->request().deadline;
+  return own.count() > 0 ? own : deadline_;
+}
+
 Status MessageEngine::late() const {
   std::vector<int> absent;
   for (const int rank : wire_->absent()) absent.push_back(names_[rank]);
-  const auto seconds = std::chrono::duration<double>(deadline_).count();
+  const auto seconds = std::chrono::duration<double>(limit()).count();
   return explain(Error(base::timeout(
       open_->agreed()
           ? fmt::format("all ranks called it, but not all bytes came within {} s", seconds)

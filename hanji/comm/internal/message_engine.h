@@ -50,6 +50,7 @@ class MessageEngine final : public Engine {
   bool open_next();
   std::optional<Status> run_open();  // how the call ended, if it has
   void finish(const std::optional<Status>& ended);
+  std::chrono::nanoseconds limit() const;  // of the open call
   Status late() const;
   Status explain(const Error& error) const;
   void record() const;

@@ -4,6 +4,18 @@
 
 namespace hanji::comm {
 
+namespace {
+
+std::vector<int> ranks_of(uint64_t bits) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < 64; ++rank) {
+    if ((bits >> rank & 1) != 0) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+}  // namespace
+
 ShmEngine::ShmEngine(std::unique_ptr<shm::Engine> engine, Heap heap)
     : heap_(std::move(heap)), engine_(std::move(engine)) {}
 
@@ -13,7 +25,9 @@ Result<uint64_t> ShmEngine::submit(const Request& request, const Choice& choice)
   call_.dtype = request.dtype;
   call_.count = request.count;
   call_.root = request.root;
+  call_.factor = request.factor;
   call_.tag = request.tag;
+  call_.deadline = request.deadline;
   call_.input = request.input.defined() ? request.input.const_data_ptr() : nullptr;
   call_.output = request.output.defined() ? request.output.data_ptr() : nullptr;
   call_.input_stride = request.input_stride;
@@ -35,6 +49,14 @@ uint32_t ShmEngine::site_of(const Request& request) {
   site_ = request.call_site;
   call_.label = request.label;
   return heap_.segment()->call_sites().intern(heap_.rank(), site_, call_.label);
+}
+
+Result<std::vector<int>> ShmEngine::arrived(uint64_t ticket) const {
+  return ranks_of(engine_->arrived(ticket));
+}
+
+Result<std::vector<int>> ShmEngine::delivered(uint64_t ticket) const {
+  return ranks_of(engine_->delivered(ticket));
 }
 
 Status ShmEngine::wait(uint64_t ticket, std::span<Engine* const> others) {

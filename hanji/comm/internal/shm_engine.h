@@ -28,6 +28,9 @@ class ShmEngine final : public Engine {
   bool done(uint64_t ticket) const override { return engine_->done(ticket); }
   Status check() override { return engine_->check(); }
   Status wait(uint64_t ticket, std::span<Engine* const> others) override;
+  Result<bool> cancel(uint64_t ticket) override { return engine_->cancel(ticket); }
+  Result<std::vector<int>> arrived(uint64_t ticket) const override;
+  Result<std::vector<int>> delivered(uint64_t ticket) const override;
   int64_t busy_ns() const override { return engine_->stats().busy_ns; }
   int64_t wire_bytes() const override { return engine_->stats().wire_bytes; }
 

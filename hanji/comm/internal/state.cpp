@@ -65,7 +65,7 @@ GroupState::~GroupState() {
   }
 }
 
-uint64_t GroupState::submit(Request request) {
+Submitted GroupState::submit(Request request, std::vector<Scattered> scattered) {
   const std::lock_guard lock(mutex_);
   base::throw_if_error(status_);
   const auto choice = choice_for(request);
@@ -78,9 +78,35 @@ uint64_t GroupState::submit(Request request) {
   pending.input = std::move(request.input);
   pending.output = std::move(request.output);
   pending.copy_out = std::move(request.copy_out);
+  pending.scattered = std::move(scattered);
   caller_ = std::this_thread::get_id();
   if (thread_.joinable()) changed_.notify_all();
-  return ++submitted_;
+  return {++submitted_, *ticket};
+}
+
+void GroupState::fail(const Status& status) {
+  const std::lock_guard lock(mutex_);
+  note(status);
+}
+
+bool GroupState::open_unit(std::shared_ptr<Unit> unit) {
+  const std::lock_guard lock(mutex_);
+  if (unit_) return false;
+  unit_ = std::move(unit);
+  has_unit_ = true;
+  return true;
+}
+
+void GroupState::close_unit() {
+  const std::lock_guard lock(mutex_);
+  has_unit_ = false;
+  unit_.reset();
+}
+
+std::shared_ptr<Unit> GroupState::unit() {
+  if (!has_unit_.load(std::memory_order_relaxed)) return nullptr;
+  const std::lock_guard lock(mutex_);
+  return unit_;
 }
 
 void GroupState::then(uint64_t sequence, OnDone on_done) {
@@ -271,6 +297,10 @@ std::vector<GroupState::Notice> GroupState::retire() {
 void GroupState::finish(const Pending& pending) {
   ++stats_.operations;
   stats_.bytes += pending.bytes;
+  for (const Scattered& part : pending.scattered) {
+    const at::NoGradGuard no_grad;
+    at::Tensor(part.to).copy_(part.from);
+  }
   if (pending.copy_out.defined()) {
     const at::NoGradGuard no_grad;
     at::Tensor(pending.copy_out).copy_(pending.output);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -16,6 +17,8 @@
 
 namespace hanji::comm {
 
+class Unit;
+
 /// What one rank's groups know of each other: a group and all that came out of it.
 struct GroupFamily {
   std::mutex mutex;
@@ -24,6 +27,19 @@ struct GroupFamily {
   std::mutex channels_mutex;  ///< Taken before `mutex`.
   /// By sender and receiver, ranks of the host: what carries messages, while a group keeps it.
   std::map<std::pair<int, int>, std::weak_ptr<GroupState>> channels;
+  /// Shards that peers may still look at, whose own lease has ended; with the count of those peers.
+  std::vector<std::pair<at::Tensor, at::Tensor>> leased;
+};
+
+/// How a call is known after it was submitted.
+struct Submitted {
+  uint64_t sequence = 0;  ///< Of the group's calls, from 1.
+  uint64_t ticket = 0;    ///< Of the engine.
+};
+
+/// Where a part of a fused call's output goes at its end.
+struct Scattered {
+  at::Tensor from, to;
 };
 
 /// What all handles of one group on one rank share: the engine, and the calls under way.
@@ -49,12 +65,30 @@ class GroupState {
   GroupState(const GroupState&) = delete;
   GroupState& operator=(const GroupState&) = delete;
 
-  /// The call's sequence number, from 1.
-  uint64_t submit(Request request);
+  /// `scattered`: of a request that was made of several.
+  Submitted submit(Request request, std::vector<Scattered> scattered = {});
+  /// From any thread, also while another waits.
+  bool cancel(uint64_t ticket) { return engine_->cancel(ticket).or_throw(); }
+  /// Every later call throws this.
+  void fail(const Status& status);
+
+  /// From here to close_unit(), what is called on the group is kept there. False if one is open.
+  bool open_unit(std::shared_ptr<Unit> unit);
+  void close_unit();
+  std::shared_ptr<Unit> unit();
+
   void then(uint64_t sequence, OnDone on_done);
   void advance();
   bool done(uint64_t sequence);
   void wait(uint64_t sequence);
+
+  /// Makes the group of those that live; on shared memory only.
+  using GoOn = std::function<Group(std::chrono::nanoseconds deadline)>;
+  void set_go_on(GoOn go_on) { go_on_ = std::move(go_on); }
+  const GoOn& go_on() const { return go_on_; }
+  /// What its ranks are called in the first group of the family.
+  void set_members(std::vector<int> members) { members_ = std::move(members); }
+  const std::vector<int>& members() const { return members_; }
 
   const Engine& engine() const { return *engine_; }
   Heap& heap() { return heap_; }
@@ -72,6 +106,7 @@ class GroupState {
     uint64_t ticket = 0;
     int64_t bytes = 0;
     at::Tensor input, output, copy_out;  // as in Request
+    std::vector<Scattered> scattered;
     std::vector<OnDone> on_done;
   };
   /// The last call and how it was carried out: calls repeat, and choosing anew takes its time.
@@ -119,6 +154,8 @@ class GroupState {
   std::shared_ptr<GroupFamily> family_;
   Divide divide_;
   Connect connect_;
+  GoOn go_on_;
+  std::vector<int> members_;
 
   std::mutex mutex_;
   std::condition_variable_any changed_;  // a call was submitted or ended
@@ -129,6 +166,8 @@ class GroupState {
   std::thread::id caller_;  // of the last submit
   Status status_;           // the first error; final
   Stats stats_;
+  std::atomic<bool> has_unit_ = false;
+  std::shared_ptr<Unit> unit_;
   std::jthread thread_;
 };
 

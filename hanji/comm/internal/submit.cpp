@@ -8,6 +8,7 @@
 
 #include "hanji/comm/dtype.h"
 #include "hanji/comm/internal/state.h"
+#include "hanji/comm/internal/unit.h"
 
 namespace hanji::comm {
 namespace {
@@ -33,12 +34,39 @@ struct Bytes {
   const char* end;
 };
 
+/// What autograd saved of the tensor is no longer true.
+void bump_version(const at::Tensor& written) {
+  if (written.defined() && !written.is_inference()) {
+    written.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
 Bytes bytes_of(const at::Tensor& tensor) {
   const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
   return {begin, begin + tensor.nbytes()};
 }
 
 }  // namespace
+
+Request open_request(schedule::Routine routine, const CallOptions& options,
+                     const std::source_location& call_site) {
+  Request request;
+  request.routine = routine;
+  request.tag = options.tag;
+  request.deadline = options.deadline;
+  request.label = options.label;
+  request.call_site = call_site;
+  return request;
+}
+
+Request open_request(schedule::Routine routine, const AllReduceOptions& options,
+                     const std::source_location& call_site) {
+  Request request =
+      open_request(routine, CallOptions{options.tag, options.label, options.deadline}, call_site);
+  request.op = options.op;
+  request.factor = options.factor;
+  return request;
+}
 
 void check_tensor(const at::Tensor& tensor, std::string_view role, const Request& request,
                   const Group& group) {
@@ -103,11 +131,26 @@ void check_pair(const Request& request, int64_t input_offset, int64_t output_off
 
 Work submit(Request request, const Group& group) {
   const at::Tensor written = request.copy_out.defined() ? request.copy_out : request.output;
-  const uint64_t sequence = group.state()->submit(std::move(request));
-  if (written.defined() && !written.is_inference()) {
-    written.unsafeGetTensorImpl()->bump_version();  // what autograd saved of it is no longer true
+  const auto& state = group.state();
+  if (const auto unit = state->unit()) {
+    unit->add({state, std::move(request)});
+    bump_version(written);
+    return Work(unit);
   }
-  return Work(group.state(), sequence);
+  const Submitted submitted = state->submit(std::move(request));
+  bump_version(written);
+  return {state, submitted.sequence, submitted.ticket};
+}
+
+Work submit_message(Request request, const Way& way) {
+  if (const auto unit = way.called_on.state()->unit()) {
+    bump_version(request.output);
+    unit->add({way.channel.state(), std::move(request), way.ends});
+    return Work(unit);
+  }
+  Work work = submit(std::move(request), way.channel);
+  work.name_ends(way.ends);
+  return work;
 }
 
 }  // namespace hanji::comm

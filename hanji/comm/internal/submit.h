@@ -1,10 +1,20 @@
 #pragma once
 
+#include <array>
+
+#include "hanji/comm/all_reduce.h"
+#include "hanji/comm/call_options.h"
 #include "hanji/comm/group.h"
 #include "hanji/comm/internal/engine.h"
 #include "hanji/comm/work.h"
 
 namespace hanji::comm {
+
+/// What every call says about itself; its tensors and counts are still to come.
+Request open_request(schedule::Routine routine, const CallOptions& options,
+                     const std::source_location& call_site);
+Request open_request(schedule::Routine routine, const AllReduceOptions& options,
+                     const std::source_location& call_site);
 
 /// Refuses a tensor that no collective can serve: undefined, not strided, not contiguous, part of
 /// an autograd graph, or on a device that the group's engine does not move.
@@ -22,7 +32,15 @@ void check_count(const at::Tensor& tensor, std::string_view role, int64_t expect
 /// element `input_offset` is the output's element `output_offset`.
 void check_pair(const Request& request, int64_t input_offset, int64_t output_offset);
 
-/// Hands the request to the group. The output's version counter moves, as after any write in place.
+/// Hands the request to the group, or to the unit that is open there. The output's version counter
+/// moves, as after any write in place.
 Work submit(Request request, const Group& group);
+/// A message's way: a channel, the group that it was called on, and its ends there.
+struct Way {
+  Group channel;
+  Group called_on;
+  std::array<int, 2> ends;
+};
+Work submit_message(Request request, const Way& way);
 
 }  // namespace hanji::comm
