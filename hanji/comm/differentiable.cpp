@@ -11,8 +11,10 @@
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/all_to_all.h"
 #include "hanji/comm/broadcast.h"
+#include "hanji/comm/coalesced.h"
 #include "hanji/comm/gather.h"
 #include "hanji/comm/internal/linear.h"
+#include "hanji/comm/message.h"
 #include "hanji/comm/reduce.h"
 #include "hanji/comm/reduce_scatter.h"
 #include "hanji/comm/scatter.h"
@@ -143,6 +145,46 @@ at::Tensor all_reduce(const at::Tensor& input, const Group& group, std::source_l
     return output;
   };
   return apply_linear(input, {sum, sum});
+}
+
+at::Tensor all_reduce(const at::Tensor& input, double factor, const Group& group,
+                      std::source_location call_site) {
+  const auto sum = [group, factor, call_site](const at::Tensor& x) {
+    at::Tensor output = x.clone();
+    const AllReduceOptions options{.op = schedule::ReduceOp::kPremulSum, .factor = factor};
+    comm::all_reduce(output, group, options, call_site).wait();
+    return output;
+  };
+  const auto back = [group, factor, call_site](const at::Tensor& gradient) {
+    at::Tensor output = gradient.clone();
+    comm::all_reduce(output, group, {}, call_site).wait();
+    return output.mul_(factor);
+  };
+  return apply_linear(input, {sum, back});
+}
+
+at::Tensor send_recv(const at::Tensor& input, int to, int from, const Group& group,
+                     int64_t num_rows, std::source_location call_site) {
+  check_rows(input);
+  const int64_t given = input.size(0);
+  const int64_t got = num_rows < 0 ? given : num_rows;
+  if ((to == group.rank()) != (from == group.rank()) || (to == group.rank() && got != given)) {
+    refuse(
+        fmt::format("rank {} sends {} rows to rank {} and receives {} from rank {}; what it gives "
+                    "to itself it also gets",
+                    group.rank(), given, to, got, from));
+  }
+  const auto pass = [group, call_site](const at::Tensor& x, int target, int source, int64_t rows) {
+    if (target == group.rank()) return x.clone();
+    at::Tensor output = make_output(x, rows, group);
+    coalesce(group, [&] {
+      (void)send(x, target, group, {}, call_site);
+      (void)recv(output, source, group, {}, call_site);
+    }).wait();
+    return output;
+  };
+  return apply_linear(input, {[=](const at::Tensor& x) { return pass(x, to, from, got); },
+                              [=](const at::Tensor& x) { return pass(x, from, to, given); }});
 }
 
 at::Tensor broadcast(const at::Tensor& input, int root, const Group& group,

@@ -27,6 +27,18 @@ using Rows = std::vector<int64_t>;
 at::Tensor all_reduce(const at::Tensor& input, const Group& group,
                       std::source_location call_site = std::source_location::current());
 
+/// Sum over all ranks of their inputs times their factors, on every rank. Backward: the sum of the
+/// gradients, times the factor.
+at::Tensor all_reduce(const at::Tensor& input, double factor, const Group& group,
+                      std::source_location call_site = std::source_location::current());
+
+/// Gives the input to the rank `to` and returns what the rank `from` gave, both at once: every rank
+/// of a ring may call it. Either may be this rank, if both are. `num_rows` of what comes; -1: as the
+/// input has. Backward: the same, the other way round.
+at::Tensor send_recv(const at::Tensor& input, int to, int from, const Group& group,
+                     int64_t num_rows = -1,
+                     std::source_location call_site = std::source_location::current());
+
 /// The root's input on every rank; all inputs have one shape. Backward: reduce; other ranks' inputs
 /// get gradients of zero.
 at::Tensor broadcast(const at::Tensor& input, int root, const Group& group,

@@ -180,6 +180,24 @@ TEST(Transpose, MovesAShardFromOneDimensionToAnother) {
   });
 }
 
+TEST(Differentiable, AllReduceWithFactors) {
+  const auto weigh = [](const at::Tensor& x, const Group& g) {
+    return differentiable::all_reduce(x, g.rank() + 0.5, g);
+  };
+  check_all(2, weigh, [](const Group& g) { return wave({3, 2}, g.rank()); });
+}
+
+TEST(Differentiable, SendRecvAroundARing) {
+  const auto around = [](const at::Tensor& x, const Group& g) {
+    const int n = g.size();
+    const int before = (g.rank() + n - 1) % n;
+    return differentiable::send_recv(x, (g.rank() + 1) % n, before, g, before + 1);
+  };
+  for (const int ranks : {1, 2, 3}) {
+    check_all(ranks, around, [](const Group& g) { return wave({g.rank() + 1, 2}, g.rank()); });
+  }
+}
+
 TEST(Transpose, BackwardIsItsInverse) {
   const auto turn = [](const at::Tensor& x, const Group& g) {
     return transpose(x, 0, 1, g, {.from = {1, 3}, .to = {2, 1}});
