@@ -17,7 +17,7 @@ enum class DType : uint8_t {
   kUInt8,
   kInt8,
   kBool,          ///< A byte, 0 or 1.
-  kFloat8E4M3FN,  ///< 4 bits of exponent, no infinity; above 464 in magnitude it is NaN.
+  kFloat8E4M3FN,  ///< 4 bits of exponent, no infinity; the largest magnitude is 448.
   kFloat8E5M2,    ///< 5 bits of exponent, as the upper byte of a float16.
 };
 

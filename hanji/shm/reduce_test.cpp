@@ -226,13 +226,14 @@ void expect_rounding(int largest) {
   }
 }
 
-TEST(Float8, RoundsToNearestEvenAndWhatIsTooLargeIsNoNumber) {
+TEST(Float8, RoundsToNearestEvenAndWhatIsTooLargeSaturatesOrIsInfinite) {
   expect_rounding<internal::Float8E4M3FN>(0x7e);
   expect_rounding<internal::Float8E5M2>(0x7b);
   const double infinity = std::numeric_limits<double>::infinity();
   EXPECT_EQ(narrow8<internal::Float8E4M3FN>(464), 0x7e);  // tie, down to even
-  EXPECT_EQ(narrow8<internal::Float8E4M3FN>(465), 0x7f);
-  EXPECT_EQ(narrow8<internal::Float8E4M3FN>(-infinity), 0xff);
+  EXPECT_EQ(narrow8<internal::Float8E4M3FN>(465), 0x7e);
+  EXPECT_EQ(narrow8<internal::Float8E4M3FN>(-infinity), 0xfe);
+  EXPECT_EQ(narrow8<internal::Float8E4M3FN>(std::nan("")) & 0x7f, 0x7f);
   EXPECT_EQ(narrow8<internal::Float8E5M2>(61439), 0x7b);
   EXPECT_EQ(narrow8<internal::Float8E5M2>(61440), 0x7c);  // tie, up to infinity
   EXPECT_EQ(narrow8<internal::Float8E5M2>(infinity), 0x7c);

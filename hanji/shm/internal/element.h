@@ -155,7 +155,7 @@ T narrow(Wide<T> x) {
   } else if constexpr (std::is_same_v<T, Float16>) {
     return narrow_to_float16(x);
   } else if constexpr (std::is_same_v<T, Float8E4M3FN>) {
-    return {narrow_to_float8<3, 7, 0x7f>(x)};
+    return {narrow_to_float8<3, 7, 0x7e>(x)};
   } else if constexpr (std::is_same_v<T, Float8E5M2>) {
     return {narrow_to_float8<2, 15, 0x7c>(x)};
   } else {
