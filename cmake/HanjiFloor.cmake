@@ -49,6 +49,8 @@ function(hanji_floor floor kind)
     hanji_configure_target(${test})
     target_link_libraries(${test} PRIVATE ${target} hanji_core_dependencies ${F_TEST_LIBRARIES}
                           GTest::gmock GTest::gtest_main)
+    # What is tested is built as users get it; the tests themselves are compiled a quarter faster so.
+    target_compile_options(${test} PRIVATE $<$<CONFIG:Release>:-O1>)
     if(kind STREQUAL "TORCH" AND HANJI_PCH)
       # The header was compiled with -fPIC; with an executable's -fPIE it would be read anew.
       set_target_properties(${test} PROPERTIES POSITION_INDEPENDENT_CODE OFF)

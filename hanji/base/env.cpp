@@ -92,6 +92,11 @@ std::vector<NamedValue> read_environment() {
   return values;
 }
 
+Status set_for_libraries(const std::string& name, const std::string& value) {
+  if (::setenv(name.c_str(), value.c_str(), 1) == 0) return {};
+  return invalid_argument("'" + name + "' cannot name an environment variable");
+}
+
 std::vector<std::string> child_environment(std::span<const Setting> settings) {
   std::vector<std::string> lines;
   for (char** line = environ; line != nullptr && *line != nullptr; ++line) {

@@ -79,6 +79,11 @@ struct NamedValue {
 /// The whole environment, for reports about it; what decides anything is read by read().
 std::vector<NamedValue> read_environment();
 
+/// Sets a variable of this process for a library that reads it when it is loaded or started.
+/// Errors  invalid_argument for a name that no variable can have.
+/// Order   before other threads read the environment.
+Status set_for_libraries(const std::string& name, const std::string& value);
+
 struct Setting {
   Variable variable;
   std::string value;

@@ -91,5 +91,12 @@ TEST(Env, ChildEnvironmentReplacesAndAddsButKeepsTheRest) {
   EXPECT_THAT(lines, Contains("TERM=xterm"));
 }
 
+TEST(Env, ALibraryLoadedLaterReadsWhatIsSetForIt) {
+  EXPECT_TRUE(set_for_libraries("HANJI_TEST_OF_A_LIBRARY", "7").ok());
+  EXPECT_STREQ(std::getenv("HANJI_TEST_OF_A_LIBRARY"), "7");
+  ::unsetenv("HANJI_TEST_OF_A_LIBRARY");
+  EXPECT_EQ(set_for_libraries("A=B", "7").code(), Code::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace hanji::base

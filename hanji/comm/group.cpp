@@ -46,8 +46,10 @@ std::vector<std::vector<int64_t>> gather_lists(const Group& parent, const std::v
   said[0] = next_id(parent);
   said[1] = static_cast<int64_t>(members.size());
   std::copy(members.begin(), members.end(), said + 2);
-  at::Tensor all = at::empty({width * parent.size()}, at::kLong);
-  all_gather(all, mine, parent, {.label = name}).wait();
+  const c10::Device device = parent.state()->engine().device();
+  at::Tensor all = at::empty({width * parent.size()}, mine.options().device(device));
+  all_gather(all, mine.to(device), parent, {.label = name}).wait();
+  all = all.to(at::kCPU);
   std::vector<std::vector<int64_t>> lists;
   for (int rank = 0; rank < parent.size(); ++rank) {
     const auto* begin = all.const_data_ptr<int64_t>() + rank * width;

@@ -49,14 +49,21 @@ constexpr std::array kMeanings = {
     Meaning{"ONEDNN_", "of oneDNN, which may multiply matrices"},
     Meaning{"DNNL_", "of oneDNN, which may multiply matrices"},
     Meaning{"ATEN_CPU_CAPABILITY", kOtherBits, Verdict::kNote},
-    Meaning{"NCCL_DEBUG", "how much NCCL logs; no engine here is NCCL", Verdict::kNote},
-    Meaning{"NCCL_SOCKET_IFNAME", "NCCL's interface between hosts; no engine here is NCCL",
+    Meaning{"NCCL_DEBUG", "how much NCCL logs: WARN, INFO or TRACE"},
+    Meaning{"NCCL_DEBUG_FILE", "where NCCL logs; hanji names one file per rank by itself"},
+    Meaning{"NCCL_DEBUG_SUBSYS", "which parts of NCCL log"},
+    Meaning{"NCCL_SOCKET_IFNAME", "NCCL's interface between hosts"},
+    Meaning{"NCCL_IB_HCA", "NCCL's InfiniBand adapters"},
+    Meaning{"NCCL_IB_DISABLE", "1 keeps NCCL off InfiniBand, on slower sockets", Verdict::kNote},
+    Meaning{"NCCL_P2P_DISABLE", "1 keeps NCCL off NVLink and PCIe between GPUs", Verdict::kNote},
+    Meaning{"NCCL_SHM_DISABLE", "1 keeps NCCL off shared memory within a host", Verdict::kNote},
+    Meaning{"NCCL_ALGO", "pins NCCL's algorithm, and with it the bits of train.bits = fast",
             Verdict::kNote},
-    Meaning{"NCCL_ALGO", "pins NCCL's algorithm, and with it its bits; no engine here is NCCL",
+    Meaning{"NCCL_PROTO", "pins NCCL's protocol, and with it the bits of train.bits = fast",
             Verdict::kNote},
-    Meaning{"NCCL_PROTO", "pins NCCL's protocol, and with it its bits; no engine here is NCCL",
-            Verdict::kNote},
-    Meaning{"NCCL_", "of NCCL; no engine here is NCCL: ranks of one host use shm", Verdict::kNote},
+    Meaning{"NCCL_NVLS_ENABLE", "sums in NVSwitch: 0 off, 1 on, 2 where the GPUs have it"},
+    Meaning{"NCCL_COLLNET_ENABLE", "sums in InfiniBand switches (SHARP): 1 on, else off"},
+    Meaning{"NCCL_", "of NCCL, which moves tensors of GPUs"},
     Meaning{"TORCH_NCCL_", "of PyTorch's NCCL backend, which nothing here uses", Verdict::kNote},
     Meaning{"CUDA_VISIBLE_DEVICES", "GPUs that programs see; hanji train computes on CPUs",
             Verdict::kNote},
@@ -100,6 +107,7 @@ class Judge {
     check_thread_limit();
     check_affinities();
     check_interfaces();
+    tell_sums_in_switches();
     check_unknown_hanji();
     if (found_.empty()) add("none", "no variable that changes behaviour is set");
     return std::move(found_);
@@ -178,6 +186,16 @@ class Judge {
     if (set.size() < 2) return;
     add_conflict(fmt::format("{}", fmt::join(set, ", ")),
                  "each pins threads and one is ignored; unset all, as ranks are pinned already");
+  }
+
+  /// Both are NCCL's to use or not, and neither shows in a program.
+  void tell_sums_in_switches() {
+    const bool nccl = std::ranges::any_of(
+        environment_, [](const auto& one) { return one.name.starts_with("NCCL_"); });
+    if (!nccl) return;
+    const auto nvls = number_of("NCCL_NVLS_ENABLE").value_or(2);
+    add("NVLS of NCCL", nvls == 0 ? "off" : nvls == 1 ? "on" : "on where the GPUs have it");
+    add("SHARP of NCCL", number_of("NCCL_COLLNET_ENABLE").value_or(0) == 1 ? "on" : "off");
   }
 
   void check_interfaces() {

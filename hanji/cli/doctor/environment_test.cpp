@@ -27,10 +27,21 @@ TEST(Environment, TheLongestPrefixSpeaks) {
                                                    {"OMP_SCHEDULE", "static"},
                                                    {"MKL_CBWR", "AVX2"}},
                                        2);
-  EXPECT_THAT(find(found, "NCCL_DEBUG")->advice, HasSubstr("no engine here is NCCL"));
+  EXPECT_THAT(find(found, "NCCL_DEBUG")->advice, HasSubstr("how much NCCL logs"));
   EXPECT_EQ(find(found, "OMP_PLACES")->verdict, Verdict::kNote);
   EXPECT_EQ(find(found, "OMP_SCHEDULE")->verdict, Verdict::kGood);
   EXPECT_THAT(find(found, "MKL_CBWR")->advice, HasSubstr("other bits"));
+}
+
+TEST(Environment, SumsInSwitchesAreToldOnOrOff) {
+  const auto plain = judge_environment(Environment{{"NCCL_IB_HCA", "mlx5"}}, 2);
+  EXPECT_EQ(find(plain, "NVLS of NCCL")->value, "on where the GPUs have it");
+  EXPECT_EQ(find(plain, "SHARP of NCCL")->value, "off");
+  const auto set =
+      judge_environment(Environment{{"NCCL_NVLS_ENABLE", "0"}, {"NCCL_COLLNET_ENABLE", "1"}}, 2);
+  EXPECT_EQ(find(set, "NVLS of NCCL")->value, "off");
+  EXPECT_EQ(find(set, "SHARP of NCCL")->value, "on");
+  EXPECT_EQ(find(judge_environment(Environment{{"HOME", "/"}}, 2), "NVLS of NCCL"), nullptr);
 }
 
 TEST(Environment, ACountThatIsNoneIsBroken) {

@@ -7,6 +7,7 @@
 #include "hanji/cli/doctor/gather.h"
 #include "hanji/comm/gloo/group.h"
 #include "hanji/comm/mpi/group.h"
+#include "hanji/comm/nccl/group.h"
 
 namespace hanji::cli {
 namespace {
@@ -48,6 +49,10 @@ Findings find_programs(std::string_view path) {
   found.push_back({"engines", "mpi",
                    comm::mpi::available() ? "built in, for programs under mpirun or srun"
                                           : "not built in; libopenmpi-dev was missing"});
+  const auto nccl = comm::nccl::find_version();
+  found.push_back({"engines", "nccl",
+                   nccl.ok() ? "version " + *nccl + ", loaded when a group asks for it"
+                             : "no libnccl.so.2 here; libtorch for CUDA brings one"});
   return found;
 }
 

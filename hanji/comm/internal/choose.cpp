@@ -87,8 +87,11 @@ Result<Choice> choose(const Request& request, const Engine& engine, Bits bits,
   }
   const Shares shares = request.counts.empty() ? Shares::kEven : Shares::kUneven;
   const bool ordered = (bits == Bits::kRun && order_shows(request)) || only_ours(request);
+  const bool bits_alone =
+      reduces(request.routine) && is_bitwise(request.op) && !engine.combines_bits();
+  const bool native = !ordered && !bits_alone && engine.native(request.routine, shares);
   const std::string_view named = chooser.named(request.routine);
-  if (named.empty() && !ordered && engine.native(request.routine, shares)) return Choice{};
+  if (named.empty() && native) return Choice{};
   HANJI_ASSIGN_OR_RETURN(schedule::StepList list,
                          is_priced(request, named)
                              ? priced_list(request, engine.size(), ordered, named)

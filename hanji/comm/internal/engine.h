@@ -64,8 +64,12 @@ class Engine {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual bool serves(c10::Device device) const = 0;
+  /// Where its tensors lie.
+  virtual c10::Device device() const { return c10::kCPU; }
   /// True if the engine has an algorithm of its own for the routine.
   virtual bool native(schedule::Routine routine, Shares shares) const = 0;
+  /// True if that algorithm knows the bit operations too.
+  virtual bool combines_bits() const { return true; }
   /// True if peers read and write each other's buffers: then step lists need no sends.
   virtual bool shares_memory() const = 0;
 

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <string>
+
+#include "hanji/base/status.h"
+#include "hanji/comm/group.h"
+#include "hanji/comm/nccl/options.h"
+
+namespace hanji::comm::nccl {
+
+/// The ranks of `meet` again, with tensors on a device of each moved by NCCL.
+///
+/// NCCL is loaded from `options.library` at run time. Each call is described over `meet` before it
+/// is launched, so that ranks that call different things, or do not come, are named on all of them;
+/// the bytes go device to device on a stream of their own. Work::wait() does not block the host for
+/// the device: it holds torch's current stream.
+/// Bits    GroupOptions::bits: kRun exchanges slices and sums them in the one order that shared
+///         memory sums them in, with its bits; kFast uses NCCL's own algorithms.
+/// Cost    every rank calls it; the first call of a group connects the devices.
+/// Errors  throws Error: kNotFound without NCCL, kUnsupported for a device without streams, for a
+///         NCCL older than 2.10, and in a call for sums over trees of grains; else what NCCL says.
+Group make_group(const Group& meet, c10::Device device, GroupOptions group_options = {},
+                 const Options& options = {});
+
+/// The version of the library that make_group() would load, e.g. "2.27.3".
+/// Errors  as make_group() without a library it can use.
+Result<std::string> find_version(const Options& options = {});
+
+}  // namespace hanji::comm::nccl

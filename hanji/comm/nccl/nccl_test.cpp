@@ -1,0 +1,316 @@
+#include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "hanji/comm/all_gather.h"
+#include "hanji/comm/all_reduce.h"
+#include "hanji/comm/all_to_all.h"
+#include "hanji/comm/barrier.h"
+#include "hanji/comm/broadcast.h"
+#include "hanji/comm/gather.h"
+#include "hanji/comm/internal/routine_cases.h"
+#include "hanji/comm/internal/test_ranks.h"
+#include "hanji/comm/nccl/group.h"
+#include "hanji/comm/nccl/internal/connect.h"
+#include "hanji/comm/reduce.h"
+#include "hanji/comm/reduce_scatter.h"
+#include "hanji/comm/scatter.h"
+
+namespace hanji::comm {
+namespace {
+
+using internal::numbers;
+using internal::run_ranks;
+using schedule::ReduceOp;
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// A function of the fake library that orders a fault or tells what happened.
+template <class Function>
+Function* order(const char* name) {
+  void* library = ::dlopen(HANJI_FAKE_NCCL, RTLD_NOW | RTLD_LOCAL);
+  return reinterpret_cast<Function*>(::dlsym(library, name));
+}
+int count_of(const char* call) { return order<int(const char*)>("fake_nccl_count")(call); }
+
+/// A stream of plain memory: what is launched is over, and told as done unless `busy`.
+class HostStream final : public nccl::Stream {
+ public:
+  struct Seen {
+    std::atomic<bool> busy = false;
+    std::atomic<int> holds = 0;
+  };
+  explicit HostStream(std::shared_ptr<Seen> seen) : seen_(std::move(seen)) {}
+
+  void* handle() override { return nullptr; }
+  std::shared_ptr<nccl::Event> mark_current() override { return mark(); }
+  void wait_for(nccl::Event&) override {}
+  std::shared_ptr<nccl::Event> mark() override { return std::make_shared<Mark>(seen_); }
+  void keep(const at::Tensor&) override {}
+  void run(const std::function<void()>& launch) override { launch(); }
+
+ private:
+  struct Mark final : nccl::Event {
+    explicit Mark(std::shared_ptr<Seen> all) : seen(std::move(all)) {}
+    bool done() override { return !seen->busy; }
+    void hold_current() override { ++seen->holds; }
+    std::shared_ptr<Seen> seen;
+  };
+  std::shared_ptr<Seen> seen_;
+};
+
+std::shared_ptr<const nccl::Library> fake_library() {
+  return nccl::Library::load({.library = HANJI_FAKE_NCCL}).or_throw();
+}
+
+Group over_fake(const Group& meet, const GroupOptions& options,
+                const std::shared_ptr<HostStream::Seen>& seen) {
+  return nccl::group_over({fake_library(), std::make_shared<HostStream>(seen), at::kCPU}, meet,
+                          options);
+}
+
+/// Calls body(group of shared memory, the same ranks over the fake library).
+void run_both(int ranks, Bits bits, const std::function<void(const Group&, const Group&)>& body) {
+  run_ranks(ranks, [&](const Group& shm) {
+    GroupOptions options = shm.options();
+    options.bits = bits;
+    options.name = "by nccl";
+    body(shm, over_fake(shm, options, std::make_shared<HostStream::Seen>()));
+  });
+}
+
+at::Tensor rough(int64_t count, int rank, c10::ScalarType type, c10::Device device = at::kCPU) {
+  return (at::sin(at::arange(count, at::kDouble) * 0.37 + rank) * 50 + 60).to(type).to(device);
+}
+
+/// What every routine leaves on a rank, whole numbers, one after another.
+at::Tensor all_routines(const Group& group, c10::Device device) {
+  const int ranks = group.size();
+  const int me = group.rank();
+  const int root = ranks - 1;
+  const auto zeros = [&](int64_t count) {
+    return at::zeros({count}, at::TensorOptions(at::kInt).device(device));
+  };
+  const at::Tensor mine = numbers(6 * ranks, me, at::kInt).to(device);
+  std::vector<at::Tensor> left;
+  for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProd}) {
+    left.push_back(mine.clone());
+    all_reduce(left.back(), group, {.op = op}).wait();
+  }
+  left.push_back(mine.clone());
+  broadcast(left.back(), root, group).wait();
+  left.push_back(zeros(mine.numel() * ranks));
+  all_gather(left.back(), mine, group).wait();
+  left.push_back(zeros(6));
+  reduce_scatter(left.back(), mine, group).wait();
+  left.push_back(zeros(mine.numel()));
+  reduce(left.back(), mine, root, group).wait();
+  left.push_back(zeros(mine.numel() * ranks));
+  gather(left.back(), mine, root, group).wait();
+  left.push_back(zeros(6));
+  scatter(left.back(), mine, root, group).wait();
+  left.push_back(zeros(mine.numel()));
+  all_to_all(left.back(), mine, group).wait();
+  barrier(group);
+  return at::cat(left).cpu();
+}
+
+TEST(Nccl, EveryRoutineRuns) {
+  for (const Bits bits : {Bits::kRun, Bits::kFast}) {
+    for (const int ranks : {1, 2, 3}) {
+      run_both(ranks, bits, [](const Group& shm, const Group& by_nccl) {
+        EXPECT_EQ(by_nccl.engine(), "nccl");
+        internal::check_routines(by_nccl);
+        EXPECT_TRUE(at::equal(all_routines(by_nccl, at::kCPU), all_routines(shm, at::kCPU)));
+      });
+    }
+  }
+}
+
+TEST(Nccl, OrderedSumsHaveTheBitsOfSharedMemory) {
+  run_both(3, Bits::kRun, [](const Group& shm, const Group& by_nccl) {
+    for (const c10::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+      for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kProd}) {
+        for (const int64_t count : {0, 1, 7, 4099}) {
+          at::Tensor a = rough(count, shm.rank(), type);
+          at::Tensor b = a.clone();
+          all_reduce(a, shm, {.op = op}).wait();
+          all_reduce(b, by_nccl, {.op = op}).wait();
+          EXPECT_TRUE(at::equal(a, b)) << type << " " << count;
+        }
+      }
+    }
+  });
+}
+
+TEST(Nccl, NativeSumsAreThoseOfNccl) {
+  const int before = count_of("ncclAllReduce");
+  run_both(2, Bits::kFast, [](const Group& shm, const Group& by_nccl) {
+    for (const c10::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+      at::Tensor sum = numbers(100, shm.rank(), type);
+      all_reduce(sum, by_nccl, {.op = ReduceOp::kAvg}).wait();
+      EXPECT_TRUE(at::equal(sum, (numbers(100, 0, at::kFloat) + 0.5).to(type))) << type;
+    }
+  });
+  EXPECT_EQ(count_of("ncclAllReduce") - before, 8);
+}
+
+TEST(Nccl, ADifferentCallIsNamedOnEveryRankBeforeAByteMoves) {
+  run_both(3, Bits::kFast, [](const Group& shm, const Group& by_nccl) {
+    at::Tensor tensor = numbers(shm.rank() == 1 ? 5 : 4, 0);
+    const at::Tensor before = tensor.clone();
+    try {
+      all_reduce(tensor, by_nccl).wait();
+      ADD_FAILURE() << "the mismatch went unnoticed";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), base::Code::kMismatch);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1"), HasSubstr("count 5")));
+    }
+    EXPECT_TRUE(at::equal(tensor, before));
+  });
+}
+
+TEST(Nccl, WhatNcclRefusesIsSaidInItsWordsAndEndsTheCommunicator) {
+  const int before = count_of("ncclCommAbort");
+  run_both(2, Bits::kFast, [](const Group&, const Group& by_nccl) {
+    at::Tensor tensor = numbers(4, 0);
+    barrier(by_nccl);
+    order<void(const char*, int)>("fake_nccl_answer")("ncclBroadcast", 5);
+    try {
+      broadcast(tensor, 0, by_nccl).wait();
+      ADD_FAILURE() << "the error went unnoticed";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("ncclBroadcast: bad (as the test ordered)"),
+                                      HasSubstr("nccl_test.cpp")));
+    }
+    EXPECT_THROW(barrier(by_nccl), Error);
+  });
+  order<void(const char*, int)>("fake_nccl_answer")("ncclBroadcast", 0);
+  EXPECT_EQ(count_of("ncclCommAbort") - before, 2);
+}
+
+TEST(Nccl, WaitHoldsTheStreamAndNotTheHost) {
+  run_ranks(2, [](const Group& shm) {
+    const auto seen = std::make_shared<HostStream::Seen>();
+    const Group group = over_fake(shm, shm.options(), seen);
+    seen->busy = true;
+    at::Tensor tensor = numbers(4, shm.rank());
+    Work work = all_reduce(tensor, group, {.op = ReduceOp::kMax});
+    work.wait();
+    EXPECT_EQ(seen->holds, 1);
+    EXPECT_FALSE(work.done());
+    seen->busy = false;
+    EXPECT_TRUE(work.done());
+  });
+}
+
+TEST(Nccl, ADeviceThatDoesNotFinishIsNamedAtTheDeadline) {
+  run_ranks(2, [](const Group& shm) {
+    const auto seen = std::make_shared<HostStream::Seen>();
+    GroupOptions options = shm.options();
+    options.deadline = std::chrono::milliseconds(200);
+    const Group group = over_fake(shm, options, seen);
+    barrier(group);
+    seen->busy = true;
+    at::Tensor tensor = numbers(4, shm.rank());
+    Work work = all_reduce(tensor, group, {.op = ReduceOp::kMax});
+    try {
+      while (!work.done()) std::this_thread::yield();
+      ADD_FAILURE() << "the deadline passed unnoticed";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), base::Code::kTimeout);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("all_reduce as call 2"), HasSubstr("0.2 s")));
+    }
+  });
+}
+
+TEST(Nccl, AnErrorOfTheDeviceEndsTheWait) {
+  run_ranks(2, [](const Group& shm) {
+    const auto seen = std::make_shared<HostStream::Seen>();
+    const Group group = over_fake(shm, shm.options(), seen);
+    barrier(group);
+    seen->busy = true;
+    at::Tensor tensor = numbers(4, shm.rank());
+    Work work = all_reduce(tensor, group, {.op = ReduceOp::kMax});
+    order<void(int)>("fake_nccl_async_error")(6);
+    try {
+      while (!work.done()) std::this_thread::yield();
+      ADD_FAILURE() << "the error went unnoticed";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), base::Code::kPeerLost);
+      EXPECT_THAT(error.what(), HasSubstr("remote process exited"));
+    }
+    barrier(shm);
+  });
+  order<void(int)>("fake_nccl_async_error")(0);
+}
+
+TEST(Nccl, SubgroupsConnectAnew) {
+  run_both(4, Bits::kFast, [](const Group&, const Group& by_nccl) {
+    const int me = by_nccl.rank();
+    const Group half = by_nccl.subgroup({me % 2, me % 2 + 2}, "half");
+    EXPECT_EQ(half.rank(), me / 2);
+    at::Tensor tensor = at::full({3}, me, at::kInt);
+    all_reduce(tensor, half).wait();
+    EXPECT_TRUE(at::equal(tensor, at::full({3}, me % 2 * 2 + 2, at::kInt)));
+  });
+}
+
+TEST(NcclLibrary, WhatIsMissingOrTooOldIsRefusedWithOneWayOut) {
+  const auto absent = nccl::Library::load({.library = "libhanji_no_nccl.so.2"}).status();
+  EXPECT_EQ(absent.code(), base::Code::kNotFound);
+  EXPECT_THAT(absent.message(), HasSubstr("install it"));
+  const auto other = nccl::Library::load({.library = "libm.so.6"}).status();
+  EXPECT_EQ(other.code(), base::Code::kUnsupported);
+  EXPECT_THAT(other.message(), HasSubstr("libm.so.6 has no ncclGetVersion"));
+  order<void(int)>("fake_nccl_version")(20804);
+  const auto old = nccl::Library::load({.library = HANJI_FAKE_NCCL}).status();
+  order<void(int)>("fake_nccl_version")(22703);
+  EXPECT_THAT(old.message(), HasSubstr("version 2.8.4"));
+}
+
+TEST(NcclLibrary, ItsVersionIsReadAsPeopleSayIt) {
+  EXPECT_EQ(nccl::find_version({.library = HANJI_FAKE_NCCL}).or_throw(), "2.27.3");
+}
+
+TEST(NcclLibrary, SetsItsVariablesAndNoOthers) {
+  const nccl::Options foreign{.library = HANJI_FAKE_NCCL, .variables = {{"PATH", "/"}}};
+  EXPECT_EQ(nccl::Library::load(foreign).status().code(), base::Code::kInvalidArgument);
+  const nccl::Options own{.library = HANJI_FAKE_NCCL, .variables = {{"NCCL_HANJI_TEST", "1"}}};
+  EXPECT_TRUE(nccl::Library::load(own).ok());
+  EXPECT_STREQ(std::getenv("NCCL_HANJI_TEST"), "1");
+  ::unsetenv("NCCL_HANJI_TEST");
+}
+
+TEST(Nccl, ADeviceWithoutStreamsIsRefused) {
+  run_ranks(1, [](const Group& shm) { EXPECT_THROW(nccl::make_group(shm, at::kCPU), Error); });
+}
+
+/// One rank per communicator is what a host with one GPU can run.
+TEST(Nccl, EveryRoutineRunsOnAGpu) {
+  const bool there = c10::impl::hasDeviceGuardImpl(c10::kCUDA) &&
+                     c10::impl::VirtualGuardImpl(c10::kCUDA).deviceCount() > 0;
+  if (!there) GTEST_SKIP() << "no GPU here";
+  const c10::Device gpu(c10::kCUDA, 0);
+  for (const Bits bits : {Bits::kRun, Bits::kFast}) {
+    run_ranks(1, [&](const Group& shm) {
+      GroupOptions options = shm.options();
+      options.bits = bits;
+      const Group group = nccl::make_group(shm, gpu, options);
+      EXPECT_TRUE(at::equal(all_routines(group, gpu), all_routines(shm, at::kCPU)));
+      at::Tensor large = at::ones({1 << 24}, at::TensorOptions(at::kFloat).device(gpu));
+      for (int i = 0; i < 10; ++i) {  // each call after the product before it, and before the next
+        large.mul_(2);
+        all_reduce(large, group, {.op = ReduceOp::kAvg}).wait();
+      }
+      EXPECT_TRUE(at::equal(large.cpu(), at::full({1 << 24}, 1024.0F)));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace hanji::comm
