@@ -8,22 +8,32 @@
 #include "hanji/world/internal/state.h"
 
 namespace hanji::world {
+namespace {
 
-World connect(const ConnectOptions& options) {
-  const launch::Identity identity = launch::detect().or_throw();
-  if (identity.source == launch::Source::kHanji) {
-    return enter(launch::inherited_endpoints().or_throw(), options);
-  }
+launch::Inherited meet(const launch::Identity& identity, const ConnectOptions& options) {
   launch::MeetOptions meeting;
   meeting.deadline = options.meet_deadline;
   meeting.segment.heap_bytes_per_rank = options.heap_bytes_per_rank;
   meeting.segment.trace_events = options.trace_events;
   meeting.segment.build_id = launch::build_id_of(launch::Program::kThis);
   meeting.segment.plan_hash = launch::plan_hash(options.plan_json);
-  launch::Inherited met{.endpoints = launch::meet(identity, meeting).or_throw(),
-                        .plan_json = options.plan_json,
-                        .build_id = meeting.segment.build_id};
-  return enter(std::move(met), options);
+  return {.endpoints = launch::meet(identity, meeting).or_throw(),
+          .plan_json = options.plan_json,
+          .build_id = meeting.segment.build_id};
+}
+
+}  // namespace
+
+World connect(const ConnectOptions& options) {
+  const launch::Identity identity = launch::detect().or_throw();
+  const bool inherits = identity.source == launch::Source::kHanji;
+  auto inherited = inherits ? launch::inherited_endpoints().or_throw() : meet(identity, options);
+  launch::report_crashes(inherited.endpoints);
+  return enter(std::move(inherited), options);
+}
+
+World connect_as(const launch::Identity& identity, const ConnectOptions& options) {
+  return enter(meet(identity, options), options);
 }
 
 }  // namespace hanji::world

@@ -9,6 +9,9 @@
 #include "hanji/comm/group.h"
 #include "hanji/world/world.h"
 
+namespace hanji::launch {
+struct Identity;
+}
 namespace hanji::shm {
 struct LivenessEvent;
 }
@@ -38,6 +41,12 @@ struct ConnectOptions {
 ///         several hosts.
 /// Thread  once per process.
 World connect(const ConnectOptions& options = {});
+
+/// The same where the caller knows who it is: its job id is known to the ranks of this meeting and
+/// to nobody else on the host. Environment variables are not looked at.
+///
+/// Thread  any number of worlds per process; each meeting needs a job id of its own.
+World connect_as(const launch::Identity& identity, const ConnectOptions& options = {});
 
 }  // namespace hanji::world
 

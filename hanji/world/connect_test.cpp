@@ -1,12 +1,16 @@
 #include "hanji/world/connect.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
 #include <memory>
 
 #include "hanji/base/file.h"
+#include "hanji/comm/all_reduce.h"
+#include "hanji/launch/environment.h"
 #include "hanji/launch/launcher.h"
 #include "hanji/test/run_processes.h"
 #include "hanji/test/temporary_folder.h"
@@ -90,6 +94,24 @@ TEST_F(Connect, ContradictionsAndSeveralHostsAreRefused) {
   EXPECT_THAT(output_with("RANK=1"), HasSubstr("WORLD_SIZE (not set)"));
   EXPECT_THAT(output_with("RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_PORT=1"),
               AllOf(HasSubstr("torchrun started 2 of 4 ranks on this host")));
+}
+
+TEST(ConnectAs, MeetsByItsJobIdAgainAndAgain) {
+  const auto said = test::run_processes(2, [here = ::getpid()](int rank) {
+    int sum = 0;
+    for (int turn = 0; turn < 2; ++turn) {
+      launch::Identity identity;
+      identity.rank = identity.local_rank = rank;
+      identity.world_size = identity.local_size = 2;
+      identity.job_id = "connect_as " + std::to_string(here) + " " + std::to_string(turn);
+      const World world = connect_as(identity);
+      at::Tensor tensor = at::full({3}, rank + 1, at::kLong);
+      comm::all_reduce(tensor, world.group()).wait();
+      sum += static_cast<int>(tensor[2].item<int64_t>());
+    }
+    return std::to_string(sum);
+  });
+  EXPECT_EQ(said, (std::vector<std::string>{"6", "6"}));
 }
 
 }  // namespace

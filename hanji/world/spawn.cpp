@@ -33,6 +33,7 @@ void refuse_threads() {
 
 Status run_rank(launch::Inherited inherited, const std::function<void(World&)>& body,
                 const ConnectOptions& options) {
+  launch::report_crashes(inherited.endpoints);
   try {
     World world = enter(std::move(inherited), options);
     try {

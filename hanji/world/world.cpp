@@ -101,7 +101,6 @@ World enter(std::shared_ptr<shm::Segment> segment, shm::Endpoints endpoints, std
 }
 
 World enter(launch::Inherited inherited, const ConnectOptions& options) {
-  launch::report_crashes(inherited.endpoints);
   auto segment = shm::Segment::attach(std::move(inherited.endpoints.segment), inherited.build_id,
                                       launch::plan_hash(inherited.plan_json))
                      .or_throw();
