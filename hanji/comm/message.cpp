@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "hanji/base/clock.h"
 #include "hanji/comm/dtype.h"
 #include "hanji/comm/internal/state.h"
 #include "hanji/comm/internal/submit.h"
@@ -42,6 +47,53 @@ Work send(const at::Tensor& tensor, int to, const Group& group, const CallOption
   check_tensor(tensor, "tensor", request, group);
   const Way way{channel("send", to, true, group), group, {group.rank(), to}};
   return give(std::move(request), tensor, way);
+}
+
+Received recv_if_sent(at::Tensor& tensor, const Group& group, int after, const CallOptions& options,
+                      std::source_location call_site) {
+  Request request{.routine = schedule::Routine::kSend,
+                  .tag = options.tag,
+                  .output = tensor,
+                  .label = std::string(options.label),
+                  .call_site = call_site};
+  check_tensor(tensor, "tensor", request, group);
+  if (!group.state()->engine().shares_memory()) {
+    throw Error(base::unsupported(
+        fmt::format("recv from any rank: engine {} of group {} does not tell who is sending; give "
+                    "the rank to recv()",
+                    group.engine(), group.name())));
+  }
+  const Moved moved = moved_as(tensor.scalar_type());
+  request.dtype = moved.dtype;
+  request.count = tensor.numel() * moved.per_element;
+  for (int turn = 1; turn <= group.size(); ++turn) {
+    const int from = (after + turn) % group.size();
+    if (from == group.rank()) continue;
+    const Group over = channel("recv from any rank", from, false, group);
+    if (Work work = submit_if_called(request, over); work.begun()) return {from, std::move(work)};
+  }
+  return {};
+}
+
+int recv_any(at::Tensor& tensor, const Group& group, const CallOptions& options,
+             std::source_location call_site) {
+  constexpr auto kNap = std::chrono::microseconds(50);
+  const auto deadline = base::Deadline::after(group.options().deadline);
+  while (true) {
+    Received received = recv_if_sent(tensor, group, group.rank(), options, call_site);
+    if (received.from >= 0) {
+      received.work.wait();
+      return received.from;
+    }
+    if (deadline.passed()) {
+      throw Error(base::timeout(
+          fmt::format("recv from any rank: no other rank of group {} sent anything to rank {} "
+                      "within {} s; look for the send that is missing",
+                      group.name(), group.rank(),
+                      std::chrono::duration<double>(group.options().deadline).count())));
+    }
+    std::this_thread::sleep_for(kNap);
+  }
 }
 
 Work recv(at::Tensor& tensor, int from, const Group& group, const CallOptions& options,

@@ -29,4 +29,24 @@ Work send(const at::Tensor& tensor, int to, const Group& group, const CallOption
 Work recv(at::Tensor& tensor, int from, const Group& group, const CallOptions& options = {},
           std::source_location call_site = std::source_location::current());
 
+/// What recv_if_sent() and recv_any() found.
+struct Received {
+  int from = -1;  ///< Rank of the group whose message it is; -1: none waits.
+  Work work;
+};
+
+/// Takes the next message of any rank of `group` that is sending to this one, as recv(); of several
+/// the one that comes first after rank `after`. Never waits.
+Received recv_if_sent(at::Tensor& tensor, const Group& group, int after = -1,
+                      const CallOptions& options = {},
+                      std::source_location call_site = std::source_location::current());
+
+/// Waits until any other rank of `group` sends, and replaces `tensor` by that message.
+///
+/// Result  the rank that sent it.
+/// Errors  as recv(), at once; throws Error(kTimeout) if nobody sends within the group's deadline,
+///         Error(kUnsupported) over engines without shared memory.
+int recv_any(at::Tensor& tensor, const Group& group, const CallOptions& options = {},
+             std::source_location call_site = std::source_location::current());
+
 }  // namespace hanji::comm

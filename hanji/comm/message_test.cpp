@@ -53,6 +53,39 @@ TEST(Message, MovesEveryTypeThatHasBytes) {
   });
 }
 
+TEST(Message, IsTakenFromWhoeverSendsIt) {
+  run_ranks(4, [](const Group& group) {
+    if (group.rank() != 2) {
+      for (int turn = 0; turn < 3; ++turn) send(numbers(5, group.rank()), 2, group).wait();
+      return;
+    }
+    std::vector<int> taken(4);
+    for (int turn = 0; turn < 9; ++turn) {
+      at::Tensor tensor = at::zeros({5});
+      const int from = recv_any(tensor, group);
+      EXPECT_TRUE(at::equal(tensor, numbers(5, from)));
+      ++taken[from];
+    }
+    EXPECT_EQ(taken, (std::vector<int>{3, 3, 0, 3}));
+    at::Tensor tensor = at::zeros({5});
+    EXPECT_EQ(recv_if_sent(tensor, group).from, -1);
+  });
+}
+
+TEST(Message, FromNobodyIsATimeoutThatSaysSo) {
+  GroupOptions options;
+  options.deadline = std::chrono::milliseconds(50);
+  run_ranks(
+      2,
+      [](const Group& group) {
+        at::Tensor tensor = at::zeros({1});
+        if (group.rank() == 1) return;
+        EXPECT_THAT([&] { recv_any(tensor, group); },
+                    testing::ThrowsMessage<Error>(HasSubstr("sent anything to rank 0")));
+      },
+      options);
+}
+
 TEST(Message, KeepsItsOrderAmongManyAndBesideCollectives) {
   run_ranks(2, [](const Group& group) {
     std::vector<at::Tensor> tensors;

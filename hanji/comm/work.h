@@ -24,6 +24,9 @@ class [[nodiscard]] Work {
   Work(std::shared_ptr<GroupState> group, uint64_t sequence, uint64_t ticket);
   explicit Work(std::shared_ptr<const Unit> unit);
 
+  /// False for a default one, of which there is nothing to wait for.
+  bool begun() const { return group_ != nullptr; }
+
   /// Drives the group until this call is complete.
   ///
   /// Errors  throws Error: kMismatch (on every rank, naming the calls that differ), kTimeout (naming
@@ -60,14 +63,25 @@ class [[nodiscard]] Work {
   void name_ends(std::array<int, 2> sender_and_receiver) { ends_ = sender_and_receiver; }
 
  private:
-  enum class Flag : uint8_t { kArrived, kDelivered };
-  std::vector<int> ranks_at(Flag flag) const;
-
+  friend class WeakWork;
   std::shared_ptr<GroupState> group_;
   uint64_t sequence_ = 0;
   uint64_t ticket_ = 0;
   std::array<int, 2> ends_ = {-1, -1};
   std::shared_ptr<const Unit> unit_;
+};
+
+/// A Work that does not keep its group alive, for what may outlive the group.
+class WeakWork {
+ public:
+  WeakWork() = default;
+  explicit WeakWork(const Work& work) : group_(work.group_), ticket_(work.ticket_) {}
+  /// One that was not begun if the group has gone.
+  Work lock() const { return Work(group_.lock(), ticket_); }
+
+ private:
+  std::weak_ptr<GroupState> group_;
+  uint64_t ticket_ = 0;
 };
 
 }  // namespace hanji::comm

@@ -111,6 +111,14 @@ class Engine::Core {
 
   bool done(uint64_t ticket) const { return ticket <= completed_ || !failure_.ok(); }
 
+  bool called() const {
+    if (completed_ != submitted_) return false;
+    for (int member = 0; member < size(); ++member) {
+      if (member != rank() && lines_.has_posted(member, runner_.sequence() + 1)) return true;
+    }
+    return false;
+  }
+
   Status wait(uint64_t ticket, std::span<Engine* const> others) {
     if (ticket > submitted_) {
       return base::invalid_argument("wait: ticket " + std::to_string(ticket) + " of " +
@@ -350,6 +358,7 @@ Result<uint64_t> Engine::submit(const Call& call) { return core_->submit(call); 
 Status Engine::advance() { return core_->advance(); }
 Status Engine::check() { return core_->check(); }
 bool Engine::done(uint64_t ticket) const { return core_->done(ticket); }
+bool Engine::called() const { return core_->called(); }
 Status Engine::wait(uint64_t ticket) { return core_->wait(ticket, {}); }
 Status Engine::wait(uint64_t ticket, const std::vector<Engine*>& others) {
   return core_->wait(ticket, others);

@@ -77,6 +77,9 @@ class Engine {
   Status check();
   /// Nothing more will happen to this call: it is complete, or the engine has failed.
   bool done(uint64_t ticket) const;
+  /// True if no call is open here and another rank has begun one that this rank did not yet submit:
+  /// of a channel, that a message waits to be received.
+  bool called() const;
   /// Works and waits until the call is complete.
   Status wait(uint64_t ticket);
   /// As wait(), and works on the open calls of `others` meanwhile: ranks that wait for calls of

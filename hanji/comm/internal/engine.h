@@ -81,6 +81,8 @@ class Engine {
   virtual Status check() = 0;
   /// True too once the engine has failed.
   virtual bool done(uint64_t ticket) const = 0;
+  /// True if no call is open here and another rank has begun one: a message waits to be received.
+  virtual bool called() const { return false; }
   /// Drives the engine until the ticket is done, and `others` meanwhile, which lets ranks wait for
   /// the calls of several groups in different orders.
   virtual Status wait(uint64_t ticket, std::span<Engine* const> others) = 0;

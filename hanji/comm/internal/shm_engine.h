@@ -27,6 +27,7 @@ class ShmEngine final : public Engine {
   Status advance() override { return engine_->advance(); }
   bool done(uint64_t ticket) const override { return engine_->done(ticket); }
   Status check() override { return engine_->check(); }
+  bool called() const override { return engine_->called(); }
   Status wait(uint64_t ticket, std::span<Engine* const> others) override;
   Result<bool> cancel(uint64_t ticket) override { return engine_->cancel(ticket); }
   Result<std::vector<int>> arrived(uint64_t ticket) const override;

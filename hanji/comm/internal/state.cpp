@@ -67,6 +67,17 @@ GroupState::~GroupState() {
 
 Submitted GroupState::submit(Request request, std::vector<Scattered> scattered) {
   const std::lock_guard lock(mutex_);
+  return submit_locked(std::move(request));
+}
+
+uint64_t GroupState::submit_if_called(Request request) {
+  const std::lock_guard lock(mutex_);
+  if (pending_.empty()) note(engine_->check());  // a group without calls looks at nobody else
+  base::throw_if_error(status_);
+  return pending_.empty() && engine_->called() ? submit_locked(std::move(request)) : 0;
+}
+
+uint64_t GroupState::submit_locked(Request request) {
   base::throw_if_error(status_);
   const auto choice = choice_for(request);
   if (!choice.ok()) throw Error(choice.status().at("group " + options_.name));
@@ -80,33 +91,8 @@ Submitted GroupState::submit(Request request, std::vector<Scattered> scattered) 
   pending.copy_out = std::move(request.copy_out);
   pending.scattered = std::move(scattered);
   caller_ = std::this_thread::get_id();
-  if (thread_.joinable()) changed_.notify_all();
-  return {++submitted_, *ticket};
-}
-
-void GroupState::fail(const Status& status) {
-  const std::lock_guard lock(mutex_);
-  note(status);
-}
-
-bool GroupState::open_unit(std::shared_ptr<Unit> unit) {
-  const std::lock_guard lock(mutex_);
-  if (unit_) return false;
-  unit_ = std::move(unit);
-  has_unit_ = true;
-  return true;
-}
-
-void GroupState::close_unit() {
-  const std::lock_guard lock(mutex_);
-  has_unit_ = false;
-  unit_.reset();
-}
-
-std::shared_ptr<Unit> GroupState::unit() {
-  if (!has_unit_.load(std::memory_order_relaxed)) return nullptr;
-  const std::lock_guard lock(mutex_);
-  return unit_;
+  if (thread_.joinable() && waiters_ == 0) changed_.notify_all();
+  return ++submitted_;
 }
 
 void GroupState::then(uint64_t sequence, OnDone on_done) {
@@ -172,16 +158,10 @@ void GroupState::drive(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     {
       std::unique_lock lock(mutex_);
-      const auto has_work = [this] { return status_.ok() && !pending_.empty(); };
+      const auto has_work = [this] { return status_.ok() && !pending_.empty() && waiters_ == 0; };
       if (!changed_.wait(lock, stop, has_work)) return;
     }
-    const bool idle = idle_polls >= kPollsBeforeIdle;
-    idle_polls = poll(idle ? Look::kAtPeers : Look::kNo) ? 0 : idle_polls + 1;
-    if (idle) {
-      std::this_thread::sleep_for(kIdle);
-    } else {
-      std::this_thread::yield();
-    }
+    idle_polls = poll_or_rest(idle_polls);
   }
 }
 
@@ -219,7 +199,7 @@ Result<const Choice*> GroupState::choice_for(const Request& request) {
 // A small call alone ends here, without a look at the clock or at the other groups.
 bool GroupState::soon_done() {
   const Pending& pending = pending_.front();
-  if (pending_.size() != 1 || pending.bytes > kSmallBytes || thread_.joinable()) return false;
+  if (pending_.size() != 1 || pending.bytes > kSmallBytes) return false;
   for (int poll = 0; poll < kPollsBeforeWaiting; ++poll) {
     note(engine_->advance());
     if (engine_->done(pending.ticket)) return true;
@@ -229,12 +209,32 @@ bool GroupState::soon_done() {
 
 void GroupState::wait_long(uint64_t sequence, std::unique_lock<std::mutex>& lock) {
   const int64_t start_ns = base::now_ns();
-  thread_.joinable() ? wait_for_thread(sequence, lock) : drive_until(sequence);
+  thread_.joinable() ? drive_for_thread(sequence, lock) : drive_until(sequence);
   stats_.wait_ns += base::now_ns() - start_ns;
 }
 
-void GroupState::wait_for_thread(uint64_t sequence, std::unique_lock<std::mutex>& lock) {
-  changed_.wait(lock, [&] { return sequence <= completed_ || !status_.ok(); });
+// Whoever waits has nothing else to do, and is awake: the group's thread would have to be woken.
+void GroupState::drive_for_thread(uint64_t sequence, std::unique_lock<std::mutex>& lock) {
+  ++waiters_;
+  int idle_polls = 0;
+  while (sequence > completed_ && status_.ok()) {
+    lock.unlock();
+    idle_polls = poll_or_rest(idle_polls);
+    lock.lock();
+  }
+  --waiters_;
+  if (!pending_.empty()) changed_.notify_all();
+}
+
+int GroupState::poll_or_rest(int idle_polls) {
+  const bool idle = idle_polls >= kPollsBeforeIdle;
+  idle_polls = poll(idle ? Look::kAtPeers : Look::kNo) ? 0 : idle_polls + 1;
+  if (idle) {
+    std::this_thread::sleep_for(kIdle);
+  } else {
+    std::this_thread::yield();
+  }
+  return idle_polls;
 }
 
 void GroupState::drive_until(uint64_t sequence) {
@@ -290,7 +290,6 @@ std::vector<GroupState::Notice> GroupState::retire() {
     // The calls that are lost keep their tensors: a late peer may still write to them.
     for (Pending& pending : pending_) move_notices(pending, status_);
   }
-  if (thread_.joinable()) changed_.notify_all();
   return notices;
 }
 

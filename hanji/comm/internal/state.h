@@ -65,18 +65,10 @@ class GroupState {
   GroupState(const GroupState&) = delete;
   GroupState& operator=(const GroupState&) = delete;
 
-  /// `scattered`: of a request that was made of several.
-  Submitted submit(Request request, std::vector<Scattered> scattered = {});
-  /// From any thread, also while another waits.
-  bool cancel(uint64_t ticket) { return engine_->cancel(ticket).or_throw(); }
-  /// Every later call throws this.
-  void fail(const Status& status);
-
-  /// From here to close_unit(), what is called on the group is kept there. False if one is open.
-  bool open_unit(std::shared_ptr<Unit> unit);
-  void close_unit();
-  std::shared_ptr<Unit> unit();
-
+  /// The call's sequence number, from 1.
+  uint64_t submit(Request request);
+  /// The same if another rank waits for this call and no call is open; 0 if not.
+  uint64_t submit_if_called(Request request);
   void then(uint64_t sequence, OnDone on_done);
   void advance();
   bool done(uint64_t sequence);
@@ -135,12 +127,14 @@ class GroupState {
              std::shared_ptr<GroupFamily> family, Divide divide);
   void drive(const std::stop_token& stop);  // the group's own thread
   bool poll(Look look);                     // one engine_->advance(); true if a call ended
+  int poll_or_rest(int idle_polls);         // how many polls in a row now ended no call
   static void tell(const std::vector<Notice>& notices);
   // Under mutex_:
+  uint64_t submit_locked(Request request);
   Result<const Choice*> choice_for(const Request& request);
   bool soon_done();  // polls for about a microsecond
   void wait_long(uint64_t sequence, std::unique_lock<std::mutex>& lock);
-  void wait_for_thread(uint64_t sequence, std::unique_lock<std::mutex>& lock);
+  void drive_for_thread(uint64_t sequence, std::unique_lock<std::mutex>& lock);
   void drive_until(uint64_t sequence);
   std::vector<Sibling> siblings();
   bool finished(uint64_t sequence) const;  // throws the group's error for a call that is lost
@@ -158,12 +152,13 @@ class GroupState {
   std::vector<int> members_;
 
   std::mutex mutex_;
-  std::condition_variable_any changed_;  // a call was submitted or ended
+  std::condition_variable_any changed_;  // there is something to do for the group's thread
   std::optional<Chosen> chosen_;
   std::deque<Pending> pending_;
   uint64_t submitted_ = 0;
   uint64_t completed_ = 0;
   std::thread::id caller_;  // of the last submit
+  int waiters_ = 0;         // who drive in place of the group's thread
   Status status_;           // the first error; final
   Stats stats_;
   std::atomic<bool> has_unit_ = false;

@@ -43,4 +43,8 @@ struct Way {
 };
 Work submit_message(Request request, const Way& way);
 
+/// The same if another rank waits for this call and no call of the group is open; else a Work that
+/// was not begun.
+Work submit_if_called(Request request, const Group& group);
+
 }  // namespace hanji::comm
