@@ -1,216 +1,188 @@
 #include "hanji/comm/c10d/backend.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/core/ivalue.h>
-#include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <functional>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 #include <vector>
 
-#include "hanji/comm/all_gather.h"
-#include "hanji/comm/all_reduce.h"
-#include "hanji/comm/broadcast.h"
+#include "hanji/base/clock.h"
+#include "hanji/comm/c10d/internal/group_backend.h"
 #include "hanji/comm/internal/submit.h"
-#include "hanji/comm/reduce_scatter.h"
 
 namespace hanji::comm::c10d {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
-using WorkPtr = c10::intrusive_ptr<::c10d::Work>;
-using ::c10d::OpType;
+using std::chrono::milliseconds;
 
-schedule::ReduceOp to_reduce_op(const ::c10d::ReduceOp& op) {
-  switch (static_cast<::c10d::ReduceOp::RedOpType>(op)) {
-    case ::c10d::ReduceOp::SUM: return schedule::ReduceOp::kSum;
-    case ::c10d::ReduceOp::AVG: return schedule::ReduceOp::kAvg;
-    case ::c10d::ReduceOp::MIN: return schedule::ReduceOp::kMin;
-    case ::c10d::ReduceOp::MAX: return schedule::ReduceOp::kMax;
-    case ::c10d::ReduceOp::PRODUCT: return schedule::ReduceOp::kProd;
-    case ::c10d::ReduceOp::BAND: return schedule::ReduceOp::kBitAnd;
-    case ::c10d::ReduceOp::BOR: return schedule::ReduceOp::kBitOr;
-    case ::c10d::ReduceOp::BXOR: return schedule::ReduceOp::kBitXor;
-    default: break;
-  }
-  throw Error(
-      base::unsupported("hanji reduces by sum, avg, min, max, product and bits; c10d asked for "
-                        "another operation"));
+milliseconds in_milliseconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration_cast<milliseconds>(time);
 }
 
-const at::Tensor& only(const Tensors& tensors) {
-  if (tensors.size() == 1) return tensors[0];
-  throw Error(
-      base::unsupported(fmt::format("a call of c10d brings one tensor per rank here, and "
-                                    "brought {}; use the coalesced form",
-                                    tensors.size())));
+bool came(::c10d::Store& store, const std::string& key, const base::Deadline& deadline) {
+  try {
+    store.wait({key}, std::max(in_milliseconds(deadline.remaining()), milliseconds(1)));
+    return true;
+  } catch (const std::exception&) {  // each store has its own words for "not in time"
+    return false;
+  }
 }
-
-/// c10d's view of our Work: complete when the group says so, with a future over its tensors.
-class GroupWork final : public ::c10d::Work {
- public:
-  GroupWork(int rank, OpType op, Tensors outputs)
-      : ::c10d::Work(rank, op),
-        outputs_(std::move(outputs)),
-        future_(c10::make_intrusive<c10::ivalue::Future>(
-            c10::ListType::create(c10::TensorType::get()))) {}
-
-  void complete(const Status& status) {
-    if (status.ok()) {
-      future_->markCompleted(c10::IValue(outputs_));
-      finish();
-    } else {
-      const auto error = std::make_exception_ptr(Error(status));
-      future_->setErrorIfNeeded(error);
-      finish(error);
-    }
-  }
-  Tensors result() override { return outputs_; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
-
- private:
-  Tensors outputs_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
-};
-
-/// `work` as c10d sees it; `then` runs first, when the bytes are there.
-WorkPtr wrap(const Group& group, OpType op, Tensors outputs, hanji::comm::Work work,
-             const std::function<void()>& then = {}) {
-  auto wrapped = c10::make_intrusive<GroupWork>(group.rank(), op, std::move(outputs));
-  work.then([wrapped, then](const Status& status) {
-    if (status.ok() && then) {
-      const at::NoGradGuard no_grad;
-      then();
-    }
-    wrapped->complete(status);
-  });
-  return wrapped;
-}
-
-class GroupBackend final : public ::c10d::Backend {
- public:
-  explicit GroupBackend(Group group)
-      : ::c10d::Backend(group.rank(), group.size()),
-        group_(std::move(group)),
-        options_(c10::make_intrusive<Options>("hanji")) {
-    init();
-  }
-
-  const std::string getBackendName() const override { return "hanji"; }
-  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
-  void setSequenceNumberForGroup() override {}  // ours counts from the group's birth
-  uint64_t getSequenceNumberForGroup() override { return group_.sequence(); }
-
-  WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override {
-    at::Tensor tensor = only(tensors);
-    auto work = all_reduce(tensor, group_, {.op = to_reduce_op(options.reduceOp), .label = "c10d"});
-    return wrap(group_, OpType::ALLREDUCE, tensors, std::move(work));
-  }
-
-  WorkPtr allreduce_coalesced(Tensors& tensors,
-                              const ::c10d::AllreduceCoalescedOptions& options) override {
-    hanji::comm::Work last;  // calls complete in order, so the last one speaks for all
-    for (at::Tensor& tensor : tensors) {
-      last = all_reduce(tensor, group_, {.op = to_reduce_op(options.reduceOp), .label = "c10d"});
-    }
-    return wrap(group_, OpType::ALLREDUCE_COALESCED, tensors, last);
-  }
-
-  WorkPtr broadcast(Tensors& tensors, const ::c10d::BroadcastOptions& options) override {
-    at::Tensor tensor = only(tensors);
-    auto work =
-        comm::broadcast(tensor, static_cast<int>(options.rootRank), group_, {.label = "c10d"});
-    return wrap(group_, OpType::BROADCAST, tensors, std::move(work));
-  }
-
-  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
-                    const ::c10d::AllgatherOptions& /*options*/) override {
-    const at::Tensor input = only(inputs).detach().contiguous();
-    if (outputs.size() != 1 || static_cast<int>(outputs[0].size()) != size_) {
-      throw Error(base::invalid_argument(
-          fmt::format("allgather: one list of {} output tensors is needed", size_)));
-    }
-    at::Tensor flat = at::empty({size_ * input.numel()}, input.options());
-    auto work = all_gather(flat, input, group_, {.label = "c10d"});
-    const auto spread = [flat, input, list = outputs[0]] {
-      for (size_t rank = 0; rank < list.size(); ++rank) {
-        const auto begin = static_cast<int64_t>(rank) * input.numel();
-        at::Tensor(list[rank]).copy_(flat.narrow(0, begin, input.numel()).view(input.sizes()));
-      }
-    };
-    return wrap(group_, OpType::ALLGATHER, outputs[0], std::move(work), spread);
-  }
-
-  WorkPtr _allgather_base(at::Tensor& output, at::Tensor& input,
-                          const ::c10d::AllgatherOptions& /*options*/) override {
-    auto work = all_gather(output, input, group_, {.label = "c10d"});
-    return wrap(group_, OpType::_ALLGATHER_BASE, {output}, std::move(work));
-  }
-
-  WorkPtr allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                          const ::c10d::AllgatherOptions& /*options*/) override {
-    hanji::comm::Work last;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      last = all_gather(outputs.at(i), inputs[i], group_, {.label = "c10d"});
-    }
-    return wrap(group_, OpType::COALESCED, outputs, last);
-  }
-
-  WorkPtr reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                         const ::c10d::ReduceScatterOptions& options) override {
-    at::Tensor output = only(outputs);
-    if (inputs.size() != 1) {
-      throw Error(base::invalid_argument("reduce_scatter: one list of input tensors is needed"));
-    }
-    Tensors flat;
-    for (const at::Tensor& input : inputs[0]) flat.push_back(input.detach().reshape(-1));
-    auto work = comm::reduce_scatter(output, at::cat(flat), group_,
-                                     {.op = to_reduce_op(options.reduceOp), .label = "c10d"});
-    return wrap(group_, OpType::REDUCE_SCATTER, outputs, std::move(work));
-  }
-
-  WorkPtr _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                               const ::c10d::ReduceScatterOptions& options) override {
-    auto work = comm::reduce_scatter(output, input, group_,
-                                     {.op = to_reduce_op(options.reduceOp), .label = "c10d"});
-    return wrap(group_, OpType::_REDUCE_SCATTER_BASE, {output}, std::move(work));
-  }
-
-  WorkPtr reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                          const ::c10d::ReduceScatterOptions& options) override {
-    hanji::comm::Work last;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      last = comm::reduce_scatter(outputs.at(i), inputs[i], group_,
-                                  {.op = to_reduce_op(options.reduceOp), .label = "c10d"});
-    }
-    return wrap(group_, OpType::COALESCED, outputs, last);
-  }
-
-  WorkPtr barrier(const ::c10d::BarrierOptions& /*options*/) override {
-    Request request{.routine = schedule::Routine::kBarrier,
-                    .label = "c10d",
-                    .call_site = std::source_location::current()};
-    return wrap(group_, OpType::BARRIER, {}, submit(std::move(request), group_));
-  }
-
- private:
-  Group group_;
-  c10::intrusive_ptr<Options> options_;
-};
 
 }  // namespace
 
-c10::intrusive_ptr<::c10d::Backend> make_backend(const Group& group) {
+const at::Tensor& only(const Tensors& tensors, const char* title) {
+  if (tensors.size() == 1) return tensors[0];
+  throw Error(base::invalid_argument(
+      fmt::format("{}: a call of c10d brings one tensor per rank here, and brought {}; use the "
+                  "coalesced form",
+                  title, tensors.size())));
+}
+
+std::function<void()> in_turn(std::vector<std::function<void()>> thens) {
+  if (thens.empty()) return {};
+  return [thens = std::move(thens)] {
+    for (const auto& then : thens) then();
+  };
+}
+
+GroupBackend::GroupBackend(const Group& group, BackendOptions options)
+    : ::c10d::Backend(group.rank(), group.size()), group_(group), hooks_(std::move(options)) {
+  const auto deadline = in_milliseconds(group.options().deadline);
+  if (hooks_.timeout <= milliseconds(0)) hooks_.timeout = deadline;
+  options_ = c10::make_intrusive<Options>("hanji", hooks_.timeout);
+  init();
+}
+
+GroupBackend::~GroupBackend() { shutdown(); }
+
+const Group& GroupBackend::group() const {
+  if (group_) return *group_;
+  throw Error(base::invalid_argument(
+      "this process group was shut down; make a new one with init_process_group or new_group"));
+}
+
+::c10d::ErrorType GroupBackend::getError() {
+  try {
+    if (group_) group_->advance();
+    return ::c10d::ErrorType::SUCCESS;
+  } catch (const Error& error) {
+    return error.code() == Code::kTimeout ? ::c10d::ErrorType::TIMEOUT
+                                          : ::c10d::ErrorType::COMM_ERROR;
+  }
+}
+
+void GroupBackend::abort() {
+  if (group_ && hooks_.abort) {
+    hooks_.abort(
+        base::peer_lost(fmt::format("rank {} of group {} called abort", rank_, group_->name())));
+  }
+}
+
+void GroupBackend::shutdown() {
+  any_source_.reset();
+  coalesced_.reset();
+  group_.reset();
+  hooks_ = {};
+}
+
+CallName GroupBackend::named(::c10d::OpType type, const char* title, milliseconds timeout,
+                             const Tensors& inputs) const {
+  const milliseconds limit = timeout == ::c10d::kUnsetTimeout ? options_->timeout : timeout;
+  const bool sooner =
+      limit > milliseconds(0) && limit < in_milliseconds(group().options().deadline);
+  return {type, title, sooner ? limit : milliseconds(0), inputs};
+}
+
+c10::intrusive_ptr<GroupWork> GroupBackend::begin(const CallName& name, Tensors outputs) {
+  auto work = c10::make_intrusive<GroupWork>(rank_, name, ++calls_, std::move(outputs));
+  if (name.limit.count() > 0 && hooks_.abort) work->on_timeout(hooks_.abort);
+  return work;
+}
+
+WorkPtr GroupBackend::note(WorkPtr work) {
+  if (coalesced_) coalesced_->push_back(work);
+  return work;
+}
+
+/// `work` as c10d sees it; `then` runs first, when the bytes are there.
+WorkPtr GroupBackend::track(const CallName& name, Tensors outputs, hanji::comm::Work work,
+                            const Then& then, int source) {
+  auto tracked = begin(name, std::move(outputs));
+  tracked->driven_by(work);
+  work.then([tracked, then, source](const Status& status) {
+    tracked->complete_after(then, status, source);
+  });
+  return note(tracked);
+}
+
+WorkPtr GroupBackend::barrier(const ::c10d::BarrierOptions& options) {
+  const auto name = named(::c10d::OpType::BARRIER, "hanji:barrier", options.timeout, {});
+  Request request{.routine = schedule::Routine::kBarrier,
+                  .label = "c10d",
+                  .call_site = std::source_location::current()};
+  return track(name, {}, submit(std::move(request), group()));
+}
+
+// Over the store, and not as a collective: ranks that hang elsewhere do not end the group.
+void GroupBackend::monitoredBarrier(const ::c10d::BarrierOptions& options, bool all_ranks) {
+  if (!hooks_.store) {
+    throw Error(base::unsupported(
+        fmt::format("monitoredBarrier: group {} was made without a store", group().name())));
+  }
+  const auto timeout =
+      options.timeout == ::c10d::kUnsetTimeout ? options_->timeout : options.timeout;
+  const std::string prefix = fmt::format("hanji/monitored/{}/", monitored_barriers_++);
+  rank_ == 0 ? await_others(prefix, timeout, all_ranks) : await_rank_zero(prefix, timeout);
+}
+
+void GroupBackend::await_others(const std::string& prefix, milliseconds timeout, bool all_ranks) {
+  const auto deadline = base::Deadline::after(timeout);
+  std::vector<int> missing;
+  for (int rank = 1; rank < size_ && (all_ranks || missing.empty()); ++rank) {
+    if (!came(*hooks_.store, fmt::format("{}{}", prefix, rank), deadline)) missing.push_back(rank);
+  }
+  const std::string verdict =
+      missing.empty() ? ""
+                      : fmt::format("Rank{} {} failed to pass monitoredBarrier in {} ms",
+                                    missing.size() == 1 && !all_ranks ? "" : "s",
+                                    fmt::join(missing, ", "), timeout.count());
+  hooks_.store->set(prefix + "go", std::vector<uint8_t>(verdict.begin(), verdict.end()));
+  if (!missing.empty()) throw Error(base::timeout(verdict));
+}
+
+void GroupBackend::await_rank_zero(const std::string& prefix, milliseconds timeout) {
+  hooks_.store->set(fmt::format("{}{}", prefix, rank_), std::vector<uint8_t>{1});
+  const auto deadline = base::Deadline::after(timeout);
+  std::string verdict = fmt::format("rank 0 did not answer within {} ms", timeout.count());
+  if (came(*hooks_.store, prefix + "go", deadline)) {
+    const auto bytes = hooks_.store->get(prefix + "go");
+    if (bytes.empty()) return;
+    verdict.assign(bytes.begin(), bytes.end());
+  }
+  throw Error(base::timeout(
+      fmt::format("Rank {} successfully reached monitoredBarrier, but received errors while "
+                  "waiting for send/recv from rank 0: {}",
+                  rank_, verdict)));
+}
+
+void GroupBackend::startCoalescing() { coalesced_.emplace(); }
+
+WorkPtr GroupBackend::endCoalescing() {
+  auto parts = std::exchange(coalesced_, std::nullopt);
+  if (!parts) throw Error(base::invalid_argument("endCoalescing without startCoalescing"));
+  return join_works(rank_, *parts);
+}
+
+c10::intrusive_ptr<::c10d::Backend> make_backend(const Group& group, BackendOptions options) {
   if (group.options().progress != Progress::kThread) {
     throw Error(base::invalid_argument(
         fmt::format("group {}: c10d's futures complete unwaited, so the group must move its bytes "
                     "itself; make it with Progress::kThread",
                     group.name())));
   }
-  return c10::make_intrusive<GroupBackend>(group);
+  return c10::make_intrusive<GroupBackend>(group, std::move(options));
 }
 
 }  // namespace hanji::comm::c10d

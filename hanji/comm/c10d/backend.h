@@ -2,20 +2,39 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "hanji/base/status.h"
 #include "hanji/comm/group.h"
 
 namespace c10d {
 class Backend;
-}
+class Store;
+}  // namespace c10d
 
 namespace hanji::comm::c10d {
 
-/// `group` as a c10d backend, enough for ProcessGroup, Reducer and Python's DDP.
+struct BackendOptions {
+  std::chrono::milliseconds timeout{0};  ///< Of calls that bring none; 0: the group's deadline.
+  /// Where monitoredBarrier() meets, which must not depend on the ranks it reports on.
+  c10::intrusive_ptr<::c10d::Store> store{};
+  std::function<void(const Status&)> abort{};  ///< Ends the waits of all ranks with these words.
+  std::shared_ptr<void> owner{};               ///< Dropped after the group, by shutdown().
+};
+
+/// `group` as a c10d backend: ProcessGroup, Reducer, Python's DDP, FSDP2, DTensor and pipelining run
+/// on it unchanged.
 ///
-/// Serves  allreduce (and coalesced), broadcast, allgather, _allgather_base, _reduce_scatter_base,
-///         their coalesced forms, barrier. Others throw, as c10d's default does.
+/// Shape   dense CPU tensors; those that are not contiguous are moved by way of a copy. int8, int16
+///         and bool are reduced as wider integers, complex as pairs of real numbers, and all_reduce
+///         takes sparse COO tensors, which it gathers.
 /// Result  futures over a list of tensors; they complete unwaited, moved by the group's thread.
-/// Errors  throws Error(kInvalidArgument) unless the group was made with Progress::kThread.
-c10::intrusive_ptr<::c10d::Backend> make_backend(const Group& group);
+/// Order   as Group; messages are matched in order for each pair of ranks, and their tags must
+///         agree. alltoall() and calls with splits first wait for all ranks to have called them.
+/// Errors  throws Error(kInvalidArgument) unless the group was made with Progress::kThread. Its
+///         calls throw Error for arguments; works end with c10::DistBackendError, in hanji's words.
+c10::intrusive_ptr<::c10d::Backend> make_backend(const Group& group, BackendOptions options = {});
 
 }  // namespace hanji::comm::c10d
