@@ -5,6 +5,9 @@ python_check
 configure dev -DHANJI_BENCH=ON
 compile dev
 names="all_reduce first_step overlap prediction stable step"
+if .venv/bin/python -c 'import hanji_c10d' 2>/dev/null; then
+  names="$names c10d"  # once ./dev python has installed it
+fi
 case ${1:-} in ''|-*) ;; *) names=$1; shift ;; esac
 for name in $names; do
   printf '\n== %s\n' "$name"
