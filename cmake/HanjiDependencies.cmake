@@ -17,9 +17,9 @@ if(NOT HANJI_CORE_ONLY)
   find_package(Libtorch REQUIRED)
 endif()
 
-# MPI is optional: without it groups over MPI are refused.
+# MPI is optional: without it groups over MPI are refused. Python's backend does not carry it around.
 set(HANJI_MPI_FOUND FALSE)
-if(NOT HANJI_CORE_ONLY)
+if(NOT HANJI_CORE_ONLY AND NOT HANJI_PYTHON)
   set(MPI_CXX_SKIP_MPICXX ON)
   find_package(MPI QUIET COMPONENTS CXX)
   if(MPI_CXX_FOUND)

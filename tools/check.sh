@@ -39,6 +39,12 @@ build/dev/hanji/test/hanji_faults kills 1000
 say "a checkpoint, a trace and a curve read by Python's own readers"
 .venv/bin/python tests/readers_check.py
 
+say "the Python backend: pip's build in isolation, PyTorch's parallelism and own tests on it"
+python_backend isolated
+.venv/bin/pip install -q --no-input $PYTHON_SUITE
+.venv/bin/python -B python/hanji_c10d/tests/test_parallel.py
+.venv/bin/python -B python/hanji_c10d/tests/torch_suite.py | grep -aE '^failed|ranks, torch'
+
 say "every command of docs/"
 .venv/bin/python tools/docs.py build/dev/bin/hanji
 

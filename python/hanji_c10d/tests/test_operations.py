@@ -1,0 +1,254 @@
+"""Every operation of torch.distributed on backend "hanji", against values known beforehand."""
+
+import datetime
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import torch
+import torch.distributed as dist
+
+from ranks import run_ranks
+
+import hanji_c10d
+
+TYPES = [torch.float, torch.double, torch.half, torch.bfloat16, torch.int8, torch.uint8,
+         torch.int16, torch.int32, torch.int64]
+
+
+def reductions(rank, size):
+    failed = []
+    expected = {"SUM": 6, "PRODUCT": 6, "MIN": 1, "MAX": 3}
+    integers = {"BAND": 0, "BOR": 3, "BXOR": 0}
+    for dtype in TYPES:
+        for name, value in {**expected, **({} if dtype.is_floating_point else integers)}.items():
+            for shape in [(5,), (0,), (), (3, 2)]:
+                tensor = torch.full(shape, rank + 1, dtype=dtype)
+                dist.all_reduce(tensor, op=getattr(dist.ReduceOp, name))
+                if not torch.equal(tensor, torch.full(shape, value, dtype=dtype)):
+                    failed.append((str(dtype), name, shape, tensor))
+    average = torch.tensor([rank + 1.0])
+    dist.all_reduce(average, op=dist.ReduceOp.AVG)
+    turned = (torch.arange(6.0).view(2, 3) + rank).t()
+    dist.all_reduce(turned)
+    flags = torch.tensor([rank == 0, False])
+    dist.all_reduce(flags)
+    pair = torch.tensor([1 + 2j]) * (rank + 1)
+    dist.all_reduce(pair)
+    negative = torch.tensor([-1, 100], dtype=torch.int8) * (rank - 1)
+    dist.all_reduce(negative, op=dist.ReduceOp.MIN)
+    kept = torch.full((3,), rank + 1)
+    dist.reduce(kept, 2)
+    return failed, average, turned, flags, pair, negative, kept
+
+
+def moves(rank, size):
+    mine = torch.full((2,), rank, dtype=torch.complex64)
+    gathered = [torch.empty(2, dtype=torch.complex64) for _ in range(size)]
+    dist.all_gather(gathered, mine)
+    flat = torch.empty(2 * size, dtype=torch.bool)
+    dist.all_gather_into_tensor(flat, torch.tensor([True, rank == 1]))
+    uneven = [torch.empty(i + 1) for i in range(size)]
+    dist.all_gather(uneven, torch.full((rank + 1,), rank + 0.0))
+    on_one = [torch.empty(2, dtype=torch.complex64) for _ in range(size)] if rank == 1 else None
+    dist.gather(mine, on_one, dst=1)
+    part = torch.empty(3, 2).t()
+    dist.scatter(part, [torch.full((2, 3), i + 0.0) for i in range(size)] if rank == 0 else None)
+    scattered = torch.empty(2)
+    dist.reduce_scatter(scattered, [torch.full((2,), i + rank + 0.0) for i in range(size)])
+    base = torch.empty(1)
+    dist.reduce_scatter_tensor(base, torch.arange(size) + rank + 0.0)
+    even = torch.empty(size)
+    dist.all_to_all_single(even, torch.arange(size) * 10.0 + rank)
+    split = torch.empty(sum(range(1, size + 1)))
+    dist.all_to_all_single(split, torch.full((size * (rank + 1),), rank + 0.0),
+                           list(range(1, size + 1)), [rank + 1] * size)
+    listed = [torch.empty(i + 1) for i in range(size)]
+    dist.all_to_all(listed, [torch.full((rank + 1,), rank + 0.0) for _ in range(size)])
+    told = torch.full((2, 2), rank).t()
+    dist.broadcast(told, 1)
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": rank})
+    lists = [{"from": 2}, 7] if rank == 2 else [None, None]
+    dist.broadcast_object_list(lists, 2)
+    return (gathered, flat, uneven, on_one, part, scattered, base, even, split, listed, told,
+            objects, lists)
+
+
+def messages(rank, size):
+    tensor = torch.zeros(3)
+    found = []
+    if rank == 0:
+        for _ in range(size - 1):
+            found.append((dist.recv(tensor), tensor[0].item()))
+    else:
+        dist.send(torch.full((3,), rank + 0.0), 0, tag=0)
+    out = torch.full((2,), rank + 0.0)
+    into = torch.empty(2)
+    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, out, (rank + 1) % size),
+                                    dist.P2POp(dist.irecv, into, (rank - 1) % size)])
+    for work in works:
+        work.wait()
+    pending = dist.irecv(tensor) if rank == 0 else None
+    if rank == 2:
+        dist.send(torch.full((3,), 9.0), 0)
+    if pending:
+        while not pending.is_completed():
+            time.sleep(0.001)
+        found.append((pending._source_rank(), tensor[0].item()))
+    return sorted(found), into
+
+
+def works(rank, size):
+    tensor = torch.full((1 << 18,), rank + 1.0)
+    work = dist.all_reduce(tensor, async_op=True)
+    doubled = work.get_future().then(lambda future: future.value()[0] * 2)
+    while not work.is_completed():
+        time.sleep(0.001)
+    parts = [torch.ones(2), torch.ones(3)]
+    dist.all_reduce_coalesced(parts)
+    with dist._coalescing_manager(async_ops=True) as manager:
+        for part in parts:
+            dist.all_reduce(part)
+    manager.wait()
+    with torch.inference_mode():
+        inferred = [torch.empty(1) for _ in range(size)]
+        dist.all_gather(inferred, torch.tensor([rank + 1.0]))
+        told = [value.item() for value in inferred]
+    return work.is_success(), tensor[-1], doubled.wait()[0], parts, told
+
+
+def groups(rank, size):
+    sums = []
+    for members in ([0, 1], [1, 2], [0, 2], [2]):
+        group = dist.new_group(members)
+        if rank in members:
+            tensor = torch.tensor(float(rank))
+            dist.all_reduce(tensor, group=group)
+            sums.append(tensor.item())
+        if members == [0, 2]:
+            dist.destroy_process_group(group)
+    store = dist.distributed_c10d._get_default_store()
+    dist.destroy_process_group()
+    dist.init_process_group("hanji", store=dist.PrefixStore("again", store), rank=rank,
+                            world_size=size)
+    hanji_c10d.monitored_barrier(timeout=datetime.timedelta(seconds=30))
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    return sums, tensor.item()
+
+
+def refusals(rank, size):
+    said = []
+    for call in (lambda: dist.all_reduce(torch.ones(1), op=dist.ReduceOp.BAND),
+                 lambda: dist.all_gather_into_tensor(torch.empty(3), torch.ones(2))):
+        try:
+            call()
+            said.append("nothing")
+        except RuntimeError as error:
+            said.append(str(error))
+    sparse = torch.sparse_coo_tensor([[rank]], [2.0], (size,))
+    dist.all_reduce(sparse)
+    return said, sparse.to_dense()
+
+
+def mismatch(rank, size):
+    try:
+        dist.all_reduce(torch.ones(3 + rank))
+    except RuntimeError as error:
+        return str(error)
+
+
+def a_rank_dies(rank, size):
+    if rank == 1:
+        os._exit(0)
+    begin = time.time()
+    try:
+        dist.all_reduce(torch.ones(3))
+    except RuntimeError as error:
+        torch.save(f"{time.time() - begin < 10} {error}", os.environ["HANJI_TEST_SAID"])
+
+
+class Operations(unittest.TestCase):
+    def test_reductions(self):
+        results = run_ranks(reductions, 3)
+        for rank, (failed, average, turned, flags, pair, negative, kept) in enumerate(results):
+            self.assertEqual(failed, [])
+            self.assertEqual(average.item(), 2)
+            self.assertTrue(torch.equal(turned, (torch.arange(6.0).view(2, 3) * 3 + 3).t()))
+            self.assertEqual(flags.tolist(), [True, False])
+            self.assertEqual(pair.item(), 6 + 12j)
+            self.assertEqual(negative.tolist(), [-1, -100])
+            self.assertEqual(kept.tolist(), [6] * 3 if rank == 2 else [rank + 1] * 3)
+
+    def test_moves(self):
+        for rank, values in enumerate(run_ranks(moves, 3)):
+            (gathered, flat, uneven, on_one, part, scattered, base, even, split, listed, told,
+             objects, lists) = values
+            self.assertEqual([t.real.tolist() for t in gathered], [[0, 0], [1, 1], [2, 2]])
+            self.assertEqual(flat.tolist(), [True, False, True, True, True, False])
+            self.assertEqual(torch.cat(uneven).tolist(), [0, 1, 1, 2, 2, 2])
+            if rank == 1:
+                self.assertEqual([t.real.tolist() for t in on_one], [[0, 0], [1, 1], [2, 2]])
+            self.assertEqual(part.tolist(), [[rank] * 3] * 2)
+            self.assertEqual(scattered.tolist(), [3 * rank + 3] * 2)
+            self.assertEqual(base.tolist(), [3 * rank + 3])
+            self.assertEqual(even.tolist(), [10 * rank, 10 * rank + 1, 10 * rank + 2])
+            self.assertEqual(split.tolist(), [0, 1, 1, 2, 2, 2])
+            self.assertEqual(torch.cat(listed).tolist(), [0, 1, 1, 2, 2, 2])
+            self.assertEqual(told.tolist(), [[1, 1], [1, 1]])
+            self.assertEqual(objects, [{"rank": 0}, {"rank": 1}, {"rank": 2}])
+            self.assertEqual(lists, [{"from": 2}, 7])
+
+    def test_messages(self):
+        results = run_ranks(messages, 3)
+        self.assertEqual(results[0][0], [(1, 1.0), (2, 2.0), (2, 9.0)])
+        self.assertEqual([into.tolist() for _, into in results], [[2, 2], [0, 0], [1, 1]])
+
+    def test_works(self):
+        for success, last, doubled, parts, told in run_ranks(works, 2):
+            self.assertEqual(told, [1, 2])
+            self.assertTrue(success)
+            self.assertEqual((last.item(), doubled.item()), (3, 6))
+            self.assertEqual([part.tolist() for part in parts], [[4, 4], [4, 4, 4]])
+
+    def test_groups_and_meeting_again(self):
+        self.assertEqual(run_ranks(groups, 3),
+                         [([1.0, 2.0], 3), ([1.0, 3.0], 3), ([3.0, 2.0, 2.0], 3)])
+
+    def test_refusals(self):
+        for said, sparse in run_ranks(refusals, 2):
+            for words, expected in zip(said, ["float", "3 elements"], strict=True):
+                self.assertIn(expected, words)
+            self.assertEqual(sparse.tolist(), [2, 2])
+
+    def test_mismatch_is_told_to_all(self):
+        for said in run_ranks(mismatch, 2):
+            self.assertIn("3 elements", said)
+            self.assertIn("4 elements", said)
+
+    def test_death_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["HANJI_TEST_SAID"] = f"{folder}/said"
+            with self.assertRaises(Exception):
+                run_ranks(a_rank_dies, 2)
+            deadline = time.time() + 20
+            while not os.path.exists(f"{folder}/said") and time.time() < deadline:
+                time.sleep(0.05)
+            self.assertRegex(torch.load(f"{folder}/said"), "True.*rank 1")
+
+    def test_torchrun(self):
+        here = pathlib.Path(__file__).resolve().parent
+        run = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+             str(here / "torchrun_rank.py")], capture_output=True, text=True, timeout=120)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(sorted(run.stdout.split("\n")), ["", "3.0 3.0", "3.0 3.0"])
+
+
+if __name__ == "__main__":
+    unittest.main()

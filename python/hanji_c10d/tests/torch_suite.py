@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""PyTorch's own distributed tests, those that torch ships, on a backend: counts and reasons.
+
+    torch_suite.py [--backend hanji] [--asked-of gloo] [--ranks 4] [--json FILE] [TEST...]
+
+The suite decides by a backend's name what to ask of it. "hanji" is asked for all that "gloo" is, or
+with --asked-of mpi for all that "mpi" is: the suite believes that it tests that backend, and every
+group that it makes there is made on the one under test.
+monitored_barrier() is called past torch.distributed's own check of the name. Needs expecttest.
+"""
+
+import argparse
+import inspect
+import json
+import os
+import sys
+import tempfile
+import time
+import unittest
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--backend", default="hanji")
+parser.add_argument("--asked-of", default="gloo", choices=("gloo", "mpi"))
+parser.add_argument("--ranks", type=int, default=4)
+parser.add_argument("--json", help="write the outcome of each test to this file")
+parser.add_argument("--limit", type=int, default=60, help="seconds that one test may take")
+parser.add_argument("tests", nargs="*", help="names of tests; all by default")
+arguments = parser.parse_args()
+sys.argv[1:] = []
+
+folder = tempfile.TemporaryDirectory()
+os.environ.update(BACKEND=arguments.asked_of, WORLD_SIZE=str(arguments.ranks), TEMP_DIR=folder.name,
+                  INIT_METHOD=f"file://{folder.name}/shared_init", OMP_NUM_THREADS="1")
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.testing._internal.common_distributed as common  # noqa: E402
+import torch.testing._internal.distributed.distributed_test as suite  # noqa: E402
+
+
+
+def on_hanji(make):
+    """`make`, a function with a parameter `backend`, where the suite's backend becomes "hanji"."""
+    def made(*positional, **named):
+        bound = inspect.signature(make).bind(*positional, **named)
+        if str(bound.arguments.get("backend")).lower() == arguments.asked_of:
+            bound.arguments["backend"] = "hanji"
+        return make(*bound.args, **bound.kwargs)
+    return made
+
+
+torch.set_num_threads(1)
+common.TIMEOUT_DEFAULT = arguments.limit
+if arguments.backend == "hanji":
+    import hanji_c10d
+
+    dist.init_process_group = on_hanji(dist.init_process_group)
+    dist.new_group = on_hanji(dist.new_group)
+    dist.monitored_barrier = hanji_c10d.monitored_barrier
+    tables = [*suite.DistTestCases.backend_feature.values(),
+              *suite.DistTestCases.skip_collective.values()]
+    for table in tables:
+        if arguments.asked_of in table:
+            table.add("hanji")
+    for name in ("PROFILING_SUPPORTED_BACKENDS", "SEND_RECV_PROFILING_SUPPORTED_BACKENDS",
+                 "CUDA_PROFILING_SUPPORTED_BACKENDS"):
+        supported = getattr(suite, name, [])
+        if arguments.asked_of in supported:
+            supported.append("hanji")
+
+
+class TorchSuite(suite.TestDistBackend, suite.DistributedTest._DistTestBase):
+    def setUp(self):
+        super().setUp()
+        self._start_processes(torch.multiprocessing.get_context("fork").Process)
+
+
+class Outcomes(unittest.TextTestResult):
+    """What became of each test."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.outcomes = {}
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.begin = time.time()
+
+    def note(self, test, outcome, reason=""):
+        name = test.id().split(".")[-1]
+        self.outcomes[name] = (outcome, reason)
+        print(f"{outcome:8}{time.time() - self.begin:6.1f} s  {name}  {reason}", flush=True)
+
+    def addSuccess(self, test):
+        self.note(test, "passed")
+
+    def addSkip(self, test, reason):
+        self.note(test, "skipped", reason)
+
+    def addFailure(self, test, error):
+        self.note(test, "failed", str(error[1]).strip().split("\n")[-1][:200])
+
+    addError = addFailure
+
+
+def main():
+    loader = unittest.TestLoader()
+    names = arguments.tests or loader.getTestCaseNames(TorchSuite)
+    tests = unittest.TestSuite(TorchSuite(name) for name in names)
+    result = unittest.TextTestRunner(resultclass=Outcomes, stream=open(os.devnull, "w")).run(tests)
+    counts = {}
+    for outcome, reason in result.outcomes.values():
+        counts[outcome] = counts.get(outcome, 0) + 1
+    print(f"{arguments.backend}, {arguments.ranks} ranks, torch {torch.__version__}: " +
+          ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            json.dump(result.outcomes, file, indent=1)
+    sys.exit("failed" in counts)
+
+
+if __name__ == "__main__":
+    main()
