@@ -1,5 +1,7 @@
 #include "hanji/comm/mpi/group.h"
 
+#include "hanji/base/status.h"
+
 namespace hanji::comm::mpi {
 namespace {
 
