@@ -83,7 +83,9 @@ TEST(C10dBackend, GathersScattersAndExchanges) {
     ::c10d::GatherOptions to_one;
     to_one.rootRank = 1;
     backend->gather(gathered, mine, to_one)->wait();
-    if (rank == 1) EXPECT_EQ(gathered[0][2][1].item<float>(), 2);
+    if (rank == 1) {
+      EXPECT_EQ(gathered[0][2][1].item<float>(), 2);
+    }
 
     Lists scattered;
     if (rank == 0) scattered.push_back({at::full({2}, 5), at::full({2}, 6), at::full({2}, 7)});
@@ -131,7 +133,7 @@ TEST(C10dBackend, ReceivesFromWhoeverSends) {
   run_backends(3, [](const BackendPtr& backend) {
     const int rank = backend->getRank();
     if (rank != 0) {
-      std::vector<at::Tensor> tensors{at::full({3}, rank)};
+      std::vector<at::Tensor> tensors{at::full({3}, rank, at::kFloat)};
       backend->send(tensors, 0, 7)->wait();
       return;
     }
@@ -151,7 +153,7 @@ TEST(C10dBackend, ReceivesFromWhoeverSends) {
 TEST(C10dBackend, JoinsWhatWasCoalesced) {
   run_backends(2, [](const BackendPtr& backend) {
     const int peer = 1 - backend->getRank();
-    std::vector<at::Tensor> mine{at::full({3}, peer)};
+    std::vector<at::Tensor> mine{at::full({3}, peer, at::kFloat)};
     std::vector<at::Tensor> theirs{at::zeros({3})};
     backend->startCoalescing();
     backend->send(mine, peer, 0);
