@@ -74,6 +74,17 @@ struct Claim {
   std::string shown;
 };
 
+/// Which of how many hosts. torchrun tells both; of Open MPI and PMI nobody does.
+Status find_hosts(const Family& family, const Lookup& lookup, Identity& identity) {
+  if (identity.local_size == identity.world_size) return {};
+  identity.node = -1;
+  identity.num_nodes = 0;
+  if (family.source != Source::kTorchrun) return {};
+  HANJI_ASSIGN_OR_RETURN(identity.node, integer(lookup, Variable::kGroupRank, -1));
+  HANJI_ASSIGN_OR_RETURN(identity.num_nodes, integer(lookup, Variable::kGroupWorldSize, 0));
+  return {};
+}
+
 Result<std::optional<Claim>> claim_of(const Family& family, const Lookup& lookup) {
   if (!value_of(lookup, family.rank) && !value_of(lookup, family.size)) return {std::nullopt};
   Claim claim;
@@ -94,6 +105,7 @@ Result<std::optional<Claim>> claim_of(const Family& family, const Lookup& lookup
   HANJI_ASSIGN_OR_RETURN(identity.local_rank, integer(lookup, family.local_rank, *rank));
   HANJI_ASSIGN_OR_RETURN(identity.local_size, integer(lookup, family.local_size, *size));
   HANJI_RETURN_IF_ERROR(check_ranges(identity, claim.shown));
+  HANJI_RETURN_IF_ERROR(find_hosts(family, lookup, identity));
   return {claim};
 }
 
@@ -124,6 +136,9 @@ Result<std::optional<Claim>> slurm_claim(const Lookup& lookup) {
   HANJI_ASSIGN_OR_RETURN(const int per_host,
                          integer(lookup, Variable::kSlurmTasksPerNode, even_share));
   identity.local_size = num_hosts == 1 ? identity.world_size : per_host;
+  identity.num_nodes = num_hosts;
+  HANJI_ASSIGN_OR_RETURN(identity.node,
+                         integer(lookup, Variable::kSlurmNodeId, num_hosts == 1 ? 0 : -1));
   HANJI_RETURN_IF_ERROR(check_ranges(identity, claim.shown));
   return {claim};
 }
@@ -133,7 +148,14 @@ Result<std::optional<Claim>> hanji_claim(const Lookup& lookup) {
   if (!text) return {std::nullopt};
   HANJI_ASSIGN_OR_RETURN(const Announcement told, parse_announcement(*text));
   Claim claim;
-  claim.identity = {Source::kHanji, told.rank, told.size, told.rank, told.size, ""};
+  claim.identity = {.source = Source::kHanji,
+                    .rank = told.first_rank + told.rank,
+                    .world_size = told.world_size,
+                    .local_rank = told.rank,
+                    .local_size = told.size,
+                    .node = told.node,
+                    .num_nodes = told.num_nodes,
+                    .job_id = ""};
   claim.shown = show(lookup, {Variable::kHanjiEndpoints});
   return {claim};
 }
@@ -235,6 +257,8 @@ const std::vector<Variable>& identity_variables() {
       Variable::kWorldSize,
       Variable::kLocalRank,
       Variable::kLocalWorldSize,
+      Variable::kGroupRank,
+      Variable::kGroupWorldSize,
       Variable::kTorchelasticRunId,
       Variable::kTorchelasticRestartCount,
       Variable::kOmpiRank,

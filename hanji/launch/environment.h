@@ -24,9 +24,11 @@ struct Identity {
   int world_size = 1;
   int local_rank = 0;  ///< Index within this host.
   int local_size = 1;  ///< Ranks on this host; less than world_size on several hosts.
+  int node = 0;        ///< Index of this host; -1: nobody tells.
+  int num_nodes = 1;   ///< Hosts; 0: several, nobody tells how many.
   /// Differs between jobs and between restarts of one job; equal on all ranks. Empty if alone or
   /// started by hanji, which need not search for each other.
-  std::string job_id;
+  std::string job_id = {};
 };
 
 /// Where variables come from: base::read, or a table in tests.

@@ -9,7 +9,7 @@
 #include "hanji/base/version.h"
 #include "hanji/launch/internal/announcement.h"
 #include "hanji/launch/internal/control.h"
-#include "hanji/launch/internal/plan_file.h"
+#include "hanji/launch/internal/sealed_file.h"
 
 namespace hanji::launch {
 namespace {
@@ -45,7 +45,11 @@ Result<Inherited> inherited_endpoints(const Lookup& lookup) {
   HANJI_ASSIGN_OR_RETURN(endpoints.control, take(told.control, "control socket"));
   if (told.plan >= 0) {
     HANJI_ASSIGN_OR_RETURN(const base::Fd plan, take(told.plan, "plan"));
-    HANJI_ASSIGN_OR_RETURN(inherited.plan_json, read_plan(plan.get()));
+    HANJI_ASSIGN_OR_RETURN(inherited.plan_json, read_sealed(plan.get(), "plan"));
+  }
+  if (told.hosts >= 0) {
+    HANJI_ASSIGN_OR_RETURN(const base::Fd hosts, take(told.hosts, "list of hosts"));
+    HANJI_ASSIGN_OR_RETURN(inherited.hosts_json, read_sealed(hosts.get(), "list of hosts"));
   }
   HANJI_ASSIGN_OR_RETURN(endpoints.pidfds, receive_peers(endpoints.control.get(), told.rank,
                                                          told.size, base::Deadline::after(60s)));

@@ -12,8 +12,9 @@ namespace hanji::launch {
 /// What a rank gets from its launcher.
 struct Inherited {
   shm::Endpoints endpoints;
-  std::string plan_json;  ///< Empty if the launcher made no plan.
-  std::string build_id;   ///< That the segment must have been made with.
+  std::string plan_json;        ///< Empty if the launcher made no plan.
+  std::string build_id;         ///< That the segment must have been made with.
+  std::string hosts_json = {};  ///< For join_hosts(), with the run's token; empty on one host.
 };
 
 /// Takes over the descriptors that launch() announced in HANJI_ENDPOINTS, and waits until all

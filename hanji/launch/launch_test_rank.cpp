@@ -4,10 +4,12 @@
 
 #include <string>
 
+#include "hanji/launch/hosts.h"
 #include "hanji/launch/inherited.h"
 #include "hanji/shm/segment.h"
 
 using namespace hanji;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -40,8 +42,25 @@ int report_and_fail() {
   return 3;
 }
 
+/// Adds its number to a sum that ranks of all hosts see, and tells it after all have.
+int add_up() {
+  const auto inherited = launch::inherited_endpoints();
+  if (!inherited.ok()) return 1;
+  const auto hosts = launch::join_hosts(*inherited, base::Deadline::after(30s));
+  if (!hosts.ok()) return fmt::print("{}\n", hosts.status().to_string()), 1;
+  launch::Store& store = *hosts->store;
+  const auto deadline = base::Deadline::after(30s);
+  if (!store.add("sum", hosts->rank).ok()) return 2;
+  if (!store.barrier("added", hosts->rank, hosts->world_size, deadline).ok()) return 3;
+  fmt::print("rank {} of {} on node {} of {}: sum {}\n", hosts->rank, hosts->world_size,
+             hosts->node, hosts->num_nodes(), *store.get("sum", deadline));
+  return 0;
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
-  return std::string(arguments[1]) == "tell" ? tell_all() : report_and_fail();
+  const std::string what = arguments[1];
+  if (what == "add_up") return add_up();
+  return what == "tell" ? tell_all() : report_and_fail();
 }

@@ -14,8 +14,9 @@
 #include "hanji/launch/flight_record.h"
 #include "hanji/launch/internal/control.h"
 #include "hanji/launch/internal/environment_of_rank.h"
+#include "hanji/launch/internal/host_link.h"
 #include "hanji/launch/internal/launch_once.h"
-#include "hanji/launch/internal/plan_file.h"
+#include "hanji/launch/internal/sealed_file.h"
 #include "hanji/launch/internal/start.h"
 #include "hanji/launch/internal/supervisor.h"
 
@@ -24,11 +25,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr int kCannotStartExit = 2;  // usage, in the table of exit codes.
+
 /// What the ranks of one launch share, owned by the launcher.
 struct Common {
   std::vector<base::Fd> streams;  ///< /dev/null in place of closed standard streams, and once more.
   std::shared_ptr<shm::Segment> segment;
   base::Fd plan;
+  base::Fd hosts;
   std::vector<base::Fd> logs;
   std::vector<Echo> echoes;
 
@@ -59,16 +63,19 @@ Status check(const LaunchOptions& options) {
                                  fmt::format("a job of {} ranks", options.ranks));
 }
 
-Status open_logs(const LaunchOptions& options, Common& common) {
+int first_rank_of(const HostLink* link) { return link == nullptr ? 0 : link->here().first_rank; }
+
+Status open_logs(const LaunchOptions& options, const HostLink* link, Common& common) {
   if (options.log_directory.empty()) return {};
   HANJI_RETURN_IF_ERROR(base::make_directories(options.log_directory));
-  for (int rank = 0; rank < options.ranks; ++rank) {
+  const int first = first_rank_of(link);
+  for (int rank = first; rank < first + options.ranks; ++rank) {
     const auto path = options.log_directory / fmt::format("rank.{}", rank);
     base::Fd log(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     if (!log.valid()) return base::from_errno("open the log " + path.string(), errno);
     common.logs.push_back(std::move(log));
   }
-  if (options.rank0_output != Rank0Output::kLogAndLauncher) return {};
+  if (options.rank0_output != Rank0Output::kLogAndLauncher || first != 0) return {};
   for (const int to : {STDOUT_FILENO, STDERR_FILENO}) {
     HANJI_ASSIGN_OR_RETURN(Echo echo, Echo::create(common.logs.front().get(), to));
     common.echoes.push_back(std::move(echo));
@@ -76,7 +83,7 @@ Status open_logs(const LaunchOptions& options, Common& common) {
   return {};
 }
 
-Result<Common> make_common(const LaunchOptions& options, Program program) {
+Result<Common> make_common(const LaunchOptions& options, const HostLink* link, Program program) {
   HANJI_RETURN_IF_ERROR(check(options));
   Common common;
   HANJI_ASSIGN_OR_RETURN(common.streams, fill_streams());
@@ -86,15 +93,19 @@ Result<Common> make_common(const LaunchOptions& options, Program program) {
   segment.plan_hash = plan_hash(options.plan_json);
   HANJI_ASSIGN_OR_RETURN(common.segment, shm::Segment::create(segment));
   if (!options.plan_json.empty()) {
-    HANJI_ASSIGN_OR_RETURN(common.plan, write_plan(options.plan_json));
+    HANJI_ASSIGN_OR_RETURN(common.plan, write_sealed(options.plan_json, "plan"));
   }
-  HANJI_RETURN_IF_ERROR(open_logs(options, common));
+  if (link != nullptr) {
+    HANJI_ASSIGN_OR_RETURN(common.hosts, link->hosts_file());
+  }
+  HANJI_RETURN_IF_ERROR(open_logs(options, link, common));
   return common;
 }
 
-void direct_output(const LaunchOptions& options, const Common& common, StartSpec& spec) {
+void direct_output(const LaunchOptions& options, const HostLink* link, const Common& common,
+                   StartSpec& spec) {
   if (common.logs.empty()) return;
-  const bool first = spec.rank == 0;
+  const bool first = spec.rank + first_rank_of(link) == 0;
   if (first && options.rank0_output == Rank0Output::kLauncher) return;
   spec.output = spec.error = common.logs[spec.rank].get();
   if (first && !common.echoes.empty()) {
@@ -104,14 +115,14 @@ void direct_output(const LaunchOptions& options, const Common& common, StartSpec
 }
 
 /// A rank's spec, and the end of the control socket that becomes the rank's.
-Result<std::pair<StartSpec, base::Fd>> spec_for(const LaunchOptions& options, const Common& common,
-                                                int rank) {
+Result<std::pair<StartSpec, base::Fd>> spec_for(const LaunchOptions& options, const HostLink* link,
+                                                const Common& common, int rank) {
   HANJI_ASSIGN_OR_RETURN(auto ends, base::socket_pair());
   StartSpec spec;
   spec.rank = rank;
   spec.control = std::move(ends.first);
   if (!options.cpus.empty()) spec.cpus = options.cpus[rank];
-  direct_output(options, common, spec);
+  direct_output(options, link, common, spec);
   return std::pair(std::move(spec), std::move(ends.second));
 }
 
@@ -135,11 +146,12 @@ Result<std::optional<SignalRelay>> relay_for(const LaunchOptions& options) {
 }
 
 Result<Outcome> supervise(const LaunchOptions& options, Common& common,
-                          std::vector<RankProcess> processes, SignalRelay* relay) {
+                          std::vector<RankProcess> processes, SignalRelay* relay, HostLink* link) {
   for (Echo& echo : common.echoes) echo.close_write_end();
   HANJI_RETURN_IF_ERROR(introduce(processes));
   Supervisor supervisor(options, common.segment, std::move(processes));
   supervisor.watch(relay);
+  supervisor.watch(link);
   supervisor.watch(std::move(common.echoes));
   Outcome outcome = supervisor.run();
   if (outcome.first_failed >= 0 && !options.log_directory.empty()) {
@@ -165,6 +177,67 @@ int run_body(const RankBody& body, Inherited inherited) {
   return 1;
 }
 
+std::string describe_hosts(const HostLink& link) {
+  std::string text = fmt::format("{} ranks on {} hosts:", link.world_size(), link.nodes().size());
+  for (const Node& node : link.nodes()) {
+    text += fmt::format(" {}-{} on {} ({})", node.first_rank, node.first_rank + node.num_ranks - 1,
+                        node.name, node.address);
+  }
+  return text + fmt::format("; here is node {}", link.node());
+}
+
+/// Where programs of other kinds may meet: torchrun tells it too. What the user set stays on one
+/// host.
+base::HostPort master_of(const HostLink* link) {
+  if (link != nullptr) return link->master();
+  if (base::read(base::Variable::kMasterAddr) && base::read(base::Variable::kMasterPort)) return {};
+  const auto probe = base::listen_tcp({"127.0.0.1", 0});
+  if (!probe.ok()) return {};
+  auto place = base::local_place(probe->get());
+  return place.ok() ? *std::move(place) : base::HostPort{};
+}
+
+Announcement announcement_of(const LaunchOptions& options, const HostLink* link,
+                             const Common& common) {
+  Announcement told;
+  told.size = told.world_size = options.ranks;
+  told.segment = common.segment->fd();
+  told.plan = common.plan.get();
+  told.same_program = options.program == Program::kThis ? 1 : 0;
+  if (link == nullptr) return told;
+  told.hosts = common.hosts.get();
+  told.first_rank = link->here().first_rank;
+  told.world_size = link->world_size();
+  told.node = link->node();
+  told.num_nodes = static_cast<int>(link->nodes().size());
+  return told;
+}
+
+Result<Outcome> start_and_supervise(const LaunchOptions& options, SignalRelay* relay,
+                                    HostLink* link) {
+  HANJI_ASSIGN_OR_RETURN(Common common, make_common(options, link, options.program));
+  HANJI_ASSIGN_OR_RETURN(StartReport report, StartReport::create());
+  const base::HostPort master = master_of(link);
+  Announcement told = announcement_of(options, link, common);
+  std::vector<RankProcess> processes;
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    HANJI_ASSIGN_OR_RETURN(auto made, spec_for(options, link, common, rank));
+    auto& [spec, control] = made;
+    spec.input = common.null_device();
+    spec.command = options.command;
+    spec.inherited = {common.segment->fd(), control.get()};
+    if (common.plan.valid()) spec.inherited.push_back(common.plan.get());
+    if (common.hosts.valid()) spec.inherited.push_back(common.hosts.get());
+    told.rank = rank;
+    told.control = control.get();
+    spec.environment = environment_of_rank(options, told, master);
+    HANJI_ASSIGN_OR_RETURN(RankProcess process, start_program(std::move(spec), report));
+    processes.push_back(std::move(process));
+  }
+  HANJI_RETURN_IF_ERROR(report.wait_for_all(options.command));
+  return supervise(options, common, std::move(processes), relay, link);
+}
+
 }  // namespace
 
 Result<Outcome> launch(const LaunchOptions& options) {
@@ -174,35 +247,43 @@ Result<Outcome> launch(const LaunchOptions& options) {
 
 Result<Outcome> launch_once(const LaunchOptions& options, SignalRelay* relay) {
   if (options.command.empty()) return base::invalid_argument("launch: there is no command to run");
-  HANJI_ASSIGN_OR_RETURN(Common common, make_common(options, options.program));
-  HANJI_ASSIGN_OR_RETURN(StartReport report, StartReport::create());
-  std::vector<RankProcess> processes;
-  for (int rank = 0; rank < options.ranks; ++rank) {
-    HANJI_ASSIGN_OR_RETURN(auto made, spec_for(options, common, rank));
-    auto& [spec, control] = made;
-    spec.input = common.null_device();
-    spec.command = options.command;
-    spec.inherited = {common.segment->fd(), control.get()};
-    if (common.plan.valid()) spec.inherited.push_back(common.plan.get());
-    spec.environment =
-        environment_of_rank(options, {.rank = rank,
-                                      .size = options.ranks,
-                                      .segment = common.segment->fd(),
-                                      .control = control.get(),
-                                      .plan = common.plan.get(),
-                                      .same_program = options.program == Program::kThis ? 1 : 0});
-    HANJI_ASSIGN_OR_RETURN(RankProcess process, start_program(std::move(spec), report));
-    processes.push_back(std::move(process));
+  if (!options.hosts) return start_and_supervise(options, relay, nullptr);
+  HANJI_RETURN_IF_ERROR(check(options));
+  const auto tell = [&](RankEventKind kind, const std::string& text) {
+    if (options.on_event) options.on_event({kind, -1, -1, text});
+  };
+  HostLink::Opening opening;
+  opening.relay = relay;
+  opening.on_refused = [&](const std::string& text) { tell(RankEventKind::kRefused, text); };
+  auto link = HostLink::open(*options.hosts, options.ranks, opening);
+  if (opening.signal != 0) {
+    Outcome stopped;
+    stopped.stop_signal = opening.signal;
+    stopped.exit_code = 128 + opening.signal;
+    return stopped;
   }
-  HANJI_RETURN_IF_ERROR(report.wait_for_all(options.command));
-  return supervise(options, common, std::move(processes), relay);
+  if (!link.ok()) return link.status();
+  tell(RankEventKind::kJoined, describe_hosts(**link));
+  auto outcome = start_and_supervise(options, relay, link->get());
+  // The others must not wait for ranks that never started.
+  if (!outcome.ok()) {
+    (*link)->tell_verdict(
+        kCannotStartExit,
+        fmt::format("node {} (host {}) could not start its ranks: {}", (*link)->node(),
+                    (*link)->here().name, outcome.status().message()));
+  }
+  return outcome;
 }
 
 Result<Outcome> fork_ranks(const LaunchOptions& options, const RankBody& body) {
-  HANJI_ASSIGN_OR_RETURN(Common common, make_common(options, Program::kThis));
+  if (options.hosts) {
+    return base::unsupported(
+        "copies of a process run on its own host; launch a program on several");
+  }
+  HANJI_ASSIGN_OR_RETURN(Common common, make_common(options, nullptr, Program::kThis));
   std::vector<RankProcess> processes;
   for (int rank = 0; rank < options.ranks; ++rank) {
-    HANJI_ASSIGN_OR_RETURN(auto made, spec_for(options, common, rank));
+    HANJI_ASSIGN_OR_RETURN(auto made, spec_for(options, nullptr, common, rank));
     auto& [spec, control] = made;
     const auto rank_main = [&, rank] {
       for (RankProcess& sibling : processes) sibling.forget();
@@ -221,7 +302,7 @@ Result<Outcome> fork_ranks(const LaunchOptions& options, const RankBody& body) {
   }
   // Only now: a handler of ours would live on in the copies.
   HANJI_ASSIGN_OR_RETURN(auto relay, relay_for(options));
-  return supervise(options, common, std::move(processes), relay ? &*relay : nullptr);
+  return supervise(options, common, std::move(processes), relay ? &*relay : nullptr, nullptr);
 }
 
 }  // namespace hanji::launch

@@ -5,12 +5,14 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "hanji/base/status.h"
 #include "hanji/launch/inherited.h"
+#include "hanji/launch/multi_host.h"
 #include "hanji/shm/segment.h"
 
 namespace hanji::launch {
@@ -38,6 +40,8 @@ enum class RankEventKind {
   kTerminated,  ///< TERM was sent to the ranks that outlived the failed one.
   kKilled,      ///< KILL was sent to the ranks that did not end in time.
   kCause,       ///< All have ended: once more why, as the last word.
+  kJoined,      ///< All hosts have come; their ranks start.
+  kRefused,     ///< Somebody wanted to join the run who may not.
   kRestarted,   ///< All are started again; see restart.h.
   kGaveUp,      ///< They are not, and why; see restart.h.
 };
@@ -45,15 +49,16 @@ enum class RankEventKind {
 /// One thing that happened, told at once.
 struct RankEvent {
   RankEventKind kind = RankEventKind::kStarted;
-  int rank = -1;  ///< -1: all of them.
+  int rank = -1;  ///< Among those of all hosts; -1: all of them.
   pid_t pid = -1;
   std::string text;  ///< One line for people, of kStack several: who, where, what, why.
 };
 
 struct LaunchOptions {
-  std::vector<std::string> command;   ///< Program (searched in PATH) and its arguments.
-  Program program = Program::kOther;  ///< kThis: the command starts this very program.
-  int ranks = 1;
+  std::vector<std::string> command;      ///< Program (searched in PATH) and its arguments.
+  Program program = Program::kOther;     ///< kThis: the command starts this very program.
+  int ranks = 1;                         ///< On this host.
+  std::optional<MultiHost> hosts;        ///< Of a run on several hosts; see launch().
   std::string plan_json;                 ///< Handed to every rank; empty if there is none.
   std::vector<std::vector<int>> cpus;    ///< Per rank, the CPUs it is pinned to; empty: not pinned.
   std::vector<std::string> environment;  ///< "NAME=value", stronger than what is inherited.
@@ -71,7 +76,7 @@ struct LaunchOptions {
 
 /// How one rank ended.
 struct RankExit {
-  int rank = 0;
+  int rank = 0;  ///< On this host.
   pid_t pid = -1;
   int exit_code = 0;  ///< Of exit(); 0 if a signal ended it.
   int signal = 0;     ///< That ended it, or 0.
@@ -86,7 +91,7 @@ struct RankExit {
 /// How all of them ended.
 struct Outcome {
   int exit_code = 0;      ///< Of the first failing rank, or 128 + its signal.
-  int first_failed = -1;  ///< Its rank; -1 if all ended as they should.
+  int first_failed = -1;  ///< Its rank on this host; -1 if all ended as they should, or elsewhere.
   int stop_signal = 0;    ///< The last one that was passed on to the ranks, or 0.
   std::string cause;      ///< One line about the first failure; empty if there is none.
   std::vector<RankExit> ranks;
@@ -100,6 +105,10 @@ std::string describe(const RankExit& exit);
 /// Each rank inherits the segment, a control socket, the plan and its peers' pidfds, which
 /// inherited_endpoints() finds. When one fails, the others get verdict_time to name it, then TERM,
 /// then KILL. Ranks die with the launcher, however it dies, and leave nothing behind.
+///
+/// With `hosts`, every host calls this for its own ranks, which start once all hosts have come. What
+/// fails on any host ends the ranks of all, and all return the same exit code and cause; so does a
+/// host that is lost. A signal to one launcher is passed on to the ranks of all.
 ///
 /// Order   calls on_event from the calling thread, at once.
 /// Cost    one fork and exec per rank; sleeps in poll(2) until something happens.

@@ -15,14 +15,6 @@
 namespace hanji::launch {
 namespace {
 
-Status check_one_host(const Identity& identity) {
-  if (identity.local_size == identity.world_size) return {};
-  return base::unsupported(fmt::format(
-      "{} started {} of {} ranks on this host: hanji has no engine between hosts yet; start all "
-      "ranks on one",
-      name_of(identity.source), identity.local_size, identity.world_size));
-}
-
 Result<base::Fd> copy_of(int fd) {
   const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (copy < 0) return base::from_errno("duplicate a descriptor", errno);
@@ -59,14 +51,17 @@ std::filesystem::path meeting_path(const std::filesystem::path& directory,
                                    const Identity& identity) {
   base::Sha256 hash;
   hash.update(fmt::format("{}\n{}", ::geteuid(), identity.job_id));
+  // Where hosts share the folder, or are namespaces of one, each has a meeting of its own.
+  if (identity.local_size < identity.world_size) {
+    hash.update(fmt::format("\nfrom rank {}", identity.rank - identity.local_rank));
+  }
   return directory / (hash.hex().substr(0, 24) + ".sock");
 }
 
 Result<shm::Endpoints> meet(const Identity& identity, const MeetOptions& options) {
-  HANJI_RETURN_IF_ERROR(check_one_host(identity));
   shm::SegmentOptions segment_options = options.segment;
   segment_options.ranks = identity.local_size;
-  if (identity.world_size == 1) {
+  if (identity.local_size == 1) {
     HANJI_ASSIGN_OR_RETURN(const auto segment, shm::Segment::create(segment_options));
     return endpoints_of_host(*segment, identity, {});
   }

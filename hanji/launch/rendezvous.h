@@ -29,10 +29,11 @@ std::filesystem::path meeting_path(const std::filesystem::path& directory,
 /// socket in a folder that only this user may enter. The socket exists only while ranks meet;
 /// what a killed job left behind is swept.
 ///
-/// Result  Endpoints without a control socket. A world of one meets nobody and makes no file.
+/// Result  Endpoints of this host's ranks without a control socket; meet_hosts() finds the others. Who
+///         is alone on its host meets nobody and makes no file.
 /// Errors  kTimeout naming the ranks that did not come; kMismatch if builds or plans differ,
 ///         kInvalidArgument if a rank is claimed twice or world sizes differ: on all that came.
-///         kPeerLost if one died meanwhile; kUnsupported for ranks on several hosts.
+///         kPeerLost if one died meanwhile.
 Result<shm::Endpoints> meet(const Identity& identity, const MeetOptions& options = {});
 
 }  // namespace hanji::launch

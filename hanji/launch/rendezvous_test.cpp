@@ -192,12 +192,16 @@ TEST_F(Rendezvous, ARankThatDiesMeanwhileIsNamed) {
   EXPECT_THAT(answers[0], AllOf(HasSubstr("peer_lost"), HasSubstr("rank 1")));
 }
 
-TEST_F(Rendezvous, SeveralHostsAreRefused) {
-  Identity identity = identity_of(0, 4);
-  identity.local_size = 2;
-  const auto endpoints = meet(identity, options());
-  EXPECT_EQ(endpoints.status().code(), Code::kUnsupported);
-  EXPECT_THAT(endpoints.status().message(), HasSubstr("2 of 4 ranks on this host"));
+TEST_F(Rendezvous, RanksOfSeveralHostsMeetHostByHost) {
+  const auto answers = run_processes(4, [&](int rank) -> std::string {
+    Identity identity = identity_of(rank, 4);
+    identity.local_rank = rank % 2;
+    identity.local_size = 2;
+    const auto endpoints = meet(identity, options());
+    if (!endpoints.ok()) return endpoints.status().to_string();
+    return std::to_string(endpoints->rank) + "/" + std::to_string(endpoints->size);
+  });
+  EXPECT_THAT(answers, testing::ElementsAre("0/2", "1/2", "0/2", "1/2"));
 }
 
 TEST_F(Rendezvous, AWorldOfOneMakesNoFile) {

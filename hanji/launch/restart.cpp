@@ -64,6 +64,12 @@ Result<Outcome> launch_with_restarts(LaunchOptions options, const RestartOptions
         "max restarts is {}: give 0 for none, or how often all ranks may be started again",
         restarts.max_restarts));
   }
+  if (restarts.max_restarts > 0 && options.hosts) {
+    return base::unsupported(
+        "ranks of several hosts are not started again by their launchers: leave --max-restarts "
+        "out, "
+        "and start `hanji run` on all hosts again");
+  }
   if (options.signals == Signals::kLeave) {
     return run_attempts(std::move(options), restarts, nullptr);
   }

@@ -18,6 +18,7 @@ Result<Outcome> run_program(const RunOptions& options) {
   launch_options.command = options.command;
   launch_options.ranks = options.ranks == 0 ? machine.usable_cores : options.ranks;
   launch_options.cpus = topology::cpus_per_rank(machine, launch_options.ranks);
+  launch_options.hosts = options.hosts;
   launch_options.log_directory = options.log_directory;
   launch_options.rank0_output = Rank0Output::kLogAndLauncher;
   launch_options.on_event = options.on_event;

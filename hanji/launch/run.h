@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,8 @@ namespace hanji::launch {
 /// What `hanji run -n RANKS -- PROGRAM ARGUMENTS` is made of.
 struct RunOptions {
   std::vector<std::string> command;
-  int ranks = 0;                        ///< 0: one per usable core.
+  int ranks = 0;                        ///< On this host; 0: one per usable core.
+  std::optional<MultiHost> hosts;       ///< Of a run on several hosts.
   int max_restarts = 0;                 ///< See restart.h.
   std::filesystem::path log_directory;  ///< Empty: all ranks write where the command writes.
   std::function<void(const RankEvent&)> on_event;

@@ -1,7 +1,10 @@
 #include "hanji/world/connect.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
+#include "hanji/base/status.h"
 #include "hanji/launch/environment.h"
 #include "hanji/launch/inherited.h"
 #include "hanji/launch/rendezvous.h"
@@ -26,6 +29,12 @@ launch::Inherited meet(const launch::Identity& identity, const ConnectOptions& o
 
 World connect(const ConnectOptions& options) {
   const launch::Identity identity = launch::detect().or_throw();
+  if (identity.local_size < identity.world_size) {
+    throw Error(base::unsupported(fmt::format(
+        "{} started {} of {} ranks on this host: connect() has no engine between hosts; start all "
+        "ranks on one, or meet by launch::join_hosts() and an engine of your own",
+        launch::name_of(identity.source), identity.local_size, identity.world_size)));
+  }
   const bool inherits = identity.source == launch::Source::kHanji;
   auto inherited = inherits ? launch::inherited_endpoints().or_throw() : meet(identity, options);
   launch::report_crashes(inherited.endpoints);

@@ -20,17 +20,22 @@ void remove(std::vector<std::string>& lines, std::string_view name) {
 }  // namespace
 
 std::vector<std::string> environment_of_rank(const LaunchOptions& options,
-                                             const Announcement& announcement) {
-  const std::string rank = std::to_string(announcement.rank);
-  const std::string size = std::to_string(announcement.size);
+                                             const Announcement& announcement,
+                                             const base::HostPort& master) {
   std::vector<base::Setting> settings = {
-      {Variable::kRank, rank},
-      {Variable::kWorldSize, size},
-      {Variable::kLocalRank, rank},
-      {Variable::kLocalWorldSize, size},
+      {Variable::kRank, std::to_string(announcement.first_rank + announcement.rank)},
+      {Variable::kWorldSize, std::to_string(announcement.world_size)},
+      {Variable::kLocalRank, std::to_string(announcement.rank)},
+      {Variable::kLocalWorldSize, std::to_string(announcement.size)},
+      {Variable::kGroupRank, std::to_string(announcement.node)},
+      {Variable::kGroupWorldSize, std::to_string(announcement.num_nodes)},
       {Variable::kHanjiEndpoints, to_text(announcement)},
       {Variable::kTorchelasticRestartCount, std::to_string(options.restart_count)},
   };
+  if (master.port != 0) {
+    settings.push_back({Variable::kMasterAddr, master.host});
+    settings.push_back({Variable::kMasterPort, std::to_string(master.port)});
+  }
   const bool pinned = announcement.rank < static_cast<int>(options.cpus.size()) &&
                       !options.cpus[announcement.rank].empty();
   if (pinned && !base::read(Variable::kOmpNumThreads)) {

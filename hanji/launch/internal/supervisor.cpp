@@ -2,15 +2,14 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <utility>
 
 #include "hanji/base/memory_headroom.h"
 #include "hanji/base/symbols.h"
+#include "hanji/base/tcp.h"
 #include "hanji/base/units.h"
 #include "hanji/shm/liveness.h"
 #include "hanji/trace/recorder.h"
@@ -24,11 +23,6 @@ using namespace std::chrono_literals;
 constexpr int kPeerLostExit = 6;
 constexpr int kRequeueExit = 75;
 constexpr int kInterruptedExit = 130;
-
-std::string read_hostname() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
 
 /// True if the rank ended because another one had: then that one is the cause, not this one.
 bool is_consequence(const RankExit& exit) {
@@ -56,29 +50,33 @@ Supervisor::Supervisor(const LaunchOptions& options, std::shared_ptr<shm::Segmen
       processes_(std::move(processes)),
       start_ns_(base::now_ns()),
       num_oom_kills_(base::num_oom_kills()),
-      hostname_(read_hostname()) {
+      hostname_(base::host_name()) {
   outcome_.ranks.resize(processes_.size());
 }
 
 Outcome Supervisor::run() {
   for (const RankProcess& process : processes_) {
-    tell({RankEventKind::kStarted, process.rank(), process.pid(),
-          fmt::format("rank {} started on {} as process {}", process.rank(), hostname_,
-                      process.pid())});
+    const int rank = world_rank(process.rank());
+    tell({RankEventKind::kStarted, rank, process.pid(),
+          fmt::format("rank {} started on {} as process {}", rank, hostname_, process.pid())});
   }
-  while (any_running()) {
+  while (any_running() || awaits_hosts()) {
     wait();
     for (Echo& echo : echoes_) echo.pump();
     take_signals();
     take_deaths();
+    take_news();
+    tell_hosts();
     tell_stacks();  // Looking names up takes its time: survivors have the verdict by now.
     on_deadline();
   }
   const auto patience = base::Deadline::after(5s);
   for (Echo& echo : echoes_) echo.finish(patience);
-  if (!outcome_.cause.empty()) {
+  if (outcome_.first_failed >= 0) {
     const RankExit& first = outcome_.ranks[outcome_.first_failed];
-    tell({RankEventKind::kCause, first.rank, first.pid, "cause: " + outcome_.cause});
+    tell({RankEventKind::kCause, world_rank(first.rank), first.pid, "cause: " + outcome_.cause});
+  } else if (!outcome_.cause.empty()) {
+    tell(RankEventKind::kCause, "cause: " + outcome_.cause);
   }
   return std::move(outcome_);
 }
@@ -97,6 +95,9 @@ void Supervisor::wait() {
     polls.push_back({process.control(), POLLIN, 0});
   }
   if (relay_ != nullptr) polls.push_back({relay_->fd(), POLLIN, 0});
+  if (link_ != nullptr) {
+    for (const int descriptor : link_->descriptors()) polls.push_back({descriptor, POLLIN, 0});
+  }
   for (const Echo& echo : echoes_) {
     polls.push_back({echo.read_end(), POLLIN, 0});
     polls.push_back({echo.waiting_for(), POLLOUT, 0});
@@ -111,7 +112,7 @@ void Supervisor::tell_stacks() {
     std::string stack = base::symbolise(process.take_stack());
     if (stack.empty()) continue;
     stack.pop_back();
-    tell({RankEventKind::kStack, process.rank(), process.pid(), std::move(stack)});
+    tell({RankEventKind::kStack, world_rank(process.rank()), process.pid(), std::move(stack)});
   }
 }
 
@@ -128,13 +129,68 @@ void Supervisor::take_signals() {
   while (relay_ != nullptr) {
     const auto signal = relay_->take();
     if (!signal) return;
-    const bool again = std::find(forwarded_.begin(), forwarded_.end(), *signal) != forwarded_.end();
-    if (!again) {
-      forward(*signal);
-    } else if (*signal == SIGINT) {
-      kill_all("a second SIGINT came");
+    take_signal(*signal);
+  }
+}
+
+void Supervisor::take_signal(int signal) {
+  const bool again = std::find(forwarded_.begin(), forwarded_.end(), signal) != forwarded_.end();
+  if (!again) {
+    forward(signal);
+  } else if (signal == SIGINT) {
+    kill_all("a second SIGINT came");
+    if (link_ != nullptr) link_->tell_verdict(kInterruptedExit, "a second SIGINT came");
+  }
+}
+
+/// From other hosts, or from who started this launcher.
+void Supervisor::take_news() {
+  while (link_ != nullptr) {
+    const auto news = link_->take();
+    if (!news) return;
+    if (!news->refused.empty()) tell(RankEventKind::kRefused, news->refused);
+    const bool known = std::find(forwarded_.begin(), forwarded_.end(), news->signal) !=
+                       forwarded_.end();  // Our own comes back to us.
+    if (news->signal != 0 && !known) forward(news->signal);
+    if (news->verdict && !hosts_settled_) take_verdict(*news->verdict);
+    if (news->all_ended && !hosts_settled_) {
+      hosts_settled_ = true;
+      if (outcome_.exit_code == 0) outcome_.exit_code = link_->exit_code();
     }
   }
+}
+
+/// What ends the run everywhere: our own first failure, or what came before it elsewhere.
+void Supervisor::take_verdict(const Verdict& verdict) {
+  hosts_settled_ = true;
+  if (verdict.node == link_->node() && verdict.text == outcome_.cause) return;
+  if (outcome_.first_failed >= 0) outcome_.ranks[outcome_.first_failed].secondary = true;
+  provisional_ = false;
+  outcome_.first_failed = -1;
+  outcome_.exit_code = verdict.exit_code;
+  outcome_.cause = verdict.text;
+  segment_->abort(-1, Code::kPeerLost, verdict.text);
+  if (phase_ == Phase::kRunning) enter(Phase::kVerdict, options_.verdict_time);
+  tell(RankEventKind::kFailed, verdict.text);
+}
+
+/// A failure that may be another one's consequence waits until verdict_time is over, for the cause
+/// may be on its way from another host.
+void Supervisor::tell_hosts() {
+  if (link_ == nullptr || told_hosts_ || hosts_settled_) return;
+  const bool failed = !outcome_.cause.empty();
+  const bool sure = !provisional_ || phase_ != Phase::kVerdict || deadline_.passed();
+  if (failed ? !sure : any_running()) return;
+  told_hosts_ = true;
+  if (failed) {
+    link_->tell_verdict(outcome_.exit_code, outcome_.cause);
+  } else {
+    link_->tell_ended(outcome_.exit_code);
+  }
+}
+
+int Supervisor::world_rank(int rank) const {
+  return rank + (link_ == nullptr ? 0 : link_->here().first_rank);
 }
 
 void Supervisor::forward(int signal) {
@@ -142,6 +198,7 @@ void Supervisor::forward(int signal) {
   outcome_.stop_signal = signal;
   tell(RankEventKind::kForwarded, fmt::format("{} passed on to all ranks", signal_name(signal)));
   for (const RankProcess& process : processes_) process.signal(signal);
+  if (link_ != nullptr) link_->tell_signal(signal);
   if (phase_ == Phase::kRunning) enter(Phase::kStopping, options_.stop_grace);
 }
 
@@ -167,11 +224,12 @@ void Supervisor::take_death(RankExit exit) {
   explain_kill(exit);
   if (ended_as_asked(exit)) {
     if (outcome_.exit_code == 0) outcome_.exit_code = code_of(exit);
-    tell({RankEventKind::kEnded, exit.rank, exit.pid, where(exit) + " " + describe(exit)});
+    tell({RankEventKind::kEnded, world_rank(exit.rank), exit.pid,
+          where(exit) + " " + describe(exit)});
   } else if (exit.failed()) {
     record_failure(exit);
   } else {
-    tell({RankEventKind::kEnded, exit.rank, exit.pid, where(exit) + " ended"});
+    tell({RankEventKind::kEnded, world_rank(exit.rank), exit.pid, where(exit) + " ended"});
     if (segment_->is_expected(exit.rank) && any_running()) take_early_end(exit);
   }
   outcome_.ranks[exit.rank] = std::move(exit);
@@ -192,7 +250,7 @@ void Supervisor::blame_early_leaver(RankExit& exit) {
   outcome_.exit_code = code_of(exit);
   outcome_.cause = story_of(leaver) + ", before it left the job";
   if (phase_ == Phase::kRunning) enter(Phase::kVerdict, options_.verdict_time);
-  tell({RankEventKind::kFailed, leaver.rank, leaver.pid, outcome_.cause});
+  tell({RankEventKind::kFailed, world_rank(leaver.rank), leaver.pid, outcome_.cause});
 }
 
 /// After a forwarded signal: with a code that says "saved and stopped", or of the signal itself.
@@ -207,12 +265,12 @@ bool Supervisor::ended_as_asked(const RankExit& exit) const {
 /// the first failure stays provisional while it points to somebody else, until TERM is sent.
 void Supervisor::record_failure(RankExit& exit) {
   const std::string text = story_of(exit);
-  const bool none_before = outcome_.first_failed < 0;
+  const bool none_before = outcome_.cause.empty();
   const bool explains = provisional_ && phase_ == Phase::kVerdict && !is_consequence(exit);
   if (none_before && is_consequence(exit) && early_leaver_ >= 0) blame_early_leaver(exit);
   exit.secondary |= !none_before && !explains;
   if (exit.secondary) {
-    tell({RankEventKind::kSecondary, exit.rank, exit.pid, text + " (secondary)"});
+    tell({RankEventKind::kSecondary, world_rank(exit.rank), exit.pid, text + " (secondary)"});
     return;
   }
   if (explains) outcome_.ranks[outcome_.first_failed].secondary = true;
@@ -227,7 +285,7 @@ void Supervisor::record_failure(RankExit& exit) {
     enter(Phase::kVerdict, options_.verdict_time);
   }
   if (exit.report.code() == Code::kTimeout) ask_for_stacks();
-  tell({RankEventKind::kFailed, exit.rank, exit.pid, text});
+  tell({RankEventKind::kFailed, world_rank(exit.rank), exit.pid, text});
 }
 
 /// SIGKILL from nobody here, while the kernel counted one more process that it killed for memory.
@@ -256,12 +314,20 @@ int Supervisor::code_of(const RankExit& exit) const {
 }
 
 void Supervisor::on_deadline() {
-  if (!deadline_.passed() || !any_running()) return;
+  if (!deadline_.passed()) return;
+  if (!any_running()) {
+    // Only other hosts are awaited.
+    phase_ = Phase::kTerminating;
+    deadline_ = base::Deadline::never();
+    return;
+  }
   switch (phase_) {
     case Phase::kVerdict:
-      tell(
-          RankEventKind::kTerminated,
-          fmt::format("SIGTERM sent to the other ranks, as rank {} failed", outcome_.first_failed));
+      tell(RankEventKind::kTerminated,
+           outcome_.first_failed < 0
+               ? std::string("SIGTERM sent to all ranks here, as another host failed")
+               : fmt::format("SIGTERM sent to the other ranks, as rank {} failed",
+                             world_rank(outcome_.first_failed)));
       for (const RankProcess& process : processes_) process.signal(SIGTERM);
       enter(Phase::kTerminating, options_.kill_grace);
       break;
@@ -303,8 +369,9 @@ void Supervisor::tell(RankEventKind kind, std::string text) const {
 /// "rank 1 (host vm, process 4711, after 3.2 s, step 57)"; the ring outlives its rank.
 std::string Supervisor::where(const RankExit& exit) const {
   const double seconds = static_cast<double>(base::now_ns() - start_ns_) * 1e-9;
-  std::string text = fmt::format("rank {} (host {}, process {}, after {}", exit.rank, hostname_,
-                                 exit.pid, base::format_seconds(seconds));
+  std::string text = fmt::format("rank {} ({}host {}, process {}, after {}", world_rank(exit.rank),
+                                 link_ == nullptr ? "" : fmt::format("node {}, ", link_->node()),
+                                 hostname_, exit.pid, base::format_seconds(seconds));
   if (exit.step > 0) text += fmt::format(", step {}", exit.step);
   return text + ")";
 }

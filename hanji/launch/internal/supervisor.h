@@ -8,6 +8,7 @@
 
 #include "hanji/base/clock.h"
 #include "hanji/launch/internal/echo.h"
+#include "hanji/launch/internal/host_link.h"
 #include "hanji/launch/internal/rank_process.h"
 #include "hanji/launch/internal/signal_relay.h"
 
@@ -17,13 +18,17 @@ namespace hanji::launch {
 ///
 ///   running --rank fails--> verdict --verdict_time--> terminating --kill_grace--> killing
 ///      \------INT, TERM, USR1-----> stopping --stop_grace, or a second INT-------> killing
+///
+/// Of several hosts, each one's supervisor tells the others the first failure and stays until all
+/// have ended or one verdict holds for all.
 class Supervisor {
  public:
   Supervisor(const LaunchOptions& options, std::shared_ptr<shm::Segment> segment,
              std::vector<RankProcess> processes);
 
-  /// Both optional.
+  /// All optional.
   void watch(SignalRelay* relay) { relay_ = relay; }
+  void watch(HostLink* link) { link_ = link; }
   void watch(std::vector<Echo> echoes) { echoes_ = std::move(echoes); }
 
   Outcome run();
@@ -33,7 +38,13 @@ class Supervisor {
 
   bool any_running() const;
   void wait();
+  bool awaits_hosts() const { return link_ != nullptr && !hosts_settled_; }
   void take_signals();
+  void take_signal(int signal);
+  void take_news();
+  void take_verdict(const Verdict& verdict);
+  void tell_hosts();
+  int world_rank(int rank) const;
   void take_deaths();
   void tell_stacks();
   void ask_for_stacks() const;
@@ -57,6 +68,7 @@ class Supervisor {
   std::shared_ptr<shm::Segment> segment_;
   std::vector<RankProcess> processes_;
   SignalRelay* relay_ = nullptr;
+  HostLink* link_ = nullptr;
   std::vector<Echo> echoes_;
   Phase phase_ = Phase::kRunning;
   base::Deadline deadline_ = base::Deadline::never();
@@ -64,8 +76,10 @@ class Supervisor {
   int64_t num_oom_kills_;
   std::string hostname_;
   std::vector<int> forwarded_;
-  int early_leaver_ = -1;     ///< Ended with code 0 while others were in the middle of the job.
-  bool provisional_ = false;  ///< The first failure told that another rank was its cause.
+  int early_leaver_ = -1;       ///< Ended with code 0 while others were in the middle of the job.
+  bool provisional_ = false;    ///< The first failure told that another rank was its cause.
+  bool told_hosts_ = false;     ///< How it went here.
+  bool hosts_settled_ = false;  ///< All have ended, or a verdict holds for all.
   Outcome outcome_;
 };
 
