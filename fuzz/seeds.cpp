@@ -6,8 +6,12 @@
 #include "hanji/base/file.h"
 #include "hanji/checkpoint/manifest.h"
 #include "hanji/cost/rates.h"
+#include "hanji/launch/control_plane/channel.h"
+#include "hanji/launch/control_plane/request.h"
 #include "hanji/launch/internal/announcement.h"
 #include "hanji/launch/internal/control.h"
+#include "hanji/launch/internal/hosts_file.h"
+#include "hanji/launch/internal/verdict.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/plan.h"
 #include "hanji/schedule/all_reduce.h"
@@ -115,6 +119,24 @@ void add_messages(Seeds& seeds) {
   seeds.add("step_list", "staged", schedule::to_json(schedule::all_reduce_staged(2, 8, 4)));
 }
 
+void add_control_plane(Seeds& seeds) {
+  using launch::Operation;
+  const auto request = [](Operation operation, std::vector<std::string> texts, int64_t number = 0) {
+    return launch::to_bytes(
+        launch::Request{.operation = operation, .id = 1, .number = number, .texts = texts});
+  };
+  const std::string set = request(Operation::kSet, {"key", "value"});
+  seeds.add("control_plane", "set", set);
+  seeds.add("control_plane", "wait", request(Operation::kWait, {"a", "b"}));
+  seeds.add("control_plane", "barrier", request(Operation::kBarrier, {"b"}, int64_t{2} << 32));
+  seeds.add("control_plane", "cancel", request(Operation::kCancel, {}, 1));
+  seeds.add("control_plane", "response", launch::to_bytes(launch::Response{1, Code::kOk, "value"}));
+  seeds.add("control_plane", "frame", launch::seal_frame(base::Digest{}, 0, set));
+  seeds.add("control_plane", "verdict", launch::to_json(launch::Verdict{1, 137, "rank 2"}));
+  launch::HostsFile hosts{.server = {"::1", 29500}, .nodes = {launch::Node{"a", "::1", 0, 2}}};
+  seeds.add("control_plane", "hosts", launch::to_json(hosts));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -129,5 +151,6 @@ int main(int argc, char** argv) {
   add_config(seeds);
   add_plan(seeds);
   add_messages(seeds);
+  add_control_plane(seeds);
   return 0;
 }

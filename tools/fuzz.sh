@@ -4,7 +4,7 @@ case ${1:-} in [0-9]*) seconds=$1; shift ;; esac
 setup
 debian_packages $DEBIAN_FUZZ
 [ -e build/fuzz/build.ninja ] || { say "configuring build/fuzz"; quietly configure-fuzz cmake --preset fuzz; }
-targets=${*:-config control history json manifest override plan safetensors step_list tokens vocabulary}
+targets=${*:-config control control_plane history json manifest override plan safetensors step_list tokens vocabulary}
 compile fuzz hanji_fuzz_seeds $(printf 'fuzz/hanji_fuzz_%s ' $targets)
 ./build/fuzz/fuzz/hanji_fuzz_seeds build/fuzz/seeds
 mkdir -p build/fuzz/found build/log
