@@ -9,15 +9,15 @@
 
 namespace hanji::shm::internal {
 
-static_assert(sizeof(std::atomic<uint32_t>) == 4);
+static_assert(sizeof(Atomic<uint32_t>) == 4);
 
-void futex_wait(std::atomic<uint32_t>& word, uint32_t expected, std::chrono::nanoseconds limit) {
+void futex_wait(Atomic<uint32_t>& word, uint32_t expected, std::chrono::nanoseconds limit) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
   const timespec time{seconds.count(), (limit - seconds).count()};
   ::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &time, nullptr, 0);
 }
 
-void futex_wake_all(std::atomic<uint32_t>& word) {
+void futex_wake_all(Atomic<uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 

@@ -5,22 +5,6 @@
 #include "hanji/shm/internal/futex.h"
 
 namespace hanji::shm::internal {
-namespace {
-
-// Orders "I stored, now I look for sleepers" against "I am a sleeper, now I look again".
-void full_fence() {
-#if defined(__SANITIZE_THREAD__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wtsan"
-#endif
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-#if defined(__SANITIZE_THREAD__)
-#pragma GCC diagnostic pop
-#endif
-}
-
-}  // namespace
-
 GroupLines::GroupLines(std::shared_ptr<Segment> segment, int group, std::vector<int> members,
                        int me)
     : segment_(std::move(segment)),
@@ -47,8 +31,17 @@ void GroupLines::sleep(uint64_t sequence, std::chrono::nanoseconds limit) {
   const uint32_t rings = bell_.rings.load(std::memory_order_acquire);
   bell_.sleepers.fetch_add(1, std::memory_order_relaxed);
   full_fence();
-  if (!arrived(sequence)) futex_wait(bell_.rings, rings, limit);
+  if (!arrived(sequence) && !is_hopeless(sequence)) futex_wait(bell_.rings, rings, limit);
   bell_.sleepers.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// Whoever ends the job, cancels or gives up rings too, and may have done so before this rank was counted.
+bool GroupLines::is_hopeless(uint64_t sequence) const {
+  if (segment_->aborted() || cancelled().member >= 0) return true;
+  for (int member = 0; member < size(); ++member) {
+    if (failed(member) != Code::kOk && !has_posted(member, sequence)) return true;
+  }
+  return false;
 }
 
 void GroupLines::announce_members() {

@@ -238,6 +238,7 @@ bool Segment::abort(int rank, Code code, std::string_view text) {
   if (rank >= 0 && (lost() >> rank & 1) != 0) return false;
   uint32_t none = AbortWord::kNone;
   if (!word.state.compare_exchange_strong(none, AbortWord::kClaimed)) return false;
+  note_write(&word.code, sizeof word - offsetof(AbortWord, code));
   word.code = static_cast<uint32_t>(code);
   word.rank = rank;
   const size_t length = std::min(text.size(), word.text.size() - 1);
@@ -260,6 +261,7 @@ int Segment::abort_rank() const { return aborted() ? abort_word(epoch()).rank : 
 Status Segment::abort_status(uint32_t epoch) const {
   if (!aborted(epoch)) return {};
   const AbortWord& word = abort_word(epoch);
+  note_read(&word.code, sizeof word - offsetof(AbortWord, code));
   const std::string_view text(word.text.data(), strnlen(word.text.data(), word.text.size()));
   return Status(static_cast<Code>(word.code), std::string(text));
 }

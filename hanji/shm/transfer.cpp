@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "hanji/shm/internal/atomic.h"
 #include "hanji/shm/internal/stream_copy.h"
 #include "hanji/shm/reduce.h"
 
@@ -38,6 +39,9 @@ int64_t Transfer::run(const schedule::Step& step, const Buffers& buffers, int64_
   to_.clear();
   for (const auto& operand : step.from) from_.push_back(buffers.find(operand, begin));
   for (const auto& operand : step.to) to_.push_back(buffers.find(operand, begin));
+  const size_t bytes = static_cast<size_t>(count) * buffers.element_bytes;
+  for (const void* from : from_) note_read(from, bytes);
+  for (const void* to : to_) note_write(to, bytes);
   if (step.kind == schedule::StepKind::kReduce) {
     factors_.clear();
     if (buffers.op == schedule::ReduceOp::kPremulSum) {
@@ -46,8 +50,7 @@ int64_t Transfer::run(const schedule::Step& step, const Buffers& buffers, int64_
     reduce(buffers.dtype, buffers.op, from_, step.tree, to_, count, factors_);
   } else {
     const int64_t written = step.count * static_cast<int64_t>(step.to.size());
-    copy(static_cast<size_t>(count) * buffers.element_bytes,
-         written * static_cast<int64_t>(buffers.element_bytes) >= kStreamBytes);
+    copy(bytes, written * static_cast<int64_t>(buffers.element_bytes) >= kStreamBytes);
   }
   return count;
 }

@@ -58,7 +58,7 @@ class GroupLines {
 
   /// Wakes the members that sleep. Cost: one fence if none does.
   void ring();
-  /// Sleeps until somebody rings, unless `sequence` has arrived; at most `limit`.
+  /// Sleeps until somebody rings, unless `sequence` has arrived or never will; at most `limit`.
   void sleep(uint64_t sequence, std::chrono::nanoseconds limit);
 
   /// The number of the operation that this member has begun, and that another began last.
@@ -94,6 +94,7 @@ class GroupLines {
   Code failed(int member) const;
 
  private:
+  bool is_hopeless(uint64_t sequence) const;
   Line& line(int member, uint64_t sequence) const { return ranks_[member]->lines[sequence % 2]; }
 
   std::shared_ptr<Segment> segment_;

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "hanji/base/status.h"
 #include "hanji/schedule/step_list.h"
+#include "hanji/shm/internal/atomic.h"
 
 /// The bytes of a segment. Every structure starts zeroed, holds offsets and never pointers, and
 /// each word has one writer unless it says otherwise.
@@ -50,8 +50,8 @@ Status check_header(const Header& header, size_t bytes);
 
 /// Which part of the job this is. Every epoch but the last has ended by the loss of a rank.
 struct alignas(kLine) EpochWord {
-  std::atomic<uint32_t> epoch;
-  std::atomic<uint64_t> lost;  ///< A bit per rank that epochs have ended without.
+  Atomic<uint32_t> epoch;
+  Atomic<uint64_t> lost;  ///< A bit per rank that epochs have ended without.
 };
 static_assert(sizeof(EpochWord) == kLine);
 inline constexpr size_t kEpochOffset = 512;
@@ -60,7 +60,7 @@ inline constexpr uint32_t kMaxEpochs = kMaxRanks;
 /// Why an epoch cannot go on. The first writer wins.
 struct alignas(kLine) AbortWord {
   enum State : uint32_t { kNone, kClaimed, kSet };
-  std::atomic<uint32_t> state;
+  Atomic<uint32_t> state;
   uint32_t code;
   int32_t rank;
   uint32_t reserved;
@@ -73,24 +73,24 @@ enum class Presence : uint32_t { kAbsent, kHere, kLeft, kDead };
 
 struct RankState {
   // Written by the rank when it joins or leaves; kDead by whoever sees it die.
-  alignas(kLine) std::atomic<uint32_t> presence;
-  std::atomic<int32_t> pid;
+  alignas(kLine) Atomic<uint32_t> presence;
+  Atomic<int32_t> pid;
   // What the rank waits for: group + 1 in the upper half, 0 if it does not wait; operation below.
-  std::atomic<uint64_t> waiting;
-  std::atomic<int64_t> heap_bytes;
-  std::atomic<int64_t> heap_peak_bytes;
-  std::atomic<int64_t> waiting_since_ns;  ///< Of base::now_ns(); stored before `waiting`.
-  std::atomic<uint32_t> channels_epoch;   ///< Its ends of channels were made new for this epoch.
+  Atomic<uint64_t> waiting;
+  Atomic<int64_t> heap_bytes;
+  Atomic<int64_t> heap_peak_bytes;
+  Atomic<int64_t> waiting_since_ns;  ///< Of base::now_ns(); stored before `waiting`.
+  Atomic<uint32_t> channels_epoch;   ///< Its ends of channels were made new for this epoch.
   // Own line: the watchdog's thread writes it.
-  alignas(kLine) std::atomic<int64_t> heartbeat_ns;
-  alignas(kLine) std::array<std::atomic<uint64_t>, 16> processors;  ///< Affinity mask.
+  alignas(kLine) Atomic<int64_t> heartbeat_ns;
+  alignas(kLine) std::array<Atomic<uint64_t>, 16> processors;  ///< Affinity mask.
 };
 static_assert(sizeof(RankState) == 256);
 
 struct SiteTable {
   static constexpr uint32_t kEntries = 1024;
   static constexpr size_t kTextBytes = 128;
-  std::atomic<uint32_t> count;
+  Atomic<uint32_t> count;
   std::array<std::byte, kLine - sizeof(uint32_t)> reserved;
   std::array<std::array<char, kTextBytes>, kEntries> text;  ///< Zero-terminated.
 };
@@ -98,33 +98,33 @@ static_assert(sizeof(SiteTable) == 64 + 128 * 1024);
 
 /// What a rank says at a sync; see flag_line.h for the words. `sequence` is stored last.
 struct alignas(kLine) Line {
-  std::atomic<uint64_t> sequence;
-  std::array<std::atomic<uint64_t>, 7> words;
+  Atomic<uint64_t> sequence;
+  std::array<Atomic<uint64_t>, 7> words;
 };
-static_assert(sizeof(Line) == kLine && std::atomic<uint64_t>::is_always_lock_free);
+static_assert(sizeof(Line) == kLine && Atomic<uint64_t>::is_always_lock_free);
 
 /// One rank in one group. A sync with sequence s is posted in lines[s % 2]: a rank overwrites
 /// that line at s + 2, after s + 1, which every peer posts only when it has read line s.
 struct alignas(2 * kLine) GroupRank {
   std::array<Line, 2> lines;
-  alignas(kLine) std::atomic<uint64_t> operation;  ///< The last one begun; 0: none.
-  std::atomic<uint64_t> completed;                 ///< The last one completed; 0: none.
-  std::atomic<uint64_t> members;                   ///< A bit per rank; 0: it never was one of them.
-  std::atomic<uint32_t> failed;                    ///< base::Code of why it gave up, or 0.
-  std::atomic<uint32_t> next_epoch;  ///< 1 + that of the survivors; beside `survivors`.
+  alignas(kLine) Atomic<uint64_t> operation;  ///< The last one begun; 0: none.
+  Atomic<uint64_t> completed;                 ///< The last one completed; 0: none.
+  Atomic<uint64_t> members;                   ///< A bit per rank; 0: it never was one of them.
+  Atomic<uint32_t> failed;                    ///< base::Code of why it gave up, or 0.
+  Atomic<uint32_t> next_epoch;                ///< 1 + that of the survivors; beside `survivors`.
   // member + 1 in the upper 16 bits, operation below, of the first call that was cancelled. Any
   // member writes it to all.
-  std::atomic<uint64_t> cancelled;
+  Atomic<uint64_t> cancelled;
   // The meeting of those who go on without the lost (survivors.h).
-  std::atomic<uint64_t> comes;      ///< 1 + the first group id that is free here; 0: not yet there.
-  std::atomic<uint64_t> survivors;  ///< In the first member's: a bit per rank. Any of them decides.
+  Atomic<uint64_t> comes;      ///< 1 + the first group id that is free here; 0: not yet there.
+  Atomic<uint64_t> survivors;  ///< In the first member's: a bit per rank. Any of them decides.
 };
 static_assert(sizeof(GroupRank) == 256 && kMaxRanks <= 64);
 
 /// Where the ranks of a group sleep. Everybody writes.
 struct alignas(2 * kLine) Bell {
-  std::atomic<uint32_t> rings;  ///< The futex word.
-  alignas(kLine) std::atomic<uint32_t> sleepers;
+  Atomic<uint32_t> rings;  ///< The futex word.
+  alignas(kLine) Atomic<uint32_t> sleepers;
 };
 static_assert(sizeof(Bell) == 128);
 

@@ -55,7 +55,8 @@ std::string_view name_of(Pending::Kind kind) {
 class Explorer {
  public:
   Explorer(const Program& program, int64_t max_states, const Weakening& weakening)
-      : program_(program), max_states_(max_states), machine_(weakening) {
+      : program_(program), max_states_(max_states), machine_(weakening), saved_(program.shared) {
+    saved_.insert(saved_.end(), program.unread.begin(), program.unread.end());
     for (const auto& data : program.data) machine_.treat_as_data(data.data(), data.size());
     for (const Named& named : program.names)
       machine_.set_name(named.begin, named.bytes, named.name);
@@ -63,8 +64,12 @@ class Explorer {
       fibers_.push_back(std::make_unique<Fiber>());
       arenas_.push_back(std::make_unique<Arena>());
     }
-    for (const auto& region : program.shared)
+    for (const auto& region : program.unread) {
+      machine_.treat_as_unread(region.data(), region.size());
+    }
+    for (const auto& region : saved_) {
       initial_.insert(initial_.end(), region.begin(), region.end());
+    }
   }
 
   Outcome run() {
@@ -253,7 +258,7 @@ class Explorer {
       const auto used = arenas_[i]->used();
       snapshot.arenas.emplace_back(used.begin(), used.end());
     }
-    for (const auto& region : program_.shared) {
+    for (const auto& region : saved_) {
       snapshot.shared.insert(snapshot.shared.end(), region.begin(), region.end());
     }
     snapshot.machine = machine_.state();
@@ -273,7 +278,7 @@ class Explorer {
 
   void load_shared(const std::vector<std::byte>& bytes) {
     size_t at = 0;
-    for (const auto& region : program_.shared) {
+    for (const auto& region : saved_) {
       std::memcpy(region.data(), bytes.data() + at, region.size());
       at += region.size();
     }
@@ -294,6 +299,7 @@ class Explorer {
   const Program& program_;
   int64_t max_states_;
   Machine machine_;
+  std::vector<std::span<std::byte>> saved_;  ///< All that is shared, read or not.
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::vector<std::byte> initial_;

@@ -23,6 +23,8 @@ struct Program {
   /// what they allocate themselves. No reference counts of others: hand them unowned pointers.
   std::vector<std::function<void()>> threads;
   std::vector<std::span<std::byte>> shared;
+  /// Shared, and written for people only: states that differ there alone are one.
+  std::vector<std::span<std::byte>> unread;
   std::vector<std::span<const std::byte>> data;  ///< Machine::treat_as_data().
   std::vector<Named> names;                      ///< For the story of a violation.
   int mortal = -1;                               ///< A thread that may be killed at any point.

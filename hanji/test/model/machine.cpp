@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 #include <utility>
 
 #include "hanji/test/model/arena.h"
@@ -43,9 +44,35 @@ class OutsideOfArenas {
   Arena* before_;
 };
 
-void append(std::vector<uint64_t>& words, const Clock& clock) {
-  words.insert(words.end(), clock.begin(), clock.end());
-}
+/// Times of a thread are only compared with each other, and the next one is later than all: so in a
+/// digest they are counted anew, and states that differ in how often a thread looked are one.
+class Times {
+ public:
+  void add(const Clock& clock) {
+    for (size_t thread = 0; thread < clock.size(); ++thread) add(thread, clock[thread]);
+  }
+  void add(size_t thread, uint32_t time) {
+    if (time >= kLimit) throw std::length_error("a modelled thread does too much");
+    if (time != 0) places_[thread][time] = 1;
+  }
+  /// After all were added.
+  void count() {
+    for (auto& places : places_) {
+      uint16_t place = 0;
+      for (uint16_t& time : places) time = time != 0 ? ++place : 0;
+    }
+  }
+  uint64_t of(size_t thread, uint32_t time) const { return time == 0 ? 0 : places_[thread][time]; }
+  void append(std::vector<uint64_t>& words, const Clock& clock) const {
+    for (size_t thread = 0; thread < clock.size(); ++thread) {
+      words.push_back(of(thread, clock[thread]));
+    }
+  }
+
+ private:
+  static constexpr uint32_t kLimit = 512;
+  std::array<std::array<uint16_t, kLimit>, kMaxThreads> places_{};
+};
 
 }  // namespace
 
@@ -81,8 +108,8 @@ void* Machine::translate(const void* address) const {
   return const_cast<std::byte*>(byte);
 }
 
-bool Machine::is_data(const void* address) const {
-  return std::ranges::any_of(data_ranges_, [&](const Range& range) {
+bool Machine::lies_in(const std::vector<Range>& ranges, const void* address) {
+  return std::ranges::any_of(ranges, [&](const Range& range) {
     return address >= range.begin &&
            address < static_cast<const std::byte*>(range.begin) + range.bytes;
   });
@@ -123,6 +150,12 @@ void Machine::give_way(Pending pending) {
   Fiber::give_way();
 }
 
+// A loop of polls begins after whatever the thread did for others to see.
+void Machine::forget_polls() {
+  me().polled.clear();
+  me().polled_changed = false;
+}
+
 void Machine::violate(const std::string& what) {
   {
     const OutsideOfArenas outside;
@@ -146,10 +179,12 @@ Clock Machine::told(std::memory_order order) {
 uint64_t Machine::load(const void* address, size_t bytes, std::memory_order order) {
   const OutsideOfArenas outside;
   void* word = translate(address);
-  if (is_data(address)) {
+  if (lies_in(data_ranges_, address)) {
     note_read(address, bytes);
     return read_word(word, bytes);
   }
+  if (lies_in(unread_, address))
+    violate("rank " + std::to_string(running_) + " reads what nobody reads");
   const uint32_t cell = cell_of(word, bytes);
   touch(cell, false);
   if (others(cells_[cell].writers)) give_way({.kind = Kind::kLoad, .cell = cell});
@@ -166,7 +201,7 @@ uint64_t Machine::load(const void* address, size_t bytes, std::memory_order orde
 void Machine::store(void* address, size_t bytes, uint64_t value, std::memory_order order) {
   const OutsideOfArenas outside;
   void* word = translate(address);
-  if (is_data(address)) {
+  if (lies_in(data_ranges_, address)) {
     note_write(address, bytes);
     std::memcpy(word, &value, bytes);
     return;
@@ -179,6 +214,7 @@ void Machine::store(void* address, size_t bytes, uint64_t value, std::memory_ord
   const Clock clock = told(order);
   if (shared) {
     me().buffer.push_back({cell, release, value, clock});
+    forget_polls();
   } else {
     put(cell, value, clock, running_);
   }
@@ -192,7 +228,10 @@ uint64_t Machine::update(void* address, size_t bytes, std::memory_order order,
   touch(cell, true);
   const bool shared = others(cells_[cell].readers | cells_[cell].writers);
   const bool release = releases(order) && !weakening_.releases_are_relaxed;
-  if (shared) give_way({.kind = Kind::kUpdate, .release = release, .cell = cell});
+  if (shared) {
+    give_way({.kind = Kind::kUpdate, .release = release, .cell = cell});
+    forget_polls();
+  }
   const uint64_t old = read_word(cells_[cell].word, bytes);
   const auto changed = change(old);
   learn(state_.cells[cell], order);
@@ -230,8 +269,7 @@ void Machine::fence() {
 void Machine::pause() {
   const OutsideOfArenas outside;
   give_way({.kind = Kind::kPause});
-  me().polled.clear();
-  me().polled_changed = false;
+  forget_polls();
 }
 
 void Machine::futex_wait(const void* address, uint32_t expected) {
@@ -241,8 +279,7 @@ void Machine::futex_wait(const void* address, uint32_t expected) {
   give_way({.kind = Kind::kSleep, .cell = cell});
   if (read_word(cells_[cell].word, 4) != expected && !weakening_.sleeps_unchecked) return;
   give_way({.kind = Kind::kAsleep, .cell = cell});
-  me().polled.clear();
-  me().polled_changed = false;
+  forget_polls();
 }
 
 void Machine::futex_wake_all(const void* address) {
@@ -345,6 +382,18 @@ uint64_t Machine::committed_value(uint32_t cell) const {
 }
 
 void Machine::digest(std::vector<uint64_t>& words) const {
+  Times times;
+  for (int i = 0; i < num_threads_; ++i) {
+    const Thread& thread = state_.threads[i];
+    for (const Clock& clock : {thread.clock, thread.to_acquire, thread.fenced}) times.add(clock);
+    for (const Entry& entry : thread.buffer) times.add(entry.clock);
+  }
+  for (const Clock& clock : state_.cells) times.add(clock);
+  for (const Data& data : state_.data) {
+    times.add(data.reads);
+    if (data.writer >= 0) times.add(static_cast<size_t>(data.writer), data.written);
+  }
+  times.count();
   for (int i = 0; i < num_threads_; ++i) {
     const Thread& thread = state_.threads[i];
     const Pending& pending = thread.pending;
@@ -355,23 +404,25 @@ void Machine::digest(std::vector<uint64_t>& words) const {
     words.push_back(thread.buffer.size() | thread.polled.size() << 32);
     for (const Entry& entry : thread.buffer) {
       words.insert(words.end(), {entry.cell | uint64_t{entry.release} << 32, entry.value});
-      append(words, entry.clock);
+      times.append(words, entry.clock);
     }
     words.insert(words.end(), thread.polled.begin(), thread.polled.end());
-    append(words, thread.clock);
-    append(words, thread.to_acquire);
-    append(words, thread.fenced);
+    for (const Clock& clock : {thread.clock, thread.to_acquire, thread.fenced}) {
+      times.append(words, clock);
+    }
   }
   for (size_t i = 0; i < state_.cells.size(); ++i) {
     if (state_.cells[i] == Clock{}) continue;
     words.push_back(i);
-    append(words, state_.cells[i]);
+    times.append(words, state_.cells[i]);
   }
   for (size_t i = 0; i < state_.data.size(); ++i) {
     const Data& data = state_.data[i];
     if (data.writer < 0 && data.reads == Clock{}) continue;
-    words.insert(words.end(), {i, static_cast<uint64_t>(data.writer + 1) << 32 | data.written});
-    append(words, data.reads);
+    const uint64_t written =
+        data.writer < 0 ? 0 : times.of(static_cast<size_t>(data.writer), data.written);
+    words.insert(words.end(), {i, static_cast<uint64_t>(data.writer + 1) << 32 | written});
+    times.append(words, data.reads);
   }
 }
 

@@ -96,7 +96,8 @@ class Machine {
     bool dead = false;  ///< It was killed; its stores still get out.
     bool polled_changed = false;
     std::vector<Entry> buffer;
-    std::vector<uint32_t> polled;  ///< Cells loaded since the last pause, ascending.
+    std::vector<uint32_t>
+        polled;  ///< Cells loaded since the last pause or visible store, ascending.
     Clock clock{};
     Clock to_acquire{};  ///< Of relaxed loads: known after the next fence.
     Clock fenced{};      ///< Known at the last fence: relaxed stores tell it.
@@ -135,6 +136,8 @@ class Machine {
 
   /// Words of [begin, begin + bytes) are data, even where they are atomics: they must be ordered.
   void treat_as_data(const void* begin, size_t bytes) { data_ranges_.push_back({begin, bytes}); }
+  /// Nobody loads from there; who does is a violation.
+  void treat_as_unread(const void* begin, size_t bytes) { unread_.push_back({begin, bytes}); }
   void set_name(const void* begin, size_t bytes, std::string name) {
     names_.push_back({begin, bytes, std::move(name)});
   }
@@ -151,6 +154,7 @@ class Machine {
     const void* begin;
     size_t bytes;
   };
+  static bool lies_in(const std::vector<Range>& ranges, const void* address);
   struct Name {
     const void* begin;
     size_t bytes;
@@ -159,11 +163,11 @@ class Machine {
 
   Thread& me() { return state_.threads[running_]; }
   void* translate(const void* address) const;
-  bool is_data(const void* address) const;
   uint32_t cell_of(void* word, size_t bytes);
   void touch(uint32_t cell, bool writes);
   bool others(uint8_t threads) const { return (threads & ~(1u << running_)) != 0; }
   void give_way(Pending pending);
+  void forget_polls();
   void learn(const Clock& clock, std::memory_order order);
   Clock told(std::memory_order order);
   void put(uint32_t cell, uint64_t value, const Clock& clock, int by);
@@ -180,7 +184,7 @@ class Machine {
   std::map<const void*, uint32_t> cell_index_;
   std::map<const void*, uint32_t> data_index_;
   std::vector<const void*> data_address_;
-  std::vector<Range> data_ranges_;
+  std::vector<Range> data_ranges_, unread_;
   std::vector<Name> names_;
   bool found_sharing_ = false;
   std::string violation_;
