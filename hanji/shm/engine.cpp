@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "hanji/base/clock.h"
 #include "hanji/shm/internal/patience.h"
@@ -67,11 +68,7 @@ class Engine::Core {
         runner_(lines_, stats_),
         operations_(16) {
     choose_patience();
-    if (options_.recorder != nullptr) {
-      for (int i = 0; i < schedule::kNumRoutines; ++i) {
-        names_[i] = options_.recorder->intern(name_of(static_cast<schedule::Routine>(i)));
-      }
-    }
+    if (options_.recorder != nullptr) name_routines();
   }
 
   Result<uint64_t> submit(const Call& call) {
@@ -195,6 +192,16 @@ class Engine::Core {
     spins_ = options_.spin >= 0 ? options_.spin : crowded_ ? kSpinsCrowded : kSpinsAlone;
   }
 
+  void name_routines() {
+    auto calls = trace::Recorder::attach(segment_->call_memory(lines_.world_rank(lines_.me())));
+    if (calls.ok()) calls_ = *calls;
+    for (int i = 0; i < schedule::kNumRoutines; ++i) {
+      const std::string_view name = name_of(static_cast<schedule::Routine>(i));
+      names_[i] = options_.recorder->intern(name);
+      if (calls_) call_names_[i] = calls_->intern(name);
+    }
+  }
+
   void finish(Operation& operation) {
     const Call& call = operation.call;
     if (completed_ == 0) choose_patience();  // by now every rank has joined
@@ -220,6 +227,9 @@ class Engine::Core {
     event.group = lines_.group();
     event.call_site = call.call_site;
     options_.recorder->add(event);
+    if (!calls_) return;
+    event.name = call_names_[static_cast<size_t>(call.routine)];
+    calls_->add(event);
   }
 
   Status drive(uint64_t ticket, std::span<Engine* const> others) {
@@ -307,7 +317,8 @@ class Engine::Core {
   bool crowded_ = true;
   int64_t stuck_since_ns_ = 0;
   uint64_t checked_progress_ = 0;
-  std::array<trace::NameId, schedule::kNumRoutines> names_{};
+  std::array<trace::NameId, schedule::kNumRoutines> names_{}, call_names_{};
+  std::optional<trace::Recorder> calls_;  ///< The rank's last calls alone, however much it traces.
 };
 
 Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<Segment> segment, int group_id,

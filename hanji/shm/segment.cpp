@@ -11,6 +11,7 @@
 #include "hanji/shm/call_site.h"
 #include "hanji/shm/internal/futex.h"
 #include "hanji/shm/internal/segment_layout.h"
+#include "hanji/shm/snapshot.h"
 #include "hanji/trace/recorder.h"
 
 namespace hanji::shm {
@@ -56,6 +57,10 @@ Status check_same(std::string_view what, const std::array<char, 96>& theirs,
 
 }  // namespace
 
+size_t internal::call_ring_bytes() {
+  return round_up(trace::Recorder::bytes_for(kFlightCalls, kCallNames), 4096);
+}
+
 Status internal::check_header(const Header& header, size_t bytes) {
   if (bytes < kAbortOffset + kMaxEpochs * sizeof(AbortWord) || header.magic != kMagic) {
     return base::corrupt(
@@ -70,7 +75,8 @@ Status internal::check_header(const Header& header, size_t bytes) {
   }
   const bool plausible =
       header.ranks >= 1 && header.ranks <= kMaxRanks && header.total_bytes <= bytes &&
-      header.trace_bytes <= bytes && header.heap_bytes <= bytes &&
+      header.trace_bytes >= call_ring_bytes() && header.trace_bytes <= bytes &&
+      header.heap_bytes <= bytes &&
       offsets_of(header.ranks, header.trace_bytes, header.heap_bytes).total == header.total_bytes;
   if (!plausible) return base::corrupt("segment: its sizes contradict each other");
   return {};
@@ -83,7 +89,8 @@ Result<std::shared_ptr<Segment>> Segment::create(const SegmentOptions& options) 
   header.magic = kMagic;
   header.version = kVersion;
   header.ranks = static_cast<uint32_t>(ranks);
-  header.trace_bytes = round_up(trace::Recorder::bytes_for(options.trace_events), 4096);
+  header.trace_bytes =
+      round_up(trace::Recorder::bytes_for(options.trace_events), 4096) + call_ring_bytes();
   header.heap_bytes = round_up(options.heap_bytes_per_rank, kHugePage);
   HANJI_RETURN_IF_ERROR(store_text("build id", options.build_id, header.build_id));
   HANJI_RETURN_IF_ERROR(store_text("plan hash", options.plan_hash, header.plan_hash));
@@ -123,7 +130,12 @@ Segment::Segment(base::SharedMemory memory) : memory_(std::move(memory)) {
 Segment::~Segment() = default;
 
 std::span<std::byte> Segment::trace_memory(int rank) const {
-  return {data() + offsets().trace + rank * trace_bytes_, trace_bytes_};
+  return {data() + offsets().trace + rank * trace_bytes_, trace_bytes_ - call_ring_bytes()};
+}
+
+std::span<std::byte> Segment::call_memory(int rank) const {
+  const auto trace = trace_memory(rank);
+  return {trace.data() + trace.size(), call_ring_bytes()};
 }
 
 size_t Segment::heap_offset(int rank) const { return offsets().heap + rank * heap_bytes_; }
@@ -207,6 +219,9 @@ void Segment::join(int rank) {
   static_assert(sizeof words <= sizeof set);
   std::memcpy(words.data(), &set, sizeof words);
   for (size_t i = 0; i < words.size(); ++i) state.processors[i].store(words[i]);
+  if (!trace::Recorder::attach(call_memory(rank)).ok()) {
+    trace::Recorder::format(call_memory(rank), rank, ranks_, kCallNames);
+  }
   state.pid.store(::getpid());
   state.heartbeat_ns.store(base::now_ns());
   state.presence.store(static_cast<uint32_t>(Presence::kHere));

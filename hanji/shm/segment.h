@@ -52,6 +52,9 @@ class Segment {
   size_t size() const { return memory_.size(); }
   /// Where trace::Recorder of `rank` lies: format it there, and it survives the rank.
   std::span<std::byte> trace_memory(int rank) const;
+  /// Where the trace::Recorder of the rank's last kFlightCalls calls lies, which only the engine
+  /// writes; join() formats it.
+  std::span<std::byte> call_memory(int rank) const;
   CallSites& call_sites() const { return *call_sites_; }
 
   /// `rank` is here, as this process and with this thread's processors.

@@ -74,7 +74,10 @@ class View {
   /// A Recorder that only reads leaves the bytes alone.
   std::span<std::byte> trace(int rank) const {
     const size_t place = offsets().trace + rank * header_.trace_bytes;
-    return {const_cast<std::byte*>(data_) + place, header_.trace_bytes};
+    return {const_cast<std::byte*>(data_) + place, header_.trace_bytes - call_ring_bytes()};
+  }
+  std::span<std::byte> calls(int rank) const {
+    return {trace(rank).data() + trace(rank).size(), call_ring_bytes()};
   }
 
  private:
@@ -218,17 +221,18 @@ void read_waiting(const View& view, std::vector<GroupSnapshot>& groups) {
 
 void read_calls(const View& view, size_t max_calls, RankSnapshot& rank) {
   const auto recorder = trace::Recorder::attach(view.trace(rank.rank));
-  if (!recorder.ok()) return;  // This rank records nothing.
-  rank.step = recorder->step();
-  const std::vector<trace::Event> events = recorder->events();
+  if (recorder.ok()) rank.step = recorder->step();
+  const auto ring = trace::Recorder::attach(view.calls(rank.rank));
+  if (!ring.ok()) return;  // This rank never came.
+  const std::vector<trace::Event> events = ring->events();
   for (auto event = events.rbegin(); event != events.rend(); ++event) {
     if (rank.calls.size() == max_calls) break;
     if (event->group < 0) continue;
     const auto dtype = static_cast<DType>(event->dtype);
     rank.calls.push_back({static_cast<uint64_t>(event->sequence), event->group,
-                          plain(recorder->name(event->name)), std::string(name_of(dtype)),
-                          event->bytes, site_of(view, rank.rank, event->call_site), event->step,
-                          event->start_ns, event->end_ns});
+                          plain(ring->name(event->name)), std::string(name_of(dtype)), event->bytes,
+                          site_of(view, rank.rank, event->call_site), event->step, event->start_ns,
+                          event->end_ns});
   }
   std::reverse(rank.calls.begin(), rank.calls.end());
 }

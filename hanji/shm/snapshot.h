@@ -86,7 +86,7 @@ struct Snapshot {
   std::vector<GroupSnapshot> groups;  ///< Those that somebody has joined.
 };
 
-/// So many calls of each rank are kept at least, as long as calls are one in 16 of its events.
+/// So many calls of each rank are kept, of engines with a recorder.
 inline constexpr size_t kFlightCalls = 4096;
 
 /// Reads the segment of a running job, from outside, without a trace on it: `segment` may be open

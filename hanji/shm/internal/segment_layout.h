@@ -18,7 +18,8 @@
 ///   sites           ranks * SiteTable              call sites, as text
 ///   groups          kMaxGroups * (Bell + ranks * GroupRank)
 ///   channels        ranks * ranks * (Bell + 2 * GroupRank)
-///   trace           ranks * trace_bytes            trace::Recorder
+///   trace           ranks * trace_bytes            trace::Recorder of all that a rank does, and at
+///                                                  its end one of the last calls alone
 ///   staging         (kMaxGroups * ranks + ranks * ranks * 2) * 4 MiB
 ///                                                  slots and results, two sets; sparse
 ///   heap            ranks * heap_bytes             arenas, 2 MiB aligned; sparse
@@ -36,7 +37,7 @@ struct Header {
   uint32_t version;
   uint32_t ranks;
   uint64_t total_bytes;
-  uint64_t trace_bytes;  ///< Per rank.
+  uint64_t trace_bytes;  ///< Per rank, with the ring of calls.
   uint64_t heap_bytes;   ///< Per rank.
   std::array<char, 96> build_id;
   std::array<char, 96> plan_hash;
@@ -44,6 +45,10 @@ struct Header {
   uint64_t checksum;  ///< xxh3 of the bytes before it.
 };
 static_assert(sizeof(Header) == 248 && offsetof(Header, checksum) == 240);
+
+/// Of the ring that keeps a rank's last calls, at the end of its trace memory.
+size_t call_ring_bytes();
+inline constexpr uint32_t kCallNames = 32;  ///< One per routine.
 
 /// Of a segment of `bytes`. Errors: kCorrupt if it is none, or of another version, or damaged.
 Status check_header(const Header& header, size_t bytes);
