@@ -131,7 +131,7 @@ Status no_run_in(const fs::path& folder) {
   }
   return base::not_found(fmt::format(
       "{}: no run lives in this folder (there is no ranks.json); for programs under `hanji run` "
-      "give the process id of the launcher",
+      "give its --logs folder or the process id of the launcher",
       folder.string()));
 }
 
@@ -152,10 +152,14 @@ Result<FoundJob> find_in_folder(const fs::path& folder) {
     if (::access(fmt::format("/proc/{}/fd", process.pid).c_str(), R_OK) != 0) denied = job.status();
   }
   if (!denied.ok()) return denied;
-  return base::not_found(fmt::format(
-      "{}: this run was killed: ranks.json is left, but none of its {} processes lives; "
-      "`hanji train --resume {}` goes on from its last checkpoint",
-      folder.string(), processes.size(), folder.string()));
+  std::string text =
+      fmt::format("{}: this run was killed: ranks.json is left, but none of its {} processes lives",
+                  folder.string(), processes.size());
+  if (fs::exists(folder / "plan.json", error)) {
+    text += fmt::format("; `hanji train --resume {}` goes on from its last checkpoint",
+                        folder.string());
+  }
+  return base::not_found(text);
 }
 
 }  // namespace

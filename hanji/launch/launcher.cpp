@@ -155,8 +155,12 @@ Result<Outcome> supervise(const LaunchOptions& options, Common& common,
   supervisor.watch(std::move(common.echoes));
   Outcome outcome = supervisor.run();
   if (outcome.first_failed >= 0 && !options.log_directory.empty()) {
-    // The cause is told already, and a full disk may be it.
-    static_cast<void>(write_flight_record(*common.segment, options.log_directory));
+    const Status kept = write_flight_record(*common.segment, options.log_directory);
+    // The cause is told already; a full disk may be it.
+    if (!kept.ok() && options.on_event) {
+      options.on_event({RankEventKind::kNotKept, -1, -1,
+                        "the last calls of the ranks are not kept: " + kept.message()});
+    }
   }
   return outcome;
 }

@@ -44,6 +44,7 @@ enum class RankEventKind {
   kRefused,     ///< Somebody wanted to join the run who may not.
   kRestarted,   ///< All are started again; see restart.h.
   kGaveUp,      ///< They are not, and why; see restart.h.
+  kNotKept,     ///< A file about this run (flight.json, ranks.json) could not be written, and why.
 };
 
 /// One thing that happened, told at once.

@@ -13,6 +13,7 @@
 
 #include "hanji/base/clock.h"
 #include "hanji/base/file.h"
+#include "hanji/launch/find_job.h"
 #include "hanji/launch/run.h"
 #include "hanji/test/run_processes.h"
 #include "hanji/test/temporary_folder.h"
@@ -414,6 +415,43 @@ TEST_F(Launcher, RunProgramGivesEveryRankCoresOfItsOwnWhileThereAreEnough) {
     const size_t threads = cpus.empty() ? 1 : cpus[0].size();
     EXPECT_EQ(said, std::to_string(ranks) + " " + std::to_string(threads) + "\n");
   }
+}
+
+TEST_F(Launcher, RunProgramIsFoundByItsFolderOfLogsWhileItLives) {
+  const auto logs = folder_.path() / "logs";
+  RunOptions run;
+  run.command = {"sh", "-c",
+                 "while [ ! -e " + (folder_.path() / "go").string() + " ]; do sleep 0.01; done"};
+  run.ranks = 2;
+  run.log_directory = logs;
+  std::jthread looker([&] {
+    EXPECT_TRUE(eventually([&] {
+      const auto roster = base::read_file(logs / "ranks.json");
+      return roster.ok() && roster->find("\"rank\": 1") != std::string::npos;
+    }));
+    const auto job = find_job(logs.string());
+    EXPECT_TRUE(job.ok()) << job.status().to_string();
+    std::ofstream(folder_.path() / "go").put('g');
+  });
+  const auto outcome = run_program(run);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_FALSE(std::filesystem::exists(logs / "ranks.json"));
+}
+
+TEST_F(Launcher, ALostFlightRecordIsTold) {
+  const auto logs = folder_.path() / "logs";
+  std::filesystem::create_directories(logs / "flight.json" / "in the way");
+  RunOptions run;
+  run.command = {"sh", "-c", "exit 3"};
+  run.ranks = 1;
+  run.log_directory = logs;
+  std::vector<RankEvent> events;
+  run.on_event = [&](const RankEvent& event) { events.push_back(event); };
+  const auto outcome = run_program(run);
+  ASSERT_TRUE(outcome.ok()) << outcome.status().to_string();
+  EXPECT_EQ(outcome->exit_code, 3);
+  ASSERT_EQ(events.back().kind, RankEventKind::kNotKept);
+  EXPECT_THAT(events.back().text, AllOf(HasSubstr("last calls"), HasSubstr("flight.json")));
 }
 
 TEST_F(Launcher, RunProgramRefusesWhatIsNoNumberOfRanks) {

@@ -4,6 +4,7 @@
 
 #include "hanji/base/env.h"
 #include "hanji/launch/restart.h"
+#include "hanji/launch/roster.h"
 #include "hanji/topology/machine.h"
 
 namespace hanji::launch {
@@ -26,7 +27,22 @@ Result<Outcome> run_program(const RunOptions& options) {
   if (crowded && !base::read(base::Variable::kOmpNumThreads)) {
     launch_options.environment.push_back("OMP_NUM_THREADS=1");
   }
-  return launch_with_restarts(std::move(launch_options), {.max_restarts = options.max_restarts});
+  const RestartOptions restarts{.max_restarts = options.max_restarts};
+  if (options.log_directory.empty()) return launch_with_restarts(launch_options, restarts);
+  Roster roster(options.log_directory / "ranks.json");
+  launch_options.on_event = [&](const RankEvent& event) {
+    roster.note(event);
+    if (options.on_event) options.on_event(event);
+  };
+  auto outcome = launch_with_restarts(std::move(launch_options), restarts);
+  // Without it a run goes on, only `hanji debug` needs a process id then.
+  const Status written = roster.status();
+  roster.remove();
+  if (!written.ok() && options.on_event) {
+    options.on_event({RankEventKind::kNotKept, -1, -1,
+                      written.message() + "; `hanji debug` did not find this run by its folder"});
+  }
+  return outcome;
 }
 
 }  // namespace hanji::launch

@@ -13,10 +13,11 @@ namespace hanji::launch {
 /// What `hanji run -n RANKS -- PROGRAM ARGUMENTS` is made of.
 struct RunOptions {
   std::vector<std::string> command;
-  int ranks = 0;                        ///< On this host; 0: one per usable core.
-  std::optional<MultiHost> hosts;       ///< Of a run on several hosts.
-  int max_restarts = 0;                 ///< See restart.h.
-  std::filesystem::path log_directory;  ///< Empty: all ranks write where the command writes.
+  int ranks = 0;                   ///< On this host; 0: one per usable core.
+  std::optional<MultiHost> hosts;  ///< Of a run on several hosts.
+  int max_restarts = 0;            ///< See restart.h.
+  /// One log per rank, and ranks.json while they live. Empty: all write where the command writes.
+  std::filesystem::path log_directory;
   std::function<void(const RankEvent&)> on_event;
 };
 

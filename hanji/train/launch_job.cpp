@@ -1,54 +1,12 @@
 #include "hanji/train/launch_job.h"
 
-#include <unistd.h>
-
-#include <map>
-
 #include "hanji/base/file.h"
-#include "hanji/base/json.h"
 #include "hanji/launch/restart.h"
-#include "hanji/topology/machine.h"
+#include "hanji/launch/roster.h"
 #include "hanji/train/resume.h"
 
 namespace hanji::train {
 namespace {
-
-/// ranks.json: who is alive, rewritten whenever that changes.
-class Roster {
- public:
-  explicit Roster(std::filesystem::path path) : path_(std::move(path)) {
-    const auto machine = topology::read_machine();
-    host_ = machine.ok() ? machine->hostname : "localhost";
-  }
-
-  void note(const launch::RankEvent& event) {
-    using Kind = launch::RankEventKind;
-    if (event.kind == Kind::kStarted) pids_[event.rank] = event.pid;
-    const bool gone =
-        event.kind == Kind::kEnded || event.kind == Kind::kFailed || event.kind == Kind::kSecondary;
-    if (gone) pids_.erase(event.rank);
-    if (gone || event.kind == Kind::kStarted) write();
-  }
-
-  void remove() { status_ = base::remove_tree(path_); }
-  const Status& status() const { return status_; }
-
- private:
-  void write() {
-    base::Json json;
-    json["launcher"] = {{"pid", getpid()}, {"host", host_}};
-    json["ranks"] = base::Json::array();
-    for (const auto& [rank, pid] : pids_) {
-      json["ranks"].push_back({{"rank", rank}, {"pid", pid}, {"host", host_}});
-    }
-    status_ = base::write_file_atomic(path_, json.dump(2) + "\n");
-  }
-
-  std::filesystem::path path_;
-  std::string host_;
-  std::map<int, pid_t> pids_;
-  Status status_;
-};
 
 std::vector<std::string> rank_command(const JobLaunch& job, const std::string& program,
                                       const std::filesystem::path& resume_from) {
@@ -79,7 +37,7 @@ Result<launch::Outcome> launch_job(const plan::Plan& plan, const JobLaunch& job)
   const std::string plan_json = plan::to_json(plan);
   HANJI_RETURN_IF_ERROR(base::write_file_atomic(job.out / "plan.json", plan_json));
   HANJI_ASSIGN_OR_RETURN(const auto program, base::executable_path());
-  Roster roster(job.out / "ranks.json");
+  launch::Roster roster(job.out / "ranks.json");
   launch::LaunchOptions options = launch_options(plan, plan_json, job.out);
   options.on_event = [&](const launch::RankEvent& event) {
     roster.note(event);
