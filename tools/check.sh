@@ -36,6 +36,11 @@ build
 say "a thousand random kills, each named by every survivor"
 build/dev/hanji/test/hanji_faults kills 1000
 
+say "the protocol of the flag lines in every order, the larger sizes"
+build/dev/hanji/test/hanji_protocol_model large
+say "a rank killed, and one stopped, at every step of every routine"
+for ranks in 2 3 4; do build/dev/hanji/test/hanji_faults steps $ranks; done
+
 say "a checkpoint, a trace and a curve read by Python's own readers"
 .venv/bin/python tests/readers_check.py
 

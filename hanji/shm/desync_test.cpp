@@ -4,19 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "hanji/schedule/all_gather.h"
 #include "hanji/schedule/all_reduce.h"
 #include "hanji/schedule/all_to_all.h"
 #include "hanji/schedule/barrier.h"
-#include "hanji/schedule/broadcast.h"
 #include "hanji/schedule/gather.h"
-#include "hanji/schedule/grain_tree.h"
-#include "hanji/schedule/reduce.h"
 #include "hanji/schedule/reduce_scatter.h"
 #include "hanji/schedule/scatter.h"
 #include "hanji/shm/call_site.h"
+#include "hanji/test/routine_forms.h"
 #include "hanji/test/run_group.h"
 
 namespace hanji::shm {
@@ -36,90 +33,7 @@ using testing::HasSubstr;
 constexpr int kRanks = 3;
 constexpr int kStray = 2;       // Who does something else.
 constexpr int64_t kRoom = 400;  // Elements that a rank gives and gets at most: 100 per part.
-constexpr int64_t kChunk = 16;
 constexpr int kParts = 3;
-
-/// One routine, run in one way.
-struct Form {
-  const char* name;
-  int64_t count;
-  std::function<StepList(int64_t count, int root)> list;
-};
-
-std::ostream& operator<<(std::ostream& out, const Form& form) { return out << form.name; }
-
-StepList grain_tree_list(int64_t count) {
-  return schedule::tree_all_reduce(
-      schedule::grain_tree(7, std::vector<layout::Range>{{0, 3}, {3, 4}, {4, 7}}), count);
-}
-
-// Uneven shares of n elements in all, for each rank and for each pair of ranks.
-std::vector<int64_t> shares(int64_t n) { return {n / 3, 0, n - n / 3}; }
-std::vector<int64_t> pairs(int64_t n) { return {n / 3, 0, 1, 0, 0, n - n / 3 - 2, 1, 0, 0}; }
-
-const std::vector<Form> kForms = {
-    {"barrier", 0, [](int64_t, int) { return schedule::barrier(kRanks); }},
-    {"all_reduce_flat", 2, [](int64_t n, int) { return schedule::all_reduce_flat(kRanks, n); }},
-    {"all_reduce_direct", 90,
-     [](int64_t n, int) { return schedule::all_reduce_direct(kRanks, n); }},
-    {"all_reduce_staged", 90,
-     [](int64_t n, int) { return schedule::all_reduce_staged(kRanks, n, kChunk); }},
-    {"broadcast_flat", 2,
-     [](int64_t n, int root) { return schedule::broadcast_flat(kRanks, n, root); }},
-    {"broadcast_direct", 90,
-     [](int64_t n, int root) { return schedule::broadcast_direct(kRanks, n, root); }},
-    {"broadcast_staged", 90,
-     [](int64_t n, int root) { return schedule::broadcast_staged(kRanks, n, root, kChunk); }},
-    {"all_gather_flat", 2, [](int64_t n, int) { return schedule::all_gather_flat(kRanks, n); }},
-    {"all_gather_direct", 90,
-     [](int64_t n, int) { return schedule::all_gather_direct(kRanks, n); }},
-    {"all_gather_staged", 90,
-     [](int64_t n, int) { return schedule::all_gather_staged(kRanks, n, kChunk); }},
-    {"reduce_scatter_flat", 2,
-     [](int64_t n, int) { return schedule::reduce_scatter_flat(kRanks, n); }},
-    {"reduce_scatter_direct", 90,
-     [](int64_t n, int) { return schedule::reduce_scatter_direct(kRanks, n); }},
-    {"reduce_scatter_staged", 90,
-     [](int64_t n, int) { return schedule::reduce_scatter_staged(kRanks, n, kChunk); }},
-    {"reduce_flat", 2, [](int64_t n, int root) { return schedule::reduce_flat(kRanks, n, root); }},
-    {"reduce_direct", 90,
-     [](int64_t n, int root) { return schedule::reduce_direct(kRanks, n, root); }},
-    {"reduce_staged", 90,
-     [](int64_t n, int root) { return schedule::reduce_staged(kRanks, n, root, kChunk); }},
-    {"gather_flat", 2, [](int64_t n, int root) { return schedule::gather_flat(kRanks, n, root); }},
-    {"gather_direct", 90,
-     [](int64_t n, int root) { return schedule::gather_direct(kRanks, n, root); }},
-    {"gather_staged", 90,
-     [](int64_t n, int root) { return schedule::gather_staged(kRanks, n, root, kChunk); }},
-    {"scatter_flat", 2,
-     [](int64_t n, int root) { return schedule::scatter_flat(kRanks, n, root); }},
-    {"scatter_direct", 90,
-     [](int64_t n, int root) { return schedule::scatter_direct(kRanks, n, root); }},
-    {"scatter_staged", 90,
-     [](int64_t n, int root) { return schedule::scatter_staged(kRanks, n, root, kChunk); }},
-    {"all_to_all_flat", 2, [](int64_t n, int) { return schedule::all_to_all_flat(kRanks, n); }},
-    {"all_to_all_direct", 90,
-     [](int64_t n, int) { return schedule::all_to_all_direct(kRanks, n); }},
-    {"all_to_all_swap", 90,
-     [](int64_t n, int) { return schedule::all_to_all_swap(kRanks, n, kChunk); }},
-    {"all_to_all_staged", 90,
-     [](int64_t n, int) { return schedule::all_to_all_staged(kRanks, n, kChunk); }},
-    {"uneven_all_gather_flat", 4,
-     [](int64_t n, int) { return schedule::all_gather_flat(shares(n)); }},
-    {"uneven_all_gather_direct", 90,
-     [](int64_t n, int) { return schedule::all_gather_direct(shares(n)); }},
-    {"uneven_reduce_scatter_staged", 90,
-     [](int64_t n, int) { return schedule::reduce_scatter_staged(shares(n), kChunk); }},
-    {"uneven_gather_direct", 90,
-     [](int64_t n, int root) { return schedule::gather_direct(shares(n), root); }},
-    {"uneven_scatter_direct", 90,
-     [](int64_t n, int root) { return schedule::scatter_direct(shares(n), root); }},
-    {"uneven_all_to_all_flat", 4,
-     [](int64_t n, int) { return schedule::all_to_all_flat(kRanks, pairs(n)); }},
-    {"uneven_all_to_all_direct", 90,
-     [](int64_t n, int) { return schedule::all_to_all_direct(kRanks, pairs(n)); }},
-    {"grain_tree", 90, [](int64_t n, int) { return grain_tree_list(n); }},
-};
 
 /// A rank's buffers, which nothing may change once somebody strays.
 class Buffers {
@@ -153,7 +67,7 @@ class Buffers {
   std::vector<float> before_;
 };
 
-class Desync : public testing::TestWithParam<Form> {
+class Desync : public testing::TestWithParam<test::RoutineForm> {
  protected:
   Call due() const { return call_of(share(GetParam().list(GetParam().count, 0))); }
   Call tagged(uint64_t tag) const {
@@ -332,8 +246,8 @@ TEST_P(Desync, ASkippedCallAmongEqualOnesIsNamedWhenTheRankLeaves) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(InEveryRoutine, Desync, testing::ValuesIn(kForms),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(InEveryRoutine, Desync, testing::ValuesIn(test::routine_forms(kRanks)),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace hanji::shm

@@ -1,6 +1,7 @@
 // Faults by command, without torch:
 //   hanji_faults kills NUMBER [SEED]   random ranks die at random moments
 //   hanji_faults table FILE            measures each fault in each phase and writes the table
+//   hanji_faults steps RANKS           a rank is killed, or stopped, at each step of each routine
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "hanji/base/file.h"
 #include "hanji/base/units.h"
 #include "hanji/test/fault_trial.h"
+#include "hanji/test/step_fault.h"
 
 using namespace hanji;
 
@@ -134,12 +136,70 @@ int table(const std::string& path) {
   return written.ok() ? 0 : 1;
 }
 
+/// What came of one kind of fault over many steps.
+struct StepTally {
+  const char* name;
+  std::vector<double> seconds = {};
+  int num_wrong = 0;
+
+  void add(const Result<double>& trial) {
+    if (trial.ok()) {
+      seconds.push_back(*trial);
+    } else {
+      ++num_wrong;
+      fmt::print("{}\n", trial.status().message());
+    }
+  }
+  void print() {
+    std::sort(seconds.begin(), seconds.end());
+    fmt::print("  {}: {} steps, {} not as they should be", name, seconds.size() + num_wrong,
+               num_wrong);
+    if (!seconds.empty()) {
+      fmt::print("; named by the last survivor after {} (median), {} (99 of 100), {} (at most)",
+                 base::format_seconds(seconds[seconds.size() / 2]),
+                 base::format_seconds(seconds[seconds.size() * 99 / 100]),
+                 base::format_seconds(seconds.back()));
+    }
+    fmt::print("\n");
+  }
+};
+
+/// Every step of every rank, in groups of so many ranks.
+int steps(int ranks) {
+  std::vector<test::StepJob> jobs;
+  for (const auto& form : test::routine_forms(ranks)) {
+    jobs.push_back(test::make_step_job(form, ranks, false));
+  }
+  for (const auto& form : test::message_forms()) {
+    jobs.push_back(test::make_step_job(form, ranks, true));
+  }
+  StepTally killed{"SIGKILL"}, stopped{"SIGSTOP, then SIGCONT"};
+  for (const test::StepJob& job : jobs) {
+    const int involved = job.channel ? 2 : ranks;
+    // The root, who is beside it, and the last one: the others do what the second does.
+    for (int victim = 0; victim < involved; ++victim) {
+      if (victim > 1 && victim != involved - 1) continue;
+      for (int point = 0; point < test::num_points(job, victim); ++point) {
+        killed.add(test::run_step_fault(job, {.victim = victim, .point = point}));
+        if (victim != involved - 1) continue;  // it takes its heartbeats: one rank of each
+        stopped.add(
+            test::run_step_fault(job, {.victim = victim, .point = point, .signal = SIGSTOP}));
+      }
+    }
+  }
+  fmt::print("{} ranks, {} ways to run a routine\n", ranks, jobs.size());
+  killed.print();
+  stopped.print();
+  return killed.num_wrong + stopped.num_wrong == 0 ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string verb = argc > 2 ? argv[1] : "";
   if (verb == "kills") return kills(std::stoll(argv[2]), argc > 3 ? std::stoull(argv[3]) : 1);
   if (verb == "table") return table(argv[2]);
-  fmt::print(stderr, "hanji_faults kills NUMBER [SEED] | table FILE\n");
+  if (verb == "steps") return steps(std::stoi(argv[2]));
+  fmt::print(stderr, "hanji_faults kills NUMBER [SEED] | table FILE | steps RANKS\n");
   return 2;
 }

@@ -26,7 +26,7 @@
 namespace hanji::shm::internal {
 
 inline constexpr std::array<char, 8> kMagic = {'h', 'a', 'n', 'j', 'i', 's', 'h', 'm'};
-inline constexpr uint32_t kVersion = 4;
+inline constexpr uint32_t kVersion = 5;
 inline constexpr int kMaxRanks = 64;
 inline constexpr int kMaxGroups = 256;
 inline constexpr size_t kLine = 64;
