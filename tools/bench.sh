@@ -4,12 +4,12 @@ debian_packages $DEBIAN_CHECK
 python_check
 configure dev -DHANJI_BENCH=ON
 compile dev
-names="all_reduce first_step overlap prediction stable step"
+names="all_reduce check_cost first_step overlap prediction stable step"
 if .venv/bin/python -c 'import hanji_c10d' 2>/dev/null; then
   names="$names c10d"  # once ./dev python has installed it
 fi
 case ${1:-} in ''|-*) ;; *) names=$1; shift ;; esac
 for name in $names; do
   printf '\n== %s\n' "$name"
-  .venv/bin/python "bench/$name.py" "$@"
+  if [ -e "bench/$name.py" ]; then .venv/bin/python "bench/$name.py" "$@"; else "build/dev/bin/bench/$name" "$@"; fi
 done
