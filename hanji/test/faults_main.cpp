@@ -35,6 +35,21 @@ constexpr const char* kSurroundings = R"(
 The launcher also shows the stack of a rank that crashed, or that hangs while others wait, with the
 names of its functions.
 
+## Inside a collective
+
+What is injected below a single step, and where it is tried. `hanji_faults steps RANKS` prints how many
+steps there were and how soon the last survivor had named the rank.
+
+| injected | where | what must be true | tried in |
+|---|---|---|---|
+| SIGKILL | every step of every list of every routine, even and uneven, in the heap, staged and in the line, and of both ends of a channel; 2 to 4 ranks | every survivor gets peer_lost with the rank's name; no output has a wrong byte; the survivors go on in a smaller group | shm/step_fault_test, `./dev check` |
+| SIGSTOP, then SIGCONT | the same steps | the watchdogs name it; when it goes on, all calls end as if nothing had been | the same |
+| SIGSTOP for good | a step of an all_reduce | timeout at the deadline names the absent rank | shm/step_fault_test |
+| a death after any visible operation or store | the flag protocol, in every order | no survivor sleeps on; all get peer_lost | test/model/protocol_test |
+| any order of steps and of stores | the flag protocol: 2 and 3 ranks, 2 to 4 calls, polling and sleeping | no race on words, slots and tensors, no lost wake-up, no deadlock, right values, mismatches on all ranks | test/model/protocol_test, `hanji_protocol_model large` |
+| seven bugs in that protocol | one line instead of two, slots reused one sync early, no fence, no release, no acquire, a sleep that does not compare, a late count of sleepers | each is found | test/model/protocol_test |
+| another routine, dtype, count, root, op, shares, list, order, group; one call too few or too many | every list of every routine; over Gloo every routine | mismatch on every rank, both call sites, no byte used | shm/desync_test, comm/desync_test |
+
 ## Bad surroundings
 
 | what is wrong | what happens | tried in |
@@ -52,7 +67,6 @@ names of its functions.
 | another run in the same folder | refused | tests/resume_test.py |
 | the same failure three times in a row | no more restarts, a summary | tests/faults_test.py |
 | one flipped bit in one replica | tensor and rank, every `comm.check_every` steps | parallel/ddp/data_parallel_test |
-| a call that differs between ranks | both call sites, on every rank, before a byte is used | shm/desync_test |
 )";
 
 std::filesystem::path fresh_folder(const std::string& name) {
