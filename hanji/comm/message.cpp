@@ -51,11 +51,8 @@ Work send(const at::Tensor& tensor, int to, const Group& group, const CallOption
 
 Received recv_if_sent(at::Tensor& tensor, const Group& group, int after, const CallOptions& options,
                       std::source_location call_site) {
-  Request request{.routine = schedule::Routine::kSend,
-                  .tag = options.tag,
-                  .output = tensor,
-                  .label = std::string(options.label),
-                  .call_site = call_site};
+  Request request = open_request(schedule::Routine::kSend, options, call_site);
+  request.output = tensor;
   check_tensor(tensor, "tensor", request, group);
   if (!group.state()->engine().shares_memory()) {
     throw Error(base::unsupported(

@@ -64,6 +64,9 @@ class [[nodiscard]] Work {
 
  private:
   friend class WeakWork;
+  enum class Flag : uint8_t { kArrived, kDelivered };
+  std::vector<int> ranks_at(Flag flag) const;
+
   std::shared_ptr<GroupState> group_;
   uint64_t sequence_ = 0;
   uint64_t ticket_ = 0;
@@ -75,12 +78,14 @@ class [[nodiscard]] Work {
 class WeakWork {
  public:
   WeakWork() = default;
-  explicit WeakWork(const Work& work) : group_(work.group_), ticket_(work.ticket_) {}
+  explicit WeakWork(const Work& work)
+      : group_(work.group_), sequence_(work.sequence_), ticket_(work.ticket_) {}
   /// One that was not begun if the group has gone.
-  Work lock() const { return Work(group_.lock(), ticket_); }
+  Work lock() const { return {group_.lock(), sequence_, ticket_}; }
 
  private:
   std::weak_ptr<GroupState> group_;
+  uint64_t sequence_ = 0;
   uint64_t ticket_ = 0;
 };
 

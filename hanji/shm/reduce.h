@@ -16,7 +16,7 @@ namespace hanji::shm {
 ///         one on the left); it satisfies check_tree(), and `op` and `dtype` check_op().
 /// Result  bit-equal to reduce_scalar() on every processor. float16 and bfloat16 are combined in
 ///         float32 and rounded once, to nearest even, and so are the float8 types: what is too
-///         large is the largest in e4m3fn, infinity in e5m2. kAvg is the sum, then one division by
+///         large becomes the largest value in e4m3fn, infinity in e5m2. kAvg is the sum, then one division by
 ///         sources.size(). kPremulSum multiplies sources[i] by factors[i], or by 1 if there are
 ///         none, in the type that they are summed in. Integers wrap around, their average is cut
 ///         toward zero; min and max return NaN if there is one. Of bool, sum and max are "or",

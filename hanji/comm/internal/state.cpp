@@ -67,17 +67,18 @@ GroupState::~GroupState() {
 
 Submitted GroupState::submit(Request request, std::vector<Scattered> scattered) {
   const std::lock_guard lock(mutex_);
-  return submit_locked(std::move(request));
+  return submit_locked(std::move(request), std::move(scattered));
 }
 
-uint64_t GroupState::submit_if_called(Request request) {
+Submitted GroupState::submit_if_called(Request request) {
   const std::lock_guard lock(mutex_);
   if (pending_.empty()) note(engine_->check());  // a group without calls looks at nobody else
   base::throw_if_error(status_);
-  return pending_.empty() && engine_->called() ? submit_locked(std::move(request)) : 0;
+  return pending_.empty() && engine_->called() ? submit_locked(std::move(request), {})
+                                               : Submitted{};
 }
 
-uint64_t GroupState::submit_locked(Request request) {
+Submitted GroupState::submit_locked(Request request, std::vector<Scattered> scattered) {
   base::throw_if_error(status_);
   const auto choice = choice_for(request);
   if (!choice.ok()) throw Error(choice.status().at("group " + options_.name));
@@ -92,7 +93,32 @@ uint64_t GroupState::submit_locked(Request request) {
   pending.scattered = std::move(scattered);
   caller_ = std::this_thread::get_id();
   if (thread_.joinable() && waiters_ == 0) changed_.notify_all();
-  return ++submitted_;
+  return {++submitted_, *ticket};
+}
+
+void GroupState::fail(const Status& status) {
+  const std::lock_guard lock(mutex_);
+  note(status);
+}
+
+bool GroupState::open_unit(std::shared_ptr<Unit> unit) {
+  const std::lock_guard lock(mutex_);
+  if (unit_) return false;
+  unit_ = std::move(unit);
+  has_unit_ = true;
+  return true;
+}
+
+void GroupState::close_unit() {
+  const std::lock_guard lock(mutex_);
+  has_unit_ = false;
+  unit_.reset();
+}
+
+std::shared_ptr<Unit> GroupState::unit() {
+  if (!has_unit_.load(std::memory_order_relaxed)) return nullptr;
+  const std::lock_guard lock(mutex_);
+  return unit_;
 }
 
 void GroupState::then(uint64_t sequence, OnDone on_done) {

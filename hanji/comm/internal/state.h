@@ -65,10 +65,20 @@ class GroupState {
   GroupState(const GroupState&) = delete;
   GroupState& operator=(const GroupState&) = delete;
 
-  /// The call's sequence number, from 1.
-  uint64_t submit(Request request);
-  /// The same if another rank waits for this call and no call is open; 0 if not.
-  uint64_t submit_if_called(Request request);
+  /// `scattered`: of a request that was made of several.
+  Submitted submit(Request request, std::vector<Scattered> scattered = {});
+  /// One call if another rank waits for it and none is open; its sequence is 0 if not.
+  Submitted submit_if_called(Request request);
+  /// From any thread, also while another waits.
+  bool cancel(uint64_t ticket) { return engine_->cancel(ticket).or_throw(); }
+  /// Every later call throws this.
+  void fail(const Status& status);
+
+  /// From here to close_unit(), what is called on the group is kept there. False if one is open.
+  bool open_unit(std::shared_ptr<Unit> unit);
+  void close_unit();
+  std::shared_ptr<Unit> unit();
+
   void then(uint64_t sequence, OnDone on_done);
   void advance();
   bool done(uint64_t sequence);
@@ -130,7 +140,7 @@ class GroupState {
   int poll_or_rest(int idle_polls);         // how many polls in a row now ended no call
   static void tell(const std::vector<Notice>& notices);
   // Under mutex_:
-  uint64_t submit_locked(Request request);
+  Submitted submit_locked(Request request, std::vector<Scattered> scattered);
   Result<const Choice*> choice_for(const Request& request);
   bool soon_done();  // polls for about a microsecond
   void wait_long(uint64_t sequence, std::unique_lock<std::mutex>& lock);

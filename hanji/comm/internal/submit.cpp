@@ -29,11 +29,6 @@ std::string describe(const Request& request) {
   throw Error(base::unsupported(describe(request) + ": " + why));
 }
 
-/// What autograd saved of the tensor is no longer true.
-void note_written(const at::Tensor& tensor) {
-  if (tensor.defined() && !tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
-}
-
 struct Bytes {
   const char* begin;
   const char* end;
@@ -136,17 +131,34 @@ void check_pair(const Request& request, int64_t input_offset, int64_t output_off
 
 Work submit(Request request, const Group& group) {
   const at::Tensor written = request.copy_out.defined() ? request.copy_out : request.output;
-  const uint64_t sequence = group.state()->submit(std::move(request));
-  note_written(written);
-  return Work(group.state(), sequence);
+  const auto& state = group.state();
+  if (const auto unit = state->unit()) {
+    unit->add({state, std::move(request)});
+    bump_version(written);
+    return Work(unit);
+  }
+  const Submitted submitted = state->submit(std::move(request));
+  bump_version(written);
+  return {state, submitted.sequence, submitted.ticket};
 }
 
 Work submit_if_called(Request request, const Group& group) {
   const at::Tensor written = request.output;
-  const uint64_t sequence = group.state()->submit_if_called(std::move(request));
-  if (sequence == 0) return {};
-  note_written(written);
-  return Work(group.state(), sequence);
+  const Submitted submitted = group.state()->submit_if_called(std::move(request));
+  if (submitted.sequence == 0) return {};
+  bump_version(written);
+  return {group.state(), submitted.sequence, submitted.ticket};
+}
+
+Work submit_message(Request request, const Way& way) {
+  if (const auto unit = way.called_on.state()->unit()) {
+    bump_version(request.output);
+    unit->add({way.channel.state(), std::move(request), way.ends});
+    return Work(unit);
+  }
+  Work work = submit(std::move(request), way.channel);
+  work.name_ends(way.ends);
+  return work;
 }
 
 }  // namespace hanji::comm
