@@ -21,4 +21,6 @@ Group make_group(c10::intrusive_ptr<::c10d::Store>, int, int, GroupOptions, cons
   refuse();
 }
 
+hierarchical::Join make_join(c10::intrusive_ptr<::c10d::Store>, int, std::string) { refuse(); }
+
 }  // namespace hanji::comm::gloo

@@ -1,5 +1,7 @@
 #include "hanji/comm/gloo/group.h"
 
+#include <arpa/inet.h>
+
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 
@@ -25,11 +27,19 @@ struct Place {
   std::string interface;
 };
 
+bool is_address(const std::string& text) {
+  in6_addr parsed{};
+  return inet_pton(AF_INET, text.c_str(), &parsed) == 1 ||
+         inet_pton(AF_INET6, text.c_str(), &parsed) == 1;
+}
+
 c10::intrusive_ptr<::c10d::Backend> connect(const Place& place, const GroupOptions& options) {
   const auto deadline = std::chrono::ceil<std::chrono::milliseconds>(options.deadline);
   auto gloo = Gloo::Options::create(deadline);
-  gloo->devices.push_back(Gloo::createDeviceForInterface(place.interface));
   try {
+    gloo->devices.push_back(is_address(place.interface)
+                                ? Gloo::createDeviceForHostname(place.interface)
+                                : Gloo::createDeviceForInterface(place.interface));
     return c10::make_intrusive<Gloo>(place.store, place.rank, place.size, gloo);
   } catch (const std::exception& error) {
     throw Error(base::timeout(fmt::format(
@@ -91,6 +101,16 @@ Group make_group(const Group& meet, GroupOptions options) {
 Group make_group(c10::intrusive_ptr<::c10d::Store> store, int rank, int size, GroupOptions options,
                  const std::string& interface) {
   return make_group_at({std::move(store), rank, size, interface}, std::move(options));
+}
+
+hierarchical::Join make_join(StorePtr store, int rank, std::string interface) {
+  return [store = std::move(store), rank, interface = std::move(interface)](
+             const std::string& name, const std::vector<int>& members, GroupOptions options) {
+    const auto mine = std::ranges::find(members, rank) - members.begin();
+    return make_group(c10::make_intrusive<::c10d::PrefixStore>("gloo." + name, store),
+                      static_cast<int>(mine), static_cast<int>(members.size()), std::move(options),
+                      interface);
+  };
 }
 
 }  // namespace hanji::comm::gloo

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "hanji/comm/group.h"
+#include "hanji/comm/hierarchical/group.h"
 
 namespace c10d {
 class Backend;
@@ -16,7 +17,7 @@ namespace hanji::comm::gloo {
 /// Whether this libtorch was built with Gloo; the functions below throw Error(kUnsupported) if not.
 bool available();
 
-/// Where ranks listen: a network interface of this host.
+/// Where ranks listen: a network interface of this host, or one of its addresses.
 inline constexpr const char* kLoopback = "lo";
 
 /// The ranks of `meet` again, connected by Gloo over TCP on this host's loopback.
@@ -34,5 +35,10 @@ c10::intrusive_ptr<::c10d::Backend> make_backend(const Group& meet,
 /// Ranks that meet through a c10d store of the caller.
 Group make_group(c10::intrusive_ptr<::c10d::Store> store, int rank, int size,
                  GroupOptions options = {}, const std::string& interface = kLoopback);
+
+/// Connects ranks of several hosts by Gloo: `rank` is the caller's among all that share the store,
+/// and `interface` a network of this host that leads to the others.
+hierarchical::Join make_join(c10::intrusive_ptr<::c10d::Store> store, int rank,
+                             std::string interface);
 
 }  // namespace hanji::comm::gloo

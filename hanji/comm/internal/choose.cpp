@@ -85,6 +85,7 @@ Result<Choice> choose(const Request& request, const Engine& engine, Bits bits,
         "sum, or use a group over shared memory",
         schedule::name_of(request.routine), engine.name()));
   }
+  if (engine.delegates()) return Choice{};
   const Shares shares = request.counts.empty() ? Shares::kEven : Shares::kUneven;
   const bool ordered = (bits == Bits::kRun && order_shows(request)) || only_ours(request);
   const bool bits_alone =

@@ -70,6 +70,8 @@ class Engine {
   virtual bool native(schedule::Routine routine, Shares shares) const = 0;
   /// True if that algorithm knows the bit operations too.
   virtual bool combines_bits() const { return true; }
+  /// True if a call becomes calls of other engines, each of which is chosen there.
+  virtual bool delegates() const { return false; }
   /// True if peers read and write each other's buffers: then step lists need no sends.
   virtual bool shares_memory() const = 0;
 

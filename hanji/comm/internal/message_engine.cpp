@@ -12,6 +12,7 @@ namespace hanji::comm {
 namespace {
 
 constexpr int kPollsBeforeYield = 64;
+constexpr auto kLookAtOthers = std::chrono::microseconds(200);
 
 std::vector<int> numbers_if_empty(std::vector<int> names, int size) {
   if (!names.empty()) return names;
@@ -82,7 +83,7 @@ Status MessageEngine::check() {
 }
 
 Status MessageEngine::wait(uint64_t ticket, std::span<Engine* const> others) {
-  if (thread_.joinable()) return wait_for_thread(ticket);
+  if (thread_.joinable()) return wait_for_thread(ticket, others);
   for (int polls = 1; !done(ticket); ++polls) {
     if (polls % kPollsBeforeYield == 0) {
       HANJI_RETURN_IF_ERROR(check());
@@ -97,9 +98,15 @@ Status MessageEngine::wait(uint64_t ticket, std::span<Engine* const> others) {
   return ticket <= completed_ ? Status() : status_;
 }
 
-Status MessageEngine::wait_for_thread(uint64_t ticket) {
+Status MessageEngine::wait_for_thread(uint64_t ticket, std::span<Engine* const> others) {
+  const auto over = [&] { return ticket <= completed_ || !status_.ok(); };
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return ticket <= completed_ || !status_.ok(); });
+  while (!others.empty() && !changed_.wait_for(lock, kLookAtOthers, over)) {
+    lock.unlock();
+    for (Engine* other : others) (void)other->advance();
+    lock.lock();
+  }
+  changed_.wait(lock, over);
   return ticket <= completed_ ? Status() : status_;
 }
 

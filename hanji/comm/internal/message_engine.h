@@ -45,7 +45,7 @@ class MessageEngine final : public Engine {
 
  private:
   void serve();  // the thread's
-  Status wait_for_thread(uint64_t ticket);
+  Status wait_for_thread(uint64_t ticket, std::span<Engine* const> others);
   // Under mutex_, but on the thread of a wire that blocks:
   bool open_next();
   std::optional<Status> run_open();  // how the call ended, if it has

@@ -1,5 +1,7 @@
 #include "hanji/comm/internal/shm_engine.h"
 
+#include <thread>
+
 #include "hanji/shm/call_site.h"
 
 namespace hanji::comm {
@@ -63,10 +65,23 @@ Status ShmEngine::wait(uint64_t ticket, std::span<Engine* const> others) {
   if (others.empty()) return engine_->wait(ticket);
   std::vector<shm::Engine*> driven;
   for (Engine* other : others) {
-    // Engines of other kinds move their bytes by threads of their own.
-    if (auto* shared = dynamic_cast<ShmEngine*>(other)) driven.push_back(shared->engine_.get());
+    auto* shared = dynamic_cast<ShmEngine*>(other);
+    if (shared == nullptr) return wait_beside(ticket, others);
+    driven.push_back(shared->engine_.get());
   }
   return engine_->wait(ticket, driven);
+}
+
+Status ShmEngine::wait_beside(uint64_t ticket, std::span<Engine* const> others) {
+  constexpr int kPollsBeforeOthers = 64;
+  for (int polls = 1; !engine_->done(ticket); ++polls) {
+    HANJI_RETURN_IF_ERROR(engine_->advance());
+    if (polls % kPollsBeforeOthers != 0) continue;
+    HANJI_RETURN_IF_ERROR(engine_->check());
+    for (Engine* other : others) (void)other->advance();  // told to those who wait for them
+    std::this_thread::yield();
+  }
+  return engine_->wait(ticket);
 }
 
 }  // namespace hanji::comm

@@ -37,6 +37,8 @@ class ShmEngine final : public Engine {
 
  private:
   uint32_t site_of(const Request& request);
+  /// wait() beside engines of other kinds.
+  Status wait_beside(uint64_t ticket, std::span<Engine* const> others);
 
   Heap heap_;
   std::unique_ptr<shm::Engine> engine_;

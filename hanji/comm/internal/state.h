@@ -100,6 +100,7 @@ class GroupState {
   /// Carries the group's messages by what carries those of another. Before the first message.
   void set_connect(Connect connect) { connect_ = std::move(connect); }
   GroupFamily& family() const { return *family_; }
+  const std::shared_ptr<GroupFamily>& shared_family() const { return family_; }
   Stats stats();
   uint64_t sequence();
 

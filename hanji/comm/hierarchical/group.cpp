@@ -1,0 +1,151 @@
+#include "hanji/comm/hierarchical/group.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "hanji/comm/hierarchical/host_map.h"
+#include "hanji/comm/hierarchical/internal/engine.h"
+#include "hanji/comm/internal/state.h"
+
+namespace hanji::comm::hierarchical {
+namespace {
+
+/// What a group and all that come out of it share. The family is that of the local group, so that
+/// a wait for one group drives all of them.
+struct Ancestry {
+  Join join;
+  std::string between;  ///< The engine between hosts.
+  std::shared_ptr<GroupFamily> family;
+  std::shared_ptr<GroupFamily> messages;  ///< Of what carries messages between hosts.
+};
+
+struct Place {
+  std::string name;  ///< Differs between groups of a family.
+  HostMap hosts;
+  std::vector<int> world_ranks;  ///< By rank.
+  int rank = 0;
+};
+
+GroupOptions inner_options(GroupOptions options, std::string_view what) {
+  options.name = fmt::format("{}, {}", options.name, what);
+  options.recorder = nullptr;
+  options.progress = Progress::kCaller;
+  return options;
+}
+
+/// Nobody else drives it: its owner, an engine, does so when it is driven itself.
+void leave_to_its_owner(const Group& inner) {
+  GroupFamily& family = inner.state()->family();
+  const std::lock_guard lock(family.mutex);
+  std::erase_if(family.members, [&](const auto& one) { return one.lock() == inner.state(); });
+}
+
+std::optional<Group> join_twins(const Ancestry& ancestry, const Place& place,
+                                const GroupOptions& options) {
+  const int lane = place.hosts.lane(place.rank);
+  if (lane >= place.hosts.num_lanes()) return {};
+  std::vector<int> members;
+  for (const int rank : place.hosts.twins(lane)) members.push_back(place.world_ranks[rank]);
+  GroupOptions between = inner_options(options, fmt::format("lane {}", lane));
+  between.deadline = 2 * options.deadline;  // the whole group's comes first: it knows more
+  return ancestry.join(fmt::format("{}.lane{}", place.name, lane), members, std::move(between));
+}
+
+Group make(const Ancestry& ancestry, Place place, Group local, GroupOptions options,
+           GroupState::Connect connect);
+
+GroupState::Divide make_divide(const Ancestry& ancestry, const Place& place, const Group& local) {
+  return [=](int id, const std::vector<int>& members, GroupOptions options) {
+    std::vector<int> world_ranks;
+    std::vector<int> lanes;
+    int mine = 0;
+    for (const int rank : members) {
+      if (rank == place.rank) mine = static_cast<int>(world_ranks.size());
+      world_ranks.push_back(place.world_ranks[rank]);
+      if (place.hosts.host(rank) == place.hosts.host(place.rank)) {
+        lanes.push_back(place.hosts.lane(rank));
+      }
+    }
+    HostMap hosts = place.hosts.part(members);
+    if (hosts.num_hosts() == 1) return local.state()->divide()(id, lanes, std::move(options));
+    Group here = local.state()->divide()(id, lanes, inner_options(options, "on this host"));
+    leave_to_its_owner(here);
+    Place part{fmt::format("{}.{}", id, world_ranks[0]), std::move(hosts), std::move(world_ranks),
+               mine};
+    return make(ancestry, std::move(part), std::move(here), std::move(options), nullptr);
+  };
+}
+
+Group make(const Ancestry& ancestry, Place place, Group local, GroupOptions options,
+           GroupState::Connect connect) {
+  std::optional<Group> twins = join_twins(ancestry, place, options);
+  auto divide = make_divide(ancestry, place, local);
+  Heap heap = local.heap();
+  auto engine = std::make_unique<HierarchicalEngine>(
+      Peers{std::move(place.hosts), place.rank, std::move(local), std::move(twins),
+            ancestry.between},
+      options);
+  Group group(GroupState::make(std::move(engine), std::move(heap), std::move(options),
+                               ancestry.family, std::move(divide), std::move(connect)));
+  // Who waits for a message from another host drives this group too.
+  const std::lock_guard lock(ancestry.messages->mutex);
+  ancestry.messages->members.push_back(group.state());
+  return group;
+}
+
+/// Messages within a host by its memory, others by the engine between hosts.
+GroupState::Connect make_connect(const HostMap& hosts, const Group& local, const Group& flat) {
+  return [=](int sender, int receiver) {
+    if (hosts.host(sender) == hosts.host(receiver)) {
+      return local.state()->connect()(hosts.lane(sender), hosts.lane(receiver));
+    }
+    return flat.state()->connect()(sender, receiver);
+  };
+}
+
+void check(const Group& local, const Hosts& given, const HostMap& hosts,
+           const GroupOptions& options) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(base::invalid_argument(fmt::format("group {}: {}", options.name, why)));
+  };
+  if (given.rank < 0 || given.rank >= hosts.num_ranks()) {
+    refuse(fmt::format("rank {} is none of {}", given.rank, hosts.num_ranks()));
+  }
+  const int here = hosts.host(given.rank);
+  if (local.size() != static_cast<int>(hosts.ranks(here).size()) ||
+      local.rank() != hosts.lane(given.rank)) {
+    refuse(fmt::format(
+        "its hosts give rank {} place {} of {} on its host, and the local group "
+        "place {} of {}",
+        given.rank, hosts.lane(given.rank), hosts.ranks(here).size(), local.rank(), local.size()));
+  }
+  if (local.engine() != "shm") {
+    refuse(
+        fmt::format("the local group is over {} and must be over shared memory", local.engine()));
+  }
+}
+
+}  // namespace
+
+Group make_group(Group local, const Hosts& given, const Join& join, GroupOptions options) {
+  Place place{"all", HostMap(given.host_of), {}, given.rank};
+  check(local, given, place.hosts, options);
+  if (place.hosts.num_hosts() == 1) {
+    throw Error(base::invalid_argument(fmt::format(
+        "group {}: all ranks share one host; use the group over its shared memory", options.name)));
+  }
+  place.world_ranks.resize(place.hosts.num_ranks());
+  std::iota(place.world_ranks.begin(), place.world_ranks.end(), 0);
+  const Group flat = join("messages", place.world_ranks, inner_options(options, "messages"));
+  const Ancestry ancestry{join, std::string(flat.engine()), local.state()->shared_family(),
+                          flat.state()->shared_family()};
+  leave_to_its_owner(local);
+  auto connect = make_connect(place.hosts, local, flat);
+  return make(ancestry, std::move(place), std::move(local), std::move(options), std::move(connect));
+}
+
+}  // namespace hanji::comm::hierarchical

@@ -1,0 +1,241 @@
+#include "hanji/comm/hierarchical/group.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <numeric>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <vector>
+
+#include "hanji/comm/all_gather.h"
+#include "hanji/comm/all_reduce.h"
+#include "hanji/comm/all_to_all.h"
+#include "hanji/comm/barrier.h"
+#include "hanji/comm/broadcast.h"
+#include "hanji/comm/gloo/group.h"
+#include "hanji/comm/internal/routine_cases.h"
+#include "hanji/comm/internal/test_ranks.h"
+#include "hanji/comm/message.h"
+#include "hanji/comm/reduce.h"
+#include "hanji/comm/tree_reduce.h"
+
+namespace hanji::comm::hierarchical {
+namespace {
+
+using namespace std::chrono_literals;
+using schedule::ReduceOp;
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// The parts of a "host" of this process.
+struct TestHosts {
+  std::vector<int> host_of;                             ///< By rank.
+  std::vector<std::shared_ptr<shm::Segment>> segments;  ///< By host.
+
+  int lane(int rank) const {
+    return static_cast<int>(std::count(host_of.begin(), host_of.begin() + rank, host_of[rank]));
+  }
+};
+
+TestHosts make_hosts(std::vector<int> host_of) {
+  TestHosts hosts{std::move(host_of), {}};
+  const int num_hosts = *std::ranges::max_element(hosts.host_of) + 1;
+  for (int host = 0; host < num_hosts; ++host) {
+    hosts.segments.push_back(
+        internal::make_segment(static_cast<int>(std::ranges::count(hosts.host_of, host))));
+  }
+  return hosts;
+}
+
+/// Calls body(group) on one thread per rank: shared memory per host, Gloo on the loopback between.
+void run_hosts(const TestHosts& hosts, const std::function<void(const Group&)>& body,
+               const GroupOptions& options = {}) {
+  const auto store = c10::make_intrusive<::c10d::HashStore>();
+  test::run_threads(static_cast<int>(hosts.host_of.size()), [&](int rank) {
+    GroupOptions mine = options;
+    mine.deadline = std::min<std::chrono::nanoseconds>(mine.deadline, std::chrono::seconds(60));
+    const auto& segment = hosts.segments[hosts.host_of[rank]];
+    std::vector<int> members(segment->ranks());
+    std::iota(members.begin(), members.end(), 0);
+    Group local = Group::over_shm(segment, 0, members, hosts.lane(rank), mine);
+    body(make_group(std::move(local), {hosts.host_of, rank},
+                    gloo::make_join(store, rank, gloo::kLoopback), mine));
+  });
+}
+
+void run_hosts(const std::vector<int>& host_of, const std::function<void(const Group&)>& body,
+               const GroupOptions& options = {}) {
+  run_hosts(make_hosts(host_of), body, options);
+}
+
+at::Tensor rough_numbers(int64_t count, int rank, c10::ScalarType type = at::kFloat) {
+  return (at::sin(at::arange(count, at::kDouble) * 0.37 + rank) * 50 + 60).to(type);
+}
+
+/// The code and words of what a call throws, or "accepted".
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return std::string(base::name_of(error.code())) + ": " + error.what();
+  }
+  return "accepted";
+}
+
+/// Every case that all engines share but the one of the order of sums, which equal hosts keep for
+/// floats of 32 and 64 bits.
+void check_cases(const Group& group) {
+  for (const internal::RoutineCase& one : internal::routine_cases()) {
+    if (one.name == "order") continue;
+    for (const int64_t count : {0, 1, 7, 3001}) {
+      SCOPED_TRACE(fmt::format("{}, {} elements, rank {}", one.name, count, group.rank()));
+      one.check(group, count);
+    }
+  }
+}
+
+TEST(HierarchicalGroup, ServesEveryRoutineOnEqualHosts) {
+  run_hosts({0, 0, 1, 1}, check_cases);
+  run_hosts({0, 1, 1, 0, 2, 2}, check_cases);
+}
+
+TEST(HierarchicalGroup, ServesEveryRoutineOnHostsOfDifferentSizes) {
+  run_hosts({0, 1, 1, 1, 0}, check_cases);
+}
+
+TEST(HierarchicalGroup, ServesEveryRoutineByTheEnginesOwnAlgorithms) {
+  GroupOptions options;
+  options.bits = Bits::kFast;
+  run_hosts({0, 0, 1, 1}, internal::check_routines, options);
+}
+
+TEST(HierarchicalGroup, EqualHostsGiveTheBitsOfOneHost) {
+  constexpr int64_t kCount = 1 << 20;  // several chunks of doubles
+  std::vector<at::Tensor> sums(2);
+  internal::run_ranks(4, [&](const Group& group) {
+    at::Tensor tensor = rough_numbers(kCount, group.rank(), at::kDouble);
+    all_reduce(tensor, group, {.op = ReduceOp::kAvg}).wait();
+    if (group.rank() == 0) sums[0] = tensor;
+  });
+  run_hosts({0, 0, 1, 1}, [&](const Group& group) {
+    at::Tensor tensor = rough_numbers(kCount, group.rank(), at::kDouble);
+    all_reduce(tensor, group, {.op = ReduceOp::kAvg}).wait();
+    if (group.rank() == 3) sums[1] = tensor;
+  });
+  EXPECT_TRUE(at::equal(sums[0], sums[1]));
+}
+
+TEST(HierarchicalGroup, SendsNoByteBetweenHostsTwice) {
+  for (const int num_hosts : {2, 3}) {
+    std::vector<int> host_of;
+    for (int rank = 0; rank < 2 * num_hosts; ++rank) host_of.push_back(rank / 2);
+    run_hosts(host_of, [num_hosts](const Group& group) {
+      constexpr int64_t kCount = 3 << 20;  // three chunks of floats
+      at::Tensor tensor = group.heap().empty({kCount}, at::kFloat, "test");
+      tensor.fill_(group.rank());
+      all_reduce(tensor, group).wait();
+      EXPECT_EQ(tensor[kCount - 1].item<float>(), num_hosts * (2 * num_hosts - 1));
+
+      at::Tensor sent = at::full({1}, group.stats().network_bytes, at::kLong);
+      all_reduce(sent, group).wait();
+      // Of all hosts together, 2N(h-1)/h each.
+      EXPECT_EQ(sent.item<int64_t>(), 2 * 4 * kCount * (num_hosts - 1));
+    });
+  }
+}
+
+TEST(HierarchicalGroup, AMismatchIsNamedOnEveryRankOfEveryHost) {
+  for (const int wrong : {1, 2}) {
+    run_hosts({0, 0, 1, 1}, [wrong](const Group& group) {
+      at::Tensor tensor = at::ones({group.rank() == wrong ? 5 : 4});
+      EXPECT_THAT(refusal([&] { all_reduce(tensor, group, {.label = "wte"}).wait(); }),
+                  AllOf(HasSubstr("mismatch: "), HasSubstr("count 5"), HasSubstr("count 4"),
+                        HasSubstr(fmt::format("rank {} called", std::max(wrong, 1))),
+                        HasSubstr("group_test.cpp:"), HasSubstr("wte")));
+      EXPECT_EQ(tensor.sum().item<float>(), static_cast<float>(tensor.numel()));
+    });
+  }
+}
+
+TEST(HierarchicalGroup, ARankThatNeverComesIsNamedOnEveryHost) {
+  GroupOptions options;
+  options.deadline = 1s;
+  run_hosts(
+      {0, 0, 1, 1},
+      [](const Group& group) {
+        if (group.rank() == 3) std::this_thread::sleep_for(3s);
+        if (group.rank() == 3) return;
+        EXPECT_THAT(refusal([&] { barrier(group); }),
+                    AllOf(HasSubstr("timeout: "),
+                          testing::AnyOf(HasSubstr("ranks 3"), HasSubstr("rank 1"))))
+            << group.rank();
+      },
+      options);
+}
+
+TEST(HierarchicalGroup, ADeadRankEndsTheWaitOfItsTwins) {
+  const TestHosts hosts = make_hosts({0, 0, 1, 1});
+  run_hosts(hosts, [&hosts](const Group& group) {
+    if (group.rank() == 3) {
+      hosts.segments[1]->abort(1, Code::kPeerLost, "rank 1 (host b, process 4711) was killed");
+      return;
+    }
+    EXPECT_THAT(refusal([&] { barrier(group); }),
+                AllOf(HasSubstr("peer_lost: "), HasSubstr("process 4711"), HasSubstr("ranks 2, 3")))
+        << group.rank();
+  });
+}
+
+TEST(HierarchicalGroup, DividesAcrossAndWithinHosts) {
+  run_hosts({0, 0, 1, 1}, [](const Group& group) {
+    const int rank = group.rank();
+    const bool odd = rank % 2 == 1;
+    const Group across = group.subgroup(odd ? std::vector{3, 1} : std::vector{0, 2}, "across");
+    at::Tensor tensor = at::full({1000}, rank);
+    all_reduce(tensor, across).wait();
+    EXPECT_EQ(tensor[999].item<int64_t>(), odd ? 4 : 2);
+    EXPECT_EQ(across.rank(), odd ? (rank == 3 ? 0 : 1) : rank / 2);
+    const Group within = group.subgroup(rank < 2 ? std::vector{0, 1} : std::vector{2, 3}, "within");
+    EXPECT_EQ(within.engine(), "shm");
+    all_reduce(tensor, within).wait();
+    EXPECT_EQ(tensor[0].item<int64_t>(), 6);
+    EXPECT_EQ(&within.heap().raw(), &group.heap().raw());
+  });
+}
+
+TEST(HierarchicalGroup, CarriesMessagesBetweenAnyTwoRanks) {
+  run_hosts({0, 0, 1, 1}, [](const Group& group) {
+    for (int distance = 1; distance < 4; ++distance) {
+      const at::Tensor mine = at::full({77}, group.rank());
+      at::Tensor got = at::zeros({77}, at::kLong);
+      Work sent = send(mine, (group.rank() + distance) % 4, group);
+      recv(got, (group.rank() + 4 - distance) % 4, group).wait();
+      sent.wait();
+      EXPECT_EQ(got[76].item<int64_t>(), (group.rank() + 4 - distance) % 4);
+    }
+  });
+}
+
+TEST(HierarchicalGroup, RefusesWhatItCannotServe) {
+  const std::vector<layout::Range> owners = {{0, 1}, {1, 2}};
+  const schedule::GrainTree tree = schedule::grain_tree(2, owners);
+  run_hosts({0, 1}, [&tree](const Group& group) {
+    at::Tensor output = at::zeros({4});
+    EXPECT_THAT(refusal([&] {
+                  tree_all_reduce(at::ones({1, 4}), output, tree, group).wait();
+                }),
+                AllOf(HasSubstr("unsupported: "), HasSubstr("shm + gloo")));
+  });
+  EXPECT_THAT(refusal([] {
+                make_group(Group::alone(), {{0, 1, 1}, 1}, nullptr, {.name = "odd"});
+              }),
+              AllOf(HasSubstr("group odd"), HasSubstr("place 0 of 2")));
+}
+
+}  // namespace
+}  // namespace hanji::comm::hierarchical

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hanji/comm/group.h"
+#include "hanji/comm/hierarchical/host_map.h"
+#include "hanji/comm/hierarchical/internal/frame.h"
+#include "hanji/comm/hierarchical/internal/program.h"
+#include "hanji/comm/internal/engine.h"
+
+namespace hanji::comm::hierarchical {
+
+/// Whom one rank works with.
+struct Peers {
+  HostMap hosts;
+  int rank = 0;
+  Group local;                 ///< The ranks of this host, by lane. Nobody else uses it.
+  std::optional<Group> twins;  ///< The ranks of this lane, by host; none on ranks beyond the lanes.
+  std::string between;         ///< The engine between hosts.
+};
+
+/// A call of all ranks as calls of the ranks of each host and of the twins of each lane.
+///
+/// Before anything moves, the ranks of a host compare their calls, then the hosts, so a verdict is
+/// the same on every rank of every host. Then the stages of a Program run, one call after another.
+/// A rank that loses its twins ends the waiting of its whole host.
+class HierarchicalEngine final : public Engine {
+ public:
+  HierarchicalEngine(Peers peers, const GroupOptions& options);
+
+  std::string_view name() const override { return name_; }
+  int rank() const override { return peers_.rank; }
+  int size() const override { return peers_.hosts.num_ranks(); }
+  bool serves(c10::Device device) const override { return device.is_cpu(); }
+  bool native(schedule::Routine, Shares) const override { return false; }
+  bool delegates() const override { return true; }
+  bool shares_memory() const override { return false; }
+
+  Result<uint64_t> submit(const Request& request, const Choice& choice) override;
+  Status advance() override;
+  Status check() override;
+  bool done(uint64_t ticket) const override { return ticket <= completed_ || !status_.ok(); }
+  Status wait(uint64_t ticket, std::span<Engine* const> others) override;
+  int64_t busy_ns() const override;
+  int64_t wire_bytes() const override { return peers_.local.stats().wire_bytes; }
+  int64_t network_bytes() const override;
+
+ private:
+  struct Call {
+    Request request;
+    uint64_t sequence;
+    int64_t start_ns;
+  };
+  /// What the first call waits for: that its host, then its twins have told what they call, then,
+  /// on a host with more ranks than lanes, that lane 0 tells the verdict, then its stages.
+  enum class Phase : uint8_t { kIdle, kHost, kTwins, kVerdict, kStages };
+  /// A call of one of the two groups; none: over when it began.
+  struct Begun {
+    const Group* group = nullptr;
+    uint64_t sequence = 0;
+  };
+
+  bool step();  // true if the phase changed or a stage began
+  void open();
+  void ask_twins(const Status& verdict);
+  void spread(const Status& verdict);
+  void heed(const Status& verdict);
+  bool run_stages();
+  void close();
+
+  void prepare(const Request& request);
+  void make_staging(Buffer buffer, int64_t elements);
+  Begun begin(const Stage& stage) const;
+  Begun talk(const Group& group, schedule::Routine routine, int num_frames);
+  std::span<const Frame> heard(int num_frames) const;
+  bool over(const Begun& begun) const;
+  at::Tensor tensor_of(const Piece& piece) const;
+  const at::Tensor& base_of(Buffer buffer) const;
+  void divide(const Piece& piece) const;
+  void move(const std::vector<Move>& moves) const;
+
+  int num_neighbours() const;
+  bool has_rank_without_twins() const { return num_neighbours() > peers_.hosts.num_lanes(); }
+  void lose(const Error& error);
+  Status located(const Status& status) const;
+  void tell_twins();
+  Status late() const;
+  void record() const;
+
+  const Peers peers_;
+  const std::string name_;
+  const std::chrono::nanoseconds deadline_;
+  trace::Recorder* const recorder_;
+
+  std::deque<Call> calls_;  // the first one is under way unless kIdle
+  uint64_t submitted_ = 0;
+  uint64_t completed_ = 0;
+  Status status_;  // the first error; final
+
+  Phase phase_ = Phase::kIdle;
+  int64_t phase_since_ns_ = 0;
+  Begun talk_;
+  int64_t bytes_of_talk_ = 0;  ///< Between hosts, for comparisons.
+  Frame mine_;
+  at::Tensor heard_;
+  std::optional<Shape> shape_;  // program_ is for it
+  Program program_;
+  std::vector<Begun> begun_;  // by stage
+  std::array<at::Tensor, kNumBuffers> staging_;
+};
+
+}  // namespace hanji::comm::hierarchical
