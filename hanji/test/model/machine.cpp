@@ -70,7 +70,7 @@ class Times {
   }
 
  private:
-  static constexpr uint32_t kLimit = 512;
+  static constexpr uint32_t kLimit = 4096;
   std::array<std::array<uint16_t, kLimit>, kMaxThreads> places_{};
 };
 
