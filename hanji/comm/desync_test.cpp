@@ -184,13 +184,15 @@ const std::vector<Routine> kRoutines = {
      }},
 };
 
+constexpr std::string_view kShm = "shm";
+
 struct Engine {
-  const char* name;
+  std::string_view name;
   Group (*make)(const Group& shm);
 };
 
 std::vector<Engine> engines() {
-  std::vector<Engine> all = {{"shm", [](const Group& shm) { return shm; }}};
+  std::vector<Engine> all = {{kShm, [](const Group& shm) { return shm; }}};
   if (gloo::available()) {
     all.push_back({"gloo", [](const Group& shm) { return gloo::make_group(shm, shm.options()); }});
   }
@@ -200,6 +202,8 @@ std::vector<Engine> engines() {
 /// The stray rank calls `other` in its way, the others `routine` in theirs.
 void expect_named(const Routine& routine, const Routine& other, const How& how) {
   for (const Engine& engine : engines()) {
+    // Peers must map the partial sums of a tree: every other engine refuses it before anybody meets.
+    if (routine.name == std::string_view("tree_all_reduce") && engine.name != kShm) continue;
     SCOPED_TRACE(std::string(engine.name) + ", " + other.name);
     internal::run_ranks(kRanks, [&](const Group& shm) {
       const Group group = engine.make(shm);

@@ -63,6 +63,7 @@ TEST(CallDeadline, MayBeLongerThanThatOfTheEngine) {
 
 // Rank 2 does not come until the others have been told; nobody waits for the deadline of 300 s.
 TEST(Cancel, EndsTheCallAndTheGroupOnEveryRank) {
+  std::atomic<int> begun = 0;
   std::atomic<int> ended = 0;
   run_group(3, [&](Member& member) {
     Call call = call_of(share(schedule::all_reduce_direct(3, 1000)));
@@ -74,6 +75,8 @@ TEST(Cancel, EndsTheCallAndTheGroupOnEveryRank) {
       status = member.engine.submit(call).status();
     } else {
       const uint64_t ticket = member.engine.submit(call).or_throw();
+      ++begun;
+      while (begun.load() < 2) std::this_thread::sleep_for(1ms);
       EXPECT_EQ(member.rank == 1 && member.engine.cancel(ticket), member.rank == 1);
       status = member.engine.wait(ticket);
       ++ended;

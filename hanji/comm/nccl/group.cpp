@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
-#include <mutex>
 #include <utility>
 
 #include "hanji/comm/internal/state.h"
@@ -24,23 +22,6 @@ std::shared_ptr<const Library> load(Options options, int rank) {
   return *std::move(library);
 }
 
-GroupState::Connect make_connect(const Ground& ground, const Group& meet,
-                                 const GroupOptions& options) {
-  using Kept = std::map<std::pair<int, int>, std::shared_ptr<GroupState>>;
-  return [=, kept = std::make_shared<Kept>(), mutex = std::make_shared<std::mutex>()](
-             int sender, int receiver) {
-    const std::lock_guard lock(*mutex);
-    auto& channel = (*kept)[{sender, receiver}];
-    if (channel) return channel;
-    GroupOptions named = options;
-    named.name = fmt::format("{} {}->{}", options.name, sender, receiver);
-    auto engine = std::make_unique<NcclEngine>(connect_two(ground, sender, receiver, meet), named);
-    channel = GroupState::make(std::move(engine), meet.heap(), std::move(named),
-                               std::make_shared<GroupFamily>(), nullptr);
-    return channel;
-  };
-}
-
 }  // namespace
 
 Group group_over(const Ground& ground, const Group& meet, GroupOptions options) {
@@ -48,10 +29,8 @@ Group group_over(const Ground& ground, const Group& meet, GroupOptions options) 
     return group_over(ground, meet.subgroup(members, divided.name), std::move(divided));
   };
   auto engine = std::make_unique<NcclEngine>(connect_all(ground, meet), options);
-  auto connect = make_connect(ground, meet, options);
   return Group(GroupState::make(std::move(engine), meet.heap(), std::move(options),
-                                std::make_shared<GroupFamily>(), std::move(divide),
-                                std::move(connect)));
+                                std::make_shared<GroupFamily>(), std::move(divide)));
 }
 
 Group make_group(const Group& meet, c10::Device device, GroupOptions group_options,

@@ -20,7 +20,8 @@ namespace hanji::comm::nccl {
 ///         memory sums them in, with its bits; kFast uses NCCL's own algorithms.
 /// Cost    every rank calls it; the first call of a group connects the devices.
 /// Errors  throws Error: kNotFound without NCCL, kUnsupported for a device without streams, for a
-///         NCCL older than 2.10, and in a call for sums over trees of grains; else what NCCL says.
+///         NCCL older than 2.10, and in a call for messages and sums over trees of
+///         grains; else what NCCL says.
 Group make_group(const Group& meet, c10::Device device, GroupOptions group_options = {},
                  const Options& options = {});
 

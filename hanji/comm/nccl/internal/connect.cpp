@@ -4,16 +4,12 @@
 #include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
-#include <mutex>
 #include <numeric>
-#include <thread>
 #include <utility>
 
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/broadcast.h"
-#include "hanji/comm/message.h"
 
 namespace hanji::comm::nccl {
 namespace {
@@ -55,47 +51,6 @@ Parts parts_on(const Ground& ground, int rank, int size) {
   return parts;
 }
 
-/// A communicator that a thread of its own opens once the id is there.
-class Opening : public std::enable_shared_from_this<Opening> {
- public:
-  Opening(Parts parts, at::Tensor letter, std::vector<Work> travelling, Status status)
-      : parts_(std::move(parts)),
-        letter_(std::move(letter)),
-        travelling_(std::move(travelling)),
-        status_(std::move(status)) {}
-
-  std::optional<Result<Comm>> poll() {
-    if (!begun_) {
-      if (!std::ranges::all_of(travelling_, [](Work& work) { return work.done(); })) return {};
-      begun_ = true;
-      // Nothing can stop the call inside NCCL, so nobody waits for this thread.
-      std::thread(run, weak_from_this(), parts_, letter_, status_).detach();
-    }
-    const std::lock_guard lock(mutex_);
-    return answer_;
-  }
-
- private:
-  static void run(const std::weak_ptr<Opening>& asked, const Parts& parts, const at::Tensor& letter,
-                  const Status& status) {
-    Result<Comm> answer = open(parts, letter, status);
-    if (const auto still = asked.lock()) {
-      const std::lock_guard lock(still->mutex_);
-      still->answer_ = std::move(answer);
-    } else if (answer.ok()) {
-      parts.library->api().abort(*answer);
-    }
-  }
-
-  const Parts parts_;
-  const at::Tensor letter_;
-  std::vector<Work> travelling_;
-  const Status status_;
-  bool begun_ = false;
-  std::mutex mutex_;
-  std::optional<Result<Comm>> answer_;
-};
-
 }  // namespace
 
 Parts connect_all(const Ground& ground, const Group& meet) {
@@ -109,26 +64,6 @@ Parts connect_all(const Ground& ground, const Group& meet) {
   parts.comm = open(parts, letter, status).or_throw();
   parts.tell = [control](at::Tensor& said, const at::Tensor& mine) {
     return std::vector{all_gather(said, mine, control, {.label = "a call over NCCL"})};
-  };
-  return parts;
-}
-
-Parts connect_two(const Ground& ground, int sender, int receiver, const Group& meet) {
-  const bool sends = meet.rank() == sender;
-  const int peer = sends ? receiver : sender;
-  Parts parts = parts_on(ground, sends ? 0 : 1, 2);
-  Status status;
-  at::Tensor letter = sends ? write_id(*ground.library, status) : empty_letter();
-  const CallOptions label{.label = "NCCL's unique id"};
-  std::vector<Work> travelling{sends ? send(letter, peer, meet, label)
-                                     : recv(letter, peer, meet, label)};
-  parts.opening = [opening = std::make_shared<Opening>(parts, letter, std::move(travelling),
-                                                       status)] { return opening->poll(); };
-  parts.tell = [=](at::Tensor& said, const at::Tensor& mine) {
-    std::vector<at::Tensor> halves = said.chunk(2);
-    halves[sends ? 0 : 1].copy_(mine);
-    return std::vector{send(mine, peer, meet, {.label = "a message over NCCL"}),
-                       recv(halves[sends ? 1 : 0], peer, meet, {.label = "a message over NCCL"})};
   };
   return parts;
 }

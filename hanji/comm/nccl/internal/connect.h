@@ -18,12 +18,7 @@ struct Ground {
 /// Errors  throws Error with what NCCL says.
 Parts connect_all(const Ground& ground, const Group& meet);
 
-/// Connects two ranks of `meet`, the first of which sends, while this one goes on: ranks open the
-/// ways of their messages in different orders, and NCCL connects no sooner than both have come.
-Parts connect_two(const Ground& ground, int sender, int receiver, const Group& meet);
-
-/// The ranks of `meet` as a group. Subgroups connect anew, and so do two ranks at their first
-/// message.
+/// The ranks of `meet` as a group. Subgroups connect anew.
 /// Errors  as connect_all().
 Group group_over(const Ground& ground, const Group& meet, GroupOptions options);
 

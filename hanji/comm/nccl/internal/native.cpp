@@ -57,7 +57,6 @@ class Launch {
   Status uneven_reduce_scatter() const;
   Status gather() const;
   Status scatter() const;
-  Status message() const;
 
   const Channel& channel_;
   const Api& api_;
@@ -143,15 +142,6 @@ Status Launch::scatter() const {
                   only(request_.root, mine));
 }
 
-// Of two ranks the first sends.
-Status Launch::message() const {
-  const auto count = static_cast<size_t>(request_.count);
-  if (channel_.rank == 0) {
-    return says(api_.send(input_, count, type_, 1, channel_.comm, channel_.stream), "ncclSend");
-  }
-  return says(api_.recv(output_, count, type_, 0, channel_.comm, channel_.stream), "ncclRecv");
-}
-
 Status Launch::run() {
   const auto count = static_cast<size_t>(request_.count);
   const int op = op_of(request_.op);
@@ -179,7 +169,6 @@ Status Launch::run() {
                   "ncclReduceScatter");
     case Routine::kGather: return gather();
     case Routine::kScatter: return scatter();
-    case Routine::kSend: return message();
     case Routine::kAllToAll: return exchange(row(input_, true), row(output_, false));
     default: break;
   }

@@ -49,7 +49,7 @@ NcclEngine::~NcclEngine() {
 }
 
 bool NcclEngine::native(schedule::Routine routine, Shares /*shares*/) const {
-  return routine != schedule::Routine::kTreeReduce;
+  return routine != schedule::Routine::kTreeReduce && routine != schedule::Routine::kSend;
 }
 
 Result<uint64_t> NcclEngine::submit(const Request& request, const Choice& choice) {
@@ -90,11 +90,7 @@ Status NcclEngine::advance() {
 
 Status NcclEngine::check() {
   HANJI_RETURN_IF_ERROR(advance());
-  if (calls_.empty()) return {};
-  if (parts_.comm == nullptr) {
-    const Status status = late(calls_.front());
-    return status.ok() ? status : fail(status);
-  }
+  if (calls_.empty() || !calls_.front().ended) return {};
   int answer = kSuccess;
   const Library& library = *parts_.library;
   Status status = library.status(library.api().async_error(parts_.comm, &answer),
@@ -104,22 +100,13 @@ Status NcclEngine::check() {
   return status.ok() ? status : fail(status);
 }
 
-// A call that waits for a rank to describe it has the deadline of what carries descriptions.
 Status NcclEngine::late(const Call& call) const {
-  const int64_t since = call.ended ? call.launched_ns : call.start_ns;
-  const bool waits = call.ended || (parts_.comm == nullptr && parts_.opening);
-  if (!waits || base::now_ns() - since <= deadline_.count()) return {};
-  const double seconds = std::chrono::duration<double>(deadline_).count();
-  if (!call.ended) {
-    return base::timeout(
-        fmt::format("rank {} of {}: {} waits for NCCL, which did not connect the "
-                    "two within {} s; NCCL's own log says more",
-                    rank(), size(), call.where, seconds));
-  }
+  if (base::now_ns() - call.launched_ns <= deadline_.count()) return {};
   return base::timeout(fmt::format(
       "rank {} of {}: {} was launched on {} by all ranks, but the device did not finish it within "
       "{} s; a rank may have died meanwhile, or its link: NCCL's own log says more",
-      rank(), size(), call.where, parts_.device.str(), seconds));
+      rank(), size(), call.where, parts_.device.str(),
+      std::chrono::duration<double>(deadline_).count()));
 }
 
 bool NcclEngine::done(uint64_t ticket) const { return ticket <= completed_ || !status_.ok(); }
@@ -149,17 +136,7 @@ Status NcclEngine::fail(Status status) {
   return status_;
 }
 
-Result<bool> NcclEngine::connected() {
-  if (parts_.comm != nullptr) return true;
-  const auto answer = parts_.opening();
-  if (!answer) return false;
-  HANJI_ASSIGN_OR_RETURN(parts_.comm, *answer);
-  return true;
-}
-
 Status NcclEngine::step() {
-  HANJI_ASSIGN_OR_RETURN(const bool ready, connected());
-  if (!ready) return {};
   for (Call& call : calls_) {
     if (call.ended) continue;
     if (!std::ranges::all_of(call.telling, [](Work& work) { return work.done(); })) break;

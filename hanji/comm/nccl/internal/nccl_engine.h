@@ -4,7 +4,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,8 +18,7 @@ namespace hanji::comm::nccl {
 /// What an engine is made of.
 struct Parts {
   std::shared_ptr<const Library> library = {};
-  Comm comm = nullptr;  ///< Owned by the engine from then on; null while `opening`.
-  std::function<std::optional<Result<Comm>>()> opening = {};  ///< Never blocks.
+  Comm comm = nullptr;  ///< Owned by the engine from then on.
   std::shared_ptr<Stream> stream = {};
   c10::Device device = c10::kCPU;
   int rank = 0;
@@ -76,7 +74,6 @@ class NcclEngine final : public Engine {
   Channel channel() const;
   Status fail(Status status);
   Status step();  // everything of advance() that may fail
-  Result<bool> connected();
   Status late(const Call& call) const;
   Status launch(Call& call);
   void retire();
