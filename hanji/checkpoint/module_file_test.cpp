@@ -152,7 +152,7 @@ TEST_F(ModuleFileFaults, AnotherOptimizerIsRefused) {
 
 TEST_F(ModuleFileFaults, ARefusedSaveLeavesTheOldFile) {
   const std::string good = read_bytes(path());
-  net_.register_buffer("flags", torch::ones({2}, torch::kBool));
+  net_.register_buffer("flags", torch::ones({2}, torch::kShort));
   EXPECT_THAT(save(path(), net_).message(), HasSubstr("'flags'"));
   torch::optim::AdamW foreign(NetImpl().parameters(), 0.1);
   EXPECT_EQ(save(path(), NetImpl(), foreign).code(), Code::kInvalidArgument);

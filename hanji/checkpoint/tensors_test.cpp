@@ -79,7 +79,7 @@ TEST(ViewsOf, RefusesByNameWhatHasNoDenseBytes) {
   };
   EXPECT_THAT(message(torch::ones({2, 3}).t()), HasSubstr("'w' is not contiguous"));
   EXPECT_THAT(message(torch::ones({2, 3}).to_sparse()), HasSubstr("'w' is not dense"));
-  EXPECT_THAT(message(torch::ones({2}, torch::kBool)), HasSubstr("'w' "));
+  EXPECT_THAT(message(torch::ones({2}, torch::kShort)), HasSubstr("'w' "));
   EXPECT_THAT(message(at::Tensor()), HasSubstr("'w' is undefined"));
 }
 
