@@ -17,6 +17,12 @@ target_link_libraries(hanji_core_dependencies INTERFACE OpenSSL::Crypto PkgConfi
 
 if(NOT HANJI_CORE_ONLY)
   find_package(Libtorch REQUIRED)
+  # torch brings headers of another fmt without its library; the installed one's come first.
+  pkg_get_variable(_fmt_includes fmt includedir)
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/generated/own)
+  file(CREATE_LINK ${_fmt_includes}/fmt ${PROJECT_BINARY_DIR}/generated/own/fmt SYMBOLIC)
+  target_include_directories(hanji_core_dependencies INTERFACE
+    $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated/own>)
 endif()
 
 # MPI is optional: without it groups over MPI are refused. Python's backend does not carry it around.
