@@ -1,5 +1,7 @@
 """What torchrun starts: two groups in turn on the agent's own store, left without a word."""
 
+import os
+
 import torch
 import torch.distributed as dist
 
@@ -13,4 +15,4 @@ for turn in range(2):
     sums.append(str(tensor.item()))
     if turn == 0:
         dist.destroy_process_group()
-print(*sums, flush=True)
+os.write(1, (" ".join(sums) + "\n").encode())  # at once: the ranks share the pipe
