@@ -9,12 +9,11 @@
 
 #include <algorithm>
 #include <fstream>
-#include <thread>
 
-#include "hanji/base/clock.h"
 #include "hanji/base/file.h"
 #include "hanji/launch/find_job.h"
 #include "hanji/launch/run.h"
+#include "hanji/test/eventually.h"
 #include "hanji/test/run_processes.h"
 #include "hanji/test/temporary_folder.h"
 #include "hanji/topology/machine.h"
@@ -24,19 +23,10 @@ namespace hanji::launch {
 namespace {
 
 using namespace std::chrono_literals;
+using test::eventually;
 using testing::AllOf;
 using testing::EndsWith;
 using testing::HasSubstr;
-
-/// Polls with a deadline far beyond what a loaded machine needs.
-bool eventually(const std::function<bool()>& holds) {
-  const auto deadline = base::Deadline::after(30s);
-  while (!holds()) {
-    if (deadline.passed()) return false;
-    std::this_thread::sleep_for(2ms);
-  }
-  return true;
-}
 
 int num_descriptors() {
   const auto folder = std::filesystem::directory_iterator("/proc/self/fd");

@@ -12,6 +12,7 @@
 #include "hanji/base/file.h"
 #include "hanji/launch/launcher.h"
 #include "hanji/launch/restart.h"
+#include "hanji/test/eventually.h"
 #include "hanji/test/run_threads.h"
 #include "hanji/test/temporary_folder.h"
 
@@ -19,17 +20,9 @@ namespace hanji::launch {
 namespace {
 
 using namespace std::chrono_literals;
+using test::eventually;
 using testing::AllOf;
 using testing::HasSubstr;
-
-bool eventually(const std::function<bool()>& holds) {
-  const auto deadline = base::Deadline::after(30s);
-  while (!holds()) {
-    if (deadline.passed()) return false;
-    std::this_thread::sleep_for(2ms);
-  }
-  return true;
-}
 
 class TwoHosts : public testing::Test {
  protected:

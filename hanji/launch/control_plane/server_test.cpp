@@ -10,24 +10,17 @@
 
 #include "hanji/base/socket.h"
 #include "hanji/launch/control_plane/greeting.h"
+#include "hanji/test/eventually.h"
 
 namespace hanji::launch {
 namespace {
 
 using namespace std::chrono_literals;
+using test::eventually;
 using testing::AllOf;
 using testing::AnyOf;
 using testing::Contains;
 using testing::HasSubstr;
-
-bool eventually(const std::function<bool()>& holds) {
-  const auto deadline = base::Deadline::after(20s);
-  while (!holds()) {
-    if (deadline.passed()) return false;
-    std::this_thread::sleep_for(2ms);
-  }
-  return true;
-}
 
 template <class T>
 std::span<const std::byte> bytes_of(const T& value) {
