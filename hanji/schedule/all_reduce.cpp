@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "hanji/schedule/internal/builder.h"
-#include "hanji/schedule/pairwise_tree.h"
 
 namespace hanji::schedule {
 namespace {
@@ -32,14 +31,11 @@ void add_staged_chunk(StepList& list, Range chunk) {
   add_sync(list);
   for (int rank = 0; rank < ranks; ++rank) {
     const Range slice = slice_of(rank);
-    Step reduce;
-    reduce.from = of_all_ranks(ranks, Place::kSlot, slice.begin);
-    reduce.from[rank] = {rank, Place::kInput, 0, chunk.begin + slice.begin};
-    reduce.to = {{rank, Place::kOutput, 0, chunk.begin + slice.begin}};
-    if (ranks > 1) reduce.to.push_back({rank, Place::kResult, 0, slice.begin});
-    reduce.count = slice.size();
-    reduce.tree = pairwise_tree(ranks);
-    add_reduce(list, rank, std::move(reduce));
+    std::vector<Operand> from = of_all_ranks(ranks, Place::kSlot, slice.begin);
+    from[rank] = {rank, Place::kInput, 0, chunk.begin + slice.begin};
+    std::vector<Operand> to = {{rank, Place::kOutput, 0, chunk.begin + slice.begin}};
+    if (ranks > 1) to.push_back({rank, Place::kResult, 0, slice.begin});
+    add_tree_reduce(list, rank, std::move(from), std::move(to), slice.size());
   }
   add_sync(list);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -62,12 +58,8 @@ StepList all_reduce_flat(int ranks, int64_t count) {
   }
   add_sync(list);
   for (int rank = 0; rank < ranks; ++rank) {
-    Step reduce;
-    reduce.from = of_all_ranks(ranks, Place::kSlot, 0);
-    reduce.to = {{rank, Place::kOutput}};
-    reduce.count = count;
-    reduce.tree = pairwise_tree(ranks);
-    add_reduce(list, rank, std::move(reduce));
+    add_tree_reduce(list, rank, of_all_ranks(ranks, Place::kSlot, 0), {{rank, Place::kOutput}},
+                    count);
   }
   return list;
 }
@@ -77,12 +69,8 @@ StepList all_reduce_direct(int ranks, int64_t count) {
   add_sync(list);
   for (int rank = 0; rank < ranks; ++rank) {
     const Range slice = shard_range(count, ranks, rank);
-    Step reduce;
-    reduce.from = of_all_ranks(ranks, Place::kInput, slice.begin);
-    reduce.to = of_all_ranks(ranks, Place::kOutput, slice.begin);
-    reduce.count = slice.size();
-    reduce.tree = pairwise_tree(ranks);
-    add_reduce(list, rank, std::move(reduce));
+    add_tree_reduce(list, rank, of_all_ranks(ranks, Place::kInput, slice.begin),
+                    of_all_ranks(ranks, Place::kOutput, slice.begin), slice.size());
   }
   add_sync(list);
   return list;
@@ -99,33 +87,18 @@ StepList all_reduce_staged(int ranks, int64_t count, int64_t chunk) {
 
 StepList all_reduce_exchange(int ranks, int64_t count) {
   StepList list = open_list(Routine::kAllReduce, "exchange", ranks, count);
-  const int64_t room = shard_range(count, ranks, 0).size();  // the slot holds one slice per rank
-  list.slot_elements = room * ranks;
-  add_exchange(list, [&](int rank, int peer) {
-    const Range mine = shard_range(count, ranks, rank);
-    const Range theirs = shard_range(count, ranks, peer);
-    return Exchange{{rank, Place::kInput, 0, theirs.begin},
-                    theirs.size(),
-                    {rank, Place::kSlot, 0, peer * room},
-                    mine.size()};
-  });
+  std::vector<Range> slices;
+  for (int rank = 0; rank < ranks; ++rank) slices.push_back(shard_range(count, ranks, rank));
+  auto from = add_block_exchange(list, slices);
   for (int rank = 0; rank < ranks; ++rank) {
-    const Range slice = shard_range(count, ranks, rank);
-    Step reduce;
-    for (int i = 0; i < ranks; ++i) reduce.from.push_back({rank, Place::kSlot, 0, i * room});
-    reduce.from[rank] = {rank, Place::kInput, 0, slice.begin};
-    reduce.to = {{rank, Place::kOutput, 0, slice.begin}};
-    reduce.count = slice.size();
-    reduce.tree = pairwise_tree(ranks);
-    add_reduce(list, rank, std::move(reduce));
+    add_tree_reduce(list, rank, std::move(from[rank]),
+                    {{rank, Place::kOutput, 0, slices[rank].begin}}, slices[rank].size());
   }
   add_exchange(list, [&](int rank, int peer) {
-    const Range mine = shard_range(count, ranks, rank);
-    const Range theirs = shard_range(count, ranks, peer);
-    return Exchange{{rank, Place::kOutput, 0, mine.begin},
-                    mine.size(),
-                    {rank, Place::kOutput, 0, theirs.begin},
-                    theirs.size()};
+    return Exchange{{rank, Place::kOutput, 0, slices[rank].begin},
+                    slices[rank].size(),
+                    {rank, Place::kOutput, 0, slices[peer].begin},
+                    slices[peer].size()};
   });
   return list;
 }

@@ -1,7 +1,6 @@
 #include "hanji/schedule/linear.h"
 
 #include "hanji/schedule/internal/builder.h"
-#include "hanji/schedule/pairwise_tree.h"
 
 namespace hanji::schedule {
 namespace {
@@ -79,36 +78,6 @@ StepList all_to_all(StepList list) {
   return list;
 }
 
-void add_tree_reduce(StepList& list, int rank, std::vector<Operand> from, Operand to,
-                     int64_t count) {
-  Step reduce;
-  reduce.from = std::move(from);
-  reduce.to = {to};
-  reduce.count = count;
-  reduce.tree = pairwise_tree(list.ranks);
-  add_reduce(list, rank, std::move(reduce));
-}
-
-// Every rank gets its block of all inputs: its own stays, the others arrive in the slot, `room`
-// elements apart. Result: for each rank what it is to combine.
-std::vector<std::vector<Operand>> add_block_exchange(StepList& list,
-                                                     const std::vector<Range>& blocks) {
-  const int64_t room = largest(blocks);
-  list.slot_elements = room * list.ranks;
-  add_exchange(list, [&](int rank, int peer) {
-    return Exchange{{rank, Place::kInput, 0, blocks[peer].begin},
-                    blocks[peer].size(),
-                    {rank, Place::kSlot, 0, peer * room},
-                    blocks[rank].size()};
-  });
-  std::vector<std::vector<Operand>> from(list.ranks);
-  for (int rank = 0; rank < list.ranks; ++rank) {
-    for (int i = 0; i < list.ranks; ++i) from[rank].push_back({rank, Place::kSlot, 0, i * room});
-    from[rank][rank] = {rank, Place::kInput, 0, blocks[rank].begin};
-  }
-  return from;
-}
-
 }  // namespace
 
 StepList all_gather_linear(int ranks, int64_t count) {
@@ -144,30 +113,13 @@ StepList all_to_all_linear(int ranks, const std::vector<int64_t>& counts) {
 
 StepList all_to_all_linear_in_place(int ranks, int64_t count) {
   StepList list = open_list(Routine::kAllToAll, "linear_in_place", ranks, count);
-  list.slot_elements = ranks * count;
-  add_exchange(list, [count](int rank, int peer) {
-    return Exchange{{rank, Place::kInput, 0, peer * count},
-                    count,
-                    {rank, Place::kSlot, 0, peer * count},
-                    count};
-  });
+  const std::vector<Range> blocks = blocks_of(list, 0, Place::kInput);
+  const auto from = add_block_exchange(list, blocks);
   for (int rank = 0; rank < ranks; ++rank) {
     for (int peer = 0; peer < ranks; ++peer) {
-      const Place from = peer == rank ? Place::kInput : Place::kSlot;
-      add_copy(list, rank, {rank, from, 0, peer * count}, {{rank, Place::kOutput, 0, peer * count}},
+      add_copy(list, rank, from[rank][peer], {{rank, Place::kOutput, 0, blocks[peer].begin}},
                count);
     }
-  }
-  return list;
-}
-
-StepList reduce_scatter_exchange(const std::vector<int64_t>& counts) {
-  StepList list =
-      open_list(Routine::kReduceScatter, "exchange", static_cast<int>(counts.size()), counts);
-  const std::vector<Range> blocks = blocks_of(list, 0, Place::kInput);
-  auto from = add_block_exchange(list, blocks);
-  for (int rank = 0; rank < list.ranks; ++rank) {
-    add_tree_reduce(list, rank, std::move(from[rank]), {rank, Place::kOutput}, blocks[rank].size());
   }
   return list;
 }
@@ -182,7 +134,7 @@ StepList reduce_exchange(int ranks, int64_t count, int root) {
   for (int rank = 0; rank < ranks; ++rank) {
     const Operand at_root{root, Place::kOutput, 0, blocks[rank].begin};
     const Operand sum = rank == root ? at_root : Operand{rank, Place::kResult};
-    add_tree_reduce(list, rank, std::move(from[rank]), sum, blocks[rank].size());
+    add_tree_reduce(list, rank, std::move(from[rank]), {sum}, blocks[rank].size());
     if (rank == root) continue;
     add_messages(list, rank, {send_to(root, sum, blocks[rank].size())});
     arriving.push_back(receive_from(rank, at_root, blocks[rank].size()));

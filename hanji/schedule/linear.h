@@ -29,9 +29,6 @@ StepList all_to_all_linear(int ranks, const std::vector<int64_t>& counts);
 /// Cost    (p-1) (a + N b), and (p-1) N copied. Slots of p N.
 StepList all_to_all_linear_in_place(int ranks, int64_t count);
 
-/// reduce_scatter_exchange() of uneven shares.
-StepList reduce_scatter_exchange(const std::vector<int64_t>& counts);
-
 /// Slices are exchanged in pairs, summed in order, and sent to the root: the bits of
 /// all_reduce_exchange(). N elements of the tensor.
 /// Cost    rank r sends N - n_r elements, and its sum of n_r if it is not the root, n_r its slice.

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "hanji/schedule/internal/builder.h"
-#include "hanji/schedule/pairwise_tree.h"
 
 namespace hanji::schedule {
 namespace {
@@ -26,13 +25,10 @@ void add_chunk(StepList& list, Range chunk, int64_t slot) {
              chunk.size());
   }
   add_sync(list);
-  Step reduce;
-  reduce.from = of_all_ranks(list.ranks, Place::kSlot, slot);
-  reduce.from[list.root] = own;
-  reduce.to = {{list.root, Place::kOutput, 0, chunk.begin}};
-  reduce.count = chunk.size();
-  reduce.tree = pairwise_tree(list.ranks);
-  add_reduce(list, list.root, std::move(reduce));
+  std::vector<Operand> from = of_all_ranks(list.ranks, Place::kSlot, slot);
+  from[list.root] = own;
+  add_tree_reduce(list, list.root, std::move(from), {{list.root, Place::kOutput, 0, chunk.begin}},
+                  chunk.size());
 }
 
 }  // namespace
@@ -49,12 +45,8 @@ StepList reduce_direct(int ranks, int64_t count, int root) {
   add_sync(list);
   for (int rank = 0; rank < ranks; ++rank) {
     const Range slice = layout::shard_range(count, ranks, rank);
-    Step reduce;
-    reduce.from = of_all_ranks(ranks, Place::kInput, slice.begin);
-    reduce.to = {{root, Place::kOutput, 0, slice.begin}};
-    reduce.count = slice.size();
-    reduce.tree = pairwise_tree(ranks);
-    add_reduce(list, rank, std::move(reduce));
+    add_tree_reduce(list, rank, of_all_ranks(ranks, Place::kInput, slice.begin),
+                    {{root, Place::kOutput, 0, slice.begin}}, slice.size());
   }
   add_sync(list);
   return list;

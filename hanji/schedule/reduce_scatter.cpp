@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "hanji/schedule/internal/builder.h"
-#include "hanji/schedule/pairwise_tree.h"
 
 namespace hanji::schedule {
 namespace {
@@ -12,12 +11,8 @@ using namespace internal;
 using layout::Range;
 
 void add_shard_reduce(StepList& list, int rank, std::vector<Operand> from, Range piece) {
-  Step reduce;
-  reduce.from = std::move(from);
-  reduce.to = {{rank, Place::kOutput, 0, piece.begin}};
-  reduce.count = piece.size();
-  reduce.tree = pairwise_tree(list.ranks);
-  add_reduce(list, rank, std::move(reduce));
+  add_tree_reduce(list, rank, std::move(from), {{rank, Place::kOutput, 0, piece.begin}},
+                  piece.size());
 }
 
 template <class... Shares>
@@ -84,6 +79,15 @@ StepList staged(StepList list, int64_t chunk) {
   return list;
 }
 
+StepList exchange(StepList list) {
+  const std::vector<Range> blocks = blocks_in(list);
+  auto from = add_block_exchange(list, blocks);
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    add_shard_reduce(list, rank, std::move(from[rank]), {0, blocks[rank].size()});
+  }
+  return list;
+}
+
 }  // namespace
 
 StepList reduce_scatter_flat(int ranks, int64_t count) { return flat(open("flat", ranks, count)); }
@@ -106,21 +110,10 @@ StepList reduce_scatter_staged(const std::vector<int64_t>& counts, int64_t chunk
 }
 
 StepList reduce_scatter_exchange(int ranks, int64_t count) {
-  StepList list = open_list(Routine::kReduceScatter, "exchange", ranks, count);
-  list.slot_elements = ranks * count;
-  add_exchange(list, [count](int rank, int peer) {
-    return Exchange{{rank, Place::kInput, 0, peer * count},
-                    count,
-                    {rank, Place::kSlot, 0, peer * count},
-                    count};
-  });
-  for (int rank = 0; rank < ranks; ++rank) {
-    std::vector<Operand> from;
-    for (int i = 0; i < ranks; ++i) from.push_back({rank, Place::kSlot, 0, i * count});
-    from[rank] = {rank, Place::kInput, 0, rank * count};
-    add_shard_reduce(list, rank, std::move(from), {0, count});
-  }
-  return list;
+  return exchange(open("exchange", ranks, count));
+}
+StepList reduce_scatter_exchange(const std::vector<int64_t>& counts) {
+  return exchange(open("exchange", static_cast<int>(counts.size()), counts));
 }
 
 }  // namespace hanji::schedule

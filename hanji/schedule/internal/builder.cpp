@@ -4,6 +4,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/schedule/internal/limits.h"
+#include "hanji/schedule/pairwise_tree.h"
 
 namespace hanji::schedule::internal {
 namespace {
@@ -79,6 +80,16 @@ void add_reduce(StepList& list, int rank, Step reduce) {
   if (reduce.count <= 0) return;
   reduce.kind = StepKind::kReduce;
   list.per_rank[rank].push_back(std::move(reduce));
+}
+
+void add_tree_reduce(StepList& list, int rank, std::vector<Operand> from, std::vector<Operand> to,
+                     int64_t count) {
+  Step reduce;
+  reduce.from = std::move(from);
+  reduce.to = std::move(to);
+  reduce.count = count;
+  reduce.tree = pairwise_tree(list.ranks);
+  add_reduce(list, rank, std::move(reduce));
 }
 
 void add_pair(StepList& list, int rank, StepKind kind, const Pair& pair) {
@@ -169,6 +180,24 @@ void add_exchange(StepList& list, const std::function<Exchange(int rank, int pee
                     receive_from(peer, exchange.receive, exchange.receive_count)});
     }
   }
+}
+
+std::vector<std::vector<Operand>> add_block_exchange(StepList& list,
+                                                     const std::vector<layout::Range>& blocks) {
+  const int64_t room = largest(blocks);
+  list.slot_elements = room * list.ranks;
+  add_exchange(list, [&](int rank, int peer) {
+    return Exchange{{rank, Place::kInput, 0, blocks[peer].begin},
+                    blocks[peer].size(),
+                    {rank, Place::kSlot, 0, peer * room},
+                    blocks[rank].size()};
+  });
+  std::vector<std::vector<Operand>> from(list.ranks);
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    for (int i = 0; i < list.ranks; ++i) from[rank].push_back({rank, Place::kSlot, 0, i * room});
+    from[rank][rank] = {rank, Place::kInput, 0, blocks[rank].begin};
+  }
+  return from;
 }
 
 }  // namespace hanji::schedule::internal

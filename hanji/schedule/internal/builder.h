@@ -32,6 +32,9 @@ void add_sync(StepList& list);
 /// Appends a copy or reduce to `rank`, or nothing where there are no elements.
 void add_copy(StepList& list, int rank, Operand from, std::vector<Operand> to, int64_t count);
 void add_reduce(StepList& list, int rank, Step reduce);
+/// The same of one operand per rank, combined by pairwise_tree(ranks).
+void add_tree_reduce(StepList& list, int rank, std::vector<Operand> from, std::vector<Operand> to,
+                     int64_t count);
 
 /// One operand per rank, at the same place and begin.
 std::vector<Operand> of_all_ranks(int ranks, Place place, int64_t begin);
@@ -89,5 +92,12 @@ struct Exchange {
 /// Appends sends and receives so that every pair of ranks meets once: in round k ranks
 /// i + j = k (mod ranks) are partners, and each sends while it receives.
 void add_exchange(StepList& list, const std::function<Exchange(int rank, int peer)>& pair);
+
+/// The same where every rank gets its block of all inputs: its own stays there, the others arrive in
+/// the slot, as far apart as the largest block is long.
+///
+/// Result  for each rank where its block of each input lies then.
+std::vector<std::vector<Operand>> add_block_exchange(StepList& list,
+                                                     const std::vector<layout::Range>& blocks);
 
 }  // namespace hanji::schedule::internal
