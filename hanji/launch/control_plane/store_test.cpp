@@ -163,6 +163,7 @@ TEST_F(StoreTest, TellsAWatcherOnce) {
   const auto one = near(0);
   std::atomic<int> calls = 0;
   one->watch("news", [&](const std::string& value) { calls += value == "x" ? 1 : 100; });
+  ASSERT_TRUE(one->set("after", "the watch").ok());  // so the server knows of it
   const auto two = near(1);
   ASSERT_TRUE(two->set("news", "x").ok());
   ASSERT_TRUE(two->set("news", "y").ok());
