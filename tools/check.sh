@@ -14,8 +14,8 @@ compile asan
 say "data races, all of the core"
 tsan base trace topology layout schedule cost shm launch plan report
 
-say "release build without the precompiled header, warnings as errors"
-configure release -DHANJI_WERROR=ON -DCMAKE_CXX_FLAGS=-Wno-missing-field-initializers -DCMAKE_INSTALL_PREFIX="$ROOT/build/install"
+say "release build, every source by itself, warnings as errors"
+configure release -DHANJI_UNITY=OFF -DHANJI_WERROR=ON -DCMAKE_CXX_FLAGS=-Wno-missing-field-initializers -DCMAKE_INSTALL_PREFIX="$ROOT/build/install"
 compile release
 quietly install cmake --install build/release
 
