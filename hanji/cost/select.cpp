@@ -21,11 +21,12 @@
 #include "hanji/schedule/reduce_scatter.h"
 #include "hanji/schedule/scatter.h"
 #include "hanji/schedule/send.h"
+#include "hanji/schedule/staging.h"
 
 namespace hanji::cost {
 namespace {
 
-using schedule::kStagingBytes;
+using schedule::kSlotBytes;
 using schedule::Routine;
 using schedule::StepList;
 
@@ -52,7 +53,7 @@ using Entry = std::shared_ptr<const StepList>;
 constexpr int64_t kSwapBytes = int64_t{128} << 10;
 
 // Elements of staging that one rank has.
-int64_t room(const Query& query) { return kStagingBytes / query.element_bytes; }
+int64_t room(const Query& query) { return kSlotBytes / query.element_bytes; }
 
 // Elements of a chunk where the staging holds `pieces` of them; pieces start at vector bodies.
 int64_t chunk_of(const Query& query, int pieces) {
@@ -134,7 +135,7 @@ StepList make_staged(const Query& query) {
     case Routine::kAllToAll:
       return even ? schedule::all_to_all_staged(ranks, count, part)
                   : schedule::all_to_all_staged(ranks, counts, part);
-    default: return schedule::all_reduce_staged(ranks, count, chunk_of(query, 1));
+    default: return schedule::all_reduce_staged(ranks, count, half);
   }
 }
 
@@ -164,12 +165,11 @@ void prefer(std::string_view name, const Query& query, std::vector<Candidate>& c
   const auto found = std::ranges::find_if(
       candidates, [&](const Candidate& one) { return one.list->algorithm == name; });
   if (found == candidates.end()) {
-    throw Error(
-        base::invalid_argument(fmt::format("{} of {} over {} ranks cannot be carried out by {}, "
-                                           "which was named for it; its slots hold "
-                                           "{}; name staged, or nothing",
-                                           name_of(query.routine), amount(query), query.ranks, name,
-                                           base::format_bytes(kStagingBytes))));
+    throw Error(base::invalid_argument(fmt::format(
+        "{} of {} over {} ranks cannot be carried out by {}, which was named for it; its slots "
+        "hold "
+        "{}; name staged, or nothing",
+        name_of(query.routine), amount(query), query.ranks, name, base::format_bytes(kSlotBytes))));
   }
   std::rotate(candidates.begin(), found, found + 1);
 }

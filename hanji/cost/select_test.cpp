@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "hanji/cost/price.h"
-#include "hanji/schedule/step_list.h"
+#include "hanji/schedule/staging.h"
 
 namespace hanji::cost {
 namespace {
@@ -58,8 +58,8 @@ TEST(Chooser, PrivateTensorsGetAListThatTouchesNoPeer) {
       for (const int64_t count : {0, 1, 1009, 1 << 22}) {
         const auto& selection = select_floats(chooser, static_cast<Routine>(routine), ranks, count);
         EXPECT_FALSE(touches_peer_tensors(*selection.if_private));
-        EXPECT_LE(selection.if_private->slot_elements * 4, schedule::kStagingBytes);
-        EXPECT_LE(selection.in_heap->slot_elements * 4, schedule::kStagingBytes);
+        EXPECT_LE(selection.if_private->slot_elements * 4, schedule::kSlotBytes);
+        EXPECT_LE(selection.in_heap->slot_elements * 4, schedule::kSlotBytes);
         if (selection.in_heap == selection.if_private) continue;
         for (const auto* list : {selection.in_heap.get(), selection.if_private.get()}) {
           for (const auto& steps : list->per_rank) {

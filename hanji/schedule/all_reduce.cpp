@@ -11,42 +11,50 @@ using namespace internal;
 using layout::Range;
 using layout::shard_range;
 
-// Slices other than `mine` as at most two contiguous pieces.
-std::vector<Range> around(Range whole, Range mine) {
-  return {{whole.begin, mine.begin}, {mine.end, whole.end}};
-}
+// Where a staged chunk passes: slot and result have two halves, and while peers read one half the
+// owner fills the other.
+struct Stage {
+  StepList& list;
+  int64_t half;
 
-// What happens to one chunk between the copy in and the copy out.
-void add_staged_chunk(StepList& list, Range chunk) {
-  const int ranks = list.ranks;
-  const auto slice_of = [&](int rank) {  // relative to the chunk, which is also its slot place
-    return shard_range(chunk.size(), ranks, rank);
-  };
-  for (int rank = 0; rank < ranks; ++rank) {
-    for (const Range& piece : around({0, chunk.size()}, slice_of(rank))) {
-      add_copy(list, rank, {rank, Place::kInput, 0, chunk.begin + piece.begin},
-               {{rank, Place::kSlot, 0, piece.begin}}, piece.size());
+  Range slice(Range chunk, int rank) const {  // relative to the chunk
+    return shard_range(chunk.size(), list.ranks, rank);
+  }
+  void put(Range chunk, int index) const {
+    const int64_t at = index % 2 * half;
+    for (int rank = 0; rank < list.ranks; ++rank) {
+      const Range mine = slice(chunk, rank);
+      for (const Range& piece : {Range{0, mine.begin}, Range{mine.end, chunk.size()}}) {
+        add_copy(list, rank, {rank, Place::kInput, 0, chunk.begin + piece.begin},
+                 {{rank, Place::kSlot, 0, at + piece.begin}}, piece.size());
+      }
     }
   }
-  add_sync(list);
-  for (int rank = 0; rank < ranks; ++rank) {
-    const Range slice = slice_of(rank);
-    std::vector<Operand> from = of_all_ranks(ranks, Place::kSlot, slice.begin);
-    from[rank] = {rank, Place::kInput, 0, chunk.begin + slice.begin};
-    std::vector<Operand> to = {{rank, Place::kOutput, 0, chunk.begin + slice.begin}};
-    if (ranks > 1) to.push_back({rank, Place::kResult, 0, slice.begin});
-    add_tree_reduce(list, rank, std::move(from), std::move(to), slice.size());
-  }
-  add_sync(list);
-  for (int rank = 0; rank < ranks; ++rank) {
-    for (int i = 1; i < ranks; ++i) {  // start with the neighbour: ranks read from different ones
-      const int owner = (rank + i) % ranks;
-      const Range slice = slice_of(owner);
-      add_copy(list, rank, {owner, Place::kResult, 0, slice.begin},
-               {{rank, Place::kOutput, 0, chunk.begin + slice.begin}}, slice.size());
+
+  void combine(Range chunk, int index) const {
+    const int64_t at = index % 2 * half;
+    for (int rank = 0; rank < list.ranks; ++rank) {
+      const Range mine = slice(chunk, rank);
+      const int64_t begin = chunk.begin + mine.begin;
+      std::vector<Operand> from = of_all_ranks(list.ranks, Place::kSlot, at + mine.begin);
+      from[rank] = {rank, Place::kInput, 0, begin};
+      std::vector<Operand> to = {{rank, Place::kOutput, 0, begin}};
+      if (list.ranks > 1) to.push_back({rank, Place::kResult, 0, at + mine.begin});
+      add_tree_reduce(list, rank, std::move(from), std::move(to), mine.size());
     }
   }
-}
+
+  void get(Range chunk, int index) const {
+    for (int rank = 0; rank < list.ranks; ++rank) {
+      for (int i = 1; i < list.ranks; ++i) {  // start with the neighbour: all read different ones
+        const int owner = (rank + i) % list.ranks;
+        const Range slice_there = slice(chunk, owner);
+        add_copy(list, rank, {owner, Place::kResult, 0, index % 2 * half + slice_there.begin},
+                 {{rank, Place::kOutput, 0, chunk.begin + slice_there.begin}}, slice_there.size());
+      }
+    }
+  }
+};
 
 }  // namespace
 
@@ -79,9 +87,20 @@ StepList all_reduce_direct(int ranks, int64_t count) {
 StepList all_reduce_staged(int ranks, int64_t count, int64_t chunk) {
   require(chunk >= 1, "all_reduce_staged needs a chunk of at least 1 element");
   StepList list = open_list(Routine::kAllReduce, "staged", ranks, count);
-  list.slot_elements = std::min(chunk, count);
+  const std::vector<Range> chunks = chunks_of(count, chunk);
+  const Stage stage{list, std::min(chunk, count)};
+  list.slot_elements = 2 * stage.half;
   add_sync(list);
-  for (const Range& piece : chunks_of(count, chunk)) add_staged_chunk(list, piece);
+  if (chunks.empty()) return list;
+  stage.put(chunks[0], 0);
+  add_sync(list);
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const auto index = static_cast<int>(i);
+    stage.combine(chunks[i], index);
+    if (i + 1 < chunks.size()) stage.put(chunks[i + 1], index + 1);
+    add_sync(list);
+    stage.get(chunks[i], index);
+  }
   return list;
 }
 

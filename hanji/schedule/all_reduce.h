@@ -16,10 +16,11 @@ StepList all_reduce_flat(int ranks, int64_t count);
 /// Cost    2 syncs; all ranks together read pN and write pN, which is the least there can be.
 StepList all_reduce_direct(int ranks, int64_t count);
 
-/// Private tensors: sync, then per chunk of `chunk` elements: copy the slices that others need
-/// into the slot; sync; reduce the own slice, own part straight from the tensor, into output and
-/// result; sync; copy the other slices out of their owners' results.
-/// Cost    1 + 2 ceil(N / chunk) syncs; all ranks together read (3p-2) N and write (2p-1) N, and
+/// Private tensors: a sync, then chunk by chunk of `chunk` elements the slices that others need go
+/// into the slot; sync; the own slice is reduced, its own part straight from the tensor, into output
+/// and result; sync; the other slices are copied out of their owners' results. Slot and result have
+/// two halves, so that the next chunk goes in while one is reduced, and one sync serves both.
+/// Cost    2 + ceil(N / chunk) syncs; all ranks together read (3p-2) N and write (2p-1) N, and
 ///         for p > 1 one N more, the results.
 StepList all_reduce_staged(int ranks, int64_t count, int64_t chunk);
 

@@ -11,8 +11,8 @@
 
 namespace hanji::schedule {
 
-/// A rank's slots and its results each have this much room in the segment; a list that is run
-/// there has slot_elements * element_bytes at most this large.
+/// The unit of a rank's staging in the segment. Its slots and its results each have kSlotBytes
+/// (staging.h); a list that is run there has slot_elements * element_bytes at most that large.
 inline constexpr int64_t kStagingBytes = int64_t{1} << 20;
 
 enum class StepKind : uint8_t {

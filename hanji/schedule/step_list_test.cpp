@@ -51,7 +51,7 @@ TEST(Traffic, OfTheFourAllReducesIsTextbook) {
 TEST(Syncs, AreAsTheHeadersSay) {
   EXPECT_EQ(num_syncs(all_reduce_flat(4, 1000)), 1);
   EXPECT_EQ(num_syncs(all_reduce_direct(4, 1000)), 2);
-  EXPECT_EQ(num_syncs(all_reduce_staged(4, 1000, 100)), 21);
+  EXPECT_EQ(num_syncs(all_reduce_staged(4, 1000, 100)), 12);
   EXPECT_EQ(num_syncs(all_reduce_exchange(4, 1000)), 0);
   EXPECT_EQ(num_syncs(broadcast_staged(4, 1000, 0, 100)), 11);
   EXPECT_EQ(num_syncs(all_gather_staged(4, 1000, 100)), 11);
@@ -59,11 +59,11 @@ TEST(Syncs, AreAsTheHeadersSay) {
 }
 
 TEST(Staging, DoesNotGrowWithTheMessage) {
-  EXPECT_EQ(all_reduce_staged(4, int64_t{1} << 33, 1 << 28).slot_elements, 1 << 28);
+  EXPECT_EQ(all_reduce_staged(4, int64_t{1} << 33, 1 << 28).slot_elements, 1 << 29);
   EXPECT_EQ(broadcast_staged(4, 1000, 0, 100).slot_elements, 200);
   EXPECT_EQ(all_gather_staged(4, 1000, 100).slot_elements, 200);
   EXPECT_EQ(reduce_scatter_staged(4, 1000, 100).slot_elements, 800);
-  EXPECT_EQ(all_reduce_staged(4, 10, 100).slot_elements, 10);
+  EXPECT_EQ(all_reduce_staged(4, 10, 100).slot_elements, 20);
 }
 
 TEST(TouchesPeerTensors, IsTrueOfDirectListsAlone) {

@@ -6,6 +6,7 @@
 
 #include "hanji/schedule/all_reduce.h"
 #include "hanji/schedule/json.h"
+#include "hanji/schedule/staging.h"
 #include "hanji/test/run_group.h"
 
 namespace hanji::shm {
@@ -137,7 +138,7 @@ TEST(Program, AListForAnotherCallIsRefused) {
 
 TEST(Program, SlotsLargerThanTheirRoomAreRefused) {
   run_group(2, [](Member& member) {
-    constexpr int64_t kTooMany = schedule::kStagingBytes / 4 + 64;
+    constexpr int64_t kTooMany = schedule::kSlotBytes / 4 + 64;
     Call call = call_of(share(schedule::all_reduce_flat(2, kTooMany)));
     call.input = call.output = member.allocate<float>(kTooMany);
     EXPECT_EQ(member.engine.submit(call).status().code(), Code::kUnsupported);

@@ -11,6 +11,7 @@
 #include "hanji/schedule/reduce.h"
 #include "hanji/schedule/reduce_scatter.h"
 #include "hanji/schedule/scatter.h"
+#include "hanji/schedule/staging.h"
 #include "hanji/test/run_group.h"
 
 namespace hanji::shm {
@@ -179,7 +180,7 @@ TEST_P(Routines, LeaveWhatTheySayInEveryWay) {
   std::vector<std::shared_ptr<const StepList>> lists;
   int64_t room = 0;
   for (StepList& list : lists_of(ranks, count)) {
-    if (list.slot_elements * 4 > schedule::kStagingBytes) continue;
+    if (list.slot_elements * 4 > schedule::kSlotBytes) continue;
     room = std::max(room, room_of(list));
     lists.push_back(share(std::move(list)));
   }

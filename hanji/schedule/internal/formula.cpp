@@ -33,14 +33,15 @@ std::optional<Totals> all_reduce(const std::string& name, Size size) {
   }
   if (name != "staged") return std::nullopt;
   // A chunk of f slices: p-1 pieces before and f-1 behind an own slice, f reduces, (p-1) f copies.
-  const auto steps = [p](int64_t f) { return 2 * p + (p - 1) + (f - 1) + f + (p - 1) * f; };
-  const int64_t chunks = ceil_div(N, slot);
-  const int64_t last = N - std::max<int64_t>(0, chunks - 1) * slot;
-  int64_t num_steps = p;
+  const auto steps = [p](int64_t f) { return p + (p - 1) + (f - 1) + f + (p - 1) * f; };
+  const int64_t chunk = slot / 2;
+  const int64_t chunks = ceil_div(N, chunk);
+  const int64_t last = N - std::max<int64_t>(0, chunks - 1) * chunk;
+  int64_t num_steps = p * (1 + any);
   if (chunks > 0) {
-    num_steps += (chunks - 1) * steps(full_slices(slot, p)) + steps(full_slices(last, p));
+    num_steps += (chunks - 1) * steps(full_slices(chunk, p)) + steps(full_slices(last, p));
   }
-  return Totals{1 + 2 * chunks, num_steps, (3 * p - 2) * N, (2 * p - 1 + (p > 1)) * N, wire};
+  return Totals{1 + any + chunks, num_steps, (3 * p - 2) * N, (2 * p - 1 + (p > 1)) * N, wire};
 }
 
 std::optional<Totals> broadcast(const std::string& name, Size size, int root) {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "hanji/base/status.h"
-#include "hanji/schedule/step_list.h"
+#include "hanji/schedule/staging.h"
 #include "hanji/shm/internal/atomic.h"
 
 /// The bytes of a segment. Every structure starts zeroed, holds offsets and never pointers, and
@@ -20,13 +20,13 @@
 ///   channels        ranks * ranks * (Bell + 2 * GroupRank)
 ///   trace           ranks * trace_bytes            trace::Recorder of all that a rank does, and at
 ///                                                  its end one of the last calls alone
-///   staging         (kMaxGroups * ranks + ranks * ranks * 2) * 4 MiB
+///   staging         (kMaxGroups * ranks + ranks * ranks * 2) * 16 MiB
 ///                                                  slots and results, two sets; sparse
 ///   heap            ranks * heap_bytes             arenas, 2 MiB aligned; sparse
 namespace hanji::shm::internal {
 
 inline constexpr std::array<char, 8> kMagic = {'h', 'a', 'n', 'j', 'i', 's', 'h', 'm'};
-inline constexpr uint32_t kVersion = 5;
+inline constexpr uint32_t kVersion = 6;
 inline constexpr int kMaxRanks = 64;
 inline constexpr int kMaxGroups = 256;
 inline constexpr size_t kLine = 64;
@@ -135,7 +135,7 @@ static_assert(sizeof(Bell) == 128);
 
 inline constexpr size_t kStagingSets = 2;    ///< Alternating by operation.
 inline constexpr size_t kStagingPlaces = 2;  ///< Slot, result.
-inline constexpr size_t kStagingBytes = static_cast<size_t>(schedule::kStagingBytes);
+inline constexpr size_t kStagingBytes = static_cast<size_t>(schedule::kSlotBytes);
 inline constexpr size_t kStagingPerRank = kStagingSets * kStagingPlaces * kStagingBytes;
 
 /// A channel carries the messages of one rank to another: a group of these two, the sender first.
