@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <map>
+#include <mutex>
+#include <tuple>
 
 #include "hanji/cost/compare.h"
 #include "hanji/schedule/catalogue.h"
@@ -31,16 +35,21 @@ int segments_for(const Algorithm& algorithm, const MessageQuery& query) {
   return best_segments(algorithm, question);
 }
 
-Result<MessageChoice> price(const Algorithm& algorithm, const MessageQuery& query) {
+Result<StepList> make_list(const Algorithm& algorithm, const MessageQuery& query) {
   const Query& call = query.query;
-  MessageChoice choice;
   try {
-    choice.list = algorithm.make(
+    return algorithm.make(
         call.ranks, call.count,
         {call.root, segments_for(algorithm, query), std::max(1, query.ranks_per_host)});
   } catch (const Error& error) {
     return Status(error.code(), error.what());
   }
+}
+
+Result<MessageChoice> price(const Algorithm& algorithm, const MessageQuery& query) {
+  const Query& call = query.query;
+  MessageChoice choice;
+  HANJI_ASSIGN_OR_RETURN(choice.list, make_list(algorithm, query));
   if (!query.named.empty()) return choice;  // whatever it costs
   HANJI_ASSIGN_OR_RETURN(
       const Timeline timeline,
@@ -54,7 +63,60 @@ bool is_candidate(const Algorithm& algorithm, const MessageQuery& query) {
   return !algorithm.is_hierarchical || query.ranks_per_host > 0;
 }
 
+// The class of a size, and its smallest size: a quarter of the step from a power of two to the next.
+int64_t class_of(int64_t bytes) {
+  if (bytes < 8) return bytes;
+  const int64_t quarter = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes))) / 4;
+  return bytes / quarter * quarter;
+}
+
 }  // namespace
+
+// Decides alike on every rank: nothing but the call and the network goes in.
+class MessageTable {
+ public:
+  Result<StepList> select(const MessageQuery& query) {
+    const Query& call = query.query;
+    const int64_t smallest = class_of(call.count * call.element_bytes);
+    const Key key{call.routine,
+                  call.ranks,
+                  call.root,
+                  smallest,
+                  call.element_bytes,
+                  query.needs_order,
+                  query.ranks_per_host,
+                  query.network.latency_seconds,
+                  query.network.bytes_per_second,
+                  query.network.reduce_bytes_per_second};
+    const std::lock_guard lock(mutex_);
+    auto found = algorithms_.find(key);
+    if (found == algorithms_.end()) {
+      MessageQuery typical = query;
+      typical.query.count = smallest / call.element_bytes;
+      HANJI_ASSIGN_OR_RETURN(const auto choices, choose_messages(typical));
+      found = algorithms_.emplace(key, choices.front().list.algorithm).first;
+    }
+    for (const Algorithm& algorithm : schedule::message_algorithms(call.routine)) {
+      if (algorithm.name == found->second) return make_list(algorithm, query);
+    }
+    return base::internal("no algorithm " + found->second + " though it was chosen");
+  }
+
+ private:
+  using Key =
+      std::tuple<schedule::Routine, int, int, int64_t, int64_t, bool, int, double, double, double>;
+
+  std::mutex mutex_;
+  std::map<Key, std::string> algorithms_;
+};
+
+std::shared_ptr<MessageTable> make_message_table() { return std::make_shared<MessageTable>(); }
+
+Result<StepList> Chooser::select_messages(const MessageQuery& query) {
+  if (query.named.empty()) return messages_->select(query);
+  HANJI_ASSIGN_OR_RETURN(auto choices, choose_messages(query));
+  return std::move(choices.front().list);
+}
 
 Result<std::vector<MessageChoice>> choose_messages(const MessageQuery& query) {
   const Query& call = query.query;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,9 @@ struct MessageChoice {
   schedule::StepList list;
   double seconds = 0;  ///< 0 where a name left no choice.
 };
+
+/// Kept by a Chooser: which algorithm serves which size class.
+std::shared_ptr<MessageTable> make_message_table();
 
 /// All that keep what was promised, the cheapest first; with a name, that one alone.
 /// Errors  unsupported where the routine has none that does; invalid_argument as check_named().

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <chrono>
+
 namespace hanji::cost {
 namespace {
 
@@ -49,6 +52,38 @@ TEST(ChooseMessages, TakesWhatWasNamedOrRefusesIt) {
   EXPECT_THAT(choose_messages(query).status().message(), HasSubstr("another order"));
   query.named = "rang";
   EXPECT_THAT(choose_messages(query).status().message(), HasSubstr("did you mean ring?"));
+}
+
+TEST(SelectMessages, TakesWithoutSimulationWhatASizeOfTheClassTook) {
+  Chooser chooser{Rates{}};
+  for (const bool needs_order : {false, true}) {
+    for (const int64_t count : {0, 1, 8, 1000, 1 << 12, 9 << 12, 1 << 20}) {
+      const MessageQuery query = of(Routine::kAllReduce, count, needs_order);
+      const auto list = chooser.select_messages(query).or_throw();
+      const auto all = choose_messages(query).or_throw();
+      EXPECT_EQ(list.count, count);
+      EXPECT_TRUE(!needs_order || list.keeps_order);
+      // A size and the smallest of its class differ by a quarter at most.
+      const auto taken = std::ranges::find(all, list.algorithm,
+                                           [](const auto& one) { return one.list.algorithm; });
+      ASSERT_NE(taken, all.end());
+      EXPECT_EQ(taken->list, list);
+      EXPECT_LE(taken->seconds, 1.05 * all.front().seconds) << count;
+    }
+  }
+  const MessageQuery many = of(Routine::kAllReduce, 1 << 20, false);
+  const auto start = std::chrono::steady_clock::now();
+  (void)choose_messages(many).or_throw();
+  const auto simulated = std::chrono::steady_clock::now() - start;
+  auto shortest = simulated;
+  for (int64_t count = many.query.count; count < many.query.count + 20; ++count) {
+    MessageQuery near = many;
+    near.query.count = count;
+    const auto begin = std::chrono::steady_clock::now();
+    (void)chooser.select_messages(near).or_throw();
+    shortest = std::min(shortest, std::chrono::steady_clock::now() - begin);
+  }
+  EXPECT_LT(shortest * 3, simulated);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hanji/base/units.h"
+#include "hanji/cost/choose_messages.h"
 #include "hanji/cost/price.h"
 #include "hanji/layout/shard.h"
 #include "hanji/schedule/all_gather.h"
@@ -239,7 +240,10 @@ struct Chooser::Cache {
 };
 
 Chooser::Chooser(Rates rates, NamedAlgorithms named)
-    : rates_(std::move(rates)), named_(std::move(named)), cache_(std::make_unique<Cache>()) {}
+    : rates_(std::move(rates)),
+      named_(std::move(named)),
+      cache_(std::make_unique<Cache>()),
+      messages_(make_message_table()) {}
 
 std::string_view Chooser::named(Routine routine) const {
   const auto found = named_.find(routine);

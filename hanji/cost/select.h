@@ -7,12 +7,16 @@
 #include <vector>
 
 #include "hanji/base/dtype.h"
+#include "hanji/base/status.h"
 #include "hanji/cost/named_algorithm.h"
 #include "hanji/cost/rates.h"
 #include "hanji/schedule/operation.h"
 #include "hanji/schedule/step_list.h"
 
 namespace hanji::cost {
+
+struct MessageQuery;
+class MessageTable;
 
 /// What distinguishes two calls for the choice: the op not at all.
 struct Query {
@@ -75,6 +79,13 @@ class Chooser {
   /// The same for any call, with uneven shares too.
   const Selection& select(const Query& query);
 
+  /// The list of messages that serves the call, as choose_messages() of its size class says: sizes
+  /// of one class, of which there are four between a size and its double, share an algorithm.
+  /// Cost    the simulation of every candidate for the first call of a class, a look-up and the
+  ///         making of the list for the others.
+  /// Errors  as choose_messages().
+  Result<schedule::StepList> select_messages(const MessageQuery& query);
+
   const Rates& rates() const { return rates_; }
   /// What the user named for the routine; empty: nothing.
   std::string_view named(schedule::Routine routine) const;
@@ -86,6 +97,7 @@ class Chooser {
   const Rates rates_;
   const NamedAlgorithms named_;
   std::unique_ptr<Cache> cache_;
+  std::shared_ptr<MessageTable> messages_;
 };
 
 }  // namespace hanji::cost

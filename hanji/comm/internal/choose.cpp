@@ -54,14 +54,13 @@ bool is_priced(const Request& request, std::string_view named) {
 
 /// The named list, or the cheapest over links of which nothing is known.
 Result<schedule::StepList> priced_list(const Request& request, int ranks, bool ordered,
-                                       std::string_view named) {
+                                       cost::Chooser& chooser) {
   cost::MessageQuery query;
   query.query = query_of(request, ranks);
   query.needs_order = ordered;
   query.network = cost::kAssumedNetwork;
-  query.named = named;
-  HANJI_ASSIGN_OR_RETURN(auto choices, cost::choose_messages(query));
-  return std::move(choices.front().list);
+  query.named = chooser.named(request.routine);
+  return chooser.select_messages(query);
 }
 
 }  // namespace
@@ -95,7 +94,7 @@ Result<Choice> choose(const Request& request, const Engine& engine, Bits bits,
   if (named.empty() && native) return Choice{};
   HANJI_ASSIGN_OR_RETURN(schedule::StepList list,
                          is_priced(request, named)
-                             ? priced_list(request, engine.size(), ordered, named)
+                             ? priced_list(request, engine.size(), ordered, chooser)
                              : message_list(request, engine.size()));
   return Choice{std::make_shared<const schedule::StepList>(std::move(list)), nullptr};
 }
