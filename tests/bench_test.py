@@ -1,4 +1,5 @@
 """`hanji bench`: what it prints for programs and people, and that it notices what is wrong."""
+import fcntl
 import json
 import os
 import pathlib
@@ -117,6 +118,21 @@ class Bench(CommandTest):
                                r"+%lim +#wrong +alg +pred +err%")
         self.assertRegex(page, r"(?m)^ +4096 +1024 +float32 +sum +0 +private ")
         self.assertNotIn("openmpi", page)
+
+    def test_what_a_killed_bench_left_goes_with_the_next_one(self):
+        (self.folder / "tmp").mkdir()
+        left, held, other = (self.folder / "tmp" / name for name in
+                             ("hanji-bench-run-killed", "hanji-bench-run-alive", "of-somebody"))
+        for folder in (left, held, other):
+            folder.mkdir()
+            (folder / "table").write_text("1")
+            os.utime(folder, (1, 1))
+        lock = os.open(held, os.O_RDONLY)
+        self.addCleanup(os.close, lock)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        self.hanji("bench", "barrier", *SHORT, TMPDIR=str(self.folder / "tmp"))
+        self.assertEqual({one.name for one in (self.folder / "tmp").iterdir()},
+                         {held.name, other.name})
 
     def test_mistakes_are_told_all_at_once(self):
         done = self.hanji("bench", "all_rduce", "-b", "1XB", "--peer", "opnmpi", "-m", "5",

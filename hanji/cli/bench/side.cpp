@@ -20,6 +20,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kGrace = 10s;  // to end after the last request
+constexpr std::string_view kFolderPrefix = "hanji-bench-run-";
+constexpr std::chrono::seconds kSettled = 2s;  // from a folder's making to its lock, at most
 
 Result<base::Fd> make_pipe(const std::filesystem::path& path, int flags) {
   if (::mkfifo(path.c_str(), 0600) != 0) return base::from_errno("mkfifo " + path.string(), errno);
@@ -63,9 +65,28 @@ std::string end_of_logs(const std::filesystem::path& folder) {
 }  // namespace
 
 Result<BenchFolder> BenchFolder::make() {
-  std::string path = base::read(base::Variable::kTmpDir).value_or("/tmp") + "/hanji-bench-XXXXXX";
+  const std::filesystem::path parent = base::read(base::Variable::kTmpDir).value_or("/tmp");
+  sweep(parent);
+  std::string path = parent / (std::string(kFolderPrefix) + "XXXXXX");
   if (::mkdtemp(path.data()) == nullptr) return base::from_errno("make folder " + path, errno);
-  return BenchFolder(path);
+  HANJI_ASSIGN_OR_RETURN(auto lock, base::FolderLock::take(path, base::Deadline::after(0s)));
+  return BenchFolder(path, std::move(lock));
+}
+
+// A driver that was killed has left its folder, and nobody holds that folder's lock.
+void BenchFolder::sweep(const std::filesystem::path& parent) {
+  std::error_code ignored;  // what cannot be listed or removed is somebody else's
+  for (const auto& entry : std::filesystem::directory_iterator(parent, ignored)) {
+    if (!entry.path().filename().string().starts_with(kFolderPrefix)) continue;
+    struct stat about {};
+    const bool mine = ::lstat(entry.path().c_str(), &about) == 0 && S_ISDIR(about.st_mode) &&
+                      about.st_uid == ::geteuid();
+    const bool settled = base::wall_ns() / 1'000'000'000 - about.st_mtime > kSettled.count();
+    if (!mine || !settled) continue;
+    const auto lock = base::FolderLock::take(entry.path(), base::Deadline::after(0s));
+    if (!lock.ok()) continue;
+    [[maybe_unused]] const Status removed = base::remove_tree(entry.path());
+  }
 }
 
 BenchFolder::~BenchFolder() {

@@ -11,24 +11,30 @@
 #include <vector>
 
 #include "hanji/base/fd.h"
+#include "hanji/base/folder_lock.h"
 #include "hanji/launch/launcher.h"
 #include "hanji/report/bench_request.h"
 
 namespace hanji::cli {
 
-/// A folder that goes with its owner.
+/// A folder that goes with its owner, or with the next driver's start where the owner was killed.
 class BenchFolder {
  public:
   static Result<BenchFolder> make();
-  BenchFolder(BenchFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  BenchFolder(BenchFolder&& other) noexcept
+      : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}
   BenchFolder& operator=(BenchFolder&&) = delete;
   ~BenchFolder();
 
   const std::filesystem::path& path() const { return path_; }
 
  private:
-  explicit BenchFolder(std::filesystem::path path) : path_(std::move(path)) {}
+  BenchFolder(std::filesystem::path path, base::FolderLock lock)
+      : path_(std::move(path)), lock_(std::move(lock)) {}
+  static void sweep(const std::filesystem::path& parent);
+
   std::filesystem::path path_;
+  base::FolderLock lock_;  ///< As long as it is held, the folder is in use.
 };
 
 /// Ranks that wait for requests and answer each with a line: ours, or a peer's.
