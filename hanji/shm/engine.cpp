@@ -72,21 +72,24 @@ class Engine::Core {
   }
 
   Result<uint64_t> submit(const Call& call) {
-    HANJI_RETURN_IF_ERROR(health());
+    if (!healthy()) HANJI_RETURN_IF_ERROR(health());
     if (submitted_ - completed_ == operations_.size()) enlarge();
     Operation& operation = at(submitted_ + 1);
     HANJI_RETURN_IF_ERROR(
         preparation_.prepare(call, runner_.first_operation() + submitted_ + 1, operation));
-    if (options_.recorder != nullptr) operation.start_ns = base::now_ns();
+    const bool recorded = options_.recorder != nullptr;
+    const bool at_once = operation.descriptor.in_line;  // peers wait for the line, not for a clock
+    operation.start_ns = recorded && !at_once ? base::now_ns() : 0;
     if (call.deadline.count() > 0) operation.submitted_ns = base::now_ns();
     ++submitted_;
     // A failure belongs to the call, which was started: wait() reports it.
     (void)advance();
+    if (recorded && at_once && completed_ != submitted_) operation.start_ns = base::now_ns();
     return submitted_;
   }
 
   Status advance() {
-    HANJI_RETURN_IF_ERROR(health());
+    if (!healthy()) HANJI_RETURN_IF_ERROR(health());
     int64_t budget = kBudgetBytes;
     while (completed_ != submitted_ && budget > 0) {
       Operation& operation = at(completed_ + 1);
@@ -158,6 +161,10 @@ class Engine::Core {
     operations_ = std::move(larger);
   }
 
+  bool healthy() const {
+    return failure_.ok() && !segment_->aborted(epoch_) && lines_.cancelled().member < 0;
+  }
+
   Status health() {
     if (!failure_.ok()) return failure_;
     if (segment_->aborted(epoch_)) return fail(segment_->abort_status(epoch_));
@@ -214,8 +221,8 @@ class Engine::Core {
         operation.running->wire_elements * static_cast<int64_t>(size_of(call.dtype));
     if (options_.recorder == nullptr) return;
     trace::Event event;
-    event.start_ns = operation.start_ns;
     event.end_ns = base::now_ns();
+    event.start_ns = operation.start_ns != 0 ? operation.start_ns : event.end_ns;
     event.name = names_[static_cast<size_t>(call.routine)];
     event.lane = trace::Lane::kCommunication;
     event.category = trace::Category::kCommunication;

@@ -34,10 +34,17 @@ struct Bytes {
   const char* end;
 };
 
+/// What a request writes. Whoever wants the result holds the tensor beside the request, so that it
+/// can be looked at once the request has gone, without counting a reference more.
+at::TensorImpl* written_by(const Request& request) {
+  const at::Tensor& written = request.copy_out.defined() ? request.copy_out : request.output;
+  return written.unsafeGetTensorImpl();
+}
+
 /// What autograd saved of the tensor is no longer true.
-void bump_version(const at::Tensor& written) {
-  if (written.defined() && !written.is_inference()) {
-    written.unsafeGetTensorImpl()->bump_version();
+void bump_version(at::TensorImpl* written) {
+  if (written != at::UndefinedTensorImpl::singleton() && !written->is_inference()) {
+    written->bump_version();
   }
 }
 
@@ -130,7 +137,7 @@ void check_pair(const Request& request, int64_t input_offset, int64_t output_off
 }
 
 Work submit(Request request, const Group& group) {
-  const at::Tensor written = request.copy_out.defined() ? request.copy_out : request.output;
+  at::TensorImpl* written = written_by(request);
   const auto& state = group.state();
   if (const auto unit = state->unit()) {
     unit->add({state, std::move(request)});
@@ -143,7 +150,7 @@ Work submit(Request request, const Group& group) {
 }
 
 Work submit_if_called(Request request, const Group& group) {
-  const at::Tensor written = request.output;
+  at::TensorImpl* written = written_by(request);
   const Submitted submitted = group.state()->submit_if_called(std::move(request));
   if (submitted.sequence == 0) return {};
   bump_version(written);
@@ -152,7 +159,7 @@ Work submit_if_called(Request request, const Group& group) {
 
 Work submit_message(Request request, const Way& way) {
   if (const auto unit = way.called_on.state()->unit()) {
-    bump_version(request.output);
+    bump_version(written_by(request));
     unit->add({way.channel.state(), std::move(request), way.ends});
     return Work(unit);
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hanji/shm/internal/flag_line.h"
+#include "hanji/shm/internal/patience.h"
 #include "hanji/shm/internal/segment_layout.h"
 #include "hanji/shm/segment.h"
 
@@ -41,6 +42,7 @@ class GroupLines {
         return false;
       }
     }
+    claim_line(&line(me_, sequence + 1));  // all have read what stands there
     return true;
   }
   bool has_posted(int member, uint64_t sequence) const {

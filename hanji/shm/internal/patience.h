@@ -13,6 +13,16 @@ inline void relax_processor() {
 #endif
 }
 
+/// Asks for the cache line of `address` as this processor's own, because it is about to be written: the
+/// store then does not wait until those who have read the line give it up.
+inline void claim_line(const void* address) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(address)));
+#else
+  __builtin_prefetch(address, 1);
+#endif
+}
+
 /// Between two polls: spin for a while, then let others run.
 class Patience {
  public:
