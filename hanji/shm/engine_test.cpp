@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <latch>
 
 #include "hanji/base/random.h"
 #include "hanji/schedule/all_gather.h"
@@ -365,6 +366,32 @@ TEST(Engine, SeveralOpenCallsCompleteInOrder) {
     ASSERT_TRUE(member.engine.wait(tickets.back()).ok());
     for (int k = 0; k < kCalls; ++k) {
       for (int64_t i = 0; i < 3000; ++i) ASSERT_EQ(data[k][i], sum_of(2, k, i));
+    }
+  });
+}
+
+// The ring of operations grows while the first of them, whose payload lies in it, waits for a peer.
+TEST(Engine, MoreOpenCallsLeaveTheSmallOneUnderWayAlone) {
+  constexpr int kCalls = 40;
+  constexpr int64_t kCount = 8;  // 32 bytes travel in the flag line
+  const auto list = share(schedule::all_reduce_flat(2, kCount));
+  std::latch all_open(1);
+  run_group(2, [&](Member& member) {
+    if (member.rank == 1) all_open.wait();
+    auto* data = member.allocate<float>(kCalls * kCount);
+    uint64_t last = 0;
+    for (int k = 0; k < kCalls; ++k) {
+      for (int64_t i = 0; i < kCount; ++i) data[k * kCount + i] = value_of(member.rank, k, i);
+      Call call = call_of(list);
+      call.input = call.output = data + k * kCount;
+      last = member.engine.submit(call).or_throw();
+    }
+    // What the smaller ring left is used for something else, as any program would.
+    const std::vector<std::vector<char>> others(200, std::vector<char>(1000, 'x'));
+    if (member.rank == 0) all_open.count_down();
+    ASSERT_TRUE(member.engine.wait(last).ok());
+    for (int k = 0; k < kCalls; ++k) {
+      for (int64_t i = 0; i < kCount; ++i) ASSERT_EQ(data[k * kCount + i], sum_of(2, k, i)) << k;
     }
   });
 }

@@ -35,7 +35,11 @@ Runner::Runner(GroupLines& lines, Stats& stats)
 }
 
 Result<bool> Runner::run(Operation& operation, int64_t& budget) {
-  if (operation.state == Operation::State::kFresh) begin(operation);
+  if (operation.state == Operation::State::kFresh) {
+    begin(operation);
+  } else if (operation.descriptor.in_line) {  // it may have been moved since, for more open calls
+    buffers_.members[lines_.me()].slot = payload_of(operation.words);
+  }
   while (budget > 0) {
     if (operation.state == Operation::State::kMeeting) {
       const bool arrived = lines_.arrived(sequence_);
