@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <span>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/internal/shm_group.h"
 #include "hanji/comm/internal/state.h"
+#include "hanji/comm/regroup.h"
 #include "hanji/shm/segment.h"
 
 namespace hanji::comm {
@@ -103,15 +105,19 @@ void check_divides(const Group& parent, std::string_view name) {
                   parent.name(), parent.engine(), name)));
 }
 
+GroupOptions renamed(const Group& parent, std::string_view name) {
+  GroupOptions options = parent.options();
+  options.name = name;
+  return options;
+}
+
 /// The group of `members` with an id that all of them know.
-Group divide(const Group& parent, int id, const std::vector<int>& members, std::string_view name) {
+Group divide(const Group& parent, int id, const std::vector<int>& members, GroupOptions options) {
   const auto& state = parent.state();
   {
     const std::lock_guard lock(state->family().mutex);
     state->family().next_id = std::max(state->family().next_id, id + 1);
   }
-  GroupOptions options = state->options();
-  options.name = name;
   Group part = state->divide()(id, members, std::move(options));
   if (!state->engine().shares_memory() && state->connect()) {
     // Messages between two ranks are one sequence, whatever group they are called on.
@@ -160,7 +166,7 @@ uint64_t Group::sequence() const { return state_->sequence(); }
 Group Group::subgroup(const std::vector<int>& members, std::string_view name) const {
   check_members(members, rank(), size(), name);
   check_divides(*this, name);
-  return divide(*this, agree_on_id(*this, members, name), members, name);
+  return divide(*this, agree_on_id(*this, members, name), members, renamed(*this, name));
 }
 
 std::optional<Group> Group::split(int64_t colour, int64_t key, std::string_view name) const {
@@ -175,7 +181,7 @@ std::optional<Group> Group::split(int64_t colour, int64_t key, std::string_view 
   }
   if (colour < 0) return std::nullopt;
   std::ranges::stable_sort(members, {}, [&](int rank) { return choices[rank].key; });
-  return divide(*this, static_cast<int>(id), members, name);
+  return divide(*this, static_cast<int>(id), members, renamed(*this, name));
 }
 
 std::optional<int> Group::translate(int rank, const Group& other) const {
@@ -194,6 +200,14 @@ std::optional<int> Group::translate(int rank, const Group& other) const {
   const auto found = std::ranges::find(theirs, mine[rank]);
   if (found == theirs.end()) return std::nullopt;
   return static_cast<int>(found - theirs.begin());
+}
+
+Group regroup(const Group& group, GroupOptions options) {
+  check_divides(group, options.name);
+  std::vector<int> all(group.size());
+  std::iota(all.begin(), all.end(), 0);
+  const int id = agree_on_id(group, all, options.name);
+  return divide(group, id, all, std::move(options));
 }
 
 Group Group::survivors(std::chrono::nanoseconds deadline) const {

@@ -9,6 +9,7 @@
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/internal/test_ranks.h"
+#include "hanji/comm/regroup.h"
 #include "hanji/shm/heap.h"
 #include "hanji/trace/recorder.h"
 
@@ -28,6 +29,26 @@ std::string error_of(const std::function<void()>& body) {
     return std::string(base::name_of(error.code())) + ": " + error.what();
   }
   return "nothing";
+}
+
+TEST(Group, RegroupsTheSameRanksWithOtherOptions) {
+  run_ranks(3, [](const Group& group) {
+    GroupOptions options = group.options();
+    options.name = "followed";
+    options.deadline = 7s;
+    options.bits = Bits::kFast;
+    const Group again = regroup(group, options);
+    EXPECT_EQ(again.rank(), group.rank());
+    EXPECT_EQ(again.size(), 3);
+    EXPECT_EQ(again.name(), "followed");
+    EXPECT_EQ(again.options().deadline, 7s);
+    EXPECT_EQ(again.options().bits, Bits::kFast);
+    EXPECT_EQ(group.options().name, "world");
+    EXPECT_EQ(&again.heap().raw(), &group.heap().raw());
+    at::Tensor tensor = at::full({5}, group.rank());
+    all_reduce(tensor, again).wait();
+    EXPECT_EQ(tensor[4].item<int>(), 3);
+  });
 }
 
 TEST(Group, AMismatchIsNamedOnEveryRankAndIsFinal) {

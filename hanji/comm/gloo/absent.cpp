@@ -23,4 +23,6 @@ Group make_group(c10::intrusive_ptr<::c10d::Store>, int, int, GroupOptions, cons
 
 hierarchical::Join make_join(c10::intrusive_ptr<::c10d::Store>, int, std::string) { refuse(); }
 
+hierarchical::Join make_join(std::shared_ptr<KeyValue>, int, std::string) { refuse(); }
+
 }  // namespace hanji::comm::gloo

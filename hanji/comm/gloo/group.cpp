@@ -13,6 +13,7 @@
 
 #include "hanji/comm/broadcast.h"
 #include "hanji/comm/c10d/group.h"
+#include "hanji/comm/c10d/store.h"
 
 namespace hanji::comm::gloo {
 namespace {
@@ -111,6 +112,10 @@ hierarchical::Join make_join(StorePtr store, int rank, std::string interface) {
                       static_cast<int>(mine), static_cast<int>(members.size()), std::move(options),
                       interface);
   };
+}
+
+hierarchical::Join make_join(std::shared_ptr<KeyValue> keys, int rank, std::string interface) {
+  return make_join(c10d::make_store(std::move(keys)), rank, std::move(interface));
 }
 
 }  // namespace hanji::comm::gloo

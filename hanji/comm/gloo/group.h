@@ -2,10 +2,12 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <memory>
 #include <string>
 
 #include "hanji/comm/group.h"
 #include "hanji/comm/hierarchical/group.h"
+#include "hanji/comm/key_value.h"
 
 namespace c10d {
 class Backend;
@@ -40,5 +42,7 @@ Group make_group(c10::intrusive_ptr<::c10d::Store> store, int rank, int size,
 /// and `interface` a network of this host that leads to the others.
 hierarchical::Join make_join(c10::intrusive_ptr<::c10d::Store> store, int rank,
                              std::string interface);
+/// The same through keys and values of the caller's. Errors: kUnsupported without Gloo.
+hierarchical::Join make_join(std::shared_ptr<KeyValue> keys, int rank, std::string interface);
 
 }  // namespace hanji::comm::gloo

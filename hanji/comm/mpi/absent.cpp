@@ -17,4 +17,6 @@ Group make_group(const void*, GroupOptions) { refuse(); }
 
 Group make_group(const Group&, GroupOptions) { refuse(); }
 
+hierarchical::Join make_join(int) { refuse(); }
+
 }  // namespace hanji::comm::mpi

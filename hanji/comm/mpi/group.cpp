@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <utility>
 
+#include "hanji/base/checksum.h"
 #include "hanji/base/env.h"
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/internal/message_group.h"
@@ -80,13 +82,16 @@ CommunicatorPtr duplicate(std::shared_ptr<Session> session, MPI_Comm theirs) {
 }
 
 /// MPI_Init without a launcher would make a world of one process out of each rank.
-void check_launcher(const Group& meet) {
+bool has_launcher() {
   using base::Variable;
   int initialised = 0;
   check(MPI_Initialized(&initialised), "MPI_Initialized");
-  const bool is_launched = base::read(Variable::kOmpiSize) || base::read(Variable::kPmiSize) ||
-                           base::read(Variable::kPmixRank);
-  if (initialised || is_launched || meet.size() == 1) return;
+  return initialised || base::read(Variable::kOmpiSize) || base::read(Variable::kPmiSize) ||
+         base::read(Variable::kPmixRank);
+}
+
+void check_launcher(const Group& meet) {
+  if (has_launcher() || meet.size() == 1) return;
   throw Error(base::unsupported(fmt::format(
       "the {} ranks of group {} were not started by a launcher of MPI (no OMPI_COMM_WORLD_SIZE, "
       "PMI_SIZE or PMIX_RANK), so they are not in one MPI world; start the program by mpirun -n {} "
@@ -131,6 +136,30 @@ Group make_group(const Group& meet, GroupOptions options) {
   constexpr int kMeetTag = (1 << 14) + 1;
   const auto ours = divide(std::move(session), MPI_COMM_WORLD, ranks_in_world(meet), kMeetTag);
   return make_group_over(ours, meet.heap(), std::move(options));
+}
+
+hierarchical::Join make_join(int rank) {
+  if (!has_launcher()) {
+    throw Error(base::unsupported(
+        "MPI between hosts: the ranks were not started by a launcher of MPI (no "
+        "OMPI_COMM_WORLD_SIZE, PMI_SIZE or PMIX_RANK); start them by one mpirun or one srun "
+        "--mpi=pmix, or join the hosts by Gloo"));
+  }
+  auto session = Session::open();
+  int mine = 0;
+  check(MPI_Comm_rank(MPI_COMM_WORLD, &mine), "MPI_Comm_rank");
+  if (mine != rank) {
+    throw Error(base::unsupported(
+        fmt::format("MPI between hosts: rank {} is rank {} of MPI_COMM_WORLD; start all ranks by "
+                    "one mpirun or one srun --mpi=pmix",
+                    rank, mine)));
+  }
+  return [session](const std::string& name, const std::vector<int>& members, GroupOptions options) {
+    constexpr int kTags = 1 << 14;  // those above are other groups'
+    const auto tag = static_cast<int>(base::xxh3(std::as_bytes(std::span(name))) % kTags);
+    return make_group_over(divide(session, MPI_COMM_WORLD, members, tag), Heap::private_arena(),
+                           std::move(options));
+  };
 }
 
 }  // namespace hanji::comm::mpi

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "hanji/comm/group.h"
+#include "hanji/comm/hierarchical/group.h"
 
 namespace hanji::comm::mpi {
 
@@ -29,5 +30,11 @@ Group make_group(const void* communicator, GroupOptions options = {});
 /// MPI world: started by mpirun, or by srun with PMIx.
 /// Errors  throws Error(kUnsupported) where no launcher of MPI has started the ranks.
 Group make_group(const Group& meet, GroupOptions options = {});
+
+/// Connects ranks of several hosts by MPI: `rank` is the caller's among all, and its rank in
+/// MPI_COMM_WORLD. Initialises MPI as make_group() does.
+/// Errors  throws Error(kUnsupported) where no launcher of MPI has started the ranks, or has
+///         numbered them otherwise.
+hierarchical::Join make_join(int rank);
 
 }  // namespace hanji::comm::mpi

@@ -174,6 +174,29 @@ TEST(MpiGroup, MeetsAgainOnTheRanksOfAGroup) {
   EXPECT_EQ(tensor[0].item<int>(), meet.size() - 1);
 }
 
+TEST(MpiJoin, JoinsHostsIntoOneGroup) {
+  int size = 0;
+  int rank = 0;
+  const Group first = make_group();  // it initialises MPI
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  EXPECT_THAT(refusal([&] { mpi::make_join(rank + 1); }),
+              AllOf(HasSubstr("unsupported: "), HasSubstr("of MPI_COMM_WORLD")));
+  if (size == 1) return;
+  hierarchical::Hosts hosts{{}, rank};  // each rank is alone on its host
+  for (int host = 0; host < size; ++host) hosts.host_of.push_back(host);
+  GroupOptions options;
+  options.deadline = 60s;
+  const Group group =
+      hierarchical::make_group(Group::alone(options), hosts, mpi::make_join(rank), options);
+  EXPECT_EQ(group.engine(), "shm + mpi");
+  internal::check_routines(group);
+  const Group part = group.subgroup(rank < 2 ? std::vector{1, 0} : std::vector{2}, "part");
+  at::Tensor tensor = at::full({5}, rank);
+  all_reduce(tensor, part).wait();
+  EXPECT_EQ(tensor[4].item<int>(), rank < 2 ? 1 : 2);
+}
+
 // The last test: MPI keeps what never came.
 TEST(MpiGroupLast, ACallThatMissesItsDeadlineNamesWhoIsAbsent) {
   const Group late = make_group(Bits::kRun, 300ms);
