@@ -94,10 +94,11 @@ Result<std::optional<launch::MultiHost>> multi_host(const HostOptions& options) 
 
 Result<launch::SshOptions> over_ssh(const HostOptions& options, const launch::RunOptions& run) {
   if (options.num_nodes != 1 || options.node >= 0 || options.token_fd >= 0 ||
-      !options.token_file.empty() || run.ranks != 0 || run.max_restarts != 0) {
+      !options.token_file.empty() || run.ranks != 0 || run.max_restarts != 0 ||
+      run.on_death != launch::OnDeath::kStop) {
     return base::invalid_argument(
-        "--hosts decides --nnodes, --node-rank, -n (a:4) and the token itself, and restarts "
-        "nothing: leave those options out");
+        "--hosts decides --nnodes, --node-rank, -n (a:4) and the token itself, restarts nothing "
+        "and stops all after a death: leave those options out");
   }
   launch::SshOptions ssh;
   HANJI_ASSIGN_OR_RETURN(ssh.hosts, launch::parse_hosts(options.hosts));

@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <map>
 
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/host_options.h"
@@ -37,6 +38,13 @@ void add_run(CLI::App& app, Run& run) {
   verb->add_option("--max-restarts", options->max_restarts,
                    "start all ranks again when one fails, at most so often; default: 0")
       ->type_name("N");
+  const std::map<std::string, launch::OnDeath> choices = {{"stop", launch::OnDeath::kStop},
+                                                          {"continue", launch::OnDeath::kContinue}};
+  verb->add_option("--on-death", options->on_death,
+                   "when a rank dies: stop the others, or let them continue (Group::survivors()); "
+                   "default: stop")
+      ->transform(CLI::CheckedTransformer(choices))
+      ->type_name("stop|continue");
   verb->add_option("--logs", *logs, "folder for one log per rank; default: the terminal")
       ->type_name("DIR");
   const auto hosts = add_host_options(*verb);

@@ -58,6 +58,11 @@ Status check(const LaunchOptions& options) {
     return base::invalid_argument(fmt::format("CPUs are given for {} ranks, but {} are started",
                                               options.cpus.size(), options.ranks));
   }
+  if (options.on_death == OnDeath::kContinue && options.hosts) {
+    return base::unsupported(
+        "ranks of several hosts cannot go on without one that died: leave --on-death continue out, "
+        "or start all ranks on one host");
+  }
   // Of each rank: both ends of its control socket, its pidfd, its log.
   return base::check_descriptors(4 * int64_t{options.ranks} + 16,
                                  fmt::format("a job of {} ranks", options.ranks));

@@ -55,6 +55,12 @@ struct RankEvent {
   std::string text;  ///< One line for people, of kStack several: who, where, what, why.
 };
 
+/// What the death of one rank means for the others.
+enum class OnDeath {
+  kStop,      ///< The run is over: they get time to name it, then TERM, then KILL.
+  kContinue,  ///< Theirs to decide: they see the death themselves, and may go on without it.
+};
+
 struct LaunchOptions {
   std::vector<std::string> command;      ///< Program (searched in PATH) and its arguments.
   Program program = Program::kOther;     ///< kThis: the command starts this very program.
@@ -67,6 +73,7 @@ struct LaunchOptions {
   std::filesystem::path log_directory;
   Rank0Output rank0_output = Rank0Output::kLog;
   Signals signals = Signals::kForward;
+  OnDeath on_death = OnDeath::kStop;
   int restart_count = 0;  ///< Told to the ranks in TORCHELASTIC_RESTART_COUNT, as torchrun does.
   shm::SegmentOptions segment;  ///< Its ranks, build id and plan hash are filled in here.
   std::chrono::milliseconds verdict_time{500};   ///< Survivors may name the dead rank before TERM.
@@ -105,7 +112,8 @@ std::string describe(const RankExit& exit);
 ///
 /// Each rank inherits the segment, a control socket, the plan and its peers' pidfds, which
 /// inherited_endpoints() finds. When one fails, the others get verdict_time to name it, then TERM,
-/// then KILL. Ranks die with the launcher, however it dies, and leave nothing behind.
+/// then KILL; with OnDeath::kContinue they are left alone, and the exit code is still that of the
+/// one that failed first. Ranks die with the launcher, however it dies, and leave nothing behind.
 ///
 /// With `hosts`, every host calls this for its own ranks, which start once all hosts have come. What
 /// fails on any host ends the ranks of all, and all return the same exit code and cause; so does a
@@ -114,6 +122,7 @@ std::string describe(const RankExit& exit);
 /// Order   calls on_event from the calling thread, at once.
 /// Cost    one fork and exec per rank; sleeps in poll(2) until something happens.
 /// Errors  kNotFound, kInvalidArgument if the ranks cannot be started; none is left running.
+///         kUnsupported for OnDeath::kContinue on several hosts.
 ///         A rank's failure is an Outcome, not an error.
 /// Thread  one launch with Signals::kForward at a time per process.
 Result<Outcome> launch(const LaunchOptions& options);

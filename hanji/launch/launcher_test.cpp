@@ -169,6 +169,26 @@ TEST_F(Launcher, SurvivorsHaveTimeToNameTheDeadRankThemselves) {
   EXPECT_EQ(event_of(RankEventKind::kTerminated), nullptr);
 }
 
+TEST_F(Launcher, OthersMayGoOnAfterADeath) {
+  LaunchOptions continued =
+      options("if [ $RANK = 1 ]; then kill -9 $$; fi; sleep 0.3; echo went on; test $RANK != 2", 3);
+  continued.on_death = OnDeath::kContinue;
+  continued.verdict_time = 1ms;
+  const Outcome outcome = launch(continued).or_throw();
+  EXPECT_EQ(outcome.exit_code, 128 + SIGKILL);
+  EXPECT_EQ(outcome.first_failed, 1);
+  EXPECT_EQ(log(0), "went on\n");
+  EXPECT_EQ(log(2), "went on\n");
+  EXPECT_EQ(outcome.ranks[0].exit_code, 0);
+  EXPECT_TRUE(outcome.ranks[2].secondary);
+  EXPECT_EQ(event_of(RankEventKind::kTerminated), nullptr);
+  ASSERT_NE(event_of(RankEventKind::kCause), nullptr);
+  EXPECT_THAT(event_of(RankEventKind::kCause)->text,
+              HasSubstr("1 of 3 ranks ended as they should"));
+  continued.hosts = MultiHost{};
+  EXPECT_EQ(launch(continued).status().code(), Code::kUnsupported);
+}
+
 TEST_F(Launcher, OfDeathsSeenAtOnceTheCauseComesFirst) {
   LaunchOptions both = options("test $RANK = 1 && kill -9 $$; exit 6");
   std::vector<pid_t> pids;

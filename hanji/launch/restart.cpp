@@ -64,6 +64,11 @@ Result<Outcome> launch_with_restarts(LaunchOptions options, const RestartOptions
         "max restarts is {}: give 0 for none, or how often all ranks may be started again",
         restarts.max_restarts));
   }
+  if (restarts.max_restarts > 0 && options.on_death == OnDeath::kContinue) {
+    return base::invalid_argument(
+        "--max-restarts starts all ranks again after a death, --on-death continue lets the others "
+        "go on: choose one of them");
+  }
   if (restarts.max_restarts > 0 && options.hosts) {
     return base::unsupported(
         "ranks of several hosts are not started again by their launchers: leave --max-restarts "

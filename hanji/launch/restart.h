@@ -34,7 +34,8 @@ struct RestartOptions {
 ///
 /// Result  how the last attempt ended.
 /// Order   tells kRestarted before each pause and kGaveUp, with what happened, instead of the last.
-/// Errors  as launch(); kInvalidArgument for a negative number; kUnsupported on several hosts; what `prepare` returned.
+/// Errors  as launch(); kInvalidArgument for a negative number, or with
+///         OnDeath::kContinue; kUnsupported on several hosts; what `prepare` returned.
 /// Thread  as launch().
 Result<Outcome> launch_with_restarts(LaunchOptions options, const RestartOptions& restarts);
 

@@ -23,6 +23,7 @@ Result<Outcome> run_program(const RunOptions& options) {
   launch_options.log_directory = options.log_directory;
   launch_options.rank0_output = Rank0Output::kLogAndLauncher;
   launch_options.on_event = options.on_event;
+  launch_options.on_death = options.on_death;
   const bool crowded = launch_options.cpus.empty();
   if (crowded && !base::read(base::Variable::kOmpNumThreads)) {
     launch_options.environment.push_back("OMP_NUM_THREADS=1");

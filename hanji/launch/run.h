@@ -16,6 +16,7 @@ struct RunOptions {
   int ranks = 0;                   ///< On this host; 0: one per usable core.
   std::optional<MultiHost> hosts;  ///< Of a run on several hosts.
   int max_restarts = 0;            ///< See restart.h.
+  OnDeath on_death = OnDeath::kStop;
   /// One log per rank, and ranks.json while they live. Empty: all write where the command writes.
   std::filesystem::path log_directory;
   std::function<void(const RankEvent&)> on_event;

@@ -74,7 +74,8 @@ Outcome Supervisor::run() {
   for (Echo& echo : echoes_) echo.finish(patience);
   if (outcome_.first_failed >= 0) {
     const RankExit& first = outcome_.ranks[outcome_.first_failed];
-    tell({RankEventKind::kCause, world_rank(first.rank), first.pid, "cause: " + outcome_.cause});
+    tell({RankEventKind::kCause, world_rank(first.rank), first.pid,
+          "cause: " + outcome_.cause + epilogue()});
   } else if (!outcome_.cause.empty()) {
     tell(RankEventKind::kCause, "cause: " + outcome_.cause);
   }
@@ -249,7 +250,7 @@ void Supervisor::blame_early_leaver(RankExit& exit) {
   outcome_.first_failed = leaver.rank;
   outcome_.exit_code = code_of(exit);
   outcome_.cause = story_of(leaver) + ", before it left the job";
-  if (phase_ == Phase::kRunning) enter(Phase::kVerdict, options_.verdict_time);
+  begin_to_end(leaver, outcome_.cause);
   tell({RankEventKind::kFailed, world_rank(leaver.rank), leaver.pid, outcome_.cause});
 }
 
@@ -278,14 +279,26 @@ void Supervisor::record_failure(RankExit& exit) {
   outcome_.first_failed = exit.rank;
   outcome_.exit_code = code_of(exit);
   outcome_.cause = text;
-  if (phase_ == Phase::kRunning) {
-    // Peers see the death themselves; only the launcher knows its cause. Ranks that were asked to
-    // stop may still meet to save, so a code of theirs is no reason to end the others.
-    segment_->abort(exit.rank, Code::kPeerLost, text);
-    enter(Phase::kVerdict, options_.verdict_time);
-  }
+  begin_to_end(exit, text);
   if (exit.report.code() == Code::kTimeout) ask_for_stacks();
   tell({RankEventKind::kFailed, world_rank(exit.rank), exit.pid, text});
+}
+
+/// Peers see the death themselves; only the launcher knows its cause. Ranks that were asked to stop
+/// may still meet to save, so a code of theirs is no reason to end the others. Where they may go on,
+/// the word would come too late for some: it would end what the survivors have begun.
+void Supervisor::begin_to_end(const RankExit& exit, const std::string& cause) {
+  if (phase_ != Phase::kRunning || options_.on_death == OnDeath::kContinue) return;
+  segment_->abort(exit.rank, Code::kPeerLost, cause);
+  enter(Phase::kVerdict, options_.verdict_time);
+}
+
+/// What became of the others where they may go on.
+std::string Supervisor::epilogue() const {
+  if (options_.on_death == OnDeath::kStop) return "";
+  const auto whole = std::count_if(outcome_.ranks.begin(), outcome_.ranks.end(),
+                                   [](const RankExit& exit) { return !exit.failed(); });
+  return fmt::format("; {} of {} ranks ended as they should", whole, outcome_.ranks.size());
 }
 
 /// SIGKILL from nobody here, while the kernel counted one more process that it killed for memory.

@@ -52,6 +52,8 @@ class Supervisor {
   void record_failure(RankExit& exit);
   bool ended_as_asked(const RankExit& exit) const;
   void blame_early_leaver(RankExit& exit);
+  void begin_to_end(const RankExit& exit, const std::string& cause);
+  std::string epilogue() const;
   void take_early_end(RankExit& exit);
   void explain_kill(RankExit& exit) const;
   std::string story_of(const RankExit& exit) const;
