@@ -9,6 +9,18 @@
 #include "hanji/launch/internal/verdict.h"
 
 namespace hanji::launch {
+namespace {
+
+/// Under a launcher of ours the launcher tells, once it knows how the rank ended.
+bool tells(const Hosts& hosts) { return hosts.store != nullptr && hosts.tells_failures; }
+
+std::string verdict_of(const Hosts& hosts, const Status& failure) {
+  return to_json({hosts.node, 6,
+                  fmt::format("rank {} (node {}, host {}) failed: {}", hosts.rank, hosts.node,
+                              hosts.here().name, failure.to_string())});
+}
+
+}  // namespace
 
 int Hosts::node_of(int any_rank) const {
   const auto after =
@@ -46,13 +58,13 @@ Result<Hosts> join_hosts(const Inherited& inherited, base::Deadline deadline) {
 }
 
 void tell_hosts(const Hosts& hosts, const Status& failure) {
-  // Under a launcher of ours the launcher tells, once it knows how the rank ended.
-  if (!hosts.store || !hosts.tells_failures) return;
-  const Verdict verdict{hosts.node, 6,
-                        fmt::format("rank {} (node {}, host {}) failed: {}", hosts.rank, hosts.node,
-                                    hosts.here().name, failure.to_string())};
+  if (!tells(hosts)) return;
   // A store that is lost has told everybody that this host is.
-  static_cast<void>(hosts.store->compare_set(kVerdictKey, "", to_json(verdict)));
+  static_cast<void>(hosts.store->compare_set(kVerdictKey, "", verdict_of(hosts, failure)));
+}
+
+void propose_to_hosts(const Hosts& hosts, const Status& failure) {
+  if (tells(hosts)) hosts.store->propose(kVerdictKey, verdict_of(hosts, failure));
 }
 
 }  // namespace hanji::launch

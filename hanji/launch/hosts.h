@@ -64,4 +64,7 @@ Result<Hosts> meet_hosts(const Identity& identity, base::Deadline deadline, OnHo
 /// nothing on one host, nor under `hanji run`, whose launchers tell how ranks ended.
 void tell_hosts(const Hosts& hosts, const Status& failure);
 
+/// The same, but does not wait until it is told.
+void propose_to_hosts(const Hosts& hosts, const Status& failure);
+
 }  // namespace hanji::launch

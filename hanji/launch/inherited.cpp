@@ -62,8 +62,8 @@ void report_failure(const shm::Endpoints& endpoints, const Status& status) {
   static_cast<void>(send_report(endpoints.control.get(), status));
 }
 
-void report_crashes(const shm::Endpoints& endpoints) {
-  base::report_crashes(STDERR_FILENO, fmt::format("rank {}", endpoints.rank),
+void report_crashes(const shm::Endpoints& endpoints, int rank) {
+  base::report_crashes(STDERR_FILENO, fmt::format("rank {}", rank),
                        {endpoints.control.get(), kStackTag});
 }
 

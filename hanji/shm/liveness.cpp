@@ -45,9 +45,11 @@ char state_of(int pid) {
 }  // namespace
 
 std::string describe_rank(const Segment& segment, int rank) {
-  std::string text =
-      fmt::format("rank {} (host {}, process {}", rank, hostname(), segment.pid(rank));
+  // Of several hosts the recorder knows the number among all ranks.
   const auto recorder = trace::Recorder::attach(segment.trace_memory(rank));
+  std::string text =
+      fmt::format("rank {} (host {}, process {}", recorder.ok() ? recorder->rank() : rank,
+                  hostname(), segment.pid(rank));
   if (recorder.ok() && recorder->step() > 0) text += fmt::format(", step {}", recorder->step());
   return text + ")";
 }

@@ -220,7 +220,7 @@ int main(int argc, char** argv) {
   if (argc != 7) return 2;
   try {
     auto inherited = launch::inherited_endpoints().or_throw();
-    launch::report_crashes(inherited.endpoints);
+    launch::report_crashes(inherited.endpoints, inherited.endpoints.rank);
     for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
       if (argv[1] != std::string("deaf"))
         ::signal(signal, [](int got) { stop_signal = got; });

@@ -25,24 +25,46 @@ launch::Inherited meet(const launch::Identity& identity, const ConnectOptions& o
           .build_id = meeting.segment.build_id};
 }
 
+/// Ranks of one host are all there; those of several meet again over the network. Where the other
+/// hosts are lost, the waits of this rank end.
+Place meet_all(const launch::Identity& identity, const ConnectOptions& options) {
+  Place place = attach(meet(identity, options));
+  const auto lost = [segment = place.segment, rank = identity.local_rank](const Status& why) {
+    segment->abort(rank, why.code(), why.message());
+  };
+  place.hosts =
+      launch::meet_hosts(identity, base::Deadline::after(options.meet_deadline), lost).or_throw();
+  return place;
+}
+
+/// Under `hanji run` or `hanji train`, whose launcher knows all hosts.
+Place inherit(const ConnectOptions& options) {
+  launch::Inherited inherited = launch::inherited_endpoints().or_throw();
+  launch::Hosts hosts =
+      launch::join_hosts(inherited, base::Deadline::after(options.meet_deadline)).or_throw();
+  Place place = attach(std::move(inherited));
+  place.hosts = std::move(hosts);
+  return place;
+}
+
 }  // namespace
 
 World connect(const ConnectOptions& options) {
   const launch::Identity identity = launch::detect().or_throw();
-  if (identity.local_size < identity.world_size) {
-    throw Error(base::unsupported(fmt::format(
-        "{} started {} of {} ranks on this host: connect() has no engine between hosts; start all "
-        "ranks on one, or meet by launch::join_hosts() and an engine of your own",
-        launch::name_of(identity.source), identity.local_size, identity.world_size)));
-  }
   const bool inherits = identity.source == launch::Source::kHanji;
-  auto inherited = inherits ? launch::inherited_endpoints().or_throw() : meet(identity, options);
-  launch::report_crashes(inherited.endpoints);
-  return enter(std::move(inherited), options);
+  Place place = inherits ? inherit(options) : meet_all(identity, options);
+  launch::report_crashes(place.endpoints, place.hosts.rank);
+  return enter(std::move(place), options);
 }
 
 World connect_as(const launch::Identity& identity, const ConnectOptions& options) {
-  return enter(meet(identity, options), options);
+  if (identity.local_size < identity.world_size) {
+    throw Error(base::unsupported(fmt::format(
+        "{} of {} ranks are on this host: connect_as() meets those of one; several hosts meet by "
+        "connect()",
+        identity.local_size, identity.world_size)));
+  }
+  return enter(meet_all(identity, options), options);
 }
 
 }  // namespace hanji::world

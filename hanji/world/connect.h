@@ -18,11 +18,21 @@ struct LivenessEvent;
 
 namespace hanji::world {
 
+/// What carries bytes between hosts.
+enum class HostEngine : uint8_t {
+  kGloo,
+  kMpi,  ///< Ranks of one mpirun, or of one srun with PMIx.
+};
+
 struct ConnectOptions {
   comm::GroupOptions group;  ///< Of all ranks; its recorder is filled in.
   /// May change the group's options once the plan is known, e.g. its deadline or its chooser.
   std::function<void(const std::string& plan_json, comm::GroupOptions&)> configure;
   std::chrono::nanoseconds meet_deadline = std::chrono::seconds(60);
+  /// Where there are several hosts: what joins them, and for Gloo on which network of this host, a
+  /// name or an address; empty: the one that leads to the rendezvous.
+  HostEngine between_hosts = HostEngine::kGloo;
+  std::string interface;
   /// Told on a thread of its own when a peer dies, stops or goes on; must not block.
   std::function<void(const shm::LivenessEvent&)> on_liveness;
 
@@ -33,18 +43,20 @@ struct ConnectOptions {
 };
 
 /// Who and where am I? Reads what `hanji run`, `hanji train`, torchrun, mpirun or srun left for
-/// this process, and meets the other ranks; alone, it is a world of one.
+/// this process, and meets the other ranks: those of its host in shared memory, then all hosts over
+/// `engine`; alone, it is a world of one.
 ///
 /// Cost    milliseconds once all ranks are there.
 /// Errors  throws Error: kInvalidArgument for variables that contradict each other, kTimeout naming
 ///         the ranks that did not come, kMismatch if builds or plans differ, kUnsupported for
-///         several hosts.
+///         an engine between hosts that this build or this launcher has not.
 /// Thread  once per process.
 World connect(const ConnectOptions& options = {});
 
 /// The same where the caller knows who it is: its job id is known to the ranks of this meeting and
 /// to nobody else on the host. Environment variables are not looked at.
 ///
+/// Errors  as connect(); kUnsupported for ranks of several hosts.
 /// Thread  any number of worlds per process; each meeting needs a job id of its own.
 World connect_as(const launch::Identity& identity, const ConnectOptions& options = {});
 

@@ -1,18 +1,23 @@
 #include "hanji/world/connect.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 
 #include "hanji/base/file.h"
+#include "hanji/base/tcp.h"
 #include "hanji/comm/all_reduce.h"
+#include "hanji/comm/gloo/group.h"
 #include "hanji/launch/environment.h"
 #include "hanji/launch/launcher.h"
 #include "hanji/test/run_processes.h"
+#include "hanji/test/run_threads.h"
 #include "hanji/test/temporary_folder.h"
 
 namespace hanji::world {
@@ -90,10 +95,91 @@ TEST_F(Connect, UnderHanjiWithAPlan) {
   EXPECT_EQ(*base::read_file(folder_.path() / "rank.1"), "rank 1 of 2 sums 1 plan '{}'\n");
 }
 
-TEST_F(Connect, ContradictionsAndSeveralHostsAreRefused) {
+TEST_F(Connect, ContradictionsAreRefused) {
   EXPECT_THAT(output_with("RANK=1"), HasSubstr("WORLD_SIZE (not set)"));
-  EXPECT_THAT(output_with("RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_PORT=1"),
-              AllOf(HasSubstr("torchrun started 2 of 4 ranks on this host")));
+}
+
+TEST_F(Connect, SeveralHostsNeedASecret) {
+  EXPECT_THAT(output_with("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 "
+                          "MASTER_ADDR=127.0.0.1 MASTER_PORT=29500"),
+              HasSubstr("HANJI_TOKEN_FILE"));
+}
+
+/// Two launchers, each with two ranks; on the loopback, as if they were two hosts.
+class TwoHosts : public Connect {
+ protected:
+  void SetUp() override {
+    if (!comm::gloo::available()) GTEST_SKIP() << "this libtorch has no Gloo";
+    const auto probe = base::listen_tcp({"127.0.0.1", 0});
+    place_ = base::local_place(probe->get()).or_throw();
+  }
+
+  std::vector<launch::Outcome> launch(const std::vector<std::string>& arguments) {
+    const launch::Token token = launch::make_token().or_throw();
+    std::vector<launch::Outcome> outcomes(2);
+    test::run_threads(2, [&](int node) {
+      launch::LaunchOptions options;
+      options.command = {HANJI_WORLD_TEST_RANK};
+      options.command.insert(options.command.end(), arguments.begin(), arguments.end());
+      options.ranks = 2;
+      options.plan_json = "{}";
+      options.log_directory = folder_.path();
+      options.signals = launch::Signals::kLeave;
+      options.hosts = launch::MultiHost{
+          .num_nodes = 2, .node = node, .rendezvous = place_, .token = token, .interface = ""};
+      outcomes[static_cast<size_t>(node)] = launch::launch(options).or_throw();
+    });
+    return outcomes;
+  }
+  std::string log(int rank) const {
+    return base::read_file(folder_.path() / fmt::format("rank.{}", rank)).or_throw();
+  }
+
+  base::HostPort place_;
+};
+
+TEST_F(TwoHosts, UnderHanji) {
+  for (const auto& outcome : launch({})) EXPECT_EQ(outcome.exit_code, 0) << outcome.cause;
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(log(rank), fmt::format("2 nodes, shm + gloo, local rank {}: rank {} of 4 sums 6 plan "
+                                     "'{{}}'\n",
+                                     rank % 2, rank));
+  }
+}
+
+TEST_F(TwoHosts, ADeadRankIsNamedOnTheOtherHost) {
+  for (const auto& outcome : launch({"die"})) {
+    EXPECT_EQ(outcome.exit_code, 128 + SIGKILL);
+    EXPECT_THAT(outcome.cause, HasSubstr("rank 3"));
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_THAT(log(rank), HasSubstr("rank 3")) << "rank " << rank;
+  }
+}
+
+TEST_F(TwoHosts, UnderTorchrun) {
+  const auto secret = folder_.path() / "token";
+  ASSERT_TRUE(base::write_file_atomic(secret, std::string(64, 'a')).ok());
+  std::filesystem::permissions(secret, std::filesystem::perms::owner_read);
+  const auto said = test::run_processes(4, [&](int rank) {
+    const auto own = folder_.path() / std::to_string(rank / 2);
+    std::filesystem::create_directories(own);
+    return output_with(fmt::format(
+        "XDG_RUNTIME_DIR={} RANK={} WORLD_SIZE=4 LOCAL_RANK={} LOCAL_WORLD_SIZE=2 "
+        "MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 HANJI_RENDEZVOUS={} HANJI_TOKEN_FILE={}",
+        own.string(), rank, rank % 2, base::to_text(place_), secret.string()));
+  });
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(said[rank],
+              fmt::format("2 nodes, shm + gloo, local rank {}: rank {} of 4 sums 6 plan ''\n",
+                          rank % 2, rank));
+  }
+}
+
+TEST(ConnectAs, RefusesSeveralHosts) {
+  launch::Identity identity;
+  identity.world_size = 2;
+  EXPECT_THROW(connect_as(identity), Error);
 }
 
 TEST(ConnectAs, MeetsByItsJobIdAgainAndAgain) {

@@ -21,7 +21,11 @@ std::vector<World> make_worlds(int ranks, const ConnectOptions& options) {
     endpoints.rank = rank;
     endpoints.size = ranks;
     endpoints.pidfds.resize(ranks);
-    worlds.push_back(enter(segment, std::move(endpoints), options.plan_json, options));
+    launch::Hosts hosts;
+    hosts.rank = hosts.local_rank = rank;
+    hosts.world_size = hosts.nodes[0].num_ranks = ranks;
+    worlds.push_back(
+        enter({segment, std::move(endpoints), std::move(hosts), options.plan_json}, options));
   }
   return worlds;
 }

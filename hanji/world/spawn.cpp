@@ -33,9 +33,9 @@ void refuse_threads() {
 
 Status run_rank(launch::Inherited inherited, const std::function<void(World&)>& body,
                 const ConnectOptions& options) {
-  launch::report_crashes(inherited.endpoints);
+  launch::report_crashes(inherited.endpoints, inherited.endpoints.rank);
   try {
-    World world = enter(std::move(inherited), options);
+    World world = enter(attach(std::move(inherited)), options);
     try {
       body(world);
     } catch (...) {

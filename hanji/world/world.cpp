@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "hanji/base/log.h"
+#include "hanji/world/internal/hosts.h"
 #include "hanji/world/internal/state.h"
 
 namespace hanji::world {
@@ -33,12 +34,14 @@ World& World::operator=(World&& other) noexcept {
 
 World::~World() {
   if (state_ == nullptr || std::uncaught_exceptions() <= state_->exceptions_before) return;
-  state_->segment->abort(rank(), Code::kPeerLost,
-                         fmt::format("rank {} was left by an exception", rank()));
+  const Status left = base::peer_lost(fmt::format("rank {} was left by an exception", rank()));
+  state_->segment->abort(local_rank(), left.code(), left.message());
+  launch::tell_hosts(state_->hosts, left);
 }
 
-int World::rank() const { return state_->endpoints.rank; }
-int World::size() const { return state_->endpoints.size; }
+int World::rank() const { return state_->hosts.rank; }
+int World::size() const { return state_->hosts.world_size; }
+int World::num_nodes() const { return state_->hosts.num_nodes(); }
 int World::local_rank() const { return state_->endpoints.rank; }
 const comm::Group& World::group() const { return *state_->group; }
 comm::Heap& World::heap() const { return state_->group->heap(); }
@@ -51,61 +54,82 @@ mesh::Mesh World::mesh(std::vector<layout::Axis> axes) const {
 
 void World::fail(const Status& status) const {
   state_->segment->abort(
-      rank(), Code::kPeerLost,
-      fmt::format("{} failed: {}; {}", shm::describe_rank(*state_->segment, rank()),
-                  status.to_string(), shm::describe_last_call(state_->segment, rank())));
+      local_rank(), Code::kPeerLost,
+      fmt::format("{} failed: {}; {}", shm::describe_rank(*state_->segment, local_rank()),
+                  status.to_string(), shm::describe_last_call(state_->segment, local_rank())));
+  launch::tell_hosts(state_->hosts, status);
   launch::report_failure(state_->endpoints, status);
 }
 
 namespace {
 
 /// Each survivor says in its own log what ended the job, and when.
-shm::WatchdogOptions watchdog_options(const shm::Endpoints& endpoints,
-                                      const ConnectOptions& options) {
+shm::WatchdogOptions watchdog_options(const Place& place, const ConnectOptions& options) {
   using Kind = shm::LivenessEvent::Kind;
   shm::WatchdogOptions watchdog;
-  watchdog.launcher_time = endpoints.control.valid() ? kLauncherTime : 0ms;
-  watchdog.on_event = [log = base::Log(STDERR_FILENO, fmt::format("rank {}", endpoints.rank)),
+  watchdog.launcher_time = place.endpoints.control.valid() ? kLauncherTime : 0ms;
+  watchdog.on_event = [log = base::Log(STDERR_FILENO, fmt::format("rank {}", place.hosts.rank)),
+                       hosts = place.hosts,
                        told = options.on_liveness](const shm::LivenessEvent& event) {
-    event.kind == Kind::kEnded ? log.error(event.text) : log.warn(event.text);
+    const bool ended = event.kind == Kind::kEnded;
+    ended ? log.error(event.text) : log.warn(event.text);
     if (told) told(event);
+    if (ended) launch::propose_to_hosts(hosts, base::peer_lost(event.text));
   };
   return watchdog;
 }
 
+/// Of all ranks, in shared memory or, over several hosts, also by what joins them.
+comm::Group make_group(WorldState& state, const ConnectOptions& options) {
+  comm::GroupOptions group = options.group;
+  if (options.configure) options.configure(state.plan_json, group);
+  group.recorder = &state.recorder;
+  std::vector<int> members(state.endpoints.size);
+  std::iota(members.begin(), members.end(), 0);
+  const auto over_shm = [&](comm::GroupOptions chosen) {
+    return comm::Group::over_shm(state.segment, 0, members, state.endpoints.rank,
+                                 std::move(chosen));
+  };
+  if (state.hosts.num_nodes() == 1) return over_shm(std::move(group));
+  comm::GroupOptions here = group;
+  here.name = fmt::format("{} on node {}", group.name, state.hosts.node);
+  here.recorder = nullptr;
+  return join_hosts(over_shm(std::move(here)), state.hosts, options, std::move(group));
+}
+
 }  // namespace
 
-World enter(std::shared_ptr<shm::Segment> segment, shm::Endpoints endpoints, std::string plan_json,
-            const ConnectOptions& options) {
-  const int rank = endpoints.rank;
-  const int size = endpoints.size;
-  auto recorder = trace::Recorder::format(segment->trace_memory(rank), rank, size);
+World enter(Place place, const ConnectOptions& options) {
+  auto recorder = trace::Recorder::format(place.segment->trace_memory(place.endpoints.rank),
+                                          place.hosts.rank, place.hosts.world_size);
+  const shm::WatchdogOptions watchdog = watchdog_options(place, options);
+  auto pidfds = std::move(place.endpoints.pidfds);
   auto state =
-      std::unique_ptr<WorldState>(new WorldState{.endpoints = std::move(endpoints),
-                                                 .plan_json = std::move(plan_json),
-                                                 .segment = segment,
+      std::unique_ptr<WorldState>(new WorldState{.hosts = std::move(place.hosts),
+                                                 .endpoints = std::move(place.endpoints),
+                                                 .plan_json = std::move(place.plan_json),
+                                                 .segment = std::move(place.segment),
                                                  .recorder = recorder,
                                                  .watchdog = nullptr,
                                                  .group = std::nullopt,
                                                  .exceptions_before = std::uncaught_exceptions()});
-  state->watchdog = shm::Watchdog::start(segment, rank, std::move(state->endpoints.pidfds),
-                                         watchdog_options(state->endpoints, options))
-                        .or_throw();
-  comm::GroupOptions group = options.group;
-  if (options.configure) options.configure(state->plan_json, group);
-  group.recorder = &state->recorder;
-  std::vector<int> members(size);
-  std::iota(members.begin(), members.end(), 0);
-  state->group = comm::Group::over_shm(segment, 0, std::move(members), rank, std::move(group));
+  state->watchdog =
+      shm::Watchdog::start(state->segment, state->endpoints.rank, std::move(pidfds), watchdog)
+          .or_throw();
+  state->group = make_group(*state, options);
   return World(std::move(state));
 }
 
-World enter(launch::Inherited inherited, const ConnectOptions& options) {
-  auto segment = shm::Segment::attach(std::move(inherited.endpoints.segment), inherited.build_id,
-                                      launch::plan_hash(inherited.plan_json))
-                     .or_throw();
-  return enter(std::move(segment), std::move(inherited.endpoints), std::move(inherited.plan_json),
-               options);
+Place attach(launch::Inherited inherited) {
+  Place place;
+  place.segment = shm::Segment::attach(std::move(inherited.endpoints.segment), inherited.build_id,
+                                       launch::plan_hash(inherited.plan_json))
+                      .or_throw();
+  place.endpoints = std::move(inherited.endpoints);
+  place.plan_json = std::move(inherited.plan_json);
+  place.hosts.rank = place.hosts.local_rank = place.endpoints.rank;
+  place.hosts.world_size = place.hosts.nodes[0].num_ranks = place.endpoints.size;
+  return place;
 }
 
 Status status_of(std::exception_ptr exception) {

@@ -31,6 +31,7 @@ class World {
   int size() const;
   /// Index among the ranks of this host.
   int local_rank() const;
+  int num_nodes() const;  ///< Hosts.
 
   /// All ranks.
   const comm::Group& group() const;

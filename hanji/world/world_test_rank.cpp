@@ -1,14 +1,25 @@
-// A user's program for connect_test.cpp: sums the ranks, tells what it found on stdout.
+// A user's program for connect_test.cpp: sums the ranks, tells what it found on stdout. With the
+// argument "die" the last rank kills itself instead, and the others tell what ended their sum.
 #include <ATen/ATen.h>
 
+#include <csignal>
 #include <cstdio>
+#include <string>
 
 #include "hanji/comm/all_reduce.h"
+#include "hanji/comm/barrier.h"
 #include "hanji/world/connect.h"
 
-int main() {
+int main(int count, char** arguments) {
   try {
     const auto world = hanji::connect();
+    const bool dies = count > 1 && std::string(arguments[1]) == "die";
+    if (dies) hanji::comm::barrier(world.group());  // all watch over each other by then
+    if (dies && world.rank() == world.size() - 1) std::raise(SIGKILL);
+    if (world.num_nodes() > 1) {
+      std::printf("%d nodes, %s, local rank %d: ", world.num_nodes(),
+                  std::string(world.group().engine()).c_str(), world.local_rank());
+    }
     at::Tensor sum = at::full({3}, world.rank(), at::kLong);
     hanji::comm::all_reduce(sum, world.group()).wait();
     std::printf("rank %d of %d sums %d plan '%s'\n", world.rank(), world.size(),

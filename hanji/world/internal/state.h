@@ -5,6 +5,7 @@
 #include <string>
 
 #include "hanji/comm/group.h"
+#include "hanji/launch/hosts.h"
 #include "hanji/launch/inherited.h"
 #include "hanji/shm/liveness.h"
 #include "hanji/shm/segment.h"
@@ -15,7 +16,8 @@ namespace hanji::world {
 
 /// In the order of construction; destroyed in reverse, so the watchdog outlives the group.
 struct WorldState {
-  shm::Endpoints endpoints;  ///< What is left of them: the control socket, rank, size.
+  launch::Hosts hosts;
+  shm::Endpoints endpoints;  ///< What is left of them: the control socket, rank, size on this host.
   std::string plan_json;
   std::shared_ptr<shm::Segment> segment;
   trace::Recorder recorder;
@@ -24,11 +26,18 @@ struct WorldState {
   int exceptions_before = 0;  ///< In flight when the world was made.
 };
 
-/// Takes this rank's place in a segment.
-World enter(std::shared_ptr<shm::Segment> segment, shm::Endpoints endpoints, std::string plan_json,
-            const ConnectOptions& options);
+/// This rank's place in a segment and among all hosts.
+struct Place {
+  std::shared_ptr<shm::Segment> segment;
+  shm::Endpoints endpoints;
+  launch::Hosts hosts;
+  std::string plan_json;
+};
 
-/// The same from what a launcher of ours left.
-World enter(launch::Inherited inherited, const ConnectOptions& options);
+/// From what a launcher left, as if this host were the only one.
+Place attach(launch::Inherited inherited);
+
+/// Takes the place.
+World enter(Place place, const ConnectOptions& options);
 
 }  // namespace hanji::world
