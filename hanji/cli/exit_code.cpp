@@ -1,5 +1,7 @@
 #include "hanji/cli/exit_code.h"
 
+#include <csignal>
+
 namespace hanji::cli {
 
 int exit_code(Code code) {
@@ -17,6 +19,11 @@ int exit_code(Code code) {
     case Code::kInternal: return 70;
   }
   return 70;
+}
+
+int stop_code(int stop_signal) {
+  if (stop_signal == 0) return 0;
+  return stop_signal == SIGINT ? kInterrupted : kRequeue;
 }
 
 }  // namespace hanji::cli

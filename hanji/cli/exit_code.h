@@ -8,6 +8,9 @@ namespace hanji::cli {
 /// unsupported), 3 corrupt input, 4 out of memory, 5 timeout, 6 peer lost or mismatch, 70 internal.
 int exit_code(Code code);
 
+/// Of a run that a signal ended early, after it had saved; 0 for no signal.
+int stop_code(int stop_signal);
+
 inline constexpr int kUsage = 2;
 inline constexpr int kDiffers = 7;        ///< Two results that should be compared are not the same.
 inline constexpr int kInterrupted = 130;  ///< INT: saved and left.

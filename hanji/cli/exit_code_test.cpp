@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 namespace hanji::cli {
 namespace {
 
@@ -17,6 +19,13 @@ TEST(ExitCode, EveryCodeHasItsDocumentedNumber) {
   EXPECT_EQ(exit_code(Code::kMismatch), 6);
   EXPECT_EQ(exit_code(Code::kCancelled), 6);
   EXPECT_EQ(exit_code(Code::kInternal), 70);
+}
+
+TEST(ExitCode, AStopThatWasSavedSaysWhichSignalAskedForIt) {
+  EXPECT_EQ(stop_code(0), 0);
+  EXPECT_EQ(stop_code(SIGINT), kInterrupted);
+  EXPECT_EQ(stop_code(SIGTERM), kRequeue);
+  EXPECT_EQ(stop_code(SIGUSR1), kRequeue);
 }
 
 }  // namespace

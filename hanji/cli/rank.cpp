@@ -1,5 +1,4 @@
 #include <CLI/CLI.hpp>
-#include <csignal>
 #include <iostream>
 
 #include "hanji/cli/exit_code.h"
@@ -7,14 +6,6 @@
 #include "hanji/train/rank.h"
 
 namespace hanji::cli {
-namespace {
-
-int code_of(const train::RankOutcome& outcome) {
-  if (outcome.stop_signal == 0) return 0;
-  return outcome.stop_signal == SIGINT ? kInterrupted : kRequeue;
-}
-
-}  // namespace
 
 void add_rank(CLI::App& app, Run& run) {
   CLI::App* verb = app.add_subcommand("rank", "")->group("");
@@ -30,7 +21,7 @@ void add_rank(CLI::App& app, Run& run) {
       options->out = *out;
       options->resume_from = *resume_from;
       options->output.write = [](std::string_view text) { std::cout << text << std::flush; };
-      return code_of(train::run_rank(*options));
+      return stop_code(train::run_rank(*options).stop_signal);
     };
   });
 }

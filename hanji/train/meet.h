@@ -9,7 +9,12 @@ namespace hanji::train {
 /// Errors  throws as world::connect(), and kCorrupt for a plan that is none.
 world::World meet();
 
-/// Over the engine that the plan names; ranks meet in shared memory in any case.
-comm::Group training_group(const world::World& world, const plan::Plan& plan);
+/// What a group must keep for the plan, in place of what `options` say.
+comm::GroupOptions follow_plan(const plan::Plan& plan, comm::GroupOptions options);
+
+/// The ranks of `met` over the engine that the plan names; ranks of one host meet in shared memory
+/// in any case.
+/// Errors  throws Error(kUnsupported) for an engine of one host where there are several.
+comm::Group training_group(const comm::Group& met, const plan::Plan& plan);
 
 }  // namespace hanji::train

@@ -108,22 +108,50 @@ Result<plan::Plan> prepare(const plan::Config& config) {
   return prepare(config, dataset.facts());
 }
 
-Result<plan::Plan> prepare(const plan::Config& asked, const plan::DataFacts& data) {
-  const plan::Config config = with_absolute_paths(asked);
-  plan::PlanInputs inputs{.config = config, .data = data};
-  HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
-  // The draft decides ranks and shapes, which is what there is to measure.
+namespace {
+
+/// Adds the kernels that are measured, once per machine; gives the draft that they were measured
+/// for. It decides ranks and shapes, which is what there is to measure.
+Result<plan::Plan> add_kernels(plan::PlanInputs& inputs) {
+  const plan::Config& config = inputs.config;
   const plan::ComputeConfig& compute = config.compute;
   inputs.kernels.precision = compute.dtype;
   if (compute.gemm != plan::Gemm::kAuto) inputs.kernels.gemm = compute.gemm;
   if (compute.attention != plan::Attention::kAuto) inputs.kernels.attention = compute.attention;
-  HANJI_ASSIGN_OR_RETURN(const plan::Plan draft, plan::make_plan(inputs));
+  HANJI_ASSIGN_OR_RETURN(plan::Plan draft, plan::make_plan(inputs));
   HANJI_ASSIGN_OR_RETURN(
       const auto kernels,
       measured<compute::KernelChoice>(
           cache_name("kernels", kernels_key(draft, config, inputs.machine)),
           compute::choice_from_json, [&] { return measure_kernels(draft, config); }));
   inputs.kernels = to_plan(kernels);
+  return draft;
+}
+
+}  // namespace
+
+Result<plan::Plan> prepare_started(const plan::Config& config, const plan::DataFacts& data,
+                                   const StartedRanks& started) {
+  plan::PlanInputs inputs{.config = with_absolute_paths(config), .data = data};
+  HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
+  // The plan gives each of all ranks its part of one machine, and here are so many of them.
+  inputs.machine.available_bytes *= started.ranks;
+  inputs.machine.available_bytes /= started.local_ranks;
+  plan::ComputeConfig& compute = inputs.config.compute;
+  const bool free = compute.threads == plan::kAuto && config.train.bits != plan::Bits::kStable;
+  if (free) compute.threads = started.threads;
+  HANJI_RETURN_IF_ERROR(add_kernels(inputs).status());
+  HANJI_ASSIGN_OR_RETURN(const auto folder, cache_folder());
+  cost::use_fitted(inputs.rates, folder, inputs.machine, started.local_ranks);
+  HANJI_ASSIGN_OR_RETURN(plan::Plan plan, plan::make_plan(inputs));
+  for (plan::RankShare& share : plan.shares) share.cpus.clear();  // the launcher has decided
+  return plan;
+}
+
+Result<plan::Plan> prepare(const plan::Config& asked, const plan::DataFacts& data) {
+  plan::PlanInputs inputs{.config = with_absolute_paths(asked), .data = data};
+  HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
+  HANJI_ASSIGN_OR_RETURN(const plan::Plan draft, add_kernels(inputs));
   HANJI_ASSIGN_OR_RETURN(
       inputs.rates, measured<cost::Rates>(cache_name("rates", rates_key(draft, inputs.machine)),
                                           cost::rates_from_json, [&] {

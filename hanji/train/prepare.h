@@ -1,6 +1,7 @@
 #pragma once
 
 #include "hanji/plan/plan.h"
+#include "hanji/train/joined_job.h"
 
 namespace hanji::train {
 
@@ -10,6 +11,12 @@ namespace hanji::train {
 /// Cost    some tenths of a second where nothing was measured yet.
 /// Errors  as plan::make_plan().
 Result<plan::Plan> prepare(const plan::Config& config, const plan::DataFacts& data);
+
+/// The same for ranks that are there already, each pinned or not by who started them: the machine
+/// that this one sees may be its own cores only. Links are taken as fitted by `hanji bench --fit`,
+/// else as typical ones. config.run.ranks says how many there are.
+Result<plan::Plan> prepare_started(const plan::Config& config, const plan::DataFacts& data,
+                                   const StartedRanks& started);
 
 /// The same, opening the data that `config` names. Errors: as open_dataset() besides.
 Result<plan::Plan> prepare(const plan::Config& config);

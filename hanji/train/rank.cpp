@@ -5,11 +5,14 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <numeric>
+#include <span>
 
+#include "hanji/base/checksum.h"
 #include "hanji/base/clock.h"
 #include "hanji/base/file.h"
 #include "hanji/checkpoint/saver.h"
 #include "hanji/comm/all_gather.h"
+#include "hanji/comm/broadcast.h"
 #include "hanji/comm/heap.h"
 #include "hanji/compute/apply.h"
 #include "hanji/compute/memory.h"
@@ -28,11 +31,13 @@ namespace {
 /// One rank's run, in the order in which it happens.
 class RankRun {
  public:
-  RankRun(const RankOptions& options, world::World& world, StopSignal& stop)
+  RankRun(const RankOptions& options, world::World& world, const comm::Group& group,
+          const plan::Plan& plan, StopSignal& stop)
       : options_(options),
         world_(world),
+        group_(group),
         stop_(stop),
-        plan_(plan::plan_from_json(world.plan_json()).or_throw()),
+        plan_(plan),
         dataset_(
             open_dataset(plan_.config.data, plan_.model.block, plan_.model.vocabulary).or_throw()),
         saver_({.folder = options.out / "checkpoints",
@@ -42,7 +47,8 @@ class RankRun {
   RankOutcome run() {
     compute::apply(to_compute(plan_.kernels), plan_.threads);
     compute::keep_freed_memory();
-    Job job = assemble(plan_, training_group(world_, plan_));
+    compare_data();
+    Job job = assemble(plan_, group_);
     // Held until this process ends: a run that goes on waits for it before it touches a file.
     if (is_first()) lock_.emplace(lock_checkpoints(options_.out).or_throw());
     const int64_t first_step = resume(job);
@@ -66,12 +72,48 @@ class RankRun {
  private:
   bool is_first() const { return world_.rank() == 0; }
 
+  /// Of several hosts each one reads its own files.
+  void compare_data() {
+    if (world_.num_nodes() == 1) return;
+    const std::string words = dataset_.vocabulary ? dataset_.vocabulary->to_json() : "";
+    const auto mine = static_cast<int64_t>(dataset_.samples.tokens().checksum() ^
+                                           base::xxh3(std::as_bytes(std::span(words))));
+    const std::vector<int64_t> all = gather(mine, "checksums of the data");
+    for (int rank = 1; rank < world_.size(); ++rank) {
+      if (all[rank] == all[0]) continue;
+      throw Error(base::mismatch(fmt::format(
+          "{}: rank {} has read data with checksum {:016x} and rank 0 with {:016x}; every host "
+          "needs the same file at that path",
+          dataset_.name, rank, static_cast<uint64_t>(all[rank]), static_cast<uint64_t>(all[0]))));
+    }
+  }
+
   /// Result  the steps that an earlier run has done.
   int64_t resume(Job& job) {
     if (options_.resume_from.empty()) return 0;
-    const int64_t steps = restore(job, options_.resume_from).or_throw();
+    const int64_t steps = world_.num_nodes() == 1 ? restore(job, options_.resume_from).or_throw()
+                                                  : restore_from_first(job);
     job.replicas.check_parameters();
     return steps;
+  }
+
+  /// Rank 0 reads the checkpoint, which may lie on its host alone, and hands it to the others.
+  int64_t restore_from_first(Job& job) {
+    at::Tensor counts = at::empty({2}, at::kLong);
+    if (is_first()) {
+      counts[0] = restore(job, options_.resume_from).or_throw();
+      counts[1] = job.optimizer.num_updates();
+    }
+    comm::broadcast(counts, 0, group_, {.label = "steps done"}).wait();
+    job.optimizer.set_num_updates(counts[1].item<int64_t>());
+    const JobTensors tensors = tensors_of(job);
+    for (const auto* entries : {&tensors.model, &tensors.optimizer}) {
+      for (const auto& [name, tensor] : *entries) {
+        at::Tensor shared = tensor;
+        comm::broadcast(shared, 0, group_, {.label = name}).wait();
+      }
+    }
+    return counts[0].item<int64_t>();
   }
 
   /// The loop knows its own steps only; the log and the optimizer know those before.
@@ -183,9 +225,10 @@ class RankRun {
 
   const RankOptions& options_;
   world::World& world_;
+  const comm::Group& group_;
   StopSignal& stop_;
   PrivateMemory memory_;
-  plan::Plan plan_;
+  const plan::Plan& plan_;
   Dataset dataset_;
   std::optional<base::FolderLock> lock_;
   checkpoint::Saver saver_;
@@ -194,11 +237,17 @@ class RankRun {
 
 }  // namespace
 
+RankOutcome run_plan(const RankOptions& options, world::World& world, const comm::Group& group,
+                     const plan::Plan& plan, StopSignal& stop) {
+  return RankRun(options, world, group, plan, stop).run();
+}
+
 RankOutcome run_rank(const RankOptions& options) {
   StopSignal stop = StopSignal::create().or_throw();
   world::World world = meet();
   try {
-    return RankRun(options, world, stop).run();
+    const plan::Plan plan = plan::plan_from_json(world.plan_json()).or_throw();
+    return run_plan(options, world, training_group(world.group(), plan), plan, stop);
   } catch (...) {
     world.fail(world::status_of(std::current_exception()));
     throw;

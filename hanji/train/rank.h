@@ -3,9 +3,17 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "hanji/comm/group.h"
+#include "hanji/plan/plan.h"
 #include "hanji/train/run_log.h"
 
+namespace hanji::world {
+class World;
+}
+
 namespace hanji::train {
+
+class StopSignal;
 
 struct RankOptions {
   std::filesystem::path out;
@@ -24,5 +32,13 @@ struct RankOutcome {
 /// Order   called by every rank that launch_job() started.
 /// Errors  throws what the job throws.
 RankOutcome run_rank(const RankOptions& options);
+
+/// The same where the ranks have met and know the plan; `group` is all of them, over its engine.
+/// Over several hosts rank 0 alone reads and writes checkpoints, and every rank its data.
+///
+/// Order   called by every rank of the world.
+/// Errors  as run_rank(); kMismatch for data that differs between hosts.
+RankOutcome run_plan(const RankOptions& options, world::World& world, const comm::Group& group,
+                     const plan::Plan& plan, StopSignal& stop);
 
 }  // namespace hanji::train

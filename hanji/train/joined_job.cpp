@@ -1,0 +1,118 @@
+#include "hanji/train/joined_job.h"
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include "hanji/base/env.h"
+#include "hanji/base/json.h"
+#include "hanji/comm/broadcast.h"
+#include "hanji/comm/regroup.h"
+#include "hanji/launch/environment.h"
+#include "hanji/topology/machine.h"
+#include "hanji/train/meet.h"
+#include "hanji/train/stop_signal.h"
+#include "hanji/world/connect.h"
+
+namespace hanji::train {
+namespace {
+
+/// Rank 0's text, on every rank.
+std::string share_text(std::string text, const comm::Group& group) {
+  at::Tensor size = at::empty({1}, at::kLong);
+  size[0] = static_cast<int64_t>(text.size());
+  comm::broadcast(size, 0, group, {.label = "size of the job"}).wait();
+  text.resize(static_cast<size_t>(size.item<int64_t>()));
+  at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
+  comm::broadcast(bytes, 0, group, {.label = "job"}).wait();
+  std::memcpy(text.data(), bytes.const_data_ptr(), text.size());
+  return text;
+}
+
+std::string to_json(const Decision& decision) {
+  base::Json json = {{"exit_code", decision.exit_code}};
+  if (decision.job) {
+    json["plan"] = plan::to_json(decision.job->plan);
+    json["out"] = decision.job->out.string();
+    json["resume_from"] = decision.job->resume_from.string();
+  }
+  return json.dump();
+}
+
+Result<Decision> decision_from_json(const std::string& text) {
+  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(text));
+  Decision decision{.exit_code = json.value("exit_code", 0), .job = std::nullopt};
+  if (!json.contains("plan")) return decision;
+  JoinedJob& job = decision.job.emplace();
+  HANJI_ASSIGN_OR_RETURN(job.plan, plan::plan_from_json(json["plan"].get<std::string>()));
+  job.out = json["out"].get<std::string>();
+  job.resume_from = json["resume_from"].get<std::string>();
+  return decision;
+}
+
+/// For people: which engine, over how many hosts.
+std::string describe_hosts(const world::World& world) {
+  return fmt::format("{} ranks on {} host{}, started by their launcher; engine {}", world.size(),
+                     world.num_nodes(), world.num_nodes() == 1 ? "" : "s", world.group().engine());
+}
+
+/// What one host can do and several cannot, before anything is begun.
+void check_hosts(const world::World& world, const plan::Plan& plan) {
+  if (world.num_nodes() == 1 || plan.config.train.bits != plan::Bits::kStable) return;
+  throw Error(base::unsupported(fmt::format(
+      "train.bits = stable on {} hosts: its tree of sums reads memory of its peers, which "
+      "no other host can map; set train.bits = run, or start all ranks on one host",
+      world.num_nodes())));
+}
+
+std::optional<int> threads_of_openmp() {
+  const std::string text = base::read(base::Variable::kOmpNumThreads).value_or("");
+  int threads = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
+  if (error != std::errc() || end != text.data() + text.size() || threads < 1) return {};
+  return threads;
+}
+
+}  // namespace
+
+Result<std::optional<StartedRanks>> find_started_ranks() {
+  HANJI_ASSIGN_OR_RETURN(const launch::Identity identity, launch::detect());
+  if (identity.world_size == 1) return std::optional<StartedRanks>();
+  HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
+  const int even = std::max(1, machine.usable_cores / identity.local_size);
+  return std::optional(StartedRanks{.rank = identity.rank,
+                                    .ranks = identity.world_size,
+                                    .local_ranks = identity.local_size,
+                                    .threads = threads_of_openmp().value_or(even)});
+}
+
+JoinedOutcome run_joined(const std::function<Decision(const std::string& hosts)>& decide,
+                         RankOptions options) {
+  StopSignal stop = StopSignal::create().or_throw();
+  world::World world = world::connect();
+  try {
+    Decision decision;
+    if (world.rank() == 0) decision = decide(describe_hosts(world));
+    if (decision.job) check_hosts(world, decision.job->plan);
+    const auto lock = decision.job ? decision.job->lock : nullptr;
+    decision = decision_from_json(share_text(to_json(decision), world.group())).or_throw();
+    if (!decision.job) return {.exit_code = decision.exit_code, .rank = {}};
+    options.out = decision.job->out;
+    options.resume_from = decision.job->resume_from;
+    const plan::Plan& plan = decision.job->plan;
+    const comm::Group followed =
+        comm::regroup(world.group(), follow_plan(plan, world.group().options()));
+    return {.exit_code = 0,
+            .rank = run_plan(options, world, training_group(followed, plan), plan, stop)};
+  } catch (...) {
+    world.fail(world::status_of(std::current_exception()));
+    throw;
+  }
+}
+
+}  // namespace hanji::train
