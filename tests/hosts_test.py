@@ -1,0 +1,158 @@
+"""Computers with devices each, as network namespaces joined at 1 Gbit/s.
+
+The classic set-up end to end: initial weights from rank 0 to all, 20 steps of data-parallel training,
+equal replicas at the end, held against the same ranks on one host.
+"""
+import array
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import time
+import unittest
+
+from command import NANO
+from network import Network, Run
+
+HANJI = os.environ["HANJI_BINARY"]
+RANK = os.environ["HANJI_HOSTS_RANK"]
+TIMEOUT = 60
+
+
+def weights(path):
+    values = array.array("d")
+    values.frombytes(path.read_bytes())
+    return values
+
+
+def losses(text):
+    return [float(loss) for loss in re.findall(r"step \d+ loss (\S+)", text)]
+
+
+class Hosts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        missing = Network.missing()
+        if missing:
+            raise unittest.SkipTest(missing)
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="hanji-hosts-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def train(self, ranks, name="hosts", victim=-1, six=False):
+        """A finished run on len(ranks) hosts: (launchers' codes and outputs, its folder, itself)."""
+        folder = self.folder / name
+        folder.mkdir()
+        with Network(len(ranks)) as network:
+            run = Run(HANJI, network, ranks, folder, [RANK, folder, victim], six=six)
+            return run.wait(TIMEOUT), folder, run
+
+    def train_here(self, ranks):
+        folder = self.folder / "one_host"
+        folder.mkdir()
+        done = subprocess.run([HANJI, "run", "-n", str(ranks), RANK, folder, "-1"], text=True,
+                              capture_output=True, timeout=TIMEOUT,
+                              env={**os.environ, "OMP_NUM_THREADS": "1"})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return folder, losses(done.stdout)
+
+    def check_replicas(self, done, folder, run, size):
+        for code, text in done:
+            self.assertEqual(code, 0, text)
+        for rank in range(size):
+            self.assertIn(f"rank {rank} of {size} over shm + gloo", run.log(rank))
+            for moment in ("before", "after"):
+                self.assertEqual((folder / f"{rank}.{moment}").read_bytes(),
+                                 (folder / f"0.{moment}").read_bytes(), f"rank {rank} {moment}")
+        self.assertNotEqual((folder / "0.before").read_bytes(), (folder / "0.after").read_bytes())
+
+    def test_two_computers_with_two_devices_each(self):
+        done, folder, run = self.train([2, 2])
+        self.check_replicas(done, folder, run, 4)
+        alone, expected = self.train_here(4)
+        self.assertEqual((folder / "0.before").read_bytes(), (alone / "0.before").read_bytes())
+        # Two hosts of two: the tree of sums is that of one host, so are the bits.
+        self.assertEqual((folder / "0.after").read_bytes(), (alone / "0.after").read_bytes())
+        self.assertEqual(len(expected), 20)
+        self.assertEqual(losses(run.log(0)), expected)
+
+    def test_three_computers_of_different_sizes_over_ipv6(self):
+        done, folder, run = self.train([2, 1, 1], six=True)
+        self.check_replicas(done, folder, run, 4)
+        _, expected = self.train_here(4)
+        # Sums of 48 float64 terms in another order: errors of 2^-53 grow over 20 steps.
+        for seen, loss in zip(losses(run.log(0)), expected, strict=True):
+            self.assertAlmostEqual(seen, loss, delta=1e-11)
+
+    def test_hanji_train_is_the_same_job_on_two_hosts(self):
+        text = self.folder / "text"
+        text.write_text("a rank sends what the next rank receives, and all ranks agree. " * 400)
+        job = [HANJI, "train", "--text", text, "--seed", 3, *NANO, "--set", "compute.threads=1"]
+        cache = {"HANJI_CACHE_DIR": str(self.folder / "cache")}  # both take the same kernels
+        with Network(2) as network:
+            two = self.folder / "two"
+            for steps, more in ((4, []), (6, ["--resume"])):
+                run = Run(HANJI, network, [1, 1], self.folder,
+                          [*job, "--out", two, "--steps", steps, *more], environment=cache)
+                for code, output in run.wait(TIMEOUT):
+                    self.assertEqual(code, 0, output)
+        self.assertEqual(run.log(0).count("plan of job"), 2, "told once by each run")
+        self.assertNotIn("plan of job", run.log(1))
+        self.assertIn("2 ranks on 2 hosts, started by their launcher; engine shm + gloo",
+                      run.log(0))
+        one = self.folder / "one"
+        for steps, more in ((4, ["--ranks", 2]), (6, ["--resume"])):
+            done = subprocess.run(list(map(str, [*job, "--out", one, "--steps", steps, *more])),
+                                  capture_output=True, text=True, timeout=TIMEOUT,
+                                  env={**os.environ, **cache})
+            self.assertEqual(done.returncode, 0, done.stderr)
+        first, second = (json.loads((out / "summary.json").read_text()) for out in (two, one))
+        self.assertEqual((first["ranks"], first["steps"]), (2, 6))
+        # One rank per host: the sum over two ranks is the same, whoever carries it.
+        for name in ("params_sha256", "train_loss", "validation_loss"):
+            self.assertEqual(first[name], second[name], name)
+
+    def test_hanji_train_refuses_a_host_with_other_data(self):
+        for host in range(2):
+            (self.folder / f"text{host}").write_text(f"host {host} has this text. " * 300)
+        # One file system serves all hosts here: each has its own file bound to the same path.
+        (self.folder / "text").touch()
+        script = ("mount --bind $0/text$GROUP_RANK $0/text && "
+                  "exec $1 train --steps 1 --text $0/text --out $0/out " + " ".join(NANO))
+        with Network(2) as network:
+            run = Run(HANJI, network, [1, 1], self.folder,
+                      ["unshare", "-m", "sh", "-c", script, self.folder, HANJI])
+            done = run.wait(TIMEOUT)
+        self.assertEqual([code for code, _ in done], [6, 6], done)
+        for rank in range(2):
+            self.assertRegex(run.log(rank), r"rank 1 has read data with checksum \w+ and rank 0")
+
+    def test_a_rank_that_dies_is_named_on_the_other_host(self):
+        start = time.monotonic()
+        done, folder, run = self.train([2, 1], victim=2)
+        self.assertEqual([code for code, _ in done], [128 + 9] * 2, done)
+        for rank in range(2):
+            self.assertIn("rank 2", run.log(rank))
+        self.assertLess(time.monotonic() - start, 30)  # the deadline is 300 s
+
+
+class OneHost(unittest.TestCase):
+    def test_two_of_three_ranks_go_on_without_a_dead_one(self):
+        with tempfile.TemporaryDirectory(prefix="hanji-hosts-") as name:
+            folder = pathlib.Path(name)
+            done = subprocess.run(
+                [HANJI, "run", "-n", "3", "--on-death", "continue", "--logs", folder / "logs", RANK,
+                 folder, "1", "rebuild"], text=True, capture_output=True, timeout=TIMEOUT)
+            self.assertEqual(done.returncode, 128 + 9, done.stdout + done.stderr)
+            self.assertRegex(done.stderr, r"cause: rank 1 .*; 2 of 3 ranks ended as they should")
+            self.assertIn("rank 0 of 2 over shm", (folder / "logs" / "rank.0").read_text())
+            self.assertIn("rank 1 of 2 over shm", (folder / "logs" / "rank.2").read_text())
+            self.assertEqual((folder / "0.after").read_bytes(), (folder / "1.after").read_bytes())
+
+
+if __name__ == "__main__":
+    unittest.main()
