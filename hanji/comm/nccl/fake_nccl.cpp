@@ -1,5 +1,8 @@
-// What libnccl.so is on a host with GPUs, for tests: ranks are threads of one process, buffers are
-// plain memory, and every call is over when it returns. Faults are ordered by fake_nccl_*().
+// What libnccl.so is on a host with GPUs, for tests: ranks are threads of one process and buffers
+// plain memory. Calls on a stream of fake_stream.h run there in order, one after another, while the
+// host goes on; those on no stream are over when they return. As on a device, a send is over when it
+// was received, a group is one kernel, and two ranks connect inside their first message.
+// Faults are ordered by fake_nccl_*().
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
@@ -13,10 +16,15 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "hanji/comm/nccl/internal/fake_stream.h"
+
 namespace {
+
+using hanji::comm::nccl::fake::Stream;
 
 constexpr int kSuccess = 0, kInvalidArgument = 4, kRemoteError = 6;
 constexpr auto kPatience = std::chrono::seconds(20);
@@ -24,6 +32,15 @@ constexpr auto kPatience = std::chrono::seconds(20);
 struct UniqueId {
   char bytes[128];
 };
+
+/// A message that its sender offers until it is taken.
+struct Offer {
+  const char* data;
+  size_t bytes;
+  bool taken = false;
+};
+
+using Pair = std::pair<int, int>;  // sender, receiver
 
 /// Ranks that share one id.
 struct World {
@@ -33,8 +50,16 @@ struct World {
   int arrived = 0;
   uint64_t generation = 0;
   bool aborted = false;
+  bool failed = false;
   std::vector<const void*> given;
-  std::map<std::pair<int, int>, std::deque<std::vector<char>>> mail;
+  std::map<Pair, std::deque<std::shared_ptr<Offer>>> offers;
+  std::set<Pair> senders, receivers;  // that have begun to connect
+
+  /// Waits until `over`; false if it does not come to that.
+  template <class Over>
+  bool wait(std::unique_lock<std::mutex>& lock, const Over& over) {
+    return changed.wait_for(lock, kPatience, [&] { return over() || aborted; }) && !aborted;
+  }
 
   /// False if not all ranks came.
   bool meet() {
@@ -46,8 +71,7 @@ struct World {
       changed.notify_all();
       return !aborted;
     }
-    const auto over = [&] { return generation != now || aborted; };
-    return changed.wait_for(lock, kPatience, over) && !aborted;
+    return wait(lock, [&] { return generation != now; });
   }
 };
 
@@ -80,17 +104,100 @@ int ordered(const char* call) {
   return found == all.answers.end() ? kSuccess : found->second;
 }
 
-/// What group_end() has to do.
-struct Pending {
-  std::vector<std::function<int()>> first, then;
+/// A call of a communicator, to be carried out in the order of a stream.
+struct Op {
+  Communicator at;
+  Stream* stream = nullptr;
+  std::function<int()> collective = {};  // else a message
+  Pair ends = {};
+  char* data = nullptr;
+  size_t bytes = 0;
+  bool sending = false;
+};
+
+/// As NCCL does when two ranks first exchange something: the host waits until both have launched.
+int connect(const std::vector<Op>& ops) {
+  for (const Op& op : ops) {
+    if (op.collective) continue;
+    const std::lock_guard lock(op.at.world->mutex);
+    (op.sending ? op.at.world->senders : op.at.world->receivers).insert(op.ends);
+    op.at.world->changed.notify_all();
+  }
+  for (const Op& op : ops) {
+    if (op.collective) continue;
+    World& world = *op.at.world;
+    std::unique_lock lock(world.mutex);
+    const auto both = [&] { return world.senders.count(op.ends) + world.receivers.count(op.ends); };
+    if (!world.wait(lock, [&] { return both() == 2; })) return kRemoteError;
+  }
+  return kSuccess;
+}
+
+int receive(const Op& op) {
+  World& world = *op.at.world;
+  std::unique_lock lock(world.mutex);
+  auto& offers = world.offers[op.ends];
+  if (!world.wait(lock, [&] { return !offers.empty(); })) return kRemoteError;
+  const auto offer = offers.front();
+  if (offer->bytes != op.bytes) return kInvalidArgument;
+  std::memcpy(op.data, offer->data, offer->bytes);
+  offer->taken = true;
+  offers.pop_front();
+  world.changed.notify_all();
+  return kSuccess;
+}
+
+/// Calls of one group are one kernel: its messages are all under way at once, and it is over when
+/// all are. A send is over when it has been received.
+int run_kernel(const std::vector<Op>& ops) {
+  std::vector<std::pair<World*, std::shared_ptr<Offer>>> offered;
+  for (const Op& op : ops) {
+    if (op.collective || !op.sending) continue;
+    const std::lock_guard lock(op.at.world->mutex);
+    offered.emplace_back(op.at.world.get(), std::make_shared<Offer>(Offer{op.data, op.bytes}));
+    op.at.world->offers[op.ends].push_back(offered.back().second);
+    op.at.world->changed.notify_all();
+  }
+  int answer = kSuccess;
+  for (const Op& op : ops) {
+    if (answer == kSuccess && op.collective) answer = op.collective();
+    if (answer == kSuccess && !op.collective && !op.sending) answer = receive(op);
+  }
+  for (const auto& [world, offer] : offered) {
+    std::unique_lock lock(world->mutex);
+    if (!world->wait(lock, [&] { return offer->taken; })) answer = kRemoteError;
+  }
+  return answer;
+}
+
+/// Host first, then the stream; without a stream all of it at once.
+int launch(std::vector<Op> ops) {
+  if (ops.empty()) return kSuccess;
+  if (const int answer = connect(ops)) return answer;
+  Stream* stream = ops.front().stream;
+  if (stream == nullptr) return run_kernel(ops);
+  stream->add([ops = std::move(ops)] {
+    if (run_kernel(ops) == kSuccess) return;
+    const std::lock_guard lock(ops.front().at.world->mutex);
+    ops.front().at.world->failed = true;
+  });
+  return kSuccess;
+}
+
+struct Open {
+  std::vector<Op> ops;
   int depth = 0;
 };
-thread_local Pending pending;
+thread_local Open open_group;
 
-int start(bool early, std::function<int()> work) {
-  if (pending.depth == 0) return work();
-  (early ? pending.first : pending.then).push_back(std::move(work));
+int start(Op op) {
+  if (open_group.depth == 0) return launch({std::move(op)});
+  open_group.ops.push_back(std::move(op));
   return kSuccess;
+}
+
+Op op_at(void* comm, void* stream) {
+  return {.at = *static_cast<Communicator*>(comm), .stream = static_cast<Stream*>(stream)};
 }
 
 size_t width_of(int type) {
@@ -136,23 +243,28 @@ std::vector<char> reduced(const World& world, size_t begin, size_t count, int ty
   }
 }
 
+using Make = std::function<std::vector<char>(const World&, int rank)>;
+
 /// All ranks give their input, `make` reads those, and only then outputs are written.
-int collective(void* comm, const void* input, void* output,
-               const std::function<std::vector<char>(const World&)>& make) {
-  auto* mine = static_cast<Communicator*>(comm);
-  World& world = *mine->world;
+int meet_and_make(const Communicator& mine, const void* input, void* output, const Make& make) {
+  World& world = *mine.world;
   {
     const std::lock_guard lock(world.mutex);
-    world.given[mine->rank] = input;
+    world.given[mine.rank] = input;
   }
   if (!world.meet()) return kRemoteError;
-  const std::vector<char> result = make(world);
+  const std::vector<char> result = make(world, mine.rank);
   if (!world.meet()) return kRemoteError;
   if (!result.empty()) std::memcpy(output, result.data(), result.size());
   return kSuccess;
 }
 
-bool is_root(void* comm, int root) { return static_cast<Communicator*>(comm)->rank == root; }
+int collective(Op op, const void* input, void* output, Make make) {
+  op.collective = [at = op.at, input, output, make = std::move(make)] {
+    return meet_and_make(at, input, output, make);
+  };
+  return start(std::move(op));
+}
 
 }  // namespace
 
@@ -232,112 +344,88 @@ int ncclCommAbort(void* comm) {
   return ordered("ncclCommAbort");
 }
 
-int ncclCommGetAsyncError(void*, int* answer) {
+int ncclCommGetAsyncError(void* comm, int* answer) {
   const int call = ordered("ncclCommGetAsyncError");
-  const std::lock_guard lock(orders().mutex);
-  *answer = orders().async_error;
+  World& world = *static_cast<Communicator*>(comm)->world;
+  const std::scoped_lock lock(orders().mutex, world.mutex);
+  *answer = world.failed ? kRemoteError : orders().async_error;
   return call;
 }
 
-int ncclAllReduce(const void* in, void* out, size_t count, int type, int op, void* comm, void*) {
+int ncclAllReduce(const void* in, void* out, size_t count, int type, int op, void* comm,
+                  void* stream) {
   if (const int answer = ordered("ncclAllReduce")) return answer;
-  return start(false, [=] {
-    return collective(comm, in, out,
-                      [=](const World& world) { return reduced(world, 0, count, type, op); });
-  });
+  return collective(op_at(comm, stream), in, out,
+                    [=](const World& world, int) { return reduced(world, 0, count, type, op); });
 }
 
-int ncclBroadcast(const void* in, void* out, size_t count, int type, int root, void* comm, void*) {
+int ncclBroadcast(const void* in, void* out, size_t count, int type, int root, void* comm,
+                  void* stream) {
   if (const int answer = ordered("ncclBroadcast")) return answer;
-  return start(false, [=] {
-    return collective(comm, in, out, [=](const World& world) {
-      const char* from = static_cast<const char*>(world.given[root]);
-      return std::vector<char>(from, from + count * width_of(type));
-    });
+  return collective(op_at(comm, stream), in, out, [=](const World& world, int) {
+    const char* from = static_cast<const char*>(world.given[root]);
+    return std::vector<char>(from, from + count * width_of(type));
   });
 }
 
 int ncclReduce(const void* in, void* out, size_t count, int type, int op, int root, void* comm,
-               void*) {
+               void* stream) {
   if (const int answer = ordered("ncclReduce")) return answer;
-  return start(false, [=] {
-    return collective(comm, in, out, [=](const World& world) {
-      return is_root(comm, root) ? reduced(world, 0, count, type, op) : std::vector<char>();
-    });
+  return collective(op_at(comm, stream), in, out, [=](const World& world, int rank) {
+    return rank == root ? reduced(world, 0, count, type, op) : std::vector<char>();
   });
 }
 
-int ncclAllGather(const void* in, void* out, size_t count, int type, void* comm, void*) {
+int ncclAllGather(const void* in, void* out, size_t count, int type, void* comm, void* stream) {
   if (const int answer = ordered("ncclAllGather")) return answer;
-  return start(false, [=] {
-    return collective(comm, in, out, [=](const World& world) {
-      std::vector<char> all;
-      for (const void* given : world.given) {
-        const char* from = static_cast<const char*>(given);
-        all.insert(all.end(), from, from + count * width_of(type));
-      }
-      return all;
-    });
+  return collective(op_at(comm, stream), in, out, [=](const World& world, int) {
+    std::vector<char> all;
+    for (const void* given : world.given) {
+      const char* from = static_cast<const char*>(given);
+      all.insert(all.end(), from, from + count * width_of(type));
+    }
+    return all;
   });
 }
 
 int ncclReduceScatter(const void* in, void* out, size_t count, int type, int op, void* comm,
-                      void*) {
+                      void* stream) {
   if (const int answer = ordered("ncclReduceScatter")) return answer;
-  return start(false, [=] {
-    const size_t begin = count * static_cast<Communicator*>(comm)->rank;
-    return collective(comm, in, out,
-                      [=](const World& world) { return reduced(world, begin, count, type, op); });
+  return collective(op_at(comm, stream), in, out, [=](const World& world, int rank) {
+    return reduced(world, count * rank, count, type, op);
   });
 }
 
-int ncclSend(const void* data, size_t count, int type, int peer, void* comm, void*) {
+int ncclSend(const void* data, size_t count, int type, int peer, void* comm, void* stream) {
   if (const int answer = ordered("ncclSend")) return answer;
-  return start(true, [=] {
-    auto* mine = static_cast<Communicator*>(comm);
-    const char* from = static_cast<const char*>(data);
-    {
-      const std::lock_guard lock(mine->world->mutex);
-      mine->world->mail[{mine->rank, peer}].emplace_back(from, from + count * width_of(type));
-    }
-    mine->world->changed.notify_all();
-    return kSuccess;
-  });
+  Op op = op_at(comm, stream);
+  op.sending = true;
+  op.ends = {op.at.rank, peer};
+  op.data = static_cast<char*>(const_cast<void*>(data));
+  op.bytes = count * width_of(type);
+  return start(std::move(op));
 }
 
-int ncclRecv(void* data, size_t count, int type, int peer, void* comm, void*) {
+int ncclRecv(void* data, size_t count, int type, int peer, void* comm, void* stream) {
   if (const int answer = ordered("ncclRecv")) return answer;
-  return start(false, [=] {
-    auto* mine = static_cast<Communicator*>(comm);
-    std::unique_lock lock(mine->world->mutex);
-    auto& letters = mine->world->mail[{peer, mine->rank}];
-    const auto there = [&] { return !letters.empty() || mine->world->aborted; };
-    if (!mine->world->changed.wait_for(lock, kPatience, there) || letters.empty()) {
-      return kRemoteError;
-    }
-    if (letters.front().size() != count * width_of(type)) return kInvalidArgument;
-    std::memcpy(data, letters.front().data(), letters.front().size());
-    letters.pop_front();
-    return kSuccess;
-  });
+  Op op = op_at(comm, stream);
+  op.ends = {peer, op.at.rank};
+  op.data = static_cast<char*>(data);
+  op.bytes = count * width_of(type);
+  return start(std::move(op));
 }
 
 int ncclGroupStart() {
-  ++pending.depth;
+  ++open_group.depth;
   return ordered("ncclGroupStart");
 }
 
 int ncclGroupEnd() {
-  if (--pending.depth > 0) return kSuccess;
-  Pending now;
-  std::swap(now, pending);
-  int answer = ordered("ncclGroupEnd");
-  for (const auto* works : {&now.first, &now.then}) {
-    for (const auto& work : *works) {
-      if (answer == kSuccess) answer = work();
-    }
-  }
-  return answer;
+  if (--open_group.depth > 0) return kSuccess;
+  std::vector<Op> ops;
+  std::swap(ops, open_group.ops);
+  const int answer = ordered("ncclGroupEnd");
+  return answer == kSuccess ? launch(std::move(ops)) : answer;
 }
 
 }  // extern "C"

@@ -2,20 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
+#include "hanji/base/env.h"
 #include "hanji/comm/internal/state.h"
 #include "hanji/comm/nccl/internal/connect.h"
+#include "hanji/comm/nccl/internal/way.h"
 
 namespace hanji::comm::nccl {
 namespace {
+
+bool is_set(std::string_view name) {
+  const auto environment = base::read_environment();
+  return std::ranges::find(environment, name, &base::NamedValue::name) != environment.end();
+}
 
 /// The library, with its log beside those of the rank.
 std::shared_ptr<const Library> load(Options options, int rank) {
   if (!options.log_directory.empty()) {
     const auto file = options.log_directory / fmt::format("nccl.rank.{}", rank);
-    options.variables["NCCL_DEBUG_FILE"] = file.string();
-    options.variables.try_emplace("NCCL_DEBUG", "INFO");
+    options.variables.try_emplace("NCCL_DEBUG_FILE", file.string());
+    if (!is_set("NCCL_DEBUG")) options.variables.try_emplace("NCCL_DEBUG", "INFO");
   }
   auto library = Library::load(options);
   if (!library.ok()) throw Error(library.status());
@@ -24,19 +33,22 @@ std::shared_ptr<const Library> load(Options options, int rank) {
 
 }  // namespace
 
-Group group_over(const Ground& ground, const Group& meet, GroupOptions options) {
-  auto divide = [ground, meet](int /*id*/, const std::vector<int>& members, GroupOptions divided) {
-    return group_over(ground, meet.subgroup(members, divided.name), std::move(divided));
+Group group_over(const Ground& ground, const Group& meet, GroupOptions options,
+                 std::shared_ptr<GroupFamily> family) {
+  auto divide = [ground, meet, family](int /*id*/, const std::vector<int>& members,
+                                       GroupOptions divided) {
+    return group_over(ground, meet.subgroup(members, divided.name), std::move(divided), family);
   };
   auto engine = std::make_unique<NcclEngine>(connect_all(ground, meet), options);
+  auto ways = make_ways(ground, meet, options, family);
   return Group(GroupState::make(std::move(engine), meet.heap(), std::move(options),
-                                std::make_shared<GroupFamily>(), std::move(divide)));
+                                std::move(family), std::move(divide), std::move(ways)));
 }
 
 Group make_group(const Group& meet, c10::Device device, GroupOptions group_options,
                  const Options& options) {
-  std::shared_ptr<Stream> stream = make_stream(device);
-  return group_over({load(options, meet.rank()), std::move(stream), device}, meet,
+  StreamSource streams = stream_source(device);
+  return group_over({load(options, meet.rank()), std::move(streams), device}, meet,
                     std::move(group_options));
 }
 

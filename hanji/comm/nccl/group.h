@@ -18,10 +18,12 @@ namespace hanji::comm::nccl {
 /// the device: it holds torch's current stream.
 /// Bits    GroupOptions::bits: kRun exchanges slices and sums them in the one order that shared
 ///         memory sums them in, with its bits; kFast uses NCCL's own algorithms.
+/// Order   two ranks connect for messages of one direction at the first of them, each direction on
+///         a stream of its own: neither waits on the device for the other, nor for a collective.
 /// Cost    every rank calls it; the first call of a group connects the devices.
 /// Errors  throws Error: kNotFound without NCCL, kUnsupported for a device without streams, for a
-///         NCCL older than 2.10, and in a call for messages and sums over trees of
-///         grains; else what NCCL says.
+///         NCCL older than 2.10, and in a call for sums over trees of grains, messages from any
+///         rank, and messages where `meet` carries none; else what NCCL says.
 Group make_group(const Group& meet, c10::Device device, GroupOptions group_options = {},
                  const Options& options = {});
 

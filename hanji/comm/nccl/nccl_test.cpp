@@ -14,8 +14,10 @@
 #include "hanji/comm/gather.h"
 #include "hanji/comm/internal/routine_cases.h"
 #include "hanji/comm/internal/test_ranks.h"
+#include "hanji/comm/message.h"
 #include "hanji/comm/nccl/group.h"
 #include "hanji/comm/nccl/internal/connect.h"
+#include "hanji/comm/nccl/internal/fake_stream.h"
 #include "hanji/comm/reduce.h"
 #include "hanji/comm/reduce_scatter.h"
 #include "hanji/comm/scatter.h"
@@ -37,30 +39,47 @@ Function* order(const char* name) {
 }
 int count_of(const char* call) { return order<int(const char*)>("fake_nccl_count")(call); }
 
-/// A stream of plain memory: what is launched is over, and told as done unless `busy`.
+/// When what is launched on a stream of the tests runs.
+enum class Runs : bool {
+  kAtOnce,  ///< Before the launch returns, as torch's operations on the host do.
+  kLater,   ///< In the stream's order, while the host goes on.
+};
+
+/// A stream of plain memory.
 class HostStream final : public nccl::Stream {
  public:
   struct Seen {
-    std::atomic<bool> busy = false;
+    std::atomic<bool> busy = false;  ///< Nothing is told as done.
     std::atomic<int> holds = 0;
   };
-  explicit HostStream(std::shared_ptr<Seen> seen) : seen_(std::move(seen)) {}
+  HostStream(std::shared_ptr<Seen> seen, Runs runs) : seen_(std::move(seen)) {
+    if (runs == Runs::kLater) queue_ = std::make_shared<nccl::fake::Stream>();
+  }
 
-  void* handle() override { return nullptr; }
-  std::shared_ptr<nccl::Event> mark_current() override { return mark(); }
+  void* handle() override { return queue_.get(); }
+  std::shared_ptr<nccl::Event> mark_current() override {  // the host is there already
+    return std::make_shared<Mark>(seen_, nullptr);
+  }
   void wait_for(nccl::Event&) override {}
-  std::shared_ptr<nccl::Event> mark() override { return std::make_shared<Mark>(seen_); }
+  std::shared_ptr<nccl::Event> mark() override { return std::make_shared<Mark>(seen_, queue_); }
   void keep(const at::Tensor&) override {}
   void run(const std::function<void()>& launch) override { launch(); }
 
  private:
   struct Mark final : nccl::Event {
-    explicit Mark(std::shared_ptr<Seen> all) : seen(std::move(all)) {}
-    bool done() override { return !seen->busy; }
-    void hold_current() override { ++seen->holds; }
+    Mark(std::shared_ptr<Seen> all, std::shared_ptr<nccl::fake::Stream> of)
+        : seen(std::move(all)), queue(std::move(of)), at(queue ? queue->mark() : 0) {}
+    bool done() override { return !seen->busy && (!queue || queue->passed(at)); }
+    void hold_current() override {  // torch's current stream is the host itself
+      ++seen->holds;
+      if (queue) queue->wait(at);
+    }
     std::shared_ptr<Seen> seen;
+    std::shared_ptr<nccl::fake::Stream> queue;
+    uint64_t at;
   };
   std::shared_ptr<Seen> seen_;
+  std::shared_ptr<nccl::fake::Stream> queue_;
 };
 
 std::shared_ptr<const nccl::Library> fake_library() {
@@ -68,19 +87,29 @@ std::shared_ptr<const nccl::Library> fake_library() {
 }
 
 Group over_fake(const Group& meet, const GroupOptions& options,
-                const std::shared_ptr<HostStream::Seen>& seen) {
-  return nccl::group_over({fake_library(), std::make_shared<HostStream>(seen), at::kCPU}, meet,
-                          options);
+                const std::shared_ptr<HostStream::Seen>& seen, Runs runs = Runs::kAtOnce) {
+  // The first one carries the collectives, whose lists torch's operations have a part in.
+  const auto made = std::make_shared<std::atomic<bool>>(false);
+  const auto source = [=] {
+    return std::make_shared<HostStream>(seen, made->exchange(true) ? Runs::kLater : runs);
+  };
+  return nccl::group_over({fake_library(), source, at::kCPU}, meet, options);
 }
 
 /// Calls body(group of shared memory, the same ranks over the fake library).
-void run_both(int ranks, Bits bits, const std::function<void(const Group&, const Group&)>& body) {
+void run_both(int ranks, Bits bits, Runs runs,
+              const std::function<void(const Group&, const Group&)>& body) {
   run_ranks(ranks, [&](const Group& shm) {
     GroupOptions options = shm.options();
     options.bits = bits;
     options.name = "by nccl";
-    body(shm, over_fake(shm, options, std::make_shared<HostStream::Seen>()));
+    body(shm, over_fake(shm, options, std::make_shared<HostStream::Seen>(), runs));
   });
+}
+
+/// With native calls alone in kFast, which run later.
+void run_both(int ranks, Bits bits, const std::function<void(const Group&, const Group&)>& body) {
+  run_both(ranks, bits, bits == Bits::kFast ? Runs::kLater : Runs::kAtOnce, body);
 }
 
 at::Tensor rough(int64_t count, int rank, c10::ScalarType type, c10::Device device = at::kCPU) {
@@ -119,18 +148,33 @@ at::Tensor all_routines(const Group& group, c10::Device device) {
   return at::cat(left).cpu();
 }
 
+bool is_of_messages(const internal::RoutineCase& one) {
+  return one.name == std::string_view("messages");
+}
+
 TEST(Nccl, EveryRoutineRuns) {
   for (const Bits bits : {Bits::kRun, Bits::kFast}) {
     for (const int ranks : {1, 2, 3}) {
-      run_both(ranks, bits, [](const Group& shm, const Group& by_nccl) {
+      run_both(ranks, bits, Runs::kAtOnce, [](const Group& shm, const Group& by_nccl) {
         EXPECT_EQ(by_nccl.engine(), "nccl");
         for (const internal::RoutineCase& one : internal::routine_cases()) {
-          if (one.name.find("message") != one.name.npos) continue;
+          if (is_of_messages(one)) continue;
           for (const int64_t count : {0, 1, 1027}) one.check(by_nccl, count);
         }
         EXPECT_TRUE(at::equal(all_routines(by_nccl, at::kCPU), all_routines(shm, at::kCPU)));
       });
     }
+  }
+}
+
+TEST(NcclMessages, RunInRingsBesideACollective) {
+  for (const int ranks : {2, 3}) {
+    run_both(ranks, Bits::kFast, [](const Group&, const Group& by_nccl) {
+      for (const internal::RoutineCase& one : internal::routine_cases()) {
+        if (!is_of_messages(one)) continue;
+        for (const int64_t count : {0, 1, 1027}) one.check(by_nccl, count);
+      }
+    });
   }
 }
 
@@ -252,6 +296,113 @@ TEST(Nccl, AnErrorOfTheDeviceEndsTheWait) {
     barrier(shm);
   });
   order<void(int)>("fake_nccl_async_error")(0);
+}
+
+/// What the ends of a message call, in either order.
+void exchange(const Group& group, int peer, int64_t count, bool sends_first) {
+  const at::Tensor mine = numbers(count, group.rank());
+  at::Tensor theirs = at::zeros({count});
+  Work sent, received;
+  if (sends_first) sent = send(mine, peer, group);
+  received = recv(theirs, peer, group);
+  if (!sends_first) sent = send(mine, peer, group);
+  received.wait();
+  EXPECT_TRUE(at::equal(theirs, numbers(count, peer)));
+  sent.wait();
+}
+
+/// On one stream, or over one channel of descriptions, each of these would wait for the other.
+TEST(NcclMessages, WaysOfOnePairDoNotWaitForEachOther) {
+  for (const Bits bits : {Bits::kRun, Bits::kFast}) {
+    run_both(2, bits, [](const Group&, const Group& by_nccl) {
+      const int me = by_nccl.rank();
+      for (int round = 0; round < 20; ++round) {
+        const bool mixed = round % 2 == 1;  // one sends first, the other receives first
+        exchange(by_nccl, 1 - me, 100 + round, !mixed || me == 0);
+      }
+    });
+  }
+}
+
+TEST(NcclMessages, TheyDoNotWaitForCollectives) {
+  run_both(3, Bits::kFast, [](const Group&, const Group& by_nccl) {
+    const int me = by_nccl.rank(), next = (me + 1) % 3, before = (me + 2) % 3;
+    at::Tensor sum = at::full({5000}, me + 1.0);
+    at::Tensor theirs = at::zeros({5000});
+    const at::Tensor mine = numbers(5000, me);
+    Work summed = me == 0 ? all_reduce(sum, by_nccl) : Work();  // before its messages
+    Work sent = send(mine, next, by_nccl);
+    recv(theirs, before, by_nccl).wait();
+    if (me != 0) summed = all_reduce(sum, by_nccl);  // after them
+    summed.wait();
+    sent.wait();
+    EXPECT_TRUE(at::equal(theirs, numbers(5000, before)));
+    EXPECT_TRUE(at::equal(sum, at::full({5000}, 6.0)));
+  });
+}
+
+TEST(NcclMessages, SeveralOfOneWayStayInOrder) {
+  run_both(2, Bits::kFast, [](const Group&, const Group& by_nccl) {
+    std::vector<at::Tensor> tensors;
+    std::vector<Work> works;
+    for (int i = 0; i < 8; ++i) {
+      tensors.push_back(by_nccl.rank() == 0 ? numbers(64, i) : at::zeros({64}));
+      works.push_back(by_nccl.rank() == 0 ? send(tensors[i], 1, by_nccl)
+                                          : recv(tensors[i], 0, by_nccl));
+    }
+    for (int i = 7; i >= 0; --i) works[i].wait();
+    for (int i = 0; i < 8; ++i) EXPECT_TRUE(at::equal(tensors[i], numbers(64, i)));
+  });
+}
+
+TEST(NcclMessages, EndsThatDifferAreNamedOnBoth) {
+  run_both(3, Bits::kFast, [](const Group&, const Group& by_nccl) {
+    at::Tensor tensor = numbers(by_nccl.rank() == 2 ? 5 : 4, 0);
+    if (by_nccl.rank() == 0) return;
+    try {
+      (by_nccl.rank() == 1 ? send(tensor, 2, by_nccl) : recv(tensor, 1, by_nccl)).wait();
+      ADD_FAILURE() << "the mismatch went unnoticed";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), base::Code::kMismatch);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 2 called recv(count 5"),
+                                      HasSubstr("rank 1 called send(count 4")));
+    }
+  });
+}
+
+TEST(NcclMessages, ARankThatDoesNotComeIsNamedAtTheDeadline) {
+  const auto body = [](const Group& shm) {
+    GroupOptions options = shm.options();
+    options.deadline = std::chrono::milliseconds(300);
+    const Group meet = shm.subgroup({0, 1}, "meet");
+    const Group group = over_fake(meet, options, std::make_shared<HostStream::Seen>());
+    at::Tensor tensor = numbers(4, 0);
+    if (shm.rank() == 0) {
+      try {
+        send(tensor, 1, group).wait();
+        ADD_FAILURE() << "the deadline passed unnoticed";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), base::Code::kTimeout);
+        EXPECT_THAT(error.what(), HasSubstr("to connect it with rank 1"));
+      }
+    }
+    barrier(shm);
+  };
+  run_ranks(2, body, {.deadline = std::chrono::seconds(5)});
+}
+
+TEST(NcclMessages, FromAnyRankIsRefused) {
+  run_both(2, Bits::kFast, [](const Group&, const Group& by_nccl) {
+    at::Tensor tensor = numbers(4, 0);
+    try {
+      recv_any(tensor, by_nccl);
+      ADD_FAILURE() << "it was not refused";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), base::Code::kUnsupported);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("recv from any rank: engine nccl"),
+                                      HasSubstr("give the rank to recv()")));
+    }
+  });
 }
 
 TEST(Nccl, SubgroupsConnectAnew) {

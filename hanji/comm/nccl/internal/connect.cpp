@@ -12,9 +12,7 @@
 #include "hanji/comm/broadcast.h"
 
 namespace hanji::comm::nccl {
-namespace {
 
-/// An id on its way. Its first byte says whether there is one, so that all ranks fail together.
 at::Tensor empty_letter() { return at::zeros({1 + int64_t{sizeof(UniqueId)}}, at::kByte); }
 
 at::Tensor write_id(const Library& library, Status& status) {
@@ -26,8 +24,7 @@ at::Tensor write_id(const Library& library, Status& status) {
   return letter;
 }
 
-/// Blocks until all ranks of the id have come.
-Result<Comm> open(const Parts& parts, const at::Tensor& letter, const Status& status) {
+Result<Comm> open_comm(const Parts& parts, const at::Tensor& letter, const Status& status) {
   HANJI_RETURN_IF_ERROR(status);
   if (letter.const_data_ptr<uint8_t>()[0] == 0) {
     return base::peer_lost("the first rank could not make NCCL's unique id");
@@ -45,13 +42,11 @@ Result<Comm> open(const Parts& parts, const at::Tensor& letter, const Status& st
 Parts parts_on(const Ground& ground, int rank, int size) {
   Parts parts{.device = ground.device};
   parts.library = ground.library;
-  parts.stream = ground.stream;
+  parts.stream = ground.new_stream();
   parts.rank = rank;
   parts.size = size;
   return parts;
 }
-
-}  // namespace
 
 Parts connect_all(const Ground& ground, const Group& meet) {
   std::vector<int> all(meet.size());
@@ -61,9 +56,9 @@ Parts connect_all(const Ground& ground, const Group& meet) {
   Status status;
   at::Tensor letter = meet.rank() == 0 ? write_id(*ground.library, status) : empty_letter();
   broadcast(letter, 0, control, {.label = "NCCL's unique id"}).wait();
-  parts.comm = open(parts, letter, status).or_throw();
+  parts.comm = open_comm(parts, letter, status).or_throw();
   parts.tell = [control](at::Tensor& said, const at::Tensor& mine) {
-    return std::vector{all_gather(said, mine, control, {.label = "a call over NCCL"})};
+    return all_gather(said, mine, control, {.label = "a call over NCCL"});
   };
   return parts;
 }

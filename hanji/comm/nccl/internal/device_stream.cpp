@@ -3,6 +3,10 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
+#include <mutex>
+#include <set>
+#include <utility>
+
 #include "hanji/base/status.h"
 #include "hanji/comm/nccl/internal/stream.h"
 
@@ -26,12 +30,47 @@ class DeviceEvent final : public Event {
   c10::Event event_;
 };
 
+/// The streams of one device that are taken.
+class Taken {
+ public:
+  explicit Taken(c10::Device device) : device_(device) {}
+
+  /// libtorch hands out a fixed number of streams, one after another, again and again.
+  c10::Stream take() {
+    const Guard guard(device_.type());
+    const std::lock_guard lock(mutex_);
+    for (int i = 0; i < kMostTries; ++i) {
+      const c10::Stream stream = guard.getStreamFromGlobalPool(device_, /*isHighPriority=*/true);
+      if (ids_.insert(stream.id()).second) return stream;
+    }
+    throw Error(base::unsupported(fmt::format(
+        "NCCL: all {} streams that libtorch keeps on {} are taken by groups, and by pairs of ranks "
+        "that have sent messages; end some of these groups, or send over fewer pairs",
+        ids_.size(), device_.str())));
+  }
+
+  void give_back(const c10::Stream& stream) {
+    const std::lock_guard lock(mutex_);
+    ids_.erase(stream.id());
+  }
+
+  c10::Device device() const { return device_; }
+
+ private:
+  static constexpr int kMostTries = 256;
+  const c10::Device device_;
+  std::mutex mutex_;
+  std::set<c10::StreamId> ids_;
+};
+
 class DeviceStream final : public Stream {
  public:
-  explicit DeviceStream(c10::Device device)
-      : guard_(device.type()),
-        device_(device),
-        stream_(guard_.getStreamFromGlobalPool(device, /*isHighPriority=*/true)) {}
+  explicit DeviceStream(std::shared_ptr<Taken> taken)
+      : taken_(std::move(taken)),
+        guard_(taken_->device().type()),
+        device_(taken_->device()),
+        stream_(taken_->take()) {}
+  ~DeviceStream() override { taken_->give_back(stream_); }
 
   void* handle() override { return stream_.native_handle(); }
   std::shared_ptr<Event> mark_current() override {
@@ -46,6 +85,7 @@ class DeviceStream final : public Stream {
   }
 
  private:
+  std::shared_ptr<Taken> taken_;
   Guard guard_;
   c10::Device device_;
   c10::Stream stream_;
@@ -53,14 +93,15 @@ class DeviceStream final : public Stream {
 
 }  // namespace
 
-std::unique_ptr<Stream> make_stream(c10::Device device) {
+StreamSource stream_source(c10::Device device) {
   if (device.is_cpu() || !c10::impl::hasDeviceGuardImpl(device.type())) {
     throw Error(base::unsupported(
         fmt::format("NCCL: this libtorch has no streams on {}; build hanji on libtorch for CUDA, "
                     "and give a device such as cuda:0",
                     device.str())));
   }
-  return std::make_unique<DeviceStream>(device);
+  return
+      [taken = std::make_shared<Taken>(device)] { return std::make_shared<DeviceStream>(taken); };
 }
 
 }  // namespace hanji::comm::nccl

@@ -57,6 +57,7 @@ class Launch {
   Status uneven_reduce_scatter() const;
   Status gather() const;
   Status scatter() const;
+  Status message() const;
 
   const Channel& channel_;
   const Api& api_;
@@ -142,6 +143,15 @@ Status Launch::scatter() const {
                   only(request_.root, mine));
 }
 
+// Of two ranks the first sends.
+Status Launch::message() const {
+  const auto count = static_cast<size_t>(request_.count);
+  if (channel_.rank == 0) {
+    return says(api_.send(input_, count, type_, 1, channel_.comm, channel_.stream), "ncclSend");
+  }
+  return says(api_.recv(output_, count, type_, 0, channel_.comm, channel_.stream), "ncclRecv");
+}
+
 Status Launch::run() {
   const auto count = static_cast<size_t>(request_.count);
   const int op = op_of(request_.op);
@@ -169,6 +179,7 @@ Status Launch::run() {
                   "ncclReduceScatter");
     case Routine::kGather: return gather();
     case Routine::kScatter: return scatter();
+    case Routine::kSend: return message();
     case Routine::kAllToAll: return exchange(row(input_, true), row(output_, false));
     default: break;
   }
@@ -194,17 +205,17 @@ Type type_of(DType dtype) {
   throw Error(base::internal("unknown element type"));
 }
 
-Status launch_native(const Channel& channel, const Request& request, void* barrier_token) {
+Status launch_native(const Channel& channel, Request& request, void* barrier_token) {
   if (request.routine == Routine::kBarrier) {
     const int answer = channel.library->api().all_reduce(barrier_token, barrier_token, 1, kUint8,
                                                          kMax, channel.comm, channel.stream);
     return channel.library->status(answer, "ncclAllReduce", channel.comm);
   }
   if (request.count == 0) return {};
-  if (!request.in_place) return Launch(channel, request).run();
-  Request apart = request;  // what is received must not overwrite what is still to be sent
-  apart.input = request.input.detach().clone();
-  return Launch(channel, apart).run();
+  if (request.in_place) {  // what is received must not overwrite what is still to be sent
+    request.input = request.input.detach().clone();
+  }
+  return Launch(channel, request).run();
 }
 
 }  // namespace hanji::comm::nccl

@@ -18,9 +18,10 @@ struct Channel {
 /// Launches a request by NCCL's own routines: those with blocks of different sizes, gather, scatter
 /// and all_to_all as one group of sends and receives.
 ///
-/// Order   called inside Stream::run(), for an all_to_all in place is copied first.
+/// Order   called inside Stream::run(), for an all_to_all in place is copied first: `request` then
+///         holds the copy, and outlives the launch.
 /// Result  ok once it is on the stream; `barrier_token`, one byte on the device, carries a barrier.
-Status launch_native(const Channel& channel, const Request& request, void* barrier_token);
+Status launch_native(const Channel& channel, Request& request, void* barrier_token);
 
 /// NCCL's number for an element type.
 Type type_of(DType dtype);

@@ -49,7 +49,7 @@ NcclEngine::~NcclEngine() {
 }
 
 bool NcclEngine::native(schedule::Routine routine, Shares /*shares*/) const {
-  return routine != schedule::Routine::kTreeReduce && routine != schedule::Routine::kSend;
+  return routine != schedule::Routine::kTreeReduce;
 }
 
 Result<uint64_t> NcclEngine::submit(const Request& request, const Choice& choice) {
@@ -90,7 +90,12 @@ Status NcclEngine::advance() {
 
 Status NcclEngine::check() {
   HANJI_RETURN_IF_ERROR(advance());
-  if (calls_.empty() || !calls_.front().ended) return {};
+  if (calls_.empty()) return {};
+  if (parts_.comm == nullptr) {
+    const Status status = late(calls_.front());
+    return status.ok() ? status : fail(status);
+  }
+  if (!calls_.front().ended) return {};
   int answer = kSuccess;
   const Library& library = *parts_.library;
   Status status = library.status(library.api().async_error(parts_.comm, &answer),
@@ -100,13 +105,23 @@ Status NcclEngine::check() {
   return status.ok() ? status : fail(status);
 }
 
+// A call that waits for a rank to describe it has the deadline of what carries descriptions.
 Status NcclEngine::late(const Call& call) const {
-  if (base::now_ns() - call.launched_ns <= deadline_.count()) return {};
+  const int64_t since = call.ended ? call.launched_ns : call.start_ns;
+  if (base::now_ns() - since <= deadline_.count()) return {};
+  const double seconds = std::chrono::duration<double>(deadline_).count();
+  const int name = parts_.names.empty() ? rank() : parts_.names[rank()];
+  if (!call.ended) {
+    const int other = parts_.names.empty() ? 1 - rank() : parts_.names[1 - rank()];
+    return base::timeout(fmt::format(
+        "rank {}: {} waits for NCCL to connect it with rank {}, which took more than {} s; that "
+        "rank may not have come, or its link: NCCL's own log says more",
+        name, call.where, other, seconds));
+  }
   return base::timeout(fmt::format(
       "rank {} of {}: {} was launched on {} by all ranks, but the device did not finish it within "
       "{} s; a rank may have died meanwhile, or its link: NCCL's own log says more",
-      rank(), size(), call.where, parts_.device.str(),
-      std::chrono::duration<double>(deadline_).count()));
+      name, size(), call.where, parts_.device.str(), seconds));
 }
 
 bool NcclEngine::done(uint64_t ticket) const { return ticket <= completed_ || !status_.ok(); }
@@ -136,11 +151,21 @@ Status NcclEngine::fail(Status status) {
   return status_;
 }
 
+Result<bool> NcclEngine::connected() {
+  if (parts_.comm != nullptr) return true;
+  auto answer = parts_.opening();
+  if (!answer) return false;
+  HANJI_ASSIGN_OR_RETURN(parts_.comm, *answer);
+  return true;
+}
+
 Status NcclEngine::step() {
+  HANJI_ASSIGN_OR_RETURN(const bool ready, connected());
+  if (!ready) return {};
   for (Call& call : calls_) {
     if (call.ended) continue;
-    if (!std::ranges::all_of(call.telling, [](Work& work) { return work.done(); })) break;
-    HANJI_RETURN_IF_ERROR(compare(read_all(call.said)));
+    if (!call.telling.done()) break;
+    HANJI_RETURN_IF_ERROR(compare(read_all(call.said), parts_.names));
     HANJI_RETURN_IF_ERROR(launch(call));
   }
   retire();

@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,13 +19,15 @@ namespace hanji::comm::nccl {
 /// What an engine is made of.
 struct Parts {
   std::shared_ptr<const Library> library = {};
-  Comm comm = nullptr;  ///< Owned by the engine from then on.
+  Comm comm = nullptr;  ///< Owned by the engine from then on; null while `opening`.
+  std::function<std::optional<Result<Comm>>()> opening = {};  ///< Never blocks.
   std::shared_ptr<Stream> stream = {};
   c10::Device device = c10::kCPU;
   int rank = 0;
   int size = 1;
+  std::vector<int> names = {};  ///< What the ranks are called in messages; empty: their numbers.
   /// Every rank's bytes, one after another, to every rank over the CPU; for nobody else's calls.
-  std::function<std::vector<Work>(at::Tensor& all, const at::Tensor& mine)> tell = {};
+  std::function<Work(at::Tensor& all, const at::Tensor& mine)> tell = {};
 };
 
 /// NCCL as an engine, for tensors of one device.
@@ -64,7 +67,7 @@ class NcclEngine final : public Engine {
     Choice choice;
     std::string where;             // for messages
     at::Tensor said;               // the ranks' descriptions, one after another
-    std::vector<Work> telling;     // them
+    Work telling;                  // them
     std::shared_ptr<Event> ready;  // the inputs are there
     std::shared_ptr<Event> ended;  // null until launched
     int64_t start_ns = 0;
@@ -74,6 +77,7 @@ class NcclEngine final : public Engine {
   Channel channel() const;
   Status fail(Status status);
   Status step();  // everything of advance() that may fail
+  Result<bool> connected();
   Status late(const Call& call) const;
   Status launch(Call& call);
   void retire();

@@ -21,7 +21,7 @@ class Event {
 /// A stream of work of a device beside the one that torch computes on, behind our own type: no
 /// header of CUDA is needed, and tests bring streams of their own.
 ///
-/// Thread  one at a time.
+/// Thread  one at a time; mark_current() any.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -39,8 +39,12 @@ class Stream {
   virtual void run(const std::function<void()>& launch) = 0;
 };
 
-/// A stream of `device`, through whatever device support this libtorch has.
-/// Errors  throws Error(kUnsupported) for a device without streams.
-std::unique_ptr<Stream> make_stream(c10::Device device);
+/// Makes streams, no two of which that are alive at a time are one on the device.
+using StreamSource = std::function<std::shared_ptr<Stream>()>;
+
+/// Streams of `device`, through whatever device support this libtorch has.
+/// Errors  throws Error(kUnsupported) for a device without streams; so does a call of the source
+///         once all streams that libtorch keeps are taken.
+StreamSource stream_source(c10::Device device);
 
 }  // namespace hanji::comm::nccl
