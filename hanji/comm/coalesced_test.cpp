@@ -15,18 +15,10 @@ namespace hanji::comm {
 namespace {
 
 using internal::numbers;
+using internal::refusal;
 using internal::run_ranks;
 using testing::AllOf;
 using testing::HasSubstr;
-
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return std::string(base::name_of(error.code())) + ": " + error.what();
-  }
-  return "no error";
-}
 
 TEST(Coalesced, EveryCallHasTheResultThatItHasAlone) {
   for (const int ranks : {1, 2, 3}) {
@@ -107,10 +99,10 @@ TEST(Coalesced, TheWorkOfACallEndsWithTheUnit) {
     at::Tensor tensor = at::ones({4});
     Coalesced unit(group);
     Work inner = all_reduce(tensor, group);
-    EXPECT_THAT(error_of([&] { inner.wait(); }),
+    EXPECT_THAT(refusal([&] { inner.wait(); }),
                 AllOf(HasSubstr("invalid_argument"), HasSubstr("coalesced_test.cpp:"),
                       HasSubstr("not submitted")));
-    EXPECT_THAT(error_of([&] { Coalesced second(group); }), HasSubstr("is open already"));
+    EXPECT_THAT(refusal([&] { Coalesced second(group); }), HasSubstr("is open already"));
     std::atomic<int> told = 0;
     Work work = unit.submit();
     work.then([&](const Status& status) { told += status.ok() ? 1 : 100; });
@@ -119,7 +111,7 @@ TEST(Coalesced, TheWorkOfACallEndsWithTheUnit) {
     EXPECT_TRUE(work.done());
     EXPECT_EQ(told, 1);
     EXPECT_EQ(tensor[0].item<float>(), 2);
-    EXPECT_THAT(error_of([&] { (void)unit.submit(); }), HasSubstr("has been submitted"));
+    EXPECT_THAT(refusal([&] { (void)unit.submit(); }), HasSubstr("has been submitted"));
   });
 }
 
@@ -141,7 +133,7 @@ TEST(Coalesced, RanksThatFusedOtherCallsAreToldSo) {
     // As many elements and calls on both ranks, in other pieces.
     at::Tensor a = at::ones({group.rank() == 0 ? 3 : 5});
     at::Tensor b = at::ones({group.rank() == 0 ? 5 : 3});
-    EXPECT_THAT(error_of([&] {
+    EXPECT_THAT(refusal([&] {
                   coalesce(group, [&] {
                     (void)all_reduce(a, group);
                     (void)all_reduce(b, group);

@@ -16,20 +16,11 @@
 namespace hanji::comm {
 namespace {
 
+using internal::refusal;
 using internal::run_ranks;
 using testing::AllOf;
 using testing::HasSubstr;
 using namespace std::chrono_literals;
-
-/// "code: message" of what `body` throws, or "nothing".
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return std::string(base::name_of(error.code())) + ": " + error.what();
-  }
-  return "nothing";
-}
 
 TEST(Group, RegroupsTheSameRanksWithOtherOptions) {
   run_ranks(3, [](const Group& group) {
@@ -55,9 +46,9 @@ TEST(Group, AMismatchIsNamedOnEveryRankAndIsFinal) {
   run_ranks(3, [](const Group& group) {
     at::Tensor tensor = at::ones({group.rank() == 1 ? 8 : 7});
     const auto call = [&] { all_reduce(tensor, group).wait(); };
-    EXPECT_THAT(error_of(call), AllOf(HasSubstr("mismatch: "), HasSubstr("group world"),
-                                      HasSubstr("rank 1"), HasSubstr("group_test.cpp:")));
-    EXPECT_THAT(error_of(call), HasSubstr("mismatch: "));
+    EXPECT_THAT(refusal(call), AllOf(HasSubstr("mismatch: "), HasSubstr("group world"),
+                                     HasSubstr("rank 1"), HasSubstr("group_test.cpp:")));
+    EXPECT_THAT(refusal(call), HasSubstr("mismatch: "));
     EXPECT_TRUE(at::equal(tensor, at::ones_like(tensor))) << "a byte was written";
   });
 }
@@ -66,7 +57,7 @@ TEST(Group, TagsTellEqualCallsApart) {
   run_ranks(2, [](const Group& group) {
     at::Tensor tensor = at::ones({7});
     const auto tag = static_cast<uint64_t>(group.rank());
-    EXPECT_THAT(error_of([&] { all_reduce(tensor, group, {.tag = tag}).wait(); }),
+    EXPECT_THAT(refusal([&] { all_reduce(tensor, group, {.tag = tag}).wait(); }),
                 HasSubstr("mismatch: "));
   });
 }
@@ -85,7 +76,7 @@ TEST(Group, ADeadlineNamesTheAbsentRank) {
             return;
           }
           at::Tensor tensor = at::ones({4});
-          EXPECT_THAT(error_of([&] { all_reduce(tensor, group).wait(); }),
+          EXPECT_THAT(refusal([&] { all_reduce(tensor, group).wait(); }),
                       AllOf(HasSubstr("timeout: "), HasSubstr("rank 1")));
           over = true;
           over.notify_all();
@@ -139,12 +130,12 @@ TEST(Group, SubgroupsWhoseListsDifferAreRefusedEverywhere) {
   run_ranks(3, [](const Group& world) {
     const std::vector<int> members = world.rank() == 2 ? std::vector{1, 2} : std::vector{0, 1};
     if (world.rank() == 2) {
-      EXPECT_THAT(error_of([&] {
+      EXPECT_THAT(refusal([&] {
                     world.subgroup({0, 1}, "part");
                   }),
                   HasSubstr("invalid_argument: "));
     }
-    EXPECT_THAT(error_of([&] { world.subgroup(members, "part"); }),
+    EXPECT_THAT(refusal([&] { world.subgroup(members, "part"); }),
                 AllOf(HasSubstr("mismatch: "), HasSubstr("rank 2")));
   });
 }
@@ -197,7 +188,7 @@ TEST(Group, AloneRunsTheSamePath) {
 }
 
 TEST(Group, AloneRefusesAHeapThatOthersShare) {
-  EXPECT_THAT(error_of([] { Group::alone(Heap(internal::make_segment(2), 0)); }),
+  EXPECT_THAT(refusal([] { Group::alone(Heap(internal::make_segment(2), 0)); }),
               HasSubstr("invalid_argument: "));
 }
 

@@ -17,19 +17,11 @@ namespace {
 
 using namespace std::chrono_literals;
 using internal::numbers;
+using internal::refusal;
 using internal::run_ranks;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return std::string(base::name_of(error.code())) + ": " + error.what();
-  }
-  return "no error";
-}
 
 at::Tensor heap_copy(const at::Tensor& values, const Group& group) {
   at::Tensor tensor = group.heap().empty(values.sizes(), values.scalar_type(), "test");
@@ -51,7 +43,7 @@ TEST(AllGatherView, ShowsTheBitsOfEveryShardAndMovesNone) {
       }
       EXPECT_EQ(lease[group.rank()].data_ptr(), shard.data_ptr());
       lease.wait_released();
-      EXPECT_THAT(error_of([&] { (void)lease.shards(); }), HasSubstr("after release()"));
+      EXPECT_THAT(refusal([&] { (void)lease.shards(); }), HasSubstr("after release()"));
     });
   }
 }
@@ -82,10 +74,10 @@ TEST(AllGatherView, OwnerIsToldWhoHoldsItsShard) {
       while (!lease.holders().empty() && lease.holders() != std::vector{2}) {
         std::this_thread::sleep_for(1ms);
       }
-      EXPECT_THAT(error_of([&] { lease.wait_released(50ms); }),
+      EXPECT_THAT(refusal([&] { lease.wait_released(50ms); }),
                   AllOf(HasSubstr("timeout: "), HasSubstr("held by ranks 2")));
       shard.fill_(3);  // too early
-      EXPECT_THAT(error_of([&] { lease.wait_released(10s); }),
+      EXPECT_THAT(refusal([&] { lease.wait_released(10s); }),
                   AllOf(HasSubstr("rank 1 wrote to its shard while ranks 2 held it")));
       checked = true;
     }
@@ -106,7 +98,7 @@ TEST(AllGatherView, ATensorThatOutlivesTheLeaseIsNamed) {
     Lease lease = all_gather_view(heap_copy(at::ones({4, 4}), group), group);
     {
       const at::Tensor kept = lease[1 - group.rank()].t();
-      EXPECT_THAT(error_of([&] { lease.release(); }),
+      EXPECT_THAT(refusal([&] { lease.release(); }),
                   HasSubstr("still has a tensor of the shard of rank"));
     }
     lease.wait_released();
@@ -139,10 +131,10 @@ TEST(AllGatherView, RefusesTogetherWhatOneRankCannotShow) {
   run_ranks(2, [](const Group& group) {
     const at::Tensor good = heap_copy(at::ones({4}), group);
     const at::Tensor bad = at::ones({4});
-    EXPECT_THAT(error_of([&] { all_gather_view(group.rank() == 1 ? bad : good, group); }),
+    EXPECT_THAT(refusal([&] { all_gather_view(group.rank() == 1 ? bad : good, group); }),
                 AllOf(HasSubstr("invalid_argument: "), HasSubstr("rank 1 is not in its heap")));
     const at::Tensor other = heap_copy(at::ones({4}, at::kInt), group);
-    EXPECT_THAT(error_of([&] { all_gather_view(group.rank() == 1 ? other : good, group); }),
+    EXPECT_THAT(refusal([&] { all_gather_view(group.rank() == 1 ? other : good, group); }),
                 AllOf(HasSubstr("mismatch: "), HasSubstr("rank 1 is Int")));
     all_gather_view(good, group).wait_released();
   });

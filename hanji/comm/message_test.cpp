@@ -11,6 +11,7 @@ namespace hanji::comm {
 namespace {
 
 using internal::place;
+using internal::refusal;
 using internal::run_ranks;
 using internal::Where;
 using testing::AllOf;
@@ -140,15 +141,6 @@ TEST(Message, IsMovedByTheGroupsThread) {
         EXPECT_EQ(tensor.sum().item<int64_t>(), 0);
       },
       options);
-}
-
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return std::string(base::name_of(error.code())) + ": " + error.what();
-  }
-  return "accepted";
 }
 
 TEST(Message, DisagreementIsNamedOnBothEnds) {

@@ -18,6 +18,7 @@ using internal::for_each_case;
 using internal::kPlaces;
 using internal::numbers;
 using internal::place;
+using internal::refusal;
 using internal::run_ranks;
 using internal::Where;
 using schedule::ReduceOp;
@@ -275,16 +276,6 @@ TEST(Repeated, CallsOfOneCountWithOtherSharesEachGetTheirOwn) {
       EXPECT_TRUE(at::equal(slices, output));
     }
   });
-}
-
-/// What `call` throws.
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return std::string(base::name_of(error.code())) + ": " + error.what();
-  }
-  return "accepted";
 }
 
 TEST(Refusals, SayWhatDoesNotFit) {

@@ -16,17 +16,9 @@ namespace hanji::comm {
 namespace {
 
 using namespace std::chrono_literals;
+using internal::refusal;
 using internal::run_ranks;
 using testing::HasSubstr;
-
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return std::string(base::name_of(error.code())) + ": " + error.what();
-  }
-  return "no error";
-}
 
 int sum_of_ranks(const Group& group, int rank) {
   at::Tensor tensor = group.heap().empty({1000}, at::kInt, "test");
@@ -64,8 +56,8 @@ TEST(Translate, FindsARankInAnotherGroup) {
     EXPECT_EQ(world.translate(1, part), 1);
     EXPECT_EQ(world.translate(2, part), std::nullopt);
     EXPECT_EQ(part.translate(0, world), 3);
-    EXPECT_THAT(error_of([&] { (void)part.translate(2, world); }), HasSubstr("invalid_argument"));
-    EXPECT_THAT(error_of([&] { (void)part.translate(0, Group::alone()); }),
+    EXPECT_THAT(refusal([&] { (void)part.translate(2, world); }), HasSubstr("invalid_argument"));
+    EXPECT_THAT(refusal([&] { (void)part.translate(0, Group::alone()); }),
                 HasSubstr("do not come from one group"));
   });
 }
@@ -115,7 +107,7 @@ TEST(Survivors, GoOnAfterTwoKilledRanksOnTheSameHeap) {
       told += fmt::format("{} {} {}; ", sum_of_ranks(group, rank), sum_of_ranks(*pairs, rank),
                           message_through(group, rank));
       if (dying == -1) break;
-      const std::string error = error_of([&] {
+      const std::string error = refusal([&] {
         barrier(group);
         if (rank == dying) ::kill(::getpid(), SIGKILL);
         while (true) sum_of_ranks(group, rank);
@@ -124,7 +116,7 @@ TEST(Survivors, GoOnAfterTwoKilledRanksOnTheSameHeap) {
       const Group before = group;
       group = group.survivors(30s);
       // The old one stays lost, whatever is asked of it.
-      if (error_of([&] { barrier(before); }).find("peer_lost") != 0) return "it still works";
+      if (refusal([&] { barrier(before); }).find("peer_lost") != 0) return "it still works";
     }
     return told + fmt::format("kept {}", kept[3].item<int>());
   });
@@ -137,12 +129,12 @@ TEST(Survivors, GoOnAfterTwoKilledRanksOnTheSameHeap) {
 TEST(Survivors, AllGoOnAfterADeadlineHasEndedTheGroup) {
   run_ranks(2, [](const Group& group) {
     if (group.rank() == 0) {
-      EXPECT_THAT(error_of([&] { barrier(group, {.deadline = 50ms}); }), HasSubstr("timeout"));
+      EXPECT_THAT(refusal([&] { barrier(group, {.deadline = 50ms}); }), HasSubstr("timeout"));
     }
     const Group again = group.survivors(30s);
     EXPECT_EQ(sum_of_ranks(again, again.rank()), 1);
     EXPECT_EQ(again.translate(1, group), 1);
-    EXPECT_THAT(error_of([&] { (void)group.survivors(1s); }), HasSubstr("have met before"));
+    EXPECT_THAT(refusal([&] { (void)group.survivors(1s); }), HasSubstr("have met before"));
   });
 }
 

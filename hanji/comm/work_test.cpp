@@ -18,26 +18,18 @@ namespace {
 
 using namespace std::chrono_literals;
 using internal::numbers;
+using internal::refusal;
 using internal::run_ranks;
 using schedule::ReduceOp;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return std::string(base::name_of(error.code())) + ": " + error.what();
-  }
-  return "no error";
-}
-
 TEST(CallDeadline, NamesTheAbsentRankInTime) {
   run_ranks(3, [](const Group& group) {
     if (group.rank() == 2) return;
     at::Tensor tensor = at::ones({1000});
-    EXPECT_THAT(error_of([&] { all_reduce(tensor, group, {.deadline = 100ms}).wait(); }),
+    EXPECT_THAT(refusal([&] { all_reduce(tensor, group, {.deadline = 100ms}).wait(); }),
                 AllOf(HasSubstr("timeout: "), HasSubstr("absent rank 2")));
   });
 }
@@ -45,7 +37,7 @@ TEST(CallDeadline, NamesTheAbsentRankInTime) {
 TEST(CallDeadline, HoldsForMessages) {
   run_ranks(2, [](const Group& group) {
     if (group.rank() == 1) return;
-    EXPECT_THAT(error_of([&] { send(at::ones({3}), 1, group, {.deadline = 100ms}).wait(); }),
+    EXPECT_THAT(refusal([&] { send(at::ones({3}), 1, group, {.deadline = 100ms}).wait(); }),
                 AllOf(HasSubstr("timeout: "), HasSubstr("absent rank 1")));
   });
 }
@@ -63,18 +55,18 @@ TEST(Cancel, EndsTheGroupOnAllRanksAndNamesWhoDidIt) {
           std::string error;
           if (group.rank() == 2) {  // computes until the others have been told
             while (ended.load() < 2) std::this_thread::sleep_for(1ms);
-            error = error_of(call);
+            error = refusal(call);
           } else if (group.rank() == 1) {
             Work work = all_reduce(tensor, group);
             EXPECT_TRUE(work.cancel());
-            error = error_of([&] { work.wait(); });
+            error = refusal([&] { work.wait(); });
             ++ended;
           } else {
-            error = error_of(call);
+            error = refusal(call);
             ++ended;
           }
           EXPECT_THAT(error, AllOf(HasSubstr("cancelled: "), HasSubstr("rank 1 cancelled it")));
-          EXPECT_THAT(error_of(call), HasSubstr("cancelled: "));
+          EXPECT_THAT(refusal(call), HasSubstr("cancelled: "));
         },
         options);
   }
@@ -89,7 +81,7 @@ TEST(Cancel, WorksWhileAnotherThreadWaits) {
       std::this_thread::sleep_for(50ms);
       EXPECT_TRUE(work.cancel());
     });
-    EXPECT_THAT(error_of([&] { work.wait(); }), HasSubstr("rank 0 cancelled it"));
+    EXPECT_THAT(refusal([&] { work.wait(); }), HasSubstr("rank 0 cancelled it"));
   });
 }
 
@@ -169,9 +161,9 @@ TEST(OutOfPlace, RefusesOverlapAndOtherSizes) {
   at::Tensor wide = at::ones({8});
   at::Tensor left = wide.narrow(0, 0, 4);
   const at::Tensor middle = wide.narrow(0, 2, 4);
-  EXPECT_THAT(error_of([&] { (void)all_reduce(left, middle, group); }), HasSubstr("overlap"));
-  EXPECT_THAT(error_of([&] { (void)all_reduce(left, wide, group); }), HasSubstr("must have 8"));
-  EXPECT_THAT(error_of([&] { (void)broadcast(left, at::Tensor(), 0, group); }),
+  EXPECT_THAT(refusal([&] { (void)all_reduce(left, middle, group); }), HasSubstr("overlap"));
+  EXPECT_THAT(refusal([&] { (void)all_reduce(left, wide, group); }), HasSubstr("must have 8"));
+  EXPECT_THAT(refusal([&] { (void)broadcast(left, at::Tensor(), 0, group); }),
               HasSubstr("undefined"));
 }
 
@@ -194,7 +186,7 @@ TEST(PremultipliedSum, IsAnOpThatAllRanksMustAgreeOn) {
   run_ranks(2, [](const Group& group) {
     at::Tensor tensor = at::ones({3});
     const auto op = group.rank() == 0 ? ReduceOp::kSum : ReduceOp::kPremulSum;
-    EXPECT_THAT(error_of([&] { all_reduce(tensor, group, {.op = op, .factor = 2}).wait(); }),
+    EXPECT_THAT(refusal([&] { all_reduce(tensor, group, {.op = op, .factor = 2}).wait(); }),
                 AllOf(HasSubstr("mismatch: "), HasSubstr("premul_sum")));
   });
 }
@@ -202,7 +194,7 @@ TEST(PremultipliedSum, IsAnOpThatAllRanksMustAgreeOn) {
 TEST(PremultipliedSum, IsOfFloatingTypes) {
   const Group group = Group::alone();
   at::Tensor tensor = at::ones({3}, at::kInt);
-  EXPECT_THAT(error_of([&] { (void)all_reduce(tensor, group, {.op = ReduceOp::kPremulSum}); }),
+  EXPECT_THAT(refusal([&] { (void)all_reduce(tensor, group, {.op = ReduceOp::kPremulSum}); }),
               HasSubstr("unsupported: "));
 }
 

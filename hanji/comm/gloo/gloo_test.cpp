@@ -17,6 +17,7 @@
 namespace hanji::comm {
 namespace {
 
+using internal::refusal;
 using internal::run_ranks;
 using schedule::ReduceOp;
 using testing::AllOf;
@@ -112,15 +113,6 @@ TEST(GlooGroup, ServesEveryRoutine) {
                [](const Group&, const Group& by_gloo) { internal::check_routines(by_gloo); });
     }
   }
-}
-
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return std::string(base::name_of(error.code())) + ": " + error.what();
-  }
-  return "accepted";
 }
 
 TEST(GlooGroup, OtherSharesAreNamedOnEveryRank) {

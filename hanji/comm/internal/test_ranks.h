@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,16 @@ inline void run_ranks(int ranks, const std::function<void(const Group&)>& body,
     mine.deadline = std::min<std::chrono::nanoseconds>(mine.deadline, std::chrono::seconds(60));
     body(Group::over_shm(segment, 0, members, rank, mine));
   });
+}
+
+/// "code: message" of what `call` throws; "accepted" if nothing.
+inline std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return std::string(base::name_of(error.code())) + ": " + error.what();
+  }
+  return "accepted";
 }
 
 /// Where a test's tensor lies.
