@@ -1,10 +1,12 @@
 // Faults by command, without torch:
 //   hanji_faults kills NUMBER [SEED]   random ranks die at random moments
 //   hanji_faults table FILE            measures each fault in each phase and writes the table
-//   hanji_faults steps RANKS           a rank is killed, or stopped, at each step of each routine
+//   hanji_faults steps RANKS [I/N]     a rank is killed, or stopped, at each step of each routine;
+//                                      I/N: of every N-th way to run one, from the I-th
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <string>
 
 #include "hanji/base/file.h"
@@ -178,8 +180,22 @@ struct StepTally {
   }
 };
 
-/// Every step of every rank, in groups of so many ranks.
-int steps(int ranks) {
+/// Which of all jobs: those whose number is `first`, `first` + `stride`, ...
+struct Share {
+  size_t first = 0;
+  size_t stride = 1;
+};
+
+Result<Share> parse_share(const std::string& text) {
+  int part = 0, parts = 0;
+  const bool two = std::sscanf(text.c_str(), "%d/%d", &part, &parts) == 2;
+  if (!two || part < 1 || part > parts) {
+    return base::invalid_argument("'" + text + "' is no share; 1/4 is the first of four");
+  }
+  return Share{static_cast<size_t>(part - 1), static_cast<size_t>(parts)};
+}
+
+std::vector<test::StepJob> step_jobs(int ranks, Share share) {
   std::vector<test::StepJob> jobs;
   for (const auto& form : test::routine_forms(ranks)) {
     jobs.push_back(test::make_step_job(form, ranks, false));
@@ -187,6 +203,16 @@ int steps(int ranks) {
   for (const auto& form : test::message_forms()) {
     jobs.push_back(test::make_step_job(form, ranks, true));
   }
+  std::vector<test::StepJob> chosen;
+  for (size_t i = share.first; i < jobs.size(); i += share.stride) {
+    chosen.push_back(std::move(jobs[i]));
+  }
+  return chosen;
+}
+
+/// Every step of every rank, in groups of so many ranks.
+int steps(int ranks, Share share) {
+  const std::vector<test::StepJob> jobs = step_jobs(ranks, share);
   StepTally killed{"SIGKILL"}, stopped{"SIGSTOP, then SIGCONT"};
   for (const test::StepJob& job : jobs) {
     const int involved = job.channel ? 2 : ranks;
@@ -213,7 +239,12 @@ int main(int argc, char** argv) {
   const std::string verb = argc > 2 ? argv[1] : "";
   if (verb == "kills") return kills(std::stoll(argv[2]), argc > 3 ? std::stoull(argv[3]) : 1);
   if (verb == "table") return table(argv[2]);
-  if (verb == "steps") return steps(std::stoi(argv[2]));
-  fmt::print(stderr, "hanji_faults kills NUMBER [SEED] | table FILE | steps RANKS\n");
+  if (verb == "steps") {
+    const auto share = parse_share(argc > 3 ? argv[3] : "1/1");
+    if (share.ok()) return steps(std::stoi(argv[2]), *share);
+    fmt::print(stderr, "{}\n", share.status().message());
+    return 2;
+  }
+  fmt::print(stderr, "hanji_faults kills NUMBER [SEED] | table FILE | steps RANKS [I/N]\n");
   return 2;
 }

@@ -336,22 +336,6 @@ class Job {
   uint32_t site_ = 0;
 };
 
-const char* name_of(Routine routine) {
-  switch (routine) {
-    case Routine::kBarrier: return "barrier";
-    case Routine::kAllReduceInLine: return "all_reduce in the line";
-    case Routine::kAllReduceFlat: return "all_reduce flat";
-    case Routine::kAllReduceDirect: return "all_reduce direct";
-    case Routine::kAllReduceStaged: return "all_reduce staged";
-    case Routine::kBroadcastFlat: return "broadcast flat";
-    case Routine::kAllGatherDirect: return "all_gather direct";
-    case Routine::kSendFlat: return "send flat";
-    case Routine::kSendDirect: return "send direct";
-    case Routine::kSendStaged: return "send staged";
-  }
-  return "";
-}
-
 }  // namespace
 
 bool sleeps_at_once() {
@@ -366,61 +350,9 @@ int64_t next_time() {
   return now;
 }
 
-std::string describe(const Scenario& scenario) {
-  const char* waits = scenario.waits == Waits::kPoll    ? "polling"
-                      : scenario.waits == Waits::kSleep ? "sleeping"
-                                                        : "mixed";
-  return fmt::format("{} ranks, {} x {}, {}{}{}{}", scenario.ranks, scenario.calls,
-                     name_of(scenario.routine), waits, scenario.ahead ? ", submitted ahead" : "",
-                     scenario.mismatch ? ", one differs" : "", scenario.death ? ", one dies" : "");
-}
-
 Outcome explore(const Scenario& scenario, int64_t max_states) {
   Job job(scenario);
   return explore(job.program(), max_states, job.weakening());
-}
-
-std::vector<Scenario> small_scenarios() {
-  using R = Routine;
-  std::vector<Scenario> all;
-  const auto add = [&all](Waits waits, int calls, std::initializer_list<Routine> routines) {
-    for (const Routine routine : routines) {
-      all.push_back({.routine = routine, .calls = calls, .waits = waits});
-    }
-  };
-  add(Waits::kPoll, 3,
-      {R::kBarrier, R::kAllReduceInLine, R::kAllReduceFlat, R::kBroadcastFlat, R::kSendFlat});
-  add(Waits::kPoll, 2, {R::kAllReduceDirect, R::kAllGatherDirect, R::kSendDirect});
-  add(Waits::kPoll, 1, {R::kSendStaged});
-  add(Waits::kSleep, 2, {R::kBarrier, R::kAllReduceInLine, R::kSendFlat});
-  add(Waits::kSleep, 1, {R::kAllReduceDirect});
-  add(Waits::kMixed, 2, {R::kBarrier, R::kAllReduceFlat});
-  all.push_back({.routine = R::kAllReduceFlat, .calls = 3, .ahead = true});
-  all.push_back({.routine = R::kAllReduceInLine, .mismatch = true});
-  return all;
-}
-
-std::vector<Scenario> large_scenarios() {
-  using R = Routine;
-  std::vector<Scenario> all;
-  for (const Waits waits : {Waits::kPoll, Waits::kSleep, Waits::kMixed}) {
-    for (const Routine routine :
-         {R::kBarrier, R::kAllReduceInLine, R::kAllReduceFlat, R::kBroadcastFlat, R::kSendFlat}) {
-      all.push_back({.routine = routine, .calls = 3, .waits = waits});
-    }
-    for (const Routine routine :
-         {R::kAllReduceDirect, R::kAllGatherDirect, R::kAllReduceStaged, R::kSendStaged}) {
-      all.push_back({.routine = routine, .calls = 2, .waits = waits});
-    }
-    all.push_back({.routine = R::kAllReduceInLine, .waits = waits, .death = true});
-  }
-  all.push_back({.routine = R::kAllReduceInLine, .waits = Waits::kSleep, .mismatch = true});
-  all.push_back({.routine = R::kAllReduceInLine, .ranks = 3, .calls = 1});
-  all.push_back({.routine = R::kAllReduceInLine, .ranks = 3});
-  all.push_back({.ranks = 3, .calls = 3});
-  all.push_back({.ranks = 3, .calls = 1, .waits = Waits::kSleep});
-  all.push_back({.routine = R::kAllReduceInLine, .ranks = 3, .mismatch = true});
-  return all;
 }
 
 }  // namespace hanji::test::model
