@@ -9,6 +9,7 @@
 #include <atomic>
 #include <new>
 #include <numeric>
+#include <span>
 
 #include "hanji/base/clock.h"
 #include "hanji/schedule/all_reduce.h"
@@ -98,7 +99,7 @@ class Rank {
     return call;
   }
 
-  std::vector<float> output() const { return {output_, output_ + output_elements_}; }
+  std::span<const float> output() const { return {output_, output_elements_}; }
 
   Status run(shm::Engine& engine, int index) {
     HANJI_ASSIGN_OR_RETURN(const uint64_t ticket, engine.submit(call(index)));
@@ -239,7 +240,7 @@ class Process {
   }
 
   std::string compare(int index) const {
-    if (buffers_.output() == job_.outputs[index][rank_]) return "";
+    if (std::ranges::equal(buffers_.output(), job_.outputs[index][rank_])) return "";
     return fmt::format("call {}: wrong bytes on rank {}", index, rank_);
   }
 
@@ -343,7 +344,8 @@ StepJob make_step_job(const RoutineForm& form, int ranks, bool channel) {
     const auto engine = buffers.make_engine({});
     for (int index = 0; index < kCalls; ++index) {
       base::throw_if_error(buffers.run(*engine, index));
-      job.outputs[index][rank] = buffers.output();
+      const auto output = buffers.output();
+      job.outputs[index][rank].assign(output.begin(), output.end());
     }
   });
   return job;
