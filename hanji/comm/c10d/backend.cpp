@@ -1,14 +1,11 @@
 #include "hanji/comm/c10d/backend.h"
 
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 #include <vector>
 
-#include "hanji/base/clock.h"
 #include "hanji/comm/c10d/internal/group_backend.h"
 #include "hanji/comm/internal/submit.h"
 
@@ -19,15 +16,6 @@ using std::chrono::milliseconds;
 
 milliseconds in_milliseconds(std::chrono::nanoseconds time) {
   return std::chrono::duration_cast<milliseconds>(time);
-}
-
-bool came(::c10d::Store& store, const std::string& key, const base::Deadline& deadline) {
-  try {
-    store.wait({key}, std::max(in_milliseconds(deadline.remaining()), milliseconds(1)));
-    return true;
-  } catch (const std::exception&) {  // each store has its own words for "not in time"
-    return false;
-  }
 }
 
 }  // namespace
@@ -87,6 +75,16 @@ void GroupBackend::shutdown() {
   hooks_ = {};
 }
 
+// What is full serves all the same: calls move private memory too, by way of a copy.
+at::Tensor GroupBackend::allocateTensor(long size, at::TensorOptions options) {
+  try {
+    return group().heap().empty({size}, c10::typeMetaToScalarType(options.dtype()), "c10d");
+  } catch (const Error& error) {
+    if (error.code() != Code::kOutOfMemory) throw;
+    return at::empty({size}, options);
+  }
+}
+
 CallName GroupBackend::named(::c10d::OpType type, const char* title, milliseconds timeout,
                              const Tensors& inputs) const {
   const milliseconds limit = timeout == ::c10d::kUnsetTimeout ? options_->timeout : timeout;
@@ -123,48 +121,6 @@ WorkPtr GroupBackend::barrier(const ::c10d::BarrierOptions& options) {
                   .label = "c10d",
                   .call_site = std::source_location::current()};
   return track(name, {}, submit(std::move(request), group()));
-}
-
-// Over the store, and not as a collective: ranks that hang elsewhere do not end the group.
-void GroupBackend::monitoredBarrier(const ::c10d::BarrierOptions& options, bool all_ranks) {
-  if (!hooks_.store) {
-    throw Error(base::unsupported(
-        fmt::format("monitoredBarrier: group {} was made without a store", group().name())));
-  }
-  const auto timeout =
-      options.timeout == ::c10d::kUnsetTimeout ? options_->timeout : options.timeout;
-  const std::string prefix = fmt::format("hanji/monitored/{}/", monitored_barriers_++);
-  rank_ == 0 ? await_others(prefix, timeout, all_ranks) : await_rank_zero(prefix, timeout);
-}
-
-void GroupBackend::await_others(const std::string& prefix, milliseconds timeout, bool all_ranks) {
-  const auto deadline = base::Deadline::after(timeout);
-  std::vector<int> missing;
-  for (int rank = 1; rank < size_ && (all_ranks || missing.empty()); ++rank) {
-    if (!came(*hooks_.store, fmt::format("{}{}", prefix, rank), deadline)) missing.push_back(rank);
-  }
-  const std::string verdict =
-      missing.empty() ? ""
-                      : fmt::format("Rank{} {} failed to pass monitoredBarrier in {} ms",
-                                    missing.size() == 1 && !all_ranks ? "" : "s",
-                                    fmt::join(missing, ", "), timeout.count());
-  hooks_.store->set(prefix + "go", std::vector<uint8_t>(verdict.begin(), verdict.end()));
-  if (!missing.empty()) throw Error(base::timeout(verdict));
-}
-
-void GroupBackend::await_rank_zero(const std::string& prefix, milliseconds timeout) {
-  hooks_.store->set(fmt::format("{}{}", prefix, rank_), std::vector<uint8_t>{1});
-  const auto deadline = base::Deadline::after(timeout);
-  std::string verdict = fmt::format("rank 0 did not answer within {} ms", timeout.count());
-  if (came(*hooks_.store, prefix + "go", deadline)) {
-    const auto bytes = hooks_.store->get(prefix + "go");
-    if (bytes.empty()) return;
-    verdict.assign(bytes.begin(), bytes.end());
-  }
-  throw Error(base::timeout(
-      fmt::format("Rank {} successfully reached monitoredBarrier, but received errors while "
-                  "waiting for send/recv from rank 0: {}",
-                  rank_, verdict)));
 }
 
 void GroupBackend::startCoalescing() { coalesced_.emplace(); }

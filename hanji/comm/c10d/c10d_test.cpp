@@ -197,6 +197,32 @@ TEST(C10dBackend, ACallsOwnLimitEndsTheGroupForAll) {
   });
 }
 
+TEST(C10dBackend, AllocatesWherePeersReach) {
+  GroupOptions options;
+  options.progress = Progress::kThread;
+  run_ranks(
+      2,
+      [](const Group& group) {
+        const auto backend = c10d::make_backend(group);
+        ASSERT_TRUE(backend->supportsTensorAlloc(-1));
+        std::vector<at::Tensor> tensors{backend->allocateTensor(5, at::kDouble)};
+        EXPECT_TRUE(group.heap().contains(tensors[0]));
+        tensors[0].fill_(group.rank() + 1);
+        backend->allreduce(tensors)->wait();
+        EXPECT_TRUE(at::equal(tensors[0], at::full({5}, 3, at::kDouble)));
+      },
+      options);
+}
+
+TEST(C10dBackend, IsSplitOnlyWhereItCanMeet) {
+  run_backends(2, [](const BackendPtr& backend) {
+    EXPECT_FALSE(backend->supportsSplitting());
+    const auto store = c10::make_intrusive<::c10d::HashStore>();
+    EXPECT_EQ(backend->split(store, {1 - backend->getRank()}, {}), nullptr);
+    EXPECT_THROW(backend->split(store, {0, 1}, {}), Error);
+  });
+}
+
 TEST(C10dBackend, NeedsAGroupThatMovesItsBytesItself) {
   EXPECT_THROW(c10d::make_backend(Group::alone()), Error);
 }

@@ -25,7 +25,7 @@ def _leave():
 
 
 def _living_here():
-    from . import _C
+    from . import _C  # the first group pays for it, not `import torch`
 
     if os.getpid() not in _living:
         _living[os.getpid()] = _C.Living()
@@ -35,13 +35,10 @@ def _living_here():
 
 
 def _create(options, _backend_options):
-    from . import _C  # the first group pays for it, not `import torch`
-
     ranks = ",".join(map(str, options.global_ranks_in_group))
     name = f"{options.group_id} (ranks {ranks})" if ranks else options.group_id
-    backend = _C.meet(options.store, options.group_rank, options.group_size, options.timeout, name)
-    _living_here().add(backend)
-    return backend
+    return _living_here().meet(options.store, options.group_rank, options.group_size,
+                               options.timeout, name)
 
 
 def register():

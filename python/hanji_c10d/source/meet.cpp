@@ -19,8 +19,9 @@ namespace {
 
 using StorePtr = c10::intrusive_ptr<::c10d::Store>;
 
-/// The heap serves hanji's own staging here: Python's tensors are private memory.
-constexpr size_t kHeapBytes = size_t{1} << 30;
+/// Addresses for the buckets of DDP and whatever else asks the backend for memory. Groups are many
+/// in Python, and the addresses of a process are not endless.
+constexpr size_t kHeapBytes = size_t{16} << 30;
 constexpr uint32_t kTraceEvents = 4096;
 
 std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
@@ -101,6 +102,7 @@ c10::intrusive_ptr<::c10d::Backend> meet(const StorePtr& store, int rank, int si
   backend.timeout = options.timeout;
   backend.store = store;
   backend.owner = world;
+  backend.meet = options.part;
   backend.abort = [weak = std::weak_ptr(world)](const Status& status) {
     if (const auto living = weak.lock()) living->fail(status);
   };

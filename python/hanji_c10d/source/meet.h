@@ -6,11 +6,14 @@
 #include <chrono>
 #include <string>
 
+#include "hanji/comm/c10d/backend.h"
+
 namespace hanji::python {
 
 struct MeetOptions {
   std::string name = "world";           ///< Of the group, said in messages.
   std::chrono::milliseconds timeout{};  ///< Of the meeting and of every call.
+  comm::c10d::Meet part{};              ///< Makes the groups that split off this one.
 };
 
 /// The backend of one rank among `size` that were given the same store, all on this host. They find

@@ -44,6 +44,10 @@ def reductions(rank, size):
     dist.all_reduce(negative, op=dist.ReduceOp.MIN)
     kept = torch.full((3,), rank + 1)
     dist.reduce(kept, 2)
+    scaled = torch.tensor([1.0, 2.0])
+    dist.all_reduce(scaled, op=dist._make_nccl_premul_sum(rank + 0.5))
+    if scaled.tolist() != [4.5, 9]:
+        failed.append(("premultiplied", scaled))
     return failed, average, turned, flags, pair, negative, kept
 
 
@@ -156,6 +160,21 @@ def groups(rank, size):
     return sums, tensor.item()
 
 
+def parts(rank, size):
+    world = dist.group.WORLD
+    minute = datetime.timedelta(minutes=1)
+    part = world.split_group([0, 2], timeout=minute, group_name="even ranks")
+    sums = None
+    if part is not None:
+        tensors = [torch.tensor([rank + 1.0])]
+        part.allreduce(tensors).wait()
+        sums = part.size(), tensors[0].item()
+    backend = world._get_backend(torch.device("cpu"))
+    bucket = backend.allocate_tensor(4, dtype=torch.bfloat16, device=torch.device("cpu"))
+    dist.all_reduce(bucket.fill_(rank))
+    return sums, bucket.tolist()
+
+
 def refusals(rank, size):
     said = []
     for call in (lambda: dist.all_reduce(torch.ones(1), op=dist.ReduceOp.BAND),
@@ -238,6 +257,10 @@ class Operations(unittest.TestCase):
     def test_groups_and_meeting_again(self):
         self.assertEqual(run_ranks(groups, 3),
                          [([1.0, 2.0], 3), ([1.0, 3.0], 3), ([3.0, 2.0, 2.0], 3)])
+
+    def test_parts_and_their_memory(self):
+        buckets = [3.0] * 4
+        self.assertEqual(run_ranks(parts, 3), [((2, 4), buckets), (None, buckets), ((2, 4), buckets)])
 
     def test_refusals(self):
         for said, sparse in run_ranks(refusals, 2):

@@ -42,6 +42,63 @@ def fully_sharded(rank, size):
     return [p.full_tensor().detach() for p in net.parameters()]
 
 
+def uneven_inputs(rank, size):
+    """One rank has fewer batches, and each uses another part of the net."""
+    class Forked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.ways = make_net(), nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+
+        def forward(self, x):
+            return self.ways[rank % 2](self.net(x))
+
+    torch.manual_seed(2)
+    net = nn.parallel.DistributedDataParallel(Forked(), find_unused_parameters=True)
+    with net.join():
+        train(net, rank, steps=3 + rank)
+    return [p.detach() for p in net.parameters()]
+
+
+def accumulated(rank, size):
+    net = nn.parallel.DistributedDataParallel(make_net(), gradient_as_bucket_view=True)
+    torch.manual_seed(100 + rank)
+    for _ in range(2):
+        with net.no_sync():
+            net(torch.randn(8, 12)).square().mean().backward()
+        net(torch.randn(8, 12)).square().mean().backward()
+    return [p.grad for p in net.parameters()]
+
+
+def sharded_and_replicated(rank, size):
+    """Two dimensions: replicas of shards, whose bytes lie in memory of the backend's."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    mesh = dist.init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("replicas", "shards"))
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    net = make_net()
+    for layer in net:
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    net = fully_shard(net, mesh=mesh, mp_policy=policy)
+    for module in net.modules():
+        if hasattr(module, "set_allocate_memory_from_process_group_for_comm"):
+            module.set_allocate_memory_from_process_group_for_comm(True)
+    train(net, rank)
+    return [p.full_tensor().detach() for p in net.parameters()]
+
+
+def sharded_and_tensor_parallel(rank, size):
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
+                                                   parallelize_module)
+
+    mesh = dist.init_device_mesh("cpu", (2, size // 2), mesh_dim_names=("dp", "tp"))
+    net = parallelize_module(make_net()[0:3], mesh["tp"],
+                             {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    fully_shard(net, mesh=mesh["dp"])
+    train(net, mesh["dp"].get_local_rank())
+    return [p.full_tensor().detach() for p in net.parameters()]
+
+
 def distributed_tensors(rank, size):
     from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
     from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
@@ -79,8 +136,9 @@ def pipelined(rank, size):
 
 
 class Parallel(unittest.TestCase):
-    def same_as_gloo(self, body):
-        for ours, theirs in zip(run_ranks(body), run_ranks(body, backend="gloo"), strict=True):
+    def same_as_gloo(self, body, size=2):
+        both = [run_ranks(body, size, backend) for backend in ("hanji", "gloo")]
+        for ours, theirs in zip(*both, strict=True):
             self.assertGreater(len(ours), 0)
             for a, b in zip(ours, theirs, strict=True):
                 self.assertTrue(torch.equal(a, b), f"{body.__name__}: {(a - b).abs().max()}")
@@ -90,6 +148,18 @@ class Parallel(unittest.TestCase):
 
     def test_fully_sharded(self):
         self.same_as_gloo(fully_sharded)
+
+    def test_uneven_inputs(self):
+        self.same_as_gloo(uneven_inputs)
+
+    def test_accumulated(self):
+        self.same_as_gloo(accumulated)
+
+    def test_sharded_and_replicated(self):
+        self.same_as_gloo(sharded_and_replicated, 4)
+
+    def test_sharded_and_tensor_parallel(self):
+        self.same_as_gloo(sharded_and_tensor_parallel, 4)
 
     def test_distributed_tensors(self):
         self.same_as_gloo(distributed_tensors)

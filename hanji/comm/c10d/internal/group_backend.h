@@ -19,7 +19,7 @@
 namespace hanji::comm::c10d {
 
 /// A Group behind c10d's interface. What reduces is in reductions.cpp, what moves in moves.cpp,
-/// messages in messages.cpp, the rest in backend.cpp.
+/// messages in messages.cpp, what goes over the store in meetings.cpp, the rest in backend.cpp.
 class GroupBackend final : public ::c10d::Backend {
  public:
   GroupBackend(const Group& group, BackendOptions options);
@@ -33,6 +33,15 @@ class GroupBackend final : public ::c10d::Backend {
   ::c10d::ErrorType getError() override;
   void abort() override;
   void shutdown() override;
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+  bool supportsSplitting() const override { return hooks_.meet != nullptr; }
+  c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<::c10d::Store>& store,
+                                    const std::vector<int>& ranks,
+                                    const c10::intrusive_ptr<Options>& options) override;
+  c10::intrusive_ptr<Backend> merge(const c10::intrusive_ptr<::c10d::Store>& store,
+                                    const c10::intrusive_ptr<Options>& options, const int& rank,
+                                    const int& size) override;
 
   WorkPtr allreduce(Tensors& tensors, const ::c10d::AllreduceOptions& options) override;
   WorkPtr allreduce_sparse(Tensors& tensors, const ::c10d::AllreduceOptions& options) override;
@@ -86,6 +95,8 @@ class GroupBackend final : public ::c10d::Backend {
   WorkPtr track(const CallName& name, Tensors outputs, hanji::comm::Work work,
                 const Then& then = {}, int source = -1);
   WorkPtr note(WorkPtr work);
+  c10::intrusive_ptr<Backend> meet(const c10::intrusive_ptr<::c10d::Store>& store, int rank,
+                                   int size, const c10::intrusive_ptr<Options>& options) const;
   hanji::comm::Work start_all_reduce(const at::Tensor& tensor, const ::c10d::ReduceOp& op,
                                      std::vector<Then>& thens);
   hanji::comm::Work start_reduce_scatter(at::Tensor& output, const at::Tensor& input,

@@ -2,6 +2,7 @@
 #include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
 #include <fmt/format.h>
 
 #include <numeric>
@@ -28,11 +29,21 @@ schedule::ReduceOp to_reduce_op(const ::c10d::ReduceOp& op) {
     case ::c10d::ReduceOp::BAND: return schedule::ReduceOp::kBitAnd;
     case ::c10d::ReduceOp::BOR: return schedule::ReduceOp::kBitOr;
     case ::c10d::ReduceOp::BXOR: return schedule::ReduceOp::kBitXor;
+    case ::c10d::ReduceOp::PREMUL_SUM: return schedule::ReduceOp::kSum;  // of to_add()
     default: break;
   }
   throw Error(
-      base::unsupported("hanji reduces by sum, avg, min, max, product and bits; c10d asked for "
-                        "another operation"));
+      base::unsupported("hanji reduces by sum, avg, min, max, product, bits and premultiplied sum; "
+                        "c10d asked for another operation"));
+}
+
+/// What this rank adds to the reduction: of a premultiplied sum, its tensor times its factor.
+at::Tensor to_add(const at::Tensor& tensor, const ::c10d::ReduceOp& op) {
+  at::Tensor plain = to_reduce(tensor, to_reduce_op(op));
+  const auto* factor = dynamic_cast<::c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
+  if (op != ::c10d::ReduceOp::PREMUL_SUM || factor == nullptr) return plain;
+  return factor->tensor_factor.defined() ? plain.mul(factor->tensor_factor.to(plain.scalar_type()))
+                                         : plain.mul(factor->double_factor);
 }
 
 void check_lists(size_t outputs, size_t inputs, const char* title) {
@@ -61,7 +72,7 @@ hanji::comm::Work GroupBackend::start_all_reduce(const at::Tensor& tensor,
                                                  const ::c10d::ReduceOp& c10d_op,
                                                  std::vector<Then>& thens) {
   const schedule::ReduceOp op = to_reduce_op(c10d_op);
-  at::Tensor staged = to_reduce(tensor, op);
+  at::Tensor staged = to_add(tensor, c10d_op);
   auto work = all_reduce(staged, group(), {.op = op, .label = "c10d"});
   thens.push_back([tensor, staged] { put_back(tensor, staged); });
   return work;
@@ -73,7 +84,7 @@ hanji::comm::Work GroupBackend::start_reduce_scatter(at::Tensor& output, const a
   const schedule::ReduceOp op = to_reduce_op(c10d_op);
   at::Tensor staged = to_fill_reduced(output, op);
   auto work =
-      comm::reduce_scatter(staged, to_reduce(input, op), group(), {.op = op, .label = "c10d"});
+      comm::reduce_scatter(staged, to_add(input, c10d_op), group(), {.op = op, .label = "c10d"});
   thens.push_back([output, staged] { put_back(output, staged); });
   return work;
 }
@@ -127,7 +138,7 @@ WorkPtr GroupBackend::reduce(Tensors& tensors, const ::c10d::ReduceOptions& opti
   const auto name = named(OpType::REDUCE, "hanji:reduce", options.timeout, tensors);
   const at::Tensor tensor = only(tensors, name.title);
   const schedule::ReduceOp op = to_reduce_op(options.reduceOp);
-  at::Tensor staged = to_reduce(tensor, op);
+  at::Tensor staged = to_add(tensor, options.reduceOp);
   const auto root = static_cast<int>(options.rootRank);
   auto work = comm::reduce(staged, root, group(), {.op = op, .label = "c10d"});
   if (root != rank_) return track(name, tensors, std::move(work));
@@ -143,7 +154,7 @@ WorkPtr GroupBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inp
   check_lists(size_, inputs[0].size(), name.title);
   const schedule::ReduceOp op = to_reduce_op(options.reduceOp);
   const at::Tensor flat = flatten(inputs[0]);
-  const at::Tensor input = to_reduce(flat, op);
+  const at::Tensor input = to_add(flat, options.reduceOp);
   at::Tensor staged = to_fill_reduced(output, op);
   auto counts = uneven_counts(inputs[0]);
   if (flat.is_complex()) {
