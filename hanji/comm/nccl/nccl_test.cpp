@@ -167,17 +167,6 @@ TEST(Nccl, EveryRoutineRuns) {
   }
 }
 
-TEST(NcclMessages, RunInRingsBesideACollective) {
-  for (const int ranks : {2, 3}) {
-    run_both(ranks, Bits::kFast, [](const Group&, const Group& by_nccl) {
-      for (const internal::RoutineCase& one : internal::routine_cases()) {
-        if (!is_of_messages(one)) continue;
-        for (const int64_t count : {0, 1, 1027}) one.check(by_nccl, count);
-      }
-    });
-  }
-}
-
 TEST(Nccl, OrderedSumsHaveTheBitsOfSharedMemory) {
   run_both(3, Bits::kRun, [](const Group& shm, const Group& by_nccl) {
     for (const c10::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
@@ -296,49 +285,6 @@ TEST(Nccl, AnErrorOfTheDeviceEndsTheWait) {
     barrier(shm);
   });
   order<void(int)>("fake_nccl_async_error")(0);
-}
-
-/// What the ends of a message call, in either order.
-void exchange(const Group& group, int peer, int64_t count, bool sends_first) {
-  const at::Tensor mine = numbers(count, group.rank());
-  at::Tensor theirs = at::zeros({count});
-  Work sent, received;
-  if (sends_first) sent = send(mine, peer, group);
-  received = recv(theirs, peer, group);
-  if (!sends_first) sent = send(mine, peer, group);
-  received.wait();
-  EXPECT_TRUE(at::equal(theirs, numbers(count, peer)));
-  sent.wait();
-}
-
-/// On one stream, or over one channel of descriptions, each of these would wait for the other.
-TEST(NcclMessages, WaysOfOnePairDoNotWaitForEachOther) {
-  for (const Bits bits : {Bits::kRun, Bits::kFast}) {
-    run_both(2, bits, [](const Group&, const Group& by_nccl) {
-      const int me = by_nccl.rank();
-      for (int round = 0; round < 20; ++round) {
-        const bool mixed = round % 2 == 1;  // one sends first, the other receives first
-        exchange(by_nccl, 1 - me, 100 + round, !mixed || me == 0);
-      }
-    });
-  }
-}
-
-TEST(NcclMessages, TheyDoNotWaitForCollectives) {
-  run_both(3, Bits::kFast, [](const Group&, const Group& by_nccl) {
-    const int me = by_nccl.rank(), next = (me + 1) % 3, before = (me + 2) % 3;
-    at::Tensor sum = at::full({5000}, me + 1.0);
-    at::Tensor theirs = at::zeros({5000});
-    const at::Tensor mine = numbers(5000, me);
-    Work summed = me == 0 ? all_reduce(sum, by_nccl) : Work();  // before its messages
-    Work sent = send(mine, next, by_nccl);
-    recv(theirs, before, by_nccl).wait();
-    if (me != 0) summed = all_reduce(sum, by_nccl);  // after them
-    summed.wait();
-    sent.wait();
-    EXPECT_TRUE(at::equal(theirs, numbers(5000, before)));
-    EXPECT_TRUE(at::equal(sum, at::full({5000}, 6.0)));
-  });
 }
 
 TEST(NcclMessages, SeveralOfOneWayStayInOrder) {
