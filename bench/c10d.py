@@ -1,7 +1,9 @@
 """What does Python gain when its process group is "hanji" instead of "gloo"?
 
 A training step of a GPT under Python's DDP and FSDP2, and plain all-reduces, in turns on both
-backends; the first steps must give equal losses. Needs python/hanji_c10d (./dev python).
+backends; the first steps must give equal losses. "_views" lets the gradients lie in DDP's buckets,
+"_heap" lets FSDP2 take its buffers from the backend, and "heap:" lets the all-reduce do so.
+Needs python/hanji_c10d (./dev python).
 """
 import argparse
 import pathlib
@@ -14,7 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def start(backend, work, a):
     command = [sys.executable, str(HERE / "c10d_rank.py"), "--backend", backend, "--work", work,
-               "--preset", a.preset]
+               "--preset", a.preset, "--samples", str(a.samples)]
     return Ranks(backend, command, a.ranks)
 
 
@@ -28,7 +30,7 @@ def compare(name, work, a, steps):
     if first != second:
         sys.exit(f"{name}: results differ: {first} on hanji, {second} on gloo")
     result = Comparison(lambda n: slowest(ours.ask(steps=n)), lambda n: slowest(theirs.ask(steps=n)))
-    print(f"{name:22} hanji {result.run(a.pairs, steps)} gloo", flush=True)
+    print(f"{name:27} hanji {result.run(a.pairs, steps)} gloo", flush=True)
     ours.close(), theirs.close()
 
 
@@ -36,15 +38,20 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--preset", default="baby")
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--samples", type=int, default=1, help="per rank and step")
     parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("works", nargs="*", help="of those below; all by default")
     parser.add_argument("--smoke", action="store_true")
     a = parser.parse_args()
     if a.smoke:
         a.preset, a.pairs = "nano", 2
-    compare("DDP step", "ddp", a, 2)
-    compare("FSDP2 step", "fsdp2", a, 2)
-    for elements, steps in ((2, 200), (1 << 10, 200), (1 << 18, 20), (1 << 24, 2)):
-        compare(f"all_reduce {4 * elements} B", str(elements), a, steps)
+    steps = {"ddp": 2, "ddp_views": 2, "fsdp2": 2, "fsdp2_heap": 2}
+    for elements, count in ((2, 200), (1 << 10, 200), (1 << 18, 20), (1 << 24, 2)):
+        steps |= {str(elements): count, f"heap:{elements}": count}
+    for work in a.works or steps:
+        elements = "" if work.startswith(("ddp", "fsdp")) else int(work.split(":")[-1])
+        name = f"all_reduce {4 * elements} B" + ", heap" * (":" in work) if elements else work
+        compare(name, work, a, steps[work])
 
 
 if __name__ == "__main__":

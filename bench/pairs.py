@@ -4,6 +4,7 @@ A rank is any program that reads lines from stdin and answers each with one line
     {"steps": 5}    ->  {"seconds": [...], "losses": [...]}
 """
 import json
+import math
 import os
 import socket
 import statistics
@@ -64,6 +65,18 @@ def slowest(answers):
     return [max(step) for step in zip(*(answer["seconds"] for answer in answers))]
 
 
+def interval(values, confidence=0.95):
+    """Two of the values, between which their median lies with at least that confidence."""
+    values, tail, outside = sorted(values), 0.0, 0
+    while outside < (len(values) - 1) // 2:
+        tail += math.comb(len(values), outside) / 2 ** len(values)
+        if tail > (1 - confidence) / 2:
+            break
+        outside += 1
+    outside = max(outside - 1, 0)
+    return values[outside], values[-1 - outside]
+
+
 class Comparison:
     """Medians of blocks of steps, in pairs; the order within a pair alternates."""
 
@@ -82,7 +95,7 @@ class Comparison:
         return self
 
     def __str__(self):
-        spread = f"{min(self.ratios):.3f} to {max(self.ratios):.3f}"
+        low, high = interval(self.ratios)
         return (f"{statistics.median(self.first) * 1e3:8.1f} ms against "
                 f"{statistics.median(self.second) * 1e3:8.1f} ms: "
-                f"{statistics.median(self.ratios):.3f}x  ({spread} over {len(self.ratios)} pairs)")
+                f"{statistics.median(self.ratios):.3f}x  ({low:.3f} to {high:.3f}, {len(self.ratios)} pairs)")
