@@ -32,7 +32,7 @@ class CMakeBuild(build_ext):
         target = pathlib.Path(self.get_ext_fullpath(ext.name)).resolve()
         build = pathlib.Path(self.build_temp).resolve()
         configure = ["cmake", "-S", HERE.parents[1], "-B", build, "-DCMAKE_BUILD_TYPE=Release",
-                     "-DHANJI_PYTHON=ON", "-DHANJI_TESTS=OFF",
+                     "-DHANJI_PYTHON=ON", "-DHANJI_TESTS=OFF", "-DHANJI_UNITY=ON",
                      f"-DHANJI_TORCH={torch_folder()}",
                      f"-DPython3_EXECUTABLE={sys.executable}",
                      f"-DHANJI_PYTHON_MODULE={target}"]
