@@ -13,12 +13,17 @@ namespace {
 
 auto compared(const Description& one) {
   return std::tie(one.sequence, one.routine, one.op, one.dtype, one.count, one.shares, one.root,
-                  one.tag, one.by_steps);
+                  one.tag, one.way);
 }
 
 std::string_view name_of_call(schedule::Routine routine, size_t place) {
   if (routine == schedule::Routine::kSend && place == 1) return "recv";
   return schedule::name_of(routine);
+}
+
+void put_terminated(std::string_view text, std::span<char> zero_terminated) {
+  std::copy_n(text.begin(), std::min(text.size(), zero_terminated.size() - 1),
+              zero_terminated.begin());
 }
 
 std::string say(const Description& one, size_t place) {
@@ -28,12 +33,20 @@ std::string say(const Description& one, size_t place) {
                      one.shares != 0 ? fmt::format(", shares {:04x}", one.shares & 0xffff) : "",
                      base::name_of(static_cast<DType>(one.dtype)),
                      schedule::name_of(static_cast<schedule::ReduceOp>(one.op)), one.root, one.tag,
-                     one.by_steps ? ", by messages" : "", one.sequence, one.where.data());
+                     one.way[0] != 0 ? fmt::format(", by {}", one.way.data()) : "", one.sequence,
+                     one.where.data());
 }
 
 }  // namespace
 
-Description describe(const Request& request, const Choice& choice, uint64_t sequence) {
+std::string say_way(const Choice& choice) {
+  if (!choice.steps) return "";
+  const schedule::StepList& list = *choice.steps;
+  const std::string name = list.algorithm.empty() ? "messages" : list.algorithm;
+  return list.parameter == 0 ? name : fmt::format("{} {}", name, list.parameter);
+}
+
+Description describe(const Request& request, std::string_view way, uint64_t sequence) {
   Description one;
   one.sequence = sequence;
   one.tag = request.tag;
@@ -44,12 +57,12 @@ Description describe(const Request& request, const Choice& choice, uint64_t sequ
   one.routine = static_cast<uint8_t>(request.routine);
   one.op = static_cast<uint8_t>(request.op);
   one.dtype = static_cast<uint8_t>(request.dtype);
-  one.by_steps = choice.steps != nullptr;
+  put_terminated(way, one.way);
   const std::filesystem::path file = request.call_site.file_name();
   const std::string label = request.label.empty() ? "" : fmt::format(" ({})", request.label);
   const std::string where =
       fmt::format("{}:{}{}", file.filename().string(), request.call_site.line(), label);
-  std::copy_n(where.begin(), std::min(where.size(), one.where.size() - 1), one.where.begin());
+  put_terminated(where, one.where);
   return one;
 }
 

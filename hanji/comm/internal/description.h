@@ -22,12 +22,16 @@ struct Description {
   uint8_t routine = 0;
   uint8_t op = 0;
   uint8_t dtype = 0;
-  uint8_t by_steps = 0;
-  std::array<char, 152> where{};  ///< Zero-terminated call site and label; may differ.
+  std::array<char, 29> way{};     ///< Zero-terminated: what it is carried out by, as say_way().
+  std::array<char, 124> where{};  ///< Zero-terminated call site and label; may differ.
 };
 static_assert(sizeof(Description) == 192);
 
-Description describe(const Request& request, const Choice& choice, uint64_t sequence);
+/// "exchange", "pipeline 16"; empty for the engine's own routine.
+std::string say_way(const Choice& choice);
+
+/// Of a call that is carried out in the `way` that say_way() tells; all ranks must tell the same.
+Description describe(const Request& request, std::string_view way, uint64_t sequence);
 
 /// Refuses with kMismatch unless all ranks called the same, naming the first rank that differs from
 /// the first, both calls and their sites. Every rank sees the same descriptions and says the same.

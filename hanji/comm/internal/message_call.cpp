@@ -47,7 +47,7 @@ MessageCall::MessageCall(Wire& wire, std::span<const int> names, What what)
     : wire_(wire),
       names_(names),
       what_(std::move(what)),
-      mine_(describe(what_.request, what_.choice, what_.sequence)),
+      mine_(describe(what_.request, say_way(what_.choice), what_.sequence)),
       start_ns_(base::now_ns()),
       all_(wire.size()) {}
 
@@ -67,7 +67,7 @@ bool MessageCall::advance() {
                               std::as_writable_bytes(std::span(all_)));
     }
     if (!pending_->done()) return false;
-    for (Description& one : all_) one.where.back() = 0;
+    for (Description& one : all_) one.way.back() = one.where.back() = 0;
     base::throw_if_error(compare(all_, names_));
     begin();
   }

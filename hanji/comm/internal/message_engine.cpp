@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "hanji/trace/recorder.h"
+#include "hanji/comm/internal/record.h"
 
 namespace hanji::comm {
 namespace {
@@ -161,7 +161,7 @@ void MessageEngine::finish(const std::optional<Status>& ended) {
     status_ = *ended;
     return;
   }
-  record();
+  record_call(recorder_, open_->request(), {open_->start_ns(), open_->sequence(), size()});
   network_bytes_ += open_->sent_bytes();
   completed_ = open_->sequence();
   open_.reset();
@@ -189,23 +189,6 @@ Status MessageEngine::explain(const Error& error) const {
   if (status.code() == Code::kMismatch) return status;
   return status.at(fmt::format("rank {} of {}: {} at {}", names_[rank()], size(),
                                schedule::name_of(open_->request().routine), open_->where()));
-}
-
-void MessageEngine::record() const {
-  if (recorder_ == nullptr) return;
-  const Request& request = open_->request();
-  trace::Event event;
-  event.start_ns = open_->start_ns();
-  event.end_ns = base::now_ns();
-  event.name = recorder_->intern(schedule::name_of(request.routine));
-  event.lane = trace::Lane::kCommunication;
-  event.category = trace::Category::kCommunication;
-  event.step = recorder_->step();
-  event.bytes = request.count * static_cast<int64_t>(base::size_of(request.dtype));
-  event.sequence = static_cast<int64_t>(open_->sequence());
-  event.group_size = size();
-  event.dtype = static_cast<uint8_t>(request.dtype);
-  recorder_->add(event);
 }
 
 }  // namespace hanji::comm

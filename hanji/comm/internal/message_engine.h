@@ -53,7 +53,6 @@ class MessageEngine final : public Engine {
   std::chrono::nanoseconds limit() const;  // of the open call
   Status late() const;
   Status explain(const Error& error) const;
-  void record() const;
 
   const std::unique_ptr<Wire> wire_;
   const std::vector<int> names_;

@@ -2,30 +2,18 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstddef>
 #include <deque>
-#include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "hanji/comm/group.h"
-#include "hanji/comm/hierarchical/host_map.h"
 #include "hanji/comm/hierarchical/internal/frame.h"
-#include "hanji/comm/hierarchical/internal/program.h"
+#include "hanji/comm/hierarchical/internal/peers.h"
+#include "hanji/comm/hierarchical/internal/stage_runner.h"
 #include "hanji/comm/internal/engine.h"
 
 namespace hanji::comm::hierarchical {
-
-/// Whom one rank works with.
-struct Peers {
-  HostMap hosts;
-  int rank = 0;
-  Group local;                 ///< The ranks of this host, by lane. Nobody else uses it.
-  std::optional<Group> twins;  ///< The ranks of this lane, by host; none on ranks beyond the lanes.
-  std::string between;         ///< The engine between hosts.
-};
 
 /// A call of all ranks as calls of the ranks of each host and of the twins of each lane.
 ///
@@ -62,30 +50,16 @@ class HierarchicalEngine final : public Engine {
   /// What the first call waits for: that its host, then its twins have told what they call, then,
   /// on a host with more ranks than lanes, that lane 0 tells the verdict, then its stages.
   enum class Phase : uint8_t { kIdle, kHost, kTwins, kVerdict, kStages };
-  /// A call of one of the two groups; none: over when it began.
-  struct Begun {
-    const Group* group = nullptr;
-    uint64_t sequence = 0;
-  };
 
   bool step();  // true if the phase changed or a stage began
   void open();
   void ask_twins(const Status& verdict);
   void spread(const Status& verdict);
   void heed(const Status& verdict);
-  bool run_stages();
   void close();
 
-  void prepare(const Request& request);
-  void make_staging(Buffer buffer, int64_t elements);
-  Begun begin(const Stage& stage) const;
   Begun talk(const Group& group, schedule::Routine routine, int num_frames);
   std::span<const Frame> heard(int num_frames) const;
-  bool over(const Begun& begun) const;
-  at::Tensor tensor_of(const Piece& piece) const;
-  const at::Tensor& base_of(Buffer buffer) const;
-  void divide(const Piece& piece) const;
-  void move(const std::vector<Move>& moves) const;
 
   int num_neighbours() const;
   bool has_rank_without_twins() const { return num_neighbours() > peers_.hosts.num_lanes(); }
@@ -93,10 +67,11 @@ class HierarchicalEngine final : public Engine {
   Status located(const Status& status) const;
   void tell_twins();
   Status late() const;
-  void record() const;
+  std::chrono::nanoseconds limit() const;  // of the first call
 
   const Peers peers_;
   const std::string name_;
+  const std::string way_;  ///< As in describe().
   const std::chrono::nanoseconds deadline_;
   trace::Recorder* const recorder_;
 
@@ -111,10 +86,7 @@ class HierarchicalEngine final : public Engine {
   int64_t bytes_of_talk_ = 0;  ///< Between hosts, for comparisons.
   Frame mine_;
   at::Tensor heard_;
-  std::optional<Shape> shape_;  // program_ is for it
-  Program program_;
-  std::vector<Begun> begun_;  // by stage
-  std::array<at::Tensor, kNumBuffers> staging_;
+  StageRunner stages_;  ///< Of the first call.
 };
 
 }  // namespace hanji::comm::hierarchical

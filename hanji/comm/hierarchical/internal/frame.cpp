@@ -7,9 +7,9 @@
 
 namespace hanji::comm::hierarchical {
 
-Frame make_frame(const Request& request, uint64_t sequence, int rank) {
+Frame make_frame(const Request& request, std::string_view way, uint64_t sequence, int rank) {
   Frame frame;
-  frame.call = describe(request, {}, sequence);
+  frame.call = describe(request, way, sequence);
   frame.rank = rank;
   return frame;
 }
@@ -31,7 +31,7 @@ Status judge(std::span<const Frame> frames) {
   std::vector<int> ranks;
   for (const Frame& frame : frames) {
     calls.push_back(frame.call);
-    calls.back().where.back() = 0;
+    calls.back().way.back() = calls.back().where.back() = 0;
     ranks.push_back(frame.rank);
   }
   return compare(calls, ranks);

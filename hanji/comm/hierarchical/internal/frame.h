@@ -2,6 +2,7 @@
 
 #include <array>
 #include <span>
+#include <string_view>
 
 #include "hanji/base/status.h"
 #include "hanji/comm/internal/description.h"
@@ -18,7 +19,8 @@ struct Frame {
 };
 static_assert(sizeof(Frame) == 1224);
 
-Frame make_frame(const Request& request, uint64_t sequence, int rank);
+/// What the rank says of its call, the `sequence`-th; `way` as in describe().
+Frame make_frame(const Request& request, std::string_view way, uint64_t sequence, int rank);
 void set_verdict(Frame& frame, const Status& status);
 
 /// The first verdict that is told, else what a comparison of the calls finds.

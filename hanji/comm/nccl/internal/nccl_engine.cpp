@@ -12,8 +12,8 @@
 #include "hanji/base/clock.h"
 #include "hanji/comm/internal/description.h"
 #include "hanji/comm/internal/message_walk.h"
+#include "hanji/comm/internal/record.h"
 #include "hanji/comm/nccl/internal/device_walk.h"
-#include "hanji/trace/recorder.h"
 
 namespace hanji::comm::nccl {
 namespace {
@@ -29,7 +29,7 @@ at::Tensor bytes_of(const Description& description) {
 std::vector<Description> read_all(const at::Tensor& said) {
   std::vector<Description> ranks(said.numel() / kBytes);
   std::memcpy(ranks.data(), said.const_data_ptr(), said.nbytes());
-  for (Description& one : ranks) one.where.back() = 0;
+  for (Description& one : ranks) one.way.back() = one.where.back() = 0;
   return ranks;
 }
 
@@ -60,7 +60,7 @@ Result<uint64_t> NcclEngine::submit(const Request& request, const Choice& choice
   call.choice = choice;
   call.start_ns = base::now_ns();
   const uint64_t ticket = completed_ + calls_.size() + 1;
-  const Description mine = describe(request, choice, ticket);
+  const Description mine = describe(request, say_way(choice), ticket);
   call.where = fmt::format("{} as call {} at {}", schedule::name_of(request.routine), ticket,
                            mine.where.data());
   try {
@@ -190,26 +190,11 @@ Status NcclEngine::launch(Call& call) {
 
 void NcclEngine::retire() {
   while (!calls_.empty() && calls_.front().ended && calls_.front().ended->done()) {
-    record(calls_.front());
+    const Call& call = calls_.front();
+    record_call(recorder_, call.request, {call.start_ns, completed_ + 1, size()});
     calls_.pop_front();
     ++completed_;
   }
-}
-
-void NcclEngine::record(const Call& call) const {
-  if (recorder_ == nullptr) return;
-  trace::Event event;
-  event.start_ns = call.start_ns;
-  event.end_ns = base::now_ns();
-  event.name = recorder_->intern(schedule::name_of(call.request.routine));
-  event.lane = trace::Lane::kCommunication;
-  event.category = trace::Category::kCommunication;
-  event.step = recorder_->step();
-  event.bytes = call.request.count * static_cast<int64_t>(base::size_of(call.request.dtype));
-  event.sequence = static_cast<int64_t>(completed_ + 1);
-  event.group_size = size();
-  event.dtype = static_cast<uint8_t>(call.request.dtype);
-  recorder_->add(event);
 }
 
 }  // namespace hanji::comm::nccl

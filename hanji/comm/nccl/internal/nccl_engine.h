@@ -81,7 +81,6 @@ class NcclEngine final : public Engine {
   Status late(const Call& call) const;
   Status launch(Call& call);
   void retire();
-  void record(const Call& call) const;
 
   Parts parts_;
   const std::chrono::nanoseconds deadline_;

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "hanji/comm/group.h"
+#include "hanji/comm/hierarchical/host_map.h"
+
+namespace hanji::comm::hierarchical {
+
+/// Whom one rank works with.
+struct Peers {
+  HostMap hosts;
+  int rank = 0;
+  Group local;                 ///< The ranks of this host, by lane. Nobody else uses it.
+  std::optional<Group> twins;  ///< The ranks of this lane, by host; none on ranks beyond the lanes.
+  std::string between;         ///< The engine between hosts.
+
+  /// What a call of `group` has of a call's own deadline: between hosts twice as long, since the
+  /// whole group's comes first, which knows more. 0 stays 0.
+  std::chrono::nanoseconds deadline_in(const Group& group, std::chrono::nanoseconds own) const {
+    return &group == &local ? own : 2 * own;
+  }
+};
+
+}  // namespace hanji::comm::hierarchical
