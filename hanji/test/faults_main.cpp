@@ -50,7 +50,7 @@ steps there were and how soon the last survivor had named the rank.
 | a death after any visible operation or store | the flag protocol, in every order | no survivor sleeps on; all get peer_lost | test/model/protocol_test |
 | any order of steps and of stores | the flag protocol: 2 and 3 ranks, 2 to 4 calls, polling and sleeping | no race on words, slots and tensors, no lost wake-up, no deadlock, right values, mismatches on all ranks | test/model/protocol_test, `hanji_protocol_model large` |
 | seven bugs in that protocol | one line instead of two, slots reused one sync early, no fence, no release, no acquire, a sleep that does not compare, a late count of sleepers | each is found | test/model/protocol_test |
-| another routine, dtype, count, root, op, shares, list, order, group; one call too few or too many | every list of every routine; over Gloo every routine | mismatch on every rank, both call sites, no byte used | shm/desync_test, comm/desync_test |
+| another routine, dtype, count, root, op, shares, list, order, group; one call too few or too many | every list of every routine; every routine over Gloo, MPI, memory with Gloo between hosts, and a stand-in for NCCL | mismatch on every rank, both call sites, no byte used | shm/desync_test, comm/desync_test, mpi_test, hierarchical/group_test, nccl_test |
 
 ## Bad surroundings
 

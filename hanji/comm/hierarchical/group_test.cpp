@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/broadcast.h"
 #include "hanji/comm/gloo/group.h"
+#include "hanji/comm/internal/desync_cases.h"
 #include "hanji/comm/internal/routine_cases.h"
 #include "hanji/comm/internal/test_ranks.h"
 #include "hanji/comm/message.h"
@@ -28,6 +30,7 @@ namespace hanji::comm::hierarchical {
 namespace {
 
 using namespace std::chrono_literals;
+using internal::refusal;
 using schedule::ReduceOp;
 using testing::AllOf;
 using testing::HasSubstr;
@@ -53,12 +56,15 @@ TestHosts make_hosts(std::vector<int> host_of) {
 }
 
 /// Calls body(group) on one thread per rank: shared memory per host, Gloo on the loopback between.
-void run_hosts(const TestHosts& hosts, const std::function<void(const Group&)>& body,
-               const GroupOptions& options = {}) {
+void run_hosts(
+    const TestHosts& hosts, const std::function<void(const Group&)>& body,
+    const GroupOptions& options = {},
+    const internal::ChangeOptions& change = [](GroupOptions&, int) {}) {
   const auto store = c10::make_intrusive<::c10d::HashStore>();
   test::run_threads(static_cast<int>(hosts.host_of.size()), [&](int rank) {
     GroupOptions mine = options;
     mine.deadline = std::min<std::chrono::nanoseconds>(mine.deadline, std::chrono::seconds(60));
+    change(mine, rank);
     const auto& segment = hosts.segments[hosts.host_of[rank]];
     std::vector<int> members(segment->ranks());
     std::iota(members.begin(), members.end(), 0);
@@ -75,16 +81,6 @@ void run_hosts(const std::vector<int>& host_of, const std::function<void(const G
 
 at::Tensor rough_numbers(int64_t count, int rank, c10::ScalarType type = at::kFloat) {
   return (at::sin(at::arange(count, at::kDouble) * 0.37 + rank) * 50 + 60).to(type);
-}
-
-/// The code and words of what a call throws, or "accepted".
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return std::string(base::name_of(error.code())) + ": " + error.what();
-  }
-  return "accepted";
 }
 
 /// Every case that all engines share but the one of the order of sums, which equal hosts keep for
@@ -159,6 +155,36 @@ TEST(HierarchicalGroup, AMismatchIsNamedOnEveryRankOfEveryHost) {
                         HasSubstr("group_test.cpp:"), HasSubstr("wte")));
       EXPECT_EQ(tensor.sum().item<float>(), static_cast<float>(tensor.numel()));
     });
+  }
+}
+
+/// Three ranks on two hosts, as `host_of` says.
+internal::DesyncEngine desync_engine(const std::vector<int>& host_of) {
+  const auto run = [host_of](const auto& body, const auto& change) {
+    run_hosts(make_hosts(host_of), body, {}, change);
+  };
+  return {fmt::format("hosts {}", fmt::join(host_of, " ")), run};
+}
+
+class HierarchicalDesync : public testing::TestWithParam<internal::DesyncRoutine> {};
+
+TEST_P(HierarchicalDesync, IsNamedOnEveryRankOfEveryHost) {
+  internal::check_disagreements(desync_engine({0, 0, 1}), GetParam());
+  internal::check_disagreements(desync_engine({0, 1, 1}), GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(InEveryRoutine, HierarchicalDesync,
+                         testing::ValuesIn(internal::desync_routines()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(HierarchicalDesyncOf, WaysMessagesAndGroupsIsNamedOnEveryRank) {
+  for (const std::vector<int>& host_of : {std::vector{0, 0, 1}, std::vector{0, 1, 1}}) {
+    const internal::DesyncEngine engine = desync_engine(host_of);
+    internal::check_other_ways(engine);
+    // Those inside a host number its ranks from 0, as message_test expects.
+    if (host_of[1] == 0) internal::check_messages(engine);
+    internal::check_crossed_groups(engine);
+    internal::check_subgroups(engine);
   }
 }
 

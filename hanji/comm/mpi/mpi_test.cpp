@@ -11,6 +11,7 @@
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/barrier.h"
+#include "hanji/comm/internal/desync_cases.h"
 #include "hanji/comm/internal/routine_cases.h"
 #include "hanji/comm/internal/test_ranks.h"
 #include "hanji/comm/message.h"
@@ -20,6 +21,7 @@ namespace hanji::comm {
 namespace {
 
 using namespace std::chrono_literals;
+using internal::refusal;
 using schedule::ReduceOp;
 using testing::AllOf;
 using testing::HasSubstr;
@@ -30,15 +32,6 @@ Group make_group(Bits bits = Bits::kRun, std::chrono::nanoseconds deadline = 60s
   options.bits = bits;
   options.deadline = deadline;
   return mpi::make_group(nullptr, options);
-}
-
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return std::string(base::name_of(error.code())) + ": " + error.what();
-  }
-  return "accepted";
 }
 
 TEST(MpiGroup, ServesEveryRoutineInOrder) {
@@ -143,6 +136,39 @@ TEST(MpiGroup, AMismatchIsNamedOnEveryRank) {
   EXPECT_THAT(refusal([&] { barrier(group); }), HasSubstr("mismatch: "));
 }
 
+internal::DesyncEngine desync_engine() {
+  return {"mpi", [](const auto& body, const auto& change) {
+            GroupOptions options;
+            options.name = "by mpi";
+            options.deadline = 60s;
+            int rank = 0;
+            MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+            change(options, rank);
+            body(mpi::make_group(nullptr, options));
+          }};
+}
+
+class MpiDesync : public testing::TestWithParam<internal::DesyncRoutine> {
+ protected:
+  void SetUp() override {
+    if (make_group().size() != internal::kDesyncRanks) GTEST_SKIP() << "for three ranks";
+  }
+};
+
+TEST_P(MpiDesync, IsNamedOnEveryRank) {
+  internal::check_disagreements(desync_engine(), GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(InEveryRoutine, MpiDesync, testing::ValuesIn(internal::desync_routines()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(MpiDesyncOf, WaysMessagesAndSubgroupsIsNamedOnEveryRank) {
+  if (make_group().size() != internal::kDesyncRanks) GTEST_SKIP() << "for three ranks";
+  internal::check_other_ways(desync_engine());
+  internal::check_messages(desync_engine());
+  internal::check_subgroups(desync_engine());
+}
+
 TEST(MpiGroup, DividesIntoGroupsThatWorkAtOnce) {
   const Group group = make_group();
   std::vector<int> members;
@@ -197,7 +223,13 @@ TEST(MpiJoin, JoinsHostsIntoOneGroup) {
   EXPECT_EQ(tensor[4].item<int>(), rank < 2 ? 1 : 2);
 }
 
-// The last test: MPI keeps what never came.
+// From here on: MPI keeps what never came.
+TEST(MpiGroupLast, CallsOfTwoGroupsEndAtTheDeadline) {
+  const Group whole = make_group();
+  if (whole.size() == internal::kDesyncRanks) internal::check_crossed_groups(desync_engine());
+  barrier(whole);
+}
+
 TEST(MpiGroupLast, ACallThatMissesItsDeadlineNamesWhoIsAbsent) {
   const Group late = make_group(Bits::kRun, 300ms);
   const Group whole = make_group();

@@ -12,6 +12,7 @@
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/broadcast.h"
 #include "hanji/comm/gather.h"
+#include "hanji/comm/internal/desync_cases.h"
 #include "hanji/comm/internal/routine_cases.h"
 #include "hanji/comm/internal/test_ranks.h"
 #include "hanji/comm/message.h"
@@ -208,6 +209,30 @@ TEST(Nccl, ADifferentCallIsNamedOnEveryRankBeforeAByteMoves) {
     }
     EXPECT_TRUE(at::equal(tensor, before));
   });
+}
+
+internal::DesyncEngine desync_engine() {
+  return {"nccl", [](const auto& body, const auto& change) {
+            run_ranks(internal::kDesyncRanks, [&](const Group& shm) {
+              GroupOptions options = shm.options();
+              change(options, shm.rank());
+              body(over_fake(shm, options, std::make_shared<HostStream::Seen>()));
+            });
+          }};
+}
+
+class NcclDesync : public testing::TestWithParam<internal::DesyncRoutine> {};
+
+TEST_P(NcclDesync, IsNamedOnEveryRank) {
+  internal::check_disagreements(desync_engine(), GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(InEveryRoutine, NcclDesync, testing::ValuesIn(internal::desync_routines()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(NcclDesyncOf, WaysAndSubgroupsIsNamedOnEveryRank) {
+  internal::check_other_ways(desync_engine());
+  internal::check_subgroups(desync_engine());
 }
 
 TEST(Nccl, WhatNcclRefusesIsSaidInItsWordsAndEndsTheCommunicator) {
