@@ -83,6 +83,8 @@ class Engine {
   virtual Status check() = 0;
   /// True too once the engine has failed.
   virtual bool done(uint64_t ticket) const = 0;
+  /// True while an open call goes on only when this rank drives it; a device goes on by itself.
+  virtual bool needs_host() const { return true; }
   /// True if no call is open here and another rank has begun one: a message waits to be received.
   virtual bool called() const { return false; }
   /// Drives the engine until the ticket is done, and `others` meanwhile, which lets ranks wait for

@@ -19,11 +19,13 @@ bool is_set(std::string_view name) {
   return std::ranges::find(environment, name, &base::NamedValue::name) != environment.end();
 }
 
-/// The library, with its log beside those of the rank.
+/// The library, with its log beside those of the rank, that connects all its algorithms when a
+/// group is made: at the first call of each it would hold the host up, as connect_pairs() tells.
 std::shared_ptr<const Library> load(Options options, int rank) {
+  if (!is_set("NCCL_RUNTIME_CONNECT")) options.variables.try_emplace("NCCL_RUNTIME_CONNECT", "0");
   if (!options.log_directory.empty()) {
-    const auto file = options.log_directory / fmt::format("nccl.rank.{}", rank);
-    options.variables.try_emplace("NCCL_DEBUG_FILE", file.string());
+    const auto file = log_file(options.log_directory, rank).string();
+    options.variables.try_emplace("NCCL_DEBUG_FILE", file);
     if (!is_set("NCCL_DEBUG")) options.variables.try_emplace("NCCL_DEBUG", "INFO");
   }
   auto library = Library::load(options);
@@ -50,6 +52,10 @@ Group make_group(const Group& meet, c10::Device device, GroupOptions group_optio
   StreamSource streams = stream_source(device);
   return group_over({load(options, meet.rank()), std::move(streams), device}, meet,
                     std::move(group_options));
+}
+
+std::filesystem::path log_file(const std::filesystem::path& directory, int rank) {
+  return directory / fmt::format("nccl.rank.{}", rank);
 }
 
 Result<std::string> find_version(const Options& options) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <thread>
 
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/all_reduce.h"
@@ -168,6 +169,17 @@ TEST(Nccl, EveryRoutineRuns) {
   }
 }
 
+TEST(NcclMessages, RunInRingsBesideACollective) {
+  for (const int ranks : {2, 3}) {
+    run_both(ranks, Bits::kFast, [](const Group&, const Group& by_nccl) {
+      for (const internal::RoutineCase& one : internal::routine_cases()) {
+        if (!is_of_messages(one)) continue;
+        for (const int64_t count : {0, 1, 1027}) one.check(by_nccl, count);
+      }
+    });
+  }
+}
+
 TEST(Nccl, OrderedSumsHaveTheBitsOfSharedMemory) {
   run_both(3, Bits::kRun, [](const Group& shm, const Group& by_nccl) {
     for (const c10::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
@@ -310,6 +322,149 @@ TEST(Nccl, AnErrorOfTheDeviceEndsTheWait) {
     barrier(shm);
   });
   order<void(int)>("fake_nccl_async_error")(0);
+}
+
+TEST(Nccl, PairsAreConnectedWhenAGroupIsMade) {
+  for (const int ranks : {1, 3}) {
+    const int before = count_of("ncclRecv");
+    run_both(ranks, Bits::kFast, [](const Group&, const Group&) {});
+    EXPECT_EQ(count_of("ncclRecv") - before, ranks == 1 ? 0 : ranks * ranks);
+  }
+}
+
+void expect_timeout(const std::function<void()>& call, const std::vector<std::string>& words) {
+  try {
+    call();
+    ADD_FAILURE() << "the deadline passed unnoticed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), base::Code::kTimeout);
+    for (const std::string& word : words) EXPECT_THAT(error.what(), HasSubstr(word));
+  }
+}
+
+/// The group would wait for a minute, and wait() would not look at the device at all.
+TEST(NcclDeadlines, OfACallIsKeptByItsWaitAndEndsTheCommunicator) {
+  const int before = count_of("ncclCommAbort");
+  run_ranks(2, [](const Group& shm) {
+    const auto seen = std::make_shared<HostStream::Seen>();
+    const Group group = over_fake(shm, shm.options(), seen);
+    barrier(group);
+    const int holds = seen->holds;
+    seen->busy = true;
+    at::Tensor tensor = numbers(4, shm.rank());
+    constexpr std::chrono::nanoseconds kSoon = std::chrono::milliseconds(200);
+    Work work = all_reduce(tensor, group, {.op = ReduceOp::kMax, .deadline = kSoon});
+    expect_timeout([&] { work.wait(); }, {"rank " + std::to_string(shm.rank()) + " of 2",
+                                          "all_reduce as call 2", "nccl_test.cpp", "within 0.2 s"});
+    EXPECT_EQ(seen->holds, holds);
+    EXPECT_THROW(barrier(group), Error);
+  });
+  EXPECT_EQ(count_of("ncclCommAbort") - before, 2);
+}
+
+TEST(NcclDeadlines, OfACallThatEndsInTimeLeavesItsResult) {
+  run_ranks(2, [](const Group& shm) {
+    const auto seen = std::make_shared<HostStream::Seen>();
+    const Group group = over_fake(shm, shm.options(), seen, Runs::kLater);
+    at::Tensor tensor = numbers(5000, shm.rank());
+    all_reduce(tensor, group, {.op = ReduceOp::kMax, .deadline = std::chrono::seconds(30)}).wait();
+    EXPECT_EQ(seen->holds, 0);  // the host itself has waited
+    EXPECT_TRUE(at::equal(tensor, at::maximum(numbers(5000, 0), numbers(5000, 1))));
+  });
+}
+
+TEST(NcclDeadlines, OfACallNameTheRankThatDoesNotComeToIt) {
+  run_ranks(3, [](const Group& shm) {
+    const Group group = over_fake(shm, shm.options(), std::make_shared<HostStream::Seen>());
+    const Group there = shm.subgroup({0, 1, 2}, "there");
+    at::Tensor tensor = numbers(4, 0);
+    if (shm.rank() != 1) {
+      const AllReduceOptions soon{.deadline = std::chrono::milliseconds(300)};
+      expect_timeout([&] { all_reduce(tensor, group, soon).wait(); },
+                     {"all_reduce as call 1", "rank 1"});
+    }
+    barrier(there);
+  });
+}
+
+TEST(NcclDeadlines, OfAMessageNameTheRankThatDoesNotComeToIt) {
+  run_ranks(2, [](const Group& shm) {
+    const Group meet = shm.subgroup({0, 1}, "meet");
+    const Group group = over_fake(meet, shm.options(), std::make_shared<HostStream::Seen>());
+    at::Tensor tensor = numbers(4, 0);
+    if (shm.rank() == 0) {
+      const CallOptions soon{.deadline = std::chrono::milliseconds(300)};
+      expect_timeout([&] { send(tensor, 1, group, soon).wait(); },
+                     {"send as call 1", "to connect it with rank 1", "0.3 s"});
+    }
+    barrier(shm);
+  });
+}
+
+/// What the ends of a message call, in either order.
+void exchange(const Group& group, int peer, int64_t count, bool sends_first) {
+  const at::Tensor mine = numbers(count, group.rank());
+  at::Tensor theirs = at::zeros({count});
+  Work sent, received;
+  if (sends_first) sent = send(mine, peer, group);
+  received = recv(theirs, peer, group);
+  if (!sends_first) sent = send(mine, peer, group);
+  received.wait();
+  EXPECT_TRUE(at::equal(theirs, numbers(count, peer)));
+  sent.wait();
+}
+
+/// On one stream, or over one channel of descriptions, each of these would wait for the other.
+TEST(NcclMessages, WaysOfOnePairDoNotWaitForEachOther) {
+  for (const Bits bits : {Bits::kRun, Bits::kFast}) {
+    run_both(2, bits, [](const Group&, const Group& by_nccl) {
+      const int me = by_nccl.rank();
+      for (int round = 0; round < 20; ++round) {
+        const bool mixed = round % 2 == 1;  // one sends first, the other receives first
+        exchange(by_nccl, 1 - me, 100 + round, !mixed || me == 0);
+      }
+    });
+  }
+}
+
+TEST(NcclMessages, TheyDoNotWaitForCollectives) {
+  run_both(3, Bits::kFast, [](const Group&, const Group& by_nccl) {
+    const int me = by_nccl.rank(), next = (me + 1) % 3, before = (me + 2) % 3;
+    at::Tensor sum = at::full({5000}, me + 1.0);
+    at::Tensor theirs = at::zeros({5000});
+    const at::Tensor mine = numbers(5000, me);
+    Work summed = me == 0 ? all_reduce(sum, by_nccl) : Work();  // before its messages
+    Work sent = send(mine, next, by_nccl);
+    recv(theirs, before, by_nccl).wait();
+    if (me != 0) summed = all_reduce(sum, by_nccl);  // after them
+    summed.wait();
+    sent.wait();
+    EXPECT_TRUE(at::equal(theirs, numbers(5000, before)));
+    EXPECT_TRUE(at::equal(sum, at::full({5000}, 6.0)));
+  });
+}
+
+/// Each host looks at what it receives before it waits for what it sends, and gets there while its
+/// own send, which the other waits for, is not launched.
+TEST(NcclMessages, BothReadBeforeTheyWaitForWhatTheySend) {
+  run_ranks(2, [](const Group& shm) {
+    const Group group =
+        over_fake(shm, shm.options(), std::make_shared<HostStream::Seen>(), Runs::kLater);
+    constexpr int64_t kCount = 5000;  // a small call is asked for a while before it is waited for
+    const int me = shm.rank();
+    exchange(group, 1 - me, kCount, true);  // connects both ways
+    const at::Tensor mine = numbers(kCount, me);
+    at::Tensor theirs = at::zeros({kCount});
+    Work sent;
+    if (me == 0) sent = send(mine, 1, group);
+    barrier(shm);
+    if (me == 1) sent = send(mine, 0, group);
+    barrier(shm);
+    if (me == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    recv(theirs, 1 - me, group).wait();
+    EXPECT_TRUE(at::equal(theirs, numbers(kCount, 1 - me)));
+    sent.wait();
+  });
 }
 
 TEST(NcclMessages, SeveralOfOneWayStayInOrder) {

@@ -66,7 +66,7 @@ Result<uint64_t> NcclEngine::submit(const Request& request, const Choice& choice
   try {
     call.ready = parts_.stream->mark_current();
     call.said = at::empty({kBytes * size()}, at::kByte);
-    call.telling = parts_.tell(call.said, bytes_of(mine));
+    call.telling = parts_.tell(call.said, bytes_of(mine), deadline_of(call));
   } catch (const std::exception& error) {
     return fail(base::internal(fmt::format("{}: {}", call.where, error.what())));
   }
@@ -91,25 +91,26 @@ Status NcclEngine::advance() {
 Status NcclEngine::check() {
   HANJI_RETURN_IF_ERROR(advance());
   if (calls_.empty()) return {};
-  if (parts_.comm == nullptr) {
-    const Status status = late(calls_.front());
-    return status.ok() ? status : fail(status);
+  Status status;
+  if (parts_.comm != nullptr && calls_.front().ended) {
+    int answer = kSuccess;
+    const Library& library = *parts_.library;
+    status = library.status(library.api().async_error(parts_.comm, &answer),
+                            "ncclCommGetAsyncError", parts_.comm);
+    if (status.ok()) status = library.status(answer, calls_.front().where, parts_.comm);
   }
-  if (!calls_.front().ended) return {};
-  int answer = kSuccess;
-  const Library& library = *parts_.library;
-  Status status = library.status(library.api().async_error(parts_.comm, &answer),
-                                 "ncclCommGetAsyncError", parts_.comm);
-  if (status.ok()) status = library.status(answer, calls_.front().where, parts_.comm);
-  if (status.ok()) status = late(calls_.front());
+  for (const Call& call : calls_) {
+    if (status.ok()) status = late(call);
+  }
   return status.ok() ? status : fail(status);
 }
 
-// A call that waits for a rank to describe it has the deadline of what carries descriptions.
+// A call that waits for a rank to describe it is late where descriptions travel.
 Status NcclEngine::late(const Call& call) const {
+  if (!call.ended && parts_.comm != nullptr) return {};
   const int64_t since = call.ended ? call.launched_ns : call.start_ns;
-  if (base::now_ns() - since <= deadline_.count()) return {};
-  const double seconds = std::chrono::duration<double>(deadline_).count();
+  if (base::now_ns() - since <= deadline_of(call).count()) return {};
+  const double seconds = std::chrono::duration<double>(deadline_of(call)).count();
   const int name = parts_.names.empty() ? rank() : parts_.names[rank()];
   if (!call.ended) {
     const int other = parts_.names.empty() ? 1 - rank() : parts_.names[1 - rank()];
@@ -131,7 +132,7 @@ Status NcclEngine::wait(uint64_t ticket, std::span<Engine* const> others) {
     HANJI_RETURN_IF_ERROR(check());
     if (ticket <= completed_) break;
     const Call& call = calls_[ticket - completed_ - 1];
-    if (call.ended) {
+    if (may_leave(call, others)) {
       call.ended->hold_current();
       break;
     }
@@ -141,6 +142,23 @@ Status NcclEngine::wait(uint64_t ticket, std::span<Engine* const> others) {
   return status_;
 }
 
+bool NcclEngine::needs_host() const {
+  return std::ranges::any_of(calls_, [](const Call& call) { return !call.ended; });
+}
+
+std::chrono::nanoseconds NcclEngine::deadline_of(const Call& call) const {
+  return call.request.deadline.count() > 0 ? call.request.deadline : deadline_;
+}
+
+bool NcclEngine::may_leave(const Call& call, std::span<Engine* const> others) const {
+  if (!call.ended || call.request.deadline.count() > 0) return false;
+  // Calls of one group alone are launched in one order everywhere: the first that is missing on
+  // some rank is one that nobody is held up by.
+  if (others.empty()) return true;
+  return !needs_host() &&
+         std::ranges::none_of(others, [](const Engine* other) { return other->needs_host(); });
+}
+
 Channel NcclEngine::channel() const {
   return {parts_.library.get(), parts_.comm, parts_.stream->handle(), rank(), size()};
 }
@@ -148,6 +166,7 @@ Channel NcclEngine::channel() const {
 Status NcclEngine::fail(Status status) {
   status_ = std::move(status);
   if (parts_.comm != nullptr) parts_.library->api().abort(std::exchange(parts_.comm, nullptr));
+  parts_.opening = nullptr;  // whoever still connects learns that nobody waits
   return status_;
 }
 
@@ -164,12 +183,21 @@ Status NcclEngine::step() {
   if (!ready) return {};
   for (Call& call : calls_) {
     if (call.ended) continue;
-    if (!call.telling.done()) break;
+    HANJI_ASSIGN_OR_RETURN(const bool told, is_told(call));
+    if (!told) break;
     HANJI_RETURN_IF_ERROR(compare(read_all(call.said), parts_.names));
     HANJI_RETURN_IF_ERROR(launch(call));
   }
   retire();
   return {};
+}
+
+Result<bool> NcclEngine::is_told(Call& call) {
+  try {
+    return call.telling.done();
+  } catch (const Error& error) {
+    return Status(error.code(), error.what()).at(call.where);
+  }
 }
 
 Status NcclEngine::launch(Call& call) {

@@ -26,8 +26,10 @@ struct Parts {
   int rank = 0;
   int size = 1;
   std::vector<int> names = {};  ///< What the ranks are called in messages; empty: their numbers.
-  /// Every rank's bytes, one after another, to every rank over the CPU; for nobody else's calls.
-  std::function<Work(at::Tensor& all, const at::Tensor& mine)> tell = {};
+  /// Every rank's bytes, one after another, to every rank over the CPU, within the deadline; for
+  /// nobody else's calls.
+  std::function<Work(at::Tensor& all, const at::Tensor& mine, std::chrono::nanoseconds deadline)>
+      tell = {};
 };
 
 /// NCCL as an engine, for tensors of one device.
@@ -37,8 +39,11 @@ struct Parts {
 /// Then it runs on a stream of its own, after what torch had launched at submit(), while the host
 /// goes on.
 /// wait()  returns once the call is on that stream, and holds torch's current stream until the
-///         result is there; done() is true once the device has come so far.
-/// Errors  a call that the device does not finish within the deadline, NCCL's own errors, and those
+///         result is there; done() is true once the device has come so far. The host itself waits
+///         for the device as long as other calls of the rank still need it to be launched, or else
+///         it might look at the result while a peer does the same, neither launching what the other
+///         waits for; and for a call with a deadline of its own, so as to keep that.
+/// Errors  a call that the device does not finish within its deadline, NCCL's own errors, and those
 ///         of the descriptions' way: final, and the communicator is aborted, which ends its kernels.
 class NcclEngine final : public Engine {
  public:
@@ -53,6 +58,7 @@ class NcclEngine final : public Engine {
   c10::Device device() const override { return parts_.device; }
   bool combines_bits() const override { return false; }
   bool shares_memory() const override { return false; }
+  bool needs_host() const override;
 
   Result<uint64_t> submit(const Request& request, const Choice& choice) override;
   Status advance() override;
@@ -78,12 +84,15 @@ class NcclEngine final : public Engine {
   Status fail(Status status);
   Status step();  // everything of advance() that may fail
   Result<bool> connected();
+  std::chrono::nanoseconds deadline_of(const Call& call) const;
+  bool may_leave(const Call& call, std::span<Engine* const> others) const;
   Status late(const Call& call) const;
+  static Result<bool> is_told(Call& call);
   Status launch(Call& call);
   void retire();
 
   Parts parts_;
-  const std::chrono::nanoseconds deadline_;
+  const std::chrono::nanoseconds deadline_;  // of calls without one of their own
   trace::Recorder* const recorder_;
   at::Tensor barrier_token_;
   std::deque<Call> calls_;
