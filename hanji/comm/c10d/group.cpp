@@ -15,11 +15,11 @@ Group make_group(c10::intrusive_ptr<::c10d::Backend> backend, GroupOptions optio
 
 Group make_group(c10::intrusive_ptr<::c10d::Backend> backend, Heap heap, Divide divide,
                  GroupOptions options) {
-  auto shared = std::make_shared<SharedBackend>(std::move(backend), options.deadline);
+  auto shared = std::make_shared<SharedBackend>(std::move(backend));
   MessageParts parts{.wire = std::make_unique<BackendWire>(shared),
                      .open_channel =
                          [shared](int sender, int receiver) {
-                           return std::make_unique<BackendChannel>(shared, sender, receiver);
+                           return std::make_unique<BackendWire>(shared, sender, receiver);
                          },
                      .heap = std::move(heap),
                      .divide = std::move(divide)};

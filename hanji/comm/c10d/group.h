@@ -19,7 +19,9 @@ namespace hanji::comm::c10d {
 /// does; then runs the backend's own allreduce, reduce_scatter, allgather or broadcast, or, for
 /// floating sums with Bits::kRun, uneven shares and all other routines, sends and receives with an
 /// ordered local sum. A thread of the group calls the backend, and one per channel of messages.
-/// Order   the backend must serve allgather, send, recv and those four.
+/// Order   the backend must serve send, recv and those four.
+/// Errors  as all_reduce() and Work::wait(). Deadlines, a call's own or the group's, are handed to the
+///         backend, whose works must keep what wait() is given; kTimeout names who has not called.
 /// Thread  nobody else may call the backend while the group is used.
 Group make_group(c10::intrusive_ptr<::c10d::Backend> backend, GroupOptions options = {});
 

@@ -1,7 +1,13 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <vector>
 
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/all_reduce.h"
@@ -17,6 +23,7 @@
 namespace hanji::comm {
 namespace {
 
+using namespace std::chrono_literals;
 using internal::refusal;
 using internal::run_ranks;
 using schedule::ReduceOp;
@@ -165,6 +172,50 @@ TEST(GlooGroup, RefusesATreeOverMemoryThatPeersCannotMap) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("by gloo"), HasSubstr("shared memory")));
     }
   });
+}
+
+size_t threads_of_this_process() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
+
+/// Rank 2 of three does not come. What the others are told, in turn.
+std::vector<std::string> told_without_rank_2(Bits bits, void (*call)(const Group&, at::Tensor&)) {
+  std::vector<std::string> told(3);
+  run_both(3, bits, [&](const Group& shm, const Group& by_gloo) {
+    at::Tensor tensor = at::ones({5});
+    const int rank = shm.rank();
+    if (rank != 2) told[rank] = refusal([&] { call(by_gloo, tensor); });
+    barrier(shm);  // until now rank 2 has kept its connections
+  });
+  told.pop_back();
+  return told;
+}
+
+TEST(GlooGroup, ACallsOwnDeadlineEndsItNamesWhoIsAbsentAndLeavesNothingBehind) {
+  run_both(3, Bits::kRun, [](const Group&, const Group& by_gloo) { barrier(by_gloo); });
+  const size_t threads = threads_of_this_process();
+  const auto start = std::chrono::steady_clock::now();
+  for (const Bits bits : {Bits::kRun, Bits::kFast}) {
+    for (const std::string& told : told_without_rank_2(bits, [](const Group&group, at::Tensor&t) {
+           all_reduce(t, group, {.label = "wte", .deadline = 200ms}).wait();
+         })) {
+      EXPECT_THAT(told, AllOf(HasSubstr("timeout: group by gloo: "), HasSubstr("all_reduce"),
+                              HasSubstr("wte"), HasSubstr("gloo_test.cpp:"),
+                              HasSubstr("within 0.2 s from absent ranks: 2;")));
+    }
+  }
+  for (const std::string& told : told_without_rank_2(Bits::kRun, [](const Group&group, auto&t) {
+         recv(t, 2, group, {.deadline = 200ms}).wait();
+       })) {
+    EXPECT_THAT(told, AllOf(HasSubstr("timeout: "), HasSubstr("recv at"),
+                            HasSubstr("within 0.2 s from absent ranks: 2;")));
+  }
+  const auto soon = start + 20s;  // the group's own deadline is a minute
+  while (threads_of_this_process() > threads && std::chrono::steady_clock::now() < soon) {
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_LE(threads_of_this_process(), threads);
+  EXPECT_LT(std::chrono::steady_clock::now(), soon);
 }
 
 TEST(GlooGroup, DividesLikeSharedMemory) {

@@ -58,6 +58,14 @@ int64_t MessageCall::sent_bytes() const {
   return elements * static_cast<int64_t>(base::size_of(request.dtype));
 }
 
+std::vector<int> MessageCall::waits_for() const {
+  if (stage_ == Stage::kAgreeing) return wire_.absent();
+  if (stage_ != Stage::kWalking) return {};
+  std::vector<int> peers = walk_->waits_for();
+  if (wire_.blocks() && !peers.empty()) peers.resize(1);
+  return peers;
+}
+
 bool MessageCall::advance() {
   const bool meets = !what_.request.agreed || what_.request.routine == Routine::kBarrier;
   if (stage_ == Stage::kAgreeing && !meets) begin();

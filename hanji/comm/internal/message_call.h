@@ -38,6 +38,9 @@ class MessageCall {
   std::string where() const { return mine_.where.data(); }
   /// True once all ranks have called.
   bool agreed() const { return stage_ != Stage::kAgreeing; }
+  /// Ranks of the wire that have not called yet, or whose messages have not come; empty where the
+  /// wire cannot tell. A wire that blocks knows of one message at a time.
+  std::vector<int> waits_for() const;
 
  private:
   enum class Stage { kAgreeing, kWalking, kNative, kDone };

@@ -139,6 +139,7 @@ bool MessageEngine::open_next() {
   if (waiting_.empty()) return false;
   open_ = std::make_unique<MessageCall>(*wire_, names_, std::move(waiting_.front()));
   open_until_ = base::Deadline::after(limit());
+  wire_->keep(open_until_);
   waiting_.pop_front();
   return true;
 }
@@ -150,7 +151,8 @@ std::optional<Status> MessageEngine::run_open() {
     }
     return Status();
   } catch (const Error& error) {
-    return explain(error);
+    if (error.code() == Code::kTimeout) return late();
+    return error.code() == Code::kPeerLost ? lost(error) : explain(error);
   }
 }
 
@@ -172,23 +174,45 @@ std::chrono::nanoseconds MessageEngine::limit() const {
   return own.count() > 0 ? own : deadline_;
 }
 
+std::string MessageEngine::awaited() const {
+  std::vector<int> ranks;
+  for (const int rank : open_->waits_for()) ranks.push_back(names_[rank]);
+  return fmt::format("{}", fmt::join(ranks, ", "));
+}
+
 Status MessageEngine::late() const {
-  std::vector<int> absent;
-  for (const int rank : wire_->absent()) absent.push_back(names_[rank]);
-  const auto seconds = std::chrono::duration<double>(limit()).count();
+  const double seconds = std::chrono::duration<double>(limit()).count();
+  const std::string ranks = awaited();
+  std::string what;
+  if (open_->agreed()) {
+    what = fmt::format("all ranks called it, but not all bytes came within {} s", seconds);
+    what += ranks.empty() ? fmt::format("; {} does not tell from whom", wire_->name())
+                          : fmt::format("; it waits for rank {}", ranks);
+  } else {
+    what = fmt::format("no call came within {} s from absent ranks: {}", seconds,
+                       ranks.empty() ? "at least one" : ranks);
+  }
   return explain(Error(base::timeout(
-      open_->agreed()
-          ? fmt::format("all ranks called it, but not all bytes came within {} s", seconds)
-          : fmt::format("no call came within {} s from absent ranks: {}", seconds,
-                        fmt::join(absent, ", ")))));
+      what + "; if they are slow and not stuck, set a longer deadline of the call or its group")));
+}
+
+Status MessageEngine::lost(const Error& error) const {
+  const std::string ranks = awaited();
+  return explain(Error(base::peer_lost(
+      fmt::format("while it waited for {}: {}; who closes a connection has ended, or has given up "
+                  "a call at its "
+                  "deadline: the logs of the ranks tell",
+                  ranks.empty() ? "the other ranks" : "rank " + ranks, error.what()))));
 }
 
 /// A mismatch names ranks and calls itself, in the same words on all ranks.
 Status MessageEngine::explain(const Error& error) const {
   const Status status(error.code(), error.what());
   if (status.code() == Code::kMismatch) return status;
+  const auto routine = open_->request().routine;
+  const bool receives = routine == schedule::Routine::kSend && rank() == 1;
   return status.at(fmt::format("rank {} of {}: {} at {}", names_[rank()], size(),
-                               schedule::name_of(open_->request().routine), open_->where()));
+                               receives ? "recv" : schedule::name_of(routine), open_->where()));
 }
 
 }  // namespace hanji::comm

@@ -17,7 +17,8 @@
 namespace hanji::comm {
 
 /// Every routine over a wire, for tensors of the CPU: one call at a time, each first compared
-/// between the ranks. Driven by its callers, or by a thread of its own where the wire blocks.
+/// between the ranks. Driven by its callers, or by a thread of its own where the wire blocks. A call's
+/// own deadline counts from when it is begun.
 class MessageEngine final : public Engine {
  public:
   /// `names`: what the wire's ranks are called in messages; empty: their numbers.
@@ -52,7 +53,9 @@ class MessageEngine final : public Engine {
   void finish(const std::optional<Status>& ended);
   std::chrono::nanoseconds limit() const;  // of the open call
   Status late() const;
+  Status lost(const Error& error) const;
   Status explain(const Error& error) const;
+  std::string awaited() const;  // by name: "1, 2"
 
   const std::unique_ptr<Wire> wire_;
   const std::vector<int> names_;

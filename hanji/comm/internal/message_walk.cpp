@@ -57,6 +57,15 @@ bool MessageWalk::advance() {
   return open_are_done();
 }
 
+std::vector<int> MessageWalk::waits_for() const {
+  std::vector<int> peers;
+  for (const Open& open : open_) {
+    const bool known = std::ranges::find(peers, open.peer) != peers.end();
+    if (!open.over && !known) peers.push_back(open.peer);
+  }
+  return peers;
+}
+
 std::byte* MessageWalk::address(const Operand& operand) const {
   const auto start = [&]() -> void* {
     switch (operand.place) {
@@ -81,7 +90,7 @@ bool MessageWalk::post(const Step& step) {
   if (collides && !open_are_done()) return false;
   auto pending =
       is_receive ? wire_.receive(begin, bytes, step.peer) : wire_.send(begin, bytes, step.peer);
-  open_.push_back({begin, begin + bytes, is_receive, std::move(pending)});
+  open_.push_back({begin, begin + bytes, is_receive, step.peer, std::move(pending)});
   return true;
 }
 
@@ -101,7 +110,8 @@ void MessageWalk::reduce(const Step& step) const {
 }
 
 bool MessageWalk::open_are_done() {
-  std::erase_if(open_, [](Open& open) { return open.pending->done(); });
+  for (Open& open : open_) open.over = open.over || open.pending->done();
+  std::erase_if(open_, [](const Open& open) { return open.over; });
   return open_.empty();
 }
 

@@ -28,13 +28,18 @@ class MessageWalk {
   /// Errors  throws Error.
   bool advance();
 
+  /// The peers of the messages that are open, in the order in which a wire that blocks waits.
+  std::vector<int> waits_for() const;
+
  private:
   /// A send or receive on its way.
   struct Open {
     const std::byte* begin;
     const std::byte* end;
     bool is_receive;
+    int peer;
     std::unique_ptr<Pending> pending;
+    bool over = false;
   };
 
   std::byte* address(const schedule::Operand& operand) const;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hanji/base/clock.h"
 #include "hanji/comm/internal/engine.h"
 
 namespace hanji::comm {
@@ -19,7 +20,7 @@ class Pending {
  public:
   virtual ~Pending() = default;
   /// Bounded work; on a wire that blocks, waits until it is so.
-  /// Errors  throws Error; kTimeout where the wire keeps the deadline.
+  /// Errors  throws Error; kTimeout where the wire keeps its deadline.
   virtual bool done() = 0;
 };
 
@@ -42,6 +43,9 @@ class Wire {
   virtual bool native(schedule::Routine routine, Shares shares) const = 0;
   /// True if Pending::done() waits: the engine then calls the wire from a thread of its own.
   virtual bool blocks() const = 0;
+  /// Until when what is posted from now on may take. A wire that blocks keeps it: done() throws
+  /// Error(kTimeout) then, and nothing of it is left running.
+  virtual void keep(base::Deadline /*until*/) {}
   /// Refuses a caller that may not use the wire, for example from this thread.
   virtual Status check_caller() const { return {}; }
 

@@ -4,8 +4,11 @@
 #include <ATen/ops/from_blob.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 
@@ -54,29 +57,33 @@ auto translated(Call&& call) -> decltype(call()) {
   }
 }
 
-/// Works of a backend, the tensors they use, and what is left to do after them.
-class PendingWorks final : public Pending {
+/// What is left of a deadline, as c10d takes it: 0 would be no limit at all.
+std::chrono::milliseconds left(base::Deadline until) {
+  constexpr std::chrono::nanoseconds kMost = std::chrono::hours(24 * 365);
+  const auto rest =
+      std::chrono::ceil<std::chrono::milliseconds>(std::min(until.remaining(), kMost));
+  return std::max(rest, std::chrono::milliseconds(1));
+}
+
+/// A work of a backend, the tensors that it uses, and what is left to do after it.
+class PendingWork final : public Pending {
  public:
-  PendingWorks(std::vector<WorkPtr> works, Tensors tensors, std::chrono::milliseconds deadline,
-               std::function<void()> after = {})
-      : works_(std::move(works)),
+  PendingWork(WorkPtr work, Tensors tensors, base::Deadline until, std::function<void()> after = {})
+      : work_(std::move(work)),
         tensors_(std::move(tensors)),
-        deadline_(deadline),
+        until_(until),
         after_(std::move(after)) {}
 
   bool done() override {
-    translated([this] {
-      for (const WorkPtr& work : works_) work->wait(deadline_);
-    });
-    works_.clear();
+    translated([this] { return work_->wait(left(until_)); });
     if (after_) std::exchange(after_, {})();
     return true;
   }
 
  private:
-  std::vector<WorkPtr> works_;
+  const WorkPtr work_;
   const Tensors tensors_;
-  const std::chrono::milliseconds deadline_;
+  const base::Deadline until_;
   std::function<void()> after_;
 };
 
@@ -96,99 +103,187 @@ WorkPtr post_receive(SharedBackend& shared, Tensors& tensors, int peer, int tag)
   return translated([&] { return shared.backend->recv(tensors, peer, tag); });
 }
 
-template <class Options>
-Options options_of(const SharedBackend& shared) {
-  Options options;
-  options.timeout = shared.deadline;
-  return options;
+/// A call of the backend's own routine: its tensors, and until when it may run.
+struct Native {
+  SharedBackend& shared;
+  const Request& request;
+  Tensors& tensors;
+  base::Deadline until;
+
+  template <class Options>
+  Options options() const {
+    Options made;
+    made.timeout = left(until);
+    return made;
+  }
+};
+
+WorkPtr post_broadcast(const Native& call) {
+  auto options = call.options<::c10d::BroadcastOptions>();
+  options.rootRank = call.request.root;
+  call.tensors = {as_bytes(call.request.output)};
+  return call.shared.backend->broadcast(call.tensors, options);
 }
 
-WorkPtr post_broadcast(SharedBackend& shared, const Request& request, Tensors& tensors) {
-  auto options = options_of<::c10d::BroadcastOptions>(shared);
-  options.rootRank = request.root;
-  tensors = {as_bytes(request.output)};
-  return shared.backend->broadcast(tensors, options);
+WorkPtr post_all_gather(const Native& call) {
+  auto options = call.options<::c10d::AllgatherOptions>();
+  call.tensors = {as_bytes(call.request.output),
+                  as_bytes(call.request.input).clone()};  // it may lie in there
+  return call.shared.backend->_allgather_base(call.tensors[0], call.tensors[1], options);
 }
 
-WorkPtr post_all_gather(SharedBackend& shared, const Request& request, Tensors& tensors) {
-  auto options = options_of<::c10d::AllgatherOptions>(shared);
-  tensors = {as_bytes(request.output), as_bytes(request.input).clone()};  // it may lie in there
-  return shared.backend->_allgather_base(tensors[0], tensors[1], options);
+WorkPtr post_all_reduce(const Native& call) {
+  auto options = call.options<::c10d::AllreduceOptions>();
+  options.reduceOp = to_c10d(call.request.op);
+  call.tensors = {call.request.output.detach().view(-1)};
+  return call.shared.backend->allreduce(call.tensors, options);
 }
 
-WorkPtr post_all_reduce(SharedBackend& shared, const Request& request, Tensors& tensors) {
-  auto options = options_of<::c10d::AllreduceOptions>(shared);
-  options.reduceOp = to_c10d(request.op);
-  tensors = {request.output.detach().view(-1)};
-  return shared.backend->allreduce(tensors, options);
-}
-
-WorkPtr post_reduce_scatter(SharedBackend& shared, const Request& request, Tensors& tensors) {
-  auto options = options_of<::c10d::ReduceScatterOptions>(shared);
-  options.reduceOp = to_c10d(request.op);
-  tensors = {request.output.detach().view(-1), request.input.detach().view(-1).clone()};
-  return shared.backend->_reduce_scatter_base(tensors[0], tensors[1], options);
+WorkPtr post_reduce_scatter(const Native& call) {
+  auto options = call.options<::c10d::ReduceScatterOptions>();
+  options.reduceOp = to_c10d(call.request.op);
+  call.tensors = {call.request.output.detach().view(-1),
+                  call.request.input.detach().view(-1).clone()};
+  return call.shared.backend->_reduce_scatter_base(call.tensors[0], call.tensors[1], options);
 }
 
 }  // namespace
 
-SharedBackend::SharedBackend(c10::intrusive_ptr<::c10d::Backend> called,
-                             std::chrono::nanoseconds limit)
+SharedBackend::SharedBackend(c10::intrusive_ptr<::c10d::Backend> called)
     : backend(std::move(called)),
       name(backend->getBackendName()),
       rank(backend->getRank()),
-      size(backend->getSize()),
-      deadline(std::chrono::ceil<std::chrono::milliseconds>(limit)) {}
+      size(backend->getSize()) {}
 
 SharedBackend::~SharedBackend() = default;
 
+/// Receives from all, sends to all.
+class BackendWire::Gathering final : public Pending {
+ public:
+  Gathering(BackendWire& wire, std::span<const std::byte> mine, std::span<std::byte> all)
+      : until_(wire.until_),
+        all_(all),
+        received_(at::empty({static_cast<int64_t>(all.size())}, at::kByte)),
+        absent_(wire.absent_) {
+    const auto bytes = static_cast<int64_t>(mine.size());
+    Tensors part{received_.narrow(0, wire.rank_ * bytes, bytes)};
+    part[0].copy_(bytes_at(mine.data(), bytes));
+    Tensors sent{part[0].clone()};
+    for (int i = 1; i < wire.size(); ++i) {  // everybody begins with another one
+      const int peer = (wire.rank_ + i) % wire.size();
+      part[0] = received_.narrow(0, peer * bytes, bytes);
+      receives_.push_back(
+          {peer, post_receive(*wire.shared_, part, wire.members_[peer], wire.tag_)});
+      sends_.push_back(post_send(*wire.shared_, sent, wire.members_[peer], wire.tag_));
+    }
+  }
+
+  bool done() override {
+    translated([this] {
+      for (auto next = receives_.begin(); next != receives_.end(); ++next) wait_for(next);
+      for (const WorkPtr& work : sends_) work->wait(left(until_));
+    });
+    std::memcpy(all_.data(), received_.const_data_ptr(), all_.size());
+    return true;
+  }
+
+ private:
+  struct Receive {
+    int peer;
+    WorkPtr work;
+  };
+
+  /// When one does not come, those behind it have come by now or have not either.
+  void wait_for(std::vector<Receive>::iterator one) {
+    try {
+      one->work->wait(left(until_));
+    } catch (const std::exception&) {
+      *absent_ = {one->peer};
+      for (++one; one != receives_.end(); ++one) {
+        if (!has_come(*one)) absent_->push_back(one->peer);
+      }
+      std::ranges::sort(*absent_);
+      throw;
+    }
+  }
+
+  static bool has_come(const Receive& one) {
+    try {
+      return one.work->wait(std::chrono::milliseconds(1));
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  const base::Deadline until_;
+  const std::span<std::byte> all_;
+  const at::Tensor received_;
+  const std::shared_ptr<std::vector<int>> absent_;
+  std::vector<Receive> receives_;
+  std::vector<WorkPtr> sends_;
+};
+
+namespace {
+
+/// Of a group's collectives, and of messages to a higher and a lower rank.
+constexpr int kGroupTag = 0;
+constexpr int kUpwardsTag = 1;
+constexpr int kDownwardsTag = 2;
+
+std::vector<int> all_ranks(int size) {
+  std::vector<int> ranks(size);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+}  // namespace
+
+BackendWire::BackendWire(std::shared_ptr<SharedBackend> shared)
+    : shared_(std::move(shared)),
+      members_(all_ranks(shared_->size)),
+      rank_(shared_->rank),
+      tag_(kGroupTag) {}
+
+BackendWire::BackendWire(std::shared_ptr<SharedBackend> shared, int sender, int receiver)
+    : shared_(std::move(shared)),
+      members_{sender, receiver},
+      rank_(shared_->rank == sender ? 0 : 1),
+      tag_(sender < receiver ? kUpwardsTag : kDownwardsTag) {}
+
 bool BackendWire::native(Routine routine, Shares shares) const {
-  return shares == Shares::kEven &&
+  return tag_ == kGroupTag && shares == Shares::kEven &&
          (routine == Routine::kBroadcast || routine == Routine::kAllGather ||
           routine == Routine::kReduceScatter || routine == Routine::kAllReduce);
 }
 
 std::unique_ptr<Pending> BackendWire::send(const void* from, int64_t bytes, int peer) {
   Tensors tensors{bytes_at(from, bytes)};
-  WorkPtr work = post_send(*shared_, tensors, peer, 0);
-  return std::make_unique<PendingWorks>(std::vector{std::move(work)}, std::move(tensors),
-                                        shared_->deadline);
+  WorkPtr work = post_send(*shared_, tensors, members_[peer], tag_);
+  return std::make_unique<PendingWork>(std::move(work), std::move(tensors), until_);
 }
 
 std::unique_ptr<Pending> BackendWire::receive(void* to, int64_t bytes, int peer) {
   Tensors tensors{bytes_at(to, bytes)};
-  WorkPtr work = post_receive(*shared_, tensors, peer, 0);
-  return std::make_unique<PendingWorks>(std::vector{std::move(work)}, std::move(tensors),
-                                        shared_->deadline);
+  WorkPtr work = post_receive(*shared_, tensors, members_[peer], tag_);
+  return std::make_unique<PendingWork>(std::move(work), std::move(tensors), until_);
 }
 
 std::unique_ptr<Pending> BackendWire::gather(std::span<const std::byte> mine,
                                              std::span<std::byte> all) {
-  const auto bytes = static_cast<int64_t>(mine.size());
-  Tensors input{bytes_at(mine.data(), bytes).clone()};
-  std::vector<Tensors> output(1);
-  for (int rank = 0; rank < size(); ++rank) output[0].push_back(at::empty({bytes}, at::kByte));
-  const auto options = options_of<::c10d::AllgatherOptions>(*shared_);
-  const std::lock_guard lock(shared_->mutex);
-  WorkPtr work = translated([&] { return shared_->backend->allgather(output, input, options); });
-  auto copy_out = [parts = output[0], all, bytes] {
-    for (size_t rank = 0; rank < parts.size(); ++rank) {
-      std::memcpy(all.data() + rank * bytes, parts[rank].const_data_ptr(), bytes);
-    }
-  };
-  return std::make_unique<PendingWorks>(std::vector{std::move(work)}, std::move(input),
-                                        shared_->deadline, std::move(copy_out));
+  absent_->clear();
+  return std::make_unique<Gathering>(*this, mine, all);
 }
 
 std::unique_ptr<Pending> BackendWire::run(const Request& request) {
   Tensors tensors;
+  const Native call{*shared_, request, tensors, until_};
   const std::lock_guard lock(shared_->mutex);
   WorkPtr work = translated([&] {
     switch (request.routine) {
-      case Routine::kBroadcast: return post_broadcast(*shared_, request, tensors);
-      case Routine::kAllGather: return post_all_gather(*shared_, request, tensors);
-      case Routine::kAllReduce: return post_all_reduce(*shared_, request, tensors);
-      case Routine::kReduceScatter: return post_reduce_scatter(*shared_, request, tensors);
+      case Routine::kBroadcast: return post_broadcast(call);
+      case Routine::kAllGather: return post_all_gather(call);
+      case Routine::kAllReduce: return post_all_reduce(call);
+      case Routine::kReduceScatter: return post_reduce_scatter(call);
       default: throw Error(base::internal("no routine of c10d"));
     }
   });
@@ -198,41 +293,8 @@ std::unique_ptr<Pending> BackendWire::run(const Request& request) {
       output.is_floating_point() ? output.div_(ranks) : output.div_(ranks, "trunc");
     };
   }
-  return std::make_unique<PendingWorks>(std::vector{std::move(work)}, std::move(tensors),
-                                        shared_->deadline, std::move(divide));
-}
-
-BackendChannel::BackendChannel(std::shared_ptr<SharedBackend> shared, int sender, int receiver)
-    : shared_(std::move(shared)), sender_(sender), receiver_(receiver) {}
-
-std::unique_ptr<Pending> BackendChannel::send(const void* from, int64_t bytes, int /*peer*/) {
-  Tensors tensors{bytes_at(from, bytes)};
-  WorkPtr work = post_send(*shared_, tensors, peer(), sender_ < receiver_ ? 1 : 2);
-  return std::make_unique<PendingWorks>(std::vector{std::move(work)}, std::move(tensors),
-                                        shared_->deadline);
-}
-
-std::unique_ptr<Pending> BackendChannel::receive(void* to, int64_t bytes, int /*peer*/) {
-  Tensors tensors{bytes_at(to, bytes)};
-  WorkPtr work = post_receive(*shared_, tensors, peer(), sender_ < receiver_ ? 1 : 2);
-  return std::make_unique<PendingWorks>(std::vector{std::move(work)}, std::move(tensors),
-                                        shared_->deadline);
-}
-
-std::unique_ptr<Pending> BackendChannel::gather(std::span<const std::byte> mine,
-                                                std::span<std::byte> all) {
-  const auto bytes = static_cast<int64_t>(mine.size());
-  std::memcpy(all.data() + rank() * bytes, mine.data(), mine.size());
-  const int tag = sender_ < receiver_ ? 1 : 2;
-  Tensors tensors{bytes_at(mine.data(), bytes), bytes_at(all.data() + (1 - rank()) * bytes, bytes)};
-  Tensors out{tensors[0]}, in{tensors[1]};
-  std::vector<WorkPtr> works{post_receive(*shared_, in, peer(), tag),
-                             post_send(*shared_, out, peer(), tag)};
-  return std::make_unique<PendingWorks>(std::move(works), std::move(tensors), shared_->deadline);
-}
-
-std::unique_ptr<Pending> BackendChannel::run(const Request&) {
-  throw Error(base::internal("a channel has no routines of its own"));
+  return std::make_unique<PendingWork>(std::move(work), std::move(tensors), until_,
+                                       std::move(divide));
 }
 
 }  // namespace hanji::comm::c10d
