@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "hanji/comm/internal/state.h"
 #include "hanji/comm/internal/submit.h"
 
 namespace hanji::comm {
@@ -52,6 +53,7 @@ void check_rows(const at::Tensor& parts, const at::Tensor& output, const Request
 
 /// Peers read the parts and write the outputs in place, so private tensors go through the heap.
 void stage(Request& request, const Group& group) {
+  if (!group.state()->engine().shares_memory()) return;
   const at::NoGradGuard no_grad;
   Heap& heap = group.heap();
   if (!heap.contains(request.input)) {

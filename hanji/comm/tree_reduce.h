@@ -19,6 +19,7 @@ namespace hanji::comm {
 ///         everywhere. `output` may be exactly the first part; any other overlap is refused.
 /// Result  the bits of one rank that folds all grains by the same tree.
 /// Cost    in the heap: 2 syncs; every partial buffer is read once, the sum written once per rank.
+///         Between hosts: schedule::tree_exchange().
 /// Errors  as all_reduce(); throws Error(kInvalidArgument) if k is not the tree's.
 Work tree_all_reduce(const at::Tensor& parts, at::Tensor& output, const schedule::GrainTree& tree,
                      const Group& group, const CallOptions& options = {},

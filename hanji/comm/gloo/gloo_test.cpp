@@ -18,7 +18,6 @@
 #include "hanji/comm/internal/test_ranks.h"
 #include "hanji/comm/message.h"
 #include "hanji/comm/reduce_scatter.h"
-#include "hanji/comm/tree_reduce.h"
 
 namespace hanji::comm {
 namespace {
@@ -156,21 +155,6 @@ TEST(GlooGroup, MessagesOfTwoRanksAreOneSequenceInAllTheirGroups) {
     if (by_gloo.rank() == 0) send(tensor, 1, by_gloo).wait();
     if (by_gloo.rank() == 1) recv(tensor, 1, again).wait();
     EXPECT_EQ(tensor.sum().item<int64_t>(), 0);
-  });
-}
-
-TEST(GlooGroup, RefusesATreeOverMemoryThatPeersCannotMap) {
-  const std::vector<layout::Range> owners = {{0, 1}, {1, 2}};
-  const schedule::GrainTree tree = schedule::grain_tree(2, owners);
-  run_both(2, Bits::kRun, [&tree](const Group&, const Group& by_gloo) {
-    at::Tensor output = at::zeros({4});
-    try {
-      tree_all_reduce(at::ones({1, 4}), output, tree, by_gloo).wait();
-      ADD_FAILURE() << "accepted";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::kUnsupported);
-      EXPECT_THAT(error.what(), AllOf(HasSubstr("by gloo"), HasSubstr("shared memory")));
-    }
   });
 }
 

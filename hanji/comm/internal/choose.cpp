@@ -67,13 +67,12 @@ Result<schedule::StepList> priced_list(const Request& request, int ranks, bool o
 
 Result<Choice> choose(const Request& request, const Engine& engine, Bits bits,
                       cost::Chooser& chooser) {
-  if (request.steps && !engine.shares_memory() && engine.size() > 1) {
+  if (request.steps && engine.shares_memory()) return Choice{request.steps, nullptr};
+  if (request.steps && (engine.delegates() || !engine.device().is_cpu())) {
     return base::unsupported(
-        fmt::format("{}: engine {} cannot run it, because peers cannot map each other's buffers; "
-                    "use a group over shared memory",
+        fmt::format("{}: engine {} cannot run it; use a group over shared memory, Gloo or MPI",
                     schedule::name_of(request.routine), engine.name()));
   }
-  if (request.steps) return Choice{request.steps, nullptr};
   if (engine.shares_memory()) {
     const cost::Selection& selection = chooser.select(query_of(request, engine.size()));
     return Choice{selection.in_heap, selection.if_private};
@@ -86,7 +85,9 @@ Result<Choice> choose(const Request& request, const Engine& engine, Bits bits,
   }
   if (engine.delegates()) return Choice{};
   const Shares shares = request.counts.empty() ? Shares::kEven : Shares::kUneven;
-  const bool ordered = (bits == Bits::kRun && order_shows(request)) || only_ours(request);
+  // A tree over grains keeps its order in every mode.
+  const bool ordered = request.steps != nullptr || (bits == Bits::kRun && order_shows(request)) ||
+                       only_ours(request);
   const bool bits_alone =
       reduces(request.routine) && is_bitwise(request.op) && !engine.combines_bits();
   const bool native = !ordered && !bits_alone && engine.native(request.routine, shares);

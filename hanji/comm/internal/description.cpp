@@ -16,6 +16,12 @@ auto compared(const Description& one) {
                   one.tag, one.way);
 }
 
+uint64_t hash_of_shares(const Request& request) {
+  if (request.steps) return base::xxh3(std::as_bytes(std::span(request.steps->owners))) | 1;
+  if (request.counts.empty()) return 0;
+  return base::xxh3(std::as_bytes(std::span(request.counts))) | 1;
+}
+
 std::string_view name_of_call(schedule::Routine routine, size_t place) {
   if (routine == schedule::Routine::kSend && place == 1) return "recv";
   return schedule::name_of(routine);
@@ -51,8 +57,7 @@ Description describe(const Request& request, std::string_view way, uint64_t sequ
   one.sequence = sequence;
   one.tag = request.tag;
   one.count = request.count;
-  one.shares =
-      request.counts.empty() ? 0 : base::xxh3(std::as_bytes(std::span(request.counts))) | 1;
+  one.shares = hash_of_shares(request);
   one.root = request.root;
   one.routine = static_cast<uint8_t>(request.routine);
   one.op = static_cast<uint8_t>(request.op);

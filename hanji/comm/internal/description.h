@@ -17,7 +17,7 @@ struct Description {
   uint64_t sequence = 0;
   uint64_t tag = 0;
   int64_t count = 0;
-  uint64_t shares = 0;  ///< Hash of the counts per rank; 0 where they are even.
+  uint64_t shares = 0;  ///< Hash of the counts per rank, or of the grains' owners; 0: even.
   int32_t root = 0;
   uint8_t routine = 0;
   uint8_t op = 0;

@@ -1,11 +1,10 @@
 #include "hanji/comm/internal/message_lists.h"
 
-#include <fmt/format.h>
-
 #include "hanji/schedule/all_reduce.h"
 #include "hanji/schedule/binomial.h"
 #include "hanji/schedule/linear.h"
 #include "hanji/schedule/reduce_scatter.h"
+#include "hanji/schedule/tree_exchange.h"
 
 namespace hanji::comm {
 
@@ -41,10 +40,9 @@ Result<sc::StepList> message_list(const Request& request, int ranks) {
       return request.in_place ? sc::all_to_all_linear_in_place(ranks, count)
                               : sc::all_to_all_linear(ranks, count);
     case Routine::kSend: return sc::send_message(count);
-    case Routine::kTreeReduce: break;
+    case Routine::kTreeReduce: return sc::tree_exchange(request.steps->owners, count);
   }
-  return base::unsupported(fmt::format("{} has no list of messages; use a group over shared memory",
-                                       sc::name_of(request.routine)));
+  return base::internal("unknown routine");
 }
 
 }  // namespace hanji::comm

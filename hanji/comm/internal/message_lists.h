@@ -7,8 +7,8 @@
 namespace hanji::comm {
 
 /// The list by which `ranks` ranks that only exchange messages carry `request` out; sums keep the
-/// order of all other engines, and 16-bit floats are rounded once.
-/// Errors  kUnsupported for a tree_reduce, whose partial sums peers would have to map.
+/// order of all other engines, and 16-bit floats are rounded once. Of a tree_reduce the grains'
+/// owners count, which its own steps name.
 Result<schedule::StepList> message_list(const Request& request, int ranks);
 
 }  // namespace hanji::comm

@@ -18,6 +18,7 @@
 #include "hanji/comm/reduce.h"
 #include "hanji/comm/reduce_scatter.h"
 #include "hanji/comm/scatter.h"
+#include "hanji/comm/tree_reduce.h"
 #include "hanji/schedule/pairwise_tree.h"
 #include "hanji/shm/reduce.h"
 
@@ -136,6 +137,40 @@ void check_order(const Group& group, int64_t count) {
     reduce_scatter(shard, input, group).wait();
     expect(shard, due.narrow(0, count * group.rank(), count));
   }
+}
+
+/// Grains that ranks own unevenly; each rank folds its own, the engine does the rest.
+void check_tree(const Group& group, int64_t count) {
+  std::vector<layout::Range> owners;
+  int64_t next = 0;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const int64_t size = rank == 0 ? 5 : (rank * 7) % 4;
+    owners.push_back({next, next + size});
+    next += size;
+  }
+  const schedule::GrainTree tree = schedule::grain_tree(next, owners);
+  const schedule::Fold& fold = tree.ranks[group.rank()];
+  at::Tensor buffers = at::zeros({std::max(fold.num_buffers, 1), count});
+  for (const schedule::FoldStep& step : fold.steps) {
+    buffers[step.buffer].copy_(rough(count, static_cast<int>(step.grain), at::kFloat));
+    for (int i = 0, last = step.buffer; i < step.num_combines; ++i, --last) {
+      buffers[last - 1].add_(buffers[last]);
+    }
+  }
+  at::Tensor output = at::zeros({count});
+  const auto parts = static_cast<int64_t>(fold.partials.size());
+  tree_all_reduce(buffers.narrow(0, 0, parts), output, tree, group).wait();
+  std::vector<at::Tensor> grains;
+  std::vector<const void*> sources;
+  for (int grain = 0; grain < next; ++grain) {
+    grains.push_back(rough(count, grain, at::kFloat));
+    sources.push_back(grains.back().const_data_ptr());
+  }
+  at::Tensor due = at::zeros({count});
+  void* const to[] = {due.data_ptr()};
+  shm::reduce(DType::kFloat32, ReduceOp::kSum, sources,
+              schedule::pairwise_tree(static_cast<int>(next)), to, count);
+  EXPECT_TRUE(at::equal(output, due));
 }
 
 void check_reduce(const Group& group, int64_t count) {
@@ -295,6 +330,7 @@ constexpr RoutineCase kCases[] = {
     {"all_reduce", check_all_reduce},
     {"bits of integers", check_bits_of_integers},
     {"order", check_order},
+    {"tree over grains", check_tree},
     {"reduce", check_reduce},
     {"broadcast", check_broadcast},
     {"all_gather", check_all_gather},

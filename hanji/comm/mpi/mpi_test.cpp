@@ -1,11 +1,9 @@
 // Run by mpirun with one or more ranks, each of them a whole run of these tests.
-#define OMPI_SKIP_MPICXX 1
-#define MPICH_SKIP_MPICXX 1
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
-#include <mpi.h>
 
 #include <limits>
+#include <string_view>
 #include <thread>
 
 #include "hanji/comm/all_gather.h"
@@ -16,6 +14,7 @@
 #include "hanji/comm/internal/test_ranks.h"
 #include "hanji/comm/message.h"
 #include "hanji/comm/mpi/group.h"
+#include "hanji/comm/mpi/internal/call.h"
 
 namespace hanji::comm {
 namespace {
@@ -125,6 +124,14 @@ TEST(MpiGroup, RefusesMoreElementsThanMpiCounts) {
       AllOf(HasSubstr("unsupported: "), HasSubstr("split the tensor"), HasSubstr("mpi_test.cpp:")));
 }
 
+TEST(MpiGroup, ErrorsOfMpiKeepTheirWordsAndGetACode) {
+  EXPECT_THAT(refusal([] { mpi::check(MPI_ERR_TRUNCATE, "MPI_Testall"); }),
+              AllOf(HasSubstr("mismatch: MPI_Testall: "), HasSubstr("truncated")));
+  EXPECT_THAT(refusal([] { mpi::check(MPI_ERR_COMM, "MPI_Isend"); }),
+              HasSubstr("invalid_argument: MPI_Isend: "));
+  mpi::check(MPI_SUCCESS, "MPI_Isend");
+}
+
 TEST(MpiGroup, AMismatchIsNamedOnEveryRank) {
   const Group group = make_group();
   if (group.size() == 1) return;
@@ -223,6 +230,22 @@ TEST(MpiJoin, JoinsHostsIntoOneGroup) {
   EXPECT_EQ(tensor[4].item<int>(), rank < 2 ? 1 : 2);
 }
 
+// Run alone, by `hanji_mpi_test funneled`: MPI is started once per process.
+TEST(MpiFunneled, OneThreadAloneMayCall) {
+  const Group group = make_group();
+  at::Tensor tensor = at::ones({3});
+  all_reduce(tensor, group).wait();
+  EXPECT_EQ(tensor[0].item<int>(), group.size());
+  std::thread([&] {
+    EXPECT_THAT(refusal([&] { (void)all_reduce(tensor, group); }),
+                HasSubstr("unsupported: group by mpi: MPI was initialised for one thread only"));
+  }).join();
+  GroupOptions options;
+  options.progress = Progress::kThread;
+  EXPECT_THAT(refusal([&] { mpi::make_group(nullptr, options); }),
+              HasSubstr("needs MPI_THREAD_MULTIPLE"));
+}
+
 // From here on: MPI keeps what never came.
 TEST(MpiGroupLast, CallsOfTwoGroupsEndAtTheDeadline) {
   const Group whole = make_group();
@@ -248,9 +271,11 @@ TEST(MpiGroupLast, ACallThatMissesItsDeadlineNamesWhoIsAbsent) {
 }  // namespace hanji::comm
 
 int main(int argc, char** argv) {
+  const bool funneled = argc > 1 && std::string_view(argv[1]) == "funneled";
   int level = MPI_THREAD_SINGLE;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+  MPI_Init_thread(&argc, &argv, funneled ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE, &level);
   testing::InitGoogleTest(&argc, argv);
+  testing::GTEST_FLAG(filter) = funneled ? "MpiFunneled.*" : "-MpiFunneled.*";
   const int failed = RUN_ALL_TESTS();
   MPI_Finalize();
   return failed;

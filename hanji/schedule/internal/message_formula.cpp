@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <string>
 
+#include "hanji/schedule/internal/address_map.h"
 #include "hanji/schedule/internal/builder.h"
 #include "hanji/schedule/internal/folding.h"
 
@@ -242,6 +244,19 @@ Part reduce_exchange(const StepList& list) {
   return part;
 }
 
+// All slices of partials but the own ones go to who combines them, and the sums back to all.
+Part tree_exchange(const StepList& list) {
+  Part part;
+  const std::vector<int> parts = parts_per_rank(list);
+  const int64_t all = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    const int64_t size = slice_of(list.count, list.ranks, rank).size(), any = size > 0;
+    const int64_t messages = all - parts[rank] + list.ranks - 1;
+    part = part + moved(messages * any, messages * size) + Part{any, all * size, size, 0};
+  }
+  return part;
+}
+
 std::optional<Part> linear(const StepList& list) {
   const int64_t p = list.ranks, N = list.count, any = N > 0;
   if (list.algorithm == "linear" && has_shares(list.routine)) return linear_blocks(list);
@@ -250,6 +265,9 @@ std::optional<Part> linear(const StepList& list) {
   }
   if (list.routine == Routine::kReduce && list.algorithm == "exchange") {
     return reduce_exchange(list);
+  }
+  if (list.routine == Routine::kTreeReduce && list.algorithm == "exchange") {
+    return tree_exchange(list);
   }
   if (list.routine == Routine::kSend && list.algorithm == "message") return moved(any, N);
   return std::nullopt;

@@ -20,6 +20,7 @@
 #include "hanji/schedule/reduce_scatter.h"
 #include "hanji/schedule/scatter.h"
 #include "hanji/schedule/send.h"
+#include "hanji/schedule/tree_exchange.h"
 
 namespace hanji::schedule::internal {
 
@@ -101,7 +102,8 @@ std::vector<StepList> all_lists(int ranks, int64_t count) {
                                  scatter_linear(ranks, count, root),
                                  all_to_all_linear(ranks, count),
                                  all_to_all_linear_in_place(ranks, count),
-                                 reduce_exchange(ranks, count, root)};
+                                 reduce_exchange(ranks, count, root),
+                                 tree_exchange(tree_list(ranks, count).owners, count)};
   for (StepList& list : uneven_lists(ranks, count)) lists.push_back(std::move(list));
   if (ranks == 2) {
     lists.insert(lists.end(), {send_flat(count), send_direct(count), send_staged(count, chunk),
