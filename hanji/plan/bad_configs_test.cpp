@@ -266,12 +266,6 @@ const std::vector<BadConfig>& corpus() {
        "[compute]\ngemm = \"\"\n",
        {},
        {"run.toml:2:1: compute.gemm must be one of auto, mkl, onednn, not \"\""}},
-      {"stable bits over an engine without shared memory",
-       "[train]\nbits = \"stable\"\n[comm]\nengine = \"gloo\"\n",
-       {},
-       {"run.toml:4:1: comm.engine = gloo cannot carry out the tree of sums of train.bits = "
-        "stable, "
-        "which reads the peers' memory; set comm.engine = \"shm\", or train.bits = \"run\""}},
       {"half precision",
        "[compute]\ndtype = \"fp16\"\n",
        {},

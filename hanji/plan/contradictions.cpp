@@ -139,13 +139,6 @@ void check_bits(const Config& c, Found& found) {
                      fmt::format("train.bits = stable cannot be served: {}", fits.message()),
                      "set a larger train.grain"});
   }
-  if (c.comm.engine != Engine::kShm) {
-    found.push_back({{"comm.engine", "train.bits"},
-                     fmt::format("comm.engine = {} cannot carry out the tree of sums of train.bits "
-                                 "= stable, which reads the peers' memory",
-                                 name_of(c.comm.engine)),
-                     "set comm.engine = \"shm\", or train.bits = \"run\""});
-  }
 }
 
 void check_kernels(const Config& c, Found& found) {
