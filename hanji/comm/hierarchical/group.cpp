@@ -44,15 +44,27 @@ void leave_to_its_owner(const Group& inner) {
   std::erase_if(family.members, [&](const auto& one) { return one.lock() == inner.state(); });
 }
 
+/// The whole group's deadline comes first: it knows more.
+GroupOptions options_between(const GroupOptions& options, std::string_view what) {
+  GroupOptions between = inner_options(options, what);
+  between.deadline = 2 * options.deadline;
+  return between;
+}
+
 std::optional<Group> join_twins(const Ancestry& ancestry, const Place& place,
                                 const GroupOptions& options) {
   const int lane = place.hosts.lane(place.rank);
   if (lane >= place.hosts.num_lanes()) return {};
   std::vector<int> members;
   for (const int rank : place.hosts.twins(lane)) members.push_back(place.world_ranks[rank]);
-  GroupOptions between = inner_options(options, fmt::format("lane {}", lane));
-  between.deadline = 2 * options.deadline;  // the whole group's comes first: it knows more
-  return ancestry.join(fmt::format("{}.lane{}", place.name, lane), members, std::move(between));
+  return ancestry.join(fmt::format("{}.lane{}", place.name, lane), members,
+                       options_between(options, fmt::format("lane {}", lane)));
+}
+
+std::function<Group()> make_join_all(const Ancestry& ancestry, const Place& place,
+                                     const GroupOptions& options) {
+  return [join = ancestry.join, name = place.name + ".all", members = place.world_ranks,
+          between = options_between(options, "all ranks")] { return join(name, members, between); };
 }
 
 Group make(const Ancestry& ancestry, Place place, Group local, GroupOptions options,
@@ -83,11 +95,12 @@ GroupState::Divide make_divide(const Ancestry& ancestry, const Place& place, con
 Group make(const Ancestry& ancestry, Place place, Group local, GroupOptions options,
            GroupState::Connect connect) {
   std::optional<Group> twins = join_twins(ancestry, place, options);
+  auto join_all = make_join_all(ancestry, place, options);
   auto divide = make_divide(ancestry, place, local);
   Heap heap = local.heap();
   auto engine = std::make_unique<HierarchicalEngine>(
       Peers{std::move(place.hosts), place.rank, std::move(local), std::move(twins),
-            ancestry.between},
+            ancestry.between, std::move(join_all)},
       options);
   Group group(GroupState::make(std::move(engine), std::move(heap), std::move(options),
                                ancestry.family, std::move(divide), std::move(connect)));

@@ -26,7 +26,8 @@ struct Hosts {
 /// `local`: the ranks of this host, in the order of their ranks, over shared memory. It belongs to
 /// the new group, whose heap() is its heap; give it no recorder, for the new group records.
 /// Result  every routine, with uneven counts, send and recv, and subgroups; a subgroup within one
-///         host is a group over shared memory. tree_all_reduce is refused over several hosts.
+///         host is a group over shared memory. tree_all_reduce goes by messages between all ranks,
+///         which its first call joins for that: its bits are those of one process.
 /// Order   called by every rank. Floating sums: the ranks of each host by pairwise_tree, then the
 ///         hosts in the order of the engine between them, with Bits::kRun one order per element.
 ///         For equal hosts of 2^k ranks numbered host by host, floats of 32 and 64 bits have the

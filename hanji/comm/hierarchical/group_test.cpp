@@ -247,16 +247,21 @@ TEST(HierarchicalGroup, CarriesMessagesBetweenAnyTwoRanks) {
   });
 }
 
-TEST(HierarchicalGroup, RefusesWhatItCannotServe) {
-  const std::vector<layout::Range> owners = {{0, 1}, {1, 2}};
-  const schedule::GrainTree tree = schedule::grain_tree(2, owners);
-  run_hosts({0, 1}, [&tree](const Group& group) {
+TEST(HierarchicalGroup, GrainsOwnedOtherwiseAreNamedOnEveryRank) {
+  run_hosts({0, 0, 1}, [](const Group& group) {
+    const int64_t mine = group.rank() == 2 ? 2 : 1;  // rank 2 believes that rank 0 has two grains
+    const std::vector<layout::Range> owners = {{0, mine}, {mine, 3}, {3, 4}};
+    const schedule::GrainTree tree = schedule::grain_tree(4, owners);
     at::Tensor output = at::zeros({4});
     EXPECT_THAT(refusal([&] {
-                  tree_all_reduce(at::ones({1, 4}), output, tree, group).wait();
+                  tree_all_reduce(at::ones({2, 4}), output, tree, group).wait();
                 }),
-                AllOf(HasSubstr("unsupported: "), HasSubstr("shm + gloo")));
+                AllOf(HasSubstr("mismatch: "), HasSubstr("rank 2 called tree_reduce"),
+                      HasSubstr("shares")));
   });
+}
+
+TEST(HierarchicalGroup, RefusesHostsThatDoNotFitTheLocalGroup) {
   EXPECT_THAT(refusal([] {
                 make_group(Group::alone(), {{0, 1, 1}, 1}, nullptr, {.name = "odd"});
               }),

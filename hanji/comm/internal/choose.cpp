@@ -68,9 +68,9 @@ Result<schedule::StepList> priced_list(const Request& request, int ranks, bool o
 Result<Choice> choose(const Request& request, const Engine& engine, Bits bits,
                       cost::Chooser& chooser) {
   if (request.steps && engine.shares_memory()) return Choice{request.steps, nullptr};
-  if (request.steps && (engine.delegates() || !engine.device().is_cpu())) {
+  if (request.steps && !engine.device().is_cpu()) {
     return base::unsupported(
-        fmt::format("{}: engine {} cannot run it; use a group over shared memory, Gloo or MPI",
+        fmt::format("{}: engine {} cannot run it; use a group of CPU tensors",
                     schedule::name_of(request.routine), engine.name()));
   }
   if (engine.shares_memory()) {

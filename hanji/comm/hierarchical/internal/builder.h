@@ -34,6 +34,8 @@ class Builder {
   /// A collective of the twins; counts by host. Nothing on a rank that has none.
   int cross(schedule::Routine routine, Piece from, Piece to, std::vector<int64_t> counts,
             int after);
+  /// The call as it is, of all ranks by messages.
+  int everybody();
   /// The average of what was summed, if that is the op.
   int divide(Piece piece, int after);
   int move(std::vector<Move> moves, int after);

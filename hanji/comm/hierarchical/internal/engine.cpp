@@ -108,11 +108,12 @@ Status HierarchicalEngine::wait(uint64_t ticket, std::span<Engine* const> others
 
 int64_t HierarchicalEngine::busy_ns() const {
   const int64_t twins = peers_.twins ? peers_.twins->stats().busy_ns : 0;
-  return peers_.local.stats().busy_ns + twins;
+  return peers_.local.stats().busy_ns + twins + stages_.stats_of_all().busy_ns;
 }
 
 int64_t HierarchicalEngine::network_bytes() const {
-  return peers_.twins ? peers_.twins->stats().network_bytes - bytes_of_talk_ : 0;
+  const int64_t all = stages_.stats_of_all().network_bytes;
+  return all + (peers_.twins ? peers_.twins->stats().network_bytes - bytes_of_talk_ : 0);
 }
 
 int HierarchicalEngine::num_neighbours() const { return peers_.local.size(); }

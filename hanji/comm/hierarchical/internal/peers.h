@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,8 @@ struct Peers {
   Group local;                 ///< The ranks of this host, by lane. Nobody else uses it.
   std::optional<Group> twins;  ///< The ranks of this lane, by host; none on ranks beyond the lanes.
   std::string between;         ///< The engine between hosts.
+  /// Connects all ranks by that engine; called by all of them. Nobody else uses the group.
+  std::function<Group()> join_all;
 
   /// What a call of `group` has of a call's own deadline: between hosts twice as long, since the
   /// whole group's comes first, which knows more. 0 stays 0.

@@ -73,6 +73,11 @@ int Builder::cross(Routine routine, Piece from, Piece to, std::vector<int64_t> c
   return add(std::move(stage));
 }
 
+int Builder::everybody() {
+  if (shape_.count == 0) return -1;
+  return add({.kind = Stage::Kind::kAll, .routine = shape_.routine, .count = shape_.count});
+}
+
 int Builder::divide(Piece piece, int after) {
   if (shape_.op != ReduceOp::kAvg || piece.count == 0) return after;
   return add({.kind = Stage::Kind::kDivide, .to = piece, .after = after});
@@ -96,11 +101,10 @@ Program make_program(const Shape& shape, const HostMap& hosts, int rank) {
     case Routine::kScatter:
     case Routine::kReduceScatter: add_shares(builder); break;
     case Routine::kAllToAll: add_all_to_all(builder); break;
+    case Routine::kTreeReduce: builder.everybody(); break;
     default:
-      throw Error(base::unsupported(
-          fmt::format("{} over several hosts: partial sums of a tree lie in memory that other "
-                      "hosts cannot map; use a group within one host",
-                      name_of(shape.routine))));
+      throw Error(
+          base::unsupported(fmt::format("{} is no call of several hosts", name_of(shape.routine))));
   }
   return std::move(builder.program);
 }

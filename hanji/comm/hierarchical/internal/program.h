@@ -31,6 +31,7 @@ struct Stage {
   enum class Kind : uint8_t {
     kLocal,   ///< A collective of the ranks of this host.
     kCross,   ///< A collective of this rank and its twins on the other hosts.
+    kAll,     ///< The call itself, of all ranks by the engine between hosts.
     kMove,    ///< Copies within this rank.
     kDivide,  ///< `to` by the number of all ranks.
   } kind = Kind::kMove;
@@ -77,7 +78,8 @@ inline constexpr int64_t kChunkBytes = int64_t{4} << 20;
 ///         hosts by the engine between them: for equal hosts of 2^k ranks pairwise_tree of all.
 /// Cost    all_reduce of N bytes: 2N(h-1)/h sent per host, in chunks; so broadcast and reduce. The
 ///         others go in one piece, and their blocks are put in order by a copy.
-/// Errors  throws Error(kUnsupported) for a routine without a program: tree_reduce, send.
+///         A tree over grains goes by messages between all ranks: schedule::tree_exchange().
+/// Errors  throws Error(kUnsupported) for a routine without a program: send.
 Program make_program(const Shape& shape, const HostMap& hosts, int rank);
 
 }  // namespace hanji::comm::hierarchical

@@ -57,7 +57,18 @@ void StageRunner::make_staging(Buffer buffer, int64_t elements) {
   staging = heap.empty({bytes}, at::kByte, kStaging);
 }
 
-Begun StageRunner::begin(const Stage& stage) const {
+/// The ranks have agreed on the call, so all of them are here to be joined.
+Begun StageRunner::begin_with_all() {
+  if (!all_) all_ = peers_.join_all();
+  Request request = *request_;
+  request.deadline = peers_.deadline_in(*all_, request.deadline);
+  request.copy_out = {};
+  request.agreed = true;
+  return {&*all_, all_->state()->submit(std::move(request)).sequence};
+}
+
+Begun StageRunner::begin(const Stage& stage) {
+  if (stage.kind == Stage::Kind::kAll) return begin_with_all();
   if (stage.kind == Stage::Kind::kMove) move(stage.moves);
   if (stage.kind == Stage::Kind::kDivide) divide(stage.to);
   if (stage.kind == Stage::Kind::kMove || stage.kind == Stage::Kind::kDivide) return {};

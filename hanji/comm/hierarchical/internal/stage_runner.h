@@ -40,10 +40,13 @@ class StageRunner {
 
   /// Stages of the call that have begun.
   size_t num_begun() const { return begun_.size(); }
+  /// Stats of the group of all ranks, once it was used.
+  Stats stats_of_all() const { return all_ ? all_->stats() : Stats(); }
 
  private:
   void make_staging(Buffer buffer, int64_t elements);
-  Begun begin(const Stage& stage) const;
+  Begun begin(const Stage& stage);
+  Begun begin_with_all();
   const at::Tensor& base_of(Buffer buffer) const;
   at::Tensor tensor_of(const Piece& piece) const;
   void divide(const Piece& piece) const;
@@ -55,6 +58,7 @@ class StageRunner {
   Program program_;
   std::vector<Begun> begun_;  // by stage
   std::array<at::Tensor, kNumBuffers> staging_;
+  std::optional<Group> all_;  // joined by the first call that needs it
 };
 
 }  // namespace hanji::comm::hierarchical
