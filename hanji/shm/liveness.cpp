@@ -44,12 +44,19 @@ char state_of(int pid) {
 
 }  // namespace
 
-std::string describe_rank(const Segment& segment, int rank) {
-  // Of several hosts the recorder knows the number among all ranks.
+std::optional<int> rank_in_world(const Segment& segment, int rank) {
   const auto recorder = trace::Recorder::attach(segment.trace_memory(rank));
-  std::string text =
-      fmt::format("rank {} (host {}, process {}", recorder.ok() ? recorder->rank() : rank,
-                  hostname(), segment.pid(rank));
+  return recorder.ok() ? std::optional(recorder->rank()) : std::nullopt;
+}
+
+int name_of_rank(const Segment& segment, int rank) {
+  return rank_in_world(segment, rank).value_or(rank);
+}
+
+std::string describe_rank(const Segment& segment, int rank) {
+  const auto recorder = trace::Recorder::attach(segment.trace_memory(rank));
+  std::string text = fmt::format("rank {} (host {}, process {}", name_of_rank(segment, rank),
+                                 hostname(), segment.pid(rank));
   if (recorder.ok() && recorder->step() > 0) text += fmt::format(", step {}", recorder->step());
   return text + ")";
 }

@@ -7,6 +7,7 @@
 #include "hanji/base/clock.h"
 #include "hanji/base/units.h"
 #include "hanji/shm/call_site.h"
+#include "hanji/shm/liveness.h"
 
 namespace hanji::shm::internal {
 namespace {
@@ -16,8 +17,9 @@ using schedule::Routine;
 std::string operation_of(const Segment& segment, uint64_t operation, int group) {
   if (group < kMaxGroups) return fmt::format("operation {} of group {}", operation, group);
   const int channel = group - kMaxGroups;
-  return fmt::format("message {} from rank {} to rank {}", operation, channel / segment.ranks(),
-                     channel % segment.ranks());
+  return fmt::format("message {} from rank {} to rank {}", operation,
+                     name_of_rank(segment, channel / segment.ranks()),
+                     name_of_rank(segment, channel % segment.ranks()));
 }
 
 std::string where(const GroupLines& lines, uint64_t operation) {
@@ -26,8 +28,9 @@ std::string where(const GroupLines& lines, uint64_t operation) {
 
 std::string rank_name(const GroupLines& lines, int member) {
   const int world_rank = lines.world_rank(member);
-  if (world_rank == member || lines.group() >= kMaxGroups) {
-    return fmt::format("rank {}", world_rank);
+  const int named = name_of_rank(lines.segment(), world_rank);
+  if (named != world_rank || world_rank == member || lines.group() >= kMaxGroups) {
+    return fmt::format("rank {}", named);
   }
   return fmt::format("rank {} (rank {} of the host)", member, world_rank);
 }

@@ -69,9 +69,8 @@ Result<Choice> choose(const Request& request, const Engine& engine, Bits bits,
                       cost::Chooser& chooser) {
   if (request.steps && engine.shares_memory()) return Choice{request.steps, nullptr};
   if (request.steps && !engine.device().is_cpu()) {
-    return base::unsupported(
-        fmt::format("{}: engine {} cannot run it; use a group of CPU tensors",
-                    schedule::name_of(request.routine), engine.name()));
+    return base::unsupported(fmt::format("{}: engine {} cannot run it; use a group of CPU tensors",
+                                         schedule::name_of(request.routine), engine.name()));
   }
   if (engine.shares_memory()) {
     const cost::Selection& selection = chooser.select(query_of(request, engine.size()));

@@ -11,6 +11,7 @@
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/internal/shm_engine.h"
 #include "hanji/cost/select.h"
+#include "hanji/shm/liveness.h"
 #include "hanji/shm/survivors.h"
 
 namespace hanji::comm {
@@ -35,7 +36,8 @@ std::shared_ptr<GroupState> open_channel(const Heap& heap,
   const std::lock_guard lock(family->channels_mutex);
   auto& kept = family->channels[{sender, receiver}];
   if (auto open = kept.lock()) return open;
-  options.name = fmt::format("{} {}->{}", options.name, sender, receiver);
+  options.name = fmt::format("{} {}->{}", options.name, shm::name_of_rank(*heap.segment(), sender),
+                             shm::name_of_rank(*heap.segment(), receiver));
   auto engine = shm::Engine::create_channel(heap.segment(), sender, receiver, heap.rank(),
                                             engine_options_of(options, *ends.epoch));
   if (!engine.ok()) throw Error(engine.status().at("channel " + options.name));

@@ -14,6 +14,7 @@
 #include "hanji/comm/internal/record.h"
 #include "hanji/comm/internal/state.h"
 #include "hanji/cost/select.h"
+#include "hanji/shm/liveness.h"
 #include "hanji/shm/segment.h"
 
 namespace hanji::comm::hierarchical {
@@ -234,9 +235,11 @@ void HierarchicalEngine::lose(const Error& error) {
   }
 }
 
-/// The ranks of a host are numbered from 0 in what its memory says.
+/// The ranks of a host are numbered from 0 in what its memory says, unless it knows their names.
 Status HierarchicalEngine::located(const Status& status) const {
   const std::vector<int>& ranks = peers_.hosts.ranks(peers_.hosts.host(rank()));
+  const shm::Segment& segment = *peers_.local.heap().segment();
+  if (shm::rank_in_world(segment, peers_.local.heap().rank())) return status;
   if (ranks[0] == 0 || status.message().find(kOnHost) != std::string::npos) return status;
   return status.at(fmt::format("{} {}, numbered from 0 there", kOnHost, fmt::join(ranks, ", ")));
 }
