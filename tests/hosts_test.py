@@ -112,9 +112,39 @@ class Hosts(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
         first, second = (json.loads((out / "summary.json").read_text()) for out in (two, one))
         self.assertEqual((first["ranks"], first["steps"]), (2, 6))
+        self.assertRegex(run.log(0), r"2 hosts with 1, 1 ranks, joined at [\d.]+ MB/s and "
+                         r"\S+ \S+ \(measured\s+when the ranks met\)")
+        sent = first["prediction"]["network_bytes_per_step"]
+        self.assertEqual(sent["measured"], sent["predicted"])
+        plan = first["plan"]
+        # 1 Gbit/s and what its bucket holds back, or less on busy cores.
+        self.assertTrue(0.2 < plan["hosts"]["bytes_per_second"] / 125e6 < 1.6, plan["hosts"])
+        self.assertGreater(plan["predicted"]["network_seconds"], 0)
         # One rank per host: the sum over two ranks is the same, whoever carries it.
         for name in ("params_sha256", "train_loss", "validation_loss"):
             self.assertEqual(first[name], second[name], name)
+
+    def test_stable_bits_are_those_of_one_process_and_of_one_host(self):
+        job = [HANJI, "train", "--steps", 6, "--seed", 3, *NANO, "--set", "train.bits=stable",
+               "--set", "train.global_batch=13"]
+        cache = {"HANJI_CACHE_DIR": str(self.folder / "cache")}
+        for ranks in (1, 4):
+            done = subprocess.run([*map(str, job), "--ranks", str(ranks), "--out",
+                                   str(self.folder / str(ranks))], capture_output=True, text=True,
+                                  timeout=TIMEOUT, env={**os.environ, **cache})
+            self.assertEqual(done.returncode, 0, done.stderr)
+        with Network(2) as network:
+            run = Run(HANJI, network, [2, 2], self.folder, [*job, "--out", self.folder / "hosts"],
+                      environment=cache)
+            for code, output in run.wait(TIMEOUT):
+                self.assertEqual(code, 0, output)
+        one, four, hosts = (json.loads((self.folder / out / "summary.json").read_text())
+                            for out in ("1", "4", "hosts"))
+        for name in ("params_sha256", "state_sha256", "train_loss", "validation_loss"):
+            self.assertEqual(four[name], one[name], name)
+            self.assertEqual(hosts[name], one[name], name)
+        sent = hosts["prediction"]["network_bytes_per_step"]
+        self.assertEqual(sent["measured"], sent["predicted"])
 
     def test_hanji_train_refuses_a_host_with_other_data(self):
         for host in range(2):

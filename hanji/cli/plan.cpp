@@ -26,9 +26,16 @@ void add_plan(CLI::App& app, Run& run) {
   auto as_json = std::make_shared<bool>(false);
   auto keys = std::make_shared<bool>(false);
   auto print_config = std::make_shared<bool>(false);
+  auto hosts = std::make_shared<int>(1);
   job->add_to(*verb);
   verb->add_flag("--json", *as_json, "the plan as JSON");
   verb->add_flag("--print-config", *print_config, "print every key with its origin, and stop");
+  verb->add_option(
+          "--hosts", *hosts,
+          "as if a launcher had started the ranks on so many hosts like this one, joined by "
+          "comm.link_bytes_per_second and comm.link_latency")
+      ->type_name("N")
+      ->check(CLI::Range(1, 16));
   verb->add_flag("--keys", *keys, "every key with type, default and meaning, and stop");
   verb->callback([=, &run] {
     run = [=] {
@@ -39,8 +46,11 @@ void add_plan(CLI::App& app, Run& run) {
       if (*print_config) return print_with_origins(job->load());
       const auto checked = train::check_job(job->load(), train::FolderUse::kNone);
       if (const int code = report_mistakes(checked); code != 0) return code;
-      const plan::Plan plan =
-          train::prepare(checked.loaded.config, checked.dataset->facts()).or_throw();
+      const plan::Config& config = checked.loaded.config;
+      const plan::DataFacts data = checked.dataset->facts();
+      const plan::Plan plan = (*hosts == 1 ? train::prepare(config, data)
+                                           : train::prepare_on_hosts(config, data, *hosts))
+                                  .or_throw();
       std::cout << (*as_json ? plan::to_json(plan) : plan::describe(plan)) << std::flush;
       return 0;
     };

@@ -67,6 +67,10 @@ int begin_job(const plan::LoadedConfig& loaded, const TrainFlags& flags, const S
   return start(plan, {.out = out}, train::lock_folder(out).or_throw(), act);
 }
 
+train::StartedBy started_by(const TrainFlags& flags) {
+  return flags.started ? train::StartedBy::kLauncher : train::StartedBy::kUs;
+}
+
 /// Ranks that are there already are as many as they are.
 void count_ranks(plan::LoadedConfig& loaded, const TrainFlags& flags) {
   if (!flags.started) return;
@@ -87,10 +91,11 @@ int go_on(const train::SavedRun& saved, const JobOptions& job, const TrainFlags&
           const Start& act) {
   plan::LoadedConfig loaded = job.load({.base = saved.plan.config, .base_source = "the saved run"});
   count_ranks(loaded, flags);
+  train::check_engine(loaded, started_by(flags));
   if (const int code = report_mistakes(loaded); code != 0) return code;
   const std::filesystem::path folder = loaded.config.run.out;
   auto lock = train::lock_folder(folder).or_throw();
-  const train::ResumedPlan resumed = train::plan_resumed(saved, loaded).or_throw();
+  const train::ResumedPlan resumed = train::plan_resumed(saved, loaded, flags.started).or_throw();
   if (saved.is_finished && resumed.plan.config.train.steps == saved.steps_done) {
     std::cout << "all " << saved.steps_done << " steps of " << folder.string()
               << " are done; ask for more with --steps\n";
@@ -111,6 +116,7 @@ int go_on(const train::SavedRun& saved, const JobOptions& job, const TrainFlags&
 int train_job(const JobOptions& job, const TrainFlags& flags, const Start& act) {
   plan::LoadedConfig loaded = job.load();
   count_ranks(loaded, flags);
+  train::check_engine(loaded, started_by(flags));
   if (!flags.resume) return begin_job(loaded, flags, act);
   const std::string& out = loaded.config.run.out;
   if (out.empty()) {
@@ -139,11 +145,14 @@ int join_job(const JobOptions& job, const TrainFlags& flags) {
         "--max-restarts: these ranks were started by another launcher, which alone can start them "
         "again: give it the option, and hanji train --resume"));
   }
-  const auto decide = [&](const std::string& hosts) {
-    std::cout << hosts << "\n";
+  const auto decide = [&](const train::MetRanks& met) {
+    std::cout << met.description << "\n";
+    TrainFlags known = flags;
+    known.started->ranks_per_host = met.ranks_per_host;
+    known.started->link = met.link;
     train::Decision decision;
     decision.exit_code = train_job(
-        job, flags, [&](const plan::Plan& plan, train::JobLaunch ready, base::FolderLock lock) {
+        job, known, [&](const plan::Plan& plan, train::JobLaunch ready, base::FolderLock lock) {
           base::throw_if_error(
               base::write_file_atomic(ready.out / "plan.json", plan::to_json(plan)));
           decision.job = {plan, ready.out, ready.resume_from,

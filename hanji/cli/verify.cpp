@@ -24,7 +24,9 @@ plan::LoadedConfig load(const JobOptions& job) {
 }
 
 int verify_job(const JobOptions& job) {
-  const auto checked = train::check_job(load(job), train::FolderUse::kClaim);
+  plan::LoadedConfig loaded = load(job);
+  train::check_engine(loaded, train::StartedBy::kUs);
+  const auto checked = train::check_job(std::move(loaded), train::FolderUse::kClaim);
   if (const int code = report_mistakes(checked); code != 0) return code;
   const plan::Plan plan =
       train::prepare(checked.loaded.config, checked.dataset->facts()).or_throw();

@@ -203,11 +203,16 @@ std::optional<int> Group::translate(int rank, const Group& other) const {
 }
 
 Group regroup(const Group& group, GroupOptions options) {
-  check_divides(group, options.name);
   std::vector<int> all(group.size());
   std::iota(all.begin(), all.end(), 0);
-  const int id = agree_on_id(group, all, options.name);
-  return divide(group, id, all, std::move(options));
+  return regroup(group, all, std::move(options));
+}
+
+Group regroup(const Group& group, const std::vector<int>& members, GroupOptions options) {
+  check_members(members, group.rank(), group.size(), options.name);
+  check_divides(group, options.name);
+  const int id = agree_on_id(group, members, options.name);
+  return divide(group, id, members, std::move(options));
 }
 
 Group Group::survivors(std::chrono::nanoseconds deadline) const {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "hanji/comm/group.h"
 
 namespace hanji::comm {
@@ -10,5 +12,8 @@ namespace hanji::comm {
 /// Order   every rank calls it, with the same options.
 /// Errors  throws as Group::subgroup().
 Group regroup(const Group& group, GroupOptions options);
+
+/// The same of some of its ranks: Group::subgroup() with options of its own.
+Group regroup(const Group& group, const std::vector<int>& members, GroupOptions options);
 
 }  // namespace hanji::comm

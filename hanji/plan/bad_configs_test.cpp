@@ -276,11 +276,10 @@ const std::vector<BadConfig>& corpus() {
        {},
        {"run.toml:2:1: compute.dtype = \"bfloat16\" is refused: it is spelt bf16 here"}},
       {"another engine",
-       "[comm]\nengine = \"mpi\"\n",
+       "[comm]\nengine = \"nccl\"\n",
        {},
-       {"run.toml:2:1: comm.engine = \"mpi\" is refused: hanji train starts its ranks itself, "
-        "outside of any MPI world; use shm, or hanji::comm::mpi::make_group in a program under "
-        "mpirun"}},
+       {"run.toml:2:1: comm.engine = \"nccl\" is refused: NCCL needs GPUs; ranks of one host use "
+        "shm"}},
       {"two sources of data",
        "[data]\ntext = \"a.txt\"\ntokens = \"a.bin\"\n",
        {},

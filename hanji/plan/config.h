@@ -20,7 +20,7 @@ enum class NanPolicy : uint8_t { kStop, kSkip };
 enum class Gemm : uint8_t { kAuto, kMkl, kOneDnn };
 enum class Attention : uint8_t { kAuto, kFlash, kMath };
 enum class Precision : uint8_t { kFloat32, kBFloat16, kFloat64 };
-enum class Engine : uint8_t { kShm, kGloo };
+enum class Engine : uint8_t { kShm, kGloo, kMpi, kHierarchical };
 
 struct RunConfig {
   int64_t ranks = kAuto;  ///< Auto: one per usable physical core.
@@ -98,6 +98,9 @@ struct CommConfig {
   Engine engine = Engine::kShm;
   int64_t bucket_bytes = 25 << 20;
   int64_t check_every = 100;  ///< Steps between comparisons of all replicas; 0: only at the start.
+  int64_t link_bytes_per_second =
+      0;                    ///< Of a host's link to the others; 0 here and below: measured.
+  double link_latency = 0;  ///< Seconds.
   AlgorithmConfig algorithm;
 };
 

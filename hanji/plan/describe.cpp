@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "hanji/base/units.h"
 #include "hanji/plan/named_algorithms.h"
@@ -74,6 +75,17 @@ std::string describe_mesh(const Plan& plan) {
   return text;
 }
 
+/// "2 hosts with 2, 2 ranks, joined at 118 MB/s and 80.0 us (measured when the ranks met)".
+std::string describe_hosts(const Plan& plan) {
+  const HostLayout& hosts = plan.hosts;
+  const double megabytes = hosts.link.bytes_per_second / 1e6;
+  return fmt::format(
+      "{} hosts with {} ranks, joined at {} MB/s and {} ({})", hosts.ranks.size(),
+      fmt::join(hosts.ranks, ", "),
+      megabytes < 100 ? fmt::format("{:.3g}", megabytes) : fmt::format("{:.0f}", megabytes),
+      base::format_seconds(hosts.link.latency_seconds), plain(hosts.link.source, 60));
+}
+
 std::string describe_batch(const Plan& plan) {
   std::string sizes;
   for (const RankShare& share : plan.shares) sizes += fmt::format(" {}", share.samples.size());
@@ -128,10 +140,16 @@ std::string prediction_table(const Plan& plan) {
   std::string out = "predicted for one step\n";
   out += row("compute", base::format_seconds(p.compute_seconds));
   out += row("communication", base::format_seconds(p.communication_seconds));
+  if (plan.hosts.several()) {
+    out += row("  of it between hosts", base::format_seconds(p.network_seconds));
+  }
   out += row("  of it exposed", base::format_seconds(p.exposed_communication_seconds));
   out += row("data", base::format_seconds(p.data_seconds));
   out += row("step", base::format_seconds(p.step_seconds));
   out += row("bytes on the wire, all ranks", base::format_bytes(p.wire_bytes_per_step));
+  if (plan.hosts.several()) {
+    out += row("bytes between ranks by messages", base::format_bytes(p.network_bytes_per_step));
+  }
   const auto rate = static_cast<int64_t>(std::min(p.tokens_per_second, 9e18));
   out += row("tokens per second", base::format_count(rate));
   const double steps = static_cast<double>(plan.config.train.steps);
@@ -145,6 +163,7 @@ std::string describe(const Plan& plan) {
   out += paragraph("model", describe_model(plan));
   out += paragraph("data", describe_data(plan));
   out += paragraph("mesh", describe_mesh(plan));
+  if (plan.hosts.several()) out += paragraph("hosts", describe_hosts(plan));
   out += paragraph("batch", describe_batch(plan));
   out += paragraph("kernels", describe_kernels(plan));
   out += paragraph("sums", describe_sums(plan));

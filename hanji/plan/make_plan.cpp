@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "hanji/base/checksum.h"
 #include "hanji/base/json.h"
@@ -34,6 +35,8 @@ class Planner {
     plan_.data = inputs.data;
     plan_.kernels = inputs.kernels;
     plan_.rates = inputs.rates;
+    plan_.hosts.ranks = inputs.ranks_per_host;
+    if (plan_.hosts.several()) plan_.hosts.link = choose_link(inputs.config.comm, inputs.link);
   }
 
   Result<Plan> plan();
@@ -42,6 +45,7 @@ class Planner {
   Status check_inputs() const;
   bool is_stable() const { return inputs_.config.train.bits == Bits::kStable; }
   void decide_ranks();
+  Status check_hosts() const;
   Status split_batch();
   Status decide_micro_batch();
   int64_t largest_share() const;
@@ -109,6 +113,15 @@ void Planner::decide_ranks() {
   // In stable the number of threads belongs to the job: it must not follow from the ranks.
   const int automatic_threads = is_stable() ? 1 : std::max(1, cores);
   plan_.threads = static_cast<int>(or_else(config.compute.threads, automatic_threads));
+}
+
+Status Planner::check_hosts() const {
+  const std::vector<int>& hosts = plan_.hosts.ranks;
+  const int placed = std::reduce(hosts.begin(), hosts.end());
+  if (hosts.empty() || placed == plan_.ranks) return {};
+  return base::invalid_argument(fmt::format(
+      "the hosts have {} ranks together, but the plan has {}; set run.ranks = {}, or leave it out",
+      placed, plan_.ranks, placed));
 }
 
 Status Planner::split_batch() {
@@ -232,6 +245,7 @@ Result<Plan> Planner::plan() {
   plan_.model = resolve_model(inputs_.config.model);
   plan_.model.vocabulary = or_else(inputs_.config.model.vocabulary, inputs_.data.vocabulary);
   decide_ranks();
+  HANJI_RETURN_IF_ERROR(check_hosts());
   HANJI_RETURN_IF_ERROR(split_batch());
   HANJI_RETURN_IF_ERROR(decide_micro_batch());
   resolve_config();
@@ -243,7 +257,8 @@ Result<Plan> Planner::plan() {
                              .algorithms = named_algorithms(plan_.config.comm),
                              .shares = plan_.shares,
                              .bucket_bytes = bucket_bytes,
-                             .stable_grain = is_stable() ? plan_.config.train.grain : 0});
+                             .stable_grain = is_stable() ? plan_.config.train.grain : 0,
+                             .hosts = plan_.hosts});
   plan_.predicted.peak_bytes_per_rank = total_bytes(plan_.memory);
   plan_.job_hash = job_hash();
   return std::move(plan_);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "hanji/plan/kernels.h"
 #include "hanji/plan/memory.h"
 #include "hanji/plan/model_spec.h"
+#include "hanji/plan/network.h"
 #include "hanji/plan/predict.h"
 #include "hanji/topology/machine.h"
 
@@ -40,6 +42,7 @@ struct Plan {
   int64_t num_buckets = 1;  ///< Of the gradients' all-reduce, each at most comm.bucket_bytes.
   std::vector<MemoryLine> memory;  ///< Of the rank that needs most.
   cost::Rates rates;
+  HostLayout hosts;
   Prediction predicted;
   std::string job_hash;  ///< Of what decides the result: model, data, train; not ranks or kernels.
 };
@@ -57,6 +60,8 @@ struct PlanInputs {
   cost::Rates rates;
   KernelChoice kernels;
   DataFacts data;
+  std::vector<int> ranks_per_host = {};  ///< Empty: all on one. Else of as many ranks as there are.
+  std::optional<cost::Network> link = {};  ///< Between hosts, if it was measured.
 };
 
 /// Decides everything that the config left open and predicts the outcome.

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "hanji/base/json.h"
 #include "hanji/plan/internal/json_fields.h"
 #include "hanji/plan/load_config.h"
@@ -51,7 +53,9 @@ Json to_value(const Prediction& p) {
           {"data_seconds", p.data_seconds},
           {"tokens_per_second", p.tokens_per_second},
           {"peak_bytes_per_rank", p.peak_bytes_per_rank},
-          {"wire_bytes_per_step", p.wire_bytes_per_step}};
+          {"wire_bytes_per_step", p.wire_bytes_per_step},
+          {"network_seconds", p.network_seconds},
+          {"network_bytes_per_step", p.network_bytes_per_step}};
 }
 
 Prediction read_prediction(JsonFields& fields) {
@@ -64,6 +68,8 @@ Prediction read_prediction(JsonFields& fields) {
   p.tokens_per_second = fields.real("tokens_per_second", 0, kMostRate);
   p.peak_bytes_per_rank = fields.integer("peak_bytes_per_rank", 0, kMostBytes);
   p.wire_bytes_per_step = fields.integer("wire_bytes_per_step", 0, kMostBytes);
+  p.network_seconds = fields.real("network_seconds", 0, kMostSeconds);
+  p.network_bytes_per_step = fields.integer("network_bytes_per_step", 0, kMostBytes);
   return p;
 }
 
@@ -101,6 +107,24 @@ RankShare read_share(JsonFields& fields) {
     share.cpus.push_back(static_cast<int>(cpu));
   }
   return share;
+}
+
+Json to_value(const HostLayout& hosts) {
+  return {{"ranks", hosts.ranks},
+          {"latency_seconds", hosts.link.latency_seconds},
+          {"bytes_per_second", hosts.link.bytes_per_second},
+          {"source", hosts.link.source}};
+}
+
+HostLayout read_hosts(JsonFields& fields) {
+  HostLayout hosts;
+  for (const int64_t ranks : read_integers(fields, "ranks", kMostRanks, kMostRanks)) {
+    hosts.ranks.push_back(static_cast<int>(ranks));
+  }
+  hosts.link.latency_seconds = fields.real("latency_seconds", 0, kMostSeconds);
+  hosts.link.bytes_per_second = fields.real("bytes_per_second", 0, kMostRate);
+  hosts.link.source = fields.text("source");
+  return hosts;
 }
 
 Json memory_to_value(const std::vector<MemoryLine>& lines) {
@@ -156,6 +180,10 @@ Status check_sums(const Plan& plan) {
     return base::corrupt(
         fmt::format("plan.shares has {} members for {} ranks", plan.shares.size(), plan.ranks));
   }
+  const std::vector<int>& hosts = plan.hosts.ranks;
+  if (!hosts.empty() && std::reduce(hosts.begin(), hosts.end()) != plan.ranks) {
+    return base::corrupt("plan.hosts.ranks do not add up to plan.ranks");
+  }
   if (plan.config.run.ranks != plan.ranks || plan.config.compute.threads != plan.threads ||
       plan.config.train.micro_batch != plan.micro_batch) {
     return base::corrupt("plan.config differs from what the plan decided");
@@ -195,6 +223,7 @@ void read_decisions(JsonFields& fields, Plan& plan) {
   plan.kernels = read_part(fields, "kernels", read_kernels);
   plan.num_buckets = fields.integer("buckets", 1, kMostBytes);
   plan.memory = read_list<MemoryLine>(fields, "memory", 64, read_line);
+  plan.hosts = read_part(fields, "hosts", read_hosts);
   plan.predicted = read_part(fields, "predicted", read_prediction);
   plan.job_hash = fields.text("job_hash");
 }
@@ -222,6 +251,7 @@ std::string to_json(const Plan& plan) {
   json["buckets"] = plan.num_buckets;
   json["memory"] = memory_to_value(plan.memory);
   json["rates"] = Json::parse(cost::to_json(plan.rates));
+  json["hosts"] = to_value(plan.hosts);
   json["predicted"] = to_value(plan.predicted);
   // Text from outside may hold bytes that are no UTF-8: a path, a CPU's name.
   return json.dump(2, ' ', false, Json::error_handler_t::replace);

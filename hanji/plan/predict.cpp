@@ -42,9 +42,11 @@ int64_t element_bytes(Precision precision) {
 
 double or_else(double rate, double otherwise) { return rate > 0 ? rate : otherwise; }
 
-/// What one rank gets of memory while all are busy, for tensors of `bytes` each.
+/// What one rank gets of its host's memory while all are busy, for tensors of `bytes` each.
 double bytes_per_second(const StepFacts& facts, double bytes) {
-  const auto ranks = static_cast<double>(facts.shares.size());
+  const auto& hosts = facts.hosts.ranks;
+  const auto ranks = hosts.empty() ? static_cast<double>(facts.shares.size())
+                                   : static_cast<double>(*std::ranges::max_element(hosts));
   const bool cached = bytes * ranks <= static_cast<double>(facts.rates.cache_bytes);
   const double shared =
       cached ? facts.rates.cached_bytes_per_second : facts.rates.memory_bytes_per_second;
@@ -95,19 +97,31 @@ class Communication {
   Communication(const StepFacts& facts, Prediction& prediction)
       : chooser_(facts.rates, facts.algorithms),
         ranks_(static_cast<int>(facts.shares.size())),
+        hosts_(facts.hosts),
+        hosted_(hosts_, chooser_),
         prediction_(prediction) {}
 
   /// Of a tensor in the heap, as gradients are, or of a private one.
   void add_all_reduce(schedule::ReduceOp op, DType dtype, int64_t count, bool in_heap) {
+    if (hosts_.several()) return add(hosted_.all_reduce(dtype, count, in_heap));
     const auto& chosen = chooser_.select(schedule::Routine::kAllReduce, op, dtype, ranks_, count);
     add(in_heap ? *chosen.in_heap : *chosen.if_private, dtype);
   }
 
   void add_tree(const schedule::GrainTree& tree, DType dtype, int64_t count) {
-    add(schedule::tree_all_reduce(tree, count), dtype);
+    const schedule::StepList list = schedule::tree_all_reduce(tree, count);
+    if (hosts_.several()) return add(hosted_.tree(list.owners, dtype, count));
+    add(list, dtype);
   }
 
  private:
+  void add(const HostedCall& call) {
+    prediction_.communication_seconds += call.seconds;
+    prediction_.network_seconds += call.network_seconds;
+    prediction_.wire_bytes_per_step += call.wire_bytes;
+    prediction_.network_bytes_per_step += call.network_bytes;
+  }
+
   void add(const schedule::StepList& list, DType dtype) {
     const size_t bytes = base::size_of(dtype);
     prediction_.communication_seconds += cost::price_seconds(list, dtype, chooser_.rates());
@@ -115,7 +129,9 @@ class Communication {
   }
 
   cost::Chooser chooser_;
-  int ranks_;
+  const int ranks_;
+  const HostLayout& hosts_;
+  HostedCalls hosted_;
   Prediction& prediction_;
 };
 

@@ -11,6 +11,7 @@
 #include "hanji/layout/range.h"
 #include "hanji/plan/kernels.h"
 #include "hanji/plan/model_spec.h"
+#include "hanji/plan/network.h"
 #include "hanji/schedule/step_list.h"
 
 namespace hanji::plan {
@@ -32,7 +33,9 @@ struct Prediction {
   double data_seconds = 0;
   double tokens_per_second = 0;  ///< Of all ranks.
   int64_t peak_bytes_per_rank = 0;
-  int64_t wire_bytes_per_step = 0;  ///< Payload that ranks read from each other, all ranks.
+  int64_t wire_bytes_per_step = 0;     ///< Payload that ranks read from each other, all ranks.
+  double network_seconds = 0;          ///< Of the communication: between hosts.
+  int64_t network_bytes_per_step = 0;  ///< Payload sent by messages over several hosts, all ranks.
 };
 
 /// What a step is priced from.
@@ -44,6 +47,7 @@ struct StepFacts {
   std::vector<RankShare> shares;
   int64_t bucket_bytes = 0;
   int64_t stable_grain = 0;  ///< Samples of a grain where sums are stable; 0: they are not.
+  HostLayout hosts = {};
 };
 
 /// The flat gradients of the model, in the buckets in which data_parallel reduces them.
@@ -54,7 +58,8 @@ layout::BucketPlan gradient_buckets(const ModelSpec& model, int64_t bucket_bytes
 /// Result  compute: products at the measured rate, attention at its own, everything else by the
 ///         bytes it moves, a fixed cost per operation, and the optimizer by its bytes.
 ///         communication: price of the very step lists that the ranks will run, one per bucket and
-///         one small one; all of it exposed, since a rank moves its bytes with its own core.
+///         one small one; all of it exposed, since a rank moves its bytes with its own core. Over
+///         several hosts as HostedCalls prices them.
 /// Errors  throws nothing; rates that are 0 are taken from cost::Rates.
 Prediction predict(const StepFacts& facts);
 

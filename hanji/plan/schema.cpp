@@ -86,9 +86,6 @@ constexpr std::array kRefusedPrecisions = {
     Refusal{"bfloat16", "it is spelt bf16 here"}, Refusal{"fp32", "it is spelt float32 here"},
     Refusal{"fp64", "it is spelt float64 here"}};
 constexpr std::array kRefusedEngines = {
-    Refusal{"mpi",
-            "hanji train starts its ranks itself, outside of any MPI world; use shm, or "
-            "hanji::comm::mpi::make_group in a program under mpirun"},
     Refusal{"nccl", "NCCL needs GPUs; ranks of one host use shm"}};
 
 #define HANJI_KEY(path, doc) \
@@ -218,8 +215,10 @@ std::vector<Key> machine_keys() {
               "threads", {1, 1024}, Auto::kYes),
       seconds(HANJI_KEY(comm.deadline, "Longest wait for another rank."), {0.001, 1e7}),
       choice(HANJI_KEY(comm.engine,
-                       "Who moves bytes between ranks: shared memory, or Gloo over "
-                       "sockets."),
+                       "Who moves bytes between ranks: shm, shared memory; gloo, sockets; mpi, "
+                       "the MPI whose mpirun or srun has started them. Ranks of one host of "
+                       "several meet in shared memory in any case: then it is who joins the "
+                       "hosts, for shm Gloo. hierarchical: the same, and refused on one host."),
              kRefusedEngines),
       bytes(HANJI_KEY(comm.bucket_bytes, "Gradients that are reduced together."),
             {4096, kMostBytes}),
@@ -227,6 +226,14 @@ std::vector<Key> machine_keys() {
                         "Steps between comparisons of all replicas. 0: only at "
                         "the start."),
               "steps", {0, 1e12}),
+      bytes(HANJI_KEY(comm.link_bytes_per_second,
+                      "What a host's link to the others carries each way, for the prediction. 0: "
+                      "measured when the ranks meet."),
+            {0, kMostBytes}),
+      seconds(HANJI_KEY(comm.link_latency,
+                        "What a message between hosts takes, for the prediction. 0: measured when "
+                        "the ranks meet."),
+              {0, 60}),
   };
 }
 

@@ -65,6 +65,11 @@ std::vector<Comparison> compare(const plan::Plan& plan, const Measured& m) {
       {"wire_bytes_per_step", Unit::kBytes, static_cast<double>(p.wire_bytes_per_step),
        as_double(m.wire_bytes_per_step)},
   };
+  if (plan.hosts.several()) {
+    lines.push_back({"network_bytes_per_step", Unit::kBytes,
+                     static_cast<double>(p.network_bytes_per_step),
+                     as_double(m.network_bytes_per_step)});
+  }
   for (const plan::MemoryLine& line : plan.memory) {
     lines.push_back({"memory." + line.category, Unit::kBytes, static_cast<double>(line.bytes),
                      memory_of(m, line.category)});

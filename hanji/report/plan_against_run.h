@@ -19,6 +19,7 @@ struct Measured {
   std::optional<double> tokens_per_second;
   std::optional<int64_t> peak_bytes_per_rank;
   std::optional<int64_t> wire_bytes_per_step;
+  std::optional<int64_t> network_bytes_per_step;  ///< Told where there are several hosts.
   std::vector<plan::MemoryLine> memory;  ///< Counted bytes by the plan's categories; any of them.
   /// Tokens per second of the same job on one rank, if that was run.
   std::optional<double> one_rank_tokens_per_second;

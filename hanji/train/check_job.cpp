@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "hanji/comm/gloo/group.h"
+#include "hanji/comm/mpi/group.h"
 #include "hanji/train/run_folder.h"
 
 namespace hanji::train {
@@ -75,6 +77,29 @@ CheckedJob check_job(plan::LoadedConfig loaded, FolderUse use) {
   job.code = code_of(loaded, damaged);
   job.loaded = std::move(loaded);
   return job;
+}
+
+void check_engine(plan::LoadedConfig& loaded, StartedBy by) {
+  using plan::Engine;
+  const Engine engine = loaded.config.comm.engine;
+  const auto refuse = [&](const std::string& why) {
+    add_mistake(loaded, {"comm.engine"}, base::unsupported(why));
+  };
+  if (engine == Engine::kGloo && !comm::gloo::available()) {
+    refuse("comm.engine is gloo, but this libtorch was built without it; set shm");
+  } else if (engine == Engine::kMpi && !comm::mpi::available()) {
+    refuse(
+        "comm.engine is mpi, but this hanji was built without it: install MPI's headers and "
+        "build again, or set shm");
+  } else if (engine == Engine::kMpi && by == StartedBy::kUs) {
+    refuse(
+        "comm.engine is mpi, but ranks that this command starts are in no MPI world; start it as "
+        "mpirun -n N hanji train, or set shm");
+  } else if (engine == Engine::kHierarchical && by == StartedBy::kUs) {
+    refuse(
+        "comm.engine is hierarchical, which joins several hosts, but this command starts ranks on "
+        "this one; start it by hanji run --nnodes on each, or set shm");
+  }
 }
 
 }  // namespace hanji::train

@@ -24,4 +24,10 @@ struct CheckedJob {
 /// Cost    open_dataset()'s, and check_vocabulary()'s where model.vocabulary is set.
 CheckedJob check_job(plan::LoadedConfig loaded, FolderUse use);
 
+/// Who starts the ranks of a job.
+enum class StartedBy : bool { kUs, kLauncher };
+
+/// Adds it to the mistakes if ranks so started cannot have comm.engine, or this build has not.
+void check_engine(plan::LoadedConfig& loaded, StartedBy by);
+
 }  // namespace hanji::train

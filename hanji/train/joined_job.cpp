@@ -14,6 +14,7 @@
 #include "hanji/comm/regroup.h"
 #include "hanji/launch/environment.h"
 #include "hanji/topology/machine.h"
+#include "hanji/train/measure_link.h"
 #include "hanji/train/meet.h"
 #include "hanji/train/stop_signal.h"
 #include "hanji/world/connect.h"
@@ -61,13 +62,13 @@ std::string describe_hosts(const world::World& world) {
                      world.num_nodes(), world.num_nodes() == 1 ? "" : "s", world.group().engine());
 }
 
-/// What one host can do and several cannot, before anything is begun.
-void check_hosts(const world::World& world, const plan::Plan& plan) {
-  if (world.num_nodes() == 1 || plan.config.train.bits != plan::Bits::kStable) return;
-  throw Error(base::unsupported(fmt::format(
-      "train.bits = stable on {} hosts: its tree of sums reads memory of its peers, which "
-      "no other host can map; set train.bits = run, or start all ranks on one host",
-      world.num_nodes())));
+/// Collective: of several hosts the link is measured.
+MetRanks describe(const world::World& world) {
+  MetRanks met{describe_hosts(world), {}, {}};
+  if (world.num_nodes() == 1) return met;
+  met.ranks_per_host = world.ranks_per_node();
+  met.link = measure_link(world.group(), world.num_nodes());
+  return met;
 }
 
 std::optional<int> threads_of_openmp() {
@@ -91,14 +92,14 @@ Result<std::optional<StartedRanks>> find_started_ranks() {
                                     .threads = threads_of_openmp().value_or(even)});
 }
 
-JoinedOutcome run_joined(const std::function<Decision(const std::string& hosts)>& decide,
+JoinedOutcome run_joined(const std::function<Decision(const MetRanks& met)>& decide,
                          RankOptions options) {
   StopSignal stop = StopSignal::create().or_throw();
   world::World world = world::connect();
   try {
     Decision decision;
-    if (world.rank() == 0) decision = decide(describe_hosts(world));
-    if (decision.job) check_hosts(world, decision.job->plan);
+    const MetRanks met = describe(world);
+    if (world.rank() == 0) decision = decide(met);
     const auto lock = decision.job ? decision.job->lock : nullptr;
     decision = decision_from_json(share_text(to_json(decision), world.group())).or_throw();
     if (!decision.job) return {.exit_code = decision.exit_code, .rank = {}};
@@ -107,8 +108,11 @@ JoinedOutcome run_joined(const std::function<Decision(const std::string& hosts)>
     const plan::Plan& plan = decision.job->plan;
     const comm::Group followed =
         comm::regroup(world.group(), follow_plan(plan, world.group().options()));
-    return {.exit_code = 0,
-            .rank = run_plan(options, world, training_group(followed, plan), plan, stop)};
+    const comm::Group group = training_group(world, followed, plan);
+    if (world.rank() == 0 && group.engine() != followed.engine()) {
+      options.output.write(fmt::format("trains over {}\n", group.engine()));
+    }
+    return {.exit_code = 0, .rank = run_plan(options, world, group, plan, stop)};
   } catch (...) {
     world.fail(world::status_of(std::current_exception()));
     throw;

@@ -5,8 +5,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "hanji/base/folder_lock.h"
+#include "hanji/cost/simulate.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/rank.h"
 
@@ -19,6 +22,15 @@ struct StartedRanks {
   int ranks = 1;
   int local_ranks = 1;
   int threads = 1;  ///< Of each: OMP_NUM_THREADS, else this host's usable cores shared out evenly.
+  std::vector<int> ranks_per_host = {};    ///< Empty: all on one, or not yet known.
+  std::optional<cost::Network> link = {};  ///< Between hosts, if it was measured.
+};
+
+/// What the ranks know once they have met.
+struct MetRanks {
+  std::string description;          ///< For people: which engine, over how many hosts.
+  std::vector<int> ranks_per_host;  ///< As in StartedRanks, as the link.
+  std::optional<cost::Network> link;
 };
 
 /// This process among them; nothing if it was started alone.
@@ -45,13 +57,13 @@ struct JoinedOutcome {
   RankOutcome rank;
 };
 
-/// Meets the other ranks, lets rank 0 decide, and trains.
+/// Meets the other ranks, measures what joins their hosts, lets rank 0 decide, and trains.
 ///
 /// Order   called by every rank; `decide` by rank 0 alone, after all have met. The others take the
 ///         plan from it, whatever their own configuration says.
 /// Errors  throws as world::connect(), what `decide` throws, and what the job throws; the other
 ///         ranks are told.
-JoinedOutcome run_joined(const std::function<Decision(const std::string& hosts)>& decide,
+JoinedOutcome run_joined(const std::function<Decision(const MetRanks& met)>& decide,
                          RankOptions options);
 
 }  // namespace hanji::train

@@ -101,9 +101,13 @@ class Loop {
     seconds.exposed_communication = static_cast<double>(after.wait_ns - before.wait_ns) * 1e-9;
     // Steps that compare the replicas move more; they are not what the plan prices.
     const int64_t wire_bytes = after.wire_bytes - before.wire_bytes;
+    const int64_t network_bytes = after.network_bytes - before.network_bytes;
     const bool first = outcome_.seconds.empty();
-    outcome_.wire_bytes_per_step =
-        first ? wire_bytes : std::min(wire_bytes, outcome_.wire_bytes_per_step);
+    const auto least = [first](int64_t& known, int64_t now) {
+      known = first ? now : std::min(known, now);
+    };
+    least(outcome_.wire_bytes_per_step, wire_bytes);
+    least(outcome_.network_bytes_per_step, network_bytes);
     account(result, seconds);
   }
 

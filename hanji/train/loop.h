@@ -44,8 +44,9 @@ struct LoopOutcome {
   double validation_loss = 0;
   int stop_signal = 0;  ///< That ended the run early, or 0.
   int64_t first_step_end_ns = 0;
-  int64_t wire_bytes_per_step = 0;  ///< Of this rank, in the step that moved least.
-  int64_t data_bytes = 0;           ///< Of this rank's tokens and targets of a step.
+  int64_t wire_bytes_per_step = 0;     ///< Of this rank, in the step that moved least.
+  int64_t network_bytes_per_step = 0;  ///< The same, by messages.
+  int64_t data_bytes = 0;              ///< Of this rank's tokens and targets of a step.
   std::vector<StepSeconds> seconds;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "hanji/comm/gloo/group.h"
+#include "hanji/comm/mpi/group.h"
 #include "hanji/cost/select.h"
 #include "hanji/plan/named_algorithms.h"
 #include "hanji/world/connect.h"
@@ -28,17 +29,27 @@ world::World meet() {
   return world::connect({.configure = configure});
 }
 
-comm::Group training_group(const comm::Group& met, const plan::Plan& plan) {
-  if (plan.config.comm.engine == plan::Engine::kShm) return met;
-  if (met.engine() != "shm") {
-    throw Error(base::unsupported(fmt::format(
-        "comm.engine = gloo joins the ranks of one host; these are on several, joined by {}: leave "
-        "comm.engine = shm, which is shared memory inside each host",
-        met.engine())));
-  }
+comm::Group training_group(const world::World& world, const comm::Group& met,
+                           const plan::Plan& plan) {
+  const bool several = world.num_nodes() > 1;
+  const plan::Engine engine = plan.config.comm.engine;
   comm::GroupOptions options = met.options();
-  options.name = "gloo";
-  return comm::gloo::make_group(met, std::move(options));
+  options.name = plan::name_of(engine);
+  switch (engine) {
+    case plan::Engine::kHierarchical:
+      if (several) return met;
+      throw Error(base::unsupported(fmt::format(
+          "comm.engine = hierarchical joins several hosts, and all {} ranks are on one: leave "
+          "comm.engine out, or start ranks on several hosts by hanji run --nnodes",
+          world.size())));
+    case plan::Engine::kGloo:
+      // Over several hosts they have met by shared memory inside each, and Gloo between them.
+      return several ? met : comm::gloo::make_group(met, std::move(options));
+    case plan::Engine::kMpi:
+      return several ? world.joined_by(world::HostEngine::kMpi, std::move(options))
+                     : comm::mpi::make_group(met, std::move(options));
+    default: return met;
+  }
 }
 
 }  // namespace hanji::train

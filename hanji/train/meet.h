@@ -12,9 +12,11 @@ world::World meet();
 /// What a group must keep for the plan, in place of what `options` say.
 comm::GroupOptions follow_plan(const plan::Plan& plan, comm::GroupOptions options);
 
-/// The ranks of `met` over the engine that the plan names; ranks of one host meet in shared memory
-/// in any case.
-/// Errors  throws Error(kUnsupported) for an engine of one host where there are several.
-comm::Group training_group(const comm::Group& met, const plan::Plan& plan);
+/// The ranks of `met`, all of `world`, over the engine that the plan names: on one host that engine
+/// itself, over several shared memory inside each and that engine between them.
+/// Errors  throws Error(kUnsupported) for an engine that this launcher or build has not, or that
+///         joins hosts where there is one.
+comm::Group training_group(const world::World& world, const comm::Group& met,
+                           const plan::Plan& plan);
 
 }  // namespace hanji::train

@@ -86,7 +86,8 @@ void run_verify_rank(const VerifyRankOptions& options) {
     compute::keep_freed_memory();
     ObserveOptions observe{.keep_file = rank_file(options.folder, world.rank(), "safetensors")};
     if (world.rank() == options.keep_rank) observe.keep_step = options.keep_step;
-    const auto seen = observe_rank(plan, dataset, training_group(world.group(), plan), observe);
+    const auto seen =
+        observe_rank(plan, dataset, training_group(world, world.group(), plan), observe);
     base::throw_if_error(base::write_file_atomic(rank_file(options.folder, world.rank(), "json"),
                                                  report::to_json(seen)));
   } catch (...) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "hanji/base/checksum.h"
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
@@ -134,6 +136,8 @@ Result<plan::Plan> prepare_started(const plan::Config& config, const plan::DataF
                                    const StartedRanks& started) {
   plan::PlanInputs inputs{.config = with_absolute_paths(config), .data = data};
   HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
+  inputs.ranks_per_host = started.ranks_per_host;
+  inputs.link = started.link;
   // The plan gives each of all ranks its part of one machine, and here are so many of them.
   inputs.machine.available_bytes *= started.ranks;
   inputs.machine.available_bytes /= started.local_ranks;
@@ -146,6 +150,27 @@ Result<plan::Plan> prepare_started(const plan::Config& config, const plan::DataF
   HANJI_ASSIGN_OR_RETURN(plan::Plan plan, plan::make_plan(inputs));
   for (plan::RankShare& share : plan.shares) share.cpus.clear();  // the launcher has decided
   return plan;
+}
+
+Result<plan::Plan> prepare_on_hosts(plan::Config config, const plan::DataFacts& data, int hosts) {
+  constexpr int64_t kMostRanks = 16;
+  HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
+  int64_t& ranks = config.run.ranks;
+  if (ranks == plan::kAuto) {
+    const int64_t num_grains = config.train.global_batch / config.train.grain;
+    ranks = std::min({int64_t{hosts} * machine.usable_cores, num_grains, kMostRanks});
+  }
+  if (ranks < hosts) {
+    return base::invalid_argument(
+        fmt::format("{} ranks on {} hosts: every host needs one; set run.ranks = {} or more, and "
+                    "train.global_batch to as many grains",
+                    ranks, hosts, hosts));
+  }
+  StartedRanks started{.ranks = static_cast<int>(ranks)};
+  started.ranks_per_host = plan::spread_ranks(started.ranks, hosts);
+  started.local_ranks = started.ranks_per_host[0];
+  started.threads = std::max(1, machine.usable_cores / started.local_ranks);
+  return prepare_started(config, data, started);
 }
 
 Result<plan::Plan> prepare(const plan::Config& asked, const plan::DataFacts& data) {

@@ -18,6 +18,11 @@ Result<plan::Plan> prepare(const plan::Config& config, const plan::DataFacts& da
 Result<plan::Plan> prepare_started(const plan::Config& config, const plan::DataFacts& data,
                                    const StartedRanks& started);
 
+/// The same for ranks that a launcher would start on `hosts` hosts like this one, whose link nobody
+/// has measured; without run.ranks one per usable core.
+/// Errors  as plan::make_plan(); kInvalidArgument for fewer ranks than hosts.
+Result<plan::Plan> prepare_on_hosts(plan::Config config, const plan::DataFacts& data, int hosts);
+
 /// The same, opening the data that `config` names. Errors: as open_dataset() besides.
 Result<plan::Plan> prepare(const plan::Config& config);
 

@@ -165,6 +165,7 @@ class RankRun {
     const std::vector<int64_t> peaks = gather(
         memory_.peak_bytes() + static_cast<int64_t>(world_.heap().peak_bytes()) + copied, "peaks");
     const std::vector<int64_t> wire = gather(outcome.wire_bytes_per_step, "bytes on the wire");
+    const std::vector<int64_t> sent = gather(outcome.network_bytes_per_step, "bytes by messages");
     if (!is_first()) return;
     const Measurement measurement{
         .outcome = outcome,
@@ -175,6 +176,7 @@ class RankRun {
         .wire_bytes_per_step = job.group.engine() == "shm"
                                    ? std::optional(std::reduce(wire.begin(), wire.end()))
                                    : std::nullopt,
+        .network_bytes_per_step = std::reduce(sent.begin(), sent.end()),
         .memory = counted_memory(job, outcome),
         .saves = saver_.times(),
         .history = log_->history()};
@@ -247,7 +249,7 @@ RankOutcome run_rank(const RankOptions& options) {
   world::World world = meet();
   try {
     const plan::Plan plan = plan::plan_from_json(world.plan_json()).or_throw();
-    return run_plan(options, world, training_group(world.group(), plan), plan, stop);
+    return run_plan(options, world, training_group(world, world.group(), plan), plan, stop);
   } catch (...) {
     world.fail(world::status_of(std::current_exception()));
     throw;

@@ -89,7 +89,8 @@ Result<std::optional<SavedRun>> find_saved_run(const fs::path& out) {
   return std::optional(std::move(saved));
 }
 
-Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig& asked) {
+Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig& asked,
+                                 const std::optional<StartedRanks>& started) {
   HANJI_ASSIGN_OR_RETURN(plan::ResumedConfig resumed,
                          plan::resume_config(saved.plan.config, asked));
   const plan::Config& config = resumed.config;
@@ -99,8 +100,14 @@ Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig
   HANJI_RETURN_IF_ERROR(check_same_data(saved.job, dataset));
   HANJI_ASSIGN_OR_RETURN(plan::PlanInputs inputs, inputs_for(saved, config));
   inputs.data = dataset.facts();
+  if (started) {
+    inputs.ranks_per_host = started->ranks_per_host;
+    inputs.link = started->link;
+  }
   ResumedPlan plan{.plan = {}, .changes = std::move(resumed.changes)};
   HANJI_ASSIGN_OR_RETURN(plan.plan, plan::make_plan(inputs));
+  if (!started) return plan;
+  for (plan::RankShare& share : plan.plan.shares) share.cpus.clear();  // the launcher has decided
   return plan;
 }
 

@@ -9,6 +9,7 @@
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/dataset.h"
+#include "hanji/train/joined_job.h"
 
 namespace hanji::train {
 
@@ -38,9 +39,11 @@ struct ResumedPlan {
 /// Plans as plan::make_plan() does, with the recorded kernels; rates are measured only for another
 /// number of ranks. `asked` was loaded with the saved configuration as its base.
 ///
+/// `started`: ranks that are there already, if they are.
 /// Errors  as plan::resume_config() and plan::make_plan(); kInvalidArgument, with both values, when
 ///         the data is not what the run has learned from, or fewer steps are wanted than are done.
-Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig& asked);
+Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig& asked,
+                                 const std::optional<StartedRanks>& started = {});
 
 /// Compares the data with the checksum and vocabulary of a manifest's `job`.
 /// Errors  kInvalidArgument with both values.

@@ -18,12 +18,6 @@ struct LivenessEvent;
 
 namespace hanji::world {
 
-/// What carries bytes between hosts.
-enum class HostEngine : uint8_t {
-  kGloo,
-  kMpi,  ///< Ranks of one mpirun, or of one srun with PMIx.
-};
-
 struct ConnectOptions {
   comm::GroupOptions group;  ///< Of all ranks; its recorder is filled in.
   /// May change the group's options once the plan is known, e.g. its deadline or its chooser.

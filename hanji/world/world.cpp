@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "hanji/base/log.h"
+#include "hanji/comm/regroup.h"
 #include "hanji/world/internal/hosts.h"
 #include "hanji/world/internal/state.h"
 
@@ -42,6 +43,31 @@ World::~World() {
 int World::rank() const { return state_->hosts.rank; }
 int World::size() const { return state_->hosts.world_size; }
 int World::num_nodes() const { return state_->hosts.num_nodes(); }
+
+std::vector<int> World::ranks_per_node() const {
+  std::vector<int> ranks;
+  for (const auto& node : state_->hosts.nodes) ranks.push_back(node.num_ranks);
+  return ranks;
+}
+
+comm::Group World::joined_by(HostEngine engine, comm::GroupOptions options) const {
+  if (num_nodes() == 1) {
+    throw Error(base::invalid_argument(fmt::format(
+        "group {}: all ranks are on one host, where nothing joins hosts", options.name)));
+  }
+  std::vector<int> here;
+  for (int other = 0; other < size(); ++other) {
+    if (state_->hosts.node_of(other) == state_->hosts.node) here.push_back(other);
+  }
+  comm::GroupOptions inner = options;
+  inner.name = fmt::format("{} on node {}", options.name, state_->hosts.node);
+  inner.recorder = nullptr;
+  ConnectOptions by;
+  by.between_hosts = engine;
+  return join_hosts(comm::regroup(group(), here, std::move(inner)), state_->hosts, by,
+                    std::move(options));
+}
+
 int World::local_rank() const { return state_->endpoints.rank; }
 const comm::Group& World::group() const { return *state_->group; }
 comm::Heap& World::heap() const { return state_->group->heap(); }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,12 @@ class Recorder;
 namespace hanji::world {
 
 struct WorldState;
+
+/// What carries bytes between hosts.
+enum class HostEngine : uint8_t {
+  kGloo,
+  kMpi,  ///< Ranks of one mpirun, or of one srun with PMIx.
+};
 
 /// This process (or, in tests, thread) among those that train together.
 ///
@@ -32,9 +39,15 @@ class World {
   /// Index among the ranks of this host.
   int local_rank() const;
   int num_nodes() const;  ///< Hosts.
+  /// Ranks of each host, which are numbered host by host.
+  std::vector<int> ranks_per_node() const;
 
   /// All ranks.
   const comm::Group& group() const;
+  /// All ranks again, on the same heap, joined between hosts by another engine.
+  /// Order   every rank calls it, with the same options.
+  /// Errors  throws Error: kInvalidArgument on one host; as connect().
+  comm::Group joined_by(HostEngine engine, comm::GroupOptions options) const;
   /// Order   every rank calls it, with the same axes. Errors: see mesh::Mesh.
   mesh::Mesh mesh(std::vector<layout::Axis> axes) const;
   /// Where to make tensors that collectives move without a copy.

@@ -51,7 +51,7 @@ struct Words<Precision> {
 };
 template <>
 struct Words<Engine> {
-  static constexpr std::array<std::string_view, 2> list = {"shm", "gloo"};
+  static constexpr std::array<std::string_view, 4> list = {"shm", "gloo", "mpi", "hierarchical"};
 };
 
 template <class E>

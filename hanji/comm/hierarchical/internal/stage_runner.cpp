@@ -62,7 +62,7 @@ Begun StageRunner::begin_with_all() {
   if (!all_) all_ = peers_.join_all();
   Request request = *request_;
   request.deadline = peers_.deadline_in(*all_, request.deadline);
-  request.copy_out = {};
+  request.copy_out = at::Tensor();
   request.agreed = true;
   return {&*all_, all_->state()->submit(std::move(request)).sequence};
 }

@@ -1,0 +1,130 @@
+#include "hanji/plan/network.h"
+
+#include <gmock/gmock.h>
+
+#include "hanji/cost/choose_messages.h"
+#include "hanji/cost/select.h"
+#include "hanji/plan/plan.h"
+
+namespace hanji::plan {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr double kLatency = 1e-4;
+constexpr double kBandwidth = 125e6;
+
+HostLayout layout_of(std::vector<int> ranks) {
+  return {std::move(ranks), {kLatency, kBandwidth, ""}};
+}
+
+HostedCall all_reduce(const HostLayout& hosts, int64_t count) {
+  cost::Chooser chooser(cost::Rates{});
+  return HostedCalls(hosts, chooser).all_reduce(DType::kFloat32, count, true);
+}
+
+TEST(Network, AnAllReduceTakesWhatItsBytesTakeOfAHostsLink) {
+  constexpr int64_t kCount = 3 << 20;  // 12 MiB: three chunks
+  for (const int num_hosts : {2, 3}) {
+    const HostedCall call = all_reduce(layout_of(std::vector<int>(num_hosts, 2)), kCount);
+    const double per_host = 2.0 * 4 * kCount * (num_hosts - 1) / num_hosts;
+    EXPECT_EQ(call.network_bytes, static_cast<int64_t>(per_host) * num_hosts);
+    EXPECT_NEAR(call.network_seconds, 3 * 2 * kLatency + per_host / kBandwidth, 1e-9);
+    // The wire is the bottleneck: what comes beside it is one comparison and the ends of the call.
+    EXPECT_GT(call.seconds, call.network_seconds + kLatency);
+    EXPECT_LT(call.seconds, 1.1 * call.network_seconds);
+    EXPECT_GT(call.wire_bytes, 0);
+  }
+}
+
+TEST(Network, ASmallCallTakesItsLatencies) {
+  const HostedCall call = all_reduce(layout_of({1, 1}), 1);
+  EXPECT_NEAR(call.seconds, 3 * kLatency, 2e-5);
+  EXPECT_EQ(call.wire_bytes, 0);  // each rank is alone on its host
+}
+
+TEST(Network, OnAFastLinkMemoryIsTheBottleneck) {
+  HostLayout hosts = layout_of({2, 2});
+  hosts.link = {1e-9, 1e15, ""};
+  const HostedCall call = all_reduce(hosts, 8 << 20);
+  EXPECT_GT(call.seconds, 100 * call.network_seconds);
+}
+
+TEST(Network, ATreeTakesWhatItsMessagesTakeOfTheBusiestHost) {
+  constexpr int64_t kCount = 960;
+  const HostLayout hosts = layout_of({2, 1});
+  cost::Chooser chooser(cost::Rates{});
+  // Each rank has one partial sum; slices are of 320.
+  const std::vector<layout::Range> owners = {{0, 1}, {1, 2}, {2, 3}};
+  const HostedCall call = HostedCalls(hosts, chooser).tree(owners, DType::kFloat64, kCount);
+  // Everybody sends its peers' slices and twice its own; of that host 1 sends all.
+  EXPECT_EQ(call.network_bytes, 8 * (2 * kCount + 2 * kCount));
+  const double host_1 = 8.0 * (640 + 2 * 320);
+  EXPECT_NEAR(call.network_seconds, 2 * kLatency + host_1 / kBandwidth, 1e-9);
+}
+
+TEST(Network, ConfiguredFiguresComeBeforeMeasuredOnesBeforeAssumedOnes) {
+  const cost::Network measured{.latency_seconds = 2e-5, .bytes_per_second = 1e9};
+  CommConfig comm;
+  EXPECT_EQ(choose_link(comm, {}).bytes_per_second, cost::kAssumedNetwork.bytes_per_second);
+  EXPECT_THAT(choose_link(comm, {}).source, HasSubstr("assumed"));
+  EXPECT_EQ(choose_link(comm, measured).bytes_per_second, 1e9);
+  EXPECT_THAT(choose_link(comm, measured).source, HasSubstr("measured when the ranks met"));
+  comm.link_bytes_per_second = 125000000;
+  const Link half = choose_link(comm, measured);
+  EXPECT_EQ(half.bytes_per_second, 125e6);
+  EXPECT_EQ(half.latency_seconds, 2e-5);
+  EXPECT_THAT(half.source, HasSubstr("bandwidth configured, latency measured"));
+  comm.link_latency = 1e-3;
+  EXPECT_EQ(choose_link(comm, measured).source, "configured");
+}
+
+TEST(Network, RanksAreSpreadEvenly) {
+  EXPECT_THAT(spread_ranks(5, 2), ElementsAre(3, 2));
+  EXPECT_THAT(spread_ranks(4, 4), ElementsAre(1, 1, 1, 1));
+}
+
+PlanInputs two_hosts() {
+  PlanInputs inputs;
+  inputs.machine.usable_cores = 2;
+  inputs.machine.available_bytes = int64_t{8} << 30;
+  inputs.data = {65, 10000, 1000};
+  inputs.config.run.ranks = 4;
+  inputs.config.comm.link_bytes_per_second = 125000000;
+  inputs.ranks_per_host = {2, 2};
+  return inputs;
+}
+
+TEST(Network, AStepOnTwoHostsContainsItAndSaysWhichFiguresItTook) {
+  PlanInputs inputs = two_hosts();
+  for (const Bits bits : {Bits::kRun, Bits::kStable}) {
+    inputs.config.train.bits = bits;
+    const Plan there = make_plan(inputs).or_throw();
+    EXPECT_GT(there.predicted.network_seconds, 0);
+    EXPECT_GE(there.predicted.communication_seconds, there.predicted.network_seconds);
+    EXPECT_GT(there.predicted.network_bytes_per_step, 8 * there.model.num_parameters());
+    EXPECT_THAT(describe(there), testing::ContainsRegex("2 hosts with 2, 2 ranks, joined at 125 "
+                                                        "MB/s"));
+    EXPECT_THAT(describe(there), HasSubstr("of it between hosts"));
+    PlanInputs one = inputs;
+    one.ranks_per_host.clear();
+    const Plan here = make_plan(one).or_throw();
+    EXPECT_GT(there.predicted.step_seconds, here.predicted.step_seconds);
+    EXPECT_EQ(here.predicted.network_seconds, 0);
+    EXPECT_THAT(describe(here), testing::Not(HasSubstr("between hosts")));
+  }
+}
+
+TEST(Network, APlanKeepsItsHosts) {
+  const Plan plan = make_plan(two_hosts()).or_throw();
+  const Plan read = plan_from_json(to_json(plan)).or_throw();
+  EXPECT_EQ(read.hosts, plan.hosts);
+  EXPECT_EQ(read.predicted.network_bytes_per_step, plan.predicted.network_bytes_per_step);
+  PlanInputs three = two_hosts();
+  three.ranks_per_host = {2, 1};
+  EXPECT_THAT(make_plan(three).status().message(), HasSubstr("set run.ranks = 3"));
+}
+
+}  // namespace
+}  // namespace hanji::plan

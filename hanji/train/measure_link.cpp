@@ -1,0 +1,42 @@
+#include "hanji/train/measure_link.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "hanji/base/clock.h"
+#include "hanji/comm/all_reduce.h"
+#include "hanji/comm/heap.h"
+
+namespace hanji::train {
+namespace {
+
+constexpr int64_t kBytes = int64_t{2} << 20;  // half a chunk of comm/hierarchical
+constexpr int kTimes = 3;
+/// One message to compare the calls, two to exchange and to bring back sums.
+constexpr int kLatencies = 3;
+
+/// Median of some calls, after one that is not timed.
+double seconds_of(int64_t count, int times, const comm::Group& group) {
+  at::Tensor tensor = group.heap().zeros({count}, at::kFloat, "measured link");
+  std::vector<double> seconds;
+  for (int call = 0; call <= times; ++call) {
+    const int64_t start_ns = base::now_ns();
+    comm::all_reduce(tensor, group, {.label = "measured link"}).wait();
+    if (call > 0) seconds.push_back(static_cast<double>(base::now_ns() - start_ns) * 1e-9);
+  }
+  std::ranges::sort(seconds);
+  return seconds[seconds.size() / 2];
+}
+
+}  // namespace
+
+cost::Network measure_link(const comm::Group& group, int num_hosts) {
+  const double small = seconds_of(1, 5 * kTimes, group);
+  const double large = seconds_of(kBytes / 4, kTimes, group);
+  const double sent = 2.0 * kBytes * (num_hosts - 1) / num_hosts;
+  // However busy the cores are, more bytes take longer; a clock that says otherwise is no link.
+  const double flowing = std::max(large - small, large / 100);
+  return {.latency_seconds = small / kLatencies, .bytes_per_second = sent / flowing};
+}
+
+}  // namespace hanji::train
