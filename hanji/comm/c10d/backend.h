@@ -22,10 +22,6 @@ using Meet = std::function<c10::intrusive_ptr<::c10d::Backend>(
     const c10::intrusive_ptr<::c10d::Store>& store, int rank, int size,
     std::chrono::milliseconds timeout, const std::string& name)>;
 
-}  // namespace hanji::comm::c10d
-
-namespace hanji::comm::c10d {
-
 struct BackendOptions {
   std::chrono::milliseconds timeout{0};  ///< Of calls that bring none; 0: the group's deadline.
   /// Where monitoredBarrier() meets, which must not depend on the ranks it reports on.

@@ -29,11 +29,6 @@ std::string describe(const Request& request) {
   throw Error(base::unsupported(describe(request) + ": " + why));
 }
 
-struct Bytes {
-  const char* begin;
-  const char* end;
-};
-
 /// What a request writes. Whoever wants the result holds the tensor beside the request, so that it
 /// can be looked at once the request has gone, without counting a reference more.
 at::TensorImpl* written_by(const Request& request) {
@@ -48,9 +43,8 @@ void bump_version(at::TensorImpl* written) {
   }
 }
 
-Bytes bytes_of(const at::Tensor& tensor) {
-  const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
-  return {begin, begin + tensor.nbytes()};
+const char* begin_of(const at::Tensor& tensor) {
+  return static_cast<const char*>(tensor.const_data_ptr());
 }
 
 }  // namespace
@@ -118,6 +112,12 @@ void check_count(const at::Tensor& tensor, std::string_view role, int64_t expect
   }
 }
 
+bool overlap(const at::Tensor& a, const at::Tensor& b) {
+  const char* x = begin_of(a);
+  const char* y = begin_of(b);
+  return x < y + b.nbytes() && y < x + a.nbytes();
+}
+
 void check_pair(const Request& request, int64_t input_offset, int64_t output_offset) {
   const at::Tensor& input = request.input;
   const at::Tensor& output = request.output;
@@ -126,12 +126,10 @@ void check_pair(const Request& request, int64_t input_offset, int64_t output_off
                                 c10::toString(input.scalar_type()), input.device().str(),
                                 c10::toString(output.scalar_type()), output.device().str()));
   }
-  const Bytes in = bytes_of(input);
-  const Bytes out = bytes_of(output);
-  const bool apart = in.end <= out.begin || out.end <= in.begin;
   const auto element = static_cast<int64_t>(input.element_size());
-  const bool in_place = in.begin + input_offset * element == out.begin + output_offset * element;
-  if (!apart && !in_place) {
+  const bool in_place =
+      begin_of(input) + input_offset * element == begin_of(output) + output_offset * element;
+  if (overlap(input, output) && !in_place) {
     refuse(request, "input and output overlap; only a call exactly in place may share memory");
   }
 }

@@ -28,6 +28,9 @@ DType reduced_dtype(const at::Tensor& tensor, const Request& request);
 void check_count(const at::Tensor& tensor, std::string_view role, int64_t expected,
                  const Request& request);
 
+/// True if two contiguous tensors share a byte.
+bool overlap(const at::Tensor& a, const at::Tensor& b);
+
 /// Refuses an input and output of two dtypes or devices, and overlap, except where the input's
 /// element `input_offset` is the output's element `output_offset`.
 void check_pair(const Request& request, int64_t input_offset, int64_t output_offset);

@@ -8,28 +8,13 @@
 
 #include "hanji/base/random.h"
 #include "hanji/comm/dtype.h"
+#include "hanji/comm/internal/submit.h"
 
 namespace hanji::comm {
 namespace {
 
 constexpr int64_t kSmallBytes = 4096;  // a call costs more than two copies of so much
 constexpr int64_t kFusedBytes = int64_t{64} << 10;
-
-struct Bytes {
-  const char* begin;
-  const char* end;
-};
-
-Bytes bytes_of(const at::Tensor& tensor) {
-  const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
-  return {begin, begin + tensor.nbytes()};
-}
-
-bool overlap(const at::Tensor& a, const at::Tensor& b) {
-  const Bytes x = bytes_of(a);
-  const Bytes y = bytes_of(b);
-  return x.begin < y.end && y.begin < x.end;
-}
 
 bool is_small_sum(const Request& request) {
   return request.routine == schedule::Routine::kAllReduce && !request.steps &&
