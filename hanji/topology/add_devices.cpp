@@ -4,14 +4,13 @@
 #include <optional>
 
 #include "hanji/topology/internal/add_devices.h"
+#include "hanji/topology/internal/pci.h"
 #include "hanji/topology/link_rates.h"
 
 namespace hanji::topology {
 namespace {
 
 using PciAttributes = hwloc_obj_attr_u::hwloc_pcidev_attr_s;
-
-constexpr int kNvidia = 0x10de;
 
 std::string bus_id_of(const PciAttributes& pci) {
   return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", pci.domain, pci.bus, pci.dev, pci.func);

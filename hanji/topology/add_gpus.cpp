@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "hanji/topology/gpus.h"
+#include "hanji/topology/internal/pci.h"
 #include "hanji/topology/nominal.h"
 
 namespace hanji::topology {
 namespace {
-
-constexpr int kNvidia = 0x10de;
 
 int find_or_add(Graph& graph, const std::string& bus_id, VertexKind kind) {
   const int found = find_bus_id(graph, bus_id);

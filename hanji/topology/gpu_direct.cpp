@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "hanji/topology/internal/pci.h"
 #include "hanji/topology/link_rates.h"
 
 namespace hanji::topology {
 namespace {
-
-constexpr int kNvidia = 0x10de;
 
 Capability possible(std::string name, std::string reason) {
   return {std::move(name), Verdict::kPossible, std::move(reason)};

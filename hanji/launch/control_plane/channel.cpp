@@ -14,12 +14,9 @@ constexpr size_t kLengthBytes = sizeof(uint32_t);
 constexpr size_t kTagBytes = 16;
 constexpr size_t kReadBytes = 64 << 10;
 
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
-}
-
 base::Digest tag_of(const base::Digest& key, uint64_t number, std::string_view frame) {
-  return base::hmac_sha256(key, {std::as_bytes(std::span(&number, 1)), bytes_of(frame)});
+  return base::hmac_sha256(key,
+                           {std::as_bytes(std::span(&number, 1)), std::as_bytes(std::span(frame))});
 }
 
 Status lost(const char* what, int error) {
@@ -52,7 +49,7 @@ Result<std::optional<std::string>> open_frame(const base::Digest& key, uint64_t 
   const std::string_view all(input);
   const base::Digest tag = tag_of(key, number, all.substr(0, signed_bytes));
   if (!base::equal_secrets(std::span(tag).first(kTagBytes),
-                           bytes_of(all.substr(signed_bytes, kTagBytes)))) {
+                           std::as_bytes(std::span(all.substr(signed_bytes, kTagBytes))))) {
     return base::corrupt("a frame that was changed, repeated or left out on the way");
   }
   std::optional<std::string> content(input.substr(kLengthBytes, length));

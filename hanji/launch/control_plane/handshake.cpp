@@ -6,15 +6,11 @@
 namespace hanji::launch {
 namespace {
 
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
-}
-
 /// Labels of one length keep the parts apart.
 base::Digest digest(const Token& token, const char (&label)[16], const Transcript& transcript,
                     uint32_t code) {
   return base::hmac_sha256(
-      token, {bytes_of({label, sizeof(label)}), std::as_bytes(std::span(&transcript.hello, 1)),
+      token, {std::as_bytes(std::span(label)), std::as_bytes(std::span(&transcript.hello, 1)),
               transcript.server_nonce, std::as_bytes(std::span(&code, 1))});
 }
 
