@@ -168,8 +168,7 @@ void prefer(std::string_view name, const Query& query, std::vector<Candidate>& c
   if (found == candidates.end()) {
     throw Error(base::invalid_argument(fmt::format(
         "{} of {} over {} ranks cannot be carried out by {}, which was named for it; its slots "
-        "hold "
-        "{}; name staged, or nothing",
+        "hold {}; name staged, or nothing",
         name_of(query.routine), amount(query), query.ranks, name, base::format_bytes(kSlotBytes))));
   }
   std::rotate(candidates.begin(), found, found + 1);

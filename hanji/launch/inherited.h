@@ -29,8 +29,8 @@ Result<Inherited> inherited_endpoints(const Lookup& lookup = base::read);
 /// Does nothing where no launcher of ours listens.
 void report_failure(const shm::Endpoints& endpoints, const Status& status);
 
-/// base::report_crashes() to the own log of this rank, `rank` among all, and to the launcher, which shows the stack with
-/// names. A rank that hangs tells its stack when the launcher asks for it.
+/// base::report_crashes() to the own log of this rank, `rank` among all, and to the launcher, which
+/// shows the stack with names. A rank that hangs tells its stack when the launcher asks for it.
 void report_crashes(const shm::Endpoints& endpoints, int rank);
 
 /// What the segment of a launcher is marked with: the program's build id if launcher and ranks are

@@ -9,7 +9,8 @@ namespace hanji::comm::nccl {
 /// as one group; copies and reductions by torch's kernels, in the list's order, in float32 for
 /// 16-bit elements and rounded once: the bits of shm::reduce().
 ///
-/// Order   the list has passed comm::check_steps(); called inside Stream::run(), so that torch's kernels go to the channel's stream.
+/// Order   the list has passed comm::check_steps(); called inside Stream::run(), so that torch's
+///         kernels go to the channel's stream.
 Status walk(const Channel& channel, const Request& request, const schedule::StepList& list);
 
 }  // namespace hanji::comm::nccl
