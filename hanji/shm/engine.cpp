@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kBudgetBytes = 4 << 20;  // memory traffic of one advance()
 constexpr int kSpinsAlone = 2000;          // where every rank has its processor
-constexpr int kSpinsCrowded = 50;
+constexpr int kSpinsCrowded = 4;
 constexpr auto kNapAfterAlone = 1ms;  // of yielding; a sleeper is woken, but that takes its time
 constexpr auto kNapAfterCrowded = 50us;
 constexpr auto kNap = 20ms;               // clocks and peers are looked at that often
@@ -62,6 +62,7 @@ class Engine::Core {
   Core(std::shared_ptr<Segment> segment, GroupLines lines, const EngineOptions& options)
       : segment_(std::move(segment)),
         epoch_(options.epoch.value_or(segment_->epoch())),
+        abort_(segment_->abort_word(epoch_)),
         options_(options),
         lines_(std::move(lines)),
         preparation_(lines_),
@@ -146,6 +147,7 @@ class Engine::Core {
   }
 
   uint32_t epoch() const { return epoch_; }
+  bool crowded() const { return crowded_; }
   int rank() const { return lines_.me(); }
   int size() const { return lines_.size(); }
   const Stats& stats() const { return stats_; }
@@ -162,7 +164,8 @@ class Engine::Core {
   }
 
   bool healthy() const {
-    return failure_.ok() && !segment_->aborted(epoch_) && lines_.cancelled().member < 0;
+    return failure_.ok() && abort_.state.load(std::memory_order_acquire) != AbortWord::kSet &&
+           lines_.cancelled().member < 0;
   }
 
   Status health() {
@@ -311,6 +314,7 @@ class Engine::Core {
 
   std::shared_ptr<Segment> segment_;
   const uint32_t epoch_;
+  const AbortWord& abort_;  ///< Of that epoch; looked at before every poll.
   EngineOptions options_;
   Stats stats_;
   GroupLines lines_;
@@ -385,6 +389,7 @@ bool Engine::cancel(uint64_t ticket) { return core_->cancel(ticket); }
 uint64_t Engine::arrived(uint64_t ticket) const { return core_->arrived(ticket); }
 uint64_t Engine::delivered(uint64_t ticket) const { return core_->delivered(ticket); }
 uint32_t Engine::epoch() const { return core_->epoch(); }
+bool Engine::crowded() const { return core_->crowded(); }
 int Engine::rank() const { return core_->rank(); }
 int Engine::size() const { return core_->size(); }
 const Stats& Engine::stats() const { return core_->stats(); }

@@ -19,7 +19,7 @@ namespace hanji::shm {
 struct EngineOptions {
   /// How long a call may wait for a peer before wait() gives up with kTimeout.
   std::chrono::nanoseconds deadline = std::chrono::seconds(300);
-  /// Polls before a wait begins to yield; -1: 2000 where each rank has a processor, else 50.
+  /// Polls before a wait begins to yield; -1: 2000 where each rank has a processor, else 4.
   int spin = -1;
   /// Processors of all ranks together; 0: the union of their affinity masks. A smaller quota of
   /// processor time is known to the caller only.
@@ -99,6 +99,8 @@ class Engine {
 
   /// The engine fails when this epoch of the segment ends.
   uint32_t epoch() const;
+  /// More ranks than processors: whoever polls keeps another rank from its work.
+  bool crowded() const;
   int rank() const;  ///< In the group.
   int size() const;
   const Stats& stats() const;

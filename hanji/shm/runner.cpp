@@ -165,6 +165,11 @@ Status Runner::resolve_peers(Operation& operation) {
 // One piece of a step. True once the step is complete.
 bool Runner::run_step(Operation& operation, int64_t& budget) {
   const Step& step = operation.running->list->per_rank[lines_.me()][operation.step];
+  if (operation.descriptor.in_line) {
+    transfer_.run_small(step, buffers_);
+    ++progress_;
+    return true;
+  }
   const int64_t traffic = Transfer::traffic(step, buffers_.element_bytes);
   const bool timed = std::min(budget, (step.count - operation.element) * traffic) >= kWorthTiming;
   const int64_t start = timed ? base::now_ns() : 0;

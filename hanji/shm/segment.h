@@ -100,6 +100,7 @@ class Segment {
   internal::RankState& rank_state(int rank) const;
   internal::SiteTable& site_table(int rank) const;
   internal::Bell& bell(int group) const;
+  internal::AbortWord& abort_word(uint32_t epoch) const;
   internal::GroupRank& group_rank(int group, int rank) const;
   /// Offset of a rank's staging memory in a group.
   size_t staging_offset(int group, int rank) const;
@@ -109,7 +110,6 @@ class Segment {
  private:
   explicit Segment(base::SharedMemory memory);
   static Result<std::shared_ptr<Segment>> finish(base::SharedMemory memory);
-  internal::AbortWord& abort_word(uint32_t epoch) const;
   internal::EpochWord& epoch_word() const;
   const internal::Offsets& offsets() const { return *offsets_; }
   /// Of a group or channel, and one of its ranks.

@@ -15,44 +15,51 @@ constexpr size_t kCopyBlock = size_t{16} << 10;  // stays in the first-level cac
 
 }  // namespace
 
-std::byte* Buffers::find(const schedule::Operand& operand, int64_t index) const {
-  const MemberBuffers& member = members[operand.rank];
-  const auto at = [this](std::byte* base, int64_t element) {
-    return base + element * static_cast<int64_t>(element_bytes);
-  };
-  switch (operand.place) {
-    case schedule::Place::kInput:
-      return at(member.input, operand.part * member.stride + operand.begin + index);
-    case schedule::Place::kOutput: return at(member.output, operand.begin + index);
-    case schedule::Place::kSlot: return at(member.slot, operand.begin + index);
-    case schedule::Place::kResult: return at(member.result, operand.begin + index);
-  }
-  return nullptr;
-}
-
 int64_t Transfer::run(const schedule::Step& step, const Buffers& buffers, int64_t begin,
                       int64_t budget) {
   const int64_t affordable = budget / std::max<int64_t>(traffic(step, buffers.element_bytes), 1);
   const int64_t whole = std::max(affordable / kGranularity * kGranularity, kGranularity);
   const int64_t count = std::min(step.count - begin, whole);
-  from_.clear();
-  to_.clear();
-  for (const auto& operand : step.from) from_.push_back(buffers.find(operand, begin));
-  for (const auto& operand : step.to) to_.push_back(buffers.find(operand, begin));
   const size_t bytes = static_cast<size_t>(count) * buffers.element_bytes;
-  for (const void* from : from_) note_read(from, bytes);
-  for (const void* to : to_) note_write(to, bytes);
+  aim(step, buffers, begin, bytes);
   if (step.kind == schedule::StepKind::kReduce) {
-    factors_.clear();
-    if (buffers.op == schedule::ReduceOp::kPremulSum) {
-      for (const auto& operand : step.from) factors_.push_back(buffers.factors[operand.rank]);
-    }
-    reduce(buffers.dtype, buffers.op, from_, step.tree, to_, count, factors_);
+    reduce_to(step, buffers, count);
   } else {
     const int64_t written = step.count * static_cast<int64_t>(step.to.size());
     copy(bytes, written * static_cast<int64_t>(buffers.element_bytes) >= kStreamBytes);
   }
   return count;
+}
+
+void Transfer::run_small(const schedule::Step& step, const Buffers& buffers) {
+  const size_t bytes = static_cast<size_t>(step.count) * buffers.element_bytes;
+  aim(step, buffers, 0, bytes);
+  if (step.kind == schedule::StepKind::kReduce) return reduce_to(step, buffers, step.count);
+  for (void* to : to_) {
+    if (to != from_[0]) std::memcpy(to, from_[0], bytes);
+  }
+}
+
+void Transfer::aim(const schedule::Step& step, const Buffers& buffers, int64_t begin,
+                   size_t bytes) {
+  from_.resize(step.from.size());
+  to_.resize(step.to.size());
+  for (size_t i = 0; i < from_.size(); ++i) {
+    from_[i] = buffers.find(step.from[i], begin);
+    note_read(from_[i], bytes);
+  }
+  for (size_t i = 0; i < to_.size(); ++i) {
+    to_[i] = buffers.find(step.to[i], begin);
+    note_write(to_[i], bytes);
+  }
+}
+
+void Transfer::reduce_to(const schedule::Step& step, const Buffers& buffers, int64_t count) {
+  factors_.clear();
+  if (buffers.op == schedule::ReduceOp::kPremulSum) {
+    for (const auto& operand : step.from) factors_.push_back(buffers.factors[operand.rank]);
+  }
+  reduce(buffers.dtype, buffers.op, from_, step.tree, to_, count, factors_);
 }
 
 void Transfer::copy(size_t bytes, bool past_caches) const {

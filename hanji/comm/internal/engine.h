@@ -70,6 +70,9 @@ class Engine {
   virtual bool native(schedule::Routine routine, Shares shares) const = 0;
   /// True if that algorithm knows the bit operations too.
   virtual bool combines_bits() const { return true; }
+  /// How often a rank may look whether its peers have come before it lets others run; 0 where a look
+  /// may cost more than the call.
+  virtual int polls_at_once() const { return 0; }
   /// True if a call becomes calls of other engines, each of which is chosen there.
   virtual bool delegates() const { return false; }
   /// True if peers read and write each other's buffers: then step lists need no sends.

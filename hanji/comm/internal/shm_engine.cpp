@@ -18,6 +18,13 @@ std::vector<int> ranks_of(uint64_t bits) {
 
 }  // namespace
 
+// About a microsecond where every rank has its processor; elsewhere a look at who was there first.
+int ShmEngine::polls_at_once() const {
+  constexpr int kPollsAlone = 64;
+  constexpr int kPollsCrowded = 2;
+  return engine_->crowded() ? kPollsCrowded : kPollsAlone;
+}
+
 ShmEngine::ShmEngine(std::unique_ptr<shm::Engine> engine, Heap heap)
     : heap_(std::move(heap)), engine_(std::move(engine)) {}
 

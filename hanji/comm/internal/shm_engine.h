@@ -22,6 +22,7 @@ class ShmEngine final : public Engine {
   bool serves(c10::Device device) const override { return device.is_cpu(); }
   bool native(schedule::Routine, Shares) const override { return false; }
   bool shares_memory() const override { return true; }
+  int polls_at_once() const override;
 
   Result<uint64_t> submit(const Request& request, const Choice& choice) override;
   Status advance() override { return engine_->advance(); }

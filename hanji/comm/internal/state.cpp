@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "hanji/base/clock.h"
+#include "hanji/base/relax_processor.h"
 #include "hanji/comm/internal/choose.h"
 #include "hanji/cost/select.h"
 
@@ -18,11 +19,15 @@ constexpr auto kDrain = std::chrono::seconds(10);
 constexpr auto kIdle =
     std::chrono::microseconds(100);  // between polls of calls that wait for peers
 constexpr int kPollsBeforeIdle = 64;
-constexpr int kPollsBeforeWaiting = 64;
 constexpr int64_t kSmallBytes = 4096;  // moved in less time than a wait is begun
 
 int64_t bytes_of(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0;
+}
+
+int64_t bytes_of(const Request& request) {
+  const int64_t input = bytes_of(request.input);
+  return request.output.is_same(request.input) ? input : std::max(input, bytes_of(request.output));
 }
 
 }  // namespace
@@ -65,12 +70,12 @@ GroupState::~GroupState() {
   }
 }
 
-Submitted GroupState::submit(Request request, std::vector<Scattered> scattered) {
+Submitted GroupState::submit(Request&& request, std::vector<Scattered>&& scattered) {
   const std::lock_guard lock(mutex_);
   return submit_locked(std::move(request), std::move(scattered));
 }
 
-Submitted GroupState::submit_if_called(Request request) {
+Submitted GroupState::submit_if_called(Request&& request) {
   const std::lock_guard lock(mutex_);
   if (pending_.empty()) note(engine_->check());  // a group without calls looks at nobody else
   base::throw_if_error(status_);
@@ -78,15 +83,16 @@ Submitted GroupState::submit_if_called(Request request) {
                                                : Submitted{};
 }
 
-Submitted GroupState::submit_locked(Request request, std::vector<Scattered> scattered) {
+Submitted GroupState::submit_locked(Request&& request, std::vector<Scattered>&& scattered) {
   base::throw_if_error(status_);
   const auto choice = choice_for(request);
   if (!choice.ok()) throw Error(choice.status().at("group " + options_.name));
   const auto ticket = engine_->submit(request, **choice);
   if (!ticket.ok()) throw Error(ticket.status().at("group " + options_.name));
+  if (scattered.empty() && ends_at_once(request, *ticket)) return {++submitted_, *ticket};
   Pending& pending = pending_.emplace_back();
   pending.ticket = *ticket;
-  pending.bytes = std::max(bytes_of(request.input), bytes_of(request.output));
+  pending.bytes = bytes_of(request);
   pending.input = std::move(request.input);
   pending.output = std::move(request.output);
   pending.copy_out = std::move(request.copy_out);
@@ -151,12 +157,13 @@ bool GroupState::done(uint64_t sequence) {
 }
 
 void GroupState::wait(uint64_t sequence) {
+  if (sequence <= completed_.load(std::memory_order_acquire)) return;
   std::vector<Notice> notices;
   Status lost;
   {
     std::unique_lock lock(mutex_);
     if (sequence > completed_ && status_.ok()) {
-      if (!soon_done()) wait_long(sequence, lock);
+      if (!small_is_done()) wait_long(sequence, lock);
       notices = retire();
     }
     if (sequence > completed_) lost = status_;
@@ -222,15 +229,27 @@ Result<const Choice*> GroupState::choice_for(const Request& request) {
   return &chosen_->choice;
 }
 
-// A small call alone ends here, without a look at the clock or at the other groups.
-bool GroupState::soon_done() {
+// A small call that nobody overtakes ends here: it costs less than to keep and to drive it.
+bool GroupState::ends_at_once(const Request& request, uint64_t ticket) {
+  if (!pending_.empty() || thread_.joinable() || request.copy_out.defined()) return false;
+  const int64_t bytes = bytes_of(request);
+  if (bytes > kSmallBytes) return false;
+  bool done = false;
+  for (int polls = engine_->polls_at_once(); !done && polls > 0; --polls) {
+    note(engine_->advance());  // tells too what went wrong when the call was submitted
+    done = engine_->done(ticket);
+    if (!done) base::relax_processor();
+  }
+  if (!done || !status_.ok()) return false;  // an engine that failed calls everything done
+  complete(bytes);
+  return true;
+}
+
+bool GroupState::small_is_done() {
   const Pending& pending = pending_.front();
   if (pending_.size() != 1 || pending.bytes > kSmallBytes) return false;
-  for (int poll = 0; poll < kPollsBeforeWaiting; ++poll) {
-    note(engine_->advance());
-    if (engine_->done(pending.ticket)) return true;
-  }
-  return false;
+  note(engine_->advance());
+  return engine_->done(pending.ticket);
 }
 
 void GroupState::wait_long(uint64_t sequence, std::unique_lock<std::mutex>& lock) {
@@ -308,9 +327,9 @@ std::vector<GroupState::Notice> GroupState::retire() {
   // A failed engine calls everything done; only what ended before counts.
   while (status_.ok() && !pending_.empty() && engine_->done(pending_.front().ticket)) {
     finish(pending_.front());
+    complete(pending_.front().bytes);
     move_notices(pending_.front(), {});
     pending_.pop_front();
-    ++completed_;
   }
   if (!status_.ok()) {
     // The calls that are lost keep their tensors: a late peer may still write to them.
@@ -319,9 +338,13 @@ std::vector<GroupState::Notice> GroupState::retire() {
   return notices;
 }
 
-void GroupState::finish(const Pending& pending) {
+void GroupState::complete(int64_t bytes) {
   ++stats_.operations;
-  stats_.bytes += pending.bytes;
+  stats_.bytes += bytes;
+  completed_.store(completed_ + 1, std::memory_order_release);
+}
+
+void GroupState::finish(const Pending& pending) {
   for (const Scattered& part : pending.scattered) {
     const at::NoGradGuard no_grad;
     at::Tensor(part.to).copy_(part.from);

@@ -65,10 +65,11 @@ class GroupState {
   GroupState(const GroupState&) = delete;
   GroupState& operator=(const GroupState&) = delete;
 
-  /// `scattered`: of a request that was made of several.
-  Submitted submit(Request request, std::vector<Scattered> scattered = {});
+  /// `scattered`: of a request that was made of several. A small call with none open before it is
+  /// polled for about a microsecond: its peers are on their way.
+  Submitted submit(Request&& request, std::vector<Scattered>&& scattered = {});
   /// One call if another rank waits for it and none is open; its sequence is 0 if not.
-  Submitted submit_if_called(Request request);
+  Submitted submit_if_called(Request&& request);
   /// From any thread, also while another waits.
   bool cancel(uint64_t ticket) { return engine_->cancel(ticket).or_throw(); }
   /// Every later call throws this.
@@ -141,9 +142,10 @@ class GroupState {
   int poll_or_rest(int idle_polls);         // how many polls in a row now ended no call
   static void tell(const std::vector<Notice>& notices);
   // Under mutex_:
-  Submitted submit_locked(Request request, std::vector<Scattered> scattered);
+  Submitted submit_locked(Request&& request, std::vector<Scattered>&& scattered);
   Result<const Choice*> choice_for(const Request& request);
-  bool soon_done();  // polls for about a microsecond
+  bool ends_at_once(const Request& request, uint64_t ticket);  // polls for about a microsecond
+  bool small_is_done();  // the open call, if it is small and alone
   void wait_long(uint64_t sequence, std::unique_lock<std::mutex>& lock);
   void drive_for_thread(uint64_t sequence, std::unique_lock<std::mutex>& lock);
   void drive_until(uint64_t sequence);
@@ -152,6 +154,7 @@ class GroupState {
   void note(const Status& status);
   std::vector<Notice> retire();
   void finish(const Pending& pending);
+  void complete(int64_t bytes);
 
   std::unique_ptr<Engine> engine_;
   Heap heap_;
@@ -167,10 +170,10 @@ class GroupState {
   std::optional<Chosen> chosen_;
   std::deque<Pending> pending_;
   uint64_t submitted_ = 0;
-  uint64_t completed_ = 0;
-  std::thread::id caller_;  // of the last submit
-  int waiters_ = 0;         // who drive in place of the group's thread
-  Status status_;           // the first error; final
+  std::atomic<uint64_t> completed_ = 0;  // grows under mutex_; read without it as well
+  std::thread::id caller_;               // of the last submit
+  int waiters_ = 0;                      // who drive in place of the group's thread
+  Status status_;                        // the first error; final
   Stats stats_;
   std::atomic<bool> has_unit_ = false;
   std::shared_ptr<Unit> unit_;

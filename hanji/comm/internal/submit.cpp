@@ -134,7 +134,7 @@ void check_pair(const Request& request, int64_t input_offset, int64_t output_off
   }
 }
 
-Work submit(Request request, const Group& group) {
+Work submit(Request&& request, const Group& group) {
   at::TensorImpl* written = written_by(request);
   const auto& state = group.state();
   if (const auto unit = state->unit()) {
@@ -155,7 +155,7 @@ Work submit_if_called(Request request, const Group& group) {
   return {group.state(), submitted.sequence, submitted.ticket};
 }
 
-Work submit_message(Request request, const Way& way) {
+Work submit_message(Request&& request, const Way& way) {
   if (const auto unit = way.called_on.state()->unit()) {
     bump_version(written_by(request));
     unit->add({way.channel.state(), std::move(request), way.ends});

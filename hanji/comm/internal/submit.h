@@ -37,14 +37,14 @@ void check_pair(const Request& request, int64_t input_offset, int64_t output_off
 
 /// Hands the request to the group, or to the unit that is open there. The output's version counter
 /// moves, as after any write in place.
-Work submit(Request request, const Group& group);
+Work submit(Request&& request, const Group& group);
 /// A message's way: a channel, the group that it was called on, and its ends there.
 struct Way {
   Group channel;
   Group called_on;
   std::array<int, 2> ends;
 };
-Work submit_message(Request request, const Way& way);
+Work submit_message(Request&& request, const Way& way);
 
 /// The same if another rank waits for this call and no call of the group is open; else a Work that
 /// was not begun.

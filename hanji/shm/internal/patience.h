@@ -2,16 +2,9 @@
 
 #include <sched.h>
 
-namespace hanji::shm::internal {
+#include "hanji/base/relax_processor.h"
 
-/// Tells the processor that this is a spinning loop.
-inline void relax_processor() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield" ::: "memory");
-#endif
-}
+namespace hanji::shm::internal {
 
 /// Asks for the cache line of `address` as this processor's own, because it is about to be written: the
 /// store then does not wait until those who have read the line give it up.
@@ -32,7 +25,7 @@ class Patience {
   bool pause() {
     if (count_ < spins_) {
       ++count_;
-      relax_processor();
+      base::relax_processor();
       return false;
     }
     ::sched_yield();
