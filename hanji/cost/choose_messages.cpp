@@ -10,6 +10,7 @@
 
 #include "hanji/cost/compare.h"
 #include "hanji/schedule/catalogue.h"
+#include "hanji/schedule/reorder.h"
 
 namespace hanji::cost {
 namespace {
@@ -37,10 +38,12 @@ int segments_for(const Algorithm& algorithm, const MessageQuery& query) {
 
 Result<StepList> make_list(const Algorithm& algorithm, const MessageQuery& query) {
   const Query& call = query.query;
+  const schedule::ListShape shape{call.root, segments_for(algorithm, query),
+                                  std::max(1, query.ranks_per_host)};
   try {
-    return algorithm.make(
-        call.ranks, call.count,
-        {call.root, segments_for(algorithm, query), std::max(1, query.ranks_per_host)});
+    StepList list = make_in_order(algorithm, call.ranks, call.count, shape, query.order);
+    if (query.order.empty() || keeps_promise(list, query)) return list;
+    return algorithm.make(call.ranks, call.count, shape);
   } catch (const Error& error) {
     return Status(error.code(), error.what());
   }

@@ -24,6 +24,9 @@ struct MessageQuery {
   Network network;
   std::string_view named;  ///< Taken at any price; empty: the cheapest.
   int ranks_per_host = 0;  ///< 0: hierarchies are no candidates.
+  /// As topology::order_ranks() says: neighbours in rings and trees. Empty: by rank. An order that
+  /// would break what `needs_order` promises is not followed.
+  std::vector<int> order = {};
 };
 
 /// A list and its simulated seconds.

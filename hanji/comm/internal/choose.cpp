@@ -53,10 +53,11 @@ bool is_priced(const Request& request, std::string_view named) {
 }
 
 /// The named list, or the cheapest over links of which nothing is known.
-Result<schedule::StepList> priced_list(const Request& request, int ranks, bool ordered,
+Result<schedule::StepList> priced_list(const Request& request, const Engine& engine, bool ordered,
                                        cost::Chooser& chooser) {
   cost::MessageQuery query;
-  query.query = query_of(request, ranks);
+  query.query = query_of(request, engine.size());
+  query.order.assign(engine.order().begin(), engine.order().end());
   query.needs_order = ordered;
   query.network = cost::kAssumedNetwork;
   query.named = chooser.named(request.routine);
@@ -94,8 +95,8 @@ Result<Choice> choose(const Request& request, const Engine& engine, Bits bits,
   if (named.empty() && native) return Choice{};
   HANJI_ASSIGN_OR_RETURN(schedule::StepList list,
                          is_priced(request, named)
-                             ? priced_list(request, engine.size(), ordered, chooser)
-                             : message_list(request, engine.size()));
+                             ? priced_list(request, engine, ordered, chooser)
+                             : message_list(request, engine.size(), engine.order()));
   return Choice{std::make_shared<const schedule::StepList>(std::move(list)), nullptr};
 }
 

@@ -77,6 +77,8 @@ class Engine {
   virtual bool delegates() const { return false; }
   /// True if peers read and write each other's buffers: then step lists need no sends.
   virtual bool shares_memory() const = 0;
+  /// The ranks as rings and trees of messages should join them; empty: by number.
+  virtual std::span<const int> order() const { return {}; }
 
   /// The request's ticket; tickets grow by one. Starts what can start at once.
   virtual Result<uint64_t> submit(const Request& request, const Choice& choice) = 0;

@@ -24,9 +24,10 @@ std::vector<int> numbers_if_empty(std::vector<int> names, int size) {
 }  // namespace
 
 MessageEngine::MessageEngine(std::unique_ptr<Wire> wire, const GroupOptions& options,
-                             std::vector<int> names)
+                             std::vector<int> names, std::vector<int> order)
     : wire_(std::move(wire)),
       names_(numbers_if_empty(std::move(names), wire_->size())),
+      order_(std::move(order)),
       deadline_(options.deadline),
       recorder_(options.recorder) {
   if (wire_->blocks()) thread_ = std::thread([this] { serve(); });

@@ -21,9 +21,10 @@ namespace hanji::comm {
 /// own deadline counts from when it is begun.
 class MessageEngine final : public Engine {
  public:
-  /// `names`: what the wire's ranks are called in messages; empty: their numbers.
+  /// `names`: what the wire's ranks are called in messages; empty: their numbers. `order`: as
+  /// ring_order() found it.
   MessageEngine(std::unique_ptr<Wire> wire, const GroupOptions& options,
-                std::vector<int> names = {});
+                std::vector<int> names = {}, std::vector<int> order = {});
   /// Waits for the call under way if the wire blocks; its deadline bounds that.
   ~MessageEngine() override;
 
@@ -35,6 +36,7 @@ class MessageEngine final : public Engine {
     return wire_->native(routine, shares);
   }
   bool shares_memory() const override { return false; }
+  std::span<const int> order() const override { return order_; }
 
   Result<uint64_t> submit(const Request& request, const Choice& choice) override;
   Status advance() override;
@@ -59,6 +61,7 @@ class MessageEngine final : public Engine {
 
   const std::unique_ptr<Wire> wire_;
   const std::vector<int> names_;
+  const std::vector<int> order_;
   const std::chrono::nanoseconds deadline_;
   trace::Recorder* const recorder_;
 

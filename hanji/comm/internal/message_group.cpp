@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hanji/comm/internal/message_engine.h"
+#include "hanji/comm/internal/ring_order.h"
 
 namespace hanji::comm {
 namespace {
@@ -52,7 +53,9 @@ Group make_message_group(MessageParts parts, GroupOptions options) {
   auto channels =
       std::make_shared<Channels>(std::move(parts.open_channel), parts.heap, options, family);
   auto connect = [channels](int sender, int receiver) { return channels->find(sender, receiver); };
-  auto engine = std::make_unique<MessageEngine>(std::move(parts.wire), options);
+  std::vector<int> order = ring_order(*parts.wire, options.deadline);
+  auto engine = std::make_unique<MessageEngine>(std::move(parts.wire), options, std::vector<int>{},
+                                                std::move(order));
   return Group(GroupState::make(std::move(engine), std::move(parts.heap), std::move(options),
                                 std::move(family), std::move(parts.divide), std::move(connect)));
 }

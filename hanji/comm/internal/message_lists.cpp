@@ -1,9 +1,12 @@
 #include "hanji/comm/internal/message_lists.h"
 
+#include <algorithm>
+
 #include "hanji/schedule/all_reduce.h"
-#include "hanji/schedule/binomial.h"
+#include "hanji/schedule/catalogue.h"
 #include "hanji/schedule/linear.h"
 #include "hanji/schedule/reduce_scatter.h"
+#include "hanji/schedule/reorder.h"
 #include "hanji/schedule/tree_exchange.h"
 
 namespace hanji::comm {
@@ -11,7 +14,17 @@ namespace hanji::comm {
 namespace sc = schedule;
 using sc::Routine;
 
-Result<sc::StepList> message_list(const Request& request, int ranks) {
+namespace {
+
+sc::StepList tree_from_root(const Request& request, int ranks, std::span<const int> order) {
+  const auto all = sc::message_algorithms(Routine::kBroadcast);
+  const auto tree = std::ranges::find(all, "binomial", &sc::Algorithm::name);
+  return sc::make_in_order(*tree, ranks, request.count, {request.root}, order);
+}
+
+}  // namespace
+
+Result<sc::StepList> message_list(const Request& request, int ranks, std::span<const int> order) {
   const int64_t count = request.count;
   const bool uneven = !request.counts.empty();
   switch (request.routine) {
@@ -21,7 +34,7 @@ Result<sc::StepList> message_list(const Request& request, int ranks) {
       nothing.per_rank.resize(ranks);
       return nothing;
     }
-    case Routine::kBroadcast: return sc::broadcast_binomial(ranks, count, request.root);
+    case Routine::kBroadcast: return tree_from_root(request, ranks, order);
     case Routine::kAllReduce: return sc::all_reduce_exchange(ranks, count);
     case Routine::kReduce: return sc::reduce_exchange(ranks, count, request.root);
     case Routine::kAllGather:
