@@ -69,16 +69,23 @@ class Collectives(CommandTest):
         page = self.hanji(*explain, "by_turns.json").stdout
         self.assertIn("ring 0 2 1 3\n", page)
         self.assertIn("package: 2, by rank 4", page)
+        here = self.hanji("explain", "all_reduce", "--ranks", "2").stdout
+        self.assertRegex(here, r"rings and trees of messages on this machine.*:\nring 0 1\n")
         (self.folder / "bad.json").write_text("{}")
         self.assertIn("bad.json", self.hanji(*explain, "bad.json", expect=3).stderr)
 
     def test_fitted_costs_are_stored_used_and_stale(self):
         cache = {"HANJI_CACHE_DIR": str(self.folder / "cache")}
         explain = ("explain", "all_reduce", "4MiB", "--ranks", "2")
-        self.assertIn("hanji bench --fit --ranks 2", self.hanji(*explain, **cache).stdout)
+        first = self.hanji(*explain, **cache).stdout
+        self.assertIn("prices: timed just now", first)
+        self.assertIn("hanji bench --fit --ranks 2", first)
+        self.assertIn("by costs fitted to calls of 2 ranks", first)
+        self.assertIn("takes longer and is closer", self.hanji(*explain, **cache).stdout)
         page = self.hanji("bench", "--fit", "--ranks", "2", **cache).stdout
         self.assertRegex(page, r"residuals of \d+ calls: median [\d.]+ %")
         page = self.hanji(*explain, **cache).stdout
+        self.assertRegex(page, r"prices: costs timed on [\d-]+ for 7 s\n")
         self.assertIn("by costs fitted to calls of 2 ranks", page)
         self.assertRegex(page, r"made of:\n +\w+: +\S")
         file = self.folder / "cache" / "costs-2-ranks.json"

@@ -32,7 +32,9 @@ class Bench {
         sides_{.wish = wish_} {}
 
   BenchSides& start() {
-    sides_.rates = host_rates(machine_, wish_.ranks).rates;
+    const HostRates known = host_rates(machine_, wish_.ranks);
+    sides_.rates = known.rates;
+    sides_.prices = known.source;
     sides_.cache_bytes = machine_.caches.empty() ? 0 : machine_.caches.back().bytes;
     sides_.probes = wish_.ranks > 1 && wish_.ranks <= machine_.usable_cores;
     sides_.folder = folder_.path();
@@ -42,10 +44,11 @@ class Bench {
   }
 
   std::string heading() const {
-    return fmt::format("# {} ranks on {} usable cores, {}, last cache {}; GB = 10^9 B; {}\n",
-                       wish_.ranks, machine_.usable_cores, machine_.cpu_model,
-                       base::format_bytes(sides_.cache_bytes),
-                       "%lim: share of the speed at which the ranks update memory of their own");
+    return fmt::format(
+        "# {} ranks on {} usable cores, {}, last cache {}; GB = 10^9 B; {}\n# pred: {}\n",
+        wish_.ranks, machine_.usable_cores, machine_.cpu_model,
+        base::format_bytes(sides_.cache_bytes),
+        "%lim: share of the speed at which the ranks update memory of their own", sides_.prices);
   }
 
  private:

@@ -1,10 +1,12 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 
 #include "hanji/base/file.h"
+#include "hanji/base/json.h"
 #include "hanji/cli/collective_options.h"
 #include "hanji/cli/host_rates.h"
 #include "hanji/cli/verbs.h"
@@ -12,6 +14,7 @@
 #include "hanji/report/collective_picture.h"
 #include "hanji/topology/machine.h"
 #include "hanji/topology/rank_order.h"
+#include "hanji/topology/read_graph.h"
 
 namespace hanji::cli {
 namespace {
@@ -23,9 +26,9 @@ struct ExplainOptions {
   bool as_json = false;
 };
 
-// `hint` is told how a better price could be had.
+// `source` is told where the price comes from.
 report::CollectiveCost price(const CollectiveOptions& options, const cost::Question& question,
-                             std::string& hint) {
+                             std::string& source) {
   const bool is_network = !options.bandwidth.empty();
   if (is_network) return report::cost_on_network(question).or_throw();
   if (!options.latency.empty() || !options.reduce.empty()) {
@@ -36,17 +39,36 @@ report::CollectiveCost price(const CollectiveOptions& options, const cost::Quest
   if (question.ranks <= report::kMostRanksInMemory) {
     known = host_rates(topology::read_machine().or_throw(), question.ranks);
   }
-  hint = known.why_not_fitted;
+  source = known.source;
   return report::cost_in_memory(question, known.rates).or_throw();
 }
 
-// The order of ranks in rings and trees on a topology from a file.
-std::string order_text(const std::string& file, int ranks) {
+// The order of ranks in rings and trees, and where it holds.
+struct Order {
+  std::string where;  // empty: nobody can say
+  topology::RankOrder ranks;
+};
+
+Order order_on(const std::string& file, int ranks) {
   const auto text = base::read_file(file).or_throw();
   const auto hosts = topology::graphs_from_json(text);
   if (!hosts.ok()) throw Error(hosts.status().at(file));
-  const auto paths = topology::rank_paths(*hosts, ranks).or_throw();
-  return to_text(topology::order_ranks(paths));
+  return {file, topology::order_ranks(topology::rank_paths(*hosts, ranks).or_throw())};
+}
+
+// On this machine; ranks that are more than its cores take turns on any of them.
+Order order_here(int ranks) {
+  const topology::Graph graph = topology::read_graph().or_throw();
+  const auto paths = topology::rank_paths({graph}, ranks);
+  if (paths.ok()) return {"this machine", topology::order_ranks(*paths)};
+  const std::vector<topology::RankPath> alike(static_cast<size_t>(ranks));
+  return {"this machine, where ranks outnumber cores", topology::order_ranks(alike)};
+}
+
+Order order_of(const ExplainOptions& options, int ranks) {
+  if (!options.topology.empty()) return order_on(options.topology, ranks);
+  const bool is_network = !options.call.bandwidth.empty();
+  return is_network ? Order{} : order_here(ranks);
 }
 
 std::string explain(const ExplainOptions& options) {
@@ -54,22 +76,24 @@ std::string explain(const ExplainOptions& options) {
   const int drawn = std::min(question.ranks, report::kMostDrawnRanks);
   const auto picture =
       report::draw_collective(question.routine, drawn, std::min(question.root, drawn - 1));
-  std::string hint;
-  const report::CollectiveCost cost = price(options.call, question, hint);
+  std::string source;
+  const report::CollectiveCost cost = price(options.call, question, source);
+  const Order order = order_of(options, question.ranks);
   if (!options.svg.empty()) {
     base::throw_if_error(base::write_file_atomic(options.svg, report::to_svg(picture)));
   }
   if (options.as_json) {
-    return fmt::format("{{\"picture\": {},\n\"cost\": {}}}\n", report::to_json(picture),
-                       report::to_json(cost));
+    return fmt::format("{{\"picture\": {},\n\"cost\": {},\n\"order\": [{}],\n\"prices\": {}}}\n",
+                       report::to_json(picture), report::to_json(cost),
+                       fmt::join(order.ranks.ranks, ", "), base::Json(source).dump());
   }
   std::string text = report::to_text(picture);
   if (drawn < question.ranks) text += fmt::format("({} of {} ranks)\n", drawn, question.ranks);
   text += "\n" + report::to_text(cost);
-  if (!hint.empty()) text += "\nmeasured in a moment: " + hint + "\n";
-  if (!options.topology.empty()) {
+  if (!source.empty()) text += "\nprices: " + source + "\n";
+  if (!order.where.empty()) {
     text +=
-        fmt::format("\non {}:\n{}", options.topology, order_text(options.topology, question.ranks));
+        fmt::format("\nrings and trees of messages on {}:\n{}", order.where, to_text(order.ranks));
   }
   if (options.call.bandwidth.empty()) {
     text += "\nbetween machines: add --bandwidth and --latency, or see `hanji simulate`\n";

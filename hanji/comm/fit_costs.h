@@ -1,5 +1,8 @@
 #pragma once
 
+#include <filesystem>
+#include <string>
+
 #include "hanji/base/status.h"
 #include "hanji/cost/fit.h"
 #include "hanji/cost/stored.h"
@@ -15,8 +18,9 @@ struct Fit {
 
 struct FitOptions {
   int ranks = 2;
-  double budget_seconds = 7;
+  double budget_seconds = cost::kThoroughSeconds;
   int64_t most_bytes = cost::kLevelBytes.back();  ///< Of a working set that is timed.
+  bool is_quick = false;  ///< Times cost::design_few_calls() instead, and no oftener than it must.
 };
 
 /// Times cost::design_calls() on this machine's shared memory and fits costs to them.
@@ -24,6 +28,16 @@ struct FitOptions {
 /// Cost    about the budget, most of it spent on timing; memory of the largest calls.
 /// Errors  as time_calls(); invalid_argument for fewer than 2 ranks, which cost nothing to join.
 Result<Fit> fit_costs_here(const topology::Machine& machine, const FitOptions& options);
+
+/// Gives `rates` costs of `ranks` ranks: those that `folder` keeps where they are fresh, else
+/// those of a quick fit, which are kept there for the next time.
+///
+/// Result  where they come from, in one sentence. A folder that cannot be written to is no failure.
+/// Cost    a quick fit where nothing fresh is kept: some tenths of a second for 2 ranks on cores of
+///         their own, more for more. Nothing for fewer than 2 ranks.
+/// Errors  as fit_costs_here().
+Result<std::string> use_or_fit(cost::Rates& rates, const std::filesystem::path& folder,
+                               const topology::Machine& machine, int ranks);
 
 /// Times a few calls again.
 /// Result  the median of |predicted / measured - 1|; above cost::kMostDisagreement the machine is

@@ -6,6 +6,7 @@
 #include "hanji/schedule/all_reduce.h"
 #include "hanji/schedule/barrier.h"
 #include "hanji/schedule/broadcast.h"
+#include "hanji/test/temporary_folder.h"
 
 namespace hanji::comm {
 namespace {
@@ -42,6 +43,22 @@ TEST(FitCostsHere, GivesCostsWithTheStampOfThisMachine) {
   EXPECT_GT(fit->stored.costs.call_seconds + fit->stored.costs.sync_seconds, 0);
   EXPECT_FALSE(fit->stored.costs.corrections.empty());
   EXPECT_EQ(fit_costs_here(machine, {.ranks = 1}).status().code(), Code::kInvalidArgument);
+}
+
+TEST(UseOrFit, FitsOnceAndSaysWhereCostsComeFrom) {
+  const test::TemporaryFolder folder;
+  const topology::Machine machine = topology::read_machine().or_throw();
+  cost::Rates first, second, alone;
+  EXPECT_THAT(use_or_fit(first, folder.path(), machine, 2).or_throw(),
+              testing::AllOf(HasSubstr("just now"), HasSubstr("no costs were fitted for 2 ranks"),
+                             HasSubstr("hanji bench --fit --ranks 2")));
+  ASSERT_TRUE(first.fitted.has_value());
+  EXPECT_EQ(first.fitted->ranks, 2);
+  EXPECT_THAT(use_or_fit(second, folder.path(), machine, 2).or_throw(),
+              testing::AllOf(HasSubstr("costs timed on 2"), HasSubstr("is closer")));
+  EXPECT_EQ(first, second);
+  EXPECT_THAT(use_or_fit(alone, folder.path(), machine, 1).or_throw(), HasSubstr("one rank"));
+  EXPECT_FALSE(alone.fitted.has_value());
 }
 
 TEST(Disagreement, SeesCostsOfAnotherMachine) {

@@ -4,8 +4,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -26,11 +28,14 @@ namespace {
 using schedule::Place;
 using schedule::Routine;
 
-constexpr double kRowSeconds = 200e-6;  // long against the clock and the meeting around it
 constexpr size_t kSkew = 11 * 4096;
 constexpr int kMostInRow = 256;
 constexpr int kLeastRounds = 2;
 constexpr int kMostRounds = 30;
+constexpr int kStagingSets = 2;
+constexpr int kFullRounds = 3;  // in which every call takes part: one may be disturbed
+constexpr int kShorter = 4;     // than a full round is one in which long calls rest, about
+constexpr int kMostRests = 8;   // of a long call, between two rounds
 
 // The largest input and output of any rank, in bytes.
 size_t largest_bytes(const std::vector<cost::TimedCall>& calls, Place place) {
@@ -52,12 +57,13 @@ bool is_in_place(Routine routine) {
 // What all ranks share while they measure.
 struct Course {
   Course(const std::vector<cost::TimedCall>& all, const TimeCallsOptions& how)
-      : calls(all), options(how), in_row(all.size()), samples(all.size()) {}
+      : calls(all), options(how), in_row(all.size()), rests(all.size(), 1), samples(all.size()) {}
 
   const std::vector<cost::TimedCall>& calls;
   const TimeCallsOptions& options;
   std::shared_ptr<shm::Segment> segment;
   std::vector<int> in_row;                   // equal calls in a row; rank 0 writes between meetings
+  std::vector<int> rests;                    // every how many rounds it takes part; rank 0 too
   std::vector<std::vector<double>> samples;  // of each call; rank 0
   std::atomic<int> gate{0};                  // 1: go, -1: go home
   std::atomic<bool> over{false};
@@ -73,13 +79,21 @@ class Timer {
     HANJI_RETURN_IF_ERROR(prepare());
     const int64_t start = base::now_ns();
     const auto budget = static_cast<int64_t>(course_.options.budget_seconds * 1e9);
+    int64_t round_start = start;
     for (int round = 0; !course_.over; ++round) {
-      for (size_t i = 0; i < course_.calls.size(); ++i) HANJI_RETURN_IF_ERROR(time(i));
+      for (size_t i = 0; i < course_.calls.size(); ++i) {
+        if (round == 0) HANJI_RETURN_IF_ERROR(settle(i));
+        if (round < kFullRounds || round % course_.rests[i] == 0) HANJI_RETURN_IF_ERROR(time(i));
+      }
       HANJI_RETURN_IF_ERROR(meet());  // nobody decides before all have looked
       if (rank_ == 0) {
-        const int64_t spent = base::now_ns() - start;
-        const bool no_time_left = spent + spent / (round + 1) > budget;
+        const int64_t now = base::now_ns();
+        const bool shortens = round + 1 == kFullRounds;
+        const int64_t next = (now - round_start) / (shortens ? kShorter : 1);
+        const bool no_time_left = now - start + next > budget;
         course_.over = round + 1 >= kMostRounds || (round + 1 >= kLeastRounds && no_time_left);
+        if (shortens) let_long_ones_rest();
+        round_start = now;
       }
       HANJI_RETURN_IF_ERROR(meet());
     }
@@ -95,13 +109,28 @@ class Timer {
     HANJI_ASSIGN_OR_RETURN(engine_,
                            shm::Engine::create(course_.segment, 0, members, rank_, options));
     barrier_ = std::make_shared<const schedule::StepList>(schedule::barrier(course_.options.ranks));
-    // Not a power of two apart: processors take such addresses for one, and copies crawl.
-    HANJI_RETURN_IF_ERROR(allocate(largest_bytes(course_.calls, Place::kInput) + kSkew, input_));
-    return allocate(largest_bytes(course_.calls, Place::kOutput), output_);
+    HANJI_RETURN_IF_ERROR(allocate(true, buffers_[1]));
+    return allocate(false, buffers_[0]);
   }
 
-  Status allocate(size_t bytes, std::byte*& data) {
-    if (!course_.options.in_heap) {
+  struct Buffers {
+    std::byte* input = nullptr;
+    std::byte* output = nullptr;
+  };
+
+  Status allocate(bool in_heap, Buffers& buffers) {
+    std::vector<cost::TimedCall> calls;
+    std::ranges::copy_if(course_.calls, std::back_inserter(calls),
+                         [&](const cost::TimedCall& one) { return one.in_heap == in_heap; });
+    if (calls.empty()) return {};
+    // Not a power of two apart: processors take such addresses for one, and copies crawl.
+    HANJI_RETURN_IF_ERROR(
+        allocate(in_heap, largest_bytes(calls, Place::kInput) + kSkew, buffers.input));
+    return allocate(in_heap, largest_bytes(calls, Place::kOutput), buffers.output);
+  }
+
+  Status allocate(bool in_heap, size_t bytes, std::byte*& data) {
+    if (!in_heap) {
       private_.emplace_back(new (std::nothrow) std::byte[bytes]());
       data = private_.back().get();
       if (data != nullptr) return {};
@@ -115,6 +144,15 @@ class Timer {
     return {};
   }
 
+  // A call that takes long takes part so seldom that all spend about as much time.
+  void let_long_ones_rest() {
+    for (size_t i = 0; i < course_.calls.size(); ++i) {
+      const double row = course_.samples[i].back() * (1 + course_.in_row[i]);
+      const double rests = row / (2 * course_.options.row_seconds);
+      course_.rests[i] = static_cast<int>(std::clamp(rests, 1.0, double{kMostRests}));
+    }
+  }
+
   Status submit(const shm::Call& call) {
     HANJI_ASSIGN_OR_RETURN(const uint64_t ticket, engine_->submit(call));
     return engine_->wait(ticket);
@@ -126,27 +164,41 @@ class Timer {
     return submit(call);
   }
 
-  // One row of a call: once to warm up, then as often as fills kRowSeconds.
-  Status time(size_t index) {
+  shm::Call call_of(size_t index) const {
     const cost::TimedCall& timed = course_.calls[index];
+    const bool one_buffer = is_in_place(timed.list->routine) || timed.list->algorithm == "swap";
     shm::Call call;
     call.routine = timed.list->routine;
     call.dtype = timed.dtype;
     call.count = timed.list->count;
     call.root = timed.list->root;
-    call.input = input_;
-    call.output =
-        is_in_place(timed.list->routine) || timed.list->algorithm == "swap" ? input_ : output_;
+    const Buffers& buffers = buffers_[timed.in_heap ? 1 : 0];
+    call.input = buffers.input;
+    call.output = one_buffer ? buffers.input : buffers.output;
     call.steps = timed.list;
+    return call;
+  }
+
+  // Touches the pages of both sets of staging, and finds out how many calls fill a row.
+  Status settle(size_t index) {
+    const shm::Call call = call_of(index);
+    for (int i = 0; i < kStagingSets; ++i) HANJI_RETURN_IF_ERROR(submit(call));
     HANJI_RETURN_IF_ERROR(meet());
-    const int64_t before = base::now_ns();
+    const int64_t start = base::now_ns();
     HANJI_RETURN_IF_ERROR(submit(call));
     HANJI_RETURN_IF_ERROR(meet());
-    if (rank_ == 0 && course_.in_row[index] == 0) {
-      const double once = static_cast<double>(base::now_ns() - before) * 1e-9;
-      course_.in_row[index] =
-          static_cast<int>(std::clamp(3 * kRowSeconds / once, 1.0, double{kMostInRow}));
+    if (rank_ == 0) {
+      const double rows =
+          course_.options.row_seconds / (static_cast<double>(base::now_ns() - start) * 1e-9);
+      course_.in_row[index] = static_cast<int>(std::clamp(rows, 1.0, double{kMostInRow}));
     }
+    return meet();
+  }
+
+  // One row of a call, after one to warm up.
+  Status time(size_t index) {
+    const shm::Call call = call_of(index);
+    HANJI_RETURN_IF_ERROR(submit(call));
     HANJI_RETURN_IF_ERROR(meet());
     const int row = course_.in_row[index];
     const int64_t start = base::now_ns();
@@ -164,8 +216,7 @@ class Timer {
   std::unique_ptr<shm::Engine> engine_;
   std::shared_ptr<const schedule::StepList> barrier_;
   std::vector<std::unique_ptr<std::byte[]>> private_;
-  std::byte* input_ = nullptr;
-  std::byte* output_ = nullptr;
+  std::array<Buffers, 2> buffers_ = {};  // private, in the heap
 };
 
 // A mask that cannot be set leaves the thread where it is: the figures are then those of any core.
@@ -224,7 +275,7 @@ Status time_calls(std::vector<cost::TimedCall>& calls, const TimeCallsOptions& o
   HANJI_RETURN_IF_ERROR(run_ranks(course));
   for (size_t i = 0; i < calls.size(); ++i) {
     std::vector<double>& samples = course.samples[i];
-    const auto middle = samples.begin() + static_cast<long>(samples.size() / 2);
+    const auto middle = samples.begin() + static_cast<long>((samples.size() - 1) / 2);
     std::nth_element(samples.begin(), middle, samples.end());
     calls[i].seconds = *middle;
   }

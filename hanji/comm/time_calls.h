@@ -10,14 +10,14 @@ namespace hanji::comm {
 struct TimeCallsOptions {
   int ranks = 2;
   std::vector<std::vector<int>> rank_cpus = {};  ///< Logical CPUs of each rank; empty pins nobody.
-  int usable_cores = 0;       ///< Processors of all ranks together; 0: what the mask allows.
-  double budget_seconds = 4;  ///< At least two rounds over all calls are run, whatever they take.
-  bool in_heap = true;  ///< Where the tensors lie; else in private memory, for lists that let them.
+  int usable_cores = 0;         ///< Processors of all ranks together; 0: what the mask allows.
+  double budget_seconds = 4;    ///< At least two rounds over all calls are run, whatever they take.
+  double row_seconds = 600e-6;  ///< Of equal calls in a row: long against the meetings around it.
 };
 
 /// Runs every call in a segment of its own, ranks as threads of this process, in rows of equal
-/// calls; and gives each its seconds: the median over rounds of the
-/// mean over a row, so that what disturbs one round does not count.
+/// calls; and gives each its seconds: the median over rounds of the mean over a row, so that what
+/// disturbs one round does not count. Calls that take long rest in most rounds after the third.
 ///
 /// Shape   lists of `ranks` ranks that share memory.
 /// Cost    the budget, and the memory of the largest call.

@@ -22,9 +22,11 @@ constexpr std::array kRoutines = {Routine::kAllReduce,     Routine::kBroadcast, 
 constexpr std::array<int64_t, 3> kSmallBytes = {1 << 10, 1 << 12, 1 << 14};
 // Who is the busiest depends on the costs, which depend on who is the busiest.
 constexpr int kRounds = 4;
-// From here on a call takes so long that only the main routines are timed.
+// Above this only one type is timed: larger tensors are bound by memory, whatever they hold.
 constexpr int64_t kLargeBytes = int64_t{1} << 26;
-constexpr size_t kMainRoutines = 4;
+// Of a first guess: started, in the caches of a core, in those of all, and beyond.
+constexpr std::array<int64_t, 4> kFewBytes = {1 << 10, 1 << 16, 1 << 20, 1 << 23};
+constexpr int64_t kBeyondCaches = int64_t{1} << 26;
 
 // Elements of StepList::count for which all tensors together are about `bytes`.
 int64_t count_for(Routine routine, int ranks, int64_t bytes, int64_t element_bytes) {
@@ -46,6 +48,8 @@ void add_calls(std::vector<TimedCall>& calls, Routine routine, DType dtype, int 
   query.count = count_for(routine, ranks, bytes, query.element_bytes);
   for (const Candidate& one : candidates_for(query, Rates())) {
     calls.push_back({one.list, dtype});
+    const bool takes_private = dtype == DType::kFloat32 && !touches_peer_tensors(*one.list);
+    if (takes_private && routine != Routine::kBarrier) calls.push_back({one.list, dtype, false});
   }
 }
 
@@ -82,17 +86,18 @@ double rounded(double factor) {
 std::vector<Correction::Point>& points_of(const TimedCall& call, FittedCosts& costs) {
   for (Correction& one : costs.corrections) {
     if (one.routine == call.list->routine && one.algorithm == call.list->algorithm &&
-        one.dtype == call.dtype) {
+        one.dtype == call.dtype && one.in_heap == call.in_heap) {
       return one.points;
     }
   }
-  costs.corrections.push_back({call.list->routine, call.list->algorithm, call.dtype, {}});
+  costs.corrections.push_back(
+      {call.list->routine, call.list->algorithm, call.dtype, call.in_heap, {}});
   return costs.corrections.back().points;
 }
 
 void add_correction(const TimedCall& call, FittedCosts& costs) {
   const double factor = rounded(1 / (1 + error_of_terms(call, costs)));
-  const auto bytes = static_cast<int64_t>(tensor_bytes(*call.list, call.dtype));
+  const auto bytes = static_cast<int64_t>(tensor_bytes(*call.list, call.element()));
   auto& points = points_of(call, costs);
   if (points.empty() || points.back().bytes < bytes) points.push_back({bytes, factor});
 }
@@ -106,9 +111,8 @@ std::vector<TimedCall> design_calls(int ranks, int64_t most_bytes) {
   sizes.insert(sizes.end(), kLevelBytes.begin(), kLevelBytes.end());
   for (const int64_t bytes : sizes) {
     if (bytes > most_bytes) continue;
-    const size_t routines = bytes >= kLargeBytes ? kMainRoutines : kRoutines.size();
-    for (size_t i = 0; i < routines; ++i) {
-      add_calls(calls, kRoutines[i], DType::kFloat32, ranks, bytes);
+    for (const Routine routine : kRoutines) {
+      add_calls(calls, routine, DType::kFloat32, ranks, bytes);
     }
     if (bytes > kLargeBytes) continue;
     for (const DType dtype : kFittedTypes) {
@@ -116,6 +120,19 @@ std::vector<TimedCall> design_calls(int ranks, int64_t most_bytes) {
       add_calls(calls, Routine::kAllReduce, dtype, ranks, bytes);
     }
   }
+  return calls;
+}
+
+std::vector<TimedCall> design_few_calls(int ranks) {
+  std::vector<TimedCall> calls;
+  add_calls(calls, Routine::kBarrier, DType::kUInt8, ranks, 0);
+  for (const int64_t bytes : kFewBytes) {
+    for (const Routine routine : kRoutines) {
+      add_calls(calls, routine, DType::kFloat32, ranks, bytes);
+    }
+    add_calls(calls, Routine::kAllReduce, DType::kBFloat16, ranks, bytes);
+  }
+  add_calls(calls, Routine::kAllReduce, DType::kFloat32, ranks, kBeyondCaches);
   return calls;
 }
 
@@ -127,19 +144,24 @@ Result<FittedCosts> fit_costs(const std::vector<TimedCall>& calls, int ranks, in
                       name_of(call.list->routine), call.list->algorithm, call.list->count));
     }
   }
-  if (calls.empty()) return base::invalid_argument("no calls to fit costs to; time some");
+  if (std::ranges::none_of(calls, &TimedCall::in_heap)) {
+    return base::invalid_argument("no calls in the heap to fit costs to; time some");
+  }
   FittedCosts costs = assumed_costs(ranks, processors);
   for (int round = 0; round < kRounds; ++round) {
     std::vector<Equation> equations;
     for (const TimedCall& call : calls) {
-      equations.push_back({usage_of(*call.list, call.dtype, costs), call.seconds});
+      if (!call.in_heap) continue;
+      equations.push_back({usage_of(*call.list, call.element(), costs), call.seconds});
     }
     std::vector<double> x = solve_nonnegative(equations);
     fill_unused(equations, x);
     set_unknowns(costs, x);
   }
   std::vector<double> errors;
-  for (const TimedCall& call : calls) errors.push_back(std::abs(error_of_terms(call, costs)));
+  for (const TimedCall& call : calls) {
+    if (call.in_heap) errors.push_back(std::abs(error_of_terms(call, costs)));
+  }
   std::ranges::sort(errors);
   costs.median_error = errors[errors.size() / 2];
   costs.worst_error = errors.back();
@@ -148,14 +170,14 @@ Result<FittedCosts> fit_costs(const std::vector<TimedCall>& calls, int ranks, in
 }
 
 double error_of_terms(const TimedCall& call, const FittedCosts& costs) {
-  const auto usage = usage_of(*call.list, call.dtype, costs);
+  const auto usage = usage_of(*call.list, call.element(), costs);
   return weighted_sum(usage, unknowns_of(costs)) / call.seconds - 1;
 }
 
 double error_of(const TimedCall& call, const FittedCosts& costs) {
   Rates rates;
   rates.fitted = costs;
-  return price_seconds(*call.list, call.dtype, rates) / call.seconds - 1;
+  return price_seconds(*call.list, call.element(), rates) / call.seconds - 1;
 }
 
 }  // namespace hanji::cost

@@ -102,6 +102,7 @@ base::Json correction_json(const Correction& correction) {
   return {{"routine", schedule::name_of(correction.routine)},
           {"algorithm", correction.algorithm},
           {"dtype", base::name_of(correction.dtype)},
+          {"in_heap", correction.in_heap},
           {"points", std::move(points)}};
 }
 
@@ -136,10 +137,14 @@ Result<Correction> read_correction(const base::Json& json) {
   const auto dtype = dtype_named(text("dtype"));
   Correction correction;
   correction.algorithm = text("algorithm");
-  const bool whole = routine && dtype && !correction.algorithm.empty() && json.size() == 4 &&
+  const bool whole = routine && dtype && !correction.algorithm.empty() && json.size() == 5 &&
                      json.contains("points") && json["points"].is_array() &&
-                     !json["points"].empty();
-  if (!whole) return refuse("corrections", "has one without routine, algorithm, dtype or points");
+                     !json["points"].empty() && json.contains("in_heap") &&
+                     json["in_heap"].is_boolean();
+  if (!whole) {
+    return refuse("corrections", "has one without routine, algorithm, dtype, in_heap or points");
+  }
+  correction.in_heap = json["in_heap"].get<bool>();
   correction.routine = *routine;
   correction.dtype = *dtype;
   HANJI_RETURN_IF_ERROR(read_points(json["points"], correction));
@@ -165,10 +170,15 @@ double correction_of(const FittedCosts& costs, schedule::Routine routine,
                      std::string_view algorithm, const Element& element, double bytes) {
   const DType dtype = kFittedTypes[fitted_type(element)];
   const Correction* nearest = nullptr;
+  int best = -1;
   for (const Correction& one : costs.corrections) {
     if (one.routine != routine || one.algorithm != algorithm || one.points.empty()) continue;
-    if (one.dtype == dtype) return factor_at(one.points, bytes);
-    if (one.dtype == DType::kFloat32) nearest = &one;
+    if (one.dtype != dtype && one.dtype != DType::kFloat32) continue;
+    const int fit = (one.in_heap == element.in_heap ? 2 : 0) + (one.dtype == dtype ? 1 : 0);
+    const bool says_nothing = element.in_heap && !one.in_heap;
+    if (says_nothing || fit <= best) continue;
+    best = fit;
+    nearest = &one;
   }
   return nearest == nullptr ? 1 : factor_at(nearest->points, bytes);
 }

@@ -15,15 +15,17 @@
 
 namespace hanji::cost {
 
-/// Elements of a list that is priced: their size, and their type where it is known. A size alone
-/// stands for uint8, bfloat16, float32 or float64.
+/// Elements of a list that is priced: their size, their type where it is known, and where they lie.
+/// A size alone stands for uint8, bfloat16, float32 or float64.
 struct Element {
   Element(size_t size) : bytes(size) {}                             // NOLINT: a size is an element
   Element(DType type) : bytes(base::size_of(type)), dtype(type) {}  // NOLINT: so is a type
-  Element(size_t size, std::optional<DType> type) : bytes(size), dtype(type) {}
+  Element(size_t size, std::optional<DType> type, bool heap = true)
+      : bytes(size), dtype(type), in_heap(heap) {}
 
   size_t bytes;
   std::optional<DType> dtype;
+  bool in_heap = true;  ///< The tensors; else in memory of the rank alone, whose pages are small.
 };
 
 /// Types whose reductions have a rate of their own; others take that of the same size.
@@ -62,6 +64,7 @@ struct Correction {
   schedule::Routine routine = schedule::Routine::kBarrier;
   std::string algorithm;
   DType dtype = DType::kFloat32;
+  bool in_heap = true;        ///< Where the tensors lie.
   std::vector<Point> points;  ///< By rising bytes; interpolated over the logarithm.
 
   bool operator==(const Correction&) const = default;
@@ -85,8 +88,8 @@ struct FittedCosts {
   bool operator==(const FittedCosts&) const = default;
 };
 
-/// The factor for one call, whose tensors have `bytes` together: that of its type, else that of
-/// float32, else 1.
+/// The factor for one call, whose tensors have `bytes` together: that of its placement and type,
+/// else that of float32 there, else those of the heap, else 1.
 double correction_of(const FittedCosts& costs, schedule::Routine routine,
                      std::string_view algorithm, const Element& element, double bytes);
 

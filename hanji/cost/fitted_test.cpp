@@ -18,8 +18,10 @@ FittedCosts some_costs() {
   costs.median_error = 0.03;
   set_unknowns(costs, values);
   costs.corrections = {
-      {schedule::Routine::kAllReduce, "direct", DType::kFloat32, {{1024, 1.5}, {4096, 0.5}}},
-      {schedule::Routine::kAllReduce, "direct", DType::kBFloat16, {{1024, 3}}}};
+      {schedule::Routine::kAllReduce, "direct", DType::kFloat32, true, {{1024, 1.5}, {4096, 0.5}}},
+      {schedule::Routine::kAllReduce, "direct", DType::kBFloat16, true, {{1024, 3}}},
+      {schedule::Routine::kAllReduce, "flat", DType::kFloat32, true, {{1024, 2}}},
+      {schedule::Routine::kAllReduce, "flat", DType::kFloat32, false, {{1024, 4}}}};
   return costs;
 }
 
@@ -66,6 +68,17 @@ TEST(Correction, IsInterpolatedAndTakenFromTheNearestType) {
   EXPECT_EQ(factor("direct", DType::kFloat64, 1e9), 0.5);
   EXPECT_EQ(factor("direct", DType::kBFloat16, 2048), 3);
   EXPECT_EQ(factor("staged", DType::kFloat32, 2048), 1);
+}
+
+TEST(Correction, IsThatOfThePlacementWhereItWasTimed) {
+  const FittedCosts costs = some_costs();
+  const auto factor = [&](std::string_view algorithm, bool in_heap) {
+    return correction_of(costs, schedule::Routine::kAllReduce, algorithm,
+                         {4, DType::kFloat32, in_heap}, 1024);
+  };
+  EXPECT_EQ(factor("flat", true), 2);
+  EXPECT_EQ(factor("flat", false), 4);
+  EXPECT_EQ(factor("direct", false), 1.5);
 }
 
 TEST(FittedType, IsTheTypeOrOneOfItsSize) {

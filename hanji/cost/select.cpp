@@ -33,7 +33,8 @@ using schedule::StepList;
 
 struct QueryHash {
   size_t operator()(const Query& query) const {
-    uint64_t hash = static_cast<uint64_t>(query.routine) | (query.in_place ? 256 : 0);
+    uint64_t hash = static_cast<uint64_t>(query.routine) | (query.in_place ? 256 : 0) |
+                    (query.in_heap ? 512 : 0);
     const auto add = [&hash](int64_t value) {
       hash = (hash ^ static_cast<uint64_t>(value)) * 0x9E3779B97F4A7C15ull;
       hash ^= hash >> 32;
@@ -63,7 +64,7 @@ int64_t chunk_of(const Query& query, int pieces) {
 }
 
 StepList make_flat(const Query& query) {
-  const auto& [routine, bytes, ranks, count, root, counts, in_place, dtype] = query;
+  const auto& [routine, bytes, ranks, count, root, counts, in_place, dtype, in_heap] = query;
   const bool even = counts.empty();
   switch (routine) {
     case Routine::kBroadcast: return schedule::broadcast_flat(ranks, count, root);
@@ -87,7 +88,7 @@ StepList make_flat(const Query& query) {
 }
 
 StepList make_direct(const Query& query) {
-  const auto& [routine, bytes, ranks, count, root, counts, in_place, dtype] = query;
+  const auto& [routine, bytes, ranks, count, root, counts, in_place, dtype, in_heap] = query;
   const bool even = counts.empty();
   switch (routine) {
     case Routine::kBroadcast: return schedule::broadcast_direct(ranks, count, root);
@@ -113,7 +114,7 @@ StepList make_direct(const Query& query) {
 }
 
 StepList make_staged(const Query& query) {
-  const auto& [routine, bytes, ranks, count, root, counts, in_place, dtype] = query;
+  const auto& [routine, bytes, ranks, count, root, counts, in_place, dtype, in_heap] = query;
   const bool even = counts.empty();
   const int64_t half = chunk_of(query, 2);
   const int64_t part = chunk_of(query, 2 * ranks);  // of one half, one for each rank
@@ -198,7 +199,7 @@ Selection choose(const Query& query, const Rates& rates, std::string_view named)
 std::vector<Candidate> candidates_for(const Query& query, const Rates& rates) {
   refuse_tree_reduce(query);
   std::vector<Candidate> candidates;
-  const Element element(static_cast<size_t>(query.element_bytes), query.dtype);
+  const Element element(static_cast<size_t>(query.element_bytes), query.dtype, query.in_heap);
   const auto add = [&](StepList list) {
     const double seconds = price_seconds(list, element, rates);
     candidates.push_back({std::make_shared<const StepList>(std::move(list)), seconds});

@@ -28,6 +28,7 @@ struct Query {
   std::vector<int64_t> counts = {};  ///< Uneven shares, as in schedule::StepList.
   bool in_place = false;             ///< kAllToAll: input and output are one buffer on every rank.
   std::optional<DType> dtype = {};   ///< For its rate of reduction; else what its size stands for.
+  bool in_heap = true;  ///< Where the tensors lie, for prices; choices assume the heap.
 
   bool operator==(const Query&) const = default;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <set>
 
 #include "hanji/base/clock.h"
@@ -65,6 +66,7 @@ std::string to_json(const StoredCosts& stored) {
   for (const Text& text : kTexts) json[text.name] = stored.stamp.*text.value;
   json["cores"] = stored.stamp.cores;
   json["fitted_at"] = stored.fitted_at;
+  json["fit_seconds"] = stored.fit_seconds;
   json["costs"] = base::Json::parse(to_json(stored.costs));
   return json.dump(1) + "\n";
 }
@@ -84,6 +86,11 @@ Result<StoredCosts> stored_from_json(std::string_view text) {
   }
   stored.stamp.cores = json["cores"].get<int>();
   stored.fitted_at = json["fitted_at"].get<int64_t>();
+  const auto seconds = json.find("fit_seconds");
+  if (seconds == json.end() || !seconds->is_number() || seconds->get<double>() < 0) {
+    return refuse("fit_seconds");
+  }
+  stored.fit_seconds = seconds->get<double>();
   const auto costs = json.find("costs");
   if (costs == json.end()) return refuse("costs");
   HANJI_ASSIGN_OR_RETURN(stored.costs, fitted_from_json(costs->dump()));
@@ -119,6 +126,20 @@ Result<StoredCosts> load_costs(const std::filesystem::path& folder, int ranks) {
   HANJI_ASSIGN_OR_RETURN(StoredCosts stored, stored_from_json(text));
   if (stored.costs.ranks != ranks) return refuse("costs of another number of ranks; ranks");
   return stored;
+}
+
+std::string describe(const StoredCosts& stored) {
+  const auto at = static_cast<time_t>(stored.fitted_at);
+  struct tm day {};
+  ::gmtime_r(&at, &day);
+  std::string text =
+      fmt::format("costs timed on {:04}-{:02}-{:02} for {:.2g} s", day.tm_year + 1900,
+                  day.tm_mon + 1, day.tm_mday, stored.fit_seconds);
+  if (stored.fit_seconds < kThoroughSeconds) {
+    text += fmt::format("; `hanji bench --fit --ranks {}` takes longer and is closer",
+                        stored.costs.ranks);
+  }
+  return text;
 }
 
 std::string use_fitted(Rates& rates, const std::filesystem::path& folder,

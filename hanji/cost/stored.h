@@ -31,12 +31,15 @@ Stamp stamp_of(const topology::Machine& machine, int ranks);
 /// Costs as they lie in a file.
 struct StoredCosts {
   Stamp stamp;
-  int64_t fitted_at = 0;  ///< Seconds since 1970-01-01 UTC.
+  int64_t fitted_at = 0;   ///< Seconds since 1970-01-01 UTC.
+  double fit_seconds = 0;  ///< How long calls were timed; below kThoroughSeconds a first guess.
   FittedCosts costs;
 
   bool operator==(const StoredCosts&) const = default;
 };
 
+/// What `hanji bench --fit` takes.
+inline constexpr double kThoroughSeconds = 7;
 inline constexpr int kMostDays = 30;              ///< Older costs are stale.
 inline constexpr double kMostDisagreement = 0.2;  ///< Of a few calls that are timed again.
 
@@ -53,6 +56,9 @@ std::filesystem::path costs_file(const std::filesystem::path& folder, int ranks)
 Status save_costs(const std::filesystem::path& folder, const StoredCosts& stored);
 /// Errors  not_found where nothing was fitted for as many ranks; corrupt.
 Result<StoredCosts> load_costs(const std::filesystem::path& folder, int ranks);
+
+/// "costs timed on 2026-11-22 for 7 s"; of a first guess also what is better.
+std::string describe(const StoredCosts& stored);
 
 /// Gives `rates` the costs that were fitted on this machine for as many ranks.
 /// Result  empty where they are there and fresh; else why not, with the way out, and `rates` as it

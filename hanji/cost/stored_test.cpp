@@ -24,6 +24,7 @@ StoredCosts some(int ranks) {
   StoredCosts stored;
   stored.stamp = stamp_of(two_nodes(), ranks);
   stored.fitted_at = base::wall_ns() / 1'000'000'000;
+  stored.fit_seconds = 0.25;
   stored.costs.ranks = ranks;
   stored.costs.sync_seconds = 1e-6;
   return stored;
@@ -42,6 +43,16 @@ TEST(StoredCosts, GoThroughJsonUnchanged) {
   ASSERT_TRUE(back.ok()) << back.status().message();
   EXPECT_EQ(*back, some(2));
   EXPECT_EQ(stored_from_json("{}").status().code(), Code::kCorrupt);
+}
+
+TEST(StoredCosts, SayHowLongCallsWereTimed) {
+  StoredCosts stored = some(2);
+  stored.fitted_at = 1'700'000'000;
+  EXPECT_EQ(describe(stored),
+            "costs timed on 2023-11-14 for 0.25 s; `hanji bench --fit --ranks 2` takes longer and "
+            "is closer");
+  stored.fit_seconds = kThoroughSeconds;
+  EXPECT_EQ(describe(stored), "costs timed on 2023-11-14 for 7 s");
 }
 
 TEST(StoredCosts, AreStaleWhereTheStampDiffersOrTimeHasPassed) {

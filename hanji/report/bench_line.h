@@ -28,6 +28,7 @@ struct BenchLine {
   std::vector<double> seconds;              ///< One per call; empty if a result was wrong.
   std::vector<double> round_medians;        ///< Of `seconds`, in the order of measurement.
   std::optional<double> predicted_seconds;  ///< Nothing where no price is known.
+  std::string predicted_by = {};            ///< Where that comes from.
   std::optional<double> percent_of_limit;   ///< Nothing where no bytes move.
   std::optional<int64_t> wrong;             ///< Elements; nothing if nobody looked.
   double probe_seconds = 0;                 ///< A flag's round trip; 0: not measured.

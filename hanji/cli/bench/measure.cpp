@@ -230,13 +230,16 @@ void Measurement::predict(BenchLine& line) const {
     line.algorithm = "native";
     return;
   }
+  line.predicted_by = sides_.prices;
   const cost::Query query = report::query_of(call_);
   cost::Chooser chooser(sides_.rates);
   const cost::Selection& selection = chooser.select(query);
   const auto& list =
       line.placement == BenchPlacement::kHeap ? selection.in_heap : selection.if_private;
   line.algorithm = list->algorithm;
-  for (const cost::Candidate& candidate : cost::candidates_for(query, sides_.rates)) {
+  cost::Query priced = query;
+  priced.in_heap = line.placement == BenchPlacement::kHeap;
+  for (const cost::Candidate& candidate : cost::candidates_for(priced, sides_.rates)) {
     if (candidate.list->algorithm == list->algorithm) line.predicted_seconds = candidate.seconds;
   }
 }

@@ -24,6 +24,7 @@ struct BenchRival {
 struct BenchSides {
   const BenchWish& wish;
   cost::Rates rates{};      ///< That our ranks choose by.
+  std::string prices{};     ///< Where these come from.
   int64_t cache_bytes = 0;  ///< Of the last level.
   bool probes = false;      ///< The ranks have processors of their own.
   std::filesystem::path folder{};
