@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "hanji/base/text.h"
+#include "hanji/plan/nccl_variables.h"
 
 namespace hanji::cli {
 namespace {
@@ -49,24 +50,8 @@ constexpr std::array kMeanings = {
     Meaning{"ONEDNN_", "of oneDNN, which may multiply matrices"},
     Meaning{"DNNL_", "of oneDNN, which may multiply matrices"},
     Meaning{"ATEN_CPU_CAPABILITY", kOtherBits, Verdict::kNote},
-    Meaning{"NCCL_DEBUG", "how much NCCL logs: WARN, INFO or TRACE"},
-    Meaning{"NCCL_DEBUG_FILE", "where NCCL logs; hanji names one file per rank by itself"},
-    Meaning{"NCCL_DEBUG_SUBSYS", "which parts of NCCL log"},
-    Meaning{"NCCL_SOCKET_IFNAME", "NCCL's interface between hosts"},
-    Meaning{"NCCL_IB_HCA", "NCCL's InfiniBand adapters"},
-    Meaning{"NCCL_IB_DISABLE", "1 keeps NCCL off InfiniBand, on slower sockets", Verdict::kNote},
-    Meaning{"NCCL_P2P_DISABLE", "1 keeps NCCL off NVLink and PCIe between GPUs", Verdict::kNote},
-    Meaning{"NCCL_SHM_DISABLE", "1 keeps NCCL off shared memory within a host", Verdict::kNote},
-    Meaning{"NCCL_ALGO", "pins NCCL's algorithm, and with it the bits of train.bits = fast",
-            Verdict::kNote},
-    Meaning{"NCCL_PROTO", "pins NCCL's protocol, and with it the bits of train.bits = fast",
-            Verdict::kNote},
-    Meaning{"NCCL_NVLS_ENABLE", "sums in NVSwitch: 0 off, 1 on, 2 where the GPUs have it"},
-    Meaning{"NCCL_COLLNET_ENABLE", "sums in InfiniBand switches (SHARP): 1 on, else off"},
-    Meaning{"NCCL_", "of NCCL, which moves tensors of GPUs"},
     Meaning{"TORCH_NCCL_", "of PyTorch's NCCL backend, which nothing here uses", Verdict::kNote},
-    Meaning{"CUDA_VISIBLE_DEVICES", "GPUs that programs see; hanji train computes on CPUs",
-            Verdict::kNote},
+    Meaning{"CUDA_VISIBLE_DEVICES", "GPUs that hanji train --device cuda takes, in this order"},
     Meaning{"GLOO_SOCKET_IFNAME", "hanji's Gloo engine uses the loopback whatever it says",
             Verdict::kNote},
     Meaning{"GLOO_", "of Gloo, with comm.engine = gloo"},
@@ -78,6 +63,24 @@ constexpr std::array kMeanings = {
     Meaning{"LD_PRELOAD", "puts a library before ours, as allocators do", Verdict::kNote},
     Meaning{"MALLOC_", "of glibc's allocator"},
 };
+
+/// Known ones that change something for the worse, or the bits; the others do as they are told.
+constexpr std::array<std::string_view, 5> kNotedOfNccl = {
+    "NCCL_ALGO", "NCCL_IB_DISABLE", "NCCL_P2P_DISABLE", "NCCL_PROTO", "NCCL_SHM_DISABLE"};
+
+/// Those that hanji does not work with, which [comm.nccl] therefore refuses.
+constexpr std::array kForeignOfNccl = {
+    Meaning{"NCCL_COMM_BLOCKING",
+            "0 lets NCCL return before it has done what hanji asked; unset it", Verdict::kNote},
+    Meaning{"NCCL_COMM_ID", "where NCCL's ranks meet without hanji; unset it", Verdict::kNote},
+};
+
+std::string nearest_nccl_variable(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const plan::NcclVariable& one : plan::nccl_variables()) names.push_back(one.name);
+  const auto meant = base::nearest(name, names);
+  return meant ? fmt::format("; did you mean {}?", *meant) : "";
+}
 
 const Meaning* meaning_of(std::string_view name) {
   const Meaning* best = nullptr;
@@ -91,6 +94,22 @@ const Meaning* meaning_of(std::string_view name) {
 /// A value on one line, whatever its bytes.
 std::string shown(std::string_view value) {
   return fmt::format("= {}", base::json_quote(value.substr(0, 60)));
+}
+
+/// What a variable of NCCL does.
+Finding judge_nccl(const base::NamedValue& one) {
+  Finding found{"environment", one.name, shown(one.value), Verdict::kNote};
+  const auto foreign = std::ranges::find(kForeignOfNccl, one.name, &Meaning::prefix);
+  if (foreign != kForeignOfNccl.end()) {
+    found.advice = foreign->words;
+  } else if (const plan::NcclVariable* variable = plan::find_nccl_variable(one.name)) {
+    const bool noted = std::ranges::find(kNotedOfNccl, one.name) != kNotedOfNccl.end();
+    found.verdict = noted ? Verdict::kNote : Verdict::kGood;
+    found.advice = variable->doc;
+  } else {
+    found.advice = "no variable of NCCL that hanji knows" + nearest_nccl_variable(one.name);
+  }
+  return found;
 }
 
 class Judge {
@@ -119,6 +138,10 @@ class Judge {
   }
 
   void show(const base::NamedValue& one) {
+    if (one.name.starts_with("NCCL_")) {
+      found_.push_back(judge_nccl(one));
+      return;
+    }
     if (const Meaning* meaning = meaning_of(one.name)) {
       Finding& finding = add(one.name, shown(one.value));
       finding.verdict = meaning->verdict;

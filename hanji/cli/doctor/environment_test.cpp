@@ -44,6 +44,20 @@ TEST(Environment, SumsInSwitchesAreToldOnOrOff) {
   EXPECT_EQ(find(judge_environment(Environment{{"HOME", "/"}}, 2), "NVLS of NCCL"), nullptr);
 }
 
+TEST(Environment, EveryVariableOfNcclIsExplained) {
+  const auto found = judge_environment(Environment{{"NCCL_BUFFSIZE", "1"},
+                                                   {"NCCL_COMM_BLOCKING", "0"},
+                                                   {"NCCL_P2P_DISABLE", "1"},
+                                                   {"NCCL_SOKET_IFNAME", "e"}},
+                                       2);
+  EXPECT_THAT(find(found, "NCCL_BUFFSIZE")->advice, HasSubstr("bytes of the buffer"));
+  EXPECT_EQ(find(found, "NCCL_BUFFSIZE")->verdict, Verdict::kGood);
+  EXPECT_EQ(find(found, "NCCL_P2P_DISABLE")->verdict, Verdict::kNote);
+  EXPECT_THAT(find(found, "NCCL_COMM_BLOCKING")->advice, HasSubstr("unset it"));
+  EXPECT_THAT(find(found, "NCCL_SOKET_IFNAME")->advice,
+              HasSubstr("did you mean NCCL_SOCKET_IFNAME?"));
+}
+
 TEST(Environment, ACountThatIsNoneIsBroken) {
   for (const char* value : {"", "two", "0", "-1", "2x"}) {
     const auto found = judge_environment(Environment{{"OMP_NUM_THREADS", value}}, 2);
