@@ -41,7 +41,14 @@ find_package_handle_standard_args(Libtorch REQUIRED_VARS Libtorch_ROOT VERSION_V
 if(Libtorch_FOUND AND NOT TARGET hanji::libtorch)
   add_library(hanji::libtorch INTERFACE IMPORTED)
   set(_libraries)
-  foreach(_name c10 torch_cpu torch)
+  # Of a CUDA build nothing names a symbol of the GPU's half, which registers itself when loaded.
+  set(_names c10 torch_cpu torch)
+  if(EXISTS ${Libtorch_ROOT}/lib/libtorch_cuda.so)
+    list(APPEND _names c10_cuda torch_cuda)
+    set_property(TARGET hanji::libtorch PROPERTY INTERFACE_LINK_OPTIONS
+      "LINKER:--no-as-needed" "LINKER:--unresolved-symbols=ignore-in-shared-libs")
+  endif()
+  foreach(_name IN LISTS _names)
     add_library(hanji::libtorch_${_name} SHARED IMPORTED)
     set_target_properties(hanji::libtorch_${_name} PROPERTIES
       IMPORTED_LOCATION ${Libtorch_ROOT}/lib/lib${_name}.so)

@@ -12,6 +12,8 @@ void JobOptions::add_to(CLI::App& verb) {
   verb.add_option("--text", text_, "text file or folder to learn (data.text)")->type_name("PATH");
   verb.add_option("--tokens", tokens_, "file of token ids to learn (data.tokens)")
       ->type_name("FILE");
+  verb.add_option("--device", device_, "cpu, or cuda: a GPU for each rank (compute.device)")
+      ->type_name("DEVICE");
   verb.add_option("--ranks", ranks_, "processes; default: one per physical core (run.ranks)")
       ->type_name("N");
   verb.add_option("--steps", steps_, "optimizer steps (train.steps)")->type_name("N");
@@ -33,6 +35,7 @@ plan::LoadedConfig JobOptions::load(plan::ConfigSources sources) const {
   };
   shortcut(text_, "data.text", "--text");
   shortcut(tokens_, "data.tokens", "--tokens");
+  shortcut(device_, "compute.device", "--device");
   shortcut(ranks_, "run.ranks", "--ranks");
   shortcut(steps_, "train.steps", "--steps");
   shortcut(seed_, "train.seed", "--seed");

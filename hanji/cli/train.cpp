@@ -12,6 +12,7 @@
 #include "hanji/cli/job_options.h"
 #include "hanji/cli/tell.h"
 #include "hanji/cli/verbs.h"
+#include "hanji/plan/nccl_variables.h"
 #include "hanji/train/joined_job.h"
 #include "hanji/train/launch_job.h"
 #include "hanji/train/prepare.h"
@@ -44,6 +45,10 @@ int launch(const plan::Plan& plan, const TrainFlags& flags, train::JobLaunch lau
 
 int start(plan::Plan plan, train::JobLaunch launch, base::FolderLock lock, const Start& act) {
   plan.config.run.out = launch.out.string();
+  for (const std::string& line :
+       plan::overridden_variables(plan.config, base::read_environment())) {
+    std::cout << "note: " << line << "\n";
+  }
   std::cout << plan::describe(plan) << "\n" << std::flush;
   return act(plan, std::move(launch), std::move(lock));
 }

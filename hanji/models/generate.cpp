@@ -47,7 +47,8 @@ std::vector<double> next_logits(GptImpl& model, std::span<const int64_t> tokens)
   const auto window = tokens.last(std::min<size_t>(tokens.size(), model.options().block));
   const at::Tensor input = at::empty({1, static_cast<int64_t>(window.size())}, at::kLong);
   std::copy(window.begin(), window.end(), input.mutable_data_ptr<int64_t>());
-  const at::Tensor last = model.forward(input).select(1, -1).to(at::kDouble).contiguous();
+  const at::Tensor logits = model.forward(input.to(model.options().device)).select(1, -1);
+  const at::Tensor last = logits.to(at::kCPU, at::kDouble).contiguous();
   const auto* values = last.const_data_ptr<double>();
   return {values, values + last.numel()};
 }

@@ -38,7 +38,9 @@ class Builder {
   }
 
   Weight constant(Module& parent, const std::string& name, int64_t size, double value) const {
-    return {parent.register_parameter(name, at::full({size}, value, dtype())), {}, {}};
+    return {parent.register_parameter(name, at::full({size}, value, dtype()).to(options_.device)),
+            {},
+            {}};
   }
 
   /// `path` is the full name, which the initial values depend on.
@@ -46,7 +48,7 @@ class Builder {
                 double deviation = kDeviation) const {
     auto tensor = at::empty(sizes, dtype());
     fill_normal(tensor, deviation, options_.seed, path);
-    return {parent.register_parameter("weight", tensor), {}, {}};
+    return {parent.register_parameter("weight", tensor.to(options_.device)), {}, {}};
   }
 
   compute::LayerNorm layer_norm(Module& parent, const std::string& name) const {

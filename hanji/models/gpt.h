@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 #include <torch/nn/module.h>
 
 #include <cstdint>
@@ -22,6 +23,7 @@ struct GptOptions {
   uint64_t seed = 1;     ///< Of the initial values.
   compute::Dtype dtype = compute::Dtype::kFloat32;  ///< kBFloat16 keeps fp32 parameters.
   compute::Attention attention = compute::Attention::kMath;
+  c10::Device device = c10::kCPU;  ///< Of the parameters, and of the tokens that they are given.
 };
 
 /// What dropout masks depend on, beside layer and element.
@@ -35,7 +37,8 @@ struct Counters {
 /// head; parameters named as in nanoGPT, weights [outputs, inputs], initialised as GPT-2.
 ///
 /// Result  initial values depend on (seed, parameter name, element) alone; normal with deviation
-///         0.02, and 0.02/sqrt(2 layers) for both projections into the residual stream.
+///         0.02, and 0.02/sqrt(2 layers) for both projections into the residual stream. They and
+///         the dropout masks are made on the CPU, and the same on every device.
 /// Thread  one at a time per model.
 /// Source  Radford et al., Language Models are Unsupervised Multitask Learners, 2019.
 class GptImpl : public torch::nn::Module {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -149,6 +150,53 @@ TEST(Gpt, WritesGradientsIntoSlots) {
     shared += grad.data_ptr() == slots[i].data_ptr();
   }
   EXPECT_GE(shared, static_cast<size_t>(4 * options.layers)) << "weights of products";
+}
+
+/// The gradients of one pass, all of them on the model's device.
+std::vector<at::Tensor> gradients_on(GptOptions options, c10::Device device) {
+  options.device = device;
+  GptImpl model(options);
+  const Data batch = data(options, 3);
+  const at::Tensor loss = model.loss_sum(batch.tokens.to(device), batch.targets.to(device));
+  EXPECT_EQ(loss.device(), device);
+  loss.backward();
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& parameter : model.parameters()) {
+    EXPECT_EQ(parameter.device(), device);
+    EXPECT_TRUE(parameter.grad().defined());
+    EXPECT_EQ(parameter.grad().device(), device);
+    gradients.push_back(parameter.grad());
+  }
+  return gradients;
+}
+
+TEST(Gpt, LiesWhereItsDeviceSays) {
+  GptOptions options = small();
+  const GptImpl here(options);
+  options.device = c10::kMeta;  // the device without memory
+  const GptImpl there(options);
+  const auto expected = here.named_parameters(), found = there.named_parameters();
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(found[i].key(), expected[i].key());
+    EXPECT_EQ(found[i].value().sizes(), expected[i].value().sizes());
+    EXPECT_TRUE(found[i].value().is_meta() && found[i].value().is_leaf()) << found[i].key();
+  }
+}
+
+TEST(Gpt, HasTheGradientsOfTheCpuOnAGpu) {
+  const bool there = c10::impl::hasDeviceGuardImpl(c10::kCUDA) &&
+                     c10::impl::VirtualGuardImpl(c10::kCUDA).deviceCount() > 0;
+  if (!there) GTEST_SKIP() << "no GPU here";
+  for (const double dropout : {0.0, 0.1}) {
+    GptOptions options = small();  // in float64: the orders of sums differ
+    options.dropout = dropout;
+    const auto expected = gradients_on(options, c10::kCPU);
+    const auto found = gradients_on(options, c10::Device(c10::kCUDA, 0));
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(at::allclose(found[i].cpu(), expected[i], 1e-9, 1e-9)) << i;
+    }
+  }
 }
 
 TEST(Gpt, RefusesSizesThatDoNotFit) {

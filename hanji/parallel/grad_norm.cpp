@@ -1,6 +1,8 @@
 #include "hanji/parallel/grad_norm.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
 
 #include <algorithm>
 #include <array>
@@ -77,9 +79,21 @@ void add_gradient(const at::Tensor& gradient, std::vector<double>& partial_sums)
   add_blocks(values.const_data_ptr<float>(), values.numel(), partial_sums);
 }
 
+double norm_on_device(const at::Tensor& flat, const layout::FlatLayout& layout) {
+  std::vector<at::Tensor> norms;
+  for (size_t i = 0; i < layout.offsets.size(); ++i) {
+    const at::Tensor piece = flat.narrow(0, layout.offsets[i], layout.sizes[i]);
+    norms.push_back(
+        at::linalg_vector_norm(piece, 2, at::OptionalIntArrayRef(), false, at::kDouble));
+  }
+  if (norms.empty()) return 0;
+  return at::linalg_vector_norm(at::stack(norms), 2).item<double>();
+}
+
 }  // namespace
 
 double grad_norm(const at::Tensor& flat, const layout::FlatLayout& layout) {
+  if (!flat.is_cpu()) return norm_on_device(flat, layout);
   if (flat.scalar_type() == at::kFloat) return norm_of(flat.const_data_ptr<float>(), layout);
   if (flat.scalar_type() == at::kDouble) return norm_of(flat.const_data_ptr<double>(), layout);
   throw Error(base::unsupported(std::string("grad_norm of ") + c10::toString(flat.scalar_type()) +

@@ -14,7 +14,8 @@ namespace hanji::parallel {
 /// Result  squares are summed in double, one partial sum per 1024 elements counted from each
 ///         parameter's start, and the partial sums in a tree that splits at the largest power of
 ///         two below its length: the bits depend on the parameters alone, not on buckets or ranks.
-///         NaN or infinity where a gradient is not finite.
+///         NaN or infinity where a gradient is not finite. On another device than the CPU that
+///         device's own sums, in double: the same bits from call to call, not those of the CPU.
 /// Cost    one pass over the gradients.
 double grad_norm(const at::Tensor& flat, const layout::FlatLayout& layout);
 

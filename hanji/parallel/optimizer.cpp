@@ -16,7 +16,7 @@ FlatAdamW::FlatAdamW(const std::vector<at::Tensor>& parameters, const layout::Fl
       gradients_(flat_gradients),
       first_moment_(at::zeros_like(flat_gradients)),
       second_moment_(at::zeros_like(flat_gradients)),
-      step_(at::zeros({}, at::kFloat)) {
+      step_(at::zeros({}, flat_gradients.options().dtype(at::kFloat))) {
   decayed_.weight_decay = options.weight_decay;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto piece = [&](const at::Tensor& flat) {
@@ -40,7 +40,7 @@ void FlatAdamW::step(double learning_rate, double gradient_divisor) {
   if (gradients_.scalar_type() == at::kDouble) {
     gradients_.div_(gradient_divisor);
   } else {
-    divisor = at::full({}, gradient_divisor, at::kFloat);
+    divisor = at::full({}, gradient_divisor, step_.options());
   }
   update(decayed_, learning_rate, divisor);
   update(plain_, learning_rate, divisor);

@@ -275,11 +275,11 @@ const std::vector<BadConfig>& corpus() {
        "[compute]\ndtype = \"bfloat16\"\n",
        {},
        {"run.toml:2:1: compute.dtype = \"bfloat16\" is refused: it is spelt bf16 here"}},
-      {"another engine",
+      {"an engine of GPUs on a CPU",
        "[comm]\nengine = \"nccl\"\n",
        {},
-       {"run.toml:2:1: comm.engine = \"nccl\" is refused: NCCL needs GPUs; ranks of one host use "
-        "shm"}},
+       {"run.toml:2:1: comm.engine = nccl moves tensors of GPUs, but compute.device = cpu computes "
+        "on cores; set compute.device = \"cuda\", or comm.engine = \"auto\""}},
       {"two sources of data",
        "[data]\ntext = \"a.txt\"\ntokens = \"a.bin\"\n",
        {},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,8 @@ enum class NanPolicy : uint8_t { kStop, kSkip };
 enum class Gemm : uint8_t { kAuto, kMkl, kOneDnn };
 enum class Attention : uint8_t { kAuto, kFlash, kMath };
 enum class Precision : uint8_t { kFloat32, kBFloat16, kFloat64 };
-enum class Engine : uint8_t { kShm, kGloo, kMpi, kHierarchical };
+enum class Device : uint8_t { kCpu, kCuda };
+enum class Engine : uint8_t { kAuto, kShm, kGloo, kMpi, kHierarchical, kNccl };
 
 struct RunConfig {
   int64_t ranks = kAuto;  ///< Auto: one per usable physical core.
@@ -75,6 +77,7 @@ struct CheckpointConfig {
 };
 
 struct ComputeConfig {
+  Device device = Device::kCpu;
   Gemm gemm = Gemm::kAuto;  ///< Auto here and below: measured once per machine.
   Attention attention = Attention::kAuto;
   Precision dtype = Precision::kFloat32;
@@ -94,14 +97,15 @@ struct AlgorithmConfig {
 };
 
 struct CommConfig {
-  double deadline = 300;  ///< Seconds.
-  Engine engine = Engine::kShm;
+  double deadline = 300;          ///< Seconds.
+  Engine engine = Engine::kAuto;  ///< Auto: what engine_of() says.
   int64_t bucket_bytes = 25 << 20;
   int64_t check_every = 100;  ///< Steps between comparisons of all replicas; 0: only at the start.
   int64_t link_bytes_per_second =
       0;                    ///< Of a host's link to the others; 0 here and below: measured.
   double link_latency = 0;  ///< Seconds.
   AlgorithmConfig algorithm;
+  std::map<std::string, std::string, std::less<>> nccl;  ///< Variables of nccl_variables().
 };
 
 /// Every key of a run, typed. Defaults are the default run: a small GPT on the embedded text.
@@ -125,6 +129,11 @@ std::string_view name_of(NanPolicy);
 std::string_view name_of(Gemm);
 std::string_view name_of(Attention);
 std::string_view name_of(Precision);
+std::string_view name_of(Device);
 std::string_view name_of(Engine);
+
+/// Who moves bytes between the ranks: what was asked for, or else shared memory where ranks compute
+/// on CPUs and NCCL where they do on GPUs.
+Engine engine_of(const Config& config);
 
 }  // namespace hanji::plan

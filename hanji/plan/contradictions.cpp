@@ -139,6 +139,51 @@ void check_bits(const Config& c, Found& found) {
                      fmt::format("train.bits = stable cannot be served: {}", fits.message()),
                      "set a larger train.grain"});
   }
+  if (c.compute.device == Device::kCuda) {
+    found.push_back(
+        {{"train.bits", "compute.device"},
+         "train.bits = stable sums over a tree of grains, which nothing carries out for "
+         "tensors of compute.device = cuda",
+         "set train.bits = \"run\", or compute.device = \"cpu\""});
+  }
+}
+
+void check_gpus(const Config& c, Found& found) {
+  if (engine_of(c) != Engine::kNccl) {
+    found.push_back({{"comm.engine", "compute.device"},
+                     fmt::format("comm.engine = {} moves tensors of CPUs, but compute.device = "
+                                 "cuda computes on GPUs",
+                                 name_of(c.comm.engine)),
+                     "set comm.engine = \"auto\""});
+  }
+  if (c.compute.gemm == Gemm::kOneDnn) {
+    found.push_back({{"compute.gemm", "compute.device"},
+                     "compute.gemm = onednn multiplies on CPUs, but compute.device is cuda",
+                     "set compute.gemm = \"auto\""});
+  }
+  if (c.compute.attention == Attention::kMath) {
+    found.push_back({{"compute.attention", "compute.device"},
+                     "compute.attention = math is a kernel for CPUs, but compute.device is cuda",
+                     "set compute.attention = \"auto\""});
+  }
+}
+
+void check_device(const Config& c, Found& found) {
+  if (c.compute.device == Device::kCuda) return check_gpus(c, found);
+  if (c.comm.engine == Engine::kNccl) {
+    found.push_back({{"comm.engine", "compute.device"},
+                     "comm.engine = nccl moves tensors of GPUs, but compute.device = cpu computes "
+                     "on cores",
+                     "set compute.device = \"cuda\", or comm.engine = \"auto\""});
+  }
+  for (const auto& [variable, value] : c.comm.nccl) {
+    const std::string_view key = find_key("comm.nccl." + variable)->name;
+    found.push_back({{key, "compute.device"},
+                     fmt::format("{} is set, but with compute.device = cpu nothing goes through "
+                                 "NCCL",
+                                 key),
+                     fmt::format("remove {}, or set compute.device = \"cuda\"", key)});
+  }
 }
 
 void check_kernels(const Config& c, Found& found) {
@@ -150,7 +195,7 @@ void check_kernels(const Config& c, Found& found) {
 }
 
 void check_algorithms(const Config& c, Found& found) {
-  const bool shares_memory = c.comm.engine == Engine::kShm;
+  const bool shares_memory = engine_of(c) == Engine::kShm;
   for (const auto& [routine, algorithm] : named_algorithms(c.comm)) {
     const Status status = cost::check_named(
         {.routine = routine,
@@ -191,6 +236,7 @@ std::vector<Contradiction> find_contradictions(const Config& config) {
   check_ranks(config, found);
   check_learning_rate(config, found);
   check_bits(config, found);
+  check_device(config, found);
   check_kernels(config, found);
   check_algorithms(config, found);
   return found;

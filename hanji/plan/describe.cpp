@@ -67,6 +67,7 @@ std::string describe_mesh(const Plan& plan) {
   for (const layout::Axis& axis : plan.mesh) text += fmt::format("{} {}, ", axis.name, axis.degree);
   text += fmt::format("{} rank{} of {} thread{}", plan.ranks, plan.ranks == 1 ? "" : "s",
                       plan.threads, plan.threads == 1 ? "" : "s");
+  if (plan.config.compute.device == Device::kCuda) text += ", a GPU each";
   bool pinned = true;
   for (const RankShare& share : plan.shares) pinned = pinned && !share.cpus.empty();
   if (!pinned) return text + ", not pinned";
@@ -97,6 +98,9 @@ std::string describe_batch(const Plan& plan) {
 
 std::string describe_kernels(const Plan& plan) {
   const KernelChoice& k = plan.kernels;
+  if (plan.config.compute.device == Device::kCuda) {
+    return fmt::format("{}, libtorch's on cuda, not measured", name_of(k.precision));
+  }
   std::string text =
       fmt::format("{}, gemm {} {}", name_of(k.precision), name_of(k.gemm),
                   k.gemm_flops_per_second > 0 ? flops(k.gemm_flops_per_second) : "not measured");
@@ -128,15 +132,22 @@ std::string row(std::string_view name, const std::string& value) {
 }
 
 std::string memory_table(const Plan& plan) {
-  std::string out = "memory of the rank that needs most\n";
+  const bool gpu = plan.config.compute.device == Device::kCuda;
+  std::string out =
+      fmt::format("memory of the rank that needs most{}\n", gpu ? ", on its GPU or the host" : "");
   for (const MemoryLine& line : plan.memory) {
-    out += row(plain(line.category, 34), base::format_bytes(line.bytes));
+    const char* place = !gpu ? "" : stays_on_host(line.category) ? " (host)" : " (cuda)";
+    out += row(plain(line.category, 27) + place, base::format_bytes(line.bytes));
   }
+  if (gpu) out += row("total on the GPU", base::format_bytes(device_bytes(plan.memory)));
   return out + row("total", base::format_bytes(total_bytes(plan.memory)));
 }
 
 std::string prediction_table(const Plan& plan) {
   const Prediction& p = plan.predicted;
+  if (plan.config.compute.device == Device::kCuda) {
+    return "no time is predicted: rates were measured on cores, not on GPUs\n";
+  }
   std::string out = "predicted for one step\n";
   out += row("compute", base::format_seconds(p.compute_seconds));
   out += row("communication", base::format_seconds(p.communication_seconds));

@@ -81,6 +81,8 @@ void JsonFields::merge(const Status& status) {
   if (status_.ok()) status_ = status;
 }
 
+bool JsonFields::has(const std::string& name) const { return json_->contains(name); }
+
 const base::Json* JsonFields::find(const char* name) {
   seen_.insert(name);
   const auto found = json_->find(name);
@@ -155,7 +157,9 @@ Status JsonFields::status() const {
 
 base::Json config_to_json(const Config& config) {
   base::Json json;
+  const Config defaults;
   for (const Key& key : schema()) {
+    if (key.rare && key.get(config) == key.get(defaults)) continue;
     const std::string table(key.name.substr(0, key.name.find('.')));
     json[table][member_of(key)] = value_to_json(key, key.get(config));
   }
@@ -167,7 +171,9 @@ Result<Config> config_from_json(JsonFields fields) {
   for (std::string_view name : tables()) {
     JsonFields table = fields.object(std::string(name).c_str());
     for (const Key& key : schema()) {
-      if (key.name.starts_with(std::string(name) + ".")) key.set(config, read_value(key, table));
+      const bool absent = key.rare && !table.has(member_of(key));
+      if (absent || !key.name.starts_with(std::string(name) + ".")) continue;
+      key.set(config, read_value(key, table));
     }
     fields.merge(table.status());
   }

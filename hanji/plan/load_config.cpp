@@ -27,6 +27,11 @@ std::string_view table_of(std::string_view key) { return key.substr(0, key.find(
 /// near anywhere.
 std::optional<std::string> nearest_key(std::string_view name) {
   if (name.size() > kLongestWord) return std::nullopt;
+  constexpr std::string_view kNccl = "comm.nccl.";
+  if (name.starts_with(kNccl)) {  // most leave out what all of them begin with
+    const std::string whole = fmt::format("{}NCCL_{}", kNccl, name.substr(kNccl.size()));
+    if (find_key(whole) != nullptr) return whole;
+  }
   std::vector<std::string_view> same_table, all;
   const bool has_table = name.find('.') != std::string_view::npos;
   for (const Key& key : schema()) {

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "hanji/plan/named_algorithms.h"
+#include "hanji/plan/nccl_variables.h"
 #include "hanji/plan/schema.h"
 
 namespace hanji::plan {
@@ -125,6 +126,54 @@ TEST(LoadConfig, AnAlgorithmThatLosesTheOrderIsRefusedUnlessBitsAreFast) {
   EXPECT_THAT(messages[0], HasSubstr("another order"));
   EXPECT_THAT(messages_of(parse_config(text + "[train]\nbits = \"fast\"\n", "run.toml")),
               IsEmpty());
+}
+
+TEST(NcclVariables, AreATableWhoseNamesAreChecked) {
+  const LoadedConfig loaded = parse_config(
+      "[compute]\ndevice = \"cuda\"\n"
+      "[comm.nccl]\nNCCL_SOCKET_IFNAME = \"eth0\"\nNCCL_NVLS_ENABLE = 0\n",
+      "run.toml");
+  EXPECT_THAT(messages_of(loaded), IsEmpty());
+  EXPECT_EQ(loaded.config.comm.nccl.at("NCCL_SOCKET_IFNAME"), "eth0");
+  EXPECT_EQ(loaded.config.comm.nccl.at("NCCL_NVLS_ENABLE"), "0");
+  const std::string printed = print_config(loaded);
+  EXPECT_THAT(printed, HasSubstr("nccl.NCCL_SOCKET_IFNAME = \"eth0\""));
+  EXPECT_THAT(printed, testing::Not(HasSubstr("NCCL_ALGO")));
+  EXPECT_EQ(parse_config(printed, "printed").config.comm.nccl, loaded.config.comm.nccl);
+  const auto bad = messages_of(parse_config(
+      "[compute]\ndevice = \"cuda\"\n[comm.nccl]\nSOCKET_IFNAME = \"a\"\nNCCL_IB_HAC = \"b\"\n",
+      "run.toml"));
+  ASSERT_EQ(bad.size(), 2u);
+  EXPECT_THAT(bad[0] + bad[1], HasSubstr("did you mean comm.nccl.NCCL_SOCKET_IFNAME?"));
+  EXPECT_THAT(bad[0] + bad[1], HasSubstr("did you mean comm.nccl.NCCL_IB_HCA?"));
+}
+
+TEST(NcclVariables, WhatTheEnvironmentSaysOtherwiseIsTold) {
+  Config config;
+  config.comm.nccl = {{"NCCL_ALGO", "Ring"}, {"NCCL_PROTO", "LL"}};
+  const std::vector<base::NamedValue> environment = {
+      {"NCCL_ALGO", "Tree"}, {"NCCL_PROTO", "LL"}, {"NCCL_DEBUG", "INFO"}};
+  const auto lines = overridden_variables(config, environment);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], HasSubstr("NCCL_ALGO is \"Tree\" in the environment and \"Ring\""));
+}
+
+TEST(LoadConfig, WhatADeviceCannotDoIsRefused) {
+  const auto said = [](const std::string& text) {
+    const auto messages = messages_of(parse_config(text, "run.toml"));
+    return messages.size() == 1 ? messages[0] : testing::PrintToString(messages);
+  };
+  EXPECT_THAT(said("[compute]\ndevice = \"gpu\"\n"), HasSubstr("it is spelt cuda here"));
+  EXPECT_THAT(said("[compute]\ndevice = \"cuda:0\"\n"), HasSubstr("CUDA_VISIBLE_DEVICES"));
+  const std::string cuda = "[compute]\ndevice = \"cuda\"\n";
+  EXPECT_EQ(said(cuda), "{}");
+  EXPECT_THAT(said(cuda + "gemm = \"onednn\"\n"), HasSubstr("multiplies on CPUs"));
+  EXPECT_THAT(said(cuda + "attention = \"math\"\n"), HasSubstr("is a kernel for CPUs"));
+  EXPECT_THAT(said(cuda + "[comm]\nengine = \"shm\"\n"), HasSubstr("moves tensors of CPUs"));
+  EXPECT_THAT(said(cuda + "[train]\nbits = \"stable\"\n"),
+              HasSubstr("carries out for tensors of compute.device"));
+  EXPECT_THAT(said("[comm]\nengine = \"nccl\"\n"), HasSubstr("set compute.device = \"cuda\""));
+  EXPECT_THAT(said("[comm.nccl]\nNCCL_ALGO = \"Ring\"\n"), HasSubstr("nothing goes through NCCL"));
 }
 
 TEST(Schema, EveryDefaultIsWithinItsOwnRange) {

@@ -43,6 +43,8 @@ class Planner {
 
  private:
   Status check_inputs() const;
+  bool on_gpus() const { return inputs_.config.compute.device == Device::kCuda; }
+  int64_t budget() const;
   bool is_stable() const { return inputs_.config.train.bits == Bits::kStable; }
   void decide_ranks();
   Status check_hosts() const;
@@ -98,6 +100,17 @@ Status Planner::check_inputs() const {
             name_of(gemm), name_of(attention), name_of(precision)),
         "measure again");
   }
+  const int64_t asked = config.train.split.empty() ? std::max<int64_t>(1, config.run.ranks)
+                                                   : std::ssize(config.train.split);
+  if (on_gpus() && asked > inputs_.gpus.count) {
+    add("compute.device",
+        fmt::format("compute.device = cuda gives each rank a GPU of its own, but {} rank{} and {} "
+                    "visible GPU{} are there",
+                    asked, asked == 1 ? "" : "s", inputs_.gpus.count,
+                    inputs_.gpus.count == 1 ? "" : "s"),
+        inputs_.gpus.count == 0 ? "set compute.device = \"cpu\""
+                                : fmt::format("set run.ranks = {}", inputs_.gpus.count));
+  }
   return to_status(mistakes);
 }
 
@@ -105,7 +118,8 @@ void Planner::decide_ranks() {
   const Config& config = inputs_.config;
   const auto shares = static_cast<int64_t>(config.train.split.size());
   const int64_t num_grains = config.train.global_batch / config.train.grain;
-  const int64_t most = std::min({int64_t{inputs_.machine.usable_cores}, num_grains, kMostRanks});
+  const int64_t places = on_gpus() ? inputs_.gpus.count : inputs_.machine.usable_cores;
+  const int64_t most = std::min({places, num_grains, kMostRanks});
   const int64_t automatic = shares > 0 ? shares : std::max<int64_t>(1, most);
   plan_.ranks = static_cast<int>(or_else(config.run.ranks, automatic));
   plan_.mesh = {{"dp", plan_.ranks}};
@@ -148,7 +162,8 @@ int64_t Planner::largest_share() const {
 
 std::vector<MemoryLine> Planner::memory_with(int64_t micro_batch) const {
   const ModelSpec& model = plan_.model;
-  const ActivationOptions options{micro_batch, plan_.kernels.precision};
+  const ActivationOptions options{micro_batch, plan_.kernels.precision,
+                                  inputs_.config.compute.device};
   const int64_t flat = gradient_buckets(model, inputs_.config.comm.bucket_bytes).flat.count *
                        kParameterBytes * (plan_.kernels.precision == Precision::kFloat64 ? 2 : 1);
   std::vector<MemoryLine> lines = {{"parameters", flat},
@@ -174,15 +189,25 @@ void Planner::set_micro_batch(int64_t micro_batch) {
   plan_.memory = memory_with(micro_batch);
 }
 
+/// Bytes that a rank may have where it computes.
+int64_t Planner::budget() const {
+  const auto of = [](int64_t bytes) {
+    return static_cast<int64_t>(kUsableMemory * static_cast<double>(bytes));
+  };
+  if (!on_gpus()) return of(inputs_.machine.available_bytes) / plan_.ranks;
+  return inputs_.gpus.free_bytes > 0 ? of(inputs_.gpus.free_bytes) : INT64_MAX;
+}
+
 Status Planner::decide_micro_batch() {
   const TrainConfig& train = inputs_.config.train;
   const int64_t largest = largest_share();
   // In stable a forward is one grain, whatever larger cap is given.
   const int64_t cap = is_stable() ? train.grain : or_else(train.micro_batch, largest);
   int64_t micro_batch = std::min(cap, largest);
-  const auto budget = static_cast<int64_t>(
-      kUsableMemory * static_cast<double>(inputs_.machine.available_bytes) / plan_.ranks);
-  const auto fits = [&](int64_t samples) { return total_bytes(memory_with(samples)) <= budget; };
+  const auto fits = [&](int64_t samples) {
+    const auto lines = memory_with(samples);
+    return (on_gpus() ? device_bytes(lines) : total_bytes(lines)) <= budget();
+  };
   if (train.micro_batch == kAuto && !is_stable()) {
     while (micro_batch > train.grain && !fits(micro_batch)) {
       micro_batch = std::max(train.grain, micro_batch / 2 / train.grain * train.grain);
@@ -194,13 +219,14 @@ Status Planner::decide_micro_batch() {
   for (const MemoryLine& line : plan_.memory) {
     table += fmt::format("\n  {:<14} {:>12}", line.category, base::format_bytes(line.bytes));
   }
-  return base::out_of_memory(
-      fmt::format("each of {} ranks needs {} at micro_batch {}, but may have {}; ask for fewer "
-                  "ranks, a smaller "
-                  "model{}{}",
-                  plan_.ranks, base::format_bytes(total_bytes(plan_.memory)), micro_batch,
-                  base::format_bytes(budget),
-                  train.micro_batch == kAuto ? "" : " or train.micro_batch = \"auto\"", table));
+  return base::out_of_memory(fmt::format(
+      "each of {} ranks needs {} at micro_batch {}, but may have {}; ask for fewer "
+      "ranks, a smaller "
+      "model{}{}",
+      plan_.ranks,
+      base::format_bytes(on_gpus() ? device_bytes(plan_.memory) : total_bytes(plan_.memory)),
+      micro_batch, base::format_bytes(budget()),
+      train.micro_batch == kAuto ? "" : " or train.micro_batch = \"auto\"", table));
 }
 
 void Planner::resolve_config() {
@@ -216,6 +242,7 @@ void Planner::resolve_config() {
   c.compute.gemm = plan_.kernels.gemm;
   c.compute.attention = plan_.kernels.attention;
   c.compute.threads = plan_.threads;
+  c.comm.engine = engine_of(c);
 }
 
 /// Of everything that the result depends on apart from rounding: not of ranks, micro_batch,
@@ -259,6 +286,7 @@ Result<Plan> Planner::plan() {
                              .bucket_bytes = bucket_bytes,
                              .stable_grain = is_stable() ? plan_.config.train.grain : 0,
                              .hosts = plan_.hosts});
+  if (on_gpus()) plan_.predicted = {};  // the rates that were measured are those of cores
   plan_.predicted.peak_bytes_per_rank = total_bytes(plan_.memory);
   plan_.job_hash = job_hash();
   return std::move(plan_);

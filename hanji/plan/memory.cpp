@@ -73,12 +73,26 @@ int64_t workspace_bytes(const ModelSpec& m, const ActivationOptions& options) {
   // logits and the inputs of head and down are gone.
   const int64_t in_gelu = wide * widths.stream + (8 - 4 - 1) * wide * widths.product -
                           tokens * m.vocabulary * widths.product;
-  return std::max(in_head, in_gelu);
+  // On a GPU libtorch's loss keeps what it made of the logits, beside their gradient.
+  const int64_t in_loss = options.device == Device::kCuda
+                              ? tokens * m.vocabulary * (widths.product + widths.stream)
+                              : 0;
+  return std::max({in_head, in_gelu, in_loss});
 }
 
 int64_t total_bytes(const std::vector<MemoryLine>& lines) {
   int64_t bytes = 0;
   for (const MemoryLine& line : lines) bytes += line.bytes;
+  return bytes;
+}
+
+bool stays_on_host(std::string_view category) {
+  return category == "checkpoint copy" || category == "data";
+}
+
+int64_t device_bytes(const std::vector<MemoryLine>& lines) {
+  int64_t bytes = 0;
+  for (const MemoryLine& line : lines) bytes += stays_on_host(line.category) ? 0 : line.bytes;
   return bytes;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hanji/plan/model_spec.h"
@@ -21,6 +22,7 @@ struct SavedTensor {
 struct ActivationOptions {
   int64_t micro_batch = 1;
   Precision precision = Precision::kFloat32;
+  Device device = Device::kCpu;
 };
 
 /// Every tensor that autograd holds when the forward pass of models/gpt ends, each storage once.
@@ -45,5 +47,10 @@ struct MemoryLine {
 };
 
 int64_t total_bytes(const std::vector<MemoryLine>& lines);
+
+/// Whether a category lies in the host's memory where ranks compute on GPUs, too.
+bool stays_on_host(std::string_view category);
+/// Without those.
+int64_t device_bytes(const std::vector<MemoryLine>& lines);
 
 }  // namespace hanji::plan

@@ -1,7 +1,11 @@
 #include "hanji/plan/nccl_variables.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+
+#include "hanji/base/text.h"
 
 namespace hanji::plan {
 namespace {
@@ -150,6 +154,19 @@ std::span<const NcclVariable> nccl_variables() { return kVariables; }
 const NcclVariable* find_nccl_variable(std::string_view name) {
   const auto found = std::ranges::lower_bound(kVariables, name, {}, &NcclVariable::name);
   return found != kVariables.end() && found->name == name ? &*found : nullptr;
+}
+
+std::vector<std::string> overridden_variables(const Config& config,
+                                              std::span<const base::NamedValue> environment) {
+  std::vector<std::string> lines;
+  for (const base::NamedValue& one : environment) {
+    const auto found = config.comm.nccl.find(one.name);
+    if (found == config.comm.nccl.end() || found->second == one.value) continue;
+    lines.push_back(fmt::format("{} is {} in the environment and {} in [comm.nccl], which holds",
+                                one.name, base::json_quote(one.value),
+                                base::json_quote(found->second)));
+  }
+  return lines;
 }
 
 }  // namespace hanji::plan

@@ -53,6 +53,12 @@ std::vector<layout::Range> grain_owners(const std::vector<RankShare>& shares, in
 /// Gradient buffers of the rank that needs most: 1, or in stable those of its fold.
 int64_t num_gradient_buffers(const Plan& plan);
 
+/// The GPUs that ranks may take, one each.
+struct GpuFacts {
+  int count = 0;
+  int64_t free_bytes = 0;  ///< Of the one that has least; 0: unknown.
+};
+
 /// What make_plan() decides from.
 struct PlanInputs {
   Config config;
@@ -62,6 +68,7 @@ struct PlanInputs {
   DataFacts data;
   std::vector<int> ranks_per_host = {};  ///< Empty: all on one. Else of as many ranks as there are.
   std::optional<cost::Network> link = {};  ///< Between hosts, if it was measured.
+  GpuFacts gpus = {};                      ///< Read where compute.device = cuda.
 };
 
 /// Decides everything that the config left open and predicts the outcome.

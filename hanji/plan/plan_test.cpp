@@ -56,6 +56,54 @@ TEST(MakePlan, TheDefaultJobTakesEveryCore) {
   EXPECT_EQ(plan.model.vocabulary, 65);
 }
 
+/// Three GPUs of 4 GiB beside the two cores.
+PlanInputs three_gpus() {
+  PlanInputs inputs = two_cores();
+  inputs.config.compute.device = Device::kCuda;
+  inputs.kernels.gemm = Gemm::kMkl;
+  inputs.kernels.attention = Attention::kFlash;
+  inputs.gpus = {.count = 3, .free_bytes = int64_t{4} << 30};
+  return inputs;
+}
+
+TEST(MakePlanForGpus, EachRankTakesOneAndNcclJoinsThem) {
+  const Plan plan = made(three_gpus());
+  EXPECT_EQ(plan.ranks, 3);
+  EXPECT_EQ(plan.config.comm.engine, Engine::kNccl);
+  const std::string text = describe(plan);
+  EXPECT_THAT(text, HasSubstr("3 ranks of 1 thread, a GPU each"));
+  EXPECT_THAT(text, HasSubstr("engine nccl"));
+  EXPECT_THAT(text, HasSubstr("activations (cuda)"));
+  EXPECT_THAT(text, HasSubstr("checkpoint copy (host)"));
+  EXPECT_THAT(text, HasSubstr("no time is predicted"));
+  EXPECT_TRUE(plan_from_json(to_json(plan)).ok());
+}
+
+TEST(MakePlanForGpus, MoreRanksThanGpusAreRefused) {
+  PlanInputs inputs = three_gpus();
+  inputs.config.run.ranks = 4;
+  const auto refused = make_plan(inputs);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.status().message(), HasSubstr("4 ranks and 3 visible GPUs"));
+  EXPECT_THAT(refused.status().message(), HasSubstr("set run.ranks = 3"));
+  inputs.config.run.ranks = kAuto;
+  inputs.gpus.count = 0;
+  EXPECT_THAT(make_plan(inputs).status().message(), HasSubstr("set compute.device = \"cpu\""));
+}
+
+TEST(MakePlanForGpus, MemoryIsThatOfAGpuAndNotOfTheHost) {
+  PlanInputs inputs = three_gpus();
+  inputs.config.run.ranks = 1;
+  inputs.config.train.micro_batch = kAuto;
+  const int64_t roomy = made(inputs).micro_batch;
+  inputs.gpus.free_bytes = device_bytes(made(inputs).memory);  // of which a plan takes four fifths
+  EXPECT_LT(made(inputs).micro_batch, roomy);
+  inputs.machine.available_bytes = 1;
+  EXPECT_LT(made(inputs).micro_batch, roomy);
+  inputs.gpus.free_bytes = 0;  // unknown
+  EXPECT_EQ(made(inputs).micro_batch, roomy);
+}
+
 TEST(MakePlan, NothingInItsConfigIsAuto) {
   const Config c = made(two_cores()).config;
   EXPECT_EQ(c.run.ranks, 2);

@@ -27,6 +27,7 @@ std::string print_config(const LoadedConfig& loaded) {
     for (const Key& key : schema()) {
       if (!key.name.starts_with(std::string(table) + ".")) continue;
       const Value value = key.get(shown);
+      if (key.rare && value == key.get(Config())) continue;
       const std::string line =
           fmt::format("{} = {}", key.name.substr(table.size() + 1), format_value(key, value));
       const auto found = loaded.origins.find(key.name);

@@ -17,7 +17,8 @@ constexpr std::array<std::string_view, 9> kFree = {
     "train.nan",       "train.evaluate_every", "train.evaluate_batches"};
 
 bool names_kernel(std::string_view key) {
-  return key == "compute.gemm" || key == "compute.attention" || key == "compute.dtype";
+  return key == "compute.gemm" || key == "compute.attention" || key == "compute.dtype" ||
+         key == "compute.device";
 }
 
 bool is_auto(const Key& key, const Value& value) {

@@ -65,6 +65,17 @@ TEST(ResumeConfig, OtherRanksDecideMicroBatchesAndThreadsAnew) {
   EXPECT_EQ(resume_with({"run.ranks=2"})->config.train.micro_batch, 6);
 }
 
+TEST(ResumeConfig, GoesOnOnTheDeviceThatItBeganOn) {
+  Config saved = recorded();
+  saved.compute.gemm = Gemm::kMkl;
+  saved.compute.attention = Attention::kFlash;
+  ConfigSources sources{.base = saved, .base_source = "checkpoint"};
+  sources.overrides.push_back({"compute.device=cuda"});
+  const auto refused = resume_config(saved, load_config(sources));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.status().message(), HasSubstr("compute.device is \"cuda\" here"));
+}
+
 TEST(ResumeConfig, RefusesAllChangesOfTheJobAtOnceWithBothValues) {
   const auto resumed = resume_with({"model.preset=char", "train.seed=8", "train.grain=3",
                                     "model.vocabulary=99", "compute.dtype=bf16", "train.steps=9"});

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "hanji/plan/internal/words.h"
+#include "hanji/plan/nccl_variables.h"
 
 namespace hanji::plan {
 namespace {
@@ -85,8 +86,12 @@ constexpr std::array kRefusedPrecisions = {
             "float32"},
     Refusal{"bfloat16", "it is spelt bf16 here"}, Refusal{"fp32", "it is spelt float32 here"},
     Refusal{"fp64", "it is spelt float64 here"}};
-constexpr std::array kRefusedEngines = {
-    Refusal{"nccl", "NCCL needs GPUs; ranks of one host use shm"}};
+constexpr std::string_view kWhichGpu =
+    "rank r of a host computes on its GPU r; write cuda, and name GPUs with CUDA_VISIBLE_DEVICES";
+constexpr std::array kRefusedDevices = {
+    Refusal{"gpu", "it is spelt cuda here"}, Refusal{"cuda:0", kWhichGpu},
+    Refusal{"cuda:1", kWhichGpu}, Refusal{"mps", "no engine here moves its tensors; use cpu"},
+    Refusal{"meta", "it computes nothing; use cpu, or hanji plan to see what a run would take"}};
 
 #define HANJI_KEY(path, doc) \
   make_key(                  \
@@ -201,8 +206,12 @@ std::vector<Key> watch_keys() {
 
 std::vector<Key> machine_keys() {
   return {
+      choice(HANJI_KEY(compute.device,
+                       "Where ranks compute: on cores, or on one NVIDIA GPU each, with "
+                       "libtorch's kernels."),
+             kRefusedDevices),
       choice(HANJI_KEY(compute.gemm,
-                       "Library of fp32 matrix products. auto: the faster here, "
+                       "Library of fp32 matrix products on CPUs. auto: the faster here, "
                        "measured once.")),
       choice(HANJI_KEY(compute.attention,
                        "Kernel of attention. auto: the faster here, measured "
@@ -216,10 +225,10 @@ std::vector<Key> machine_keys() {
       seconds(HANJI_KEY(comm.deadline, "Longest wait for another rank."), {0.001, 1e7}),
       choice(HANJI_KEY(comm.engine,
                        "Who moves bytes between ranks: shm, shared memory; gloo, sockets; mpi, "
-                       "the MPI whose mpirun or srun has started them. Ranks of one host of "
-                       "several meet in shared memory in any case: then it is who joins the "
-                       "hosts, for shm Gloo. hierarchical: the same, and refused on one host."),
-             kRefusedEngines),
+                       "the MPI whose mpirun or srun has started them; nccl, between GPUs. Ranks "
+                       "of one host of several meet in shared memory in any case: then it is who "
+                       "joins the hosts, for shm Gloo. hierarchical: the same, and refused on one "
+                       "host. auto: nccl with compute.device = cuda, else shm.")),
       bytes(HANJI_KEY(comm.bucket_bytes, "Gradients that are reduced together."),
             {4096, kMostBytes}),
       integer(HANJI_KEY(comm.check_every,
@@ -255,10 +264,39 @@ std::vector<Key> algorithm_keys() {
 
 #undef HANJI_KEY
 
+std::vector<Key> nccl_keys() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const NcclVariable& one : nccl_variables()) {
+      all.push_back("comm.nccl." + std::string(one.name));
+    }
+    return all;
+  }();
+  std::vector<Key> keys;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string variable(nccl_variables()[i].name);
+    Key& key = keys.emplace_back();
+    key.name = names[i];
+    key.type = KeyType::kText;
+    key.doc = nccl_variables()[i].doc;
+    key.rare = true;
+    key.get = [variable](const Config& c) -> Value {
+      const auto found = c.comm.nccl.find(variable);
+      return found == c.comm.nccl.end() ? std::string() : found->second;
+    };
+    key.set = [variable](Config& c, const Value& v) {
+      c.comm.nccl.erase(variable);
+      const auto& text = std::get<std::string>(v);
+      if (!text.empty()) c.comm.nccl.emplace(variable, text);
+    };
+  }
+  return keys;
+}
+
 std::vector<Key> build_schema() {
   std::vector<Key> keys;
   for (auto group : {run_keys, model_keys, data_keys, batch_keys, optimizer_keys, watch_keys,
-                     machine_keys, algorithm_keys}) {
+                     machine_keys, algorithm_keys, nccl_keys}) {
     for (Key& key : group()) keys.push_back(std::move(key));
   }
   return keys;

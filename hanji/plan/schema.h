@@ -46,6 +46,7 @@ struct Key {
   std::span<const std::string_view> choices = {};
   std::span<const Refusal> refusals = {};
   std::string_view doc;
+  bool rare = false;  ///< Neither shown nor saved where it has its default; documented apart.
   std::function<Value(const Config&)> get;
   std::function<void(Config&, const Value&)> set;
 };

@@ -216,13 +216,20 @@ std::string schema_markdown() {
   for (std::string_view table : tables()) {
     out += fmt::format("## {}\n\n| key | value | default | meaning |\n|---|---|---|---|\n", table);
     for (const Key& key : schema()) {
-      if (!key.name.starts_with(std::string(table) + ".")) continue;
+      if (key.rare || !key.name.starts_with(std::string(table) + ".")) continue;
       out += fmt::format("| `{}` | {} | `{}` | {} |\n", key.name, describe_type(key),
                          format_value(key, key.get(defaults)), key.doc);
     }
     out += "\n";
   }
-  return out;
+  out +=
+      "## comm.nccl\n\nVariables that NCCL reads, set for the ranks of this job alone, before it "
+      "is "
+      "loaded; values are texts or whole numbers.\n\n| key | meaning |\n|---|---|\n";
+  for (const Key& key : schema()) {
+    if (key.rare) out += fmt::format("| `{}` | {} |\n", key.name, key.doc);
+  }
+  return out + "\n";
 }
 
 }  // namespace hanji::plan

@@ -164,7 +164,7 @@ std::string describe(const Certificate& certificate) {
   text += fmt::format("one process  no group, no reducer; {}\n", order_of(plan));
   text += fmt::format("{:<12} grains of {}: {}; engine {}, {} bucket{} of at most {}\n",
                       fmt::format("{} rank{}", plan.ranks, plan.ranks == 1 ? "" : "s"), train.grain,
-                      grains_of(certificate), plan::name_of(plan.config.comm.engine),
+                      grains_of(certificate), plan::name_of(plan::engine_of(plan.config)),
                       plan.num_buckets, plan.num_buckets == 1 ? "" : "s",
                       base::format_bytes(plan.config.comm.bucket_bytes));
   const ObservedRun& run = certificate.expected;

@@ -40,19 +40,9 @@ std::string shown_error(const Comparison& line) {
   return fmt::format("{:+.1f} %", *error * 100);
 }
 
-base::Json or_null(const std::optional<double>& value) {
-  return value ? base::Json(*value) : base::Json(nullptr);
-}
-
-}  // namespace
-
-std::optional<double> Comparison::error() const {
-  if (!measured) return std::nullopt;
-  if (*measured == 0) return predicted == 0 ? std::optional(0.0) : std::nullopt;
-  return predicted / *measured - 1;
-}
-
-std::vector<Comparison> compare(const plan::Plan& plan, const Measured& m) {
+/// What is predicted of a step's time and traffic; of GPUs that is nothing.
+std::vector<Comparison> compare_step(const plan::Plan& plan, const Measured& m) {
+  if (plan.config.compute.device == plan::Device::kCuda) return {};
   const plan::Prediction& p = plan.predicted;
   std::vector<Comparison> lines = {
       {"compute_seconds", Unit::kSeconds, p.compute_seconds, m.compute_seconds},
@@ -70,11 +60,29 @@ std::vector<Comparison> compare(const plan::Plan& plan, const Measured& m) {
                      static_cast<double>(p.network_bytes_per_step),
                      as_double(m.network_bytes_per_step)});
   }
+  return lines;
+}
+
+base::Json or_null(const std::optional<double>& value) {
+  return value ? base::Json(*value) : base::Json(nullptr);
+}
+
+}  // namespace
+
+std::optional<double> Comparison::error() const {
+  if (!measured) return std::nullopt;
+  if (*measured == 0) return predicted == 0 ? std::optional(0.0) : std::nullopt;
+  return predicted / *measured - 1;
+}
+
+std::vector<Comparison> compare(const plan::Plan& plan, const Measured& m) {
+  std::vector<Comparison> lines = compare_step(plan, m);
   for (const plan::MemoryLine& line : plan.memory) {
     lines.push_back({"memory." + line.category, Unit::kBytes, static_cast<double>(line.bytes),
                      memory_of(m, line.category)});
   }
-  lines.push_back({"peak_bytes_per_rank", Unit::kBytes, static_cast<double>(p.peak_bytes_per_rank),
+  lines.push_back({"peak_bytes_per_rank", Unit::kBytes,
+                   static_cast<double>(plan.predicted.peak_bytes_per_rank),
                    as_double(m.peak_bytes_per_rank)});
   return lines;
 }

@@ -52,6 +52,14 @@ peak_bytes_per_rank                   64.0 MiB             -             -
 )");
 }
 
+TEST(PlanAgainstRun, OfGpusMemoryAloneIsPredicted) {
+  plan::Plan plan = some_plan();
+  plan.config.compute.device = plan::Device::kCuda;
+  const std::string shown = table(plan, some_run());
+  EXPECT_THAT(shown, HasSubstr("memory.activations"));
+  EXPECT_THAT(shown, Not(HasSubstr("seconds")));
+}
+
 TEST(PlanAgainstRun, SpeedUpNeedsBothRates) {
   Measured run = some_run();
   EXPECT_FALSE(scaling(some_plan(), run).has_value());

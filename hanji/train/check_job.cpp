@@ -5,6 +5,8 @@
 
 #include "hanji/comm/gloo/group.h"
 #include "hanji/comm/mpi/group.h"
+#include "hanji/comm/nccl/group.h"
+#include "hanji/compute/device.h"
 #include "hanji/train/run_folder.h"
 
 namespace hanji::train {
@@ -56,6 +58,16 @@ std::optional<Dataset> look_at_data(plan::LoadedConfig& loaded, bool& damaged) {
   return std::nullopt;
 }
 
+/// That ranks have GPUs, and NCCL between them.
+void look_at_gpus(plan::LoadedConfig& loaded) {
+  if (const Status there = compute::check_gpus(compute::find_gpus()); !there.ok()) {
+    add_mistake(loaded, {"compute.device"}, there);
+    return;
+  }
+  const auto nccl = comm::nccl::find_version();
+  if (!nccl.ok()) add_mistake(loaded, {"comm.engine", "compute.device"}, nccl.status());
+}
+
 Code code_of(const plan::LoadedConfig& loaded, bool damaged) {
   if (loaded.mistakes.empty()) return Code::kOk;
   return damaged && loaded.mistakes.size() == 1 ? Code::kCorrupt : Code::kInvalidArgument;
@@ -68,6 +80,8 @@ CheckedJob check_job(plan::LoadedConfig loaded, FolderUse use) {
   const auto mistaken = [&](std::string_view key) { return is_mistaken(loaded, key); };
   bool damaged = false;
   if (std::ranges::none_of(kDataKeys, mistaken)) job.dataset = look_at_data(loaded, damaged);
+  const bool on_gpus = loaded.config.compute.device == plan::Device::kCuda;
+  if (on_gpus && !mistaken("compute.device")) look_at_gpus(loaded);
   if (use == FolderUse::kClaim && !mistaken("run.out")) {
     if (Status free = check_folder(loaded.config.run.out); !free.ok()) {
       add_mistake(loaded, {"run.out"}, free);

@@ -19,7 +19,8 @@ struct CheckedJob {
 };
 
 /// Looks at what the keys point to: opens the data, holds it against the model's sizes, and looks
-/// at the folder of the run. Adds what is wrong to the mistakes, with key and place; makes nothing.
+/// at the GPUs that ranks are to compute on and at the folder of the run. Adds what is wrong to the
+/// mistakes, with key and place; makes nothing.
 ///
 /// Cost    open_dataset()'s, and check_vocabulary()'s where model.vocabulary is set.
 CheckedJob check_job(plan::LoadedConfig loaded, FolderUse use);

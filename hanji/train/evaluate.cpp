@@ -6,7 +6,7 @@
 #include <array>
 #include <optional>
 
-#include "hanji/comm/all_reduce.h"
+#include "hanji/comm/host_values.h"
 #include "hanji/data/batch.h"
 #include "hanji/trace/recorder.h"
 #include "hanji/train/grain_sums.h"
@@ -24,8 +24,10 @@ double evaluate(Job& job, const data::TokenSamples& samples, const EvaluateInput
   data::Batch batch;
   for (const layout::Range positions : data::cut(inputs.share, inputs.micro_batch)) {
     data::read_validation_batch(samples, inputs.num_samples, positions, batch);
-    const std::array one = {job.model->loss_sum(batch.tokens, batch.targets).item<double>(),
-                            static_cast<double>(batch.targets.numel())};
+    const std::array one = {
+        job.model->loss_sum(batch.tokens.to(job.device), batch.targets.to(job.device))
+            .item<double>(),
+        static_cast<double>(batch.targets.numel())};
     if (by_tree) by_tree->add(one);
     for (size_t i = 0; i < one.size(); ++i) values[i] += one[i];
   }
@@ -34,7 +36,7 @@ double evaluate(Job& job, const data::TokenSamples& samples, const EvaluateInput
     const auto all = by_tree->total();
     return all[0] / all[1];
   }
-  comm::all_reduce(totals, job.group, {.label = "evaluation"}).wait();
+  comm::all_reduce_on_host(totals, job.group, {.label = "evaluation"});
   return values[0] / values[1];
 }
 

@@ -14,7 +14,7 @@ compute::Dtype dtype_of(plan::Precision precision) {
 
 }  // namespace
 
-models::GptOptions gpt_options(const plan::Plan& plan) {
+models::GptOptions gpt_options(const plan::Plan& plan, c10::Device device) {
   const plan::ModelSpec& spec = plan.model;
   return {.layers = spec.layers,
           .heads = spec.heads,
@@ -27,7 +27,8 @@ models::GptOptions gpt_options(const plan::Plan& plan) {
           .dtype = dtype_of(plan.kernels.precision),
           .attention = plan.kernels.attention == plan::Attention::kFlash
                            ? compute::Attention::kFlash
-                           : compute::Attention::kMath};
+                           : compute::Attention::kMath,
+          .device = device};
 }
 
 }  // namespace hanji::train

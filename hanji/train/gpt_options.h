@@ -5,7 +5,7 @@
 
 namespace hanji::train {
 
-/// The model of a plan in the words of models/gpt.
-models::GptOptions gpt_options(const plan::Plan& plan);
+/// The model of a plan in the words of models/gpt, on any device.
+models::GptOptions gpt_options(const plan::Plan& plan, c10::Device device = c10::kCPU);
 
 }  // namespace hanji::train

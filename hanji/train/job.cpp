@@ -1,6 +1,6 @@
 #include "hanji/train/job.h"
 
-#include "hanji/comm/heap.h"
+#include "hanji/comm/host_values.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/train/gpt_options.h"
 
@@ -33,13 +33,14 @@ Job assemble(const plan::Plan& plan, const comm::Group& group) {
 Job assemble(const plan::Plan& plan, const comm::Group& group,
              const parallel::DataParallelOptions& options) {
   const plan::Config& config = plan.config;
-  auto model = std::make_shared<models::GptImpl>(gpt_options(plan));
+  const c10::Device device = comm::device_of(group);
+  auto model = std::make_shared<models::GptImpl>(gpt_options(plan, device));
   auto replicas = parallel::data_parallel(*model, group, options);
   const auto parameters = tensors_of(replicas.parameters());
   const layout::FlatLayout& flat = replicas.buckets().flat;
   parallel::move_into_flat(
       parameters, flat,
-      group.heap().zeros({flat.count}, parameters[0].scalar_type(), "parameters"));
+      comm::zeros_on(device, {flat.count}, parameters[0].scalar_type(), group, "parameters"));
   model->set_gradient_slots(replicas.gradient_slots());
   std::optional<GrainSums> totals;
   if (config.train.bits == plan::Bits::kStable) {
@@ -49,7 +50,8 @@ Job assemble(const plan::Plan& plan, const comm::Group& group,
                                 {.beta1 = config.train.beta1,
                                  .beta2 = config.train.beta2,
                                  .weight_decay = config.train.weight_decay});
-  return {std::move(model), std::move(replicas), std::move(optimizer), group, std::move(totals)};
+  return {std::move(model), std::move(replicas), std::move(optimizer), group,
+          device,           std::move(totals)};
 }
 
 }  // namespace hanji::train

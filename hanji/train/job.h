@@ -20,6 +20,7 @@ struct Job {
   parallel::Replicas replicas;
   parallel::FlatAdamW optimizer;
   comm::Group group;
+  c10::Device device;                              ///< Where the model and its batches lie.
   std::optional<GrainSums> totals = std::nullopt;  ///< Of a step's grains, where bits are stable.
 };
 
@@ -30,8 +31,8 @@ inline constexpr int64_t kNumTotals = 4;
 /// stable.
 parallel::DataParallelOptions reduction(const plan::Plan& plan);
 
-/// Builds model, reducer and optimizer of the plan on this rank of `group`. Parameters, gradients
-/// and moments share one flat layout.
+/// Builds model, reducer and optimizer of the plan on this rank of `group`, on the device whose
+/// tensors the group moves. Parameters, gradients and moments share one flat layout.
 ///
 /// Order   collective: every rank of the group calls it with the same plan.
 /// Errors  throws what data_parallel() throws.

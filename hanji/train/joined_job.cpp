@@ -108,7 +108,8 @@ JoinedOutcome run_joined(const std::function<Decision(const MetRanks& met)>& dec
     const plan::Plan& plan = decision.job->plan;
     const comm::Group followed =
         comm::regroup(world.group(), follow_plan(plan, world.group().options()));
-    const comm::Group group = training_group(world, followed, plan);
+    const comm::Group group =
+        training_group(world, followed, plan, take_device(world, plan), options.out / "logs");
     if (world.rank() == 0 && group.engine() != followed.engine()) {
       options.output.write(fmt::format("trains over {}\n", group.engine()));
     }

@@ -4,8 +4,12 @@
 
 #include <utility>
 
+#include "hanji/base/file.h"
 #include "hanji/comm/gloo/group.h"
 #include "hanji/comm/mpi/group.h"
+#include "hanji/comm/nccl/group.h"
+#include "hanji/comm/nccl/switch_sums.h"
+#include "hanji/compute/device.h"
 #include "hanji/cost/select.h"
 #include "hanji/plan/named_algorithms.h"
 #include "hanji/world/connect.h"
@@ -29,10 +33,33 @@ world::World meet() {
   return world::connect({.configure = configure});
 }
 
+c10::Device take_device(const world::World& world, const plan::Plan& plan) {
+  if (plan.config.compute.device == plan::Device::kCpu) return c10::kCPU;
+  const auto gpu = compute::gpu_of(world.local_rank(), compute::find_gpus()).or_throw();
+  const bool fast = plan.config.train.bits == plan::Bits::kFast;
+  compute::use_gpu(gpu, fast ? compute::Repeatable::kNo : compute::Repeatable::kYes);
+  return gpu;
+}
+
+namespace {
+
+comm::Group over_nccl(const comm::Group& met, const plan::Plan& plan, c10::Device device,
+                      const std::filesystem::path& log_folder, comm::GroupOptions options) {
+  // The host waits for values of the device in each step: a thread must be there to end a call that
+  // the device never finishes.
+  options.progress = comm::Progress::kThread;
+  comm::nccl::Options nccl{.variables = {}, .log_directory = log_folder};
+  nccl.variables.insert(plan.config.comm.nccl.begin(), plan.config.comm.nccl.end());
+  return comm::nccl::make_group(met, device, std::move(options), nccl);
+}
+
+}  // namespace
+
 comm::Group training_group(const world::World& world, const comm::Group& met,
-                           const plan::Plan& plan) {
+                           const plan::Plan& plan, c10::Device device,
+                           const std::filesystem::path& log_folder) {
   const bool several = world.num_nodes() > 1;
-  const plan::Engine engine = plan.config.comm.engine;
+  const plan::Engine engine = plan::engine_of(plan.config);
   comm::GroupOptions options = met.options();
   options.name = plan::name_of(engine);
   switch (engine) {
@@ -48,8 +75,20 @@ comm::Group training_group(const world::World& world, const comm::Group& met,
     case plan::Engine::kMpi:
       return several ? world.joined_by(world::HostEngine::kMpi, std::move(options))
                      : comm::mpi::make_group(met, std::move(options));
+    case plan::Engine::kNccl: return over_nccl(met, plan, device, log_folder, std::move(options));
     default: return met;
   }
+}
+
+std::string describe_nccl(int rank, const std::filesystem::path& log_folder) {
+  constexpr size_t kMost = size_t{16} << 20;
+  const auto file = comm::nccl::log_file(log_folder, rank);
+  const auto version = comm::nccl::find_version();
+  const auto log = base::read_file(file, kMost);
+  const comm::nccl::SwitchSums sums =
+      log.ok() ? comm::nccl::read_switch_sums(*log) : comm::nccl::SwitchSums();
+  return fmt::format("NCCL {}: {}; its log: {}", version.ok() ? *version : "?",
+                     comm::nccl::describe(sums), file.string());
 }
 
 }  // namespace hanji::train

@@ -54,6 +54,11 @@ void add_to(std::vector<at::Tensor>& left, const std::vector<at::Tensor>& right)
 }  // namespace
 
 Status check_verifiable(const plan::Plan& plan) {
+  if (plan.config.compute.device == plan::Device::kCuda) {
+    return base::unsupported(
+        "compute.device = cuda has kernels whose bits are not those of the one process on a CPU "
+        "that ranks are held against; set compute.device = \"cpu\"");
+  }
   if (plan.config.train.bits != plan::Bits::kFast) return {};
   return base::unsupported(
       "train.bits = fast promises no bits that could be verified; set train.bits = run (this "

@@ -16,7 +16,8 @@
 
 namespace hanji::train {
 
-/// Whether a plan promises bits at all. Errors: kUnsupported for train.bits = fast.
+/// Whether a plan promises bits that one process on the CPU has.
+/// Errors  kUnsupported for train.bits = fast, and for GPUs.
 Status check_verifiable(const plan::Plan& plan);
 
 /// The job of a plan by plain means, for `hanji verify` to hold the ranks against: one process, no

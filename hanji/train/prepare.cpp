@@ -8,6 +8,7 @@
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/base/version.h"
+#include "hanji/compute/device.h"
 #include "hanji/compute/measure.h"
 #include "hanji/cost/measure.h"
 #include "hanji/cost/stored.h"
@@ -94,7 +95,29 @@ plan::Config with_absolute_paths(plan::Config config) {
   return config;
 }
 
+bool on_gpus(const plan::PlanInputs& inputs) {
+  return inputs.config.compute.device == plan::Device::kCuda;
+}
+
+/// Nothing is measured: libtorch's kernels on GPUs leave no choice, and no rate of cores is theirs.
+Status add_gpus(plan::PlanInputs& inputs, const std::optional<StartedRanks>& started) {
+  HANJI_ASSIGN_OR_RETURN(inputs.gpus, count_gpus(started));
+  inputs.kernels.gemm = plan::Gemm::kMkl;
+  inputs.kernels.attention = plan::Attention::kFlash;
+  inputs.kernels.precision = inputs.config.compute.dtype;
+  inputs.kernels.why = "libtorch's own kernels, on GPUs";
+  return {};
+}
+
 }  // namespace
+
+Result<plan::GpuFacts> count_gpus(const std::optional<StartedRanks>& started) {
+  const compute::Gpus gpus = compute::find_gpus();
+  HANJI_RETURN_IF_ERROR(compute::check_gpus(gpus));
+  const size_t hosts = started ? std::max<size_t>(1, started->ranks_per_host.size()) : 1;
+  return plan::GpuFacts{.count = gpus.count * static_cast<int>(hosts),
+                        .free_bytes = gpus.free_bytes};
+}
 
 Result<cost::Rates> measure_rates(const topology::Machine& machine, int ranks) {
   return cost::measure_rates({.ranks = ranks,
@@ -144,9 +167,13 @@ Result<plan::Plan> prepare_started(const plan::Config& config, const plan::DataF
   plan::ComputeConfig& compute = inputs.config.compute;
   const bool free = compute.threads == plan::kAuto && config.train.bits != plan::Bits::kStable;
   if (free) compute.threads = started.threads;
-  HANJI_RETURN_IF_ERROR(add_kernels(inputs).status());
-  HANJI_ASSIGN_OR_RETURN(const auto folder, cache_folder());
-  cost::use_fitted(inputs.rates, folder, inputs.machine, started.local_ranks);
+  if (on_gpus(inputs)) {
+    HANJI_RETURN_IF_ERROR(add_gpus(inputs, started));
+  } else {
+    HANJI_RETURN_IF_ERROR(add_kernels(inputs).status());
+    HANJI_ASSIGN_OR_RETURN(const auto folder, cache_folder());
+    cost::use_fitted(inputs.rates, folder, inputs.machine, started.local_ranks);
+  }
   HANJI_ASSIGN_OR_RETURN(plan::Plan plan, plan::make_plan(inputs));
   for (plan::RankShare& share : plan.shares) share.cpus.clear();  // the launcher has decided
   return plan;
@@ -158,7 +185,12 @@ Result<plan::Plan> prepare_on_hosts(plan::Config config, const plan::DataFacts& 
   int64_t& ranks = config.run.ranks;
   if (ranks == plan::kAuto) {
     const int64_t num_grains = config.train.global_batch / config.train.grain;
-    ranks = std::min({int64_t{hosts} * machine.usable_cores, num_grains, kMostRanks});
+    int places = machine.usable_cores;
+    if (config.compute.device == plan::Device::kCuda) {
+      HANJI_ASSIGN_OR_RETURN(const plan::GpuFacts gpus, count_gpus());
+      places = gpus.count;
+    }
+    ranks = std::min({int64_t{hosts} * places, num_grains, kMostRanks});
   }
   if (ranks < hosts) {
     return base::invalid_argument(
@@ -176,6 +208,10 @@ Result<plan::Plan> prepare_on_hosts(plan::Config config, const plan::DataFacts& 
 Result<plan::Plan> prepare(const plan::Config& asked, const plan::DataFacts& data) {
   plan::PlanInputs inputs{.config = with_absolute_paths(asked), .data = data};
   HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
+  if (on_gpus(inputs)) {
+    HANJI_RETURN_IF_ERROR(add_gpus(inputs, std::nullopt));
+    return plan::make_plan(inputs);
+  }
   HANJI_ASSIGN_OR_RETURN(const plan::Plan draft, add_kernels(inputs));
   HANJI_ASSIGN_OR_RETURN(
       inputs.rates, measured<cost::Rates>(cache_name("rates", rates_key(draft, inputs.machine)),

@@ -23,6 +23,11 @@ Result<plan::Plan> prepare_started(const plan::Config& config, const plan::DataF
 /// Errors  as plan::make_plan(); kInvalidArgument for fewer ranks than hosts.
 Result<plan::Plan> prepare_on_hosts(plan::Config config, const plan::DataFacts& data, int hosts);
 
+/// The GPUs that ranks may take, on this host or on all that `started` names, each of which is taken
+/// to have as many as this one.
+/// Errors  as compute::check_gpus().
+Result<plan::GpuFacts> count_gpus(const std::optional<StartedRanks>& started = std::nullopt);
+
 /// The same, opening the data that `config` names. Errors: as open_dataset() besides.
 Result<plan::Plan> prepare(const plan::Config& config);
 

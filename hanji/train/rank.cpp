@@ -49,6 +49,9 @@ class RankRun {
     compute::keep_freed_memory();
     compare_data();
     Job job = assemble(plan_, group_);
+    if (is_first() && group_.engine() == "nccl") {
+      options_.output.write(describe_nccl(world_.rank(), options_.out / "logs") + "\n");
+    }
     // Held until this process ends: a run that goes on waits for it before it touches a file.
     if (is_first()) lock_.emplace(lock_checkpoints(options_.out).or_throw());
     const int64_t first_step = resume(job);
@@ -99,20 +102,22 @@ class RankRun {
 
   /// Rank 0 reads the checkpoint, which may lie on its host alone, and hands it to the others.
   int64_t restore_from_first(Job& job) {
+    const comm::Group& group = job.device.is_cpu() ? group_ : world_.group();
     at::Tensor counts = at::empty({2}, at::kLong);
     if (is_first()) {
       counts[0] = restore(job, options_.resume_from).or_throw();
       counts[1] = job.optimizer.num_updates();
     }
-    comm::broadcast(counts, 0, group_, {.label = "steps done"}).wait();
+    comm::broadcast(counts, 0, group, {.label = "steps done"}).wait();
     job.optimizer.set_num_updates(counts[1].item<int64_t>());
     const JobTensors tensors = tensors_of(job);
     for (const auto* entries : {&tensors.model, &tensors.optimizer}) {
       for (const auto& [name, tensor] : *entries) {
         at::Tensor shared = tensor;
-        comm::broadcast(shared, 0, group_, {.label = name}).wait();
+        comm::broadcast(shared, 0, group, {.label = name}).wait();
       }
     }
+    put_back(job, tensors);
     return counts[0].item<int64_t>();
   }
 
@@ -211,6 +216,11 @@ class RankRun {
     }
     if (saver_.copy_bytes() > 0) lines.push_back({"checkpoint copy", saver_.copy_bytes()});
     if (job.model->cast_bytes() > 0) lines.push_back({"bf16 weights", job.model->cast_bytes()});
+    if (!job.device.is_cpu()) {  // else they lie in the heap
+      const auto flat = static_cast<int64_t>(job.replicas.flat_gradients().nbytes());
+      lines.push_back({"parameters", flat});
+      lines.push_back({"gradients", flat});
+    }
     for (const auto& [category, bytes] : world_.heap().usage()) {
       lines.push_back({category, static_cast<int64_t>(bytes)});
     }
@@ -249,7 +259,9 @@ RankOutcome run_rank(const RankOptions& options) {
   world::World world = meet();
   try {
     const plan::Plan plan = plan::plan_from_json(world.plan_json()).or_throw();
-    return run_plan(options, world, training_group(world, world.group(), plan), plan, stop);
+    const comm::Group group =
+        training_group(world, world.group(), plan, take_device(world, plan), options.out / "logs");
+    return run_plan(options, world, group, plan, stop);
   } catch (...) {
     world.fail(world::status_of(std::current_exception()));
     throw;

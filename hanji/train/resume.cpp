@@ -60,6 +60,7 @@ Result<plan::PlanInputs> inputs_for(const SavedRun& saved, const plan::Config& c
   plan::PlanInputs inputs{.config = config, .rates = saved.plan.rates};
   inputs.kernels = saved.plan.kernels;
   HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
+  if (config.compute.device == plan::Device::kCuda) return inputs;
   const bool same = config.run.ranks == saved.plan.ranks;
   if (same) return inputs;
   const int ranks = config.run.ranks == plan::kAuto ? inputs.machine.usable_cores
@@ -100,6 +101,9 @@ Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig
   HANJI_RETURN_IF_ERROR(check_same_data(saved.job, dataset));
   HANJI_ASSIGN_OR_RETURN(plan::PlanInputs inputs, inputs_for(saved, config));
   inputs.data = dataset.facts();
+  if (config.compute.device == plan::Device::kCuda) {
+    HANJI_ASSIGN_OR_RETURN(inputs.gpus, count_gpus(started));
+  }
   if (started) {
     inputs.ranks_per_host = started->ranks_per_host;
     inputs.link = started->link;

@@ -11,7 +11,7 @@ constexpr size_t kMostRecords = 1000;
 
 std::string key_of(const plan::Plan& plan) {
   return plan.job_hash + " " + std::string(name_of(plan.kernels.precision)) + " " +
-         std::to_string(plan.threads);
+         std::string(name_of(plan.config.compute.device)) + " " + std::to_string(plan.threads);
 }
 
 base::Json read_records(const std::filesystem::path& path) {

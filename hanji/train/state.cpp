@@ -1,5 +1,7 @@
 #include "hanji/train/state.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <utility>
 
 #include "hanji/base/json.h"
@@ -18,7 +20,22 @@ JobView view_of(const Job& job) {
 
 JobTensors tensors_of(const Job& job) {
   JobView view = view_of(job);
+  for (auto* entries : {&view.parameters, &view.optimizer}) {
+    for (checkpoint::TensorEntry& entry : *entries) entry.tensor = entry.tensor.cpu();
+  }
   return {.model = std::move(view.parameters), .optimizer = std::move(view.optimizer)};
+}
+
+void put_back(Job& job, const JobTensors& tensors) {
+  if (job.device.is_cpu()) return;
+  const at::NoGradGuard no_grad;
+  const JobView own = view_of(job);
+  for (size_t i = 0; i < own.parameters.size(); ++i) {
+    at::Tensor(own.parameters[i].tensor).copy_(tensors.model[i].tensor);
+  }
+  for (size_t i = 0; i < own.optimizer.size(); ++i) {
+    at::Tensor(own.optimizer[i].tensor).copy_(tensors.optimizer[i].tensor);
+  }
 }
 
 Result<int64_t> restore(Job& job, const std::filesystem::path& checkpoint) {
@@ -27,6 +44,7 @@ Result<int64_t> restore(Job& job, const std::filesystem::path& checkpoint) {
   HANJI_RETURN_IF_ERROR(checkpoint::copy_into(saved.model, tensors.model).at(checkpoint.native()));
   HANJI_RETURN_IF_ERROR(
       checkpoint::copy_into(saved.optimizer, tensors.optimizer).at(checkpoint.native()));
+  put_back(job, tensors);
   job.optimizer.set_num_updates(tensors.optimizer.front().tensor.item<int64_t>());
   return saved.manifest.step;
 }

@@ -19,7 +19,7 @@ JobView view_of(const Job& job);
 
 /// The tensors of a job as checkpoints name them: parameters under their own names; the moments as
 /// "exp_avg.NAME" and "exp_avg_sq.NAME", shaped like the parameter, whatever the flat layout; and
-/// "step", the number of updates made (a copy).
+/// "step", the number of updates made (a copy). On the CPU: of a job on a GPU all are copies.
 struct JobTensors {
   std::vector<checkpoint::TensorEntry> model;
   std::vector<checkpoint::TensorEntry> optimizer;
@@ -42,6 +42,10 @@ checkpoint::Manifest describe_state(const plan::Plan& plan, const Dataset& datas
 /// Errors  kMismatch, listing every tensor that differs, for the checkpoint of another model; those
 ///         of checkpoint::open_checkpoint().
 Result<int64_t> restore(Job& job, const std::filesystem::path& checkpoint);
+
+/// Puts the tensors of tensors_of() back where they are copies of; nothing on the CPU, where they
+/// are the job's own.
+void put_back(Job& job, const JobTensors& tensors);
 
 /// The vocabulary that describe_state() wrote; none for a file of token ids.
 /// Errors  kCorrupt.

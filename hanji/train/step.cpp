@@ -7,7 +7,7 @@
 #include <cmath>
 #include <csignal>
 
-#include "hanji/comm/all_reduce.h"
+#include "hanji/comm/host_values.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/trace/recorder.h"
 
@@ -37,7 +37,7 @@ Totals sum_over_ranks(const Totals& mine, const comm::Group& group) {
   at::Tensor tensor = at::empty({kNumTotals}, at::kDouble);
   const std::span values(tensor.mutable_data_ptr<double>(), kNumTotals);
   std::ranges::copy(mine.values(), values.begin());
-  comm::all_reduce(tensor, group, {.label = "totals"}).wait();
+  comm::all_reduce_on_host(tensor, group, {.label = "totals"});
   return totals_of(values);
 }
 
@@ -70,7 +70,7 @@ double forward_backward(Job& job, const plan::TrainConfig& train, const StepInpu
   at::Tensor loss;
   {
     const Span span(job.group.recorder(), "forward", Category::kCompute);
-    loss = job.model->loss_sum(batch.tokens, batch.targets);
+    loss = job.model->loss_sum(batch.tokens.to(job.device), batch.targets.to(job.device));
   }
   inputs.memory.begin_backward();
   const Span span(job.group.recorder(), "backward", Category::kCompute);

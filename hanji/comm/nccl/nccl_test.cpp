@@ -20,6 +20,7 @@
 #include "hanji/comm/nccl/group.h"
 #include "hanji/comm/nccl/internal/connect.h"
 #include "hanji/comm/nccl/internal/fake_stream.h"
+#include "hanji/comm/nccl/switch_sums.h"
 #include "hanji/comm/reduce.h"
 #include "hanji/comm/reduce_scatter.h"
 #include "hanji/comm/scatter.h"
@@ -540,6 +541,20 @@ TEST(Nccl, SubgroupsConnectAnew) {
     all_reduce(tensor, half).wait();
     EXPECT_TRUE(at::equal(tensor, at::full({3}, me % 2 * 2 + 2, at::kInt)));
   });
+}
+
+TEST(NcclLog, TellsOfSumsInSwitches) {
+  const auto said = [](std::string_view log) {
+    return nccl::describe(nccl::read_switch_sums(log));
+  };
+  EXPECT_EQ(said(""), "NVLS ?, SHARP ?");
+  const std::string done = "h:1:2 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 Init COMPLETE\n";
+  EXPECT_EQ(said(done), "NVLS off, SHARP off");
+  EXPECT_EQ(said("NCCL INFO NVLS multicast support is available on dev 0\n" + done),
+            "NVLS on, SHARP off");
+  EXPECT_EQ(said("NCCL INFO NVLS multicast support is not available on dev 0\n" + done +
+                 "NCCL INFO Connected CollNet\n"),
+            "NVLS off, SHARP on");
 }
 
 TEST(NcclLibrary, WhatIsMissingOrTooOldIsRefusedWithOneWayOut) {

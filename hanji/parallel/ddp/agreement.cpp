@@ -8,9 +8,8 @@
 
 #include "hanji/base/checksum.h"
 #include "hanji/base/status.h"
-#include "hanji/comm/all_gather.h"
-#include "hanji/comm/all_reduce.h"
 #include "hanji/comm/broadcast.h"
+#include "hanji/comm/host_values.h"
 #include "hanji/parallel/ddp/internal/agreement.h"
 
 namespace hanji::parallel {
@@ -29,7 +28,8 @@ std::string signature(const NamedParameter& entry) {
 
 int64_t largest_over_ranks(int64_t value, const comm::Group& group) {
   at::Tensor tensor = at::full({1}, value, at::kLong);
-  comm::all_reduce(tensor, group, {.op = schedule::ReduceOp::kMax, .label = "tensor count"}).wait();
+  comm::all_reduce_on_host(tensor, group,
+                           {.op = schedule::ReduceOp::kMax, .label = "tensor count"});
   return tensor.item<int64_t>();
 }
 
@@ -41,7 +41,7 @@ std::vector<std::vector<int64_t>> gather_hashes(std::vector<int64_t> mine,
   const at::Tensor input = at::empty({columns}, at::kLong);
   std::copy(mine.begin(), mine.end(), input.mutable_data_ptr<int64_t>());
   at::Tensor output = at::empty({group.size() * columns}, at::kLong);
-  comm::all_gather(output, input, group, {.label = "hashes"}).wait();
+  comm::all_gather_on_host(output, input, group, {.label = "hashes"});
   std::vector<std::vector<int64_t>> rows(group.size());
   const auto* data = output.const_data_ptr<int64_t>();
   for (int rank = 0; rank < group.size(); ++rank) {
@@ -98,7 +98,7 @@ void check_same_structure(const std::vector<NamedParameter>& tensors, const comm
 void check_same_values(const std::vector<NamedParameter>& tensors, const comm::Group& group) {
   std::vector<int64_t> hashes;
   for (const auto& entry : tensors) {
-    const at::Tensor dense = entry.tensor.detach().contiguous();
+    const at::Tensor dense = entry.tensor.detach().cpu().contiguous();
     hashes.push_back(hash_of(dense.const_data_ptr(), dense.nbytes()));
   }
   const auto rows = gather_hashes(hashes, group);

@@ -12,7 +12,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/comm/all_reduce.h"
-#include "hanji/comm/heap.h"
+#include "hanji/comm/host_values.h"
 #include "hanji/comm/tree_reduce.h"
 #include "hanji/parallel/ddp/internal/reducer.h"
 
@@ -65,8 +65,9 @@ Reducer::~Reducer() {
 
 void Reducer::place_slots() {
   const int64_t num_rows = fold_ ? fold_->num_buffers() : 1;
-  sums_ = group_.heap().zeros({num_rows, plan_.flat.count}, parameters_[0].tensor.scalar_type(),
-                              "gradients");
+  const at::Tensor& first = parameters_[0].tensor;
+  sums_ = comm::zeros_on(first.device(), {num_rows, plan_.flat.count}, first.scalar_type(), group_,
+                         "gradients");
   flat_ = sums_[0];
   for (int64_t row = 0; row < num_rows; ++row) rows_.push_back(slots_of(sums_[row]));
   slots_.resize(parameters_.size());
@@ -229,7 +230,7 @@ void Reducer::scale() {
   }
   if (options_.average != Average::kWeighted) return;
   at::Tensor total_weight = at::full({1}, weight_, at::kDouble);
-  comm::all_reduce(total_weight, group_, {.label = "weights"}).wait();
+  comm::all_reduce_on_host(total_weight, group_, {.label = "weights"});
   flat_.div_(total_weight.item<double>());
 }
 
@@ -253,8 +254,8 @@ at::Tensor Reducer::used_anywhere() {
   for (size_t i = 0; i < slots_.size(); ++i) {
     bytes[i] = fold_ ? slots_[i].used : parameters_[i].tensor.grad().defined();
   }
-  comm::all_reduce(used, group_, {.op = schedule::ReduceOp::kMax, .label = "used parameters"})
-      .wait();
+  comm::all_reduce_on_host(used, group_,
+                           {.op = schedule::ReduceOp::kMax, .label = "used parameters"});
   return used;
 }
 

@@ -17,6 +17,7 @@ class JsonFields {
  public:
   JsonFields(const base::Json& json, std::string path);
 
+  bool has(const std::string& name) const;
   int64_t integer(const char* name, int64_t min, int64_t max);
   double real(const char* name, double min, double max);  ///< Finite.
   bool boolean(const char* name);

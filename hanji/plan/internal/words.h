@@ -50,8 +50,13 @@ struct Words<Precision> {
   static constexpr std::array<std::string_view, 3> list = {"float32", "bf16", "float64"};
 };
 template <>
+struct Words<Device> {
+  static constexpr std::array<std::string_view, 2> list = {"cpu", "cuda"};
+};
+template <>
 struct Words<Engine> {
-  static constexpr std::array<std::string_view, 4> list = {"shm", "gloo", "mpi", "hierarchical"};
+  static constexpr std::array<std::string_view, 6> list = {"auto", "shm",          "gloo",
+                                                           "mpi",  "hierarchical", "nccl"};
 };
 
 template <class E>
