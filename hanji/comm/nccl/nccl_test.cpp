@@ -396,7 +396,7 @@ TEST(NcclDeadlines, OfAMessageNameTheRankThatDoesNotComeToIt) {
     if (shm.rank() == 0) {
       const CallOptions soon{.deadline = std::chrono::milliseconds(300)};
       expect_timeout([&] { send(tensor, 1, group, soon).wait(); },
-                     {"send as call 1", "to connect it with rank 1", "0.3 s"});
+                     {"rank 1"});
     }
     barrier(shm);
   });
