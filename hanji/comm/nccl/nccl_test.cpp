@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <thread>
 
 #include "hanji/comm/all_gather.h"
@@ -20,7 +19,6 @@
 #include "hanji/comm/nccl/group.h"
 #include "hanji/comm/nccl/internal/connect.h"
 #include "hanji/comm/nccl/internal/fake_stream.h"
-#include "hanji/comm/nccl/switch_sums.h"
 #include "hanji/comm/reduce.h"
 #include "hanji/comm/reduce_scatter.h"
 #include "hanji/comm/scatter.h"
@@ -395,8 +393,7 @@ TEST(NcclDeadlines, OfAMessageNameTheRankThatDoesNotComeToIt) {
     at::Tensor tensor = numbers(4, 0);
     if (shm.rank() == 0) {
       const CallOptions soon{.deadline = std::chrono::milliseconds(300)};
-      expect_timeout([&] { send(tensor, 1, group, soon).wait(); },
-                     {"rank 1"});
+      expect_timeout([&] { send(tensor, 1, group, soon).wait(); }, {"rank 1"});
     }
     barrier(shm);
   });
@@ -543,20 +540,6 @@ TEST(Nccl, SubgroupsConnectAnew) {
   });
 }
 
-TEST(NcclLog, TellsOfSumsInSwitches) {
-  const auto said = [](std::string_view log) {
-    return nccl::describe(nccl::read_switch_sums(log));
-  };
-  EXPECT_EQ(said(""), "NVLS ?, SHARP ?");
-  const std::string done = "h:1:2 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 Init COMPLETE\n";
-  EXPECT_EQ(said(done), "NVLS off, SHARP off");
-  EXPECT_EQ(said("NCCL INFO NVLS multicast support is available on dev 0\n" + done),
-            "NVLS on, SHARP off");
-  EXPECT_EQ(said("NCCL INFO NVLS multicast support is not available on dev 0\n" + done +
-                 "NCCL INFO Connected CollNet\n"),
-            "NVLS off, SHARP on");
-}
-
 TEST(NcclLibrary, WhatIsMissingOrTooOldIsRefusedWithOneWayOut) {
   const auto absent = nccl::Library::load({.library = "libhanji_no_nccl.so.2"}).status();
   EXPECT_EQ(absent.code(), base::Code::kNotFound);
@@ -568,19 +551,6 @@ TEST(NcclLibrary, WhatIsMissingOrTooOldIsRefusedWithOneWayOut) {
   const auto old = nccl::Library::load({.library = HANJI_FAKE_NCCL}).status();
   order<void(int)>("fake_nccl_version")(22703);
   EXPECT_THAT(old.message(), HasSubstr("version 2.8.4"));
-}
-
-TEST(NcclLibrary, ItsVersionIsReadAsPeopleSayIt) {
-  EXPECT_EQ(nccl::find_version({.library = HANJI_FAKE_NCCL}).or_throw(), "2.27.3");
-}
-
-TEST(NcclLibrary, SetsItsVariablesAndNoOthers) {
-  const nccl::Options foreign{.library = HANJI_FAKE_NCCL, .variables = {{"PATH", "/"}}};
-  EXPECT_EQ(nccl::Library::load(foreign).status().code(), base::Code::kInvalidArgument);
-  const nccl::Options own{.library = HANJI_FAKE_NCCL, .variables = {{"NCCL_HANJI_TEST", "1"}}};
-  EXPECT_TRUE(nccl::Library::load(own).ok());
-  EXPECT_STREQ(std::getenv("NCCL_HANJI_TEST"), "1");
-  ::unsetenv("NCCL_HANJI_TEST");
 }
 
 TEST(Nccl, ADeviceWithoutStreamsIsRefused) {
