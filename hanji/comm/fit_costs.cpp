@@ -12,8 +12,7 @@
 namespace hanji::comm {
 namespace {
 
-constexpr double kQuickSeconds = 0.25;
-constexpr double kQuickRowSeconds = 100e-6;
+constexpr double kShortSeconds = 1;  // and two rounds of every call at least
 constexpr double kProbeSeconds = 0.2;
 // all_reduce of so many floats: started, from the caches, and between them and memory.
 constexpr std::array<int64_t, 3> kProbeCounts = {1 << 12, 1 << 17, 1 << 20};
@@ -34,10 +33,8 @@ Result<Fit> fit_costs_here(const topology::Machine& machine, const FitOptions& o
         "costs are fitted for at least 2 ranks, not {}; one has nobody to meet", ranks));
   }
   Fit fit;
-  fit.calls = options.is_quick ? cost::design_few_calls(ranks)
-                               : cost::design_calls(ranks, options.most_bytes);
-  TimeCallsOptions how = options_for(machine, ranks, options.budget_seconds);
-  if (options.is_quick) how.row_seconds = kQuickRowSeconds;
+  fit.calls = cost::design_calls(ranks, options.most_bytes);
+  const TimeCallsOptions how = options_for(machine, ranks, options.budget_seconds);
   HANJI_RETURN_IF_ERROR(time_calls(fit.calls, how));
   fit.stored.stamp = cost::stamp_of(machine, ranks);
   fit.stored.fitted_at = base::wall_ns() / 1'000'000'000;
@@ -57,8 +54,7 @@ Result<std::string> use_or_fit(cost::Rates& rates, const std::filesystem::path& 
     return cost::describe(stored);
   }
   HANJI_ASSIGN_OR_RETURN(
-      Fit fit,
-      fit_costs_here(machine, {.ranks = ranks, .budget_seconds = kQuickSeconds, .is_quick = true}));
+      Fit fit, fit_costs_here(machine, {.ranks = ranks, .budget_seconds = kShortSeconds}));
   (void)cost::save_costs(folder, fit.stored);  // else the next one fits again
   rates.fitted = fit.stored.costs;
   return fmt::format("timed just now for {:.2g} s: {}", fit.stored.fit_seconds, why_not);

@@ -20,7 +20,6 @@ struct FitOptions {
   int ranks = 2;
   double budget_seconds = cost::kThoroughSeconds;
   int64_t most_bytes = cost::kLevelBytes.back();  ///< Of a working set that is timed.
-  bool is_quick = false;  ///< Times cost::design_few_calls() instead, and no oftener than it must.
 };
 
 /// Times cost::design_calls() on this machine's shared memory and fits costs to them.
@@ -30,11 +29,11 @@ struct FitOptions {
 Result<Fit> fit_costs_here(const topology::Machine& machine, const FitOptions& options);
 
 /// Gives `rates` costs of `ranks` ranks: those that `folder` keeps where they are fresh, else
-/// those of a quick fit, which are kept there for the next time.
+/// those of a short fit, which are kept there for the next time.
 ///
 /// Result  where they come from, in one sentence. A folder that cannot be written to is no failure.
-/// Cost    a quick fit where nothing fresh is kept: some tenths of a second for 2 ranks on cores of
-///         their own, more for more. Nothing for fewer than 2 ranks.
+/// Cost    a short fit where nothing fresh is kept: a few seconds for 2 ranks on cores of their
+///         own, more for more. Nothing for fewer than 2 ranks.
 /// Errors  as fit_costs_here().
 Result<std::string> use_or_fit(cost::Rates& rates, const std::filesystem::path& folder,
                                const topology::Machine& machine, int ranks);

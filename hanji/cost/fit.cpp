@@ -25,8 +25,6 @@ constexpr int kRounds = 4;
 // Above this only one type is timed: larger tensors are bound by memory, whatever they hold.
 constexpr int64_t kLargeBytes = int64_t{1} << 26;
 // Of a first guess: started, in the caches of a core, in those of all, and beyond.
-constexpr std::array<int64_t, 4> kFewBytes = {1 << 10, 1 << 16, 1 << 20, 1 << 23};
-constexpr int64_t kBeyondCaches = int64_t{1} << 26;
 
 // Elements of StepList::count for which all tensors together are about `bytes`.
 int64_t count_for(Routine routine, int ranks, int64_t bytes, int64_t element_bytes) {
@@ -120,19 +118,6 @@ std::vector<TimedCall> design_calls(int ranks, int64_t most_bytes) {
       add_calls(calls, Routine::kAllReduce, dtype, ranks, bytes);
     }
   }
-  return calls;
-}
-
-std::vector<TimedCall> design_few_calls(int ranks) {
-  std::vector<TimedCall> calls;
-  add_calls(calls, Routine::kBarrier, DType::kUInt8, ranks, 0);
-  for (const int64_t bytes : kFewBytes) {
-    for (const Routine routine : kRoutines) {
-      add_calls(calls, routine, DType::kFloat32, ranks, bytes);
-    }
-    add_calls(calls, Routine::kAllReduce, DType::kBFloat16, ranks, bytes);
-  }
-  add_calls(calls, Routine::kAllReduce, DType::kFloat32, ranks, kBeyondCaches);
   return calls;
 }
 

@@ -26,10 +26,6 @@ struct TimedCall {
 /// Larger working sets than `most_bytes` are left out; levels that nobody reaches are those below.
 std::vector<TimedCall> design_calls(int ranks, int64_t most_bytes = kLevelBytes.back());
 
-/// A fifth of them, for a first guess: few sizes, float32 and bfloat16, and of what exceeds the
-/// caches all_reduce alone.
-std::vector<TimedCall> design_few_calls(int ranks);
-
 /// The costs that explain the calls best, none below 0.
 ///
 /// Result  with the terms' errors over the calls in the heap, of which alone they are made, and as
