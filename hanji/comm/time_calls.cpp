@@ -29,6 +29,7 @@ using schedule::Place;
 using schedule::Routine;
 
 constexpr size_t kSkew = 11 * 4096;
+constexpr double kRowSeconds = 600e-6;  // of equal calls: long against the meetings around it
 constexpr int kMostInRow = 256;
 constexpr int kLeastRounds = 2;
 constexpr int kMostRounds = 30;
@@ -148,7 +149,7 @@ class Timer {
   void let_long_ones_rest() {
     for (size_t i = 0; i < course_.calls.size(); ++i) {
       const double row = course_.samples[i].back() * (1 + course_.in_row[i]);
-      const double rests = row / (2 * course_.options.row_seconds);
+      const double rests = row / (2 * kRowSeconds);
       course_.rests[i] = static_cast<int>(std::clamp(rests, 1.0, double{kMostRests}));
     }
   }
@@ -188,8 +189,7 @@ class Timer {
     HANJI_RETURN_IF_ERROR(submit(call));
     HANJI_RETURN_IF_ERROR(meet());
     if (rank_ == 0) {
-      const double rows =
-          course_.options.row_seconds / (static_cast<double>(base::now_ns() - start) * 1e-9);
+      const double rows = kRowSeconds / (static_cast<double>(base::now_ns() - start) * 1e-9);
       course_.in_row[index] = static_cast<int>(std::clamp(rows, 1.0, double{kMostInRow}));
     }
     return meet();

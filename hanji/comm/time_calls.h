@@ -10,9 +10,8 @@ namespace hanji::comm {
 struct TimeCallsOptions {
   int ranks = 2;
   std::vector<std::vector<int>> rank_cpus = {};  ///< Logical CPUs of each rank; empty pins nobody.
-  int usable_cores = 0;         ///< Processors of all ranks together; 0: what the mask allows.
-  double budget_seconds = 4;    ///< At least two rounds over all calls are run, whatever they take.
-  double row_seconds = 600e-6;  ///< Of equal calls in a row: long against the meetings around it.
+  int usable_cores = 0;       ///< Processors of all ranks together; 0: what the mask allows.
+  double budget_seconds = 4;  ///< At least two rounds over all calls are run, whatever they take.
 };
 
 /// Runs every call in a segment of its own, ranks as threads of this process, in rows of equal

@@ -24,7 +24,6 @@ constexpr std::array<int64_t, 3> kSmallBytes = {1 << 10, 1 << 12, 1 << 14};
 constexpr int kRounds = 4;
 // Above this only one type is timed: larger tensors are bound by memory, whatever they hold.
 constexpr int64_t kLargeBytes = int64_t{1} << 26;
-// Of a first guess: started, in the caches of a core, in those of all, and beyond.
 
 // Elements of StepList::count for which all tensors together are about `bytes`.
 int64_t count_for(Routine routine, int ranks, int64_t bytes, int64_t element_bytes) {

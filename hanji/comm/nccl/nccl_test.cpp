@@ -30,6 +30,7 @@ using internal::numbers;
 using internal::run_ranks;
 using schedule::ReduceOp;
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 
 /// A function of the fake library that orders a fault or tells what happened.
@@ -494,6 +495,7 @@ TEST(NcclMessages, EndsThatDifferAreNamedOnBoth) {
   });
 }
 
+/// Either NCCL's connection or the letter with its id is what passes the deadline first.
 TEST(NcclMessages, ARankThatDoesNotComeIsNamedAtTheDeadline) {
   const auto body = [](const Group& shm) {
     GroupOptions options = shm.options();
@@ -507,7 +509,8 @@ TEST(NcclMessages, ARankThatDoesNotComeIsNamedAtTheDeadline) {
         ADD_FAILURE() << "the deadline passed unnoticed";
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), base::Code::kTimeout);
-        EXPECT_THAT(error.what(), HasSubstr("to connect it with rank 1"));
+        EXPECT_THAT(error.what(),
+                    AnyOf(HasSubstr("to connect it with rank 1"), HasSubstr("absent rank 1")));
       }
     }
     barrier(shm);
