@@ -4,7 +4,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/layout/split.h"
-#include "hanji/parallel/ddp/internal/agreement.h"
+#include "hanji/parallel/agreement.h"
 #include "hanji/parallel/ddp/internal/reducer.h"
 #include "hanji/schedule/grain_tree.h"
 

@@ -9,6 +9,7 @@
 #include "hanji/comm/group.h"
 #include "hanji/layout/bucket.h"
 #include "hanji/layout/range.h"
+#include "hanji/parallel/average.h"
 #include "hanji/parallel/named_parameter.h"
 
 namespace hanji::schedule {
@@ -20,13 +21,6 @@ class Module;
 }
 
 namespace hanji::parallel {
-
-/// How the gradients of the ranks become one.
-enum class Average : uint8_t {
-  kMean,      ///< Sum over ranks (grains) divided by their number: right when every loss is a mean.
-  kSum,       ///< The plain sum: right when losses are sums, divided once by the caller.
-  kWeighted,  ///< sum(weight * gradient) / sum(weight), see Replicas::set_weight().
-};
 
 struct DataParallelOptions {
   Average average = Average::kMean;

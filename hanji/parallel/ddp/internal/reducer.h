@@ -9,9 +9,9 @@
 #include "hanji/comm/group.h"
 #include "hanji/comm/work.h"
 #include "hanji/layout/bucket.h"
+#include "hanji/parallel/agreement.h"
 #include "hanji/parallel/ddp/data_parallel.h"
-#include "hanji/parallel/ddp/internal/agreement.h"
-#include "hanji/parallel/ddp/internal/grain_fold.h"
+#include "hanji/parallel/grain_fold.h"
 
 namespace hanji::parallel {
 

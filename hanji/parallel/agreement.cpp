@@ -10,7 +10,7 @@
 #include "hanji/base/status.h"
 #include "hanji/comm/broadcast.h"
 #include "hanji/comm/host_values.h"
-#include "hanji/parallel/ddp/internal/agreement.h"
+#include "hanji/parallel/agreement.h"
 
 namespace hanji::parallel {
 namespace {
