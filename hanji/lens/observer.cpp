@@ -1,0 +1,94 @@
+#include "hanji/lens/observer.h"
+
+#include <torch/library.h>
+
+#include <algorithm>
+
+#include "hanji/base/status.h"
+#include "hanji/lens/internal/interceptor.h"
+
+namespace hanji::lens {
+namespace {
+
+constexpr auto kKey = c10::DispatchKey::DeferredInit;
+
+struct Watchers {
+  std::vector<Observer*> observers;
+  Interceptor* interceptor = nullptr;
+
+  /// The dispatcher stops here only while there is somebody to tell.
+  void switch_key() const {
+    c10::impl::tls_set_dispatch_key_included(kKey, !observers.empty() || interceptor != nullptr);
+  }
+};
+
+Watchers& watchers() {
+  thread_local Watchers mine;
+  return mine;
+}
+
+/// Autograd's own threads inherit the key from the one that called backward(), but no watchers.
+void watch(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const c10::impl::ExcludeDispatchKeyGuard below(kKey);
+  Watchers& mine = watchers();
+  Operation operation(handle, *stack);
+  // By index: a callback may open or close scopes.
+  for (size_t i = 0; i < mine.observers.size(); ++i) mine.observers[i]->before(operation);
+  // From the top again, for a callback may have moved an argument to another device.
+  if (mine.interceptor) {
+    mine.interceptor->call(handle, *stack);
+  } else {
+    handle.callBoxed(stack);
+  }
+  operation.finish();
+  for (size_t i = mine.observers.size(); i > 0; --i) {
+    if (i <= mine.observers.size()) mine.observers[i - 1]->after(operation);
+  }
+}
+
+/// On first use, not on start: a program that only links this library is as it was.
+void register_once() {
+  static const bool registered = [] {
+    // Never destroyed: the dispatcher may be gone by then.
+    static auto* library = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
+    try {
+      library->fallback(torch::CppFunction::makeFromBoxedFunction<&watch>());
+    } catch (const c10::Error& error) {
+      throw Error(base::unsupported(
+          "lens: another library of this process already sees the operations of libtorch through "
+          "the dispatch key DeferredInit, which has room for one; load hanji without it. libtorch "
+          "says: " +
+          std::string(error.what_without_backtrace())));
+    }
+    return true;
+  }();
+  static_cast<void>(registered);
+}
+
+}  // namespace
+
+Scope::Scope(Observer& observer) : observer_(&observer) {
+  register_once();
+  watchers().observers.push_back(observer_);
+  watchers().switch_key();
+}
+
+Scope::~Scope() {
+  auto& observers = watchers().observers;
+  const auto mine = std::find(observers.rbegin(), observers.rend(), observer_);
+  if (mine != observers.rend()) observers.erase(std::next(mine).base());
+  watchers().switch_key();
+}
+
+InterceptorScope::InterceptorScope(Interceptor& interceptor) {
+  register_once();
+  former_ = std::exchange(watchers().interceptor, &interceptor);
+  watchers().switch_key();
+}
+
+InterceptorScope::~InterceptorScope() {
+  watchers().interceptor = former_;
+  watchers().switch_key();
+}
+
+}  // namespace hanji::lens
