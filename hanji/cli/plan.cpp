@@ -1,6 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "hanji/base/file.h"
+#include "hanji/cli/capacity_options.h"
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/job_options.h"
 #include "hanji/cli/verbs.h"
@@ -18,11 +20,21 @@ constexpr const char* kKeysHeading =
     "what holds and where each value comes from. This page is the output of `hanji plan --keys`.\n"
     "\n";
 
+int show_capacity(const CapacityOptions& capacity, const CLI::App& verb, bool as_json) {
+  const plan::CapacityQuery query = capacity.query(verb).or_throw();
+  if (!capacity.svg().empty()) {
+    base::throw_if_error(base::write_file_atomic(capacity.svg(), plan::to_svg(query)));
+  }
+  std::cout << (as_json ? plan::to_json(query) : plan::describe(query)) << std::flush;
+  return 0;
+}
+
 }  // namespace
 
 void add_plan(CLI::App& app, Run& run) {
   CLI::App* verb = app.add_subcommand("plan", "Show what `train` would do, and start nothing");
   auto job = std::make_shared<JobOptions>();
+  auto capacity = std::make_shared<CapacityOptions>();
   auto as_json = std::make_shared<bool>(false);
   auto keys = std::make_shared<bool>(false);
   auto print_config = std::make_shared<bool>(false);
@@ -37,8 +49,10 @@ void add_plan(CLI::App& app, Run& run) {
       ->type_name("N")
       ->check(CLI::Range(1, 16));
   verb->add_flag("--keys", *keys, "every key with type, default and meaning, and stop");
+  capacity->add_to(*verb);
   verb->callback([=, &run] {
     run = [=] {
+      if (capacity->asked()) return show_capacity(*capacity, *verb, *as_json);
       if (*keys) {
         std::cout << kKeysHeading << plan::schema_markdown();
         return 0;

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "hanji/base/units.h"
+#include "hanji/plan/memory_bars.h"
 #include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/plan.h"
 
@@ -140,7 +141,8 @@ std::string memory_table(const Plan& plan) {
     out += row(plain(line.category, 27) + place, base::format_bytes(line.bytes));
   }
   if (gpu) out += row("total on the GPU", base::format_bytes(device_bytes(plan.memory)));
-  return out + row("total", base::format_bytes(total_bytes(plan.memory)));
+  out += row("total", base::format_bytes(total_bytes(plan.memory)));
+  return out + bars_text({{"  a rank", plan.memory}}, 0);
 }
 
 std::string prediction_table(const Plan& plan) {

@@ -374,6 +374,8 @@ memory of the rank that needs most
   parameters                                  3.00 MiB
   activations                                 27.0 MiB
   total                                       30.0 MiB
+  a rank    PPPPPPAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA    31.5 MB
+            P parameters  A activations
 predicted for one step
   compute                                      50.0 ms
   communication                                 500 us

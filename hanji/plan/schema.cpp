@@ -11,7 +11,7 @@ namespace hanji::plan {
 namespace {
 
 constexpr double kMost = 1e15;  // far above any count, far below what int64 or double can hold
-constexpr double kMostBytes = 1LL << 50;
+constexpr double kMostOfAKey = 1LL << 50;
 
 struct Limits {
   double min = 0;
@@ -230,7 +230,7 @@ std::vector<Key> machine_keys() {
                        "joins the hosts, for shm Gloo. hierarchical: the same, and refused on one "
                        "host. auto: nccl with compute.device = cuda, else shm.")),
       bytes(HANJI_KEY(comm.bucket_bytes, "Gradients that are reduced together."),
-            {4096, kMostBytes}),
+            {4096, kMostOfAKey}),
       integer(HANJI_KEY(comm.check_every,
                         "Steps between comparisons of all replicas. 0: only at "
                         "the start."),
@@ -238,7 +238,7 @@ std::vector<Key> machine_keys() {
       bytes(HANJI_KEY(comm.link_bytes_per_second,
                       "What a host's link to the others carries each way, for the prediction. 0: "
                       "measured when the ranks meet."),
-            {0, kMostBytes}),
+            {0, kMostOfAKey}),
       seconds(HANJI_KEY(comm.link_latency,
                         "What a message between hosts takes, for the prediction. 0: measured when "
                         "the ranks meet."),

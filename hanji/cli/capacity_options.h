@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "hanji/base/status.h"
+#include "hanji/plan/capacity.h"
+
+namespace CLI {
+class App;
+}
+
+namespace hanji::cli {
+
+/// The flags of `plan` for a model on devices that need not be there.
+class CapacityOptions {
+ public:
+  /// Adds the flags to `verb`, which has those of JobOptions. Must outlive the parsing.
+  void add_to(CLI::App& verb);
+
+  /// Whether the user asks about a model of --model, and not about a job.
+  bool asked() const { return !model_.empty(); }
+  /// What was asked.
+  /// Errors  invalid_argument for names that are unknown, sizes that contradict each other, and
+  ///         flags of a job beside --model, all in one message.
+  Result<plan::CapacityQuery> query(const CLI::App& verb) const;
+  /// Where a picture goes; empty: nowhere.
+  const std::string& svg() const { return svg_; }
+
+ private:
+  std::string model_, states_ = "mixed", svg_;
+  int ranks_per_host_ = 8, fsdp_ = 0, servers_ = 1;
+  int64_t micro_batch_ = 1, block_ = 0;
+  bool checkpointing_ = false;
+};
+
+}  // namespace hanji::cli

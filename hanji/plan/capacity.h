@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hanji/plan/device_spec.h"
+#include "hanji/plan/memory.h"
+#include "hanji/plan/named_model.h"
+#include "hanji/plan/sharding.h"
+
+namespace hanji::plan {
+
+/// A model on devices that need not be there.
+struct CapacityQuery {
+  NamedModel model;
+  DeviceSpec device;
+  ShardRanks ranks;
+  int ranks_per_host = 8;
+  StateWidths widths = kMixedAdam;
+  Precision precision = Precision::kBFloat16;  ///< Of what products read and write.
+  int64_t micro_batch = 1;                     ///< Samples of model.spec.block tokens.
+  bool checkpointing = false;  ///< Blocks keep their input alone and are computed twice.
+  int64_t bucket_bytes = 25 << 20;
+  double slack = 0.05;  ///< Of everything else: rounding and holes of the allocator.
+
+  int hosts() const { return (ranks.ranks + ranks_per_host - 1) / ranks_per_host; }
+};
+
+/// What a strategy needs. Every list has the same categories: parameters, gradients, optimizer,
+/// activations, buckets, unsharded units, staging, slack.
+struct Capacity {
+  Sharding sharding = Sharding::kReplicas;
+  std::vector<MemoryLine> rank;    ///< Of the rank that needs most.
+  std::vector<MemoryLine> host;    ///< Of all ranks of a full host; on CPUs what they share once.
+  std::vector<MemoryLine> server;  ///< Of a server; empty for the others.
+  bool fits = false;               ///< Rank, or host on CPUs, and server, each in a device.
+};
+
+/// Result  buckets: gradients on their way to their owners, of two buckets (zero2) or two units
+///         (zero3, hsdp); elsewhere gradients lie in their buckets. Unsharded units: parameters of
+///         the two largest neighbours, one in use and one that is being gathered; none where all
+///         ranks share a host's memory, in which parameters lie once. Staging: a bucket on its way
+///         between hosts.
+Capacity capacity_of(const CapacityQuery& query, Sharding sharding);
+
+/// What to do instead.
+struct Change {
+  CapacityQuery query;
+  Sharding sharding = Sharding::kReplicas;
+  std::string words;  ///< e.g. "2 ranks with zero2".
+  std::string price;  ///< e.g. "1 device more; every block computed twice".
+};
+
+/// The cheapest changes that make the model fit, cheapest first, each with another strategy. Fewer
+/// devices come first, then less computing, then fewer bytes sent, then larger micro-batches.
+std::vector<Change> cheapest_changes(const CapacityQuery& query, size_t most = 3);
+
+/// Contradictions of a query, all at once.
+Status check(const CapacityQuery& query);
+
+/// Tables per rank and per host, bars, the verdict and what would fit: at most 80 columns.
+std::string describe(const CapacityQuery& query);
+/// The same numbers, in bytes.
+std::string to_json(const CapacityQuery& query);
+/// The bars of all strategies, per rank.
+std::string to_svg(const CapacityQuery& query);
+
+}  // namespace hanji::plan

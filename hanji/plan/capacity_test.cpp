@@ -1,0 +1,155 @@
+#include "hanji/plan/capacity.h"
+
+#include <gmock/gmock.h>
+
+#include "hanji/base/json.h"
+
+namespace hanji::plan {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+CapacityQuery query_of(const char* model, const char* device, int ranks) {
+  CapacityQuery query;
+  query.model = find_model(model).or_throw();
+  query.device = find_device(device).or_throw();
+  query.ranks = {.ranks = ranks, .hybrid_ranks = std::min(ranks, 8)};
+  return query;
+}
+
+int64_t bytes_of(const std::vector<MemoryLine>& lines, const std::string& category) {
+  for (const MemoryLine& line : lines) {
+    if (line.category == category) return line.bytes;
+  }
+  ADD_FAILURE() << "no " << category;
+  return 0;
+}
+
+TEST(FindModel, HasAboutAsManyParametersAsItsName) {
+  for (const char* name :
+       {"gpt:10M", "gpt:124M", "gpt:1.3B", "gpt:7B", "gpt:7.5B", "gpt:175B", "gpt:1T"}) {
+    const NamedModel model = find_model(name).or_throw();
+    EXPECT_NEAR(static_cast<double>(model.spec.num_parameters()) / model.num_parameters, 1, 0.01)
+        << name;
+    EXPECT_EQ(model.spec.width % model.spec.heads, 0) << name;
+  }
+  EXPECT_EQ(find_model("gpt2").or_throw().num_parameters,
+            find_model("gpt2").or_throw().spec.num_parameters());
+}
+
+TEST(FindModel, RefusesOtherWords) {
+  EXPECT_THAT(find_model("llama").status().message(), HasSubstr("presets"));
+  for (const char* name :
+       {"gpt:", "gpt:B", "gpt:7", "gpt:7X", "gpt:-7B", "gpt:nanB", "gpt:1e30T"}) {
+    EXPECT_THAT(find_model(name).status().message(), HasSubstr("gpt:124M")) << name;
+  }
+}
+
+TEST(FindDevice, KnowsNamesAndTakesBytes) {
+  EXPECT_EQ(find_device("h100-80").or_throw().memory_bytes, 80'000'000'000);
+  EXPECT_FALSE(find_device("h100-80").or_throw().source.empty());
+  EXPECT_EQ(find_device("16GiB").or_throw().memory_bytes, int64_t{16} << 30);
+  EXPECT_TRUE(find_device("cpu-64GB").or_throw().shares_host);
+  EXPECT_THAT(find_device("h1000").status().message(), HasSubstr("h100-80"));
+}
+
+TEST(Capacity, SevenBillionDoNotFitOneH100AndItSaysWhatWould) {
+  const CapacityQuery query = query_of("gpt:7B", "h100-80", 1);
+  const Capacity ddp = capacity_of(query, Sharding::kReplicas);
+  EXPECT_FALSE(ddp.fits);
+  EXPECT_EQ(bytes_of(ddp.rank, "parameters") + bytes_of(ddp.rank, "gradients") +
+                bytes_of(ddp.rank, "optimizer"),
+            112'000'000'000);
+  const auto changes = cheapest_changes(query);
+  ASSERT_EQ(changes.size(), 3u);
+  for (const Change& change : changes) {
+    EXPECT_TRUE(capacity_of(change.query, change.sharding).fits) << change.words;
+    EXPECT_EQ(change.query.ranks.ranks, 2) << change.words;
+    EXPECT_NE(change.sharding, Sharding::kHybrid) << "one group of two is zero3";
+  }
+  const std::string text = describe(query);
+  EXPECT_THAT(text, AllOf(HasSubstr("112 GB = 16 bytes"), HasSubstr("states only"), HasSubstr("no"),
+                          HasSubstr("more than the 80000000000 there are"), HasSubstr("3. "),
+                          HasSubstr("must")));
+}
+
+TEST(Capacity, TellsWhatIsLeftOfTheStatesOfZerosExample) {
+  EXPECT_THAT(describe(query_of("gpt:7.5B", "a100-80", 64)),
+              HasSubstr("cut among 64 ranks: zero1 31.41, zero2 16.64, zero3 1.88 GB each"));
+}
+
+TEST(Capacity, OnFewerDevicesNothingWouldHaveFitted) {
+  for (const Change& change : cheapest_changes(query_of("gpt:30B", "a100-40", 1))) {
+    CapacityQuery half = change.query;
+    half.ranks.ranks /= 2;
+    half.ranks.hybrid_ranks = std::min(half.ranks.ranks, 8);
+    half.checkpointing = true;
+    EXPECT_FALSE(capacity_of(half, change.sharding).fits) << change.words;
+  }
+}
+
+TEST(Capacity, BuffersBelongToTheStrategiesThatNeedThem) {
+  const CapacityQuery query = query_of("gpt:7B", "h100-80", 16);
+  const double block = 12.0 * query.model.spec.width * query.model.spec.width;
+  const auto of = [&](Sharding sharding, const char* category) {
+    return bytes_of(capacity_of(query, sharding).rank, category);
+  };
+  EXPECT_EQ(of(Sharding::kReplicas, "buckets"), 0);
+  EXPECT_EQ(of(Sharding::kZero1, "unsharded units"), 0);
+  EXPECT_EQ(of(Sharding::kZero2, "buckets"), 2 * query.bucket_bytes);
+  EXPECT_GE(static_cast<double>(of(Sharding::kZero3, "unsharded units")), 2 * 2 * block);
+  EXPECT_EQ(of(Sharding::kZero3, "buckets"), of(Sharding::kZero3, "unsharded units"));
+  EXPECT_EQ(of(Sharding::kReplicas, "staging"), query.bucket_bytes) << "16 ranks are two hosts";
+}
+
+/// Parameters lie once in the memory of a host: no rank gathers them and none has its own.
+TEST(Capacity, RanksOfACpuShareTheirHost) {
+  CapacityQuery query = query_of("gpt:124M", "cpu-64GB", 4);
+  query.widths = kFloat32Adam;
+  const double parameters = 124e6;
+  const Capacity ddp = capacity_of(query, Sharding::kReplicas);
+  EXPECT_EQ(bytes_of(ddp.host, "parameters"), 4 * 4 * 124'000'000);
+  for (const Sharding sharding : {Sharding::kZero1, Sharding::kZero2, Sharding::kZero3}) {
+    const Capacity one = capacity_of(query, sharding);
+    EXPECT_NEAR(static_cast<double>(bytes_of(one.host, "parameters")), 4 * parameters, 8);
+    EXPECT_EQ(bytes_of(one.rank, "unsharded units"), 0);
+  }
+  query.ranks_per_host = 2;
+  EXPECT_GT(bytes_of(capacity_of(query, Sharding::kZero3).rank, "unsharded units"), 0);
+}
+
+TEST(Capacity, CheckpointingKeepsInputsOfBlocks) {
+  CapacityQuery query = query_of("gpt:7B", "h100-80", 1);
+  const int64_t plain = bytes_of(capacity_of(query, Sharding::kZero1).rank, "activations");
+  query.checkpointing = true;
+  const int64_t less = bytes_of(capacity_of(query, Sharding::kZero1).rank, "activations");
+  const ModelSpec& m = query.model.spec;
+  EXPECT_LT(less, plain / 4);
+  EXPECT_GT(less, m.layers * m.block * m.width * 4);
+}
+
+TEST(Capacity, SaysAllMistakesAtOnce) {
+  CapacityQuery query = query_of("gpt2", "h100-80", 6);
+  query.ranks.hybrid_ranks = 4;
+  query.micro_batch = 0;
+  EXPECT_THAT(check(query).message(),
+              AllOf(HasSubstr("groups of --fsdp 4"), HasSubstr("--micro-batch 0")));
+}
+
+TEST(Capacity, TextStaysWithin80ColumnsAndJsonHasTheSameBytes) {
+  const CapacityQuery query = query_of("gpt:1T", "h100-80", 1024);
+  std::string text = describe(query);
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    EXPECT_LE(end - begin, 80u) << text.substr(begin, end - begin);
+    begin = end + 1;
+  }
+  const auto json = base::Json::parse(to_json(query));
+  EXPECT_EQ(json["strategies"]["zero3"]["rank"]["total"].get<int64_t>(),
+            total_bytes(capacity_of(query, Sharding::kZero3).rank));
+  EXPECT_EQ(json["states_bytes"].get<int64_t>(), 16'000'000'000'000);
+}
+
+}  // namespace
+}  // namespace hanji::plan

@@ -1,0 +1,188 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "hanji/base/json.h"
+#include "hanji/plan/capacity.h"
+#include "hanji/plan/memory_bars.h"
+
+namespace hanji::plan {
+namespace {
+
+// Three to five digits.
+std::string gigabytes(int64_t bytes) {
+  const double value = static_cast<double>(bytes) / 1e9;
+  return fmt::format("{:.{}f}", value, value < 100 ? 2 : value < 10000 ? 1 : 0);
+}
+
+std::string short_name(const std::string& category) {
+  if (category == "parameters") return "params";
+  if (category == "gradients") return "grads";
+  if (category == "optimizer") return "optim";
+  if (category == "activations") return "activ";
+  if (category == "buckets") return "bucket";
+  if (category == "unsharded units") return "units";
+  if (category == "staging") return "stage";
+  return category;
+}
+
+std::string label_of(const CapacityQuery& query, Sharding sharding) {
+  if (sharding != Sharding::kHybrid) return std::string(name_of(sharding));
+  return fmt::format("hsdp {}x{}", query.ranks.ranks / query.ranks.hybrid_ranks,
+                     query.ranks.hybrid_ranks);
+}
+
+std::vector<Capacity> all_of(const CapacityQuery& query) {
+  std::vector<Capacity> all;
+  for (const Sharding sharding : kShardings) all.push_back(capacity_of(query, sharding));
+  return all;
+}
+
+std::string row(const std::string& label, const std::vector<MemoryLine>& lines) {
+  std::string text = fmt::format("{:<12}", label);
+  for (const MemoryLine& line : lines) text += fmt::format("{:>7}", gigabytes(line.bytes));
+  return fmt::format("{}{:>9}\n", text, gigabytes(total_bytes(lines)));
+}
+
+std::string heading(const std::string& words, const std::vector<MemoryLine>& lines) {
+  std::string text = fmt::format("{:<12}", words);
+  for (const MemoryLine& line : lines) text += fmt::format("{:>7}", short_name(line.category));
+  return fmt::format("{}{:>9}\n", text, "total");
+}
+
+std::string model_words(const CapacityQuery& query) {
+  const ModelSpec& m = query.model.spec;
+  const StateWidths& w = query.widths;
+  const double states =
+      static_cast<double>(w.sum()) * static_cast<double>(query.model.num_parameters);
+  return fmt::format(
+      "model      {}: {:.3g} x 10^9 parameters; {} layers, {} wide, {} heads,\n"
+      "           blocks of {} tokens, vocabulary {} (as built {:.4g} x 10^9)\n"
+      "states     {} GB = {} bytes x parameters: {} parameter, {} gradient,\n"
+      "           {} optimizer; states only, no activations or buffers; GB = 10^9 bytes\n",
+      query.model.name, static_cast<double>(query.model.num_parameters) / 1e9, m.layers, m.width,
+      m.heads, m.block, m.vocabulary, static_cast<double>(m.num_parameters()) / 1e9,
+      fmt::format("{:.5g}", states / 1e9), w.sum(), w.parameter, w.gradient, w.optimizer);
+}
+
+/// What one rank has of the states where they are cut.
+std::string cut_words(const CapacityQuery& query) {
+  if (query.ranks.ranks == 1) return "";
+  std::string text;
+  for (const Sharding sharding : {Sharding::kZero1, Sharding::kZero2, Sharding::kZero3}) {
+    const StateBytes states = state_bytes(sharding, static_cast<double>(query.model.num_parameters),
+                                          query.widths, query.ranks);
+    text += fmt::format("{} {} {}", text.empty() ? "" : ",", name_of(sharding),
+                        gigabytes(std::llround(states.sum())));
+  }
+  return fmt::format("           cut among {} ranks:{} GB each\n", query.ranks.ranks, text);
+}
+
+std::string device_words(const CapacityQuery& query) {
+  const DeviceSpec& d = query.device;
+  const int hosts = query.hosts();
+  std::string text = fmt::format("device     {}: {} GB{};\n           {}{}\n", d.name,
+                                 gigabytes(d.memory_bytes), d.shares_host ? " a host" : "",
+                                 d.source, d.date.empty() ? "" : ", read " + d.date);
+  text +=
+      fmt::format("ranks      {}, {} a host, {} host{}; micro_batch {}{}\n", query.ranks.ranks,
+                  std::min(query.ranks.ranks, query.ranks_per_host), hosts, hosts == 1 ? "" : "s",
+                  query.micro_batch, query.checkpointing ? ", blocks checkpointed" : "");
+  return text + "           The data set need not fit; a micro-batch must.\n";
+}
+
+std::string tables(const CapacityQuery& query, const std::vector<Capacity>& all) {
+  std::string text = "\n" + heading("GB a rank", all.front().rank);
+  for (const Capacity& one : all) {
+    text += row(label_of(query, one.sharding), one.rank);
+    if (!one.server.empty()) text += row("  a server", one.server);
+  }
+  text += "\n" + heading("GB a host", all.front().host);
+  for (const Capacity& one : all) text += row(label_of(query, one.sharding), one.host);
+  return text;
+}
+
+std::vector<MemoryBar> bars_of(const CapacityQuery& query, const std::vector<Capacity>& all) {
+  std::vector<MemoryBar> bars;
+  for (const Capacity& one : all) {
+    bars.push_back({label_of(query, one.sharding), query.device.shares_host ? one.host : one.rank});
+    if (!one.server.empty()) bars.push_back({"  a server", one.server});
+  }
+  return bars;
+}
+
+std::string verdict(const CapacityQuery& query, const std::vector<Capacity>& all) {
+  std::string fitting;
+  for (const Capacity& one : all) {
+    if (one.fits) fitting += (fitting.empty() ? "" : ", ") + label_of(query, one.sharding);
+  }
+  const char* unit = query.device.shares_host ? "host" : "rank";
+  const Capacity& plain = all.front();
+  const int64_t needed = total_bytes(query.device.shares_host ? plain.host : plain.rank);
+  std::string text = fmt::format("yes: it fits with {}\n", fitting);
+  if (!plain.fits) {
+    text =
+        fmt::format("{}: with ddp a {} needs {} bytes,\n           {} more than the {} there are\n",
+                    fitting.empty() ? "no" : "no, as it is", unit, needed,
+                    needed - query.device.memory_bytes, query.device.memory_bytes);
+    if (!fitting.empty()) text += fmt::format("           it fits with {}\n", fitting);
+  }
+  if (plain.fits) return "\nverdict    " + text;
+  const auto changes = cheapest_changes(query);
+  if (changes.empty()) text += "           nothing that is known here makes it fit\n";
+  int number = 0;
+  for (const Change& change : changes) {
+    text += fmt::format("           {}. {}\n              price: {}\n", ++number, change.words,
+                        change.price);
+  }
+  return "\nverdict    " + text;
+}
+
+base::Json json_of(const std::vector<MemoryLine>& lines) {
+  base::Json json = base::Json::object();
+  for (const MemoryLine& line : lines) json[line.category] = line.bytes;
+  json["total"] = total_bytes(lines);
+  return json;
+}
+
+}  // namespace
+
+std::string describe(const CapacityQuery& query) {
+  const std::vector<Capacity> all = all_of(query);
+  return model_words(query) + cut_words(query) + device_words(query) + tables(query, all) + "\n" +
+         bars_text(bars_of(query, all), query.device.memory_bytes) + verdict(query, all);
+}
+
+std::string to_json(const CapacityQuery& query) {
+  base::Json json = {{"model", query.model.name},
+                     {"parameters", query.model.num_parameters},
+                     {"states_bytes", query.widths.sum() * query.model.num_parameters},
+                     {"device",
+                      {{"name", query.device.name},
+                       {"bytes", query.device.memory_bytes},
+                       {"source", query.device.source},
+                       {"date", query.device.date}}},
+                     {"ranks", query.ranks.ranks},
+                     {"ranks_per_host", query.ranks_per_host},
+                     {"micro_batch", query.micro_batch},
+                     {"checkpointing", query.checkpointing}};
+  for (const Capacity& one : all_of(query)) {
+    base::Json entry = {
+        {"rank", json_of(one.rank)}, {"host", json_of(one.host)}, {"fits", one.fits}};
+    if (!one.server.empty()) entry["server"] = json_of(one.server);
+    json["strategies"][std::string(name_of(one.sharding))] = std::move(entry);
+  }
+  json["changes"] = base::Json::array();
+  if (json["strategies"]["ddp"]["fits"] == false) {
+    for (const Change& change : cheapest_changes(query)) {
+      json["changes"].push_back({{"words", change.words}, {"price", change.price}});
+    }
+  }
+  return json.dump(2) + "\n";
+}
+
+std::string to_svg(const CapacityQuery& query) {
+  return bars_svg(bars_of(query, all_of(query)), query.device.memory_bytes);
+}
+
+}  // namespace hanji::plan

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "hanji/base/status.h"
+
+namespace hanji::plan {
+
+/// A device that a model is held against before anybody owns one.
+struct DeviceSpec {
+  std::string name;          ///< e.g. "h100-80".
+  int64_t memory_bytes = 0;  ///< The maker's figure in units of 10^9, a few per cent below what
+                             ///< the driver shows: that much it keeps for itself.
+  std::string source;        ///< Where the figure was read.
+  std::string date;          ///< When, as YYYY-MM.
+  bool shares_host = false;  ///< Processes of one host share its memory: a CPU.
+};
+
+std::span<const DeviceSpec> known_devices();
+
+/// A known device by name, or any by its memory: "24GB", "16GiB"; "cpu-64GB" is a host whose ranks
+/// share that memory.
+/// Errors  invalid_argument lists the names.
+Result<DeviceSpec> find_device(std::string_view name);
+
+}  // namespace hanji::plan
