@@ -100,13 +100,23 @@ double grad_norm(const at::Tensor& flat, const layout::FlatLayout& layout) {
                                 "; keep gradients in float32 or float64"));
 }
 
+std::vector<double> norm_blocks(const at::Tensor& gradient) {
+  std::vector<double> partial_sums;
+  add_gradient(gradient, partial_sums);
+  return partial_sums;
+}
+
+double norm_of_blocks(std::span<const double> partial_sums) {
+  return std::sqrt(tree_sum(partial_sums));
+}
+
 double clip_grad_norm(std::span<const at::Tensor> parameters, double max_norm) {
   const at::NoGradGuard no_grad;
   std::vector<double> partial_sums;
   for (const at::Tensor& parameter : parameters) {
     if (parameter.grad().defined()) add_gradient(parameter.grad(), partial_sums);
   }
-  const double norm = std::sqrt(tree_sum(partial_sums));
+  const double norm = norm_of_blocks(partial_sums);
   const double divisor = clip_divisor(norm, max_norm);
   if (!std::isfinite(norm) || divisor == 1) return norm;
   for (const at::Tensor& parameter : parameters) {

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <span>
+#include <vector>
 
 #include "hanji/layout/flat.h"
 
@@ -28,6 +29,14 @@ double grad_norm(const at::Tensor& flat, const layout::FlatLayout& layout);
 ///         at most max_norm or max_norm <= 0, no gradient has changed.
 /// Errors  throws Error(kUnsupported), before anything has changed, for other gradients.
 double clip_grad_norm(std::span<const at::Tensor> parameters, double max_norm);
+
+/// The partial sums of one gradient, as grad_norm() takes them, or of a piece of it that begins at
+/// a multiple of 1024 elements: the norm of gradients that lie on several ranks is made of these.
+///
+/// Errors  throws as clip_grad_norm().
+std::vector<double> norm_blocks(const at::Tensor& gradient);
+/// The norm of all partial sums together, those of each parameter in order.
+double norm_of_blocks(std::span<const double> partial_sums);
 
 /// What to divide gradients by so that their norm is at most `max_norm`: 1, or
 /// (norm + 1e-6) / max_norm, as torch's clip_grad_norm_. `max_norm` <= 0 means no clipping.

@@ -1,0 +1,32 @@
+#include "hanji/comm/shared_tensor.h"
+
+#include <ATen/ops/from_blob.h>
+#include <c10/util/accumulate.h>
+
+#include "hanji/comm/internal/state.h"
+#include "hanji/comm/lease.h"
+#include "hanji/shm/segment.h"
+
+namespace hanji::comm {
+
+bool shares_memory(const Group& group) { return group.state()->engine().shares_memory(); }
+
+at::Tensor shared_zeros(at::IntArrayRef sizes, c10::ScalarType dtype, int root, const Group& group,
+                        std::string_view category, std::source_location call_site) {
+  // A lease cannot look at a tensor without elements, so all have one.
+  const bool ours = group.rank() == root;
+  const int64_t count = ours ? std::max<int64_t>(1, c10::multiply_integers(sizes)) : 1;
+  const at::Tensor mine = group.heap().zeros({count}, dtype, ours ? category : "leases");
+  const Lease lease = all_gather_view(mine, group, {.label = "shared tensor"}, call_site);
+  void* data = mine.data_ptr();
+  if (!ours) {
+    // The lease maps it for reading; the same bytes lie in the mapping that is written.
+    const auto& segment = group.heap().segment();
+    const auto* seen = static_cast<const std::byte*>(lease[root].const_data_ptr());
+    data = segment->data() + (seen - segment->read_only().or_throw());
+  }
+  return at::from_blob(
+      data, sizes, [lease](void*) {}, at::TensorOptions(dtype));
+}
+
+}  // namespace hanji::comm

@@ -1,0 +1,80 @@
+#include "hanji/layout/unit.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hanji::layout {
+namespace {
+
+/// Where a parameter's place ends, its padding included.
+int64_t place_end(const FlatLayout& flat, size_t position) {
+  return position + 1 < flat.offsets.size() ? flat.offsets[position + 1] : flat.count;
+}
+
+/// The place nearest to `ideal` where a shard may end.
+int64_t nearest_end(const FlatLayout& flat, int64_t ideal, int64_t block) {
+  const auto after = std::upper_bound(flat.offsets.begin(), flat.offsets.end(), ideal);
+  if (after == flat.offsets.begin()) return 0;
+  const size_t position = after - flat.offsets.begin() - 1;
+  const int64_t lower = ideal - (ideal - flat.offsets[position]) % block;
+  const int64_t upper = std::min(lower + block, place_end(flat, position));
+  return ideal - lower <= upper - ideal ? lower : upper;
+}
+
+}  // namespace
+
+std::vector<Range> cut_shards(const FlatLayout& flat, int ranks, int64_t block) {
+  std::vector<Range> shards;
+  int64_t begin = 0;
+  for (int rank = 1; rank <= ranks; ++rank) {
+    // count * rank / ranks, without a product that might overflow.
+    const int64_t ideal =
+        flat.count / ranks * rank + flat.count % ranks * static_cast<int64_t>(rank) / ranks;
+    const int64_t end = rank == ranks ? flat.count : nearest_end(flat, ideal, block);
+    shards.push_back({begin, std::max(begin, end)});
+    begin = shards.back().end;
+  }
+  return shards;
+}
+
+Unit make_unit(std::vector<int> parameters, std::span<const int64_t> sizes, int ranks) {
+  std::vector<int64_t> own;
+  for (const int index : parameters) own.push_back(sizes[index]);
+  Unit unit{std::move(parameters), flat_layout(own), {}};
+  unit.shards = cut_shards(unit.flat, ranks);
+  return unit;
+}
+
+std::vector<Piece> pieces(const Unit& unit, int rank) {
+  const Range shard = unit.shards[rank];
+  std::vector<Piece> found;
+  for (size_t i = 0; i < unit.flat.offsets.size(); ++i) {
+    const int64_t offset = unit.flat.offsets[i];
+    const int64_t begin = std::max(offset, shard.begin);
+    const int64_t end = std::min(offset + unit.flat.sizes[i], shard.end);
+    if (begin < end) found.push_back({static_cast<int>(i), {begin - offset, end - offset}, begin});
+  }
+  return found;
+}
+
+std::vector<int64_t> shard_counts(const Unit& unit) {
+  std::vector<int64_t> counts;
+  for (const Range& shard : unit.shards) counts.push_back(shard.size());
+  return counts;
+}
+
+std::vector<std::vector<int>> group_by_size(std::span<const int64_t> sizes, int64_t elements) {
+  std::vector<std::vector<int>> groups;
+  int64_t held = elements;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (held >= elements) {
+      groups.emplace_back();
+      held = 0;
+    }
+    groups.back().push_back(static_cast<int>(i));
+    held += sizes[i];
+  }
+  return groups;
+}
+
+}  // namespace hanji::layout
