@@ -19,7 +19,9 @@
 #include "hanji/data/sampler.h"
 #include "hanji/mesh/mesh.h"
 #include "hanji/parallel/ddp/data_parallel.h"
+#include "hanji/parallel/flat_optimizer.h"
 #include "hanji/parallel/grad_norm.h"
+#include "hanji/parallel/server/parameter_server.h"
 #include "hanji/world/connect.h"
 #include "hanji/world/spawn.h"
 
@@ -31,5 +33,8 @@ using data::Sampler;
 using parallel::clip_grad_norm;
 using parallel::data_parallel;
 using parallel::DataParallelOptions;
+using parallel::parameter_server;
+using parallel::ParameterServer;
+using parallel::ParameterServerOptions;
 using parallel::Replicas;
 }  // namespace hanji

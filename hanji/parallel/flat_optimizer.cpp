@@ -1,0 +1,182 @@
+#include "hanji/parallel/flat_optimizer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "hanji/base/status.h"
+
+namespace hanji::parallel {
+namespace {
+
+using TensorLists = std::vector<std::vector<at::Tensor>>;
+
+void check_part(const FlatPart& part) {
+  int64_t end = 0;
+  for (const FlatPiece& piece : part.pieces) end = std::max(end, piece.range.end);
+  if (part.parameters.numel() == part.gradients.numel() && end <= part.parameters.numel() &&
+      part.parameters.scalar_type() == part.gradients.scalar_type()) {
+    return;
+  }
+  throw Error(base::invalid_argument(
+      "flat optimizer: parameters (" + std::to_string(part.parameters.numel()) + " of " +
+      c10::toString(part.parameters.scalar_type()) + "), gradients (" +
+      std::to_string(part.gradients.numel()) + " of " +
+      c10::toString(part.gradients.scalar_type()) + ") and pieces that end at element " +
+      std::to_string(end) + " do not fit together"));
+}
+
+/// The pieces of one learning rate and decay, cut out of each buffer.
+struct Cut {
+  ParameterGroup group;
+  TensorLists of;  ///< By buffer.
+};
+
+std::vector<Cut> cut_by_group(const std::vector<FlatPiece>& pieces,
+                              const std::vector<at::Tensor>& buffers) {
+  std::map<std::pair<double, double>, Cut> cuts;
+  for (const FlatPiece& piece : pieces) {
+    if (piece.range.empty()) continue;
+    Cut& cut = cuts[{piece.group.learning_rate_factor, piece.group.weight_decay}];
+    cut.group = piece.group;
+    cut.of.resize(buffers.size());
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      cut.of[i].push_back(buffers[i].slice(0, piece.range.begin, piece.range.end));
+    }
+  }
+  std::vector<Cut> found;
+  for (auto& [key, cut] : cuts) found.push_back(std::move(cut));
+  return found;
+}
+
+/// The kernels divide by a float32; gradients of float64 are divided here, in their own type.
+std::optional<at::Tensor> divisor_for(const at::Tensor& gradients, double divisor) {
+  if (gradients.scalar_type() == at::kDouble) {
+    if (divisor != 1) gradients.div_(divisor);
+    return std::nullopt;
+  }
+  return at::full({}, divisor, gradients.options().dtype(at::kFloat));
+}
+
+class AdamW : public FlatOptimizer {
+ public:
+  AdamW(FlatPart part, const AdamWOptions& options)
+      : part_(std::move(part)),
+        options_(options),
+        first_(at::zeros_like(part_.parameters)),
+        second_(at::zeros_like(part_.parameters)),
+        step_(at::zeros({}, part_.parameters.options().dtype(at::kFloat))),
+        cuts_(cut_by_group(part_.pieces, {part_.parameters, part_.gradients, first_, second_})) {}
+
+  void step(double learning_rate, double gradient_divisor) override {
+    const at::NoGradGuard no_grad;
+    step_.fill_(++num_updates_);
+    const auto divisor = divisor_for(part_.gradients, gradient_divisor);
+    for (Cut& cut : cuts_) {
+      const std::vector<at::Tensor> steps(cut.of[0].size(), step_);
+      at::_fused_adamw_(cut.of[0], cut.of[1], cut.of[2], cut.of[3], /*max_exp_avg_sqs=*/{}, steps,
+                        learning_rate * cut.group.learning_rate_factor, options_.beta1,
+                        options_.beta2, cut.group.weight_decay, options_.epsilon,
+                        /*amsgrad=*/false, /*maximize=*/false, divisor);
+    }
+  }
+  std::vector<NamedParameter> state() const override {
+    return {{"first_moment", first_}, {"second_moment", second_}};
+  }
+
+ private:
+  FlatPart part_;
+  AdamWOptions options_;
+  at::Tensor first_, second_, step_;
+  std::vector<Cut> cuts_;
+};
+
+class Sgd : public FlatOptimizer {
+ public:
+  Sgd(FlatPart part, const SgdOptions& options) : part_(std::move(part)), options_(options) {
+    std::vector<at::Tensor> buffers{part_.parameters, part_.gradients};
+    if (options.momentum != 0) {
+      momentum_ = at::zeros_like(part_.parameters);
+      buffers.push_back(momentum_);
+    }
+    cuts_ = cut_by_group(part_.pieces, buffers);
+  }
+
+  void step(double learning_rate, double gradient_divisor) override {
+    const at::NoGradGuard no_grad;
+    const auto divisor = divisor_for(part_.gradients, gradient_divisor);
+    for (Cut& cut : cuts_) {
+      const at::TensorList momentum =
+          options_.momentum != 0 ? at::TensorList(cut.of[2]) : at::TensorList();
+      at::_fused_sgd_(cut.of[0], cut.of[1], momentum, cut.group.weight_decay, options_.momentum,
+                      learning_rate * cut.group.learning_rate_factor, options_.dampening,
+                      options_.nesterov, /*maximize=*/false,
+                      /*is_first_step=*/num_updates_ == 0, divisor);
+    }
+    ++num_updates_;
+  }
+  std::vector<NamedParameter> state() const override {
+    if (!momentum_.defined()) return {};
+    return {{"momentum", momentum_}};
+  }
+
+ private:
+  FlatPart part_;
+  SgdOptions options_;
+  at::Tensor momentum_;
+  std::vector<Cut> cuts_;
+};
+
+}  // namespace
+
+GroupRule decay_matrices(double weight_decay) {
+  return [weight_decay](const NamedParameter& parameter) {
+    return ParameterGroup{.weight_decay = parameter.tensor.dim() >= 2 ? weight_decay : 0};
+  };
+}
+
+std::vector<FlatPiece> flat_pieces(const std::vector<NamedParameter>& parameters,
+                                   const layout::FlatLayout& layout, layout::Range part,
+                                   const GroupRule& rule) {
+  std::vector<FlatPiece> pieces;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const int64_t begin = std::clamp(layout.offsets[i], part.begin, part.end);
+    const int64_t end = std::clamp(layout.offsets[i] + layout.sizes[i], begin, part.end);
+    pieces.push_back({parameters[i].name,
+                      parameters[i].tensor.sizes().vec(),
+                      begin - layout.offsets[i],
+                      {begin - part.begin, end - part.begin},
+                      rule(parameters[i])});
+  }
+  return pieces;
+}
+
+int64_t FlatOptimizer::state_bytes() const {
+  int64_t bytes = 0;
+  for (const NamedParameter& entry : state()) bytes += static_cast<int64_t>(entry.tensor.nbytes());
+  return bytes;
+}
+
+std::unique_ptr<FlatOptimizer> flat_adamw(FlatPart part, const AdamWOptions& options) {
+  check_part(part);
+  return std::make_unique<AdamW>(std::move(part), options);
+}
+
+std::unique_ptr<FlatOptimizer> flat_sgd(FlatPart part, const SgdOptions& options) {
+  check_part(part);
+  if (options.nesterov && (options.momentum <= 0 || options.dampening != 0)) {
+    throw Error(base::invalid_argument(
+        "flat_sgd: Nesterov's step needs momentum above 0 and no dampening"));
+  }
+  return std::make_unique<Sgd>(std::move(part), options);
+}
+
+}  // namespace hanji::parallel

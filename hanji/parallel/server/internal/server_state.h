@@ -1,0 +1,93 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "hanji/comm/group.h"
+#include "hanji/comm/work.h"
+#include "hanji/layout/server.h"
+#include "hanji/parallel/grain_fold.h"
+#include "hanji/parallel/server/parameter_server.h"
+
+namespace hanji::parallel {
+
+/// What both timings share: the flat buffers, the grains, and messages of a range.
+///
+/// A worker's gradients lie in the rows of `gradients_`, as many as its fold needs; its parameters
+/// in `flat_`. A server's weights are its range of `flat_`, or on a rank that only serves `held_`.
+class ServerState {
+ public:
+  ServerState(std::vector<NamedParameter> parameters, const comm::Group& group,
+              const ParameterServerOptions& options, layout::FlatLayout flat,
+              layout::ServerShares shares);
+  virtual ~ServerState() = default;
+
+  virtual ServerStep step(double learning_rate) = 0;
+  virtual void finish() = 0;
+  void begin_grain(int64_t index);
+  layout::Range grains() const { return fold_ ? fold_->grains() : layout::Range{}; }
+  void synchronize();
+
+  bool is_worker() const { return worker_ >= 0; }
+  bool is_server() const { return shares_.server_index(group_.rank()) >= 0; }
+  const layout::ServerShares& shares() const { return shares_; }
+  const layout::FlatLayout& flat_layout() const { return layout_; }
+  FlatOptimizer* optimizer() const { return optimizer_.get(); }
+  layout::ServerTraffic::Link moved() const { return moved_; }
+
+ protected:
+  using Works = std::vector<comm::Work>;
+
+  /// Gradients of the module into a row; zeros where there are none.
+  void collect(const at::Tensor& row);
+  void close_grain();
+  /// Of all grains of the step; throws kInvalidArgument if some are missing.
+  void close_last_grain();
+  /// [begin, end) in pieces of message_bytes.
+  std::vector<layout::Range> pieces_of(layout::Range range) const;
+  void send_to(const at::Tensor& tensor, int rank, const char* label, Works& works);
+  void receive_from(at::Tensor tensor, int rank, const char* label, Works& works);
+  void send_weights(int rank, Works& works);
+  void receive_weights(int server, Works& works);
+  layout::Range own_range() const { return shares_.range_of(group_.rank()); }
+  trace::Recorder* recorder() const { return group_.recorder(); }
+
+  std::vector<NamedParameter> parameters_;
+  comm::Group group_;
+  ParameterServerOptions options_;
+  layout::FlatLayout layout_;
+  layout::ServerShares shares_;
+  int worker_ = -1;           ///< Index among the workers, or -1.
+  schedule::GrainTree tree_;  ///< Over workers; without num_grains each has one grain.
+  std::optional<GrainFold> fold_;
+  int64_t grains_done_ = 0;
+  at::Tensor flat_;       ///< Workers: all parameters.
+  at::Tensor gradients_;  ///< Workers: [buffers, count].
+  at::Tensor weights_;    ///< Servers: the own range.
+  at::Tensor sum_;        ///< Servers: gradients of the own range.
+  std::unique_ptr<FlatOptimizer> optimizer_;
+  layout::ServerTraffic::Link moved_;
+
+ private:
+  void place_worker();
+  void place_server();
+  void sum_over_servers(at::Tensor& values);
+  at::Tensor held_weights() const;
+};
+
+std::unique_ptr<ServerState> synchronous_server(std::vector<NamedParameter> parameters,
+                                                const comm::Group& group,
+                                                const ParameterServerOptions& options,
+                                                const layout::FlatLayout& flat,
+                                                const layout::ServerShares& shares);
+std::unique_ptr<ServerState> asynchronous_server(std::vector<NamedParameter> parameters,
+                                                 const comm::Group& group,
+                                                 const ParameterServerOptions& options,
+                                                 const layout::FlatLayout& flat,
+                                                 const layout::ServerShares& shares);
+
+}  // namespace hanji::parallel

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "hanji/comm/group.h"
+#include "hanji/layout/flat.h"
+#include "hanji/layout/server.h"
+#include "hanji/parallel/average.h"
+#include "hanji/parallel/flat_optimizer.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace hanji::parallel {
+
+/// Whether a worker's update waits for those of the others.
+enum class ServerTiming : uint8_t {
+  kSynchronous,   ///< One update per step, of the gradients of all workers.
+  kAsynchronous,  ///< One update per push; a worker may be ahead of the slowest by a bound.
+};
+
+struct ParameterServerOptions {
+  std::vector<int> servers = {};  ///< Ranks of the group; empty: all of them.
+  std::vector<int> workers = {};  ///< Empty: those that are no servers; if there are none, all.
+  ServerTiming timing = ServerTiming::kSynchronous;
+  /// Synchronous: kMean or kSum over workers (grains). Asynchronous: each push counts whole.
+  Average average = Average::kMean;
+  /// Asynchronous: how many steps a worker may have finished more than the slowest when it begins
+  /// the next one; further ahead it waits. 0: all begin a step together.
+  int64_t max_staleness = 4;
+  /// Stable bits, as DataParallelOptions::num_grains: each backward() is the grain that grain()
+  /// told. Owners by worker, in order of rank; empty: even shares.
+  int64_t num_grains = 0;
+  std::vector<layout::Range> owners = {};
+  /// Makes a server's optimizer for its range; empty: flat_adamw().
+  MakeOptimizer make_optimizer = {};
+  GroupRule rule = decay_matrices(AdamWOptions().weight_decay);
+  int64_t message_bytes = 4 << 20;  ///< Gradients and weights travel in messages of this size.
+};
+
+/// What a step saw.
+struct ServerStep {
+  int64_t version =
+      0;  ///< Of the weights that the worker has now: updates made, fewest of all servers.
+  /// Asynchronous: updates of others between the weights that this gradient was made from and its
+  /// own update, the most over the servers. 0 when synchronous.
+  int64_t staleness = 0;
+  /// Asynchronous: steps that this worker had finished more than the slowest, when it pushed.
+  int64_t ahead = 0;
+};
+
+class ServerState;
+
+/// This rank's part in training a module with parameter servers: workers compute gradients, push
+/// them and pull weights; each server holds a range of all parameters with its optimizer.
+///
+///   while (...) {
+///     if (server.is_worker()) { net->zero_grad(); loss(...).backward(); }
+///     server.step(learning_rate);          // synchronous: all ranks
+///   }
+///
+/// Asynchronous: workers call step(), as often as each likes, and then finish(); ranks that only
+/// serve call finish() at once. A server that computes serves the others in its own step() and
+/// finish() only.
+///
+/// Move-only. It must not outlive the module.
+/// Thread  the group belongs to the calling thread.
+class ParameterServer {
+ public:
+  explicit ParameterServer(std::unique_ptr<ServerState> state);
+  ParameterServer(ParameterServer&&) noexcept;
+  ParameterServer& operator=(ParameterServer&&) noexcept;
+  ~ParameterServer();
+
+  bool is_worker() const;
+  bool is_server() const;
+  /// Who holds which range, and what a step moves: layout::server_traffic().
+  const layout::ServerShares& shares() const;
+  const layout::FlatLayout& flat_layout() const;
+
+  /// Bytes of gradients, weights and headers that this rank has exchanged with others so far.
+  layout::ServerTraffic::Link moved() const;
+
+  /// Stable: the backward() that follows is grain `index`; as Replicas::grain().
+  void grain(int64_t index);
+  /// Stable: this worker's grains; else empty.
+  layout::Range grains() const;
+
+  /// Pushes the gradients that the module's parameters have, and replaces the parameters by updated
+  /// ones. Gradients stay as they are; a parameter without one counts zero. Asynchronous: the
+  /// learning rate is that of the worker.
+  ///
+  /// Order   synchronous: every rank, each step. Asynchronous: workers.
+  /// Result  synchronous: with num_grains the bits of data_parallel() and FlatAdamW on any number
+  ///         of ranks; else the bits of data_parallel() without, over the workers.
+  /// Cost    what layout::server_traffic() counts. Spans "push", "wait for all", "update" and "pull".
+  /// Errors  throws as comm::recv(): kPeerLost naming the dead, kTimeout. Asynchronous: kTimeout on
+  ///         a server to which nothing came for the group's deadline, naming who computes and who
+  ///         waits; on a worker that got no answer for twice that.
+  ServerStep step(double learning_rate);
+
+  /// Asynchronous: this worker makes no more steps; as a server, serves until no worker does.
+  void finish();
+
+  /// Gives every rank the newest parameters, also those that only serve, whose module is left alone
+  /// by step().
+  /// Order   every rank; asynchronous: after finish().
+  void synchronize();
+
+  /// The optimizer of this rank's range; null on ranks that hold none.
+  FlatOptimizer* optimizer() const;
+
+ private:
+  std::unique_ptr<ServerState> state_;
+};
+
+/// Makes `module` the same on all ranks of `group` (rank 0's values) and shares its parameters out.
+/// The module stays as its author wrote it; its parameters move into one flat buffer of the heap.
+///
+/// Order   all ranks call it.
+/// Errors  throws kMismatch where modules differ, kInvalidArgument for roles, owners or bounds that
+///         make no sense, kUnsupported for parameters of several dtypes, of 16 bits with num_grains,
+///         off the CPU, for kWeighted, and for num_grains with kAsynchronous, which is stable in no
+///         sense.
+/// Source  Li et al., Parameter Server, OSDI 2014; Ho et al., Stale Synchronous Parallel, NIPS 2013.
+ParameterServer parameter_server(torch::nn::Module& module, const comm::Group& group,
+                                 const ParameterServerOptions& options = {});
+
+}  // namespace hanji::parallel
