@@ -17,6 +17,7 @@
 #include "hanji/comm/scatter.h"
 #include "hanji/comm/transpose.h"
 #include "hanji/data/sampler.h"
+#include "hanji/lens/deferred.h"
 #include "hanji/mesh/mesh.h"
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/flat_optimizer.h"
@@ -30,6 +31,10 @@ using checkpoint::load;
 using checkpoint::save;
 using data::Remainder;
 using data::Sampler;
+using lens::deferred;
+using lens::Deferred;
+using lens::DeferredOptions;
+using lens::InitialValues;
 using parallel::clip_grad_norm;
 using parallel::data_parallel;
 using parallel::DataParallelOptions;

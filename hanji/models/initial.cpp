@@ -3,57 +3,14 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
+#include <string>
 
+#include "hanji/base/normal.h"
 #include "hanji/base/random.h"
+#include "hanji/base/status.h"
 
 namespace hanji::models {
 namespace {
-
-template <size_t N>
-double polynomial(const std::array<double, N>& coefficients, double x) {
-  double value = coefficients[N - 1];
-  for (size_t i = N - 1; i-- > 0;) value = value * x + coefficients[i];
-  return value;
-}
-
-constexpr std::array kCentreAbove{3.3871328727963666080e0,  1.3314166789178437745e+2,
-                                  1.9715909503065514427e+3, 1.3731693765509461125e+4,
-                                  4.5921953931549871457e+4, 6.7265770927008700853e+4,
-                                  3.3430575583588128105e+4, 2.5090809287301226727e+3};
-constexpr std::array kCentreBelow{1.0,
-                                  4.2313330701600911252e+1,
-                                  6.8718700749205790830e+2,
-                                  5.3941960214247511077e+3,
-                                  2.1213794301586595867e+4,
-                                  3.9307895800092710610e+4,
-                                  2.8729085735721942674e+4,
-                                  5.2264952788528545610e+3};
-constexpr std::array kMiddleAbove{1.42343711074968357734e0,  4.63033784615654529590e0,
-                                  5.76949722146069140550e0,  3.64784832476320460504e0,
-                                  1.27045825245236838258e0,  2.41780725177450611770e-1,
-                                  2.27238449892691845833e-2, 7.74545014278341407640e-4};
-constexpr std::array kMiddleBelow{1.0,
-                                  2.05319162663775882187e0,
-                                  1.67638483018380384940e0,
-                                  6.89767334985100004550e-1,
-                                  1.48103976427480074590e-1,
-                                  1.51986665636164571966e-2,
-                                  5.47593808499534494600e-4,
-                                  1.05075007164441684324e-9};
-constexpr std::array kTailAbove{6.65790464350110377720e0,  5.46378491116411436990e0,
-                                1.78482653991729133580e0,  2.96560571828504891230e-1,
-                                2.65321895265761230930e-2, 1.24266094738807843860e-3,
-                                2.71155556874348757815e-5, 2.01033439929228813265e-7};
-constexpr std::array kTailBelow{1.0,
-                                5.99832206555887937690e-1,
-                                1.36929880922735805310e-1,
-                                1.48753612908506148525e-2,
-                                7.86869131145613259100e-4,
-                                1.84631831751005468180e-5,
-                                1.42151175831644588870e-7,
-                                2.04426310338993978564e-15};
 
 /// FNV-1a; names are few and short, and the value must never change.
 uint64_t hash(std::string_view name) {
@@ -69,27 +26,19 @@ void fill(T* out, int64_t count, double deviation, uint64_t key) {
     const int64_t end = std::min(count, begin + 4);
     for (int64_t i = begin; i < end; ++i) {
       const double p = (bits[static_cast<size_t>(i - begin)] + 0.5) * 0x1p-32;
-      out[i] = static_cast<T>(deviation * normal_quantile(p));
+      out[i] = static_cast<T>(deviation * base::normal_quantile(p));
     }
   }
 }
 
 }  // namespace
 
-double normal_quantile(double p) {
-  const double q = p - 0.5;
-  if (std::abs(q) <= 0.425) {
-    const double r = 0.180625 - q * q;
-    return q * polynomial(kCentreAbove, r) / polynomial(kCentreBelow, r);
-  }
-  const double r = std::sqrt(-std::log(q < 0 ? p : 1 - p));
-  const double value = r <= 5
-                           ? polynomial(kMiddleAbove, r - 1.6) / polynomial(kMiddleBelow, r - 1.6)
-                           : polynomial(kTailAbove, r - 5) / polynomial(kTailBelow, r - 5);
-  return q < 0 ? -value : value;
-}
-
 void fill_normal(at::Tensor& tensor, double deviation, uint64_t seed, std::string_view name) {
+  if (tensor.is_meta()) {
+    throw Error(base::unsupported("gpt: '" + std::string(name) +
+                                  "' has no memory to write initial values to; build the model "
+                                  "outside of hanji::deferred"));
+  }
   const uint64_t key = base::mix(seed, hash(name));
   if (tensor.scalar_type() == at::kDouble) {
     fill(tensor.data_ptr<double>(), tensor.numel(), deviation, key);
