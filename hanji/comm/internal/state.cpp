@@ -18,7 +18,9 @@ namespace {
 constexpr auto kDrain = std::chrono::seconds(10);
 constexpr auto kIdle =
     std::chrono::microseconds(100);  // between polls of calls that wait for peers
+constexpr auto kLinger = std::chrono::milliseconds(20);  // the thread looks for calls by itself
 constexpr int kPollsBeforeIdle = 64;
+constexpr int kPollsOfAWaiter = 4096;  // who has nothing else to do: some milliseconds
 constexpr int64_t kSmallBytes = 4096;  // moved in less time than a wait is begun
 
 int64_t bytes_of(const at::Tensor& tensor) {
@@ -98,7 +100,7 @@ Submitted GroupState::submit_locked(Request&& request, std::vector<Scattered>&& 
   pending.copy_out = std::move(request.copy_out);
   pending.scattered = std::move(scattered);
   caller_ = std::this_thread::get_id();
-  if (thread_.joinable() && waiters_ == 0) changed_.notify_all();
+  wake_thread();
   return {++submitted_, *ticket};
 }
 
@@ -188,14 +190,34 @@ uint64_t GroupState::sequence() {
 
 void GroupState::drive(const std::stop_token& stop) {
   int idle_polls = 0;
+  int64_t worked_ns = 0;
   while (!stop.stop_requested()) {
-    {
-      std::unique_lock lock(mutex_);
-      const auto has_work = [this] { return status_.ok() && !pending_.empty() && waiters_ == 0; };
-      if (!changed_.wait(lock, stop, has_work)) return;
+    const bool lingers = base::now_ns() - worked_ns < std::chrono::nanoseconds(kLinger).count();
+    if (await_work(stop, lingers)) {
+      idle_polls = poll_or_rest(idle_polls, kPollsBeforeIdle);
+      worked_ns = base::now_ns();
     }
-    idle_polls = poll_or_rest(idle_polls);
   }
+}
+
+// To be woken costs whoever submits more than a small call does, so where calls come in a row the
+// thread wakes by itself.
+bool GroupState::await_work(const std::stop_token& stop, bool lingers) {
+  std::unique_lock lock(mutex_);
+  const auto has_work = [this] { return status_.ok() && !pending_.empty() && waiters_ == 0; };
+  if (has_work()) return true;
+  if (lingers) {
+    (void)changed_.wait_for(lock, stop, kIdle, has_work);
+  } else {
+    asleep_ = true;
+    (void)changed_.wait(lock, stop, has_work);
+    asleep_ = false;
+  }
+  return has_work();
+}
+
+void GroupState::wake_thread() {
+  if (asleep_ && waiters_ == 0) changed_.notify_all();
 }
 
 bool GroupState::poll(Look look) {
@@ -231,7 +253,7 @@ Result<const Choice*> GroupState::choice_for(const Request& request) {
 
 // A small call that nobody overtakes ends here: it costs less than to keep and to drive it.
 bool GroupState::ends_at_once(const Request& request, uint64_t ticket) {
-  if (!pending_.empty() || thread_.joinable() || request.copy_out.defined()) return false;
+  if (!pending_.empty() || request.copy_out.defined()) return false;
   const int64_t bytes = bytes_of(request);
   if (bytes > kSmallBytes) return false;
   bool done = false;
@@ -264,15 +286,15 @@ void GroupState::drive_for_thread(uint64_t sequence, std::unique_lock<std::mutex
   int idle_polls = 0;
   while (sequence > completed_ && status_.ok()) {
     lock.unlock();
-    idle_polls = poll_or_rest(idle_polls);
+    idle_polls = poll_or_rest(idle_polls, kPollsOfAWaiter);
     lock.lock();
   }
   --waiters_;
-  if (!pending_.empty()) changed_.notify_all();
+  if (!pending_.empty()) wake_thread();
 }
 
-int GroupState::poll_or_rest(int idle_polls) {
-  const bool idle = idle_polls >= kPollsBeforeIdle;
+int GroupState::poll_or_rest(int idle_polls, int patience) {
+  const bool idle = idle_polls >= patience;
   idle_polls = poll(idle ? Look::kAtPeers : Look::kNo) ? 0 : idle_polls + 1;
   if (idle) {
     std::this_thread::sleep_for(kIdle);

@@ -139,12 +139,15 @@ class GroupState {
              std::shared_ptr<GroupFamily> family, Divide divide);
   void drive(const std::stop_token& stop);  // the group's own thread
   bool poll(Look look);                     // one engine_->advance(); true if a call ended
-  int poll_or_rest(int idle_polls);         // how many polls in a row now ended no call
+  bool await_work(const std::stop_token& stop, bool lingers);  // true if there is some
+  // How many polls in a row now ended no call; rests if there were `patience` before.
+  int poll_or_rest(int idle_polls, int patience);
   static void tell(const std::vector<Notice>& notices);
   // Under mutex_:
   Submitted submit_locked(Request&& request, std::vector<Scattered>&& scattered);
   Result<const Choice*> choice_for(const Request& request);
   bool ends_at_once(const Request& request, uint64_t ticket);  // polls for about a microsecond
+  void wake_thread();
   bool small_is_done();  // the open call, if it is small and alone
   void wait_long(uint64_t sequence, std::unique_lock<std::mutex>& lock);
   void drive_for_thread(uint64_t sequence, std::unique_lock<std::mutex>& lock);
@@ -173,6 +176,7 @@ class GroupState {
   std::atomic<uint64_t> completed_ = 0;  // grows under mutex_; read without it as well
   std::thread::id caller_;               // of the last submit
   int waiters_ = 0;                      // who drive in place of the group's thread
+  bool asleep_ = false;                  // the group's thread, until it is woken
   Status status_;                        // the first error; final
   Stats stats_;
   std::atomic<bool> has_unit_ = false;
