@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "hanji/parallel/fsdp/sharded.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace hanji::parallel {
+
+/// What is sharded, by the names that PyTorch gave it.
+enum class ShardingStrategy : uint8_t {
+  kFullShard,    ///< FULL_SHARD: parameters, gradients, optimizer; sharded again after forward.
+  kShardGradOp,  ///< SHARD_GRAD_OP: the same, but whole from forward to the end of backward.
+  kNoShard,      ///< NO_SHARD: nothing; gradients are reduced as data_parallel() does.
+  kHybridShard,  ///< HYBRID_SHARD: FULL_SHARD within the group, replicated over `replicas`.
+};
+
+/// Of "FULL_SHARD" and the like. Throws kInvalidArgument, listing the names, for any other.
+ShardingStrategy parse_sharding_strategy(std::string_view name);
+
+/// Who tells which unit computes.
+enum class UnitCalls : uint8_t {
+  kExplicit,  ///< The model, by hanji::unit(module)(x) or hanji::Sequential.
+  kLens,      ///< Every operation, by the parameters it reads: for modules as they are.
+};
+
+/// Whether a module, of this name in the one that is sharded, is a unit of its own.
+using UnitPolicy = std::function<bool(const std::string& name, const torch::nn::Module& module)>;
+
+/// Modules of one type, a transformer's blocks for example.
+template <class Block>
+UnitPolicy units_of_type() {
+  return [](const std::string&, const torch::nn::Module& module) {
+    return dynamic_cast<const Block*>(&module) != nullptr;
+  };
+}
+/// The smallest modules that hold `elements` parameters or more.
+UnitPolicy units_of_size(int64_t elements);
+
+struct FullyShardOptions {
+  ShardingOptions sharding = {};
+  ShardingStrategy strategy = ShardingStrategy::kFullShard;
+  UnitCalls calls = UnitCalls::kExplicit;
+  /// Empty: the modules in a hanji::Sequential; with kLens those in any Sequential or ModuleList,
+  /// or where there is none the module's own children.
+  UnitPolicy units = {};
+};
+
+/// Shards the parameters, gradients and optimizer of `module` over `group`: every rank keeps its
+/// share, and makes the parameters of a unit whole while that unit computes (ZeRO-3). What lies in
+/// no other unit, or in several, belongs to the root unit, `module` itself, which stays whole from
+/// its forward to its backward.
+///
+///   auto sharded = hanji::fully_shard(*net, world.group(), {.units = hanji::units_of_type<Block>()});
+///   torch::optim::AdamW optimizer(sharded.parameters(), 3e-4);
+///   loss(hanji::unit(net)(x)).backward();   // in net's forward: x = hanji::unit(block)(x)
+///   sharded.step(optimizer);
+///
+/// On one host parameters lie once, in the heap: a unit is made whole by looking at it, and
+/// resharding frees nothing; Sharded::description() says which holds.
+///
+/// Result  as data_parallel() gives, bit for bit: the sums have the same order.
+/// Order   ranks must call units in the same order where units are gathered. The next unit is
+///         gathered ahead of its use, as the forward before it went, up to max_units_in_flight.
+/// Cost    per step and parameter byte where units are gathered: two all_gathers (SHARD_GRAD_OP
+///         one) and a reduce_scatter; memory for the shards and for max_units_in_flight units. In
+///         stable the partial sums are whole gradients, and where ranks own different numbers of
+///         grains, units that are gathered stay whole from a rank's first grain to its last.
+/// Errors  as shard_optimizer(); kInvalidArgument for a policy that finds no unit, and for
+///         HYBRID_SHARD without `replicas`, and for a rank without grains where units are gathered. While its unit does not compute, reading a parameter
+///         throws, naming it; a second backward() through one forward() throws, naming the unit.
+/// Source  Zhao et al., PyTorch FSDP, VLDB 2023; Rajbhandari et al., ZeRO, SC 2020, section 5.3.
+Sharded fully_shard(torch::nn::Module& module, const comm::Group& group,
+                    const FullyShardOptions& options = {});
+
+}  // namespace hanji::parallel

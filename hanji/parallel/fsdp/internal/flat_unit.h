@@ -1,0 +1,107 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hanji/comm/group.h"
+#include "hanji/comm/work.h"
+#include "hanji/layout/unit.h"
+#include "hanji/parallel/named_parameter.h"
+
+namespace hanji::parallel {
+
+class ShardedModel;
+
+/// Where the whole parameters of a unit lie.
+enum class Residence : uint8_t {
+  kShared,      ///< Once on the host, in the heap: always whole, every rank writes its shard there.
+  kReplicated,  ///< On every rank: made whole again after each step.
+  kGathered,    ///< On every rank while it computes with them, else only the shards.
+};
+
+/// This rank's part of one parameter, as the optimizer sees it.
+struct Leaf {
+  size_t position = 0;     ///< In the unit.
+  layout::Range elements;  ///< Of the parameter.
+  int64_t offset = 0;      ///< In this rank's shard of the unit.
+  at::Tensor tensor;
+};
+
+/// The memory of one unit's parameters: whole, and this rank's shard of it.
+///
+/// Every parameter keeps its TensorImpl and gets a storage of its own, so that views which autograd
+/// has saved follow it. While a parameter is sealed, reading its data throws, naming it.
+class FlatUnit {
+ public:
+  /// Takes the values that the parameters have; they must be the same on all ranks of `group`.
+  FlatUnit(std::string name, layout::Unit plan, std::vector<NamedParameter> parameters,
+           Residence residence, const comm::Group& group);
+  FlatUnit(const FlatUnit&) = delete;
+  FlatUnit& operator=(const FlatUnit&) = delete;
+
+  /// Points the parameters here. They are open where they are always whole, else sealed.
+  void adopt(const std::weak_ptr<ShardedModel>& model, size_t index);
+
+  void begin_gather();
+  /// After it the parameters are whole and open.
+  void open();
+  /// Gathered parameters lose their memory.
+  void seal();
+  bool is_open() const { return open_; }
+  bool is_gathering() const { return gathering_.begun(); }
+  /// Replicated: every rank has written its shard; all are told to all, until wait_gathered().
+  void begin_gather_in_place();
+  void wait_gathered();
+  /// What was written to the open parameters becomes this rank's shard.
+  void write_back();
+
+  const std::string& name() const { return name_; }
+  const layout::Unit& plan() const { return plan_; }
+  Residence residence() const { return residence_; }
+  const std::vector<NamedParameter>& parameters() const { return parameters_; }
+  const std::vector<Leaf>& leaves() const { return leaves_; }
+  layout::Range range() const { return plan_.shards[group_.rank()]; }
+  bool learns() const { return parameters_[0].tensor.requires_grad(); }
+  c10::ScalarType dtype() const { return parameters_[0].tensor.scalar_type(); }
+  c10::Device device() const { return parameters_[0].tensor.device(); }
+
+  /// One value per leaf, shaped like it, of all ranks together: by position, shaped like the
+  /// parameters. A collective.
+  std::vector<at::Tensor> whole_of(const std::vector<at::Tensor>& by_leaf) const;
+
+ private:
+  void make_leaves();
+  c10::DataPtr held(void* data, at::Tensor memory) const;
+  void point_at(const at::Tensor& whole);
+  at::Tensor empty_whole() const;
+
+  std::string name_;
+  layout::Unit plan_;
+  std::vector<NamedParameter> parameters_;
+  Residence residence_;
+  comm::Group group_;
+  std::weak_ptr<ShardedModel> model_;
+  size_t index_ = 0;  ///< Among the model's units.
+  std::vector<int64_t> counts_;
+  std::vector<Leaf> leaves_;
+  at::Tensor whole_;  ///< Gathered: only while it is open or being gathered.
+  at::Tensor shard_;
+  comm::Work gathering_;
+  bool open_ = false;
+};
+
+/// A tensor of `sizes` at `offset` of `flat`'s memory that is no view to autograd: optimizers may
+/// detach it in place.
+at::Tensor alias(const at::Tensor& flat, int64_t offset, at::IntArrayRef sizes);
+
+/// Who shards a parameter, or what a view such as weight.t() is a view of.
+struct Held {
+  std::shared_ptr<ShardedModel> model;  ///< Null: nobody.
+  size_t unit = 0;                      ///< Index of the FlatUnit there.
+};
+Held holder_of(const at::Tensor& parameter);
+
+}  // namespace hanji::parallel

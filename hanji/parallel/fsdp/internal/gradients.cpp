@@ -1,0 +1,400 @@
+#include "hanji/parallel/fsdp/internal/gradients.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "hanji/base/status.h"
+#include "hanji/comm/all_reduce.h"
+#include "hanji/comm/host_values.h"
+#include "hanji/comm/reduce_scatter.h"
+#include "hanji/comm/tree_reduce.h"
+
+namespace hanji::parallel {
+namespace {
+
+namespace autograd = torch::autograd;
+
+/// Runs an earlier hook of the same parameter first; torch keeps only one per parameter.
+struct ShardHook : autograd::PostAccumulateGradHook {
+  std::function<void()> on_gradient;
+  std::unique_ptr<autograd::PostAccumulateGradHook> earlier;
+
+  void operator()(const autograd::Variable& parameter) override {
+    if (earlier) (*earlier)(parameter);
+    on_gradient();
+  }
+};
+
+schedule::ReduceOp op_of(Average average) {
+  return average == Average::kMean ? schedule::ReduceOp::kAvg : schedule::ReduceOp::kSum;
+}
+
+int64_t largest_bytes(const std::vector<FlatUnit*>& units) {
+  int64_t bytes = 0;
+  for (const FlatUnit* unit : units) {
+    bytes = std::max<int64_t>(bytes, unit->plan().flat.count * c10::elementSize(unit->dtype()));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Gradients::Gradients(const std::vector<FlatUnit*>& units, Setup setup, Events events)
+    : setup_(std::move(setup)), events_(std::move(events)) {
+  const ShardingOptions& options = setup_.options;
+  if (options.num_grains > 0) fold_.emplace(options.num_grains, options.owners, everyone().rank());
+  for (FlatUnit* flat : units) {
+    const size_t size = flat->parameters().size();
+    Unit& unit = units_.emplace_back();
+    unit.flat = flat;
+    unit.first_parameter = num_parameters_;
+    unit.filled.resize(size);
+    unit.ready.resize(size);
+    unit.used.resize(size);
+    num_parameters_ += size;
+    if (!fold_) continue;
+    unit.steps = std::make_shared<const schedule::StepList>(
+        schedule::tree_all_reduce(fold_->tree(), flat->plan().flat.count));
+  }
+  if (!units.empty()) {
+    pool_ = BufferPool(largest_bytes(units), options.max_units_in_flight, units[0]->device(),
+                       setup_.group);
+  }
+  place_shards();
+  if (setup_.keeps_whole) {
+    for (Unit& unit : units_) need_rows(unit);
+  }
+  install_hooks();
+}
+
+Gradients::~Gradients() {
+  for (const Unit& unit : units_) {
+    for (const auto& entry : unit.flat->parameters()) {
+      auto& hook = autograd::impl::post_acc_grad_hooks(entry.tensor);
+      if (auto* ours = dynamic_cast<ShardHook*>(hook.get())) {
+        autograd::impl::set_post_acc_grad_hooks(entry.tensor, std::move(ours->earlier));
+      }
+    }
+  }
+}
+
+void Gradients::place_shards() {
+  std::map<c10::ScalarType, int64_t> counts;
+  for (const Unit& unit : units_) counts[unit.flat->dtype()] += unit.flat->range().size();
+  for (const auto& [dtype, count] : counts) {
+    flat_.push_back(
+        comm::zeros_on(units_[0].flat->device(), {count}, dtype, setup_.group, "gradient shards"));
+    int64_t begin = 0;
+    for (Unit& unit : units_) {
+      if (unit.flat->dtype() != dtype) continue;
+      unit.shard = flat_.back().narrow(0, begin, unit.flat->range().size());
+      begin += unit.flat->range().size();
+      for (const Leaf& leaf : unit.flat->leaves()) {
+        unit.slots.push_back(alias(unit.shard, leaf.offset, leaf.tensor.sizes()));
+      }
+    }
+  }
+}
+
+void Gradients::install_hooks() {
+  for (size_t u = 0; u < units_.size(); ++u) {
+    const auto& parameters = units_[u].flat->parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      auto hook = std::make_unique<ShardHook>();
+      hook->on_gradient = [this, u, i] { on_gradient(u, i); };
+      hook->earlier = std::move(autograd::impl::post_acc_grad_hooks(parameters[i].tensor));
+      autograd::impl::set_post_acc_grad_hooks(parameters[i].tensor, std::move(hook));
+    }
+  }
+}
+
+at::Tensor Gradients::slot(const Unit& unit, size_t row, size_t position) const {
+  const layout::Unit& plan = unit.flat->plan();
+  return alias(unit.rows, static_cast<int64_t>(row) * plan.flat.count + plan.flat.offsets[position],
+               unit.flat->parameters()[position].tensor.sizes());
+}
+
+void Gradients::on_gradient(size_t index, size_t position) {
+  Unit& unit = units_[index];
+  const std::string& name = unit.flat->parameters()[position].name;
+  if (fold_ && !fold_->is_open()) {
+    throw Error(base::invalid_argument("a backward() outside any grain reached parameter " + name +
+                                       "; call grain(index) before each backward(), or take "
+                                       "num_grains out of the options"));
+  }
+  arm();
+  if (unit.ready[position]) {
+    throw Error(base::invalid_argument("parameter " + name +
+                                       " got its gradient twice in one backward(); wrap all but "
+                                       "the last use in accumulate()"));
+  }
+  const at::NoGradGuard no_grad;
+  need_rows(unit);
+  take(unit, position);
+  unit.used[position] = 1;
+  mark_ready(index, position);
+  launch_ready_units();
+  setup_.group.advance();
+}
+
+/// The gradient leaves the parameter: what stays there would be a whole one on every rank.
+void Gradients::take(Unit& unit, size_t position) {
+  at::Tensor& gradient = unit.flat->parameters()[position].tensor.mutable_grad();
+  const at::Tensor dense = gradient.layout() == c10::kStrided ? gradient : gradient.to_dense();
+  at::Tensor target = slot(unit, row_, position);
+  unit.filled[position] && !fold_ ? target.add_(dense) : target.copy_(dense);
+  unit.filled[position] = 1;
+  gradient.reset();
+}
+
+void Gradients::arm() {
+  const int task = autograd::get_current_graph_task_id();
+  if (task == armed_graph_task_) return;
+  if (armed_graph_task_ != -1) {
+    throw Error(base::invalid_argument(
+        "an earlier backward() of this module ended by an exception, so its gradients were sent "
+        "only in part; shard the module anew on every rank"));
+  }
+  armed_graph_task_ = task;
+  keeps_graph_ = autograd::get_current_graph_task_keep_graph();
+  autograd::Engine::get_default_engine().queue_callback([this] { end_of_backward(); });
+  events_.on_first();
+}
+
+void Gradients::mark_ready(size_t index, size_t position) {
+  Unit& unit = units_[index];
+  unit.ready[position] = 1;
+  if (fold_) fold_in(unit, position);
+  if (++unit.num_ready == unit.ready.size()) events_.on_unit(index);
+}
+
+/// Element-wise sums do not care which parameter comes first.
+void Gradients::fold_in(Unit& unit, size_t position) {
+  for (int i = 0; i < fold_->step().num_combines; ++i) {
+    slot(unit, row_ - i - 1, position).add_(slot(unit, row_ - i, position));
+  }
+}
+
+void Gradients::need_rows(Unit& unit) {
+  if (unit.rows.defined()) return;
+  const int64_t count = unit.flat->plan().flat.count;
+  if (fold_ || setup_.keeps_whole) {
+    const int64_t num_rows = fold_ ? fold_->num_buffers() : 1;
+    unit.rows = comm::zeros_on(unit.flat->device(), {num_rows, count}, unit.flat->dtype(),
+                               setup_.group, "gradients");
+    return;
+  }
+  while (!pool_.has_room() && retire_oldest()) {
+  }
+  unit.rows = pool_.take(count, unit.flat->dtype()).view({1, count});
+  std::ranges::fill(unit.filled, 0);
+}
+
+bool Gradients::retire_oldest() {
+  if (num_retired_ == num_launched_) return false;
+  retire(units_[units_.size() - 1 - num_retired_]);
+  ++num_retired_;
+  return true;
+}
+
+void Gradients::launch_ready_units() {
+  if (accumulating_ || !is_last_grain()) return;
+  while (num_launched_ < units_.size()) {
+    const size_t index = units_.size() - 1 - num_launched_;
+    if (units_[index].num_ready < units_[index].ready.size()) return;
+    launch(units_[index], index);
+    ++num_launched_;
+  }
+}
+
+void Gradients::launch(Unit& unit, size_t index) {
+  const ShardingOptions& options = setup_.options;
+  if (fold_) {
+    at::Tensor whole = unit.rows[0];
+    unit.work = comm::tree_all_reduce(unit.rows, whole, unit.steps, everyone(),
+                                      {.tag = index, .label = "gradients"});
+    return;
+  }
+  for (size_t i = 0; i < unit.filled.size(); ++i) {
+    if (!unit.filled[i]) slot(unit, 0, i).zero_();
+  }
+  const at::Tensor whole = unit.rows[0];
+  if (options.average == Average::kWeighted) whole.mul_(weight_);
+  const bool adds = std::ranges::any_of(
+      unit.flat->leaves(), [](const Leaf& leaf) { return leaf.tensor.grad().defined(); });
+  unit.sum = unit.shard;
+  if (adds) {
+    unit.sum = comm::zeros_on(unit.flat->device(), {unit.shard.numel()}, unit.flat->dtype(),
+                              setup_.group, "gradient shards");
+  }
+  unit.work =
+      comm::reduce_scatter(unit.sum, whole, layout::shard_counts(unit.flat->plan()), setup_.group,
+                           {.op = op_of(options.average), .tag = index, .label = "gradients"});
+}
+
+/// The unit's share is there: its buffer is free, and replicas add theirs.
+void Gradients::retire(Unit& unit) {
+  unit.work.wait();
+  unit.work = {};
+  if (fold_) {
+    const layout::Range own = unit.flat->range();
+    unit.sum = unit.shard.copy_(unit.rows[0].narrow(0, own.begin, own.size()));
+    return;
+  }
+  std::ranges::fill(unit.filled, 0);
+  if (!setup_.keeps_whole) {
+    pool_.give(unit.rows);
+    unit.rows.reset();
+  }
+  if (!setup_.replicas) return;
+  unit.work = comm::all_reduce(unit.sum, *setup_.replicas,
+                               {.op = op_of(setup_.options.average), .label = "gradient shards"});
+}
+
+void Gradients::finish() {
+  if (fold_ && !fold_->is_open() && fold_->grains().size() > 0) {
+    throw Error(base::invalid_argument("finish() outside any grain; call grain(index)"));
+  }
+  end_of_backward();
+}
+
+/// The end of a backward: of all gradients, or in stable of those of one grain.
+void Gradients::end_of_backward() {
+  const at::NoGradGuard no_grad;
+  const bool reduces = !accumulating_ && is_last_grain();
+  if (fold_ || reduces) {
+    for (size_t u = units_.size(); u-- > 0;) {
+      Unit& unit = units_[u];
+      if (unit.num_ready == unit.ready.size()) continue;
+      need_rows(unit);
+      for (size_t i = 0; i < unit.ready.size(); ++i) {
+        if (unit.ready[i]) continue;
+        if (fold_) slot(unit, row_, i).zero_();
+        unit.ready[i] = 1;
+        ++unit.num_ready;
+        if (fold_ && fold_->is_open()) fold_in(unit, i);
+      }
+      launch_ready_units();
+    }
+  }
+  events_.on_end();
+  if (reduces) reduce_all();
+  reset();
+  if (fold_) fold_->end();
+}
+
+void Gradients::reduce_all() {
+  launch_ready_units();
+  while (retire_oldest()) {
+  }
+  const at::Tensor used = used_anywhere();
+  for (Unit& unit : units_) unit.work.wait();
+  scale();
+  for (Unit& unit : units_) hand_out(unit, used.const_data_ptr<uint8_t>() + unit.first_parameter);
+}
+
+/// What the sums over ranks have not divided by yet.
+void Gradients::scale() {
+  const ShardingOptions& options = setup_.options;
+  double divisor = 1;
+  if (fold_ && options.average == Average::kMean) {
+    divisor = static_cast<double>(options.num_grains);
+  } else if (options.average == Average::kWeighted) {
+    at::Tensor total = at::full({1}, weight_, at::kDouble);
+    comm::all_reduce_on_host(total, setup_.group, {.label = "weights"});
+    if (setup_.replicas) comm::all_reduce_on_host(total, *setup_.replicas, {.label = "weights"});
+    divisor = total.item<double>();
+  }
+  if (divisor == 1) return;
+  for (Unit& unit : units_) unit.sum.div_(divisor);
+}
+
+/// One byte per parameter: 1 where any rank has a gradient.
+at::Tensor Gradients::used_anywhere() {
+  at::Tensor used = at::zeros({static_cast<int64_t>(num_parameters_)}, at::kByte);
+  auto* bytes = used.mutable_data_ptr<uint8_t>();
+  for (const Unit& unit : units_) bytes = std::ranges::copy(unit.used, bytes).out;
+  const comm::AllReduceOptions options{.op = schedule::ReduceOp::kMax, .label = "used parameters"};
+  comm::all_reduce_on_host(used, setup_.group, options);
+  if (setup_.replicas) comm::all_reduce_on_host(used, *setup_.replicas, options);
+  return used;
+}
+
+void Gradients::hand_out(Unit& unit, const uint8_t* used) {
+  const auto& leaves = unit.flat->leaves();
+  const bool adds = !unit.sum.is_same(unit.shard);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    at::Tensor& gradient = leaves[i].tensor.mutable_grad();
+    if (!used[leaves[i].position]) {
+      if (fold_) gradient.reset();
+      continue;
+    }
+    if (!adds) {
+      gradient = unit.slots[i];
+      continue;
+    }
+    const at::Tensor more = alias(unit.sum, leaves[i].offset, leaves[i].tensor.sizes());
+    if (gradient.defined()) {
+      gradient.add_(more);
+    } else {
+      gradient = unit.slots[i].copy_(more);
+    }
+  }
+  unit.sum.reset();
+}
+
+void Gradients::reset() {
+  const bool reduced = num_launched_ > 0;
+  for (Unit& unit : units_) {
+    std::ranges::fill(unit.ready, 0);
+    unit.num_ready = 0;
+    unit.work = {};
+    if (reduced) std::ranges::fill(unit.used, 0);
+  }
+  num_launched_ = num_retired_ = 0;
+  armed_graph_task_ = -1;
+  if (reduced) row_ = 0;
+}
+
+void Gradients::begin_grain(int64_t index) {
+  if (!fold_) {
+    throw Error(base::invalid_argument("grain(" + std::to_string(index) +
+                                       ") needs num_grains in the options"));
+  }
+  fold_->begin(index);
+  row_ = fold_->step().buffer;
+}
+
+const GrainFold& Gradients::fold() const {
+  if (fold_) return *fold_;
+  throw Error(base::invalid_argument("there are no grains here: num_grains is 0 in the options"));
+}
+
+void Gradients::set_weight(double weight) {
+  if (setup_.options.average != Average::kWeighted || !(weight >= 0)) {
+    throw Error(
+        base::invalid_argument("set_weight(" + std::to_string(weight) +
+                               ") needs Average::kWeighted and a weight that is not negative"));
+  }
+  weight_ = weight;
+}
+
+void Gradients::set_accumulating(bool accumulating) {
+  if (fold_ && accumulating) {
+    throw Error(base::invalid_argument(
+        "accumulate() has no meaning with stable bits; call grain(index) instead"));
+  }
+  accumulating_ = accumulating;
+}
+
+}  // namespace hanji::parallel

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hanji/parallel/fsdp/internal/sharded_model.h"
+
+namespace hanji::parallel {
+
+/// The distinct parameters of `module`, frozen ones too, in order of registration, after they have
+/// been found alike on all ranks and have become rank 0's, as have the buffers.
+///
+/// Errors  throws, on every rank: kMismatch if ranks differ; kInvalidArgument if nothing learns, a
+///         parameter is sharded already, or they lie on several devices. All name the parameter.
+std::vector<NamedParameter> prepare(const torch::nn::Module& module, const comm::Group& group,
+                                    const ShardingOptions& options, const std::string& caller);
+
+/// The options with owners filled in; refuses what cannot be.
+ShardingOptions resolve(ShardingOptions options, const comm::Group& group,
+                        const std::vector<NamedParameter>& parameters, const std::string& caller);
+
+/// Where parameters can lie: on one host once, unless the options say no.
+bool shares_parameters(const comm::Group& group, const ShardingOptions& options,
+                       const std::vector<NamedParameter>& parameters);
+
+}  // namespace hanji::parallel

@@ -1,0 +1,290 @@
+#include "hanji/parallel/fsdp/internal/sharded_model.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "hanji/base/status.h"
+#include "hanji/comm/barrier.h"
+
+namespace hanji::parallel {
+
+/// Before the first node of a unit's backward.
+struct BeforeBackward : torch::autograd::FunctionPreHook {
+  std::weak_ptr<ShardedModel> model;
+  size_t unit = 0;
+  std::shared_ptr<bool> spent;  ///< Of one call of the unit: its backward has run.
+
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& grads) override {
+    const auto alive = model.lock();
+    if (!alive) return grads;
+    if (*spent) {
+      throw Error(base::invalid_argument(
+          "backward() for the second time through one forward() of " + alive->words(unit) +
+          "; call forward() again, or keep the graph by retain_graph"));
+    }
+    alive->before_backward(unit);
+    alive->spent_.push_back(spent);
+    return grads;
+  }
+};
+
+std::shared_ptr<ShardedModel> ShardedModel::create(Spec spec) {
+  std::shared_ptr<ShardedModel> model(new ShardedModel(spec));
+  model->start(spec);
+  return model;
+}
+
+ShardedModel::ShardedModel(Spec& spec)
+    : caller_(std::move(spec.caller)),
+      group_(spec.gradients.group),
+      residence_(spec.residence),
+      reshards_after_forward_(spec.reshards_after_forward),
+      seals_(spec.seals),
+      holds_batch_(spec.holds_batch),
+      max_in_flight_(spec.gradients.options.max_units_in_flight) {
+  for (const UnitRequest& request : spec.units) {
+    ModuleUnit unit{.name = request.name, .is_root = request.is_root};
+    add_flats(spec, request, unit);
+    if (unit.flats.empty() && !unit.is_root) continue;
+    if (request.module != nullptr) by_module_[request.module] = units_.size();
+    units_.push_back(std::move(unit));
+  }
+  Gradients::Events events{[this] { check_untouched(); }, [this](size_t i) { on_unit_done(i); },
+                           [this] { on_end_of_backward(); }};
+  gradients_ = std::make_unique<Gradients>(learning_, spec.gradients, std::move(events));
+}
+
+/// One flat buffer for each dtype, and one for what learns apart from what does not.
+void ShardedModel::add_flats(const Spec& spec, const UnitRequest& request, ModuleUnit& unit) {
+  std::vector<int64_t> sizes;
+  for (const auto& entry : spec.parameters) sizes.push_back(entry.tensor.numel());
+  std::map<std::pair<bool, c10::ScalarType>, std::vector<int>> kinds;
+  for (const int index : request.parameters) {
+    const at::Tensor& parameter = spec.parameters[index].tensor;
+    kinds[{!parameter.requires_grad(), parameter.scalar_type()}].push_back(index);
+  }
+  for (const auto& [kind, indices] : kinds) {
+    std::vector<NamedParameter> own;
+    for (const int index : indices) own.push_back(spec.parameters[index]);
+    unit.flats.push_back(flats_.size());
+    unit_of_flat_.push_back(units_.size());
+    flats_.push_back(std::make_unique<FlatUnit>(unit.name,
+                                                layout::make_unit(indices, sizes, group_.size()),
+                                                std::move(own), residence_, group_));
+    if (!flats_.back()->learns()) continue;
+    learning_.push_back(flats_.back().get());
+    unit_of_learning_.push_back(units_.size());
+    ++unit.num_learning;
+  }
+}
+
+void ShardedModel::start(const Spec& spec) {
+  for (size_t i = 0; i < flats_.size(); ++i) flats_[i]->adopt(weak_from_this(), i);
+  comm::barrier(group_);
+  seal_all();
+  note_versions();
+  if (spec.observes) observer_ = std::make_unique<UnitObserver>(*this);
+}
+
+std::optional<size_t> ShardedModel::find(const torch::nn::Module& module) const {
+  const auto found = by_module_.find(&module);
+  return found == by_module_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void ShardedModel::open(ModuleUnit& unit) {
+  for (const size_t flat : unit.flats) flats_[flat]->begin_gather();
+  for (const size_t flat : unit.flats) flats_[flat]->open();
+}
+
+/// Ranks that own different numbers of grains gather alike if each does so once for all its grains.
+void ShardedModel::seal(ModuleUnit& unit) {
+  if (pinned_ || holds_batch_) return;
+  for (const size_t flat : unit.flats) flats_[flat]->seal();
+}
+
+void ShardedModel::seal_all() {
+  if (!seals_) return;
+  touched_.reset();
+  const bool held = std::exchange(holds_batch_, false);
+  for (ModuleUnit& unit : units_) seal(unit);
+  holds_batch_ = held;
+}
+
+void ShardedModel::enter(size_t index) {
+  ModuleUnit& unit = units_[index];
+  ++unit.depth;
+  begin_call(index);
+}
+
+void ShardedModel::begin_call(size_t index) {
+  constexpr size_t kMostCalls = 1 << 16;  // of forwards that no backward() follows
+  if (called_.size() >= kMostCalls) called_.clear();
+  if (at::GradMode::is_enabled()) called_.push_back(index);
+  open(units_[index]);
+  prefetch(neighbour(index, 1));
+}
+
+/// Without calls to go by: a unit ends where an operation needs another one.
+void ShardedModel::touch(size_t flat) {
+  const size_t index = unit_of_flat_[flat];
+  if (touched_ == index && flats_[flat]->is_open()) return;
+  if (touched_ && *touched_ != index) {
+    ModuleUnit& last = units_[*touched_];
+    if (!at::GradMode::is_enabled() || (reshards_after_forward_ && !last.is_root)) seal(last);
+  }
+  touched_ = index;
+  begin_call(index);
+}
+
+void ShardedModel::leave(size_t index, const std::vector<at::Tensor>& outputs) {
+  ModuleUnit& unit = units_[index];
+  --unit.depth;
+  const bool learns = std::ranges::any_of(outputs, [](const at::Tensor& output) {
+    return output.defined() && output.requires_grad() && output.grad_fn() != nullptr;
+  });
+  if (learns) watch(index, outputs);
+  if (unit.depth > 0) return;
+  if (!learns || (reshards_after_forward_ && !unit.is_root)) seal(unit);
+}
+
+void ShardedModel::watch(size_t index, const std::vector<at::Tensor>& outputs) {
+  const auto spent = std::make_shared<bool>(false);
+  for (const at::Tensor& output : outputs) {
+    if (!output.defined() || output.grad_fn() == nullptr) continue;
+    auto hook = std::make_unique<BeforeBackward>();
+    hook->model = weak_from_this();
+    hook->unit = index;
+    hook->spent = spent;
+    output.grad_fn()->add_pre_hook(std::move(hook));
+  }
+}
+
+std::string ShardedModel::words(size_t index) const {
+  const ModuleUnit& unit = units_[index];
+  const std::string name = unit.is_root ? "the root unit" : "unit " + unit.name;
+  if (unit.flats.empty()) return name;
+  return name + ", which holds parameter " + flats_[unit.flats[0]]->parameters()[0].name;
+}
+
+void ShardedModel::before_backward(size_t index) {
+  gradients_->arm();
+  open(units_[index]);
+  prefetch(neighbour(index, -1));
+}
+
+/// The unit that was called after (or before) this one; where it was called often, the last time.
+std::optional<size_t> ShardedModel::neighbour(size_t unit, int direction) const {
+  const std::vector<size_t>& order = order_.empty() || direction < 0 ? called_ : order_;
+  for (size_t i = order.size(); i-- > 0;) {
+    if (order[i] != unit) continue;
+    if (direction < 0 && i > 0) return order[i - 1];
+    if (direction > 0 && i + 1 < order.size()) return order[i + 1];
+    break;
+  }
+  return std::nullopt;
+}
+
+size_t ShardedModel::num_gathered() const {
+  return std::ranges::count_if(units_, [&](const ModuleUnit& unit) {
+    if (unit.is_root) return false;
+    const FlatUnit& first = *flats_[unit.flats[0]];
+    return first.is_open() || first.is_gathering();
+  });
+}
+
+void ShardedModel::prefetch(std::optional<size_t> unit) {
+  if (residence_ != Residence::kGathered || !unit || units_[*unit].is_root) return;
+  if (num_gathered() >= static_cast<size_t>(max_in_flight_)) return;
+  for (const size_t flat : units_[*unit].flats) flats_[flat]->begin_gather();
+}
+
+void ShardedModel::on_unit_done(size_t learning) {
+  if (!seals_) return;
+  ModuleUnit& unit = units_[unit_of_learning_[learning]];
+  if (++unit.num_done == unit.num_learning) seal(unit);
+}
+
+void ShardedModel::on_end_of_backward() {
+  if (!called_.empty()) order_ = std::exchange(called_, {});
+  for (ModuleUnit& unit : units_) unit.num_done = 0;
+  if (!holds_batch_ || gradients_->fold().is_last()) seal_all();
+  for (const auto& spent : spent_) *spent = !gradients_->keeps_graph();
+  spent_.clear();
+}
+
+/// All ranks have done with the parameters as they are, or have written what they own.
+void ShardedModel::meet() const {
+  if (residence_ == Residence::kShared) comm::barrier(group_);
+}
+
+void ShardedModel::step(const std::function<void()>& update) {
+  if (gradients_->in_backward()) {
+    throw Error(base::invalid_argument("step() inside a backward(); call it when that returns"));
+  }
+  check_untouched();
+  seal_all();
+  meet();
+  update();
+  for (const auto& flat : flats_) flat->begin_gather_in_place();
+  for (const auto& flat : flats_) flat->wait_gathered();
+  meet();
+  note_versions();
+}
+
+void ShardedModel::note_versions() {
+  versions_.clear();
+  for (const auto& flat : flats_) {
+    for (const Leaf& leaf : flat->leaves())
+      versions_.emplace_back(leaf.tensor, leaf.tensor._version());
+  }
+}
+
+void ShardedModel::check_untouched() const {
+  for (const auto& [tensor, version] : versions_) {
+    if (tensor._version() == version) continue;
+    for (const auto& flat : flats_) {
+      for (const Leaf& leaf : flat->leaves()) {
+        if (!leaf.tensor.is_same(tensor)) continue;
+        throw Error(base::invalid_argument(
+            "this rank wrote to its shard of " + flat->parameters()[leaf.position].name +
+            " outside of step(), where other ranks may read it; call step(optimizer) instead of "
+            "optimizer.step()"));
+      }
+    }
+  }
+}
+
+std::string ShardedModel::why_foreign(const at::Tensor& tensor) const {
+  for (const auto& flat : flats_) {
+    for (const Leaf& leaf : flat->leaves()) {
+      if (leaf.tensor.is_same(tensor)) return {};
+    }
+    for (const auto& [name, parameter] : flat->parameters()) {
+      if (parameter.is_same(tensor)) return "the whole parameter " + name;
+    }
+  }
+  return "a tensor of another module";
+}
+
+void ShardedModel::open_all() {
+  meet();
+  for (ModuleUnit& unit : units_) open(unit);
+  pinned_ = true;
+}
+
+void ShardedModel::close_all() {
+  const at::NoGradGuard no_grad;
+  pinned_ = false;
+  for (const auto& flat : flats_) flat->write_back();
+  seal_all();
+  meet();
+  note_versions();
+}
+
+}  // namespace hanji::parallel

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "hanji/parallel/fsdp/internal/flat_unit.h"
+#include "hanji/parallel/fsdp/internal/gradients.h"
+#include "hanji/parallel/fsdp/internal/unit_observer.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace hanji::parallel {
+
+/// A unit as it was asked for: parameters by index, and the module that is called.
+struct UnitRequest {
+  std::string name;
+  std::vector<int> parameters;
+  const torch::nn::Module* module = nullptr;  ///< Whose call opens it.
+  bool is_root = false;                       ///< Stays whole between forward and backward.
+};
+
+/// All that Sharded speaks for: units, their gradients, and who is whole when.
+class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
+ public:
+  struct Spec {
+    std::string caller;  ///< Said in errors.
+    Gradients::Setup gradients;
+    std::vector<NamedParameter> parameters = {};
+    std::vector<UnitRequest> units = {};
+    Residence residence = Residence::kShared;
+    bool seals = false;  ///< Parameters can be read only where their unit is computed.
+    bool reshards_after_forward = true;
+    bool holds_batch = false;  ///< Stable: units stay whole until the rank's last grain.
+    bool observes = false;     ///< Units are found by what operations read.
+  };
+  static std::shared_ptr<ShardedModel> create(Spec spec);
+
+  /// The unit that `module` is, if it is one.
+  std::optional<size_t> find(const torch::nn::Module& module) const;
+  void enter(size_t unit);
+  /// After enter(); `outputs` are what the unit gave, nothing if it threw.
+  void leave(size_t unit, const std::vector<at::Tensor>& outputs);
+  /// An operation is about to read a parameter, in a forward whose units nobody calls by name.
+  void touch(size_t flat);
+  /// An operation of unit `flat` gave these.
+  void touched(size_t flat, const std::vector<at::Tensor>& outputs) {
+    watch(unit_of_flat_[flat], outputs);
+  }
+  /// What autograd runs before the first node of a unit's backward.
+  void before_backward(size_t unit);
+  /// Throws if this rank's shards were written behind step()'s back.
+  void check_untouched() const;
+
+  void step(const std::function<void()>& update);
+  double clip_grad_norm(double max_norm);
+  void open_all();
+  void close_all();
+
+  Gradients& gradients() { return *gradients_; }
+  const Gradients& gradients() const { return *gradients_; }
+  const std::vector<std::unique_ptr<FlatUnit>>& units() const { return flats_; }
+  /// Those that learn, in the order of Gradients.
+  const std::vector<FlatUnit*>& learning() const { return learning_; }
+  const comm::Group& group() const { return group_; }
+  const std::string& caller() const { return caller_; }
+  Residence residence() const { return residence_; }
+  /// Why `tensor` is no leaf of ours, for whoever wants to step with it; empty if it is one.
+  std::string why_foreign(const at::Tensor& tensor) const;
+
+ private:
+  struct ModuleUnit {
+    std::string name;
+    std::vector<size_t> flats = {};
+    bool is_root = false;
+    size_t num_learning = 0;
+    size_t num_done = 0;  ///< Of those, in this backward.
+    int depth = 0;        ///< Calls on the way.
+  };
+  explicit ShardedModel(Spec& spec);
+  void start(const Spec& spec);
+  void add_flats(const Spec& spec, const UnitRequest& request, ModuleUnit& unit);
+  void begin_call(size_t unit);
+  std::string words(size_t unit) const;
+  void open(ModuleUnit& unit);
+  void seal(ModuleUnit& unit);
+  void prefetch(std::optional<size_t> unit);
+  size_t num_gathered() const;
+  std::optional<size_t> neighbour(size_t unit, int direction) const;
+  void watch(size_t unit, const std::vector<at::Tensor>& outputs);
+  void on_unit_done(size_t learning);
+  void on_end_of_backward();
+  void seal_all();
+  void meet() const;
+  void note_versions();
+
+  std::string caller_;
+  comm::Group group_;
+  Residence residence_;
+  bool reshards_after_forward_;
+  bool seals_;
+  bool holds_batch_;
+  int max_in_flight_;
+  std::vector<std::unique_ptr<FlatUnit>> flats_;
+  std::vector<FlatUnit*> learning_;
+  std::vector<size_t> unit_of_learning_;
+  std::vector<size_t> unit_of_flat_;
+  std::vector<ModuleUnit> units_;
+  std::unordered_map<const torch::nn::Module*, size_t> by_module_;
+  std::unique_ptr<Gradients> gradients_;
+  std::unique_ptr<UnitObserver> observer_;
+  std::vector<size_t> order_;                 ///< Of the forward before.
+  std::vector<size_t> called_;                ///< Of the forward that runs.
+  std::vector<std::shared_ptr<bool>> spent_;  ///< Calls whose backward runs now.
+  std::vector<std::pair<at::Tensor, uint32_t>> versions_;
+  int depth_ = 0;                  ///< Calls of units on the way.
+  std::optional<size_t> touched_;  ///< The unit that computes, by touch().
+  bool pinned_ = false;            ///< While all are whole for whoever looks.
+
+  friend struct BeforeBackward;
+};
+
+}  // namespace hanji::parallel

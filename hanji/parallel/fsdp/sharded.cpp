@@ -1,0 +1,182 @@
+#include "hanji/parallel/fsdp/sharded.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/optim/optimizer.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "hanji/base/status.h"
+#include "hanji/parallel/fsdp/internal/sharded_model.h"
+
+namespace hanji::parallel {
+namespace {
+
+/// Of all units that learn, one value for each leaf of `unit`, from `next` on.
+std::vector<at::Tensor> take_leaves(const FlatUnit& unit, const std::vector<at::Tensor>& values,
+                                    size_t& next) {
+  std::vector<at::Tensor> own;
+  for (const Leaf& leaf : unit.leaves()) {
+    if (next >= values.size() || values[next].numel() != leaf.elements.size()) {
+      throw Error(base::invalid_argument(
+          "gather: value " + std::to_string(next) + " must have the " +
+          std::to_string(leaf.elements.size()) + " elements of this rank's shard of " +
+          unit.parameters()[leaf.position].name + "; give one value per tensor of parameters()"));
+    }
+    own.push_back(values[next++]);
+  }
+  return own;
+}
+
+const char* cost_of(Residence residence) {
+  switch (residence) {
+    case Residence::kShared:
+      return "parameters lie once on this host, in the heap: to make a unit whole is a lease, no "
+             "byte moves, and resharding frees nothing";
+    case Residence::kReplicated:
+      return "parameters lie whole on every rank: an all_gather of all after each step";
+    case Residence::kGathered:
+      return "a unit is gathered before it computes, and its memory is freed after";
+  }
+  return "";
+}
+
+}  // namespace
+
+Sharded::Sharded(std::shared_ptr<ShardedModel> model) : model_(std::move(model)) {}
+Sharded::Sharded(Sharded&&) noexcept = default;
+Sharded& Sharded::operator=(Sharded&&) noexcept = default;
+Sharded::~Sharded() = default;
+
+std::vector<at::Tensor> Sharded::parameters() const {
+  std::vector<at::Tensor> tensors;
+  for (const FlatUnit* unit : model_->learning()) {
+    for (const Leaf& leaf : unit->leaves()) tensors.push_back(leaf.tensor);
+  }
+  return tensors;
+}
+
+std::vector<Shard> Sharded::shards() const {
+  std::vector<Shard> shards;
+  for (const auto& unit : model_->units()) {
+    for (const Leaf& leaf : unit->leaves()) {
+      const NamedParameter& parameter = unit->parameters()[leaf.position];
+      shards.push_back(
+          {parameter.name, leaf.tensor, leaf.elements, parameter.tensor.sizes().vec()});
+    }
+  }
+  return shards;
+}
+
+void Sharded::step(torch::optim::Optimizer& optimizer) {
+  for (const auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& tensor : group.params()) {
+      const std::string why = model_->why_foreign(tensor);
+      if (why.empty()) continue;
+      throw Error(base::invalid_argument(
+          "step: the optimizer holds " + why +
+          ", so it was made before sharding; make it from the handle's parameters()"));
+    }
+  }
+  model_->step([&] { optimizer.step(); });
+}
+
+void Sharded::step(const std::function<void()>& update) { model_->step(update); }
+
+double Sharded::clip_grad_norm(double max_norm) { return model_->clip_grad_norm(max_norm); }
+
+Sharded::Accumulation::Accumulation(ShardedModel& model) : model_(model) {
+  model_.gradients().set_accumulating(true);
+}
+Sharded::Accumulation::~Accumulation() { model_.gradients().set_accumulating(false); }
+Sharded::Accumulation Sharded::accumulate() { return Accumulation(*model_); }
+
+Sharded::FullParameters::FullParameters(std::shared_ptr<ShardedModel> model)
+    : model_(std::move(model)), exceptions_(std::uncaught_exceptions()) {
+  model_->open_all();
+}
+
+/// While an exception ends the scope, the others cannot be met.
+Sharded::FullParameters::~FullParameters() noexcept(false) {
+  if (std::uncaught_exceptions() == exceptions_) model_->close_all();
+}
+Sharded::FullParameters Sharded::full_parameters() { return FullParameters(model_); }
+
+std::vector<NamedParameter> Sharded::gather(const std::vector<at::Tensor>& of_shards) const {
+  std::vector<NamedParameter> whole;
+  size_t next = 0;
+  for (const FlatUnit* unit : model_->learning()) {
+    const auto tensors = unit->whole_of(take_leaves(*unit, of_shards, next));
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      whole.push_back({unit->parameters()[i].name, tensors[i]});
+    }
+  }
+  return whole;
+}
+
+std::vector<at::Tensor> Sharded::scatter(const std::vector<NamedParameter>& whole) const {
+  std::vector<at::Tensor> pieces;
+  for (const FlatUnit* unit : model_->learning()) {
+    for (const Leaf& leaf : unit->leaves()) {
+      const NamedParameter& parameter = unit->parameters()[leaf.position];
+      const auto found = std::ranges::find(whole, parameter.name, &NamedParameter::name);
+      if (found == whole.end() || found->tensor.sizes() != parameter.tensor.sizes()) {
+        throw Error(base::mismatch(fmt::format(
+            "scatter: parameter {} is [{}]; the whole tensors have {}", parameter.name,
+            fmt::join(parameter.tensor.sizes(), ", "),
+            found == whole.end() ? "none of that name"
+                                 : fmt::format("[{}]", fmt::join(found->tensor.sizes(), ", ")))));
+      }
+      pieces.push_back(found->tensor.detach()
+                           .reshape({-1})
+                           .narrow(0, leaf.elements.begin, leaf.elements.size())
+                           .reshape(leaf.tensor.sizes())
+                           .clone());
+    }
+  }
+  return pieces;
+}
+
+void Sharded::grain(int64_t index) { model_->gradients().begin_grain(index); }
+layout::Range Sharded::grains() const { return model_->gradients().fold().grains(); }
+void Sharded::finish() { model_->gradients().finish(); }
+void Sharded::set_weight(double weight) { model_->gradients().set_weight(weight); }
+
+at::Tensor Sharded::flat_gradients() const {
+  const auto& flat = model_->gradients().flat();
+  if (flat.size() == 1) return flat[0];
+  throw Error(base::unsupported("flat_gradients: the parameters have " +
+                                std::to_string(flat.size()) +
+                                " dtypes; give parameters() to an optimizer of torch"));
+}
+
+layout::FlatLayout Sharded::flat_layout() const {
+  layout::FlatLayout flat;
+  flat_gradients();
+  for (const FlatUnit* unit : model_->learning()) {
+    for (const Leaf& leaf : unit->leaves()) {
+      flat.offsets.push_back(flat.count + leaf.offset);
+      flat.sizes.push_back(leaf.elements.size());
+    }
+    flat.count += unit->range().size();
+  }
+  return flat;
+}
+
+std::string Sharded::description() const {
+  std::string text = fmt::format("{} over {} ranks; {}\n", model_->caller(), model_->group().size(),
+                                 cost_of(model_->residence()));
+  for (const auto& unit : model_->units()) {
+    int64_t elements = 0;
+    for (const int64_t size : unit->plan().flat.sizes) elements += size;
+    const auto counts = layout::shard_counts(unit->plan());
+    text += fmt::format("unit {}: {} parameters, {} elements of {}{}, shards of {} to {}\n",
+                        unit->name().empty() ? "(root)" : unit->name(), unit->parameters().size(),
+                        elements, c10::toString(unit->dtype()), unit->learns() ? "" : ", frozen",
+                        *std::ranges::min_element(counts), *std::ranges::max_element(counts));
+  }
+  return text;
+}
+
+}  // namespace hanji::parallel

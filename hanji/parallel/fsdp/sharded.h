@@ -1,0 +1,145 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hanji/comm/group.h"
+#include "hanji/layout/unit.h"
+#include "hanji/parallel/average.h"
+#include "hanji/parallel/named_parameter.h"
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace hanji::parallel {
+
+/// What all ways of sharding have in common.
+struct ShardingOptions {
+  Average average = Average::kMean;
+  /// Ranks that have the same shard as this one: shards are cut over the group and kept alike over
+  /// these (hybrid sharding). On a mesh: the group is one axis and `replicas` another.
+  std::optional<comm::Group> replicas = {};
+  /// On one host parameters lie once in the heap of its ranks. False: each rank has its own, as on
+  /// several hosts.
+  bool share_memory = true;
+  /// Units whose gradients lie whole at one time, or whose parameters do ahead of their use.
+  int max_units_in_flight = 2;
+  /// Stable bits, as in DataParallelOptions: the gradients do not depend on ranks, owners or units.
+  int64_t num_grains = 0;
+  std::vector<layout::Range> owners = {};
+  /// Stable with `replicas` only: the ranks of all groups, whose grains the owners share out.
+  std::optional<comm::Group> everyone = {};
+};
+
+/// A piece of a parameter that this rank owns.
+struct Shard {
+  std::string name;            ///< Of the parameter.
+  at::Tensor tensor;           ///< A leaf that shares the parameter's memory where that is whole.
+  layout::Range elements;      ///< Of the parameter, in row-major order.
+  std::vector<int64_t> sizes;  ///< Of the parameter.
+};
+
+class ShardedModel;
+
+/// The bond of a module whose optimizer, gradients or parameters are sharded over a group.
+///
+/// Move-only. It must not outlive the module, whose parameters are usable after it only where they
+/// were whole. Thread: every call from the thread that runs backward().
+class Sharded {
+ public:
+  explicit Sharded(std::shared_ptr<ShardedModel> model);
+  Sharded(Sharded&&) noexcept;
+  Sharded& operator=(Sharded&&) noexcept;
+  ~Sharded();
+
+  /// This rank's shards of what learns, for an optimizer: each has its share of the gradients in
+  /// `.grad` when backward() returns. Those of whole parameters have the parameter's sizes, pieces
+  /// of matrices [1, n], other pieces [n]: the optimizer must treat elements alike.
+  std::vector<at::Tensor> parameters() const;
+  /// The same with names and places; frozen parameters of sharded units too.
+  std::vector<Shard> shards() const;
+
+  /// optimizer.step() on the shards of all ranks; the module's parameters are those after it.
+  ///
+  /// Order   a collective: every rank calls it, outside of any backward().
+  /// Cost    on one host two barriers; else an all_gather of the parameters, at once or, with
+  ///         fully_shard(), unit by unit when they are used.
+  /// Errors  throws kInvalidArgument, naming the parameter, if the optimizer holds any that is not
+  ///         of parameters(), such as one made before sharding.
+  void step(torch::optim::Optimizer& optimizer);
+  /// The same with any update of parameters() in place.
+  void step(const std::function<void()>& update);
+
+  /// The norm of all gradients together; scales them so that it is at most `max_norm`. A collective.
+  ///
+  /// Result  on the CPU the bits of clip_grad_norm() of one process that has all of them. Nothing
+  ///         is scaled where the norm is not finite.
+  double clip_grad_norm(double max_norm);
+
+  /// While the guard lives, backward() only accumulates: whole gradients stay on each rank until a
+  /// backward() without it. Without the guard every backward() reduces and adds to the shards' own.
+  class [[nodiscard]] Accumulation {
+   public:
+    explicit Accumulation(ShardedModel& model);
+    Accumulation(const Accumulation&) = delete;
+    Accumulation& operator=(const Accumulation&) = delete;
+    ~Accumulation();
+
+   private:
+    ShardedModel& model_;
+  };
+  /// Errors  throws kInvalidArgument in stable, where grain() says what belongs together.
+  Accumulation accumulate();
+
+  /// While it lives, the module's parameters are whole and can be read and written on every rank;
+  /// then what was written, the same on all ranks, becomes the shards. For generation, evaluation
+  /// outside the units, and loading a checkpoint that is not sharded.
+  ///
+  /// Order   its begin and its end are collectives; no backward() in between.
+  class [[nodiscard]] FullParameters {
+   public:
+    explicit FullParameters(std::shared_ptr<ShardedModel> model);
+    FullParameters(const FullParameters&) = delete;
+    FullParameters& operator=(const FullParameters&) = delete;
+    ~FullParameters() noexcept(false);
+
+   private:
+    std::shared_ptr<ShardedModel> model_;
+    int exceptions_;
+  };
+  FullParameters full_parameters();
+
+  /// Of one value per tensor of parameters(), shaped like it (a moment, a mean): the whole ones by
+  /// the parameters' names, the same on every rank. A collective.
+  std::vector<NamedParameter> gather(const std::vector<at::Tensor>& of_shards) const;
+  /// The other way round, without communication: this rank's pieces of whole tensors, which must
+  /// have the names and sizes of the parameters that learn.
+  std::vector<at::Tensor> scatter(const std::vector<NamedParameter>& whole) const;
+
+  /// As Replicas::grain(), Replicas::grains(), Replicas::finish() and Replicas::set_weight().
+  void grain(int64_t index);
+  layout::Range grains() const;
+  void finish();
+  void set_weight(double weight);
+
+  /// Where the gradients of parameters() lie: one flat tensor, and tensor i of parameters() at
+  /// offset i of its layout; for FlatAdamW and its like.
+  /// Errors  throws kUnsupported for parameters of several dtypes.
+  at::Tensor flat_gradients() const;
+  layout::FlatLayout flat_layout() const;
+
+  /// Who holds what, in words: a line per unit, and what it costs to make one whole.
+  std::string description() const;
+
+ private:
+  std::shared_ptr<ShardedModel> model_;
+};
+
+}  // namespace hanji::parallel
