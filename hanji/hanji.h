@@ -19,7 +19,9 @@
 #include "hanji/data/sampler.h"
 #include "hanji/lens/deferred.h"
 #include "hanji/mesh/mesh.h"
+#include "hanji/parallel/ddp/communication_hook.h"
 #include "hanji/parallel/ddp/data_parallel.h"
+#include "hanji/parallel/ddp/sync_batch_norm.h"
 #include "hanji/parallel/flat_optimizer.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/server/parameter_server.h"
@@ -35,11 +37,17 @@ using lens::deferred;
 using lens::Deferred;
 using lens::DeferredOptions;
 using lens::InitialValues;
+using parallel::bf16_hook;
 using parallel::clip_grad_norm;
+using parallel::CommunicationHook;
 using parallel::data_parallel;
 using parallel::DataParallelOptions;
+using parallel::fp16_hook;
 using parallel::parameter_server;
 using parallel::ParameterServer;
 using parallel::ParameterServerOptions;
+using parallel::power_sgd_hook;
 using parallel::Replicas;
+using parallel::SyncBatchNorm;
+using parallel::top_k_hook;
 }  // namespace hanji

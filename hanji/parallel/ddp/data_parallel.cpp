@@ -36,9 +36,24 @@ void require_one_kind(const std::vector<NamedParameter>& parameters) {
   }
 }
 
+void refuse_hook(const DataParallelOptions& options, const at::Tensor& parameter) {
+  if (!options.hook) return;
+  if (options.num_grains > 0) {
+    throw Error(base::unsupported("data_parallel: with the hook " + options.hook.name + " " +
+                                  options.hook.cost_in_bits +
+                                  ", which depends on the ranks; stable bits do not. Drop one"));
+  }
+  if (parameter.element_size() < 4) {
+    throw Error(base::unsupported("data_parallel: the hook " + options.hook.name +
+                                  " takes gradients of float32 or float64, not " +
+                                  c10::toString(parameter.scalar_type())));
+  }
+}
+
 /// The options with the owners filled in; refuses what stable bits cannot hold for.
 DataParallelOptions resolve(DataParallelOptions options, const comm::Group& group,
                             const at::Tensor& parameter) {
+  refuse_hook(options, parameter);
   if (options.num_grains == 0 && options.owners.empty()) return options;
   if (options.owners.empty()) {
     options.owners = layout::split_grains(options.num_grains, group.size()).or_throw();
@@ -95,6 +110,7 @@ layout::Range Replicas::grains() const { return reducer_->grains(); }
 const schedule::GrainTree& Replicas::grain_tree() const { return reducer_->fold().tree(); }
 void Replicas::finish() { reducer_->finish(); }
 void Replicas::set_weight(double weight) { reducer_->set_weight(weight); }
+bool Replicas::join(double weight) { return reducer_->join(weight); }
 void Replicas::broadcast_buffers() { reducer_->broadcast_buffers(); }
 void Replicas::check_parameters() { reducer_->check_parameters(); }
 const std::vector<NamedParameter>& Replicas::parameters() const { return reducer_->parameters(); }

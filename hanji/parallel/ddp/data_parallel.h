@@ -10,6 +10,7 @@
 #include "hanji/layout/bucket.h"
 #include "hanji/layout/range.h"
 #include "hanji/parallel/average.h"
+#include "hanji/parallel/ddp/communication_hook.h"
 #include "hanji/parallel/named_parameter.h"
 
 namespace hanji::schedule {
@@ -34,6 +35,11 @@ struct DataParallelOptions {
   int64_t num_grains = 0;
   /// Which grains each rank owns: contiguous, in rank order. Empty: even shares.
   std::vector<layout::Range> owners = {};
+  /// How a bucket becomes one over the ranks, e.g. bf16_hook(); empty: all_reduce of all its bits.
+  CommunicationHook hook = {};
+  /// The first backward() that communicates shows which parameters a rank uses; from then on the
+  /// ranks no longer tell each other, and another set is an error.
+  bool static_order = false;
 };
 
 class Reducer;
@@ -81,6 +87,25 @@ class Replicas {
   void finish();
   /// This rank's weight for the next reduction (Average::kWeighted only).
   void set_weight(double weight);
+
+  /// Uneven data: called before each step by every rank, with how much it has for this step (tokens,
+  /// samples), 0 once it has no more. A rank without data takes part in the step's reduction here.
+  ///
+  ///   while (replicas.join(batch ? batch->num_tokens : 0)) {
+  ///     if (batch) loss(*batch).backward();
+  ///     optimizer.step();  // all ranks, the same update
+  ///     batch = next();
+  ///   }
+  ///
+  /// Result  false on every rank once none has data. Gradients of the step are exact by weight:
+  ///         kWeighted takes losses that are means over the rank's weight, kSum takes sums; both end
+  ///         as sum over all tokens / all tokens. With accumulate(): the weight of the whole step, and
+  ///         kSum.
+  /// Order   every rank, until false; between, a rank with data runs its backward().
+  /// Cost    an all_reduce of 8 bytes.
+  /// Errors  throws kInvalidArgument for a negative weight; kUnsupported with kMean, and in stable,
+  ///         where grains say who has what.
+  bool join(double weight);
   /// Copies rank 0's buffers (running statistics) to all ranks.
   void broadcast_buffers();
   /// Compares a hash of every parameter over the ranks.
@@ -113,7 +138,9 @@ class Replicas {
 ///         Stable: one tree_all_reduce per bucket instead, 2 log2(grains) gradient buffers at most.
 /// Errors  throws kMismatch if names, shapes or dtypes differ between ranks (the first is named),
 ///         kInvalidArgument if nothing requires a gradient or owners do not fit the grains;
-///         kUnsupported for stable with kWeighted, or with gradients of 16 bits.
+///         kUnsupported for stable with kWeighted, with a hook, or with gradients of 16 bits, and
+///         for a hook with gradients of 16 bits. With static_order backward() throws
+///         kInvalidArgument on the rank whose parameters are not those of its first.
 /// Thread  the group belongs to the calling thread.
 /// Source  Li et al., PyTorch Distributed, VLDB 2020, section 3.2.
 Replicas data_parallel(torch::nn::Module& module, const comm::Group& group,

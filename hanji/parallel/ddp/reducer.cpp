@@ -76,7 +76,11 @@ void Reducer::place_slots() {
     const layout::Bucket& bucket = plan_.buckets[b];
     buckets_[b].flat = flat_.slice(0, bucket.begin, bucket.end);
     buckets_[b].parts = sums_.slice(1, bucket.begin, bucket.end);
-    for (const int index : bucket.parameters) slots_[index].bucket = b;
+    buckets_[b].view = {b, buckets_[b].flat, {}, reduce_op(options_.average)};
+    for (const int index : bucket.parameters) {
+      slots_[index].bucket = b;
+      buckets_[b].view.gradients.push_back(rows_[0][index]);
+    }
     if (!fold_) continue;
     buckets_[b].steps = std::make_shared<const schedule::StepList>(
         schedule::tree_all_reduce(fold_->tree(), bucket.end - bucket.begin));
@@ -193,6 +197,7 @@ comm::Work Reducer::launch(size_t index) {
                                  {.tag = index, .label = "gradients"});
   }
   if (options_.average == Average::kWeighted) bucket.flat.mul_(weight_);
+  if (options_.hook) return options_.hook.begin(bucket.view, group_);
   return comm::all_reduce(bucket.flat, group_,
                           {.op = reduce_op(options_.average), .tag = index, .label = "gradients"});
 }
@@ -216,9 +221,13 @@ void Reducer::finish() {
 }
 
 void Reducer::reduce_all() {
+  if (static_used_.defined()) check_static_order();
   launch_ready_buckets();
-  const at::Tensor used = used_anywhere();
-  for (Bucket& bucket : buckets_) bucket.work->wait();
+  const at::Tensor used = static_used_.defined() ? static_used_ : used_anywhere();
+  for (Bucket& bucket : buckets_) {
+    bucket.work->wait();
+    if (options_.hook && options_.hook.finish) options_.hook.finish(bucket.view, group_);
+  }
   scale();
   hand_out(used);
 }
@@ -227,6 +236,11 @@ void Reducer::reduce_all() {
 void Reducer::scale() {
   if (fold_ && options_.average == Average::kMean) {
     flat_.div_(static_cast<double>(options_.num_grains));
+  }
+  if (joined_weight_ > 0) {
+    flat_.div_(joined_weight_);
+    joined_weight_ = 0;
+    return;
   }
   if (options_.average != Average::kWeighted) return;
   at::Tensor total_weight = at::full({1}, weight_, at::kDouble);
@@ -256,7 +270,23 @@ at::Tensor Reducer::used_anywhere() {
   }
   comm::all_reduce_on_host(used, group_,
                            {.op = schedule::ReduceOp::kMax, .label = "used parameters"});
+  if (options_.static_order) {
+    static_used_ = used;
+    for (Slot& slot : slots_) slot.used_first = slot.used;
+  }
   return used;
+}
+
+void Reducer::check_static_order() {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].used == slots_[i].used_first || without_data_) continue;
+    throw Error(base::invalid_argument(
+        "static_order: parameter " + parameters_[i].name +
+        (slots_[i].used ? " has a gradient now and had none in the first step"
+                        : " has no gradient now and had one in the first step") +
+        " of rank " + std::to_string(group_.rank()) +
+        "; take static_order out of the options of data_parallel()"));
+  }
 }
 
 void Reducer::hand_out(const at::Tensor& used) {
@@ -284,6 +314,30 @@ void Reducer::set_weight(double weight) {
                                ") needs Average::kWeighted and a weight that is not negative"));
   }
   weight_ = weight;
+}
+
+bool Reducer::join(double weight) {
+  if (fold_ || options_.average == Average::kMean) {
+    throw Error(base::unsupported(
+        fold_ ? "join() with stable bits: grains say who has what; give the ranks uneven owners"
+              : "join() with Average::kMean, which counts a rank with little data as much as one "
+                "with a lot; use kWeighted (losses are means) or kSum (losses are sums)"));
+  }
+  if (!(weight >= 0)) {
+    throw Error(base::invalid_argument("join(" + std::to_string(weight) +
+                                       "): the weight is not negative, 0 without data"));
+  }
+  at::Tensor total = at::full({1}, weight, at::kDouble);
+  comm::all_reduce_on_host(total, group_, {.label = "join"});
+  joined_weight_ = total.item<double>();
+  if (joined_weight_ == 0) return false;
+  weight_ = options_.average == Average::kWeighted ? weight : 1;
+  if (weight > 0) return true;
+  without_data_ = true;
+  for (const auto& entry : parameters_) entry.tensor.mutable_grad().reset();
+  finish();
+  without_data_ = false;
+  return true;
 }
 
 void Reducer::set_accumulating(bool accumulating) {

@@ -36,6 +36,7 @@ class Reducer {
   /// Throws kInvalidArgument unless the sums are stable.
   const GrainFold& fold() const;
   void set_weight(double weight);
+  bool join(double weight);
   void finish();
   void broadcast_buffers() { broadcast_from_first(buffers_, group_); }
   void check_parameters() { check_same_values(parameters_, group_); }
@@ -48,12 +49,14 @@ class Reducer {
   struct Slot {
     size_t bucket = 0;
     bool ready = false;
-    bool used = false;  ///< Stable: some grain since the last reduction gave a gradient.
+    bool used = false;        ///< Some backward since the last reduction gave a gradient.
+    bool used_first = false;  ///< Static order: so it was before the first reduction.
   };
   struct Bucket {
     at::Tensor flat;   ///< Its part of row 0, where the reduced gradients land.
     at::Tensor parts;  ///< Its part of all rows.
     std::shared_ptr<const schedule::StepList> steps;  ///< Stable only.
+    GradientBucket view;                              ///< What a hook sees.
     size_t num_ready = 0;
     std::optional<comm::Work> work;
   };
@@ -72,6 +75,7 @@ class Reducer {
   void scale();
   void reduce_all();
   at::Tensor used_anywhere();
+  void check_static_order();
   void hand_out(const at::Tensor& used);
   void reset();
 
@@ -92,6 +96,9 @@ class Reducer {
   int64_t num_backwards_ = 0;
   int armed_graph_task_ = -1;
   double weight_ = 1.0;
+  double joined_weight_ = 0;   ///< Of all ranks in this step; 0: join() was not called.
+  bool without_data_ = false;  ///< This rank takes part in a step of the others.
+  at::Tensor static_used_;     ///< Static order: what used_anywhere() gave once.
   bool accumulating_ = false;
 };
 

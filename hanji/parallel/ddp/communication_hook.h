@@ -1,0 +1,75 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "hanji/comm/group.h"
+#include "hanji/comm/work.h"
+#include "hanji/schedule/operation.h"
+
+namespace hanji::parallel {
+
+/// A bucket whose gradients this rank has complete. What a hook leaves in `flat` is handed out.
+struct GradientBucket {
+  size_t index = 0;                   ///< In launch order, the same on every rank.
+  at::Tensor flat;                    ///< All of it, padding (zeros) included.
+  std::vector<at::Tensor> gradients;  ///< Pieces of `flat`, each shaped like its parameter.
+  /// What `flat` is to become: kAvg, the mean over the ranks, or kSum.
+  schedule::ReduceOp op = schedule::ReduceOp::kAvg;
+};
+
+/// How data_parallel() makes the gradients of a bucket one over all ranks. Buckets begin in the same
+/// order on all ranks, while backward still runs; then they finish in that order.
+///
+/// Make your own by giving `begin` and, if there is work when the ranks' answers are there, `finish`;
+/// both may call collectives of the group. Replicas stay equal if all ranks end with the same bits.
+struct CommunicationHook {
+  std::string name;
+  /// What the gradients lose, said where a hook is refused.
+  std::string cost_in_bits;
+  std::function<comm::Work(GradientBucket&, const comm::Group&)> begin;
+  /// Called once the Work of begin() is complete; may be empty.
+  std::function<void(GradientBucket&, const comm::Group&)> finish;
+
+  explicit operator bool() const { return begin != nullptr; }
+};
+
+/// Gradients travel in 16 bits, divided by the number of ranks first where they are averaged.
+///
+/// Result  relative to sum_r |g_r|: fp16 2^-11 (bf16 2^-8) for each of a rank's value and the sum; an
+///         absolute 2^-25 per rank where fp16 underflows; beyond 65504 fp16 overflows to infinity.
+/// Cost    half the bytes of float32, one more buffer of 16 bits per bucket.
+/// Errors  data_parallel() throws kUnsupported for parameters of 16 bits, here and below.
+CommunicationHook fp16_hook();
+CommunicationHook bf16_hook();
+
+/// Each rank sends its `fraction` largest values of a bucket; what it has not sent it adds to its
+/// gradients of the next step (error feedback), so nothing is lost for ever.
+///
+/// Cost    (4 + element bytes) * fraction per element in an all_gather, a residual per rank.
+/// Errors  throws kInvalidArgument unless 0 < fraction <= 1.
+/// Source  Stich et al., Sparsified SGD with Memory, NeurIPS 2018, algorithm 1.
+CommunicationHook top_k_hook(double fraction);
+
+struct PowerSgdOptions {
+  int64_t rank = 4;
+  uint64_t seed = 0;
+};
+
+/// Matrices travel as a product of two of `rank` columns, from one step of the power method that
+/// begins where the last ended, with error feedback; vectors, and matrices that would not become
+/// smaller, whole.
+///
+/// Cost    rank * (rows + columns) elements per matrix instead of rows * columns, in two
+///         all_reduces; a residual per rank. Replicas stay equal on processors that are alike: the
+///         products are computed on each.
+/// Errors  throws kInvalidArgument for a rank below 1.
+/// Source  Vogels et al., PowerSGD, NeurIPS 2019, algorithms 1 and 2.
+CommunicationHook power_sgd_hook(const PowerSgdOptions& options = {});
+
+}  // namespace hanji::parallel
