@@ -24,7 +24,10 @@
 #include "hanji/parallel/ddp/sync_batch_norm.h"
 #include "hanji/parallel/flat_optimizer.h"
 #include "hanji/parallel/grad_norm.h"
+#include "hanji/parallel/loss_scaler.h"
+#include "hanji/parallel/moving_average.h"
 #include "hanji/parallel/server/parameter_server.h"
+#include "hanji/parallel/stochastic_rounding.h"
 #include "hanji/world/connect.h"
 #include "hanji/world/spawn.h"
 
@@ -43,6 +46,8 @@ using parallel::CommunicationHook;
 using parallel::data_parallel;
 using parallel::DataParallelOptions;
 using parallel::fp16_hook;
+using parallel::LossScaler;
+using parallel::MovingAverage;
 using parallel::parameter_server;
 using parallel::ParameterServer;
 using parallel::ParameterServerOptions;

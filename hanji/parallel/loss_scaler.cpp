@@ -1,0 +1,69 @@
+#include "hanji/parallel/loss_scaler.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/isfinite.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "hanji/base/status.h"
+#include "hanji/comm/host_values.h"
+
+namespace hanji::parallel {
+
+LossScaler::LossScaler(const comm::Group& group, const LossScalerOptions& options)
+    : group_(group), options_(options), factor_(options.initial) {
+  if (!(options.initial > 0) || !std::isfinite(options.initial) || !(options.growth >= 1) ||
+      !(options.backoff > 0 && options.backoff < 1) || options.interval < 1) {
+    throw Error(base::invalid_argument(
+        "loss scaler: initial " + std::to_string(options.initial) + ", growth " +
+        std::to_string(options.growth) + ", backoff " + std::to_string(options.backoff) +
+        " and interval " + std::to_string(options.interval) +
+        " must be above 0, at least 1, between 0 and 1, and at least 1"));
+  }
+}
+
+at::Tensor LossScaler::scale(const at::Tensor& loss) const { return loss * factor_; }
+
+bool LossScaler::unscale(std::span<const at::Tensor> gradients) {
+  const at::NoGradGuard no_grad;
+  uint8_t overflow = 0;
+  for (const at::Tensor& gradient : gradients) {
+    gradient.div_(factor_);
+    if (!at::isfinite(gradient).all().item<bool>()) overflow = 1;
+  }
+  at::Tensor anywhere = at::full({1}, overflow, at::kByte);
+  comm::all_reduce_on_host(anywhere, group_,
+                           {.op = schedule::ReduceOp::kMax, .label = "gradient overflow"});
+  const bool finite = anywhere.item<uint8_t>() == 0;
+  if (!finite) {
+    factor_ *= options_.backoff;
+    steps_ = 0;
+  } else if (++steps_ == options_.interval) {
+    if (std::isfinite(factor_ * options_.growth)) factor_ *= options_.growth;
+    steps_ = 0;
+  }
+  return finite;
+}
+
+bool LossScaler::unscale_of(std::span<const at::Tensor> parameters) {
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& parameter : parameters) {
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  }
+  return unscale(gradients);
+}
+
+void LossScaler::set(double factor, int64_t steps_since_change) {
+  if (!(factor > 0) || steps_since_change < 0 || steps_since_change >= options_.interval) {
+    throw Error(base::invalid_argument("loss scaler: a factor of " + std::to_string(factor) +
+                                       " after " + std::to_string(steps_since_change) +
+                                       " steps is no state of it"));
+  }
+  factor_ = factor;
+  steps_ = steps_since_change;
+}
+
+}  // namespace hanji::parallel
