@@ -19,6 +19,7 @@
 #include "hanji/data/sampler.h"
 #include "hanji/lens/deferred.h"
 #include "hanji/mesh/mesh.h"
+#include "hanji/parallel/checkpointed.h"
 #include "hanji/parallel/ddp/communication_hook.h"
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/ddp/sync_batch_norm.h"
@@ -41,6 +42,7 @@ using lens::Deferred;
 using lens::DeferredOptions;
 using lens::InitialValues;
 using parallel::bf16_hook;
+using parallel::checkpointed;
 using parallel::clip_grad_norm;
 using parallel::CommunicationHook;
 using parallel::data_parallel;

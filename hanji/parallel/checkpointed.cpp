@@ -1,0 +1,172 @@
+#include "hanji/parallel/checkpointed.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+#include "hanji/base/status.h"
+
+namespace hanji::parallel {
+namespace {
+
+namespace autograd = torch::autograd;
+using autograd::variable_list;
+
+at::Tensor generator_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+/// While it lives, torch draws what it drew after `state` was taken.
+class Replayed {
+ public:
+  explicit Replayed(const at::Tensor& state) : kept_(generator_state()) { set(state); }
+  Replayed(const Replayed&) = delete;
+  Replayed& operator=(const Replayed&) = delete;
+  ~Replayed() { set(kept_); }
+
+ private:
+  static void set(const at::Tensor& state) {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard lock(generator.mutex());
+    generator.set_state(state);
+  }
+  at::Tensor kept_;
+};
+
+/// The function and what it takes to call it again.
+struct Segment {
+  TensorFunction fn;
+  std::vector<bool> learns;  ///< By input: whether a gradient is wanted.
+  at::Tensor generator;
+  variable_list outputs;  ///< Of the first call, without a graph; taken by forward().
+  variable_list leaves;   ///< Parameters that fn uses, in the order the graph is walked.
+};
+
+variable_list detached(const variable_list& inputs, const std::vector<bool>& learns) {
+  variable_list copies;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    copies.push_back(inputs[i].defined() ? inputs[i].detach() : at::Tensor());
+    if (learns[i]) copies.back().requires_grad_();
+  }
+  return copies;
+}
+
+/// The leaves that gradients of `outputs` reach, but for `inputs`.
+variable_list leaves_of(const variable_list& outputs, const variable_list& inputs) {
+  std::unordered_set<const autograd::Node*> seen;
+  for (const at::Tensor& input : inputs) {
+    if (input.defined() && input.requires_grad()) {
+      seen.insert(autograd::impl::gradient_edge(input).function.get());
+    }
+  }
+  std::vector<autograd::Node*> open;
+  const auto visit = [&](autograd::Node* node) {
+    if (node && seen.insert(node).second) open.push_back(node);
+  };
+  for (const at::Tensor& output : outputs) {
+    if (output.defined() && output.requires_grad()) {
+      visit(autograd::impl::gradient_edge(output).function.get());
+    }
+  }
+  variable_list leaves;
+  while (!open.empty()) {
+    autograd::Node* node = open.back();
+    open.pop_back();
+    if (auto* leaf = dynamic_cast<autograd::AccumulateGrad*>(node))
+      leaves.push_back(leaf->variable);
+    for (const autograd::Edge& edge : node->next_edges()) visit(edge.function.get());
+  }
+  return leaves;
+}
+
+struct Kept : torch::CustomClassHolder {
+  explicit Kept(std::shared_ptr<Segment> of) : segment(std::move(of)) {}
+  std::shared_ptr<Segment> segment;
+};
+
+/// Gradients of the inputs and leaves by a second call of the function.
+variable_list differentiate(const Segment& segment, const variable_list& inputs,
+                            const variable_list& gradients) {
+  const at::AutoGradMode with_graph(true);
+  const Replayed replayed(segment.generator);
+  const variable_list copies = detached(inputs, segment.learns);
+  const variable_list outputs = segment.fn(copies);
+  if (outputs.size() != gradients.size()) {
+    throw Error(base::invalid_argument("checkpointed: the function gave " +
+                                       std::to_string(gradients.size()) +
+                                       " outputs in forward and " + std::to_string(outputs.size()) +
+                                       " in backward; it must do the same twice"));
+  }
+  variable_list roots, seeds, targets;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!gradients[i].defined() || !outputs[i].requires_grad()) continue;
+    roots.push_back(outputs[i]);
+    seeds.push_back(gradients[i]);
+  }
+  for (size_t i = 0; i < copies.size(); ++i) {
+    if (segment.learns[i]) targets.push_back(copies[i]);
+  }
+  targets.insert(targets.end(), segment.leaves.begin(), segment.leaves.end());
+  if (roots.empty() || targets.empty()) return variable_list(targets.size());
+  return autograd::grad(roots, targets, seeds, /*retain_graph=*/false, /*create_graph=*/false,
+                        /*allow_unused=*/true);
+}
+
+struct Checkpoint : autograd::Function<Checkpoint> {
+  /// `tensors`: the inputs, then the leaves.
+  static variable_list forward(autograd::AutogradContext* context,
+                               const std::shared_ptr<Segment>& segment, at::TensorList tensors) {
+    const at::TensorList inputs = tensors.slice(0, segment->learns.size());
+    context->save_for_backward(inputs.vec());
+    context->set_materialize_grads(false);
+    context->saved_data["segment"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(segment));
+    return std::exchange(segment->outputs, {});
+  }
+
+  static variable_list backward(autograd::AutogradContext* context, variable_list gradients) {
+    const auto kept = context->saved_data["segment"].toCapsule();
+    const Segment& segment = *static_cast<const Kept&>(*kept).segment;
+    const variable_list found = differentiate(segment, context->get_saved_variables(), gradients);
+    variable_list result(1);  // of the segment, which is no tensor
+    size_t next = 0;
+    for (const bool learns : segment.learns) {
+      result.push_back(learns ? found[next++] : at::Tensor());
+    }
+    result.insert(result.end(), found.begin() + static_cast<int64_t>(next), found.end());
+    return result;
+  }
+};
+
+}  // namespace
+
+std::vector<at::Tensor> checkpointed_all(const TensorFunction& fn,
+                                         const std::vector<at::Tensor>& inputs) {
+  if (!c10::GradMode::is_enabled()) return fn(inputs);
+  const auto segment = std::make_shared<Segment>();
+  segment->fn = fn;
+  for (const at::Tensor& input : inputs) {
+    segment->learns.push_back(input.defined() && input.requires_grad());
+  }
+  segment->generator = generator_state();
+  const variable_list copies = detached(inputs, segment->learns);
+  variable_list outputs = fn(copies);
+  segment->leaves = leaves_of(outputs, copies);
+  for (at::Tensor& output : outputs) output = output.detach();
+  segment->outputs = std::move(outputs);
+  variable_list tensors = inputs;
+  tensors.insert(tensors.end(), segment->leaves.begin(), segment->leaves.end());
+  return Checkpoint::apply(segment, at::TensorList(tensors));
+}
+
+}  // namespace hanji::parallel

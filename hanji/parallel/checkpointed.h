@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace hanji::parallel {
+
+using TensorFunction = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
+
+/// fn(inputs), of which only the inputs are kept until backward, which computes the rest again.
+///
+/// `fn` may use parameters of any modules; they are found in what it computes. It is kept and called
+/// once more in backward, so what it refers to must live until then and be the same.
+/// Result  the bits of fn(inputs), and of its gradients, hooks of parameters included: they run in
+///         the caller's backward, where data_parallel() expects them. Masks of torch's dropout are
+///         drawn again from the CPU generator's state of the first time; that state goes on after
+///         backward as if nothing had been drawn. hanji's own dropout has no state.
+/// Cost    one more forward of fn in backward; between, no memory but inputs and outputs.
+/// Errors  throws kInvalidArgument in backward if fn gives another number of outputs then. It cannot
+///         be differentiated twice.
+/// Thread  torch's generator is one per process: ranks that are threads draw from it in any order.
+/// Source  Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
+std::vector<at::Tensor> checkpointed_all(const TensorFunction& fn,
+                                         const std::vector<at::Tensor>& inputs);
+
+template <class Function, size_t... I>
+at::Tensor call_with(Function& fn, const std::vector<at::Tensor>& inputs,
+                     std::index_sequence<I...> /*places*/) {
+  return fn(inputs[I]...);
+}
+
+/// The same of a function of tensors to a tensor: checkpointed([&](auto x) { return block(x); }, x).
+template <class Function, class... Tensors>
+at::Tensor checkpointed(const Function& fn, const Tensors&... inputs) {
+  const TensorFunction of_list = [fn](const std::vector<at::Tensor>& list) {
+    return std::vector<at::Tensor>{call_with(fn, list, std::index_sequence_for<Tensors...>())};
+  };
+  return checkpointed_all(of_list, {inputs...})[0];
+}
+
+}  // namespace hanji::parallel
