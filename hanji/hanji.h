@@ -18,6 +18,7 @@
 #include "hanji/comm/transpose.h"
 #include "hanji/data/sampler.h"
 #include "hanji/lens/deferred.h"
+#include "hanji/lens/profile.h"
 #include "hanji/mesh/mesh.h"
 #include "hanji/parallel/checkpointed.h"
 #include "hanji/parallel/ddp/communication_hook.h"
@@ -41,6 +42,8 @@ using lens::deferred;
 using lens::Deferred;
 using lens::DeferredOptions;
 using lens::InitialValues;
+using lens::profile;
+using lens::Profile;
 using parallel::bf16_hook;
 using parallel::checkpointed;
 using parallel::clip_grad_norm;

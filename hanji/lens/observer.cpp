@@ -15,6 +15,7 @@ constexpr auto kKey = c10::DispatchKey::DeferredInit;
 struct Watchers {
   std::vector<Observer*> observers;
   Interceptor* interceptor = nullptr;
+  int depth = 0;  ///< Operations that this one is a part of.
 
   /// The dispatcher stops here only while there is somebody to tell.
   void switch_key() const {
@@ -27,19 +28,35 @@ Watchers& watchers() {
   return mine;
 }
 
+/// Counts the operations that are being made, for as long as it lives.
+class Depth {
+ public:
+  explicit Depth(int& depth) : depth_(depth) { ++depth_; }
+  ~Depth() { --depth_; }
+
+ private:
+  int& depth_;
+};
+
+void make(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (Interceptor* interceptor = watchers().interceptor) {
+    interceptor->call(handle, keys, *stack);
+  } else {
+    // From the top again, for a callback may have moved an argument to another device.
+    handle.callBoxed(stack);
+  }
+}
+
 /// Autograd's own threads inherit the key from the one that called backward(), but no watchers.
-void watch(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
+void watch(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard below(kKey);
   Watchers& mine = watchers();
+  const Depth depth(mine.depth);
+  if (mine.depth > 1) return make(handle, keys, stack);  // a part: for an interceptor only
   Operation operation(handle, *stack);
   // By index: a callback may open or close scopes.
   for (size_t i = 0; i < mine.observers.size(); ++i) mine.observers[i]->before(operation);
-  // From the top again, for a callback may have moved an argument to another device.
-  if (mine.interceptor) {
-    mine.interceptor->call(handle, *stack);
-  } else {
-    handle.callBoxed(stack);
-  }
+  make(handle, keys, stack);
   operation.finish();
   for (size_t i = mine.observers.size(); i > 0; --i) {
     if (i <= mine.observers.size()) mine.observers[i - 1]->after(operation);
@@ -65,7 +82,29 @@ void register_once() {
   static_cast<void>(registered);
 }
 
+/// Lets the key through again, below an operation that is being made.
+class Resume {
+ public:
+  Resume() : former_(c10::impl::tls_is_dispatch_key_excluded(kKey)) {
+    c10::impl::tls_set_dispatch_key_excluded(kKey, false);
+  }
+  ~Resume() { c10::impl::tls_set_dispatch_key_excluded(kKey, former_); }
+
+ private:
+  bool former_;
+};
+
 }  // namespace
+
+bool is_composite(const c10::OperatorHandle& handle) {
+  return handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
+void call_parts(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
+                std::vector<c10::IValue>& stack) {
+  const Resume resume;
+  handle.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey), &stack);
+}
 
 Scope::Scope(Observer& observer) : observer_(&observer) {
   register_once();

@@ -170,7 +170,8 @@ TEST(Lens, WhatAnObserverThrowsReachesTheCallerAndTheScopeGoesOn) {
 
 TEST(Lens, AnInterceptorMakesTheCall) {
   struct Doubles : Interceptor {
-    void call(const c10::OperatorHandle& handle, std::vector<c10::IValue>& stack) override {
+    void call(const c10::OperatorHandle& handle, c10::DispatchKeySet,
+              std::vector<c10::IValue>& stack) override {
       handle.callBoxed(stack);
       stack.back() = stack.back().toTensor() * 2;
     }

@@ -114,7 +114,8 @@ at::Tensor Recorder::twin(const at::Tensor& real) {
   return meta;
 }
 
-void Recorder::call(const c10::OperatorHandle& handle, std::vector<c10::IValue>& stack) {
+void Recorder::call(const c10::OperatorHandle& handle, c10::DispatchKeySet,
+                    std::vector<c10::IValue>& stack) {
   const size_t count = handle.schema().arguments().size();
   std::vector<c10::IValue> own(stack.end() - static_cast<std::ptrdiff_t>(count), stack.end());
   stack.resize(stack.size() - count);

@@ -18,7 +18,8 @@ class Recorder : public Interceptor {
  public:
   explicit Recorder(uint64_t seed) : tape_(std::make_shared<Tape>()) { tape_->seed = seed; }
 
-  void call(const c10::OperatorHandle& handle, std::vector<c10::IValue>& stack) override;
+  void call(const c10::OperatorHandle& handle, c10::DispatchKeySet keys,
+            std::vector<c10::IValue>& stack) override;
 
   /// Where a tensor of the module lies on the tape. It has no memory afterwards.
   Slot place(const at::Tensor& tensor);
