@@ -18,6 +18,7 @@ TEST(SharedTensor, WhatEachRankWritesAllSee) {
     const at::Tensor shared = shared_zeros({3, 100}, at::kFloat, 1, group, "parameters");
     EXPECT_EQ(shared.sum().item<float>(), 0);
     EXPECT_TRUE(world.heap().contains(shared));
+    barrier(group);
     shared[world.rank()].fill_(world.rank() + 1);
     barrier(group);
     for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(shared[rank][99].item<float>(), rank + 1);
