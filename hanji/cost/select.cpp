@@ -175,6 +175,17 @@ void prefer(std::string_view name, const Query& query, std::vector<Candidate>& c
   std::rotate(candidates.begin(), found, found + 1);
 }
 
+// Of lists that begin with a sync and touch no tensor of a peer.
+Entry cheapest_after_meeting(const Query& query, const Rates& rates) {
+  const Element element(static_cast<size_t>(query.element_bytes), query.dtype, false);
+  StepList staged = make_staged(query);
+  StepList flat = schedule::meet_first(make_flat(query));
+  const bool fits = flat.slot_elements <= room(query);
+  const bool is_flat =
+      fits && price_seconds(flat, element, rates) < price_seconds(staged, element, rates);
+  return std::make_shared<const StepList>(std::move(is_flat ? flat : staged));
+}
+
 Selection choose(const Query& query, const Rates& rates, std::string_view named) {
   std::vector<Candidate> candidates = candidates_for(query, rates);
   const auto names = algorithm_names(query.routine, Medium::kMemory);
@@ -183,10 +194,7 @@ Selection choose(const Query& query, const Rates& rates, std::string_view named)
   Selection selection;
   selection.in_heap = selection.if_private = candidates[0].list;
   if (touches_peer_tensors(*selection.in_heap)) {
-    const auto staged =
-        std::find_if(candidates.begin(), candidates.end(),
-                     [](const Candidate& one) { return one.list->algorithm == "staged"; });
-    if (staged != candidates.end()) selection.if_private = staged->list;
+    selection.if_private = cheapest_after_meeting(query, rates);
   }
   selection.predicted_seconds = candidates[0].seconds;
   selection.why = is_named ? fmt::format("{} was named for {}", named, name_of(query.routine))

@@ -37,8 +37,8 @@ struct Query {
 struct Selection {
   /// The cheapest where every rank's tensors lie in the heap.
   std::shared_ptr<const schedule::StepList> in_heap;
-  /// The cheapest that touches no tensor of a peer. Either the same list as in_heap, or one that
-  /// begins with a sync on every rank, as in_heap does then: an engine may decide between the
+  /// The cheapest that touches no tensor of a peer. Either the same list as in_heap, or of those
+  /// that begin with a sync on every rank, as in_heap does then: an engine may decide between the
   /// two after that sync.
   std::shared_ptr<const schedule::StepList> if_private;
   std::string why;               ///< One sentence with the runner-up and both prices.

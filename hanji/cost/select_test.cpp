@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "hanji/cost/price.h"
+#include "hanji/schedule/check.h"
 #include "hanji/schedule/staging.h"
 
 namespace hanji::cost {
@@ -143,6 +144,19 @@ TEST(Chooser, AnAllToAllInPlaceSwaps) {
   EXPECT_EQ(selection.in_heap->algorithm, "swap");
   EXPECT_TRUE(selection.in_heap->in_place && selection.if_private->in_place);
   EXPECT_FALSE(select_floats(chooser, Routine::kAllToAll, 2, 16 << 20).in_heap->in_place);
+}
+
+/// Which of them shows only when the ranks have met.
+TEST(Chooser, PrivateTensorsTakeTheCheaperOfFlatAndStagedBehindAMeeting) {
+  Rates rates;
+  rates.sync_seconds = 1;  // staged lists meet once per chunk, and then once more
+  Chooser patient(rates, {{Routine::kAllReduce, "direct"}});
+  const Selection& flat = select_floats(patient, Routine::kAllReduce, 2, 100000);
+  EXPECT_EQ(flat.if_private->algorithm, "flat");
+  EXPECT_EQ(schedule::check(*flat.if_private).message(), "");
+  Chooser hasty(Rates{}, {{Routine::kAllReduce, "direct"}});
+  const Selection& large = select_floats(hasty, Routine::kAllReduce, 2, 64 << 20);
+  EXPECT_EQ(large.if_private->algorithm, "staged") << "no slot has room for all of it";
 }
 
 TEST(Chooser, RefusesATreeReduceAndARootOutside) {

@@ -7,6 +7,7 @@
 
 #include "hanji/base/clock.h"
 #include "hanji/base/file.h"
+#include "hanji/cost/price.h"
 #include "hanji/cost/select.h"
 #include "hanji/report/bench_values.h"
 
@@ -237,11 +238,9 @@ void Measurement::predict(BenchLine& line) const {
   const auto& list =
       line.placement == BenchPlacement::kHeap ? selection.in_heap : selection.if_private;
   line.algorithm = list->algorithm;
-  cost::Query priced = query;
-  priced.in_heap = line.placement == BenchPlacement::kHeap;
-  for (const cost::Candidate& candidate : cost::candidates_for(priced, sides_.rates)) {
-    if (candidate.list->algorithm == list->algorithm) line.predicted_seconds = candidate.seconds;
-  }
+  const cost::Element element(static_cast<size_t>(query.element_bytes), query.dtype,
+                              line.placement == BenchPlacement::kHeap);
+  line.predicted_seconds = cost::price_seconds(*list, element, sides_.rates);
 }
 
 report::BenchPeer Measurement::peer_of(const Turn& ours, const Turn& peer) const {
