@@ -6,9 +6,11 @@
 #include <chrono>
 #include <thread>
 
+#include "hanji/comm/all_reduce.h"
 #include "hanji/comm/gloo/group.h"
 #include "hanji/comm/heap.h"
 #include "hanji/parallel/fsdp/sequential.h"
+#include "hanji/parallel/fsdp/shard_optimizer.h"
 #include "hanji/parallel/fsdp/unit.h"
 #include "hanji/parallel/test_net.h"
 
@@ -153,10 +155,10 @@ at::Tensor loss_of_grain(Deep& net, int step, int64_t grain) {
 }
 
 /// Three steps in stable, however it is sharded.
-Values train_stable(const comm::Group& group, FullyShardOptions options) {
+Values train_stable(const comm::Group& group, FullyShardOptions options, int64_t num_grains = 5) {
   Deep net(torch::kFloat, options.calls);
   options.sharding.average = Average::kSum;
-  options.sharding.num_grains = 5;
+  options.sharding.num_grains = num_grains;
   auto sharded = fully_shard(net, group, options);
   torch::optim::AdamW optimizer(sharded.parameters(), 1e-2);
   for (int step = 0; step < 3; ++step) {
@@ -193,6 +195,17 @@ TEST(FullyShardStable, BitsDoNotDependOnRanksUnitsOrHowItIsSharded) {
       EXPECT_TRUE(same_bits(train_stable(mesh["fsdp"], options), expected)) << "hybrid";
     });
   }
+}
+
+TEST(FullyShardStable, UnitsAreShardedAgainBetweenGrainsThatRanksShareEvenly) {
+  Values expected;
+  run_ranks(1, [&](world::World& world) { expected = train_stable(world.group(), {}, 6); });
+  run_ranks(2, [&](world::World& world) {
+    auto options = options_of({"", 2, false});
+    EXPECT_TRUE(same_bits(train_stable(world.group(), options, 6), expected));
+    options.sharding.owners = {{0, 5}, {5, 5}};
+    EXPECT_THAT(refusal([&] { train_stable(world.group(), options); }), HasSubstr("owns no grain"));
+  });
 }
 
 TEST(FullyShardHybrid, OfTwoAxesIsOneProcess) {
@@ -275,6 +288,26 @@ TEST(FullyShardMemory, OnlyTheRootAndAFewUnitsAreWhole) {
   });
 }
 
+TEST(FullyShardMemory, AHostHoldsEverythingOnceAndTwoUnitsOfGradientsPerRank) {
+  run_ranks(4, [](world::World& world) {
+    constexpr int64_t kUnits = 8, kWidth = 200, kUnit = kWidth * kWidth + kWidth;
+    Sequential net;
+    for (int64_t i = 0; i < kUnits; ++i) net->push_back(torch::nn::Linear(kWidth, kWidth));
+    auto sharded = fully_shard(*net, world.group());
+    const torch::Tensor x = torch::ones({2, kWidth});
+    for (int step = 0; step < 3; ++step) {
+      net->forward(x).sum().backward();
+      sharded.step([] {});
+    }
+    at::Tensor bytes = torch::full({1}, static_cast<int64_t>(world.heap().used_bytes()), at::kLong);
+    comm::all_reduce(bytes, world.group()).wait();
+    // Parameters once, gradients once, and what backward fills.
+    const double expected = 4.0 * (2 * kUnits * kUnit + 4 * 2 * kUnit);
+    EXPECT_LT(bytes.item<int64_t>(), 1.02 * expected);
+    EXPECT_GT(bytes.item<int64_t>(), 0.98 * expected);
+  });
+}
+
 TEST(FullyShardFull, ParametersCanBeReadWrittenAndLoaded) {
   run_ranks(2, [](world::World& world) {
     for (const bool share : {true, false}) {
@@ -294,6 +327,77 @@ TEST(FullyShardFull, ParametersCanBeReadWrittenAndLoaded) {
       const auto full = sharded.full_parameters();
       EXPECT_TRUE(same_bits(values_of(net), values_of(other)));
     }
+  });
+}
+
+/// Steps [begin, end) in stable.
+void run_steps(test_net::Net& net, Sharded& sharded, torch::optim::Optimizer& optimizer,
+               const std::pair<int, int>& steps) {
+  for (int step = steps.first; step < steps.second; ++step) {
+    for (int64_t grain = sharded.grains().begin; grain < sharded.grains().end; ++grain) {
+      sharded.grain(grain);
+      test_net::loss_of_grain(net, step, grain).backward();
+    }
+    sharded.step(optimizer);
+  }
+}
+
+TEST(FullyShardState, GoesOnUnderAnotherStrategyAndNumberOfRanksWithTheSameBits) {
+  ShardingOptions stable{.average = Average::kSum, .num_grains = test_net::kGrains};
+  test_net::Net saved(torch::kFloat);
+  torch::optim::AdamW saved_optimizer(test_net::distinct(saved), 1e-2);
+  run_ranks(2, [&](world::World& world) {
+    test_net::Net net(torch::kFloat);
+    auto sharded = shard_optimizer(net, world.group(), {.sharding = stable, .unit_bytes = 100});
+    torch::optim::AdamW optimizer(sharded.parameters(), 1e-2);
+    run_steps(net, sharded, optimizer, {0, 2});
+    const auto full = sharded.full_parameters();
+    torch::optim::AdamW whole(test_net::distinct(net), 1e-2);
+    sharded.gather_state(optimizer, whole);
+    torch::optim::SGD other(test_net::distinct(net), 1);
+    EXPECT_THAT(refusal([&] { sharded.gather_state(optimizer, other); }), HasSubstr("of SGD"));
+    if (world.rank() != 0) return;
+    const torch::NoGradGuard no_grad;
+    for (size_t i = 0; i < test_net::distinct(net).size(); ++i) {
+      const at::Tensor from = test_net::distinct(net)[i];
+      const at::Tensor to = test_net::distinct(saved)[i];
+      to.copy_(from);
+      saved_optimizer.state()[to.unsafeGetTensorImpl()] =
+          whole.state().at(from.unsafeGetTensorImpl())->clone();
+    }
+  });
+  run_ranks(3, [&](world::World& world) {
+    test_net::Net net(torch::kFloat, 9);
+    stable.share_memory = false;
+    auto sharded = fully_shard(net, world.group(), {.sharding = stable, .calls = UnitCalls::kLens});
+    torch::optim::AdamW optimizer(sharded.parameters(), 1e-2);
+    {
+      const auto full = sharded.full_parameters();
+      torch::optim::AdamW whole(test_net::distinct(net), 1e-2);
+      const torch::NoGradGuard no_grad;
+      for (size_t i = 0; i < test_net::distinct(net).size(); ++i) {
+        const at::Tensor from = test_net::distinct(saved)[i];
+        const at::Tensor to = test_net::distinct(net)[i];
+        to.copy_(from);
+        whole.state()[to.unsafeGetTensorImpl()] =
+            saved_optimizer.state().at(from.unsafeGetTensorImpl())->clone();
+      }
+      sharded.scatter_state(whole, optimizer);
+    }
+    run_steps(net, sharded, optimizer, {2, test_net::kStableSteps});
+    const auto full = sharded.full_parameters();
+    EXPECT_TRUE(same_bits(test_net::values_of(net), test_net::train_alone_stable()));
+  });
+}
+
+TEST(FullyShardLifetime, OnOneHostTheParametersOutliveTheShards) {
+  run_ranks(2, [](world::World& world) {
+    Deep net(torch::kFloat);
+    const Values before = values_of(net);
+    { auto sharded = fully_shard(net, world.group(), options_of({"", 2})); }
+    EXPECT_TRUE(same_bits(values_of(net), before));
+    mean_loss(net, 0, 0, 4).backward();
+    EXPECT_TRUE(net.first->weight.grad().defined()) << "and so do ordinary gradients";
   });
 }
 

@@ -51,7 +51,7 @@ class ShardedModel;
 /// The bond of a module whose optimizer, gradients or parameters are sharded over a group.
 ///
 /// Move-only. It must not outlive the module, whose parameters are usable after it only where they
-/// were whole. Thread: every call from the thread that runs backward().
+/// lay whole somewhere. Thread: every call from the thread that runs backward().
 class Sharded {
  public:
   explicit Sharded(std::shared_ptr<ShardedModel> model);
@@ -122,6 +122,23 @@ class Sharded {
   /// The other way round, without communication: this rank's pieces of whole tensors, which must
   /// have the names and sizes of the parameters that learn.
   std::vector<at::Tensor> scatter(const std::vector<NamedParameter>& whole) const;
+
+  /// The state of an optimizer of parameters() into one of the module's own parameters, of the same
+  /// class, and back: for files that know nothing of shards, and for other numbers of ranks or
+  /// other strategies. Options such as the learning rate stay each optimizer's own.
+  ///
+  ///   auto full = sharded.full_parameters();
+  ///   torch::optim::AdamW whole(net->parameters(), 3e-4);
+  ///   sharded.gather_state(optimizer, whole);               // then hanji::save(file, *net, whole)
+  ///   hanji::load(file, *net, whole);                       // then
+  ///   sharded.scatter_state(whole, optimizer);
+  ///
+  /// Order   gather_state() is a collective, scatter_state() is not.
+  /// Errors  throws kUnsupported for classes other than torch's AdamW, Adam and SGD,
+  ///         kInvalidArgument for two different ones.
+  void gather_state(const torch::optim::Optimizer& of_shards, torch::optim::Optimizer& whole) const;
+  void scatter_state(const torch::optim::Optimizer& whole,
+                     torch::optim::Optimizer& of_shards) const;
 
   /// As Replicas::grain(), Replicas::grains(), Replicas::finish() and Replicas::set_weight().
   void grain(int64_t index);

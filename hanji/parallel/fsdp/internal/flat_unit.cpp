@@ -79,6 +79,11 @@ FlatUnit::FlatUnit(std::string name, layout::Unit plan, std::vector<NamedParamet
   }
 }
 
+FlatUnit::~FlatUnit() {
+  if (open_ || residence_ == Residence::kGathered) return;
+  for (const auto& entry : parameters_) storage_of(entry.tensor).clear_data_ptr_access_error_msg_();
+}
+
 void FlatUnit::make_leaves() {
   for (const layout::Piece& piece : layout::pieces(plan_, group_.rank())) {
     const at::Tensor& parameter = parameters_[piece.position].tensor;

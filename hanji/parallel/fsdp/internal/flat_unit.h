@@ -39,6 +39,8 @@ class FlatUnit {
   /// Takes the values that the parameters have; they must be the same on all ranks of `group`.
   FlatUnit(std::string name, layout::Unit plan, std::vector<NamedParameter> parameters,
            Residence residence, const comm::Group& group);
+  /// The parameters stay as they are, and open where their memory is.
+  ~FlatUnit();
   FlatUnit(const FlatUnit&) = delete;
   FlatUnit& operator=(const FlatUnit&) = delete;
 

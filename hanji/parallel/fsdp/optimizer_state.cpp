@@ -1,0 +1,168 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "hanji/base/status.h"
+#include "hanji/comm/host_values.h"
+#include "hanji/parallel/fsdp/internal/sharded_model.h"
+#include "hanji/parallel/fsdp/sharded.h"
+
+namespace hanji::parallel {
+namespace {
+
+using torch::optim::Optimizer;
+using torch::optim::OptimizerParamState;
+
+constexpr size_t kMostTensors = 3;
+
+/// What torch's optimizers keep of one parameter, in one form.
+struct ParameterState {
+  int64_t step = 0;
+  std::array<at::Tensor, kMostTensors> tensors;  ///< Undefined: not kept.
+};
+
+template <class State>
+ParameterState read_adam(const OptimizerParamState& of) {
+  const auto& state = static_cast<const State&>(of);
+  return {state.step(), {state.exp_avg(), state.exp_avg_sq(), state.max_exp_avg_sq()}};
+}
+
+template <class State>
+std::unique_ptr<OptimizerParamState> make_adam(const ParameterState& from) {
+  auto state = std::make_unique<State>();
+  state->step(from.step);
+  state->exp_avg(from.tensors[0]);
+  state->exp_avg_sq(from.tensors[1]);
+  state->max_exp_avg_sq(from.tensors[2]);
+  return state;
+}
+
+ParameterState read_sgd(const OptimizerParamState& of) {
+  return {0, {static_cast<const torch::optim::SGDParamState&>(of).momentum_buffer()}};
+}
+
+std::unique_ptr<OptimizerParamState> make_sgd(const ParameterState& from) {
+  auto state = std::make_unique<torch::optim::SGDParamState>();
+  state->momentum_buffer(from.tensors[0]);
+  return state;
+}
+
+/// An optimizer whose state we can read and make.
+struct Kind {
+  const char* name;
+  ParameterState (*read)(const OptimizerParamState&);
+  std::unique_ptr<OptimizerParamState> (*make)(const ParameterState&);
+};
+
+Kind kind_of(const Optimizer& optimizer) {
+  using namespace torch::optim;
+  if (dynamic_cast<const AdamW*>(&optimizer) != nullptr) {
+    return {"AdamW", &read_adam<AdamWParamState>, &make_adam<AdamWParamState>};
+  }
+  if (dynamic_cast<const Adam*>(&optimizer) != nullptr) {
+    return {"Adam", &read_adam<AdamParamState>, &make_adam<AdamParamState>};
+  }
+  if (dynamic_cast<const SGD*>(&optimizer) != nullptr) return {"SGD", &read_sgd, &make_sgd};
+  throw Error(base::unsupported(
+      "the state of an optimizer other than AdamW, Adam and SGD is not known here; move it by "
+      "gather() and scatter()"));
+}
+
+Kind common_kind(const Optimizer& a, const Optimizer& b) {
+  const Kind kind = kind_of(a), other = kind_of(b);
+  if (kind.read == other.read) return kind;
+  throw Error(base::invalid_argument(std::string("the state of ") + kind.name +
+                                     " cannot become that of " + other.name));
+}
+
+const OptimizerParamState* find_state(const Optimizer& optimizer, const at::Tensor& parameter) {
+  const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
+  return found == optimizer.state().end() ? nullptr : found->second.get();
+}
+
+/// By parameter, of what any rank keeps: (step + 1) * 8 + a bit for each tensor; 0: nothing.
+std::vector<int64_t> kept_anywhere(const ShardedModel& model, const Optimizer& optimizer,
+                                   const Kind& kind) {
+  std::vector<int64_t> kept;
+  for (const FlatUnit* unit : model.learning()) {
+    const size_t first = kept.size();
+    kept.resize(first + unit->parameters().size());
+    for (const Leaf& leaf : unit->leaves()) {
+      const OptimizerParamState* of = find_state(optimizer, leaf.tensor);
+      if (of == nullptr) continue;
+      const ParameterState state = kind.read(*of);
+      int64_t code = (state.step + 1) << kMostTensors;
+      for (size_t i = 0; i < kMostTensors; ++i) code |= int64_t{state.tensors[i].defined()} << i;
+      kept[first + leaf.position] = code;
+    }
+  }
+  at::Tensor all = at::zeros({static_cast<int64_t>(kept.size())}, at::kLong);
+  std::ranges::copy(kept, all.mutable_data_ptr<int64_t>());
+  comm::all_reduce_on_host(all, model.group(),
+                           {.op = schedule::ReduceOp::kMax, .label = "optimizer state"});
+  kept.assign(all.const_data_ptr<int64_t>(), all.const_data_ptr<int64_t>() + kept.size());
+  return kept;
+}
+
+at::Tensor piece_of(const at::Tensor& whole, const Leaf& leaf) {
+  if (!whole.defined()) return {};
+  return whole.reshape({-1})
+      .narrow(0, leaf.elements.begin, leaf.elements.size())
+      .reshape(leaf.tensor.sizes())
+      .clone();
+}
+
+}  // namespace
+
+void Sharded::gather_state(const Optimizer& of_shards, Optimizer& whole) const {
+  const at::NoGradGuard no_grad;
+  const Kind kind = common_kind(of_shards, whole);
+  const std::vector<int64_t> kept = kept_anywhere(*model_, of_shards, kind);
+  std::vector<ParameterState> states(kept.size());
+  for (size_t i = 0; i < kMostTensors; ++i) {
+    if (std::ranges::none_of(kept, [&](int64_t code) { return code >> i & 1; })) continue;
+    std::vector<at::Tensor> values;
+    for (const at::Tensor& leaf : parameters()) {
+      const OptimizerParamState* of = find_state(of_shards, leaf);
+      const at::Tensor own = of == nullptr ? at::Tensor() : kind.read(*of).tensors[i];
+      values.push_back(own.defined() ? own : at::zeros_like(leaf));
+    }
+    const auto all = gather(values);
+    for (size_t p = 0; p < kept.size(); ++p) {
+      if (kept[p] >> i & 1) states[p].tensors[i] = all[p].tensor;
+    }
+  }
+  size_t next = 0;
+  for (const FlatUnit* unit : model_->learning()) {
+    for (const auto& entry : unit->parameters()) {
+      const size_t p = next++;
+      states[p].step = (kept[p] >> kMostTensors) - 1;
+      if (kept[p] == 0) continue;
+      whole.state()[entry.tensor.unsafeGetTensorImpl()] = kind.make(states[p]);
+    }
+  }
+}
+
+void Sharded::scatter_state(const Optimizer& whole, Optimizer& of_shards) const {
+  const at::NoGradGuard no_grad;
+  const Kind kind = common_kind(whole, of_shards);
+  for (const FlatUnit* unit : model_->learning()) {
+    for (const Leaf& leaf : unit->leaves()) {
+      const at::Tensor& parameter = unit->parameters()[leaf.position].tensor;
+      const OptimizerParamState* of = find_state(whole, parameter);
+      if (of == nullptr) continue;
+      ParameterState state = kind.read(*of);
+      for (at::Tensor& tensor : state.tensors) tensor = piece_of(tensor, leaf);
+      of_shards.state()[leaf.tensor.unsafeGetTensorImpl()] = kind.make(state);
+    }
+  }
+}
+
+}  // namespace hanji::parallel
