@@ -31,6 +31,7 @@
 #include "hanji/parallel/fsdp/unit.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/loss_scaler.h"
+#include "hanji/parallel/master_weights.h"
 #include "hanji/parallel/moving_average.h"
 #include "hanji/parallel/server/parameter_server.h"
 #include "hanji/parallel/stochastic_rounding.h"
@@ -58,6 +59,8 @@ using parallel::fp16_hook;
 using parallel::fully_shard;
 using parallel::FullyShardOptions;
 using parallel::LossScaler;
+using parallel::MasterWeights;
+using parallel::MixedPrecision;
 using parallel::MovingAverage;
 using parallel::parameter_server;
 using parallel::ParameterServer;

@@ -1,4 +1,4 @@
-// Loss scaling, moving averages and stochastic rounding.
+// Mixed precision, loss scaling, moving averages and stochastic rounding.
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -6,7 +6,9 @@
 #include <limits>
 
 #include "hanji/base/status.h"
+#include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/loss_scaler.h"
+#include "hanji/parallel/master_weights.h"
 #include "hanji/parallel/moving_average.h"
 #include "hanji/parallel/stochastic_rounding.h"
 #include "hanji/test/run_ranks.h"
@@ -48,6 +50,97 @@ TEST(LossScaler, TakesGradientsOfParametersAndRefusesNonsense) {
     EXPECT_TRUE(at::equal(used.grad(), torch::full({2}, 3.0F)));
     EXPECT_THROW(LossScaler(world.group(), {.backoff = 1}), Error);
     EXPECT_THROW(scaler.set(0, 0), Error);
+  });
+}
+
+struct Small : torch::nn::Module {
+  explicit Small(double shift = 0) {
+    linear = register_module("linear", torch::nn::Linear(8, 3));
+    scale = register_buffer("scale", torch::full({3}, 1 + 0x1p-20F));
+    const torch::NoGradGuard no_grad;
+    for (auto& p : parameters())
+      p.copy_(torch::arange(p.numel()).add(1 + shift).sin().view(p.sizes()));
+  }
+  at::Tensor loss(int64_t part) {
+    const at::Tensor x = torch::arange(32).add(5 * part).cos().view({4, 8});
+    const at::Tensor y = linear(x.to(linear->weight.scalar_type())).to(torch::kFloat) * scale;
+    return (y - torch::arange(12).sin().view({4, 3})).square().mean();
+  }
+  torch::nn::Linear linear{nullptr};
+  at::Tensor scale;
+};
+
+TEST(MixedPrecision, GradientsOfBf16ParametersAreAddedUpInFloat32) {
+  for (const int64_t num_grains : {0, 6}) {
+    test::run_ranks(2, [&](world::World& world) {
+      Small net, alone;
+      const MasterWeights masters(net, world.group());
+      alone.to(torch::kBFloat16);
+      auto replicas = data_parallel(net, world.group(),
+                                    {.average = Average::kSum,
+                                     .bucket_bytes = 64,
+                                     .num_grains = num_grains,
+                                     .gradient_dtype = at::kFloat});
+      const int64_t begin = 3 * world.rank();
+      for (int step = 0; step < 2; ++step) {
+        for (int64_t i = begin; i < begin + 3; ++i) {
+          if (num_grains > 0) {
+            replicas.grain(i);
+            net.loss(i).backward();
+          } else if (i + 1 < begin + 3) {
+            const auto guard = replicas.accumulate();
+            net.loss(i).backward();
+          } else {
+            net.loss(i).backward();
+          }
+        }
+        std::vector<at::Tensor> sums(net.parameters().size());
+        for (int64_t i = 0; i < 6; ++i) {
+          alone.zero_grad();
+          alone.loss(i).backward();
+          for (size_t p = 0; p < sums.size(); ++p) {
+            const at::Tensor g = alone.parameters()[p].grad().to(torch::kFloat64);
+            sums[p] = i == 0 ? g : sums[p] + g;
+          }
+        }
+        const auto slots = replicas.gradient_slots();
+        for (size_t p = 0; p < sums.size(); ++p) {
+          EXPECT_EQ(slots[p].scalar_type(), at::kFloat);
+          EXPECT_FALSE(net.parameters()[p].grad().defined());
+          // Six terms of at most this size, added in float32.
+          const double size = 1 + sums[p].abs().max().item<double>();
+          EXPECT_LT((slots[p] - sums[p]).abs().max().item<double>(), 6 * 6 * size * 0x1p-24);
+        }
+      }
+    });
+  }
+}
+
+TEST(MixedPrecision, MastersLearnWhatBf16WouldLose) {
+  test::run_ranks(2, [](world::World& world) {
+    Small net(world.rank());  // rank 0's values count
+    MasterWeights masters(net, world.group());
+    EXPECT_TRUE(at::equal(net.scale, torch::full({3}, 1 + 0x1p-20F))) << "buffers stay wide";
+    EXPECT_EQ(net.linear->weight.scalar_type(), at::kBFloat16);
+    auto replicas = data_parallel(net, world.group(), {.gradient_dtype = at::kFloat});
+    const auto optimizer = flat_sgd(
+        masters.part(replicas.buckets().flat, replicas.flat_gradients(), decay_matrices(0)));
+    const at::Tensor before = masters.values()[0].tensor.clone();
+    const Small first;
+    EXPECT_TRUE(at::equal(before, first.linear->weight.detach()));
+    for (int step = 0; step < 3; ++step) {
+      net.loss(world.rank()).backward();
+      optimizer->step(1e-4, 1.0);  // far below a unit of the last place of bfloat16
+      masters.publish();
+    }
+    EXPECT_FALSE(at::equal(masters.values()[0].tensor, before));
+    EXPECT_TRUE(at::equal(net.linear->weight, masters.values()[0].tensor.to(torch::kBFloat16)));
+    replicas.check_parameters();
+  });
+  test::run_ranks(1, [](world::World& world) {
+    Small net;
+    EXPECT_THROW(MasterWeights(net, world.group(), {.parameters = at::kInt}), Error);
+    EXPECT_THROW(data_parallel(net, world.group(), {.gradient_dtype = at::kInt}), Error);
   });
 }
 

@@ -36,24 +36,29 @@ void require_one_kind(const std::vector<NamedParameter>& parameters) {
   }
 }
 
-void refuse_hook(const DataParallelOptions& options, const at::Tensor& parameter) {
+void refuse_hook(const DataParallelOptions& options, at::ScalarType gradients) {
   if (!options.hook) return;
   if (options.num_grains > 0) {
     throw Error(base::unsupported("data_parallel: with the hook " + options.hook.name + " " +
                                   options.hook.cost_in_bits +
                                   ", which depends on the ranks; stable bits do not. Drop one"));
   }
-  if (parameter.element_size() < 4) {
+  if (c10::elementSize(gradients) < 4) {
     throw Error(base::unsupported("data_parallel: the hook " + options.hook.name +
                                   " takes gradients of float32 or float64, not " +
-                                  c10::toString(parameter.scalar_type())));
+                                  c10::toString(gradients)));
   }
 }
 
 /// The options with the owners filled in; refuses what stable bits cannot hold for.
 DataParallelOptions resolve(DataParallelOptions options, const comm::Group& group,
                             const at::Tensor& parameter) {
-  refuse_hook(options, parameter);
+  const at::ScalarType gradients = options.gradient_dtype.value_or(parameter.scalar_type());
+  if (!c10::isFloatingType(gradients)) {
+    throw Error(base::invalid_argument(std::string("data_parallel: gradient_dtype ") +
+                                       c10::toString(gradients) + " is no floating type"));
+  }
+  refuse_hook(options, gradients);
   if (options.num_grains == 0 && options.owners.empty()) return options;
   if (options.owners.empty()) {
     options.owners = layout::split_grains(options.num_grains, group.size()).or_throw();
@@ -69,10 +74,10 @@ DataParallelOptions resolve(DataParallelOptions options, const comm::Group& grou
         "data_parallel: Average::kWeighted scales before the sum, which stable bits forbid; weigh "
         "the loss of each grain and use Average::kSum"));
   }
-  if (parameter.element_size() < 4) {
+  if (c10::elementSize(gradients) < 4) {
     throw Error(base::unsupported(
-        std::string("data_parallel: gradients of ") + c10::toString(parameter.scalar_type()) +
-        " round differently within a rank and between ranks; keep parameters in float32"));
+        std::string("data_parallel: gradients of ") + c10::toString(gradients) +
+        " round differently within a rank and between ranks; keep gradients in float32"));
   }
   return options;
 }

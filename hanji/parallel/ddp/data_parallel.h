@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "hanji/comm/group.h"
@@ -37,6 +38,10 @@ struct DataParallelOptions {
   std::vector<layout::Range> owners = {};
   /// How a bucket becomes one over the ranks, e.g. bf16_hook(); empty: all_reduce of all its bits.
   CommunicationHook hook = {};
+  /// Gradients are kept, accumulated and reduced in this dtype, e.g. float32 for bfloat16 parameters.
+  /// Where it is not that of the parameters their `.grad` is empty after backward():
+  /// flat_gradients() and gradient_slots() have them, for an optimizer of MasterWeights.
+  std::optional<at::ScalarType> gradient_dtype = {};
   /// The first backward() that communicates shows which parameters a rank uses; from then on the
   /// ranks no longer tell each other, and another set is an error.
   bool static_order = false;

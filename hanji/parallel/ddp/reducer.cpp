@@ -46,7 +46,8 @@ Reducer::Reducer(std::vector<NamedParameter> parameters, std::vector<NamedParame
       options_(options) {
   std::vector<int64_t> sizes;
   for (const auto& entry : parameters_) sizes.push_back(entry.tensor.numel());
-  const auto element_bytes = static_cast<int64_t>(parameters_[0].tensor.element_size());
+  const auto element_bytes = static_cast<int64_t>(
+      c10::elementSize(options.gradient_dtype.value_or(parameters_[0].tensor.scalar_type())));
   plan_ = layout::bucket_plan(sizes, element_bytes, options.bucket_bytes,
                               std::min(options.first_bucket_bytes, options.bucket_bytes));
   if (options_.num_grains > 0) fold_.emplace(options_.num_grains, options_.owners, group_.rank());
@@ -66,8 +67,9 @@ Reducer::~Reducer() {
 void Reducer::place_slots() {
   const int64_t num_rows = fold_ ? fold_->num_buffers() : 1;
   const at::Tensor& first = parameters_[0].tensor;
-  sums_ = comm::zeros_on(first.device(), {num_rows, plan_.flat.count}, first.scalar_type(), group_,
-                         "gradients");
+  const auto dtype = options_.gradient_dtype.value_or(first.scalar_type());
+  converts_ = dtype != first.scalar_type();
+  sums_ = comm::zeros_on(first.device(), {num_rows, plan_.flat.count}, dtype, group_, "gradients");
   flat_ = sums_[0];
   for (int64_t row = 0; row < num_rows; ++row) rows_.push_back(slots_of(sums_[row]));
   slots_.resize(parameters_.size());
@@ -159,6 +161,7 @@ void Reducer::arm_end_of_backward() {
 
 /// Makes `.grad` the slot in the bucket, whatever backward left there.
 void Reducer::adopt(size_t index) {
+  if (converts_) return widen(index);
   const at::NoGradGuard no_grad;
   at::Tensor& gradient = parameters_[index].tensor.mutable_grad();
   const at::Tensor& slot = rows_[row_][index];
@@ -168,6 +171,16 @@ void Reducer::adopt(size_t index) {
   }
   slot.copy_(gradient.layout() == c10::kStrided ? gradient : gradient.to_dense());
   gradient = slot;
+}
+
+/// Adds what backward left in `.grad` to the slot of another dtype, and empties `.grad`.
+void Reducer::widen(size_t index) {
+  const at::NoGradGuard no_grad;
+  at::Tensor& gradient = parameters_[index].tensor.mutable_grad();
+  const at::Tensor dense = gradient.layout() == c10::kStrided ? gradient : gradient.to_dense();
+  const at::Tensor& slot = rows_[row_][index];
+  !fold_&& slots_[index].used ? slot.add_(dense) : slot.copy_(dense);
+  gradient.reset();
 }
 
 void Reducer::mark_ready(size_t index) {
@@ -251,9 +264,10 @@ void Reducer::scale() {
 void Reducer::fill_missing() {
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i].ready) continue;
+    const bool accumulated = !fold_ && converts_ && slots_[i].used;
     if (!fold_ && parameters_[i].tensor.grad().defined()) {
       adopt(i);
-    } else {
+    } else if (!accumulated) {
       rows_[row_][i].zero_();
     }
     mark_ready(i);
@@ -266,7 +280,7 @@ at::Tensor Reducer::used_anywhere() {
   at::Tensor used = at::zeros({static_cast<int64_t>(slots_.size())}, at::kByte);
   auto* bytes = used.mutable_data_ptr<uint8_t>();
   for (size_t i = 0; i < slots_.size(); ++i) {
-    bytes[i] = fold_ ? slots_[i].used : parameters_[i].tensor.grad().defined();
+    bytes[i] = fold_ || converts_ ? slots_[i].used : parameters_[i].tensor.grad().defined();
   }
   comm::all_reduce_on_host(used, group_,
                            {.op = schedule::ReduceOp::kMax, .label = "used parameters"});
@@ -290,6 +304,7 @@ void Reducer::check_static_order() {
 }
 
 void Reducer::hand_out(const at::Tensor& used) {
+  if (converts_) return;
   const auto* bytes = used.const_data_ptr<uint8_t>();
   for (size_t i = 0; i < slots_.size(); ++i) {
     at::Tensor& gradient = parameters_[i].tensor.mutable_grad();

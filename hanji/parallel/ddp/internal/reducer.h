@@ -67,6 +67,7 @@ class Reducer {
   void on_gradient(size_t index);
   void arm_end_of_backward();
   void adopt(size_t index);
+  void widen(size_t index);
   void fold_in(size_t index);
   void mark_ready(size_t index);
   void launch_ready_buckets();
@@ -100,6 +101,7 @@ class Reducer {
   bool without_data_ = false;  ///< This rank takes part in a step of the others.
   at::Tensor static_used_;     ///< Static order: what used_anywhere() gave once.
   bool accumulating_ = false;
+  bool converts_ = false;  ///< Gradients have another dtype than their parameters.
 };
 
 }  // namespace hanji::parallel
