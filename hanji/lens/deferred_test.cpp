@@ -78,6 +78,7 @@ class DeferredModule : public testing::TestWithParam<std::string> {};
 
 TEST_P(DeferredModule, LiesOnMetaAndLooksAsIfBuiltPlainly) {
   const auto& build = builds().at(GetParam());
+  torch::manual_seed(1);
   const auto plain = build();
   const auto module = deferred(build);
   const auto expected = plain->named_parameters(), own = module.module->named_parameters();
@@ -100,6 +101,7 @@ TEST_P(DeferredModule, LiesOnMetaAndLooksAsIfBuiltPlainly) {
     const auto a = module.module->named_parameters()[item.key()].to(at::kDouble);
     const auto b = item.value().to(at::kDouble);
     EXPECT_FALSE(a.is_meta());
+    if (b.numel() < 16) continue;
     const double deviation = b.std(false).item<double>();
     const double chance = 6 * deviation / std::sqrt(static_cast<double>(b.numel())) + 1e-7;
     EXPECT_NEAR(a.mean().item<double>(), b.mean().item<double>(), 1.5 * chance) << item.key();

@@ -1,7 +1,7 @@
 #include "hanji/lens/profile.h"
 
 #include <fmt/format.h>
-#include <torch/csrc/autograd/node.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
