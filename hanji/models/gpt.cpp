@@ -13,6 +13,7 @@
 #include "hanji/compute/layer_norm.h"
 #include "hanji/compute/linear.h"
 #include "hanji/models/internal/initial.h"
+#include "hanji/parallel/checkpointed.h"
 
 namespace hanji::models {
 namespace {
@@ -169,38 +170,85 @@ int64_t GptImpl::cast_bytes() const {
   return bytes;
 }
 
+namespace {
+
+/// The blocks of one forward.
+class Pass {
+ public:
+  Pass(const GptOptions& options, double dropped, at::ScalarType dtype)
+      : options_(options), dropped_(dropped), dtype_(dtype) {}
+
+  /// A branch whose bias the next normalisation adds, unless dropout stands between.
+  struct Stream {
+    at::Tensor x;
+    compute::Delta delta;
+  };
+
+  /// Places that drop in one block: attention, and each branch where anything is dropped at all.
+  int64_t num_keys() const { return dropped_ == 0 ? 1 : 3; }
+
+  at::Tensor normalise(Stream& stream, const compute::LayerNorm& norm) const {
+    auto [sum, normed] = compute::add_layer_norm(stream.x, stream.delta, norm, dtype_);
+    stream.x = std::move(sum);
+    return std::move(normed);
+  }
+
+  Stream run(const Block& b, Stream stream, compute::DropoutKey key) const {
+    auto qkv = compute::linear(normalise(stream, b.ln_1), b.qkv);
+    ++key.layer;
+    auto mixed = compute::causal_attention(qkv, b.qkv_bias,
+                                           {options_.heads, options_.attention, dropped_, key});
+    stream.delta = branch(compute::linear(mixed, b.out), b.out_bias, key);
+    auto up = compute::linear(normalise(stream, b.ln_2), b.up);
+    stream.delta =
+        branch(compute::linear(compute::bias_gelu(up, b.up_bias), b.down), b.down_bias, key);
+    return stream;
+  }
+
+  /// The same, of which `stream` alone is kept until backward. Before the first block there is no
+  /// branch to add.
+  Stream run_twice(const Block& b, const Stream& stream, compute::DropoutKey key) const {
+    const auto again = [pass = *this, &b, key, bias = stream.delta.bias](
+                           const std::vector<at::Tensor>& inputs) -> std::vector<at::Tensor> {
+      const at::Tensor value = inputs.size() > 1 ? inputs[1] : at::Tensor();
+      Stream out = pass.run(b, {inputs[0], {value, bias}}, key);
+      return {std::move(out.x), std::move(out.delta.value)};
+    };
+    std::vector<at::Tensor> inputs = {stream.x};
+    if (stream.delta.value.defined()) inputs.push_back(stream.delta.value);
+    auto outputs = parallel::checkpointed_all(again, inputs);
+    return {std::move(outputs[0]), {std::move(outputs[1]), dropped_ == 0 ? b.down_bias : Weight{}}};
+  }
+
+ private:
+  compute::Delta branch(at::Tensor value, const Weight& bias, compute::DropoutKey& key) const {
+    if (dropped_ == 0) return {std::move(value), bias};
+    ++key.layer;
+    return {compute::dropout(value + bias.value, dropped_, key), {}};
+  }
+
+  const GptOptions& options_;
+  double dropped_;
+  at::ScalarType dtype_;
+};
+
+}  // namespace
+
 at::Tensor GptImpl::hidden(const at::Tensor& tokens) {
   const bool bf16 = options_.dtype == compute::Dtype::kBFloat16;
   const double dropped = is_training() ? options_.dropout : 0.0;
   compute::DropoutKey key{counters_.seed, counters_.step, counters_.first_sample, 0};
   auto& layers = *layers_;
   if (bf16) layers.cast_products();
-  const auto dtype = bf16 ? at::kBFloat16 : layers.token.value.scalar_type();
-
-  // A branch's bias is added by the next normalisation, unless dropout stands between.
-  auto branch = [&](at::Tensor value, const Weight& bias) -> compute::Delta {
-    if (dropped == 0) return {std::move(value), bias};
-    ++key.layer;
-    return {compute::dropout(value + bias.value, dropped, key), {}};
-  };
-
-  auto x = compute::dropout(compute::embed(tokens, layers.token, layers.position), dropped, key);
-  compute::Delta delta;
-  auto normalise = [&](const compute::LayerNorm& norm) {
-    auto [sum, normed] = compute::add_layer_norm(x, delta, norm, dtype);
-    x = std::move(sum);
-    return std::move(normed);
-  };
-  for (auto& b : layers.blocks) {
-    auto qkv = compute::linear(normalise(b.ln_1), b.qkv);
-    ++key.layer;
-    auto mixed = compute::causal_attention(qkv, b.qkv_bias,
-                                           {options_.heads, options_.attention, dropped, key});
-    delta = branch(compute::linear(mixed, b.out), b.out_bias);
-    auto up = compute::linear(normalise(b.ln_2), b.up);
-    delta = branch(compute::linear(compute::bias_gelu(up, b.up_bias), b.down), b.down_bias);
+  const Pass pass(options_, dropped, bf16 ? at::kBFloat16 : layers.token.value.scalar_type());
+  Pass::Stream stream{
+      compute::dropout(compute::embed(tokens, layers.token, layers.position), dropped, key), {}};
+  for (const Block& block : layers.blocks) {
+    stream = options_.recompute ? pass.run_twice(block, stream, key)
+                                : pass.run(block, std::move(stream), key);
+    key.layer += pass.num_keys();
   }
-  return normalise(layers.ln_f);
+  return pass.normalise(stream, layers.ln_f);
 }
 
 at::Tensor GptImpl::forward(const at::Tensor& tokens) {

@@ -24,6 +24,7 @@ struct GptOptions {
   compute::Dtype dtype = compute::Dtype::kFloat32;  ///< kBFloat16 keeps fp32 parameters.
   compute::Attention attention = compute::Attention::kMath;
   c10::Device device = c10::kCPU;  ///< Of the parameters, and of the tokens that they are given.
+  bool recompute = false;  ///< Blocks keep their inputs alone; backward computes the rest again.
 };
 
 /// What dropout masks depend on, beside layer and element.

@@ -131,8 +131,37 @@ TEST(Gpt, RepeatsItsBits) {
   for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i]));
 }
 
-TEST(Gpt, WritesGradientsIntoSlots) {
+/// Dropout and the copies of bf16 are made again as they were.
+TEST(Gpt, RecomputedBlocksHaveTheSameBits) {
+  for (const auto dtype : {compute::Dtype::kFloat32, compute::Dtype::kBFloat16}) {
+    for (const double dropout : {0.0, 0.1}) {
+      auto options = small();
+      options.dtype = dtype;
+      options.dropout = dropout;
+      GptImpl kept(options);
+      options.recompute = true;
+      GptImpl again(options);
+      const auto batch = data(options, 2);
+      for (GptImpl* model : {&kept, &again}) {
+        model->set_counters({.seed = 3, .step = 5, .first_sample = 2});
+        for (int pass = 0; pass < 2; ++pass) {
+          model->loss_sum(batch.tokens, batch.targets).backward();
+        }
+      }
+      for (const auto& item : kept.named_parameters()) {
+        const at::Tensor& other = again.named_parameters()[item.key()];
+        EXPECT_TRUE(at::equal(item.value().grad(), other.grad()))
+            << item.key() << ", dropout " << dropout;
+      }
+    }
+  }
+}
+
+class GptSlots : public testing::TestWithParam<bool> {};
+
+TEST_P(GptSlots, ReceiveGradients) {
   auto options = small();
+  options.recompute = GetParam();
   GptImpl model(options);
   const auto batch = data(options, 2);
   const auto expected = gradients(model, model.loss_sum(batch.tokens, batch.targets));
@@ -151,6 +180,8 @@ TEST(Gpt, WritesGradientsIntoSlots) {
   }
   EXPECT_GE(shared, static_cast<size_t>(4 * options.layers)) << "weights of products";
 }
+
+INSTANTIATE_TEST_SUITE_P(KeptOrRecomputed, GptSlots, testing::Bool());
 
 /// The gradients of one pass, all of them on the model's device.
 std::vector<at::Tensor> gradients_on(GptOptions options, c10::Device device) {

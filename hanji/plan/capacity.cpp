@@ -23,18 +23,6 @@ double parameters_in_flight(const ModelSpec& m) {
   return std::max(embeddings, other) + block;
 }
 
-/// Tensors that a block keeps, and what lies outside of all blocks.
-int64_t checkpointed_bytes(const ModelSpec& model, const ActivationOptions& options) {
-  ModelSpec one = model;
-  one.layers = 1;
-  ModelSpec none = model;
-  none.layers = 0;
-  const int64_t outside = activation_bytes(none, options);
-  const int64_t block = activation_bytes(one, options) - outside;
-  const int64_t input = options.micro_batch * model.block * model.width * 4;  // the stream is fp32
-  return outside + block + model.layers * input;
-}
-
 class Counter {
  public:
   Counter(const CapacityQuery& query, Sharding sharding) : query_(query), sharding_(sharding) {}
@@ -87,11 +75,10 @@ class Counter {
 
   int64_t activations() const {
     const ActivationOptions options{query_.micro_batch, query_.precision,
-                                    query_.device.shares_host ? Device::kCpu : Device::kCuda};
+                                    query_.device.shares_host ? Device::kCpu : Device::kCuda,
+                                    query_.checkpointing};
     const ModelSpec& spec = query_.model.spec;
-    const int64_t kept =
-        query_.checkpointing ? checkpointed_bytes(spec, options) : activation_bytes(spec, options);
-    return kept + workspace_bytes(spec, options);
+    return activation_bytes(spec, options) + workspace_bytes(spec, options);
   }
 
   std::vector<MemoryLine> lines(const StateBytes& states, int64_t activations, int64_t buckets,

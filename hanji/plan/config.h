@@ -82,6 +82,7 @@ struct ComputeConfig {
   Attention attention = Attention::kAuto;
   Precision dtype = Precision::kFloat32;
   int64_t threads = kAuto;  ///< Per rank; auto: the cores of its mask.
+  bool recompute = false;   ///< Blocks keep their inputs alone; backward computes the rest again.
 };
 
 /// The algorithm of each routine; empty: the cheapest.

@@ -163,7 +163,7 @@ int64_t Planner::largest_share() const {
 std::vector<MemoryLine> Planner::memory_with(int64_t micro_batch) const {
   const ModelSpec& model = plan_.model;
   const ActivationOptions options{micro_batch, plan_.kernels.precision,
-                                  inputs_.config.compute.device};
+                                  inputs_.config.compute.device, inputs_.config.compute.recompute};
   const int64_t flat = gradient_buckets(model, inputs_.config.comm.bucket_bytes).flat.count *
                        kParameterBytes * (plan_.kernels.precision == Precision::kFloat64 ? 2 : 1);
   std::vector<MemoryLine> lines = {{"parameters", flat},
@@ -285,7 +285,8 @@ Result<Plan> Planner::plan() {
                              .shares = plan_.shares,
                              .bucket_bytes = bucket_bytes,
                              .stable_grain = is_stable() ? plan_.config.train.grain : 0,
-                             .hosts = plan_.hosts});
+                             .hosts = plan_.hosts,
+                             .recompute = plan_.config.compute.recompute});
   if (on_gpus()) plan_.predicted = {};  // the rates that were measured are those of cores
   plan_.predicted.peak_bytes_per_rank = total_bytes(plan_.memory);
   plan_.job_hash = job_hash();

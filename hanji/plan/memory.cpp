@@ -26,27 +26,24 @@ void add_dropout(const ModelSpec& m, const ActivationOptions& options,
   const Widths widths = widths_of(options.precision);
   const int64_t tokens = options.micro_batch * m.block;
   const int64_t squares = options.micro_batch * m.heads * m.block * m.block;
-  saved.push_back({"embedding.mask", 1, tokens * m.width, widths.stream});
   saved.push_back({"layer.branch_masks", 2 * m.layers, tokens * m.width, widths.product});
   saved.push_back({"layer.attention_squares", 3 * m.layers, squares, widths.product});
 }
 
-}  // namespace
-
-std::vector<SavedTensor> saved_tensors(const ModelSpec& m, const ActivationOptions& options) {
+/// What blocks keep from forward to backward, or for as long as their own backward takes.
+std::vector<SavedTensor> saved_in_blocks(const ModelSpec& m, const ActivationOptions& options) {
   const Widths widths = widths_of(options.precision);
   const int64_t tokens = options.micro_batch * m.block;
   const int64_t wide = tokens * m.width;
-  const int64_t num_norms = 2 * m.layers + 1;
+  const int64_t num_norms = 2 * m.layers;
   std::vector<SavedTensor> saved = {
       {"norm.sum", num_norms, wide, widths.stream},               // the stream, by add_layer_norm
       {"norm.statistics", 2 * num_norms, tokens, widths.stream},  // mean and 1/deviation of rows
-      {"norm.output", num_norms, wide, widths.product},           // by linear: qkv, up, head
+      {"norm.output", num_norms, wide, widths.product},           // by linear: qkv, up
       {"layer.qkv", m.layers, 3 * wide, widths.product},          // by attention, bias added
       {"layer.attention", m.layers, wide, widths.product},        // by attention and linear: out
       {"layer.up", m.layers, 4 * wide, widths.product},           // by bias_gelu
       {"layer.gelu", m.layers, 4 * wide, widths.product},         // by linear: down
-      {"logits", 1, tokens * m.vocabulary, widths.product},  // by cross_entropy, then its gradient
   };
   if (m.dropout > 0) {
     add_dropout(m, options, saved);
@@ -57,10 +54,56 @@ std::vector<SavedTensor> saved_tensors(const ModelSpec& m, const ActivationOptio
   return saved;
 }
 
-int64_t activation_bytes(const ModelSpec& model, const ActivationOptions& options) {
+/// What parallel::checkpointed() keeps of each block: the stream and the output of the last branch,
+/// which the first block has not.
+std::vector<SavedTensor> inputs_of_blocks(const ModelSpec& m, const ActivationOptions& options) {
+  const Widths widths = widths_of(options.precision);
+  const int64_t wide = options.micro_batch * m.block * m.width;
+  return {{"block.stream", m.layers, wide, widths.stream},
+          {"block.branch", m.layers - 1, wide, widths.product}};
+}
+
+int64_t sum_of(const std::vector<SavedTensor>& saved) {
   int64_t bytes = 0;
-  for (const SavedTensor& tensor : saved_tensors(model, options)) bytes += tensor.bytes();
+  for (const SavedTensor& tensor : saved) bytes += tensor.bytes();
   return bytes;
+}
+
+/// In the last block's GELU, where its tensors are there again: they, the block's output and the
+/// gradients of both its outputs, of GELU's output and input; logits, the last norm and the input
+/// of down are gone.
+int64_t workspace_of_recomputed_block(const ModelSpec& m, const ActivationOptions& options) {
+  const Widths widths = widths_of(options.precision);
+  const int64_t tokens = options.micro_batch * m.block;
+  const int64_t wide = tokens * m.width;
+  ModelSpec one = m;
+  one.layers = 1;
+  const int64_t grown = sum_of(saved_in_blocks(one, options)) +
+                        wide * (widths.stream + (1 + 1 + 8 - 4) * widths.product);
+  const int64_t gone =
+      tokens * m.vocabulary * widths.product + wide * (widths.stream + widths.product);
+  return grown - gone;
+}
+
+}  // namespace
+
+std::vector<SavedTensor> saved_tensors(const ModelSpec& m, const ActivationOptions& options) {
+  const Widths widths = widths_of(options.precision);
+  const int64_t tokens = options.micro_batch * m.block;
+  const int64_t wide = tokens * m.width;
+  std::vector<SavedTensor> saved =
+      options.recompute ? inputs_of_blocks(m, options) : saved_in_blocks(m, options);
+  if (m.dropout > 0) saved.push_back({"embedding.mask", 1, wide, widths.stream});
+  saved.push_back({"last_norm.sum", 1, wide, widths.stream});
+  saved.push_back({"last_norm.statistics", 2, tokens, widths.stream});
+  saved.push_back({"last_norm.output", 1, wide, widths.product});  // by linear: head
+  // By cross_entropy, then its gradient.
+  saved.push_back({"logits", 1, tokens * m.vocabulary, widths.product});
+  return saved;
+}
+
+int64_t activation_bytes(const ModelSpec& model, const ActivationOptions& options) {
+  return sum_of(saved_tensors(model, options));
 }
 
 int64_t workspace_bytes(const ModelSpec& m, const ActivationOptions& options) {
@@ -77,7 +120,8 @@ int64_t workspace_bytes(const ModelSpec& m, const ActivationOptions& options) {
   const int64_t in_loss = options.device == Device::kCuda
                               ? tokens * m.vocabulary * (widths.product + widths.stream)
                               : 0;
-  return std::max({in_head, in_gelu, in_loss});
+  const int64_t in_block = options.recompute ? workspace_of_recomputed_block(m, options) : in_gelu;
+  return std::max({in_head, in_block, in_loss});
 }
 
 int64_t total_bytes(const std::vector<MemoryLine>& lines) {

@@ -23,6 +23,7 @@ struct ActivationOptions {
   int64_t micro_batch = 1;
   Precision precision = Precision::kFloat32;
   Device device = Device::kCpu;
+  bool recompute = false;  ///< Blocks keep their inputs alone.
 };
 
 /// Every tensor that autograd holds when the forward pass of models/gpt ends, each storage once.
@@ -30,6 +31,7 @@ struct ActivationOptions {
 /// Result  with N = micro_batch * T tokens, without dropout, elements of N*C:
 ///         L * (2 stream + 2 norm outputs + 3 qkv + 1 attention + 4 up + 4 gelu) + 2;
 ///         and L * N * heads log sums, 2 * (2L+1) * N statistics, N * V logits.
+///         With recompute L streams, L - 1 outputs of branches, the last norm and the logits.
 /// Source  what the operations of compute/ save: each row of memory.cpp names its owner.
 std::vector<SavedTensor> saved_tensors(const ModelSpec& model, const ActivationOptions& options);
 

@@ -232,6 +232,17 @@ TEST(Memory, DropoutKeepsMasksAndSquares) {
             4 * (masks + squares - log_sums));
 }
 
+TEST(Memory, RecomputedBlocksKeepTheirInputs) {
+  const ModelSpec nano{2, 2, 32, 32, 65, true, 0};
+  const ActivationOptions all{.micro_batch = 3};
+  ActivationOptions inputs = all;
+  inputs.recompute = true;
+  // Two streams and one branch; sum and output of the last norm, its statistics, and the logits.
+  EXPECT_EQ(activation_bytes(nano, inputs), 4 * (5 * 3072 + 2 * 96 + 96 * 65));
+  const int64_t peak = activation_bytes(nano, inputs) + workspace_bytes(nano, inputs);
+  EXPECT_LT(peak, activation_bytes(nano, all) + workspace_bytes(nano, all));
+}
+
 TEST(Memory, ParametersGradientsAndMomentsShareOneFlatLayout) {
   const Plan plan = made(two_cores());
   const int64_t flat = bytes_of(plan, "parameters");
@@ -323,6 +334,7 @@ TEST(Predict, EveryInputMovesTheStepTheRightWay) {
   EXPECT_GT(seconds_after([](PlanInputs& i) { i.kernels.attention_flops_per_second /= 2; }), base);
   EXPECT_GT(seconds_after([](PlanInputs& i) { i.config.train.global_batch = 32; }), base);
   EXPECT_GT(seconds_after([](PlanInputs& i) { i.config.run.ranks = 1; }), base);
+  EXPECT_GT(seconds_after([](PlanInputs& i) { i.config.compute.recompute = true; }), base);
   EXPECT_GT(seconds_after([](PlanInputs& i) { i.config.train.micro_batch = 1; }), base);
   EXPECT_GT(seconds_after([](PlanInputs& i) { i.config.model.layers = 5; }), base);
   EXPECT_GT(seconds_after([](PlanInputs& i) { i.config.train.split = {3, 1}; }), base);

@@ -26,6 +26,8 @@ constexpr double kOperationsBesides = 20;
 /// Elements of the width that element-wise operations read and write per token and layer: norms
 /// 2 x 4, bias of qkv 2 x 3, GELU 2 x 4; backward reads gradients besides and writes as many.
 constexpr double kElementsPerLayer = 22 * 3;
+/// Of forward and backward: one of three products of equal size, and about that of the rest.
+constexpr double kForwardShare = 1.0 / 3;
 /// AdamW reads parameter, gradient and two moments and writes three; the norm reads the gradient
 /// once more, the next backward writes it.
 constexpr double kOptimizerElements = 9;
@@ -60,6 +62,13 @@ double product_rate(const StepFacts& facts) {
   return or_else(facts.kernels.gemm_flops_per_second, assumed);
 }
 
+/// Of all products those that are not the head's.
+double share_of_blocks(const ModelSpec& m) {
+  const double blocks =
+      12.0 * static_cast<double>(m.layers * m.width) * static_cast<double>(m.width);
+  return blocks / (blocks + static_cast<double>(m.vocabulary * m.width));
+}
+
 double forward_and_backward_seconds(const StepFacts& facts, const RankShare& share) {
   const ModelSpec& m = facts.model;
   const auto tokens = static_cast<double>(share.samples.size() * m.block);
@@ -77,7 +86,9 @@ double forward_and_backward_seconds(const StepFacts& facts, const RankShare& sha
   const double accumulation = accumulated / bytes_per_second(facts, 2 * gradients);
   const double operations =
       passes * (static_cast<double>(m.layers) * kOperationsPerLayer + kOperationsBesides);
-  return products + attention + elementwise + accumulation + operations * kSecondsPerOperation;
+  const double once =
+      products + attention + elementwise + accumulation + operations * kSecondsPerOperation;
+  return facts.recompute ? once + kForwardShare * share_of_blocks(m) * (once - accumulation) : once;
 }
 
 double optimizer_seconds(const StepFacts& facts) {

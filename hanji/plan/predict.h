@@ -48,6 +48,7 @@ struct StepFacts {
   int64_t bucket_bytes = 0;
   int64_t stable_grain = 0;  ///< Samples of a grain where sums are stable; 0: they are not.
   HostLayout hosts = {};
+  bool recompute = false;  ///< Blocks are computed again in backward.
 };
 
 /// The flat gradients of the model, in the buckets in which data_parallel reduces them.

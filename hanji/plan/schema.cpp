@@ -222,6 +222,9 @@ std::vector<Key> machine_keys() {
              kRefusedPrecisions),
       integer(HANJI_KEY(compute.threads, "Threads of each rank. auto: the cores of its mask."),
               "threads", {1, 1024}, Auto::kYes),
+      boolean(HANJI_KEY(compute.recompute,
+                        "Keep the inputs of blocks alone and compute the rest again in backward: "
+                        "the same bits, far less memory, about a third more products.")),
       seconds(HANJI_KEY(comm.deadline, "Longest wait for another rank."), {0.001, 1e7}),
       choice(HANJI_KEY(comm.engine,
                        "Who moves bytes between ranks: shm, shared memory; gloo, sockets; mpi, "

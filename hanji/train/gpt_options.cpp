@@ -28,7 +28,8 @@ models::GptOptions gpt_options(const plan::Plan& plan, c10::Device device) {
           .attention = plan.kernels.attention == plan::Attention::kFlash
                            ? compute::Attention::kFlash
                            : compute::Attention::kMath,
-          .device = device};
+          .device = device,
+          .recompute = plan.config.compute.recompute};
 }
 
 }  // namespace hanji::train
