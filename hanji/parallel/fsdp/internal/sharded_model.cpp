@@ -13,6 +13,13 @@
 #include "hanji/comm/barrier.h"
 
 namespace hanji::parallel {
+namespace {
+
+bool contains(const std::vector<size_t>& some, size_t one) {
+  return std::ranges::find(some, one) != some.end();
+}
+
+}  // namespace
 
 /// Before the first node of a unit's backward.
 struct BeforeBackward : torch::autograd::FunctionPreHook {
@@ -110,7 +117,7 @@ void ShardedModel::seal(ModuleUnit& unit) {
 
 void ShardedModel::seal_all() {
   if (!seals_) return;
-  touched_.reset();
+  touched_.clear();
   const bool held = std::exchange(holds_batch_, false);
   for (ModuleUnit& unit : units_) seal(unit);
   holds_batch_ = held;
@@ -130,16 +137,25 @@ void ShardedModel::begin_call(size_t index) {
   prefetch(neighbour(index, 1));
 }
 
-/// Without calls to go by: a unit ends where an operation needs another one.
-void ShardedModel::touch(size_t flat) {
-  const size_t index = unit_of_flat_[flat];
-  if (touched_ == index && flats_[flat]->is_open()) return;
-  if (touched_ && *touched_ != index) {
-    ModuleUnit& last = units_[*touched_];
-    if (!at::GradMode::is_enabled() || (reshards_after_forward_ && !last.is_root)) seal(last);
+/// Without calls to go by: a unit ends where an operation needs others and not it.
+void ShardedModel::touch(const std::vector<size_t>& flats) {
+  std::vector<size_t> needed;
+  for (const size_t flat : flats) {
+    if (!contains(needed, unit_of_flat_[flat])) needed.push_back(unit_of_flat_[flat]);
   }
-  touched_ = index;
-  begin_call(index);
+  const std::vector<size_t> before = std::exchange(touched_, needed);
+  for (const size_t index : before) {
+    ModuleUnit& last = units_[index];
+    const bool ends = !at::GradMode::is_enabled() || (reshards_after_forward_ && !last.is_root);
+    if (ends && !contains(needed, index)) seal(last);
+  }
+  for (const size_t index : needed) {
+    if (!contains(before, index) || !is_open(units_[index])) begin_call(index);
+  }
+}
+
+bool ShardedModel::is_open(const ModuleUnit& unit) const {
+  return std::ranges::all_of(unit.flats, [&](size_t flat) { return flats_[flat]->is_open(); });
 }
 
 void ShardedModel::leave(size_t index, const std::vector<at::Tensor>& outputs) {

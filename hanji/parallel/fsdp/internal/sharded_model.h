@@ -48,8 +48,9 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   void enter(size_t unit);
   /// After enter(); `outputs` are what the unit gave, nothing if it threw.
   void leave(size_t unit, const std::vector<at::Tensor>& outputs);
-  /// An operation is about to read a parameter, in a forward whose units nobody calls by name.
-  void touch(size_t flat);
+  /// An operation is about to read parameters of these, in a forward whose units nobody calls by
+  /// name.
+  void touch(const std::vector<size_t>& flats);
   /// An operation of unit `flat` gave these.
   void touched(size_t flat, const std::vector<at::Tensor>& outputs) {
     watch(unit_of_flat_[flat], outputs);
@@ -91,6 +92,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   std::string words(size_t unit) const;
   void open(ModuleUnit& unit);
   void seal(ModuleUnit& unit);
+  bool is_open(const ModuleUnit& unit) const;
   void prefetch(std::optional<size_t> unit);
   size_t num_gathered() const;
   std::optional<size_t> neighbour(size_t unit, int direction) const;
@@ -120,9 +122,9 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   std::vector<size_t> called_;                ///< Of the forward that runs.
   std::vector<std::shared_ptr<bool>> spent_;  ///< Calls whose backward runs now.
   std::vector<std::pair<at::Tensor, uint32_t>> versions_;
-  int depth_ = 0;                  ///< Calls of units on the way.
-  std::optional<size_t> touched_;  ///< The unit that computes, by touch().
-  bool pinned_ = false;            ///< While all are whole for whoever looks.
+  int depth_ = 0;                ///< Calls of units on the way.
+  std::vector<size_t> touched_;  ///< The units that compute, by touch().
+  bool pinned_ = false;          ///< While all are whole for whoever looks.
 
   friend struct BeforeBackward;
 };

@@ -2,6 +2,8 @@
 
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <algorithm>
+
 #include "hanji/lens/operation.h"
 #include "hanji/parallel/fsdp/internal/sharded_model.h"
 
@@ -9,21 +11,21 @@ namespace hanji::parallel {
 
 /// Views read nothing, but what they give leads a backward to the parameter.
 void UnitObserver::before(const lens::Operation& operation) {
-  unit_.reset();
+  units_.clear();
   if (torch::autograd::get_current_graph_task_id() != -1) return;  // hooks have opened the units
   operation.for_each_input([&](const at::Tensor& tensor) {
     const Held held = holder_of(tensor);
     if (held.model.get() != &model_) return;
-    if (!operation.is_view()) model_.touch(held.unit);
-    unit_ = held.unit;
+    if (std::ranges::find(units_, held.unit) == units_.end()) units_.push_back(held.unit);
   });
+  if (!units_.empty() && !operation.is_view()) model_.touch(units_);
 }
 
 void UnitObserver::after(const lens::Operation& operation) {
-  if (!unit_ || operation.is_view()) return;
+  if (units_.empty() || operation.is_view()) return;
   std::vector<at::Tensor> outputs;
   operation.for_each_output([&](const at::Tensor& tensor) { outputs.push_back(tensor); });
-  model_.touched(*unit_, outputs);
+  for (const size_t unit : units_) model_.touched(unit, outputs);
 }
 
 }  // namespace hanji::parallel

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <optional>
+#include <cstddef>
+#include <vector>
 
 #include "hanji/lens/observer.h"
 
@@ -18,7 +19,7 @@ class UnitObserver : public lens::Observer {
 
  private:
   ShardedModel& model_;
-  std::optional<size_t> unit_;  ///< That the operation on its way reads.
+  std::vector<size_t> units_;  ///< That the operation on its way reads.
   lens::Scope scope_;
 };
 
