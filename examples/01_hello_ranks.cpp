@@ -3,7 +3,7 @@
 //
 //   01_hello_ranks [RANKS]
 #include <hanji/hanji.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdio>
 #include <cstdlib>

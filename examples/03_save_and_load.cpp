@@ -4,7 +4,9 @@
 //
 //   03_save_and_load [FILE]          hanji run --ranks 2 03_save_and_load
 #include <hanji/hanji.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
+#include <torch/types.h>
 
 #include <cstdio>
 #include <filesystem>

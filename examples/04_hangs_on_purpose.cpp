@@ -3,7 +3,7 @@
 //
 //   hanji run --ranks 2 04_hangs_on_purpose [SECONDS]
 #include <hanji/hanji.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <unistd.h>
 
 #include <cstdio>

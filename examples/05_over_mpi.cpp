@@ -3,7 +3,9 @@
 //   mpirun -n 2 05_over_mpi          srun --mpi=pmix -n 2 05_over_mpi
 #include <hanji/comm/mpi/group.h>
 #include <hanji/hanji.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include <cstdio>
 

@@ -4,7 +4,8 @@
 //
 //   06_deferred
 #include <hanji/hanji.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
 
 #include <cstdio>
 

@@ -3,7 +3,10 @@
 //
 //   07_fully_shard          hanji run --ranks 2 07_fully_shard          torchrun, mpirun, srun
 #include <hanji/hanji.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
+#include <torch/types.h>
 
 #include <cstdio>
 

@@ -3,7 +3,11 @@
 // its first step, or -1. Rank 0 tells the loss of every step. With a third argument the others go on
 // after a death: those that live begin again in a group of their own.
 #include <hanji/hanji.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include <chrono>
 #include <csignal>

@@ -1,7 +1,14 @@
 #include "hanji/checkpoint/module_file.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include "hanji/checkpoint/internal/test_state.h"
 #include "hanji/test/temporary_folder.h"

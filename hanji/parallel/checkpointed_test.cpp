@@ -1,7 +1,8 @@
 #include "hanji/parallel/checkpointed.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
 
 #include "hanji/base/status.h"
 #include "hanji/parallel/ddp/data_parallel.h"

@@ -1,7 +1,7 @@
 #include "hanji/parallel/flat_optimizer.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <condition_variable>
 #include <mutex>

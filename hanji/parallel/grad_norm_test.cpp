@@ -1,7 +1,7 @@
 #include "hanji/parallel/grad_norm.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cmath>
 #include <vector>

@@ -1,7 +1,7 @@
 #include "hanji/parallel/optimizer.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "hanji/parallel/flat_parameters.h"
 

@@ -1,6 +1,7 @@
 // Mixed precision, loss scaling, moving averages and stochastic rounding.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
 
 #include <cmath>
 #include <limits>

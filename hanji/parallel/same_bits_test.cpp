@@ -1,6 +1,7 @@
 // Strategies that must give the same bits as each other.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/optim/adamw.h>
+#include <torch/types.h>
 
 #include <functional>
 

@@ -1,7 +1,8 @@
 #include "hanji/parallel/ddp/communication_hook.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
 
 #include <array>
 

@@ -1,7 +1,12 @@
 #include "hanji/parallel/ddp/data_parallel.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include <chrono>
 #include <set>

@@ -1,6 +1,7 @@
 // Stable bits: the gradients of a global batch do not depend on who computed which grain.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
 
 #include "hanji/comm/heap.h"
 #include "hanji/layout/split.h"

@@ -1,6 +1,9 @@
 // Ranks that differ: in how much data they have, in which parameters they use, in their batches.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/ddp/sync_batch_norm.h"

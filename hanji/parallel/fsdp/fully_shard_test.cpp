@@ -1,7 +1,11 @@
 #include "hanji/parallel/fsdp/fully_shard.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include <chrono>
 #include <thread>

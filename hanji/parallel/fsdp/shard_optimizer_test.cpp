@@ -1,7 +1,10 @@
 #include "hanji/parallel/fsdp/shard_optimizer.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
 
 #include <chrono>
 #include <thread>

@@ -1,7 +1,8 @@
 #include "hanji/parallel/server/parameter_server.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
 
 #include <set>
 #include <thread>
