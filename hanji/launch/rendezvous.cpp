@@ -68,7 +68,7 @@ Result<shm::Endpoints> meet(const Identity& identity, const MeetOptions& options
   const auto deadline = base::Deadline::after(options.deadline);
   const auto path =
       meeting_path(options.directory.empty() ? meeting_directory() : options.directory, identity);
-  const Hello hello = hello_of(identity, segment_options);
+  const RankHello hello = hello_of(identity, segment_options);
   if (identity.local_rank != 0) return join_meeting(path, hello, deadline);
   HANJI_ASSIGN_OR_RETURN(Meeting meeting, Meeting::open(path, hello));
   HANJI_RETURN_IF_ERROR(meeting.gather(deadline));

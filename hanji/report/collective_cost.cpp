@@ -57,8 +57,8 @@ cost::Query query_of(const cost::Question& question, int64_t bytes) {
 }
 
 // Adds the borders between low, which is in `found`, and high; `winner` names the fastest for a size.
-void find_borders(const auto& winner, const SizeRange& low, const SizeRange& high,
-                  std::vector<SizeRange>& found) {
+void find_borders(const auto& winner, const FastestFrom& low, const FastestFrom& high,
+                  std::vector<FastestFrom>& found) {
   if (low.algorithm == high.algorithm) return;
   const auto near = static_cast<int64_t>(static_cast<double>(low.from_bytes) * kBorder);
   if (high.from_bytes <= std::max(low.from_bytes + kElementBytes, near)) {
@@ -66,7 +66,7 @@ void find_borders(const auto& winner, const SizeRange& low, const SizeRange& hig
     return;
   }
   const int64_t at = low.from_bytes + (high.from_bytes - low.from_bytes) / 2;
-  const SizeRange middle{at, winner(at)};
+  const FastestFrom middle{at, winner(at)};
   find_borders(winner, low, middle, found);
   find_borders(winner, middle, high, found);
 }
@@ -126,10 +126,10 @@ Result<CollectiveCost> cost_in_memory(const cost::Question& question, const cost
     const auto winner = [&](int64_t bytes) {
       return candidates_for(query_of(question, bytes), rates).front().list->algorithm;
     };
-    SizeRange low{kElementBytes, winner(kElementBytes)};
+    FastestFrom low{kElementBytes, winner(kElementBytes)};
     result.sizes = {low};
     for (int64_t bytes = 4 * kElementBytes; bytes <= kLargestSizeInMemory; bytes *= 4) {
-      const SizeRange high{bytes, winner(bytes)};
+      const FastestFrom high{bytes, winner(bytes)};
       find_borders(winner, low, high, result.sizes);
       low = high;
     }

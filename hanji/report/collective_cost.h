@@ -24,7 +24,7 @@ struct CollectiveRow {
 };
 
 /// From `from_bytes` on this algorithm is the fastest.
-struct SizeRange {
+struct FastestFrom {
   int64_t from_bytes = 0;
   std::string algorithm;
 };
@@ -36,7 +36,7 @@ struct CollectiveCost {
   int ranks = 0;
   std::string where;                ///< "over links of 1 MB/s each way, no latency"
   std::vector<CollectiveRow> rows;  ///< The fastest first.
-  std::vector<SizeRange> sizes;     ///< Who is the fastest for which size.
+  std::vector<FastestFrom> sizes;   ///< Who is the fastest for which size.
   std::string sizes_where;          ///< Where `sizes` holds, if not as `where` says; else empty.
 };
 

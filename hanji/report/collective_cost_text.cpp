@@ -110,7 +110,7 @@ std::string to_json(const CollectiveCost& cost) {
   }
   json["why"] = why(cost);
   json["sizes"] = base::Json::array();
-  for (const SizeRange& one : cost.sizes) {
+  for (const FastestFrom& one : cost.sizes) {
     json["sizes"].push_back({{"from_bytes", one.from_bytes}, {"algorithm", one.algorithm}});
   }
   json["sizes_where"] = cost.sizes_where.empty() ? cost.where : cost.sizes_where;

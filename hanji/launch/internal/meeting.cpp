@@ -81,8 +81,8 @@ Status compare(const char* what, std::span<const char> theirs, std::span<const c
 
 }  // namespace
 
-Hello hello_of(const Identity& identity, const shm::SegmentOptions& options) {
-  Hello hello;
+RankHello hello_of(const Identity& identity, const shm::SegmentOptions& options) {
+  RankHello hello;
   hello.rank = identity.local_rank;
   hello.size = identity.local_size;
   copy_text(options.build_id, hello.build_id);
@@ -90,7 +90,7 @@ Hello hello_of(const Identity& identity, const shm::SegmentOptions& options) {
   return hello;
 }
 
-Meeting::Meeting(std::filesystem::path path, base::Fd listener, const Hello& own)
+Meeting::Meeting(std::filesystem::path path, base::Fd listener, const RankHello& own)
     : path_(std::move(path)), listener_(std::move(listener)), own_(own), seats_(own.size) {}
 
 Meeting::Meeting(Meeting&& other) noexcept
@@ -104,7 +104,7 @@ Meeting::~Meeting() {
   if (!path_.empty()) ::unlink(path_.c_str());
 }
 
-Result<Meeting> Meeting::open(const std::filesystem::path& path, const Hello& own) {
+Result<Meeting> Meeting::open(const std::filesystem::path& path, const RankHello& own) {
   HANJI_RETURN_IF_ERROR(base::make_private_directory(path.parent_path()));
   sweep_meetings(path.parent_path());
   if (std::filesystem::exists(std::filesystem::symlink_status(path))) {
@@ -170,14 +170,14 @@ void Meeting::accept() {
 /// Seats a guest whose hello has come; closes the connection of one that sent anything else.
 Status Meeting::take_hello(Guest& guest) {
   const auto message =
-      base::receive_message(guest.connection.get(), sizeof(Hello), base::Deadline::after(0ns));
+      base::receive_message(guest.connection.get(), sizeof(RankHello), base::Deadline::after(0ns));
   if (!message.ok() && message.status().code() == Code::kTimeout) return {};
-  Hello hello;
+  RankHello hello;
   const bool whole = message.ok() && message->bytes.size() == sizeof(hello);
   if (whole) std::memcpy(&hello, message->bytes.data(), sizeof(hello));
   const auto pid = trusted_pid(guest.connection.get());
   if (!pid.ok() && pid.status().code() == Code::kUnsupported) return pid.status();
-  if (!whole || hello.magic != Hello::kMagic || !pid.ok()) {
+  if (!whole || hello.magic != RankHello::kMagic || !pid.ok()) {
     guest.connection.reset();
     return {};
   }
@@ -185,7 +185,7 @@ Status Meeting::take_hello(Guest& guest) {
   return seat(hello, guest);
 }
 
-Status Meeting::seat(const Hello& hello, Guest& guest) {
+Status Meeting::seat(const RankHello& hello, Guest& guest) {
   if (hello.size != own_.size || hello.rank < 0 || hello.rank >= own_.size) {
     return base::invalid_argument(
         fmt::format("process {} says it is rank {} of {}; rank 0 (process {}) counts {} ranks",
@@ -238,7 +238,7 @@ Status Meeting::welcome(int segment) const {
   return {};
 }
 
-Result<shm::Endpoints> join_meeting(const std::filesystem::path& path, const Hello& hello,
+Result<shm::Endpoints> join_meeting(const std::filesystem::path& path, const RankHello& hello,
                                     base::Deadline deadline) {
   auto connection = base::connect_unix(path, deadline);
   if (!connection.ok() && connection.status().code() == Code::kTimeout) {

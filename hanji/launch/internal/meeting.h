@@ -16,7 +16,7 @@
 namespace hanji::launch {
 
 /// What a rank says first. 208 bytes; all else is dropped unread.
-struct Hello {
+struct RankHello {
   uint64_t magic = kMagic;
   int32_t rank = 0;
   int32_t size = 0;
@@ -25,9 +25,9 @@ struct Hello {
 
   static constexpr uint64_t kMagic = 0x31'6a6e'6168'6968;  // "hihanj1": greeting, version 1.
 };
-static_assert(sizeof(Hello) == 208);
+static_assert(sizeof(RankHello) == 208);
 
-Hello hello_of(const Identity& identity, const shm::SegmentOptions& options);
+RankHello hello_of(const Identity& identity, const shm::SegmentOptions& options);
 
 /// First byte of the answer: the descriptors come with it, or a Status says why they do not.
 inline constexpr std::byte kWelcome{'W'};
@@ -37,7 +37,7 @@ inline constexpr std::byte kRefusal{'N'};
 class Meeting {
  public:
   /// Sweeps the folder and listens. Errors: kInvalidArgument if the same job meets there already.
-  static Result<Meeting> open(const std::filesystem::path& path, const Hello& own);
+  static Result<Meeting> open(const std::filesystem::path& path, const RankHello& own);
   Meeting(Meeting&& other) noexcept;
   Meeting& operator=(Meeting&&) = delete;
   /// Removes the socket.
@@ -57,23 +57,23 @@ class Meeting {
     pid_t pid = -1;
   };
 
-  Meeting(std::filesystem::path path, base::Fd listener, const Hello& own);
+  Meeting(std::filesystem::path path, base::Fd listener, const RankHello& own);
   Status gather_all(base::Deadline deadline);
   void accept();
   Status take_hello(Guest& guest);
-  Status seat(const Hello& hello, Guest& guest);
+  Status seat(const RankHello& hello, Guest& guest);
   int num_seated() const;
   Status who_is_missing() const;
 
   std::filesystem::path path_;
   base::Fd listener_;
-  Hello own_;
+  RankHello own_;
   std::vector<Guest> arrived_;  ///< Connected, not yet seated.
   std::vector<Guest> seats_;    ///< By rank.
 };
 
 /// Any other rank's side.
-Result<shm::Endpoints> join_meeting(const std::filesystem::path& path, const Hello& hello,
+Result<shm::Endpoints> join_meeting(const std::filesystem::path& path, const RankHello& hello,
                                     base::Deadline deadline);
 
 /// Removes sockets in the folder that no process listens at any more.
