@@ -210,13 +210,10 @@ class Pass {
   Stream run_twice(const Block& b, const Stream& stream, compute::DropoutKey key) const {
     const auto again = [pass = *this, &b, key, bias = stream.delta.bias](
                            const std::vector<at::Tensor>& inputs) -> std::vector<at::Tensor> {
-      const at::Tensor value = inputs.size() > 1 ? inputs[1] : at::Tensor();
-      Stream out = pass.run(b, {inputs[0], {value, bias}}, key);
+      Stream out = pass.run(b, {inputs[0], {inputs[1], bias}}, key);
       return {std::move(out.x), std::move(out.delta.value)};
     };
-    std::vector<at::Tensor> inputs = {stream.x};
-    if (stream.delta.value.defined()) inputs.push_back(stream.delta.value);
-    auto outputs = parallel::checkpointed_all(again, inputs);
+    auto outputs = parallel::checkpointed_all(again, {stream.x, stream.delta.value});
     return {std::move(outputs[0]), {std::move(outputs[1]), dropped_ == 0 ? b.down_bias : Weight{}}};
   }
 

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -47,6 +48,7 @@ class Replayed {
 /// The function and what it takes to call it again.
 struct Segment {
   TensorFunction fn;
+  std::vector<bool> given;   ///< By input: whether it is defined.
   std::vector<bool> learns;  ///< By input: whether a gradient is wanted.
   at::Tensor generator;
   variable_list outputs;  ///< Of the first call, without a graph; taken by forward().
@@ -90,6 +92,16 @@ variable_list leaves_of(const variable_list& outputs, const variable_list& input
   return leaves;
 }
 
+/// Puts the inputs back that were not defined.
+variable_list all_inputs(const Segment& segment, variable_list given) {
+  variable_list inputs;
+  size_t next = 0;
+  for (const bool is_given : segment.given) {
+    inputs.push_back(is_given ? std::move(given[next++]) : at::Tensor());
+  }
+  return inputs;
+}
+
 struct Kept : torch::CustomClassHolder {
   explicit Kept(std::shared_ptr<Segment> of) : segment(std::move(of)) {}
   std::shared_ptr<Segment> segment;
@@ -124,11 +136,11 @@ variable_list differentiate(const Segment& segment, const variable_list& inputs,
 }
 
 struct Checkpoint : autograd::Function<Checkpoint> {
-  /// `tensors`: the inputs, then the leaves.
+  /// `tensors`: the inputs that are defined, then the leaves.
   static variable_list forward(autograd::AutogradContext* context,
                                const std::shared_ptr<Segment>& segment, at::TensorList tensors) {
-    const at::TensorList inputs = tensors.slice(0, segment->learns.size());
-    context->save_for_backward(inputs.vec());
+    const auto num_given = std::count(segment->given.begin(), segment->given.end(), true);
+    context->save_for_backward(tensors.slice(0, static_cast<size_t>(num_given)).vec());
     context->set_materialize_grads(false);
     context->saved_data["segment"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(segment));
     return std::exchange(segment->outputs, {});
@@ -137,11 +149,12 @@ struct Checkpoint : autograd::Function<Checkpoint> {
   static variable_list backward(autograd::AutogradContext* context, variable_list gradients) {
     const auto kept = context->saved_data["segment"].toCapsule();
     const Segment& segment = *static_cast<const Kept&>(*kept).segment;
-    const variable_list found = differentiate(segment, context->get_saved_variables(), gradients);
+    const variable_list found =
+        differentiate(segment, all_inputs(segment, context->get_saved_variables()), gradients);
     variable_list result(1);  // of the segment, which is no tensor
     size_t next = 0;
-    for (const bool learns : segment.learns) {
-      result.push_back(learns ? found[next++] : at::Tensor());
+    for (size_t i = 0; i < segment.given.size(); ++i) {
+      if (segment.given[i]) result.push_back(segment.learns[i] ? found[next++] : at::Tensor());
     }
     result.insert(result.end(), found.begin() + static_cast<int64_t>(next), found.end());
     return result;
@@ -155,8 +168,11 @@ std::vector<at::Tensor> checkpointed_all(const TensorFunction& fn,
   if (!c10::GradMode::is_enabled()) return fn(inputs);
   const auto segment = std::make_shared<Segment>();
   segment->fn = fn;
+  variable_list tensors;
   for (const at::Tensor& input : inputs) {
+    segment->given.push_back(input.defined());
     segment->learns.push_back(input.defined() && input.requires_grad());
+    if (input.defined()) tensors.push_back(input);
   }
   segment->generator = generator_state();
   const variable_list copies = detached(inputs, segment->learns);
@@ -164,7 +180,6 @@ std::vector<at::Tensor> checkpointed_all(const TensorFunction& fn,
   segment->leaves = leaves_of(outputs, copies);
   for (at::Tensor& output : outputs) output = output.detach();
   segment->outputs = std::move(outputs);
-  variable_list tensors = inputs;
   tensors.insert(tensors.end(), segment->leaves.begin(), segment->leaves.end());
   return Checkpoint::apply(segment, at::TensorList(tensors));
 }

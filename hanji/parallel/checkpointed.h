@@ -14,7 +14,8 @@ using TensorFunction = std::function<std::vector<at::Tensor>(const std::vector<a
 /// fn(inputs), of which only the inputs are kept until backward, which computes the rest again.
 ///
 /// `fn` may use parameters of any modules; they are found in what it computes. It is kept and called
-/// once more in backward, so what it refers to must live until then and be the same.
+/// once more in backward, so what it refers to must live until then and be the same. Inputs that are
+/// not defined reach it as such, both times.
 /// Result  the bits of fn(inputs), and of its gradients, hooks of parameters included: they run in
 ///         the caller's backward, where data_parallel() expects them. Masks of torch's dropout are
 ///         drawn again from the CPU generator's state of the first time; that state goes on after

@@ -96,6 +96,17 @@ TEST(Checkpointed, TakesAndGivesSeveralTensors) {
   EXPECT_FALSE(checkpointed_all(both, {x, indices})[0].requires_grad());
 }
 
+TEST(Checkpointed, AnInputMayBeUndefined) {
+  const auto scaled = [](const at::Tensor& x, const at::Tensor& none, const at::Tensor& y) {
+    EXPECT_FALSE(none.defined());
+    return x * y.sin();
+  };
+  const at::Tensor x = input(), y = input();
+  checkpointed(scaled, x, at::Tensor(), y).sum().backward();
+  EXPECT_TRUE(at::equal(x.grad(), y.detach().sin()));
+  EXPECT_TRUE(at::allclose(y.grad(), x.detach() * y.detach().cos()));
+}
+
 TEST(Checkpointed, AFunctionThatChangesIsToldSo) {
   int calls = 0;
   const auto fn = [&](const std::vector<at::Tensor>& in) {
