@@ -33,6 +33,7 @@
 #include "hanji/parallel/loss_scaler.h"
 #include "hanji/parallel/master_weights.h"
 #include "hanji/parallel/moving_average.h"
+#include "hanji/parallel/offload/offloaded_optimizer.h"
 #include "hanji/parallel/server/parameter_server.h"
 #include "hanji/parallel/stochastic_rounding.h"
 #include "hanji/world/connect.h"
@@ -55,6 +56,8 @@ using parallel::clip_grad_norm;
 using parallel::CommunicationHook;
 using parallel::data_parallel;
 using parallel::DataParallelOptions;
+using parallel::flat_adamw;
+using parallel::FlatPart;
 using parallel::fp16_hook;
 using parallel::fully_shard;
 using parallel::FullyShardOptions;
@@ -62,6 +65,9 @@ using parallel::LossScaler;
 using parallel::MasterWeights;
 using parallel::MixedPrecision;
 using parallel::MovingAverage;
+using parallel::offloaded;
+using parallel::OffloadedOptimizer;
+using parallel::OffloadOptions;
 using parallel::parameter_server;
 using parallel::ParameterServer;
 using parallel::ParameterServerOptions;
@@ -74,6 +80,7 @@ using parallel::Sharded;
 using parallel::ShardingOptions;
 using parallel::ShardingStrategy;
 using parallel::ShardOptimizerOptions;
+using parallel::SumOverParts;
 using parallel::SyncBatchNorm;
 using parallel::top_k_hook;
 using parallel::unit;

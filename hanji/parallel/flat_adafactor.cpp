@@ -49,6 +49,7 @@ class Adafactor : public FlatOptimizer {
                                                   : update<float>(learning_rate, gradient_divisor);
   }
   std::vector<NamedParameter> state() const override { return {{"variances", variances_}}; }
+  bool is_element_wise() const override { return false; }
 
  private:
   void add(const FlatPiece& piece) {

@@ -1,5 +1,4 @@
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <utility>
 
@@ -32,7 +31,7 @@ void lion_update(T* parameter, const T* gradient, T* momentum, int64_t count,
 class Lion : public FlatOptimizer {
  public:
   Lion(FlatPart part, const LionOptions& options)
-      : part_(std::move(part)), options_(options), momentum_(at::zeros_like(part_.parameters)) {}
+      : part_(std::move(part)), options_(options), momentum_(zero_state(part_)) {}
 
   void step(double learning_rate, double gradient_divisor) override {
     const at::NoGradGuard no_grad;

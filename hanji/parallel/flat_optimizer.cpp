@@ -71,8 +71,8 @@ class AdamW : public FlatOptimizer {
   AdamW(FlatPart part, const AdamWOptions& options)
       : part_(std::move(part)),
         options_(options),
-        first_(at::zeros_like(part_.parameters)),
-        second_(at::zeros_like(part_.parameters)),
+        first_(zero_state(part_)),
+        second_(zero_state(part_)),
         step_(at::zeros({}, part_.parameters.options().dtype(at::kFloat))),
         cuts_(cut_by_group(part_.pieces, {part_.parameters, part_.gradients, first_, second_})) {}
 
@@ -104,7 +104,7 @@ class Sgd : public FlatOptimizer {
   Sgd(FlatPart part, const SgdOptions& options) : part_(std::move(part)), options_(options) {
     std::vector<at::Tensor> buffers{part_.parameters, part_.gradients};
     if (options.momentum != 0) {
-      momentum_ = at::zeros_like(part_.parameters);
+      momentum_ = zero_state(part_);
       buffers.push_back(momentum_);
     }
     cuts_ = cut_by_group(part_.pieces, buffers);
@@ -157,6 +157,10 @@ std::vector<FlatPiece> flat_pieces(const std::vector<NamedParameter>& parameters
                       rule(parameters[i])});
   }
   return pieces;
+}
+
+at::Tensor zero_state(const FlatPart& part) {
+  return part.zeros_like ? part.zeros_like(part.parameters) : at::zeros_like(part.parameters);
 }
 
 int64_t FlatOptimizer::state_bytes() const {

@@ -50,7 +50,12 @@ struct FlatPart {
   at::Tensor parameters;
   at::Tensor gradients;
   std::vector<FlatPiece> pieces;
+  /// Gives state its memory, which need not be there between steps; empty: memory as usual.
+  std::function<at::Tensor(const at::Tensor& like)> zeros_like = {};
 };
+
+/// What an optimizer keeps for each element of a part, zeros at first.
+at::Tensor zero_state(const FlatPart& part);
 
 /// Adds a vector up over all ranks that hold parts of the same parameters, in place.
 using SumOverParts = std::function<void(at::Tensor&)>;
@@ -68,6 +73,8 @@ class FlatOptimizer {
   /// The state that is kept between steps; element-wise ones lie as the parameters do. Write to
   /// them to resume.
   virtual std::vector<NamedParameter> state() const = 0;
+  /// Whether each element is updated by itself, so that a part may be updated piece by piece.
+  virtual bool is_element_wise() const { return true; }
 
   /// Of state(), counted.
   int64_t state_bytes() const;

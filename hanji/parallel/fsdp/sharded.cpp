@@ -164,6 +164,27 @@ layout::FlatLayout Sharded::flat_layout() const {
   return flat;
 }
 
+std::vector<FlatPart> Sharded::flat_parts(const GroupRule& rule) const {
+  const at::Tensor gradients = flat_gradients();
+  std::vector<FlatPart> parts;
+  int64_t begin = 0;
+  for (const FlatUnit* unit : model_->learning()) {
+    const int64_t count = unit->range().size();
+    FlatPart part{unit->shard(), gradients.narrow(0, begin, count), {}};
+    for (const Leaf& leaf : unit->leaves()) {
+      const NamedParameter& parameter = unit->parameters()[leaf.position];
+      part.pieces.push_back({parameter.name,
+                             parameter.tensor.sizes().vec(),
+                             leaf.elements.begin,
+                             {leaf.offset, leaf.offset + leaf.elements.size()},
+                             rule(parameter)});
+    }
+    parts.push_back(std::move(part));
+    begin += count;
+  }
+  return parts;
+}
+
 std::string Sharded::description() const {
   std::string text = fmt::format("{} over {} ranks; {}\n", model_->caller(), model_->group().size(),
                                  cost_of(model_->residence()));

@@ -12,6 +12,7 @@
 #include "hanji/comm/group.h"
 #include "hanji/layout/unit.h"
 #include "hanji/parallel/average.h"
+#include "hanji/parallel/flat_optimizer.h"
 #include "hanji/parallel/named_parameter.h"
 
 namespace torch::optim {
@@ -151,6 +152,11 @@ class Sharded {
   /// Errors  throws kUnsupported for parameters of several dtypes.
   at::Tensor flat_gradients() const;
   layout::FlatLayout flat_layout() const;
+  /// Parameters and gradients of this rank's shards, a part for each unit that learns: for
+  /// flat_adamw() and its like on each, or offloaded() on all. Pieces are those of shards() that
+  /// learn, in their order.
+  std::vector<FlatPart> flat_parts(
+      const GroupRule& rule = decay_matrices(AdamWOptions().weight_decay)) const;
 
   /// Who holds what, in words: a line per unit, and what it costs to make one whole.
   std::string description() const;

@@ -65,6 +65,8 @@ class FlatUnit {
   Residence residence() const { return residence_; }
   const std::vector<NamedParameter>& parameters() const { return parameters_; }
   const std::vector<Leaf>& leaves() const { return leaves_; }
+  /// This rank's elements, in the order of the leaves.
+  const at::Tensor& shard() const { return shard_; }
   layout::Range range() const { return plan_.shards[group_.rank()]; }
   bool learns() const { return parameters_[0].tensor.requires_grad(); }
   c10::ScalarType dtype() const { return parameters_[0].tensor.scalar_type(); }

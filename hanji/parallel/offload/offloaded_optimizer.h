@@ -1,0 +1,73 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "hanji/base/scratch_file.h"
+#include "hanji/parallel/flat_optimizer.h"
+
+namespace hanji::parallel {
+
+class StateStore;
+
+/// Where the state of an optimizer lies instead of in memory.
+struct OffloadOptions {
+  std::filesystem::path folder;      ///< Of a local disk with room for the state.
+  int64_t piece_elements = 1 << 20;  ///< Updated at one time; a multiple of 4096.
+  int num_windows = 3;               ///< Pieces in memory: read ahead, updated, written; >= 2.
+  std::chrono::nanoseconds timeout = std::chrono::seconds(60);  ///< Of a wait for the disk.
+  base::ScratchEngine engine = base::ScratchEngine::kAuto;
+  const base::Log* log = nullptr;  ///< Told if the kernel refuses io_uring.
+};
+
+/// An element-wise optimizer (AdamW, SGD, Lion) whose state lies in a file without a name, for what
+/// does not fit in memory. While a piece is updated, the next one is read and the last one written.
+///
+///   auto optimizer = offloaded([](FlatPart part, const SumOverParts&) { return flat_adamw(part); },
+///                              {.folder = "/scratch"}, sharded.flat_parts());
+///   sharded.step([&] { optimizer->step(3e-4, 1.0); });
+///
+/// Result  the bits that the same optimizer has with its state in memory.
+/// Cost    memory: num_windows pieces of state. Disk per step: the state read once and written once,
+///         16 bytes per fp32 parameter of AdamW, beside its update; the last writes go on after
+///         step() has returned.
+/// Errors  step(), state() and values() throw kTimeout, kOutOfMemory (a full disk) or kCorrupt
+///         (somebody has cut the file), naming the folder. A step that has thrown has updated a
+///         part: every later call throws too; resume from a checkpoint.
+/// Thread  one at a time.
+/// Source  Rajbhandari et al., ZeRO-Infinity, SC 2021, sections 5.2.2 and 6.2.
+class OffloadedOptimizer : public FlatOptimizer {
+ public:
+  OffloadedOptimizer(const MakeOptimizer& make, const OffloadOptions& options,
+                     std::vector<FlatPart> parts);
+  ~OffloadedOptimizer() override;
+
+  void step(double learning_rate, double gradient_divisor) override;
+
+  /// The file itself as tensors, read when touched; writing to them writes to the file. Of several
+  /// parts the names begin by "part 0 ". Call it anew after each step.
+  std::vector<NamedParameter> state() const override;
+  /// One kind of state ("first_moment"), a tensor per piece of the parts that is not empty, in their
+  /// order: what Sharded::gather() takes and Sharded::scatter() gives.
+  /// Errors  throws kNotFound, naming the kinds, if there is none of that name.
+  std::vector<at::Tensor> values(std::string_view kind) const;
+
+  /// Bytes of memory that state takes.
+  int64_t window_bytes() const;
+  /// How bytes move: "io_uring, past the page cache".
+  const std::string& description() const;
+
+ private:
+  std::unique_ptr<StateStore> store_;
+};
+
+/// Makes it. Errors: throws kUnsupported for an optimizer that is not element-wise, and for
+/// parameters that are not on the CPU; kInvalidArgument for options; those of the file.
+std::unique_ptr<OffloadedOptimizer> offloaded(const MakeOptimizer& make,
+                                              const OffloadOptions& options,
+                                              std::vector<FlatPart> parts);
+
+}  // namespace hanji::parallel
