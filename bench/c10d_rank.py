@@ -12,7 +12,7 @@ import torch.distributed as dist
 import torch.nn as nn
 
 from model import SIZES, VOCABULARY
-from step_peer import GPT, batch
+from peer_gpt import GPT, batch
 
 
 def wrapped(model, strategy):

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 import torch.nn as nn
 
-from step_peer import GPT, batch
+from peer_gpt import GPT, batch
 
 
 def main():
