@@ -13,6 +13,7 @@
 #include "hanji/cli/tell.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/plan/nccl_variables.h"
+#include "hanji/plan/resume.h"
 #include "hanji/train/joined_job.h"
 #include "hanji/train/launch_job.h"
 #include "hanji/train/prepare.h"
@@ -94,7 +95,8 @@ void count_ranks(plan::LoadedConfig& loaded, const TrainFlags& flags) {
 
 int go_on(const train::SavedRun& saved, const JobOptions& job, const TrainFlags& flags,
           const Start& act) {
-  plan::LoadedConfig loaded = job.load({.base = saved.plan.config, .base_source = "the saved run"});
+  plan::LoadedConfig loaded =
+      job.load({.base = plan::resume_base(saved.plan.config), .base_source = "the saved run"});
   count_ranks(loaded, flags);
   train::check_engine(loaded, started_by(flags));
   if (const int code = report_mistakes(loaded); code != 0) return code;

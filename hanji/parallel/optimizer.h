@@ -15,6 +15,12 @@ struct AdamWOptions {
   double weight_decay = 0.1;  ///< Applied to tensors of two or more dimensions only.
 };
 
+/// What an update reads and writes besides the parameters: one tensor of each per parameter, of as
+/// many elements.
+struct AdamWTensors {
+  std::vector<at::Tensor> gradients, first_moments, second_moments;
+};
+
 /// AdamW on flat buffers: one fused pass over parameters, gradients and both moments.
 ///
 /// Shape   parameters, gradients and moments share one flat layout; moments start at zero.
@@ -25,6 +31,12 @@ class FlatAdamW {
   /// `parameters[i]` lies at `layout.offsets[i]` of `flat_parameters`; gradients likewise.
   FlatAdamW(const std::vector<at::Tensor>& parameters, const layout::FlatLayout& layout,
             const at::Tensor& flat_gradients, const AdamWOptions& options);
+
+  /// The same where the tensors lie anywhere, such as the pieces of a shard; first_moment() and
+  /// second_moment() are undefined then. Pieces that begin at multiples of 64 elements of a
+  /// parameter have the bits that they have in the whole.
+  FlatAdamW(const std::vector<at::Tensor>& parameters, const AdamWTensors& tensors,
+            const AdamWOptions& options);
 
   /// One update with gradients divided by `gradient_divisor` (tokens, clipping) on the way.
   void step(double learning_rate, double gradient_divisor);
@@ -40,10 +52,11 @@ class FlatAdamW {
     std::vector<at::Tensor> parameters, gradients, first_moments, second_moments, steps;
     double weight_decay = 0;
   };
-  void update(Pieces& pieces, double learning_rate, const at::Tensor& divisor);
+  void add(const at::Tensor& parameter, at::Tensor gradient, at::Tensor first_moment,
+           at::Tensor second_moment);
+  void update(Pieces& pieces, double learning_rate, double gradient_divisor);
 
   AdamWOptions options_;
-  at::Tensor gradients_;
   at::Tensor first_moment_;
   at::Tensor second_moment_;
   at::Tensor step_;

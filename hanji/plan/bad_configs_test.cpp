@@ -57,7 +57,8 @@ const std::vector<BadConfig>& corpus() {
        "[network]\nport = 1\n",
        {},
        {"run.toml:1:2: network: unknown table; tables: run, model, data, train, checkpoint, "
-        "compute, comm"}},
+        "compute, "
+        "comm, parallel, mesh"}},
       {"a nested table",
        "[train.optimizer]\nname = \"adam\"\n",
        {},

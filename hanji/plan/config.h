@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "hanji/plan/sharding.h"
+
 namespace hanji::plan {
 
 /// An integer key that nobody set and that make_plan() decides. A Plan's config holds none.
@@ -109,6 +111,17 @@ struct CommConfig {
   std::map<std::string, std::string, std::less<>> nccl;  ///< Variables of nccl_variables().
 };
 
+/// Who keeps what of parameters, gradients and optimizer.
+struct ParallelConfig {
+  Sharding data = Sharding::kReplicas;
+};
+
+/// Degrees of the mesh; auto: what parallel.data and the ranks leave.
+struct MeshConfig {
+  int64_t dp = kAuto;    ///< Ranks, or groups of them, that have the same state.
+  int64_t fsdp = kAuto;  ///< Ranks that share one state out among them.
+};
+
 /// Every key of a run, typed. Defaults are the default run: a small GPT on the embedded text.
 struct Config {
   RunConfig run;
@@ -118,6 +131,8 @@ struct Config {
   CheckpointConfig checkpoint;
   ComputeConfig compute;
   CommConfig comm;
+  ParallelConfig parallel;
+  MeshConfig mesh;
 };
 
 /// The word of an enumerator as the schema spells it, e.g. "cosine", "onednn", "bf16".

@@ -186,6 +186,75 @@ void check_device(const Config& c, Found& found) {
   }
 }
 
+/// What the mesh has to be for parallel.data, which is not ddp or server.
+void check_cut_mesh(const Config& c, Found& found) {
+  const auto data = name_of(c.parallel.data);
+  const MeshConfig& mesh = c.mesh;
+  if (c.parallel.data != Sharding::kHybrid && mesh.dp != kAuto && mesh.dp > 1) {
+    found.push_back({{"mesh.dp", "parallel.data"},
+                     fmt::format("mesh.dp is {}, but parallel.data = {} cuts one state among all "
+                                 "ranks",
+                                 mesh.dp, data),
+                     "set parallel.data = \"hsdp\", or remove mesh.dp"});
+  }
+  const int64_t ranks = c.run.ranks != kAuto     ? c.run.ranks
+                        : !c.train.split.empty() ? std::ssize(c.train.split)
+                                                 : kAuto;
+  const int64_t degrees = (mesh.dp == kAuto ? 1 : mesh.dp) * (mesh.fsdp == kAuto ? 1 : mesh.fsdp);
+  const bool both = mesh.dp != kAuto && mesh.fsdp != kAuto;
+  if (ranks != kAuto && (both ? degrees != ranks : ranks % degrees != 0)) {
+    found.push_back({{"mesh.fsdp", "mesh.dp", "run.ranks"},
+                     fmt::format("a mesh of {} groups of {} does not have {} ranks",
+                                 mesh.dp == kAuto ? "some" : std::to_string(mesh.dp),
+                                 mesh.fsdp == kAuto ? "some" : std::to_string(mesh.fsdp), ranks),
+                     fmt::format("set mesh.fsdp = {}, or remove mesh.dp and mesh.fsdp", ranks)});
+  }
+  if (ranks == kAuto && !both && degrees > 1) {
+    found.push_back({{mesh.dp == kAuto ? "mesh.fsdp" : "mesh.dp", "run.ranks"},
+                     "one degree of the mesh is set, but neither the other nor run.ranks",
+                     "set run.ranks"});
+  }
+}
+
+void check_parallel(const Config& c, Found& found) {
+  const auto data = name_of(c.parallel.data);
+  if (!cuts_states(c.parallel.data)) {
+    if (c.mesh.fsdp != kAuto && c.mesh.fsdp > 1) {
+      found.push_back(
+          {{"mesh.fsdp", "parallel.data"},
+           fmt::format("mesh.fsdp is {}, but parallel.data = {} cuts no state", c.mesh.fsdp, data),
+           "set parallel.data = \"hsdp\", or remove mesh.fsdp"});
+    }
+    if (c.mesh.dp != kAuto && c.run.ranks != kAuto && c.mesh.dp != c.run.ranks) {
+      found.push_back({{"mesh.dp", "run.ranks"},
+                       fmt::format("mesh.dp is {}, but run.ranks is {}", c.mesh.dp, c.run.ranks),
+                       "remove mesh.dp"});
+    }
+  } else {
+    check_cut_mesh(c, found);
+  }
+  if (c.parallel.data == Sharding::kReplicas) return;
+  if (c.parallel.data == Sharding::kServer) {
+    found.push_back({{"parallel.data"},
+                     "parallel.data = server is not run by hanji train, but by the library's "
+                     "hanji::parameter_server()",
+                     "set parallel.data = \"ddp\" or \"zero1\""});
+  }
+  if (c.compute.device == Device::kCuda) {
+    found.push_back({{"parallel.data", "compute.device"},
+                     fmt::format("parallel.data = {} keeps states in the memory of the host, but "
+                                 "compute.device = cuda computes on GPUs",
+                                 data),
+                     "set parallel.data = \"ddp\", or compute.device = \"cpu\""});
+  } else if (engine_of(c) != Engine::kShm) {
+    found.push_back({{"parallel.data", "comm.engine"},
+                     fmt::format("parallel.data = {} needs ranks that share memory, but "
+                                 "comm.engine is {}",
+                                 data, name_of(c.comm.engine)),
+                     "set comm.engine = \"shm\", or parallel.data = \"ddp\""});
+  }
+}
+
 void check_kernels(const Config& c, Found& found) {
   if (c.compute.dtype == Precision::kFloat64 && c.compute.gemm == Gemm::kOneDnn) {
     found.push_back({{"compute.gemm", "compute.dtype"},
@@ -237,6 +306,7 @@ std::vector<Contradiction> find_contradictions(const Config& config) {
   check_learning_rate(config, found);
   check_bits(config, found);
   check_device(config, found);
+  check_parallel(config, found);
   check_kernels(config, found);
   check_algorithms(config, found);
   return found;

@@ -112,6 +112,26 @@ std::string describe_kernels(const Plan& plan) {
   return text;
 }
 
+/// "zero1: the optimizer is cut among 4 ranks; parameters and moments lie once on this host".
+std::string describe_states(const Plan& plan) {
+  const std::string_view name = name_of(plan.config.parallel.data);
+  const auto shards = shards_of(plan);
+  if (!shards) return fmt::format("{}: every rank has all states", name);
+  const char* cut = plan.config.parallel.data == Sharding::kZero1 ? "optimizer"
+                    : plan.config.parallel.data == Sharding::kZero2
+                        ? "gradients and optimizer"
+                        : "parameters, gradients and optimizer";
+  std::string text = fmt::format("{}: {} cut among {} rank{}", name, cut, shards->ranks,
+                                 shards->ranks == 1 ? "" : "s");
+  if (shards->groups > 1) text += fmt::format(" of each of {} groups", shards->groups);
+  text += fmt::format(
+      ", in {} unit{}; parameters and moments lie once for {}, in the heap: to make a unit whole "
+      "moves no byte, and resharding frees nothing",
+      shards->units.size(), shards->units.size() == 1 ? "" : "s",
+      shards->groups > 1 ? "a group" : "all ranks");
+  return text;
+}
+
 std::string describe_sums(const Plan& plan) {
   const Config& c = plan.config;
   std::string text =
@@ -159,6 +179,7 @@ std::string prediction_table(const Plan& plan) {
   out += row("  of it exposed", base::format_seconds(p.exposed_communication_seconds));
   out += row("data", base::format_seconds(p.data_seconds));
   out += row("step", base::format_seconds(p.step_seconds));
+  out += row("collectives of a rank", base::format_count(p.collectives_per_step));
   out += row("bytes on the wire, all ranks", base::format_bytes(p.wire_bytes_per_step));
   if (plan.hosts.several()) {
     out += row("bytes between ranks by messages", base::format_bytes(p.network_bytes_per_step));
@@ -179,6 +200,9 @@ std::string describe(const Plan& plan) {
   if (plan.hosts.several()) out += paragraph("hosts", describe_hosts(plan));
   out += paragraph("batch", describe_batch(plan));
   out += paragraph("kernels", describe_kernels(plan));
+  if (plan.config.parallel.data != Sharding::kReplicas) {
+    out += paragraph("states", describe_states(plan));
+  }
   out += paragraph("sums", describe_sums(plan));
   return out + memory_table(plan) + prediction_table(plan);
 }

@@ -11,21 +11,16 @@
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/plan.h"
+#include "hanji/plan/rank_memory.h"
 
 namespace hanji::plan {
 namespace {
 
 constexpr int64_t kMostRanks = 16;
-constexpr int64_t kParameterBytes = 4;
-constexpr int64_t kTokenBytes = 8;
 /// What a plan may take of the memory that is free: the rest is for libtorch and the page cache.
 constexpr double kUsableMemory = 0.8;
 
 int64_t or_else(int64_t value, int64_t otherwise) { return value == kAuto ? otherwise : value; }
-
-int64_t product_parameters(const ModelSpec& m) {
-  return 12 * m.layers * m.width * m.width + m.vocabulary * m.width;
-}
 
 /// Fills a Plan field by field; each step reads what the earlier ones decided.
 class Planner {
@@ -45,13 +40,14 @@ class Planner {
   Status check_inputs() const;
   bool on_gpus() const { return inputs_.config.compute.device == Device::kCuda; }
   int64_t budget() const;
+  int64_t charged(const std::vector<MemoryLine>& lines) const;
   bool is_stable() const { return inputs_.config.train.bits == Bits::kStable; }
   void decide_ranks();
+  void decide_mesh();
   Status check_hosts() const;
   Status split_batch();
   Status decide_micro_batch();
-  int64_t largest_share() const;
-  std::vector<MemoryLine> memory_with(int64_t micro_batch) const;
+  int64_t peak_bytes() const;
   void set_micro_batch(int64_t micro_batch);
   void resolve_config();
   std::string job_hash() const;
@@ -120,17 +116,40 @@ void Planner::decide_ranks() {
   const int64_t num_grains = config.train.global_batch / config.train.grain;
   const int64_t places = on_gpus() ? inputs_.gpus.count : inputs_.machine.usable_cores;
   const int64_t most = std::min({places, num_grains, kMostRanks});
-  const int64_t automatic = shares > 0 ? shares : std::max<int64_t>(1, most);
+  const MeshConfig& mesh = config.mesh;
+  const bool has_mesh = mesh.dp != kAuto && mesh.fsdp != kAuto;
+  const int64_t automatic = shares > 0 ? shares
+                            : has_mesh ? mesh.dp * mesh.fsdp
+                                       : std::max<int64_t>(1, most);
   plan_.ranks = static_cast<int>(or_else(config.run.ranks, automatic));
-  plan_.mesh = {{"dp", plan_.ranks}};
+  decide_mesh();
   const int cores = inputs_.machine.usable_cores / plan_.ranks;
   // In stable the number of threads belongs to the job: it must not follow from the ranks.
   const int automatic_threads = is_stable() ? 1 : std::max(1, cores);
   plan_.threads = static_cast<int>(or_else(config.compute.threads, automatic_threads));
 }
 
+/// Groups are as large as they can be unless they were asked for otherwise.
+void Planner::decide_mesh() {
+  const MeshConfig& asked = inputs_.config.mesh;
+  if (!cuts_states(inputs_.config.parallel.data)) {
+    plan_.mesh = {{"dp", plan_.ranks}};
+    return;
+  }
+  const int groups = asked.dp != kAuto     ? static_cast<int>(asked.dp)
+                     : asked.fsdp != kAuto ? plan_.ranks / static_cast<int>(asked.fsdp)
+                                           : 1;
+  plan_.mesh = {{"dp", groups}, {"fsdp", plan_.ranks / groups}};
+}
+
 Status Planner::check_hosts() const {
   const std::vector<int>& hosts = plan_.hosts.ranks;
+  if (plan_.hosts.several() && cuts_states(inputs_.config.parallel.data)) {
+    return base::unsupported(fmt::format(
+        "parallel.data = {} keeps parameters once in the memory of a host, but the ranks are on {} "
+        "hosts; set parallel.data = \"ddp\", or start all ranks on one host",
+        name_of(inputs_.config.parallel.data), hosts.size()));
+  }
   const int placed = std::reduce(hosts.begin(), hosts.end());
   if (hosts.empty() || placed == plan_.ranks) return {};
   return base::invalid_argument(fmt::format(
@@ -154,31 +173,12 @@ Status Planner::split_batch() {
   return {};
 }
 
-int64_t Planner::largest_share() const {
-  int64_t samples = 0;
-  for (const RankShare& share : plan_.shares) samples = std::max(samples, share.samples.size());
-  return samples;
-}
-
-std::vector<MemoryLine> Planner::memory_with(int64_t micro_batch) const {
-  const ModelSpec& model = plan_.model;
-  const ActivationOptions options{micro_batch, plan_.kernels.precision,
-                                  inputs_.config.compute.device, inputs_.config.compute.recompute};
-  const int64_t flat = gradient_buckets(model, inputs_.config.comm.bucket_bytes).flat.count *
-                       kParameterBytes * (plan_.kernels.precision == Precision::kFloat64 ? 2 : 1);
-  std::vector<MemoryLine> lines = {{"parameters", flat},
-                                   {"gradients", num_gradient_buffers(plan_) * flat},
-                                   {"optimizer", 2 * flat},
-                                   {"activations", activation_bytes(model, options)},
-                                   {"workspace", workspace_bytes(model, options)}};
-  if (plan_.kernels.precision == Precision::kBFloat16) {
-    lines.push_back({"bf16 weights", 2 * product_parameters(model)});
+int64_t Planner::peak_bytes() const {
+  int64_t peak = 0;
+  for (int rank = 0; rank < (cuts_states(inputs_.config.parallel.data) ? plan_.ranks : 1); ++rank) {
+    peak = std::max(peak, total_bytes(rank_memory(plan_, plan_.micro_batch, rank)));
   }
-  // Of parameters and moments, by the rank that saves.
-  lines.push_back({"checkpoint copy", 3 * flat});
-  // Tokens and targets of all micro-batches of a step are read before the first one is used.
-  lines.push_back({"data", 2 * largest_share() * model.block * kTokenBytes});
-  return lines;
+  return peak;
 }
 
 void Planner::set_micro_batch(int64_t micro_batch) {
@@ -186,7 +186,16 @@ void Planner::set_micro_batch(int64_t micro_batch) {
   for (RankShare& share : plan_.shares) {
     share.num_micro_batches = (share.samples.size() + micro_batch - 1) / micro_batch;
   }
-  plan_.memory = memory_with(micro_batch);
+  plan_.memory = rank_memory(plan_, micro_batch, 0);
+}
+
+/// What a rank is held to: what lies once for all ranks of a group is shared out among them.
+int64_t Planner::charged(const std::vector<MemoryLine>& lines) const {
+  if (on_gpus()) return device_bytes(lines);
+  const auto shards = shards_of(plan_);
+  if (!shards) return total_bytes(lines);
+  const int64_t once = bytes_per_group(lines);
+  return total_bytes(lines) - once + once / shards->ranks;
 }
 
 /// Bytes that a rank may have where it computes.
@@ -200,13 +209,12 @@ int64_t Planner::budget() const {
 
 Status Planner::decide_micro_batch() {
   const TrainConfig& train = inputs_.config.train;
-  const int64_t largest = largest_share();
+  const int64_t largest = largest_share(plan_);
   // In stable a forward is one grain, whatever larger cap is given.
   const int64_t cap = is_stable() ? train.grain : or_else(train.micro_batch, largest);
   int64_t micro_batch = std::min(cap, largest);
   const auto fits = [&](int64_t samples) {
-    const auto lines = memory_with(samples);
-    return (on_gpus() ? device_bytes(lines) : total_bytes(lines)) <= budget();
+    return charged(rank_memory(plan_, samples, 0)) <= budget();
   };
   if (train.micro_batch == kAuto && !is_stable()) {
     while (micro_batch > train.grain && !fits(micro_batch)) {
@@ -219,19 +227,20 @@ Status Planner::decide_micro_batch() {
   for (const MemoryLine& line : plan_.memory) {
     table += fmt::format("\n  {:<14} {:>12}", line.category, base::format_bytes(line.bytes));
   }
-  return base::out_of_memory(fmt::format(
-      "each of {} ranks needs {} at micro_batch {}, but may have {}; ask for fewer "
-      "ranks, a smaller "
-      "model{}{}",
-      plan_.ranks,
-      base::format_bytes(on_gpus() ? device_bytes(plan_.memory) : total_bytes(plan_.memory)),
-      micro_batch, base::format_bytes(budget()),
-      train.micro_batch == kAuto ? "" : " or train.micro_batch = \"auto\"", table));
+  return base::out_of_memory(
+      fmt::format("each of {} ranks needs {} at micro_batch {}, but may have {}; ask for fewer "
+                  "ranks, a smaller "
+                  "model{}{}",
+                  plan_.ranks, base::format_bytes(charged(plan_.memory)), micro_batch,
+                  base::format_bytes(budget()),
+                  train.micro_batch == kAuto ? "" : " or train.micro_batch = \"auto\"", table));
 }
 
 void Planner::resolve_config() {
   Config& c = plan_.config;
   c.run.ranks = plan_.ranks;
+  c.mesh.dp = plan_.mesh[0].degree;
+  c.mesh.fsdp = plan_.mesh.size() > 1 ? plan_.mesh[1].degree : 1;
   c.model.layers = plan_.model.layers;
   c.model.heads = plan_.model.heads;
   c.model.width = plan_.model.width;
@@ -254,6 +263,8 @@ std::string Planner::job_hash() const {
   job.checkpoint = defaults.checkpoint;
   job.comm = defaults.comm;
   job.compute = defaults.compute;
+  job.parallel = defaults.parallel;
+  job.mesh = defaults.mesh;
   job.compute.dtype = plan_.config.compute.dtype;
   if (is_stable()) job.compute.threads = plan_.threads;
   job.train.micro_batch = kAuto;
@@ -277,7 +288,9 @@ Result<Plan> Planner::plan() {
   HANJI_RETURN_IF_ERROR(decide_micro_batch());
   resolve_config();
   const int64_t bucket_bytes = inputs_.config.comm.bucket_bytes;
-  plan_.num_buckets = std::ssize(gradient_buckets(plan_.model, bucket_bytes).buckets);
+  const auto shards = shards_of(plan_);
+  plan_.num_buckets = shards ? std::ssize(shards->units)
+                             : std::ssize(gradient_buckets(plan_.model, bucket_bytes).buckets);
   plan_.predicted = predict({.model = plan_.model,
                              .kernels = plan_.kernels,
                              .rates = plan_.rates,
@@ -286,9 +299,10 @@ Result<Plan> Planner::plan() {
                              .bucket_bytes = bucket_bytes,
                              .stable_grain = is_stable() ? plan_.config.train.grain : 0,
                              .hosts = plan_.hosts,
-                             .recompute = plan_.config.compute.recompute});
+                             .recompute = plan_.config.compute.recompute,
+                             .shards = shards});
   if (on_gpus()) plan_.predicted = {};  // the rates that were measured are those of cores
-  plan_.predicted.peak_bytes_per_rank = total_bytes(plan_.memory);
+  plan_.predicted.peak_bytes_per_rank = peak_bytes();
   plan_.job_hash = job_hash();
   return std::move(plan_);
 }

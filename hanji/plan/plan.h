@@ -15,6 +15,7 @@
 #include "hanji/plan/model_spec.h"
 #include "hanji/plan/network.h"
 #include "hanji/plan/predict.h"
+#include "hanji/plan/shard_plan.h"
 #include "hanji/topology/machine.h"
 
 namespace hanji::plan {
@@ -34,10 +35,10 @@ struct Plan {
   ModelSpec model;
   DataFacts data;
   int ranks = 1;
-  int threads = 1;  ///< Per rank.
-  std::vector<layout::Axis> mesh;
-  std::vector<RankShare> shares;  ///< One per rank.
-  int64_t micro_batch = 1;        ///< Largest number of samples in one forward.
+  int threads = 1;                 ///< Per rank.
+  std::vector<layout::Axis> mesh;  ///< "dp", and where states are cut "fsdp", which runs fastest.
+  std::vector<RankShare> shares;   ///< One per rank.
+  int64_t micro_batch = 1;         ///< Largest number of samples in one forward.
   KernelChoice kernels;
   int64_t num_buckets = 1;  ///< Of the gradients' all-reduce, each at most comm.bucket_bytes.
   std::vector<MemoryLine> memory;  ///< Of the rank that needs most.
@@ -50,8 +51,13 @@ struct Plan {
 /// Which grains each rank owns: its share, counted in grains.
 std::vector<layout::Range> grain_owners(const std::vector<RankShare>& shares, int64_t grain);
 
-/// Gradient buffers of the rank that needs most: 1, or in stable those of its fold.
+/// Gradient buffers of each rank: 1, or in stable those of its fold.
+std::vector<int64_t> gradient_buffers(const Plan& plan);
+/// Of the rank that needs most.
 int64_t num_gradient_buffers(const Plan& plan);
+
+/// How the plan's states are cut among ranks; none where each rank has all of them.
+std::optional<ShardPlan> shards_of(const Plan& plan);
 
 /// The GPUs that ranks may take, one each.
 struct GpuFacts {

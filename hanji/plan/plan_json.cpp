@@ -55,7 +55,8 @@ Json to_value(const Prediction& p) {
           {"peak_bytes_per_rank", p.peak_bytes_per_rank},
           {"wire_bytes_per_step", p.wire_bytes_per_step},
           {"network_seconds", p.network_seconds},
-          {"network_bytes_per_step", p.network_bytes_per_step}};
+          {"network_bytes_per_step", p.network_bytes_per_step},
+          {"collectives_per_step", p.collectives_per_step}};
 }
 
 Prediction read_prediction(JsonFields& fields) {
@@ -70,6 +71,7 @@ Prediction read_prediction(JsonFields& fields) {
   p.wire_bytes_per_step = fields.integer("wire_bytes_per_step", 0, kMostBytes);
   p.network_seconds = fields.real("network_seconds", 0, kMostSeconds);
   p.network_bytes_per_step = fields.integer("network_bytes_per_step", 0, kMostBytes);
+  p.collectives_per_step = fields.integer("collectives_per_step", 0, kMostBytes);
   return p;
 }
 

@@ -369,8 +369,8 @@ TEST(Describe, FitsATerminalInPlainAscii) {
 TEST(Describe, Golden) {
   Plan plan = made(two_cores());
   plan.job_hash = "0123456789abcdef0123456789abcdef";
-  plan.predicted = {0.0505,          0.05, 0.0005, 0.0005, 0.00002, 20480, int64_t{30} << 20,
-                    int64_t{6} << 20};
+  plan.predicted = {0.0505,           0.05, 0.0005, 0.0005, 0.00002, 20480, int64_t{30} << 20,
+                    int64_t{6} << 20, 0,    0,      4};
   plan.memory = {{"parameters", 3 << 20}, {"activations", int64_t{27} << 20}};
   EXPECT_EQ(describe(plan), R"(plan of job 0123456789abcdef
 model       char: 4 layers, 4 heads, 128 wide, block 64, vocabulary 65, tied
@@ -394,6 +394,7 @@ predicted for one step
     of it exposed                               500 us
   data                                         20.0 us
   step                                         50.5 ms
+  collectives of a rank                              4
   bytes on the wire, all ranks                6.00 MiB
   tokens per second                             20.5 k
   all steps                                     50.5 s

@@ -1,10 +1,8 @@
 #include "hanji/plan/predict.h"
 
 #include <algorithm>
-#include <optional>
 
-#include "hanji/cost/price.h"
-#include "hanji/cost/select.h"
+#include "hanji/plan/communication.h"
 #include "hanji/plan/plan.h"
 #include "hanji/schedule/grain_tree.h"
 
@@ -31,10 +29,10 @@ constexpr double kForwardShare = 1.0 / 3;
 /// AdamW reads parameter, gradient and two moments and writes three; the norm reads the gradient
 /// once more, the next backward writes it.
 constexpr double kOptimizerElements = 9;
-/// Loss, tokens and stop flags of a step travel together (train/step.cpp).
-constexpr int64_t kNumTotals = 4;
 /// Accumulating a gradient reads it and the sum, and writes the sum.
 constexpr double kAccumulatedElements = 3;
+/// Copying a gradient reads and writes it.
+constexpr double kCopiedElements = 2;
 /// Reading one sample from a mapped file and shifting it.
 constexpr double kSecondsPerSample = 2e-6;
 
@@ -91,82 +89,12 @@ double forward_and_backward_seconds(const StepFacts& facts, const RankShare& sha
   return facts.recompute ? once + kForwardShare * share_of_blocks(m) * (once - accumulation) : once;
 }
 
+/// Of its shard where the optimizer is cut; then gradients are copied out of backward, too.
 double optimizer_seconds(const StepFacts& facts) {
   const double bytes = static_cast<double>(facts.model.num_parameters() * kGradientBytes);
-  return kOptimizerElements * bytes / bytes_per_second(facts, 4 * bytes);
-}
-
-int64_t wire_bytes_of_all(const schedule::StepList& list, int64_t bytes) {
-  int64_t sum = 0;
-  for (int rank = 0; rank < list.ranks; ++rank) sum += schedule::traffic_of(list, rank).wire;
-  return sum * bytes;
-}
-
-/// Adds collectives to a prediction, by the lists that the ranks will run.
-class Communication {
- public:
-  Communication(const StepFacts& facts, Prediction& prediction)
-      : chooser_(facts.rates, facts.algorithms),
-        ranks_(static_cast<int>(facts.shares.size())),
-        hosts_(facts.hosts),
-        hosted_(hosts_, chooser_),
-        prediction_(prediction) {}
-
-  /// Of a tensor in the heap, as gradients are, or of a private one.
-  void add_all_reduce(schedule::ReduceOp op, DType dtype, int64_t count, bool in_heap) {
-    if (hosts_.several()) return add(hosted_.all_reduce(dtype, count, in_heap));
-    const auto& chosen = chooser_.select(schedule::Routine::kAllReduce, op, dtype, ranks_, count);
-    add(in_heap ? *chosen.in_heap : *chosen.if_private, dtype);
-  }
-
-  void add_tree(const schedule::GrainTree& tree, DType dtype, int64_t count) {
-    const schedule::StepList list = schedule::tree_all_reduce(tree, count);
-    if (hosts_.several()) return add(hosted_.tree(list.owners, dtype, count));
-    add(list, dtype);
-  }
-
- private:
-  void add(const HostedCall& call) {
-    prediction_.communication_seconds += call.seconds;
-    prediction_.network_seconds += call.network_seconds;
-    prediction_.wire_bytes_per_step += call.wire_bytes;
-    prediction_.network_bytes_per_step += call.network_bytes;
-  }
-
-  void add(const schedule::StepList& list, DType dtype) {
-    const size_t bytes = base::size_of(dtype);
-    prediction_.communication_seconds += cost::price_seconds(list, dtype, chooser_.rates());
-    prediction_.wire_bytes_per_step += wire_bytes_of_all(list, static_cast<int64_t>(bytes));
-  }
-
-  cost::Chooser chooser_;
-  const int ranks_;
-  const HostLayout& hosts_;
-  HostedCalls hosted_;
-  Prediction& prediction_;
-};
-
-void predict_communication(const StepFacts& facts, Prediction& prediction) {
-  if (facts.shares.size() == 1) return;
-  using schedule::ReduceOp;
-  const bool wide = facts.kernels.precision == Precision::kFloat64;
-  const DType dtype = wide ? DType::kFloat64 : DType::kFloat32;
-  Communication calls(facts, prediction);
-  std::optional<schedule::GrainTree> tree;
-  if (facts.stable_grain > 0) {
-    const auto owners = grain_owners(facts.shares, facts.stable_grain);
-    tree = schedule::grain_tree(owners.back().end, owners);
-  }
-  const layout::BucketPlan plan = gradient_buckets(facts.model, facts.bucket_bytes);
-  for (const layout::Bucket& bucket : plan.buckets) {
-    const int64_t count = bucket.end - bucket.begin;
-    tree ? calls.add_tree(*tree, dtype, count)
-         : calls.add_all_reduce(ReduceOp::kSum, dtype, count, true);
-  }
-  const auto num_tensors = static_cast<int64_t>(facts.model.parameter_sizes().size());
-  calls.add_all_reduce(ReduceOp::kMax, DType::kUInt8, num_tensors, false);  // which were used
-  tree ? calls.add_tree(*tree, DType::kFloat64, kNumTotals)
-       : calls.add_all_reduce(ReduceOp::kSum, DType::kFloat64, kNumTotals, false);
+  const double updated = facts.shards ? kOptimizerElements / facts.shards->ranks + kCopiedElements
+                                      : kOptimizerElements;
+  return updated * bytes / bytes_per_second(facts, 4 * bytes);
 }
 
 }  // namespace
@@ -184,14 +112,26 @@ std::vector<layout::Range> grain_owners(const std::vector<RankShare>& shares, in
   return owners;
 }
 
-int64_t num_gradient_buffers(const Plan& plan) {
-  if (plan.config.train.bits != Bits::kStable) return 1;
+std::vector<int64_t> gradient_buffers(const Plan& plan) {
+  std::vector<int64_t> buffers(plan.ranks, 1);
+  if (plan.config.train.bits != Bits::kStable) return buffers;
   const auto owners = grain_owners(plan.shares, plan.config.train.grain);
-  int most = 1;
-  for (const auto& fold : schedule::grain_tree(owners.back().end, owners).ranks) {
-    most = std::max(most, fold.num_buffers);
-  }
-  return most;
+  const schedule::GrainTree tree = schedule::grain_tree(owners.back().end, owners);
+  for (int rank = 0; rank < plan.ranks; ++rank) buffers[rank] = tree.ranks[rank].num_buffers;
+  return buffers;
+}
+
+int64_t num_gradient_buffers(const Plan& plan) { return std::ranges::max(gradient_buffers(plan)); }
+
+std::optional<ShardPlan> shards_of(const Plan& plan) {
+  const Config& config = plan.config;
+  if (!cuts_states(config.parallel.data)) return std::nullopt;
+  ShardPlan shards{.data = config.parallel.data,
+                   .groups = plan.mesh[0].degree,
+                   .ranks = plan.mesh[1].degree,
+                   .element_bytes = plan.kernels.precision == Precision::kFloat64 ? 8 : 4};
+  cut_model(plan.model, config.comm.bucket_bytes, shards);
+  return shards;
 }
 
 Prediction predict(const StepFacts& facts) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "hanji/plan/kernels.h"
 #include "hanji/plan/model_spec.h"
 #include "hanji/plan/network.h"
+#include "hanji/plan/shard_plan.h"
 #include "hanji/schedule/step_list.h"
 
 namespace hanji::plan {
@@ -36,6 +38,7 @@ struct Prediction {
   int64_t wire_bytes_per_step = 0;     ///< Payload that ranks read from each other, all ranks.
   double network_seconds = 0;          ///< Of the communication: between hosts.
   int64_t network_bytes_per_step = 0;  ///< Payload sent by messages over several hosts, all ranks.
+  int64_t collectives_per_step = 0;    ///< Calls of one rank.
 };
 
 /// What a step is priced from.
@@ -48,7 +51,8 @@ struct StepFacts {
   int64_t bucket_bytes = 0;
   int64_t stable_grain = 0;  ///< Samples of a grain where sums are stable; 0: they are not.
   HostLayout hosts = {};
-  bool recompute = false;  ///< Blocks are computed again in backward.
+  bool recompute = false;                ///< Blocks are computed again in backward.
+  std::optional<ShardPlan> shards = {};  ///< Of states that are cut among ranks.
 };
 
 /// The flat gradients of the model, in the buckets in which data_parallel reduces them.

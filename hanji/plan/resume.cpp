@@ -48,12 +48,23 @@ void decide_anew(const LoadedConfig& asked, ResumedConfig& resumed) {
   forget("compute.threads", resumed.config.compute.threads);
 }
 
+/// The mesh follows from the ranks and the strategy, unless it was asked for.
+void decide_mesh_anew(const LoadedConfig& asked, Config& resumed) {
+  if (!asked.origins.contains("mesh.dp")) resumed.mesh.dp = kAuto;
+  if (!asked.origins.contains("mesh.fsdp")) resumed.mesh.fsdp = kAuto;
+}
+
 }  // namespace
 
 bool belongs_to_job(std::string_view key) {
   const bool in_table =
       key.starts_with("model.") || key.starts_with("data.") || key.starts_with("train.");
   return (in_table && std::ranges::find(kFree, key) == kFree.end()) || key == "compute.dtype";
+}
+
+Config resume_base(Config recorded) {
+  recorded.mesh = {};
+  return recorded;
 }
 
 Result<ResumedConfig> resume_config(const Config& recorded, const LoadedConfig& asked) {
@@ -78,6 +89,10 @@ Result<ResumedConfig> resume_config(const Config& recorded, const LoadedConfig& 
   HANJI_RETURN_IF_ERROR(to_status(mistakes));
   const int64_t ranks = resumed.config.run.ranks;
   if (ranks != recorded.run.ranks) decide_anew(asked, resumed);
+  const bool same_mesh = ranks == recorded.run.ranks &&
+                         resumed.config.parallel.data == recorded.parallel.data &&
+                         !asked.origins.contains("mesh.dp") && !asked.origins.contains("mesh.fsdp");
+  if (!same_mesh) decide_mesh_anew(asked, resumed.config);
   return resumed;
 }
 

@@ -19,6 +19,10 @@ struct ResumedConfig {
 /// change, and so may everything that decides how the work is shared out.
 bool belongs_to_job(std::string_view key);
 
+/// A recorded configuration as the base of what the user sets: without what follows from other keys,
+/// and would contradict them.
+Config resume_base(Config recorded);
+
 /// Lays what the user set (`asked`, loaded with `recorded` as its base) over a recorded
 /// configuration. "auto" keeps what was decided. With another number of ranks, micro-batches and
 /// threads are decided anew unless they are set.

@@ -93,6 +93,10 @@ constexpr std::array kRefusedDevices = {
     Refusal{"cuda:1", kWhichGpu}, Refusal{"mps", "no engine here moves its tensors; use cpu"},
     Refusal{"meta", "it computes nothing; use cpu, or hanji plan to see what a run would take"}};
 
+constexpr std::array kRefusedShardings = {
+    Refusal{"dp", "it is spelt ddp here"}, Refusal{"zero", "write zero1, zero2 or zero3"},
+    Refusal{"fsdp", "it is spelt zero3 here, and hsdp within groups"}};
+
 #define HANJI_KEY(path, doc) \
   make_key(                  \
       #path, [](Config & c) -> auto& { return c.path; }, doc)
@@ -249,6 +253,22 @@ std::vector<Key> machine_keys() {
   };
 }
 
+std::vector<Key> parallel_keys() {
+  return {
+      choice(HANJI_KEY(parallel.data,
+                       "Who keeps what of the states. ddp: every rank all of it. zero1: the "
+                       "optimizer is cut among the ranks; zero2: gradients too; zero3: parameters "
+                       "too. hsdp: zero3 within groups of mesh.fsdp ranks, which have the same. "
+                       "server: every rank holds a range of parameters and optimizer, to which the "
+                       "others push gradients and from which they pull weights."),
+             kRefusedShardings),
+      integer(HANJI_KEY(mesh.dp, "Ranks, or with hsdp groups of them, that have the same state."),
+              "ranks", {1, 16}, Auto::kYes),
+      integer(HANJI_KEY(mesh.fsdp, "Ranks that share one state out among them."), "ranks", {1, 16},
+              Auto::kYes),
+  };
+}
+
 std::vector<Key> algorithm_keys() {
   constexpr std::string_view kDoc =
       "Algorithm that carries it out, whatever it costs: flat, direct or staged in shared memory, "
@@ -299,14 +319,14 @@ std::vector<Key> nccl_keys() {
 std::vector<Key> build_schema() {
   std::vector<Key> keys;
   for (auto group : {run_keys, model_keys, data_keys, batch_keys, optimizer_keys, watch_keys,
-                     machine_keys, algorithm_keys, nccl_keys}) {
+                     machine_keys, parallel_keys, algorithm_keys, nccl_keys}) {
     for (Key& key : group()) keys.push_back(std::move(key));
   }
   return keys;
 }
 
-constexpr std::array<std::string_view, 7> kTables = {"run",        "model",   "data", "train",
-                                                     "checkpoint", "compute", "comm"};
+constexpr std::array<std::string_view, 9> kTables = {
+    "run", "model", "data", "train", "checkpoint", "compute", "comm", "parallel", "mesh"};
 
 }  // namespace
 

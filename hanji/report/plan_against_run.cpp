@@ -27,6 +27,7 @@ std::string shown(Unit unit, double value) {
   switch (unit) {
     case Unit::kSeconds: return base::format_seconds(value);
     case Unit::kBytes: return base::format_bytes(whole);
+    case Unit::kCount:
     case Unit::kPerSecond: return base::format_count(whole);
   }
   return "";
@@ -55,6 +56,11 @@ std::vector<Comparison> compare_step(const plan::Plan& plan, const Measured& m) 
       {"wire_bytes_per_step", Unit::kBytes, static_cast<double>(p.wire_bytes_per_step),
        as_double(m.wire_bytes_per_step)},
   };
+  if (plan.ranks > 1) {
+    lines.push_back({"collectives_per_step", Unit::kCount,
+                     static_cast<double>(p.collectives_per_step),
+                     as_double(m.collectives_per_step)});
+  }
   if (plan.hosts.several()) {
     lines.push_back({"network_bytes_per_step", Unit::kBytes,
                      static_cast<double>(p.network_bytes_per_step),

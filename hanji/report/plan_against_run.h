@@ -19,13 +19,14 @@ struct Measured {
   std::optional<double> tokens_per_second;
   std::optional<int64_t> peak_bytes_per_rank;
   std::optional<int64_t> wire_bytes_per_step;
+  std::optional<int64_t> collectives_per_step;
   std::optional<int64_t> network_bytes_per_step;  ///< Told where there are several hosts.
   std::vector<plan::MemoryLine> memory;  ///< Counted bytes by the plan's categories; any of them.
   /// Tokens per second of the same job on one rank, if that was run.
   std::optional<double> one_rank_tokens_per_second;
 };
 
-enum class Unit : uint8_t { kSeconds, kBytes, kPerSecond };
+enum class Unit : uint8_t { kSeconds, kBytes, kCount, kPerSecond };
 
 /// One quantity of the plan beside the run.
 struct Comparison {

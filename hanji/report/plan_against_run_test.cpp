@@ -13,7 +13,8 @@ using testing::Not;
 plan::Plan some_plan() {
   plan::Plan plan;
   plan.ranks = 2;
-  plan.predicted = {0.05, 0.04, 0.008, 0.004, 0.001, 20000, int64_t{64} << 20, int64_t{6} << 20};
+  plan.predicted = {0.05, 0.04, 0.008, 0.004, 0.001, 20000, int64_t{64} << 20, int64_t{6} << 20,
+                    0,    0,    4};
   plan.memory = {{"parameters", int64_t{40} << 20}, {"activations", int64_t{24} << 20}};
   return plan;
 }
@@ -24,6 +25,7 @@ Measured some_run() {
   run.communication_seconds = 0.0004;
   run.tokens_per_second = 25000;
   run.wire_bytes_per_step = int64_t{6} << 20;
+  run.collectives_per_step = 4;
   run.memory = {{"activations", int64_t{30} << 20}, {"unplanned", 1}};
   return run;
 }
@@ -46,6 +48,7 @@ data_seconds                           1.00 ms             -             -
 step_seconds                           50.0 ms       40.0 ms       +25.0 %
 tokens_per_second                       20.0 k        25.0 k       -20.0 %
 wire_bytes_per_step                   6.00 MiB      6.00 MiB        +0.0 %
+collectives_per_step                         4             4        +0.0 %
 memory.parameters                     40.0 MiB             -             -
 memory.activations                    24.0 MiB      30.0 MiB       -20.0 %
 peak_bytes_per_rank                   64.0 MiB             -             -
@@ -77,7 +80,7 @@ TEST(PlanAgainstRun, SpeedUpNeedsBothRates) {
 TEST(PlanAgainstRun, JsonHasEveryLineAndNullForWhatIsAbsent) {
   const auto json = base::parse_json(to_json(compare(some_plan(), some_run())));
   ASSERT_TRUE(json.ok()) << json.status().to_string();
-  EXPECT_EQ(json->size(), 10u);
+  EXPECT_EQ(json->size(), 11u);
   EXPECT_DOUBLE_EQ((*json)["step_seconds"]["predicted"].get<double>(), 0.05);
   EXPECT_DOUBLE_EQ((*json)["step_seconds"]["measured"].get<double>(), 0.04);
   EXPECT_DOUBLE_EQ((*json)["step_seconds"]["error"].get<double>(), 0.25);

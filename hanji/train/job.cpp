@@ -1,16 +1,27 @@
 #include "hanji/train/job.h"
 
 #include "hanji/comm/host_values.h"
-#include "hanji/parallel/flat_parameters.h"
 #include "hanji/train/gpt_options.h"
+#include "hanji/train/replicated_strategy.h"
+#include "hanji/train/sharded_strategy.h"
 
 namespace hanji::train {
 namespace {
 
-std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedParameter>& parameters) {
-  std::vector<at::Tensor> tensors;
-  for (const auto& entry : parameters) tensors.push_back(entry.tensor);
-  return tensors;
+std::shared_ptr<models::GptImpl> make_model(const plan::Plan& plan, const comm::Group& group) {
+  return std::make_shared<models::GptImpl>(gpt_options(plan, comm::device_of(group)));
+}
+
+Job job_of(const plan::Plan& plan, std::shared_ptr<models::GptImpl> model,
+           std::unique_ptr<Strategy> strategy, const comm::Group& group) {
+  const plan::TrainConfig& train = plan.config.train;
+  std::optional<GrainSums> totals;
+  if (train.bits == plan::Bits::kStable) {
+    totals.emplace(schedule::grain_tree(train.global_batch / train.grain,
+                                        plan::grain_owners(plan.shares, train.grain)),
+                   group, kNumTotals);
+  }
+  return {std::move(model), std::move(strategy), group, comm::device_of(group), std::move(totals)};
 }
 
 }  // namespace
@@ -27,31 +38,19 @@ parallel::DataParallelOptions reduction(const plan::Plan& plan) {
 }
 
 Job assemble(const plan::Plan& plan, const comm::Group& group) {
-  return assemble(plan, group, reduction(plan));
+  if (!plan::cuts_states(plan.config.parallel.data)) {
+    return assemble(plan, group, reduction(plan));
+  }
+  auto model = make_model(plan, group);
+  auto strategy = std::make_unique<ShardedStrategy>(*model, plan, group);
+  return job_of(plan, std::move(model), std::move(strategy), group);
 }
 
 Job assemble(const plan::Plan& plan, const comm::Group& group,
              const parallel::DataParallelOptions& options) {
-  const plan::Config& config = plan.config;
-  const c10::Device device = comm::device_of(group);
-  auto model = std::make_shared<models::GptImpl>(gpt_options(plan, device));
-  auto replicas = parallel::data_parallel(*model, group, options);
-  const auto parameters = tensors_of(replicas.parameters());
-  const layout::FlatLayout& flat = replicas.buckets().flat;
-  parallel::move_into_flat(
-      parameters, flat,
-      comm::zeros_on(device, {flat.count}, parameters[0].scalar_type(), group, "parameters"));
-  model->set_gradient_slots(replicas.gradient_slots());
-  std::optional<GrainSums> totals;
-  if (config.train.bits == plan::Bits::kStable) {
-    totals.emplace(replicas.grain_tree(), group, kNumTotals);
-  }
-  parallel::FlatAdamW optimizer(parameters, flat, replicas.flat_gradients(),
-                                {.beta1 = config.train.beta1,
-                                 .beta2 = config.train.beta2,
-                                 .weight_decay = config.train.weight_decay});
-  return {std::move(model), std::move(replicas), std::move(optimizer), group,
-          device,           std::move(totals)};
+  auto model = make_model(plan, group);
+  auto strategy = std::make_unique<ReplicatedStrategy>(*model, plan, group, options);
+  return job_of(plan, std::move(model), std::move(strategy), group);
 }
 
 }  // namespace hanji::train

@@ -81,7 +81,7 @@ class Loop {
     const int64_t number = outcome_.steps_done;
     if (recorder) recorder->set_step(number);
     const int64_t start_ns = base::now_ns();
-    const comm::Stats before = job_.group.stats();
+    const comm::Stats before = job_.strategy->stats();
     StepSeconds seconds;
     StepResult result;
     {
@@ -97,7 +97,7 @@ class Loop {
                              .stop_signal = inputs_.stop.poll().value_or(0)});
     }
     seconds.step = seconds_since(start_ns);
-    const comm::Stats after = job_.group.stats();
+    const comm::Stats after = job_.strategy->stats();
     seconds.exposed_communication = static_cast<double>(after.wait_ns - before.wait_ns) * 1e-9;
     // Steps that compare the replicas move more; they are not what the plan prices.
     const int64_t wire_bytes = after.wire_bytes - before.wire_bytes;
@@ -108,6 +108,7 @@ class Loop {
     };
     least(outcome_.wire_bytes_per_step, wire_bytes);
     least(outcome_.network_bytes_per_step, network_bytes);
+    least(outcome_.collectives_per_step, after.operations - before.operations);
     account(result, seconds);
   }
 

@@ -46,6 +46,7 @@ struct LoopOutcome {
   int64_t first_step_end_ns = 0;
   int64_t wire_bytes_per_step = 0;     ///< Of this rank, in the step that moved least.
   int64_t network_bytes_per_step = 0;  ///< The same, by messages.
+  int64_t collectives_per_step = 0;    ///< Of this rank.
   int64_t data_bytes = 0;              ///< Of this rank's tokens and targets of a step.
   std::vector<StepSeconds> seconds;
 };

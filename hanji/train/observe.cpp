@@ -61,7 +61,7 @@ JobView view_of(const torch::nn::Module& model, const FlatState& state) {
       return flat.slice(0, begin, end).view(shape.sizes());
     };
     view.parameters.push_back({name, tensor.detach()});
-    view.gradients.push_back({name, piece(state.gradients)});
+    if (state.gradients.defined()) view.gradients.push_back({name, piece(state.gradients)});
     view.optimizer.push_back({"exp_avg." + name, piece(state.first_moment)});
     view.optimizer.push_back({"exp_avg_sq." + name, piece(state.second_moment)});
   }

@@ -20,7 +20,8 @@ struct JobView {
   std::vector<checkpoint::TensorEntry> buffers, gradients, parameters, optimizer;
 };
 
-/// The model's buffers, and of flat tensors the pieces that belong to its parameters.
+/// The model's buffers, and of flat tensors the pieces that belong to its parameters; undefined
+/// gradients are left out.
 struct FlatState {
   const layout::FlatLayout& layout;
   at::Tensor gradients, first_moment, second_moment;

@@ -22,7 +22,7 @@ class GradientWatch {
     for (const layout::Range positions : data::cut(share.samples, plan.micro_batch)) {
       grains_.push_back(positions.begin / plan.config.train.grain);
     }
-    const auto& parameters = job.replicas.parameters();
+    const auto& parameters = job.strategy->parameters();
     counts_.resize(parameters.size());
     for (size_t i = 0; i < parameters.size(); ++i) {
       parameters[i].tensor.register_hook([this, i, &observer](const at::Tensor& gradient) {
@@ -54,11 +54,12 @@ report::ObservedRun observe_rank(const plan::Plan& plan, const Dataset& dataset,
                     .memory = memory,
                     .stop = stop,
                     .save = [](int64_t, double) {},
-                    .before_update = [&] { observer.summed(view_of(job).gradients); }};
+                    .before_update = [&] { observer.summed(view_with_gradients(job).gradients); }};
   inputs.step = [&](Job& in, const plan::TrainConfig& train, const StepInputs& step) {
     const StepResult result = parts.step(in, train, step);
-    base::throw_if_error(
-        observer.step(step.number + 1, view_of(in), {result.loss, result.gradient_norm}));
+    base::throw_if_error(observer.step(step.number + 1,
+                                       result.updated ? view_of(in) : view_with_gradients(in),
+                                       {result.loss, result.gradient_norm}));
     return result;
   };
   const LoopOutcome outcome = run_loop(job, inputs);

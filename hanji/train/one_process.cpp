@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -58,6 +59,15 @@ Status check_verifiable(const plan::Plan& plan) {
     return base::unsupported(
         "compute.device = cuda has kernels whose bits are not those of the one process on a CPU "
         "that ranks are held against; set compute.device = \"cpu\"");
+  }
+  if (const auto shards = plan::shards_of(plan); shards && shards->groups > 1) {
+    const bool whole_subtrees = std::has_single_bit(static_cast<unsigned>(shards->ranks));
+    if (plan.config.train.bits == plan::Bits::kRun && !whole_subtrees) {
+      return base::unsupported(fmt::format(
+          "groups of mesh.fsdp = {} ranks sum their gradients in an order that one process does "
+          "not have; set train.bits = stable, or a mesh.fsdp that is a power of two",
+          shards->ranks));
+    }
   }
   if (plan.config.train.bits != plan::Bits::kFast) return {};
   return base::unsupported(

@@ -96,7 +96,7 @@ class RankRun {
     if (options_.resume_from.empty()) return 0;
     const int64_t steps = world_.num_nodes() == 1 ? restore(job, options_.resume_from).or_throw()
                                                   : restore_from_first(job);
-    job.replicas.check_parameters();
+    job.strategy->check_parameters();
     return steps;
   }
 
@@ -106,10 +106,10 @@ class RankRun {
     at::Tensor counts = at::empty({2}, at::kLong);
     if (is_first()) {
       counts[0] = restore(job, options_.resume_from).or_throw();
-      counts[1] = job.optimizer.num_updates();
+      counts[1] = job.strategy->state().num_updates;
     }
     comm::broadcast(counts, 0, group, {.label = "steps done"}).wait();
-    job.optimizer.set_num_updates(counts[1].item<int64_t>());
+    job.strategy->set_num_updates(counts[1].item<int64_t>());
     const JobTensors tensors = tensors_of(job);
     for (const auto* entries : {&tensors.model, &tensors.optimizer}) {
       for (const auto& [name, tensor] : *entries) {
@@ -123,7 +123,7 @@ class RankRun {
 
   /// The loop knows its own steps only; the log and the optimizer know those before.
   void add_history(const Job& job, LoopOutcome& outcome) const {
-    outcome.num_skipped = outcome.steps_done - job.optimizer.num_updates();
+    outcome.num_skipped = outcome.steps_done - job.strategy->state().num_updates;
     if (!log_) return;
     const History& history = log_->history();
     if (outcome.seconds.empty()) outcome.train_loss = history.train_loss;
@@ -206,9 +206,7 @@ class RankRun {
 
   /// Private tensors by what they are for, and the heap by category.
   std::vector<plan::MemoryLine> counted_memory(const Job& job, const LoopOutcome& outcome) {
-    const auto moments = static_cast<int64_t>(job.optimizer.first_moment().nbytes() +
-                                              job.optimizer.second_moment().nbytes());
-    std::vector<plan::MemoryLine> lines = {{"optimizer", moments}};
+    std::vector<plan::MemoryLine> lines = job.strategy->private_memory();
     if (outcome.data_bytes > 0) {
       lines.push_back({"activations", memory_.largest_pass().activations});
       lines.push_back({"workspace", memory_.largest_pass().workspace});
@@ -216,11 +214,6 @@ class RankRun {
     }
     if (saver_.copy_bytes() > 0) lines.push_back({"checkpoint copy", saver_.copy_bytes()});
     if (job.model->cast_bytes() > 0) lines.push_back({"bf16 weights", job.model->cast_bytes()});
-    if (!job.device.is_cpu()) {  // else they lie in the heap
-      const auto flat = static_cast<int64_t>(job.replicas.flat_gradients().nbytes());
-      lines.push_back({"parameters", flat});
-      lines.push_back({"gradients", flat});
-    }
     for (const auto& [category, bytes] : world_.heap().usage()) {
       lines.push_back({category, static_cast<int64_t>(bytes)});
     }

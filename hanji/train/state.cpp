@@ -10,12 +10,15 @@
 
 namespace hanji::train {
 
-JobView view_of(const Job& job) {
-  return view_of(*job.model, {.layout = job.replicas.buckets().flat,
-                              .gradients = job.replicas.flat_gradients(),
-                              .first_moment = job.optimizer.first_moment(),
-                              .second_moment = job.optimizer.second_moment(),
-                              .num_updates = job.optimizer.num_updates()});
+JobView view_of(const Job& job) { return view_of(*job.model, job.strategy->state()); }
+
+JobView view_with_gradients(const Job& job) {
+  const FlatState state = job.strategy->state();
+  return view_of(*job.model, {.layout = state.layout,
+                              .gradients = job.strategy->gradients(),
+                              .first_moment = state.first_moment,
+                              .second_moment = state.second_moment,
+                              .num_updates = state.num_updates});
 }
 
 JobTensors tensors_of(const Job& job) {
@@ -45,7 +48,7 @@ Result<int64_t> restore(Job& job, const std::filesystem::path& checkpoint) {
   HANJI_RETURN_IF_ERROR(
       checkpoint::copy_into(saved.optimizer, tensors.optimizer).at(checkpoint.native()));
   put_back(job, tensors);
-  job.optimizer.set_num_updates(tensors.optimizer.front().tensor.item<int64_t>());
+  job.strategy->set_num_updates(tensors.optimizer.front().tensor.item<int64_t>());
   return saved.manifest.step;
 }
 

@@ -14,8 +14,10 @@
 
 namespace hanji::train {
 
-/// What one rank's job holds, its flat tensors cut into pieces.
+/// What one rank's job holds, its flat tensors cut into pieces; without the gradients.
 JobView view_of(const Job& job);
+/// With the sum of the gradients of all ranks. Collective.
+JobView view_with_gradients(const Job& job);
 
 /// The tensors of a job as checkpoints name them: parameters under their own names; the moments as
 /// "exp_avg.NAME" and "exp_avg_sq.NAME", shaped like the parameter, whatever the flat layout; and

@@ -82,10 +82,8 @@ double forward_backward(Job& job, const plan::TrainConfig& train, const StepInpu
 /// Micro-batches as large as the plan lets them be; only the last one communicates.
 Totals run_micro_batches(Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
   Totals mine = told(inputs);
-  for (const auto& parameter : job.replicas.parameters()) parameter.tensor.mutable_grad().reset();
   for (const data::Batch& batch : inputs.micro_batches.first(inputs.micro_batches.size() - 1)) {
-    const auto only_accumulate = job.replicas.accumulate();
-    mine.loss_sum += forward_backward(job, train, inputs, batch);
+    job.strategy->accumulate([&] { mine.loss_sum += forward_backward(job, train, inputs, batch); });
   }
   mine.loss_sum += forward_backward(job, train, inputs, inputs.micro_batches.back());
   for (const data::Batch& batch : inputs.micro_batches) {
@@ -98,8 +96,7 @@ Totals run_micro_batches(Job& job, const plan::TrainConfig& train, const StepInp
 Totals run_grains(Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
   Totals grain = told(inputs);
   for (const data::Batch& batch : inputs.micro_batches) {
-    job.replicas.grain(batch.positions.begin / train.grain);
-    job.model->set_gradient_slots(job.replicas.gradient_slots());
+    job.strategy->begin_grain(batch.positions.begin / train.grain);
     grain.loss_sum = forward_backward(job, train, inputs, batch);
     grain.num_tokens = static_cast<double>(batch.targets.numel());
     job.totals->add(grain.values());
@@ -111,21 +108,20 @@ Totals run_grains(Job& job, const plan::TrainConfig& train, const StepInputs& in
 }  // namespace
 
 StepResult run_step(Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
+  job.strategy->begin_step();
   const Totals all =
       job.totals ? run_grains(job, train, inputs) : run_micro_batches(job, train, inputs);
   const Span span(job.group.recorder(), "optimizer", Category::kCompute);
   StepResult result{.loss = all.loss_sum / all.num_tokens,
                     .num_tokens = static_cast<int64_t>(all.num_tokens),
                     .stop_signal = stop_signal(all)};
-  result.gradient_norm =
-      parallel::grad_norm(job.replicas.flat_gradients(), job.replicas.buckets().flat) /
-      all.num_tokens;
+  result.gradient_norm = job.strategy->gradient_norm() / all.num_tokens;
   // Losses and reduced gradients are the same bits on every rank, and so is this decision.
   result.updated = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
   if (result.updated) {
     inputs.before_update();
-    job.optimizer.step(inputs.learning_rate,
-                       all.num_tokens * parallel::clip_divisor(result.gradient_norm, train.clip));
+    job.strategy->update(inputs.learning_rate,
+                         all.num_tokens * parallel::clip_divisor(result.gradient_norm, train.clip));
   }
   return result;
 }

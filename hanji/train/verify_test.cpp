@@ -1,4 +1,5 @@
 #include "hanji/train/verify.h"
+#include "hanji/train/replicated_strategy.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -145,14 +146,64 @@ TEST_F(VerifyTest, RunRanksAreOneProcessThatSumsAsTheyDo) {
   EXPECT_GT(states.size(), 2u) << "if the order did not show, equality would say little";
 }
 
+plan::Config cut_job(plan::Sharding data, plan::Bits bits, int ranks) {
+  plan::Config config = small_job(bits);
+  config.parallel.data = data;
+  config.run.ranks = ranks;
+  if (ranks != 3) config.train.split = {};
+  config.train.micro_batch = bits == plan::Bits::kRun ? 1 : plan::kAuto;
+  if (data == plan::Sharding::kHybrid) config.mesh = {.dp = ranks / 2, .fsdp = 2};
+  return config;
+}
+
+TEST_F(VerifyTest, RanksThatCutTheStatesAreOneProcess) {
+  using enum plan::Sharding;
+  std::set<std::string> stable;
+  for (const plan::Sharding data : {kZero1, kZero2, kZero3, kHybrid}) {
+    for (const plan::Bits bits : {plan::Bits::kStable, plan::Bits::kRun}) {
+      const int ranks = data == kHybrid ? 4 : 3;
+      const auto certificate = verified(planned(cut_job(data, bits, ranks), dataset()));
+      EXPECT_TRUE(certificate.equal()) << report::describe(certificate);
+      if (bits == plan::Bits::kStable) stable.insert(certificate.expected.state_sha256);
+    }
+  }
+  EXPECT_EQ(stable.size(), 1u);
+}
+
+TEST_F(VerifyTest, GroupsWhoseSumsAreInAnotherOrderAreRefused) {
+  plan::Config config = cut_job(plan::Sharding::kHybrid, plan::Bits::kRun, 6);
+  config.mesh = {.dp = 2, .fsdp = 3};
+  EXPECT_THAT([&] { verified(planned(config, dataset())); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("mesh.fsdp = 3")));
+}
+
+TEST_F(VerifyTest, AShardThatOneRankDoesNotUpdateIsFound) {
+  ObservedParts parts;
+  parts.step = [](Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
+    StepInputs at_rest = inputs;
+    if (inputs.number == 1 && job.group.rank() == 1) at_rest.learning_rate = 0;
+    return run_step(job, train, at_rest);
+  };
+  const FirstDifference found =
+      caught(cut_job(plan::Sharding::kZero1, plan::Bits::kStable, 3), parts);
+  EXPECT_EQ(found.step, 2);
+  EXPECT_EQ(found.quantity, Quantity::kParameter);
+  EXPECT_THAT(found.ranks, ElementsAre(0, 1, 2)) << "they share the memory";
+  EXPECT_LT(found.num_tensors, found.of_tensors);
+}
+
 TEST_F(VerifyTest, FastIsRefused) {
   EXPECT_THAT([&] { verified(planned(small_job(plan::Bits::kFast), dataset())); },
               testing::ThrowsMessage<Error>(testing::HasSubstr("promises no bits")));
 }
 
+parallel::Replicas& replicas_of(const Job& job) {
+  return dynamic_cast<ReplicatedStrategy&>(*job.strategy).replicas();
+}
+
 /// Every gradient of this rank times `factor`, before any reducer sees it.
 void scale_gradients(const Job& job, double factor) {
-  for (const auto& parameter : job.replicas.parameters()) {
+  for (const auto& parameter : replicas_of(job).parameters()) {
     parameter.tensor.register_hook([factor](const at::Tensor& g) { return g * factor; });
   }
 }
@@ -213,8 +264,8 @@ struct Fault {
 
 void reduce(Job& job, int skipped_bucket) {
   const at::NoGradGuard no_grad;
-  const at::Tensor flat = job.replicas.flat_gradients();
-  const auto& buckets = job.replicas.buckets().buckets;
+  const at::Tensor flat = replicas_of(job).flat_gradients();
+  const auto& buckets = replicas_of(job).buckets().buckets;
   for (int i = 0; i < static_cast<int>(buckets.size()); ++i) {
     at::Tensor bucket = flat.slice(0, buckets[i].begin, buckets[i].end);
     if (i != skipped_bucket) comm::all_reduce(bucket, job.group).wait();
@@ -225,12 +276,13 @@ void reduce(Job& job, int skipped_bucket) {
 StepResult hand_made_step(Job& job, const plan::TrainConfig& train, const StepInputs& inputs,
                           const Fault& fault) {
   const auto clear = [&] {
-    for (const auto& parameter : job.replicas.parameters()) parameter.tensor.mutable_grad().reset();
+    for (const auto& parameter : replicas_of(job).parameters())
+      parameter.tensor.mutable_grad().reset();
   };
   at::Tensor totals = at::zeros({2}, at::kDouble);
   clear();
   for (const data::Batch& batch : inputs.micro_batches) {
-    const auto by_hand = job.replicas.accumulate();
+    const auto by_hand = replicas_of(job).accumulate();
     job.model->set_counters(
         {static_cast<uint64_t>(train.seed), inputs.number, batch.positions.begin});
     const at::Tensor loss = job.model->loss_sum(batch.tokens, batch.targets);
@@ -249,10 +301,11 @@ StepResult hand_made_step(Job& job, const plan::TrainConfig& train, const StepIn
                     .num_tokens = static_cast<int64_t>(tokens),
                     .updated = true};
   result.gradient_norm =
-      parallel::grad_norm(job.replicas.flat_gradients(), job.replicas.buckets().flat) / tokens;
+      parallel::grad_norm(replicas_of(job).flat_gradients(), replicas_of(job).buckets().flat) /
+      tokens;
   inputs.before_update();
-  job.optimizer.step(inputs.learning_rate,
-                     tokens * parallel::clip_divisor(result.gradient_norm, train.clip));
+  job.strategy->update(inputs.learning_rate,
+                       tokens * parallel::clip_divisor(result.gradient_norm, train.clip));
   return result;
 }
 
@@ -299,7 +352,7 @@ TEST_F(VerifyTest, ANoSyncGuardThatIsStillHeldIsFound) {
   ObservedParts parts;
   parts.step = [](Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
     if (inputs.number != 2) return run_step(job, train, inputs);
-    const auto stale = job.replicas.accumulate();
+    const auto stale = replicas_of(job).accumulate();
     return run_step(job, train, inputs);
   };
   const FirstDifference found = caught(small_job(plan::Bits::kRun), parts);
@@ -318,10 +371,10 @@ TEST_F(VerifyTest, ASkippedBucketIsFoundByItsParameters) {
   std::vector<std::string> bucket;
   test::run_ranks(1, [&](world::World& world) {
     const Job job = assemble(plan, world.group());
-    const auto& buckets = job.replicas.buckets().buckets;
+    const auto& buckets = replicas_of(job).buckets().buckets;
     EXPECT_EQ(std::ssize(buckets), plan.num_buckets);
     for (const int index : buckets.at(1).parameters) {
-      bucket.push_back(job.replicas.parameters()[index].name);
+      bucket.push_back(replicas_of(job).parameters()[index].name);
     }
   });
   const FirstDifference found = caught(micro_batches_of_one(), by_hand({.skips_bucket = 1}));
@@ -370,7 +423,7 @@ TEST_F(VerifyTest, AMissedBufferIsFoundOnItsRank) {
 
 /// Flips the lowest bit of element 5 of the last parameter.
 void flip_one_bit(Job& job) {
-  const at::Tensor& parameter = job.replicas.parameters().back().tensor;
+  const at::Tensor& parameter = replicas_of(job).parameters().back().tensor;
   auto* bytes = static_cast<std::byte*>(parameter.detach().mutable_data_ptr());
   bytes[5 * parameter.element_size()] ^= std::byte{1};
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 
 #include "hanji/base/status.h"
 #include "hanji/parallel/fsdp/internal/sharded_model.h"
@@ -183,6 +184,19 @@ std::vector<FlatPart> Sharded::flat_parts(const GroupRule& rule) const {
     begin += count;
   }
   return parts;
+}
+
+std::vector<at::Tensor> Sharded::gradient_slots() const {
+  std::map<int, at::Tensor> by_registration;
+  for (const FlatUnit* unit : model_->learning()) {
+    const auto slots = model_->gradients().slots(*unit);
+    for (size_t i = 0; i < slots.size(); ++i) {
+      by_registration[unit->plan().parameters[i]] = slots[i];
+    }
+  }
+  std::vector<at::Tensor> slots;
+  for (auto& [index, slot] : by_registration) slots.push_back(slot);
+  return slots;
 }
 
 std::string Sharded::description() const {

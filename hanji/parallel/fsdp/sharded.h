@@ -158,6 +158,11 @@ class Sharded {
   std::vector<FlatPart> flat_parts(
       const GroupRule& rule = decay_matrices(AdamWOptions().weight_decay)) const;
 
+  /// Where the next gradient of each parameter that learns goes, in order of registration; backward
+  /// may write it there in the first place. Undefined where that is not known before the gradient
+  /// is there, such as after a backward() that only accumulates. grain() changes it.
+  std::vector<at::Tensor> gradient_slots() const;
+
   /// Who holds what, in words: a line per unit, and what it costs to make one whole.
   std::string description() const;
 

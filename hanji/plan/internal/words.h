@@ -59,6 +59,12 @@ struct Words<Engine> {
                                                            "mpi",  "hierarchical", "nccl"};
 };
 
+template <>
+struct Words<Sharding> {
+  static constexpr std::array<std::string_view, 6> list = {"ddp",   "server", "zero1",
+                                                           "zero2", "zero3",  "hsdp"};
+};
+
 template <class E>
 std::string_view word_of(E value) {
   return Words<E>::list[static_cast<size_t>(value)];

@@ -124,6 +124,18 @@ at::Tensor Gradients::slot(const Unit& unit, size_t row, size_t position) const 
                unit.flat->parameters()[position].tensor.sizes());
 }
 
+std::vector<at::Tensor> Gradients::slots(const FlatUnit& flat) const {
+  std::vector<at::Tensor> slots(flat.parameters().size());
+  for (const Unit& unit : units_) {
+    const bool known = unit.rows.defined() && (fold_ || setup_.keeps_whole);
+    if (unit.flat != &flat || !known) continue;
+    for (size_t i = 0; i < slots.size(); ++i) {
+      if (fold_ || !unit.filled[i]) slots[i] = slot(unit, row_, i);
+    }
+  }
+  return slots;
+}
+
 void Gradients::on_gradient(size_t index, size_t position) {
   Unit& unit = units_[index];
   const std::string& name = unit.flat->parameters()[position].name;
@@ -152,7 +164,11 @@ void Gradients::take(Unit& unit, size_t position) {
   at::Tensor& gradient = unit.flat->parameters()[position].tensor.mutable_grad();
   const at::Tensor dense = gradient.layout() == c10::kStrided ? gradient : gradient.to_dense();
   at::Tensor target = slot(unit, row_, position);
-  unit.filled[position] && !fold_ ? target.add_(dense) : target.copy_(dense);
+  if (unit.filled[position] && !fold_) {
+    target.add_(dense);
+  } else if (dense.data_ptr() != target.data_ptr()) {
+    target.copy_(dense);
+  }
   unit.filled[position] = 1;
   gradient.reset();
 }

@@ -52,6 +52,9 @@ class Gradients {
   bool in_backward() const { return armed_graph_task_ != -1; }
   /// Which graphs end with this backward.
   bool keeps_graph() const { return keeps_graph_; }
+  /// By position in `unit`: where the next gradient of each parameter is to lie; undefined where it
+  /// will be added to another, or where that is not known before.
+  std::vector<at::Tensor> slots(const FlatUnit& unit) const;
   /// Of all leaves of units of one dtype, in order.
   const std::vector<at::Tensor>& flat() const { return flat_; }
 

@@ -1,0 +1,193 @@
+#include "hanji/plan/communication.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "hanji/cost/price.h"
+#include "hanji/cost/select.h"
+#include "hanji/plan/plan.h"
+#include "hanji/schedule/grain_tree.h"
+
+namespace hanji::plan {
+namespace {
+
+using schedule::ReduceOp;
+using schedule::Routine;
+
+/// Loss, tokens and stop flags of a step travel together (train/step.cpp).
+constexpr int64_t kNumTotals = 4;
+
+int64_t wire_bytes_of_all(const schedule::StepList& list, int64_t bytes) {
+  int64_t sum = 0;
+  for (int rank = 0; rank < list.ranks; ++rank) sum += schedule::traffic_of(list, rank).wire;
+  return sum * bytes;
+}
+
+enum class Lies : bool { kPrivate, kInHeap };
+
+/// Adds collectives to a prediction, by the lists that the ranks will run.
+class Communication {
+ public:
+  Communication(const StepFacts& facts, Prediction& prediction)
+      : chooser_(facts.rates, facts.algorithms),
+        ranks_(static_cast<int>(facts.shares.size())),
+        hosts_(facts.hosts),
+        hosted_(hosts_, chooser_),
+        prediction_(prediction) {}
+
+  /// Of all ranks.
+  void add_all_reduce(ReduceOp op, DType dtype, int64_t count, Lies lies) {
+    ++prediction_.collectives_per_step;
+    if (hosts_.several()) return add(hosted_.all_reduce(dtype, count, lies == Lies::kInHeap));
+    const auto& chosen = chooser_.select(Routine::kAllReduce, op, dtype, ranks_, count);
+    add(lies == Lies::kInHeap ? *chosen.in_heap : *chosen.if_private, dtype);
+  }
+
+  void add_tree(const schedule::GrainTree& tree, DType dtype, int64_t count) {
+    ++prediction_.collectives_per_step;
+    const schedule::StepList list = schedule::tree_all_reduce(tree, count);
+    if (hosts_.several()) return add(hosted_.tree(list.owners, dtype, count));
+    add(list, dtype);
+  }
+
+  /// Of `groups` groups at once, each of `ranks` ranks, whose shares may differ.
+  void add_in_groups(int groups, Routine routine, DType dtype, const std::vector<int64_t>& counts,
+                     Lies lies) {
+    ++prediction_.collectives_per_step;
+    int64_t count = 0;
+    for (const int64_t share : counts) count += share;
+    const auto& chosen = chooser_.select({.routine = routine,
+                                          .element_bytes = int64_t(base::size_of(dtype)),
+                                          .ranks = static_cast<int>(counts.size()),
+                                          .count = count,
+                                          .counts = counts,
+                                          .dtype = dtype});
+    const schedule::StepList& list = lies == Lies::kInHeap ? *chosen.in_heap : *chosen.if_private;
+    prediction_.communication_seconds += cost::price_seconds(list, dtype, chooser_.rates());
+    prediction_.wire_bytes_per_step += groups * wire_bytes_of_all(list, base::size_of(dtype));
+  }
+
+  /// Of as many groups at once as there are counts, each of `ranks` ranks.
+  void add_all_reduces(int ranks, ReduceOp op, DType dtype, const std::vector<int64_t>& counts,
+                       Lies lies) {
+    ++prediction_.collectives_per_step;
+    double slowest = 0;
+    for (const int64_t count : counts) {
+      const auto& chosen = chooser_.select(Routine::kAllReduce, op, dtype, ranks, count);
+      const schedule::StepList& list = lies == Lies::kInHeap ? *chosen.in_heap : *chosen.if_private;
+      slowest = std::max(slowest, cost::price_seconds(list, dtype, chooser_.rates()));
+      prediction_.wire_bytes_per_step += wire_bytes_of_all(list, base::size_of(dtype));
+    }
+    prediction_.communication_seconds += slowest;
+  }
+
+  void add_barrier(int ranks) {
+    ++prediction_.collectives_per_step;
+    const auto& chosen =
+        chooser_.select(Routine::kBarrier, ReduceOp::kSum, DType::kUInt8, ranks, 0);
+    prediction_.communication_seconds +=
+        cost::price_seconds(*chosen.in_heap, DType::kUInt8, chooser_.rates());
+  }
+
+ private:
+  void add(const HostedCall& call) {
+    prediction_.communication_seconds += call.seconds;
+    prediction_.network_seconds += call.network_seconds;
+    prediction_.wire_bytes_per_step += call.wire_bytes;
+    prediction_.network_bytes_per_step += call.network_bytes;
+  }
+
+  void add(const schedule::StepList& list, DType dtype) {
+    prediction_.communication_seconds += cost::price_seconds(list, dtype, chooser_.rates());
+    prediction_.wire_bytes_per_step += wire_bytes_of_all(list, int64_t(base::size_of(dtype)));
+  }
+
+  cost::Chooser chooser_;
+  const int ranks_;
+  const HostLayout& hosts_;
+  HostedCalls hosted_;
+  Prediction& prediction_;
+};
+
+/// A step's collectives, of gradients first.
+class StepCalls {
+ public:
+  StepCalls(const StepFacts& facts, Prediction& prediction)
+      : facts_(facts), calls_(facts, prediction) {
+    if (facts.kernels.precision == Precision::kFloat64) dtype_ = DType::kFloat64;
+    if (facts.stable_grain == 0) return;
+    const auto owners = grain_owners(facts.shares, facts.stable_grain);
+    tree_ = schedule::grain_tree(owners.back().end, owners);
+  }
+
+  void add() {
+    facts_.shards ? add_shards(*facts_.shards) : add_replicas();
+    tree_ ? calls_.add_tree(*tree_, DType::kFloat64, kNumTotals)
+          : calls_.add_all_reduce(ReduceOp::kSum, DType::kFloat64, kNumTotals, Lies::kPrivate);
+  }
+
+ private:
+  int64_t num_tensors() const { return std::ssize(facts_.model.parameter_sizes()); }
+
+  void add_replicas() {
+    const layout::BucketPlan plan = gradient_buckets(facts_.model, facts_.bucket_bytes);
+    for (const layout::Bucket& bucket : plan.buckets) {
+      const int64_t count = bucket.end - bucket.begin;
+      tree_ ? calls_.add_tree(*tree_, dtype_, count)
+            : calls_.add_all_reduce(ReduceOp::kSum, dtype_, count, Lies::kInHeap);
+    }
+    calls_.add_all_reduce(ReduceOp::kMax, DType::kUInt8, num_tensors(), Lies::kPrivate);
+  }
+
+  void add_shards(const ShardPlan& plan) {
+    for (const layout::Unit& unit : plan.units) add_unit(plan, unit);
+    const std::vector<int64_t> used_in_groups(plan.groups, num_tensors());
+    calls_.add_all_reduces(plan.ranks, ReduceOp::kMax, DType::kUInt8, used_in_groups,
+                           Lies::kPrivate);
+    if (plan.data == Sharding::kHybrid) {
+      const std::vector<int64_t> used_over_groups(plan.ranks, num_tensors());
+      calls_.add_all_reduces(plan.groups, ReduceOp::kMax, DType::kUInt8, used_over_groups,
+                             Lies::kPrivate);
+    }
+    calls_.add_in_groups(plan.groups, Routine::kAllGather, DType::kFloat64, norm_counts(plan),
+                         Lies::kPrivate);
+    calls_.add_barrier(plan.ranks);
+    calls_.add_barrier(plan.ranks);
+  }
+
+  void add_unit(const ShardPlan& plan, const layout::Unit& unit) {
+    if (tree_) return calls_.add_tree(*tree_, dtype_, unit.flat.count);
+    const std::vector<int64_t> counts = layout::shard_counts(unit);
+    calls_.add_in_groups(plan.groups, Routine::kReduceScatter, dtype_, counts, Lies::kInHeap);
+    if (plan.data != Sharding::kHybrid) return;
+    calls_.add_all_reduces(plan.groups, ReduceOp::kSum, dtype_, counts, Lies::kInHeap);
+  }
+
+  /// Partial sums of the norm, by rank of a group.
+  static std::vector<int64_t> norm_counts(const ShardPlan& plan) {
+    std::vector<int64_t> counts(plan.ranks);
+    for (const layout::Unit& unit : plan.units) {
+      for (int rank = 0; rank < plan.ranks; ++rank) {
+        for (const layout::Piece& piece : layout::pieces(unit, rank)) {
+          counts[rank] += (piece.elements.size() + layout::kShardBlock - 1) / layout::kShardBlock;
+        }
+      }
+    }
+    return counts;
+  }
+
+  const StepFacts& facts_;
+  Communication calls_;
+  DType dtype_ = DType::kFloat32;
+  std::optional<schedule::GrainTree> tree_;
+};
+
+}  // namespace
+
+void predict_communication(const StepFacts& facts, Prediction& prediction) {
+  if (facts.shares.size() == 1) return;
+  StepCalls(facts, prediction).add();
+}
+
+}  // namespace hanji::plan

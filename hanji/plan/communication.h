@@ -1,0 +1,17 @@
+#pragma once
+
+#include "hanji/plan/predict.h"
+
+namespace hanji::plan {
+
+/// Adds the collectives of one step to `prediction`: seconds, bytes and how many, by the very lists
+/// that the ranks will run. One rank alone has none.
+///
+/// Result  with one state on every rank: an all_reduce per bucket. Cut among ranks: per unit a
+///         reduce_scatter within the group and an all_reduce of the shards over groups, an
+///         all_gather of the norm's partial sums, and a barrier before and after the update. In
+///         stable a tree over grains per bucket or unit. Then which parameters were used, and the
+///         totals.
+void predict_communication(const StepFacts& facts, Prediction& prediction);
+
+}  // namespace hanji::plan

@@ -1,0 +1,60 @@
+#include "hanji/plan/shard_plan.h"
+
+#include <algorithm>
+
+namespace hanji::plan {
+namespace {
+
+/// Of parallel::ShardingOptions::max_units_in_flight.
+constexpr int64_t kUnitsInFlight = 2;
+
+int64_t whole_gradients(const ShardPlan& plan, const Passes& passes) {
+  int64_t all = 0, largest = 0;
+  for (const layout::Unit& unit : plan.units) {
+    all += unit.flat.count;
+    largest = std::max(largest, unit.flat.count);
+  }
+  if (passes.grain_buffers > 0) return passes.grain_buffers * all;
+  if (plan.data == Sharding::kZero1) return all;
+  const auto num_units = static_cast<int64_t>(plan.units.size());
+  return largest * (passes.accumulates ? num_units : std::min(num_units, kUnitsInFlight));
+}
+
+}  // namespace
+
+bool cuts_states(Sharding sharding) {
+  return sharding != Sharding::kReplicas && sharding != Sharding::kServer;
+}
+
+void cut_model(const ModelSpec& model, int64_t unit_bytes, ShardPlan& plan) {
+  const auto sizes = model.parameter_sizes();
+  plan.units.clear();
+  for (auto& indices : layout::group_by_size(sizes, unit_bytes / plan.element_bytes)) {
+    plan.units.push_back(layout::make_unit(std::move(indices), sizes, plan.ranks));
+  }
+}
+
+std::vector<MemoryLine> state_lines(const ShardPlan& plan, int rank, const Passes& passes) {
+  int64_t all = 0, shard = 0;
+  for (const layout::Unit& unit : plan.units) {
+    all += unit.flat.count;
+    shard += unit.shards[rank].size();
+  }
+  const int64_t once = rank == 0 ? all * plan.element_bytes : 0;
+  return {{"parameters", once},
+          {"gradients", whole_gradients(plan, passes) * plan.element_bytes},
+          {"gradient shards", shard * plan.element_bytes},
+          {"optimizer", 2 * once}};
+}
+
+int64_t bytes_per_group(const std::vector<MemoryLine>& lines) {
+  int64_t bytes = 0;
+  for (const MemoryLine& line : lines) {
+    const bool once = line.category == "parameters" || line.category == "optimizer" ||
+                      line.category == "checkpoint copy";
+    bytes += once ? line.bytes : 0;
+  }
+  return bytes;
+}
+
+}  // namespace hanji::plan

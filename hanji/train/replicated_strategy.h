@@ -1,0 +1,46 @@
+#pragma once
+
+#include "hanji/models/gpt.h"
+#include "hanji/parallel/ddp/data_parallel.h"
+#include "hanji/parallel/optimizer.h"
+#include "hanji/plan/plan.h"
+#include "hanji/train/strategy.h"
+
+namespace hanji::train {
+
+/// Every rank has everything ("ddp"): parallel::data_parallel(), and AdamW on flat buffers, whose
+/// layout parameters, gradients and moments share.
+class ReplicatedStrategy : public Strategy {
+ public:
+  /// Errors  throws what data_parallel() throws.
+  ReplicatedStrategy(models::GptImpl& model, const plan::Plan& plan, const comm::Group& group,
+                     const parallel::DataParallelOptions& options);
+
+  parallel::Replicas& replicas() { return replicas_; }
+
+  const std::vector<parallel::NamedParameter>& parameters() const override {
+    return replicas_.parameters();
+  }
+  void begin_step() override;
+  void begin_grain(int64_t index) override;
+  void accumulate(const std::function<void()>& backward) override;
+  double gradient_norm() override;
+  void update(double learning_rate, double gradient_divisor) override;
+  FlatState state() const override;
+  void set_num_updates(int64_t updates) override { optimizer_.set_num_updates(updates); }
+  at::Tensor gradients() override { return replicas_.flat_gradients(); }
+  void check_parameters() override { replicas_.check_parameters(); }
+  comm::Stats stats() const override { return group_.stats(); }
+  std::vector<plan::MemoryLine> private_memory() const override;
+
+ private:
+  models::GptImpl& model_;
+  comm::Group group_;
+  parallel::Replicas replicas_;
+  parallel::FlatAdamW optimizer_;
+};
+
+/// What the plan asks of AdamW.
+parallel::AdamWOptions adamw_options(const plan::Plan& plan);
+
+}  // namespace hanji::train

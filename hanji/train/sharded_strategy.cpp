@@ -1,0 +1,142 @@
+#include "hanji/train/sharded_strategy.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include <unordered_map>
+
+#include "hanji/comm/shared_tensor.h"
+#include "hanji/train/replicated_strategy.h"
+
+namespace hanji::train {
+namespace {
+
+std::optional<mesh::Mesh> mesh_of(const plan::Plan& plan, const comm::Group& group) {
+  if (plan.mesh[0].degree == 1) return std::nullopt;
+  return mesh::Mesh(group, plan.mesh);
+}
+
+parallel::Sharded shard(models::GptImpl& model, const plan::Plan& plan, const comm::Group& all,
+                        const std::optional<mesh::Mesh>& mesh) {
+  const plan::Config& config = plan.config;
+  parallel::ShardOptimizerOptions options{
+      .sharding = {.average = parallel::Average::kSum},
+      .whole_gradients = config.parallel.data == plan::Sharding::kZero1
+                             ? parallel::WholeGradients::kKept
+                             : parallel::WholeGradients::kFreed,
+      .unit_bytes = config.comm.bucket_bytes};
+  if (config.train.bits == plan::Bits::kStable) {
+    options.sharding.num_grains = config.train.global_batch / config.train.grain;
+    options.sharding.owners = plan::grain_owners(plan.shares, config.train.grain);
+    if (mesh) options.sharding.everyone = all;
+  }
+  if (!mesh) return parallel::shard_optimizer(model, all, options);
+  options.sharding.replicas = (*mesh)["dp"];
+  return parallel::shard_optimizer(model, (*mesh)["fsdp"], options);
+}
+
+layout::FlatLayout layout_of(const std::vector<parallel::NamedParameter>& parameters) {
+  std::vector<int64_t> sizes;
+  for (const auto& entry : parameters) sizes.push_back(entry.tensor.numel());
+  return layout::flat_layout(sizes);
+}
+
+void add(comm::Stats& sum, const comm::Stats& more) {
+  sum.operations += more.operations;
+  sum.bytes += more.bytes;
+  sum.wire_bytes += more.wire_bytes;
+  sum.network_bytes += more.network_bytes;
+  sum.wait_ns += more.wait_ns;
+  sum.busy_ns += more.busy_ns;
+}
+
+}  // namespace
+
+ShardedStrategy::ShardedStrategy(models::GptImpl& model, const plan::Plan& plan,
+                                 const comm::Group& group)
+    : model_(model),
+      group_(group),
+      mesh_(mesh_of(plan, group)),
+      parameters_(parallel::learning_parameters(model)),
+      layout_(layout_of(parameters_)),
+      sharded_(shard(model, plan, group_, mesh_)),
+      shards_(sharded_.parameters()) {
+  make_optimizer(plan);
+}
+
+void ShardedStrategy::make_optimizer(const plan::Plan& plan) {
+  moments_ = comm::shared_zeros({2, layout_.count}, parameters_[0].tensor.scalar_type(), 0,
+                                own_group(), "optimizer");
+  std::unordered_map<std::string, int64_t> offsets;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    offsets[parameters_[i].name] = layout_.offsets[i];
+  }
+  const at::Tensor gradients = sharded_.flat_gradients();
+  const layout::FlatLayout own = sharded_.flat_layout();
+  parallel::AdamWTensors tensors;
+  size_t next = 0;
+  for (const parallel::Shard& shard : sharded_.shards()) {
+    const int64_t begin = offsets.at(shard.name) + shard.elements.begin;
+    tensors.gradients.push_back(gradients.narrow(0, own.offsets[next], shard.elements.size()));
+    tensors.first_moments.push_back(moments_[0].narrow(0, begin, shard.elements.size()));
+    tensors.second_moments.push_back(moments_[1].narrow(0, begin, shard.elements.size()));
+    ++next;
+  }
+  optimizer_.emplace(shards_, tensors, adamw_options(plan));
+}
+
+void ShardedStrategy::begin_step() {
+  for (const at::Tensor& shard : shards_) shard.mutable_grad().reset();
+  model_.set_gradient_slots(sharded_.gradient_slots());
+}
+
+void ShardedStrategy::begin_grain(int64_t index) {
+  sharded_.grain(index);
+  model_.set_gradient_slots(sharded_.gradient_slots());
+}
+
+void ShardedStrategy::accumulate(const std::function<void()>& backward) {
+  const auto only_accumulate = sharded_.accumulate();
+  backward();
+  model_.set_gradient_slots(sharded_.gradient_slots());
+}
+
+double ShardedStrategy::gradient_norm() {
+  constexpr double kNoClipping = 0;
+  return sharded_.clip_grad_norm(kNoClipping);
+}
+
+void ShardedStrategy::update(double learning_rate, double gradient_divisor) {
+  sharded_.step([&] { optimizer_->step(learning_rate, gradient_divisor); });
+}
+
+FlatState ShardedStrategy::state() const {
+  return {.layout = layout_,
+          .gradients = {},
+          .first_moment = moments_[0],
+          .second_moment = moments_[1],
+          .num_updates = optimizer_->num_updates()};
+}
+
+at::Tensor ShardedStrategy::gradients() {
+  const at::NoGradGuard no_grad;
+  at::Tensor flat = at::zeros({layout_.count}, moments_.options());
+  std::vector<at::Tensor> own;
+  for (const at::Tensor& shard : shards_) own.push_back(shard.grad());
+  std::unordered_map<std::string, at::Tensor> whole;
+  for (auto& [name, tensor] : sharded_.gather(own)) whole[name] = tensor;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    flat.narrow(0, layout_.offsets[i], layout_.sizes[i])
+        .copy_(whole.at(parameters_[i].name).view({-1}));
+  }
+  return flat;
+}
+
+comm::Stats ShardedStrategy::stats() const {
+  comm::Stats sum = group_.stats();
+  if (!mesh_) return sum;
+  for (const char* axis : {"dp", "fsdp"}) add(sum, (*mesh_)[axis].stats());
+  return sum;
+}
+
+}  // namespace hanji::train

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <optional>
+
+#include "hanji/mesh/mesh.h"
+#include "hanji/models/gpt.h"
+#include "hanji/parallel/fsdp/shard_optimizer.h"
+#include "hanji/parallel/optimizer.h"
+#include "hanji/plan/plan.h"
+#include "hanji/train/strategy.h"
+
+namespace hanji::train {
+
+/// States cut among the ranks of the mesh's axis fsdp ("zero1", "zero2", "zero3"), and over dp kept
+/// alike ("hsdp"), on one host: parallel::shard_optimizer(). Parameters and moments lie once for
+/// all ranks of a group, in the heap of its first, each of which updates its shards in place; so
+/// what zero3 makes whole and frees again moves no byte here, and is zero2's.
+class ShardedStrategy : public Strategy {
+ public:
+  /// Order   collective.
+  /// Errors  throws what shard_optimizer() throws.
+  ShardedStrategy(models::GptImpl& model, const plan::Plan& plan, const comm::Group& group);
+
+  const std::vector<parallel::NamedParameter>& parameters() const override { return parameters_; }
+  void begin_step() override;
+  void begin_grain(int64_t index) override;
+  void accumulate(const std::function<void()>& backward) override;
+  double gradient_norm() override;
+  void update(double learning_rate, double gradient_divisor) override;
+  FlatState state() const override;
+  void set_num_updates(int64_t updates) override { optimizer_->set_num_updates(updates); }
+  at::Tensor gradients() override;
+  void check_parameters() override {}  ///< A group has one copy, and groups have read one file.
+  comm::Stats stats() const override;
+  std::vector<plan::MemoryLine> private_memory() const override { return {}; }
+
+ private:
+  void make_optimizer(const plan::Plan& plan);
+  const comm::Group& own_group() const { return mesh_ ? (*mesh_)["fsdp"] : group_; }
+
+  models::GptImpl& model_;
+  comm::Group group_;
+  std::optional<mesh::Mesh> mesh_;  ///< Where there are several groups.
+  std::vector<parallel::NamedParameter> parameters_;
+  layout::FlatLayout layout_;
+  parallel::Sharded sharded_;
+  std::vector<at::Tensor> shards_;
+  at::Tensor moments_;  ///< [2, layout_.count], shared by the ranks of a group.
+  std::optional<parallel::FlatAdamW> optimizer_;
+};
+
+}  // namespace hanji::train

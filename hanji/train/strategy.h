@@ -1,0 +1,54 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "hanji/comm/group.h"
+#include "hanji/parallel/named_parameter.h"
+#include "hanji/plan/memory.h"
+#include "hanji/train/observe.h"
+
+namespace hanji::train {
+
+/// Who keeps what of a job's parameters, gradients and optimizer, and how the gradients of all ranks
+/// become an update: plan.config.parallel.data, carried out.
+///
+/// Order   ranks call the members in the same order; those that say so are collectives.
+/// Errors  throws what backward and Work::wait() throw.
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  /// What learns, whole and in order of registration.
+  virtual const std::vector<parallel::NamedParameter>& parameters() const = 0;
+
+  /// Before the first backward() of a step: nothing is left of the gradients of the last one.
+  virtual void begin_step() = 0;
+  /// Stable: the backward() that follows is this grain.
+  virtual void begin_grain(int64_t index) = 0;
+  /// Runs a backward() whose gradients this rank only adds up, until one outside comes.
+  virtual void accumulate(const std::function<void()>& backward) = 0;
+  /// Of the sum of all gradients of a step. Collective.
+  virtual double gradient_norm() = 0;
+  /// One update with the gradients divided by `gradient_divisor`. Collective.
+  virtual void update(double learning_rate, double gradient_divisor) = 0;
+
+  /// The optimizer's state, whole, as a checkpoint has it; its gradients are undefined. Between two
+  /// updates, what is written to parameters and moments, the same on all ranks, is the job's state.
+  virtual FlatState state() const = 0;
+  virtual void set_num_updates(int64_t updates) = 0;
+  /// The sum of all gradients in the layout of state(). Collective.
+  virtual at::Tensor gradients() = 0;
+  /// Throws kMismatch where ranks that should have the same parameters have not. Collective.
+  virtual void check_parameters() = 0;
+
+  /// Of all groups that it moves bytes over, the job's own too.
+  virtual comm::Stats stats() const = 0;
+  /// States that lie outside the heap, by what they are for.
+  virtual std::vector<plan::MemoryLine> private_memory() const = 0;
+};
+
+}  // namespace hanji::train

@@ -1,0 +1,83 @@
+"""`parallel.data` from the outside: one hash, counted bytes and calls, and files that any reads."""
+import unittest
+
+from command import CommandTest
+
+JOB = ["--seed", 5, "--set", "train.global_batch=8", "--set", "model.dropout=0.1", "--set",
+       "train.clip=0.5", "--set", "train.learning_rate=1e-2", "--set", "comm.bucket_bytes=65536"]
+STABLE = ["--set", "train.bits=stable"]
+CONSTANT = ["--set", "train.schedule=constant", "--set", "train.warmup_steps=2"]
+STRATEGIES = {
+    "ddp": ["--ranks", 2],
+    "zero1": ["--ranks", 3],
+    "zero2": ["--ranks", 2],
+    "zero3": ["--ranks", 4],
+    "hsdp": ["--ranks", 4, "--set", "mesh.dp=2", "--set", "mesh.fsdp=2"],
+}
+MEGABYTE = 1e6
+
+
+def by(data):
+    return [*STRATEGIES[data], "--set", f"parallel.data={data}"]
+
+
+class Strategies(CommandTest):
+    def summary(self, out):
+        return self.read_json(out, "summary.json")
+
+    def resume(self, out, *arguments):
+        self.hanji("train", "--resume", "--out", self.folder / out, *arguments)
+        return self.summary(out)
+
+    def test_one_hash_in_stable(self):
+        self.train("one", *JOB, *STABLE, "--ranks", 1, "--steps", 12)
+        expected = self.summary("one")
+        for data in STRATEGIES:
+            self.train(data, *JOB, *STABLE, *by(data), "--steps", 12)
+            found = self.summary(data)
+            for name in ("state_sha256", "params_sha256", "validation_loss", "train_loss"):
+                self.assertEqual(found[name], expected[name], f"{data}: {name}")
+
+    def test_a_run_goes_on_under_another_strategy_on_other_ranks(self):
+        self.train("whole", *JOB, *STABLE, *CONSTANT, *by("ddp"), "--steps", 10)
+        expected = self.summary("whole")["state_sha256"]
+        order = [*STRATEGIES, "ddp"]
+        for before, after in zip(order, order[1:]):
+            self.train(before, *JOB, *STABLE, *CONSTANT, *by(before), "--steps", 5)
+            self.assertEqual(self.resume(before, *by(after), "--steps", 10)["state_sha256"],
+                             expected, f"5 steps of {before} and 5 of {after}")
+
+    def test_counted_bytes_and_calls_are_the_plans(self):
+        for bits in ("run", "stable"):
+            for data in STRATEGIES:
+                out = f"{data}-{bits}"
+                self.train(out, *JOB, *by(data), "--steps", 4, "--set", f"train.bits={bits}")
+                told = self.summary(out)["prediction"]
+                for name in ("wire_bytes_per_step", "collectives_per_step"):
+                    self.assertEqual(told[name]["measured"], told[name]["predicted"],
+                                     f"{out}: {name}")
+                for name, line in told.items():
+                    if not name.startswith("memory."):
+                        continue
+                    apart = abs(line["measured"] - line["predicted"])
+                    self.assertLess(apart, 0.03 * line["predicted"] + 0.1 * MEGABYTE,
+                                    f"{out}: {name} {line}")
+                peak = told["peak_bytes_per_rank"]
+                self.assertLess(abs(peak["measured"] - peak["predicted"]),
+                                0.03 * peak["predicted"] + 0.5 * MEGABYTE, f"{out}: {peak}")
+
+    def test_replicas_of_the_same_sums_train_alike(self):
+        losses = set()
+        for data in ("ddp", "zero1", "zero2", "zero3"):
+            self.train(data, *JOB, "--ranks", 2, "--steps", 6, "--set", f"parallel.data={data}",
+                       "--set", "train.micro_batch=2")
+            losses.add(self.summary(data)["state_sha256"])
+        self.assertEqual(len(losses), 1)
+
+    def test_ranks_of_hsdp_are_verified_against_one_process(self):
+        self.hanji("verify", "--out", self.folder / "v", "--steps", 3, "--set",
+                   "model.preset=nano", *JOB, *by("hsdp"))
+
+
+if __name__ == "__main__":
+    unittest.main()
