@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "hanji/comm/all_gather.h"
+#include "hanji/comm/before_call.h"
 #include "hanji/comm/internal/shm_group.h"
 #include "hanji/comm/internal/state.h"
 #include "hanji/comm/regroup.h"
@@ -219,6 +220,10 @@ Group Group::survivors(std::chrono::nanoseconds deadline) const {
   if (state_->go_on()) return state_->go_on()(deadline);
   throw Error(base::unsupported(fmt::format(
       "group {}: engine {} cannot go on without a rank; start the job again", name(), engine())));
+}
+
+void before_call(const Group& group, std::function<void()> action) {
+  group.state()->family().before_call = std::move(action);
 }
 
 }  // namespace hanji::comm

@@ -3,8 +3,14 @@
 #include <torch/optim/adamw.h>
 #include <torch/types.h>
 
+#include <chrono>
 #include <functional>
+#include <memory>
+#include <random>
+#include <thread>
 
+#include "hanji/comm/all_reduce.h"
+#include "hanji/comm/before_call.h"
 #include "hanji/parallel/checkpointed.h"
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/flat_parameters.h"
@@ -43,11 +49,23 @@ TEST(SameBits, OfAShardedOptimizerAndOfDataParallel) {
   });
 }
 
-/// A job in stable, and how it is cut into pieces; its result must not depend on the latter.
+/// A job, and how it is cut into pieces; its result must not depend on the latter.
 struct Job {
-  int64_t num_grains = 8;
+  int64_t num_grains = 8;   ///< Of a step in stable; 0: two micro-batches per rank, in float64.
   bool recomputes = false;  ///< The forward, in backward.
   bool small = false;       ///< Buckets, units, messages of a few KiB.
+
+  bool is_stable() const { return num_grains > 0; }
+  int num_steps() const { return is_stable() ? kStableSteps : kSteps; }
+  at::ScalarType dtype() const { return is_stable() ? torch::kFloat : torch::kDouble; }
+  Average average() const { return is_stable() ? Average::kSum : Average::kMean; }
+};
+
+/// A job on one rank.
+struct RankJob {
+  world::World& world;
+  Job job;
+  std::vector<double> losses = {};  ///< This rank's mean of every step; not in stable.
 };
 
 constexpr double kLearningRate = 1e-2;
@@ -60,19 +78,28 @@ at::Tensor loss_of(Net& net, const Job& job, int step, int64_t grain) {
   return checkpointed(forward, x).square().sum() * scale;
 }
 
-/// No rank, no group: the tree as it is written down, and AdamW on flat buffers.
-Values alone(int64_t num_grains) {
-  Net net(torch::kFloat);
+/// No rank, no group: the whole batch, or the tree as it is written down, and AdamW on flat buffers.
+Values alone(const Job& job, std::vector<double>* losses = nullptr) {
+  Net net(job.dtype());
   const std::vector<at::Tensor> parameters = distinct(net);
   std::vector<int64_t> sizes;
   for (const auto& parameter : parameters) sizes.push_back(parameter.numel());
   const layout::FlatLayout layout = layout::flat_layout(sizes);
-  const at::Tensor flat = torch::zeros({layout.count});
-  const at::Tensor gradients = torch::zeros({layout.count});
+  const at::Tensor flat = torch::zeros({layout.count}, job.dtype());
+  const at::Tensor gradients = torch::zeros({layout.count}, job.dtype());
   move_into_flat(parameters, layout, flat);
   FlatAdamW optimizer(parameters, layout, gradients, {});
-  for (int step = 0; step < kStableSteps; ++step) {
-    const Values sums = tree_sum(net, step, 0, num_grains);
+  for (int step = 0; step < job.num_steps(); ++step) {
+    Values sums;
+    if (job.is_stable()) {
+      sums = tree_sum(net, step, 0, job.num_grains);
+    } else {
+      net.zero_grad();
+      const at::Tensor loss = mean_loss(net, step, 0, kBatch);
+      loss.backward();
+      if (losses != nullptr) losses->push_back(loss.item<double>());
+      for (const auto& parameter : parameters) sums.push_back(parameter.grad());
+    }
     for (size_t i = 0; i < sums.size(); ++i) {
       gradients.narrow(0, layout.offsets[i], sizes[i]).copy_(sums[i].flatten());
     }
@@ -82,44 +109,80 @@ Values alone(int64_t num_grains) {
 }
 
 template <class Bond>
-void train(Net& net, Bond& bond, const Job& job, const std::function<void()>& update) {
-  for (int step = 0; step < kStableSteps; ++step) {
-    const layout::Range grains = bond.grains();
-    for (int64_t grain = grains.begin; grain < grains.end; ++grain) {
-      bond.grain(grain);
-      loss_of(net, job, step, grain).backward();
-    }
-    update();
+void compute_grains(Net& net, Bond& bond, const Job& job, int step) {
+  const layout::Range grains = bond.grains();
+  for (int64_t grain = grains.begin; grain < grains.end; ++grain) {
+    bond.grain(grain);
+    loss_of(net, job, step, grain).backward();
   }
 }
 
-Values by_replicas(world::World& world, const Job& job) {
-  Net net(torch::kFloat, world.rank());
-  auto replicas = data_parallel(net, world.group(),
-                                {.average = Average::kSum,
+/// This rank's rows in two parts of different sizes, the first of which only accumulates. A server
+/// takes what lies in `.grad`.
+template <class Bond>
+double compute_micro_batches(Net& net, Bond& bond, const world::World& world, int step) {
+  const int64_t begin = world.rank() * kBatch / world.size();
+  const int64_t end = (world.rank() + 1) * kBatch / world.size();
+  const int64_t middle = begin + (end - begin) / 3;
+  double sum = 0;
+  const auto backward = [&](int64_t first, int64_t last) {
+    const double share = static_cast<double>(last - first) / static_cast<double>(end - begin);
+    const at::Tensor loss = mean_loss(net, step, first, last) * share;
+    loss.backward();
+    sum += loss.item<double>();
+  };
+  if constexpr (requires { bond.accumulate(); }) {
+    const auto guard = bond.accumulate();
+    backward(begin, middle);
+  } else {
+    backward(begin, middle);
+  }
+  backward(middle, end);
+  return sum;
+}
+
+template <class Bond>
+void train(Net& net, Bond& bond, RankJob& run, const std::function<void()>& update) {
+  for (int step = 0; step < run.job.num_steps(); ++step) {
+    if (run.job.is_stable()) {
+      compute_grains(net, bond, run.job, step);
+    } else {
+      run.losses.push_back(compute_micro_batches(net, bond, run.world, step));
+    }
+    update();
+    net.zero_grad();
+  }
+}
+
+Values by_replicas(RankJob& run) {
+  const Job& job = run.job;
+  Net net(job.dtype(), run.world.rank());
+  auto replicas = data_parallel(net, run.world.group(),
+                                {.average = job.average(),
                                  .bucket_bytes = job.small ? 4096 : 25 << 20,
                                  .num_grains = job.num_grains});
   std::vector<at::Tensor> parameters;
   for (const auto& entry : replicas.parameters()) parameters.push_back(entry.tensor);
   FlatAdamW optimizer(parameters, replicas.buckets().flat, replicas.flat_gradients(), {});
-  train(net, replicas, job, [&] { optimizer.step(kLearningRate, 1); });
+  train(net, replicas, run, [&] { optimizer.step(kLearningRate, 1); });
   return values_of(net);
 }
 
-Values by_server(world::World& world, const Job& job) {
-  Net net(torch::kFloat, world.rank());
-  ParameterServerOptions options{.average = Average::kSum, .num_grains = job.num_grains};
+Values by_server(RankJob& run) {
+  const Job& job = run.job;
+  Net net(job.dtype(), run.world.rank());
+  ParameterServerOptions options{.average = job.average(), .num_grains = job.num_grains};
   if (job.small) options.message_bytes = 4096;
-  auto server = parameter_server(net, world.group(), options);
-  train(net, server, job, [&] { server.step(kLearningRate); });
+  auto server = parameter_server(net, run.world.group(), options);
+  train(net, server, run, [&] { server.step(kLearningRate); });
   server.synchronize();
   return values_of(net);
 }
 
-Values by_shards(Net& net, Sharded sharded, const Job& job) {
+Values by_shards(Net& net, Sharded sharded, RankJob& run) {
   const auto parameters = sharded.parameters();
   FlatAdamW optimizer(parameters, sharded.flat_layout(), sharded.flat_gradients(), {});
-  train(net, sharded, job, [&] {
+  train(net, sharded, run, [&] {
     sharded.step([&] { optimizer.step(kLearningRate, 1); });
     for (const auto& parameter : parameters) parameter.mutable_grad().reset();
   });
@@ -127,67 +190,125 @@ Values by_shards(Net& net, Sharded sharded, const Job& job) {
   return values_of(net);
 }
 
-Values by_zero(world::World& world, const Job& job, WholeGradients whole) {
-  Net net(torch::kFloat, world.rank());
+Values by_zero(RankJob& run, WholeGradients whole) {
+  const Job& job = run.job;
+  Net net(job.dtype(), run.world.rank());
   ShardOptimizerOptions options{
-      .sharding = {.average = Average::kSum, .num_grains = job.num_grains},
+      .sharding = {.average = job.average(), .num_grains = job.num_grains},
       .whole_gradients = whole,
       .unit_bytes = job.small ? 4096 : 25 << 20};
-  return by_shards(net, shard_optimizer(net, world.group(), options), job);
+  return by_shards(net, shard_optimizer(net, run.world.group(), options), run);
 }
 
 /// Parameters shared in the heap, or gathered by every rank for itself.
-Values by_full_shards(world::World& world, const Job& job) {
-  Net net(torch::kFloat, world.rank());
+Values by_full_shards(RankJob& run) {
+  const Job& job = run.job;
+  Net net(job.dtype(), run.world.rank());
   FullyShardOptions options{.calls = UnitCalls::kLens};
   options.sharding = {
-      .average = Average::kSum, .share_memory = !job.small, .num_grains = job.num_grains};
-  return by_shards(net, fully_shard(net, world.group(), options), job);
+      .average = job.average(), .share_memory = !job.small, .num_grains = job.num_grains};
+  return by_shards(net, fully_shard(net, run.world.group(), options), run);
 }
 
-Values by_hybrid_shards(world::World& world, const Job& job) {
-  Net net(torch::kFloat, world.rank());
-  const auto mesh = world.mesh({{"dp", 2}, {"fsdp", world.size() / 2}});
+Values by_hybrid_shards(RankJob& run) {
+  const Job& job = run.job;
+  Net net(job.dtype(), run.world.rank());
+  const auto mesh = run.world.mesh({{"dp", 2}, {"fsdp", run.world.size() / 2}});
   FullyShardOptions options{.strategy = ShardingStrategy::kHybridShard, .calls = UnitCalls::kLens};
-  options.sharding = {.average = Average::kSum,
+  options.sharding = {.average = job.average(),
                       .replicas = mesh["dp"],
                       .share_memory = !job.small,
                       .num_grains = job.num_grains,
-                      .everyone = world.group()};
-  return by_shards(net, fully_shard(net, mesh["fsdp"], options), job);
+                      .everyone = run.world.group()};
+  return by_shards(net, fully_shard(net, mesh["fsdp"], options), run);
+}
+
+using Strategy = std::function<Values(RankJob&)>;
+
+/// All that `ranks` can form.
+std::vector<std::pair<std::string, Strategy>> strategies_of(int ranks) {
+  std::vector<std::pair<std::string, Strategy>> strategies = {
+      {"replicas", by_replicas},
+      {"server", by_server},
+      {"zero1", [](RankJob& run) { return by_zero(run, WholeGradients::kKept); }},
+      {"zero2", [](RankJob& run) { return by_zero(run, WholeGradients::kFreed); }},
+      {"zero3", by_full_shards}};
+  if (ranks % 2 == 0) strategies.emplace_back("hybrid", by_hybrid_shards);
+  return strategies;
 }
 
 /// The lens sees a forward, not one that backward repeats.
 bool strategy_is_by_lens(std::string_view name) { return name == "zero3" || name == "hybrid"; }
 
 TEST(SameBits, OfEveryStrategyOnAnyRanksInAnyPieces) {
-  using Strategy = std::function<Values(world::World&, const Job&)>;
-  const std::vector<std::pair<const char*, Strategy>> strategies = {
-      {"replicas", by_replicas},
-      {"server", by_server},
-      {"zero1", [](auto& w, const Job& j) { return by_zero(w, j, WholeGradients::kKept); }},
-      {"zero2", [](auto& w, const Job& j) { return by_zero(w, j, WholeGradients::kFreed); }},
-      {"zero3", by_full_shards},
-      {"hybrid", by_hybrid_shards}};
   for (const int64_t num_grains : {4, 8}) {
-    const Values expected = alone(num_grains);
+    const Values expected = alone({num_grains});
     for (const int ranks : {1, 2, 3, 4}) {
       run_ranks(ranks, [&](world::World& world) {
-        for (const auto& [name, strategy] : strategies) {
-          if (ranks % 2 != 0 && std::string_view(name) == "hybrid") continue;
+        for (const auto& [name, strategy] : strategies_of(ranks)) {
           const bool by_lens = strategy_is_by_lens(name);
           for (const int pieces : {0, 1, 2, 3}) {
-            const Job job{num_grains, pieces % 2 == 1, pieces >= 2};
-            if (job.recomputes && by_lens) continue;
-            EXPECT_TRUE(same_bits(strategy(world, job), expected))
+            RankJob run{world, {num_grains, pieces % 2 == 1, pieces >= 2}};
+            if (run.job.recomputes && by_lens) continue;
+            EXPECT_TRUE(same_bits(strategy(run), expected))
                 << name << ", " << ranks << " ranks, " << num_grains << " grains, recompute "
-                << job.recomputes << ", small " << job.small;
+                << run.job.recomputes << ", small " << run.job.small;
           }
         }
       });
     }
   }
 }
+
+/// From here on the rank sleeps before some of its calls, no rank as another does.
+std::shared_ptr<int> delay_calls(const world::World& world) {
+  auto num_calls = std::make_shared<int>(0);
+  const auto random = std::make_shared<std::mt19937>(100 + world.rank());
+  comm::before_call(world.group(), [num_calls, random] {
+    ++*num_calls;
+    if ((*random)() % 8 != 0) return;
+    std::this_thread::sleep_for(std::chrono::microseconds((*random)() % 300));
+  });
+  return num_calls;
+}
+
+TEST(SameBits, OfEveryStrategyUnderRandomDelaysBeforeCalls) {
+  const Values expected = alone({});
+  for (const int ranks : {3, 4}) {
+    run_ranks(ranks, [&](world::World& world) {
+      const auto num_calls = delay_calls(world);
+      for (const auto& [name, strategy] : strategies_of(ranks)) {
+        for (const bool small : {false, true}) {
+          RankJob run{world, {.small = small}};
+          const int before = *num_calls;
+          EXPECT_TRUE(same_bits(strategy(run), expected)) << name << ", small " << small;
+          EXPECT_GE(*num_calls - before, kStableSteps) << name;
+        }
+      }
+    });
+  }
+}
+
+class OneProcess : public testing::TestWithParam<int> {};
+
+TEST_P(OneProcess, IsTwentyStepsOfEveryStrategyWithAccumulationAndDelays) {
+  const int ranks = GetParam();
+  std::vector<double> expected_losses;
+  const Values expected = alone({.num_grains = 0}, &expected_losses);
+  run_ranks(ranks, [&](world::World& world) {
+    delay_calls(world);
+    for (const auto& [name, strategy] : strategies_of(ranks)) {
+      RankJob run{world, {.num_grains = 0, .small = true}};
+      EXPECT_LT(largest_difference(strategy(run), expected), kTolerance) << name;
+      at::Tensor losses = torch::tensor(run.losses, torch::kDouble) / ranks;
+      comm::all_reduce(losses, world.group()).wait();
+      const at::Tensor apart = losses - torch::tensor(expected_losses, torch::kDouble);
+      EXPECT_LT(apart.abs().max().item<double>(), kTolerance) << name;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, OneProcess, testing::Values(2, 3, 4));
 
 }  // namespace
 }  // namespace hanji::parallel

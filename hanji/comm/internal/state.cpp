@@ -73,6 +73,7 @@ GroupState::~GroupState() {
 }
 
 Submitted GroupState::submit(Request&& request, std::vector<Scattered>&& scattered) {
+  if (family_->before_call) family_->before_call();
   const std::lock_guard lock(mutex_);
   return submit_locked(std::move(request), std::move(scattered));
 }

@@ -24,7 +24,8 @@ struct GroupFamily {
   std::mutex mutex;
   int next_id = 0;  ///< Ids below have been taken.
   std::vector<std::weak_ptr<GroupState>> members;
-  std::mutex channels_mutex;  ///< Taken before `mutex`.
+  std::function<void()> before_call;  ///< Set before the first call.
+  std::mutex channels_mutex;          ///< Taken before `mutex`.
   /// By sender and receiver, ranks of the host: what carries messages, while a group keeps it.
   std::map<std::pair<int, int>, std::weak_ptr<GroupState>> channels;
   /// Shards that peers may still look at, whose own lease has ended; with the count of those peers.
