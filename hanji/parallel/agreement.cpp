@@ -1,8 +1,11 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <span>
 
@@ -11,9 +14,12 @@
 #include "hanji/comm/broadcast.h"
 #include "hanji/comm/host_values.h"
 #include "hanji/parallel/agreement.h"
+#include "hanji/parallel/gradient_hook.h"
 
 namespace hanji::parallel {
 namespace {
+
+constexpr size_t kMostTold = 8;  // of tensors with one mistake: one too many moves all that follow
 
 int64_t hash_of(const void* data, size_t bytes) {
   return static_cast<int64_t>(base::xxh3({static_cast<const std::byte*>(data), bytes}));
@@ -65,34 +71,131 @@ std::string odd_ranks(const std::vector<std::vector<int64_t>>& rows, size_t colu
   return text;
 }
 
-/// The first column in which the rows differ, or -1.
-int first_difference(const std::vector<std::vector<int64_t>>& rows) {
+/// The columns in which the rows differ.
+std::vector<size_t> differences(const std::vector<std::vector<int64_t>>& rows) {
+  std::vector<size_t> found;
   for (size_t column = 0; column < rows[0].size(); ++column) {
-    for (const auto& row : rows) {
-      if (row[column] != rows[0][column]) return static_cast<int>(column);
-    }
+    const bool same =
+        std::ranges::all_of(rows, [&](const auto& row) { return row[column] == rows[0][column]; });
+    if (!same) found.push_back(column);
   }
-  return -1;
+  return found;
+}
+
+/// What this rank holds in those columns, and who holds something else.
+std::string tell(const std::vector<size_t>& columns, const std::vector<NamedParameter>& tensors,
+                 const std::vector<std::vector<int64_t>>& rows, int rank) {
+  std::string text = "the ranks hold different modules; rank " + std::to_string(rank) + " has ";
+  for (size_t i = 0; i < columns.size() && i < kMostTold; ++i) {
+    const size_t column = columns[i];
+    text += (i > 0 ? ", " : "") + std::string("tensor ") + std::to_string(column) + ": " +
+            (column < tensors.size() ? signature(tensors[column]) : "none") + " (other on ranks " +
+            odd_ranks(rows, column) + ")";
+  }
+  if (columns.size() > kMostTold) {
+    text += " and " + std::to_string(columns.size() - kMostTold) + " more";
+  }
+  return text + "; build the same module on every rank";
+}
+
+/// "1) this; 2) that", or this alone; its code in front, as one character.
+std::string joined(const std::vector<Status>& mistakes) {
+  if (mistakes.empty()) return {};
+  std::string text(1, static_cast<char>(mistakes[0].code()));
+  for (size_t i = 0; i < mistakes.size(); ++i) {
+    if (mistakes.size() > 1) text += (i > 0 ? "; " : "") + std::to_string(i + 1) + ") ";
+    text += mistakes[i].message();
+  }
+  return text;
+}
+
+/// Every rank's text. None is longer than `length`.
+std::vector<std::string> gather_texts(const std::string& mine, int64_t length,
+                                      const comm::Group& group) {
+  const at::Tensor input = at::zeros({length}, at::kByte);
+  std::ranges::copy(mine, input.mutable_data_ptr<uint8_t>());
+  at::Tensor output = at::zeros({group.size() * length}, at::kByte);
+  comm::all_gather_on_host(output, input, group, {.label = "mistakes"});
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const auto* begin =
+        reinterpret_cast<const char*>(output.const_data_ptr<uint8_t>()) + rank * length;
+    texts.emplace_back(begin, strnlen(begin, length));
+  }
+  return texts;
+}
+
+void refuse_together(const std::vector<Status>& mistakes, const comm::Group& group) {
+  const std::string mine = joined(mistakes);
+  const int64_t length = largest_over_ranks(static_cast<int64_t>(mine.size()), group);
+  if (length == 0) return;
+  const auto texts = gather_texts(mine, length, group);
+  if (!mine.empty()) throw Error(Status(mistakes[0].code(), mine.substr(1)));
+  const auto other = std::ranges::find_if(texts, [](const auto& text) { return !text.empty(); });
+  throw Error(Status(static_cast<base::Code>((*other)[0]),
+                     "rank " + std::to_string(other - texts.begin()) + ": " + other->substr(1)));
 }
 
 }  // namespace
 
-void check_same_structure(const std::vector<NamedParameter>& tensors, const comm::Group& group) {
+std::vector<NamedParameter> buffers_of(const torch::nn::Module& module) {
+  std::vector<NamedParameter> found;
+  for (const auto& item : module.named_buffers()) {
+    if (item.value().defined()) found.push_back({item.key(), item.value()});
+  }
+  return found;
+}
+
+std::vector<NamedParameter> with_buffers(std::vector<NamedParameter> parameters,
+                                         const std::vector<NamedParameter>& buffers) {
+  parameters.insert(parameters.end(), buffers.begin(), buffers.end());
+  return parameters;
+}
+
+void Mistakes::add(const std::string& kind, const std::string& parameter, const Status& mistake) {
+  for (Entry& entry : entries_) {
+    if (entry.kind == kind) return entry.others.push_back(parameter);
+  }
+  entries_.push_back({kind, mistake, {}});
+}
+
+void Mistakes::add_if_taken(const NamedParameter& parameter, const std::string& caller) {
+  const std::string strategy = strategy_of(parameter.tensor);
+  if (strategy.empty()) return;
+  add("taken", parameter.name,
+      base::invalid_argument(caller + ": parameter " + parameter.name +
+                             " is trained already by what " + strategy +
+                             "() gave; wrap the outermost module once, or end that handle first"));
+}
+
+std::vector<Status> Mistakes::all() const {
+  std::vector<Status> all;
+  for (const auto& [kind, first, others] : entries_) {
+    std::string text = first.message();
+    for (size_t i = 0; i < others.size() && i < kMostTold; ++i) {
+      text += (i == 0 ? "; the same of " : ", ") + others[i];
+    }
+    if (others.size() > kMostTold) {
+      text += " and " + std::to_string(others.size() - kMostTold) + " more";
+    }
+    all.emplace_back(first.code(), text);
+  }
+  return all;
+}
+
+void check_same_structure(const std::vector<NamedParameter>& tensors, const comm::Group& group,
+                          const Mistakes& mistakes) {
   std::vector<int64_t> hashes;
   for (const auto& entry : tensors) {
     const std::string text = signature(entry);
     hashes.push_back(hash_of(text.data(), text.size()));
   }
   const auto rows = gather_hashes(hashes, group);
-  const int column = first_difference(rows);
-  if (column < 0) return;
-  const std::string here = column < static_cast<int>(tensors.size())
-                               ? signature(tensors[column])
-                               : "nothing: it has " + std::to_string(tensors.size()) + " tensors";
-  throw Error(base::mismatch("the ranks hold different modules: tensor " + std::to_string(column) +
-                             " on rank " + std::to_string(group.rank()) + " is " + here +
-                             "; it differs on ranks " + odd_ranks(rows, column) +
-                             "; build the same module on every rank"));
+  const auto columns = differences(rows);
+  std::vector<Status> all;
+  if (!columns.empty()) all.push_back(base::mismatch(tell(columns, tensors, rows, group.rank())));
+  for (const Status& mistake : mistakes.all()) all.push_back(mistake);
+  refuse_together(all, group);
 }
 
 void check_same_values(const std::vector<NamedParameter>& tensors, const comm::Group& group) {
@@ -102,8 +205,9 @@ void check_same_values(const std::vector<NamedParameter>& tensors, const comm::G
     hashes.push_back(hash_of(dense.const_data_ptr(), dense.nbytes()));
   }
   const auto rows = gather_hashes(hashes, group);
-  const int column = first_difference(rows);
-  if (column < 0) return;
+  const auto columns = differences(rows);
+  if (columns.empty()) return;
+  const size_t column = columns[0];
   throw Error(base::mismatch("the replicas have drifted apart: " + signature(tensors.at(column)) +
                              " has other bytes on ranks " + odd_ranks(rows, column) +
                              "; restart from the last checkpoint and test that host's memory"));

@@ -11,29 +11,27 @@
 namespace hanji::parallel {
 namespace {
 
-std::vector<NamedParameter> named_buffers(torch::nn::Module& module) {
-  std::vector<NamedParameter> found;
-  for (const auto& item : module.named_buffers()) {
-    if (item.value().defined()) found.push_back({item.key(), item.value()});
-  }
-  return found;
-}
-
-void require_one_kind(const std::vector<NamedParameter>& parameters) {
+Mistakes mistakes_of(const std::vector<NamedParameter>& parameters) {
+  Mistakes mistakes;
   if (parameters.empty()) {
-    throw Error(base::invalid_argument(
-        "data_parallel: no parameter of the module requires a gradient; nothing to reduce"));
+    mistakes.add("none", "",
+                 base::invalid_argument("data_parallel: no parameter of the module requires a "
+                                        "gradient; nothing to reduce"));
+    return mistakes;
   }
   const at::Tensor& first = parameters[0].tensor;
-  for (const auto& [name, tensor] : parameters) {
-    if (tensor.scalar_type() != first.scalar_type() || tensor.device() != first.device()) {
-      throw Error(base::unsupported(
-          "data_parallel: " + name + " is " + c10::toString(tensor.scalar_type()) + " on " +
-          tensor.device().str() + " but " + parameters[0].name + " is " +
-          c10::toString(first.scalar_type()) + " on " + first.device().str() +
-          "; convert the module to one dtype and device, or wrap its parts one by one"));
-    }
+  for (const NamedParameter& entry : parameters) {
+    const auto& [name, tensor] = entry;
+    mistakes.add_if_taken(entry, "data_parallel");
+    if (tensor.scalar_type() == first.scalar_type() && tensor.device() == first.device()) continue;
+    mistakes.add("kind", name,
+                 base::unsupported(
+                     "data_parallel: " + name + " is " + c10::toString(tensor.scalar_type()) +
+                     " on " + tensor.device().str() + " but " + parameters[0].name + " is " +
+                     c10::toString(first.scalar_type()) + " on " + first.device().str() +
+                     "; convert the module to one dtype and device, or wrap its parts one by one"));
   }
+  return mistakes;
 }
 
 void refuse_hook(const DataParallelOptions& options, at::ScalarType gradients) {
@@ -87,10 +85,8 @@ DataParallelOptions resolve(DataParallelOptions options, const comm::Group& grou
 Replicas data_parallel(torch::nn::Module& module, const comm::Group& group,
                        const DataParallelOptions& asked) {
   auto parameters = learning_parameters(module);
-  auto buffers = named_buffers(module);
-  check_same_structure(parameters, group);
-  check_same_structure(buffers, group);
-  require_one_kind(parameters);
+  auto buffers = buffers_of(module);
+  check_same_structure(with_buffers(parameters, buffers), group, mistakes_of(parameters));
   const DataParallelOptions options = resolve(asked, group, parameters[0].tensor);
   broadcast_from_first(parameters, group);
   broadcast_from_first(buffers, group);

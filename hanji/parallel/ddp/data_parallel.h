@@ -141,8 +141,9 @@ class Replicas {
 /// Cost    one all_reduce per bucket, 2 * ranks * parameter bytes of memory traffic in all, and one
 ///         of a byte per parameter that tells which were used.
 ///         Stable: one tree_all_reduce per bucket instead, 2 log2(grains) gradient buffers at most.
-/// Errors  throws kMismatch if names, shapes or dtypes differ between ranks (the first is named),
-///         kInvalidArgument if nothing requires a gradient or owners do not fit the grains;
+/// Errors  throws kMismatch if names, shapes or dtypes differ between ranks, kInvalidArgument if
+///         nothing requires a gradient, another handle trains a parameter, or owners do not fit the
+///         grains (all that is wrong with the module at once, by name, on all ranks);
 ///         kUnsupported for stable with kWeighted, with a hook, or with gradients of 16 bits, and
 ///         for a hook with gradients of 16 bits. With static_order backward() throws
 ///         kInvalidArgument on the rank whose parameters are not those of its first.

@@ -3,12 +3,10 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "hanji/base/status.h"
 #include "hanji/comm/all_reduce.h"
@@ -20,17 +18,6 @@ namespace hanji::parallel {
 namespace {
 
 namespace autograd = torch::autograd;
-
-/// Runs an earlier hook of the same parameter first; torch keeps only one per parameter.
-struct GradientHook : autograd::PostAccumulateGradHook {
-  std::function<void()> on_gradient;
-  std::unique_ptr<autograd::PostAccumulateGradHook> earlier;
-
-  void operator()(const autograd::Variable& parameter) override {
-    if (earlier) (*earlier)(parameter);
-    on_gradient();
-  }
-};
 
 schedule::ReduceOp reduce_op(Average average) {
   return average == Average::kMean ? schedule::ReduceOp::kAvg : schedule::ReduceOp::kSum;
@@ -56,12 +43,7 @@ Reducer::Reducer(std::vector<NamedParameter> parameters, std::vector<NamedParame
 }
 
 Reducer::~Reducer() {
-  for (const auto& entry : parameters_) {
-    auto& hook = autograd::impl::post_acc_grad_hooks(entry.tensor);
-    if (auto* ours = dynamic_cast<GradientHook*>(hook.get())) {
-      autograd::impl::set_post_acc_grad_hooks(entry.tensor, std::move(ours->earlier));
-    }
-  }
+  for (const auto& entry : parameters_) remove_gradient_hook(entry.tensor);
 }
 
 void Reducer::place_slots() {
@@ -103,11 +85,7 @@ std::vector<at::Tensor> Reducer::slots_of(const at::Tensor& row) const {
 
 void Reducer::install_hooks() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    const at::Tensor& parameter = parameters_[i].tensor;
-    auto hook = std::make_unique<GradientHook>();
-    hook->on_gradient = [this, i] { on_gradient(i); };
-    hook->earlier = std::move(autograd::impl::post_acc_grad_hooks(parameter));
-    autograd::impl::set_post_acc_grad_hooks(parameter, std::move(hook));
+    add_gradient_hook(parameters_[i].tensor, "data_parallel", [this, i] { on_gradient(i); });
   }
 }
 
@@ -118,6 +96,7 @@ void Reducer::on_gradient(size_t index) {
         "; call replicas.grain(index) before each backward(), or take num_grains out of the "
         "options of data_parallel()"));
   }
+  guard_.on_gradient(parameters_[index].name);
   adopt(index);
   slots_[index].used = true;
   if (accumulating_) return;

@@ -244,8 +244,9 @@ TEST(Stable, WhatCannotBeStableIsRefused) {
     auto replicas = data_parallel(net, world.group());
     expect_refusal([&] { replicas.grain(0); }, "num_grains");
     expect_refusal([&] { (void)replicas.grain_tree(); }, "num_grains");
-    net.to(torch::kBFloat16);
-    refused({.num_grains = 4}, "float32");
+    Net narrow;
+    narrow.to(torch::kBFloat16);
+    expect_refusal([&] { data_parallel(narrow, world.group(), {.num_grains = 4}); }, "float32");
   });
 }
 

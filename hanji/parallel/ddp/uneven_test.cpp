@@ -89,12 +89,12 @@ TEST(Join, UnevenDataIsExactByTokenAndEndsTogether) {
 
 TEST(Join, IsRefusedWhereItsWeightWouldNotCount) {
   run_ranks(1, [](world::World& world) {
-    Line net;
+    Line net, second, third;
     auto mean = data_parallel(net, world.group());
     EXPECT_THAT([&] { mean.join(3); }, testing::ThrowsMessage<Error>(HasSubstr("kWeighted")));
-    auto sum = data_parallel(net, world.group(), {.average = Average::kSum});
+    auto sum = data_parallel(second, world.group(), {.average = Average::kSum});
     EXPECT_THAT([&] { sum.join(-1); }, testing::ThrowsMessage<Error>(HasSubstr("not negative")));
-    auto stable = data_parallel(net, world.group(), {.average = Average::kSum, .num_grains = 2});
+    auto stable = data_parallel(third, world.group(), {.average = Average::kSum, .num_grains = 2});
     EXPECT_THAT([&] { stable.join(1); }, testing::ThrowsMessage<Error>(HasSubstr("grains")));
   });
 }

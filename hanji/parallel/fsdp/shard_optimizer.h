@@ -40,8 +40,8 @@ struct ShardOptimizerOptions {
 ///         for max_units_in_flight units (ZeRO-2); and (4 + 4 + 8) / ranks of all parameters, those
 ///         themselves included.
 /// Errors  throws kMismatch if names, shapes or dtypes differ between ranks, kInvalidArgument if
-///         nothing requires a gradient, parameters lie on several devices or are sharded already;
-///         each names the parameter.
+///         nothing requires a gradient, parameters lie on several devices, are sharded already or
+///         trained by another handle; all at once, by name, on all ranks.
 /// Source  Rajbhandari et al., ZeRO, SC 2020, sections 5.1 and 5.2.
 Sharded shard_optimizer(torch::nn::Module& module, const comm::Group& group,
                         const ShardOptimizerOptions& options = {});

@@ -13,20 +13,27 @@
 namespace hanji::parallel {
 namespace {
 
-void require_one_kind_on_cpu(const std::vector<NamedParameter>& parameters) {
+Mistakes mistakes_of(const std::vector<NamedParameter>& parameters) {
+  Mistakes mistakes;
   if (parameters.empty()) {
-    throw Error(base::invalid_argument(
-        "parameter_server: no parameter of the module requires a gradient; nothing to serve"));
+    mistakes.add("none", "",
+                 base::invalid_argument("parameter_server: no parameter of the module requires a "
+                                        "gradient; nothing to serve"));
+    return mistakes;
   }
-  const NamedParameter& first = parameters[0];
-  for (const auto& [name, tensor] : parameters) {
-    if (tensor.scalar_type() == first.tensor.scalar_type() && tensor.is_cpu()) continue;
-    throw Error(base::unsupported(
-        "parameter_server: " + name + " is " + c10::toString(tensor.scalar_type()) + " on " +
-        tensor.device().str() + ", " + first.name + " is " +
-        c10::toString(first.tensor.scalar_type()) + " on " + first.tensor.device().str() +
-        "; convert the module to one dtype on the CPU"));
+  const auto& [first_name, first] = parameters[0];
+  for (const NamedParameter& entry : parameters) {
+    const auto& [name, tensor] = entry;
+    mistakes.add_if_taken(entry, "parameter_server");
+    if (tensor.scalar_type() == first.scalar_type() && tensor.is_cpu()) continue;
+    mistakes.add(
+        "kind", name,
+        base::unsupported("parameter_server: " + name + " is " +
+                          c10::toString(tensor.scalar_type()) + " on " + tensor.device().str() +
+                          ", " + first_name + " is " + c10::toString(first.scalar_type()) + " on " +
+                          first.device().str() + "; convert the module to one dtype on the CPU"));
   }
+  return mistakes;
 }
 
 void check_timing(const ParameterServerOptions& options, const at::Tensor& parameter) {
@@ -69,23 +76,13 @@ ParameterServerOptions with_owners(ParameterServerOptions options, size_t num_wo
   return options;
 }
 
-std::vector<NamedParameter> buffers_of(torch::nn::Module& module) {
-  std::vector<NamedParameter> found;
-  for (const auto& item : module.named_buffers()) {
-    if (item.value().defined()) found.push_back({item.key(), item.value()});
-  }
-  return found;
-}
-
 }  // namespace
 
 ParameterServer parameter_server(torch::nn::Module& module, const comm::Group& group,
                                  const ParameterServerOptions& asked) {
   auto parameters = learning_parameters(module);
   const auto buffers = buffers_of(module);
-  check_same_structure(parameters, group);
-  check_same_structure(buffers, group);
-  require_one_kind_on_cpu(parameters);
+  check_same_structure(with_buffers(parameters, buffers), group, mistakes_of(parameters));
   check_timing(asked, parameters[0].tensor);
   std::vector<int64_t> sizes;
   for (const auto& entry : parameters) sizes.push_back(entry.tensor.numel());

@@ -123,10 +123,10 @@ class ParameterServer {
 /// The module stays as its author wrote it; its parameters move into one flat buffer of the heap.
 ///
 /// Order   all ranks call it.
-/// Errors  throws kMismatch where modules differ, kInvalidArgument for roles, owners or bounds that
-///         make no sense, kUnsupported for parameters of several dtypes, of 16 bits with num_grains,
-///         off the CPU, for kWeighted, and for num_grains with kAsynchronous, which is stable in no
-///         sense.
+/// Errors  throws kMismatch where modules differ, kInvalidArgument where another handle trains a
+///         parameter and for roles, owners or bounds that make no sense, kUnsupported for parameters
+///         of several dtypes, of 16 bits with num_grains, off the CPU, for kWeighted, and for
+///         num_grains with kAsynchronous, which is stable in no sense.
 /// Source  Li et al., Parameter Server, OSDI 2014; Ho et al., Stale Synchronous Parallel, NIPS 2013.
 ParameterServer parameter_server(torch::nn::Module& module, const comm::Group& group,
                                  const ParameterServerOptions& options = {});

@@ -41,6 +41,14 @@ ServerState::ServerState(std::vector<NamedParameter> parameters, const comm::Gro
     place_worker();
   }
   if (is_server()) place_server();
+  for (const NamedParameter& entry : parameters_) {
+    add_gradient_hook(entry.tensor, "parameter_server",
+                      [this, name = entry.name] { guard_.on_gradient(name); });
+  }
+}
+
+ServerState::~ServerState() {
+  for (const NamedParameter& entry : parameters_) remove_gradient_hook(entry.tensor);
 }
 
 void ServerState::place_worker() {

@@ -5,7 +5,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -23,17 +22,6 @@ namespace hanji::parallel {
 namespace {
 
 namespace autograd = torch::autograd;
-
-/// Runs an earlier hook of the same parameter first; torch keeps only one per parameter.
-struct ShardHook : autograd::PostAccumulateGradHook {
-  std::function<void()> on_gradient;
-  std::unique_ptr<autograd::PostAccumulateGradHook> earlier;
-
-  void operator()(const autograd::Variable& parameter) override {
-    if (earlier) (*earlier)(parameter);
-    on_gradient();
-  }
-};
 
 schedule::ReduceOp op_of(Average average) {
   return average == Average::kMean ? schedule::ReduceOp::kAvg : schedule::ReduceOp::kSum;
@@ -79,12 +67,7 @@ Gradients::Gradients(const std::vector<FlatUnit*>& units, Setup setup, Events ev
 
 Gradients::~Gradients() {
   for (const Unit& unit : units_) {
-    for (const auto& entry : unit.flat->parameters()) {
-      auto& hook = autograd::impl::post_acc_grad_hooks(entry.tensor);
-      if (auto* ours = dynamic_cast<ShardHook*>(hook.get())) {
-        autograd::impl::set_post_acc_grad_hooks(entry.tensor, std::move(ours->earlier));
-      }
-    }
+    for (const auto& entry : unit.flat->parameters()) remove_gradient_hook(entry.tensor);
   }
 }
 
@@ -110,10 +93,7 @@ void Gradients::install_hooks() {
   for (size_t u = 0; u < units_.size(); ++u) {
     const auto& parameters = units_[u].flat->parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
-      auto hook = std::make_unique<ShardHook>();
-      hook->on_gradient = [this, u, i] { on_gradient(u, i); };
-      hook->earlier = std::move(autograd::impl::post_acc_grad_hooks(parameters[i].tensor));
-      autograd::impl::set_post_acc_grad_hooks(parameters[i].tensor, std::move(hook));
+      add_gradient_hook(parameters[i].tensor, setup_.caller, [this, u, i] { on_gradient(u, i); });
     }
   }
 }
@@ -144,6 +124,7 @@ void Gradients::on_gradient(size_t index, size_t position) {
                                        "; call grain(index) before each backward(), or take "
                                        "num_grains out of the options"));
   }
+  guard_.on_gradient(name);
   arm();
   if (unit.ready[position]) {
     throw Error(base::invalid_argument("parameter " + name +

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "hanji/comm/group.h"
@@ -12,6 +13,7 @@
 #include "hanji/parallel/fsdp/internal/buffer_pool.h"
 #include "hanji/parallel/fsdp/internal/flat_unit.h"
 #include "hanji/parallel/fsdp/sharded.h"
+#include "hanji/parallel/gradient_hook.h"
 #include "hanji/parallel/grain_fold.h"
 
 namespace hanji::parallel {
@@ -35,6 +37,7 @@ class Gradients {
     std::optional<comm::Group> everyone = {};  ///< Stable: all of both; empty: `group`.
     ShardingOptions options = {};
     bool keeps_whole = false;  ///< A buffer for every unit, all the time.
+    std::string caller = {};   ///< Said in errors.
   };
   Gradients(const std::vector<FlatUnit*>& units, Setup setup, Events events);
   ~Gradients();
@@ -107,6 +110,7 @@ class Gradients {
   size_t num_retired_ = 0;
   size_t row_ = 0;
   int armed_graph_task_ = -1;
+  SecondBackwardGuard guard_;
   bool keeps_graph_ = false;
   bool accumulating_ = false;
   double weight_ = 1;

@@ -23,39 +23,41 @@ std::vector<NamedParameter> all_parameters(const torch::nn::Module& module) {
   return found;
 }
 
-std::vector<NamedParameter> all_buffers(const torch::nn::Module& module) {
-  std::vector<NamedParameter> found;
-  for (const auto& item : module.named_buffers()) {
-    if (item.value().defined()) found.push_back({item.key(), item.value()});
-  }
-  return found;
-}
-
 [[noreturn]] void refuse(const std::string& caller, const std::string& why) {
   throw Error(base::invalid_argument(caller + ": " + why));
 }
 
-void check_module(const std::vector<NamedParameter>& parameters, const std::string& caller) {
+Mistakes mistakes_of(const std::vector<NamedParameter>& parameters, const std::string& caller) {
+  Mistakes mistakes;
+  const auto add = [&](const std::string& kind, const std::string& name, const std::string& why) {
+    mistakes.add(kind, name, base::invalid_argument(caller + ": " + why));
+  };
   const auto learns = [](const NamedParameter& entry) { return entry.tensor.requires_grad(); };
   if (std::ranges::none_of(parameters, learns)) {
-    refuse(caller, "no parameter of the module requires a gradient; there is nothing to shard");
+    add("none", "", "no parameter of the module requires a gradient; there is nothing to shard");
   }
-  for (const auto& [name, tensor] : parameters) {
+  for (const NamedParameter& entry : parameters) {
+    const auto& [name, tensor] = entry;
     if (const Held held = holder_of(tensor); held.model != nullptr) {
-      refuse(caller, "parameter " + name + " is sharded already, as part of a module that " +
-                         held.model->caller() +
-                         "() was given; shard the outermost module once, and choose its units by "
-                         "the options");
+      add("sharded", name,
+          "parameter " + name + " is sharded already, as part of a module that " +
+              held.model->caller() +
+              "() was given; shard the outermost module once, and choose its units by the options");
+    } else {
+      mistakes.add_if_taken(entry, caller);
     }
     if (tensor.device() != parameters[0].tensor.device()) {
-      refuse(caller, "parameter " + name + " is on " + tensor.device().str() + " but " +
-                         parameters[0].name + " is on " + parameters[0].tensor.device().str() +
-                         "; move the module to one device first");
+      add("device", name,
+          "parameter " + name + " is on " + tensor.device().str() + " but " + parameters[0].name +
+              " is on " + parameters[0].tensor.device().str() +
+              "; move the module to one device first");
     }
     if (!tensor.is_leaf()) {
-      refuse(caller, "parameter " + name + " is part of an autograd graph; shard before forward()");
+      add("graph", name,
+          "parameter " + name + " is part of an autograd graph; shard before forward()");
     }
   }
+  return mistakes;
 }
 
 }  // namespace
@@ -63,11 +65,11 @@ void check_module(const std::vector<NamedParameter>& parameters, const std::stri
 std::vector<NamedParameter> prepare(const torch::nn::Module& module, const comm::Group& group,
                                     const ShardingOptions& options, const std::string& caller) {
   auto parameters = all_parameters(module);
-  const auto buffers = all_buffers(module);
-  check_same_structure(parameters, group);
-  check_same_structure(buffers, group);
-  if (options.replicas) check_same_structure(parameters, *options.replicas);
-  check_module(parameters, caller);
+  const auto buffers = buffers_of(module);
+  const auto tensors = with_buffers(parameters, buffers);
+  const auto mistakes = mistakes_of(parameters, caller);
+  if (options.replicas) check_same_structure(tensors, *options.replicas, mistakes);
+  check_same_structure(tensors, group, mistakes);
   const std::array<const comm::Group*, 2> ways = {options.replicas ? &*options.replicas : nullptr,
                                                   &group};
   for (const comm::Group* way : ways) {

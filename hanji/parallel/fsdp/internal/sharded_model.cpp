@@ -62,6 +62,7 @@ ShardedModel::ShardedModel(Spec& spec)
     if (request.module != nullptr) by_module_[request.module] = units_.size();
     units_.push_back(std::move(unit));
   }
+  spec.gradients.caller = caller_;
   Gradients::Events events{[this] { check_untouched(); }, [this](size_t i) { on_unit_done(i); },
                            [this] { on_end_of_backward(); }};
   gradients_ = std::make_unique<Gradients>(learning_, spec.gradients, std::move(events));

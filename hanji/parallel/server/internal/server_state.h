@@ -10,6 +10,7 @@
 #include "hanji/comm/group.h"
 #include "hanji/comm/work.h"
 #include "hanji/layout/server.h"
+#include "hanji/parallel/gradient_hook.h"
 #include "hanji/parallel/grain_fold.h"
 #include "hanji/parallel/server/parameter_server.h"
 
@@ -24,7 +25,7 @@ class ServerState {
   ServerState(std::vector<NamedParameter> parameters, const comm::Group& group,
               const ParameterServerOptions& options, layout::FlatLayout flat,
               layout::ServerShares shares);
-  virtual ~ServerState() = default;
+  virtual ~ServerState();
 
   virtual ServerStep step(double learning_rate) = 0;
   virtual void finish() = 0;
@@ -71,6 +72,7 @@ class ServerState {
   at::Tensor sum_;        ///< Servers: gradients of the own range.
   std::unique_ptr<FlatOptimizer> optimizer_;
   layout::ServerTraffic::Link moved_;
+  SecondBackwardGuard guard_;
 
  private:
   void place_worker();
