@@ -28,6 +28,20 @@ at::Tensor generator_state() {
   return generator.get_state();
 }
 
+int& backward_depth() {
+  thread_local int depth = 0;
+  return depth;
+}
+
+/// While it lives, the thread runs the graph of a second call.
+class InBackward {
+ public:
+  InBackward() { ++backward_depth(); }
+  InBackward(const InBackward&) = delete;
+  InBackward& operator=(const InBackward&) = delete;
+  ~InBackward() { --backward_depth(); }
+};
+
 /// While it lives, torch draws what it drew after `state` was taken.
 class Replayed {
  public:
@@ -52,7 +66,8 @@ struct Segment {
   std::vector<bool> learns;  ///< By input: whether a gradient is wanted.
   at::Tensor generator;
   variable_list outputs;  ///< Of the first call, without a graph; taken by forward().
-  variable_list leaves;   ///< Parameters that fn uses, in the order the graph is walked.
+  std::unique_ptr<lens::KeptResults> kept;  ///< Null: nothing of the function is kept.
+  variable_list leaves;  ///< Parameters that fn uses, in the order the graph is walked.
 };
 
 variable_list detached(const variable_list& inputs, const std::vector<bool>& learns) {
@@ -107,13 +122,19 @@ struct Kept : torch::CustomClassHolder {
   std::shared_ptr<Segment> segment;
 };
 
+variable_list call_again(const Segment& segment, const variable_list& inputs) {
+  if (!segment.kept) return segment.fn(inputs);
+  return segment.kept->again([&] { return segment.fn(inputs); });
+}
+
 /// Gradients of the inputs and leaves by a second call of the function.
 variable_list differentiate(const Segment& segment, const variable_list& inputs,
                             const variable_list& gradients) {
   const at::AutoGradMode with_graph(true);
   const Replayed replayed(segment.generator);
+  const InBackward in_backward;
   const variable_list copies = detached(inputs, segment.learns);
-  const variable_list outputs = segment.fn(copies);
+  const variable_list outputs = call_again(segment, copies);
   if (outputs.size() != gradients.size()) {
     throw Error(base::invalid_argument("checkpointed: the function gave " +
                                        std::to_string(gradients.size()) +
@@ -151,6 +172,7 @@ struct Checkpoint : autograd::Function<Checkpoint> {
     const Segment& segment = *static_cast<const Kept&>(*kept).segment;
     const variable_list found =
         differentiate(segment, all_inputs(segment, context->get_saved_variables()), gradients);
+    if (segment.kept) segment.kept->let_go();
     variable_list result(1);  // of the segment, which is no tensor
     size_t next = 0;
     for (size_t i = 0; i < segment.given.size(); ++i) {
@@ -163,8 +185,11 @@ struct Checkpoint : autograd::Function<Checkpoint> {
 
 }  // namespace
 
+bool in_checkpointed_backward() { return backward_depth() > 0; }
+
 std::vector<at::Tensor> checkpointed_all(const TensorFunction& fn,
-                                         const std::vector<at::Tensor>& inputs) {
+                                         const std::vector<at::Tensor>& inputs,
+                                         const lens::KeepRule& keeps) {
   if (!c10::GradMode::is_enabled()) return fn(inputs);
   const auto segment = std::make_shared<Segment>();
   segment->fn = fn;
@@ -176,8 +201,10 @@ std::vector<at::Tensor> checkpointed_all(const TensorFunction& fn,
   }
   segment->generator = generator_state();
   const variable_list copies = detached(inputs, segment->learns);
-  variable_list outputs = fn(copies);
+  if (keeps) segment->kept = std::make_unique<lens::KeptResults>(keeps);
+  variable_list outputs = keeps ? segment->kept->first([&] { return fn(copies); }) : fn(copies);
   segment->leaves = leaves_of(outputs, copies);
+  if (keeps) segment->kept->let_go();
   for (at::Tensor& output : outputs) output = output.detach();
   segment->outputs = std::move(outputs);
   tensors.insert(tensors.end(), segment->leaves.begin(), segment->leaves.end());

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "hanji/lens/kept_results.h"
+
 namespace hanji::parallel {
 
 using TensorFunction = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
@@ -21,12 +23,20 @@ using TensorFunction = std::function<std::vector<at::Tensor>(const std::vector<a
 ///         drawn again from the CPU generator's state of the first time; that state goes on after
 ///         backward as if nothing had been drawn. hanji's own dropout has no state.
 /// Cost    one more forward of fn in backward; between, no memory but inputs and outputs.
-/// Errors  throws kInvalidArgument in backward if fn gives another number of outputs then. It cannot
-///         be differentiated twice.
+///         Results of operations that `keeps` names are kept too, and not made again:
+///         lens::keep_products() for matrix products and attention, which leaves backward with what
+///         is cheap; then 1 us per operation.
+/// Errors  throws kInvalidArgument in backward if fn gives another number of outputs then, or meets
+///         other operations where results were kept. It cannot be differentiated twice.
 /// Thread  torch's generator is one per process: ranks that are threads draw from it in any order.
 /// Source  Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 std::vector<at::Tensor> checkpointed_all(const TensorFunction& fn,
-                                         const std::vector<at::Tensor>& inputs);
+                                         const std::vector<at::Tensor>& inputs,
+                                         const lens::KeepRule& keeps = {});
+
+/// Whether this thread is in the backward of a checkpointed function: in a graph of its own, whose end
+/// is not that of the caller's backward.
+bool in_checkpointed_backward();
 
 template <class Function, size_t... I>
 at::Tensor call_with(Function& fn, const std::vector<at::Tensor>& inputs,
@@ -34,13 +44,21 @@ at::Tensor call_with(Function& fn, const std::vector<at::Tensor>& inputs,
   return fn(inputs[I]...);
 }
 
-/// The same of a function of tensors to a tensor: checkpointed([&](auto x) { return block(x); }, x).
+/// The same, of which results of operations are kept:
+/// checkpointed_keeping(hanji::lens::keep_products(), [&](auto x) { return block(x); }, x).
 template <class Function, class... Tensors>
-at::Tensor checkpointed(const Function& fn, const Tensors&... inputs) {
+at::Tensor checkpointed_keeping(const lens::KeepRule& keeps, const Function& fn,
+                                const Tensors&... inputs) {
   const TensorFunction of_list = [fn](const std::vector<at::Tensor>& list) {
     return std::vector<at::Tensor>{call_with(fn, list, std::index_sequence_for<Tensors...>())};
   };
-  return checkpointed_all(of_list, {inputs...})[0];
+  return checkpointed_all(of_list, {inputs...}, keeps)[0];
+}
+
+/// The same of a function of tensors to a tensor: checkpointed([&](auto x) { return block(x); }, x).
+template <class Function, class... Tensors>
+at::Tensor checkpointed(const Function& fn, const Tensors&... inputs) {
+  return checkpointed_keeping({}, fn, inputs...);
 }
 
 }  // namespace hanji::parallel

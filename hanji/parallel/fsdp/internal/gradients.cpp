@@ -17,6 +17,7 @@
 #include "hanji/comm/host_values.h"
 #include "hanji/comm/reduce_scatter.h"
 #include "hanji/comm/tree_reduce.h"
+#include "hanji/parallel/checkpointed.h"
 
 namespace hanji::parallel {
 namespace {
@@ -155,6 +156,7 @@ void Gradients::take(Unit& unit, size_t position) {
 }
 
 void Gradients::arm() {
+  if (in_checkpointed_backward()) return;  // its parameters get their gradients after it
   const int task = autograd::get_current_graph_task_id();
   if (task == armed_graph_task_) return;
   if (armed_graph_task_ != -1) {

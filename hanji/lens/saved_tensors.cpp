@@ -1,0 +1,116 @@
+#include "hanji/lens/saved_tensors.h"
+
+#include <ATen/ops/from_blob.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/saved_variable_hooks.h>
+
+#include <string>
+#include <typeinfo>
+#include <utility>
+
+#include "hanji/base/status.h"
+
+namespace hanji::lens {
+namespace {
+
+Saver*& saver_of_thread() {
+  thread_local Saver* saver = nullptr;
+  return saver;
+}
+
+struct SaverHooks : torch::autograd::SavedVariableHooks {
+  explicit SaverHooks(Saver& to) : saver(to) {}
+  void call_pack_hook(const at::Tensor& tensor) override { saved = saver.save(tensor); }
+  at::Tensor call_unpack_hook() override { return saved->get(); }
+  Saver& saver;
+  std::unique_ptr<SavedTensor> saved;
+};
+
+/// Autograd asks its engine, once for every tensor it saves, who wants it.
+struct SaverEngine : torch::autograd::Engine {
+  static torch::autograd::Engine& get() {
+    static auto* engine = new SaverEngine;  // never destroyed: graphs may outlive everything
+    return *engine;
+  }
+  std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
+    Saver* saver = saver_of_thread();
+    return saver == nullptr ? nullptr : std::make_unique<SaverHooks>(*saver);
+  }
+};
+
+/// On first use, not on start: a program that only links this library is as it was.
+void take_engine_once() {
+  static const bool taken = [] {
+    const torch::autograd::Engine& engine = torch::autograd::Engine::get_default_engine();
+    if (typeid(engine) != typeid(torch::autograd::Engine)) {
+      throw Error(base::unsupported(
+          std::string("saved tensors: autograd's engine is already another one (") +
+          typeid(engine).name() +
+          "), as in a Python process; there take torch.autograd.graph.saved_tensors_hooks"));
+    }
+    torch::autograd::set_default_engine_stub(&SaverEngine::get);
+    return true;
+  }();
+  static_cast<void>(taken);
+}
+
+class AsIs : public SavedTensor {
+ public:
+  /// Without its graph, of which it may be the end: that would be a circle.
+  explicit AsIs(const at::Tensor& tensor)
+      : tensor_(tensor.detach()), version_(tensor.is_inference() ? 0 : tensor._version()) {}
+  at::Tensor get() override {
+    const int64_t now = tensor_.is_inference() ? 0 : tensor_._version();
+    if (now == version_) return tensor_;
+    throw Error(base::invalid_argument(
+        "a tensor that backward needs, " + tensor_.toString() + " of " +
+        std::to_string(tensor_.numel()) +
+        " elements, was changed in place after it was saved (version " + std::to_string(now) +
+        ", expected " + std::to_string(version_) +
+        "); make a copy, or use the form of the operation that is not in place"));
+  }
+
+ private:
+  at::Tensor tensor_;
+  int64_t version_;
+};
+
+}  // namespace
+
+SaverScope::SaverScope(Saver& saver) {
+  take_engine_once();
+  former_ = std::exchange(saver_of_thread(), &saver);
+}
+
+SaverScope::~SaverScope() { saver_of_thread() = former_; }
+
+std::unique_ptr<SavedTensor> keep_as_is(const at::Tensor& tensor) {
+  return std::make_unique<AsIs>(tensor);
+}
+
+bool is_of_parameter(const at::Tensor& tensor) {
+  if (tensor.is_leaf() && tensor.requires_grad()) return true;
+  if (!tensor.is_view()) return false;
+  const at::TensorBase& base = tensor._base();
+  return base.is_leaf() && base.requires_grad();
+}
+
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided && tensor.has_storage() && !tensor.is_meta() &&
+         !tensor.is_quantized() && !tensor.is_conj() && !tensor.is_neg() &&
+         !tensor._is_zerotensor();
+}
+
+Geometry::Geometry(const at::Tensor& tensor)
+    : sizes(tensor.sizes().vec()),
+      strides(tensor.strides().vec()),
+      offset(tensor.storage_offset()),
+      dtype(tensor.scalar_type()) {}
+
+at::Tensor Geometry::over(std::byte* data, std::shared_ptr<void> owner) const {
+  return at::from_blob(
+      data + offset * static_cast<int64_t>(c10::elementSize(dtype)), sizes, strides,
+      [owner = std::move(owner)](void*) {}, at::TensorOptions(dtype));
+}
+
+}  // namespace hanji::lens
