@@ -18,8 +18,10 @@
 #include "hanji/comm/transpose.h"
 #include "hanji/data/sampler.h"
 #include "hanji/lens/deferred.h"
+#include "hanji/lens/kept_results.h"
 #include "hanji/lens/profile.h"
 #include "hanji/mesh/mesh.h"
+#include "hanji/parallel/checkpoint_budget.h"
 #include "hanji/parallel/checkpointed.h"
 #include "hanji/parallel/ddp/communication_hook.h"
 #include "hanji/parallel/ddp/data_parallel.h"
@@ -33,6 +35,7 @@
 #include "hanji/parallel/loss_scaler.h"
 #include "hanji/parallel/master_weights.h"
 #include "hanji/parallel/moving_average.h"
+#include "hanji/parallel/offload/activation_store.h"
 #include "hanji/parallel/offload/offloaded_optimizer.h"
 #include "hanji/parallel/server/parameter_server.h"
 #include "hanji/parallel/stochastic_rounding.h"
@@ -48,10 +51,17 @@ using lens::deferred;
 using lens::Deferred;
 using lens::DeferredOptions;
 using lens::InitialValues;
+using lens::keep_products;
+using lens::KeepRule;
 using lens::profile;
 using lens::Profile;
+using parallel::ActivationOptions;
+using parallel::ActivationStore;
 using parallel::bf16_hook;
 using parallel::checkpointed;
+using parallel::checkpointed_keeping;
+using parallel::Checkpoints;
+using parallel::checkpoints_within;
 using parallel::clip_grad_norm;
 using parallel::CommunicationHook;
 using parallel::data_parallel;
