@@ -1,17 +1,20 @@
 """What does a step cost when every rank keeps a share, against our DDP and PyTorch's fully_shard?
 
-One GPT of plain torch::nn modules by every strategy, from the same parameters, on the same tokens.
-Losses are compared before anything is timed: those of our strategies to the bit, the peer's to
-1e-4 over 3 steps in float32. Then all take turns in blocks of steps.
+First the GPT of `hanji train` by parallel.data, then one of plain torch::nn modules by the library,
+each from the same parameters, on the same tokens. Losses are compared before anything is timed:
+those of our strategies to the bit, the peer's to 1e-4 over 3 steps in float32. Then all take turns
+in blocks of steps.
 """
 import argparse
 import pathlib
 import sys
 import tempfile
 
-from model import ROOT, SIZES, VOCABULARY
+from model import ROOT, SIZES, VOCABULARY, start_hanji
 from pairs import Comparison, Ranks, slowest
 
+TRAINED = ("zero1", "zero2", "zero3")
+PEERS = ("peer", "tuned")
 OURS = ("ddp", "zero1", "zero2", "fully", "lens", "gathered")
 
 
@@ -27,6 +30,50 @@ def start(name, program, a, initial, *extra):
     return Ranks(name, command, a.ranks)
 
 
+def start_peer(a, initial, tuned):
+    return start(f"PyTorch fully_shard{', tuned' if tuned else ''}",
+                 [sys.executable, str(ROOT / "bench/fsdp_peer.py")], a, initial,
+                 *(["--tuned"] if tuned else []))
+
+
+def compare(base, job, expected, allowed, a):
+    """Losses first, then both in turns."""
+    losses = job.ask(steps=3)[0]["losses"]
+    apart = max(abs(x - y) for x, y in zip(losses, expected))
+    assert apart <= allowed, (job.name, losses, expected)
+    result = Comparison(timed(base), timed(job)).run(a.pairs, a.steps)
+    print(f"hanji ddp {result}  {job.name}; losses differ by {apart:.1e}", flush=True)
+    job.close()
+
+
+def compare_train(a, initial):
+    print("the GPT of hanji train", flush=True)
+    base = start_hanji(initial, a.ranks, a.preset, a.batch)
+    expected = base.ask(steps=3)[0]["losses"]
+    for data in [name for name in TRAINED if not a.only or name in a.only]:
+        job = start_hanji(None, a.ranks, a.preset, a.batch, extra=[f"parallel.data={data}"])
+        job.name = data
+        compare(base, job, expected, 0, a)
+    for name in [name for name in PEERS if not a.only or name in a.only]:
+        compare(base, start_peer(a, initial, name == "tuned"), expected, 1e-4, a)
+    base.close()
+
+
+def compare_plain(a, initial):
+    print("a GPT of torch::nn modules", flush=True)
+    rank = [str(ROOT / "build/dev/bin/bench/fsdp_rank")]
+    base = start("ddp", rank, a, initial, "--strategy", "ddp")
+    base.receive()
+    expected = base.ask(steps=3)[0]["losses"]
+    for name in [name for name in OURS[1:] if not a.only or name in a.only]:
+        job = start(name, rank, a, initial, "--strategy", name)
+        job.receive()
+        compare(base, job, expected, 0, a)
+    for name in [name for name in PEERS if not a.only or name in a.only]:
+        compare(base, start_peer(a, initial, name == "tuned"), expected, 1e-4, a)
+    base.close()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--preset", default="baby")
@@ -35,34 +82,16 @@ def main():
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--only", nargs="*", help="of ours and of 'peer' and 'tuned'")
+    parser.add_argument("--parts", nargs="*", default=["train", "plain"])
     parser.add_argument("--smoke", action="store_true")
     a = parser.parse_args()
     if a.smoke:
         a.preset, a.pairs, a.steps = "nano", 2, 3
-    wanted = a.only or [*OURS[1:], "peer", "tuned"]
     with tempfile.TemporaryDirectory(prefix="hanji-bench-") as folder:
-        initial = pathlib.Path(folder) / "initial.safetensors"
-        rank = [str(ROOT / "build/dev/bin/bench/fsdp_rank")]
-        base = start("ddp", rank, a, initial, "--strategy", "ddp")
-        base.receive()
-        expected = base.ask(steps=3)[0]["losses"]
-        for name in wanted:
-            if name in OURS:
-                job = start(name, rank, a, initial, "--strategy", name)
-                job.receive()
-                allowed = 0
-            else:
-                job = start(f"PyTorch fully_shard{', tuned' if name == 'tuned' else ''}",
-                            [sys.executable, str(ROOT / "bench/fsdp_peer.py")], a, initial,
-                            *(["--tuned"] if name == "tuned" else []))
-                allowed = 1e-4
-            losses = job.ask(steps=3)[0]["losses"]
-            apart = max(abs(x - y) for x, y in zip(losses, expected))
-            assert apart <= allowed, (name, losses, expected)
-            result = Comparison(timed(base), timed(job)).run(a.pairs, a.steps)
-            print(f"hanji ddp {result}  {job.name}; losses differ by {apart:.1e}", flush=True)
-            job.close()
-        base.close()
+        if "train" in a.parts:
+            compare_train(a, pathlib.Path(folder) / "train.safetensors")
+        if "plain" in a.parts:
+            compare_plain(a, pathlib.Path(folder) / "plain.safetensors")
 
 
 if __name__ == "__main__":
