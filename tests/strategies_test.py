@@ -9,6 +9,7 @@ STABLE = ["--set", "train.bits=stable"]
 CONSTANT = ["--set", "train.schedule=constant", "--set", "train.warmup_steps=2"]
 STRATEGIES = {
     "ddp": ["--ranks", 2],
+    "server": ["--ranks", 3],
     "zero1": ["--ranks", 3],
     "zero2": ["--ranks", 2],
     "zero3": ["--ranks", 4],
@@ -68,7 +69,7 @@ class Strategies(CommandTest):
 
     def test_replicas_of_the_same_sums_train_alike(self):
         losses = set()
-        for data in ("ddp", "zero1", "zero2", "zero3"):
+        for data in ("ddp", "server", "zero1", "zero2", "zero3"):
             self.train(data, *JOB, "--ranks", 2, "--steps", 6, "--set", f"parallel.data={data}",
                        "--set", "train.micro_batch=2")
             losses.add(self.summary(data)["state_sha256"])

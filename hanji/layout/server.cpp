@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "hanji/layout/shard.h"
+#include "hanji/layout/unit.h"
 
 namespace hanji::layout {
 namespace {
@@ -104,6 +105,17 @@ Result<ServerShares> server_shares(int64_t count, int num_ranks, std::vector<int
   }
   ServerShares shares{num_ranks, std::move(workers), std::move(servers), {}, count};
   shares.ranges = cut(count, weights_of(shares));
+  return shares;
+}
+
+ServerShares cut_at_blocks(ServerShares shares, const FlatLayout& flat) {
+  int64_t begin = 0;
+  for (size_t i = 0; i < shares.ranges.size(); ++i) {
+    const bool last = i + 1 == shares.ranges.size();
+    const int64_t end = last ? flat.count : nearest_end(flat, shares.ranges[i].end);
+    shares.ranges[i] = {begin, std::max(begin, end)};
+    begin = shares.ranges[i].end;
+  }
   return shares;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "hanji/base/status.h"
+#include "hanji/layout/flat.h"
 #include "hanji/layout/range.h"
 
 namespace hanji::layout {
@@ -36,6 +37,10 @@ struct ServerShares {
 ///         worker nor server, and for a count or a number of ranks below 1.
 Result<ServerShares> server_shares(int64_t count, int num_ranks, std::vector<int> servers = {},
                                    std::vector<int> workers = {});
+
+/// The same shares with every range moved to end where a shard may (kShardBlock), so that the sums
+/// that make up a gradient's norm lie on one server each.
+ServerShares cut_at_blocks(ServerShares shares, const FlatLayout& flat);
 
 /// The least that one step of a synchronous server moves: gradients there, weights back.
 struct ServerTraffic {

@@ -2,7 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
+
+#include "hanji/layout/unit.h"
 
 namespace hanji::layout {
 namespace {
@@ -108,6 +112,21 @@ TEST(ServerTraffic, EveryPartOfAWorkerIsPushedAndWeightsComeOnce) {
   EXPECT_EQ(traffic.links[0], (ServerTraffic::Link{3 * 2560, 2560}));
   EXPECT_EQ(traffic.links[1], (ServerTraffic::Link{2560, 2560}));
   EXPECT_EQ(traffic.links[2], (ServerTraffic::Link{2 * 2560, 4 * 2560}));
+}
+
+TEST(CutAtBlocks, RangesEndAtParametersOrWholePartialSums) {
+  const std::vector<int64_t> sizes = {5000, 3, 700, 9000};
+  const FlatLayout flat = flat_layout(sizes);
+  const ServerShares shares = cut_at_blocks(server_shares(flat.count, 3).or_throw(), flat);
+  int64_t begin = 0;
+  for (const Range& range : shares.ranges) {
+    EXPECT_EQ(range.begin, begin) << "ranges cover everything once";
+    begin = range.end;
+    if (range.end == flat.count) continue;
+    const auto after = std::upper_bound(flat.offsets.begin(), flat.offsets.end(), range.end);
+    EXPECT_EQ((range.end - *std::prev(after)) % kShardBlock, 0);
+  }
+  EXPECT_EQ(begin, flat.count);
 }
 
 TEST(ServerSeconds, HasItsTwoLimits) {

@@ -11,7 +11,8 @@ int64_t place_end(const FlatLayout& flat, size_t position) {
   return position + 1 < flat.offsets.size() ? flat.offsets[position + 1] : flat.count;
 }
 
-/// The place nearest to `ideal` where a shard may end.
+}  // namespace
+
 int64_t nearest_end(const FlatLayout& flat, int64_t ideal, int64_t block) {
   const auto after = std::upper_bound(flat.offsets.begin(), flat.offsets.end(), ideal);
   if (after == flat.offsets.begin()) return 0;
@@ -20,8 +21,6 @@ int64_t nearest_end(const FlatLayout& flat, int64_t ideal, int64_t block) {
   const int64_t upper = std::min(lower + block, place_end(flat, position));
   return ideal - lower <= upper - ideal ? lower : upper;
 }
-
-}  // namespace
 
 std::vector<Range> cut_shards(const FlatLayout& flat, int ranks, int64_t block) {
   std::vector<Range> shards;

@@ -31,6 +31,10 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
+/// The place nearest to element `ideal` where a shard may end: the start of a parameter, or a multiple
+/// of `block` elements behind it.
+int64_t nearest_end(const FlatLayout& flat, int64_t ideal, int64_t block = kShardBlock);
+
 /// Cuts a flat buffer into one range per rank, as even as ends at whole blocks allow.
 ///
 /// Result  contiguous ranges in rank order covering [0, flat.count); one may be empty. Each begins

@@ -1,6 +1,7 @@
 #include "hanji/parallel/flat_parameters.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "hanji/base/status.h"
@@ -26,6 +27,11 @@ void move_into_flat(const std::vector<at::Tensor>& parameters, const layout::Fla
     parameter.unsafeGetTensorImpl()->set_sizes_and_strides(piece.sizes(), piece.strides(),
                                                            piece.storage_offset());
   }
+}
+
+at::Tensor alias(const at::Tensor& flat, int64_t offset, at::IntArrayRef sizes) {
+  return at::empty({0}, flat.options())
+      .set_(flat.storage(), flat.storage_offset() + offset, sizes, {});
 }
 
 }  // namespace hanji::parallel

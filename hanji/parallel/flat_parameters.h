@@ -16,4 +16,8 @@ namespace hanji::parallel {
 void move_into_flat(const std::vector<at::Tensor>& parameters, const layout::FlatLayout& layout,
                     const at::Tensor& flat);
 
+/// A tensor of `sizes` at `offset` of `flat`'s memory that is no view to autograd: optimizers may
+/// detach it in place.
+at::Tensor alias(const at::Tensor& flat, int64_t offset, at::IntArrayRef sizes);
+
 }  // namespace hanji::parallel

@@ -59,6 +59,34 @@ const std::vector<BadConfig>& corpus() {
        {"run.toml:1:2: network: unknown table; tables: run, model, data, train, checkpoint, "
         "compute, "
         "comm, parallel, mesh"}},
+      {"shards and replicas",
+       "[run]\nranks = 4\n[parallel]\ndata = \"zero1\"\n[mesh]\ndp = 2\n",
+       {},
+       {"run.toml:6:1: mesh.dp is 2, but parallel.data = zero1 cuts one state among all ranks; set "
+        "parallel.data = \"hsdp\", or remove mesh.dp"}},
+      {"groups that do not fit",
+       "[run]\nranks = 4\n[parallel]\ndata = \"hsdp\"\n[mesh]\nfsdp = 3\n",
+       {},
+       {"run.toml:6:1: mesh.fsdp: a mesh of some groups of 3 does not have 4 ranks; set mesh.fsdp "
+        "= "
+        "4, or remove mesh.dp and mesh.fsdp"}},
+      {"groups of replicas",
+       "[run]\nranks = 4\n[mesh]\nfsdp = 2\n",
+       {},
+       {"run.toml:4:1: mesh.fsdp is 2, but parallel.data = ddp cuts no state; set parallel.data = "
+        "\"hsdp\", or remove mesh.fsdp"}},
+      {"shards by sockets",
+       "[parallel]\ndata = \"zero2\"\n[comm]\nengine = \"gloo\"\n",
+       {},
+       {"run.toml:2:1: parallel.data = zero2 needs ranks that share memory, but comm.engine is "
+        "gloo; "
+        "set comm.engine = \"shm\", or parallel.data = \"ddp\""}},
+      {"another library's word",
+       "[parallel]\ndata = \"fsdp\"\n",
+       {},
+       {"run.toml:2:1: parallel.data = \"fsdp\" is refused: it is spelt zero3 here, and hsdp "
+        "within "
+        "groups"}},
       {"a nested table",
        "[train.optimizer]\nname = \"adam\"\n",
        {},

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "hanji/cost/price.h"
 #include "hanji/cost/select.h"
 #include "hanji/plan/plan.h"
+#include "hanji/plan/server_plan.h"
 #include "hanji/schedule/grain_tree.h"
 
 namespace hanji::plan {
@@ -82,6 +84,15 @@ class Communication {
     prediction_.communication_seconds += slowest;
   }
 
+  /// Each end of a message copies half of it; all ranks share the memory's rate.
+  void add_messages(const layout::ServerTraffic& traffic) {
+    int64_t most = 0;
+    for (const auto& link : traffic.links) most = std::max(most, link.sent + link.received);
+    const double rate = chooser_.rates().memory_bytes_per_second / ranks_;
+    prediction_.communication_seconds += static_cast<double>(most) / rate;
+    prediction_.wire_bytes_per_step += traffic.network();
+  }
+
   void add_barrier(int ranks) {
     ++prediction_.collectives_per_step;
     const auto& chosen =
@@ -122,7 +133,11 @@ class StepCalls {
   }
 
   void add() {
-    facts_.shards ? add_shards(*facts_.shards) : add_replicas();
+    if (facts_.served) {
+      add_server();
+    } else {
+      facts_.shards ? add_shards(*facts_.shards) : add_replicas();
+    }
     tree_ ? calls_.add_tree(*tree_, DType::kFloat64, kNumTotals)
           : calls_.add_all_reduce(ReduceOp::kSum, DType::kFloat64, kNumTotals, Lies::kPrivate);
   }
@@ -150,10 +165,23 @@ class StepCalls {
       calls_.add_all_reduces(plan.groups, ReduceOp::kMax, DType::kUInt8, used_over_groups,
                              Lies::kPrivate);
     }
-    calls_.add_in_groups(plan.groups, Routine::kAllGather, DType::kFloat64, norm_counts(plan),
+    calls_.add_in_groups(plan.groups, Routine::kAllGather, DType::kFloat64, shard_norm_counts(plan),
                          Lies::kPrivate);
     calls_.add_barrier(plan.ranks);
     calls_.add_barrier(plan.ranks);
+  }
+
+  /// Messages to every server and back; the norm; and a barrier before the update.
+  void add_server() {
+    const int ranks = static_cast<int>(facts_.shares.size());
+    const ServerPlan plan = serve_model(
+        facts_.model, static_cast<int64_t>(base::size_of(dtype_)), ranks,
+        tree_ ? grain_owners(facts_.shares, facts_.stable_grain) : std::vector<layout::Range>());
+    calls_.add_messages(
+        layout::server_traffic(plan.shares, plan.element_bytes, std::span(plan.parts)));
+    calls_.add_in_groups(1, Routine::kAllGather, DType::kFloat64, norm_counts(plan),
+                         Lies::kPrivate);
+    calls_.add_barrier(ranks);
   }
 
   void add_unit(const ShardPlan& plan, const layout::Unit& unit) {
@@ -165,7 +193,7 @@ class StepCalls {
   }
 
   /// Partial sums of the norm, by rank of a group.
-  static std::vector<int64_t> norm_counts(const ShardPlan& plan) {
+  static std::vector<int64_t> shard_norm_counts(const ShardPlan& plan) {
     std::vector<int64_t> counts(plan.ranks);
     for (const layout::Unit& unit : plan.units) {
       for (int rank = 0; rank < plan.ranks; ++rank) {

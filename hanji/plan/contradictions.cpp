@@ -234,12 +234,6 @@ void check_parallel(const Config& c, Found& found) {
     check_cut_mesh(c, found);
   }
   if (c.parallel.data == Sharding::kReplicas) return;
-  if (c.parallel.data == Sharding::kServer) {
-    found.push_back({{"parallel.data"},
-                     "parallel.data = server is not run by hanji train, but by the library's "
-                     "hanji::parameter_server()",
-                     "set parallel.data = \"ddp\" or \"zero1\""});
-  }
   if (c.compute.device == Device::kCuda) {
     found.push_back({{"parallel.data", "compute.device"},
                      fmt::format("parallel.data = {} keeps states in the memory of the host, but "

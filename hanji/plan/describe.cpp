@@ -116,7 +116,10 @@ std::string describe_kernels(const Plan& plan) {
 std::string describe_states(const Plan& plan) {
   const std::string_view name = name_of(plan.config.parallel.data);
   const auto shards = shards_of(plan);
-  if (!shards) return fmt::format("{}: every rank has all states", name);
+  if (!shards) {
+    return "server: every rank computes, and holds the optimizer of a range of the parameters, to "
+           "which the others push gradients and from which they pull weights";
+  }
   const char* cut = plan.config.parallel.data == Sharding::kZero1 ? "optimizer"
                     : plan.config.parallel.data == Sharding::kZero2
                         ? "gradients and optimizer"

@@ -22,6 +22,11 @@ constexpr double kUsableMemory = 0.8;
 
 int64_t or_else(int64_t value, int64_t otherwise) { return value == kAuto ? otherwise : value; }
 
+int64_t bytes_of_moments(const std::vector<MemoryLine>& lines) {
+  const auto found = std::ranges::find(lines, "optimizer", &MemoryLine::category);
+  return found == lines.end() ? 0 : found->bytes;
+}
+
 /// Fills a Plan field by field; each step reads what the earlier ones decided.
 class Planner {
  public:
@@ -144,7 +149,7 @@ void Planner::decide_mesh() {
 
 Status Planner::check_hosts() const {
   const std::vector<int>& hosts = plan_.hosts.ranks;
-  if (plan_.hosts.several() && cuts_states(inputs_.config.parallel.data)) {
+  if (plan_.hosts.several() && inputs_.config.parallel.data != Sharding::kReplicas) {
     return base::unsupported(fmt::format(
         "parallel.data = {} keeps parameters once in the memory of a host, but the ranks are on {} "
         "hosts; set parallel.data = \"ddp\", or start all ranks on one host",
@@ -175,7 +180,8 @@ Status Planner::split_batch() {
 
 int64_t Planner::peak_bytes() const {
   int64_t peak = 0;
-  for (int rank = 0; rank < (cuts_states(inputs_.config.parallel.data) ? plan_.ranks : 1); ++rank) {
+  const bool differ = inputs_.config.parallel.data != Sharding::kReplicas;
+  for (int rank = 0; rank < (differ ? plan_.ranks : 1); ++rank) {
     peak = std::max(peak, total_bytes(rank_memory(plan_, plan_.micro_batch, rank)));
   }
   return peak;
@@ -193,9 +199,10 @@ void Planner::set_micro_batch(int64_t micro_batch) {
 int64_t Planner::charged(const std::vector<MemoryLine>& lines) const {
   if (on_gpus()) return device_bytes(lines);
   const auto shards = shards_of(plan_);
-  if (!shards) return total_bytes(lines);
-  const int64_t once = bytes_per_group(lines);
-  return total_bytes(lines) - once + once / shards->ranks;
+  const bool served = inputs_.config.parallel.data == Sharding::kServer;
+  if (!shards && !served) return total_bytes(lines);
+  const int64_t once = served ? bytes_of_moments(lines) : bytes_per_group(lines);
+  return total_bytes(lines) - once + once / (served ? plan_.ranks : shards->ranks);
 }
 
 /// Bytes that a rank may have where it computes.
@@ -300,7 +307,8 @@ Result<Plan> Planner::plan() {
                              .stable_grain = is_stable() ? plan_.config.train.grain : 0,
                              .hosts = plan_.hosts,
                              .recompute = plan_.config.compute.recompute,
-                             .shards = shards});
+                             .shards = shards,
+                             .served = inputs_.config.parallel.data == Sharding::kServer});
   if (on_gpus()) plan_.predicted = {};  // the rates that were measured are those of cores
   plan_.predicted.peak_bytes_per_rank = peak_bytes();
   plan_.job_hash = job_hash();

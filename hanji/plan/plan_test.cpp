@@ -1,4 +1,5 @@
 #include "hanji/plan/plan.h"
+#include "hanji/plan/rank_memory.h"
 
 #include <gmock/gmock.h>
 
@@ -351,6 +352,66 @@ TEST(Predict, PartsAddUpToTheStep) {
   EXPECT_DOUBLE_EQ(p.step_seconds,
                    p.compute_seconds + p.exposed_communication_seconds + p.data_seconds);
   EXPECT_DOUBLE_EQ(p.tokens_per_second * p.step_seconds, 16 * 64);
+}
+
+PlanInputs on_four_ranks(Sharding data) {
+  PlanInputs inputs = two_cores();
+  inputs.config.run.ranks = 4;
+  inputs.config.parallel.data = data;
+  return inputs;
+}
+
+TEST(MakePlan, CutStatesAddUpToOneStatePerGroup) {
+  const int64_t flat = bytes_of(made(on_four_ranks(Sharding::kReplicas)), "parameters");
+  const Plan zero1 = made(on_four_ranks(Sharding::kZero1));
+  EXPECT_EQ(bytes_of(zero1, "parameters"), flat);
+  EXPECT_EQ(bytes_of(zero1, "optimizer"), 2 * flat);
+  EXPECT_EQ(bytes_of(zero1, "gradients"), flat);
+  EXPECT_THAT(zero1.mesh, ElementsAre(layout::Axis{"dp", 1}, layout::Axis{"fsdp", 4}));
+  int64_t shards = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto lines = rank_memory(zero1, zero1.micro_batch, rank);
+    shards += lines[2].bytes;
+    EXPECT_EQ(lines[0].bytes, rank == 0 ? flat : 0) << "parameters lie once";
+  }
+  EXPECT_EQ(shards, flat);
+  EXPECT_GT(zero1.predicted.peak_bytes_per_rank, 0);
+}
+
+TEST(MakePlan, Zero2HoldsTwoUnitsOfGradientsUnlessPassesAccumulate) {
+  PlanInputs inputs = on_four_ranks(Sharding::kZero2);
+  inputs.config.comm.bucket_bytes = 256 << 10;
+  const Plan once = made(inputs);
+  const ShardPlan shards = *shards_of(once);
+  ASSERT_GT(shards.units.size(), 2u);
+  int64_t largest = 0;
+  for (const auto& unit : shards.units) largest = std::max(largest, 4 * unit.flat.count);
+  EXPECT_EQ(bytes_of(once, "gradients"), 2 * largest);
+  inputs.config.train.micro_batch = 1;
+  EXPECT_EQ(bytes_of(made(inputs), "gradients"), std::ssize(shards.units) * largest);
+}
+
+TEST(MakePlan, HybridGroupsFollowTheMesh) {
+  PlanInputs inputs = on_four_ranks(Sharding::kHybrid);
+  EXPECT_THAT(made(inputs).mesh, ElementsAre(layout::Axis{"dp", 1}, layout::Axis{"fsdp", 4}));
+  inputs.config.mesh.fsdp = 2;
+  const Plan plan = made(inputs);
+  EXPECT_THAT(plan.mesh, ElementsAre(layout::Axis{"dp", 2}, layout::Axis{"fsdp", 2}));
+  EXPECT_GT(plan.predicted.wire_bytes_per_step, 0);
+}
+
+TEST(MakePlan, RanksOfSeveralHostsCutNothing) {
+  PlanInputs inputs = on_four_ranks(Sharding::kZero1);
+  inputs.ranks_per_host = {2, 2};
+  EXPECT_THAT(make_plan(inputs).status().message(), HasSubstr("2 hosts"));
+}
+
+TEST(Predict, AServersMessagesAreItsTraffic) {
+  const Plan plan = made(on_four_ranks(Sharding::kServer));
+  const int64_t flat = bytes_of(plan, "parameters");
+  EXPECT_GE(plan.predicted.wire_bytes_per_step, 2 * 3 * flat);
+  EXPECT_LT(plan.predicted.wire_bytes_per_step, 2 * 3 * flat + 65536);
+  EXPECT_EQ(plan.predicted.collectives_per_step, 3);
 }
 
 TEST(Describe, FitsATerminalInPlainAscii) {

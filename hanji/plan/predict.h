@@ -53,6 +53,7 @@ struct StepFacts {
   HostLayout hosts = {};
   bool recompute = false;                ///< Blocks are computed again in backward.
   std::optional<ShardPlan> shards = {};  ///< Of states that are cut among ranks.
+  bool served = false;                   ///< By parameter servers on all ranks.
 };
 
 /// The flat gradients of the model, in the buckets in which data_parallel reduces them.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "hanji/plan/server_plan.h"
+
 namespace hanji::plan {
 namespace {
 
@@ -25,7 +27,8 @@ std::vector<MemoryLine> rank_memory(const Plan& plan, int64_t micro_batch, int r
   const Config& config = plan.config;
   const auto shards = shards_of(plan);
   const bool stable = config.train.bits == Bits::kStable;
-  const int64_t share = shards ? plan.shares[rank].samples.size() : largest_share(plan);
+  const bool served = config.parallel.data == Sharding::kServer;
+  const int64_t share = shards || served ? plan.shares[rank].samples.size() : largest_share(plan);
   const ActivationOptions options{std::min(micro_batch, share), plan.kernels.precision,
                                   config.compute.device, config.compute.recompute};
   const int64_t flat = gradient_buckets(model, config.comm.bucket_bytes).flat.count *
@@ -37,6 +40,13 @@ std::vector<MemoryLine> rank_memory(const Plan& plan, int64_t micro_batch, int r
     const int64_t buffers = stable ? gradient_buffers(plan)[rank] : 0;
     lines = state_lines(*shards, rank % shards->ranks,
                         {.accumulates = micro_batch < share, .grain_buffers = buffers});
+  }
+  if (served) {
+    const int64_t element = plan.kernels.precision == Precision::kFloat64 ? 8 : 4;
+    const auto owners =
+        stable ? grain_owners(plan.shares, config.train.grain) : std::vector<layout::Range>();
+    lines = server_lines(serve_model(model, element, plan.ranks, owners), rank,
+                         gradient_buffers(plan)[rank], message_bytes(config.comm));
   }
   lines.push_back({"activations", activation_bytes(model, options)});
   lines.push_back({"workspace", workspace_bytes(model, options)});

@@ -10,7 +10,7 @@
 
 namespace hanji::plan {
 
-/// Whether a strategy cuts states among ranks: zero1, zero2, zero3 and hsdp.
+/// Whether a strategy cuts states into shards: zero1, zero2, zero3 and hsdp.
 bool cuts_states(Sharding sharding);
 
 /// How the states of a run on one host are cut, as parallel/fsdp/shard_optimizer carries it out.

@@ -3,6 +3,7 @@
 #include "hanji/comm/host_values.h"
 #include "hanji/train/gpt_options.h"
 #include "hanji/train/replicated_strategy.h"
+#include "hanji/train/served_strategy.h"
 #include "hanji/train/sharded_strategy.h"
 
 namespace hanji::train {
@@ -38,11 +39,15 @@ parallel::DataParallelOptions reduction(const plan::Plan& plan) {
 }
 
 Job assemble(const plan::Plan& plan, const comm::Group& group) {
-  if (!plan::cuts_states(plan.config.parallel.data)) {
-    return assemble(plan, group, reduction(plan));
-  }
+  const plan::Sharding data = plan.config.parallel.data;
+  if (data == plan::Sharding::kReplicas) return assemble(plan, group, reduction(plan));
   auto model = make_model(plan, group);
-  auto strategy = std::make_unique<ShardedStrategy>(*model, plan, group);
+  std::unique_ptr<Strategy> strategy;
+  if (data == plan::Sharding::kServer) {
+    strategy = std::make_unique<ServedStrategy>(*model, plan, group);
+  } else {
+    strategy = std::make_unique<ShardedStrategy>(*model, plan, group);
+  }
   return job_of(plan, std::move(model), std::move(strategy), group);
 }
 

@@ -159,7 +159,7 @@ plan::Config cut_job(plan::Sharding data, plan::Bits bits, int ranks) {
 TEST_F(VerifyTest, RanksThatCutTheStatesAreOneProcess) {
   using enum plan::Sharding;
   std::set<std::string> stable;
-  for (const plan::Sharding data : {kZero1, kZero2, kZero3, kHybrid}) {
+  for (const plan::Sharding data : {kServer, kZero1, kZero2, kZero3, kHybrid}) {
     for (const plan::Bits bits : {plan::Bits::kStable, plan::Bits::kRun}) {
       const int ranks = data == kHybrid ? 4 : 3;
       const auto certificate = verified(planned(cut_job(data, bits, ranks), dataset()));

@@ -89,6 +89,9 @@ class Asynchronous : public ServerState {
     return step_;
   }
 
+  double push() override { refuse_halves("push"); }
+  ServerStep update(double, double) override { refuse_halves("update"); }
+
   void finish() override {
     const at::NoGradGuard no_grad;
     if (finished_) return;
@@ -107,6 +110,13 @@ class Asynchronous : public ServerState {
   }
 
  private:
+  [[noreturn]] static void refuse_halves(const char* what) {
+    throw Error(base::unsupported(
+        std::string(what) +
+        "(): an asynchronous server updates as each gradient comes, so no step has halves; call "
+        "step(), or use ServerTiming::kSynchronous"));
+  }
+
   static bool sent(Works& works) {
     if (!all_done(works)) return false;
     works.clear();
@@ -132,11 +142,11 @@ class Asynchronous : public ServerState {
     pump_until([&] { return sent(answers_); });
     const layout::Range range = own_range();
     sum_.copy_(gradients_[0].slice(0, range.begin, range.end));
-    update(worker_, learning_rate);
+    update_for(worker_, learning_rate);
   }
 
   /// One update with the gradients in sum_, which worker `index` has pushed.
-  void update(size_t index, double learning_rate) {
+  void update_for(size_t index, double learning_rate) {
     const trace::Span span(recorder(), "update", Category::kCompute);
     Progress& worker = workers_[index];
     worker.seen = {.staleness = version_ - worker.pulled, .ahead = worker.clock - slowest()};
@@ -230,7 +240,7 @@ class Asynchronous : public ServerState {
       receive_from(sum_.slice(0, begin, begin + piece.size()), rank, "gradients", works);
     }
     for (comm::Work& work : works) work.wait();
-    update(worker_index(rank), learning_rate);
+    update_for(worker_index(rank), learning_rate);
   }
 
   void take_weights(int server, const double* values) {

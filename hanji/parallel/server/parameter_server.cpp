@@ -87,8 +87,9 @@ ParameterServer parameter_server(torch::nn::Module& module, const comm::Group& g
   std::vector<int64_t> sizes;
   for (const auto& entry : parameters) sizes.push_back(entry.tensor.numel());
   const layout::FlatLayout flat = layout::flat_layout(sizes);
-  const auto shares =
-      layout::server_shares(flat.count, group.size(), asked.servers, asked.workers).or_throw();
+  const auto shares = layout::cut_at_blocks(
+      layout::server_shares(flat.count, group.size(), asked.servers, asked.workers).or_throw(),
+      flat);
   const ParameterServerOptions options = with_owners(asked, shares.workers.size());
   broadcast_from_first(parameters, group);
   broadcast_from_first(buffers, group);
@@ -110,6 +111,11 @@ layout::ServerTraffic::Link ParameterServer::moved() const { return state_->move
 void ParameterServer::grain(int64_t index) { state_->begin_grain(index); }
 layout::Range ParameterServer::grains() const { return state_->grains(); }
 ServerStep ParameterServer::step(double learning_rate) { return state_->step(learning_rate); }
+double ParameterServer::push() { return state_->push(); }
+ServerStep ParameterServer::update(double learning_rate, double gradient_divisor) {
+  return state_->update(learning_rate, gradient_divisor);
+}
+std::vector<at::Tensor> ParameterServer::gradient_slots() const { return state_->gradient_slots(); }
 void ParameterServer::finish() { state_->finish(); }
 void ParameterServer::synchronize() { state_->synchronize(); }
 FlatOptimizer* ParameterServer::optimizer() const { return state_->optimizer(); }

@@ -104,6 +104,21 @@ class ParameterServer {
   ///         waits; on a worker that got no answer for twice that.
   ServerStep step(double learning_rate);
 
+  /// Synchronous: the first half of step(), which is followed by update(). Pushes, and adds up what
+  /// the workers have pushed.
+  ///
+  /// Order   every rank.
+  /// Result  the norm of the sum of all gradients, the same on every rank, with the bits of
+  ///         grad_norm() of one process that has it.
+  double push();
+  /// The second half, with the gradients divided by `gradient_divisor` too. Where a step is to be
+  /// left out, such as after a norm that is not finite, no rank calls it.
+  ServerStep update(double learning_rate, double gradient_divisor);
+
+  /// Where the next gradient of each parameter goes, in order of registration; backward may write it
+  /// there in the first place. Workers only; grain() changes it.
+  std::vector<at::Tensor> gradient_slots() const;
+
   /// Asynchronous: this worker makes no more steps; as a server, serves until no worker does.
   void finish();
 

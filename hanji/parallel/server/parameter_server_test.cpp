@@ -9,6 +9,7 @@
 
 #include "hanji/layout/split.h"
 #include "hanji/parallel/flat_parameters.h"
+#include "hanji/parallel/grad_norm.h"
 #include "hanji/schedule/grain_tree.h"
 #include "hanji/schedule/pairwise_tree.h"
 #include "hanji/test/run_ranks.h"
@@ -132,6 +133,53 @@ void train(Net& net, ParameterServer& server, int step) {
     server.grain(grain);
     loss_of(net, grain, step).backward();
   }
+}
+
+TEST(ParameterServer, PushTellsTheNormOfAllGradientsAndUpdateMakesTheStep) {
+  constexpr int64_t kGrains = 4;
+  OneProcess expected;
+  expected.train(kGrains, 0.5, adamw());
+  run_ranks(3, [&](world::World& world) {
+    Net net;
+    auto server = parameter_server(
+        net, world.group(),
+        options_of({.ranks = 3, .servers = {0, 2}, .workers = {0, 1}, .num_grains = kGrains}));
+    OneProcess alone;
+    for (int step = 0; step < kSteps; ++step) {
+      train(net, server, step);
+      const double norm = server.push();
+      if (step == 0) {
+        // The server's mean is over grains, the one process's a plain sum.
+        EXPECT_EQ(norm, grad_norm(alone.sum(0, kGrains, 0), alone.layout) / kGrains);
+      }
+      server.update(kRate, 0.5 / kGrains);
+    }
+    server.synchronize();
+    expect_bits(net, expected, "in halves");
+  });
+}
+
+TEST(ParameterServer, AStepThatIsLeftOutChangesNothing) {
+  run_ranks(2, [](world::World& world) {
+    Net net;
+    auto server = parameter_server(net, world.group(), options_of({.ranks = 2, .num_grains = 2}));
+    const at::Tensor before = net.first->weight.detach().clone();
+    train(net, server, 0);
+    server.push();
+    EXPECT_TRUE(at::equal(net.first->weight, before));
+    train(net, server, 0);
+    server.step(kRate);
+    EXPECT_FALSE(at::equal(net.first->weight, before));
+  });
+}
+
+TEST(ParameterServer, AsynchronousStepsHaveNoHalves) {
+  run_ranks(2, [](world::World& world) {
+    Net net;
+    auto server = parameter_server(net, world.group(), {.timing = ServerTiming::kAsynchronous});
+    EXPECT_THAT([&] { server.push(); }, testing::ThrowsMessage<Error>(HasSubstr("halves")));
+    server.finish();
+  });
 }
 
 TEST(ServerSynchronous, HasTheBitsOfOneProcessWhoeverServes) {

@@ -122,14 +122,30 @@ void ServerState::collect(const at::Tensor& row) {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const at::Tensor& gradient = parameters_[i].tensor.grad();
-    at::Tensor slot = row.slice(0, layout_.offsets[i], layout_.offsets[i] + layout_.sizes[i])
-                          .view(parameters_[i].tensor.sizes());
+    at::Tensor target = slot(row, i);
     if (!gradient.defined()) {
-      slot.zero_();
-    } else {
-      slot.copy_(gradient.layout() == c10::kStrided ? gradient : gradient.to_dense());
+      target.zero_();
+    } else if (gradient.layout() != c10::kStrided) {
+      target.copy_(gradient.to_dense());
+    } else if (gradient.data_ptr() != target.data_ptr()) {
+      target.copy_(gradient);
     }
   }
+}
+
+at::Tensor ServerState::slot(const at::Tensor& row, size_t parameter) const {
+  return alias(row, layout_.offsets[parameter], parameters_[parameter].tensor.sizes());
+}
+
+std::vector<at::Tensor> ServerState::gradient_slots() const {
+  if (!is_worker()) {
+    throw Error(base::invalid_argument(
+        "gradient_slots(): this rank only serves and computes no gradient; ask is_worker()"));
+  }
+  std::vector<at::Tensor> slots;
+  const at::Tensor row = gradients_[fold_ && fold_->is_open() ? fold_->step().buffer : 0];
+  for (size_t i = 0; i < parameters_.size(); ++i) slots.push_back(slot(row, i));
+  return slots;
 }
 
 void ServerState::begin_grain(int64_t index) {

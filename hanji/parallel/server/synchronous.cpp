@@ -1,10 +1,16 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <array>
+#include <numeric>
 #include <span>
 
 #include "hanji/base/status.h"
+#include "hanji/comm/all_gather.h"
+#include "hanji/layout/unit.h"
+#include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/server/internal/server_state.h"
 #include "hanji/trace/recorder.h"
 
@@ -24,17 +30,24 @@ class Synchronous : public ServerState {
 
   ServerStep step(double learning_rate) override {
     const at::NoGradGuard no_grad;
-    Works pushed;
-    if (is_worker()) push(pushed);
-    if (is_server()) {
-      {
-        const trace::Span span(recorder(), "wait for all", Category::kCommunication);
-        gather_gradients();
-      }
+    reduce();
+    return update(learning_rate, 1);
+  }
+
+  double push() override {
+    const at::NoGradGuard no_grad;
+    reduce();
+    return norm() / divisor();
+  }
+
+  ServerStep update(double learning_rate, double gradient_divisor) override {
+    const at::NoGradGuard no_grad;
+    if (is_server() && !own_range().empty()) {
       const trace::Span span(recorder(), "update", Category::kCompute);
-      if (!own_range().empty()) optimizer_->step(learning_rate, divisor());
+      optimizer_->step(learning_rate, gradient_divisor * divisor());
     }
-    pull(pushed);
+    pull(pushed_);
+    pushed_.clear();
     return {.version = ++version_};
   }
 
@@ -53,11 +66,45 @@ class Synchronous : public ServerState {
     }
   }
 
+  void reduce() {
+    for (comm::Work& work : pushed_) work.wait();  // of a step that was left out
+    pushed_.clear();
+    if (is_worker()) push_gradients(pushed_);
+    if (!is_server()) return;
+    const trace::Span span(recorder(), "wait for all", Category::kCommunication);
+    gather_gradients();
+  }
+
+  /// A range begins and ends at whole partial sums, and ranges follow each other as servers do.
+  double norm() const {
+    std::vector<int64_t> counts(group_.size());
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      for (const FlatPiece& piece : pieces_in(shares_.range_of(rank))) {
+        counts[rank] += (piece.range.size() + layout::kShardBlock - 1) / layout::kShardBlock;
+      }
+    }
+    std::vector<double> mine;
+    for (const FlatPiece& piece : pieces_in(own_range())) {
+      const auto sums = norm_blocks(sum_.slice(0, piece.range.begin, piece.range.end));
+      mine.insert(mine.end(), sums.begin(), sums.end());
+    }
+    const at::Tensor input = at::empty({std::ssize(mine)}, at::kDouble);
+    std::ranges::copy(mine, input.mutable_data_ptr<double>());
+    at::Tensor all = at::empty({std::reduce(counts.begin(), counts.end())}, at::kDouble);
+    comm::all_gather(all, input, counts, group_, {.label = "norms"}).wait();
+    return norm_of_blocks({all.const_data_ptr<double>(), static_cast<size_t>(all.numel())});
+  }
+
+  std::vector<FlatPiece> pieces_in(layout::Range range) const {
+    if (range.empty()) return {};
+    return flat_pieces(parameters_, layout_, range, options_.rule);
+  }
+
   double divisor() const {
     return options_.average == Average::kMean ? static_cast<double>(tree_.num_grains) : 1.0;
   }
 
-  void push(Works& works) {
+  void push_gradients(Works& works) {
     trace::Span span(recorder(), "push", Category::kCommunication);
     fold_ ? close_last_grain() : collect(gradients_[0]);
     const int64_t before = moved_.sent;
@@ -149,6 +196,7 @@ class Synchronous : public ServerState {
   }
 
   std::array<at::Tensor, 2> staging_;
+  Works pushed_;  ///< On the way while this rank, a server too, adds up what others push.
   int64_t version_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/host_values.h"
 #include "hanji/comm/shared_tensor.h"
+#include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/fsdp/internal/sharded_model.h"
 
 namespace hanji::parallel {
@@ -36,11 +37,6 @@ std::vector<int64_t> leaf_sizes(const at::Tensor& parameter, const layout::Range
 }
 
 }  // namespace
-
-at::Tensor alias(const at::Tensor& flat, int64_t offset, at::IntArrayRef sizes) {
-  return at::empty({0}, flat.options())
-      .set_(flat.storage(), flat.storage_offset() + offset, sizes, {});
-}
 
 Held holder_of(const at::Tensor& parameter) {
   if (!parameter.defined() || !parameter.has_storage()) return {};

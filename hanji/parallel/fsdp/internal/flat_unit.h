@@ -97,10 +97,6 @@ class FlatUnit {
   bool open_ = false;
 };
 
-/// A tensor of `sizes` at `offset` of `flat`'s memory that is no view to autograd: optimizers may
-/// detach it in place.
-at::Tensor alias(const at::Tensor& flat, int64_t offset, at::IntArrayRef sizes);
-
 /// Who shards a parameter, or what a view such as weight.t() is a view of.
 struct Held {
   std::shared_ptr<ShardedModel> model;  ///< Null: nobody.

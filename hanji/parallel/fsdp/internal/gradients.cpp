@@ -18,6 +18,7 @@
 #include "hanji/comm/reduce_scatter.h"
 #include "hanji/comm/tree_reduce.h"
 #include "hanji/parallel/checkpointed.h"
+#include "hanji/parallel/flat_parameters.h"
 
 namespace hanji::parallel {
 namespace {

@@ -28,10 +28,14 @@ class ServerState {
   virtual ~ServerState();
 
   virtual ServerStep step(double learning_rate) = 0;
+  /// The halves of a synchronous step.
+  virtual double push() = 0;
+  virtual ServerStep update(double learning_rate, double gradient_divisor) = 0;
   virtual void finish() = 0;
   void begin_grain(int64_t index);
   layout::Range grains() const { return fold_ ? fold_->grains() : layout::Range{}; }
   void synchronize();
+  std::vector<at::Tensor> gradient_slots() const;
 
   bool is_worker() const { return worker_ >= 0; }
   bool is_server() const { return shares_.server_index(group_.rank()) >= 0; }
@@ -45,6 +49,7 @@ class ServerState {
 
   /// Gradients of the module into a row; zeros where there are none.
   void collect(const at::Tensor& row);
+  at::Tensor slot(const at::Tensor& row, size_t parameter) const;
   void close_grain();
   /// Of all grains of the step; throws kInvalidArgument if some are missing.
   void close_last_grain();

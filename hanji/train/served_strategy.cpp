@@ -1,0 +1,99 @@
+#include "hanji/train/served_strategy.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include "hanji/comm/all_gather.h"
+#include "hanji/comm/barrier.h"
+#include "hanji/comm/shared_tensor.h"
+#include "hanji/plan/server_plan.h"
+#include "hanji/train/replicated_strategy.h"
+
+namespace hanji::train {
+namespace {
+
+parallel::ParameterServerOptions options_of(const plan::Plan& plan) {
+  const plan::Config& config = plan.config;
+  parallel::ParameterServerOptions options{.average = parallel::Average::kSum};
+  options.rule = parallel::decay_matrices(config.train.weight_decay);
+  options.message_bytes = plan::message_bytes(config.comm);
+  if (config.train.bits == plan::Bits::kStable) {
+    options.num_grains = config.train.global_batch / config.train.grain;
+    options.owners = plan::grain_owners(plan.shares, config.train.grain);
+  }
+  return options;
+}
+
+int64_t flat_count(const std::vector<parallel::NamedParameter>& parameters) {
+  std::vector<int64_t> sizes;
+  for (const auto& entry : parameters) sizes.push_back(entry.tensor.numel());
+  return layout::flat_layout(sizes).count;
+}
+
+}  // namespace
+
+ServedStrategy::ServedStrategy(models::GptImpl& model, const plan::Plan& plan,
+                               const comm::Group& group)
+    : model_(model),
+      group_(group),
+      parameters_(parallel::learning_parameters(model)),
+      moments_(comm::shared_zeros({2, flat_count(parameters_)}, parameters_[0].tensor.scalar_type(),
+                                  0, group_, "optimizer")) {
+  parallel::ParameterServerOptions options = options_of(plan);
+  const plan::ServerPlan served =
+      plan::serve_model(plan.model, moments_.element_size(), group_.size(), options.owners);
+  const layout::Range range = served.shares.range_of(group_.rank());
+  options.make_optimizer = [&](parallel::FlatPart part, const parallel::SumOverParts&) {
+    sum_ = part.gradients;
+    part.zeros_like = [this, range, next = 0](const at::Tensor&) mutable {
+      return moments_[next++].narrow(0, range.begin, range.size());
+    };
+    return parallel::flat_adamw(std::move(part), adamw_options(plan));
+  };
+  server_.emplace(parallel::parameter_server(model, group_, options));
+}
+
+void ServedStrategy::begin_step() {
+  for (const auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
+  model_.set_gradient_slots(server_->gradient_slots());
+}
+
+void ServedStrategy::begin_grain(int64_t index) {
+  server_->grain(index);
+  model_.set_gradient_slots(server_->gradient_slots());
+}
+
+/// Whoever still reads the moments, to save them, comes to the barrier when it has done.
+void ServedStrategy::update(double learning_rate, double gradient_divisor) {
+  comm::barrier(group_, {.label = "update"});
+  server_->update(learning_rate, gradient_divisor);
+}
+
+FlatState ServedStrategy::state() const {
+  return {.layout = server_->flat_layout(),
+          .gradients = {},
+          .first_moment = moments_[0],
+          .second_moment = moments_[1],
+          .num_updates = server_->optimizer()->num_updates()};
+}
+
+void ServedStrategy::set_num_updates(int64_t updates) {
+  server_->optimizer()->set_num_updates(updates);
+}
+
+at::Tensor ServedStrategy::gradients() {
+  const at::NoGradGuard no_grad;
+  std::vector<int64_t> counts;
+  for (const layout::Range range : server_->shares().ranges) counts.push_back(range.size());
+  at::Tensor all = at::zeros({server_->shares().count}, sum_.options());
+  comm::all_gather(all, sum_, counts, group_, {.label = "gradients"}).wait();
+  return all;
+}
+
+comm::Stats ServedStrategy::stats() const {
+  comm::Stats stats = group_.stats();
+  stats.wire_bytes += server_->moved().sent;
+  return stats;
+}
+
+}  // namespace hanji::train

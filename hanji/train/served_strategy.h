@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+
+#include "hanji/models/gpt.h"
+#include "hanji/parallel/server/parameter_server.h"
+#include "hanji/plan/plan.h"
+#include "hanji/train/strategy.h"
+
+namespace hanji::train {
+
+/// Parameter servers on all ranks of one host ("server"): parallel::parameter_server(),
+/// synchronous. The optimizer's moments lie once for all, in the heap of the first rank; each server
+/// updates those of its range.
+class ServedStrategy : public Strategy {
+ public:
+  /// Order   collective.
+  /// Errors  throws what parameter_server() throws.
+  ServedStrategy(models::GptImpl& model, const plan::Plan& plan, const comm::Group& group);
+
+  const std::vector<parallel::NamedParameter>& parameters() const override { return parameters_; }
+  void begin_step() override;
+  void begin_grain(int64_t index) override;
+  void accumulate(const std::function<void()>& backward) override { backward(); }
+  double gradient_norm() override { return server_->push(); }
+  void update(double learning_rate, double gradient_divisor) override;
+  FlatState state() const override;
+  void set_num_updates(int64_t updates) override;
+  at::Tensor gradients() override;
+  void check_parameters() override {}  ///< Weights of a range are its server's on every rank.
+  comm::Stats stats() const override;
+  std::vector<plan::MemoryLine> private_memory() const override { return {}; }
+
+ private:
+  models::GptImpl& model_;
+  comm::Group group_;
+  std::vector<parallel::NamedParameter> parameters_;
+  at::Tensor moments_;  ///< [2, flat count], shared by all ranks.
+  at::Tensor sum_;      ///< Of all gradients, in this server's range.
+  std::optional<parallel::ParameterServer> server_;
+};
+
+}  // namespace hanji::train
