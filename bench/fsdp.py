@@ -13,7 +13,7 @@ import tempfile
 from model import ROOT, SIZES, VOCABULARY, start_hanji
 from pairs import Comparison, Ranks, slowest
 
-TRAINED = ("zero1", "zero2", "zero3")
+TRAINED = ("server", "zero1", "zero2", "zero3")
 PEERS = ("peer", "tuned")
 OURS = ("ddp", "zero1", "zero2", "fully", "lens", "gathered")
 
@@ -36,24 +36,32 @@ def start_peer(a, initial, tuned):
                  *(["--tuned"] if tuned else []))
 
 
+def start_trained(a, data):
+    job = start_hanji(None, a.ranks, a.preset, a.batch, extra=[f"parallel.data={data}"])
+    job.name = data
+    return job
+
+
 def compare(base, job, expected, allowed, a):
     """Losses first, then both in turns."""
     losses = job.ask(steps=3)[0]["losses"]
     apart = max(abs(x - y) for x, y in zip(losses, expected))
     assert apart <= allowed, (job.name, losses, expected)
     result = Comparison(timed(base), timed(job)).run(a.pairs, a.steps)
-    print(f"hanji ddp {result}  {job.name}; losses differ by {apart:.1e}", flush=True)
+    print(f"{base.name} {result}  {job.name}; losses differ by {apart:.1e}", flush=True)
     job.close()
 
 
 def compare_train(a, initial):
     print("the GPT of hanji train", flush=True)
     base = start_hanji(initial, a.ranks, a.preset, a.batch)
+    base.name = "ddp"
     expected = base.ask(steps=3)[0]["losses"]
     for data in [name for name in TRAINED if not a.only or name in a.only]:
-        job = start_hanji(None, a.ranks, a.preset, a.batch, extra=[f"parallel.data={data}"])
-        job.name = data
-        compare(base, job, expected, 0, a)
+        compare(base, start_trained(a, data), expected, 0, a)
+    base.close()
+    base = start_trained(a, "zero3")
+    base.ask(steps=3)
     for name in [name for name in PEERS if not a.only or name in a.only]:
         compare(base, start_peer(a, initial, name == "tuned"), expected, 1e-4, a)
     base.close()
