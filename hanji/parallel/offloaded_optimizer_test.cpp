@@ -11,6 +11,7 @@
 #include "hanji/base/status.h"
 #include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/fsdp/shard_optimizer.h"
+#include "hanji/parallel/server/parameter_server.h"
 #include "hanji/parallel/test_net.h"
 #include "hanji/test/temporary_folder.h"
 
@@ -224,6 +225,31 @@ TEST(OffloadedOptimizer, ShardsTrainToTheSameBits) {
       EXPECT_TRUE(test_net::same_bits(train_sharded(world, whole_units, folder.path()), expected));
     });
   }
+}
+
+TEST(OffloadedOptimizer, AServerMayKeepItsStateSo) {
+  const test::TemporaryFolder folder;
+  run_ranks(2, [&](world::World& world) {
+    std::vector<test_net::Values> found;
+    for (const bool in_file : {false, true}) {
+      test_net::Net net(torch::kFloat);
+      ParameterServerOptions options;
+      if (in_file) {
+        options.make_optimizer = [&](FlatPart part, const SumOverParts&) {
+          return offloaded(make_adamw, {.folder = folder.path()}, {std::move(part)});
+        };
+      }
+      auto server = parameter_server(net, world.group(), options);
+      for (int step = 0; step < 3; ++step) {
+        net.zero_grad();
+        test_net::mean_loss(net, step, world.rank() * 6, world.rank() * 6 + 6).backward();
+        server.step(1e-2);
+      }
+      server.synchronize();
+      found.push_back(test_net::values_of(net));
+    }
+    EXPECT_TRUE(test_net::same_bits(found[0], found[1]));
+  });
 }
 
 }  // namespace

@@ -220,8 +220,9 @@ at::Tensor ActivationStore::Impl::take(StoredBytes& bytes, const lens::Geometry&
   read(bytes);
   read_ahead(bytes);
   if (bytes.reading) {
-    base::throw_if_error(
-        file_.wait(*std::exchange(bytes.reading, std::nullopt)).at("activation store"));
+    const Status status = file_.wait(*std::exchange(bytes.reading, std::nullopt));
+    if (!status.ok()) bytes.memory.reset();
+    base::throw_if_error(status.at("activation store"));
   }
   const at::Tensor tensor = geometry.over(bytes.memory.get(), bytes.memory);
   if (++bytes.num_taken < bytes.num_saved) return tensor;

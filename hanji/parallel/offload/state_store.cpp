@@ -62,6 +62,7 @@ void StateStore::open(const std::filesystem::path& folder, const base::ScratchOp
   auto file = base::ScratchFile::create(folder, bytes, options);
   base::throw_if_error(file.status().at("offloaded optimizer"));
   file_.emplace(*std::move(file));
+  windows_.resize(std::min(windows_.size(), std::max<size_t>(pieces_.size(), 1)));
   for (Window& window : windows_) window.memory = base::scratch_memory(window_bytes_).or_throw();
 }
 
