@@ -54,21 +54,10 @@ ShardedModel::ShardedModel(Spec& spec)
       reshards_after_forward_(spec.reshards_after_forward),
       seals_(spec.seals),
       holds_batch_(spec.holds_batch),
-      max_in_flight_(spec.gradients.options.max_units_in_flight) {
-  for (const UnitRequest& request : spec.units) {
-    ModuleUnit unit{.name = request.name, .is_root = request.is_root};
-    add_flats(spec, request, unit);
-    if (unit.flats.empty() && !unit.is_root) continue;
-    if (request.module != nullptr) by_module_[request.module] = units_.size();
-    units_.push_back(std::move(unit));
-  }
-  spec.gradients.caller = caller_;
-  Gradients::Events events{[this] { check_untouched(); }, [this](size_t i) { on_unit_done(i); },
-                           [this] { on_end_of_backward(); }};
-  gradients_ = std::make_unique<Gradients>(learning_, spec.gradients, std::move(events));
-}
+      max_in_flight_(spec.gradients.options.max_units_in_flight) {}
 
-/// One flat buffer for each dtype, and one for what learns apart from what does not.
+/// One flat buffer for each dtype, and one for what learns apart from what does not. Parameters move
+/// there unit by unit, so that a rank never holds its module and all shards at a time.
 void ShardedModel::add_flats(const Spec& spec, const UnitRequest& request, ModuleUnit& unit) {
   std::vector<int64_t> sizes;
   for (const auto& entry : spec.parameters) sizes.push_back(entry.tensor.numel());
@@ -85,6 +74,7 @@ void ShardedModel::add_flats(const Spec& spec, const UnitRequest& request, Modul
     flats_.push_back(std::make_unique<FlatUnit>(unit.name,
                                                 layout::make_unit(indices, sizes, group_.size()),
                                                 std::move(own), residence_, group_));
+    flats_.back()->adopt(weak_from_this(), flats_.size() - 1);
     if (!flats_.back()->learns()) continue;
     learning_.push_back(flats_.back().get());
     unit_of_learning_.push_back(units_.size());
@@ -92,8 +82,18 @@ void ShardedModel::add_flats(const Spec& spec, const UnitRequest& request, Modul
   }
 }
 
-void ShardedModel::start(const Spec& spec) {
-  for (size_t i = 0; i < flats_.size(); ++i) flats_[i]->adopt(weak_from_this(), i);
+void ShardedModel::start(Spec& spec) {
+  for (const UnitRequest& request : spec.units) {
+    ModuleUnit unit{.name = request.name, .is_root = request.is_root};
+    add_flats(spec, request, unit);
+    if (unit.flats.empty() && !unit.is_root) continue;
+    if (request.module != nullptr) by_module_[request.module] = units_.size();
+    units_.push_back(std::move(unit));
+  }
+  spec.gradients.caller = caller_;
+  Gradients::Events events{[this] { check_untouched(); }, [this](size_t i) { on_unit_done(i); },
+                           [this] { on_end_of_backward(); }};
+  gradients_ = std::make_unique<Gradients>(learning_, spec.gradients, std::move(events));
   comm::barrier(group_);
   seal_all();
   note_versions();

@@ -86,7 +86,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
     int depth = 0;        ///< Calls on the way.
   };
   explicit ShardedModel(Spec& spec);
-  void start(const Spec& spec);
+  void start(Spec& spec);
   void add_flats(const Spec& spec, const UnitRequest& request, ModuleUnit& unit);
   void begin_call(size_t unit);
   std::string words(size_t unit) const;
