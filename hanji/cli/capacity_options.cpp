@@ -29,7 +29,7 @@ void CapacityOptions::add_to(CLI::App& verb) {
   add("--states", states_, "mixed: bf16 with an fp32 copy, Adam (default); fp32: all fp32, Adam",
       "KIND")
       ->check(CLI::IsMember({"mixed", "fp32"}));
-  verb.add_flag("--checkpointing", checkpointing_, "blocks keep their input and compute twice")
+  verb.add_flag("--recompute", recompute_, "blocks keep their input and compute twice")
       ->group(kGroup)
       ->needs(kNeeds);
   add("--svg", svg_, "the bars as a drawing", "FILE");
@@ -68,7 +68,7 @@ Result<plan::CapacityQuery> CapacityOptions::query(const CLI::App& verb) const {
   query.ranks.hybrid_ranks = fsdp_ != 0 ? fsdp_ : in_host;
   query.ranks.servers = servers_;
   query.micro_batch = micro_batch_;
-  query.checkpointing = checkpointing_;
+  query.recompute = recompute_;
   if (states_ == "fp32") {
     query.widths = plan::kFloat32Adam;
     query.precision = plan::Precision::kFloat32;

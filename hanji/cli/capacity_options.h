@@ -31,7 +31,7 @@ class CapacityOptions {
   std::string model_, states_ = "mixed", svg_;
   int ranks_per_host_ = 8, fsdp_ = 0, servers_ = 1;
   int64_t micro_batch_ = 1, block_ = 0;
-  bool checkpointing_ = false;
+  bool recompute_ = false;
 };
 
 }  // namespace hanji::cli

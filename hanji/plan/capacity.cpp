@@ -76,7 +76,7 @@ class Counter {
   int64_t activations() const {
     const ActivationOptions options{query_.micro_batch, query_.precision,
                                     query_.device.shares_host ? Device::kCpu : Device::kCuda,
-                                    query_.checkpointing};
+                                    query_.recompute};
     const ModelSpec& spec = query_.model.spec;
     return activation_bytes(spec, options) + workspace_bytes(spec, options);
   }
@@ -137,7 +137,7 @@ double sent(const CapacityQuery& query, Sharding sharding) {
 
 /// As describe() of Change says it: fewer devices, less computing, fewer bytes, larger batches.
 auto price_of(const Change& change) {
-  return std::tuple(devices(change.query, change.sharding), change.query.checkpointing,
+  return std::tuple(devices(change.query, change.sharding), change.query.recompute,
                     sent(change.query, change.sharding), -change.query.micro_batch);
 }
 
@@ -150,7 +150,7 @@ std::string words_of(const CapacityQuery& before, const Change& change) {
   if (change.sharding == Sharding::kServer) {
     words += fmt::format(" and {}", counted(change.query.ranks.servers, "server"));
   }
-  if (change.query.checkpointing && !before.checkpointing) words += ", checkpointing";
+  if (change.query.recompute && !before.recompute) words += ", recompute";
   if (change.query.micro_batch != before.micro_batch) {
     words += fmt::format(", micro_batch {}", change.query.micro_batch);
   }
@@ -162,7 +162,7 @@ std::string price_in_words(const CapacityQuery& before, const Change& change) {
   const auto add = [&](const std::string& more) { words += (words.empty() ? "" : "; ") + more; };
   const int more = devices(change.query, change.sharding) - devices(before, Sharding::kReplicas);
   if (more > 0) add(counted(more, before.device.shares_host ? "host" : "device") + " more");
-  if (change.query.checkpointing && !before.checkpointing) add("every block computed twice");
+  if (change.query.recompute && !before.recompute) add("every block computed twice");
   const double bytes = sent(change.query, change.sharding);
   if (bytes > 0) add(fmt::format("{:.1f} GB sent a step by each rank", bytes / 1e9));
   if (change.query.micro_batch < before.micro_batch) add("smaller products");
@@ -186,10 +186,10 @@ bool is_another(const Change& change) {
 std::vector<Change> that_fit(const CapacityQuery& query, Sharding sharding) {
   std::vector<Change> found;
   for (int ranks = query.ranks.ranks; ranks <= kMostRanks && found.empty(); ranks *= 2) {
-    for (const bool checkpointing : {query.checkpointing, true}) {
+    for (const bool recompute : {query.recompute, true}) {
       for (int64_t samples = query.micro_batch; samples >= 1; samples /= 2) {
         Change change{with_ranks(query, ranks), sharding, "", ""};
-        change.query.checkpointing = checkpointing;
+        change.query.recompute = recompute;
         change.query.micro_batch = samples;
         if (is_another(change) && capacity_of(change.query, sharding).fits) found.push_back(change);
       }

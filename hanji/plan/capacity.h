@@ -20,7 +20,7 @@ struct CapacityQuery {
   StateWidths widths = kMixedAdam;
   Precision precision = Precision::kBFloat16;  ///< Of what products read and write.
   int64_t micro_batch = 1;                     ///< Samples of model.spec.block tokens.
-  bool checkpointing = false;  ///< Blocks keep their input alone and are computed twice.
+  bool recompute = false;  ///< Blocks keep their input alone and are computed twice.
   int64_t bucket_bytes = 25 << 20;
   double slack = 0.05;  ///< Of everything else: rounding and holes of the allocator.
 

@@ -84,7 +84,7 @@ TEST(Capacity, OnFewerDevicesNothingWouldHaveFitted) {
     CapacityQuery half = change.query;
     half.ranks.ranks /= 2;
     half.ranks.hybrid_ranks = std::min(half.ranks.ranks, 8);
-    half.checkpointing = true;
+    half.recompute = true;
     EXPECT_FALSE(capacity_of(half, change.sharding).fits) << change.words;
   }
 }
@@ -122,7 +122,7 @@ TEST(Capacity, RanksOfACpuShareTheirHost) {
 TEST(Capacity, CheckpointingKeepsInputsOfBlocks) {
   CapacityQuery query = query_of("gpt:7B", "h100-80", 1);
   const int64_t plain = bytes_of(capacity_of(query, Sharding::kZero1).rank, "activations");
-  query.checkpointing = true;
+  query.recompute = true;
   const int64_t less = bytes_of(capacity_of(query, Sharding::kZero1).rank, "activations");
   const ModelSpec& m = query.model.spec;
   EXPECT_LT(less, plain / 4);

@@ -87,7 +87,7 @@ std::string device_words(const CapacityQuery& query) {
   text +=
       fmt::format("ranks      {}, {} a host, {} host{}; micro_batch {}{}\n", query.ranks.ranks,
                   std::min(query.ranks.ranks, query.ranks_per_host), hosts, hosts == 1 ? "" : "s",
-                  query.micro_batch, query.checkpointing ? ", blocks checkpointed" : "");
+                  query.micro_batch, query.recompute ? ", blocks recomputed" : "");
   return text + "           The data set need not fit; a micro-batch must.\n";
 }
 
@@ -165,7 +165,7 @@ std::string to_json(const CapacityQuery& query) {
                      {"ranks", query.ranks.ranks},
                      {"ranks_per_host", query.ranks_per_host},
                      {"micro_batch", query.micro_batch},
-                     {"checkpointing", query.checkpointing}};
+                     {"recompute", query.recompute}};
   for (const Capacity& one : all_of(query)) {
     base::Json entry = {
         {"rank", json_of(one.rank)}, {"host", json_of(one.host)}, {"fits", one.fits}};
