@@ -84,6 +84,10 @@ SaverScope::SaverScope(Saver& saver) {
 
 SaverScope::~SaverScope() { saver_of_thread() = former_; }
 
+SaverPause::SaverPause() : former_(std::exchange(saver_of_thread(), nullptr)) {}
+
+SaverPause::~SaverPause() { saver_of_thread() = former_; }
+
 std::unique_ptr<SavedTensor> keep_as_is(const at::Tensor& tensor) {
   return std::make_unique<AsIs>(tensor);
 }

@@ -37,6 +37,18 @@ class SaverScope {
   Saver* former_;
 };
 
+/// Within it this thread's tensors are saved as without any scope: for a graph that ends at once.
+class SaverPause {
+ public:
+  SaverPause();
+  SaverPause(const SaverPause&) = delete;
+  SaverPause& operator=(const SaverPause&) = delete;
+  ~SaverPause();
+
+ private:
+  Saver* former_;
+};
+
 /// Memory itself. Errors: get() throws, as torch does, if it was changed in place since.
 std::unique_ptr<SavedTensor> keep_as_is(const at::Tensor& tensor);
 

@@ -166,6 +166,26 @@ TEST(ActivationStore, WorksWithEveryStrategyAndWithCheckpoints) {
   }
 }
 
+TEST(ActivationStore, WhatIsComputedAgainStaysInMemory) {
+  const test::TemporaryFolder folder;
+  ActivationStore store(options_in(folder));
+  const auto scope = store.offload();  // backward too is within it
+  int64_t stored = 0;
+  const at::Tensor x = torch::ones({50}).requires_grad_();
+  const at::Tensor y = checkpointed(
+      [&](const at::Tensor& in) {
+        const at::Tensor inner = in.sin().cos();
+        stored = store.stored_bytes();
+        return inner;
+      },
+      x * 2);
+  EXPECT_EQ(stored, 0) << "of a graph that is let go";
+  const int64_t after_forward = store.stored_bytes();
+  EXPECT_GT(after_forward, 0);
+  y.sum().backward();
+  EXPECT_LE(stored, after_forward) << "while it was computed again";
+}
+
 TEST(ActivationStore, FailuresReachForwardAndBackward) {
   const test::TemporaryFolder folder;
   EXPECT_THAT(refusal([&] { ActivationStore({.folder = folder.path() / "none"}); }),

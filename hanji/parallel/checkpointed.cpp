@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "hanji/base/status.h"
+#include "hanji/lens/saved_tensors.h"
 
 namespace hanji::parallel {
 namespace {
@@ -122,6 +123,13 @@ struct Kept : torch::CustomClassHolder {
   std::shared_ptr<Segment> segment;
 };
 
+/// Its graph is let go at once, so what it saves is not worth a way to a disk.
+variable_list call_first(const Segment& segment, const variable_list& inputs) {
+  const lens::SaverPause in_memory;
+  if (!segment.kept) return segment.fn(inputs);
+  return segment.kept->first([&] { return segment.fn(inputs); });
+}
+
 variable_list call_again(const Segment& segment, const variable_list& inputs) {
   if (!segment.kept) return segment.fn(inputs);
   return segment.kept->again([&] { return segment.fn(inputs); });
@@ -133,6 +141,7 @@ variable_list differentiate(const Segment& segment, const variable_list& inputs,
   const at::AutoGradMode with_graph(true);
   const Replayed replayed(segment.generator);
   const InBackward in_backward;
+  const lens::SaverPause in_memory;  // what is saved now is wanted at once
   const variable_list copies = detached(inputs, segment.learns);
   const variable_list outputs = call_again(segment, copies);
   if (outputs.size() != gradients.size()) {
@@ -202,7 +211,7 @@ std::vector<at::Tensor> checkpointed_all(const TensorFunction& fn,
   segment->generator = generator_state();
   const variable_list copies = detached(inputs, segment->learns);
   if (keeps) segment->kept = std::make_unique<lens::KeptResults>(keeps);
-  variable_list outputs = keeps ? segment->kept->first([&] { return fn(copies); }) : fn(copies);
+  variable_list outputs = call_first(*segment, copies);
   segment->leaves = leaves_of(outputs, copies);
   if (keeps) segment->kept->let_go();
   for (at::Tensor& output : outputs) output = output.detach();

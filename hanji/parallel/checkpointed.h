@@ -22,6 +22,8 @@ using TensorFunction = std::function<std::vector<at::Tensor>(const std::vector<a
 ///         the caller's backward, where data_parallel() expects them. Masks of torch's dropout are
 ///         drawn again from the CPU generator's state of the first time; that state goes on after
 ///         backward as if nothing had been drawn. hanji's own dropout has no state.
+///         What is used more than once in fn, and outside of it too, has its gradients added up in
+///         another order: fn's own first.
 /// Cost    one more forward of fn in backward; between, no memory but inputs and outputs.
 ///         Results of operations that `keeps` names are kept too, and not made again:
 ///         lens::keep_products() for matrix products and attention, which leaves backward with what
