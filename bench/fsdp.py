@@ -2,8 +2,9 @@
 
 First the GPT of `hanji train` by parallel.data, then one of plain torch::nn modules by the library,
 each from the same parameters, on the same tokens. Losses are compared before anything is timed:
-those of our strategies to the bit, the peer's to 1e-4 over 3 steps in float32. Then all take turns
-in blocks of steps.
+those of our strategies to the bit, the peer's to 1e-4 of them over 3 steps in float32. Then all take
+turns in blocks of steps; so does what is added to data_parallel: loss scaling, communication hooks,
+blocks that are computed again in backward.
 """
 import argparse
 import pathlib
@@ -15,7 +16,10 @@ from pairs import Comparison, Ranks, slowest
 
 TRAINED = ("server", "zero1", "zero2", "zero3")
 PEERS = ("peer", "tuned")
-OURS = ("ddp", "zero1", "zero2", "fully", "lens", "gathered")
+OURS = ("zero1", "zero2", "fully", "lens", "gathered")
+# What is added to data_parallel, and how far 3 losses may lie from those without it: what a hook keeps
+# back comes later, so the first steps learn less.
+ADDED = {"scaled": 0, "checkpointed": 0, "fp16": 1e-4, "bf16": 1e-3, "power_sgd": 0.2, "top_k": 3}
 
 
 def timed(job):
@@ -45,7 +49,7 @@ def start_trained(a, data):
 def compare(base, job, expected, allowed, a):
     """Losses first, then both in turns."""
     losses = job.ask(steps=3)[0]["losses"]
-    apart = max(abs(x - y) for x, y in zip(losses, expected))
+    apart = max(abs(x - y) / abs(y) for x, y in zip(losses, expected))
     assert apart <= allowed, (job.name, losses, expected)
     result = Comparison(timed(base), timed(job)).run(a.pairs, a.steps)
     print(f"{base.name} {result}  {job.name}; losses differ by {apart:.1e}", flush=True)
@@ -73,10 +77,10 @@ def compare_plain(a, initial):
     base = start("ddp", rank, a, initial, "--strategy", "ddp")
     base.receive()
     expected = base.ask(steps=3)[0]["losses"]
-    for name in [name for name in OURS[1:] if not a.only or name in a.only]:
+    for name in [name for name in (*OURS, *ADDED) if not a.only or name in a.only]:
         job = start(name, rank, a, initial, "--strategy", name)
         job.receive()
-        compare(base, job, expected, 0, a)
+        compare(base, job, expected, ADDED.get(name, 0), a)
     for name in [name for name in PEERS if not a.only or name in a.only]:
         compare(base, start_peer(a, initial, name == "tuned"), expected, 1e-4, a)
     base.close()
@@ -89,7 +93,7 @@ def main():
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--only", nargs="*", help="of ours and of 'peer' and 'tuned'")
+    parser.add_argument("--only", nargs="*", help="of ours, what is added, 'peer' and 'tuned'")
     parser.add_argument("--parts", nargs="*", default=["train", "plain"])
     parser.add_argument("--smoke", action="store_true")
     a = parser.parse_args()

@@ -5,6 +5,8 @@
 #include <torch/types.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -21,23 +23,41 @@ using plain_gpt::Sizes;
 /// What a strategy does around a backward.
 struct Side {
   std::function<void()> zero_grad, update;
+  std::function<at::Tensor(const at::Tensor&)> scale = [](const at::Tensor& loss) { return loss; };
 };
 
 hanji::parallel::AdamWOptions adamw() { return {.beta2 = 0.99}; }
 constexpr double kLearningRate = 1e-3, kClip = 1.0;
 
-Side by_data_parallel(Gpt& net, const hanji::World& world) {
-  auto replicas = std::make_shared<hanji::Replicas>(hanji::data_parallel(net, world.group()));
+/// The hook of a name; of any other an empty one, which is none.
+hanji::CommunicationHook hook_of(const std::string& strategy) {
+  if (strategy == "fp16") return hanji::fp16_hook();
+  if (strategy == "bf16") return hanji::bf16_hook();
+  if (strategy == "power_sgd") return hanji::power_sgd_hook();
+  if (strategy == "top_k") return hanji::top_k_hook(0.01);
+  return {};
+}
+
+Side by_data_parallel(Gpt& net, const hanji::World& world, const std::string& strategy) {
+  auto replicas = std::make_shared<hanji::Replicas>(
+      hanji::data_parallel(net, world.group(), {.hook = hook_of(strategy)}));
   std::vector<at::Tensor> parameters;
   for (const auto& entry : replicas->parameters()) parameters.push_back(entry.tensor);
   auto optimizer = std::make_shared<hanji::parallel::FlatAdamW>(
       parameters, replicas->buckets().flat, replicas->flat_gradients(), adamw());
-  return {[&net] { net.zero_grad(); },
+  const auto update = [=] {
+    hanji::clip_grad_norm(parameters, kClip);
+    optimizer->step(kLearningRate, 1);
+    (void)replicas;
+  };
+  const auto zero_grad = [&net] { net.zero_grad(); };
+  if (strategy != "scaled") return {zero_grad, update};
+  auto scaler = std::make_shared<hanji::LossScaler>(world.group());
+  return {zero_grad,
           [=] {
-            hanji::clip_grad_norm(parameters, kClip);
-            optimizer->step(kLearningRate, 1);
-            (void)replicas;
-          }};
+            if (scaler->unscale_of(parameters)) update();
+          },
+          [scaler](const at::Tensor& loss) { return scaler->scale(loss); }};
 }
 
 Side by_shards(hanji::Sharded&& made) {
@@ -55,7 +75,10 @@ Side by_shards(hanji::Sharded&& made) {
 }
 
 Side side_of(const std::string& strategy, Gpt& net, const hanji::World& world) {
-  if (strategy == "ddp") return by_data_parallel(net, world);
+  constexpr std::array kSharded = {"zero1", "zero2", "fully", "lens", "gathered"};
+  if (std::ranges::find(kSharded, strategy) == kSharded.end()) {
+    return by_data_parallel(net, world, strategy);
+  }
   if (strategy == "zero1") return by_shards(hanji::shard_optimizer(net, world.group()));
   if (strategy == "zero2") {
     return by_shards(hanji::shard_optimizer(net, world.group(),
@@ -81,7 +104,8 @@ int main(int argc, char** argv) {
   app.add_option("--batch", sizes.batch)->required();
   app.add_option("--strategy", strategy)
       ->required()
-      ->check(CLI::IsMember({"ddp", "zero1", "zero2", "fully", "lens", "gathered"}));
+      ->check(CLI::IsMember({"ddp", "zero1", "zero2", "fully", "lens", "gathered", "scaled", "fp16",
+                             "bf16", "power_sgd", "top_k", "checkpointed"}));
   app.add_option("--initial", initial)->required();
   CLI11_PARSE(app, argc, argv);
 
@@ -89,7 +113,7 @@ int main(int argc, char** argv) {
   at::set_num_threads(1);
   at::globalContext().setFloat32MatmulPrecision("medium");
   torch::manual_seed(1);
-  Gpt net(sizes);
+  Gpt net(sizes, strategy == "checkpointed");
   if (strategy == "ddp" && world.rank() == 0) {  // the first side; the others read what it wrote
     hanji::base::throw_if_error(hanji::save(initial, net));
   } else if (strategy != "ddp") {
@@ -107,7 +131,7 @@ int main(int argc, char** argv) {
       const int64_t start = hanji::base::now_ns();
       side.zero_grad();
       const at::Tensor loss = hanji::unit(net)(tokens, targets);
-      loss.backward();
+      side.scale(loss).backward();
       side.update();
       at::Tensor total = loss.detach().to(at::kDouble).view({1});
       hanji::comm::all_reduce(total, world.group()).wait();

@@ -15,6 +15,7 @@
 #include <memory>
 #include <utility>
 
+#include "hanji/parallel/checkpointed.h"
 #include "hanji/parallel/fsdp/unit.h"
 
 /// The GPT of bench/peer_gpt.py in torch::nn's own modules: the same names, shapes and operations.
@@ -70,9 +71,9 @@ struct BlockImpl : nn::Module {
 };
 TORCH_MODULE(Block);
 
-/// Tied to the embedding at its end; every block is called as a unit.
+/// Tied to the embedding at its end; every block is called as a unit, or keeps its input alone.
 struct Gpt : nn::Module {
-  explicit Gpt(const Sizes& sizes) {
+  explicit Gpt(const Sizes& sizes, bool recomputes = false) : recomputes(recomputes) {
     auto transformer = register_module("transformer", std::make_shared<nn::Module>("transformer"));
     const auto add = [&](const char* name, auto module) {
       return transformer->register_module(name, module);
@@ -86,13 +87,18 @@ struct Gpt : nn::Module {
   /// The mean loss of `tokens` [batch, time] against `targets`, which follow them by one.
   at::Tensor forward(const at::Tensor& tokens, const at::Tensor& targets) {
     at::Tensor x = wte(tokens) + wpe(at::arange(tokens.size(1)));
-    for (const auto& block : *h) x = hanji::parallel::unit(*block->as<Block>())(x);
+    for (const auto& module : *h) {
+      auto& block = *module->as<Block>();
+      const auto forward = [&block](const at::Tensor& input) { return block.forward(input); };
+      x = recomputes ? hanji::parallel::checkpointed(forward, x) : hanji::parallel::unit(block)(x);
+    }
     const auto logits = at::linear(ln_f(x), wte->weight);
     return at::cross_entropy_loss(logits.view({-1, logits.size(-1)}), targets.reshape({-1}));
   }
   nn::Embedding wte{nullptr}, wpe{nullptr};
   nn::ModuleList h{nullptr};
   nn::LayerNorm ln_f{nullptr};
+  bool recomputes;
 };
 
 /// Tokens and targets of one rank's part of a step: batch() of bench/peer_gpt.py, a hash of the
