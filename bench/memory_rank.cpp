@@ -1,0 +1,109 @@
+// One rank of a training of an MLP of equal units, by one of our strategies, driven line by line:
+//   {"steps": 2}  ->  {"losses": [...]}
+// after one line when it has met the others, and one when the module is wrapped. Started by
+// bench/memory.py once per rank, with torchrun's variables.
+#include <hanji/hanji.h>
+#include <torch/nn/functional/activation.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "hanji/parallel/optimizer.h"
+
+namespace {
+
+struct LayerImpl : torch::nn::Module {
+  explicit LayerImpl(int64_t width)
+      : linear(register_module("linear", torch::nn::Linear(width, width))) {
+    const torch::NoGradGuard no_grad;
+    for (at::Tensor& p : parameters()) {
+      p.copy_(at::arange(p.numel(), at::kDouble).sin_().mul_(3e-5).view(p.sizes()));
+    }
+  }
+  at::Tensor forward(const at::Tensor& x) { return x + at::relu(linear(x)); }
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(Layer);
+
+/// 8 rows that depend on the step and the rank.
+at::Tensor rows(int64_t step, const hanji::World& world, int64_t width) {
+  const int64_t count = 8 * width;
+  const auto index = at::arange(count, at::kDouble) + (step * world.size() + world.rank()) * count;
+  return index.sin().view({8, width}).to(at::kFloat);
+}
+
+using Update = std::function<void()>;
+
+constexpr double kLearningRate = 1e-6;
+
+Update by_replicas(hanji::Sequential& net, const hanji::World& world) {
+  auto replicas = std::make_shared<hanji::Replicas>(hanji::data_parallel(*net, world.group()));
+  std::vector<at::Tensor> parameters;
+  for (const auto& entry : replicas->parameters()) parameters.push_back(entry.tensor);
+  const auto flat = std::make_shared<hanji::parallel::FlatAdamW>(
+      parameters, replicas->buckets().flat, replicas->flat_gradients(),
+      hanji::parallel::AdamWOptions{});
+  return [replicas, flat, net]() mutable {
+    flat->step(kLearningRate, 1);
+    net->zero_grad();
+  };
+}
+
+Update by_shards(hanji::Sharded&& made) {
+  auto sharded = std::make_shared<hanji::Sharded>(std::move(made));
+  const auto flat = std::make_shared<hanji::parallel::FlatAdamW>(
+      sharded->parameters(), sharded->flat_layout(), sharded->flat_gradients(),
+      hanji::parallel::AdamWOptions{});
+  return [sharded, flat] {
+    sharded->step([&] { flat->step(kLearningRate, 1); });
+    for (const at::Tensor& parameter : sharded->parameters()) parameter.mutable_grad().reset();
+  };
+}
+
+Update update_of(const std::string& strategy, hanji::Sequential& net, const hanji::World& world) {
+  if (strategy == "ddp") return by_replicas(net, world);
+  if (strategy == "zero1") return by_shards(hanji::shard_optimizer(*net, world.group()));
+  hanji::FullyShardOptions options;
+  options.sharding.share_memory = strategy == "zero3";
+  return by_shards(hanji::fully_shard(*net, world.group(), options));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("One rank of bench/memory");
+  std::string strategy;
+  int64_t layers = 0, width = 0;
+  app.add_option("--strategy", strategy)
+      ->required()
+      ->check(CLI::IsMember({"ddp", "zero1", "zero3", "gathered"}));
+  app.add_option("--layers", layers)->required();
+  app.add_option("--width", width)->required();
+  CLI11_PARSE(app, argc, argv);
+
+  const auto world = hanji::connect();
+  at::set_num_threads(1);
+  std::cout << nlohmann::json{{"at", "start"}} << std::endl;
+  hanji::Sequential net;
+  for (int64_t i = 0; i < layers; ++i) net->push_back(Layer(width));
+  const Update update = update_of(strategy, net, world);
+  std::cout << nlohmann::json{{"at", "wrapped"}} << std::endl;
+  int64_t step = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    nlohmann::json losses = nlohmann::json::array();
+    for (int64_t left = nlohmann::json::parse(line).at("steps"); left > 0; --left, ++step) {
+      const at::Tensor loss = net->forward(rows(step, world, width)).square().mean();
+      loss.backward();
+      update();
+      at::Tensor total = loss.detach().to(at::kDouble).view({1});
+      hanji::comm::all_reduce(total, world.group()).wait();
+      losses.push_back(total.item<double>() / world.size());
+    }
+    std::cout << nlohmann::json{{"losses", losses}} << std::endl;
+  }
+}
