@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "hanji/layout/shard.h"
-#include "hanji/layout/unit.h"
 
 namespace hanji::layout {
 namespace {
@@ -109,14 +108,18 @@ Result<ServerShares> server_shares(int64_t count, int num_ranks, std::vector<int
 }
 
 ServerShares cut_at_blocks(ServerShares shares, const FlatLayout& flat) {
-  int64_t begin = 0;
-  for (size_t i = 0; i < shares.ranges.size(); ++i) {
-    const bool last = i + 1 == shares.ranges.size();
-    const int64_t end = last ? flat.count : nearest_end(flat, shares.ranges[i].end);
-    shares.ranges[i] = {begin, std::max(begin, end)};
-    begin = shares.ranges[i].end;
-  }
+  std::vector<int64_t> ends;
+  for (const Range& range : shares.ranges) ends.push_back(range.end);
+  shares.ranges = cut_near(flat, ends);
   return shares;
+}
+
+Unit unit_of(const ServerShares& shares, const FlatLayout& flat) {
+  Unit unit{{}, flat, {}};
+  unit.parameters.resize(flat.sizes.size());
+  std::iota(unit.parameters.begin(), unit.parameters.end(), 0);
+  for (int rank = 0; rank < shares.num_ranks; ++rank) unit.shards.push_back(shares.range_of(rank));
+  return unit;
 }
 
 int64_t ServerTraffic::busiest() const {

@@ -7,6 +7,7 @@
 #include "hanji/base/status.h"
 #include "hanji/layout/flat.h"
 #include "hanji/layout/range.h"
+#include "hanji/layout/unit.h"
 
 namespace hanji::layout {
 
@@ -41,6 +42,9 @@ Result<ServerShares> server_shares(int64_t count, int num_ranks, std::vector<int
 /// The same shares with every range moved to end where a shard may (kShardBlock), so that the sums
 /// that make up a gradient's norm lie on one server each.
 ServerShares cut_at_blocks(ServerShares shares, const FlatLayout& flat);
+
+/// All parameters as one unit, of which every rank's shard is the range that it serves.
+Unit unit_of(const ServerShares& shares, const FlatLayout& flat);
 
 /// The least that one step of a synchronous server moves: gradients there, weights back.
 struct ServerTraffic {

@@ -11,8 +11,7 @@ int64_t place_end(const FlatLayout& flat, size_t position) {
   return position + 1 < flat.offsets.size() ? flat.offsets[position + 1] : flat.count;
 }
 
-}  // namespace
-
+/// The place nearest to `ideal` where a shard may end.
 int64_t nearest_end(const FlatLayout& flat, int64_t ideal, int64_t block) {
   const auto after = std::upper_bound(flat.offsets.begin(), flat.offsets.end(), ideal);
   if (after == flat.offsets.begin()) return 0;
@@ -22,18 +21,28 @@ int64_t nearest_end(const FlatLayout& flat, int64_t ideal, int64_t block) {
   return ideal - lower <= upper - ideal ? lower : upper;
 }
 
-std::vector<Range> cut_shards(const FlatLayout& flat, int ranks, int64_t block) {
-  std::vector<Range> shards;
+}  // namespace
+
+std::vector<Range> cut_near(const FlatLayout& flat, std::span<const int64_t> ends, int64_t block) {
+  std::vector<Range> ranges;
   int64_t begin = 0;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    const bool last = i + 1 == ends.size();
+    const int64_t end = last ? flat.count : nearest_end(flat, ends[i], block);
+    ranges.push_back({begin, std::max(begin, end)});
+    begin = ranges.back().end;
+  }
+  return ranges;
+}
+
+std::vector<Range> cut_shards(const FlatLayout& flat, int ranks, int64_t block) {
+  std::vector<int64_t> ends;
   for (int rank = 1; rank <= ranks; ++rank) {
     // count * rank / ranks, without a product that might overflow.
-    const int64_t ideal =
-        flat.count / ranks * rank + flat.count % ranks * static_cast<int64_t>(rank) / ranks;
-    const int64_t end = rank == ranks ? flat.count : nearest_end(flat, ideal, block);
-    shards.push_back({begin, std::max(begin, end)});
-    begin = shards.back().end;
+    ends.push_back(flat.count / ranks * rank +
+                   flat.count % ranks * static_cast<int64_t>(rank) / ranks);
   }
-  return shards;
+  return cut_near(flat, ends, block);
 }
 
 Unit make_unit(std::vector<int> parameters, std::span<const int64_t> sizes, int ranks) {
@@ -59,6 +68,16 @@ std::vector<Piece> pieces(const Unit& unit, int rank) {
 std::vector<int64_t> shard_counts(const Unit& unit) {
   std::vector<int64_t> counts;
   for (const Range& shard : unit.shards) counts.push_back(shard.size());
+  return counts;
+}
+
+std::vector<int64_t> block_counts(const Unit& unit) {
+  std::vector<int64_t> counts(unit.shards.size());
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    for (const Piece& piece : pieces(unit, static_cast<int>(rank))) {
+      counts[rank] += num_blocks(piece.elements.size());
+    }
+  }
   return counts;
 }
 

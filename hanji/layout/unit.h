@@ -13,6 +13,11 @@ namespace hanji::layout {
 /// of a gradient's norm, so no such sum is cut in two.
 inline constexpr int64_t kShardBlock = 1024;
 
+/// Partial sums of that many elements, counted from where one begins.
+constexpr int64_t num_blocks(int64_t elements) {
+  return (elements + kShardBlock - 1) / kShardBlock;
+}
+
 /// Parameters that are made whole, computed with and reduced together, and who owns what of them.
 struct Unit {
   std::vector<int> parameters;  ///< Their indices of registration, in the order they lie here.
@@ -31,9 +36,12 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
-/// The place nearest to element `ideal` where a shard may end: the start of a parameter, or a multiple
-/// of `block` elements behind it.
-int64_t nearest_end(const FlatLayout& flat, int64_t ideal, int64_t block = kShardBlock);
+/// Cuts a flat buffer near `ends`, ascending, at places where a shard may end: the start of a
+/// parameter, or a multiple of `block` elements behind it. The last range ends with the buffer.
+///
+/// Result  one range per end, contiguous; one may be empty.
+std::vector<Range> cut_near(const FlatLayout& flat, std::span<const int64_t> ends,
+                            int64_t block = kShardBlock);
 
 /// Cuts a flat buffer into one range per rank, as even as ends at whole blocks allow.
 ///
@@ -50,6 +58,9 @@ std::vector<Piece> pieces(const Unit& unit, int rank);
 
 /// Elements of each rank's shard: the counts of an uneven all_gather or reduce_scatter.
 std::vector<int64_t> shard_counts(const Unit& unit);
+
+/// Partial sums of the norm in each rank's shard.
+std::vector<int64_t> block_counts(const Unit& unit);
 
 /// Groups parameters in order of registration: a group closes once it holds `elements`, so a larger
 /// parameter closes one alone.

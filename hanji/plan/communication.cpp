@@ -1,7 +1,8 @@
 #include "hanji/plan/communication.h"
 
 #include <algorithm>
-#include <memory>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <span>
 
@@ -40,34 +41,30 @@ class Communication {
 
   /// Of all ranks.
   void add_all_reduce(ReduceOp op, DType dtype, int64_t count, Lies lies) {
+    if (!hosts_.several()) return add_all_reduces(ranks_, op, dtype, {count}, lies);
     ++prediction_.collectives_per_step;
-    if (hosts_.several()) return add(hosted_.all_reduce(dtype, count, lies == Lies::kInHeap));
-    const auto& chosen = chooser_.select(Routine::kAllReduce, op, dtype, ranks_, count);
-    add(lies == Lies::kInHeap ? *chosen.in_heap : *chosen.if_private, dtype);
+    add(hosted_.all_reduce(dtype, count, lies == Lies::kInHeap));
   }
 
   void add_tree(const schedule::GrainTree& tree, DType dtype, int64_t count) {
     ++prediction_.collectives_per_step;
     const schedule::StepList list = schedule::tree_all_reduce(tree, count);
     if (hosts_.several()) return add(hosted_.tree(list.owners, dtype, count));
-    add(list, dtype);
+    prediction_.communication_seconds += add_bytes(list, dtype);
   }
 
-  /// Of `groups` groups at once, each of `ranks` ranks, whose shares may differ.
+  /// Of `groups` groups at once, of as many ranks as there are counts.
   void add_in_groups(int groups, Routine routine, DType dtype, const std::vector<int64_t>& counts,
                      Lies lies) {
     ++prediction_.collectives_per_step;
-    int64_t count = 0;
-    for (const int64_t share : counts) count += share;
-    const auto& chosen = chooser_.select({.routine = routine,
-                                          .element_bytes = int64_t(base::size_of(dtype)),
-                                          .ranks = static_cast<int>(counts.size()),
-                                          .count = count,
-                                          .counts = counts,
-                                          .dtype = dtype});
-    const schedule::StepList& list = lies == Lies::kInHeap ? *chosen.in_heap : *chosen.if_private;
-    prediction_.communication_seconds += cost::price_seconds(list, dtype, chooser_.rates());
-    prediction_.wire_bytes_per_step += groups * wire_bytes_of_all(list, base::size_of(dtype));
+    const auto& chosen =
+        chooser_.select({.routine = routine,
+                         .element_bytes = static_cast<int64_t>(base::size_of(dtype)),
+                         .ranks = static_cast<int>(counts.size()),
+                         .count = std::reduce(counts.begin(), counts.end()),
+                         .counts = counts,
+                         .dtype = dtype});
+    prediction_.communication_seconds += add_bytes(list_of(chosen, lies), dtype, groups);
   }
 
   /// Of as many groups at once as there are counts, each of `ranks` ranks.
@@ -77,9 +74,7 @@ class Communication {
     double slowest = 0;
     for (const int64_t count : counts) {
       const auto& chosen = chooser_.select(Routine::kAllReduce, op, dtype, ranks, count);
-      const schedule::StepList& list = lies == Lies::kInHeap ? *chosen.in_heap : *chosen.if_private;
-      slowest = std::max(slowest, cost::price_seconds(list, dtype, chooser_.rates()));
-      prediction_.wire_bytes_per_step += wire_bytes_of_all(list, base::size_of(dtype));
+      slowest = std::max(slowest, add_bytes(list_of(chosen, lies), dtype));
     }
     prediction_.communication_seconds += slowest;
   }
@@ -97,8 +92,7 @@ class Communication {
     ++prediction_.collectives_per_step;
     const auto& chosen =
         chooser_.select(Routine::kBarrier, ReduceOp::kSum, DType::kUInt8, ranks, 0);
-    prediction_.communication_seconds +=
-        cost::price_seconds(*chosen.in_heap, DType::kUInt8, chooser_.rates());
+    prediction_.communication_seconds += add_bytes(*chosen.in_heap, DType::kUInt8);
   }
 
  private:
@@ -109,9 +103,15 @@ class Communication {
     prediction_.network_bytes_per_step += call.network_bytes;
   }
 
-  void add(const schedule::StepList& list, DType dtype) {
-    prediction_.communication_seconds += cost::price_seconds(list, dtype, chooser_.rates());
-    prediction_.wire_bytes_per_step += wire_bytes_of_all(list, int64_t(base::size_of(dtype)));
+  static const schedule::StepList& list_of(const cost::Selection& chosen, Lies lies) {
+    return lies == Lies::kInHeap ? *chosen.in_heap : *chosen.if_private;
+  }
+
+  /// Adds what a list moves in each of `groups` groups; the result is the seconds of one.
+  double add_bytes(const schedule::StepList& list, DType dtype, int groups = 1) {
+    const auto bytes = static_cast<int64_t>(base::size_of(dtype));
+    prediction_.wire_bytes_per_step += groups * wire_bytes_of_all(list, bytes);
+    return cost::price_seconds(list, dtype, chooser_.rates());
   }
 
   cost::Chooser chooser_;
@@ -165,7 +165,7 @@ class StepCalls {
       calls_.add_all_reduces(plan.groups, ReduceOp::kMax, DType::kUInt8, used_over_groups,
                              Lies::kPrivate);
     }
-    calls_.add_in_groups(plan.groups, Routine::kAllGather, DType::kFloat64, shard_norm_counts(plan),
+    calls_.add_in_groups(plan.groups, Routine::kAllGather, DType::kFloat64, norm_counts(plan),
                          Lies::kPrivate);
     calls_.add_barrier(plan.ranks);
     calls_.add_barrier(plan.ranks);
@@ -179,7 +179,8 @@ class StepCalls {
         tree_ ? grain_owners(facts_.shares, facts_.stable_grain) : std::vector<layout::Range>());
     calls_.add_messages(
         layout::server_traffic(plan.shares, plan.element_bytes, std::span(plan.parts)));
-    calls_.add_in_groups(1, Routine::kAllGather, DType::kFloat64, norm_counts(plan),
+    calls_.add_in_groups(1, Routine::kAllGather, DType::kFloat64,
+                         layout::block_counts(layout::unit_of(plan.shares, plan.flat)),
                          Lies::kPrivate);
     calls_.add_barrier(ranks);
   }
@@ -193,14 +194,11 @@ class StepCalls {
   }
 
   /// Partial sums of the norm, by rank of a group.
-  static std::vector<int64_t> shard_norm_counts(const ShardPlan& plan) {
+  static std::vector<int64_t> norm_counts(const ShardPlan& plan) {
     std::vector<int64_t> counts(plan.ranks);
     for (const layout::Unit& unit : plan.units) {
-      for (int rank = 0; rank < plan.ranks; ++rank) {
-        for (const layout::Piece& piece : layout::pieces(unit, rank)) {
-          counts[rank] += (piece.elements.size() + layout::kShardBlock - 1) / layout::kShardBlock;
-        }
-      }
+      const auto more = layout::block_counts(unit);
+      std::ranges::transform(counts, more, counts.begin(), std::plus());
     }
     return counts;
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "hanji/layout/unit.h"
 #include "hanji/schedule/grain_tree.h"
 
 namespace hanji::plan {
@@ -47,20 +46,6 @@ std::vector<MemoryLine> server_lines(const ServerPlan& plan, int rank, int64_t n
           {"gradients", num_buffers * all + range},
           {"staging", 2 * plan.num_partials * message},
           {"optimizer", rank == 0 ? 2 * all : 0}};
-}
-
-std::vector<int64_t> norm_counts(const ServerPlan& plan) {
-  std::vector<int64_t> counts;
-  for (const layout::Range range : plan.shares.ranges) {
-    int64_t count = 0;
-    for (size_t i = 0; i < plan.flat.offsets.size(); ++i) {
-      const int64_t begin = std::max(range.begin, plan.flat.offsets[i]);
-      const int64_t end = std::min(range.end, plan.flat.offsets[i] + plan.flat.sizes[i]);
-      if (begin < end) count += (end - begin + layout::kShardBlock - 1) / layout::kShardBlock;
-    }
-    counts.push_back(count);
-  }
-  return counts;
 }
 
 }  // namespace hanji::plan

@@ -34,7 +34,4 @@ int64_t message_bytes(const CommConfig& comm);
 std::vector<MemoryLine> server_lines(const ServerPlan& plan, int rank, int64_t num_buffers,
                                      int64_t bytes_per_message);
 
-/// Partial sums of the gradient's norm on each server.
-std::vector<int64_t> norm_counts(const ServerPlan& plan);
-
 }  // namespace hanji::plan

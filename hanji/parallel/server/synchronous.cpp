@@ -24,7 +24,8 @@ class Synchronous : public ServerState {
   Synchronous(std::vector<NamedParameter> parameters, const comm::Group& group,
               const ParameterServerOptions& options, const layout::FlatLayout& flat,
               const layout::ServerShares& shares)
-      : ServerState(std::move(parameters), group, options, flat, shares) {
+      : ServerState(std::move(parameters), group, options, flat, shares),
+        unit_(layout::unit_of(shares, flat)) {
     if (is_server()) place_staging();
   }
 
@@ -77,15 +78,11 @@ class Synchronous : public ServerState {
 
   /// A range begins and ends at whole partial sums, and ranges follow each other as servers do.
   double norm() const {
-    std::vector<int64_t> counts(group_.size());
-    for (int rank = 0; rank < group_.size(); ++rank) {
-      for (const FlatPiece& piece : pieces_in(shares_.range_of(rank))) {
-        counts[rank] += (piece.range.size() + layout::kShardBlock - 1) / layout::kShardBlock;
-      }
-    }
+    const std::vector<int64_t> counts = layout::block_counts(unit_);
     std::vector<double> mine;
-    for (const FlatPiece& piece : pieces_in(own_range())) {
-      const auto sums = norm_blocks(sum_.slice(0, piece.range.begin, piece.range.end));
+    for (const layout::Piece& piece : layout::pieces(unit_, group_.rank())) {
+      const int64_t begin = piece.flat - own_range().begin;
+      const auto sums = norm_blocks(sum_.slice(0, begin, begin + piece.elements.size()));
       mine.insert(mine.end(), sums.begin(), sums.end());
     }
     const at::Tensor input = at::empty({std::ssize(mine)}, at::kDouble);
@@ -93,11 +90,6 @@ class Synchronous : public ServerState {
     at::Tensor all = at::empty({std::reduce(counts.begin(), counts.end())}, at::kDouble);
     comm::all_gather(all, input, counts, group_, {.label = "norms"}).wait();
     return norm_of_blocks({all.const_data_ptr<double>(), static_cast<size_t>(all.numel())});
-  }
-
-  std::vector<FlatPiece> pieces_in(layout::Range range) const {
-    if (range.empty()) return {};
-    return flat_pieces(parameters_, layout_, range, options_.rule);
   }
 
   double divisor() const {
@@ -195,6 +187,7 @@ class Synchronous : public ServerState {
     span.set_bytes(moved_.received - before);
   }
 
+  layout::Unit unit_;  ///< Whose shards are the servers' ranges.
   std::array<at::Tensor, 2> staging_;
   Works pushed_;  ///< On the way while this rank, a server too, adds up what others push.
   int64_t version_ = 0;

@@ -26,10 +26,9 @@ std::vector<Place> places(const std::vector<FlatUnit*>& units, int rank) {
   std::vector<Place> found;
   for (const FlatUnit* unit : units) {
     for (const layout::Piece& piece : layout::pieces(unit->plan(), rank)) {
-      const int64_t blocks =
-          (piece.elements.size() + layout::kShardBlock - 1) / layout::kShardBlock;
       found.push_back({unit->plan().parameters[piece.position],
-                       piece.elements.begin / layout::kShardBlock, blocks});
+                       piece.elements.begin / layout::kShardBlock,
+                       layout::num_blocks(piece.elements.size())});
     }
   }
   return found;
@@ -40,7 +39,7 @@ std::vector<double> own_blocks(const std::vector<FlatUnit*>& units) {
   std::vector<double> blocks;
   for (const FlatUnit* unit : units) {
     for (const Leaf& leaf : unit->leaves()) {
-      const int64_t count = (leaf.elements.size() + layout::kShardBlock - 1) / layout::kShardBlock;
+      const int64_t count = layout::num_blocks(leaf.elements.size());
       if (!leaf.tensor.grad().defined()) {
         blocks.insert(blocks.end(), count, -1);
         continue;
