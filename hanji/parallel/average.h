@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "hanji/schedule/operation.h"
+
 namespace hanji::parallel {
 
 /// How the gradients of the ranks become one.
@@ -10,5 +12,10 @@ enum class Average : uint8_t {
   kSum,       ///< The plain sum: right when losses are sums, divided once by the caller.
   kWeighted,  ///< sum(weight * gradient) / sum(weight), see Replicas::set_weight().
 };
+
+/// What a collective of one gradient per rank does; weights are laid on before.
+constexpr schedule::ReduceOp reduce_op(Average average) {
+  return average == Average::kMean ? schedule::ReduceOp::kAvg : schedule::ReduceOp::kSum;
+}
 
 }  // namespace hanji::parallel

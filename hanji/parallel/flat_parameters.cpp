@@ -8,6 +8,12 @@
 
 namespace hanji::parallel {
 
+layout::FlatLayout flat_layout_of(const std::vector<NamedParameter>& parameters) {
+  std::vector<int64_t> sizes;
+  for (const auto& entry : parameters) sizes.push_back(entry.tensor.numel());
+  return layout::flat_layout(sizes);
+}
+
 void move_into_flat(const std::vector<at::Tensor>& parameters, const layout::FlatLayout& layout,
                     const at::Tensor& flat) {
   const at::NoGradGuard no_grad;

@@ -5,8 +5,12 @@
 #include <vector>
 
 #include "hanji/layout/flat.h"
+#include "hanji/parallel/named_parameter.h"
 
 namespace hanji::parallel {
+
+/// Where each of them lies in a flat buffer of all.
+layout::FlatLayout flat_layout_of(const std::vector<NamedParameter>& parameters);
 
 /// Moves `parameters` into `flat`, each at its offset of `layout`; every handle to a parameter then
 /// sees its piece of the flat tensor. Gradients, hooks and requires_grad survive.

@@ -9,6 +9,11 @@
 
 namespace hanji::plan {
 
+/// Of a parameter, of its gradient and of each of its moments: bf16 keeps them in float32.
+constexpr int64_t parameter_bytes(Precision precision) {
+  return precision == Precision::kFloat64 ? 8 : 4;
+}
+
 /// One tensor, or all like it, that the forward pass keeps for the backward pass.
 struct SavedTensor {
   std::string name;      ///< e.g. "layer.qkv".

@@ -51,6 +51,13 @@ struct Plan {
 /// Which grains each rank owns: its share, counted in grains.
 std::vector<layout::Range> grain_owners(const std::vector<RankShare>& shares, int64_t grain);
 
+/// The grains of a step, and which each rank owns, where bits are stable; else none.
+struct StableGrains {
+  int64_t count = 0;
+  std::vector<layout::Range> owners = {};
+};
+StableGrains stable_grains(const Plan& plan);
+
 /// Gradient buffers of each rank: 1, or in stable those of its fold.
 std::vector<int64_t> gradient_buffers(const Plan& plan);
 /// Of the rank that needs most.

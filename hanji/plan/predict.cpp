@@ -112,11 +112,17 @@ std::vector<layout::Range> grain_owners(const std::vector<RankShare>& shares, in
   return owners;
 }
 
+StableGrains stable_grains(const Plan& plan) {
+  const TrainConfig& train = plan.config.train;
+  if (train.bits != Bits::kStable) return {};
+  return {train.global_batch / train.grain, grain_owners(plan.shares, train.grain)};
+}
+
 std::vector<int64_t> gradient_buffers(const Plan& plan) {
   std::vector<int64_t> buffers(plan.ranks, 1);
-  if (plan.config.train.bits != Bits::kStable) return buffers;
-  const auto owners = grain_owners(plan.shares, plan.config.train.grain);
-  const schedule::GrainTree tree = schedule::grain_tree(owners.back().end, owners);
+  const StableGrains grains = stable_grains(plan);
+  if (grains.count == 0) return buffers;
+  const schedule::GrainTree tree = schedule::grain_tree(grains.count, grains.owners);
   for (int rank = 0; rank < plan.ranks; ++rank) buffers[rank] = tree.ranks[rank].num_buffers;
   return buffers;
 }
@@ -129,7 +135,7 @@ std::optional<ShardPlan> shards_of(const Plan& plan) {
   ShardPlan shards{.data = config.parallel.data,
                    .groups = plan.mesh[0].degree,
                    .ranks = plan.mesh[1].degree,
-                   .element_bytes = plan.kernels.precision == Precision::kFloat64 ? 8 : 4};
+                   .element_bytes = parameter_bytes(plan.kernels.precision)};
   cut_model(plan.model, config.comm.bucket_bytes, shards);
   return shards;
 }

@@ -7,7 +7,6 @@
 namespace hanji::plan {
 namespace {
 
-constexpr int64_t kParameterBytes = 4;
 constexpr int64_t kTokenBytes = 8;
 
 int64_t product_parameters(const ModelSpec& m) {
@@ -26,26 +25,23 @@ std::vector<MemoryLine> rank_memory(const Plan& plan, int64_t micro_batch, int r
   const ModelSpec& model = plan.model;
   const Config& config = plan.config;
   const auto shards = shards_of(plan);
-  const bool stable = config.train.bits == Bits::kStable;
+  const StableGrains grains = stable_grains(plan);
   const bool served = config.parallel.data == Sharding::kServer;
   const int64_t share = shards || served ? plan.shares[rank].samples.size() : largest_share(plan);
   const ActivationOptions options{std::min(micro_batch, share), plan.kernels.precision,
                                   config.compute.device, config.compute.recompute};
-  const int64_t flat = gradient_buckets(model, config.comm.bucket_bytes).flat.count *
-                       kParameterBytes * (plan.kernels.precision == Precision::kFloat64 ? 2 : 1);
+  const int64_t element = parameter_bytes(plan.kernels.precision);
+  const int64_t flat = gradient_buckets(model, config.comm.bucket_bytes).flat.count * element;
   std::vector<MemoryLine> lines = {{"parameters", flat},
                                    {"gradients", num_gradient_buffers(plan) * flat},
                                    {"optimizer", 2 * flat}};
   if (shards) {
-    const int64_t buffers = stable ? gradient_buffers(plan)[rank] : 0;
+    const int64_t buffers = grains.count > 0 ? gradient_buffers(plan)[rank] : 0;
     lines = state_lines(*shards, rank % shards->ranks,
                         {.accumulates = micro_batch < share, .grain_buffers = buffers});
   }
   if (served) {
-    const int64_t element = plan.kernels.precision == Precision::kFloat64 ? 8 : 4;
-    const auto owners =
-        stable ? grain_owners(plan.shares, config.train.grain) : std::vector<layout::Range>();
-    lines = server_lines(serve_model(model, element, plan.ranks, owners), rank,
+    lines = server_lines(serve_model(model, element, plan.ranks, grains.owners), rank,
                          gradient_buffers(plan)[rank], message_bytes(config.comm));
   }
   lines.push_back({"activations", activation_bytes(model, options)});

@@ -15,12 +15,9 @@ std::shared_ptr<models::GptImpl> make_model(const plan::Plan& plan, const comm::
 
 Job job_of(const plan::Plan& plan, std::shared_ptr<models::GptImpl> model,
            std::unique_ptr<Strategy> strategy, const comm::Group& group) {
-  const plan::TrainConfig& train = plan.config.train;
   std::optional<GrainSums> totals;
-  if (train.bits == plan::Bits::kStable) {
-    totals.emplace(schedule::grain_tree(train.global_batch / train.grain,
-                                        plan::grain_owners(plan.shares, train.grain)),
-                   group, kNumTotals);
+  if (const plan::StableGrains grains = plan::stable_grains(plan); grains.count > 0) {
+    totals.emplace(schedule::grain_tree(grains.count, grains.owners), group, kNumTotals);
   }
   return {std::move(model), std::move(strategy), group, comm::device_of(group), std::move(totals)};
 }
@@ -28,14 +25,12 @@ Job job_of(const plan::Plan& plan, std::shared_ptr<models::GptImpl> model,
 }  // namespace
 
 parallel::DataParallelOptions reduction(const plan::Plan& plan) {
-  const plan::TrainConfig& train = plan.config.train;
-  parallel::DataParallelOptions options{.average = parallel::Average::kSum,
-                                        .bucket_bytes = plan.config.comm.bucket_bytes,
-                                        .check_every = plan.config.comm.check_every};
-  if (train.bits != plan::Bits::kStable) return options;
-  options.num_grains = train.global_batch / train.grain;
-  options.owners = plan::grain_owners(plan.shares, train.grain);
-  return options;
+  plan::StableGrains grains = plan::stable_grains(plan);
+  return {.average = parallel::Average::kSum,
+          .bucket_bytes = plan.config.comm.bucket_bytes,
+          .check_every = plan.config.comm.check_every,
+          .num_grains = grains.count,
+          .owners = std::move(grains.owners)};
 }
 
 Job assemble(const plan::Plan& plan, const comm::Group& group) {

@@ -12,6 +12,7 @@
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/named_parameter.h"
 #include "hanji/schedule/pairwise_tree.h"
+#include "hanji/train/adamw_options.h"
 #include "hanji/train/gpt_options.h"
 #include "hanji/train/kernel_choice.h"
 #include "hanji/train/learning_rate.h"
@@ -81,20 +82,13 @@ OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset)
       loader_(loader_of(plan, dataset)),
       leaves_(leaves_of(plan)),
       model_(std::make_shared<models::GptImpl>(gpt_options(plan))) {
-  std::vector<int64_t> sizes;
-  for (const auto& [name, tensor] : parallel::learning_parameters(*model_)) {
-    parameters_.push_back(tensor);
-    sizes.push_back(tensor.numel());
-  }
-  flat_ = layout::flat_layout(sizes);
+  const auto learning = parallel::learning_parameters(*model_);
+  for (const auto& [name, tensor] : learning) parameters_.push_back(tensor);
+  flat_ = parallel::flat_layout_of(learning);
   const auto options = parameters_[0].detach().options();
   parallel::move_into_flat(parameters_, flat_, at::zeros({flat_.count}, options));
   gradients_ = at::zeros({flat_.count}, options);
-  const plan::TrainConfig& train = plan.config.train;
-  optimizer_.emplace(
-      parameters_, flat_, gradients_,
-      parallel::AdamWOptions{
-          .beta1 = train.beta1, .beta2 = train.beta2, .weight_decay = train.weight_decay});
+  optimizer_.emplace(parameters_, flat_, gradients_, adamw_options(plan));
 }
 
 void OneProcess::forward_backward(Range positions, Sum& leaf, Observer& observer) {

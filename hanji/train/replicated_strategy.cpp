@@ -3,6 +3,7 @@
 #include "hanji/comm/host_values.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/grad_norm.h"
+#include "hanji/train/adamw_options.h"
 
 namespace hanji::train {
 namespace {
@@ -20,11 +21,6 @@ parallel::FlatAdamW make_optimizer(models::GptImpl& model, parallel::Replicas& r
 }
 
 }  // namespace
-
-parallel::AdamWOptions adamw_options(const plan::Plan& plan) {
-  const plan::TrainConfig& train = plan.config.train;
-  return {.beta1 = train.beta1, .beta2 = train.beta2, .weight_decay = train.weight_decay};
-}
 
 ReplicatedStrategy::ReplicatedStrategy(models::GptImpl& model, const plan::Plan& plan,
                                        const comm::Group& group,

@@ -40,7 +40,4 @@ class ReplicatedStrategy : public Strategy {
   parallel::FlatAdamW optimizer_;
 };
 
-/// What the plan asks of AdamW.
-parallel::AdamWOptions adamw_options(const plan::Plan& plan);
-
 }  // namespace hanji::train

@@ -6,8 +6,9 @@
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/shared_tensor.h"
+#include "hanji/parallel/flat_parameters.h"
 #include "hanji/plan/server_plan.h"
-#include "hanji/train/replicated_strategy.h"
+#include "hanji/train/adamw_options.h"
 
 namespace hanji::train {
 namespace {
@@ -17,17 +18,10 @@ parallel::ParameterServerOptions options_of(const plan::Plan& plan) {
   parallel::ParameterServerOptions options{.average = parallel::Average::kSum};
   options.rule = parallel::decay_matrices(config.train.weight_decay);
   options.message_bytes = plan::message_bytes(config.comm);
-  if (config.train.bits == plan::Bits::kStable) {
-    options.num_grains = config.train.global_batch / config.train.grain;
-    options.owners = plan::grain_owners(plan.shares, config.train.grain);
-  }
+  plan::StableGrains grains = plan::stable_grains(plan);
+  options.num_grains = grains.count;
+  options.owners = std::move(grains.owners);
   return options;
-}
-
-int64_t flat_count(const std::vector<parallel::NamedParameter>& parameters) {
-  std::vector<int64_t> sizes;
-  for (const auto& entry : parameters) sizes.push_back(entry.tensor.numel());
-  return layout::flat_layout(sizes).count;
 }
 
 }  // namespace
@@ -37,8 +31,8 @@ ServedStrategy::ServedStrategy(models::GptImpl& model, const plan::Plan& plan,
     : model_(model),
       group_(group),
       parameters_(parallel::learning_parameters(model)),
-      moments_(comm::shared_zeros({2, flat_count(parameters_)}, parameters_[0].tensor.scalar_type(),
-                                  0, group_, "optimizer")) {
+      moments_(comm::shared_zeros({2, parallel::flat_layout_of(parameters_).count},
+                                  parameters_[0].tensor.scalar_type(), 0, group_, "optimizer")) {
   parallel::ParameterServerOptions options = options_of(plan);
   const plan::ServerPlan served =
       plan::serve_model(plan.model, moments_.element_size(), group_.size(), options.owners);

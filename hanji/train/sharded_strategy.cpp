@@ -6,7 +6,8 @@
 #include <unordered_map>
 
 #include "hanji/comm/shared_tensor.h"
-#include "hanji/train/replicated_strategy.h"
+#include "hanji/parallel/flat_parameters.h"
+#include "hanji/train/adamw_options.h"
 
 namespace hanji::train {
 namespace {
@@ -25,20 +26,13 @@ parallel::Sharded shard(models::GptImpl& model, const plan::Plan& plan, const co
                              ? parallel::WholeGradients::kKept
                              : parallel::WholeGradients::kFreed,
       .unit_bytes = config.comm.bucket_bytes};
-  if (config.train.bits == plan::Bits::kStable) {
-    options.sharding.num_grains = config.train.global_batch / config.train.grain;
-    options.sharding.owners = plan::grain_owners(plan.shares, config.train.grain);
-    if (mesh) options.sharding.everyone = all;
-  }
+  const plan::StableGrains grains = plan::stable_grains(plan);
+  options.sharding.num_grains = grains.count;
+  options.sharding.owners = grains.owners;
   if (!mesh) return parallel::shard_optimizer(model, all, options);
   options.sharding.replicas = (*mesh)["dp"];
+  if (grains.count > 0) options.sharding.everyone = all;
   return parallel::shard_optimizer(model, (*mesh)["fsdp"], options);
-}
-
-layout::FlatLayout layout_of(const std::vector<parallel::NamedParameter>& parameters) {
-  std::vector<int64_t> sizes;
-  for (const auto& entry : parameters) sizes.push_back(entry.tensor.numel());
-  return layout::flat_layout(sizes);
 }
 
 void add(comm::Stats& sum, const comm::Stats& more) {
@@ -58,7 +52,7 @@ ShardedStrategy::ShardedStrategy(models::GptImpl& model, const plan::Plan& plan,
       group_(group),
       mesh_(mesh_of(plan, group)),
       parameters_(parallel::learning_parameters(model)),
-      layout_(layout_of(parameters_)),
+      layout_(parallel::flat_layout_of(parameters_)),
       sharded_(shard(model, plan, group_, mesh_)),
       shards_(sharded_.parameters()) {
   make_optimizer(plan);

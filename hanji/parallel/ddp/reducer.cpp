@@ -19,10 +19,6 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-schedule::ReduceOp reduce_op(Average average) {
-  return average == Average::kMean ? schedule::ReduceOp::kAvg : schedule::ReduceOp::kSum;
-}
-
 }  // namespace
 
 Reducer::Reducer(std::vector<NamedParameter> parameters, std::vector<NamedParameter> buffers,

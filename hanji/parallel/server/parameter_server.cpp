@@ -7,6 +7,7 @@
 #include "hanji/base/status.h"
 #include "hanji/layout/split.h"
 #include "hanji/parallel/agreement.h"
+#include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/server/internal/server_state.h"
 #include "hanji/schedule/grain_tree.h"
 
@@ -84,9 +85,7 @@ ParameterServer parameter_server(torch::nn::Module& module, const comm::Group& g
   const auto buffers = buffers_of(module);
   check_same_structure(with_buffers(parameters, buffers), group, mistakes_of(parameters));
   check_timing(asked, parameters[0].tensor);
-  std::vector<int64_t> sizes;
-  for (const auto& entry : parameters) sizes.push_back(entry.tensor.numel());
-  const layout::FlatLayout flat = layout::flat_layout(sizes);
+  const layout::FlatLayout flat = flat_layout_of(parameters);
   const auto shares = layout::cut_at_blocks(
       layout::server_shares(flat.count, group.size(), asked.servers, asked.workers).or_throw(),
       flat);

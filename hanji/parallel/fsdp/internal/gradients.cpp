@@ -25,10 +25,6 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-schedule::ReduceOp op_of(Average average) {
-  return average == Average::kMean ? schedule::ReduceOp::kAvg : schedule::ReduceOp::kSum;
-}
-
 int64_t largest_bytes(const std::vector<FlatUnit*>& units) {
   int64_t bytes = 0;
   for (const FlatUnit* unit : units) {
@@ -239,7 +235,7 @@ void Gradients::launch(Unit& unit, size_t index) {
   }
   unit.work =
       comm::reduce_scatter(unit.sum, whole, layout::shard_counts(unit.flat->plan()), setup_.group,
-                           {.op = op_of(options.average), .tag = index, .label = "gradients"});
+                           {.op = reduce_op(options.average), .tag = index, .label = "gradients"});
 }
 
 /// The unit's share is there: its buffer is free, and replicas add theirs.
@@ -257,8 +253,9 @@ void Gradients::retire(Unit& unit) {
     unit.rows.reset();
   }
   if (!setup_.replicas) return;
-  unit.work = comm::all_reduce(unit.sum, *setup_.replicas,
-                               {.op = op_of(setup_.options.average), .label = "gradient shards"});
+  unit.work =
+      comm::all_reduce(unit.sum, *setup_.replicas,
+                       {.op = reduce_op(setup_.options.average), .label = "gradient shards"});
 }
 
 void Gradients::finish() {
