@@ -59,28 +59,24 @@ def compare(base, job, expected, allowed, a):
 def compare_started_anew(a, first, second, allowed):
     """Both sides start afresh `starts` times: where a process gets its memory moves its steps by more
     than strategies differ. Losses first, each time."""
-    pooled, apart = None, 0
+    result, apart = Comparison(), 0
     for start_number in range(a.starts):
-        sides = [first, second] if start_number % 2 == 0 else [second, first]
-        jobs = [make() for make in sides]
-        base, job = jobs if start_number % 2 == 0 else reversed(jobs)
+        if start_number % 2 == 0:
+            base, job = first(), second()
+        else:
+            job, base = second(), first()
         expected, losses = (each.ask(steps=3)[0]["losses"] for each in (base, job))
         apart = max(apart, *(abs(x - y) for x, y in zip(losses, expected)))
         assert apart <= allowed, (job.name, losses, expected)
-        result = Comparison(timed(base), timed(job))
-        if pooled:
-            result.ratios, result.first, result.second = pooled
-        pooled = result.run(a.pairs, a.steps) and (result.ratios, result.first, result.second)
-        for each in jobs:
-            each.close()
+        result.between(timed(base), timed(job)).run(a.pairs, a.steps)
+        base.close(), job.close()
     print(f"{base.name} {result}  {job.name}; {a.starts} starts, losses differ by {apart:.1e}",
           flush=True)
 
 
 def compare_train(a, initial):
     print("the GPT of hanji train", flush=True)
-    writer = start_hanji(initial, a.ranks, a.preset, a.batch)
-    writer.close()
+    start_hanji(initial, a.ranks, a.preset, a.batch).close()  # which writes `initial`
     for data in [name for name in TRAINED if not a.only or name in a.only]:
         compare_started_anew(a, lambda: start_trained(a, "ddp"), lambda: start_trained(a, data), 0)
     for name in [name for name in PEERS if not a.only or name in a.only]:

@@ -79,15 +79,7 @@ Side side_of(const std::string& strategy, Gpt& net, const hanji::World& world) {
   if (std::ranges::find(kSharded, strategy) == kSharded.end()) {
     return by_data_parallel(net, world, strategy);
   }
-  if (strategy == "zero1") return by_shards(hanji::shard_optimizer(net, world.group()));
-  if (strategy == "zero2") {
-    return by_shards(hanji::shard_optimizer(net, world.group(),
-                                            {.whole_gradients = hanji::WholeGradients::kFreed}));
-  }
-  hanji::FullyShardOptions options{.units = hanji::units_of_type<plain_gpt::BlockImpl>()};
-  if (strategy == "lens") options.calls = hanji::UnitCalls::kLens;
-  options.sharding.share_memory = strategy != "gathered";
-  return by_shards(hanji::fully_shard(net, world.group(), options));
+  return by_shards(plain_gpt::shard(net, world.group(), strategy));
 }
 
 }  // namespace

@@ -80,9 +80,14 @@ def interval(values, confidence=0.95):
 class Comparison:
     """Medians of blocks of steps, in pairs; the order within a pair alternates."""
 
-    def __init__(self, first, second):
+    def __init__(self, first=None, second=None):
         self.ratios, self.first, self.second = [], [], []
         self._sides = (first, second)
+
+    def between(self, first, second):
+        """Goes on with others in their places, such as the same sides started afresh."""
+        self._sides = (first, second)
+        return self
 
     def run(self, pairs, steps):
         for pair in range(pairs):

@@ -13,9 +13,12 @@
 #include <torch/nn/pimpl.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "hanji/parallel/checkpointed.h"
+#include "hanji/parallel/fsdp/fully_shard.h"
+#include "hanji/parallel/fsdp/shard_optimizer.h"
 #include "hanji/parallel/fsdp/unit.h"
 
 /// The GPT of bench/peer_gpt.py in torch::nn's own modules: the same names, shapes and operations.
@@ -114,6 +117,21 @@ inline std::pair<at::Tensor, at::Tensor> make_batch(int64_t step, int rank, int 
                           .view({sizes.batch, sizes.block + 1});
   return {tokens.narrow(1, 0, sizes.block).contiguous(),
           tokens.narrow(1, 1, sizes.block).contiguous()};
+}
+
+/// By "zero1", "zero2", or with its blocks as units "fully", "lens" (which finds them) and "gathered"
+/// (parameters not shared on the host).
+inline hanji::parallel::Sharded shard(nn::Module& net, const hanji::comm::Group& group,
+                                      const std::string& strategy) {
+  using namespace hanji::parallel;
+  if (strategy == "zero1") return shard_optimizer(net, group);
+  if (strategy == "zero2") {
+    return shard_optimizer(net, group, {.whole_gradients = WholeGradients::kFreed});
+  }
+  FullyShardOptions options{.units = units_of_type<BlockImpl>()};
+  if (strategy == "lens") options.calls = UnitCalls::kLens;
+  options.sharding.share_memory = strategy != "gathered";
+  return fully_shard(net, group, options);
 }
 
 }  // namespace plain_gpt

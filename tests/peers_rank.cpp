@@ -85,15 +85,7 @@ Side by_shards(hanji::Sharded&& made) {
 Side side_of(const std::string& strategy, Gpt& net, const hanji::World& world) {
   if (strategy == "ddp") return by_replicas(net, world);
   if (strategy == "server") return by_server(net, world);
-  if (strategy == "zero1") return by_shards(hanji::shard_optimizer(net, world.group()));
-  if (strategy == "zero2") {
-    return by_shards(hanji::shard_optimizer(net, world.group(),
-                                            {.whole_gradients = hanji::WholeGradients::kFreed}));
-  }
-  hanji::FullyShardOptions options{.units = hanji::units_of_type<plain_gpt::BlockImpl>()};
-  if (strategy == "lens") options.calls = hanji::UnitCalls::kLens;
-  options.sharding.share_memory = strategy != "gathered";
-  return by_shards(hanji::fully_shard(net, world.group(), options));
+  return by_shards(plain_gpt::shard(net, world.group(), strategy));
 }
 
 void train(const Job& job, at::ScalarType dtype, const std::string& strategy,
