@@ -143,8 +143,42 @@ class Hosts(unittest.TestCase):
         for name in ("params_sha256", "state_sha256", "train_loss", "validation_loss"):
             self.assertEqual(four[name], one[name], name)
             self.assertEqual(hosts[name], one[name], name)
-        sent = hosts["prediction"]["network_bytes_per_step"]
-        self.assertEqual(sent["measured"], sent["predicted"])
+        for name in ("network_bytes_per_step", "collectives_per_step"):
+            told = hosts["prediction"][name]
+            self.assertEqual(told["measured"], told["predicted"], name)
+
+    def test_states_are_cut_within_a_host_and_kept_alike_on_all(self):
+        job = [HANJI, "train", "--seed", 3, *NANO, "--set", "train.global_batch=12", "--set",
+               "comm.bucket_bytes=65536", "--set", "train.schedule=constant", "--set",
+               "train.warmup_steps=2"]
+        cut = ["--set", "parallel.data=hsdp"]
+        cache = {"HANJI_CACHE_DIR": str(self.folder / "cache")}
+        for bits in ("stable", "run"):
+            of_bits = ["--set", f"train.bits={bits}"]
+            alone, out = self.folder / f"{bits}.alone", self.folder / f"{bits}.hosts"
+            done = subprocess.run(list(map(str, [*job, *of_bits, "--ranks", 4, "--steps", 6,
+                                                 "--out", alone])),
+                                  capture_output=True, text=True, timeout=TIMEOUT,
+                                  env={**os.environ, **cache})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for steps, more in ((4, [*of_bits, *cut]), (6, ["--resume"])):
+                with Network(2) as network:
+                    run = Run(HANJI, network, [2, 2], self.folder,
+                              [*job, *more, "--out", out, "--steps", steps], environment=cache)
+                    for code, output in run.wait(TIMEOUT):
+                        self.assertEqual(code, 0, output)
+            hosts, one = (json.loads((at / "summary.json").read_text()) for at in (out, alone))
+            self.assertEqual([axis["degree"] for axis in hosts["plan"]["mesh"]], [2, 2])
+            told = hosts["prediction"]
+            for name in ("network_bytes_per_step", "collectives_per_step"):
+                self.assertEqual(told[name]["measured"], told[name]["predicted"], name)
+            for name, line in told.items():
+                if name.startswith("memory."):
+                    self.assertAlmostEqual(line["measured"], line["predicted"],
+                                           delta=0.03 * line["predicted"] + 1e5, msg=name)
+            # Sums over a host, then over hosts, are the tree of four ranks on one host.
+            for name in ("params_sha256", "state_sha256", "train_loss"):
+                self.assertEqual(hosts[name], one[name], f"{bits}: {name}")
 
     def test_hanji_train_refuses_a_host_with_other_data(self):
         for host in range(2):

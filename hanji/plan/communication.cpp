@@ -88,6 +88,24 @@ class Communication {
     prediction_.wire_bytes_per_step += traffic.network();
   }
 
+  /// Of as many groups at once as there are counts, each over all hosts: they share the link.
+  void add_all_reduces_between_hosts(const HostLayout& group, ReduceOp op, DType dtype,
+                                     const std::vector<int64_t>& counts, Lies lies) {
+    if (!group.several()) return add_all_reduces(group.ranks[0], op, dtype, counts, lies);
+    ++prediction_.collectives_per_step;
+    HostedCalls calls(group, chooser_);
+    HostedCall all;
+    for (const int64_t count : counts) {
+      const HostedCall one = calls.all_reduce(dtype, count, lies == Lies::kInHeap);
+      all.seconds = std::max(all.seconds, one.seconds - one.network_seconds);
+      all.network_seconds += one.network_seconds;
+      all.wire_bytes += one.wire_bytes;
+      all.network_bytes += one.network_bytes;
+    }
+    all.seconds += all.network_seconds;
+    add(all);
+  }
+
   void add_barrier(int ranks) {
     ++prediction_.collectives_per_step;
     const auto& chosen =
@@ -162,8 +180,8 @@ class StepCalls {
                            Lies::kPrivate);
     if (plan.data == Sharding::kHybrid) {
       const std::vector<int64_t> used_over_groups(plan.ranks, num_tensors());
-      calls_.add_all_reduces(plan.groups, ReduceOp::kMax, DType::kUInt8, used_over_groups,
-                             Lies::kPrivate);
+      calls_.add_all_reduces_between_hosts(over_groups(plan), ReduceOp::kMax, DType::kUInt8,
+                                           used_over_groups, Lies::kPrivate);
     }
     calls_.add_in_groups(plan.groups, Routine::kAllGather, DType::kFloat64, norm_counts(plan),
                          Lies::kPrivate);
@@ -190,7 +208,17 @@ class StepCalls {
     const std::vector<int64_t> counts = layout::shard_counts(unit);
     calls_.add_in_groups(plan.groups, Routine::kReduceScatter, dtype_, counts, Lies::kInHeap);
     if (plan.data != Sharding::kHybrid) return;
-    calls_.add_all_reduces(plan.groups, ReduceOp::kSum, dtype_, counts, Lies::kInHeap);
+    calls_.add_all_reduces_between_hosts(over_groups(plan), ReduceOp::kSum, dtype_, counts,
+                                         Lies::kInHeap);
+  }
+
+  /// Ranks of the same shard, one of each group, by host.
+  HostLayout over_groups(const ShardPlan& plan) const {
+    HostLayout hosts{{plan.groups}, facts_.hosts.link};
+    if (!facts_.hosts.several()) return hosts;
+    hosts.ranks = facts_.hosts.ranks;
+    for (int& ranks : hosts.ranks) ranks /= plan.ranks;
+    return hosts;
   }
 
   /// Partial sums of the norm, by rank of a group.

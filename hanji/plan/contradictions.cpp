@@ -216,6 +216,13 @@ void check_cut_mesh(const Config& c, Found& found) {
   }
 }
 
+/// Over several hosts, which only hsdp is for, engines between them leave memory to each.
+bool may_share_memory(const Config& c) {
+  const Engine engine = engine_of(c);
+  if (engine == Engine::kShm) return true;
+  return c.parallel.data == Sharding::kHybrid && engine != Engine::kNccl;
+}
+
 void check_parallel(const Config& c, Found& found) {
   const auto data = name_of(c.parallel.data);
   if (!cuts_states(c.parallel.data)) {
@@ -240,7 +247,7 @@ void check_parallel(const Config& c, Found& found) {
                                  "compute.device = cuda computes on GPUs",
                                  data),
                      "set parallel.data = \"ddp\", or compute.device = \"cpu\""});
-  } else if (engine_of(c) != Engine::kShm) {
+  } else if (!may_share_memory(c)) {
     found.push_back({{"parallel.data", "comm.engine"},
                      fmt::format("parallel.data = {} needs ranks that share memory, but "
                                  "comm.engine is {}",

@@ -50,6 +50,7 @@ class Planner {
   void decide_ranks();
   void decide_mesh();
   Status check_hosts() const;
+  Status check_groups() const;
   Status split_batch();
   Status decide_micro_batch();
   int64_t peak_bytes() const;
@@ -134,32 +135,64 @@ void Planner::decide_ranks() {
   plan_.threads = static_cast<int>(or_else(config.compute.threads, automatic_threads));
 }
 
-/// Groups are as large as they can be unless they were asked for otherwise.
+/// What divides the ranks of every host.
+int ranks_that_divide(const std::vector<int>& hosts) {
+  return std::reduce(hosts.begin(), hosts.end(), 0, [](int a, int b) { return std::gcd(a, b); });
+}
+
+/// Groups are as large as they can be on one host unless they were asked for otherwise.
 void Planner::decide_mesh() {
   const MeshConfig& asked = inputs_.config.mesh;
   if (!cuts_states(inputs_.config.parallel.data)) {
     plan_.mesh = {{"dp", plan_.ranks}};
     return;
   }
-  const int groups = asked.dp != kAuto     ? static_cast<int>(asked.dp)
-                     : asked.fsdp != kAuto ? plan_.ranks / static_cast<int>(asked.fsdp)
-                                           : 1;
+  const bool in_hosts = plan_.hosts.several() && inputs_.config.parallel.data == Sharding::kHybrid;
+  const int group = asked.fsdp != kAuto ? static_cast<int>(asked.fsdp)
+                    : in_hosts          ? ranks_that_divide(plan_.hosts.ranks)
+                                        : plan_.ranks;
+  const int groups = asked.dp != kAuto ? static_cast<int>(asked.dp) : plan_.ranks / group;
   plan_.mesh = {{"dp", groups}, {"fsdp", plan_.ranks / groups}};
 }
 
 Status Planner::check_hosts() const {
   const std::vector<int>& hosts = plan_.hosts.ranks;
-  if (plan_.hosts.several() && inputs_.config.parallel.data != Sharding::kReplicas) {
-    return base::unsupported(fmt::format(
-        "parallel.data = {} keeps parameters once in the memory of a host, but the ranks are on {} "
-        "hosts; set parallel.data = \"ddp\", or start all ranks on one host",
-        name_of(inputs_.config.parallel.data), hosts.size()));
-  }
   const int placed = std::reduce(hosts.begin(), hosts.end());
-  if (hosts.empty() || placed == plan_.ranks) return {};
+  if (!hosts.empty() && placed != plan_.ranks) {
+    return base::invalid_argument(fmt::format(
+        "the hosts have {} ranks together, but the plan has {}; set run.ranks = {}, or leave it "
+        "out",
+        placed, plan_.ranks, placed));
+  }
+  const Sharding data = inputs_.config.parallel.data;
+  if (data == Sharding::kReplicas) return {};
+  if (data == Sharding::kHybrid) return check_groups();
+  if (!plan_.hosts.several()) return {};
+  return base::unsupported(fmt::format(
+      "parallel.data = {} keeps parameters once in the memory of a host, but the ranks are on {} "
+      "hosts; set parallel.data = \"hsdp\", which cuts them within each host, or start all ranks "
+      "on one host",
+      name_of(data), hosts.size()));
+}
+
+/// The ranks of a group share one host's memory.
+Status Planner::check_groups() const {
+  const Engine engine = engine_of(inputs_.config);
+  if (!plan_.hosts.several()) {
+    if (engine == Engine::kShm) return {};
+    return base::unsupported(
+        fmt::format("parallel.data = hsdp needs ranks that share memory, which on one host is "
+                    "comm.engine = shm and not {}; leave comm.engine out",
+                    name_of(engine)));
+  }
+  const int group = plan_.mesh[1].degree;
+  const std::vector<int>& hosts = plan_.hosts.ranks;
+  const auto cut = std::ranges::find_if(hosts, [&](int ranks) { return ranks % group != 0; });
+  if (cut == hosts.end()) return {};
   return base::invalid_argument(fmt::format(
-      "the hosts have {} ranks together, but the plan has {}; set run.ranks = {}, or leave it out",
-      placed, plan_.ranks, placed));
+      "mesh.fsdp is {}, but host {} has {} rank{}, and the ranks of a group share one host's "
+      "memory; set mesh.fsdp = {}, or leave mesh.dp and mesh.fsdp out",
+      group, cut - hosts.begin(), *cut, *cut == 1 ? "" : "s", ranks_that_divide(hosts)));
 }
 
 Status Planner::split_batch() {
@@ -210,7 +243,8 @@ int64_t Planner::budget() const {
   const auto of = [](int64_t bytes) {
     return static_cast<int64_t>(kUsableMemory * static_cast<double>(bytes));
   };
-  if (!on_gpus()) return of(inputs_.machine.available_bytes) / plan_.ranks;
+  const int ranks = plan_.hosts.several() ? std::ranges::max(plan_.hosts.ranks) : plan_.ranks;
+  if (!on_gpus()) return of(inputs_.machine.available_bytes) / ranks;
   return inputs_.gpus.free_bytes > 0 ? of(inputs_.gpus.free_bytes) : INT64_MAX;
 }
 

@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <numeric>
+
 #include "hanji/cost/choose_messages.h"
 #include "hanji/cost/select.h"
 #include "hanji/plan/plan.h"
+#include "hanji/plan/rank_memory.h"
 
 namespace hanji::plan {
 namespace {
@@ -114,6 +117,58 @@ TEST(Network, AStepOnTwoHostsContainsItAndSaysWhichFiguresItTook) {
     EXPECT_EQ(here.predicted.network_seconds, 0);
     EXPECT_THAT(describe(here), testing::Not(HasSubstr("between hosts")));
   }
+}
+
+PlanInputs cut_on_hosts(std::vector<int> ranks_per_host) {
+  PlanInputs inputs = two_hosts();
+  inputs.config.parallel.data = Sharding::kHybrid;
+  inputs.config.run.ranks = std::accumulate(ranks_per_host.begin(), ranks_per_host.end(), 0);
+  inputs.ranks_per_host = std::move(ranks_per_host);
+  return inputs;
+}
+
+TEST(Network, StatesAreCutWithinHostsAsFarAsAllOfThemGo) {
+  const auto degrees = [](std::vector<int> ranks_per_host) {
+    const Plan plan = make_plan(cut_on_hosts(std::move(ranks_per_host))).or_throw();
+    return std::pair(plan.mesh[0].degree, plan.mesh[1].degree);
+  };
+  EXPECT_EQ(degrees({2, 2}), std::pair(2, 2));
+  EXPECT_EQ(degrees({4, 2}), std::pair(3, 2));
+  EXPECT_EQ(degrees({3, 2}), std::pair(5, 1));
+}
+
+TEST(Network, ShardsOfAllHostsTravelOnceEachWay) {
+  const Plan cut = make_plan(cut_on_hosts({2, 2})).or_throw();
+  const Plan whole = make_plan(two_hosts()).or_throw();
+  // Beside the gradients: which of them were used, a byte for each, by both ranks of a host.
+  const auto flags = std::ssize(whole.model.parameter_sizes());
+  EXPECT_EQ(cut.predicted.network_bytes_per_step,
+            whole.predicted.network_bytes_per_step + 2 * flags);
+  EXPECT_LT(total_bytes(rank_memory(cut, 1, 1)), total_bytes(rank_memory(whole, 1, 1)));
+}
+
+TEST(Network, AGroupThatWouldSpanHostsIsRefused) {
+  PlanInputs inputs = cut_on_hosts({2, 2});
+  inputs.config.mesh.fsdp = 4;
+  EXPECT_THAT(make_plan(inputs).status().message(),
+              HasSubstr("mesh.fsdp is 4, but host 0 has 2 ranks, and the ranks of a group share "
+                        "one host's memory; set mesh.fsdp = 2"));
+  for (const Sharding data : {Sharding::kZero1, Sharding::kZero3, Sharding::kServer}) {
+    inputs = cut_on_hosts({2, 2});
+    inputs.config.parallel.data = data;
+    EXPECT_THAT(make_plan(inputs).status().message(), HasSubstr("set parallel.data = \"hsdp\""));
+  }
+}
+
+TEST(Network, OnOneHostStatesAreCutByNoOtherEngine) {
+  PlanInputs inputs = cut_on_hosts({4});
+  inputs.config.comm.engine = Engine::kMpi;
+  EXPECT_THAT(make_plan(inputs).status().message(), HasSubstr("leave comm.engine out"));
+  inputs.config.comm.engine = Engine::kShm;
+  EXPECT_TRUE(make_plan(inputs).ok());
+  inputs = cut_on_hosts({2, 2});
+  inputs.config.comm.engine = Engine::kMpi;
+  EXPECT_TRUE(make_plan(inputs).ok()) << "between hosts";
 }
 
 TEST(Network, APlanKeepsItsHosts) {

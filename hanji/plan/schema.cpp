@@ -258,14 +258,17 @@ std::vector<Key> parallel_keys() {
       choice(HANJI_KEY(parallel.data,
                        "Who keeps what of the states. ddp: every rank all of it. zero1: the "
                        "optimizer is cut among the ranks; zero2: gradients too; zero3: parameters "
-                       "too. hsdp: zero3 within groups of mesh.fsdp ranks, which have the same. "
+                       "too. hsdp: zero3 within groups of mesh.fsdp ranks, which have the same, "
+                       "also over hosts. "
                        "server: every rank holds a range of parameters and optimizer, to which the "
                        "others push gradients and from which they pull weights."),
              kRefusedShardings),
       integer(HANJI_KEY(mesh.dp, "Ranks, or with hsdp groups of them, that have the same state."),
               "ranks", {1, 16}, Auto::kYes),
-      integer(HANJI_KEY(mesh.fsdp, "Ranks that share one state out among them."), "ranks", {1, 16},
-              Auto::kYes),
+      integer(HANJI_KEY(mesh.fsdp,
+                        "Ranks of one host that share a state out among them. auto: all; over "
+                        "several hosts as many as divide the ranks of each."),
+              "ranks", {1, 16}, Auto::kYes),
   };
 }
 

@@ -13,7 +13,7 @@ namespace hanji::plan {
 /// Whether a strategy cuts states into shards: zero1, zero2, zero3 and hsdp.
 bool cuts_states(Sharding sharding);
 
-/// How the states of a run on one host are cut, as parallel/fsdp/shard_optimizer carries it out.
+/// How the states of a run are cut among ranks of a host, as parallel/fsdp/shard_optimizer carries it out.
 struct ShardPlan {
   Sharding data = Sharding::kZero1;
   int groups = 1;  ///< Of ranks, that have the same state; the mesh's axis dp.

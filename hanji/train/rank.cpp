@@ -12,6 +12,7 @@
 #include "hanji/base/file.h"
 #include "hanji/checkpoint/saver.h"
 #include "hanji/comm/all_gather.h"
+#include "hanji/comm/barrier.h"
 #include "hanji/comm/broadcast.h"
 #include "hanji/comm/heap.h"
 #include "hanji/compute/apply.h"
@@ -100,7 +101,7 @@ class RankRun {
     return steps;
   }
 
-  /// Rank 0 reads the checkpoint, which may lie on its host alone, and hands it to the others.
+  /// Rank 0 reads the checkpoint, which may lie on its host alone, and hands it to all holders.
   int64_t restore_from_first(Job& job) {
     const comm::Group& group = job.device.is_cpu() ? group_ : world_.group();
     at::Tensor counts = at::empty({2}, at::kLong);
@@ -110,14 +111,17 @@ class RankRun {
     }
     comm::broadcast(counts, 0, group, {.label = "steps done"}).wait();
     job.strategy->set_num_updates(counts[1].item<int64_t>());
-    const JobTensors tensors = tensors_of(job);
-    for (const auto* entries : {&tensors.model, &tensors.optimizer}) {
-      for (const auto& [name, tensor] : *entries) {
-        at::Tensor shared = tensor;
-        comm::broadcast(shared, 0, group, {.label = name}).wait();
+    if (const auto* holders = job.device.is_cpu() ? job.strategy->holders() : &group) {
+      const JobTensors tensors = tensors_of(job);
+      for (const auto* entries : {&tensors.model, &tensors.optimizer}) {
+        for (const auto& [name, tensor] : *entries) {
+          at::Tensor shared = tensor;
+          comm::broadcast(shared, 0, *holders, {.label = name}).wait();
+        }
       }
+      put_back(job, tensors);
     }
-    put_back(job, tensors);
+    comm::barrier(group, {.label = "resumed"});  // others read what their host's holder has written
     return counts[0].item<int64_t>();
   }
 

@@ -112,6 +112,11 @@ FlatState ShardedStrategy::state() const {
           .num_updates = optimizer_->num_updates()};
 }
 
+const comm::Group* ShardedStrategy::holders() const {
+  const bool first = own_group().rank() == 0;
+  return mesh_ && first ? &(*mesh_)["dp"] : nullptr;
+}
+
 at::Tensor ShardedStrategy::gradients() {
   const at::NoGradGuard no_grad;
   at::Tensor flat = at::zeros({layout_.count}, moments_.options());

@@ -12,7 +12,7 @@
 namespace hanji::train {
 
 /// States cut among the ranks of the mesh's axis fsdp ("zero1", "zero2", "zero3"), and over dp kept
-/// alike ("hsdp"), on one host: parallel::shard_optimizer(). Parameters and moments lie once for
+/// alike ("hsdp"), also over hosts: parallel::shard_optimizer(). Parameters and moments lie once for
 /// all ranks of a group, in the heap of its first, each of which updates its shards in place; so
 /// what zero3 makes whole and frees again moves no byte here, and is zero2's.
 class ShardedStrategy : public Strategy {
@@ -29,6 +29,7 @@ class ShardedStrategy : public Strategy {
   void update(double learning_rate, double gradient_divisor) override;
   FlatState state() const override;
   void set_num_updates(int64_t updates) override { optimizer_->set_num_updates(updates); }
+  const comm::Group* holders() const override;
   at::Tensor gradients() override;
   void check_parameters() override {}  ///< A group has one copy, and groups have read one file.
   comm::Stats stats() const override;

@@ -40,6 +40,9 @@ class Strategy {
   /// updates, what is written to parameters and moments, the same on all ranks, is the job's state.
   virtual FlatState state() const = 0;
   virtual void set_num_updates(int64_t updates) = 0;
+  /// Ranks that each have a copy of that state, rank 0 of the job first; null on a rank whose copy
+  /// another one of its host writes.
+  virtual const comm::Group* holders() const = 0;
   /// The sum of all gradients in the layout of state(). Collective.
   virtual at::Tensor gradients() = 0;
   /// Throws kMismatch where ranks that should have the same parameters have not. Collective.

@@ -29,7 +29,9 @@ report::Measured measured_of(const plan::Plan& plan, const Measurement& run) {
   measured.tokens_per_second = tokens_per_second(plan, timings);
   measured.peak_bytes_per_rank = *std::max_element(run.peak_bytes.begin(), run.peak_bytes.end());
   measured.wire_bytes_per_step = run.wire_bytes_per_step;
-  if (run.wire_bytes_per_step) measured.collectives_per_step = run.outcome.collectives_per_step;
+  if (plan.config.compute.device == plan::Device::kCpu) {
+    measured.collectives_per_step = run.outcome.collectives_per_step;
+  }
   measured.network_bytes_per_step = run.network_bytes_per_step;
   measured.memory = run.memory;
   measured.one_rank_tokens_per_second = remember_speed(plan, tokens_per_second(plan, timings));
