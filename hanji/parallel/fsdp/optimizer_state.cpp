@@ -1,18 +1,15 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/adamw.h>
-#include <torch/optim/sgd.h>
+#include <torch/optim/optimizer.h>
 
 #include <algorithm>
-#include <array>
-#include <memory>
 
 #include "hanji/base/status.h"
 #include "hanji/comm/host_values.h"
 #include "hanji/parallel/fsdp/internal/sharded_model.h"
 #include "hanji/parallel/fsdp/sharded.h"
+#include "hanji/parallel/optimizer_kind.h"
 
 namespace hanji::parallel {
 namespace {
@@ -20,76 +17,16 @@ namespace {
 using torch::optim::Optimizer;
 using torch::optim::OptimizerParamState;
 
-constexpr size_t kMostTensors = 3;
-
-/// What torch's optimizers keep of one parameter, in one form.
-struct ParameterState {
-  int64_t step = 0;
-  std::array<at::Tensor, kMostTensors> tensors;  ///< Undefined: not kept.
-};
-
-template <class State>
-ParameterState read_adam(const OptimizerParamState& of) {
-  const auto& state = static_cast<const State&>(of);
-  return {state.step(), {state.exp_avg(), state.exp_avg_sq(), state.max_exp_avg_sq()}};
-}
-
-template <class State>
-std::unique_ptr<OptimizerParamState> make_adam(const ParameterState& from) {
-  auto state = std::make_unique<State>();
-  state->step(from.step);
-  state->exp_avg(from.tensors[0]);
-  state->exp_avg_sq(from.tensors[1]);
-  state->max_exp_avg_sq(from.tensors[2]);
-  return state;
-}
-
-ParameterState read_sgd(const OptimizerParamState& of) {
-  return {0, {static_cast<const torch::optim::SGDParamState&>(of).momentum_buffer()}};
-}
-
-std::unique_ptr<OptimizerParamState> make_sgd(const ParameterState& from) {
-  auto state = std::make_unique<torch::optim::SGDParamState>();
-  state->momentum_buffer(from.tensors[0]);
-  return state;
-}
-
-/// An optimizer whose state we can read and make.
-struct Kind {
-  const char* name;
-  ParameterState (*read)(const OptimizerParamState&);
-  std::unique_ptr<OptimizerParamState> (*make)(const ParameterState&);
-};
-
-Kind kind_of(const Optimizer& optimizer) {
-  using namespace torch::optim;
-  if (dynamic_cast<const AdamW*>(&optimizer) != nullptr) {
-    return {"AdamW", &read_adam<AdamWParamState>, &make_adam<AdamWParamState>};
-  }
-  if (dynamic_cast<const Adam*>(&optimizer) != nullptr) {
-    return {"Adam", &read_adam<AdamParamState>, &make_adam<AdamParamState>};
-  }
-  if (dynamic_cast<const SGD*>(&optimizer) != nullptr) return {"SGD", &read_sgd, &make_sgd};
-  throw Error(base::unsupported(
-      "the state of an optimizer other than AdamW, Adam and SGD is not known here; move it by "
-      "gather() and scatter()"));
-}
-
-Kind common_kind(const Optimizer& a, const Optimizer& b) {
-  const Kind kind = kind_of(a), other = kind_of(b);
+OptimizerKind common_kind(const Optimizer& a, const Optimizer& b) {
+  const OptimizerKind kind = kind_of(a), other = kind_of(b);
   if (kind.read == other.read) return kind;
   throw Error(base::invalid_argument(std::string("the state of ") + kind.name +
                                      " cannot become that of " + other.name));
 }
 
-const OptimizerParamState* find_state(const Optimizer& optimizer, const at::Tensor& parameter) {
-  const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
-  return found == optimizer.state().end() ? nullptr : found->second.get();
-}
-
 /// By parameter, of what any rank keeps: (step + 1) * 8 + a bit for each tensor; 0: nothing.
 std::vector<int64_t> kept_anywhere(const ShardedModel& model, const Optimizer& optimizer,
-                                   const Kind& kind) {
+                                   const OptimizerKind& kind) {
   std::vector<int64_t> kept;
   for (const FlatUnit* unit : model.learning()) {
     const size_t first = kept.size();
@@ -98,8 +35,9 @@ std::vector<int64_t> kept_anywhere(const ShardedModel& model, const Optimizer& o
       const OptimizerParamState* of = find_state(optimizer, leaf.tensor);
       if (of == nullptr) continue;
       const ParameterState state = kind.read(*of);
-      int64_t code = (state.step + 1) << kMostTensors;
-      for (size_t i = 0; i < kMostTensors; ++i) code |= int64_t{state.tensors[i].defined()} << i;
+      int64_t code = (state.step + 1) << kMostStateTensors;
+      for (size_t i = 0; i < kMostStateTensors; ++i)
+        code |= int64_t{state.tensors[i].defined()} << i;
       kept[first + leaf.position] = code;
     }
   }
@@ -123,10 +61,10 @@ at::Tensor piece_of(const at::Tensor& whole, const Leaf& leaf) {
 
 void Sharded::gather_state(const Optimizer& of_shards, Optimizer& whole) const {
   const at::NoGradGuard no_grad;
-  const Kind kind = common_kind(of_shards, whole);
+  const OptimizerKind kind = common_kind(of_shards, whole);
   const std::vector<int64_t> kept = kept_anywhere(*model_, of_shards, kind);
   std::vector<ParameterState> states(kept.size());
-  for (size_t i = 0; i < kMostTensors; ++i) {
+  for (size_t i = 0; i < kMostStateTensors; ++i) {
     if (std::ranges::none_of(kept, [&](int64_t code) { return code >> i & 1; })) continue;
     std::vector<at::Tensor> values;
     for (const at::Tensor& leaf : parameters()) {
@@ -143,7 +81,7 @@ void Sharded::gather_state(const Optimizer& of_shards, Optimizer& whole) const {
   for (const FlatUnit* unit : model_->learning()) {
     for (const auto& entry : unit->parameters()) {
       const size_t p = next++;
-      states[p].step = (kept[p] >> kMostTensors) - 1;
+      states[p].step = (kept[p] >> kMostStateTensors) - 1;
       if (kept[p] == 0) continue;
       whole.state()[entry.tensor.unsafeGetTensorImpl()] = kind.make(states[p]);
     }
@@ -152,7 +90,7 @@ void Sharded::gather_state(const Optimizer& of_shards, Optimizer& whole) const {
 
 void Sharded::scatter_state(const Optimizer& whole, Optimizer& of_shards) const {
   const at::NoGradGuard no_grad;
-  const Kind kind = common_kind(whole, of_shards);
+  const OptimizerKind kind = common_kind(whole, of_shards);
   for (const FlatUnit* unit : model_->learning()) {
     for (const Leaf& leaf : unit->leaves()) {
       const at::Tensor& parameter = unit->parameters()[leaf.position].tensor;

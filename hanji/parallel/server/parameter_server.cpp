@@ -117,6 +117,12 @@ ServerStep ParameterServer::update(double learning_rate, double gradient_divisor
 std::vector<at::Tensor> ParameterServer::gradient_slots() const { return state_->gradient_slots(); }
 void ParameterServer::finish() { state_->finish(); }
 void ParameterServer::synchronize() { state_->synchronize(); }
+void ParameterServer::gather_state(torch::optim::Optimizer& whole) const {
+  state_->gather_state(whole);
+}
+void ParameterServer::scatter_state(const torch::optim::Optimizer& whole) {
+  state_->scatter_state(whole);
+}
 FlatOptimizer* ParameterServer::optimizer() const { return state_->optimizer(); }
 
 }  // namespace hanji::parallel

@@ -15,6 +15,9 @@
 namespace torch::nn {
 class Module;
 }
+namespace torch::optim {
+class Optimizer;
+}
 
 namespace hanji::parallel {
 
@@ -126,6 +129,24 @@ class ParameterServer {
   /// by step().
   /// Order   every rank; asynchronous: after finish().
   void synchronize();
+
+  /// The state of the servers' optimizers into one of torch's for the module's own parameters, and
+  /// back: for files that know nothing of servers, and for other roles, ranks or strategies.
+  ///
+  ///   server.synchronize();
+  ///   torch::optim::AdamW whole(net->parameters(), 3e-4);
+  ///   server.gather_state(whole);                           // then hanji::save(file, *net, whole)
+  ///   hanji::load(file, *net, whole);                       // then
+  ///   auto next = hanji::parameter_server(*net, world.group());
+  ///   next.scatter_state(whole);
+  ///
+  /// `whole`: AdamW or Adam where ranges have flat_adamw(), SGD for the momentum of flat_sgd() and
+  ///          flat_lion(). Its options stay its own.
+  /// Order   gather_state() is a collective, asynchronous: after finish(); scatter_state() is none.
+  /// Errors  throws kUnsupported where torch's class has no place for the state; kInvalidArgument
+  ///         for a state whose parameters have seen different numbers of updates.
+  void gather_state(torch::optim::Optimizer& whole) const;
+  void scatter_state(const torch::optim::Optimizer& whole);
 
   /// The optimizer of this rank's range; null on ranks that hold none.
   FlatOptimizer* optimizer() const;

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
 #include <torch/types.h>
 
 #include <set>
@@ -284,6 +286,94 @@ TEST(ServerSynchronous, ServersHoldStateOfTheirRangeOnly) {
       EXPECT_EQ(server.optimizer()->state_bytes(),
                 8 * server.shares().range_of(world.rank()).size());
     }
+  });
+}
+
+/// A training goes on with other servers from what torch::save would have written.
+TEST(ServerState, GoesOnUnderOtherServersWithTheSameBits) {
+  constexpr int64_t kGrains = 6;
+  OneProcess expected;
+  expected.train(kGrains, static_cast<double>(kGrains), adamw());
+  Net saved;
+  torch::optim::AdamW saved_state(saved.parameters());
+  const auto copy = [](const Net& from, const torch::optim::AdamW& state, Net& to,
+                       torch::optim::AdamW& into) {
+    const torch::NoGradGuard no_grad;
+    for (size_t i = 0; i < from.parameters().size(); ++i) {
+      to.parameters()[i].copy_(from.parameters()[i]);
+      into.state()[to.parameters()[i].unsafeGetTensorImpl()] =
+          state.state().at(from.parameters()[i].unsafeGetTensorImpl())->clone();
+    }
+  };
+  run_ranks(3, [&](world::World& world) {
+    Net net;
+    auto server = parameter_server(
+        net, world.group(),
+        options_of({.ranks = 3, .servers = {0, 2}, .workers = {0, 1}, .num_grains = kGrains}));
+    train(net, server, 0);
+    server.step(kRate);
+    server.synchronize();
+    torch::optim::AdamW whole(net.parameters());
+    server.gather_state(whole);
+    if (world.rank() == 1) copy(net, whole, saved, saved_state);
+  });
+  run_ranks(2, [&](world::World& world) {
+    Net net;
+    torch::optim::AdamW whole(net.parameters());
+    copy(saved, saved_state, net, whole);
+    auto server =
+        parameter_server(net, world.group(), options_of({.ranks = 2, .num_grains = kGrains}));
+    server.scatter_state(whole);
+    for (int step = 1; step < kSteps; ++step) {
+      train(net, server, step);
+      server.step(kRate);
+    }
+    expect_bits(net, expected, "resumed");
+  });
+}
+
+TEST(ServerState, OfAsynchronousServersIsGatheredAfterTheEnd) {
+  constexpr int64_t kPushes = 2;
+  run_ranks(3, [&](world::World& world) {
+    Net net;
+    auto server = parameter_server(net, world.group(),
+                                   {.servers = {0, 1}, .timing = ServerTiming::kAsynchronous});
+    for (int step = 0; step < kPushes && server.is_worker(); ++step) {
+      net.zero_grad();
+      loss_of(net, 0, step).backward();
+      server.step(kRate);
+    }
+    server.finish();
+    torch::optim::AdamW whole(net.parameters());
+    server.gather_state(whole);
+    const auto& weight = static_cast<const torch::optim::AdamWParamState&>(
+        *whole.state().at(net.first->weight.unsafeGetTensorImpl()));
+    EXPECT_EQ(weight.step(), kPushes);
+    EXPECT_EQ(weight.exp_avg().sizes(), net.first->weight.sizes());
+    EXPECT_GT(weight.exp_avg().abs().sum().item<float>(), 0);
+    if (world.rank() != 0) return;
+    const int64_t begin = server.flat_layout().offsets[1];  // after `unused`
+    const at::Tensor own = server.optimizer()->state()[0].tensor.slice(0, begin, begin + 16);
+    EXPECT_TRUE(at::equal(own, weight.exp_avg().view({-1}).slice(0, 0, 16)));
+  });
+}
+
+TEST(ServerState, IsRefusedWhereItDoesNotFit) {
+  run_ranks(2, [](world::World& world) {
+    Net net;
+    auto server = parameter_server(net, world.group(), {.servers = {0}});
+    if (server.is_worker()) loss_of(net, world.rank(), 0).backward();
+    server.step(kRate);
+    torch::optim::SGD other(net.parameters(), torch::optim::SGDOptions(.1));
+    EXPECT_THAT([&] { server.gather_state(other); },
+                testing::ThrowsMessage<Error>(HasSubstr("for which torch's SGD has no place")));
+    torch::optim::AdamW uneven(net.parameters());
+    server.gather_state(uneven);
+    auto& bias = static_cast<torch::optim::AdamWParamState&>(
+        *uneven.state().at(net.second->bias.unsafeGetTensorImpl()));
+    bias.step(7);
+    EXPECT_THAT([&] { server.scatter_state(uneven); },
+                testing::ThrowsMessage<Error>(HasSubstr("that of second.bias 7")));
   });
 }
 

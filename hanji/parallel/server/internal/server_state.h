@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "hanji/layout/server.h"
 #include "hanji/parallel/gradient_hook.h"
 #include "hanji/parallel/grain_fold.h"
+#include "hanji/parallel/optimizer_kind.h"
 #include "hanji/parallel/server/parameter_server.h"
 
 namespace hanji::parallel {
@@ -35,6 +37,8 @@ class ServerState {
   void begin_grain(int64_t index);
   layout::Range grains() const { return fold_ ? fold_->grains() : layout::Range{}; }
   void synchronize();
+  void gather_state(torch::optim::Optimizer& whole) const;
+  void scatter_state(const torch::optim::Optimizer& whole);
   std::vector<at::Tensor> gradient_slots() const;
 
   bool is_worker() const { return worker_ >= 0; }
@@ -84,6 +88,15 @@ class ServerState {
   void place_server();
   void sum_over_servers(at::Tensor& values);
   at::Tensor held_weights() const;
+  struct Kept {
+    int64_t updates = 0;
+    std::array<bool, kMostStateTensors> tensors = {};
+  };
+  /// What servers keep of `kind`. A collective.
+  Kept kept_anywhere(const OptimizerKind& kind) const;
+  /// Of all ranges, the state that a FlatOptimizer calls `name`, [count]. A collective.
+  at::Tensor whole_of(const char* name) const;
+  int64_t updates_of(const torch::optim::Optimizer& whole, const OptimizerKind& kind) const;
 };
 
 std::unique_ptr<ServerState> synchronous_server(std::vector<NamedParameter> parameters,
