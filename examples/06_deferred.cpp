@@ -1,8 +1,8 @@
-// A model too large to build first and shard later: its modules are made without memory, every rank
-// computes the initial values of its own shard, and the shards put together are the whole. Then what
-// a step of it costs, again without computing it. One process:
+// A model too large to build first and shard later: its modules are made without memory, what a step
+// of it costs is told without computing it, and every rank computes the initial values of its own
+// shards, which are those of one process.
 //
-//   06_deferred
+//   06_deferred             hanji run --ranks 2 06_deferred             torchrun, mpirun, srun
 #include <hanji/hanji.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
@@ -21,31 +21,27 @@ struct NetImpl : torch::nn::Module {
 TORCH_MODULE(Net);
 
 int main() {
+  auto world = hanji::connect();
   // Ten thousand million parameters, 40 GB in fp32: a few kilobytes here.
   auto large = hanji::deferred([] { return Net(35'360); });
   const auto profile = hanji::profile(*large.module, [&] {
     large.module->forward(torch::ones({8, 35'360}, torch::kMeta)).sum().backward();
   });
-  std::printf("%.2e parameters, %.2e flop forward, %.2e backward\n",
-              static_cast<double>(profile.num_parameters()), profile.forward_flops(),
-              profile.backward_flops());
-  std::printf("%s\n", profile.table(6).c_str());
-
-  // Any range of the flat layout, on any rank, at any time: here both halves of a small one.
-  const auto small = hanji::deferred([] { return Net(100); }, {.seed = 7});
-  std::vector<int64_t> sizes;
-  for (const auto& parameter : small.module->parameters()) sizes.push_back(parameter.numel());
-  const auto layout = hanji::layout::flat_layout(sizes);
-  auto flat = torch::empty({layout.count});
-  for (int rank = 0; rank < 2; ++rank) {
-    const auto range = hanji::layout::shard_range(layout.count, 2, rank);
-    small.initial.write_flat(layout, range, flat.slice(0, range.begin, range.end));
+  if (world.rank() == 0) {
+    std::printf("%.2e parameters, %.2e flop forward, %.2e backward\n%s\n",
+                static_cast<double>(profile.num_parameters()), profile.forward_flops(),
+                profile.backward_flops(), profile.table(6).c_str());
   }
 
-  // Or all of it, as a module that trains.
-  const auto net = small.materialise();
-  const auto weight = net->second->weight.detach().flatten();
-  const auto same = flat.slice(0, layout.offsets[2], layout.offsets[2] + sizes[2]).equal(weight);
-  std::printf("two shards and the whole: %s\n", same ? "the same bits" : "other bits");
+  // Sharded without ever having been whole; the linear layers are units, found as they compute.
+  auto small = hanji::deferred([] { return Net(100); }, {.seed = 7});
+  auto sharded = hanji::fully_shard(small, world.group(), {.calls = hanji::UnitCalls::kLens});
+  const auto full = sharded.full_parameters();  // to look at it, on every rank
+
+  // The same construction, all of it in memory.
+  const auto net = hanji::deferred([] { return Net(100); }, {.seed = 7}).materialise();
+  const bool same = small.module->second->weight.equal(net->second->weight);
+  std::printf("rank %d: shards and the whole: %s\n", world.rank(),
+              same ? "the same bits" : "other bits");
   return same ? 0 : 1;
 }

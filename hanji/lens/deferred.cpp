@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "hanji/base/random.h"
 #include "hanji/base/status.h"
 #include "hanji/lens/internal/recorder.h"
 #include "hanji/lens/internal/replay.h"
@@ -74,6 +75,16 @@ int InitialValues::find(const at::Tensor& tensor) const {
   const auto place = std::find_if(places.begin(), places.end(),
                                   [&](const auto& own) { return own.tensor.is_same(tensor); });
   return place == places.end() ? -1 : static_cast<int>(place - places.begin());
+}
+
+uint64_t InitialValues::seed() const { return state_->tape->seed; }
+
+uint64_t InitialValues::fingerprint(int tensor) const {
+  return base::mix(seed(), state_->tape->fingerprint((*state_)[tensor].slot));
+}
+
+std::string InitialValues::refused(int tensor) const {
+  return state_->tape->refused((*state_)[tensor].slot.storage);
 }
 
 void InitialValues::write(int tensor, layout::Range range, const at::Tensor& out) const {

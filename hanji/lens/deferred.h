@@ -40,6 +40,12 @@ class InitialValues {
   /// The position of a tensor of the module, by identity; -1: none of them.
   int find(const at::Tensor& tensor) const;
 
+  /// Of the values: equal numbers for equal seeds and constructions, in any process.
+  uint64_t fingerprint(int tensor) const;
+  uint64_t seed() const;
+  /// The operation for which write() would refuse; empty: none.
+  std::string refused(int tensor) const;
+
   /// Writes elements [range) of a tensor, in the order of its contiguous form, to `out`.
   ///
   /// Shape   out [range.size()], of any dtype and device.

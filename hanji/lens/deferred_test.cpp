@@ -195,6 +195,32 @@ TEST(Deferred, SeedsAndDrawsDiffer) {
   EXPECT_TRUE(at::equal(a[0], again[0]));
 }
 
+TEST(Deferred, FingerprintsAreOfWhatATensorHoldsAndOfNothingElse) {
+  const auto of = [](const char* name, uint64_t seed, double gain, bool talks = false) {
+    const auto built = deferred(
+        [&] {
+          if (talks) torch::zeros({7}).add_(1);
+          torch::nn::Sequential net(torch::nn::Linear(50, 50));
+          const at::NoGradGuard no_grad;
+          net->parameters()[0].mul_(gain);
+          net->parameters()[1].copy_(torch::tensor({gain}).expand({50}));
+          return net;
+        },
+        {.seed = seed});
+    for (int i = 0; i < built.initial.size(); ++i) {
+      if (built.initial.name(i) == name) return built.initial.fingerprint(i);
+    }
+    return uint64_t{0};
+  };
+  for (const char* name : {"0.weight", "0.bias"}) {
+    EXPECT_EQ(of(name, 1, 2), of(name, 1, 2));
+    EXPECT_EQ(of(name, 1, 2), of(name, 1, 2, /*talks=*/true));
+    EXPECT_NE(of(name, 1, 2), of(name, 2, 2));
+    EXPECT_NE(of(name, 1, 2), of(name, 1, std::nextafter(2, 3)));
+  }
+  EXPECT_NE(of("0.weight", 1, 2), of("0.bias", 1, 2));
+}
+
 TEST(Deferred, TorchsGeneratorStaysWhereItWas) {
   const auto state = at::detail::getDefaultCPUGenerator().get_state();
   deferred([] { return std::make_shared<OddImpl>(); }).materialise();

@@ -1,10 +1,96 @@
 #include "hanji/lens/internal/tape.h"
 
+#include <bit>
 #include <set>
+#include <span>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
+#include "hanji/base/checksum.h"
+
 namespace hanji::lens {
+namespace {
+
+/// Text that tells two recordings apart. Storages have the numbers in which they are met, so that
+/// what else a constructor made does not count.
+class Teller {
+ public:
+  explicit Teller(const Tape& tape) : tape_(tape) {}
+
+  void tell(const Entry& entry) {
+    add(entry.name());
+    add(entry.handle.schema().overload_name());
+    add(entry.draw);
+    for (const Value& value : entry.arguments) {
+      if (const auto* slot = std::get_if<Slot>(&value)) {
+        tell(*slot);
+      } else if (const auto* slots = std::get_if<SlotList>(&value)) {
+        tell(*slots);
+      } else {
+        tell(std::get<c10::IValue>(value));
+      }
+    }
+    tell(entry.results);
+  }
+
+  void tell(const Slot& slot) {
+    const auto [place, is_new] =
+        numbers_.try_emplace(slot.storage, static_cast<int64_t>(numbers_.size()));
+    add(place->second);
+    if (is_new) tell_storage(tape_.storage(slot.storage));
+    add(slot.dtype);
+    add(slot.offset);
+    for (const int64_t size : slot.sizes) add(size);
+    for (const int64_t stride : slot.strides) add(stride);
+  }
+
+  uint64_t hash() const { return base::xxh3(std::as_bytes(std::span(text_))); }
+
+ private:
+  void tell(const SlotList& slots) {
+    add(slots.size());
+    for (const auto& slot : slots) {
+      add(slot.has_value());
+      if (slot) tell(*slot);
+    }
+  }
+
+  /// Plain values by their bits; of others, which no element depends on, what they are.
+  void tell(const c10::IValue& value) {
+    add(value.tagKind());
+    if (value.isInt()) add(value.toInt());
+    if (value.isBool()) add(value.toBool());
+    if (value.isDouble()) add(std::bit_cast<uint64_t>(value.toDouble()));
+    if (value.isString()) add(value.toStringRef());
+    if (value.isTensor() && value.toTensor().defined()) tell_bytes(value.toTensor().contiguous());
+    if (!value.isList()) return;
+    for (const c10::IValue& element : value.toListRef()) tell(element);
+  }
+
+  void tell_storage(const Storage& storage) {
+    add(storage.bytes);
+    if (storage.literal.defined()) tell_bytes(storage.literal);
+  }
+
+  void tell_bytes(const at::Tensor& tensor) {
+    add(std::string_view(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()));
+  }
+
+  void add(std::string_view text) {
+    add(text.size());
+    text_ += text;
+  }
+  template <class Number>
+  requires std::is_arithmetic_v<Number> || std::is_enum_v<Number>
+  void add(Number number) { text_.append(reinterpret_cast<const char*>(&number), sizeof(number)); }
+
+  const Tape& tape_;
+  std::unordered_map<int, int64_t> numbers_;
+  std::string text_;
+};
+
+}  // namespace
 
 int64_t Slot::numel() const {
   int64_t count = 1;
@@ -40,6 +126,27 @@ std::vector<int> Tape::needed(int storage, int end) const {
     }
   }
   return {found.begin(), found.end()};
+}
+
+uint64_t Tape::fingerprint(const Slot& slot) const {
+  Teller teller(*this);
+  for (const int entry : needed(slot.storage, static_cast<int>(entries.size()))) {
+    teller.tell(entries[static_cast<size_t>(entry)]);
+  }
+  teller.tell(slot);
+  return teller.hash();
+}
+
+std::string Tape::refused(int storage) const {
+  for (const int entry : needed(storage, static_cast<int>(entries.size()))) {
+    const Entry& own = entries[static_cast<size_t>(entry)];
+    for (const auto* storages : {&own.reads, &own.writes}) {
+      for (const int number : *storages) {
+        if (!this->storage(number).refused.empty()) return this->storage(number).refused;
+      }
+    }
+  }
+  return this->storage(storage).refused;
 }
 
 }  // namespace hanji::lens

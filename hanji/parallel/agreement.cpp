@@ -168,6 +168,15 @@ void Mistakes::add_if_taken(const NamedParameter& parameter, const std::string& 
                              "() gave; wrap the outermost module once, or end that handle first"));
 }
 
+void Mistakes::add_if_without_memory(const NamedParameter& tensor, const std::string& caller) {
+  if (!tensor.tensor.is_meta()) return;
+  add("memory", tensor.name,
+      base::invalid_argument(caller + ": " + tensor.name +
+                             " has no memory and no values (it is on the meta device); give what "
+                             "hanji::deferred() returned to fully_shard() or shard_optimizer(), or "
+                             "let its materialise() fill the module first"));
+}
+
 std::vector<Status> Mistakes::all() const {
   std::vector<Status> all;
   for (const auto& [kind, first, others] : entries_) {

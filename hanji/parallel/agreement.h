@@ -25,6 +25,8 @@ class Mistakes {
   void add(const std::string& kind, const std::string& parameter, const Status& mistake);
   /// Adds one if a strategy trains the parameter already.
   void add_if_taken(const NamedParameter& parameter, const std::string& caller);
+  /// Adds one if the tensor is on the meta device, with nobody to say what it holds.
+  void add_if_without_memory(const NamedParameter& tensor, const std::string& caller);
   std::vector<Status> all() const;
 
  private:

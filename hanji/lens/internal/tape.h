@@ -61,6 +61,13 @@ struct Tape {
 
   /// The entries that the content of a storage depends on, before entry `end`, in order.
   std::vector<int> needed(int storage, int end) const;
+
+  /// A hash of all that the content of a tensor depends on, but for the seed: the same in every
+  /// process that records the same construction.
+  uint64_t fingerprint(const Slot& slot) const;
+
+  /// The operation that cannot be repeated, of those a storage depends on; empty: none.
+  std::string refused(int storage) const;
 };
 
 }  // namespace hanji::lens

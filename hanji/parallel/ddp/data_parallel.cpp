@@ -11,8 +11,12 @@
 namespace hanji::parallel {
 namespace {
 
-Mistakes mistakes_of(const std::vector<NamedParameter>& parameters) {
+Mistakes mistakes_of(const std::vector<NamedParameter>& parameters,
+                     const std::vector<NamedParameter>& buffers) {
   Mistakes mistakes;
+  for (const auto& entry : with_buffers(parameters, buffers)) {
+    mistakes.add_if_without_memory(entry, "data_parallel");
+  }
   if (parameters.empty()) {
     mistakes.add("none", "",
                  base::invalid_argument("data_parallel: no parameter of the module requires a "
@@ -86,7 +90,7 @@ Replicas data_parallel(torch::nn::Module& module, const comm::Group& group,
                        const DataParallelOptions& asked) {
   auto parameters = learning_parameters(module);
   auto buffers = buffers_of(module);
-  check_same_structure(with_buffers(parameters, buffers), group, mistakes_of(parameters));
+  check_same_structure(with_buffers(parameters, buffers), group, mistakes_of(parameters, buffers));
   const DataParallelOptions options = resolve(asked, group, parameters[0].tensor);
   broadcast_from_first(parameters, group);
   broadcast_from_first(buffers, group);

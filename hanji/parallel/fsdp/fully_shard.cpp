@@ -156,6 +156,8 @@ Sharded fully_shard(torch::nn::Module& module, const comm::Group& asked_group,
   spec.seals = true;
   spec.reshards_after_forward = options.strategy != ShardingStrategy::kShardGradOp;
   spec.observes = options.calls == UnitCalls::kLens;
+  spec.initial = sharding.initial;
+  spec.device = sharding.device;
   spec.gradients.replicas = sharding.replicas;
   spec.gradients.everyone = sharding.everyone;
   spec.gradients.options = resolve(sharding, group, spec.parameters, kCaller);

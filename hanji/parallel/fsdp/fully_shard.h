@@ -79,4 +79,21 @@ struct FullyShardOptions {
 Sharded fully_shard(torch::nn::Module& module, const comm::Group& group,
                     const FullyShardOptions& options = {});
 
+/// The same of a module that hanji::deferred() built: no rank ever holds more of it than its shards
+/// and, while they compute, its units. Buffers get their memory whole.
+///
+/// Result  the shards of what built.materialise() would give in one process, bit for bit, whatever
+///         the number of ranks.
+/// Cost    the values of a rank's shards are computed by that rank, and nothing is sent: 8 bytes per
+///         tensor tell that all ranks constructed the same, from one seed.
+/// Errors  as above; kMismatch, naming seed and tensor, if ranks differ in either; kInvalidArgument
+///         for a tensor that has memory, was added later, or whose values cannot be repeated.
+template <class Holder>
+Sharded fully_shard(const lens::Deferred<Holder>& built, const comm::Group& group,
+                    FullyShardOptions options = {}) {
+  Holder module = built.module;
+  options.sharding.initial = built.initial;
+  return fully_shard(*module, group, options);
+}
+
 }  // namespace hanji::parallel

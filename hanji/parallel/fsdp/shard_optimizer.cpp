@@ -22,6 +22,8 @@ Sharded shard_optimizer(torch::nn::Module& module, const comm::Group& group,
   spec.residence = shares_parameters(group, options.sharding, spec.parameters)
                        ? Residence::kShared
                        : Residence::kReplicated;
+  spec.initial = options.sharding.initial;
+  spec.device = options.sharding.device;
   spec.gradients.replicas = options.sharding.replicas;
   spec.gradients.everyone = options.sharding.everyone;
   spec.gradients.options = resolve(options.sharding, group, spec.parameters, caller);

@@ -46,4 +46,14 @@ struct ShardOptimizerOptions {
 Sharded shard_optimizer(torch::nn::Module& module, const comm::Group& group,
                         const ShardOptimizerOptions& options = {});
 
+/// The same of a module that hanji::deferred() built: each rank computes the initial values of its
+/// shards; see fully_shard().
+template <class Holder>
+Sharded shard_optimizer(const lens::Deferred<Holder>& built, const comm::Group& group,
+                        ShardOptimizerOptions options = {}) {
+  Holder module = built.module;
+  options.sharding.initial = built.initial;
+  return shard_optimizer(*module, group, options);
+}
+
 }  // namespace hanji::parallel

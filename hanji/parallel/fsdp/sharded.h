@@ -11,6 +11,7 @@
 
 #include "hanji/comm/group.h"
 #include "hanji/layout/unit.h"
+#include "hanji/lens/deferred.h"
 #include "hanji/parallel/average.h"
 #include "hanji/parallel/flat_optimizer.h"
 #include "hanji/parallel/named_parameter.h"
@@ -37,6 +38,10 @@ struct ShardingOptions {
   std::vector<layout::Range> owners = {};
   /// Stable with `replicas` only: the ranks of all groups, whose grains the owners share out.
   std::optional<comm::Group> everyone = {};
+  /// What the parameters and buffers of a module that hanji::deferred() built will hold; they have no
+  /// memory yet, and get it on `device`.
+  std::optional<lens::InitialValues> initial = {};
+  c10::Device device = c10::kCPU;
 };
 
 /// A piece of a parameter that this rank owns.

@@ -14,8 +14,12 @@
 namespace hanji::parallel {
 namespace {
 
-Mistakes mistakes_of(const std::vector<NamedParameter>& parameters) {
+Mistakes mistakes_of(const std::vector<NamedParameter>& parameters,
+                     const std::vector<NamedParameter>& buffers) {
   Mistakes mistakes;
+  for (const auto& entry : with_buffers(parameters, buffers)) {
+    mistakes.add_if_without_memory(entry, "parameter_server");
+  }
   if (parameters.empty()) {
     mistakes.add("none", "",
                  base::invalid_argument("parameter_server: no parameter of the module requires a "
@@ -26,6 +30,7 @@ Mistakes mistakes_of(const std::vector<NamedParameter>& parameters) {
   for (const NamedParameter& entry : parameters) {
     const auto& [name, tensor] = entry;
     mistakes.add_if_taken(entry, "parameter_server");
+    if (tensor.is_meta()) continue;  // told above
     if (tensor.scalar_type() == first.scalar_type() && tensor.is_cpu()) continue;
     mistakes.add(
         "kind", name,
@@ -83,7 +88,7 @@ ParameterServer parameter_server(torch::nn::Module& module, const comm::Group& g
                                  const ParameterServerOptions& asked) {
   auto parameters = learning_parameters(module);
   const auto buffers = buffers_of(module);
-  check_same_structure(with_buffers(parameters, buffers), group, mistakes_of(parameters));
+  check_same_structure(with_buffers(parameters, buffers), group, mistakes_of(parameters, buffers));
   check_timing(asked, parameters[0].tensor);
   const layout::FlatLayout flat = flat_layout_of(parameters);
   const auto shares = layout::cut_at_blocks(

@@ -51,11 +51,12 @@ c10::DataPtr FlatUnit::held(void* data, at::Tensor memory) const {
 }
 
 FlatUnit::FlatUnit(std::string name, layout::Unit plan, std::vector<NamedParameter> parameters,
-                   Residence residence, const comm::Group& group)
+                   const Home& home, const comm::Group& group)
     : name_(std::move(name)),
       plan_(std::move(plan)),
       parameters_(std::move(parameters)),
-      residence_(residence),
+      residence_(home.residence),
+      device_(home.device),
       group_(group),
       counts_(layout::shard_counts(plan_)) {
   const at::NoGradGuard no_grad;
@@ -67,12 +68,8 @@ FlatUnit::FlatUnit(std::string name, layout::Unit plan, std::vector<NamedParamet
     shard_ = comm::zeros_on(device(), {range().size()}, dtype(), group_, "parameter shards");
   }
   if (whole_.defined()) shard_ = whole_.narrow(0, range().begin, range().size());
-  make_leaves();
-  if (residence_ != Residence::kReplicated) return;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const at::Tensor& parameter = parameters_[i].tensor;
-    alias(whole_, plan_.flat.offsets[i], parameter.sizes()).copy_(parameter);
-  }
+  make_leaves(home.initial);
+  if (residence_ == Residence::kReplicated) fill_replicas(home.initial);
 }
 
 FlatUnit::~FlatUnit() {
@@ -80,16 +77,34 @@ FlatUnit::~FlatUnit() {
   for (const auto& entry : parameters_) storage_of(entry.tensor).clear_data_ptr_access_error_msg_();
 }
 
-void FlatUnit::make_leaves() {
+void FlatUnit::make_leaves(const lens::InitialValues* initial) {
   for (const layout::Piece& piece : layout::pieces(plan_, group_.rank())) {
     const at::Tensor& parameter = parameters_[piece.position].tensor;
     Leaf leaf{static_cast<size_t>(piece.position), piece.elements, piece.flat - range().begin, {}};
     leaf.tensor = alias(shard_, leaf.offset, leaf_sizes(parameter, piece.elements));
-    const at::Tensor values = parameter.detach().contiguous().view({-1});
-    leaf.tensor.copy_(
-        values.narrow(0, piece.elements.begin, piece.elements.size()).view(leaf.tensor.sizes()));
+    fill(leaf, initial);
     leaf.tensor.set_requires_grad(parameter.requires_grad());
     leaves_.push_back(std::move(leaf));
+  }
+}
+
+void FlatUnit::fill(const Leaf& leaf, const lens::InitialValues* initial) const {
+  const at::Tensor& parameter = parameters_[leaf.position].tensor;
+  const int64_t count = leaf.elements.size();
+  at::Tensor target = shard_.narrow(0, leaf.offset, count);
+  if (initial != nullptr) return initial->write(initial->find(parameter), leaf.elements, target);
+  target.copy_(parameter.detach().contiguous().view({-1}).narrow(0, leaf.elements.begin, count));
+}
+
+/// Values that have to be computed are so once, by the rank that owns them.
+void FlatUnit::fill_replicas(const lens::InitialValues* initial) {
+  if (initial != nullptr) {
+    begin_gather_in_place();
+    return wait_gathered();
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& parameter = parameters_[i].tensor;
+    alias(whole_, plan_.flat.offsets[i], parameter.sizes()).copy_(parameter);
   }
 }
 
@@ -102,6 +117,10 @@ void FlatUnit::adopt(const std::weak_ptr<ShardedModel>& model, size_t index) {
                                                          held(nullptr, {}), nullptr, false);
     const std::vector<int64_t> sizes = parameter.sizes().vec();
     auto* tensor = parameter.unsafeGetTensorImpl();
+    if (parameter.is_meta()) {  // every handle to it sees that it is none any more
+      const auto real = at::empty({0}, at::TensorOptions(dtype()).device(device_));
+      tensor->shallow_copy_from(real.getIntrusivePtr());
+    }
     tensor->set_storage_keep_dtype(c10::Storage(std::move(storage)));
     tensor->set_sizes_contiguous(sizes);
     tensor->set_storage_offset(0);

@@ -9,6 +9,7 @@
 #include "hanji/comm/group.h"
 #include "hanji/comm/work.h"
 #include "hanji/layout/unit.h"
+#include "hanji/lens/deferred.h"
 #include "hanji/parallel/named_parameter.h"
 
 namespace hanji::parallel {
@@ -20,6 +21,13 @@ enum class Residence : uint8_t {
   kShared,      ///< Once on the host, in the heap: always whole, every rank writes its shard there.
   kReplicated,  ///< On every rank: made whole again after each step.
   kGathered,    ///< On every rank while it computes with them, else only the shards.
+};
+
+/// Where parameters lie, and what they hold if they have no memory yet.
+struct Home {
+  Residence residence = Residence::kShared;
+  c10::Device device = c10::kCPU;
+  const lens::InitialValues* initial = nullptr;  ///< For the constructor; null: they have memory.
 };
 
 /// This rank's part of one parameter, as the optimizer sees it.
@@ -36,9 +44,10 @@ struct Leaf {
 /// has saved follow it. While a parameter is sealed, reading its data throws, naming it.
 class FlatUnit {
  public:
-  /// Takes the values that the parameters have; they must be the same on all ranks of `group`.
+  /// Takes the values that the parameters have, or of those without memory will have: this rank's
+  /// only, never a whole parameter. They must be the same on all ranks of `group`.
   FlatUnit(std::string name, layout::Unit plan, std::vector<NamedParameter> parameters,
-           Residence residence, const comm::Group& group);
+           const Home& home, const comm::Group& group);
   /// The parameters stay as they are, and open where their memory is.
   ~FlatUnit();
   FlatUnit(const FlatUnit&) = delete;
@@ -70,14 +79,16 @@ class FlatUnit {
   layout::Range range() const { return plan_.shards[group_.rank()]; }
   bool learns() const { return parameters_[0].tensor.requires_grad(); }
   c10::ScalarType dtype() const { return parameters_[0].tensor.scalar_type(); }
-  c10::Device device() const { return parameters_[0].tensor.device(); }
+  c10::Device device() const { return device_; }
 
   /// One value per leaf, shaped like it, of all ranks together: by position, shaped like the
   /// parameters. A collective.
   std::vector<at::Tensor> whole_of(const std::vector<at::Tensor>& by_leaf) const;
 
  private:
-  void make_leaves();
+  void make_leaves(const lens::InitialValues* initial);
+  void fill(const Leaf& leaf, const lens::InitialValues* initial) const;
+  void fill_replicas(const lens::InitialValues* initial);
   c10::DataPtr held(void* data, at::Tensor memory) const;
   void point_at(const at::Tensor& whole);
   at::Tensor empty_whole() const;
@@ -86,6 +97,7 @@ class FlatUnit {
   layout::Unit plan_;
   std::vector<NamedParameter> parameters_;
   Residence residence_;
+  c10::Device device_;
   comm::Group group_;
   std::weak_ptr<ShardedModel> model_;
   size_t index_ = 0;  ///< Among the model's units.

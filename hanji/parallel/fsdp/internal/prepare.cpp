@@ -1,8 +1,10 @@
 #include "hanji/parallel/fsdp/internal/prepare.h"
 
+#include <fmt/format.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "hanji/base/status.h"
 #include "hanji/comm/shared_tensor.h"
@@ -25,6 +27,41 @@ std::vector<NamedParameter> all_parameters(const torch::nn::Module& module) {
 
 [[noreturn]] void refuse(const std::string& caller, const std::string& why) {
   throw Error(base::invalid_argument(caller + ": " + why));
+}
+
+/// Of a module that hanji::deferred() built, a tensor whose values cannot be had piece by piece.
+void add_if_unknown(const NamedParameter& entry, const lens::InitialValues& initial,
+                    const std::string& caller, Mistakes& mistakes) {
+  const auto add = [&](const std::string& kind, const std::string& why) {
+    mistakes.add(kind, entry.name, base::invalid_argument(caller + ": " + entry.name + " " + why));
+  };
+  if (!entry.tensor.is_meta()) {
+    return add("filled",
+               "has memory, but the module is given as one that hanji::deferred() built; build it "
+               "there too, or give the module alone, once all of it has memory");
+  }
+  const int index = initial.find(entry.tensor);
+  if (index < 0) {
+    return add("foreign",
+               "was not there when hanji::deferred() ended; register it in the function that "
+               "deferred() calls");
+  }
+  const std::string refused = initial.refused(index);
+  if (refused.empty()) return;
+  add("refused", "cannot get its initial values piece by piece, for " + refused +
+                     " cannot be repeated; build that part otherwise");
+}
+
+/// Names that also tell where initial values come from, for ranks to compare.
+std::vector<NamedParameter> with_origins(std::vector<NamedParameter> tensors,
+                                         const lens::InitialValues& initial) {
+  for (auto& [name, tensor] : tensors) {
+    const int index = initial.find(tensor);
+    if (index < 0) continue;
+    name += fmt::format(" (deferred, seed {}, construction {:x})", initial.seed(),
+                        initial.fingerprint(index));
+  }
+  return tensors;
 }
 
 Mistakes mistakes_of(const std::vector<NamedParameter>& parameters, const std::string& caller) {
@@ -66,10 +103,19 @@ std::vector<NamedParameter> prepare(const torch::nn::Module& module, const comm:
                                     const ShardingOptions& options, const std::string& caller) {
   auto parameters = all_parameters(module);
   const auto buffers = buffers_of(module);
-  const auto tensors = with_buffers(parameters, buffers);
-  const auto mistakes = mistakes_of(parameters, caller);
+  auto tensors = with_buffers(parameters, buffers);
+  auto mistakes = mistakes_of(parameters, caller);
+  for (const auto& entry : tensors) {
+    if (options.initial) {
+      add_if_unknown(entry, *options.initial, caller, mistakes);
+    } else {
+      mistakes.add_if_without_memory(entry, caller);
+    }
+  }
+  if (options.initial) tensors = with_origins(std::move(tensors), *options.initial);
   if (options.replicas) check_same_structure(tensors, *options.replicas, mistakes);
   check_same_structure(tensors, group, mistakes);
+  if (options.initial) return parameters;  // equal by construction
   const std::array<const comm::Group*, 2> ways = {options.replicas ? &*options.replicas : nullptr,
                                                   &group};
   for (const comm::Group* way : ways) {
@@ -82,6 +128,7 @@ std::vector<NamedParameter> prepare(const torch::nn::Module& module, const comm:
 
 ShardingOptions resolve(ShardingOptions options, const comm::Group& group,
                         const std::vector<NamedParameter>& parameters, const std::string& caller) {
+  options.initial.reset();  // whoever keeps the options has no use for it
   if (options.max_units_in_flight < 1) {
     refuse(caller, "max_units_in_flight is " + std::to_string(options.max_units_in_flight) +
                        "; one unit at least must be whole to compute");
@@ -116,8 +163,8 @@ ShardingOptions resolve(ShardingOptions options, const comm::Group& group,
 
 bool shares_parameters(const comm::Group& group, const ShardingOptions& options,
                        const std::vector<NamedParameter>& parameters) {
-  return options.share_memory && comm::shares_memory(group) &&
-         parameters[0].tensor.device().is_cpu();
+  const c10::Device device = options.initial ? options.device : parameters[0].tensor.device();
+  return options.share_memory && comm::shares_memory(group) && device.is_cpu();
 }
 
 }  // namespace hanji::parallel

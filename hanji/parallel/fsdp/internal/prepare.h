@@ -8,10 +8,12 @@
 namespace hanji::parallel {
 
 /// The distinct parameters of `module`, frozen ones too, in order of registration, after they have
-/// been found alike on all ranks and have become rank 0's, as have the buffers.
+/// been found alike on all ranks and have become rank 0's, as have the buffers. Of a module that was
+/// deferred they have no memory yet, and will hold the same on all ranks.
 ///
 /// Errors  throws, on every rank: kMismatch if ranks differ; kInvalidArgument if nothing learns, a
-///         parameter is sharded already, or they lie on several devices. All name the parameter.
+///         parameter is sharded already, has no memory and no initial values, or they lie on several
+///         devices. All name the parameter.
 std::vector<NamedParameter> prepare(const torch::nn::Module& module, const comm::Group& group,
                                     const ShardingOptions& options, const std::string& caller);
 

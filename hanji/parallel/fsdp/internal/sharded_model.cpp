@@ -69,11 +69,12 @@ void ShardedModel::add_flats(const Spec& spec, const UnitRequest& request, Modul
   for (const auto& [kind, indices] : kinds) {
     std::vector<NamedParameter> own;
     for (const int index : indices) own.push_back(spec.parameters[index]);
+    const Home home{residence_, spec.initial ? spec.device : own[0].tensor.device(),
+                    spec.initial ? &*spec.initial : nullptr};
     unit.flats.push_back(flats_.size());
     unit_of_flat_.push_back(units_.size());
-    flats_.push_back(std::make_unique<FlatUnit>(unit.name,
-                                                layout::make_unit(indices, sizes, group_.size()),
-                                                std::move(own), residence_, group_));
+    flats_.push_back(std::make_unique<FlatUnit>(
+        unit.name, layout::make_unit(indices, sizes, group_.size()), std::move(own), home, group_));
     flats_.back()->adopt(weak_from_this(), flats_.size() - 1);
     if (!flats_.back()->learns()) continue;
     learning_.push_back(flats_.back().get());
@@ -90,6 +91,7 @@ void ShardedModel::start(Spec& spec) {
     if (request.module != nullptr) by_module_[request.module] = units_.size();
     units_.push_back(std::move(unit));
   }
+  if (spec.initial) spec.initial->materialise(spec.device);  // buffers, and what is in no unit
   spec.gradients.caller = caller_;
   Gradients::Events events{[this] { check_untouched(); }, [this](size_t i) { on_unit_done(i); },
                            [this] { on_end_of_backward(); }};
