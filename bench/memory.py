@@ -15,15 +15,18 @@ import threading
 from model import ROOT
 from pairs import Ranks
 
-OURS = ("zero3", "gathered", "zero1", "ddp")
+OURS = ("zero3", "zero3:spawned", "gathered", "zero1", "ddp")
 PEERS = ("fully_shard", "ddp")
 
 
 def proportional_bytes(job):
+    """Of all processes of the job, the one that ranks are copies of too."""
     total = 0
     for process in job.processes:
-        text = pathlib.Path(f"/proc/{process.pid}/smaps_rollup").read_text()
-        total += int(re.search(r"^Pss:\s+(\d+) kB", text, re.M)[1]) * 1024
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        for pid in [process.pid, *children.split()]:
+            text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+            total += int(re.search(r"^Pss:\s+(\d+) kB", text, re.M)[1]) * 1024
     return total
 
 
@@ -51,7 +54,11 @@ class Peak:
 
 def measure(name, command, a):
     """(bytes before the module, peak until it is wrapped, peak of steps, losses)"""
-    job = Ranks(name, [*command, "--layers", str(a.layers), "--width", str(a.width)], a.ranks)
+    spawned = name.endswith(":spawned")
+    if spawned:
+        command = [*command, "--spawn", str(a.ranks)]
+    job = Ranks(name, [*command, "--layers", str(a.layers), "--width", str(a.width)],
+                1 if spawned else a.ranks)
     job.receive()
     start = proportional_bytes(job)
     with Peak(job) as wrapping:
@@ -84,7 +91,8 @@ def main():
         if name.startswith("peer:"):
             command = [sys.executable, str(ROOT / "bench/memory_peer.py"), "--strategy", name[5:]]
         else:
-            command = [str(ROOT / "build/dev/bin/bench/memory_rank"), "--strategy", name]
+            command = [str(ROOT / "build/dev/bin/bench/memory_rank"), "--strategy",
+                       name.split(":")[0]]
         start, wrapping, steps, losses = measure(name, command, a)
         expected = expected or losses
         apart = max(abs(x - y) / abs(y) for x, y in zip(losses, expected, strict=True))

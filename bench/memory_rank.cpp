@@ -1,7 +1,8 @@
 // One rank of a training of an MLP of equal units, by one of our strategies, driven line by line:
 //   {"steps": 2}  ->  {"losses": [...]}
 // after one line when it has met the others, and one when the module is wrapped. Started by
-// bench/memory.py once per rank, with torchrun's variables.
+// bench/memory.py once per rank, with torchrun's variables, or once with --spawn RANKS: then the
+// ranks are copies of one process, and the first of them speaks for all.
 #include <hanji/hanji.h>
 #include <torch/nn/functional/activation.h>
 #include <torch/nn/modules/linear.h>
@@ -73,37 +74,63 @@ Update update_of(const std::string& strategy, hanji::Sequential& net, const hanj
   return by_shards(hanji::fully_shard(*net, world.group(), options));
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  CLI::App app("One rank of bench/memory");
+struct Job {
   std::string strategy;
   int64_t layers = 0, width = 0;
-  app.add_option("--strategy", strategy)
-      ->required()
-      ->check(CLI::IsMember({"ddp", "zero1", "zero3", "gathered"}));
-  app.add_option("--layers", layers)->required();
-  app.add_option("--width", width)->required();
-  CLI11_PARSE(app, argc, argv);
+  int spawned = 0;  ///< Ranks that are copies of one process; 0: this process is one rank.
+};
 
-  const auto world = hanji::connect();
+/// The next line's steps; 0: there are no more.
+int64_t read_steps(const hanji::World& world) {
+  at::Tensor steps = at::zeros({1}, at::kLong);
+  std::string line;
+  if (world.rank() == 0 && std::getline(std::cin, line)) {
+    steps[0] = nlohmann::json::parse(line).at("steps").get<int64_t>();
+  }
+  hanji::comm::broadcast(steps, 0, world.group()).wait();
+  return steps.item<int64_t>();
+}
+
+void run(const Job& job, const hanji::World& world) {
+  const auto say = [&](const nlohmann::json& line) {
+    if (job.spawned == 0 || world.rank() == 0) std::cout << line << std::endl;
+  };
   at::set_num_threads(1);
-  std::cout << nlohmann::json{{"at", "start"}} << std::endl;
+  say({{"at", "start"}});
   hanji::Sequential net;
-  for (int64_t i = 0; i < layers; ++i) net->push_back(Layer(width));
-  const Update update = update_of(strategy, net, world);
-  std::cout << nlohmann::json{{"at", "wrapped"}} << std::endl;
+  for (int64_t i = 0; i < job.layers; ++i) net->push_back(Layer(job.width));
+  const Update update = update_of(job.strategy, net, world);
+  say({{"at", "wrapped"}});
   int64_t step = 0;
-  for (std::string line; std::getline(std::cin, line);) {
+  while (const int64_t steps = read_steps(world)) {
     nlohmann::json losses = nlohmann::json::array();
-    for (int64_t left = nlohmann::json::parse(line).at("steps"); left > 0; --left, ++step) {
-      const at::Tensor loss = net->forward(rows(step, world, width)).square().mean();
+    for (const int64_t end = step + steps; step < end; ++step) {
+      const at::Tensor loss = net->forward(rows(step, world, job.width)).square().mean();
       loss.backward();
       update();
       at::Tensor total = loss.detach().to(at::kDouble).view({1});
       hanji::comm::all_reduce(total, world.group()).wait();
       losses.push_back(total.item<double>() / world.size());
     }
-    std::cout << nlohmann::json{{"losses", losses}} << std::endl;
+    say({{"losses", losses}});
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("One rank of bench/memory");
+  Job job;
+  app.add_option("--strategy", job.strategy)
+      ->required()
+      ->check(CLI::IsMember({"ddp", "zero1", "zero3", "gathered"}));
+  app.add_option("--layers", job.layers)->required();
+  app.add_option("--width", job.width)->required();
+  app.add_option("--spawn", job.spawned);
+  CLI11_PARSE(app, argc, argv);
+  if (job.spawned == 0) {
+    run(job, hanji::connect());
+  } else {
+    hanji::spawn(job.spawned, [&](hanji::World& world) { run(job, world); });
   }
 }
