@@ -74,6 +74,7 @@ using parallel::FullyShardOptions;
 using parallel::LossScaler;
 using parallel::MasterWeights;
 using parallel::MixedPrecision;
+using parallel::MixedPrecisionPolicy;
 using parallel::MovingAverage;
 using parallel::offloaded;
 using parallel::OffloadedOptimizer;

@@ -207,6 +207,20 @@ void check_same_structure(const std::vector<NamedParameter>& tensors, const comm
   refuse_together(all, group);
 }
 
+void check_same_words(const std::string& option, const std::string& words, const comm::Group& group,
+                      const Mistakes& mistakes) {
+  const auto rows = gather_hashes({hash_of(words.data(), words.size())}, group);
+  std::vector<Status> all;
+  if (!differences(rows).empty()) {
+    all.push_back(base::mismatch("the option " + option + " differs between ranks; rank " +
+                                 std::to_string(group.rank()) + " has \"" + words +
+                                 "\" (other on ranks " + odd_ranks(rows, 0) +
+                                 "); give the same on every rank"));
+  }
+  for (const Status& mistake : mistakes.all()) all.push_back(mistake);
+  refuse_together(all, group);
+}
+
 void check_same_values(const std::vector<NamedParameter>& tensors, const comm::Group& group) {
   std::vector<int64_t> hashes;
   for (const auto& entry : tensors) {

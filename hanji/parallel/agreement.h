@@ -47,6 +47,12 @@ class Mistakes {
 void check_same_structure(const std::vector<NamedParameter>& tensors, const comm::Group& group,
                           const Mistakes& mistakes = {});
 
+/// Throws on every rank unless all give the same words about one option, and no rank has `mistakes`.
+///
+/// Errors  kMismatch where they differ, else the code of the first mistake.
+void check_same_words(const std::string& option, const std::string& words, const comm::Group& group,
+                      const Mistakes& mistakes = {});
+
 /// Throws kMismatch on every rank unless all hold the same bytes. Cost: one pass over the tensors
 /// and an all_gather of 8 bytes per tensor.
 void check_same_values(const std::vector<NamedParameter>& tensors, const comm::Group& group);

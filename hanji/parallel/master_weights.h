@@ -23,7 +23,8 @@ struct MixedPrecision {
   at::ScalarType buffers = at::kFloat;
 };
 
-/// Float32 copies of parameters that the module computes with in fewer bits.
+/// Float32 copies of parameters that the module computes with in fewer bits, whole on every rank.
+/// fully_shard() and shard_optimizer() keep such copies as their shards: MixedPrecisionPolicy.
 ///
 ///   MasterWeights masters(*net, group);                                   // net is bfloat16 now
 ///   auto replicas = data_parallel(*net, group, {.gradient_dtype = at::kFloat});

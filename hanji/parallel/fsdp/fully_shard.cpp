@@ -146,7 +146,9 @@ UnitPolicy units_of_size(int64_t elements) {
 
 Sharded fully_shard(torch::nn::Module& module, const comm::Group& asked_group,
                     const FullyShardOptions& options) {
-  const auto [group, sharding] = apply(options.strategy, asked_group, options.sharding);
+  auto [group, sharding] = apply(options.strategy, asked_group, options.sharding);
+  sharding.precision = agree_on_precision(sharding.precision, options.calls == UnitCalls::kExplicit,
+                                          sharding, group, kCaller);
   ShardedModel::Spec spec{kCaller, {.group = group}};
   spec.units = find_units(module, options);
   spec.parameters = prepare(module, group, sharding, kCaller);
@@ -164,7 +166,9 @@ Sharded fully_shard(torch::nn::Module& module, const comm::Group& asked_group,
   if (spec.residence == Residence::kGathered) {
     spec.holds_batch = is_uneven(spec.gradients.options.owners);
   }
-  return Sharded(ShardedModel::create(std::move(spec)));
+  Sharded sharded(ShardedModel::create(std::move(spec)));
+  cast_buffers(module, sharding.precision);
+  return sharded;
 }
 
 }  // namespace hanji::parallel

@@ -72,9 +72,13 @@ struct FullyShardOptions {
 ///         one) and a reduce_scatter; memory for the shards and for max_units_in_flight units. In
 ///         stable the partial sums are whole gradients, and where ranks own different numbers of
 ///         grains, units that are gathered stay whole from a rank's first grain to its last.
-/// Errors  as shard_optimizer(); kInvalidArgument for a policy that finds no unit, and for
-///         HYBRID_SHARD without `replicas`, and for a rank without grains where units are gathered. While its unit does not compute, reading a parameter
-///         throws, naming it; a second backward() through one forward() throws, naming the unit.
+///         With sharding.precision the bytes of its dtypes travel, and shards are memory of their
+///         own on one host too.
+/// Errors  as shard_optimizer(); kInvalidArgument for a policy that finds no unit, for HYBRID_SHARD
+///         without `replicas`, for a rank without grains where units are gathered, and for casts of
+///         inputs or outputs with UnitCalls::kLens. While its unit does not compute, reading a
+///         parameter throws, naming it; a second backward() through one forward() throws, naming
+///         the unit; so does the call of a unit outside the root's where that casts outputs.
 /// Source  Zhao et al., PyTorch FSDP, VLDB 2023; Rajbhandari et al., ZeRO, SC 2020, section 5.3.
 Sharded fully_shard(torch::nn::Module& module, const comm::Group& group,
                     const FullyShardOptions& options = {});

@@ -38,10 +38,12 @@ struct ShardOptimizerOptions {
 ///         what an all_reduce moves; on one host parameters lie once, and no byte of them moves.
 ///         Per rank, with AdamW in float32: on one host 4 (ZeRO-1) bytes per parameter, or buffers
 ///         for max_units_in_flight units (ZeRO-2); and (4 + 4 + 8) / ranks of all parameters, those
-///         themselves included.
+///         themselves included. With a param_dtype whole parameters have its size, and the shards
+///         are masters beside them; frozen parameters are converted and sharded with them.
 /// Errors  throws kMismatch if names, shapes or dtypes differ between ranks, kInvalidArgument if
 ///         nothing requires a gradient, parameters lie on several devices, are sharded already or
-///         trained by another handle; all at once, by name, on all ranks.
+///         trained by another handle; all at once, by name, on all ranks. kInvalidArgument for
+///         casts of inputs or outputs: nobody sees calls.
 /// Source  Rajbhandari et al., ZeRO, SC 2020, sections 5.1 and 5.2.
 Sharded shard_optimizer(torch::nn::Module& module, const comm::Group& group,
                         const ShardOptimizerOptions& options = {});

@@ -199,17 +199,37 @@ std::vector<at::Tensor> Sharded::gradient_slots() const {
   return slots;
 }
 
+namespace {
+
+/// What one unit is computed and added up in, where that is not what it is.
+std::string words_of(const UnitDtypes& dtypes) {
+  std::string text;
+  if (dtypes.compute != dtypes.shard) {
+    text += fmt::format(", computed with in {}", c10::toString(dtypes.compute));
+  }
+  if (dtypes.reduce != dtypes.shard) {
+    text += fmt::format(", gradients added up in {}", c10::toString(dtypes.reduce));
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string Sharded::description() const {
   std::string text = fmt::format("{} over {} ranks; {}\n", model_->caller(), model_->group().size(),
                                  cost_of(model_->residence()));
+  const std::string mixed = words_of(model_->precision());
+  if (!mixed.empty())
+    text += "precision: " + mixed + "; the shards are masters in their own dtype\n";
   for (const auto& unit : model_->units()) {
     int64_t elements = 0;
     for (const int64_t size : unit->plan().flat.sizes) elements += size;
     const auto counts = layout::shard_counts(unit->plan());
-    text += fmt::format("unit {}: {} parameters, {} elements of {}{}, shards of {} to {}\n",
+    text += fmt::format("unit {}: {} parameters, {} elements of {}{}{}, shards of {} to {}\n",
                         unit->name().empty() ? "(root)" : unit->name(), unit->parameters().size(),
                         elements, c10::toString(unit->dtype()), unit->learns() ? "" : ", frozen",
-                        *std::ranges::min_element(counts), *std::ranges::max_element(counts));
+                        words_of(unit->dtypes()), *std::ranges::min_element(counts),
+                        *std::ranges::max_element(counts));
   }
   return text;
 }

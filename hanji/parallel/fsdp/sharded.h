@@ -14,6 +14,7 @@
 #include "hanji/lens/deferred.h"
 #include "hanji/parallel/average.h"
 #include "hanji/parallel/flat_optimizer.h"
+#include "hanji/parallel/fsdp/mixed_precision.h"
 #include "hanji/parallel/named_parameter.h"
 
 namespace torch::optim {
@@ -42,12 +43,15 @@ struct ShardingOptions {
   /// memory yet, and get it on `device`.
   std::optional<lens::InitialValues> initial = {};
   c10::Device device = c10::kCPU;
+  /// Other dtypes to compute and to sum in than those of the module, the same on every rank.
+  MixedPrecisionPolicy precision = {};
 };
 
 /// A piece of a parameter that this rank owns.
 struct Shard {
-  std::string name;            ///< Of the parameter.
-  at::Tensor tensor;           ///< A leaf that shares the parameter's memory where that is whole.
+  std::string name;  ///< Of the parameter.
+  at::Tensor
+      tensor;  ///< A leaf that shares the parameter's memory where that is whole, of its dtype.
   layout::Range elements;      ///< Of the parameter, in row-major order.
   std::vector<int64_t> sizes;  ///< Of the parameter.
 };
@@ -106,9 +110,12 @@ class Sharded {
 
   /// While it lives, the module's parameters are whole and can be read and written on every rank;
   /// then what was written, the same on all ranks, becomes the shards. For generation, evaluation
-  /// outside the units, and loading a checkpoint that is not sharded.
+  /// outside the units, and loading a checkpoint that is not sharded. With a precision policy they
+  /// are the masters, in their own dtype, and calls of units cast nothing.
   ///
-  /// Order   its begin and its end are collectives; no backward() in between.
+  /// Order   its begin and its end are collectives; no backward() and no step() in between.
+  /// Cost    with a param_dtype memory for all parameters in their own dtype, once on a host where
+  ///         memory is shared, and else an all_gather of them.
   class [[nodiscard]] FullParameters {
    public:
     explicit FullParameters(std::shared_ptr<ShardedModel> model);

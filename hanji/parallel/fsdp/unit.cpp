@@ -25,7 +25,7 @@ UnitCall::UnitCall(const torch::nn::Module& module) {
   if (model == nullptr) return;
   const auto unit = model->find(module);
   if (!unit) return;
-  model->enter(*unit);
+  casts_ = model->enter(*unit);
   model_ = std::move(model);
   unit_ = *unit;
 }

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "hanji/parallel/fsdp/cast_tensors.h"
+
 namespace torch::nn {
 class Module;
 }
@@ -16,6 +18,12 @@ class Module;
 namespace hanji::parallel {
 
 class ShardedModel;
+
+/// What a precision policy wants of one call; empty: its tensors stay as they are.
+struct Casts {
+  std::optional<at::ScalarType> inputs = {};
+  std::optional<at::ScalarType> outputs = {};
+};
 
 /// One call of a module that may be a unit of fully_shard(): whole from here to leave(). What
 /// Unit does around forward(), for callers with a forward of their own.
@@ -30,9 +38,13 @@ class UnitCall {
   /// `outputs`: all tensors through which a backward can come.
   void leave(const std::vector<at::Tensor>& outputs);
 
+  /// For the caller to carry out, by cast_tensors(), before forward() and after leave().
+  const Casts& casts() const { return casts_; }
+
  private:
   std::shared_ptr<ShardedModel> model_;  ///< Null: no unit, or left.
   size_t unit_ = 0;
+  Casts casts_;
 };
 
 /// The tensors in what a forward() returns. For types of your own write a function of this name
@@ -76,10 +88,12 @@ class Unit {
   template <class... Arguments>
   auto operator()(Arguments&&... arguments) const {
     UnitCall call(module_);
-    auto outputs = module_.forward(std::forward<Arguments>(arguments)...);
+    auto outputs = module_.forward(
+        CastArgument<Arguments>(std::forward<Arguments>(arguments), call.casts().inputs).get()...);
     std::vector<at::Tensor> tensors;
     collect_tensors(outputs, tensors);
     call.leave(tensors);
+    cast_result(outputs, call.casts().outputs);
     return outputs;
   }
 

@@ -3,7 +3,9 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/variable.h>
 
+#include <mutex>
 #include <utility>
 
 #include "hanji/comm/all_gather.h"
@@ -46,6 +48,19 @@ Held holder_of(const at::Tensor& parameter) {
   return {holder->model.lock(), holder->unit};
 }
 
+void reseat(const at::Tensor& parameter, c10::Storage storage, c10::ScalarType dtype) {
+  const bool converts = parameter.scalar_type() != dtype;
+  const std::vector<int64_t> sizes = parameter.sizes().vec();
+  auto* tensor = parameter.unsafeGetTensorImpl();
+  tensor->set_storage_and_dtype(std::move(storage), c10::scalarTypeToTypeMeta(dtype));
+  tensor->set_sizes_contiguous(sizes);
+  tensor->set_storage_offset(0);
+  auto* meta = torch::autograd::impl::get_autograd_meta(parameter);
+  if (!converts || meta == nullptr) return;
+  const std::lock_guard<std::mutex> lock(meta->mutex_);
+  meta->grad_accumulator_.reset();
+}
+
 c10::DataPtr FlatUnit::held(void* data, at::Tensor memory) const {
   return {data, new Holder{std::move(memory), model_, index_}, &drop_holder, device()};
 }
@@ -57,18 +72,20 @@ FlatUnit::FlatUnit(std::string name, layout::Unit plan, std::vector<NamedParamet
       parameters_(std::move(parameters)),
       residence_(home.residence),
       device_(home.device),
+      dtypes_(home.dtypes),
       group_(group),
       counts_(layout::shard_counts(plan_)) {
   const at::NoGradGuard no_grad;
   if (residence_ == Residence::kShared) {
-    whole_ = comm::shared_zeros({plan_.flat.count}, dtype(), 0, group_, "parameters");
+    whole_ = comm::shared_zeros({plan_.flat.count}, dtypes_.compute, 0, group_, "parameters");
   } else if (residence_ == Residence::kReplicated) {
-    whole_ = comm::zeros_on(device(), {plan_.flat.count}, dtype(), group_, "parameters");
-  } else {
-    shard_ = comm::zeros_on(device(), {range().size()}, dtype(), group_, "parameter shards");
+    whole_ = comm::zeros_on(device(), {plan_.flat.count}, dtypes_.compute, group_, "parameters");
   }
-  if (whole_.defined()) shard_ = whole_.narrow(0, range().begin, range().size());
+  shard_ = keeps_apart()
+               ? comm::zeros_on(device(), {range().size()}, dtype(), group_, "parameter shards")
+               : own_of(whole_);
   make_leaves(home.initial);
+  if (residence_ == Residence::kShared) begin_publish();
   if (residence_ == Residence::kReplicated) fill_replicas(home.initial);
 }
 
@@ -99,7 +116,7 @@ void FlatUnit::fill(const Leaf& leaf, const lens::InitialValues* initial) const 
 /// Values that have to be computed are so once, by the rank that owns them.
 void FlatUnit::fill_replicas(const lens::InitialValues* initial) {
   if (initial != nullptr) {
-    begin_gather_in_place();
+    begin_publish();
     return wait_gathered();
   }
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -112,18 +129,16 @@ void FlatUnit::adopt(const std::weak_ptr<ShardedModel>& model, size_t index) {
   model_ = model;
   index_ = index;
   for (const auto& [name, parameter] : parameters_) {
-    const auto bytes = static_cast<int64_t>(parameter.nbytes());
+    const int64_t bytes = parameter.numel() * c10::elementSize(dtypes_.compute);
     auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
                                                          held(nullptr, {}), nullptr, false);
-    const std::vector<int64_t> sizes = parameter.sizes().vec();
-    auto* tensor = parameter.unsafeGetTensorImpl();
     if (parameter.is_meta()) {  // every handle to it sees that it is none any more
+      const std::vector<int64_t> sizes = parameter.sizes().vec();
       const auto real = at::empty({0}, at::TensorOptions(dtype()).device(device_));
-      tensor->shallow_copy_from(real.getIntrusivePtr());
+      parameter.unsafeGetTensorImpl()->shallow_copy_from(real.getIntrusivePtr());
+      parameter.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
     }
-    tensor->set_storage_keep_dtype(c10::Storage(std::move(storage)));
-    tensor->set_sizes_contiguous(sizes);
-    tensor->set_storage_offset(0);
+    reseat(parameter, c10::Storage(std::move(storage)), dtypes_.compute);
   }
   if (whole_.defined()) {
     point_at(whole_);
@@ -143,17 +158,24 @@ void FlatUnit::point_at(const at::Tensor& whole) {
   }
 }
 
-at::Tensor FlatUnit::empty_whole() const {
+at::Tensor FlatUnit::empty_whole(c10::ScalarType dtype, const char* category) const {
   if (!device().is_cpu()) {
-    return at::empty({plan_.flat.count}, at::TensorOptions(dtype()).device(device()));
+    return at::empty({plan_.flat.count}, at::TensorOptions(dtype).device(device()));
   }
-  return group_.heap().empty({plan_.flat.count}, dtype(), "unsharded units");
+  return group_.heap().empty({plan_.flat.count}, dtype, category);
+}
+
+at::Tensor FlatUnit::own_of(const at::Tensor& whole) const {
+  return whole.narrow(0, range().begin, range().size());
 }
 
 void FlatUnit::begin_gather() {
   if (open_ || gathering_.begun() || residence_ != Residence::kGathered) return;
-  whole_ = empty_whole();
-  gathering_ = comm::all_gather(whole_, shard_, counts_, group_, {.label = name_});
+  const at::NoGradGuard no_grad;
+  whole_ = empty_whole(dtypes_.compute, "unsharded units");
+  // Rounded before it travels.
+  const at::Tensor own = is_mixed() ? own_of(whole_).copy_(shard_) : shard_;
+  gathering_ = comm::all_gather(whole_, own, counts_, group_, {.label = name_});
 }
 
 void FlatUnit::open() {
@@ -192,15 +214,18 @@ void FlatUnit::wait_gathered() {
   gathering_ = {};
 }
 
-void FlatUnit::begin_gather_in_place() {
+void FlatUnit::begin_publish() {
+  if (residence_ == Residence::kGathered) return;
+  const at::NoGradGuard no_grad;
+  const at::Tensor own = own_of(whole_);
+  if (is_mixed()) own.copy_(shard_);
   if (residence_ != Residence::kReplicated) return;
-  gathering_ = comm::all_gather(whole_, shard_, counts_, group_, {.label = name_});
+  gathering_ = comm::all_gather(whole_, own, counts_, group_, {.label = name_});
 }
 
 void FlatUnit::write_back() {
-  if (residence_ == Residence::kGathered) {
-    shard_.copy_(whole_.narrow(0, range().begin, range().size()));
-  }
+  if (is_mixed()) return hide_masters();
+  if (residence_ == Residence::kGathered) shard_.copy_(own_of(whole_));
 }
 
 std::vector<at::Tensor> FlatUnit::whole_of(const std::vector<at::Tensor>& by_leaf) const {

@@ -10,6 +10,7 @@
 #include "hanji/comm/work.h"
 #include "hanji/layout/unit.h"
 #include "hanji/lens/deferred.h"
+#include "hanji/parallel/fsdp/internal/precision.h"
 #include "hanji/parallel/named_parameter.h"
 
 namespace hanji::parallel {
@@ -28,6 +29,7 @@ struct Home {
   Residence residence = Residence::kShared;
   c10::Device device = c10::kCPU;
   const lens::InitialValues* initial = nullptr;  ///< For the constructor; null: they have memory.
+  UnitDtypes dtypes = {};
 };
 
 /// This rank's part of one parameter, as the optimizer sees it.
@@ -38,7 +40,8 @@ struct Leaf {
   at::Tensor tensor;
 };
 
-/// The memory of one unit's parameters: whole, and this rank's shard of it.
+/// The memory of one unit's parameters: whole, and this rank's shard of it. Where they are computed
+/// with in another dtype than they have, the shard is memory of its own, and rounded into the whole.
 ///
 /// Every parameter keeps its TensorImpl and gets a storage of its own, so that views which autograd
 /// has saved follow it. While a parameter is sealed, reading its data throws, naming it.
@@ -63,11 +66,17 @@ class FlatUnit {
   void seal();
   bool is_open() const { return open_; }
   bool is_gathering() const { return gathering_.begun(); }
-  /// Replicated: every rank has written its shard; all are told to all, until wait_gathered().
-  void begin_gather_in_place();
+  /// This rank has written its shard: what is always whole gets it, on every rank where it lies on
+  /// every rank, until wait_gathered().
+  void begin_publish();
   void wait_gathered();
   /// What was written to the open parameters becomes this rank's shard.
   void write_back();
+
+  /// Mixed: the masters of all ranks come together; show_masters() after all ranks have begun.
+  void begin_masters();
+  /// The module's parameters are the masters, ordinary ones in their own dtype, until write_back().
+  void show_masters();
 
   const std::string& name() const { return name_; }
   const layout::Unit& plan() const { return plan_; }
@@ -78,7 +87,12 @@ class FlatUnit {
   const at::Tensor& shard() const { return shard_; }
   layout::Range range() const { return plan_.shards[group_.rank()]; }
   bool learns() const { return parameters_[0].tensor.requires_grad(); }
-  c10::ScalarType dtype() const { return parameters_[0].tensor.scalar_type(); }
+  /// Of the shards.
+  c10::ScalarType dtype() const { return dtypes_.shard; }
+  const UnitDtypes& dtypes() const { return dtypes_; }
+  bool is_mixed() const { return dtypes_.compute != dtypes_.shard; }
+  /// The whole parameters do not show what is written to the shard.
+  bool keeps_apart() const { return is_mixed() || residence_ == Residence::kGathered; }
   c10::Device device() const { return device_; }
 
   /// One value per leaf, shaped like it, of all ranks together: by position, shaped like the
@@ -91,13 +105,17 @@ class FlatUnit {
   void fill_replicas(const lens::InitialValues* initial);
   c10::DataPtr held(void* data, at::Tensor memory) const;
   void point_at(const at::Tensor& whole);
-  at::Tensor empty_whole() const;
+  at::Tensor empty_whole(c10::ScalarType dtype, const char* category) const;
+  /// This rank's part of a whole one.
+  at::Tensor own_of(const at::Tensor& whole) const;
+  void hide_masters();
 
   std::string name_;
   layout::Unit plan_;
   std::vector<NamedParameter> parameters_;
   Residence residence_;
   c10::Device device_;
+  UnitDtypes dtypes_;
   comm::Group group_;
   std::weak_ptr<ShardedModel> model_;
   size_t index_ = 0;  ///< Among the model's units.
@@ -105,9 +123,15 @@ class FlatUnit {
   std::vector<Leaf> leaves_;
   at::Tensor whole_;  ///< Gathered: only while it is open or being gathered.
   at::Tensor shard_;
+  at::Tensor masters_;                ///< Whole, while the parameters are these.
+  std::vector<c10::Storage> hidden_;  ///< The parameters' own storages meanwhile.
   comm::Work gathering_;
   bool open_ = false;
 };
+
+/// Gives `parameter` other memory, and a dtype; as Tensor::set_data() it forgets where gradients of
+/// another dtype went.
+void reseat(const at::Tensor& parameter, c10::Storage storage, c10::ScalarType dtype);
 
 /// Who shards a parameter, or what a view such as weight.t() is a view of.
 struct Held {

@@ -28,7 +28,8 @@ namespace autograd = torch::autograd;
 int64_t largest_bytes(const std::vector<FlatUnit*>& units) {
   int64_t bytes = 0;
   for (const FlatUnit* unit : units) {
-    bytes = std::max<int64_t>(bytes, unit->plan().flat.count * c10::elementSize(unit->dtype()));
+    bytes =
+        std::max<int64_t>(bytes, unit->plan().flat.count * c10::elementSize(unit->dtypes().reduce));
   }
   return bytes;
 }
@@ -186,13 +187,13 @@ void Gradients::need_rows(Unit& unit) {
   const int64_t count = unit.flat->plan().flat.count;
   if (fold_ || setup_.keeps_whole) {
     const int64_t num_rows = fold_ ? fold_->num_buffers() : 1;
-    unit.rows = comm::zeros_on(unit.flat->device(), {num_rows, count}, unit.flat->dtype(),
+    unit.rows = comm::zeros_on(unit.flat->device(), {num_rows, count}, unit.flat->dtypes().reduce,
                                setup_.group, "gradients");
     return;
   }
   while (!pool_.has_room() && retire_oldest()) {
   }
-  unit.rows = pool_.take(count, unit.flat->dtype()).view({1, count});
+  unit.rows = pool_.take(count, unit.flat->dtypes().reduce).view({1, count});
   std::ranges::fill(unit.filled, 0);
 }
 
@@ -228,10 +229,11 @@ void Gradients::launch(Unit& unit, size_t index) {
   if (options.average == Average::kWeighted) whole.mul_(weight_);
   const bool adds = std::ranges::any_of(
       unit.flat->leaves(), [](const Leaf& leaf) { return leaf.tensor.grad().defined(); });
+  const c10::ScalarType dtype = unit.flat->dtypes().reduce;
   unit.sum = unit.shard;
-  if (adds) {
-    unit.sum = comm::zeros_on(unit.flat->device(), {unit.shard.numel()}, unit.flat->dtype(),
-                              setup_.group, "gradient shards");
+  if (adds || dtype != unit.flat->dtype()) {
+    unit.sum = comm::zeros_on(unit.flat->device(), {unit.shard.numel()}, dtype, setup_.group,
+                              "gradient shards");
   }
   unit.work =
       comm::reduce_scatter(unit.sum, whole, layout::shard_counts(unit.flat->plan()), setup_.group,

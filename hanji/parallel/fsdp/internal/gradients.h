@@ -19,7 +19,8 @@
 namespace hanji::parallel {
 
 /// Gradients of whole parameters into buffers of their unit, units over the ranks, and each rank's
-/// share to the leaves of its shards, while backward still runs.
+/// share to the leaves of its shards, while backward still runs. Buffers and sums have the dtype in
+/// which the unit is reduced, shards their own.
 ///
 /// Units are reduced from the last to the first, whatever the order of a rank's own hooks. What
 /// autograd put into `.grad` of a whole parameter is taken out of there at once.
@@ -72,7 +73,7 @@ class Gradients {
     size_t num_ready = 0;
     at::Tensor shard;               ///< Where this rank's share lies for its leaves.
     std::vector<at::Tensor> slots;  ///< By leaf, in `shard`.
-    at::Tensor sum;                 ///< Where the reduction puts it: `shard`, or to be added there.
+    at::Tensor sum;  ///< Where the reduction puts it: `shard`, or to be added or converted there.
     comm::Work work;
     bool launched = false;
     std::shared_ptr<const schedule::StepList> steps;  ///< Stable only.

@@ -152,11 +152,12 @@ ShardingOptions resolve(ShardingOptions options, const comm::Group& group,
                                   "forbid; weigh the loss of each grain and use Average::kSum"));
   }
   for (const auto& [name, tensor] : parameters) {
-    if (!tensor.requires_grad() || tensor.element_size() >= 4) continue;
-    throw Error(base::unsupported(caller + ": gradients of " + name + " are " +
-                                  c10::toString(tensor.scalar_type()) +
-                                  ", which round differently within a rank and between ranks; keep "
-                                  "parameters in float32"));
+    const at::ScalarType dtype = dtypes_of(tensor.scalar_type(), options.precision).reduce;
+    if (!tensor.requires_grad() || c10::elementSize(dtype) >= 4) continue;
+    throw Error(base::unsupported(caller + ": gradients of " + name + " are added up in " +
+                                  c10::toString(dtype) +
+                                  ", which rounds differently within a rank and between ranks; "
+                                  "give precision.reduce_dtype = float32"));
   }
   return options;
 }

@@ -11,6 +11,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/comm/barrier.h"
+#include "hanji/parallel/checkpointed.h"
 
 namespace hanji::parallel {
 namespace {
@@ -51,6 +52,7 @@ ShardedModel::ShardedModel(Spec& spec)
     : caller_(std::move(spec.caller)),
       group_(spec.gradients.group),
       residence_(spec.residence),
+      precision_(spec.gradients.options.precision),
       reshards_after_forward_(spec.reshards_after_forward),
       seals_(spec.seals),
       holds_batch_(spec.holds_batch),
@@ -70,7 +72,7 @@ void ShardedModel::add_flats(const Spec& spec, const UnitRequest& request, Modul
     std::vector<NamedParameter> own;
     for (const int index : indices) own.push_back(spec.parameters[index]);
     const Home home{residence_, spec.initial ? spec.device : own[0].tensor.device(),
-                    spec.initial ? &*spec.initial : nullptr};
+                    spec.initial ? &*spec.initial : nullptr, dtypes_of(kind.second, precision_)};
     unit.flats.push_back(flats_.size());
     unit_of_flat_.push_back(units_.size());
     flats_.push_back(std::make_unique<FlatUnit>(
@@ -108,6 +110,7 @@ std::optional<size_t> ShardedModel::find(const torch::nn::Module& module) const 
 }
 
 void ShardedModel::open(ModuleUnit& unit) {
+  if (pinned_) return;
   for (const size_t flat : unit.flats) flats_[flat]->begin_gather();
   for (const size_t flat : unit.flats) flats_[flat]->open();
 }
@@ -126,10 +129,26 @@ void ShardedModel::seal_all() {
   holds_batch_ = held;
 }
 
-void ShardedModel::enter(size_t index) {
+Casts ShardedModel::enter(size_t index) {
   ModuleUnit& unit = units_[index];
+  check_root_is_called(unit);
   ++unit.depth;
   begin_call(index);
+  Casts casts;
+  if (pinned_) return casts;
+  if (precision_.cast_forward_inputs.value_or(false)) casts.inputs = precision_.param_dtype;
+  if (unit.is_root) casts.outputs = precision_.output_dtype;
+  return casts;
+}
+
+/// Its outputs are to be cast, which nobody would do.
+void ShardedModel::check_root_is_called(const ModuleUnit& unit) const {
+  if (!precision_.output_dtype || unit.is_root || units_[0].depth > 0) return;
+  if (pinned_ || in_checkpointed_backward()) return;
+  throw Error(base::invalid_argument(
+      caller_ + ": precision.output_dtype is of what the root's forward() gives, and unit " +
+      unit.name +
+      " is called outside of it; call hanji::unit(root)(...), or leave the option out"));
 }
 
 void ShardedModel::begin_call(size_t index) {
@@ -218,7 +237,7 @@ size_t ShardedModel::num_gathered() const {
 }
 
 void ShardedModel::prefetch(std::optional<size_t> unit) {
-  if (residence_ != Residence::kGathered || !unit || units_[*unit].is_root) return;
+  if (residence_ != Residence::kGathered || !unit || units_[*unit].is_root || pinned_) return;
   if (num_gathered() >= static_cast<size_t>(max_in_flight_)) return;
   for (const size_t flat : units_[*unit].flats) flats_[flat]->begin_gather();
 }
@@ -246,11 +265,16 @@ void ShardedModel::step(const std::function<void()>& update) {
   if (gradients_->in_backward()) {
     throw Error(base::invalid_argument("step() inside a backward(); call it when that returns"));
   }
+  const auto apart = [](const auto& flat) { return flat->keeps_apart(); };
+  if (pinned_ && std::ranges::any_of(flats_, apart)) {
+    throw Error(base::invalid_argument(
+        "step() while full_parameters() lives, whose end writes over the shards; end it first"));
+  }
   check_untouched();
   seal_all();
   meet();
   update();
-  for (const auto& flat : flats_) flat->begin_gather_in_place();
+  for (FlatUnit* flat : learning_) flat->begin_publish();
   for (const auto& flat : flats_) flat->wait_gathered();
   meet();
   note_versions();
@@ -293,8 +317,17 @@ std::string ShardedModel::why_foreign(const at::Tensor& tensor) const {
 
 void ShardedModel::open_all() {
   meet();
-  for (ModuleUnit& unit : units_) open(unit);
+  for (const auto& flat : flats_) {
+    if (!flat->is_mixed()) flat->begin_gather();
+    flat->begin_masters();
+  }
+  for (const auto& flat : flats_) {
+    if (!flat->is_mixed()) flat->open();
+  }
   pinned_ = true;
+  if (std::ranges::none_of(flats_, [](const auto& flat) { return flat->is_mixed(); })) return;
+  meet();
+  for (const auto& flat : flats_) flat->show_masters();
 }
 
 void ShardedModel::close_all() {

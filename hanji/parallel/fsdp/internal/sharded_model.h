@@ -12,6 +12,7 @@
 #include "hanji/parallel/fsdp/internal/flat_unit.h"
 #include "hanji/parallel/fsdp/internal/gradients.h"
 #include "hanji/parallel/fsdp/internal/unit_observer.h"
+#include "hanji/parallel/fsdp/unit.h"
 
 namespace torch::nn {
 class Module;
@@ -47,7 +48,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
 
   /// The unit that `module` is, if it is one.
   std::optional<size_t> find(const torch::nn::Module& module) const;
-  void enter(size_t unit);
+  Casts enter(size_t unit);
   /// After enter(); `outputs` are what the unit gave, nothing if it threw.
   void leave(size_t unit, const std::vector<at::Tensor>& outputs);
   /// An operation is about to read parameters of these, in a forward whose units nobody calls by
@@ -75,6 +76,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   const comm::Group& group() const { return group_; }
   const std::string& caller() const { return caller_; }
   Residence residence() const { return residence_; }
+  const MixedPrecisionPolicy& precision() const { return precision_; }
   /// Why `tensor` is no leaf of ours, for whoever wants to step with it; empty if it is one.
   std::string why_foreign(const at::Tensor& tensor) const;
 
@@ -91,6 +93,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   void start(Spec& spec);
   void add_flats(const Spec& spec, const UnitRequest& request, ModuleUnit& unit);
   void begin_call(size_t unit);
+  void check_root_is_called(const ModuleUnit& unit) const;
   std::string words(size_t unit) const;
   void open(ModuleUnit& unit);
   void seal(ModuleUnit& unit);
@@ -108,6 +111,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   std::string caller_;
   comm::Group group_;
   Residence residence_;
+  MixedPrecisionPolicy precision_;
   bool reshards_after_forward_;
   bool seals_;
   bool holds_batch_;
