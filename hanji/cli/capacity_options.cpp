@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <numeric>
 
 namespace hanji::cli {
 namespace {
@@ -64,7 +65,7 @@ Result<plan::CapacityQuery> CapacityOptions::query(const CLI::App& verb) const {
   query.model = *model;
   if (block_ != 0) query.model.spec.block = block_;
   query.ranks_per_host = ranks_per_host_;
-  const int in_host = std::max(1, std::min(query.ranks.ranks, ranks_per_host_));
+  const int in_host = std::gcd(std::max(1, query.ranks.ranks), std::max(1, ranks_per_host_));
   query.ranks.hybrid_ranks = fsdp_ != 0 ? fsdp_ : in_host;
   query.ranks.servers = servers_;
   query.micro_batch = micro_batch_;

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 
 namespace hanji::plan {
 namespace {
 
-constexpr int kMostRanks = 65536;
 constexpr int64_t kUnitsInFlight = 2;
 
 int64_t whole(double bytes) { return std::llround(bytes); }
@@ -121,104 +119,10 @@ class Counter {
   const Sharding sharding_;
 };
 
-std::string counted(int64_t count, const char* word) {
-  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
-}
-
-int devices(const CapacityQuery& query, Sharding sharding) {
-  if (query.device.shares_host) return query.hosts();
-  return query.ranks.ranks + (sharding == Sharding::kServer ? query.ranks.servers : 0);
-}
-
-double sent(const CapacityQuery& query, Sharding sharding) {
-  return sent_bytes(sharding, static_cast<double>(query.model.num_parameters), query.widths,
-                    query.ranks);
-}
-
-/// As describe() of Change says it: fewer devices, less computing, fewer bytes, larger batches.
-auto price_of(const Change& change) {
-  return std::tuple(devices(change.query, change.sharding), change.query.recompute,
-                    sent(change.query, change.sharding), -change.query.micro_batch);
-}
-
-std::string words_of(const CapacityQuery& before, const Change& change) {
-  std::string words = fmt::format("{} with {}", counted(change.query.ranks.ranks, "rank"),
-                                  name_of(change.sharding));
-  if (change.sharding == Sharding::kHybrid) {
-    words += fmt::format(" over groups of {}", change.query.ranks.hybrid_ranks);
-  }
-  if (change.sharding == Sharding::kServer) {
-    words += fmt::format(" and {}", counted(change.query.ranks.servers, "server"));
-  }
-  if (change.query.recompute && !before.recompute) words += ", recompute";
-  if (change.query.micro_batch != before.micro_batch) {
-    words += fmt::format(", micro_batch {}", change.query.micro_batch);
-  }
-  return words;
-}
-
-std::string price_in_words(const CapacityQuery& before, const Change& change) {
-  std::string words;
-  const auto add = [&](const std::string& more) { words += (words.empty() ? "" : "; ") + more; };
-  const int more = devices(change.query, change.sharding) - devices(before, Sharding::kReplicas);
-  if (more > 0) add(counted(more, before.device.shares_host ? "host" : "device") + " more");
-  if (change.query.recompute && !before.recompute) add("every block computed twice");
-  const double bytes = sent(change.query, change.sharding);
-  if (bytes > 0) add(fmt::format("{:.1f} GB sent a step by each rank", bytes / 1e9));
-  if (change.query.micro_batch < before.micro_batch) add("smaller products");
-  return words.empty() ? "nothing" : words;
-}
-
-/// The query with other ranks; a group of hsdp is a host's ranks.
-CapacityQuery with_ranks(CapacityQuery query, int ranks) {
-  query.ranks.ranks = ranks;
-  query.ranks.hybrid_ranks = std::min(ranks, query.ranks_per_host);
-  return query;
-}
-
-/// One group of all ranks is zero3.
-bool is_another(const Change& change) {
-  return change.sharding != Sharding::kHybrid ||
-         change.query.ranks.ranks > change.query.ranks.hybrid_ranks;
-}
-
-/// What fits with this strategy, cheapest first.
-std::vector<Change> that_fit(const CapacityQuery& query, Sharding sharding) {
-  std::vector<Change> found;
-  for (int ranks = query.ranks.ranks; ranks <= kMostRanks && found.empty(); ranks *= 2) {
-    for (const bool recompute : {query.recompute, true}) {
-      for (int64_t samples = query.micro_batch; samples >= 1; samples /= 2) {
-        Change change{with_ranks(query, ranks), sharding, "", ""};
-        change.query.recompute = recompute;
-        change.query.micro_batch = samples;
-        if (is_another(change) && capacity_of(change.query, sharding).fits) found.push_back(change);
-      }
-    }
-  }
-  std::ranges::sort(found, {}, price_of);
-  return found;
-}
-
 }  // namespace
 
 Capacity capacity_of(const CapacityQuery& query, Sharding sharding) {
   return Counter(query, sharding).count();
-}
-
-std::vector<Change> cheapest_changes(const CapacityQuery& query, size_t most) {
-  std::vector<Change> changes;
-  for (const Sharding sharding : kShardings) {
-    auto found = that_fit(query, sharding);
-    if (!found.empty()) changes.push_back(std::move(found.front()));
-  }
-  std::ranges::stable_sort(changes, {}, price_of);
-  if (changes.size() > most)
-    changes.erase(changes.begin() + static_cast<int64_t>(most), changes.end());
-  for (Change& change : changes) {
-    change.words = words_of(query, change);
-    change.price = price_in_words(query, change);
-  }
-  return changes;
 }
 
 Status check(const CapacityQuery& query) {

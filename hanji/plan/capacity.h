@@ -27,6 +27,8 @@ struct CapacityQuery {
   int hosts() const { return (ranks.ranks + ranks_per_host - 1) / ranks_per_host; }
 };
 
+constexpr int kMostRanks = 65536;
+
 /// What a strategy needs. Every list has the same categories: parameters, gradients, optimizer,
 /// activations, buckets, unsharded units, staging, slack.
 struct Capacity {
@@ -43,18 +45,6 @@ struct Capacity {
 ///         ranks share a host's memory, in which parameters lie once. Staging: a bucket on its way
 ///         between hosts.
 Capacity capacity_of(const CapacityQuery& query, Sharding sharding);
-
-/// What to do instead.
-struct Change {
-  CapacityQuery query;
-  Sharding sharding = Sharding::kReplicas;
-  std::string words;  ///< e.g. "2 ranks with zero2".
-  std::string price;  ///< e.g. "1 device more; every block computed twice".
-};
-
-/// The cheapest changes that make the model fit, cheapest first, each with another strategy. Fewer
-/// devices come first, then less computing, then fewer bytes sent, then larger micro-batches.
-std::vector<Change> cheapest_changes(const CapacityQuery& query, size_t most = 3);
 
 /// Contradictions of a query, all at once.
 Status check(const CapacityQuery& query);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "hanji/base/json.h"
+#include "hanji/plan/cheapest_changes.h"
 
 namespace hanji::plan {
 namespace {
@@ -79,12 +80,25 @@ TEST(Capacity, TellsWhatIsLeftOfTheStatesOfZerosExample) {
               HasSubstr("cut among 64 ranks: zero1 31.41, zero2 16.64, zero3 1.88 GB each"));
 }
 
+TEST(Capacity, ChangesAreByWholeHostsAndThreeEvenWhereFewStrategiesEverFit) {
+  const auto changes = cheapest_changes(query_of("gpt:70B", "h100-80", 8));
+  ASSERT_EQ(changes.size(), 3u);
+  // 1120 GB of states over 24 ranks are 47 GB each; over 16 they are 70 and the units do not fit.
+  EXPECT_EQ(changes[0].words, "24 ranks with zero3, recompute");
+  EXPECT_EQ(changes[1].words, "56 ranks with zero3") << "activations are 48 GB";
+  EXPECT_EQ(changes[2].words, "8 ranks with zero3 on mi325x-256");
+  EXPECT_THAT(changes[2].price, HasSubstr("devices of 256 GB"));
+  for (const Change& change : changes) {
+    EXPECT_TRUE(capacity_of(change.query, change.sharding).fits) << change.words;
+  }
+}
+
 TEST(Capacity, OnFewerDevicesNothingWouldHaveFitted) {
   for (const Change& change : cheapest_changes(query_of("gpt:30B", "a100-40", 1))) {
     CapacityQuery half = change.query;
     half.ranks.ranks /= 2;
     half.ranks.hybrid_ranks = std::min(half.ranks.ranks, 8);
-    half.recompute = true;
+    half.micro_batch = 1;
     EXPECT_FALSE(capacity_of(half, change.sharding).fits) << change.words;
   }
 }
@@ -139,7 +153,7 @@ TEST(Capacity, SaysAllMistakesAtOnce) {
 
 TEST(Capacity, TextStaysWithin80ColumnsAndJsonHasTheSameBytes) {
   const CapacityQuery query = query_of("gpt:1T", "h100-80", 1024);
-  std::string text = describe(query);
+  std::string text = describe(query) + describe(query_of("gpt:70B", "h100-80", 8));
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
     EXPECT_LE(end - begin, 80u) << text.substr(begin, end - begin);

@@ -4,6 +4,7 @@
 
 #include "hanji/base/json.h"
 #include "hanji/plan/capacity.h"
+#include "hanji/plan/cheapest_changes.h"
 #include "hanji/plan/memory_bars.h"
 
 namespace hanji::plan {
@@ -111,6 +112,17 @@ std::vector<MemoryBar> bars_of(const CapacityQuery& query, const std::vector<Cap
   return bars;
 }
 
+/// What is paid, an item a line where they are long together.
+std::string price_lines(const std::string& price) {
+  constexpr size_t kIndent = 21, kColumns = 80;
+  std::string text;
+  for (const char c : price) {
+    const bool breaks = kIndent + price.size() > kColumns && c == ' ' && text.ends_with(';');
+    text += breaks ? "\n" + std::string(kIndent, ' ') : std::string(1, c);
+  }
+  return text;
+}
+
 std::string verdict(const CapacityQuery& query, const std::vector<Capacity>& all) {
   std::string fitting;
   for (const Capacity& one : all) {
@@ -133,7 +145,7 @@ std::string verdict(const CapacityQuery& query, const std::vector<Capacity>& all
   int number = 0;
   for (const Change& change : changes) {
     text += fmt::format("           {}. {}\n              price: {}\n", ++number, change.words,
-                        change.price);
+                        price_lines(change.price));
   }
   return "\nverdict    " + text;
 }
