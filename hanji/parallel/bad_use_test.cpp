@@ -1,5 +1,7 @@
 // Mistakes that every strategy refuses on all ranks, by the name of the parameter.
 #include <gmock/gmock.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/sgd.h>
 
 #include <functional>
 #include <memory>
@@ -22,6 +24,7 @@ using test::run_ranks;
 using test_net::mean_loss;
 using test_net::Net;
 using test_net::refusal;
+using test_net::Values;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -129,6 +132,116 @@ TEST(BadUse, ASecondBackwardNamesAParameterAndHarmsNothing) {
             << name;
       }
     }
+  });
+}
+
+/// Its last operation saves tensors itself, so that torch would complain before any other node runs.
+TEST(BadUse, ASecondBackwardOfCrossEntropyNamesAParameterToo) {
+  run_ranks(2, [](world::World& world) {
+    const auto labels = torch::zeros({4}, torch::kLong);
+    for (const auto& [name, start] : strategies()) {
+      Net net(torch::kFloat);
+      const auto handle = start(net, world.group());
+      const auto x = test_net::rows(0, 0, 4).to(torch::kFloat);
+      for (int step = 0; step < 2; ++step) {
+        const at::Tensor loss = torch::cross_entropy_loss(net.forward(x), labels);
+        loss.backward();
+        EXPECT_THAT(refusal([&] { loss.backward(); }),
+                    AllOf(HasSubstr("second time"), HasSubstr("parameter ")))
+            << name;
+      }
+    }
+  });
+}
+
+/// Trains by shards, and misuses whole parameters after each backward.
+void step_beside(Net& net, Sharded& sharded, const std::function<void()>& between) {
+  torch::optim::SGD optimizer(sharded.parameters(), torch::optim::SGDOptions(1e-2));
+  for (int step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    mean_loss(net, step, 0, 4).backward();
+    between();
+    sharded.step(optimizer);
+  }
+}
+
+Values trained_beside(const std::function<Sharded(Net&)>& shard,
+                      const std::function<void(Net&)>& between) {
+  Net net(torch::kDouble);
+  auto sharded = shard(net);
+  step_beside(net, sharded, [&] { between(net); });
+  const auto full = sharded.full_parameters();
+  return test_net::values_of(net);
+}
+
+std::vector<std::pair<std::string, std::function<Sharded(Net&)>>> sharders(
+    const comm::Group& group) {
+  const auto fully = [&group](bool share_memory) {
+    return [&group, share_memory](Net& net) {
+      FullyShardOptions options{.calls = UnitCalls::kLens};
+      options.sharding.share_memory = share_memory;
+      return fully_shard(net, group, options);
+    };
+  };
+  const auto optimizer = [&group](WholeGradients whole) {
+    return [&group, whole](Net& net) {
+      return shard_optimizer(net, group, {.whole_gradients = whole});
+    };
+  };
+  return {{"zero1", optimizer(WholeGradients::kKept)},
+          {"zero2", optimizer(WholeGradients::kFreed)},
+          {"zero3", fully(true)},
+          {"zero3 gathered", fully(false)}};
+}
+
+TEST(BadUse, GradientsThatWentToTheShardsAreNotMissedInSilence) {
+  run_ranks(2, [](world::World& world) {
+    for (const auto& [name, shard] : sharders(world.group())) {
+      const Values expected = trained_beside(shard, [](Net&) {});
+      int num_hooked = 0;
+      const Values own = trained_beside(shard, [&](Net& net) {
+        net.tied.register_hook([&](const at::Tensor&) { ++num_hooked; });  // beside our own
+        torch::optim::SGD early(net.parameters(), torch::optim::SGDOptions(1e-2));
+        EXPECT_THAT(refusal([&] { early.step(); }),
+                    AllOf(HasSubstr("parameter tied"), HasSubstr("the handle's parameters()")))
+            << name;
+        EXPECT_THAT(refusal([&] { torch::nn::utils::clip_grad_norm_(net.parameters(), 1.0); }),
+                    AllOf(HasSubstr("gradient of parameter tied"), HasSubstr("clip_grad_norm()")))
+            << name;
+        net.zero_grad();
+        for (const auto& p : net.parameters()) EXPECT_FALSE(p.grad().defined());
+      });
+      EXPECT_TRUE(test_net::same_bits(own, expected)) << name;
+      EXPECT_EQ(num_hooked, 0 + 1 + 2) << name;
+    }
+  });
+}
+
+TEST(BadUse, ALossThatIsAParameterHasNoSecondBackward) {
+  run_ranks(2, [](world::World& world) {
+    struct One : torch::nn::Module {
+      at::Tensor p = register_parameter("p", torch::ones({}));
+    } one;
+    auto sharded = shard_optimizer(one, world.group());
+    for (int i = 1; i <= 3; ++i) {
+      one.p.backward();
+      EXPECT_EQ(sharded.flat_gradients().sum().item<float>(), sharded.parameters().empty() ? 0 : i);
+    }
+  });
+}
+
+TEST(BadUse, WithoutItsHandleAParameterHasOrdinaryGradients) {
+  run_ranks(2, [](world::World& world) {
+    Net net(torch::kDouble);
+    {
+      auto sharded = shard_optimizer(net, world.group());
+      mean_loss(net, 0, 0, 4).backward();
+      EXPECT_TRUE(net.tied.grad().defined());
+    }
+    EXPECT_FALSE(net.tied.grad().defined());
+    mean_loss(net, 0, 0, 4).backward();
+    mean_loss(net, 0, 0, 4).backward();
+    EXPECT_GT(net.tied.grad().abs().max().item<double>(), 0);
   });
 }
 

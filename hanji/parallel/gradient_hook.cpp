@@ -3,12 +3,12 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <limits>
+#include <cstddef>
 #include <memory>
-#include <unordered_set>
 #include <utility>
 
 #include "hanji/base/status.h"
@@ -39,25 +39,32 @@ struct SecondBackward : autograd::FunctionPreHook {
   }
 };
 
-/// Of the nodes below the loss, the one that forward made last. Leaves count as infinite.
-autograd::Node* last_made(const std::unordered_set<autograd::Node*>& nodes) {
-  constexpr auto kLeaf = std::numeric_limits<uint64_t>::max();
-  autograd::Node* last = nullptr;
-  for (autograd::Node* node : nodes) {
-    if (node->sequence_nr() == kLeaf) continue;
-    if (last == nullptr || node->sequence_nr() > last->sequence_nr()) last = node;
-  }
-  return last;
+/// The backward() that this thread runs. libtorch shows parts of it, by address, but not the nodes
+/// that it began with. It has a base class, whose place compilers keep but the language does not
+/// promise: null where its number, found in the same way, is not the one that libtorch tells.
+const autograd::GraphTask* current_task() {
+  const auto* nodes = autograd::get_current_graph_task_nodes_in_graph();
+  if (nodes == nullptr) return nullptr;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Winvalid-offsetof"
+  constexpr size_t kOffset = offsetof(autograd::GraphTask, nodes_in_graph_);
+#pragma GCC diagnostic pop
+  const auto* bytes = reinterpret_cast<const std::byte*>(nodes) - kOffset;
+  const auto* task = reinterpret_cast<const autograd::GraphTask*>(bytes);
+  const auto id = static_cast<uint64_t>(autograd::get_current_graph_task_id());
+  return task->id_ == id ? task : nullptr;
 }
 
 /// At the end of a backward(), when all nodes have run and let go of what they had saved.
 void refuse_second(const std::string& parameter) {
-  const auto* nodes = autograd::get_current_graph_task_nodes_in_graph();
-  autograd::Node* last = nodes == nullptr ? nullptr : last_made(*nodes);
-  if (last == nullptr) return;
-  auto hook = std::make_unique<SecondBackward>();
-  hook->parameter = parameter;
-  last->add_pre_hook(std::move(hook));
+  const autograd::GraphTask* task = current_task();
+  if (task == nullptr) return;
+  for (autograd::Node* first : task->graph_roots_) {
+    if (dynamic_cast<autograd::AccumulateGrad*>(first) != nullptr) continue;  // outlives its graph
+    auto hook = std::make_unique<SecondBackward>();
+    hook->parameter = parameter;
+    first->add_pre_hook(std::move(hook));
+  }
 }
 
 }  // namespace

@@ -19,12 +19,11 @@ void remove_gradient_hook(const at::Tensor& parameter);
 std::string strategy_of(const at::Tensor& parameter);
 
 /// Makes a second backward() from a loss whose graph was not kept throw kInvalidArgument and name a
-/// parameter; torch's own error names none. A loss whose last operation has saved tensors itself
-/// (cross_entropy) meets torch's error first: nobody is told where a backward() begins.
+/// parameter, before torch's own error, which names none.
 class SecondBackwardGuard {
  public:
   /// Of `parameter`, from inside a backward().
-  /// Cost    once in a backward() a look at every node of the graph, at its end.
+  /// Cost    a hook on the node of the loss, once in a backward().
   void on_gradient(const std::string& parameter);
 
  private:

@@ -71,7 +71,8 @@ class Sharded {
 
   /// This rank's shards of what learns, for an optimizer: each has its share of the gradients in
   /// `.grad` when backward() returns. Those of whole parameters have the parameter's sizes, pieces
-  /// of matrices [1, n], other pieces [n]: the optimizer must treat elements alike.
+  /// of matrices [1, n], other pieces [n]: the optimizer must treat elements alike. `.grad` of the
+  /// module's own parameters throws then, naming them, until zero_grad() or the next backward().
   std::vector<at::Tensor> parameters() const;
   /// The same with names and places; frozen parameters of sharded units too.
   std::vector<Shard> shards() const;

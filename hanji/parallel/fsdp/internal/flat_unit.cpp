@@ -203,7 +203,7 @@ void FlatUnit::seal() {
     storage.release_data_and_set_meta_custom_data_ptr_error_msg_(
         "parameter " + name + " is sharded, and its unit" + (name_.empty() ? "" : " " + name_) +
         " is not being computed; call the unit by hanji::unit(module)(...), or look at parameters "
-        "while full_parameters() lives");
+        "while full_parameters() lives; make the optimizer from the handle's parameters()");
   }
   if (residence_ == Residence::kGathered) whole_.reset();
   open_ = false;

@@ -92,6 +92,7 @@ void Gradients::install_hooks() {
   for (size_t u = 0; u < units_.size(); ++u) {
     const auto& parameters = units_[u].flat->parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
+      units_[u].traps.push_back(std::make_unique<GradientTrap>(parameters[i], setup_.caller));
       add_gradient_hook(parameters[i].tensor, setup_.caller, [this, u, i] { on_gradient(u, i); });
     }
   }
@@ -109,6 +110,7 @@ std::vector<at::Tensor> Gradients::slots(const FlatUnit& flat) const {
     const bool known = unit.rows.defined() && (fold_ || setup_.keeps_whole);
     if (unit.flat != &flat || !known) continue;
     for (size_t i = 0; i < slots.size(); ++i) {
+      unit.traps[i]->clear();
       if (fold_ || !unit.filled[i]) slots[i] = slot(unit, row_, i);
     }
   }
@@ -150,7 +152,7 @@ void Gradients::take(Unit& unit, size_t position) {
     target.copy_(dense);
   }
   unit.filled[position] = 1;
-  gradient.reset();
+  unit.traps[position]->set();
 }
 
 void Gradients::arm() {

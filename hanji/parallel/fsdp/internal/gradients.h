@@ -12,6 +12,7 @@
 #include "hanji/comm/work.h"
 #include "hanji/parallel/fsdp/internal/buffer_pool.h"
 #include "hanji/parallel/fsdp/internal/flat_unit.h"
+#include "hanji/parallel/fsdp/internal/gradient_trap.h"
 #include "hanji/parallel/fsdp/sharded.h"
 #include "hanji/parallel/gradient_hook.h"
 #include "hanji/parallel/grain_fold.h"
@@ -23,7 +24,8 @@ namespace hanji::parallel {
 /// which the unit is reduced, shards their own.
 ///
 /// Units are reduced from the last to the first, whatever the order of a rank's own hooks. What
-/// autograd put into `.grad` of a whole parameter is taken out of there at once.
+/// autograd put into `.grad` of a whole parameter is taken out of there at once, and a trap stands
+/// there until the next backward.
 class Gradients {
  public:
   /// Told while backward runs.
@@ -57,7 +59,7 @@ class Gradients {
   /// Which graphs end with this backward.
   bool keeps_graph() const { return keeps_graph_; }
   /// By position in `unit`: where the next gradient of each parameter is to lie; undefined where it
-  /// will be added to another, or where that is not known before.
+  /// will be added to another, or where that is not known before. No trap stands in `.grad` then.
   std::vector<at::Tensor> slots(const FlatUnit& unit) const;
   /// Of all leaves of units of one dtype, in order.
   const std::vector<at::Tensor>& flat() const { return flat_; }
@@ -65,7 +67,8 @@ class Gradients {
  private:
   struct Unit {
     FlatUnit* flat = nullptr;
-    size_t first_parameter = 0;   ///< Of all that learn.
+    std::vector<std::unique_ptr<GradientTrap>> traps;  ///< By position.
+    size_t first_parameter = 0;                        ///< Of all that learn.
     at::Tensor rows;              ///< [buffers, count]; undefined while it has none.
     std::vector<uint8_t> filled;  ///< By position: the buffer holds something of it.
     std::vector<uint8_t> ready;   ///< By position: this backward has given its gradient.
