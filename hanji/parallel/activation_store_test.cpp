@@ -1,18 +1,15 @@
 #include "hanji/parallel/offload/activation_store.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <malloc.h>
 #include <torch/types.h>
-#include <unistd.h>
-
-#include <fstream>
 
 #include "hanji/base/status.h"
 #include "hanji/parallel/checkpointed.h"
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/fsdp/unit.h"
+#include "hanji/parallel/test_disk.h"
 #include "hanji/parallel/test_net.h"
 #include "hanji/test/temporary_folder.h"
 
@@ -69,23 +66,13 @@ TEST(ActivationStore, GradientsHaveTheBitsOfMemory) {
   }
 }
 
-int64_t private_bytes() {
-  std::ifstream status("/proc/self/status");
-  std::string word;
-  while (status >> word && word != "RssAnon:") {
-  }
-  int64_t kilobytes = 0;
-  status >> kilobytes;
-  return kilobytes * 1024;
-}
-
 TEST(ActivationStore, MemoryHoldsAWindowAndNotWhatIsSaved) {
   const test::TemporaryFolder folder;
   constexpr int64_t kBytes = 4 << 20, kLayers = 16;
   ActivationStore store({.folder = folder.path(), .window_bytes = 2 * kBytes});
   ::mallopt(M_MMAP_THRESHOLD, 1 << 20);  // else freed tensors may stay with the allocator
   const at::Tensor x = torch::ones({kBytes / 4}).requires_grad_();
-  const int64_t before = private_bytes();
+  const int64_t before = test_disk::private_bytes();
   at::Tensor y = x * 1;
   {
     const auto scope = store.offload();
@@ -93,7 +80,7 @@ TEST(ActivationStore, MemoryHoldsAWindowAndNotWhatIsSaved) {
   }
   EXPECT_GE(store.stored_bytes(), kLayers * kBytes);
   // The window, a spare one, the newest result and one being made; 64 MiB without the store.
-  EXPECT_LT(private_bytes() - before, 8 * kBytes);
+  EXPECT_LT(test_disk::private_bytes() - before, 8 * kBytes);
   y.sum().backward();
   at::Tensor expected = torch::ones({1}), value = torch::ones({1});
   for (int64_t i = 0; i < kLayers; ++i) {
@@ -199,14 +186,7 @@ TEST(ActivationStore, FailuresReachForwardAndBackward) {
     const auto scope = store.offload();
     y = (x * 2).sin().cos().sum();
   }
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
-    if (target.rfind(folder.path().string(), 0) != 0) continue;
-    const int fd = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
-    EXPECT_EQ(::ftruncate(fd, 0), 0);
-    ::close(fd);
-  }
+  test_disk::cut_files_of(folder.path(), 0);
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(refusal([&] { y.backward({}, /*keep_graph=*/true); }),
                 HasSubstr("somebody has cut the file"));

@@ -195,6 +195,7 @@ std::unique_ptr<FlatOptimizer> flat_adafactor(FlatPart part, const AdafactorOpti
     throw Error(base::unsupported("flat_adafactor of " + parameters.toString() +
                                   "; it takes float32 and float64 on the CPU"));
   }
+  check_in_memory(part, "flat_adafactor");
   return std::make_unique<Adafactor>(std::move(part), options, std::move(sum));
 }
 

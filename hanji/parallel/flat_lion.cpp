@@ -70,6 +70,7 @@ std::unique_ptr<FlatOptimizer> flat_lion(FlatPart part, const LionOptions& optio
     throw Error(base::unsupported("flat_lion of " + parameters.toString() +
                                   "; it takes float32 and float64 on the CPU"));
   }
+  check_in_memory(part, "flat_lion");
   return std::make_unique<Lion>(std::move(part), options);
 }
 

@@ -159,6 +159,14 @@ std::vector<FlatPiece> flat_pieces(const std::vector<NamedParameter>& parameters
   return pieces;
 }
 
+void check_in_memory(const FlatPart& part, std::string_view caller) {
+  if (!part.parameters_in && !part.gradients_in) return;
+  throw Error(base::unsupported(std::string(caller) + ": the " +
+                                (part.parameters_in ? "parameters" : "gradients") +
+                                " lie in a file; give the optimizer to offloaded(), which has them "
+                                "in memory piece by piece"));
+}
+
 at::Tensor zero_state(const FlatPart& part) {
   return part.zeros_like ? part.zeros_like(part.parameters) : at::zeros_like(part.parameters);
 }
@@ -171,11 +179,13 @@ int64_t FlatOptimizer::state_bytes() const {
 
 std::unique_ptr<FlatOptimizer> flat_adamw(FlatPart part, const AdamWOptions& options) {
   check_part(part);
+  check_in_memory(part, "flat_adamw");
   return std::make_unique<AdamW>(std::move(part), options);
 }
 
 std::unique_ptr<FlatOptimizer> flat_sgd(FlatPart part, const SgdOptions& options) {
   check_part(part);
+  check_in_memory(part, "flat_sgd");
   if (options.nesterov && (options.momentum <= 0 || options.dampening != 0)) {
     throw Error(base::invalid_argument(
         "flat_sgd: Nesterov's step needs momentum above 0 and no dampening"));

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hanji/layout/flat.h"
@@ -45,6 +46,15 @@ std::vector<FlatPiece> flat_pieces(const std::vector<NamedParameter>& parameters
                                    const layout::FlatLayout& layout, layout::Range part,
                                    const GroupRule& rule);
 
+class OffloadFile;
+
+/// Where elements lie in a file; nowhere: they are in memory.
+struct FilePlace {
+  std::shared_ptr<OffloadFile> file;
+  int64_t at = 0;  ///< Their first byte.
+  explicit operator bool() const { return file != nullptr; }
+};
+
 /// Parameters and gradients that one rank updates: equally long, on one device, of one dtype.
 struct FlatPart {
   at::Tensor parameters;
@@ -52,7 +62,14 @@ struct FlatPart {
   std::vector<FlatPiece> pieces;
   /// Gives state its memory, which need not be there between steps; empty: memory as usual.
   std::function<at::Tensor(const at::Tensor& like)> zeros_like = {};
+  /// What lies in a file has no memory, and only offloaded() can update it.
+  FilePlace parameters_in = {};
+  FilePlace gradients_in = {};
 };
+
+/// For optimizers in memory. Errors: throws kUnsupported, naming `caller`, if the part, or a half of
+/// it, lies in a file.
+void check_in_memory(const FlatPart& part, std::string_view caller);
 
 /// What an optimizer keeps for each element of a part, zeros at first.
 at::Tensor zero_state(const FlatPart& part);

@@ -1,17 +1,15 @@
 #include "hanji/parallel/offload/offloaded_optimizer.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <torch/types.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "hanji/base/status.h"
 #include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/fsdp/shard_optimizer.h"
 #include "hanji/parallel/server/parameter_server.h"
+#include "hanji/parallel/test_disk.h"
 #include "hanji/parallel/test_net.h"
 #include "hanji/test/temporary_folder.h"
 
@@ -102,45 +100,20 @@ TEST(OffloadedOptimizer, FiveStepsHaveTheBitsOfStateInMemory) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
-/// Bytes of this process's own memory, without pages of files.
-int64_t anonymous_bytes() {
-  std::ifstream status("/proc/self/status");
-  std::string word;
-  while (status >> word) {
-    if (word == "RssAnon:") break;
-  }
-  int64_t kilobytes = 0;
-  status >> kilobytes;
-  return kilobytes * 1024;
-}
-
 TEST(OffloadedOptimizer, MemoryDoesNotHoldTheMoments) {
   const test::TemporaryFolder folder;
   constexpr int64_t kCount = 8 << 20;
   FlatPart part{torch::ones({kCount}), torch::ones({kCount}), {}};
   part.pieces = {{"a", {kCount}, 0, {0, kCount}, {}}};
-  const int64_t before = anonymous_bytes();
+  const int64_t before = test_disk::private_bytes();
   const auto optimizer = offloaded(
       make_adamw, {.folder = folder.path(), .piece_elements = 1 << 18, .num_windows = 3}, {part});
   for (int step = 0; step < 2; ++step) optimizer->step(.01, 1);
   EXPECT_EQ(optimizer->window_bytes(), 3 * 2 * (4 << 18));
   EXPECT_EQ(optimizer->state_bytes(), 2 * 4 * kCount);
-  const int64_t grown = anonymous_bytes() - before;
+  const int64_t grown = test_disk::private_bytes() - before;
   // 64 MiB of moments, 6 MiB of windows; the rest is room for the allocator.
   EXPECT_LT(grown, 16 << 20);
-}
-
-/// Cuts the nameless file behind everybody's back.
-void cut_files_of(const fs::path& folder, off_t bytes) {
-  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
-    std::error_code gone;
-    const std::string target = fs::read_symlink(entry.path(), gone).string();
-    if (target.rfind(folder.string(), 0) != 0) continue;
-    const int fd = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
-    ASSERT_GE(fd, 0);
-    EXPECT_EQ(::ftruncate(fd, bytes), 0);
-    ::close(fd);
-  }
 }
 
 TEST(OffloadedOptimizer, AfterAFailureEveryCallIsRefused) {
@@ -150,7 +123,7 @@ TEST(OffloadedOptimizer, AfterAFailureEveryCallIsRefused) {
       offloaded(make_adamw, {.folder = folder.path(), .piece_elements = 4096}, model.parts);
   optimizer->step(.01, 1);
   EXPECT_EQ(optimizer->state().size(), 4u);
-  cut_files_of(folder.path(), 4096);
+  test_disk::cut_files_of(folder.path(), 4096);
   const auto what = [&] { return refusal([&] { optimizer->step(.01, 1); }); };
   EXPECT_THAT(what(), testing::AllOf(HasSubstr("offloaded optimizer: scratch file in " +
                                                folder.path().string()),

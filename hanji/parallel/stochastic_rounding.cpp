@@ -86,6 +86,7 @@ std::unique_ptr<FlatOptimizer> flat_stochastic(FlatPart part, const MakeOptimize
     throw Error(base::invalid_argument("flat_stochastic of " + part.parameters.toString() +
                                        "; it takes bfloat16 parameters and gradients"));
   }
+  check_in_memory(part, "flat_stochastic");
   return std::make_unique<Stochastic>(std::move(part), make, seed, first, sum);
 }
 

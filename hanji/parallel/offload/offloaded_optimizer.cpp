@@ -1,7 +1,6 @@
 #include "hanji/parallel/offload/offloaded_optimizer.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <string>
@@ -33,25 +32,26 @@ void check_offload(const OffloadOptions& options, const std::vector<FlatPart>& p
   }
 }
 
-/// All of it at once would be what does not fit.
-at::Tensor without_memory(const at::Tensor& like) {
-  const auto bytes = static_cast<int64_t>(like.nbytes());
-  at::Tensor state = at::empty({0}, like.options());
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                                       c10::DataPtr(nullptr, c10::kCPU), nullptr,
-                                                       /*resizable=*/false);
-  auto* tensor = state.unsafeGetTensorImpl();
-  tensor->set_storage_keep_dtype(c10::Storage(std::move(storage)));
-  tensor->set_sizes_contiguous(like.sizes());
-  return state;
+/// Of all state at once: it would be what does not fit.
+at::Tensor state_in_windows(const at::Tensor& like) {
+  return without_memory(like.numel(), like.scalar_type(),
+                        "the state lies in a file; read it by state()");
+}
+
+/// Some elements of a buffer, which of one in a file have memory in a window only.
+at::Tensor cut(const at::Tensor& buffer, const FilePlace& place, int64_t begin, int64_t end) {
+  if (!place) return buffer.slice(0, begin, end);
+  return without_memory(end - begin, buffer.scalar_type(),
+                        "offloaded: the shards lie in a file, and have memory during a step only; "
+                        "an optimizer that reads them when it is made needs them in memory");
 }
 
 /// What lies in [begin, end) of a part, as a part of its own.
 FlatPart cut_part(const FlatPart& part, int64_t begin, int64_t end) {
-  FlatPart own{part.parameters.slice(0, begin, end),
-               part.gradients.slice(0, begin, end),
+  FlatPart own{cut(part.parameters, part.parameters_in, begin, end),
+               cut(part.gradients, part.gradients_in, begin, end),
                {},
-               without_memory};
+               state_in_windows};
   for (const FlatPiece& piece : part.pieces) {
     const int64_t first = std::clamp(piece.range.begin, begin, end);
     const int64_t last = std::clamp(piece.range.end, first, end);
@@ -62,6 +62,19 @@ FlatPart cut_part(const FlatPart& part, int64_t begin, int64_t end) {
                           piece.group});
   }
   return own;
+}
+
+/// What of a piece of `part`, from element `begin` on, lies in files of the part's owner.
+std::vector<Lying> lying_of(const FlatPart& part, const FlatPart& piece, int64_t begin) {
+  std::vector<Lying> found;
+  const auto add = [&](const at::Tensor& tensor, const FilePlace& place, bool changes) {
+    if (!place) return;
+    const int64_t at = place.at + begin * static_cast<int64_t>(tensor.element_size());
+    found.push_back({tensor, place.file, at, changes});
+  };
+  add(piece.parameters, part.parameters_in, true);
+  add(piece.gradients, part.gradients_in, false);
+  return found;
 }
 
 }  // namespace
@@ -75,7 +88,8 @@ OffloadedOptimizer::OffloadedOptimizer(const MakeOptimizer& make, const OffloadO
     store_->begin_part(part.pieces, count);
     for (int64_t begin = 0; begin < count; begin += options.piece_elements) {
       const int64_t end = std::min(count, begin + options.piece_elements);
-      store_->add_piece(make(cut_part(part, begin, end), {}), begin, end);
+      const FlatPart piece = cut_part(part, begin, end);
+      store_->add_piece(make(piece, {}), begin, end, lying_of(part, piece, begin));
     }
   }
   store_->open(options.folder,

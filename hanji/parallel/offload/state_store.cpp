@@ -1,5 +1,3 @@
-#include <ATen/ops/from_blob.h>
-
 #include <algorithm>
 #include <exception>
 #include <utility>
@@ -10,12 +8,14 @@
 namespace hanji::parallel {
 namespace {
 
-c10::StorageImpl& memory_of(const at::Tensor& tensor) {
-  return *tensor.storage().unsafeGetStorageImpl();
-}
+const char* const kOwner = "offloaded optimizer";
+const char* const kOutsideWindow =
+    "the tensor lies in a file and has memory only while offloaded() updates its piece; an "
+    "optimizer that reads parameters when it is made, or state that is read here, must be in "
+    "memory";
 
 int64_t block_bytes(const at::Tensor& tensor) {
-  return base::whole_blocks(tensor.numel() * static_cast<int64_t>(tensor.element_size()));
+  return offload_bytes(tensor.numel(), tensor.element_size());
 }
 
 /// A state tensor of a piece must hold one element for each of its parameters.
@@ -36,16 +36,18 @@ void StateStore::begin_part(std::vector<FlatPiece> names, int64_t count) {
   parts_.push_back({std::move(names), count, {}});
 }
 
-void StateStore::add_piece(std::unique_ptr<FlatOptimizer> optimizer, int64_t begin, int64_t end) {
+void StateStore::add_piece(std::unique_ptr<FlatOptimizer> optimizer, int64_t begin, int64_t end,
+                           std::vector<Lying> shards) {
   Part& part = parts_.back();
   Piece piece{std::move(optimizer), parts_.size() - 1, begin, end, {}};
-  int64_t bytes = 0;
   for (const NamedParameter& entry : piece.optimizer->state()) {
     check_state(*piece.optimizer, entry, end - begin);
     if (begin == 0) part.kinds.push_back({entry.name, entry.tensor.scalar_type(), 0});
-    bytes += block_bytes(entry.tensor);
-    piece.state.push_back(entry.tensor);
+    piece.tensors.push_back({entry.tensor, nullptr, 0});
   }
+  std::ranges::move(shards, std::back_inserter(piece.tensors));
+  int64_t bytes = 0;
+  for (const Lying& lying : piece.tensors) bytes += block_bytes(lying.tensor);
   window_bytes_ = std::max(window_bytes_, bytes);
   pieces_.push_back(std::move(piece));
   detach(pieces_.size() - 1);
@@ -56,67 +58,65 @@ void StateStore::open(const std::filesystem::path& folder, const base::ScratchOp
   for (Part& part : parts_) {
     for (Kind& kind : part.kinds) {
       kind.at = bytes;
-      bytes += base::whole_blocks(part.count * static_cast<int64_t>(c10::elementSize(kind.dtype)));
+      bytes += offload_bytes(part.count, c10::elementSize(kind.dtype));
     }
   }
-  auto file = base::ScratchFile::create(folder, bytes, options);
-  base::throw_if_error(file.status().at("offloaded optimizer"));
-  file_.emplace(*std::move(file));
+  file_ = OffloadFile::create(kOwner, folder, bytes, options).or_throw();
+  for (Piece& piece : pieces_) {
+    const std::vector<Kind>& kinds = parts_[piece.part].kinds;
+    for (size_t i = 0; i < kinds.size(); ++i) {
+      Lying& state = piece.tensors[i];
+      state.file = file_;
+      state.at = kinds[i].at + piece.begin * static_cast<int64_t>(state.tensor.element_size());
+    }
+  }
   windows_.resize(std::min(windows_.size(), std::max<size_t>(pieces_.size(), 1)));
   for (Window& window : windows_) window.memory = base::scratch_memory(window_bytes_).or_throw();
 }
 
 void StateStore::attach(size_t index) {
   std::byte* data = window_of(index).memory.get();
-  for (const at::Tensor& tensor : pieces_[index].state) {
-    memory_of(tensor).set_data_ptr_noswap(c10::DataPtr(data, c10::kCPU));
-    data += block_bytes(tensor);
+  for (const Lying& lying : pieces_[index].tensors) {
+    lend_memory(lying.tensor, data);
+    data += block_bytes(lying.tensor);
   }
 }
 
 void StateStore::detach(size_t index) {
-  for (const at::Tensor& tensor : pieces_[index].state) {
-    memory_of(tensor).set_data_ptr_noswap(c10::DataPtr(nullptr, c10::kCPU));
-  }
+  for (const Lying& lying : pieces_[index].tensors) take_memory(lying.tensor, kOutsideWindow);
 }
 
 void StateStore::begin_transfers(size_t index, bool writes) {
-  const Piece& piece = pieces_[index];
   Window& window = window_of(index);
   int64_t offset = 0;
-  for (size_t i = 0; i < piece.state.size(); ++i) {
-    const at::Tensor& tensor = piece.state[i];
-    const int64_t at =
-        parts_[piece.part].kinds[i].at + piece.begin * static_cast<int64_t>(tensor.element_size());
-    const base::ScratchFile::Memory memory(window.memory, window.memory.get() + offset);
-    const int64_t bytes = block_bytes(tensor);
-    auto ticket = writes ? file_->write(at, memory, bytes) : file_->read(at, memory, bytes);
-    base::throw_if_error(note(ticket.status()));
-    window.open.push_back(*ticket);
+  for (const Lying& lying : pieces_[index].tensors) {
+    const OffloadFile::Memory memory(window.memory, window.memory.get() + offset);
+    const int64_t bytes = block_bytes(lying.tensor);
     offset += bytes;
+    if (writes && !lying.changes) continue;
+    OffloadFile& file = *lying.file;
+    window.open.emplace_back(
+        &file, writes ? file.write(lying.at, memory, bytes) : file.read(lying.at, memory, bytes));
   }
 }
 
 void StateStore::wait(Window& window) {
-  for (const auto ticket : std::exchange(window.open, {})) {
-    base::throw_if_error(note(file_->wait(ticket)));
-  }
+  for (const auto& [file, ticket] : std::exchange(window.open, {})) file->wait(ticket);
 }
-
-/// The first failure stays: what is in the file is then of different steps.
-Status StateStore::note(const Status& status) {
-  if (!status.ok() && failure_.ok()) failure_ = status.at("offloaded optimizer");
-  return failure_;
-}
-
-void StateStore::check_usable() const { base::throw_if_error(failure_); }
 
 void StateStore::for_each(const std::function<void(FlatOptimizer&)>& update) {
-  check_usable();
+  file_->check_usable();
+  for (const Piece& piece : pieces_) {
+    for (const Lying& lying : piece.tensors) lying.file->check_updates_allowed();
+  }
   try {
     run(update);
   } catch (const std::exception& error) {
-    static_cast<void>(note(base::internal(error.what())));
+    const Status status = base::internal(error.what());
+    file_->fail(status);
+    for (const Piece& piece : pieces_) {
+      for (const Lying& lying : piece.tensors) lying.file->fail(status);
+    }
     throw;
   }
 }
@@ -138,17 +138,12 @@ void StateStore::run(const std::function<void(FlatOptimizer&)>& update) {
 }
 
 void StateStore::flush() {
-  check_usable();
+  file_->check_usable();
   for (Window& window : windows_) wait(window);
 }
 
 at::Tensor StateStore::map_kind(const Part& part, const Kind& kind) {
-  const auto options = at::TensorOptions(kind.dtype);
-  const int64_t bytes = part.count * static_cast<int64_t>(c10::elementSize(kind.dtype));
-  auto memory = file_->map(kind.at, bytes).or_throw();
-  void* data = memory.get();
-  return at::from_blob(
-      data, {part.count}, [memory = std::move(memory)](void*) {}, options);
+  return file_->map(kind.at, part.count, kind.dtype);
 }
 
 std::vector<NamedParameter> StateStore::map() {

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hanji/base/scratch_file.h"
+#include "hanji/base/status.h"
+
+namespace hanji::parallel {
+
+/// A scratch file that several holders share: a model, whose shards lie there, and the optimizer
+/// that updates them.
+///
+/// Order   a transfer starts after those that it must see, or must not disturb, have ended.
+/// Errors  throws those of ScratchFile, beginning by the owner. The first one stays: what is in the
+///         file is then of different steps, so every later call throws it too.
+/// Thread  one at a time.
+class OffloadFile {
+ public:
+  using Memory = base::ScratchFile::Memory;
+  using Ticket = base::ScratchFile::Ticket;
+
+  /// Takes `bytes` of the disk.
+  static Result<std::shared_ptr<OffloadFile>> create(std::string owner,
+                                                     const std::filesystem::path& folder,
+                                                     int64_t bytes,
+                                                     const base::ScratchOptions& options);
+
+  Ticket read(int64_t at, Memory memory, int64_t bytes) { return start(false, at, memory, bytes); }
+  Ticket write(int64_t at, Memory memory, int64_t bytes) { return start(true, at, memory, bytes); }
+  /// Nothing to wait for where it has been done before.
+  void wait(Ticket ticket);
+  void flush();
+  /// The elements themselves, read and written where they are touched.
+  at::Tensor map(int64_t at, int64_t count, at::ScalarType dtype);
+
+  /// Every later call throws this, if it is the first.
+  void fail(const Status& status);
+  void check_usable() const { base::throw_if_error(failure_); }
+  /// While `why` is not empty, nobody but the owner may change what is in the file.
+  void refuse_updates(std::string why) { why_refused_ = std::move(why); }
+  void check_updates_allowed() const;
+
+  const std::string& description() const { return file_.description(); }
+
+ private:
+  struct Transfer {
+    Ticket ticket;
+    bool writes;
+    int64_t begin, end;
+  };
+  OffloadFile(std::string owner, base::ScratchFile file)
+      : owner_(std::move(owner)), file_(std::move(file)) {}
+  Ticket start(bool writes, int64_t at, const Memory& memory, int64_t bytes);
+
+  std::string owner_;
+  base::ScratchFile file_;
+  std::vector<Transfer> open_;
+  Status failure_;
+  std::string why_refused_;
+};
+
+/// A tensor of so many elements, on the CPU, without memory: to read it throws `why`.
+at::Tensor without_memory(int64_t count, at::ScalarType dtype, std::string why);
+/// Gives it memory, and takes that away again.
+void lend_memory(const at::Tensor& tensor, void* data);
+void take_memory(const at::Tensor& tensor, std::string why);
+
+/// Bytes of so many elements in such a file: whole blocks.
+constexpr int64_t offload_bytes(int64_t count, size_t element_bytes) {
+  return base::whole_blocks(count * static_cast<int64_t>(element_bytes));
+}
+
+}  // namespace hanji::parallel
