@@ -90,6 +90,7 @@ using parallel::shard_optimizer;
 using parallel::Sharded;
 using parallel::ShardingOptions;
 using parallel::ShardingStrategy;
+using parallel::ShardOffload;
 using parallel::ShardOptimizerOptions;
 using parallel::SumOverParts;
 using parallel::SyncBatchNorm;

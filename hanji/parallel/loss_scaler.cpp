@@ -28,12 +28,18 @@ LossScaler::LossScaler(const comm::Group& group, const LossScalerOptions& option
 at::Tensor LossScaler::scale(const at::Tensor& loss) const { return loss * factor_; }
 
 bool LossScaler::unscale(std::span<const at::Tensor> gradients) {
+  return unscale_each([&](const Visit& visit) {
+    for (const at::Tensor& gradient : gradients) visit(gradient);
+  });
+}
+
+bool LossScaler::unscale_each(const std::function<void(const Visit&)>& each) {
   const at::NoGradGuard no_grad;
   uint8_t overflow = 0;
-  for (const at::Tensor& gradient : gradients) {
+  each([&](const at::Tensor& gradient) {
     gradient.div_(factor_);
     if (!at::isfinite(gradient).all().item<bool>()) overflow = 1;
-  }
+  });
   at::Tensor anywhere = at::full({1}, overflow, at::kByte);
   comm::all_reduce_on_host(anywhere, group_,
                            {.op = schedule::ReduceOp::kMax, .label = "gradient overflow"});

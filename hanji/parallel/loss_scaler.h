@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "hanji/comm/group.h"
@@ -38,6 +39,13 @@ class LossScaler {
   bool unscale(std::span<const at::Tensor> gradients);
   /// The same of the gradients of parameters; those without one are left out.
   bool unscale_of(std::span<const at::Tensor> parameters);
+
+  /// The same of gradients that are not in memory all at one time: `each` calls what it is given with
+  /// one after the other.
+  ///
+  ///   scaler.unscale_each([&](const auto& visit) { sharded.for_each_gradient(visit); });
+  using Visit = std::function<void(const at::Tensor&)>;
+  bool unscale_each(const std::function<void(const Visit&)>& each);
 
   /// To be saved and set again: with both the same steps follow.
   double factor() const { return factor_; }

@@ -72,6 +72,8 @@ struct FullyShardOptions {
 ///         one) and a reduce_scatter; memory for the shards and for max_units_in_flight units. In
 ///         stable the partial sums are whole gradients, and where ranks own different numbers of
 ///         grains, units that are gathered stay whole from a rank's first grain to its last.
+///         With sharding.offload the shards take no memory, but windows of them; a step reads
+///         parameters from the disk for each all_gather and for the update, and writes them once.
 ///         With sharding.precision the bytes of its dtypes travel, and shards are memory of their
 ///         own on one host too.
 /// Errors  as shard_optimizer(); kInvalidArgument for a policy that finds no unit, for HYBRID_SHARD

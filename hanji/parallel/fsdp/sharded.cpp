@@ -1,5 +1,6 @@
 #include "hanji/parallel/fsdp/sharded.h"
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/optim/optimizer.h>
@@ -51,6 +52,7 @@ Sharded& Sharded::operator=(Sharded&&) noexcept = default;
 Sharded::~Sharded() = default;
 
 std::vector<at::Tensor> Sharded::parameters() const {
+  model_->check_in_memory("parameters", true, true);
   std::vector<at::Tensor> tensors;
   for (const FlatUnit* unit : model_->learning()) {
     for (const Leaf& leaf : unit->leaves()) tensors.push_back(leaf.tensor);
@@ -59,6 +61,7 @@ std::vector<at::Tensor> Sharded::parameters() const {
 }
 
 std::vector<Shard> Sharded::shards() const {
+  model_->check_in_memory("shards", true, false);
   std::vector<Shard> shards;
   for (const auto& unit : model_->units()) {
     for (const Leaf& leaf : unit->leaves()) {
@@ -145,6 +148,7 @@ void Sharded::finish() { model_->gradients().finish(); }
 void Sharded::set_weight(double weight) { model_->gradients().set_weight(weight); }
 
 at::Tensor Sharded::flat_gradients() const {
+  model_->check_in_memory("flat_gradients", false, true);
   const auto& flat = model_->gradients().flat();
   if (flat.size() == 1) return flat[0];
   throw Error(base::unsupported("flat_gradients: the parameters have " +
@@ -152,9 +156,20 @@ at::Tensor Sharded::flat_gradients() const {
                                 " dtypes; give parameters() to an optimizer of torch"));
 }
 
+void Sharded::zero_grad() { model_->gradients().forget(); }
+
+void Sharded::for_each_gradient(const std::function<void(const at::Tensor&)>& visit) {
+  const at::NoGradGuard no_grad;
+  model_->gradients().for_each_unit(/*changes=*/true, [&](const FlatUnit& unit) {
+    for (const Leaf& leaf : unit.leaves()) {
+      if (leaf.tensor.grad().defined()) visit(leaf.tensor.grad());
+    }
+  });
+}
+
 layout::FlatLayout Sharded::flat_layout() const {
-  layout::FlatLayout flat;
   flat_gradients();
+  layout::FlatLayout flat;
   for (const FlatUnit* unit : model_->learning()) {
     for (const Leaf& leaf : unit->leaves()) {
       flat.offsets.push_back(flat.count + leaf.offset);
@@ -166,12 +181,13 @@ layout::FlatLayout Sharded::flat_layout() const {
 }
 
 std::vector<FlatPart> Sharded::flat_parts(const GroupRule& rule) const {
-  const at::Tensor gradients = flat_gradients();
+  const Gradients& gradients = model_->gradients();
+  if (gradients.flat().size() > 1) flat_gradients();
   std::vector<FlatPart> parts;
-  int64_t begin = 0;
   for (const FlatUnit* unit : model_->learning()) {
-    const int64_t count = unit->range().size();
-    FlatPart part{unit->shard(), gradients.narrow(0, begin, count), {}};
+    FlatPart part{unit->shard(), gradients.shard(parts.size()), {}};
+    part.parameters_in = unit->shard_in_file();
+    part.gradients_in = gradients.shard_in_file(parts.size());
     for (const Leaf& leaf : unit->leaves()) {
       const NamedParameter& parameter = unit->parameters()[leaf.position];
       part.pieces.push_back({parameter.name,
@@ -181,7 +197,6 @@ std::vector<FlatPart> Sharded::flat_parts(const GroupRule& rule) const {
                              rule(parameter)});
     }
     parts.push_back(std::move(part));
-    begin += count;
   }
   return parts;
 }
@@ -221,6 +236,7 @@ std::string Sharded::description() const {
   const std::string mixed = words_of(model_->precision());
   if (!mixed.empty())
     text += "precision: " + mixed + "; the shards are masters in their own dtype\n";
+  if (model_->store() != nullptr) text += "shards: " + model_->store()->description() + "\n";
   for (const auto& unit : model_->units()) {
     int64_t elements = 0;
     for (const int64_t size : unit->plan().flat.sizes) elements += size;

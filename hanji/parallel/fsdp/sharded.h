@@ -2,13 +2,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "hanji/base/scratch_file.h"
 #include "hanji/comm/group.h"
 #include "hanji/layout/unit.h"
 #include "hanji/lens/deferred.h"
@@ -22,6 +25,18 @@ class Optimizer;
 }
 
 namespace hanji::parallel {
+
+/// What of a rank's shards lies in a file instead of memory, for models that memory does not hold.
+struct ShardOffload {
+  bool parameters = true;  ///< Read when a unit is gathered: fully_shard() without shared memory.
+  bool gradients = true;   ///< Written behind the backward; not with stable bits.
+  std::filesystem::path folder;  ///< Of a local disk with room for both.
+  /// Shards in memory that are read ahead or written behind; each as large as the largest; >= 2.
+  int num_windows = 3;
+  std::chrono::nanoseconds timeout = std::chrono::seconds(60);  ///< Of a wait for the disk.
+  base::ScratchEngine engine = base::ScratchEngine::kAuto;
+  const base::Log* log = nullptr;  ///< Told if the kernel refuses io_uring.
+};
 
 /// What all ways of sharding have in common.
 struct ShardingOptions {
@@ -45,6 +60,8 @@ struct ShardingOptions {
   c10::Device device = c10::kCPU;
   /// Other dtypes to compute and to sum in than those of the module, the same on every rank.
   MixedPrecisionPolicy precision = {};
+  /// Then offloaded() of flat_parts() is the optimizer.
+  std::optional<ShardOffload> offload = {};
 };
 
 /// A piece of a parameter that this rank owns.
@@ -93,6 +110,13 @@ class Sharded {
   /// Result  on the CPU the bits of clip_grad_norm() of one process that has all of them. Nothing
   ///         is scaled where the norm is not finite.
   double clip_grad_norm(double max_norm);
+
+  /// Forgets the gradients of all shards, wherever they lie: the next backward() does not add to them.
+  void zero_grad();
+  /// Calls `visit` with the gradient of each of this rank's shards that has one, in the order of
+  /// parameters(); it may change them in place. Of those in a file a unit at a time is in memory:
+  /// LossScaler::unscale_each() takes this.
+  void for_each_gradient(const std::function<void(const at::Tensor&)>& visit);
 
   /// While the guard lives, backward() only accumulates: whole gradients stay on each rank until a
   /// backward() without it. Without the guard every backward() reduces and adds to the shards' own.

@@ -81,10 +81,15 @@ FlatUnit::FlatUnit(std::string name, layout::Unit plan, std::vector<NamedParamet
   } else if (residence_ == Residence::kReplicated) {
     whole_ = comm::zeros_on(device(), {plan_.flat.count}, dtypes_.compute, group_, "parameters");
   }
-  shard_ = keeps_apart()
-               ? comm::zeros_on(device(), {range().size()}, dtype(), group_, "parameter shards")
-               : own_of(whole_);
+  if (home.store) {
+    place_in_file(home.store);
+  } else {
+    shard_ = keeps_apart()
+                 ? comm::zeros_on(device(), {range().size()}, dtype(), group_, "parameter shards")
+                 : own_of(whole_);
+  }
   make_leaves(home.initial);
+  if (stored_) stored_->keep();
   if (residence_ == Residence::kShared) begin_publish();
   if (residence_ == Residence::kReplicated) fill_replicas(home.initial);
 }
@@ -92,6 +97,15 @@ FlatUnit::FlatUnit(std::string name, layout::Unit plan, std::vector<NamedParamet
 FlatUnit::~FlatUnit() {
   if (open_ || residence_ == Residence::kGathered) return;
   for (const auto& entry : parameters_) storage_of(entry.tensor).clear_data_ptr_access_error_msg_();
+}
+
+void FlatUnit::place_in_file(std::shared_ptr<ShardStore> store) {
+  stored_.emplace(std::move(store), range().size(), dtype(),
+                  "the shard of " + parameters_[0].name +
+                      " and others lies in a file; look at parameters while full_parameters() "
+                      "lives, and update them by offloaded() of flat_parts()");
+  stored_->make();
+  shard_ = stored_->tensor();
 }
 
 void FlatUnit::make_leaves(const lens::InitialValues* initial) {
@@ -169,9 +183,14 @@ at::Tensor FlatUnit::own_of(const at::Tensor& whole) const {
   return whole.narrow(0, range().begin, range().size());
 }
 
+void FlatUnit::read_ahead() {
+  if (stored_ && !open_ && !gathering_.begun()) stored_->read_ahead();
+}
+
 void FlatUnit::begin_gather() {
   if (open_ || gathering_.begun() || residence_ != Residence::kGathered) return;
   const at::NoGradGuard no_grad;
+  if (stored_) stored_->bring();
   whole_ = empty_whole(dtypes_.compute, "unsharded units");
   // Rounded before it travels.
   const at::Tensor own = is_mixed() ? own_of(whole_).copy_(shard_) : shard_;
@@ -212,6 +231,7 @@ void FlatUnit::seal() {
 void FlatUnit::wait_gathered() {
   gathering_.wait();
   gathering_ = {};
+  if (stored_) stored_->drop();
 }
 
 void FlatUnit::begin_publish() {
@@ -224,8 +244,13 @@ void FlatUnit::begin_publish() {
 }
 
 void FlatUnit::write_back() {
-  if (is_mixed()) return hide_masters();
-  if (residence_ == Residence::kGathered) shard_.copy_(own_of(whole_));
+  if (stored_) stored_->make();
+  if (is_mixed()) {
+    hide_masters();
+  } else if (residence_ == Residence::kGathered) {
+    shard_.copy_(own_of(whole_));
+  }
+  if (stored_) stored_->keep();
 }
 
 std::vector<at::Tensor> FlatUnit::whole_of(const std::vector<at::Tensor>& by_leaf) const {

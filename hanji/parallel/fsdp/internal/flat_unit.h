@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "hanji/layout/unit.h"
 #include "hanji/lens/deferred.h"
 #include "hanji/parallel/fsdp/internal/precision.h"
+#include "hanji/parallel/fsdp/internal/shard_store.h"
 #include "hanji/parallel/named_parameter.h"
 
 namespace hanji::parallel {
@@ -30,6 +32,8 @@ struct Home {
   c10::Device device = c10::kCPU;
   const lens::InitialValues* initial = nullptr;  ///< For the constructor; null: they have memory.
   UnitDtypes dtypes = {};
+  /// Gathered: where the shards are; null: in memory.
+  std::shared_ptr<ShardStore> store = nullptr;
 };
 
 /// This rank's part of one parameter, as the optimizer sees it.
@@ -59,6 +63,8 @@ class FlatUnit {
   /// Points the parameters here. They are open where they are always whole, else sealed.
   void adopt(const std::weak_ptr<ShardedModel>& model, size_t index);
 
+  /// Begins to read the shard from its file, if it lies in one and will be gathered.
+  void read_ahead();
   void begin_gather();
   /// After it the parameters are whole and open.
   void open();
@@ -85,6 +91,8 @@ class FlatUnit {
   const std::vector<Leaf>& leaves() const { return leaves_; }
   /// This rank's elements, in the order of the leaves.
   const at::Tensor& shard() const { return shard_; }
+  /// Where they are between uses; nowhere: in memory.
+  FilePlace shard_in_file() const { return stored_ ? stored_->in_file() : FilePlace{}; }
   layout::Range range() const { return plan_.shards[group_.rank()]; }
   bool learns() const { return parameters_[0].tensor.requires_grad(); }
   /// Of the shards.
@@ -100,6 +108,7 @@ class FlatUnit {
   std::vector<at::Tensor> whole_of(const std::vector<at::Tensor>& by_leaf) const;
 
  private:
+  void place_in_file(std::shared_ptr<ShardStore> store);
   void make_leaves(const lens::InitialValues* initial);
   void fill(const Leaf& leaf, const lens::InitialValues* initial) const;
   void fill_replicas(const lens::InitialValues* initial);
@@ -123,8 +132,9 @@ class FlatUnit {
   std::vector<Leaf> leaves_;
   at::Tensor whole_;  ///< Gathered: only while it is open or being gathered.
   at::Tensor shard_;
-  at::Tensor masters_;                ///< Whole, while the parameters are these.
-  std::vector<c10::Storage> hidden_;  ///< The parameters' own storages meanwhile.
+  at::Tensor masters_;                 ///< Whole, while the parameters are these.
+  std::vector<c10::Storage> hidden_;   ///< The parameters' own storages meanwhile.
+  std::optional<StoredShard> stored_;  ///< Of the shard: it has memory while it is brought.
   comm::Work gathering_;
   bool open_ = false;
 };

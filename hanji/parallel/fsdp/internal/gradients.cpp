@@ -71,6 +71,7 @@ Gradients::~Gradients() {
 }
 
 void Gradients::place_shards() {
+  if (setup_.store) return place_in_file();
   std::map<c10::ScalarType, int64_t> counts;
   for (const Unit& unit : units_) counts[unit.flat->dtype()] += unit.flat->range().size();
   for (const auto& [dtype, count] : counts) {
@@ -201,6 +202,7 @@ void Gradients::need_rows(Unit& unit) {
 
 bool Gradients::retire_oldest() {
   if (num_retired_ == num_launched_) return false;
+  if (num_retired_ > 0) put_away(units_[units_.size() - num_retired_]);
   retire(units_[units_.size() - 1 - num_retired_]);
   ++num_retired_;
   return true;
@@ -233,7 +235,9 @@ void Gradients::launch(Unit& unit, size_t index) {
       unit.flat->leaves(), [](const Leaf& leaf) { return leaf.tensor.grad().defined(); });
   const c10::ScalarType dtype = unit.flat->dtypes().reduce;
   unit.sum = unit.shard;
-  if (adds || dtype != unit.flat->dtype()) {
+  if (unit.stored) {
+    begin_stored(unit, index);
+  } else if (adds || dtype != unit.flat->dtype()) {
     unit.sum = comm::zeros_on(unit.flat->device(), {unit.shard.numel()}, dtype, setup_.group,
                               "gradient shards");
   }
@@ -298,26 +302,36 @@ void Gradients::reduce_all() {
   launch_ready_units();
   while (retire_oldest()) {
   }
+  if (!units_.empty()) put_away(units_[0]);
   const at::Tensor used = used_anywhere();
   for (Unit& unit : units_) unit.work.wait();
-  scale();
-  for (Unit& unit : units_) hand_out(unit, used.const_data_ptr<uint8_t>() + unit.first_parameter);
+  if (!setup_.store) scale();
+  for (Unit& unit : units_) {
+    if (unit.sum.defined()) hand_out(unit, used.const_data_ptr<uint8_t>() + unit.first_parameter);
+  }
+  holds_sums_ = true;
+  total_weight_.reset();
 }
 
 /// What the sums over ranks have not divided by yet.
 void Gradients::scale() {
+  const double by = divisor();
+  if (by == 1) return;
+  for (Unit& unit : units_) unit.sum.div_(by);
+}
+
+double Gradients::divisor() {
   const ShardingOptions& options = setup_.options;
-  double divisor = 1;
-  if (fold_ && options.average == Average::kMean) {
-    divisor = static_cast<double>(options.num_grains);
-  } else if (options.average == Average::kWeighted) {
-    at::Tensor total = at::full({1}, weight_, at::kDouble);
-    comm::all_reduce_on_host(total, setup_.group, {.label = "weights"});
-    if (setup_.replicas) comm::all_reduce_on_host(total, *setup_.replicas, {.label = "weights"});
-    divisor = total.item<double>();
+  if (fold_ && options.average == Average::kMean) return static_cast<double>(options.num_grains);
+  if (options.average != Average::kWeighted) return 1;
+  if (!total_weight_.defined()) {
+    total_weight_ = at::full({1}, weight_, at::kDouble);
+    comm::all_reduce_on_host(total_weight_, setup_.group, {.label = "weights"});
+    if (setup_.replicas) {
+      comm::all_reduce_on_host(total_weight_, *setup_.replicas, {.label = "weights"});
+    }
   }
-  if (divisor == 1) return;
-  for (Unit& unit : units_) unit.sum.div_(divisor);
+  return total_weight_.item<double>();
 }
 
 /// One byte per parameter: 1 where any rank has a gradient.
@@ -338,6 +352,7 @@ void Gradients::hand_out(Unit& unit, const uint8_t* used) {
     at::Tensor& gradient = leaves[i].tensor.mutable_grad();
     if (!used[leaves[i].position]) {
       if (fold_) gradient.reset();
+      if (adds && !gradient.defined()) unit.slots[i].zero_();  // for whoever reads flat gradients
       continue;
     }
     if (!adds) {

@@ -13,6 +13,7 @@
 #include "hanji/parallel/fsdp/internal/buffer_pool.h"
 #include "hanji/parallel/fsdp/internal/flat_unit.h"
 #include "hanji/parallel/fsdp/internal/gradient_trap.h"
+#include "hanji/parallel/fsdp/internal/shard_store.h"
 #include "hanji/parallel/fsdp/sharded.h"
 #include "hanji/parallel/gradient_hook.h"
 #include "hanji/parallel/grain_fold.h"
@@ -39,8 +40,9 @@ class Gradients {
     std::optional<comm::Group> replicas = {};  ///< Who has the same shard.
     std::optional<comm::Group> everyone = {};  ///< Stable: all of both; empty: `group`.
     ShardingOptions options = {};
-    bool keeps_whole = false;  ///< A buffer for every unit, all the time.
-    std::string caller = {};   ///< Said in errors.
+    bool keeps_whole = false;                ///< A buffer for every unit, all the time.
+    std::string caller = {};                 ///< Said in errors.
+    std::shared_ptr<ShardStore> store = {};  ///< Where the shares lie; null: in memory.
   };
   Gradients(const std::vector<FlatUnit*>& units, Setup setup, Events events);
   ~Gradients();
@@ -61,8 +63,16 @@ class Gradients {
   /// By position in `unit`: where the next gradient of each parameter is to lie; undefined where it
   /// will be added to another, or where that is not known before. No trap stands in `.grad` then.
   std::vector<at::Tensor> slots(const FlatUnit& unit) const;
-  /// Of all leaves of units of one dtype, in order.
+  /// Of all leaves of units of one dtype, in order; none of those in a file.
   const std::vector<at::Tensor>& flat() const { return flat_; }
+  /// This rank's share of the gradients of a unit that learns, and where it lies between uses.
+  const at::Tensor& shard(size_t unit) const { return units_[unit].shard; }
+  FilePlace shard_in_file(size_t unit) const;
+  /// What the shares hold does not count any more.
+  void forget();
+  /// Calls `visit` for every unit, while the gradients of its leaves are in memory; they are as it
+  /// leaves them if it `changes` them.
+  void for_each_unit(bool changes, const std::function<void(const FlatUnit&)>& visit);
 
  private:
   struct Unit {
@@ -80,6 +90,9 @@ class Gradients {
     comm::Work work;
     bool launched = false;
     std::shared_ptr<const schedule::StepList> steps;  ///< Stable only.
+    std::optional<StoredShard> stored;                ///< Of `shard`.
+    at::Tensor used_anywhere;  ///< In a file and to be added: by position, summed over ranks.
+    comm::Work used_work;
   };
 
   void place_shards();
@@ -93,9 +106,13 @@ class Gradients {
   void launch_ready_units();
   void launch(Unit& unit, size_t index);
   void retire(Unit& unit);
+  void place_in_file();
+  void begin_stored(Unit& unit, size_t index);
+  void put_away(Unit& unit);
   void end_of_backward();
   void reduce_all();
   void scale();
+  double divisor();
   at::Tensor used_anywhere();
   void hand_out(Unit& unit, const uint8_t* used);
   void reset();
@@ -117,7 +134,9 @@ class Gradients {
   SecondBackwardGuard guard_;
   bool keeps_graph_ = false;
   bool accumulating_ = false;
+  bool holds_sums_ = false;  ///< In a file: some share counts, on every rank alike.
   double weight_ = 1;
+  at::Tensor total_weight_;  ///< Undefined: not asked for yet.
 };
 
 }  // namespace hanji::parallel

@@ -27,7 +27,9 @@ void FlatUnit::begin_masters() {
   const bool once = residence_ == Residence::kShared;
   masters_ = once ? comm::shared_zeros({plan_.flat.count}, dtype(), 0, group_, kCategory)
                   : empty_whole(dtype(), kCategory);
+  if (stored_) stored_->bring();
   own_of(masters_).copy_(shard_);
+  if (stored_) stored_->drop();
   if (!once) {
     comm::all_gather(masters_, own_of(masters_), counts_, group_, {.label = name_}).wait();
   }

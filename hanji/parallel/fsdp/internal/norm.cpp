@@ -35,10 +35,10 @@ std::vector<Place> places(const std::vector<FlatUnit*>& units, int rank) {
 }
 
 /// This rank's partial sums, and -1 in place of each where the parameter has no gradient.
-std::vector<double> own_blocks(const std::vector<FlatUnit*>& units) {
+std::vector<double> own_blocks(Gradients& gradients) {
   std::vector<double> blocks;
-  for (const FlatUnit* unit : units) {
-    for (const Leaf& leaf : unit->leaves()) {
+  gradients.for_each_unit(/*changes=*/false, [&](const FlatUnit& unit) {
+    for (const Leaf& leaf : unit.leaves()) {
       const int64_t count = layout::num_blocks(leaf.elements.size());
       if (!leaf.tensor.grad().defined()) {
         blocks.insert(blocks.end(), count, -1);
@@ -47,13 +47,13 @@ std::vector<double> own_blocks(const std::vector<FlatUnit*>& units) {
       const auto more = norm_blocks(leaf.tensor.grad().reshape({-1}));
       blocks.insert(blocks.end(), more.begin(), more.end());
     }
-  }
+  });
   return blocks;
 }
 
 /// The partial sums of all ranks, those of each parameter in order of registration.
-double norm_on_cpu(const std::vector<FlatUnit*>& units, const comm::Group& group) {
-  std::vector<double> mine = own_blocks(units);
+double norm_on_cpu(const std::vector<FlatUnit*>& units, std::vector<double> mine,
+                   const comm::Group& group) {
   std::vector<std::vector<Place>> by_rank;
   std::vector<int64_t> counts;
   for (int rank = 0; rank < group.size(); ++rank) {
@@ -108,14 +108,15 @@ double norm_on_device(const std::vector<FlatUnit*>& units, const comm::Group& gr
 double ShardedModel::clip_grad_norm(double max_norm) {
   const at::NoGradGuard no_grad;
   const bool on_cpu = learning_[0]->device().is_cpu();
-  const double norm = on_cpu ? norm_on_cpu(learning_, group_) : norm_on_device(learning_, group_);
+  const double norm = on_cpu ? norm_on_cpu(learning_, own_blocks(*gradients_), group_)
+                             : norm_on_device(learning_, group_);
   const double divisor = clip_divisor(norm, max_norm);
   if (!std::isfinite(norm) || divisor == 1) return norm;
-  for (const FlatUnit* unit : learning_) {
-    for (const Leaf& leaf : unit->leaves()) {
+  gradients_->for_each_unit(/*changes=*/true, [&](const FlatUnit& unit) {
+    for (const Leaf& leaf : unit.leaves()) {
       if (leaf.tensor.grad().defined()) leaf.tensor.grad().div_(divisor);
     }
-  }
+  });
   return norm;
 }
 

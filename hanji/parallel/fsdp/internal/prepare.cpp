@@ -162,6 +162,42 @@ ShardingOptions resolve(ShardingOptions options, const comm::Group& group,
   return options;
 }
 
+void check_offload(const ShardingOptions& options, Residence residence, bool keeps_whole,
+                   const std::vector<NamedParameter>& parameters, const std::string& caller) {
+  if (!options.offload) return;
+  const ShardOffload& offload = *options.offload;
+  const std::string where = caller + ": offload";
+  if (!offload.parameters && !offload.gradients) {
+    refuse(where, "neither parameters nor gradients shall lie in the file; leave `offload` empty");
+  }
+  if (offload.num_windows < 2) {
+    refuse(where, "num_windows is " + std::to_string(offload.num_windows) +
+                      "; one shard is read while one is written, so at least 2");
+  }
+  const c10::Device device = options.initial ? options.device : parameters[0].tensor.device();
+  std::string why;
+  if (!device.is_cpu()) {
+    why = "parameters are on " + device.str() + "; shards in a file need a module on the CPU";
+  } else if (offload.parameters && residence == Residence::kShared) {
+    why =
+        "parameters lie once on this host for all its ranks, and are computed with where they "
+        "lie, so none is ever put away; set share_memory = false, or offload.parameters = false";
+  } else if (offload.parameters && residence == Residence::kReplicated) {
+    why =
+        "parameters lie whole on every rank; take fully_shard() with share_memory = false, or set "
+        "offload.parameters = false";
+  } else if (offload.gradients && options.num_grains > 0) {
+    why =
+        "stable bits keep whole gradients of every unit in memory, beside which shards are little; "
+        "set offload.gradients = false, or num_grains = 0";
+  } else if (offload.gradients && keeps_whole) {
+    why =
+        "whole gradients of every unit are kept in memory, beside which shards are little; set "
+        "offload.gradients = false, or take WholeGradients::kFreed";
+  }
+  if (!why.empty()) throw Error(base::unsupported(where + ": " + why));
+}
+
 bool shares_parameters(const comm::Group& group, const ShardingOptions& options,
                        const std::vector<NamedParameter>& parameters) {
   const c10::Device device = options.initial ? options.device : parameters[0].tensor.device();

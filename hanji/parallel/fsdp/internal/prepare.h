@@ -21,6 +21,10 @@ std::vector<NamedParameter> prepare(const torch::nn::Module& module, const comm:
 ShardingOptions resolve(ShardingOptions options, const comm::Group& group,
                         const std::vector<NamedParameter>& parameters, const std::string& caller);
 
+/// Refuses to keep in a file what cannot be there. `keeps_whole`: whole gradients lie in memory.
+void check_offload(const ShardingOptions& options, Residence residence, bool keeps_whole,
+                   const std::vector<NamedParameter>& parameters, const std::string& caller);
+
 /// Where parameters can lie: on one host once, unless the options say no.
 bool shares_parameters(const comm::Group& group, const ShardingOptions& options,
                        const std::vector<NamedParameter>& parameters);

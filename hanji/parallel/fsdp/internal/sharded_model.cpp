@@ -16,6 +16,10 @@
 namespace hanji::parallel {
 namespace {
 
+const char* const kOutsideStep =
+    "the optimizer was about to change shards in a file outside of step(), where units are read "
+    "ahead; call it within the handle's step()";
+
 bool contains(const std::vector<size_t>& some, size_t one) {
   return std::ranges::find(some, one) != some.end();
 }
@@ -56,23 +60,61 @@ ShardedModel::ShardedModel(Spec& spec)
       reshards_after_forward_(spec.reshards_after_forward),
       seals_(spec.seals),
       holds_batch_(spec.holds_batch),
-      max_in_flight_(spec.gradients.options.max_units_in_flight) {}
+      max_in_flight_(spec.gradients.options.max_units_in_flight),
+      offload_(spec.gradients.options.offload) {}
+
+namespace {
+
+/// Parameters of one buffer: of a dtype, and what learns apart from what does not.
+using Kinds = std::map<std::pair<bool, c10::ScalarType>, std::vector<int>>;
+
+Kinds kinds_of(const std::vector<NamedParameter>& parameters, const std::vector<int>& indices) {
+  Kinds kinds;
+  for (const int index : indices) {
+    const at::Tensor& parameter = parameters[index].tensor;
+    kinds[{!parameter.requires_grad(), parameter.scalar_type()}].push_back(index);
+  }
+  return kinds;
+}
+
+std::vector<int64_t> sizes_of(const std::vector<NamedParameter>& parameters) {
+  std::vector<int64_t> sizes;
+  for (const auto& entry : parameters) sizes.push_back(entry.tensor.numel());
+  return sizes;
+}
+
+}  // namespace
+
+/// Room for all shards is there before the first parameter moves, or all is left as it was.
+void ShardedModel::open_store(const Spec& spec) {
+  if (!offload_) return;
+  std::vector<int64_t> bytes;
+  for (const UnitRequest& request : spec.units) {
+    for (const auto& [kind, indices] : kinds_of(spec.parameters, request.parameters)) {
+      const layout::Unit plan =
+          layout::make_unit(indices, sizes_of(spec.parameters), group_.size());
+      const int64_t own =
+          plan.shards[group_.rank()].size() * static_cast<int64_t>(c10::elementSize(kind.second));
+      if (offload_->parameters) bytes.push_back(own);
+      if (offload_->gradients && !kind.first) bytes.push_back(own);
+    }
+  }
+  std::vector<const comm::Group*> groups;
+  if (spec.gradients.replicas) groups.push_back(&*spec.gradients.replicas);
+  groups.push_back(&group_);
+  store_ = std::make_shared<ShardStore>(caller_, *offload_, bytes, groups);
+}
 
 /// One flat buffer for each dtype, and one for what learns apart from what does not. Parameters move
 /// there unit by unit, so that a rank never holds its module and all shards at a time.
 void ShardedModel::add_flats(const Spec& spec, const UnitRequest& request, ModuleUnit& unit) {
-  std::vector<int64_t> sizes;
-  for (const auto& entry : spec.parameters) sizes.push_back(entry.tensor.numel());
-  std::map<std::pair<bool, c10::ScalarType>, std::vector<int>> kinds;
-  for (const int index : request.parameters) {
-    const at::Tensor& parameter = spec.parameters[index].tensor;
-    kinds[{!parameter.requires_grad(), parameter.scalar_type()}].push_back(index);
-  }
-  for (const auto& [kind, indices] : kinds) {
+  const std::vector<int64_t> sizes = sizes_of(spec.parameters);
+  for (const auto& [kind, indices] : kinds_of(spec.parameters, request.parameters)) {
     std::vector<NamedParameter> own;
     for (const int index : indices) own.push_back(spec.parameters[index]);
     const Home home{residence_, spec.initial ? spec.device : own[0].tensor.device(),
-                    spec.initial ? &*spec.initial : nullptr, dtypes_of(kind.second, precision_)};
+                    spec.initial ? &*spec.initial : nullptr, dtypes_of(kind.second, precision_),
+                    offload_ && offload_->parameters ? store_ : nullptr};
     unit.flats.push_back(flats_.size());
     unit_of_flat_.push_back(units_.size());
     flats_.push_back(std::make_unique<FlatUnit>(
@@ -86,6 +128,7 @@ void ShardedModel::add_flats(const Spec& spec, const UnitRequest& request, Modul
 }
 
 void ShardedModel::start(Spec& spec) {
+  open_store(spec);
   for (const UnitRequest& request : spec.units) {
     ModuleUnit unit{.name = request.name, .is_root = request.is_root};
     add_flats(spec, request, unit);
@@ -95,12 +138,14 @@ void ShardedModel::start(Spec& spec) {
   }
   if (spec.initial) spec.initial->materialise(spec.device);  // buffers, and what is in no unit
   spec.gradients.caller = caller_;
+  if (offload_ && offload_->gradients) spec.gradients.store = store_;
   Gradients::Events events{[this] { check_untouched(); }, [this](size_t i) { on_unit_done(i); },
                            [this] { on_end_of_backward(); }};
   gradients_ = std::make_unique<Gradients>(learning_, spec.gradients, std::move(events));
   comm::barrier(group_);
   seal_all();
   note_versions();
+  if (store_) store_->file().refuse_updates(kOutsideStep);
   if (spec.observes) observer_ = std::make_unique<UnitObserver>(*this);
 }
 
@@ -156,7 +201,7 @@ void ShardedModel::begin_call(size_t index) {
   if (called_.size() >= kMostCalls) called_.clear();
   if (at::GradMode::is_enabled()) called_.push_back(index);
   open(units_[index]);
-  prefetch(neighbour(index, 1));
+  prefetch(index, 1);
 }
 
 /// Without calls to go by: a unit ends where an operation needs others and not it.
@@ -213,7 +258,7 @@ std::string ShardedModel::words(size_t index) const {
 void ShardedModel::before_backward(size_t index) {
   gradients_->arm();
   open(units_[index]);
-  prefetch(neighbour(index, -1));
+  prefetch(index, -1);
 }
 
 /// The unit that was called after (or before) this one; where it was called often, the last time.
@@ -236,10 +281,18 @@ size_t ShardedModel::num_gathered() const {
   });
 }
 
-void ShardedModel::prefetch(std::optional<size_t> unit) {
-  if (residence_ != Residence::kGathered || !unit || units_[*unit].is_root || pinned_) return;
-  if (num_gathered() >= static_cast<size_t>(max_in_flight_)) return;
-  for (const size_t flat : units_[*unit].flats) flats_[flat]->begin_gather();
+/// The neighbour is gathered as far as the limit allows; the shard of the one to be gathered after it
+/// is read meanwhile.
+void ShardedModel::prefetch(size_t unit, int direction) {
+  if (residence_ != Residence::kGathered || pinned_) return;
+  auto next = neighbour(unit, direction);
+  if (!next || units_[*next].is_root) return;
+  if (num_gathered() < static_cast<size_t>(max_in_flight_)) {
+    for (const size_t flat : units_[*next].flats) flats_[flat]->begin_gather();
+    next = neighbour(*next, direction);
+  }
+  if (!next || !store_) return;
+  for (const size_t flat : units_[*next].flats) flats_[flat]->read_ahead();
 }
 
 void ShardedModel::on_unit_done(size_t learning) {
@@ -273,11 +326,31 @@ void ShardedModel::step(const std::function<void()>& update) {
   check_untouched();
   seal_all();
   meet();
-  update();
+  update_shards(update);
   for (FlatUnit* flat : learning_) flat->begin_publish();
   for (const auto& flat : flats_) flat->wait_gathered();
   meet();
   note_versions();
+}
+
+/// What lies in the file may change meanwhile, and what was read ahead is old.
+void ShardedModel::update_shards(const std::function<void()>& update) {
+  if (!store_) return update();
+  store_->drop_ahead();
+  store_->file().refuse_updates({});
+  update();
+  store_->file().refuse_updates(kOutsideStep);
+}
+
+void ShardedModel::check_in_memory(const std::string& caller, bool parameters,
+                                   bool gradients) const {
+  if (!offload_) return;
+  const bool no_parameters = parameters && offload_->parameters;
+  if (!no_parameters && !(gradients && offload_->gradients)) return;
+  throw Error(base::unsupported(
+      caller + ": the " + (no_parameters ? "parameters" : "gradients") +
+      " of this rank's shards lie in a file; update them by offloaded() of flat_parts(), read and "
+      "write parameters while full_parameters() lives, gradients by for_each_gradient()"));
 }
 
 void ShardedModel::note_versions() {
@@ -317,9 +390,11 @@ std::string ShardedModel::why_foreign(const at::Tensor& tensor) const {
 
 void ShardedModel::open_all() {
   meet();
-  for (const auto& flat : flats_) {
-    if (!flat->is_mixed()) flat->begin_gather();
-    flat->begin_masters();
+  for (size_t i = 0; i < flats_.size(); ++i) {
+    FlatUnit& flat = *flats_[i];
+    if (!flat.is_mixed()) store_ ? flat.open() : flat.begin_gather();
+    flat.begin_masters();
+    if (i + 1 < flats_.size()) flats_[i + 1]->read_ahead();
   }
   for (const auto& flat : flats_) {
     if (!flat->is_mixed()) flat->open();

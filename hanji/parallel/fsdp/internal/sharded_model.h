@@ -11,6 +11,7 @@
 
 #include "hanji/parallel/fsdp/internal/flat_unit.h"
 #include "hanji/parallel/fsdp/internal/gradients.h"
+#include "hanji/parallel/fsdp/internal/shard_store.h"
 #include "hanji/parallel/fsdp/internal/unit_observer.h"
 #include "hanji/parallel/fsdp/unit.h"
 
@@ -65,6 +66,10 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
 
   void step(const std::function<void()>& update);
   double clip_grad_norm(double max_norm);
+  /// Where shards lie that are not in memory; null: all are.
+  const ShardStore* store() const { return store_.get(); }
+  /// Throws kUnsupported, naming the caller, where parameters, or gradients, lie in a file.
+  void check_in_memory(const std::string& caller, bool parameters, bool gradients) const;
   void open_all();
   void close_all();
 
@@ -90,6 +95,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
     int depth = 0;        ///< Calls on the way.
   };
   explicit ShardedModel(Spec& spec);
+  void open_store(const Spec& spec);
   void start(Spec& spec);
   void add_flats(const Spec& spec, const UnitRequest& request, ModuleUnit& unit);
   void begin_call(size_t unit);
@@ -98,7 +104,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   void open(ModuleUnit& unit);
   void seal(ModuleUnit& unit);
   bool is_open(const ModuleUnit& unit) const;
-  void prefetch(std::optional<size_t> unit);
+  void prefetch(size_t unit, int direction);
   size_t num_gathered() const;
   std::optional<size_t> neighbour(size_t unit, int direction) const;
   void watch(size_t unit, const std::vector<at::Tensor>& outputs);
@@ -107,6 +113,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   void seal_all();
   void meet() const;
   void note_versions();
+  void update_shards(const std::function<void()>& update);
 
   std::string caller_;
   comm::Group group_;
@@ -116,6 +123,8 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   bool seals_;
   bool holds_batch_;
   int max_in_flight_;
+  std::optional<ShardOffload> offload_;
+  std::shared_ptr<ShardStore> store_;
   std::vector<std::unique_ptr<FlatUnit>> flats_;
   std::vector<FlatUnit*> learning_;
   std::vector<size_t> unit_of_learning_;
