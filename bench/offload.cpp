@@ -2,8 +2,8 @@
 //
 // Steps of a transformer of torch::nn's modules (forward, backward, AdamW), one thread. Of each pair
 // one step is plain and one does without some memory; which is first alternates. Then updates alone:
-// AdamW with its state in memory and in a file. Before any is timed its gradients, or parameters, are
-// compared by bits with those of the plain step.
+// AdamW with its state in memory and in a file; and steps of fully_shard() with all shards in a file.
+// Before any is timed its gradients, or parameters, are compared by bits with those of the plain step.
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -17,9 +17,11 @@
 #include "hanji/lens/profile.h"
 #include "hanji/parallel/checkpoint_budget.h"
 #include "hanji/parallel/flat_optimizer.h"
+#include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/offload/activation_store.h"
 #include "hanji/parallel/offload/offloaded_optimizer.h"
 #include "hanji/report/statistics.h"
+#include "hanji/world/in_process.h"
 
 using namespace hanji;
 
@@ -189,6 +191,90 @@ void compare_updates(const std::filesystem::path& folder, int pairs, int64_t cou
   check(at::equal(a.parameters, b.parameters), "the update");
 }
 
+/// Steps of one rank that gathers its units; with one rank that is a copy of each.
+class ShardedSteps {
+ public:
+  /// Everything in a file of `folder`; empty: in memory.
+  explicit ShardedSteps(const std::filesystem::path& folder)
+      : sharded_(parallel::fully_shard(*net_, world_.group(), options(folder))) {
+    const auto make = [](parallel::FlatPart of, const parallel::SumOverParts&) {
+      return parallel::flat_adamw(std::move(of));
+    };
+    if (folder.empty()) {
+      for (auto& part : sharded_.flat_parts()) optimizers_.push_back(make(part, {}));
+    } else {
+      auto optimizer = parallel::offloaded(make, {.folder = folder, .piece_elements = 1 << 18},
+                                           sharded_.flat_parts());
+      window_bytes_ = optimizer->window_bytes();
+      optimizers_.push_back(std::move(optimizer));
+    }
+  }
+
+  void step() {
+    sharded_.zero_grad();
+    net_->loss(tokens_, Way::kPlain).backward();
+    sharded_.step([&] {
+      for (const auto& optimizer : optimizers_) optimizer->step(1e-4, 1);
+    });
+  }
+  std::vector<at::Tensor> values() {
+    const auto full = sharded_.full_parameters();
+    std::vector<at::Tensor> values;
+    for (const auto& p : net_->parameters()) values.push_back(p.detach().clone());
+    return values;
+  }
+  /// To be asked before values(), which needs the whole model.
+  std::string memory() {
+    int64_t state = window_bytes_;
+    for (const auto& optimizer : optimizers_) {
+      if (window_bytes_ == 0) state += optimizer->state_bytes();
+    }
+    return fmt::format("heap {}, state {}", base::format_bytes(world_.heap().peak_bytes()),
+                       base::format_bytes(state)) +
+           shards();
+  }
+  /// Of "shards: 82.7 MiB in a file, 4 windows of 6.76 MiB in memory; by io_uring", the windows.
+  std::string shards() const {
+    const std::string text = sharded_.description();
+    const size_t begin = text.find("in a file, "), end = text.find(" in memory;");
+    return begin == std::string::npos ? "" : ", " + text.substr(begin + 11, end - begin - 11);
+  }
+
+ private:
+  static parallel::FullyShardOptions options(const std::filesystem::path& folder) {
+    parallel::FullyShardOptions options{.calls = parallel::UnitCalls::kLens,
+                                        .units = parallel::units_of_type<BlockImpl>()};
+    options.sharding.share_memory = false;
+    if (!folder.empty()) options.sharding.offload = parallel::ShardOffload{.folder = folder};
+    return options;
+  }
+
+  world::World world_ = std::move(world::make_worlds(1)[0]);
+  std::shared_ptr<Net> net_ = [] {
+    torch::manual_seed(1);
+    return std::make_shared<Net>();
+  }();
+  parallel::Sharded sharded_;
+  std::vector<std::unique_ptr<parallel::FlatOptimizer>> optimizers_;
+  int64_t window_bytes_ = 0;
+  at::Tensor tokens_ =
+      (at::arange(kBatch * kLength) * 7).remainder(kVocabulary).view({kBatch, kLength});
+};
+
+void compare_shards(const std::filesystem::path& folder, int pairs) {
+  ShardedSteps memory({}), file(folder);
+  for (int i = 0; i < 2; ++i) {
+    memory.step();
+    file.step();
+  }
+  const std::string held = file.memory() + "; in memory " + memory.memory();
+  const auto expected = memory.values(), found = file.values();
+  for (size_t i = 0; i < found.size(); ++i) check(at::equal(found[i], expected[i]), "the shards");
+  compare(
+      "parameters, gradients and state in a file", [&] { memory.step(); }, [&] { file.step(); },
+      pairs, held);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -204,5 +290,6 @@ int main(int argc, char** argv) {
   steps.run("activations to a file", Way::kStore);
   steps.run("inputs of checkpointed blocks to a file", Way::kStoreOfInputs);
   compare_updates(folder, pairs, is_smoke ? 1 << 20 : 16 << 20);
+  compare_shards(folder, pairs);
   return 0;
 }

@@ -340,6 +340,10 @@ void ShardedModel::update_shards(const std::function<void()>& update) {
   store_->file().refuse_updates({});
   update();
   store_->file().refuse_updates(kOutsideStep);
+  // The next forward() begins as the one before did.
+  for (size_t i = 0; i < std::min<size_t>(order_.size(), 2); ++i) {
+    for (const size_t flat : units_[order_[i]].flats) flats_[flat]->read_ahead();
+  }
 }
 
 void ShardedModel::check_in_memory(const std::string& caller, bool parameters,
@@ -408,6 +412,7 @@ void ShardedModel::open_all() {
 void ShardedModel::close_all() {
   const at::NoGradGuard no_grad;
   pinned_ = false;
+  if (store_) store_->drop_ahead();
   for (const auto& flat : flats_) flat->write_back();
   seal_all();
   meet();
