@@ -10,6 +10,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/parallel/fsdp/internal/prepare.h"
+#include "hanji/parallel/fsdp/internal/resharding.h"
 #include "hanji/parallel/fsdp/sequential.h"
 
 namespace hanji::parallel {
@@ -119,6 +120,19 @@ bool is_uneven(const std::vector<layout::Range>& owners) {
       owners, [&](const layout::Range& owned) { return owned.size() != owners[0].size(); });
 }
 
+/// To all ranks is what happens anyway; to one is not to reshard.
+void apply_resharding(const FullyShardOptions& options, const comm::Group& group,
+                      ShardedModel::Spec& spec, const ShardingOptions& sharding) {
+  const c10::Device device =
+      sharding.initial ? sharding.device : spec.parameters[0].tensor.device();
+  agree_on_resharding(options, group, device, kCaller);
+  spec.near = options.reshard_after_forward_to;
+  if (!spec.near || spec.residence == Residence::kShared) return;
+  if (spec.near->size() == 1) spec.reshards_after_forward = false;
+  if (spec.near->size() == 1 || spec.near->size() == group.size()) spec.near.reset();
+  spec.gradients.near = spec.near;
+}
+
 }  // namespace
 
 ShardingStrategy parse_sharding_strategy(std::string_view name) {
@@ -157,6 +171,7 @@ Sharded fully_shard(torch::nn::Module& module, const comm::Group& asked_group,
                                                                        : Residence::kGathered;
   spec.seals = true;
   spec.reshards_after_forward = options.strategy != ShardingStrategy::kShardGradOp;
+  apply_resharding(options, asked_group, spec, sharding);
   spec.observes = options.calls == UnitCalls::kLens;
   spec.initial = sharding.initial;
   spec.device = sharding.device;
@@ -166,6 +181,11 @@ Sharded fully_shard(torch::nn::Module& module, const comm::Group& asked_group,
   check_offload(sharding, spec.residence, /*keeps_whole=*/false, spec.parameters, kCaller);
   if (spec.residence == Residence::kGathered) {
     spec.holds_batch = is_uneven(spec.gradients.options.owners);
+  }
+  if (spec.holds_batch && spec.near) {
+    refuse(
+        "reshard_after_forward_to has no effect where ranks own different numbers of grains: units "
+        "stay whole from a rank's first grain to its last; share grains evenly, or leave it out");
   }
   Sharded sharded(ShardedModel::create(std::move(spec)));
   cast_buffers(module, sharding.precision);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -50,6 +51,16 @@ struct FullyShardOptions {
   /// Empty: the modules in a hanji::Sequential; with kLens those in any Sequential or ModuleList,
   /// or where there is none the module's own children.
   UnitPolicy units = {};
+  /// After forward a unit is resharded over these ranks instead of over the whole group, so that
+  /// backward gathers it among them: ranks of one host, joined by what is faster. Consecutive ranks
+  /// of the group, equally many everywhere. Each rank holds 1/n of every unit from its forward to its
+  /// backward. Of one rank: units stay whole, as with SHARD_GRAD_OP. Where parameters lie once on the
+  /// host it changes nothing.
+  ///
+  ///   .reshard_after_forward_to = group.split(host, group.rank(), "host")
+  ///
+  /// Source  Wang et al., ZeRO++, ICLR 2024, section 3.2 (hpZ).
+  std::optional<comm::Group> reshard_after_forward_to = {};
 };
 
 /// Shards the parameters, gradients and optimizer of `module` over `group`: every rank keeps its
@@ -69,7 +80,7 @@ struct FullyShardOptions {
 /// Order   ranks must call units in the same order where units are gathered. The next unit is
 ///         gathered ahead of its use, as the forward before it went, up to max_units_in_flight.
 /// Cost    per step and parameter byte where units are gathered: two all_gathers (SHARD_GRAD_OP
-///         one) and a reduce_scatter; memory for the shards and for max_units_in_flight units. In
+///         one, reshard_after_forward_to one and one among those ranks) and a reduce_scatter; memory for the shards and for max_units_in_flight units. In
 ///         stable the partial sums are whole gradients, and where ranks own different numbers of
 ///         grains, units that are gathered stay whole from a rank's first grain to its last.
 ///         With sharding.offload the shards take no memory, but windows of them; a step reads
@@ -77,8 +88,10 @@ struct FullyShardOptions {
 ///         With sharding.precision the bytes of its dtypes travel, and shards are memory of their
 ///         own on one host too.
 /// Errors  as shard_optimizer(); kInvalidArgument for a policy that finds no unit, for HYBRID_SHARD
-///         without `replicas`, for a rank without grains where units are gathered, and for casts of
-///         inputs or outputs with UnitCalls::kLens. While its unit does not compute, reading a
+///         without `replicas`, for a rank without grains where units are gathered, for casts of
+///         inputs or outputs with UnitCalls::kLens, and for reshard_after_forward_to with
+///         SHARD_GRAD_OP, NO_SHARD, grains that ranks share unevenly, or of other ranks than it
+///         says (kMismatch if ranks differ in their number). While its unit does not compute, reading a
 ///         parameter throws, naming it; a second backward() through one forward() throws, naming
 ///         the unit; so does the call of a unit outside the root's where that casts outputs.
 /// Source  Zhao et al., PyTorch FSDP, VLDB 2023; Rajbhandari et al., ZeRO, SC 2020, section 5.3.

@@ -2,7 +2,6 @@
 #include "hanji/parallel/fsdp/mixed_precision.h"
 
 #include <gmock/gmock.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/optim/adamw.h>
 #include <torch/types.h>
 
@@ -12,14 +11,12 @@
 
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/heap.h"
-#include "hanji/parallel/checkpointed.h"
 #include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/fsdp/sequential.h"
 #include "hanji/parallel/fsdp/shard_optimizer.h"
-#include "hanji/parallel/fsdp/unit.h"
+#include "hanji/parallel/fsdp/unit_net.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/loss_scaler.h"
-#include "hanji/parallel/test_net.h"
 
 namespace hanji::parallel {
 namespace {
@@ -31,56 +28,13 @@ using test_net::refusal;
 using test_net::same_bits;
 using test_net::Values;
 using testing::HasSubstr;
+using unit_net::Block;
+using unit_net::BlockImpl;
+using unit_net::Net;
+using unit_net::rows_of;
+using unit_net::values_of;
 
 constexpr auto kLow = torch::kBFloat16;
-
-struct BlockImpl : torch::nn::Module {
-  at::Tensor forward(const at::Tensor& x) { return x + narrow(torch::tanh(widen(x))); }
-  torch::nn::Linear widen = register_module("widen", torch::nn::Linear(24, 83));
-  torch::nn::Linear narrow = register_module("narrow", torch::nn::Linear(83, 24));
-};
-TORCH_MODULE(Block);
-
-/// Blocks of which one is used twice and one is frozen; a buffer.
-struct Net : torch::nn::Module {
-  explicit Net(int seed = 0) {
-    const torch::NoGradGuard no_grad;
-    for (auto& p : parameters()) {
-      const auto index = torch::arange(p.numel(), torch::kDouble) + 1 + 100 * seed;
-      p.copy_((index.sin() * 0.1).view(p.sizes()));
-    }
-    for (auto& p : frozen->parameters()) p.set_requires_grad(false);
-    scale = register_buffer("scale", torch::full({1}, 1.0 + 0x1p-20 + seed));
-  }
-  at::Tensor forward(const at::Tensor& input) {
-    at::Tensor x = first(input) * scale.to(input.scalar_type());
-    const auto inner = [this](const at::Tensor& in) {
-      return unit(twice)(unit(frozen)(unit(twice)(in)));
-    };
-    return last(recomputes ? checkpointed(inner, x) : inner(x));
-  }
-  std::vector<at::Tensor> learning() {
-    std::vector<at::Tensor> found;
-    for (const auto& entry : learning_parameters(*this)) found.push_back(entry.tensor);
-    return found;
-  }
-  torch::nn::Linear first = register_module("first", torch::nn::Linear(3, 24));
-  Block twice = register_module("twice", Block());
-  Block frozen = register_module("frozen", Block());
-  torch::nn::Linear last = register_module("last", torch::nn::Linear(24, 5));
-  at::Tensor scale;
-  bool recomputes = false;
-};
-
-Values values_of(Net& net) {
-  Values values;
-  for (const auto& p : net.parameters()) values.push_back(p.detach().clone());
-  return values;
-}
-
-at::Tensor rows_of(int step, int part) {
-  return test_net::rows(step, 3 * part, 3 * part + 3).to(torch::kFloat);
-}
 
 /// How a net is sharded.
 struct Way {

@@ -233,6 +233,14 @@ std::string words_of(const UnitDtypes& dtypes) {
 std::string Sharded::description() const {
   std::string text = fmt::format("{} over {} ranks; {}\n", model_->caller(), model_->group().size(),
                                  cost_of(model_->residence()));
+  if (model_->num_near() > 0) {
+    text += fmt::format("after forward units are {} over {} ranks, reshard_after_forward_to{}\n",
+                        model_->residence() == Residence::kGathered ? "resharded" : "not resharded",
+                        model_->num_near(),
+                        model_->residence() == Residence::kGathered
+                            ? ", which gather them for backward"
+                            : ": it changes nothing where parameters lie once");
+  }
   const std::string mixed = words_of(model_->precision());
   if (!mixed.empty())
     text += "precision: " + mixed + "; the shards are masters in their own dtype\n";

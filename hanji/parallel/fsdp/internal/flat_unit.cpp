@@ -88,6 +88,7 @@ FlatUnit::FlatUnit(std::string name, layout::Unit plan, std::vector<NamedParamet
                  ? comm::zeros_on(device(), {range().size()}, dtype(), group_, "parameter shards")
                  : own_of(whole_);
   }
+  if (home.near && residence_ == Residence::kGathered) near_.emplace(plan_, *home.near);
   make_leaves(home.initial);
   if (stored_) stored_->keep();
   if (residence_ == Residence::kShared) begin_publish();
@@ -184,14 +185,19 @@ at::Tensor FlatUnit::own_of(const at::Tensor& whole) const {
 }
 
 void FlatUnit::read_ahead() {
-  if (stored_ && !open_ && !gathering_.begun()) stored_->read_ahead();
+  const bool is_near = near_ && near_->is_kept();
+  if (stored_ && !is_near && !open_ && !gathering_.begun()) stored_->read_ahead();
 }
 
 void FlatUnit::begin_gather() {
   if (open_ || gathering_.begun() || residence_ != Residence::kGathered) return;
   const at::NoGradGuard no_grad;
-  if (stored_) stored_->bring();
   whole_ = empty_whole(dtypes_.compute, "unsharded units");
+  if (near_ && near_->is_kept()) {
+    gathering_ = near_->gather(whole_, name_);
+    return;
+  }
+  if (stored_) stored_->bring();
   // Rounded before it travels.
   const at::Tensor own = is_mixed() ? own_of(whole_).copy_(shard_) : shard_;
   gathering_ = comm::all_gather(whole_, own, counts_, group_, {.label = name_});
@@ -208,7 +214,17 @@ void FlatUnit::open() {
   open_ = true;
 }
 
+void FlatUnit::reshard() {
+  if (near_ && open_) near_->keep(whole_);
+  close();
+}
+
 void FlatUnit::seal() {
+  if (near_) near_->drop();
+  close();
+}
+
+void FlatUnit::close() {
   if (gathering_.begun()) {  // ahead of a use that did not come
     wait_gathered();
     whole_.reset();

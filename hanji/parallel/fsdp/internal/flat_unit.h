@@ -11,6 +11,7 @@
 #include "hanji/comm/work.h"
 #include "hanji/layout/unit.h"
 #include "hanji/lens/deferred.h"
+#include "hanji/parallel/fsdp/internal/near_shard.h"
 #include "hanji/parallel/fsdp/internal/precision.h"
 #include "hanji/parallel/fsdp/internal/shard_store.h"
 #include "hanji/parallel/named_parameter.h"
@@ -34,6 +35,7 @@ struct Home {
   UnitDtypes dtypes = {};
   /// Gathered: where the shards are; null: in memory.
   std::shared_ptr<ShardStore> store = nullptr;
+  std::optional<comm::Group> near = {};  ///< Gathered: who a unit is resharded over after forward.
 };
 
 /// This rank's part of one parameter, as the optimizer sees it.
@@ -70,6 +72,8 @@ class FlatUnit {
   void open();
   /// Gathered parameters lose their memory.
   void seal();
+  /// The same between forward and backward, which will gather them from what near ranks keep.
+  void reshard();
   bool is_open() const { return open_; }
   bool is_gathering() const { return gathering_.begun(); }
   /// This rank has written its shard: what is always whole gets it, on every rank where it lies on
@@ -118,6 +122,7 @@ class FlatUnit {
   /// This rank's part of a whole one.
   at::Tensor own_of(const at::Tensor& whole) const;
   void hide_masters();
+  void close();
 
   std::string name_;
   layout::Unit plan_;
@@ -132,9 +137,10 @@ class FlatUnit {
   std::vector<Leaf> leaves_;
   at::Tensor whole_;  ///< Gathered: only while it is open or being gathered.
   at::Tensor shard_;
-  at::Tensor masters_;                 ///< Whole, while the parameters are these.
-  std::vector<c10::Storage> hidden_;   ///< The parameters' own storages meanwhile.
   std::optional<StoredShard> stored_;  ///< Of the shard: it has memory while it is brought.
+  std::optional<NearShard> near_;
+  at::Tensor masters_;                ///< Whole, while the parameters are these.
+  std::vector<c10::Storage> hidden_;  ///< The parameters' own storages meanwhile.
   comm::Work gathering_;
   bool open_ = false;
 };

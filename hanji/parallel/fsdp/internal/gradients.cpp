@@ -140,6 +140,7 @@ void Gradients::on_gradient(size_t index, size_t position) {
   mark_ready(index, position);
   launch_ready_units();
   setup_.group.advance();
+  if (setup_.near) setup_.near->advance();
 }
 
 /// The gradient leaves the parameter: what stays there would be a whole one on every rank.

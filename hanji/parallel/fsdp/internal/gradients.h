@@ -40,6 +40,7 @@ class Gradients {
     std::optional<comm::Group> replicas = {};  ///< Who has the same shard.
     std::optional<comm::Group> everyone = {};  ///< Stable: all of both; empty: `group`.
     ShardingOptions options = {};
+    std::optional<comm::Group> near = {};    ///< Who gathers units while backward runs, if others.
     bool keeps_whole = false;                ///< A buffer for every unit, all the time.
     std::string caller = {};                 ///< Said in errors.
     std::shared_ptr<ShardStore> store = {};  ///< Where the shares lie; null: in memory.

@@ -57,6 +57,7 @@ ShardedModel::ShardedModel(Spec& spec)
       group_(spec.gradients.group),
       residence_(spec.residence),
       precision_(spec.gradients.options.precision),
+      num_near_(spec.near ? spec.near->size() : 0),
       reshards_after_forward_(spec.reshards_after_forward),
       seals_(spec.seals),
       holds_batch_(spec.holds_batch),
@@ -112,9 +113,12 @@ void ShardedModel::add_flats(const Spec& spec, const UnitRequest& request, Modul
   for (const auto& [kind, indices] : kinds_of(spec.parameters, request.parameters)) {
     std::vector<NamedParameter> own;
     for (const int index : indices) own.push_back(spec.parameters[index]);
-    const Home home{residence_, spec.initial ? spec.device : own[0].tensor.device(),
-                    spec.initial ? &*spec.initial : nullptr, dtypes_of(kind.second, precision_),
-                    offload_ && offload_->parameters ? store_ : nullptr};
+    const Home home{residence_,
+                    spec.initial ? spec.device : own[0].tensor.device(),
+                    spec.initial ? &*spec.initial : nullptr,
+                    dtypes_of(kind.second, precision_),
+                    offload_ && offload_->parameters ? store_ : nullptr,
+                    spec.near};
     unit.flats.push_back(flats_.size());
     unit_of_flat_.push_back(units_.size());
     flats_.push_back(std::make_unique<FlatUnit>(
@@ -166,6 +170,11 @@ void ShardedModel::seal(ModuleUnit& unit) {
   for (const size_t flat : unit.flats) flats_[flat]->seal();
 }
 
+void ShardedModel::reshard(ModuleUnit& unit) {
+  if (pinned_ || holds_batch_) return;
+  for (const size_t flat : unit.flats) flats_[flat]->reshard();
+}
+
 void ShardedModel::seal_all() {
   if (!seals_) return;
   touched_.clear();
@@ -213,8 +222,12 @@ void ShardedModel::touch(const std::vector<size_t>& flats) {
   const std::vector<size_t> before = std::exchange(touched_, needed);
   for (const size_t index : before) {
     ModuleUnit& last = units_[index];
-    const bool ends = !at::GradMode::is_enabled() || (reshards_after_forward_ && !last.is_root);
-    if (ends && !contains(needed, index)) seal(last);
+    if (contains(needed, index)) continue;
+    if (!at::GradMode::is_enabled()) {
+      seal(last);
+    } else if (reshards_after_forward_ && !last.is_root) {
+      reshard(last);
+    }
   }
   for (const size_t index : needed) {
     if (!contains(before, index) || !is_open(units_[index])) begin_call(index);
@@ -233,7 +246,8 @@ void ShardedModel::leave(size_t index, const std::vector<at::Tensor>& outputs) {
   });
   if (learns) watch(index, outputs);
   if (unit.depth > 0) return;
-  if (!learns || (reshards_after_forward_ && !unit.is_root)) seal(unit);
+  if (!learns) return seal(unit);
+  if (reshards_after_forward_ && !unit.is_root) reshard(unit);
 }
 
 void ShardedModel::watch(size_t index, const std::vector<at::Tensor>& outputs) {

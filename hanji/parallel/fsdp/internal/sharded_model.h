@@ -44,6 +44,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
     bool reshards_after_forward = true;
     bool holds_batch = false;  ///< Stable: units stay whole until the rank's last grain.
     bool observes = false;     ///< Units are found by what operations read.
+    std::optional<comm::Group> near = {};  ///< Who units are resharded over after forward.
   };
   static std::shared_ptr<ShardedModel> create(Spec spec);
 
@@ -81,6 +82,8 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   const comm::Group& group() const { return group_; }
   const std::string& caller() const { return caller_; }
   Residence residence() const { return residence_; }
+  /// Ranks that a unit is resharded over after forward; 0: those that have its shards.
+  int num_near() const { return num_near_; }
   const MixedPrecisionPolicy& precision() const { return precision_; }
   /// Why `tensor` is no leaf of ours, for whoever wants to step with it; empty if it is one.
   std::string why_foreign(const at::Tensor& tensor) const;
@@ -103,6 +106,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   std::string words(size_t unit) const;
   void open(ModuleUnit& unit);
   void seal(ModuleUnit& unit);
+  void reshard(ModuleUnit& unit);
   bool is_open(const ModuleUnit& unit) const;
   void prefetch(size_t unit, int direction);
   size_t num_gathered() const;
@@ -119,6 +123,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   comm::Group group_;
   Residence residence_;
   MixedPrecisionPolicy precision_;
+  int num_near_;
   bool reshards_after_forward_;
   bool seals_;
   bool holds_batch_;

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "hanji/comm/group.h"
+#include "hanji/comm/work.h"
+#include "hanji/layout/unit.h"
+
+namespace hanji::parallel {
+
+/// Between a unit's forward and its backward: a copy of it, cut over ranks that are near each other.
+/// Backward gathers it among these, instead of from all that have shards.
+class NearShard {
+ public:
+  NearShard(layout::Unit plan, const comm::Group& near);
+
+  /// Copies this rank's part of the unit.
+  void keep(const at::Tensor& whole);
+  void drop() { part_.reset(); }
+  bool is_kept() const { return part_.defined(); }
+  /// Of what all ranks of the group keep. `whole` has the dtype of what was kept.
+  comm::Work gather(at::Tensor& whole, const std::string& label) const;
+
+ private:
+  layout::Unit plan_;  ///< Cut over the group.
+  std::vector<int64_t> counts_;
+  comm::Group near_;
+  at::Tensor part_;
+};
+
+}  // namespace hanji::parallel
