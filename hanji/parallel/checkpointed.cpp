@@ -34,7 +34,24 @@ int& backward_depth() {
   return depth;
 }
 
-/// While it lives, the thread runs the graph of a second call.
+bool& recomputing() {
+  thread_local bool now = false;
+  return now;
+}
+
+/// While it lives, the thread makes a second call.
+class Recomputation {
+ public:
+  Recomputation() : former_(std::exchange(recomputing(), true)) {}
+  Recomputation(const Recomputation&) = delete;
+  Recomputation& operator=(const Recomputation&) = delete;
+  ~Recomputation() { recomputing() = former_; }
+
+ private:
+  bool former_;
+};
+
+/// While it lives, the thread makes a second call and runs its graph.
 class InBackward {
  public:
   InBackward() { ++backward_depth(); }
@@ -131,6 +148,7 @@ variable_list call_first(const Segment& segment, const variable_list& inputs) {
 }
 
 variable_list call_again(const Segment& segment, const variable_list& inputs) {
+  const Recomputation recomputation;
   if (!segment.kept) return segment.fn(inputs);
   return segment.kept->again([&] { return segment.fn(inputs); });
 }
@@ -195,6 +213,8 @@ struct Checkpoint : autograd::Function<Checkpoint> {
 }  // namespace
 
 bool in_checkpointed_backward() { return backward_depth() > 0; }
+
+bool in_recomputation() { return recomputing(); }
 
 std::vector<at::Tensor> checkpointed_all(const TensorFunction& fn,
                                          const std::vector<at::Tensor>& inputs,

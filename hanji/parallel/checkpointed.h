@@ -40,6 +40,10 @@ std::vector<at::Tensor> checkpointed_all(const TensorFunction& fn,
 /// is not that of the caller's backward.
 bool in_checkpointed_backward();
 
+/// Whether this thread calls a checkpointed function for the second time: a forward inside of a
+/// backward.
+bool in_recomputation();
+
 template <class Function, size_t... I>
 at::Tensor call_with(Function& fn, const std::vector<at::Tensor>& inputs,
                      std::index_sequence<I...> /*places*/) {

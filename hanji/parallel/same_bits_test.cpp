@@ -237,19 +237,14 @@ std::vector<std::pair<std::string, Strategy>> strategies_of(int ranks) {
   return strategies;
 }
 
-/// The lens sees a forward, not one that backward repeats.
-bool strategy_is_by_lens(std::string_view name) { return name == "zero3" || name == "hybrid"; }
-
 TEST(SameBits, OfEveryStrategyOnAnyRanksInAnyPieces) {
   for (const int64_t num_grains : {4, 8}) {
     const Values expected = alone({num_grains});
     for (const int ranks : {1, 2, 3, 4}) {
       run_ranks(ranks, [&](world::World& world) {
         for (const auto& [name, strategy] : strategies_of(ranks)) {
-          const bool by_lens = strategy_is_by_lens(name);
           for (const int pieces : {0, 1, 2, 3}) {
             RankJob run{world, {num_grains, pieces % 2 == 1, pieces >= 2}};
-            if (run.job.recomputes && by_lens) continue;
             EXPECT_TRUE(same_bits(strategy(run), expected))
                 << name << ", " << ranks << " ranks, " << num_grains << " grains, recompute "
                 << run.job.recomputes << ", small " << run.job.small;

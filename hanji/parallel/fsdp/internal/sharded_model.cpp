@@ -205,7 +205,12 @@ void ShardedModel::check_root_is_called(const ModuleUnit& unit) const {
       " is called outside of it; call hanji::unit(root)(...), or leave the option out"));
 }
 
+/// What is computed again is what the next part of backward needs, in the other direction.
 void ShardedModel::begin_call(size_t index) {
+  if (in_recomputation()) {
+    open(units_[index]);
+    return prefetch(index, -1);
+  }
   constexpr size_t kMostCalls = 1 << 16;  // of forwards that no backward() follows
   if (called_.size() >= kMostCalls) called_.clear();
   if (at::GradMode::is_enabled()) called_.push_back(index);
@@ -213,7 +218,8 @@ void ShardedModel::begin_call(size_t index) {
   prefetch(index, 1);
 }
 
-/// Without calls to go by: a unit ends where an operation needs others and not it.
+/// Without calls to go by: a unit ends where an operation needs others and not it, but for what is
+/// computed again, whose backward follows.
 void ShardedModel::touch(const std::vector<size_t>& flats) {
   std::vector<size_t> needed;
   for (const size_t flat : flats) {
@@ -225,13 +231,18 @@ void ShardedModel::touch(const std::vector<size_t>& flats) {
     if (contains(needed, index)) continue;
     if (!at::GradMode::is_enabled()) {
       seal(last);
-    } else if (reshards_after_forward_ && !last.is_root) {
+    } else if (reshards_after(last)) {
       reshard(last);
     }
   }
   for (const size_t index : needed) {
     if (!contains(before, index) || !is_open(units_[index])) begin_call(index);
   }
+}
+
+/// After a forward: not if its backward comes next.
+bool ShardedModel::reshards_after(const ModuleUnit& unit) const {
+  return reshards_after_forward_ && !unit.is_root && !in_recomputation();
 }
 
 bool ShardedModel::is_open(const ModuleUnit& unit) const {
@@ -247,7 +258,7 @@ void ShardedModel::leave(size_t index, const std::vector<at::Tensor>& outputs) {
   if (learns) watch(index, outputs);
   if (unit.depth > 0) return;
   if (!learns) return seal(unit);
-  if (reshards_after_forward_ && !unit.is_root) reshard(unit);
+  if (reshards_after(unit)) reshard(unit);
 }
 
 void ShardedModel::watch(size_t index, const std::vector<at::Tensor>& outputs) {

@@ -108,6 +108,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   void seal(ModuleUnit& unit);
   void reshard(ModuleUnit& unit);
   bool is_open(const ModuleUnit& unit) const;
+  bool reshards_after(const ModuleUnit& unit) const;
   void prefetch(size_t unit, int direction);
   size_t num_gathered() const;
   std::optional<size_t> neighbour(size_t unit, int direction) const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "hanji/lens/operation.h"
+#include "hanji/parallel/checkpointed.h"
 #include "hanji/parallel/fsdp/internal/sharded_model.h"
 
 namespace hanji::parallel {
@@ -12,7 +13,8 @@ namespace hanji::parallel {
 /// Views read nothing, but what they give leads a backward to the parameter.
 void UnitObserver::before(const lens::Operation& operation) {
   units_.clear();
-  if (torch::autograd::get_current_graph_task_id() != -1) return;  // hooks have opened the units
+  const bool in_backward = torch::autograd::get_current_graph_task_id() != -1;
+  if (in_backward && !in_recomputation()) return;  // hooks have opened the units
   operation.for_each_input([&](const at::Tensor& tensor) {
     const Held held = holder_of(tensor);
     if (held.model.get() != &model_) return;
