@@ -119,8 +119,8 @@ inline std::pair<at::Tensor, at::Tensor> make_batch(int64_t step, int rank, int 
           tokens.narrow(1, 1, sizes.block).contiguous()};
 }
 
-/// By "zero1", "zero2", or with its blocks as units "fully", "lens" (which finds them) and "gathered"
-/// (parameters not shared on the host).
+/// By "zero1", "zero2", or with its blocks as units "fully", "lens" (which finds them), "gathered"
+/// (parameters not shared on the host) and "mixed" (computed with in bfloat16).
 inline hanji::parallel::Sharded shard(nn::Module& net, const hanji::comm::Group& group,
                                       const std::string& strategy) {
   using namespace hanji::parallel;
@@ -131,6 +131,10 @@ inline hanji::parallel::Sharded shard(nn::Module& net, const hanji::comm::Group&
   FullyShardOptions options{.units = units_of_type<BlockImpl>()};
   if (strategy == "lens") options.calls = UnitCalls::kLens;
   options.sharding.share_memory = strategy != "gathered";
+  if (strategy == "mixed") {
+    options.sharding.precision = {
+        .param_dtype = at::kBFloat16, .reduce_dtype = at::kFloat, .output_dtype = at::kFloat};
+  }
   return fully_shard(net, group, options);
 }
 

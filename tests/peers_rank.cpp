@@ -1,4 +1,5 @@
-// A rank of peers_test.py: the GPT of bench/plain_gpt.h by every strategy, in both dtypes, from the
+// A rank of peers_test.py: the GPT of bench/plain_gpt.h by every strategy, in both dtypes and, from
+// float32 masters, in bfloat16; from the
 // parameters in FOLDER/float64.safetensors and FOLDER/float32.safetensors. Arguments: FOLDER, steps,
 // layers, heads, width, block, vocabulary, batch. Rank 0 leaves FOLDER/DTYPE.STRATEGY.safetensors
 // and tells the loss of every step.
@@ -135,6 +136,7 @@ int main(int count, char** arguments) {
         train(job, dtype, strategy, world);
       }
     }
+    train(job, at::kFloat, "mixed", world);
   } catch (const hanji::Error& error) {
     std::printf("%s\n", error.what());
     return 6;
