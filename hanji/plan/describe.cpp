@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "hanji/base/units.h"
 #include "hanji/plan/memory_bars.h"
 #include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/plan.h"
+#include "hanji/plan/rank_memory.h"
 
 namespace hanji::plan {
 namespace {
@@ -155,17 +158,35 @@ std::string row(std::string_view name, const std::string& value) {
   return fmt::format("  {:<36}{:>16}\n", name, value);
 }
 
+std::string memory_row(std::string_view name, int64_t rank_bytes, int64_t host_bytes) {
+  return fmt::format("  {:<36}{:>16}{:>16}\n", name, base::format_bytes(rank_bytes),
+                     base::format_bytes(host_bytes));
+}
+
+/// The lines of a host in the order of a rank's.
+std::vector<MemoryLine> in_order_of(const std::vector<MemoryLine>& order,
+                                    const std::vector<MemoryLine>& lines) {
+  std::vector<MemoryLine> sorted;
+  for (const MemoryLine& like : order) {
+    const auto found = std::ranges::find(lines, like.category, &MemoryLine::category);
+    sorted.push_back({like.category, found == lines.end() ? 0 : found->bytes});
+  }
+  return sorted;
+}
+
 std::string memory_table(const Plan& plan) {
   const bool gpu = plan.config.compute.device == Device::kCuda;
+  const std::vector<MemoryLine> host = in_order_of(plan.memory, host_memory(plan));
   std::string out =
-      fmt::format("memory of the rank that needs most{}\n", gpu ? ", on its GPU or the host" : "");
-  for (const MemoryLine& line : plan.memory) {
+      fmt::format("{:<38}{:>16}{:>16}\n", "memory, of those that need most", "a rank", "a host");
+  for (size_t i = 0; i < host.size(); ++i) {
+    const MemoryLine& line = plan.memory[i];
     const char* place = !gpu ? "" : stays_on_host(line.category) ? " (host)" : " (cuda)";
-    out += row(plain(line.category, 27) + place, base::format_bytes(line.bytes));
+    out += memory_row(plain(line.category, 27) + place, line.bytes, host[i].bytes);
   }
-  if (gpu) out += row("total on the GPU", base::format_bytes(device_bytes(plan.memory)));
-  out += row("total", base::format_bytes(total_bytes(plan.memory)));
-  return out + bars_text({{"  a rank", plan.memory}}, 0);
+  if (gpu) out += memory_row("total on GPUs", device_bytes(plan.memory), device_bytes(host));
+  out += memory_row("total", total_bytes(plan.memory), total_bytes(host));
+  return out + bars_text({{"  a rank", plan.memory}, {"  a host", host}}, 0);
 }
 
 std::string prediction_table(const Plan& plan) {

@@ -400,6 +400,37 @@ TEST(MakePlan, HybridGroupsFollowTheMesh) {
   EXPECT_GT(plan.predicted.wire_bytes_per_step, 0);
 }
 
+int64_t bytes_of(const std::vector<MemoryLine>& lines, std::string_view category) {
+  const auto found = std::ranges::find(lines, category, &MemoryLine::category);
+  return found == lines.end() ? -1 : found->bytes;
+}
+
+TEST(HostMemory, IsTheSumOverItsRanksAndOfWhatLiesOnceOnce) {
+  const Plan replicas = made(on_four_ranks(Sharding::kReplicas));
+  const int64_t flat = bytes_of(replicas, "parameters");
+  const auto whole = host_memory(replicas);
+  EXPECT_EQ(bytes_of(whole, "parameters"), 4 * flat);
+  EXPECT_EQ(bytes_of(whole, "optimizer"), 8 * flat);
+  EXPECT_EQ(bytes_of(whole, "checkpoint copy"), 3 * flat) << "only one rank saves";
+  const auto cut = host_memory(made(on_four_ranks(Sharding::kZero1)));
+  EXPECT_EQ(bytes_of(cut, "parameters"), flat);
+  EXPECT_EQ(bytes_of(cut, "optimizer"), 2 * flat);
+  PlanInputs inputs = on_four_ranks(Sharding::kReplicas);
+  inputs.ranks_per_host = {1, 3};
+  const Plan apart = made(inputs);
+  EXPECT_EQ(bytes_of(host_memory(apart), "parameters"), 3 * flat) << "of the host that needs most";
+  EXPECT_THAT(describe(apart), HasSubstr("  a host    "));
+}
+
+TEST(HostMemory, CountsEachRanksOwnSamples) {
+  PlanInputs inputs = two_cores();
+  inputs.config.train.split = {0.75, 0.25};
+  const Plan plan = made(inputs);
+  const int64_t batch = plan.config.train.global_batch;
+  EXPECT_EQ(bytes_of(host_memory(plan), "data"), 2 * batch * plan.model.block * 8);
+  EXPECT_EQ(bytes_of(plan, "data"), 2 * batch * 3 / 4 * plan.model.block * 8);
+}
+
 TEST(MakePlan, RanksOfSeveralHostsCutNothing) {
   PlanInputs inputs = on_four_ranks(Sharding::kZero1);
   inputs.ranks_per_host = {2, 2};
@@ -432,7 +463,6 @@ TEST(Describe, Golden) {
   plan.job_hash = "0123456789abcdef0123456789abcdef";
   plan.predicted = {0.0505,           0.05, 0.0005, 0.0005, 0.00002, 20480, int64_t{30} << 20,
                     int64_t{6} << 20, 0,    0,      4};
-  plan.memory = {{"parameters", 3 << 20}, {"activations", int64_t{27} << 20}};
   EXPECT_EQ(describe(plan), R"(plan of job 0123456789abcdef
 model       char: 4 layers, 4 heads, 128 wide, block 64, vocabulary 65, tied
             head; 810 k parameters, 5.16 MF per token
@@ -443,12 +473,19 @@ batch       16 samples = 1024 tokens a step; per rank 8 8, at most 8 at once;
             1000 steps
 kernels     float32, gemm onednn 100 GF/s, attention math 40 GF/s
 sums        bits run, engine shm, 2 buckets of at most 25.0 MiB
-memory of the rank that needs most
-  parameters                                  3.00 MiB
-  activations                                 27.0 MiB
-  total                                       30.0 MiB
-  a rank    PPPPPPAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA    31.5 MB
-            P parameters  A activations
+memory, of those that need most                 a rank          a host
+  parameters                                  3.09 MiB        6.18 MiB
+  gradients                                   3.09 MiB        6.18 MiB
+  optimizer                                   6.18 MiB        12.4 MiB
+  activations                                 16.7 MiB        33.4 MiB
+  workspace                                    894 KiB        1.75 MiB
+  checkpoint copy                             9.27 MiB        9.27 MiB
+  data                                        8.00 KiB        16.0 KiB
+  total                                       39.2 MiB        69.1 MiB
+  a rank    PPPGGOOOOOAAAAAAAAAAAAAACCCCCCCC                            41.1 MB
+  a host    PPPPPGGGGGOOOOOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAWCCCCCCCC    72.5 MB
+            P parameters  G gradients  O optimizer  A activations  W workspace
+            C checkpoint copy  D data
 predicted for one step
   compute                                      50.0 ms
   communication                                 500 us

@@ -1,6 +1,7 @@
 #include "hanji/plan/rank_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "hanji/plan/server_plan.h"
 
@@ -13,6 +14,60 @@ int64_t product_parameters(const ModelSpec& m) {
   return 12 * m.layers * m.width * m.width + m.vocabulary * m.width;
 }
 
+/// What of a plan's work is one rank's.
+struct RankPart {
+  int rank = 0;
+  int64_t samples = 0;
+  int64_t gradient_buffers = 1;
+};
+
+RankPart own_part(const Plan& plan, int rank) {
+  return {rank, plan.shares[rank].samples.size(), gradient_buffers(plan)[rank]};
+}
+
+std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const RankPart& part) {
+  const ModelSpec& model = plan.model;
+  const Config& config = plan.config;
+  const StableGrains grains = stable_grains(plan);
+  const ActivationOptions options{std::min(micro_batch, part.samples), plan.kernels.precision,
+                                  config.compute.device, config.compute.recompute};
+  const int64_t element = parameter_bytes(plan.kernels.precision);
+  const int64_t flat = gradient_buckets(model, config.comm.bucket_bytes).flat.count * element;
+  std::vector<MemoryLine> lines = {
+      {"parameters", flat}, {"gradients", part.gradient_buffers * flat}, {"optimizer", 2 * flat}};
+  if (const auto shards = shards_of(plan)) {
+    lines = state_lines(*shards, part.rank % shards->ranks,
+                        {.accumulates = micro_batch<part.samples, .grain_buffers = grains.count> 0
+                                            ? part.gradient_buffers
+                                            : 0});
+  }
+  if (config.parallel.data == Sharding::kServer) {
+    lines = server_lines(serve_model(model, element, plan.ranks, grains.owners), part.rank,
+                         part.gradient_buffers, message_bytes(config.comm));
+  }
+  lines.push_back({"activations", activation_bytes(model, options)});
+  lines.push_back({"workspace", workspace_bytes(model, options)});
+  if (plan.kernels.precision == Precision::kBFloat16) {
+    lines.push_back({"bf16 weights", 2 * product_parameters(model)});
+  }
+  // Of parameters and moments, by the rank that saves.
+  if (part.rank == 0) lines.push_back({"checkpoint copy", 3 * flat});
+  // Tokens and targets of all micro-batches of a step are read before the first one is used.
+  lines.push_back({"data", 2 * part.samples * model.block * kTokenBytes});
+  return lines;
+}
+
+void add_lines(std::vector<MemoryLine>& sums, const std::vector<MemoryLine>& lines) {
+  for (const MemoryLine& line : lines) {
+    const auto sum = std::ranges::find(sums, line.category, &MemoryLine::category);
+    if (sum == sums.end()) {
+      sums.push_back(line);
+    } else {
+      sum->bytes += line.bytes;
+    }
+  }
+}
+
 }  // namespace
 
 int64_t largest_share(const Plan& plan) {
@@ -22,38 +77,24 @@ int64_t largest_share(const Plan& plan) {
 }
 
 std::vector<MemoryLine> rank_memory(const Plan& plan, int64_t micro_batch, int rank) {
-  const ModelSpec& model = plan.model;
-  const Config& config = plan.config;
-  const auto shards = shards_of(plan);
-  const StableGrains grains = stable_grains(plan);
-  const bool served = config.parallel.data == Sharding::kServer;
-  const int64_t share = shards || served ? plan.shares[rank].samples.size() : largest_share(plan);
-  const ActivationOptions options{std::min(micro_batch, share), plan.kernels.precision,
-                                  config.compute.device, config.compute.recompute};
-  const int64_t element = parameter_bytes(plan.kernels.precision);
-  const int64_t flat = gradient_buckets(model, config.comm.bucket_bytes).flat.count * element;
-  std::vector<MemoryLine> lines = {{"parameters", flat},
-                                   {"gradients", num_gradient_buffers(plan) * flat},
-                                   {"optimizer", 2 * flat}};
-  if (shards) {
-    const int64_t buffers = grains.count > 0 ? gradient_buffers(plan)[rank] : 0;
-    lines = state_lines(*shards, rank % shards->ranks,
-                        {.accumulates = micro_batch < share, .grain_buffers = buffers});
+  const bool differs = shards_of(plan) || plan.config.parallel.data == Sharding::kServer;
+  if (differs) return lines_of(plan, micro_batch, own_part(plan, rank));
+  return lines_of(plan, micro_batch, {rank, largest_share(plan), num_gradient_buffers(plan)});
+}
+
+std::vector<MemoryLine> host_memory(const Plan& plan) {
+  const std::vector<int> one_host = {plan.ranks};
+  std::vector<MemoryLine> most;
+  int first = 0;
+  for (const int num_ranks : plan.hosts.several() ? plan.hosts.ranks : one_host) {
+    std::vector<MemoryLine> host;
+    for (int rank = first; rank < first + num_ranks; ++rank) {
+      add_lines(host, lines_of(plan, plan.micro_batch, own_part(plan, rank)));
+    }
+    if (total_bytes(host) > total_bytes(most)) most = std::move(host);
+    first += num_ranks;
   }
-  if (served) {
-    lines = server_lines(serve_model(model, element, plan.ranks, grains.owners), rank,
-                         gradient_buffers(plan)[rank], message_bytes(config.comm));
-  }
-  lines.push_back({"activations", activation_bytes(model, options)});
-  lines.push_back({"workspace", workspace_bytes(model, options)});
-  if (plan.kernels.precision == Precision::kBFloat16) {
-    lines.push_back({"bf16 weights", 2 * product_parameters(model)});
-  }
-  // Of parameters and moments, by the rank that saves.
-  if (rank == 0) lines.push_back({"checkpoint copy", 3 * flat});
-  // Tokens and targets of all micro-batches of a step are read before the first one is used.
-  lines.push_back({"data", 2 * share * model.block * kTokenBytes});
-  return lines;
+  return most;
 }
 
 }  // namespace hanji::plan

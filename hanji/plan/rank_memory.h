@@ -18,4 +18,8 @@ int64_t largest_share(const Plan& plan);
 ///         holds that needs most of it.
 std::vector<MemoryLine> rank_memory(const Plan& plan, int64_t micro_batch, int rank);
 
+/// What all ranks of a host hold together, each its own, of the host that needs most. Where states
+/// lie once for several ranks, they are counted once.
+std::vector<MemoryLine> host_memory(const Plan& plan);
+
 }  // namespace hanji::plan
