@@ -18,8 +18,9 @@ TRAINED = ("server", "zero1", "zero2", "zero3")
 PEERS = ("peer", "tuned")
 OURS = ("zero1", "zero2", "fully", "lens", "gathered")
 # What is added to data_parallel, and how far 3 losses may lie from those without it: what a hook keeps
-# back comes later, so the first steps learn less.
-ADDED = {"scaled": 0, "checkpointed": 0, "fp16": 1e-4, "bf16": 1e-3, "power_sgd": 0.2, "top_k": 3}
+# back comes later, so the first steps learn less. mixed: fully_shard() that computes in bfloat16.
+ADDED = {"scaled": 0, "checkpointed": 0, "fp16": 1e-4, "bf16": 1e-3, "power_sgd": 0.2, "top_k": 3,
+         "mixed": 0.02}
 
 
 def timed(job):

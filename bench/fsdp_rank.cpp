@@ -75,7 +75,7 @@ Side by_shards(hanji::Sharded&& made) {
 }
 
 Side side_of(const std::string& strategy, Gpt& net, const hanji::World& world) {
-  constexpr std::array kSharded = {"zero1", "zero2", "fully", "lens", "gathered"};
+  constexpr std::array kSharded = {"zero1", "zero2", "fully", "lens", "gathered", "mixed"};
   if (std::ranges::find(kSharded, strategy) == kSharded.end()) {
     return by_data_parallel(net, world, strategy);
   }
@@ -96,8 +96,8 @@ int main(int argc, char** argv) {
   app.add_option("--batch", sizes.batch)->required();
   app.add_option("--strategy", strategy)
       ->required()
-      ->check(CLI::IsMember({"ddp", "zero1", "zero2", "fully", "lens", "gathered", "scaled", "fp16",
-                             "bf16", "power_sgd", "top_k", "checkpointed"}));
+      ->check(CLI::IsMember({"ddp", "zero1", "zero2", "fully", "lens", "gathered", "mixed",
+                             "scaled", "fp16", "bf16", "power_sgd", "top_k", "checkpointed"}));
   app.add_option("--initial", initial)->required();
   CLI11_PARSE(app, argc, argv);
 
