@@ -77,6 +77,27 @@ class Strategies(CommandTest):
             losses.add(self.summary(data)["state_sha256"])
         self.assertEqual(len(losses), 1)
 
+    def test_an_optimizer_in_a_file_leaves_memory_and_keeps_the_bits(self):
+        scratch = self.folder / "scratch"
+        scratch.mkdir()
+        two = [*JOB, *STABLE, *CONSTANT, "--ranks", 2, "--set", "model.preset=char"]
+        in_file = ["--set", "offload.optimizer=file", "--set", f"offload.folder={scratch}"]
+        self.train("memory", *two, "--steps", 6)
+        self.train("file", *two, *in_file, "--steps", 2)
+        self.expect_counted_as_planned("file")
+        lines = self.summary("file")["prediction"]
+        # Three windows of 2^18 elements, of two moments in float32.
+        self.assertEqual(lines["memory.optimizer"]["measured"], 3 * 2 * (1 << 18) * 4)
+        self.resume("file", "--steps", 4)
+        in_memory = ["--set", "offload.optimizer=memory", "--set", "offload.folder="]
+        self.assertEqual(self.resume("file", *in_memory, "--steps", 6)["state_sha256"],
+                         self.summary("memory")["state_sha256"])
+        self.assertEqual(list(scratch.iterdir()), [])
+        gone = scratch / "gone"
+        failed = self.train("no", *two, *in_file, "--set", f"offload.folder={gone}", "--steps", 2,
+                            expect=2)
+        self.assertIn(f"scratch file in {gone}: No such file", failed.stderr)
+
     def test_ranks_of_hsdp_are_verified_against_one_process(self):
         self.hanji("verify", "--out", self.folder / "v", "--steps", 3, "--set",
                    "model.preset=nano", *JOB, *by("hsdp"))

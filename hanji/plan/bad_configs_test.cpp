@@ -58,7 +58,26 @@ const std::vector<BadConfig>& corpus() {
        {},
        {"run.toml:1:2: network: unknown table; tables: run, model, data, train, checkpoint, "
         "compute, "
-        "comm, parallel, mesh"}},
+        "comm, parallel, mesh, offload"}},
+      {"a file without a folder, of shards",
+       "[run]\nranks = 2\n[parallel]\ndata = \"zero1\"\n[offload]\noptimizer = \"file\"\n",
+       {},
+       {"run.toml:6:1: offload.optimizer = file, but offload.folder names no folder for it; set "
+        "offload.folder to one of a local disk",
+        "run.toml:6:1: offload.optimizer = file is for ranks that each have all moments, but with "
+        "parallel.data = zero1 a host has them once, in memory that its ranks share; set "
+        "offload.optimizer = \"memory\", or parallel.data = \"ddp\""}},
+      {"a file for GPUs",
+       "[offload]\noptimizer = \"file\"\nfolder = \"d\"\n[compute]\ndevice = \"cuda\"\n",
+       {},
+       {"run.toml:2:1: offload.optimizer = file updates on CPUs, but compute.device = cuda has "
+        "parameters on GPUs; set offload.optimizer = \"memory\", or compute.device = \"cpu\""}},
+      {"a folder for nothing",
+       "[offload]\nfolder = \"d\"\n",
+       {},
+       {"run.toml:2:1: offload.folder is set, but offload.optimizer = memory puts nothing there; "
+        "set "
+        "offload.optimizer = \"file\", or remove offload.folder"}},
       {"shards and replicas",
        "[run]\nranks = 4\n[parallel]\ndata = \"zero1\"\n[mesh]\ndp = 2\n",
        {},
@@ -90,7 +109,7 @@ const std::vector<BadConfig>& corpus() {
       {"a nested table",
        "[train.optimizer]\nname = \"adam\"\n",
        {},
-       {"run.toml:1:8: train.optimizer: unknown key; see `hanji train --print-config`"}},
+       {"run.toml:1:8: train.optimizer: unknown key; did you mean offload.optimizer?"}},
       {"a value where a table belongs",
        "train = 3\n",
        {},

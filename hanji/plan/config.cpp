@@ -15,6 +15,7 @@ std::string_view name_of(Attention value) { return word_of(value); }
 std::string_view name_of(Precision value) { return word_of(value); }
 std::string_view name_of(Device value) { return word_of(value); }
 std::string_view name_of(Engine value) { return word_of(value); }
+std::string_view name_of(Place value) { return word_of(value); }
 
 Engine engine_of(const Config& config) {
   if (config.comm.engine != Engine::kAuto) return config.comm.engine;

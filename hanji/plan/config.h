@@ -24,6 +24,7 @@ enum class Gemm : uint8_t { kAuto, kMkl, kOneDnn };
 enum class Attention : uint8_t { kAuto, kFlash, kMath };
 enum class Precision : uint8_t { kFloat32, kBFloat16, kFloat64 };
 enum class Device : uint8_t { kCpu, kCuda };
+enum class Place : uint8_t { kMemory, kFile };
 enum class Engine : uint8_t { kAuto, kShm, kGloo, kMpi, kHierarchical, kNccl };
 
 struct RunConfig {
@@ -122,6 +123,12 @@ struct MeshConfig {
   int64_t fsdp = kAuto;  ///< Ranks that share one state out among them.
 };
 
+/// What lies in a file of a disk instead of in memory.
+struct OffloadConfig {
+  Place optimizer = Place::kMemory;
+  std::string folder;  ///< Of a local disk, where files without a name are made.
+};
+
 /// Every key of a run, typed. Defaults are the default run: a small GPT on the embedded text.
 struct Config {
   RunConfig run;
@@ -133,6 +140,7 @@ struct Config {
   CommConfig comm;
   ParallelConfig parallel;
   MeshConfig mesh;
+  OffloadConfig offload;
 };
 
 /// The word of an enumerator as the schema spells it, e.g. "cosine", "onednn", "bf16".
@@ -147,6 +155,7 @@ std::string_view name_of(Attention);
 std::string_view name_of(Precision);
 std::string_view name_of(Device);
 std::string_view name_of(Engine);
+std::string_view name_of(Place);
 
 /// Who moves bytes between the ranks: what was asked for, or else shared memory where ranks compute
 /// on CPUs and NCCL where they do on GPUs.

@@ -256,6 +256,37 @@ void check_parallel(const Config& c, Found& found) {
   }
 }
 
+void check_offload(const Config& c, Found& found) {
+  const OffloadConfig& offload = c.offload;
+  if (offload.optimizer == Place::kMemory) {
+    if (offload.folder.empty()) return;
+    found.push_back({{"offload.folder", "offload.optimizer"},
+                     "offload.folder is set, but offload.optimizer = memory puts nothing there",
+                     "set offload.optimizer = \"file\", or remove offload.folder"});
+    return;
+  }
+  if (offload.folder.empty()) {
+    found.push_back({{"offload.optimizer", "offload.folder"},
+                     "offload.optimizer = file, but offload.folder names no folder for it",
+                     "set offload.folder to one of a local disk"});
+  }
+  if (c.parallel.data != Sharding::kReplicas) {
+    found.push_back(
+        {{"offload.optimizer", "parallel.data"},
+         fmt::format("offload.optimizer = file is for ranks that each have all moments, "
+                     "but with parallel.data = {} a host has them once, in memory that "
+                     "its ranks share",
+                     name_of(c.parallel.data)),
+         "set offload.optimizer = \"memory\", or parallel.data = \"ddp\""});
+  }
+  if (c.compute.device == Device::kCuda) {
+    found.push_back({{"offload.optimizer", "compute.device"},
+                     "offload.optimizer = file updates on CPUs, but compute.device = cuda has "
+                     "parameters on GPUs",
+                     "set offload.optimizer = \"memory\", or compute.device = \"cpu\""});
+  }
+}
+
 void check_kernels(const Config& c, Found& found) {
   if (c.compute.dtype == Precision::kFloat64 && c.compute.gemm == Gemm::kOneDnn) {
     found.push_back({{"compute.gemm", "compute.dtype"},
@@ -308,6 +339,7 @@ std::vector<Contradiction> find_contradictions(const Config& config) {
   check_bits(config, found);
   check_device(config, found);
   check_parallel(config, found);
+  check_offload(config, found);
   check_kernels(config, found);
   check_algorithms(config, found);
   return found;

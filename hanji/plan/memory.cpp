@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "hanji/base/scratch_file.h"
+
 namespace hanji::plan {
 namespace {
 
@@ -128,6 +130,13 @@ int64_t total_bytes(const std::vector<MemoryLine>& lines) {
   int64_t bytes = 0;
   for (const MemoryLine& line : lines) bytes += line.bytes;
   return bytes;
+}
+
+int64_t offload_window_bytes(int64_t elements, int64_t element_bytes) {
+  const int64_t piece = std::min(elements, kOffloadPieceElements);
+  const int64_t num_pieces = (elements + kOffloadPieceElements - 1) / kOffloadPieceElements;
+  return std::min<int64_t>(num_pieces, kOffloadWindows) * 2 *
+         base::whole_blocks(piece * element_bytes);
 }
 
 bool stays_on_host(std::string_view category) {

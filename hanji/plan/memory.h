@@ -55,6 +55,12 @@ struct MemoryLine {
 
 int64_t total_bytes(const std::vector<MemoryLine>& lines);
 
+/// How a run reads and writes moments in a file: pieces of so many elements, some of them in memory.
+constexpr int64_t kOffloadPieceElements = 1 << 18;
+constexpr int kOffloadWindows = 3;
+/// Of a rank's memory, for two moments of so many elements in a file.
+int64_t offload_window_bytes(int64_t elements, int64_t element_bytes);
+
 /// Whether a category lies in the host's memory where ranks compute on GPUs, too.
 bool stays_on_host(std::string_view category);
 /// Without those.

@@ -33,8 +33,11 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
                                   config.compute.device, config.compute.recompute};
   const int64_t element = parameter_bytes(plan.kernels.precision);
   const int64_t flat = gradient_buckets(model, config.comm.bucket_bytes).flat.count * element;
+  const int64_t moments = config.offload.optimizer == Place::kFile
+                              ? offload_window_bytes(flat / element, element)
+                              : 2 * flat;
   std::vector<MemoryLine> lines = {
-      {"parameters", flat}, {"gradients", part.gradient_buffers * flat}, {"optimizer", 2 * flat}};
+      {"parameters", flat}, {"gradients", part.gradient_buffers * flat}, {"optimizer", moments}};
   if (const auto shards = shards_of(plan)) {
     lines = state_lines(*shards, part.rank % shards->ranks,
                         {.accumulates = micro_batch<part.samples, .grain_buffers = grains.count> 0

@@ -272,6 +272,19 @@ std::vector<Key> parallel_keys() {
   };
 }
 
+std::vector<Key> offload_keys() {
+  return {
+      choice(
+          HANJI_KEY(offload.optimizer,
+                    "Where the moments of AdamW lie: in memory, or in a file without a name that "
+                    "is read and written while the update is computed. The same bits; "
+                    "parallel.data = ddp on CPUs.")),
+      text(HANJI_KEY(offload.folder,
+                     "Folder of a local disk with room for what offload.optimizer puts there: 8 "
+                     "bytes per parameter and rank.")),
+  };
+}
+
 std::vector<Key> algorithm_keys() {
   constexpr std::string_view kDoc =
       "Algorithm that carries it out, whatever it costs: flat, direct or staged in shared memory, "
@@ -322,14 +335,15 @@ std::vector<Key> nccl_keys() {
 std::vector<Key> build_schema() {
   std::vector<Key> keys;
   for (auto group : {run_keys, model_keys, data_keys, batch_keys, optimizer_keys, watch_keys,
-                     machine_keys, parallel_keys, algorithm_keys, nccl_keys}) {
+                     machine_keys, parallel_keys, offload_keys, algorithm_keys, nccl_keys}) {
     for (Key& key : group()) keys.push_back(std::move(key));
   }
   return keys;
 }
 
-constexpr std::array<std::string_view, 9> kTables = {
-    "run", "model", "data", "train", "checkpoint", "compute", "comm", "parallel", "mesh"};
+constexpr std::array<std::string_view, 10> kTables = {"run",        "model",   "data", "train",
+                                                      "checkpoint", "compute", "comm", "parallel",
+                                                      "mesh",       "offload"};
 
 }  // namespace
 

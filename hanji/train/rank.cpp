@@ -170,7 +170,7 @@ class RankRun {
       base::throw_if_error(trace::write_chrome_trace(
           folder / fmt::format("rank.{}.json", world_.rank()), *world_.recorder()));
     }
-    const int64_t copied = saver_.copy_bytes();
+    const int64_t copied = saver_.copy_bytes() + job.strategy->window_bytes();
     const std::vector<int64_t> peaks = gather(
         memory_.peak_bytes() + static_cast<int64_t>(world_.heap().peak_bytes()) + copied, "peaks");
     const std::vector<int64_t> wire = gather(outcome.wire_bytes_per_step, "bytes on the wire");

@@ -3,21 +3,43 @@
 #include "hanji/comm/host_values.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/grad_norm.h"
+#include "hanji/parallel/offload/offloaded_optimizer.h"
+#include "hanji/plan/memory.h"
 #include "hanji/train/adamw_options.h"
 
 namespace hanji::train {
 namespace {
 
-parallel::FlatAdamW make_optimizer(models::GptImpl& model, parallel::Replicas& replicas,
-                                   const plan::Plan& plan, const comm::Group& group) {
+/// Parameters and gradients of the whole model, which lie in flat buffers from here on.
+parallel::FlatPart make_part(parallel::Replicas& replicas, const plan::Plan& plan,
+                             const comm::Group& group) {
   std::vector<at::Tensor> parameters;
   for (const auto& entry : replicas.parameters()) parameters.push_back(entry.tensor);
   const layout::FlatLayout& flat = replicas.buckets().flat;
-  parallel::move_into_flat(parameters, flat,
-                           comm::zeros_on(comm::device_of(group), {flat.count},
-                                          parameters[0].scalar_type(), group, "parameters"));
+  const at::Tensor values = comm::zeros_on(comm::device_of(group), {flat.count},
+                                           parameters[0].scalar_type(), group, "parameters");
+  parallel::move_into_flat(parameters, flat, values);
+  const auto rule = parallel::decay_matrices(plan.config.train.weight_decay);
+  return {values, replicas.flat_gradients(),
+          parallel::flat_pieces(replicas.parameters(), flat, {0, flat.count}, rule)};
+}
+
+std::unique_ptr<parallel::FlatOptimizer> make_optimizer(models::GptImpl& model,
+                                                        parallel::Replicas& replicas,
+                                                        const plan::Plan& plan,
+                                                        const comm::Group& group) {
+  parallel::FlatPart part = make_part(replicas, plan, group);
   model.set_gradient_slots(replicas.gradient_slots());
-  return {parameters, flat, replicas.flat_gradients(), adamw_options(plan)};
+  const parallel::MakeOptimizer make = [&](parallel::FlatPart of, const parallel::SumOverParts&) {
+    return parallel::flat_adamw(std::move(of), adamw_options(plan));
+  };
+  const plan::OffloadConfig& offload = plan.config.offload;
+  if (offload.optimizer == plan::Place::kMemory) return make(std::move(part), {});
+  return parallel::offloaded(make,
+                             {.folder = offload.folder,
+                              .piece_elements = plan::kOffloadPieceElements,
+                              .num_windows = plan::kOffloadWindows},
+                             {std::move(part)});
 }
 
 }  // namespace
@@ -49,23 +71,30 @@ double ReplicatedStrategy::gradient_norm() {
 }
 
 void ReplicatedStrategy::update(double learning_rate, double gradient_divisor) {
-  optimizer_.step(learning_rate, gradient_divisor);
+  optimizer_->step(learning_rate, gradient_divisor);
 }
 
 FlatState ReplicatedStrategy::state() const {
+  const std::vector<parallel::NamedParameter> moments = optimizer_->state();
   return {.layout = replicas_.buckets().flat,
           .gradients = {},
-          .first_moment = optimizer_.first_moment(),
-          .second_moment = optimizer_.second_moment(),
-          .num_updates = optimizer_.num_updates()};
+          .first_moment = moments[0].tensor,
+          .second_moment = moments[1].tensor,
+          .num_updates = optimizer_->num_updates()};
+}
+
+int64_t ReplicatedStrategy::window_bytes() const {
+  const auto* in_file = dynamic_cast<const parallel::OffloadedOptimizer*>(optimizer_.get());
+  return in_file == nullptr ? 0 : in_file->window_bytes();
 }
 
 std::vector<plan::MemoryLine> ReplicatedStrategy::private_memory() const {
-  const auto flat = static_cast<int64_t>(optimizer_.first_moment().nbytes());
-  std::vector<plan::MemoryLine> lines = {{"optimizer", 2 * flat}};
+  if (window_bytes() > 0) return {{"optimizer", window_bytes()}};
+  const int64_t moments = optimizer_->state_bytes();
+  std::vector<plan::MemoryLine> lines = {{"optimizer", moments}};
   if (comm::device_of(group_).is_cpu()) return lines;
-  lines.push_back({"parameters", flat});  // else they lie in the heap
-  lines.push_back({"gradients", flat});
+  lines.push_back({"parameters", moments / 2});  // else they lie in the heap
+  lines.push_back({"gradients", moments / 2});
   return lines;
 }
 

@@ -1,18 +1,20 @@
 #pragma once
 
+#include <memory>
+
 #include "hanji/models/gpt.h"
 #include "hanji/parallel/ddp/data_parallel.h"
-#include "hanji/parallel/optimizer.h"
+#include "hanji/parallel/flat_optimizer.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/strategy.h"
 
 namespace hanji::train {
 
 /// Every rank has everything ("ddp"): parallel::data_parallel(), and AdamW on flat buffers, whose
-/// layout parameters, gradients and moments share.
+/// layout parameters, gradients and moments share; the moments may lie in a file.
 class ReplicatedStrategy : public Strategy {
  public:
-  /// Errors  throws what data_parallel() throws.
+  /// Errors  throws what data_parallel() and offloaded() throw.
   ReplicatedStrategy(models::GptImpl& model, const plan::Plan& plan, const comm::Group& group,
                      const parallel::DataParallelOptions& options);
 
@@ -27,18 +29,19 @@ class ReplicatedStrategy : public Strategy {
   double gradient_norm() override;
   void update(double learning_rate, double gradient_divisor) override;
   FlatState state() const override;
-  void set_num_updates(int64_t updates) override { optimizer_.set_num_updates(updates); }
+  void set_num_updates(int64_t updates) override { optimizer_->set_num_updates(updates); }
   const comm::Group* holders() const override { return &group_; }
   at::Tensor gradients() override { return replicas_.flat_gradients(); }
   void check_parameters() override { replicas_.check_parameters(); }
   comm::Stats stats() const override { return group_.stats(); }
   std::vector<plan::MemoryLine> private_memory() const override;
+  int64_t window_bytes() const override;
 
  private:
   models::GptImpl& model_;
   comm::Group group_;
   parallel::Replicas replicas_;
-  parallel::FlatAdamW optimizer_;
+  std::unique_ptr<parallel::FlatOptimizer> optimizer_;
 };
 
 }  // namespace hanji::train

@@ -52,6 +52,8 @@ class Strategy {
   virtual comm::Stats stats() const = 0;
   /// States that lie outside the heap, by what they are for.
   virtual std::vector<plan::MemoryLine> private_memory() const = 0;
+  /// Of these, what libtorch did not allocate: windows of files.
+  virtual int64_t window_bytes() const { return 0; }
 };
 
 }  // namespace hanji::train

@@ -38,6 +38,10 @@ struct Words<NanPolicy> {
   static constexpr std::array<std::string_view, 2> list = {"stop", "skip"};
 };
 template <>
+struct Words<Place> {
+  static constexpr std::array<std::string_view, 2> list = {"memory", "file"};
+};
+template <>
 struct Words<Gemm> {
   static constexpr std::array<std::string_view, 3> list = {"auto", "mkl", "onednn"};
 };
