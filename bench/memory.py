@@ -15,7 +15,7 @@ import threading
 from model import ROOT
 from pairs import Ranks
 
-OURS = ("zero3", "zero3:spawned", "gathered", "zero1", "ddp")
+OURS = ("zero3", "zero3:spawned", "deferred", "gathered", "zero1", "ddp")
 PEERS = ("fully_shard", "ddp")
 
 

@@ -16,7 +16,7 @@ class Layer(nn.Module):
         self.linear = nn.Linear(width, width)
         with torch.no_grad():
             for p in self.parameters():
-                p.copy_(torch.arange(p.numel(), dtype=torch.double).sin_().mul_(3e-5).view(p.shape))
+                p.fill_(3e-5)
 
     def forward(self, x):
         return x + torch.relu(self.linear(x))

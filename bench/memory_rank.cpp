@@ -22,9 +22,7 @@ struct LayerImpl : torch::nn::Module {
   explicit LayerImpl(int64_t width)
       : linear(register_module("linear", torch::nn::Linear(width, width))) {
     const torch::NoGradGuard no_grad;
-    for (at::Tensor& p : parameters()) {
-      p.copy_(at::arange(p.numel(), at::kDouble).sin_().mul_(3e-5).view(p.sizes()));
-    }
+    for (at::Tensor& p : parameters()) p.fill_(3e-5);
   }
   at::Tensor forward(const at::Tensor& x) { return x + at::relu(linear(x)); }
   torch::nn::Linear linear;
@@ -66,19 +64,38 @@ Update by_shards(hanji::Sharded&& made) {
   };
 }
 
-Update update_of(const std::string& strategy, hanji::Sequential& net, const hanji::World& world) {
-  if (strategy == "ddp") return by_replicas(net, world);
-  if (strategy == "zero1") return by_shards(hanji::shard_optimizer(*net, world.group()));
-  hanji::FullyShardOptions options;
-  options.sharding.share_memory = strategy == "zero3";
-  return by_shards(hanji::fully_shard(*net, world.group(), options));
-}
-
 struct Job {
   std::string strategy;
   int64_t layers = 0, width = 0;
   int spawned = 0;  ///< Ranks that are copies of one process; 0: this process is one rank.
 };
+
+hanji::Sequential build(const Job& job) {
+  hanji::Sequential net;
+  for (int64_t i = 0; i < job.layers; ++i) net->push_back(Layer(job.width));
+  return net;
+}
+
+/// A module that is to be trained, and what to do after each backward().
+struct Training {
+  hanji::Sequential net;
+  Update update;
+};
+
+Training start(const Job& job, const hanji::World& world) {
+  hanji::FullyShardOptions options;
+  options.sharding.share_memory = job.strategy != "gathered";
+  if (job.strategy == "deferred") {
+    auto built = hanji::deferred([&] { return build(job); });
+    return {built.module, by_shards(hanji::fully_shard(built, world.group(), options))};
+  }
+  hanji::Sequential net = build(job);
+  if (job.strategy == "ddp") return {net, by_replicas(net, world)};
+  if (job.strategy == "zero1") {
+    return {net, by_shards(hanji::shard_optimizer(*net, world.group()))};
+  }
+  return {net, by_shards(hanji::fully_shard(*net, world.group(), options))};
+}
 
 /// The next line's steps; 0: there are no more.
 int64_t read_steps(const hanji::World& world) {
@@ -97,9 +114,7 @@ void run(const Job& job, const hanji::World& world) {
   };
   at::set_num_threads(1);
   say({{"at", "start"}});
-  hanji::Sequential net;
-  for (int64_t i = 0; i < job.layers; ++i) net->push_back(Layer(job.width));
-  const Update update = update_of(job.strategy, net, world);
+  auto [net, update] = start(job, world);
   say({{"at", "wrapped"}});
   int64_t step = 0;
   while (const int64_t steps = read_steps(world)) {
@@ -123,7 +138,7 @@ int main(int argc, char** argv) {
   Job job;
   app.add_option("--strategy", job.strategy)
       ->required()
-      ->check(CLI::IsMember({"ddp", "zero1", "zero3", "gathered"}));
+      ->check(CLI::IsMember({"ddp", "zero1", "zero3", "gathered", "deferred"}));
   app.add_option("--layers", job.layers)->required();
   app.add_option("--width", job.width)->required();
   app.add_option("--spawn", job.spawned);

@@ -22,6 +22,7 @@
 #include "hanji/parallel/fsdp/shard_optimizer.h"
 #include "hanji/parallel/server/parameter_server.h"
 #include "hanji/parallel/test_net.h"
+#include "hanji/test/temporary_folder.h"
 
 namespace hanji::parallel {
 namespace {
@@ -121,6 +122,19 @@ TEST(DeferredModules, ShardsOfAnyRanksAreWhatOneProcessMakes) {
       }
     });
   }
+}
+
+TEST(DeferredModules, ShardsThatLieInAFileAreWhatOneProcessMakes) {
+  const Values expected = values_of(*build().materialise());
+  const test::TemporaryFolder folder;
+  run_ranks(3, [&](world::World& world) {
+    auto options = whole_options(/*share_memory=*/false);
+    options.sharding.offload = {.folder = folder.path()};
+    auto built = build();
+    auto sharded = fully_shard(built, world.group(), options);
+    const auto full = sharded.full_parameters();
+    EXPECT_TRUE(test_net::same_bits(values_of(*built.module), expected));
+  });
 }
 
 TEST(DeferredModules, EveryReplicaOfAHybridHasThem) {
