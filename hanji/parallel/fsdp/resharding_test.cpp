@@ -142,7 +142,8 @@ struct Moved {
   int64_t near = 0;
 };
 
-Moved moved_by(const world::World& world, const std::optional<comm::Group>& near) {
+Moved moved_by(const world::World& world, const std::optional<comm::Group>& near,
+               bool recomputes = false) {
   Sequential net;
   for (int i = 0; i < 4; ++i) net->push_back(torch::nn::Linear(64, 64));
   FullyShardOptions options{.sharding = {.share_memory = false}, .reshard_after_forward_to = near};
@@ -158,7 +159,8 @@ Moved moved_by(const world::World& world, const std::optional<comm::Group>& near
   }
   const auto evaluated = bytes();
   EXPECT_EQ(evaluated.second, start.second) << "no backward will come";
-  net->forward(x).sum().backward();
+  const auto forward = [&](const at::Tensor& in) { return net->forward(in); };
+  (recomputes ? checkpointed(forward, x) : forward(x)).sum().backward();
   const auto end = bytes();
   return {evaluated.first - start.first, end.first - evaluated.first,
           end.second - evaluated.second};
@@ -172,6 +174,9 @@ TEST(PartialResharding, BackwardGathersNothingFromTheWholeGroup) {
     EXPECT_EQ(partial.forward, full.forward);
     EXPECT_EQ(full.group - partial.group, full.forward) << "the all_gathers of backward";
     EXPECT_GT(partial.near, 0);
+    const Moved again = moved_by(world, near_of(world, 2), /*recomputes=*/true);
+    EXPECT_EQ(again.group, partial.group) << "nor to compute units again";
+    EXPECT_EQ(again.near, partial.near);
     EXPECT_EQ(moved_by(world, near_of(world, 4)).group, full.group);
     const Moved whole = moved_by(world, near_of(world, 1));
     EXPECT_EQ(whole.group, partial.group);
