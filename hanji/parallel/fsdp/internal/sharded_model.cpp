@@ -1,9 +1,6 @@
 #include "hanji/parallel/fsdp/internal/sharded_model.h"
 
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <map>
@@ -11,7 +8,6 @@
 
 #include "hanji/base/status.h"
 #include "hanji/comm/barrier.h"
-#include "hanji/parallel/checkpointed.h"
 
 namespace hanji::parallel {
 namespace {
@@ -20,31 +16,7 @@ const char* const kOutsideStep =
     "the optimizer was about to change shards in a file outside of step(), where units are read "
     "ahead; call it within the handle's step()";
 
-bool contains(const std::vector<size_t>& some, size_t one) {
-  return std::ranges::find(some, one) != some.end();
-}
-
 }  // namespace
-
-/// Before the first node of a unit's backward.
-struct BeforeBackward : torch::autograd::FunctionPreHook {
-  std::weak_ptr<ShardedModel> model;
-  size_t unit = 0;
-  std::shared_ptr<bool> spent;  ///< Of one call of the unit: its backward has run.
-
-  torch::autograd::variable_list operator()(const torch::autograd::variable_list& grads) override {
-    const auto alive = model.lock();
-    if (!alive) return grads;
-    if (*spent) {
-      throw Error(base::invalid_argument(
-          "backward() for the second time through one forward() of " + alive->words(unit) +
-          "; call forward() again, or keep the graph by retain_graph"));
-    }
-    alive->before_backward(unit);
-    alive->spent_.push_back(spent);
-    return grads;
-  }
-};
 
 std::shared_ptr<ShardedModel> ShardedModel::create(Spec spec) {
   std::shared_ptr<ShardedModel> model(new ShardedModel(spec));
@@ -181,157 +153,6 @@ void ShardedModel::seal_all() {
   const bool held = std::exchange(holds_batch_, false);
   for (ModuleUnit& unit : units_) seal(unit);
   holds_batch_ = held;
-}
-
-Casts ShardedModel::enter(size_t index) {
-  ModuleUnit& unit = units_[index];
-  check_root_is_called(unit);
-  ++unit.depth;
-  begin_call(index);
-  Casts casts;
-  if (pinned_) return casts;
-  if (precision_.cast_forward_inputs.value_or(false)) casts.inputs = precision_.param_dtype;
-  if (unit.is_root) casts.outputs = precision_.output_dtype;
-  return casts;
-}
-
-/// Its outputs are to be cast, which nobody would do.
-void ShardedModel::check_root_is_called(const ModuleUnit& unit) const {
-  if (!precision_.output_dtype || unit.is_root || units_[0].depth > 0) return;
-  if (pinned_ || in_checkpointed_backward()) return;
-  throw Error(base::invalid_argument(
-      caller_ + ": precision.output_dtype is of what the root's forward() gives, and unit " +
-      unit.name +
-      " is called outside of it; call hanji::unit(root)(...), or leave the option out"));
-}
-
-/// What is computed again is what the next part of backward needs, in the other direction.
-void ShardedModel::begin_call(size_t index) {
-  if (in_recomputation()) {
-    open(units_[index]);
-    return prefetch(index, -1);
-  }
-  constexpr size_t kMostCalls = 1 << 16;  // of forwards that no backward() follows
-  if (called_.size() >= kMostCalls) called_.clear();
-  if (at::GradMode::is_enabled()) called_.push_back(index);
-  open(units_[index]);
-  prefetch(index, 1);
-}
-
-/// Without calls to go by: a unit ends where an operation needs others and not it, but for what is
-/// computed again, whose backward follows.
-void ShardedModel::touch(const std::vector<size_t>& flats) {
-  std::vector<size_t> needed;
-  for (const size_t flat : flats) {
-    if (!contains(needed, unit_of_flat_[flat])) needed.push_back(unit_of_flat_[flat]);
-  }
-  const std::vector<size_t> before = std::exchange(touched_, needed);
-  for (const size_t index : before) {
-    ModuleUnit& last = units_[index];
-    if (contains(needed, index)) continue;
-    if (!at::GradMode::is_enabled()) {
-      seal(last);
-    } else if (reshards_after(last)) {
-      reshard(last);
-    }
-  }
-  for (const size_t index : needed) {
-    if (!contains(before, index) || !is_open(units_[index])) begin_call(index);
-  }
-}
-
-/// After a forward: not if its backward comes next.
-bool ShardedModel::reshards_after(const ModuleUnit& unit) const {
-  return reshards_after_forward_ && !unit.is_root && !in_recomputation();
-}
-
-bool ShardedModel::is_open(const ModuleUnit& unit) const {
-  return std::ranges::all_of(unit.flats, [&](size_t flat) { return flats_[flat]->is_open(); });
-}
-
-void ShardedModel::leave(size_t index, const std::vector<at::Tensor>& outputs) {
-  ModuleUnit& unit = units_[index];
-  --unit.depth;
-  const bool learns = std::ranges::any_of(outputs, [](const at::Tensor& output) {
-    return output.defined() && output.requires_grad() && output.grad_fn() != nullptr;
-  });
-  if (learns) watch(index, outputs);
-  if (unit.depth > 0) return;
-  if (!learns) return seal(unit);
-  if (reshards_after(unit)) reshard(unit);
-}
-
-void ShardedModel::watch(size_t index, const std::vector<at::Tensor>& outputs) {
-  const auto spent = std::make_shared<bool>(false);
-  for (const at::Tensor& output : outputs) {
-    if (!output.defined() || output.grad_fn() == nullptr) continue;
-    auto hook = std::make_unique<BeforeBackward>();
-    hook->model = weak_from_this();
-    hook->unit = index;
-    hook->spent = spent;
-    output.grad_fn()->add_pre_hook(std::move(hook));
-  }
-}
-
-std::string ShardedModel::words(size_t index) const {
-  const ModuleUnit& unit = units_[index];
-  const std::string name = unit.is_root ? "the root unit" : "unit " + unit.name;
-  if (unit.flats.empty()) return name;
-  return name + ", which holds parameter " + flats_[unit.flats[0]]->parameters()[0].name;
-}
-
-void ShardedModel::before_backward(size_t index) {
-  gradients_->arm();
-  open(units_[index]);
-  prefetch(index, -1);
-}
-
-/// The unit that was called after (or before) this one; where it was called often, the last time.
-std::optional<size_t> ShardedModel::neighbour(size_t unit, int direction) const {
-  const std::vector<size_t>& order = order_.empty() || direction < 0 ? called_ : order_;
-  for (size_t i = order.size(); i-- > 0;) {
-    if (order[i] != unit) continue;
-    if (direction < 0 && i > 0) return order[i - 1];
-    if (direction > 0 && i + 1 < order.size()) return order[i + 1];
-    break;
-  }
-  return std::nullopt;
-}
-
-size_t ShardedModel::num_gathered() const {
-  return std::ranges::count_if(units_, [&](const ModuleUnit& unit) {
-    if (unit.is_root) return false;
-    const FlatUnit& first = *flats_[unit.flats[0]];
-    return first.is_open() || first.is_gathering();
-  });
-}
-
-/// The neighbour is gathered as far as the limit allows; the shard of the one to be gathered after it
-/// is read meanwhile.
-void ShardedModel::prefetch(size_t unit, int direction) {
-  if (residence_ != Residence::kGathered || pinned_) return;
-  auto next = neighbour(unit, direction);
-  if (!next || units_[*next].is_root) return;
-  if (num_gathered() < static_cast<size_t>(max_in_flight_)) {
-    for (const size_t flat : units_[*next].flats) flats_[flat]->begin_gather();
-    next = neighbour(*next, direction);
-  }
-  if (!next || !store_) return;
-  for (const size_t flat : units_[*next].flats) flats_[flat]->read_ahead();
-}
-
-void ShardedModel::on_unit_done(size_t learning) {
-  if (!seals_) return;
-  ModuleUnit& unit = units_[unit_of_learning_[learning]];
-  if (++unit.num_done == unit.num_learning) seal(unit);
-}
-
-void ShardedModel::on_end_of_backward() {
-  if (!called_.empty()) order_ = std::exchange(called_, {});
-  for (ModuleUnit& unit : units_) unit.num_done = 0;
-  if (!holds_batch_ || gradients_->fold().is_last()) seal_all();
-  for (const auto& spent : spent_) *spent = !gradients_->keeps_graph();
-  spent_.clear();
 }
 
 /// All ranks have done with the parameters as they are, or have written what they own.
