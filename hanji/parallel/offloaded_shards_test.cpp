@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <malloc.h>
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
@@ -9,6 +10,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/comm/heap.h"
+#include "hanji/lens/deferred.h"
 #include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/fsdp/sequential.h"
 #include "hanji/parallel/fsdp/shard_optimizer.h"
@@ -19,7 +21,8 @@
 #include "hanji/parallel/test_net.h"
 #include "hanji/test/temporary_folder.h"
 
-namespace hanji::parallel {
+// A namespace of its own: other tests have towers, too.
+namespace hanji::parallel::offloaded_shards_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -58,13 +61,23 @@ struct Tower : torch::nn::Module {
   }
   at::Tensor forward(const at::Tensor& input) {
     at::Tensor x = first(input);
-    for (Floor& floor : floors) x = by_unit ? unit(floor)(x) : floor(x);
+    for (Floor& floor : floors) {
+      x = by_unit ? unit(floor)(x) : floor(x);
+      if (stops_early) return x;
+    }
     return uses_all ? x * sometimes.sum().cos() : x;
   }
   at::Tensor loss(int step, int64_t begin, int64_t end) {
     uses_all = step % 3 == 1;
     const at::Tensor x = test_net::rows(step, begin, end).to(torch::kFloat);
     return (by_unit ? unit(*this)(x) : forward(x)).square().mean();
+  }
+  /// A forward that ends after one floor, while the next ones are on their way.
+  void look(int step) {
+    const torch::NoGradGuard no_grad;
+    stops_early = true;
+    loss(step, 0, 2);
+    stops_early = false;
   }
   test_net::Values values() {
     test_net::Values values;
@@ -74,6 +87,7 @@ struct Tower : torch::nn::Module {
 
   bool by_unit;
   bool uses_all = false;
+  bool stops_early = false;
   torch::nn::Linear first = register_module("first", torch::nn::Linear(3, 24));
   std::vector<Floor> floors;
   at::Tensor sometimes;
@@ -88,6 +102,7 @@ struct OffloadWay {
   bool accumulates = false;
   bool scales = false;
   bool hybrid = false;
+  bool near = false;
 };
 
 void PrintTo(const OffloadWay& way, std::ostream* out) { *out << way.name; }
@@ -96,6 +111,9 @@ FullyShardOptions options_of(const OffloadWay& way, world::World& world, mesh::M
   FullyShardOptions options = way.options;
   options.units = units_of_type<FloorImpl>();
   options.sharding.share_memory = false;
+  if (way.near) {
+    options.reshard_after_forward_to = world.group().split(world.rank() / 2, world.rank(), "near");
+  }
   if (mesh != nullptr) {
     options.strategy = ShardingStrategy::kHybridShard;
     options.sharding.replicas = (*mesh)["dp"];
@@ -106,6 +124,13 @@ FullyShardOptions options_of(const OffloadWay& way, world::World& world, mesh::M
 
 void micro_batches(Tower& net, Sharded& sharded, const OffloadWay& way, int step, int rank,
                    const std::function<at::Tensor(at::Tensor)>& scale) {
+  if (way.options.sharding.num_grains > 0) {
+    for (int64_t grain = sharded.grains().begin; grain < sharded.grains().end; ++grain) {
+      sharded.grain(grain);
+      net.loss(step, grain, grain + 1).backward();
+    }
+    return;
+  }
   for (int micro = 0; micro < way.micro_batches; ++micro) {
     std::unique_ptr<Sharded::Accumulation> guard;
     if (way.accumulates && micro + 1 < way.micro_batches) {
@@ -153,6 +178,7 @@ test_net::Values train(world::World& world, const OffloadWay& way, const fs::pat
       EXPECT_TRUE(scaler.unscale_each(each));
     }
     values.push_back(torch::full({1}, sharded.clip_grad_norm(.05), torch::kDouble));
+    net.look(step);  // what is read ahead changes before it is used
     sharded.step([&] {
       for (const auto& optimizer : optimizers) optimizer->step(1e-2, 1);
     });
@@ -192,6 +218,9 @@ INSTANTIATE_TEST_SUITE_P(
         OffloadWay{.name = "hybrid", .ranks = 4, .micro_batches = 2, .hybrid = true},
         OffloadWay{
             .name = "grad_op", .ranks = 2, .options = {.strategy = ShardingStrategy::kShardGradOp}},
+        OffloadWay{.name = "near", .ranks = 4, .near = true},
+        with({.name = "stable", .ranks = 3, .gradients = false},
+             [](ShardingOptions& options) { options.num_grains = 7; }),
         with({.name = "one_in_flight", .ranks = 2},
              [](ShardingOptions& options) { options.max_units_in_flight = 1; }),
         with({.name = "four_in_flight", .ranks = 2},
@@ -255,6 +284,26 @@ TEST(OffloadedShards, ParametersCanBeReadWrittenAndMomentsGathered) {
     const auto moments = sharded.gather(optimizer->values("first_moment"));
     for (const auto& entry : moments) EXPECT_GT(entry.tensor.abs().max().item<float>(), 0);
     EXPECT_EQ(sharded.scatter(moments).size(), optimizer->values("first_moment").size());
+  });
+}
+
+TEST(OffloadedShards, ADeferredModuleComputesItsValuesIntoTheFile) {
+  const test::TemporaryFolder folder;
+  test::run_ranks(2, [&](world::World& world) {
+    std::vector<test_net::Values> found;
+    for (const bool in_file : {false, true}) {
+      const auto built = lens::deferred([] {
+        return Sequential(torch::nn::Linear(70, 61), torch::nn::Tanh(), torch::nn::Linear(61, 9));
+      });
+      FullyShardOptions options;
+      options.sharding.share_memory = false;
+      if (in_file) options.sharding.offload = ShardOffload{.folder = folder.path()};
+      auto sharded = fully_shard(built, world.group(), options);
+      const auto full = sharded.full_parameters();
+      test_net::Values& values = found.emplace_back();
+      for (const auto& p : built.module->parameters()) values.push_back(p.detach().clone());
+    }
+    EXPECT_TRUE(test_net::same_bits(found[0], found[1]));
   });
 }
 
@@ -386,4 +435,4 @@ TEST(OffloadedShards, ACutFileAndASlowDiskAreNamed) {
 }
 
 }  // namespace
-}  // namespace hanji::parallel
+}  // namespace hanji::parallel::offloaded_shards_test
