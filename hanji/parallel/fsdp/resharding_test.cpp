@@ -47,16 +47,18 @@ struct Job {
   bool looks_between = false;  ///< At full parameters, before backward.
 };
 
-const std::vector<Job> kJobs = {{"plain"},
-                                {"one in flight", UnitCalls::kExplicit, 1},
-                                {"three in flight", UnitCalls::kExplicit, 3},
-                                {"lens", UnitCalls::kLens},
-                                {"stable", UnitCalls::kExplicit, 2, 8},
-                                {.name = "low", .is_low = true},
-                                {.name = "recomputed", .recomputes = true},
-                                {.name = "accumulated", .accumulates = true},
-                                {.name = "added", .adds = true},
-                                {.name = "looked at", .looks_between = true}};
+const std::vector<Job> kJobs = {
+    {"plain"},
+    {"one in flight", UnitCalls::kExplicit, 1},
+    {"three in flight", UnitCalls::kExplicit, 3},
+    {"lens", UnitCalls::kLens},
+    {"stable", UnitCalls::kExplicit, 2, 8},
+    {.name = "low", .is_low = true},
+    {.name = "recomputed", .recomputes = true},
+    {.name = "recomputed, lens", .calls = UnitCalls::kLens, .recomputes = true},
+    {.name = "accumulated", .accumulates = true},
+    {.name = "added", .adds = true},
+    {.name = "looked at", .looks_between = true}};
 
 void backward(Net& net, Sharded& sharded, const Job& job, const at::Tensor& x) {
   const at::Tensor y = job.calls == UnitCalls::kLens ? net.forward(x) : unit(net)(x);
