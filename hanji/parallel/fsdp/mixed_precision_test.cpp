@@ -310,6 +310,18 @@ TEST(ShardPrecision, OneCopyOfWhatIsComputedWithLiesOnTheHost) {
   });
 }
 
+TEST(ShardPrecision, OnOneHostWhatIsComputedWithOutlivesTheShards) {
+  run_ranks(2, [](world::World& world) {
+    Net net;
+    const Values before = values_of(net);
+    { auto sharded = shard(net, world.group(), kWays[0], {.precision = {.param_dtype = kLow}}); }
+    const Values after = values_of(net);
+    for (size_t i = 0; i < after.size(); ++i) EXPECT_TRUE(at::equal(after[i], before[i].to(kLow)));
+    net.forward(rows_of(0, 0).to(kLow)).sum().backward();
+    EXPECT_EQ(net.first->weight.grad().scalar_type(), kLow) << "and ordinary gradients";
+  });
+}
+
 TEST(ShardPrecision, ADeferredModulesInitialValuesAreThoseOfTheMasters) {
   run_ranks(2, [](world::World& world) {
     for (const bool share : {true, false}) {
@@ -503,6 +515,8 @@ TEST(ShardPrecisionErrors, WhatCannotBeIsRefusedByAll) {
       EXPECT_THAT(said(way, {.precision = {.param_dtype = kLow, .cast_forward_inputs = true}}),
                   HasSubstr("precision.cast_forward_inputs needs"));
     }
+    EXPECT_THAT(said(kWays[0], {.precision = {.cast_forward_inputs = true}}),
+                HasSubstr("has no param_dtype to cast to"));
     EXPECT_THAT(said(kWays[0], {.num_grains = 2, .precision = {.param_dtype = kLow}}),
                 HasSubstr("give precision.reduce_dtype = float32"));
     MixedPrecisionPolicy own;

@@ -197,7 +197,8 @@ class Sharded {
 
   /// Where the next gradient of each parameter that learns goes, in order of registration; backward
   /// may write it there in the first place. Undefined where that is not known before the gradient
-  /// is there, such as after a backward() that only accumulates. grain() changes it.
+  /// is there, such as after a backward() that only accumulates. grain() changes it. They have the
+  /// dtype of sums (precision.reduce_dtype).
   std::vector<at::Tensor> gradient_slots() const;
 
   /// Who holds what, in words: a line per unit, and what it costs to make one whole.

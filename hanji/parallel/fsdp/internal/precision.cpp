@@ -43,7 +43,11 @@ Mistakes mistakes_of(const MixedPrecisionPolicy& policy, bool sees_calls,
                               : "needs units that are called by name, and nobody sees calls here; "
                                 "use fully_shard with UnitCalls::kExplicit, or cast in forward()";
   if (!sees_calls && policy.output_dtype) add("output_dtype", why);
-  if (!sees_calls && policy.cast_forward_inputs == true) add("cast_forward_inputs", why);
+  if (policy.cast_forward_inputs != true) return mistakes;
+  if (!sees_calls) add("cast_forward_inputs", why);
+  if (!policy.param_dtype) {
+    add("cast_forward_inputs", "has no param_dtype to cast to; give one, or leave it out");
+  }
   return mistakes;
 }
 
