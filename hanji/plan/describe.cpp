@@ -7,6 +7,7 @@
 #include "hanji/plan/memory_bars.h"
 #include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/plan.h"
+#include "hanji/plan/predict.h"
 #include "hanji/plan/rank_memory.h"
 
 namespace hanji::plan {
@@ -214,6 +215,17 @@ std::string prediction_table(const Plan& plan) {
   return out + row("all steps", base::format_seconds(p.step_seconds * steps));
 }
 
+std::string describe_offload(const Plan& plan) {
+  const Config& config = plan.config;
+  const int64_t elements = gradient_buckets(plan.model, config.comm.bucket_bytes).flat.count;
+  const int64_t bytes = 2 * elements * parameter_bytes(plan.kernels.precision);
+  return fmt::format(
+      "the moments of each rank, {}, in a file in {}; {} of windows in memory; the "
+      "times below do not count the disk",
+      base::format_bytes(bytes), plain(config.offload.folder, 40),
+      base::format_bytes(offload_window_bytes(elements, parameter_bytes(plan.kernels.precision))));
+}
+
 }  // namespace
 
 std::string describe(const Plan& plan) {
@@ -226,6 +238,9 @@ std::string describe(const Plan& plan) {
   out += paragraph("kernels", describe_kernels(plan));
   if (plan.config.parallel.data != Sharding::kReplicas) {
     out += paragraph("states", describe_states(plan));
+  }
+  if (plan.config.offload.optimizer == Place::kFile) {
+    out += paragraph("offload", describe_offload(plan));
   }
   out += paragraph("sums", describe_sums(plan));
   return out + memory_table(plan) + prediction_table(plan);

@@ -422,6 +422,18 @@ TEST(HostMemory, IsTheSumOverItsRanksAndOfWhatLiesOnceOnce) {
   EXPECT_THAT(describe(apart), HasSubstr("  a host    "));
 }
 
+TEST(HostMemory, MomentsInAFileLeaveWindows) {
+  PlanInputs inputs = on_four_ranks(Sharding::kReplicas);
+  inputs.config.offload = {.optimizer = Place::kFile, .folder = "/scratch"};
+  inputs.config.model.preset = Preset::kBaby;
+  const Plan plan = made(inputs);
+  // Of 10.8 M parameters three pieces of 2^18, of two moments.
+  EXPECT_EQ(bytes_of(plan.memory, "optimizer"), 3 * 2 * (4 << 18));
+  EXPECT_EQ(bytes_of(host_memory(plan), "optimizer"), 4 * 3 * 2 * (4 << 18));
+  EXPECT_THAT(std::regex_replace(describe(plan), std::regex("\\s+"), " "),
+              HasSubstr("in a file in /scratch; 6.00 MiB of windows in memory; the times below"));
+}
+
 TEST(HostMemory, CountsEachRanksOwnSamples) {
   PlanInputs inputs = two_cores();
   inputs.config.train.split = {0.75, 0.25};
