@@ -448,6 +448,36 @@ TEST(ShardPrecision, BuffersAreConvertedForGood) {
   });
 }
 
+/// A weight that learns, and parameters that do not and are not floating.
+struct Indexed : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) {
+    EXPECT_EQ(weight.scalar_type(), kLow);
+    EXPECT_EQ(turn.scalar_type(), torch::kComplexFloat);
+    return (x * weight).index_select(0, index) * at::real(turn).to(x.scalar_type());
+  }
+  at::Tensor weight = register_parameter("weight", torch::arange(8).to(torch::kFloat));
+  at::Tensor index = register_parameter("index", torch::arange(7, -1, -1, torch::kLong), false);
+  at::Tensor turn = register_parameter("turn", torch::ones({8}, torch::kComplexFloat), false);
+};
+
+TEST(ShardPrecision, ParametersThatAreNotFloatingStayWhatTheyAre) {
+  run_ranks(2, [](world::World& world) {
+    for (const bool share : {true, false}) {
+      Indexed net;
+      auto sharded =
+          fully_shard(net, world.group(),
+                      {.sharding = {.share_memory = share, .precision = {.param_dtype = kLow}}});
+      const at::Tensor y = unit(net)(torch::full({8}, 2.0F));
+      EXPECT_TRUE(at::equal(y, 2 * torch::arange(7, -1, -1).to(kLow)));
+      y.sum().backward();
+      for (const Shard& shard : sharded.shards()) {
+        if (shard.elements.size() == 0 || shard.name != "weight") continue;
+        EXPECT_EQ(shard.tensor.grad().scalar_type(), shard.tensor.scalar_type()) << shard.name;
+      }
+    }
+  });
+}
+
 /// Arguments of many kinds, and a result with a type of its own.
 struct Answer {
   at::Tensor value;
