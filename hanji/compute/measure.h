@@ -19,6 +19,7 @@ struct Shapes {
 struct MeasureOptions {
   Shapes shapes;
   Dtype dtype = Dtype::kFloat32;
+  int threads = 1;                     ///< Of libtorch, as a rank will have them.
   std::optional<Gemm> gemm;            ///< Asked for: measured, and taken whatever the others do.
   std::optional<Attention> attention;  ///< The same.
 };
@@ -29,8 +30,8 @@ struct Measurer {
   std::function<Candidate(Attention, Gemm, const MeasureOptions&)> attention;
 };
 
-/// Runs the paths on this thread: best of several repetitions, error against float64. The process's
-/// switches are as before when it returns.
+/// Runs the paths on so many threads as the options say: best of several repetitions, error against
+/// float64. The process's switches are as before when it returns.
 Measurer real_measurer();
 
 /// Chooses the fastest path that is accurate enough for its dtype. A path whose error exceeds that

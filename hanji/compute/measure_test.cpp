@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "hanji/compute/internal/switch_guard.h"
+
 namespace hanji::compute {
 namespace {
 
@@ -67,6 +69,17 @@ TEST(Measure, Float64StaysWithTheBlas) {
   const auto choice = measure({.dtype = Dtype::kFloat64}, made_up({.seconds = 2}, {.seconds = 1}));
   ASSERT_TRUE(choice.ok());
   EXPECT_EQ(choice->gemm, Gemm::kMkl);
+}
+
+TEST(Measure, SwitchesAreThoseOfARankAndAsBeforeAfterwards) {
+  const int before = at::get_num_threads();
+  const auto precision = at::globalContext().float32MatmulPrecision();
+  {
+    const SwitchGuard guard(Gemm::kOneDnn, before + 2);
+    EXPECT_EQ(at::get_num_threads(), before + 2);
+  }
+  EXPECT_EQ(at::get_num_threads(), before);
+  EXPECT_EQ(at::globalContext().float32MatmulPrecision(), precision);
 }
 
 TEST(Measure, TheRealPathsAreAccurateAndHaveRates) {

@@ -1,4 +1,3 @@
-#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones_like.h>
@@ -10,7 +9,7 @@
 
 #include "hanji/base/clock.h"
 #include "hanji/compute/attention.h"
-#include "hanji/compute/internal/gemm_switch.h"
+#include "hanji/compute/internal/switch_guard.h"
 #include "hanji/compute/linear.h"
 #include "hanji/compute/measure.h"
 
@@ -19,29 +18,6 @@ namespace {
 
 constexpr int64_t kPhaseNs = 40'000'000;
 constexpr int kMostRepetitions = 20;
-
-std::string word_of(at::Float32MatmulPrecision precision) {
-  switch (precision) {
-    case at::Float32MatmulPrecision::HIGHEST: return "highest";
-    case at::Float32MatmulPrecision::HIGH: return "high";
-    case at::Float32MatmulPrecision::MEDIUM: return "medium";
-  }
-  return "highest";
-}
-
-/// Restores what libtorch multiplies float32 with.
-class PrecisionGuard {
- public:
-  explicit PrecisionGuard(Gemm gemm) : before_(at::globalContext().float32MatmulPrecision()) {
-    at::globalContext().setFloat32MatmulPrecision(precision_of(gemm));
-  }
-  ~PrecisionGuard() { at::globalContext().setFloat32MatmulPrecision(word_of(before_)); }
-  PrecisionGuard(const PrecisionGuard&) = delete;
-  PrecisionGuard& operator=(const PrecisionGuard&) = delete;
-
- private:
-  at::Float32MatmulPrecision before_;
-};
 
 at::ScalarType type_of(Dtype dtype) {
   return dtype == Dtype::kFloat64    ? at::kDouble
@@ -74,7 +50,7 @@ double relative_error(const at::Tensor& actual, const at::Tensor& exact) {
 
 /// The up-projection of the MLP, forward and both products of backward: the layer's largest.
 Candidate measure_gemm(Gemm gemm, const MeasureOptions& options) {
-  const PrecisionGuard guard(gemm);
+  const SwitchGuard guard(gemm, options.threads);
   const Shapes& s = options.shapes;
   const int64_t rows = s.batch * s.block;
   const at::ScalarType type = type_of(options.dtype);
@@ -96,7 +72,7 @@ Candidate measure_gemm(Gemm gemm, const MeasureOptions& options) {
 }
 
 Candidate measure_attention(Attention attention, Gemm gemm, const MeasureOptions& options) {
-  const PrecisionGuard guard(gemm);
+  const SwitchGuard guard(gemm, options.threads);
   const Shapes& s = options.shapes;
   const at::ScalarType type = type_of(options.dtype);
   const at::Tensor base = values({s.batch, s.block, 3 * s.width}, 0.9).to(type);

@@ -1,7 +1,6 @@
 #include "hanji/cost/measure.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,6 +12,8 @@
 #include <thread>
 
 #include "hanji/base/clock.h"
+#include "hanji/cost/compute_share.h"
+#include "hanji/cost/internal/pin.h"
 
 namespace hanji::cost {
 namespace {
@@ -91,7 +92,6 @@ class Measurement {
   Rates rates();
 
  private:
-  void pin(int rank) const;
   void live(int rank);
   void repeat(int rank, Phase& phase);
   void update_slices(int rank, int64_t floats);
@@ -120,15 +120,6 @@ Status Measurement::allocate() {
     }
   }
   return {};
-}
-
-// A mask that cannot be set leaves the thread where it is: the figures are then those of any core.
-void Measurement::pin(int rank) const {
-  if (static_cast<size_t>(rank) >= options_.rank_cpus.size()) return;
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  for (const int cpu : options_.rank_cpus[rank]) CPU_SET(cpu, &mask);
-  sched_setaffinity(0, sizeof mask, &mask);
 }
 
 void Measurement::sync_often(int rank) {
@@ -183,7 +174,7 @@ void Measurement::repeat(int rank, Phase& phase) {
 void Measurement::live(int rank) {
   while (gate_ == 0) std::this_thread::yield();
   if (gate_ < 0) return;
-  pin(rank);
+  pin_rank(options_, rank);
   std::fill_n(buffers_[rank].get(), floats_, 1.0f);
   for (Phase* phase : {&syncs_, &memory_, &cached_, &copy_}) {
     meeting_.sync(rank);
@@ -232,7 +223,9 @@ Result<Rates> measure_rates(const MeasureOptions& options) {
   Measurement measurement(options);
   HANJI_RETURN_IF_ERROR(measurement.allocate());
   HANJI_RETURN_IF_ERROR(measurement.run());
-  return measurement.rates();
+  Rates rates = measurement.rates();
+  HANJI_ASSIGN_OR_RETURN(rates.compute_share, measure_compute_share(options));
+  return rates;
 }
 
 }  // namespace hanji::cost

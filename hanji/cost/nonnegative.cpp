@@ -7,7 +7,7 @@
 namespace hanji::cost {
 namespace {
 
-constexpr int kRounds = 4;                 // of weights
+constexpr int kWeightRounds = 4;
 constexpr int kMostSweeps = 5000;          // over all unknowns
 constexpr double kSettled = 1e-7;          // relative change of the largest move in a sweep
 constexpr double kLeastDeviation = 0.005;  // a machine does not repeat itself more closely
@@ -72,7 +72,7 @@ std::vector<double> solve_nonnegative(std::span<const Equation> equations) {
   if (equations.empty()) return {};
   std::vector<double> weights(equations.size(), 1.0);
   std::vector<double> x;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kWeightRounds; ++round) {
     x = solve_weighted(equations, weights);
     std::vector<double> errors;
     for (const Equation& one : equations) {

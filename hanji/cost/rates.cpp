@@ -22,6 +22,7 @@ constexpr std::array kMembers = {
     Member{"sync_seconds", &Rates::sync_seconds},
     Member{"gemm_flops_per_second_fp32", &Rates::gemm_flops_per_second_fp32},
     Member{"gemm_flops_per_second_bf16", &Rates::gemm_flops_per_second_bf16},
+    Member{"compute_share", &Rates::compute_share},
 };
 constexpr const char* kCacheBytes = "cache_bytes";
 constexpr const char* kFitted = "fitted";

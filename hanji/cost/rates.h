@@ -27,6 +27,8 @@ struct Rates {
   /// Matrix products on one rank's threads, as measured by the caller on its kernels.
   double gemm_flops_per_second_fp32 = 50e9;
   double gemm_flops_per_second_bf16 = 50e9;
+  /// What each rank keeps of its rate of multiplying while all ranks multiply; see compute_share.h.
+  double compute_share = 1;
   /// Costs fitted to calls of as many ranks; lists of other numbers of ranks are priced by the rates
   /// above.
   std::optional<FittedCosts> fitted = {};

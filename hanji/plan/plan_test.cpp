@@ -333,6 +333,7 @@ TEST(Predict, EveryInputMovesTheStepTheRightWay) {
   };
   EXPECT_GT(seconds_after([](PlanInputs& i) { i.kernels.gemm_flops_per_second /= 2; }), base);
   EXPECT_GT(seconds_after([](PlanInputs& i) { i.kernels.attention_flops_per_second /= 2; }), base);
+  EXPECT_GT(seconds_after([](PlanInputs& i) { i.rates.compute_share /= 2; }), base);
   EXPECT_GT(seconds_after([](PlanInputs& i) { i.config.train.global_batch = 32; }), base);
   EXPECT_GT(seconds_after([](PlanInputs& i) { i.config.run.ranks = 1; }), base);
   EXPECT_GT(seconds_after([](PlanInputs& i) { i.config.compute.recompute = true; }), base);

@@ -24,6 +24,9 @@ constexpr double kOperationsBesides = 20;
 /// Elements of the width that element-wise operations read and write per token and layer: norms
 /// 2 x 4, bias of qkv 2 x 3, GELU 2 x 4; backward reads gradients besides and writes as many.
 constexpr double kElementsPerLayer = 22 * 3;
+/// Of element-wise kernels on one rank, read and written, however near the bytes are: GELU, softmax
+/// and norms compute (13 to 21 GB/s on a core of a Zen 5).
+constexpr double kElementwiseBytesPerSecond = 18e9;
 /// Of forward and backward: one of three products of equal size, and about that of the rest.
 constexpr double kForwardShare = 1.0 / 3;
 /// AdamW reads parameter, gradient and two moments and writes three; the norm reads the gradient
@@ -53,11 +56,12 @@ double bytes_per_second(const StepFacts& facts, double bytes) {
   return shared / ranks;
 }
 
+/// All ranks multiply at the same time; kernels are measured alone.
 double product_rate(const StepFacts& facts) {
   const bool bf16 = facts.kernels.precision == Precision::kBFloat16;
   const double assumed =
       bf16 ? facts.rates.gemm_flops_per_second_bf16 : facts.rates.gemm_flops_per_second_fp32;
-  return or_else(facts.kernels.gemm_flops_per_second, assumed);
+  return or_else(facts.kernels.gemm_flops_per_second, assumed) * facts.rates.compute_share;
 }
 
 /// Of all products those that are not the head's.
@@ -72,13 +76,15 @@ double forward_and_backward_seconds(const StepFacts& facts, const RankShare& sha
   const auto tokens = static_cast<double>(share.samples.size() * m.block);
   const auto passes = static_cast<double>(share.num_micro_batches);
   const double rate = product_rate(facts);
-  const double attention_rate =
-      or_else(facts.kernels.attention_flops_per_second, kAttentionShare * rate);
+  const double attention_rate = or_else(
+      facts.kernels.attention_flops_per_second * facts.rates.compute_share, kAttentionShare * rate);
   const double products = tokens * m.gemm_flops_per_token() / rate;
   const double attention = tokens * m.attention_flops_per_token() / 2 / attention_rate;
   const double element = static_cast<double>(m.width * element_bytes(facts.kernels.precision));
   const double moved = tokens * static_cast<double>(m.layers) * kElementsPerLayer * element;
-  const double elementwise = moved / bytes_per_second(facts, 4 * tokens / passes * element);
+  const double elementwise =
+      moved /
+      std::min(kElementwiseBytesPerSecond, bytes_per_second(facts, 4 * tokens / passes * element));
   const double gradients = static_cast<double>(m.num_parameters() * kGradientBytes);
   const double accumulated = (passes - 1) * kAccumulatedElements * gradients;
   const double accumulation = accumulated / bytes_per_second(facts, 2 * gradients);

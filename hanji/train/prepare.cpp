@@ -35,6 +35,7 @@ compute::MeasureOptions kernel_options(const plan::Plan& draft) {
                                .attention = plan::Attention::kMath,
                                .precision = draft.config.compute.dtype})
                        .dtype,
+          .threads = draft.threads,
           .gemm = asked_for<compute::Gemm>(draft.config.compute.gemm),
           .attention = asked_for<compute::Attention>(draft.config.compute.attention)};
 }
@@ -50,12 +51,13 @@ Result<compute::KernelChoice> measure_kernels(const plan::Plan& draft, const pla
 }
 
 /// Everything that the kernels' measurement depends on. Ranks are not of it: bits that no plan
-/// changes need kernels that no plan changes.
+/// changes need kernels that no plan changes, and their threads belong to the job.
 base::Json kernels_key(const plan::Plan& draft, const plan::Config& asked,
                        const topology::Machine& machine) {
   return {{"build", base::build_id()},
           {"cpu", machine.cpu_model},
           {"micro_batch", draft.micro_batch},
+          {"threads", draft.threads},
           {"model", {draft.model.width, draft.model.heads, draft.model.block}},
           {"asked",
            {name_of(asked.compute.gemm), name_of(asked.compute.attention),
