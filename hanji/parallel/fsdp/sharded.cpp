@@ -31,19 +31,6 @@ std::vector<at::Tensor> take_leaves(const FlatUnit& unit, const std::vector<at::
   return own;
 }
 
-const char* cost_of(Residence residence) {
-  switch (residence) {
-    case Residence::kShared:
-      return "parameters lie once on this host, in the heap: to make a unit whole is a lease, no "
-             "byte moves, and resharding frees nothing";
-    case Residence::kReplicated:
-      return "parameters lie whole on every rank: an all_gather of all after each step";
-    case Residence::kGathered:
-      return "a unit is gathered before it computes, and its memory is freed after";
-  }
-  return "";
-}
-
 }  // namespace
 
 Sharded::Sharded(std::shared_ptr<ShardedModel> model) : model_(std::move(model)) {}
@@ -212,50 +199,6 @@ std::vector<at::Tensor> Sharded::gradient_slots() const {
   std::vector<at::Tensor> slots;
   for (auto& [index, slot] : by_registration) slots.push_back(slot);
   return slots;
-}
-
-namespace {
-
-/// What one unit is computed and added up in, where that is not what it is.
-std::string words_of(const UnitDtypes& dtypes) {
-  std::string text;
-  if (dtypes.compute != dtypes.shard) {
-    text += fmt::format(", computed with in {}", c10::toString(dtypes.compute));
-  }
-  if (dtypes.reduce != dtypes.shard) {
-    text += fmt::format(", gradients added up in {}", c10::toString(dtypes.reduce));
-  }
-  return text;
-}
-
-}  // namespace
-
-std::string Sharded::description() const {
-  std::string text = fmt::format("{} over {} ranks; {}\n", model_->caller(), model_->group().size(),
-                                 cost_of(model_->residence()));
-  if (model_->num_near() > 0) {
-    text += fmt::format("after forward units are {} over {} ranks, reshard_after_forward_to{}\n",
-                        model_->residence() == Residence::kGathered ? "resharded" : "not resharded",
-                        model_->num_near(),
-                        model_->residence() == Residence::kGathered
-                            ? ", which gather them for backward"
-                            : ": it changes nothing where parameters lie once");
-  }
-  const std::string mixed = words_of(model_->precision());
-  if (!mixed.empty())
-    text += "precision: " + mixed + "; the shards are masters in their own dtype\n";
-  if (model_->store() != nullptr) text += "shards: " + model_->store()->description() + "\n";
-  for (const auto& unit : model_->units()) {
-    int64_t elements = 0;
-    for (const int64_t size : unit->plan().flat.sizes) elements += size;
-    const auto counts = layout::shard_counts(unit->plan());
-    text += fmt::format("unit {}: {} parameters, {} elements of {}{}{}, shards of {} to {}\n",
-                        unit->name().empty() ? "(root)" : unit->name(), unit->parameters().size(),
-                        elements, c10::toString(unit->dtype()), unit->learns() ? "" : ", frozen",
-                        words_of(unit->dtypes()), *std::ranges::min_element(counts),
-                        *std::ranges::max_element(counts));
-  }
-  return text;
 }
 
 }  // namespace hanji::parallel

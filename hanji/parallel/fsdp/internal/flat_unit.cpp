@@ -2,13 +2,11 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <mutex>
 #include <utility>
 
-#include "hanji/comm/all_gather.h"
 #include "hanji/comm/host_values.h"
 #include "hanji/comm/shared_tensor.h"
 #include "hanji/parallel/flat_parameters.h"
@@ -26,10 +24,6 @@ struct Holder {
 
 void drop_holder(void* holder) { delete static_cast<Holder*>(holder); }
 
-c10::StorageImpl& storage_of(const at::Tensor& parameter) {
-  return *parameter.storage().unsafeGetStorageImpl();
-}
-
 /// A whole parameter keeps its sizes; of a matrix that is cut, a piece is one row, so that rules by
 /// dimension (no weight decay of vectors) still hold.
 std::vector<int64_t> leaf_sizes(const at::Tensor& parameter, const layout::Range& elements) {
@@ -39,6 +33,10 @@ std::vector<int64_t> leaf_sizes(const at::Tensor& parameter, const layout::Range
 }
 
 }  // namespace
+
+c10::StorageImpl& storage_of(const at::Tensor& parameter) {
+  return *parameter.storage().unsafeGetStorageImpl();
+}
 
 Held holder_of(const at::Tensor& parameter) {
   if (!parameter.defined() || !parameter.has_storage()) return {};
@@ -95,9 +93,8 @@ FlatUnit::FlatUnit(std::string name, layout::Unit plan, std::vector<NamedParamet
   if (residence_ == Residence::kReplicated) fill_replicas(home.initial);
 }
 
-FlatUnit::~FlatUnit() {
-  if (open_ || residence_ == Residence::kGathered) return;
-  for (const auto& entry : parameters_) storage_of(entry.tensor).clear_data_ptr_access_error_msg_();
+at::Tensor FlatUnit::own_of(const at::Tensor& whole) const {
+  return whole.narrow(0, range().begin, range().size());
 }
 
 void FlatUnit::place_in_file(std::shared_ptr<ShardStore> store) {
@@ -162,127 +159,6 @@ void FlatUnit::adopt(const std::weak_ptr<ShardedModel>& model, size_t index) {
     open_ = true;
     seal();
   }
-}
-
-void FlatUnit::point_at(const at::Tensor& whole) {
-  auto* data = static_cast<std::byte*>(whole.mutable_data_ptr());
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    c10::StorageImpl& storage = storage_of(parameters_[i].tensor);
-    auto* begin = data + plan_.flat.offsets[i] * static_cast<int64_t>(whole.element_size());
-    storage.set_data_ptr_noswap(held(begin, whole));
-  }
-}
-
-at::Tensor FlatUnit::empty_whole(c10::ScalarType dtype, const char* category) const {
-  if (!device().is_cpu()) {
-    return at::empty({plan_.flat.count}, at::TensorOptions(dtype).device(device()));
-  }
-  return group_.heap().empty({plan_.flat.count}, dtype, category);
-}
-
-at::Tensor FlatUnit::own_of(const at::Tensor& whole) const {
-  return whole.narrow(0, range().begin, range().size());
-}
-
-void FlatUnit::read_ahead() {
-  const bool is_near = near_ && near_->is_kept();
-  if (stored_ && !is_near && !open_ && !gathering_.begun()) stored_->read_ahead();
-}
-
-void FlatUnit::begin_gather() {
-  if (open_ || gathering_.begun() || residence_ != Residence::kGathered) return;
-  const at::NoGradGuard no_grad;
-  whole_ = empty_whole(dtypes_.compute, "unsharded units");
-  if (near_ && near_->is_kept()) {
-    gathering_ = near_->gather(whole_, name_);
-    return;
-  }
-  if (stored_) stored_->bring();
-  // Rounded before it travels.
-  const at::Tensor own = is_mixed() ? own_of(whole_).copy_(shard_) : shard_;
-  gathering_ = comm::all_gather(whole_, own, counts_, group_, {.label = name_});
-}
-
-void FlatUnit::open() {
-  if (open_) return;
-  if (residence_ == Residence::kGathered) {
-    begin_gather();
-    wait_gathered();
-    point_at(whole_);
-  }
-  for (const auto& entry : parameters_) storage_of(entry.tensor).clear_data_ptr_access_error_msg_();
-  open_ = true;
-}
-
-void FlatUnit::reshard() {
-  if (near_ && open_) near_->keep(whole_);
-  close();
-}
-
-void FlatUnit::seal() {
-  if (near_) near_->drop();
-  close();
-}
-
-void FlatUnit::close() {
-  if (gathering_.begun()) {  // ahead of a use that did not come
-    wait_gathered();
-    whole_.reset();
-  }
-  if (!open_) return;
-  for (const auto& [name, parameter] : parameters_) {
-    c10::StorageImpl& storage = storage_of(parameter);
-    if (residence_ == Residence::kGathered) {
-      storage.set_data_ptr_noswap(held(nullptr, {}));
-    }
-    storage.release_data_and_set_meta_custom_data_ptr_error_msg_(
-        "parameter " + name + " is sharded, and its unit" + (name_.empty() ? "" : " " + name_) +
-        " is not being computed; call the unit by hanji::unit(module)(...), or look at parameters "
-        "while full_parameters() lives; make the optimizer from the handle's parameters()");
-  }
-  if (residence_ == Residence::kGathered) whole_.reset();
-  open_ = false;
-}
-
-void FlatUnit::wait_gathered() {
-  gathering_.wait();
-  gathering_ = {};
-  if (stored_) stored_->drop();
-}
-
-void FlatUnit::begin_publish() {
-  if (residence_ == Residence::kGathered) return;
-  const at::NoGradGuard no_grad;
-  const at::Tensor own = own_of(whole_);
-  if (is_mixed()) own.copy_(shard_);
-  if (residence_ != Residence::kReplicated) return;
-  gathering_ = comm::all_gather(whole_, own, counts_, group_, {.label = name_});
-}
-
-void FlatUnit::write_back() {
-  if (stored_) stored_->make();
-  if (is_mixed()) {
-    hide_masters();
-  } else if (residence_ == Residence::kGathered) {
-    shard_.copy_(own_of(whole_));
-  }
-  if (stored_) stored_->keep();
-}
-
-std::vector<at::Tensor> FlatUnit::whole_of(const std::vector<at::Tensor>& by_leaf) const {
-  const at::NoGradGuard no_grad;
-  const auto options = at::TensorOptions(dtype()).device(device());
-  const at::Tensor mine = at::zeros({range().size()}, options);
-  for (size_t i = 0; i < leaves_.size(); ++i) {
-    mine.narrow(0, leaves_[i].offset, leaves_[i].elements.size()).copy_(by_leaf[i].reshape({-1}));
-  }
-  at::Tensor all = at::empty({plan_.flat.count}, options);
-  comm::all_gather(all, mine, counts_, group_, {.label = name_}).wait();
-  std::vector<at::Tensor> whole;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    whole.push_back(alias(all, plan_.flat.offsets[i], parameters_[i].tensor.sizes()).clone());
-  }
-  return whole;
 }
 
 }  // namespace hanji::parallel

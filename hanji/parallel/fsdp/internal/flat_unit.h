@@ -145,6 +145,9 @@ class FlatUnit {
   bool open_ = false;
 };
 
+/// What a parameter's elements lie in.
+c10::StorageImpl& storage_of(const at::Tensor& parameter);
+
 /// Gives `parameter` other memory, and a dtype; as Tensor::set_data() it forgets where gradients of
 /// another dtype went.
 void reseat(const at::Tensor& parameter, c10::Storage storage, c10::ScalarType dtype);

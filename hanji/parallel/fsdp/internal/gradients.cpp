@@ -1,37 +1,18 @@
 #include "hanji/parallel/fsdp/internal/gradients.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "hanji/base/status.h"
-#include "hanji/comm/host_values.h"
-#include "hanji/comm/tree_reduce.h"
 #include "hanji/parallel/checkpointed.h"
-#include "hanji/parallel/flat_parameters.h"
+#include "hanji/schedule/grain_tree.h"
 
 namespace hanji::parallel {
-namespace {
-
-namespace autograd = torch::autograd;
-
-int64_t largest_bytes(const std::vector<FlatUnit*>& units) {
-  int64_t bytes = 0;
-  for (const FlatUnit* unit : units) {
-    bytes =
-        std::max<int64_t>(bytes, unit->plan().flat.count * c10::elementSize(unit->dtypes().reduce));
-  }
-  return bytes;
-}
-
-}  // namespace
 
 Gradients::Gradients(const std::vector<FlatUnit*>& units, Setup setup, Events events)
     : setup_(std::move(setup)), events_(std::move(events)) {
@@ -50,39 +31,13 @@ Gradients::Gradients(const std::vector<FlatUnit*>& units, Setup setup, Events ev
     unit.steps = std::make_shared<const schedule::StepList>(
         schedule::tree_all_reduce(fold_->tree(), flat->plan().flat.count));
   }
-  if (!units.empty()) {
-    pool_ = BufferPool(largest_bytes(units), options.max_units_in_flight, units[0]->device(),
-                       setup_.group);
-  }
-  place_shards();
-  if (setup_.keeps_whole) {
-    for (Unit& unit : units_) need_rows(unit);
-  }
+  place_buffers();
   install_hooks();
 }
 
 Gradients::~Gradients() {
   for (const Unit& unit : units_) {
     for (const auto& entry : unit.flat->parameters()) remove_gradient_hook(entry.tensor);
-  }
-}
-
-void Gradients::place_shards() {
-  if (setup_.store) return place_in_file();
-  std::map<c10::ScalarType, int64_t> counts;
-  for (const Unit& unit : units_) counts[unit.flat->dtype()] += unit.flat->range().size();
-  for (const auto& [dtype, count] : counts) {
-    flat_.push_back(
-        comm::zeros_on(units_[0].flat->device(), {count}, dtype, setup_.group, "gradient shards"));
-    int64_t begin = 0;
-    for (Unit& unit : units_) {
-      if (unit.flat->dtype() != dtype) continue;
-      unit.shard = flat_.back().narrow(0, begin, unit.flat->range().size());
-      begin += unit.flat->range().size();
-      for (const Leaf& leaf : unit.flat->leaves()) {
-        unit.slots.push_back(alias(unit.shard, leaf.offset, leaf.tensor.sizes()));
-      }
-    }
   }
 }
 
@@ -94,25 +49,6 @@ void Gradients::install_hooks() {
       add_gradient_hook(parameters[i].tensor, setup_.caller, [this, u, i] { on_gradient(u, i); });
     }
   }
-}
-
-at::Tensor Gradients::slot(const Unit& unit, size_t row, size_t position) const {
-  const layout::Unit& plan = unit.flat->plan();
-  return alias(unit.rows, static_cast<int64_t>(row) * plan.flat.count + plan.flat.offsets[position],
-               unit.flat->parameters()[position].tensor.sizes());
-}
-
-std::vector<at::Tensor> Gradients::slots(const FlatUnit& flat) const {
-  std::vector<at::Tensor> slots(flat.parameters().size());
-  for (const Unit& unit : units_) {
-    const bool known = unit.rows.defined() && (fold_ || setup_.keeps_whole);
-    if (unit.flat != &flat || !known) continue;
-    for (size_t i = 0; i < slots.size(); ++i) {
-      unit.traps[i]->clear();
-      if (fold_ || !unit.filled[i]) slots[i] = slot(unit, row_, i);
-    }
-  }
-  return slots;
 }
 
 void Gradients::on_gradient(size_t index, size_t position) {
@@ -156,7 +92,7 @@ void Gradients::take(Unit& unit, size_t position) {
 
 void Gradients::arm() {
   if (in_checkpointed_backward()) return;  // its parameters get their gradients after it
-  const int task = autograd::get_current_graph_task_id();
+  const int task = torch::autograd::get_current_graph_task_id();
   if (task == armed_graph_task_) return;
   if (armed_graph_task_ != -1) {
     throw Error(base::invalid_argument(
@@ -164,8 +100,8 @@ void Gradients::arm() {
         "only in part; shard the module anew on every rank"));
   }
   armed_graph_task_ = task;
-  keeps_graph_ = autograd::get_current_graph_task_keep_graph();
-  autograd::Engine::get_default_engine().queue_callback([this] { end_of_backward(); });
+  keeps_graph_ = torch::autograd::get_current_graph_task_keep_graph();
+  torch::autograd::Engine::get_default_engine().queue_callback([this] { end_of_backward(); });
   events_.on_first();
 }
 
@@ -181,21 +117,6 @@ void Gradients::fold_in(Unit& unit, size_t position) {
   for (int i = 0; i < fold_->step().num_combines; ++i) {
     slot(unit, row_ - i - 1, position).add_(slot(unit, row_ - i, position));
   }
-}
-
-void Gradients::need_rows(Unit& unit) {
-  if (unit.rows.defined()) return;
-  const int64_t count = unit.flat->plan().flat.count;
-  if (fold_ || setup_.keeps_whole) {
-    const int64_t num_rows = fold_ ? fold_->num_buffers() : 1;
-    unit.rows = comm::zeros_on(unit.flat->device(), {num_rows, count}, unit.flat->dtypes().reduce,
-                               setup_.group, "gradients");
-    return;
-  }
-  while (!pool_.has_room() && retire_oldest()) {
-  }
-  unit.rows = pool_.take(count, unit.flat->dtypes().reduce).view({1, count});
-  std::ranges::fill(unit.filled, 0);
 }
 
 void Gradients::finish() {

@@ -96,6 +96,7 @@ class Gradients {
     comm::Work used_work;
   };
 
+  void place_buffers();
   void place_shards();
   void install_hooks();
   void on_gradient(size_t unit, size_t position);

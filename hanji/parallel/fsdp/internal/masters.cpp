@@ -52,7 +52,7 @@ void FlatUnit::hide_masters() {
   shard_.copy_(own_of(masters_));
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const at::Tensor& parameter = parameters_[i].tensor;
-    c10::StorageImpl& shown = *parameter.storage().unsafeGetStorageImpl();
+    c10::StorageImpl& shown = storage_of(parameter);
     shown.set_data_ptr_noswap({nullptr, device()});
     shown.release_data_and_set_meta_custom_data_ptr_error_msg_(
         "parameter " + parameters_[i].name +

@@ -118,6 +118,8 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   void seal_all();
   void meet() const;
   void note_versions();
+  /// Of shards in a file, until step().
+  void refuse_updates() const;
   void update_shards(const std::function<void()>& update);
 
   std::string caller_;
