@@ -29,9 +29,9 @@ at::Tensor generator_state() {
   return generator.get_state();
 }
 
-int& backward_depth() {
-  thread_local int depth = 0;
-  return depth;
+std::shared_ptr<const bool>& innermost_backward() {
+  thread_local std::shared_ptr<const bool> runs;
+  return runs;
 }
 
 bool& recomputing() {
@@ -54,10 +54,18 @@ class Recomputation {
 /// While it lives, the thread makes a second call and runs its graph.
 class InBackward {
  public:
-  InBackward() { ++backward_depth(); }
+  InBackward()
+      : runs_(std::make_shared<bool>(true)), former_(std::exchange(innermost_backward(), runs_)) {}
   InBackward(const InBackward&) = delete;
   InBackward& operator=(const InBackward&) = delete;
-  ~InBackward() { --backward_depth(); }
+  ~InBackward() {
+    *runs_ = false;
+    innermost_backward() = std::move(former_);
+  }
+
+ private:
+  std::shared_ptr<bool> runs_;
+  std::shared_ptr<const bool> former_;
 };
 
 /// While it lives, torch draws what it drew after `state` was taken.
@@ -212,7 +220,9 @@ struct Checkpoint : autograd::Function<Checkpoint> {
 
 }  // namespace
 
-bool in_checkpointed_backward() { return backward_depth() > 0; }
+bool in_checkpointed_backward() { return innermost_backward() != nullptr; }
+
+std::shared_ptr<const bool> current_recomputation() { return innermost_backward(); }
 
 bool in_recomputation() { return recomputing(); }
 

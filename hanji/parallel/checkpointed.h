@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,10 @@ std::vector<at::Tensor> checkpointed_all(const TensorFunction& fn,
 /// Whether this thread is in the backward of a checkpointed function: in a graph of its own, whose end
 /// is not that of the caller's backward.
 bool in_checkpointed_backward();
+
+/// The backward of the innermost checkpointed function that this thread is in; null: in none. What it
+/// points to is true until that backward ends.
+std::shared_ptr<const bool> current_recomputation();
 
 /// Whether this thread calls a checkpointed function for the second time: a forward inside of a
 /// backward.

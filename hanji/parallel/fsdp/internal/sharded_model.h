@@ -29,6 +29,15 @@ struct UnitRequest {
   bool is_root = false;                       ///< Stays whole between forward and backward.
 };
 
+/// A call of a unit that a backward can come through. Times are those of ShardedModel's clock.
+struct UnitPass {
+  size_t unit = 0;
+  int64_t entered = 0;
+  int64_t left = 0;
+  std::shared_ptr<const bool> recomputed = {};  ///< As current_recomputation() was.
+  bool spent = false;                           ///< Its backward has run.
+};
+
 /// All that Sharded speaks for: units, their gradients, and who is whole when.
 class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
  public:
@@ -58,10 +67,10 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   void touch(const std::vector<size_t>& flats);
   /// An operation of unit `flat` gave these.
   void touched(size_t flat, const std::vector<at::Tensor>& outputs) {
-    watch(unit_of_flat_[flat], outputs);
+    watch(unit_of_flat_[flat], ++clock_, outputs);
   }
   /// What autograd runs before the first node of a unit's backward.
-  void before_backward(size_t unit);
+  void before_backward(const std::shared_ptr<UnitPass>& pass);
   /// Throws if this rank's shards were written behind step()'s back.
   void check_untouched() const;
 
@@ -96,6 +105,11 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
     size_t num_learning = 0;
     size_t num_done = 0;  ///< Of those, in this backward.
     int depth = 0;        ///< Calls on the way.
+    int64_t entered = 0;  ///< The outermost of them.
+    /// Of one that holds frozen parameters: whose backward has begun, while nothing says it is over.
+    std::shared_ptr<const UnitPass> begun = {};
+
+    bool holds_frozen() const { return flats.size() > num_learning; }
   };
   explicit ShardedModel(Spec& spec);
   void open_store(const Spec& spec);
@@ -112,7 +126,8 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   void prefetch(size_t unit, int direction);
   size_t num_gathered() const;
   std::optional<size_t> neighbour(size_t unit, int direction) const;
-  void watch(size_t unit, const std::vector<at::Tensor>& outputs);
+  void watch(size_t unit, int64_t entered, const std::vector<at::Tensor>& outputs);
+  void reshard_done(const UnitPass& next);
   void on_unit_done(size_t learning);
   void on_end_of_backward();
   void seal_all();
@@ -141,9 +156,10 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   std::unordered_map<const torch::nn::Module*, size_t> by_module_;
   std::unique_ptr<Gradients> gradients_;
   std::unique_ptr<UnitObserver> observer_;
-  std::vector<size_t> order_;                 ///< Of the forward before.
-  std::vector<size_t> called_;                ///< Of the forward that runs.
-  std::vector<std::shared_ptr<bool>> spent_;  ///< Calls whose backward runs now.
+  std::vector<size_t> order_;                     ///< Of the forward before.
+  std::vector<size_t> called_;                    ///< Of the forward that runs.
+  std::vector<std::shared_ptr<UnitPass>> spent_;  ///< Whose backward runs now.
+  int64_t clock_ = 0;                             ///< Counts entering and leaving units.
   std::vector<std::pair<at::Tensor, uint32_t>> versions_;
   int depth_ = 0;                ///< Calls of units on the way.
   std::vector<size_t> touched_;  ///< The units that compute, by touch().

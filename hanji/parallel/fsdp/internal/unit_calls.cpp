@@ -23,19 +23,18 @@ bool contains(const std::vector<size_t>& some, size_t one) {
 /// Before the first node of a unit's backward.
 struct BeforeBackward : torch::autograd::FunctionPreHook {
   std::weak_ptr<ShardedModel> model;
-  size_t unit = 0;
-  std::shared_ptr<bool> spent;  ///< Of one call of the unit: its backward has run.
+  std::shared_ptr<UnitPass> pass;
 
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& grads) override {
     const auto alive = model.lock();
     if (!alive) return grads;
-    if (*spent) {
+    if (pass->spent) {
       throw Error(base::invalid_argument(
-          "backward() for the second time through one forward() of " + alive->words(unit) +
+          "backward() for the second time through one forward() of " + alive->words(pass->unit) +
           "; call forward() again, or keep the graph by retain_graph"));
     }
-    alive->before_backward(unit);
-    alive->spent_.push_back(spent);
+    alive->before_backward(pass);
+    alive->spent_.push_back(pass);
     return grads;
   }
 };
@@ -43,7 +42,7 @@ struct BeforeBackward : torch::autograd::FunctionPreHook {
 Casts ShardedModel::enter(size_t index) {
   ModuleUnit& unit = units_[index];
   check_root_is_called(unit);
-  ++unit.depth;
+  if (unit.depth++ == 0) unit.entered = ++clock_;
   begin_call(index);
   Casts casts;
   if (pinned_) return casts;
@@ -65,6 +64,8 @@ void ShardedModel::check_root_is_called(const ModuleUnit& unit) const {
 /// What is computed again is what the next part of backward needs, in the other direction.
 void ShardedModel::begin_call(size_t index) {
   if (in_recomputation()) {
+    units_[index].begun.reset();
+    reshard_done({.unit = index, .left = ++clock_, .recomputed = current_recomputation()});
     open(units_[index]);
     return prefetch(index, -1);
   }
@@ -92,6 +93,7 @@ void ShardedModel::touch(const std::vector<size_t>& flats) {
       reshard(last);
     }
   }
+  for (const size_t index : needed) units_[index].begun.reset();
   for (const size_t index : needed) {
     if (!contains(before, index) || !is_open(units_[index])) begin_call(index);
   }
@@ -112,20 +114,20 @@ void ShardedModel::leave(size_t index, const std::vector<at::Tensor>& outputs) {
   const bool learns = std::ranges::any_of(outputs, [](const at::Tensor& output) {
     return output.defined() && output.requires_grad() && output.grad_fn() != nullptr;
   });
-  if (learns) watch(index, outputs);
+  if (learns) watch(index, unit.entered, outputs);
   if (unit.depth > 0) return;
   if (!learns) return seal(unit);
   if (reshards_after(unit)) reshard(unit);
 }
 
-void ShardedModel::watch(size_t index, const std::vector<at::Tensor>& outputs) {
-  const auto spent = std::make_shared<bool>(false);
+void ShardedModel::watch(size_t index, int64_t entered, const std::vector<at::Tensor>& outputs) {
+  const auto pass =
+      std::make_shared<UnitPass>(UnitPass{index, entered, ++clock_, current_recomputation()});
   for (const at::Tensor& output : outputs) {
     if (!output.defined() || output.grad_fn() == nullptr) continue;
     auto hook = std::make_unique<BeforeBackward>();
     hook->model = weak_from_this();
-    hook->unit = index;
-    hook->spent = spent;
+    hook->pass = pass;
     output.grad_fn()->add_pre_hook(std::move(hook));
   }
 }
@@ -137,10 +139,30 @@ std::string ShardedModel::words(size_t index) const {
   return name + ", which holds parameter " + flats_[unit.flats[0]]->parameters()[0].name;
 }
 
-void ShardedModel::before_backward(size_t index) {
+void ShardedModel::before_backward(const std::shared_ptr<UnitPass>& pass) {
   gradients_->arm();
-  open(units_[index]);
-  prefetch(index, -1);
+  reshard_done(*pass);
+  ModuleUnit& unit = units_[pass->unit];
+  if (unit.holds_frozen() && !unit.is_root) unit.begun = pass;
+  open(unit);
+  prefetch(pass->unit, -1);
+}
+
+/// No gradient tells when frozen parameters have been read for the last time. But autograd runs what
+/// was computed last first, so when a call's backward begins that of all later calls is over, as it
+/// is of all calls that were made to compute again what has been differentiated by now.
+void ShardedModel::reshard_done(const UnitPass& next) {
+  if (!seals_ || units_[next.unit].is_root) return;
+  for (size_t i = 0; i < units_.size(); ++i) {
+    ModuleUnit& unit = units_[i];
+    if (unit.begun == nullptr || i == next.unit) continue;
+    const UnitPass& last = *unit.begun;
+    const bool is_later = last.recomputed == next.recomputed && last.entered > next.left;
+    if (!is_later && (last.recomputed == nullptr || *last.recomputed)) continue;
+    unit.begun.reset();
+    // Else its other calls would gather it once more.
+    if (reshards_after_forward_ || std::ranges::count(called_, i) <= 1) reshard(unit);
+  }
 }
 
 /// The unit that was called after (or before) this one; where it was called often, the last time.
@@ -180,14 +202,17 @@ void ShardedModel::prefetch(size_t unit, int direction) {
 void ShardedModel::on_unit_done(size_t learning) {
   if (!seals_) return;
   ModuleUnit& unit = units_[unit_of_learning_[learning]];
-  if (++unit.num_done == unit.num_learning) seal(unit);
+  if (++unit.num_done == unit.num_learning && !unit.holds_frozen()) seal(unit);
 }
 
 void ShardedModel::on_end_of_backward() {
   if (!called_.empty()) order_ = std::exchange(called_, {});
-  for (ModuleUnit& unit : units_) unit.num_done = 0;
+  for (ModuleUnit& unit : units_) {
+    unit.num_done = 0;
+    unit.begun.reset();
+  }
   if (!holds_batch_ || gradients_->fold().is_last()) seal_all();
-  for (const auto& spent : spent_) *spent = !gradients_->keeps_graph();
+  for (const auto& pass : spent_) pass->spent = !gradients_->keeps_graph();
   spent_.clear();
 }
 
