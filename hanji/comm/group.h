@@ -43,7 +43,7 @@ struct GroupOptions {
   trace::Recorder* recorder = nullptr;  ///< Must outlive the group; null records nothing.
   int usable_processors = 0;  ///< Of all ranks together; 0: the union of their affinity masks.
   /// Chooses step lists. Its rates must be the same on every rank; null takes typical rates.
-  std::shared_ptr<cost::Chooser> chooser;
+  std::shared_ptr<cost::Chooser> chooser = {};
 };
 
 /// Counted since the group was made.

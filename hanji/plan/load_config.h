@@ -45,9 +45,10 @@ struct LoadedConfig {
 };
 
 struct ConfigSources {
-  std::optional<std::filesystem::path> file;
-  std::vector<Override> overrides;  ///< Stronger than the file; a later one than an earlier one.
-  Config base = {};                 ///< What holds where nobody sets anything.
+  std::optional<std::filesystem::path> file = {};
+  std::vector<Override> overrides =
+      {};            ///< Stronger than the file; a later one than an earlier one.
+  Config base = {};  ///< What holds where nobody sets anything.
   std::string base_source = "default";
 };
 

@@ -74,11 +74,11 @@ struct GpuFacts {
 
 /// What make_plan() decides from.
 struct PlanInputs {
-  Config config;
-  topology::Machine machine;
-  cost::Rates rates;
-  KernelChoice kernels;
-  DataFacts data;
+  Config config = {};
+  topology::Machine machine = {};
+  cost::Rates rates = {};
+  KernelChoice kernels = {};
+  DataFacts data = {};
   std::vector<int> ranks_per_host = {};  ///< Empty: all on one. Else of as many ranks as there are.
   std::optional<cost::Network> link = {};  ///< Between hosts, if it was measured.
   GpuFacts gpus = {};                      ///< Read where compute.device = cuda.

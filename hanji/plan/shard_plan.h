@@ -19,7 +19,7 @@ struct ShardPlan {
   int groups = 1;  ///< Of ranks, that have the same state; the mesh's axis dp.
   int ranks = 1;   ///< Of a group; the mesh's axis fsdp.
   int64_t element_bytes = 4;
-  std::vector<layout::Unit> units;  ///< Parameters whose gradients travel together.
+  std::vector<layout::Unit> units = {};  ///< Parameters whose gradients travel together.
 
   bool operator==(const ShardPlan&) const = default;
 };

@@ -62,7 +62,8 @@ TEST(BenchValues, EveryTypeHasValuesThatItCanHold) {
       const auto [least, most] = std::minmax_element(table.begin(), table.end() - kValuePeriod);
       EXPECT_GE(*least, 0) << base::name_of(dtype);
       EXPECT_LT(*least, *most) << base::name_of(dtype);
-      if (base::size_of(dtype) == 1) EXPECT_LE(*most, dtype == DType::kBool ? 1 : 255);
+      if (base::size_of(dtype) > 1) continue;
+      EXPECT_LE(*most, dtype == DType::kBool ? 1 : 255);
     }
   }
 }

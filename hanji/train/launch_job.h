@@ -16,7 +16,7 @@ struct JobLaunch {
   std::filesystem::path resume_from = {};  ///< A checkpoint; empty: from the beginning.
   int max_restarts = 0;                    ///< After failures, from the newest good checkpoint.
   bool terminal = false;  ///< The command's stdout is one: progress stays on its line.
-  std::function<void(const launch::RankEvent&)> on_event;
+  std::function<void(const launch::RankEvent&)> on_event = {};
 };
 
 /// How the ranks of a plan are started: on their CPUs, with logs in `out`; without a command.

@@ -19,7 +19,7 @@ struct RankOptions {
   std::filesystem::path out;
   int64_t started_ns = 0;  ///< When the command started (base::now_ns()), for first_step_seconds.
   std::filesystem::path resume_from = {};  ///< A checkpoint; empty: from the beginning.
-  Output output;                           ///< Used by rank 0.
+  Output output = {};                      ///< Used by rank 0.
 };
 
 struct RankOutcome {
