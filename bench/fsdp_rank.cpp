@@ -13,7 +13,7 @@
 
 #include "bench/plain_gpt.h"
 #include "hanji/base/clock.h"
-#include "hanji/parallel/optimizer.h"
+#include "hanji/parallel/flat_optimizer.h"
 
 namespace {
 
@@ -43,8 +43,12 @@ Side by_data_parallel(Gpt& net, const hanji::World& world, const std::string& st
       hanji::data_parallel(net, world.group(), {.hook = hook_of(strategy)}));
   std::vector<at::Tensor> parameters;
   for (const auto& entry : replicas->parameters()) parameters.push_back(entry.tensor);
-  auto optimizer = std::make_shared<hanji::parallel::FlatAdamW>(
-      parameters, replicas->buckets().flat, replicas->flat_gradients(), adamw());
+  const at::Tensor gradients = replicas->flat_gradients();
+  const std::shared_ptr optimizer = hanji::parallel::flat_adamw(
+      hanji::parallel::whole_part(replicas->parameters(), replicas->buckets().flat,
+                                  at::zeros_like(gradients), gradients,
+                                  hanji::parallel::decay_matrices()),
+      adamw());
   const auto update = [=] {
     hanji::clip_grad_norm(parameters, kClip);
     optimizer->step(kLearningRate, 1);
@@ -63,8 +67,11 @@ Side by_data_parallel(Gpt& net, const hanji::World& world, const std::string& st
 Side by_shards(hanji::Sharded&& made) {
   auto sharded = std::make_shared<hanji::Sharded>(std::move(made));
   const auto parameters = sharded->parameters();
-  auto optimizer = std::make_shared<hanji::parallel::FlatAdamW>(parameters, sharded->flat_layout(),
-                                                                sharded->flat_gradients(), adamw());
+  const std::shared_ptr optimizer = hanji::parallel::optimizer_of_parts(
+      [](hanji::parallel::FlatPart part, const hanji::parallel::SumOverParts&) {
+        return hanji::parallel::flat_adamw(std::move(part), adamw());
+      },
+      sharded->flat_parts());
   return {[=] {
             for (const at::Tensor& parameter : parameters) parameter.mutable_grad().reset();
           },

@@ -14,7 +14,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "hanji/parallel/optimizer.h"
+#include "hanji/parallel/flat_optimizer.h"
 
 namespace {
 
@@ -42,11 +42,10 @@ constexpr double kLearningRate = 1e-6;
 
 Update by_replicas(hanji::Sequential& net, const hanji::World& world) {
   auto replicas = std::make_shared<hanji::Replicas>(hanji::data_parallel(*net, world.group()));
-  std::vector<at::Tensor> parameters;
-  for (const auto& entry : replicas->parameters()) parameters.push_back(entry.tensor);
-  const auto flat = std::make_shared<hanji::parallel::FlatAdamW>(
-      parameters, replicas->buckets().flat, replicas->flat_gradients(),
-      hanji::parallel::AdamWOptions{});
+  const at::Tensor gradients = replicas->flat_gradients();
+  const std::shared_ptr flat = hanji::parallel::flat_adamw(hanji::parallel::whole_part(
+      replicas->parameters(), replicas->buckets().flat, at::zeros_like(gradients), gradients,
+      hanji::parallel::decay_matrices()));
   return [replicas, flat, net]() mutable {
     flat->step(kLearningRate, 1);
     net->zero_grad();
@@ -55,9 +54,11 @@ Update by_replicas(hanji::Sequential& net, const hanji::World& world) {
 
 Update by_shards(hanji::Sharded&& made) {
   auto sharded = std::make_shared<hanji::Sharded>(std::move(made));
-  const auto flat = std::make_shared<hanji::parallel::FlatAdamW>(
-      sharded->parameters(), sharded->flat_layout(), sharded->flat_gradients(),
-      hanji::parallel::AdamWOptions{});
+  const std::shared_ptr flat = hanji::parallel::optimizer_of_parts(
+      [](hanji::parallel::FlatPart part, const hanji::parallel::SumOverParts&) {
+        return hanji::parallel::flat_adamw(std::move(part));
+      },
+      sharded->flat_parts());
   return [sharded, flat] {
     sharded->step([&] { flat->step(kLearningRate, 1); });
     for (const at::Tensor& parameter : sharded->parameters()) parameter.mutable_grad().reset();

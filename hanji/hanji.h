@@ -79,6 +79,7 @@ using parallel::MovingAverage;
 using parallel::offloaded;
 using parallel::OffloadedOptimizer;
 using parallel::OffloadOptions;
+using parallel::optimizer_of_parts;
 using parallel::parameter_server;
 using parallel::ParameterServer;
 using parallel::ParameterServerOptions;

@@ -5,7 +5,6 @@
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <map>
@@ -135,46 +134,46 @@ class Sgd : public FlatOptimizer {
   std::vector<Cut> cuts_;
 };
 
-}  // namespace
+class ByParts : public FlatOptimizer {
+ public:
+  explicit ByParts(std::vector<std::unique_ptr<FlatOptimizer>> parts) : parts_(std::move(parts)) {}
 
-GroupRule decay_matrices(double weight_decay) {
-  return [weight_decay](const NamedParameter& parameter) {
-    return ParameterGroup{.weight_decay = parameter.tensor.dim() >= 2 ? weight_decay : 0};
-  };
-}
-
-std::vector<FlatPiece> flat_pieces(const std::vector<NamedParameter>& parameters,
-                                   const layout::FlatLayout& layout, layout::Range part,
-                                   const GroupRule& rule) {
-  std::vector<FlatPiece> pieces;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const int64_t begin = std::clamp(layout.offsets[i], part.begin, part.end);
-    const int64_t end = std::clamp(layout.offsets[i] + layout.sizes[i], begin, part.end);
-    pieces.push_back({parameters[i].name,
-                      parameters[i].tensor.sizes().vec(),
-                      begin - layout.offsets[i],
-                      {begin - part.begin, end - part.begin},
-                      rule(parameters[i])});
+  void step(double learning_rate, double gradient_divisor) override {
+    for (const auto& part : parts_) {
+      part->set_num_updates(num_updates_);
+      part->step(learning_rate, gradient_divisor);
+    }
+    ++num_updates_;
   }
-  return pieces;
-}
+  std::vector<NamedParameter> state() const override {
+    std::vector<NamedParameter> all;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const std::string prefix = parts_.size() == 1 ? "" : "part " + std::to_string(i) + " ";
+      for (auto& [name, tensor] : parts_[i]->state()) all.push_back({prefix + name, tensor});
+    }
+    return all;
+  }
+  bool is_element_wise() const override {
+    return std::ranges::all_of(parts_, [](const auto& part) { return part->is_element_wise(); });
+  }
 
-void check_in_memory(const FlatPart& part, std::string_view caller) {
-  if (!part.parameters_in && !part.gradients_in) return;
-  throw Error(base::unsupported(std::string(caller) + ": the " +
-                                (part.parameters_in ? "parameters" : "gradients") +
-                                " lie in a file; give the optimizer to offloaded(), which has them "
-                                "in memory piece by piece"));
-}
+ private:
+  std::vector<std::unique_ptr<FlatOptimizer>> parts_;
+};
 
-at::Tensor zero_state(const FlatPart& part) {
-  return part.zeros_like ? part.zeros_like(part.parameters) : at::zeros_like(part.parameters);
-}
+}  // namespace
 
 int64_t FlatOptimizer::state_bytes() const {
   int64_t bytes = 0;
   for (const NamedParameter& entry : state()) bytes += static_cast<int64_t>(entry.tensor.nbytes());
   return bytes;
+}
+
+std::unique_ptr<FlatOptimizer> optimizer_of_parts(const MakeOptimizer& make,
+                                                  std::vector<FlatPart> parts) {
+  std::vector<std::unique_ptr<FlatOptimizer>> optimizers;
+  for (FlatPart& part : parts) optimizers.push_back(make(std::move(part), {}));
+  return std::make_unique<ByParts>(std::move(optimizers));
 }
 
 std::unique_ptr<FlatOptimizer> flat_adamw(FlatPart part, const AdamWOptions& options) {

@@ -75,6 +75,21 @@ void expect_formula(const Make& make, const std::string& name,
   }
 }
 
+TEST(FlatAdamW, FollowsTheFormula) {
+  const Make make = [](FlatPart part) {
+    return flat_adamw(std::move(part), {.beta1 = .9, .beta2 = .99, .epsilon = 1e-8});
+  };
+  at::Tensor m, v;
+  const auto update = [&](at::Tensor& p, const at::Tensor& g, int step) {
+    m = step == 1 ? .1 * g : .9 * m + .1 * g;
+    v = step == 1 ? .01 * g * g : .99 * v + .01 * g * g;
+    if (p.dim() > 1) p = p * (1 - .01 * .1);
+    const at::Tensor root = (v / (1 - std::pow(.99, step))).sqrt();
+    p = p - .01 * m / (1 - std::pow(.9, step)) / (root + 1e-8);
+  };
+  for (const char* name : {"matrix", "vector"}) expect_formula(make, name, update);
+}
+
 TEST(FlatSgd, FollowsTheFormula) {
   at::Tensor momentum;
   expect_formula([](FlatPart part) { return flat_sgd(std::move(part), {.momentum = .9}); },
@@ -144,16 +159,21 @@ TEST(FlatOptimizer, PartsHaveTheBitsOfTheWhole) {
     Flat whole(torch::kFloat), parts(torch::kFloat);
     train(whole, kind.make, decay_matrices(.1));
     at::Tensor gradients = parts.gradients(0);
-    std::vector<std::unique_ptr<FlatOptimizer>> optimizers;
+    std::vector<FlatPart> cut;
     for (const layout::Range range :
          {layout::Range{0, 64}, layout::Range{64, 192}, layout::Range{192, parts.layout.count}}) {
-      optimizers.push_back(kind.make(parts.part(range, decay_matrices(.1), gradients)));
+      cut.push_back(parts.part(range, decay_matrices(.1), gradients));
     }
+    const auto optimizer = optimizer_of_parts(
+        [&](FlatPart part, const SumOverParts&) { return kind.make(std::move(part)); }, cut);
     for (int step = 1; step <= 3; ++step) {
       gradients.copy_(parts.gradients(step) * 2);
-      for (auto& optimizer : optimizers) optimizer->step(.01, 2.0);
+      optimizer->step(.01, 2.0);
     }
     EXPECT_TRUE(at::equal(whole.values, parts.values)) << kind.name;
+    EXPECT_EQ(optimizer->num_updates(), 3);
+    EXPECT_EQ(std::ssize(optimizer->state()), 3 * kind.state_elements) << kind.name;
+    EXPECT_EQ(optimizer->state_bytes(), kind.state_elements * 4 * parts.layout.count);
   }
 }
 

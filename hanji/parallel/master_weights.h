@@ -44,7 +44,7 @@ class MasterWeights {
   /// Moves the copies into one buffer of `layout`, to be updated together; once.
   /// Shape   `gradients` float32, in the layout; parameters in the order of learning_parameters().
   FlatPart part(const layout::FlatLayout& layout, const at::Tensor& gradients,
-                const GroupRule& rule = decay_matrices(AdamWOptions().weight_decay));
+                const GroupRule& rule = decay_matrices());
 
   /// Rounds the copies to the module's parameters; after each update.
   void publish() const;

@@ -160,18 +160,16 @@ test_net::Values train_sharded(world::World& world, bool whole_units, const fs::
       whole_units ? shard_optimizer(net, world.group(), {.unit_bytes = 20000})
                   : fully_shard(net, world.group(),
                                 {.sharding = {.share_memory = false}, .calls = UnitCalls::kLens});
-  std::vector<std::unique_ptr<FlatOptimizer>> optimizers;
+  std::unique_ptr<FlatOptimizer> optimizer;
   if (folder.empty()) {
-    for (const FlatPart& part : sharded.flat_parts()) optimizers.push_back(flat_adamw(part));
+    optimizer = optimizer_of_parts(make_adamw, sharded.flat_parts());
   } else {
-    optimizers.push_back(offloaded(make_adamw, {.folder = folder}, sharded.flat_parts()));
+    optimizer = offloaded(make_adamw, {.folder = folder}, sharded.flat_parts());
   }
   for (int step = 0; step < 5; ++step) {
     for (const at::Tensor& shard : sharded.parameters()) shard.mutable_grad() = at::Tensor();
     test_net::mean_loss(net, step, world.rank() * 6, world.rank() * 6 + 6).backward();
-    sharded.step([&] {
-      for (const auto& optimizer : optimizers) optimizer->step(1e-2, 1);
-    });
+    sharded.step([&] { optimizer->step(1e-2, 1); });
   }
   test_net::Values values;
   {
@@ -179,13 +177,13 @@ test_net::Values train_sharded(world::World& world, bool whole_units, const fs::
     values = test_net::values_of(net);
   }
   if (folder.empty()) return values;
-  const auto& optimizer = static_cast<const OffloadedOptimizer&>(*optimizers[0]);
-  const auto whole = sharded.gather(optimizer.values("first_moment"));
+  const auto& in_file = static_cast<const OffloadedOptimizer&>(*optimizer);
+  const auto whole = sharded.gather(in_file.values("first_moment"));
   for (const auto& entry : whole) EXPECT_GT(entry.tensor.abs().max().item<float>(), 0);
-  const auto moments = optimizer.values("first_moment"), again = sharded.scatter(whole);
+  const auto moments = in_file.values("first_moment"), again = sharded.scatter(whole);
   for (size_t i = 0; i < moments.size(); ++i) {
     moments[i].copy_(again[i].view({-1}));  // as after loading
-    EXPECT_TRUE(at::equal(optimizer.values("first_moment")[i], again[i].view({-1})));
+    EXPECT_TRUE(at::equal(in_file.values("first_moment")[i], again[i].view({-1})));
   }
   return values;
 }

@@ -160,12 +160,12 @@ test_net::Values train(world::World& world, const OffloadWay& way, const fs::pat
   }
   const comm::Group group = mesh ? (*mesh)["fsdp"] : world.group();
   auto sharded = fully_shard(net, group, options);
-  std::vector<std::unique_ptr<FlatOptimizer>> optimizers;
+  std::unique_ptr<FlatOptimizer> optimizer;
   if (folder.empty()) {
-    for (const FlatPart& part : sharded.flat_parts()) optimizers.push_back(flat_adamw(part));
+    optimizer = optimizer_of_parts(adamw_of, sharded.flat_parts());
   } else {
-    optimizers.push_back(
-        offloaded(adamw_of, {.folder = folder, .piece_elements = 4096}, sharded.flat_parts()));
+    optimizer =
+        offloaded(adamw_of, {.folder = folder, .piece_elements = 4096}, sharded.flat_parts());
   }
   LossScaler scaler(world.group(), {.initial = 1024});
   const auto scale = [&](at::Tensor loss) { return way.scales ? scaler.scale(loss) : loss; };
@@ -179,9 +179,7 @@ test_net::Values train(world::World& world, const OffloadWay& way, const fs::pat
     }
     values.push_back(torch::full({1}, sharded.clip_grad_norm(.05), torch::kDouble));
     net.look(step);  // what is read ahead changes before it is used
-    sharded.step([&] {
-      for (const auto& optimizer : optimizers) optimizer->step(1e-2, 1);
-    });
+    sharded.step([&] { optimizer->step(1e-2, 1); });
   }
   const auto full = sharded.full_parameters();
   for (const at::Tensor& value : net.values()) values.push_back(value);

@@ -13,11 +13,11 @@
 #include "hanji/comm/before_call.h"
 #include "hanji/parallel/checkpointed.h"
 #include "hanji/parallel/ddp/data_parallel.h"
+#include "hanji/parallel/flat_optimizer.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/fsdp/shard_optimizer.h"
 #include "hanji/parallel/grad_norm.h"
-#include "hanji/parallel/optimizer.h"
 #include "hanji/parallel/server/parameter_server.h"
 #include "hanji/parallel/test_net.h"
 
@@ -78,17 +78,25 @@ at::Tensor loss_of(Net& net, const Job& job, int step, int64_t grain) {
   return checkpointed(forward, x).square().sum() * scale;
 }
 
+std::unique_ptr<FlatOptimizer> make_adamw(FlatPart part, const SumOverParts&) {
+  return flat_adamw(std::move(part));
+}
+
+/// Of parameters that lie in a flat buffer from here on.
+std::unique_ptr<FlatOptimizer> adamw_of(const std::vector<NamedParameter>& parameters,
+                                        const layout::FlatLayout& layout,
+                                        const at::Tensor& gradients) {
+  return flat_adamw(
+      whole_part(parameters, layout, at::zeros_like(gradients), gradients, decay_matrices()));
+}
+
 /// No rank, no group: the whole batch, or the tree as it is written down, and AdamW on flat buffers.
 Values alone(const Job& job, std::vector<double>* losses = nullptr) {
   Net net(job.dtype());
-  const std::vector<at::Tensor> parameters = distinct(net);
-  std::vector<int64_t> sizes;
-  for (const auto& parameter : parameters) sizes.push_back(parameter.numel());
-  const layout::FlatLayout layout = layout::flat_layout(sizes);
-  const at::Tensor flat = torch::zeros({layout.count}, job.dtype());
+  const auto parameters = learning_parameters(net);
+  const layout::FlatLayout layout = flat_layout_of(parameters);
   const at::Tensor gradients = torch::zeros({layout.count}, job.dtype());
-  move_into_flat(parameters, layout, flat);
-  FlatAdamW optimizer(parameters, layout, gradients, {});
+  const auto optimizer = adamw_of(parameters, layout, gradients);
   for (int step = 0; step < job.num_steps(); ++step) {
     Values sums;
     if (job.is_stable()) {
@@ -98,12 +106,12 @@ Values alone(const Job& job, std::vector<double>* losses = nullptr) {
       const at::Tensor loss = mean_loss(net, step, 0, kBatch);
       loss.backward();
       if (losses != nullptr) losses->push_back(loss.item<double>());
-      for (const auto& parameter : parameters) sums.push_back(parameter.grad());
+      for (const auto& parameter : parameters) sums.push_back(parameter.tensor.grad());
     }
     for (size_t i = 0; i < sums.size(); ++i) {
-      gradients.narrow(0, layout.offsets[i], sizes[i]).copy_(sums[i].flatten());
+      gradients.narrow(0, layout.offsets[i], layout.sizes[i]).copy_(sums[i].flatten());
     }
-    optimizer.step(kLearningRate, 1);
+    optimizer->step(kLearningRate, 1);
   }
   return values_of(net);
 }
@@ -161,10 +169,9 @@ Values by_replicas(RankJob& run) {
                                 {.average = job.average(),
                                  .bucket_bytes = job.small ? 4096 : 25 << 20,
                                  .num_grains = job.num_grains});
-  std::vector<at::Tensor> parameters;
-  for (const auto& entry : replicas.parameters()) parameters.push_back(entry.tensor);
-  FlatAdamW optimizer(parameters, replicas.buckets().flat, replicas.flat_gradients(), {});
-  train(net, replicas, run, [&] { optimizer.step(kLearningRate, 1); });
+  const auto optimizer =
+      adamw_of(replicas.parameters(), replicas.buckets().flat, replicas.flat_gradients());
+  train(net, replicas, run, [&] { optimizer->step(kLearningRate, 1); });
   return values_of(net);
 }
 
@@ -181,9 +188,9 @@ Values by_server(RankJob& run) {
 
 Values by_shards(Net& net, Sharded sharded, RankJob& run) {
   const auto parameters = sharded.parameters();
-  FlatAdamW optimizer(parameters, sharded.flat_layout(), sharded.flat_gradients(), {});
+  const auto optimizer = optimizer_of_parts(make_adamw, sharded.flat_parts());
   train(net, sharded, run, [&] {
-    sharded.step([&] { optimizer.step(kLearningRate, 1); });
+    sharded.step([&] { optimizer->step(kLearningRate, 1); });
     for (const auto& parameter : parameters) parameter.mutable_grad().reset();
   });
   const auto full = sharded.full_parameters();

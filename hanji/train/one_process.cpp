@@ -86,9 +86,11 @@ OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset)
   for (const auto& [name, tensor] : learning) parameters_.push_back(tensor);
   flat_ = parallel::flat_layout_of(learning);
   const auto options = parameters_[0].detach().options();
-  parallel::move_into_flat(parameters_, flat_, at::zeros({flat_.count}, options));
   gradients_ = at::zeros({flat_.count}, options);
-  optimizer_.emplace(parameters_, flat_, gradients_, adamw_options(plan));
+  optimizer_ = parallel::flat_adamw(
+      parallel::whole_part(learning, flat_, at::zeros({flat_.count}, options), gradients_,
+                           parallel::decay_matrices(plan.config.train.weight_decay)),
+      adamw_options(plan));
 }
 
 void OneProcess::forward_backward(Range positions, Sum& leaf, Observer& observer) {
@@ -156,10 +158,11 @@ StepTotals OneProcess::step(Observer& observer) {
 }
 
 JobView OneProcess::view() const {
+  const std::vector<parallel::NamedParameter> moments = optimizer_->state();
   return view_of(*model_, {.layout = flat_,
                            .gradients = gradients_,
-                           .first_moment = optimizer_->first_moment(),
-                           .second_moment = optimizer_->second_moment(),
+                           .first_moment = moments[0].tensor,
+                           .second_moment = moments[1].tensor,
                            .num_updates = optimizer_->num_updates()});
 }
 

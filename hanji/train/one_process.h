@@ -9,7 +9,7 @@
 #include "hanji/data/batch.h"
 #include "hanji/layout/flat.h"
 #include "hanji/models/gpt.h"
-#include "hanji/parallel/optimizer.h"
+#include "hanji/parallel/flat_optimizer.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/observe.h"
@@ -58,7 +58,7 @@ class OneProcess {
   std::vector<at::Tensor> parameters_;
   layout::FlatLayout flat_;
   at::Tensor gradients_;
-  std::optional<parallel::FlatAdamW> optimizer_;
+  std::unique_ptr<parallel::FlatOptimizer> optimizer_;
   data::Batch batch_;
   int64_t step_ = 0;
 };

@@ -13,15 +13,12 @@ namespace {
 /// Parameters and gradients of the whole model, which lie in flat buffers from here on.
 parallel::FlatPart make_part(parallel::Replicas& replicas, const plan::Plan& plan,
                              const comm::Group& group) {
-  std::vector<at::Tensor> parameters;
-  for (const auto& entry : replicas.parameters()) parameters.push_back(entry.tensor);
+  const std::vector<parallel::NamedParameter>& parameters = replicas.parameters();
   const layout::FlatLayout& flat = replicas.buckets().flat;
   const at::Tensor values = comm::zeros_on(comm::device_of(group), {flat.count},
-                                           parameters[0].scalar_type(), group, "parameters");
-  parallel::move_into_flat(parameters, flat, values);
-  const auto rule = parallel::decay_matrices(plan.config.train.weight_decay);
-  return {values, replicas.flat_gradients(),
-          parallel::flat_pieces(replicas.parameters(), flat, {0, flat.count}, rule)};
+                                           parameters[0].tensor.scalar_type(), group, "parameters");
+  return parallel::whole_part(parameters, flat, values, replicas.flat_gradients(),
+                              parallel::decay_matrices(plan.config.train.weight_decay));
 }
 
 std::unique_ptr<parallel::FlatOptimizer> make_optimizer(models::GptImpl& model,

@@ -65,18 +65,20 @@ void ShardedStrategy::make_optimizer(const plan::Plan& plan) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     offsets[parameters_[i].name] = layout_.offsets[i];
   }
-  const at::Tensor gradients = sharded_.flat_gradients();
-  const layout::FlatLayout own = sharded_.flat_layout();
-  parallel::AdamWTensors tensors;
-  size_t next = 0;
-  for (const parallel::Shard& shard : sharded_.shards()) {
-    const int64_t begin = offsets.at(shard.name) + shard.elements.begin;
-    tensors.gradients.push_back(gradients.narrow(0, own.offsets[next], shard.elements.size()));
-    tensors.first_moments.push_back(moments_[0].narrow(0, begin, shard.elements.size()));
-    tensors.second_moments.push_back(moments_[1].narrow(0, begin, shard.elements.size()));
-    ++next;
+  auto parts = sharded_.flat_parts(parallel::decay_matrices(plan.config.train.weight_decay));
+  for (parallel::FlatPart& part : parts) {
+    if (part.pieces.empty()) continue;
+    // Neighbours in a unit are neighbours in the model, with the same room between them.
+    const parallel::FlatPiece& piece = part.pieces[0];
+    const int64_t begin = offsets.at(piece.name) + piece.first - piece.range.begin;
+    part.zeros_like = [this, begin, next = 0](const at::Tensor& like) mutable {
+      return moments_[next++].narrow(0, begin, like.numel());
+    };
   }
-  optimizer_.emplace(shards_, tensors, adamw_options(plan));
+  const auto make = [&](parallel::FlatPart part, const parallel::SumOverParts&) {
+    return parallel::flat_adamw(std::move(part), adamw_options(plan));
+  };
+  optimizer_ = parallel::optimizer_of_parts(make, std::move(parts));
 }
 
 void ShardedStrategy::begin_step() {

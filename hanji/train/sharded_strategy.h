@@ -1,11 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "hanji/mesh/mesh.h"
 #include "hanji/models/gpt.h"
+#include "hanji/parallel/flat_optimizer.h"
 #include "hanji/parallel/fsdp/shard_optimizer.h"
-#include "hanji/parallel/optimizer.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/strategy.h"
 
@@ -47,7 +48,7 @@ class ShardedStrategy : public Strategy {
   parallel::Sharded sharded_;
   std::vector<at::Tensor> shards_;
   at::Tensor moments_;  ///< [2, layout_.count], shared by the ranks of a group.
-  std::optional<parallel::FlatAdamW> optimizer_;
+  std::unique_ptr<parallel::FlatOptimizer> optimizer_;
 };
 
 }  // namespace hanji::train

@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "hanji/comm/heap.h"
+#include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/grad_norm.h"
-#include "hanji/parallel/optimizer.h"
 #include "hanji/parallel/test_net.h"
 
 namespace hanji::parallel {
@@ -139,27 +139,28 @@ TEST(ShardOptimizerMemory, ParametersLieOnceAndMomentsAreAShare) {
   });
 }
 
-TEST(ShardOptimizerFlat, FlatAdamWOnShardsHasTheBitsOfTheWhole) {
+TEST(ShardOptimizerFlat, AdamWOnPartsHasTheBitsOfTheWhole) {
   run_ranks(2, [](world::World& world) {
     Net net(torch::kFloat), whole(torch::kFloat);
     auto sharded = shard_optimizer(net, world.group(), {.unit_bytes = 100});
-    FlatAdamW ours(sharded.parameters(), sharded.flat_layout(), sharded.flat_gradients(), {});
-    const std::vector<at::Tensor> parameters = distinct(whole);
-    std::vector<int64_t> sizes;
-    for (const auto& p : parameters) sizes.push_back(p.numel());
-    const auto layout = layout::flat_layout(sizes);
+    const auto ours = optimizer_of_parts(
+        [](FlatPart part, const SumOverParts&) { return flat_adamw(part); }, sharded.flat_parts());
+    const auto parameters = learning_parameters(whole);
+    const layout::FlatLayout layout = flat_layout_of(parameters);
     const at::Tensor gradients = torch::zeros({layout.count});
-    FlatAdamW theirs(parameters, layout, gradients, {});
+    const auto theirs = flat_adamw(
+        whole_part(parameters, layout, at::zeros_like(gradients), gradients, decay_matrices()));
     for (int step = 0; step < 3; ++step) {
       for (const auto& p : sharded.parameters()) p.mutable_grad().reset();
       whole.zero_grad(true);
       mean_loss(net, step, 0, 12).backward();
       mean_loss(whole, step, 0, 12).backward();
       for (size_t i = 0; i < parameters.size(); ++i) {
-        gradients.narrow(0, layout.offsets[i], sizes[i]).copy_(parameters[i].grad().view({-1}));
+        gradients.narrow(0, layout.offsets[i], layout.sizes[i])
+            .copy_(parameters[i].tensor.grad().view({-1}));
       }
-      sharded.step([&] { ours.step(1e-2, 2); });
-      theirs.step(1e-2, 2);
+      sharded.step([&] { ours->step(1e-2, 2); });
+      theirs->step(1e-2, 2);
     }
     EXPECT_TRUE(same_bits(values_of(net), values_of(whole)));
   });

@@ -185,15 +185,13 @@ class Sharded {
   void set_weight(double weight);
 
   /// Where the gradients of parameters() lie: one flat tensor, and tensor i of parameters() at
-  /// offset i of its layout; for FlatAdamW and its like.
+  /// offset i of its layout.
   /// Errors  throws kUnsupported for parameters of several dtypes.
   at::Tensor flat_gradients() const;
   layout::FlatLayout flat_layout() const;
   /// Parameters and gradients of this rank's shards, a part for each unit that learns: for
-  /// flat_adamw() and its like on each, or offloaded() on all. Pieces are those of shards() that
-  /// learn, in their order.
-  std::vector<FlatPart> flat_parts(
-      const GroupRule& rule = decay_matrices(AdamWOptions().weight_decay)) const;
+  /// optimizer_of_parts() or offloaded(). Pieces are those of shards() that learn, in their order.
+  std::vector<FlatPart> flat_parts(const GroupRule& rule = decay_matrices()) const;
 
   /// Where the next gradient of each parameter that learns goes, in order of registration; backward
   /// may write it there in the first place. Undefined where that is not known before the gradient

@@ -42,7 +42,7 @@ struct ParameterServerOptions {
   std::vector<layout::Range> owners = {};
   /// Makes a server's optimizer for its range; empty: flat_adamw().
   MakeOptimizer make_optimizer = {};
-  GroupRule rule = decay_matrices(AdamWOptions().weight_decay);
+  GroupRule rule = decay_matrices();
   int64_t message_bytes = 4 << 20;  ///< Gradients and weights travel in messages of this size.
 };
 
@@ -99,7 +99,7 @@ class ParameterServer {
   /// learning rate is that of the worker.
   ///
   /// Order   synchronous: every rank, each step. Asynchronous: workers.
-  /// Result  synchronous: with num_grains the bits of data_parallel() and FlatAdamW on any number
+  /// Result  synchronous: with num_grains the bits of data_parallel() and flat_adamw() on any number
   ///         of ranks; else the bits of data_parallel() without, over the workers.
   /// Cost    what layout::server_traffic() counts. Spans "push", "wait for all", "update" and "pull".
   /// Errors  throws as comm::recv(): kPeerLost naming the dead, kTimeout. Asynchronous: kTimeout on
