@@ -98,6 +98,28 @@ TEST(BadUse, EverythingThatIsWrongIsToldAtOnce) {
   });
 }
 
+TEST(BadUse, ShardingOptionsOfOneRankAreToldByAll) {
+  run_ranks(2, [](world::World& world) {
+    const bool odd = world.rank() == 1;
+    const auto said = [&](const ShardingOptions& options) {
+      Net net(torch::kFloat);
+      const auto group = world.group();
+      const std::string fully = refusal(
+          [&] { fully_shard(net, group, {.sharding = options, .calls = UnitCalls::kLens}); });
+      return fully + refusal([&] { shard_optimizer(net, group, {.sharding = options}); });
+    };
+    for (const ShardingOptions& options :
+         {ShardingOptions{.average = odd ? Average::kSum : Average::kMean},
+          ShardingOptions{.share_memory = odd}, ShardingOptions{.max_units_in_flight = odd ? 0 : 2},
+          ShardingOptions{.num_grains = odd ? 4 : 0},
+          ShardingOptions{.offload = odd ? std::optional<ShardOffload>(ShardOffload{})
+                                         : std::nullopt}}) {
+      EXPECT_THAT(said(options), HasSubstr("the option sharding differs between ranks"));
+    }
+    EXPECT_EQ(said({}).substr(0, 8), "accepted");
+  });
+}
+
 TEST(BadUse, AModuleHasOneHandleAtATime) {
   run_ranks(2, [](world::World& world) {
     for (const auto& [first, start] : strategies()) {

@@ -177,8 +177,7 @@ Sharded fully_shard(torch::nn::Module& module, const comm::Group& asked_group,
   spec.device = sharding.device;
   spec.gradients.replicas = sharding.replicas;
   spec.gradients.everyone = sharding.everyone;
-  spec.gradients.options = resolve(sharding, group, spec.parameters, kCaller);
-  check_offload(sharding, spec.residence, /*keeps_whole=*/false, spec.parameters, kCaller);
+  spec.gradients.options = agree_on_options(spec, sharding);
   if (spec.residence == Residence::kGathered) {
     spec.holds_batch = is_uneven(spec.gradients.options.owners);
   }

@@ -30,9 +30,8 @@ Sharded shard_optimizer(torch::nn::Module& module, const comm::Group& group,
   spec.device = sharding.device;
   spec.gradients.replicas = sharding.replicas;
   spec.gradients.everyone = sharding.everyone;
-  spec.gradients.options = resolve(sharding, group, spec.parameters, caller);
   spec.gradients.keeps_whole = options.whole_gradients == WholeGradients::kKept;
-  check_offload(sharding, spec.residence, spec.gradients.keeps_whole, spec.parameters, caller);
+  spec.gradients.options = agree_on_options(spec, sharding);
   Sharded sharded(ShardedModel::create(std::move(spec)));
   cast_buffers(module, sharding.precision);
   return sharded;

@@ -8,9 +8,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/comm/shared_tensor.h"
-#include "hanji/layout/split.h"
 #include "hanji/parallel/agreement.h"
-#include "hanji/schedule/grain_tree.h"
 
 namespace hanji::parallel {
 namespace {
@@ -23,10 +21,6 @@ std::vector<NamedParameter> all_parameters(const torch::nn::Module& module) {
     if (item.value().defined() && !seen) found.push_back({item.key(), item.value()});
   }
   return found;
-}
-
-[[noreturn]] void refuse(const std::string& caller, const std::string& why) {
-  throw Error(base::invalid_argument(caller + ": " + why));
 }
 
 /// Of a module that hanji::deferred() built, a tensor whose values cannot be had piece by piece.
@@ -124,78 +118,6 @@ std::vector<NamedParameter> prepare(const torch::nn::Module& module, const comm:
     broadcast_from_first(buffers, *way);
   }
   return parameters;
-}
-
-ShardingOptions resolve(ShardingOptions options, const comm::Group& group,
-                        const std::vector<NamedParameter>& parameters, const std::string& caller) {
-  options.initial.reset();  // whoever keeps the options has no use for it
-  if (options.max_units_in_flight < 1) {
-    refuse(caller, "max_units_in_flight is " + std::to_string(options.max_units_in_flight) +
-                       "; one unit at least must be whole to compute");
-  }
-  if (options.num_grains == 0 && options.owners.empty()) return options;
-  if (options.replicas && !options.everyone) {
-    refuse(caller, "grains over replicas need `everyone`, the group of all ranks");
-  }
-  const comm::Group& everyone = options.everyone ? *options.everyone : group;
-  if (options.owners.empty()) {
-    options.owners = layout::split_grains(options.num_grains, everyone.size()).or_throw();
-  }
-  base::throw_if_error(schedule::check_owners(options.num_grains, options.owners));
-  if (static_cast<int>(options.owners.size()) != everyone.size()) {
-    refuse(caller, "owners names " + std::to_string(options.owners.size()) + " ranks, group " +
-                       everyone.name() + " has " + std::to_string(everyone.size()));
-  }
-  if (options.average == Average::kWeighted) {
-    throw Error(base::unsupported(caller +
-                                  ": Average::kWeighted scales before the sum, which stable bits "
-                                  "forbid; weigh the loss of each grain and use Average::kSum"));
-  }
-  for (const auto& [name, tensor] : parameters) {
-    const at::ScalarType dtype = dtypes_of(tensor.scalar_type(), options.precision).reduce;
-    if (!tensor.requires_grad() || c10::elementSize(dtype) >= 4) continue;
-    throw Error(base::unsupported(caller + ": gradients of " + name + " are added up in " +
-                                  c10::toString(dtype) +
-                                  ", which rounds differently within a rank and between ranks; "
-                                  "give precision.reduce_dtype = float32"));
-  }
-  return options;
-}
-
-void check_offload(const ShardingOptions& options, Residence residence, bool keeps_whole,
-                   const std::vector<NamedParameter>& parameters, const std::string& caller) {
-  if (!options.offload) return;
-  const ShardOffload& offload = *options.offload;
-  const std::string where = caller + ": offload";
-  if (!offload.parameters && !offload.gradients) {
-    refuse(where, "neither parameters nor gradients shall lie in the file; leave `offload` empty");
-  }
-  if (offload.num_windows < 2) {
-    refuse(where, "num_windows is " + std::to_string(offload.num_windows) +
-                      "; one shard is read while one is written, so at least 2");
-  }
-  const c10::Device device = options.initial ? options.device : parameters[0].tensor.device();
-  std::string why;
-  if (!device.is_cpu()) {
-    why = "parameters are on " + device.str() + "; shards in a file need a module on the CPU";
-  } else if (offload.parameters && residence == Residence::kShared) {
-    why =
-        "parameters lie once on this host for all its ranks, and are computed with where they "
-        "lie, so none is ever put away; set share_memory = false, or offload.parameters = false";
-  } else if (offload.parameters && residence == Residence::kReplicated) {
-    why =
-        "parameters lie whole on every rank; take fully_shard() with share_memory = false, or set "
-        "offload.parameters = false";
-  } else if (offload.gradients && options.num_grains > 0) {
-    why =
-        "stable bits keep whole gradients of every unit in memory, beside which shards are little; "
-        "set offload.gradients = false, or num_grains = 0";
-  } else if (offload.gradients && keeps_whole) {
-    why =
-        "whole gradients of every unit are kept in memory, beside which shards are little; set "
-        "offload.gradients = false, or take WholeGradients::kFreed";
-  }
-  if (!why.empty()) throw Error(base::unsupported(where + ": " + why));
 }
 
 bool shares_parameters(const comm::Group& group, const ShardingOptions& options,

@@ -17,13 +17,12 @@ namespace hanji::parallel {
 std::vector<NamedParameter> prepare(const torch::nn::Module& module, const comm::Group& group,
                                     const ShardingOptions& options, const std::string& caller);
 
-/// The options with owners filled in; refuses what cannot be.
-ShardingOptions resolve(ShardingOptions options, const comm::Group& group,
-                        const std::vector<NamedParameter>& parameters, const std::string& caller);
-
-/// Refuses to keep in a file what cannot be there. `keeps_whole`: whole gradients lie in memory.
-void check_offload(const ShardingOptions& options, Residence residence, bool keeps_whole,
-                   const std::vector<NamedParameter>& parameters, const std::string& caller);
+/// The options with owners filled in, once all ranks are found to have asked for the same, of what
+/// can be. `spec` is complete but for them. A collective.
+///
+/// Errors  throws, on every rank: kMismatch if ranks differ; what the first rank that has a mistake
+///         throws: kInvalidArgument, kUnsupported.
+ShardingOptions agree_on_options(const ShardedModel::Spec& spec, ShardingOptions options);
 
 /// Where parameters can lie: on one host once, unless the options say no.
 bool shares_parameters(const comm::Group& group, const ShardingOptions& options,

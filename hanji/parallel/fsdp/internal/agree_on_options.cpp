@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include "hanji/base/status.h"
+#include "hanji/layout/split.h"
+#include "hanji/parallel/agreement.h"
+#include "hanji/parallel/fsdp/internal/prepare.h"
+#include "hanji/schedule/grain_tree.h"
+
+namespace hanji::parallel {
+namespace {
+
+[[noreturn]] void refuse(const std::string& caller, const std::string& why) {
+  throw Error(base::invalid_argument(caller + ": " + why));
+}
+
+/// With owners filled in; refuses what cannot be.
+ShardingOptions resolve(ShardingOptions options, const comm::Group& group,
+                        const std::vector<NamedParameter>& parameters, const std::string& caller) {
+  options.initial.reset();  // whoever keeps the options has no use for it
+  if (options.max_units_in_flight < 1) {
+    refuse(caller, "max_units_in_flight is " + std::to_string(options.max_units_in_flight) +
+                       "; one unit at least must be whole to compute");
+  }
+  if (options.num_grains == 0 && options.owners.empty()) return options;
+  if (options.replicas && !options.everyone) {
+    refuse(caller, "grains over replicas need `everyone`, the group of all ranks");
+  }
+  const comm::Group& everyone = options.everyone ? *options.everyone : group;
+  if (options.owners.empty()) {
+    options.owners = layout::split_grains(options.num_grains, everyone.size()).or_throw();
+  }
+  base::throw_if_error(schedule::check_owners(options.num_grains, options.owners));
+  if (static_cast<int>(options.owners.size()) != everyone.size()) {
+    refuse(caller, "owners names " + std::to_string(options.owners.size()) + " ranks, group " +
+                       everyone.name() + " has " + std::to_string(everyone.size()));
+  }
+  if (options.average == Average::kWeighted) {
+    throw Error(base::unsupported(caller +
+                                  ": Average::kWeighted scales before the sum, which stable bits "
+                                  "forbid; weigh the loss of each grain and use Average::kSum"));
+  }
+  for (const auto& [name, tensor] : parameters) {
+    const at::ScalarType dtype = dtypes_of(tensor.scalar_type(), options.precision).reduce;
+    if (!tensor.requires_grad() || c10::elementSize(dtype) >= 4) continue;
+    throw Error(base::unsupported(caller + ": gradients of " + name + " are added up in " +
+                                  c10::toString(dtype) +
+                                  ", which rounds differently within a rank and between ranks; "
+                                  "give precision.reduce_dtype = float32"));
+  }
+  return options;
+}
+
+/// Refuses to keep in a file what cannot be there. `keeps_whole`: whole gradients lie in memory.
+void check_offload(const ShardingOptions& options, Residence residence, bool keeps_whole,
+                   const std::vector<NamedParameter>& parameters, const std::string& caller) {
+  if (!options.offload) return;
+  const ShardOffload& offload = *options.offload;
+  const std::string where = caller + ": offload";
+  if (!offload.parameters && !offload.gradients) {
+    refuse(where, "neither parameters nor gradients shall lie in the file; leave `offload` empty");
+  }
+  if (offload.num_windows < 2) {
+    refuse(where, "num_windows is " + std::to_string(offload.num_windows) +
+                      "; one shard is read while one is written, so at least 2");
+  }
+  const c10::Device device = options.initial ? options.device : parameters[0].tensor.device();
+  std::string why;
+  if (!device.is_cpu()) {
+    why = "parameters are on " + device.str() + "; shards in a file need a module on the CPU";
+  } else if (offload.parameters && residence == Residence::kShared) {
+    why =
+        "parameters lie once on this host for all its ranks, and are computed with where they "
+        "lie, so none is ever put away; set share_memory = false, or offload.parameters = false";
+  } else if (offload.parameters && residence == Residence::kReplicated) {
+    why =
+        "parameters lie whole on every rank; take fully_shard() with share_memory = false, or set "
+        "offload.parameters = false";
+  } else if (offload.gradients && options.num_grains > 0) {
+    why =
+        "stable bits keep whole gradients of every unit in memory, beside which shards are little; "
+        "set offload.gradients = false, or num_grains = 0";
+  } else if (offload.gradients && keeps_whole) {
+    why =
+        "whole gradients of every unit are kept in memory, beside which shards are little; set "
+        "offload.gradients = false, or take WholeGradients::kFreed";
+  }
+  if (!why.empty()) throw Error(base::unsupported(where + ": " + why));
+}
+
+const char* word_of(Average average) {
+  switch (average) {
+    case Average::kMean: return "mean";
+    case Average::kSum: return "sum";
+    case Average::kWeighted: return "weighted mean";
+  }
+  return "";
+}
+
+/// What ranks must have alike.
+std::string words_of(const ShardingOptions& options) {
+  std::string text =
+      fmt::format("{} of gradients, share_memory = {}, max_units_in_flight = {}",
+                  word_of(options.average), options.share_memory, options.max_units_in_flight);
+  if (options.num_grains > 0) text += fmt::format(", {} grains", options.num_grains);
+  for (const layout::Range& owned : options.owners) {
+    text += fmt::format(" [{}, {})", owned.begin, owned.end);
+  }
+  if (options.offload) {
+    text += fmt::format(", offload of parameters = {}, gradients = {}", options.offload->parameters,
+                        options.offload->gradients);
+  }
+  return text;
+}
+
+}  // namespace
+
+ShardingOptions agree_on_options(const ShardedModel::Spec& spec, ShardingOptions options) {
+  const comm::Group& group = spec.gradients.group;
+  const std::string words = words_of(options);
+  Mistakes mistakes;
+  try {
+    check_offload(options, spec.residence, spec.gradients.keeps_whole, spec.parameters,
+                  spec.caller);
+    options = resolve(options, group, spec.parameters, spec.caller);
+  } catch (const Error& error) {
+    mistakes.add("options", "options", Status(error.code(), error.what()));
+  }
+  if (options.replicas) check_same_words("sharding", words, *options.replicas, mistakes);
+  check_same_words("sharding", words, group, mistakes);
+  return options;
+}
+
+}  // namespace hanji::parallel
