@@ -23,7 +23,7 @@ double sent(const CapacityQuery& query, Sharding sharding) {
                     query.ranks);
 }
 
-/// As describe() of Change says it: fewer devices, less computing, fewer bytes, larger batches.
+/// In the order of cheapest_changes(): fewer devices, less computing, fewer bytes, larger batches.
 auto price_of(const Change& change) {
   return std::tuple(devices(change.query, change.sharding), change.query.recompute,
                     sent(change.query, change.sharding), -change.query.micro_batch);

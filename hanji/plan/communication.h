@@ -9,9 +9,10 @@ namespace hanji::plan {
 ///
 /// Result  with one state on every rank: an all_reduce per bucket. Cut among ranks: per unit a
 ///         reduce_scatter within the group and an all_reduce of the shards over groups, whose
-///         calls share the link between hosts, an all_gather of the norm's partial sums, and a barrier before and after the update.
-///         By servers: messages there and back, the all_gather and one barrier. In stable a tree
-///         over grains per bucket or unit. Then which parameters were used, and the totals.
+///         calls share the link between hosts, an all_gather of the norm's partial sums, and a
+///         barrier before and after the update. By servers: messages there and back, the
+///         all_gather and one barrier. In stable a tree over grains per bucket or unit. Then which
+///         parameters were used, and the totals.
 void predict_communication(const StepFacts& facts, Prediction& prediction);
 
 }  // namespace hanji::plan

@@ -39,10 +39,10 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
   std::vector<MemoryLine> lines = {
       {"parameters", flat}, {"gradients", part.gradient_buffers * flat}, {"optimizer", moments}};
   if (const auto shards = shards_of(plan)) {
+    const bool accumulates = micro_batch < part.samples;
+    const int64_t grain_buffers = grains.count == 0 ? 0 : part.gradient_buffers;
     lines = state_lines(*shards, part.rank % shards->ranks,
-                        {.accumulates = micro_batch<part.samples, .grain_buffers = grains.count> 0
-                                            ? part.gradient_buffers
-                                            : 0});
+                        {.accumulates = accumulates, .grain_buffers = grain_buffers});
   }
   if (config.parallel.data == Sharding::kServer) {
     lines = server_lines(serve_model(model, element, plan.ranks, grains.owners), part.rank,

@@ -80,9 +80,10 @@ struct FullyShardOptions {
 /// Order   ranks must call units in the same order where units are gathered. The next unit is
 ///         gathered ahead of its use, as the forward before it went, up to max_units_in_flight.
 /// Cost    per step and parameter byte where units are gathered: two all_gathers (SHARD_GRAD_OP
-///         one, reshard_after_forward_to one and one among those ranks) and a reduce_scatter; memory for the shards and for max_units_in_flight units. In
-///         stable the partial sums are whole gradients, and where ranks own different numbers of
-///         grains, units that are gathered stay whole from a rank's first grain to its last.
+///         one, reshard_after_forward_to one and one among those ranks) and a reduce_scatter;
+///         memory for the shards and for max_units_in_flight units. In stable the partial sums are
+///         whole gradients, and where ranks own different numbers of grains, units that are
+///         gathered stay whole from a rank's first grain to its last.
 ///         With sharding.offload the shards take no memory, but windows of them; a step reads
 ///         parameters from the disk for each all_gather and for the update, and writes them once.
 ///         With sharding.precision the bytes of its dtypes travel, and shards are memory of their
@@ -91,9 +92,9 @@ struct FullyShardOptions {
 ///         without `replicas`, for a rank without grains where units are gathered, for casts of
 ///         inputs or outputs with UnitCalls::kLens, and for reshard_after_forward_to with
 ///         SHARD_GRAD_OP, NO_SHARD, grains that ranks share unevenly, or of other ranks than it
-///         says (kMismatch if ranks differ in their number). While its unit does not compute, reading a
-///         parameter throws, naming it; a second backward() through one forward() throws, naming
-///         the unit; so does the call of a unit outside the root's where that casts outputs.
+///         says (kMismatch if ranks differ in their number). While its unit does not compute,
+///         reading a parameter throws, naming it; a second backward() through one forward() throws,
+///         naming the unit; so does the call of a unit outside the root's where that casts outputs.
 /// Source  Zhao et al., PyTorch FSDP, VLDB 2023; Rajbhandari et al., ZeRO, SC 2020, section 5.3.
 Sharded fully_shard(torch::nn::Module& module, const comm::Group& group,
                     const FullyShardOptions& options = {});

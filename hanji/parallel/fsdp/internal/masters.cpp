@@ -1,3 +1,4 @@
+// While full_parameters() lives: the masters of all ranks, which the parameters are then.
 #include <ATen/core/grad_mode.h>
 
 #include "hanji/comm/all_gather.h"

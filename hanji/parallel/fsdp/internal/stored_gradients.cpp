@@ -1,3 +1,5 @@
+// What Gradients do where the shares lie in a file: a share has memory from the begin of its
+// reduction until it has been written behind it, while the units after it are still computed.
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -7,8 +9,6 @@
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/fsdp/internal/gradients.h"
 
-// What Gradients do where the shares lie in a file: a share has memory from the begin of its
-// reduction until it has been written behind it, while the units after it are still computed.
 namespace hanji::parallel {
 
 void Gradients::place_in_file() {

@@ -185,8 +185,8 @@ size_t ShardedModel::num_gathered() const {
   });
 }
 
-/// The neighbour is gathered as far as the limit allows; the shard of the one to be gathered after it
-/// is read meanwhile.
+/// The neighbour is gathered as far as the limit allows; the shard of the one to be gathered after
+/// it is read meanwhile.
 void ShardedModel::prefetch(size_t unit, int direction) {
   if (residence_ != Residence::kGathered || pinned_) return;
   auto next = neighbour(unit, direction);
