@@ -1,6 +1,5 @@
 #include "hanji/parallel/offload_file.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
@@ -64,30 +63,6 @@ void OffloadFile::fail(const Status& status) {
 void OffloadFile::check_updates_allowed() const {
   check_usable();
   if (!why_refused_.empty()) throw Error(base::invalid_argument(why_refused_));
-}
-
-at::Tensor without_memory(int64_t count, at::ScalarType dtype, std::string why) {
-  const int64_t bytes = count * static_cast<int64_t>(c10::elementSize(dtype));
-  at::Tensor tensor = at::empty({0}, at::TensorOptions(dtype));
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                                       c10::DataPtr(nullptr, c10::kCPU), nullptr,
-                                                       /*resizable=*/false);
-  tensor.unsafeGetTensorImpl()->set_storage_keep_dtype(c10::Storage(std::move(storage)));
-  tensor.unsafeGetTensorImpl()->set_sizes_contiguous({count});
-  take_memory(tensor, std::move(why));
-  return tensor;
-}
-
-void lend_memory(const at::Tensor& tensor, void* data) {
-  c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
-  storage.clear_data_ptr_access_error_msg_();
-  storage.set_data_ptr_noswap(c10::DataPtr(data, c10::kCPU));
-}
-
-void take_memory(const at::Tensor& tensor, std::string why) {
-  c10::StorageImpl& storage = *tensor.storage().unsafeGetStorageImpl();
-  storage.set_data_ptr_noswap(c10::DataPtr(nullptr, c10::kCPU));
-  storage.release_data_and_set_meta_custom_data_ptr_error_msg_(std::move(why));
 }
 
 }  // namespace hanji::parallel

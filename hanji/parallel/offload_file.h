@@ -65,12 +65,6 @@ class OffloadFile {
   std::string why_refused_;
 };
 
-/// A tensor of so many elements, on the CPU, without memory: to read it throws `why`.
-at::Tensor without_memory(int64_t count, at::ScalarType dtype, std::string why);
-/// Gives it memory, and takes that away again.
-void lend_memory(const at::Tensor& tensor, void* data);
-void take_memory(const at::Tensor& tensor, std::string why);
-
 /// Bytes of so many elements in such a file: whole blocks.
 constexpr int64_t offload_bytes(int64_t count, size_t element_bytes) {
   return base::whole_blocks(count * static_cast<int64_t>(element_bytes));

@@ -122,10 +122,8 @@ bool is_uneven(const std::vector<layout::Range>& owners) {
 
 /// To all ranks is what happens anyway; to one is not to reshard.
 void apply_resharding(const FullyShardOptions& options, const comm::Group& group,
-                      ShardedModel::Spec& spec, const ShardingOptions& sharding) {
-  const c10::Device device =
-      sharding.initial ? sharding.device : spec.parameters[0].tensor.device();
-  agree_on_resharding(options, group, device, kCaller);
+                      ShardedModel::Spec& spec) {
+  agree_on_resharding(options, group, spec.device, kCaller);
   spec.near = options.reshard_after_forward_to;
   if (!spec.near || spec.residence == Residence::kShared) return;
   if (spec.near->size() == 1) spec.reshards_after_forward = false;
@@ -167,16 +165,12 @@ Sharded fully_shard(torch::nn::Module& module, const comm::Group& asked_group,
   spec.units = find_units(module, options);
   spec.parameters = prepare(module, group, sharding, kCaller);
   share_out(module, spec.parameters, spec.units);
-  spec.residence = shares_parameters(group, sharding, spec.parameters) ? Residence::kShared
-                                                                       : Residence::kGathered;
+  take_options(sharding, spec);
+  spec.residence = shares_parameters(spec, sharding) ? Residence::kShared : Residence::kGathered;
   spec.seals = true;
   spec.reshards_after_forward = options.strategy != ShardingStrategy::kShardGradOp;
-  apply_resharding(options, asked_group, spec, sharding);
+  apply_resharding(options, asked_group, spec);
   spec.observes = options.calls == UnitCalls::kLens;
-  spec.initial = sharding.initial;
-  spec.device = sharding.device;
-  spec.gradients.replicas = sharding.replicas;
-  spec.gradients.everyone = sharding.everyone;
   spec.gradients.options = agree_on_options(spec, sharding);
   if (spec.residence == Residence::kGathered) {
     spec.holds_batch = is_uneven(spec.gradients.options.owners);

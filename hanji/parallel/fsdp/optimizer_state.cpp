@@ -49,14 +49,6 @@ std::vector<int64_t> kept_anywhere(const ShardedModel& model, const Optimizer& o
   return kept;
 }
 
-at::Tensor piece_of(const at::Tensor& whole, const Leaf& leaf) {
-  if (!whole.defined()) return {};
-  return whole.reshape({-1})
-      .narrow(0, leaf.elements.begin, leaf.elements.size())
-      .reshape(leaf.tensor.sizes())
-      .clone();
-}
-
 }  // namespace
 
 void Sharded::gather_state(const Optimizer& of_shards, Optimizer& whole) const {
@@ -97,7 +89,9 @@ void Sharded::scatter_state(const Optimizer& whole, Optimizer& of_shards) const 
       const OptimizerParamState* of = find_state(whole, parameter);
       if (of == nullptr) continue;
       ParameterState state = kind.read(*of);
-      for (at::Tensor& tensor : state.tensors) tensor = piece_of(tensor, leaf);
+      for (at::Tensor& tensor : state.tensors) {
+        if (tensor.defined()) tensor = piece_of(tensor, leaf);
+      }
       of_shards.state()[leaf.tensor.unsafeGetTensorImpl()] = kind.make(state);
     }
   }

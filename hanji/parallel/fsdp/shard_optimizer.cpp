@@ -24,12 +24,8 @@ Sharded shard_optimizer(torch::nn::Module& module, const comm::Group& group,
   for (auto& indices : layout::group_by_size(sizes, options.unit_bytes / element_bytes)) {
     spec.units.push_back({"of " + spec.parameters[indices[0]].name, std::move(indices)});
   }
-  spec.residence = shares_parameters(group, sharding, spec.parameters) ? Residence::kShared
-                                                                       : Residence::kReplicated;
-  spec.initial = sharding.initial;
-  spec.device = sharding.device;
-  spec.gradients.replicas = sharding.replicas;
-  spec.gradients.everyone = sharding.everyone;
+  take_options(sharding, spec);
+  spec.residence = shares_parameters(spec, sharding) ? Residence::kShared : Residence::kReplicated;
   spec.gradients.keeps_whole = options.whole_gradients == WholeGradients::kKept;
   spec.gradients.options = agree_on_options(spec, sharding);
   Sharded sharded(ShardedModel::create(std::move(spec)));

@@ -119,11 +119,7 @@ std::vector<at::Tensor> Sharded::scatter(const std::vector<NamedParameter>& whol
             found == whole.end() ? "none of that name"
                                  : fmt::format("[{}]", fmt::join(found->tensor.sizes(), ", ")))));
       }
-      pieces.push_back(found->tensor.detach()
-                           .reshape({-1})
-                           .narrow(0, leaf.elements.begin, leaf.elements.size())
-                           .reshape(leaf.tensor.sizes())
-                           .clone());
+      pieces.push_back(piece_of(found->tensor, leaf));
     }
   }
   return pieces;

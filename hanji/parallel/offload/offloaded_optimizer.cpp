@@ -8,6 +8,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/parallel/offload/internal/state_store.h"
+#include "hanji/parallel/without_memory.h"
 
 namespace hanji::parallel {
 namespace {
@@ -34,14 +35,14 @@ void check_offload(const OffloadOptions& options, const std::vector<FlatPart>& p
 
 /// Of all state at once: it would be what does not fit.
 at::Tensor state_in_windows(const at::Tensor& like) {
-  return without_memory(like.numel(), like.scalar_type(),
+  return without_memory({like.numel()}, like.scalar_type(),
                         "the state lies in a file; read it by state()");
 }
 
 /// Some elements of a buffer, which of one in a file have memory in a window only.
 at::Tensor cut(const at::Tensor& buffer, const FilePlace& place, int64_t begin, int64_t end) {
   if (!place) return buffer.slice(0, begin, end);
-  return without_memory(end - begin, buffer.scalar_type(),
+  return without_memory({end - begin}, buffer.scalar_type(),
                         "offloaded: the shards lie in a file, and have memory during a step only; "
                         "an optimizer that reads them when it is made needs them in memory");
 }

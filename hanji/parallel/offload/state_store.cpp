@@ -4,6 +4,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/parallel/offload/internal/state_store.h"
+#include "hanji/parallel/without_memory.h"
 
 namespace hanji::parallel {
 namespace {

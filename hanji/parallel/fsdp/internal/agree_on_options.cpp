@@ -50,12 +50,11 @@ ShardingOptions resolve(ShardingOptions options, const comm::Group& group,
   return options;
 }
 
-/// Refuses to keep in a file what cannot be there. `keeps_whole`: whole gradients lie in memory.
-void check_offload(const ShardingOptions& options, Residence residence, bool keeps_whole,
-                   const std::vector<NamedParameter>& parameters, const std::string& caller) {
+/// Refuses to keep in a file what cannot be there.
+void check_offload(const ShardingOptions& options, const ShardedModel::Spec& spec) {
   if (!options.offload) return;
   const ShardOffload& offload = *options.offload;
-  const std::string where = caller + ": offload";
+  const std::string where = spec.caller + ": offload";
   if (!offload.parameters && !offload.gradients) {
     refuse(where, "neither parameters nor gradients shall lie in the file; leave `offload` empty");
   }
@@ -63,15 +62,14 @@ void check_offload(const ShardingOptions& options, Residence residence, bool kee
     refuse(where, "num_windows is " + std::to_string(offload.num_windows) +
                       "; one shard is read while one is written, so at least 2");
   }
-  const c10::Device device = options.initial ? options.device : parameters[0].tensor.device();
   std::string why;
-  if (!device.is_cpu()) {
-    why = "parameters are on " + device.str() + "; shards in a file need a module on the CPU";
-  } else if (offload.parameters && residence == Residence::kShared) {
+  if (!spec.device.is_cpu()) {
+    why = "parameters are on " + spec.device.str() + "; shards in a file need a module on the CPU";
+  } else if (offload.parameters && spec.residence == Residence::kShared) {
     why =
         "parameters lie once on this host for all its ranks, and are computed with where they "
         "lie, so none is ever put away; set share_memory = false, or offload.parameters = false";
-  } else if (offload.parameters && residence == Residence::kReplicated) {
+  } else if (offload.parameters && spec.residence == Residence::kReplicated) {
     why =
         "parameters lie whole on every rank; take fully_shard() with share_memory = false, or set "
         "offload.parameters = false";
@@ -79,7 +77,7 @@ void check_offload(const ShardingOptions& options, Residence residence, bool kee
     why =
         "stable bits keep whole gradients of every unit in memory, beside which shards are little; "
         "set offload.gradients = false, or num_grains = 0";
-  } else if (offload.gradients && keeps_whole) {
+  } else if (offload.gradients && spec.gradients.keeps_whole) {
     why =
         "whole gradients of every unit are kept in memory, beside which shards are little; set "
         "offload.gradients = false, or take WholeGradients::kFreed";
@@ -119,8 +117,7 @@ ShardingOptions agree_on_options(const ShardedModel::Spec& spec, ShardingOptions
   const std::string words = words_of(options);
   Mistakes mistakes;
   try {
-    check_offload(options, spec.residence, spec.gradients.keeps_whole, spec.parameters,
-                  spec.caller);
+    check_offload(options, spec);
     options = resolve(options, group, spec.parameters, spec.caller);
   } catch (const Error& error) {
     mistakes.add("options", "options", Status(error.code(), error.what()));

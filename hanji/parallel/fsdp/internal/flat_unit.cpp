@@ -38,6 +38,14 @@ c10::StorageImpl& storage_of(const at::Tensor& parameter) {
   return *parameter.storage().unsafeGetStorageImpl();
 }
 
+at::Tensor piece_of(const at::Tensor& whole, const Leaf& leaf) {
+  return whole.detach()
+      .reshape({-1})
+      .narrow(0, leaf.elements.begin, leaf.elements.size())
+      .reshape(leaf.tensor.sizes())
+      .clone();
+}
+
 Held holder_of(const at::Tensor& parameter) {
   if (!parameter.defined() || !parameter.has_storage()) return {};
   auto& data = storage_of(parameter)._mutable_data_ptr_no_checks();

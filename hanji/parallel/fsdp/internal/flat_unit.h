@@ -46,6 +46,9 @@ struct Leaf {
   at::Tensor tensor;
 };
 
+/// A copy of what of a whole value, shaped like the parameter, is this rank's.
+at::Tensor piece_of(const at::Tensor& whole, const Leaf& leaf);
+
 /// The memory of one unit's parameters: whole, and this rank's shard of it. Where they are computed
 /// with in another dtype than they have, the shard is memory of its own, and rounded into the whole.
 ///

@@ -1,8 +1,6 @@
 #include "hanji/parallel/fsdp/internal/gradient_trap.h"
 
-#include <ATen/ops/empty.h>
-
-#include <utility>
+#include "hanji/parallel/without_memory.h"
 
 namespace hanji::parallel {
 namespace {
@@ -13,18 +11,12 @@ void clear_trap(at::Tensor& gradient, const at::Tensor& trap) {
 
 at::Tensor make_trap(const NamedParameter& parameter, const std::string& strategy) {
   const at::Tensor& whole = parameter.tensor;
-  const auto bytes = static_cast<int64_t>(whole.nbytes());
-  auto storage =
-      c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                            c10::DataPtr(nullptr, whole.device()), nullptr, false);
-  storage->release_data_and_set_meta_custom_data_ptr_error_msg_(
+  return without_memory(
+      whole.sizes(), whole.options().requires_grad(false),
       "the gradient of parameter " + parameter.name + " is not here: " + strategy +
-      "() has reduced it to the shards; make the optimizer from the handle's parameters(), and use "
-      "the handle's step(optimizer) and clip_grad_norm(); zero_grad() that sets to none is fine");
-  at::Tensor trap = at::empty({0}, whole.options().requires_grad(false));
-  trap.unsafeGetTensorImpl()->set_storage_keep_dtype(c10::Storage(std::move(storage)));
-  trap.unsafeGetTensorImpl()->set_sizes_contiguous(whole.sizes());
-  return trap;
+          "() has reduced it to the shards; make the optimizer from the handle's parameters(), and "
+          "use the handle's step(optimizer) and clip_grad_norm(); zero_grad() that sets to none is "
+          "fine");
 }
 
 }  // namespace

@@ -120,10 +120,15 @@ std::vector<NamedParameter> prepare(const torch::nn::Module& module, const comm:
   return parameters;
 }
 
-bool shares_parameters(const comm::Group& group, const ShardingOptions& options,
-                       const std::vector<NamedParameter>& parameters) {
-  const c10::Device device = options.initial ? options.device : parameters[0].tensor.device();
-  return options.share_memory && comm::shares_memory(group) && device.is_cpu();
+void take_options(const ShardingOptions& options, ShardedModel::Spec& spec) {
+  spec.initial = options.initial;
+  spec.device = options.initial ? options.device : spec.parameters[0].tensor.device();
+  spec.gradients.replicas = options.replicas;
+  spec.gradients.everyone = options.everyone;
+}
+
+bool shares_parameters(const ShardedModel::Spec& spec, const ShardingOptions& options) {
+  return options.share_memory && comm::shares_memory(spec.gradients.group) && spec.device.is_cpu();
 }
 
 }  // namespace hanji::parallel

@@ -17,15 +17,17 @@ namespace hanji::parallel {
 std::vector<NamedParameter> prepare(const torch::nn::Module& module, const comm::Group& group,
                                     const ShardingOptions& options, const std::string& caller);
 
+/// Who takes part, and where the parameters of `spec`, which are those that prepare() gave, will be.
+void take_options(const ShardingOptions& options, ShardedModel::Spec& spec);
+
+/// Whether parameters lie once: on one host, unless the options say no.
+bool shares_parameters(const ShardedModel::Spec& spec, const ShardingOptions& options);
+
 /// The options with owners filled in, once all ranks are found to have asked for the same, of what
 /// can be. `spec` is complete but for them. A collective.
 ///
 /// Errors  throws, on every rank: kMismatch if ranks differ; what the first rank that has a mistake
 ///         throws: kInvalidArgument, kUnsupported.
 ShardingOptions agree_on_options(const ShardedModel::Spec& spec, ShardingOptions options);
-
-/// Where parameters can lie: on one host once, unless the options say no.
-bool shares_parameters(const comm::Group& group, const ShardingOptions& options,
-                       const std::vector<NamedParameter>& parameters);
 
 }  // namespace hanji::parallel

@@ -10,6 +10,7 @@
 
 #include "hanji/base/units.h"
 #include "hanji/comm/host_values.h"
+#include "hanji/parallel/without_memory.h"
 
 namespace hanji::parallel {
 namespace {
@@ -142,7 +143,7 @@ StoredShard::StoredShard(std::shared_ptr<ShardStore> store, int64_t count, at::S
                          std::string why)
     : store_(std::move(store)),
       place_(store_->place(count, dtype)),
-      tensor_(without_memory(count, dtype, why)),
+      tensor_(without_memory({count}, dtype, why)),
       why_(std::move(why)) {}
 
 void StoredShard::lend(at::Tensor window) {

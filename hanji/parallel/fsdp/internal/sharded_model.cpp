@@ -75,7 +75,7 @@ void ShardedModel::add_flats(const Spec& spec, const UnitRequest& request, Modul
     std::vector<NamedParameter> own;
     for (const int index : indices) own.push_back(spec.parameters[index]);
     const Home home{residence_,
-                    spec.initial ? spec.device : own[0].tensor.device(),
+                    spec.device,
                     spec.initial ? &*spec.initial : nullptr,
                     dtypes_of(kind.second, precision_),
                     offload_ && offload_->parameters ? store_ : nullptr,

@@ -48,7 +48,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
     std::vector<UnitRequest> units = {};
     Residence residence = Residence::kShared;
     std::optional<lens::InitialValues> initial = {};  ///< Of parameters without memory.
-    c10::Device device = c10::kCPU;                   ///< Where those get it.
+    c10::Device device = c10::kCPU;                   ///< Where the parameters will be.
     bool seals = false;  ///< Parameters can be read only where their unit is computed.
     bool reshards_after_forward = true;
     bool holds_batch = false;  ///< Stable: units stay whole until the rank's last grain.

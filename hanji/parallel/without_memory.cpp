@@ -1,0 +1,42 @@
+#include "hanji/parallel/without_memory.h"
+
+#include <ATen/ops/empty.h>
+
+#include <utility>
+
+namespace hanji::parallel {
+namespace {
+
+c10::StorageImpl& storage_impl(const at::Tensor& tensor) {
+  return *tensor.storage().unsafeGetStorageImpl();
+}
+
+}  // namespace
+
+at::Tensor without_memory(at::IntArrayRef sizes, const at::TensorOptions& options,
+                          std::string why) {
+  const auto bytes =
+      c10::multiply_integers(sizes) * static_cast<int64_t>(options.dtype().itemsize());
+  at::Tensor tensor = at::empty({0}, options);
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
+                                                       c10::DataPtr(nullptr, tensor.device()),
+                                                       nullptr, /*resizable=*/false);
+  tensor.unsafeGetTensorImpl()->set_storage_keep_dtype(c10::Storage(std::move(storage)));
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  storage_impl(tensor).release_data_and_set_meta_custom_data_ptr_error_msg_(std::move(why));
+  return tensor;
+}
+
+void lend_memory(const at::Tensor& tensor, void* data) {
+  c10::StorageImpl& storage = storage_impl(tensor);
+  storage.clear_data_ptr_access_error_msg_();
+  storage.set_data_ptr_noswap(c10::DataPtr(data, c10::kCPU));
+}
+
+void take_memory(const at::Tensor& tensor, std::string why) {
+  c10::StorageImpl& storage = storage_impl(tensor);
+  storage.set_data_ptr_noswap(c10::DataPtr(nullptr, c10::kCPU));
+  storage.release_data_and_set_meta_custom_data_ptr_error_msg_(std::move(why));
+}
+
+}  // namespace hanji::parallel
