@@ -216,15 +216,12 @@ Rates Measurement::rates() {
 }  // namespace
 
 Result<Rates> measure_rates(const MeasureOptions& options) {
-  if (options.ranks < 1) {
-    return base::invalid_argument(
-        fmt::format("rates are measured with at least 1 rank, not {}", options.ranks));
-  }
+  HANJI_ASSIGN_OR_RETURN(const double compute_share, measure_compute_share(options));
   Measurement measurement(options);
   HANJI_RETURN_IF_ERROR(measurement.allocate());
   HANJI_RETURN_IF_ERROR(measurement.run());
   Rates rates = measurement.rates();
-  HANJI_ASSIGN_OR_RETURN(rates.compute_share, measure_compute_share(options));
+  rates.compute_share = compute_share;
   return rates;
 }
 

@@ -80,7 +80,7 @@ int64_t largest_share(const Plan& plan) {
 }
 
 std::vector<MemoryLine> rank_memory(const Plan& plan, int64_t micro_batch, int rank) {
-  const bool differs = shards_of(plan) || plan.config.parallel.data == Sharding::kServer;
+  const bool differs = plan.config.parallel.data != Sharding::kReplicas;
   if (differs) return lines_of(plan, micro_batch, own_part(plan, rank));
   return lines_of(plan, micro_batch, {rank, largest_share(plan), num_gradient_buffers(plan)});
 }
