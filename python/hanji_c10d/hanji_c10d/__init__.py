@@ -11,8 +11,6 @@ import atexit
 import multiprocessing.util
 import os
 
-import torch.distributed as dist
-
 __all__ = ["monitored_barrier", "register"]
 
 _living = {}  # by process: a fork must not leave its parent's groups
@@ -43,12 +41,17 @@ def _create(options, _backend_options):
 
 def register():
     """Registers backend "hanji" for CPU tensors; once, however often it is called."""
+    # Not at the top: where this module is imported first, torch imports it again for its entry point.
+    import torch.distributed as dist
+
     if dist.is_available() and "HANJI" not in dist.Backend._plugins:
         dist.Backend.register_backend("hanji", _create, extended_api=True, devices=["cpu"])
 
 
 def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
     """torch.distributed.monitored_barrier(), which refuses every backend but Gloo."""
+    import torch.distributed as dist
+
     if group == dist.GroupMember.NON_GROUP_MEMBER:
         return  # as torch's own: only members meet
     limit = {} if timeout is None else {"timeout": timeout}

@@ -283,6 +283,21 @@ class Operations(unittest.TestCase):
                 time.sleep(0.05)
             self.assertRegex(torch.load(f"{folder}/said"), "True.*rank 1")
 
+    def test_either_may_be_imported_first(self):
+        with tempfile.TemporaryDirectory() as folder:  # what pip leaves beside an installed package
+            info = pathlib.Path(folder) / "hanji_c10d-0.dist-info"
+            info.mkdir()
+            (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hanji_c10d\nVersion: 0\n")
+            (info / "entry_points.txt").write_text("[torch.backends]\nhanji = hanji_c10d:register\n")
+            package = pathlib.Path(hanji_c10d.__file__).parent.parent
+            environment = {**os.environ, "PYTHONPATH": f"{folder}:{package}"}
+            for order in ("hanji_c10d, torch", "torch, hanji_c10d"):
+                run = subprocess.run(
+                    [sys.executable, "-B", "-c", f"import {order}; import torch.distributed as dist; "
+                     "print(dist.Backend.backend_capability['hanji'])"],
+                    capture_output=True, text=True, timeout=120, env=environment)
+                self.assertEqual((run.stdout, run.returncode), ("['cpu']\n", 0), run.stderr)
+
     def test_torchrun(self):
         here = pathlib.Path(__file__).resolve().parent
         run = subprocess.run(
