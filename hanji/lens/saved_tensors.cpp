@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
+#include <mutex>
 #include <string>
 #include <typeinfo>
 #include <utility>
@@ -13,12 +14,16 @@
 namespace hanji::lens {
 namespace {
 
+namespace autograd = torch::autograd;
+
 Saver*& saver_of_thread() {
   thread_local Saver* saver = nullptr;
   return saver;
 }
 
-struct SaverHooks : torch::autograd::SavedVariableHooks {
+/// Of one tensor. The graph owns it and may outlive the scope: `saver` is used by the constructor of
+/// autograd's SavedVariable alone, which calls the pack hook at once.
+struct SaverHooks : autograd::SavedVariableHooks {
   explicit SaverHooks(Saver& to) : saver(to) {}
   void call_pack_hook(const at::Tensor& tensor) override { saved = saver.save(tensor); }
   at::Tensor call_unpack_hook() override { return saved->get(); }
@@ -26,33 +31,59 @@ struct SaverHooks : torch::autograd::SavedVariableHooks {
   std::unique_ptr<SavedTensor> saved;
 };
 
-/// Autograd asks its engine, once for every tensor it saves, who wants it.
-struct SaverEngine : torch::autograd::Engine {
-  static torch::autograd::Engine& get() {
-    static auto* engine = new SaverEngine;  // never destroyed: graphs may outlive everything
+/// Autograd asks its default engine for the hooks of every tensor that it saves; there is no other
+/// way in from C++. Passes run in libtorch's own engine all the same, so one that begins inside a
+/// scope and ends after it, or nests in one that began before, has one set of threads and queues.
+struct SaverEngine : autograd::Engine {
+  static autograd::Engine& get() {
+    static auto* engine = new SaverEngine;  // never destroyed: scopes may be static
     return *engine;
   }
-  std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
+  std::unique_ptr<autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
     Saver* saver = saver_of_thread();
     return saver == nullptr ? nullptr : std::make_unique<SaverHooks>(*saver);
   }
+  autograd::variable_list execute(const autograd::edge_list& roots,
+                                  const autograd::variable_list& inputs, bool keep_graph,
+                                  bool create_graph, bool accumulate_grad,
+                                  const autograd::edge_list& outputs) override {
+    return get_base_engine().execute(roots, inputs, keep_graph, create_graph, accumulate_grad,
+                                     outputs);
+  }
 };
 
-/// On first use, not on start: a program that only links this library is as it was.
-void take_engine_once() {
-  static const bool taken = [] {
-    const torch::autograd::Engine& engine = torch::autograd::Engine::get_default_engine();
-    if (typeid(engine) != typeid(torch::autograd::Engine)) {
+/// The scopes of all threads: autograd has one default engine per process. The first that begins
+/// takes its place, the last that ends gives it back.
+class OpenScopes {
+ public:
+  static OpenScopes& of_process() {
+    static auto* scopes = new OpenScopes;
+    return *scopes;
+  }
+
+  void enter() {
+    const std::lock_guard lock(mutex_);
+    const autograd::Engine& now = autograd::Engine::get_default_engine();
+    if (&now != (count_ == 0 ? &autograd::Engine::get_base_engine() : &SaverEngine::get())) {
       throw Error(base::unsupported(
-          std::string("saved tensors: autograd's engine is already another one (") +
-          typeid(engine).name() +
+          std::string("saved tensors: autograd's engine is not libtorch's own but another one (") +
+          typeid(now).name() +
           "), as in a Python process; there take torch.autograd.graph.saved_tensors_hooks"));
     }
-    torch::autograd::set_default_engine_stub(&SaverEngine::get);
-    return true;
-  }();
-  static_cast<void>(taken);
-}
+    if (count_++ == 0) autograd::set_default_engine_stub(&SaverEngine::get);
+  }
+
+  /// An engine that came in between stays: it is not ours to remove.
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    if (--count_ > 0 || &autograd::Engine::get_default_engine() != &SaverEngine::get()) return;
+    autograd::set_default_engine_stub(&autograd::Engine::get_base_engine);
+  }
+
+ private:
+  std::mutex mutex_;
+  int count_ = 0;
+};
 
 class AsIs : public SavedTensor {
  public:
@@ -78,11 +109,14 @@ class AsIs : public SavedTensor {
 }  // namespace
 
 SaverScope::SaverScope(Saver& saver) {
-  take_engine_once();
+  OpenScopes::of_process().enter();
   former_ = std::exchange(saver_of_thread(), &saver);
 }
 
-SaverScope::~SaverScope() { saver_of_thread() = former_; }
+SaverScope::~SaverScope() {
+  saver_of_thread() = former_;
+  OpenScopes::of_process().leave();
+}
 
 SaverPause::SaverPause() : former_(std::exchange(saver_of_thread(), nullptr)) {}
 

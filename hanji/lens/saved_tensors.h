@@ -25,7 +25,12 @@ class Saver {
 
 /// Shows this thread's saved tensors to `saver` until its end; the innermost scope counts.
 ///
-/// Errors  throws kUnsupported where something else took autograd's engine, as Python does.
+/// Autograd asks its default engine, of which a process has one, who wants a tensor. So while a scope
+/// of any thread is open, an engine of ours is the default one; the end of the last scope makes it
+/// libtorch's own again. Other threads save as without it, and all passes run in libtorch's engine.
+/// A graph keeps the SavedTensors that it needs: it may run after the scope, and `saver`, are gone.
+/// Errors  throws kUnsupported where the default engine is neither, as in a Python process.
+/// Thread  begins and ends on one thread.
 class SaverScope {
  public:
   explicit SaverScope(Saver& saver);

@@ -28,9 +28,12 @@ using TensorFunction = std::function<std::vector<at::Tensor>(const std::vector<a
 /// Cost    one more forward of fn in backward; between, no memory but inputs and outputs.
 ///         Results of operations that `keeps` names are kept too, and not made again:
 ///         lens::keep_products() for matrix products and attention, which leaves backward with what
-///         is cheap; then 1 us per operation.
+///         is cheap; then 1 us per operation. While such an operation runs, autograd's default
+///         engine, of which a process has one, is one of ours; after it, libtorch's own again.
 /// Errors  throws kInvalidArgument in backward if fn gives another number of outputs then, or meets
-///         other operations where results were kept. It cannot be differentiated twice.
+///         other operations where results were kept. It cannot be differentiated twice. With
+///         `keeps`, throws kUnsupported where autograd's default engine is not libtorch's own, as in
+///         a Python process.
 /// Thread  torch's generator is one per process: ranks that are threads draw from it in any order.
 /// Source  Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 std::vector<at::Tensor> checkpointed_all(const TensorFunction& fn,
@@ -57,6 +60,7 @@ at::Tensor call_with(Function& fn, const std::vector<at::Tensor>& inputs,
 
 /// The same, of which results of operations are kept:
 /// checkpointed_keeping(hanji::lens::keep_products(), [&](auto x) { return block(x); }, x).
+/// Takes autograd's default engine of this process while an operation runs whose results are kept.
 template <class Function, class... Tensors>
 at::Tensor checkpointed_keeping(const lens::KeepRule& keeps, const Function& fn,
                                 const Tensors&... inputs) {

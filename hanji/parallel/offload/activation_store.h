@@ -27,6 +27,11 @@ struct ActivationOptions {
 ///   auto offload = store.offload();                   // this thread, until its end
 ///   for (auto& batch : loader) loss(net->forward(batch.x), batch.y).backward();
 ///
+/// While a scope of any thread is open, autograd's default engine, of which a process has one, is
+/// one of ours that asks this store; after the last it is libtorch's own again. Threads without a
+/// scope save as before. A graph may run backward after the scope and the store are gone: it keeps
+/// the file.
+///
 /// Works with every strategy. With checkpointed() in its scope the inputs of segments go to the
 /// file, and nothing else is kept. Parameters, small tensors and what is no plain memory stay.
 /// Result  the same bits.
@@ -34,7 +39,7 @@ struct ActivationOptions {
 ///         it, and its bytes to the disk and back. The file grows to the most that was in it.
 /// Errors  forward and backward throw kTimeout, kOutOfMemory (a full disk) and kCorrupt (somebody
 ///         has cut the file), naming the folder; kUnsupported for tensors that are not on the CPU,
-///         and in a Python process.
+///         and where autograd's default engine is not libtorch's own, as in a Python process.
 /// Thread  scopes on one thread; backward() may run on any.
 /// Source  Rajbhandari et al., ZeRO-Infinity, SC 2021, section 5.1.2.
 class ActivationStore {
@@ -49,6 +54,7 @@ class ActivationStore {
    private:
     lens::SaverScope scope_;
   };
+  /// Takes autograd's default engine of this process until the end of the scope.
   Scope offload();
 
   /// In the file now, for graphs that are alive.
