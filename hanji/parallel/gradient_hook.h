@@ -18,16 +18,4 @@ void remove_gradient_hook(const at::Tensor& parameter);
 /// The strategy that trains a parameter already; empty: none.
 std::string strategy_of(const at::Tensor& parameter);
 
-/// Makes a second backward() from a loss whose graph was not kept throw kInvalidArgument and name a
-/// parameter, before torch's own error, which names none.
-class SecondBackwardGuard {
- public:
-  /// Of `parameter`, from inside a backward().
-  /// Cost    a hook on the node of the loss, once in a backward().
-  void on_gradient(const std::string& parameter);
-
- private:
-  int graph_task_ = -1;  ///< The last that was seen.
-};
-
 }  // namespace hanji::parallel

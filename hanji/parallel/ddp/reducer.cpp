@@ -92,7 +92,6 @@ void Reducer::on_gradient(size_t index) {
         "; call replicas.grain(index) before each backward(), or take num_grains out of the "
         "options of data_parallel()"));
   }
-  guard_.on_gradient(parameters_[index].name);
   adopt(index);
   slots_[index].used = true;
   if (accumulating_) return;

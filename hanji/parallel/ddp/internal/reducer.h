@@ -97,7 +97,6 @@ class Reducer {
   size_t num_launched_ = 0;
   int64_t num_backwards_ = 0;
   int armed_graph_task_ = -1;
-  SecondBackwardGuard guard_;
   double weight_ = 1.0;
   double joined_weight_ = 0;   ///< Of all ranks in this step; 0: join() was not called.
   bool without_data_ = false;  ///< This rank takes part in a step of the others.

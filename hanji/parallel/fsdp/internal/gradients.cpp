@@ -59,7 +59,6 @@ void Gradients::on_gradient(size_t index, size_t position) {
                                        "; call grain(index) before each backward(), or take "
                                        "num_grains out of the options"));
   }
-  guard_.on_gradient(name);
   arm();
   if (unit.ready[position]) {
     throw Error(base::invalid_argument("parameter " + name +

@@ -133,7 +133,6 @@ class Gradients {
   size_t num_retired_ = 0;
   size_t row_ = 0;
   int armed_graph_task_ = -1;
-  SecondBackwardGuard guard_;
   bool keeps_graph_ = false;
   bool accumulating_ = false;
   bool holds_sums_ = false;  ///< In a file: some share counts, on every rank alike.

@@ -81,7 +81,6 @@ class ServerState {
   at::Tensor sum_;        ///< Servers: gradients of the own range.
   std::unique_ptr<FlatOptimizer> optimizer_;
   layout::ServerTraffic::Link moved_;
-  SecondBackwardGuard guard_;
 
  private:
   void place_worker();
