@@ -28,9 +28,14 @@ class Topo(CommandTest):
     def test_measured_within_its_time(self):
         measured = json.loads(self.hanji("topo", "--measure", "--json").stdout)["measured"]
         self.assertLess(measured["seconds"], 20)
-        self.assertGreaterEqual(len(measured["copies"]), 1)
+        cores = [one["num_copies"] for one in measured["copies"]]
+        self.assertEqual(cores[:8], list(range(1, min(len(cores), 8) + 1)))
+        self.assertGreater(measured["copies"][0]["bytes_per_second"] or 0, 0, measured["copies"][0])
         for one in measured["copies"] + measured["pairs"]:
-            self.assertTrue(one["bytes_per_second"] or one["unknown"], one)
+            self.assertEqual(bool(one["bytes_per_second"]), not one["unknown"], one)
+        text = self.hanji("topo", "--measure").stdout
+        for one in measured["pairs"]:
+            self.assertRegex(text, r"CPUs {} and {}: flag ".format(*one["cpus"]))
 
     def test_nominal(self):
         links = {one["name"]: one for one in json.loads(self.hanji("topo", "--nominal", "--json").stdout)}

@@ -206,7 +206,8 @@ TEST_F(File, RenameReplacesAndNamesBothOnError) {
 }
 
 TEST_F(File, TellsFreeSpaceAndTheRunningProgram) {
-  EXPECT_GT(*free_bytes(folder_), 0);
+  const auto free = static_cast<double>(fs::space(folder_).available);
+  EXPECT_NEAR(static_cast<double>(*free_bytes(folder_)), free, 0.05 * free + 1e9) << "others write";
   EXPECT_EQ(*free_bytes("/proc"), 0);
   EXPECT_FALSE(free_bytes(folder_ / "absent").ok());
   EXPECT_EQ((*executable_path()).filename(), "hanji_base_test");

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <thread>
 
 #include "hanji/base/fd.h"
@@ -51,7 +52,11 @@ TEST_F(LogFile, LinesOfSeveralThreadsStayWhole) {
   }
 }
 
-TEST(Log, WithoutADescriptorIsSilent) { Log(-1, "rank 0").error("nobody hears"); }
+TEST(Log, WithoutADescriptorWritesNowhere) {
+  errno = 0;
+  Log(-1, "rank 0").error("nobody hears");
+  EXPECT_EQ(errno, 0) << "a write to descriptor -1 sets EBADF";
+}
 
 TEST(FormatTime, IsIso8601InUtc) {
   EXPECT_EQ(format_time(0), "1970-01-01T00:00:00.000Z");

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "hanji/base/file.h"
 
@@ -77,7 +78,11 @@ TEST_F(Headroom, CountsWhatTheKernelKilled) {
   EXPECT_EQ(num_oom_kills(folders_), 3);
 }
 
-TEST(HeadroomOfThisMachine, IsPositive) { EXPECT_GT((*memory_headroom()).bytes, 0); }
+TEST(HeadroomOfThisMachine, IsAPartOfItsMemory) {
+  const int64_t bytes = (*memory_headroom()).bytes;
+  EXPECT_GT(bytes, 0);
+  EXPECT_LE(bytes, ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE));
+}
 
 }  // namespace
 }  // namespace hanji::base

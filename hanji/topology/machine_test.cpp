@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <set>
 
@@ -49,15 +50,21 @@ TEST(UsableCores, TheQuotaRoundsDownButNeverToZero) {
   EXPECT_EQ(usable_cores(0, 0), 1);
 }
 
-TEST(ReadMachine, ThisHostIsPlausible) {
+TEST(ReadMachine, SaysOfThisHostWhatTheSystemSays) {
   const auto machine = read_machine();
   ASSERT_TRUE(machine.ok()) << machine.status().to_string();
+  cpu_set_t mask;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(mask), &mask), 0);
   EXPECT_GE(machine->physical_cores, machine->usable_cores);
   EXPECT_GE(machine->usable_cores, 1);
-  EXPECT_GT(machine->memory_bytes, 64 << 20);
+  EXPECT_LE(machine->usable_cores, CPU_COUNT(&mask));
+  EXPECT_LE(machine->physical_cores, ::sysconf(_SC_NPROCESSORS_CONF));
+  EXPECT_LE(machine->memory_bytes, ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE));
   EXPECT_GT(machine->available_bytes, 0);
   EXPECT_LE(machine->available_bytes, machine->memory_bytes);
-  EXPECT_FALSE(machine->hostname.empty());
+  char name[256] = {};
+  ASSERT_EQ(::gethostname(name, sizeof(name) - 1), 0);
+  EXPECT_EQ(machine->hostname, name);
 }
 
 TEST(ReadMachine, TheAffinityMaskOfTheThreadCounts) {
