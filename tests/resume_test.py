@@ -113,6 +113,21 @@ class Resume(CommandTest):
         self.assertIn("behind step 3", done.stdout)
         self.assertEqual(self.hashes("run"), expected)
 
+    def test_a_run_goes_on_with_the_vector_instructions_of_its_kernels(self):
+        constant = ["--set", "train.schedule=constant", "--set", "train.warmup_steps=2"]
+        self.train("whole", *JOB, *constant, "--steps", 8, HANJI_SIMD="baseline")
+        self.train("run", *JOB, *constant, "--steps", 4, HANJI_SIMD="baseline")
+        self.assertEqual(self.read_json("run", "plan.json")["kernels"]["simd"], "baseline")
+        self.resume("run", "--steps", 8)
+        self.assertEqual(self.hashes("run"), self.hashes("whole"))
+        self.train("better", *JOB, *constant, "--steps", 8)
+        level = self.read_json("better", "plan.json")["kernels"]["simd"]
+        if level == "baseline":
+            self.skipTest("this processor has one level")
+        self.assertNotEqual(self.hashes("better"), self.hashes("whole"))
+        done = self.resume("better", "--steps", 9, HANJI_SIMD="baseline", expect=2)
+        self.assertIn(f"they use {level}, but HANJI_SIMD allows baseline at most", done.stderr)
+
     def test_an_empty_folder_begins_and_a_foreign_one_is_refused(self):
         done = self.resume("new", *NANO, *JOB, "--steps", 2)
         self.assertIn("begins a new run", done.stdout)

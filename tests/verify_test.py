@@ -44,6 +44,13 @@ class Verify(CommandTest):
         summary = self.read_json("run", "summary.json")
         self.assertEqual(summary["state_sha256"], certificate["state_sha256"])
 
+    def test_both_sides_take_the_vector_instructions_of_the_plan(self):
+        _, certificate = self.verify("verified", "--ranks", 2, HANJI_SIMD="baseline")
+        self.assertEqual(certificate["verdict"], "equal")
+        self.assertEqual(self.read_json("verified", "plan.json")["kernels"]["simd"], "baseline")
+        done, _ = self.verify("wrong", "--ranks", 2, expect=2, HANJI_SIMD="sse")
+        self.assertIn("HANJI_SIMD: 'sse'", done.stderr)
+
     def test_what_cannot_be_verified_is_refused(self):
         done, _ = self.verify("fast", "--set", "train.bits=fast", expect=2)
         self.assertIn("promises no bits", done.stderr)

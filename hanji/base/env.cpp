@@ -53,6 +53,8 @@ constexpr std::array kVariables = {
     VariableSpec{"HANJI_TOKEN_FILE", kPath, "none", "secret of a run on several hosts, mode 0600"},
     VariableSpec{"HANJI_INTERFACE", kText, "the route's", "interface or address between hosts"},
     VariableSpec{"HANJI_CACHE_DIR", kPath, "XDG_CACHE_HOME/hanji", "measurements kept per machine"},
+    VariableSpec{"HANJI_SIMD", kText, "the processor's",
+                 "highest vector instructions of hanji's kernels: baseline, avx2, avx512"},
     VariableSpec{"XDG_CACHE_HOME", kPath, "HOME/.cache", "parent of the cache folder"},
     VariableSpec{"XDG_RUNTIME_DIR", kPath, "TMPDIR", "parent of the folder where ranks meet"},
     VariableSpec{"HOME", kPath, "none", "parent of .cache"},
@@ -61,8 +63,13 @@ constexpr std::array kVariables = {
     VariableSpec{"TERM", kText, "dumb", "kind of terminal"},
     VariableSpec{"COLUMNS", kInteger, "the terminal's width", "width of tables"},
     VariableSpec{"OMP_NUM_THREADS", kInteger, "cores of the rank", "threads of one rank"},
+    VariableSpec{"ATEN_CPU_CAPABILITY", kText, "the processor's", "libtorch: vector instructions"},
+    VariableSpec{"ONEDNN_MAX_CPU_ISA", kText, "the processor's", "oneDNN: vector instructions"},
+    VariableSpec{"DNNL_MAX_CPU_ISA", kText, "ONEDNN_MAX_CPU_ISA", "oneDNN: its older name"},
+    VariableSpec{"MKL_ENABLE_INSTRUCTIONS", kText, "the processor's", "MKL: vector instructions"},
+    VariableSpec{"MKL_CBWR", kText, "none", "MKL: one order of sums for several processors"},
 };
-static_assert(kVariables.size() == static_cast<size_t>(Variable::kOmpNumThreads) + 1);
+static_assert(kVariables.size() == static_cast<size_t>(Variable::kMklCbwr) + 1);
 
 std::string_view name_in(std::string_view line) { return line.substr(0, line.find('=')); }
 

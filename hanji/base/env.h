@@ -50,6 +50,7 @@ enum class Variable {
   kHanjiTokenFile,
   kHanjiInterface,
   kHanjiCacheDir,
+  kHanjiSimd,
   kXdgCacheHome,
   kXdgRuntimeDir,
   kHome,
@@ -58,6 +59,11 @@ enum class Variable {
   kTerm,
   kColumns,
   kOmpNumThreads,
+  kAtenCpuCapability,
+  kOneDnnMaxCpuIsa,
+  kDnnlMaxCpuIsa,
+  kMklEnableInstructions,
+  kMklCbwr,
 };
 
 enum class VariableType { kText, kInteger, kPath, kFlag };

@@ -46,8 +46,10 @@ TEST(Env, TheTableIsInTheOrderOfTheEnum) {
   EXPECT_EQ(spec_of(Variable::kOmpiLocalSize).name, "OMPI_COMM_WORLD_LOCAL_SIZE");
   EXPECT_EQ(spec_of(Variable::kPmixNamespace).name, "PMIX_NAMESPACE");
   EXPECT_EQ(spec_of(Variable::kHanjiEndpoints).name, "HANJI_ENDPOINTS");
+  EXPECT_EQ(spec_of(Variable::kHanjiSimd).name, "HANJI_SIMD");
   EXPECT_EQ(spec_of(Variable::kTmpDir).name, "TMPDIR");
   EXPECT_EQ(spec_of(Variable::kOmpNumThreads).name, "OMP_NUM_THREADS");
+  EXPECT_EQ(spec_of(Variable::kMklCbwr).name, "MKL_CBWR");
 }
 
 TEST(Env, EveryVariableIsDocumentedOnce) {

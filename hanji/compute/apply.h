@@ -4,8 +4,10 @@
 
 namespace hanji::compute {
 
-/// Sets what libtorch keeps for the whole process: how float32 matrices are multiplied, and the
-/// number of threads of an operation. Only `hanji train` calls it, once, from the plan.
+/// Sets what the whole process keeps: how libtorch multiplies float32 matrices, the number of
+/// threads of an operation, and the vector instructions of our own kernels. Only `hanji train` and
+/// `hanji verify` call it, once, from the plan.
+/// Errors  throws Error(kUnsupported) for instructions that this process may not use.
 void apply(const KernelChoice& choice, int threads);
 
 }  // namespace hanji::compute

@@ -375,6 +375,8 @@ size_t backward_elements_f64(int64_t length, int64_t size) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "hanji/compute/internal/dispatch.h"
+
 namespace hanji::compute::internal {
 
 #define HANJI_DISPATCH(T, Suffix)                                                \
@@ -383,12 +385,12 @@ namespace hanji::compute::internal {
   template <>                                                                    \
   void attention_forward<T>(const Head<T>& head, T* out, ComputedIn<T>* softmax, \
                             ComputedIn<T>* scratch) {                            \
-    HWY_DYNAMIC_DISPATCH(forward_##Suffix)(head, out, softmax, scratch);         \
+    HANJI_DISPATCHED(forward_##Suffix)(head, out, softmax, scratch);             \
   }                                                                              \
   template <>                                                                    \
   void attention_backward<T>(const Head<T>& head, const AttentionBackward<T>& a, \
                              ComputedIn<T>* scratch) {                           \
-    HWY_DYNAMIC_DISPATCH(backward_##Suffix)(head, a, scratch);                   \
+    HANJI_DISPATCHED(backward_##Suffix)(head, a, scratch);                       \
   }
 HANJI_DISPATCH(float, f32)
 HANJI_DISPATCH(double, f64)
@@ -401,19 +403,19 @@ HWY_EXPORT(backward_elements_f32);
 HWY_EXPORT(backward_elements_f64);
 template <>
 size_t attention_forward_scratch<float>(int64_t length, int64_t size) {
-  return HWY_DYNAMIC_DISPATCH(forward_elements_f32)(length, size);
+  return HANJI_DISPATCHED(forward_elements_f32)(length, size);
 }
 template <>
 size_t attention_forward_scratch<double>(int64_t length, int64_t size) {
-  return HWY_DYNAMIC_DISPATCH(forward_elements_f64)(length, size);
+  return HANJI_DISPATCHED(forward_elements_f64)(length, size);
 }
 template <>
 size_t attention_backward_scratch<float>(int64_t length, int64_t size) {
-  return HWY_DYNAMIC_DISPATCH(backward_elements_f32)(length, size);
+  return HANJI_DISPATCHED(backward_elements_f32)(length, size);
 }
 template <>
 size_t attention_backward_scratch<double>(int64_t length, int64_t size) {
-  return HWY_DYNAMIC_DISPATCH(backward_elements_f64)(length, size);
+  return HANJI_DISPATCHED(backward_elements_f64)(length, size);
 }
 
 }  // namespace hanji::compute::internal

@@ -58,6 +58,7 @@ std::string to_json(const KernelChoice& choice) {
   return Json{{"gemm", name_of(choice.gemm)},
               {"attention", name_of(choice.attention)},
               {"dtype", name_of(choice.dtype)},
+              {"simd", choice.simd ? base::name_of(*choice.simd) : ""},
               {"gemm_flops_per_second", choice.gemm_flops_per_second},
               {"attention_flops_per_second", choice.attention_flops_per_second},
               {"gemm_error", choice.gemm_error},
@@ -75,6 +76,9 @@ Result<KernelChoice> choice_from_json(std::string_view text) {
     HANJI_ASSIGN_OR_RETURN(choice.attention,
                            parse_attention(json.at("attention").get<std::string>()));
     HANJI_ASSIGN_OR_RETURN(choice.dtype, parse_dtype(json.at("dtype").get<std::string>()));
+    if (const auto simd = json.at("simd").get<std::string>(); !simd.empty()) {
+      HANJI_ASSIGN_OR_RETURN(choice.simd, base::parse_simd(simd));
+    }
     choice.gemm_flops_per_second = json.at("gemm_flops_per_second").get<double>();
     choice.attention_flops_per_second = json.at("attention_flops_per_second").get<double>();
     choice.gemm_error = json.at("gemm_error").get<double>();

@@ -2,10 +2,12 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "hanji/base/simd.h"
 #include "hanji/base/status.h"
 
 namespace hanji::compute {
@@ -46,6 +48,7 @@ struct KernelChoice {
   Gemm gemm = Gemm::kMkl;
   Attention attention = Attention::kMath;
   Dtype dtype = Dtype::kFloat32;
+  std::optional<base::Simd> simd;         ///< Of our own kernels; nothing: not recorded.
   double gemm_flops_per_second = 0;       ///< Of the chosen path in the chosen dtype.
   double attention_flops_per_second = 0;  ///< The same; counts the lower triangle only.
   double gemm_error = 0;

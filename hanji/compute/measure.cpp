@@ -75,6 +75,7 @@ double allowed_error(Dtype dtype, int64_t width) {
 Result<KernelChoice> measure(const MeasureOptions& options, const Measurer& measurer) {
   KernelChoice result;
   result.dtype = options.dtype;
+  HANJI_ASSIGN_OR_RETURN(result.simd, base::simd_in_use());
   const double allowed = allowed_error(options.dtype, options.shapes.width);
   // oneDNN multiplies no float64, whatever the switch says.
   const bool only_blas = options.dtype == Dtype::kFloat64 && !options.gemm;

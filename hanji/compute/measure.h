@@ -38,7 +38,8 @@ Measurer real_measurer();
 /// of `width` roundings of the dtype is not offered, however fast: float32 through bf16 loses.
 ///
 /// Cost    under 0.3 s for sizes up to width 768 on one core of today's.
-/// Errors  kUnsupported when a path that was asked for is too inaccurate, or none is left.
+/// Errors  kUnsupported when a path that was asked for is too inaccurate, or none is left; as
+///         base::usable_simd().
 Result<KernelChoice> measure(const MeasureOptions& options,
                              const Measurer& measurer = real_measurer());
 

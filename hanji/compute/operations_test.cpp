@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 
+#include "hanji/base/simd.h"
 #include "hanji/base/status.h"
 #include "hanji/compute/attention.h"
 #include "hanji/compute/cross_entropy.h"
@@ -137,6 +138,18 @@ Case linear_case() {
           [](const Inputs& x) { return at::linear(x[0], x[1]); }};
 }
 
+/// Runs `body` with every level of vector instructions that this process may use.
+void at_every_level(const std::function<void()>& body) {
+  const base::Simd most = base::usable_simd().or_throw();
+  for (const base::Simd level : base::kSimdLevels) {
+    if (level > most) continue;
+    SCOPED_TRACE(base::name_of(level));
+    base::throw_if_error(base::use_simd(level));
+    body();
+  }
+  base::throw_if_error(base::use_simd(most));
+}
+
 class Parity : public testing::TestWithParam<Case> {
  protected:
   static Inputs in_double(Inputs all) {
@@ -148,19 +161,24 @@ class Parity : public testing::TestWithParam<Case> {
 TEST_P(Parity, EqualsTorchInFloat64) {
   const Case& c = GetParam();
   const auto all = inputs(c.sizes, at::kDouble);
-  const auto ours = run(c.ours, all), plain = run(c.plain, all);
-  for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT(distance(ours[i], plain[i]), 1e-13) << i;
+  const auto plain = run(c.plain, all);
+  at_every_level([&] {
+    const auto ours = run(c.ours, all);
+    for (size_t i = 0; i < ours.size(); ++i) EXPECT_LT(distance(ours[i], plain[i]), 1e-13) << i;
+  });
 }
 
 TEST_P(Parity, IsAsAccurateAsTorchInFloat32) {
   const Case& c = GetParam();
   const auto all = inputs(c.sizes, at::kFloat);
-  const auto ours = run(c.ours, all), plain = run(c.plain, all);
-  const auto exact = run(c.plain, in_double(all));
-  for (size_t i = 0; i < ours.size(); ++i) {
-    const double allowed = 4 * distance(plain[i], exact[i]) + 8 * std::ldexp(1.0, -24);
-    EXPECT_LT(distance(ours[i], exact[i]), allowed) << i;
-  }
+  const auto plain = run(c.plain, all), exact = run(c.plain, in_double(all));
+  at_every_level([&] {
+    const auto ours = run(c.ours, all);
+    for (size_t i = 0; i < ours.size(); ++i) {
+      const double allowed = 4 * distance(plain[i], exact[i]) + 8 * std::ldexp(1.0, -24);
+      EXPECT_LT(distance(ours[i], exact[i]), allowed) << i;
+    }
+  });
 }
 
 TEST_P(Parity, RepeatsItsBits) {
@@ -192,6 +210,16 @@ INSTANTIATE_TEST_SUITE_P(Operations, Parity,
                                          cross_entropy_case(5, 3), cross_entropy_case(40, 65),
                                          linear_case()),
                          [](const auto& info) { return info.param.name; });
+
+TEST(Simd, KernelsAreThoseOfTheLevelInUse) {
+  if (*base::usable_simd() == base::Simd::kBaseline) GTEST_SKIP() << "there is one level here";
+  const Case c = attention_case(2, 64, 2, 32);
+  const auto all = inputs(c.sizes, at::kFloat);
+  std::vector<at::Tensor> results;
+  at_every_level([&] { results.push_back(c.ours(all)); });
+  EXPECT_FALSE(at::equal(results[0], results[1])) << "vectors of other widths add in other orders";
+  EXPECT_TRUE(at::equal(results.back(), c.ours(all)));
+}
 
 TEST(Attention, RowsDoNotDependOnTheRestOfTheBatch) {
   const auto all = inputs({{4, 70, 96}, {96}}, at::kFloat);

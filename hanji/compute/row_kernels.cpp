@@ -253,6 +253,8 @@ void sum_rows_f64(const double* matrix, int64_t rows, int64_t columns, double* o
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "hanji/compute/internal/dispatch.h"
+
 namespace hanji::compute::internal {
 
 #define HANJI_DISPATCH(T, Suffix)                                                            \
@@ -263,24 +265,24 @@ namespace hanji::compute::internal {
   HWY_EXPORT(cross_entropy_##Suffix);                                                        \
   template <>                                                                                \
   void gelu_forward<T>(const Rows& rows, const T* x, const ComputedIn<T>* bias, T* out) {    \
-    HWY_DYNAMIC_DISPATCH(gelu_forward_##Suffix)(rows, x, bias, out);                         \
+    HANJI_DISPATCHED(gelu_forward_##Suffix)(rows, x, bias, out);                             \
   }                                                                                          \
   template <>                                                                                \
   void gelu_backward<T>(const Rows& rows, const GeluBackward<T>& a) {                        \
-    HWY_DYNAMIC_DISPATCH(gelu_backward_##Suffix)(rows, a);                                   \
+    HANJI_DISPATCHED(gelu_backward_##Suffix)(rows, a);                                       \
   }                                                                                          \
   template <>                                                                                \
   void norm_forward<T>(const Rows& rows, const NormForward<T>& a) {                          \
-    HWY_DYNAMIC_DISPATCH(norm_forward_##Suffix)(rows, a);                                    \
+    HANJI_DISPATCHED(norm_forward_##Suffix)(rows, a);                                        \
   }                                                                                          \
   template <>                                                                                \
   void norm_backward<T>(const Rows& rows, const NormBackward<T>& a) {                        \
-    HWY_DYNAMIC_DISPATCH(norm_backward_##Suffix)(rows, a);                                   \
+    HANJI_DISPATCHED(norm_backward_##Suffix)(rows, a);                                       \
   }                                                                                          \
   template <>                                                                                \
   void cross_entropy<T>(const Rows& rows, T* logits, const int64_t* targets, double* losses, \
                         bool overwrite) {                                                    \
-    HWY_DYNAMIC_DISPATCH(cross_entropy_##Suffix)(rows, logits, targets, losses, overwrite);  \
+    HANJI_DISPATCHED(cross_entropy_##Suffix)(rows, logits, targets, losses, overwrite);      \
   }
 HANJI_DISPATCH(float, f32)
 HANJI_DISPATCH(double, f64)
@@ -291,11 +293,11 @@ HWY_EXPORT(sum_rows_f32);
 HWY_EXPORT(sum_rows_f64);
 template <>
 void sum_rows<float>(const float* matrix, int64_t rows, int64_t columns, float* out) {
-  HWY_DYNAMIC_DISPATCH(sum_rows_f32)(matrix, rows, columns, out);
+  HANJI_DISPATCHED(sum_rows_f32)(matrix, rows, columns, out);
 }
 template <>
 void sum_rows<double>(const double* matrix, int64_t rows, int64_t columns, double* out) {
-  HWY_DYNAMIC_DISPATCH(sum_rows_f64)(matrix, rows, columns, out);
+  HANJI_DISPATCHED(sum_rows_f64)(matrix, rows, columns, out);
 }
 
 }  // namespace hanji::compute::internal

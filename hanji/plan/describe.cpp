@@ -113,6 +113,7 @@ std::string describe_kernels(const Plan& plan) {
   if (k.attention_flops_per_second > 0) {
     text += fmt::format(" {}", flops(k.attention_flops_per_second));
   }
+  if (k.simd) text += fmt::format(", own kernels {}", base::name_of(*k.simd));
   return text;
 }
 

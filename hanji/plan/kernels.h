@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
+#include "hanji/base/simd.h"
 #include "hanji/plan/config.h"
 
 namespace hanji::plan {
@@ -17,6 +19,8 @@ struct KernelChoice {
   double gemm_error = 0;  ///< Largest error over the largest result, against float64.
   double attention_error = 0;
   std::string why;  ///< One sentence: what lost, and by how much.
+  /// Vector instructions of hanji's own kernels, none of which runs on GPUs.
+  std::optional<base::Simd> simd = {};
   bool operator==(const KernelChoice&) const = default;
 };
 

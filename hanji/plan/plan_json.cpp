@@ -27,7 +27,8 @@ Json to_value(const KernelChoice& k) {
           {"attention_flops_per_second", k.attention_flops_per_second},
           {"gemm_error", k.gemm_error},
           {"attention_error", k.attention_error},
-          {"why", k.why}};
+          {"why", k.why},
+          {"simd", k.simd ? base::name_of(*k.simd) : ""}};
 }
 
 KernelChoice read_kernels(JsonFields& fields) {
@@ -40,6 +41,11 @@ KernelChoice read_kernels(JsonFields& fields) {
   k.gemm_error = fields.real("gemm_error", 0, kMostRate);
   k.attention_error = fields.real("attention_error", 0, kMostRate);
   k.why = fields.text("why");
+  if (const std::string word = fields.text("simd"); !word.empty()) {
+    const auto simd = base::parse_simd(word);
+    if (simd.ok()) k.simd = *simd;
+    if (!simd.ok()) fields.fail("simd", "is " + simd.status().message());
+  }
   if (k.gemm == Gemm::kAuto) fields.fail("gemm", "is undecided");
   if (k.attention == Attention::kAuto) fields.fail("attention", "is undecided");
   return k;

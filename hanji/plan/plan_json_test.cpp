@@ -16,6 +16,7 @@ Plan some_plan() {
   inputs.machine.usable_cores = 3;
   inputs.machine.core_cpus = {{0}, {2}, {4}};
   inputs.machine.available_bytes = int64_t{8} << 30;
+  inputs.kernels.simd = base::Simd::kAvx2;
   inputs.kernels.why = "quoted \"words\" and \xff";
   inputs.data = {65, 10000, 0};
   inputs.config.train.split = {2, 1, 1};
@@ -81,6 +82,7 @@ TEST(PlanJson, TypesAndRangesAreChecked) {
   EXPECT_THAT(answer([](Json& j) { j["config"]["train"]["bits"] = "x"; }), HasSubstr("bits"));
   EXPECT_THAT(answer([](Json& j) { j["kernels"]["gemm"] = "auto"; }), HasSubstr("undecided"));
   EXPECT_THAT(answer([](Json& j) { j["kernels"]["dtype"] = "fp8"; }), HasSubstr("fp8"));
+  EXPECT_THAT(answer([](Json& j) { j["kernels"]["simd"] = "mmx"; }), HasSubstr("mmx"));
   EXPECT_THAT(answer([](Json& j) { j["rates"]["sync_seconds"] = 0; }), HasSubstr("sync_seconds"));
   EXPECT_THAT(answer([](Json& j) { j["shares"] = 3; }), HasSubstr("plan.shares"));
   EXPECT_THAT(answer([](Json& j) { j["shares"][0]["cpus"] = {-1}; }), HasSubstr("cpus"));

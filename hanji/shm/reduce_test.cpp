@@ -7,8 +7,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <tuple>
 
 #include "hanji/base/random.h"
+#include "hanji/base/simd.h"
 #include "hanji/schedule/pairwise_tree.h"
 #include "hanji/shm/internal/element.h"
 
@@ -63,10 +65,18 @@ struct Case {
   size_t misaligned;
 };
 
-class BitEqual : public testing::TestWithParam<Case> {};
+class BitEqual : public testing::TestWithParam<std::tuple<base::Simd, Case>> {
+ protected:
+  void SetUp() override {
+    const base::Simd level = std::get<0>(GetParam());
+    if (level > *base::usable_simd()) GTEST_SKIP() << "not on this processor";
+    ASSERT_TRUE(base::use_simd(level).ok());
+  }
+  void TearDown() override { ASSERT_TRUE(base::use_simd(*base::usable_simd()).ok()); }
+};
 
-TEST_P(BitEqual, ToScalarForEveryTypeAndOp) {
-  const Case c = GetParam();
+TEST_P(BitEqual, ToScalarForEveryTypeAndOpAtEveryLevelOfInstructions) {
+  const Case c = std::get<1>(GetParam());
   const std::vector<int> tree = schedule::pairwise_tree(c.sources);
   for (const DType dtype : kDTypes) {
     for (const ReduceOp op : kOps) {
@@ -96,11 +106,13 @@ TEST_P(BitEqual, ToScalarForEveryTypeAndOp) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, BitEqual,
-                         testing::Values(Case{1, 100, 0}, Case{2, 1, 0}, Case{2, 1000, 0},
-                                         Case{2, 1023, 3}, Case{3, 4099, 0}, Case{4, 2048, 8},
-                                         Case{5, 777, 1}, Case{9, 1500, 0}, Case{16, 1031, 0},
-                                         Case{40, 600, 0}, Case{2, 0, 0}));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, BitEqual,
+    testing::Combine(testing::ValuesIn(base::kSimdLevels),
+                     testing::Values(Case{1, 100, 0}, Case{2, 1, 0}, Case{2, 1000, 0},
+                                     Case{2, 1023, 3}, Case{3, 4099, 0}, Case{4, 2048, 8},
+                                     Case{5, 777, 1}, Case{9, 1500, 0}, Case{16, 1031, 0},
+                                     Case{40, 600, 0}, Case{2, 0, 0})));
 
 template <class T>
 T reduce_two(DType dtype, ReduceOp op, T a, T b) {

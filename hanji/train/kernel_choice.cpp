@@ -24,7 +24,8 @@ plan::KernelChoice to_plan(const compute::KernelChoice& choice) {
           .attention_flops_per_second = choice.attention_flops_per_second,
           .gemm_error = choice.gemm_error,
           .attention_error = choice.attention_error,
-          .why = choice.why};
+          .why = choice.why,
+          .simd = choice.simd};
 }
 
 compute::KernelChoice to_compute(const plan::KernelChoice& choice) {
@@ -32,6 +33,7 @@ compute::KernelChoice to_compute(const plan::KernelChoice& choice) {
   out.gemm = same<compute::Gemm>(choice.gemm, -1);
   out.attention = same<compute::Attention>(choice.attention, -1);
   out.dtype = same<compute::Dtype>(choice.precision);
+  out.simd = choice.simd;
   out.gemm_flops_per_second = choice.gemm_flops_per_second;
   out.gemm_error = choice.gemm_error;
   out.attention_flops_per_second = choice.attention_flops_per_second;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "hanji/base/checksum.h"
+#include "hanji/base/env.h"
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/base/version.h"
@@ -50,6 +51,18 @@ Result<compute::KernelChoice> measure_kernels(const plan::Plan& draft, const pla
   return compute::measure(kernel_options(with_choices));
 }
 
+/// What every kernel, ours or a library's, may use here: it decides rates and errors.
+base::Json instructions() {
+  using base::Variable;
+  base::Json all = base::Json::array();
+  for (const Variable one :
+       {Variable::kHanjiSimd, Variable::kAtenCpuCapability, Variable::kOneDnnMaxCpuIsa,
+        Variable::kDnnlMaxCpuIsa, Variable::kMklEnableInstructions, Variable::kMklCbwr}) {
+    all.push_back(base::read(one).value_or(""));
+  }
+  return all;
+}
+
 /// Everything that the kernels' measurement depends on. Ranks are not of it: bits that no plan
 /// changes need kernels that no plan changes, and their threads belong to the job.
 base::Json kernels_key(const plan::Plan& draft, const plan::Config& asked,
@@ -59,6 +72,7 @@ base::Json kernels_key(const plan::Plan& draft, const plan::Config& asked,
           {"micro_batch", draft.micro_batch},
           {"threads", draft.threads},
           {"model", {draft.model.width, draft.model.heads, draft.model.block}},
+          {"instructions", instructions()},
           {"asked",
            {name_of(asked.compute.gemm), name_of(asked.compute.attention),
             name_of(asked.compute.dtype)}}};

@@ -55,6 +55,12 @@ Result<SavedRun> from_plan(const fs::path& out) {
                   out.string(), plan.status().message()));
 }
 
+/// Kernels of other vector instructions round differently, so a run goes on with its own.
+Status check_simd(const SavedRun& saved) {
+  const std::optional<base::Simd> simd = saved.plan.kernels.simd;
+  return simd ? base::check_simd(*simd).at("the saved run's kernels") : Status();
+}
+
 /// The ranks' rates decide how they exchange, never what; so another number may measure its own.
 Result<plan::PlanInputs> inputs_for(const SavedRun& saved, const plan::Config& config) {
   plan::PlanInputs inputs{.config = config, .rates = saved.plan.rates};
@@ -96,6 +102,7 @@ Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig
                          plan::resume_config(saved.plan.config, asked));
   const plan::Config& config = resumed.config;
   HANJI_RETURN_IF_ERROR(check_steps(saved, config));
+  HANJI_RETURN_IF_ERROR(check_simd(saved));
   HANJI_ASSIGN_OR_RETURN(const Dataset dataset, open_dataset(config.data, saved.plan.model.block,
                                                              config.model.vocabulary));
   HANJI_RETURN_IF_ERROR(check_same_data(saved.job, dataset));

@@ -41,7 +41,8 @@ struct ResumedPlan {
 ///
 /// `started`: ranks that are there already, if they are.
 /// Errors  as plan::resume_config() and plan::make_plan(); kInvalidArgument, with both values, when
-///         the data is not what the run has learned from, or fewer steps are wanted than are done.
+///         the data is not what the run has learned from, or fewer steps are wanted than are done;
+///         kUnsupported where this processor has not the vector instructions of the run's kernels.
 Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig& asked,
                                  const std::optional<StartedRanks>& started = {});
 

@@ -58,6 +58,7 @@ constexpr std::array kMeanings = {
     Meaning{"OMPI_MCA_", "of Open MPI: a parameter of mpirun and its ranks"},
     Meaning{"TORCH_DISTRIBUTED_DEBUG",
             "checks of PyTorch's own process groups; hanji checks always"},
+    Meaning{"HANJI_SIMD", kOtherBits, Verdict::kNote},
     Meaning{"HANJI_CACHE_DIR", "where measurements of this machine are kept"},
     Meaning{"HANJI_ENDPOINTS", "this shell was started as a rank of hanji run", Verdict::kNote},
     Meaning{"LD_PRELOAD", "puts a library before ours, as allocators do", Verdict::kNote},

@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 #include <torch/version.h>
 
+#include "hanji/base/simd.h"
 #include "hanji/base/units.h"
 #include "hanji/base/version.h"
 #include "hanji/cli/doctor/gather.h"
@@ -80,7 +81,9 @@ Findings find_cores(const topology::Machine& machine) {
 }
 
 Findings measure_speed(const topology::Machine& machine) {
-  Findings found;
+  const auto simd = base::simd_in_use();
+  Findings found = {simd.ok() ? Finding{"kernels", "our own", std::string(base::name_of(*simd))}
+                              : broken("kernels", "our own", simd.status(), "unset HANJI_SIMD")};
   compute::MeasureOptions options;
   options.shapes = {.batch = 4, .block = 256, .width = 384, .heads = 6};
   for (const compute::Dtype dtype : {compute::Dtype::kFloat32, compute::Dtype::kBFloat16}) {

@@ -9,6 +9,7 @@
 
 #include "hanji/base/clock.h"
 #include "hanji/base/relax_processor.h"
+#include "hanji/base/simd.h"
 #include "hanji/comm/internal/choose.h"
 #include "hanji/cost/select.h"
 
@@ -54,6 +55,7 @@ GroupState::GroupState(std::unique_ptr<Engine> engine, Heap heap, GroupOptions o
       options_(std::move(options)),
       family_(std::move(family)),
       divide_(std::move(divide)) {
+  base::throw_if_error(base::usable_simd().status());  // reductions begin with HANJI_SIMD
   if (!options_.chooser) options_.chooser = std::make_shared<cost::Chooser>(cost::Rates{});
   if (options_.progress == Progress::kThread) {
     thread_ = std::jthread([this](const std::stop_token& stop) { drive(stop); });
