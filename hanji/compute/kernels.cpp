@@ -63,6 +63,7 @@ std::string to_json(const KernelChoice& choice) {
               {"attention_flops_per_second", choice.attention_flops_per_second},
               {"gemm_error", choice.gemm_error},
               {"attention_error", choice.attention_error},
+              {"float32_flops_per_second", choice.float32_flops_per_second},
               {"candidates", candidates},
               {"why", choice.why}}
       .dump();
@@ -83,6 +84,7 @@ Result<KernelChoice> choice_from_json(std::string_view text) {
     choice.attention_flops_per_second = json.at("attention_flops_per_second").get<double>();
     choice.gemm_error = json.at("gemm_error").get<double>();
     choice.attention_error = json.at("attention_error").get<double>();
+    choice.float32_flops_per_second = json.at("float32_flops_per_second").get<double>();
     for (const auto& c : json.at("candidates")) {
       choice.candidates.push_back(
           {c.at("name"), c.at("seconds"), c.at("rate"), c.at("error"), c.at("accepted")});

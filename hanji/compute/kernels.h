@@ -53,6 +53,8 @@ struct KernelChoice {
   double attention_flops_per_second = 0;  ///< The same; counts the lower triangle only.
   double gemm_error = 0;
   double attention_error = 0;
+  double float32_flops_per_second =
+      0;  ///< Of float32's products, beside a dtype of less precision.
   std::vector<Candidate> candidates;
   std::string why;
 };

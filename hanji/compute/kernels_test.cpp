@@ -14,6 +14,7 @@ TEST(KernelChoice, ReturnsFromJson) {
   choice.dtype = Dtype::kBFloat16;
   choice.simd = base::Simd::kAvx2;
   choice.gemm_flops_per_second = 1e11;
+  choice.float32_flops_per_second = 7e10;
   choice.candidates.push_back({"gemm.mkl", 0.5, 9e10, 1e-7, true});
   choice.why = "gemm.onednn (9 % faster than gemm.mkl)";
   const auto back = choice_from_json(to_json(choice));
@@ -22,6 +23,7 @@ TEST(KernelChoice, ReturnsFromJson) {
   EXPECT_EQ(back->attention, Attention::kFlash);
   EXPECT_EQ(back->dtype, Dtype::kBFloat16);
   EXPECT_EQ(back->simd, base::Simd::kAvx2);
+  EXPECT_EQ(back->float32_flops_per_second, 7e10);
   EXPECT_EQ(back->candidates[0].rate, 9e10);
   EXPECT_EQ(to_json(*back), to_json(choice));
 }

@@ -63,6 +63,19 @@ const Candidate& named(const KernelChoice& choice, const std::string& name) {
                        [&](const Candidate& one) { return one.name == name; });
 }
 
+/// Of the fastest accurate products in float32; 0 if there are none.
+double float32_rate(MeasureOptions options, const Measurer& measurer) {
+  options.dtype = Dtype::kFloat32;
+  double best = 0;
+  for (const Gemm gemm : kGemms) {
+    const Candidate one = measurer.gemm(gemm, options);
+    if (one.error <= allowed_error(options.dtype, options.shapes.width)) {
+      best = std::max(best, one.rate);
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
 double allowed_error(Dtype dtype, int64_t width) {
@@ -82,6 +95,9 @@ Result<KernelChoice> measure(const MeasureOptions& options, const Measurer& meas
   const std::optional<Gemm> asked = only_blas ? Gemm::kMkl : options.gemm;
   const auto measure_gemm = [&](Gemm gemm) { return measurer.gemm(gemm, options); };
   HANJI_ASSIGN_OR_RETURN(result.gemm, choose(kGemms, asked, allowed, measure_gemm, result));
+  if (options.dtype == Dtype::kBFloat16) {
+    result.float32_flops_per_second = float32_rate(options, measurer);
+  }
   const auto measure_attention = [&](Attention a) {
     return measurer.attention(a, result.gemm, options);
   };

@@ -53,6 +53,37 @@ TEST(Measure, TheSameErrorIsFineUnderBf16) {
   EXPECT_EQ(choice->gemm, Gemm::kOneDnn);
 }
 
+/// Products of these rates in float32 and in any other dtype.
+Measurer with_rates(double float32, double other) {
+  Measurer measurer = made_up({}, {});
+  measurer.gemm = [=](Gemm gemm, const MeasureOptions& options) {
+    const double rate = options.dtype == Dtype::kFloat32 ? float32 : other;
+    return Candidate{"gemm." + std::string(name_of(gemm)), 1 / rate, rate, 0, true};
+  };
+  return measurer;
+}
+
+TEST(Measure, BesideADtypeOfLessPrecisionStandsTheRateOfFloat32) {
+  const auto bf16 = measure({.dtype = Dtype::kBFloat16}, with_rates(70e9, 4e9));
+  ASSERT_TRUE(bf16.ok());
+  EXPECT_EQ(bf16->gemm_flops_per_second, 4e9);
+  EXPECT_EQ(bf16->float32_flops_per_second, 70e9);
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64}) {
+    EXPECT_EQ(measure({.dtype = dtype}, with_rates(70e9, 4e9))->float32_flops_per_second, 0);
+  }
+}
+
+TEST(Measure, ProductsOfFloat32ThatAreTooInaccurateAreNoRateOfIt) {
+  Measurer measurer = with_rates(70e9, 4e9);
+  measurer.gemm = [exact = measurer.gemm](Gemm gemm, const MeasureOptions& options) {
+    Candidate one = exact(gemm, options);
+    if (gemm == Gemm::kOneDnn) one.rate *= 2;
+    if (gemm == Gemm::kOneDnn && options.dtype == Dtype::kFloat32) one.error = 3.6e-3;
+    return one;
+  };
+  EXPECT_EQ(measure({.dtype = Dtype::kBFloat16}, measurer)->float32_flops_per_second, 70e9);
+}
+
 TEST(Measure, WhatWasAskedForIsTakenThoughItIsSlower) {
   const auto choice = measure({.gemm = Gemm::kMkl}, made_up({.seconds = 2}, {.seconds = 1}));
   ASSERT_TRUE(choice.ok());

@@ -317,8 +317,9 @@ const std::vector<BadConfig>& corpus() {
       {"half precision",
        "[compute]\ndtype = \"fp16\"\n",
        {},
-       {"run.toml:2:1: compute.dtype = \"fp16\" is refused: products in fp16 are measured slower "
-        "than fp32 on CPUs, and lose range; use bf16 or float32"}},
+       {"run.toml:2:1: compute.dtype = \"fp16\" is refused: its gradients need a scaled loss, "
+        "which hanji train does not do (LossScaler is for programs of your own); use bf16 or "
+        "float32"}},
       {"another spelling of bf16",
        "[compute]\ndtype = \"bfloat16\"\n",
        {},

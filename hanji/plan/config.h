@@ -84,6 +84,7 @@ struct ComputeConfig {
   Gemm gemm = Gemm::kAuto;  ///< Auto here and below: measured once per machine.
   Attention attention = Attention::kAuto;
   Precision dtype = Precision::kFloat32;
+  bool slow_dtype = false;  ///< Takes a dtype below float32 though its products are slower.
   int64_t threads = kAuto;  ///< Per rank; auto: the cores of its mask.
   bool recompute = false;   ///< Blocks keep their inputs alone; backward computes the rest again.
 };

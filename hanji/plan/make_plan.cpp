@@ -102,6 +102,14 @@ Status Planner::check_inputs() const {
             name_of(gemm), name_of(attention), name_of(precision)),
         "measure again");
   }
+  const bool slower = kernels.gemm_flops_per_second < kernels.float32_flops_per_second;
+  if (slower && !config.compute.slow_dtype) {
+    add("compute.dtype",
+        fmt::format("compute.dtype = {} multiplies at {:.3g} GF/s here and float32 at {:.3g} GF/s",
+                    name_of(precision), kernels.gemm_flops_per_second / 1e9,
+                    kernels.float32_flops_per_second / 1e9),
+        "set compute.dtype = \"float32\", or compute.slow_dtype = true to insist");
+  }
   const int64_t asked = config.train.split.empty() ? std::max<int64_t>(1, config.run.ranks)
                                                    : std::ssize(config.train.split);
   if (on_gpus() && asked > inputs_.gpus.count) {

@@ -28,7 +28,8 @@ Json to_value(const KernelChoice& k) {
           {"gemm_error", k.gemm_error},
           {"attention_error", k.attention_error},
           {"why", k.why},
-          {"simd", k.simd ? base::name_of(*k.simd) : ""}};
+          {"simd", k.simd ? base::name_of(*k.simd) : ""},
+          {"float32_flops_per_second", k.float32_flops_per_second}};
 }
 
 KernelChoice read_kernels(JsonFields& fields) {
@@ -46,6 +47,7 @@ KernelChoice read_kernels(JsonFields& fields) {
     if (simd.ok()) k.simd = *simd;
     if (!simd.ok()) fields.fail("simd", "is " + simd.status().message());
   }
+  k.float32_flops_per_second = fields.real("float32_flops_per_second", 0, kMostRate);
   if (k.gemm == Gemm::kAuto) fields.fail("gemm", "is undecided");
   if (k.attention == Attention::kAuto) fields.fail("attention", "is undecided");
   return k;

@@ -194,6 +194,24 @@ TEST(MakePlan, KernelsThatTheConfigDidNotAskForAreRefused) {
   EXPECT_THAT(make_plan(inputs).status().message(), HasSubstr("measured kernels are gemm onednn"));
 }
 
+TEST(MakePlan, ADtypeWhoseProductsAreSlowerThanFloat32sIsRefusedUnlessOneInsists) {
+  PlanInputs inputs = two_cores();
+  inputs.config.compute.dtype = inputs.kernels.precision = Precision::kBFloat16;
+  inputs.kernels.gemm_flops_per_second = 4.25e9;
+  inputs.kernels.float32_flops_per_second = 70e9;
+  const Status refused = make_plan(inputs).status();
+  EXPECT_EQ(refused.code(), Code::kInvalidArgument);
+  for (const char* words : {"bf16 multiplies at 4.25 GF/s", "float32 at 70 GF/s",
+                            "compute.dtype = \"float32\"", "compute.slow_dtype = true"}) {
+    EXPECT_THAT(refused.message(), HasSubstr(words));
+  }
+  inputs.config.compute.slow_dtype = true;
+  EXPECT_EQ(made(inputs).kernels.precision, Precision::kBFloat16);
+  inputs.config.compute.slow_dtype = false;
+  inputs.kernels.gemm_flops_per_second = 70e9;
+  EXPECT_EQ(made(inputs).kernels.precision, Precision::kBFloat16);
+}
+
 TEST(MakePlan, TheJobsHashForgetsThePlanAndRemembersTheJob) {
   const std::string hash = made(two_cores()).job_hash;
   EXPECT_EQ(hash.size(), 64u);

@@ -77,13 +77,12 @@ Key choice(Key key, std::span<const Refusal> refusals = {}) {
   return key;
 }
 
+constexpr std::string_view kNoFloat16 =
+    "its gradients need a scaled loss, which hanji train does not do (LossScaler is for programs "
+    "of "
+    "your own); use bf16 or float32";
 constexpr std::array kRefusedPrecisions = {
-    Refusal{"fp16",
-            "products in fp16 are measured slower than fp32 on CPUs, and lose range; use bf16 or "
-            "float32"},
-    Refusal{"float16",
-            "products in fp16 are measured slower than fp32 on CPUs, and lose range; use bf16 or "
-            "float32"},
+    Refusal{"fp16", kNoFloat16}, Refusal{"float16", kNoFloat16},
     Refusal{"bfloat16", "it is spelt bf16 here"}, Refusal{"fp32", "it is spelt float32 here"},
     Refusal{"fp64", "it is spelt float64 here"}};
 constexpr std::string_view kWhichGpu =
@@ -224,6 +223,10 @@ std::vector<Key> machine_keys() {
                        "Of activations and products. bf16 keeps parameters, sums "
                        "over ranks and optimizer in float32."),
              kRefusedPrecisions),
+      boolean(
+          HANJI_KEY(compute.slow_dtype,
+                    "Insist on a compute.dtype below float32 whose products are measured slower "
+                    "than float32's, which is refused otherwise.")),
       integer(HANJI_KEY(compute.threads, "Threads of each rank. auto: the cores of its mask."),
               "threads", {1, 1024}, Auto::kYes),
       boolean(HANJI_KEY(compute.recompute,

@@ -25,7 +25,8 @@ plan::KernelChoice to_plan(const compute::KernelChoice& choice) {
           .gemm_error = choice.gemm_error,
           .attention_error = choice.attention_error,
           .why = choice.why,
-          .simd = choice.simd};
+          .simd = choice.simd,
+          .float32_flops_per_second = choice.float32_flops_per_second};
 }
 
 compute::KernelChoice to_compute(const plan::KernelChoice& choice) {
@@ -34,6 +35,7 @@ compute::KernelChoice to_compute(const plan::KernelChoice& choice) {
   out.attention = same<compute::Attention>(choice.attention, -1);
   out.dtype = same<compute::Dtype>(choice.precision);
   out.simd = choice.simd;
+  out.float32_flops_per_second = choice.float32_flops_per_second;
   out.gemm_flops_per_second = choice.gemm_flops_per_second;
   out.gemm_error = choice.gemm_error;
   out.attention_flops_per_second = choice.attention_flops_per_second;
