@@ -1,0 +1,99 @@
+"""Every launcher that docs/ names starts the command and a program of one's own."""
+import os
+import shlex
+import shutil
+import subprocess
+import unittest
+
+from command import HANJI, NANO, CommandTest, main
+from slurm import Slurm, enter_a_host
+
+EXAMPLES = os.environ["HANJI_EXAMPLES"]
+JOB = ["--steps", 4, "--seed", 3, "--set", "compute.threads=1"]
+
+
+class Launchers:
+    """What each launcher is asked; `launch(ranks, command...)` is the launcher's."""
+
+    def started(self, *command, expect=0):
+        done = self.launch(2, *map(str, command))
+        self.assertEqual(done.returncode == 0, expect == 0, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def test_the_command_ends_in_the_parameters_of_its_own_ranks(self):
+        text = self.started(HANJI, "train", "--out", self.folder / "theirs", *NANO, *JOB)
+        self.assertIn("2 ranks", text)
+        self.assertIn("started by their launcher", text)
+        self.train("ours", *JOB, "--ranks", 2)
+        theirs, ours = (self.read_json(out, "summary.json")["params_sha256"]
+                        for out in ("theirs", "ours"))
+        self.assertEqual(theirs, ours)
+
+    def test_a_program_of_ones_own_is_data_parallel(self):
+        self.assertRegex(self.started(f"{EXAMPLES}/02_data_parallel"), r"epoch 60: \d+")
+
+    def test_a_rank_that_stays_away_is_named(self):
+        self.assertIn("absent rank 1", self.started(f"{EXAMPLES}/04_hangs_on_purpose", 2, expect=1))
+
+
+class Torchrun(Launchers, CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.torchrun = next(filter(None, (os.environ.get("HANJI_TORCHRUN"), shutil.which("torchrun"))),
+                            None)
+        if cls.torchrun is None:
+            raise unittest.SkipTest("no torchrun beside libtorch or on PATH")
+
+    def launch(self, ranks, *command):
+        return subprocess.run(
+            [self.torchrun, "--no-python", "--standalone", "--nproc-per-node", str(ranks), *command],
+            cwd=self.folder, text=True, capture_output=True, timeout=120,
+            env=self.environment(OMP_NUM_THREADS="1"))
+
+
+class Mpirun(Launchers, CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.mpirun = shlex.split(os.environ.get("HANJI_MPIRUN", ""))
+        if not cls.mpirun:
+            raise unittest.SkipTest("no MPI where hanji was built (Debian: openmpi-bin libopenmpi-dev)")
+
+    def launch(self, ranks, *command):
+        return subprocess.run([*self.mpirun, "-n", str(ranks), *command], cwd=self.folder, text=True,
+                              capture_output=True, timeout=120,
+                              env=self.environment(OMP_NUM_THREADS="1",
+                                                   OMPI_MCA_btl_vader_single_copy_mechanism="none"))
+
+
+class Srun(Launchers, CommandTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if why := Slurm.missing():
+            raise unittest.SkipTest(why)
+        cls.slurm = Slurm()
+        cls.addClassCleanup(cls.slurm.stop)
+        cls.slurm.start()
+
+    def launch(self, ranks, *command, mpi="none"):
+        return self.slurm.run("srun", f"--mpi={mpi}", "--time=2", "--wait=20", "-n", ranks,
+                              "env", f"HANJI_CACHE_DIR={self.cache.name}", "OMP_NUM_THREADS=1", *command,
+                              cwd=self.folder, timeout=150)
+
+    def test_mpi_joins_ranks_of_srun(self):
+        listed = self.slurm.run("srun", "--mpi=list")
+        if "pmix" not in listed.stdout + listed.stderr:
+            self.skipTest("this Slurm has no PMIx (Debian: libpmix-dev)")
+        program = f"{EXAMPLES}/05_over_mpi"
+        if not os.path.exists(program):
+            self.skipTest("no MPI where hanji was built")
+        done = self.launch(2, program, mpi="pmix")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("2 ranks by mpi", done.stdout)
+
+
+if __name__ == "__main__":
+    enter_a_host()
+    main()
