@@ -35,6 +35,7 @@ class Counter {
     const int64_t needed = total_bytes(shared ? capacity.host : capacity.rank);
     capacity.fits = needed <= query_.device.memory_bytes &&
                     total_bytes(capacity.server) <= query_.device.memory_bytes;
+    capacity.not_in_train = train_limits(setup_of(query_, sharding_));
     return capacity;
   }
 
@@ -123,6 +124,22 @@ class Counter {
 
 Capacity capacity_of(const CapacityQuery& query, Sharding sharding) {
   return Counter(query, sharding).count();
+}
+
+TrainSetup setup_of(const CapacityQuery& query, Sharding sharding) {
+  std::vector<int> hosts;
+  for (int left = query.ranks.ranks; left > 0; left -= hosts.back()) {
+    hosts.push_back(std::min(left, query.ranks_per_host));
+  }
+  const bool on_cpus = query.device.shares_host;
+  return {.data = sharding,
+          .device = on_cpus ? Device::kCpu : Device::kCuda,
+          .engine = on_cpus ? Engine::kShm : Engine::kNccl,
+          .hosts = std::move(hosts),
+          .group_ranks = query.ranks.hybrid_ranks,
+          .servers = sharding == Sharding::kServer ? query.ranks.servers : 0,
+          .ranks = query.ranks.ranks,
+          .widths = query.widths};
 }
 
 Status check(const CapacityQuery& query) {

@@ -8,6 +8,7 @@
 #include "hanji/plan/memory.h"
 #include "hanji/plan/named_model.h"
 #include "hanji/plan/sharding.h"
+#include "hanji/plan/train_limits.h"
 
 namespace hanji::plan {
 
@@ -37,6 +38,7 @@ struct Capacity {
   std::vector<MemoryLine> host;    ///< Of all ranks of a full host; on CPUs what they share once.
   std::vector<MemoryLine> server;  ///< Of a server; empty for the others.
   bool fits = false;               ///< Rank, or host on CPUs, and server, each in a device.
+  std::vector<TrainLimit> not_in_train;  ///< Why `hanji train` would reject it; empty: it trains.
 };
 
 /// Result  buckets: gradients on their way to their owners, of two buckets (zero2) or two units
@@ -49,7 +51,10 @@ Capacity capacity_of(const CapacityQuery& query, Sharding sharding);
 /// Contradictions of a query, all at once.
 Status check(const CapacityQuery& query);
 
-/// Tables per rank and per host, bars, the verdict and what would fit: at most 80 columns.
+/// The query as a run of `hanji train`.
+TrainSetup setup_of(const CapacityQuery& query, Sharding sharding);
+
+/// Tables per rank and per host, bars, what is not in `hanji train` yet, the verdict and what would fit: at most 80 columns.
 std::string describe(const CapacityQuery& query);
 /// The same numbers, in bytes.
 std::string to_json(const CapacityQuery& query);

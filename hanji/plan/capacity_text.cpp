@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "hanji/base/json.h"
@@ -9,6 +10,8 @@
 
 namespace hanji::plan {
 namespace {
+
+constexpr const char* kNotInTrain = "not in hanji train yet";
 
 // Three to five digits.
 std::string gigabytes(int64_t bytes) {
@@ -31,6 +34,11 @@ std::string label_of(const CapacityQuery& query, Sharding sharding) {
   if (sharding != Sharding::kHybrid) return std::string(name_of(sharding));
   return fmt::format("hsdp {}x{}", query.ranks.ranks / query.ranks.hybrid_ranks,
                      query.ranks.hybrid_ranks);
+}
+
+/// With a star if `hanji train` would reject it.
+std::string marked(const CapacityQuery& query, const Capacity& one) {
+  return label_of(query, one.sharding) + (one.not_in_train.empty() ? "" : "*");
 }
 
 std::vector<Capacity> all_of(const CapacityQuery& query) {
@@ -95,11 +103,11 @@ std::string device_words(const CapacityQuery& query) {
 std::string tables(const CapacityQuery& query, const std::vector<Capacity>& all) {
   std::string text = "\n" + heading("GB a rank", all.front().rank);
   for (const Capacity& one : all) {
-    text += row(label_of(query, one.sharding), one.rank);
+    text += row(marked(query, one), one.rank);
     if (!one.server.empty()) text += row("  a server", one.server);
   }
   text += "\n" + heading("GB a host", all.front().host);
-  for (const Capacity& one : all) text += row(label_of(query, one.sharding), one.host);
+  for (const Capacity& one : all) text += row(marked(query, one), one.host);
   return text;
 }
 
@@ -123,10 +131,46 @@ std::string price_lines(const std::string& price) {
   return text;
 }
 
+/// Each limit with the strategies that have it: "           on GPUs: server, zero1".
+std::string limit_lines(const CapacityQuery& query, const std::vector<Capacity>& all) {
+  std::vector<TrainLimit> limits;
+  for (const Capacity& one : all) {
+    limits.insert(limits.end(), one.not_in_train.begin(), one.not_in_train.end());
+  }
+  std::ranges::sort(limits);
+  limits.erase(std::ranges::unique(limits).begin(), limits.end());
+  std::string text;
+  for (const TrainLimit limit : limits) {
+    std::string names;
+    size_t count = 0;
+    for (const Capacity& one : all) {
+      if (std::ranges::find(one.not_in_train, limit) == one.not_in_train.end()) continue;
+      names += (names.empty() ? "" : ", ") + label_of(query, one.sharding);
+      ++count;
+    }
+    text += fmt::format("           {}: {}\n", name_of(limit),
+                        count == all.size() ? "every strategy" : names);
+  }
+  return text;
+}
+
+/// What of all this a user cannot have today.
+std::string train_words(const CapacityQuery& query, const std::vector<Capacity>& all) {
+  const std::string lines = limit_lines(query, all);
+  if (lines.empty()) return "\ntrain      hanji train carries out each of these strategies\n";
+  return fmt::format("\ntrain      * {}:\n{}", kNotInTrain, lines);
+}
+
+/// A line below a change that `hanji train` would reject.
+std::string mark_of(const Change& change) {
+  const auto limits = train_limits(setup_of(change.query, change.sharding));
+  return limits.empty() ? "" : fmt::format("              {}\n", kNotInTrain);
+}
+
 std::string verdict(const CapacityQuery& query, const std::vector<Capacity>& all) {
   std::string fitting;
   for (const Capacity& one : all) {
-    if (one.fits) fitting += (fitting.empty() ? "" : ", ") + label_of(query, one.sharding);
+    if (one.fits) fitting += (fitting.empty() ? "" : ", ") + marked(query, one);
   }
   const char* unit = query.device.shares_host ? "host" : "rank";
   const Capacity& plain = all.front();
@@ -144,10 +188,16 @@ std::string verdict(const CapacityQuery& query, const std::vector<Capacity>& all
   if (changes.empty()) text += "           nothing that is known here makes it fit\n";
   int number = 0;
   for (const Change& change : changes) {
-    text += fmt::format("           {}. {}\n              price: {}\n", ++number, change.words,
-                        price_lines(change.price));
+    text += fmt::format("           {}. {}\n              price: {}\n{}", ++number, change.words,
+                        price_lines(change.price), mark_of(change));
   }
   return "\nverdict    " + text;
+}
+
+base::Json json_of(const std::vector<TrainLimit>& limits) {
+  base::Json json = base::Json::array();
+  for (const TrainLimit limit : limits) json.push_back(name_of(limit));
+  return json;
 }
 
 base::Json json_of(const std::vector<MemoryLine>& lines) {
@@ -162,7 +212,8 @@ base::Json json_of(const std::vector<MemoryLine>& lines) {
 std::string describe(const CapacityQuery& query) {
   const std::vector<Capacity> all = all_of(query);
   return model_words(query) + cut_words(query) + device_words(query) + tables(query, all) + "\n" +
-         bars_text(bars_of(query, all), query.device.memory_bytes) + verdict(query, all);
+         bars_text(bars_of(query, all), query.device.memory_bytes) + train_words(query, all) +
+         verdict(query, all);
 }
 
 std::string to_json(const CapacityQuery& query) {
@@ -179,15 +230,19 @@ std::string to_json(const CapacityQuery& query) {
                      {"micro_batch", query.micro_batch},
                      {"recompute", query.recompute}};
   for (const Capacity& one : all_of(query)) {
-    base::Json entry = {
-        {"rank", json_of(one.rank)}, {"host", json_of(one.host)}, {"fits", one.fits}};
+    base::Json entry = {{"rank", json_of(one.rank)},
+                        {"host", json_of(one.host)},
+                        {"fits", one.fits},
+                        {"not_in_train", json_of(one.not_in_train)}};
     if (!one.server.empty()) entry["server"] = json_of(one.server);
     json["strategies"][std::string(name_of(one.sharding))] = std::move(entry);
   }
   json["changes"] = base::Json::array();
   if (json["strategies"]["ddp"]["fits"] == false) {
     for (const Change& change : cheapest_changes(query)) {
-      json["changes"].push_back({{"words", change.words}, {"price", change.price}});
+      const auto limits = train_limits(setup_of(change.query, change.sharding));
+      json["changes"].push_back(
+          {{"words", change.words}, {"price", change.price}, {"not_in_train", json_of(limits)}});
     }
   }
   return json.dump(2) + "\n";

@@ -7,6 +7,7 @@
 #include "hanji/plan/model_spec.h"
 #include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/schema.h"
+#include "hanji/plan/train_limits.h"
 #include "hanji/schedule/grain_tree.h"
 
 namespace hanji::plan {
@@ -79,10 +80,11 @@ void check_batches(const Config& c, Found& found) {
 
 void check_split(const Config& c, int64_t num_grains, Found& found) {
   const auto shares = static_cast<int64_t>(c.train.split.size());
-  if (shares > 16) {
-    found.push_back({{"train.split"},
-                     fmt::format("train.split has {} shares, but at most 16 ranks run", shares),
-                     "shorten train.split"});
+  if (shares > kMaxTrainRanks) {
+    found.push_back(
+        {{"train.split"},
+         fmt::format("train.split has {} shares, but at most {} ranks run", shares, kMaxTrainRanks),
+         "shorten train.split"});
     return;
   }
   if (c.run.ranks != kAuto && shares != c.run.ranks) {
@@ -216,13 +218,6 @@ void check_cut_mesh(const Config& c, Found& found) {
   }
 }
 
-/// Over several hosts, which only hsdp is for, engines between them leave memory to each.
-bool may_share_memory(const Config& c) {
-  const Engine engine = engine_of(c);
-  if (engine == Engine::kShm) return true;
-  return c.parallel.data == Sharding::kHybrid && engine != Engine::kNccl;
-}
-
 void check_parallel(const Config& c, Found& found) {
   const auto data = name_of(c.parallel.data);
   if (!cuts_states(c.parallel.data)) {
@@ -240,14 +235,15 @@ void check_parallel(const Config& c, Found& found) {
   } else {
     check_cut_mesh(c, found);
   }
-  if (c.parallel.data == Sharding::kReplicas) return;
-  if (c.compute.device == Device::kCuda) {
+  const TrainSetup setup{
+      .data = c.parallel.data, .device = c.compute.device, .engine = engine_of(c)};
+  if (has_limit(setup, TrainLimit::kGpus)) {
     found.push_back({{"parallel.data", "compute.device"},
                      fmt::format("parallel.data = {} keeps states in the memory of the host, but "
                                  "compute.device = cuda computes on GPUs",
                                  data),
                      "set parallel.data = \"ddp\", or compute.device = \"cpu\""});
-  } else if (!may_share_memory(c)) {
+  } else if (has_limit(setup, TrainLimit::kEngine)) {
     found.push_back({{"parallel.data", "comm.engine"},
                      fmt::format("parallel.data = {} needs ranks that share memory, but "
                                  "comm.engine is {}",

@@ -117,27 +117,30 @@ std::string describe_kernels(const Plan& plan) {
   return text;
 }
 
-/// "zero1: the optimizer is cut among 4 ranks; parameters and moments lie once on this host".
+/// What a strategy shards of a host's ranks; they share one copy of the parameters in any case.
+std::string_view sharded_state(Sharding data) {
+  return data == Sharding::kZero1 ? "the optimizer is" : "gradients and optimizer are";
+}
+
+/// "zero1: the optimizer is sharded over 2 ranks, in 3 units; ..."
 std::string describe_states(const Plan& plan) {
-  const std::string_view name = name_of(plan.config.parallel.data);
+  const Sharding data = plan.config.parallel.data;
   const auto shards = shards_of(plan);
   if (!shards) {
     return "server: every rank computes, and holds the optimizer of a range of the parameters, to "
            "which the others push gradients and from which they pull weights";
   }
-  const char* cut = plan.config.parallel.data == Sharding::kZero1 ? "optimizer"
-                    : plan.config.parallel.data == Sharding::kZero2
-                        ? "gradients and optimizer"
-                        : "parameters, gradients and optimizer";
-  std::string text = fmt::format("{}: {} cut among {} rank{}", name, cut, shards->ranks,
-                                 shards->ranks == 1 ? "" : "s");
+  std::string text = fmt::format("{}: {} sharded over {} rank{}", name_of(data),
+                                 sharded_state(data), shards->ranks, shards->ranks == 1 ? "" : "s");
   if (shards->groups > 1) text += fmt::format(" of each of {} groups", shards->groups);
-  text += fmt::format(
-      ", in {} unit{}; parameters and moments lie once for {}, in the heap: to make a unit whole "
-      "moves no byte, and resharding frees nothing",
-      shards->units.size(), shards->units.size() == 1 ? "" : "s",
-      shards->groups > 1 ? "a group" : "all ranks");
-  return text;
+  text += fmt::format(", in {} unit{}; {} one copy of parameters and moments in shared memory",
+                      shards->units.size(), shards->units.size() == 1 ? "" : "s",
+                      shards->groups > 1 ? "the ranks of a group share" : "all ranks share");
+  if (data == Sharding::kZero1) return text;
+  if (data == Sharding::kZero2) return text + ", so zero3 would do the same";
+  return text +
+         fmt::format(", so no parameters are sharded or gathered: {} is zero2 by another name",
+                     data == Sharding::kZero3 ? "on one host zero3" : "within a group hsdp");
 }
 
 std::string describe_sums(const Plan& plan) {

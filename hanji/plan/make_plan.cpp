@@ -12,11 +12,11 @@
 #include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/rank_memory.h"
+#include "hanji/plan/train_limits.h"
 
 namespace hanji::plan {
 namespace {
 
-constexpr int64_t kMostRanks = 16;
 /// What a plan may take of the memory that is free: the rest is for libtorch and the page cache.
 constexpr double kUsableMemory = 0.8;
 
@@ -50,7 +50,7 @@ class Planner {
   void decide_ranks();
   void decide_mesh();
   Status check_hosts() const;
-  Status check_groups() const;
+  Status group_spans_hosts(int group) const;
   Status split_batch();
   Status decide_micro_batch();
   int64_t peak_bytes() const;
@@ -129,7 +129,7 @@ void Planner::decide_ranks() {
   const auto shares = static_cast<int64_t>(config.train.split.size());
   const int64_t num_grains = config.train.global_batch / config.train.grain;
   const int64_t places = on_gpus() ? inputs_.gpus.count : inputs_.machine.usable_cores;
-  const int64_t most = std::min({places, num_grains, kMostRanks});
+  const int64_t most = std::min({places, num_grains, int64_t{kMaxTrainRanks}});
   const MeshConfig& mesh = config.mesh;
   const bool has_mesh = mesh.dp != kAuto && mesh.fsdp != kAuto;
   const int64_t automatic = shares > 0 ? shares
@@ -173,30 +173,33 @@ Status Planner::check_hosts() const {
         placed, plan_.ranks, placed));
   }
   const Sharding data = inputs_.config.parallel.data;
-  if (data == Sharding::kReplicas) return {};
-  if (data == Sharding::kHybrid) return check_groups();
-  if (!plan_.hosts.several()) return {};
-  return base::unsupported(fmt::format(
-      "parallel.data = {} keeps parameters once in the memory of a host, but the ranks are on {} "
-      "hosts; set parallel.data = \"hsdp\", which cuts them within each host, or start all ranks "
-      "on one host",
-      name_of(data), hosts.size()));
+  const Engine engine = engine_of(inputs_.config);
+  const int group = plan_.mesh.size() > 1 ? plan_.mesh[1].degree : 1;
+  const TrainSetup setup{.data = data,
+                         .device = inputs_.config.compute.device,
+                         .engine = engine,
+                         .hosts = hosts,
+                         .group_ranks = group};
+  if (has_limit(setup, TrainLimit::kHosts)) {
+    return base::unsupported(fmt::format(
+        "parallel.data = {} keeps parameters once in the memory of a host, but the ranks are on {} "
+        "hosts; set parallel.data = \"hsdp\", which cuts them within each host, or start all ranks "
+        "on one host",
+        name_of(data), hosts.size()));
+  }
+  if (has_limit(setup, TrainLimit::kEngine)) {
+    return base::unsupported(
+        fmt::format("parallel.data = {} needs ranks that share memory, which on one host is "
+                    "comm.engine = shm and not {}; leave comm.engine out",
+                    name_of(data), name_of(engine)));
+  }
+  return has_limit(setup, TrainLimit::kGroups) ? group_spans_hosts(group) : Status();
 }
 
 /// The ranks of a group share one host's memory.
-Status Planner::check_groups() const {
-  const Engine engine = engine_of(inputs_.config);
-  if (!plan_.hosts.several()) {
-    if (engine == Engine::kShm) return {};
-    return base::unsupported(
-        fmt::format("parallel.data = hsdp needs ranks that share memory, which on one host is "
-                    "comm.engine = shm and not {}; leave comm.engine out",
-                    name_of(engine)));
-  }
-  const int group = plan_.mesh[1].degree;
+Status Planner::group_spans_hosts(int group) const {
   const std::vector<int>& hosts = plan_.hosts.ranks;
   const auto cut = std::ranges::find_if(hosts, [&](int ranks) { return ranks % group != 0; });
-  if (cut == hosts.end()) return {};
   return base::invalid_argument(fmt::format(
       "mesh.fsdp is {}, but host {} has {} rank{}, and the ranks of a group share one host's "
       "memory; set mesh.fsdp = {}, or leave mesh.dp and mesh.fsdp out",

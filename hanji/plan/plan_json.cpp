@@ -6,6 +6,7 @@
 #include "hanji/plan/internal/json_fields.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/plan.h"
+#include "hanji/plan/train_limits.h"
 
 namespace hanji::plan {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 using base::Json;
 
 constexpr int64_t kFormat = 1;
-constexpr int kMostRanks = 16;
+constexpr int kMostRanks = kMaxTrainRanks;
 constexpr int kMostCpus = 1 << 16;
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 constexpr double kMostSeconds = 1e12;

@@ -489,6 +489,22 @@ TEST(Describe, FitsATerminalInPlainAscii) {
   for (char c : text) EXPECT_TRUE(c == '\n' || (c >= ' ' && c <= '~')) << int(c);
 }
 
+TEST(Describe, SaysThatZero3IsZero2WhereRanksShareOneCopyOfTheParameters) {
+  const auto text = [](Sharding data) {
+    std::string flat = describe(made(on_four_ranks(data)));
+    return std::regex_replace(flat, std::regex("\\s+"), " ");
+  };
+  EXPECT_THAT(text(Sharding::kZero1), HasSubstr("zero1: the optimizer is sharded over 4 ranks"));
+  EXPECT_THAT(text(Sharding::kZero2), HasSubstr("so zero3 would do the same"));
+  EXPECT_THAT(text(Sharding::kZero3),
+              HasSubstr("zero3: gradients and optimizer are sharded over 4 ranks"));
+  EXPECT_THAT(text(Sharding::kZero3),
+              HasSubstr("so no parameters are sharded or gathered: on one host zero3 is zero2 by "
+                        "another name"));
+  EXPECT_EQ(made(on_four_ranks(Sharding::kZero3)).memory,
+            made(on_four_ranks(Sharding::kZero2)).memory);
+}
+
 TEST(Describe, Golden) {
   Plan plan = made(two_cores());
   plan.job_hash = "0123456789abcdef0123456789abcdef";

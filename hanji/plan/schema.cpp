@@ -6,6 +6,7 @@
 
 #include "hanji/plan/internal/words.h"
 #include "hanji/plan/nccl_variables.h"
+#include "hanji/plan/train_limits.h"
 
 namespace hanji::plan {
 namespace {
@@ -105,7 +106,7 @@ std::vector<Key> run_keys() {
       integer(HANJI_KEY(run.ranks,
                         "Processes that train together. auto: one per usable physical "
                         "core, at most 16, never more than grains."),
-              "ranks", {1, 16}, Auto::kYes),
+              "ranks", {1, kMaxTrainRanks}, Auto::kYes),
       text(HANJI_KEY(run.out,
                      "Folder for everything the run writes. Empty: a fresh one in "
                      "runs/.")),
@@ -260,18 +261,19 @@ std::vector<Key> parallel_keys() {
   return {
       choice(HANJI_KEY(parallel.data,
                        "Who keeps what of the states. ddp: every rank all of it. zero1: the "
-                       "optimizer is cut among the ranks; zero2: gradients too; zero3: parameters "
-                       "too. hsdp: zero3 within groups of mesh.fsdp ranks, which have the same, "
-                       "also over hosts. "
+                       "optimizer is sharded over the ranks of one host; zero2: gradients too; "
+                       "zero3: the same as zero2, because the ranks of a host share one copy of "
+                       "the parameters. hsdp: zero2 within groups of mesh.fsdp ranks of a host; "
+                       "the groups are replicas, also over hosts. "
                        "server: every rank holds a range of parameters and optimizer, to which the "
                        "others push gradients and from which they pull weights."),
              kRefusedShardings),
       integer(HANJI_KEY(mesh.dp, "Ranks, or with hsdp groups of them, that have the same state."),
-              "ranks", {1, 16}, Auto::kYes),
+              "ranks", {1, kMaxTrainRanks}, Auto::kYes),
       integer(HANJI_KEY(mesh.fsdp,
                         "Ranks of one host that share a state out among them. auto: all; over "
                         "several hosts as many as divide the ranks of each."),
-              "ranks", {1, 16}, Auto::kYes),
+              "ranks", {1, kMaxTrainRanks}, Auto::kYes),
   };
 }
 

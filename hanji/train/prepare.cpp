@@ -13,6 +13,7 @@
 #include "hanji/compute/measure.h"
 #include "hanji/cost/measure.h"
 #include "hanji/cost/stored.h"
+#include "hanji/plan/train_limits.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/kernel_choice.h"
 #include "hanji/train/run_folder.h"
@@ -196,7 +197,6 @@ Result<plan::Plan> prepare_started(const plan::Config& config, const plan::DataF
 }
 
 Result<plan::Plan> prepare_on_hosts(plan::Config config, const plan::DataFacts& data, int hosts) {
-  constexpr int64_t kMostRanks = 16;
   HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
   int64_t& ranks = config.run.ranks;
   if (ranks == plan::kAuto) {
@@ -206,7 +206,7 @@ Result<plan::Plan> prepare_on_hosts(plan::Config config, const plan::DataFacts& 
       HANJI_ASSIGN_OR_RETURN(const plan::GpuFacts gpus, count_gpus());
       places = gpus.count;
     }
-    ranks = std::min({int64_t{hosts} * places, num_grains, kMostRanks});
+    ranks = std::min({int64_t{hosts} * places, num_grains, int64_t{plan::kMaxTrainRanks}});
   }
   if (ranks < hosts) {
     return base::invalid_argument(

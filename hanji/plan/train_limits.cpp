@@ -1,0 +1,62 @@
+#include "hanji/plan/train_limits.h"
+
+#include <algorithm>
+
+namespace hanji::plan {
+namespace {
+
+bool spans_hosts(const TrainSetup& setup) {
+  return setup.hosts && std::ranges::any_of(*setup.hosts, [&](int ranks) {
+           return ranks % std::max(1, setup.group_ranks) != 0;
+         });
+}
+
+/// Of strategies whose ranks share one copy of the parameters in the memory of a host.
+void add_limits_of_shared_memory(const TrainSetup& setup, std::vector<TrainLimit>& limits) {
+  if (setup.device == Device::kCuda) limits.push_back(TrainLimit::kGpus);
+  const bool several = setup.hosts && setup.hosts->size() > 1;
+  const bool hybrid = setup.data == Sharding::kHybrid;
+  // Over several hosts the engine joins hosts, and the ranks of each share memory in any case.
+  const bool joins_hosts = hybrid && (several || !setup.hosts) && setup.engine != Engine::kNccl;
+  const bool on_cpus = setup.device == Device::kCpu;
+  if (on_cpus && setup.engine != Engine::kShm && !joins_hosts) {
+    limits.push_back(TrainLimit::kEngine);
+  }
+  if (several && !hybrid) limits.push_back(TrainLimit::kHosts);
+  if (several && hybrid && spans_hosts(setup)) limits.push_back(TrainLimit::kGroups);
+}
+
+}  // namespace
+
+std::string_view name_of(TrainLimit limit) {
+  switch (limit) {
+    case TrainLimit::kGpus: return "on GPUs";
+    case TrainLimit::kEngine: return "without shared memory";
+    case TrainLimit::kHosts: return "over several hosts";
+    case TrainLimit::kGroups: return "in groups that span hosts";
+    case TrainLimit::kServers: return "with servers that do not compute";
+    case TrainLimit::kWidths: return "with states of other bytes than 4 + 4 + 8";
+    case TrainLimit::kRanks: return "on more than 16 ranks";
+  }
+  return "";
+}
+
+std::vector<TrainLimit> train_limits(const TrainSetup& setup) {
+  std::vector<TrainLimit> limits;
+  if (setup.data != Sharding::kReplicas) add_limits_of_shared_memory(setup, limits);
+  if (setup.data == Sharding::kServer && setup.servers > 0) {
+    limits.push_back(TrainLimit::kServers);
+  }
+  if (setup.widths != kTrainWidths) limits.push_back(TrainLimit::kWidths);
+  if (setup.ranks > kMaxTrainRanks) limits.push_back(TrainLimit::kRanks);
+  return limits;
+}
+
+static_assert(kMaxTrainRanks == 16 && kTrainWidths == StateWidths{4, 4, 8}, "as name_of() says");
+
+bool has_limit(const TrainSetup& setup, TrainLimit limit) {
+  const auto limits = train_limits(setup);
+  return std::ranges::find(limits, limit) != limits.end();
+}
+
+}  // namespace hanji::plan

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "hanji/plan/config.h"
+#include "hanji/plan/sharding.h"
+
+namespace hanji::plan {
+
+/// Ranks of one job of `hanji train`.
+inline constexpr int kMaxTrainRanks = 16;
+/// What `hanji train` keeps of a parameter in float32 and bf16; float64 keeps twice as much.
+inline constexpr StateWidths kTrainWidths = kFloat32Adam;
+
+/// What `hanji plan --model` sizes and `hanji train` rejects.
+enum class TrainLimit : uint8_t {
+  kGpus,     ///< Strategies other than ddp on GPUs.
+  kEngine,   ///< The same over engines that do not share memory.
+  kHosts,    ///< Strategies other than ddp and hsdp over several hosts.
+  kGroups,   ///< hsdp whose groups span hosts.
+  kServers,  ///< Servers that do not compute.
+  kWidths,   ///< Model state of other widths than kTrainWidths.
+  kRanks,    ///< More than kMaxTrainRanks.
+};
+
+/// What follows the name of a strategy: "on GPUs".
+std::string_view name_of(TrainLimit limit);
+
+/// A run, as far as it decides whether `hanji train` carries it out.
+struct TrainSetup {
+  Sharding data = Sharding::kReplicas;
+  Device device = Device::kCpu;
+  Engine engine = Engine::kShm;  ///< As engine_of() says.
+  /// Ranks of each host; absent: not known yet, and only what any hosts rule out is a limit.
+  std::optional<std::vector<int>> hosts = {};
+  int group_ranks = 1;  ///< hsdp: ranks of a group.
+  int servers = 0;      ///< server: ranks that serve and do not compute.
+  int64_t ranks = 1;
+  StateWidths widths = kTrainWidths;
+};
+
+/// Why `hanji train` rejects the setup; empty: it does not. Everything that marks or rejects a
+/// strategy asks here: find_contradictions(), make_plan() and `hanji plan --model`.
+std::vector<TrainLimit> train_limits(const TrainSetup& setup);
+bool has_limit(const TrainSetup& setup, TrainLimit limit);
+
+}  // namespace hanji::plan
