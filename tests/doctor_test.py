@@ -16,6 +16,21 @@ class Doctor(CommandTest):
         self.assertRegex(page, r"all_reduce, 2 ranks +right on both; 4 MiB in \d+ us")
         self.assertEqual(list(self.folder.iterdir()), [], "its file on the disk is gone")
 
+    def test_the_age_of_kept_choices_is_told(self):
+        cache = {"HANJI_CACHE_DIR": str(self.folder / "cache")}
+        self.assertRegex(self.hanji("doctor", **cache).stdout, r"kept choices +none yet")
+        self.train("run", "--ranks", 1, "--steps", 1, **cache)
+        self.assertRegex(self.hanji("doctor", **cache).stdout, r"kept choices +1, measured \d")
+        (file,) = (self.folder / "cache").glob("kernels-*.json")
+        kept = json.loads(file.read_text())
+        for change, words in (({"measured_at": kept["measured_at"] - 40 * 24 * 3600, "load": 0},
+                               "it is 40 days old"),
+                              ({"load": 0.38}, "other processes took 38 % of the CPUs")):
+            file.write_text(json.dumps({**kept, **change}))
+            page = self.hanji("doctor", **cache).stdout
+            self.assertRegex(page, r"(?m)^! kept choices")
+            self.assertIn(words, page)
+
     def test_what_is_broken_is_said_and_gives_its_code(self):
         done = self.hanji("doctor", "--json", "--folder", "missing", expect=2, OMP_NUM_THREADS="two")
         report = json.loads(done.stdout)

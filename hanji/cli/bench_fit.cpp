@@ -6,11 +6,11 @@
 #include <cmath>
 #include <iostream>
 
+#include "hanji/base/cache_folder.h"
 #include "hanji/base/units.h"
 #include "hanji/comm/fit_costs.h"
 #include "hanji/cost/usage.h"
 #include "hanji/report/collective_cost.h"
-#include "hanji/train/run_folder.h"
 
 namespace hanji::cli {
 namespace {
@@ -71,7 +71,7 @@ std::string residuals_text(const comm::Fit& fit) {
 int bench_fit(const BenchFitOptions& options) {
   const auto machine = topology::read_machine().or_throw();
   const int ranks = options.ranks > 0 ? options.ranks : std::max(2, machine.usable_cores);
-  const auto folder = train::cache_folder().or_throw();
+  const auto folder = base::cache_folder().or_throw();
   const comm::Fit fit = comm::fit_costs_here(machine, {.ranks = ranks}).or_throw();
   base::throw_if_error(cost::save_costs(folder, fit.stored));
   if (options.as_json) {

@@ -1,8 +1,8 @@
 #include "hanji/cli/host_rates.h"
 
+#include "hanji/base/cache_folder.h"
 #include "hanji/comm/fit_costs.h"
 #include "hanji/cost/measure.h"
-#include "hanji/train/run_folder.h"
 
 namespace hanji::cli {
 
@@ -14,7 +14,7 @@ HostRates host_rates(const topology::Machine& machine, int ranks) {
   options.rank_cpus = topology::cpus_per_rank(machine, ranks);
   HostRates result;
   result.rates = cost::measure_rates(options).or_throw();
-  const auto folder = train::cache_folder().or_throw();
+  const auto folder = base::cache_folder().or_throw();
   result.source = comm::use_or_fit(result.rates, folder, machine, ranks).or_throw();
   return result;
 }

@@ -17,6 +17,10 @@ std::string reason(const Candidate& winner, const std::vector<Candidate>& candid
   for (const Candidate& other : candidates) {
     if (other.name == winner.name) continue;
     if (!other.accepted) return winner.name + " (" + other.name + " is too inaccurate)";
+    if (other.seconds < winner.seconds) {
+      return winner.name + " as before (" + other.name + " is only " +
+             percent_faster(other, winner) + " faster)";
+    }
     return winner.name + " (" + percent_faster(winner, other) + " faster than " + other.name + ")";
   }
   return winner.name;
@@ -36,26 +40,39 @@ Result<Candidate> fastest(const std::vector<Candidate>& candidates) {
                            " set compute.dtype to one of less precision, or float64");
 }
 
-/// Measures the choices, or only the one asked for, and appends them to `all`.
+/// What decides between choices besides their measurement.
+template <class Choice>
+struct Wanted {
+  std::optional<Choice> asked;
+  std::optional<Choice> before;
+};
+
+/// Measures the choices, or only the one asked for, and appends them to those of `result`.
 template <class Choices, class Choice, class Measure>
-Result<Choice> choose(const Choices& choices, const std::optional<Choice>& asked, double allowed,
+Result<Choice> choose(const Choices& choices, const Wanted<Choice>& wanted, double allowed,
                       const Measure& measure_one, KernelChoice& result) {
   std::vector<Candidate> measured;
   std::vector<Choice> order;
   for (const Choice choice : choices) {
-    if (asked && *asked != choice) continue;
+    if (wanted.asked && *wanted.asked != choice) continue;
     Candidate one = measure_one(choice);
     one.accepted = one.error <= allowed;
     measured.push_back(std::move(one));
     order.push_back(choice);
   }
-  HANJI_ASSIGN_OR_RETURN(const Candidate winner, fastest(measured));
+  HANJI_ASSIGN_OR_RETURN(const Candidate fast, fastest(measured));
+  size_t winner = 0;
+  for (size_t i = 0; i < measured.size(); ++i) {
+    if (measured[i].name == fast.name) winner = i;
+  }
+  for (size_t i = 0; i < measured.size(); ++i) {
+    const bool is_near = fast.seconds >= kClearlyFaster * measured[i].seconds;
+    if (wanted.before == order[i] && measured[i].accepted && is_near) winner = i;
+  }
   if (!result.why.empty()) result.why += ", ";
-  result.why += reason(winner, measured, asked.has_value());
-  const auto same = [&](const Candidate& one) { return one.name == winner.name; };
-  const auto index = std::find_if(measured.begin(), measured.end(), same) - measured.begin();
+  result.why += reason(measured[winner], measured, wanted.asked.has_value());
   result.candidates.insert(result.candidates.end(), measured.begin(), measured.end());
-  return order[index];
+  return order[winner];
 }
 
 const Candidate& named(const KernelChoice& choice, const std::string& name) {
@@ -92,17 +109,20 @@ Result<KernelChoice> measure(const MeasureOptions& options, const Measurer& meas
   const double allowed = allowed_error(options.dtype, options.shapes.width);
   // oneDNN multiplies no float64, whatever the switch says.
   const bool only_blas = options.dtype == Dtype::kFloat64 && !options.gemm;
-  const std::optional<Gemm> asked = only_blas ? Gemm::kMkl : options.gemm;
+  Wanted<Gemm> gemms{only_blas ? Gemm::kMkl : options.gemm, {}};
+  Wanted<Attention> attentions{options.attention, {}};
+  if (options.before) gemms.before = options.before->gemm;
+  if (options.before) attentions.before = options.before->attention;
   const auto measure_gemm = [&](Gemm gemm) { return measurer.gemm(gemm, options); };
-  HANJI_ASSIGN_OR_RETURN(result.gemm, choose(kGemms, asked, allowed, measure_gemm, result));
+  HANJI_ASSIGN_OR_RETURN(result.gemm, choose(kGemms, gemms, allowed, measure_gemm, result));
   if (options.dtype == Dtype::kBFloat16) {
     result.float32_flops_per_second = float32_rate(options, measurer);
   }
   const auto measure_attention = [&](Attention a) {
     return measurer.attention(a, result.gemm, options);
   };
-  HANJI_ASSIGN_OR_RETURN(
-      result.attention, choose(kAttentions, options.attention, allowed, measure_attention, result));
+  HANJI_ASSIGN_OR_RETURN(result.attention,
+                         choose(kAttentions, attentions, allowed, measure_attention, result));
   const Candidate& gemm = named(result, "gemm." + std::string(name_of(result.gemm)));
   const Candidate& attention = named(result, "attention." + std::string(name_of(result.attention)));
   result.gemm_flops_per_second = gemm.rate;

@@ -22,7 +22,12 @@ struct MeasureOptions {
   int threads = 1;                     ///< Of libtorch, as a rank will have them.
   std::optional<Gemm> gemm;            ///< Asked for: measured, and taken whatever the others do.
   std::optional<Attention> attention;  ///< The same.
+  /// Chosen by an earlier measurement: other kernels have other bits, so each of the two stays
+  /// unless another path takes less than kClearlyFaster of its time.
+  std::optional<KernelChoice> before = {};
 };
+
+inline constexpr double kClearlyFaster = 0.9;
 
 /// How one path does: name, seconds, rate and error. Tests bring their own.
 struct Measurer {

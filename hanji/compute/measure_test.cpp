@@ -53,6 +53,21 @@ TEST(Measure, TheSameErrorIsFineUnderBf16) {
   EXPECT_EQ(choice->gemm, Gemm::kOneDnn);
 }
 
+TEST(Measure, AnEarlierChoiceStaysUnlessAnotherIsClearlyFaster) {
+  const KernelChoice before{.gemm = Gemm::kMkl, .attention = Attention::kMath};
+  const auto choose = [&](double onednn_seconds) {
+    return measure({.before = before}, made_up({.seconds = 1}, {.seconds = onednn_seconds}))
+        .or_throw();
+  };
+  EXPECT_EQ(choose(0.95).gemm, Gemm::kMkl);
+  EXPECT_THAT(choose(0.95).why,
+              testing::HasSubstr("gemm.mkl as before (gemm.onednn is only 5 % faster)"));
+  EXPECT_EQ(choose(0.95).attention, Attention::kMath) << "equal to flash, which is listed first";
+  EXPECT_EQ(choose(0.8).gemm, Gemm::kOneDnn);
+  const auto inaccurate = measure({.before = before}, made_up({.seconds = 1, .error = 1}, {}));
+  EXPECT_EQ(inaccurate->gemm, Gemm::kOneDnn);
+}
+
 /// Products of these rates in float32 and in any other dtype.
 Measurer with_rates(double float32, double other) {
   Measurer measurer = made_up({}, {});

@@ -117,6 +117,7 @@ std::filesystem::path costs_file(const std::filesystem::path& folder, int ranks)
 }
 
 Status save_costs(const std::filesystem::path& folder, const StoredCosts& stored) {
+  HANJI_RETURN_IF_ERROR(base::make_directories(folder));
   return base::write_file_atomic(costs_file(folder, stored.costs.ranks), to_json(stored));
 }
 

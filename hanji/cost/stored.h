@@ -53,6 +53,7 @@ std::string why_stale(const StoredCosts& stored, const Stamp& here, int64_t now_
 
 /// One file per number of ranks in hanji's folder for measurements.
 std::filesystem::path costs_file(const std::filesystem::path& folder, int ranks);
+/// Makes the folder if it is not there.
 Status save_costs(const std::filesystem::path& folder, const StoredCosts& stored);
 /// Errors  not_found where nothing was fitted for as many ranks; corrupt.
 Result<StoredCosts> load_costs(const std::filesystem::path& folder, int ranks);

@@ -4,9 +4,8 @@
 
 #include <algorithm>
 
-#include "hanji/base/checksum.h"
+#include "hanji/base/cache_folder.h"
 #include "hanji/base/env.h"
-#include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/base/version.h"
 #include "hanji/compute/device.h"
@@ -16,7 +15,7 @@
 #include "hanji/plan/train_limits.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/kernel_choice.h"
-#include "hanji/train/run_folder.h"
+#include "hanji/train/measured_once.h"
 
 namespace hanji::train {
 namespace {
@@ -46,10 +45,13 @@ int64_t last_cache_bytes(const topology::Machine& machine) {
   return machine.caches.empty() ? cost::MeasureOptions().cache_bytes : machine.caches.back().bytes;
 }
 
-Result<compute::KernelChoice> measure_kernels(const plan::Plan& draft, const plan::Config& asked) {
+Result<compute::KernelChoice> measure_kernels(const plan::Plan& draft, const plan::Config& asked,
+                                              std::optional<compute::KernelChoice> before) {
   plan::Plan with_choices = draft;
   with_choices.config.compute = asked.compute;
-  return compute::measure(kernel_options(with_choices));
+  compute::MeasureOptions options = kernel_options(with_choices);
+  options.before = std::move(before);
+  return compute::measure(options);
 }
 
 /// What every kernel, ours or a library's, may use here: it decides rates and errors.
@@ -86,22 +88,23 @@ base::Json rates_key(const plan::Plan& draft, const topology::Machine& machine) 
           {"ranks", draft.ranks}};
 }
 
-std::string cache_name(std::string_view kind, const base::Json& key) {
-  return fmt::format("{}-{}.json", kind, base::Sha256().update(key.dump()).hex().substr(0, 16));
-}
-
-/// Measured once per machine: a damaged or foreign file is measured and written anew.
+/// Parsed by `parse`; `measure` gets the value that was kept, if there is one.
 template <class T, class Parse, class Measure>
-Result<T> measured(const std::string& name, const Parse& parse, const Measure& measure) {
-  HANJI_ASSIGN_OR_RETURN(const auto folder, cache_folder());
-  if (const auto text = base::read_file(folder / name, 1 << 20); text.ok()) {
-    if (Result<T> known = parse(*text); known.ok()) return known;
-  }
-  Result<T> found = measure();
-  if (found.ok()) {
-    HANJI_RETURN_IF_ERROR(base::write_file_atomic(folder / name, to_json(*found)));
-  }
-  return found;
+Result<T> measured(std::string_view kind, const base::Json& key, const Parse& parse,
+                   const Measure& measure) {
+  HANJI_ASSIGN_OR_RETURN(const auto folder, base::cache_folder());
+  MeasureOnce what{.kind = std::string(kind), .key = key.dump()};
+  what.is_sound = [&](const std::string& value) { return parse(value).ok(); };
+  what.measure = [&](const std::string& before) -> Result<std::string> {
+    std::optional<T> kept;
+    if (!before.empty()) {
+      HANJI_ASSIGN_OR_RETURN(kept, parse(before));
+    }
+    HANJI_ASSIGN_OR_RETURN(const T found, measure(std::move(kept)));
+    return to_json(found);
+  };
+  HANJI_ASSIGN_OR_RETURN(const std::string value, measured_once(folder, what));
+  return parse(value);
 }
 
 /// So that a run can be resumed from another folder.
@@ -164,8 +167,8 @@ Result<plan::Plan> add_kernels(plan::PlanInputs& inputs) {
   HANJI_ASSIGN_OR_RETURN(
       const auto kernels,
       measured<compute::KernelChoice>(
-          cache_name("kernels", kernels_key(draft, config, inputs.machine)),
-          compute::choice_from_json, [&] { return measure_kernels(draft, config); }));
+          kKernelChoices, kernels_key(draft, config, inputs.machine), compute::choice_from_json,
+          [&](auto before) { return measure_kernels(draft, config, std::move(before)); }));
   inputs.kernels = to_plan(kernels);
   return draft;
 }
@@ -188,7 +191,7 @@ Result<plan::Plan> prepare_started(const plan::Config& config, const plan::DataF
     HANJI_RETURN_IF_ERROR(add_gpus(inputs, started));
   } else {
     HANJI_RETURN_IF_ERROR(add_kernels(inputs).status());
-    HANJI_ASSIGN_OR_RETURN(const auto folder, cache_folder());
+    HANJI_ASSIGN_OR_RETURN(const auto folder, base::cache_folder());
     cost::use_fitted(inputs.rates, folder, inputs.machine, started.local_ranks);
   }
   HANJI_ASSIGN_OR_RETURN(plan::Plan plan, plan::make_plan(inputs));
@@ -230,12 +233,11 @@ Result<plan::Plan> prepare(const plan::Config& asked, const plan::DataFacts& dat
   }
   HANJI_ASSIGN_OR_RETURN(const plan::Plan draft, add_kernels(inputs));
   HANJI_ASSIGN_OR_RETURN(
-      inputs.rates, measured<cost::Rates>(cache_name("rates", rates_key(draft, inputs.machine)),
-                                          cost::rates_from_json, [&] {
-                                            return measure_rates(inputs.machine, draft.ranks);
-                                          }));
+      inputs.rates, measured<cost::Rates>(
+                        "rates", rates_key(draft, inputs.machine), cost::rates_from_json,
+                        [&](const auto&) { return measure_rates(inputs.machine, draft.ranks); }));
   // Where nothing was fitted the quick rates serve; `hanji doctor` says so.
-  HANJI_ASSIGN_OR_RETURN(const auto folder, cache_folder());
+  HANJI_ASSIGN_OR_RETURN(const auto folder, base::cache_folder());
   cost::use_fitted(inputs.rates, folder, inputs.machine, draft.ranks);
   return plan::make_plan(inputs);
 }

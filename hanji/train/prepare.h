@@ -5,8 +5,11 @@
 
 namespace hanji::train {
 
+/// The kind of measured_once() that chooses kernels; its keys name the build ("build").
+inline constexpr std::string_view kKernelChoices = "kernels";
+
 /// Everything that is decided before anything starts: reads the machine, measures memory and
-/// kernels (once per machine; later runs read the cache folder), and plans.
+/// kernels (once per machine; later runs read the cache folder, see measured_once.h), and plans.
 ///
 /// Cost    some tenths of a second where nothing was measured yet.
 /// Errors  as plan::make_plan().

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "hanji/base/env.h"
 #include "hanji/base/file.h"
 
 namespace hanji::train {
@@ -96,23 +95,6 @@ Result<base::FolderLock> lock_folder(const fs::path& out) {
 Result<base::FolderLock> lock_checkpoints(const fs::path& out) {
   const auto soon = base::Deadline::after(std::chrono::seconds(10));
   return base::FolderLock::take(out / "checkpoints", soon);
-}
-
-Result<fs::path> cache_folder() {
-  fs::path folder;
-  if (const auto own = base::read(base::Variable::kHanjiCacheDir)) {
-    folder = *own;
-  } else if (const auto cache = base::read(base::Variable::kXdgCacheHome)) {
-    folder = fs::path(*cache) / "hanji";
-  } else if (const auto home = base::read(base::Variable::kHome)) {
-    folder = fs::path(*home) / ".cache" / "hanji";
-  } else {
-    return base::not_found(
-        "no folder for measurements: HANJI_CACHE_DIR, XDG_CACHE_HOME and HOME "
-        "are all unset; set one of them");
-  }
-  HANJI_RETURN_IF_ERROR(base::make_directories(folder));
-  return folder;
 }
 
 }  // namespace hanji::train

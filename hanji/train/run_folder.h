@@ -38,8 +38,4 @@ Result<base::FolderLock> lock_folder(const std::filesystem::path& out);
 /// as ranks die with their launcher, but not in the same instant.
 Result<base::FolderLock> lock_checkpoints(const std::filesystem::path& out);
 
-/// hanji's folder for what it measured on this machine, made if missing: HANJI_CACHE_DIR, else
-/// XDG_CACHE_HOME/hanji, else HOME/.cache/hanji.
-Result<std::filesystem::path> cache_folder();
-
 }  // namespace hanji::train

@@ -1,8 +1,8 @@
 #include "hanji/train/speed_record.h"
 
+#include "hanji/base/cache_folder.h"
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
-#include "hanji/train/run_folder.h"
 
 namespace hanji::train {
 namespace {
@@ -25,8 +25,8 @@ base::Json read_records(const std::filesystem::path& path) {
 }  // namespace
 
 std::optional<double> remember_speed(const plan::Plan& plan, double tokens_per_second) {
-  const auto folder = cache_folder();
-  if (!folder.ok()) return std::nullopt;
+  const auto folder = base::cache_folder();
+  if (!folder.ok() || !base::make_directories(*folder).ok()) return std::nullopt;
   const auto path = *folder / "speeds.json";
   base::Json records = read_records(path);
   base::Json& record = records[key_of(plan)];

@@ -6,7 +6,7 @@
 
 namespace hanji::train {
 
-/// Writes this run's speed into cache_folder()/speeds.json under its job and number of ranks.
+/// Writes this run's speed into base::cache_folder()/speeds.json under its job and number of ranks.
 ///
 /// Result  tokens per second of the same job with the same kernels on one rank, if it ever ran
 ///         here. Where there is no cache folder nothing is written and nothing is known.

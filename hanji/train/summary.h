@@ -35,7 +35,7 @@ struct Summary {
   std::string text;  ///< The same table, the losses beside the text's bigram entropy, the speed.
 };
 
-/// Compares the run with its plan. Remembers its speed in cache_folder(), and tells speed-up and
+/// Compares the run with its plan. Remembers its speed in base::cache_folder(), and tells speed-up and
 /// efficiency where the same job's speed on one rank is known from an earlier run.
 Summary summarise(const plan::Plan& plan, const Dataset& dataset, const Measurement& measured);
 

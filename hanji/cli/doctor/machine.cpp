@@ -4,6 +4,11 @@
 #include <sys/utsname.h>
 #include <torch/version.h>
 
+#include <algorithm>
+
+#include "hanji/base/cache_folder.h"
+#include "hanji/base/clock.h"
+#include "hanji/base/json.h"
 #include "hanji/base/simd.h"
 #include "hanji/base/units.h"
 #include "hanji/base/version.h"
@@ -13,7 +18,8 @@
 #include "hanji/cost/measure.h"
 #include "hanji/cost/stored.h"
 #include "hanji/shm/numa.h"
-#include "hanji/train/run_folder.h"
+#include "hanji/train/measured_once.h"
+#include "hanji/train/prepare.h"
 
 namespace hanji::cli {
 namespace {
@@ -28,11 +34,49 @@ std::string describe(const compute::Candidate& one) {
                      one.accepted ? "" : ", too inaccurate to be offered");
 }
 
+std::string age_text(int64_t seconds) {
+  constexpr int64_t kDay = 24 * 3600;
+  if (seconds >= 2 * kDay) return fmt::format("{} days", seconds / kDay);
+  return base::format_seconds(static_cast<double>(std::max<int64_t>(0, seconds)));
+}
+
+// How old the kept choices of kernels are, and whether a busy machine has made them.
+Finding find_kernel_choices() {
+  Finding finding{"kernels", "kept choices", "none yet: the first run measures"};
+  const auto folder = base::cache_folder();
+  if (!folder.ok()) return finding;
+  const int64_t now = base::wall_ns() / 1'000'000'000;
+  int count = 0, again = 0;
+  int64_t newest = INT64_MAX, oldest = 0;
+  std::string why;
+  for (const train::KeptMeasurement& one :
+       train::list_measurements(*folder, train::kKernelChoices)) {
+    const base::Json key = base::Json::parse(one.key);
+    if (!key.is_object() || key.value("build", "") != base::build_id()) continue;
+    ++count;
+    newest = std::min(newest, now - one.mark.measured_at);
+    oldest = std::max(oldest, now - one.mark.measured_at);
+    const std::string reason = train::why_again(one.mark, now);
+    if (reason.empty()) continue;
+    ++again;
+    why = reason;
+  }
+  if (count == 0) return finding;
+  finding.value = count == 1 ? fmt::format("1, measured {} ago", age_text(newest))
+                             : fmt::format("{}, measured {} to {} ago", count, age_text(newest),
+                                           age_text(oldest));
+  if (again == 0) return finding;
+  finding.verdict = Verdict::kNote;
+  finding.advice =
+      fmt::format("{} will be measured again by the next run that needs it: {}", again, why);
+  return finding;
+}
+
 // Whether predictions of collectives rest on costs that were fitted here, and still hold.
 Finding find_costs(const topology::Machine& machine, int ranks) {
   Finding finding{"kernels", "costs of collectives", "", Verdict::kNote,
                   fmt::format("run `hanji bench --fit --ranks {}`", ranks)};
-  const auto folder = train::cache_folder();
+  const auto folder = base::cache_folder();
   cost::Rates rates;
   finding.value =
       folder.ok() ? cost::use_fitted(rates, *folder, machine, ranks) : folder.status().message();
@@ -98,6 +142,7 @@ Findings measure_speed(const topology::Machine& machine) {
       found.push_back({"kernels", fmt::format("{} {}", one.name, type), describe(one)});
     }
   }
+  found.push_back(find_kernel_choices());
   const int ranks = machine.usable_cores;
   const auto rates = cost::measure_rates({.ranks = ranks,
                                           .usable_cores = machine.usable_cores,

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <filesystem>
+
+#include "hanji/base/status.h"
+
+namespace hanji::base {
+
+/// hanji's folder for what it measured on this machine: HANJI_CACHE_DIR, else
+/// XDG_CACHE_HOME/hanji, else HOME/.cache/hanji. It may not be there yet.
+/// Errors  not_found where none of the variables is set.
+Result<std::filesystem::path> cache_folder();
+
+}  // namespace hanji::base

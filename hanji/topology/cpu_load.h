@@ -1,0 +1,23 @@
+#pragma once
+
+#include <filesystem>
+
+#include "hanji/base/status.h"
+
+namespace hanji::topology {
+
+/// CPU time in seconds: of the host since it started, of this process since it began.
+struct CpuTimes {
+  double busy = 0;   ///< Of all CPUs together, with what a hypervisor took.
+  double total = 0;  ///< The same and idle.
+  double own = 0;    ///< Of all threads of this process.
+};
+
+/// Reads `root`/proc/stat, which counts in hundredths of a second, and this process's clock.
+/// Errors  those of read_file(); corrupt for a file without the sums of all CPUs.
+Result<CpuTimes> read_cpu_times(const std::filesystem::path& root = "/");
+
+/// The share of all CPUs that other processes took between the two, in [0, 1].
+double load_of_others(const CpuTimes& begin, const CpuTimes& end);
+
+}  // namespace hanji::topology

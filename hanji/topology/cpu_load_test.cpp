@@ -1,0 +1,57 @@
+#include "hanji/topology/cpu_load.h"
+
+#include <gmock/gmock.h>
+
+#include <unistd.h>
+
+#include <fstream>
+
+#include "hanji/base/clock.h"
+#include "hanji/test/temporary_folder.h"
+
+namespace hanji::topology {
+namespace {
+
+namespace fs = std::filesystem;
+
+CpuTimes times_of(const std::string& stat) {
+  const test::TemporaryFolder root;
+  fs::create_directories(root.path() / "proc");
+  std::ofstream(root.path() / "proc/stat") << stat;
+  return read_cpu_times(root.path()).or_throw();
+}
+
+TEST(CpuTimes, AreTheFirstLineOfProcStat) {
+  const double hertz = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  const CpuTimes times = times_of("cpu  100 20 30 400 50 6 7 8 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n");
+  EXPECT_DOUBLE_EQ(times.busy * hertz, 100 + 20 + 30 + 6 + 7 + 8);
+  EXPECT_DOUBLE_EQ(times.total * hertz, 621);
+}
+
+TEST(CpuTimes, RefuseWhatIsNoStat) {
+  EXPECT_THROW(times_of("cpu0 1 2 3\n"), Error);
+  EXPECT_THROW(times_of(""), Error);
+  EXPECT_EQ(read_cpu_times("/nowhere").status().code(), Code::kNotFound);
+}
+
+TEST(LoadOfOthers, LeavesOutThisProcess) {
+  const CpuTimes begin{.busy = 100, .total = 500, .own = 3};
+  EXPECT_DOUBLE_EQ(load_of_others(begin, {.busy = 104, .total = 508, .own = 5}), 0.25);
+  EXPECT_DOUBLE_EQ(load_of_others(begin, {.busy = 102, .total = 508, .own = 5}), 0);
+  EXPECT_DOUBLE_EQ(load_of_others(begin, {.busy = 101, .total = 508, .own = 5}), 0);
+  EXPECT_DOUBLE_EQ(load_of_others(begin, begin), 0);
+}
+
+TEST(CpuTimes, GrowOnThisHost) {
+  const CpuTimes begin = read_cpu_times().or_throw();
+  const int64_t end_ns = base::now_ns() + 200'000'000;
+  while (base::now_ns() < end_ns) continue;
+  const CpuTimes end = read_cpu_times().or_throw();
+  EXPECT_GT(end.own, begin.own);
+  EXPECT_GE(end.busy, begin.busy);
+  EXPECT_GE(load_of_others(begin, end), 0);
+  EXPECT_LE(load_of_others(begin, end), 1);
+}
+
+}  // namespace
+}  // namespace hanji::topology

@@ -1,0 +1,113 @@
+#include "hanji/train/measured_once.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <thread>
+
+#include "hanji/base/checksum.h"
+#include "hanji/base/clock.h"
+#include "hanji/base/file.h"
+#include "hanji/base/json.h"
+#include "hanji/cost/stored.h"
+#include "hanji/topology/cpu_load.h"
+
+namespace hanji::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kDaySeconds = 24 * 3600;
+constexpr int64_t kShortestNs = 100'000'000;
+constexpr size_t kMaxBytes = 1 << 20;
+
+int64_t now_seconds() { return base::wall_ns() / 1'000'000'000; }
+
+std::optional<KeptMeasurement> read_measurement(const fs::path& file) {
+  const auto text = base::read_file(file, kMaxBytes);
+  if (!text.ok()) return {};
+  auto measurement = measurement_from_json(*text);
+  if (!measurement.ok()) return {};
+  return *std::move(measurement);
+}
+
+}  // namespace
+
+std::string to_json(const KeptMeasurement& one) {
+  return base::Json{{"key", base::Json::parse(one.key)},
+                    {"measured_at", one.mark.measured_at},
+                    {"load", one.mark.load},
+                    {"value", base::Json::parse(one.value)}}
+      .dump();
+}
+
+Result<KeptMeasurement> measurement_from_json(std::string_view text) {
+  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(text, 16, kMaxBytes));
+  const bool whole = json.is_object() && json.size() == 4 && json.contains("key") &&
+                     json.contains("value") && json.contains("measured_at") &&
+                     json.contains("load") && json["measured_at"].is_number_integer() &&
+                     json["load"].is_number();
+  if (!whole) return base::corrupt("no measurement with its key, time, load and value");
+  const auto load = json["load"].get<double>();
+  if (!std::isfinite(load)) return base::corrupt("the load of a measurement is no number");
+  return KeptMeasurement{.key = json["key"].dump(),
+                         .mark = {json["measured_at"].get<int64_t>(), load},
+                         .value = json["value"].dump()};
+}
+
+std::string why_again(const Mark& mark, int64_t now_seconds) {
+  if (mark.load > kMaxLoad) {
+    return fmt::format("other processes took {:.0f} % of the CPUs meanwhile", mark.load * 100);
+  }
+  const int64_t age = now_seconds - mark.measured_at;
+  if (age > cost::kMostDays * kDaySeconds) {
+    return fmt::format("it is {} days old, over {}", age / kDaySeconds, cost::kMostDays);
+  }
+  if (age < -kDaySeconds) return "it is from the future: a clock was set";
+  return "";
+}
+
+fs::path measurement_file(const fs::path& folder, std::string_view kind, std::string_view key) {
+  return folder / fmt::format("{}-{}.json", kind, base::Sha256().update(key).hex().substr(0, 16));
+}
+
+std::vector<KeptMeasurement> list_measurements(const fs::path& folder, std::string_view kind) {
+  std::vector<KeptMeasurement> found;
+  const auto files = base::list_files(folder);
+  if (!files.ok()) return found;
+  for (const fs::path& file : *files) {
+    if (!file.filename().string().starts_with(fmt::format("{}-", kind))) continue;
+    if (auto one = read_measurement(file)) found.push_back(*std::move(one));
+  }
+  return found;
+}
+
+Mark mark_while(const std::function<void()>& measure) {
+  const int64_t begin_ns = base::now_ns();
+  const auto begin = topology::read_cpu_times();
+  measure();
+  const int64_t rest_ns = kShortestNs - (base::now_ns() - begin_ns);
+  if (rest_ns > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(rest_ns));
+  const auto end = topology::read_cpu_times();
+  const bool seen = begin.ok() && end.ok();  // a host without /proc/stat shows no load
+  return {now_seconds(), seen ? topology::load_of_others(*begin, *end) : 0};
+}
+
+Result<std::string> measured_once(const fs::path& folder, const MeasureOnce& what) {
+  const fs::path file = measurement_file(folder, what.kind, what.key);
+  std::optional<KeptMeasurement> before = read_measurement(file);
+  if (before && !what.is_sound(before->value)) before.reset();
+  if (before && why_again(before->mark, now_seconds()).empty()) return before->value;
+  Result<std::string> found = base::internal("nothing was measured");
+  const Mark mark = what.mark([&] { found = what.measure(before ? before->value : ""); });
+  if (!found.ok()) return found;
+  if (before && mark.load > kMaxLoad) return before->value;
+  HANJI_RETURN_IF_ERROR(base::make_directories(folder));
+  HANJI_RETURN_IF_ERROR(base::write_file_atomic(file, to_json({what.key, mark, *found})));
+  return found;
+}
+
+}  // namespace hanji::train

@@ -1,0 +1,112 @@
+#include "hanji/train/measured_once.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "hanji/base/clock.h"
+#include "hanji/test/temporary_folder.h"
+
+namespace hanji::train {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int64_t kDay = 24 * 3600;
+
+int64_t now() { return base::wall_ns() / 1'000'000'000; }
+
+class MeasuredOnce : public testing::Test {
+ protected:
+  /// What a run gets that would measure `value` at that time, under that load.
+  std::string run(const std::string& value, Mark mark) {
+    return measured_once(folder_.path() / "cache",
+                         {.kind = "kernels",
+                          .key = R"({"build":"b"})",
+                          .is_sound = [](const std::string& kept) { return kept != "0"; },
+                          .measure =
+                              [&](const std::string& before) {
+                                before_.push_back(before);
+                                return Result<std::string>(value);
+                              },
+                          .mark =
+                              [&](const std::function<void()>& measure) {
+                                measure();
+                                return mark;
+                              }})
+        .or_throw();
+  }
+  KeptMeasurement kept() const {
+    return list_measurements(folder_.path() / "cache", "kernels").at(0);
+  }
+
+  test::TemporaryFolder folder_;
+  std::vector<std::string> before_;  ///< What each measurement was told.
+};
+
+TEST_F(MeasuredOnce, AQuietMeasurementHoldsForAllRunsAfterIt) {
+  EXPECT_EQ(run("1", {now(), 0.02}), "1");
+  EXPECT_EQ(run("2", {now(), 0.02}), "1");
+  EXPECT_THAT(before_, testing::ElementsAre(""));
+  EXPECT_EQ(kept().mark.load, 0.02);
+}
+
+TEST_F(MeasuredOnce, OneUnderLoadIsTakenAgainUntilTheMachineIsQuiet) {
+  EXPECT_EQ(run("1", {now(), 0.5}), "1");
+  EXPECT_EQ(run("2", {now(), 0.4}), "1") << "under load again: no better than the first";
+  EXPECT_EQ(kept().mark.load, 0.5);
+  EXPECT_EQ(run("3", {now(), 0.01}), "3");
+  EXPECT_EQ(run("4", {now(), 0.01}), "3");
+  EXPECT_THAT(before_, testing::ElementsAre("", "1", "1"));
+}
+
+TEST_F(MeasuredOnce, AnOldOneIsTakenAgain) {
+  EXPECT_EQ(run("1", {now() - 31 * kDay, 0}), "1");
+  EXPECT_EQ(run("2", {now() - 29 * kDay, 0}), "2");
+  EXPECT_EQ(run("3", {now(), 0}), "2");
+}
+
+TEST_F(MeasuredOnce, ADamagedOrUnsoundFileIsWrittenAnew) {
+  EXPECT_EQ(run("0", {now(), 0}), "0");
+  EXPECT_EQ(run("1", {now(), 0}), "1");
+  const auto file = measurement_file(folder_.path() / "cache", "kernels", R"({"build":"b"})");
+  std::ofstream(file) << "{\"value\":";
+  EXPECT_THAT(list_measurements(folder_.path() / "cache", "kernels"), IsEmpty());
+  EXPECT_EQ(run("2", {now(), 0}), "2");
+  EXPECT_THAT(before_, testing::Each(""));
+}
+
+TEST(WhyAgain, SaysLoadAgeOrClock) {
+  EXPECT_EQ(why_again({1000 * kDay, 0.1}, 1030 * kDay), "");
+  EXPECT_THAT(why_again({1000 * kDay, 0.38}, 1000 * kDay), HasSubstr("38 % of the CPUs"));
+  EXPECT_THAT(why_again({1000 * kDay, 0}, 1031 * kDay), HasSubstr("31 days old"));
+  EXPECT_THAT(why_again({1002 * kDay, 0}, 1000 * kDay), HasSubstr("future"));
+}
+
+TEST(MarkWhile, TakesTheTimeThatALoadNeedsToShow) {
+  const int64_t begin_ns = base::now_ns();
+  int runs = 0;
+  const Mark mark = mark_while([&] { ++runs; });
+  EXPECT_EQ(runs, 1);
+  EXPECT_GE(base::now_ns() - begin_ns, 100'000'000);
+  EXPECT_NEAR(static_cast<double>(mark.measured_at), static_cast<double>(now()), 2);
+  EXPECT_GE(mark.load, 0);
+  EXPECT_LE(mark.load, 1);
+}
+
+TEST(KeptMeasurement, IsStrict) {
+  const KeptMeasurement one{R"({"a":1})", {5, 0.25}, "[1]"};
+  const auto back = measurement_from_json(to_json(one)).or_throw();
+  EXPECT_EQ(back.key, one.key);
+  EXPECT_EQ(back.mark.load, 0.25);
+  EXPECT_EQ(back.value, "[1]");
+  for (const char* text : {"", "{}", "[1]", R"({"key":1,"measured_at":"x","load":0,"value":1})",
+                           R"({"key":1,"measured_at":1,"load":null,"value":1})",
+                           R"({"key":1,"measured_at":1,"load":0,"value":1,"more":1})"}) {
+    EXPECT_FALSE(measurement_from_json(text).ok()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace hanji::train
