@@ -16,7 +16,7 @@ FLOORS = {
     "plan": "cost schedule layout topology", "report": "plan cost schedule trace",
     "data": "layout trace", "compute": "cost topology trace", "lens": "plan layout trace",
     "comm": "shm cost schedule topology layout trace", "mesh": "comm layout",
-    "checkpoint": "mesh comm layout trace", "world": "mesh comm launch shm topology trace",
+    "checkpoint": "mesh comm layout trace", "world": "mesh comm launch shm cost topology trace",
     "parallel": "mesh comm lens compute schedule layout trace",
     "models": "parallel compute mesh layout",
     "train": "models parallel world checkpoint data lens compute mesh comm report plan launch cost "

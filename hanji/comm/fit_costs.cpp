@@ -1,11 +1,19 @@
 #include "hanji/comm/fit_costs.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <thread>
 
 #include "hanji/base/clock.h"
+#include "hanji/comm/all_gather.h"
+#include "hanji/comm/regroup.h"
+#include "hanji/comm/share_text.h"
 #include "hanji/comm/time_calls.h"
 #include "hanji/cost/select.h"
 
@@ -24,7 +32,56 @@ TimeCallsOptions options_for(const topology::Machine& machine, int ranks, double
           .budget_seconds = budget_seconds};
 }
 
+/// The CPUs of all ranks together: a launcher may have given each its own.
+cpu_set_t cpus_of(const Group& group) {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  sched_getaffinity(0, sizeof cpus, &cpus);
+  at::Tensor mine = at::empty({static_cast<int64_t>(sizeof cpus)}, at::kByte);
+  std::memcpy(mine.mutable_data_ptr(), &cpus, sizeof cpus);
+  at::Tensor all = at::empty({group.size() * mine.numel()}, at::kByte);
+  all_gather(all, mine, group, {.label = "CPUs of the ranks"}).wait();
+  for (int rank = 0; rank < group.size(); ++rank) {
+    cpu_set_t one;
+    std::memcpy(&one, all.const_data_ptr<uint8_t>() + rank * mine.numel(), sizeof one);
+    CPU_OR(&cpus, &cpus, &one);
+  }
+  return cpus;
+}
+
+/// This host as a process that may use `cpus` sees it.
+Result<topology::Machine> read_machine_of(const cpu_set_t& cpus) {
+  Result<topology::Machine> machine = base::internal("this host was not read");
+  std::thread([&] {  // the mask of a thread is its own
+    sched_setaffinity(0, sizeof cpus, &cpus);
+    machine = topology::read_machine();
+  })
+      .join();
+  return machine;
+}
+
+/// Costs as JSON; empty where `folder` keeps none that are fresh. `hanji doctor` says why.
+std::string kept_costs(const std::filesystem::path& folder, const cpu_set_t& cpus, int ranks) {
+  if (!cost::load_costs(folder, ranks).ok()) return "";  // without reading the host
+  const auto machine = read_machine_of(cpus);
+  cost::Rates rates;
+  if (!machine.ok() || !cost::use_fitted(rates, folder, *machine, ranks).empty()) return "";
+  return cost::to_json(*rates.fitted);
+}
+
 }  // namespace
+
+Group with_kept_costs(const Group& group, GroupOptions options,
+                      const Result<std::filesystem::path>& folder) {
+  const cpu_set_t cpus = cpus_of(group);
+  std::string costs;
+  if (group.rank() == 0 && folder.ok()) costs = kept_costs(*folder, cpus, group.size());
+  costs = share_text(std::move(costs), group, "costs of collectives");
+  cost::Rates rates;
+  if (!costs.empty()) rates.fitted = cost::fitted_from_json(costs).or_throw();
+  options.chooser = std::make_shared<cost::Chooser>(std::move(rates));
+  return regroup(group, std::move(options));
+}
 
 Result<Fit> fit_costs_here(const topology::Machine& machine, const FitOptions& options) {
   const int ranks = options.ranks;

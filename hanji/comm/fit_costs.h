@@ -4,6 +4,7 @@
 #include <string>
 
 #include "hanji/base/status.h"
+#include "hanji/comm/group.h"
 #include "hanji/cost/fit.h"
 #include "hanji/cost/stored.h"
 #include "hanji/topology/machine.h"
@@ -37,6 +38,16 @@ Result<Fit> fit_costs_here(const topology::Machine& machine, const FitOptions& o
 /// Errors  as fit_costs_here().
 Result<std::string> use_or_fit(cost::Rates& rates, const std::filesystem::path& folder,
                                const topology::Machine& machine, int ranks);
+
+/// `group`, whose ranks are processes or threads of one host, with `options` and a chooser of its
+/// own: with the costs that rank 0's `folder` keeps for as many ranks on this machine if they are fresh, else
+/// with typical ones. Rank 0 reads them for all, and takes the machine as the CPUs of all ranks.
+///
+/// Order   every rank of `group` calls it, with the same options.
+/// Cost    a few collectives; if costs are kept, the reading of this host.
+/// Errors  throws as regroup() and Work::wait().
+Group with_kept_costs(const Group& group, GroupOptions options,
+                      const Result<std::filesystem::path>& folder);
 
 /// Times a few calls again.
 /// Result  the median of |predicted / measured - 1|; above cost::kMostDisagreement the machine is

@@ -1,17 +1,15 @@
 #include "hanji/train/joined_job.h"
 
-#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <utility>
 
 #include "hanji/base/env.h"
 #include "hanji/base/json.h"
-#include "hanji/comm/broadcast.h"
 #include "hanji/comm/regroup.h"
+#include "hanji/comm/share_text.h"
 #include "hanji/launch/environment.h"
 #include "hanji/topology/machine.h"
 #include "hanji/train/measure_link.h"
@@ -21,19 +19,6 @@
 
 namespace hanji::train {
 namespace {
-
-/// Rank 0's text, on every rank.
-std::string share_text(std::string text, const comm::Group& group) {
-  at::Tensor size = at::empty({1}, at::kLong);
-  size[0] = static_cast<int64_t>(text.size());
-  comm::broadcast(size, 0, group, {.label = "size of the job"}).wait();
-  text.resize(static_cast<size_t>(size.item<int64_t>()));
-  at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
-  std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
-  comm::broadcast(bytes, 0, group, {.label = "job"}).wait();
-  std::memcpy(text.data(), bytes.const_data_ptr(), text.size());
-  return text;
-}
 
 std::string to_json(const Decision& decision) {
   base::Json json = {{"exit_code", decision.exit_code}};
@@ -101,7 +86,8 @@ JoinedOutcome run_joined(const std::function<Decision(const MetRanks& met)>& dec
     const MetRanks met = describe(world);
     if (world.rank() == 0) decision = decide(met);
     const auto lock = decision.job ? decision.job->lock : nullptr;
-    decision = decision_from_json(share_text(to_json(decision), world.group())).or_throw();
+    decision =
+        decision_from_json(comm::share_text(to_json(decision), world.group(), "job")).or_throw();
     if (!decision.job) return {.exit_code = decision.exit_code, .rank = {}};
     options.out = decision.job->out;
     options.resume_from = decision.job->resume_from;

@@ -40,6 +40,9 @@ struct ConnectOptions {
 /// this process, and meets the other ranks: those of its host in shared memory, then all hosts over
 /// `engine`; alone, it is a world of one.
 ///
+/// Calls inside a host are chosen by the costs that `hanji bench --fit` has measured for as many
+/// ranks on this machine, if they are fresh, unless the options name a chooser.
+///
 /// Cost    milliseconds once all ranks are there.
 /// Errors  throws Error: kInvalidArgument for variables that contradict each other, kTimeout naming
 ///         the ranks that did not come, kMismatch if builds or plans differ, kUnsupported for

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -10,15 +11,19 @@
 #include <cstdio>
 #include <memory>
 
+#include "hanji/base/clock.h"
 #include "hanji/base/file.h"
 #include "hanji/base/tcp.h"
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/gloo/group.h"
+#include "hanji/cost/stored.h"
+#include "hanji/cost/usage.h"
 #include "hanji/launch/environment.h"
 #include "hanji/launch/launcher.h"
 #include "hanji/test/run_processes.h"
 #include "hanji/test/run_threads.h"
 #include "hanji/test/temporary_folder.h"
+#include "hanji/topology/machine.h"
 
 namespace hanji::world {
 namespace {
@@ -27,9 +32,9 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 /// What the program prints with these variables, in the syntax of sh, and no others of launchers.
-std::string output_with(const std::string& variables) {
+std::string output_with(const std::string& variables, const std::string& argument = "") {
   const std::string command = "env -i PATH=$PATH LD_LIBRARY_PATH=$LD_LIBRARY_PATH " + variables +
-                              " " + HANJI_WORLD_TEST_RANK + " 2>&1";
+                              " " + HANJI_WORLD_TEST_RANK + " " + argument + " 2>&1";
   FILE* const pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return "popen failed";
   std::string output;
@@ -93,6 +98,38 @@ TEST_F(Connect, UnderHanjiWithAPlan) {
   EXPECT_EQ(outcome->exit_code, 0);
   EXPECT_EQ(*base::read_file(folder_.path() / "rank.0"), "rank 0 of 2 sums 1 plan '{}'\n");
   EXPECT_EQ(*base::read_file(folder_.path() / "rank.1"), "rank 1 of 2 sums 1 plan '{}'\n");
+}
+
+/// What two ranks that torchrun has started tell, each pinned to cores of its own if there are two.
+std::vector<std::string> costs_of_two(const std::filesystem::path& folder) {
+  const auto cpus = topology::cpus_per_rank(topology::read_machine().or_throw(), 2);
+  return test::run_processes(2, [&](int rank) {
+    const std::string pin =
+        cpus.empty() ? "" : fmt::format("taskset -c {} ", fmt::join(cpus[rank], ","));
+    return output_with(
+        fmt::format("XDG_RUNTIME_DIR={0} HANJI_CACHE_DIR={0} RANK={1} LOCAL_RANK={1} "
+                    "WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "
+                    "MASTER_PORT=29500 {2}",
+                    folder.string(), rank, pin),
+        "costs");
+  });
+}
+
+TEST_F(Connect, ChoosesByTheCostsThatWereFittedOnThisMachine) {
+  EXPECT_EQ(costs_of_two(folder_.path())[1], "rank 1: typical, 0.000 s a call\n");
+  // Pinned ranks use one CPU of each core: a machine of those alone has the same cores.
+  cost::StoredCosts stored{.stamp = cost::stamp_of(topology::read_machine().or_throw(), 2),
+                           .fitted_at = base::wall_ns() / 1'000'000'000,
+                           .fit_seconds = 1,
+                           .costs = cost::assumed_costs(2, 2)};
+  stored.costs.call_seconds = 0.125;
+  ASSERT_TRUE(cost::save_costs(folder_.path(), stored).ok());
+  const auto told = costs_of_two(folder_.path());
+  EXPECT_EQ(told[0], "rank 0: fitted, 0.125 s a call\n");
+  EXPECT_EQ(told[1], "rank 1: fitted, 0.125 s a call\n");
+  stored.stamp.kernel = "0.0.1";
+  ASSERT_TRUE(cost::save_costs(folder_.path(), stored).ok());
+  EXPECT_EQ(costs_of_two(folder_.path())[0], "rank 0: typical, 0.000 s a call\n") << "stale";
 }
 
 TEST_F(Connect, ContradictionsAreRefused) {

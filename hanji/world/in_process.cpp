@@ -24,8 +24,8 @@ std::vector<World> make_worlds(int ranks, const ConnectOptions& options) {
     launch::Hosts hosts;
     hosts.rank = hosts.local_rank = rank;
     hosts.world_size = hosts.nodes[0].num_ranks = ranks;
-    worlds.push_back(
-        enter({segment, std::move(endpoints), std::move(hosts), options.plan_json}, options));
+    worlds.push_back(enter(
+        {segment, std::move(endpoints), std::move(hosts), options.plan_json, false}, options));
   }
   return worlds;
 }

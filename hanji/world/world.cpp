@@ -10,7 +10,9 @@
 #include <numeric>
 #include <utility>
 
+#include "hanji/base/cache_folder.h"
 #include "hanji/base/log.h"
+#include "hanji/comm/fit_costs.h"
 #include "hanji/comm/regroup.h"
 #include "hanji/world/internal/hosts.h"
 #include "hanji/world/internal/state.h"
@@ -105,22 +107,33 @@ shm::WatchdogOptions watchdog_options(const Place& place, const ConnectOptions& 
   return watchdog;
 }
 
-/// Of all ranks, in shared memory or, over several hosts, also by what joins them.
-comm::Group make_group(WorldState& state, const ConnectOptions& options) {
-  comm::GroupOptions group = options.group;
-  if (options.configure) options.configure(state.plan_json, group);
-  group.recorder = &state.recorder;
+/// The ranks of this host. Where nobody has said how calls are chosen, by the costs that were fitted
+/// on this machine.
+comm::Group make_local_group(const WorldState& state, comm::GroupOptions options, bool may_meet) {
   std::vector<int> members(state.endpoints.size);
   std::iota(members.begin(), members.end(), 0);
   const auto over_shm = [&](comm::GroupOptions chosen) {
     return comm::Group::over_shm(state.segment, 0, members, state.endpoints.rank,
                                  std::move(chosen));
   };
-  if (state.hosts.num_nodes() == 1) return over_shm(std::move(group));
+  if (options.chooser || !may_meet || members.size() == 1) return over_shm(std::move(options));
+  comm::GroupOptions meeting = options;
+  meeting.recorder = nullptr;
+  return comm::with_kept_costs(over_shm(std::move(meeting)), std::move(options),
+                               base::cache_folder());
+}
+
+/// Of all ranks, in shared memory or, over several hosts, also by what joins them.
+comm::Group make_group(WorldState& state, const ConnectOptions& options, bool may_meet) {
+  comm::GroupOptions group = options.group;
+  if (options.configure) options.configure(state.plan_json, group);
+  group.recorder = &state.recorder;
+  if (state.hosts.num_nodes() == 1) return make_local_group(state, std::move(group), may_meet);
   comm::GroupOptions here = group;
   here.name = fmt::format("{} on node {}", group.name, state.hosts.node);
   here.recorder = nullptr;
-  return join_hosts(over_shm(std::move(here)), state.hosts, options, std::move(group));
+  return join_hosts(make_local_group(state, std::move(here), may_meet), state.hosts, options,
+                    std::move(group));
 }
 
 }  // namespace
@@ -129,6 +142,7 @@ World enter(Place place, const ConnectOptions& options) {
   auto recorder = trace::Recorder::format(place.segment->trace_memory(place.endpoints.rank),
                                           place.hosts.rank, place.hosts.world_size);
   const shm::WatchdogOptions watchdog = watchdog_options(place, options);
+  const bool may_meet = place.alone_in_process;
   auto pidfds = std::move(place.endpoints.pidfds);
   auto state =
       std::unique_ptr<WorldState>(new WorldState{.hosts = std::move(place.hosts),
@@ -142,7 +156,7 @@ World enter(Place place, const ConnectOptions& options) {
   state->watchdog =
       shm::Watchdog::start(state->segment, state->endpoints.rank, std::move(pidfds), watchdog)
           .or_throw();
-  state->group = make_group(*state, options);
+  state->group = make_group(*state, options, may_meet);
   return World(std::move(state));
 }
 

@@ -1,5 +1,6 @@
 // A user's program for connect_test.cpp: sums the ranks, tells what it found on stdout. With the
-// argument "die" the last rank kills itself instead, and the others tell what ended their sum.
+// argument "die" the last rank kills itself instead, and the others tell what ended their sum; with
+// "costs" each tells by which costs its calls are chosen.
 #include <ATen/ATen.h>
 
 #include <csignal>
@@ -8,12 +9,20 @@
 
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/barrier.h"
+#include "hanji/cost/select.h"
 #include "hanji/world/connect.h"
 
 int main(int count, char** arguments) {
   try {
     const auto world = hanji::connect();
-    const bool dies = count > 1 && std::string(arguments[1]) == "die";
+    const std::string argument = count > 1 ? arguments[1] : "";
+    if (argument == "costs") {
+      const auto& fitted = world.group().options().chooser->rates().fitted;
+      std::printf("rank %d: %s, %.3f s a call\n", world.rank(), fitted ? "fitted" : "typical",
+                  fitted ? fitted->call_seconds : 0);
+      return 0;
+    }
+    const bool dies = argument == "die";
     if (dies) hanji::comm::barrier(world.group());  // all watch over each other by then
     if (dies && world.rank() == world.size() - 1) std::raise(SIGKILL);
     if (world.num_nodes() > 1) {

@@ -32,6 +32,7 @@ struct Place {
   shm::Endpoints endpoints;
   launch::Hosts hosts;
   std::string plan_json;
+  bool alone_in_process = true;  ///< False: one thread takes the places of all ranks in turn.
 };
 
 /// From what a launcher left, as if this host were the only one.
