@@ -1,7 +1,11 @@
-// A rank of hosts_test.py: 20 steps on a batch that the ranks share out. Arguments: a folder, where
-// RANK.before and RANK.after get the weights as float64 bytes, and the rank that kills itself after
-// its first step, or -1. Rank 0 tells the loss of every step. With a third argument the others go on
-// after a death: those that live begin again in a group of their own.
+// A rank of hosts_test.py, in one of two forms:
+//
+//   FOLDER VICTIM [rebuild]       20 steps on a batch that the ranks share out. RANK.before and
+//       RANK.after in the folder get the weights as float64 bytes; rank VICTIM kills itself after
+//       its first step. Rank 0 tells the loss of every step. With "rebuild" the others go on after a
+//       death: those that live begin again in a group of their own.
+//   sums ROUNDS ELEMENTS DEADLINE    all_reduces of whole numbers, each compared with the sum that it
+//       must be, bit for bit. Every rank tells the round and its seconds; a call has DEADLINE seconds.
 #include <hanji/hanji.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -61,6 +65,25 @@ void train(const hanji::comm::Group& group, const std::string& folder, int victi
   write(net, name + ".after");
 }
 
+/// Rank r has (r + 1)(i % 1000 + round) at i: whole numbers, whose sums float32 holds exactly.
+bool sum_rounds(const hanji::comm::Group& group, int rounds, int64_t elements, int deadline) {
+  const at::Tensor index = torch::arange(elements, torch::kFloat).remainder(1000);
+  const int times = group.size() * (group.size() + 1) / 2;
+  for (int round = 1; round <= rounds; ++round) {
+    at::Tensor tensor = (index + round) * (group.rank() + 1);
+    const auto begin = std::chrono::steady_clock::now();
+    hanji::comm::all_reduce(tensor, group, {.deadline = std::chrono::seconds(deadline)}).wait();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    if (!torch::equal(tensor, (index + round) * times)) {
+      std::printf("round %d wrong\n", round);
+      return false;
+    }
+    std::printf("round %d right after %.3f s\n", round, taken.count());
+    std::fflush(stdout);
+  }
+  return true;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -68,6 +91,11 @@ int main(int count, char** arguments) {
   try {
     const auto world = hanji::connect();
     auto group = world.group();
+    if (std::string(arguments[1]) == "sums") {
+      if (count != 5) return 2;
+      const int64_t elements = std::stoll(arguments[3]);
+      return sum_rounds(group, std::stoi(arguments[2]), elements, std::stoi(arguments[4])) ? 0 : 7;
+    }
     try {
       train(group, arguments[1], std::stoi(arguments[2]));
     } catch (const hanji::Error& error) {

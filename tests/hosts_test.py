@@ -31,7 +31,7 @@ def losses(text):
     return [float(loss) for loss in re.findall(r"step \d+ loss (\S+)", text)]
 
 
-class Hosts(unittest.TestCase):
+class OnNetwork(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         missing = Network.missing()
@@ -43,6 +43,8 @@ class Hosts(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
+
+class Hosts(OnNetwork):
     def train(self, ranks, name="hosts", victim=-1, six=False):
         """A finished run on len(ranks) hosts: (launchers' codes and outputs, its folder, itself)."""
         folder = self.folder / name
@@ -202,6 +204,83 @@ class Hosts(unittest.TestCase):
         for rank in range(2):
             self.assertIn("rank 2", run.log(rank))
         self.assertLess(time.monotonic() - start, 30)  # the deadline is 300 s
+
+
+class Links(OnNetwork):
+    """Tensors on their way while the link between their hosts is slow, or cut."""
+
+    ROUND = re.compile(r"round (\d+) right after (\S+) s")
+
+    def start(self, network, ranks, rounds, elements, deadline=60, silence=15):
+        run = Run(HANJI, network, ranks, self.folder, [RANK, "sums", rounds, elements, deadline],
+                  options=("--silence", silence))
+        self.addCleanup(run.kill)
+        return run
+
+    def rounds(self, run, rank=0):
+        return [(int(number), float(seconds)) for number, seconds in self.ROUND.findall(run.log(rank))]
+
+    def wait_for_round(self, run, number):
+        end = time.monotonic() + TIMEOUT
+        while not self.rounds(run) or self.rounds(run)[-1][0] < number:
+            self.assertLess(time.monotonic(), end, run.log(0))
+            time.sleep(0.02)
+
+    def check_all_right(self, done, run, ranks, rounds):
+        for code, text in done:
+            self.assertEqual(code, 0, text)
+        for rank in range(ranks):
+            self.assertEqual([number for number, _ in self.rounds(run, rank)], list(range(1, rounds + 1)))
+
+    def test_sums_are_right_at_the_speed_of_a_slow_link(self):
+        rounds, elements, bits_per_second = 3, 1 << 18, 8e6
+        with Network(2, rate="8mbit") as network:
+            run = self.start(network, [2, 1], rounds, elements)
+            self.check_all_right(run.wait(TIMEOUT), run, 3, rounds)
+            sent = network.sent_bytes(1)
+        # Each of the two hosts sends the tensor's bytes once; a full bucket lets 256 KiB of them through at once.
+        self.assertGreaterEqual(sent, rounds * 4 * elements)
+        for _, seconds in self.rounds(run):
+            self.assertGreaterEqual(seconds, 8 * (4 * elements - (256 << 10)) / bits_per_second)
+
+    def test_a_sum_that_is_under_way_outlives_a_cut_of_four_seconds(self):
+        rounds = 40
+        with Network(2, rate="400mbit") as network:
+            run = self.start(network, [1, 1], rounds, 1 << 20)
+            self.wait_for_round(run, 2)
+            network.cut(1)
+            time.sleep(0.5)
+            during = len(self.rounds(run))
+            time.sleep(3.5)
+            self.assertEqual(len(self.rounds(run)), during, "sums went on without a link")
+            self.assertLess(during, rounds, "the job was over before the link was cut")
+            network.join(1)
+            self.check_all_right(run.wait(TIMEOUT), run, 2, rounds)
+        self.assertGreater(max(seconds for _, seconds in self.rounds(run)), 3.4)
+
+    def test_a_cut_for_good_is_named_by_both_launchers(self):
+        with Network(2, rate="400mbit") as network:
+            run = self.start(network, [1, 1], 10**6, 1 << 20, silence=2)
+            self.wait_for_round(run, 2)
+            network.cut(1)
+            (first, told_first), (second, told_second) = run.wait(TIMEOUT)
+        self.assertEqual((first, second), (6, 6), told_first + told_second)
+        self.assertRegex(told_first, r"node 1 \(host .*10\.77\.0\.2.* is lost")
+        self.assertIn("node 0 is lost", told_second)
+
+    def test_a_cut_for_good_is_named_by_a_calls_own_deadline(self):
+        with Network(2, rate="400mbit") as network:
+            run = self.start(network, [1, 1], 10**6, 1 << 20, deadline=3, silence=50)
+            self.wait_for_round(run, 2)
+            network.cut(1)
+            names = [rf"all_reduce at hosts_rank\.cpp:\d+: .*not all bytes came within .*waits for rank {1 - rank};"
+                     for rank in range(2)]
+            end = time.monotonic() + 20  # far from the 50 s of the launchers
+            while not all(re.search(name, run.log(rank)) for rank, name in enumerate(names)):
+                self.assertLess(time.monotonic(), end, run.log(0) + run.log(1))
+                time.sleep(0.05)
+            network.join(1)
+            self.assertEqual([code for code, _ in run.wait(TIMEOUT)], [6, 6])
 
 
 class OneHost(unittest.TestCase):

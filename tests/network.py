@@ -49,6 +49,13 @@ class Network:
         run(*self.command(host, "tc", "qdisc", "replace", "dev", "eth", "root", "tbf", "rate", rate,
                           "burst", "256kb", "latency", self.latency))
 
+    def cut(self, host):
+        """From now on nothing reaches the host or leaves it; neither side's interface goes down."""
+        run("ip", "-n", f"{self.name}-hub", "link", "set", f"port{host}", "nomaster")
+
+    def join(self, host):
+        run("ip", "-n", f"{self.name}-hub", "link", "set", f"port{host}", "master", "bridge")
+
     def __enter__(self):
         try:
             self._make()
@@ -88,7 +95,7 @@ class Network:
 class Run:
     """`hanji run` on every host of a network: ranks[h] copies of `command` on host h, with logs."""
 
-    def __init__(self, hanji, network, ranks, folder, command, six=False, environment=None):
+    def __init__(self, hanji, network, ranks, folder, command, six=False, environment=None, options=()):
         token = folder / "token"
         if not token.exists():
             token.touch(mode=0o600)
@@ -99,7 +106,7 @@ class Run:
             subprocess.Popen(
                 network.command(host, hanji, "run", "--nnodes", len(ranks), "--node-rank", host,
                                 "--rendezvous", server, "--token-file", token, "--join", 60,
-                                "--logs", folder / "logs", "-n", number, *command),
+                                "--logs", folder / "logs", *options, "-n", number, *command),
                 text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})})
             for host, number in enumerate(ranks)]
@@ -111,9 +118,14 @@ class Run:
             texts = [launcher.communicate(timeout=timeout)[0] for launcher in self.launchers]
             return [(launcher.returncode, text) for launcher, text in zip(self.launchers, texts)]
         finally:
-            for launcher in self.launchers:
-                if launcher.poll() is None:
-                    launcher.kill()
+            self.kill()
+
+    def kill(self):
+        for launcher in self.launchers:
+            if launcher.poll() is None:
+                launcher.kill()
+            launcher.communicate()
 
     def log(self, rank):
-        return (self.logs / f"rank.{rank}").read_text()
+        path = self.logs / f"rank.{rank}"
+        return path.read_text() if path.exists() else ""
