@@ -36,9 +36,9 @@ struct ConnectOptions {
   uint32_t trace_events = 1 << 16;
 };
 
-/// Who and where am I? Reads what `hanji run`, `hanji train`, torchrun, mpirun or srun left for
-/// this process, and meets the other ranks: those of its host in shared memory, then all hosts over
-/// `engine`; alone, it is a world of one.
+/// Connects this process to the ranks of its job, by what `hanji run`, `hanji train`, torchrun, mpirun
+/// or srun left for it: to the ranks of its host by shared memory, and to other hosts by
+/// `ConnectOptions::between_hosts`. Without a launcher, returns a world of size 1.
 ///
 /// Calls inside a host are chosen by the costs that `hanji bench --fit` has measured for as many
 /// ranks on this machine, if they are fresh, unless the options name a chooser.

@@ -212,14 +212,18 @@ class Judge {
                  "each pins threads and one is ignored; unset all, as ranks are pinned already");
   }
 
-  /// Both are NCCL's to use or not, and neither shows in a program.
+  /// What the variables ask for. Whether NCCL uses it depends on GPUs and switches, which are not asked.
   void tell_sums_in_switches() {
     const bool nccl = std::ranges::any_of(
         environment_, [](const auto& one) { return one.name.starts_with("NCCL_"); });
     if (!nccl) return;
     const auto nvls = number_of("NCCL_NVLS_ENABLE").value_or(2);
-    add("NVLS of NCCL", nvls == 0 ? "off" : nvls == 1 ? "on" : "on where the GPUs have it");
-    add("SHARP of NCCL", number_of("NCCL_COLLNET_ENABLE").value_or(0) == 1 ? "on" : "off");
+    add("NVLS of NCCL", nvls == 0   ? "off by NCCL_NVLS_ENABLE"
+                        : nvls == 1 ? "requested by NCCL_NVLS_ENABLE; the GPUs were not asked"
+                                    : "left to NCCL; the GPUs were not asked");
+    add("SHARP of NCCL", number_of("NCCL_COLLNET_ENABLE").value_or(0) == 1
+                             ? "requested by NCCL_COLLNET_ENABLE; the switches were not asked"
+                             : "off, which is NCCL's default");
   }
 
   void check_interfaces() {

@@ -6,6 +6,7 @@ namespace hanji::cli {
 namespace {
 
 using testing::HasSubstr;
+using testing::StartsWith;
 using Environment = std::vector<base::NamedValue>;
 
 const Finding* find(const Findings& findings, std::string_view name) {
@@ -33,14 +34,16 @@ TEST(Environment, TheLongestPrefixSpeaks) {
   EXPECT_THAT(find(found, "MKL_CBWR")->advice, HasSubstr("other bits"));
 }
 
-TEST(Environment, SumsInSwitchesAreToldOnOrOff) {
+TEST(Environment, SumsInSwitchesAreWhatTheVariablesAskFor) {
   const auto plain = judge_environment(Environment{{"NCCL_IB_HCA", "mlx5"}}, 2);
-  EXPECT_EQ(find(plain, "NVLS of NCCL")->value, "on where the GPUs have it");
-  EXPECT_EQ(find(plain, "SHARP of NCCL")->value, "off");
+  EXPECT_EQ(find(plain, "NVLS of NCCL")->value, "left to NCCL; the GPUs were not asked");
+  EXPECT_THAT(find(plain, "SHARP of NCCL")->value, StartsWith("off"));
   const auto set =
       judge_environment(Environment{{"NCCL_NVLS_ENABLE", "0"}, {"NCCL_COLLNET_ENABLE", "1"}}, 2);
-  EXPECT_EQ(find(set, "NVLS of NCCL")->value, "off");
-  EXPECT_EQ(find(set, "SHARP of NCCL")->value, "on");
+  EXPECT_EQ(find(set, "NVLS of NCCL")->value, "off by NCCL_NVLS_ENABLE");
+  EXPECT_THAT(find(set, "SHARP of NCCL")->value, StartsWith("requested by NCCL_COLLNET_ENABLE"));
+  const auto asked = judge_environment(Environment{{"NCCL_NVLS_ENABLE", "1"}}, 2);
+  EXPECT_THAT(find(asked, "NVLS of NCCL")->value, StartsWith("requested by NCCL_NVLS_ENABLE"));
   EXPECT_EQ(find(judge_environment(Environment{{"HOME", "/"}}, 2), "NVLS of NCCL"), nullptr);
 }
 
