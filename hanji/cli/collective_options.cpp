@@ -78,7 +78,7 @@ void CollectiveOptions::add_to(CLI::App& verb) {
       ->type_name("ROUTINE")
       ->required();
   verb.add_option("--ranks", ranks, "how many take part")->type_name("N")->capture_default_str();
-  verb.add_option("--root", root, "who gives or gets, where one does")
+  verb.add_option("--root", root, "root rank of broadcast, reduce, gather, scatter")
       ->type_name("RANK")
       ->capture_default_str();
   verb.add_option("--bandwidth", bandwidth, "of every link, each way: 1MB/s, 10Gbit/s")

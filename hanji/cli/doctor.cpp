@@ -55,7 +55,7 @@ Findings examine(const std::string& folder) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand("doctor", "Look at this machine and say what to mend");
+  CLI::App* verb = app.add_subcommand("doctor", "Check this machine and suggest fixes");
   auto folder = std::make_shared<std::string>(".");
   auto as_json = std::make_shared<bool>(false);
   verb->add_option("--folder", *folder, "where runs are written")

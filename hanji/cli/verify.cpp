@@ -44,7 +44,7 @@ int verify_job(const JobOptions& job) {
 
 void add_verify(CLI::App& app, Run& run) {
   CLI::App* verb = app.add_subcommand(
-      "verify", "Prove that N ranks are one process, bit for bit, or show where they part");
+      "verify", "Compare N ranks with one process bit for bit and report the first difference");
   verb->footer(
       "Takes the configuration of `hanji train`; 20 steps unless train.steps or --steps says "
       "otherwise.\nWith train.bits = stable the hashes are those of any number of ranks, with run "

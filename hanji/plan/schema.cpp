@@ -185,8 +185,8 @@ std::vector<Key> optimizer_keys() {
                        "Of the learning rate after the warm-up: cosine; constant; "
                        "wsd, constant and then linear over the last fifth.")),
       real(HANJI_KEY(train.weight_decay, "AdamW's, on matrices only."), {0, 10}),
-      real(HANJI_KEY(train.beta1, "AdamW's memory of gradients."), {0, 0.999999}),
-      real(HANJI_KEY(train.beta2, "AdamW's memory of squared gradients."), {0, 0.999999}),
+      real(HANJI_KEY(train.beta1, "AdamW decay rate of the first moment."), {0, 0.999999}),
+      real(HANJI_KEY(train.beta2, "AdamW decay rate of the second moment."), {0, 0.999999}),
       real(HANJI_KEY(train.clip, "Largest norm of the whole gradient. 0: no clipping."), {0, 1e9}),
       choice(HANJI_KEY(train.nan,
                        "When a loss or gradient is not finite: stop, or skip the step; "
@@ -260,7 +260,7 @@ std::vector<Key> machine_keys() {
 std::vector<Key> parallel_keys() {
   return {
       choice(HANJI_KEY(parallel.data,
-                       "Who keeps what of the states. ddp: every rank all of it. zero1: the "
+                       "How model state is sharded. ddp: every rank holds all of it. zero1: the "
                        "optimizer is sharded over the ranks of one host; zero2: gradients too; "
                        "zero3: the same as zero2, because the ranks of a host share one copy of "
                        "the parameters. hsdp: zero2 within groups of mesh.fsdp ranks of a host; "
@@ -268,7 +268,7 @@ std::vector<Key> parallel_keys() {
                        "server: every rank holds a range of parameters and optimizer, to which the "
                        "others push gradients and from which they pull weights."),
              kRefusedShardings),
-      integer(HANJI_KEY(mesh.dp, "Ranks, or with hsdp groups of them, that have the same state."),
+      integer(HANJI_KEY(mesh.dp, "Ranks that hold the same state; with hsdp, groups of ranks."),
               "ranks", {1, kMaxTrainRanks}, Auto::kYes),
       integer(HANJI_KEY(mesh.fsdp,
                         "Ranks of one host that share a state out among them. auto: all; over "
@@ -292,8 +292,9 @@ std::vector<Key> offload_keys() {
 
 std::vector<Key> algorithm_keys() {
   constexpr std::string_view kDoc =
-      "Algorithm that carries it out, whatever it costs: flat, direct or staged in shared memory, "
-      "else one of `hanji simulate`'s that keeps the order of sums. Empty: the cheapest.";
+      "Algorithm of this routine: flat, direct or staged in shared memory, else one of `hanji "
+      "simulate`'s that keeps the order of sums. Empty: the cheapest in shared memory, a fixed one "
+      "between processes.";
   return {
       text(HANJI_KEY(comm.algorithm.all_reduce, kDoc)),
       text(HANJI_KEY(comm.algorithm.reduce, kDoc)),

@@ -188,7 +188,8 @@ void BenchOptions::add_to(CLI::App& verb) {
   add_nccl_letters(verb);
   verb.add_option("--placement", placement_, "heap or private; default: both")->type_name("PLACE");
   verb.add_option("--engine", engine_, "shm or gloo")->type_name("NAME")->capture_default_str();
-  verb.add_option("--peer", peers_, "openmpi,mpich,gloo,pytorch: measured in turns with ours")
+  verb.add_option("--peer", peers_,
+                  "libraries to compare with: openmpi,mpich,gloo,pytorch; runs are interleaved")
       ->type_name("NAMES");
   verb.add_option("--pairs", pairs_, "rounds of turns; default: 30")->type_name("N");
   verb.add_option("--python", python, "that has torch, for the peer pytorch")
