@@ -22,6 +22,18 @@ install(FILES ${PROJECT_BINARY_DIR}/generated/hanjiConfig.cmake
               ${PROJECT_BINARY_DIR}/generated/hanjiConfigVersion.cmake cmake/FindLibtorch.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/hanji)
 
+set(HANJI_PC_MPI)  # the library calls it, a program that makes no group over MPI does not load it
+if(HANJI_MPI_FOUND)
+  list(JOIN HANJI_MPI_LIBRARIES " " HANJI_PC_MPI)
+  string(PREPEND HANJI_PC_MPI "-Wl,--push-state,--as-needed ")
+  string(APPEND HANJI_PC_MPI " -Wl,--pop-state ")
+endif()
+if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
+  set(HANJI_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
+else()  # from where the file lies, for `cmake --install --prefix` names another one
+  file(RELATIVE_PATH HANJI_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+  string(PREPEND HANJI_PC_PREFIX "\${pcfiledir}/")
+endif()
 configure_file(cmake/hanji.pc.in generated/hanji.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/generated/hanji.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
