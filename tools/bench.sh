@@ -9,7 +9,10 @@ if .venv/bin/python -c 'import hanji_c10d' 2>/dev/null; then
   names="$names c10d"  # once ./dev python has installed it
 fi
 case ${1:-} in ''|-*) ;; *) names=$1; shift ;; esac
+failed=
 for name in $names; do
   printf '\n== %s\n' "$name"
-  if [ -e "bench/$name.py" ]; then .venv/bin/python "bench/$name.py" "$@"; else "build/dev/bin/bench/$name" "$@"; fi
+  if [ -e "bench/$name.py" ]; then measure=".venv/bin/python bench/$name.py"; else measure=build/dev/bin/bench/$name; fi
+  $measure "$@" || failed="$failed $name"
 done
+[ -z "$failed" ] || die "benchmarks that failed:$failed"

@@ -1,62 +1,171 @@
-# The long checks of ./dev check; sourced by dev, which provides the functions used here.
+# ./dev check [PART...]: the long checks; sourced by dev, which provides the functions used here.
+# A part runs in a process of its own, ends at its first failure and leaves build/log/check-PART; the
+# others go on. A part that cannot run here ends by cannot_run with the reason; what of a part cannot
+# run is a line "SKIPPED what: reason" of its log.
+
+list_parts() {
+  cat <<'END'
+headers     every public header compiled alone
+release     the release build: every source by itself, warnings as errors
+consumer    a program out of tree builds against what `cmake --install` gives, by find_package and pkg-config
+docs        every command of docs/
+examples    every example, alone and as ranks
+launchers   mpirun, torchrun and srun start our programs; torch.distributed's operations from Python
+stable      stable bits over many plans
+readers     a checkpoint, a trace and a curve read by Python's own readers
+python      pip's build of the Python backend in isolation; DDP, FSDP2, DTensor and a pipeline on it
+torch_suite PyTorch's own distributed tests on the Python backend
+bench       a smoke run of every benchmark
+kills       a thousand random kills, each named by every survivor
+protocol    the protocol of the flag lines in every order, the larger sizes
+steps       a rank killed, and one stopped, at every step of every routine
+asan        address and undefined behaviour, core floors
+tsan        data races, core floors
+fuzz        foreign bytes for every parser of foreign bytes
+avx2        what a processor without AVX-512 runs
+END
+}
+
+cannot_run() { printf 'SKIPPED: %s\n' "$*"; exit 77; }
+
+# Tests of a build folder that are registered under a name that matches.
+registered() {  # registered PRESET REGEX
+  (cd "build/$1" && GTEST_BRIEF=1 ctest --no-tests=error --output-on-failure -R "$2")
+  python3 tools/skipped.py "build/$1/Testing/Temporary/LastTest.log" | sed -n 's/^  /SKIPPED /p'
+}
+
+check_headers() { headers; }
+
+check_release() {
+  configure release -DHANJI_UNITY=OFF -DHANJI_WERROR=ON \
+    -DCMAKE_CXX_FLAGS=-Wno-missing-field-initializers -DCMAKE_INSTALL_PREFIX="$ROOT/build/install"
+  compile release
+}
+
+check_consumer() {
+  check_release
+  rm -rf build/install build/consumer build/consumer-pc
+  cmake --install build/release
+  cmake -S examples/consumer -B build/consumer -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_PREFIX_PATH="$ROOT/build/install"
+  ninja -C build/consumer
+  ./build/consumer/consumer
+  ./build/install/bin/hanji run --ranks 2 ./build/consumer/consumer
+  PKG_CONFIG_PATH=$(dirname "$(find "$ROOT/build/install" -name hanji.pc)")
+  export PKG_CONFIG_PATH
+  g++ examples/consumer/main.cpp -o build/consumer-pc $(pkg-config --cflags --libs hanji)
+  ./build/consumer-pc
+  ./build/install/bin/hanji run --ranks 2 ./build/consumer-pc
+}
+
+check_docs() {
+  build hanji_cli
+  .venv/bin/python -B tools/docs.py build/dev/bin/hanji
+}
+
+check_examples() {
+  packages_for_tests
+  build
+  registered dev '^example_'
+}
+
+check_launchers() {
+  packages_for_tests
+  (debian_packages $DEBIAN_SLURM) || true  # what then cannot run says so
+  python_test
+  build
+  registered dev '^(end_to_end_(launchers|mpi)|mpi_.*|python_operations)$'
+}
+
+check_stable() {
+  build hanji_cli
+  HANJI_BINARY=$PWD/build/dev/bin/hanji .venv/bin/python -B tests/stable_matrix.py -v
+}
+
+check_readers() {
+  build hanji_cli
+  .venv/bin/python -B tests/readers_check.py
+}
+
+check_python() {
+  python_backend isolated
+  .venv/bin/python -B python/hanji_c10d/tests/test_parallel.py -v
+}
+
+check_torch_suite() {
+  build hanji_c10d
+  .venv/bin/pip install -q --no-input $PYTHON_SUITE
+  PYTHONPATH=$PWD/build/dev/python .venv/bin/python -B python/hanji_c10d/tests/torch_suite.py
+}
+
+check_bench() { source tools/bench.sh --smoke; }
+
+check_kills() {
+  build hanji_faults
+  build/dev/hanji/test/hanji_faults kills 1000
+}
+
+check_protocol() {
+  build hanji_protocol_model
+  build/dev/hanji/test/hanji_protocol_model large
+}
+
+check_steps() {
+  local ranks
+  build hanji_faults
+  for ranks in 2 3 4; do build/dev/hanji/test/hanji_faults steps $ranks; done
+}
+
+# A finding of the undefined-behaviour sanitizer ends the test.
+check_asan() {
+  configure asan
+  compile asan
+  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 registered asan .
+}
+
+check_tsan() { tsan base trace topology layout schedule cost shm launch plan report; }
+
+check_fuzz() { source tools/fuzz.sh; }
+
+check_avx2() { source tools/check_avx2.sh; }
+
+# Runs one part within its limit; its outcome and time are in `table`, what it could not run in `skips`.
+run_part() {
+  local name=$1 log=build/log/check-$1 begin=$SECONDS code=0 outcome=passed
+  timeout -k 30 4h bash "$ROOT/dev" check --part "$name" >"$log" 2>&1 </dev/null &
+  part=$!
+  wait "$part" || code=$?
+  part=
+  case $code in
+    0) ;;
+    77) outcome=SKIPPED ;;
+    124 | 137) outcome=failed; printf 'it took longer than 4 hours\n' >>"$log" ;;
+    *) outcome=failed ;;
+  esac
+  table+=("$(printf '%-12s %-8s %6d s' "$name" "$outcome" $((SECONDS - begin)))")
+  while IFS= read -r line; do skips+=("$name: ${line#SKIPPED }"); done < <(grep -a '^SKIPPED' "$log")
+  say "${table[-1]}"
+  [ "$outcome" != failed ] || { failed+=("$name"); tail -n 40 "$log" >&2; say "all output: $log"; }
+}
+
+case ${1:-} in
+  --list | help) list_parts; exit ;;
+  --part) "check_$2"; exit ;;
+esac
+names=$(list_parts | cut -d' ' -f1)
+for name in "$@"; do
+  grep -qx -- "$name" <<<"$names" || die "no part of the check is called $name; they are:
+$(list_parts)"
+done
+mkdir -p build/log
 setup
-debian_packages $DEBIAN_CHECK
 python_check
-
-say "every public header alone"
-headers
-
-say "address and undefined behaviour, core floors"
-configure asan
-compile asan
-(cd build/asan && ctest --output-on-failure)
-
-say "data races, all of the core"
-tsan base trace topology layout schedule cost shm launch plan report
-
-say "release build, every source by itself, warnings as errors"
-configure release -DHANJI_UNITY=OFF -DHANJI_WERROR=ON -DCMAKE_CXX_FLAGS=-Wno-missing-field-initializers -DCMAKE_INSTALL_PREFIX="$ROOT/build/install"
-compile release
-quietly install cmake --install build/release
-
-say "a consumer out of tree, by find_package and by pkg-config"
-quietly consumer-configure cmake -S examples/consumer -B build/consumer -G Ninja \
-  -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$ROOT/build/install"
-quietly consumer-build ninja -C build/consumer
-./build/consumer/consumer
-./build/install/bin/hanji run --ranks 2 ./build/consumer/consumer
-PKG_CONFIG_PATH=build/install/lib/pkgconfig:$(echo build/install/lib/*/pkgconfig) \
-  quietly pkg-config bash -c 'g++ examples/consumer/main.cpp -o build/consumer-pc $(pkg-config --cflags --libs hanji)'
-./build/consumer-pc
-
-say "parsers of foreign bytes, 60 s each"
-(source tools/fuzz.sh 60)
-
-build
-say "a thousand random kills, each named by every survivor"
-build/dev/hanji/test/hanji_faults kills 1000
-
-say "the protocol of the flag lines in every order, the larger sizes"
-build/dev/hanji/test/hanji_protocol_model large
-say "a rank killed, and one stopped, at every step of every routine"
-for ranks in 2 3 4; do build/dev/hanji/test/hanji_faults steps $ranks; done
-
-say "a checkpoint, a trace and a curve read by Python's own readers"
-.venv/bin/python tests/readers_check.py
-
-say "the Python backend: pip's build in isolation, PyTorch's parallelism and own tests on it"
-python_backend isolated
-.venv/bin/pip install -q --no-input $PYTHON_SUITE
-.venv/bin/python -B python/hanji_c10d/tests/test_parallel.py
-.venv/bin/python -B python/hanji_c10d/tests/torch_suite.py | grep -aE '^failed|ranks, torch'
-
-say "every command of docs/"
-.venv/bin/python tools/docs.py build/dev/bin/hanji
-
-say "stable bits over many plans"
-HANJI_BINARY=$PWD/build/dev/bin/hanji .venv/bin/python -B tests/stable_matrix.py
-
-say "examples and a smoke run of every benchmark"
-for example in build/dev/bin/examples/*; do "$example"; done
-source tools/bench.sh --smoke
-say "all long checks passed"
+table=() skips=() failed=() part=
+trap '[ -z "$part" ] || kill "$part"' EXIT
+trap 'exit 130' INT TERM
+for name in ${*:-$names}; do run_part "$name"; done
+printf '%-12s %-8s %8s\n' part result time
+printf '%s\n' "${table[@]}"
+[ ${#skips[@]} -eq 0 ] || printf 'SKIPPED, not counted as passed: %s\n' "${skips[@]}"
+[ ${#failed[@]} -eq 0 ] || die "failed: ${failed[*]} (./dev check PART runs one; output: build/log/check-PART)"
+say "nothing failed"

@@ -7,9 +7,12 @@ The suite decides by a backend's name what to ask of it. "hanji" is asked for al
 with --asked-of mpi for all that "mpi" is: the suite believes that it tests that backend, and every
 group that it makes there is made on the one under test.
 monitored_barrier() is called past torch.distributed's own check of the name. Needs expecttest.
+
+Exit code 1 if a test fails that is not in KNOWN, or one passes that is.
 """
 
 import argparse
+import collections
 import inspect
 import json
 import os
@@ -37,6 +40,12 @@ import torch.distributed as dist  # noqa: E402
 import torch.testing._internal.common_distributed as common  # noqa: E402
 import torch.testing._internal.distributed.distributed_test as suite  # noqa: E402
 
+# Tests that "hanji" fails, each with the reason why the suite cannot hold for a plugin.
+KNOWN = {
+    "test_get_backend": "expects that a plugin's groups bear the name of a backend of PyTorch's own",
+    "test_ddp_logging_data_cpu": "expects the name of a backend of PyTorch's own in DDP's log",
+    "test_monitored_barrier_gloo_rank_0_timeout": "expects Gloo's words for a limit of 0 ms",
+}
 
 
 def on_hanji(make):
@@ -98,7 +107,9 @@ class Outcomes(unittest.TextTestResult):
         self.note(test, "skipped", reason)
 
     def addFailure(self, test, error):
-        self.note(test, "failed", str(error[1]).strip().split("\n")[-1][:200])
+        known = KNOWN.get(test.id().split(".")[-1]) if arguments.backend == "hanji" else None
+        self.note(test, "known" if known else "failed",
+                  known or str(error[1]).strip().split("\n")[-1][:200])
 
     addError = addFailure
 
@@ -108,15 +119,18 @@ def main():
     names = arguments.tests or loader.getTestCaseNames(TorchSuite)
     tests = unittest.TestSuite(TorchSuite(name) for name in names)
     result = unittest.TextTestRunner(resultclass=Outcomes, stream=open(os.devnull, "w")).run(tests)
-    counts = {}
-    for outcome, reason in result.outcomes.values():
-        counts[outcome] = counts.get(outcome, 0) + 1
+    counts = collections.Counter(outcome for outcome, _ in result.outcomes.values())
     print(f"{arguments.backend}, {arguments.ranks} ranks, torch {torch.__version__}: " +
           ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(result.outcomes, file, indent=1)
-    sys.exit("failed" in counts)
+    surprises = [name for name, (outcome, _) in result.outcomes.items() if outcome == "failed" or
+                 outcome == "passed" and arguments.backend == "hanji" and name in KNOWN]
+    if not counts["passed"]:
+        sys.exit("not one test passed")
+    if surprises:
+        sys.exit(f"failed, or passed although KNOWN says otherwise: {', '.join(surprises)}")
 
 
 if __name__ == "__main__":
