@@ -108,8 +108,9 @@ class Outcomes(unittest.TextTestResult):
 
     def addFailure(self, test, error):
         known = KNOWN.get(test.id().split(".")[-1]) if arguments.backend == "hanji" else None
-        self.note(test, "known" if known else "failed",
-                  known or str(error[1]).strip().split("\n")[-1][:200])
+        lines = str(error[1]).strip().split("\n")
+        told = next((line for line in reversed(lines) if "Error:" in line), lines[-1])[:200]
+        self.note(test, "known" if known else "failed", known or told)
 
     addError = addFailure
 
@@ -122,6 +123,11 @@ def main():
     counts = collections.Counter(outcome for outcome, _ in result.outcomes.values())
     print(f"{arguments.backend}, {arguments.ranks} ranks, torch {torch.__version__}: " +
           ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
+    reasons = collections.Counter(
+        reason for outcome, reason in result.outcomes.values() if outcome == "skipped")
+    if reasons:
+        often = "; ".join(f"{count} {reason}" for reason, count in reasons.most_common(4))
+        print(f"SKIPPED {counts['skipped']} tests by the suite itself: {often}; others singly, above")
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(result.outcomes, file, indent=1)
