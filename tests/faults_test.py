@@ -42,7 +42,7 @@ class Faults(CommandTest):
         self.assertRegex(errors, r"rank 1 \(process \d+\): SIGSEGV.*stack of thread \d+:")
         self.assertIn("\n  #0 ", errors)
         self.assertRegex(errors.rstrip().split("\n")[-1],
-                         r"cause: rank 1 \(host .*step \d+\) was killed by SIGSEGV; its last call")
+                         r"cause: rank 1 \(host .*step \d+.*\) was killed by SIGSEGV; its last call")
         survivor = (self.folder / "run" / "logs" / "rank.0").read_text()
         self.assertRegex(survivor, r"rank 1 \(host .*(was killed by SIGSEGV|died)")
 

@@ -91,6 +91,7 @@ struct RankExit {
   bool secondary = false;
   int64_t peak_bytes = 0;  ///< Of its resident memory.
   int64_t step = -1;       ///< That its recorder stood at; -1 if it recorded none.
+  std::string spans;       ///< That it ended in: "forward"; see trace::Recorder::open_spans().
   Status report;           ///< What the rank told by report_failure(), or ok.
 
   bool failed() const { return exit_code != 0 || signal != 0; }

@@ -58,6 +58,7 @@ std::string describe_rank(const Segment& segment, int rank) {
   std::string text = fmt::format("rank {} (host {}, process {}", name_of_rank(segment, rank),
                                  hostname(), segment.pid(rank));
   if (recorder.ok() && recorder->step() > 0) text += fmt::format(", step {}", recorder->step());
+  if (recorder.ok() && !recorder->open_spans().empty()) text += ", in " + recorder->open_spans();
   return text + ")";
 }
 

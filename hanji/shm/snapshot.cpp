@@ -221,7 +221,10 @@ void read_waiting(const View& view, std::vector<GroupSnapshot>& groups) {
 
 void read_calls(const View& view, size_t max_calls, RankSnapshot& rank) {
   const auto recorder = trace::Recorder::attach(view.trace(rank.rank));
-  if (recorder.ok()) rank.step = recorder->step();
+  if (recorder.ok()) {
+    rank.step = recorder->step();
+    rank.spans = plain(recorder->open_spans());
+  }
   const auto ring = trace::Recorder::attach(view.calls(rank.rank));
   if (!ring.ok()) return;  // This rank never came.
   const std::vector<trace::Event> events = ring->events();

@@ -64,6 +64,7 @@ struct RankSnapshot {
   /// dead; X: there is no such process.
   char state = 'X';
   int64_t step = 0;
+  std::string spans;  ///< That it is in, "forward, checkpoint write", if it has a recorder.
   std::vector<CompletedCall> calls;  ///< The last ones, oldest first.
 
   bool alive() const { return presence == RankPresence::kHere && state != 'X' && state != 'Z'; }

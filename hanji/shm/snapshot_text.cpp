@@ -142,6 +142,7 @@ Json json_of(const Snapshot& snapshot, const Row& row) {
   json["pid"] = row.rank->pid;
   json["state"] = std::string(1, row.rank->state);
   json["step"] = row.rank->step;
+  json["in"] = row.rank->spans;
   json["group"] = row.group ? Json(row.group->id) : Json();
   json["operation"] = row.member ? Json(row.member->begun) : Json();
   json["completed"] = row.member ? Json(row.member->completed) : Json();

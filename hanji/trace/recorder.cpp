@@ -213,6 +213,19 @@ void Recorder::add(const Event& event) {
 void Recorder::set_step(int64_t step) { header_->step.store(step, memory_order_relaxed); }
 int64_t Recorder::step() const { return header_->step.load(memory_order_relaxed); }
 
+NameId Recorder::enter(Lane lane, NameId name) {
+  return header_->open_spans[static_cast<size_t>(lane)].exchange(name, memory_order_relaxed);
+}
+
+std::string Recorder::open_spans() const {
+  std::string text;
+  for (const auto& open : header_->open_spans) {
+    const NameId id = open.load(memory_order_relaxed);
+    if (id != 0) text += (text.empty() ? "" : ", ") + name(id);
+  }
+  return text;
+}
+
 void Recorder::for_each(const std::function<void(const Event&)>& visit) const {
   const uint64_t next = header_->next.load(memory_order_acquire);
   const uint64_t count = std::min<uint64_t>(next, num_events_);
@@ -250,12 +263,14 @@ Span::Span(Recorder* recorder, std::string_view name, Category category, Lane la
   event_.category = category;
   event_.lane = lane;
   event_.step = recorder_->step();
+  outer_ = recorder_->enter(lane, event_.name);
   event_.start_ns = base::now_ns();
 }
 
 Span::~Span() {
   if (recorder_ == nullptr) return;
   event_.end_ns = base::now_ns();
+  recorder_->enter(event_.lane, outer_);
   recorder_->add(event_);
 }
 

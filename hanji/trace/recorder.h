@@ -51,6 +51,12 @@ class Recorder {
   void set_step(int64_t step);
   int64_t step() const;
 
+  /// Notes which span a lane is in, 0 for none, and returns the one before; Span does so.
+  NameId enter(Lane lane, NameId name);
+  /// The innermost Span of each lane that is in one, the main lane first: "forward, checkpoint write".
+  /// Of a dead rank those it died in.
+  std::string open_spans() const;
+
   /// What is in the ring, in the order of add().
   std::vector<Event> events() const;
   void for_each(const std::function<void(const Event&)>& visit) const;
@@ -80,7 +86,9 @@ class Recorder {
   int64_t wall_offset_ns_ = 0;
 };
 
-/// Records the time from its birth to its death. Without a recorder it does nothing.
+/// Records the time from its birth to its death, and shows that its lane is in it meanwhile. Without a
+/// recorder it does nothing.
+/// Order   spans of one lane nest.
 class Span {
  public:
   Span(Recorder* recorder, std::string_view name, Category category, Lane lane = Lane::kMain);
@@ -93,6 +101,7 @@ class Span {
  private:
   Recorder* recorder_;
   Event event_;
+  NameId outer_ = 0;  ///< The span of this lane before.
 };
 
 }  // namespace hanji::trace

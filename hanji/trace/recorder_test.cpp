@@ -252,6 +252,24 @@ TEST(Span, RecordsItsLifeAndItsStep) {
   EXPECT_GE(events[0].end_ns, events[0].start_ns);
 }
 
+TEST(Span, IsShownWhileItIsOpenAndTheOuterOneAfterIt) {
+  Memory memory(Recorder::bytes_for(8));
+  Recorder recorder = Recorder::format(memory.bytes(), 0, 1);
+  const auto seen = [&] { return Recorder::attach(memory.bytes()).or_throw().open_spans(); };
+  EXPECT_EQ(seen(), "");
+  {
+    const Span step(&recorder, "step", Category::kStep);
+    EXPECT_EQ(seen(), "step");
+    {
+      const Span forward(&recorder, "forward", Category::kCompute);
+      const Span save(&recorder, "checkpoint write", Category::kCheckpoint, Lane::kCheckpoint);
+      EXPECT_EQ(seen(), "forward, checkpoint write");
+    }
+    EXPECT_EQ(seen(), "step");
+  }
+  EXPECT_EQ(seen(), "");
+}
+
 TEST(Span, WithoutARecorderLeavesNothingInThatOfTheSpanAround) {
   Memory memory(Recorder::bytes_for(4, 2));
   Recorder recorder = Recorder::format(memory.bytes(), 0, 1, 2);

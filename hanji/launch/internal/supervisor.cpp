@@ -221,7 +221,10 @@ void Supervisor::take_deaths() {
 
 void Supervisor::take_death(RankExit exit) {
   const auto recorder = trace::Recorder::attach(segment_->trace_memory(exit.rank));
-  if (recorder.ok()) exit.step = recorder->step();
+  if (recorder.ok()) {
+    exit.step = recorder->step();
+    exit.spans = recorder->open_spans();
+  }
   explain_kill(exit);
   if (ended_as_asked(exit)) {
     if (outcome_.exit_code == 0) outcome_.exit_code = code_of(exit);
@@ -379,13 +382,14 @@ void Supervisor::tell(RankEventKind kind, std::string text) const {
   tell({kind, -1, -1, std::move(text)});
 }
 
-/// "rank 1 (host vm, process 4711, after 3.2 s, step 57)"; the ring outlives its rank.
+/// "rank 1 (host vm, process 4711, after 3.2 s, step 57, in forward)"; the ring outlives its rank.
 std::string Supervisor::where(const RankExit& exit) const {
   const double seconds = static_cast<double>(base::now_ns() - start_ns_) * 1e-9;
   std::string text = fmt::format("rank {} ({}host {}, process {}, after {}", world_rank(exit.rank),
                                  link_ == nullptr ? "" : fmt::format("node {}, ", link_->node()),
                                  hostname_, exit.pid, base::format_seconds(seconds));
   if (exit.step > 0) text += fmt::format(", step {}", exit.step);
+  if (!exit.spans.empty()) text += ", in " + exit.spans;
   return text + ")";
 }
 

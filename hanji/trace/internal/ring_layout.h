@@ -22,7 +22,7 @@ struct Header {
   uint32_t padding0;
   int64_t wall_offset_ns;
   std::atomic<int64_t> step;
-  char padding1[16];
+  std::atomic<uint32_t> open_spans[kNumLanes];  // by lane, the innermost; 0: none
   std::atomic<uint64_t> next;     // ticket of the next event; its slot is ticket % num_events
   std::atomic<uint64_t> skipped;  // tickets whose slot was taken
   char padding2[48];
