@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <fstream>
@@ -117,10 +118,9 @@ Watchdog::~Watchdog() {
 void Watchdog::run() {
   while (true) {
     beat();
-    look_at_hearts();
+    const auto next = base::Deadline::after(std::min(options_.heartbeat, look_at_hearts()));
     std::vector<pollfd> polled = {{stop_.get(), POLLIN, 0}};
     for (const base::Fd& fd : pidfds_) polled.push_back({fd.get(), POLLIN, 0});  // -1: ignored
-    const auto next = base::Deadline::after(options_.heartbeat);
     if (::poll(polled.data(), polled.size(), next.poll_ms()) <= 0) continue;
     if (polled[0].revents != 0) return;
     for (size_t rank = 0; rank < pidfds_.size(); ++rank) {
@@ -131,12 +131,16 @@ void Watchdog::run() {
 
 void Watchdog::beat() { segment_->rank_state(rank_).heartbeat_ns.store(base::now_ns()); }
 
-void Watchdog::look_at_hearts() {
+/// Returns how long no other rank can have missed its heartbeats: looking only as often as beating
+/// would name a stopped rank up to one heartbeat late.
+std::chrono::nanoseconds Watchdog::look_at_hearts() {
   const int64_t limit = options_.missed_heartbeats * options_.heartbeat.count();
+  int64_t least = limit;
   for (int rank = 0; rank < segment_->ranks(); ++rank) {
     if (!pidfds_[rank].valid() || presence_of(*segment_, rank) != Presence::kHere) continue;
     const int64_t silent = base::now_ns() - segment_->rank_state(rank).heartbeat_ns.load();
     const bool stopped = silent > limit;
+    if (!stopped) least = std::min(least, limit - silent + 1);
     if (stopped == stopped_[rank]) continue;
     stopped_[rank] = stopped;
     const std::string who = describe_rank(*segment_, rank);
@@ -149,6 +153,7 @@ void Watchdog::look_at_hearts() {
       tell(LivenessEvent::Kind::kResumed, rank, who + " runs again");
     }
   }
+  return std::chrono::nanoseconds(least);
 }
 
 void Watchdog::see_death(int rank) {

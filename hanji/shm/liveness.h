@@ -50,7 +50,7 @@ class Watchdog {
            WatchdogOptions options, base::Fd stop);
   void run();
   void beat();
-  void look_at_hearts();
+  std::chrono::nanoseconds look_at_hearts();
   void see_death(int rank);
   void leave_the_word_to_the_launcher() const;
   void tell_verdict();
