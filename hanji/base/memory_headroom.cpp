@@ -1,9 +1,13 @@
 #include "hanji/base/memory_headroom.h"
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <sstream>
+
+#include "hanji/base/units.h"
 
 namespace hanji::base {
 namespace {
@@ -16,6 +20,7 @@ struct Generation {
   const char* limit;
   const char* usage;
   const char* inactive_key;
+  const char* events;
 };
 
 std::optional<int64_t> to_integer(const std::string& text) {
@@ -63,15 +68,36 @@ void narrow(MemoryHeadroom& headroom, const fs::path& folder, const Generation& 
   if (free < headroom.bytes) headroom = {free, (folder / generation.limit).string()};
 }
 
+using Visit = std::function<void(const fs::path& folder, const Generation&)>;
+
 /// A container may see a path from outside its namespace: folders that are not there are skipped
 /// and the mount's root, which is then the container's own group, is always read.
-void narrow_to_root(MemoryHeadroom& headroom, fs::path group, const Generation& generation) {
+void visit_to_root(fs::path group, const Generation& generation, const Visit& visit) {
   group = group.relative_path().lexically_normal();
   while (!group.empty() && *group.begin() != "..") {
-    narrow(headroom, generation.mount / group, generation);
+    visit(generation.mount / group, generation);
     group = group.parent_path();
   }
-  narrow(headroom, generation.mount, generation);
+  visit(generation.mount, generation);
+}
+
+/// The memory cgroups of this process, of either version, each from its own up.
+void visit_groups(const KernelFolders& folders, const Visit& visit) {
+  const Generation v1{folders.cgroup / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                      "total_inactive_file", "memory.oom_control"};
+  const Generation v2{folders.cgroup, "memory.max", "memory.current", "inactive_file",
+                      "memory.events"};
+  std::ifstream groups(folders.proc / "self" / "cgroup");
+  for (std::string line; std::getline(groups, line);) {  // "4:memory:/path" or "0::/path"
+    const size_t first = line.find(':');
+    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string_view controllers =
+        std::string_view(line).substr(first + 1, second - first - 1);
+    const std::string path = line.substr(second + 1);
+    if (controllers.empty()) visit_to_root(path, v2, visit);
+    if (names_memory(controllers)) visit_to_root(path, v1, visit);
+  }
 }
 
 }  // namespace
@@ -82,25 +108,36 @@ Result<MemoryHeadroom> memory_headroom(const KernelFolders& folders) {
     return internal((folders.proc / "meminfo").string() + ": no MemAvailable; mount /proc");
   }
   MemoryHeadroom headroom{*available * 1024, "MemAvailable"};
-  const Generation v1{folders.cgroup / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
-                      "total_inactive_file"};
-  const Generation v2{folders.cgroup, "memory.max", "memory.current", "inactive_file"};
-  std::ifstream groups(folders.proc / "self" / "cgroup");
-  for (std::string line; std::getline(groups, line);) {  // "4:memory:/path" or "0::/path"
-    const size_t first = line.find(':');
-    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string_view controllers =
-        std::string_view(line).substr(first + 1, second - first - 1);
-    const std::string path = line.substr(second + 1);
-    if (controllers.empty()) narrow_to_root(headroom, path, v2);
-    if (names_memory(controllers)) narrow_to_root(headroom, path, v1);
-  }
+  visit_groups(folders, [&](const fs::path& folder, const Generation& generation) {
+    narrow(headroom, folder, generation);
+  });
   return headroom;
 }
 
-int64_t num_oom_kills(const KernelFolders& folders) {
-  return read_keyed(folders.proc / "vmstat", "oom_kill").value_or(0);
+OomKills oom_kills(const KernelFolders& folders) {
+  OomKills kills{.on_machine = read_keyed(folders.proc / "vmstat", "oom_kill").value_or(0)};
+  visit_groups(folders, [&](const fs::path& folder, const Generation& generation) {
+    const auto count = read_keyed(folder / generation.events, "oom_kill");
+    if (!count) return;
+    kills.groups.push_back({(folder / generation.events).string(), *count,
+                            read_number(folder / generation.limit).value_or(INT64_MAX)});
+  });
+  return kills;
+}
+
+std::string describe_oom_kills(const OomKills& before, const OomKills& now) {
+  for (const OomKills::Group& group : now.groups) {
+    const auto same = std::ranges::find(before.groups, group.file, &OomKills::Group::file);
+    const int64_t count = same == before.groups.end() ? 0 : same->count;
+    if (group.count <= count) continue;
+    std::string text = "of this process's cgroup (" + group.file + ": oom_kill " +
+                       std::to_string(count) + " -> " + std::to_string(group.count);
+    if (group.limit_bytes != INT64_MAX) text += ", limit " + format_bytes(group.limit_bytes);
+    return text + ")";
+  }
+  if (now.on_machine <= before.on_machine) return {};
+  return "on this machine (/proc/vmstat: oom_kill " + std::to_string(before.on_machine) + " -> " +
+         std::to_string(now.on_machine) + ")";
 }
 
 }  // namespace hanji::base

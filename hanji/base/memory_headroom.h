@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "hanji/base/status.h"
 
@@ -25,8 +26,22 @@ struct KernelFolders {
 /// Errors  kInternal if /proc/meminfo has no MemAvailable.
 Result<MemoryHeadroom> memory_headroom(const KernelFolders& folders = {});
 
-/// How many processes the kernel has killed for memory since it started, in any cgroup; 0 if it
-/// does not tell.
-int64_t num_oom_kills(const KernelFolders& folders = {});
+/// Processes that the kernel has killed for memory.
+struct OomKills {
+  /// What one memory cgroup counts: version 1 its own processes, version 2 those below it too.
+  struct Group {
+    std::string file;  ///< That tells: memory.oom_control or memory.events.
+    int64_t count = 0;
+    int64_t limit_bytes = INT64_MAX;
+  };
+  int64_t on_machine = 0;     ///< Since it started, in any cgroup; 0 if it does not tell.
+  std::vector<Group> groups;  ///< From this process's up to the root.
+};
+OomKills oom_kills(const KernelFolders& folders = {});
+
+/// Where the kernel has killed between two readings, and which file tells: "of this process's cgroup
+/// (.../memory.events: oom_kill 0 -> 1, limit 512 MiB)", else "on this machine (/proc/vmstat: ...)".
+/// Empty: nowhere.
+std::string describe_oom_kills(const OomKills& before, const OomKills& now);
 
 }  // namespace hanji::base

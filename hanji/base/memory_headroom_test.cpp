@@ -73,9 +73,47 @@ TEST_F(Headroom, WithoutMeminfoItSaysWhichFile) {
 }
 
 TEST_F(Headroom, CountsWhatTheKernelKilled) {
-  EXPECT_EQ(num_oom_kills(folders_), 0);
+  EXPECT_EQ(oom_kills(folders_).on_machine, 0);
   write("proc/vmstat", "nr_free_pages 12\noom_kill 3\n");
-  EXPECT_EQ(num_oom_kills(folders_), 3);
+  EXPECT_EQ(oom_kills(folders_).on_machine, 3);
+  EXPECT_TRUE(oom_kills(folders_).groups.empty());
+}
+
+TEST_F(Headroom, CountsWhatTheKernelKilledInItsOwnGroupsFirst) {
+  write("proc/self/cgroup", "0::/a/b\n");
+  write("cgroup/a/b/memory.events", "low 0\nmax 9\noom 2\noom_kill 1\n");
+  write("cgroup/a/b/memory.max", "50000\n");
+  write("cgroup/a/memory.events", "oom_kill 4\n");
+  const auto groups = oom_kills(folders_).groups;
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_THAT(groups[0].file, EndsWith("cgroup/a/b/memory.events"));
+  EXPECT_EQ(groups[0].count, 1);
+  EXPECT_EQ(groups[0].limit_bytes, 50000);
+  EXPECT_EQ(groups[1].count, 4);
+  EXPECT_EQ(groups[1].limit_bytes, INT64_MAX);
+}
+
+TEST_F(Headroom, Version1CountsInOomControl) {
+  write("proc/self/cgroup", "4:memory:/job\n");
+  write("cgroup/memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 7\n");
+  write("cgroup/memory/job/memory.limit_in_bytes", "4096\n");
+  const auto groups = oom_kills(folders_).groups;
+  ASSERT_EQ(groups.size(), 1u);
+  EXPECT_EQ(groups[0].count, 7);
+  EXPECT_EQ(groups[0].limit_bytes, 4096);
+}
+
+TEST(OomKills, AreToldByTheGroupThatCountedOneMore) {
+  const OomKills before{.on_machine = 3, .groups = {{"a", 1, 1 << 20}, {"b", 5}}};
+  EXPECT_EQ(describe_oom_kills(before, before), "");
+  OomKills now = before;
+  now.on_machine = 4;
+  EXPECT_EQ(describe_oom_kills(before, now), "on this machine (/proc/vmstat: oom_kill 3 -> 4)");
+  now.groups[1].count = 6;
+  EXPECT_EQ(describe_oom_kills(before, now), "of this process's cgroup (b: oom_kill 5 -> 6)");
+  now.groups[0].count = 2;
+  EXPECT_EQ(describe_oom_kills(before, now),
+            "of this process's cgroup (a: oom_kill 1 -> 2, limit 1.00 MiB)");
 }
 
 TEST(HeadroomOfThisMachine, IsAPartOfItsMemory) {

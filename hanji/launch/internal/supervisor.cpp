@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "hanji/base/memory_headroom.h"
 #include "hanji/base/symbols.h"
 #include "hanji/base/tcp.h"
 #include "hanji/base/units.h"
@@ -49,7 +48,7 @@ Supervisor::Supervisor(const LaunchOptions& options, std::shared_ptr<shm::Segmen
       segment_(std::move(segment)),
       processes_(std::move(processes)),
       start_ns_(base::now_ns()),
-      num_oom_kills_(base::num_oom_kills()),
+      oom_kills_(base::oom_kills()),
       hostname_(base::host_name()) {
   outcome_.ranks.resize(processes_.size());
 }
@@ -304,16 +303,16 @@ std::string Supervisor::epilogue() const {
   return fmt::format("; {} of {} ranks ended as they should", whole, outcome_.ranks.size());
 }
 
-/// SIGKILL from nobody here, while the kernel counted one more process that it killed for memory.
+/// SIGKILL from nobody here, while the kernel counted one more process that it killed for memory: in
+/// a cgroup of this launcher, which its ranks share, or at least on this machine.
 void Supervisor::explain_kill(RankExit& exit) const {
   if (exit.signal != SIGKILL || phase_ == Phase::kKilling || !exit.report.ok()) return;
-  if (base::num_oom_kills() <= num_oom_kills_) return;
-  const auto headroom = base::memory_headroom();
-  const std::string limit = headroom.ok() ? headroom->limited_by : "unknown";
+  const std::string evidence = base::describe_oom_kills(oom_kills_, base::oom_kills());
+  if (evidence.empty()) return;
   exit.report = base::out_of_memory(fmt::format(
-      "the kernel's OOM killer ended a process meanwhile; limited by {}, the rank's peak was {}; "
-      "use a smaller model, micro-batch or number of ranks",
-      limit, base::format_bytes(exit.peak_bytes)));
+      "the kernel's OOM killer ended a process {}; the rank's peak was {}; use a smaller model, "
+      "micro-batch or number of ranks, or raise the limit",
+      evidence, base::format_bytes(exit.peak_bytes)));
 }
 
 /// Who, how, and what it did last if it ever met the others.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hanji/base/clock.h"
+#include "hanji/base/memory_headroom.h"
 #include "hanji/launch/internal/echo.h"
 #include "hanji/launch/internal/host_link.h"
 #include "hanji/launch/internal/rank_process.h"
@@ -75,7 +76,7 @@ class Supervisor {
   Phase phase_ = Phase::kRunning;
   base::Deadline deadline_ = base::Deadline::never();
   int64_t start_ns_;
-  int64_t num_oom_kills_;
+  base::OomKills oom_kills_;  ///< Before the ranks ran.
   std::string hostname_;
   std::vector<int> forwarded_;
   int early_leaver_ = -1;       ///< Ended with code 0 while others were in the middle of the job.
