@@ -10,6 +10,7 @@ import pathlib
 import sys
 
 from pairs import Comparison, Ranks, slowest
+from rows import Rows
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -24,13 +25,14 @@ def losses(job):
     return [answer["losses"] for answer in job.ask(steps=3)]
 
 
-def compare(name, work, a, steps):
+def compare(name, work, a, steps, rows):
     ours, theirs = start("hanji", work, a), start("gloo", work, a)
     first, second = losses(ours), losses(theirs)
     if first != second:
         sys.exit(f"{name}: results differ: {first} on hanji, {second} on gloo")
     result = Comparison(lambda n: slowest(ours.ask(steps=n)), lambda n: slowest(theirs.ask(steps=n)))
-    print(f"{name:27} hanji {result.run(a.pairs, steps)} gloo", flush=True)
+    result.run(a.pairs, steps)
+    rows.add(f"{name:27} hanji {result} gloo", question="c10d", work=name, **result.row())
     ours.close(), theirs.close()
 
 
@@ -42,7 +44,8 @@ def main():
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("works", nargs="*", help="of those below; all by default")
     parser.add_argument("--smoke", action="store_true")
-    a = parser.parse_args()
+    rows = Rows(parser)
+    a = rows.parsed(parser.parse_args())
     if a.smoke:
         a.preset, a.pairs = "nano", 2
     steps = {"ddp": 2, "ddp_views": 2, "fsdp2": 2, "fsdp2_heap": 2}
@@ -51,7 +54,7 @@ def main():
     for work in a.works or steps:
         elements = "" if work.startswith(("ddp", "fsdp")) else int(work.split(":")[-1])
         name = f"all_reduce {4 * elements} B" + ", heap" * (":" in work) if elements else work
-        compare(name, work, a, steps[work])
+        compare(name, work, a, steps[work], rows)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import tempfile
 import time
 
 from model import ROOT, SIZES, VOCABULARY
+from rows import Rows
 
 
 def hanji(folder, number):
@@ -43,17 +44,21 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--smoke", action="store_true")
-    a = parser.parse_args()
+    rows = Rows(parser)
+    a = rows.parsed(parser.parse_args())
     with tempfile.TemporaryDirectory(prefix="hanji-bench-") as folder:
         folder = pathlib.Path(folder)
         first = hanji(folder, "first")
-        print(f"hanji, first ever (measures memory and kernels): {first:.2f} s")
+        rows.say(f"hanji, first ever (measures memory and kernels): {first:.2f} s")
         times = [(hanji(folder, i), torchrun(folder, i)) for i in range(1 if a.smoke else a.pairs)]
     ours, theirs = zip(*times)
     ratios = [b / a for a, b in times]
-    print(f"hanji {statistics.median(ours):.2f} s ({min(ours):.2f} to {max(ours):.2f}), "
-          f"torchrun {statistics.median(theirs):.2f} s ({min(theirs):.2f} to {max(theirs):.2f}): "
-          f"{statistics.median(ratios):.1f}x over {len(ratios)} pairs")
+    rows.add(f"hanji {statistics.median(ours):.2f} s ({min(ours):.2f} to {max(ours):.2f}), "
+             f"torchrun {statistics.median(theirs):.2f} s ({min(theirs):.2f} to {max(theirs):.2f}): "
+             f"{statistics.median(ratios):.1f}x over {len(ratios)} pairs",
+             question="first_step", first_seconds=statistics.median(ours),
+             second_seconds=statistics.median(theirs), ratio=statistics.median(ratios), low=min(ratios),
+             high=max(ratios), pairs=len(ratios), first_ever_seconds=first)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """What does a step cost when every rank keeps a share, against our DDP and PyTorch's fully_shard?
 
-First the GPT of `hanji train` by parallel.data, then one of plain torch::nn modules by the library,
-each from the same parameters, on the same tokens. Losses are compared before anything is timed:
-those of our strategies to the bit, the peer's to 1e-4 of them over 3 steps in float32. Then all take
-turns in blocks of steps; so does what is added to data_parallel: loss scaling, communication hooks,
-blocks that are computed again in backward.
+Parts: `train`, the GPT of `hanji train` by parallel.data, which is shard_optimizer() on hanji's own GPT;
+`plain`, a GPT of torch::nn modules by the library's data_parallel(), shard_optimizer() and
+fully_shard(); `peers`, that same GPT by our fully_shard() and by PyTorch's. Each has the same parameters
+and tokens. Losses are compared before anything is timed: those of our strategies to the bit, the peer's
+to 1e-4 of them over 3 steps in float32. Then both sides run by turns in blocks of steps; so does what is
+added to data_parallel: loss scaling, communication hooks, blocks that are recomputed in backward.
 """
 import argparse
 import pathlib
@@ -13,6 +14,7 @@ import tempfile
 
 from model import ROOT, SIZES, VOCABULARY, start_hanji
 from pairs import Comparison, Ranks, slowest
+from rows import Rows
 
 TRAINED = ("server", "zero1", "zero2", "zero3")
 PEERS = ("peer", "tuned")
@@ -47,17 +49,18 @@ def start_trained(a, data):
     return job
 
 
-def compare(base, job, expected, allowed, a):
+def compare(part, base, job, expected, allowed, a, rows):
     """Losses first, then both in turns."""
     losses = job.ask(steps=3)[0]["losses"]
     apart = max(abs(x - y) / abs(y) for x, y in zip(losses, expected))
     assert apart <= allowed, (job.name, losses, expected)
     result = Comparison(timed(base), timed(job)).run(a.pairs, a.steps)
-    print(f"{base.name} {result}  {job.name}; losses differ by {apart:.1e}", flush=True)
+    rows.add(f"{base.name} {result}  {job.name}; losses differ by {apart:.1e}", question="fsdp", part=part,
+             base=base.name, strategy=job.name, apart=apart, **result.row())
     job.close()
 
 
-def compare_started_anew(a, first, second, allowed):
+def compare_started_anew(part, a, first, second, allowed, rows):
     """Both sides start afresh `starts` times: where a process gets its memory moves its steps by more
     than strategies differ. Losses first, each time."""
     result, apart = Comparison(), 0
@@ -71,33 +74,42 @@ def compare_started_anew(a, first, second, allowed):
         assert apart <= allowed, (job.name, losses, expected)
         result.between(timed(base), timed(job)).run(a.pairs, a.steps)
         base.close(), job.close()
-    print(f"{base.name} {result}  {job.name}; {a.starts} starts, losses differ by {apart:.1e}",
-          flush=True)
+    rows.add(f"{base.name} {result}  {job.name}; {a.starts} starts, losses differ by {apart:.1e}",
+             question="fsdp", part=part, base=base.name, strategy=job.name, apart=apart, starts=a.starts,
+             **result.row())
 
 
-def compare_train(a, initial):
-    print("the GPT of hanji train", flush=True)
-    start_hanji(initial, a.ranks, a.preset, a.batch).close()  # which writes `initial`
-    for data in [name for name in TRAINED if not a.only or name in a.only]:
-        compare_started_anew(a, lambda: start_trained(a, "ddp"), lambda: start_trained(a, data), 0)
-    for name in [name for name in PEERS if not a.only or name in a.only]:
-        compare_started_anew(a, lambda: start_trained(a, "zero3"),
-                             lambda: start_peer(a, initial, name == "tuned"), 1e-4)
+def wanted(a, names):
+    return [name for name in names if not a.only or name in a.only]
 
 
-def compare_plain(a, initial):
-    print("a GPT of torch::nn modules", flush=True)
-    rank = [str(ROOT / "build/dev/bin/bench/fsdp_rank")]
-    base = start("ddp", rank, a, initial, "--strategy", "ddp")
-    base.receive()
+def compare_train(a, _initial, rows):
+    rows.say("the GPT of hanji train: shard_optimizer() by parallel.data")
+    for data in wanted(a, TRAINED):
+        compare_started_anew("train", a, lambda: start_trained(a, "ddp"), lambda: start_trained(a, data), 0, rows)
+
+
+def start_plain(a, initial, strategy):
+    job = start(strategy, [str(ROOT / "build/dev/bin/bench/fsdp_rank")], a, initial, "--strategy", strategy)
+    job.receive()
+    return job
+
+
+def compare_plain(a, initial, rows):
+    rows.say("a GPT of torch::nn modules, against data_parallel()")
+    base = start_plain(a, initial, "ddp")  # which writes `initial`
     expected = base.ask(steps=3)[0]["losses"]
-    for name in [name for name in (*OURS, *ADDED) if not a.only or name in a.only]:
-        job = start(name, rank, a, initial, "--strategy", name)
-        job.receive()
-        compare(base, job, expected, ADDED.get(name, 0), a)
-    for name in [name for name in PEERS if not a.only or name in a.only]:
-        compare(base, start_peer(a, initial, name == "tuned"), expected, 1e-4, a)
+    for name in wanted(a, (*OURS, *ADDED)):
+        compare("plain", base, start_plain(a, initial, name), expected, ADDED.get(name, 0), a, rows)
     base.close()
+
+
+def compare_peers(a, initial, rows):
+    rows.say("the same GPT by our fully_shard(), against PyTorch's")
+    start_plain(a, initial, "ddp").close()
+    for name in wanted(a, PEERS):
+        compare_started_anew("peers", a, lambda: start_plain(a, initial, "fully"),
+                             lambda: start_peer(a, initial, name == "tuned"), 1e-4, rows)
 
 
 def main():
@@ -108,17 +120,19 @@ def main():
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--only", nargs="*", help="of ours, what is added, 'peer' and 'tuned'")
-    parser.add_argument("--starts", type=int, default=4, help="of the GPT of hanji train")
-    parser.add_argument("--parts", nargs="*", default=["train", "plain"])
+    parser.add_argument("--starts", type=int, default=4, help="of both sides, in the parts train and peers")
+    parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS))
     parser.add_argument("--smoke", action="store_true")
-    a = parser.parse_args()
+    rows = Rows(parser)
+    a = rows.parsed(parser.parse_args())
     if a.smoke:
         a.preset, a.pairs, a.steps, a.starts = "nano", 2, 3, 2
     with tempfile.TemporaryDirectory(prefix="hanji-bench-") as folder:
-        if "train" in a.parts:
-            compare_train(a, pathlib.Path(folder) / "train.safetensors")
-        if "plain" in a.parts:
-            compare_plain(a, pathlib.Path(folder) / "plain.safetensors")
+        for part in a.parts:
+            PARTS[part](a, pathlib.Path(folder) / f"{part}.safetensors", rows)
+
+
+PARTS = {"train": compare_train, "plain": compare_plain, "peers": compare_peers}
 
 
 if __name__ == "__main__":

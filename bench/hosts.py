@@ -11,6 +11,8 @@ import statistics
 import sys
 import tempfile
 
+from rows import Rows
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 from network import Network, Run  # noqa: E402
@@ -30,25 +32,29 @@ def measure(network, a):
         return [json.loads(line) for line in run.log(0).splitlines() if line.startswith("{")]
 
 
-def report(calls, a):
+def report(calls, a, rows):
     of = {name: [call for call in calls if call["engine"] == name]
           for name in ("hierarchical", "ring")}
     if any(call["wrong"] for call in calls):
         raise SystemExit("wrong sums")
     wire = 2 * a.bytes * (a.hosts - 1) / a.hosts
     limit = wire / PAYLOAD / (a.gigabits * 1e9 / 8)
-    print(f"{a.hosts} hosts x {a.ranks} ranks, {a.gigabits} Gbit/s, {a.bytes >> 20} MiB of float32, "
-          f"{a.pairs} pairs in turns")
+    rows.say(f"{a.hosts} hosts x {a.ranks} ranks, {a.gigabits} Gbit/s, {a.bytes >> 20} MiB of float32, "
+             f"{a.pairs} pairs in turns")
+    sent = {name: statistics.median(call["interface"] for call in list_of) for name, list_of in of.items()}
     for name, list_of in of.items():
         seconds = [call["seconds"] for call in list_of]
-        print(f"  {name:12} {statistics.median(seconds):.3f} s ({min(seconds):.3f} to "
-              f"{max(seconds):.3f}), a host's interface sent "
-              f"{statistics.median(call['interface'] for call in list_of) / 1e6:.1f} MB")
+        rows.say(f"  {name:12} {statistics.median(seconds):.3f} s ({min(seconds):.3f} to "
+                 f"{max(seconds):.3f}), a host's interface sent {sent[name] / 1e6:.1f} MB")
     ratios = [r["seconds"] / h["seconds"] for h, r in zip(of["hierarchical"], of["ring"])]
     median = statistics.median(call["seconds"] for call in of["hierarchical"])
-    print(f"  ring / hierarchical {statistics.median(ratios):.2f}x ({min(ratios):.2f} to "
-          f"{max(ratios):.2f}); the wire's own time for {wire / 1e6:.1f} MB is {limit:.3f} s: "
-          f"{100 * (median / limit - 1):.1f} % above it")
+    rows.add(f"  ring / hierarchical {statistics.median(ratios):.2f}x ({min(ratios):.2f} to "
+             f"{max(ratios):.2f}); the wire's own time for {wire / 1e6:.1f} MB is {limit:.3f} s: "
+             f"{100 * (median / limit - 1):.1f} % above it",
+             question="hosts", hosts=a.hosts, ranks_per_host=a.ranks, bytes=a.bytes, gigabits=a.gigabits,
+             seconds=median, ratio=statistics.median(ratios), low=min(ratios), high=max(ratios),
+             pairs=len(ratios), sent_bytes=sent["hierarchical"], promised_bytes=wire,
+             ring_sent_bytes=sent["ring"], above_wire=median / limit - 1)
 
 
 def main():
@@ -60,15 +66,16 @@ def main():
     parser.add_argument("--gigabits", type=float, default=1)
     parser.add_argument("--timeout", type=int, default=300)
     parser.add_argument("--smoke", action="store_true")
-    a = parser.parse_args()
+    rows = Rows(parser)
+    a = rows.parsed(parser.parse_args())
     if a.smoke:
         a.bytes, a.pairs = 1 << 20, 1
     missing = Network.missing()
     if missing:
-        print(f"skipped: {missing}")
+        rows.say(f"skipped: {missing}")
         return
     with Network(a.hosts, rate=f"{int(a.gigabits * 1000)}mbit") as network:
-        report(measure(network, a), a)
+        report(measure(network, a), a, rows)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import threading
 
 from model import ROOT
 from pairs import Ranks
+from rows import Rows
 
 OURS = ("zero3", "zero3:spawned", "deferred", "gathered", "zero1", "ddp")
 PEERS = ("fully_shard", "ddp")
@@ -77,14 +78,15 @@ def main():
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--only", nargs="*", help="of ours, and of the peer's as peer:NAME")
     parser.add_argument("--smoke", action="store_true")
-    a = parser.parse_args()
+    rows = Rows(parser)
+    a = rows.parsed(parser.parse_args())
     if a.smoke:
         a.ranks, a.layers, a.width = 2, 4, 256
     unit = a.width * a.width + a.width
     parameters = a.layers * unit
     bound = 16 * parameters + 2 * 4 * unit * a.ranks
-    print(f"{parameters / 1e6:.1f} M parameters in {a.layers} units, {a.ranks} ranks; 16 bytes each "
-          f"and gradients of 2 units per rank: {bound / 1e9:.3f} GB (10^9 bytes)")
+    rows.say(f"{parameters / 1e6:.1f} M parameters in {a.layers} units, {a.ranks} ranks; 16 bytes each "
+             f"and gradients of 2 units per rank: {bound / 1e9:.3f} GB (10^9 bytes)")
     wanted = a.only or [*OURS, *(f"peer:{name}" for name in PEERS)]
     expected = None
     for name in wanted:
@@ -97,9 +99,11 @@ def main():
         expected = expected or losses
         apart = max(abs(x - y) / abs(y) for x, y in zip(losses, expected, strict=True))
         assert apart < 1e-4, (name, losses, expected)
-        print(f"{name:18} start {start / 1e9:6.3f}, until wrapped {wrapping / 1e9:6.3f}, "
-              f"steps {steps / 1e9:6.3f} GB: {steps / bound:.2f} of the bound, "
-              f"{(steps - start) / bound:.2f} without the start", flush=True)
+        rows.add(f"{name:18} start {start / 1e9:6.3f}, until wrapped {wrapping / 1e9:6.3f}, "
+                 f"steps {steps / 1e9:6.3f} GB: {steps / bound:.2f} of the bound, "
+                 f"{(steps - start) / bound:.2f} without the start",
+                 question="memory", strategy=name, ranks=a.ranks, units=a.layers, parameters=parameters,
+                 bound_bytes=bound, start_bytes=start, wrapping_bytes=wrapping, peak_bytes=steps)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ def start_hanji(initial, ranks, preset="baby", batch=4, dtype="float32", cores=N
     if initial:
         command += ["--save-initial", str(initial)]
     job = Ranks("hanji", command, ranks, cores)
-    job.kernels = job.receive()[0]["kernels"]
+    told = job.receive()[0]
+    job.kernels, job.products_seconds = told["kernels"], told["products_seconds"]
     return job
 
 

@@ -9,6 +9,7 @@ import tempfile
 
 from model import start_hanji, start_peer
 from pairs import Comparison, slowest
+from rows import Rows
 
 
 class SideBySide:
@@ -23,11 +24,12 @@ class SideBySide:
         return slowest([answer for job in self.jobs for answer in job.receive()])
 
 
-def measure(name, together, apart, a):
+def measure(name, together, apart, a, rows):
     alone = SideBySide(apart)
     together.ask(steps=3), alone.seconds(3)
     result = Comparison(alone.seconds, lambda steps: slowest(together.ask(steps=steps)))
-    print(f"{name:8} alone {result.run(a.pairs, a.steps)} together", flush=True)
+    result.run(a.pairs, a.steps)
+    rows.add(f"{name:8} alone {result} together", question="overlap", side=name, **result.row())
     for job in (together, *apart):
         job.close()
 
@@ -38,15 +40,17 @@ def main():
     parser.add_argument("--pairs", type=int, default=20)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--smoke", action="store_true")
-    a = parser.parse_args()
+    rows = Rows(parser)
+    a = rows.parsed(parser.parse_args())
     if a.smoke:
         a.preset, a.pairs, a.steps = "nano", 2, 3
     with tempfile.TemporaryDirectory(prefix="hanji-bench-") as folder:
         initial = pathlib.Path(folder) / "initial"
         measure("hanji", start_hanji(initial, 2, a.preset),
-                [start_hanji(None, 1, a.preset, cores=[core, core]) for core in (0, 1)], a)
+                [start_hanji(None, 1, a.preset, cores=[core, core]) for core in (0, 1)], a,
+                rows)
         measure("PyTorch", start_peer(initial, 2, a.preset),
-                [start_peer(initial, 1, a.preset, cores=[core, core]) for core in (0, 1)], a)
+                [start_peer(initial, 1, a.preset, cores=[core, core]) for core in (0, 1)], a, rows)
 
 
 if __name__ == "__main__":

@@ -99,6 +99,12 @@ class Comparison:
             self.ratios.append(medians[1] / medians[0])
         return self
 
+    def row(self):
+        """Seconds of both sides and the ratio of the second to the first, for Rows.add()."""
+        low, high = interval(self.ratios)
+        return {"first_seconds": statistics.median(self.first), "second_seconds": statistics.median(self.second),
+                "ratio": statistics.median(self.ratios), "low": low, "high": high, "pairs": len(self.ratios)}
+
     def __str__(self):
         low, high = interval(self.ratios)
         return (f"{statistics.median(self.first) * 1e3:8.1f} ms against "

@@ -4,7 +4,7 @@ Costs are fitted (`hanji bench --fit`'s way), then every candidate of a grid of 
 dtype and placement is timed in the same minute; most sizes are not those of the fit. A piece is one
 fit and its grid for one number of ranks; pieces are repeated for the spread.
 
-    ./dev bench prediction --ranks 2 --pieces 2 --json prediction.json
+    ./dev bench prediction --ranks 2 --pieces 2
 """
 import argparse
 import collections
@@ -14,6 +14,7 @@ import statistics
 import subprocess
 
 from model import ROOT
+from rows import Rows
 
 KEYS = ("ranks", "dtype", "placement", "routine", "bytes")
 BARS = {"median_error": 0.10, "good_picks": 0.95}
@@ -98,11 +99,11 @@ def main():
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--pieces", type=int, default=2, help="of each number of ranks")
     parser.add_argument("--seconds", type=float, default=7, help="of a fit, and of each placement's grid")
-    parser.add_argument("--json", type=pathlib.Path, help="writes all figures there")
     parser.add_argument("--raw", type=pathlib.Path, help="writes every case there, or reads them with --again")
     parser.add_argument("--again", action="store_true", help="judges the cases of --raw, measures nothing")
     parser.add_argument("--smoke", action="store_true")
-    a = parser.parse_args()
+    rows = Rows(parser)
+    a = rows.parsed(parser.parse_args())
     most_bytes = 256 << 10 if a.smoke else 64 << 20
     if a.smoke:
         a.ranks, a.pieces, a.seconds = [2], 1, 0
@@ -114,9 +115,7 @@ def main():
         if a.raw:
             a.raw.write_text(json.dumps(measured))
     value = summary([(ranks, [judge(case) for case in some]) for ranks, some in measured])
-    print(text(value))
-    if a.json:
-        a.json.write_text(json.dumps(value, indent=1) + "\n")
+    rows.add(text(value), question="prediction", **value)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include <ATen/ops/full.h>
+#include <fmt/format.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
@@ -34,6 +35,7 @@ struct Options {
   int pairs = 15;
   double link = 12.5e9;
   bool smoke = false;
+  bool json = false;
 };
 
 /// n ranks compute; k more only serve. `share`: the ranks that compute serve as well.
@@ -121,22 +123,49 @@ void measure(world::World& world, const Placement& placement, const Options& opt
 
 double megabytes(int64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
+bool is_measured(const Placement& p) {
+  return p.n + p.k <= static_cast<int>(std::thread::hardware_concurrency());
+}
+
+double model_seconds(const layout::ServerTraffic& traffic, const Options& options) {
+  return static_cast<double>(traffic.busiest()) / options.link;
+}
+
+/// The times of a placement, or those of the model where there are more ranks than cores.
+void print_json(const char* name, const Placement& p, const Options& options,
+                const Measured& measured) {
+  const auto traffic = layout::server_traffic(shares_of(p, options.mib << 18), 4);
+  const auto all_reduce = layout::all_reduce_traffic(options.mib << 18, p.n, 4);
+  const bool here = is_measured(p);
+  const auto list = [](const std::array<double, 3>& s) {
+    return fmt::format("[{:.4g}, {:.4g}, {:.4g}]", s[0], s[1], s[2]);
+  };
+  fmt::print(
+      "{{\"question\": \"server\", \"placement\": \"{}\", \"workers\": {}, \"servers\": {}, "
+      "\"serve_too\": {}, \"mib\": {}, \"sent_bytes\": {}, \"received_bytes\": {}, "
+      "\"busiest_bytes\": {}, \"network_bytes\": {}, \"model_bytes_per_second\": {}, "
+      "\"model_seconds\": {:.4g}, \"all_reduce_model_seconds\": {:.4g}, \"seconds\": {}, "
+      "\"all_reduce_seconds\": {}}}\n",
+      name, p.n, p.k, p.share, options.mib, traffic.links[0].sent, traffic.links[0].received,
+      traffic.busiest(), traffic.network(), options.link, model_seconds(traffic, options),
+      model_seconds(all_reduce, options), here ? list(measured.server) : "null",
+      here ? list(measured.all_reduce) : "null");
+  std::fflush(stdout);
+}
+
 void print_traffic(const char* name, const Placement& p, const layout::ServerTraffic& traffic) {
   std::printf("%-26s %3d %3d %10.1f %10.1f %10.1f %10.1f", name, p.n, p.k,
               megabytes(traffic.links[0].sent), megabytes(traffic.links[0].received),
               megabytes(traffic.busiest()), megabytes(traffic.network()));
 }
 
-void print_times(const Placement& p, const Options& options, Measured* shared, bool& agrees) {
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  if (p.n + p.k > cores) {
+void print_times(const Placement& p, const Options& options, const Measured* shared) {
+  if (!is_measured(p)) {
     const auto traffic = layout::server_traffic(shares_of(p, options.mib << 18), 4);
     std::printf("   %8.2f ms, a model: the busiest link at %.1f GB/s\n",
-                static_cast<double>(traffic.busiest()) / options.link * 1e3, options.link * 1e-9);
+                model_seconds(traffic, options) * 1e3, options.link * 1e-9);
     return;
   }
-  world::spawn(p.n + p.k, [&](world::World& world) { measure(world, p, options, *shared); });
-  agrees = agrees && shared->agrees;
   const auto& s = shared->server;
   const auto& a = shared->all_reduce;
   std::printf("   %8.2f ms (%.2f to %.2f), all-reduce and update %.2f ms (%.2f to %.2f)%s\n",
@@ -163,6 +192,34 @@ void print_memory(const Options& options) {
   }
 }
 
+/// Measures and prints every placement of n ranks that compute; false after a wrong result.
+bool run_placements(int n, const Options& options, Measured* shared) {
+  bool agrees = true;
+  const int64_t count = options.mib << 18;
+  if (!options.json) {
+    print_traffic("all-reduce", {n, 0, true}, layout::all_reduce_traffic(count, n, 4));
+    std::printf("\n");
+  }
+  const std::array<Placement, 4> placements{
+      {{n, 0, true}, {n, 1, false}, {n, n, false}, {n, 1, true}}};
+  for (const Placement& p : placements) {
+    if (n == 1 && &p != &placements[p.k]) continue;  // the others are the same
+    const char* name = !p.share ? "servers apart" : p.k ? "workers and one serve" : "workers serve";
+    if (is_measured(p)) {
+      world::spawn(p.n + p.k, [&](world::World& world) { measure(world, p, options, *shared); });
+      agrees = agrees && shared->agrees;
+    }
+    if (options.json) {
+      print_json(name, p, options, *shared);
+      continue;
+    }
+    print_traffic(name, p, layout::server_traffic(shares_of(p, count), 4));
+    print_times(p, options, shared);
+    std::fflush(stdout);
+  }
+  return agrees;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -173,34 +230,22 @@ int main(int argc, char** argv) {
   app.add_option("--link", options.link, "bytes per second, for the lines that are a model")
       ->check(CLI::PositiveNumber);
   app.add_flag("--smoke", options.smoke);
+  app.add_flag("--json", options.json, "one JSON object per row and nothing else");
   CLI11_PARSE(app, argc, argv);
   if (options.smoke) options.mib = 1, options.pairs = 2;
-  std::printf(
-      "%ld MiB of float32; MB per step: sent and received by rank 0, busiest link, network\n",
-      static_cast<long>(options.mib));
-  std::printf("%-26s %3s %3s %10s %10s %10s %10s\n", "", "n", "k", "sent", "received", "busiest",
-              "network");
+  if (!options.json) {
+    std::printf(
+        "%ld MiB of float32; MB per step: sent and received by rank 0, busiest link, network\n",
+        static_cast<long>(options.mib));
+    std::printf("%-26s %3s %3s %10s %10s %10s %10s\n", "", "n", "k", "sent", "received", "busiest",
+                "network");
+  }
   void* memory =
       mmap(nullptr, sizeof(Measured), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 70;
   auto* shared = new (memory) Measured{};
   bool agrees = true;
-  for (int n = 1; n <= 8; ++n) {
-    const int64_t count = options.mib << 18;
-    print_traffic("all-reduce", {n, 0, true}, layout::all_reduce_traffic(count, n, 4));
-    std::printf("\n");
-    const std::array<Placement, 4> placements{
-        {{n, 0, true}, {n, 1, false}, {n, n, false}, {n, 1, true}}};
-    for (const Placement& p : placements) {
-      if (n == 1 && &p != &placements[p.k]) continue;  // the others are the same
-      const char* name = !p.share ? "servers apart"
-                         : p.k    ? "workers and one serve"
-                                  : "workers serve";
-      print_traffic(name, p, layout::server_traffic(shares_of(p, count), 4));
-      std::fflush(stdout);
-      print_times(p, options, shared, agrees);
-    }
-  }
-  print_memory(options);
+  for (int n = 1; n <= 8; ++n) agrees = run_placements(n, options, shared) && agrees;
+  if (!options.json) print_memory(options);
   return agrees ? 0 : 7;
 }

@@ -9,6 +9,7 @@ import argparse
 
 from model import start_hanji
 from pairs import Comparison, slowest
+from rows import Rows
 
 BAR = 1.3
 
@@ -28,23 +29,23 @@ def state(a, ranks, bits):
     return hashes.pop()
 
 
-def check_states(a):
+def check_states(a, rows):
     stable = {ranks: state(a, ranks, "stable") for ranks in (1, a.ranks)}
-    print(f"stable, 3 steps: {stable[1][:16]} on 1 rank, {stable[a.ranks][:16]} on {a.ranks}")
+    rows.say(f"stable, 3 steps: {stable[1][:16]} on 1 rank, {stable[a.ranks][:16]} on {a.ranks}")
     assert len(set(stable.values())) == 1
     run = {state(a, ranks, "run") for ranks in (1, a.ranks)}
-    print(f"run, for comparison: {len(run)} states")
+    rows.say(f"run, for comparison: {len(run)} states")
 
 
-def compare(a, grain, micro_batch):
+def compare(a, grain, micro_batch, rows):
     run, stable = start(a, a.ranks, "run", micro_batch), start(a, a.ranks, "stable", grain)
     timed = [lambda steps, job=job: slowest(job.ask(steps=steps)) for job in (run, stable)]
     for side in timed:
         side(2)
     result = Comparison(*timed).run(a.pairs, a.steps)
-    print(f"grain {grain}, micro-batch {micro_batch}: run {result} stable", flush=True)
+    rows.add(f"grain {grain}, micro-batch {micro_batch}: run {result} stable", question="stable",
+             grain=grain, micro_batch=micro_batch, **result.row())
     run.close(), stable.close()
-    return result
 
 
 def main():
@@ -55,14 +56,15 @@ def main():
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--smoke", action="store_true")
-    a = parser.parse_args()
+    rows = Rows(parser)
+    a = rows.parsed(parser.parse_args())
     if a.smoke:
         a.preset, a.pairs, a.steps = "nano", 2, 3
-    print(f"{a.preset}, {a.ranks} ranks, {a.batch} samples each; bar: {BAR}x")
-    check_states(a)
+    rows.say(f"{a.preset}, {a.ranks} ranks, {a.batch} samples each; bar: {BAR}x")
+    check_states(a, rows)
     for micro_batch in (1, 2, a.batch):
-        compare(a, micro_batch, micro_batch)
-    compare(a, 1, a.batch)
+        compare(a, micro_batch, micro_batch, rows)
+    compare(a, 1, a.batch, rows)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import tempfile
 
 from model import start_hanji, start_peer
 from pairs import Comparison, slowest
+from rows import Rows
 
 
 def timed(job):
@@ -30,11 +31,12 @@ def distance(a, b):
     return max(abs(x - y) for x, y in zip(a, b))
 
 
-def check_float64(folder, a):
+def check_float64(folder, a, rows):
     ours = start_hanji(folder / "float64", a.ranks, a.preset, dtype="float64")
     peer = start_peer(folder / "float64", a.ranks, a.preset, dtype="float64")
     apart = distance(losses(ours, 3), losses(peer, 3))
-    print(f"float64 losses over 3 steps differ by {apart:.1e} (at most 1e-10)")
+    rows.add(f"float64 losses over 3 steps differ by {apart:.1e} (at most 1e-10)", question="losses",
+             dtype="float64", apart=apart, at_most=1e-10)
     assert apart <= 1e-10
     ours.close(), peer.close()
 
@@ -56,7 +58,7 @@ def float32_losses(folder, a, seed):
     return {name: [x - y for x, y in zip(values, exact)] for name, values in found.items()}
 
 
-def check_float32(folder, a):
+def check_float32(folder, a, rows):
     """Each initial value's spread is one draw of a chaotic step, so the bar is held by all of them."""
     distances, spreads = [], []
     for seed in range(1, a.seeds + 1):
@@ -65,28 +67,28 @@ def check_float32(folder, a):
         distances.append(min(distance(ours, highest), distance(ours, medium)))
         spreads.append(distance(highest, medium))
         off = ", ".join(f"{name} {max(map(abs, values)):.1e}" for name, values in errors.items())
-        print(f"float32 losses over 5 steps, seed {seed}: differ by {distances[-1]:.1e}, the peer's "
-              f"own paths by {spreads[-1]:.1e}; off float64: {off}", flush=True)
+        rows.say(f"float32 losses over 5 steps, seed {seed}: differ by {distances[-1]:.1e}, the peer's "
+                 f"own paths by {spreads[-1]:.1e}; off float64: {off}")
     ratio = root_mean_square(distances) / root_mean_square(spreads)
     within = sum(apart <= 4 * spread for apart, spread in zip(distances, spreads))
-    print(f"float32: {ratio:.1f} times the peer's own spread over {a.seeds} initial values (at most "
-          f"4), root mean squares; within 4 times for {within} of them alone")
+    rows.add(f"float32: {ratio:.1f} times the peer's own spread over {a.seeds} initial values (at most "
+             f"4), root mean squares; within 4 times for {within} of them alone", question="losses",
+             dtype="float32", times_peers_spread=ratio, at_most=4, initial_values=a.seeds)
     assert ratio <= 4
 
 
-def compare(folder, a, ranks, dtype):
+def compare(folder, a, ranks, dtype, rows):
     initial = folder / f"initial-{ranks}-{dtype}"
     ours = start_hanji(initial, ranks, a.preset, dtype=dtype)
     peers = [start_peer(initial, ranks, a.preset, dtype=dtype, precision=precision)
              for precision in ("highest", "medium")]
-    print(f"\n{ranks} ranks, {dtype}; kernels: {ours.kernels}")
-    results = {}
+    rows.say(f"\n{ranks} ranks, {dtype}; kernels: {ours.kernels}")
     for peer in peers:
-        results[peer.name] = Comparison(timed(ours), timed(peer)).run(a.pairs, a.steps)
-        print(f"hanji {results[peer.name]}  {peer.name}", flush=True)
+        result = Comparison(timed(ours), timed(peer)).run(a.pairs, a.steps)
+        rows.add(f"hanji {result}  {peer.name}", question="step", ranks=ranks, dtype=dtype, peer=peer.name,
+                 kernels=ours.kernels, products_seconds=ours.products_seconds, **result.row())
     for job in (ours, *peers):
         job.close()
-    return results
 
 
 def main():
@@ -97,16 +99,17 @@ def main():
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=8, help="initial values to compare float32 on")
     parser.add_argument("--smoke", action="store_true")
-    a = parser.parse_args()
+    rows = Rows(parser)
+    a = rows.parsed(parser.parse_args())
     if a.smoke:
         a.preset, a.pairs, a.steps, a.seeds = "nano", 2, 3, 4
     with tempfile.TemporaryDirectory(prefix="hanji-bench-") as folder:
         folder = pathlib.Path(folder)
-        check_float64(folder, a)
-        check_float32(folder, a)
-        compare(folder, a, a.ranks, "float32")
-        compare(folder, a, a.ranks, "bf16")
-        compare(folder, a, 1, "float32")
+        check_float64(folder, a, rows)
+        check_float32(folder, a, rows)
+        compare(folder, a, a.ranks, "float32", rows)
+        compare(folder, a, a.ranks, "bf16", rows)
+        compare(folder, a, 1, "float32", rows)
 
 
 if __name__ == "__main__":

@@ -61,6 +61,15 @@ plan::Plan plan_for(int ranks, std::vector<std::string> assignments) {
   return train::prepare(loaded.config).or_throw();
 }
 
+/// What the matrix products and attention of a step of this rank take alone, by the rates of the plan.
+double products_seconds(const plan::Plan& plan, int rank) {
+  const auto tokens = static_cast<double>(plan.shares[rank].samples.size() * plan.model.block);
+  const auto& kernels = plan.kernels;
+  if (kernels.gemm_flops_per_second <= 0 || kernels.attention_flops_per_second <= 0) return 0;
+  return tokens * (plan.model.gemm_flops_per_token() / kernels.gemm_flops_per_second +
+                   plan.model.attention_flops_per_token() / 2 / kernels.attention_flops_per_second);
+}
+
 void save_initial(const train::Job& job, const std::string& path) {
   const auto tensors = train::tensors_of(job);
   base::throw_if_error(
@@ -82,7 +91,9 @@ int main(int argc, char** argv) {
   compute::apply(train::to_compute(plan.kernels), 1);
   train::Job job = train::assemble(plan, world.group());
   if (!initial.empty() && world.rank() == 0) save_initial(job, initial);
-  std::cout << nlohmann::json{{"kernels", plan.kernels.why}} << std::endl;
+  std::cout << nlohmann::json{{"kernels", plan.kernels.why},
+                              {"products_seconds", products_seconds(plan, world.rank())}}
+            << std::endl;
 
   train::PrivateMemory memory;
   const std::function<void()> nothing = [] {};

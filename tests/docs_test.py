@@ -1,11 +1,16 @@
 """What docs/ says about the command is what the command says about itself."""
+import json
 import pathlib
 import re
+import sys
 import unittest
 
 from command import CommandTest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+import page  # noqa: E402
+
 OURS = (".ci", "bench", "cmake", "docs", "examples", "fuzz", "hanji", "python", "tests", "tools")
 PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in OURS for page in (ROOT / folder).rglob("*.md"))])
 SOURCE = re.compile(r"\.(h|c|cpp|py|sh|md|conf|cmake)$")
@@ -69,7 +74,26 @@ class Docs(CommandTest):
         names = re.search('names="([a-z_ ]+)"', (ROOT / "tools" / "bench.sh").read_text())[1].split()
         text = (ROOT / "docs" / "benchmarks.md").read_text()
         self.assertGreaterEqual(len(names), 4)
-        self.assertEqual(set(re.findall(r"`./dev bench (\w+)`", text)), set(names))
+        self.assertEqual(set(re.findall(r"`./dev bench (\w+)`", text)), {*names, "page"})
+
+    def test_the_page_of_benchmarks_is_rendered_from_its_rows(self):
+        rows = json.loads((ROOT / "docs" / "benchmarks.json").read_text())
+        self.assertEqual((ROOT / "docs" / "benchmarks.md").read_text(), page.render(rows),
+                         "write it again: ./dev bench page --render")
+
+    def test_a_table_says_whether_its_bars_are_met_or_that_it_was_not_measured(self):
+        processor = {"model": "P", "family": "1", "instructions": ["avx512_bf16"], "cores": 2}
+        row = {"question": "fsdp", "part": "peers", "base": "fully", "strategy": "PyTorch fully_shard", "apart": 0,
+               "first_seconds": 1, "second_seconds": 2, "low": 2, "high": 3, "pairs": 4}
+        entry = {"processor": processor, "commit": "c0ffee", "date": "2026-01-02", "torch": "2", "load_before": 0.1,
+                 "took_seconds": 7, "smoke": False, "commands": [["fsdp", "--parts", "peers"]],
+                 "rows": [{**row, "ratio": 2.2}, {**row, "ratio": 1.3, "strategy": "PyTorch fully_shard, tuned"}]}
+        text = page.render({"tables": {"peers": {"P": entry}}})
+        self.assertIn("- Met: PyTorch fully_shard over hanji's `fully_shard` is 2.20; the bar is at least 2.1.", text)
+        self.assertIn("- **Missed**: PyTorch fully_shard, tuned over hanji's `fully_shard` is 1.30", text)
+        self.assertIn("P (family-model-stepping 1), 2 cores, avx512_bf16; commit `c0ffee`, 2026-01-02", text)
+        self.assertIn("Not measured yet: `./dev bench page --only step`", text)
+        self.assertNotIn("--only peers`", text)
 
     def test_the_readme_names_every_verb(self):
         verbs = re.findall(r"^  (\w+) {2,}", self.hanji("--help").stdout.split("Subcommands:")[1],

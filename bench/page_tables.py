@@ -1,0 +1,446 @@
+"""The tables of docs/benchmarks.md: what each asks, its command, how its rows are shown, and its bars.
+
+Prose here has no measured figure: what a page says of a figure is made from rows by `judge`.
+"""
+import dataclasses
+import typing
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    name: str      # of --only
+    title: str
+    prose: str
+    commands: list
+    seconds: int   # an estimate of what it takes on two cores
+    render: typing.Callable
+    judge: typing.Callable = lambda rows, processor: []
+
+
+def seconds_text(value):
+    for unit, factor in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
+        if value >= factor:
+            return f"{value / factor:.3g} {unit}"
+    return f"{value / 1e-9:.3g} ns"
+
+
+def bytes_text(value):
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.3g} {unit}"
+    return f"{value} B"
+
+
+def size_text(value):
+    for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if value >= factor and value % factor == 0:
+            return f"{value // factor} {unit}"
+    return f"{value} B"
+
+
+def ratio_text(row):
+    return f"{row['ratio']:.2f} ({row['low']:.2f} to {row['high']:.2f}, {row['pairs']} pairs)"
+
+
+def interval_text(row, digits=3):
+    low, high = row["ratio_interval_95"]
+    return f"{row['ratio_median']:.{digits}f} ({low:.{digits}f} to {high:.{digits}f}, {row['pairs']} pairs)"
+
+
+def grid(heads, rows):
+    return [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads),
+            *(f"| {' | '.join(map(str, row))} |" for row in rows)]
+
+
+def bar(what, value, limit, at_least=True, digits=2):
+    met = value >= limit if at_least else value <= limit
+    sign = "at least" if at_least else "at most"
+    return f"- {'Met' if met else '**Missed**'}: {what} is {value:.{digits}f}; the bar is {sign} {limit:g}."
+
+
+# ---- step
+
+def render_step(rows):
+    measured = [row for row in rows if row["question"] == "step"]
+    lines = grid(["ranks, dtype", "peer", "hanji", "peer's time over hanji's", "matmuls' share of hanji's step"],
+                 [[f"{row['ranks']}, {row['dtype']}", row["peer"], seconds_text(row["first_seconds"]), ratio_text(row),
+                   f"{100 * row['products_seconds'] / row['first_seconds']:.0f} %" if row["products_seconds"] else "-"]
+                  for row in measured])
+    kernels = sorted({f"{row['dtype']}: {row['kernels']}" for row in measured})
+    losses = [f"Losses in {row['dtype']} differ by "
+              + (f"{row['apart']:.1e} (at most {row['at_most']:.0e})." if "apart" in row else
+                 f"{row['times_peers_spread']:.1f} times the spread between the peer's own two GEMM paths (at most "
+                 f"{row['at_most']}, {row['initial_values']} initial values).")
+              for row in rows if row["question"] == "losses"]
+    return [*lines, "", *losses, "Kernels: " + "; ".join(kernels) + "."]
+
+
+def judge_step(rows, processor):
+    if not {"avx512_bf16", "amx_bf16"} & set(processor["instructions"]):
+        return ["No bar: the ratio's bars hold where a processor has bf16 instructions. Compare the matmuls' share."]
+    return [bar(f"2 ranks, {row['dtype']}, against {row['peer']}", row["ratio"],
+                1.8 if row["peer"].endswith("highest") else 1.15)
+            for row in rows if row["question"] == "step" and row["ranks"] == 2 and row["dtype"] == "float32"]
+
+
+# ---- collectives
+
+def peer_text(row, name):
+    peer = row["peers"].get(name) or {}
+    if not peer.get("ratio"):
+        return "-"
+    low, high = peer["ratio_interval"]
+    return f"{peer['ratio']:.2f} ({low:.2f} to {high:.2f})"
+
+
+def call_text(row):
+    form = {True: "in place", False: "out of place"}[row["in_place"]]
+    return f"`{row['routine']}`, {size_text(row['bytes'])}, {row['type']}, {row['placement']}, {form}"
+
+
+def render_collectives(rows):
+    lines = []
+    for ranks in sorted({row["ranks"] for row in rows}):
+        of = [row for row in rows if row["ranks"] == ranks]
+        lines += grid([f"{ranks} ranks", "hanji", "Open MPI's time over hanji's", "Gloo's", "PyTorch's", "`%lim`"],
+                      [[call_text(row), seconds_text(row["seconds_median"]),
+                        *(peer_text(row, name) for name in ("openmpi", "gloo", "pytorch")),
+                        f"{row['percent_of_limit']:.0f}" if row["percent_of_limit"] else "-"] for row in of]) + [""]
+    reasons = sorted({f"{name}: {peer['reason'].splitlines()[0]}" for row in rows for name, peer in row["peers"].items()
+                      if peer.get("reason") and name in ("openmpi", "gloo", "pytorch")})
+    return [*lines, *(["A dash has these reasons:", "", *(f"- {reason}" for reason in reasons)] if reasons else [])]
+
+
+# routine, bytes, ranks, in place, peer: the bar of the peer's time over hanji's, tensors in the heap
+COLLECTIVE_BARS = {
+    ("all_reduce", 8, 2, True, "openmpi"): 1.0, ("all_reduce", 8, 4, True, "openmpi"): 0.8,
+    ("all_reduce", 4 << 20, 2, True, "openmpi"): 8, ("all_reduce", 64 << 20, 2, True, "openmpi"): 8,
+    ("all_reduce", 64 << 20, 2, True, "gloo"): 12, ("all_reduce", 64 << 20, 4, True, "openmpi"): 8,
+    ("all_gather", 64 << 20, 2, False, "openmpi"): 2.5, ("all_to_all", 64 << 20, 2, False, "openmpi"): 3}
+
+
+def judge_collectives(rows, _):
+    verdicts = []
+    for row in rows:
+        if row["placement"] != "heap" or row["type"] != "float32":
+            continue
+        for name, peer in row["peers"].items():
+            limit = COLLECTIVE_BARS.get((row["routine"], row["bytes"], row["ranks"], row["in_place"], name))
+            if limit and peer.get("ratio"):
+                verdicts.append(bar(f"{name}'s time over hanji's, {call_text(row)}, {row['ranks']} ranks", peer["ratio"],
+                                    limit))
+    return verdicts
+
+
+# ---- fsdp
+
+TRAIN_NAMES = {"server": "`parallel.data = server`", **{name: f"`parallel.data = {name}`: `shard_optimizer`" for name in
+                                                        ("zero1", "zero2", "zero3")}}
+PLAIN_NAMES = {"zero1": "`shard_optimizer` (ZeRO-1)", "zero2": "`shard_optimizer`, gradients freed (ZeRO-2)",
+               "fully": "`fully_shard`, one copy of the parameters on the host",
+               "lens": "`fully_shard`, units found by the lens", "gathered": "`fully_shard`, units gathered",
+               "scaled": "`data_parallel` with loss scaling", "checkpointed": "`data_parallel`, all blocks `checkpointed`",
+               "fp16": "`data_parallel`, `fp16_hook`", "bf16": "`data_parallel`, `bf16_hook`",
+               "power_sgd": "`data_parallel`, `power_sgd_hook`, rank 4", "top_k": "`data_parallel`, `top_k_hook`, 1 %",
+               "mixed": "`fully_shard`, `param_dtype` bfloat16, sums in float32"}
+
+
+def render_pairs(names, base):
+    def render(rows):
+        return grid(["strategy", "a step", f"a step of {base}", "ratio", "losses differ by"],
+                    [[names.get(row["strategy"], row["strategy"]), seconds_text(row["second_seconds"]),
+                      seconds_text(row["first_seconds"]), ratio_text(row),
+                      f"{row['apart']:.0e}" if row["apart"] else "0"] for row in rows])
+    return render
+
+
+def judge_train(rows, _):
+    return [bar(f"{row['strategy']} over ddp", row["ratio"], 1.03, at_least=False) for row in rows]
+
+
+def judge_peers(rows, _):
+    return [bar(f"{row['strategy']} over hanji's `fully_shard`", row["ratio"],
+                1.4 if row["strategy"].endswith("tuned") else 2.1) for row in rows]
+
+
+# ---- memory
+
+MEMORY_NAMES = {"zero3": "`fully_shard`, one copy of the parameters on the host",
+                "zero3:spawned": "`fully_shard` by `hanji::spawn`: ranks are forks of one process",
+                "deferred": "`fully_shard` of what `hanji::deferred` built", "gathered": "`fully_shard`, units gathered",
+                "zero1": "`shard_optimizer`, gradients kept (ZeRO-1)", "ddp": "`data_parallel`",
+                "peer:fully_shard": "PyTorch `fully_shard` as it comes",
+                "peer:ddp": "PyTorch DDP, fused AdamW, gradients that view the buckets"}
+
+
+def render_memory(rows):
+    first = rows[0]
+    return [f"{first['parameters'] / 1e6:.1f} M parameters in {first['units']} units, {first['ranks']} ranks; the bound "
+            f"is {bytes_text(first['bound_bytes'])}.", "",
+            *grid(["strategy", "until wrapped", "peak of steps", "over the bound", "without the processes' start"],
+                  [[MEMORY_NAMES.get(row["strategy"], row["strategy"]), bytes_text(row["wrapping_bytes"]),
+                    bytes_text(row["peak_bytes"]), f"{row['peak_bytes'] / row['bound_bytes']:.2f}",
+                    f"{(row['peak_bytes'] - row['start_bytes']) / row['bound_bytes']:.2f}"] for row in rows])]
+
+
+def judge_memory(rows, _):
+    return [bar(f"peak over the bound, {MEMORY_NAMES[row['strategy']]},", row["peak_bytes"] / row["bound_bytes"], 1.1,
+                at_least=False) for row in rows if row["strategy"] in ("zero3", "zero3:spawned", "deferred")]
+
+
+# ---- small questions
+
+def render_first_step(rows):
+    return grid(["hanji", "torchrun", "torchrun over hanji", "hanji's first start ever"],
+                [[seconds_text(row["first_seconds"]), seconds_text(row["second_seconds"]), ratio_text(row),
+                  seconds_text(row["first_ever_seconds"])] for row in rows])
+
+
+def render_overlap(rows):
+    return grid(["side", "2 unconnected runs", "2 connected ranks", "connected over unconnected"],
+                [[row["side"], seconds_text(row["first_seconds"]), seconds_text(row["second_seconds"]), ratio_text(row)]
+                 for row in rows])
+
+
+def render_stable(rows):
+    return grid(["samples of a grain", "samples of a micro-batch of `run`", "`run`", "`stable`", "`stable` over `run`"],
+                [[row["grain"], row["micro_batch"], seconds_text(row["first_seconds"]),
+                  seconds_text(row["second_seconds"]), ratio_text(row)] for row in rows])
+
+
+def judge_stable(rows, _):
+    return [bar(f"`stable` over `run` with grains of {row['grain']} and micro-batches of {row['micro_batch']}",
+                row["ratio"], 1.3, at_least=False) for row in rows]
+
+
+def render_check_cost(rows):
+    return grid(["`all_reduce` of", "with the comparison", "without", "with over without"],
+                [[row["bytes"], seconds_text(row["seconds_checked"]), seconds_text(row["seconds_unchecked"]),
+                  interval_text(row)] for row in rows])
+
+
+def judge_check_cost(rows, _):
+    return [bar(f"an all_reduce of {row['bytes']} with the comparison over one without", row["ratio_median"],
+                row["limit"], at_least=False, digits=3) for row in rows]
+
+
+def render_lens(rows):
+    built = [row for row in rows if row["question"] == "deferred"]
+    seen = [row for row in rows if "ratio_median" in row]
+    one, = (row for row in rows if "seconds_added" in row)
+    low, high = one["interval_95"]
+    return [*grid(["a training step of", "operations", "without an observer", "with over without"],
+                  [[row["model"], row["operations"], seconds_text(row["seconds_unseen"]), interval_text(row)]
+                   for row in seen]), "",
+            f"An observer adds {seconds_text(one['seconds_added'])} ({seconds_text(low)} to {seconds_text(high)}) per "
+            f"operation, at {one['model']} ({seconds_text(one['seconds_unseen'])} without).", "",
+            *grid(["built without memory", "parameters", "time", "peak memory of the process"],
+                  [[row["model"], f"{row['parameters']:.2e}", seconds_text(row["seconds"]),
+                    bytes_text(row["most_memory_bytes"])] for row in built])]
+
+
+def judge_lens(rows, _):
+    return ([bar(f"a step of {row['model']} with an observer over one without", row["ratio_median"], row["limit"],
+                 at_least=False, digits=3) for row in rows if "ratio_median" in row]
+            + [bar(f"seconds to build {row['model']}", row["seconds"], row["limit_seconds"], at_least=False)
+               for row in rows if row["question"] == "deferred"])
+
+
+def render_server(rows):
+    def times(row, name, model):
+        return "{} ({} to {})".format(*map(seconds_text, row[name])) if row[name] else \
+            f"a model: {seconds_text(row[model])} at {bytes_text(row['model_bytes_per_second'])}/s"
+    shown = [row for row in rows if row["seconds"] or row["workers"] == 8]
+    return grid(["workers, servers", "the server's step", "all-reduce and update", "rank 0 sends, receives",
+                 "busiest link", "network"],
+                [[f"{row['workers']}, {row['servers']} more" + (", workers serve" if row["serve_too"] else ""),
+                  times(row, "seconds", "model_seconds"), times(row, "all_reduce_seconds", "all_reduce_model_seconds"),
+                  f"{bytes_text(row['sent_bytes'])}, {bytes_text(row['received_bytes'])}",
+                  bytes_text(row["busiest_bytes"]), bytes_text(row["network_bytes"])] for row in shown])
+
+
+def render_c10d(rows):
+    return grid(["work", "\"hanji\"", "\"gloo\"", "\"gloo\" over \"hanji\""],
+                [[row["work"], seconds_text(row["first_seconds"]), seconds_text(row["second_seconds"]), ratio_text(row)]
+                 for row in rows])
+
+
+def render_prediction(rows):
+    value, = rows
+    named = {**{f"{name} ranks": one for name, one in value["by_ranks"].items()},
+             **{f"{name} tensors": one for name, one in value["by_placement"].items()}, "all": value["all"]}
+    return [*grid(["calls", "number", "median error", "p90", "by terms alone", "good picks"],
+                  [[name, one["cases"], *(f"{100 * one[key]:.1f} %" for key in
+                                          ("median_error", "p90_error", "median_error_by_terms", "good_picks"))]
+                   for name, one in named.items()]), "",
+            "Median error of each piece: " + ", ".join(
+                f"{100 * one['median_error']:.1f} % ({one['ranks']} ranks)" for one in value["pieces"]) + ". Worst picks:",
+            "", *(f"- `{one['routine']}` of {size_text(one['bytes'])}, {one['ranks']} ranks, {one['dtype']}, "
+                  f"{one['placement']}: {one['pick']}, {100 * one['lost']:.0f} % slower than {one['best']}"
+                  for one in value["worst_picks"][:3])]
+
+
+def judge_prediction(rows, _):
+    value, = rows
+    bars = value["bars"]
+    return [bar("the median error of a prediction", value["all"]["median_error"], bars["median_error"], at_least=False),
+            bar("the part of good picks", value["all"]["good_picks"], bars["good_picks"])]
+
+
+def render_hosts(rows):
+    return grid(["hosts x ranks", "bytes", "time", "a host sent, of", "flat ring over hanji", "a host of the ring sent",
+                 "above the wire's time"],
+                [[f"{row['hosts']} x {row['ranks_per_host']}, {row['gigabits']:g} Gbit/s", size_text(row["bytes"]),
+                  seconds_text(row["seconds"]), f"{bytes_text(row['sent_bytes'])} of {bytes_text(row['promised_bytes'])}",
+                  ratio_text(row), bytes_text(row["ring_sent_bytes"]), f"{100 * row['above_wire']:.1f} %"]
+                 for row in rows])
+
+
+def judge_hosts(rows, _):
+    return [line for row in rows for line in (
+        bar(f"the flat ring's time over hanji's, {row['hosts']} hosts", row["ratio"], 1.4),
+        bar(f"percent above the wire's time, {row['hosts']} hosts", 100 * row["above_wire"], 15, at_least=False, digits=1))]
+
+
+def render_offload(rows):
+    return grid(["a step with", "plain step", "over the plain one", "memory"],
+                [[row["way"], seconds_text(row["seconds_plain"]), interval_text(row, 2), row["memory"]] for row in rows])
+
+
+INTRODUCTION = """# Benchmarks
+
+## Collectives by the command
+
+`hanji bench` times any routine as nccl-tests does, with its columns and letters (`-b -e -i -f -n -w -c
+-o -d -r -a`), and adds the algorithm, its predicted time with the error, and `%lim`: the bytes that
+the routine must move at least, over the rate at which the same ranks update memory of their own,
+measured in the same round.
+
+```sh
+hanji bench all_reduce all_gather --ranks 2 -b 64KiB -e 256KiB -f 4 --pairs 3
+hanji bench all_reduce --ranks 2 --bytes 1MiB --pairs 3 --json
+hanji bench all_reduce --ranks 2 --bytes 64KiB --pairs 3 --peer gloo --cold
+```
+
+- *Both placements* are measured: tensors in the heap, which peers access in place, and private tensors.
+- *Results are compared first.* Every rank contributes whole numbers whose sums are exact. If one bit of
+  the result is wrong, the call has no time and the command ends with code 7.
+- *The time of a call* is that of its slowest rank (`-a` selects another). Before each call every rank
+  writes its input anew and all ranks synchronize; `--hot` leaves the buffer alone, `--cold` goes through
+  more memory than twice the last-level cache.
+- *Each round times hanji and every peer*; the order alternates between rounds: `--peer
+  openmpi,mpich,gloo,pytorch`. A ratio is the median over the pairs (`--pairs`, at least 30 by default),
+  with the interval of that median and the p of a sign test. A missing peer has its reason in its place.
+- *Unsteady pairs are left out.* Between rounds a flag goes from rank 0 to rank 1 and back. A pair in
+  which that time changed by 20 % is left out; if most pairs are, there is no ratio.
+- `--json` prints one object per line and nothing else.
+
+Open MPI and MPICH are measured by a small program of ours, built if `mpicc.openmpi` or `mpicc.mpich`
+exists; `--python .venv/bin/python` names a Python with torch for `pytorch`.
+
+## Programs
+
+Each program answers one question. It runs both sides by turns, verifies results before it times them,
+and prints medians with their spread; `--json` prints one object per row. `bench/README.md` says how they
+are built.
+
+| question | command |
+|---|---|
+| a training step against PyTorch's DDP | `./dev bench step` |
+| collectives over sizes, 2 and 4 ranks, against Open MPI, Gloo and PyTorch | `./dev bench all_reduce` |
+| an all-reduce between hosts against a flat ring, and the wire | `./dev bench hosts` |
+| start to the end of step 1 against torchrun | `./dev bench first_step` |
+| Python's DDP and FSDP2 on "hanji" against "gloo" | `./dev python && ./dev bench c10d` |
+| what communication costs a step | `./dev bench overlap` |
+| what bits that no plan changes cost | `./dev bench stable` |
+| how near predicted times of collectives are | `./dev bench prediction` |
+| what a parameter server moves, holds and takes, beside an all-reduce | `./dev bench server` |
+| what it costs that ranks compare their calls | `./dev bench check_cost` |
+| sharding against our DDP and PyTorch's `fully_shard`; loss scaling, hooks, recomputation | `./dev bench fsdp` |
+| the host's memory, by our strategies and PyTorch's | `./dev bench memory` |
+| what offload, and checkpoints by operation and within a budget, cost | `./dev bench offload` |
+| what an observer of every operation costs, and 10^10 parameters without memory | `./dev bench lens_cost` |
+
+`./dev check` runs all of them with `--smoke`, which shortens them and keeps every check.
+
+## Figures
+
+`./dev bench page` measures the tables below and writes this page; `--only` selects tables, `--minutes`
+bounds the time, `--list` shows estimates. Nothing below is typed by hand: `docs/benchmarks.json` holds the
+rows, once per processor, each table with its commit (`+`: with local changes), date and load before it.
+Ratios are medians of pairs whose order alternates, with the interval of that median (95 %).
+"""
+
+TABLES = [
+    Table("step", "A training step against PyTorch's DDP",
+          "hanji's own GPT, as `hanji train` runs it, against the same GPT in PyTorch with DDP over Gloo, fused AdamW and\n"
+          "gradients that view the buckets; model `baby` (10.8 M parameters), batch 4 per rank, block 256, one thread per\n"
+          "rank. \"highest\" is PyTorch as it comes, \"medium\" its `set_float32_matmul_precision`. The last column is the time\n"
+          "of the matmuls and attention alone, at the rates that hanji measured, over that of the step.",
+          [["step", "--pairs", "8", "--steps", "2", "--seeds", "2"]], 200, render_step, judge_step),
+    Table("collectives", "Collectives in shared memory",
+          "`hanji bench` for ranks of one host. The size of a routine with shares is that of all shares together.",
+          [["all_reduce", "--pairs", "20"]], 300, render_collectives, judge_collectives),
+    Table("peers", "`fully_shard` against PyTorch's `fully_shard`",
+          "One GPT of plain torch::nn modules (`bench/plain_gpt.h`, `bench/peer_gpt.py`), `baby`, batch 4 per rank, 2 ranks of\n"
+          "one thread: hanji's `fully_shard` with one unit per block against PyTorch's over Gloo. \"Tuned\" is PyTorch with\n"
+          "`\"medium\"`, fused AdamW and no reshard after forward. Both sides start afresh several times.",
+          [["fsdp", "--parts", "peers", "--pairs", "4", "--steps", "1", "--starts", "3"]], 100,
+          render_pairs({}, "hanji's `fully_shard`"), judge_peers),
+    Table("sharding", "Sharding and additions, for torch::nn modules",
+          "The same GPT by the library's strategies, and by `data_parallel` with something added, each over plain\n"
+          "`data_parallel`. Losses are those of 3 steps. What a communication hook keeps back comes later, so the first\n"
+          "losses of `power_sgd_hook` and `top_k_hook` differ most.",
+          [["fsdp", "--parts", "plain", "--pairs", "5", "--steps", "1"]], 210,
+          render_pairs(PLAIN_NAMES, "`data_parallel`")),
+    Table("train", "Strategies of `hanji train`",
+          "hanji's own GPT by `parallel.data`, `baby`, batch 4 per rank, 2 ranks of one thread. `zero1`, `zero2` and `zero3`\n"
+          "call `shard_optimizer`; none of them calls `fully_shard`. Both sides start afresh several times, for where a\n"
+          "process gets its memory changes its steps.",
+          [["fsdp", "--parts", "train", "--pairs", "4", "--steps", "1", "--starts", "2"]], 100,
+          render_pairs(TRAIN_NAMES, "`ddp`"), judge_train),
+    Table("memory", "Memory of the host",
+          "An MLP of equal units, float32, AdamW; the sum of all ranks' proportional set sizes (PSS), sampled every 20 ms.\n"
+          "The bound is 16 bytes per parameter, once on the host, and the gradients of two units on each rank. Until a module\n"
+          "is wrapped every rank holds all of it; no rank ever does with `hanji::deferred`.",
+          [["memory"]], 200, render_memory, judge_memory),
+    Table("prediction", "Predicted times of collectives",
+          "Costs are fitted; then calls of 8 routines, 64 KiB to 64 MiB, float32 and bfloat16, heap and private, are timed by\n"
+          "each algorithm in the same minute. The error is that of the algorithm that the engine takes, including the\n"
+          "synchronization in which it learns where tensors are stored. A pick is good within 5 % of the fastest algorithm.",
+          [["prediction", "--pieces", "1"]], 60, render_prediction, judge_prediction),
+    Table("hosts", "An all_reduce between hosts",
+          "Hosts are network namespaces on one machine, joined with a rate limit; the peer is Gloo's own ring through the same\n"
+          "ranks, host by host. The wire's time is that of 2N(h-1)/h bytes in full frames; bytes are counted at a host's\n"
+          "interface.",
+          [["hosts", "--pairs", "5"], ["hosts", "--pairs", "5", "--hosts", "3"]], 40, render_hosts, judge_hosts),
+    Table("first_step", "Start to the end of step 1",
+          "`nano`, 2 ranks, fresh processes: `hanji train` against torchrun with the same model.",
+          [["first_step", "--pairs", "5"]], 30, render_first_step),
+    Table("overlap", "What communication costs a step",
+          "A step of 2 connected ranks over that of 2 unconnected runs on the same cores, `baby`.",
+          [["overlap", "--pairs", "8"]], 70, render_overlap),
+    Table("stable", "What stable bits cost",
+          "A step of `train.bits = stable` over one of `train.bits = run`, `baby`, 2 ranks of 6 samples.",
+          [["stable", "--pairs", "5"]], 110, render_stable, judge_stable),
+    Table("server", "A parameter server",
+          "64 MiB of float32, plain SGD; the peer is an all_reduce in the heap with every rank's own update, after the copy of\n"
+          "gradients into place. Times are the median with the least and the most; with more ranks than cores they are those\n"
+          "of a model. On one host messages of the server are copied into staging, where the all_reduce reads in place.",
+          [["server", "--pairs", "9"]], 20, render_server),
+    Table("check_cost", "Comparison of calls",
+          "An all_reduce of 2 ranks with the comparison of what the ranks called, over one by the same engine without it.",
+          [["check_cost"]], 15, render_check_cost, judge_check_cost),
+    Table("lens", "Observers, and modules without memory",
+          "Steps of `baby` on 64 tokens with an empty observer of every operation over steps without; then what it takes to\n"
+          "build modules by `hanji::deferred`.",
+          [["lens_cost"]], 60, render_lens, judge_lens),
+    Table("offload", "Offload and recomputation",
+          "Six blocks of torch::nn's modules (width 384, 256 tokens), one thread. The last two rows are an update of AdamW\n"
+          "alone, and steps of `fully_shard` by one rank that gathers its units; their limit is the rate of the disk.",
+          [["offload"]], 90, render_offload),
+    Table("c10d", "Python's own DDP and FSDP2",
+          "Steps of `baby` and plain all_reduces under Python with the process group \"hanji\" and with \"gloo\"\n"
+          "(`./dev python` installs it).",
+          [["c10d", "--pairs", "5"]], 150, render_c10d),
+]
