@@ -219,7 +219,9 @@ TEST_F(StoreTest, RidesOutAPartitionShorterThanTheSilence) {
     std::this_thread::sleep_for(1500ms);
     link_->hold(false);
   });
+  const int64_t begin = base::now_ns();
   EXPECT_EQ(*store->add("n", 1), 1);
+  EXPECT_GE(std::chrono::nanoseconds(base::now_ns() - begin), 1s) << "there was no partition";
   heals.join();
   EXPECT_EQ(num_lost_, 0);
 }
@@ -242,8 +244,11 @@ TEST_F(StoreTest, WorksOverASlowLink) {
   const auto store = far(0);
   link_->slow_down(40ms);
   const std::string value(200'000, 'v');
+  const int64_t begin = base::now_ns();
   ASSERT_TRUE(store->set("big", value).ok());
   EXPECT_EQ(*store->get("big", soon()), value);
+  // There and back the value is four pieces of at most 64 KiB, a pause between any two.
+  EXPECT_GE(std::chrono::nanoseconds(base::now_ns() - begin), 6 * 40ms) << "the link was not slow";
 }
 
 TEST_F(StoreTest, ALostServerEndsEveryWaitWithinASecond) {
