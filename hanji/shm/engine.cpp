@@ -66,7 +66,7 @@ class Engine::Core {
         options_(options),
         lines_(std::move(lines)),
         preparation_(lines_),
-        runner_(lines_, stats_),
+        runner_(lines_, stats_, options.recorder),
         operations_(16) {
     choose_patience();
     if (options_.recorder != nullptr) name_routines();
@@ -126,7 +126,9 @@ class Engine::Core {
                                     std::to_string(submitted_) + " submitted calls");
     }
     if (ticket <= completed_) return {};
+    set_waiting(true);
     const Status status = drive(ticket, others);
+    set_waiting(false);
     if (stuck_since_ns_ != 0) unstuck();
     return status;
   }
@@ -146,6 +148,8 @@ class Engine::Core {
     return members_at(ticket, [this](int member) { return lines_.last_completed(member); });
   }
 
+  void set_waiting(bool waiting) { runner_.clock().set_waiting(waiting); }
+  bool traced() const { return options_.recorder != nullptr; }
   uint32_t epoch() const { return epoch_; }
   bool crowded() const { return crowded_; }
   int rank() const { return lines_.me(); }
@@ -254,7 +258,11 @@ class Engine::Core {
         continue;
       }
       if (!patience.pause()) continue;
-      for (Engine* other : others) (void)other->advance();  // its own wait() reports failures
+      for (Engine* other : others) {
+        const int64_t busy_ns = other->stats().busy_ns;
+        (void)other->advance();  // its own wait() reports failures
+        runner_.clock().leave_out(other->stats().busy_ns - busy_ns);
+      }
       HANJI_RETURN_IF_ERROR(look_around());
       const auto waited = std::chrono::nanoseconds(base::now_ns() - stuck_since_ns_);
       if (waited > (crowded_ ? kNapAfterCrowded : kNapAfterAlone)) {
@@ -388,6 +396,8 @@ Status Engine::wait(uint64_t ticket, const std::vector<Engine*>& others) {
 bool Engine::cancel(uint64_t ticket) { return core_->cancel(ticket); }
 uint64_t Engine::arrived(uint64_t ticket) const { return core_->arrived(ticket); }
 uint64_t Engine::delivered(uint64_t ticket) const { return core_->delivered(ticket); }
+void Engine::set_waiting(bool waiting) { core_->set_waiting(waiting); }
+bool Engine::traced() const { return core_->traced(); }
 uint32_t Engine::epoch() const { return core_->epoch(); }
 bool Engine::crowded() const { return core_->crowded(); }
 int Engine::rank() const { return core_->rank(); }

@@ -35,7 +35,10 @@ struct Stats {
   int64_t wire_bytes =
       0;  ///< That this rank read from others or wrote to them, by the lists that ran.
   int64_t wait_ns = 0;  ///< In wait(), past the spinning, for peers.
-  int64_t busy_ns = 0;  ///< In copies and reductions of 64 KiB and more.
+  int64_t busy_ns = 0;  ///< In copies and reductions of 64 KiB and more; of 4 KiB if traced.
+  // Of wait(), where calls are traced:
+  int64_t peers_ns = 0;  ///< While a peer had more to move than this rank.
+  int64_t skew_ns = 0;   ///< While a peer had not come yet, or computed.
 };
 
 /// Runs the collectives of one rank in one group through shared memory.
@@ -80,6 +83,10 @@ class Engine {
   /// True if no call is open here and another rank has begun one that this rank did not yet submit:
   /// of a channel, that a message waits to be received.
   bool called() const;
+  /// For callers that poll advance(): from here on what finds no progress is waiting, as in wait().
+  void set_waiting(bool waiting);
+  /// Whether peers_ns and skew_ns are counted.
+  bool traced() const;
   /// Works and waits until the call is complete.
   Status wait(uint64_t ticket);
   /// As wait(), and works on the open calls of `others` meanwhile: ranks that wait for calls of

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <chrono>
 #include <cstring>
 #include <latch>
+#include <thread>
 
 #include "hanji/base/random.h"
 #include "hanji/schedule/all_gather.h"
@@ -27,6 +30,7 @@ using test::call_of;
 using test::Member;
 using test::run_group;
 using test::share;
+using namespace std::chrono_literals;
 
 enum class Way { kFlat, kDirect, kStaged };
 
@@ -449,6 +453,75 @@ TEST(Engine, ANewEngineContinuesWhereTheLastOneOfItsGroupStopped) {
   });
 }
 
+/// How long two traced ranks moved and waited in one all_reduce, rank 1 coming `late`, or pausing
+/// so long between submit() and wait().
+std::array<Stats, 2> stats_of_all_reduce(std::chrono::milliseconds late,
+                                         std::chrono::milliseconds pause = {}) {
+  constexpr int64_t kCount = int64_t{4} << 20;
+  const auto segment = test::make_segment(2);
+  const auto list = share(schedule::all_reduce_direct(2, kCount));
+  std::array<Stats, 2> stats;
+  test::run_threads(2, [&](int rank) {
+    auto recorder = trace::Recorder::format(segment->trace_memory(rank), rank, 2);
+    EngineOptions options;
+    options.recorder = &recorder;
+    test::run_member(
+        segment, rank,
+        [&](Member& member) {
+          Call call = call_of(list);
+          call.input = call.output = member.allocate<float>(kCount);
+          ASSERT_TRUE(member.run(call).ok());  // touches the pages
+          const Stats before = member.engine.stats();
+          if (rank == 1) std::this_thread::sleep_for(late);
+          const uint64_t ticket = member.engine.submit(call).or_throw();
+          if (rank == 1) std::this_thread::sleep_for(pause);
+          ASSERT_TRUE(member.engine.wait(ticket).ok());
+          stats[rank] = member.engine.stats();
+          stats[rank].busy_ns -= before.busy_ns;
+          stats[rank].peers_ns -= before.peers_ns;
+          stats[rank].skew_ns -= before.skew_ns;
+        },
+        options);
+    int64_t skew_ns = 0;
+    for (const trace::Event& event : recorder.events()) {
+      if (event.category != trace::Category::kSkew) continue;
+      EXPECT_EQ(recorder.name(event.name), rank == 0 ? "waiting for rank 1" : "waiting for rank 0");
+      skew_ns += event.end_ns - event.start_ns;
+    }
+    // What is shorter than 10 us at one of the few syncs has no event.
+    EXPECT_GE(skew_ns, stats[rank].skew_ns - 100'000);
+  });
+  return stats;
+}
+
+// A sleep lasts at least as long as it was asked for, so these bounds hold on any machine. Transfer
+// is what both ranks moved, each its half, and no more than that: the sleep is not in it.
+TEST(Engine, WaitingForALateRankIsSkewAndNotTransfer) {
+  const auto stats = stats_of_all_reduce(300ms);
+  EXPECT_GE(stats[0].skew_ns, 290'000'000);
+  EXPECT_LE(stats[0].peers_ns, stats[1].busy_ns);
+  EXPECT_LT(stats[1].skew_ns, stats[0].skew_ns);
+}
+
+// Rank 1 has called, and computes between submit() and wait(): rank 0 waits for its half meanwhile.
+TEST(Engine, WaitingForARankThatComputesIsSkewTooOnceAllHaveCalled) {
+  const auto stats = stats_of_all_reduce(0ms, 300ms);
+  EXPECT_GE(stats[0].skew_ns, 290'000'000 - stats[0].busy_ns);
+  EXPECT_LE(stats[0].peers_ns, stats[1].busy_ns);
+}
+
+TEST(Engine, WithoutATraceNothingIsSplit) {
+  const auto list = share(schedule::all_reduce_direct(2, 50000));
+  test::run_group(2, [&](Member& member) {
+    Call call = call_of(list);
+    call.input = call.output = member.allocate<float>(50000);
+    if (member.rank == 1) std::this_thread::sleep_for(20ms);
+    ASSERT_TRUE(member.run(call).ok());
+    EXPECT_FALSE(member.engine.traced());
+    EXPECT_EQ(member.engine.stats().skew_ns, 0);
+  });
+}
+
 TEST(Engine, RecordsEveryCallAndCountsItsBytes) {
   const auto segment = test::make_segment(2);
   const auto list = share(schedule::all_reduce_direct(2, 50000));
@@ -467,7 +540,8 @@ TEST(Engine, RecordsEveryCallAndCountsItsBytes) {
           EXPECT_GT(member.engine.stats().busy_ns, 0);
         },
         options);
-    const auto events = recorder.events();
+    auto events = recorder.events();
+    std::erase_if(events, [](const auto& e) { return e.category == trace::Category::kSkew; });
     ASSERT_EQ(events.size(), 1u);
     EXPECT_EQ(recorder.name(events[0].name), "all_reduce");
     EXPECT_EQ(events[0].bytes, 200000);

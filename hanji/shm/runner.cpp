@@ -14,6 +14,7 @@ using schedule::StepKind;
 namespace {
 
 constexpr int64_t kWorthTiming = 64 << 10;  // bytes of a piece, below which a clock read shows
+constexpr int64_t kWorthTracing = 4 << 10;  // the same where calls are traced
 
 std::byte* payload_of(Words& words) {
   return reinterpret_cast<std::byte*>(words.data() + kPayloadWord);
@@ -21,8 +22,8 @@ std::byte* payload_of(Words& words) {
 
 }  // namespace
 
-Runner::Runner(GroupLines& lines, Stats& stats)
-    : lines_(lines), stats_(stats), posted_(lines.size()) {
+Runner::Runner(GroupLines& lines, Stats& stats, trace::Recorder* recorder)
+    : lines_(lines), stats_(stats), clock_(lines, stats, recorder), posted_(lines.size()) {
   buffers_.members.resize(lines.size());
   buffers_.factors.resize(lines.size(), 1);
   const Segment& segment = lines.segment();
@@ -42,12 +43,17 @@ Result<bool> Runner::run(Operation& operation, int64_t& budget) {
   }
   while (budget > 0) {
     if (operation.state == Operation::State::kMeeting) {
+      const int awaited = lines_.awaited();
       const bool arrived = lines_.arrived(sequence_);
       if (!rung_) {
         lines_.ring();
         rung_ = true;
       }
-      if (!arrived) return false;
+      if (!arrived) {
+        clock_.missed();
+        return false;
+      }
+      clock_.passed(sequence_, awaited);
       ++progress_;
       if (!operation.opened) HANJI_RETURN_IF_ERROR(open(operation));
       if (operation.opening_alone) {
@@ -97,6 +103,7 @@ void Runner::begin(Operation& operation) {
 
 void Runner::post(Operation& operation) {
   ++sequence_;
+  clock_.post(sequence_);
   lines_.post(sequence_, operation.words);
   rung_ = false;
   operation.state = Operation::State::kMeeting;
@@ -171,10 +178,15 @@ bool Runner::run_step(Operation& operation, int64_t& budget) {
     return true;
   }
   const int64_t traffic = Transfer::traffic(step, buffers_.element_bytes);
-  const bool timed = std::min(budget, (step.count - operation.element) * traffic) >= kWorthTiming;
+  const int64_t worth = clock_.on() ? kWorthTracing : kWorthTiming;
+  const bool timed = std::min(budget, (step.count - operation.element) * traffic) >= worth;
   const int64_t start = timed ? base::now_ns() : 0;
   const int64_t done = transfer_.run(step, buffers_, operation.element, budget);
-  if (timed) stats_.busy_ns += base::now_ns() - start;
+  if (timed) {
+    const int64_t moved = base::now_ns() - start;
+    stats_.busy_ns += moved;
+    clock_.add_moved(moved);
+  }
   budget -= done * traffic;
   ++progress_;
   operation.element += done;

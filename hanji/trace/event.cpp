@@ -20,6 +20,7 @@ std::string_view name_of(Category category) {
     case Category::kData: return "data";
     case Category::kCheckpoint: return "checkpoint";
     case Category::kOther: return "other";
+    case Category::kSkew: return "skew";
   }
   return "unknown";
 }

@@ -11,8 +11,18 @@ inline constexpr int kNumLanes = 4;
 std::string_view name_of(Lane lane);
 
 /// What the time went into.
-enum class Category : uint8_t { kStep, kCompute, kCommunication, kData, kCheckpoint, kOther };
-inline constexpr int kNumCategories = 6;
+/// kCommunication is a collective from its call to its result; kSkew is the part of it for which the
+/// rank waited for a slower one.
+enum class Category : uint8_t {
+  kStep,
+  kCompute,
+  kCommunication,
+  kData,
+  kCheckpoint,
+  kOther,
+  kSkew
+};
+inline constexpr int kNumCategories = 7;
 std::string_view name_of(Category category);
 
 /// Index of an interned name; 0 is "(other)".

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -55,6 +56,16 @@ class GroupLines {
       words[i] = from.words[i].load(std::memory_order_relaxed);
     }
   }
+  /// How long this rank moved bytes before it posts `sequence`, and a member that has posted it.
+  void set_moved(uint64_t sequence, int64_t ns) {
+    const auto units = std::min<int64_t>(ns / kMovedUnitNs, UINT32_MAX);
+    ranks_[me_]->moved[sequence % 2].store(static_cast<uint32_t>(units), std::memory_order_relaxed);
+  }
+  int64_t moved(int member, uint64_t sequence) const {
+    return kMovedUnitNs * ranks_[member]->moved[sequence % 2].load(std::memory_order_relaxed);
+  }
+  /// While a sync has not arrived: the member that is asked next.
+  int awaited() const { return std::min(cursor_, size() - 1); }
   /// The last sequence that a member posted; 0: none.
   uint64_t last_sequence(int member) const;
 
@@ -96,6 +107,8 @@ class GroupLines {
   Code failed(int member) const;
 
  private:
+  static constexpr int64_t kMovedUnitNs = 16;
+
   bool is_hopeless(uint64_t sequence) const;
   Line& line(int member, uint64_t sequence) const { return ranks_[member]->lines[sequence % 2]; }
 

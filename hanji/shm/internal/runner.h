@@ -8,6 +8,7 @@
 #include "hanji/shm/internal/group_lines.h"
 #include "hanji/shm/internal/operation.h"
 #include "hanji/shm/internal/transfer.h"
+#include "hanji/shm/internal/wait_clock.h"
 
 namespace hanji::shm::internal {
 
@@ -17,12 +18,13 @@ namespace hanji::shm::internal {
 /// here to addresses; a slot of at most 32 bytes lies in the flag line itself.
 class Runner {
  public:
-  Runner(GroupLines& lines, Stats& stats);
+  Runner(GroupLines& lines, Stats& stats, trace::Recorder* recorder = nullptr);
 
   /// Works on `operation` for as long as nobody is waited for and `budget` (bytes of memory
   /// traffic, counted down) lasts. True once it is complete.
   Result<bool> run(Operation& operation, int64_t& budget);
 
+  WaitClock& clock() { return clock_; }
   /// The sync that is waited for, or was passed last.
   uint64_t sequence() const { return sequence_; }
   /// Counts whatever was achieved: steps, pieces of steps, syncs.
@@ -40,6 +42,7 @@ class Runner {
 
   GroupLines& lines_;
   Stats& stats_;
+  WaitClock clock_;
   uint64_t sequence_ = 0;
   uint64_t progress_ = 0;
   uint64_t first_operation_ = 0;
