@@ -1,5 +1,8 @@
 #pragma once
 
+#include <signal.h>
+
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -17,7 +20,11 @@ struct Fault {
   int64_t step = 5;  ///< A multiple of five for save.
   int ranks = 3;
   int64_t num_steps = 1'000'000;
+  std::chrono::milliseconds watcher_delay{0};  ///< Its watchdogs tell that late, for a test.
 };
+
+/// Of the ranks of these jobs.
+inline constexpr std::chrono::milliseconds kFaultHeartbeat{100};
 
 /// What came of it.
 struct FaultTrial {
@@ -31,7 +38,20 @@ struct FaultTrial {
 Result<FaultTrial> run_fault(const Fault& fault, const std::filesystem::path& folder,
                              launch::LaunchOptions options = {});
 
-/// Kills a random rank at a random moment. Ok if every survivor and the launcher named it.
-Status kill_at_random(uint64_t seed, const std::filesystem::path& folder);
+/// A signal to a random rank at a random moment: SIGKILL, or SIGSTOP on one host.
+struct RandomStrike {
+  uint64_t seed = 1;
+  int signal = SIGKILL;
+  int hosts = 1;  ///< With 2: two launchers on this host, two ranks each.
+  std::chrono::milliseconds watcher_delay{0};
+};
+
+/// Strikes and waits until all has ended. One SIGKILL in eight comes while the ranks still start.
+///
+/// Result  by survivor, on all hosts, the seconds from the signal to the line in its own log that
+///         names the rank; none where the ranks had not begun.
+/// Errors  kInternal where a survivor or a launcher did not name it.
+Result<std::vector<double>> strike_at_random(const RandomStrike& strike,
+                                             const std::filesystem::path& folder);
 
 }  // namespace hanji::test

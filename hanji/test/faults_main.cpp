@@ -1,8 +1,13 @@
 // Faults by command, without torch:
-//   hanji_faults kills NUMBER [SEED]   random ranks die at random moments
+//   hanji_faults kills|stops|hosts NUMBER [SEED] [DELAY_MS]
+//                                      random ranks die, or are stopped, at random moments; exit
+//                                      code 1 if they are named later than promised. DELAY_MS: by
+//                                      watchdogs that tell that late, to see it fail
 //   hanji_faults table FILE            measures each fault in each phase and writes the table
 //   hanji_faults steps RANKS [I/N]     a rank is killed, or stopped, at each step of each routine;
 //                                      I/N: of every N-th way to run one, from the I-th
+//   hanji_faults strike FOLDER RANK PHASE KILL|STOP
+//                                      the rank of a running `hanji train` that writes to FOLDER
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +18,7 @@
 #include "hanji/base/units.h"
 #include "hanji/test/fault_trial.h"
 #include "hanji/test/step_fault.h"
+#include "hanji/test/strike_in_phase.h"
 
 using namespace hanji;
 
@@ -37,6 +43,29 @@ constexpr const char* kSurroundings = R"(
 The launcher also shows the stack of a rank that crashed, or that hangs while others wait, with the
 names of its functions.
 
+## In time
+
+What is promised, by the program that fails where it is not kept. `./dev test` makes a few trials of each,
+and gives the programs watchdogs three times as late as promised, which they must notice; `./dev check`
+makes 1,000 kills.
+
+| promise | program |
+|---|---|
+| a death is named by every survivor within 100 ms (99 of 100) | `hanji_faults kills N` |
+| a stopped rank is named within three heartbeats (99 of 100) | `hanji_faults stops N` |
+| a death is named on the other host within 1 s (99 of 100) | `hanji_faults hosts N`, tests/hosts_test.py |
+
+## In a training
+
+tests/faults_test.py stops a rank of `hanji train` again and again until it stands in the phase, and kills
+it there; `hanji_faults strike` does so by hand.
+
+| injected | in | what must be true | tried in |
+|---|---|---|---|
+| SIGKILL | forward, a collective, the optimizer, a save | the survivor's log and the last line name rank, process, step and phase within 100 ms; code 6; no process and nothing in /dev/shm is left; the run goes on to the bits of one that was never disturbed | tests/faults_test.py |
+| SIGSTOP | the same | the survivor names it as stopped within three heartbeats of 5 s | tests/faults_matrix.py, `./dev check` |
+| memory runs out in a cgroup | a step | the cause names the cgroup's file and count, and its limit; the same bits after it | tests/oom_test.py |
+
 ## Inside a collective
 
 What is injected below a single step, and where it is tried. `hanji_faults steps RANKS` prints how many
@@ -47,8 +76,8 @@ steps there were and how soon the last survivor had named the rank.
 | SIGKILL | every step of every list of every routine, even and uneven, in the heap, staged and in the line, and of both ends of a channel; 2 to 4 ranks | every survivor gets peer_lost with the rank's name; no output has a wrong byte; the survivors go on in a smaller group | shm/step_fault_test, `./dev check` |
 | SIGSTOP, then SIGCONT | the same steps | the watchdogs name it; when it goes on, all calls end as if nothing had been | the same |
 | SIGSTOP for good | a step of an all_reduce | timeout at the deadline names the absent rank | shm/step_fault_test |
-| a death after any visible operation or store | the flag protocol, in every order | no survivor sleeps on; all get peer_lost | test/model/protocol_test |
-| any order of steps and of stores | the flag protocol: 2 and 3 ranks, 2 to 4 calls, polling and sleeping | no race on words, slots and tensors, no lost wake-up, no deadlock, right values, mismatches on all ranks | test/model/protocol_test, `hanji_protocol_model large` |
+| a death after any visible operation or store | the flag protocol, in every order | no survivor sleeps on; all get peer_lost | `hanji_protocol_model large` |
+| any order of steps and of stores | the flag protocol: 2 ranks, 1 to 3 calls, polling and sleeping; 3 ranks in the larger sizes | no race on words, slots and tensors, no lost wake-up, no deadlock, right values, mismatches on all ranks | test/model/protocol_test, `hanji_protocol_model large` |
 | seven bugs in that protocol | one line instead of two, slots reused one sync early, no fence, no release, no acquire, a sleep that does not compare, a late count of sleepers | each is found | test/model/protocol_test |
 | another routine, dtype, count, root, op, shares, list, order, group; one call too few or too many | every list of every routine; every routine over Gloo, MPI, memory with Gloo between hosts, and a stand-in for NCCL | mismatch on every rank, both call sites, no byte used | shm/desync_test, comm/desync_test, mpi_test, hierarchical/group_test, nccl_test |
 
@@ -64,6 +93,7 @@ steps there were and how soon the last survivor had named the rank.
 | the TensorBoard folder was deleted | made again, and told | train/run_log_test |
 | nobody reads stdout any more | the run goes on | tests/faults_test.py |
 | `ulimit -f` | an error that names it | tests/faults_test.py |
+| a file for offload that is cut, a disk that is full or hangs | an error that names the folder; every later call is refused; where one rank cannot have its file, none goes on | base/scratch_file_test, parallel/offloaded_shards_test |
 | the wall clock jumps by two days | nothing: every wait is on a monotonic clock | launch/surroundings_test |
 | files of a dead run | swept, or appended to | launch/surroundings_test, rendezvous_test |
 | another run in the same folder | refused | tests/resume_test.py |
@@ -78,20 +108,49 @@ std::filesystem::path fresh_folder(const std::string& name) {
   return folder;
 }
 
-int kills(int64_t number, uint64_t first_seed) {
-  const auto root = fresh_folder("kills");
+/// How soon survivors name a rank, as docs/checkpoints_and_failures.md promises: 99 of 100 of them.
+struct Promise {
+  const char* verb;
+  const char* what;
+  int signal;
+  int hosts;
+  double seconds;
+};
+constexpr double kHeartbeatSeconds = static_cast<double>(test::kFaultHeartbeat.count()) * 1e-3;
+constexpr Promise kPromises[] = {
+    {"kills", "random kills", SIGKILL, 1, 0.1},
+    {"stops", "random stops", SIGSTOP, 1, 3 * kHeartbeatSeconds},
+    {"hosts", "random kills on two hosts", SIGKILL, 2, 1.0},
+};
+
+/// Strikes so often, with the seeds from `strike.seed` on.
+int keep(const Promise& promise, int64_t number, test::RandomStrike strike) {
+  const auto root = fresh_folder(promise.verb);
+  strike.signal = promise.signal;
+  strike.hosts = promise.hosts;
   int64_t failed = 0;
-  for (int64_t i = 0; i < number; ++i) {
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < number; ++i, ++strike.seed) {
     const auto folder = root / std::to_string(i);
     std::filesystem::create_directories(folder);
-    const Status status = test::kill_at_random(first_seed + i, folder);
-    if (!status.ok()) fmt::print("{}\n", status.message());
-    failed += !status.ok();
+    const auto trial = test::strike_at_random(strike, folder);
+    if (!trial.ok()) fmt::print("{}\n", trial.status().message());
+    failed += !trial.ok();
+    if (trial.ok()) seconds.insert(seconds.end(), trial->begin(), trial->end());
     std::filesystem::remove_all(folder);
   }
   std::filesystem::remove_all(root);
-  fmt::print("{} random kills, {} not named by all\n", number, failed);
-  return failed == 0 ? 0 : 1;
+  fmt::print("{} {}, {} not named by all\n", number, promise.what, failed);
+  if (seconds.empty()) return failed == 0 ? 0 : 1;
+  std::sort(seconds.begin(), seconds.end());
+  const double p99 = seconds[seconds.size() * 99 / 100];
+  const bool kept = p99 <= promise.seconds;
+  fmt::print("named by {} survivors after {} (median), {} (99 of 100), {} (at most)\n",
+             seconds.size(), base::format_seconds(seconds[seconds.size() / 2]),
+             base::format_seconds(p99), base::format_seconds(seconds.back()));
+  fmt::print("99 of 100 within {}: {}\n", base::format_seconds(promise.seconds),
+             kept ? "kept" : "NOT KEPT");
+  return failed == 0 && kept ? 0 : 1;
 }
 
 /// Without what changes from run to run.
@@ -233,18 +292,35 @@ int steps(int ranks, Share share) {
   return killed.num_wrong + stopped.num_wrong == 0 ? 0 : 1;
 }
 
+constexpr const char* kUsage =
+    "hanji_faults kills|stops|hosts NUMBER [SEED] [DELAY_MS] | table FILE | steps RANKS [I/N]\n"
+    "             | strike FOLDER RANK PHASE SIGNAL\n";
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string verb = argc > 2 ? argv[1] : "";
-  if (verb == "kills") return kills(std::stoll(argv[2]), argc > 3 ? std::stoull(argv[3]) : 1);
-  if (verb == "table") return table(argv[2]);
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const std::string verb = words.size() > 1 ? words[0] : "";
+  for (const Promise& promise : kPromises) {
+    if (verb != promise.verb) continue;
+    test::RandomStrike strike;
+    if (words.size() > 2) strike.seed = std::stoull(words[2]);
+    if (words.size() > 3) strike.watcher_delay = std::chrono::milliseconds(std::stoll(words[3]));
+    return keep(promise, std::stoll(words[1]), strike);
+  }
+  if (verb == "table") return table(words[1]);
   if (verb == "steps") {
-    const auto share = parse_share(argc > 3 ? argv[3] : "1/1");
-    if (share.ok()) return steps(std::stoi(argv[2]), *share);
+    const auto share = parse_share(words.size() > 2 ? words[2] : "1/1");
+    if (share.ok()) return steps(std::stoi(words[1]), *share);
     fmt::print(stderr, "{}\n", share.status().message());
     return 2;
   }
-  fmt::print(stderr, "hanji_faults kills NUMBER [SEED] | table FILE | steps RANKS [I/N]\n");
+  if (verb == "strike" && words.size() == 5) {
+    const auto struck = test::strike_in_phase(
+        {words[1], std::stoi(words[2]), words[3], words[4] == "STOP" ? SIGSTOP : SIGKILL});
+    fmt::print("{}\n", struck.ok() ? *struck : struck.status().message());
+    return struck.ok() ? 0 : 1;
+  }
+  fmt::print(stderr, "{}", kUsage);
   return 2;
 }

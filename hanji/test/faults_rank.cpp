@@ -1,5 +1,5 @@
 // A rank without torch that trains nothing, step after step, and breaks where its arguments say:
-// FAULT PHASE RANK STEP FOLDER NUM_STEPS. For faults_test.cpp and faults_main.cpp.
+// FAULT PHASE RANK STEP FOLDER NUM_STEPS WATCHER_DELAY_MS. For faults_test.cpp and faults_main.cpp.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -9,10 +9,12 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "hanji/base/clock.h"
 #include "hanji/base/file.h"
 #include "hanji/base/log.h"
+#include "hanji/launch/environment.h"
 #include "hanji/launch/inherited.h"
 #include "hanji/schedule/all_reduce.h"
 #include "hanji/schedule/barrier.h"
@@ -20,6 +22,7 @@
 #include "hanji/shm/engine.h"
 #include "hanji/shm/heap.h"
 #include "hanji/shm/liveness.h"
+#include "hanji/test/fault_trial.h"
 #include "hanji/trace/recorder.h"
 
 using namespace hanji;
@@ -36,6 +39,7 @@ struct Arguments {
   int64_t step = -1;
   std::string folder;
   int64_t num_steps = 0;
+  std::chrono::milliseconds watcher_delay{0};
 };
 
 [[gnu::noinline]] void write_nowhere() {
@@ -66,9 +70,10 @@ class FaultyRank {
         segment_(shm::Segment::attach(std::move(endpoints_.segment), inherited.build_id,
                                       launch::plan_hash(inherited.plan_json))
                      .or_throw()),
-        log_(STDERR_FILENO, fmt::format("rank {}", endpoints_.rank)),
-        recorder_(trace::Recorder::format(segment_->trace_memory(endpoints_.rank), endpoints_.rank,
-                                          endpoints_.size)),
+        identity_(launch::detect().or_throw()),
+        log_(STDERR_FILENO, fmt::format("rank {}", identity_.rank)),
+        recorder_(trace::Recorder::format(segment_->trace_memory(endpoints_.rank), identity_.rank,
+                                          identity_.world_size)),
         watchdog_(watch()),
         heap_(segment_, endpoints_.rank),
         engine_(make_engine()) {
@@ -96,9 +101,10 @@ class FaultyRank {
  private:
   std::unique_ptr<shm::Watchdog> watch() {
     shm::WatchdogOptions options;
-    options.heartbeat = 100ms;
+    options.heartbeat = test::kFaultHeartbeat;
     options.launcher_time = 50ms;
     options.on_event = [this](const shm::LivenessEvent& event) {
+      std::this_thread::sleep_for(arguments_.watcher_delay);
       log_.error(fmt::format("seen at {}: {}", base::now_ns(), event.text));
     };
     return shm::Watchdog::start(segment_, endpoints_.rank, std::move(endpoints_.pidfds), options)
@@ -137,21 +143,23 @@ class FaultyRank {
   }
 
   Status run_step(int64_t step) {
-    compute();
-    maybe_break("forward", step);
+    compute("forward", step);
     HANJI_RETURN_IF_ERROR(all_reduce(step));
-    compute();
-    maybe_break("optimizer", step);
+    if (step == 1) log_.info("has begun");
+    compute("optimizer", step);
     return step % 5 == 0 ? save(step) : Status();
   }
 
-  void compute() {
+  void compute(std::string_view phase, int64_t step) {
+    const trace::Span span(&recorder_, phase, trace::Category::kCompute);
+    maybe_break(phase, step);
     const auto end = base::Deadline::after(200us);
     while (!end.passed()) {
     }
   }
 
   Status all_reduce(int64_t step) {
+    const trace::Span span(&recorder_, "collective", trace::Category::kCommunication);
     static const auto list = std::make_shared<const schedule::StepList>(
         schedule::all_reduce_direct(endpoints_.size, kCount));
     shm::Call call = call_of(list, "gradients");
@@ -163,6 +171,7 @@ class FaultyRank {
 
   /// Rank 0 writes, all wait for it.
   Status save(int64_t step) {
+    const trace::Span span(&recorder_, "save", trace::Category::kCheckpoint);
     const auto path = std::filesystem::path(arguments_.folder) / "checkpoint";
     maybe_break("save", step);
     if (endpoints_.rank == 0) {
@@ -206,6 +215,7 @@ class FaultyRank {
   Arguments arguments_;
   shm::Endpoints endpoints_;
   std::shared_ptr<shm::Segment> segment_;
+  launch::Identity identity_;
   base::Log log_;
   trace::Recorder recorder_;
   std::unique_ptr<shm::Watchdog> watchdog_;
@@ -217,7 +227,7 @@ class FaultyRank {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 7) return 2;
+  if (argc != 8) return 2;
   try {
     auto inherited = launch::inherited_endpoints().or_throw();
     launch::report_crashes(inherited.endpoints, inherited.endpoints.rank);
@@ -228,7 +238,7 @@ int main(int argc, char** argv) {
         ::signal(signal, SIG_IGN);
     }
     return FaultyRank({argv[1], argv[2], std::stoi(argv[3]), std::stoll(argv[4]), argv[5],
-                       std::stoll(argv[6])},
+                       std::stoll(argv[6]), std::chrono::milliseconds(std::stoll(argv[7]))},
                       std::move(inherited))
         .run();
   } catch (const std::exception& error) {
