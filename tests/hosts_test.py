@@ -19,6 +19,7 @@ from network import Network, Run
 HANJI = os.environ["HANJI_BINARY"]
 RANK = os.environ["HANJI_HOSTS_RANK"]
 TIMEOUT = 60
+MANY_RANKS_TIMEOUT = 300  # libtorch starts 18 times on the cores of one machine
 
 
 def weights(path):
@@ -45,13 +46,13 @@ class OnNetwork(unittest.TestCase):
 
 
 class Hosts(OnNetwork):
-    def train(self, ranks, name="hosts", victim=-1, six=False):
+    def train(self, ranks, name="hosts", victim=-1, six=False, timeout=TIMEOUT):
         """A finished run on len(ranks) hosts: (launchers' codes and outputs, its folder, itself)."""
         folder = self.folder / name
         folder.mkdir()
         with Network(len(ranks)) as network:
             run = Run(HANJI, network, ranks, folder, [RANK, folder, victim], six=six)
-            return run.wait(TIMEOUT), folder, run
+            return run.wait(timeout), folder, run
 
     def train_here(self, ranks):
         folder = self.folder / "one_host"
@@ -145,6 +146,28 @@ class Hosts(OnNetwork):
         for name in ("params_sha256", "state_sha256", "train_loss", "validation_loss"):
             self.assertEqual(four[name], one[name], name)
             self.assertEqual(hosts[name], one[name], name)
+        for name in ("network_bytes_per_step", "collectives_per_step"):
+            told = hosts["prediction"][name]
+            self.assertEqual(told["measured"], told["predicted"], name)
+
+    def test_three_hosts_have_more_ranks_together_than_one_may_have(self):
+        ranks = [6, 6, 6]
+        done, folder, run = self.train(ranks, timeout=MANY_RANKS_TIMEOUT)
+        self.check_replicas(done, folder, run, 18)
+        job = [HANJI, "train", "--steps", 2, "--seed", 3, *NANO, "--set", "train.bits=stable",
+               "--set", "train.global_batch=18", "--set", "train.evaluate_batches=1"]
+        cache = {"HANJI_CACHE_DIR": str(self.folder / "cache")}
+        one, out = self.folder / "one", self.folder / "eighteen"
+        alone = subprocess.run(list(map(str, [*job, "--ranks", 1, "--out", one])), text=True,
+                               capture_output=True, timeout=TIMEOUT, env={**os.environ, **cache})
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        with Network(3) as network:
+            run = Run(HANJI, network, ranks, self.folder, [*job, "--out", out], environment=cache)
+            for code, output in run.wait(MANY_RANKS_TIMEOUT):
+                self.assertEqual(code, 0, output)
+        one, hosts = (json.loads((at / "summary.json").read_text()) for at in (one, out))
+        self.assertEqual((hosts["ranks"], hosts["plan"]["hosts"]["ranks"]), (18, ranks))
+        self.assertEqual(hosts["params_sha256"], one["params_sha256"])
         for name in ("network_bytes_per_step", "collectives_per_step"):
             told = hosts["prediction"][name]
             self.assertEqual(told["measured"], told["predicted"], name)
@@ -284,6 +307,34 @@ class Links(OnNetwork):
 
 
 class OneHost(unittest.TestCase):
+    def plan(self, verb, *arguments):
+        with tempfile.TemporaryDirectory(prefix="hanji-hosts-") as cache:
+            done = subprocess.run([HANJI, verb, *map(str, arguments)], text=True, cwd=cache,
+                                  capture_output=True, timeout=TIMEOUT,
+                                  env={**os.environ, "HANJI_CACHE_DIR": cache})
+        return done.returncode, done.stdout, done.stderr
+
+    def test_a_plan_of_hosts_that_are_not_there_holds_each_to_the_limit(self):
+        code, text, note = self.plan("plan", "--hosts", 128, "--ranks", 1024)
+        self.assertEqual(code, 0, note)
+        self.assertRegex(text, r"128 hosts with 8 \(128 times\) ranks")
+        self.assertIn("note: train.global_batch=1024", note)
+        code, text, _ = self.plan("plan", "--hosts", 128, "--ranks", 1024, "--json", *NANO, "--set",
+                                  "train.global_batch=2048")
+        plan = json.loads(text)
+        self.assertEqual((plan["ranks"], plan["hosts"]["ranks"]), (1024, [8] * 128))
+        self.assertEqual(sum(end - begin for begin, end in
+                             (share["samples"] for share in plan["shares"])), 2048)
+        batch = ("--set", "train.global_batch=64")
+        for verb in ("plan", "train"):
+            code, text, why = self.plan(verb, "--ranks", 17, *batch)
+            self.assertEqual((code, text), (2, ""))
+            self.assertIn("host 0 has 17 of 17 ranks, but at most 16 run on one host", why)
+        code, _, why = self.plan("plan", "--hosts", 2, "--ranks", 33, *batch)
+        self.assertEqual(code, 2)
+        self.assertIn("host 0 has 17 of 33 ranks", why)
+        self.assertIn("3 hosts", why)
+
     def test_two_of_three_ranks_go_on_without_a_dead_one(self):
         with tempfile.TemporaryDirectory(prefix="hanji-hosts-") as name:
             folder = pathlib.Path(name)

@@ -7,6 +7,11 @@
 
 namespace hanji::base {
 
+/// Ranks of a job that run on one host and share its memory. A job over several hosts may have more.
+inline constexpr int kMaxRanksPerHost = 16;
+/// Ranks of a job on all hosts together, and so the most hosts.
+inline constexpr int kMaxRanks = 65536;
+
 /// Whether this process may open `more` descriptors, told before the first of them is missing.
 /// Errors  kInvalidArgument, with what is open, the limit and how to raise it.
 Status check_descriptors(int64_t more, std::string_view for_what);

@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "hanji/base/file.h"
+#include "hanji/base/limits.h"
 #include "hanji/cli/capacity_options.h"
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/job_options.h"
@@ -29,6 +30,20 @@ int show_capacity(const CapacityOptions& capacity, const CLI::App& verb, bool as
   return 0;
 }
 
+/// Of ranks on hosts that need not be there: a batch that nobody chose has a sample for each.
+plan::LoadedConfig load_for_hosts(const JobOptions& job) {
+  plan::LoadedConfig loaded = job.load();
+  const plan::Config& config = loaded.config;
+  const int64_t least = config.run.ranks * config.train.grain;
+  if (loaded.origins.contains("train.global_batch") || config.train.global_batch >= least) {
+    return loaded;
+  }
+  const std::string batch = "train.global_batch=" + std::to_string(least);
+  std::cerr << "hanji: note: " << batch << ", a grain for each of " << config.run.ranks
+            << " ranks, as no batch was set; `hanji train` takes it by --set\n";
+  return job.load({.overrides = {{batch, "--ranks"}}});
+}
+
 }  // namespace
 
 void add_plan(CLI::App& app, Run& run) {
@@ -47,7 +62,7 @@ void add_plan(CLI::App& app, Run& run) {
           "as if a launcher had started the ranks on so many hosts like this one, joined by "
           "comm.link_bytes_per_second and comm.link_latency")
       ->type_name("N")
-      ->check(CLI::Range(1, 16));
+      ->check(CLI::Range(1, base::kMaxRanks));
   verb->add_flag("--keys", *keys, "every key with type, default and meaning, and stop");
   capacity->add_to(*verb);
   verb->callback([=, &run] {
@@ -58,7 +73,8 @@ void add_plan(CLI::App& app, Run& run) {
         return 0;
       }
       if (*print_config) return print_with_origins(job->load());
-      const auto checked = train::check_job(job->load(), train::FolderUse::kNone);
+      const auto checked = train::check_job(*hosts == 1 ? job->load() : load_for_hosts(*job),
+                                            train::FolderUse::kNone);
       if (const int code = report_mistakes(checked); code != 0) return code;
       const plan::Config& config = checked.loaded.config;
       const plan::DataFacts data = checked.dataset->facts();

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hanji/base/limits.h"
+
 namespace hanji::plan {
 namespace {
 
@@ -138,7 +140,6 @@ TrainSetup setup_of(const CapacityQuery& query, Sharding sharding) {
           .hosts = std::move(hosts),
           .group_ranks = query.ranks.hybrid_ranks,
           .servers = sharding == Sharding::kServer ? query.ranks.servers : 0,
-          .ranks = query.ranks.ranks,
           .widths = query.widths};
 }
 
@@ -148,8 +149,8 @@ Status check(const CapacityQuery& query) {
     if (is_wrong) wrong += (wrong.empty() ? "" : "; ") + words;
   };
   const ShardRanks& ranks = query.ranks;
-  refuse(ranks.ranks < 1 || ranks.ranks > kMostRanks,
-         fmt::format("--ranks {} is not in 1..{}", ranks.ranks, kMostRanks));
+  refuse(ranks.ranks < 1 || ranks.ranks > base::kMaxRanks,
+         fmt::format("--ranks {} is not in 1..{}", ranks.ranks, base::kMaxRanks));
   refuse(query.ranks_per_host < 1,
          fmt::format("--ranks-per-host {} is below 1", query.ranks_per_host));
   refuse(ranks.servers < 1, fmt::format("--servers {} is below 1", ranks.servers));

@@ -28,8 +28,6 @@ struct CapacityQuery {
   int hosts() const { return (ranks.ranks + ranks_per_host - 1) / ranks_per_host; }
 };
 
-constexpr int kMostRanks = 65536;
-
 /// What a strategy needs. Every list has the same categories: parameters, gradients, optimizer,
 /// activations, buckets, unsharded units, staging, slack.
 struct Capacity {

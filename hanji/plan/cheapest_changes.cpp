@@ -6,6 +6,8 @@
 #include <optional>
 #include <tuple>
 
+#include "hanji/base/limits.h"
+
 namespace hanji::plan {
 namespace {
 
@@ -86,7 +88,7 @@ int more_ranks(int ranks, int per_host) {
 /// With so few ranks as fit, the cheapest micro-batch; nothing where none do.
 std::optional<Change> first_that_fits(const CapacityQuery& query, Sharding sharding,
                                       bool recompute) {
-  for (int ranks = query.ranks.ranks; ranks <= kMostRanks;
+  for (int ranks = query.ranks.ranks; ranks <= base::kMaxRanks;
        ranks = more_ranks(ranks, query.ranks_per_host)) {
     for (int64_t samples = query.micro_batch; samples >= 1; samples /= 2) {
       Change change{with_ranks(query, ranks), sharding, "", ""};

@@ -48,9 +48,8 @@ class Communication {
 
   void add_tree(const schedule::GrainTree& tree, DType dtype, int64_t count) {
     ++prediction_.collectives_per_step;
-    const schedule::StepList list = schedule::tree_all_reduce(tree, count);
-    if (hosts_.several()) return add(hosted_.tree(list.owners, dtype, count));
-    prediction_.communication_seconds += add_bytes(list, dtype);
+    if (hosts_.several()) return add(hosted_.tree(tree, dtype, count));
+    prediction_.communication_seconds += add_bytes(schedule::tree_all_reduce(tree, count), dtype);
   }
 
   /// Of `groups` groups at once, of as many ranks as there are counts.

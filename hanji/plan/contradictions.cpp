@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "hanji/base/limits.h"
 #include "hanji/layout/split.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/model_spec.h"
@@ -80,11 +81,11 @@ void check_batches(const Config& c, Found& found) {
 
 void check_split(const Config& c, int64_t num_grains, Found& found) {
   const auto shares = static_cast<int64_t>(c.train.split.size());
-  if (shares > kMaxTrainRanks) {
-    found.push_back(
-        {{"train.split"},
-         fmt::format("train.split has {} shares, but at most {} ranks run", shares, kMaxTrainRanks),
-         "shorten train.split"});
+  if (shares > base::kMaxRanks) {
+    found.push_back({{"train.split"},
+                     fmt::format("train.split has {} shares, but at most {} ranks run", shares,
+                                 base::kMaxRanks),
+                     "shorten train.split"});
     return;
   }
   if (c.run.ranks != kAuto && shares != c.run.ranks) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "hanji/base/limits.h"
 #include "hanji/base/units.h"
 #include "hanji/plan/memory_bars.h"
 #include "hanji/plan/named_algorithms.h"
@@ -43,6 +44,22 @@ std::string paragraph(std::string_view label, std::string_view text) {
     text.remove_prefix(std::min(space + 1, text.size()));
   }
   return out + line + "\n";
+}
+
+/// "4 4 3"; of more than a host's ranks "8 (126 times), 7 (2 times)" in the order of `values`.
+template <class T>
+std::string listed(const std::vector<T>& values, std::string_view separator) {
+  if (values.size() <= static_cast<size_t>(base::kMaxRanksPerHost)) {
+    return fmt::format("{}", fmt::join(values, separator));
+  }
+  std::string text;
+  for (auto begin = values.begin(); begin != values.end();) {
+    const auto end = std::find_if(begin, values.end(), [&](T value) { return value != *begin; });
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", *begin);
+    if (end - begin > 1) text += fmt::format(" ({} times)", end - begin);
+    begin = end;
+  }
+  return text;
 }
 
 std::string flops(double rate) { return fmt::format("{:.3g} GF/s", rate / 1e9); }
@@ -87,17 +104,17 @@ std::string describe_hosts(const Plan& plan) {
   const double megabytes = hosts.link.bytes_per_second / 1e6;
   return fmt::format(
       "{} hosts with {} ranks, joined at {} MB/s and {} ({})", hosts.ranks.size(),
-      fmt::join(hosts.ranks, ", "),
+      listed(hosts.ranks, ", "),
       megabytes < 100 ? fmt::format("{:.3g}", megabytes) : fmt::format("{:.0f}", megabytes),
       base::format_seconds(hosts.link.latency_seconds), plain(hosts.link.source, 60));
 }
 
 std::string describe_batch(const Plan& plan) {
-  std::string sizes;
-  for (const RankShare& share : plan.shares) sizes += fmt::format(" {}", share.samples.size());
+  std::vector<int64_t> sizes;
+  for (const RankShare& share : plan.shares) sizes.push_back(share.samples.size());
   const TrainConfig& train = plan.config.train;
-  return fmt::format("{} samples = {} tokens a step; per rank{}, at most {} at once; {} steps",
-                     train.global_batch, train.global_batch * plan.model.block, sizes,
+  return fmt::format("{} samples = {} tokens a step; per rank {}, at most {} at once; {} steps",
+                     train.global_batch, train.global_batch * plan.model.block, listed(sizes, " "),
                      plan.micro_batch, train.steps);
 }
 

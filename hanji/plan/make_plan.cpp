@@ -5,6 +5,7 @@
 
 #include "hanji/base/checksum.h"
 #include "hanji/base/json.h"
+#include "hanji/base/limits.h"
 #include "hanji/base/units.h"
 #include "hanji/layout/split.h"
 #include "hanji/plan/internal/json_fields.h"
@@ -50,6 +51,7 @@ class Planner {
   void decide_ranks();
   void decide_mesh();
   Status check_hosts() const;
+  Status check_ranks_per_host() const;
   Status group_spans_hosts(int group) const;
   Status split_batch();
   Status decide_micro_batch();
@@ -129,7 +131,7 @@ void Planner::decide_ranks() {
   const auto shares = static_cast<int64_t>(config.train.split.size());
   const int64_t num_grains = config.train.global_batch / config.train.grain;
   const int64_t places = on_gpus() ? inputs_.gpus.count : inputs_.machine.usable_cores;
-  const int64_t most = std::min({places, num_grains, int64_t{kMaxTrainRanks}});
+  const int64_t most = std::min({places, num_grains, int64_t{base::kMaxRanksPerHost}});
   const MeshConfig& mesh = config.mesh;
   const bool has_mesh = mesh.dp != kAuto && mesh.fsdp != kAuto;
   const int64_t automatic = shares > 0 ? shares
@@ -172,6 +174,7 @@ Status Planner::check_hosts() const {
         "out",
         placed, plan_.ranks, placed));
   }
+  HANJI_RETURN_IF_ERROR(check_ranks_per_host());
   const Sharding data = inputs_.config.parallel.data;
   const Engine engine = engine_of(inputs_.config);
   const int group = plan_.mesh.size() > 1 ? plan_.mesh[1].degree : 1;
@@ -194,6 +197,19 @@ Status Planner::check_hosts() const {
                     name_of(data), name_of(engine)));
   }
   return has_limit(setup, TrainLimit::kGroups) ? group_spans_hosts(group) : Status();
+}
+
+Status Planner::check_ranks_per_host() const {
+  const std::vector<int> one_host = {plan_.ranks};
+  const std::vector<int>& hosts = plan_.hosts.ranks.empty() ? one_host : plan_.hosts.ranks;
+  const auto full = std::ranges::max_element(hosts);
+  if (*full <= base::kMaxRanksPerHost) return {};
+  const int needed = (plan_.ranks + base::kMaxRanksPerHost - 1) / base::kMaxRanksPerHost;
+  return base::invalid_argument(fmt::format(
+      "host {} has {} of {} ranks, but at most {} run on one host; set run.ranks = {}, or start "
+      "them on {} hosts (hanji run --nnodes {}; hanji plan --hosts {})",
+      full - hosts.begin(), *full, plan_.ranks, base::kMaxRanksPerHost,
+      std::ssize(hosts) * base::kMaxRanksPerHost, needed, needed, needed));
 }
 
 /// The ranks of a group share one host's memory.

@@ -1,18 +1,18 @@
 #include "hanji/plan/network.h"
 
 #include <algorithm>
-#include <numeric>
+#include <map>
 
 #include "hanji/cost/choose_messages.h"
 #include "hanji/cost/price.h"
 #include "hanji/cost/select.h"
-#include "hanji/schedule/tree_exchange.h"
+#include "hanji/layout/shard.h"
+#include "hanji/schedule/grain_tree.h"
 
 namespace hanji::plan {
 namespace {
 
 using schedule::Routine;
-using schedule::StepKind;
 
 /// What goes through the stages of a call at once.
 constexpr int64_t kChunkBytes = int64_t{4} << 20;
@@ -21,42 +21,35 @@ constexpr int64_t kFrameBytes = 1224;
 /// Of the exchange that sums slices: they go out, and the sums come back.
 constexpr int kRounds = 2;
 
-/// Bytes of a list's messages that leave each host, and that come to it.
-struct Crossing {
-  std::vector<int64_t> out, in;
-  int64_t most() const {
-    return std::max(*std::ranges::max_element(out), *std::ranges::max_element(in));
+/// Ranks of a host, or of all hosts, in a sum over grains: how many, their partial sums, and the
+/// elements of the slices that they combine.
+struct Members {
+  int64_t ranks = 0, partials = 0, elements = 0;
+  Members& operator+=(const Members& more) {
+    ranks += more.ranks, partials += more.partials, elements += more.elements;
+    return *this;
   }
 };
 
-Crossing crossing_of(const schedule::StepList& list, const std::vector<int>& host_of,
-                     int64_t element_bytes) {
-  const auto num_hosts = static_cast<size_t>(host_of.back()) + 1;
-  Crossing crossing{std::vector<int64_t>(num_hosts), std::vector<int64_t>(num_hosts)};
-  for (int rank = 0; rank < list.ranks; ++rank) {
-    for (const schedule::Step& step : list.per_rank[rank]) {
-      if (step.kind != StepKind::kSend || host_of[rank] == host_of[step.peer]) continue;
-      crossing.out[host_of[rank]] += step.count * element_bytes;
-      crossing.in[host_of[step.peer]] += step.count * element_bytes;
-    }
+std::vector<Members> members_of(const schedule::GrainTree& tree, int64_t count) {
+  const int ranks = static_cast<int>(tree.owners.size());
+  std::vector<Members> members(tree.owners.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    members[rank] = {1, 0, layout::shard_range(count, ranks, rank, 1).size()};
   }
-  return crossing;
+  for (const auto& one : tree.partials) ++members[one.rank].partials;
+  return members;
 }
 
-int64_t sent_elements(const schedule::StepList& list) {
-  int64_t sum = 0;
-  for (const auto& steps : list.per_rank) {
-    for (const schedule::Step& step : steps) sum += step.kind == StepKind::kSend ? step.count : 0;
-  }
-  return sum;
+/// Elements that `some` send to ranks that are not of them: each partial's slices, and then the own
+/// slice to each. `all` contains them.
+int64_t elements_sent(const Members& some, const Members& all) {
+  return some.partials * (all.elements - some.elements) + some.elements * (all.ranks - some.ranks);
 }
-
-std::vector<int> hosts_of_ranks(const HostLayout& hosts) {
-  std::vector<int> host_of;
-  for (size_t host = 0; host < hosts.ranks.size(); ++host) {
-    host_of.insert(host_of.end(), hosts.ranks[host], static_cast<int>(host));
-  }
-  return host_of;
+/// The same of what they receive.
+int64_t elements_received(const Members& some, const Members& all) {
+  return (all.partials - some.partials) * some.elements +
+         (all.elements - some.elements) * some.ranks;
 }
 
 }  // namespace
@@ -88,7 +81,9 @@ Link choose_link(const CommConfig& comm, const std::optional<cost::Network>& mea
 
 HostedCalls::Local HostedCalls::local(Routine routine, DType dtype, int64_t share, bool in_heap) {
   Local cost;
-  for (const int ranks : hosts_.ranks) {
+  std::map<int, int64_t> hosts_with;
+  for (const int ranks : hosts_.ranks) ++hosts_with[ranks];
+  for (const auto& [ranks, num_hosts] : hosts_with) {
     if (ranks == 1) continue;
     const auto bytes = static_cast<int64_t>(base::size_of(dtype));
     const auto& chosen = chooser_.select(cost::Query{.routine = routine,
@@ -99,7 +94,7 @@ HostedCalls::Local HostedCalls::local(Routine routine, DType dtype, int64_t shar
     const schedule::StepList& list = in_heap ? *chosen.in_heap : *chosen.if_private;
     cost.seconds = std::max(cost.seconds, cost::price_seconds(list, dtype, chooser_.rates()));
     for (int rank = 0; rank < ranks; ++rank) {
-      cost.wire_bytes += schedule::traffic_of(list, rank).wire * bytes;
+      cost.wire_bytes += num_hosts * schedule::traffic_of(list, rank).wire * bytes;
     }
   }
   return cost;
@@ -137,14 +132,23 @@ HostedCall HostedCalls::all_reduce(DType dtype, int64_t count, bool in_heap) {
   return call;
 }
 
-HostedCall HostedCalls::tree(std::span<const layout::Range> owners, DType dtype, int64_t count) {
-  const schedule::StepList list = schedule::tree_exchange(owners, count);
+HostedCall HostedCalls::tree(const schedule::GrainTree& tree, DType dtype, int64_t count) {
+  const std::vector<Members> members = members_of(tree, count);
   const auto element = static_cast<int64_t>(base::size_of(dtype));
-  const Crossing crossing = crossing_of(list, hosts_of_ranks(hosts_), element);
+  Members all;
+  for (const Members& rank : members) all += rank;
+  int64_t sent = 0, most = 0;  // by all ranks; over the busiest host's link, one way
+  for (const Members& rank : members) sent += elements_sent(rank, all);
+  auto rank = members.begin();
+  for (const int ranks : hosts_.ranks) {
+    Members host;
+    for (int i = 0; i < ranks; ++i) host += *rank++;
+    most = std::max({most, elements_sent(host, all), elements_received(host, all)});
+  }
   HostedCall call{.seconds = comparison_seconds()};
   call.network_seconds = kRounds * hosts_.link.latency_seconds +
-                         static_cast<double>(crossing.most()) / hosts_.link.bytes_per_second;
-  call.network_bytes = sent_elements(list) * element;
+                         static_cast<double>(most * element) / hosts_.link.bytes_per_second;
+  call.network_bytes = sent * element;
   call.seconds += call.network_seconds;
   return call;
 }

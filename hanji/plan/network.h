@@ -2,17 +2,19 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "hanji/base/dtype.h"
 #include "hanji/cost/simulate.h"
-#include "hanji/layout/range.h"
 #include "hanji/plan/config.h"
+#include "hanji/schedule/operation.h"
 
 namespace hanji::cost {
 class Chooser;
+}
+namespace hanji::schedule {
+struct GrainTree;
 }
 
 namespace hanji::plan {
@@ -61,8 +63,7 @@ class HostedCalls {
   HostedCalls(const HostLayout& hosts, cost::Chooser& chooser) : hosts_(hosts), chooser_(chooser) {}
 
   HostedCall all_reduce(DType dtype, int64_t count, bool in_heap);
-  /// `owners` of the grains by rank.
-  HostedCall tree(std::span<const layout::Range> owners, DType dtype, int64_t count);
+  HostedCall tree(const schedule::GrainTree& tree, DType dtype, int64_t count);
 
  private:
   struct Local {

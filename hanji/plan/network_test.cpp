@@ -2,12 +2,15 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "hanji/cost/choose_messages.h"
 #include "hanji/cost/select.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/rank_memory.h"
+#include "hanji/schedule/grain_tree.h"
+#include "hanji/schedule/tree_exchange.h"
 
 namespace hanji::plan {
 namespace {
@@ -60,11 +63,39 @@ TEST(Network, ATreeTakesWhatItsMessagesTakeOfTheBusiestHost) {
   cost::Chooser chooser(cost::Rates{});
   // Each rank has one partial sum; slices are of 320.
   const std::vector<layout::Range> owners = {{0, 1}, {1, 2}, {2, 3}};
-  const HostedCall call = HostedCalls(hosts, chooser).tree(owners, DType::kFloat64, kCount);
+  const HostedCall call =
+      HostedCalls(hosts, chooser).tree(schedule::grain_tree(3, owners), DType::kFloat64, kCount);
   // Everybody sends its peers' slices and twice its own; of that host 1 sends all.
   EXPECT_EQ(call.network_bytes, 8 * (2 * kCount + 2 * kCount));
   const double host_1 = 8.0 * (640 + 2 * 320);
   EXPECT_NEAR(call.network_seconds, 2 * kLatency + host_1 / kBandwidth, 1e-9);
+}
+
+TEST(Network, ATreesBytesAreThoseOfTheListThatTheRanksRun) {
+  // Rank 1 owns two grains that no subtree joins, so it has two partial sums; slices are uneven.
+  constexpr int64_t kCount = 1000;
+  const std::vector<layout::Range> owners = {{0, 1}, {1, 3}, {3, 4}, {4, 8}, {8, 9}, {9, 12}};
+  const std::vector<int> host_of = {0, 0, 0, 1, 2, 2};
+  const schedule::StepList list = schedule::tree_exchange(owners, kCount);
+  std::vector<int64_t> out(3), in(3);
+  int64_t sent = 0;
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    for (const schedule::Step& step : list.per_rank[rank]) {
+      if (step.kind != schedule::StepKind::kSend) continue;
+      sent += 8 * step.count;
+      if (host_of[rank] == host_of[step.peer]) continue;
+      out[host_of[rank]] += 8 * step.count;
+      in[host_of[step.peer]] += 8 * step.count;
+    }
+  }
+  const auto most =
+      static_cast<double>(std::max(*std::ranges::max_element(out), *std::ranges::max_element(in)));
+  cost::Chooser chooser(cost::Rates{});
+  const HostLayout hosts = layout_of({3, 1, 2});
+  const HostedCall call =
+      HostedCalls(hosts, chooser).tree(schedule::grain_tree(12, owners), DType::kFloat64, kCount);
+  EXPECT_EQ(call.network_bytes, sent);
+  EXPECT_NEAR(call.network_seconds, 2 * kLatency + most / kBandwidth, 1e-12);
 }
 
 TEST(Network, ConfiguredFiguresComeBeforeMeasuredOnesBeforeAssumedOnes) {

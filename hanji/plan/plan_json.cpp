@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "hanji/base/json.h"
+#include "hanji/base/limits.h"
 #include "hanji/plan/internal/json_fields.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/plan.h"
@@ -14,7 +15,6 @@ namespace {
 using base::Json;
 
 constexpr int64_t kFormat = 1;
-constexpr int kMostRanks = kMaxTrainRanks;
 constexpr int kMostCpus = 1 << 16;
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 constexpr double kMostSeconds = 1e12;
@@ -129,7 +129,8 @@ Json to_value(const HostLayout& hosts) {
 
 HostLayout read_hosts(JsonFields& fields) {
   HostLayout hosts;
-  for (const int64_t ranks : read_integers(fields, "ranks", kMostRanks, kMostRanks)) {
+  for (const int64_t ranks :
+       read_integers(fields, "ranks", base::kMaxRanks, base::kMaxRanksPerHost)) {
     hosts.ranks.push_back(static_cast<int>(ranks));
   }
   hosts.link.latency_seconds = fields.real("latency_seconds", 0, kMostSeconds);
@@ -175,7 +176,7 @@ DataFacts read_data(JsonFields& fields) {
 }
 
 layout::Axis read_axis(JsonFields& fields) {
-  return {fields.text("name"), static_cast<int>(fields.integer("degree", 1, kMostRanks))};
+  return {fields.text("name"), static_cast<int>(fields.integer("degree", 1, base::kMaxRanks))};
 }
 
 MemoryLine read_line(JsonFields& fields) {
@@ -192,6 +193,10 @@ Status check_sums(const Plan& plan) {
         fmt::format("plan.shares has {} members for {} ranks", plan.shares.size(), plan.ranks));
   }
   const std::vector<int>& hosts = plan.hosts.ranks;
+  if (hosts.empty() && plan.ranks > base::kMaxRanksPerHost) {
+    return base::corrupt(fmt::format("plan.ranks is {}, but one host has at most {}", plan.ranks,
+                                     base::kMaxRanksPerHost));
+  }
   if (!hosts.empty() && std::reduce(hosts.begin(), hosts.end()) != plan.ranks) {
     return base::corrupt("plan.hosts.ranks do not add up to plan.ranks");
   }
@@ -226,10 +231,10 @@ Status check_sums(const Plan& plan) {
 
 void read_decisions(JsonFields& fields, Plan& plan) {
   plan.data = read_part(fields, "data", read_data);
-  plan.ranks = static_cast<int>(fields.integer("ranks", 1, kMostRanks));
+  plan.ranks = static_cast<int>(fields.integer("ranks", 1, base::kMaxRanks));
   plan.threads = static_cast<int>(fields.integer("threads", 1, 1024));
   plan.mesh = read_list<layout::Axis>(fields, "mesh", 8, read_axis);
-  plan.shares = read_list<RankShare>(fields, "shares", kMostRanks, read_share);
+  plan.shares = read_list<RankShare>(fields, "shares", base::kMaxRanks, read_share);
   plan.micro_batch = fields.integer("micro_batch", 1, kMostBytes);
   plan.kernels = read_part(fields, "kernels", read_kernels);
   plan.num_buckets = fields.integer("buckets", 1, kMostBytes);

@@ -74,7 +74,7 @@ TEST(PlanJson, UnknownMembersAreRefused) {
 TEST(PlanJson, TypesAndRangesAreChecked) {
   EXPECT_THAT(answer([](Json& j) { j["format"] = 2; }), HasSubstr("plan.format is 2"));
   EXPECT_THAT(answer([](Json& j) { j["ranks"] = 1.5; }), HasSubstr("plan.ranks"));
-  EXPECT_THAT(answer([](Json& j) { j["ranks"] = 17; }), HasSubstr("plan.ranks"));
+  EXPECT_THAT(answer([](Json& j) { j["ranks"] = 65537; }), HasSubstr("plan.ranks"));
   EXPECT_THAT(answer([](Json& j) { j["ranks"] = UINT64_MAX; }), HasSubstr("plan.ranks"));
   EXPECT_THAT(answer([](Json& j) { j["config"]["train"]["steps"] = -1; }), HasSubstr("steps"));
   EXPECT_THAT(answer([](Json& j) { j["config"]["run"]["ranks"] = -1; }), HasSubstr("ranks"));
@@ -95,6 +95,12 @@ TEST(PlanJson, WhatDoesNotAddUpIsRefused) {
   EXPECT_THAT(answer([](Json& j) { j["shares"][2]["samples"] = {12, 15}; }), HasSubstr("15 of 16"));
   EXPECT_THAT(answer([](Json& j) { j["shares"][0]["micro_batches"] = 5; }), HasSubstr("shares"));
   EXPECT_THAT(answer([](Json& j) { j["micro_batch"] = 3; }), HasSubstr("differs"));
+  EXPECT_THAT(answer([](Json& j) {
+                j["ranks"] = 17;
+                j["mesh"][0]["degree"] = 17;
+                for (int i = 0; i < 14; ++i) j["shares"].push_back(j["shares"][2]);
+              }),
+              HasSubstr("plan.ranks is 17, but one host has at most 16"));
   EXPECT_THAT(answer([](Json& j) { j["config"]["model"]["heads"] = 7; }), HasSubstr("multiple"));
 }
 

@@ -136,6 +136,32 @@ TEST(MakePlan, FewerGrainsThanCoresLimitTheRanks) {
   EXPECT_EQ(plan.threads, 64 / 3);
 }
 
+TEST(MakePlan, TheLimitOfRanksIsThatOfAHost) {
+  PlanInputs inputs = two_cores();
+  inputs.config.train.global_batch = 1024;
+  inputs.config.run.ranks = 17;
+  EXPECT_THAT(make_plan(inputs).status().message(),
+              HasSubstr("host 0 has 17 of 17 ranks, but at most 16 run on one host; set run.ranks "
+                        "= 16, or start them on 2 hosts"));
+  inputs.ranks_per_host = {0, 17};
+  EXPECT_THAT(make_plan(inputs).status().message(), HasSubstr("host 1 has 17 of 17 ranks"));
+  inputs.config.run.ranks = 1024;
+  inputs.machine.available_bytes *= 128;
+  inputs.ranks_per_host = std::vector<int>(128, 8);
+  for (const Bits bits : {Bits::kRun, Bits::kStable}) {
+    inputs.config.train.bits = bits;
+    const Plan plan = made(inputs);
+    EXPECT_EQ(plan.shares.size(), 1024u);
+    EXPECT_GT(plan.predicted.network_seconds, 0);
+    EXPECT_THAT(std::regex_replace(describe(plan), std::regex("\\s+"), " "),
+                AllOf(HasSubstr("128 hosts with 8 (128 times) ranks"),
+                      HasSubstr("per rank 1 (1024 times),")));
+    const auto read = plan_from_json(to_json(plan));
+    ASSERT_TRUE(read.ok()) << read.status().message();
+    EXPECT_EQ(read->hosts, plan.hosts);
+  }
+}
+
 TEST(MakePlan, SplitGivesUnevenSharesOfWholeGrains) {
   PlanInputs inputs = two_cores();
   inputs.config.train.global_batch = 100;

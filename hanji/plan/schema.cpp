@@ -4,6 +4,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "hanji/base/limits.h"
 #include "hanji/plan/internal/words.h"
 #include "hanji/plan/nccl_variables.h"
 #include "hanji/plan/train_limits.h"
@@ -101,12 +102,14 @@ constexpr std::array kRefusedShardings = {
   make_key(                  \
       #path, [](Config & c) -> auto& { return c.path; }, doc)
 
+static_assert(base::kMaxRanksPerHost == 16, "the words of run.ranks say so");
+
 std::vector<Key> run_keys() {
   return {
       integer(HANJI_KEY(run.ranks,
-                        "Processes that train together. auto: one per usable physical "
-                        "core, at most 16, never more than grains."),
-              "ranks", {1, kMaxTrainRanks}, Auto::kYes),
+                        "Processes that train together, at most 16 on each host. auto: one per "
+                        "usable physical core of a host, never more than grains."),
+              "ranks", {1, base::kMaxRanks}, Auto::kYes),
       text(HANJI_KEY(run.out,
                      "Folder for everything the run writes. Empty: a fresh one in "
                      "runs/.")),
@@ -269,11 +272,11 @@ std::vector<Key> parallel_keys() {
                        "others push gradients and from which they pull weights."),
              kRefusedShardings),
       integer(HANJI_KEY(mesh.dp, "Ranks that hold the same state; with hsdp, groups of ranks."),
-              "ranks", {1, kMaxTrainRanks}, Auto::kYes),
+              "ranks", {1, base::kMaxRanks}, Auto::kYes),
       integer(HANJI_KEY(mesh.fsdp,
                         "Ranks of one host that share a state out among them. auto: all; over "
                         "several hosts as many as divide the ranks of each."),
-              "ranks", {1, kMaxTrainRanks}, Auto::kYes),
+              "ranks", {1, base::kMaxRanksPerHost}, Auto::kYes),
   };
 }
 

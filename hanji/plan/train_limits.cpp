@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "hanji/base/limits.h"
+
 namespace hanji::plan {
 namespace {
 
@@ -36,7 +38,7 @@ std::string_view name_of(TrainLimit limit) {
     case TrainLimit::kGroups: return "in groups that span hosts";
     case TrainLimit::kServers: return "with servers that do not compute";
     case TrainLimit::kWidths: return "with states of other bytes than 4 + 4 + 8";
-    case TrainLimit::kRanks: return "on more than 16 ranks";
+    case TrainLimit::kRanks: return "with more than 16 ranks on a host";
   }
   return "";
 }
@@ -48,11 +50,15 @@ std::vector<TrainLimit> train_limits(const TrainSetup& setup) {
     limits.push_back(TrainLimit::kServers);
   }
   if (setup.widths != kTrainWidths) limits.push_back(TrainLimit::kWidths);
-  if (setup.ranks > kMaxTrainRanks) limits.push_back(TrainLimit::kRanks);
+  const auto is_full = [](int ranks) { return ranks > base::kMaxRanksPerHost; };
+  if (setup.hosts && std::ranges::any_of(*setup.hosts, is_full)) {
+    limits.push_back(TrainLimit::kRanks);
+  }
   return limits;
 }
 
-static_assert(kMaxTrainRanks == 16 && kTrainWidths == StateWidths{4, 4, 8}, "as name_of() says");
+static_assert(base::kMaxRanksPerHost == 16 && kTrainWidths == StateWidths{4, 4, 8},
+              "as name_of() says");
 
 bool has_limit(const TrainSetup& setup, TrainLimit limit) {
   const auto limits = train_limits(setup);

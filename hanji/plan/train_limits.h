@@ -10,8 +10,6 @@
 
 namespace hanji::plan {
 
-/// Ranks of one job of `hanji train`.
-inline constexpr int kMaxTrainRanks = 16;
 /// What `hanji train` keeps of a parameter in float32 and bf16; float64 keeps twice as much.
 inline constexpr StateWidths kTrainWidths = kFloat32Adam;
 
@@ -23,7 +21,7 @@ enum class TrainLimit : uint8_t {
   kGroups,   ///< hsdp whose groups span hosts.
   kServers,  ///< Servers that do not compute.
   kWidths,   ///< Model state of other widths than kTrainWidths.
-  kRanks,    ///< More than kMaxTrainRanks.
+  kRanks,    ///< More than base::kMaxRanksPerHost on a host.
 };
 
 /// What follows the name of a strategy: "on GPUs".
@@ -38,7 +36,6 @@ struct TrainSetup {
   std::optional<std::vector<int>> hosts = {};
   int group_ranks = 1;  ///< hsdp: ranks of a group.
   int servers = 0;      ///< server: ranks that serve and do not compute.
-  int64_t ranks = 1;
   StateWidths widths = kTrainWidths;
 };
 

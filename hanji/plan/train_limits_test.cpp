@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "hanji/base/json.h"
+#include "hanji/base/limits.h"
 #include "hanji/plan/capacity.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/plan.h"
@@ -25,7 +26,7 @@ PlanInputs inputs_for(Sharding data, Device device, const std::vector<int>& host
   inputs.data = {65, 10000, 1000};
   inputs.kernels.gemm = Gemm::kMkl;
   inputs.kernels.attention = Attention::kFlash;
-  inputs.gpus = {.count = kMaxTrainRanks};
+  inputs.gpus = {.count = 2 * base::kMaxRanksPerHost};
   inputs.config.compute.device = device;
   inputs.config.parallel.data = data;
   inputs.config.run.ranks = std::reduce(hosts.begin(), hosts.end());
@@ -55,7 +56,7 @@ const std::vector<Cell> kCells = {
     {Device::kCpu, {4}, 2},          {Device::kCpu, {4}, 4},    {Device::kCpu, {2, 2}, 2},
     {Device::kCpu, {2, 2}, 4},       {Device::kCpu, {3, 1}, 2}, {Device::kCpu, {1}, 1},
     {Device::kCpu, {4, 4, 4, 4}, 4}, {Device::kCuda, {4}, 2},   {Device::kCuda, {2, 2}, 2},
-    {Device::kCuda, {1}, 1},
+    {Device::kCuda, {1}, 1},         {Device::kCpu, {17}, 1},   {Device::kCpu, {16, 8}, 8},
 };
 
 TEST(TrainLimits, PlanMarksWhatTrainRefusesForEveryStrategyDeviceAndHosts) {
@@ -103,15 +104,10 @@ TEST(TrainLimits, TrainKeepsTheWidthsThatAreNotMarked) {
   EXPECT_THAT(train_limits({.widths = kMixedAdam}), testing::ElementsAre(TrainLimit::kWidths));
 }
 
-TEST(TrainLimits, RanksAreThoseOfTheKeyAndServersComputeToo) {
-  const auto ranks = [](int64_t number) {
-    const Override one{fmt::format("run.ranks={}", number)};
-    return parse_config("[train]\nglobal_batch = 64\n", "a.toml", {&one, 1}).mistakes;
-  };
-  EXPECT_THAT(ranks(kMaxTrainRanks), IsEmpty());
-  EXPECT_THAT(ranks(kMaxTrainRanks + 1), Not(IsEmpty()));
-  EXPECT_TRUE(has_limit({.ranks = kMaxTrainRanks + 1}, TrainLimit::kRanks));
-  EXPECT_FALSE(has_limit({.ranks = kMaxTrainRanks}, TrainLimit::kRanks));
+TEST(TrainLimits, RanksAreLimitedOnEachHostAndServersCompute) {
+  constexpr int kMost = base::kMaxRanksPerHost;
+  EXPECT_TRUE(has_limit({.hosts = {{1, kMost + 1}}}, TrainLimit::kRanks));
+  EXPECT_FALSE(has_limit({.hosts = {{kMost, kMost}}}, TrainLimit::kRanks));
   EXPECT_TRUE(has_limit({.data = Sharding::kServer, .servers = 1}, TrainLimit::kServers));
 }
 

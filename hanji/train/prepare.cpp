@@ -7,6 +7,7 @@
 #include "hanji/base/cache_folder.h"
 #include "hanji/base/env.h"
 #include "hanji/base/json.h"
+#include "hanji/base/limits.h"
 #include "hanji/base/version.h"
 #include "hanji/compute/device.h"
 #include "hanji/compute/measure.h"
@@ -209,7 +210,7 @@ Result<plan::Plan> prepare_on_hosts(plan::Config config, const plan::DataFacts& 
       HANJI_ASSIGN_OR_RETURN(const plan::GpuFacts gpus, count_gpus());
       places = gpus.count;
     }
-    ranks = std::min({int64_t{hosts} * places, num_grains, int64_t{plan::kMaxTrainRanks}});
+    ranks = std::min(int64_t{hosts} * std::min(places, base::kMaxRanksPerHost), num_grains);
   }
   if (ranks < hosts) {
     return base::invalid_argument(

@@ -10,6 +10,7 @@
 #include <optional>
 #include <sstream>
 
+#include "hanji/base/limits.h"
 #include "hanji/base/text.h"
 #include "hanji/base/units.h"
 #include "hanji/shm/reduce.h"
@@ -249,7 +250,8 @@ void BenchOptions::add_refused(CLI::App& verb) {
 
 Result<int> BenchOptions::ranks_to_fit() const {
   Reader reader;
-  const auto ranks = static_cast<int>(reader.number("--ranks", ranks_, 0, 2, 16));
+  const auto ranks =
+      static_cast<int>(reader.number("--ranks", ranks_, 0, 2, base::kMaxRanksPerHost));
   if (!routines_.empty()) reader.refuse("--fit times all routines; name none");
   if (reader.mistakes().empty()) return ranks;
   return base::invalid_argument(fmt::format("{}", fmt::join(reader.mistakes(), "\n")));

@@ -33,7 +33,7 @@ struct Limit {
   const char* advice;
 };
 
-// A rank of 16 holds its segment, control socket and 16 pidfds beside libtorch's files; it runs
+// A rank of a full host holds its segment, control socket and a pidfd of each rank beside libtorch's files; it runs
 // OpenMP's threads and one watchdog.
 constexpr rlim_t kLeastTasks = 256;
 constexpr Limit kLimits[] = {

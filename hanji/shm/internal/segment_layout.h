@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "hanji/base/limits.h"
 #include "hanji/base/status.h"
 #include "hanji/schedule/staging.h"
 #include "hanji/shm/internal/atomic.h"
@@ -27,7 +28,8 @@ namespace hanji::shm::internal {
 
 inline constexpr std::array<char, 8> kMagic = {'h', 'a', 'n', 'j', 'i', 's', 'h', 'm'};
 inline constexpr uint32_t kVersion = 7;
-inline constexpr int kMaxRanks = 64;
+inline constexpr int kMaxRanks = 64;  ///< Sets of ranks are words of 64 bits.
+static_assert(base::kMaxRanksPerHost <= kMaxRanks);
 inline constexpr int kMaxGroups = 256;
 inline constexpr size_t kLine = 64;
 inline constexpr size_t kHugePage = size_t{2} << 20;
