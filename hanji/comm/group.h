@@ -46,6 +46,13 @@ struct GroupOptions {
   std::shared_ptr<cost::Chooser> chooser = {};
 };
 
+/// What calls cost a rank, apart from each other: moving bytes, and waiting for a slower rank.
+struct CallTimes {
+  int64_t transfer_ns = 0;  ///< Bytes were moved, by whatever thread.
+  int64_t exposed_ns = 0;   ///< Of it, while this rank's thread moved them or waited for them.
+  int64_t skew_ns = 0;      ///< In wait(), while another rank had not called yet, or computed.
+};
+
 /// Counted since the group was made.
 struct Stats {
   int64_t operations = 0;  ///< Collectives completed.
@@ -58,6 +65,9 @@ struct Stats {
   int64_t wait_ns =
       0;  ///< Inside Work::wait(); small calls that end within a microsecond add nothing.
   int64_t busy_ns = 0;  ///< Inside the engine, moving and reducing.
+  /// Absent over NCCL, whose device does not tell; over shared memory without a recorder; and with
+  /// Progress::kThread.
+  std::optional<CallTimes> times = {};
 };
 
 /// Ranks that call collectives together, over one engine. A cheap handle.

@@ -3,11 +3,15 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <iostream>
+#include <thread>
 
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/barrier.h"
+#include "hanji/comm/before_call.h"
 #include "hanji/comm/internal/test_ranks.h"
 #include "hanji/comm/regroup.h"
 #include "hanji/shm/heap.h"
@@ -157,6 +161,59 @@ TEST(Group, AGroupWithAThreadCompletesUnwaited) {
         EXPECT_EQ(tensor[0].item<float>(), 2);
       },
       options);
+}
+
+/// Two ranks and an all_reduce of 8 MiB, before which rank 1 sleeps.
+struct TimedCall {
+  std::array<CallTimes, 2> times;
+  std::array<int64_t, 2> busy_ns = {};
+};
+TimedCall timed_all_reduce(std::chrono::milliseconds sleep) {
+  const auto segment = internal::make_segment(2);
+  TimedCall found;
+  test::run_threads(2, [&](int rank) {
+    auto recorder = trace::Recorder::format(segment->trace_memory(rank), rank, 2, 16);
+    GroupOptions options;
+    options.recorder = &recorder;
+    const Group group = Group::over_shm(segment, 0, {0, 1}, rank, options);
+    bool sleeps = false;
+    if (rank == 1) before_call(group, [&] { std::this_thread::sleep_for(sleeps ? sleep : 0ms); });
+    at::Tensor tensor = group.heap().zeros({2 << 20}, at::kFloat, "test");
+    all_reduce(tensor, group).wait();  // touches the pages
+    const Stats before = group.stats();
+    sleeps = true;
+    all_reduce(tensor, group).wait();
+    const Stats after = group.stats();
+    found.busy_ns[rank] = after.busy_ns - before.busy_ns;
+    found.times[rank] = {.transfer_ns = after.times->transfer_ns - before.times->transfer_ns,
+                         .exposed_ns = after.times->exposed_ns - before.times->exposed_ns,
+                         .skew_ns = after.times->skew_ns - before.times->skew_ns};
+  });
+  return found;
+}
+
+// What a rank calls transfer is its own moving and, at each sync, so much of its waiting as a peer
+// moved longer: with two ranks never more than both moved together, however long one sleeps.
+TEST(Group, ASleepBeforeACallIsSkewOfTheOthersAndNoTransfer) {
+  for (const auto sleep : {0ms, 400ms}) {
+    const TimedCall call = timed_all_reduce(sleep);
+    const int64_t moved_ns = call.busy_ns[0] + call.busy_ns[1];
+    for (const int rank : {0, 1}) {
+      EXPECT_GE(call.times[rank].transfer_ns, call.busy_ns[rank]);
+      EXPECT_LE(call.times[rank].transfer_ns, moved_ns);
+      EXPECT_EQ(call.times[rank].exposed_ns, call.times[rank].transfer_ns);
+      std::cout << "[ measured ] sleep " << sleep.count() << " ms, rank " << rank << ": transfer "
+                << call.times[rank].transfer_ns / 1000 << " us, skew "
+                << call.times[rank].skew_ns / 1000 << " us\n";
+    }
+    if (sleep == 0ms) continue;
+    EXPECT_GE(call.times[0].skew_ns, 200'000'000);
+    EXPECT_LT(call.times[1].skew_ns, call.times[0].skew_ns);
+  }
+}
+
+TEST(Group, WithoutARecorderTransferAndSkewAreUnknown) {
+  run_ranks(1, [](const Group& group) { EXPECT_FALSE(group.stats().times.has_value()); });
 }
 
 TEST(Group, EveryCallLeavesASpan) {

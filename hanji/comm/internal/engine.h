@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "hanji/base/dtype.h"
 #include "hanji/base/status.h"
+#include "hanji/comm/group.h"
 #include "hanji/schedule/operation.h"
 #include "hanji/schedule/step_list.h"
 
@@ -107,6 +109,8 @@ class Engine {
 
   /// Nanoseconds spent moving and reducing so far.
   virtual int64_t busy_ns() const = 0;
+  /// As Stats::times, where a caller drives the engine.
+  virtual std::optional<CallTimes> times() const { return std::nullopt; }
   /// Bytes of other ranks' memory read or written so far.
   virtual int64_t wire_bytes() const { return 0; }
   /// Stats::network_bytes so far.

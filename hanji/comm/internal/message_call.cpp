@@ -85,6 +85,7 @@ bool MessageCall::advance() {
 }
 
 void MessageCall::begin() {
+  agreed_ns_ = pending_ ? base::now_ns() : start_ns_;
   pending_.reset();
   if (what_.request.routine == Routine::kBarrier) {
     stage_ = Stage::kDone;

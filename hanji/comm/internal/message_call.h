@@ -32,6 +32,8 @@ class MessageCall {
   const Request& request() const { return what_.request; }
   uint64_t sequence() const { return what_.sequence; }
   int64_t start_ns() const { return start_ns_; }
+  /// When all ranks had called, as far as they tell each other; 0: not yet.
+  int64_t agreed_ns() const { return agreed_ns_; }
   /// Stats::network_bytes of the call.
   int64_t sent_bytes() const;
   /// Where the call was made: "train.cpp:12 (wte)".
@@ -52,6 +54,7 @@ class MessageCall {
   const What what_;
   const Description mine_;
   const int64_t start_ns_;
+  int64_t agreed_ns_ = 0;
   Stage stage_ = Stage::kAgreeing;
   std::vector<Description> all_;
   std::unique_ptr<Pending> pending_;

@@ -84,7 +84,18 @@ Status MessageEngine::check() {
 }
 
 Status MessageEngine::wait(uint64_t ticket, std::span<Engine* const> others) {
-  if (thread_.joinable()) return wait_for_thread(ticket, others);
+  {
+    const std::lock_guard lock(mutex_);
+    clock_.begin_wait();
+  }
+  const Status status =
+      thread_.joinable() ? wait_for_thread(ticket, others) : poll_until(ticket, others);
+  const std::lock_guard lock(mutex_);
+  clock_.end_wait();
+  return status;
+}
+
+Status MessageEngine::poll_until(uint64_t ticket, std::span<Engine* const> others) {
   for (int polls = 1; !done(ticket); ++polls) {
     if (polls % kPollsBeforeYield == 0) {
       HANJI_RETURN_IF_ERROR(check());
@@ -114,6 +125,11 @@ Status MessageEngine::wait_for_thread(uint64_t ticket, std::span<Engine* const> 
 int64_t MessageEngine::busy_ns() const {
   const std::lock_guard lock(mutex_);
   return busy_ns_;
+}
+
+std::optional<CallTimes> MessageEngine::times() const {
+  const std::lock_guard lock(mutex_);
+  return clock_.times();
 }
 
 int64_t MessageEngine::network_bytes() const {
@@ -159,11 +175,13 @@ std::optional<Status> MessageEngine::run_open() {
 
 void MessageEngine::finish(const std::optional<Status>& ended) {
   if (!ended) return;
-  busy_ns_ += base::now_ns() - open_->start_ns();
+  const int64_t now = base::now_ns();
+  busy_ns_ += now - open_->start_ns();
   if (!ended->ok()) {
     status_ = *ended;
     return;
   }
+  clock_.add(open_->start_ns(), open_->agreed_ns(), now);
   record_call(recorder_, open_->request(), {open_->start_ns(), open_->sequence(), size()});
   network_bytes_ += open_->sent_bytes();
   completed_ = open_->sequence();

@@ -11,6 +11,7 @@
 
 #include "hanji/base/clock.h"
 #include "hanji/comm/group.h"
+#include "hanji/comm/internal/call_clock.h"
 #include "hanji/comm/internal/message_call.h"
 #include "hanji/comm/internal/wire.h"
 
@@ -44,10 +45,12 @@ class MessageEngine final : public Engine {
   Status check() override;
   Status wait(uint64_t ticket, std::span<Engine* const> others) override;
   int64_t busy_ns() const override;
+  std::optional<CallTimes> times() const override;
   int64_t network_bytes() const override;
 
  private:
   void serve();  // the thread's
+  Status poll_until(uint64_t ticket, std::span<Engine* const> others);
   Status wait_for_thread(uint64_t ticket, std::span<Engine* const> others);
   // Under mutex_, but on the thread of a wire that blocks:
   bool open_next();
@@ -73,6 +76,7 @@ class MessageEngine final : public Engine {
   uint64_t submitted_ = 0;
   uint64_t completed_ = 0;
   int64_t busy_ns_ = 0;
+  CallClock clock_;
   int64_t network_bytes_ = 0;
   Status status_;  // the first error; final
   bool stop_ = false;

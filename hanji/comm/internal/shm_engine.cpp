@@ -79,7 +79,22 @@ Status ShmEngine::wait(uint64_t ticket, std::span<Engine* const> others) {
   return engine_->wait(ticket, driven);
 }
 
+// The rank's own thread moves the bytes: nothing of it hides behind what the rank computes.
+std::optional<CallTimes> ShmEngine::times() const {
+  if (!engine_->traced()) return std::nullopt;
+  const shm::Stats& stats = engine_->stats();
+  const int64_t transfer = stats.busy_ns + stats.peers_ns;
+  return CallTimes{.transfer_ns = transfer, .exposed_ns = transfer, .skew_ns = stats.skew_ns};
+}
+
 Status ShmEngine::wait_beside(uint64_t ticket, std::span<Engine* const> others) {
+  engine_->set_waiting(true);
+  const Status status = poll_beside(ticket, others);
+  engine_->set_waiting(false);
+  return status;
+}
+
+Status ShmEngine::poll_beside(uint64_t ticket, std::span<Engine* const> others) {
   constexpr int kPollsBeforeOthers = 64;
   for (int polls = 1; !engine_->done(ticket); ++polls) {
     HANJI_RETURN_IF_ERROR(engine_->advance());

@@ -34,11 +34,13 @@ class ShmEngine final : public Engine {
   Result<std::vector<int>> arrived(uint64_t ticket) const override;
   Result<std::vector<int>> delivered(uint64_t ticket) const override;
   int64_t busy_ns() const override { return engine_->stats().busy_ns; }
+  std::optional<CallTimes> times() const override;
   int64_t wire_bytes() const override { return engine_->stats().wire_bytes; }
 
  private:
   uint32_t site_of(const Request& request);
   /// wait() beside engines of other kinds.
+  Status poll_beside(uint64_t ticket, std::span<Engine* const> others);
   Status wait_beside(uint64_t ticket, std::span<Engine* const> others);
 
   Heap heap_;

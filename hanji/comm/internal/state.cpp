@@ -181,6 +181,7 @@ Stats GroupState::stats() {
   const std::lock_guard lock(mutex_);
   Stats stats = stats_;
   stats.busy_ns = engine_->busy_ns();
+  if (!thread_.joinable()) stats.times = engine_->times();
   stats.wire_bytes = engine_->wire_bytes();
   stats.network_bytes = engine_->network_bytes();
   return stats;

@@ -91,6 +91,15 @@ Status HierarchicalEngine::check() {
 }
 
 Status HierarchicalEngine::wait(uint64_t ticket, std::span<Engine* const> others) {
+  const int64_t busy_ns = peers_.local.stats().busy_ns;
+  clock_.begin_wait();
+  const Status status = poll_until(ticket, others);
+  clock_.end_wait();
+  busy_in_wait_ns_ += peers_.local.stats().busy_ns - busy_ns;
+  return status;
+}
+
+Status HierarchicalEngine::poll_until(uint64_t ticket, std::span<Engine* const> others) {
   for (int polls = 1; ticket > completed_; ++polls) {
     const size_t began = stages_.num_begun();
     const uint64_t before = completed_;
@@ -110,6 +119,19 @@ Status HierarchicalEngine::wait(uint64_t ticket, std::span<Engine* const> others
 int64_t HierarchicalEngine::busy_ns() const {
   const int64_t twins = peers_.twins ? peers_.twins->stats().busy_ns : 0;
   return peers_.local.stats().busy_ns + twins + stages_.stats_of_all().busy_ns;
+}
+
+// What moves inside the host is moved by this thread, in wait() or on the way; what moves between
+// hosts may hide behind what the rank computes.
+std::optional<CallTimes> HierarchicalEngine::times() const {
+  CallTimes times = clock_.times();
+  times.exposed_ns += peers_.local.stats().busy_ns - busy_in_wait_ns_;
+  times.transfer_ns = times.exposed_ns + hidden_ns_;
+  return times;
+}
+
+int64_t HierarchicalEngine::between_hosts_ns() const {
+  return peers_.twins ? peers_.twins->stats().times.value_or(CallTimes()).transfer_ns : 0;
 }
 
 int64_t HierarchicalEngine::network_bytes() const {
@@ -180,11 +202,16 @@ void HierarchicalEngine::spread(const Status& verdict) {
 void HierarchicalEngine::heed(const Status& verdict) {
   if (!verdict.ok()) phase_ = Phase::kVerdict;  // it is told: nobody knows more
   base::throw_if_error(verdict);
+  arrived_ns_ = base::now_ns();
+  between_at_arrival_ns_ = between_hosts_ns();
   phase_ = Phase::kStages;
 }
 
 void HierarchicalEngine::close() {
   const Call& call = calls_.front();
+  const int64_t now = base::now_ns();
+  const int64_t unseen = now - arrived_ns_ - clock_.add(phase_since_ns_, arrived_ns_, now);
+  hidden_ns_ += std::min(between_hosts_ns() - between_at_arrival_ns_, unseen);
   record_call(recorder_, call.request, {call.start_ns, call.sequence, size()});
   completed_ = call.sequence;
   calls_.pop_front();

@@ -11,6 +11,7 @@
 #include "hanji/comm/hierarchical/internal/frame.h"
 #include "hanji/comm/hierarchical/internal/peers.h"
 #include "hanji/comm/hierarchical/internal/stage_runner.h"
+#include "hanji/comm/internal/call_clock.h"
 #include "hanji/comm/internal/engine.h"
 
 namespace hanji::comm::hierarchical {
@@ -38,6 +39,7 @@ class HierarchicalEngine final : public Engine {
   bool done(uint64_t ticket) const override { return ticket <= completed_ || !status_.ok(); }
   Status wait(uint64_t ticket, std::span<Engine* const> others) override;
   int64_t busy_ns() const override;
+  std::optional<CallTimes> times() const override;
   int64_t wire_bytes() const override { return peers_.local.stats().wire_bytes; }
   int64_t network_bytes() const override;
 
@@ -51,7 +53,9 @@ class HierarchicalEngine final : public Engine {
   /// on a host with more ranks than lanes, that lane 0 tells the verdict, then its stages.
   enum class Phase : uint8_t { kIdle, kHost, kTwins, kVerdict, kStages };
 
-  bool step();  // true if the phase changed or a stage began
+  Status poll_until(uint64_t ticket, std::span<Engine* const> others);
+  int64_t between_hosts_ns() const;  // so long the lane of this rank has moved bytes
+  bool step();                       // true if the phase changed or a stage began
   void open();
   void ask_twins(const Status& verdict);
   void spread(const Status& verdict);
@@ -82,6 +86,11 @@ class HierarchicalEngine final : public Engine {
 
   Phase phase_ = Phase::kIdle;
   int64_t phase_since_ns_ = 0;
+  CallClock clock_;
+  int64_t arrived_ns_ = 0;             ///< All ranks had called the first call,
+  int64_t between_at_arrival_ns_ = 0;  ///< and between_hosts_ns() was this.
+  int64_t hidden_ns_ = 0;              ///< Bytes moved between hosts while this rank computed.
+  int64_t busy_in_wait_ns_ = 0;        ///< Of the host's group.
   Begun talk_;
   int64_t bytes_of_talk_ = 0;  ///< Between hosts, for comparisons.
   Frame mine_;
