@@ -1,5 +1,6 @@
 """`hanji train` from the outside: the files it leaves, what they say, and what it refuses."""
 import json
+import shutil
 import signal
 import struct
 import subprocess
@@ -8,8 +9,9 @@ import unittest
 from command import HANJI, NANO, CommandTest
 
 SUMMARY_NAMES = """steps ranks train_loss validation_loss params_sha256 tokens_per_second
-    step_seconds_median step_seconds_p90 compute_seconds communication_seconds
-    exposed_communication_seconds data_seconds first_step_seconds peak_bytes_per_rank plan
+    step_seconds_median step_seconds_p90 compute_seconds transfer_seconds
+    exposed_transfer_seconds hidden_transfer_seconds skew_seconds skew_seconds_by_rank
+    data_seconds first_step_seconds peak_bytes_per_rank plan
     prediction""".split()
 
 
@@ -30,6 +32,53 @@ class Train(CommandTest):
         self.assertEqual(len(list((run / "tensorboard").glob("*tfevents*"))), 1)
         self.assertTrue((run / "checkpoints" / "latest").exists())
         self.assertRegex(done.stdout, r"(?s)predicted.*step +1/12.*measured")
+
+    def test_waiting_for_a_slower_rank_is_skew_and_not_transfer(self):
+        done = self.train("run", "--ranks", 2, "--steps", 10,
+                          "--set", "train.split=[1, 7]", "--set", "train.global_batch=64",
+                          "--set", "train.micro_batch=1", "--set", "train.log_every=1")
+        summary = self.read_json("run", "summary.json")
+        # Rank 1 computes seven times as much, and rank 0 waits for it in every step.
+        least, most = sorted(summary["skew_seconds_by_rank"])
+        self.assertEqual(most, summary["skew_seconds_by_rank"][0])
+        self.assertGreater(most, least)
+        self.assertGreater(summary["skew_seconds"], summary["transfer_seconds"])
+        self.assertEqual(summary["hidden_transfer_seconds"], 0)
+        parts = (summary[f"{name}_seconds"]
+                 for name in ("compute", "data", "exposed_transfer", "skew"))
+        self.assertLessEqual(max(parts), summary["step_seconds_p90"])
+        for name in ("transfer", "exposed_transfer", "hidden_transfer"):
+            self.assertIsNotNone(summary["prediction"][f"{name}_seconds"]["predicted"])
+        self.assertIsNone(summary["prediction"]["skew_seconds"]["predicted"])
+        steps = [line for line in self.read_lines("run", "run.jsonl") if "loss" in line]
+        for name in ("transfer_seconds", "exposed_transfer_seconds", "skew_seconds"):
+            self.assertTrue(all(line[name] >= 0 for line in steps))
+        self.assertRegex(done.stdout, r"% transfer +[0-9.]+% skew")
+        self.assertRegex(done.stdout, r"a step waits .* for slower ranks on rank 0, ")
+        self.assertNotIn("communication", done.stdout)
+        trace = json.loads(sorted((self.folder / "run" / "trace").iterdir())[0].read_text())
+        names = {event["name"] for event in trace["traceEvents"] if event["ph"] == "X"}
+        self.assertIn("waiting for rank 1", names)
+
+    def test_the_plan_of_an_older_version_is_resumed(self):
+        """As plans were before transfer and skew were told apart; no checkpoint was saved yet."""
+        self.train("run", "--ranks", 2, "--steps", 4)
+        shutil.rmtree(self.folder / "run" / "checkpoints")
+        (self.folder / "run" / "checkpoints").mkdir()
+        path = self.folder / "run" / "plan.json"
+        plan = json.loads(path.read_text())
+        plan["format"] = 1
+        for name in ("seconds_per_operation", "elementwise_bytes_per_second"):
+            del plan["kernels"][name]
+        for name in ("transfer", "exposed_transfer", "hidden_transfer"):
+            del plan["predicted"][f"{name}_seconds"]
+        plan["predicted"]["communication_seconds"] = 0.5
+        plan["predicted"]["exposed_communication_seconds"] = 0.5
+        path.write_text(json.dumps(plan))
+        self.train("run", "--ranks", 2, "--steps", 6, "--resume")
+        self.assertEqual(self.read_json("run", "summary.json")["steps"], 6)
+        kernels = self.read_json("run", "plan.json")["kernels"]
+        self.assertGreater(kernels["seconds_per_operation"], 0, "measured anew")
 
     def test_the_trace_has_the_fields_that_readers_need(self):
         self.train("run", "--ranks", 2, "--steps", 3)

@@ -64,6 +64,8 @@ std::string to_json(const KernelChoice& choice) {
               {"gemm_error", choice.gemm_error},
               {"attention_error", choice.attention_error},
               {"float32_flops_per_second", choice.float32_flops_per_second},
+              {"seconds_per_operation", choice.seconds_per_operation},
+              {"elementwise_bytes_per_second", choice.elementwise_bytes_per_second},
               {"candidates", candidates},
               {"why", choice.why}}
       .dump();
@@ -85,6 +87,8 @@ Result<KernelChoice> choice_from_json(std::string_view text) {
     choice.gemm_error = json.at("gemm_error").get<double>();
     choice.attention_error = json.at("attention_error").get<double>();
     choice.float32_flops_per_second = json.at("float32_flops_per_second").get<double>();
+    choice.seconds_per_operation = json.at("seconds_per_operation").get<double>();
+    choice.elementwise_bytes_per_second = json.at("elementwise_bytes_per_second").get<double>();
     for (const auto& c : json.at("candidates")) {
       choice.candidates.push_back(
           {c.at("name"), c.at("seconds"), c.at("rate"), c.at("error"), c.at("accepted")});

@@ -43,6 +43,15 @@ struct Candidate {
   bool accepted = true;  ///< False: too inaccurate to be offered for its dtype.
 };
 
+/// What a step costs beside its products and attention.
+struct Overheads {
+  /// One operation through libtorch's dispatcher and autograd, forward or backward.
+  double seconds_per_operation = 0;
+  /// Element-wise kernels with these threads on tensors in the caches: bytes read plus written, as
+  /// plan/predict.cpp counts them.
+  double elementwise_bytes_per_second = 0;
+};
+
 /// Which kernels a run uses, and why. Recorded in the plan; ranks, resume and verify use it.
 struct KernelChoice {
   Gemm gemm = Gemm::kMkl;
@@ -55,6 +64,8 @@ struct KernelChoice {
   double attention_error = 0;
   double float32_flops_per_second =
       0;  ///< Of float32's products, beside a dtype of less precision.
+  double seconds_per_operation = 0;         ///< As Overheads.
+  double elementwise_bytes_per_second = 0;  ///< As Overheads.
   std::vector<Candidate> candidates;
   std::string why;
 };

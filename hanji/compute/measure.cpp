@@ -129,6 +129,9 @@ Result<KernelChoice> measure(const MeasureOptions& options, const Measurer& meas
   result.gemm_error = gemm.error;
   result.attention_flops_per_second = attention.rate;
   result.attention_error = attention.error;
+  const Overheads overheads = measurer.overheads(result.gemm, options);
+  result.seconds_per_operation = overheads.seconds_per_operation;
+  result.elementwise_bytes_per_second = overheads.elementwise_bytes_per_second;
   return result;
 }
 

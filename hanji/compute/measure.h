@@ -29,10 +29,12 @@ struct MeasureOptions {
 
 inline constexpr double kClearlyFaster = 0.9;
 
-/// How one path does: name, seconds, rate and error. Tests bring their own.
+/// How one path does: name, seconds, rate and error; and what the operations between the products
+/// cost. Tests bring their own.
 struct Measurer {
   std::function<Candidate(Gemm, const MeasureOptions&)> gemm;
   std::function<Candidate(Attention, Gemm, const MeasureOptions&)> attention;
+  std::function<Overheads(Gemm, const MeasureOptions&)> overheads;
 };
 
 /// Runs the paths on so many threads as the options say: best of several repetitions, error against
@@ -44,7 +46,7 @@ Measurer real_measurer();
 /// Beside a dtype of less precision than float32 it measures float32's products: who gives up
 /// precision for speed can be told whether there is any.
 ///
-/// Cost    under 0.3 s for sizes up to width 768 on one core of today's.
+/// Cost    under 0.4 s for sizes up to width 768 on one core of today's.
 /// Errors  kUnsupported when a path that was asked for is too inaccurate, or none is left; as
 ///         base::usable_simd().
 Result<KernelChoice> measure(const MeasureOptions& options,

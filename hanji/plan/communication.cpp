@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <ranges>
 #include <span>
 
 #include "hanji/cost/price.h"
@@ -49,7 +50,7 @@ class Communication {
   void add_tree(const schedule::GrainTree& tree, DType dtype, int64_t count) {
     ++prediction_.collectives_per_step;
     if (hosts_.several()) return add(hosted_.tree(tree, dtype, count));
-    prediction_.communication_seconds += add_bytes(schedule::tree_all_reduce(tree, count), dtype);
+    prediction_.transfer_seconds += add_bytes(schedule::tree_all_reduce(tree, count), dtype);
   }
 
   /// Of `groups` groups at once, of as many ranks as there are counts.
@@ -63,7 +64,7 @@ class Communication {
                          .count = std::reduce(counts.begin(), counts.end()),
                          .counts = counts,
                          .dtype = dtype});
-    prediction_.communication_seconds += add_bytes(list_of(chosen, lies), dtype, groups);
+    prediction_.transfer_seconds += add_bytes(list_of(chosen, lies), dtype, groups);
   }
 
   /// Of as many groups at once as there are counts, each of `ranks` ranks.
@@ -75,7 +76,7 @@ class Communication {
       const auto& chosen = chooser_.select(Routine::kAllReduce, op, dtype, ranks, count);
       slowest = std::max(slowest, add_bytes(list_of(chosen, lies), dtype));
     }
-    prediction_.communication_seconds += slowest;
+    prediction_.transfer_seconds += slowest;
   }
 
   /// Each end of a message copies half of it; all ranks share the memory's rate.
@@ -83,7 +84,7 @@ class Communication {
     int64_t most = 0;
     for (const auto& link : traffic.links) most = std::max(most, link.sent + link.received);
     const double rate = chooser_.rates().memory_bytes_per_second / ranks_;
-    prediction_.communication_seconds += static_cast<double>(most) / rate;
+    prediction_.transfer_seconds += static_cast<double>(most) / rate;
     prediction_.wire_bytes_per_step += traffic.network();
   }
 
@@ -105,16 +106,19 @@ class Communication {
     add(all);
   }
 
+  /// So far, of all calls.
+  double network_seconds() const { return prediction_.network_seconds; }
+
   void add_barrier(int ranks) {
     ++prediction_.collectives_per_step;
     const auto& chosen =
         chooser_.select(Routine::kBarrier, ReduceOp::kSum, DType::kUInt8, ranks, 0);
-    prediction_.communication_seconds += add_bytes(*chosen.in_heap, DType::kUInt8);
+    prediction_.transfer_seconds += add_bytes(*chosen.in_heap, DType::kUInt8);
   }
 
  private:
   void add(const HostedCall& call) {
-    prediction_.communication_seconds += call.seconds;
+    prediction_.transfer_seconds += call.seconds;
     prediction_.network_seconds += call.network_seconds;
     prediction_.wire_bytes_per_step += call.wire_bytes;
     prediction_.network_bytes_per_step += call.network_bytes;
@@ -149,7 +153,7 @@ class StepCalls {
     tree_ = schedule::grain_tree(owners.back().end, owners);
   }
 
-  void add() {
+  std::vector<GradientCall> add() {
     if (facts_.served) {
       add_server();
     } else {
@@ -157,23 +161,41 @@ class StepCalls {
     }
     tree_ ? calls_.add_tree(*tree_, DType::kFloat64, kNumTotals)
           : calls_.add_all_reduce(ReduceOp::kSum, DType::kFloat64, kNumTotals, Lies::kPrivate);
+    return std::move(gradients_);
   }
 
  private:
+  /// Counts what `add` adds as the gradients of backward up to there: of `finished` among `all`
+  /// parameters, whose products take about as long in each block as it has parameters.
+  template <class Add>
+  void add_gradients(int64_t finished, int64_t all, Add add) {
+    const double before = calls_.network_seconds();
+    add();
+    gradients_.push_back({static_cast<double>(finished) / static_cast<double>(all),
+                          calls_.network_seconds() - before});
+  }
+
   int64_t num_tensors() const { return std::ssize(facts_.model.parameter_sizes()); }
 
   void add_replicas() {
     const layout::BucketPlan plan = gradient_buckets(facts_.model, facts_.bucket_bytes);
     for (const layout::Bucket& bucket : plan.buckets) {
       const int64_t count = bucket.end - bucket.begin;
-      tree_ ? calls_.add_tree(*tree_, dtype_, count)
-            : calls_.add_all_reduce(ReduceOp::kSum, dtype_, count, Lies::kInHeap);
+      add_gradients(bucket.end, plan.flat.count, [&] {
+        tree_ ? calls_.add_tree(*tree_, dtype_, count)
+              : calls_.add_all_reduce(ReduceOp::kSum, dtype_, count, Lies::kInHeap);
+      });
     }
     calls_.add_all_reduce(ReduceOp::kMax, DType::kUInt8, num_tensors(), Lies::kPrivate);
   }
 
   void add_shards(const ShardPlan& plan) {
-    for (const layout::Unit& unit : plan.units) add_unit(plan, unit);
+    int64_t all = 0, finished = 0;
+    for (const layout::Unit& unit : plan.units) all += unit.flat.count;
+    for (const layout::Unit& unit : std::views::reverse(plan.units)) {
+      finished += unit.flat.count;
+      add_gradients(finished, all, [&] { add_unit(plan, unit); });
+    }
     const std::vector<int64_t> used_in_groups(plan.groups, num_tensors());
     calls_.add_all_reduces(plan.ranks, ReduceOp::kMax, DType::kUInt8, used_in_groups,
                            Lies::kPrivate);
@@ -234,13 +256,14 @@ class StepCalls {
   Communication calls_;
   DType dtype_ = DType::kFloat32;
   std::optional<schedule::GrainTree> tree_;
+  std::vector<GradientCall> gradients_;
 };
 
 }  // namespace
 
-void predict_communication(const StepFacts& facts, Prediction& prediction) {
-  if (facts.shares.size() == 1) return;
-  StepCalls(facts, prediction).add();
+std::vector<GradientCall> predict_communication(const StepFacts& facts, Prediction& prediction) {
+  if (facts.shares.size() == 1) return {};
+  return StepCalls(facts, prediction).add();
 }
 
 }  // namespace hanji::plan

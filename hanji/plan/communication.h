@@ -4,6 +4,12 @@
 
 namespace hanji::plan {
 
+/// A collective of gradients that backward starts.
+struct GradientCall {
+  double ready = 0;  ///< Share of backward after which its gradients are finished.
+  double network_seconds = 0;
+};
+
 /// Adds the collectives of one step to `prediction`: seconds, bytes and how many, by the very lists
 /// that the ranks will run. One rank alone has none.
 ///
@@ -12,7 +18,7 @@ namespace hanji::plan {
 ///         calls share the link between hosts, an all_gather of the norm's partial sums, and a
 ///         barrier before and after the update. By servers: messages there and back, the
 ///         all_gather and one barrier. In stable a tree over grains per bucket or unit. Then which
-///         parameters were used, and the totals.
-void predict_communication(const StepFacts& facts, Prediction& prediction);
+///         parameters were used, and the totals. Returns the calls of gradients in their order.
+std::vector<GradientCall> predict_communication(const StepFacts& facts, Prediction& prediction);
 
 }  // namespace hanji::plan

@@ -131,6 +131,11 @@ std::string describe_kernels(const Plan& plan) {
     text += fmt::format(" {}", flops(k.attention_flops_per_second));
   }
   if (k.simd) text += fmt::format(", own kernels {}", base::name_of(*k.simd));
+  if (k.elementwise_bytes_per_second > 0) {
+    text += fmt::format(", element-wise {:.3g} GB/s, {} an operation",
+                        k.elementwise_bytes_per_second / 1e9,
+                        base::format_seconds(k.seconds_per_operation));
+  }
   return text;
 }
 
@@ -218,11 +223,12 @@ std::string prediction_table(const Plan& plan) {
   }
   std::string out = "predicted for one step\n";
   out += row("compute", base::format_seconds(p.compute_seconds));
-  out += row("communication", base::format_seconds(p.communication_seconds));
+  out += row("transfer", base::format_seconds(p.transfer_seconds));
   if (plan.hosts.several()) {
     out += row("  of it between hosts", base::format_seconds(p.network_seconds));
   }
-  out += row("  of it exposed", base::format_seconds(p.exposed_communication_seconds));
+  out += row("  of it exposed", base::format_seconds(p.exposed_transfer_seconds));
+  out += row("  of it hidden", base::format_seconds(p.hidden_transfer_seconds));
   out += row("data", base::format_seconds(p.data_seconds));
   out += row("step", base::format_seconds(p.step_seconds));
   out += row("collectives of a rank", base::format_count(p.collectives_per_step));

@@ -23,6 +23,9 @@ struct KernelChoice {
   std::optional<base::Simd> simd = {};
   /// Of float32's products, measured beside a precision below it; else 0.
   double float32_flops_per_second = 0;
+  /// Of one rank, measured with the kernels; 0: not measured, and nothing is predicted for it.
+  double seconds_per_operation = 0;         ///< Through libtorch's dispatcher and autograd.
+  double elementwise_bytes_per_second = 0;  ///< GELU, softmax and norms on cached tensors.
   bool operator==(const KernelChoice&) const = default;
 };
 

@@ -136,7 +136,7 @@ TEST(Network, AStepOnTwoHostsContainsItAndSaysWhichFiguresItTook) {
     inputs.config.train.bits = bits;
     const Plan there = make_plan(inputs).or_throw();
     EXPECT_GT(there.predicted.network_seconds, 0);
-    EXPECT_GE(there.predicted.communication_seconds, there.predicted.network_seconds);
+    EXPECT_GE(there.predicted.transfer_seconds, there.predicted.network_seconds);
     EXPECT_GT(there.predicted.network_bytes_per_step, 8 * there.model.num_parameters());
     EXPECT_THAT(describe(there), testing::ContainsRegex("2 hosts with 2, 2 ranks, joined at 125 "
                                                         "MB/s"));
@@ -176,6 +176,30 @@ TEST(Network, ShardsOfAllHostsTravelOnceEachWay) {
   EXPECT_EQ(cut.predicted.network_bytes_per_step,
             whole.predicted.network_bytes_per_step + 2 * flags);
   EXPECT_LT(total_bytes(rank_memory(cut, 1, 1)), total_bytes(rank_memory(whole, 1, 1)));
+}
+
+// Buckets of a quarter of the model travel while backward goes on; the last one, and each that the
+// wire still carries then, does not hide.
+TEST(Network, WhatIsOnTheWireHidesUntilBackwardEnds) {
+  PlanInputs inputs = two_hosts();
+  inputs.kernels.gemm_flops_per_second = 1e9;
+  inputs.config.comm.bucket_bytes = 1 << 20;
+  for (const Sharding data : {Sharding::kReplicas, Sharding::kHybrid}) {
+    inputs.config.parallel.data = data;
+    const Prediction slow = make_plan(inputs).or_throw().predicted;
+    EXPECT_GT(slow.hidden_transfer_seconds, 0);
+    EXPECT_LT(slow.hidden_transfer_seconds, slow.network_seconds);
+    EXPECT_DOUBLE_EQ(slow.exposed_transfer_seconds,
+                     slow.transfer_seconds - slow.hidden_transfer_seconds);
+  }
+  inputs.config.parallel.data = Sharding::kReplicas;
+  const double some = make_plan(inputs).or_throw().predicted.hidden_transfer_seconds;
+  inputs.kernels.gemm_flops_per_second = 1e13;  // backward is over before much has travelled
+  EXPECT_LT(make_plan(inputs).or_throw().predicted.hidden_transfer_seconds, some);
+  inputs.config.comm.bucket_bytes = 1 << 30;  // all but the first MiB travels after backward
+  inputs.kernels.gemm_flops_per_second = 1e9;
+  const Prediction two = make_plan(inputs).or_throw().predicted;
+  EXPECT_LT(two.hidden_transfer_seconds, some);
 }
 
 TEST(Network, AGroupThatWouldSpanHostsIsRefused) {

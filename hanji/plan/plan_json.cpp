@@ -14,7 +14,7 @@ namespace {
 
 using base::Json;
 
-constexpr int64_t kFormat = 1;
+constexpr int64_t kFormat = 2;  // 1: no transfer apart from skew, no measured overheads, no simd
 constexpr int kMostCpus = 1 << 16;
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 constexpr double kMostSeconds = 1e12;
@@ -30,10 +30,12 @@ Json to_value(const KernelChoice& k) {
           {"attention_error", k.attention_error},
           {"why", k.why},
           {"simd", k.simd ? base::name_of(*k.simd) : ""},
-          {"float32_flops_per_second", k.float32_flops_per_second}};
+          {"float32_flops_per_second", k.float32_flops_per_second},
+          {"seconds_per_operation", k.seconds_per_operation},
+          {"elementwise_bytes_per_second", k.elementwise_bytes_per_second}};
 }
 
-KernelChoice read_kernels(JsonFields& fields) {
+KernelChoice read_kernels(JsonFields& fields, int64_t format) {
   KernelChoice k;
   k.gemm = fields.word<Gemm>("gemm");
   k.attention = fields.word<Attention>("attention");
@@ -43,12 +45,16 @@ KernelChoice read_kernels(JsonFields& fields) {
   k.gemm_error = fields.real("gemm_error", 0, kMostRate);
   k.attention_error = fields.real("attention_error", 0, kMostRate);
   k.why = fields.text("why");
-  if (const std::string word = fields.text("simd"); !word.empty()) {
-    const auto simd = base::parse_simd(word);
-    if (simd.ok()) k.simd = *simd;
-    if (!simd.ok()) fields.fail("simd", "is " + simd.status().message());
+  if (format > 1) {
+    if (const std::string word = fields.text("simd"); !word.empty()) {
+      const auto simd = base::parse_simd(word);
+      if (simd.ok()) k.simd = *simd;
+      if (!simd.ok()) fields.fail("simd", "is " + simd.status().message());
+    }
+    k.float32_flops_per_second = fields.real("float32_flops_per_second", 0, kMostRate);
+    k.seconds_per_operation = fields.real("seconds_per_operation", 0, kMostSeconds);
+    k.elementwise_bytes_per_second = fields.real("elementwise_bytes_per_second", 0, kMostRate);
   }
-  k.float32_flops_per_second = fields.real("float32_flops_per_second", 0, kMostRate);
   if (k.gemm == Gemm::kAuto) fields.fail("gemm", "is undecided");
   if (k.attention == Attention::kAuto) fields.fail("attention", "is undecided");
   return k;
@@ -57,8 +63,9 @@ KernelChoice read_kernels(JsonFields& fields) {
 Json to_value(const Prediction& p) {
   return {{"step_seconds", p.step_seconds},
           {"compute_seconds", p.compute_seconds},
-          {"communication_seconds", p.communication_seconds},
-          {"exposed_communication_seconds", p.exposed_communication_seconds},
+          {"transfer_seconds", p.transfer_seconds},
+          {"exposed_transfer_seconds", p.exposed_transfer_seconds},
+          {"hidden_transfer_seconds", p.hidden_transfer_seconds},
           {"data_seconds", p.data_seconds},
           {"tokens_per_second", p.tokens_per_second},
           {"peak_bytes_per_rank", p.peak_bytes_per_rank},
@@ -68,12 +75,22 @@ Json to_value(const Prediction& p) {
           {"collectives_per_step", p.collectives_per_step}};
 }
 
-Prediction read_prediction(JsonFields& fields) {
+void read_transfer(JsonFields& fields, int64_t format, Prediction& p) {
+  if (format == 1) {
+    p.transfer_seconds = fields.real("communication_seconds", 0, kMostSeconds);
+    p.exposed_transfer_seconds = fields.real("exposed_communication_seconds", 0, kMostSeconds);
+    return;
+  }
+  p.transfer_seconds = fields.real("transfer_seconds", 0, kMostSeconds);
+  p.exposed_transfer_seconds = fields.real("exposed_transfer_seconds", 0, kMostSeconds);
+  p.hidden_transfer_seconds = fields.real("hidden_transfer_seconds", 0, kMostSeconds);
+}
+
+Prediction read_prediction(JsonFields& fields, int64_t format) {
   Prediction p;
   p.step_seconds = fields.real("step_seconds", 0, kMostSeconds);
   p.compute_seconds = fields.real("compute_seconds", 0, kMostSeconds);
-  p.communication_seconds = fields.real("communication_seconds", 0, kMostSeconds);
-  p.exposed_communication_seconds = fields.real("exposed_communication_seconds", 0, kMostSeconds);
+  read_transfer(fields, format, p);
   p.data_seconds = fields.real("data_seconds", 0, kMostSeconds);
   p.tokens_per_second = fields.real("tokens_per_second", 0, kMostRate);
   p.peak_bytes_per_rank = fields.integer("peak_bytes_per_rank", 0, kMostBytes);
@@ -229,18 +246,20 @@ Status check_sums(const Plan& plan) {
   return {};
 }
 
-void read_decisions(JsonFields& fields, Plan& plan) {
+void read_decisions(JsonFields& fields, int64_t format, Plan& plan) {
   plan.data = read_part(fields, "data", read_data);
   plan.ranks = static_cast<int>(fields.integer("ranks", 1, base::kMaxRanks));
   plan.threads = static_cast<int>(fields.integer("threads", 1, 1024));
   plan.mesh = read_list<layout::Axis>(fields, "mesh", 8, read_axis);
   plan.shares = read_list<RankShare>(fields, "shares", base::kMaxRanks, read_share);
   plan.micro_batch = fields.integer("micro_batch", 1, kMostBytes);
-  plan.kernels = read_part(fields, "kernels", read_kernels);
+  plan.kernels =
+      read_part(fields, "kernels", [&](JsonFields& part) { return read_kernels(part, format); });
   plan.num_buckets = fields.integer("buckets", 1, kMostBytes);
   plan.memory = read_list<MemoryLine>(fields, "memory", 64, read_line);
   plan.hosts = read_part(fields, "hosts", read_hosts);
-  plan.predicted = read_part(fields, "predicted", read_prediction);
+  plan.predicted = read_part(fields, "predicted",
+                             [&](JsonFields& part) { return read_prediction(part, format); });
   plan.job_hash = fields.text("job_hash");
 }
 
@@ -276,9 +295,9 @@ std::string to_json(const Plan& plan) {
 Result<Plan> plan_from_json(std::string_view text) {
   HANJI_ASSIGN_OR_RETURN(const Json json, base::parse_json(text, 16, size_t{4} << 20));
   JsonFields fields(json, "plan");
-  fields.integer("format", kFormat, kFormat);
+  const int64_t format = fields.integer("format", 1, kFormat);
   Plan plan;
-  read_decisions(fields, plan);
+  read_decisions(fields, format, plan);
   HANJI_ASSIGN_OR_RETURN(plan.config, config_from_json(fields.object("config")));
   fields.object("rates");
   HANJI_RETURN_IF_ERROR(fields.status());

@@ -65,6 +65,30 @@ TEST(PlanJson, EveryMemberIsNeeded) {
   }
 }
 
+/// As plans were written before transfer and skew were told apart.
+TEST(PlanJson, ReadsPlansOfFormat1) {
+  const Plan plan = some_plan();
+  Json json = Json::parse(to_json(plan));
+  json["format"] = 1;
+  json["kernels"].erase("seconds_per_operation");
+  json["kernels"].erase("elementwise_bytes_per_second");
+  Json& predicted = json["predicted"];
+  for (const char* name :
+       {"transfer_seconds", "exposed_transfer_seconds", "hidden_transfer_seconds"}) {
+    predicted.erase(name);
+  }
+  predicted["communication_seconds"] = 0.25;
+  predicted["exposed_communication_seconds"] = 0.125;
+  const auto read = plan_from_json(json.dump());
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(read->predicted.transfer_seconds, 0.25);
+  EXPECT_EQ(read->predicted.exposed_transfer_seconds, 0.125);
+  EXPECT_EQ(read->kernels.seconds_per_operation, 0);
+  EXPECT_EQ(read->shares, plan.shares);
+  json["predicted"]["transfer_seconds"] = 1;
+  EXPECT_FALSE(plan_from_json(json.dump()).ok()) << "of format 2";
+}
+
 TEST(PlanJson, UnknownMembersAreRefused) {
   EXPECT_THAT(answer([](Json& j) { j["extra"] = 1; }), HasSubstr("plan.extra"));
   EXPECT_THAT(answer([](Json& j) { j["config"]["train"]["stpes"] = 1; }), HasSubstr("stpes"));
@@ -72,7 +96,7 @@ TEST(PlanJson, UnknownMembersAreRefused) {
 }
 
 TEST(PlanJson, TypesAndRangesAreChecked) {
-  EXPECT_THAT(answer([](Json& j) { j["format"] = 2; }), HasSubstr("plan.format is 2"));
+  EXPECT_THAT(answer([](Json& j) { j["format"] = 3; }), HasSubstr("plan.format is 3"));
   EXPECT_THAT(answer([](Json& j) { j["ranks"] = 1.5; }), HasSubstr("plan.ranks"));
   EXPECT_THAT(answer([](Json& j) { j["ranks"] = 65537; }), HasSubstr("plan.ranks"));
   EXPECT_THAT(answer([](Json& j) { j["ranks"] = UINT64_MAX; }), HasSubstr("plan.ranks"));

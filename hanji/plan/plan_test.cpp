@@ -29,7 +29,9 @@ PlanInputs two_cores() {
                     40e9,
                     1e-7,
                     1e-7,
-                    "onednn 100 GF/s against mkl 50"};
+                    "onednn 100 GF/s against mkl 50",
+                    6e-6,
+                    18e9};
   inputs.data = {65, 10000, 1000};
   return inputs;
 }
@@ -356,7 +358,7 @@ TEST(Predict, OneRankSendsNothing) {
   PlanInputs inputs = two_cores();
   inputs.config.run.ranks = 1;
   const Plan plan = made(inputs);
-  EXPECT_EQ(plan.predicted.communication_seconds, 0);
+  EXPECT_EQ(plan.predicted.transfer_seconds, 0);
   EXPECT_EQ(plan.predicted.wire_bytes_per_step, 0);
 }
 
@@ -377,6 +379,9 @@ TEST(Predict, EveryInputMovesTheStepTheRightWay) {
   };
   EXPECT_GT(seconds_after([](PlanInputs& i) { i.kernels.gemm_flops_per_second /= 2; }), base);
   EXPECT_GT(seconds_after([](PlanInputs& i) { i.kernels.attention_flops_per_second /= 2; }), base);
+  EXPECT_GT(seconds_after([](PlanInputs& i) { i.kernels.seconds_per_operation *= 2; }), base);
+  EXPECT_GT(seconds_after([](PlanInputs& i) { i.kernels.elementwise_bytes_per_second /= 2; }),
+            base);
   EXPECT_GT(seconds_after([](PlanInputs& i) { i.rates.compute_share /= 2; }), base);
   EXPECT_GT(seconds_after([](PlanInputs& i) { i.config.train.global_batch = 32; }), base);
   EXPECT_GT(seconds_after([](PlanInputs& i) { i.config.run.ranks = 1; }), base);
@@ -394,8 +399,9 @@ TEST(Predict, EveryInputMovesTheStepTheRightWay) {
 
 TEST(Predict, PartsAddUpToTheStep) {
   const Prediction p = made(two_cores()).predicted;
-  EXPECT_DOUBLE_EQ(p.step_seconds,
-                   p.compute_seconds + p.exposed_communication_seconds + p.data_seconds);
+  EXPECT_DOUBLE_EQ(p.step_seconds, p.compute_seconds + p.exposed_transfer_seconds + p.data_seconds);
+  EXPECT_DOUBLE_EQ(p.transfer_seconds, p.exposed_transfer_seconds + p.hidden_transfer_seconds);
+  EXPECT_EQ(p.hidden_transfer_seconds, 0) << "a rank moves its bytes with its own core";
   EXPECT_DOUBLE_EQ(p.tokens_per_second * p.step_seconds, 16 * 64);
 }
 
@@ -534,7 +540,7 @@ TEST(Describe, SaysThatZero3IsZero2WhereRanksShareOneCopyOfTheParameters) {
 TEST(Describe, Golden) {
   Plan plan = made(two_cores());
   plan.job_hash = "0123456789abcdef0123456789abcdef";
-  plan.predicted = {0.0505,           0.05, 0.0005, 0.0005, 0.00002, 20480, int64_t{30} << 20,
+  plan.predicted = {0.0505,           0.05, 0.0005, 0.0005, 0, 0.00002, 20480, int64_t{30} << 20,
                     int64_t{6} << 20, 0,    0,      4};
   EXPECT_EQ(describe(plan), R"(plan of job 0123456789abcdef
 model       char: 4 layers, 4 heads, 128 wide, block 64, vocabulary 65, tied
@@ -544,7 +550,8 @@ data        the embedded text: 10.0 k training and 1.00 k validation samples of
 mesh        dp 2, 2 ranks of 1 thread on cpus 0 1
 batch       16 samples = 1024 tokens a step; per rank 8 8, at most 8 at once;
             1000 steps
-kernels     float32, gemm onednn 100 GF/s, attention math 40 GF/s
+kernels     float32, gemm onednn 100 GF/s, attention math 40 GF/s, element-wise
+            18 GB/s, 6.00 us an operation
 sums        bits run, engine shm, 2 buckets of at most 25.0 MiB
 memory, of those that need most                 a rank          a host
   parameters                                  3.09 MiB        6.18 MiB
@@ -561,8 +568,9 @@ memory, of those that need most                 a rank          a host
             C checkpoint copy  D data
 predicted for one step
   compute                                      50.0 ms
-  communication                                 500 us
+  transfer                                      500 us
     of it exposed                               500 us
+    of it hidden                                   0 s
   data                                         20.0 us
   step                                         50.5 ms
   collectives of a rank                              4

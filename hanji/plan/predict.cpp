@@ -12,11 +12,6 @@ namespace {
 constexpr int64_t kFirstBucketBytes = int64_t{1} << 20;
 constexpr int64_t kGradientBytes = 4;
 
-/// Attention's rate as a share of the products' where it was not measured: its products are
-/// small, and softmax stands between them (44 of 210 GF/s at T 256 on one core of an EPYC).
-constexpr double kAttentionShare = 0.2;
-/// One operation through libtorch's dispatcher and autograd, forward or backward.
-constexpr double kSecondsPerOperation = 6e-6;
 /// Operations of one layer (two norms, four products, attention, GELU), forward and backward.
 constexpr double kOperationsPerLayer = 16;
 /// Embedding, last norm, head, loss; both directions, and the loop around them.
@@ -24,9 +19,6 @@ constexpr double kOperationsBesides = 20;
 /// Elements of the width that element-wise operations read and write per token and layer: norms
 /// 2 x 4, bias of qkv 2 x 3, GELU 2 x 4; backward reads gradients besides and writes as many.
 constexpr double kElementsPerLayer = 22 * 3;
-/// Of element-wise kernels on one rank, read and written, however near the bytes are: GELU, softmax
-/// and norms compute (13 to 21 GB/s on a core of a Zen 5).
-constexpr double kElementwiseBytesPerSecond = 18e9;
 /// Of forward and backward: one of three products of equal size, and about that of the rest.
 constexpr double kForwardShare = 1.0 / 3;
 /// AdamW reads parameter, gradient and two moments and writes three; the norm reads the gradient
@@ -64,6 +56,13 @@ double product_rate(const StepFacts& facts) {
   return or_else(facts.kernels.gemm_flops_per_second, assumed) * facts.rates.compute_share;
 }
 
+/// Kernels compute while they move bytes, however near these are; for tensors of `bytes` each.
+double elementwise_rate(const StepFacts& facts, double bytes) {
+  const double moved = bytes_per_second(facts, bytes);
+  const double computed = facts.kernels.elementwise_bytes_per_second * facts.rates.compute_share;
+  return std::min(moved, or_else(computed, moved));
+}
+
 /// Of all products those that are not the head's.
 double share_of_blocks(const ModelSpec& m) {
   const double blocks =
@@ -76,23 +75,43 @@ double forward_and_backward_seconds(const StepFacts& facts, const RankShare& sha
   const auto tokens = static_cast<double>(share.samples.size() * m.block);
   const auto passes = static_cast<double>(share.num_micro_batches);
   const double rate = product_rate(facts);
-  const double attention_rate = or_else(
-      facts.kernels.attention_flops_per_second * facts.rates.compute_share, kAttentionShare * rate);
+  const double share_of_core = facts.rates.compute_share;
+  const double attention_rate =
+      or_else(facts.kernels.attention_flops_per_second * share_of_core, rate);
   const double products = tokens * m.gemm_flops_per_token() / rate;
   const double attention = tokens * m.attention_flops_per_token() / 2 / attention_rate;
   const double element = static_cast<double>(m.width * element_bytes(facts.kernels.precision));
   const double moved = tokens * static_cast<double>(m.layers) * kElementsPerLayer * element;
-  const double elementwise =
-      moved /
-      std::min(kElementwiseBytesPerSecond, bytes_per_second(facts, 4 * tokens / passes * element));
+  const double elementwise = moved / elementwise_rate(facts, 4 * tokens / passes * element);
   const double gradients = static_cast<double>(m.num_parameters() * kGradientBytes);
   const double accumulated = (passes - 1) * kAccumulatedElements * gradients;
   const double accumulation = accumulated / bytes_per_second(facts, 2 * gradients);
   const double operations =
       passes * (static_cast<double>(m.layers) * kOperationsPerLayer + kOperationsBesides);
-  const double once =
-      products + attention + elementwise + accumulation + operations * kSecondsPerOperation;
+  const double dispatch = operations * facts.kernels.seconds_per_operation / share_of_core;
+  const double once = products + attention + elementwise + accumulation + dispatch;
   return facts.recompute ? once + kForwardShare * share_of_blocks(m) * (once - accumulation) : once;
+}
+
+/// The last backward pass of a step, behind which buckets travel.
+double last_backward_seconds(const StepFacts& facts) {
+  double seconds = 0;
+  for (const RankShare& share : facts.shares) {
+    const auto passes = static_cast<double>(share.num_micro_batches);
+    seconds = std::max(seconds, forward_and_backward_seconds(facts, share) / passes);
+  }
+  return (1 - kForwardShare) * seconds;
+}
+
+/// Calls run one after another on the wire, none before its gradients are finished.
+double hidden_seconds(const std::vector<GradientCall>& calls, double backward_seconds) {
+  double wire_free = 0, hidden = 0;
+  for (const GradientCall& call : calls) {
+    const double begin = std::max(wire_free, call.ready * backward_seconds);
+    wire_free = begin + call.network_seconds;
+    hidden += std::max(0.0, std::min(wire_free, backward_seconds) - begin);
+  }
+  return hidden;
 }
 
 /// Of its shard where the optimizer is cut; then gradients are copied out of backward, too.
@@ -157,10 +176,12 @@ Prediction predict(const StepFacts& facts) {
     samples += share.samples.size();
   }
   prediction.compute_seconds += optimizer_seconds(facts);
-  predict_communication(facts, prediction);
-  prediction.exposed_communication_seconds = prediction.communication_seconds;
-  prediction.step_seconds = prediction.compute_seconds + prediction.data_seconds +
-                            prediction.exposed_communication_seconds;
+  const auto calls = predict_communication(facts, prediction);
+  prediction.hidden_transfer_seconds = hidden_seconds(calls, last_backward_seconds(facts));
+  prediction.exposed_transfer_seconds =
+      prediction.transfer_seconds - prediction.hidden_transfer_seconds;
+  prediction.step_seconds =
+      prediction.compute_seconds + prediction.data_seconds + prediction.exposed_transfer_seconds;
   const auto tokens = static_cast<double>(samples * facts.model.block);
   prediction.tokens_per_second = tokens / prediction.step_seconds;
   return prediction;

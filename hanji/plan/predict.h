@@ -29,14 +29,15 @@ struct RankShare {
 /// Seconds of one step, of the slowest rank. Written before step 1 and never edited.
 struct Prediction {
   double step_seconds = 0;
-  double compute_seconds = 0;        ///< Forward, backward and optimizer.
-  double communication_seconds = 0;  ///< All collectives of a step, end to end.
-  double exposed_communication_seconds = 0;
+  double compute_seconds = 0;   ///< Forward, backward and optimizer.
+  double transfer_seconds = 0;  ///< Bytes of all collectives of a step move; no waiting for ranks.
+  double exposed_transfer_seconds = 0;  ///< Of it, what prolongs the step,
+  double hidden_transfer_seconds = 0;   ///< and what moves while the rank computes.
   double data_seconds = 0;
   double tokens_per_second = 0;  ///< Of all ranks.
   int64_t peak_bytes_per_rank = 0;
   int64_t wire_bytes_per_step = 0;     ///< Payload that ranks read from each other, all ranks.
-  double network_seconds = 0;          ///< Of the communication: between hosts.
+  double network_seconds = 0;          ///< Of the transfer: between hosts.
   int64_t network_bytes_per_step = 0;  ///< Payload sent by messages over several hosts, all ranks.
   int64_t collectives_per_step = 0;    ///< Calls of one rank.
 };
@@ -62,11 +63,13 @@ layout::BucketPlan gradient_buckets(const ModelSpec& model, int64_t bucket_bytes
 /// Prices one step.
 ///
 /// Result  compute: products at the measured rate, attention at its own, everything else by the
-///         bytes it moves, a fixed cost per operation, and the optimizer by its bytes.
-///         communication: price of the very step lists that the ranks will run, one per bucket and
-///         one small one; all of it exposed, since a rank moves its bytes with its own core. Over
-///         several hosts as HostedCalls prices them.
-/// Errors  throws nothing; rates that are 0 are taken from cost::Rates.
+///         bytes it moves, a measured cost per operation, and the optimizer by its bytes.
+///         transfer: price of the very step lists that the ranks will run, one per bucket and
+///         one small one. Inside a host all of it is exposed, since a rank moves its bytes with its
+///         own core. Over several hosts as HostedCalls prices them; what is on the wire hides from
+///         the moment that backward has finished a bucket, one bucket after another, until backward
+///         ends.
+/// Errors  throws nothing; rates of products that are 0 are taken from cost::Rates.
 Prediction predict(const StepFacts& facts);
 
 }  // namespace hanji::plan

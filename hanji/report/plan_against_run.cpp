@@ -33,6 +33,10 @@ std::string shown(Unit unit, double value) {
   return "";
 }
 
+std::string shown_or_dash(Unit unit, const std::optional<double>& value) {
+  return value ? shown(unit, *value) : "-";
+}
+
 /// "+4.2 %"; beyond a factor of ten as a factor, which reads better than thousands of percent.
 std::string shown_error(const Comparison& line) {
   const auto error = line.error();
@@ -47,9 +51,12 @@ std::vector<Comparison> compare_step(const plan::Plan& plan, const Measured& m) 
   const plan::Prediction& p = plan.predicted;
   std::vector<Comparison> lines = {
       {"compute_seconds", Unit::kSeconds, p.compute_seconds, m.compute_seconds},
-      {"communication_seconds", Unit::kSeconds, p.communication_seconds, m.communication_seconds},
-      {"exposed_communication_seconds", Unit::kSeconds, p.exposed_communication_seconds,
-       m.exposed_communication_seconds},
+      {"transfer_seconds", Unit::kSeconds, p.transfer_seconds, m.transfer_seconds},
+      {"exposed_transfer_seconds", Unit::kSeconds, p.exposed_transfer_seconds,
+       m.exposed_transfer_seconds},
+      {"hidden_transfer_seconds", Unit::kSeconds, p.hidden_transfer_seconds,
+       m.hidden_transfer_seconds},
+      {"skew_seconds", Unit::kSeconds, std::nullopt, m.skew_seconds},
       {"data_seconds", Unit::kSeconds, p.data_seconds, m.data_seconds},
       {"step_seconds", Unit::kSeconds, p.step_seconds, m.step_seconds},
       {"tokens_per_second", Unit::kPerSecond, p.tokens_per_second, m.tokens_per_second},
@@ -76,9 +83,9 @@ base::Json or_null(const std::optional<double>& value) {
 }  // namespace
 
 std::optional<double> Comparison::error() const {
-  if (!measured) return std::nullopt;
-  if (*measured == 0) return predicted == 0 ? std::optional(0.0) : std::nullopt;
-  return predicted / *measured - 1;
+  if (!predicted || !measured) return std::nullopt;
+  if (*measured == 0) return *predicted == 0 ? std::optional(0.0) : std::nullopt;
+  return *predicted / *measured - 1;
 }
 
 std::vector<Comparison> compare(const plan::Plan& plan, const Measured& m) {
@@ -104,8 +111,9 @@ std::string table(const plan::Plan& plan, const Measured& measured) {
   std::string out = fmt::format("{:<32}{:>14}{:>14}{:>14}\n", "plan against run", "predicted",
                                 "measured", "error");
   for (const Comparison& line : compare(plan, measured)) {
-    out += fmt::format("{:<32}{:>14}{:>14}{:>14}\n", line.name, shown(line.unit, line.predicted),
-                       line.measured ? shown(line.unit, *line.measured) : "-", shown_error(line));
+    out += fmt::format("{:<32}{:>14}{:>14}{:>14}\n", line.name,
+                       shown_or_dash(line.unit, line.predicted),
+                       shown_or_dash(line.unit, line.measured), shown_error(line));
   }
   if (const auto gain = scaling(plan, measured)) {
     out += fmt::format("{} ranks against one: {:.2f} times as fast, efficiency {:.0f} %\n",
@@ -117,7 +125,7 @@ std::string table(const plan::Plan& plan, const Measured& measured) {
 std::string to_json(const std::vector<Comparison>& comparisons) {
   base::Json json = base::Json::object();
   for (const Comparison& line : comparisons) {
-    json[line.name] = {{"predicted", line.predicted},
+    json[line.name] = {{"predicted", or_null(line.predicted)},
                        {"measured", or_null(line.measured)},
                        {"error", or_null(line.error())}};
   }

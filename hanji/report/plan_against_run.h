@@ -13,8 +13,10 @@ namespace hanji::report {
 struct Measured {
   std::optional<double> step_seconds;
   std::optional<double> compute_seconds;
-  std::optional<double> communication_seconds;
-  std::optional<double> exposed_communication_seconds;
+  std::optional<double> transfer_seconds;          ///< Bytes of collectives moved.
+  std::optional<double> exposed_transfer_seconds;  ///< Of it, while the rank did nothing else,
+  std::optional<double> hidden_transfer_seconds;   ///< and while it computed.
+  std::optional<double> skew_seconds;              ///< Waiting for slower ranks.
   std::optional<double> data_seconds;
   std::optional<double> tokens_per_second;
   std::optional<int64_t> peak_bytes_per_rank;
@@ -32,13 +34,14 @@ enum class Unit : uint8_t { kSeconds, kBytes, kCount, kPerSecond };
 struct Comparison {
   std::string name;  ///< As in summary.json: "step_seconds", "memory.activations".
   Unit unit = Unit::kSeconds;
-  double predicted = 0;
+  std::optional<double> predicted;  ///< Absent: a plan cannot know it.
   std::optional<double> measured;
-  /// predicted / measured - 1; 0 if both are 0. Absent where nothing or 0 was measured.
+  /// predicted / measured - 1; 0 if both are 0. Absent where nothing was predicted, or nothing or 0
+  /// was measured.
   std::optional<double> error() const;
 };
 
-/// Every line that the plan predicted, in the order of its table.
+/// Every line that the plan predicted, in the order of its table, and the skew.
 std::vector<Comparison> compare(const plan::Plan& plan, const Measured& measured);
 
 /// What more ranks brought.

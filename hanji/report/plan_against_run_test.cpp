@@ -13,8 +13,8 @@ using testing::Not;
 plan::Plan some_plan() {
   plan::Plan plan;
   plan.ranks = 2;
-  plan.predicted = {0.05, 0.04, 0.008, 0.004, 0.001, 20000, int64_t{64} << 20, int64_t{6} << 20,
-                    0,    0,    4};
+  plan.predicted = {
+      0.05, 0.04, 0.008, 0.004, 0.004, 0.001, 20000, int64_t{64} << 20, int64_t{6} << 20, 0, 0, 4};
   plan.memory = {{"parameters", int64_t{40} << 20}, {"activations", int64_t{24} << 20}};
   return plan;
 }
@@ -22,7 +22,8 @@ plan::Plan some_plan() {
 Measured some_run() {
   Measured run;
   run.step_seconds = 0.04;
-  run.communication_seconds = 0.0004;
+  run.transfer_seconds = 0.0004;
+  run.skew_seconds = 0.002;
   run.tokens_per_second = 25000;
   run.wire_bytes_per_step = int64_t{6} << 20;
   run.collectives_per_step = 4;
@@ -36,14 +37,17 @@ TEST(PlanAgainstRun, ErrorIsRelativeToWhatWasMeasured) {
   EXPECT_DOUBLE_EQ((Comparison{"x", Unit::kBytes, 0, 0}).error().value(), 0);
   EXPECT_FALSE((Comparison{"x", Unit::kBytes, 1, 0}).error().has_value());
   EXPECT_FALSE((Comparison{"x", Unit::kBytes, 1, std::nullopt}).error().has_value());
+  EXPECT_FALSE((Comparison{"x", Unit::kBytes, std::nullopt, 1}).error().has_value());
 }
 
 TEST(PlanAgainstRun, Golden) {
   EXPECT_EQ(table(some_plan(), some_run()),
             R"(plan against run                     predicted      measured         error
 compute_seconds                        40.0 ms             -             -
-communication_seconds                  8.00 ms        400 us           x20
-exposed_communication_seconds          4.00 ms             -             -
+transfer_seconds                       8.00 ms        400 us           x20
+exposed_transfer_seconds               4.00 ms             -             -
+hidden_transfer_seconds                4.00 ms             -             -
+skew_seconds                                 -       2.00 ms             -
 data_seconds                           1.00 ms             -             -
 step_seconds                           50.0 ms       40.0 ms       +25.0 %
 tokens_per_second                       20.0 k        25.0 k       -20.0 %
@@ -80,12 +84,14 @@ TEST(PlanAgainstRun, SpeedUpNeedsBothRates) {
 TEST(PlanAgainstRun, JsonHasEveryLineAndNullForWhatIsAbsent) {
   const auto json = base::parse_json(to_json(compare(some_plan(), some_run())));
   ASSERT_TRUE(json.ok()) << json.status().to_string();
-  EXPECT_EQ(json->size(), 11u);
+  EXPECT_EQ(json->size(), 13u);
   EXPECT_DOUBLE_EQ((*json)["step_seconds"]["predicted"].get<double>(), 0.05);
   EXPECT_DOUBLE_EQ((*json)["step_seconds"]["measured"].get<double>(), 0.04);
   EXPECT_DOUBLE_EQ((*json)["step_seconds"]["error"].get<double>(), 0.25);
   EXPECT_TRUE((*json)["data_seconds"]["measured"].is_null());
   EXPECT_TRUE((*json)["data_seconds"]["error"].is_null());
+  EXPECT_TRUE((*json)["skew_seconds"]["predicted"].is_null());
+  EXPECT_DOUBLE_EQ((*json)["skew_seconds"]["measured"].get<double>(), 0.002);
   EXPECT_TRUE(json->contains("memory.activations"));
 }
 

@@ -20,6 +20,13 @@ int64_t integer(const Json& line, const char* key) {
   return found != line.end() && found->is_number_integer() ? found->get<int64_t>() : -1;
 }
 
+std::optional<CallSeconds> calls_of(const Json& line) {
+  if (!line.contains("skew_seconds")) return std::nullopt;
+  return CallSeconds{.transfer = number(line, "transfer_seconds"),
+                     .exposed_transfer = number(line, "exposed_transfer_seconds"),
+                     .skew = number(line, "skew_seconds")};
+}
+
 bool is_resumption(const Json& line) { return line.contains("resumed"); }
 
 void remember(const Json& line, History& history) {
@@ -28,11 +35,10 @@ void remember(const Json& line, History& history) {
     history.resumptions.push_back({.step = integer(line, "step"), .ranks = ranks});
   } else if (line.contains("loss")) {
     history.train_loss = number(line, "loss");
-    history.logged.push_back(
-        {.step = number(line, "step_seconds"),
-         .data = number(line, "data_seconds"),
-         .exposed_communication = number(line, "exposed_communication_seconds"),
-         .ranks = ranks});
+    history.logged.push_back({.step = number(line, "step_seconds"),
+                              .data = number(line, "data_seconds"),
+                              .calls = calls_of(line),
+                              .ranks = ranks});
   } else if (line.contains("validation_loss")) {
     history.validation_loss = number(line, "validation_loss");
   }

@@ -2,17 +2,27 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "hanji/base/status.h"
 
 namespace hanji::train {
 
+/// Seconds of the collectives of one step on one rank: bytes that move, apart from waiting for a
+/// slower rank.
+struct CallSeconds {
+  double transfer = 0;
+  double exposed_transfer = 0;  ///< Of it, what did not hide behind this rank's computing.
+  double skew = 0;
+  bool operator==(const CallSeconds&) const = default;
+};
+
 /// Seconds of one step on rank 0.
 struct LoggedStep {
   double step = 0;
   double data = 0;
-  double exposed_communication = 0;
+  std::optional<CallSeconds> calls = {};  ///< Absent in logs that did not tell skew apart.
   int ranks = 0;
 };
 

@@ -47,6 +47,19 @@ TEST_F(RewindLog, DropsLaterStepsAndAnOpenLine) {
   EXPECT_EQ(history->validation_loss, 2.25);
 }
 
+TEST_F(RewindLog, ReadsTransferAndSkewAndLogsThatDidNotTellThemApart) {
+  write(R"({"step":1,"loss":1,"step_seconds":1,"exposed_communication_seconds":0.5})"
+        "\n"
+        R"({"step":2,"loss":1,"step_seconds":1,"transfer_seconds":0.25,)"
+        R"("exposed_transfer_seconds":0.125,"skew_seconds":0.0625})"
+        "\n");
+  const auto history = rewind_log(path(), 2);
+  ASSERT_TRUE(history.ok());
+  ASSERT_EQ(history->logged.size(), 2u);
+  EXPECT_FALSE(history->logged[0].calls.has_value());
+  EXPECT_EQ(history->logged[1].calls, (CallSeconds{0.25, 0.125, 0.0625}));
+}
+
 TEST_F(RewindLog, ToTheBeginKeepsNothing) {
   write(step(1) + step(2));
   ASSERT_TRUE(rewind_log(path(), 0).ok());

@@ -26,7 +26,9 @@ plan::KernelChoice to_plan(const compute::KernelChoice& choice) {
           .attention_error = choice.attention_error,
           .why = choice.why,
           .simd = choice.simd,
-          .float32_flops_per_second = choice.float32_flops_per_second};
+          .float32_flops_per_second = choice.float32_flops_per_second,
+          .seconds_per_operation = choice.seconds_per_operation,
+          .elementwise_bytes_per_second = choice.elementwise_bytes_per_second};
 }
 
 compute::KernelChoice to_compute(const plan::KernelChoice& choice) {
@@ -41,6 +43,8 @@ compute::KernelChoice to_compute(const plan::KernelChoice& choice) {
   out.attention_flops_per_second = choice.attention_flops_per_second;
   out.attention_error = choice.attention_error;
   out.why = choice.why;
+  out.seconds_per_operation = choice.seconds_per_operation;
+  out.elementwise_bytes_per_second = choice.elementwise_bytes_per_second;
   return out;
 }
 

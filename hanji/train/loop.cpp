@@ -18,6 +18,16 @@ double seconds_since(int64_t start_ns) {
   return static_cast<double>(base::now_ns() - start_ns) * 1e-9;
 }
 
+std::optional<CallSeconds> seconds_between(const comm::Stats& before, const comm::Stats& after) {
+  if (!before.times || !after.times) return std::nullopt;
+  const auto seconds = [&](int64_t comm::CallTimes::*member) {
+    return static_cast<double>((*after.times).*member - (*before.times).*member) * 1e-9;
+  };
+  return CallSeconds{.transfer = seconds(&comm::CallTimes::transfer_ns),
+                     .exposed_transfer = seconds(&comm::CallTimes::exposed_ns),
+                     .skew = seconds(&comm::CallTimes::skew_ns)};
+}
+
 layout::Range even_share(int64_t count, int ranks, int rank) {
   return {count * rank / ranks, count * (rank + 1) / ranks};
 }
@@ -98,7 +108,7 @@ class Loop {
     }
     seconds.step = seconds_since(start_ns);
     const comm::Stats after = job_.strategy->stats();
-    seconds.exposed_communication = static_cast<double>(after.wait_ns - before.wait_ns) * 1e-9;
+    seconds.calls = seconds_between(before, after);
     // Steps that compare the replicas move more; they are not what the plan prices.
     const int64_t wire_bytes = after.wire_bytes - before.wire_bytes;
     const int64_t network_bytes = after.network_bytes - before.network_bytes;
@@ -126,7 +136,7 @@ class Loop {
                        .gradient_norm = result.gradient_norm,
                        .step_seconds = seconds.step,
                        .data_seconds = seconds.data,
-                       .exposed_communication_seconds = seconds.exposed_communication,
+                       .calls = seconds.calls,
                        .num_tokens = result.num_tokens,
                        .memory_bytes = inputs_.memory.current_bytes() +
                                        static_cast<int64_t>(job_.group.heap().used_bytes())});

@@ -34,7 +34,7 @@ struct LoopInputs {
 struct StepSeconds {
   double step = 0;
   double data = 0;
-  double exposed_communication = 0;
+  std::optional<CallSeconds> calls = {};  ///< Absent where the engine cannot tell.
 };
 
 struct LoopOutcome {

@@ -140,6 +140,14 @@ Result<plan::GpuFacts> count_gpus(const std::optional<StartedRanks>& started) {
                         .free_bytes = gpus.free_bytes};
 }
 
+void add_overheads(const plan::Plan& plan, plan::KernelChoice& kernels) {
+  if (kernels.seconds_per_operation > 0) return;
+  const compute::KernelChoice known = to_compute(kernels);
+  const auto found = compute::real_measurer().overheads(known.gemm, kernel_options(plan));
+  kernels.seconds_per_operation = found.seconds_per_operation;
+  kernels.elementwise_bytes_per_second = found.elementwise_bytes_per_second;
+}
+
 Result<cost::Rates> measure_rates(const topology::Machine& machine, int ranks) {
   return cost::measure_rates({.ranks = ranks,
                               .usable_cores = machine.usable_cores,

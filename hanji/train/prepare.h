@@ -34,6 +34,9 @@ Result<plan::GpuFacts> count_gpus(const std::optional<StartedRanks>& started = s
 /// The same, opening the data that `config` names. Errors: as open_dataset() besides.
 Result<plan::Plan> prepare(const plan::Config& config);
 
+/// Measures what operations cost of kernels that an older plan chose without that.
+void add_overheads(const plan::Plan& plan, plan::KernelChoice& kernels);
+
 /// The rates of `ranks` processes that exchange data on this machine, measured now.
 Result<cost::Rates> measure_rates(const topology::Machine& machine, int ranks);
 

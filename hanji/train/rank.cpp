@@ -4,6 +4,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <cmath>
 #include <numeric>
 #include <span>
 
@@ -135,7 +136,7 @@ class RankRun {
     std::vector<StepSeconds> seconds;
     for (const LoggedStep& step : history.logged) {
       if (step.ranks != plan_.ranks) continue;
-      seconds.push_back({step.step, step.data, step.exposed_communication});
+      seconds.push_back({step.step, step.data, step.calls});
     }
     outcome.seconds.insert(outcome.seconds.begin(), seconds.begin(), seconds.end());
   }
@@ -175,10 +176,11 @@ class RankRun {
         memory_.peak_bytes() + static_cast<int64_t>(world_.heap().peak_bytes()) + copied, "peaks");
     const std::vector<int64_t> wire = gather(outcome.wire_bytes_per_step, "bytes on the wire");
     const std::vector<int64_t> sent = gather(outcome.network_bytes_per_step, "bytes by messages");
+    const std::vector<int64_t> skews = gather(skew_ns(outcome), "skew");
     if (!is_first()) return;
     const Measurement measurement{
         .outcome = outcome,
-        .timings = timings_of(outcome.seconds, world_.recorder()),
+        .timings = timings_of(outcome.seconds),
         .hashes = hashes_of(tensors_of(job)),
         .first_step_seconds = first_step_seconds(outcome),
         .peak_bytes = peaks,
@@ -186,6 +188,7 @@ class RankRun {
                                    ? std::optional(std::reduce(wire.begin(), wire.end()))
                                    : std::nullopt,
         .network_bytes_per_step = std::reduce(sent.begin(), sent.end()),
+        .skew_ns = skews,
         .memory = counted_memory(job, outcome),
         .saves = saver_.times(),
         .history = log_->history()};
@@ -193,6 +196,12 @@ class RankRun {
     base::throw_if_error(base::write_file_atomic(options_.out / "summary.json", summary.json));
     options_.output.write(summary.text);
     show_sample(*job.model);
+  }
+
+  /// Of a step; -1: not told apart.
+  static int64_t skew_ns(const LoopOutcome& outcome) {
+    const auto calls = timings_of(outcome.seconds).calls;
+    return calls ? std::llround(calls->skew * 1e9) : -1;
   }
 
   double first_step_seconds(const LoopOutcome& outcome) const {

@@ -67,6 +67,7 @@ Result<plan::PlanInputs> inputs_for(const SavedRun& saved, const plan::Config& c
   inputs.kernels = saved.plan.kernels;
   HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
   if (config.compute.device == plan::Device::kCuda) return inputs;
+  add_overheads(saved.plan, inputs.kernels);
   const bool same = config.run.ranks == saved.plan.ranks;
   if (same) return inputs;
   const int ranks = config.run.ranks == plan::kAuto ? inputs.machine.usable_cores

@@ -28,7 +28,7 @@ struct StepRecord {
   double gradient_norm = 0;
   double step_seconds = 0;
   double data_seconds = 0;
-  double exposed_communication_seconds = 0;
+  std::optional<CallSeconds> calls = {};
   int64_t num_tokens = 0;
   int64_t memory_bytes = 0;
 };

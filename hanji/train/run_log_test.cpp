@@ -39,6 +39,21 @@ class RunLogTest : public testing::Test {
   std::string told_;
 };
 
+TEST_F(RunLogTest, TellsTransferAndSkewApart) {
+  RunLog log = open();
+  StepRecord record = step(1);
+  record.calls = {.transfer = 0.02, .exposed_transfer = 0.01, .skew = 0.04};
+  log.step(record);
+  log.step(step(100));  // by an engine that cannot tell
+  log.flush();
+  EXPECT_THAT(told_, HasSubstr("  10.0% transfer  40.0% skew  ETA"));
+  EXPECT_THAT(told_.substr(told_.find("step 100/100")), testing::Not(HasSubstr("skew")));
+  const History history = rewind_log(folder_.path() / "run.jsonl", 100).or_throw();
+  ASSERT_EQ(history.logged.size(), 2u);
+  EXPECT_EQ(history.logged[0].calls, record.calls);
+  EXPECT_FALSE(history.logged[1].calls.has_value());
+}
+
 TEST_F(RunLogTest, ADeletedTensorBoardFolderIsMadeAgain) {
   RunLog log = open();
   log.step(step(1));

@@ -35,6 +35,13 @@ parallel::Sharded shard(models::GptImpl& model, const plan::Plan& plan, const co
   return parallel::shard_optimizer(model, (*mesh)["fsdp"], options);
 }
 
+void add(std::optional<comm::CallTimes>& sum, const std::optional<comm::CallTimes>& more) {
+  if (!sum || !more) return sum.reset();
+  sum->transfer_ns += more->transfer_ns;
+  sum->exposed_ns += more->exposed_ns;
+  sum->skew_ns += more->skew_ns;
+}
+
 void add(comm::Stats& sum, const comm::Stats& more) {
   sum.operations += more.operations;
   sum.bytes += more.bytes;
@@ -42,6 +49,7 @@ void add(comm::Stats& sum, const comm::Stats& more) {
   sum.network_bytes += more.network_bytes;
   sum.wait_ns += more.wait_ns;
   sum.busy_ns += more.busy_ns;
+  add(sum.times, more.times);
 }
 
 }  // namespace

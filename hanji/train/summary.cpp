@@ -18,13 +18,19 @@ double tokens_per_second(const plan::Plan& plan, const Timings& timings) {
   return timings.step_median > 0 ? tokens / timings.step_median : 0;
 }
 
+double hidden(const CallSeconds& calls) { return calls.transfer - calls.exposed_transfer; }
+
 report::Measured measured_of(const plan::Plan& plan, const Measurement& run) {
   const Timings& timings = run.timings;
   report::Measured measured;
   measured.step_seconds = timings.step_median;
   measured.compute_seconds = timings.compute;
-  measured.communication_seconds = timings.communication;
-  measured.exposed_communication_seconds = timings.exposed_communication;
+  if (timings.calls) {
+    measured.transfer_seconds = timings.calls->transfer;
+    measured.exposed_transfer_seconds = timings.calls->exposed_transfer;
+    measured.hidden_transfer_seconds = hidden(*timings.calls);
+    measured.skew_seconds = timings.calls->skew;
+  }
   measured.data_seconds = timings.data;
   measured.tokens_per_second = tokens_per_second(plan, timings);
   measured.peak_bytes_per_rank = *std::max_element(run.peak_bytes.begin(), run.peak_bytes.end());
@@ -78,6 +84,24 @@ base::Json resumptions_json(const plan::Plan& plan, const History& history) {
   return json;
 }
 
+base::Json skews_json(const Measurement& run) {
+  base::Json json = base::Json::array();
+  for (const int64_t ns : run.skew_ns) {
+    json.push_back(ns < 0 ? base::Json(nullptr) : base::Json(static_cast<double>(ns) * 1e-9));
+  }
+  return json;
+}
+
+/// Which rank the others waited for; nothing for one rank, or where the engine cannot tell.
+std::string skew_text(const Measurement& run) {
+  const auto [least, most] = std::ranges::minmax_element(run.skew_ns);
+  if (run.skew_ns.size() < 2 || *least < 0) return "";
+  return fmt::format(
+      "a step waits {} for slower ranks on rank {}, {} on rank {}\n",
+      base::format_seconds(static_cast<double>(*most) * 1e-9), most - run.skew_ns.begin(),
+      base::format_seconds(static_cast<double>(*least) * 1e-9), least - run.skew_ns.begin());
+}
+
 base::Json summary_json(const plan::Plan& plan, const Measurement& run,
                         const report::Measured& measured) {
   const Timings& timings = run.timings;
@@ -92,8 +116,14 @@ base::Json summary_json(const plan::Plan& plan, const Measurement& run,
   json["step_seconds_median"] = timings.step_median;
   json["step_seconds_p90"] = timings.step_p90;
   json["compute_seconds"] = timings.compute;
-  json["communication_seconds"] = timings.communication;
-  json["exposed_communication_seconds"] = timings.exposed_communication;
+  const auto or_null = [&](const std::optional<double>& value) {
+    return value ? base::Json(*value) : base::Json(nullptr);
+  };
+  json["transfer_seconds"] = or_null(measured.transfer_seconds);
+  json["exposed_transfer_seconds"] = or_null(measured.exposed_transfer_seconds);
+  json["hidden_transfer_seconds"] = or_null(measured.hidden_transfer_seconds);
+  json["skew_seconds"] = or_null(measured.skew_seconds);
+  json["skew_seconds_by_rank"] = skews_json(run);
   json["data_seconds"] = timings.data;
   json["first_step_seconds"] = run.first_step_seconds;
   json["peak_bytes_per_rank"] = *measured.peak_bytes_per_rank;
@@ -138,7 +168,7 @@ Summary summarise(const plan::Plan& plan, const Dataset& dataset, const Measurem
   summary.text =
       "\n" + report::table(plan, measured) +
       fmt::format("first step after {}\n", base::format_seconds(run.first_step_seconds)) +
-      saving_text(run) + losses_text(dataset, run.outcome, bigrams);
+      skew_text(run) + saving_text(run) + losses_text(dataset, run.outcome, bigrams);
   return summary;
 }
 

@@ -24,6 +24,7 @@ struct Measurement {
   std::vector<int64_t> peak_bytes;  ///< By rank: private tensors and heap together.
   std::optional<int64_t> wire_bytes_per_step;  ///< Of all ranks, where the engine counts them.
   int64_t network_bytes_per_step = 0;          ///< Of all ranks, by messages.
+  std::vector<int64_t> skew_ns;                ///< Of a step, by rank; -1: its engine cannot tell.
   std::vector<plan::MemoryLine> memory;  ///< Counted bytes of rank 0 by the plan's categories.
   const checkpoint::SaveTimes& saves;    ///< Of rank 0, which writes them.
   const History& history;                ///< Of the steps before this process went on with them.

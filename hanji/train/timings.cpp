@@ -1,7 +1,7 @@
 #include "hanji/train/timings.h"
 
 #include <algorithm>
-#include <map>
+#include <optional>
 #include <span>
 
 namespace hanji::train {
@@ -21,49 +21,41 @@ double median_of(std::span<const StepSeconds> steps, double StepSeconds::*member
   return quantile(std::move(values), 0.5);
 }
 
-using Intervals = std::vector<std::pair<int64_t, int64_t>>;
-
-double covered_seconds(Intervals intervals) {
-  std::sort(intervals.begin(), intervals.end());
-  int64_t covered = 0;
-  int64_t end = 0;
-  for (const auto& [from, to] : intervals) {
-    covered += std::max<int64_t>(0, to - std::max(from, end));
-    end = std::max(end, to);
+std::optional<CallSeconds> median_calls(std::span<const StepSeconds> steps) {
+  std::vector<double> transfer, exposed, skew;
+  for (const StepSeconds& step : steps) {
+    if (!step.calls) continue;
+    transfer.push_back(step.calls->transfer);
+    exposed.push_back(step.calls->exposed_transfer);
+    skew.push_back(step.calls->skew);
   }
-  return static_cast<double>(covered) * 1e-9;
+  if (transfer.empty()) return std::nullopt;
+  return CallSeconds{quantile(std::move(transfer), 0.5), quantile(std::move(exposed), 0.5),
+                     quantile(std::move(skew), 0.5)};
 }
 
-double communication_median(const trace::Recorder& recorder) {
-  std::map<int64_t, Intervals> by_step;
-  recorder.for_each([&](const trace::Event& event) {
-    if (event.category == trace::Category::kCommunication) {
-      by_step[event.step].emplace_back(event.start_ns, event.end_ns);
-    }
-  });
-  std::vector<double> seconds;
-  for (auto& [step, intervals] : by_step) seconds.push_back(covered_seconds(std::move(intervals)));
-  return quantile(std::move(seconds), 0.5);
+double compute_median(std::span<const StepSeconds> steps, bool told_apart) {
+  std::vector<double> values;
+  for (const StepSeconds& step : steps) {
+    if (step.calls.has_value() != told_apart) continue;
+    const CallSeconds calls = step.calls.value_or(CallSeconds());
+    values.push_back(step.step - step.data - calls.exposed_transfer - calls.skew);
+  }
+  return quantile(std::move(values), 0.5);
 }
 
 }  // namespace
 
-Timings timings_of(const std::vector<StepSeconds>& all, const trace::Recorder* recorder) {
+Timings timings_of(const std::vector<StepSeconds>& all) {
   const std::span<const StepSeconds> steps = std::span(all).subspan(all.size() > 1 ? 1 : 0);
   std::vector<double> step_seconds;
-  std::vector<double> compute_seconds;
-  for (const StepSeconds& step : steps) {
-    step_seconds.push_back(step.step);
-    compute_seconds.push_back(step.step - step.data - step.exposed_communication);
-  }
+  for (const StepSeconds& step : steps) step_seconds.push_back(step.step);
   Timings timings;
   timings.step_median = quantile(step_seconds, 0.5);
   timings.step_p90 = quantile(step_seconds, 0.9);
   timings.data = median_of(steps, &StepSeconds::data);
-  timings.compute = quantile(compute_seconds, 0.5);
-  timings.exposed_communication = median_of(steps, &StepSeconds::exposed_communication);
-  timings.communication =
-      recorder ? communication_median(*recorder) : timings.exposed_communication;
+  timings.calls = median_calls(steps);
+  timings.compute = compute_median(steps, timings.calls.has_value());
   return timings;
 }
 

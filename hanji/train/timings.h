@@ -1,8 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
-#include "hanji/trace/recorder.h"
 #include "hanji/train/loop.h"
 
 namespace hanji::train {
@@ -12,12 +12,13 @@ struct Timings {
   double step_median = 0;
   double step_p90 = 0;
   double data = 0;
-  double compute = 0;                ///< Of the step, what is neither data nor waiting.
-  double communication = 0;          ///< At least one collective was under way.
-  double exposed_communication = 0;  ///< The step waited for one.
+  /// Of the step, what is neither data nor exposed transfer nor skew; where the engine cannot tell
+  /// these, they are in it.
+  double compute = 0;
+  std::optional<CallSeconds> calls = {};
 };
 
-/// `recorder` may be null; then communication is what was exposed.
-Timings timings_of(const std::vector<StepSeconds>& steps, const trace::Recorder* recorder);
+/// Of the collectives' seconds only steps count that have them: older logs tell none.
+Timings timings_of(const std::vector<StepSeconds>& steps);
 
 }  // namespace hanji::train

@@ -6,34 +6,32 @@ namespace hanji::train {
 namespace {
 
 TEST(Timings, LeaveTheFirstStepOut) {
-  std::vector<StepSeconds> steps(12, {.step = 2, .data = .25, .exposed_communication = .5});
+  const CallSeconds calls{.transfer = .75, .exposed_transfer = .5, .skew = .125};
+  std::vector<StepSeconds> steps(12, {.step = 2, .data = .25, .calls = calls});
   steps.front().step = 100;
   steps.back().step = 9;
-  const Timings timings = timings_of(steps, nullptr);
+  const Timings timings = timings_of(steps);
   EXPECT_EQ(timings.step_median, 2);
-  EXPECT_EQ(timings.compute, 1.25);
-  EXPECT_EQ(timings.communication, .5);
+  EXPECT_EQ(timings.compute, 2 - .25 - .5 - .125) << "hidden transfer costs the step nothing";
+  EXPECT_EQ(timings.calls, calls);
 }
 
-TEST(Timings, OneStepIsItsOwnMedian) {
-  EXPECT_EQ(timings_of({{.step = 3}}, nullptr).step_median, 3);
+TEST(Timings, OneStepIsItsOwnMedian) { EXPECT_EQ(timings_of({{.step = 3}}).step_median, 3); }
+
+TEST(Timings, StepsOfAnOlderLogCountWhereTheyTell) {
+  const CallSeconds calls{.transfer = .5, .exposed_transfer = .5, .skew = .25};
+  std::vector<StepSeconds> steps(7, {.step = 8, .data = 1});
+  steps.insert(steps.end(), 3, {.step = 4, .data = 1, .calls = calls});
+  const Timings timings = timings_of(steps);
+  EXPECT_EQ(timings.step_median, 8);
+  EXPECT_EQ(timings.calls, calls);
+  EXPECT_EQ(timings.compute, 4 - 1 - .5 - .25);
 }
 
-TEST(Timings, OverlappingCollectivesAreCountedOnce) {
-  alignas(64) static std::byte memory[1 << 18];
-  trace::Recorder recorder = trace::Recorder::format(memory, 0, 1);
-  const auto collective = [&](int64_t start, int64_t end) {
-    recorder.add({.start_ns = start,
-                  .end_ns = end,
-                  .lane = trace::Lane::kCommunication,
-                  .category = trace::Category::kCommunication,
-                  .step = 4});
-  };
-  collective(0, 1'000'000'000);
-  collective(500'000'000, 2'000'000'000);
-  collective(5'000'000'000, 6'000'000'000);
-  recorder.add({.start_ns = 0, .end_ns = 9'000'000'000, .category = trace::Category::kCompute});
-  EXPECT_DOUBLE_EQ(timings_of({{.step = 7}}, &recorder).communication, 3);
+TEST(Timings, WhereNoStepTellsThemTransferAndSkewAreUnknown) {
+  const Timings timings = timings_of(std::vector<StepSeconds>(5, {.step = 4, .data = 1}));
+  EXPECT_FALSE(timings.calls.has_value());
+  EXPECT_EQ(timings.compute, 3);
 }
 
 }  // namespace
