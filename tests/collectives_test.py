@@ -114,7 +114,7 @@ class Collectives(CommandTest):
                  "did you mean chain?"),
                 (("simulate", "broadcast", "--bytes", "1XB"), "'1XB' is no size"),
                 (("simulate", "broadcast", "--bytes", "1MB", "--bandwidth", "1"), "is no rate"),
-                (("simulate", "broadcast", "--bytes", "1MB", "--ranks", "9999"), "1 to 64"),
+                (("simulate", "broadcast", "--bytes", "1MB", "--ranks", "99999"), "1 to 10240"),
                 (("simulate", "broadcast"), "--bytes is required"),
                 (("simulate", "broadcast", "--byte", "1MB"), "--byte"),
                 (("explain", "all_reduce", "--latency", "1ms"), "add --bandwidth"),

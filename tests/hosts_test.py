@@ -168,9 +168,12 @@ class Hosts(OnNetwork):
         one, hosts = (json.loads((at / "summary.json").read_text()) for at in (one, out))
         self.assertEqual((hosts["ranks"], hosts["plan"]["hosts"]["ranks"]), (18, ranks))
         self.assertEqual(hosts["params_sha256"], one["params_sha256"])
-        for name in ("network_bytes_per_step", "collectives_per_step"):
-            told = hosts["prediction"][name]
-            self.assertEqual(told["measured"], told["predicted"], name)
+        told = hosts["prediction"]["collectives_per_step"]
+        self.assertEqual(told["measured"], told["predicted"])
+        # Of two steps the smaller one of each rank is told, and a rail's last few bytes may be
+        # counted in the next: at most the 112 of the smallest call.
+        told = hosts["prediction"]["network_bytes_per_step"]
+        self.assertAlmostEqual(told["measured"], told["predicted"], delta=112)
 
     def test_states_are_cut_within_a_host_and_kept_alike_on_all(self):
         job = [HANJI, "train", "--seed", 3, *NANO, "--set", "train.global_batch=12", "--set",

@@ -77,7 +77,9 @@ void CollectiveOptions::add_to(CLI::App& verb) {
   verb.add_option("routine", routine, fmt::format("{}", fmt::join(routine_names(), ", ")))
       ->type_name("ROUTINE")
       ->required();
-  verb.add_option("--ranks", ranks, "how many take part")->type_name("N")->capture_default_str();
+  verb.add_option("--ranks", ranks, fmt::format("how many take part, 1 to {}", schedule::kMaxRanks))
+      ->type_name("N")
+      ->capture_default_str();
   verb.add_option("--root", root, "root rank of broadcast, reduce, gather, scatter")
       ->type_name("RANK")
       ->capture_default_str();
@@ -102,8 +104,12 @@ cost::Question CollectiveOptions::question() const {
   if (question.bytes < 1 || question.bytes > int64_t{1} << 40) {
     refuse(fmt::format("the size is {}; it is 1 B to 1 TiB", bytes));
   }
-  question.ranks = in_range("--ranks", ranks, 1, kMostRanks);
+  question.ranks = in_range("--ranks", ranks, 1, schedule::kMaxRanks);
   question.root = in_range("--root", root, 0, ranks - 1);
+  if (!has_shares(question.routine) && question.bytes > schedule::max_count(ranks)) {
+    refuse(fmt::format("the size is {}; of {} ranks it is at most {}", bytes, ranks,
+                       base::format_bytes(schedule::max_count(ranks))));
+  }
   if (!bandwidth.empty()) {
     question.network.bytes_per_second = of_flag("--bandwidth", parse_rate(bandwidth));
   }

@@ -14,9 +14,6 @@ namespace hanji::cli {
 
 /// The flags of verbs that look at one collective (simulate, explain), as they were typed.
 struct CollectiveOptions {
-  /// More would not be read by anybody, and simulating them takes minutes.
-  static constexpr int kMostRanks = 64;
-
   std::string routine;
   std::string bytes;
   std::string bandwidth;  ///< Empty: nothing was said.

@@ -60,7 +60,10 @@ TEST(CollectiveOptions, RefuseWithTheFlagAndAWayOut) {
               HasSubstr("--bandwidth: '1MB' is no rate"));
   EXPECT_THAT(refusal([](auto& o) { o.bandwidth = "0MB/s"; }), HasSubstr("no rate above 0"));
   EXPECT_THAT(refusal([](auto& o) { o.latency = "10"; }), HasSubstr("--latency: '10'"));
-  EXPECT_THAT(refusal([](auto& o) { o.ranks = 65; }), HasSubstr("--ranks is 65; it is 1 to 64"));
+  EXPECT_THAT(refusal([](auto& o) { o.ranks = 10241; }),
+              HasSubstr("--ranks is 10241; it is 1 to 10240"));
+  EXPECT_THAT(refusal([](auto& o) { o.ranks = 1024, o.bytes = "1TiB"; }),
+              HasSubstr("the size is 1TiB; of 1024 ranks it is at most 256 GiB"));
   EXPECT_THAT(refusal([](auto& o) { o.root = 8; }), HasSubstr("--root is 8; it is 0 to 7"));
   EXPECT_THAT(refusal([](auto& o) { o.chunk = "1B"; }), HasSubstr("at least 25000 bytes"));
   EXPECT_THAT(refusal([](auto& o) { o.ranks_per_host = 3; }), HasSubstr("does not divide 8"));

@@ -7,6 +7,7 @@
 
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
+#include "hanji/base/limits.h"
 #include "hanji/cli/collective_options.h"
 #include "hanji/cli/host_rates.h"
 #include "hanji/cli/verbs.h"
@@ -36,7 +37,7 @@ report::CollectiveCost price(const CollectiveOptions& options, const cost::Quest
         "--latency and --reduce describe a network; add --bandwidth, such as 1GB/s"));
   }
   HostRates known;
-  if (question.ranks <= report::kMostRanksInMemory) {
+  if (question.ranks <= base::kMaxRanksPerHost) {
     known = host_rates(topology::read_machine().or_throw(), question.ranks);
   }
   source = known.source;

@@ -77,6 +77,57 @@ TEST(Textbook, AllReduceAsATreeAndAsARing) {
   EXPECT_NEAR(by_name(textbook(Routine::kAllGather)).at("bruck").seconds(), 4.375, 1e-6);
 }
 
+TEST(ManyRanks, AreComparedByOneRanksStepsWithTheSameAnswer) {
+  for (int i = 0; i < schedule::kNumRoutines; ++i) {
+    Question question = textbook(static_cast<Routine>(i));
+    question.ranks = kMaxWholeRanks + 36;
+    question.bytes = 64 * 100 * 64;
+    question.network.latency_seconds = 1e-3;
+    question.ranks_per_host = 10;
+    question.root = 3;
+    for (const auto& algorithm : schedule::message_algorithms(question.routine)) {
+      const Answer whole = answer(algorithm, question).or_throw();
+      const Answer quick = compared(algorithm, question).or_throw();
+      EXPECT_TRUE(whole.list.kept.is_whole()) << algorithm.name;
+      EXPECT_EQ(quick.list.kept.is_whole(), !algorithm.is_symmetric) << algorithm.name;
+      EXPECT_NEAR(quick.seconds(), whole.seconds(), 1e-9 * whole.seconds()) << algorithm.name;
+      EXPECT_EQ(quick.steps, whole.steps) << algorithm.name;
+      EXPECT_EQ(quick.sent_bytes, whole.sent_bytes) << algorithm.name;
+    }
+  }
+}
+
+TEST(ManyRanks, WhatIsTooLongIsLeftOutOrRefusedWithItsSteps) {
+  Question question = textbook(Routine::kBroadcast);
+  EXPECT_TRUE(left_out(question).empty());
+  question.ranks = schedule::kMaxRanks;
+  const auto found = left_out(question);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].algorithm.name, "double_tree");
+  EXPECT_EQ(found[0].steps, 2 * 2 * int64_t{question.ranks - 1} * kMostSegments + 1);
+  EXPECT_EQ(answers(question)->size(), 6u) << "with 50 segments, of this size alone";
+  question.segments = 60;
+  EXPECT_EQ(answers(question)->size(), 5u);
+  EXPECT_THAT(answer(found[0].algorithm, question).status().message(),
+              testing::AllOf(HasSubstr("has 2457361 steps, but at most 2097152 are simulated"),
+                             HasSubstr("fewer ranks or segments, or another algorithm")));
+}
+
+TEST(ManyRanks, ARingOfAllTakesItsFormula) {
+  Question question = textbook(Routine::kAllReduce);
+  question.ranks = schedule::kMaxRanks;
+  question.bytes = 1000 * int64_t{question.ranks};
+  question.network.latency_seconds = 1e-5;
+  for (const auto& algorithm : schedule::message_algorithms(question.routine)) {
+    if (algorithm.name != "ring") continue;
+    const Answer ring = answer(algorithm, question).or_throw();
+    const double rounds = 2.0 * (question.ranks - 1);
+    EXPECT_NEAR(ring.seconds(), rounds * (1e-5 + 1000 / 1e6), 1e-6);
+    EXPECT_EQ(ring.sent_bytes, 2 * (question.ranks - 1) * 1000);
+    EXPECT_EQ(ring.timeline.terms.rounds, rounds);
+  }
+}
+
 TEST(Textbook, ReduceIsTheBroadcastBackwards) {
   const auto found = by_name(textbook(Routine::kReduce));
   EXPECT_NEAR(found.at("binomial").seconds(), 15, 1e-6);

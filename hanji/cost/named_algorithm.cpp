@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "hanji/base/limits.h"
 #include "hanji/base/text.h"
 #include "hanji/schedule/catalogue.h"
 
@@ -13,7 +14,6 @@ namespace {
 
 using schedule::Routine;
 
-constexpr int kMostRanks = 16;
 constexpr int64_t kSomeElements = 1024;  // the order of a sum does not depend on how many there are
 
 bool adds_up(Routine routine) {
@@ -24,9 +24,10 @@ bool adds_up(Routine routine) {
 // A number of ranks for which the order is another one; 0: there is none.
 int disordered_ranks(const schedule::Algorithm& algorithm, int ranks) {
   const int first = ranks > 0 ? ranks : 2;
-  const int last = ranks > 0 ? ranks : kMostRanks;
+  const int last = ranks > 0 ? ranks : base::kMaxRanksPerHost;
   for (int p = first; p <= last; ++p) {
-    const schedule::ListShape shape{0, 1, p % 2 == 0 ? 2 : 1};
+    schedule::ListShape shape{0, 1, p % 2 == 0 ? 2 : 1, {}};
+    if (algorithm.is_symmetric) shape.kept.rank = 0;  // what is promised is said of all
     if (!algorithm.make(p, kSomeElements, shape).keeps_order) return p;
   }
   return 0;

@@ -24,7 +24,7 @@ struct NamedUse {
   schedule::Routine routine = schedule::Routine::kAllReduce;
   std::string algorithm;
   Medium medium = Medium::kMemory;
-  int ranks = 0;            ///< 0: not known yet, any number from 2 to 16.
+  int ranks = 0;            ///< 0: not known yet, any number from 2 on.
   bool needs_order = true;  ///< Sums must be those of schedule::pairwise_tree().
 };
 

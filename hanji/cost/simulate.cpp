@@ -36,6 +36,17 @@ Status check_messages_only(const StepList& list) {
   return {};
 }
 
+double reduction_seconds(const Step& step, double element_bytes, const Network& network) {
+  const auto results = static_cast<double>(step.from.size() - 1);
+  return results * static_cast<double>(step.count) * element_bytes /
+         network.reduce_bytes_per_second;
+}
+
+Result<Timeline> waits_for_ever(int rank, size_t step) {
+  return base::invalid_argument(
+      fmt::format("rank {} waits for ever in step {}; check() says why", rank, step));
+}
+
 /// A message that both sides have come to.
 struct Flow {
   Transfer transfer;
@@ -133,8 +144,7 @@ Result<Timeline> Simulation::run() {
   }
   for (int rank = 0; rank < list_.ranks; ++rank) {
     if (ranks_[rank].next < list_.per_rank[rank].size()) {
-      return base::invalid_argument(fmt::format(
-          "rank {} waits for ever in step {}; check() says why", rank, ranks_[rank].next));
+      return waits_for_ever(rank, ranks_[rank].next);
     }
     const Terms& terms = ranks_[rank].terms;
     if (rank == 0 || terms.seconds() > timeline_.seconds()) timeline_.terms = terms;
@@ -152,9 +162,7 @@ void Simulation::advance(int rank) {
     const Step& step = steps[state.next];
     if (is_message(step.kind)) break;
     if (step.kind == StepKind::kCopy) continue;
-    const auto results = static_cast<double>(step.from.size() - 1);
-    state.terms.reduction += results * static_cast<double>(step.count) * element_bytes_ /
-                             network_.reduce_bytes_per_second;
+    state.terms.reduction += reduction_seconds(step, element_bytes_, network_);
   }
   if (state.next == steps.size()) return;
   const size_t end = end_of_group(steps, state.next);
@@ -224,6 +232,147 @@ void Simulation::end(const Flow& flow) {
   }
 }
 
+/// Whether some rank sends, or receives, two messages at once.
+bool shares_ports(const StepList& list) {
+  for (const auto& steps : list.per_rank) {
+    for (size_t i = 0; i + 1 < steps.size(); ++i) {
+      if (!steps[i + 1].joined) continue;
+      const size_t end = end_of_group(steps, i);
+      if (end - i > 2 || steps[i].kind == steps[i + 1].kind) return true;
+    }
+  }
+  return false;
+}
+
+const Terms& later(const Terms& a, const Terms& b) { return a.seconds() < b.seconds() ? b : a; }
+
+/// Of a list in which no port is shared: a message takes what its bytes take, whatever else is under
+/// way, so that messages can be timed in any order in which each comes after those it waits for.
+class UnsharedPorts {
+ public:
+  UnsharedPorts(const StepList& list, size_t element_bytes, const Network& network)
+      : list_(list),
+        element_bytes_(static_cast<double>(element_bytes)),
+        network_(network),
+        ranks_(list.ranks) {}
+
+  Result<Timeline> run();
+
+ private:
+  /// A rank in its group: what it still waits for, from when on, and the end of what has come.
+  struct Place {
+    size_t next = 0;
+    const Step* send = nullptr;
+    const Step* recv = nullptr;
+    Terms begin, end;
+  };
+
+  void advance(int rank);
+  void meet(int from, int to);
+  void end(int rank, const Terms& terms);
+
+  const StepList& list_;
+  const double element_bytes_;
+  const Network& network_;
+  std::vector<Place> ranks_;
+  std::vector<int> ready_;  // ranks whose group has ended
+  Timeline timeline_;
+};
+
+Result<Timeline> UnsharedPorts::run() {
+  for (int rank = list_.ranks - 1; rank >= 0; --rank) ready_.push_back(rank);
+  while (!ready_.empty()) {
+    const int rank = ready_.back();
+    ready_.pop_back();
+    advance(rank);
+  }
+  for (int rank = 0; rank < list_.ranks; ++rank) {
+    const Place& place = ranks_[rank];
+    if (place.send || place.recv) return waits_for_ever(rank, place.next);
+    if (rank == 0 || place.begin.seconds() > timeline_.seconds()) timeline_.terms = place.begin;
+  }
+  std::ranges::sort(timeline_.transfers, {},
+                    [](const Transfer& one) { return std::tuple(one.start, one.from, one.to); });
+  return std::move(timeline_);
+}
+
+// Up to the next group of messages, or the end.
+void UnsharedPorts::advance(int rank) {
+  Place& place = ranks_[rank];
+  const auto& steps = list_.per_rank[rank];
+  place.begin = place.end;
+  for (; place.next < steps.size() && !is_message(steps[place.next].kind); ++place.next) {
+    const Step& step = steps[place.next];
+    if (step.kind != StepKind::kCopy) {
+      place.begin.reduction += reduction_seconds(step, element_bytes_, network_);
+    }
+  }
+  place.end = place.begin;
+  if (place.next == steps.size()) return;
+  const size_t end = end_of_group(steps, place.next);
+  for (; place.next < end; ++place.next) {
+    const Step& step = steps[place.next];
+    (step.kind == StepKind::kSend ? place.send : place.recv) = &step;
+  }
+  const Step *send = place.send, *recv = place.recv;
+  if (send && ranks_[send->peer].recv && ranks_[send->peer].recv->peer == rank) {
+    meet(rank, send->peer);
+  }
+  if (recv && ranks_[recv->peer].send && ranks_[recv->peer].send->peer == rank) {
+    meet(recv->peer, rank);
+  }
+}
+
+void UnsharedPorts::meet(int from, int to) {
+  Terms terms = later(ranks_[from].begin, ranks_[to].begin);
+  const double bytes = static_cast<double>(ranks_[from].send->count) * element_bytes_;
+  timeline_.transfers.push_back({from, to, static_cast<int64_t>(bytes), terms.seconds(), 0});
+  terms.latency += network_.latency_seconds;
+  terms.bandwidth += bytes / network_.bytes_per_second;
+  ++terms.rounds;
+  timeline_.transfers.back().end = terms.seconds();
+  ranks_[from].send = ranks_[to].recv = nullptr;
+  end(from, terms);
+  end(to, terms);
+}
+
+void UnsharedPorts::end(int rank, const Terms& terms) {
+  Place& place = ranks_[rank];
+  place.end = later(place.end, terms);
+  if (!place.send && !place.recv) ready_.push_back(rank);
+}
+
+/// The steps of the longest path alone: a round lasts as long as its largest message.
+Timeline walk(const StepList& list, size_t element_bytes, const Network& network) {
+  Timeline timeline;
+  const auto width = static_cast<double>(element_bytes);
+  const std::vector<Step>& steps = list.per_rank[list.kept.rank];
+  for (size_t i = 0; i < steps.size();) {
+    if (!is_message(steps[i].kind)) {
+      const Step& step = steps[i++];
+      if (step.kind != StepKind::kCopy) {
+        timeline.terms.reduction += reduction_seconds(step, width, network);
+      }
+      continue;
+    }
+    const Step* largest = &steps[i];
+    for (const size_t end = end_of_group(steps, i); i < end; ++i) {
+      if (steps[i].count > largest->count) largest = &steps[i];
+    }
+    const bool sends = largest->kind == StepKind::kSend;
+    const double bytes = static_cast<double>(largest->count) * width;
+    Transfer message{list.kept.rank, largest->peer, static_cast<int64_t>(bytes), timeline.seconds(),
+                     0};
+    if (!sends) std::swap(message.from, message.to);
+    timeline.terms.latency += network.latency_seconds;
+    timeline.terms.bandwidth += bytes / network.bytes_per_second;
+    ++timeline.terms.rounds;
+    message.end = timeline.seconds();
+    timeline.transfers.push_back(message);
+  }
+  return timeline;
+}
+
 }  // namespace
 
 Result<Timeline> simulate(const StepList& list, size_t element_bytes, const Network& network) {
@@ -231,8 +380,10 @@ Result<Timeline> simulate(const StepList& list, size_t element_bytes, const Netw
       network.reduce_bytes_per_second <= 0) {
     return base::invalid_argument("a network has a latency of at least 0 and rates above 0");
   }
+  if (list.kept.longest_path) return walk(list, element_bytes, network);
   HANJI_RETURN_IF_ERROR(schedule::check_bounds(list));
   HANJI_RETURN_IF_ERROR(check_messages_only(list));
+  if (!shares_ports(list)) return UnsharedPorts(list, element_bytes, network).run();
   return Simulation(list, element_bytes, network).run();
 }
 

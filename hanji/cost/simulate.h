@@ -44,7 +44,9 @@ struct Timeline {
 ///         whole into the receiver's memory (store and forward: it is passed on when it is all
 ///         there). Messages that use a port at once share it, max-min fairly; those of one group
 ///         wait their latency at once. Copies take no time.
-/// Cost    O(m (m' + p)) for m messages, m' of them under way at once.
+///         Of a list that keeps its longest path, that alone is timed, on a network that gives all
+///         ranks the same.
+/// Cost    O(m) for m messages; O(m (m' + p)) where ports are shared by m' messages at once.
 /// Errors  invalid_argument where check_bounds() refuses the list, or ranks wait for ever;
 ///         unsupported for a list with a sync or an operand of another rank: those share memory.
 /// Source  the linear model with one port: Hockney, Parallel Computing 20(3), 1994; shares:

@@ -92,6 +92,60 @@ TEST(Simulate, EveryAlgorithmEndsAndNoPortCarriesMoreThanItCan) {
   }
 }
 
+// The lists of an algorithm that is kept as one rank's steps: whole, and its longest path.
+void expect_same_time(const schedule::Algorithm& algorithm, int ranks, int64_t count,
+                      schedule::ListShape shape) {
+  const Network network = {
+      .latency_seconds = 0.5, .bytes_per_second = 100, .reduce_bytes_per_second = 300};
+  const schedule::StepList list = algorithm.make(ranks, count, shape);
+  const Timeline whole = simulate(list, 1, network).or_throw();
+  shape.kept = {.rank = 0, .longest_path = true};
+  const Timeline path = simulate(algorithm.make(ranks, count, shape), 1, network).or_throw();
+  const double few = 1e-9 * whole.seconds();
+  EXPECT_NEAR(path.seconds(), whole.seconds(), few)
+      << name_of(algorithm.routine) << " " << algorithm.name << " of " << ranks << " ranks, "
+      << count << " elements, root " << shape.root << ", " << shape.ranks_per_host << " per host";
+}
+
+TEST(Simulate, TheLongestPathOfASymmetricListTakesAsLongAsTheWholeList) {
+  for (const schedule::Algorithm& algorithm : schedule::message_algorithms()) {
+    if (!algorithm.is_symmetric) continue;
+    for (int ranks = 1; ranks <= 33; ++ranks) {
+      for (const int root : {0, ranks / 2, ranks - 1}) {
+        for (const int per_host : {1, 2, 4, ranks}) {
+          if (ranks % per_host != 0) continue;
+          // Slices that are equal: a whole number of those of 64 elements for any power of two too.
+          expect_same_time(algorithm, ranks, 64 * 32 * ranks, {root, 5, per_host, {}});
+          if (!algorithm.is_hierarchical) break;
+        }
+        if (!has_root(algorithm.routine)) break;
+      }
+    }
+  }
+}
+
+TEST(Simulate, TheLongestPathTakesEachSliceAsTheLargest) {
+  // Of unequal slices a round of the path may be longer by what the largest has more than the
+  // smallest: nothing where the slices are of one element or none.
+  for (const schedule::Algorithm& algorithm : schedule::message_algorithms()) {
+    if (!algorithm.is_symmetric) continue;
+    for (const int ranks : {2, 3, 5, 8, 12, 23}) {
+      for (const int64_t count : {1, 2, 7, 1000, 6411}) {
+        schedule::ListShape shape{ranks / 3, 5, ranks % 2 == 0 ? 2 : 1, {}};
+        const Timeline whole =
+            simulate(algorithm.make(ranks, count, shape), 1, kNetwork).or_throw();
+        shape.kept = {.rank = 0, .longest_path = true};
+        const Timeline path = simulate(algorithm.make(ranks, count, shape), 1, kNetwork).or_throw();
+        const double rounds = path.terms.rounds;
+        const double largest = 64 + static_cast<double>(count) / ranks;  // of a slice
+        EXPECT_GE(path.seconds(), whole.seconds() * (1 - 1e-9)) << algorithm.name;
+        EXPECT_LE(path.seconds(), whole.seconds() + rounds * largest / 100)
+            << algorithm.name << " of " << ranks << " ranks, " << count << " elements";
+      }
+    }
+  }
+}
+
 TEST(Simulate, RefusesListsThatShareMemoryAndThoseThatNeverEnd) {
   EXPECT_THAT(simulate(schedule::all_reduce_direct(2, 10), 1, kNetwork).status().message(),
               HasSubstr("share memory"));

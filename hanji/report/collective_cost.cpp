@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hanji/base/limits.h"
 #include "hanji/base/units.h"
 #include "hanji/cost/price.h"
 #include "hanji/cost/select.h"
@@ -75,16 +76,19 @@ void find_borders(const auto& winner, const FastestFrom& low, const FastestFrom&
 
 Result<CollectiveCost> cost_on_network(const cost::Question& question) {
   CollectiveCost result{
-      question.routine, question.bytes, question.ranks, describe(question.network), {}, {}, {}};
+      question.routine, question.bytes, question.ranks, describe(question.network), {}, {}, {}, {}};
   HANJI_ASSIGN_OR_RETURN(const auto answers, cost::answers(question));
   for (const cost::Answer& one : answers) {
     result.rows.push_back({std::string(one.algorithm.name),
                            one.segments,
-                           most_steps(one.list),
-                           one.sent_bytes(),
+                           one.steps,
+                           one.sent_bytes,
                            one.timeline.terms,
                            std::string(one.algorithm.seconds),
                            {}});
+  }
+  for (const cost::LeftOut& one : cost::left_out(question)) {
+    result.left_out.push_back({std::string(one.algorithm.name), one.steps});
   }
   cost::Question sized = question;
   sized.segments = 0;
@@ -103,16 +107,18 @@ Result<CollectiveCost> cost_in_memory(const cost::Question& question, const cost
   if (schedule::message_algorithms(question.routine).empty()) {
     return base::unsupported(fmt::format("{} is not priced by size", name_of(question.routine)));
   }
-  if (question.ranks > kMostRanksInMemory || question.bytes > kMostBytesInMemory) {
-    return base::invalid_argument(
-        fmt::format("{} ranks and {}; at most {} ranks and {} are priced in shared memory",
-                    question.ranks, base::format_bytes(question.bytes), kMostRanksInMemory,
-                    base::format_bytes(kMostBytesInMemory)));
+  if (question.ranks > base::kMaxRanksPerHost || question.bytes > kMostBytesInMemory) {
+    return base::invalid_argument(fmt::format(
+        "{} ranks and {}; at most {} ranks and {} are priced in shared memory; for ranks "
+        "on several hosts add --bandwidth, such as 10GB/s",
+        question.ranks, base::format_bytes(question.bytes), base::kMaxRanksPerHost,
+        base::format_bytes(kMostBytesInMemory)));
   }
   CollectiveCost result{question.routine,
                         question.bytes,
                         question.ranks,
                         describe(rates, question.ranks),
+                        {},
                         {},
                         {},
                         {}};

@@ -38,6 +38,12 @@ struct CollectiveCost {
   std::vector<CollectiveRow> rows;  ///< The fastest first.
   std::vector<FastestFrom> sizes;   ///< Who is the fastest for which size.
   std::string sizes_where;          ///< Where `sizes` holds, if not as `where` says; else empty.
+  /// An algorithm whose list is too long for `sizes`, and its steps on all ranks.
+  struct LeftOut {
+    std::string algorithm;
+    int64_t steps = 0;
+  };
+  std::vector<LeftOut> left_out;
 };
 
 /// The largest size that `sizes` looks at on a network.
@@ -46,7 +52,6 @@ inline constexpr int64_t kLargestSize = 1'000'000'000;
 inline constexpr int64_t kLargestSizeInMemory = 100'000'000;
 /// The most that cost_in_memory() takes.
 inline constexpr int64_t kMostBytesInMemory = int64_t{1} << 30;
-inline constexpr int kMostRanksInMemory = 16;
 /// Where a network has no latency, small messages have nothing to lose; `sizes` takes this one.
 inline constexpr double kExampleLatency = 1e-3;
 
@@ -55,7 +60,7 @@ Result<CollectiveCost> cost_on_network(const cost::Question& question);
 
 /// By the prices of the lists for ranks that share memory. Elements are floats.
 /// Errors  unsupported for a routine without algorithms of messages, such as barrier;
-///         invalid_argument for more bytes or ranks than the constants above say.
+///         invalid_argument for more bytes than the constant above says, or more ranks than a host has.
 Result<CollectiveCost> cost_in_memory(const cost::Question& question, const cost::Rates& rates);
 
 /// "chain, 50 segments".
@@ -65,7 +70,7 @@ std::string why(const CollectiveCost& cost);
 
 /// A table with a line per algorithm, why(), and the sizes.
 std::string to_text(const CollectiveCost& cost);
-/// {"routine", "bytes", "ranks", "where", "algorithms": [...], "sizes": [...], "why"}.
+/// {"routine", "bytes", "ranks", "where", "algorithms": [...], "left_out": [...], "sizes": [...], "why"}.
 std::string to_json(const CollectiveCost& cost);
 
 /// Four significant digits: "8.75 s", "4.375 s", "120 us".

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "hanji/base/json.h"
+#include "hanji/base/limits.h"
 
 namespace hanji::report {
 namespace {
@@ -62,7 +63,7 @@ TEST(CollectiveCost, InMemoryGoesFromOneMeetingToTheLeastTraffic) {
   large.bytes = kMostBytesInMemory + 1;
   EXPECT_THAT(cost_in_memory(large, cost::Rates{}).status().message(), HasSubstr("1.00 GiB"));
   large = textbook(Routine::kAllReduce);
-  large.ranks = kMostRanksInMemory + 1;
+  large.ranks = base::kMaxRanksPerHost + 1;
   EXPECT_EQ(cost_in_memory(large, cost::Rates{}).status().code(), Code::kInvalidArgument);
 }
 

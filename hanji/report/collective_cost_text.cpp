@@ -33,6 +33,15 @@ std::string sizes_text(const CollectiveCost& cost) {
     text += fmt::format("  from {:>8} {:<12} {}\n", decimal_bytes(cost.sizes[i].from_bytes), until,
                         cost.sizes[i].algorithm);
   }
+  for (const CollectiveCost::LeftOut& one : cost.left_out) {
+    const bool has_row = std::ranges::any_of(
+        cost.rows, [&](const auto& row) { return row.algorithm == one.algorithm; });
+    text += fmt::format(
+        "not compared{}: {} in {} segments has {} steps, and at most {} are compared; take fewer "
+        "ranks, or simulate --algorithm {} alone\n",
+        has_row ? " by size" : "", one.algorithm, cost::kMostSegments, one.steps,
+        cost::kMaxComparedSteps, one.algorithm);
+  }
   return text;
 }
 
@@ -107,6 +116,10 @@ std::string to_json(const CollectiveCost& cost) {
                                   {"moved_bytes", row.moved_bytes},
                                   {"formula", row.formula},
                                   {"parts", std::move(parts)}});
+  }
+  json["left_out"] = base::Json::array();
+  for (const CollectiveCost::LeftOut& one : cost.left_out) {
+    json["left_out"].push_back({{"name", one.algorithm}, {"steps", one.steps}});
   }
   json["why"] = why(cost);
   json["sizes"] = base::Json::array();

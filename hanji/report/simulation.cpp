@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "hanji/base/json.h"
@@ -48,7 +49,20 @@ std::string sizes(const Round& round, const cost::Network& network) {
   return text;
 }
 
+// Of one rank's steps: what each round moves, and no more than that.
+std::string path_text(const Answer& answer, const cost::Network& network, size_t most) {
+  std::string text;
+  const std::vector<Round> rounds = rounds_of(answer.timeline);
+  for (size_t i = 0; i < rounds.size() && i < most; ++i) {
+    text += fmt::format("  at {:>8}  {} of each rank that has a message\n",
+                        exact_seconds(rounds[i].start), sizes(rounds[i], network));
+  }
+  if (rounds.size() > most) text += fmt::format("  ... {} rounds in all\n", rounds.size());
+  return text;
+}
+
 std::string rounds_text(const Answer& answer, const cost::Network& network, size_t most) {
+  if (!answer.list.kept.is_whole()) return path_text(answer, network, most);
   std::string text;
   std::vector<int64_t> received(answer.list.ranks);
   const std::vector<Round> rounds = rounds_of(answer.timeline);
@@ -73,16 +87,22 @@ std::string heading(const Answer& answer) {
   return text + fmt::format(": {}\n", exact_seconds(answer.seconds()));
 }
 
+bool is_left_out(const schedule::Algorithm& algorithm, const Question& question) {
+  const auto left_out = cost::left_out(question);
+  return std::ranges::any_of(left_out,
+                             [&](const auto& one) { return one.algorithm.name == algorithm.name; });
+}
+
 // A pipeline with 1, 5, 50 segments.
 Result<std::string> pipelines_text(const Question& question) {
   std::string text;
   for (const auto& algorithm : schedule::message_algorithms(question.routine)) {
-    if (!algorithm.is_pipelined) continue;
+    if (!algorithm.is_pipelined || is_left_out(algorithm, question)) continue;
     text += fmt::format("\n{} by segments k:", algorithm.name);
     for (const int segments : kShownSegments) {
       Question one = question;
       one.segments = segments;
-      HANJI_ASSIGN_OR_RETURN(const Answer found, answer(algorithm, one));
+      HANJI_ASSIGN_OR_RETURN(const Answer found, compared(algorithm, one));
       text += fmt::format("{} {} with {}", segments == 1 ? "" : ",", exact_seconds(found.seconds()),
                           segments);
     }
@@ -100,7 +120,7 @@ Result<std::string> halves_text(const Question& question) {
     one.routine = half;
     for (const auto& algorithm : schedule::message_algorithms(half)) {
       if (algorithm.name != "ring") continue;
-      HANJI_ASSIGN_OR_RETURN(const Answer found, answer(algorithm, one));
+      HANJI_ASSIGN_OR_RETURN(const Answer found, compared(algorithm, one));
       text += fmt::format("{} {} {}", half == Routine::kAllGather ? "," : "", name_of(half),
                           exact_seconds(found.seconds()));
     }
@@ -115,6 +135,10 @@ Result<std::string> turns_text(const Question& question, const std::vector<Answe
   if (sized.network.latency_seconds == 0) sized.network.latency_seconds = kExampleLatency;
   std::string text;
   for (size_t i = 1; i < answers.size(); ++i) {
+    if (is_left_out(answers[i].algorithm, question) ||
+        is_left_out(answers[0].algorithm, question)) {
+      continue;
+    }
     HANJI_ASSIGN_OR_RETURN(const auto size, crossover(answers[i].algorithm, answers[0].algorithm,
                                                       sized, question.bytes));
     if (!size) continue;
@@ -140,12 +164,12 @@ std::string timeline_text(const Answer& answer, const cost::Network& network) {
 std::string timeline_json(const Answer& answer) {
   base::Json json = {{"algorithm", answer.algorithm.name},
                      {"segments", answer.segments},
-                     {"seconds", answer.seconds()},
-                     {"transfers", base::Json::array()}};
+                     {"seconds", answer.seconds()}};
+  base::Json transfers = base::Json::array();
   for (const Transfer& one : answer.timeline.transfers) {
-    json["transfers"].push_back(
-        base::Json::array({one.from, one.to, one.bytes, one.start, one.end}));
+    transfers.push_back(base::Json::array({one.from, one.to, one.bytes, one.start, one.end}));
   }
+  json[answer.list.kept.is_whole() ? "transfers" : "longest_path"] = std::move(transfers);
   return json.dump() + "\n";
 }
 

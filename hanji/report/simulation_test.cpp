@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "hanji/base/json.h"
+#include "hanji/report/collective_cost.h"
 
 namespace hanji::report {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 using schedule::Routine;
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 
 cost::Question textbook(Routine routine) {
   cost::Question question;
@@ -64,6 +66,31 @@ TEST(Simulation, LongTimelinesAreCut) {
     const auto answer = cost::answer(algorithm, question).or_throw();
     EXPECT_THAT(timeline_text(answer, question.network), HasSubstr("... 106 rounds in all"));
   }
+}
+
+TEST(Simulation, OfManyRanksTellsOneRanksRoundsAndWhatIsLeftOut) {
+  cost::Question question = textbook(Routine::kBroadcast);
+  question.ranks = 1000;
+  const std::string text = simulation_text(question).or_throw();
+  // 10 messages of a half, a quarter, ... and 999 of a slice of 5000 bytes.
+  EXPECT_THAT(text, ContainsRegex("scatter_all_gather +9\\.9[0-9]* s +1009 "));
+  EXPECT_THAT(text, ContainsRegex("double_tree, 50 segments +[0-9.]+ s "));
+  EXPECT_THAT(text,
+              HasSubstr("not compared by size: double_tree in 200 segments has 799201 steps"));
+  EXPECT_THAT(text, Not(HasSubstr("double_tree below")));
+  const auto json = base::parse_json(to_json(cost_on_network(question).or_throw())).or_throw();
+  EXPECT_EQ(json["left_out"].dump(), R"([{"name":"double_tree","steps":799201}])");
+  EXPECT_EQ(json["algorithms"].size(), 6u);
+  question.ranks = 10'000;
+  question.routine = Routine::kAllGather;
+  const auto ring = schedule::message_algorithms(Routine::kAllGather).front();
+  const auto answer = cost::answer(ring, question).or_throw();
+  EXPECT_THAT(timeline_text(answer, question.network),
+              ContainsRegex("at      0 s  500 B of each rank that has a message\n(.*\n)+"
+                            "  ... 9999 rounds in all"));
+  const auto path = base::parse_json(timeline_json(answer)).or_throw();
+  EXPECT_EQ(path["longest_path"].size(), 9999u);
+  EXPECT_FALSE(path.contains("transfers"));
 }
 
 }  // namespace

@@ -104,12 +104,13 @@ StepList all_reduce_staged(int ranks, int64_t count, int64_t chunk) {
   return list;
 }
 
-StepList all_reduce_exchange(int ranks, int64_t count) {
+StepList all_reduce_exchange(int ranks, int64_t count, Kept kept) {
   StepList list = open_list(Routine::kAllReduce, "exchange", ranks, count);
+  keep(list, kept);
   std::vector<Range> slices;
   for (int rank = 0; rank < ranks; ++rank) slices.push_back(shard_range(count, ranks, rank));
   auto from = add_block_exchange(list, slices);
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (const int rank : ranks_of(list)) {
     add_tree_reduce(list, rank, std::move(from[rank]),
                     {{rank, Place::kOutput, 0, slices[rank].begin}}, slices[rank].size());
   }

@@ -27,6 +27,6 @@ StepList all_reduce_staged(int ranks, int64_t count, int64_t chunk);
 /// Between hosts: slices are exchanged in pairs, summed in order, and exchanged again. In round k
 /// ranks i + j = k (mod p) are partners, and each sends while it receives.
 /// Cost    no sync; rank r sends N - n_r + (p-1) n_r elements, n_r its slice.
-StepList all_reduce_exchange(int ranks, int64_t count);
+StepList all_reduce_exchange(int ranks, int64_t count, Kept kept = {});
 
 }  // namespace hanji::schedule

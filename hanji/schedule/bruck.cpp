@@ -25,7 +25,7 @@ void add_round(StepList& list, int bit) {
   const int ranks = list.ranks;
   const int64_t count = list.count, leave = ranks * count, arrive = (ranks + ranks / 2) * count;
   const std::vector<Range> runs = runs_of(ranks, bit);
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (const int rank : ranks_of(list)) {
     const auto slot = [&](int64_t begin) { return Operand{rank, Place::kSlot, 0, begin}; };
     int64_t packed = 0;
     for (const Range& run : runs) {
@@ -45,22 +45,23 @@ void add_round(StepList& list, int bit) {
 
 }  // namespace
 
-StepList all_gather_bruck(int ranks, int64_t count) {
+StepList all_gather_bruck(int ranks, int64_t count, Kept kept) {
   StepList list = open_list(Routine::kAllGather, "bruck", ranks, count);
+  keep(list, kept);
   list.slot_elements = ranks * count;  // place i: the shard of rank + i
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (const int rank : ranks_of(list)) {
     add_copy(list, rank, {rank, Place::kInput}, {{rank, Place::kSlot}}, count);
   }
   for (int distance = 1; distance < ranks; distance *= 2) {
     const int64_t size = std::min(distance, ranks - distance) * count;
-    for (int rank = 0; rank < ranks; ++rank) {
+    for (const int rank : ranks_of(list)) {
       add_messages(list, rank,
                    {send_to((rank + ranks - distance) % ranks, {rank, Place::kSlot}, size),
                     receive_from((rank + distance) % ranks,
                                  {rank, Place::kSlot, 0, distance * count}, size)});
     }
   }
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (const int rank : ranks_of(list)) {
     const int64_t wrapped = rank * count, straight = ranks * count - wrapped;
     add_copy(list, rank, {rank, Place::kSlot}, {{rank, Place::kOutput, 0, wrapped}}, straight);
     add_copy(list, rank, {rank, Place::kSlot, 0, straight}, {{rank, Place::kOutput}}, wrapped);
@@ -68,16 +69,17 @@ StepList all_gather_bruck(int ranks, int64_t count) {
   return list;
 }
 
-StepList all_to_all_bruck(int ranks, int64_t count) {
+StepList all_to_all_bruck(int ranks, int64_t count, Kept kept) {
   StepList list = open_list(Routine::kAllToAll, "bruck", ranks, count);
+  keep(list, kept);
   list.slot_elements = (ranks + ranks / 2 * 2) * count;  // place i: the block i ranks further on
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (const int rank : ranks_of(list)) {
     const int64_t own = rank * count, after = ranks * count - own;
     add_copy(list, rank, {rank, Place::kInput, 0, own}, {{rank, Place::kSlot}}, after);
     add_copy(list, rank, {rank, Place::kInput}, {{rank, Place::kSlot, 0, after}}, own);
   }
   for (int bit = 1; bit < ranks; bit *= 2) add_round(list, bit);
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (const int rank : ranks_of(list)) {
     for (int i = 0; i < ranks; ++i) {
       const int from = (rank + ranks - i) % ranks;
       add_copy(list, rank, {rank, Place::kSlot, 0, i * count},
@@ -87,10 +89,11 @@ StepList all_to_all_bruck(int ranks, int64_t count) {
   return list;
 }
 
-StepList all_to_all_pairwise(int ranks, int64_t count) {
+StepList all_to_all_pairwise(int ranks, int64_t count, Kept kept) {
   StepList list = open_list(Routine::kAllToAll, "pairwise", ranks, count);
+  keep(list, kept);
   list.in_place = false;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (const int rank : ranks_of(list)) {
     add_copy(list, rank, {rank, Place::kInput, 0, rank * count},
              {{rank, Place::kOutput, 0, rank * count}}, count);
     for (int round = 1; round < ranks; ++round) {

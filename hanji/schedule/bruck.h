@@ -11,15 +11,15 @@ namespace hanji::schedule {
 
 /// What a rank has doubles in every round; at the end it is turned into place.
 /// Cost    ceil(log2 p) a + (p-1) N b, and 2 p N copied. Slots of p N.
-StepList all_gather_bruck(int ranks, int64_t count);
+StepList all_gather_bruck(int ranks, int64_t count, Kept kept = {});
 
 /// A block for the rank i further on moves 2^k ranks in round k if bit k of i is set: few messages,
 /// but each byte moves up to log2 p times. N elements for each rank.
 /// Cost    log2 p (a + p/2 N b) for p = 2^n. Slots of 2 p N.
-StepList all_to_all_bruck(int ranks, int64_t count);
+StepList all_to_all_bruck(int ranks, int64_t count, Kept kept = {});
 
 /// The opposite: in round k every rank gives its block to the rank k further on.
 /// Cost    (p-1) (a + N b). Not in place: what arrives would lie on what is still to go.
-StepList all_to_all_pairwise(int ranks, int64_t count);
+StepList all_to_all_pairwise(int ranks, int64_t count, Kept kept = {});
 
 }  // namespace hanji::schedule

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <bit>
 #include <set>
+#include <tuple>
 
 #include "hanji/schedule/binomial.h"
 #include "hanji/schedule/check.h"
@@ -50,6 +52,70 @@ TEST_P(EveryAlgorithm, IsProvedAndMovesWhatItsFormulaSays) {
         EXPECT_FALSE(touches_peer_tensors(list)) << describe(list);
         EXPECT_EQ(num_syncs(list), 0) << describe(list);
       }
+    }
+  }
+}
+
+TEST_P(EveryAlgorithm, HasAsManyStepsAsAreCountedBefore) {
+  const int ranks = GetParam();
+  for (const Algorithm& algorithm : message_algorithms()) {
+    for (const int64_t count : kCounts) {
+      const ListShape shape{ranks - 1, 3, ranks, {}};
+      int64_t steps = 0;
+      for (const auto& one : algorithm.make(ranks, count, shape).per_rank) steps += std::ssize(one);
+      EXPECT_EQ(num_steps(algorithm, ranks, count, shape), steps) << algorithm.name;
+    }
+  }
+}
+
+TEST_P(EveryAlgorithm, OneRanksStepsAreThoseItHasInTheWholeList) {
+  const int ranks = GetParam();
+  for (const Algorithm& algorithm : message_algorithms()) {
+    if (!algorithm.is_symmetric) continue;
+    for (const int64_t count : kCounts) {
+      ListShape shape{ranks / 2, 3, ranks % 2 == 0 ? 2 : 1, {}};
+      const StepList whole = algorithm.make(ranks, count, shape);
+      for (int rank = 0; rank < ranks; ++rank) {
+        shape.kept.rank = rank;
+        StepList one = algorithm.make(ranks, count, shape);
+        EXPECT_THAT(check_bounds(one).message(), HasSubstr("only the steps of rank"));
+        ASSERT_EQ(one.per_rank[rank], whole.per_rank[rank]) << describe(whole) << " rank " << rank;
+        one.per_rank = whole.per_rank;
+        one.kept = {};
+        EXPECT_EQ(one, whole) << "but for the steps of the others";
+      }
+    }
+  }
+}
+
+// A rank's messages, seen from its place: kind, how far the peer is, and elements.
+std::vector<std::tuple<StepKind, int, int64_t>> seen_from(const StepList& list, int rank,
+                                                          const auto& distance) {
+  std::vector<std::tuple<StepKind, int, int64_t>> messages;
+  for (const Step& step : list.per_rank[rank]) {
+    if (is_message(step.kind)) {
+      messages.emplace_back(step.kind, distance(step.peer, rank), step.count);
+    }
+  }
+  return messages;
+}
+
+TEST_P(EveryAlgorithm, OfEvenSlicesAllRanksDoTheSame) {
+  const int ranks = GetParam();
+  const auto around = [&](int peer, int rank) { return (peer - rank + ranks) % ranks; };
+  const auto bits = [](int peer, int rank) { return peer ^ rank; };
+  for (const Algorithm& algorithm : message_algorithms()) {
+    const bool turns =
+        std::set<std::string_view>{"ring", "bruck", "pairwise"}.contains(algorithm.name);
+    const bool pairs =
+        std::set<std::string_view>{"recursive_doubling", "rabenseifner", "recursive_halving"}
+            .contains(algorithm.name);
+    if (!turns && !(pairs && std::has_single_bit(static_cast<unsigned>(ranks)))) continue;
+    const StepList list = algorithm.make(ranks, 64 * ranks, {});
+    for (int rank = 1; rank < ranks; ++rank) {
+      const bool same = turns ? seen_from(list, rank, around) == seen_from(list, 0, around)
+                              : seen_from(list, rank, bits) == seen_from(list, 0, bits);
+      EXPECT_TRUE(same) << describe(list) << " rank " << rank;
     }
   }
 }

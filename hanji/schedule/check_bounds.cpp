@@ -43,6 +43,10 @@ Status check_header(const StepList& list) {
   if (list.ranks < 1 || list.ranks > kMaxRanks) {
     return refuse(fmt::format("{} ranks; a list has 1 to {}", list.ranks, kMaxRanks));
   }
+  if (!list.kept.is_whole()) {
+    return refuse(
+        fmt::format("only the steps of rank {} are kept; make the whole list", list.kept.rank));
+  }
   if (list.per_rank.size() != static_cast<size_t>(list.ranks)) {
     return refuse(fmt::format("steps for {} of {} ranks", list.per_rank.size(), list.ranks));
   }

@@ -73,8 +73,9 @@ Halves halve(Range window, bool keeps_upper, int64_t count, int core) {
 
 }  // namespace
 
-StepList all_reduce_recursive_doubling(int ranks, int64_t count) {
+StepList all_reduce_recursive_doubling(int ranks, int64_t count, Kept kept) {
   StepList list = open_list(Routine::kAllReduce, "recursive_doubling", ranks, count);
+  keep(list, kept);
   if (ranks == 1) {
     add_own_reduce(list);
     return list;
@@ -87,6 +88,7 @@ StepList all_reduce_recursive_doubling(int ranks, int64_t count) {
     const bool is_last = 2 * distance == folding.core;
     for (int place = 0; place < folding.core; ++place) {
       const int rank = folding.rank_at(place), peer = folding.rank_at(place ^ distance);
+      if (!keeps(list, rank)) continue;
       const Operand sum = sum_of(list, rank, 0);
       add_messages(list, rank,
                    {send_to(peer, sum, count), receive_from(peer, {rank, Place::kSlot}, count)});
@@ -97,8 +99,9 @@ StepList all_reduce_recursive_doubling(int ranks, int64_t count) {
   return list;
 }
 
-StepList all_reduce_rabenseifner(int ranks, int64_t count) {
+StepList all_reduce_rabenseifner(int ranks, int64_t count, Kept kept) {
   StepList list = open_list(Routine::kAllReduce, "rabenseifner", ranks, count);
+  keep(list, kept);
   if (ranks == 1) {
     add_own_reduce(list);
     return list;
@@ -117,6 +120,7 @@ StepList all_reduce_rabenseifner(int ranks, int64_t count) {
     const StepKind kind = 2 * distance == core ? StepKind::kReduce : StepKind::kCombine;
     for (int place = 0; place < core; ++place) {
       const int rank = folding.rank_at(place), peer = folding.rank_at(place ^ distance);
+      if (!keeps(list, rank)) continue;
       const auto [kept, given] = halves(place, distance);
       add_messages(list, rank,
                    {send_to(peer, {rank, held[place], 0, given.begin}, given.size()),
@@ -128,6 +132,7 @@ StepList all_reduce_rabenseifner(int ranks, int64_t count) {
   for (int distance = core / 2; distance >= 1; distance /= 2) {
     for (int place = 0; place < core; ++place) {
       const int rank = folding.rank_at(place), peer = folding.rank_at(place ^ distance);
+      if (!keeps(list, rank)) continue;
       const auto [kept, given] = halves(place, distance);
       add_messages(list, rank,
                    {send_to(peer, {rank, Place::kOutput, 0, kept.begin}, kept.size()),

@@ -14,18 +14,18 @@ namespace hanji::schedule {
 
 /// Everything is exchanged in every round: the least latency.
 /// Cost    log2 p rounds: log2 p (a + N b + N c); 2 (a + N b) + N c more for another p.
-StepList all_reduce_recursive_doubling(int ranks, int64_t count);
+StepList all_reduce_recursive_doubling(int ranks, int64_t count, Kept kept = {});
 
 /// A half, a quarter, ... is exchanged and reduced, then gathered the same way back.
 /// Cost    2 log2 p rounds: 2 log2 p a + 2 (p-1)/p N b + (p-1)/p N c; 2 (a + N b) + N c more for
 ///         another p.
 /// Source  Rabenseifner, "Optimization of collective reduction operations", ICCS 2004.
-StepList all_reduce_rabenseifner(int ranks, int64_t count);
+StepList all_reduce_rabenseifner(int ranks, int64_t count, Kept kept = {});
 
 /// Half of the shards, a quarter, ... is exchanged with the farthest, the half as far, ...
 /// Bits    order is kept for p <= 3.
 /// Cost    N the output: log2 p rounds: log2 p a + (p-1) N (b + c); for another p two rounds,
 ///         (p+1) N b and p N c more. Slots of 2 p N.
-StepList reduce_scatter_recursive_halving(int ranks, int64_t count);
+StepList reduce_scatter_recursive_halving(int ranks, int64_t count, Kept kept = {});
 
 }  // namespace hanji::schedule

@@ -39,6 +39,7 @@ void add_last(StepList& list, const Folding& folding, int place, Operand sum, bo
 void add_round(StepList& list, const Folding& folding, int distance, std::vector<bool>& has_sum) {
   for (int place = 0; place < folding.core; ++place) {
     const int rank = folding.rank_at(place), peer = folding.rank_at(place ^ distance);
+    if (!keeps(list, rank)) continue;
     const int64_t begin = place / distance * distance, other = begin ^ distance;
     const Range kept = shards_of(list, folding, {begin, begin + distance});
     const Range given = shards_of(list, folding, {other, other + distance});
@@ -62,8 +63,9 @@ void add_round(StepList& list, const Folding& folding, int distance, std::vector
 
 }  // namespace
 
-StepList reduce_scatter_recursive_halving(int ranks, int64_t count) {
+StepList reduce_scatter_recursive_halving(int ranks, int64_t count, Kept kept) {
   StepList list = open_list(Routine::kReduceScatter, "recursive_halving", ranks, count);
+  keep(list, kept);
   list.keeps_order = ranks <= 3;
   if (ranks == 1) {
     add_own_reduce(list);

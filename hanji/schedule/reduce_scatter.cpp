@@ -82,7 +82,7 @@ StepList staged(StepList list, int64_t chunk) {
 StepList exchange(StepList list) {
   const std::vector<Range> blocks = blocks_in(list);
   auto from = add_block_exchange(list, blocks);
-  for (int rank = 0; rank < list.ranks; ++rank) {
+  for (const int rank : ranks_of(list)) {
     add_shard_reduce(list, rank, std::move(from[rank]), {0, blocks[rank].size()});
   }
   return list;
@@ -109,8 +109,10 @@ StepList reduce_scatter_staged(const std::vector<int64_t>& counts, int64_t chunk
   return staged(open("staged", static_cast<int>(counts.size()), counts), chunk);
 }
 
-StepList reduce_scatter_exchange(int ranks, int64_t count) {
-  return exchange(open("exchange", ranks, count));
+StepList reduce_scatter_exchange(int ranks, int64_t count, Kept kept) {
+  StepList list = open("exchange", ranks, count);
+  keep(list, kept);
+  return exchange(std::move(list));
 }
 StepList reduce_scatter_exchange(const std::vector<int64_t>& counts) {
   return exchange(open("exchange", static_cast<int>(counts.size()), counts));

@@ -30,7 +30,7 @@ StepList reduce_scatter_staged(const std::vector<int64_t>& counts, int64_t chunk
 
 /// Between hosts: shards are exchanged in pairs, as in all_reduce_exchange(), and summed in order.
 /// Cost    no sync; every rank sends (p-1) N.
-StepList reduce_scatter_exchange(int ranks, int64_t count);
+StepList reduce_scatter_exchange(int ranks, int64_t count, Kept kept = {});
 StepList reduce_scatter_exchange(const std::vector<int64_t>& counts);
 
 }  // namespace hanji::schedule

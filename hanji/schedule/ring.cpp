@@ -11,30 +11,32 @@ namespace {
 using namespace internal;
 using layout::Range;
 
-Ring ring_of_all(int ranks, Range whole) {
-  Ring ring{std::vector<int>(ranks), whole};
+Ring ring_of_all(const StepList& list, Range whole) {
+  Ring ring{std::vector<int>(list.ranks), whole, list.kept.longest_path};
   std::iota(ring.members.begin(), ring.members.end(), 0);
   return ring;
 }
 
 }  // namespace
 
-StepList all_reduce_ring(int ranks, int64_t count) {
+StepList all_reduce_ring(int ranks, int64_t count, Kept kept) {
   StepList list = open_list(Routine::kAllReduce, "ring", ranks, count);
+  keep(list, kept);
   list.keeps_order = ranks <= 2;
   if (ranks == 1) {
     add_own_reduce(list);
     return list;
   }
   list.slot_elements = slice_of(count, ranks, 0).size();
-  const Ring ring = ring_of_all(ranks, {0, count});
+  const Ring ring = ring_of_all(list, {0, count});
   add_ring_reduce(list, ring, Place::kInput, StepKind::kReduce);
   add_ring_gather(list, ring);
   return list;
 }
 
-StepList reduce_scatter_ring(int ranks, int64_t count) {
+StepList reduce_scatter_ring(int ranks, int64_t count, Kept kept) {
   StepList list = open_list(Routine::kReduceScatter, "ring", ranks, count);
+  keep(list, kept);
   list.keeps_order = ranks <= 2;
   if (ranks == 1) {
     add_own_reduce(list);
@@ -43,7 +45,7 @@ StepList reduce_scatter_ring(int ranks, int64_t count) {
   list.slot_elements = 2 * count;  // what arrives, and the sum that leaves next
   for (int round = 0; round + 1 < ranks; ++round) {
     const bool is_last = round + 2 == ranks;
-    for (int rank = 0; rank < ranks; ++rank) {
+    for (const int rank : ranks_of(list)) {
       const int leaving = (rank + 2 * ranks - 1 - round) % ranks;
       const int arriving = (leaving + ranks - 1) % ranks;
       const Operand slot{rank, Place::kSlot}, sum{rank, Place::kSlot, 0, count};
@@ -62,19 +64,21 @@ StepList reduce_scatter_ring(int ranks, int64_t count) {
   return list;
 }
 
-StepList all_gather_ring(int ranks, int64_t count) {
+StepList all_gather_ring(int ranks, int64_t count, Kept kept) {
   StepList list = open_list(Routine::kAllGather, "ring", ranks, count);
-  for (int rank = 0; rank < ranks; ++rank) {
+  keep(list, kept);
+  for (const int rank : ranks_of(list)) {
     add_copy(list, rank, {rank, Place::kInput}, {{rank, Place::kOutput, 0, rank * count}}, count);
   }
-  add_ring_gather(list, ring_of_all(ranks, {0, ranks * count}));
+  add_ring_gather(list, ring_of_all(list, {0, ranks * count}));
   return list;
 }
 
-StepList all_reduce_hierarchical(int ranks, int64_t count, int ranks_per_host) {
+StepList all_reduce_hierarchical(int ranks, int64_t count, int ranks_per_host, Kept kept) {
   require(ranks_per_host >= 1 && ranks % ranks_per_host == 0,
           "all_reduce_hierarchical needs ranks per host that divide the ranks");
   StepList list = open_list(Routine::kAllReduce, "hierarchical", ranks, count);
+  keep(list, kept);
   list.keeps_order = ranks <= 2;
   list.parameter = ranks_per_host;
   if (ranks == 1) {
@@ -82,11 +86,12 @@ StepList all_reduce_hierarchical(int ranks, int64_t count, int ranks_per_host) {
     return list;
   }
   const int hosts = ranks / ranks_per_host;
-  std::vector<Ring> inside(hosts, {{}, {0, count}});
+  std::vector<Ring> inside(hosts, {{}, {0, count}, kept.longest_path});
   for (int rank = 0; rank < ranks; ++rank) inside[rank / ranks_per_host].members.push_back(rank);
   std::vector<Ring> twins(ranks_per_host);
   for (int rank = 0; rank < ranks; ++rank) {
     Ring& ring = twins[rank % ranks_per_host];
+    ring.even = kept.longest_path;
     ring.members.push_back(rank);
     ring.whole = slice_of(count, ranks_per_host, rank % ranks_per_host);
   }

@@ -54,6 +54,21 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
+/// The most ranks of a list.
+inline constexpr int kMaxRanks = 10'240;
+
+/// Which steps of a symmetric list are made: all ranks do the same there, each seen from its place, so
+/// that the steps of one say how long the whole takes on a network that gives all ranks the same.
+struct Kept {
+  int rank = -1;  ///< The rank whose steps are made; -1: all ranks.
+  /// Instead the steps along the longest path, under `rank` or the rank where that ends: each round
+  /// moves the largest slice, and rounds in which `rank` waits for others are among them.
+  bool longest_path = false;
+
+  bool is_whole() const { return rank < 0; }
+  bool operator==(const Kept&) const = default;
+};
+
 /// A collective as a value: what every rank does, in order. An engine runs it, cost prices it,
 /// check() proves it; none of them decides anything.
 ///
@@ -85,6 +100,7 @@ struct StepList {
   std::vector<int64_t> counts;
   bool in_place = true;               ///< May run with input and output in one place.
   std::vector<layout::Range> owners;  ///< kTreeReduce: the grains of each rank.
+  Kept kept;                          ///< Only whole lists can be run, checked or written.
 
   bool operator==(const StepList&) const = default;
 };

@@ -118,7 +118,7 @@ TEST(Traffic, OfRoutinesWithARootIsTheLeastThereCanBe) {
 
 TEST(Makers, RefuseWhatIsNoCall) {
   EXPECT_THROW(all_reduce_direct(0, 1), Error);
-  EXPECT_THROW(all_reduce_direct(1025, 1), Error);
+  EXPECT_THROW(all_reduce_direct(kMaxRanks + 1, 1), Error);
   EXPECT_THROW(all_reduce_flat(2, -1), Error);
   EXPECT_THROW(all_reduce_flat(2, INT64_MAX), Error);
   EXPECT_THROW(all_reduce_staged(2, 10, 0), Error);

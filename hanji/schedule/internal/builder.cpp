@@ -25,7 +25,7 @@ void require(bool holds, const char* message) {
 }
 
 StepList open_list(Routine routine, std::string algorithm, int ranks, int64_t count) {
-  require(ranks >= 1 && ranks <= kMaxRanks, "a step list needs 1 to 1024 ranks");
+  require(ranks >= 1 && ranks <= kMaxRanks, "a step list needs 1 to 10240 ranks");
   require(count >= 0 && count <= kMaxElements / ranks, "a step list's count is out of range");
   StepList list;
   list.routine = routine;
@@ -38,7 +38,7 @@ StepList open_list(Routine routine, std::string algorithm, int ranks, int64_t co
 
 StepList open_list(Routine routine, std::string algorithm, int ranks, std::vector<int64_t> counts) {
   const size_t per_rank = routine == Routine::kAllToAll ? static_cast<size_t>(ranks) : 1;
-  require(ranks >= 1 && ranks <= kMaxRanks, "a step list needs 1 to 1024 ranks");
+  require(ranks >= 1 && ranks <= kMaxRanks, "a step list needs 1 to 10240 ranks");
   require(counts.size() == static_cast<size_t>(ranks) * per_rank,
           "an uneven step list needs a count for each rank (all_to_all: for each pair of ranks)");
   int64_t sum = 0;
@@ -49,6 +49,11 @@ StepList open_list(Routine routine, std::string algorithm, int ranks, std::vecto
   StepList list = open_list(routine, std::move(algorithm), ranks, sum);
   list.counts = std::move(counts);
   return list;
+}
+
+void keep(StepList& list, Kept kept) {
+  require(kept.is_whole() || kept.rank < list.ranks, "the rank to keep is not one of the list");
+  list.kept = kept;
 }
 
 void set_root(StepList& list, int root) {
@@ -67,7 +72,7 @@ void add_sync(StepList& list) {
 }
 
 void add_copy(StepList& list, int rank, Operand from, std::vector<Operand> to, int64_t count) {
-  if (count <= 0 || to.empty()) return;
+  if (count <= 0 || to.empty() || !keeps(list, rank)) return;
   Step step;
   step.kind = StepKind::kCopy;
   step.from = {from};
@@ -77,7 +82,7 @@ void add_copy(StepList& list, int rank, Operand from, std::vector<Operand> to, i
 }
 
 void add_reduce(StepList& list, int rank, Step reduce) {
-  if (reduce.count <= 0) return;
+  if (reduce.count <= 0 || !keeps(list, rank)) return;
   reduce.kind = StepKind::kReduce;
   list.per_rank[rank].push_back(std::move(reduce));
 }
@@ -93,7 +98,7 @@ void add_tree_reduce(StepList& list, int rank, std::vector<Operand> from, std::v
 }
 
 void add_pair(StepList& list, int rank, StepKind kind, const Pair& pair) {
-  if (pair.count == 0) return;
+  if (pair.count == 0 || !keeps(list, rank)) return;
   Step step;
   step.kind = kind;
   step.from = {pair.left, pair.right};
@@ -121,6 +126,7 @@ Message receive_from(int peer, Operand to, int64_t count) {
 }
 
 void add_messages(StepList& list, int rank, const std::vector<Message>& messages) {
+  if (!keeps(list, rank)) return;
   bool joined = false;
   for (const Message& message : messages) {
     if (message.count == 0) continue;
@@ -171,13 +177,15 @@ int64_t largest(const std::vector<layout::Range>& blocks) {
 
 void add_exchange(StepList& list, const std::function<Exchange(int rank, int peer)>& pair) {
   for (int round = 0; round < list.ranks; ++round) {
-    for (int rank = 0; rank < list.ranks; ++rank) {
+    for (const int rank : ranks_of(list)) {
       const int peer = (round - rank + list.ranks) % list.ranks;
-      if (peer == rank) continue;
-      const Exchange exchange = pair(rank, peer);
+      const bool rests = peer == rank;
+      if (rests && (!list.kept.longest_path || list.ranks < 3)) continue;
+      const int next = (rank + 1) % list.ranks, last = (rank + list.ranks - 1) % list.ranks;
+      const Exchange exchange = rests ? pair(next, last) : pair(rank, peer);
       add_messages(list, rank,
-                   {send_to(peer, exchange.send, exchange.send_count),
-                    receive_from(peer, exchange.receive, exchange.receive_count)});
+                   {send_to(rests ? next : peer, exchange.send, exchange.send_count),
+                    receive_from(rests ? last : peer, exchange.receive, exchange.receive_count)});
     }
   }
 }
@@ -193,7 +201,7 @@ std::vector<std::vector<Operand>> add_block_exchange(StepList& list,
                     blocks[rank].size()};
   });
   std::vector<std::vector<Operand>> from(list.ranks);
-  for (int rank = 0; rank < list.ranks; ++rank) {
+  for (const int rank : ranks_of(list)) {
     for (int i = 0; i < list.ranks; ++i) from[rank].push_back({rank, Place::kSlot, 0, i * room});
     from[rank][rank] = {rank, Place::kInput, 0, blocks[rank].begin};
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,18 @@ StepList open_list(Routine routine, std::string algorithm, int ranks, std::vecto
 
 /// The same of a broadcast; throws Error where `root` is no rank.
 StepList open_broadcast(std::string algorithm, int ranks, int64_t count, int root);
+
+/// Makes of a list that was just opened one of some ranks' steps: add_*() leave out all others.
+/// Throws Error(invalid_argument) unless that is a rank.
+void keep(StepList& list, Kept kept);
+/// The ranks whose steps the list has.
+inline auto ranks_of(const StepList& list) {
+  return list.kept.is_whole() ? std::views::iota(0, list.ranks)
+                              : std::views::iota(list.kept.rank, list.kept.rank + 1);
+}
+inline bool keeps(const StepList& list, int rank) {
+  return list.kept.is_whole() || rank == list.kept.rank;
+}
 
 /// Throws Error(invalid_argument) unless `root` is a rank.
 void set_root(StepList& list, int root);
@@ -90,13 +103,14 @@ struct Exchange {
 };
 
 /// Appends sends and receives so that every pair of ranks meets once: in round k ranks
-/// i + j = k (mod ranks) are partners, and each sends while it receives.
+/// i + j = k (mod ranks) are partners, and each sends while it receives. The longest path has a
+/// round more than a rank has partners: no rank rests in two rounds that follow each other.
 void add_exchange(StepList& list, const std::function<Exchange(int rank, int peer)>& pair);
 
 /// The same where every rank gets its block of all inputs: its own stays there, the others arrive in
 /// the slot, as far apart as the largest block is long.
 ///
-/// Result  for each rank where its block of each input lies then.
+/// Result  for each rank that is kept where its block of each input lies then.
 std::vector<std::vector<Operand>> add_block_exchange(StepList& list,
                                                      const std::vector<layout::Range>& blocks);
 

@@ -3,16 +3,34 @@
 #include "hanji/schedule/internal/builder.h"
 
 namespace hanji::schedule::internal {
+namespace {
+
+// Whose steps the list has, by place in the ring.
+std::vector<int> kept_members(const StepList& list, const Ring& ring) {
+  std::vector<int> kept;
+  for (int i = 0; i < ring.size(); ++i) {
+    if (keeps(list, ring.members[i])) kept.push_back(i);
+  }
+  return kept;
+}
+
+}  // namespace
 
 layout::Range Ring::slice(int index) const {
-  const layout::Range range = slice_of(whole.size(), size(), (index + 2 * size()) % size());
+  const int place = (index + 2 * size()) % size();
+  if (even) {
+    const int64_t room = slice_of(whole.size(), size(), 0).size();
+    return {whole.begin + place * room, whole.begin + (place + 1) * room};
+  }
+  const layout::Range range = slice_of(whole.size(), size(), place);
   return {whole.begin + range.begin, whole.begin + range.end};
 }
 
 void add_ring_reduce(StepList& list, const Ring& ring, Place source, StepKind last) {
   const int size = ring.size();
-  for (int round = 0; round + 1 < size; ++round) {
-    for (int i = 0; i < size; ++i) {
+  const std::vector<int> kept = kept_members(list, ring);
+  for (int round = 0; round + 1 < size && !kept.empty(); ++round) {
+    for (const int i : kept) {
       const int rank = ring.members[i];
       const auto leaving = ring.slice(i - 1 - round), arriving = ring.slice(i - 2 - round);
       const Place from = round == 0 ? source : Place::kOutput;
@@ -34,8 +52,9 @@ void add_ring_reduce(StepList& list, const Ring& ring, Place source, StepKind la
 
 void add_ring_gather(StepList& list, const Ring& ring) {
   const int size = ring.size();
-  for (int round = 0; round + 1 < size; ++round) {
-    for (int i = 0; i < size; ++i) {
+  const std::vector<int> kept = kept_members(list, ring);
+  for (int round = 0; round + 1 < size && !kept.empty(); ++round) {
+    for (const int i : kept) {
       const int rank = ring.members[i];
       const auto leaving = ring.slice(i - round), arriving = ring.slice(i - 1 - round);
       add_messages(list, rank,

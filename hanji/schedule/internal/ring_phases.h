@@ -12,6 +12,7 @@ namespace hanji::schedule::internal {
 struct Ring {
   std::vector<int> members;
   layout::Range whole;
+  bool even = false;  ///< Of a longest path: every slice is as large as the first.
 
   layout::Range slice(int index) const;
   int size() const { return static_cast<int>(members.size()); }
