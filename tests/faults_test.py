@@ -1,5 +1,8 @@
 """`hanji train` when things break: who says what, and what goes on."""
+import json
 import os
+import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -8,14 +11,33 @@ import unittest
 
 from command import HANJI, NANO, CommandTest
 
+FAULTS = os.environ["HANJI_FAULTS"]
 JOB = ["--ranks", "2", "--seed", "7", "--set", "checkpoint.every=5"]
+# Few tokens, so that the optimizer takes its part of a step; no rate that depends on train.steps.
+ENDLESS = ["--ranks", "2", "--seed", "7", "--set", "model.preset=nano",
+           "--set", "train.global_batch=2", "--set", "train.evaluate_batches=2",
+           "--set", "checkpoint.every=20", "--set", "train.schedule=constant",
+           "--set", "train.warmup_steps=2"]
+DEATH_SECONDS = 0.1  # docs/checkpoints_and_failures.md
 
 
-class Faults(CommandTest):
-    def start(self, out, *arguments, **pipes):
-        return subprocess.Popen([HANJI, "train", "--out", self.folder / out, *NANO, *JOB,
-                                 *map(str, arguments)], env=self.environment(), cwd=self.folder,
-                                text=True, **pipes)
+class TrainTest(CommandTest):
+    job = [*NANO, *JOB]
+
+    def start(self, out, *arguments, before=(), **pipes):
+        process = subprocess.Popen([*map(str, before), HANJI, "train", "--out", self.folder / out,
+                                    *self.job, *map(str, arguments)], env=self.environment(),
+                                   cwd=self.folder, text=True, start_new_session=True, **pipes)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        """Where a test has failed: its ranks die with the launcher."""
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        with process:
+            pass
 
     def log(self, out):
         path = self.folder / out / "run.jsonl"
@@ -32,6 +54,28 @@ class Faults(CommandTest):
         return next(entry["pid"] for entry in self.read_json(out, "ranks.json")["ranks"]
                     if entry["rank"] == rank)
 
+    def check_bits(self):
+        """`run`, which broke, goes on to the bits of a run that was never disturbed."""
+        done = max(line["step"] for line in self.read_lines("run", "run.jsonl") if "loss" in line)
+        for out, more in (("run", ["--resume"]), ("whole", [])):
+            process = self.start(out, "--steps", done + 20, *more, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT)
+            text, _ = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 0, text)
+        one, two = (self.read_json(out, "summary.json") for out in ("run", "whole"))
+        for name in ("steps", "params_sha256", "state_sha256", "train_loss"):
+            self.assertEqual(one[name], two[name], name)
+
+    def check_nothing_runs(self):
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                there = os.readlink(process / "cwd") == str(self.folder)
+            except OSError:  # it has ended, or is not ours
+                continue
+            self.assertFalse(there, f"process {process.name} is left")
+
+
+class Faults(TrainTest):
     def test_a_crashed_rank_is_shown_with_its_stack(self):
         process = self.start("run", "--steps", 1000000, stdout=subprocess.DEVNULL,
                              stderr=subprocess.PIPE)
@@ -96,6 +140,87 @@ class Faults(CommandTest):
         self.assertGreater(done.returncode, 0, done.stderr)
         self.assertLess(done.returncode, 128, done.stderr)
         self.assertIn("ulimit -f", done.stderr)
+
+
+class PhaseTest(TrainTest):
+    """A rank of a real training is struck where it stands: in forward, in a collective, ..."""
+
+    VICTIMS = {"forward": 1, "collective": 0, "optimizer": 1, "save": 0}  # rank 0 saves
+    job = ENDLESS
+
+    def start_alone(self, *arguments):
+        """With a /dev/shm of its own, if we may: what is left in it is listed at the end."""
+        before = []
+        if os.geteuid() == 0:
+            script = 'mount -t tmpfs none /dev/shm && "$@"; code=$?; ls -A /dev/shm >left; exit $code'
+            before = ["unshare", "-m", "sh", "-c", script, "sh"]
+        return self.start("run", "--steps", 1000000, *arguments, before=before,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    def strike(self, phase, how):
+        """What hanji_faults tells of it."""
+        done = subprocess.run([FAULTS, "strike", self.folder / "run", str(self.VICTIMS[phase]),
+                               phase, how], text=True, capture_output=True, timeout=150)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        struck = json.loads(done.stdout)
+        if phase != "collective":  # those run in any span
+            self.assertIn({"save": "checkpoint write"}.get(phase, phase), struck["in"])
+        return struck
+
+    def name_of(self, phase, struck):
+        return (rf"rank {self.VICTIMS[phase]} \(host .*process {struck['pid']}.*"
+                rf"step {struck['step']}, in {re.escape(struck['in'])}\)")
+
+    def survivor(self, phase):
+        return 1 - self.VICTIMS[phase]
+
+    def survivors_log(self, phase):
+        return (self.folder / "run" / "logs" / f"rank.{self.survivor(phase)}").read_text()
+
+    def check_end(self, phase, struck, process):
+        """Of a run whose rank was killed."""
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 128 + signal.SIGKILL, errors)
+        self.assertRegex(errors.rstrip().split("\n")[-1],
+                         f"cause: {self.name_of(phase, struck)} was killed by SIGKILL")
+        self.assertRegex(errors, rf"rank {self.survivor(phase)} \(.*exited with code 6.*\(secondary\)")
+        self.check_nothing_runs()
+        if os.geteuid() == 0:
+            self.assertEqual((self.folder / "left").read_text(), "", "in /dev/shm")
+
+
+class KilledInEveryPhase(PhaseTest):
+    def test_is_named_and_the_run_goes_on_to_the_same_bits(self):
+        for number, phase in enumerate(self.VICTIMS):
+            process = self.start_alone(*(["--resume"] if number else []))
+            struck = self.strike(phase, "KILL")
+            print(f"killed in {phase}: named after {max(struck['seconds']) * 1e3:.1f} ms")
+            self.assertLess(max(struck["seconds"]), DEATH_SECONDS)
+            self.check_end(phase, struck, process)
+            self.assertRegex(self.survivors_log(phase), self.name_of(phase, struck))
+        self.check_bits()
+
+
+class Promises(CommandTest):
+    """A few trials each; `./dev check` makes a thousand kills."""
+
+    def faults(self, *arguments):
+        return subprocess.run([FAULTS, *map(str, arguments)], text=True, capture_output=True,
+                              timeout=120)
+
+    def test_survivors_name_a_rank_in_time(self):
+        for verb, number in (("kills", 20), ("stops", 2), ("hosts", 4)):
+            done = self.faults(verb, number)
+            print(done.stdout, end="")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn(": kept", done.stdout)
+
+    def test_watchdogs_three_times_as_late_as_promised_are_noticed(self):
+        for verb, milliseconds in (("kills", 300), ("stops", 900), ("hosts", 3000)):
+            done = self.faults(verb, 1, 1, milliseconds)
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            self.assertIn("NOT KEPT", done.stdout)
+            self.assertIn(" 0 not named by all", done.stdout)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <thread>
 #include <vector>
 
@@ -68,20 +69,30 @@ struct Met {
 
 Result<Met> meet(const PhaseStrike& strike, const launch::FoundJob& job) {
   const auto deadline = base::Deadline::after(60s);
+  std::map<std::string, int> seen;
   for (uint64_t attempt = 0; !deadline.passed(); ++attempt) {
-    // Anywhere in the step, and not in time with it.
-    std::this_thread::sleep_for(std::chrono::microseconds(100 + base::mix(attempt, 1) % 3000));
     HANJI_ASSIGN_OR_RETURN(const shm::Snapshot before, look(job));
     const shm::RankSnapshot& rank = before.ranks.at(static_cast<size_t>(strike.rank));
-    if (!rank.alive() || rank.step < 1) continue;
+    if (rank.presence == shm::RankPresence::kDied || rank.presence == shm::RankPresence::kLeft) {
+      return base::invalid_argument(fmt::format("rank {} has ended already", strike.rank));
+    }
+    // A hint, for it runs on; where it stands is seen when it is stopped.
+    if (rank.step < 1 || !stands_in(before, strike.rank, strike.phase)) {
+      std::this_thread::sleep_for(std::chrono::microseconds(20 + base::mix(attempt, 1) % 100));
+      continue;
+    }
     const int64_t now = base::now_ns();
     HANJI_ASSIGN_OR_RETURN(const shm::Snapshot stopped, stop(job, strike.rank, rank.pid));
     if (stands_in(stopped, strike.rank, strike.phase)) {
       return Met{stopped.ranks[static_cast<size_t>(strike.rank)], now};
     }
+    ++seen[stopped.ranks[static_cast<size_t>(strike.rank)].spans +
+           (in_call(stopped, strike.rank) ? " (in a call)" : "")];
     ::kill(rank.pid, SIGCONT);
   }
-  return base::timeout(fmt::format("rank {} was never met in {}", strike.rank, strike.phase));
+  std::string text = fmt::format("rank {} was never met in {}", strike.rank, strike.phase);
+  for (const auto& [where, count] : seen) text += fmt::format(", {} times in {}", count, where);
+  return base::timeout(text);
 }
 
 std::string log_of(const PhaseStrike& strike, int rank) {
