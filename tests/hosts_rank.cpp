@@ -16,6 +16,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <fstream>
 #include <string>
 
@@ -29,6 +30,12 @@ struct Net : torch::nn::SequentialImpl {
       : SequentialImpl(torch::nn::Linear(8, 64), torch::nn::Tanh(), torch::nn::Linear(64, 64),
                        torch::nn::Tanh(), torch::nn::Linear(64, 1)) {}
 };
+
+timespec wall_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return now;
+}
 
 void write(const Net& net, const std::string& path) {
   std::ofstream file(path, std::ios::binary);
@@ -59,7 +66,12 @@ void train(const hanji::comm::Group& group, const std::string& folder, int victi
     loss = loss.detach().view({1}) / group.size();
     hanji::comm::all_reduce(loss, group).wait();
     if (group.rank() == 0) std::printf("step %d loss %.15g\n", step + 1, loss.item<double>());
-    if (group.rank() == victim) std::raise(SIGKILL);
+    if (group.rank() == victim) {
+      const timespec now = wall_time();  // the logs' own clock
+      std::printf("dies at %lld.%09ld\n", static_cast<long long>(now.tv_sec), now.tv_nsec);
+      std::fflush(stdout);
+      std::raise(SIGKILL);
+    }
   }
   replicas.check_parameters();  // throws, and says where, if the replicas differ by one bit
   write(net, name + ".after");

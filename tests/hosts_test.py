@@ -4,6 +4,7 @@ The classic set-up end to end: initial weights from rank 0 to all, 20 steps of d
 equal replicas at the end, held against the same ranks on one host.
 """
 import array
+import datetime
 import json
 import os
 import pathlib
@@ -227,8 +228,14 @@ class Hosts(OnNetwork):
         start = time.monotonic()
         done, folder, run = self.train([2, 1], victim=2)
         self.assertEqual([code for code, _ in done], [128 + 9] * 2, done)
+        died = float(re.search(r"dies at (\S+)", run.log(2)).group(1))
         for rank in range(2):
-            self.assertIn("rank 2", run.log(rank))
+            line = re.search(r"^(\S+)Z rank \d+ error: .*rank 2 \(", run.log(rank), re.MULTILINE)
+            self.assertIsNotNone(line, run.log(rank))
+            told = datetime.datetime.fromisoformat(line.group(1) + "+00:00").timestamp()
+            print(f"rank 2 died on host 1 and was named by rank {rank} on host 0 after "
+                  f"{(told - died) * 1e3:.0f} ms")
+            self.assertLess(told - died, 1)
         self.assertLess(time.monotonic() - start, 30)  # the deadline is 300 s
 
 
