@@ -30,8 +30,9 @@ std::optional<DType> spoken(c10::ScalarType type) {
 
 DType to_dtype(c10::ScalarType type) {
   if (const auto dtype = spoken(type)) return *dtype;
-  throw Error(base::unsupported(std::string("no collective speaks dtype ") + c10::toString(type) +
-                                "; convert the tensor first, for example to float32"));
+  throw Error(
+      base::unsupported(std::string("dtype ") + c10::toString(type) +
+                        " is not supported; convert the tensor first, for example to float32"));
 }
 
 Moved moved_as(c10::ScalarType type) {

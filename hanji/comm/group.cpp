@@ -219,7 +219,8 @@ Group regroup(const Group& group, const std::vector<int>& members, GroupOptions 
 Group Group::survivors(std::chrono::nanoseconds deadline) const {
   if (state_->go_on()) return state_->go_on()(deadline);
   throw Error(base::unsupported(fmt::format(
-      "group {}: engine {} cannot go on without a rank; start the job again", name(), engine())));
+      "group {}: engine {} does not support recovery from a failed rank; restart the job", name(),
+      engine())));
 }
 
 void before_call(const Group& group, std::function<void()> action) {

@@ -64,9 +64,10 @@ bool LossScaler::unscale_of(std::span<const at::Tensor> parameters) {
 
 void LossScaler::set(double factor, int64_t steps_since_change) {
   if (!(factor > 0) || steps_since_change < 0 || steps_since_change >= options_.interval) {
-    throw Error(base::invalid_argument("loss scaler: a factor of " + std::to_string(factor) +
-                                       " after " + std::to_string(steps_since_change) +
-                                       " steps is no state of it"));
+    throw Error(base::invalid_argument(
+        "loss scaler: factor " + std::to_string(factor) + " must be > 0 and steps_since_change " +
+        std::to_string(steps_since_change) + " in [0, " + std::to_string(options_.interval) +
+        "); set what factor() and steps_since_change() returned"));
   }
   factor_ = factor;
   steps_ = steps_since_change;

@@ -49,9 +49,8 @@ Status read_refusal(Channel& channel, Code code, base::Deadline deadline) {
   }
 }
 
-Status wrong_token(const char* who) {
-  return base::mismatch(
-      fmt::format("{} does not know this run's token: give all hosts the same token file", who));
+Status wrong_token(const char* what) {
+  return base::mismatch(fmt::format("{}; use one token file on all hosts", what));
 }
 
 }  // namespace
@@ -65,11 +64,11 @@ Result<Channel> greet(base::Fd socket, const Hello& hello, const Token& token,
   HANJI_RETURN_IF_ERROR(base::send_message(socket.get(), proof, {}, deadline));
   const auto answer = read_value<Answer>(socket.get(), deadline);
   if (answer.status().code() == Code::kPeerLost) {
-    return wrong_token("the server closed the connection at our proof: one of us");
+    return wrong_token("authentication failed: the server closed the connection at our proof");
   }
   if (!answer.ok()) return answer.status();
   if (!base::equal_secrets(answer->proof, transcript.server_proof(token, answer->code))) {
-    return wrong_token("who answers there");
+    return wrong_token("server authentication failed");
   }
   Channel channel(std::move(socket),
                   {.send = transcript.client_key(token), .receive = transcript.server_key(token)});

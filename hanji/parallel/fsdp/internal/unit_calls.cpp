@@ -30,7 +30,7 @@ struct BeforeBackward : torch::autograd::FunctionPreHook {
     if (!alive) return grads;
     if (pass->spent) {
       throw Error(base::invalid_argument(
-          "backward() for the second time through one forward() of " + alive->words(pass->unit) +
+          "backward() ran twice on one forward() of " + alive->words(pass->unit) +
           "; call forward() again, or keep the graph by retain_graph"));
     }
     alive->before_backward(pass);
