@@ -32,7 +32,7 @@ TEST(MeasureCores, EveryPairAndNumberOfCopiesHasAFigureOrAReason) {
   ASSERT_TRUE(machine.ok() && graph.ok());
   cpu_set_t before, after;
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
-  const CoreRates rates = measure_cores(*graph, *machine);
+  const CoreRates rates = measure_cores(*graph, *machine, std::chrono::minutes(1));
   ASSERT_EQ(sched_getaffinity(0, sizeof(after), &after), 0);
   EXPECT_TRUE(CPU_EQUAL(&before, &after));
   std::vector<CpuPair> pairs;
@@ -57,7 +57,7 @@ TEST(MeasureCores, NoFigureIsOfLongerThanItTookOrFasterThanACache) {
   const auto machine = read_machine();
   const auto graph = read_graph();
   ASSERT_TRUE(machine.ok() && graph.ok());
-  const CoreRates rates = measure_cores(*graph, *machine);
+  const CoreRates rates = measure_cores(*graph, *machine, std::chrono::minutes(1));
   const double fastest = 2 * test::cached_copy_rate();  // a clock may rise by less than that
   constexpr double kRoundTrips = 200;                   // of the shortest batch
   double copied_seconds = 0;
