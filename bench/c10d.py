@@ -6,6 +6,7 @@ backends; the first steps must give equal losses. "_views" lets the gradients li
 Needs python/hanji_c10d (./dev python).
 """
 import argparse
+import importlib.util
 import pathlib
 import sys
 
@@ -46,6 +47,8 @@ def main():
     parser.add_argument("--smoke", action="store_true")
     rows = Rows(parser)
     a = rows.parsed(parser.parse_args())
+    if not importlib.util.find_spec("hanji_c10d"):
+        return rows.skip("no hanji_c10d in this Python; `./dev python` installs it")
     if a.smoke:
         a.preset, a.pairs = "nano", 2
     steps = {"ddp": 2, "ddp_views": 2, "fsdp2": 2, "fsdp2_heap": 2}

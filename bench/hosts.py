@@ -72,7 +72,7 @@ def main():
         a.bytes, a.pairs = 1 << 20, 1
     missing = Network.missing()
     if missing:
-        rows.say(f"skipped: {missing}")
+        rows.skip(missing)
         return
     with Network(a.hosts, rate=f"{int(a.gigabits * 1000)}mbit") as network:
         report(measure(network, a), a, rows)

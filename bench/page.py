@@ -7,7 +7,7 @@
     ./dev bench page --render                 writes the page from docs/benchmarks.json again
 
 docs/benchmarks.json keeps the rows of every table, once per processor, with commit, date and command.
---smoke runs the same programs shortened, and writes to build/bench instead of docs/.
+--smoke runs the same programs shortened, which `./dev check` does, and writes to build/bench instead of docs/.
 """
 import argparse
 import json
@@ -22,6 +22,10 @@ from page_tables import INTRODUCTION, TABLES
 
 ROOT = machine.ROOT
 BINARIES = ROOT / "build/dev/bin/bench"
+
+
+class Skipped(Exception):
+    """What a table needs is not here."""
 
 
 def load(path):
@@ -78,7 +82,7 @@ def commands_of(table, a):
 
 
 def measure(table, commands, a):
-    """The rows of a table; throws what went wrong."""
+    """The rows of a table; throws what went wrong, or Skipped."""
     rows = []
     for command in commands:
         done = subprocess.run(invocation(command, a.smoke), cwd=ROOT, text=True, stdout=subprocess.PIPE,
@@ -86,6 +90,9 @@ def measure(table, commands, a):
         if done.returncode != 0:
             raise RuntimeError(f"{shown(command)} ended with code {done.returncode}")
         rows += [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    for row in rows:
+        if "skipped" in row:
+            raise Skipped(row["skipped"])
     if not rows:
         raise RuntimeError("it printed no row; run it by itself to see why")
     table.render(rows), table.judge(rows, machine.processor())  # rows that the page cannot show are refused here
@@ -130,7 +137,7 @@ def main():
     folder = ROOT / "build/bench" if a.smoke else ROOT / "docs"
     folder.mkdir(parents=True, exist_ok=True)
     store, page = folder / "benchmarks.json", folder / "benchmarks.md"
-    results, here, failed = load(store), machine.key_of(machine.processor()), []
+    results, here, failed, skipped = load(store), machine.key_of(machine.processor()), [], []
     if a.list:
         return list_tables(results, here)
     for table in [] if a.render else chosen(a, results, here):
@@ -139,6 +146,9 @@ def main():
         entry = {**machine.provenance(), "commands": list(commands_of(table, a)), "smoke": a.smoke}
         try:
             entry["rows"] = measure(table, entry["commands"], a)
+        except Skipped as why:
+            skipped.append(f"{table.name}: skipped: {why}")
+            continue
         except (RuntimeError, KeyError, TypeError, ValueError, subprocess.TimeoutExpired) as error:
             failed.append(f"{table.name}: {type(error).__name__}: {error}")
             continue
@@ -147,7 +157,7 @@ def main():
         store.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
         page.write_text(render(results))
     page.write_text(render(results))
-    print(f"wrote {page.relative_to(ROOT)}", *failed, sep="\n", file=sys.stderr)
+    print(f"wrote {page.relative_to(ROOT)}", *skipped, *failed, sep="\n", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -361,7 +361,7 @@ are built.
 | what offload, and checkpoints by operation and within a budget, cost | `./dev bench offload` |
 | what an observer of every operation costs, and 10^10 parameters without memory | `./dev bench lens_cost` |
 
-`./dev check` runs all of them with `--smoke`, which shortens them and keeps every check.
+`./dev bench --smoke`, of `./dev check`, runs all of them shortened; it keeps every check.
 
 ## Figures
 

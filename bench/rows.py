@@ -18,3 +18,6 @@ class Rows:
 
     def add(self, text, **values):
         print(json.dumps(values) if self.as_json else text, flush=True)
+
+    def skip(self, reason):
+        self.add(f"skipped: {reason}", skipped=reason)

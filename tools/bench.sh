@@ -8,7 +8,11 @@ names="all_reduce check_cost first_step fsdp hosts lens_cost memory offload over
 if .venv/bin/python -c 'import hanji_c10d' 2>/dev/null; then
   names="$names c10d"  # once ./dev python has installed it
 fi
-case ${1:-} in ''|-*) ;; *) names=$1; shift ;; esac
+case ${1:-} in
+  --smoke) names=page ;;  # all of them, and the page that shows their rows
+  ''|-*) ;;
+  *) names=$1; shift ;;
+esac
 failed=
 for name in $names; do
   printf '\n== %s\n' "$name"
