@@ -70,6 +70,8 @@ std::optional<std::string> nearest(std::string_view word,
   std::optional<std::string> best;
   size_t best_distance = max_distance + 1;
   for (const std::string_view candidate : candidates) {
+    const auto [less, more] = std::minmax({word.size(), candidate.size()});
+    if (more - less >= best_distance) continue;  // as many insertions at least
     const size_t distance = edit_distance(word, candidate);
     if (distance >= best_distance) continue;
     best_distance = distance;

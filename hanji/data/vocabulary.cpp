@@ -20,11 +20,11 @@ Status not_utf8(size_t offset) {
       "the text is not UTF-8 at byte {}; convert it, or set data.vocabulary = \"byte\"", offset));
 }
 
-// One pass with a table of ids: 4 bytes per possible code point, whatever the text's length.
+// One pass with a table of ids: 4 bytes per code point up to the alphabet's last, which rises.
 template <class T>
 Result<TokenSource> encode_characters(std::string_view text, std::span<const char32_t> alphabet,
                                       TokenWidth width) {
-  std::vector<int32_t> ids(kNumCodePoints, -1);
+  std::vector<int32_t> ids(size_t{alphabet.back()} + 1, -1);
   for (size_t i = 0; i < alphabet.size(); ++i) ids[alphabet[i]] = static_cast<int32_t>(i);
   auto tokens = std::make_shared<std::vector<T>>();
   tokens->reserve(text.size());
@@ -32,7 +32,7 @@ Result<TokenSource> encode_characters(std::string_view text, std::span<const cha
     const size_t begin = offset;
     const char32_t value = internal::next_code_point(text, offset);
     if (value == internal::kInvalid) return not_utf8(begin);
-    if (ids[value] < 0) {
+    if (value >= ids.size() || ids[value] < 0) {
       return base::invalid_argument(
           fmt::format("character '{}' (U+{:04X}) at byte {} is not among the {} of the vocabulary; "
                       "leave it out, or train with data.vocabulary = \"byte\"",
@@ -52,14 +52,16 @@ Vocabulary Vocabulary::bytes() { return Vocabulary({}); }
 Result<Vocabulary> Vocabulary::characters(std::string_view text) {
   if (text.empty()) return base::corrupt("an empty text has no characters; name another text");
   std::vector<bool> seen(kNumCodePoints, false);
+  size_t end = 0;
   for (size_t offset = 0; offset < text.size();) {
     const size_t begin = offset;
     const char32_t value = internal::next_code_point(text, offset);
     if (value == internal::kInvalid) return not_utf8(begin);
     seen[value] = true;
+    end = std::max(end, size_t{value} + 1);
   }
   std::vector<char32_t> code_points;
-  for (size_t value = 0; value < kNumCodePoints; ++value) {
+  for (size_t value = 0; value < end; ++value) {
     if (seen[value]) code_points.push_back(static_cast<char32_t>(value));
   }
   return Vocabulary(std::move(code_points));
