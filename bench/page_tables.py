@@ -361,7 +361,7 @@ are built.
 | what offload, and checkpoints by operation and within a budget, cost | `./dev bench offload` |
 | what an observer of every operation costs, and 10^10 parameters without memory | `./dev bench lens_cost` |
 
-`./dev bench --smoke`, of `./dev check`, runs all of them shortened; it keeps every check.
+`./dev check bench` runs all of them shortened (`./dev bench --smoke`) and keeps every check.
 
 ## Figures
 

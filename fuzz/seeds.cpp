@@ -5,7 +5,7 @@
 
 #include "hanji/base/file.h"
 #include "hanji/checkpoint/manifest.h"
-#include "hanji/cost/rates.h"
+#include "hanji/cost/stored.h"
 #include "hanji/launch/control_plane/channel.h"
 #include "hanji/launch/control_plane/request.h"
 #include "hanji/launch/internal/announcement.h"
@@ -14,9 +14,11 @@
 #include "hanji/launch/internal/verdict.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/plan.h"
+#include "hanji/report/observed.h"
 #include "hanji/schedule/all_reduce.h"
 #include "hanji/schedule/json.h"
 #include "hanji/schedule/ring.h"
+#include "hanji/topology/graph_text.h"
 
 namespace {
 
@@ -119,6 +121,46 @@ void add_messages(Seeds& seeds) {
   seeds.add("step_list", "staged", schedule::to_json(schedule::all_reduce_staged(2, 8, 4)));
 }
 
+void add_costs(Seeds& seeds) {
+  cost::StoredCosts stored{
+      .stamp = {"a processor", 4, "6.1", "0.1.0", "near"}, .fitted_at = 1'700'000'000, .costs = {}};
+  stored.costs.ranks = 2;
+  stored.costs.corrections = {
+      {schedule::Routine::kAllReduce, "direct", DType::kFloat32, true, {{1024, 1.5}, {4096, 0.5}}}};
+  seeds.add("costs", "stored", cost::to_json(stored));
+  seeds.add("costs", "fitted", cost::to_json(stored.costs));
+}
+
+void add_topology(Seeds& seeds) {
+  topology::Graph host;
+  const int machine = host.add({.id = "machine", .name = "machine a"}, -1);
+  for (const char* id : {"0", "1"}) {
+    const int package = host.add(
+        {.id = std::string("package:") + id, .kind = topology::VertexKind::kPackage}, machine);
+    host.add({.id = std::string("core:") + id,
+              .kind = topology::VertexKind::kCore,
+              .cpus = {id[0] - '0'}},
+             package);
+    host.add({.id = std::string("gpu:") + id,
+              .kind = topology::VertexKind::kGpu,
+              .bus_id = std::string("0000:0") + id + ":00.0"},
+             package);
+  }
+  const std::string one = topology::graph_json(host, nullptr);
+  seeds.add("topology", "one", one);
+  seeds.add("topology", "two", "[" + one + "," + one + "]");
+}
+
+void add_observed(Seeds& seeds) {
+  report::ObservedRun run{
+      .steps = {{.step = 0, .parameters_sha256 = "ab"}, {.step = 1, .parameters_sha256 = "ab"}},
+      .state_sha256 = "cd"};
+  run.steps[1].digests = {{report::Quantity::kGradient, "w", 1},
+                          {report::Quantity::kTotal, "loss", 2}};
+  run.steps[1].backwards = {{0, 3}, {4, 5}};
+  seeds.add("observed", "two", report::to_json(run));
+}
+
 void add_control_plane(Seeds& seeds) {
   using launch::Operation;
   const auto request = [](Operation operation, std::vector<std::string> texts, int64_t number = 0) {
@@ -152,5 +194,8 @@ int main(int argc, char** argv) {
   add_plan(seeds);
   add_messages(seeds);
   add_control_plane(seeds);
+  add_costs(seeds);
+  add_topology(seeds);
+  add_observed(seeds);
   return 0;
 }

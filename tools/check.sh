@@ -21,7 +21,7 @@ protocol    the protocol of the flag lines in every order, the larger sizes
 steps       a rank killed, and one stopped, at every step of every routine
 asan        address and undefined behaviour, core floors
 tsan        data races, core floors
-fuzz        foreign bytes for every parser of foreign bytes
+fuzz        a million inputs for every parser of foreign bytes
 avx2        what a processor without AVX-512 runs
 END
 }

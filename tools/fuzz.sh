@@ -1,19 +1,27 @@
-# ./dev fuzz [SECONDS] [TARGETS]: every parser of foreign bytes; sourced by dev.
-seconds=60
-case ${1:-} in [0-9]*) seconds=$1; shift ;; esac
+# ./dev fuzz [RUNS] [TARGETS]: every parser of foreign bytes; sourced by dev.
+runs=1000000
+case ${1:-} in [0-9]*) runs=$1; shift ;; esac
 setup
 debian_packages $DEBIAN_FUZZ
-[ -e build/fuzz/build.ninja ] || { say "configuring build/fuzz"; quietly configure-fuzz cmake --preset fuzz; }
-targets=${*:-config control control_plane history json manifest override plan safetensors step_list tokens vocabulary}
+targets=${*:-$(sed -n 's/^foreach(name \(.*\))$/\1/p' fuzz/CMakeLists.txt)}
+configure fuzz
 compile fuzz hanji_fuzz_seeds $(printf 'fuzz/hanji_fuzz_%s ' $targets)
 ./build/fuzz/fuzz/hanji_fuzz_seeds build/fuzz/seeds
 mkdir -p build/fuzz/found build/log
+failed=
 for target in $targets; do
-  mkdir -p "build/fuzz/corpus/$target"
-  "./build/fuzz/fuzz/hanji_fuzz_$target" -max_total_time="$seconds" -max_len=4096 -timeout=10 \
-    -rss_limit_mb=2048 -artifact_prefix="build/fuzz/found/$target-" -print_final_stats=1 \
-    "build/fuzz/corpus/$target" "build/fuzz/seeds/$target" >"build/log/fuzz-$target" 2>&1 ||
-    { tail -n 40 "build/log/fuzz-$target" >&2
-      die "fuzz $target found an input: build/fuzz/found (all output: build/log/fuzz-$target)"; }
-  say "fuzz $target: $(sed -n 's/.*number_of_executed_units: //p' "build/log/fuzz-$target") runs"
+  program=build/fuzz/fuzz/hanji_fuzz_$target corpus=build/fuzz/corpus/$target log=build/log/fuzz-$target
+  mkdir -p "$corpus"
+  "$program" -runs="$runs" -max_len=16384 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+    -artifact_prefix="build/fuzz/found/$target-" "$corpus" "build/fuzz/seeds/$target" >"$log" 2>&1 ||
+    { failed="$failed $target"; tail -n 40 "$log" >&2
+      say "fuzz $target found an input: build/fuzz/found (all output: $log)"; continue; }
+  # What the next run starts from: the fewest inputs that reach as much.
+  rm -rf "$corpus.fewest" && mkdir "$corpus.fewest"
+  quietly "fuzz-$target-merge" "$program" -merge=1 -max_len=16384 -rss_limit_mb=2048 "$corpus.fewest" "$corpus" \
+    "build/fuzz/seeds/$target"
+  rm -rf "$corpus" && mv "$corpus.fewest" "$corpus"
+  say "fuzz $target: $(sed -n 's/.*number_of_executed_units: *//p' "$log") runs in" \
+    "$(sed -n 's/^Done .* runs in \(.*\) second.*/\1/p' "$log") s, corpus of $(ls "$corpus" | wc -l) inputs"
 done
+[ -z "$failed" ] || die "fuzz found inputs for:$failed"
