@@ -8,7 +8,7 @@
 namespace hanji::base {
 namespace {
 
-std::span<const std::byte> bytes_of(std::string_view text) {
+std::span<const std::byte> secret_bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
@@ -20,15 +20,15 @@ std::string hex(const Digest& digest) {
 
 TEST(Hmac, GivesTheDigestOfRfc4231Case2) {
   const std::string expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
-  EXPECT_EQ(hex(hmac_sha256(bytes_of("Jefe"), {bytes_of("what do ya want for nothing?")})),
+  EXPECT_EQ(hex(hmac_sha256(secret_bytes("Jefe"), {secret_bytes("what do ya want for nothing?")})),
             expected);
-  EXPECT_EQ(hex(hmac_sha256(bytes_of("Jefe"), {bytes_of("what do ya "), bytes_of(""),
-                                               bytes_of("want for nothing?")})),
+  EXPECT_EQ(hex(hmac_sha256(secret_bytes("Jefe"), {secret_bytes("what do ya "), secret_bytes(""),
+                                                   secret_bytes("want for nothing?")})),
             expected);
 }
 
 TEST(EqualSecrets, DiffersInEveryByteAndInLength) {
-  const Digest digest = hmac_sha256(bytes_of("k"), {bytes_of("m")});
+  const Digest digest = hmac_sha256(secret_bytes("k"), {secret_bytes("m")});
   EXPECT_TRUE(equal_secrets(digest, digest));
   for (size_t i = 0; i < digest.size(); ++i) {
     Digest other = digest;

@@ -13,7 +13,8 @@
 namespace hanji::base {
 namespace {
 
-constexpr size_t kMaxBytes = size_t{1} << 46;  // half of what 47-bit addresses leave a process
+constexpr size_t kMaxReservedBytes = size_t{1}
+                                     << 46;  // half of what 47-bit addresses leave a process
 
 size_t round_to_pages(size_t bytes) {
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
@@ -31,9 +32,9 @@ int fallocate_again(int fd, int mode, size_t offset, size_t bytes) {
 }  // namespace
 
 Result<SharedMemory> SharedMemory::create(const std::string& name, size_t reserved_bytes) {
-  if (reserved_bytes == 0 || reserved_bytes > kMaxBytes) {
+  if (reserved_bytes == 0 || reserved_bytes > kMaxReservedBytes) {
     return invalid_argument("shared memory '" + name + "': " + std::to_string(reserved_bytes) +
-                            " bytes reserved; ask for 1 to " + std::to_string(kMaxBytes));
+                            " bytes reserved; ask for 1 to " + std::to_string(kMaxReservedBytes));
   }
   Fd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return from_errno("create shared memory '" + name + "'", errno);
@@ -57,7 +58,7 @@ Result<SharedMemory> SharedMemory::attach(Fd fd) {
   }
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return from_errno("stat shared memory", errno);
-  if (info.st_size <= 0 || static_cast<size_t>(info.st_size) > kMaxBytes) {
+  if (info.st_size <= 0 || static_cast<size_t>(info.st_size) > kMaxReservedBytes) {
     return corrupt("shared memory: " + std::to_string(info.st_size) + " bytes");
   }
   return map(std::move(fd), static_cast<size_t>(info.st_size));

@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-std::span<const std::byte> bytes_of(std::string_view text) {
+std::span<const std::byte> bytes_in(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
@@ -47,8 +47,8 @@ class SocketPair : public testing::Test {
 };
 
 TEST_F(SocketPair, MessagesKeepTheirBounds) {
-  ASSERT_TRUE(send_message(left_.get(), bytes_of("one")).ok());
-  ASSERT_TRUE(send_message(left_.get(), bytes_of("three")).ok());
+  ASSERT_TRUE(send_message(left_.get(), bytes_in("one")).ok());
+  ASSERT_TRUE(send_message(left_.get(), bytes_in("three")).ok());
   EXPECT_EQ(text_of(*receive_message(right_.get(), 100, soon())), "one");
   EXPECT_EQ(text_of(*receive_message(right_.get(), 5, soon())), "three");
 }
@@ -60,7 +60,7 @@ TEST_F(SocketPair, DescriptorsArriveWorkingAndClosedOnExec) {
   {
     const Fd write_end(pipe_ends[1]);
     const int descriptors[] = {write_end.get(), write_end.get()};
-    ASSERT_TRUE(send_message(left_.get(), bytes_of("x"), descriptors).ok());
+    ASSERT_TRUE(send_message(left_.get(), bytes_in("x"), descriptors).ok());
   }
   auto message = receive_message(right_.get(), 16, soon());
   ASSERT_TRUE(message.ok());
@@ -76,7 +76,7 @@ TEST_F(SocketPair, DescriptorsArriveWorkingAndClosedOnExec) {
 TEST_F(SocketPair, ATooLongMessageIsCorruptAndItsDescriptorsAreClosed) {
   const int before = num_open_descriptors();
   const std::vector<int> descriptors(10, left_.get());
-  ASSERT_TRUE(send_message(left_.get(), bytes_of("too long"), descriptors).ok());
+  ASSERT_TRUE(send_message(left_.get(), bytes_in("too long"), descriptors).ok());
   const auto message = receive_message(right_.get(), 3, soon());
   EXPECT_EQ(message.status().code(), Code::kCorrupt);
   EXPECT_EQ(num_open_descriptors(), before);
@@ -87,23 +87,23 @@ TEST_F(SocketPair, DescriptorsWithoutAMessageToCarryThemAreClosedOnUnread) {
   {
     auto ends = *socket_pair();
     const int descriptors[] = {left_.get()};
-    ASSERT_TRUE(send_message(ends.first.get(), bytes_of("x"), descriptors).ok());
+    ASSERT_TRUE(send_message(ends.first.get(), bytes_in("x"), descriptors).ok());
   }
   EXPECT_EQ(num_open_descriptors(), before);
 }
 
 TEST_F(SocketPair, TheMostDescriptorsArriveAndOneMoreIsRefused) {
   std::vector<int> descriptors(kMaxDescriptors, left_.get());
-  ASSERT_TRUE(send_message(left_.get(), bytes_of("x"), descriptors).ok());
+  ASSERT_TRUE(send_message(left_.get(), bytes_in("x"), descriptors).ok());
   EXPECT_EQ(receive_message(right_.get(), 1, soon())->descriptors.size(), kMaxDescriptors);
   descriptors.push_back(left_.get());
-  EXPECT_EQ(send_message(left_.get(), bytes_of("x"), descriptors).code(), Code::kInvalidArgument);
+  EXPECT_EQ(send_message(left_.get(), bytes_in("x"), descriptors).code(), Code::kInvalidArgument);
   EXPECT_EQ(send_message(left_.get(), {}).code(), Code::kInvalidArgument);
 }
 
 TEST_F(SocketPair, AClosedPeerIsLostInBothDirections) {
   right_.reset();
-  EXPECT_EQ(send_message(left_.get(), bytes_of("x")).code(), Code::kPeerLost);
+  EXPECT_EQ(send_message(left_.get(), bytes_in("x")).code(), Code::kPeerLost);
   EXPECT_EQ(receive_message(left_.get(), 10, soon()).status().code(), Code::kPeerLost);
 }
 
@@ -115,7 +115,7 @@ TEST_F(SocketPair, SilenceEndsAtTheDeadline) {
 TEST_F(SocketPair, ASendThatNobodyTakesEndsAtTheDeadline) {
   Status status;
   for (int i = 0; i < 100000 && status.ok(); ++i) {
-    status = send_message(left_.get(), bytes_of("fill"), {}, Deadline::after(5ms));
+    status = send_message(left_.get(), bytes_in("fill"), {}, Deadline::after(5ms));
   }
   EXPECT_EQ(status.code(), Code::kTimeout);
 }
@@ -124,7 +124,7 @@ TEST(SocketStream, CarriesMoreThanItsBufferHolds) {
   auto ends = *socket_pair(SocketKind::kStream);
   const std::string sent(8 << 20, 'z');
   const std::jthread sender(
-      [&] { EXPECT_TRUE(send_message(ends.first.get(), bytes_of(sent), {}, soon()).ok()); });
+      [&] { EXPECT_TRUE(send_message(ends.first.get(), bytes_in(sent), {}, soon()).ok()); });
   std::string received;
   while (received.size() < sent.size()) {
     const auto part = receive_message(ends.second.get(), 1 << 16, soon());

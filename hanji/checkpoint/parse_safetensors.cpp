@@ -13,14 +13,14 @@ namespace {
 
 using internal::HeaderScanner;
 
-struct Entry {
+struct HeaderEntry {
   NamedTensor tensor;
   int64_t begin = -1;
   int64_t end = -1;
 };
 
 struct Header {
-  std::vector<Entry> entries;
+  std::vector<HeaderEntry> entries;
   Metadata metadata;
   bool has_metadata = false;
 };
@@ -63,7 +63,7 @@ Result<std::vector<int64_t>> take_integers(HeaderScanner& scanner, size_t most) 
 }
 
 // One member of a tensor's object. `seen` holds a bit per key: all three come exactly once.
-Status take_member(HeaderScanner& scanner, Entry& entry, unsigned& seen) {
+Status take_member(HeaderScanner& scanner, HeaderEntry& entry, unsigned& seen) {
   HANJI_ASSIGN_OR_RETURN(const std::string key, scanner.take_string());
   HANJI_RETURN_IF_ERROR(scanner.take(':'));
   const unsigned bit = key == "dtype" ? 1u : key == "shape" ? 2u : key == "data_offsets" ? 4u : 0u;
@@ -83,7 +83,7 @@ Status take_member(HeaderScanner& scanner, Entry& entry, unsigned& seen) {
   return {};
 }
 
-Status take_tensor(HeaderScanner& scanner, Entry& entry) {
+Status take_tensor(HeaderScanner& scanner, HeaderEntry& entry) {
   unsigned seen = 0;
   HANJI_RETURN_IF_ERROR(scanner.take('{'));
   do {
@@ -121,7 +121,7 @@ Status take_entry(HeaderScanner& scanner, Header& header) {
   if (header.entries.size() == kMostTensors) {
     return base::unsupported(fmt::format("more than {} tensors", kMostTensors));
   }
-  Entry& entry = header.entries.emplace_back();
+  HeaderEntry& entry = header.entries.emplace_back();
   entry.tensor.name = std::move(name);
   return take_tensor(scanner, entry).at("tensor '" + entry.tensor.name.substr(0, 200) + "'");
 }
@@ -141,10 +141,10 @@ Result<Header> parse_header(std::string_view json) {
   return header;
 }
 
-Status check_names(const std::vector<Entry>& entries) {
+Status check_names(const std::vector<HeaderEntry>& entries) {
   std::vector<std::string_view> names;
   names.reserve(entries.size());
-  for (const Entry& entry : entries) names.push_back(entry.tensor.name);
+  for (const HeaderEntry& entry : entries) names.push_back(entry.tensor.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice == names.end()) return {};
@@ -152,7 +152,7 @@ Status check_names(const std::vector<Entry>& entries) {
 }
 
 // `next` is where the tensor must begin: behind the one before it, without hole or overlap.
-Status place(Entry& entry, int64_t next, std::span<const std::byte> data) {
+Status place(HeaderEntry& entry, int64_t next, std::span<const std::byte> data) {
   NamedTensor& tensor = entry.tensor;
   const auto refuse = [&](std::string_view why) {
     return base::corrupt(fmt::format("tensor '{}', bytes [{}, {}) of {}: {}",
@@ -176,15 +176,15 @@ Status place(Entry& entry, int64_t next, std::span<const std::byte> data) {
   return {};
 }
 
-Result<std::vector<NamedTensor>> place_all(std::vector<Entry> entries,
+Result<std::vector<NamedTensor>> place_all(std::vector<HeaderEntry> entries,
                                            std::span<const std::byte> data) {
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+  std::sort(entries.begin(), entries.end(), [](const HeaderEntry& a, const HeaderEntry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
   std::vector<NamedTensor> tensors;
   tensors.reserve(entries.size());
   int64_t next = 0;
-  for (Entry& entry : entries) {
+  for (HeaderEntry& entry : entries) {
     HANJI_RETURN_IF_ERROR(place(entry, next, data));
     next = entry.end;
     tensors.push_back(std::move(entry.tensor));

@@ -26,7 +26,7 @@ Json member(const std::string& text, const char* name) {
   return json.ok() && json->is_object() && json->contains(name) ? (*json)[name] : Json();
 }
 
-std::string shown(const Json& value) { return value.is_null() ? "-" : value.dump(); }
+std::string value_text(const Json& value) { return value.is_null() ? "-" : value.dump(); }
 
 Json to_json(const NamedTensor& tensor, const char* file) {
   return {{"name", tensor.name},
@@ -96,10 +96,10 @@ std::string show_text(const Checkpoint& one) {
   line("samples", std::to_string(manifest.num_samples));
   if (manifest.validation_loss)
     line("validation loss", fmt::format("{}", *manifest.validation_loss));
-  line("ranks", shown(member(manifest.plan, "ranks")));
-  line("seed", shown(member(manifest.job, "seed")));
-  line("grain", shown(member(manifest.job, "grain")));
-  line("model", config.is_null() ? "-" : shown(config.value("model", Json())));
+  line("ranks", value_text(member(manifest.plan, "ranks")));
+  line("seed", value_text(member(manifest.job, "seed")));
+  line("grain", value_text(member(manifest.job, "grain")));
+  line("model", config.is_null() ? "-" : value_text(config.value("model", Json())));
   line("written by", manifest.writer);
   line("params_sha256", checkpoint::state_hash(one.model.tensors(), {}));
   line("state_sha256", checkpoint::state_hash(one.model.tensors(), one.optimizer.tensors()));

@@ -22,7 +22,7 @@ bool same_memory(const at::Tensor& input, const at::Tensor& output) {
   return input.numel() > 0 && input.const_data_ptr() == output.const_data_ptr();
 }
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_all_to_all(const std::string& why) {
   throw Error(base::invalid_argument("all_to_all: " + why));
 }
 
@@ -36,8 +36,8 @@ Work all_to_all(at::Tensor& output, const at::Tensor& input, const Group& group,
   check_count(output, "output", input.numel(), request);
   check_pair(request, 0, 0);
   if (input.numel() % group.size() != 0) {
-    refuse(fmt::format("{} elements do not divide into {} equal slices; give counts", input.numel(),
-                       group.size()));
+    refuse_all_to_all(fmt::format("{} elements do not divide into {} equal slices; give counts",
+                                  input.numel(), group.size()));
   }
   request.in_place = same_memory(input, output);
   set_shares(request, input, input.numel() / group.size(), {});
@@ -60,7 +60,8 @@ Work all_to_all(at::Tensor& output, const at::Tensor& input, const std::vector<i
   check_count(input, "input", given, request);
   check_count(output, "output", got, request);
   check_pair(request, 0, 0);
-  if (same_memory(input, output)) refuse("uneven slices cannot change places in one buffer");
+  if (same_memory(input, output))
+    refuse_all_to_all("uneven slices cannot change places in one buffer");
   set_shares(request, input, 0, counts);
   return submit(std::move(request), group);
 }
@@ -69,7 +70,7 @@ std::vector<int64_t> exchange_counts(const std::vector<int64_t>& given, const Gr
                                      const CallOptions& options, std::source_location call_site) {
   const int64_t size = group.size();
   if (static_cast<int64_t>(given.size()) != size) {
-    refuse(fmt::format("{} counts are given for {} ranks", given.size(), size));
+    refuse_all_to_all(fmt::format("{} counts are given for {} ranks", given.size(), size));
   }
   at::Tensor mine = at::empty({size}, at::kLong);
   std::copy(given.begin(), given.end(), mine.data_ptr<int64_t>());

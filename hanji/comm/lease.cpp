@@ -39,7 +39,7 @@ static_assert(sizeof(Said) == 24);
 using Holders = std::atomic<uint64_t>;
 static_assert(sizeof(Holders) == sizeof(int64_t) && Holders::is_always_lock_free);
 
-std::vector<int> ranks_of(uint64_t bits) {
+std::vector<int> ranks_in(uint64_t bits) {
   std::vector<int> ranks;
   for (int rank = 0; rank < 64; ++rank) {
     if ((bits >> rank & 1) != 0) ranks.push_back(rank);
@@ -161,7 +161,7 @@ class Lease::State {
         throw Error(base::timeout(fmt::format(
             "lease on group {}: the shard of rank {} is still held by ranks {}; they must release "
             "their leases before it is written",
-            group_.name(), group_.rank(), fmt::join(ranks_of(others()), ", "))));
+            group_.name(), group_.rank(), fmt::join(ranks_in(others()), ", "))));
       }
       std::this_thread::sleep_for(kNap);
     }
@@ -186,7 +186,7 @@ class Lease::State {
         fmt::format("lease on group {}: rank {} wrote to its shard while ranks {} held it; call "
                     "wait_released() "
                     "first",
-                    group_.name(), group_.rank(), fmt::join(ranks_of(holders), ", "))));
+                    group_.name(), group_.rank(), fmt::join(ranks_in(holders), ", "))));
   }
 
   void check_unused() const {
@@ -213,7 +213,7 @@ class Lease::State {
 
 const std::vector<at::Tensor>& Lease::shards() const { return state_->shards(); }
 void Lease::release() { state_->release(); }
-std::vector<int> Lease::holders() const { return ranks_of(state_->others()); }
+std::vector<int> Lease::holders() const { return ranks_in(state_->others()); }
 void Lease::wait_released(std::chrono::nanoseconds deadline) { state_->wait(deadline); }
 
 Lease all_gather_view(const at::Tensor& shard, const Group& group, const CallOptions& options,

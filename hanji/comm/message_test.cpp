@@ -17,7 +17,7 @@ using internal::Where;
 using testing::AllOf;
 using testing::HasSubstr;
 
-at::Tensor numbers(int64_t count, int start, c10::ScalarType type = at::kFloat) {
+at::Tensor counted(int64_t count, int start, c10::ScalarType type = at::kFloat) {
   return (at::arange(count, at::kLong).remainder(50) + start).to(type);
 }
 
@@ -29,12 +29,12 @@ TEST(Message, ArrivesWhereverItsEndsLie) {
       const int before = (group.rank() + n - 1) % n;
       for (const int64_t count : {0, 1, 7, 400001}) {
         for (const Where where : {Where::kHeap, Where::kPrivate, Where::kMixed}) {
-          const at::Tensor mine = place(numbers(count, group.rank()), where, group);
+          const at::Tensor mine = place(counted(count, group.rank()), where, group);
           at::Tensor theirs = place(at::zeros({count}), where, group);
           Work sent = send(mine, next, group);
           recv(theirs, before, group).wait();
           sent.wait();
-          EXPECT_TRUE(at::equal(theirs, numbers(count, before)));
+          EXPECT_TRUE(at::equal(theirs, counted(count, before)));
         }
       }
     });
@@ -46,10 +46,10 @@ TEST(Message, MovesEveryTypeThatHasBytes) {
     for (const c10::ScalarType type :
          {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf, at::kInt, at::kLong, at::kByte,
           at::kBool, at::kShort, at::kComplexFloat}) {
-      at::Tensor tensor = numbers(33, group.rank(), type);
+      at::Tensor tensor = counted(33, group.rank(), type);
       if (group.rank() == 0) send(tensor, 1, group).wait();
       if (group.rank() == 1) recv(tensor, 0, group).wait();
-      EXPECT_TRUE(at::equal(tensor, numbers(33, 0, type))) << type;
+      EXPECT_TRUE(at::equal(tensor, counted(33, 0, type))) << type;
     }
   });
 }
@@ -57,14 +57,14 @@ TEST(Message, MovesEveryTypeThatHasBytes) {
 TEST(Message, IsTakenFromWhoeverSendsIt) {
   run_ranks(4, [](const Group& group) {
     if (group.rank() != 2) {
-      for (int turn = 0; turn < 3; ++turn) send(numbers(5, group.rank()), 2, group).wait();
+      for (int turn = 0; turn < 3; ++turn) send(counted(5, group.rank()), 2, group).wait();
       return;
     }
     std::vector<int> taken(4);
     for (int turn = 0; turn < 9; ++turn) {
       at::Tensor tensor = at::zeros({5});
       const int from = recv_any(tensor, group);
-      EXPECT_TRUE(at::equal(tensor, numbers(5, from)));
+      EXPECT_TRUE(at::equal(tensor, counted(5, from)));
       ++taken[from];
     }
     EXPECT_EQ(taken, (std::vector<int>{3, 3, 0, 3}));

@@ -25,9 +25,9 @@ using schedule::ReduceOp;
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr int kRanks[] = {1, 2, 3, 4, 5};
-const c10::ScalarType kTypes[] = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf,
-                                  at::kInt,    at::kLong,  at::kByte};
+constexpr int kRoutineRanks[] = {1, 2, 3, 4, 5};
+const c10::ScalarType kRoutineTypes[] = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf,
+                                         at::kInt,    at::kLong,  at::kByte};
 const c10::ScalarType kMovedTypes[] = {at::kDouble, at::kFloat,        at::kBFloat16, at::kHalf,
                                        at::kInt,    at::kLong,         at::kByte,     at::kBool,
                                        at::kShort,  at::kComplexDouble};
@@ -49,7 +49,7 @@ int64_t sum_of(const std::vector<int64_t>& counts, size_t end) {
 }
 
 TEST(Reduce, SumsOnTheRootAndLeavesTheOthersAlone) {
-  for_each_case(kRanks, [](const Group& group, int64_t count, Where where) {
+  for_each_case(kRoutineRanks, [](const Group& group, int64_t count, Where where) {
     const int n = group.size();
     const int root = n / 2;
     const at::Tensor sum = numbers(count, 0) * n + n * (n - 1) / 2;
@@ -70,7 +70,7 @@ TEST(Reduce, SumsOnTheRootAndLeavesTheOthersAlone) {
 
 TEST(Reduce, ServesEveryTypeAndOp) {
   run_ranks(3, [](const Group& group) {
-    for (const c10::ScalarType type : kTypes) {
+    for (const c10::ScalarType type : kRoutineTypes) {
       at::Tensor tensor = place(numbers(300, group.rank(), type), Where::kHeap, group);
       reduce(tensor, 1, group).wait();
       const at::Tensor due =
@@ -113,7 +113,7 @@ TEST(Reduce, CombinesBitsOfIntegersAndRefusesThoseOfFloats) {
 }
 
 TEST(Gather, TheRootGetsTheInputsInRankOrder) {
-  for_each_case(kRanks, [](const Group& group, int64_t count, Where where) {
+  for_each_case(kRoutineRanks, [](const Group& group, int64_t count, Where where) {
     const int root = group.size() - 1;
     std::vector<at::Tensor> all;
     for (int rank = 0; rank < group.size(); ++rank) all.push_back(numbers(count, rank));
@@ -128,7 +128,7 @@ TEST(Gather, TheRootGetsTheInputsInRankOrder) {
 }
 
 TEST(Gather, UnevenSharesLieOneAfterAnother) {
-  for_each_case(kRanks, [](const Group& group, int64_t count, Where where) {
+  for_each_case(kRoutineRanks, [](const Group& group, int64_t count, Where where) {
     const auto counts = uneven(count, group.size());
     std::vector<at::Tensor> all;
     for (int rank = 0; rank < group.size(); ++rank) all.push_back(numbers(counts[rank], rank));
@@ -143,7 +143,7 @@ TEST(Gather, UnevenSharesLieOneAfterAnother) {
 }
 
 TEST(Scatter, EveryRankGetsItsSliceOfTheRootsInput) {
-  for_each_case(kRanks, [](const Group& group, int64_t count, Where where) {
+  for_each_case(kRoutineRanks, [](const Group& group, int64_t count, Where where) {
     const int root = group.size() / 2;
     const at::Tensor all = numbers(count * group.size(), 5);
     at::Tensor input;
@@ -155,7 +155,7 @@ TEST(Scatter, EveryRankGetsItsSliceOfTheRootsInput) {
 }
 
 TEST(Scatter, UnevenSharesGoToTheirRanks) {
-  for_each_case(kRanks, [](const Group& group, int64_t count, Where where) {
+  for_each_case(kRoutineRanks, [](const Group& group, int64_t count, Where where) {
     const auto counts = uneven(count, group.size());
     const int64_t begin = sum_of(counts, group.rank());
     const int64_t total = sum_of(counts, counts.size());
@@ -171,7 +171,7 @@ TEST(Scatter, UnevenSharesGoToTheirRanks) {
 }
 
 TEST(AllToAll, SliceRGoesToRankR) {
-  for_each_case(kRanks, [](const Group& group, int64_t count, Where where) {
+  for_each_case(kRoutineRanks, [](const Group& group, int64_t count, Where where) {
     const int64_t n = group.size();
     std::vector<at::Tensor> due;
     for (int peer = 0; peer < n; ++peer) {
@@ -188,7 +188,7 @@ TEST(AllToAll, SliceRGoesToRankR) {
 }
 
 TEST(AllToAll, UnevenSlicesFollowTheCounts) {
-  for_each_case(kRanks, [](const Group& group, int64_t count, Where where) {
+  for_each_case(kRoutineRanks, [](const Group& group, int64_t count, Where where) {
     const int n = group.size();
     const auto counts = uneven_pairs(count, n);
     const auto row = [&](int rank) {

@@ -6,12 +6,13 @@
 namespace hanji::comm {
 namespace {
 
-struct Block {
+struct ScatterBlock {
   int64_t all;    // elements of the wide buffer
   int64_t begin;  // of this rank's block in it
 };
 
-Work scatter_blocks(Request request, const at::Tensor& input, Block block, const Group& group) {
+Work scatter_blocks(Request request, const at::Tensor& input, ScatterBlock block,
+                    const Group& group) {
   if (group.rank() == request.root) {
     request.input = input;
     check_tensor(input, "input", request, group);
@@ -37,7 +38,7 @@ Work scatter(at::Tensor& output, const at::Tensor& input, int root, const Group&
   check_root(request, group);
   check_tensor(output, "output", request, group);
   set_shares(request, output, output.numel(), {});
-  const Block block{output.numel() * group.size(), output.numel() * group.rank()};
+  const ScatterBlock block{output.numel() * group.size(), output.numel() * group.rank()};
   return scatter_blocks(std::move(request), input, block, group);
 }
 
@@ -50,7 +51,7 @@ Work scatter(at::Tensor& output, const at::Tensor& input, const std::vector<int6
   check_counts(counts, group.size(), request);
   check_count(output, "output", counts[group.rank()], request);
   set_shares(request, output, 0, counts);
-  const Block block{sum_before(counts, group.size()), sum_before(counts, group.rank())};
+  const ScatterBlock block{sum_before(counts, group.size()), sum_before(counts, group.rank())};
   return scatter_blocks(std::move(request), input, block, group);
 }
 

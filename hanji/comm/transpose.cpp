@@ -12,7 +12,7 @@
 namespace hanji::comm {
 namespace {
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_transpose(const std::string& why) {
   throw Error(base::invalid_argument("transpose: " + why));
 }
 
@@ -21,19 +21,20 @@ int64_t sum_of(const std::vector<int64_t>& sizes) {
 }
 
 /// One way: `from` and `to` are dimensions, with what each rank has of them.
-struct Way {
+struct ShardMove {
   int64_t from = 0;
   int64_t to = 0;
   std::vector<int64_t> from_sizes;
   std::vector<int64_t> to_sizes;
 
-  Way back() const { return {to, from, to_sizes, from_sizes}; }
+  ShardMove back() const { return {to, from, to_sizes, from_sizes}; }
 };
 
 int64_t wrapped(int64_t dim, const at::Tensor& input, const char* name) {
   const int64_t result = dim < 0 ? dim + input.dim() : dim;
   if (result >= 0 && result < input.dim()) return result;
-  refuse(fmt::format("{} is {}, and the input has {} dimensions", name, dim, input.dim()));
+  refuse_transpose(
+      fmt::format("{} is {}, and the input has {} dimensions", name, dim, input.dim()));
 }
 
 std::vector<int64_t> even_split(int64_t size, int64_t ranks) {
@@ -44,24 +45,24 @@ std::vector<int64_t> even_split(int64_t size, int64_t ranks) {
   return sizes;
 }
 
-void check_sizes(const Way& way, const at::Tensor& input, const Group& group) {
+void check_sizes(const ShardMove& way, const at::Tensor& input, const Group& group) {
   const auto size = static_cast<size_t>(group.size());
   if (way.from_sizes.size() != size || way.to_sizes.size() != size) {
-    refuse(fmt::format("{} sizes before and {} after are given for {} ranks", way.from_sizes.size(),
-                       way.to_sizes.size(), size));
+    refuse_transpose(fmt::format("{} sizes before and {} after are given for {} ranks",
+                                 way.from_sizes.size(), way.to_sizes.size(), size));
   }
   if (way.from_sizes[group.rank()] != input.size(way.from)) {
-    refuse(fmt::format("the input has {} of dimension {}, and the sizes before say {}",
-                       input.size(way.from), way.from, way.from_sizes[group.rank()]));
+    refuse_transpose(fmt::format("the input has {} of dimension {}, and the sizes before say {}",
+                                 input.size(way.from), way.from, way.from_sizes[group.rank()]));
   }
   if (sum_of(way.to_sizes) != input.size(way.to)) {
-    refuse(fmt::format("sizes [{}] after do not make up the {} of dimension {}",
-                       fmt::join(way.to_sizes, ", "), input.size(way.to), way.to));
+    refuse_transpose(fmt::format("sizes [{}] after do not make up the {} of dimension {}",
+                                 fmt::join(way.to_sizes, ", "), input.size(way.to), way.to));
   }
 }
 
 /// Sizes of the piece of `whole` that has `from` of one dimension and `to` of the other.
-std::vector<int64_t> piece_sizes(const at::Tensor& input, const Way& way, int64_t from,
+std::vector<int64_t> piece_sizes(const at::Tensor& input, const ShardMove& way, int64_t from,
                                  int64_t to) {
   std::vector<int64_t> sizes = input.sizes().vec();
   sizes[way.from] = from;
@@ -70,7 +71,7 @@ std::vector<int64_t> piece_sizes(const at::Tensor& input, const Way& way, int64_
 }
 
 /// Elements that rank i gives to rank j.
-std::vector<int64_t> counts_of(const at::Tensor& input, const Way& way) {
+std::vector<int64_t> counts_of(const at::Tensor& input, const ShardMove& way) {
   std::vector<int64_t> counts;
   for (const int64_t from : way.from_sizes) {
     for (const int64_t to : way.to_sizes) {
@@ -82,7 +83,7 @@ std::vector<int64_t> counts_of(const at::Tensor& input, const Way& way) {
   return counts;
 }
 
-at::Tensor move_shard(const at::Tensor& input, const Way& way, const Group& group,
+at::Tensor move_shard(const at::Tensor& input, const ShardMove& way, const Group& group,
                       std::source_location site) {
   constexpr std::string_view kCategory = "staging";
   const int64_t rank = group.rank();
@@ -113,10 +114,11 @@ at::Tensor move_shard(const at::Tensor& input, const Way& way, const Group& grou
 
 at::Tensor transpose(const at::Tensor& input, int64_t from_dim, int64_t to_dim, const Group& group,
                      const TransposeSizes& sizes, std::source_location call_site) {
-  if (!input.defined()) refuse("the input is an undefined tensor");
-  Way way{wrapped(from_dim, input, "from_dim"), wrapped(to_dim, input, "to_dim"), sizes.from,
-          sizes.to};
-  if (way.from == way.to) refuse(fmt::format("from_dim and to_dim are both {}", way.from));
+  if (!input.defined()) refuse_transpose("the input is an undefined tensor");
+  ShardMove way{wrapped(from_dim, input, "from_dim"), wrapped(to_dim, input, "to_dim"), sizes.from,
+                sizes.to};
+  if (way.from == way.to)
+    refuse_transpose(fmt::format("from_dim and to_dim are both {}", way.from));
   if (way.from_sizes.empty()) way.from_sizes.assign(group.size(), input.size(way.from));
   if (way.to_sizes.empty()) way.to_sizes = even_split(input.size(way.to), group.size());
   check_sizes(way, input, group);

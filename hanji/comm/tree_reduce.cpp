@@ -12,18 +12,18 @@ namespace {
 
 constexpr std::string_view kStaging = "staging";
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_tree_reduce(const std::string& why) {
   throw Error(base::invalid_argument("tree_reduce: " + why));
 }
 
 void check_tree(const at::Tensor& parts, const schedule::GrainTree& tree, const Group& group) {
   if (static_cast<int>(tree.ranks.size()) != group.size()) {
-    refuse(fmt::format("the tree is made for {} ranks, and group {} has {}", tree.ranks.size(),
-                       group.name(), group.size()));
+    refuse_tree_reduce(fmt::format("the tree is made for {} ranks, and group {} has {}",
+                                   tree.ranks.size(), group.name(), group.size()));
   }
   const auto partials = static_cast<int64_t>(tree.ranks[group.rank()].partials.size());
   if (parts.dim() != 2 || parts.size(0) < partials) {
-    refuse(
+    refuse_tree_reduce(
         fmt::format("the parts must be [{} or more, stride], one row for each partial sum of "
                     "rank {}, and are [{}]",
                     partials, group.rank(), fmt::join(parts.sizes(), ", ")));
@@ -33,16 +33,19 @@ void check_tree(const at::Tensor& parts, const schedule::GrainTree& tree, const 
 /// Rows of one tensor, whole, apart, and apart from the output unless it is the first of them.
 void check_rows(const at::Tensor& parts, const at::Tensor& output, const Request& request) {
   if (parts.dim() != 2) {
-    refuse(fmt::format("the parts must be a matrix and are [{}]", fmt::join(parts.sizes(), ", ")));
+    refuse_tree_reduce(
+        fmt::format("the parts must be a matrix and are [{}]", fmt::join(parts.sizes(), ", ")));
   }
   if (parts.size(0) == 0) return;
   if (parts.size(1) < output.numel()) {
-    refuse(fmt::format("a part has {} elements and the output {}; a part must hold them",
-                       parts.size(1), output.numel()));
+    refuse_tree_reduce(
+        fmt::format("a part has {} elements and the output {}; a part must hold them",
+                    parts.size(1), output.numel()));
   }
   if (parts.size(0) > 1 && parts.stride(0) < parts.size(1)) {
-    refuse(fmt::format("rows of {} elements lie {} apart; partial sums must not overlap",
-                       parts.size(1), parts.stride(0)));
+    refuse_tree_reduce(
+        fmt::format("rows of {} elements lie {} apart; partial sums must not overlap",
+                    parts.size(1), parts.stride(0)));
   }
   for (int64_t row = 0; row < parts.size(0); ++row) {
     Request one = request;

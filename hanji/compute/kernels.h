@@ -63,8 +63,8 @@ struct KernelChoice {
   double gemm_error = 0;
   double attention_error = 0;
   double float32_flops_per_second =
-      0;  ///< Of float32's products, beside a dtype of less precision.
-  double seconds_per_operation = 0;         ///< As Overheads.
+      0;                             ///< Of float32's products, beside a dtype of less precision.
+  double seconds_per_operation = 0;  ///< As Overheads.
   double elementwise_bytes_per_second = 0;  ///< As Overheads.
   std::vector<Candidate> candidates;
   std::string why;

@@ -21,7 +21,7 @@ constexpr std::array kRoutines = {Routine::kAllReduce,     Routine::kBroadcast, 
 // Working sets below the first level, where meeting and starting cost most.
 constexpr std::array<int64_t, 3> kSmallBytes = {1 << 10, 1 << 12, 1 << 14};
 // Who is the busiest depends on the costs, which depend on who is the busiest.
-constexpr int kRounds = 4;
+constexpr int kFitRounds = 4;
 // Above this only one type is timed: larger tensors are bound by memory, whatever they hold.
 constexpr int64_t kLargeBytes = int64_t{1} << 26;
 
@@ -132,7 +132,7 @@ Result<FittedCosts> fit_costs(const std::vector<TimedCall>& calls, int ranks, in
     return base::invalid_argument("no calls in the heap to fit costs to; time some");
   }
   FittedCosts costs = assumed_costs(ranks, processors);
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kFitRounds; ++round) {
     std::vector<Equation> equations;
     for (const TimedCall& call : calls) {
       if (!call.in_heap) continue;

@@ -26,9 +26,9 @@ constexpr std::array kMembers = {
 };
 constexpr const char* kCacheBytes = "cache_bytes";
 constexpr const char* kFitted = "fitted";
-constexpr size_t kMostBytes = 256 << 10;
+constexpr size_t kMaxRatesBytes = 256 << 10;
 
-Status refuse(std::string_view member, std::string_view why) {
+Status bad_rate(std::string_view member, std::string_view why) {
   return base::corrupt(fmt::format("rates: {} {}; measure again", member, why));
 }
 
@@ -43,21 +43,21 @@ std::string to_json(const Rates& rates) {
 }
 
 Result<Rates> rates_from_json(std::string_view text) {
-  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(text, 8, kMostBytes));
-  if (!json.is_object()) return refuse("the text", "is not an object");
+  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(text, 8, kMaxRatesBytes));
+  if (!json.is_object()) return bad_rate("the text", "is not an object");
   Rates rates;
   for (const Member& member : kMembers) {
     const auto found = json.find(member.name);
-    if (found == json.end()) return refuse(member.name, "is missing");
-    if (!found->is_number()) return refuse(member.name, "is not a number");
+    if (found == json.end()) return bad_rate(member.name, "is missing");
+    if (!found->is_number()) return bad_rate(member.name, "is not a number");
     const double value = found->get<double>();
-    if (!std::isfinite(value) || value <= 0) return refuse(member.name, "is not positive");
+    if (!std::isfinite(value) || value <= 0) return bad_rate(member.name, "is not positive");
     rates.*member.value = value;
   }
   const auto cache = json.find(kCacheBytes);
-  if (cache == json.end()) return refuse(kCacheBytes, "is missing");
+  if (cache == json.end()) return bad_rate(kCacheBytes, "is missing");
   if (!cache->is_number_integer() || cache->get<int64_t>() <= 0) {
-    return refuse(kCacheBytes, "is not a positive integer");
+    return bad_rate(kCacheBytes, "is not a positive integer");
   }
   rates.cache_bytes = cache->get<int64_t>();
   const auto fitted = json.find(kFitted);
@@ -65,7 +65,7 @@ Result<Rates> rates_from_json(std::string_view text) {
     HANJI_ASSIGN_OR_RETURN(rates.fitted, fitted_from_json(fitted->dump()));
   }
   if (json.size() != kMembers.size() + (fitted == json.end() ? 1 : 2))
-    return refuse("the object", "has unknown members");
+    return bad_rate("the object", "has unknown members");
   return rates;
 }
 

@@ -17,7 +17,7 @@ namespace hanji::cost {
 namespace {
 
 constexpr int64_t kDaySeconds = 24 * 3600;
-constexpr size_t kMostBytes = 256 << 10;
+constexpr size_t kMaxCostsBytes = 256 << 10;
 
 struct Text {
   const char* name;
@@ -29,7 +29,7 @@ constexpr std::array kTexts = {Text{"cpu_model", "processor", &Stamp::cpu_model}
                                Text{"version", "hanji", &Stamp::version},
                                Text{"placement", "placement of ranks", &Stamp::placement}};
 
-Status refuse(std::string_view member) {
+Status bad_cost(std::string_view member) {
   return base::corrupt(fmt::format(
       "stored costs: {} is missing or no value of it; fit again with `hanji bench --fit`", member));
 }
@@ -72,27 +72,27 @@ std::string to_json(const StoredCosts& stored) {
 }
 
 Result<StoredCosts> stored_from_json(std::string_view text) {
-  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(text, 10, kMostBytes));
-  if (!json.is_object()) return refuse("the object");
+  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(text, 10, kMaxCostsBytes));
+  if (!json.is_object()) return bad_cost("the object");
   StoredCosts stored;
   for (const Text& one : kTexts) {
     const auto found = json.find(one.name);
-    if (found == json.end() || !found->is_string()) return refuse(one.name);
+    if (found == json.end() || !found->is_string()) return bad_cost(one.name);
     stored.stamp.*one.value = found->get<std::string>();
   }
   for (const char* name : {"cores", "fitted_at"}) {
     const auto found = json.find(name);
-    if (found == json.end() || !found->is_number_integer()) return refuse(name);
+    if (found == json.end() || !found->is_number_integer()) return bad_cost(name);
   }
   stored.stamp.cores = json["cores"].get<int>();
   stored.fitted_at = json["fitted_at"].get<int64_t>();
   const auto seconds = json.find("fit_seconds");
   if (seconds == json.end() || !seconds->is_number() || seconds->get<double>() < 0) {
-    return refuse("fit_seconds");
+    return bad_cost("fit_seconds");
   }
   stored.fit_seconds = seconds->get<double>();
   const auto costs = json.find("costs");
-  if (costs == json.end()) return refuse("costs");
+  if (costs == json.end()) return bad_cost("costs");
   HANJI_ASSIGN_OR_RETURN(stored.costs, fitted_from_json(costs->dump()));
   return stored;
 }
@@ -123,9 +123,9 @@ Status save_costs(const std::filesystem::path& folder, const StoredCosts& stored
 
 Result<StoredCosts> load_costs(const std::filesystem::path& folder, int ranks) {
   HANJI_ASSIGN_OR_RETURN(const std::string text,
-                         base::read_file(costs_file(folder, ranks), kMostBytes));
+                         base::read_file(costs_file(folder, ranks), kMaxCostsBytes));
   HANJI_ASSIGN_OR_RETURN(StoredCosts stored, stored_from_json(text));
-  if (stored.costs.ranks != ranks) return refuse("costs of another number of ranks; ranks");
+  if (stored.costs.ranks != ranks) return bad_cost("costs of another number of ranks; ranks");
   return stored;
 }
 

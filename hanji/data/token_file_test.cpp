@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 template <class T>
-std::string bytes_of(const std::vector<T>& values) {
+std::string token_bytes(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
@@ -24,7 +24,7 @@ std::string llmc_header(int32_t magic, int32_t version, int32_t count) {
   header[0] = magic;
   header[1] = version;
   header[2] = count;
-  return bytes_of(header);
+  return token_bytes(header);
 }
 
 std::vector<int64_t> all(const Result<TokenSource>& source) {

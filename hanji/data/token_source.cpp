@@ -33,7 +33,7 @@ void widen(TokenWidth width, const std::byte* from, int64_t count, int64_t* out)
   }
 }
 
-constexpr int64_t kBlock = 4096;
+constexpr int64_t kTokensAtOnce = 4096;
 
 }  // namespace
 
@@ -68,10 +68,10 @@ Status TokenSource::copy_tokens(int64_t begin, int64_t count, int64_t* out) cons
 }
 
 Status TokenSource::check_vocabulary(int64_t vocabulary, int64_t most_tokens) const {
-  std::array<int64_t, kBlock> block;
+  std::array<int64_t, kTokensAtOnce> block;
   const int64_t all = std::min(num_tokens_, most_tokens);
-  for (int64_t begin = 0; begin < all; begin += kBlock) {
-    const int64_t count = std::min(kBlock, all - begin);
+  for (int64_t begin = 0; begin < all; begin += kTokensAtOnce) {
+    const int64_t count = std::min(kTokensAtOnce, all - begin);
     HANJI_RETURN_IF_ERROR(copy_tokens(begin, count, block.data()));
     const auto end = block.begin() + count;
     const auto bad = std::find_if(block.begin(), end, [vocabulary](int64_t token) {
@@ -88,10 +88,10 @@ Status TokenSource::check_vocabulary(int64_t vocabulary, int64_t most_tokens) co
 }
 
 int64_t TokenSource::largest_token() const {
-  std::array<int64_t, kBlock> block;
+  std::array<int64_t, kTokensAtOnce> block;
   int64_t largest = -1;
-  for (int64_t begin = 0; begin < num_tokens_; begin += kBlock) {
-    const int64_t count = std::min(kBlock, num_tokens_ - begin);
+  for (int64_t begin = 0; begin < num_tokens_; begin += kTokensAtOnce) {
+    const int64_t count = std::min(kTokensAtOnce, num_tokens_ - begin);
     if (!copy_tokens(begin, count, block.data()).ok()) break;
     largest = std::max(largest, *std::max_element(block.begin(), block.begin() + count));
   }

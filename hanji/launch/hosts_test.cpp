@@ -24,7 +24,7 @@ using testing::HasSubstr;
 
 using Table = std::map<std::string, std::string>;
 
-Lookup in(Table table) {
+Lookup lookup_in(Table table) {
   return [table = std::move(table)](base::Variable variable) -> std::optional<std::string> {
     const auto place = table.find(std::string(base::spec_of(variable).name));
     return place == table.end() ? std::nullopt : std::optional(place->second);
@@ -105,17 +105,18 @@ TEST(NodeList, FirstHostOfSlurmsNotation) {
 TEST(RendezvousPlace, ComesFromWhereTheLauncherTells) {
   const Identity torchrun{.source = Source::kTorchrun, .world_size = 4, .local_size = 2};
   const Table master = {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
-  EXPECT_EQ(*rendezvous_of(torchrun, in(master)), (base::HostPort{"node7", 29501}));
-  EXPECT_THAT(rendezvous_of(torchrun, in({})).status().message(), HasSubstr("HANJI_RENDEZVOUS"));
+  EXPECT_EQ(*rendezvous_of(torchrun, lookup_in(master)), (base::HostPort{"node7", 29501}));
+  EXPECT_THAT(rendezvous_of(torchrun, lookup_in({})).status().message(),
+              HasSubstr("HANJI_RENDEZVOUS"));
   const Identity srun{.source = Source::kSrun, .world_size = 4, .local_size = 2, .job_id = "j1"};
   const Table slurm = {{"SLURM_JOB_NODELIST", "n[1-9]"}, {"SLURM_STEP_NODELIST", "n[3-4]"}};
-  EXPECT_EQ(rendezvous_of(srun, in(slurm))->host, "n3");
-  const int port = rendezvous_of(srun, in(slurm))->port;
+  EXPECT_EQ(rendezvous_of(srun, lookup_in(slurm))->host, "n3");
+  const int port = rendezvous_of(srun, lookup_in(slurm))->port;
   EXPECT_TRUE(port >= 20'000 && port < 30'000) << port;
   const Identity mpirun{.source = Source::kMpirun, .world_size = 4, .local_size = 2};
-  EXPECT_EQ(rendezvous_of(mpirun, in(master)).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(rendezvous_of(mpirun, lookup_in(master)).status().code(), Code::kInvalidArgument);
   const Table told = {{"HANJI_RENDEZVOUS", "[::1]:7"}};
-  EXPECT_EQ(*rendezvous_of(mpirun, in(told)), (base::HostPort{"::1", 7}));
+  EXPECT_EQ(*rendezvous_of(mpirun, lookup_in(told)), (base::HostPort{"::1", 7}));
 }
 
 /// Ranks as threads, as torchrun would have started them on two hosts of two.
@@ -145,7 +146,7 @@ class MeetHosts : public testing::Test {
 TEST_F(MeetHosts, GivesEveryRankItsPlaceAndTheStore) {
   test::run_threads(4, [&](int index) {
     const auto hosts =
-        meet_hosts(rank(index), base::Deadline::after(30s), {}, in(table_)).or_throw();
+        meet_hosts(rank(index), base::Deadline::after(30s), {}, lookup_in(table_)).or_throw();
     EXPECT_EQ(hosts.num_nodes(), 2);
     EXPECT_EQ(hosts.node, index / 2);
     EXPECT_EQ(hosts.here().first_rank, index / 2 * 2);
@@ -165,7 +166,7 @@ TEST_F(MeetHosts, TellsAllWhichRankFailed) {
       heard = true;
     };
     const auto hosts =
-        meet_hosts(rank(index), base::Deadline::after(30s), on_lost, in(table_)).or_throw();
+        meet_hosts(rank(index), base::Deadline::after(30s), on_lost, lookup_in(table_)).or_throw();
     if (index == 3) tell_hosts(hosts, base::corrupt("page 7"));
     const auto deadline = base::Deadline::after(20s);
     while (!heard && !deadline.passed()) std::this_thread::sleep_for(1ms);
@@ -177,7 +178,7 @@ TEST_F(MeetHosts, TellsAllWhichRankFailed) {
 
 TEST_F(MeetHosts, RefusesWithoutATokenAndTellsTheWayOut) {
   table_.erase("HANJI_TOKEN_FILE");
-  const auto hosts = meet_hosts(rank(1), base::Deadline::after(1s), {}, in(table_));
+  const auto hosts = meet_hosts(rank(1), base::Deadline::after(1s), {}, lookup_in(table_));
   EXPECT_EQ(hosts.status().code(), Code::kInvalidArgument);
   EXPECT_THAT(hosts.status().message(), HasSubstr("HANJI_TOKEN_FILE"));
 }
@@ -186,7 +187,7 @@ TEST_F(MeetHosts, RefusesRanksThatAreNotNumberedHostByHost) {
   test::run_threads(4, [&](int index) {
     Identity identity = rank(index);
     identity.local_rank = index / 2;  // Host A has 0 and 2, host B 1 and 3.
-    const auto hosts = meet_hosts(identity, base::Deadline::after(30s), {}, in(table_));
+    const auto hosts = meet_hosts(identity, base::Deadline::after(30s), {}, lookup_in(table_));
     EXPECT_EQ(hosts.status().code(), Code::kUnsupported);
     EXPECT_THAT(hosts.status().message(), HasSubstr("--map-by slot"));
   });
@@ -194,7 +195,7 @@ TEST_F(MeetHosts, RefusesRanksThatAreNotNumberedHostByHost) {
 
 TEST_F(MeetHosts, NamesTheRankThatDoesNotCome) {
   test::run_threads(3, [&](int index) {
-    const auto hosts = meet_hosts(rank(index), base::Deadline::after(1s), {}, in(table_));
+    const auto hosts = meet_hosts(rank(index), base::Deadline::after(1s), {}, lookup_in(table_));
     EXPECT_EQ(hosts.status().code(), Code::kTimeout);
     EXPECT_THAT(hosts.status().message(), testing::EndsWith(": 3"));
   });
@@ -203,7 +204,7 @@ TEST_F(MeetHosts, NamesTheRankThatDoesNotCome) {
 TEST_F(MeetHosts, ConnectsNothingOnOneHost) {
   const Identity alone{
       .source = Source::kTorchrun, .rank = 1, .world_size = 2, .local_rank = 1, .local_size = 2};
-  const auto hosts = meet_hosts(alone, base::Deadline::after(1s), {}, in({})).or_throw();
+  const auto hosts = meet_hosts(alone, base::Deadline::after(1s), {}, lookup_in({})).or_throw();
   EXPECT_EQ(hosts.store, nullptr);
   EXPECT_EQ(hosts.node_of(1), 0);
 }

@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Rank 0 serves until the others have left; one that hangs is lost before this.
-constexpr auto kLeaveTime = 60s;
+constexpr auto kDrainTime = 60s;
 
 Result<Token> token_of(const Lookup& lookup) {
   const std::string path = lookup(base::Variable::kHanjiTokenFile).value_or("");
@@ -61,7 +61,7 @@ Result<std::shared_ptr<Server>> serve(const base::HostPort& rendezvous, ServerOp
     auto server = Server::start(options);
     if (server.ok()) {
       return std::shared_ptr<Server>(server->release(), [](Server* served) {
-        static_cast<void>(served->drain(base::Deadline::after(kLeaveTime)));
+        static_cast<void>(served->drain(base::Deadline::after(kDrainTime)));
         delete served;
       });
     }
@@ -70,13 +70,13 @@ Result<std::shared_ptr<Server>> serve(const base::HostPort& rendezvous, ServerOp
   return last.at("rank 0 serves the other hosts (HANJI_RENDEZVOUS sets where)");
 }
 
-std::string node_key(int first_rank) { return fmt::format("hanji/node/{}", first_rank); }
+std::string host_key(int first_rank) { return fmt::format("hanji/node/{}", first_rank); }
 
 /// From rank 0 on, each host's first rank told how many follow it there.
 Result<std::vector<Node>> read_nodes(Store& store, int world_size) {
   std::vector<Node> nodes;
   for (int next = 0; next < world_size; next += nodes.back().num_ranks) {
-    const auto text = store.get(node_key(next), base::Deadline::after(0s));
+    const auto text = store.get(host_key(next), base::Deadline::after(0s));
     if (text.status().code() == Code::kTimeout) {
       return base::unsupported(fmt::format(
           "rank {} is not the first of its host, though rank {} is the last of the one before: "
@@ -95,7 +95,7 @@ Result<Hosts> meet_at(const Identity& identity, Hosts hosts, base::Deadline dead
   const int first = identity.rank - identity.local_rank;
   if (identity.local_rank == 0) {
     const Node own{base::host_name(), store.local_address(), first, identity.local_size};
-    HANJI_RETURN_IF_ERROR(store.set(node_key(first), to_json(own)));
+    HANJI_RETURN_IF_ERROR(store.set(host_key(first), to_json(own)));
   }
   HANJI_RETURN_IF_ERROR(store.barrier("hanji/ranks", identity.rank, identity.world_size, deadline));
   HANJI_ASSIGN_OR_RETURN(hosts.nodes, read_nodes(store, identity.world_size));

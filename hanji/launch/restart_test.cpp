@@ -19,7 +19,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-std::string text_in(const std::filesystem::path& path) {
+std::string text_of_file(const std::filesystem::path& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -106,7 +106,7 @@ class Restart : public testing::Test {
     return texts;
   }
   std::string log(int rank) const {
-    return text_in(folder_.path() / "logs" / ("rank." + std::to_string(rank)));
+    return text_of_file(folder_.path() / "logs" / ("rank." + std::to_string(rank)));
   }
 
   test::TemporaryFolder folder_;

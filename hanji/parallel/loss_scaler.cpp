@@ -25,7 +25,7 @@ LossScaler::LossScaler(const comm::Group& group, const LossScalerOptions& option
   }
 }
 
-at::Tensor LossScaler::scale(const at::Tensor& loss) const { return loss * factor_; }
+at::Tensor LossScaler::scale(const at::Tensor& loss) const { return loss.mul(factor_); }
 
 bool LossScaler::unscale(std::span<const at::Tensor> gradients) {
   return unscale_each([&](const Visit& visit) {

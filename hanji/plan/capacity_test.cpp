@@ -19,7 +19,7 @@ CapacityQuery query_of(const char* model, const char* device, int ranks) {
   return query;
 }
 
-int64_t bytes_of(const std::vector<MemoryLine>& lines, const std::string& category) {
+int64_t rank_bytes(const std::vector<MemoryLine>& lines, const std::string& category) {
   for (const MemoryLine& line : lines) {
     if (line.category == category) return line.bytes;
   }
@@ -59,8 +59,8 @@ TEST(Capacity, SevenBillionDoNotFitOneH100AndItSaysWhatWould) {
   const CapacityQuery query = query_of("gpt:7B", "h100-80", 1);
   const Capacity ddp = capacity_of(query, Sharding::kReplicas);
   EXPECT_FALSE(ddp.fits);
-  EXPECT_EQ(bytes_of(ddp.rank, "parameters") + bytes_of(ddp.rank, "gradients") +
-                bytes_of(ddp.rank, "optimizer"),
+  EXPECT_EQ(rank_bytes(ddp.rank, "parameters") + rank_bytes(ddp.rank, "gradients") +
+                rank_bytes(ddp.rank, "optimizer"),
             112'000'000'000);
   const auto changes = cheapest_changes(query);
   ASSERT_EQ(changes.size(), 3u);
@@ -107,7 +107,7 @@ TEST(Capacity, BuffersBelongToTheStrategiesThatNeedThem) {
   const CapacityQuery query = query_of("gpt:7B", "h100-80", 16);
   const double block = 12.0 * query.model.spec.width * query.model.spec.width;
   const auto of = [&](Sharding sharding, const char* category) {
-    return bytes_of(capacity_of(query, sharding).rank, category);
+    return rank_bytes(capacity_of(query, sharding).rank, category);
   };
   EXPECT_EQ(of(Sharding::kReplicas, "buckets"), 0);
   EXPECT_EQ(of(Sharding::kZero1, "unsharded units"), 0);
@@ -123,21 +123,21 @@ TEST(Capacity, RanksOfACpuShareTheirHost) {
   query.widths = kFloat32Adam;
   const double parameters = 124e6;
   const Capacity ddp = capacity_of(query, Sharding::kReplicas);
-  EXPECT_EQ(bytes_of(ddp.host, "parameters"), 4 * 4 * 124'000'000);
+  EXPECT_EQ(rank_bytes(ddp.host, "parameters"), 4 * 4 * 124'000'000);
   for (const Sharding sharding : {Sharding::kZero1, Sharding::kZero2, Sharding::kZero3}) {
     const Capacity one = capacity_of(query, sharding);
-    EXPECT_NEAR(static_cast<double>(bytes_of(one.host, "parameters")), 4 * parameters, 8);
-    EXPECT_EQ(bytes_of(one.rank, "unsharded units"), 0);
+    EXPECT_NEAR(static_cast<double>(rank_bytes(one.host, "parameters")), 4 * parameters, 8);
+    EXPECT_EQ(rank_bytes(one.rank, "unsharded units"), 0);
   }
   query.ranks_per_host = 2;
-  EXPECT_GT(bytes_of(capacity_of(query, Sharding::kZero3).rank, "unsharded units"), 0);
+  EXPECT_GT(rank_bytes(capacity_of(query, Sharding::kZero3).rank, "unsharded units"), 0);
 }
 
 TEST(Capacity, CheckpointingKeepsInputsOfBlocks) {
   CapacityQuery query = query_of("gpt:7B", "h100-80", 1);
-  const int64_t plain = bytes_of(capacity_of(query, Sharding::kZero1).rank, "activations");
+  const int64_t plain = rank_bytes(capacity_of(query, Sharding::kZero1).rank, "activations");
   query.recompute = true;
-  const int64_t less = bytes_of(capacity_of(query, Sharding::kZero1).rank, "activations");
+  const int64_t less = rank_bytes(capacity_of(query, Sharding::kZero1).rank, "activations");
   const ModelSpec& m = query.model.spec;
   EXPECT_LT(less, plain / 4);
   EXPECT_GT(less, m.layers * m.block * m.width * 4);

@@ -100,7 +100,7 @@ std::string device_words(const CapacityQuery& query) {
   return text + "           The data set need not fit; a micro-batch must.\n";
 }
 
-std::string tables(const CapacityQuery& query, const std::vector<Capacity>& all) {
+std::string capacity_tables(const CapacityQuery& query, const std::vector<Capacity>& all) {
   std::string text = "\n" + heading("GB a rank", all.front().rank);
   for (const Capacity& one : all) {
     text += row(marked(query, one), one.rank);
@@ -211,9 +211,9 @@ base::Json json_of(const std::vector<MemoryLine>& lines) {
 
 std::string describe(const CapacityQuery& query) {
   const std::vector<Capacity> all = all_of(query);
-  return model_words(query) + cut_words(query) + device_words(query) + tables(query, all) + "\n" +
-         bars_text(bars_of(query, all), query.device.memory_bytes) + train_words(query, all) +
-         verdict(query, all);
+  return model_words(query) + cut_words(query) + device_words(query) + capacity_tables(query, all) +
+         "\n" + bars_text(bars_of(query, all), query.device.memory_bytes) +
+         train_words(query, all) + verdict(query, all);
 }
 
 std::string to_json(const CapacityQuery& query) {

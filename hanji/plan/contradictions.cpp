@@ -8,6 +8,7 @@
 #include "hanji/plan/model_spec.h"
 #include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/schema.h"
+#include "hanji/plan/shard_plan.h"
 #include "hanji/plan/train_limits.h"
 #include "hanji/schedule/grain_tree.h"
 

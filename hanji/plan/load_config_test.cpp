@@ -18,7 +18,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-std::vector<std::string> messages_of(const LoadedConfig& loaded) {
+std::vector<std::string> mistakes_in(const LoadedConfig& loaded) {
   std::vector<std::string> texts;
   for (const ConfigMistake& mistake : loaded.mistakes) texts.push_back(mistake.to_string());
   return texts;
@@ -51,7 +51,7 @@ bucket_bytes = "2MiB"
 deadline = "5m"
 )",
                                            "run.toml");
-  EXPECT_THAT(messages_of(loaded), IsEmpty());
+  EXPECT_THAT(mistakes_in(loaded), IsEmpty());
   const Config& c = loaded.config;
   EXPECT_EQ(c.run.out, "runs/one");
   EXPECT_EQ(c.model.preset, Preset::kBaby);
@@ -71,7 +71,7 @@ TEST(LoadConfig, TheCommandLineIsStrongerAndLaterIsStronger) {
                                 Override{"data.text=a b.txt", "--text"},
                                 Override{"comm.deadline=250ms"}, Override{"train.split=[.5,.5]"}};
   const LoadedConfig loaded = parse_config("[train]\nsteps = 10\nseed = 3\n", "f", overrides);
-  EXPECT_THAT(messages_of(loaded), IsEmpty());
+  EXPECT_THAT(mistakes_in(loaded), IsEmpty());
   EXPECT_EQ(loaded.config.train.steps, 30);
   EXPECT_EQ(loaded.config.data.text, "a b.txt");
   EXPECT_EQ(loaded.config.comm.deadline, 0.25);
@@ -88,7 +88,7 @@ TEST(PrintConfig, ShowsOriginsAndReadsBackAsItself) {
   EXPECT_THAT(text, HasSubstr("layers = 4                                # preset char\n"));
   EXPECT_THAT(text, HasSubstr("clip = 1                                  # default\n"));
   const LoadedConfig again = parse_config(text, "printed");
-  EXPECT_THAT(messages_of(again), IsEmpty());
+  EXPECT_THAT(mistakes_in(again), IsEmpty());
   for (const Key& key : schema()) {
     if (key.name.starts_with("model.")) continue;  // the preset's sizes are set now
     EXPECT_EQ(key.get(again.config), key.get(loaded.config)) << key.name;
@@ -99,7 +99,7 @@ TEST(LoadConfig, NamedAlgorithmsAreATableInATable) {
   for (const char* text : {"[comm.algorithm]\nall_reduce = \"staged\"\n",
                            "[comm]\nalgorithm.all_reduce = \"staged\"\n"}) {
     const LoadedConfig loaded = parse_config(text, "run.toml");
-    EXPECT_THAT(messages_of(loaded), IsEmpty());
+    EXPECT_THAT(mistakes_in(loaded), IsEmpty());
     EXPECT_EQ(loaded.config.comm.algorithm.all_reduce, "staged");
     const auto named = named_algorithms(loaded.config.comm);
     ASSERT_EQ(named.size(), 1u);
@@ -108,7 +108,7 @@ TEST(LoadConfig, NamedAlgorithmsAreATableInATable) {
 }
 
 TEST(LoadConfig, AllBadAlgorithmsAreNamedAtOnce) {
-  const auto messages = messages_of(parse_config(
+  const auto messages = mistakes_in(parse_config(
       "[comm.algorithm]\nall_reduce = \"stagd\"\nbroadcast = \"ring\"\nall_gater = \"flat\"\n",
       "run.toml"));
   ASSERT_EQ(messages.size(), 3u);
@@ -121,10 +121,10 @@ TEST(LoadConfig, AllBadAlgorithmsAreNamedAtOnce) {
 TEST(LoadConfig, AnAlgorithmThatLosesTheOrderIsRefusedUnlessBitsAreFast) {
   const std::string text =
       "[run]\nranks = 4\n[comm]\nengine = \"gloo\"\nalgorithm.all_reduce = \"ring\"\n";
-  const auto messages = messages_of(parse_config(text, "run.toml"));
+  const auto messages = mistakes_in(parse_config(text, "run.toml"));
   ASSERT_EQ(messages.size(), 1u);
   EXPECT_THAT(messages[0], HasSubstr("another order"));
-  EXPECT_THAT(messages_of(parse_config(text + "[train]\nbits = \"fast\"\n", "run.toml")),
+  EXPECT_THAT(mistakes_in(parse_config(text + "[train]\nbits = \"fast\"\n", "run.toml")),
               IsEmpty());
 }
 
@@ -133,14 +133,14 @@ TEST(NcclVariables, AreATableWhoseNamesAreChecked) {
       "[compute]\ndevice = \"cuda\"\n"
       "[comm.nccl]\nNCCL_SOCKET_IFNAME = \"eth0\"\nNCCL_NVLS_ENABLE = 0\n",
       "run.toml");
-  EXPECT_THAT(messages_of(loaded), IsEmpty());
+  EXPECT_THAT(mistakes_in(loaded), IsEmpty());
   EXPECT_EQ(loaded.config.comm.nccl.at("NCCL_SOCKET_IFNAME"), "eth0");
   EXPECT_EQ(loaded.config.comm.nccl.at("NCCL_NVLS_ENABLE"), "0");
   const std::string printed = print_config(loaded);
   EXPECT_THAT(printed, HasSubstr("nccl.NCCL_SOCKET_IFNAME = \"eth0\""));
   EXPECT_THAT(printed, testing::Not(HasSubstr("NCCL_ALGO")));
   EXPECT_EQ(parse_config(printed, "printed").config.comm.nccl, loaded.config.comm.nccl);
-  const auto bad = messages_of(parse_config(
+  const auto bad = mistakes_in(parse_config(
       "[compute]\ndevice = \"cuda\"\n[comm.nccl]\nSOCKET_IFNAME = \"a\"\nNCCL_IB_HAC = \"b\"\n",
       "run.toml"));
   ASSERT_EQ(bad.size(), 2u);
@@ -160,7 +160,7 @@ TEST(NcclVariables, WhatTheEnvironmentSaysOtherwiseIsTold) {
 
 TEST(LoadConfig, WhatADeviceCannotDoIsRefused) {
   const auto said = [](const std::string& text) {
-    const auto messages = messages_of(parse_config(text, "run.toml"));
+    const auto messages = mistakes_in(parse_config(text, "run.toml"));
     return messages.size() == 1 ? messages[0] : testing::PrintToString(messages);
   };
   EXPECT_THAT(said("[compute]\ndevice = \"gpu\"\n"), HasSubstr("it is spelt cuda here"));
@@ -219,7 +219,7 @@ class DataFiles : public testing::Test {
 
   std::vector<std::string> load(const std::string& key, const std::string& name) {
     const std::string path = (folder_ / name).string();
-    return messages_of(load_config({{}, {{key + "=" + path, "--set"}}}));
+    return mistakes_in(load_config({{}, {{key + "=" + path, "--set"}}}));
   }
 
   std::filesystem::path folder_;
@@ -242,7 +242,7 @@ TEST_F(DataFiles, MissingEmptyAndBinaryTextsAreMistakes) {
 
 TEST_F(DataFiles, AMissingConfigurationFileIsAMistakeToo) {
   const auto path = folder_ / "none.toml";
-  EXPECT_THAT(messages_of(load_config({path, {}})), ElementsAre(HasSubstr("none.toml")));
+  EXPECT_THAT(mistakes_in(load_config({path, {}})), ElementsAre(HasSubstr("none.toml")));
 }
 
 TEST(HostileConfigs, AreAnsweredAndDoNotCrash) {

@@ -9,9 +9,10 @@
 namespace hanji::plan {
 namespace {
 
-constexpr int kColumns = 80;
+constexpr int kChartColumns = 80;
 constexpr int kLabelColumns = 12;
-constexpr int kBarColumns = kColumns - kLabelColumns - 12;  // a mark and the sum stand behind it
+constexpr int kBarColumns =
+    kChartColumns - kLabelColumns - 12;  // a mark and the sum stand behind it
 constexpr double kBarPixels = 560;
 constexpr int kRowPixels = 30;
 constexpr std::array kColours = {"#4878a8", "#7fb069", "#e6a04b", "#c65b5b", "#8a6fb0",
@@ -117,7 +118,7 @@ std::string bars_text(const std::vector<MemoryBar>& bars, int64_t limit_bytes) {
   const char* apart = "";
   for (const size_t i : shown(bars)) {
     std::string entry = fmt::format("{}{} {}", apart, letters[i], bars.front().lines[i].category);
-    if (column + entry.size() > kColumns) {
+    if (column + entry.size() > kChartColumns) {
       key += "\n" + std::string(kLabelColumns, ' ');
       column = kLabelColumns;
       entry.erase(0, 2);

@@ -16,7 +16,7 @@ constexpr int64_t kMostLayers = 512;
 constexpr double kWidthPerLayer = 128;  // of the published GPT models from 1.3 B up: 85 to 128
 constexpr double kTolerance = 0.01;
 constexpr int64_t kLeast = 1'000'000;
-constexpr int64_t kMost = 10'000'000'000'000;
+constexpr int64_t kMaxParameters = 10'000'000'000'000;
 
 /// "7B", "124M", "1.5T": powers of 1000.
 std::optional<int64_t> parse_count(std::string_view text) {
@@ -25,7 +25,8 @@ std::optional<int64_t> parse_count(std::string_view text) {
   if (error != std::errc{} || text.data() + text.size() - end != 1) return {};
   const double unit = *end == 'M' ? 1e6 : *end == 'B' ? 1e9 : *end == 'T' ? 1e12 : 0;
   const double count = value * unit;
-  if (!(count >= static_cast<double>(kLeast) && count <= static_cast<double>(kMost))) return {};
+  if (!(count >= static_cast<double>(kLeast) && count <= static_cast<double>(kMaxParameters)))
+    return {};
   return std::llround(count);
 }
 

@@ -12,12 +12,12 @@
 namespace hanji::plan {
 namespace {
 
-constexpr double kMost = 1e15;  // far above any count, far below what int64 or double can hold
+constexpr double kMaxNumber = 1e15;  // far above any count, far below what int64 or double can hold
 constexpr double kMostOfAKey = 1LL << 50;
 
 struct Limits {
   double min = 0;
-  double max = kMost;
+  double max = kMaxNumber;
 };
 
 enum class Auto : bool { kNo, kYes };
@@ -155,7 +155,7 @@ std::vector<Key> batch_keys() {
   return {
       integer(HANJI_KEY(train.steps, "Optimizer steps."), "steps", {1, 1e12}),
       integer(HANJI_KEY(train.seed, "Of initial values, order of samples and dropout."), "",
-              {0, kMost}),
+              {0, kMaxNumber}),
       integer(HANJI_KEY(train.global_batch, "Samples of one step, over all ranks."), "samples",
               {1, 1e9}),
       integer(HANJI_KEY(train.micro_batch,

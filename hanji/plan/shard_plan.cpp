@@ -6,7 +6,7 @@ namespace hanji::plan {
 namespace {
 
 /// Of parallel::ShardingOptions::max_units_in_flight.
-constexpr int64_t kUnitsInFlight = 2;
+constexpr int64_t kUnshardedUnits = 2;
 
 int64_t whole_gradients(const ShardPlan& plan, const Passes& passes) {
   int64_t all = 0, largest = 0;
@@ -17,7 +17,7 @@ int64_t whole_gradients(const ShardPlan& plan, const Passes& passes) {
   if (passes.grain_buffers > 0) return passes.grain_buffers * all;
   if (plan.data == Sharding::kZero1) return all;
   const auto num_units = static_cast<int64_t>(plan.units.size());
-  return largest * (passes.accumulates ? num_units : std::min(num_units, kUnitsInFlight));
+  return largest * (passes.accumulates ? num_units : std::min(num_units, kUnshardedUnits));
 }
 
 }  // namespace

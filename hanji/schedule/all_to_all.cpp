@@ -11,7 +11,7 @@ using namespace internal;
 using layout::Range;
 
 template <class Shares>
-StepList open(std::string algorithm, int ranks, const Shares& shares) {
+StepList open_all_to_all(std::string algorithm, int ranks, const Shares& shares) {
   StepList list = open_list(Routine::kAllToAll, std::move(algorithm), ranks, shares);
   list.in_place = list.counts.empty();  // uneven: input and output are divided differently
   return list;
@@ -45,7 +45,7 @@ void add_all_blocks(StepList& list, const Blocks& blocks, int rank, Range chunk,
   }
 }
 
-StepList flat(StepList list) {
+StepList flat_all_to_all(StepList list) {
   const Blocks blocks(list);
   for (int rank = 0; rank < list.ranks; ++rank) {
     const int64_t all = blocks.given[rank].back().end;
@@ -61,7 +61,7 @@ StepList flat(StepList list) {
   return list;
 }
 
-StepList direct(StepList list) {
+StepList direct_all_to_all(StepList list) {
   const Blocks blocks(list);
   list.in_place = false;
   add_sync(list);
@@ -94,7 +94,7 @@ void add_staged_chunk(StepList& list, const Blocks& blocks, Range chunk, int64_t
   }
 }
 
-StepList staged(StepList list, int64_t chunk) {
+StepList staged_all_to_all(StepList list, int64_t chunk) {
   require(chunk >= 1, "all_to_all_staged needs a chunk of at least 1 element");
   const Blocks blocks(list);
   const int64_t room = std::min(chunk, blocks.largest_block());
@@ -123,21 +123,23 @@ void add_swap(StepList& list, int rank, int peer, int64_t chunk) {
 
 }  // namespace
 
-StepList all_to_all_flat(int ranks, int64_t count) { return flat(open("flat", ranks, count)); }
+StepList all_to_all_flat(int ranks, int64_t count) {
+  return flat_all_to_all(open_all_to_all("flat", ranks, count));
+}
 StepList all_to_all_flat(int ranks, const std::vector<int64_t>& counts) {
-  return flat(open("flat", ranks, counts));
+  return flat_all_to_all(open_all_to_all("flat", ranks, counts));
 }
 
 StepList all_to_all_direct(int ranks, int64_t count) {
-  return direct(open("direct", ranks, count));
+  return direct_all_to_all(open_all_to_all("direct", ranks, count));
 }
 StepList all_to_all_direct(int ranks, const std::vector<int64_t>& counts) {
-  return direct(open("direct", ranks, counts));
+  return direct_all_to_all(open_all_to_all("direct", ranks, counts));
 }
 
 StepList all_to_all_swap(int ranks, int64_t count, int64_t chunk) {
   require(chunk >= 1, "all_to_all_swap needs a chunk of at least 1 element");
-  StepList list = open("swap", ranks, count);
+  StepList list = open_all_to_all("swap", ranks, count);
   list.slot_elements = std::min(chunk, count);
   add_sync(list);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -152,10 +154,10 @@ StepList all_to_all_swap(int ranks, int64_t count, int64_t chunk) {
 }
 
 StepList all_to_all_staged(int ranks, int64_t count, int64_t chunk) {
-  return staged(open("staged", ranks, count), chunk);
+  return staged_all_to_all(open_all_to_all("staged", ranks, count), chunk);
 }
 StepList all_to_all_staged(int ranks, const std::vector<int64_t>& counts, int64_t chunk) {
-  return staged(open("staged", ranks, counts), chunk);
+  return staged_all_to_all(open_all_to_all("staged", ranks, counts), chunk);
 }
 
 }  // namespace hanji::schedule

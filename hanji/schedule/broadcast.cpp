@@ -11,7 +11,7 @@ using namespace internal;
 using layout::Range;
 
 // One chunk through the root's slot at `slot`, with the sync between in and out.
-void add_chunk(StepList& list, Range chunk, int64_t slot) {
+void add_broadcast_chunk(StepList& list, Range chunk, int64_t slot) {
   const int root = list.root;
   const Operand source{root, Place::kInput, 0, chunk.begin};
   add_copy(list, root, source,
@@ -29,7 +29,7 @@ void add_chunk(StepList& list, Range chunk, int64_t slot) {
 StepList broadcast_flat(int ranks, int64_t count, int root) {
   StepList list = open_broadcast("flat", ranks, count, root);
   list.slot_elements = count;
-  add_chunk(list, {0, count}, 0);
+  add_broadcast_chunk(list, {0, count}, 0);
   return list;
 }
 
@@ -50,7 +50,7 @@ StepList broadcast_staged(int ranks, int64_t count, int root, int64_t chunk) {
   StepList list = open_broadcast("staged", ranks, count, root);
   const int64_t half = std::min(chunk, count);
   add_by_halves(list, half, chunks_of(count, chunk),
-                [&](Range piece, int64_t slot) { add_chunk(list, piece, slot); });
+                [&](Range piece, int64_t slot) { add_broadcast_chunk(list, piece, slot); });
   return list;
 }
 

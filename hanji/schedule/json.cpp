@@ -53,46 +53,46 @@ Json step_to_json(const Step& step) {
   return json;
 }
 
-Status refuse(std::string message) { return base::corrupt(std::move(message)); }
+Status bad_list(std::string message) { return base::corrupt(std::move(message)); }
 
 /// Exactly the used fields, no other.
 Status check_keys(const Json& json, std::initializer_list<Field> fields) {
-  if (!json.is_object()) return refuse("is not an object");
+  if (!json.is_object()) return bad_list("is not an object");
   size_t num_used = 0;
   for (const Field& field : fields) {
     if (!field.used) continue;
     ++num_used;
-    if (!json.contains(field.name)) return refuse(fmt::format("has no '{}'", field.name));
+    if (!json.contains(field.name)) return bad_list(fmt::format("has no '{}'", field.name));
   }
   if (json.size() == num_used) return {};
   for (const auto& [key, value] : json.items()) {
     const auto same = [&](const Field& field) { return field.used && key == field.name; };
     if (std::none_of(fields.begin(), fields.end(), same)) {
-      return refuse(fmt::format("has an unknown member '{}'", key.substr(0, 32)));
+      return bad_list(fmt::format("has an unknown member '{}'", key.substr(0, 32)));
     }
   }
-  return refuse("has repeated members");
+  return bad_list("has repeated members");
 }
 
 Result<int64_t> read_integer(const Json& json, const char* what, layout::Range allowed) {
-  if (!json.is_number_integer()) return refuse(fmt::format("{} is not an integer", what));
+  if (!json.is_number_integer()) return bad_list(fmt::format("{} is not an integer", what));
   const bool huge = json.is_number_unsigned() &&
                     json.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()};
   const int64_t value = huge ? std::numeric_limits<int64_t>::max() : json.get<int64_t>();
   if (value < allowed.begin || value >= allowed.end) {
-    return refuse(
+    return bad_list(
         fmt::format("{} is {}, outside [{}, {})", what, json.dump(), allowed.begin, allowed.end));
   }
   return value;
 }
 
 Result<bool> read_flag(const Json& json, const char* what) {
-  if (!json.is_boolean()) return refuse(fmt::format("{} is neither true nor false", what));
+  if (!json.is_boolean()) return bad_list(fmt::format("{} is neither true nor false", what));
   return json.get<bool>();
 }
 
 Result<std::string> read_text(const Json& json, const char* what) {
-  if (!json.is_string()) return refuse(fmt::format("{} is not a string", what));
+  if (!json.is_string()) return bad_list(fmt::format("{} is not a string", what));
   return json.get<std::string>();
 }
 
@@ -103,12 +103,12 @@ Result<T> read_named(const Json& json, const char* what, const std::array<T, n>&
   for (const T value : all) {
     if (name_of(value) == text) return value;
   }
-  return refuse(fmt::format("{} '{}' is unknown", what, text.substr(0, 32)));
+  return bad_list(fmt::format("{} '{}' is unknown", what, text.substr(0, 32)));
 }
 
 Result<Operand> read_operand(const Json& json) {
   if (!json.is_array() || json.size() != 4) {
-    return refuse("an operand is not [rank, place, part, begin]");
+    return bad_list("an operand is not [rank, place, part, begin]");
   }
   Operand operand;
   HANJI_ASSIGN_OR_RETURN(operand.rank, read_integer(json[0], "rank", {0, kMaxRanks}));
@@ -119,7 +119,7 @@ Result<Operand> read_operand(const Json& json) {
 }
 
 Result<std::vector<Operand>> read_operands(const Json& json) {
-  if (!json.is_array()) return refuse("operands are not an array");
+  if (!json.is_array()) return bad_list("operands are not an array");
   std::vector<Operand> operands;
   for (const Json& item : json) {
     HANJI_ASSIGN_OR_RETURN(const Operand operand, read_operand(item));
@@ -129,7 +129,7 @@ Result<std::vector<Operand>> read_operands(const Json& json) {
 }
 
 Result<std::vector<int>> read_tree(const Json& json) {
-  if (!json.is_array()) return refuse("tree is not an array");
+  if (!json.is_array()) return bad_list("tree is not an array");
   std::vector<int> tree;
   for (const Json& item : json) {
     HANJI_ASSIGN_OR_RETURN(const int64_t value, read_integer(item, "tree", {-1, kMaxOperands}));
@@ -139,7 +139,7 @@ Result<std::vector<int>> read_tree(const Json& json) {
 }
 
 Result<Step> read_step(const Json& json) {
-  if (!json.is_object() || !json.contains("kind")) return refuse("is no step: it has no 'kind'");
+  if (!json.is_object() || !json.contains("kind")) return bad_list("is no step: it has no 'kind'");
   Step step;
   HANJI_ASSIGN_OR_RETURN(step.kind, read_named(json["kind"], "kind", kKinds));
   const bool reduces = has_tree(step.kind);
@@ -170,7 +170,7 @@ Result<Step> read_step(const Json& json) {
 }
 
 Result<std::vector<Step>> read_steps(const Json& json, size_t rank) {
-  if (!json.is_array()) return refuse(fmt::format("rank {}: its steps are not an array", rank));
+  if (!json.is_array()) return bad_list(fmt::format("rank {}: its steps are not an array", rank));
   std::vector<Step> steps;
   for (size_t i = 0; i < json.size(); ++i) {
     Result<Step> step = read_step(json[i]);
@@ -181,10 +181,10 @@ Result<std::vector<Step>> read_steps(const Json& json, size_t rank) {
 }
 
 Result<std::vector<layout::Range>> read_owners(const Json& json) {
-  if (!json.is_array()) return refuse("owners are not an array");
+  if (!json.is_array()) return bad_list("owners are not an array");
   std::vector<layout::Range> owners;
   for (const Json& item : json) {
-    if (!item.is_array() || item.size() != 2) return refuse("an owner is not [begin, end]");
+    if (!item.is_array() || item.size() != 2) return bad_list("an owner is not [begin, end]");
     layout::Range range;
     HANJI_ASSIGN_OR_RETURN(range.begin, read_integer(item[0], "owner", {0, kMaxGrains + 1}));
     HANJI_ASSIGN_OR_RETURN(range.end, read_integer(item[1], "owner", {0, kMaxGrains + 1}));
@@ -194,7 +194,7 @@ Result<std::vector<layout::Range>> read_owners(const Json& json) {
 }
 
 Result<std::vector<int64_t>> read_counts(const Json& json) {
-  if (!json.is_array()) return refuse("counts are not an array");
+  if (!json.is_array()) return bad_list("counts are not an array");
   std::vector<int64_t> counts;
   for (const Json& item : json) {
     HANJI_ASSIGN_OR_RETURN(const int64_t count,
@@ -223,7 +223,7 @@ Result<StepList> read_header(const Json& json) {
   StepList list;
   HANJI_ASSIGN_OR_RETURN(const std::string routine, read_text(json["routine"], "routine"));
   const auto named = routine_named(routine);
-  if (!named) return refuse(fmt::format("routine '{}' is unknown", routine.substr(0, 32)));
+  if (!named) return bad_list(fmt::format("routine '{}' is unknown", routine.substr(0, 32)));
   list.routine = *named;
   HANJI_ASSIGN_OR_RETURN(list.algorithm, read_text(json["algorithm"], "algorithm"));
   HANJI_ASSIGN_OR_RETURN(list.ranks, read_integer(json["ranks"], "ranks", {1, kMaxRanks + 1}));
@@ -243,13 +243,13 @@ Result<StepList> read_header(const Json& json) {
 Result<StepList> read_list(const Json& json) {
   HANJI_ASSIGN_OR_RETURN(StepList list, read_header(json));
   const Json& per_rank = json["per_rank"];
-  if (!per_rank.is_array()) return refuse("per_rank is not an array");
+  if (!per_rank.is_array()) return bad_list("per_rank is not an array");
   for (size_t rank = 0; rank < per_rank.size(); ++rank) {
     HANJI_ASSIGN_OR_RETURN(std::vector<Step> steps, read_steps(per_rank[rank], rank));
     list.per_rank.push_back(std::move(steps));
   }
   const Status bounds = check_bounds(list);
-  if (!bounds.ok()) return refuse(bounds.message());
+  if (!bounds.ok()) return bad_list(bounds.message());
   return list;
 }
 

@@ -17,7 +17,7 @@ StepList open_reduce(std::string algorithm, int ranks, int64_t count, int root) 
 }
 
 // One chunk through the slots at `slot`, with the sync between in and out.
-void add_chunk(StepList& list, Range chunk, int64_t slot) {
+void add_reduce_chunk(StepList& list, Range chunk, int64_t slot) {
   const Operand own{list.root, Place::kInput, 0, chunk.begin};
   for (int rank = 0; rank < list.ranks; ++rank) {
     if (rank == list.root) continue;
@@ -36,7 +36,7 @@ void add_chunk(StepList& list, Range chunk, int64_t slot) {
 StepList reduce_flat(int ranks, int64_t count, int root) {
   StepList list = open_reduce("flat", ranks, count, root);
   list.slot_elements = count;
-  add_chunk(list, {0, count}, 0);
+  add_reduce_chunk(list, {0, count}, 0);
   return list;
 }
 
@@ -57,7 +57,7 @@ StepList reduce_staged(int ranks, int64_t count, int root, int64_t chunk) {
   StepList list = open_reduce("staged", ranks, count, root);
   const int64_t half = std::min(chunk, count);
   add_by_halves(list, half, chunks_of(count, chunk),
-                [&](Range piece, int64_t slot) { add_chunk(list, piece, slot); });
+                [&](Range piece, int64_t slot) { add_reduce_chunk(list, piece, slot); });
   return list;
 }
 

@@ -16,11 +16,13 @@ void add_shard_reduce(StepList& list, int rank, std::vector<Operand> from, Range
 }
 
 template <class... Shares>
-StepList open(std::string algorithm, const Shares&... shares) {
+StepList open_reduce_scatter(std::string algorithm, const Shares&... shares) {
   return open_list(Routine::kReduceScatter, std::move(algorithm), shares...);
 }
 
-std::vector<Range> blocks_in(const StepList& list) { return blocks_of(list, 0, Place::kInput); }
+std::vector<Range> reduced_blocks(const StepList& list) {
+  return blocks_of(list, 0, Place::kInput);
+}
 
 // One chunk of every shard; the half slot at `slot` holds one piece of `room` elements per rank.
 void add_staged_chunk(StepList& list, const std::vector<Range>& blocks, Range chunk, int64_t slot,
@@ -42,8 +44,8 @@ void add_staged_chunk(StepList& list, const std::vector<Range>& blocks, Range ch
   }
 }
 
-StepList flat(StepList list) {
-  const std::vector<Range> blocks = blocks_in(list);
+StepList flat_reduce_scatter(StepList list) {
+  const std::vector<Range> blocks = reduced_blocks(list);
   const int64_t all = blocks.back().end;
   list.slot_elements = all;
   for (int rank = 0; rank < list.ranks; ++rank) {
@@ -57,8 +59,8 @@ StepList flat(StepList list) {
   return list;
 }
 
-StepList direct(StepList list) {
-  const std::vector<Range> blocks = blocks_in(list);
+StepList direct_reduce_scatter(StepList list) {
+  const std::vector<Range> blocks = reduced_blocks(list);
   add_sync(list);
   for (int rank = 0; rank < list.ranks; ++rank) {
     add_shard_reduce(list, rank, of_all_ranks(list.ranks, Place::kInput, blocks[rank].begin),
@@ -68,9 +70,9 @@ StepList direct(StepList list) {
   return list;
 }
 
-StepList staged(StepList list, int64_t chunk) {
+StepList staged_reduce_scatter(StepList list, int64_t chunk) {
   require(chunk >= 1, "reduce_scatter_staged needs a chunk of at least 1 element");
-  const std::vector<Range> blocks = blocks_in(list);
+  const std::vector<Range> blocks = reduced_blocks(list);
   const int64_t room = std::min(chunk, largest(blocks));
   const int64_t half = room * list.ranks;
   add_by_halves(list, half, chunks_of(largest(blocks), chunk), [&](Range piece, int64_t slot) {
@@ -80,7 +82,7 @@ StepList staged(StepList list, int64_t chunk) {
 }
 
 StepList exchange(StepList list) {
-  const std::vector<Range> blocks = blocks_in(list);
+  const std::vector<Range> blocks = reduced_blocks(list);
   auto from = add_block_exchange(list, blocks);
   for (const int rank : ranks_of(list)) {
     add_shard_reduce(list, rank, std::move(from[rank]), {0, blocks[rank].size()});
@@ -90,32 +92,36 @@ StepList exchange(StepList list) {
 
 }  // namespace
 
-StepList reduce_scatter_flat(int ranks, int64_t count) { return flat(open("flat", ranks, count)); }
+StepList reduce_scatter_flat(int ranks, int64_t count) {
+  return flat_reduce_scatter(open_reduce_scatter("flat", ranks, count));
+}
 StepList reduce_scatter_flat(const std::vector<int64_t>& counts) {
-  return flat(open("flat", static_cast<int>(counts.size()), counts));
+  return flat_reduce_scatter(open_reduce_scatter("flat", static_cast<int>(counts.size()), counts));
 }
 
 StepList reduce_scatter_direct(int ranks, int64_t count) {
-  return direct(open("direct", ranks, count));
+  return direct_reduce_scatter(open_reduce_scatter("direct", ranks, count));
 }
 StepList reduce_scatter_direct(const std::vector<int64_t>& counts) {
-  return direct(open("direct", static_cast<int>(counts.size()), counts));
+  return direct_reduce_scatter(
+      open_reduce_scatter("direct", static_cast<int>(counts.size()), counts));
 }
 
 StepList reduce_scatter_staged(int ranks, int64_t count, int64_t chunk) {
-  return staged(open("staged", ranks, count), chunk);
+  return staged_reduce_scatter(open_reduce_scatter("staged", ranks, count), chunk);
 }
 StepList reduce_scatter_staged(const std::vector<int64_t>& counts, int64_t chunk) {
-  return staged(open("staged", static_cast<int>(counts.size()), counts), chunk);
+  return staged_reduce_scatter(
+      open_reduce_scatter("staged", static_cast<int>(counts.size()), counts), chunk);
 }
 
 StepList reduce_scatter_exchange(int ranks, int64_t count, Kept kept) {
-  StepList list = open("exchange", ranks, count);
+  StepList list = open_reduce_scatter("exchange", ranks, count);
   keep(list, kept);
   return exchange(std::move(list));
 }
 StepList reduce_scatter_exchange(const std::vector<int64_t>& counts) {
-  return exchange(open("exchange", static_cast<int>(counts.size()), counts));
+  return exchange(open_reduce_scatter("exchange", static_cast<int>(counts.size()), counts));
 }
 
 }  // namespace hanji::schedule

@@ -11,13 +11,15 @@ using namespace internal;
 using layout::Range;
 
 template <class... Shares>
-StepList open(std::string algorithm, int root, const Shares&... shares) {
+StepList open_scatter(std::string algorithm, int root, const Shares&... shares) {
   StepList list = open_list(Routine::kScatter, std::move(algorithm), shares...);
   set_root(list, root);
   return list;
 }
 
-std::vector<Range> blocks_in(const StepList& list) { return blocks_of(list, 0, Place::kInput); }
+std::vector<Range> scattered_blocks(const StepList& list) {
+  return blocks_of(list, 0, Place::kInput);
+}
 
 // Rank's shard, or a piece of it, to its output from `begin` on: out of the root's `place`.
 void add_shard(StepList& list, int rank, Operand from, Range to) {
@@ -25,8 +27,8 @@ void add_shard(StepList& list, int rank, Operand from, Range to) {
 }
 
 // One chunk of every shard; the half slot at `slot` holds one piece of `room` elements per rank.
-void add_chunk(StepList& list, const std::vector<Range>& blocks, Range chunk, int64_t slot,
-               int64_t room) {
+void add_scatter_chunk(StepList& list, const std::vector<Range>& blocks, Range chunk, int64_t slot,
+                       int64_t room) {
   const int root = list.root;
   for (int rank = 0; rank < list.ranks; ++rank) {
     if (rank == root) continue;
@@ -43,8 +45,8 @@ void add_chunk(StepList& list, const std::vector<Range>& blocks, Range chunk, in
   }
 }
 
-StepList flat(StepList list) {
-  const std::vector<Range> blocks = blocks_in(list);
+StepList flat_scatter(StepList list) {
+  const std::vector<Range> blocks = scattered_blocks(list);
   const int root = list.root;
   list.slot_elements = blocks.back().end;
   add_copy(list, root, {root, Place::kInput}, {{root, Place::kSlot}}, list.slot_elements);
@@ -55,8 +57,8 @@ StepList flat(StepList list) {
   return list;
 }
 
-StepList direct(StepList list) {
-  const std::vector<Range> blocks = blocks_in(list);
+StepList direct_scatter(StepList list) {
+  const std::vector<Range> blocks = scattered_blocks(list);
   add_sync(list);
   for (int rank = 0; rank < list.ranks; ++rank) {
     add_shard(list, rank, {list.root, Place::kInput, 0, blocks[rank].begin},
@@ -66,39 +68,40 @@ StepList direct(StepList list) {
   return list;
 }
 
-StepList staged(StepList list, int64_t chunk) {
+StepList staged_scatter(StepList list, int64_t chunk) {
   require(chunk >= 1, "scatter_staged needs a chunk of at least 1 element");
-  const std::vector<Range> blocks = blocks_in(list);
+  const std::vector<Range> blocks = scattered_blocks(list);
   const int64_t room = std::min(chunk, largest(blocks));
   const int64_t half = room * list.ranks;
-  add_by_halves(list, half, chunks_of(largest(blocks), chunk),
-                [&](Range piece, int64_t slot) { add_chunk(list, blocks, piece, slot, room); });
+  add_by_halves(list, half, chunks_of(largest(blocks), chunk), [&](Range piece, int64_t slot) {
+    add_scatter_chunk(list, blocks, piece, slot, room);
+  });
   return list;
 }
 
-int size_of(const std::vector<int64_t>& counts) { return static_cast<int>(counts.size()); }
+int num_ranks(const std::vector<int64_t>& counts) { return static_cast<int>(counts.size()); }
 
 }  // namespace
 
 StepList scatter_flat(int ranks, int64_t count, int root) {
-  return flat(open("flat", root, ranks, count));
+  return flat_scatter(open_scatter("flat", root, ranks, count));
 }
 StepList scatter_flat(const std::vector<int64_t>& counts, int root) {
-  return flat(open("flat", root, size_of(counts), counts));
+  return flat_scatter(open_scatter("flat", root, num_ranks(counts), counts));
 }
 
 StepList scatter_direct(int ranks, int64_t count, int root) {
-  return direct(open("direct", root, ranks, count));
+  return direct_scatter(open_scatter("direct", root, ranks, count));
 }
 StepList scatter_direct(const std::vector<int64_t>& counts, int root) {
-  return direct(open("direct", root, size_of(counts), counts));
+  return direct_scatter(open_scatter("direct", root, num_ranks(counts), counts));
 }
 
 StepList scatter_staged(int ranks, int64_t count, int root, int64_t chunk) {
-  return staged(open("staged", root, ranks, count), chunk);
+  return staged_scatter(open_scatter("staged", root, ranks, count), chunk);
 }
 StepList scatter_staged(const std::vector<int64_t>& counts, int root, int64_t chunk) {
-  return staged(open("staged", root, size_of(counts), counts), chunk);
+  return staged_scatter(open_scatter("staged", root, num_ranks(counts), counts), chunk);
 }
 
 }  // namespace hanji::schedule

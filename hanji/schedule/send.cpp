@@ -13,7 +13,7 @@ using layout::Range;
 constexpr int kSender = 0;
 constexpr int kReceiver = 1;
 
-StepList open(std::string algorithm, int64_t count) {
+StepList open_send(std::string algorithm, int64_t count) {
   return open_list(Routine::kSend, std::move(algorithm), 2, count);
 }
 
@@ -28,14 +28,14 @@ void add_chunk(StepList& list, Range chunk, int64_t slot) {
 }  // namespace
 
 StepList send_flat(int64_t count) {
-  StepList list = open("flat", count);
+  StepList list = open_send("flat", count);
   list.slot_elements = count;
   add_chunk(list, {0, count}, 0);
   return list;
 }
 
 StepList send_direct(int64_t count) {
-  StepList list = open("direct", count);
+  StepList list = open_send("direct", count);
   add_sync(list);
   for (const int rank : {kSender, kReceiver}) {
     const Range half = layout::shard_range(count, 2, rank);
@@ -48,7 +48,7 @@ StepList send_direct(int64_t count) {
 
 StepList send_staged(int64_t count, int64_t chunk) {
   require(chunk >= 1, "send_staged needs a chunk of at least 1 element");
-  StepList list = open("staged", count);
+  StepList list = open_send("staged", count);
   const int64_t half = std::min(chunk, count);
   add_by_halves(list, half, chunks_of(count, chunk),
                 [&](Range piece, int64_t slot) { add_chunk(list, piece, slot); });

@@ -22,14 +22,14 @@ using test::run_group;
 using test::share;
 using testing::HasSubstr;
 
-constexpr int kRanks = 3;
+constexpr int kProgramRanks = 3;
 constexpr int64_t kCount = 200;
 
 // Runs an all_reduce list on rank + 1 in every element; what rank 0 holds afterwards.
 std::vector<float> run(const StepList& list) {
   const auto shared = share(list);
   std::vector<float> result;
-  run_group(kRanks, [&](Member& member) {
+  run_group(kProgramRanks, [&](Member& member) {
     auto* data = member.allocate<float>(kCount);
     std::fill(data, data + kCount, static_cast<float>(member.rank + 1));
     Call call = call_of(shared);
@@ -40,17 +40,19 @@ std::vector<float> run(const StepList& list) {
   return result;
 }
 
-Status refusal(const StepList& list) { return internal::inspect(share(list), 0, kRanks).status(); }
+Status refusal(const StepList& list) {
+  return internal::inspect(share(list), 0, kProgramRanks).status();
+}
 
 TEST(Program, AListReadFromJsonRuns) {
-  const std::string json = schedule::to_json(schedule::all_reduce_direct(kRanks, kCount));
+  const std::string json = schedule::to_json(schedule::all_reduce_direct(kProgramRanks, kCount));
   const auto list = schedule::from_json(json);
   ASSERT_TRUE(list.ok());
   EXPECT_EQ(run(*list), std::vector<float>(kCount, 6.0f));
 }
 
 TEST(Program, AMutatedListChangesTheResult) {
-  StepList list = schedule::all_reduce_direct(kRanks, kCount);
+  StepList list = schedule::all_reduce_direct(kProgramRanks, kCount);
   for (auto& steps : list.per_rank) {
     for (Step& step : steps) {
       if (step.kind != StepKind::kReduce) continue;
@@ -62,7 +64,7 @@ TEST(Program, AMutatedListChangesTheResult) {
 }
 
 TEST(Program, ARemovedStepLeavesItsRangeAsItWas) {
-  StepList list = schedule::all_reduce_direct(kRanks, kCount);
+  StepList list = schedule::all_reduce_direct(kProgramRanks, kCount);
   ASSERT_EQ(list.per_rank[1].size(), 3u);
   list.per_rank[1].erase(list.per_rank[1].begin() + 1);
   const auto result = run(list);
@@ -71,31 +73,31 @@ TEST(Program, ARemovedStepLeavesItsRangeAsItWas) {
 }
 
 TEST(Program, RangesOutsideABufferAreRefused) {
-  StepList list = schedule::all_reduce_direct(kRanks, kCount);
+  StepList list = schedule::all_reduce_direct(kProgramRanks, kCount);
   list.per_rank[1][1].to[0].begin += 1000;
   EXPECT_EQ(refusal(list).code(), Code::kInvalidArgument);
 }
 
 TEST(Program, UnequalNumbersOfSyncsAreRefused) {
-  StepList list = schedule::all_reduce_direct(kRanks, kCount);
+  StepList list = schedule::all_reduce_direct(kProgramRanks, kCount);
   list.per_rank[1].pop_back();
   EXPECT_THAT(refusal(list).message(), HasSubstr("rank 1 has 1 syncs, rank 0 has 2"));
 }
 
 TEST(Program, PeersBeforeTheFirstSyncAreRefused) {
-  StepList list = schedule::all_reduce_direct(kRanks, kCount);
+  StepList list = schedule::all_reduce_direct(kProgramRanks, kCount);
   std::swap(list.per_rank[1][0], list.per_rank[1][1]);
   EXPECT_THAT(refusal(list).message(), HasSubstr("before the first sync"));
 }
 
 TEST(Program, PeersTensorsAfterTheLastSyncAreRefused) {
-  StepList list = schedule::all_reduce_direct(kRanks, kCount);
+  StepList list = schedule::all_reduce_direct(kProgramRanks, kCount);
   std::swap(list.per_rank[1][1], list.per_rank[1][2]);
   EXPECT_THAT(refusal(list).message(), HasSubstr("after the last sync"));
 }
 
 TEST(Program, WritingTheStagingOfAnotherRankIsRefused) {
-  StepList list = schedule::all_reduce_staged(kRanks, kCount, 64);
+  StepList list = schedule::all_reduce_staged(kProgramRanks, kCount, 64);
   for (Step& step : list.per_rank[1]) {
     for (auto& to : step.to) {
       if (to.place == Place::kSlot) to.rank = 2;
@@ -105,12 +107,12 @@ TEST(Program, WritingTheStagingOfAnotherRankIsRefused) {
 }
 
 TEST(Program, SendsAreRefused) {
-  const Status status = refusal(schedule::all_reduce_exchange(kRanks, kCount));
+  const Status status = refusal(schedule::all_reduce_exchange(kProgramRanks, kCount));
   EXPECT_EQ(status.code(), Code::kUnsupported);
 }
 
 TEST(Program, PartialSumsAreRefused) {
-  StepList list = schedule::all_reduce_flat(kRanks, kCount);
+  StepList list = schedule::all_reduce_flat(kProgramRanks, kCount);
   list.per_rank[1].back().kind = schedule::StepKind::kCombine;
   const Status status = refusal(list);
   EXPECT_EQ(status.code(), Code::kUnsupported);
@@ -118,7 +120,7 @@ TEST(Program, PartialSumsAreRefused) {
 }
 
 TEST(Program, AnotherNumberOfRanksIsRefused) {
-  EXPECT_FALSE(refusal(schedule::all_reduce_direct(kRanks + 1, kCount)).ok());
+  EXPECT_FALSE(refusal(schedule::all_reduce_direct(kProgramRanks + 1, kCount)).ok());
 }
 
 TEST(Program, AListForAnotherCallIsRefused) {
@@ -147,9 +149,9 @@ TEST(Program, SlotsLargerThanTheirRoomAreRefused) {
 
 TEST(Program, TheFingerprintTellsListsApart) {
   const auto of = [](const StepList& list) {
-    return internal::inspect(share(list), 0, kRanks).or_throw().fingerprint;
+    return internal::inspect(share(list), 0, kProgramRanks).or_throw().fingerprint;
   };
-  StepList list = schedule::all_reduce_direct(kRanks, kCount);
+  StepList list = schedule::all_reduce_direct(kProgramRanks, kCount);
   const uint32_t before = of(list);
   EXPECT_EQ(of(list), before);
   list.per_rank[0][1].from[0].begin = 64;
@@ -158,12 +160,14 @@ TEST(Program, TheFingerprintTellsListsApart) {
 
 TEST(Program, OnlyTheRanksWithOwnBuffersAtStakeAreTouched) {
   const auto direct =
-      internal::inspect(share(schedule::all_reduce_direct(kRanks, kCount)), 1, kRanks).or_throw();
+      internal::inspect(share(schedule::all_reduce_direct(kProgramRanks, kCount)), 1, kProgramRanks)
+          .or_throw();
   EXPECT_TRUE(direct.touches_peers);
   EXPECT_TRUE(direct.input_touched[0]);
   EXPECT_EQ(direct.num_syncs, 2);
   const auto flat =
-      internal::inspect(share(schedule::all_reduce_flat(kRanks, 2)), 1, kRanks).or_throw();
+      internal::inspect(share(schedule::all_reduce_flat(kProgramRanks, 2)), 1, kProgramRanks)
+          .or_throw();
   EXPECT_FALSE(flat.touches_peers);
   EXPECT_TRUE(internal::fits_in_line(flat, schedule::ReduceOp::kSum, 2, 8));
   EXPECT_FALSE(internal::fits_in_line(flat, schedule::ReduceOp::kSum, 2, 32));

@@ -26,7 +26,7 @@ using test::run_group;
 using test::share;
 using testing::HasSubstr;
 
-constexpr int64_t kChunk = 1000;
+constexpr int64_t kRoutineChunk = 1000;
 constexpr float kUntouched = -1.0f;
 
 std::vector<int64_t> uneven_counts(int ranks, int64_t count) {
@@ -49,32 +49,32 @@ std::vector<StepList> lists_of(int ranks, int64_t count) {
   using namespace schedule;
   return {reduce_flat(ranks, count, root),
           reduce_direct(ranks, count, root),
-          reduce_staged(ranks, count, root, kChunk),
+          reduce_staged(ranks, count, root, kRoutineChunk),
           gather_flat(ranks, count, root),
           gather_direct(ranks, count, root),
-          gather_staged(ranks, count, root, kChunk),
+          gather_staged(ranks, count, root, kRoutineChunk),
           scatter_flat(ranks, count, root),
           scatter_direct(ranks, count, root),
-          scatter_staged(ranks, count, root, kChunk),
+          scatter_staged(ranks, count, root, kRoutineChunk),
           all_to_all_flat(ranks, count),
           all_to_all_direct(ranks, count),
-          all_to_all_swap(ranks, count, kChunk),
-          all_to_all_staged(ranks, count, kChunk),
+          all_to_all_swap(ranks, count, kRoutineChunk),
+          all_to_all_staged(ranks, count, kRoutineChunk),
           gather_flat(counts, root),
           gather_direct(counts, root),
-          gather_staged(counts, root, kChunk),
+          gather_staged(counts, root, kRoutineChunk),
           scatter_flat(counts, root),
           scatter_direct(counts, root),
-          scatter_staged(counts, root, kChunk),
+          scatter_staged(counts, root, kRoutineChunk),
           all_gather_flat(counts),
           all_gather_direct(counts),
-          all_gather_staged(counts, kChunk),
+          all_gather_staged(counts, kRoutineChunk),
           reduce_scatter_flat(counts),
           reduce_scatter_direct(counts),
-          reduce_scatter_staged(counts, kChunk),
+          reduce_scatter_staged(counts, kRoutineChunk),
           all_to_all_flat(ranks, pairs),
           all_to_all_direct(ranks, pairs),
-          all_to_all_staged(ranks, pairs, kChunk)};
+          all_to_all_staged(ranks, pairs, kRoutineChunk)};
 }
 
 std::string describe(const StepList& list) {
@@ -129,11 +129,11 @@ bool has_wide_output(Routine routine) {
 }
 
 /// A rank's input and output; in place, the narrow one lies in the wide one.
-struct Buffers {
+struct RoutineBuffers {
   float* input = nullptr;
   float* output = nullptr;
 
-  Buffers(float* memory, const StepList& list, int rank, bool in_place) : input(memory) {
+  RoutineBuffers(float* memory, const StepList& list, int rank, bool in_place) : input(memory) {
     const int64_t elements = elements_of(list, rank, Place::kInput);
     output = memory + elements;
     if (!in_place) return;
@@ -157,7 +157,7 @@ int64_t room_of(const StepList& list) {
 
 void run_and_compare(Member& member, const std::shared_ptr<const StepList>& list, float* memory,
                      bool in_place) {
-  const Buffers buffers(memory, *list, member.rank, in_place);
+  const RoutineBuffers buffers(memory, *list, member.rank, in_place);
   const int64_t given = elements_of(*list, member.rank, Place::kInput);
   const int64_t got = elements_of(*list, member.rank, Place::kOutput);
   std::fill_n(memory, room_of(*list), kUntouched);

@@ -15,7 +15,7 @@ namespace {
 
 using namespace internal;
 
-constexpr auto kNap = std::chrono::microseconds(200);
+constexpr auto kPollTime = std::chrono::microseconds(200);
 
 constexpr uint64_t bit(int rank) { return uint64_t{1} << rank; }
 
@@ -61,7 +61,7 @@ class Meeting {
         return word.compare_exchange_strong(decided, living) ? living : decided;
       }
       if (deadline.passed()) return absent(missing);
-      std::this_thread::sleep_for(kNap);
+      std::this_thread::sleep_for(kPollTime);
     }
   }
 

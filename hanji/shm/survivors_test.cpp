@@ -25,7 +25,7 @@ using test::call_of;
 using test::share;
 using testing::HasSubstr;
 
-std::unique_ptr<Watchdog> watch(const std::shared_ptr<Segment>& segment, int rank) {
+std::unique_ptr<Watchdog> watch_peers(const std::shared_ptr<Segment>& segment, int rank) {
   segment->join(rank);
   std::vector<base::Fd> pidfds;
   for (int peer = 0; peer < segment->ranks(); ++peer) {
@@ -112,7 +112,7 @@ class Rank {
 TEST(Survivors, GoOnAfterTwoDeathsInARow) {
   const auto segment = test::make_segment(4);
   const auto answers = test::run_processes(4, [&](int rank) -> std::string {
-    const auto watchdog = watch(segment, rank);
+    const auto watchdog = watch_peers(segment, rank);
     Rank me(segment, rank);
     std::string told;
     for (const int dying : {2, 0, -1}) {
@@ -138,7 +138,7 @@ TEST(Survivors, GoOnAfterTwoDeathsInARow) {
 TEST(Survivors, OneMayDieOnTheWayToTheMeeting) {
   const auto segment = test::make_segment(4);
   const auto answers = test::run_processes(4, [&](int rank) -> std::string {
-    const auto watchdog = watch(segment, rank);
+    const auto watchdog = watch_peers(segment, rank);
     Rank me(segment, rank);
     if (rank == 1) ::kill(::getpid(), SIGKILL);
     Status status;

@@ -30,7 +30,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 /// Ranks as threads, each with a group of shared memory and the same ranks connected by Gloo.
-void run_both(int ranks, Bits bits, const std::function<void(const Group&, const Group&)>& body) {
+void run_gloo_and_direct(int ranks, Bits bits,
+                         const std::function<void(const Group&, const Group&)>& body) {
   run_ranks(ranks, [&](const Group& shm) {
     GroupOptions options = shm.options();
     options.bits = bits;
@@ -45,7 +46,7 @@ at::Tensor rough_numbers(int64_t count, int rank, c10::ScalarType type) {
 
 TEST(GlooGroup, OrderedSumsHaveTheBitsOfSharedMemory) {
   for (const int ranks : {1, 2, 3}) {
-    run_both(ranks, Bits::kRun, [](const Group& shm, const Group& by_gloo) {
+    run_gloo_and_direct(ranks, Bits::kRun, [](const Group& shm, const Group& by_gloo) {
       for (const c10::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
         for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kProd}) {
           for (const int64_t count : {0, 1, 7, 65537}) {
@@ -63,7 +64,7 @@ TEST(GlooGroup, OrderedSumsHaveTheBitsOfSharedMemory) {
 
 TEST(GlooGroup, EveryRoutineAgreesWithSharedMemory) {
   for (const Bits bits : {Bits::kRun, Bits::kFast}) {
-    run_both(3, bits, [](const Group& shm, const Group& by_gloo) {
+    run_gloo_and_direct(3, bits, [](const Group& shm, const Group& by_gloo) {
       EXPECT_EQ(by_gloo.engine(), "gloo");
       const auto all = [](const Group& group) {
         const at::Tensor mine = rough_numbers(999, group.rank(), at::kInt);
@@ -89,7 +90,7 @@ TEST(GlooGroup, EveryRoutineAgreesWithSharedMemory) {
 }
 
 TEST(GlooGroup, CountsWhatItSends) {
-  run_both(2, Bits::kRun, [](const Group& shm, const Group& by_gloo) {
+  run_gloo_and_direct(2, Bits::kRun, [](const Group& shm, const Group& by_gloo) {
     at::Tensor tensor = at::ones({1000});
     all_reduce(tensor, by_gloo).wait();  // 2 N (p-1)/p elements of 4 bytes
     EXPECT_EQ(by_gloo.stats().network_bytes, 4000);
@@ -98,7 +99,7 @@ TEST(GlooGroup, CountsWhatItSends) {
 }
 
 TEST(GlooGroup, AMismatchIsNamedOnEveryRank) {
-  run_both(2, Bits::kRun, [](const Group&, const Group& by_gloo) {
+  run_gloo_and_direct(2, Bits::kRun, [](const Group&, const Group& by_gloo) {
     at::Tensor tensor = at::ones({by_gloo.rank() + 4});
     try {
       all_reduce(tensor, by_gloo, {.label = "wte"}).wait();
@@ -115,14 +116,15 @@ TEST(GlooGroup, AMismatchIsNamedOnEveryRank) {
 TEST(GlooGroup, ServesEveryRoutine) {
   for (const int ranks : {1, 2, 3}) {
     for (const Bits bits : {Bits::kRun, Bits::kFast}) {
-      run_both(ranks, bits,
-               [](const Group&, const Group& by_gloo) { internal::check_routines(by_gloo); });
+      run_gloo_and_direct(ranks, bits, [](const Group&, const Group& by_gloo) {
+        internal::check_routines(by_gloo);
+      });
     }
   }
 }
 
 TEST(GlooGroup, OtherSharesAreNamedOnEveryRank) {
-  run_both(2, Bits::kRun, [](const Group&, const Group& by_gloo) {
+  run_gloo_and_direct(2, Bits::kRun, [](const Group&, const Group& by_gloo) {
     at::Tensor output = at::zeros({6});
     const std::vector<int64_t> counts = {by_gloo.rank() + 2, 4 - by_gloo.rank()};
     const at::Tensor input = at::ones({counts[by_gloo.rank()]});
@@ -134,7 +136,7 @@ TEST(GlooGroup, OtherSharesAreNamedOnEveryRank) {
 }
 
 TEST(GlooGroup, MessagesThatDisagreeAreNamedOnBothEndsAlone) {
-  run_both(3, Bits::kRun, [](const Group&, const Group& by_gloo) {
+  run_gloo_and_direct(3, Bits::kRun, [](const Group&, const Group& by_gloo) {
     at::Tensor tensor = at::full({5}, by_gloo.rank());
     if (by_gloo.rank() > 0) {
       EXPECT_THAT(refusal([&] {
@@ -149,7 +151,7 @@ TEST(GlooGroup, MessagesThatDisagreeAreNamedOnBothEndsAlone) {
 }
 
 TEST(GlooGroup, MessagesOfTwoRanksAreOneSequenceInAllTheirGroups) {
-  run_both(2, Bits::kRun, [](const Group&, const Group& by_gloo) {
+  run_gloo_and_direct(2, Bits::kRun, [](const Group&, const Group& by_gloo) {
     const Group again = by_gloo.subgroup({1, 0}, "again");  // where rank 0 is rank 1
     at::Tensor tensor = at::full({4}, by_gloo.rank());
     if (by_gloo.rank() == 0) send(tensor, 1, by_gloo).wait();
@@ -165,7 +167,7 @@ size_t threads_of_this_process() {
 /// Rank 2 of three does not come. What the others are told, in turn.
 std::vector<std::string> told_without_rank_2(Bits bits, void (*call)(const Group&, at::Tensor&)) {
   std::vector<std::string> told(3);
-  run_both(3, bits, [&](const Group& shm, const Group& by_gloo) {
+  run_gloo_and_direct(3, bits, [&](const Group& shm, const Group& by_gloo) {
     at::Tensor tensor = at::ones({5});
     const int rank = shm.rank();
     if (rank != 2) told[rank] = refusal([&] { call(by_gloo, tensor); });
@@ -176,7 +178,7 @@ std::vector<std::string> told_without_rank_2(Bits bits, void (*call)(const Group
 }
 
 TEST(GlooGroup, ACallsOwnDeadlineEndsItNamesWhoIsAbsentAndLeavesNothingBehind) {
-  run_both(3, Bits::kRun, [](const Group&, const Group& by_gloo) { barrier(by_gloo); });
+  run_gloo_and_direct(3, Bits::kRun, [](const Group&, const Group& by_gloo) { barrier(by_gloo); });
   const size_t threads = threads_of_this_process();
   const auto start = std::chrono::steady_clock::now();
   for (const Bits bits : {Bits::kRun, Bits::kFast}) {
@@ -203,7 +205,7 @@ TEST(GlooGroup, ACallsOwnDeadlineEndsItNamesWhoIsAbsentAndLeavesNothingBehind) {
 }
 
 TEST(GlooGroup, DividesLikeSharedMemory) {
-  run_both(3, Bits::kRun, [](const Group&, const Group& by_gloo) {
+  run_gloo_and_direct(3, Bits::kRun, [](const Group&, const Group& by_gloo) {
     const std::vector<int> members = by_gloo.rank() == 1 ? std::vector{1} : std::vector{0, 2};
     const Group part = by_gloo.subgroup(members, "part");
     at::Tensor tensor = at::full({3}, by_gloo.rank());

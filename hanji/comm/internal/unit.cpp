@@ -13,12 +13,12 @@
 namespace hanji::comm {
 namespace {
 
-constexpr int64_t kSmallBytes = 4096;  // a call costs more than two copies of so much
+constexpr int64_t kPackedBytes = 4096;  // a call costs more than two copies of so much
 constexpr int64_t kFusedBytes = int64_t{64} << 10;
 
 bool is_small_sum(const Request& request) {
   return request.routine == schedule::Routine::kAllReduce && !request.steps &&
-         static_cast<int64_t>(request.input.nbytes()) <= kSmallBytes;
+         static_cast<int64_t>(request.input.nbytes()) <= kPackedBytes;
 }
 
 /// Sums whose elements may lie in one buffer: each has the bits that it has alone, because the order

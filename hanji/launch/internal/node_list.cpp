@@ -12,26 +12,27 @@ namespace {
 
 using base::Variable;
 
-constexpr int kFirstPort = 20'000;
-constexpr int kNumPorts = 10'000;
+constexpr int kFirstNodePort = 20'000;
+constexpr int kNumNodePorts = 10'000;
 
-std::string value_of(const Lookup& lookup, Variable variable) {
+std::string text_of(const Lookup& lookup, Variable variable) {
   return lookup(variable).value_or("");
 }
 
 /// Jobs of one host at one time rarely meet in it, and HANJI_RENDEZVOUS parts those that do.
 int port_of(const std::string& job_id) {
-  return kFirstPort + static_cast<int>(base::xxh3(std::as_bytes(std::span(job_id))) % kNumPorts);
+  return kFirstNodePort +
+         static_cast<int>(base::xxh3(std::as_bytes(std::span(job_id))) % kNumNodePorts);
 }
 
 Result<base::HostPort> torchrun_rendezvous(const Lookup& lookup) {
-  const std::string host = value_of(lookup, Variable::kMasterAddr);
-  const auto port = parse_integer(value_of(lookup, Variable::kMasterPort));
+  const std::string host = text_of(lookup, Variable::kMasterAddr);
+  const auto port = parse_integer(text_of(lookup, Variable::kMasterPort));
   if (!host.empty() && port && *port > 0 && *port < 65535) return base::HostPort{host, *port + 1};
   return base::invalid_argument(
       fmt::format("MASTER_ADDR='{}' MASTER_PORT='{}' tell no place where the hosts could meet; set "
                   "HANJI_RENDEZVOUS=HOST:PORT to a free port of rank 0's host on all ranks",
-                  host, value_of(lookup, Variable::kMasterPort)));
+                  host, text_of(lookup, Variable::kMasterPort)));
 }
 
 }  // namespace
@@ -62,14 +63,14 @@ std::string first_host(std::string_view list) {
 }
 
 Result<base::HostPort> rendezvous_of(const Identity& identity, const Lookup& lookup) {
-  const std::string told = value_of(lookup, Variable::kHanjiRendezvous);
+  const std::string told = text_of(lookup, Variable::kHanjiRendezvous);
   if (!told.empty()) {
     auto place = base::parse_host_port(told);
     return place.ok() ? std::move(place) : place.status().at("HANJI_RENDEZVOUS");
   }
   if (identity.source == Source::kTorchrun) return torchrun_rendezvous(lookup);
-  std::string hosts = value_of(lookup, Variable::kSlurmStepNodeList);
-  if (hosts.empty()) hosts = value_of(lookup, Variable::kSlurmNodeList);
+  std::string hosts = text_of(lookup, Variable::kSlurmStepNodeList);
+  if (hosts.empty()) hosts = text_of(lookup, Variable::kSlurmNodeList);
   if (!hosts.empty()) return base::HostPort{first_host(hosts), port_of(identity.job_id)};
   return base::invalid_argument(fmt::format(
       "{} does not tell its ranks where rank 0 runs; set HANJI_RENDEZVOUS=HOST:PORT to a free port "

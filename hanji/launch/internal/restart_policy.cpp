@@ -9,9 +9,6 @@
 namespace hanji::launch {
 namespace {
 
-constexpr int kRequeueExit = 75;
-constexpr int kInterruptedExit = 130;
-
 bool was_stopped(const Outcome& outcome) {
   return outcome.stop_signal != 0 || outcome.exit_code == kRequeueExit ||
          outcome.exit_code == kInterruptedExit;

@@ -7,6 +7,10 @@
 
 namespace hanji::launch {
 
+// Decided for every program of ours; see the table of codes.
+inline constexpr int kRequeueExit = 75;
+inline constexpr int kInterruptedExit = 130;
+
 struct RestartDecision {
   bool restart = false;
   std::chrono::milliseconds pause{0};

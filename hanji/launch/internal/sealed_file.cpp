@@ -11,7 +11,7 @@ namespace hanji::launch {
 namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
-constexpr off_t kMaxBytes = 64 << 20;
+constexpr off_t kMaxFileBytes = 64 << 20;
 
 }  // namespace
 
@@ -31,7 +31,7 @@ Result<base::Fd> write_sealed(std::string_view text, const std::string& what) {
 Result<std::string> read_sealed(int fd, const std::string& what) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return base::from_errno("find the size of the " + what, errno);
-  if (::fcntl(fd, F_GET_SEALS) != kSeals || status.st_size > kMaxBytes) {
+  if (::fcntl(fd, F_GET_SEALS) != kSeals || status.st_size > kMaxFileBytes) {
     return base::corrupt("the descriptor of the " + what +
                          " is not the sealed memory a launcher makes");
   }

@@ -10,6 +10,7 @@
 #include "hanji/base/symbols.h"
 #include "hanji/base/tcp.h"
 #include "hanji/base/units.h"
+#include "hanji/launch/internal/restart_policy.h"
 #include "hanji/shm/liveness.h"
 #include "hanji/trace/recorder.h"
 
@@ -20,8 +21,6 @@ using namespace std::chrono_literals;
 
 // Decided for every program of ours; see the table of codes.
 constexpr int kPeerLostExit = 6;
-constexpr int kRequeueExit = 75;
-constexpr int kInterruptedExit = 130;
 
 /// True if the rank ended because another one had: then that one is the cause, not this one.
 bool is_consequence(const RankExit& exit) {

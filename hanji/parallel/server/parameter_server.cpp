@@ -14,8 +14,8 @@
 namespace hanji::parallel {
 namespace {
 
-Mistakes mistakes_of(const std::vector<NamedParameter>& parameters,
-                     const std::vector<NamedParameter>& buffers) {
+Mistakes server_mistakes(const std::vector<NamedParameter>& parameters,
+                         const std::vector<NamedParameter>& buffers) {
   Mistakes mistakes;
   for (const auto& entry : with_buffers(parameters, buffers)) {
     mistakes.add_if_without_memory(entry, "parameter_server");
@@ -88,7 +88,8 @@ ParameterServer parameter_server(torch::nn::Module& module, const comm::Group& g
                                  const ParameterServerOptions& asked) {
   auto parameters = learning_parameters(module);
   const auto buffers = buffers_of(module);
-  check_same_structure(with_buffers(parameters, buffers), group, mistakes_of(parameters, buffers));
+  check_same_structure(with_buffers(parameters, buffers), group,
+                       server_mistakes(parameters, buffers));
   check_timing(asked, parameters[0].tensor);
   const layout::FlatLayout flat = flat_layout_of(parameters);
   const auto shares = layout::cut_at_blocks(

@@ -43,11 +43,11 @@ int64_t full(int64_t m, int64_t p) {
 int64_t log2_ceil(int64_t p) { return std::bit_width(static_cast<uint64_t>(p - 1)); }
 
 // p ranks, N elements, `any` is 1 unless N = 0.
-struct Size {
+struct MessageSize {
   int64_t p, N, any;
 };
 
-Part broadcast_tail(Size size) { return copied(size.any, size.N); }
+Part broadcast_tail(MessageSize size) { return copied(size.any, size.N); }
 
 // Slice r makes a hop for every split between the root and rank r: one where their numbers first
 // differ, and one for every one bit of r below it.
@@ -66,7 +66,7 @@ int64_t scattered_elements(int64_t N, int p, int root) {
 Part ring_reduce(int64_t N, int64_t p) { return added(full(N, p) * (p - 1), N * (p - 1)); }
 Part ring_gather(int64_t N, int64_t p) { return moved(full(N, p) * (p - 1), N * (p - 1)); }
 
-std::optional<Part> broadcast(const StepList& list, Size size) {
+std::optional<Part> broadcast(const StepList& list, MessageSize size) {
   const auto [p, N, any] = size;
   const std::string& name = list.algorithm;
   const int64_t messages = (p - 1) * any, elements = (p - 1) * N;
@@ -89,7 +89,7 @@ std::optional<Part> broadcast(const StepList& list, Size size) {
 
 // Who passes on in a tree over p - 1 ranks: every second; and the root. Each adds what arrives
 // from its children in one step.
-Part double_tree_all_reduce(const StepList& list, Size size) {
+Part double_tree_all_reduce(const StepList& list, MessageSize size) {
   const auto [p, N, any] = size;
   Part part;
   for (const int half : {0, 1}) {
@@ -103,7 +103,7 @@ Part double_tree_all_reduce(const StepList& list, Size size) {
 
 // In the exchange over `distance` places every slice is sent by `width` places; messages hold
 // `width` slices, of which the last may be empty.
-Part rabenseifner(Size size) {
+Part rabenseifner(MessageSize size) {
   const auto [p, N, any] = size;
   const Folding folding(static_cast<int>(p));
   const int64_t slices = full(N, folding.core);
@@ -116,7 +116,7 @@ Part rabenseifner(Size size) {
          moved(extra * any, extra * N);
 }
 
-std::optional<Part> hierarchical(const StepList& list, Size size) {
+std::optional<Part> hierarchical(const StepList& list, MessageSize size) {
   const auto [p, N, any] = size;
   if (list.parameter < 1 || p % list.parameter != 0) return std::nullopt;
   const int64_t inside = list.parameter, hosts = p / inside;
@@ -131,7 +131,7 @@ std::optional<Part> hierarchical(const StepList& list, Size size) {
   return part;
 }
 
-std::optional<Part> all_reduce(const StepList& list, Size size) {
+std::optional<Part> all_reduce(const StepList& list, MessageSize size) {
   const auto [p, N, any] = size;
   const std::string& name = list.algorithm;
   const bool is_named = name == "ring" || name == "reduce_broadcast" || name == "double_tree" ||
@@ -152,7 +152,7 @@ std::optional<Part> all_reduce(const StepList& list, Size size) {
          moved(folding.extra * any, folding.extra * N);
 }
 
-std::optional<Part> reduce_scatter(const StepList& list, Size size) {
+std::optional<Part> reduce_scatter(const StepList& list, MessageSize size) {
   const auto [p, N, any] = size;
   if (list.algorithm != "ring" && list.algorithm != "recursive_halving") return std::nullopt;
   if (p == 1) return copied(any, N);
@@ -179,14 +179,14 @@ int64_t num_speakers(int p, int root) {
 }
 
 // Gather, and scatter backwards: shares move as in scattered_elements(); speakers copy their own.
-Part binomial_shares(const StepList& list, Size size) {
+Part binomial_shares(const StepList& list, MessageSize size) {
   const auto [p, N, any] = size;
   const int64_t copies = 1 + num_speakers(list.ranks, list.root);
   return copied(copies * any, copies * N) +
          moved((p - 1) * any, scattered_elements(p * N, list.ranks, list.root));
 }
 
-std::optional<Part> all_to_all(const StepList& list, Size size) {
+std::optional<Part> all_to_all(const StepList& list, MessageSize size) {
   const auto [p, N, any] = size;
   if (list.algorithm == "pairwise") {
     return copied(p * any, p * N) + moved(p * (p - 1) * any, p * (p - 1) * N);
@@ -204,7 +204,7 @@ std::optional<Part> all_to_all(const StepList& list, Size size) {
   return part;
 }
 
-std::optional<Part> all_gather(const StepList& list, Size size) {
+std::optional<Part> all_gather(const StepList& list, MessageSize size) {
   const auto [p, N, any] = size;
   if (list.algorithm == "ring") {
     return copied(p * any, p * N) + moved(p * (p - 1) * any, p * (p - 1) * N);
@@ -278,7 +278,7 @@ std::optional<Part> linear(const StepList& list) {
 std::optional<Totals> message_formula(const StepList& list) {
   if (const auto part = linear(list)) return totals(*part);
   if (!list.counts.empty()) return std::nullopt;  // none of the others is uneven
-  const Size size{list.ranks, list.count, list.count > 0};
+  const MessageSize size{list.ranks, list.count, list.count > 0};
   std::optional<Part> part;
   switch (list.routine) {
     case Routine::kBroadcast: part = broadcast(list, size); break;
