@@ -20,6 +20,7 @@ kills       a thousand random kills, each named by every survivor
 protocol    the protocol of the flag lines in every order, the larger sizes
 steps       a rank killed, and one stopped, at every step of every routine
 asan        address and undefined behaviour, core floors
+asan_torch  the same above torch: comm, parallel, lens, train, checkpoint
 tsan        data races, core floors
 fuzz        a million inputs for every parser of foreign bytes
 avx2        what a processor without AVX-512 runs
@@ -121,6 +122,16 @@ check_asan() {
   configure asan
   compile asan
   UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 registered asan .
+}
+
+# One thread: OpenMP's own barriers are no part of what is looked at. No overflow of containers is
+# looked for: libtorch fills vectors without telling the sanitizer.
+check_asan_torch() {
+  local floors="comm parallel lens train checkpoint"
+  configure asan_torch
+  compile asan_torch $(printf 'hanji_%s_test ' $floors)
+  OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_container_overflow=0 \
+    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 registered asan_torch "^(${floors// /|})\$"
 }
 
 check_tsan() { tsan base trace topology layout schedule cost shm launch plan report; }
