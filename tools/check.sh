@@ -65,15 +65,12 @@ check_docs() {
 }
 
 check_examples() {
-  packages_for_tests
   build
   registered dev '^example_'
 }
 
 check_launchers() {
-  packages_for_tests
   (debian_packages $DEBIAN_SLURM) || true  # what then cannot run says so
-  python_test
   build
   registered dev '^(end_to_end_(launchers|mpi)|mpi_.*|python_operations)$'
 }
@@ -170,6 +167,7 @@ $(list_parts)"
 done
 mkdir -p build/log
 setup
+packages_for_tests
 python_check
 table=() skips=() failed=() part=
 trap '[ -z "$part" ] || kill "$part"' EXIT
