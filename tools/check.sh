@@ -151,7 +151,7 @@ run_part() {
     *) outcome=failed ;;
   esac
   table+=("$(printf '%-12s %-8s %6d s' "$name" "$outcome" $((SECONDS - begin)))")
-  while IFS= read -r line; do skips+=("$name: ${line#SKIPPED }"); done < <(grep -a '^SKIPPED' "$log")
+  while IFS= read -r line; do skips+=("$name: $line"); done < <(sed -n 's/^SKIPPED:\? //p' "$log")
   say "${table[-1]}"
   [ "$outcome" != failed ] || { failed+=("$name"); tail -n 40 "$log" >&2; say "all output: $log"; }
 }
