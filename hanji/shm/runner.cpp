@@ -43,7 +43,6 @@ Result<bool> Runner::run(Operation& operation, int64_t& budget) {
   }
   while (budget > 0) {
     if (operation.state == Operation::State::kMeeting) {
-      const int awaited = lines_.awaited();
       const bool arrived = lines_.arrived(sequence_);
       if (!rung_) {
         lines_.ring();
@@ -53,7 +52,7 @@ Result<bool> Runner::run(Operation& operation, int64_t& budget) {
         clock_.missed();
         return false;
       }
-      clock_.passed(sequence_, awaited);
+      clock_.passed(sequence_);
       ++progress_;
       if (!operation.opened) HANJI_RETURN_IF_ERROR(open(operation));
       if (operation.opening_alone) {

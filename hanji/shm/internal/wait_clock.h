@@ -42,17 +42,24 @@ class WaitClock {
   }
   /// Some rank has not posted the sync that is waited for.
   void missed() {
-    if (waiting_ && since_ns_ == 0) since_ns_ = base::now_ns();
+    if (waiting_) [[unlikely]]
+      note_miss();
   }
-  /// All have; `late`: the member that was asked last before they had.
-  void passed(uint64_t sequence, int late) {
-    if (since_ns_ != 0) account(sequence, late);
+  /// All have.
+  void passed(uint64_t sequence) {
+    if (since_ns_ != 0) [[unlikely]]
+      account(sequence);
   }
 
  private:
   static constexpr int64_t kWorthAnEvent = 10'000;  // ns; shorter ones would fill the ring
 
-  void account(uint64_t sequence, int late) {
+  void note_miss() {
+    late_ = lines_.awaited();
+    if (since_ns_ == 0) since_ns_ = base::now_ns();
+  }
+
+  void account(uint64_t sequence) {
     const int64_t now = base::now_ns();
     const int64_t waited = std::max<int64_t>(0, now - since_ns_);
     int64_t most = 0;
@@ -68,7 +75,7 @@ class WaitClock {
     trace::Event event;
     event.start_ns = now - (waited - transfer);
     event.end_ns = now;
-    event.name = recorder_->intern("waiting for rank " + std::to_string(lines_.world_rank(late)));
+    event.name = recorder_->intern("waiting for rank " + std::to_string(lines_.world_rank(late_)));
     event.category = trace::Category::kSkew;
     event.group = lines_.group();
     recorder_->add(event);
@@ -80,6 +87,7 @@ class WaitClock {
   bool waiting_ = false;
   int64_t since_ns_ = 0;  // of the stretch without progress; 0: there is none
   int64_t moved_ns_ = 0;  // since the last post
+  int late_ = 0;          // the member that had not come when this rank looked last
 };
 
 }  // namespace hanji::shm::internal
