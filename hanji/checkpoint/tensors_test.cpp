@@ -10,8 +10,8 @@ namespace {
 
 using testing::HasSubstr;
 
-struct NetImpl : torch::nn::Module {
-  explicit NetImpl(int64_t width) : linear(3, width) {
+struct SmallNetImpl : torch::nn::Module {
+  explicit SmallNetImpl(int64_t width) : linear(3, width) {
     register_module("linear", linear);
     register_buffer("count", torch::zeros({2}, torch::kLong));
   }
@@ -28,11 +28,11 @@ SafetensorsFile written(const test::TemporaryFolder& temporary,
 TEST(Tensors, ReturnToAModuleBitForBit) {
   const test::TemporaryFolder temporary;
   torch::manual_seed(1);
-  const NetImpl saved(4);
+  const SmallNetImpl saved(4);
   const auto file = written(temporary, state_of(saved));
   EXPECT_NE(file.find("linear.weight"), nullptr);
   EXPECT_NE(file.find("count"), nullptr);
-  const NetImpl loaded(4);
+  const SmallNetImpl loaded(4);
   ASSERT_FALSE(torch::equal(saved.linear->weight, loaded.linear->weight));
   const Status status = copy_into(file, state_of(loaded));
   ASSERT_TRUE(status.ok()) << status.message();
@@ -60,7 +60,7 @@ TEST(Tensors, OfAnotherModelAreAllNamedAndNoneIsLoaded) {
   const auto file = written(temporary, {{"linear.weight", torch::ones({5, 3})},
                                         {"linear.biass", torch::ones({4})},
                                         {"count", torch::ones({2}, torch::kLong)}});
-  const NetImpl net(4);
+  const SmallNetImpl net(4);
   const Status status = copy_into(file, state_of(net));
   EXPECT_EQ(status.code(), Code::kMismatch);
   EXPECT_THAT(status.message(),

@@ -13,7 +13,7 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
-cost::Question textbook(Routine routine) {
+cost::Question textbook_question(Routine routine) {
   cost::Question question;
   question.routine = routine;
   question.bytes = 5'000'000;
@@ -23,7 +23,7 @@ cost::Question textbook(Routine routine) {
 }
 
 TEST(Simulation, PrintsTheBroadcastOfTheTextbook) {
-  const std::string text = simulation_text(textbook(Routine::kBroadcast)).or_throw();
+  const std::string text = simulation_text(textbook_question(Routine::kBroadcast)).or_throw();
   EXPECT_THAT(text, ContainsRegex("one_by_one +35 s"));
   EXPECT_THAT(text, ContainsRegex("all_at_once +35 s"));
   EXPECT_THAT(text, HasSubstr("5.00 MB at 143 kB/s each; then 7 friends served"));
@@ -36,7 +36,7 @@ TEST(Simulation, PrintsTheBroadcastOfTheTextbook) {
 }
 
 TEST(Simulation, PrintsTheAllReduceOfTheTextbook) {
-  const std::string text = simulation_text(textbook(Routine::kAllReduce)).or_throw();
+  const std::string text = simulation_text(textbook_question(Routine::kAllReduce)).or_throw();
   EXPECT_THAT(text, ContainsRegex("reduce_broadcast +30 s"));
   EXPECT_THAT(text, HasSubstr("1->0, 3->2, 5->4, 7->6"));
   EXPECT_THAT(text, HasSubstr("2->0, 6->4 "));
@@ -47,7 +47,7 @@ TEST(Simulation, PrintsTheAllReduceOfTheTextbook) {
 }
 
 TEST(Simulation, OneAlgorithmMessageByMessage) {
-  cost::Question question = textbook(Routine::kReduce);
+  cost::Question question = textbook_question(Routine::kReduce);
   const auto algorithms = schedule::message_algorithms(Routine::kReduce);
   const auto answer = cost::answer(algorithms.front(), question).or_throw();
   EXPECT_THAT(timeline_text(answer, question.network),
@@ -59,7 +59,7 @@ TEST(Simulation, OneAlgorithmMessageByMessage) {
 }
 
 TEST(Simulation, LongTimelinesAreCut) {
-  cost::Question question = textbook(Routine::kBroadcast);
+  cost::Question question = textbook_question(Routine::kBroadcast);
   question.segments = 100;
   for (const auto& algorithm : schedule::message_algorithms(Routine::kBroadcast)) {
     if (algorithm.name != "chain") continue;

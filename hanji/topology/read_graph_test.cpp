@@ -16,7 +16,7 @@ using testing::SizeIs;
 
 namespace fs = std::filesystem;
 
-Graph imagine(const std::string& description) {
+Graph graph_of(const std::string& description) {
   auto graph = read_graph({.synthetic = description, .root = "/nowhere", .nvml = "no.so"});
   EXPECT_TRUE(graph.ok()) << graph.status().to_string();
   return *std::move(graph);
@@ -93,7 +93,7 @@ class FarHost : public testing::Test {
 };
 
 TEST(ReadGraph, AnImaginedHostInPreOrder) {
-  const Graph graph = imagine("pack:2 [numa] l3:2 l2:2 core:1 pu:2");
+  const Graph graph = graph_of("pack:2 [numa] l3:2 l2:2 core:1 pu:2");
   EXPECT_EQ(count(graph, VertexKind::kPackage), 2);
   EXPECT_EQ(count(graph, VertexKind::kMemory), 2);
   EXPECT_EQ(count(graph, VertexKind::kCache), 4) << "the last level alone";
@@ -110,7 +110,7 @@ TEST(ReadGraph, AnImaginedHostInPreOrder) {
 }
 
 TEST(ReadGraph, WhereL2IsTheLastItCounts) {
-  const Graph graph = imagine("pack:1 l2:2 core:2 pu:1");
+  const Graph graph = graph_of("pack:1 l2:2 core:2 pu:1");
   EXPECT_EQ(count(graph, VertexKind::kCache), 2);
 }
 
