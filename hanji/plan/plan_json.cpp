@@ -14,7 +14,7 @@ namespace {
 
 using base::Json;
 
-constexpr int64_t kFormat = 2;  // 1: no transfer apart from skew, no measured overheads, no simd
+constexpr int64_t kFormat = 2;  // 1: no transfer apart from skew, no measured overheads
 constexpr int kMostCpus = 1 << 16;
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 constexpr double kMostSeconds = 1e12;
@@ -35,6 +35,16 @@ Json to_value(const KernelChoice& k) {
           {"elementwise_bytes_per_second", k.elementwise_bytes_per_second}};
 }
 
+/// Some plans of format 1 have them.
+void read_simd(JsonFields& fields, KernelChoice& k) {
+  if (const std::string word = fields.text("simd"); !word.empty()) {
+    const auto simd = base::parse_simd(word);
+    if (simd.ok()) k.simd = *simd;
+    if (!simd.ok()) fields.fail("simd", "is " + simd.status().message());
+  }
+  k.float32_flops_per_second = fields.real("float32_flops_per_second", 0, kMostRate);
+}
+
 KernelChoice read_kernels(JsonFields& fields, int64_t format) {
   KernelChoice k;
   k.gemm = fields.word<Gemm>("gemm");
@@ -45,13 +55,8 @@ KernelChoice read_kernels(JsonFields& fields, int64_t format) {
   k.gemm_error = fields.real("gemm_error", 0, kMostRate);
   k.attention_error = fields.real("attention_error", 0, kMostRate);
   k.why = fields.text("why");
+  if (format > 1 || fields.has("simd")) read_simd(fields, k);
   if (format > 1) {
-    if (const std::string word = fields.text("simd"); !word.empty()) {
-      const auto simd = base::parse_simd(word);
-      if (simd.ok()) k.simd = *simd;
-      if (!simd.ok()) fields.fail("simd", "is " + simd.status().message());
-    }
-    k.float32_flops_per_second = fields.real("float32_flops_per_second", 0, kMostRate);
     k.seconds_per_operation = fields.real("seconds_per_operation", 0, kMostSeconds);
     k.elementwise_bytes_per_second = fields.real("elementwise_bytes_per_second", 0, kMostRate);
   }

@@ -72,6 +72,9 @@ TEST(PlanJson, ReadsPlansOfFormat1) {
   json["format"] = 1;
   json["kernels"].erase("seconds_per_operation");
   json["kernels"].erase("elementwise_bytes_per_second");
+  const Json with_simd = json["kernels"];
+  json["kernels"].erase("simd");
+  json["kernels"].erase("float32_flops_per_second");
   Json& predicted = json["predicted"];
   for (const char* name :
        {"transfer_seconds", "exposed_transfer_seconds", "hidden_transfer_seconds"}) {
@@ -85,6 +88,9 @@ TEST(PlanJson, ReadsPlansOfFormat1) {
   EXPECT_EQ(read->predicted.exposed_transfer_seconds, 0.125);
   EXPECT_EQ(read->kernels.seconds_per_operation, 0);
   EXPECT_EQ(read->shares, plan.shares);
+  EXPECT_FALSE(read->kernels.simd.has_value());
+  json["kernels"] = with_simd;
+  EXPECT_EQ(plan_from_json(json.dump()).or_throw().kernels.simd, plan.kernels.simd);
   json["predicted"]["transfer_seconds"] = 1;
   EXPECT_FALSE(plan_from_json(json.dump()).ok()) << "of format 2";
 }
