@@ -16,7 +16,8 @@ readers     a checkpoint, a trace and a curve read by Python's own readers
 python      pip's build of the Python backend in isolation; DDP, FSDP2, DTensor and a pipeline on it
 torch_suite PyTorch's own distributed tests on the Python backend
 bench       a smoke run of every benchmark
-kills       a thousand random kills, each named by every survivor
+kills       promised times: a death named by every survivor, a stopped rank, a death on another host
+training    a rank of `hanji train` killed and stopped in forward, a collective, the optimizer, a save
 protocol    the protocol of the flag lines in every order, the larger sizes
 steps       a rank killed, and one stopped, at every step of every routine
 asan        address and undefined behaviour, core floors
@@ -101,6 +102,14 @@ check_bench() { source tools/bench.sh --smoke; }
 check_kills() {
   build hanji_faults
   build/dev/hanji/test/hanji_faults kills 1000
+  build/dev/hanji/test/hanji_faults stops 100
+  build/dev/hanji/test/hanji_faults hosts 200
+}
+
+check_training() {
+  build hanji_cli hanji_faults
+  HANJI_BINARY=$PWD/build/dev/bin/hanji HANJI_FAULTS=$PWD/build/dev/hanji/test/hanji_faults \
+    .venv/bin/python -B tests/faults_matrix.py
 }
 
 check_protocol() {
