@@ -30,6 +30,7 @@ PlanInputs inputs_for(Sharding data, Device device, const std::vector<int>& host
   inputs.config.compute.device = device;
   inputs.config.parallel.data = data;
   inputs.config.run.ranks = std::reduce(hosts.begin(), hosts.end());
+  inputs.config.train.global_batch = 48;  // a grain for every rank
   if (data == Sharding::kHybrid) inputs.config.mesh.fsdp = group;
   if (hosts.size() > 1) inputs.ranks_per_host = hosts;
   return inputs;

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "hanji/comm/all_reduce.h"
 #include "hanji/test/run_ranks.h"
 #include "hanji/trace/recorder.h"
@@ -40,9 +42,11 @@ TEST(World, RecordsWhatItsGroupDoes) {
     at::Tensor tensor = at::ones({2});
     comm::all_reduce(tensor, world.group()).wait();
     EXPECT_EQ(world.group().recorder(), world.recorder());
-    const auto events = world.recorder()->events();
-    ASSERT_EQ(events.size(), 1u);
-    EXPECT_EQ(world.recorder()->name(events[0].name), "all_reduce");
+    const auto events = world.recorder()->events();  // a rank that waited has a span for that, too
+    EXPECT_EQ(std::ranges::count_if(
+                  events,
+                  [&](const auto& e) { return world.recorder()->name(e.name) == "all_reduce"; }),
+              1);
   });
 }
 
