@@ -105,6 +105,7 @@ def messages(rank, size):
             found.append((dist.recv(tensor), tensor[0].item()))
     else:
         dist.send(torch.full((3,), rank + 0.0), 0, tag=0)
+    dist.barrier()  # or the second recv from any rank may meet rank 2's next message
     out = torch.full((2,), rank + 0.0)
     into = torch.empty(2)
     works = dist.batch_isend_irecv([dist.P2POp(dist.isend, out, (rank + 1) % size),
