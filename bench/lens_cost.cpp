@@ -168,7 +168,11 @@ int main(int argc, char** argv) {
   models::GptOptions options;
   models::GptImpl gpt(options);
   compare(
-      "hanji's GPT", gpt, [&](const at::Tensor& tokens) { return gpt.forward(tokens); }, pairs);
+      "hanji's GPT", gpt,
+      [&](const at::Tensor& tokens) {
+        return gpt.forward({0, gpt.num_layers()}, {}, {.inputs = tokens}).at(0);
+      },
+      pairs);
   PlainImpl plain;
   compare(
       "torch::nn", plain, [&](const at::Tensor& tokens) { return plain.forward(tokens); }, pairs);

@@ -12,6 +12,7 @@
 #include "hanji/base/clock.h"
 #include "hanji/checkpoint/safetensors.h"
 #include "hanji/compute/apply.h"
+#include "hanji/data/loader.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/train/job.h"
 #include "hanji/train/kernel_choice.h"
@@ -25,10 +26,11 @@ namespace {
 using namespace hanji;
 
 /// The tokens that bench/step_peer.py makes: a hash of the position in the run.
-data::Batch make_batch(const plan::Plan& plan, int64_t step, layout::Range positions) {
+layers::Batch make_batch(const plan::Plan& plan, int64_t step, layout::Range positions) {
   const int64_t block = plan.model.block;
-  data::Batch batch{at::empty({positions.size(), block}, at::kLong),
-                    at::empty({positions.size(), block}, at::kLong), positions};
+  layers::Batch batch{at::empty({positions.size(), block}, at::kLong),
+                      at::empty({positions.size(), block}, at::kLong), positions,
+                      positions.size() * block};
   const int64_t first = (step * plan.config.train.global_batch + positions.begin) * (block + 1);
   const auto token = [&](int64_t i) {
     const auto index = static_cast<uint64_t>(first + i);
@@ -37,15 +39,15 @@ data::Batch make_batch(const plan::Plan& plan, int64_t step, layout::Range posit
   for (int64_t b = 0; b < positions.size(); ++b) {
     for (int64_t t = 0; t < block; ++t) {
       const int64_t i = b * (block + 1) + t;
-      batch.tokens.mutable_data_ptr<int64_t>()[b * block + t] = token(i);
+      batch.inputs.mutable_data_ptr<int64_t>()[b * block + t] = token(i);
       batch.targets.mutable_data_ptr<int64_t>()[b * block + t] = token(i + 1);
     }
   }
   return batch;
 }
 
-std::vector<data::Batch> make_batches(const plan::Plan& plan, int64_t step, int rank) {
-  std::vector<data::Batch> batches;
+std::vector<layers::Batch> make_batches(const plan::Plan& plan, int64_t step, int rank) {
+  std::vector<layers::Batch> batches;
   for (const layout::Range positions : data::cut(plan.shares[rank].samples, plan.micro_batch)) {
     batches.push_back(make_batch(plan, step, positions));
   }
@@ -103,7 +105,7 @@ int main(int argc, char** argv) {
                           {"losses", nlohmann::json::array()}};
     const auto request = nlohmann::json::parse(line);
     for (int64_t left = request.at("steps"); left > 0; --left, ++step) {
-      const std::vector<data::Batch> batches = make_batches(plan, step, world.rank());
+      const std::vector<layers::Batch> batches = make_batches(plan, step, world.rank());
       const int64_t start = base::now_ns();
       const auto result = train::run_step(job, plan.config.train,
                                           {.number = step,

@@ -14,12 +14,12 @@ FLOORS = {
     "base": "", "trace": "", "topology": "", "layout": "", "schedule": "layout",
     "cost": "schedule layout topology", "shm": "schedule trace", "launch": "shm topology trace",
     "plan": "cost schedule layout topology", "report": "plan cost schedule trace",
-    "data": "layout trace", "compute": "cost topology trace", "lens": "plan layout trace",
+    "layers": "layout", "data": "layers layout trace", "compute": "cost topology trace", "lens": "plan layout trace",
     "comm": "shm cost schedule topology layout trace", "mesh": "comm layout",
     "checkpoint": "mesh comm layout trace", "world": "mesh comm launch shm cost topology trace",
-    "parallel": "mesh comm lens compute schedule layout trace",
-    "models": "parallel compute mesh layout",
-    "train": "models parallel world checkpoint data lens compute mesh comm report plan launch cost "
+    "parallel": "layers mesh comm lens compute schedule layout trace",
+    "models": "layers parallel compute mesh layout",
+    "train": "layers models parallel world checkpoint data lens compute mesh comm report plan launch cost "
              "schedule layout trace topology",
 }
 CORE = {"base", "trace", "topology", "layout", "schedule", "cost", "shm", "launch", "plan", "report"}

@@ -87,7 +87,7 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
     const int64_t heads = context->saved_data["heads"].toInt();
     auto g_qkv = at::empty_like(qkv);
     auto sums = at::empty({qkv.size(0), qkv.size(2)}, bias.options());
-    auto g_bias = gradient_memory({bias, {}, context->saved_data["slot"].toTensor()});
+    auto g_bias = gradient_memory({bias, context->saved_data["slot"].toTensor()});
     internal::with_storage(qkv.scalar_type(), [&]<class T>(T) {
       using C = ComputedIn<T>;
       const Heads<T> all(qkv, bias, heads);

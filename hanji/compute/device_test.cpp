@@ -43,9 +43,7 @@ TEST(Operations, LeaveTensorsOfAnotherDeviceToLibtorch) {
     const auto meta = [](at::IntArrayRef sizes, at::ScalarType of) {
       return at::empty(sizes, at::TensorOptions(of).device(at::kMeta));
     };
-    const auto weight = [&](at::IntArrayRef sizes) {
-      return Weight{meta(sizes, at::kFloat), {}, {}};
-    };
+    const auto weight = [&](at::IntArrayRef sizes) { return Weight{meta(sizes, at::kFloat), {}}; };
     const auto is_there = [&](const at::Tensor& result, at::IntArrayRef sizes, at::ScalarType of) {
       EXPECT_TRUE(result.is_meta());
       EXPECT_EQ(result.sizes(), sizes);

@@ -36,7 +36,7 @@ struct BiasGelu : torch::autograd::Function<BiasGelu> {
     const int64_t columns = x.size(-1), count = x.numel() / columns;
     auto gx = at::empty_like(x);
     auto sums = at::empty({internal::num_sums(count), columns}, bias.options());
-    auto g_bias = gradient_memory({bias, {}, context->saved_data["slot"].toTensor()});
+    auto g_bias = gradient_memory({bias, context->saved_data["slot"].toTensor()});
     internal::with_storage(x.scalar_type(), [&]<class T>(T) {
       using C = internal::ComputedIn<T>;
       const internal::GeluBackward<T> arguments{

@@ -77,10 +77,10 @@ struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
     const bool narrow = has_delta && g.scalar_type() != sum.scalar_type();
     auto g_delta = narrow ? at::empty_like(g) : at::Tensor();
     auto sums = at::empty({3, internal::num_sums(count), columns}, sum.options());
-    auto g_weight = gradient_memory({weight, {}, slots[1]});
-    auto g_bias = gradient_memory({saved[4], {}, slots[2]});
+    auto g_weight = gradient_memory({weight, slots[1]});
+    auto g_bias = gradient_memory({saved[4], slots[2]});
     auto g_delta_bias =
-        saved[2].defined() ? gradient_memory({saved[2], {}, slots[0]}) : at::Tensor();
+        saved[2].defined() ? gradient_memory({saved[2], slots[0]}) : at::Tensor();
     internal::with_storage(g.scalar_type(), [&]<class T>(T) {
       using C = ComputedIn<T>;
       C* parts = pointer<C>(sums);

@@ -9,12 +9,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// The numbers to multiply by: the parameter, or its cast where the activations are bf16.
-at::Tensor operand(const Weight& weight, const at::Tensor& x) {
-  if (weight.value.scalar_type() == x.scalar_type()) return weight.value.detach();
-  return weight.cast.defined() ? weight.cast : weight.value.detach().to(x.scalar_type());
-}
-
 at::Tensor weight_gradient(const Weight& weight, const at::Tensor& g, const at::Tensor& x) {
   auto gradient = gradient_memory(weight);
   if (gradient.scalar_type() == x.scalar_type()) {
@@ -29,11 +23,11 @@ struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& value,
                             const Weight* weight) {
     auto rows = x.reshape({-1, x.size(-1)});
-    auto w = operand(*weight, x);
+    const bool casts = value.scalar_type() != x.scalar_type();
+    const auto w = casts ? value.detach().to(x.scalar_type()) : value.detach();
     auto sizes = x.sizes().vec();
     sizes.back() = value.size(0);
-    context->save_for_backward({rows, value});
-    context->saved_data["cast"] = w;
+    context->save_for_backward({rows, value, casts ? w : at::Tensor()});
     context->saved_data["slot"] = weight->slot;
     return at::mm(rows, w.t()).view(sizes);
   }
@@ -41,14 +35,14 @@ struct Linear : torch::autograd::Function<Linear> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto saved = context->get_saved_variables();
     const auto& x = saved[0];
-    const Weight weight{saved[1], {}, context->saved_data["slot"].toTensor()};
+    const Weight weight{saved[1], context->saved_data["slot"].toTensor()};
     auto g = gradients[0].reshape({-1, gradients[0].size(-1)});
     at::Tensor gx, gw;
     if (context->needs_input_grad(1)) gw = weight_gradient(weight, g, x);
     if (context->needs_input_grad(0)) {
       auto sizes = gradients[0].sizes().vec();
       sizes.back() = x.size(1);
-      gx = at::mm(g, context->saved_data["cast"].toTensor()).view(sizes);
+      gx = at::mm(g, saved[2].defined() ? saved[2] : saved[1].detach()).view(sizes);
     }
     return {gx, gw, {}};
   }

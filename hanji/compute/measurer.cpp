@@ -85,8 +85,7 @@ Candidate measure_attention(Attention attention, Gemm gemm, const MeasureOptions
   const at::Tensor base = values({s.batch, s.block, 3 * s.width}, 0.9).to(type);
   const at::Tensor zeros = at::zeros({3 * s.width}, type == at::kDouble ? at::kDouble : at::kFloat);
   const auto forward = [&](const at::Tensor& qkv, const at::Tensor& bias, Attention path) {
-    return causal_attention(qkv, {bias, bias.to(qkv.scalar_type()), {}},
-                            {.heads = s.heads, .attention = path});
+    return causal_attention(qkv, {bias, {}}, {.heads = s.heads, .attention = path});
   };
   Candidate one{.name = "attention." + std::string(name_of(attention))};
   const at::Tensor exact =
@@ -113,9 +112,7 @@ class Block {
 
   at::ScalarType type() const { return type_; }
   Weight weight(at::IntArrayRef sizes) {
-    Weight weight{leaf(values(sizes, 1.1) * 0.1, parameter_type()), {}, {}};
-    if (type_ == at::kBFloat16) weight.cast = weight.value.detach().to(at::kBFloat16);
-    return weight;
+    return {leaf(values(sizes, 1.1) * 0.1, parameter_type()), {}};
   }
   LayerNorm norm() { return {weight({width_}), weight({width_}), 1e-5}; }
   /// What a product of this width gives.

@@ -61,7 +61,7 @@ struct Case {
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
-Weight weight(const at::Tensor& value) { return {value, {}, {}}; }
+Weight weight(const at::Tensor& value) { return {value, {}}; }
 
 at::Tensor plain_attention(const Inputs& x, int64_t heads) {
   const int64_t length = x[0].size(1), width = x[0].size(2) / 3;
@@ -290,10 +290,10 @@ TEST(Linear, WritesItsGradientIntoTheSlotOnlyOnce) {
   auto w = values({4, 3}, at::kFloat, 0.3).set_requires_grad(true);
   auto slot = at::zeros({4, 3});
   auto x = values({2, 3}, at::kFloat, 0.9);
-  linear(x, {w, {}, slot}).sum().backward();
+  linear(x, {w, slot}).sum().backward();
   EXPECT_EQ(w.grad().data_ptr(), slot.data_ptr());
   const auto once = slot.clone();
-  linear(x, {w, {}, slot}).sum().backward();
+  linear(x, {w, slot}).sum().backward();
   EXPECT_TRUE(at::equal(slot, once + once));
 }
 

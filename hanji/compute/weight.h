@@ -7,7 +7,6 @@ namespace hanji::compute {
 /// A parameter as the operations of this folder take it. Only `value` must be defined.
 struct Weight {
   at::Tensor value;  ///< The leaf that autograd knows.
-  at::Tensor cast;   ///< The same numbers in bf16, for products under bf16.
   at::Tensor slot;   ///< Where backward writes the gradient while value.grad() is undefined.
 };
 

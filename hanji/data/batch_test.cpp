@@ -29,13 +29,13 @@ Loader loader_of(const TokenSamples& samples) {
 TEST(ReadBatch, HoldsTheLoadersSamplesInOrder) {
   const TokenSamples samples = counting_samples();
   const Loader loader = loader_of(samples);
-  Batch batch;
+  layers::Batch batch;
   read_batch(samples, loader, 5, {2, 5}, batch);
-  EXPECT_EQ(batch.tokens.sizes(), (std::vector<int64_t>{3, 8}));
+  EXPECT_EQ(batch.inputs.sizes(), (std::vector<int64_t>{3, 8}));
   EXPECT_EQ(batch.size(), 3);
   for (int64_t row = 0; row < 3; ++row) {
     const at::Tensor expected = at::arange(8) + loader.sample(5, 2 + row) * 8;
-    EXPECT_TRUE(at::equal(batch.tokens[row], expected));
+    EXPECT_TRUE(at::equal(batch.inputs[row], expected));
     EXPECT_TRUE(at::equal(batch.targets[row], expected + 1));
   }
 }
@@ -43,30 +43,30 @@ TEST(ReadBatch, HoldsTheLoadersSamplesInOrder) {
 TEST(ReadBatch, UsesItsTensorsAgain) {
   const TokenSamples samples = counting_samples();
   const Loader loader = loader_of(samples);
-  Batch batch;
+  layers::Batch batch;
   read_batch(samples, loader, 0, {2, 5}, batch);
-  const void* before = batch.tokens.data_ptr();
+  const void* before = batch.inputs.data_ptr();
   read_batch(samples, loader, 1, {2, 5}, batch);
-  EXPECT_EQ(batch.tokens.data_ptr(), before);
+  EXPECT_EQ(batch.inputs.data_ptr(), before);
   read_batch(samples, loader, 1, {5, 6}, batch);
-  EXPECT_EQ(batch.tokens.size(0), 1);
+  EXPECT_EQ(batch.inputs.size(0), 1);
 }
 
 TEST(ReadBatch, ThrowsForATokenBeyondTheVocabulary) {
   const TokenSamples samples = counting_samples(4);
-  Batch batch;
+  layers::Batch batch;
   EXPECT_THROW(read_batch(samples, loader_of(samples), 0, {2, 5}, batch), Error);
 }
 
 TEST(ReadValidationBatch, SpreadsItsSamplesWhateverTheSplit) {
   const TokenSamples samples = counting_samples();
   ASSERT_EQ(samples.num_validation(), 12);
-  Batch whole;
+  layers::Batch whole;
   read_validation_batch(samples, 4, {0, 4}, whole);
-  EXPECT_TRUE(at::equal(whole.tokens.select(1, 0), 900 + 24 * at::arange(4)));
-  Batch part;
+  EXPECT_TRUE(at::equal(whole.inputs.select(1, 0), 900 + 24 * at::arange(4)));
+  layers::Batch part;
   read_validation_batch(samples, 4, {2, 4}, part);
-  EXPECT_TRUE(at::equal(part.tokens, whole.tokens.slice(0, 2, 4)));
+  EXPECT_TRUE(at::equal(part.inputs, whole.inputs.slice(0, 2, 4)));
 }
 
 }  // namespace

@@ -17,21 +17,21 @@ void require(bool holds, const std::string& message) {
   if (!holds) throw Error(base::invalid_argument("generate: " + message));
 }
 
-void check(const GptImpl& model, std::span<const int64_t> prompt, const GenerateOptions& options) {
+void check(std::span<const int64_t> prompt, const GenerateOptions& options) {
   require(!prompt.empty(), "the prompt is empty; give at least one token");
   require(options.num_tokens >= 0 && options.top_k >= 0 && options.temperature >= 0,
           "num_tokens, top_k and temperature must not be negative");
   for (const int64_t token : prompt) {
-    require(token >= 0 && token < model.options().vocabulary,
-            "token " + std::to_string(token) + " is outside the vocabulary of " +
-                std::to_string(model.options().vocabulary));
+    require(token >= 0 && token < options.vocabulary, "token " + std::to_string(token) +
+                                                          " is outside the vocabulary of " +
+                                                          std::to_string(options.vocabulary));
   }
 }
 
 /// Switches to evaluation, and back to what it was.
 class EvaluationMode {
  public:
-  explicit EvaluationMode(GptImpl& model) : model_(model), training_(model.is_training()) {
+  explicit EvaluationMode(layers::Model& model) : model_(model), training_(model.is_training()) {
     model_.eval();
   }
   ~EvaluationMode() { model_.train(training_); }
@@ -39,15 +39,18 @@ class EvaluationMode {
   EvaluationMode& operator=(const EvaluationMode&) = delete;
 
  private:
-  GptImpl& model_;
+  layers::Model& model_;
   bool training_;
 };
 
-std::vector<double> next_logits(GptImpl& model, std::span<const int64_t> tokens) {
-  const auto window = tokens.last(std::min<size_t>(tokens.size(), model.options().block));
+std::vector<double> next_logits(layers::Model& model, std::span<const int64_t> tokens,
+                                const GenerateOptions& options) {
+  const auto window = tokens.last(std::min<size_t>(tokens.size(), options.block));
   const at::Tensor input = at::empty({1, static_cast<int64_t>(window.size())}, at::kLong);
   std::copy(window.begin(), window.end(), input.mutable_data_ptr<int64_t>());
-  const at::Tensor logits = model.forward(input.to(model.options().device)).select(1, -1);
+  const layers::Batch batch{.inputs = input.to(options.device)};
+  const layers::Flow last_flow = model.forward({0, model.num_layers()}, {}, batch);
+  const at::Tensor logits = last_flow.at(0).select(1, -1);
   const at::Tensor last = logits.to(at::kCPU, at::kDouble).contiguous();
   const auto* values = last.const_data_ptr<double>();
   return {values, values + last.numel()};
@@ -81,14 +84,14 @@ int64_t choose(const std::vector<double>& logits, const GenerateOptions& options
 
 }  // namespace
 
-std::vector<int64_t> generate(GptImpl& model, std::span<const int64_t> prompt,
+std::vector<int64_t> generate(layers::Model& model, std::span<const int64_t> prompt,
                               const GenerateOptions& options) {
-  check(model, prompt, options);
+  check(prompt, options);
   const at::NoGradGuard no_grad;
   const EvaluationMode evaluation(model);
   std::vector<int64_t> tokens(prompt.begin(), prompt.end());
   for (int64_t i = 0; i < options.num_tokens; ++i) {
-    tokens.push_back(choose(next_logits(model, tokens), options, i));
+    tokens.push_back(choose(next_logits(model, tokens, options), options, i));
   }
   tokens.erase(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
   return tokens;

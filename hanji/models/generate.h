@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "hanji/models/gpt.h"
+#include "hanji/layers/model.h"
 
 namespace hanji::models {
 
@@ -13,15 +13,19 @@ struct GenerateOptions {
   double temperature = 1.0;  ///< 0 takes the likeliest token.
   int64_t top_k = 0;         ///< Choose among the k likeliest; 0: among all.
   uint64_t seed = 1;         ///< Draw i depends on (seed, i) alone.
+  int64_t block = 1;         ///< Tokens that the model sees at most.
+  int64_t vocabulary = 256;  ///< Width of its last flow.
+  c10::Device device = c10::kCPU;
 };
 
 /// Continues `prompt`, one token after the other; the model sees its last `block` tokens.
 ///
+/// Shape   the model takes tokens [1, T] and its last flow is [1, T, vocabulary].
 /// Result  the new tokens. Dropout is off meanwhile; the model's mode is as before afterwards.
 /// Cost    one forward of at most `block` tokens per new token.
 /// Errors  throws kInvalidArgument for an empty prompt, a token outside the vocabulary, a negative
 ///         number of tokens, temperature or top_k.
-std::vector<int64_t> generate(GptImpl& model, std::span<const int64_t> prompt,
+std::vector<int64_t> generate(layers::Model& model, std::span<const int64_t> prompt,
                               const GenerateOptions& options);
 
 }  // namespace hanji::models

@@ -13,7 +13,6 @@
 #include "hanji/compute/layer_norm.h"
 #include "hanji/compute/linear.h"
 #include "hanji/models/internal/initial.h"
-#include "hanji/parallel/checkpointed.h"
 
 namespace hanji::models {
 namespace {
@@ -40,7 +39,6 @@ class Builder {
 
   Weight constant(Module& parent, const std::string& name, int64_t size, double value) const {
     return {parent.register_parameter(name, at::full({size}, value, dtype()).to(options_.device)),
-            {},
             {}};
   }
 
@@ -49,7 +47,7 @@ class Builder {
                 double deviation = kDeviation) const {
     auto tensor = at::empty(sizes, dtype());
     fill_normal(tensor, deviation, options_.seed, path);
-    return {parent.register_parameter("weight", tensor.to(options_.device)), {}, {}};
+    return {parent.register_parameter("weight", tensor.to(options_.device)), {}};
   }
 
   compute::LayerNorm layer_norm(Module& parent, const std::string& name) const {
@@ -104,8 +102,8 @@ void check(const GptOptions& o) {
 
 }  // namespace
 
-/// The parameters by role, and in the order of parameters().
-struct GptImpl::Layers {
+/// By role, and in the order of parameters().
+struct GptImpl::Parameters {
   Weight token, position, head;  // head is the token embedding again where tied
   std::vector<Block> blocks;
   compute::LayerNorm ln_f;
@@ -123,25 +121,10 @@ struct GptImpl::Layers {
     if (!tied) all.push_back(&head);
     return all;
   }
-
-  /// bf16 copies of everything that is multiplied by.
-  void cast_products() {
-    at::NoGradGuard no_grad;
-    auto cast = [](Weight& w) {
-      if (!w.cast.defined())
-        w.cast =
-            at::empty(w.value.sizes(), w.value.options().dtype(at::kBFloat16).requires_grad(false));
-      w.cast.copy_(w.value);
-    };
-    for (auto& b : blocks) {
-      for (Weight* w : {&b.qkv, &b.out, &b.up, &b.down}) cast(*w);
-    }
-    cast(head);
-  }
 };
 
 GptImpl::GptImpl(const GptOptions& options)
-    : Module("Gpt"), options_(options), layers_(std::make_unique<Layers>()) {
+    : Model("Gpt"), options_(options), parameters_(std::make_unique<Parameters>()) {
   check(options);
   const Builder builder(options_);
   auto& transformer = builder.child(*this, "transformer");
@@ -149,75 +132,84 @@ GptImpl::GptImpl(const GptOptions& options)
     return builder.normal(builder.child(transformer, name), "transformer." + name + ".weight",
                           {rows, options.width});
   };
-  layers_->token = table("wte", options.vocabulary);
-  layers_->position = table("wpe", options.block);
+  parameters_->token = table("wte", options.vocabulary);
+  parameters_->position = table("wpe", options.block);
   auto& list = builder.child(transformer, "h");
-  for (int64_t i = 0; i < options.layers; ++i) layers_->blocks.push_back(builder.block(list, i));
-  layers_->ln_f = builder.layer_norm(transformer, "ln_f");
-  layers_->head = options.tied ? layers_->token
-                               : builder.normal(builder.child(*this, "lm_head"), "lm_head.weight",
-                                                {options.vocabulary, options.width});
+  for (int64_t i = 0; i < options.layers; ++i)
+    parameters_->blocks.push_back(builder.block(list, i));
+  parameters_->ln_f = builder.layer_norm(transformer, "ln_f");
+  parameters_->head = options.tied
+                          ? parameters_->token
+                          : builder.normal(builder.child(*this, "lm_head"), "lm_head.weight",
+                                           {options.vocabulary, options.width});
 }
 
 GptImpl::~GptImpl() = default;
 
-int64_t GptImpl::cast_bytes() const {
-  int64_t bytes = 0;
-  // A tied head has a copy of its own.
-  for (const Weight* w : layers_->ordered(false)) {
-    if (w->cast.defined()) bytes += static_cast<int64_t>(w->cast.nbytes());
-  }
-  return bytes;
-}
-
-namespace {
-
-/// The blocks of one forward.
-class Pass {
+/// What one forward of one layer needs to know beside the layer's parameters.
+class GptImpl::Pass {
  public:
-  Pass(const GptOptions& options, double dropped, at::ScalarType dtype)
-      : options_(options), dropped_(dropped), dtype_(dtype) {}
+  Pass(const GptOptions& options, bool training, const layers::Counters& counters)
+      : options_(options),
+        dropped_(training ? options.dropout : 0.0),
+        key_{counters.seed, counters.step, counters.first_sample, 0} {}
 
-  /// A branch whose bias the next normalisation adds, unless dropout stands between.
-  struct Stream {
-    at::Tensor x;
-    compute::Delta delta;
-  };
-
-  /// Places that drop in one block: attention, and each branch where anything is dropped at all.
-  int64_t num_keys() const { return dropped_ == 0 ? 1 : 3; }
-
-  at::Tensor normalise(Stream& stream, const compute::LayerNorm& norm) const {
-    auto [sum, normed] = compute::add_layer_norm(stream.x, stream.delta, norm, dtype_);
-    stream.x = std::move(sum);
-    return std::move(normed);
+  layers::Flow embed(const Parameters& p, const at::Tensor& tokens) const {
+    return {compute::dropout(compute::embed(tokens, p.token, p.position), dropped_, key_)};
   }
 
-  Stream run(const Block& b, Stream stream, compute::DropoutKey key) const {
+  layers::Flow block(const Block& b, int64_t index, layers::Flow flow) const {
+    compute::DropoutKey key = key_;
+    key.layer += 1 + index * num_keys();
+    Stream stream = to_stream(std::move(flow));
     auto qkv = compute::linear(normalise(stream, b.ln_1), b.qkv);
-    ++key.layer;
     auto mixed = compute::causal_attention(qkv, b.qkv_bias,
                                            {options_.heads, options_.attention, dropped_, key});
     stream.delta = branch(compute::linear(mixed, b.out), b.out_bias, key);
     auto up = compute::linear(normalise(stream, b.ln_2), b.up);
     stream.delta =
         branch(compute::linear(compute::bias_gelu(up, b.up_bias), b.down), b.down_bias, key);
-    return stream;
+    return to_flow(std::move(stream));
   }
 
-  /// The same, of which `stream` alone is kept until backward. Before the first block there is no
-  /// branch to add.
-  Stream run_twice(const Block& b, const Stream& stream, compute::DropoutKey key) const {
-    const auto again = [pass = *this, &b, key, bias = stream.delta.bias](
-                           const std::vector<at::Tensor>& inputs) -> std::vector<at::Tensor> {
-      Stream out = pass.run(b, {inputs[0], {inputs[1], bias}}, key);
-      return {std::move(out.x), std::move(out.delta.value)};
-    };
-    auto outputs = parallel::checkpointed_all(again, {stream.x, stream.delta.value});
-    return {std::move(outputs[0]), {std::move(outputs[1]), dropped_ == 0 ? b.down_bias : Weight{}}};
+  layers::Flow logits(const Parameters& p, layers::Flow flow) const {
+    Stream stream = to_stream(std::move(flow));
+    return {compute::linear(normalise(stream, p.ln_f), p.head)};
   }
 
  private:
+  /// A branch whose bias the next normalisation adds, unless dropout stands between.
+  struct Stream {
+    at::Tensor x;
+    compute::Delta delta;
+  };
+
+  static Stream to_stream(layers::Flow flow) {
+    flow.resize(layers::kMaxFlowTensors);
+    return {std::move(flow[0]), {std::move(flow[1]), Weight{std::move(flow[2]), {}}}};
+  }
+
+  /// The bias leaves as a value of its own: the next layer sees no parameter of this one.
+  static layers::Flow to_flow(Stream stream) {
+    layers::Flow flow = {std::move(stream.x), std::move(stream.delta.value)};
+    const at::Tensor& bias = stream.delta.bias.value;
+    if (bias.defined()) flow.push_back(bias.clone());
+    return flow;
+  }
+
+  /// Places that drop in one block: attention, and each branch where anything is dropped at all.
+  int64_t num_keys() const { return dropped_ == 0 ? 1 : 3; }
+
+  c10::ScalarType dtype(const Weight& weight) const {
+    return options_.dtype == compute::Dtype::kBFloat16 ? at::kBFloat16 : weight.value.scalar_type();
+  }
+
+  at::Tensor normalise(Stream& stream, const compute::LayerNorm& norm) const {
+    auto [sum, normed] = compute::add_layer_norm(stream.x, stream.delta, norm, dtype(norm.weight));
+    stream.x = std::move(sum);
+    return std::move(normed);
+  }
+
   compute::Delta branch(at::Tensor value, const Weight& bias, compute::DropoutKey& key) const {
     if (dropped_ == 0) return {std::move(value), bias};
     ++key.layer;
@@ -226,42 +218,24 @@ class Pass {
 
   const GptOptions& options_;
   double dropped_;
-  at::ScalarType dtype_;
+  compute::DropoutKey key_;
 };
 
-}  // namespace
-
-at::Tensor GptImpl::hidden(const at::Tensor& tokens) {
-  const bool bf16 = options_.dtype == compute::Dtype::kBFloat16;
-  const double dropped = is_training() ? options_.dropout : 0.0;
-  compute::DropoutKey key{counters_.seed, counters_.step, counters_.first_sample, 0};
-  auto& layers = *layers_;
-  if (bf16) layers.cast_products();
-  const Pass pass(options_, dropped, bf16 ? at::kBFloat16 : layers.token.value.scalar_type());
-  Pass::Stream stream{
-      compute::dropout(compute::embed(tokens, layers.token, layers.position), dropped, key), {}};
-  for (const Block& block : layers.blocks) {
-    stream = options_.recompute ? pass.run_twice(block, stream, key)
-                                : pass.run(block, std::move(stream), key);
-    key.layer += pass.num_keys();
-  }
-  return pass.normalise(stream, layers.ln_f);
+layers::Flow GptImpl::layer(int64_t index, layers::Flow flow, const layers::Batch& batch) {
+  const Pass pass(options_, is_training(), batch.counters);
+  if (index == 0) return pass.embed(*parameters_, batch.inputs);
+  if (index == num_layers() - 1) return pass.logits(*parameters_, std::move(flow));
+  return pass.block(parameters_->blocks[index - 1], index - 1, std::move(flow));
 }
 
-at::Tensor GptImpl::forward(const at::Tensor& tokens) {
-  auto normed = hidden(tokens);
-  return compute::linear(normed, layers_->head);
+layers::LossSum GptImpl::loss(layers::Flow flow, const layers::Batch& batch) {
+  return {compute::cross_entropy_sum(flow.at(0).view({-1, options_.vocabulary}),
+                                     batch.targets.reshape({-1})),
+          batch.num_valid};
 }
-
-at::Tensor GptImpl::loss_sum(const at::Tensor& tokens, const at::Tensor& targets) {
-  return compute::cross_entropy_sum(forward(tokens).view({-1, options_.vocabulary}),
-                                    targets.reshape({-1}));
-}
-
-void GptImpl::set_counters(const Counters& counters) { counters_ = counters; }
 
 void GptImpl::set_gradient_slots(std::vector<at::Tensor> slots) {
-  auto weights = layers_->ordered(options_.tied);
+  auto weights = parameters_->ordered(options_.tied);
   if (!slots.empty() && slots.size() != weights.size()) {
     throw Error(base::invalid_argument("gpt: " + std::to_string(slots.size()) +
                                        " gradient slots for " + std::to_string(weights.size()) +
@@ -269,10 +243,12 @@ void GptImpl::set_gradient_slots(std::vector<at::Tensor> slots) {
   }
   for (size_t i = 0; i < weights.size(); ++i)
     weights[i]->slot = slots.empty() ? at::Tensor() : slots[i];
-  if (options_.tied) layers_->head.slot = layers_->token.slot;
+  if (options_.tied) parameters_->head.slot = parameters_->token.slot;
 }
 
-const GptOptions& GptImpl::options() const { return options_; }
+std::shared_ptr<layers::Model> make_gpt(const GptOptions& options) {
+  return std::make_shared<GptImpl>(options);
+}
 
 int64_t num_parameters(const GptOptions& o) {
   const int64_t c = o.width;

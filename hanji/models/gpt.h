@@ -1,14 +1,12 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
-#include <torch/nn/module.h>
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "hanji/compute/kernels.h"
+#include "hanji/layers/model.h"
 
 namespace hanji::models {
 
@@ -24,14 +22,6 @@ struct GptOptions {
   compute::Dtype dtype = compute::Dtype::kFloat32;  ///< kBFloat16 keeps fp32 parameters.
   compute::Attention attention = compute::Attention::kMath;
   c10::Device device = c10::kCPU;  ///< Of the parameters, and of the tokens that they are given.
-  bool recompute = false;  ///< Blocks keep their inputs alone; backward computes the rest again.
-};
-
-/// What dropout masks depend on, beside layer and element.
-struct Counters {
-  uint64_t seed = 0;
-  int64_t step = 0;
-  int64_t first_sample = 0;  ///< Number, within the whole step, of the first row of the batch.
 };
 
 /// A pre-norm GPT: learned positions, causal attention, tanh GELU, biases everywhere but in the
@@ -40,46 +30,42 @@ struct Counters {
 /// Result  initial values depend on (seed, parameter name, element) alone; normal with deviation
 ///         0.02, and 0.02/sqrt(2 layers) for both projections into the residual stream. They and
 ///         the dropout masks are made on the CPU, and the same on every device.
-/// Thread  one at a time per model.
+/// Layers  the embeddings; each block; the last norm with the head. The flow is the residual stream,
+///         then the last branch and its bias, which the next norm adds on its way (under dropout the
+///         branch has its bias already).
 /// Source  Radford et al., Language Models are Unsupervised Multitask Learners, 2019.
-class GptImpl : public torch::nn::Module {
+class GptImpl : public layers::Model {
  public:
   /// Errors  throws invalid_argument for sizes below 1, width not a multiple of heads, dropout
   ///         outside [0, 1).
   explicit GptImpl(const GptOptions& options);
   ~GptImpl() override;
 
-  /// Shape   tokens [B, T] int64, T at most block -> logits [B, T, vocabulary] (bf16 under bf16).
-  at::Tensor forward(const at::Tensor& tokens);
+  int64_t num_layers() const override { return options_.layers + 2; }
 
-  /// The sum, not the mean, of the token losses in fp32 (fp64 under fp64).
-  ///
-  /// Shape   tokens and targets [B, T] int64 -> scalar; targets of -1 do not count.
-  /// Cost    forward writes the gradient of the logits over them: call backward() at most once.
-  at::Tensor loss_sum(const at::Tensor& tokens, const at::Tensor& targets);
+  /// Shape   batch.inputs [B, T] int64, T at most block; the last flow is the logits [B, T,
+  ///         vocabulary] (bf16 under bf16).
+  layers::Flow layer(int64_t index, layers::Flow flow, const layers::Batch& batch) override;
 
-  /// The next forward's dropout masks; only read in training mode with dropout above 0.
-  void set_counters(const Counters& counters);
+  /// Shape   batch.targets [B, T] int64; targets of -1 do not count.
+  /// Cost    writes the gradient of the logits over them.
+  layers::LossSum loss(layers::Flow flow, const layers::Batch& batch) override;
 
-  /// Memory, in the order of parameters(), into which backward may write a parameter's gradient
-  /// while its .grad is undefined; .grad then shares it and needs no copy. Empty: none.
-  ///
-  /// Shape   as the parameter, contiguous, same dtype.
-  void set_gradient_slots(std::vector<at::Tensor> slots);
+  layout::Range recomputed_layers() const override { return {1, options_.layers + 1}; }
+  void set_gradient_slots(std::vector<at::Tensor> slots) override;
 
-  /// Bytes of the copies of weights that products under bf16 take; 0 before the first of them.
-  int64_t cast_bytes() const;
-
-  const GptOptions& options() const;
+  const GptOptions& options() const { return options_; }
 
  private:
-  struct Layers;
-  at::Tensor hidden(const at::Tensor& tokens);
+  struct Parameters;
+  class Pass;
 
   GptOptions options_;
-  Counters counters_;
-  std::unique_ptr<Layers> layers_;
+  std::unique_ptr<Parameters> parameters_;
 };
+
+/// The model for callers that know it as a list of layers.
+std::shared_ptr<layers::Model> make_gpt(const GptOptions& options);
 
 /// V*C + T*C + L*(12*C*C + 13*C) + 2*C, and V*C more for an untied head.
 int64_t num_parameters(const GptOptions& options);

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "hanji/base/status.h"
+#include "hanji/parallel/recompute.h"
 
 namespace hanji::models {
 namespace {
@@ -23,22 +24,22 @@ GptOptions small() {
   return options;
 }
 
-struct Data {
-  at::Tensor tokens, targets;
-};
-
-Data data(const GptOptions& options, int64_t batch) {
+layers::Batch data(const GptOptions& options, int64_t batch) {
   auto tokens = at::arange(batch * options.block).mul(7).add(3).remainder(options.vocabulary);
   auto targets = tokens.mul(5).add(1).remainder(options.vocabulary);
   targets[0] = -1;
-  return {tokens.view({batch, options.block}), targets.view({batch, options.block})};
+  return {.inputs = tokens.view({batch, options.block}),
+          .targets = targets.view({batch, options.block}),
+          .positions = {0, batch},
+          .num_valid = batch * options.block - 1,
+          .counters = {.seed = 3, .step = 5, .first_sample = 2}};
 }
 
 /// The model written with torch's own differentiable operations.
-at::Tensor plain_loss(GptImpl& model, const Data& batch) {
+at::Tensor plain_loss(GptImpl& model, const layers::Batch& batch) {
   auto p = model.named_parameters();
   const auto& o = model.options();
-  const int64_t length = batch.tokens.size(1);
+  const int64_t length = batch.inputs.size(1);
   auto norm = [&](const at::Tensor& x, const std::string& name) {
     return at::layer_norm(x, {o.width}, p[name + ".weight"], p[name + ".bias"]);
   };
@@ -46,7 +47,7 @@ at::Tensor plain_loss(GptImpl& model, const Data& batch) {
     return at::linear(x, p[name + ".weight"], p[name + ".bias"]);
   };
   auto above = at::ones({length, length}, at::kBool).triu(1);
-  auto x = at::embedding(p["transformer.wte.weight"], batch.tokens) +
+  auto x = at::embedding(p["transformer.wte.weight"], batch.inputs) +
            p["transformer.wpe.weight"].slice(0, 0, length);
   for (int64_t i = 0; i < o.layers; ++i) {
     const std::string h = "transformer.h." + std::to_string(i) + ".";
@@ -84,7 +85,7 @@ TEST_P(GptParity, EqualsPlainOperationsInFloat64) {
   options.tied = GetParam();
   GptImpl model(options);
   const auto batch = data(options, 3);
-  auto ours = model.loss_sum(batch.tokens, batch.targets);
+  auto ours = model.loss_sum(batch).sum;
   auto plain = plain_loss(model, batch);
   EXPECT_NEAR(ours.item<double>(), plain.item<double>(), 1e-10);
   const auto our_gradients = gradients(model, ours);
@@ -124,8 +125,8 @@ TEST(Gpt, RepeatsItsBits) {
   options.dtype = compute::Dtype::kFloat32;
   GptImpl first(options), second(options);
   const auto batch = data(options, 2);
-  auto loss = first.loss_sum(batch.tokens, batch.targets);
-  auto again = second.loss_sum(batch.tokens, batch.targets);
+  auto loss = first.loss_sum(batch).sum;
+  auto again = second.loss_sum(batch).sum;
   EXPECT_TRUE(at::equal(loss, again));
   const auto a = gradients(first, loss), b = gradients(second, again);
   for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i]));
@@ -139,14 +140,12 @@ TEST(Gpt, RecomputedBlocksHaveTheSameBits) {
       options.dtype = dtype;
       options.dropout = dropout;
       GptImpl kept(options);
-      options.recompute = true;
       GptImpl again(options);
       const auto batch = data(options, 2);
-      for (GptImpl* model : {&kept, &again}) {
-        model->set_counters({.seed = 3, .step = 5, .first_sample = 2});
-        for (int pass = 0; pass < 2; ++pass) {
-          model->loss_sum(batch.tokens, batch.targets).backward();
-        }
+      const std::vector scopes = {parallel::recompute(again.recomputed_layers())};
+      for (int pass = 0; pass < 2; ++pass) {
+        kept.loss_sum(batch).sum.backward();
+        again.loss_sum(batch, scopes).sum.backward();
       }
       for (const auto& item : kept.named_parameters()) {
         const at::Tensor& other = again.named_parameters()[item.key()];
@@ -161,16 +160,17 @@ class GptSlots : public testing::TestWithParam<bool> {};
 
 TEST_P(GptSlots, ReceiveGradients) {
   auto options = small();
-  options.recompute = GetParam();
   GptImpl model(options);
+  std::vector<layers::LayerScope> scopes;
+  if (GetParam()) scopes.push_back(parallel::recompute(model.recomputed_layers()));
   const auto batch = data(options, 2);
-  const auto expected = gradients(model, model.loss_sum(batch.tokens, batch.targets));
+  const auto expected = gradients(model, model.loss_sum(batch).sum);
   std::vector<at::Tensor> slots;
   for (const auto& p : model.parameters())
     slots.push_back(at::full(p.sizes(), 7.0, p.options()).detach());
   model.set_gradient_slots(slots);
   model.zero_grad();
-  for (int i = 0; i < 2; ++i) model.loss_sum(batch.tokens, batch.targets).backward();
+  for (int i = 0; i < 2; ++i) model.loss_sum(batch, scopes).sum.backward();
   const auto names = model.named_parameters().keys();
   size_t shared = 0;
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -187,8 +187,8 @@ INSTANTIATE_TEST_SUITE_P(KeptOrRecomputed, GptSlots, testing::Bool());
 std::vector<at::Tensor> gradients_on(GptOptions options, c10::Device device) {
   options.device = device;
   GptImpl model(options);
-  const Data batch = data(options, 3);
-  const at::Tensor loss = model.loss_sum(batch.tokens.to(device), batch.targets.to(device));
+  const layers::Batch batch = data(options, 3);
+  const at::Tensor loss = model.loss_sum(batch.to(device)).sum;
   EXPECT_EQ(loss.device(), device);
   loss.backward();
   std::vector<at::Tensor> gradients;
@@ -228,6 +228,32 @@ TEST(Gpt, HasTheGradientsOfTheCpuOnAGpu) {
       EXPECT_TRUE(at::allclose(found[i].cpu(), expected[i], 1e-9, 1e-9)) << i;
     }
   }
+}
+
+/// The parameters of the other layers are sealed while one runs.
+TEST(Gpt, ALayerReadsItsOwnParametersOnly) {
+  GptImpl model(small());
+  const auto batch = data(small(), 2);
+  const at::Tensor expected = model.loss_sum(batch).sum;
+  const auto owner = [&](const std::string& name) -> int64_t {
+    if (name.starts_with("transformer.h.")) return 1 + std::stoi(name.substr(14));
+    return name.starts_with("transformer.ln_f") ? small().layers + 1 : 0;
+  };
+  const bool last_reads_the_embedding = small().tied;
+  const layers::LayerScope seal_others = [&](int64_t layer, layers::Flow flow,
+                                             const layers::RunLayer& run) {
+    std::vector<std::pair<at::Tensor, at::Tensor>> sealed;
+    for (const auto& item : model.named_parameters()) {
+      const bool shared = last_reads_the_embedding && item.key() == "transformer.wte.weight";
+      if (owner(item.key()) == layer || (shared && layer == small().layers + 1)) continue;
+      sealed.emplace_back(item.value().detach(), item.value().detach().clone());
+      sealed.back().first.fill_(NAN);
+    }
+    flow = run(std::move(flow));
+    for (auto& [parameter, value] : sealed) parameter.copy_(value);
+    return flow;
+  };
+  EXPECT_TRUE(at::equal(model.loss_sum(batch, {seal_others}).sum, expected));
 }
 
 TEST(Gpt, RefusesSizesThatDoNotFit) {

@@ -77,7 +77,8 @@ class Counter {
   int64_t activations() const {
     const ActivationOptions options{query_.micro_batch, query_.precision,
                                     query_.device.shares_host ? Device::kCpu : Device::kCuda,
-                                    query_.recompute};
+                                    query_.recompute,
+                                    /*casts=*/query_.widths.parameter > 2};
     const ModelSpec& spec = query_.model.spec;
     return activation_bytes(spec, options) + workspace_bytes(spec, options);
   }

@@ -21,6 +21,11 @@ Widths widths_of(Precision precision) {
   return {};
 }
 
+/// Whether products make copies of their weights, which live until their backward.
+bool casts_weights(const ActivationOptions& options) {
+  return options.casts && options.precision == Precision::kBFloat16;
+}
+
 /// What dropout keeps in one layer: a mask per branch, and the plain attention that it takes keeps
 /// squares: probabilities (softmax), mask (dropout) and dropped probabilities (product with v).
 void add_dropout(const ModelSpec& m, const ActivationOptions& options,
@@ -47,6 +52,9 @@ std::vector<SavedTensor> saved_in_blocks(const ModelSpec& m, const ActivationOpt
       {"layer.up", m.layers, 4 * wide, widths.product},           // by bias_gelu
       {"layer.gelu", m.layers, 4 * wide, widths.product},         // by linear: down
   };
+  if (casts_weights(options)) {
+    saved.push_back({"layer.casts", m.layers, 12 * m.width * m.width, widths.product});
+  }
   if (m.dropout > 0) {
     add_dropout(m, options, saved);
   } else {
@@ -65,6 +73,11 @@ std::vector<SavedTensor> inputs_of_blocks(const ModelSpec& m, const ActivationOp
           {"block.branch", m.layers - 1, wide, widths.product}};
 }
 
+int64_t casts_of_head_and_down(const ModelSpec& m, const ActivationOptions& options) {
+  const int64_t weights = m.vocabulary * m.width + 4 * m.width * m.width;
+  return casts_weights(options) ? weights * widths_of(options.precision).product : 0;
+}
+
 int64_t sum_of(const std::vector<SavedTensor>& saved) {
   int64_t bytes = 0;
   for (const SavedTensor& tensor : saved) bytes += tensor.bytes();
@@ -72,8 +85,8 @@ int64_t sum_of(const std::vector<SavedTensor>& saved) {
 }
 
 /// In the last block's GELU, where its tensors are there again: they, the block's output and the
-/// gradients of both its outputs, of GELU's output and input; logits, the last norm and the input
-/// of down are gone.
+/// gradients of both its outputs, of GELU's output and input; logits, the last norm, the input of
+/// down and the casts of head and down are gone.
 int64_t workspace_of_recomputed_block(const ModelSpec& m, const ActivationOptions& options) {
   const Widths widths = widths_of(options.precision);
   const int64_t tokens = options.micro_batch * m.block;
@@ -84,7 +97,7 @@ int64_t workspace_of_recomputed_block(const ModelSpec& m, const ActivationOption
                         wide * (widths.stream + (1 + 1 + 8 - 4) * widths.product);
   const int64_t gone =
       tokens * m.vocabulary * widths.product + wide * (widths.stream + widths.product);
-  return grown - gone;
+  return grown - gone - casts_of_head_and_down(m, options);
 }
 
 }  // namespace
@@ -99,6 +112,9 @@ std::vector<SavedTensor> saved_tensors(const ModelSpec& m, const ActivationOptio
   saved.push_back({"last_norm.sum", 1, wide, widths.stream});
   saved.push_back({"last_norm.statistics", 2, tokens, widths.stream});
   saved.push_back({"last_norm.output", 1, wide, widths.product});  // by linear: head
+  if (casts_weights(options)) {
+    saved.push_back({"head.cast", 1, m.vocabulary * m.width, widths.product});
+  }
   // By cross_entropy, then its gradient.
   saved.push_back({"logits", 1, tokens * m.vocabulary, widths.product});
   return saved;
@@ -115,9 +131,10 @@ int64_t workspace_bytes(const ModelSpec& m, const ActivationOptions& options) {
   // In the head: the gradient of the last norm's output, beside everything saved.
   const int64_t in_head = wide * widths.product;
   // In the last block's GELU: gradients of the stream and of GELU's output and input; by then the
-  // logits and the inputs of head and down are gone.
+  // logits, the inputs of head and down and their casts are gone.
   const int64_t in_gelu = wide * widths.stream + (8 - 4 - 1) * wide * widths.product -
-                          tokens * m.vocabulary * widths.product;
+                          tokens * m.vocabulary * widths.product -
+                          casts_of_head_and_down(m, options);
   // On a GPU libtorch's loss keeps what it made of the logits, beside their gradient.
   const int64_t in_loss = options.device == Device::kCuda
                               ? tokens * m.vocabulary * (widths.product + widths.stream)

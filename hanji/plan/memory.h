@@ -29,6 +29,7 @@ struct ActivationOptions {
   Precision precision = Precision::kFloat32;
   Device device = Device::kCpu;
   bool recompute = false;  ///< Blocks keep their inputs alone.
+  bool casts = true;       ///< Weights are float32, and copied for products under bf16.
 };
 
 /// Every tensor that autograd holds when the forward pass of models/gpt ends, each storage once.

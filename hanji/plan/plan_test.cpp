@@ -265,9 +265,11 @@ TEST(Memory, NanoByHand) {
             4 * (wide + log_sums + statistics + logits));
   EXPECT_EQ(activation_bytes(nano, {3, Precision::kFloat64}),
             8 * (wide + log_sums + statistics + logits));
-  // bf16 keeps the stream (5 sums), log sums and statistics in fp32.
+  // bf16 keeps the stream (5 sums), log sums and statistics in fp32, and casts of 12 C*C weights a
+  // layer and V*C of the head.
+  const int64_t casts = 2 * 12 * 32 * 32 + 65 * 32;
   EXPECT_EQ(activation_bytes(nano, {3, Precision::kBFloat16}),
-            2 * (29 * 3072 + logits) + 4 * (5 * 3072 + log_sums + statistics));
+            2 * (29 * 3072 + logits + casts) + 4 * (5 * 3072 + log_sums + statistics));
 }
 
 TEST(Memory, DropoutKeepsMasksAndSquares) {

@@ -10,10 +10,6 @@ namespace {
 
 constexpr int64_t kTokenBytes = 8;
 
-int64_t product_parameters(const ModelSpec& m) {
-  return 12 * m.layers * m.width * m.width + m.vocabulary * m.width;
-}
-
 /// What of a plan's work is one rank's.
 struct RankPart {
   int rank = 0;
@@ -50,9 +46,6 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
   }
   lines.push_back({"activations", activation_bytes(model, options)});
   lines.push_back({"workspace", workspace_bytes(model, options)});
-  if (plan.kernels.precision == Precision::kBFloat16) {
-    lines.push_back({"bf16 weights", 2 * product_parameters(model)});
-  }
   // Of parameters and moments, by the rank that saves.
   if (part.rank == 0) lines.push_back({"checkpoint copy", 3 * flat});
   // Tokens and targets of all micro-batches of a step are read before the first one is used.

@@ -4,6 +4,7 @@
 
 #include "hanji/comm/heap.h"
 #include "hanji/compute/apply.h"
+#include "hanji/layers/model.h"
 #include "hanji/test/run_ranks.h"
 #include "hanji/train/kernel_choice.h"
 #include "hanji/train/loop.h"

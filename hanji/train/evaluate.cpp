@@ -8,6 +8,7 @@
 
 #include "hanji/comm/host_values.h"
 #include "hanji/data/batch.h"
+#include "hanji/layers/model.h"
 #include "hanji/trace/recorder.h"
 #include "hanji/train/grain_sums.h"
 
@@ -21,13 +22,11 @@ double evaluate(Job& job, const data::TokenSamples& samples, const EvaluateInput
   at::Tensor totals = at::zeros({2}, at::kDouble);
   auto* values = totals.mutable_data_ptr<double>();
   job.model->eval();
-  data::Batch batch;
+  layers::Batch batch;
   for (const layout::Range positions : data::cut(inputs.share, inputs.micro_batch)) {
     data::read_validation_batch(samples, inputs.num_samples, positions, batch);
-    const std::array one = {
-        job.model->loss_sum(batch.tokens.to(job.device), batch.targets.to(job.device))
-            .item<double>(),
-        static_cast<double>(batch.targets.numel())};
+    const layers::LossSum loss = job.model->loss_sum(batch.to(job.device));
+    const std::array one = {loss.sum.item<double>(), static_cast<double>(loss.count)};
     if (by_tree) by_tree->add(one);
     for (size_t i = 0; i < one.size(); ++i) values[i] += one[i];
   }

@@ -3,7 +3,7 @@
 #include "hanji/checkpoint/load.h"
 #include "hanji/checkpoint/tensors.h"
 #include "hanji/models/generate.h"
-#include "hanji/train/gpt_options.h"
+#include "hanji/train/make_model.h"
 #include "hanji/train/state.h"
 
 namespace hanji::train {
@@ -17,22 +17,27 @@ Result<std::string> generate(const GenerateOptions& options) {
                              "continue; generate needs a run on --text");
   }
   HANJI_ASSIGN_OR_RETURN(const auto plan, plan::plan_from_json(checkpoint.manifest.plan));
-  models::GptImpl model(gpt_options(plan));
-  HANJI_RETURN_IF_ERROR(checkpoint::copy_into(checkpoint.model, checkpoint::parameters_of(model)));
-  return generate_text(model, *vocabulary, options);
+  const auto model = make_model(plan);
+  HANJI_RETURN_IF_ERROR(checkpoint::copy_into(checkpoint.model, checkpoint::parameters_of(*model)));
+  return generate_text(*model, plan, *vocabulary, options);
 }
 
-Result<std::string> generate_text(models::GptImpl& model, const data::Vocabulary& vocabulary,
+Result<std::string> generate_text(layers::Model& model, const plan::Plan& plan,
+                                  const data::Vocabulary& vocabulary,
                                   const GenerateOptions& options) {
   HANJI_ASSIGN_OR_RETURN(const auto prompt, vocabulary.encode(options.prompt));
   std::vector<int64_t> tokens(prompt.num_tokens());
   HANJI_RETURN_IF_ERROR(prompt.copy_tokens(0, prompt.num_tokens(), tokens.data()));
   if (tokens.empty()) return base::invalid_argument("generate: the prompt is empty; give --prompt");
-  const auto continuation = models::generate(model, tokens,
-                                             {.num_tokens = options.num_tokens,
-                                              .temperature = options.temperature,
-                                              .top_k = options.top_k,
-                                              .seed = options.seed});
+  const auto continuation =
+      models::generate(model, tokens,
+                       {.num_tokens = options.num_tokens,
+                        .temperature = options.temperature,
+                        .top_k = options.top_k,
+                        .seed = options.seed,
+                        .block = plan.model.block,
+                        .vocabulary = plan.model.vocabulary,
+                        .device = checkpoint::parameters_of(model).front().tensor.device()});
   return options.prompt + vocabulary.decode(continuation);
 }
 

@@ -7,7 +7,11 @@
 
 #include "hanji/base/status.h"
 #include "hanji/data/vocabulary.h"
-#include "hanji/models/gpt.h"
+#include "hanji/plan/plan.h"
+
+namespace hanji::layers {
+class Model;
+}
 
 namespace hanji::train {
 
@@ -28,7 +32,8 @@ struct GenerateOptions {
 Result<std::string> generate(const GenerateOptions& options);
 
 /// The same with a model in memory. `checkpoint` of the options is not read.
-Result<std::string> generate_text(models::GptImpl& model, const data::Vocabulary& vocabulary,
+Result<std::string> generate_text(layers::Model& model, const plan::Plan& plan,
+                                  const data::Vocabulary& vocabulary,
                                   const GenerateOptions& options);
 
 }  // namespace hanji::train

@@ -1,7 +1,8 @@
 #include "hanji/train/job.h"
 
 #include "hanji/comm/host_values.h"
-#include "hanji/train/gpt_options.h"
+#include "hanji/layers/model.h"
+#include "hanji/train/make_model.h"
 #include "hanji/train/replicated_strategy.h"
 #include "hanji/train/served_strategy.h"
 #include "hanji/train/sharded_strategy.h"
@@ -9,17 +10,15 @@
 namespace hanji::train {
 namespace {
 
-std::shared_ptr<models::GptImpl> make_model(const plan::Plan& plan, const comm::Group& group) {
-  return std::make_shared<models::GptImpl>(gpt_options(plan, comm::device_of(group)));
-}
-
-Job job_of(const plan::Plan& plan, std::shared_ptr<models::GptImpl> model,
+Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model,
            std::unique_ptr<Strategy> strategy, const comm::Group& group) {
   std::optional<GrainSums> totals;
   if (const plan::StableGrains grains = plan::stable_grains(plan); grains.count > 0) {
     totals.emplace(schedule::grain_tree(grains.count, grains.owners), group, kNumTotals);
   }
-  return {std::move(model), std::move(strategy), group, comm::device_of(group), std::move(totals)};
+  std::vector<layers::LayerScope> scopes = training_scopes(plan, *model);
+  return {std::move(model),       std::move(scopes), std::move(strategy), group,
+          comm::device_of(group), std::move(totals)};
 }
 
 }  // namespace
@@ -36,7 +35,7 @@ parallel::DataParallelOptions reduction(const plan::Plan& plan) {
 Job assemble(const plan::Plan& plan, const comm::Group& group) {
   const plan::Sharding data = plan.config.parallel.data;
   if (data == plan::Sharding::kReplicas) return assemble(plan, group, reduction(plan));
-  auto model = make_model(plan, group);
+  auto model = make_model(plan, comm::device_of(group));
   std::unique_ptr<Strategy> strategy;
   if (data == plan::Sharding::kServer) {
     strategy = std::make_unique<ServedStrategy>(*model, plan, group);
@@ -48,7 +47,7 @@ Job assemble(const plan::Plan& plan, const comm::Group& group) {
 
 Job assemble(const plan::Plan& plan, const comm::Group& group,
              const parallel::DataParallelOptions& options) {
-  auto model = make_model(plan, group);
+  auto model = make_model(plan, comm::device_of(group));
   auto strategy = std::make_unique<ReplicatedStrategy>(*model, plan, group, options);
   return job_of(plan, std::move(model), std::move(strategy), group);
 }

@@ -2,13 +2,18 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "hanji/comm/group.h"
-#include "hanji/models/gpt.h"
+#include "hanji/layers/flow.h"
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/grain_sums.h"
 #include "hanji/train/strategy.h"
+
+namespace hanji::layers {
+class Model;
+}
 
 namespace hanji::train {
 
@@ -16,7 +21,8 @@ namespace hanji::train {
 ///
 /// The members end in the reverse order of their making: hooks before the model they hang on.
 struct Job {
-  std::shared_ptr<models::GptImpl> model;
+  std::shared_ptr<layers::Model> model;
+  std::vector<layers::LayerScope> scopes;  ///< Around each of its layers in training.
   std::unique_ptr<Strategy> strategy;
   comm::Group group;
   c10::Device device;                              ///< Where the model and its batches lie.

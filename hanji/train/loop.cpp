@@ -78,9 +78,9 @@ class Loop {
 
   int64_t data_bytes() const {
     int64_t bytes = 0;
-    for (const data::Batch& batch : batches_) {
-      if (batch.tokens.defined()) {
-        bytes += static_cast<int64_t>(batch.tokens.nbytes() + batch.targets.nbytes());
+    for (const layers::Batch& batch : batches_) {
+      if (batch.inputs.defined()) {
+        bytes += static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes());
       }
     }
     return bytes;
@@ -187,7 +187,7 @@ class Loop {
   Job& job_;
   const LoopInputs& inputs_;
   data::Loader loader_;
-  std::vector<data::Batch> batches_;
+  std::vector<layers::Batch> batches_;
   LoopOutcome outcome_;
 };
 

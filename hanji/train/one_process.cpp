@@ -8,14 +8,15 @@
 #include <utility>
 
 #include "hanji/compute/apply.h"
+#include "hanji/layers/model.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/named_parameter.h"
 #include "hanji/schedule/pairwise_tree.h"
 #include "hanji/train/adamw_options.h"
-#include "hanji/train/gpt_options.h"
 #include "hanji/train/kernel_choice.h"
 #include "hanji/train/learning_rate.h"
+#include "hanji/train/make_model.h"
 
 namespace hanji::train {
 namespace {
@@ -81,7 +82,8 @@ OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset)
       dataset_(dataset),
       loader_(loader_of(plan, dataset)),
       leaves_(leaves_of(plan)),
-      model_(std::make_shared<models::GptImpl>(gpt_options(plan))) {
+      model_(make_model(plan)),
+      scopes_(training_scopes(plan, *model_)) {
   const auto learning = parallel::learning_parameters(*model_);
   for (const auto& [name, tensor] : learning) parameters_.push_back(tensor);
   flat_ = parallel::flat_layout_of(learning);
@@ -96,13 +98,13 @@ OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset)
 void OneProcess::forward_backward(Range positions, Sum& leaf, Observer& observer) {
   const plan::TrainConfig& train = plan_.config.train;
   data::read_batch(dataset_.samples, loader_, step_, positions, batch_);
-  model_->set_counters(
-      {.seed = static_cast<uint64_t>(train.seed), .step = step_, .first_sample = positions.begin});
+  batch_.counters = {
+      .seed = static_cast<uint64_t>(train.seed), .step = step_, .first_sample = positions.begin};
   for (const at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
-  const at::Tensor loss = model_->loss_sum(batch_.tokens, batch_.targets);
-  loss.backward();
-  leaf.loss += loss.item<double>();
-  leaf.num_tokens += static_cast<double>(batch_.targets.numel());
+  const layers::LossSum loss = model_->loss_sum(batch_, scopes_);
+  loss.sum.backward();
+  leaf.loss += loss.sum.item<double>();
+  leaf.num_tokens += static_cast<double>(loss.count);
   std::vector<at::Tensor> gradients;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     observer.backward(positions.begin / train.grain, i, parameters_[i].grad());

@@ -7,12 +7,16 @@
 #include <vector>
 
 #include "hanji/data/batch.h"
+#include "hanji/layers/flow.h"
 #include "hanji/layout/flat.h"
-#include "hanji/models/gpt.h"
 #include "hanji/parallel/flat_optimizer.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/observe.h"
+
+namespace hanji::layers {
+class Model;
+}
 
 namespace hanji::train {
 
@@ -37,7 +41,7 @@ class OneProcess {
   /// Errors  throws kInvalidArgument when loss or gradient is not finite and train.nan = stop.
   StepTotals step(Observer& observer);
   JobView view() const;
-  models::GptImpl& model() { return *model_; }
+  layers::Model& model() { return *model_; }
 
  private:
   struct Sum {
@@ -54,12 +58,13 @@ class OneProcess {
   data::Loader loader_;
   /// What is summed by the tree: each is micro-batches that are added up one after another.
   std::vector<std::vector<layout::Range>> leaves_;
-  std::shared_ptr<models::GptImpl> model_;
+  std::shared_ptr<layers::Model> model_;
+  std::vector<layers::LayerScope> scopes_;
   std::vector<at::Tensor> parameters_;
   layout::FlatLayout flat_;
   at::Tensor gradients_;
   std::unique_ptr<parallel::FlatOptimizer> optimizer_;
-  data::Batch batch_;
+  layers::Batch batch_;
   int64_t step_ = 0;
 };
 

@@ -18,6 +18,7 @@
 #include "hanji/comm/heap.h"
 #include "hanji/compute/apply.h"
 #include "hanji/compute/memory.h"
+#include "hanji/layers/model.h"
 #include "hanji/trace/chrome.h"
 #include "hanji/train/generate.h"
 #include "hanji/train/kernel_choice.h"
@@ -226,16 +227,15 @@ class RankRun {
       lines.push_back({"data", outcome.data_bytes});
     }
     if (saver_.copy_bytes() > 0) lines.push_back({"checkpoint copy", saver_.copy_bytes()});
-    if (job.model->cast_bytes() > 0) lines.push_back({"bf16 weights", job.model->cast_bytes()});
     for (const auto& [category, bytes] : world_.heap().usage()) {
       lines.push_back({category, static_cast<int64_t>(bytes)});
     }
     return lines;
   }
 
-  void show_sample(models::GptImpl& model) {
+  void show_sample(layers::Model& model) {
     if (!dataset_.vocabulary) return;
-    const auto text = generate_text(model, *dataset_.vocabulary, {});
+    const auto text = generate_text(model, plan_, *dataset_.vocabulary, {});
     if (!text.ok()) return;
     options_.output.write(fmt::format("\nsample (more: hanji generate --checkpoint {}):\n{}\n",
                                       options_.out.string(), *text));

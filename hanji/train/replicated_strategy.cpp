@@ -1,6 +1,7 @@
 #include "hanji/train/replicated_strategy.h"
 
 #include "hanji/comm/host_values.h"
+#include "hanji/layers/model.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/offload/offloaded_optimizer.h"
@@ -21,7 +22,7 @@ parallel::FlatPart make_part(parallel::Replicas& replicas, const plan::Plan& pla
                               parallel::decay_matrices(plan.config.train.weight_decay));
 }
 
-std::unique_ptr<parallel::FlatOptimizer> make_optimizer(models::GptImpl& model,
+std::unique_ptr<parallel::FlatOptimizer> make_optimizer(layers::Model& model,
                                                         parallel::Replicas& replicas,
                                                         const plan::Plan& plan,
                                                         const comm::Group& group) {
@@ -41,7 +42,7 @@ std::unique_ptr<parallel::FlatOptimizer> make_optimizer(models::GptImpl& model,
 
 }  // namespace
 
-ReplicatedStrategy::ReplicatedStrategy(models::GptImpl& model, const plan::Plan& plan,
+ReplicatedStrategy::ReplicatedStrategy(layers::Model& model, const plan::Plan& plan,
                                        const comm::Group& group,
                                        const parallel::DataParallelOptions& options)
     : model_(model),

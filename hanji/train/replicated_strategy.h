@@ -2,11 +2,14 @@
 
 #include <memory>
 
-#include "hanji/models/gpt.h"
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/flat_optimizer.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/strategy.h"
+
+namespace hanji::layers {
+class Model;
+}
 
 namespace hanji::train {
 
@@ -15,7 +18,7 @@ namespace hanji::train {
 class ReplicatedStrategy : public Strategy {
  public:
   /// Errors  throws what data_parallel() and offloaded() throw.
-  ReplicatedStrategy(models::GptImpl& model, const plan::Plan& plan, const comm::Group& group,
+  ReplicatedStrategy(layers::Model& model, const plan::Plan& plan, const comm::Group& group,
                      const parallel::DataParallelOptions& options);
 
   parallel::Replicas& replicas() { return replicas_; }
@@ -38,7 +41,7 @@ class ReplicatedStrategy : public Strategy {
   int64_t window_bytes() const override;
 
  private:
-  models::GptImpl& model_;
+  layers::Model& model_;
   comm::Group group_;
   parallel::Replicas replicas_;
   std::unique_ptr<parallel::FlatOptimizer> optimizer_;

@@ -6,6 +6,7 @@
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/shared_tensor.h"
+#include "hanji/layers/model.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/plan/server_plan.h"
 #include "hanji/train/adamw_options.h"
@@ -26,7 +27,7 @@ parallel::ParameterServerOptions options_of(const plan::Plan& plan) {
 
 }  // namespace
 
-ServedStrategy::ServedStrategy(models::GptImpl& model, const plan::Plan& plan,
+ServedStrategy::ServedStrategy(layers::Model& model, const plan::Plan& plan,
                                const comm::Group& group)
     : model_(model),
       group_(group),

@@ -2,10 +2,13 @@
 
 #include <optional>
 
-#include "hanji/models/gpt.h"
 #include "hanji/parallel/server/parameter_server.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/strategy.h"
+
+namespace hanji::layers {
+class Model;
+}
 
 namespace hanji::train {
 
@@ -16,7 +19,7 @@ class ServedStrategy : public Strategy {
  public:
   /// Order   collective.
   /// Errors  throws what parameter_server() throws.
-  ServedStrategy(models::GptImpl& model, const plan::Plan& plan, const comm::Group& group);
+  ServedStrategy(layers::Model& model, const plan::Plan& plan, const comm::Group& group);
 
   const std::vector<parallel::NamedParameter>& parameters() const override { return parameters_; }
   void begin_step() override;
@@ -33,7 +36,7 @@ class ServedStrategy : public Strategy {
   std::vector<plan::MemoryLine> private_memory() const override { return {}; }
 
  private:
-  models::GptImpl& model_;
+  layers::Model& model_;
   comm::Group group_;
   std::vector<parallel::NamedParameter> parameters_;
   at::Tensor moments_;  ///< [2, flat count], shared by all ranks.

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "hanji/comm/shared_tensor.h"
+#include "hanji/layers/model.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/train/adamw_options.h"
 
@@ -17,7 +18,7 @@ std::optional<mesh::Mesh> mesh_of(const plan::Plan& plan, const comm::Group& gro
   return mesh::Mesh(group, plan.mesh);
 }
 
-parallel::Sharded shard(models::GptImpl& model, const plan::Plan& plan, const comm::Group& all,
+parallel::Sharded shard(layers::Model& model, const plan::Plan& plan, const comm::Group& all,
                         const std::optional<mesh::Mesh>& mesh) {
   const plan::Config& config = plan.config;
   parallel::ShardOptimizerOptions options{
@@ -54,7 +55,7 @@ void add(comm::Stats& sum, const comm::Stats& more) {
 
 }  // namespace
 
-ShardedStrategy::ShardedStrategy(models::GptImpl& model, const plan::Plan& plan,
+ShardedStrategy::ShardedStrategy(layers::Model& model, const plan::Plan& plan,
                                  const comm::Group& group)
     : model_(model),
       group_(group),

@@ -4,11 +4,14 @@
 #include <optional>
 
 #include "hanji/mesh/mesh.h"
-#include "hanji/models/gpt.h"
 #include "hanji/parallel/flat_optimizer.h"
 #include "hanji/parallel/fsdp/shard_optimizer.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/strategy.h"
+
+namespace hanji::layers {
+class Model;
+}
 
 namespace hanji::train {
 
@@ -20,7 +23,7 @@ class ShardedStrategy : public Strategy {
  public:
   /// Order   collective.
   /// Errors  throws what shard_optimizer() throws.
-  ShardedStrategy(models::GptImpl& model, const plan::Plan& plan, const comm::Group& group);
+  ShardedStrategy(layers::Model& model, const plan::Plan& plan, const comm::Group& group);
 
   const std::vector<parallel::NamedParameter>& parameters() const override { return parameters_; }
   void begin_step() override;
@@ -40,7 +43,7 @@ class ShardedStrategy : public Strategy {
   void make_optimizer(const plan::Plan& plan);
   const comm::Group& own_group() const { return mesh_ ? (*mesh_)["fsdp"] : group_; }
 
-  models::GptImpl& model_;
+  layers::Model& model_;
   comm::Group group_;
   std::optional<mesh::Mesh> mesh_;  ///< Where there are several groups.
   std::vector<parallel::NamedParameter> parameters_;

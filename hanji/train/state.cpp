@@ -7,6 +7,7 @@
 #include "hanji/base/json.h"
 #include "hanji/base/version.h"
 #include "hanji/checkpoint/hash.h"
+#include "hanji/layers/model.h"
 
 namespace hanji::train {
 

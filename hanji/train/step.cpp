@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "hanji/comm/host_values.h"
+#include "hanji/layers/model.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/trace/recorder.h"
 
@@ -56,38 +57,39 @@ int stop_signal(const Totals& all) {
   return all.num_requeues > 0 ? SIGTERM : 0;
 }
 
-models::Counters counters(const plan::TrainConfig& train, const StepInputs& inputs,
-                          const data::Batch& batch) {
+layers::Counters counters(const plan::TrainConfig& train, const StepInputs& inputs,
+                          const layers::Batch& batch) {
   return {.seed = static_cast<uint64_t>(train.seed),
           .step = inputs.number,
           .first_sample = batch.positions.begin};
 }
 
 double forward_backward(Job& job, const plan::TrainConfig& train, const StepInputs& inputs,
-                        const data::Batch& batch) {
-  job.model->set_counters(counters(train, inputs, batch));
+                        const layers::Batch& batch) {
+  layers::Batch here = batch.to(job.device);
+  here.counters = counters(train, inputs, batch);
   inputs.memory.begin_forward();
-  at::Tensor loss;
+  layers::LossSum loss;
   {
     const Span span(job.group.recorder(), "forward", Category::kCompute);
-    loss = job.model->loss_sum(batch.tokens.to(job.device), batch.targets.to(job.device));
+    loss = job.model->loss_sum(here, job.scopes);
   }
   inputs.memory.begin_backward();
   const Span span(job.group.recorder(), "backward", Category::kCompute);
-  loss.backward();
+  loss.sum.backward();
   inputs.memory.end_backward();
-  return loss.item<double>();
+  return loss.sum.item<double>();
 }
 
 /// Micro-batches as large as the plan lets them be; only the last one communicates.
 Totals run_micro_batches(Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
   Totals mine = told(inputs);
-  for (const data::Batch& batch : inputs.micro_batches.first(inputs.micro_batches.size() - 1)) {
+  for (const layers::Batch& batch : inputs.micro_batches.first(inputs.micro_batches.size() - 1)) {
     job.strategy->accumulate([&] { mine.loss_sum += forward_backward(job, train, inputs, batch); });
   }
   mine.loss_sum += forward_backward(job, train, inputs, inputs.micro_batches.back());
-  for (const data::Batch& batch : inputs.micro_batches) {
-    mine.num_tokens += static_cast<double>(batch.targets.numel());
+  for (const layers::Batch& batch : inputs.micro_batches) {
+    mine.num_tokens += static_cast<double>(batch.num_valid);
   }
   return sum_over_ranks(mine, job.group);
 }
@@ -95,10 +97,10 @@ Totals run_micro_batches(Job& job, const plan::TrainConfig& train, const StepInp
 /// Stable: one forward and backward per grain; losses are summed as gradients are.
 Totals run_grains(Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
   Totals grain = told(inputs);
-  for (const data::Batch& batch : inputs.micro_batches) {
+  for (const layers::Batch& batch : inputs.micro_batches) {
     job.strategy->begin_grain(batch.positions.begin / train.grain);
     grain.loss_sum = forward_backward(job, train, inputs, batch);
-    grain.num_tokens = static_cast<double>(batch.targets.numel());
+    grain.num_tokens = static_cast<double>(batch.num_valid);
     job.totals->add(grain.values());
     grain = {};
   }

@@ -4,16 +4,16 @@
 #include <functional>
 #include <span>
 
-#include "hanji/data/batch.h"
+#include "hanji/layers/batch.h"
 #include "hanji/train/job.h"
 #include "hanji/train/private_memory.h"
 
 namespace hanji::train {
 
 struct StepInputs {
-  int64_t number = 0;                          ///< Counted from 0; part of the dropout counters.
-  std::span<const data::Batch> micro_batches;  ///< At least one.
-  PrivateMemory& memory;                       ///< Is told of every pass.
+  int64_t number = 0;                            ///< Counted from 0; part of the dropout counters.
+  std::span<const layers::Batch> micro_batches;  ///< At least one.
+  PrivateMemory& memory;                         ///< Is told of every pass.
   double learning_rate = 0;
   const std::function<void()>& before_update;  ///< Called when parameters are about to change.
   int stop_signal = 0;  ///< That told this rank to stop, or 0; all ranks learn it in this step.

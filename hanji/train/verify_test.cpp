@@ -10,6 +10,7 @@
 
 #include "hanji/comm/all_reduce.h"
 #include "hanji/compute/apply.h"
+#include "hanji/layers/model.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/test/run_ranks.h"
 #include "hanji/test/temporary_folder.h"
@@ -75,7 +76,7 @@ class VerifyTest : public testing::Test {
 
   /// verify() of one process against ranks that are threads and run `parts`.
   report::Certificate verified(const plan::Plan& plan, const ObservedParts& parts = {},
-                               const std::function<void(models::GptImpl&)>& extend = {}) {
+                               const std::function<void(layers::Model&)>& extend = {}) {
     compute::apply(to_compute(plan.kernels), 1);
     const test::TemporaryFolder folder;
     const auto kept = [&](std::optional<Keep> keep, int rank) {
@@ -106,7 +107,7 @@ class VerifyTest : public testing::Test {
 
   /// The difference that a fault in `parts` must lead to.
   FirstDifference caught(const plan::Config& config, const ObservedParts& parts,
-                         const std::function<void(models::GptImpl&)>& extend = {}) {
+                         const std::function<void(layers::Model&)>& extend = {}) {
     const auto certificate = verified(planned(config, dataset()), parts, extend);
     EXPECT_FALSE(certificate.equal()) << "the fault went unseen";
     return certificate.difference.value_or(FirstDifference{});
@@ -281,14 +282,14 @@ StepResult hand_made_step(Job& job, const plan::TrainConfig& train, const StepIn
   };
   at::Tensor totals = at::zeros({2}, at::kDouble);
   clear();
-  for (const data::Batch& batch : inputs.micro_batches) {
+  for (const layers::Batch& batch : inputs.micro_batches) {
     const auto by_hand = replicas_of(job).accumulate();
-    job.model->set_counters(
-        {static_cast<uint64_t>(train.seed), inputs.number, batch.positions.begin});
-    const at::Tensor loss = job.model->loss_sum(batch.tokens, batch.targets);
-    loss.backward();
-    totals[0] += loss.item<double>();
-    totals[1] += static_cast<double>(batch.targets.numel());
+    layers::Batch counted = batch;
+    counted.counters = {static_cast<uint64_t>(train.seed), inputs.number, batch.positions.begin};
+    const layers::LossSum loss = job.model->loss_sum(counted);
+    loss.sum.backward();
+    totals[0] += loss.sum.item<double>();
+    totals[1] += static_cast<double>(loss.count);
     const bool first = &batch == &inputs.micro_batches.front();
     const bool last = &batch == &inputs.micro_batches.back();
     if (first && !last && fault.loses_first_on_rank == job.group.rank()) clear();
@@ -403,7 +404,7 @@ TEST_F(VerifyTest, OneExtraRandomDrawIsFoundOnItsRank) {
 }
 
 TEST_F(VerifyTest, AMissedBufferIsFoundOnItsRank) {
-  const auto add_buffer = [](models::GptImpl& model, double value) {
+  const auto add_buffer = [](layers::Model& model, double value) {
     model.register_buffer("running_mean", at::full({3}, value, at::kFloat));
   };
   ObservedParts parts;

@@ -1,4 +1,7 @@
-#include "hanji/train/gpt_options.h"
+#include "hanji/train/make_model.h"
+
+#include "hanji/models/gpt.h"
+#include "hanji/parallel/recompute.h"
 
 namespace hanji::train {
 namespace {
@@ -11,8 +14,6 @@ compute::Dtype dtype_of(plan::Precision precision) {
   }
   return compute::Dtype::kFloat32;
 }
-
-}  // namespace
 
 models::GptOptions gpt_options(const plan::Plan& plan, c10::Device device) {
   const plan::ModelSpec& spec = plan.model;
@@ -28,8 +29,19 @@ models::GptOptions gpt_options(const plan::Plan& plan, c10::Device device) {
           .attention = plan.kernels.attention == plan::Attention::kFlash
                            ? compute::Attention::kFlash
                            : compute::Attention::kMath,
-          .device = device,
-          .recompute = plan.config.compute.recompute};
+          .device = device};
+}
+
+}  // namespace
+
+std::shared_ptr<layers::Model> make_model(const plan::Plan& plan, c10::Device device) {
+  return models::make_gpt(gpt_options(plan, device));
+}
+
+std::vector<layers::LayerScope> training_scopes(const plan::Plan& plan,
+                                                const layers::Model& model) {
+  if (!plan.config.compute.recompute) return {};
+  return {parallel::recompute(model.recomputed_layers())};
 }
 
 }  // namespace hanji::train

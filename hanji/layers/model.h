@@ -1,0 +1,58 @@
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "hanji/layers/batch.h"
+#include "hanji/layers/flow.h"
+#include "hanji/layout/range.h"
+
+namespace hanji::layers {
+
+/// A model as a list of layers and a loss: what a pipeline may cut, fsdp may gather and
+/// recomputation may repeat is a layer.
+///
+/// A layer reads the flow, the batch and its own parameters. What it leaves for the next layer to
+/// add (a bias, a residual branch) is part of the flow. Parameters are named as in checkpoints; names
+/// know nothing of layers, stages or axes.
+/// Thread  one at a time per model.
+class Model : public torch::nn::Module {
+ public:
+  using torch::nn::Module::Module;
+
+  virtual int64_t num_layers() const = 0;
+
+  /// Runs layer `index` of [0, num_layers()). Layer 0 takes batch.inputs and an empty flow.
+  virtual Flow layer(int64_t index, Flow flow, const Batch& batch) = 0;
+
+  /// Returns the loss of the flow of the last layer.
+  ///
+  /// Cost    may overwrite the flow with its gradient: call backward() at most once.
+  virtual LossSum loss(Flow flow, const Batch& batch) = 0;
+
+  /// The layers that recomputation repeats: those that keep more than the flow they are given.
+  virtual layout::Range recomputed_layers() const { return {0, num_layers()}; }
+
+  /// Offers memory, in the order of parameters(), into which backward may write a parameter's
+  /// gradient while its .grad is undefined; .grad then shares it and needs no copy. Empty: none. A
+  /// model that takes none copies nothing.
+  ///
+  /// Shape   as the parameter, contiguous, same dtype.
+  virtual void set_gradient_slots(std::vector<at::Tensor> /*slots*/) {}
+
+  /// Runs `layers` in order, each inside the scopes, the first scope outermost.
+  ///
+  /// Result  the flow of the last of them.
+  /// Errors  throws kInvalidArgument for layers outside [0, num_layers()) and for a layer that
+  ///         returns no tensor, an undefined one or more than kMaxFlowTensors; what a layer or scope
+  ///         throws.
+  Flow forward(layout::Range layers, Flow flow, const Batch& batch,
+               const std::vector<LayerScope>& scopes = {});
+
+  /// Runs all layers and the loss.
+  LossSum loss_sum(const Batch& batch, const std::vector<LayerScope>& scopes = {});
+};
+
+}  // namespace hanji::layers

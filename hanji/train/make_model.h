@@ -1,0 +1,23 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <vector>
+
+#include "hanji/layers/flow.h"
+#include "hanji/plan/plan.h"
+
+namespace hanji::layers {
+class Model;
+}
+
+namespace hanji::train {
+
+/// Makes the model that a plan names, on any device.
+std::shared_ptr<layers::Model> make_model(const plan::Plan& plan, c10::Device device = c10::kCPU);
+
+/// What the plan puts around each layer of `model` in training: recomputation.
+std::vector<layers::LayerScope> training_scopes(const plan::Plan& plan, const layers::Model& model);
+
+}  // namespace hanji::train
