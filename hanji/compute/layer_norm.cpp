@@ -79,8 +79,7 @@ struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
     auto sums = at::empty({3, internal::num_sums(count), columns}, sum.options());
     auto g_weight = gradient_memory({weight, slots[1]});
     auto g_bias = gradient_memory({saved[4], slots[2]});
-    auto g_delta_bias =
-        saved[2].defined() ? gradient_memory({saved[2], slots[0]}) : at::Tensor();
+    auto g_delta_bias = saved[2].defined() ? gradient_memory({saved[2], slots[0]}) : at::Tensor();
     internal::with_storage(g.scalar_type(), [&]<class T>(T) {
       using C = ComputedIn<T>;
       C* parts = pointer<C>(sums);

@@ -43,10 +43,10 @@ TEST(World, RecordsWhatItsGroupDoes) {
     comm::all_reduce(tensor, world.group()).wait();
     EXPECT_EQ(world.group().recorder(), world.recorder());
     const auto events = world.recorder()->events();  // a rank that waited has a span for that, too
-    EXPECT_EQ(std::ranges::count_if(
-                  events,
-                  [&](const auto& e) { return world.recorder()->name(e.name) == "all_reduce"; }),
-              1);
+    EXPECT_EQ(
+        std::ranges::count_if(
+            events, [&](const auto& e) { return world.recorder()->name(e.name) == "all_reduce"; }),
+        1);
   });
 }
 
