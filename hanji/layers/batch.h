@@ -14,7 +14,6 @@ namespace hanji::layers {
 struct Counters {
   uint64_t seed = 0;
   int64_t step = 0;
-  int64_t first_sample = 0;  ///< Position, within the global batch, of the batch's first row.
 };
 
 /// One micro-batch: everything that the layers and the loss of a model read beside the flow. Every

@@ -42,7 +42,8 @@ class Model : public torch::nn::Module {
   /// Shape   as the parameter, contiguous, same dtype.
   virtual void set_gradient_slots(std::vector<at::Tensor> /*slots*/) {}
 
-  /// Runs `layers` in order, each inside the scopes, the first scope outermost.
+  /// Runs `layers` in order, each inside the scopes, the first scope outermost. Scopes live until
+  /// backward() is over: one that repeats a layer is called there.
   ///
   /// Result  the flow of the last of them.
   /// Errors  throws kInvalidArgument for layers outside [0, num_layers()) and for a layer that

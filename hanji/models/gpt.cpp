@@ -149,10 +149,10 @@ GptImpl::~GptImpl() = default;
 /// What one forward of one layer needs to know beside the layer's parameters.
 class GptImpl::Pass {
  public:
-  Pass(const GptOptions& options, bool training, const layers::Counters& counters)
+  Pass(const GptOptions& options, bool training, const layers::Batch& batch)
       : options_(options),
         dropped_(training ? options.dropout : 0.0),
-        key_{counters.seed, counters.step, counters.first_sample, 0} {}
+        key_{batch.counters.seed, batch.counters.step, batch.positions.begin, 0} {}
 
   layers::Flow embed(const Parameters& p, const at::Tensor& tokens) const {
     return {compute::dropout(compute::embed(tokens, p.token, p.position), dropped_, key_)};
@@ -222,7 +222,7 @@ class GptImpl::Pass {
 };
 
 layers::Flow GptImpl::layer(int64_t index, layers::Flow flow, const layers::Batch& batch) {
-  const Pass pass(options_, is_training(), batch.counters);
+  const Pass pass(options_, is_training(), batch);
   if (index == 0) return pass.embed(*parameters_, batch.inputs);
   if (index == num_layers() - 1) return pass.logits(*parameters_, std::move(flow));
   return pass.block(parameters_->blocks[index - 1], index - 1, std::move(flow));

@@ -30,9 +30,9 @@ layers::Batch data(const GptOptions& options, int64_t batch) {
   targets[0] = -1;
   return {.inputs = tokens.view({batch, options.block}),
           .targets = targets.view({batch, options.block}),
-          .positions = {0, batch},
+          .positions = {2, 2 + batch},
           .num_valid = batch * options.block - 1,
-          .counters = {.seed = 3, .step = 5, .first_sample = 2}};
+          .counters = {.seed = 3, .step = 5}};
 }
 
 /// The model written with torch's own differentiable operations.

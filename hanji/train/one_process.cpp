@@ -98,8 +98,7 @@ OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset)
 void OneProcess::forward_backward(Range positions, Sum& leaf, Observer& observer) {
   const plan::TrainConfig& train = plan_.config.train;
   data::read_batch(dataset_.samples, loader_, step_, positions, batch_);
-  batch_.counters = {
-      .seed = static_cast<uint64_t>(train.seed), .step = step_, .first_sample = positions.begin};
+  batch_.counters = {.seed = static_cast<uint64_t>(train.seed), .step = step_};
   for (const at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
   const layers::LossSum loss = model_->loss_sum(batch_, scopes_);
   loss.sum.backward();

@@ -57,17 +57,10 @@ int stop_signal(const Totals& all) {
   return all.num_requeues > 0 ? SIGTERM : 0;
 }
 
-layers::Counters counters(const plan::TrainConfig& train, const StepInputs& inputs,
-                          const layers::Batch& batch) {
-  return {.seed = static_cast<uint64_t>(train.seed),
-          .step = inputs.number,
-          .first_sample = batch.positions.begin};
-}
-
 double forward_backward(Job& job, const plan::TrainConfig& train, const StepInputs& inputs,
                         const layers::Batch& batch) {
   layers::Batch here = batch.to(job.device);
-  here.counters = counters(train, inputs, batch);
+  here.counters = {.seed = static_cast<uint64_t>(train.seed), .step = inputs.number};
   inputs.memory.begin_forward();
   layers::LossSum loss;
   {

@@ -285,7 +285,7 @@ StepResult hand_made_step(Job& job, const plan::TrainConfig& train, const StepIn
   for (const layers::Batch& batch : inputs.micro_batches) {
     const auto by_hand = replicas_of(job).accumulate();
     layers::Batch counted = batch;
-    counted.counters = {static_cast<uint64_t>(train.seed), inputs.number, batch.positions.begin};
+    counted.counters = {static_cast<uint64_t>(train.seed), inputs.number};
     const layers::LossSum loss = job.model->loss_sum(counted);
     loss.sum.backward();
     totals[0] += loss.sum.item<double>();
