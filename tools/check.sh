@@ -131,12 +131,14 @@ check_asan() {
 }
 
 # One thread: OpenMP's own barriers are no part of what is looked at. No overflow of containers is
-# looked for: libtorch fills vectors without telling the sanitizer.
+# looked for: libtorch fills vectors without telling the sanitizer. A test of ours dies of SIGSEGV on
+# purpose; those that count private pages would count the sanitizer's.
 check_asan_torch() {
   local floors="comm parallel lens train checkpoint"
   configure asan_torch
   compile asan_torch $(printf 'hanji_%s_test ' $floors)
-  OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_container_overflow=0 \
+  OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_container_overflow=0:handle_segv=0 \
+    GTEST_FILTER=-ActivationStore.MemoryHolds*:OffloadedShards.MemoryDoesNotGrow* \
     UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 registered asan_torch "^(${floors// /|})\$"
 }
 

@@ -4,6 +4,9 @@
 #include <malloc.h>
 #include <torch/types.h>
 
+#include <filesystem>
+#include <iterator>
+
 #include "hanji/base/status.h"
 #include "hanji/parallel/checkpointed.h"
 #include "hanji/parallel/ddp/data_parallel.h"
@@ -64,6 +67,21 @@ TEST(ActivationStore, GradientsHaveTheBitsOfMemory) {
       EXPECT_EQ(store.stored_bytes(), 0);
     }
   }
+}
+
+TEST(ActivationStore, ItsFileIsClosedWithTheLastGraph) {
+  const test::TemporaryFolder folder;
+  const auto open_files = [] {
+    using Entries = std::filesystem::directory_iterator;
+    return std::distance(Entries("/proc/self/fd"), Entries());
+  };
+  const auto before = open_files();
+  {
+    ActivationStore store(options_in(folder));
+    EXPECT_GT(open_files(), before);
+    gradients(&store, 1);
+  }
+  EXPECT_EQ(open_files(), before);
 }
 
 TEST(ActivationStore, MemoryHoldsAWindowAndNotWhatIsSaved) {

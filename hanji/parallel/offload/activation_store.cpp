@@ -128,10 +128,12 @@ std::shared_ptr<StoredBytes> ActivationStore::Impl::store(const at::Tensor& tens
   finish_writes(std::max<int64_t>(options_.window_bytes - whole, 0));
   const int64_t at = place(whole);
   stored_bytes_ += whole;
+  // Weak pointers of ours keep what deletes alive: it lets go of us once it has.
   const std::shared_ptr<StoredBytes> bytes(new StoredBytes(next_++, at, whole),
-                                           [self = shared_from_this()](StoredBytes* gone) {
+                                           [self = shared_from_this()](StoredBytes* gone) mutable {
                                              self->release(*gone);
                                              delete gone;
+                                             self.reset();
                                            });
   alive_[bytes->number] = bytes.get();
   bytes->memory = take_memory(whole);
