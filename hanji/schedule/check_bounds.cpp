@@ -44,7 +44,7 @@ Status check_header(const StepList& list) {
     return out_of_bounds(fmt::format("{} ranks; a list has 1 to {}", list.ranks, kMaxRanks));
   }
   if (!list.kept.is_whole()) {
-    return refuse(
+    return base::invalid_argument(
         fmt::format("only the steps of rank {} are kept; make the whole list", list.kept.rank));
   }
   if (list.per_rank.size() != static_cast<size_t>(list.ranks)) {

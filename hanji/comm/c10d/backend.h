@@ -25,7 +25,7 @@ using Meet = std::function<c10::intrusive_ptr<::c10d::Backend>(
 struct BackendOptions {
   std::chrono::milliseconds timeout{0};  ///< Of calls that bring none; 0: the group's deadline.
   /// Where monitoredBarrier() meets, which must not depend on the ranks it reports on.
-  c10::intrusive_ptr<::c10d::Store> store{};
+  c10::intrusive_ptr<::c10d::Store> store;
   std::function<void(const Status&)> abort{};  ///< Ends the waits of all ranks with these words.
   Meet meet{};                                 ///< Makes the groups of split() and merge().
   std::shared_ptr<void> owner{};               ///< Dropped after the group, by shutdown().

@@ -58,7 +58,7 @@ std::optional<Group> join_twins(const Ancestry& ancestry, const Place& place,
   std::vector<int> members;
   for (const int rank : place.hosts.twins(lane)) members.push_back(place.world_ranks[rank]);
   return ancestry.join(fmt::format("{}.lane{}", place.name, lane), members,
-                       options_between(options, fmt::format("lane {}", lane)));
+                       options_between(options, fmt::format("rail {}", lane)));
 }
 
 std::function<Group()> make_join_all(const Ancestry& ancestry, const Place& place,
