@@ -11,6 +11,7 @@
 #include "hanji/lens/internal/arguments.h"
 #include "hanji/lens/internal/random_values.h"
 #include "hanji/lens/internal/seeded_generator.h"
+#include "hanji/lens/operation.h"
 
 namespace hanji::lens {
 namespace {

@@ -1,4 +1,6 @@
 #include <array>
+#include <cstddef>
+#include <cstring>
 
 #include "hanji/shm/internal/element.h"
 #include "hanji/shm/internal/reduction.h"
@@ -11,6 +13,19 @@ namespace {
 using namespace internal;
 using schedule::ReduceOp;
 
+// Slices of bytes make values that are not aligned.
+template <class T>
+T load_at(const void* values, int64_t i) {
+  T value;
+  std::memcpy(&value, static_cast<const std::byte*>(values) + i * sizeof(T), sizeof value);
+  return value;
+}
+
+template <class T>
+void store_at(void* values, int64_t i, T value) {
+  std::memcpy(static_cast<std::byte*>(values) + i * sizeof(T), &value, sizeof value);
+}
+
 template <class T, class Op>
 Wide<T> evaluate(std::span<const void* const> sources, std::span<const int> tree, int64_t i,
                  std::span<const double> factors) {
@@ -18,7 +33,7 @@ Wide<T> evaluate(std::span<const void* const> sources, std::span<const int> tree
   size_t top = 0;
   for (const int token : tree) {
     if (token >= 0) {
-      stack[top++] = widen(static_cast<const T*>(sources[token])[i]);
+      stack[top++] = widen(load_at<T>(sources[token], i));
       if (!factors.empty()) stack[top - 1] *= static_cast<Wide<T>>(factors[token]);
     } else {
       --top;
@@ -44,7 +59,7 @@ void reduce_as(std::span<const void* const> sources, std::span<const int> tree,
   for (int64_t i = 0; i < count; ++i) {
     Wide<T> value = evaluate<T, Op>(sources, tree, i, factors);
     if (average) value = divide(value, sources.size());
-    for (void* destination : destinations) static_cast<T*>(destination)[i] = narrow<T>(value);
+    for (void* destination : destinations) store_at<T>(destination, i, narrow<T>(value));
   }
 }
 

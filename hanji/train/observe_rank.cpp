@@ -5,6 +5,7 @@
 #include "hanji/base/file.h"
 #include "hanji/compute/apply.h"
 #include "hanji/compute/memory.h"
+#include "hanji/data/loader.h"
 #include "hanji/train/kernel_choice.h"
 #include "hanji/train/loop.h"
 #include "hanji/train/meet.h"

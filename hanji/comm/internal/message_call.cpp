@@ -62,7 +62,7 @@ std::vector<int> MessageCall::waits_for() const {
   if (stage_ == Stage::kAgreeing) return wire_.absent();
   if (stage_ != Stage::kWalking) return {};
   std::vector<int> peers = walk_->waits_for();
-  if (wire_.blocks() && !peers.empty()) peers.resize(1);
+  if (wire_.blocks() && !peers.empty()) peers.erase(peers.begin() + 1, peers.end());
   return peers;
 }
 
