@@ -14,6 +14,8 @@ std::string describe(const std::vector<Axis>& axes) {
   return fmt::format("({})", fmt::join(parts, ", "));
 }
 
+bool is_data_axis(const Axis& axis) { return axis.name == "dp" || axis.name == "fsdp"; }
+
 }  // namespace
 
 Result<MeshShape> MeshShape::create(std::vector<Axis> axes, int world_size) {
@@ -40,6 +42,11 @@ Result<MeshShape> MeshShape::create(std::vector<Axis> axes, int world_size) {
   return MeshShape(std::move(axes), world_size);
 }
 
+int MeshShape::degree(std::string_view axis) const {
+  const auto found = std::ranges::find(axes_, axis, &Axis::name);
+  return found == axes_.end() ? 1 : found->degree;
+}
+
 std::vector<int> MeshShape::coordinates(int rank) const {
   std::vector<int> result(axes_.size());
   for (size_t i = axes_.size(); i-- > 0;) {
@@ -49,6 +56,11 @@ std::vector<int> MeshShape::coordinates(int rank) const {
   return result;
 }
 
+int MeshShape::coordinate(int rank, std::string_view axis) const {
+  const auto found = std::ranges::find(axes_, axis, &Axis::name);
+  return found == axes_.end() ? 0 : coordinates(rank)[found - axes_.begin()];
+}
+
 int MeshShape::rank_of(const std::vector<int>& coordinates) const {
   int rank = 0;
   for (size_t i = 0; i < axes_.size(); ++i) rank = rank * axes_[i].degree + coordinates[i];
@@ -56,14 +68,14 @@ int MeshShape::rank_of(const std::vector<int>& coordinates) const {
 }
 
 Result<std::vector<int>> MeshShape::members(int rank, std::string_view axis) const {
-  const auto found = std::find_if(axes_.begin(), axes_.end(),
-                                  [&](const Axis& candidate) { return candidate.name == axis; });
-  if (found == axes_.end()) {
-    return base::not_found(fmt::format("the mesh {} has no axis '{}'", describe(axes_), axis));
-  }
   if (rank < 0 || rank >= world_size_) {
     return base::invalid_argument(
         fmt::format("rank {} lies outside a mesh of {} ranks", rank, world_size_));
+  }
+  const auto found = std::ranges::find(axes_, axis, &Axis::name);
+  if (found == axes_.end()) {
+    if (std::ranges::find(kAxisNames, axis) != kAxisNames.end()) return std::vector{rank};
+    return base::not_found(fmt::format("the mesh {} has no axis '{}'", describe(axes_), axis));
   }
   std::vector<int> coordinate = coordinates(rank);
   std::vector<int> result;
@@ -72,6 +84,41 @@ Result<std::vector<int>> MeshShape::members(int rank, std::string_view axis) con
     result.push_back(rank_of(coordinate));
   }
   return result;
+}
+
+int MeshShape::data_coordinate(int rank) const {
+  return coordinate(rank, "dp") * degree("fsdp") + coordinate(rank, "fsdp");
+}
+
+std::vector<int> MeshShape::data_group(int rank) const {
+  std::vector<int> ranks = varied(rank, true);
+  std::ranges::sort(ranks, {}, [&](int one) { return data_coordinate(one); });
+  return ranks;
+}
+
+std::vector<int> MeshShape::data_peers(int rank) const { return varied(rank, false); }
+
+std::vector<int> MeshShape::varied(int rank, bool data_axes) const {
+  const std::vector<int> own = coordinates(rank);
+  std::vector<int> result;
+  for (int other = 0; other < world_size_; ++other) {
+    const std::vector<int> theirs = coordinates(other);
+    bool same = true;
+    for (size_t i = 0; i < axes_.size(); ++i) {
+      same = same && (own[i] == theirs[i] || is_data_axis(axes_[i]) == data_axes);
+    }
+    if (same) result.push_back(other);
+  }
+  return result;
+}
+
+std::vector<int64_t> nearest_divisors(int64_t ranks, int64_t degree) {
+  int64_t below = std::min(degree, ranks);
+  while (below > 1 && ranks % below != 0) --below;
+  int64_t above = std::max<int64_t>(1, degree);
+  while (above < ranks && ranks % above != 0) ++above;
+  if (below == above || above > ranks) return {std::max<int64_t>(1, below)};
+  return {below, above};
 }
 
 }  // namespace hanji::layout

@@ -40,9 +40,44 @@ TEST(MeshShape, RefusesWhatIsNoGrid) {
 TEST(MeshShape, AnUnknownAxisIsNamedWithThoseThereAre) {
   const auto mesh = MeshShape::create({{"dp", 2}}, 2);
   ASSERT_TRUE(mesh.ok());
-  EXPECT_EQ(mesh->members(0, "tp").status().code(), Code::kNotFound);
-  EXPECT_THAT(mesh->members(0, "tp").status().message(), HasSubstr("dp 2"));
+  EXPECT_EQ(mesh->members(0, "rows").status().code(), Code::kNotFound);
+  EXPECT_THAT(mesh->members(0, "rows").status().message(), HasSubstr("dp 2"));
   EXPECT_EQ(mesh->members(2, "dp").status().code(), Code::kInvalidArgument);
+}
+
+TEST(MeshShape, AnAbsentAxisHasDegreeOne) {
+  const auto mesh = MeshShape::create({{"fsdp", 2}}, 2);
+  ASSERT_TRUE(mesh.ok());
+  EXPECT_EQ(mesh->degree("fsdp"), 2);
+  EXPECT_EQ(mesh->degree("tp"), 1);
+  EXPECT_EQ(mesh->coordinate(1, "fsdp"), 1);
+  EXPECT_EQ(mesh->coordinate(1, "tp"), 0);
+  EXPECT_THAT(*mesh->members(1, "tp"), ElementsAre(1));
+  EXPECT_EQ(MeshShape().num_data_coordinates(), 1);
+}
+
+TEST(MeshShape, RanksOfADataCoordinateDifferAlongTheOtherAxes) {
+  const auto mesh = MeshShape::create({{"pp", 2}, {"dp", 2}, {"fsdp", 3}, {"tp", 2}}, 24);
+  ASSERT_TRUE(mesh.ok());
+  EXPECT_EQ(mesh->num_data_coordinates(), 6);
+  constexpr int kRank = 12 + 6 + 2 * 2 + 1;  // pp 1, dp 1, fsdp 2, tp 1
+  EXPECT_EQ(mesh->data_coordinate(kRank), 5);
+  EXPECT_THAT(mesh->data_peers(kRank), ElementsAre(10, 11, 22, 23));
+  EXPECT_THAT(mesh->data_group(kRank), ElementsAre(13, 15, 17, 19, 21, 23));
+}
+
+TEST(MeshShape, ADataGroupStandsInTheOrderOfItsCoordinates) {
+  const auto mesh = MeshShape::create({{"fsdp", 2}, {"dp", 2}}, 4);
+  ASSERT_TRUE(mesh.ok());
+  EXPECT_THAT(mesh->data_group(0), ElementsAre(0, 2, 1, 3));
+  EXPECT_EQ(mesh->data_coordinate(2), 1);
+}
+
+TEST(NearestDivisors, AreTheNextOnesBelowAndAbove) {
+  EXPECT_THAT(nearest_divisors(12, 5), ElementsAre(4, 6));
+  EXPECT_THAT(nearest_divisors(12, 4), ElementsAre(4));
+  EXPECT_THAT(nearest_divisors(12, 40), ElementsAre(12));
+  EXPECT_THAT(nearest_divisors(7, 3), ElementsAre(1, 7));
 }
 
 }  // namespace
