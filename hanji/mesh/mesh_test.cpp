@@ -35,6 +35,7 @@ TEST(Mesh, AnAxisOfOneIsAGroupOfThisRank) {
     const Mesh mesh = world.mesh({{"dp", 2}, {"tp", 1}});
     EXPECT_EQ(mesh["tp"].size(), 1);
     EXPECT_EQ(mesh["dp"].size(), 2);
+    EXPECT_EQ(mesh["pp"].size(), 1) << "an axis that was not given";
     EXPECT_EQ(mesh.shape().world_size(), 2);
   });
 }
@@ -43,11 +44,11 @@ TEST(Mesh, AnUnknownAxisIsNotFoundAmongThoseThereAre) {
   run_ranks(1, [](world::World& world) {
     const Mesh mesh = world.mesh({{"dp", 1}});
     try {
-      static_cast<void>(mesh["pp"]);
+      static_cast<void>(mesh["rows"]);
       ADD_FAILURE() << "no exception";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::kNotFound);
-      EXPECT_THAT(error.what(), HasSubstr("no axis 'pp'; it has dp"));
+      EXPECT_THAT(error.what(), HasSubstr("no axis 'rows'; it has dp"));
     }
   });
 }
