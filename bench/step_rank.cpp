@@ -48,7 +48,8 @@ layers::Batch make_batch(const plan::Plan& plan, int64_t step, layout::Range pos
 
 std::vector<layers::Batch> make_batches(const plan::Plan& plan, int64_t step, int rank) {
   std::vector<layers::Batch> batches;
-  for (const layout::Range positions : data::cut(plan.shares[rank].samples, plan.micro_batch)) {
+  for (const layout::Range positions :
+       data::cut(plan::share_of(plan, rank).samples, plan.micro_batch)) {
     batches.push_back(make_batch(plan, step, positions));
   }
   return batches;
@@ -65,7 +66,8 @@ plan::Plan plan_for(int ranks, std::vector<std::string> assignments) {
 
 /// What the matrix products and attention of a step of this rank take alone, by the rates of the plan.
 double products_seconds(const plan::Plan& plan, int rank) {
-  const auto tokens = static_cast<double>(plan.shares[rank].samples.size() * plan.model.block);
+  const auto tokens =
+      static_cast<double>(plan::share_of(plan, rank).samples.size() * plan.model.block);
   const auto& kernels = plan.kernels;
   if (kernels.gemm_flops_per_second <= 0 || kernels.attention_flops_per_second <= 0) return 0;
   return tokens * (plan.model.gemm_flops_per_token() / kernels.gemm_flops_per_second +

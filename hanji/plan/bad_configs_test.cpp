@@ -86,9 +86,32 @@ const std::vector<BadConfig>& corpus() {
       {"groups that do not fit",
        "[run]\nranks = 4\n[parallel]\ndata = \"hsdp\"\n[mesh]\nfsdp = 3\n",
        {},
-       {"run.toml:6:1: mesh.fsdp: a mesh of some groups of 3 does not have 4 ranks; set mesh.fsdp "
-        "= "
-        "4, or remove mesh.dp and mesh.fsdp"}},
+       {"run.toml:6:1: mesh.fsdp: a mesh of (fsdp 3) does not divide 4 ranks; set mesh.fsdp = 2 or "
+        "4"}},
+      {"groups that have other ranks",
+       "[run]\nranks = 8\n[parallel]\ndata = \"hsdp\"\n[mesh]\ndp = 2\nfsdp = 3\n",
+       {},
+       {"run.toml:7:1: mesh.fsdp: a mesh of (dp 2, fsdp 3) does not have 8 ranks; set mesh.fsdp = "
+        "4"}},
+      {"other ranks than replicas",
+       "[run]\nranks = 5\n[mesh]\ndp = 2\n",
+       {},
+       {"run.toml:4:1: mesh.dp: a mesh of (dp 2) does not have 5 ranks; set mesh.dp = 5"}},
+      {"a model cut in every way",
+       "[mesh]\npp = 2\ncp = 2\ntp = 2\naxial = 1\n",
+       {{"mesh.axial=2", "--set"}},
+       {"run.toml:2:1: mesh.pp is 2, but no model is cut by pp yet; remove mesh.pp",
+        "run.toml:3:1: mesh.cp is 2, but no model is cut by cp yet; remove mesh.cp",
+        "run.toml:4:1: mesh.tp is 2, but no model is cut by tp yet; remove mesh.tp",
+        "--set: mesh.axial is 2, but no model is cut by axial yet; remove mesh.axial",
+        "--set: mesh.axial is 2 and mesh.tp is 2, but axial stands in the place of tp; remove one "
+        "of "
+        "them"}},
+      {"experts",
+       "[mesh]\nep = 2\n",
+       {},
+       {"run.toml:2:1: mesh.ep is refused: no model here has experts that ranks could share out; "
+        "leave it out"}},
       {"groups of replicas",
        "[run]\nranks = 4\n[mesh]\nfsdp = 2\n",
        {},

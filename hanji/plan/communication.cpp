@@ -36,6 +36,7 @@ class Communication {
   Communication(const StepFacts& facts, Prediction& prediction)
       : chooser_(facts.rates, facts.algorithms),
         ranks_(static_cast<int>(facts.shares.size())),
+        ranks_on_host_(facts.ranks_on_host),
         hosts_(facts.hosts),
         hosted_(hosts_, chooser_),
         prediction_(prediction) {}
@@ -83,7 +84,7 @@ class Communication {
   void add_messages(const layout::ServerTraffic& traffic) {
     int64_t most = 0;
     for (const auto& link : traffic.links) most = std::max(most, link.sent + link.received);
-    const double rate = chooser_.rates().memory_bytes_per_second / ranks_;
+    const double rate = chooser_.rates().memory_bytes_per_second / ranks_on_host_;
     prediction_.transfer_seconds += static_cast<double>(most) / rate;
     prediction_.wire_bytes_per_step += traffic.network();
   }
@@ -136,7 +137,8 @@ class Communication {
   }
 
   cost::Chooser chooser_;
-  const int ranks_;
+  const int ranks_;  ///< That sum gradients: one of each data coordinate.
+  const int ranks_on_host_;
   const HostLayout& hosts_;
   HostedCalls hosted_;
   Prediction& prediction_;
@@ -263,7 +265,12 @@ class StepCalls {
 
 std::vector<GradientCall> predict_communication(const StepFacts& facts, Prediction& prediction) {
   if (facts.shares.size() == 1) return {};
-  return StepCalls(facts, prediction).add();
+  auto calls = StepCalls(facts, prediction).add();
+  // Other ranks of the data coordinates do the same among themselves, at the same time.
+  const int64_t groups = facts.ranks / std::ssize(facts.shares);
+  prediction.wire_bytes_per_step *= groups;
+  prediction.network_bytes_per_step *= groups;
+  return calls;
 }
 
 }  // namespace hanji::plan

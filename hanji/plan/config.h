@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -118,11 +119,35 @@ struct ParallelConfig {
   Sharding data = Sharding::kReplicas;
 };
 
-/// Degrees of the mesh; auto: what parallel.data and the ranks leave.
+/// Degrees of the mesh, outer to inner; auto: what parallel.data and the ranks leave.
 struct MeshConfig {
+  int64_t pp = 1;        ///< Stages of layers.
   int64_t dp = kAuto;    ///< Ranks, or groups of them, that have the same state.
   int64_t fsdp = kAuto;  ///< Ranks that share one state out among them.
+  int64_t cp = 1;        ///< Parts of a sample's tokens.
+  int64_t tp = 1;        ///< Parts of a layer's products.
+  int64_t axial = 1;     ///< Parts of a pair's rows and columns, in tp's place.
 };
+
+/// An axis of the mesh and its key.
+struct AxisKey {
+  std::string_view axis;
+  std::string_view key;
+  int64_t MeshConfig::*degree;
+};
+
+/// In the order of layout::kAxisNames.
+inline constexpr std::array<AxisKey, 6> kAxisKeys = {{{"pp", "mesh.pp", &MeshConfig::pp},
+                                                      {"dp", "mesh.dp", &MeshConfig::dp},
+                                                      {"fsdp", "mesh.fsdp", &MeshConfig::fsdp},
+                                                      {"cp", "mesh.cp", &MeshConfig::cp},
+                                                      {"tp", "mesh.tp", &MeshConfig::tp},
+                                                      {"axial", "mesh.axial", &MeshConfig::axial}}};
+
+/// How many ranks see the same samples: the product of all degrees but those of dp and fsdp.
+constexpr int64_t ranks_per_data_coordinate(const MeshConfig& mesh) {
+  return mesh.pp * mesh.cp * mesh.tp * mesh.axial;
+}
 
 /// What lies in a file of a disk instead of in memory.
 struct OffloadConfig {

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "hanji/base/limits.h"
+#include "hanji/layout/mesh_shape.h"
 #include "hanji/layout/split.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/model_spec.h"
@@ -80,20 +83,34 @@ void check_batches(const Config& c, Found& found) {
   }
 }
 
+/// Ranks, where the configuration says how many.
+int64_t ranks_of(const Config& c) {
+  if (c.run.ranks != kAuto || c.train.split.empty()) return c.run.ranks;
+  return std::ssize(c.train.split) * ranks_per_data_coordinate(c.mesh);
+}
+
+/// "8", or "8, 4 data coordinates of 2" where ranks see the same samples.
+std::string counted_ranks(const Config& c) {
+  const int64_t peers = ranks_per_data_coordinate(c.mesh);
+  if (peers == 1) return std::to_string(c.run.ranks);
+  return fmt::format("{}, {} data coordinates of {}", c.run.ranks, c.run.ranks / peers, peers);
+}
+
 void check_split(const Config& c, int64_t num_grains, Found& found) {
   const auto shares = static_cast<int64_t>(c.train.split.size());
-  if (shares > base::kMaxRanks) {
+  const int64_t peers = ranks_per_data_coordinate(c.mesh);
+  if (shares * peers > base::kMaxRanks) {
     found.push_back({{"train.split"},
                      fmt::format("train.split has {} shares, but at most {} ranks run", shares,
                                  base::kMaxRanks),
                      "shorten train.split"});
     return;
   }
-  if (c.run.ranks != kAuto && shares != c.run.ranks) {
+  if (c.run.ranks != kAuto && shares * peers != c.run.ranks) {
     found.push_back(
         {{"train.split", "run.ranks"},
-         fmt::format("train.split has {} shares, but run.ranks is {}", shares, c.run.ranks),
-         fmt::format("set run.ranks = {}", shares)});
+         fmt::format("train.split has {} shares, but run.ranks is {}", shares, counted_ranks(c)),
+         fmt::format("set run.ranks = {}", shares * peers)});
     return;
   }
   const auto split = layout::split_grains(num_grains, static_cast<int>(shares), c.train.split);
@@ -106,14 +123,16 @@ void check_split(const Config& c, int64_t num_grains, Found& found) {
 
 void check_ranks(const Config& c, Found& found) {
   const int64_t num_grains = c.train.global_batch / c.train.grain;
+  const int64_t peers = ranks_per_data_coordinate(c.mesh);
   if (!c.train.split.empty()) return check_split(c, num_grains, found);
-  if (c.run.ranks != kAuto && num_grains < c.run.ranks) {
+  if (c.run.ranks != kAuto && num_grains < c.run.ranks / peers) {
     found.push_back(
         {{"train.global_batch", "run.ranks", "train.grain"},
          fmt::format("train.global_batch {} gives {} grains of {}, but run.ranks is {} and every "
-                     "rank needs one",
-                     c.train.global_batch, num_grains, c.train.grain, c.run.ranks),
-         fmt::format("set train.global_batch = {}", c.run.ranks * c.train.grain)});
+                     "{} needs one",
+                     c.train.global_batch, num_grains, c.train.grain, counted_ranks(c),
+                     peers == 1 ? "rank" : "coordinate"),
+         fmt::format("set train.global_batch = {}", c.run.ranks / peers * c.train.grain)});
   }
 }
 
@@ -190,53 +209,100 @@ void check_device(const Config& c, Found& found) {
   }
 }
 
-/// What the mesh has to be for parallel.data, which is not ddp or server.
-void check_cut_mesh(const Config& c, Found& found) {
+/// Axes other than dp and fsdp, by which the model itself is cut.
+void check_cut_axes(const Config& c, std::span<const std::string_view> cut_axes, Found& found) {
+  for (const auto& [axis, key, degree] : kAxisKeys) {
+    const bool cuts_batch = axis == "dp" || axis == "fsdp";
+    const bool may_be = std::ranges::find(cut_axes, axis) != cut_axes.end();
+    if (cuts_batch || may_be || c.mesh.*degree == 1) continue;
+    found.push_back(
+        {{key},
+         fmt::format("{} is {}, but no model is cut by {} yet", key, c.mesh.*degree, axis),
+         fmt::format("remove {}", key)});
+  }
+  if (c.mesh.tp > 1 && c.mesh.axial > 1) {
+    found.push_back(
+        {{"mesh.axial", "mesh.tp"},
+         fmt::format("mesh.axial is {} and mesh.tp is {}, but axial stands in the place "
+                     "of tp",
+                     c.mesh.axial, c.mesh.tp),
+         "remove one of them"});
+  }
+}
+
+/// The degrees that are set: of dp and fsdp where they are not left open, of others above 1.
+std::vector<AxisKey> set_axes(const Config& c) {
+  std::vector<AxisKey> axes;
+  for (const AxisKey& one : kAxisKeys) {
+    const bool no_axis = one.axis == "fsdp" && !cuts_states(c.parallel.data);
+    if (!no_axis && c.mesh.*one.degree != kAuto && c.mesh.*one.degree != 1) axes.push_back(one);
+  }
+  return axes;
+}
+
+/// One degree to change, or else the ranks, so that the degrees' product divides them, or is them
+/// where none is open.
+std::string nearest_degrees(const Config& c, int64_t ranks, int64_t product, bool open) {
+  const std::vector<AxisKey> axes = set_axes(c);
+  for (const AxisKey& one : std::views::reverse(axes)) {
+    const int64_t others = product / (c.mesh.*one.degree);
+    if (ranks % others != 0) continue;
+    const std::vector<int64_t> nearest =
+        open ? layout::nearest_divisors(ranks / others, c.mesh.*one.degree)
+             : std::vector{ranks / others};
+    return fmt::format("set {} = {}", one.key, fmt::join(nearest, " or "));
+  }
+  return fmt::format("set run.ranks = {}",
+                     open ? (ranks + product - 1) / product * product : product);
+}
+
+/// The product of all degrees is the number of ranks.
+void check_degrees(const Config& c, Found& found) {
+  const bool open = c.mesh.dp == kAuto || (cuts_states(c.parallel.data) && c.mesh.fsdp == kAuto);
+  int64_t product = 1;
+  std::vector<std::string> degrees;
+  std::vector<std::string_view> keys;
+  for (const AxisKey& one : set_axes(c)) {
+    product *= c.mesh.*one.degree;
+    degrees.push_back(fmt::format("{} {}", one.axis, c.mesh.*one.degree));
+    keys.insert(keys.begin(), one.key);
+  }
+  keys.insert(keys.end(), {"run.ranks", "train.split"});
+  const int64_t ranks = ranks_of(c);
+  if (ranks == kAuto) {
+    if (!open || product == ranks_per_data_coordinate(c.mesh)) return;
+    found.push_back({keys, "one degree of the mesh is set, but neither the other nor run.ranks",
+                     "set run.ranks"});
+  } else if (open ? ranks % product != 0 : ranks != product) {
+    found.push_back({keys,
+                     fmt::format("a mesh of ({}) {} {} ranks", fmt::join(degrees, ", "),
+                                 open ? "does not divide" : "does not have", ranks),
+                     nearest_degrees(c, ranks, product, open)});
+  }
+}
+
+void check_mesh(const Config& c, std::span<const std::string_view> cut_axes, Found& found) {
   const auto data = name_of(c.parallel.data);
-  const MeshConfig& mesh = c.mesh;
-  if (c.parallel.data != Sharding::kHybrid && mesh.dp != kAuto && mesh.dp > 1) {
+  check_cut_axes(c, cut_axes, found);
+  if (!cuts_states(c.parallel.data) && c.mesh.fsdp != kAuto && c.mesh.fsdp > 1) {
+    found.push_back(
+        {{"mesh.fsdp", "parallel.data"},
+         fmt::format("mesh.fsdp is {}, but parallel.data = {} cuts no state", c.mesh.fsdp, data),
+         "set parallel.data = \"hsdp\", or remove mesh.fsdp"});
+  }
+  const bool one_state = cuts_states(c.parallel.data) && c.parallel.data != Sharding::kHybrid;
+  if (one_state && c.mesh.dp != kAuto && c.mesh.dp > 1) {
     found.push_back({{"mesh.dp", "parallel.data"},
                      fmt::format("mesh.dp is {}, but parallel.data = {} cuts one state among all "
                                  "ranks",
-                                 mesh.dp, data),
+                                 c.mesh.dp, data),
                      "set parallel.data = \"hsdp\", or remove mesh.dp"});
   }
-  const int64_t ranks = c.run.ranks != kAuto     ? c.run.ranks
-                        : !c.train.split.empty() ? std::ssize(c.train.split)
-                                                 : kAuto;
-  const int64_t degrees = (mesh.dp == kAuto ? 1 : mesh.dp) * (mesh.fsdp == kAuto ? 1 : mesh.fsdp);
-  const bool both = mesh.dp != kAuto && mesh.fsdp != kAuto;
-  if (ranks != kAuto && (both ? degrees != ranks : ranks % degrees != 0)) {
-    found.push_back({{"mesh.fsdp", "mesh.dp", "run.ranks"},
-                     fmt::format("a mesh of {} groups of {} does not have {} ranks",
-                                 mesh.dp == kAuto ? "some" : std::to_string(mesh.dp),
-                                 mesh.fsdp == kAuto ? "some" : std::to_string(mesh.fsdp), ranks),
-                     fmt::format("set mesh.fsdp = {}, or remove mesh.dp and mesh.fsdp", ranks)});
-  }
-  if (ranks == kAuto && !both && degrees > 1) {
-    found.push_back({{mesh.dp == kAuto ? "mesh.fsdp" : "mesh.dp", "run.ranks"},
-                     "one degree of the mesh is set, but neither the other nor run.ranks",
-                     "set run.ranks"});
-  }
+  check_degrees(c, found);
 }
 
 void check_parallel(const Config& c, Found& found) {
   const auto data = name_of(c.parallel.data);
-  if (!cuts_states(c.parallel.data)) {
-    if (c.mesh.fsdp != kAuto && c.mesh.fsdp > 1) {
-      found.push_back(
-          {{"mesh.fsdp", "parallel.data"},
-           fmt::format("mesh.fsdp is {}, but parallel.data = {} cuts no state", c.mesh.fsdp, data),
-           "set parallel.data = \"hsdp\", or remove mesh.fsdp"});
-    }
-    if (c.mesh.dp != kAuto && c.run.ranks != kAuto && c.mesh.dp != c.run.ranks) {
-      found.push_back({{"mesh.dp", "run.ranks"},
-                       fmt::format("mesh.dp is {}, but run.ranks is {}", c.mesh.dp, c.run.ranks),
-                       "remove mesh.dp"});
-    }
-  } else {
-    check_cut_mesh(c, found);
-  }
   const TrainSetup setup{
       .data = c.parallel.data, .device = c.compute.device, .engine = engine_of(c)};
   if (has_limit(setup, TrainLimit::kGpus)) {
@@ -327,7 +393,8 @@ cost::NamedAlgorithms named_algorithms(const CommConfig& comm) {
   return named;
 }
 
-std::vector<Contradiction> find_contradictions(const Config& config) {
+std::vector<Contradiction> find_contradictions(const Config& config,
+                                               std::span<const std::string_view> cut_axes) {
   Found found;
   check_data(config, found);
   check_model(config, found);
@@ -336,6 +403,7 @@ std::vector<Contradiction> find_contradictions(const Config& config) {
   check_learning_rate(config, found);
   check_bits(config, found);
   check_device(config, found);
+  check_mesh(config, cut_axes, found);
   check_parallel(config, found);
   check_offload(config, found);
   check_kernels(config, found);

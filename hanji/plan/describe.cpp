@@ -86,15 +86,16 @@ std::string describe_data(const Plan& plan) {
 
 std::string describe_mesh(const Plan& plan) {
   std::string text;
-  for (const layout::Axis& axis : plan.mesh) text += fmt::format("{} {}, ", axis.name, axis.degree);
+  for (const layout::Axis& axis : plan.mesh.axes())
+    text += fmt::format("{} {}, ", axis.name, axis.degree);
   text += fmt::format("{} rank{} of {} thread{}", plan.ranks, plan.ranks == 1 ? "" : "s",
                       plan.threads, plan.threads == 1 ? "" : "s");
   if (plan.config.compute.device == Device::kCuda) text += ", a GPU each";
   bool pinned = true;
-  for (const RankShare& share : plan.shares) pinned = pinned && !share.cpus.empty();
+  for (const auto& cpus : plan.cpus) pinned = pinned && !cpus.empty();
   if (!pinned) return text + ", not pinned";
   text += " on cpus";
-  for (const RankShare& share : plan.shares) text += fmt::format(" {}", fmt::join(share.cpus, "+"));
+  for (const auto& cpus : plan.cpus) text += fmt::format(" {}", fmt::join(cpus, "+"));
   return text;
 }
 
@@ -111,11 +112,12 @@ std::string describe_hosts(const Plan& plan) {
 
 std::string describe_batch(const Plan& plan) {
   std::vector<int64_t> sizes;
-  for (const RankShare& share : plan.shares) sizes.push_back(share.samples.size());
+  for (const DataShare& share : plan.shares) sizes.push_back(share.samples.size());
   const TrainConfig& train = plan.config.train;
-  return fmt::format("{} samples = {} tokens a step; per rank {}, at most {} at once; {} steps",
-                     train.global_batch, train.global_batch * plan.model.block, listed(sizes, " "),
-                     plan.micro_batch, train.steps);
+  return fmt::format("{} samples = {} tokens a step; per {} {}, at most {} at once; {} steps",
+                     train.global_batch, train.global_batch * plan.model.block,
+                     std::ssize(sizes) == plan.ranks ? "rank" : "data coordinate",
+                     listed(sizes, " "), plan.micro_batch, train.steps);
 }
 
 std::string describe_kernels(const Plan& plan) {

@@ -80,6 +80,8 @@ struct Contradiction {
   std::string suggestion;
 };
 
-std::vector<Contradiction> find_contradictions(const Config& config);
+/// `cut_axes`: those of layout::kAxisNames, beside dp and fsdp, by which the model can be cut.
+std::vector<Contradiction> find_contradictions(const Config& config,
+                                               std::span<const std::string_view> cut_axes = {});
 
 }  // namespace hanji::plan

@@ -45,11 +45,16 @@ class Planner {
  private:
   Status check_inputs() const;
   bool on_gpus() const { return inputs_.config.compute.device == Device::kCuda; }
+  /// Of the host that has most.
+  int ranks_on_host() const {
+    return plan_.hosts.several() ? std::ranges::max(plan_.hosts.ranks) : plan_.ranks;
+  }
   int64_t budget() const;
   int64_t charged(const std::vector<MemoryLine>& lines) const;
   bool is_stable() const { return inputs_.config.train.bits == Bits::kStable; }
-  void decide_ranks();
-  void decide_mesh();
+  Status decide_ranks();
+  Status decide_mesh();
+  HostLayout hosts_of_data_group() const;
   Status check_hosts() const;
   Status check_ranks_per_host() const;
   Status group_spans_hosts(int group) const;
@@ -75,7 +80,7 @@ Status Planner::check_inputs() const {
     mistake.message = message;
     mistake.suggestion = suggestion;
   };
-  for (const Contradiction& one : find_contradictions(config)) {
+  for (const Contradiction& one : find_contradictions(config, inputs_.cut_axes)) {
     add(one.keys.front(), one.message, one.suggestion);
   }
   if (config.model.vocabulary != kAuto && config.model.vocabulary < inputs_.data.vocabulary) {
@@ -112,8 +117,9 @@ Status Planner::check_inputs() const {
                     kernels.float32_flops_per_second / 1e9),
         "set compute.dtype = \"float32\", or compute.slow_dtype = true to insist");
   }
+  const int64_t peers = ranks_per_data_coordinate(config.mesh);
   const int64_t asked = config.train.split.empty() ? std::max<int64_t>(1, config.run.ranks)
-                                                   : std::ssize(config.train.split);
+                                                   : std::ssize(config.train.split) * peers;
   if (on_gpus() && asked > inputs_.gpus.count) {
     add("compute.device",
         fmt::format("compute.device = cuda gives each rank a GPU of its own, but {} rank{} and {} "
@@ -126,23 +132,26 @@ Status Planner::check_inputs() const {
   return to_status(mistakes);
 }
 
-void Planner::decide_ranks() {
+Status Planner::decide_ranks() {
   const Config& config = inputs_.config;
   const auto shares = static_cast<int64_t>(config.train.split.size());
   const int64_t num_grains = config.train.global_batch / config.train.grain;
   const int64_t places = on_gpus() ? inputs_.gpus.count : inputs_.machine.usable_cores;
-  const int64_t most = std::min({places, num_grains, int64_t{base::kMaxRanksPerHost}});
+  const int64_t peers = ranks_per_data_coordinate(config.mesh);
+  const int64_t most = std::min({places / peers, num_grains, base::kMaxRanksPerHost / peers});
   const MeshConfig& mesh = config.mesh;
-  const bool has_mesh = mesh.dp != kAuto && mesh.fsdp != kAuto;
+  const int64_t fsdp = cuts_states(config.parallel.data) ? mesh.fsdp : 1;
+  const bool has_mesh = mesh.dp != kAuto && fsdp != kAuto;
   const int64_t automatic = shares > 0 ? shares
-                            : has_mesh ? mesh.dp * mesh.fsdp
+                            : has_mesh ? mesh.dp * fsdp
                                        : std::max<int64_t>(1, most);
-  plan_.ranks = static_cast<int>(or_else(config.run.ranks, automatic));
-  decide_mesh();
+  plan_.ranks = static_cast<int>(or_else(config.run.ranks, automatic * peers));
+  HANJI_RETURN_IF_ERROR(decide_mesh());
   const int cores = inputs_.machine.usable_cores / plan_.ranks;
   // In stable the number of threads belongs to the job: it must not follow from the ranks.
   const int automatic_threads = is_stable() ? 1 : std::max(1, cores);
   plan_.threads = static_cast<int>(or_else(config.compute.threads, automatic_threads));
+  return {};
 }
 
 /// What divides the ranks of every host.
@@ -151,18 +160,45 @@ int ranks_that_divide(const std::vector<int>& hosts) {
 }
 
 /// Groups are as large as they can be on one host unless they were asked for otherwise.
-void Planner::decide_mesh() {
-  const MeshConfig& asked = inputs_.config.mesh;
-  if (!cuts_states(inputs_.config.parallel.data)) {
-    plan_.mesh = {{"dp", plan_.ranks}};
-    return;
+Status Planner::decide_mesh() {
+  const Sharding data = inputs_.config.parallel.data;
+  MeshConfig degrees = inputs_.config.mesh;
+  const int64_t coordinates = plan_.ranks / ranks_per_data_coordinate(degrees);
+  if (!cuts_states(data)) {
+    degrees.dp = coordinates;
+    degrees.fsdp = 1;
+  } else {
+    const bool in_hosts = plan_.hosts.several() && data == Sharding::kHybrid;
+    const int64_t inner = degrees.cp * degrees.tp * degrees.axial;
+    const int64_t group = degrees.fsdp != kAuto ? degrees.fsdp
+                          : in_hosts
+                              ? std::max<int64_t>(1, ranks_that_divide(plan_.hosts.ranks) / inner)
+                              : coordinates;
+    degrees.dp = or_else(degrees.dp, coordinates / group);
+    degrees.fsdp = coordinates / degrees.dp;
   }
-  const bool in_hosts = plan_.hosts.several() && inputs_.config.parallel.data == Sharding::kHybrid;
-  const int group = asked.fsdp != kAuto ? static_cast<int>(asked.fsdp)
-                    : in_hosts          ? ranks_that_divide(plan_.hosts.ranks)
-                                        : plan_.ranks;
-  const int groups = asked.dp != kAuto ? static_cast<int>(asked.dp) : plan_.ranks / group;
-  plan_.mesh = {{"dp", groups}, {"fsdp", plan_.ranks / groups}};
+  std::vector<layout::Axis> axes;
+  for (const auto& [axis, key, degree] : kAxisKeys) {
+    const bool always = axis == "dp" || (axis == "fsdp" && cuts_states(data));
+    if (!always && degrees.*degree == 1) continue;
+    axes.push_back({std::string(axis), static_cast<int>(degrees.*degree)});
+  }
+  HANJI_ASSIGN_OR_RETURN(plan_.mesh, layout::MeshShape::create(std::move(axes), plan_.ranks));
+  return {};
+}
+
+/// Of the first rank of each data coordinate, as they lie on the hosts.
+HostLayout Planner::hosts_of_data_group() const {
+  HostLayout hosts{{}, plan_.hosts.link};
+  const std::vector<int> group = plan_.mesh.data_group(0);
+  int first = 0;
+  for (const int ranks : plan_.hosts.ranks) {
+    const auto here = std::ranges::count_if(
+        group, [&](int rank) { return rank >= first && rank < first + ranks; });
+    if (here > 0) hosts.ranks.push_back(static_cast<int>(here));
+    first += ranks;
+  }
+  return hosts;
 }
 
 Status Planner::check_hosts() const {
@@ -177,7 +213,8 @@ Status Planner::check_hosts() const {
   HANJI_RETURN_IF_ERROR(check_ranks_per_host());
   const Sharding data = inputs_.config.parallel.data;
   const Engine engine = engine_of(inputs_.config);
-  const int group = plan_.mesh.size() > 1 ? plan_.mesh[1].degree : 1;
+  // Of axes inside dp, all of which lie within a host.
+  const int group = plan_.ranks / (plan_.mesh.degree("pp") * plan_.mesh.degree("dp"));
   const TrainSetup setup{.data = data,
                          .device = inputs_.config.compute.device,
                          .engine = engine,
@@ -216,24 +253,27 @@ Status Planner::check_ranks_per_host() const {
 Status Planner::group_spans_hosts(int group) const {
   const std::vector<int>& hosts = plan_.hosts.ranks;
   const auto cut = std::ranges::find_if(hosts, [&](int ranks) { return ranks % group != 0; });
+  const int fsdp = plan_.mesh.degree("fsdp");
   return base::invalid_argument(fmt::format(
       "mesh.fsdp is {}, but host {} has {} rank{}, and the ranks of a group share one host's "
       "memory; set mesh.fsdp = {}, or leave mesh.dp and mesh.fsdp out",
-      group, cut - hosts.begin(), *cut, *cut == 1 ? "" : "s", ranks_that_divide(hosts)));
+      fsdp, cut - hosts.begin(), *cut, *cut == 1 ? "" : "s",
+      std::max(1, ranks_that_divide(hosts) / (group / fsdp))));
 }
 
 Status Planner::split_batch() {
   const TrainConfig& train = inputs_.config.train;
-  HANJI_ASSIGN_OR_RETURN(const auto grains, layout::split_grains(train.global_batch / train.grain,
-                                                                 plan_.ranks, train.split));
-  const auto cpus = topology::cpus_per_rank(inputs_.machine, plan_.ranks);
-  for (int rank = 0; rank < plan_.ranks; ++rank) {
-    RankShare share;
-    share.samples = {grains[rank].begin * train.grain, grains[rank].end * train.grain};
-    // More threads than the mask has CPUs would take turns on them.
-    const bool fits = !cpus.empty() && std::ssize(cpus[rank]) >= plan_.threads;
-    if (fits) share.cpus = cpus[rank];
-    plan_.shares.push_back(std::move(share));
+  HANJI_ASSIGN_OR_RETURN(const auto shares,
+                         layout::split_grains(train.global_batch / train.grain,
+                                              plan_.mesh.num_data_coordinates(), train.split));
+  for (const layout::Range grains : shares) {
+    plan_.shares.push_back({.samples = {grains.begin * train.grain, grains.end * train.grain}});
+  }
+  plan_.cpus = topology::cpus_per_rank(inputs_.machine, plan_.ranks);
+  plan_.cpus.resize(plan_.ranks);
+  // More threads than the mask has CPUs would take turns on them.
+  for (auto& cpus : plan_.cpus) {
+    if (std::ssize(cpus) < plan_.threads) cpus.clear();
   }
   return {};
 }
@@ -249,7 +289,7 @@ int64_t Planner::peak_bytes() const {
 
 void Planner::set_micro_batch(int64_t micro_batch) {
   plan_.micro_batch = micro_batch;
-  for (RankShare& share : plan_.shares) {
+  for (DataShare& share : plan_.shares) {
     share.num_micro_batches = (share.samples.size() + micro_batch - 1) / micro_batch;
   }
   plan_.memory = rank_memory(plan_, micro_batch, 0);
@@ -262,7 +302,8 @@ int64_t Planner::charged(const std::vector<MemoryLine>& lines) const {
   const bool served = inputs_.config.parallel.data == Sharding::kServer;
   if (!shards && !served) return total_bytes(lines);
   const int64_t once = served ? bytes_of_moments(lines) : bytes_per_group(lines);
-  return total_bytes(lines) - once + once / (served ? plan_.ranks : shards->ranks);
+  return total_bytes(lines) - once +
+         once / (served ? plan_.mesh.num_data_coordinates() : shards->ranks);
 }
 
 /// Bytes that a rank may have where it computes.
@@ -270,7 +311,7 @@ int64_t Planner::budget() const {
   const auto of = [](int64_t bytes) {
     return static_cast<int64_t>(kUsableMemory * static_cast<double>(bytes));
   };
-  const int ranks = plan_.hosts.several() ? std::ranges::max(plan_.hosts.ranks) : plan_.ranks;
+  const int ranks = ranks_on_host();
   if (!on_gpus()) return of(inputs_.machine.available_bytes) / ranks;
   return inputs_.gpus.free_bytes > 0 ? of(inputs_.gpus.free_bytes) : INT64_MAX;
 }
@@ -307,8 +348,7 @@ Status Planner::decide_micro_batch() {
 void Planner::resolve_config() {
   Config& c = plan_.config;
   c.run.ranks = plan_.ranks;
-  c.mesh.dp = plan_.mesh[0].degree;
-  c.mesh.fsdp = plan_.mesh.size() > 1 ? plan_.mesh[1].degree : 1;
+  for (const AxisKey& one : kAxisKeys) c.mesh.*one.degree = plan_.mesh.degree(one.axis);
   c.model.layers = plan_.model.layers;
   c.model.heads = plan_.model.heads;
   c.model.width = plan_.model.width;
@@ -350,7 +390,7 @@ Result<Plan> Planner::plan() {
   HANJI_RETURN_IF_ERROR(check_inputs());
   plan_.model = resolve_model(inputs_.config.model);
   plan_.model.vocabulary = or_else(inputs_.config.model.vocabulary, inputs_.data.vocabulary);
-  decide_ranks();
+  HANJI_RETURN_IF_ERROR(decide_ranks());
   HANJI_RETURN_IF_ERROR(check_hosts());
   HANJI_RETURN_IF_ERROR(split_batch());
   HANJI_RETURN_IF_ERROR(decide_micro_batch());
@@ -364,9 +404,11 @@ Result<Plan> Planner::plan() {
                              .rates = plan_.rates,
                              .algorithms = named_algorithms(plan_.config.comm),
                              .shares = plan_.shares,
+                             .ranks = plan_.ranks,
+                             .ranks_on_host = ranks_on_host(),
                              .bucket_bytes = bucket_bytes,
                              .stable_grain = is_stable() ? plan_.config.train.grain : 0,
-                             .hosts = plan_.hosts,
+                             .hosts = hosts_of_data_group(),
                              .recompute = plan_.config.compute.recompute,
                              .shards = shards,
                              .served = inputs_.config.parallel.data == Sharding::kServer});

@@ -161,7 +161,7 @@ PlanInputs cut_on_hosts(std::vector<int> ranks_per_host) {
 TEST(Network, StatesAreCutWithinHostsAsFarAsAllOfThemGo) {
   const auto degrees = [](std::vector<int> ranks_per_host) {
     const Plan plan = make_plan(cut_on_hosts(std::move(ranks_per_host))).or_throw();
-    return std::pair(plan.mesh[0].degree, plan.mesh[1].degree);
+    return std::pair(plan.mesh.degree("dp"), plan.mesh.degree("fsdp"));
   };
   EXPECT_EQ(degrees({2, 2}), std::pair(2, 2));
   EXPECT_EQ(degrees({4, 2}), std::pair(3, 2));

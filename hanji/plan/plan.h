@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,10 +36,11 @@ struct Plan {
   ModelSpec model;
   DataFacts data;
   int ranks = 1;
-  int threads = 1;                 ///< Per rank.
-  std::vector<layout::Axis> mesh;  ///< "dp", and where states are cut "fsdp", which runs fastest.
-  std::vector<RankShare> shares;   ///< One per rank.
-  int64_t micro_batch = 1;         ///< Largest number of samples in one forward.
+  int threads = 1;                ///< Per rank.
+  layout::MeshShape mesh;         ///< "dp"; "fsdp" where states are cut; others of degree above 1.
+  std::vector<DataShare> shares;  ///< One per data coordinate.
+  std::vector<std::vector<int>> cpus;  ///< Affinity mask of each rank; empty: not pinned.
+  int64_t micro_batch = 1;             ///< Largest number of samples in one forward.
   KernelChoice kernels;
   int64_t num_buckets = 1;  ///< Of the gradients' all-reduce, each at most comm.bucket_bytes.
   std::vector<MemoryLine> memory;  ///< Of the rank that needs most.
@@ -48,17 +50,20 @@ struct Plan {
   std::string job_hash;  ///< Of what decides the result: model, data, train; not ranks or kernels.
 };
 
-/// Which grains each rank owns: its share, counted in grains.
-std::vector<layout::Range> grain_owners(const std::vector<RankShare>& shares, int64_t grain);
+/// Of the data coordinate of a rank.
+const DataShare& share_of(const Plan& plan, int rank);
 
-/// The grains of a step, and which each rank owns, where bits are stable; else none.
+/// Which grains each data coordinate owns: its share, counted in grains.
+std::vector<layout::Range> grain_owners(const std::vector<DataShare>& shares, int64_t grain);
+
+/// The grains of a step, and which each data coordinate owns, where bits are stable; else none.
 struct StableGrains {
   int64_t count = 0;
   std::vector<layout::Range> owners = {};
 };
 StableGrains stable_grains(const Plan& plan);
 
-/// Gradient buffers of each rank: 1, or in stable those of its fold.
+/// Gradient buffers of a rank of each data coordinate: 1, or in stable those of its fold.
 std::vector<int64_t> gradient_buffers(const Plan& plan);
 /// Of the rank that needs most.
 int64_t num_gradient_buffers(const Plan& plan);
@@ -80,8 +85,9 @@ struct PlanInputs {
   KernelChoice kernels = {};
   DataFacts data = {};
   std::vector<int> ranks_per_host = {};  ///< Empty: all on one. Else of as many ranks as there are.
-  std::optional<cost::Network> link = {};  ///< Between hosts, if it was measured.
-  GpuFacts gpus = {};                      ///< Read where compute.device = cuda.
+  std::optional<cost::Network> link = {};           ///< Between hosts, if it was measured.
+  GpuFacts gpus = {};                               ///< Read where compute.device = cuda.
+  std::span<const std::string_view> cut_axes = {};  ///< As find_contradictions() takes them.
 };
 
 /// Decides everything that the config left open and predicts the outcome.

@@ -106,10 +106,16 @@ Prediction read_prediction(JsonFields& fields, int64_t format) {
   return p;
 }
 
-Json to_value(const RankShare& share) {
+/// What a rank does, which is its data coordinate's work, and where.
+struct RankLine {
+  DataShare share;
+  std::vector<int> cpus;
+};
+
+Json to_value(const DataShare& share, const std::vector<int>& cpus) {
   return {{"samples", {share.samples.begin, share.samples.end}},
           {"micro_batches", share.num_micro_batches},
-          {"cpus", share.cpus}};
+          {"cpus", cpus}};
 }
 
 /// A list of integers in [0, most], or a mistake.
@@ -127,8 +133,9 @@ std::vector<int64_t> read_integers(JsonFields& fields, const char* name, size_t 
   return values;
 }
 
-RankShare read_share(JsonFields& fields) {
-  RankShare share;
+RankLine read_line_of_rank(JsonFields& fields) {
+  RankLine line;
+  DataShare& share = line.share;
   const auto samples = read_integers(fields, "samples", 2, kMostBytes);
   if (samples.size() == 2) {
     share.samples = {samples[0], samples[1]};
@@ -137,9 +144,9 @@ RankShare read_share(JsonFields& fields) {
   }
   share.num_micro_batches = fields.integer("micro_batches", 1, kMostBytes);
   for (int64_t cpu : read_integers(fields, "cpus", kMostCpus, kMostCpus - 1)) {
-    share.cpus.push_back(static_cast<int>(cpu));
+    line.cpus.push_back(static_cast<int>(cpu));
   }
-  return share;
+  return line;
 }
 
 Json to_value(const HostLayout& hosts) {
@@ -205,15 +212,28 @@ MemoryLine read_line(JsonFields& fields) {
   return {fields.text("category"), fields.integer("bytes", 0, kMostBytes)};
 }
 
+/// One share per data coordinate, which the lines of its ranks repeat.
+Status gather_shares(const std::vector<RankLine>& lines, Plan& plan) {
+  if (std::ssize(lines) != plan.ranks) {
+    return base::corrupt(
+        fmt::format("plan.shares has {} members for {} ranks", lines.size(), plan.ranks));
+  }
+  std::vector<const RankLine*> first(plan.mesh.num_data_coordinates());
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    const RankLine*& found = first[plan.mesh.data_coordinate(rank)];
+    if (found == nullptr) found = &lines[rank];
+    if (found->share != lines[rank].share) {
+      return base::corrupt(fmt::format(
+          "plan.shares[{}] differs from that of another rank of its data coordinate", rank));
+    }
+    plan.cpus.push_back(lines[rank].cpus);
+  }
+  for (const RankLine* line : first) plan.shares.push_back(line->share);
+  return {};
+}
+
 /// What members say of each other: a plan that does not add up would hang its ranks.
 Status check_sums(const Plan& plan) {
-  if (!layout::MeshShape::create(plan.mesh, plan.ranks).ok()) {
-    return base::corrupt("plan.mesh does not hold plan.ranks");
-  }
-  if (std::ssize(plan.shares) != plan.ranks) {
-    return base::corrupt(
-        fmt::format("plan.shares has {} members for {} ranks", plan.shares.size(), plan.ranks));
-  }
   const std::vector<int>& hosts = plan.hosts.ranks;
   if (hosts.empty() && plan.ranks > base::kMaxRanksPerHost) {
     return base::corrupt(fmt::format("plan.ranks is {}, but one host has at most {}", plan.ranks,
@@ -226,7 +246,11 @@ Status check_sums(const Plan& plan) {
       plan.config.train.micro_batch != plan.micro_batch) {
     return base::corrupt("plan.config differs from what the plan decided");
   }
-  if (const auto found = find_contradictions(plan.config); !found.empty()) {
+  for (const AxisKey& one : kAxisKeys) {
+    if (plan.config.mesh.*one.degree == plan.mesh.degree(one.axis)) continue;
+    return base::corrupt(fmt::format("plan.config.{} differs from plan.mesh", one.key));
+  }
+  if (const auto found = find_contradictions(plan.config, layout::kAxisNames); !found.empty()) {
     return base::corrupt("plan.config: " + found.front().message);
   }
   if (plan.config.train.bits == Bits::kStable && plan.micro_batch != plan.config.train.grain) {
@@ -234,12 +258,12 @@ Status check_sums(const Plan& plan) {
                                      plan.micro_batch, plan.config.train.grain));
   }
   int64_t next = 0;
-  for (const RankShare& share : plan.shares) {
+  for (const DataShare& share : plan.shares) {
     const int64_t passes = (share.samples.size() + plan.micro_batch - 1) / plan.micro_batch;
     const bool whole = share.samples.begin == next && share.samples.end > next &&
                        share.samples.size() % plan.config.train.grain == 0;
     if (!whole || share.num_micro_batches != passes) {
-      return base::corrupt(fmt::format("plan.shares: rank of samples [{}, {}) does not follow {}",
+      return base::corrupt(fmt::format("plan.shares: share of samples [{}, {}) does not follow {}",
                                        share.samples.begin, share.samples.end, next));
     }
     next = share.samples.end;
@@ -255,8 +279,14 @@ void read_decisions(JsonFields& fields, int64_t format, Plan& plan) {
   plan.data = read_part(fields, "data", read_data);
   plan.ranks = static_cast<int>(fields.integer("ranks", 1, base::kMaxRanks));
   plan.threads = static_cast<int>(fields.integer("threads", 1, 1024));
-  plan.mesh = read_list<layout::Axis>(fields, "mesh", 8, read_axis);
-  plan.shares = read_list<RankShare>(fields, "shares", base::kMaxRanks, read_share);
+  const auto axes = read_list<layout::Axis>(fields, "mesh", 8, read_axis);
+  const auto lines = read_list<RankLine>(fields, "shares", base::kMaxRanks, read_line_of_rank);
+  if (auto mesh = layout::MeshShape::create(axes, plan.ranks); mesh.ok()) {
+    plan.mesh = *std::move(mesh);
+    fields.merge(gather_shares(lines, plan));
+  } else {
+    fields.fail("mesh", "does not hold plan.ranks");
+  }
   plan.micro_batch = fields.integer("micro_batch", 1, kMostBytes);
   plan.kernels =
       read_part(fields, "kernels", [&](JsonFields& part) { return read_kernels(part, format); });
@@ -281,11 +311,13 @@ std::string to_json(const Plan& plan) {
   json["ranks"] = plan.ranks;
   json["threads"] = plan.threads;
   json["mesh"] = Json::array();
-  for (const layout::Axis& axis : plan.mesh) {
+  for (const layout::Axis& axis : plan.mesh.axes()) {
     json["mesh"].push_back({{"name", axis.name}, {"degree", axis.degree}});
   }
   json["shares"] = Json::array();
-  for (const RankShare& share : plan.shares) json["shares"].push_back(to_value(share));
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    json["shares"].push_back(to_value(share_of(plan, rank), plan.cpus[rank]));
+  }
   json["micro_batch"] = plan.micro_batch;
   json["kernels"] = to_value(plan.kernels);
   json["buckets"] = plan.num_buckets;

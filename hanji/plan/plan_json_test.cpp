@@ -11,7 +11,7 @@ namespace {
 using base::Json;
 using testing::HasSubstr;
 
-Plan some_plan() {
+PlanInputs some_inputs() {
   PlanInputs inputs;
   inputs.machine.usable_cores = 3;
   inputs.machine.core_cpus = {{0}, {2}, {4}};
@@ -24,7 +24,11 @@ Plan some_plan() {
   inputs.config.train.seed = 123456789012345;
   inputs.config.train.schedule = LearningRateSchedule::kWarmupStableDecay;
   inputs.config.data.text = "a folder/with \\ and \n";
-  auto plan = make_plan(inputs);
+  return inputs;
+}
+
+Plan some_plan() {
+  auto plan = make_plan(some_inputs());
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   return *std::move(plan);
 }
@@ -41,6 +45,30 @@ TEST(PlanJson, ReadsBackAsItWasWritten) {
   EXPECT_EQ(read->memory, plan.memory);
   EXPECT_EQ(read->model, plan.model);
   EXPECT_EQ(read->rates, plan.rates);
+}
+
+TEST(PlanJson, RanksOfOneDataCoordinateRepeatItsShare) {
+  PlanInputs inputs = some_inputs();
+  inputs.config.mesh.tp = 2;
+  inputs.config.run.ranks = 6;
+  inputs.cut_axes = layout::kAxisNames;
+  const Plan plan = make_plan(inputs).or_throw();
+  const std::string text = to_json(plan);
+  const auto read = plan_from_json(text);
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(to_json(*read), text);
+  EXPECT_EQ(read->mesh, plan.mesh);
+  EXPECT_EQ(read->shares.size(), 3u);
+  Json json = Json::parse(text);
+  EXPECT_EQ(json["shares"].size(), 6u);
+  json["shares"][5]["samples"] = {12, 15};
+  EXPECT_THAT(plan_from_json(json.dump()).status().message(), HasSubstr("plan.shares[5] differs"));
+}
+
+TEST(PlanJson, AnAxisThatIsNotUsedLeavesNoTrace) {
+  const Json json = Json::parse(to_json(some_plan()));
+  EXPECT_EQ(json["config"]["mesh"].size(), 2u);
+  EXPECT_EQ(json["mesh"].size(), 1u);
 }
 
 /// What a plan answers after `change` was made to its JSON; ok is a failure.
@@ -120,6 +148,7 @@ TEST(PlanJson, TypesAndRangesAreChecked) {
 
 TEST(PlanJson, WhatDoesNotAddUpIsRefused) {
   EXPECT_THAT(answer([](Json& j) { j["mesh"][0]["degree"] = 2; }), HasSubstr("mesh"));
+  EXPECT_THAT(answer([](Json& j) { j["config"]["mesh"]["tp"] = 2; }), HasSubstr("mesh.tp differs"));
   EXPECT_THAT(answer([](Json& j) { j["shares"].erase(2); }), HasSubstr("2 members for 3"));
   EXPECT_THAT(answer([](Json& j) { j["shares"][1]["samples"] = {9, 12}; }), HasSubstr("follow 8"));
   EXPECT_THAT(answer([](Json& j) { j["shares"][2]["samples"] = {12, 15}; }), HasSubstr("15 of 16"));

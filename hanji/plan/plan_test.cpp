@@ -11,6 +11,7 @@
 namespace hanji::plan {
 namespace {
 
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -53,8 +54,9 @@ TEST(MakePlan, TheDefaultJobTakesEveryCore) {
   const Plan plan = made(two_cores());
   EXPECT_EQ(plan.ranks, 2);
   EXPECT_EQ(plan.threads, 1);
-  EXPECT_THAT(plan.mesh, ElementsAre(layout::Axis{"dp", 2}));
-  EXPECT_THAT(plan.shares, ElementsAre(RankShare{{0, 8}, 1, {0}}, RankShare{{8, 16}, 1, {1}}));
+  EXPECT_THAT(plan.mesh.axes(), ElementsAre(layout::Axis{"dp", 2}));
+  EXPECT_THAT(plan.shares, ElementsAre(DataShare{{0, 8}, 1}, DataShare{{8, 16}, 1}));
+  EXPECT_THAT(plan.cpus, ElementsAre(ElementsAre(0), ElementsAre(1)));
   EXPECT_EQ(plan.micro_batch, 8);
   EXPECT_EQ(plan.model.vocabulary, 65);
 }
@@ -172,11 +174,11 @@ TEST(MakePlan, SplitGivesUnevenSharesOfWholeGrains) {
   const Plan plan = made(inputs);
   EXPECT_EQ(plan.ranks, 4);
   std::vector<int64_t> sizes, passes;
-  for (const RankShare& share : plan.shares) {
+  for (const DataShare& share : plan.shares) {
     sizes.push_back(share.samples.size());
     passes.push_back(share.num_micro_batches);
-    EXPECT_THAT(share.cpus, IsEmpty()) << "more ranks than cores are not pinned";
   }
+  EXPECT_THAT(plan.cpus, Each(IsEmpty())) << "more ranks than cores are not pinned";
   EXPECT_THAT(sizes, ElementsAre(25, 25, 10, 40));
   EXPECT_THAT(passes, ElementsAre(2, 2, 1, 3));
 }
@@ -420,7 +422,7 @@ TEST(MakePlan, CutStatesAddUpToOneStatePerGroup) {
   EXPECT_EQ(bytes_of(zero1, "parameters"), flat);
   EXPECT_EQ(bytes_of(zero1, "optimizer"), 2 * flat);
   EXPECT_EQ(bytes_of(zero1, "gradients"), flat);
-  EXPECT_THAT(zero1.mesh, ElementsAre(layout::Axis{"dp", 1}, layout::Axis{"fsdp", 4}));
+  EXPECT_THAT(zero1.mesh.axes(), ElementsAre(layout::Axis{"dp", 1}, layout::Axis{"fsdp", 4}));
   int64_t shards = 0;
   for (int rank = 0; rank < 4; ++rank) {
     const auto lines = rank_memory(zero1, zero1.micro_batch, rank);
@@ -446,10 +448,11 @@ TEST(MakePlan, Zero2HoldsTwoUnitsOfGradientsUnlessPassesAccumulate) {
 
 TEST(MakePlan, HybridGroupsFollowTheMesh) {
   PlanInputs inputs = on_four_ranks(Sharding::kHybrid);
-  EXPECT_THAT(made(inputs).mesh, ElementsAre(layout::Axis{"dp", 1}, layout::Axis{"fsdp", 4}));
+  EXPECT_THAT(made(inputs).mesh.axes(),
+              ElementsAre(layout::Axis{"dp", 1}, layout::Axis{"fsdp", 4}));
   inputs.config.mesh.fsdp = 2;
   const Plan plan = made(inputs);
-  EXPECT_THAT(plan.mesh, ElementsAre(layout::Axis{"dp", 2}, layout::Axis{"fsdp", 2}));
+  EXPECT_THAT(plan.mesh.axes(), ElementsAre(layout::Axis{"dp", 2}, layout::Axis{"fsdp", 2}));
   EXPECT_GT(plan.predicted.wire_bytes_per_step, 0);
 }
 

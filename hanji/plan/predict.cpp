@@ -39,9 +39,7 @@ double or_else(double rate, double otherwise) { return rate > 0 ? rate : otherwi
 
 /// What one rank gets of its host's memory while all are busy, for tensors of `bytes` each.
 double bytes_per_second(const StepFacts& facts, double bytes) {
-  const auto& hosts = facts.hosts.ranks;
-  const auto ranks = hosts.empty() ? static_cast<double>(facts.shares.size())
-                                   : static_cast<double>(*std::ranges::max_element(hosts));
+  const auto ranks = static_cast<double>(facts.ranks_on_host);
   const bool cached = bytes * ranks <= static_cast<double>(facts.rates.cache_bytes);
   const double shared =
       cached ? facts.rates.cached_bytes_per_second : facts.rates.memory_bytes_per_second;
@@ -70,7 +68,7 @@ double share_of_blocks(const ModelSpec& m) {
   return blocks / (blocks + static_cast<double>(m.vocabulary * m.width));
 }
 
-double forward_and_backward_seconds(const StepFacts& facts, const RankShare& share) {
+double forward_and_backward_seconds(const StepFacts& facts, const DataShare& share) {
   const ModelSpec& m = facts.model;
   const auto tokens = static_cast<double>(share.samples.size() * m.block);
   const auto passes = static_cast<double>(share.num_micro_batches);
@@ -96,7 +94,7 @@ double forward_and_backward_seconds(const StepFacts& facts, const RankShare& sha
 /// The last backward pass of a step, behind which buckets travel.
 double last_backward_seconds(const StepFacts& facts) {
   double seconds = 0;
-  for (const RankShare& share : facts.shares) {
+  for (const DataShare& share : facts.shares) {
     const auto passes = static_cast<double>(share.num_micro_batches);
     seconds = std::max(seconds, forward_and_backward_seconds(facts, share) / passes);
   }
@@ -129,9 +127,13 @@ layout::BucketPlan gradient_buckets(const ModelSpec& model, int64_t bucket_bytes
                              std::min(bucket_bytes, kFirstBucketBytes));
 }
 
-std::vector<layout::Range> grain_owners(const std::vector<RankShare>& shares, int64_t grain) {
+const DataShare& share_of(const Plan& plan, int rank) {
+  return plan.shares[plan.mesh.data_coordinate(rank)];
+}
+
+std::vector<layout::Range> grain_owners(const std::vector<DataShare>& shares, int64_t grain) {
   std::vector<layout::Range> owners;
-  for (const RankShare& share : shares) {
+  for (const DataShare& share : shares) {
     owners.push_back({share.samples.begin / grain, share.samples.end / grain});
   }
   return owners;
@@ -144,11 +146,11 @@ StableGrains stable_grains(const Plan& plan) {
 }
 
 std::vector<int64_t> gradient_buffers(const Plan& plan) {
-  std::vector<int64_t> buffers(plan.ranks, 1);
+  std::vector<int64_t> buffers(plan.shares.size(), 1);
   const StableGrains grains = stable_grains(plan);
   if (grains.count == 0) return buffers;
   const schedule::GrainTree tree = schedule::grain_tree(grains.count, grains.owners);
-  for (int rank = 0; rank < plan.ranks; ++rank) buffers[rank] = tree.ranks[rank].num_buffers;
+  for (size_t i = 0; i < buffers.size(); ++i) buffers[i] = tree.ranks[i].num_buffers;
   return buffers;
 }
 
@@ -158,8 +160,8 @@ std::optional<ShardPlan> shards_of(const Plan& plan) {
   const Config& config = plan.config;
   if (!cuts_states(config.parallel.data)) return std::nullopt;
   ShardPlan shards{.data = config.parallel.data,
-                   .groups = plan.mesh[0].degree,
-                   .ranks = plan.mesh[1].degree,
+                   .groups = plan.mesh.degree("dp"),
+                   .ranks = plan.mesh.degree("fsdp"),
                    .element_bytes = parameter_bytes(plan.kernels.precision)};
   cut_model(plan.model, config.comm.bucket_bytes, shards);
   return shards;
@@ -168,7 +170,7 @@ std::optional<ShardPlan> shards_of(const Plan& plan) {
 Prediction predict(const StepFacts& facts) {
   Prediction prediction;
   int64_t samples = 0;
-  for (const RankShare& share : facts.shares) {
+  for (const DataShare& share : facts.shares) {
     prediction.compute_seconds =
         std::max(prediction.compute_seconds, forward_and_backward_seconds(facts, share));
     prediction.data_seconds = std::max(

@@ -18,12 +18,11 @@
 
 namespace hanji::plan {
 
-/// What one rank does in each step.
-struct RankShare {
+/// What one data coordinate does in each step, each of its ranks with the same samples.
+struct DataShare {
   layout::Range samples;          ///< Of the global batch, whole grains.
   int64_t num_micro_batches = 1;  ///< Each of at most Plan::micro_batch samples.
-  std::vector<int> cpus = {};     ///< Its affinity mask; empty: not pinned.
-  bool operator==(const RankShare&) const = default;
+  bool operator==(const DataShare&) const = default;
 };
 
 /// Seconds of one step, of the slowest rank. Written before step 1 and never edited.
@@ -48,11 +47,13 @@ struct StepFacts {
   KernelChoice kernels;
   cost::Rates rates;
   cost::NamedAlgorithms algorithms = {};
-  std::vector<RankShare> shares;
+  std::vector<DataShare> shares;  ///< One per data coordinate.
+  int ranks = 1;                  ///< Of all data coordinates together.
+  int ranks_on_host = 1;          ///< Of the host that has most.
   int64_t bucket_bytes = 0;
   int64_t stable_grain = 0;  ///< Samples of a grain where sums are stable; 0: they are not.
-  HostLayout hosts = {};
-  bool recompute = false;                ///< Blocks are computed again in backward.
+  HostLayout hosts = {};     ///< Of ranks that have one data coordinate each.
+  bool recompute = false;    ///< Blocks are computed again in backward.
   std::optional<ShardPlan> shards = {};  ///< Of states that are cut among ranks.
   bool served = false;                   ///< By parameter servers on all ranks.
 };

@@ -13,12 +13,14 @@ constexpr int64_t kTokenBytes = 8;
 /// What of a plan's work is one rank's.
 struct RankPart {
   int rank = 0;
+  int data_coordinate = 0;
   int64_t samples = 0;
   int64_t gradient_buffers = 1;
 };
 
 RankPart own_part(const Plan& plan, int rank) {
-  return {rank, plan.shares[rank].samples.size(), gradient_buffers(plan)[rank]};
+  const int data = plan.mesh.data_coordinate(rank);
+  return {rank, data, plan.shares[data].samples.size(), gradient_buffers(plan)[data]};
 }
 
 std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const RankPart& part) {
@@ -37,12 +39,13 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
   if (const auto shards = shards_of(plan)) {
     const bool accumulates = micro_batch < part.samples;
     const int64_t grain_buffers = grains.count == 0 ? 0 : part.gradient_buffers;
-    lines = state_lines(*shards, part.rank % shards->ranks,
+    lines = state_lines(*shards, plan.mesh.coordinate(part.rank, "fsdp"),
                         {.accumulates = accumulates, .grain_buffers = grain_buffers});
   }
   if (config.parallel.data == Sharding::kServer) {
-    lines = server_lines(serve_model(model, element, plan.ranks, grains.owners), part.rank,
-                         part.gradient_buffers, message_bytes(config.comm));
+    lines =
+        server_lines(serve_model(model, element, plan.mesh.num_data_coordinates(), grains.owners),
+                     part.data_coordinate, part.gradient_buffers, message_bytes(config.comm));
   }
   lines.push_back({"activations", activation_bytes(model, options)});
   lines.push_back({"workspace", workspace_bytes(model, options)});
@@ -68,14 +71,16 @@ void add_lines(std::vector<MemoryLine>& sums, const std::vector<MemoryLine>& lin
 
 int64_t largest_share(const Plan& plan) {
   int64_t samples = 0;
-  for (const RankShare& share : plan.shares) samples = std::max(samples, share.samples.size());
+  for (const DataShare& share : plan.shares) samples = std::max(samples, share.samples.size());
   return samples;
 }
 
 std::vector<MemoryLine> rank_memory(const Plan& plan, int64_t micro_batch, int rank) {
   const bool differs = plan.config.parallel.data != Sharding::kReplicas;
   if (differs) return lines_of(plan, micro_batch, own_part(plan, rank));
-  return lines_of(plan, micro_batch, {rank, largest_share(plan), num_gradient_buffers(plan)});
+  return lines_of(
+      plan, micro_batch,
+      {rank, plan.mesh.data_coordinate(rank), largest_share(plan), num_gradient_buffers(plan)});
 }
 
 std::vector<MemoryLine> host_memory(const Plan& plan) {

@@ -8,7 +8,7 @@
 
 namespace hanji::plan {
 
-/// Samples of the rank that has most.
+/// Samples of the data coordinate that has most.
 int64_t largest_share(const Plan& plan);
 
 /// What a rank holds at the highest point of a step of micro-batches of at most `micro_batch`.

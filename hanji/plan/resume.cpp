@@ -50,8 +50,9 @@ void decide_anew(const LoadedConfig& asked, ResumedConfig& resumed) {
 
 /// The mesh follows from the ranks and the strategy, unless it was asked for.
 void decide_mesh_anew(const LoadedConfig& asked, Config& resumed) {
-  if (!asked.origins.contains("mesh.dp")) resumed.mesh.dp = kAuto;
-  if (!asked.origins.contains("mesh.fsdp")) resumed.mesh.fsdp = kAuto;
+  for (const AxisKey& one : kAxisKeys) {
+    if (!asked.origins.contains(one.key)) resumed.mesh.*one.degree = MeshConfig().*one.degree;
+  }
 }
 
 }  // namespace
@@ -89,9 +90,10 @@ Result<ResumedConfig> resume_config(const Config& recorded, const LoadedConfig& 
   HANJI_RETURN_IF_ERROR(to_status(mistakes));
   const int64_t ranks = resumed.config.run.ranks;
   if (ranks != recorded.run.ranks) decide_anew(asked, resumed);
-  const bool same_mesh = ranks == recorded.run.ranks &&
-                         resumed.config.parallel.data == recorded.parallel.data &&
-                         !asked.origins.contains("mesh.dp") && !asked.origins.contains("mesh.fsdp");
+  const bool same_mesh =
+      ranks == recorded.run.ranks && resumed.config.parallel.data == recorded.parallel.data &&
+      std::ranges::none_of(kAxisKeys,
+                           [&](const AxisKey& one) { return asked.origins.contains(one.key); });
   if (!same_mesh) decide_mesh_anew(asked, resumed.config);
   return resumed;
 }

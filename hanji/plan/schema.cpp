@@ -74,6 +74,11 @@ Key seconds(Key key, Limits limits) {
 Key reals(Key key, Limits limits) {
   return typed(std::move(key), KeyType::kReals, "", limits, Auto::kNo);
 }
+/// Ranks that see the same samples.
+Key cut_axis(Key key) {
+  key.rare = true;
+  return integer(std::move(key), "ranks", {1, base::kMaxRanks});
+}
 Key choice(Key key, std::span<const Refusal> refusals = {}) {
   key.refusals = refusals;
   return key;
@@ -277,6 +282,14 @@ std::vector<Key> parallel_keys() {
                         "Ranks of one host that share a state out among them. auto: all; over "
                         "several hosts as many as divide the ranks of each."),
               "ranks", {1, base::kMaxRanksPerHost}, Auto::kYes),
+      cut_axis(HANJI_KEY(mesh.pp,
+                         "Stages into which the layers are divided. No model is cut by pp, cp, tp "
+                         "or axial yet: 1.")),
+      cut_axis(HANJI_KEY(mesh.cp, "Ranks that share out the tokens of a sample: 1.")),
+      cut_axis(HANJI_KEY(mesh.tp, "Ranks that share out the products of a layer: 1.")),
+      cut_axis(HANJI_KEY(mesh.axial,
+                         "Ranks that share out rows and columns of pairs, in the place of "
+                         "tp: 1.")),
   };
 }
 
@@ -359,6 +372,12 @@ constexpr std::array<std::string_view, 10> kTables = {"run",        "model",   "
 std::span<const Key> schema() {
   static const std::vector<Key> keys = build_schema();
   return keys;
+}
+
+std::span<const Refusal> refused_keys() {
+  static constexpr std::array kRefused = {
+      Refusal{"mesh.ep", "no model here has experts that ranks could share out; leave it out"}};
+  return kRefused;
 }
 
 std::span<const std::string_view> tables() { return kTables; }

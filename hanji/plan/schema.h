@@ -46,7 +46,7 @@ struct Key {
   std::span<const std::string_view> choices = {};
   std::span<const Refusal> refusals = {};
   std::string_view doc;
-  bool rare = false;  ///< Neither shown nor saved where it has its default; documented apart.
+  bool rare = false;  ///< Neither shown nor saved where it has its default.
   std::function<Value(const Config&)> get;
   std::function<void(Config&, const Value&)> set;
 };
@@ -57,6 +57,9 @@ std::span<const Key> schema();
 
 /// nullptr if there is none.
 const Key* find_key(std::string_view name);
+
+/// Keys that people try and that are turned down.
+std::span<const Refusal> refused_keys();
 
 /// The tables: "run", "model", ...
 std::span<const std::string_view> tables();

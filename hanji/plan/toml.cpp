@@ -100,7 +100,9 @@ Result<Value> read_number(const Key& key, const toml::node& node) {
 Result<Value> read_value(const Key& key, const toml::node& node) {
   if (const auto* text = node.as_string()) return read_text(key, text->get(), node);
   // What goes to a variable of the environment becomes a text in any case.
-  if (key.rare && node.is_integer()) return Value(std::to_string(node.as_integer()->get()));
+  if (key.rare && key.type == KeyType::kText && node.is_integer()) {
+    return Value(std::to_string(node.as_integer()->get()));
+  }
   if (key.type == KeyType::kReals) return read_reals(key, node);
   if (key.type == KeyType::kBoolean && node.is_boolean()) return Value(node.as_boolean()->get());
   if (node.is_number()) return read_number(key, node);

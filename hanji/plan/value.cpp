@@ -211,12 +211,14 @@ std::string format_value(const Key& key, const Value& value) {
 }
 
 std::string schema_markdown() {
+  constexpr std::string_view kNccl = "comm.nccl.";
   const Config defaults;
   std::string out;
   for (std::string_view table : tables()) {
     out += fmt::format("## {}\n\n| key | value | default | meaning |\n|---|---|---|---|\n", table);
     for (const Key& key : schema()) {
-      if (key.rare || !key.name.starts_with(std::string(table) + ".")) continue;
+      const bool apart = key.name.starts_with(kNccl);
+      if (apart || !key.name.starts_with(std::string(table) + ".")) continue;
       out += fmt::format("| `{}` | {} | `{}` | {} |\n", key.name, describe_type(key),
                          format_value(key, key.get(defaults)), key.doc);
     }
@@ -227,7 +229,7 @@ std::string schema_markdown() {
       "is "
       "loaded; values are texts or whole numbers.\n\n| key | meaning |\n|---|---|\n";
   for (const Key& key : schema()) {
-    if (key.rare) out += fmt::format("| `{}` | {} |\n", key.name, key.doc);
+    if (key.name.starts_with(kNccl)) out += fmt::format("| `{}` | {} |\n", key.name, key.doc);
   }
   return out + "\n";
 }

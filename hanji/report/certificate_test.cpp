@@ -16,7 +16,9 @@ Certificate some_certificate(int64_t steps = 2) {
   Certificate certificate;
   plan::Plan& plan = certificate.plan;
   plan.ranks = 2;
-  plan.shares = {{{0, 6}, 2, {}}, {{6, 10}, 2, {}}};
+  plan.mesh = layout::MeshShape::create({{"dp", 2}}, 2).or_throw();
+  plan.shares = {{{0, 6}, 2}, {{6, 10}, 2}};
+  plan.cpus.resize(2);
   plan.job_hash = "0123456789abcdef0123456789abcdef";
   plan.config.train.steps = steps;
   plan.config.train.grain = 2;

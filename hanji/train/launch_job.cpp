@@ -27,7 +27,7 @@ launch::LaunchOptions launch_options(const plan::Plan& plan, std::string plan_js
   options.program = launch::Program::kThis;
   options.ranks = plan.ranks;
   options.plan_json = std::move(plan_json);
-  for (const plan::RankShare& share : plan.shares) options.cpus.push_back(share.cpus);
+  options.cpus = plan.cpus;
   options.log_directory = out / "logs";
   options.rank0_output = launch::Rank0Output::kLogAndLauncher;
   return options;

@@ -19,8 +19,8 @@ namespace {
 class GradientWatch {
  public:
   GradientWatch(const Job& job, const plan::Plan& plan, Observer& observer) {
-    const plan::RankShare& share = plan.shares[job.group.rank()];
-    for (const layout::Range positions : data::cut(share.samples, plan.micro_batch)) {
+    const layout::Range samples = plan::share_of(plan, job.group.rank()).samples;
+    for (const layout::Range positions : data::cut(samples, plan.micro_batch)) {
       grains_.push_back(positions.begin / plan.config.train.grain);
     }
     const auto& parameters = job.strategy->parameters();

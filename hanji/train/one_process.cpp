@@ -42,7 +42,7 @@ std::vector<std::vector<Range>> leaves_of(const plan::Plan& plan) {
       leaves.push_back({grain});
     }
   } else {
-    for (const plan::RankShare& share : plan.shares) {
+    for (const plan::DataShare& share : plan.shares) {
       leaves.push_back(data::cut(share.samples, plan.micro_batch));
     }
   }

@@ -204,7 +204,7 @@ Result<plan::Plan> prepare_started(const plan::Config& config, const plan::DataF
     cost::use_fitted(inputs.rates, folder, inputs.machine, started.local_ranks);
   }
   HANJI_ASSIGN_OR_RETURN(plan::Plan plan, plan::make_plan(inputs));
-  for (plan::RankShare& share : plan.shares) share.cpus.clear();  // the launcher has decided
+  plan.cpus.assign(plan.ranks, {});  // the launcher has decided
   return plan;
 }
 

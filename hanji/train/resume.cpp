@@ -119,7 +119,7 @@ Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig
   ResumedPlan plan{.plan = {}, .changes = std::move(resumed.changes)};
   HANJI_ASSIGN_OR_RETURN(plan.plan, plan::make_plan(inputs));
   if (!started) return plan;
-  for (plan::RankShare& share : plan.plan.shares) share.cpus.clear();  // the launcher has decided
+  plan.plan.cpus.assign(plan.plan.ranks, {});  // the launcher has decided
   return plan;
 }
 

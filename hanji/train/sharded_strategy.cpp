@@ -14,8 +14,9 @@ namespace hanji::train {
 namespace {
 
 std::optional<mesh::Mesh> mesh_of(const plan::Plan& plan, const comm::Group& group) {
-  if (plan.mesh[0].degree == 1) return std::nullopt;
-  return mesh::Mesh(group, plan.mesh);
+  const int groups = plan.mesh.degree("dp");
+  if (groups == 1) return std::nullopt;
+  return mesh::Mesh(group, {{"dp", groups}, {"fsdp", plan.mesh.degree("fsdp")}});
 }
 
 parallel::Sharded shard(layers::Model& model, const plan::Plan& plan, const comm::Group& all,
