@@ -8,12 +8,12 @@
 
 namespace hanji::data {
 
-/// Which samples a rank trains on, and in what order.
+/// Which samples a data coordinate trains on, and in what order: each of its ranks reads them.
 struct LoaderOptions {
   uint64_t seed = 0;
   int64_t num_samples = 0;   ///< Training samples of the data set.
-  int64_t global_batch = 0;  ///< Samples of one step, over all ranks.
-  layout::Range share;       ///< This rank's samples within every global batch.
+  int64_t global_batch = 0;  ///< Samples of one step, over all data coordinates.
+  layout::Range share;       ///< Of this data coordinate, within every global batch.
   int64_t micro_batch = 0;   ///< Most samples of one forward.
 };
 
@@ -29,7 +29,7 @@ class Loader {
   /// Errors  kInvalidArgument for counts below 1 or a share outside [0, global_batch).
   static Result<Loader> create(const LoaderOptions& options);
 
-  /// The rank's share cut into runs of at most micro_batch positions, in order.
+  /// The share cut into runs of at most micro_batch positions, in order.
   const std::vector<layout::Range>& micro_batches() const { return micro_batches_; }
 
   /// The sample at `position` of the global batch of `step`; position in [0, global_batch).

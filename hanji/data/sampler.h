@@ -26,7 +26,9 @@ enum class Remainder : uint8_t {
 /// Thread  one at a time, over all copies.
 class Sampler : public torch::data::samplers::Sampler<> {
  public:
-  /// `ranks` is a World or a Group: whatever knows its rank() and its size().
+  /// `ranks` is a World or a Group: whatever knows its rank() and its size(). Ranks that shall see
+  /// the same samples, as those along tp, each give the group of one rank per data coordinate:
+  /// mesh["dp"].
   /// Errors  throws kInvalidArgument if no index would be left for each rank.
   template <class Ranks>
   requires requires(const Ranks& ranks) { ranks.rank() + ranks.size(); }

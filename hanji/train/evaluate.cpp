@@ -18,7 +18,7 @@ double evaluate(Job& job, const data::TokenSamples& samples, const EvaluateInput
   const trace::Span span(job.group.recorder(), "evaluate", trace::Category::kCompute);
   const at::NoGradGuard no_grad;
   std::optional<GrainSums> by_tree;
-  if (inputs.tree) by_tree.emplace(*inputs.tree, job.group, 2);
+  if (inputs.tree) by_tree.emplace(*inputs.tree, job.data, 2);
   at::Tensor totals = at::zeros({2}, at::kDouble);
   auto* values = totals.mutable_data_ptr<double>();
   job.model->eval();
@@ -35,7 +35,7 @@ double evaluate(Job& job, const data::TokenSamples& samples, const EvaluateInput
     const auto all = by_tree->total();
     return all[0] / all[1];
   }
-  comm::all_reduce_on_host(totals, job.group, {.label = "evaluation"});
+  comm::all_reduce_on_host(totals, job.data, {.label = "evaluation"});
   return values[0] / values[1];
 }
 

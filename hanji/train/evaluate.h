@@ -11,9 +11,9 @@ namespace hanji::train {
 
 struct EvaluateInputs {
   int64_t num_samples = 0;  ///< Of the validation part, spread evenly over it.
-  layout::Range share;      ///< This rank's of them.
+  layout::Range share;      ///< Those of this rank's data coordinate.
   int64_t micro_batch = 1;
-  /// Over the micro-batches of all ranks, where bits are stable; null: sums over ranks.
+  /// Over the micro-batches of all data coordinates, where bits are stable; null: plain sums.
   const schedule::GrainTree* tree = nullptr;
 };
 

@@ -22,7 +22,7 @@ class GrainSums {
 
   /// The numbers of this rank's next grain; `values` has `width` members.
   void add(std::span<const double> values);
-  /// The sums over the grains of all ranks. Collective.
+  /// The sums over the grains of all ranks of the group. Collective.
   std::span<const double> total();
 
  private:

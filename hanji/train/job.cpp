@@ -10,15 +10,28 @@
 namespace hanji::train {
 namespace {
 
+/// The job's ranks by what they see: across data coordinates, and within one.
+struct Ranks {
+  comm::Group all;
+  comm::Group data;
+  std::optional<comm::Group> peers;
+};
+
+Ranks divide(const plan::Plan& plan, const comm::Group& group) {
+  if (plan.mesh.num_data_coordinates() == plan.ranks) return {group, group, std::nullopt};
+  return {group, group.subgroup(plan.mesh.data_group(group.rank()), "data"),
+          group.subgroup(plan.mesh.data_peers(group.rank()), "peers")};
+}
+
 Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model,
-           std::unique_ptr<Strategy> strategy, const comm::Group& group) {
+           std::unique_ptr<Strategy> strategy, const Ranks& ranks) {
   std::optional<GrainSums> totals;
   if (const plan::StableGrains grains = plan::stable_grains(plan); grains.count > 0) {
-    totals.emplace(schedule::grain_tree(grains.count, grains.owners), group, kNumTotals);
+    totals.emplace(schedule::grain_tree(grains.count, grains.owners), ranks.data, kNumTotals);
   }
   std::vector<layers::LayerScope> scopes = training_scopes(plan, *model);
-  return {std::move(model),       std::move(scopes), std::move(strategy), group,
-          comm::device_of(group), std::move(totals)};
+  return {std::move(model), std::move(scopes), std::move(strategy),        ranks.all,
+          ranks.data,       ranks.peers,       comm::device_of(ranks.all), std::move(totals)};
 }
 
 }  // namespace
@@ -35,21 +48,23 @@ parallel::DataParallelOptions reduction(const plan::Plan& plan) {
 Job assemble(const plan::Plan& plan, const comm::Group& group) {
   const plan::Sharding data = plan.config.parallel.data;
   if (data == plan::Sharding::kReplicas) return assemble(plan, group, reduction(plan));
+  const Ranks ranks = divide(plan, group);
   auto model = make_model(plan, comm::device_of(group));
   std::unique_ptr<Strategy> strategy;
   if (data == plan::Sharding::kServer) {
-    strategy = std::make_unique<ServedStrategy>(*model, plan, group);
+    strategy = std::make_unique<ServedStrategy>(*model, plan, ranks.data);
   } else {
-    strategy = std::make_unique<ShardedStrategy>(*model, plan, group);
+    strategy = std::make_unique<ShardedStrategy>(*model, plan, ranks.data);
   }
-  return job_of(plan, std::move(model), std::move(strategy), group);
+  return job_of(plan, std::move(model), std::move(strategy), ranks);
 }
 
 Job assemble(const plan::Plan& plan, const comm::Group& group,
              const parallel::DataParallelOptions& options) {
+  const Ranks ranks = divide(plan, group);
   auto model = make_model(plan, comm::device_of(group));
-  auto strategy = std::make_unique<ReplicatedStrategy>(*model, plan, group, options);
-  return job_of(plan, std::move(model), std::move(strategy), group);
+  auto strategy = std::make_unique<ReplicatedStrategy>(*model, plan, ranks.data, options);
+  return job_of(plan, std::move(model), std::move(strategy), ranks);
 }
 
 }  // namespace hanji::train

@@ -24,16 +24,18 @@ struct Job {
   std::shared_ptr<layers::Model> model;
   std::vector<layers::LayerScope> scopes;  ///< Around each of its layers in training.
   std::unique_ptr<Strategy> strategy;
-  comm::Group group;
+  comm::Group group;                               ///< Of all ranks.
+  comm::Group data;                                ///< One rank of each data coordinate.
+  std::optional<comm::Group> peers;                ///< Ranks that see the same samples, if any.
   c10::Device device;                              ///< Where the model and its batches lie.
   std::optional<GrainSums> totals = std::nullopt;  ///< Of a step's grains, where bits are stable.
 };
 
-/// Numbers that every rank tells every other in a step: loss, tokens, two kinds of stop.
+/// Numbers of each data coordinate that every rank learns in a step: loss, tokens, two kinds of stop.
 inline constexpr int64_t kNumTotals = 4;
 
-/// How the gradients of replicas become one: the plain sum over ranks, or over grains where bits
-/// are stable.
+/// How the gradients of replicas become one: the plain sum over data coordinates, or over grains
+/// where bits are stable.
 parallel::DataParallelOptions reduction(const plan::Plan& plan);
 
 /// Builds the plan's model and strategy on this rank of `group`, on the device whose tensors the

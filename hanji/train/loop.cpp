@@ -28,8 +28,8 @@ std::optional<CallSeconds> seconds_between(const comm::Stats& before, const comm
                      .skew = seconds(&comm::CallTimes::skew_ns)};
 }
 
-layout::Range even_share(int64_t count, int ranks, int rank) {
-  return {count * rank / ranks, count * (rank + 1) / ranks};
+layout::Range even_share(int64_t count, int owners, int owner) {
+  return {count * owner / owners, count * (owner + 1) / owners};
 }
 
 class Loop {
@@ -60,7 +60,7 @@ class Loop {
     return data::Loader::create({.seed = static_cast<uint64_t>(inputs.plan.config.train.seed),
                                  .num_samples = inputs.dataset.samples.num_train(),
                                  .global_batch = inputs.plan.config.train.global_batch,
-                                 .share = inputs.plan.shares[rank].samples,
+                                 .share = plan::share_of(inputs.plan, rank).samples,
                                  .micro_batch = inputs.plan.micro_batch})
         .or_throw();
   }
@@ -157,9 +157,9 @@ class Loop {
                                      inputs_.dataset.samples.num_validation());
     if (samples == 0) return;
     const std::optional<schedule::GrainTree> tree = evaluation_tree(samples);
-    layout::Range share = even_share(samples, job_.group.size(), job_.group.rank());
+    layout::Range share = even_share(samples, job_.data.size(), job_.data.rank());
     if (tree) {
-      const layout::Range leaves = tree->owners[job_.group.rank()];
+      const layout::Range leaves = tree->owners[job_.data.rank()];
       share = {std::min(samples, leaves.begin * plan.micro_batch),
                std::min(samples, leaves.end * plan.micro_batch)};
     }
@@ -178,8 +178,8 @@ class Loop {
     if (config().bits != plan::Bits::kStable) return std::nullopt;
     const int64_t leaves = (samples + config().grain - 1) / config().grain;
     std::vector<layout::Range> owners;
-    for (int rank = 0; rank < job_.group.size(); ++rank) {
-      owners.push_back(even_share(leaves, job_.group.size(), rank));
+    for (int data = 0; data < job_.data.size(); ++data) {
+      owners.push_back(even_share(leaves, job_.data.size(), data));
     }
     return schedule::grain_tree(leaves, owners);
   }

@@ -113,18 +113,26 @@ class RankRun {
     }
     comm::broadcast(counts, 0, group, {.label = "steps done"}).wait();
     job.strategy->set_num_updates(counts[1].item<int64_t>());
-    if (const auto* holders = job.device.is_cpu() ? job.strategy->holders() : &group) {
-      const JobTensors tensors = tensors_of(job);
-      for (const auto* entries : {&tensors.model, &tensors.optimizer}) {
-        for (const auto& [name, tensor] : *entries) {
-          at::Tensor shared = tensor;
-          comm::broadcast(shared, 0, *holders, {.label = name}).wait();
-        }
-      }
-      put_back(job, tensors);
+    if (job.device.is_cpu()) {
+      if (job.peers && job.data.rank() == 0) send_state(job, *job.peers);
+      if (const auto* holders = job.strategy->holders()) send_state(job, *holders);
+    } else {
+      send_state(job, group);
     }
     comm::barrier(group, {.label = "resumed"});  // others read what their host's holder has written
     return counts[0].item<int64_t>();
+  }
+
+  /// From the first rank of `group` to the others.
+  static void send_state(Job& job, const comm::Group& group) {
+    const JobTensors tensors = tensors_of(job);
+    for (const auto* entries : {&tensors.model, &tensors.optimizer}) {
+      for (const auto& [name, tensor] : *entries) {
+        at::Tensor shared = tensor;
+        comm::broadcast(shared, 0, group, {.label = name}).wait();
+      }
+    }
+    put_back(job, tensors);
   }
 
   /// The loop knows its own steps only; the log and the optimizer know those before.

@@ -18,12 +18,13 @@ namespace {
 using trace::Category;
 using trace::Span;
 
-/// What every rank tells every other at the end of a step, in one small collective.
+/// What ranks of different data coordinates tell each other at the end of a step, in one small
+/// collective; ranks of the same one have the same to say.
 struct Totals {
   double loss_sum = 0;
   double num_tokens = 0;
-  double num_interrupts = 0;  ///< Ranks that SIGINT told to stop,
-  double num_requeues = 0;    ///< and ranks that any other signal told.
+  double num_interrupts = 0;  ///< Data coordinates that SIGINT told to stop,
+  double num_requeues = 0;    ///< and those that any other signal told.
 
   std::array<double, kNumTotals> values() const {
     return {loss_sum, num_tokens, num_interrupts, num_requeues};
@@ -34,20 +35,32 @@ Totals totals_of(std::span<const double> values) {
   return {values[0], values[1], values[2], values[3]};
 }
 
-Totals sum_over_ranks(const Totals& mine, const comm::Group& group) {
+Totals sum_over_data(const Totals& mine, const comm::Group& data) {
   at::Tensor tensor = at::empty({kNumTotals}, at::kDouble);
   const std::span values(tensor.mutable_data_ptr<double>(), kNumTotals);
   std::ranges::copy(mine.values(), values.begin());
-  comm::all_reduce_on_host(tensor, group, {.label = "totals"});
+  comm::all_reduce_on_host(tensor, data, {.label = "totals"});
   return totals_of(values);
 }
 
-/// What this rank has to say before it computes.
-Totals told(const StepInputs& inputs) {
+/// One rank of a data coordinate was told, and all of them stop.
+void share_stop(Totals& mine, const comm::Group& peers) {
+  at::Tensor told = at::empty({2}, at::kDouble);
+  auto* values = told.mutable_data_ptr<double>();
+  values[0] = mine.num_interrupts;
+  values[1] = mine.num_requeues;
+  comm::all_reduce_on_host(told, peers, {.op = schedule::ReduceOp::kMax, .label = "stop"});
+  mine.num_interrupts = values[0];
+  mine.num_requeues = values[1];
+}
+
+/// What this data coordinate has to say before it computes.
+Totals told(const Job& job, const StepInputs& inputs) {
   Totals mine;
   if (inputs.stop_signal != 0) {
     (inputs.stop_signal == SIGINT ? mine.num_interrupts : mine.num_requeues) = 1;
   }
+  if (job.peers) share_stop(mine, *job.peers);
   return mine;
 }
 
@@ -76,7 +89,7 @@ double forward_backward(Job& job, const plan::TrainConfig& train, const StepInpu
 
 /// Micro-batches as large as the plan lets them be; only the last one communicates.
 Totals run_micro_batches(Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
-  Totals mine = told(inputs);
+  Totals mine = told(job, inputs);
   for (const layers::Batch& batch : inputs.micro_batches.first(inputs.micro_batches.size() - 1)) {
     job.strategy->accumulate([&] { mine.loss_sum += forward_backward(job, train, inputs, batch); });
   }
@@ -84,12 +97,12 @@ Totals run_micro_batches(Job& job, const plan::TrainConfig& train, const StepInp
   for (const layers::Batch& batch : inputs.micro_batches) {
     mine.num_tokens += static_cast<double>(batch.num_valid);
   }
-  return sum_over_ranks(mine, job.group);
+  return sum_over_data(mine, job.data);
 }
 
 /// Stable: one forward and backward per grain; losses are summed as gradients are.
 Totals run_grains(Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
-  Totals grain = told(inputs);
+  Totals grain = told(job, inputs);
   for (const layers::Batch& batch : inputs.micro_batches) {
     job.strategy->begin_grain(batch.positions.begin / train.grain);
     grain.loss_sum = forward_backward(job, train, inputs, batch);

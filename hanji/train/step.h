@@ -19,7 +19,7 @@ struct StepInputs {
   int stop_signal = 0;  ///< That told this rank to stop, or 0; all ranks learn it in this step.
 };
 
-/// The same on every rank, but for nothing.
+/// Identical on all ranks.
 struct StepResult {
   double loss = 0;           ///< Mean over all valid tokens of the global batch, in nats.
   int64_t num_tokens = 0;    ///< Valid tokens of the global batch.
@@ -31,7 +31,8 @@ struct StepResult {
 /// One optimizer step: forward and backward of every micro-batch, the reduction over the ranks
 /// while the last one still computes, the norm of all gradients, and the update.
 ///
-/// Token losses are summed and divided once by the number of valid tokens of all ranks.
+/// Token losses are summed and divided once by the number of valid tokens, both of all data
+/// coordinates: what ranks of one coordinate have computed is counted once.
 /// Order   collective; every rank of the job calls it once per step.
 /// Errors  throws what backward and Work::wait() throw.
 StepResult run_step(Job& job, const plan::TrainConfig& train, const StepInputs& inputs);

@@ -14,7 +14,7 @@
 namespace hanji::train {
 
 /// Who keeps what of a job's parameters, gradients and optimizer, and how the gradients of all ranks
-/// become an update: plan.config.parallel.data, carried out.
+/// become an update: plan.config.parallel.data, carried out among one rank of each data coordinate.
 ///
 /// Order   ranks call the members in the same order; those that say so are collectives.
 /// Errors  throws what backward and Work::wait() throw.
@@ -40,15 +40,15 @@ class Strategy {
   /// updates, what is written to parameters and moments, the same on all ranks, is the job's state.
   virtual FlatState state() const = 0;
   virtual void set_num_updates(int64_t updates) = 0;
-  /// Ranks that each have a copy of that state, rank 0 of the job first; null on a rank whose copy
-  /// another one of its host writes.
+  /// Ranks that each have a copy of that state, the first data coordinate's first; null on a rank
+  /// whose copy another one of its host writes.
   virtual const comm::Group* holders() const = 0;
   /// The sum of all gradients in the layout of state(). Collective.
   virtual at::Tensor gradients() = 0;
   /// Throws kMismatch where ranks that should have the same parameters have not. Collective.
   virtual void check_parameters() = 0;
 
-  /// Of all groups that it moves bytes over, the job's own too.
+  /// Of all groups that it moves bytes over, that of the data coordinates too.
   virtual comm::Stats stats() const = 0;
   /// States that lie outside the heap, by what they are for.
   virtual std::vector<plan::MemoryLine> private_memory() const = 0;
