@@ -123,11 +123,13 @@ check_steps() {
   for ranks in 2 3 4; do build/dev/hanji/test/hanji_faults steps $ranks; done
 }
 
-# A finding of the undefined-behaviour sanitizer ends the test.
+# A finding of the undefined-behaviour sanitizer ends the test. hwloc's reader of PCI leaks some
+# hundred bytes when it is unloaded, where no suppression names it; descriptions of hosts in files
+# reach our code behind it.
 check_asan() {
   configure asan
   compile asan
-  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 registered asan .
+  HWLOC_COMPONENTS=-pci UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 registered asan .
 }
 
 # One thread: OpenMP's own barriers are no part of what is looked at. No overflow of containers is
