@@ -2,43 +2,19 @@
 
 #include "hanji/plan/plan.h"
 #include "hanji/plan/rank_memory.h"
+#include "hanji/plan/test_plan.h"
 
 namespace hanji::plan {
 namespace {
 
+using test_plan::made;
+using test_plan::two_cores;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Two cores, round rates, plenty of memory.
-PlanInputs two_cores_for_a_mesh() {
-  PlanInputs inputs;
-  inputs.machine.physical_cores = inputs.machine.usable_cores = 2;
-  inputs.machine.core_cpus = {{0}, {1}};
-  inputs.machine.memory_bytes = inputs.machine.available_bytes = int64_t{8} << 30;
-  inputs.rates = {20e9, 60e9, 10e9, 1e-6, int64_t{32} << 20, 100e9, 300e9};
-  inputs.kernels = {Gemm::kOneDnn,
-                    Attention::kMath,
-                    Precision::kFloat32,
-                    100e9,
-                    40e9,
-                    1e-7,
-                    1e-7,
-                    "onednn 100 GF/s against mkl 50"};
-  inputs.kernels.seconds_per_operation = 6e-6;
-  inputs.kernels.elementwise_bytes_per_second = 18e9;
-  inputs.data = {65, 10000, 1000};
-  return inputs;
-}
-
-Plan made_on_a_mesh(const PlanInputs& inputs) {
-  auto plan = make_plan(inputs);
-  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
-  return plan.ok() ? *std::move(plan) : Plan{};
-}
-
 /// Ranks of a model that could be cut by any axis.
 PlanInputs on_a_mesh(const MeshConfig& mesh, Sharding data = Sharding::kReplicas) {
-  PlanInputs inputs = two_cores_for_a_mesh();
+  PlanInputs inputs = two_cores();
   inputs.config.mesh = mesh;
   inputs.config.parallel.data = data;
   inputs.cut_axes = layout::kAxisNames;
@@ -48,7 +24,7 @@ PlanInputs on_a_mesh(const MeshConfig& mesh, Sharding data = Sharding::kReplicas
 TEST(MakePlanOnAMesh, SharesBelongToDataCoordinates) {
   PlanInputs inputs = on_a_mesh({.tp = 2});
   inputs.config.run.ranks = 4;
-  const Plan plan = made_on_a_mesh(inputs);
+  const Plan plan = made(inputs);
   EXPECT_THAT(plan.mesh.axes(), ElementsAre(layout::Axis{"dp", 2}, layout::Axis{"tp", 2}));
   EXPECT_THAT(plan.shares, ElementsAre(DataShare{{0, 8}, 1}, DataShare{{8, 16}, 1}));
   EXPECT_EQ(share_of(plan, 1), plan.shares[0]);
@@ -62,7 +38,7 @@ TEST(MakePlanOnAMesh, SharesBelongToDataCoordinates) {
 TEST(MakePlanOnAMesh, ASplitGivesEachDataCoordinateAShare) {
   PlanInputs inputs = on_a_mesh({.cp = 3});
   inputs.config.train.split = {3, 1};
-  const Plan plan = made_on_a_mesh(inputs);
+  const Plan plan = made(inputs);
   EXPECT_EQ(plan.ranks, 6);
   EXPECT_THAT(plan.shares, ElementsAre(DataShare{{0, 12}, 1}, DataShare{{12, 16}, 1}));
 }
@@ -75,9 +51,8 @@ TEST(MakePlanOnAMesh, TokensAreCountedOncePerDataCoordinate) {
   alone.config.run.ranks = 2;
   PlanInputs cut = on_a_mesh({.tp = 2});
   cut.config.run.ranks = 4;
-  EXPECT_NEAR(tokens(made_on_a_mesh(cut)), tokens(made_on_a_mesh(alone)), 1e-6);
-  EXPECT_EQ(made_on_a_mesh(cut).predicted.wire_bytes_per_step,
-            2 * made_on_a_mesh(alone).predicted.wire_bytes_per_step)
+  EXPECT_NEAR(tokens(made(cut)), tokens(made(alone)), 1e-6);
+  EXPECT_EQ(made(cut).predicted.wire_bytes_per_step, 2 * made(alone).predicted.wire_bytes_per_step)
       << "each of two groups sums its gradients";
 }
 
@@ -85,7 +60,7 @@ TEST(MakePlanOnAMesh, StableGrainsAreOwnedByDataCoordinates) {
   PlanInputs inputs = on_a_mesh({.pp = 2, .fsdp = 3, .tp = 2}, Sharding::kZero2);
   inputs.config.train.bits = Bits::kStable;
   inputs.config.run.ranks = 12;
-  const Plan plan = made_on_a_mesh(inputs);
+  const Plan plan = made(inputs);
   EXPECT_THAT(plan.mesh.axes(), ElementsAre(layout::Axis{"pp", 2}, layout::Axis{"dp", 1},
                                             layout::Axis{"fsdp", 3}, layout::Axis{"tp", 2}));
   EXPECT_EQ(stable_grains(plan).owners.size(), 3u);
@@ -100,14 +75,14 @@ TEST(MakePlanOnAMesh, RanksFillTheCoresByWholeDataCoordinates) {
   PlanInputs inputs = on_a_mesh({.tp = 3});
   inputs.machine.usable_cores = inputs.machine.physical_cores = 8;
   inputs.machine.core_cpus.clear();
-  EXPECT_EQ(made_on_a_mesh(inputs).ranks, 6);
+  EXPECT_EQ(made(inputs).ranks, 6);
 }
 
 TEST(MakePlanOnAMesh, InnerAxesLieWithinAHost) {
   PlanInputs inputs = on_a_mesh({.tp = 2}, Sharding::kHybrid);
   inputs.config.run.ranks = 8;
   inputs.ranks_per_host = {4, 4};
-  EXPECT_THAT(made_on_a_mesh(inputs).mesh.axes(),
+  EXPECT_THAT(made(inputs).mesh.axes(),
               ElementsAre(layout::Axis{"dp", 2}, layout::Axis{"fsdp", 2}, layout::Axis{"tp", 2}));
   inputs.config.mesh.fsdp = 4;
   EXPECT_THAT(

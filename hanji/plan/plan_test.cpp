@@ -7,41 +7,17 @@
 #include <regex>
 
 #include "hanji/base/json.h"
+#include "hanji/plan/test_plan.h"
 
 namespace hanji::plan {
 namespace {
 
+using test_plan::made;
+using test_plan::two_cores;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-/// Two cores, round rates, plenty of memory.
-PlanInputs two_cores() {
-  PlanInputs inputs;
-  inputs.machine.physical_cores = inputs.machine.usable_cores = 2;
-  inputs.machine.core_cpus = {{0}, {1}};
-  inputs.machine.memory_bytes = inputs.machine.available_bytes = int64_t{8} << 30;
-  inputs.rates = {20e9, 60e9, 10e9, 1e-6, int64_t{32} << 20, 100e9, 300e9};
-  inputs.kernels = {Gemm::kOneDnn,
-                    Attention::kMath,
-                    Precision::kFloat32,
-                    100e9,
-                    40e9,
-                    1e-7,
-                    1e-7,
-                    "onednn 100 GF/s against mkl 50"};
-  inputs.kernels.seconds_per_operation = 6e-6;
-  inputs.kernels.elementwise_bytes_per_second = 18e9;
-  inputs.data = {65, 10000, 1000};
-  return inputs;
-}
-
-Plan made(const PlanInputs& inputs) {
-  auto plan = make_plan(inputs);
-  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
-  return plan.ok() ? *std::move(plan) : Plan{};
-}
 
 int64_t bytes_of(const Plan& plan, std::string_view category) {
   for (const MemoryLine& line : plan.memory) {

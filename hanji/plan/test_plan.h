@@ -1,0 +1,37 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "hanji/plan/plan.h"
+
+namespace hanji::plan::test_plan {
+
+/// Two cores, round rates, plenty of memory.
+inline PlanInputs two_cores() {
+  PlanInputs inputs;
+  inputs.machine.physical_cores = inputs.machine.usable_cores = 2;
+  inputs.machine.core_cpus = {{0}, {1}};
+  inputs.machine.memory_bytes = inputs.machine.available_bytes = int64_t{8} << 30;
+  inputs.rates = {20e9, 60e9, 10e9, 1e-6, int64_t{32} << 20, 100e9, 300e9};
+  inputs.kernels = {Gemm::kOneDnn,
+                    Attention::kMath,
+                    Precision::kFloat32,
+                    100e9,
+                    40e9,
+                    1e-7,
+                    1e-7,
+                    "onednn 100 GF/s against mkl 50"};
+  inputs.kernels.seconds_per_operation = 6e-6;
+  inputs.kernels.elementwise_bytes_per_second = 18e9;
+  inputs.data = {65, 10000, 1000};
+  return inputs;
+}
+
+/// The plan of these inputs; a test that expects one fails without.
+inline Plan made(const PlanInputs& inputs) {
+  auto plan = make_plan(inputs);
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  return plan.ok() ? *std::move(plan) : Plan{};
+}
+
+}  // namespace hanji::plan::test_plan
