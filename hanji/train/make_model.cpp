@@ -2,21 +2,14 @@
 
 #include "hanji/models/gpt.h"
 #include "hanji/parallel/recompute.h"
+#include "hanji/train/kernel_choice.h"
 
 namespace hanji::train {
 namespace {
 
-compute::Dtype dtype_of(plan::Precision precision) {
-  switch (precision) {
-    case plan::Precision::kFloat32: return compute::Dtype::kFloat32;
-    case plan::Precision::kBFloat16: return compute::Dtype::kBFloat16;
-    case plan::Precision::kFloat64: return compute::Dtype::kFloat64;
-  }
-  return compute::Dtype::kFloat32;
-}
-
 models::GptOptions gpt_options(const plan::Plan& plan, c10::Device device) {
   const plan::ModelSpec& spec = plan.model;
+  const compute::KernelChoice kernels = to_compute(plan.kernels);
   return {.layers = spec.layers,
           .heads = spec.heads,
           .width = spec.width,
@@ -25,10 +18,8 @@ models::GptOptions gpt_options(const plan::Plan& plan, c10::Device device) {
           .dropout = spec.dropout,
           .tied = spec.tied,
           .seed = static_cast<uint64_t>(plan.config.train.seed),
-          .dtype = dtype_of(plan.kernels.precision),
-          .attention = plan.kernels.attention == plan::Attention::kFlash
-                           ? compute::Attention::kFlash
-                           : compute::Attention::kMath,
+          .dtype = kernels.dtype,
+          .attention = kernels.attention,
           .device = device};
 }
 
