@@ -7,7 +7,7 @@
 
 #include "hanji/schedule/internal/address_map.h"
 #include "hanji/schedule/internal/formula.h"
-#include "hanji/schedule/internal/promise.h"
+#include "hanji/schedule/internal/postcondition.h"
 #include "hanji/schedule/internal/symbols.h"
 
 namespace hanji::schedule {
@@ -35,7 +35,7 @@ class SymbolicRun {
   Status run();
 
  private:
-  void fill_inputs(Promise& promise);
+  void fill_inputs(Postcondition& postcondition);
   Status advance_all();
   Result<bool> advance(int rank);
   Status post(int rank);
@@ -53,7 +53,7 @@ class SymbolicRun {
   Result<std::vector<Piece>> reduce(const Step& step);
   Value evaluate(const std::vector<int>& tree, const std::vector<Value>& values);
   void write(const std::vector<Operand>& to, const std::vector<Piece>& pieces);
-  Status check_outputs(Promise& promise) const;
+  Status check_outputs(Postcondition& postcondition) const;
 
   const Step* current(int rank) const {
     const auto& steps = list_.per_rank[rank];
@@ -73,8 +73,8 @@ class SymbolicRun {
 };
 
 Status SymbolicRun::run() {
-  Promise promise(list_, symbols_);
-  fill_inputs(promise);
+  Postcondition postcondition(list_, symbols_);
+  fill_inputs(postcondition);
   for (;;) {
     HANJI_RETURN_IF_ERROR(advance_all());
     HANJI_RETURN_IF_ERROR(check_races(accesses_));
@@ -86,16 +86,17 @@ Status SymbolicRun::run() {
   for (int rank = 0; rank < list_.ranks; ++rank) {
     if (current(rank)) return refuse(describe_wait());
   }
-  return check_outputs(promise);
+  return check_outputs(postcondition);
 }
 
-void SymbolicRun::fill_inputs(Promise& promise) {
+void SymbolicRun::fill_inputs(Postcondition& postcondition) {
   for (int rank = 0; rank < list_.ranks; ++rank) {
     const int64_t elements = elements_of(list_, rank, Place::kInput);
     if (elements == 0) continue;
     for (int part = 0; part < parts_[rank]; ++part) {
       const Address at = addresses_.locate({rank, Place::kInput, part, 0});
-      buffers_[at.space].write(at.begin, {{{0, elements}, {promise.input(rank, part), 0, false}}});
+      buffers_[at.space].write(at.begin,
+                               {{{0, elements}, {postcondition.input(rank, part), 0, false}}});
     }
   }
 }
@@ -353,14 +354,14 @@ void SymbolicRun::write(const std::vector<Operand>& to, const std::vector<Piece>
   }
 }
 
-Status SymbolicRun::check_outputs(Promise& promise) const {
+Status SymbolicRun::check_outputs(Postcondition& postcondition) const {
   for (int rank = 0; rank < list_.ranks; ++rank) {
     const int64_t elements = elements_of(list_, rank, Place::kOutput);
     if (elements == 0) continue;
     const Operand output{rank, Place::kOutput, 0, 0};
     auto pieces = read(output, elements);
     if (!pieces.ok()) return pieces.status().at("at the end");
-    for (const Piece& piece : *pieces) HANJI_RETURN_IF_ERROR(promise.check(rank, piece));
+    for (const Piece& piece : *pieces) HANJI_RETURN_IF_ERROR(postcondition.check(rank, piece));
   }
   return {};
 }

@@ -88,9 +88,9 @@ StepList all_reduce_hierarchical(int ranks, int64_t count, int ranks_per_host, K
   const int hosts = ranks / ranks_per_host;
   std::vector<Ring> inside(hosts, {{}, {0, count}, kept.longest_path});
   for (int rank = 0; rank < ranks; ++rank) inside[rank / ranks_per_host].members.push_back(rank);
-  std::vector<Ring> twins(ranks_per_host);
+  std::vector<Ring> rails(ranks_per_host);
   for (int rank = 0; rank < ranks; ++rank) {
-    Ring& ring = twins[rank % ranks_per_host];
+    Ring& ring = rails[rank % ranks_per_host];
     ring.even = kept.longest_path;
     ring.members.push_back(rank);
     ring.whole = slice_of(count, ranks_per_host, rank % ranks_per_host);
@@ -100,7 +100,7 @@ StepList all_reduce_hierarchical(int ranks, int64_t count, int ranks_per_host, K
   for (const Ring& ring : inside) {
     add_ring_reduce(list, ring, Place::kInput, hosts == 1 ? StepKind::kReduce : StepKind::kCombine);
   }
-  for (const Ring& ring : twins) {
+  for (const Ring& ring : rails) {
     add_ring_reduce(list, ring, alone ? Place::kInput : Place::kOutput, StepKind::kReduce);
     add_ring_gather(list, ring);
   }

@@ -23,7 +23,7 @@ StepList reduce_scatter_ring(int ranks, int64_t count, Kept kept = {});
 StepList all_gather_ring(int ranks, int64_t count, Kept kept = {});
 
 /// An all_reduce that is a ring inside every host, then one ring for each local rank over its
-/// twins on all hosts, then a ring inside every host again. Rank h * ranks_per_host + l is rank l
+/// rail peers on all hosts, then a ring inside every host again. Rank h * ranks_per_host + l is rank l
 /// of host h.
 /// Cost    l ranks on each of h hosts: 2(l-1) + 2(h-1) rounds; a host's ranks together send
 ///         2 N (h-1)/h to other hosts, which is the least there can be.

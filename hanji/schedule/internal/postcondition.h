@@ -9,9 +9,9 @@
 namespace hanji::schedule::internal {
 
 /// What a routine promises of every element of every output, as expressions over the inputs.
-class Promise {
+class Postcondition {
  public:
-  Promise(const StepList& list, Symbols& symbols);
+  Postcondition(const StepList& list, Symbols& symbols);
 
   /// The expression that an input holds at first: a leaf, or for a tree_reduce the subtree over
   /// the grains that the partial has folded. So the check proves that the partials' tree is the

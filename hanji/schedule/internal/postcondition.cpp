@@ -1,4 +1,4 @@
-#include "hanji/schedule/internal/promise.h"
+#include "hanji/schedule/internal/postcondition.h"
 
 #include <fmt/format.h>
 
@@ -20,7 +20,8 @@ int tree_over(Symbols& symbols, layout::Range leaves) {
 
 }  // namespace
 
-Promise::Promise(const StepList& list, Symbols& symbols) : list_(list), symbols_(symbols) {
+Postcondition::Postcondition(const StepList& list, Symbols& symbols)
+    : list_(list), symbols_(symbols) {
   inputs_.resize(list.ranks);
   if (list.routine == Routine::kBarrier) return;
   if (list.routine == Routine::kTreeReduce) {
@@ -43,7 +44,7 @@ Promise::Promise(const StepList& list, Symbols& symbols) : list_(list), symbols_
   }
 }
 
-bool Promise::holds(const Value& value, int expr, int64_t shift, bool reduced) const {
+bool Postcondition::holds(const Value& value, int expr, int64_t shift, bool reduced) const {
   if (value.reduced != reduced) return false;
   if (value.expr == expr && value.shift == shift) return true;
   if (list_.keeps_order || !reduced) return false;
@@ -55,7 +56,7 @@ bool Promise::holds(const Value& value, int expr, int64_t shift, bool reduced) c
 
 // A piece of a buffer of blocks. A piece holds one value, so it may not run over from one block
 // into the next.
-bool Promise::block_kept(int rank, const Piece& piece) const {
+bool Postcondition::block_kept(int rank, const Piece& piece) const {
   const auto& blocks = got_[rank];
   const auto after =
       std::upper_bound(blocks.begin(), blocks.end(), piece.range.begin,
@@ -67,7 +68,7 @@ bool Promise::block_kept(int rank, const Piece& piece) const {
   return holds(piece.value, inputs_[owner][0], begin - after->begin, false);
 }
 
-bool Promise::kept(int rank, const Piece& piece) const {
+bool Postcondition::kept(int rank, const Piece& piece) const {
   switch (list_.routine) {
     case Routine::kBarrier: return true;
     case Routine::kSend: return holds(piece.value, inputs_[0][0], 0, false);
@@ -85,7 +86,7 @@ bool Promise::kept(int rank, const Piece& piece) const {
   return true;
 }
 
-Status Promise::check(int rank, const Piece& piece) const {
+Status Postcondition::check(int rank, const Piece& piece) const {
   if (kept(rank, piece)) return {};
   return base::invalid_argument(
       fmt::format("element {} of rank {}'s output is not what {} promises", piece.range.begin, rank,

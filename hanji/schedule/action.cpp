@@ -1,0 +1,145 @@
+#include "hanji/schedule/action.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace hanji::schedule {
+namespace {
+
+using Pass = std::pair<int, int64_t>;  // stage, micro-batch
+
+Pass pass_of(const Action& action) { return {action.stage, action.micro_batch}; }
+
+bool adds_gradients(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
+}
+
+/// What a walk has seen so far.
+class Progress {
+ public:
+  /// Empty, or why the action cannot come now.
+  std::string_view take(const Action& action) {
+    switch (action.kind) {
+      case ActionKind::kForward: return once(forwards_, action, "it has run before");
+      case ActionKind::kBackward:
+        if (!backward_inputs_.insert(pass_of(action)).second) return "it has run before";
+        return backward(action, forwards_, "its forward has not run");
+      case ActionKind::kBackwardInput:
+        if (!forwards_.contains(pass_of(action))) return "its forward has not run";
+        return once(backward_inputs_, action, "it has run before");
+      case ActionKind::kBackwardWeight:
+        return backward(action, backward_inputs_, "its backward_input has not run");
+      case ActionKind::kReduce:
+        if (!with_gradients_.contains(action.stage)) return "no backward of the stage has run";
+        return reduced_.insert(action.stage).second ? "" : "it has run before";
+      case ActionKind::kSend:
+      case ActionKind::kReceive:
+      case ActionKind::kUnshard:
+      case ActionKind::kReshard: return "";
+    }
+    return "its kind is unknown";
+  }
+
+ private:
+  static std::string_view once(std::set<Pass>& done, const Action& action, std::string_view why) {
+    return done.insert(pass_of(action)).second ? "" : why;
+  }
+
+  std::string_view backward(const Action& action, const std::set<Pass>& needed,
+                            std::string_view why) {
+    if (!needed.contains(pass_of(action))) return why;
+    if (reduced_.contains(action.stage)) return "the stage's gradients have been reduced";
+    with_gradients_.insert(action.stage);
+    return once(backwards_, action, "it has run before");
+  }
+
+  std::set<Pass> forwards_, backward_inputs_, backwards_;
+  std::set<int> with_gradients_, reduced_;
+};
+
+}  // namespace
+
+std::string_view name_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward: return "forward";
+    case ActionKind::kBackward: return "backward";
+    case ActionKind::kBackwardInput: return "backward_input";
+    case ActionKind::kBackwardWeight: return "backward_weight";
+    case ActionKind::kSend: return "send";
+    case ActionKind::kReceive: return "receive";
+    case ActionKind::kUnshard: return "unshard";
+    case ActionKind::kReshard: return "reshard";
+    case ActionKind::kReduce: return "reduce";
+  }
+  return "unknown";
+}
+
+std::string to_string(const Action& action) {
+  return fmt::format("{} of stage {}, micro-batch {}", name_of(action.kind), action.stage,
+                     action.micro_batch);
+}
+
+ActionList train_actions(int64_t num_micro_batches) {
+  ActionList actions;
+  for (int64_t i = 0; i < num_micro_batches; ++i) {
+    actions.push_back({.kind = ActionKind::kForward, .micro_batch = i});
+    actions.push_back({.kind = ActionKind::kBackward, .micro_batch = i});
+  }
+  if (num_micro_batches > 0) actions.push_back({.kind = ActionKind::kReduce});
+  return actions;
+}
+
+ActionList forward_actions(int64_t num_micro_batches) {
+  ActionList actions;
+  for (int64_t i = 0; i < num_micro_batches; ++i) actions.push_back({.micro_batch = i});
+  return actions;
+}
+
+Status check(const ActionList& actions) {
+  Progress progress;
+  for (size_t i = 0; i < actions.size(); ++i) {
+    const std::string_view why = progress.take(actions[i]);
+    if (why.empty()) continue;
+    return base::invalid_argument(
+        fmt::format("action {}, {}, is out of order: {}", i, to_string(actions[i]), why));
+  }
+  return {};
+}
+
+bool completes_gradients(const ActionList& actions, size_t index) {
+  const Action& last = actions[index];
+  if (!adds_gradients(last.kind)) return false;
+  const auto next =
+      std::find_if(actions.begin() + static_cast<std::ptrdiff_t>(index) + 1, actions.end(),
+                   [&last](const Action& action) {
+                     return action.stage == last.stage &&
+                            (adds_gradients(action.kind) || action.kind == ActionKind::kReduce);
+                   });
+  return next != actions.end() && next->kind == ActionKind::kReduce;
+}
+
+int64_t peak_bytes(const ActionList& actions, const std::function<int64_t(const Action&)>& kept) {
+  std::set<Pass> has_backward;
+  for (const Action& action : actions) {
+    if (adds_gradients(action.kind)) has_backward.insert(pass_of(action));
+  }
+  std::map<Pass, int64_t> alive;
+  int64_t now = 0;
+  int64_t peak = 0;
+  for (const Action& action : actions) {
+    if (action.kind == ActionKind::kForward) {
+      const int64_t bytes = has_backward.contains(pass_of(action)) ? kept(action) : 0;
+      alive[pass_of(action)] = bytes;
+      peak = std::max(peak, now += bytes);
+    } else if (adds_gradients(action.kind)) {
+      now -= alive[pass_of(action)];
+    }
+  }
+  return peak;
+}
+
+}  // namespace hanji::schedule

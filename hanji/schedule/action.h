@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hanji/base/status.h"
+
+namespace hanji::schedule {
+
+enum class ActionKind : uint8_t {
+  kForward,
+  kBackward,        ///< Both of the next two.
+  kBackwardInput,   ///< The gradient of the stage's input, for which the stage before waits.
+  kBackwardWeight,  ///< The gradients of its parameters.
+  kSend,            ///< What the stage has made goes to the stage that uses it.
+  kReceive,
+  kUnshard,  ///< Parameters of the stage become whole.
+  kReshard,
+  kReduce,  ///< The stage's gradients are complete: they are summed over the data coordinates.
+};
+std::string_view name_of(ActionKind kind);
+
+/// One thing that a rank does in a step, with one stage (a range of a model's layers) and one
+/// micro-batch. Unshard, reshard and reduce are of the whole stage; their micro_batch is 0.
+struct Action {
+  ActionKind kind = ActionKind::kForward;
+  int stage = 0;
+  int64_t micro_batch = 0;
+  bool operator==(const Action&) const = default;
+};
+
+/// "backward of stage 0, micro-batch 2".
+std::string to_string(const Action& action);
+
+/// A rank's step, in order.
+using ActionList = std::vector<Action>;
+
+/// A step of a model that is one stage: forward and backward of each micro-batch in turn, then the
+/// sum of the gradients.
+ActionList train_actions(int64_t num_micro_batches);
+
+/// Evaluation of a model that is one stage: forward alone.
+ActionList forward_actions(int64_t num_micro_batches);
+
+/// Checks that each micro-batch goes through a stage at most once, its backward after its forward
+/// and its backward_weight after its backward_input; that no backward of a stage follows its reduce;
+/// and that a stage reduces at most once, after a backward.
+///
+/// Errors  invalid_argument names the first action that is out of order.
+Status check(const ActionList& actions);
+
+/// Whether actions[index] is the last that adds to its stage's gradients before they are reduced:
+/// they may leave while it runs. Without a reduce none is.
+bool completes_gradients(const ActionList& actions, size_t index);
+
+/// The most bytes that a rank keeps for backwards to come, at any point of a checked list.
+///
+/// Units   `kept(forward)` is what that forward leaves; it is freed with its backward, or with its
+///         backward_weight. A forward that has no backward leaves nothing once it is over.
+int64_t peak_bytes(const ActionList& actions, const std::function<int64_t(const Action&)>& kept);
+
+}  // namespace hanji::schedule

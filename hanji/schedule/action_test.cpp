@@ -1,0 +1,92 @@
+#include "hanji/schedule/action.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hanji::schedule {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Kind = ActionKind;
+
+Action of(Kind kind, int64_t micro_batch, int stage = 0) { return {kind, stage, micro_batch}; }
+
+std::string mistake(const ActionList& actions) {
+  const Status status = check(actions);
+  return status.ok() ? "" : std::string(status.message());
+}
+
+/// 1F1B of the first of two stages.
+ActionList one_forward_one_backward() {
+  return {of(Kind::kForward, 0), of(Kind::kForward, 1),  of(Kind::kBackward, 0),
+          of(Kind::kForward, 2), of(Kind::kBackward, 1), of(Kind::kBackward, 2),
+          of(Kind::kReduce, 0)};
+}
+
+TEST(Actions, AStepOfOneStageIsForwardAndBackwardInTurnThenItsReduce) {
+  EXPECT_THAT(train_actions(2),
+              ElementsAre(of(Kind::kForward, 0), of(Kind::kBackward, 0), of(Kind::kForward, 1),
+                          of(Kind::kBackward, 1), of(Kind::kReduce, 0)));
+  EXPECT_THAT(forward_actions(2), ElementsAre(of(Kind::kForward, 0), of(Kind::kForward, 1)));
+  EXPECT_TRUE(train_actions(0).empty());
+}
+
+TEST(Actions, ListsInAnOrderThatCanRunPass) {
+  EXPECT_EQ(mistake(train_actions(3)), "");
+  EXPECT_EQ(mistake(forward_actions(3)), "");
+  EXPECT_EQ(mistake(one_forward_one_backward()), "");
+  EXPECT_EQ(mistake({of(Kind::kForward, 0), of(Kind::kBackwardInput, 0), of(Kind::kForward, 1),
+                     of(Kind::kBackwardWeight, 0), of(Kind::kBackward, 1), of(Kind::kReduce, 0)}),
+            "");
+}
+
+TEST(Actions, WhatIsOutOfOrderIsNamed) {
+  EXPECT_EQ(
+      mistake({of(Kind::kForward, 0), of(Kind::kBackward, 1)}),
+      "action 1, backward of stage 0, micro-batch 1, is out of order: its forward has not run");
+  EXPECT_THAT(mistake({of(Kind::kForward, 0), of(Kind::kForward, 0)}), HasSubstr("has run before"));
+  EXPECT_THAT(mistake({of(Kind::kForward, 0), of(Kind::kBackward, 0), of(Kind::kBackward, 0)}),
+              HasSubstr("has run before"));
+  EXPECT_THAT(mistake({of(Kind::kForward, 0), of(Kind::kBackwardInput, 0), of(Kind::kBackward, 0)}),
+              HasSubstr("has run before"));
+  EXPECT_THAT(mistake({of(Kind::kForward, 0), of(Kind::kBackwardWeight, 0)}),
+              HasSubstr("its backward_input has not run"));
+  EXPECT_THAT(mistake({of(Kind::kReduce, 0)}), HasSubstr("no backward of the stage"));
+  EXPECT_THAT(mistake({of(Kind::kForward, 0), of(Kind::kForward, 1), of(Kind::kBackward, 0),
+                       of(Kind::kReduce, 0), of(Kind::kBackward, 1)}),
+              HasSubstr("have been reduced"));
+  EXPECT_THAT(mistake({of(Kind::kForward, 0), of(Kind::kBackward, 0), of(Kind::kReduce, 0),
+                       of(Kind::kReduce, 0)}),
+              HasSubstr("action 3, reduce"));
+}
+
+TEST(Actions, StagesAreOrderedEachByItself) {
+  EXPECT_EQ(mistake({of(Kind::kForward, 0, 0), of(Kind::kForward, 0, 2), of(Kind::kBackward, 0, 2),
+                     of(Kind::kReduce, 0, 2), of(Kind::kBackward, 0, 0), of(Kind::kReduce, 0, 0)}),
+            "");
+}
+
+TEST(Actions, OnlyTheLastBackwardBeforeAReduceCompletesTheGradients) {
+  const ActionList actions = one_forward_one_backward();
+  for (size_t i = 0; i < actions.size(); ++i) {
+    EXPECT_EQ(completes_gradients(actions, i), i == 5) << i;
+  }
+  EXPECT_FALSE(completes_gradients({of(Kind::kForward, 0), of(Kind::kBackward, 0)}, 1))
+      << "nothing reduces";
+}
+
+TEST(Actions, MemoryIsTheMostThatIsKeptAtOnce) {
+  const auto bytes = [](const Action& forward) { return 10 + forward.micro_batch; };
+  EXPECT_EQ(peak_bytes(train_actions(3), bytes), 12);
+  EXPECT_EQ(peak_bytes(one_forward_one_backward(), bytes), 11 + 12);
+  EXPECT_EQ(peak_bytes(forward_actions(3), bytes), 0) << "no backward keeps anything";
+  EXPECT_EQ(peak_bytes({of(Kind::kForward, 0), of(Kind::kBackwardInput, 0), of(Kind::kForward, 1),
+                        of(Kind::kBackwardWeight, 0), of(Kind::kBackward, 1)},
+                       bytes),
+            21)
+      << "a backward_input frees nothing yet";
+}
+
+}  // namespace
+}  // namespace hanji::schedule
