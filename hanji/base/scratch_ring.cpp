@@ -11,7 +11,8 @@ namespace hanji::base {
 namespace {
 
 constexpr unsigned kEntries = 64;
-constexpr int64_t kMostBytes = int64_t{1} << 30;  // of one request; the kernel's limit is 2^31
+constexpr int64_t kMaxRequestBytes = int64_t{1}
+                                     << 30;  // of one request; the kernel's limit is 2^31
 
 class RingEngine : public TransferEngine {
  public:
@@ -78,7 +79,7 @@ class RingEngine : public TransferEngine {
     if (entry == nullptr) return internal("io_uring: no place in the submission queue");
     const Transfer& whole = open.transfer;
     std::byte* memory = whole.memory.get() + open.moved;
-    const auto bytes = static_cast<unsigned>(std::min(whole.bytes - open.moved, kMostBytes));
+    const auto bytes = static_cast<unsigned>(std::min(whole.bytes - open.moved, kMaxRequestBytes));
     const auto at = static_cast<uint64_t>(whole.at + open.moved);
     if (whole.writes) {
       ::io_uring_prep_write(entry, fd_, memory, bytes, at);

@@ -172,7 +172,7 @@ Result<Outcome> supervise(const LaunchOptions& options, Common& common,
 
 /// A forked rank, from here to its end.
 int run_body(const RankBody& body, Inherited inherited) {
-  const auto telephone = inherited.endpoints.control.duplicate();
+  const auto report_fd = inherited.endpoints.control.duplicate();
   auto peers = receive_peers(inherited.endpoints.control.get(), inherited.endpoints.rank,
                              inherited.endpoints.size, base::Deadline::after(60s));
   Status status = peers.status();
@@ -182,7 +182,7 @@ int run_body(const RankBody& body, Inherited inherited) {
   }
   if (status.ok()) return 0;
   // The exit code tells the parent even if the words do not arrive.
-  if (telephone.ok()) static_cast<void>(send_report(telephone->get(), status));
+  if (report_fd.ok()) static_cast<void>(send_report(report_fd->get(), status));
   return 1;
 }
 
@@ -258,12 +258,12 @@ Result<Outcome> launch_once(const LaunchOptions& options, SignalRelay* relay) {
   if (options.command.empty()) return base::invalid_argument("launch: there is no command to run");
   if (!options.hosts) return start_and_supervise(options, relay, nullptr);
   HANJI_RETURN_IF_ERROR(check(options));
-  const auto tell = [&](RankEventKind kind, const std::string& text) {
+  const auto notify = [&](RankEventKind kind, const std::string& text) {
     if (options.on_event) options.on_event({kind, -1, -1, text});
   };
   HostLink::Opening opening;
   opening.relay = relay;
-  opening.on_refused = [&](const std::string& text) { tell(RankEventKind::kRefused, text); };
+  opening.on_refused = [&](const std::string& text) { notify(RankEventKind::kRefused, text); };
   auto link = HostLink::open(*options.hosts, options.ranks, opening);
   if (opening.signal != 0) {
     Outcome stopped;
@@ -272,7 +272,7 @@ Result<Outcome> launch_once(const LaunchOptions& options, SignalRelay* relay) {
     return stopped;
   }
   if (!link.ok()) return link.status();
-  tell(RankEventKind::kJoined, describe_hosts(**link));
+  notify(RankEventKind::kJoined, describe_hosts(**link));
   auto outcome = start_and_supervise(options, relay, link->get());
   // The others must not wait for ranks that never started.
   if (!outcome.ok()) {

@@ -24,7 +24,7 @@ int pause_for(std::chrono::milliseconds time, SignalRelay* relay) {
   return 0;
 }
 
-void tell(const LaunchOptions& options, RankEventKind kind, std::string text) {
+void notify(const LaunchOptions& options, RankEventKind kind, std::string text) {
   if (options.on_event) options.on_event({kind, -1, -1, std::move(text)});
 }
 
@@ -43,14 +43,14 @@ Result<Outcome> run_attempts(LaunchOptions options, const RestartOptions& restar
     const auto lived = std::chrono::nanoseconds(base::now_ns() - start_ns);
     const RestartDecision decision = policy.after(outcome, lived);
     if (!decision.restart) {
-      if (!decision.text.empty()) tell(options, RankEventKind::kGaveUp, decision.text);
+      if (!decision.text.empty()) notify(options, RankEventKind::kGaveUp, decision.text);
       return outcome;
     }
-    tell(options, RankEventKind::kRestarted, decision.text);
+    notify(options, RankEventKind::kRestarted, decision.text);
     outcome.stop_signal = pause_for(decision.pause, relay);
     if (outcome.stop_signal != 0) {
-      tell(options, RankEventKind::kGaveUp,
-           fmt::format("not restarted: signal {} came; {}", outcome.stop_signal, outcome.cause));
+      notify(options, RankEventKind::kGaveUp,
+             fmt::format("not restarted: signal {} came; {}", outcome.stop_signal, outcome.cause));
       return outcome;
     }
   }

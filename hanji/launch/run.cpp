@@ -24,8 +24,8 @@ Result<Outcome> run_program(const RunOptions& options) {
   launch_options.rank0_output = Rank0Output::kLogAndLauncher;
   launch_options.on_event = options.on_event;
   launch_options.on_death = options.on_death;
-  const bool crowded = launch_options.cpus.empty();
-  if (crowded && !base::read(base::Variable::kOmpNumThreads)) {
+  const bool oversubscribed = launch_options.cpus.empty();
+  if (oversubscribed && !base::read(base::Variable::kOmpNumThreads)) {
     launch_options.environment.push_back("OMP_NUM_THREADS=1");
   }
   const RestartOptions restarts{.max_restarts = options.max_restarts};

@@ -145,7 +145,7 @@ class Starter {
     if (again) return press();
     const char* name = ::sigabbrev_np(signal);
     for (const RemoteLauncher& launcher : launchers_) launcher.say(name);
-    tell(RankEventKind::kForwarded, fmt::format("SIG{} passed on to all hosts", name));
+    notify(RankEventKind::kForwarded, fmt::format("SIG{} passed on to all hosts", name));
   }
 
   void take_end(size_t node) {
@@ -154,10 +154,11 @@ class Starter {
     const bool unreachable = *code == kUnreachable;
     const std::string& name = options_.hosts[node].name;
     if (unreachable) {
-      tell(RankEventKind::kFailed,
-           fmt::format("host {} (node {}) cannot be reached: {} ended with code {}; see its words "
-                       "above, and try `{} -o BatchMode=yes {} true`",
-                       name, node, options_.ssh, *code, options_.ssh, name));
+      notify(
+          RankEventKind::kFailed,
+          fmt::format("host {} (node {}) cannot be reached: {} ended with code {}; see its words "
+                      "above, and try `{} -o BatchMode=yes {} true`",
+                      name, node, options_.ssh, *code, options_.ssh, name));
     }
     if (exit_code_ != 0) return;
     exit_code_ = unreachable ? kUnreachableExit : *code;
@@ -171,7 +172,7 @@ class Starter {
     for (RemoteLauncher& launcher : launchers_) forced ? launcher.kill() : launcher.release();
   }
 
-  void tell(RankEventKind kind, std::string text) const {
+  void notify(RankEventKind kind, std::string text) const {
     if (options_.on_event) options_.on_event({kind, -1, -1, std::move(text)});
   }
 

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "hanji/base/clock.h"
-#include "hanji/shm/internal/patience.h"
 #include "hanji/shm/internal/preparation.h"
 #include "hanji/shm/internal/runner.h"
+#include "hanji/shm/internal/spin_wait.h"
 #include "hanji/shm/internal/verdict.h"
 #include "hanji/shm/numa.h"
 #include "hanji/trace/recorder.h"
@@ -24,8 +24,8 @@ constexpr int kSpinsAlone = 2000;          // where every rank has its processor
 constexpr int kSpinsCrowded = 4;
 constexpr auto kNapAfterAlone = 1ms;  // of yielding; a sleeper is woken, but that takes its time
 constexpr auto kNapAfterCrowded = 50us;
-constexpr auto kNap = 20ms;               // clocks and peers are looked at that often
-constexpr auto kNapBesideOthers = 200us;  // calls of other groups do not ring this bell
+constexpr auto kNap = 20ms;                 // clocks and peers are looked at that often
+constexpr auto kSleepBesideOthers = 200us;  // calls of other groups do not wake these waiters
 
 Status check_members(const Segment& segment, const std::vector<int>& members) {
   std::vector<bool> seen(segment.ranks());
@@ -68,7 +68,7 @@ class Engine::Core {
         preparation_(lines_),
         runner_(lines_, stats_, options.recorder),
         operations_(16) {
-    choose_patience();
+    choose_spins();
     if (options_.recorder != nullptr) name_routines();
   }
 
@@ -151,7 +151,7 @@ class Engine::Core {
   void set_waiting(bool waiting) { runner_.clock().set_waiting(waiting); }
   bool traced() const { return options_.recorder != nullptr; }
   uint32_t epoch() const { return epoch_; }
-  bool crowded() const { return crowded_; }
+  bool oversubscribed() const { return oversubscribed_; }
   int rank() const { return lines_.me(); }
   int size() const { return lines_.size(); }
   const Stats& stats() const { return stats_; }
@@ -199,11 +199,11 @@ class Engine::Core {
     return failure_;
   }
 
-  void choose_patience() {
+  void choose_spins() {
     const int processors =
         options_.usable_processors > 0 ? options_.usable_processors : segment_->num_processors();
-    crowded_ = segment_->ranks() > processors;
-    spins_ = options_.spin >= 0 ? options_.spin : crowded_ ? kSpinsCrowded : kSpinsAlone;
+    oversubscribed_ = segment_->ranks() > processors;
+    spins_ = options_.spin >= 0 ? options_.spin : oversubscribed_ ? kSpinsCrowded : kSpinsAlone;
   }
 
   void name_routines() {
@@ -218,7 +218,7 @@ class Engine::Core {
 
   void finish(Operation& operation) {
     const Call& call = operation.call;
-    if (completed_ == 0) choose_patience();  // by now every rank has joined
+    if (completed_ == 0) choose_spins();  // by now every rank has joined
     ++completed_;
     lines_.set_completed(operation.descriptor.operation);
     ++stats_.num_calls;
@@ -247,17 +247,17 @@ class Engine::Core {
   }
 
   Status drive(uint64_t ticket, std::span<Engine* const> others) {
-    Patience patience(spins_);
+    SpinWait spin(spins_);
     while (true) {
       const uint64_t before = runner_.progress();
       HANJI_RETURN_IF_ERROR(advance());
       if (ticket <= completed_) return {};
       if (runner_.progress() != before) {
-        patience.reset();
+        spin.reset();
         if (stuck_since_ns_ != 0) unstuck();
         continue;
       }
-      if (!patience.pause()) continue;
+      if (!spin.pause()) continue;
       for (Engine* other : others) {
         const int64_t busy_ns = other->stats().busy_ns;
         (void)other->advance();  // its own wait() reports failures
@@ -265,8 +265,8 @@ class Engine::Core {
       }
       HANJI_RETURN_IF_ERROR(look_around());
       const auto waited = std::chrono::nanoseconds(base::now_ns() - stuck_since_ns_);
-      if (waited > (crowded_ ? kNapAfterCrowded : kNapAfterAlone)) {
-        lines_.sleep(runner_.sequence(), others.empty() ? kNap : kNapBesideOthers);
+      if (waited > (oversubscribed_ ? kNapAfterCrowded : kNapAfterAlone)) {
+        lines_.sleep(runner_.sequence(), others.empty() ? kNap : kSleepBesideOthers);
       }
     }
   }
@@ -333,7 +333,7 @@ class Engine::Core {
   uint64_t completed_ = 0;
   Status failure_;
   int spins_ = kSpinsCrowded;
-  bool crowded_ = true;
+  bool oversubscribed_ = true;
   int64_t stuck_since_ns_ = 0;
   uint64_t checked_progress_ = 0;
   std::array<trace::NameId, schedule::kNumRoutines> names_{}, call_names_{};
@@ -399,7 +399,7 @@ uint64_t Engine::delivered(uint64_t ticket) const { return core_->delivered(tick
 void Engine::set_waiting(bool waiting) { core_->set_waiting(waiting); }
 bool Engine::traced() const { return core_->traced(); }
 uint32_t Engine::epoch() const { return core_->epoch(); }
-bool Engine::crowded() const { return core_->crowded(); }
+bool Engine::oversubscribed() const { return core_->oversubscribed(); }
 int Engine::rank() const { return core_->rank(); }
 int Engine::size() const { return core_->size(); }
 const Stats& Engine::stats() const { return core_->stats(); }

@@ -11,7 +11,7 @@ GroupLines::GroupLines(std::shared_ptr<Segment> segment, int group, std::vector<
       group_(group),
       members_(std::move(members)),
       me_(me),
-      bell_(segment_->bell(group)) {
+      waiters_(segment_->waiters(group)) {
   for (const int rank : members_) ranks_.push_back(&segment_->group_rank(group, rank));
 }
 
@@ -22,17 +22,17 @@ uint64_t GroupLines::last_sequence(int member) const {
 
 void GroupLines::ring() {
   full_fence();
-  if (bell_.sleepers.load(std::memory_order_relaxed) == 0) return;
-  bell_.rings.fetch_add(1, std::memory_order_release);
-  futex_wake_all(bell_.rings);
+  if (waiters_.sleepers.load(std::memory_order_relaxed) == 0) return;
+  waiters_.rings.fetch_add(1, std::memory_order_release);
+  futex_wake_all(waiters_.rings);
 }
 
 void GroupLines::sleep(uint64_t sequence, std::chrono::nanoseconds limit) {
-  const uint32_t rings = bell_.rings.load(std::memory_order_acquire);
-  bell_.sleepers.fetch_add(1, std::memory_order_relaxed);
+  const uint32_t rings = waiters_.rings.load(std::memory_order_acquire);
+  waiters_.sleepers.fetch_add(1, std::memory_order_relaxed);
   full_fence();
-  if (!arrived(sequence) && !is_hopeless(sequence)) futex_wait(bell_.rings, rings, limit);
-  bell_.sleepers.fetch_sub(1, std::memory_order_relaxed);
+  if (!arrived(sequence) && !is_hopeless(sequence)) futex_wait(waiters_.rings, rings, limit);
+  waiters_.sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 
 // Whoever ends the job, cancels or gives up rings too, and may have done so before this rank was counted.

@@ -145,12 +145,12 @@ std::chrono::nanoseconds Watchdog::look_at_hearts() {
     stopped_[rank] = stopped;
     const std::string who = describe_rank(*segment_, rank);
     if (stopped) {
-      tell(LivenessEvent::Kind::kStopped, rank,
-           fmt::format("{} is stopped: no heartbeat for {}, state {}; {}", who,
-                       base::format_seconds(static_cast<double>(silent) / 1e9),
-                       state_of(segment_->pid(rank)), describe_last_call(segment_, rank)));
+      notify(LivenessEvent::Kind::kStopped, rank,
+             fmt::format("{} is stopped: no heartbeat for {}, state {}; {}", who,
+                         base::format_seconds(static_cast<double>(silent) / 1e9),
+                         state_of(segment_->pid(rank)), describe_last_call(segment_, rank)));
     } else {
-      tell(LivenessEvent::Kind::kResumed, rank, who + " runs again");
+      notify(LivenessEvent::Kind::kResumed, rank, who + " runs again");
     }
   }
   return std::chrono::nanoseconds(least);
@@ -179,10 +179,10 @@ void Watchdog::tell_verdict() {
   const uint32_t epoch = segment_->epoch();
   if (epoch_told_ == epoch || !segment_->aborted() || segment_->abort_rank() == rank_) return;
   epoch_told_ = epoch;
-  tell(LivenessEvent::Kind::kEnded, segment_->abort_rank(), segment_->abort_status().message());
+  notify(LivenessEvent::Kind::kEnded, segment_->abort_rank(), segment_->abort_status().message());
 }
 
-void Watchdog::tell(LivenessEvent::Kind kind, int rank, std::string text) const {
+void Watchdog::notify(LivenessEvent::Kind kind, int rank, std::string text) const {
   if (options_.on_event) options_.on_event({kind, rank, std::move(text)});
 }
 

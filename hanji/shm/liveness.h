@@ -54,7 +54,7 @@ class Watchdog {
   void see_death(int rank);
   void leave_the_word_to_the_launcher() const;
   void tell_verdict();
-  void tell(LivenessEvent::Kind kind, int rank, std::string text) const;
+  void notify(LivenessEvent::Kind kind, int rank, std::string text) const;
 
   std::shared_ptr<Segment> segment_;
   int rank_;

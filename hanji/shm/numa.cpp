@@ -18,7 +18,7 @@ namespace hanji::shm {
 namespace {
 
 constexpr int kPreferred = 1;  // MPOL_PREFERRED: elsewhere if the bank is full, never a failure
-constexpr int kMostBanks = 1024;
+constexpr int kMaxBanks = 1024;
 constexpr size_t kPage = 4096;
 
 int number_of(std::string_view text) {
@@ -98,13 +98,13 @@ PagePlacement place_pages(std::span<const int> bank_of_rank) {
 }
 
 bool prefer_bank(const Segment& segment, size_t offset, size_t bytes, int bank) {
-  if (bank < 0 || bank >= kMostBanks) return false;
-  std::array<unsigned long, kMostBanks / (8 * sizeof(unsigned long))> mask{};
+  if (bank < 0 || bank >= kMaxBanks) return false;
+  std::array<unsigned long, kMaxBanks / (8 * sizeof(unsigned long))> mask{};
   constexpr size_t kBits = 8 * sizeof(unsigned long);
   mask[static_cast<size_t>(bank) / kBits] |= 1ul << (static_cast<size_t>(bank) % kBits);
   std::byte* begin = segment.data() + offset / kPage * kPage;
   const size_t length = bytes + offset % kPage;
-  return ::syscall(SYS_mbind, begin, length, kPreferred, mask.data(), kMostBanks + 1, 0) == 0;
+  return ::syscall(SYS_mbind, begin, length, kPreferred, mask.data(), kMaxBanks + 1, 0) == 0;
 }
 
 int place_staging(const Segment& segment, int group, std::span<const int> members, int rank) {

@@ -169,13 +169,13 @@ SiteTable& Segment::site_table(int rank) const {
   return reinterpret_cast<SiteTable*>(data() + offsets().sites)[rank];
 }
 
-Bell& Segment::bell(int group) const {
-  return *reinterpret_cast<Bell*>(data() + place_of(group, 0).bell);
+Waiters& Segment::waiters(int group) const {
+  return *reinterpret_cast<Waiters*>(data() + place_of(group, 0).waiters);
 }
 
 GroupRank& Segment::group_rank(int group, int rank) const {
   const Place place = place_of(group, rank);
-  return reinterpret_cast<GroupRank*>(data() + place.bell + sizeof(Bell))[place.member];
+  return reinterpret_cast<GroupRank*>(data() + place.waiters + sizeof(Waiters))[place.member];
 }
 
 AbortWord& Segment::abort_word(uint32_t epoch) const {
@@ -261,8 +261,8 @@ bool Segment::abort(int rank, Code code, std::string_view text) {
   word.text[length] = '\0';
   word.state.store(AbortWord::kSet);
   for (int group = 0; group < kMaxGroups + ranks_ * ranks_; ++group) {
-    bell(group).rings.fetch_add(1);
-    if (bell(group).sleepers.load() != 0) futex_wake_all(bell(group).rings);
+    waiters(group).rings.fetch_add(1);
+    if (waiters(group).sleepers.load() != 0) futex_wake_all(waiters(group).rings);
   }
   return true;
 }

@@ -18,7 +18,7 @@ namespace hanji::shm {
 class CallSites;
 namespace internal {
 struct AbortWord;
-struct Bell;
+struct Waiters;
 struct EpochWord;
 struct GroupRank;
 struct Offsets;
@@ -99,7 +99,7 @@ class Segment {
 
   internal::RankState& rank_state(int rank) const;
   internal::SiteTable& site_table(int rank) const;
-  internal::Bell& bell(int group) const;
+  internal::Waiters& waiters(int group) const;
   internal::AbortWord& abort_word(uint32_t epoch) const;
   internal::GroupRank& group_rank(int group, int rank) const;
   /// Offset of a rank's staging memory in a group.
@@ -114,7 +114,7 @@ class Segment {
   const internal::Offsets& offsets() const { return *offsets_; }
   /// Of a group or channel, and one of its ranks.
   struct Place {
-    size_t bell;     ///< Offset; the GroupRanks follow it.
+    size_t waiters;  ///< Offset; the GroupRanks follow it.
     size_t member;   ///< Which of them is the rank's.
     size_t staging;  ///< Offset of the first member's.
   };

@@ -102,7 +102,7 @@ TEST(Segment, ChannelsHaveFlagsAndStagingOfTheirOwn) {
         flags.insert(&segment->group_rank(id, rank));
         staging.insert(segment->staging_offset(id, rank));
       }
-      flags.insert(&segment->bell(id));
+      flags.insert(&segment->waiters(id));
     }
   }
   for (int rank = 0; rank < 3; ++rank) {

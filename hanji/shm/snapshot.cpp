@@ -64,11 +64,11 @@ class View {
   const RankState& rank_state(int rank) const { return (&at<RankState>(offsets().ranks))[rank]; }
   const SiteTable& sites(int rank) const { return (&at<SiteTable>(offsets().sites))[rank]; }
   const GroupRank& member(int group, int rank) const {
-    const size_t place = offsets().groups + group * offsets().group_bytes + sizeof(Bell);
+    const size_t place = offsets().groups + group * offsets().group_bytes + sizeof(Waiters);
     return (&at<GroupRank>(place))[rank];
   }
   const GroupRank& channel_end(int channel, int end) const {
-    const size_t place = offsets().channels + channel * kChannelBytes + sizeof(Bell);
+    const size_t place = offsets().channels + channel * kChannelBytes + sizeof(Waiters);
     return (&at<GroupRank>(place))[end];
   }
   /// A Recorder that only reads leaves the bytes alone.

@@ -22,7 +22,7 @@ std::vector<int> ranks_of(uint64_t bits) {
 int ShmEngine::polls_at_once() const {
   constexpr int kPollsAlone = 64;
   constexpr int kPollsCrowded = 2;
-  return engine_->crowded() ? kPollsCrowded : kPollsAlone;
+  return engine_->oversubscribed() ? kPollsCrowded : kPollsAlone;
 }
 
 ShmEngine::ShmEngine(std::unique_ptr<shm::Engine> engine, Heap heap)

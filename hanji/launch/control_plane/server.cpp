@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "hanji/launch/control_plane/doorkeeper.h"
+#include "hanji/launch/control_plane/authenticator.h"
 #include "hanji/launch/control_plane/sessions.h"
 #include "hanji/launch/control_plane/table.h"
 #include "hanji/launch/control_plane/wake.h"
@@ -28,10 +28,10 @@ class Server::Impl {
         place_(std::move(place)),
         listener_(std::move(listener)),
         wake_(std::move(wake)),
-        doorkeeper_({.token = options_.token,
-                     .greeting_time = options_.greeting_time,
-                     .max_pending = static_cast<size_t>(options_.max_pending),
-                     .on_refused = options_.on_refused}),
+        authenticator_({.token = options_.token,
+                        .greeting_time = options_.greeting_time,
+                        .max_pending = static_cast<size_t>(options_.max_pending),
+                        .on_refused = options_.on_refused}),
         sessions_(options_) {
     sessions_.set_world_size(options_.world_size);
   }
@@ -66,7 +66,7 @@ class Server::Impl {
 
   int64_t num_refused() const {
     const std::lock_guard lock(mutex_);
-    return doorkeeper_.num_refused();
+    return authenticator_.num_refused();
   }
 
   const base::HostPort& place() const { return place_; }
@@ -79,7 +79,7 @@ class Server::Impl {
       {
         const std::lock_guard lock(mutex_);
         accept();
-        for (Doorkeeper::Guest& guest : doorkeeper_.take()) admit(std::move(guest));
+        for (Authenticator::AuthenticatedPeer& peer : authenticator_.take()) admit(std::move(peer));
         sessions_.serve(table_);
         lost = sessions_.take_lost(table_);
       }
@@ -94,9 +94,9 @@ class Server::Impl {
     std::chrono::milliseconds tick = std::max(kShortTick, options_.silence / 16);
     {
       const std::lock_guard lock(mutex_);
-      doorkeeper_.append_polls(polls);
+      authenticator_.append_polls(polls);
       sessions_.append_polls(polls);
-      if (!doorkeeper_.empty() || sessions_.any_broken()) tick = kShortTick;
+      if (!authenticator_.empty() || sessions_.any_broken()) tick = kShortTick;
     }
     ::poll(polls.data(), polls.size(), static_cast<int>(tick.count()));
     wake_.clear();
@@ -106,14 +106,14 @@ class Server::Impl {
     for (int i = 0; i < options_.max_pending; ++i) {
       auto socket = base::accept_tcp(listener_.get());
       if (!socket.ok()) return;
-      doorkeeper_.let_in(*std::move(socket));
+      authenticator_.accept(*std::move(socket));
     }
   }
 
-  void admit(Doorkeeper::Guest guest) {
-    const base::HostPort from = guest.from;
-    const Status status = sessions_.admit(std::move(guest));
-    if (!status.ok()) doorkeeper_.refuse(from, status.message());
+  void admit(Authenticator::AuthenticatedPeer peer) {
+    const base::HostPort from = peer.from;
+    const Status status = sessions_.admit(std::move(peer));
+    if (!status.ok()) authenticator_.refuse(from, status.message());
   }
 
   const ServerOptions options_;
@@ -121,7 +121,7 @@ class Server::Impl {
   base::Fd listener_;
   Wake wake_;
   mutable std::mutex mutex_;  ///< Of the three below.
-  Doorkeeper doorkeeper_;
+  Authenticator authenticator_;
   Sessions sessions_;
   Table table_;
   std::atomic<bool> stopping_ = false;

@@ -34,7 +34,7 @@ void send_answer(Channel& channel, const Transcript& transcript, const Token& to
   Answer answer;
   answer.code = static_cast<uint32_t>(status.code());
   answer.proof = transcript.server_proof(token, answer.code);
-  // A socket this fresh takes 40 bytes, unless the guest is gone already.
+  // A socket this fresh takes 40 bytes, unless the peer is gone already.
   static_cast<void>(!::send(channel.fd(), &answer, sizeof(answer), MSG_NOSIGNAL));
   if (status.ok()) return;
   channel.queue(status.message());
@@ -43,18 +43,17 @@ void send_answer(Channel& channel, const Transcript& transcript, const Token& to
 
 }  // namespace
 
-Status Sessions::admit(Doorkeeper::Guest guest) {
-  Channel channel(std::move(guest.socket),
-                  {.send = guest.transcript.server_key(options_.token),
-                   .receive = guest.transcript.client_key(options_.token)});
-  const auto seat = seat_for(guest);
-  send_answer(channel, guest.transcript, options_.token, seat.status());
+Status Sessions::admit(Authenticator::AuthenticatedPeer peer) {
+  Channel channel(std::move(peer.socket), {.send = peer.transcript.server_key(options_.token),
+                                           .receive = peer.transcript.client_key(options_.token)});
+  const auto seat = seat_for(peer);
+  send_answer(channel, peer.transcript, options_.token, seat.status());
   if (!seat.ok()) {
-    return seat.status().at(claimant(guest.transcript.hello));
+    return seat.status().at(claimant(peer.transcript.hello));
   }
   static_cast<void>(base::tune_connection(channel.fd(), options_.silence));
   Session& session = **seat;
-  session.from = guest.from;
+  session.from = peer.from;
   session.channel = std::move(channel);
   session.heard_ns = base::now_ns();
   return {};
@@ -88,9 +87,9 @@ Status Sessions::check_build(const Hello& hello) {
   return theirs == ours ? Status() : differ(hello, "build", theirs, ours);
 }
 
-/// A seat that the guest may take: a new one, its own, or a broken one that it replaces.
-Result<Sessions::Session*> Sessions::seat_for(const Doorkeeper::Guest& guest) {
-  const Hello& hello = guest.transcript.hello;
+/// A seat that the peer may take: a new one, its own, or a broken one that it replaces.
+Result<Sessions::Session*> Sessions::seat_for(const Authenticator::AuthenticatedPeer& peer) {
+  const Hello& hello = peer.transcript.hello;
   HANJI_RETURN_IF_ERROR(check(hello));
   HANJI_RETURN_IF_ERROR(check_build(hello));
   const auto place = std::find_if(sessions_.begin(), sessions_.end(), [&](const Session& session) {

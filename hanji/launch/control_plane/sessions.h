@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "hanji/launch/control_plane/authenticator.h"
 #include "hanji/launch/control_plane/channel.h"
-#include "hanji/launch/control_plane/doorkeeper.h"
 #include "hanji/launch/control_plane/server.h"
 #include "hanji/launch/control_plane/table.h"
 
@@ -23,8 +23,8 @@ class Sessions {
   explicit Sessions(const ServerOptions& options) : options_(options) {}
 
   void set_world_size(int world_size) { world_size_ = world_size; }
-  /// Seats a guest, or tells it why not; then that Status.
-  Status admit(Doorkeeper::Guest guest);
+  /// Seats a peer, or tells it why not; then that Status.
+  Status admit(Authenticator::AuthenticatedPeer peer);
   void append_polls(std::vector<pollfd>& polls) const;
   /// Takes and answers what has come.
   void serve(Table& table);
@@ -51,7 +51,7 @@ class Sessions {
 
   Status check(const Hello& hello) const;
   Status check_build(const Hello& hello);
-  Result<Session*> seat_for(const Doorkeeper::Guest& guest);
+  Result<Session*> seat_for(const Authenticator::AuthenticatedPeer& peer);
   void serve(Session& session, Table& table);
   Status exchange(Session& session, Table& table);
   Status take(Session& session, const std::string& frame, Table& table);

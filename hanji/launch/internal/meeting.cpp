@@ -122,7 +122,7 @@ Result<Meeting> Meeting::open(const std::filesystem::path& path, const RankHello
     return base::from_errno("open the meeting at " + path.string(), error);
   }
   Meeting meeting(path, std::move(listener), own);
-  Guest& host = meeting.seats_[own.rank];
+  ConnectedRank& host = meeting.seats_[own.rank];
   host.pid = ::getpid();
   HANJI_ASSIGN_OR_RETURN(host.pidfd, shm::open_pidfd(::getpid()));
   return meeting;
@@ -131,12 +131,13 @@ Result<Meeting> Meeting::open(const std::filesystem::path& path, const RankHello
 Status Meeting::gather(base::Deadline deadline) {
   const Status status = gather_all(deadline);
   if (status.ok()) return status;
-  for (const std::vector<Guest>* guests : {&seats_, &arrived_}) {
-    for (const Guest& guest : *guests) {
-      if (!guest.connection.valid()) continue;
+  for (const std::vector<ConnectedRank>* ranks : {&seats_, &arrived_}) {
+    for (const ConnectedRank& connected : *ranks) {
+      if (!connected.connection.valid()) continue;
       // Who does not listen any more needs no refusal.
-      static_cast<void>(base::send_message(guest.connection.get(), status_message(kRefusal, status),
-                                           {}, base::Deadline::after(1s)));
+      static_cast<void>(base::send_message(connected.connection.get(),
+                                           status_message(kRefusal, status), {},
+                                           base::Deadline::after(1s)));
     }
   }
   return status;
@@ -146,16 +147,19 @@ Status Meeting::gather_all(base::Deadline deadline) {
   while (num_seated() < own_.size) {
     if (deadline.passed()) return who_is_missing();
     std::vector<pollfd> polls = {{listener_.get(), POLLIN, 0}};
-    for (const Guest& guest : arrived_) polls.push_back({guest.connection.get(), POLLIN, 0});
-    for (const Guest& guest : seats_) polls.push_back({guest.connection.get(), POLLRDHUP, 0});
+    for (const ConnectedRank& connected : arrived_)
+      polls.push_back({connected.connection.get(), POLLIN, 0});
+    for (const ConnectedRank& connected : seats_)
+      polls.push_back({connected.connection.get(), POLLRDHUP, 0});
     ::poll(polls.data(), polls.size(), deadline.poll_ms());
-    for (Guest& guest : arrived_) HANJI_RETURN_IF_ERROR(take_hello(guest));
-    std::erase_if(arrived_, [](const Guest& guest) { return !guest.connection.valid(); });
+    for (ConnectedRank& connected : arrived_) HANJI_RETURN_IF_ERROR(take_hello(connected));
+    std::erase_if(arrived_,
+                  [](const ConnectedRank& connected) { return !connected.connection.valid(); });
     for (int rank = 0; rank < own_.size; ++rank) {
-      const Guest& guest = seats_[rank];
-      if (!guest.connection.valid() || !has_left(guest.connection.get())) continue;
+      const ConnectedRank& connected = seats_[rank];
+      if (!connected.connection.valid() || !has_left(connected.connection.get())) continue;
       return base::peer_lost(
-          fmt::format("rank {} (process {}) ended before all ranks had met", rank, guest.pid));
+          fmt::format("rank {} (process {}) ended before all ranks had met", rank, connected.pid));
     }
     accept();
   }
@@ -167,45 +171,46 @@ void Meeting::accept() {
   if (connection.ok()) arrived_.emplace_back().connection = *std::move(connection);
 }
 
-/// Seats a guest whose hello has come; closes the connection of one that sent anything else.
-Status Meeting::take_hello(Guest& guest) {
-  const auto message =
-      base::receive_message(guest.connection.get(), sizeof(RankHello), base::Deadline::after(0ns));
+/// Seats a rank whose hello has come; closes the connection of one that sent anything else.
+Status Meeting::take_hello(ConnectedRank& connected) {
+  const auto message = base::receive_message(connected.connection.get(), sizeof(RankHello),
+                                             base::Deadline::after(0ns));
   if (!message.ok() && message.status().code() == Code::kTimeout) return {};
   RankHello hello;
   const bool whole = message.ok() && message->bytes.size() == sizeof(hello);
   if (whole) std::memcpy(&hello, message->bytes.data(), sizeof(hello));
-  const auto pid = trusted_pid(guest.connection.get());
+  const auto pid = trusted_pid(connected.connection.get());
   if (!pid.ok() && pid.status().code() == Code::kUnsupported) return pid.status();
   if (!whole || hello.magic != RankHello::kMagic || !pid.ok()) {
-    guest.connection.reset();
+    connected.connection.reset();
     return {};
   }
-  guest.pid = *pid;
-  return seat(hello, guest);
+  connected.pid = *pid;
+  return seat(hello, connected);
 }
 
-Status Meeting::seat(const RankHello& hello, Guest& guest) {
+Status Meeting::seat(const RankHello& hello, ConnectedRank& connected) {
   if (hello.size != own_.size || hello.rank < 0 || hello.rank >= own_.size) {
     return base::invalid_argument(
         fmt::format("process {} says it is rank {} of {}; rank 0 (process {}) counts {} ranks",
-                    guest.pid, hello.rank, hello.size, ::getpid(), own_.size));
+                    connected.pid, hello.rank, hello.size, ::getpid(), own_.size));
   }
-  Guest& seat = seats_[hello.rank];
+  ConnectedRank& seat = seats_[hello.rank];
   if (seat.pid >= 0) {
     return base::invalid_argument(fmt::format("processes {} and {} both say they are rank {}",
-                                              seat.pid, guest.pid, hello.rank));
+                                              seat.pid, connected.pid, hello.rank));
   }
   HANJI_RETURN_IF_ERROR(compare("the build", hello.build_id, own_.build_id, hello.rank));
   HANJI_RETURN_IF_ERROR(compare("the plan", hello.plan_hash, own_.plan_hash, hello.rank));
-  HANJI_ASSIGN_OR_RETURN(guest.pidfd, shm::open_pidfd(guest.pid));
-  seat = std::move(guest);
+  HANJI_ASSIGN_OR_RETURN(connected.pidfd, shm::open_pidfd(connected.pid));
+  seat = std::move(connected);
   return {};
 }
 
 int Meeting::num_seated() const {
-  return static_cast<int>(std::count_if(seats_.begin(), seats_.end(),
-                                        [](const Guest& guest) { return guest.pid >= 0; }));
+  return static_cast<int>(
+      std::count_if(seats_.begin(), seats_.end(),
+                    [](const ConnectedRank& connected) { return connected.pid >= 0; }));
 }
 
 Status Meeting::who_is_missing() const {
@@ -221,7 +226,7 @@ Status Meeting::who_is_missing() const {
 
 std::vector<int> Meeting::pidfds() const {
   std::vector<int> pidfds;
-  for (const Guest& guest : seats_) pidfds.push_back(guest.pidfd.get());
+  for (const ConnectedRank& connected : seats_) pidfds.push_back(connected.pidfd.get());
   return pidfds;
 }
 
@@ -229,11 +234,12 @@ Status Meeting::welcome(int segment) const {
   std::vector<int> descriptors = {segment};
   for (const int pidfd : pidfds()) descriptors.push_back(pidfd);
   for (int rank = 0; rank < own_.size; ++rank) {
-    const Guest& guest = seats_[rank];
-    if (!guest.connection.valid()) continue;
+    const ConnectedRank& connected = seats_[rank];
+    if (!connected.connection.valid()) continue;
     const Status sent =
-        base::send_message(guest.connection.get(), std::span(&kWelcome, 1), descriptors);
-    if (!sent.ok()) return sent.at(fmt::format("welcome rank {} (process {})", rank, guest.pid));
+        base::send_message(connected.connection.get(), std::span(&kWelcome, 1), descriptors);
+    if (!sent.ok())
+      return sent.at(fmt::format("welcome rank {} (process {})", rank, connected.pid));
   }
   return {};
 }

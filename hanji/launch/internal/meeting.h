@@ -51,7 +51,7 @@ class Meeting {
   Status welcome(int segment) const;
 
  private:
-  struct Guest {
+  struct ConnectedRank {
     base::Fd connection;
     base::Fd pidfd;
     pid_t pid = -1;
@@ -60,16 +60,16 @@ class Meeting {
   Meeting(std::filesystem::path path, base::Fd listener, const RankHello& own);
   Status gather_all(base::Deadline deadline);
   void accept();
-  Status take_hello(Guest& guest);
-  Status seat(const RankHello& hello, Guest& guest);
+  Status take_hello(ConnectedRank& connected);
+  Status seat(const RankHello& hello, ConnectedRank& connected);
   int num_seated() const;
   Status who_is_missing() const;
 
   std::filesystem::path path_;
   base::Fd listener_;
   RankHello own_;
-  std::vector<Guest> arrived_;  ///< Connected, not yet seated.
-  std::vector<Guest> seats_;    ///< By rank.
+  std::vector<ConnectedRank> arrived_;  ///< Connected, not yet seated.
+  std::vector<ConnectedRank> seats_;    ///< By rank.
 };
 
 /// Any other rank's side.

@@ -55,15 +55,15 @@ Supervisor::Supervisor(const LaunchOptions& options, std::shared_ptr<shm::Segmen
 Outcome Supervisor::run() {
   for (const RankProcess& process : processes_) {
     const int rank = world_rank(process.rank());
-    tell({RankEventKind::kStarted, rank, process.pid(),
-          fmt::format("rank {} started on {} as process {}", rank, hostname_, process.pid())});
+    notify({RankEventKind::kStarted, rank, process.pid(),
+            fmt::format("rank {} started on {} as process {}", rank, hostname_, process.pid())});
   }
   while (any_running() || awaits_hosts()) {
     wait();
     for (Echo& echo : echoes_) echo.pump();
     take_signals();
     take_deaths();
-    take_news();
+    poll();
     tell_hosts();
     tell_stacks();  // Looking names up takes its time: survivors have the verdict by now.
     on_deadline();
@@ -72,10 +72,10 @@ Outcome Supervisor::run() {
   for (Echo& echo : echoes_) echo.finish(patience);
   if (outcome_.first_failed >= 0) {
     const RankExit& first = outcome_.ranks[outcome_.first_failed];
-    tell({RankEventKind::kCause, world_rank(first.rank), first.pid,
-          "cause: " + outcome_.cause + epilogue()});
+    notify({RankEventKind::kCause, world_rank(first.rank), first.pid,
+            "cause: " + outcome_.cause + epilogue()});
   } else if (!outcome_.cause.empty()) {
-    tell(RankEventKind::kCause, "cause: " + outcome_.cause);
+    notify(RankEventKind::kCause, "cause: " + outcome_.cause);
   }
   return std::move(outcome_);
 }
@@ -111,7 +111,7 @@ void Supervisor::tell_stacks() {
     std::string stack = base::symbolise(process.take_stack());
     if (stack.empty()) continue;
     stack.pop_back();
-    tell({RankEventKind::kStack, world_rank(process.rank()), process.pid(), std::move(stack)});
+    notify({RankEventKind::kStack, world_rank(process.rank()), process.pid(), std::move(stack)});
   }
 }
 
@@ -143,11 +143,11 @@ void Supervisor::take_signal(int signal) {
 }
 
 /// From other hosts, or from who started this launcher.
-void Supervisor::take_news() {
+void Supervisor::poll() {
   while (link_ != nullptr) {
     const auto news = link_->take();
     if (!news) return;
-    if (!news->refused.empty()) tell(RankEventKind::kRefused, news->refused);
+    if (!news->refused.empty()) notify(RankEventKind::kRefused, news->refused);
     const bool known = std::find(forwarded_.begin(), forwarded_.end(), news->signal) !=
                        forwarded_.end();  // Our own comes back to us.
     if (news->signal != 0 && !known) forward(news->signal);
@@ -170,7 +170,7 @@ void Supervisor::take_verdict(const Verdict& verdict) {
   outcome_.cause = verdict.text;
   segment_->abort(-1, Code::kPeerLost, verdict.text);
   if (phase_ == Phase::kRunning) enter(Phase::kVerdict, options_.verdict_time);
-  tell(RankEventKind::kFailed, verdict.text);
+  notify(RankEventKind::kFailed, verdict.text);
 }
 
 /// A failure that may be another one's consequence waits until verdict_time is over, for the cause
@@ -195,7 +195,7 @@ int Supervisor::world_rank(int rank) const {
 void Supervisor::forward(int signal) {
   forwarded_.push_back(signal);
   outcome_.stop_signal = signal;
-  tell(RankEventKind::kForwarded, fmt::format("{} passed on to all ranks", signal_name(signal)));
+  notify(RankEventKind::kForwarded, fmt::format("{} passed on to all ranks", signal_name(signal)));
   for (const RankProcess& process : processes_) process.signal(signal);
   if (link_ != nullptr) link_->tell_signal(signal);
   if (phase_ == Phase::kRunning) enter(Phase::kStopping, options_.stop_grace);
@@ -226,12 +226,12 @@ void Supervisor::take_death(RankExit exit) {
   explain_kill(exit);
   if (ended_as_asked(exit)) {
     if (outcome_.exit_code == 0) outcome_.exit_code = code_of(exit);
-    tell({RankEventKind::kEnded, world_rank(exit.rank), exit.pid,
-          where(exit) + " " + describe(exit)});
+    notify({RankEventKind::kEnded, world_rank(exit.rank), exit.pid,
+            where(exit) + " " + describe(exit)});
   } else if (exit.failed()) {
     record_failure(exit);
   } else {
-    tell({RankEventKind::kEnded, world_rank(exit.rank), exit.pid, where(exit) + " ended"});
+    notify({RankEventKind::kEnded, world_rank(exit.rank), exit.pid, where(exit) + " ended"});
     if (segment_->is_expected(exit.rank) && any_running()) take_early_end(exit);
   }
   outcome_.ranks[exit.rank] = std::move(exit);
@@ -242,7 +242,7 @@ void Supervisor::take_death(RankExit exit) {
 void Supervisor::take_early_end(RankExit& exit) {
   if (early_leaver_ >= 0) return;
   early_leaver_ = exit.rank;
-  segment_->abort(exit.rank, Code::kPeerLost, story_of(exit) + ", before it left the job");
+  segment_->abort(exit.rank, Code::kPeerLost, describe_failure(exit) + ", before it left the job");
 }
 
 void Supervisor::blame_early_leaver(RankExit& exit) {
@@ -250,9 +250,9 @@ void Supervisor::blame_early_leaver(RankExit& exit) {
   exit.secondary = true;
   outcome_.first_failed = leaver.rank;
   outcome_.exit_code = code_of(exit);
-  outcome_.cause = story_of(leaver) + ", before it left the job";
+  outcome_.cause = describe_failure(leaver) + ", before it left the job";
   begin_to_end(leaver, outcome_.cause);
-  tell({RankEventKind::kFailed, world_rank(leaver.rank), leaver.pid, outcome_.cause});
+  notify({RankEventKind::kFailed, world_rank(leaver.rank), leaver.pid, outcome_.cause});
 }
 
 /// After a forwarded signal: with a code that says "saved and stopped", or of the signal itself.
@@ -266,13 +266,13 @@ bool Supervisor::ended_as_asked(const RankExit& exit) const {
 /// A rank that died of another's death may be seen before that one, whose exit takes its time. So
 /// the first failure stays provisional while it points to somebody else, until TERM is sent.
 void Supervisor::record_failure(RankExit& exit) {
-  const std::string text = story_of(exit);
+  const std::string text = describe_failure(exit);
   const bool none_before = outcome_.cause.empty();
   const bool explains = provisional_ && phase_ == Phase::kVerdict && !is_consequence(exit);
   if (none_before && is_consequence(exit) && early_leaver_ >= 0) blame_early_leaver(exit);
   exit.secondary |= !none_before && !explains;
   if (exit.secondary) {
-    tell({RankEventKind::kSecondary, world_rank(exit.rank), exit.pid, text + " (secondary)"});
+    notify({RankEventKind::kSecondary, world_rank(exit.rank), exit.pid, text + " (secondary)"});
     return;
   }
   if (explains) outcome_.ranks[outcome_.first_failed].secondary = true;
@@ -282,7 +282,7 @@ void Supervisor::record_failure(RankExit& exit) {
   outcome_.cause = text;
   begin_to_end(exit, text);
   if (exit.report.code() == Code::kTimeout) ask_for_stacks();
-  tell({RankEventKind::kFailed, world_rank(exit.rank), exit.pid, text});
+  notify({RankEventKind::kFailed, world_rank(exit.rank), exit.pid, text});
 }
 
 /// Peers see the death themselves; only the launcher knows its cause. Ranks that were asked to stop
@@ -315,7 +315,7 @@ void Supervisor::explain_kill(RankExit& exit) const {
 }
 
 /// Who, how, and what it did last if it ever met the others.
-std::string Supervisor::story_of(const RankExit& exit) const {
+std::string Supervisor::describe_failure(const RankExit& exit) const {
   std::string text = where(exit) + " " + describe(exit);
   if (segment_->pid(exit.rank) != 0) text += "; " + shm::describe_last_call(segment_, exit.rank);
   return text;
@@ -337,11 +337,11 @@ void Supervisor::on_deadline() {
   }
   switch (phase_) {
     case Phase::kVerdict:
-      tell(RankEventKind::kTerminated,
-           outcome_.first_failed < 0
-               ? std::string("SIGTERM sent to all ranks here, as another host failed")
-               : fmt::format("SIGTERM sent to the other ranks, as rank {} failed",
-                             world_rank(outcome_.first_failed)));
+      notify(RankEventKind::kTerminated,
+             outcome_.first_failed < 0
+                 ? std::string("SIGTERM sent to all ranks here, as another host failed")
+                 : fmt::format("SIGTERM sent to the other ranks, as rank {} failed",
+                               world_rank(outcome_.first_failed)));
       for (const RankProcess& process : processes_) process.signal(SIGTERM);
       enter(Phase::kTerminating, options_.kill_grace);
       break;
@@ -361,7 +361,7 @@ void Supervisor::on_deadline() {
 
 void Supervisor::kill_all(const std::string& why) {
   if (phase_ == Phase::kKilling) return;
-  tell(RankEventKind::kKilled, "SIGKILL sent to the remaining ranks: " + why);
+  notify(RankEventKind::kKilled, "SIGKILL sent to the remaining ranks: " + why);
   phase_ = Phase::kKilling;
   deadline_ = base::Deadline::never();  // SIGKILL cannot be refused.
   for (const RankProcess& process : processes_) process.signal(SIGKILL);
@@ -372,12 +372,12 @@ void Supervisor::enter(Phase phase, std::chrono::milliseconds grace) {
   deadline_ = base::Deadline::after(grace);
 }
 
-void Supervisor::tell(const RankEvent& event) const {
+void Supervisor::notify(const RankEvent& event) const {
   if (options_.on_event) options_.on_event(event);
 }
 
-void Supervisor::tell(RankEventKind kind, std::string text) const {
-  tell({kind, -1, -1, std::move(text)});
+void Supervisor::notify(RankEventKind kind, std::string text) const {
+  notify({kind, -1, -1, std::move(text)});
 }
 
 /// "rank 1 (host vm, process 4711, after 3.2 s, step 57, in forward)"; the ring outlives its rank.

@@ -42,7 +42,7 @@ class Supervisor {
   bool awaits_hosts() const { return link_ != nullptr && !hosts_settled_; }
   void take_signals();
   void take_signal(int signal);
-  void take_news();
+  void poll();
   void take_verdict(const Verdict& verdict);
   void tell_hosts();
   int world_rank(int rank) const;
@@ -57,14 +57,14 @@ class Supervisor {
   std::string epilogue() const;
   void take_early_end(RankExit& exit);
   void explain_kill(RankExit& exit) const;
-  std::string story_of(const RankExit& exit) const;
+  std::string describe_failure(const RankExit& exit) const;
   int code_of(const RankExit& exit) const;
   void on_deadline();
   void forward(int signal);
   void kill_all(const std::string& why);
   void enter(Phase phase, std::chrono::milliseconds grace);
-  void tell(const RankEvent& event) const;
-  void tell(RankEventKind kind, std::string text) const;
+  void notify(const RankEvent& event) const;
+  void notify(RankEventKind kind, std::string text) const;
   std::string where(const RankExit& exit) const;
 
   const LaunchOptions& options_;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "hanji/shm/internal/flag_line.h"
-#include "hanji/shm/internal/patience.h"
 #include "hanji/shm/internal/segment_layout.h"
+#include "hanji/shm/internal/spin_wait.h"
 #include "hanji/shm/segment.h"
 
 namespace hanji::shm::internal {
@@ -117,7 +117,7 @@ class GroupLines {
   std::vector<int> members_;
   int me_;
   std::vector<GroupRank*> ranks_;
-  Bell& bell_;
+  Waiters& waiters_;
   int cursor_ = 0;
 };
 

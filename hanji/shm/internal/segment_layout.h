@@ -17,8 +17,8 @@
 ///   4096            kMaxEpochs * AbortWord         why each epoch ended
 ///   ranks           ranks * RankState              presence, heartbeat, processors, heap sums
 ///   sites           ranks * SiteTable              call sites, as text
-///   groups          kMaxGroups * (Bell + ranks * GroupRank)
-///   channels        ranks * ranks * (Bell + 2 * GroupRank)
+///   groups          kMaxGroups * (Waiters + ranks * GroupRank)
+///   channels        ranks * ranks * (Waiters + 2 * GroupRank)
 ///   trace           ranks * trace_bytes            trace::Recorder of all that a rank does, and at
 ///                                                  its end one of the last calls alone
 ///   staging         (kMaxGroups * ranks + ranks * ranks * 2) * 16 MiB
@@ -132,11 +132,11 @@ struct alignas(2 * kLine) GroupRank {
 static_assert(sizeof(GroupRank) == 256 && kMaxRanks <= 64);
 
 /// Where the ranks of a group sleep. Everybody writes.
-struct alignas(2 * kLine) Bell {
+struct alignas(2 * kLine) Waiters {
   Atomic<uint32_t> rings;  ///< The futex word.
   alignas(kLine) Atomic<uint32_t> sleepers;
 };
-static_assert(sizeof(Bell) == 128);
+static_assert(sizeof(Waiters) == 128);
 
 inline constexpr size_t kStagingSets = 2;    ///< Alternating by operation.
 inline constexpr size_t kStagingPlaces = 2;  ///< Slot, result.
@@ -145,7 +145,7 @@ inline constexpr size_t kStagingPerRank = kStagingSets * kStagingPlaces * kStagi
 
 /// A channel carries the messages of one rank to another: a group of these two, the sender first.
 /// Its id as a group is kMaxGroups + sender * ranks + receiver.
-inline constexpr size_t kChannelBytes = sizeof(Bell) + 2 * sizeof(GroupRank);
+inline constexpr size_t kChannelBytes = sizeof(Waiters) + 2 * sizeof(GroupRank);
 
 /// Where each part starts.
 struct Offsets {
@@ -161,7 +161,7 @@ constexpr Offsets offsets_of(size_t ranks, size_t trace_bytes, size_t heap_bytes
   at.ranks = kAbortOffset + kMaxEpochs * sizeof(AbortWord);
   at.sites = at.ranks + ranks * sizeof(RankState);
   at.groups = round_up(at.sites + ranks * sizeof(SiteTable), 4096);
-  at.group_bytes = sizeof(Bell) + ranks * sizeof(GroupRank);
+  at.group_bytes = sizeof(Waiters) + ranks * sizeof(GroupRank);
   at.channels = at.groups + kMaxGroups * at.group_bytes;
   at.trace = round_up(at.channels + ranks * ranks * kChannelBytes, 4096);
   at.staging = round_up(at.trace + ranks * trace_bytes, kHugePage);

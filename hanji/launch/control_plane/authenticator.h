@@ -16,7 +16,7 @@ namespace hanji::launch {
 
 /// Connections that have not proved the token yet. Reads exactly the bytes of the next step of the
 /// handshake from each, and understands none of them before the proof.
-class Doorkeeper {
+class Authenticator {
  public:
   struct Options {
     Token token{};
@@ -25,18 +25,18 @@ class Doorkeeper {
     std::function<void(const std::string&)> on_refused;
   };
   /// Who proved it: the caller reads the hello and answers.
-  struct Guest {
+  struct AuthenticatedPeer {
     base::Fd socket;
     base::HostPort from;
     Transcript transcript;
   };
 
-  explicit Doorkeeper(Options options) : options_(std::move(options)) {}
+  explicit Authenticator(Options options) : options_(std::move(options)) {}
 
-  void let_in(base::Fd socket);
+  void accept(base::Fd socket);
   void append_polls(std::vector<pollfd>& polls) const;
-  /// Takes what has come; the guests whose proof holds.
-  std::vector<Guest> take();
+  /// Takes what has come; the peers whose proof holds.
+  std::vector<AuthenticatedPeer> take();
   bool empty() const { return pending_.empty(); }
   /// Counts a refusal, and tells it if it is the 1st, 10th, 100th ... of its kind.
   void refuse(const base::HostPort& from, const std::string& why);

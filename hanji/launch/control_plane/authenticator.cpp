@@ -1,4 +1,4 @@
-#include "hanji/launch/control_plane/doorkeeper.h"
+#include "hanji/launch/control_plane/authenticator.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -19,7 +19,7 @@ bool is_power_of_ten(int64_t count) {
 
 }  // namespace
 
-void Doorkeeper::let_in(base::Fd socket) {
+void Authenticator::accept(base::Fd socket) {
   auto from = base::peer_place(socket.get());
   if (!from.ok()) return;  // Gone already.
   if (pending_.size() >= options_.max_pending) evict();
@@ -30,7 +30,7 @@ void Doorkeeper::let_in(base::Fd socket) {
 }
 
 /// The oldest connection of the address that has most of them.
-void Doorkeeper::evict() {
+void Authenticator::evict() {
   std::map<std::string, int> counts;
   for (const Pending& pending : pending_) ++counts[pending.from.host];
   const auto busiest = std::max_element(
@@ -44,23 +44,23 @@ void Doorkeeper::evict() {
   pending_.erase(oldest);
 }
 
-void Doorkeeper::append_polls(std::vector<pollfd>& polls) const {
+void Authenticator::append_polls(std::vector<pollfd>& polls) const {
   for (const Pending& pending : pending_) polls.push_back({pending.socket.get(), POLLIN, 0});
 }
 
-std::vector<Doorkeeper::Guest> Doorkeeper::take() {
-  std::vector<Guest> guests;
+std::vector<Authenticator::AuthenticatedPeer> Authenticator::take() {
+  std::vector<AuthenticatedPeer> peers;
   std::erase_if(pending_, [&](Pending& pending) {
     const Step step = advance(pending);
     if (step == Step::kProved) {
-      guests.push_back({std::move(pending.socket), pending.from, pending.transcript});
+      peers.push_back({std::move(pending.socket), pending.from, pending.transcript});
     }
     return step != Step::kWaits;
   });
-  return guests;
+  return peers;
 }
 
-void Doorkeeper::refuse(const base::HostPort& from, const std::string& why) {
+void Authenticator::refuse(const base::HostPort& from, const std::string& why) {
   ++num_refused_;
   std::string kind = from.host + " " + why;
   if (told_.size() >= kMaxReasons && !told_.contains(kind)) kind = "others";
@@ -71,7 +71,7 @@ void Doorkeeper::refuse(const base::HostPort& from, const std::string& why) {
 }
 
 /// As far as the bytes go that have come.
-Doorkeeper::Step Doorkeeper::advance(Pending& pending) {
+Authenticator::Step Authenticator::advance(Pending& pending) {
   if (!pending.challenged) {
     const Step step = read(pending, sizeof(Hello));
     if (step != Step::kProved) return step;
@@ -87,7 +87,7 @@ Doorkeeper::Step Doorkeeper::advance(Pending& pending) {
 }
 
 /// Keeps the hello unread and answers with a nonce.
-Doorkeeper::Step Doorkeeper::challenge(Pending& pending) {
+Authenticator::Step Authenticator::challenge(Pending& pending) {
   std::memcpy(&pending.transcript.hello, pending.input.data(), sizeof(Hello));
   pending.input.clear();
   pending.challenged = true;
@@ -101,7 +101,7 @@ Doorkeeper::Step Doorkeeper::challenge(Pending& pending) {
 }
 
 /// kProved once `size` bytes of this step are there.
-Doorkeeper::Step Doorkeeper::read(Pending& pending, size_t size) {
+Authenticator::Step Authenticator::read(Pending& pending, size_t size) {
   const size_t before = pending.input.size();
   pending.input.resize(size);
   const ssize_t got = ::recv(pending.socket.get(), pending.input.data() + before, size - before, 0);

@@ -17,9 +17,9 @@ inline void claim_line(const void* address) {
 }
 
 /// Between two polls: spin for a while, then let others run.
-class Patience {
+class SpinWait {
  public:
-  explicit Patience(int spins) : spins_(spins) {}
+  explicit SpinWait(int spins) : spins_(spins) {}
 
   /// True once the spinning is over: time to look at clocks and peers, and perhaps to sleep.
   bool pause() {
