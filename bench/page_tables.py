@@ -224,6 +224,12 @@ def judge_check_cost(rows, _):
                 row["limit"], at_least=False, digits=3) for row in rows]
 
 
+def render_prepared_calls(rows):
+    return grid(["ranks", "`all_reduce` of", "sizes by turns", "plain", "prepared", "prepared over plain"],
+                [[row["ranks"], bytes_text(row["bytes"]), row["shapes"], seconds_text(row["seconds_plain"]),
+                  seconds_text(row["seconds_prepared"]), interval_text(row)] for row in rows])
+
+
 def render_lens(rows):
     built = [row for row in rows if row["question"] == "deferred"]
     seen = [row for row in rows if "ratio_median" in row]
@@ -356,6 +362,7 @@ are built.
 | how near predicted times of collectives are | `./dev bench prediction` |
 | what a parameter server moves, holds and takes, beside an all-reduce | `./dev bench server` |
 | what it costs that ranks compare their calls | `./dev bench check_cost` |
+| what prepared calls save over the plain functions | `./dev bench prepared_calls` |
 | sharding against our DDP and PyTorch's `fully_shard`; loss scaling, hooks, recomputation | `./dev bench fsdp` |
 | the host's memory, by our strategies and PyTorch's | `./dev bench memory` |
 | what offload, and checkpoints by operation and within a budget, cost | `./dev bench offload` |
@@ -431,6 +438,10 @@ TABLES = [
     Table("check_cost", "Comparison of calls",
           "An all_reduce of 2 ranks with the comparison of what the ranks called, over one by the same engine without it.",
           [["check_cost"]], 15, render_check_cost, judge_check_cost),
+    Table("prepared_calls", "Prepared calls",
+          "Calls of `all_reduce` in the heap that `comm::prepare` prepared, over calls of the plain function: of one size, or\n"
+          "of four sizes by turns. One rank alone shows what the caller's own work costs.",
+          [["prepared_calls"]], 30, render_prepared_calls),
     Table("lens", "Observers, and modules without memory",
           "Steps of `baby` on 64 tokens with an empty observer of every operation over steps without; then what it takes to\n"
           "build modules by `hanji::deferred`.",

@@ -101,6 +101,7 @@ int main(int argc, char** argv) {
 
   train::PrivateMemory memory;
   const std::function<void()> nothing = [] {};
+  const schedule::ActionList actions = plan::step_actions(plan, world.rank());
   int64_t step = 0;
   for (std::string line; std::getline(std::cin, line);) {
     nlohmann::json answer{{"seconds", nlohmann::json::array()},
@@ -112,6 +113,7 @@ int main(int argc, char** argv) {
       const auto result = train::run_step(job, plan.config.train,
                                           {.number = step,
                                            .micro_batches = batches,
+                                           .actions = actions,
                                            .memory = memory,
                                            .learning_rate = plan.config.train.learning_rate,
                                            .before_update = nothing});

@@ -10,6 +10,21 @@ import unittest
 HANJI = os.environ["HANJI_BINARY"]
 NANO = ["--set", "model.preset=nano", "--set", "train.global_batch=12",
         "--set", "train.evaluate_batches=2"]
+STABLE = ["--set", "train.bits=stable"]
+CONSTANT = ["--set", "train.schedule=constant", "--set", "train.warmup_steps=2"]
+STRATEGIES = {
+    "ddp": ["--ranks", 2],
+    "server": ["--ranks", 3],
+    "zero1": ["--ranks", 3],
+    "zero2": ["--ranks", 2],
+    "zero3": ["--ranks", 4],
+    "hsdp": ["--ranks", 4, "--set", "mesh.dp=2", "--set", "mesh.fsdp=2"],
+}
+MEGABYTE = 1e6
+
+
+def by(data):
+    return [*STRATEGIES[data], "--set", f"parallel.data={data}"]
 
 
 class CommandTest(unittest.TestCase):

@@ -209,6 +209,28 @@ class Hosts(OnNetwork):
             for name in ("params_sha256", "state_sha256", "train_loss"):
                 self.assertEqual(hosts[name], one[name], f"{bits}: {name}")
 
+    def test_every_rank_goes_on_with_the_buffers_of_the_first(self):
+        job = [HANJI, "train", "--seed", 3, "--set", "model.preset=resnet-tiny", "--set",
+               "model.width=4", "--set", "data.image_size=12", "--set", "data.image_count=500",
+               "--set", "train.evaluate_batches=1", "--set", "train.schedule=constant", "--set",
+               "train.warmup_steps=2", "--set", "train.bits=stable"]
+        cache = {"HANJI_CACHE_DIR": str(self.folder / "cache")}
+        alone, out = self.folder / "alone", self.folder / "hosts"
+        done = subprocess.run(list(map(str, [*job, "--ranks", 1, "--steps", 5, "--out", alone])),
+                              capture_output=True, text=True, timeout=TIMEOUT,
+                              env={**os.environ, **cache})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for steps, more in ((3, ["--set", "parallel.data=hsdp"]), (5, ["--resume"])):
+            with Network(2) as network:
+                run = Run(HANJI, network, [2, 2], self.folder,
+                          [*job, *more, "--out", out, "--steps", steps], environment=cache)
+                for code, output in run.wait(TIMEOUT):
+                    self.assertEqual(code, 0, output)
+        hosts, one = (json.loads((at / "summary.json").read_text()) for at in (out, alone))
+        # All four ranks evaluate, each with its own buffers.
+        for name in ("state_sha256", "validation_loss", "validation_accuracy"):
+            self.assertEqual(hosts[name], one[name], name)
+
     def test_hanji_train_refuses_a_host_with_other_data(self):
         for host in range(2):
             (self.folder / f"text{host}").write_text(f"host {host} has this text. " * 300)

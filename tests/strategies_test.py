@@ -1,25 +1,10 @@
 """`parallel.data` from the outside: one hash, counted bytes and calls, and files that any reads."""
 import unittest
 
-from command import CommandTest
+from command import CONSTANT, MEGABYTE, STABLE, STRATEGIES, CommandTest, by
 
 JOB = ["--seed", 5, "--set", "train.global_batch=8", "--set", "model.dropout=0.1", "--set",
        "train.clip=0.5", "--set", "train.learning_rate=1e-2", "--set", "comm.bucket_bytes=65536"]
-STABLE = ["--set", "train.bits=stable"]
-CONSTANT = ["--set", "train.schedule=constant", "--set", "train.warmup_steps=2"]
-STRATEGIES = {
-    "ddp": ["--ranks", 2],
-    "server": ["--ranks", 3],
-    "zero1": ["--ranks", 3],
-    "zero2": ["--ranks", 2],
-    "zero3": ["--ranks", 4],
-    "hsdp": ["--ranks", 4, "--set", "mesh.dp=2", "--set", "mesh.fsdp=2"],
-}
-MEGABYTE = 1e6
-
-
-def by(data):
-    return [*STRATEGIES[data], "--set", f"parallel.data={data}"]
 
 
 class Strategies(CommandTest):

@@ -3,7 +3,9 @@
 
 Fails on an include that the table of floors does not allow, on a private header of another
 folder, on torch in the core, on a source or test that no CMakeLists names, on a wait that could
-heed a clock that jumps, and on a way from verify's one process to a Group or a reducer.
+follow a clock that jumps, on names that gave way, on a way from verify's one process to a Group or a reducer, on one from
+the command to torch outside of its benchmarks and its doctor, and on a second source that sees its
+parser.
 """
 import collections
 import pathlib
@@ -18,7 +20,7 @@ FLOORS = {
     "comm": "shm cost schedule topology layout trace", "mesh": "comm layout",
     "checkpoint": "mesh comm layout trace", "world": "mesh comm launch shm cost topology trace",
     "parallel": "layers mesh comm lens compute schedule layout trace",
-    "models": "layers parallel compute mesh layout",
+    "models": "layers parallel compute mesh plan layout",
     "train": "layers models parallel world checkpoint data lens compute mesh comm report plan launch cost "
              "schedule layout trace topology",
 }
@@ -26,13 +28,20 @@ CORE = {"base", "trace", "topology", "layout", "schedule", "cost", "shm", "launc
 EVERYTHING = {"cli", "test"}
 # What the ranks are held against must not share their way of summing, however deep includes reach.
 ALONE = ("hanji/train/one_process.cpp", "hanji/train/observe.cpp")
-TOGETHER = re.compile(r"hanji/(comm|shm|mesh|world|parallel/ddp)/")
+TOGETHER = re.compile(r"hanji/(comm|shm|mesh|world|parallel/(ddp|fsdp|gradients|server))/")
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]', re.M)
 FORBIDDEN_IN_HEADERS = re.compile(r"torch/(torch|extension)\.h|.*c10d/")
 C10D_DOOR = re.compile(r"hanji/comm/(c10d|gloo)/internal/")
+# Names that gave way to the field's own, with what they are called now.
+WENT = {"Doorkeeper": "Authenticator", "Patience": "SpinWait", "Promise": "Postcondition", "ask_twins": "compare_across_hosts",
+        "crowded": "oversubscribed", "heed": "apply", "kMost": "kMax", "let_in": "accept", "story_of": "describe",
+        "take_news": "poll", "telephone": "report_fd", "twins": "rail peers", "words_of": "to_string"}
+WENT_NAME = re.compile(rf"\b({'|'.join(WENT)})(?=\b|(?<=kMost)[A-Z])")
 WALL_CLOCK = re.compile(r"system_clock|CLOCK_REALTIME|gettimeofday|wait_until|sleep_until")
 WALL_CLOCK_DOORS = {"hanji/base/clock.cpp", "hanji/test/clock_jump.cpp"}
 TORCH = re.compile(r"^(torch|ATen|c10)/")
+KNOWS_TORCH = re.compile(r"hanji/cli/(bench|doctor)")  # of the command's sources
+PARSER_DOOR = "hanji/cli/command_line.cpp"
 
 
 def check_includes(path, floor, text):
@@ -54,7 +63,7 @@ def check_includes(path, floor, text):
             yield f"{path}: floor {floor} may not include {include}"
         if "internal" in parts and not str(path).startswith("/".join(parts[: parts.index("internal")])):
             yield f"{path}: {include} is private to its folder"
-        if floor == "parallel" == target and len(parts) > 3 and len(path.parts) > 3 and parts[2] != path.parts[2]:
+        if floor == "parallel" == target and len(parts) > 3 and len(path.parts) > 3 and parts[2] not in (path.parts[2], "gradients"):
             yield f"{path}: strategies do not include each other ({include})"
 
 
@@ -73,6 +82,15 @@ def check_alone(path):
         yield f"{path}: reaches {include} by {seen[include]}; the one process must not know groups"
 
 
+def check_command(path):
+    if KNOWS_TORCH.match(str(path)):
+        return
+    for file in (str(path), *reached_from(path, {})):
+        for include in filter(TORCH.match, INCLUDE.findall(pathlib.Path(file).read_text())):
+            yield f"{path}: reaches {include} by {file}; the command knows torch in bench and doctor alone"
+            return
+
+
 def percentile(values, share):
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else 0
 
@@ -88,9 +106,15 @@ def main():
             if floor not in FLOORS and floor not in EVERYTHING:
                 mistakes.append(f"{path}: {floor} is not a floor of the table")
             mistakes += check_includes(path, floor, text)
+        if floor == "cli" and path.suffix == ".cpp":
+            mistakes += check_command(path)
+        if str(path) != PARSER_DOOR and any(i.startswith("CLI/") for i in INCLUDE.findall(text)):
+            mistakes.append(f"{path}: only {PARSER_DOOR} includes the parser")
         if str(path) not in WALL_CLOCK_DOORS and WALL_CLOCK.search(text):
             mistakes.append(f"{path}: a clock that jumps; use base/clock.h")
         lines["test" if path.name.endswith("_test.cpp") else path.suffix].append(text.count("\n"))
+        for name in sorted(set(WENT_NAME.findall(text))):
+            mistakes.append(f"{path}: {name} is called {WENT[name]}")
         if text.count("\n") > 600:
             mistakes.append(f"{path}: more than 600 lines")
         if path.suffix == ".cpp":

@@ -22,7 +22,7 @@ constexpr std::string_view kSeal = ",\n \"checksum\": \"";
 constexpr std::string_view kSealEnd = "\"\n}\n";
 constexpr size_t kDigits = 16;
 // Far above any honest manifest (200 bytes a tensor), far below what would hurt to parse.
-constexpr size_t kMostBytes = size_t{16} << 20;
+constexpr size_t kMaxBytes = size_t{16} << 20;
 
 uint64_t checksum_of(std::string_view text) { return base::xxh3(std::as_bytes(std::span(text))); }
 
@@ -152,9 +152,9 @@ Result<FileRecord> parse_file(const Json& json) {
 // The bytes that the checksum covers, or why the seal does not fit them.
 Status check_seal(std::string_view text) {
   const size_t seal_bytes = kSeal.size() + kDigits + kSealEnd.size();
-  if (text.size() > kMostBytes || text.size() < seal_bytes) {
+  if (text.size() > kMaxBytes || text.size() < seal_bytes) {
     return base::corrupt(fmt::format("manifest: {} bytes; from {} to {} make sense", text.size(),
-                                     seal_bytes, kMostBytes));
+                                     seal_bytes, kMaxBytes));
   }
   const std::string_view covered = text.substr(0, text.size() - seal_bytes);
   const std::string seal = fmt::format("{}{}{}", kSeal, hex(checksum_of(covered)), kSealEnd);
@@ -193,7 +193,7 @@ Result<std::string> to_text(const Manifest& manifest) {
 
 Result<Manifest> parse_manifest(std::string_view text) {
   HANJI_RETURN_IF_ERROR(check_seal(text));
-  HANJI_ASSIGN_OR_RETURN(const Json json, base::parse_json(text, 64, kMostBytes));
+  HANJI_ASSIGN_OR_RETURN(const Json json, base::parse_json(text, 64, kMaxBytes));
   Reader reader(json, "");
   if (reader.text("format") != "hanji checkpoint") reader.fail("format", "\"hanji checkpoint\"");
   const int64_t version = reader.count("format_version");

@@ -73,7 +73,7 @@ Status take_member(HeaderScanner& scanner, HeaderEntry& entry, unsigned& seen) {
     HANJI_ASSIGN_OR_RETURN(const std::string code, scanner.take_string());
     HANJI_ASSIGN_OR_RETURN(entry.tensor.dtype, dtype_of(code));
   } else if (bit == 2) {
-    HANJI_ASSIGN_OR_RETURN(entry.tensor.shape, take_integers(scanner, kMostDimensions));
+    HANJI_ASSIGN_OR_RETURN(entry.tensor.shape, take_integers(scanner, kMaxDimensions));
   } else {
     HANJI_ASSIGN_OR_RETURN(const auto offsets, take_integers(scanner, 2));
     if (offsets.size() != 2) return scanner.error("data_offsets are two numbers");
@@ -97,8 +97,8 @@ Status take_metadata(HeaderScanner& scanner, Metadata& metadata) {
   HANJI_RETURN_IF_ERROR(scanner.take('{'));
   if (scanner.try_take('}')) return {};
   do {
-    if (metadata.size() == kMostMetadata) {
-      return base::unsupported(fmt::format("more than {} metadata entries", kMostMetadata));
+    if (metadata.size() == kMaxMetadata) {
+      return base::unsupported(fmt::format("more than {} metadata entries", kMaxMetadata));
     }
     HANJI_ASSIGN_OR_RETURN(std::string key, scanner.take_string());
     HANJI_RETURN_IF_ERROR(scanner.take(':'));
@@ -118,8 +118,8 @@ Status take_entry(HeaderScanner& scanner, Header& header) {
     if (std::exchange(header.has_metadata, true)) return scanner.error("__metadata__ comes twice");
     return take_metadata(scanner, header.metadata);
   }
-  if (header.entries.size() == kMostTensors) {
-    return base::unsupported(fmt::format("more than {} tensors", kMostTensors));
+  if (header.entries.size() == kMaxTensors) {
+    return base::unsupported(fmt::format("more than {} tensors", kMaxTensors));
   }
   HeaderEntry& entry = header.entries.emplace_back();
   entry.tensor.name = std::move(name);
@@ -205,10 +205,10 @@ Result<Safetensors> parse_safetensors(std::span<const std::byte> file) {
   }
   std::memcpy(&length, file.data(), sizeof(length));
   const uint64_t rest = file.size() - sizeof(length);
-  if (length > kMostHeaderBytes || length > rest) {
+  if (length > kMaxHeaderBytes || length > rest) {
     return base::corrupt(
         fmt::format("the header claims {} bytes; the file has {} and the format {}", length, rest,
-                    kMostHeaderBytes));
+                    kMaxHeaderBytes));
   }
   if (length % 8 != 0) {
     return base::corrupt(fmt::format(

@@ -159,11 +159,11 @@ TEST(ParseSafetensors, RefusesEveryTruncation) {
 
 TEST(ParseSafetensors, BoundsWhatAHeaderMayAskFor) {
   std::string many = "{\"__metadata__\":{";
-  for (size_t i = 0; i <= kMostMetadata; ++i) many += fmt::format("\"{}\":\"\",", i);
+  for (size_t i = 0; i <= kMaxMetadata; ++i) many += fmt::format("\"{}\":\"\",", i);
   many.back() = '}';
   EXPECT_EQ(parse(file_of(many + "}", 0)).status().code(), Code::kUnsupported);
   std::string shape = "1";
-  for (size_t i = 0; i < kMostDimensions; ++i) shape += ",1";
+  for (size_t i = 0; i < kMaxDimensions; ++i) shape += ",1";
   EXPECT_THAT(parse(file_of("{" + tensor("a", "0,4", shape) + "}", 4)).status().message(),
               HasSubstr("more than 64 numbers"));
 }

@@ -103,10 +103,10 @@ Status write_safetensors(const std::filesystem::path& path, std::span<const Name
   HANJI_RETURN_IF_ERROR(check_tensors(tensors));
   const Order order = file_order(tensors);
   const std::string header = header_of(order, metadata);
-  if (header.size() > kMostHeaderBytes || tensors.size() > kMostTensors) {
+  if (header.size() > kMaxHeaderBytes || tensors.size() > kMaxTensors) {
     return base::invalid_argument(
         fmt::format("{} tensors need a header of {} bytes; a file holds {} and {}", tensors.size(),
-                    header.size(), kMostTensors, kMostHeaderBytes));
+                    header.size(), kMaxTensors, kMaxHeaderBytes));
   }
   HANJI_ASSIGN_OR_RETURN(base::OutputFile file,
                          base::OutputFile::open(path, base::OutputFile::Mode::kNew));

@@ -18,10 +18,10 @@ namespace hanji::checkpoint {
 
 using Metadata = std::map<std::string, std::string>;
 
-inline constexpr uint64_t kMostHeaderBytes = 100'000'000;
-inline constexpr size_t kMostTensors = size_t{1} << 20;
-inline constexpr size_t kMostMetadata = size_t{1} << 16;
-inline constexpr size_t kMostDimensions = 64;
+inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
+inline constexpr size_t kMaxTensors = size_t{1} << 20;
+inline constexpr size_t kMaxMetadata = size_t{1} << 16;
+inline constexpr size_t kMaxDimensions = 64;
 
 /// Writes a safetensors file and waits until the disk has it. The folder's entry is not synced.
 ///
@@ -42,7 +42,7 @@ struct Safetensors {
 /// Reads a whole file's bytes without copying tensors, and trusts nothing in them.
 ///
 /// Cost    linear in the header; memory at most a small multiple of it, whatever it claims.
-/// Errors  kCorrupt, with the place: a length beyond the file or kMostHeaderBytes; a header that is
+/// Errors  kCorrupt, with the place: a length beyond the file or kMaxHeaderBytes; a header that is
 ///         not the one JSON object of the format (no nesting beyond it, no repeated key, no foreign
 ///         key, UTF-8 only); shape, type and offsets that disagree; overlap, hole, misalignment, or
 ///         bytes left over. kUnsupported: an element type that hanji does not speak, or more

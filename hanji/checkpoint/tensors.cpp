@@ -14,7 +14,7 @@
 namespace hanji::checkpoint {
 namespace {
 
-constexpr size_t kMostListed = 20;
+constexpr size_t kMaxListed = 20;
 
 Result<NamedTensor> view_of(const TensorEntry& entry) {
   const at::Tensor& tensor = entry.tensor;
@@ -41,11 +41,11 @@ Result<NamedTensor> view_of(const TensorEntry& entry) {
 class Mismatches {
  public:
   void add(std::string line) {
-    if (++count_ <= kMostListed) lines_ += "\n  " + std::move(line);
+    if (++count_ <= kMaxListed) lines_ += "\n  " + std::move(line);
   }
   Status status() const {
     if (count_ == 0) return {};
-    const size_t more = count_ > kMostListed ? count_ - kMostListed : 0;
+    const size_t more = count_ > kMaxListed ? count_ - kMaxListed : 0;
     return base::mismatch(fmt::format(
         "the file holds another model; nothing was loaded:{}{}", lines_,
         more == 0 ? ""

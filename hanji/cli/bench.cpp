@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "hanji/base/file.h"
@@ -136,19 +135,19 @@ int run_bench(const BenchOptions& options) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand(
+void add_bench(Verb command) {
+  const Verb verb = command.add_verb(
       "bench", "How long collectives take, beside the memory's limit and other libraries");
   auto options = std::make_shared<BenchOptions>();
-  options->add_to(*verb);
-  verb->callback([=, &run] { run = [=] { return run_bench(*options); }; });
+  options->add_to(verb);
+  verb.on_chosen([=] { return run_bench(*options); });
 }
 
-void add_bench_rank(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand("bench-rank", "")->group("");
+void add_bench_rank(Verb command) {
+  const Verb verb = command.add_verb("bench-rank", "");
   auto folder = std::make_shared<std::string>();
-  verb->add_option("--folder", *folder)->required();
-  verb->callback([=, &run] { run = [=] { return serve_bench(*folder); }; });
+  verb.add_option("--folder", folder.get()).required();
+  verb.on_chosen([=] { return serve_bench(*folder); });
 }
 
 }  // namespace hanji::cli

@@ -15,7 +15,7 @@
 namespace hanji::cli {
 namespace {
 
-constexpr size_t kMostShown = 5;
+constexpr size_t kMaxShown = 5;
 
 std::string common_text(const cost::FittedCosts& costs) {
   using report::exact_seconds;
@@ -55,7 +55,7 @@ std::string residuals_text(const comm::Fit& fit) {
   std::string text = fmt::format(
       "residuals of {} calls: median {:.1f} %, worst {:.0f} %; kept as corrections. The largest:\n",
       all.size(), fit.stored.costs.median_error * 100, fit.stored.costs.worst_error * 100);
-  for (size_t i = 0; i < std::min(kMostShown, all.size()); ++i) {
+  for (size_t i = 0; i < std::min(kMaxShown, all.size()); ++i) {
     const cost::TimedCall& call = *all[i].call;
     text += fmt::format(
         "  {:<15}{:<8}{:<9} {:>10} {:>10} {:>+6.0f} %\n", name_of(call.list->routine),

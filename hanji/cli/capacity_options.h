@@ -4,11 +4,8 @@
 #include <string>
 
 #include "hanji/base/status.h"
+#include "hanji/cli/command_line.h"
 #include "hanji/plan/capacity.h"
-
-namespace CLI {
-class App;
-}
 
 namespace hanji::cli {
 
@@ -16,14 +13,14 @@ namespace hanji::cli {
 class CapacityOptions {
  public:
   /// Adds the flags to `verb`, which has those of JobOptions. Must outlive the parsing.
-  void add_to(CLI::App& verb);
+  void add_to(Verb verb);
 
   /// Whether the user asks about a model of --model, and not about a job.
   bool asked() const { return !model_.empty(); }
   /// What was asked.
   /// Errors  invalid_argument for names that are unknown, sizes that contradict each other, and
   ///         flags of a job beside --model, all in one message.
-  Result<plan::CapacityQuery> query(const CLI::App& verb) const;
+  Result<plan::CapacityQuery> query(Verb verb) const;
   /// Where a picture goes; empty: nowhere.
   const std::string& svg() const { return svg_; }
 

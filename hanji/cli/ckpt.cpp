@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "hanji/checkpoint/export.h"
@@ -100,38 +99,37 @@ int export_file(const CkptOptions& options) {
 
 }  // namespace
 
-void add_ckpt(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand("ckpt", "List, verify, show, compare and export checkpoints");
-  verb->require_subcommand(1);
+void add_ckpt(Verb command) {
+  const Verb verb = command.add_verb("ckpt", "List, verify, show, compare and export checkpoints");
+  verb.require_verb();
   auto options = std::make_shared<CkptOptions>();
   const auto add = [&](const char* name, const char* doc, int (*act)(const CkptOptions&)) {
-    CLI::App* sub = verb->add_subcommand(name, doc);
-    sub->add_option("path", options->path, "a run's folder, or one of its checkpoints")
-        ->type_name("DIR")
-        ->required();
-    sub->callback([=, &run] { run = [=] { return act(*options); }; });
+    const Verb sub = verb.add_verb(name, doc);
+    sub.add_option("path", &options->path, "a run's folder, or one of its checkpoints")
+        .type_name("DIR")
+        .required();
+    sub.on_chosen([=] { return act(*options); });
     return sub;
   };
-  const auto json = [&](CLI::App* sub) {
-    sub->add_flag("--json", options->as_json, "for programs");
+  const auto json = [&](Verb sub) {
+    sub.add_flag("--json", &options->as_json, "for programs");
     return sub;
   };
   json(add("list", "All checkpoints of a run, each read and verified", list));
   json(add("verify", "The same; exit code 3 if one of them is damaged", verify));
   json(add("show", "The newest good one: step, job, hashes, tensors", show));
   json(add("diff", "Tensors that differ from another's; exit code 7 if some do", diff))
-      ->add_option("other", options->other, "another one, or two safetensors files")
-      ->type_name("DIR")
-      ->required();
-  CLI::App* exported =
+      .add_option("other", &options->other, "another one, or two safetensors files")
+      .type_name("DIR")
+      .required();
+  const Verb exported =
       add("export", "The model, or chosen tensors, as a plain safetensors file", export_file);
-  exported->add_option("file", options->other, "to write; must not exist")
-      ->type_name("FILE")
-      ->required();
-  exported->add_option("--tensor", options->tensors, "only this one; may be given again")
-      ->type_name("NAME")
-      ->allow_extra_args(false)
-      ->take_all();
+  exported.add_option("file", &options->other, "to write; must not exist")
+      .type_name("FILE")
+      .required();
+  exported.add_option("--tensor", &options->tensors, "only this one; may be given again")
+      .type_name("NAME")
+      .repeatable();
 }
 
 }  // namespace hanji::cli

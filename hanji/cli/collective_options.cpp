@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "hanji/base/text.h"
@@ -73,28 +72,30 @@ Result<double> parse_rate(std::string_view text) {
       whole));
 }
 
-void CollectiveOptions::add_to(CLI::App& verb) {
-  verb.add_option("routine", routine, fmt::format("{}", fmt::join(routine_names(), ", ")))
-      ->type_name("ROUTINE")
-      ->required();
-  verb.add_option("--ranks", ranks, fmt::format("how many take part, 1 to {}", schedule::kMaxRanks))
-      ->type_name("N")
-      ->capture_default_str();
-  verb.add_option("--root", root, "root rank of broadcast, reduce, gather, scatter")
-      ->type_name("RANK")
-      ->capture_default_str();
-  verb.add_option("--bandwidth", bandwidth, "of every link, each way: 1MB/s, 10Gbit/s")
-      ->type_name("RATE");
-  verb.add_option("--latency", latency, "of every message: 10us; default: none")->type_name("TIME");
-  verb.add_option("--reduce", reduce, "bytes that a rank adds up: 5GB/s; default: no time")
-      ->type_name("RATE");
-  auto* pieces = verb.add_option("--segments", segments, "of pipelines; default: the best number")
-                     ->type_name("K");
-  verb.add_option("--chunk", chunk, "size of a pipeline's segment")
-      ->type_name("SIZE")
-      ->excludes(pieces);
-  verb.add_option("--ranks-per-host", ranks_per_host, "also tries the hierarchical all_reduce")
-      ->type_name("N");
+void CollectiveOptions::add_to(Verb verb) {
+  verb.add_option("routine", &routine, fmt::format("{}", fmt::join(routine_names(), ", ")))
+      .type_name("ROUTINE")
+      .required();
+  verb.add_option("--ranks", &ranks,
+                  fmt::format("how many take part, 1 to {}", schedule::kMaxRanks))
+      .type_name("N")
+      .show_default();
+  verb.add_option("--root", &root, "root rank of broadcast, reduce, gather, scatter")
+      .type_name("RANK")
+      .show_default();
+  verb.add_option("--bandwidth", &bandwidth, "of every link, each way: 1MB/s, 10Gbit/s")
+      .type_name("RATE");
+  verb.add_option("--latency", &latency, "of every message: 10us; default: none").type_name("TIME");
+  verb.add_option("--reduce", &reduce, "bytes that a rank adds up: 5GB/s; default: no time")
+      .type_name("RATE");
+  const Option pieces =
+      verb.add_option("--segments", &segments, "of pipelines; default: the best number")
+          .type_name("K");
+  verb.add_option("--chunk", &chunk, "size of a pipeline's segment")
+      .type_name("SIZE")
+      .excludes(pieces);
+  verb.add_option("--ranks-per-host", &ranks_per_host, "also tries the hierarchical all_reduce")
+      .type_name("N");
 }
 
 cost::Question CollectiveOptions::question() const {
@@ -119,13 +120,13 @@ cost::Question CollectiveOptions::question() const {
   if (!reduce.empty()) {
     question.network.reduce_bytes_per_second = of_flag("--reduce", parse_rate(reduce));
   }
-  question.segments = in_range("--segments", segments, 0, cost::kMostSegments);
+  question.segments = in_range("--segments", segments, 0, cost::kMaxSegments);
   if (!chunk.empty()) {
     const int64_t size = of_flag("--chunk", base::parse_bytes(chunk));
-    const int64_t least = (question.bytes + cost::kMostSegments - 1) / cost::kMostSegments;
+    const int64_t least = (question.bytes + cost::kMaxSegments - 1) / cost::kMaxSegments;
     if (size < least) {
       refuse(fmt::format("--chunk is {}; at least {} bytes, so that there are at most {} segments",
-                         chunk, least, cost::kMostSegments));
+                         chunk, least, cost::kMaxSegments));
     }
     question.segments = static_cast<int>((question.bytes + size - 1) / size);
   }

@@ -4,11 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "hanji/cli/command_line.h"
 #include "hanji/cost/compare.h"
-
-namespace CLI {
-class App;
-}
 
 namespace hanji::cli {
 
@@ -27,7 +24,7 @@ struct CollectiveOptions {
   int ranks_per_host = 0;
 
   /// Adds the flags that both verbs have, and the routine. The object must outlive the parsing.
-  void add_to(CLI::App& verb);
+  void add_to(Verb verb);
 
   /// What they ask. Errors: throws Error (invalid_argument) that names the flag and a way out.
   cost::Question question() const;

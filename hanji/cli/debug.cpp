@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "hanji/base/clock.h"
@@ -47,28 +46,26 @@ Result<std::string> look_at(const Options& options) {
 
 }  // namespace
 
-void add_debug(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand("debug", "Say why a job does not go on, or did not");
+void add_debug(Verb command) {
+  const Verb verb = command.add_verb("debug", "Say why a job does not go on, or did not");
   auto options = std::make_shared<Options>();
-  verb->add_option("job", options->target,
-                   "folder of the run or of its logs, or process id of launcher or rank")
-      ->type_name("DIR|PID")
-      ->required();
-  verb->add_flag("--json", options->as_json, "verdict and table as one JSON object");
-  verb->add_option("--calls", options->num_calls,
-                   "also the last N completed calls of each rank, at most 4096; default: 0")
-      ->type_name("N")
-      ->check(CLI::Range(size_t{0}, shm::kFlightCalls));
-  verb->callback([=, &run] {
-    run = [=] {
-      const auto text = look_at(*options);
-      if (text.ok()) {
-        std::cout << *text << std::flush;
-        return 0;
-      }
-      std::cerr << "hanji: " << text.status().message() << "\n";
-      return exit_code(text.status().code());
-    };
+  verb.add_option("job", &options->target,
+                  "folder of the run or of its logs, or process id of launcher or rank")
+      .type_name("DIR|PID")
+      .required();
+  verb.add_flag("--json", &options->as_json, "verdict and table as one JSON object");
+  verb.add_option("--calls", &options->num_calls,
+                  "also the last N completed calls of each rank, at most 4096; default: 0")
+      .type_name("N")
+      .range(size_t{0}, shm::kFlightCalls);
+  verb.on_chosen([=] {
+    const auto text = look_at(*options);
+    if (text.ok()) {
+      std::cout << *text << std::flush;
+      return 0;
+    }
+    std::cerr << "hanji: " << text.status().message() << "\n";
+    return exit_code(text.status().code());
   });
 }
 

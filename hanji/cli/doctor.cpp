@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 
@@ -54,20 +53,18 @@ Findings examine(const std::string& folder) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand("doctor", "Check this machine and suggest fixes");
+void add_doctor(Verb command) {
+  const Verb verb = command.add_verb("doctor", "Check this machine and suggest fixes");
   auto folder = std::make_shared<std::string>(".");
   auto as_json = std::make_shared<bool>(false);
-  verb->add_option("--folder", *folder, "where runs are written")
-      ->type_name("DIR")
-      ->capture_default_str();
-  verb->add_flag("--json", *as_json, "the findings as JSON");
-  verb->callback([=, &run] {
-    run = [=] {
-      const Findings findings = examine(*folder);
-      std::cout << (*as_json ? to_json(findings) : to_text(findings)) << std::flush;
-      return exit_code_of(findings);
-    };
+  verb.add_option("--folder", folder.get(), "where runs are written")
+      .type_name("DIR")
+      .show_default();
+  verb.add_flag("--json", as_json.get(), "the findings as JSON");
+  verb.on_chosen([=] {
+    const Findings findings = examine(*folder);
+    std::cout << (*as_json ? to_json(findings) : to_text(findings)) << std::flush;
+    return exit_code_of(findings);
   });
 }
 

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 
@@ -74,7 +73,7 @@ Order order_of(const ExplainOptions& options, int ranks) {
 
 std::string explain(const ExplainOptions& options) {
   const cost::Question question = options.call.question();
-  const int drawn = std::min(question.ranks, report::kMostDrawnRanks);
+  const int drawn = std::min(question.ranks, report::kMaxDrawnRanks);
   const auto picture =
       report::draw_collective(question.routine, drawn, std::min(question.root, drawn - 1));
   std::string source;
@@ -104,27 +103,25 @@ std::string explain(const ExplainOptions& options) {
 
 }  // namespace
 
-void add_explain(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand(
+void add_explain(Verb command) {
+  const Verb verb = command.add_verb(
       "explain", "What a collective does, what each algorithm costs here, and which is chosen why");
   auto options = std::make_shared<ExplainOptions>();
   options->call.ranks = 4;
   options->call.bytes = "1MB";
-  options->call.add_to(*verb);
-  verb->add_option("size", options->call.bytes, "of the largest buffer of one rank: 4MiB")
-      ->type_name("SIZE")
-      ->capture_default_str();
-  verb->add_option("--svg", options->svg, "writes the drawing there as well")->type_name("FILE");
-  verb->add_option("--topology", options->topology,
-                   "also the order of ranks in rings and trees there; of `hanji topo --json`, or a "
-                   "list of several")
-      ->type_name("FILE");
-  verb->add_flag("--json", options->as_json, "for programs");
-  verb->callback([=, &run] {
-    run = [=] {
-      std::cout << explain(*options) << std::flush;
-      return 0;
-    };
+  options->call.add_to(verb);
+  verb.add_option("size", &options->call.bytes, "of the largest buffer of one rank: 4MiB")
+      .type_name("SIZE")
+      .show_default();
+  verb.add_option("--svg", &options->svg, "writes the drawing there as well").type_name("FILE");
+  verb.add_option("--topology", &options->topology,
+                  "also the order of ranks in rings and trees there; of `hanji topo --json`, or a "
+                  "list of several")
+      .type_name("FILE");
+  verb.add_flag("--json", &options->as_json, "for programs");
+  verb.on_chosen([=] {
+    std::cout << explain(*options) << std::flush;
+    return 0;
   });
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <filesystem>
 
@@ -45,27 +44,27 @@ Status check(const HostOptions& options) {
 
 }  // namespace
 
-std::shared_ptr<HostOptions> add_host_options(CLI::App& verb) {
+std::shared_ptr<HostOptions> add_host_options(Verb verb) {
   auto options = std::make_shared<HostOptions>();
   const char* group = "Several hosts";
-  const auto add = [&](const char* name, auto& value, const char* doc, const char* type) {
-    verb.add_option(name, value, doc)->type_name(type)->group(group);
+  const auto add = [&](const char* name, Target value, const char* doc, const char* type) {
+    verb.add_option(name, value, doc).type_name(type).group(group);
   };
-  add("--nnodes", options->num_nodes, "hosts; start hanji run on each; default: 1", "N");
-  add("--node-rank", options->node, "which of them this is; 0 serves the others", "R");
-  add("--rendezvous", options->rendezvous, "where: an address of node 0; or HANJI_RENDEZVOUS",
+  add("--nnodes", &options->num_nodes, "hosts; start hanji run on each; default: 1", "N");
+  add("--node-rank", &options->node, "which of them this is; 0 serves the others", "R");
+  add("--rendezvous", &options->rendezvous, "where: an address of node 0; or HANJI_RENDEZVOUS",
       "HOST:PORT");
-  add("--interface", options->interface,
+  add("--interface", &options->interface,
       "interface or address between hosts; default: the route's; or HANJI_INTERFACE", "NAME");
-  add("--token-file", options->token_file, "the run's secret, mode 0600; or HANJI_TOKEN_FILE",
+  add("--token-file", &options->token_file, "the run's secret, mode 0600; or HANJI_TOKEN_FILE",
       "FILE");
-  add("--token-fd", options->token_fd,
+  add("--token-fd", &options->token_fd,
       "read the secret from this descriptor, whose end then ends the run", "N");
-  add("--join", options->join_seconds, "wait so long for all hosts; default: 300", "SECONDS");
-  add("--silence", options->silence_seconds,
+  add("--join", &options->join_seconds, "wait so long for all hosts; default: 300", "SECONDS");
+  add("--silence", &options->silence_seconds,
       "a host that says nothing so long is lost; default: 15", "SECONDS");
-  add("--hosts", options->hosts, "start them all from here over ssh: a:4,user@b:4", "LIST");
-  add("--ssh", options->ssh, "the program that reaches a host; default: ssh", "PROGRAM");
+  add("--hosts", &options->hosts, "start them all from here over ssh: a:4,user@b:4", "LIST");
+  add("--ssh", &options->ssh, "the program that reaches a host; default: ssh", "PROGRAM");
   return options;
 }
 

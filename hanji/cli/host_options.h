@@ -5,12 +5,9 @@
 #include <string>
 
 #include "hanji/base/status.h"
+#include "hanji/cli/command_line.h"
 #include "hanji/launch/run.h"
 #include "hanji/launch/ssh.h"
-
-namespace CLI {
-class App;
-}
 
 namespace hanji::cli {
 
@@ -28,7 +25,7 @@ struct HostOptions {
   std::string ssh = "ssh";
 };
 
-std::shared_ptr<HostOptions> add_host_options(CLI::App& verb);
+std::shared_ptr<HostOptions> add_host_options(Verb verb);
 
 /// What this host's launcher must know; nothing if there is no other host.
 /// Errors  kInvalidArgument for what is missing or contradicts itself, with the way out.

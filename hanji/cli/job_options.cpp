@@ -1,29 +1,27 @@
 #include "hanji/cli/job_options.h"
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "hanji/cli/exit_code.h"
 
 namespace hanji::cli {
 
-void JobOptions::add_to(CLI::App& verb) {
-  verb.add_option("--config", file_, "TOML file of the job")->type_name("FILE");
-  verb.add_option("--text", text_, "text file or folder to learn (data.text)")->type_name("PATH");
-  verb.add_option("--tokens", tokens_, "file of token ids to learn (data.tokens)")
-      ->type_name("FILE");
-  verb.add_option("--device", device_, "cpu, or cuda: a GPU for each rank (compute.device)")
-      ->type_name("DEVICE");
-  verb.add_option("--ranks", ranks_, "processes; default: one per physical core (run.ranks)")
-      ->type_name("N");
-  verb.add_option("--steps", steps_, "optimizer steps (train.steps)")->type_name("N");
-  verb.add_option("--seed", seed_, "of weights, order and dropout (train.seed)")->type_name("N");
-  verb.add_option("--out", out_, "folder of the run, new or empty unless --resume (run.out)")
-      ->type_name("DIR");
-  verb.add_option("--set", assignments_, "any key: --set model.preset=nano")
-      ->type_name("KEY=VALUE")
-      ->take_all()
-      ->allow_extra_args(false);
+void JobOptions::add_to(Verb verb) {
+  verb.add_option("--config", &file_, "TOML file of the job").type_name("FILE");
+  verb.add_option("--text", &text_, "text file or folder to learn (data.text)").type_name("PATH");
+  verb.add_option("--tokens", &tokens_, "file of token ids to learn (data.tokens)")
+      .type_name("FILE");
+  verb.add_option("--device", &device_, "cpu, or cuda: a GPU for each rank (compute.device)")
+      .type_name("DEVICE");
+  verb.add_option("--ranks", &ranks_, "processes; default: one per physical core (run.ranks)")
+      .type_name("N");
+  verb.add_option("--steps", &steps_, "optimizer steps (train.steps)").type_name("N");
+  verb.add_option("--seed", &seed_, "of weights, order and dropout (train.seed)").type_name("N");
+  verb.add_option("--out", &out_, "folder of the run, new or empty unless --resume (run.out)")
+      .type_name("DIR");
+  verb.add_option("--set", &assignments_, "any key: --set model.preset=nano")
+      .type_name("KEY=VALUE")
+      .repeatable();
 }
 
 plan::LoadedConfig JobOptions::load(plan::ConfigSources sources) const {

@@ -4,12 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "hanji/cli/command_line.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/train/check_job.h"
-
-namespace CLI {
-class App;
-}
 
 namespace hanji::cli {
 
@@ -17,7 +14,7 @@ namespace hanji::cli {
 class JobOptions {
  public:
   /// Adds the flags to `verb`. The object must outlive the parsing.
-  void add_to(CLI::App& verb);
+  void add_to(Verb verb);
 
   /// File and overrides as they were typed; shortcuts come after --set in weight.
   plan::LoadedConfig load() const { return load(plan::ConfigSources()); }

@@ -1,40 +1,36 @@
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <iostream>
 
 #include "hanji/base/status.h"
 #include "hanji/base/version.h"
+#include "hanji/cli/command_line.h"
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/verbs.h"
 
 namespace {
 
 int run_command(int argc, char** argv) {
-  CLI::App app("Plans, runs, verifies and explains distributed training on libtorch.", "hanji");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", std::string(hanji::base::version()));
-  hanji::cli::Run run;
-  hanji::cli::add_train(app, run);
-  hanji::cli::add_generate(app, run);
-  hanji::cli::add_run(app, run);
-  hanji::cli::add_plan(app, run);
-  hanji::cli::add_verify(app, run);
-  hanji::cli::add_ckpt(app, run);
-  hanji::cli::add_debug(app, run);
-  hanji::cli::add_doctor(app, run);
-  hanji::cli::add_simulate(app, run);
-  hanji::cli::add_explain(app, run);
-  hanji::cli::add_topo(app, run);
-  hanji::cli::add_bench(app, run);
-  hanji::cli::add_rank(app, run);
-  hanji::cli::add_bench_rank(app, run);
-  hanji::cli::add_verify_rank(app, run);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error, std::cout, std::cerr) == 0 ? 0 : hanji::cli::kUsage;
-  }
-  return run();
+  hanji::cli::CommandLine command(
+      "hanji", "Plans, runs, verifies and explains distributed training on libtorch.",
+      std::string(hanji::base::version()));
+  const hanji::cli::Verb root = command.root();
+  root.require_verb();
+  hanji::cli::add_train(root);
+  hanji::cli::add_generate(root);
+  hanji::cli::add_run(root);
+  hanji::cli::add_plan(root);
+  hanji::cli::add_verify(root);
+  hanji::cli::add_ckpt(root);
+  hanji::cli::add_debug(root);
+  hanji::cli::add_doctor(root);
+  hanji::cli::add_simulate(root);
+  hanji::cli::add_explain(root);
+  hanji::cli::add_topo(root);
+  hanji::cli::add_bench(root);
+  hanji::cli::add_rank(root);
+  hanji::cli::add_bench_rank(root);
+  hanji::cli::add_verify_rank(root);
+  return command.run({argv + 1, argv + argc});
 }
 
 }  // namespace

@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "hanji/base/file.h"
@@ -21,7 +20,7 @@ constexpr const char* kKeysHeading =
     "what holds and where each value comes from. This page is the output of `hanji plan --keys`.\n"
     "\n";
 
-int show_capacity(const CapacityOptions& capacity, const CLI::App& verb, bool as_json) {
+int show_capacity(const CapacityOptions& capacity, Verb verb, bool as_json) {
   const plan::CapacityQuery query = capacity.query(verb).or_throw();
   if (!capacity.svg().empty()) {
     base::throw_if_error(base::write_file_atomic(capacity.svg(), plan::to_svg(query)));
@@ -46,44 +45,42 @@ plan::LoadedConfig load_for_hosts(const JobOptions& job) {
 
 }  // namespace
 
-void add_plan(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand("plan", "Show what `train` would do, and start nothing");
+void add_plan(Verb command) {
+  const Verb verb = command.add_verb("plan", "Show what `train` would do, and start nothing");
   auto job = std::make_shared<JobOptions>();
   auto capacity = std::make_shared<CapacityOptions>();
   auto as_json = std::make_shared<bool>(false);
   auto keys = std::make_shared<bool>(false);
   auto print_config = std::make_shared<bool>(false);
   auto hosts = std::make_shared<int>(1);
-  job->add_to(*verb);
-  verb->add_flag("--json", *as_json, "the plan as JSON");
-  verb->add_flag("--print-config", *print_config, "print every key with its origin, and stop");
-  verb->add_option(
-          "--hosts", *hosts,
+  job->add_to(verb);
+  verb.add_flag("--json", as_json.get(), "the plan as JSON");
+  verb.add_flag("--print-config", print_config.get(), "print every key with its origin, and stop");
+  verb.add_option(
+          "--hosts", hosts.get(),
           "as if a launcher had started the ranks on so many hosts like this one, joined by "
           "comm.link_bytes_per_second and comm.link_latency")
-      ->type_name("N")
-      ->check(CLI::Range(1, base::kMaxRanks));
-  verb->add_flag("--keys", *keys, "every key with type, default and meaning, and stop");
-  capacity->add_to(*verb);
-  verb->callback([=, &run] {
-    run = [=] {
-      if (capacity->asked()) return show_capacity(*capacity, *verb, *as_json);
-      if (*keys) {
-        std::cout << kKeysHeading << plan::schema_markdown();
-        return 0;
-      }
-      if (*print_config) return print_with_origins(job->load());
-      const auto checked = train::check_job(*hosts == 1 ? job->load() : load_for_hosts(*job),
-                                            train::FolderUse::kNone);
-      if (const int code = report_mistakes(checked); code != 0) return code;
-      const plan::Config& config = checked.loaded.config;
-      const plan::DataFacts data = checked.dataset->facts();
-      const plan::Plan plan = (*hosts == 1 ? train::prepare(config, data)
-                                           : train::prepare_on_hosts(config, data, *hosts))
-                                  .or_throw();
-      std::cout << (*as_json ? plan::to_json(plan) : plan::describe(plan)) << std::flush;
+      .type_name("N")
+      .range(1, base::kMaxRanks);
+  verb.add_flag("--keys", keys.get(), "every key with type, default and meaning, and stop");
+  capacity->add_to(verb);
+  verb.on_chosen([=] {
+    if (capacity->asked()) return show_capacity(*capacity, verb, *as_json);
+    if (*keys) {
+      std::cout << kKeysHeading << plan::schema_markdown();
       return 0;
-    };
+    }
+    if (*print_config) return print_with_origins(job->load());
+    const auto checked =
+        train::check_job(*hosts == 1 ? job->load() : load_for_hosts(*job), train::FolderUse::kNone);
+    if (const int code = report_mistakes(checked); code != 0) return code;
+    const plan::Config& config = checked.loaded.config;
+    const plan::DataFacts data = checked.dataset->facts();
+    const plan::Plan plan =
+        (*hosts == 1 ? train::prepare(config, data) : train::prepare_on_hosts(config, data, *hosts))
+            .or_throw();
+    std::cout << (*as_json ? plan::to_json(plan) : plan::describe(plan)) << std::flush;
+    return 0;
   });
 }
 

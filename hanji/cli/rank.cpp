@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "hanji/cli/exit_code.h"
@@ -7,22 +6,20 @@
 
 namespace hanji::cli {
 
-void add_rank(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand("rank", "")->group("");
+void add_rank(Verb command) {
+  const Verb verb = command.add_verb("rank", "");
   auto options = std::make_shared<train::RankOptions>();
   auto out = std::make_shared<std::string>();
-  verb->add_option("--out", *out)->required();
-  verb->add_option("--started-ns", options->started_ns)->required();
+  verb.add_option("--out", out.get()).required();
+  verb.add_option("--started-ns", &options->started_ns).required();
   auto resume_from = std::make_shared<std::string>();
-  verb->add_option("--resume-from", *resume_from);
-  verb->add_flag("--terminal", options->output.overwrites);
-  verb->callback([=, &run] {
-    run = [=] {
-      options->out = *out;
-      options->resume_from = *resume_from;
-      options->output.write = [](std::string_view text) { std::cout << text << std::flush; };
-      return stop_code(train::run_rank(*options).stop_signal);
-    };
+  verb.add_option("--resume-from", resume_from.get());
+  verb.add_flag("--terminal", &options->output.overwrites);
+  verb.on_chosen([=] {
+    options->out = *out;
+    options->resume_from = *resume_from;
+    options->output.write = [](std::string_view text) { std::cout << text << std::flush; };
+    return stop_code(train::run_rank(*options).stop_signal);
   });
 }
 

@@ -1,10 +1,9 @@
-#include <CLI/CLI.hpp>
 #include <iostream>
-#include <map>
+#include <memory>
 
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/host_options.h"
-#include "hanji/cli/tell.h"
+#include "hanji/cli/notify.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/launch/run.h"
 #include "hanji/launch/ssh.h"
@@ -14,10 +13,10 @@ namespace {
 
 /// The exit code of all ranks on this host, or on all hosts.
 Result<int> run_ranks(launch::RunOptions options, const HostOptions& hosts) {
-  options.on_event = tell;
+  options.on_event = notify;
   if (!hosts.hosts.empty()) {
     HANJI_ASSIGN_OR_RETURN(launch::SshOptions ssh, over_ssh(hosts, options));
-    ssh.on_event = tell;
+    ssh.on_event = notify;
     return launch::run_on_hosts(ssh);
   }
   HANJI_ASSIGN_OR_RETURN(options.hosts, multi_host(hosts));
@@ -27,37 +26,37 @@ Result<int> run_ranks(launch::RunOptions options, const HostOptions& hosts) {
 
 }  // namespace
 
-void add_run(CLI::App& app, Run& run) {
-  CLI::App* verb =
-      app.add_subcommand("run", "Start any program as ranks of this host, or of several");
+void add_run(Verb command) {
+  const Verb verb =
+      command.add_verb("run", "Start any program as ranks of this host, or of several");
   auto options = std::make_shared<launch::RunOptions>();
   auto logs = std::make_shared<std::string>();
-  verb->add_option("-n,--ranks", options->ranks,
-                   "processes on this host; default: one per physical core")
-      ->type_name("N");
-  verb->add_option("--max-restarts", options->max_restarts,
-                   "start all ranks again when one fails, at most so often; default: 0")
-      ->type_name("N");
-  const std::map<std::string, launch::OnDeath> choices = {{"stop", launch::OnDeath::kStop},
-                                                          {"continue", launch::OnDeath::kContinue}};
-  verb->add_option("--on-death", options->on_death,
-                   "when a rank dies: stop the others, or let them continue (Group::survivors()); "
-                   "default: stop")
-      ->transform(CLI::CheckedTransformer(choices))
-      ->type_name("stop|continue");
-  verb->add_option("--logs", *logs, "folder for one log per rank; default: the terminal")
-      ->type_name("DIR");
-  const auto hosts = add_host_options(*verb);
-  verb->add_option("command", options->command, "program and its arguments")->required();
-  verb->positionals_at_end();
-  verb->callback([=, &run] {
-    run = [=] {
-      options->log_directory = *logs;
-      const auto code = run_ranks(*options, *hosts);
-      if (code.ok()) return *code;
-      std::cerr << "hanji: " << code.status().message() << "\n";
-      return exit_code(code.status().code());
-    };
+  verb.add_option("-n,--ranks", &options->ranks,
+                  "processes on this host; default: one per physical core")
+      .type_name("N");
+  verb.add_option("--max-restarts", &options->max_restarts,
+                  "start all ranks again when one fails, at most so often; default: 0")
+      .type_name("N");
+  const int stop = static_cast<int>(launch::OnDeath::kStop);
+  const int go_on = static_cast<int>(launch::OnDeath::kContinue);
+  auto on_death = std::make_shared<int>(stop);
+  verb.add_option("--on-death", on_death.get(),
+                  "when a rank dies: stop the others, or let them continue (Group::survivors()); "
+                  "default: stop")
+      .translate({{"stop", stop}, {"continue", go_on}})
+      .type_name("stop|continue");
+  verb.add_option("--logs", logs.get(), "folder for one log per rank; default: the terminal")
+      .type_name("DIR");
+  const auto hosts = add_host_options(verb);
+  verb.add_option("command", &options->command, "program and its arguments").required();
+  verb.positionals_at_end();
+  verb.on_chosen([=] {
+    options->log_directory = *logs;
+    options->on_death = static_cast<launch::OnDeath>(*on_death);
+    const auto code = run_ranks(*options, *hosts);
+    if (code.ok()) return *code;
+    std::cerr << "hanji: " << code.status().message() << "\n";
+    return exit_code(code.status().code());
   });
 }
 

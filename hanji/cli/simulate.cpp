@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "hanji/cli/collective_options.h"
@@ -22,26 +21,23 @@ std::string simulate(const CollectiveOptions& options, bool as_json) {
 
 }  // namespace
 
-void add_simulate(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand(
-      "simulate", "How long a collective takes on a network, by every algorithm");
+void add_simulate(Verb command) {
+  const Verb verb =
+      command.add_verb("simulate", "How long a collective takes on a network, by every algorithm");
   auto options = std::make_shared<CollectiveOptions>();
   auto as_json = std::make_shared<bool>(false);
   options->bandwidth = "1GB/s";
-  options->add_to(*verb);
-  verb->add_option(
-          "--bytes", options->bytes,
-          "of the largest buffer of one rank: 5MB; all shares together where there are any")
-      ->type_name("SIZE")
-      ->required();
-  verb->add_option("--algorithm", options->algorithm, "only this one, message by message")
-      ->type_name("NAME");
-  verb->add_flag("--json", *as_json, "for programs");
-  verb->callback([=, &run] {
-    run = [=] {
-      std::cout << simulate(*options, *as_json) << std::flush;
-      return 0;
-    };
+  options->add_to(verb);
+  verb.add_option("--bytes", &options->bytes,
+                  "of the largest buffer of one rank: 5MB; all shares together where there are any")
+      .type_name("SIZE")
+      .required();
+  verb.add_option("--algorithm", &options->algorithm, "only this one, message by message")
+      .type_name("NAME");
+  verb.add_flag("--json", as_json.get(), "for programs");
+  verb.on_chosen([=] {
+    std::cout << simulate(*options, *as_json) << std::flush;
+    return 0;
   });
 }
 

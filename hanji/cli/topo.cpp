@@ -1,4 +1,3 @@
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -46,18 +45,20 @@ int show_topology(const TopoOptions& options) {
 
 }  // namespace
 
-void add_topo(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand("topo", "Show this host as a graph: parts, links, rates");
+void add_topo(Verb command) {
+  const Verb verb = command.add_verb("topo", "Show this host as a graph: parts, links, rates");
   auto options = std::make_shared<TopoOptions>();
-  verb->add_flag("--json", options->as_json, "the graph (or with --nominal the table) as JSON");
-  auto* svg = verb->add_option("--svg", options->svg, "draw the graph into this file, too");
-  svg->type_name("FILE");
-  auto* measure = verb->add_flag("--measure", options->measure,
-                                 "measure flags and copies between cores: at most some seconds");
-  auto* nominal = verb->add_flag("--nominal", options->nominal,
-                                 "list the links' specifications instead of this host");
-  nominal->excludes(svg)->excludes(measure);
-  verb->callback([=, &run] { run = [=] { return show_topology(*options); }; });
+  verb.add_flag("--json", &options->as_json, "the graph (or with --nominal the table) as JSON");
+  const Option svg = verb.add_option("--svg", &options->svg, "draw the graph into this file, too")
+                         .type_name("FILE");
+  const Option measure =
+      verb.add_flag("--measure", &options->measure,
+                    "measure flags and copies between cores: at most some seconds");
+  verb.add_flag("--nominal", &options->nominal,
+                "list the links' specifications instead of this host")
+      .excludes(svg)
+      .excludes(measure);
+  verb.on_chosen([=] { return show_topology(*options); });
 }
 
 }  // namespace hanji::cli

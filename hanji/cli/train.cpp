@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <iostream>
 #include <utility>
@@ -10,7 +9,7 @@
 #include "hanji/base/file.h"
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/job_options.h"
-#include "hanji/cli/tell.h"
+#include "hanji/cli/notify.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/plan/nccl_variables.h"
 #include "hanji/plan/resume.h"
@@ -40,7 +39,7 @@ int launch(const plan::Plan& plan, const TrainFlags& flags, train::JobLaunch lau
   launch.started_ns = flags.started_ns;
   launch.max_restarts = flags.max_restarts;
   launch.terminal = isatty(STDOUT_FILENO) != 0;
-  launch.on_event = tell;
+  launch.on_event = notify;
   return train::launch_job(plan, launch).or_throw().exit_code;
 }
 
@@ -176,29 +175,27 @@ int join_job(const JobOptions& job, const TrainFlags& flags) {
 
 }  // namespace
 
-void add_train(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand("train", "Train a GPT on your text with one rank per core");
+void add_train(Verb command) {
+  const Verb verb = command.add_verb("train", "Train a GPT on your text with one rank per core");
   auto job = std::make_shared<JobOptions>();
   auto flags = std::make_shared<TrainFlags>();
-  job->add_to(*verb);
-  verb->add_flag("--print-config", flags->print_config,
-                 "print every key with its origin, and stop");
-  verb->add_flag("--resume", flags->resume,
-                 "go on with the run in --out from its newest good checkpoint");
-  verb->add_option("--max-restarts", flags->max_restarts,
-                   "start again from the last checkpoint when a rank fails, at most so often")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+  job->add_to(verb);
+  verb.add_flag("--print-config", &flags->print_config,
+                "print every key with its origin, and stop");
+  verb.add_flag("--resume", &flags->resume,
+                "go on with the run in --out from its newest good checkpoint");
+  verb.add_option("--max-restarts", &flags->max_restarts,
+                  "start again from the last checkpoint when a rank fails, at most so often")
+      .type_name("N")
+      .not_negative();
   flags->started_ns = base::now_ns();
-  verb->callback([=, &run] {
-    run = [=] {
-      if (!flags->print_config) {
-        flags->started = train::find_started_ranks().or_throw();
-        return flags->started ? join_job(*job, *flags) : launch_job(*job, *flags);
-      }
-      const plan::LoadedConfig loaded = job->load();
-      return print_with_origins(loaded);
-    };
+  verb.on_chosen([=] {
+    if (!flags->print_config) {
+      flags->started = train::find_started_ranks().or_throw();
+      return flags->started ? join_job(*job, *flags) : launch_job(*job, *flags);
+    }
+    const plan::LoadedConfig loaded = job->load();
+    return print_with_origins(loaded);
   });
 }
 

@@ -1,34 +1,28 @@
 #pragma once
 
-#include <functional>
-
-namespace CLI {
-class App;
-}
+#include "hanji/cli/command_line.h"
 
 namespace hanji::cli {
 
-/// A verb adds its subcommand to the command line and sets `run` when it is chosen; `run` returns
-/// the exit code. One file per verb, named after it.
-using Run = std::function<int()>;
-
-void add_train(CLI::App& app, Run& run);
-void add_plan(CLI::App& app, Run& run);
-void add_verify(CLI::App& app, Run& run);
-void add_ckpt(CLI::App& app, Run& run);
-void add_generate(CLI::App& app, Run& run);
-void add_run(CLI::App& app, Run& run);
-void add_debug(CLI::App& app, Run& run);
-void add_doctor(CLI::App& app, Run& run);
-void add_simulate(CLI::App& app, Run& run);
-void add_explain(CLI::App& app, Run& run);
-void add_topo(CLI::App& app, Run& run);
-void add_bench(CLI::App& app, Run& run);
+/// Each declares its verb on the command, with what it does once it was chosen. One file per verb,
+/// named after it.
+void add_train(Verb command);
+void add_plan(Verb command);
+void add_verify(Verb command);
+void add_ckpt(Verb command);
+void add_generate(Verb command);
+void add_run(Verb command);
+void add_debug(Verb command);
+void add_doctor(Verb command);
+void add_simulate(Verb command);
+void add_explain(Verb command);
+void add_topo(Verb command);
+void add_bench(Verb command);
 /// Hidden: what `train` starts once per rank.
-void add_rank(CLI::App& app, Run& run);
+void add_rank(Verb command);
 /// Hidden: what `bench` starts once per rank.
-void add_bench_rank(CLI::App& app, Run& run);
+void add_bench_rank(Verb command);
 /// Hidden: what `verify` starts once per rank.
-void add_verify_rank(CLI::App& app, Run& run);
+void add_verify_rank(Verb command);
 
 }  // namespace hanji::cli

@@ -1,15 +1,14 @@
-#include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/job_options.h"
-#include "hanji/cli/tell.h"
+#include "hanji/cli/notify.h"
 #include "hanji/cli/verbs.h"
-#include "hanji/train/observe_rank.h"
-#include "hanji/train/one_process.h"
+#include "hanji/plan/verifiable.h"
 #include "hanji/train/prepare.h"
 #include "hanji/train/run_folder.h"
 #include "hanji/train/verify.h"
+#include "hanji/train/verify_rank.h"
 
 namespace hanji::cli {
 namespace {
@@ -30,11 +29,11 @@ int verify_job(const JobOptions& job) {
   if (const int code = report_mistakes(checked); code != 0) return code;
   const plan::Plan plan =
       train::prepare(checked.loaded.config, checked.dataset->facts()).or_throw();
-  base::throw_if_error(train::check_verifiable(plan));
+  base::throw_if_error(plan::check_verifiable(plan));
   const auto out =
       train::claim_folder(checked.loaded.config.run.out, train::kVerifyParts).or_throw();
   const report::Certificate certificate =
-      train::verify_job(plan, *checked.dataset, {.out = out, .on_event = tell});
+      train::verify_job(plan, *checked.dataset, {.out = out, .on_event = notify});
   std::cout << report::describe(certificate) << "certificate  "
             << (out / "certificate.json").string() << "\n";
   return certificate.equal() ? 0 : kDiffers;
@@ -42,31 +41,29 @@ int verify_job(const JobOptions& job) {
 
 }  // namespace
 
-void add_verify(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand(
+void add_verify(Verb command) {
+  const Verb verb = command.add_verb(
       "verify", "Compare N ranks with one process bit for bit and report the first difference");
-  verb->footer(
+  verb.footer(
       "Takes the configuration of `hanji train`; 20 steps unless train.steps or --steps says "
       "otherwise.\nWith train.bits = stable the hashes are those of any number of ranks, with run "
       "those of this plan.\nExit code 0: equal; 7: they differ.");
   auto job = std::make_shared<JobOptions>();
-  job->add_to(*verb);
-  verb->callback([=, &run] { run = [=] { return verify_job(*job); }; });
+  job->add_to(verb);
+  verb.on_chosen([=] { return verify_job(*job); });
 }
 
-void add_verify_rank(CLI::App& app, Run& run) {
-  CLI::App* verb = app.add_subcommand("verify-rank", "")->group("");
+void add_verify_rank(Verb command) {
+  const Verb verb = command.add_verb("verify-rank", "");
   auto options = std::make_shared<train::VerifyRankOptions>();
   auto folder = std::make_shared<std::string>();
-  verb->add_option("--folder", *folder)->required();
-  verb->add_option("--keep-step", options->keep_step);
-  verb->add_option("--keep-rank", options->keep_rank);
-  verb->callback([=, &run] {
-    run = [=] {
-      options->folder = *folder;
-      train::run_verify_rank(*options);
-      return 0;
-    };
+  verb.add_option("--folder", folder.get()).required();
+  verb.add_option("--keep-step", &options->keep_step);
+  verb.add_option("--keep-rank", &options->keep_rank);
+  verb.on_chosen([=] {
+    options->folder = *folder;
+    train::run_verify_rank(*options);
+    return 0;
   });
 }
 

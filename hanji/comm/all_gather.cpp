@@ -1,6 +1,5 @@
 #include "hanji/comm/all_gather.h"
 
-#include "hanji/comm/dtype.h"
 #include "hanji/comm/internal/shares.h"
 #include "hanji/comm/internal/submit.h"
 
@@ -13,11 +12,8 @@ Work all_gather(at::Tensor& output, const at::Tensor& input, const Group& group,
   request.output = output;
   check_tensor(input, "input", request, group);
   check_tensor(output, "output", request, group);
-  check_count(output, "output", input.numel() * group.size(), request);
-  check_pair(request, 0, input.numel() * group.rank());
-  const Moved moved = moved_as(input.scalar_type());
-  request.dtype = moved.dtype;
-  request.count = input.numel() * moved.per_element;
+  set_shares(request, input.scalar_type(), input.numel(), {});
+  check_extents(request, group);
   return submit(std::move(request), group);
 }
 
@@ -29,10 +25,8 @@ Work all_gather(at::Tensor& output, const at::Tensor& input, const std::vector<i
   check_tensor(input, "input", request, group);
   check_tensor(output, "output", request, group);
   check_counts(counts, group.size(), request);
-  check_count(input, "input", counts[group.rank()], request);
-  check_count(output, "output", sum_before(counts, group.size()), request);
-  check_pair(request, 0, sum_before(counts, group.rank()));
-  set_shares(request, input, 0, counts);
+  set_shares(request, input.scalar_type(), 0, counts);
+  check_extents(request, group);
   return submit(std::move(request), group);
 }
 

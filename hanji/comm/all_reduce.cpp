@@ -1,5 +1,6 @@
 #include "hanji/comm/all_reduce.h"
 
+#include "hanji/comm/internal/shares.h"
 #include "hanji/comm/internal/submit.h"
 
 namespace hanji::comm {
@@ -9,7 +10,7 @@ Work all_reduce(at::Tensor& tensor, const Group& group, const AllReduceOptions& 
   Request request = open_request(schedule::Routine::kAllReduce, options, call_site);
   request.input = request.output = tensor;
   check_tensor(tensor, "tensor", request, group);
-  request.dtype = reduced_dtype(tensor, request);
+  request.dtype = reduced_dtype(tensor.scalar_type(), request);
   request.count = tensor.numel();
   return submit(std::move(request), group);
 }
@@ -21,10 +22,8 @@ Work all_reduce(at::Tensor& output, const at::Tensor& input, const Group& group,
   request.output = output;
   check_tensor(input, "input", request, group);
   check_tensor(output, "output", request, group);
-  check_count(output, "output", input.numel(), request);
-  check_pair(request, 0, 0);
-  request.dtype = reduced_dtype(input, request);
-  request.count = input.numel();
+  set_reduced(request, input.scalar_type(), input.numel(), {});
+  check_extents(request, group);
   return submit(std::move(request), group);
 }
 

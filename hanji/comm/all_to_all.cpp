@@ -33,36 +33,26 @@ Work all_to_all(at::Tensor& output, const at::Tensor& input, const Group& group,
   Request request = make_request(output, input, options, call_site);
   check_tensor(input, "input", request, group);
   check_tensor(output, "output", request, group);
-  check_count(output, "output", input.numel(), request);
-  check_pair(request, 0, 0);
   if (input.numel() % group.size() != 0) {
     refuse_all_to_all(fmt::format("{} elements do not divide into {} equal slices; give counts",
                                   input.numel(), group.size()));
   }
   request.in_place = same_memory(input, output);
-  set_shares(request, input, input.numel() / group.size(), {});
+  set_shares(request, input.scalar_type(), input.numel() / group.size(), {});
+  check_extents(request, group);
   return submit(std::move(request), group);
 }
 
 Work all_to_all(at::Tensor& output, const at::Tensor& input, const std::vector<int64_t>& counts,
                 const Group& group, const CallOptions& options, std::source_location call_site) {
   Request request = make_request(output, input, options, call_site);
-  const int64_t size = group.size();
   check_tensor(input, "input", request, group);
   check_tensor(output, "output", request, group);
-  check_counts(counts, size * size, request);
-  int64_t given = 0;
-  int64_t got = 0;
-  for (int64_t peer = 0; peer < size; ++peer) {
-    given += counts[group.rank() * size + peer];
-    got += counts[peer * size + group.rank()];
-  }
-  check_count(input, "input", given, request);
-  check_count(output, "output", got, request);
-  check_pair(request, 0, 0);
+  check_counts(counts, int64_t{group.size()} * group.size(), request);
+  set_shares(request, input.scalar_type(), 0, counts);
+  check_extents(request, group);
   if (same_memory(input, output))
     refuse_all_to_all("uneven slices cannot change places in one buffer");
-  set_shares(request, input, 0, counts);
   return submit(std::move(request), group);
 }
 

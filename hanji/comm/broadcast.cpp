@@ -21,10 +21,9 @@ Work broadcast(at::Tensor& output, const at::Tensor& input, int root, const Grou
   if (group.rank() == root) {
     request.input = input;
     check_tensor(input, "input", request, group);
-    check_count(input, "input", output.numel(), request);
-    check_pair(request, 0, 0);
   }
-  set_shares(request, output, output.numel(), {});
+  set_shares(request, output.scalar_type(), output.numel(), {});
+  check_extents(request, group);
   return submit(std::move(request), group);
 }
 

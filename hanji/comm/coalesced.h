@@ -9,17 +9,17 @@
 
 namespace hanji::comm {
 
-class Unit;
+class CallBatch;
 
 /// Several calls of one group, its messages included, submitted as one: from here to submit(), what
 /// is called on `group` is kept back, and the Work of each ends with the Work of all.
 ///
 /// Result  of each call as if it were made alone. Small all_reduces in a row of one type and op
 ///         become one call of the engine, with the same bits.
-/// Order   every rank makes the same unit. The messages of a unit may go in both directions: none
+/// Order   every rank makes the same batch. The messages of a batch may go in both directions: none
 ///         waits for another.
-/// Errors  submit() throws what a call alone would throw. Waiting for a call of a unit before
-///         submit() throws Error(kInvalidArgument), and so does a unit inside a unit.
+/// Errors  submit() throws what a call alone would throw. Waiting for a call of a batch before
+///         submit() throws Error(kInvalidArgument), and so does a batch inside a batch.
 /// Thread  the one that opened it makes all calls on the group until submit().
 class Coalesced {
  public:
@@ -36,7 +36,7 @@ class Coalesced {
   void close();
 
   Group group_;
-  std::shared_ptr<Unit> unit_;
+  std::shared_ptr<CallBatch> batch_;
 };
 
 /// coalesce(group, [&] { all_reduce(a, group); send(b, 1, group); recv(c, 1, group); }).wait();

@@ -97,21 +97,21 @@ TEST(Coalesced, TwoRanksSendToEachOther) {
 TEST(Coalesced, TheWorkOfACallEndsWithTheUnit) {
   run_ranks(2, [](const Group& group) {
     at::Tensor tensor = at::ones({4});
-    Coalesced unit(group);
+    Coalesced batch(group);
     Work inner = all_reduce(tensor, group);
     EXPECT_THAT(refusal([&] { inner.wait(); }),
                 AllOf(HasSubstr("invalid_argument"), HasSubstr("coalesced_test.cpp:"),
                       HasSubstr("not submitted")));
     EXPECT_THAT(refusal([&] { Coalesced second(group); }), HasSubstr("is open already"));
     std::atomic<int> told = 0;
-    Work work = unit.submit();
+    Work work = batch.submit();
     work.then([&](const Status& status) { told += status.ok() ? 1 : 100; });
     inner.wait();
     work.wait();
     EXPECT_TRUE(work.done());
     EXPECT_EQ(told, 1);
     EXPECT_EQ(tensor[0].item<float>(), 2);
-    EXPECT_THAT(refusal([&] { (void)unit.submit(); }), HasSubstr("has been submitted"));
+    EXPECT_THAT(refusal([&] { (void)batch.submit(); }), HasSubstr("has been submitted"));
   });
 }
 
@@ -119,7 +119,7 @@ TEST(Coalesced, AnUnsubmittedUnitIsDropped) {
   run_ranks(2, [](const Group& group) {
     at::Tensor tensor = at::ones({4});
     {
-      const Coalesced unit(group);
+      const Coalesced batch(group);
       (void)all_reduce(tensor, group);
     }
     barrier(group);

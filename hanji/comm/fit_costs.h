@@ -2,14 +2,17 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "hanji/base/status.h"
-#include "hanji/comm/group.h"
 #include "hanji/cost/fit.h"
 #include "hanji/cost/stored.h"
 #include "hanji/topology/machine.h"
 
 namespace hanji::comm {
+
+class Group;
+struct GroupOptions;
 
 /// Calls that were timed here, and what they cost.
 struct Fit {
@@ -50,7 +53,7 @@ Group with_kept_costs(const Group& group, GroupOptions options,
                       const Result<std::filesystem::path>& folder);
 
 /// Times a few calls again.
-/// Result  the median of |predicted / measured - 1|; above cost::kMostDisagreement the machine is
+/// Result  the median of |predicted / measured - 1|; above cost::kMaxDisagreement the machine is
 ///         not the one that was fitted.
 /// Cost    about a fifth of a second.
 Result<double> disagreement(const topology::Machine& machine, const cost::FittedCosts& costs);

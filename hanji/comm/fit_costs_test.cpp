@@ -82,7 +82,7 @@ TEST(Disagreement, SeesCostsOfAnotherMachine) {
   slow.ranks = 2;
   slow.processors = 2;
   slow.call_seconds = 1;
-  EXPECT_GT(disagreement(machine, slow).or_throw(), cost::kMostDisagreement);
+  EXPECT_GT(disagreement(machine, slow).or_throw(), cost::kMaxDisagreement);
 }
 
 }  // namespace

@@ -6,18 +6,12 @@
 namespace hanji::comm {
 namespace {
 
-struct Block {
-  int64_t all;    // elements of the wide buffer
-  int64_t begin;  // of this rank's block in it
-};
-
-Work gather_blocks(Request request, at::Tensor& output, Block block, const Group& group) {
+Work submit_gather(Request&& request, at::Tensor& output, const Group& group) {
   if (group.rank() == request.root) {
     request.output = output;
     check_tensor(output, "output", request, group);
-    check_count(output, "output", block.all, request);
-    check_pair(request, 0, block.begin);
   }
+  check_extents(request, group);
   return submit(std::move(request), group);
 }
 
@@ -36,9 +30,8 @@ Work gather(at::Tensor& output, const at::Tensor& input, int root, const Group& 
   Request request = make_request(input, root, options, call_site);
   check_root(request, group);
   check_tensor(input, "input", request, group);
-  set_shares(request, input, input.numel(), {});
-  const Block block{input.numel() * group.size(), input.numel() * group.rank()};
-  return gather_blocks(std::move(request), output, block, group);
+  set_shares(request, input.scalar_type(), input.numel(), {});
+  return submit_gather(std::move(request), output, group);
 }
 
 Work gather(at::Tensor& output, const at::Tensor& input, const std::vector<int64_t>& counts,
@@ -48,10 +41,8 @@ Work gather(at::Tensor& output, const at::Tensor& input, const std::vector<int64
   check_root(request, group);
   check_tensor(input, "input", request, group);
   check_counts(counts, group.size(), request);
-  check_count(input, "input", counts[group.rank()], request);
-  set_shares(request, input, 0, counts);
-  const Block block{sum_before(counts, group.size()), sum_before(counts, group.rank())};
-  return gather_blocks(std::move(request), output, block, group);
+  set_shares(request, input.scalar_type(), 0, counts);
+  return submit_gather(std::move(request), output, group);
 }
 
 }  // namespace hanji::comm

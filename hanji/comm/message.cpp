@@ -31,11 +31,11 @@ Group channel(const char* call, int peer, bool sends, const Group& group) {
   return Group(group.state()->connect()(sender, receiver));
 }
 
-Work give(Request request, const at::Tensor& tensor, const Way& way) {
+Work give(Request request, const at::Tensor& tensor, const P2pRoute& route) {
   const Moved moved = moved_as(tensor.scalar_type());
   request.dtype = moved.dtype;
   request.count = tensor.numel() * moved.per_element;
-  return submit_message(std::move(request), way);
+  return submit_message(std::move(request), route);
 }
 
 }  // namespace
@@ -45,8 +45,8 @@ Work send(const at::Tensor& tensor, int to, const Group& group, const CallOption
   Request request = open_request(schedule::Routine::kSend, options, call_site);
   request.input = tensor;
   check_tensor(tensor, "tensor", request, group);
-  const Way way{channel("send", to, true, group), group, {group.rank(), to}};
-  return give(std::move(request), tensor, way);
+  const P2pRoute route{channel("send", to, true, group), group, {group.rank(), to}};
+  return give(std::move(request), tensor, route);
 }
 
 Received recv_if_sent(at::Tensor& tensor, const Group& group, int after, const CallOptions& options,
@@ -98,8 +98,8 @@ Work recv(at::Tensor& tensor, int from, const Group& group, const CallOptions& o
   Request request = open_request(schedule::Routine::kSend, options, call_site);
   request.output = tensor;
   check_tensor(tensor, "tensor", request, group);
-  const Way way{channel("recv", from, false, group), group, {from, group.rank()}};
-  return give(std::move(request), tensor, way);
+  const P2pRoute route{channel("recv", from, false, group), group, {from, group.rank()}};
+  return give(std::move(request), tensor, route);
 }
 
 }  // namespace hanji::comm

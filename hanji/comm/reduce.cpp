@@ -15,11 +15,9 @@ Work reduce(at::Tensor& output, const at::Tensor& input, int root, const Group& 
   if (group.rank() == root) {
     request.output = output;
     check_tensor(output, "output", request, group);
-    check_count(output, "output", input.numel(), request);
-    check_pair(request, 0, 0);
   }
-  request.dtype = reduced_dtype(input, request);
-  request.count = input.numel();
+  set_reduced(request, input.scalar_type(), input.numel(), {});
+  check_extents(request, group);
   return submit(std::move(request), group);
 }
 

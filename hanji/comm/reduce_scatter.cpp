@@ -12,10 +12,8 @@ Work reduce_scatter(at::Tensor& output, const at::Tensor& input, const Group& gr
   request.output = output;
   check_tensor(input, "input", request, group);
   check_tensor(output, "output", request, group);
-  check_count(input, "input", output.numel() * group.size(), request);
-  check_pair(request, output.numel() * group.rank(), 0);
-  request.dtype = reduced_dtype(input, request);
-  request.count = output.numel();
+  set_reduced(request, input.scalar_type(), output.numel(), {});
+  check_extents(request, group);
   return submit(std::move(request), group);
 }
 
@@ -28,12 +26,8 @@ Work reduce_scatter(at::Tensor& output, const at::Tensor& input, const std::vect
   check_tensor(input, "input", request, group);
   check_tensor(output, "output", request, group);
   check_counts(counts, group.size(), request);
-  check_count(input, "input", sum_before(counts, group.size()), request);
-  check_count(output, "output", counts[group.rank()], request);
-  check_pair(request, sum_before(counts, group.rank()), 0);
-  request.dtype = reduced_dtype(input, request);
-  request.count = input.numel();
-  request.counts = counts;
+  set_reduced(request, input.scalar_type(), 0, counts);
+  check_extents(request, group);
   return submit(std::move(request), group);
 }
 

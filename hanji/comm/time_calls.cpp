@@ -30,13 +30,13 @@ using schedule::Routine;
 
 constexpr size_t kSkew = 11 * 4096;
 constexpr double kRowSeconds = 600e-6;  // of equal calls: long against the meetings around it
-constexpr int kMostInRow = 256;
+constexpr int kMaxInRow = 256;
 constexpr int kLeastRounds = 2;
-constexpr int kMostRounds = 30;
+constexpr int kMaxRounds = 30;
 constexpr int kStagingSets = 2;
 constexpr int kFullRounds = 3;  // in which every call takes part: one may be disturbed
 constexpr int kShorter = 4;     // than a full round is one in which long calls rest, about
-constexpr int kMostRests = 8;   // of a long call, between two rounds
+constexpr int kMaxRests = 8;    // of a long call, between two rounds
 
 // The largest input and output of any rank, in bytes.
 size_t largest_bytes(const std::vector<cost::TimedCall>& calls, Place place) {
@@ -92,7 +92,7 @@ class Timer {
         const bool shortens = round + 1 == kFullRounds;
         const int64_t next = (now - round_start) / (shortens ? kShorter : 1);
         const bool no_time_left = now - start + next > budget;
-        course_.over = round + 1 >= kMostRounds || (round + 1 >= kLeastRounds && no_time_left);
+        course_.over = round + 1 >= kMaxRounds || (round + 1 >= kLeastRounds && no_time_left);
         if (shortens) let_long_ones_rest();
         round_start = now;
       }
@@ -150,7 +150,7 @@ class Timer {
     for (size_t i = 0; i < course_.calls.size(); ++i) {
       const double row = course_.samples[i].back() * (1 + course_.in_row[i]);
       const double rests = row / (2 * kRowSeconds);
-      course_.rests[i] = static_cast<int>(std::clamp(rests, 1.0, double{kMostRests}));
+      course_.rests[i] = static_cast<int>(std::clamp(rests, 1.0, double{kMaxRests}));
     }
   }
 
@@ -190,7 +190,7 @@ class Timer {
     HANJI_RETURN_IF_ERROR(meet());
     if (rank_ == 0) {
       const double rows = kRowSeconds / (static_cast<double>(base::now_ns() - start) * 1e-9);
-      course_.in_row[index] = static_cast<int>(std::clamp(rows, 1.0, double{kMostInRow}));
+      course_.in_row[index] = static_cast<int>(std::clamp(rows, 1.0, double{kMaxInRow}));
     }
     return meet();
   }

@@ -82,7 +82,7 @@ Work tree_all_reduce(const at::Tensor& parts, at::Tensor& output,
   check_tensor(has_rows ? parts[0] : parts, "first part", request, group);
   check_tensor(output, "output", request, group);
   check_rows(parts, output, request);
-  request.dtype = reduced_dtype(output, request);
+  request.dtype = reduced_dtype(output.scalar_type(), request);
   request.count = output.numel();
   request.num_parts = static_cast<int>(parts.size(0));
   stage(request, group);

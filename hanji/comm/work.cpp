@@ -5,8 +5,8 @@
 #include <mutex>
 #include <utility>
 
+#include "hanji/comm/internal/call_batch.h"
 #include "hanji/comm/internal/state.h"
-#include "hanji/comm/internal/unit.h"
 
 namespace hanji::comm {
 namespace {
@@ -38,28 +38,28 @@ class Countdown {
 Work::Work(std::shared_ptr<GroupState> group, uint64_t sequence, uint64_t ticket)
     : group_(std::move(group)), sequence_(sequence), ticket_(ticket) {}
 
-Work::Work(std::shared_ptr<const Unit> unit) : unit_(std::move(unit)) {}
+Work::Work(std::shared_ptr<const CallBatch> batch) : batch_(std::move(batch)) {}
 
 void Work::wait() {
   if (group_) group_->wait(sequence_);
-  if (!unit_) return;
-  for (Work work : unit_->works()) work.wait();
+  if (!batch_) return;
+  for (Work work : batch_->works()) work.wait();
 }
 
 bool Work::done() {
   if (group_) return group_->done(sequence_);
   bool all = true;
-  if (unit_) {
-    for (Work work : unit_->works()) all &= work.done();
+  if (batch_) {
+    for (Work work : batch_->works()) all &= work.done();
   }
   return all;
 }
 
 void Work::then(std::function<void(const Status&)> told) {
   if (group_) return group_->then(sequence_, std::move(told));
-  if (!unit_ || unit_->works().empty()) return told({});
-  const auto countdown = std::make_shared<Countdown>(unit_->works().size(), std::move(told));
-  for (Work work : unit_->works()) {
+  if (!batch_ || batch_->works().empty()) return told({});
+  const auto countdown = std::make_shared<Countdown>(batch_->works().size(), std::move(told));
+  for (Work work : batch_->works()) {
     work.then([countdown](const Status& status) { countdown->tell(status); });
   }
 }
@@ -67,8 +67,8 @@ void Work::then(std::function<void(const Status&)> told) {
 bool Work::cancel() {
   if (group_) return group_->cancel(ticket_);
   bool any = false;
-  if (unit_) {
-    for (Work work : unit_->works()) any |= work.cancel();
+  if (batch_) {
+    for (Work work : batch_->works()) any |= work.cancel();
   }
   return any;
 }
@@ -87,10 +87,10 @@ std::vector<int> Work::ranks_at(Flag flag) const {
     }
     return named;
   }
-  if (!unit_) return {};
+  if (!batch_) return {};
   std::vector<int> common;
   bool first = true;
-  for (const Work& work : unit_->works()) {
+  for (const Work& work : batch_->works()) {
     const std::vector<int> ranks = work.ranks_at(flag);
     std::vector<int> both;
     std::ranges::set_intersection(common, ranks, std::back_inserter(both));

@@ -11,9 +11,9 @@
 namespace hanji::comm {
 
 class GroupState;
-class Unit;
+class CallBatch;
 
-/// One collective on its way, or a unit of calls (coalesced.h). A cheap handle; a default one is
+/// One collective on its way, or a batch of calls (coalesced.h). A cheap handle; a default one is
 /// complete.
 ///
 /// Dropping it unwaited is legal: its group finishes it in order and keeps its tensors until then.
@@ -22,7 +22,7 @@ class [[nodiscard]] Work {
   Work() = default;
   /// `sequence` counts the group's calls, `ticket` those of its engine.
   Work(std::shared_ptr<GroupState> group, uint64_t sequence, uint64_t ticket);
-  explicit Work(std::shared_ptr<const Unit> unit);
+  explicit Work(std::shared_ptr<const CallBatch> batch);
 
   /// False for a default one, of which there is nothing to wait for.
   bool begun() const { return group_ != nullptr; }
@@ -52,7 +52,7 @@ class [[nodiscard]] Work {
   bool cancel();
 
   /// The ranks that have begun this call, and those that have its result, ascending; both ends of a
-  /// message by their ranks in the group that it was called on. Of a unit: those that all calls
+  /// message by their ranks in the group that it was called on. Of a batch: those that all calls
   /// have in common. `hanji debug` shows the same of a running job.
   /// Errors  throws Error(kUnsupported) over engines without shared memory.
   /// Thread  any.
@@ -71,7 +71,7 @@ class [[nodiscard]] Work {
   uint64_t sequence_ = 0;
   uint64_t ticket_ = 0;
   std::array<int, 2> ends_ = {-1, -1};
-  std::shared_ptr<const Unit> unit_;
+  std::shared_ptr<const CallBatch> batch_;
 };
 
 /// A Work that does not keep its group alive, for what may outlive the group.

@@ -20,7 +20,7 @@ namespace hanji::compute {
 namespace {
 
 constexpr int64_t kPhaseNs = 40'000'000;
-constexpr int kMostRepetitions = 20;
+constexpr int kMaxRepetitions = 20;
 constexpr int64_t kSlowNs = 10 * kPhaseNs;  // what the first run costs more than others is less
 
 at::ScalarType type_of(Dtype dtype) {
@@ -43,7 +43,7 @@ double best_seconds(const std::function<void()>& run) {
   if (begin_ns - first_ns > kSlowNs) return static_cast<double>(begin_ns - first_ns) * 1e-9;
   double best = 1e30;
   const int64_t end_ns = begin_ns + kPhaseNs;
-  for (int i = 0; i < kMostRepetitions && (i < 2 || base::now_ns() < end_ns); ++i) {
+  for (int i = 0; i < kMaxRepetitions && (i < 2 || base::now_ns() < end_ns); ++i) {
     const int64_t start_ns = base::now_ns();
     run();
     best = std::min(best, static_cast<double>(base::now_ns() - start_ns) * 1e-9);
@@ -102,7 +102,7 @@ Candidate measure_attention(Attention attention, Gemm gemm, const MeasureOptions
 }
 
 /// Tensors that fit in the caches of a core: at most so many elements of the residual stream.
-constexpr int64_t kMostElements = int64_t{1} << 18;
+constexpr int64_t kMaxElements = int64_t{1} << 18;
 
 /// Parameters and inputs of one transformer block, as models/gpt has them.
 class Block {
@@ -162,7 +162,7 @@ double measure_elementwise(const MeasureOptions& options, double seconds_per_ope
   constexpr double kElements = 16 * 3, kOperations = 6;
   const int64_t width = options.shapes.width;
   const int64_t tokens = std::max<int64_t>(
-      1, std::min(options.shapes.batch * options.shapes.block, kMostElements / width));
+      1, std::min(options.shapes.batch * options.shapes.block, kMaxElements / width));
   Block block(tokens, width, options.dtype);
   const LayerNorm norm_1 = block.norm(), norm_2 = block.norm();
   const Weight bias = block.weight({4 * width});

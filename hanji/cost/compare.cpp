@@ -151,7 +151,7 @@ int best_segments(const Algorithm& algorithm, const Question& question) {
                             ? kSegmentsWithoutLatency
                             : std::sqrt(fill * bytes / question.network.bytes_per_second /
                                         question.network.latency_seconds);
-  const double most = std::min<double>(kMostSegments, bytes);
+  const double most = std::min<double>(kMaxSegments, bytes);
   return static_cast<int>(std::max(1.0, std::round(std::min(wanted, most))));
 }
 
@@ -160,7 +160,7 @@ std::vector<LeftOut> left_out(const Question& question) {
   if (question.ranks <= kMaxWholeRanks) return found;
   Question largest = question;
   largest.bytes = std::max(largest.bytes, kLargestCompared);
-  const int segments = question.segments > 0 ? question.segments : kMostSegments;
+  const int segments = question.segments > 0 ? question.segments : kMaxSegments;
   for (const Algorithm& algorithm : candidates(question)) {
     if (algorithm.is_symmetric) continue;
     const auto steps = steps_of(algorithm, largest, segments);

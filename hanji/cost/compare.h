@@ -13,7 +13,7 @@ namespace hanji::cost {
 /// Pieces of a pipeline where nothing limits them: no latency.
 inline constexpr int kSegmentsWithoutLatency = 50;
 /// The most pieces that are tried.
-inline constexpr int kMostSegments = 200;
+inline constexpr int kMaxSegments = 200;
 /// Of more ranks a symmetric list is one rank's steps, in a comparison.
 inline constexpr int kMaxWholeRanks = 64;
 /// The most steps of a list that is simulated: of some 200 bytes and 1 us each, and with each message
@@ -55,7 +55,7 @@ struct LeftOut {
 std::vector<LeftOut> left_out(const Question& question);
 
 /// The segments that a pipeline of this shape should have: sqrt of (rounds to fill it * seconds of
-/// all bytes / latency), between 1 and kMostSegments.
+/// all bytes / latency), between 1 and kMaxSegments.
 int best_segments(const schedule::Algorithm& algorithm, const Question& question);
 
 /// Simulates one algorithm, message by message where its list has at most kMaxSteps, else by one

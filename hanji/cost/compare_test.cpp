@@ -104,7 +104,7 @@ TEST(ManyRanks, WhatIsTooLongIsLeftOutOrRefusedWithItsSteps) {
   const auto found = left_out(question);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].algorithm.name, "double_tree");
-  EXPECT_EQ(found[0].steps, 2 * 2 * int64_t{question.ranks - 1} * kMostSegments + 1);
+  EXPECT_EQ(found[0].steps, 2 * 2 * int64_t{question.ranks - 1} * kMaxSegments + 1);
   EXPECT_EQ(answers(question)->size(), 6u) << "with 50 segments, of this size alone";
   question.segments = 60;
   EXPECT_EQ(answers(question)->size(), 5u);
@@ -181,7 +181,7 @@ TEST(BestSegments, AreNearlyTheBestThatThereAre) {
     if (!algorithm.is_pipelined) continue;
     question.segments = 0;
     const double chosen = answer(algorithm, question).or_throw().seconds();
-    for (int k = 1; k < kMostSegments; k += 1 + k / 8) {
+    for (int k = 1; k < kMaxSegments; k += 1 + k / 8) {
       question.segments = k;
       EXPECT_LE(chosen, answer(algorithm, question).or_throw().seconds() * 1.001) << k;
     }

@@ -8,7 +8,7 @@ namespace hanji::cost {
 namespace {
 
 constexpr int kWeightRounds = 4;
-constexpr int kMostSweeps = 5000;          // over all unknowns
+constexpr int kMaxSweeps = 5000;           // over all unknowns
 constexpr double kSettled = 1e-7;          // relative change of the largest move in a sweep
 constexpr double kLeastDeviation = 0.005;  // a machine does not repeat itself more closely
 
@@ -18,7 +18,7 @@ void descend(const std::vector<std::vector<double>>& h, const std::vector<double
   const size_t n = x.size();
   std::vector<double> gradient(n);
   for (size_t i = 0; i < n; ++i) gradient[i] = weighted_sum(h[i], x) - b[i];
-  for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
+  for (int sweep = 0; sweep < kMaxSweeps; ++sweep) {
     double moved = 0, largest = 0;
     for (size_t i = 0; i < n; ++i) {
       if (h[i][i] <= 0) continue;

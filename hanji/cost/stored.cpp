@@ -107,7 +107,7 @@ std::string why_stale(const StoredCosts& stored, const Stamp& here, int64_t now)
     return fmt::format("usable cores were {} and are {}", stored.stamp.cores, here.cores);
   }
   const int64_t days = (now - stored.fitted_at) / kDaySeconds;
-  if (days > kMostDays) return fmt::format("they are {} days old, over {}", days, kMostDays);
+  if (days > kMaxDays) return fmt::format("they are {} days old, over {}", days, kMaxDays);
   if (stored.fitted_at > now + kDaySeconds) return "they are from the future: a clock was set";
   return "";
 }

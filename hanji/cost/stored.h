@@ -40,8 +40,8 @@ struct StoredCosts {
 
 /// What `hanji bench --fit` takes.
 inline constexpr double kThoroughSeconds = 7;
-inline constexpr int kMostDays = 30;              ///< Older costs are stale.
-inline constexpr double kMostDisagreement = 0.2;  ///< Of a few calls that are timed again.
+inline constexpr int kMaxDays = 30;              ///< Older costs are stale.
+inline constexpr double kMaxDisagreement = 0.2;  ///< Of a few calls that are timed again.
 
 std::string to_json(const StoredCosts& stored);
 /// Strict. Errors: corrupt names the member.

@@ -5,42 +5,45 @@
 namespace hanji::data {
 namespace {
 
-void reserve(int64_t size, int64_t block, layers::Batch& batch) {
-  const std::vector<int64_t> shape = {size, block};
-  const auto fits = [&shape](const at::Tensor& tensor) {
-    return tensor.defined() && tensor.sizes() == at::IntArrayRef(shape);
-  };
-  if (!fits(batch.inputs)) batch.inputs = at::empty(shape, at::kLong);
-  if (!fits(batch.targets)) batch.targets = at::empty(shape, at::kLong);
-  batch.num_valid = size * block;
+/// [size, ...one sample's]
+std::vector<int64_t> of_batch(int64_t size, const std::vector<int64_t>& sample) {
+  std::vector<int64_t> shape = {size};
+  shape.insert(shape.end(), sample.begin(), sample.end());
+  return shape;
+}
+
+void reserve(at::Tensor& tensor, const std::vector<int64_t>& shape, c10::ScalarType dtype) {
+  const bool fits =
+      tensor.defined() && tensor.sizes() == at::IntArrayRef(shape) && tensor.scalar_type() == dtype;
+  if (!fits) tensor = at::empty(shape, dtype);
+}
+
+/// Fills `batch` with the samples that `index` names, by position.
+template <class Index>
+void read_rows(const Source& source, Part part, layout::Range positions, layers::Batch& batch,
+               const Index& index) {
+  const SampleShape shape = source.shape();
+  reserve(batch.inputs, of_batch(positions.size(), shape.inputs), shape.dtype);
+  reserve(batch.targets, of_batch(positions.size(), shape.targets), at::kLong);
+  batch.num_valid = positions.size() * shape.num_targets();
+  batch.positions = positions;
+  for (int64_t place = positions.begin; place < positions.end; ++place) {
+    throw_if_error(source.read(part, index(place), batch, place - positions.begin));
+  }
 }
 
 }  // namespace
 
-void read_batch(const TokenSamples& samples, const Loader& loader, int64_t step,
-                layout::Range positions, layers::Batch& batch) {
-  reserve(positions.size(), samples.block(), batch);
-  batch.positions = positions;
-  int64_t* tokens = batch.inputs.mutable_data_ptr<int64_t>();
-  int64_t* targets = batch.targets.mutable_data_ptr<int64_t>();
-  for (int64_t place = positions.begin; place < positions.end; ++place) {
-    const int64_t row = (place - positions.begin) * samples.block();
-    throw_if_error(
-        samples.copy_sample(Part::kTrain, loader.sample(step, place), tokens + row, targets + row));
-  }
+void read_batch(const Source& source, const Loader& loader, int64_t step, layout::Range positions,
+                layers::Batch& batch) {
+  read_rows(source, Part::kTrain, positions, batch,
+            [&](int64_t place) { return loader.sample(step, place); });
 }
 
-void read_validation_batch(const TokenSamples& samples, int64_t total, layout::Range positions,
+void read_validation_batch(const Source& source, int64_t total, layout::Range positions,
                            layers::Batch& batch) {
-  reserve(positions.size(), samples.block(), batch);
-  batch.positions = positions;
-  int64_t* tokens = batch.inputs.mutable_data_ptr<int64_t>();
-  int64_t* targets = batch.targets.mutable_data_ptr<int64_t>();
-  for (int64_t place = positions.begin; place < positions.end; ++place) {
-    const int64_t row = (place - positions.begin) * samples.block();
-    const int64_t index = place * samples.num_validation() / total;
-    throw_if_error(samples.copy_sample(Part::kValidation, index, tokens + row, targets + row));
-  }
+  read_rows(source, Part::kValidation, positions, batch,
+            [&](int64_t place) { return place * source.num_validation() / total; });
 }
 
 }  // namespace hanji::data

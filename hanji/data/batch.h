@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "hanji/data/loader.h"
-#include "hanji/data/samples.h"
+#include "hanji/data/source.h"
 #include "hanji/layers/batch.h"
 #include "hanji/layout/range.h"
 
@@ -11,15 +11,15 @@ namespace hanji::data {
 
 /// Fills `batch` with the training samples at `positions` of the global batch of `step`.
 ///
-/// Shape   inputs and targets [B, T], int64, contiguous, on the CPU; all targets count.
-/// Cost    the tensors of `batch` are used again when their shape fits: no allocation then.
-/// Errors  throws Error(kCorrupt) for a token id beyond the vocabulary.
-void read_batch(const TokenSamples& samples, const Loader& loader, int64_t step,
-                layout::Range positions, layers::Batch& batch);
+/// Shape   inputs and targets [B, ...] as the source says, contiguous, on the CPU; all targets count.
+/// Cost    the tensors of `batch` are used again when their shape fits.
+/// Errors  throws those of Source::read(): kCorrupt for a token id beyond the vocabulary.
+void read_batch(const Source& source, const Loader& loader, int64_t step, layout::Range positions,
+                layers::Batch& batch);
 
 /// Fills `batch` with places `positions` of an evaluation of `total` samples, spread evenly over
 /// the validation part: the same samples whatever the number of ranks. `total` <= num_validation().
-void read_validation_batch(const TokenSamples& samples, int64_t total, layout::Range positions,
+void read_validation_batch(const Source& source, int64_t total, layout::Range positions,
                            layers::Batch& batch);
 
 }  // namespace hanji::data

@@ -5,6 +5,8 @@
 
 #include <numeric>
 
+#include "hanji/data/samples.h"
+
 namespace hanji::data {
 namespace {
 

@@ -1,6 +1,8 @@
 // The text of this library's own sources and docs, put into the object by the assembler: a string
-// literal of a megabyte would cost the compiler seconds. HANJI_EMBEDDED_TEXT is the file's path;
-// the build lists it as a dependency of this source, so a changed text re-makes only this object.
+// literal of megabytes would cost the compiler seconds. The build writes a header with the file's path
+// and checksum; without the checksum a compiler cache would take an object with another text for this.
+#include HANJI_EMBEDDED_TEXT_H
+
 #include "hanji/data/text.h"
 
 asm(R"(
@@ -9,7 +11,7 @@ asm(R"(
     .local hanji_embedded_text_begin
     .local hanji_embedded_text_end
 hanji_embedded_text_begin:
-    .incbin ")" HANJI_EMBEDDED_TEXT R"("
+    .incbin ")" HANJI_EMBEDDED_TEXT R"("  /* )" HANJI_EMBEDDED_TEXT_SHA256 R"( */
 hanji_embedded_text_end:
     .byte 0
     .previous

@@ -14,7 +14,7 @@ TEST(EmbeddedText, HoldsTheProjectsOwnSources) {
   EXPECT_EQ(text.find('\0'), text.npos);
   // Cut in two here, the words are found where they stand whole; files follow in byte order.
   const size_t order = text.find(std::string("class ") + "Permutation {");
-  const size_t samples = text.find(std::string("class ") + "TokenSamples {");
+  const size_t samples = text.find(std::string("class ") + "TokenSamples final");
   EXPECT_NE(order, text.npos);
   EXPECT_NE(samples, text.npos);
   EXPECT_LT(order, samples);

@@ -57,12 +57,18 @@ int64_t TokenSamples::count(Part part) const {
   return tokens == 0 ? 0 : (tokens - 1) / options_.block;
 }
 
+SampleShape TokenSamples::shape() const {
+  return {.inputs = {block()}, .dtype = c10::ScalarType::Long, .targets = {block()}};
+}
+
+Status TokenSamples::read(Part part, int64_t index, layers::Batch& batch, int64_t row) const {
+  return copy_sample(part, index, batch.inputs.mutable_data_ptr<int64_t>() + row * block(),
+                     batch.targets.mutable_data_ptr<int64_t>() + row * block());
+}
+
 Status TokenSamples::copy_sample(Part part, int64_t index, int64_t* inputs,
                                  int64_t* targets) const {
-  if (index < 0 || index >= count(part)) {
-    return base::invalid_argument(
-        fmt::format("sample {} asked of a part that holds {}", index, count(part)));
-  }
+  HANJI_RETURN_IF_ERROR(check_index(part, index));
   const int64_t block = options_.block;
   const int64_t begin = range(part).begin + index * block;
   HANJI_RETURN_IF_ERROR(tokens_.copy_tokens(begin, block, inputs));

@@ -1,16 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "hanji/base/status.h"
+#include "hanji/data/source.h"
 #include "hanji/data/token_source.h"
 #include "hanji/layout/range.h"
 
 namespace hanji::data {
-
-/// The two parts of a text: what is learned from, and what is only asked about.
-enum class Part : uint8_t { kTrain, kValidation };
 
 /// How a run of tokens is cut into samples.
 struct SampleOptions {
@@ -24,19 +21,22 @@ struct SampleOptions {
 /// Its first T tokens are the input, its last T the targets; the T+1st is also the next sample's
 /// first, so every token but a part's first is a target once. No sample crosses the parts' border.
 /// Thread  any number of threads may read.
-class TokenSamples {
+class TokenSamples final : public Source {
  public:
   /// Errors  kInvalidArgument: a text too short for one training sample, or for one validation
   ///         sample where a fraction is asked; a block or fraction out of range.
   static Result<TokenSamples> create(TokenSource tokens, const SampleOptions& options);
 
-  int64_t num_train() const { return count(Part::kTrain); }
-  int64_t num_validation() const { return count(Part::kValidation); }
-  int64_t count(Part part) const;
+  int64_t count(Part part) const override;
   int64_t block() const { return options_.block; }
   /// The tokens of a part: [0, border) and [border, num_tokens).
   layout::Range range(Part part) const;
   const TokenSource& tokens() const { return tokens_; }
+
+  /// Shape   inputs and targets [block()].
+  SampleShape shape() const override;
+  Status read(Part part, int64_t index, layers::Batch& batch, int64_t row) const override;
+  uint64_t checksum() const override { return tokens_.checksum(); }
 
   /// Writes block() inputs and block() targets of sample `index` of `part`.
   /// Errors  kInvalidArgument for an index outside the part; kCorrupt for a token id beyond the

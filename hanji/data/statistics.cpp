@@ -85,10 +85,10 @@ class WittenBell {
 }  // namespace
 
 Result<BigramEntropy> bigram_entropy(const TokenSamples& samples, int64_t vocabulary) {
-  if (vocabulary < 1 || vocabulary > kMostBigramTokens) {
+  if (vocabulary < 1 || vocabulary > kMaxBigramTokens) {
     return base::unsupported(fmt::format(
         "the entropy of pairs is a yardstick for 1 to {} token ids, and the vocabulary holds {}",
-        kMostBigramTokens, vocabulary));
+        kMaxBigramTokens, vocabulary));
   }
   const TokenSource& tokens = samples.tokens();
   if (tokens.num_tokens() < 2) {

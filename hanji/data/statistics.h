@@ -20,13 +20,13 @@ struct BigramEntropy {
 };
 
 /// Cost    two passes over the tokens and 8 V^2 bytes for a vocabulary of V.
-/// Errors  kUnsupported above kMostBigramTokens ids, where a table of pairs is no yardstick: most
+/// Errors  kUnsupported above kMaxBigramTokens ids, where a table of pairs is no yardstick: most
 ///         pairs occur once. kInvalidArgument for a text of one token. kCorrupt for a token id
 ///         beyond the vocabulary.
 /// Source  Shannon, Bell Syst. Tech. J. 30(1), 1951, eq. 1 (F_2); Witten & Bell, IEEE Trans. Inf.
 ///         Theory 37(4), 1991, method C.
 Result<BigramEntropy> bigram_entropy(const TokenSamples& samples, int64_t vocabulary);
 
-inline constexpr int64_t kMostBigramTokens = 4096;
+inline constexpr int64_t kMaxBigramTokens = 4096;
 
 }  // namespace hanji::data

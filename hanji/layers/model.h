@@ -3,6 +3,8 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "hanji/layers/batch.h"
@@ -31,6 +33,20 @@ class Model : public torch::nn::Module {
   ///
   /// Cost    may overwrite the flow with its gradient: call backward() at most once.
   virtual LossSum loss(Flow flow, const Batch& batch) = 0;
+
+  /// What evaluation counts beside the loss, as "accuracy"; empty: nothing.
+  virtual std::string_view metric_name() const { return {}; }
+  /// Of the flow of the last layer, before loss() takes it: the sum over valid targets.
+  virtual double metric_sum(const Flow& /*flow*/, const Batch& /*batch*/) const { return 0; }
+
+  /// How many numbers of a batch move the model's buffers (running statistics); 0: it has none.
+  virtual int64_t num_statistics() const { return 0; }
+  /// Those of the last forward in training. Running a layer again on the same batch, as
+  /// recomputation does, changes none.
+  virtual std::vector<double> statistics() const { return {}; }
+  /// Moves the buffers once, by the mean of the statistics of all batches of a step. Nothing else
+  /// writes to buffers.
+  virtual void update_statistics(std::span<const double> /*mean*/) {}
 
   /// The layers that recomputation repeats: those that keep more than the flow they are given.
   virtual layout::Range recomputed_layers() const { return {0, num_layers()}; }

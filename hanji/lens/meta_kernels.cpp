@@ -13,12 +13,12 @@
 namespace hanji::lens {
 namespace {
 
-constexpr size_t kMostStandInBytes = 64 << 20;
+constexpr size_t kMaxStandInBytes = 64 << 20;
 
 /// Indices are zeros, which every table has; of a large table one element stands for all.
 at::Tensor stand_in(const at::Tensor& meta, bool is_written) {
   const auto options = meta.options().device(c10::kCPU).requires_grad(false);
-  const bool large = meta.nbytes() > kMostStandInBytes;
+  const bool large = meta.nbytes() > kMaxStandInBytes;
   if (!is_written && (large || !c10::isFloatingType(meta.scalar_type()))) {
     return at::zeros({1}, options).expand(meta.sizes());
   }

@@ -103,7 +103,7 @@ void Recorder::take_memory(const at::Tensor& tensor) {
 }
 
 /// A tensor of the tape with the elements of one that was made elsewhere.
-at::Tensor Recorder::twin(const at::Tensor& real) {
+at::Tensor Recorder::stand_in(const at::Tensor& real) {
   const c10::NoGradGuard no_grad;
   auto copy = real.detach().to(c10::kCPU).contiguous().clone();
   auto meta = at::empty_strided(copy.sizes(), copy.strides(), copy.options().device(c10::kMeta));
@@ -166,14 +166,14 @@ void Recorder::make(const c10::OperatorHandle& handle, std::vector<c10::IValue>&
   note_results(std::move(entry), stack);
 }
 
-/// A tensor from elsewhere is replaced by its twin: below, operations meet no memory.
+/// A tensor from elsewhere is replaced by its stand-in: below, operations meet no memory.
 Slot Recorder::argument(at::Tensor& tensor, Entry& entry, bool is_written) {
   if (is_written && !find(tensor)) {
     throw Error(base::unsupported("deferred: " + entry.name() +
                                   " writes into a tensor that was made before hanji::deferred "
                                   "began; it would have no memory to take the values from"));
   }
-  if (!find(tensor)) tensor = twin(tensor);
+  if (!find(tensor)) tensor = stand_in(tensor);
   auto slot = slot_of(tensor);
   (is_written ? entry.writes : entry.reads).push_back(slot.storage);
   if (is_written) entry.reads.push_back(slot.storage);
@@ -308,7 +308,7 @@ void Recorder::read(const c10::OperatorHandle& handle, std::vector<c10::IValue>&
 
 Slot Recorder::place(const at::Tensor& tensor) {
   take_memory(tensor);
-  if (!find(tensor)) become(tensor, twin(tensor));
+  if (!find(tensor)) become(tensor, stand_in(tensor));
   return slot_of(tensor);
 }
 

@@ -13,13 +13,15 @@
 #include "hanji/base/status.h"
 #include "hanji/comm/broadcast.h"
 #include "hanji/comm/host_values.h"
+#include "hanji/layout/split.h"
 #include "hanji/parallel/agreement.h"
-#include "hanji/parallel/gradient_hook.h"
+#include "hanji/parallel/gradients/gradient_hook.h"
+#include "hanji/schedule/grain_tree.h"
 
 namespace hanji::parallel {
 namespace {
 
-constexpr size_t kMostTold = 8;  // of tensors with one mistake: one too many moves all that follow
+constexpr size_t kMaxTold = 8;  // of tensors with one mistake: one too many moves all that follow
 
 int64_t hash_of(const void* data, size_t bytes) {
   return static_cast<int64_t>(base::xxh3({static_cast<const std::byte*>(data), bytes}));
@@ -83,17 +85,17 @@ std::vector<size_t> differences(const std::vector<std::vector<int64_t>>& rows) {
 }
 
 /// What this rank holds in those columns, and who holds something else.
-std::string tell(const std::vector<size_t>& columns, const std::vector<NamedParameter>& tensors,
-                 const std::vector<std::vector<int64_t>>& rows, int rank) {
+std::string describe(const std::vector<size_t>& columns, const std::vector<NamedParameter>& tensors,
+                     const std::vector<std::vector<int64_t>>& rows, int rank) {
   std::string text = "the ranks hold different modules; rank " + std::to_string(rank) + " has ";
-  for (size_t i = 0; i < columns.size() && i < kMostTold; ++i) {
+  for (size_t i = 0; i < columns.size() && i < kMaxTold; ++i) {
     const size_t column = columns[i];
     text += (i > 0 ? ", " : "") + std::string("tensor ") + std::to_string(column) + ": " +
             (column < tensors.size() ? signature(tensors[column]) : "none") + " (other on ranks " +
             odd_ranks(rows, column) + ")";
   }
-  if (columns.size() > kMostTold) {
-    text += " and " + std::to_string(columns.size() - kMostTold) + " more";
+  if (columns.size() > kMaxTold) {
+    text += " and " + std::to_string(columns.size() - kMaxTold) + " more";
   }
   return text + "; build the same module on every rank";
 }
@@ -177,15 +179,71 @@ void Mistakes::add_if_without_memory(const NamedParameter& tensor, const std::st
                              "let its materialise() fill the module first"));
 }
 
+Mistakes flat_mistakes(const std::vector<NamedParameter>& parameters,
+                       const std::vector<NamedParameter>& buffers, const std::string& caller) {
+  Mistakes mistakes;
+  for (const auto& entry : with_buffers(parameters, buffers)) {
+    mistakes.add_if_without_memory(entry, caller);
+  }
+  if (parameters.empty()) {
+    mistakes.add(
+        "none", "",
+        base::invalid_argument(caller + ": no parameter of the module requires a gradient; "
+                                        "nothing to reduce"));
+    return mistakes;
+  }
+  const auto kind_of = [](const at::Tensor& tensor) {
+    return std::string(c10::toString(tensor.scalar_type())) + " on " + tensor.device().str();
+  };
+  const std::string first = kind_of(parameters[0].tensor);
+  for (const NamedParameter& entry : parameters) {
+    mistakes.add_if_taken(entry, caller);
+    const std::string kind = kind_of(entry.tensor);
+    if (entry.tensor.is_meta() || kind == first) continue;
+    mistakes.add("kind", entry.name,
+                 base::unsupported(caller + ": " + entry.name + " is " + kind + " but " +
+                                   parameters[0].name + " is " + first +
+                                   "; convert the module to one dtype and device, or wrap its "
+                                   "parts one by one"));
+  }
+  return mistakes;
+}
+
+std::vector<layout::Range> stable_owners(const StableOptions& options, int num_ranks) {
+  std::vector<layout::Range> owners = options.owners;
+  if (options.num_grains == 0 && owners.empty()) return {};
+  if (owners.empty()) owners = layout::split_grains(options.num_grains, num_ranks).or_throw();
+  base::throw_if_error(schedule::check_owners(options.num_grains, owners));
+  if (static_cast<int>(owners.size()) != num_ranks) {
+    throw Error(
+        base::invalid_argument(options.caller + ": owners names " + std::to_string(owners.size()) +
+                               " ranks that compute, there are " + std::to_string(num_ranks)));
+  }
+  if (options.average == Average::kWeighted) {
+    throw Error(base::unsupported(options.caller +
+                                  ": Average::kWeighted scales before the sum, which stable bits "
+                                  "forbid; weigh the loss of each grain and use Average::kSum"));
+  }
+  return owners;
+}
+
+void check_stable_sums(const std::string& caller, const std::string& parameter,
+                       at::ScalarType dtype, const std::string& remedy) {
+  if (c10::elementSize(dtype) >= 4) return;
+  throw Error(base::unsupported(
+      caller + ": gradients of " + parameter + " are added up in " + c10::toString(dtype) +
+      ", which rounds differently within a rank and between ranks; " + remedy));
+}
+
 std::vector<Status> Mistakes::all() const {
   std::vector<Status> all;
   for (const auto& [kind, first, others] : entries_) {
     std::string text = first.message();
-    for (size_t i = 0; i < others.size() && i < kMostTold; ++i) {
+    for (size_t i = 0; i < others.size() && i < kMaxTold; ++i) {
       text += (i == 0 ? "; the same of " : ", ") + others[i];
     }
-    if (others.size() > kMostTold) {
-      text += " and " + std::to_string(others.size() - kMostTold) + " more";
+    if (others.size() > kMaxTold) {
+      text += " and " + std::to_string(others.size() - kMaxTold) + " more";
     }
     all.emplace_back(first.code(), text);
   }
@@ -202,7 +260,8 @@ void check_same_structure(const std::vector<NamedParameter>& tensors, const comm
   const auto rows = gather_hashes(hashes, group);
   const auto columns = differences(rows);
   std::vector<Status> all;
-  if (!columns.empty()) all.push_back(base::mismatch(tell(columns, tensors, rows, group.rank())));
+  if (!columns.empty())
+    all.push_back(base::mismatch(describe(columns, tensors, rows, group.rank())));
   for (const Status& mistake : mistakes.all()) all.push_back(mistake);
   refuse_together(all, group);
 }

@@ -7,6 +7,8 @@
 
 #include "hanji/base/status.h"
 #include "hanji/comm/group.h"
+#include "hanji/layout/range.h"
+#include "hanji/parallel/average.h"
 #include "hanji/parallel/named_parameter.h"
 
 namespace hanji::parallel {
@@ -37,6 +39,31 @@ class Mistakes {
   };
   std::vector<Entry> entries_;
 };
+
+/// Of a module whose parameters that learn shall lie in one flat buffer.
+Mistakes flat_mistakes(const std::vector<NamedParameter>& parameters,
+                       const std::vector<NamedParameter>& buffers, const std::string& caller);
+
+/// What the options of every strategy say of stable bits.
+struct StableOptions {
+  std::string caller;  ///< Said in errors.
+  Average average = Average::kMean;
+  int64_t num_grains = 0;
+  std::vector<layout::Range> owners = {};
+};
+
+/// Who of `num_ranks` owns which grain: even shares where nobody is named;
+/// empty without grains.
+///
+/// Errors  throws kInvalidArgument for owners that do not fit grains or ranks,
+/// kUnsupported for
+///         Average::kWeighted.
+std::vector<layout::Range> stable_owners(const StableOptions& options, int num_ranks);
+
+/// Throws kUnsupported, with `remedy`, if sums of `dtype` depend on who adds
+/// what.
+void check_stable_sums(const std::string& caller, const std::string& parameter,
+                       at::ScalarType dtype, const std::string& remedy);
 
 /// Throws on every rank unless all have the same names, shapes and dtypes in one order, and no rank
 /// has `mistakes` of its own about them. Says all that is wrong at once: a rank its own view, or

@@ -38,7 +38,7 @@ std::unique_ptr<OptimizerParamState> make_sgd(const ParameterState& from) {
   return state;
 }
 
-constexpr std::array<const char*, kMostStateTensors> kMoments = {"first_moment", "second_moment"};
+constexpr std::array<const char*, kMaxStateTensors> kMoments = {"first_moment", "second_moment"};
 
 }  // namespace
 

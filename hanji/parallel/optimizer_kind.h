@@ -14,12 +14,12 @@ class OptimizerParamState;
 namespace hanji::parallel {
 
 /// Of one parameter, at most.
-constexpr size_t kMostStateTensors = 3;
+constexpr size_t kMaxStateTensors = 3;
 
 /// What torch's optimizers keep of one parameter, in one form.
 struct ParameterState {
   int64_t step = 0;
-  std::array<at::Tensor, kMostStateTensors> tensors;  ///< Undefined: not kept.
+  std::array<at::Tensor, kMaxStateTensors> tensors;  ///< Undefined: not kept.
 };
 
 /// A class of torch's optimizers whose state can be read and made.
@@ -28,7 +28,7 @@ struct OptimizerKind {
   ParameterState (*read)(const torch::optim::OptimizerParamState&);
   std::unique_ptr<torch::optim::OptimizerParamState> (*make)(const ParameterState&);
   /// What a FlatOptimizer of that kind calls the tensors; null: it keeps none of them.
-  std::array<const char*, kMostStateTensors> flat_names;
+  std::array<const char*, kMaxStateTensors> flat_names;
 };
 
 /// Errors  throws kUnsupported for classes other than AdamW, Adam and SGD.

@@ -19,7 +19,8 @@ const std::vector<BadConfig>& corpus() {
        "[model]\npreset = \"nan0\"\n[train]\nstpes = 10\nglobal_batch = \"many\"\nlearning_rate = "
        "-1\n[trian]\nx = 1\n",
        {},
-       {"run.toml:2:1: model.preset must be one of nano, char, baby, gpt2, not \"nan0\"; did you "
+       {"run.toml:2:1: model.preset must be one of nano, char, baby, gpt2, resnet-tiny, resnet18, "
+        "resnet50, not \"nan0\"; did you "
         "mean \"nano\"?",
         "run.toml:4:1: train.stpes: unknown key; did you mean train.steps?",
         "run.toml:5:1: train.global_batch must be an integer, at least 1 (samples), not \"many\"",
@@ -225,7 +226,33 @@ const std::vector<BadConfig>& corpus() {
       {"an integer for a word",
        "[model]\npreset = 2\n",
        {},
-       {"run.toml:2:1: model.preset must be one of nano, char, baby, gpt2, not 2"}},
+       {"run.toml:2:1: model.preset must be one of nano, char, baby, gpt2, resnet-tiny, resnet18, "
+        "resnet50, not 2"}},
+      {"images for a model of tokens",
+       "[data]\nimages = \"generated\"\n",
+       {},
+       {"run.toml:2:1: model.preset = char learns from tokens, but data.images is generated; "
+        "remove "
+        "data.images"}},
+      {"sizes of images without images",
+       "[data]\nclasses = 3\n",
+       {},
+       {"run.toml:2:1: data.classes is set, but data.images, which it describes, is none; set "
+        "data.images = \"generated\", or remove data.classes"}},
+      {"a model of images on a text, with sizes and a grain that it has not",
+       "[model]\npreset = \"resnet18\"\nheads = 4\n[data]\ntext = \"a.txt\"\n[train]\ngrain = 8\n"
+       "[compute]\ndtype = \"bf16\"\n",
+       {},
+       {"run.toml:3:1: model.heads is set, but model.preset = resnet18 has no such size; remove "
+        "model.heads",
+        "run.toml:5:1: data.text and data.images are both set, but a run has one source; remove "
+        "one "
+        "of them",
+        "run.toml:7:1: train.grain is 8, but model.preset = resnet18 normalises by batches, which "
+        "takes grains of at least 16 samples; set train.grain = 16",
+        "run.toml:9:1: compute.dtype is bf16, in which model.preset = resnet18 does not compute; "
+        "set "
+        "compute.dtype = \"float32\""}},
       {"a number for a list",
        "[train]\nsplit = 0.5\n",
        {},
@@ -462,7 +489,8 @@ const std::vector<BadConfig>& corpus() {
       {"a misspelt word on the command line",
        "",
        {{"model.preset=chra", "--set"}},
-       {"--set: model.preset must be one of nano, char, baby, gpt2, not \"chra\"; did you mean "
+       {"--set: model.preset must be one of nano, char, baby, gpt2, resnet-tiny, resnet18, "
+        "resnet50, not \"chra\"; did you mean "
         "\"char\"?"}},
       {"no key on the command line",
        "",

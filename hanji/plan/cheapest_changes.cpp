@@ -31,7 +31,7 @@ auto price_of(const Change& change) {
                     sent(change.query, change.sharding), -change.query.micro_batch);
 }
 
-std::string words_of(const CapacityQuery& before, const Change& change) {
+std::string describe(const CapacityQuery& before, const Change& change) {
   std::string words = fmt::format("{} with {}", counted(change.query.ranks.ranks, "rank"),
                                   name_of(change.sharding));
   if (change.sharding == Sharding::kHybrid) {
@@ -148,7 +148,7 @@ std::vector<Change> cheapest_changes(const CapacityQuery& query, size_t most) {
   const auto larger = on_larger_devices(query);
   if (larger && changes.size() < most) changes.push_back(*larger);
   for (Change& change : changes) {
-    change.words = words_of(query, change);
+    change.words = describe(query, change);
     change.price = price_in_words(query, change);
   }
   return changes;

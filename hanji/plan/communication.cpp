@@ -19,7 +19,8 @@ namespace {
 using schedule::ReduceOp;
 using schedule::Routine;
 
-/// Loss, tokens and stop flags of a step travel together (train/step.cpp).
+/// Loss, targets and stop flags of a step travel together (train/step.cpp), and what a model's
+/// buffers move by.
 constexpr int64_t kNumTotals = 4;
 
 int64_t wire_bytes_of_all(const schedule::StepList& list, int64_t bytes) {
@@ -161,8 +162,9 @@ class StepCalls {
     } else {
       facts_.shards ? add_shards(*facts_.shards) : add_replicas();
     }
-    tree_ ? calls_.add_tree(*tree_, DType::kFloat64, kNumTotals)
-          : calls_.add_all_reduce(ReduceOp::kSum, DType::kFloat64, kNumTotals, Lies::kPrivate);
+    const int64_t totals = kNumTotals + facts_.model.num_statistics;
+    tree_ ? calls_.add_tree(*tree_, DType::kFloat64, totals)
+          : calls_.add_all_reduce(ReduceOp::kSum, DType::kFloat64, totals, Lies::kPrivate);
     return std::move(gradients_);
   }
 
@@ -177,10 +179,11 @@ class StepCalls {
                           calls_.network_seconds() - before});
   }
 
-  int64_t num_tensors() const { return std::ssize(facts_.model.parameter_sizes()); }
+  int64_t num_tensors() const { return std::ssize(facts_.model.parameters); }
 
   void add_replicas() {
-    const layout::BucketPlan plan = gradient_buckets(facts_.model, facts_.bucket_bytes);
+    const layout::BucketPlan plan =
+        gradient_buckets(facts_.model.parameter_sizes(), facts_.bucket_bytes);
     for (const layout::Bucket& bucket : plan.buckets) {
       const int64_t count = bucket.end - bucket.begin;
       add_gradients(bucket.end, plan.flat.count, [&] {
@@ -216,7 +219,7 @@ class StepCalls {
   void add_server() {
     const int ranks = static_cast<int>(facts_.shares.size());
     const ServerPlan plan = serve_model(
-        facts_.model, static_cast<int64_t>(base::size_of(dtype_)), ranks,
+        facts_.model.parameter_sizes(), static_cast<int64_t>(base::size_of(dtype_)), ranks,
         tree_ ? grain_owners(facts_.shares, facts_.stable_grain) : std::vector<layout::Range>());
     calls_.add_messages(
         layout::server_traffic(plan.shares, plan.element_bytes, std::span(plan.parts)));

@@ -4,9 +4,9 @@
 
 namespace hanji::plan {
 
-std::string_view name_of(Preset value) { return word_of(value); }
 std::string_view name_of(TokenFormat value) { return word_of(value); }
 std::string_view name_of(VocabularyKind value) { return word_of(value); }
+std::string_view name_of(Images value) { return word_of(value); }
 std::string_view name_of(LearningRateSchedule value) { return word_of(value); }
 std::string_view name_of(Bits value) { return word_of(value); }
 std::string_view name_of(NanPolicy value) { return word_of(value); }

@@ -15,9 +15,9 @@ namespace hanji::plan {
 inline constexpr int64_t kAuto = -1;
 
 /// Enumerators stand in the order of the key's choices in the schema (plan/schema.cpp).
-enum class Preset : uint8_t { kNano, kChar, kBaby, kGpt2 };
 enum class TokenFormat : uint8_t { kAuto, kNanoGpt, kLlmC, kMegatron };
 enum class VocabularyKind : uint8_t { kChar, kByte };
+enum class Images : uint8_t { kNone, kGenerated };
 enum class LearningRateSchedule : uint8_t { kCosine, kConstant, kWarmupStableDecay };
 enum class Bits : uint8_t { kRun, kFast, kStable };
 enum class NanPolicy : uint8_t { kStop, kSkip };
@@ -34,8 +34,8 @@ struct RunConfig {
 };
 
 struct ModelConfig {
-  Preset preset = Preset::kChar;
-  int64_t layers = kAuto;  ///< Auto here and below: the preset's.
+  std::string preset = "char";  ///< One of preset_names(), which decides the family of models.
+  int64_t layers = kAuto;       ///< Auto here and below: the preset's.
   int64_t heads = kAuto;
   int64_t width = kAuto;
   int64_t block = kAuto;       ///< Tokens of a sample.
@@ -50,6 +50,10 @@ struct DataConfig {
   TokenFormat format = TokenFormat::kAuto;
   VocabularyKind vocabulary = VocabularyKind::kChar;
   double validation_fraction = 0.1;
+  Images images = Images::kNone;
+  int64_t image_size = 32;  ///< Pixels of a side.
+  int64_t classes = 10;
+  int64_t image_count = 50000;  ///< Training and validation part together.
 };
 
 /// Batches are in samples of ModelConfig::block tokens; `steps` are optimizer steps.
@@ -170,9 +174,9 @@ struct Config {
 };
 
 /// The word of an enumerator as the schema spells it, e.g. "cosine", "onednn", "bf16".
-std::string_view name_of(Preset);
 std::string_view name_of(TokenFormat);
 std::string_view name_of(VocabularyKind);
+std::string_view name_of(Images);
 std::string_view name_of(LearningRateSchedule);
 std::string_view name_of(Bits);
 std::string_view name_of(NanPolicy);

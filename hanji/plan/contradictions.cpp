@@ -7,8 +7,8 @@
 #include "hanji/base/limits.h"
 #include "hanji/layout/mesh_shape.h"
 #include "hanji/layout/split.h"
+#include "hanji/plan/internal/contradictions.h"
 #include "hanji/plan/load_config.h"
-#include "hanji/plan/model_spec.h"
 #include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/schema.h"
 #include "hanji/plan/shard_plan.h"
@@ -17,46 +17,6 @@
 
 namespace hanji::plan {
 namespace {
-
-using Found = std::vector<Contradiction>;
-
-void check_data(const Config& c, Found& found) {
-  if (!c.data.text.empty() && !c.data.tokens.empty()) {
-    found.push_back({{"data.tokens", "data.text"},
-                     "data.text and data.tokens are both set, but a run has one source",
-                     "remove one of them"});
-  }
-  if (c.data.tokens.empty() && c.data.format != TokenFormat::kAuto) {
-    found.push_back({{"data.format", "data.tokens"},
-                     fmt::format("data.format is {}, but data.tokens, which it describes, is empty",
-                                 name_of(c.data.format)),
-                     "set data.tokens, or remove data.format"});
-  }
-  if (c.data.vocabulary == VocabularyKind::kByte && !c.data.tokens.empty()) {
-    found.push_back({{"data.vocabulary", "data.tokens"},
-                     "data.vocabulary = byte splits a text, but data.tokens is split already",
-                     "remove data.vocabulary"});
-  }
-  const bool bytes = c.data.vocabulary == VocabularyKind::kByte && c.data.tokens.empty();
-  if (bytes && c.model.vocabulary != kAuto && c.model.vocabulary < 256) {
-    found.push_back(
-        {{"model.vocabulary", "data.vocabulary"},
-         fmt::format("model.vocabulary is {}, but data.vocabulary = byte has 256 tokens",
-                     c.model.vocabulary),
-         "set model.vocabulary = \"auto\""});
-  }
-}
-
-void check_model(const Config& c, Found& found) {
-  const ModelSpec model = resolve_model(c.model);
-  if (model.width % model.heads != 0) {
-    found.push_back(
-        {{"model.heads", "model.width", "model.preset"},
-         fmt::format("model.width {} is not a multiple of model.heads {}", model.width,
-                     model.heads),
-         fmt::format("set model.width = {}", (model.width / model.heads + 1) * model.heads)});
-  }
-}
 
 void check_batches(const Config& c, Found& found) {
   const TrainConfig& t = c.train;

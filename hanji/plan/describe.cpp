@@ -6,6 +6,7 @@
 #include "hanji/base/limits.h"
 #include "hanji/base/units.h"
 #include "hanji/plan/memory_bars.h"
+#include "hanji/plan/model_family.h"
 #include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/predict.h"
@@ -64,14 +65,16 @@ std::string listed(const std::vector<T>& values, std::string_view separator) {
 
 std::string flops(double rate) { return fmt::format("{:.3g} GF/s", rate / 1e9); }
 
+/// "token" of "tokens".
+std::string_view one_of(std::string_view targets) { return targets.substr(0, targets.size() - 1); }
+
 std::string describe_model(const Plan& plan) {
-  const ModelSpec& m = plan.model;
-  return fmt::format(
-      "{}: {} layers, {} heads, {} wide, block {}, vocabulary {}, {} head; {} parameters, {:.3g} "
-      "MF per token",
-      name_of(plan.config.model.preset), m.layers, m.heads, m.width, m.block, m.vocabulary,
-      m.tied ? "tied" : "untied", base::format_count(m.num_parameters()),
-      m.flops_per_token() / 1e6);
+  const ModelConfig& m = plan.config.model;
+  const ModelFamily& family = family_of(m);
+  return fmt::format("{}: {}; {} parameters, {:.3g} MF per {}", m.preset,
+                     family.describe(m, plan.data.vocabulary),
+                     base::format_count(plan.model.num_parameters()),
+                     plan.model.flops_per_target() / 1e6, one_of(targets_of(family.data)));
 }
 
 std::string describe_data(const Plan& plan) {
@@ -79,9 +82,16 @@ std::string describe_data(const Plan& plan) {
   std::string source = "the embedded text";
   if (!data.tokens.empty()) source = plain(data.tokens, 50);
   if (!data.text.empty()) source = plain(data.text, 50);
+  if (data_kind(data) == DataKind::kImages) {
+    return fmt::format("{} images of {} x {}: {} to train on and {} to validate",
+                       name_of(data.images), data.image_size, data.image_size,
+                       base::format_count(plan.data.num_train_samples),
+                       base::format_count(plan.data.num_validation_samples));
+  }
   return fmt::format("{}: {} training and {} validation samples of {} tokens", source,
                      base::format_count(plan.data.num_train_samples),
-                     base::format_count(plan.data.num_validation_samples), plan.model.block);
+                     base::format_count(plan.data.num_validation_samples),
+                     plan.model.targets_per_sample);
 }
 
 std::string describe_mesh(const Plan& plan) {
@@ -114,8 +124,9 @@ std::string describe_batch(const Plan& plan) {
   std::vector<int64_t> sizes;
   for (const DataShare& share : plan.shares) sizes.push_back(share.samples.size());
   const TrainConfig& train = plan.config.train;
-  return fmt::format("{} samples = {} tokens a step; per {} {}, at most {} at once; {} steps",
-                     train.global_batch, train.global_batch * plan.model.block,
+  return fmt::format("{} samples = {} {} a step; per {} {}, at most {} at once; {} steps",
+                     train.global_batch, train.global_batch * plan.model.targets_per_sample,
+                     targets_of(family_of(plan.config.model).data),
                      std::ssize(sizes) == plan.ranks ? "rank" : "data coordinate",
                      listed(sizes, " "), plan.micro_batch, train.steps);
 }
@@ -239,14 +250,16 @@ std::string prediction_table(const Plan& plan) {
     out += row("bytes between ranks by messages", base::format_bytes(p.network_bytes_per_step));
   }
   const auto rate = static_cast<int64_t>(std::min(p.tokens_per_second, 9e18));
-  out += row("tokens per second", base::format_count(rate));
+  out += row(fmt::format("{} per second", targets_of(family_of(plan.config.model).data)),
+             base::format_count(rate));
   const double steps = static_cast<double>(plan.config.train.steps);
   return out + row("all steps", base::format_seconds(p.step_seconds * steps));
 }
 
 std::string describe_offload(const Plan& plan) {
   const Config& config = plan.config;
-  const int64_t elements = gradient_buckets(plan.model, config.comm.bucket_bytes).flat.count;
+  const int64_t elements =
+      gradient_buckets(plan.model.parameter_sizes(), config.comm.bucket_bytes).flat.count;
   const int64_t bytes = 2 * elements * parameter_bytes(plan.kernels.precision);
   return fmt::format(
       "the moments of each rank, {}, in a file in {}; {} of windows in memory; the "

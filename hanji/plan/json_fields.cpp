@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "hanji/plan/model_family.h"
 #include "hanji/plan/schema.h"
 
 namespace hanji::plan {
@@ -159,7 +160,8 @@ base::Json config_to_json(const Config& config) {
   base::Json json;
   const Config defaults;
   for (const Key& key : schema()) {
-    if (key.rare && key.get(config) == key.get(defaults)) continue;
+    const bool silent = key.rare || !is_read(config.model, key.name);
+    if (silent && key.get(config) == key.get(defaults)) continue;
     const std::string table(key.name.substr(0, key.name.find('.')));
     json[table][member_of(key)] = value_to_json(key, key.get(config));
   }
@@ -171,7 +173,8 @@ Result<Config> config_from_json(JsonFields fields) {
   for (std::string_view name : tables()) {
     JsonFields table = fields.object(std::string(name).c_str());
     for (const Key& key : schema()) {
-      const bool absent = key.rare && !table.has(member_of(key));
+      const bool silent = key.rare || !is_read(config.model, key.name);
+      const bool absent = silent && !table.has(member_of(key));
       if (absent || !key.name.starts_with(std::string(name) + ".")) continue;
       key.set(config, read_value(key, table));
     }

@@ -10,15 +10,16 @@
 #include "hanji/base/file.h"
 #include "hanji/base/text.h"
 #include "hanji/plan/internal/toml.h"
+#include "hanji/plan/model_family.h"
 #include "hanji/plan/schema.h"
 
 namespace hanji::plan {
 namespace {
 
-constexpr size_t kMostConfigBytes = 1 << 20;
-constexpr size_t kMostProbedBytes = 64 << 10;
-constexpr size_t kLongestWord = 64;      // longer words get no suggestion: distances cost |a| |b|
-constexpr size_t kMostSuggestions = 50;  // a file of rubbish shall not cost a minute
+constexpr size_t kMaxConfigBytes = 1 << 20;
+constexpr size_t kMaxProbedBytes = 64 << 10;
+constexpr size_t kLongestWord = 64;     // longer words get no suggestion: distances cost |a| |b|
+constexpr size_t kMaxSuggestions = 50;  // a file of rubbish shall not cost a minute
 
 std::string_view member_of(std::string_view key) { return key.substr(key.find('.') + 1); }
 std::string_view table_of(std::string_view key) { return key.substr(0, key.find('.')); }
@@ -67,6 +68,7 @@ class Loader {
   }
   void read_toml(std::string_view text, std::string_view file_name);
   void read_override(const Override& one);
+  void set_defaults_of_family();
   void find_contradictions_between_good_keys();
   void look_at_data();
   LoadedConfig take();
@@ -96,7 +98,7 @@ void Loader::unknown_key(const Origin& origin, const std::string& name) {
       return add(origin, name, fmt::format("{} is refused: {}", name, one.reason));
   }
   std::optional<std::string> meant;
-  if (loaded_.mistakes.size() < kMostSuggestions) meant = nearest_key(name);
+  if (loaded_.mistakes.size() < kMaxSuggestions) meant = nearest_key(name);
   add(origin, name, "unknown key",
       meant ? fmt::format("did you mean {}?", *meant) : "see `hanji train --print-config`");
 }
@@ -161,6 +163,14 @@ void Loader::read_override(const Override& one) {
   accept(*key, parse_value(*key, word), origin, word);
 }
 
+/// Not of a recorded run, which has all its values.
+void Loader::set_defaults_of_family() {
+  if (loaded_.base_source != LoadedConfig().base_source) return;
+  for (const KeyDefault& one : family_of(loaded_.config.model).defaults) {
+    if (!loaded_.origins.contains(one.key)) find_key(one.key)->set(loaded_.config, one.value);
+  }
+}
+
 Origin Loader::origin_of(std::string_view key) const {
   const auto found = loaded_.origins.find(key);
   return found == loaded_.origins.end() ? Origin{loaded_.base_source} : found->second;
@@ -183,7 +193,7 @@ void Loader::look_at_file(const std::string& key, const std::string& path, bool 
   const auto file = base::MappedFile::open(path);
   if (file.ok()) {
     const auto bytes = file->bytes();
-    const auto head = bytes.first(std::min(bytes.size(), kMostProbedBytes));
+    const auto head = bytes.first(std::min(bytes.size(), kMaxProbedBytes));
     const bool is_char_text =
         key == "data.text" && loaded_.config.data.vocabulary == VocabularyKind::kChar;
     if (bytes.empty()) {
@@ -234,7 +244,7 @@ std::string ConfigMistake::to_string() const {
 LoadedConfig load_config(const ConfigSources& sources) {
   Loader loader(sources.base, sources.base_source);
   if (sources.file) {
-    const auto text = base::read_file(*sources.file, kMostConfigBytes);
+    const auto text = base::read_file(*sources.file, kMaxConfigBytes);
     if (text.ok()) {
       loader.read_toml(*text, sources.file->string());
     } else {
@@ -242,6 +252,7 @@ LoadedConfig load_config(const ConfigSources& sources) {
     }
   }
   for (const Override& one : sources.overrides) loader.read_override(one);
+  loader.set_defaults_of_family();
   loader.find_contradictions_between_good_keys();
   loader.look_at_data();
   return loader.take();
@@ -250,13 +261,14 @@ LoadedConfig load_config(const ConfigSources& sources) {
 LoadedConfig parse_config(std::string_view toml, std::string_view file_name,
                           std::span<const Override> overrides) {
   Loader loader;
-  if (toml.size() > kMostConfigBytes) {
+  if (toml.size() > kMaxConfigBytes) {
     loader.add({std::string(file_name)}, "",
                fmt::format("{} bytes are more than a configuration has", toml.size()));
   } else {
     loader.read_toml(toml, file_name);
   }
   for (const Override& one : overrides) loader.read_override(one);
+  loader.set_defaults_of_family();
   loader.find_contradictions_between_good_keys();
   return loader.take();
 }

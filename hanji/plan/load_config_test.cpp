@@ -54,7 +54,7 @@ deadline = "5m"
   EXPECT_THAT(mistakes_in(loaded), IsEmpty());
   const Config& c = loaded.config;
   EXPECT_EQ(c.run.out, "runs/one");
-  EXPECT_EQ(c.model.preset, Preset::kBaby);
+  EXPECT_EQ(c.model.preset, "baby");
   EXPECT_FALSE(c.model.tied);
   EXPECT_EQ(c.train.steps, 1000);
   EXPECT_EQ(c.train.learning_rate, 3e-4);

@@ -10,6 +10,7 @@
 #include "hanji/layout/split.h"
 #include "hanji/plan/internal/json_fields.h"
 #include "hanji/plan/load_config.h"
+#include "hanji/plan/model_family.h"
 #include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/rank_memory.h"
@@ -52,6 +53,7 @@ class Planner {
   int64_t budget() const;
   int64_t charged(const std::vector<MemoryLine>& lines) const;
   bool is_stable() const { return inputs_.config.train.bits == Bits::kStable; }
+  Status decide_model();
   Status decide_ranks();
   Status decide_mesh();
   HostLayout hosts_of_data_group() const;
@@ -92,7 +94,7 @@ Status Planner::check_inputs() const {
   if (inputs_.data.num_train_samples < 1) {
     add("model.block",
         fmt::format("the data has no training sample of {} tokens",
-                    resolve_model(config.model).block + 1),
+                    resolved(config.model).block + 1),
         "bring more data, or set a smaller model.block");
   }
   const auto [gemm, attention, precision] =
@@ -130,6 +132,22 @@ Status Planner::check_inputs() const {
                                 : fmt::format("set run.ranks = {}", inputs_.gpus.count));
   }
   return to_status(mistakes);
+}
+
+Status Planner::decide_model() {
+  Config& config = plan_.config;
+  const ModelFamily& family = family_of(config.model);
+  config.model = resolved(config.model);
+  if (std::ranges::find(family.keys, "model.vocabulary") != family.keys.end()) {
+    config.model.vocabulary = or_else(config.model.vocabulary, inputs_.data.vocabulary);
+  }
+  if (family.facts == nullptr && !inputs_.model) {
+    return base::invalid_argument(
+        fmt::format("model.preset = {}: nobody has counted its layers; plan it by train::prepare()",
+                    config.model.preset));
+  }
+  plan_.model = family.facts != nullptr ? family.facts(config) : *inputs_.model;
+  return {};
 }
 
 Status Planner::decide_ranks() {
@@ -349,11 +367,6 @@ void Planner::resolve_config() {
   Config& c = plan_.config;
   c.run.ranks = plan_.ranks;
   for (const AxisKey& one : kAxisKeys) c.mesh.*one.degree = plan_.mesh.degree(one.axis);
-  c.model.layers = plan_.model.layers;
-  c.model.heads = plan_.model.heads;
-  c.model.width = plan_.model.width;
-  c.model.block = plan_.model.block;
-  c.model.vocabulary = plan_.model.vocabulary;
   c.train.micro_batch = plan_.micro_batch;
   c.train.warmup_steps = or_else(c.train.warmup_steps, std::min<int64_t>(100, c.train.steps / 10));
   c.compute.gemm = plan_.kernels.gemm;
@@ -388,8 +401,7 @@ std::string Planner::job_hash() const {
 
 Result<Plan> Planner::plan() {
   HANJI_RETURN_IF_ERROR(check_inputs());
-  plan_.model = resolve_model(inputs_.config.model);
-  plan_.model.vocabulary = or_else(inputs_.config.model.vocabulary, inputs_.data.vocabulary);
+  HANJI_RETURN_IF_ERROR(decide_model());
   HANJI_RETURN_IF_ERROR(decide_ranks());
   HANJI_RETURN_IF_ERROR(check_hosts());
   HANJI_RETURN_IF_ERROR(split_batch());
@@ -397,8 +409,9 @@ Result<Plan> Planner::plan() {
   resolve_config();
   const int64_t bucket_bytes = inputs_.config.comm.bucket_bytes;
   const auto shards = shards_of(plan_);
-  plan_.num_buckets = shards ? std::ssize(shards->units)
-                             : std::ssize(gradient_buckets(plan_.model, bucket_bytes).buckets);
+  plan_.num_buckets =
+      shards ? std::ssize(shards->units)
+             : std::ssize(gradient_buckets(plan_.model.parameter_sizes(), bucket_bytes).buckets);
   plan_.predicted = predict({.model = plan_.model,
                              .kernels = plan_.kernels,
                              .rates = plan_.rates,
@@ -409,7 +422,6 @@ Result<Plan> Planner::plan() {
                              .bucket_bytes = bucket_bytes,
                              .stable_grain = is_stable() ? plan_.config.train.grain : 0,
                              .hosts = hosts_of_data_group(),
-                             .recompute = plan_.config.compute.recompute,
                              .shards = shards,
                              .served = inputs_.config.parallel.data == Sharding::kServer});
   if (on_gpus()) plan_.predicted = {};  // the rates that were measured are those of cores

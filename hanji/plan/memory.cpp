@@ -124,23 +124,31 @@ int64_t activation_bytes(const ModelSpec& model, const ActivationOptions& option
   return sum_of(saved_tensors(model, options));
 }
 
-int64_t workspace_bytes(const ModelSpec& m, const ActivationOptions& options) {
+int64_t workspace_in_head(const ModelSpec& m, const ActivationOptions& options) {
   const Widths widths = widths_of(options.precision);
   const int64_t tokens = options.micro_batch * m.block;
-  const int64_t wide = tokens * m.width;
-  // In the head: the gradient of the last norm's output, beside everything saved.
-  const int64_t in_head = wide * widths.product;
-  // In the last block's GELU: gradients of the stream and of GELU's output and input; by then the
-  // logits, the inputs of head and down and their casts are gone.
-  const int64_t in_gelu = wide * widths.stream + (8 - 4 - 1) * wide * widths.product -
-                          tokens * m.vocabulary * widths.product -
-                          casts_of_head_and_down(m, options);
+  // The gradient of the last norm's output, beside everything saved.
+  const int64_t in_head = tokens * m.width * widths.product;
   // On a GPU libtorch's loss keeps what it made of the logits, beside their gradient.
   const int64_t in_loss = options.device == Device::kCuda
                               ? tokens * m.vocabulary * (widths.product + widths.stream)
                               : 0;
-  const int64_t in_block = options.recompute ? workspace_of_recomputed_block(m, options) : in_gelu;
-  return std::max({in_head, in_block, in_loss});
+  return std::max(in_head, in_loss);
+}
+
+int64_t workspace_in_block(const ModelSpec& m, const ActivationOptions& options) {
+  if (options.recompute) return workspace_of_recomputed_block(m, options);
+  const Widths widths = widths_of(options.precision);
+  const int64_t tokens = options.micro_batch * m.block;
+  const int64_t wide = tokens * m.width;
+  // In the last block's GELU: gradients of the stream and of GELU's output and input; by then the
+  // logits, the inputs of head and down and their casts are gone.
+  return wide * widths.stream + (8 - 4 - 1) * wide * widths.product -
+         tokens * m.vocabulary * widths.product - casts_of_head_and_down(m, options);
+}
+
+int64_t workspace_bytes(const ModelSpec& m, const ActivationOptions& options) {
+  return std::max(workspace_in_head(m, options), workspace_in_block(m, options));
 }
 
 int64_t total_bytes(const std::vector<MemoryLine>& lines) {

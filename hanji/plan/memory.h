@@ -44,8 +44,11 @@ std::vector<SavedTensor> saved_tensors(const ModelSpec& model, const ActivationO
 /// Result  the sum over saved_tensors().
 int64_t activation_bytes(const ModelSpec& model, const ActivationOptions& options);
 
-/// What the backward pass holds beside the saved tensors, at its highest point.
+/// What the backward pass holds beside the saved tensors, at its highest point: in the head or in the
+/// last block.
 int64_t workspace_bytes(const ModelSpec& model, const ActivationOptions& options);
+int64_t workspace_in_head(const ModelSpec& model, const ActivationOptions& options);
+int64_t workspace_in_block(const ModelSpec& model, const ActivationOptions& options);
 
 /// Bytes of one category on one rank.
 struct MemoryLine {

@@ -6,7 +6,7 @@ namespace hanji::plan {
 namespace {
 
 struct PresetSizes {
-  Preset preset;
+  std::string_view name;
   ModelSpec spec;
 };
 
@@ -14,10 +14,10 @@ constexpr int64_t kCharacters = 256;
 constexpr int64_t kGpt2Vocabulary = 50257;
 
 const std::array kPresets = {
-    PresetSizes{Preset::kNano, {2, 2, 32, 32, kCharacters, true, 0.0}},
-    PresetSizes{Preset::kChar, {4, 4, 128, 64, kCharacters, true, 0.0}},
-    PresetSizes{Preset::kBaby, {6, 6, 384, 256, kCharacters, true, 0.0}},
-    PresetSizes{Preset::kGpt2, {12, 12, 768, 1024, kGpt2Vocabulary, true, 0.0}},
+    PresetSizes{"nano", {2, 2, 32, 32, kCharacters, true, 0.0}},
+    PresetSizes{"char", {4, 4, 128, 64, kCharacters, true, 0.0}},
+    PresetSizes{"baby", {6, 6, 384, 256, kCharacters, true, 0.0}},
+    PresetSizes{"gpt2", {12, 12, 768, 1024, kGpt2Vocabulary, true, 0.0}},
 };
 
 }  // namespace
@@ -51,18 +51,11 @@ double ModelSpec::flops_per_token() const {
   return gemm_flops_per_token() + attention_flops_per_token();
 }
 
-ModelSpec preset(Preset preset) {
-  for (const PresetSizes& row : kPresets) {
-    if (row.preset == preset) return row.spec;
-  }
-  return {};
-}
-
 Result<ModelSpec> preset(std::string_view name) {
   std::string known;
   for (const PresetSizes& row : kPresets) {
-    if (name_of(row.preset) == name) return row.spec;
-    known += (known.empty() ? "" : ", ") + std::string(name_of(row.preset));
+    if (row.name == name) return row.spec;
+    known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
   return base::invalid_argument("preset '" + std::string(name) + "' is unknown; presets: " + known);
 }
@@ -71,7 +64,8 @@ ModelSpec resolve_model(const ModelConfig& config) {
   const auto or_else = [](int64_t value, int64_t otherwise) {
     return value == kAuto ? otherwise : value;
   };
-  ModelSpec model = preset(config.preset);
+  const auto found = preset(config.preset);
+  ModelSpec model = found.ok() ? *found : ModelSpec{};
   model.layers = or_else(config.layers, model.layers);
   model.heads = or_else(config.heads, model.heads);
   model.width = or_else(config.width, model.width);

@@ -41,15 +41,13 @@ struct ModelSpec {
   bool operator==(const ModelSpec&) const = default;
 };
 
-/// The preset's sizes; `vocabulary` stays for the data to decide (gpt2: 50257).
-ModelSpec preset(Preset preset);
-
-/// The preset by name: "nano", "char", "baby", "gpt2".
+/// The sizes of a preset: "nano", "char", "baby", "gpt2"; `vocabulary` stays for the data to decide
+/// (gpt2: 50257).
 ///
 /// Errors  invalid_argument names the presets.
 Result<ModelSpec> preset(std::string_view name);
 
-/// The sizes that a configuration asks for: its preset's, where a size is kAuto.
+/// The sizes of a GPT that a configuration asks for: its preset's, where a size is kAuto.
 ModelSpec resolve_model(const ModelConfig& config);
 
 }  // namespace hanji::plan

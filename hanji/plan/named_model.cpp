@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kFamily = "gpt:";
 constexpr int64_t kVocabulary = 50304;
 constexpr int64_t kBlock = 2048;
-constexpr int64_t kMostLayers = 512;
+constexpr int64_t kMaxLayers = 512;
 constexpr double kWidthPerLayer = 128;  // of the published GPT models from 1.3 B up: 85 to 128
 constexpr double kTolerance = 0.01;
 constexpr int64_t kLeast = 1'000'000;
@@ -61,7 +61,7 @@ double oddity(const ModelSpec& spec) {
 /// Of the shapes within the tolerance the most usual one; if there is none the closest.
 ModelSpec shape_of(int64_t parameters) {
   ModelSpec best = with_layers(1, parameters);
-  for (int64_t layers = 2; layers <= kMostLayers; ++layers) {
+  for (int64_t layers = 2; layers <= kMaxLayers; ++layers) {
     const ModelSpec one = with_layers(layers, parameters);
     const double mine = miss(one, parameters), others = miss(best, parameters);
     const bool both = mine <= kTolerance && others <= kTolerance;

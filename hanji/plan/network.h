@@ -51,8 +51,8 @@ struct HostedCall {
 };
 
 /// Prices calls as comm/hierarchical carries them out: the ranks compare their calls; then of each
-/// chunk a host's ranks sum their slices, the lanes exchange and sum them between hosts, and the
-/// heap puts them together, while the next chunks are on the wire. All lanes of a host share its
+/// chunk a host's ranks sum their slices, the rails exchange and sum them between hosts, and the
+/// heap puts them together, while the next chunks are on the wire. All rails of a host share its
 /// link.
 ///
 /// Result  all_reduce of N bytes on h hosts: 2N(h-1)/h of a host's link, and 2 latencies per chunk.

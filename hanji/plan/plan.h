@@ -13,10 +13,11 @@
 #include "hanji/plan/config.h"
 #include "hanji/plan/kernels.h"
 #include "hanji/plan/memory.h"
-#include "hanji/plan/model_spec.h"
+#include "hanji/plan/model_facts.h"
 #include "hanji/plan/network.h"
 #include "hanji/plan/predict.h"
 #include "hanji/plan/shard_plan.h"
+#include "hanji/schedule/action.h"
 #include "hanji/topology/machine.h"
 
 namespace hanji::plan {
@@ -33,7 +34,7 @@ struct DataFacts {
 /// by the simulator, compared by the report.
 struct Plan {
   Config config;  ///< Resolved: no field is kAuto.
-  ModelSpec model;
+  ModelFacts model;
   DataFacts data;
   int ranks = 1;
   int threads = 1;                ///< Per rank.
@@ -68,6 +69,9 @@ std::vector<int64_t> gradient_buffers(const Plan& plan);
 /// Of the rank that needs most.
 int64_t num_gradient_buffers(const Plan& plan);
 
+/// What a rank does in a step: one stage, its data coordinate's micro-batches in turn.
+schedule::ActionList step_actions(const Plan& plan, int rank);
+
 /// How the plan's states are cut among ranks; none where each rank has all of them.
 std::optional<ShardPlan> shards_of(const Plan& plan);
 
@@ -85,8 +89,9 @@ struct PlanInputs {
   KernelChoice kernels = {};
   DataFacts data = {};
   std::vector<int> ranks_per_host = {};  ///< Empty: all on one. Else of as many ranks as there are.
-  std::optional<cost::Network> link = {};           ///< Between hosts, if it was measured.
-  GpuFacts gpus = {};                               ///< Read where compute.device = cuda.
+  std::optional<cost::Network> link = {};  ///< Between hosts, if it was measured.
+  std::optional<ModelFacts> model = {};    ///< Counted, where the family has no facts of its own.
+  GpuFacts gpus = {};                      ///< Read where compute.device = cuda.
   std::span<const std::string_view> cut_axes = {};  ///< As find_contradictions() takes them.
 };
 

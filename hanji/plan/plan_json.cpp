@@ -5,7 +5,9 @@
 #include "hanji/base/json.h"
 #include "hanji/base/limits.h"
 #include "hanji/plan/internal/json_fields.h"
+#include "hanji/plan/internal/model_facts_json.h"
 #include "hanji/plan/load_config.h"
+#include "hanji/plan/model_family.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/train_limits.h"
 
@@ -15,10 +17,10 @@ namespace {
 using base::Json;
 
 constexpr int64_t kFormat = 2;  // 1: no transfer apart from skew, no measured overheads
-constexpr int kMostCpus = 1 << 16;
-constexpr int64_t kMostBytes = int64_t{1} << 60;
-constexpr double kMostSeconds = 1e12;
-constexpr double kMostRate = 1e24;
+constexpr int kMaxCpus = 1 << 16;
+constexpr int64_t kMaxBytes = int64_t{1} << 60;
+constexpr double kMaxSeconds = 1e12;
+constexpr double kMaxRate = 1e24;
 
 Json to_value(const KernelChoice& k) {
   return {{"gemm", name_of(k.gemm)},
@@ -42,7 +44,7 @@ void read_simd(JsonFields& fields, KernelChoice& k) {
     if (simd.ok()) k.simd = *simd;
     if (!simd.ok()) fields.fail("simd", "is " + simd.status().message());
   }
-  k.float32_flops_per_second = fields.real("float32_flops_per_second", 0, kMostRate);
+  k.float32_flops_per_second = fields.real("float32_flops_per_second", 0, kMaxRate);
 }
 
 KernelChoice read_kernels(JsonFields& fields, int64_t format) {
@@ -50,15 +52,15 @@ KernelChoice read_kernels(JsonFields& fields, int64_t format) {
   k.gemm = fields.word<Gemm>("gemm");
   k.attention = fields.word<Attention>("attention");
   k.precision = fields.word<Precision>("dtype");
-  k.gemm_flops_per_second = fields.real("gemm_flops_per_second", 0, kMostRate);
-  k.attention_flops_per_second = fields.real("attention_flops_per_second", 0, kMostRate);
-  k.gemm_error = fields.real("gemm_error", 0, kMostRate);
-  k.attention_error = fields.real("attention_error", 0, kMostRate);
+  k.gemm_flops_per_second = fields.real("gemm_flops_per_second", 0, kMaxRate);
+  k.attention_flops_per_second = fields.real("attention_flops_per_second", 0, kMaxRate);
+  k.gemm_error = fields.real("gemm_error", 0, kMaxRate);
+  k.attention_error = fields.real("attention_error", 0, kMaxRate);
   k.why = fields.text("why");
   if (format > 1 || fields.has("simd")) read_simd(fields, k);
   if (format > 1) {
-    k.seconds_per_operation = fields.real("seconds_per_operation", 0, kMostSeconds);
-    k.elementwise_bytes_per_second = fields.real("elementwise_bytes_per_second", 0, kMostRate);
+    k.seconds_per_operation = fields.real("seconds_per_operation", 0, kMaxSeconds);
+    k.elementwise_bytes_per_second = fields.real("elementwise_bytes_per_second", 0, kMaxRate);
   }
   if (k.gemm == Gemm::kAuto) fields.fail("gemm", "is undecided");
   if (k.attention == Attention::kAuto) fields.fail("attention", "is undecided");
@@ -82,27 +84,27 @@ Json to_value(const Prediction& p) {
 
 void read_transfer(JsonFields& fields, int64_t format, Prediction& p) {
   if (format == 1) {
-    p.transfer_seconds = fields.real("communication_seconds", 0, kMostSeconds);
-    p.exposed_transfer_seconds = fields.real("exposed_communication_seconds", 0, kMostSeconds);
+    p.transfer_seconds = fields.real("communication_seconds", 0, kMaxSeconds);
+    p.exposed_transfer_seconds = fields.real("exposed_communication_seconds", 0, kMaxSeconds);
     return;
   }
-  p.transfer_seconds = fields.real("transfer_seconds", 0, kMostSeconds);
-  p.exposed_transfer_seconds = fields.real("exposed_transfer_seconds", 0, kMostSeconds);
-  p.hidden_transfer_seconds = fields.real("hidden_transfer_seconds", 0, kMostSeconds);
+  p.transfer_seconds = fields.real("transfer_seconds", 0, kMaxSeconds);
+  p.exposed_transfer_seconds = fields.real("exposed_transfer_seconds", 0, kMaxSeconds);
+  p.hidden_transfer_seconds = fields.real("hidden_transfer_seconds", 0, kMaxSeconds);
 }
 
 Prediction read_prediction(JsonFields& fields, int64_t format) {
   Prediction p;
-  p.step_seconds = fields.real("step_seconds", 0, kMostSeconds);
-  p.compute_seconds = fields.real("compute_seconds", 0, kMostSeconds);
+  p.step_seconds = fields.real("step_seconds", 0, kMaxSeconds);
+  p.compute_seconds = fields.real("compute_seconds", 0, kMaxSeconds);
   read_transfer(fields, format, p);
-  p.data_seconds = fields.real("data_seconds", 0, kMostSeconds);
-  p.tokens_per_second = fields.real("tokens_per_second", 0, kMostRate);
-  p.peak_bytes_per_rank = fields.integer("peak_bytes_per_rank", 0, kMostBytes);
-  p.wire_bytes_per_step = fields.integer("wire_bytes_per_step", 0, kMostBytes);
-  p.network_seconds = fields.real("network_seconds", 0, kMostSeconds);
-  p.network_bytes_per_step = fields.integer("network_bytes_per_step", 0, kMostBytes);
-  p.collectives_per_step = fields.integer("collectives_per_step", 0, kMostBytes);
+  p.data_seconds = fields.real("data_seconds", 0, kMaxSeconds);
+  p.tokens_per_second = fields.real("tokens_per_second", 0, kMaxRate);
+  p.peak_bytes_per_rank = fields.integer("peak_bytes_per_rank", 0, kMaxBytes);
+  p.wire_bytes_per_step = fields.integer("wire_bytes_per_step", 0, kMaxBytes);
+  p.network_seconds = fields.real("network_seconds", 0, kMaxSeconds);
+  p.network_bytes_per_step = fields.integer("network_bytes_per_step", 0, kMaxBytes);
+  p.collectives_per_step = fields.integer("collectives_per_step", 0, kMaxBytes);
   return p;
 }
 
@@ -136,14 +138,14 @@ std::vector<int64_t> read_integers(JsonFields& fields, const char* name, size_t 
 RankLine read_line_of_rank(JsonFields& fields) {
   RankLine line;
   DataShare& share = line.share;
-  const auto samples = read_integers(fields, "samples", 2, kMostBytes);
+  const auto samples = read_integers(fields, "samples", 2, kMaxBytes);
   if (samples.size() == 2) {
     share.samples = {samples[0], samples[1]};
   } else {
     fields.fail("samples", "is not a pair");
   }
-  share.num_micro_batches = fields.integer("micro_batches", 1, kMostBytes);
-  for (int64_t cpu : read_integers(fields, "cpus", kMostCpus, kMostCpus - 1)) {
+  share.num_micro_batches = fields.integer("micro_batches", 1, kMaxBytes);
+  for (int64_t cpu : read_integers(fields, "cpus", kMaxCpus, kMaxCpus - 1)) {
     line.cpus.push_back(static_cast<int>(cpu));
   }
   return line;
@@ -162,8 +164,8 @@ HostLayout read_hosts(JsonFields& fields) {
        read_integers(fields, "ranks", base::kMaxRanks, base::kMaxRanksPerHost)) {
     hosts.ranks.push_back(static_cast<int>(ranks));
   }
-  hosts.link.latency_seconds = fields.real("latency_seconds", 0, kMostSeconds);
-  hosts.link.bytes_per_second = fields.real("bytes_per_second", 0, kMostRate);
+  hosts.link.latency_seconds = fields.real("latency_seconds", 0, kMaxSeconds);
+  hosts.link.bytes_per_second = fields.real("bytes_per_second", 0, kMaxRate);
   hosts.link.source = fields.text("source");
   return hosts;
 }
@@ -198,9 +200,9 @@ auto read_part(JsonFields& fields, const char* name, Read read) {
 
 DataFacts read_data(JsonFields& fields) {
   DataFacts data;
-  data.vocabulary = fields.integer("vocabulary", 1, kMostBytes);
-  data.num_train_samples = fields.integer("train_samples", 1, kMostBytes);
-  data.num_validation_samples = fields.integer("validation_samples", 0, kMostBytes);
+  data.vocabulary = fields.integer("vocabulary", 1, kMaxBytes);
+  data.num_train_samples = fields.integer("train_samples", 1, kMaxBytes);
+  data.num_validation_samples = fields.integer("validation_samples", 0, kMaxBytes);
   return data;
 }
 
@@ -209,7 +211,7 @@ layout::Axis read_axis(JsonFields& fields) {
 }
 
 MemoryLine read_line(JsonFields& fields) {
-  return {fields.text("category"), fields.integer("bytes", 0, kMostBytes)};
+  return {fields.text("category"), fields.integer("bytes", 0, kMaxBytes)};
 }
 
 /// One share per data coordinate, which the lines of its ranks repeat.
@@ -287,10 +289,10 @@ void read_decisions(JsonFields& fields, int64_t format, Plan& plan) {
   } else {
     fields.fail("mesh", "does not hold plan.ranks");
   }
-  plan.micro_batch = fields.integer("micro_batch", 1, kMostBytes);
+  plan.micro_batch = fields.integer("micro_batch", 1, kMaxBytes);
   plan.kernels =
       read_part(fields, "kernels", [&](JsonFields& part) { return read_kernels(part, format); });
-  plan.num_buckets = fields.integer("buckets", 1, kMostBytes);
+  plan.num_buckets = fields.integer("buckets", 1, kMaxBytes);
   plan.memory = read_list<MemoryLine>(fields, "memory", 64, read_line);
   plan.hosts = read_part(fields, "hosts", read_hosts);
   plan.predicted = read_part(fields, "predicted",
@@ -305,6 +307,7 @@ std::string to_json(const Plan& plan) {
   json["format"] = kFormat;
   json["job_hash"] = plan.job_hash;
   json["config"] = config_to_json(plan.config);
+  if (family_of(plan.config.model).facts == nullptr) json["model"] = to_value(plan.model);
   json["data"] = {{"vocabulary", plan.data.vocabulary},
                   {"train_samples", plan.data.num_train_samples},
                   {"validation_samples", plan.data.num_validation_samples}};
@@ -337,9 +340,11 @@ Result<Plan> plan_from_json(std::string_view text) {
   read_decisions(fields, format, plan);
   HANJI_ASSIGN_OR_RETURN(plan.config, config_from_json(fields.object("config")));
   fields.object("rates");
+  const ModelFamily& family = family_of(plan.config.model);
+  plan.model = family.facts != nullptr ? family.facts(plan.config)
+                                       : read_part(fields, "model", read_model_facts);
   HANJI_RETURN_IF_ERROR(fields.status());
   HANJI_ASSIGN_OR_RETURN(plan.rates, cost::rates_from_json(json["rates"].dump()));
-  plan.model = resolve_model(plan.config.model);
   HANJI_RETURN_IF_ERROR(check_sums(plan));
   return plan;
 }

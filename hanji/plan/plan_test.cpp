@@ -34,7 +34,7 @@ TEST(MakePlan, TheDefaultJobTakesEveryCore) {
   EXPECT_THAT(plan.shares, ElementsAre(DataShare{{0, 8}, 1}, DataShare{{8, 16}, 1}));
   EXPECT_THAT(plan.cpus, ElementsAre(ElementsAre(0), ElementsAre(1)));
   EXPECT_EQ(plan.micro_batch, 8);
-  EXPECT_EQ(plan.model.vocabulary, 65);
+  EXPECT_EQ(plan.config.model.vocabulary, 65);
 }
 
 /// Three GPUs of 4 GiB beside the two cores.
@@ -161,7 +161,7 @@ TEST(MakePlan, SplitGivesUnevenSharesOfWholeGrains) {
 
 TEST(MakePlan, AutomaticMicroBatchShrinksUntilItFits) {
   PlanInputs inputs = two_cores();
-  inputs.config.model.preset = Preset::kBaby;
+  inputs.config.model.preset = "baby";
   inputs.config.train.grain = 3;
   inputs.config.train.global_batch = 384;
   inputs.machine.available_bytes = int64_t{4} << 30;
@@ -175,7 +175,7 @@ TEST(MakePlan, AutomaticMicroBatchShrinksUntilItFits) {
 
 TEST(MakePlan, WhatDoesNotFitIsRefusedWithItsTable) {
   PlanInputs inputs = two_cores();
-  inputs.config.model.preset = Preset::kGpt2;
+  inputs.config.model.preset = "gpt2";
   inputs.machine.available_bytes = int64_t{1} << 30;
   const auto plan = make_plan(inputs);
   ASSERT_FALSE(plan.ok());
@@ -457,7 +457,7 @@ TEST(HostMemory, IsTheSumOverItsRanksAndOfWhatLiesOnceOnce) {
 TEST(HostMemory, MomentsInAFileLeaveWindows) {
   PlanInputs inputs = on_four_ranks(Sharding::kReplicas);
   inputs.config.offload = {.optimizer = Place::kFile, .folder = "/scratch"};
-  inputs.config.model.preset = Preset::kBaby;
+  inputs.config.model.preset = "baby";
   const Plan plan = made(inputs);
   // Of 10.8 M parameters three pieces of 2^18, of two moments.
   EXPECT_EQ(bytes_of(plan.memory, "optimizer"), 3 * 2 * (4 << 18));
@@ -471,8 +471,8 @@ TEST(HostMemory, CountsEachRanksOwnSamples) {
   inputs.config.train.split = {0.75, 0.25};
   const Plan plan = made(inputs);
   const int64_t batch = plan.config.train.global_batch;
-  EXPECT_EQ(bytes_of(host_memory(plan), "data"), 2 * batch * plan.model.block * 8);
-  EXPECT_EQ(bytes_of(plan, "data"), 2 * batch * 3 / 4 * plan.model.block * 8);
+  EXPECT_EQ(bytes_of(host_memory(plan), "data"), 2 * batch * plan.config.model.block * 8);
+  EXPECT_EQ(bytes_of(plan, "data"), 2 * batch * 3 / 4 * plan.config.model.block * 8);
 }
 
 TEST(MakePlan, RanksOfSeveralHostsCutNothing) {

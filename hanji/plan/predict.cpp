@@ -12,13 +12,6 @@ namespace {
 constexpr int64_t kFirstBucketBytes = int64_t{1} << 20;
 constexpr int64_t kGradientBytes = 4;
 
-/// Operations of one layer (two norms, four products, attention, GELU), forward and backward.
-constexpr double kOperationsPerLayer = 16;
-/// Embedding, last norm, head, loss; both directions, and the loop around them.
-constexpr double kOperationsBesides = 20;
-/// Elements of the width that element-wise operations read and write per token and layer: norms
-/// 2 x 4, bias of qkv 2 x 3, GELU 2 x 4; backward reads gradients besides and writes as many.
-constexpr double kElementsPerLayer = 22 * 3;
 /// Of forward and backward: one of three products of equal size, and about that of the rest.
 constexpr double kForwardShare = 1.0 / 3;
 /// AdamW reads parameter, gradient and two moments and writes three; the norm reads the gradient
@@ -30,10 +23,6 @@ constexpr double kAccumulatedElements = 3;
 constexpr double kCopiedElements = 2;
 /// Reading one sample from a mapped file and shifting it.
 constexpr double kSecondsPerSample = 2e-6;
-
-int64_t element_bytes(Precision precision) {
-  return precision == Precision::kFloat64 ? 8 : precision == Precision::kBFloat16 ? 2 : 4;
-}
 
 double or_else(double rate, double otherwise) { return rate > 0 ? rate : otherwise; }
 
@@ -61,34 +50,50 @@ double elementwise_rate(const StepFacts& facts, double bytes) {
   return std::min(moved, or_else(computed, moved));
 }
 
-/// Of all products those that are not the head's.
-double share_of_blocks(const ModelSpec& m) {
-  const double blocks =
-      12.0 * static_cast<double>(m.layers * m.width) * static_cast<double>(m.width);
-  return blocks / (blocks + static_cast<double>(m.vocabulary * m.width));
+/// Of all products those that recomputation makes twice.
+double repeated_share(const ModelFacts& model) {
+  double repeated = 0;
+  for (const LayerFacts& layer : model.layers) {
+    repeated += layer.is_repeated ? layer.product_flops() : 0;
+  }
+  return repeated > 0 ? repeated / model.product_flops_per_sample() : 0;
+}
+
+/// What layers read and write beside their products.
+double elementwise_seconds(const StepFacts& facts, const DataShare& share) {
+  const auto samples = static_cast<double>(share.samples.size());
+  const auto passes = static_cast<double>(share.num_micro_batches);
+  double seconds = 0;
+  for (const LayerFacts& layer : facts.model.layers) {
+    if (layer.elementwise_bytes == 0) continue;
+    seconds += samples * layer.elementwise_bytes /
+               elementwise_rate(facts, samples / passes * layer.tensor_bytes);
+  }
+  return seconds;
+}
+
+double dispatch_seconds(const StepFacts& facts, const DataShare& share) {
+  double operations = 0;
+  for (const LayerFacts& layer : facts.model.layers) operations += layer.operations;
+  return static_cast<double>(share.num_micro_batches) * operations *
+         facts.kernels.seconds_per_operation / facts.rates.compute_share;
 }
 
 double forward_and_backward_seconds(const StepFacts& facts, const DataShare& share) {
-  const ModelSpec& m = facts.model;
-  const auto tokens = static_cast<double>(share.samples.size() * m.block);
+  const ModelFacts& m = facts.model;
+  const auto samples = static_cast<double>(share.samples.size());
   const auto passes = static_cast<double>(share.num_micro_batches);
   const double rate = product_rate(facts);
-  const double share_of_core = facts.rates.compute_share;
   const double attention_rate =
-      or_else(facts.kernels.attention_flops_per_second * share_of_core, rate);
-  const double products = tokens * m.gemm_flops_per_token() / rate;
-  const double attention = tokens * m.attention_flops_per_token() / 2 / attention_rate;
-  const double element = static_cast<double>(m.width * element_bytes(facts.kernels.precision));
-  const double moved = tokens * static_cast<double>(m.layers) * kElementsPerLayer * element;
-  const double elementwise = moved / elementwise_rate(facts, 4 * tokens / passes * element);
+      or_else(facts.kernels.attention_flops_per_second * facts.rates.compute_share, rate);
+  const double products = samples * m.product_flops_per_sample() / rate;
+  const double attention = samples * m.attention_flops_per_sample() / 2 / attention_rate;
   const double gradients = static_cast<double>(m.num_parameters() * kGradientBytes);
   const double accumulated = (passes - 1) * kAccumulatedElements * gradients;
   const double accumulation = accumulated / bytes_per_second(facts, 2 * gradients);
-  const double operations =
-      passes * (static_cast<double>(m.layers) * kOperationsPerLayer + kOperationsBesides);
-  const double dispatch = operations * facts.kernels.seconds_per_operation / share_of_core;
-  const double once = products + attention + elementwise + accumulation + dispatch;
-  return facts.recompute ? once + kForwardShare * share_of_blocks(m) * (once - accumulation) : once;
+  const double once =
+      products + attention + elementwise_seconds(facts, share) + dispatch_seconds(facts, share);
+  return once * (1 + kForwardShare * repeated_share(m)) + accumulation;
 }
 
 /// The last backward pass of a step, behind which buckets travel.
@@ -122,13 +127,17 @@ double optimizer_seconds(const StepFacts& facts) {
 
 }  // namespace
 
-layout::BucketPlan gradient_buckets(const ModelSpec& model, int64_t bucket_bytes) {
-  return layout::bucket_plan(model.parameter_sizes(), kGradientBytes, bucket_bytes,
+layout::BucketPlan gradient_buckets(const std::vector<int64_t>& sizes, int64_t bucket_bytes) {
+  return layout::bucket_plan(sizes, kGradientBytes, bucket_bytes,
                              std::min(bucket_bytes, kFirstBucketBytes));
 }
 
 const DataShare& share_of(const Plan& plan, int rank) {
   return plan.shares[plan.mesh.data_coordinate(rank)];
+}
+
+schedule::ActionList step_actions(const Plan& plan, int rank) {
+  return schedule::train_actions(share_of(plan, rank).num_micro_batches);
 }
 
 std::vector<layout::Range> grain_owners(const std::vector<DataShare>& shares, int64_t grain) {
@@ -163,7 +172,7 @@ std::optional<ShardPlan> shards_of(const Plan& plan) {
                    .groups = plan.mesh.degree("dp"),
                    .ranks = plan.mesh.degree("fsdp"),
                    .element_bytes = parameter_bytes(plan.kernels.precision)};
-  cut_model(plan.model, config.comm.bucket_bytes, shards);
+  cut_model(plan.model.parameter_sizes(), config.comm.bucket_bytes, shards);
   return shards;
 }
 
@@ -184,7 +193,7 @@ Prediction predict(const StepFacts& facts) {
       prediction.transfer_seconds - prediction.hidden_transfer_seconds;
   prediction.step_seconds =
       prediction.compute_seconds + prediction.data_seconds + prediction.exposed_transfer_seconds;
-  const auto tokens = static_cast<double>(samples * facts.model.block);
+  const auto tokens = static_cast<double>(samples * facts.model.targets_per_sample);
   prediction.tokens_per_second = tokens / prediction.step_seconds;
   return prediction;
 }

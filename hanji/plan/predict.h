@@ -11,7 +11,7 @@
 #include "hanji/layout/bucket.h"
 #include "hanji/layout/range.h"
 #include "hanji/plan/kernels.h"
-#include "hanji/plan/model_spec.h"
+#include "hanji/plan/model_facts.h"
 #include "hanji/plan/network.h"
 #include "hanji/plan/shard_plan.h"
 #include "hanji/schedule/step_list.h"
@@ -43,7 +43,7 @@ struct Prediction {
 
 /// What a step is priced from.
 struct StepFacts {
-  ModelSpec model;
+  ModelFacts model;
   KernelChoice kernels;
   cost::Rates rates;
   cost::NamedAlgorithms algorithms = {};
@@ -53,13 +53,12 @@ struct StepFacts {
   int64_t bucket_bytes = 0;
   int64_t stable_grain = 0;  ///< Samples of a grain where sums are stable; 0: they are not.
   HostLayout hosts = {};     ///< Of ranks that have one data coordinate each.
-  bool recompute = false;    ///< Blocks are computed again in backward.
   std::optional<ShardPlan> shards = {};  ///< Of states that are cut among ranks.
   bool served = false;                   ///< By parameter servers on all ranks.
 };
 
-/// The flat gradients of the model, in the buckets in which data_parallel reduces them.
-layout::BucketPlan gradient_buckets(const ModelSpec& model, int64_t bucket_bytes);
+/// Flat gradients of parameters of these sizes, in the buckets in which data_parallel reduces them.
+layout::BucketPlan gradient_buckets(const std::vector<int64_t>& sizes, int64_t bucket_bytes);
 
 /// Prices one step.
 ///

@@ -4,11 +4,10 @@
 #include <utility>
 
 #include "hanji/plan/server_plan.h"
+#include "hanji/schedule/action.h"
 
 namespace hanji::plan {
 namespace {
-
-constexpr int64_t kTokenBytes = 8;
 
 /// What of a plan's work is one rank's.
 struct RankPart {
@@ -23,14 +22,24 @@ RankPart own_part(const Plan& plan, int rank) {
   return {rank, data, plan.shares[data].samples.size(), gradient_buffers(plan)[data]};
 }
 
+/// Of the micro-batches of a step, where most of them are under way.
+int64_t kept_bytes(const ModelFacts& model, int64_t micro_batch, int64_t samples) {
+  if (micro_batch == 0) return 0;
+  const int64_t count = (samples + micro_batch - 1) / micro_batch;
+  return schedule::peak_bytes(schedule::train_actions(count), [&](const schedule::Action& forward) {
+    return activation_bytes(model,
+                            std::min(micro_batch, samples - forward.micro_batch * micro_batch));
+  });
+}
+
 std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const RankPart& part) {
-  const ModelSpec& model = plan.model;
+  const ModelFacts& model = plan.model;
   const Config& config = plan.config;
   const StableGrains grains = stable_grains(plan);
-  const ActivationOptions options{std::min(micro_batch, part.samples), plan.kernels.precision,
-                                  config.compute.device, config.compute.recompute};
+  const int64_t samples = std::min(micro_batch, part.samples);
+  const auto sizes = model.parameter_sizes();
   const int64_t element = parameter_bytes(plan.kernels.precision);
-  const int64_t flat = gradient_buckets(model, config.comm.bucket_bytes).flat.count * element;
+  const int64_t flat = gradient_buckets(sizes, config.comm.bucket_bytes).flat.count * element;
   const int64_t moments = config.offload.optimizer == Place::kFile
                               ? offload_window_bytes(flat / element, element)
                               : 2 * flat;
@@ -44,15 +53,16 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
   }
   if (config.parallel.data == Sharding::kServer) {
     lines =
-        server_lines(serve_model(model, element, plan.mesh.num_data_coordinates(), grains.owners),
+        server_lines(serve_model(sizes, element, plan.mesh.num_data_coordinates(), grains.owners),
                      part.data_coordinate, part.gradient_buffers, message_bytes(config.comm));
   }
-  lines.push_back({"activations", activation_bytes(model, options)});
-  lines.push_back({"workspace", workspace_bytes(model, options)});
+  lines.push_back({"activations", kept_bytes(model, samples, part.samples)});
+  lines.push_back({"workspace", workspace_bytes(model, samples)});
   // Of parameters and moments, by the rank that saves.
   if (part.rank == 0) lines.push_back({"checkpoint copy", 3 * flat});
-  // Tokens and targets of all micro-batches of a step are read before the first one is used.
-  lines.push_back({"data", 2 * part.samples * model.block * kTokenBytes});
+  // Samples of all micro-batches of a step are read before the first one is used.
+  lines.push_back({"data", part.samples * model.sample_bytes});
+  if (model.buffer_bytes > 0) lines.push_back({"buffers", model.buffer_bytes});
   return lines;
 }
 

@@ -15,7 +15,7 @@ Config recorded() {
   Config config;
   config.run.ranks = 2;
   config.model = {
-      .preset = Preset::kNano, .layers = 2, .heads = 2, .width = 32, .block = 16, .vocabulary = 60};
+      .preset = "nano", .layers = 2, .heads = 2, .width = 32, .block = 16, .vocabulary = 60};
   config.train.steps = 20;
   config.train.warmup_steps = 2;
   config.train.global_batch = 12;

@@ -1,11 +1,13 @@
 #include "hanji/plan/schema.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <type_traits>
 
 #include "hanji/base/limits.h"
 #include "hanji/plan/internal/words.h"
+#include "hanji/plan/model_family.h"
 #include "hanji/plan/nccl_variables.h"
 #include "hanji/plan/train_limits.h"
 
@@ -13,7 +15,7 @@ namespace hanji::plan {
 namespace {
 
 constexpr double kMaxNumber = 1e15;  // far above any count, far below what int64 or double can hold
-constexpr double kMostOfAKey = 1LL << 50;
+constexpr double kMaxOfAKey = 1LL << 50;
 
 struct Limits {
   double min = 0;
@@ -121,18 +123,37 @@ std::vector<Key> run_keys() {
   };
 }
 
+/// Its words are those of the table of models.
+Key preset_key() {
+  Key key;
+  key.name = "model.preset";
+  key.type = KeyType::kChoice;
+  key.choices = preset_names();
+  key.doc =
+      "Sizes to start from: nano (2 layers, 2 heads, 32 wide, block 32), char (4, 4, 128, 64), "
+      "baby (6, 6, 384, 256), gpt2 (12, 12, 768, 1024); resnet-tiny, resnet18, resnet50, which "
+      "learn "
+      "from images.";
+  key.get = [](const Config& c) -> Value {
+    return std::ranges::find(preset_names(), c.model.preset) - preset_names().begin();
+  };
+  key.set = [](Config& c, const Value& v) {
+    c.model.preset = preset_names()[static_cast<size_t>(std::get<int64_t>(v))];
+  };
+  return key;
+}
+
 std::vector<Key> model_keys() {
   return {
-      choice(HANJI_KEY(model.preset,
-                       "Sizes to start from: nano (2 layers, 2 heads, 32 wide, block "
-                       "32), char (4, 4, 128, 64), baby (6, 6, 384, 256), gpt2 (12, "
-                       "12, 768, 1024).")),
+      preset_key(),
       integer(HANJI_KEY(model.layers, "Transformer blocks. auto: the preset's."), "layers",
               {1, 1024}, Auto::kYes),
       integer(HANJI_KEY(model.heads, "Attention heads; they divide the width."), "heads", {1, 1024},
               Auto::kYes),
-      integer(HANJI_KEY(model.width, "Elements of the residual stream."), "elements", {1, 65536},
-              Auto::kYes),
+      integer(HANJI_KEY(
+                  model.width,
+                  "Elements of the residual stream; of a resnet the channels of its first stage."),
+              "elements", {1, 65536}, Auto::kYes),
       integer(HANJI_KEY(model.block, "Tokens of a sample, and the longest context."), "tokens",
               {1, 1 << 20}, Auto::kYes),
       integer(HANJI_KEY(model.vocabulary, "Distinct tokens. auto: what the data needs."), "tokens",
@@ -154,6 +175,22 @@ std::vector<Key> data_keys() {
       real(HANJI_KEY(data.validation_fraction, "Share at the end of the data that validates."),
            {0.001, 0.9}),
   };
+}
+
+std::vector<Key> image_keys() {
+  std::vector<Key> keys = {
+      choice(
+          HANJI_KEY(data.images,
+                    "Images instead of text, for models that learn from them. generated: coloured "
+                    "shapes on noise, drawn from train.seed when they are read.")),
+      integer(HANJI_KEY(data.image_size, "Of the images' sides."), "pixels", {8, 1024}),
+      integer(HANJI_KEY(data.classes, "Kinds of images: five shapes in as many hues as it takes."),
+              "classes", {2, 1000}),
+      integer(HANJI_KEY(data.image_count, "Images of training and validation part together."),
+              "images", {2, 1e12}),
+  };
+  for (Key& key : keys) key.rare = true;
+  return keys;
 }
 
 std::vector<Key> batch_keys() {
@@ -249,7 +286,7 @@ std::vector<Key> machine_keys() {
                        "joins the hosts, for shm Gloo. hierarchical: the same, and refused on one "
                        "host. auto: nccl with compute.device = cuda, else shm.")),
       bytes(HANJI_KEY(comm.bucket_bytes, "Gradients that are reduced together."),
-            {4096, kMostOfAKey}),
+            {4096, kMaxOfAKey}),
       integer(HANJI_KEY(comm.check_every,
                         "Steps between comparisons of all replicas. 0: only at "
                         "the start."),
@@ -257,7 +294,7 @@ std::vector<Key> machine_keys() {
       bytes(HANJI_KEY(comm.link_bytes_per_second,
                       "What a host's link to the others carries each way, for the prediction. 0: "
                       "measured when the ranks meet."),
-            {0, kMostOfAKey}),
+            {0, kMaxOfAKey}),
       seconds(HANJI_KEY(comm.link_latency,
                         "What a message between hosts takes, for the prediction. 0: measured when "
                         "the ranks meet."),
@@ -356,8 +393,9 @@ std::vector<Key> nccl_keys() {
 
 std::vector<Key> build_schema() {
   std::vector<Key> keys;
-  for (auto group : {run_keys, model_keys, data_keys, batch_keys, optimizer_keys, watch_keys,
-                     machine_keys, parallel_keys, offload_keys, algorithm_keys, nccl_keys}) {
+  for (auto group :
+       {run_keys, model_keys, data_keys, image_keys, batch_keys, optimizer_keys, watch_keys,
+        machine_keys, parallel_keys, offload_keys, algorithm_keys, nccl_keys}) {
     for (Key& key : group()) keys.push_back(std::move(key));
   }
   return keys;

@@ -7,7 +7,7 @@
 namespace hanji::plan {
 namespace {
 
-constexpr int64_t kMostMessageBytes = int64_t{4} << 20;
+constexpr int64_t kMaxMessageBytes = int64_t{4} << 20;
 
 std::vector<layout::Range> one_each(int ranks) {
   std::vector<layout::Range> owners;
@@ -17,10 +17,10 @@ std::vector<layout::Range> one_each(int ranks) {
 
 }  // namespace
 
-ServerPlan serve_model(const ModelSpec& model, int64_t element_bytes, int ranks,
+ServerPlan serve_model(const std::vector<int64_t>& sizes, int64_t element_bytes, int ranks,
                        const std::vector<layout::Range>& owners) {
   ServerPlan plan{.shares = {},
-                  .flat = layout::flat_layout(model.parameter_sizes()),
+                  .flat = layout::flat_layout(sizes),
                   .element_bytes = element_bytes,
                   .parts = {}};
   plan.shares =
@@ -33,7 +33,7 @@ ServerPlan serve_model(const ModelSpec& model, int64_t element_bytes, int ranks,
 }
 
 int64_t message_bytes(const CommConfig& comm) {
-  return std::min(comm.bucket_bytes, kMostMessageBytes);
+  return std::min(comm.bucket_bytes, kMaxMessageBytes);
 }
 
 std::vector<MemoryLine> server_lines(const ServerPlan& plan, int rank, int64_t num_buffers,

@@ -18,8 +18,8 @@ struct ServerPlan {
   int64_t num_partials = 0;  ///< Of all ranks together.
 };
 
-/// `ranks`: how many; `owners`: of grains where bits are stable, else empty.
-ServerPlan serve_model(const ModelSpec& model, int64_t element_bytes, int ranks,
+/// `sizes`: of the parameters; `ranks`: how many; `owners`: of grains where bits are stable, else empty.
+ServerPlan serve_model(const std::vector<int64_t>& sizes, int64_t element_bytes, int ranks,
                        const std::vector<layout::Range>& owners);
 
 /// Gradients and weights travel in messages of at most so many bytes.

@@ -26,8 +26,7 @@ bool cuts_states(Sharding sharding) {
   return sharding != Sharding::kReplicas && sharding != Sharding::kServer;
 }
 
-void cut_model(const ModelSpec& model, int64_t unit_bytes, ShardPlan& plan) {
-  const auto sizes = model.parameter_sizes();
+void cut_model(const std::vector<int64_t>& sizes, int64_t unit_bytes, ShardPlan& plan) {
   plan.units.clear();
   for (auto& indices : layout::group_by_size(sizes, unit_bytes / plan.element_bytes)) {
     plan.units.push_back(layout::make_unit(std::move(indices), sizes, plan.ranks));

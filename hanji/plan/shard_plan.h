@@ -5,7 +5,6 @@
 
 #include "hanji/layout/unit.h"
 #include "hanji/plan/memory.h"
-#include "hanji/plan/model_spec.h"
 #include "hanji/plan/sharding.h"
 
 namespace hanji::plan {
@@ -24,8 +23,8 @@ struct ShardPlan {
   bool operator==(const ShardPlan&) const = default;
 };
 
-/// Cuts the model's parameters, in units of at least `unit_bytes`, among the ranks of a group.
-void cut_model(const ModelSpec& model, int64_t unit_bytes, ShardPlan& plan);
+/// Cuts parameters of these sizes, in units of at least `unit_bytes`, among the ranks of a group.
+void cut_model(const std::vector<int64_t>& sizes, int64_t unit_bytes, ShardPlan& plan);
 
 /// How a rank's backward passes of one step follow each other.
 struct Passes {

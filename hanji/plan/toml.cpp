@@ -22,7 +22,7 @@ namespace hanji::plan {
 namespace {
 
 // The parser descends once for each dot of a key, without a limit of its own.
-constexpr int64_t kMostDots = 4096;
+constexpr int64_t kMaxDots = 4096;
 
 Origin origin_at(const std::string& file_name, const toml::source_position& position) {
   return {file_name, static_cast<int>(position.line), static_cast<int>(position.column)};
@@ -146,11 +146,11 @@ void read_members(const std::string& name, const Origin& origin, const toml::nod
 
 TomlDocument read_toml_document(std::string_view text, const std::string& file_name) {
   TomlDocument document;
-  if (std::ranges::count(text, '.') > kMostDots) {
+  if (std::ranges::count(text, '.') > kMaxDots) {
     document.syntax_error.emplace();
     document.syntax_error->origin.source = file_name;
     document.syntax_error->message =
-        fmt::format("more than {} dots; a key of a configuration has one", kMostDots);
+        fmt::format("more than {} dots; a key of a configuration has one", kMaxDots);
     return document;
   }
   const toml::parse_result parsed = toml::parse(text);

@@ -106,9 +106,9 @@ TEST(TrainLimits, TrainKeepsTheWidthsThatAreNotMarked) {
 }
 
 TEST(TrainLimits, RanksAreLimitedOnEachHostAndServersCompute) {
-  constexpr int kMost = base::kMaxRanksPerHost;
-  EXPECT_TRUE(has_limit({.hosts = {{1, kMost + 1}}}, TrainLimit::kRanks));
-  EXPECT_FALSE(has_limit({.hosts = {{kMost, kMost}}}, TrainLimit::kRanks));
+  constexpr int kMaxRanks = base::kMaxRanksPerHost;
+  EXPECT_TRUE(has_limit({.hosts = {{1, kMaxRanks + 1}}}, TrainLimit::kRanks));
+  EXPECT_FALSE(has_limit({.hosts = {{kMaxRanks, kMaxRanks}}}, TrainLimit::kRanks));
   EXPECT_TRUE(has_limit({.data = Sharding::kServer, .servers = 1}, TrainLimit::kServers));
 }
 

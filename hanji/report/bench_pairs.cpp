@@ -20,7 +20,7 @@ std::string why_refused(std::span<const BenchPair> pairs, int unsteady) {
   return fmt::format(
       "no ratio: in {} of {} pairs a flag's round trip moved by more than {:.0f} % ({} to {}); "
       "measure again on a quieter machine",
-      unsteady, pairs.size(), 100 * kMostProbeChange, base::format_seconds(least),
+      unsteady, pairs.size(), 100 * kMaxProbeChange, base::format_seconds(least),
       base::format_seconds(most));
 }
 
@@ -28,7 +28,7 @@ std::string why_refused(std::span<const BenchPair> pairs, int unsteady) {
 
 bool BenchPair::is_steady() const {
   const auto [least, most] = std::minmax(probe_before, probe_after);
-  return most <= least * (1 + kMostProbeChange);
+  return most <= least * (1 + kMaxProbeChange);
 }
 
 BenchRatio compare_pairs(std::span<const BenchPair> pairs) {

@@ -10,7 +10,7 @@ namespace hanji::report {
 
 /// A flag's round trip may change by this share between two sides of a pair; beyond it the ranks'
 /// processors have moved apart or together, and the pair compares two machines.
-inline constexpr double kMostProbeChange = 0.2;
+inline constexpr double kMaxProbeChange = 0.2;
 
 /// Both sides' median in one round, and a flag's round trip before and after it; 0: not probed,
 /// because the ranks have no processors of their own.

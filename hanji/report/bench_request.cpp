@@ -20,8 +20,8 @@ bool find_named(const std::string& word, T& value) {
 double over_ranks(const std::vector<double>& times, Average average) {
   switch (average) {
     case Average::kRank0: return times[0];
-    case Average::kLeast: return *std::min_element(times.begin(), times.end());
-    case Average::kMost: return *std::max_element(times.begin(), times.end());
+    case Average::kMin: return *std::min_element(times.begin(), times.end());
+    case Average::kMax: return *std::max_element(times.begin(), times.end());
     case Average::kMean: break;
   }
   double sum = 0;

@@ -52,7 +52,7 @@ struct BenchAnswer {
 Result<BenchAnswer> parse_answer(std::string_view line);
 
 /// Which rank's time is a call's, as nccl-tests' -a has it.
-enum class Average : uint8_t { kRank0, kMean, kLeast, kMost };
+enum class Average : uint8_t { kRank0, kMean, kMin, kMax };
 
 /// One time per call out of one row per rank.
 std::vector<double> over_ranks(const std::vector<BenchAnswer>& answers, Average average);

@@ -60,8 +60,8 @@ TEST(BenchAnswer, ALineSaysAllOfIt) {
 
 TEST(BenchAnswer, TheSlowestRankIsACallsTimeUnlessAskedOtherwise) {
   const std::vector<BenchAnswer> answers = {{.seconds = {1, 5}}, {.seconds = {3, 1}}};
-  EXPECT_THAT(over_ranks(answers, Average::kMost), ElementsAre(3, 5));
-  EXPECT_THAT(over_ranks(answers, Average::kLeast), ElementsAre(1, 1));
+  EXPECT_THAT(over_ranks(answers, Average::kMax), ElementsAre(3, 5));
+  EXPECT_THAT(over_ranks(answers, Average::kMin), ElementsAre(1, 1));
   EXPECT_THAT(over_ranks(answers, Average::kMean), ElementsAre(2, 3));
   EXPECT_THAT(over_ranks(answers, Average::kRank0), ElementsAre(1, 5));
 }

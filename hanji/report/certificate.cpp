@@ -13,7 +13,7 @@ namespace hanji::report {
 namespace {
 
 using base::Json;
-constexpr size_t kMostStepsShown = 20;
+constexpr size_t kMaxStepsShown = 20;
 
 /// Whether a step is before the first difference.
 bool is_equal(const Certificate& certificate, int64_t step) {
@@ -91,8 +91,8 @@ std::string steps_text(const Certificate& certificate) {
   std::string text;
   const auto& steps = certificate.expected.steps;
   for (size_t i = 0; i < steps.size(); ++i) {
-    if (steps.size() > kMostStepsShown + 1 && i == kMostStepsShown / 2) {
-      i = steps.size() - kMostStepsShown / 2;
+    if (steps.size() > kMaxStepsShown + 1 && i == kMaxStepsShown / 2) {
+      i = steps.size() - kMaxStepsShown / 2;
       text += "  ...\n";
     }
     text += fmt::format("  step {:>4}  {}  {}\n", steps[i].step, steps[i].parameters_sha256,

@@ -107,12 +107,12 @@ Result<CollectiveCost> cost_in_memory(const cost::Question& question, const cost
   if (schedule::message_algorithms(question.routine).empty()) {
     return base::unsupported(fmt::format("{} is not priced by size", name_of(question.routine)));
   }
-  if (question.ranks > base::kMaxRanksPerHost || question.bytes > kMostBytesInMemory) {
+  if (question.ranks > base::kMaxRanksPerHost || question.bytes > kMaxBytesInMemory) {
     return base::invalid_argument(fmt::format(
         "{} ranks and {}; at most {} ranks and {} are priced in shared memory; for ranks "
         "on several hosts add --bandwidth, such as 10GB/s",
         question.ranks, base::format_bytes(question.bytes), base::kMaxRanksPerHost,
-        base::format_bytes(kMostBytesInMemory)));
+        base::format_bytes(kMaxBytesInMemory)));
   }
   CollectiveCost result{question.routine,
                         question.bytes,

@@ -51,7 +51,7 @@ inline constexpr int64_t kLargestSize = 1'000'000'000;
 /// In shared memory, where a list has steps for each piece of a message.
 inline constexpr int64_t kLargestSizeInMemory = 100'000'000;
 /// The most that cost_in_memory() takes.
-inline constexpr int64_t kMostBytesInMemory = int64_t{1} << 30;
+inline constexpr int64_t kMaxBytesInMemory = int64_t{1} << 30;
 /// Where a network has no latency, small messages have nothing to lose; `sizes` takes this one.
 inline constexpr double kExampleLatency = 1e-3;
 

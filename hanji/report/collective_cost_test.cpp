@@ -60,7 +60,7 @@ TEST(CollectiveCost, InMemoryGoesFromOneMeetingToTheLeastTraffic) {
   EXPECT_EQ(cost_in_memory(textbook(Routine::kBarrier), cost::Rates{}).status().code(),
             Code::kUnsupported);
   cost::Question large = textbook(Routine::kAllReduce);
-  large.bytes = kMostBytesInMemory + 1;
+  large.bytes = kMaxBytesInMemory + 1;
   EXPECT_THAT(cost_in_memory(large, cost::Rates{}).status().message(), HasSubstr("1.00 GiB"));
   large = textbook(Routine::kAllReduce);
   large.ranks = base::kMaxRanksPerHost + 1;

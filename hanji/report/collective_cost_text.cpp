@@ -39,7 +39,7 @@ std::string sizes_text(const CollectiveCost& cost) {
     text += fmt::format(
         "not compared{}: {} in {} segments has {} steps, and at most {} are compared; take fewer "
         "ranks, or simulate --algorithm {} alone\n",
-        has_row ? " by size" : "", one.algorithm, cost::kMostSegments, one.steps,
+        has_row ? " by size" : "", one.algorithm, cost::kMaxSegments, one.steps,
         cost::kMaxComparedSteps, one.algorithm);
   }
   return text;

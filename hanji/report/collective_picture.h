@@ -18,9 +18,9 @@ struct CollectivePicture {
 };
 
 /// The most ranks that are drawn; letters and columns end there.
-inline constexpr int kMostDrawnRanks = 8;
+inline constexpr int kMaxDrawnRanks = 8;
 
-/// Shape   1 <= ranks <= kMostDrawnRanks, 0 <= root < ranks. Routines without algorithms of
+/// Shape   1 <= ranks <= kMaxDrawnRanks, 0 <= root < ranks. Routines without algorithms of
 ///         messages, such as barrier, have no picture: both sides are empty.
 CollectivePicture draw_collective(schedule::Routine routine, int ranks, int root);
 

@@ -72,7 +72,7 @@ std::string to_json(const ObservedRun& run) {
 }
 
 Result<ObservedRun> observed_from_json(std::string_view text) {
-  HANJI_ASSIGN_OR_RETURN(const Json json, base::parse_json(text, 64, kMostObservedBytes));
+  HANJI_ASSIGN_OR_RETURN(const Json json, base::parse_json(text, 64, kMaxObservedBytes));
   try {
     ObservedRun run;
     run.state_sha256 = json.at("state_sha256").get<std::string>();

@@ -45,7 +45,7 @@ struct ObservedRun {
 
 std::string to_json(const ObservedRun& run);
 /// The longest text that observed_from_json() takes.
-inline constexpr size_t kMostObservedBytes = size_t{1} << 30;
+inline constexpr size_t kMaxObservedBytes = size_t{1} << 30;
 /// Errors  kCorrupt, naming the member.
 Result<ObservedRun> observed_from_json(std::string_view text);
 

@@ -17,18 +17,18 @@ using cost::Round;
 using cost::Transfer;
 using schedule::Routine;
 
-constexpr size_t kMostRounds = 16;  // of a timeline
-constexpr size_t kMostArrows = 16;  // of a round
-constexpr size_t kFewRounds = 7;    // of a timeline beside others
+constexpr size_t kMaxRounds = 16;  // of a timeline
+constexpr size_t kMaxArrows = 16;  // of a round
+constexpr size_t kFewRounds = 7;   // of a timeline beside others
 constexpr int kShownSegments[] = {1, 5, 50};
 
 std::string arrows(const Round& round) {
   std::string text;
-  for (size_t i = 0; i < round.transfers.size() && i < kMostArrows; ++i) {
+  for (size_t i = 0; i < round.transfers.size() && i < kMaxArrows; ++i) {
     const Transfer& one = round.transfers[i];
     text += fmt::format("{}{}->{}", i == 0 ? "" : ", ", one.from, one.to);
   }
-  if (round.transfers.size() > kMostArrows) {
+  if (round.transfers.size() > kMaxArrows) {
     text += fmt::format(", ... {} in all", round.transfers.size());
   }
   return text;
@@ -158,7 +158,7 @@ std::string timeline_text(const Answer& answer, const cost::Network& network) {
   text += fmt::format("  {} of latency, {} of bandwidth, {} of reduction; {} rounds\n",
                       exact_seconds(terms.latency), exact_seconds(terms.bandwidth),
                       exact_seconds(terms.reduction), terms.rounds);
-  return text + rounds_text(answer, network, kMostRounds);
+  return text + rounds_text(answer, network, kMaxRounds);
 }
 
 std::string timeline_json(const Answer& answer) {

@@ -90,7 +90,7 @@ class Striker {
   }
   int64_t struck_ns() const { return struck_ns_; }
 
-  void tell(const launch::RankEvent& event) {
+  void notify(const launch::RankEvent& event) {
     if (event.kind != launch::RankEventKind::kStarted) return;
     const std::lock_guard lock(mutex_);
     pids_.at(static_cast<size_t>(event.rank)) = event.pid;
@@ -205,7 +205,7 @@ Result<std::vector<double>> strike_at_random(const RandomStrike& strike,
   Striker striker(strike, folder, ranks * strike.hosts);
   launch::LaunchOptions options;
   options.signals = launch::Signals::kLeave;
-  options.on_event = [&](const launch::RankEvent& event) { striker.tell(event); };
+  options.on_event = [&](const launch::RankEvent& event) { striker.notify(event); };
   const Fault fault{.rank = -1, .ranks = ranks, .watcher_delay = strike.watcher_delay};
   const auto outcomes = launch_all(job_of(fault, folder, std::move(options)), strike.hosts);
   striker.finish();

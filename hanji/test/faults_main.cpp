@@ -109,7 +109,7 @@ std::filesystem::path fresh_folder(const std::string& name) {
 }
 
 /// How soon survivors name a rank, as docs/checkpoints_and_failures.md promises: 99 of 100 of them.
-struct Promise {
+struct TimeBound {
   const char* verb;
   const char* what;
   int signal;
@@ -117,17 +117,17 @@ struct Promise {
   double seconds;
 };
 constexpr double kHeartbeatSeconds = static_cast<double>(test::kFaultHeartbeat.count()) * 1e-3;
-constexpr Promise kPromises[] = {
+constexpr TimeBound kTimeBounds[] = {
     {"kills", "random kills", SIGKILL, 1, 0.1},
     {"stops", "random stops", SIGSTOP, 1, 3 * kHeartbeatSeconds},
     {"hosts", "random kills on two hosts", SIGKILL, 2, 1.0},
 };
 
 /// Strikes so often, with the seeds from `strike.seed` on.
-int keep(const Promise& promise, int64_t number, test::RandomStrike strike) {
-  const auto root = fresh_folder(promise.verb);
-  strike.signal = promise.signal;
-  strike.hosts = promise.hosts;
+int keep(const TimeBound& bound, int64_t number, test::RandomStrike strike) {
+  const auto root = fresh_folder(bound.verb);
+  strike.signal = bound.signal;
+  strike.hosts = bound.hosts;
   int64_t failed = 0;
   std::vector<double> seconds;
   for (int64_t i = 0; i < number; ++i, ++strike.seed) {
@@ -140,15 +140,15 @@ int keep(const Promise& promise, int64_t number, test::RandomStrike strike) {
     std::filesystem::remove_all(folder);
   }
   std::filesystem::remove_all(root);
-  fmt::print("{} {}, {} not named by all\n", number, promise.what, failed);
+  fmt::print("{} {}, {} not named by all\n", number, bound.what, failed);
   if (seconds.empty()) return failed == 0 ? 0 : 1;
   std::sort(seconds.begin(), seconds.end());
   const double p99 = seconds[seconds.size() * 99 / 100];
-  const bool kept = p99 <= promise.seconds;
+  const bool kept = p99 <= bound.seconds;
   fmt::print("named by {} survivors after {} (median), {} (99 of 100), {} (at most)\n",
              seconds.size(), base::format_seconds(seconds[seconds.size() / 2]),
              base::format_seconds(p99), base::format_seconds(seconds.back()));
-  fmt::print("99 of 100 within {}: {}\n", base::format_seconds(promise.seconds),
+  fmt::print("99 of 100 within {}: {}\n", base::format_seconds(bound.seconds),
              kept ? "kept" : "NOT KEPT");
   return failed == 0 && kept ? 0 : 1;
 }
@@ -301,12 +301,12 @@ constexpr const char* kUsage =
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   const std::string verb = words.size() > 1 ? words[0] : "";
-  for (const Promise& promise : kPromises) {
-    if (verb != promise.verb) continue;
+  for (const TimeBound& bound : kTimeBounds) {
+    if (verb != bound.verb) continue;
     test::RandomStrike strike;
     if (words.size() > 2) strike.seed = std::stoull(words[2]);
     if (words.size() > 3) strike.watcher_delay = std::chrono::milliseconds(std::stoll(words[3]));
-    return keep(promise, std::stoll(words[1]), strike);
+    return keep(bound, std::stoll(words[1]), strike);
   }
   if (verb == "table") return table(words[1]);
   if (verb == "steps") {

@@ -13,15 +13,15 @@ namespace hanji::topology {
 namespace {
 
 constexpr const char* kNoTime = "the time for measuring was over";
-constexpr int64_t kLeast = 16 << 20, kMost = 128 << 20;
+constexpr int64_t kMinBufferBytes = 16 << 20, kMaxBufferBytes = 128 << 20;
 
 /// Twice the largest cache, within what memory bears for two buffers per core.
 int64_t buffer_bytes(const Machine& machine) {
   int64_t cache = 0;
   for (const Cache& one : machine.caches) cache = std::max(cache, one.bytes);
-  const int64_t wanted = std::clamp(2 * cache, kLeast, kMost);
+  const int64_t wanted = std::clamp(2 * cache, kMinBufferBytes, kMaxBufferBytes);
   const int64_t share = machine.available_bytes / 4 / (2 * std::max(1, machine.usable_cores));
-  return std::clamp<int64_t>(std::min(wanted, share), 1 << 20, kMost) / 4096 * 4096;
+  return std::clamp<int64_t>(std::min(wanted, share), 1 << 20, kMaxBufferBytes) / 4096 * 4096;
 }
 
 PairRate measure_pair(const CpuPair& pair, int64_t bytes) {

@@ -16,12 +16,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostText = 4096;
-constexpr int kMostCacheIndex = 8;
+constexpr size_t kMaxText = 4096;
+constexpr int kMaxCacheIndex = 8;
 
 // The first line of a file; empty where there is none.
 std::string line_of(const fs::path& file) {
-  const auto text = base::read_file(file, kMostText);
+  const auto text = base::read_file(file, kMaxText);
   return text.ok() ? text->substr(0, text->find('\n')) : "";
 }
 
@@ -46,7 +46,7 @@ std::string memory_part(const fs::path& cpu) {
 // The last level, by the CPUs that share it.
 std::string cache_part(const fs::path& cpu) {
   std::string shared;
-  for (int index = 0; index < kMostCacheIndex; ++index) {
+  for (int index = 0; index < kMaxCacheIndex; ++index) {
     const std::string cpus = line_of(cpu / fmt::format("cache/index{}", index) / "shared_cpu_list");
     if (cpus.empty()) break;
     shared = cpus;

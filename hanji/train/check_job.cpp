@@ -7,6 +7,7 @@
 #include "hanji/comm/mpi/group.h"
 #include "hanji/comm/nccl/group.h"
 #include "hanji/compute/device.h"
+#include "hanji/plan/model_family.h"
 #include "hanji/train/run_folder.h"
 
 namespace hanji::train {
@@ -14,9 +15,18 @@ namespace {
 
 using Keys = std::initializer_list<std::string_view>;
 
-constexpr std::array<std::string_view, 8> kDataKeys = {
-    "data.text",   "data.tokens",      "data.format", "data.vocabulary", "data.validation_fraction",
-    "model.block", "model.vocabulary", "model.preset"};
+constexpr std::array<std::string_view, 12> kDataKeys = {"data.text",
+                                                        "data.tokens",
+                                                        "data.format",
+                                                        "data.vocabulary",
+                                                        "data.validation_fraction",
+                                                        "model.block",
+                                                        "model.vocabulary",
+                                                        "model.preset",
+                                                        "data.images",
+                                                        "data.image_size",
+                                                        "data.classes",
+                                                        "data.image_count"};
 
 bool is_mistaken(const plan::LoadedConfig& loaded, std::string_view key) {
   return std::ranges::any_of(loaded.mistakes, [&](const plan::ConfigMistake& mistake) {
@@ -39,6 +49,13 @@ void add_mistake(plan::LoadedConfig& loaded, Keys keys, const Status& status) {
 /// Result  in `damaged` whether the mistake is that a token file is not what it claims to be.
 std::optional<Dataset> look_at_data(plan::LoadedConfig& loaded, bool& damaged) {
   const plan::Config& config = loaded.config;
+  if (plan::data_kind(config.data) == plan::DataKind::kImages) {
+    auto images = open_images(config);
+    if (images.ok()) return *std::move(images);
+    add_mistake(loaded, {"data.image_count", "data.validation_fraction", "data.images"},
+                images.status());
+    return std::nullopt;
+  }
   const std::string_view data_key = config.data.tokens.empty() ? "data.text" : "data.tokens";
   auto source = open_source(config.data);
   if (!source.ok()) {
@@ -50,8 +67,8 @@ std::optional<Dataset> look_at_data(plan::LoadedConfig& loaded, bool& damaged) {
     add_mistake(loaded, {"model.vocabulary"}, known);
     return std::nullopt;
   }
-  auto dataset = cut_samples(*std::move(source), config.data,
-                             plan::resolve_model(config.model).block, config.model.vocabulary);
+  auto dataset = cut_samples(*std::move(source), config.data, plan::resolved(config.model).block,
+                             config.model.vocabulary);
   if (dataset.ok()) return *std::move(dataset);
   add_mistake(loaded, {data_key, "model.block", "model.preset", "data.validation_fraction"},
               dataset.status());

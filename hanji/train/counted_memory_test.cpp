@@ -18,7 +18,7 @@ plan::Plan plan_of(plan::Sharding data, const Dataset& dataset) {
   plan::PlanInputs inputs{.data = dataset.facts()};
   plan::Config& config = inputs.config;
   config.run.ranks = 2;
-  config.model.preset = plan::Preset::kNano;
+  config.model.preset = "nano";
   config.data.vocabulary = plan::VocabularyKind::kByte;
   config.train.steps = 3;
   config.train.global_batch = 4;

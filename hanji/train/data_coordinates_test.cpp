@@ -87,7 +87,7 @@ std::vector<SeenByRank> run_on(const plan::Plan& plan, const Dataset& dataset, i
       if (step.number == 1 && world.rank() == stopped) told.stop_signal = SIGINT;
       const StepResult result = run_step(in, train, told);
       for (const layers::Batch& batch : step.micro_batches) seen.samples.push_back(batch.positions);
-      seen.tokens.push_back(result.num_tokens);
+      seen.tokens.push_back(result.num_targets);
       seen.numbers.insert(seen.numbers.end(), {result.loss, result.gradient_norm});
       return result;
     };

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "hanji/data/generated_images.h"
+#include "hanji/data/samples.h"
 #include "hanji/data/text.h"
 #include "hanji/data/token_file.h"
+#include "hanji/plan/model_family.h"
 
 namespace hanji::train {
 namespace {
@@ -54,8 +57,8 @@ int64_t ids_needed(const DataSource& source) {
 
 plan::DataFacts Dataset::facts() const {
   return {.vocabulary = num_ids,
-          .num_train_samples = samples.num_train(),
-          .num_validation_samples = samples.num_validation()};
+          .num_train_samples = samples->num_train(),
+          .num_validation_samples = samples->num_validation()};
 }
 
 Result<DataSource> open_source(const plan::DataConfig& config) {
@@ -83,13 +86,34 @@ Result<Dataset> cut_samples(DataSource source, const plan::DataConfig& config, i
                                                {.block = block,
                                                 .validation_fraction = config.validation_fraction,
                                                 .vocabulary = num_ids}));
-  return Dataset{std::move(samples), std::move(source.vocabulary), num_ids, std::move(source.name)};
+  const auto tokens = std::make_shared<const data::TokenSamples>(std::move(samples));
+  return Dataset{tokens, tokens, std::move(source.vocabulary), num_ids, std::move(source.name)};
 }
 
 Result<Dataset> open_dataset(const plan::DataConfig& config, int64_t block, int64_t vocabulary) {
   HANJI_ASSIGN_OR_RETURN(auto source, open_source(config));
   if (source.vocabulary) HANJI_RETURN_IF_ERROR(check_vocabulary(source, vocabulary));
   return cut_samples(std::move(source), config, block, vocabulary);
+}
+
+Result<Dataset> open_images(const plan::Config& config) {
+  const plan::DataConfig& data = config.data;
+  auto images = data::GeneratedImages::create({.seed = static_cast<uint64_t>(config.train.seed),
+                                               .size = data.image_size,
+                                               .classes = data.classes,
+                                               .count = data.image_count,
+                                               .validation_fraction = data.validation_fraction});
+  if (!images.ok()) return images.status().at("data.images");
+  return Dataset{.samples = std::make_shared<const data::GeneratedImages>(*std::move(images)),
+                 .tokens = nullptr,
+                 .vocabulary = std::nullopt,
+                 .num_ids = data.classes,
+                 .name = "generated images"};
+}
+
+Result<Dataset> open_dataset(const plan::Config& config) {
+  if (plan::data_kind(config.data) == plan::DataKind::kImages) return open_images(config);
+  return open_dataset(config.data, plan::resolved(config.model).block, config.model.vocabulary);
 }
 
 }  // namespace hanji::train

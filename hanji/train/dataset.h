@@ -1,21 +1,28 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
-#include "hanji/data/samples.h"
+#include "hanji/data/token_source.h"
 #include "hanji/data/vocabulary.h"
 #include "hanji/plan/plan.h"
 
+namespace hanji::data {
+class Source;
+class TokenSamples;
+}  // namespace hanji::data
+
 namespace hanji::train {
 
-/// What a run learns from: samples, and the vocabulary that turns them back into text.
+/// What a run learns from: samples, and of texts the vocabulary that turns them back into text.
 struct Dataset {
-  data::TokenSamples samples;
-  std::optional<data::Vocabulary> vocabulary;  ///< None for a file of token ids.
-  int64_t num_ids = 0;                         ///< Token ids are below it.
-  std::string name;                            ///< For people: a path, or "embedded text".
+  std::shared_ptr<const data::Source> samples;
+  std::shared_ptr<const data::TokenSamples> tokens;  ///< The same, where samples are tokens.
+  std::optional<data::Vocabulary> vocabulary;        ///< Of a text.
+  int64_t num_ids = 0;                               ///< Token ids, or classes, are below it.
+  std::string name;  ///< For people: a path, "embedded text", "generated images".
 
   plan::DataFacts facts() const;
 };
@@ -46,6 +53,12 @@ Status check_vocabulary(const DataSource& source, int64_t vocabulary,
 ///         the text's. Ids of a token file are looked at when a sample is read, or before by
 ///         check_vocabulary().
 Result<Dataset> open_dataset(const plan::DataConfig& config, int64_t block, int64_t vocabulary);
+/// Draws data.images.
+/// Errors  as data::GeneratedImages::create().
+Result<Dataset> open_images(const plan::Config& config);
+
+/// What a run's configuration names, of either kind; a block that is open is the preset's.
+Result<Dataset> open_dataset(const plan::Config& config);
 /// The same from tokens that are open already.
 Result<Dataset> cut_samples(DataSource source, const plan::DataConfig& config, int64_t block,
                             int64_t vocabulary);

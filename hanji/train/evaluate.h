@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "hanji/data/samples.h"
+#include "hanji/data/source.h"
 #include "hanji/layout/range.h"
 #include "hanji/schedule/grain_tree.h"
 #include "hanji/train/job.h"
@@ -17,9 +17,15 @@ struct EvaluateInputs {
   const schedule::GrainTree* tree = nullptr;
 };
 
-/// The mean token loss over `num_samples` validation samples, in nats; the same on every rank.
+/// Means over the targets of the validation samples.
+struct Evaluation {
+  double loss = 0;    ///< In nats.
+  double metric = 0;  ///< Of Model::metric_name(), if it has one.
+};
+
+/// Asks the model about `num_samples` validation samples; the same result on every rank.
 ///
 /// Order   collective. The model is in training mode again afterwards.
-double evaluate(Job& job, const data::TokenSamples& samples, const EvaluateInputs& inputs);
+Evaluation evaluate(Job& job, const data::Source& samples, const EvaluateInputs& inputs);
 
 }  // namespace hanji::train

@@ -13,8 +13,8 @@ Result<std::string> generate(const GenerateOptions& options) {
   HANJI_ASSIGN_OR_RETURN(const auto vocabulary, vocabulary_of(checkpoint.manifest));
   if (!vocabulary) {
     return base::unsupported(checkpoint.path.string() +
-                             ": its model was trained on bare token ids, so there is no text to "
-                             "continue; generate needs a run on --text");
+                             ": its model was trained on bare token ids or images, so there is no "
+                             "text to continue; generate needs a run on --text");
   }
   HANJI_ASSIGN_OR_RETURN(const auto plan, plan::plan_from_json(checkpoint.manifest.plan));
   const auto model = make_model(plan);
@@ -35,8 +35,8 @@ Result<std::string> generate_text(layers::Model& model, const plan::Plan& plan,
                         .temperature = options.temperature,
                         .top_k = options.top_k,
                         .seed = options.seed,
-                        .block = plan.model.block,
-                        .vocabulary = plan.model.vocabulary,
+                        .block = plan.config.model.block,
+                        .vocabulary = plan.config.model.vocabulary,
                         .device = checkpoint::parameters_of(model).front().tensor.device()});
   return options.prompt + vocabulary.decode(continuation);
 }

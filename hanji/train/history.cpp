@@ -41,6 +41,10 @@ void remember(const Json& line, History& history) {
                               .ranks = ranks});
   } else if (line.contains("validation_loss")) {
     history.validation_loss = number(line, "validation_loss");
+    for (const auto& [key, value] : line.items()) {
+      const bool metric = key.starts_with("validation_") && key != "validation_loss";
+      if (metric && value.is_number()) history.validation_metric = value.get<double>();
+    }
   }
 }
 

@@ -40,6 +40,7 @@ struct History {
   std::vector<Resumption> resumptions;  ///< Earlier ones.
   double train_loss = 0;                ///< Of the last step.
   double validation_loss = 0;           ///< Of the last evaluation; 0: there was none.
+  double validation_metric = 0;         ///< Of it, too: what the model counts beside the loss.
 };
 
 /// Cuts a run.jsonl back to its first `steps` steps and reads what stays. What a killed run left of

@@ -27,9 +27,10 @@ Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model,
            std::unique_ptr<Strategy> strategy, const Ranks& ranks) {
   std::optional<GrainSums> totals;
   if (const plan::StableGrains grains = plan::stable_grains(plan); grains.count > 0) {
-    totals.emplace(schedule::grain_tree(grains.count, grains.owners), ranks.data, kNumTotals);
+    totals.emplace(schedule::grain_tree(grains.count, grains.owners), ranks.data,
+                   kNumTotals + model->num_statistics());
   }
-  std::vector<layers::LayerScope> scopes = training_scopes(plan, *model);
+  std::vector<layers::LayerScope> scopes = training_scopes(plan.config, *model);
   return {std::move(model), std::move(scopes), std::move(strategy),        ranks.all,
           ranks.data,       ranks.peers,       comm::device_of(ranks.all), std::move(totals)};
 }

@@ -31,7 +31,8 @@ struct Job {
   std::optional<GrainSums> totals = std::nullopt;  ///< Of a step's grains, where bits are stable.
 };
 
-/// Numbers of each data coordinate that every rank learns in a step: loss, tokens, two kinds of stop.
+/// Numbers of each data coordinate that every rank learns in a step: loss, targets, two kinds of stop,
+/// before the model's statistics.
 inline constexpr int64_t kNumTotals = 4;
 
 /// How the gradients of replicas become one: the plain sum over data coordinates, or over grains

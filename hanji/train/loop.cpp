@@ -7,6 +7,7 @@
 #include "hanji/base/clock.h"
 #include "hanji/comm/heap.h"
 #include "hanji/data/batch.h"
+#include "hanji/layers/model.h"
 #include "hanji/trace/recorder.h"
 #include "hanji/train/evaluate.h"
 #include "hanji/train/learning_rate.h"
@@ -35,10 +36,14 @@ layout::Range even_share(int64_t count, int owners, int owner) {
 class Loop {
  public:
   Loop(Job& job, const LoopInputs& inputs)
-      : job_(job), inputs_(inputs), loader_(make_loader(inputs, job.group.rank())) {
+      : job_(job),
+        inputs_(inputs),
+        loader_(make_loader(inputs, job.group.rank())),
+        actions_(plan::step_actions(inputs.plan, job.group.rank())) {
     outcome_.steps_done = inputs.first_step;
     outcome_.seconds.reserve(config().steps - inputs.first_step);
     batches_.resize(loader_.micro_batches().size());
+    base::throw_if_error(schedule::check(actions_));
   }
 
   LoopOutcome run() {
@@ -58,7 +63,7 @@ class Loop {
  private:
   static data::Loader make_loader(const LoopInputs& inputs, int rank) {
     return data::Loader::create({.seed = static_cast<uint64_t>(inputs.plan.config.train.seed),
-                                 .num_samples = inputs.dataset.samples.num_train(),
+                                 .num_samples = inputs.dataset.samples->num_train(),
                                  .global_batch = inputs.plan.config.train.global_batch,
                                  .share = plan::share_of(inputs.plan, rank).samples,
                                  .micro_batch = inputs.plan.micro_batch})
@@ -71,7 +76,7 @@ class Loop {
   void read(int64_t step) {
     const trace::Span span(job_.group.recorder(), "data", trace::Category::kData);
     for (size_t i = 0; i < batches_.size(); ++i) {
-      data::read_batch(inputs_.dataset.samples, loader_, step, loader_.micro_batches()[i],
+      data::read_batch(*inputs_.dataset.samples, loader_, step, loader_.micro_batches()[i],
                        batches_[i]);
     }
   }
@@ -101,6 +106,7 @@ class Loop {
       result = inputs_.step(job_, config(),
                             {.number = number,
                              .micro_batches = batches_,
+                             .actions = actions_,
                              .memory = inputs_.memory,
                              .learning_rate = learning_rate(config(), number),
                              .before_update = inputs_.before_update,
@@ -137,7 +143,7 @@ class Loop {
                        .step_seconds = seconds.step,
                        .data_seconds = seconds.data,
                        .calls = seconds.calls,
-                       .num_tokens = result.num_tokens,
+                       .num_targets = result.num_targets,
                        .memory_bytes = inputs_.memory.current_bytes() +
                                        static_cast<int64_t>(job_.group.heap().used_bytes())});
   }
@@ -154,7 +160,7 @@ class Loop {
   void evaluate_now() {
     const plan::Plan& plan = inputs_.plan;
     const int64_t samples = std::min(config().evaluate_batches * config().global_batch,
-                                     inputs_.dataset.samples.num_validation());
+                                     inputs_.dataset.samples->num_validation());
     if (samples == 0) return;
     const std::optional<schedule::GrainTree> tree = evaluation_tree(samples);
     layout::Range share = even_share(samples, job_.data.size(), job_.data.rank());
@@ -163,13 +169,17 @@ class Loop {
       share = {std::min(samples, leaves.begin * plan.micro_batch),
                std::min(samples, leaves.end * plan.micro_batch)};
     }
-    outcome_.validation_loss = evaluate(job_, inputs_.dataset.samples,
-                                        {.num_samples = samples,
-                                         .share = share,
-                                         .micro_batch = plan.micro_batch,
-                                         .tree = tree ? &*tree : nullptr});
+    const Evaluation found = evaluate(job_, *inputs_.dataset.samples,
+                                      {.num_samples = samples,
+                                       .share = share,
+                                       .micro_batch = plan.micro_batch,
+                                       .tree = tree ? &*tree : nullptr});
+    outcome_.validation_loss = found.loss;
+    outcome_.validation_metric = found.metric;
     if (inputs_.log) {
-      inputs_.log->evaluation(outcome_.steps_done, outcome_.validation_loss);
+      inputs_.log->evaluation(
+          outcome_.steps_done, found.loss,
+          {.name = std::string(job_.model->metric_name()), .value = found.metric});
     }
   }
 
@@ -187,6 +197,7 @@ class Loop {
   Job& job_;
   const LoopInputs& inputs_;
   data::Loader loader_;
+  schedule::ActionList actions_;
   std::vector<layers::Batch> batches_;
   LoopOutcome outcome_;
 };

@@ -42,12 +42,13 @@ struct LoopOutcome {
   int64_t num_skipped = 0;  ///< Steps without an update (train.nan = skip).
   double train_loss = 0;    ///< Of the last step.
   double validation_loss = 0;
-  int stop_signal = 0;  ///< That ended the run early, or 0.
+  double validation_metric = 0;  ///< Of Model::metric_name(), if it has one.
+  int stop_signal = 0;           ///< That ended the run early, or 0.
   int64_t first_step_end_ns = 0;
   int64_t wire_bytes_per_step = 0;     ///< Of this rank, in the step that moved least.
   int64_t network_bytes_per_step = 0;  ///< The same, by messages.
   int64_t collectives_per_step = 0;    ///< Of this rank.
-  int64_t data_bytes = 0;              ///< Of this rank's tokens and targets of a step.
+  int64_t data_bytes = 0;              ///< Of this rank's inputs and targets of a step.
   std::vector<StepSeconds> seconds;
 };
 

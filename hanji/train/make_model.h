@@ -17,7 +17,8 @@ namespace hanji::train {
 /// Makes the model that a plan names, on any device.
 std::shared_ptr<layers::Model> make_model(const plan::Plan& plan, c10::Device device = c10::kCPU);
 
-/// What the plan puts around each layer of `model` in training: recomputation.
-std::vector<layers::LayerScope> training_scopes(const plan::Plan& plan, const layers::Model& model);
+/// What a configuration puts around each layer of `model` in training: recomputation.
+std::vector<layers::LayerScope> training_scopes(const plan::Config& config,
+                                                const layers::Model& model);
 
 }  // namespace hanji::train

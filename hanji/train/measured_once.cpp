@@ -63,8 +63,8 @@ std::string why_again(const Mark& mark, int64_t now_seconds) {
     return fmt::format("other processes took {:.0f} % of the CPUs meanwhile", mark.load * 100);
   }
   const int64_t age = now_seconds - mark.measured_at;
-  if (age > cost::kMostDays * kDaySeconds) {
-    return fmt::format("it is {} days old, over {}", age / kDaySeconds, cost::kMostDays);
+  if (age > cost::kMaxDays * kDaySeconds) {
+    return fmt::format("it is {} days old, over {}", age / kDaySeconds, cost::kMaxDays);
   }
   if (age < -kDaySeconds) return "it is from the future: a clock was set";
   return "";

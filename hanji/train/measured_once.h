@@ -56,7 +56,7 @@ struct MeasureOnce {
 };
 
 /// The value kept in `folder`, or else measured now and kept. One that was measured under load, or
-/// more than cost::kMostDays ago, is measured again; the new value takes its place unless it was
+/// more than cost::kMaxDays ago, is measured again; the new value takes its place unless it was
 /// measured under load in its turn. A damaged or foreign file is written anew.
 /// Errors  those of `measure` and of writing the file.
 Result<std::string> measured_once(const std::filesystem::path& folder, const MeasureOnce& what);

@@ -81,10 +81,10 @@ comm::Group training_group(const world::World& world, const comm::Group& met,
 }
 
 std::string describe_nccl(int rank, const std::filesystem::path& log_folder) {
-  constexpr size_t kMost = size_t{16} << 20;
+  constexpr size_t kMaxLogBytes = size_t{16} << 20;
   const auto file = comm::nccl::log_file(log_folder, rank);
   const auto version = comm::nccl::find_version();
-  const auto log = base::read_file(file, kMost);
+  const auto log = base::read_file(file, kMaxLogBytes);
   const comm::nccl::SwitchSums sums =
       log.ok() ? comm::nccl::read_switch_sums(*log) : comm::nccl::SwitchSums();
   return fmt::format("NCCL {}: {}; its log: {}", version.ok() ? *version : "?",

@@ -68,6 +68,12 @@ JobView view_of(const torch::nn::Module& model, const FlatState& state) {
   return view;
 }
 
+std::vector<TensorEntry> model_of(const JobView& view) {
+  std::vector<TensorEntry> model = view.parameters;
+  model.insert(model.end(), view.buffers.begin(), view.buffers.end());
+  return model;
+}
+
 void Observer::backward(int64_t grain, size_t parameter, const at::Tensor& gradient) {
   // A sum of hashes: parameters come in the order in which backward reaches them.
   const std::array<uint64_t, 2> both = {parameter, hash_of(gradient)};
@@ -81,7 +87,7 @@ void Observer::summed(const std::vector<TensorEntry>& gradients) {
 }
 
 Status Observer::step(int64_t steps_done, const JobView& job, const StepTotals& totals) {
-  report::ObservedStep seen{.step = steps_done, .parameters_sha256 = hash_of(job.parameters, {})};
+  report::ObservedStep seen{.step = steps_done, .parameters_sha256 = hash_of(model_of(job), {})};
   add(seen.digests, Quantity::kBuffer, job.buffers);
   if (steps_done > 0 && gradients_.empty()) add(gradients_, Quantity::kGradient, job.gradients);
   std::ranges::move(std::exchange(gradients_, {}), std::back_inserter(seen.digests));
@@ -99,7 +105,7 @@ Status Observer::step(int64_t steps_done, const JobView& job, const StepTotals& 
 }
 
 report::ObservedRun Observer::finish(const JobView& job) {
-  run_.state_sha256 = hash_of(job.parameters, job.optimizer);
+  run_.state_sha256 = hash_of(model_of(job), job.optimizer);
   return std::move(run_);
 }
 

@@ -28,6 +28,8 @@ struct FlatState {
   int64_t num_updates = 0;
 };
 JobView view_of(const torch::nn::Module& model, const FlatState& state);
+/// The parameters, then the buffers: what a checkpoint has of the model, and hashes count.
+std::vector<checkpoint::TensorEntry> model_of(const JobView& view);
 
 /// Loss and gradient norm of a step, as the run tells them.
 struct StepTotals {

@@ -2,13 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "hanji/base/file.h"
-#include "hanji/compute/apply.h"
-#include "hanji/compute/memory.h"
 #include "hanji/data/loader.h"
-#include "hanji/train/kernel_choice.h"
 #include "hanji/train/loop.h"
-#include "hanji/train/meet.h"
 #include "hanji/train/state.h"
 
 namespace hanji::train {
@@ -71,31 +66,6 @@ report::ObservedRun observe_rank(const plan::Plan& plan, const Dataset& dataset,
                     outcome.stop_signal, outcome.steps_done)));
   }
   return observer.finish(view_of(job));
-}
-
-std::filesystem::path rank_file(const std::filesystem::path& folder, int rank,
-                                std::string_view extension) {
-  return folder / fmt::format("rank.{}.{}", rank, extension);
-}
-
-void run_verify_rank(const VerifyRankOptions& options) {
-  const world::World world = meet();
-  try {
-    const plan::Plan plan = plan::plan_from_json(world.plan_json()).or_throw();
-    const Dataset dataset =
-        open_dataset(plan.config.data, plan.model.block, plan.model.vocabulary).or_throw();
-    compute::apply(to_compute(plan.kernels), plan.threads);
-    compute::keep_freed_memory();
-    ObserveOptions observe{.keep_file = rank_file(options.folder, world.rank(), "safetensors")};
-    if (world.rank() == options.keep_rank) observe.keep_step = options.keep_step;
-    const auto seen =
-        observe_rank(plan, dataset, training_group(world, world.group(), plan), observe);
-    base::throw_if_error(base::write_file_atomic(rank_file(options.folder, world.rank(), "json"),
-                                                 report::to_json(seen)));
-  } catch (...) {
-    world.fail(world::status_of(std::current_exception()));
-    throw;
-  }
 }
 
 }  // namespace hanji::train

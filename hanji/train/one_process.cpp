@@ -3,15 +3,16 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
-#include <bit>
 #include <cmath>
 #include <utility>
 
 #include "hanji/compute/apply.h"
+#include "hanji/data/source.h"
 #include "hanji/layers/model.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/named_parameter.h"
+#include "hanji/plan/verifiable.h"
 #include "hanji/schedule/pairwise_tree.h"
 #include "hanji/train/adamw_options.h"
 #include "hanji/train/kernel_choice.h"
@@ -26,7 +27,7 @@ using layout::Range;
 data::Loader loader_of(const plan::Plan& plan, const Dataset& dataset) {
   const plan::TrainConfig& train = plan.config.train;
   return data::Loader::create({.seed = static_cast<uint64_t>(train.seed),
-                               .num_samples = dataset.samples.num_train(),
+                               .num_samples = dataset.samples->num_train(),
                                .global_batch = train.global_batch,
                                .share = {0, train.global_batch},
                                .micro_batch = plan.micro_batch})
@@ -34,7 +35,7 @@ data::Loader loader_of(const plan::Plan& plan, const Dataset& dataset) {
 }
 
 std::vector<std::vector<Range>> leaves_of(const plan::Plan& plan) {
-  base::throw_if_error(check_verifiable(plan));
+  base::throw_if_error(plan::check_verifiable(plan));
   const plan::TrainConfig& train = plan.config.train;
   std::vector<std::vector<Range>> leaves;
   if (train.bits == plan::Bits::kStable) {
@@ -56,34 +57,13 @@ void add_to(std::vector<at::Tensor>& left, const std::vector<at::Tensor>& right)
 
 }  // namespace
 
-Status check_verifiable(const plan::Plan& plan) {
-  if (plan.config.compute.device == plan::Device::kCuda) {
-    return base::unsupported(
-        "compute.device = cuda has kernels whose bits are not those of the one process on a CPU "
-        "that ranks are held against; set compute.device = \"cpu\"");
-  }
-  if (const auto shards = plan::shards_of(plan); shards && shards->groups > 1) {
-    const bool whole_subtrees = std::has_single_bit(static_cast<unsigned>(shards->ranks));
-    if (plan.config.train.bits == plan::Bits::kRun && !whole_subtrees) {
-      return base::unsupported(fmt::format(
-          "groups of mesh.fsdp = {} ranks sum their gradients in an order that one process does "
-          "not have; set train.bits = stable, or a mesh.fsdp that is a power of two",
-          shards->ranks));
-    }
-  }
-  if (plan.config.train.bits != plan::Bits::kFast) return {};
-  return base::unsupported(
-      "train.bits = fast promises no bits that could be verified; set train.bits = run (this "
-      "plan's bits) or stable (any plan's)");
-}
-
 OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset)
     : plan_(plan),
       dataset_(dataset),
       loader_(loader_of(plan, dataset)),
       leaves_(leaves_of(plan)),
       model_(make_model(plan)),
-      scopes_(training_scopes(plan, *model_)) {
+      scopes_(training_scopes(plan.config, *model_)) {
   const auto learning = parallel::learning_parameters(*model_);
   for (const auto& [name, tensor] : learning) parameters_.push_back(tensor);
   flat_ = parallel::flat_layout_of(learning);
@@ -97,13 +77,14 @@ OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset)
 
 void OneProcess::forward_backward(Range positions, Sum& leaf, Observer& observer) {
   const plan::TrainConfig& train = plan_.config.train;
-  data::read_batch(dataset_.samples, loader_, step_, positions, batch_);
+  data::read_batch(*dataset_.samples, loader_, step_, positions, batch_);
   batch_.counters = {.seed = static_cast<uint64_t>(train.seed), .step = step_};
   for (const at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
   const layers::LossSum loss = model_->loss_sum(batch_, scopes_);
   loss.sum.backward();
   leaf.loss += loss.sum.item<double>();
-  leaf.num_tokens += static_cast<double>(loss.count);
+  leaf.num_targets += static_cast<double>(loss.count);
+  leaf.statistics.add(model_->statistics(), positions.size());
   std::vector<at::Tensor> gradients;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     observer.backward(positions.begin / train.grain, i, parameters_[i].grad());
@@ -129,7 +110,8 @@ OneProcess::Sum OneProcess::sum(Range leaves, Observer& observer) {
   const Sum right = sum({middle, leaves.end}, observer);
   add_to(left.gradients, right.gradients);
   left.loss += right.loss;
-  left.num_tokens += right.num_tokens;
+  left.statistics.add(right.statistics);
+  left.num_targets += right.num_targets;
   return left;
 }
 
@@ -140,8 +122,9 @@ StepTotals OneProcess::step(Observer& observer) {
     gradients_.slice(0, flat_.offsets[i], flat_.offsets[i] + flat_.sizes[i])
         .copy_(all.gradients[i].view({-1}));
   }
-  const StepTotals totals{.loss = all.loss / all.num_tokens,
-                          .gradient_norm = parallel::grad_norm(gradients_, flat_) / all.num_tokens};
+  const StepTotals totals{
+      .loss = all.loss / all.num_targets,
+      .gradient_norm = parallel::grad_norm(gradients_, flat_) / all.num_targets};
   const bool finite = std::isfinite(totals.loss) && std::isfinite(totals.gradient_norm);
   if (!finite && train.nan == plan::NanPolicy::kStop) {
     throw Error(base::invalid_argument(fmt::format(
@@ -152,7 +135,8 @@ StepTotals OneProcess::step(Observer& observer) {
   if (finite) {
     observer.summed(view().gradients);
     optimizer_->step(learning_rate(train, step_),
-                     all.num_tokens * parallel::clip_divisor(totals.gradient_norm, train.clip));
+                     all.num_targets * parallel::clip_divisor(totals.gradient_norm, train.clip));
+    all.statistics.update(*model_, train.global_batch);
   }
   ++step_;
   return totals;

@@ -13,16 +13,13 @@
 #include "hanji/plan/plan.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/observe.h"
+#include "hanji/train/statistics_sum.h"
 
 namespace hanji::layers {
 class Model;
 }
 
 namespace hanji::train {
-
-/// Whether a plan promises bits that one process on the CPU has.
-/// Errors  kUnsupported for train.bits = fast, and for GPUs.
-Status check_verifiable(const plan::Plan& plan);
 
 /// The job of a plan by plain means, for `hanji verify` to hold the ranks against: one process, no
 /// Group, no reducer, no heap (tools/floors.py checks that nothing of them is included).
@@ -34,7 +31,7 @@ Status check_verifiable(const plan::Plan& plan);
 class OneProcess {
  public:
   /// `plan` and `dataset` outlive it.
-  /// Errors  throws those of check_verifiable().
+  /// Errors  throws those of plan::check_verifiable().
   OneProcess(const plan::Plan& plan, const Dataset& dataset);
 
   /// Steps 0, 1, ... of the job. Gradients and their sum are told to `observer`.
@@ -47,7 +44,8 @@ class OneProcess {
   struct Sum {
     std::vector<at::Tensor> gradients;
     double loss = 0;
-    double num_tokens = 0;
+    double num_targets = 0;
+    StatisticsSum statistics;
   };
   Sum leaf(const std::vector<layout::Range>& micro_batches, Observer& observer);
   Sum sum(layout::Range leaves, Observer& observer);

@@ -13,7 +13,10 @@
 #include "hanji/compute/measure.h"
 #include "hanji/cost/measure.h"
 #include "hanji/cost/stored.h"
+#include "hanji/plan/model_family.h"
+#include "hanji/plan/schema.h"
 #include "hanji/plan/train_limits.h"
+#include "hanji/train/count_facts.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/kernel_choice.h"
 #include "hanji/train/measured_once.h"
@@ -28,11 +31,11 @@ std::optional<Choice> asked_for(Asked asked) {
 }
 
 compute::MeasureOptions kernel_options(const plan::Plan& draft) {
-  const plan::ModelSpec& model = draft.model;
+  const plan::KernelShapes shapes = plan::kernel_shapes(draft.model);
   return {.shapes = {.batch = draft.micro_batch,
-                     .block = model.block,
-                     .width = model.width,
-                     .heads = model.heads},
+                     .block = shapes.block,
+                     .width = shapes.width,
+                     .heads = shapes.heads},
           .dtype = to_compute({.gemm = plan::Gemm::kMkl,
                                .attention = plan::Attention::kMath,
                                .precision = draft.config.compute.dtype})
@@ -71,11 +74,12 @@ base::Json instructions() {
 /// changes need kernels that no plan changes, and their threads belong to the job.
 base::Json kernels_key(const plan::Plan& draft, const plan::Config& asked,
                        const topology::Machine& machine) {
+  const plan::KernelShapes shapes = plan::kernel_shapes(draft.model);
   return {{"build", base::build_id()},
           {"cpu", machine.cpu_model},
           {"micro_batch", draft.micro_batch},
           {"threads", draft.threads},
-          {"model", {draft.model.width, draft.model.heads, draft.model.block}},
+          {"model", {shapes.width, shapes.heads, shapes.block}},
           {"instructions", instructions()},
           {"asked",
            {name_of(asked.compute.gemm), name_of(asked.compute.attention),
@@ -88,6 +92,10 @@ base::Json rates_key(const plan::Plan& draft, const topology::Machine& machine) 
           {"cores", machine.usable_cores},
           {"ranks", draft.ranks}};
 }
+
+std::string to_text(const compute::KernelChoice& choice) { return to_json(choice); }
+std::string to_text(const cost::Rates& rates) { return to_json(rates); }
+std::string to_text(const plan::ModelFacts& facts) { return plan::facts_to_json(facts); }
 
 /// Parsed by `parse`; `measure` gets the value that was kept, if there is one.
 template <class T, class Parse, class Measure>
@@ -102,7 +110,7 @@ Result<T> measured(std::string_view kind, const base::Json& key, const Parse& pa
       HANJI_ASSIGN_OR_RETURN(kept, parse(before));
     }
     HANJI_ASSIGN_OR_RETURN(const T found, measure(std::move(kept)));
-    return to_json(found);
+    return to_text(found);
   };
   HANJI_ASSIGN_OR_RETURN(const std::string value, measured_once(folder, what));
   return parse(value);
@@ -132,6 +140,28 @@ Status add_gpus(plan::PlanInputs& inputs, const std::optional<StartedRanks>& sta
 
 }  // namespace
 
+Result<std::optional<plan::ModelFacts>> facts_of_model(const plan::Config& config) {
+  if (plan::family_of(config.model).facts != nullptr) return std::optional<plan::ModelFacts>();
+  HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
+  base::Json key = {{"build", base::build_id()},
+                    {"cpu", machine.cpu_model},
+                    {"instructions", instructions()},
+                    {"dtype", name_of(config.compute.dtype)},
+                    {"recompute", config.compute.recompute}};
+  for (const plan::Key& one : plan::schema()) {
+    const bool matters = one.name.starts_with("model.") || one.name.starts_with("data.");
+    if (matters) key[std::string(one.name)] = plan::format_value(one, one.get(config));
+  }
+  const auto count = [&](const auto&) -> Result<plan::ModelFacts> {
+    HANJI_ASSIGN_OR_RETURN(const Dataset dataset, open_dataset(config));
+    return count_facts(config, dataset);
+  };
+  const auto facts = measured<plan::ModelFacts>(
+      "facts", key, [](const std::string& text) { return plan::facts_from_json(text); }, count);
+  if (!facts.ok()) return facts.status();
+  return std::optional<plan::ModelFacts>(*facts);
+}
+
 Result<plan::GpuFacts> count_gpus(const std::optional<StartedRanks>& started) {
   const compute::Gpus gpus = compute::find_gpus();
   HANJI_RETURN_IF_ERROR(compute::check_gpus(gpus));
@@ -156,9 +186,7 @@ Result<cost::Rates> measure_rates(const topology::Machine& machine, int ranks) {
 }
 
 Result<plan::Plan> prepare(const plan::Config& config) {
-  const plan::ModelSpec model = plan::resolve_model(config.model);
-  HANJI_ASSIGN_OR_RETURN(const Dataset dataset,
-                         open_dataset(config.data, model.block, config.model.vocabulary));
+  HANJI_ASSIGN_OR_RETURN(const Dataset dataset, open_dataset(config));
   return prepare(config, dataset.facts());
 }
 
@@ -188,6 +216,7 @@ Result<plan::Plan> prepare_started(const plan::Config& config, const plan::DataF
                                    const StartedRanks& started) {
   plan::PlanInputs inputs{.config = with_absolute_paths(config), .data = data};
   HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
+  HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(inputs.config));
   inputs.ranks_per_host = started.ranks_per_host;
   inputs.link = started.link;
   // The plan gives each of all ranks its part of one machine, and here are so many of them.
@@ -236,6 +265,7 @@ Result<plan::Plan> prepare_on_hosts(plan::Config config, const plan::DataFacts& 
 Result<plan::Plan> prepare(const plan::Config& asked, const plan::DataFacts& data) {
   plan::PlanInputs inputs{.config = with_absolute_paths(asked), .data = data};
   HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
+  HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(inputs.config));
   if (on_gpus(inputs)) {
     HANJI_RETURN_IF_ERROR(add_gpus(inputs, std::nullopt));
     return plan::make_plan(inputs);

@@ -26,6 +26,10 @@ Result<plan::Plan> prepare_started(const plan::Config& config, const plan::DataF
 /// Errors  as plan::make_plan(); kInvalidArgument for fewer ranks than hosts.
 Result<plan::Plan> prepare_on_hosts(plan::Config config, const plan::DataFacts& data, int hosts);
 
+/// What the layers of the model are, where its family cannot say: counted once per machine and job.
+/// Errors  as open_dataset(); those of the model.
+Result<std::optional<plan::ModelFacts>> facts_of_model(const plan::Config& config);
+
 /// The GPUs that ranks may take, on this host or on all that `started` names, each of which is taken
 /// to have as many as this one.
 /// Errors  as compute::check_gpus().

@@ -51,6 +51,9 @@ PrivateMemory::~PrivateMemory() = default;
 int64_t PrivateMemory::current_bytes() const { return std::max<int64_t>(0, counter_->current()); }
 int64_t PrivateMemory::peak_bytes() const { return counter_->peak(); }
 
+int64_t PrivateMemory::recent_peak_bytes() const { return counter_->recent_peak(); }
+void PrivateMemory::begin_peak() { counter_->forget_recent_peak(); }
+
 void PrivateMemory::begin_forward() { before_forward_ = counter_->current(); }
 
 void PrivateMemory::begin_backward() {

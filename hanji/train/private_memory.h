@@ -25,6 +25,9 @@ class PrivateMemory {
 
   int64_t current_bytes() const;
   int64_t peak_bytes() const;
+  /// The most since begin_peak(), or since the last mark below.
+  int64_t recent_peak_bytes() const;
+  void begin_peak();
 
   /// The three marks of a pass, in this order.
   void begin_forward();

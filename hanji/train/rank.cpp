@@ -18,6 +18,7 @@
 #include "hanji/comm/heap.h"
 #include "hanji/compute/apply.h"
 #include "hanji/compute/memory.h"
+#include "hanji/data/source.h"
 #include "hanji/layers/model.h"
 #include "hanji/trace/chrome.h"
 #include "hanji/train/generate.h"
@@ -41,8 +42,7 @@ class RankRun {
         group_(group),
         stop_(stop),
         plan_(plan),
-        dataset_(
-            open_dataset(plan_.config.data, plan_.model.block, plan_.model.vocabulary).or_throw()),
+        dataset_(open_dataset(plan_.config).or_throw()),
         saver_({.folder = options.out / "checkpoints",
                 .keep = static_cast<int>(plan_.config.checkpoint.keep)},
                world.recorder()) {}
@@ -82,7 +82,7 @@ class RankRun {
   void compare_data() {
     if (world_.num_nodes() == 1) return;
     const std::string words = dataset_.vocabulary ? dataset_.vocabulary->to_json() : "";
-    const auto mine = static_cast<int64_t>(dataset_.samples.tokens().checksum() ^
+    const auto mine = static_cast<int64_t>(dataset_.samples->checksum() ^
                                            base::xxh3(std::as_bytes(std::span(words))));
     const std::vector<int64_t> all = gather(mine, "checksums of the data");
     for (int rank = 1; rank < world_.size(); ++rank) {
@@ -116,6 +116,8 @@ class RankRun {
     if (job.device.is_cpu()) {
       if (job.peers && job.data.rank() == 0) send_state(job, *job.peers);
       if (const auto* holders = job.strategy->holders()) send_state(job, *holders);
+      // Every rank has buffers of its own, whoever holds the rest.
+      for (const auto& item : job.model->named_buffers()) send(item.key(), item.value(), group);
     } else {
       send_state(job, group);
     }
@@ -123,14 +125,15 @@ class RankRun {
     return counts[0].item<int64_t>();
   }
 
+  static void send(const std::string& name, at::Tensor tensor, const comm::Group& group) {
+    comm::broadcast(tensor, 0, group, {.label = name}).wait();
+  }
+
   /// From the first rank of `group` to the others.
   static void send_state(Job& job, const comm::Group& group) {
     const JobTensors tensors = tensors_of(job);
     for (const auto* entries : {&tensors.model, &tensors.optimizer}) {
-      for (const auto& [name, tensor] : *entries) {
-        at::Tensor shared = tensor;
-        comm::broadcast(shared, 0, group, {.label = name}).wait();
-      }
+      for (const auto& [name, tensor] : *entries) send(name, tensor, group);
     }
     put_back(job, tensors);
   }
@@ -141,7 +144,10 @@ class RankRun {
     if (!log_) return;
     const History& history = log_->history();
     if (outcome.seconds.empty()) outcome.train_loss = history.train_loss;
-    if (outcome.validation_loss == 0) outcome.validation_loss = history.validation_loss;
+    if (outcome.validation_loss == 0) {
+      outcome.validation_loss = history.validation_loss;
+      outcome.validation_metric = history.validation_metric;
+    }
     std::vector<StepSeconds> seconds;
     for (const LoggedStep& step : history.logged) {
       if (step.ranks != plan_.ranks) continue;
@@ -189,6 +195,7 @@ class RankRun {
     if (!is_first()) return;
     const Measurement measurement{
         .outcome = outcome,
+        .metric_name = std::string(job.model->metric_name()),
         .timings = timings_of(outcome.seconds),
         .hashes = hashes_of(tensors_of(job)),
         .first_step_seconds = first_step_seconds(outcome),
@@ -234,11 +241,18 @@ class RankRun {
       lines.push_back({"workspace", memory_.largest_pass().workspace});
       lines.push_back({"data", outcome.data_bytes});
     }
+    if (const int64_t bytes = buffer_bytes(*job.model)) lines.push_back({"buffers", bytes});
     if (saver_.copy_bytes() > 0) lines.push_back({"checkpoint copy", saver_.copy_bytes()});
     for (const auto& [category, bytes] : world_.heap().usage()) {
       lines.push_back({category, static_cast<int64_t>(bytes)});
     }
     return lines;
+  }
+
+  static int64_t buffer_bytes(const layers::Model& model) {
+    int64_t bytes = 0;
+    for (const at::Tensor& buffer : model.buffers()) bytes += static_cast<int64_t>(buffer.nbytes());
+    return bytes;
   }
 
   void show_sample(layers::Model& model) {

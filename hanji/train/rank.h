@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "hanji/comm/group.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/run_log.h"
 
+namespace hanji::comm {
+class Group;
+}
 namespace hanji::world {
 class World;
 }

@@ -9,6 +9,7 @@
 #include "hanji/base/json.h"
 #include "hanji/checkpoint/folder.h"
 #include "hanji/checkpoint/load.h"
+#include "hanji/data/source.h"
 #include "hanji/plan/resume.h"
 #include "hanji/train/prepare.h"
 
@@ -104,11 +105,11 @@ Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig
   const plan::Config& config = resumed.config;
   HANJI_RETURN_IF_ERROR(check_steps(saved, config));
   HANJI_RETURN_IF_ERROR(check_simd(saved));
-  HANJI_ASSIGN_OR_RETURN(const Dataset dataset, open_dataset(config.data, saved.plan.model.block,
-                                                             config.model.vocabulary));
+  HANJI_ASSIGN_OR_RETURN(const Dataset dataset, open_dataset(config));
   HANJI_RETURN_IF_ERROR(check_same_data(saved.job, dataset));
   HANJI_ASSIGN_OR_RETURN(plan::PlanInputs inputs, inputs_for(saved, config));
   inputs.data = dataset.facts();
+  HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(config));
   if (config.compute.device == plan::Device::kCuda) {
     HANJI_ASSIGN_OR_RETURN(inputs.gpus, count_gpus(started));
   }
@@ -135,7 +136,7 @@ Status check_same_data(const std::string& job, const Dataset& dataset) {
         dataset.num_ids, vocabulary->is_null() ? "no text, only" : "", hint));
   }
   const auto checksum = json.find("text_checksum");
-  const uint64_t mine = dataset.samples.tokens().checksum();
+  const uint64_t mine = dataset.samples->checksum();
   if (checksum == json.end() || !checksum->is_number_unsigned()) return {};
   if (const auto saved = checksum->get<uint64_t>(); saved != mine) {
     return base::invalid_argument(

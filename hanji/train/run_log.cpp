@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "hanji/base/units.h"
+#include "hanji/plan/model_family.h"
 
 namespace hanji::train {
 
@@ -25,7 +26,8 @@ RunLog::RunLog(const plan::Plan& plan, History history, Output output, std::file
       first_step_(history.steps),
       history_(std::move(history)),
       log_every_(plan.config.train.log_every),
-      flops_per_token_(plan.model.flops_per_token()),
+      flops_per_target_(plan.model.flops_per_target()),
+      targets_(plan::targets_of(plan::family_of(plan.config.model).data)),
       output_(std::move(output)),
       out_(std::move(out)) {}
 
@@ -40,12 +42,12 @@ Status RunLog::begin() {
 }
 
 void RunLog::step(const StepRecord& record) {
-  const double tokens_per_second = static_cast<double>(record.num_tokens) / record.step_seconds;
+  const double targets_per_second = static_cast<double>(record.num_targets) / record.step_seconds;
   trace::JsonLine line;
   line.add("step", record.step);
   line.add("loss", record.loss);
   line.add("step_seconds", record.step_seconds);
-  line.add("tokens_per_second", tokens_per_second);
+  line.add(targets_ + "_per_second", targets_per_second);
   line.add("learning_rate", record.learning_rate);
   line.add("gradient_norm", record.gradient_norm);
   line.add("data_seconds", record.data_seconds);
@@ -62,7 +64,7 @@ void RunLog::step(const StepRecord& record) {
   scalar("train/loss", record.step, record.loss);
   scalar("train/learning_rate", record.step, record.learning_rate);
   scalar("train/gradient_norm", record.step, record.gradient_norm);
-  scalar("speed/tokens_per_second", record.step, tokens_per_second);
+  scalar("speed/" + targets_ + "_per_second", record.step, targets_per_second);
   if (record.calls) {
     scalar("speed/exposed_transfer_seconds", record.step, record.calls->exposed_transfer);
     scalar("speed/skew_seconds", record.step, record.calls->skew);
@@ -93,24 +95,30 @@ std::string shares_of_calls(const StepRecord& record) {
 }  // namespace
 
 std::string RunLog::progress_line(const StepRecord& record) const {
-  const double tokens_per_second = static_cast<double>(record.num_tokens) / record.step_seconds;
+  const double targets_per_second = static_cast<double>(record.num_targets) / record.step_seconds;
   return fmt::format(
-      "step {:>{}}/{}  loss {:.4f}  {} tokens/s  {:.1f} GF/s  {}  {}ETA {}", record.step,
+      "step {:>{}}/{}  loss {:.4f}  {} {}/s  {:.1f} GF/s  {}  {}ETA {}", record.step,
       std::to_string(steps_).size(), steps_, record.loss,
-      base::format_count(static_cast<int64_t>(tokens_per_second)),
-      tokens_per_second * flops_per_token_ / 1e9, base::format_bytes(record.memory_bytes),
+      base::format_count(static_cast<int64_t>(targets_per_second)), targets_,
+      targets_per_second * flops_per_target_ / 1e9, base::format_bytes(record.memory_bytes),
       shares_of_calls(record),
       base::format_seconds(static_cast<double>(steps_ - record.step) * smoothed_seconds_));
 }
 
-void RunLog::evaluation(int64_t step, double validation_loss) {
+void RunLog::evaluation(int64_t step, double validation_loss, const Metric& metric) {
   trace::JsonLine line;
   line.add("step", step);
   line.add("validation_loss", validation_loss);
-  write_line(step, line.take());
+  std::string text = fmt::format("{}step {}  validation loss {:.4f} nats",
+                                 output_.overwrites ? "\r\033[K" : "", step, validation_loss);
   scalar("validation/loss", step, validation_loss);
-  output_.write(fmt::format("{}step {}  validation loss {:.4f} nats\n",
-                            output_.overwrites ? "\r\033[K" : "", step, validation_loss));
+  if (!metric.name.empty()) {
+    line.add("validation_" + metric.name, metric.value);
+    scalar("validation/" + metric.name, step, metric.value);
+    text += fmt::format("  {} {:.4f}", metric.name, metric.value);
+  }
+  write_line(step, line.take());
+  output_.write(text + "\n");
 }
 
 void RunLog::warning(int64_t step, std::string_view what) {
@@ -127,7 +135,7 @@ void RunLog::tell_warning(int64_t step, std::string_view what) const {
 }
 
 template <class Writer>
-void RunLog::heed(const Status& status, int64_t step, Place<Writer>& place) {
+void RunLog::apply(const Status& status, int64_t step, Place<Writer>& place) {
   if (status.ok()) return;
   place.writer.reset();
   tell_warning(step, fmt::format("{} is not written any more, training goes on: {}", place.name,
@@ -135,24 +143,24 @@ void RunLog::heed(const Status& status, int64_t step, Place<Writer>& place) {
 }
 
 void RunLog::write_line(int64_t step, std::string_view line) {
-  if (jsonl_.writer) heed(jsonl_.writer->write(line), step, jsonl_);
+  if (jsonl_.writer) apply(jsonl_.writer->write(line), step, jsonl_);
 }
 
 void RunLog::scalar(std::string_view tag, int64_t step, double value) {
-  if (board_.writer) heed(board_.writer->scalar(tag, step, value), step, board_);
+  if (board_.writer) apply(board_.writer->scalar(tag, step, value), step, board_);
 }
 
 void RunLog::tend_board(int64_t step) {
   std::error_code unknown;
   if (!board_.writer || std::filesystem::exists(board_.writer->path(), unknown)) return;
   auto again = trace::TensorBoardWriter::open(out_ / board_.name);
-  if (!again.ok()) return heed(again.status(), step, board_);
+  if (!again.ok()) return apply(again.status(), step, board_);
   board_.writer.emplace(*std::move(again));
   tell_warning(step, "the tensorboard folder was deleted; its curves begin again here");
 }
 
 void RunLog::flush() {
-  if (board_.writer) heed(board_.writer->flush(), steps_, board_);
+  if (board_.writer) apply(board_.writer->flush(), steps_, board_);
 }
 
 }  // namespace hanji::train

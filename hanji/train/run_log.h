@@ -29,8 +29,14 @@ struct StepRecord {
   double step_seconds = 0;
   double data_seconds = 0;
   std::optional<CallSeconds> calls = {};
-  int64_t num_tokens = 0;
+  int64_t num_targets = 0;
   int64_t memory_bytes = 0;
+};
+
+/// What an evaluation counted beside the loss.
+struct Metric {
+  std::string name = {};  ///< "accuracy"; empty: nothing.
+  double value = 0;
 };
 
 /// What rank 0 tells while it trains: run.jsonl (every step), TensorBoard (every step) and a
@@ -47,7 +53,7 @@ class RunLog {
                              int64_t first_step, Output output);
 
   void step(const StepRecord& record);
-  void evaluation(int64_t step, double validation_loss);
+  void evaluation(int64_t step, double validation_loss, const Metric& metric = {});
   /// Something that went wrong and did not end the run, as a line of its own.
   void warning(int64_t step, std::string_view what);
   void flush();
@@ -70,7 +76,7 @@ class RunLog {
   void tend_board(int64_t step);
   /// Gives a place up if `status` says that it failed.
   template <class Writer>
-  void heed(const Status& status, int64_t step, Place<Writer>& place);
+  void apply(const Status& status, int64_t step, Place<Writer>& place);
   void tell_warning(int64_t step, std::string_view what) const;
   std::string progress_line(const StepRecord& record) const;
 
@@ -79,7 +85,8 @@ class RunLog {
   int64_t first_step_;
   History history_;
   int64_t log_every_;
-  double flops_per_token_;
+  double flops_per_target_;
+  std::string targets_;  ///< "tokens", "images".
   Output output_;
   std::filesystem::path out_;
   Place<trace::JsonlWriter> jsonl_{"run.jsonl", {}};

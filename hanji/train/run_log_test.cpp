@@ -23,7 +23,7 @@ class RunLogTest : public testing::Test {
     return RunLog::open(folder_.path(), plan_, 0, output).or_throw();
   }
   static StepRecord step(int64_t number) {
-    return {.step = number, .loss = 1.5, .step_seconds = 0.1, .num_tokens = 64};
+    return {.step = number, .loss = 1.5, .step_seconds = 0.1, .num_targets = 64};
   }
   size_t num_warnings() const {
     size_t count = 0;

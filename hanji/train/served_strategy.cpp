@@ -35,8 +35,8 @@ ServedStrategy::ServedStrategy(layers::Model& model, const plan::Plan& plan,
       moments_(comm::shared_zeros({2, parallel::flat_layout_of(parameters_).count},
                                   parameters_[0].tensor.scalar_type(), 0, group_, "optimizer")) {
   parallel::ParameterServerOptions options = options_of(plan);
-  const plan::ServerPlan served =
-      plan::serve_model(plan.model, moments_.element_size(), group_.size(), options.owners);
+  const plan::ServerPlan served = plan::serve_model(
+      plan.model.parameter_sizes(), moments_.element_size(), group_.size(), options.owners);
   const layout::Range range = served.shares.range_of(group_.rank());
   options.make_optimizer = [&](parallel::FlatPart part, const parallel::SumOverParts&) {
     sum_ = part.gradients;

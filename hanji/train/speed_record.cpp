@@ -7,7 +7,7 @@
 namespace hanji::train {
 namespace {
 
-constexpr size_t kMostRecords = 1000;
+constexpr size_t kMaxRecords = 1000;
 
 std::string key_of(const plan::Plan& plan) {
   return plan.job_hash + " " + std::string(name_of(plan.kernels.precision)) + " " +
@@ -18,7 +18,7 @@ base::Json read_records(const std::filesystem::path& path) {
   const auto text = base::read_file(path);
   if (!text.ok()) return base::Json::object();
   auto json = base::parse_json(*text);
-  const bool usable = json.ok() && json->is_object() && json->size() < kMostRecords;
+  const bool usable = json.ok() && json->is_object() && json->size() < kMaxRecords;
   return usable ? *std::move(json) : base::Json::object();
 }
 

@@ -7,6 +7,7 @@
 #include "hanji/base/json.h"
 #include "hanji/base/version.h"
 #include "hanji/checkpoint/hash.h"
+#include "hanji/data/source.h"
 #include "hanji/layers/model.h"
 
 namespace hanji::train {
@@ -24,18 +25,20 @@ JobView view_with_gradients(const Job& job) {
 
 JobTensors tensors_of(const Job& job) {
   JobView view = view_of(job);
-  for (auto* entries : {&view.parameters, &view.optimizer}) {
+  JobTensors tensors{.model = model_of(view), .optimizer = std::move(view.optimizer)};
+  for (auto* entries : {&tensors.model, &tensors.optimizer}) {
     for (checkpoint::TensorEntry& entry : *entries) entry.tensor = entry.tensor.cpu();
   }
-  return {.model = std::move(view.parameters), .optimizer = std::move(view.optimizer)};
+  return tensors;
 }
 
 void put_back(Job& job, const JobTensors& tensors) {
   if (job.device.is_cpu()) return;
   const at::NoGradGuard no_grad;
   const JobView own = view_of(job);
-  for (size_t i = 0; i < own.parameters.size(); ++i) {
-    at::Tensor(own.parameters[i].tensor).copy_(tensors.model[i].tensor);
+  const std::vector<checkpoint::TensorEntry> model = model_of(own);
+  for (size_t i = 0; i < model.size(); ++i) {
+    at::Tensor(model[i].tensor).copy_(tensors.model[i].tensor);
   }
   for (size_t i = 0; i < own.optimizer.size(); ++i) {
     at::Tensor(own.optimizer[i].tensor).copy_(tensors.optimizer[i].tensor);
@@ -66,7 +69,7 @@ checkpoint::Manifest describe_state(const plan::Plan& plan, const Dataset& datas
   job["hash"] = plan.job_hash;
   job["seed"] = plan.config.train.seed;
   job["grain"] = plan.config.train.grain;
-  job["text_checksum"] = dataset.samples.tokens().checksum();
+  job["text_checksum"] = dataset.samples->checksum();
   job["vocabulary"] = dataset.vocabulary
                           ? base::parse_json(dataset.vocabulary->to_json()).or_throw()
                           : base::Json();

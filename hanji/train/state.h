@@ -19,7 +19,8 @@ JobView view_of(const Job& job);
 /// With the sum of the gradients of all ranks. Collective.
 JobView view_with_gradients(const Job& job);
 
-/// The tensors of a job as checkpoints name them: parameters under their own names; the moments as
+/// The tensors of a job as checkpoints name them: parameters, then buffers, under their own names; the
+/// moments as
 /// "exp_avg.NAME" and "exp_avg_sq.NAME", shaped like the parameter, whatever the flat layout; and
 /// "step", the number of updates made (a copy). On the CPU: of a job on a GPU all are copies.
 struct JobTensors {
@@ -28,7 +29,7 @@ struct JobTensors {
 };
 JobTensors tensors_of(const Job& job);
 
-/// SHA-256 of the parameters, and of the parameters and the optimizer's state.
+/// SHA-256 of parameters and buffers, and of these and the optimizer's state.
 struct JobHashes {
   std::string parameters;
   std::string state;
@@ -39,7 +40,7 @@ JobHashes hashes_of(const JobTensors& tensors);
 checkpoint::Manifest describe_state(const plan::Plan& plan, const Dataset& dataset,
                                     int64_t steps_done);
 
-/// Puts a job where a checkpoint left it: parameters, moments and the number of updates.
+/// Puts a job where a checkpoint left it: parameters, buffers, moments and the number of updates.
 /// Result  the steps done. Every rank reads the files by itself.
 /// Errors  kMismatch, listing every tensor that differs, for the checkpoint of another model; those
 ///         of checkpoint::open_checkpoint().

@@ -1,20 +1,25 @@
 #include "hanji/train/step.h"
 
 #include <ATen/ops/empty.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <csignal>
+#include <utility>
+#include <vector>
 
 #include "hanji/comm/host_values.h"
 #include "hanji/layers/model.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/trace/recorder.h"
+#include "hanji/train/statistics_sum.h"
 
 namespace hanji::train {
 namespace {
 
+using schedule::Action;
+using schedule::ActionKind;
 using trace::Category;
 using trace::Span;
 
@@ -22,23 +27,27 @@ using trace::Span;
 /// collective; ranks of the same one have the same to say.
 struct Totals {
   double loss_sum = 0;
-  double num_tokens = 0;
+  double num_targets = 0;
   double num_interrupts = 0;  ///< Data coordinates that SIGINT told to stop,
   double num_requeues = 0;    ///< and those that any other signal told.
+  StatisticsSum statistics = {};
 
-  std::array<double, kNumTotals> values() const {
-    return {loss_sum, num_tokens, num_interrupts, num_requeues};
+  std::vector<double> values() const {
+    std::vector<double> all = {loss_sum, num_targets, num_interrupts, num_requeues};
+    all.insert(all.end(), statistics.sums().begin(), statistics.sums().end());
+    return all;
   }
 };
 
 Totals totals_of(std::span<const double> values) {
-  return {values[0], values[1], values[2], values[3]};
+  return {values[0], values[1], values[2], values[3], StatisticsSum(values.subspan(kNumTotals))};
 }
 
 Totals sum_over_data(const Totals& mine, const comm::Group& data) {
-  at::Tensor tensor = at::empty({kNumTotals}, at::kDouble);
-  const std::span values(tensor.mutable_data_ptr<double>(), kNumTotals);
-  std::ranges::copy(mine.values(), values.begin());
+  const std::vector<double> own = mine.values();
+  at::Tensor tensor = at::empty({std::ssize(own)}, at::kDouble);
+  const std::span values(tensor.mutable_data_ptr<double>(), own.size());
+  std::ranges::copy(own, values.begin());
   comm::all_reduce_on_host(tensor, data, {.label = "totals"});
   return totals_of(values);
 }
@@ -70,66 +79,107 @@ int stop_signal(const Totals& all) {
   return all.num_requeues > 0 ? SIGTERM : 0;
 }
 
-double forward_backward(Job& job, const plan::TrainConfig& train, const StepInputs& inputs,
-                        const layers::Batch& batch) {
-  layers::Batch here = batch.to(job.device);
-  here.counters = {.seed = static_cast<uint64_t>(train.seed), .step = inputs.number};
-  inputs.memory.begin_forward();
-  layers::LossSum loss;
-  {
-    const Span span(job.group.recorder(), "forward", Category::kCompute);
-    loss = job.model->loss_sum(here, job.scopes);
+/// Walks the actions of one step of a model that is one stage.
+class StepWalk {
+ public:
+  StepWalk(Job& job, const plan::TrainConfig& train, const StepInputs& inputs)
+      : job_(job), train_(train), inputs_(inputs), mine_(told(job, inputs)) {
+    under_way_.resize(inputs.micro_batches.size());
   }
-  inputs.memory.begin_backward();
-  const Span span(job.group.recorder(), "backward", Category::kCompute);
-  loss.sum.backward();
-  inputs.memory.end_backward();
-  return loss.sum.item<double>();
-}
 
-/// Micro-batches as large as the plan lets them be; only the last one communicates.
-Totals run_micro_batches(Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
-  Totals mine = told(job, inputs);
-  for (const layers::Batch& batch : inputs.micro_batches.first(inputs.micro_batches.size() - 1)) {
-    job.strategy->accumulate([&] { mine.loss_sum += forward_backward(job, train, inputs, batch); });
+  /// What all data coordinates have computed.
+  Totals run() {
+    for (size_t i = 0; i < inputs_.actions.size(); ++i) {
+      const Action& action = inputs_.actions[i];
+      switch (action.kind) {
+        case ActionKind::kForward: forward(action); break;
+        case ActionKind::kBackward:
+          backward(action, schedule::completes_gradients(inputs_.actions, i));
+          break;
+        case ActionKind::kReduce: reduce(); break;
+        default: refuse(action);
+      }
+    }
+    return all_;
   }
-  mine.loss_sum += forward_backward(job, train, inputs, inputs.micro_batches.back());
-  for (const layers::Batch& batch : inputs.micro_batches) {
-    mine.num_tokens += static_cast<double>(batch.num_valid);
-  }
-  return sum_over_data(mine, job.data);
-}
 
-/// Stable: one forward and backward per grain; losses are summed as gradients are.
-Totals run_grains(Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
-  Totals grain = told(job, inputs);
-  for (const layers::Batch& batch : inputs.micro_batches) {
-    job.strategy->begin_grain(batch.positions.begin / train.grain);
-    grain.loss_sum = forward_backward(job, train, inputs, batch);
-    grain.num_tokens = static_cast<double>(batch.num_valid);
-    job.totals->add(grain.values());
-    grain = {};
+ private:
+  /// Of each grain by itself, where bits are stable; else of all micro-batches.
+  bool by_grain() const { return job_.totals.has_value(); }
+
+  void forward(const Action& action) {
+    const layers::Batch& batch = inputs_.micro_batches[action.micro_batch];
+    if (by_grain()) job_.strategy->begin_grain(batch.positions.begin / train_.grain);
+    layers::Batch here = batch.to(job_.device);
+    here.counters = {.seed = static_cast<uint64_t>(train_.seed), .step = inputs_.number};
+    inputs_.memory.begin_forward();
+    const Span span(job_.group.recorder(), "forward", Category::kCompute);
+    under_way_[action.micro_batch].loss = job_.model->loss_sum(here, job_.scopes).sum;
+    under_way_[action.micro_batch].statistics.add(job_.model->statistics(), batch.size());
   }
-  return totals_of(job.totals->total());
-}
+
+  void backward(const Action& action, bool completes_gradients) {
+    const UnderWay pass = std::exchange(under_way_[action.micro_batch], {});
+    inputs_.memory.begin_backward();
+    {
+      const Span span(job_.group.recorder(), "backward", Category::kCompute);
+      if (completes_gradients || by_grain()) {
+        pass.loss.backward();
+      } else {
+        job_.strategy->accumulate([&] { pass.loss.backward(); });
+      }
+      inputs_.memory.end_backward();
+    }
+    mine_.loss_sum += pass.loss.item<double>();
+    mine_.num_targets += static_cast<double>(inputs_.micro_batches[action.micro_batch].num_valid);
+    mine_.statistics.add(pass.statistics);
+    if (by_grain()) job_.totals->add(std::exchange(mine_, {}).values());
+  }
+
+  /// Gradients have left with the backward that completed them; losses follow.
+  void reduce() {
+    all_ = by_grain() ? totals_of(job_.totals->total()) : sum_over_data(mine_, job_.data);
+  }
+
+  static void refuse(const Action& action) {
+    throw Error(base::unsupported(
+        fmt::format("train: {}: a rank has the whole model, one stage; its actions are forward, "
+                    "backward and reduce, as train_actions() lists them",
+                    to_string(action))));
+  }
+
+  /// Of a micro-batch between its forward and its backward.
+  struct UnderWay {
+    at::Tensor loss;
+    StatisticsSum statistics;
+  };
+
+  Job& job_;
+  const plan::TrainConfig& train_;
+  const StepInputs& inputs_;
+  std::vector<UnderWay> under_way_;
+  Totals mine_;
+  Totals all_;
+};
 
 }  // namespace
 
 StepResult run_step(Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
   job.strategy->begin_step();
-  const Totals all =
-      job.totals ? run_grains(job, train, inputs) : run_micro_batches(job, train, inputs);
+  const Totals all = StepWalk(job, train, inputs).run();
   const Span span(job.group.recorder(), "optimizer", Category::kCompute);
-  StepResult result{.loss = all.loss_sum / all.num_tokens,
-                    .num_tokens = static_cast<int64_t>(all.num_tokens),
+  StepResult result{.loss = all.loss_sum / all.num_targets,
+                    .num_targets = static_cast<int64_t>(all.num_targets),
                     .stop_signal = stop_signal(all)};
-  result.gradient_norm = job.strategy->gradient_norm() / all.num_tokens;
+  result.gradient_norm = job.strategy->gradient_norm() / all.num_targets;
   // Losses and reduced gradients are the same bits on every rank, and so is this decision.
   result.updated = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
   if (result.updated) {
     inputs.before_update();
-    job.strategy->update(inputs.learning_rate,
-                         all.num_tokens * parallel::clip_divisor(result.gradient_norm, train.clip));
+    job.strategy->update(
+        inputs.learning_rate,
+        all.num_targets * parallel::clip_divisor(result.gradient_norm, train.clip));
+    all.statistics.update(*job.model, train.global_batch);
   }
   return result;
 }

@@ -27,7 +27,7 @@ class Strategy {
 
   /// Before the first backward() of a step: nothing is left of the gradients of the last one.
   virtual void begin_step() = 0;
-  /// Stable: the backward() that follows is this grain.
+  /// Stable: the forward and backward that follow are this grain's.
   virtual void begin_grain(int64_t index) = 0;
   /// Runs a backward() whose gradients this rank only adds up, until one outside comes.
   virtual void accumulate(const std::function<void()>& backward) = 0;

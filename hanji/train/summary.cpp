@@ -7,6 +7,7 @@
 #include "hanji/base/json.h"
 #include "hanji/base/units.h"
 #include "hanji/data/statistics.h"
+#include "hanji/plan/model_family.h"
 #include "hanji/report/plan_against_run.h"
 #include "hanji/train/speed_record.h"
 
@@ -14,7 +15,8 @@ namespace hanji::train {
 namespace {
 
 double tokens_per_second(const plan::Plan& plan, const Timings& timings) {
-  const auto tokens = static_cast<double>(plan.config.train.global_batch * plan.model.block);
+  const auto tokens =
+      static_cast<double>(plan.config.train.global_batch * plan.model.targets_per_sample);
   return timings.step_median > 0 ? tokens / timings.step_median : 0;
 }
 
@@ -110,6 +112,9 @@ base::Json summary_json(const plan::Plan& plan, const Measurement& run,
   json["ranks"] = plan.ranks;
   json["train_loss"] = run.outcome.train_loss;
   json["validation_loss"] = run.outcome.validation_loss;
+  if (!run.metric_name.empty()) {
+    json["validation_" + run.metric_name] = run.outcome.validation_metric;
+  }
   json["params_sha256"] = run.hashes.parameters;
   json["state_sha256"] = run.hashes.state;
   json["tokens_per_second"] = *measured.tokens_per_second;
@@ -141,11 +146,16 @@ base::Json summary_json(const plan::Plan& plan, const Measurement& run,
   return json;
 }
 
-std::string losses_text(const Dataset& dataset, const LoopOutcome& outcome,
+std::string losses_text(const plan::Plan& plan, const Dataset& dataset, const Measurement& run,
                         const std::optional<data::BigramEntropy>& bigrams) {
-  std::string text = fmt::format("train loss {:.4f}", outcome.train_loss);
-  if (outcome.validation_loss > 0) {
-    text += fmt::format(", validation loss {:.4f} nats per token", outcome.validation_loss);
+  std::string text = fmt::format("train loss {:.4f}", run.outcome.train_loss);
+  if (run.outcome.validation_loss > 0) {
+    const std::string_view targets = plan::targets_of(plan::family_of(plan.config.model).data);
+    text += fmt::format(", validation loss {:.4f} nats per {}", run.outcome.validation_loss,
+                        targets.substr(0, targets.size() - 1));
+    if (!run.metric_name.empty()) {
+      text += fmt::format(", {} {:.4f}", run.metric_name, run.outcome.validation_metric);
+    }
   }
   if (bigrams) {
     text += fmt::format("; bigram entropy of {} {:.4f}", dataset.name, bigrams->text_nats);
@@ -158,8 +168,9 @@ std::string losses_text(const Dataset& dataset, const LoopOutcome& outcome,
 Summary summarise(const plan::Plan& plan, const Dataset& dataset, const Measurement& run) {
   const report::Measured measured = measured_of(plan, run);
   std::optional<data::BigramEntropy> bigrams;
-  if (auto entropy = data::bigram_entropy(dataset.samples, dataset.num_ids); entropy.ok()) {
-    bigrams = *entropy;
+  if (dataset.tokens) {
+    const auto entropy = data::bigram_entropy(*dataset.tokens, dataset.num_ids);
+    if (entropy.ok()) bigrams = *entropy;
   }
   base::Json json = summary_json(plan, run, measured);
   if (bigrams) json["bigram_entropy"] = bigrams->text_nats;
@@ -168,7 +179,7 @@ Summary summarise(const plan::Plan& plan, const Dataset& dataset, const Measurem
   summary.text =
       "\n" + report::table(plan, measured) +
       fmt::format("first step after {}\n", base::format_seconds(run.first_step_seconds)) +
-      skew_text(run) + saving_text(run) + losses_text(dataset, run.outcome, bigrams);
+      skew_text(run) + saving_text(run) + losses_text(plan, dataset, run, bigrams);
   return summary;
 }
 

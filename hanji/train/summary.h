@@ -18,6 +18,7 @@ namespace hanji::train {
 /// What a run found out, as rank 0 knows it in the end.
 struct Measurement {
   const LoopOutcome& outcome;
+  std::string metric_name;  ///< Of outcome.validation_metric; empty: none.
   Timings timings;
   JobHashes hashes;
   double first_step_seconds = 0;    ///< From the start of the command to the end of step 1.

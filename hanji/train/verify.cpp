@@ -10,8 +10,8 @@
 #include "hanji/checkpoint/diff.h"
 #include "hanji/topology/machine.h"
 #include "hanji/train/launch_job.h"
-#include "hanji/train/observe_rank.h"
 #include "hanji/train/one_process.h"
+#include "hanji/train/verify_rank.h"
 
 namespace hanji::train {
 namespace {
@@ -63,7 +63,7 @@ std::optional<report::Distance> distance_again(const FirstDifference& found,
 }
 
 ObservedRun read_observed(const fs::path& path) {
-  return report::observed_from_json(base::read_file(path, report::kMostObservedBytes).or_throw())
+  return report::observed_from_json(base::read_file(path, report::kMaxObservedBytes).or_throw())
       .or_throw();
 }
 

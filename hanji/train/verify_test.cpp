@@ -17,6 +17,7 @@
 #include "hanji/train/kernel_choice.h"
 #include "hanji/train/observe_rank.h"
 #include "hanji/train/one_process.h"
+#include "hanji/train/verify_rank.h"
 
 namespace hanji::train {
 namespace {
@@ -299,7 +300,7 @@ StepResult hand_made_step(Job& job, const plan::TrainConfig& train, const StepIn
   comm::all_reduce(totals, job.group).wait();
   const auto tokens = totals[1].item<double>();
   StepResult result{.loss = totals[0].item<double>() / tokens,
-                    .num_tokens = static_cast<int64_t>(tokens),
+                    .num_targets = static_cast<int64_t>(tokens),
                     .updated = true};
   result.gradient_norm =
       parallel::grad_norm(replicas_of(job).flat_gradients(), replicas_of(job).buckets().flat) /

@@ -21,7 +21,7 @@ using report::BenchRequest;
 
 constexpr double kBlockSeconds = 0.025;  // of one side in one round
 constexpr int64_t kFewestCalls = 3;
-constexpr int64_t kMostCalls = 2000;
+constexpr int64_t kMaxCalls = 2000;
 constexpr int64_t kLimitBytes = int64_t{1} << 20;  // less would time the clock
 constexpr int64_t kLimitCalls = 3;
 
@@ -155,7 +155,7 @@ Status Measurement::settle(Turn& turn) {
     HANJI_RETURN_IF_ERROR(ask(turn, trial).status());
     const double each = static_cast<double>(base::now_ns() - start) * 1e-9 / kFewestCalls;
     turn.request.calls =
-        std::clamp(static_cast<int64_t>(kBlockSeconds / each), kFewestCalls, kMostCalls);
+        std::clamp(static_cast<int64_t>(kBlockSeconds / each), kFewestCalls, kMaxCalls);
     // The trial's share of a round's own costs hides how short a short call is.
     if (turn.request.calls > kFewestCalls) {
       trial.calls = turn.request.calls;
@@ -163,7 +163,7 @@ Status Measurement::settle(Turn& turn) {
       if (!seconds.empty()) {
         const double call = 2 * report::median(seconds) + 1e-6;
         turn.request.calls =
-            std::clamp(static_cast<int64_t>(kBlockSeconds / call), turn.request.calls, kMostCalls);
+            std::clamp(static_cast<int64_t>(kBlockSeconds / call), turn.request.calls, kMaxCalls);
       }
     }
   }
@@ -213,7 +213,7 @@ Result<double> Measurement::limit_rate(BenchPlacement placement) {
       const auto answers,
       sides_.ours->ask(fmt::format("limit {} {} {}", name_of(placement), bytes, kLimitCalls + 1),
                        sides_.wish.timeout));
-  auto seconds = report::over_ranks(answers, report::Average::kMost);
+  auto seconds = report::over_ranks(answers, report::Average::kMax);
   if (seconds.empty()) return base::internal("the limit kernel failed: " + answers[0].error);
   seconds.erase(seconds.begin());  // it warms up
   return 2.0 * call_.ranks * static_cast<double>(bytes) / report::median(seconds);

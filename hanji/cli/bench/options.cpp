@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -72,7 +71,7 @@ class Reader {
   std::vector<std::string> mistakes_;
 };
 
-std::vector<std::string> words_of(const std::string& text) {
+std::vector<std::string> split_words(const std::string& text) {
   std::vector<std::string> words;
   std::istringstream stream(text);
   for (std::string word; std::getline(stream, word, ',');) words.push_back(word);
@@ -90,7 +89,7 @@ template <class T>
 std::vector<T> choices(Reader& reader, const char* flag, const std::string& text,
                        const Names& names) {
   std::vector<T> chosen;
-  for (const std::string& word : words_of(text)) {
+  for (const std::string& word : split_words(text)) {
     if (const auto index = reader.choice(flag, word, names)) {
       chosen.push_back(static_cast<T>(*index));
     }
@@ -118,7 +117,7 @@ std::vector<Routine> read_routines(Reader& reader, const std::vector<std::string
 std::vector<DType> read_dtypes(Reader& reader, const std::string& text) {
   const Names names = names_of<DType, base::kNumDTypes>();
   std::string list = text == "all" ? fmt::format("{}", fmt::join(names, ",")) : text;
-  std::vector<std::string> words = words_of(list);
+  std::vector<std::string> words = split_words(list);
   const std::map<std::string, std::string> elsewhere = {
       {"float", "float32"}, {"double", "float64"},         {"half", "float16"},
       {"bf16", "bfloat16"}, {"fp8_e4m3", "float8_e4m3fn"}, {"fp8_e5m2", "float8_e5m2"}};
@@ -179,60 +178,60 @@ std::vector<BenchCase> BenchWish::cases(Routine routine) const {
   return all;
 }
 
-void BenchOptions::add_to(CLI::App& verb) {
-  verb.add_option("routine", routines_, "all_reduce, broadcast, ..., one or more")
-      ->type_name("ROUTINE");
-  verb.add_option("--ranks", ranks_, "how many take part; default: one per usable core")
-      ->type_name("N");
-  verb.add_option("--bytes", bytes_, "one size: 64MiB; all shares together where there are any")
-      ->type_name("SIZE");
+void BenchOptions::add_to(Verb verb) {
+  verb.add_option("routine", &routines_, "all_reduce, broadcast, ..., one or more")
+      .type_name("ROUTINE");
+  verb.add_option("--ranks", &ranks_, "how many take part; default: one per usable core")
+      .type_name("N");
+  verb.add_option("--bytes", &bytes_, "one size: 64MiB; all shares together where there are any")
+      .type_name("SIZE");
   add_nccl_letters(verb);
-  verb.add_option("--placement", placement_, "heap or private; default: both")->type_name("PLACE");
-  verb.add_option("--engine", engine_, "shm or gloo")->type_name("NAME")->capture_default_str();
-  verb.add_option("--peer", peers_,
+  verb.add_option("--placement", &placement_, "heap or private; default: both").type_name("PLACE");
+  verb.add_option("--engine", &engine_, "shm or gloo").type_name("NAME").show_default();
+  verb.add_option("--peer", &peers_,
                   "libraries to compare with: openmpi,mpich,gloo,pytorch; runs are interleaved")
-      ->type_name("NAMES");
-  verb.add_option("--pairs", pairs_, "rounds of turns; default: 30")->type_name("N");
-  verb.add_option("--python", python, "that has torch, for the peer pytorch")
-      ->type_name("PROGRAM")
-      ->capture_default_str();
-  verb.add_flag("--hot", hot_, "one buffer, never written between calls");
-  verb.add_flag("--cold", cold_, "buffers take turns through twice the last-level cache");
-  verb.add_flag("--fit", fit,
+      .type_name("NAMES");
+  verb.add_option("--pairs", &pairs_, "rounds of turns; default: 30").type_name("N");
+  verb.add_option("--python", &python, "that has torch, for the peer pytorch")
+      .type_name("PROGRAM")
+      .show_default();
+  verb.add_flag("--hot", &hot_, "one buffer, never written between calls");
+  verb.add_flag("--cold", &cold_, "buffers take turns through twice the last-level cache");
+  verb.add_flag("--fit", &fit,
                 "fits costs that collectives are chosen and predicted by, and stores them");
-  verb.add_flag("--json", as_json, "one object per line, for programs");
-  verb.add_option("--corrupt", corrupt_)->group("");  // proves that a wrong result is noticed
+  verb.add_flag("--json", &as_json, "one object per line, for programs");
+  verb.add_option("--corrupt", &corrupt_).group("");  // proves that a wrong result is noticed
   add_refused(verb);
 }
 
-void BenchOptions::add_nccl_letters(CLI::App& verb) {
-  verb.add_option("-b,--minbytes", first_, "the first size; default: 32M")->type_name("SIZE");
-  verb.add_option("-e,--maxbytes", last_, "the last size; default: the first")->type_name("SIZE");
-  verb.add_option("-i,--stepbytes", step_, "added from size to size")->type_name("SIZE");
-  verb.add_option("-f,--stepfactor", factor_, "multiplied from size to size; default: 2")
-      ->type_name("N");
-  verb.add_option("-n,--iters", calls_, "timed calls per round; default: by their time")
-      ->type_name("N");
-  verb.add_option("-w,--warmup_iters", warmup_, "calls before them; default: a fifth")
-      ->type_name("N");
-  verb.add_option("-c,--check", check_, "0: results are not compared")->type_name("N");
-  verb.add_option("-o,--op", ops_, "sum, avg, min, max, prod, ..., or all")
-      ->type_name("OPS")
-      ->capture_default_str();
-  verb.add_option("-d,--datatype", dtypes_, "float32, bfloat16, ..., or all")
-      ->type_name("TYPES")
-      ->capture_default_str();
-  verb.add_option("-r,--root", roots_, "a rank, or all; of send: who sends")
-      ->type_name("RANK")
-      ->capture_default_str();
-  verb.add_option("-a,--average", average_,
+void BenchOptions::add_nccl_letters(Verb verb) {
+  verb.add_option("-b,--minbytes", &first_, "the first size; default: 32M").type_name("SIZE");
+  verb.add_option("-e,--maxbytes", &last_, "the last size; default: the first").type_name("SIZE");
+  verb.add_option("-i,--stepbytes", &step_, "added from size to size").type_name("SIZE");
+  verb.add_option("-f,--stepfactor", &factor_, "multiplied from size to size; default: 2")
+      .type_name("N");
+  verb.add_option("-n,--iters", &calls_, "timed calls per round; default: by their time")
+      .type_name("N");
+  verb.add_option("-w,--warmup_iters", &warmup_, "calls before them; default: a fifth")
+      .type_name("N");
+  verb.add_option("-c,--check", &check_, "0: results are not compared").type_name("N");
+  verb.add_option("-o,--op", &ops_, "sum, avg, min, max, prod, ..., or all")
+      .type_name("OPS")
+      .show_default();
+  verb.add_option("-d,--datatype", &dtypes_, "float32, bfloat16, ..., or all")
+      .type_name("TYPES")
+      .show_default();
+  verb.add_option("-r,--root", &roots_, "a rank, or all; of send: who sends")
+      .type_name("RANK")
+      .show_default();
+  verb.add_option("-a,--average", &average_,
                   "a call's time: 0 rank 0's, 1 mean, 2 shortest, 3 longest (default)")
-      ->type_name("N");
-  verb.add_option("-T,--timeout", timeout_, "seconds until a call has failed; default: 300")
-      ->type_name("SECONDS");
+      .type_name("N");
+  verb.add_option("-T,--timeout", &timeout_, "seconds until a call has failed; default: 300")
+      .type_name("SECONDS");
 }
 
-void BenchOptions::add_refused(CLI::App& verb) {
+void BenchOptions::add_refused(Verb verb) {
   const char* by_ranks = "hanji runs one rank per process; use --ranks";
   const char* gpu = "it is about GPUs, and these are tensors of the CPU";
   refused_ = {{"-t,--nthreads", "", "1", by_ranks},
@@ -244,7 +243,7 @@ void BenchOptions::add_refused(CLI::App& verb) {
               {"-R,--local_register", "", "0", "use --placement heap or private"},
               {"-C,--report_cputime", "", "0", "a waiting rank spins, so both times are one"}};
   for (Refused& one : refused_) {
-    verb.add_option(one.flag, one.value)->expected(0, 1)->default_str("set")->group("");
+    verb.add_option(one.flag, &one.value).implicit_value("set").group("");
   }
 }
 
@@ -286,7 +285,7 @@ Result<BenchWish> BenchOptions::wish(int usable_cores) const {
                                                  : "heap,private";
   wish.placements = choices<BenchPlacement>(reader, "--placement", places, {"heap", "private"});
   const Names peers = {"openmpi", "mpich", "gloo", "pytorch"};
-  for (const std::string& peer : words_of(peers_)) {
+  for (const std::string& peer : split_words(peers_)) {
     if (reader.choice("--peer", peer, peers)) wish.peers.push_back(peer);
   }
   wish.pairs = static_cast<int>(reader.number("--pairs", pairs_, wish.pairs, 1, 10'000));

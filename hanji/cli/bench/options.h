@@ -4,11 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "hanji/cli/command_line.h"
 #include "hanji/report/bench_request.h"
-
-namespace CLI {
-class App;
-}
 
 namespace hanji::cli {
 
@@ -29,7 +26,7 @@ struct BenchWish {
   int64_t calls = 0;    ///< Per round; 0: so many as take a moment.
   int64_t warmup = -1;  ///< Before them; -1: a fifth as many.
   bool check = true;
-  report::Average average = report::Average::kMost;
+  report::Average average = report::Average::kMax;
   Caches caches = Caches::kRefilled;
   std::chrono::seconds timeout{300};
   int corrupt = -1;
@@ -42,7 +39,7 @@ struct BenchWish {
 class BenchOptions {
  public:
   /// Adds the flags, and the routines. The object must outlive the parsing.
-  void add_to(CLI::App& verb);
+  void add_to(Verb verb);
 
   /// Errors  kInvalidArgument with every mistake in a line of its own.
   Result<BenchWish> wish(int usable_cores) const;
@@ -61,8 +58,8 @@ class BenchOptions {
     std::string harmless;  ///< The value that asks for what is done anyway.
     std::string why;
   };
-  void add_nccl_letters(CLI::App& verb);
-  void add_refused(CLI::App& verb);
+  void add_nccl_letters(Verb verb);
+  void add_refused(Verb verb);
 
   std::vector<std::string> routines_;
   std::string bytes_, first_, last_, step_, factor_;

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include <CLI/CLI.hpp>
+#include <sstream>
 
 namespace hanji::cli {
 namespace {
@@ -14,10 +14,13 @@ using testing::HasSubstr;
 using testing::SizeIs;
 
 Result<BenchWish> wish_of(const std::string& flags, int usable_cores = 2) {
-  CLI::App app;
+  CommandLine command("bench", "", "");
   BenchOptions options;
-  options.add_to(app);
-  app.parse(flags);
+  options.add_to(command.root());
+  std::istringstream stream(flags);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  EXPECT_EQ(command.run(words), 0) << flags;
   return options.wish(usable_cores);
 }
 

@@ -49,24 +49,25 @@ Result<fs::path> mpi_program(const std::string& name, const std::string& package
       fmt::format("it is built where mpicc.{} is; install {} and build again", name, package));
 }
 
-Result<Command> openmpi(int ranks, bool crowded, const std::string& folder) {
+Result<Command> openmpi(int ranks, bool oversubscribed, const std::string& folder) {
   const auto mpirun = find_program({"mpirun.openmpi", "mpirun"});
   if (!mpirun) return base::not_found("mpirun was not found; install openmpi-bin");
   HANJI_ASSIGN_OR_RETURN(const fs::path program, mpi_program("openmpi", "libopenmpi-dev"));
   Command command = {mpirun->string(), "--allow-run-as-root", "-np", std::to_string(ranks)};
-  const Command place = crowded ? Command{"--oversubscribe", "--mca", "mpi_yield_when_idle", "1"}
-                                : Command{"--bind-to", "core"};
+  const Command place = oversubscribed
+                            ? Command{"--oversubscribe", "--mca", "mpi_yield_when_idle", "1"}
+                            : Command{"--bind-to", "core"};
   command.insert(command.end(), place.begin(), place.end());
   command.insert(command.end(), {program.string(), folder});
   return command;
 }
 
-Result<Command> mpich(int ranks, bool crowded, const std::string& folder) {
+Result<Command> mpich(int ranks, bool oversubscribed, const std::string& folder) {
   const auto mpiexec = find_program({"mpiexec.mpich", "mpirun.mpich", "mpiexec.hydra"});
   if (!mpiexec) return base::not_found("mpiexec.mpich was not found; install mpich");
   HANJI_ASSIGN_OR_RETURN(const fs::path program, mpi_program("mpich", "libmpich-dev"));
   Command command = {mpiexec->string(), "-n", std::to_string(ranks)};
-  if (!crowded) command.insert(command.end(), {"-bind-to", "core"});
+  if (!oversubscribed) command.insert(command.end(), {"-bind-to", "core"});
   command.insert(command.end(), {program.string(), folder});
   return command;
 }
@@ -88,9 +89,9 @@ Result<launch::LaunchOptions> peer_launch(const std::string& name, const BenchWi
     options.environment = {"OMP_NUM_THREADS=1"};
     return options;
   }
-  const bool crowded = wish.ranks > usable_cores;
+  const bool oversubscribed = wish.ranks > usable_cores;
   const auto make = name == "mpich" ? mpich : openmpi;
-  HANJI_ASSIGN_OR_RETURN(options.command, make(wish.ranks, crowded, folder.string()));
+  HANJI_ASSIGN_OR_RETURN(options.command, make(wish.ranks, oversubscribed, folder.string()));
   options.environment = {"OMP_NUM_THREADS=1"};
   return options;
 }

@@ -84,7 +84,7 @@ Finding find_costs(const topology::Machine& machine, int ranks) {
   const auto off = comm::disagreement(machine, *rates.fitted);
   if (!off.ok()) return broken("kernels", "costs of collectives", off.status(), "free some memory");
   finding.value = fmt::format("fitted for {} ranks, {:.0f} % off now", ranks, *off * 100);
-  if (*off <= cost::kMostDisagreement) return {"kernels", "costs of collectives", finding.value};
+  if (*off <= cost::kMaxDisagreement) return {"kernels", "costs of collectives", finding.value};
   return finding;
 }
 

@@ -51,14 +51,14 @@ GroupOptions options_between(const GroupOptions& options, std::string_view what)
   return between;
 }
 
-std::optional<Group> join_twins(const Ancestry& ancestry, const Place& place,
-                                const GroupOptions& options) {
-  const int lane = place.hosts.lane(place.rank);
-  if (lane >= place.hosts.num_lanes()) return {};
+std::optional<Group> join_rail(const Ancestry& ancestry, const Place& place,
+                               const GroupOptions& options) {
+  const int rail = place.hosts.rail(place.rank);
+  if (rail >= place.hosts.num_rails()) return {};
   std::vector<int> members;
-  for (const int rank : place.hosts.twins(lane)) members.push_back(place.world_ranks[rank]);
-  return ancestry.join(fmt::format("{}.lane{}", place.name, lane), members,
-                       options_between(options, fmt::format("rail {}", lane)));
+  for (const int rank : place.hosts.rail_peers(rail)) members.push_back(place.world_ranks[rank]);
+  return ancestry.join(fmt::format("{}.rail{}", place.name, rail), members,
+                       options_between(options, fmt::format("rail {}", rail)));
 }
 
 std::function<Group()> make_join_all(const Ancestry& ancestry, const Place& place,
@@ -73,18 +73,18 @@ Group make(const Ancestry& ancestry, Place place, Group local, GroupOptions opti
 GroupState::Divide make_divide(const Ancestry& ancestry, const Place& place, const Group& local) {
   return [=](int id, const std::vector<int>& members, GroupOptions options) {
     std::vector<int> world_ranks;
-    std::vector<int> lanes;
+    std::vector<int> rails;
     int mine = 0;
     for (const int rank : members) {
       if (rank == place.rank) mine = static_cast<int>(world_ranks.size());
       world_ranks.push_back(place.world_ranks[rank]);
       if (place.hosts.host(rank) == place.hosts.host(place.rank)) {
-        lanes.push_back(place.hosts.lane(rank));
+        rails.push_back(place.hosts.rail(rank));
       }
     }
     HostMap hosts = place.hosts.part(members);
-    if (hosts.num_hosts() == 1) return local.state()->divide()(id, lanes, std::move(options));
-    Group here = local.state()->divide()(id, lanes, inner_options(options, "on this host"));
+    if (hosts.num_hosts() == 1) return local.state()->divide()(id, rails, std::move(options));
+    Group here = local.state()->divide()(id, rails, inner_options(options, "on this host"));
     leave_to_its_owner(here);
     Place part{fmt::format("{}.{}", id, world_ranks[0]), std::move(hosts), std::move(world_ranks),
                mine};
@@ -94,12 +94,12 @@ GroupState::Divide make_divide(const Ancestry& ancestry, const Place& place, con
 
 Group make(const Ancestry& ancestry, Place place, Group local, GroupOptions options,
            GroupState::Connect connect) {
-  std::optional<Group> twins = join_twins(ancestry, place, options);
+  std::optional<Group> rail_peers = join_rail(ancestry, place, options);
   auto join_all = make_join_all(ancestry, place, options);
   auto divide = make_divide(ancestry, place, local);
   Heap heap = local.heap();
   auto engine = std::make_unique<HierarchicalEngine>(
-      Peers{std::move(place.hosts), place.rank, std::move(local), std::move(twins),
+      Peers{std::move(place.hosts), place.rank, std::move(local), std::move(rail_peers),
             ancestry.between, std::move(join_all)},
       options);
   Group group(GroupState::make(std::move(engine), std::move(heap), std::move(options),
@@ -114,7 +114,7 @@ Group make(const Ancestry& ancestry, Place place, Group local, GroupOptions opti
 GroupState::Connect make_connect(const HostMap& hosts, const Group& local, const Group& flat) {
   return [=](int sender, int receiver) {
     if (hosts.host(sender) == hosts.host(receiver)) {
-      return local.state()->connect()(hosts.lane(sender), hosts.lane(receiver));
+      return local.state()->connect()(hosts.rail(sender), hosts.rail(receiver));
     }
     return flat.state()->connect()(sender, receiver);
   };
@@ -130,11 +130,11 @@ void check(const Group& local, const Hosts& given, const HostMap& hosts,
   }
   const int here = hosts.host(given.rank);
   if (local.size() != static_cast<int>(hosts.ranks(here).size()) ||
-      local.rank() != hosts.lane(given.rank)) {
+      local.rank() != hosts.rail(given.rank)) {
     refuse(fmt::format(
         "its hosts give rank {} place {} of {} on its host, and the local group "
         "place {} of {}",
-        given.rank, hosts.lane(given.rank), hosts.ranks(here).size(), local.rank(), local.size()));
+        given.rank, hosts.rail(given.rank), hosts.ranks(here).size(), local.rank(), local.size()));
   }
   if (local.engine() != "shm") {
     refuse(

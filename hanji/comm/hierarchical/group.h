@@ -21,7 +21,7 @@ struct Hosts {
 };
 
 /// A group over several hosts: tensors of one host meet in its heap, and each rank exchanges its
-/// slice with its twins, the ranks of the same place on the other hosts.
+/// slice with its rail peers, the ranks of the same place on the other hosts.
 ///
 /// `local`: the ranks of this host, in the order of their ranks, over shared memory. It belongs to
 /// the new group, whose heap() is its heap; give it no recorder, for the new group records.
@@ -35,7 +35,7 @@ struct Hosts {
 /// Cost    all_reduce of N bytes on h hosts: 2N(h-1)/h sent per host, whatever its ranks are. On
 ///         hosts with different numbers of ranks, as many exchange as the smallest has.
 /// Errors  as a group over shared memory, on every rank of every host for calls that differ. A rank
-///         that loses its twins ends the waiting of all groups of its host.
+///         that loses its rail peers ends the waiting of all groups of its host.
 Group make_group(Group local, const Hosts& hosts, const Join& join, GroupOptions options = {});
 
 }  // namespace hanji::comm::hierarchical

@@ -42,7 +42,7 @@ struct TestHosts {
   std::vector<int> host_of;                             ///< By rank.
   std::vector<std::shared_ptr<shm::Segment>> segments;  ///< By host.
 
-  int lane(int rank) const {
+  int rail(int rank) const {
     return static_cast<int>(std::count(host_of.begin(), host_of.begin() + rank, host_of[rank]));
   }
 };
@@ -69,11 +69,11 @@ void run_hosts(
     change(mine, rank);
     const auto& segment = hosts.segments[hosts.host_of[rank]];
     // As in a world: the segment knows what its ranks are called among all.
-    trace::Recorder::format(segment->trace_memory(hosts.lane(rank)), rank,
+    trace::Recorder::format(segment->trace_memory(hosts.rail(rank)), rank,
                             static_cast<int>(hosts.host_of.size()));
     std::vector<int> members(segment->ranks());
     std::iota(members.begin(), members.end(), 0);
-    Group local = Group::over_shm(segment, 0, members, hosts.lane(rank), mine);
+    Group local = Group::over_shm(segment, 0, members, hosts.rail(rank), mine);
     body(make_group(std::move(local), {hosts.host_of, rank},
                     gloo::make_join(store, rank, gloo::kLoopback), mine));
   });

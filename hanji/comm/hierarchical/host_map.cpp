@@ -15,18 +15,18 @@ HostMap::HostMap(const std::vector<int>& host_of) {
     if (is_new) ranks_.emplace_back();
     std::vector<int>& ranks = ranks_[found->second];
     hosts_.push_back(found->second);
-    lanes_.push_back(static_cast<int>(ranks.size()));
+    rails_.push_back(static_cast<int>(ranks.size()));
     ranks.push_back(static_cast<int>(rank));
   }
   const auto [least, most] =
       std::ranges::minmax(ranks_, {}, [](const std::vector<int>& ranks) { return ranks.size(); });
-  num_lanes_ = static_cast<int>(least.size());
+  num_rails_ = static_cast<int>(least.size());
   even_ = least.size() == most.size();
 }
 
-std::vector<int> HostMap::twins(int lane) const {
+std::vector<int> HostMap::rail_peers(int rail) const {
   std::vector<int> found;
-  for (const std::vector<int>& ranks : ranks_) found.push_back(ranks[lane]);
+  for (const std::vector<int>& ranks : ranks_) found.push_back(ranks[rail]);
   return found;
 }
 

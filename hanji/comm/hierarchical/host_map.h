@@ -15,23 +15,23 @@ class HostMap {
   int num_hosts() const { return static_cast<int>(ranks_.size()); }
   int host(int rank) const { return hosts_[rank]; }
   /// Index among the ranks of its host.
-  int lane(int rank) const { return lanes_[rank]; }
-  /// Ranks of a host, by lane.
+  int rail(int rank) const { return rails_[rank]; }
+  /// Ranks of a host, by rail.
   const std::vector<int>& ranks(int host) const { return ranks_[host]; }
   /// Ranks per host that exchange with other hosts: as many as the smallest host has.
-  int num_lanes() const { return num_lanes_; }
+  int num_rails() const { return num_rails_; }
   /// True if every host has as many ranks.
   bool even() const { return even_; }
-  /// The ranks of a lane, by host: who exchanges with each other.
-  std::vector<int> twins(int lane) const;
+  /// The ranks of a rail, by host: who exchanges with each other.
+  std::vector<int> rail_peers(int rail) const;
   /// For members, ranks of this map in the order of a smaller group.
   HostMap part(const std::vector<int>& members) const;
 
  private:
   std::vector<int> hosts_;
-  std::vector<int> lanes_;
+  std::vector<int> rails_;
   std::vector<std::vector<int>> ranks_;
-  int num_lanes_ = 0;
+  int num_rails_ = 0;
   bool even_ = true;
 };
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "hanji/comm/gather.h"
 #include "hanji/comm/internal/test_ranks.h"
 #include "hanji/comm/message.h"
+#include "hanji/comm/prepare.h"
 #include "hanji/comm/reduce.h"
 #include "hanji/comm/reduce_scatter.h"
 #include "hanji/comm/scatter.h"
@@ -326,6 +328,86 @@ void check_calls_in_flight(const Group& group, int64_t count) {
   }
 }
 
+/// A routine as prepare() takes it, and the plain function; by a rank's tensors.
+struct PreparedCase {
+  schedule::Routine routine;
+  std::vector<int64_t> counts;
+  int64_t input, output;  // elements
+  std::function<Work(at::Tensor&, const at::Tensor&)> plain;
+};
+
+std::vector<PreparedCase> prepared_cases(const Group& group, int64_t count) {
+  const int root = group.size() - 1;
+  const int64_t all = count * group.size();
+  const std::vector<int64_t> shares = uneven(count, group.size());
+  const int64_t mine = shares[group.rank()], of_all = sum_of(shares);
+  using schedule::Routine;
+  return {
+      {Routine::kAllReduce,
+       {count},
+       count,
+       count,
+       [&](auto& to, auto& from) { return all_reduce(to, from, group); }},
+      {Routine::kReduce,
+       {count},
+       count,
+       count,
+       [&, root](auto& to, auto& from) { return reduce(to, from, root, group); }},
+      {Routine::kBroadcast,
+       {count},
+       count,
+       count,
+       [&, root](auto& to, auto& from) { return broadcast(to, from, root, group); }},
+      {Routine::kAllGather,
+       {count},
+       count,
+       all,
+       [&](auto& to, auto& from) { return all_gather(to, from, group); }},
+      {Routine::kAllGather, shares, mine, of_all,
+       [&, shares](auto& to, auto& from) { return all_gather(to, from, shares, group); }},
+      {Routine::kGather,
+       {count},
+       count,
+       all,
+       [&, root](auto& to, auto& from) { return gather(to, from, root, group); }},
+      {Routine::kScatter, shares, of_all, mine,
+       [&, shares, root](auto& to, auto& from) { return scatter(to, from, shares, root, group); }},
+      {Routine::kReduceScatter,
+       {count},
+       all,
+       count,
+       [&](auto& to, auto& from) { return reduce_scatter(to, from, group); }},
+      {Routine::kReduceScatter, shares, of_all, mine,
+       [&, shares](auto& to, auto& from) { return reduce_scatter(to, from, shares, group); }},
+      {Routine::kAllToAll,
+       {count},
+       all,
+       all,
+       [&](auto& to, auto& from) { return all_to_all(to, from, group); }},
+  };
+}
+
+void check_prepared(const Group& group, int64_t count) {
+  const int root = group.size() - 1;
+  for (const PreparedCase& one : prepared_cases(group, count)) {
+    SCOPED_TRACE(schedule::name_of(one.routine));
+    Call call = prepare(one.routine, at::kFloat, one.counts, group, {.root = root});
+    for (int start = 0; start < 3; ++start) {  // on other memory each time
+      const at::Tensor input = rough(one.input, group.rank() + start, at::kFloat);
+      at::Tensor prepared = at::zeros({one.output}), plain = at::zeros({one.output});
+      const int64_t before = group.stats().wire_bytes + group.stats().network_bytes;
+      one.plain(plain, input).wait();
+      const int64_t between = group.stats().wire_bytes + group.stats().network_bytes;
+      call.start(prepared, input).wait();
+      const int64_t after = group.stats().wire_bytes + group.stats().network_bytes;
+      EXPECT_TRUE(at::equal(prepared, plain));
+      EXPECT_EQ(after - between, between - before);
+    }
+  }
+  Call meet = prepare(schedule::Routine::kBarrier, at::kByte, {}, group);
+  for (int start = 0; start < 3; ++start) meet.start().wait();
+}
+
 constexpr RoutineCase kCases[] = {
     {"all_reduce", check_all_reduce},
     {"bits of integers", check_bits_of_integers},
@@ -340,6 +422,7 @@ constexpr RoutineCase kCases[] = {
     {"uneven all_to_all", check_uneven_all_to_all},
     {"messages", check_messages},
     {"calls in flight", check_calls_in_flight},
+    {"prepared", check_prepared},
 };
 
 }  // namespace

@@ -21,8 +21,8 @@ std::vector<int> ranks_of(uint64_t bits) {
 // About a microsecond where every rank has its processor; elsewhere a look at who was there first.
 int ShmEngine::polls_at_once() const {
   constexpr int kPollsAlone = 64;
-  constexpr int kPollsCrowded = 2;
-  return engine_->oversubscribed() ? kPollsCrowded : kPollsAlone;
+  constexpr int kPollsOversubscribed = 2;
+  return engine_->oversubscribed() ? kPollsOversubscribed : kPollsAlone;
 }
 
 ShmEngine::ShmEngine(std::unique_ptr<shm::Engine> engine, Heap heap)

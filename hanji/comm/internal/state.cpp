@@ -68,34 +68,49 @@ GroupState::~GroupState() {
   if (std::uncaught_exceptions() > 0) return;
   const auto limit = std::min<std::chrono::nanoseconds>(kDrain, options_.deadline);
   const auto deadline = base::Deadline::after(limit);
-  while (status_.ok() && !pending_.empty() && !deadline.passed()) {
+  while (status_.ok() && !idle() && !deadline.passed()) {
     poll(Look::kAtPeers);
     std::this_thread::yield();
   }
 }
 
+std::shared_ptr<const Choice> GroupState::prepare(const Request& request) {
+  const std::lock_guard lock(mutex_);
+  base::throw_if_error(status_);
+  return kept_choice(request);
+}
+
+Submitted GroupState::start(Request& request, const Choice& choice) {
+  if (family_->before_call) family_->before_call();
+  const std::lock_guard lock(mutex_);
+  base::throw_if_error(status_);
+  return start_locked(request, choice, {});
+}
+
 Submitted GroupState::submit(Request&& request, std::vector<Scattered>&& scattered) {
   if (family_->before_call) family_->before_call();
   const std::lock_guard lock(mutex_);
-  return submit_locked(std::move(request), std::move(scattered));
+  return submit_locked(request, std::move(scattered));
 }
 
 Submitted GroupState::submit_if_called(Request&& request) {
   const std::lock_guard lock(mutex_);
-  if (pending_.empty()) note(engine_->check());  // a group without calls looks at nobody else
+  if (idle()) note(engine_->check());  // a group without calls looks at nobody else
   base::throw_if_error(status_);
-  return pending_.empty() && engine_->called() ? submit_locked(std::move(request), {})
-                                               : Submitted{};
+  return idle() && engine_->called() ? submit_locked(request, {}) : Submitted{};
 }
 
-Submitted GroupState::submit_locked(Request&& request, std::vector<Scattered>&& scattered) {
+Submitted GroupState::submit_locked(Request& request, std::vector<Scattered>&& scattered) {
   base::throw_if_error(status_);
-  const auto choice = choice_for(request);
-  if (!choice.ok()) throw Error(choice.status().at("group " + options_.name));
-  const auto ticket = engine_->submit(request, **choice);
+  return start_locked(request, choice_for(request), std::move(scattered));
+}
+
+Submitted GroupState::start_locked(Request& request, const Choice& choice,
+                                   std::vector<Scattered>&& scattered) {
+  const auto ticket = engine_->submit(request, choice);
   if (!ticket.ok()) throw Error(ticket.status().at("group " + options_.name));
   if (scattered.empty() && ends_at_once(request, *ticket)) return {++submitted_, *ticket};
-  Pending& pending = pending_.emplace_back();
+  Pending& pending = open_next();
   pending.ticket = *ticket;
   pending.bytes = bytes_of(request);
   pending.input = std::move(request.input);
@@ -103,8 +118,21 @@ Submitted GroupState::submit_locked(Request&& request, std::vector<Scattered>&& 
   pending.copy_out = std::move(request.copy_out);
   pending.scattered = std::move(scattered);
   caller_ = std::this_thread::get_id();
+  ++submitted_;
   wake_thread();
-  return {++submitted_, *ticket};
+  return {submitted_, *ticket};
+}
+
+GroupState::Pending& GroupState::open_next() {
+  constexpr size_t kFewest = 8;
+  if (submitted_ - completed_ == calls_.size()) {
+    std::vector<Pending> larger(std::max(kFewest, 2 * calls_.size()));
+    for (uint64_t sequence = completed_ + 1; sequence <= submitted_; ++sequence) {
+      larger[sequence & (larger.size() - 1)] = std::move(open_call(sequence));
+    }
+    calls_ = std::move(larger);
+  }
+  return open_call(submitted_ + 1);
 }
 
 void GroupState::fail(const Status& status) {
@@ -112,24 +140,24 @@ void GroupState::fail(const Status& status) {
   note(status);
 }
 
-bool GroupState::open_unit(std::shared_ptr<Unit> unit) {
+bool GroupState::open_batch(std::shared_ptr<CallBatch> batch) {
   const std::lock_guard lock(mutex_);
-  if (unit_) return false;
-  unit_ = std::move(unit);
+  if (batch_) return false;
+  batch_ = std::move(batch);
   has_unit_ = true;
   return true;
 }
 
-void GroupState::close_unit() {
+void GroupState::close_batch() {
   const std::lock_guard lock(mutex_);
   has_unit_ = false;
-  unit_.reset();
+  batch_.reset();
 }
 
-std::shared_ptr<Unit> GroupState::unit() {
+std::shared_ptr<CallBatch> GroupState::batch() {
   if (!has_unit_.load(std::memory_order_relaxed)) return nullptr;
   const std::lock_guard lock(mutex_);
-  return unit_;
+  return batch_;
 }
 
 void GroupState::then(uint64_t sequence, OnDone on_done) {
@@ -137,7 +165,7 @@ void GroupState::then(uint64_t sequence, OnDone on_done) {
   {
     const std::lock_guard lock(mutex_);
     if (sequence > completed_ && status_.ok()) {
-      pending_[sequence - completed_ - 1].on_done.push_back(std::move(on_done));
+      open_call(sequence).on_done.push_back(std::move(on_done));
       return;
     }
     if (sequence > completed_) status = status_;
@@ -152,6 +180,7 @@ void GroupState::advance() {
 }
 
 bool GroupState::done(uint64_t sequence) {
+  if (sequence <= completed_.load(std::memory_order_acquire)) return true;
   {
     const std::lock_guard lock(mutex_);
     if (finished(sequence)) return true;
@@ -208,7 +237,7 @@ void GroupState::drive(const std::stop_token& stop) {
 // thread wakes by itself.
 bool GroupState::await_work(const std::stop_token& stop, bool lingers) {
   std::unique_lock lock(mutex_);
-  const auto has_work = [this] { return status_.ok() && !pending_.empty() && waiters_ == 0; };
+  const auto has_work = [this] { return status_.ok() && !idle() && waiters_ == 0; };
   if (has_work()) return true;
   if (lingers) {
     (void)changed_.wait_for(lock, stop, kIdle, has_work);
@@ -229,7 +258,7 @@ bool GroupState::poll(Look look) {
   bool ended = false;
   {
     const std::lock_guard lock(mutex_);
-    if (!status_.ok() || pending_.empty()) return false;
+    if (!status_.ok() || idle()) return false;
     const uint64_t before = completed_;
     note(engine_->advance());
     if (look == Look::kAtPeers) note(engine_->check());
@@ -240,24 +269,26 @@ bool GroupState::poll(Look look) {
   return ended;
 }
 
-Result<const Choice*> GroupState::choice_for(const Request& request) {
-  // Of shares that differ, or steps of the caller's own, nothing here tells two calls apart.
-  const bool plain = !request.steps && request.counts.empty() && !request.in_place;
-  const bool again = plain && chosen_ && chosen_->plain && chosen_->routine == request.routine &&
-                     chosen_->op == request.op && chosen_->dtype == request.dtype &&
-                     chosen_->count == request.count && chosen_->root == request.root;
-  if (again) return &chosen_->choice;
-  chosen_.reset();
-  HANJI_ASSIGN_OR_RETURN(Choice choice,
-                         choose(request, *engine_, options_.bits, *options_.chooser));
-  chosen_ = {plain,         request.routine, request.op,       request.dtype,
-             request.count, request.root,    std::move(choice)};
-  return &chosen_->choice;
+const Choice& GroupState::choice_for(const Request& request) {
+  if (!request.steps) return *kept_choice(request);
+  own_steps_ = chosen(request);
+  return own_steps_;
+}
+
+const ChoiceTable::Entry& GroupState::kept_choice(const Request& request) {
+  if (const auto* found = choices_.find(request)) return *found;
+  return choices_.insert(request, chosen(request));
+}
+
+Choice GroupState::chosen(const Request& request) {
+  auto choice = choose(request, *engine_, options_.bits, *options_.chooser);
+  if (!choice.ok()) throw Error(choice.status().at("group " + options_.name));
+  return std::move(*choice);
 }
 
 // A small call that nobody overtakes ends here: it costs less than to keep and to drive it.
 bool GroupState::ends_at_once(const Request& request, uint64_t ticket) {
-  if (!pending_.empty() || request.copy_out.defined()) return false;
+  if (!idle() || request.copy_out.defined()) return false;
   const int64_t bytes = bytes_of(request);
   if (bytes > kSmallBytes) return false;
   bool done = false;
@@ -272,8 +303,8 @@ bool GroupState::ends_at_once(const Request& request, uint64_t ticket) {
 }
 
 bool GroupState::small_is_done() {
-  const Pending& pending = pending_.front();
-  if (pending_.size() != 1 || pending.bytes > kSmallBytes) return false;
+  const Pending& pending = open_call(submitted_);
+  if (submitted_ != completed_ + 1 || pending.bytes > kSmallBytes) return false;
   note(engine_->advance());
   return engine_->done(pending.ticket);
 }
@@ -294,7 +325,7 @@ void GroupState::drive_for_thread(uint64_t sequence, std::unique_lock<std::mutex
     lock.lock();
   }
   --waiters_;
-  if (!pending_.empty()) wake_thread();
+  if (!idle()) wake_thread();
 }
 
 int GroupState::poll_or_rest(int idle_polls, int patience) {
@@ -312,7 +343,7 @@ void GroupState::drive_until(uint64_t sequence) {
   const std::vector<Sibling> others = siblings();
   std::vector<Engine*> engines;
   for (const Sibling& other : others) engines.push_back(other.state->engine_.get());
-  note(engine_->wait(pending_[sequence - completed_ - 1].ticket, engines));
+  note(engine_->wait(open_call(sequence).ticket, engines));
 }
 
 std::vector<GroupState::Sibling> GroupState::siblings() {
@@ -323,7 +354,7 @@ std::vector<GroupState::Sibling> GroupState::siblings() {
     if (!other.state || other.state.get() == this) continue;
     other.lock = std::unique_lock(other.state->mutex_, std::try_to_lock);
     // A group that another thread drives is left alone: it may have to submit there meanwhile.
-    if (!other.lock || other.state->thread_.joinable() || other.state->pending_.empty()) continue;
+    if (!other.lock || other.state->thread_.joinable() || other.state->idle()) continue;
     if (other.state->caller_ == std::this_thread::get_id()) found.push_back(std::move(other));
   }
   return found;
@@ -351,15 +382,18 @@ std::vector<GroupState::Notice> GroupState::retire() {
     }
   };
   // A failed engine calls everything done; only what ended before counts.
-  while (status_.ok() && !pending_.empty() && engine_->done(pending_.front().ticket)) {
-    finish(pending_.front());
-    complete(pending_.front().bytes);
-    move_notices(pending_.front(), {});
-    pending_.pop_front();
+  while (status_.ok() && !idle() && engine_->done(open_call(completed_ + 1).ticket)) {
+    Pending& first = open_call(completed_ + 1);
+    finish(first);
+    complete(first.bytes);
+    move_notices(first, {});
+    first = {};
   }
   if (!status_.ok()) {
     // The calls that are lost keep their tensors: a late peer may still write to them.
-    for (Pending& pending : pending_) move_notices(pending, status_);
+    for (uint64_t sequence = completed_ + 1; sequence <= submitted_; ++sequence) {
+      move_notices(open_call(sequence), status_);
+    }
   }
   return notices;
 }

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,11 +12,12 @@
 #include <vector>
 
 #include "hanji/comm/group.h"
+#include "hanji/comm/internal/choice_table.h"
 #include "hanji/comm/internal/engine.h"
 
 namespace hanji::comm {
 
-class Unit;
+class CallBatch;
 
 /// What one rank's groups know of each other: a group and all that came out of it.
 struct GroupFamily {
@@ -66,8 +66,13 @@ class GroupState {
   GroupState(const GroupState&) = delete;
   GroupState& operator=(const GroupState&) = delete;
 
-  /// `scattered`: of a request that was made of several. A small call with none open before it is
-  /// polled for about a microsecond: its peers are on their way.
+  /// How calls like this one are carried out, chosen once; its tensors may be missing.
+  /// Errors  throws Error as choose().
+  std::shared_ptr<const Choice> prepare(const Request& request);
+  /// Starts a call that is carried out as prepare() said. A small one with none open before it is
+  /// polled for about a microsecond: its peers are on their way. Takes the request's tensors.
+  Submitted start(Request& request, const Choice& choice);
+  /// prepare() and start(). `scattered`: of a request that was made of several.
   Submitted submit(Request&& request, std::vector<Scattered>&& scattered = {});
   /// One call if another rank waits for it and none is open; its sequence is 0 if not.
   Submitted submit_if_called(Request&& request);
@@ -76,10 +81,10 @@ class GroupState {
   /// Every later call throws this.
   void fail(const Status& status);
 
-  /// From here to close_unit(), what is called on the group is kept there. False if one is open.
-  bool open_unit(std::shared_ptr<Unit> unit);
-  void close_unit();
-  std::shared_ptr<Unit> unit();
+  /// From here to close_batch(), what is called on the group is kept there. False if one is open.
+  bool open_batch(std::shared_ptr<CallBatch> batch);
+  void close_batch();
+  std::shared_ptr<CallBatch> batch();
 
   void then(uint64_t sequence, OnDone on_done);
   void advance();
@@ -114,16 +119,6 @@ class GroupState {
     std::vector<Scattered> scattered;
     std::vector<OnDone> on_done;
   };
-  /// The last call and how it was carried out: calls repeat, and choosing anew takes its time.
-  struct Chosen {
-    bool plain;  // all that tells its choice apart stands here
-    schedule::Routine routine;
-    schedule::ReduceOp op;
-    DType dtype;
-    int64_t count;
-    int root;
-    Choice choice;
-  };
   /// Someone to tell how a call ended.
   struct Notice {
     OnDone on_done;
@@ -145,8 +140,15 @@ class GroupState {
   int poll_or_rest(int idle_polls, int patience);
   static void tell(const std::vector<Notice>& notices);
   // Under mutex_:
-  Submitted submit_locked(Request&& request, std::vector<Scattered>&& scattered);
-  Result<const Choice*> choice_for(const Request& request);
+  Submitted submit_locked(Request& request, std::vector<Scattered>&& scattered);
+  Submitted start_locked(Request& request, const Choice& choice,
+                         std::vector<Scattered>&& scattered);
+  const Choice& choice_for(const Request& request);
+  const ChoiceTable::Entry& kept_choice(const Request& request);
+  Choice chosen(const Request& request);
+  bool idle() const { return submitted_ == completed_; }
+  Pending& open_call(uint64_t sequence) { return calls_[sequence & (calls_.size() - 1)]; }
+  Pending& open_next();                                        // of the call submitted_ + 1
   bool ends_at_once(const Request& request, uint64_t ticket);  // polls for about a microsecond
   void wake_thread();
   bool small_is_done();  // the open call, if it is small and alone
@@ -171,8 +173,9 @@ class GroupState {
 
   std::mutex mutex_;
   std::condition_variable_any changed_;  // there is something to do for the group's thread
-  std::optional<Chosen> chosen_;
-  std::deque<Pending> pending_;
+  ChoiceTable choices_;
+  Choice own_steps_;            // of the last call that brought its own
+  std::vector<Pending> calls_;  // those that are open: a ring by sequence, a power of two long
   uint64_t submitted_ = 0;
   std::atomic<uint64_t> completed_ = 0;  // grows under mutex_; read without it as well
   std::thread::id caller_;               // of the last submit
@@ -181,7 +184,7 @@ class GroupState {
   Status status_;                        // the first error; final
   Stats stats_;
   std::atomic<bool> has_unit_ = false;
-  std::shared_ptr<Unit> unit_;
+  std::shared_ptr<CallBatch> batch_;
   std::jthread thread_;
 };
 

@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "hanji/comm/dtype.h"
+#include "hanji/comm/internal/call_batch.h"
 #include "hanji/comm/internal/state.h"
-#include "hanji/comm/internal/unit.h"
 
 namespace hanji::comm {
 namespace {
@@ -19,10 +19,6 @@ std::string describe(const Request& request) {
   const std::filesystem::path file = request.call_site.file_name();
   return fmt::format("{}{} ({}:{})", schedule::name_of(request.routine), label,
                      file.filename().string(), request.call_site.line());
-}
-
-[[noreturn]] void refuse(const Request& request, const std::string& why) {
-  throw Error(base::invalid_argument(describe(request) + ": " + why));
 }
 
 [[noreturn]] void refuse_unsupported(const Request& request, const std::string& why) {
@@ -48,6 +44,10 @@ const char* begin_of(const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+void refuse(const Request& request, const std::string& why) {
+  throw Error(base::invalid_argument(describe(request) + ": " + why));
+}
 
 Request open_request(schedule::Routine routine, const CallOptions& options,
                      const std::source_location& call_site) {
@@ -96,9 +96,9 @@ void check_tensor(const at::Tensor& tensor, std::string_view role, const Request
   }
 }
 
-DType reduced_dtype(const at::Tensor& tensor, const Request& request) {
+DType reduced_dtype(c10::ScalarType type, const Request& request) {
   try {
-    return to_dtype(tensor.scalar_type());
+    return to_dtype(type);
   } catch (const Error& error) {
     refuse_unsupported(request, error.what());
   }
@@ -137,14 +137,21 @@ void check_pair(const Request& request, int64_t input_offset, int64_t output_off
 Work submit(Request&& request, const Group& group) {
   at::TensorImpl* written = written_by(request);
   const auto& state = group.state();
-  if (const auto unit = state->unit()) {
-    unit->add({state, std::move(request)});
+  if (const auto batch = state->batch()) {
+    batch->add({state, std::move(request)});
     bump_version(written);
-    return Work(unit);
+    return Work(batch);
   }
   const Submitted submitted = state->submit(std::move(request));
   bump_version(written);
   return {state, submitted.sequence, submitted.ticket};
+}
+
+Submitted start(Request& request, const Choice& choice, const Group& group) {
+  at::TensorImpl* written = written_by(request);
+  const Submitted submitted = group.state()->start(request, choice);
+  bump_version(written);
+  return submitted;
 }
 
 Work submit_if_called(Request request, const Group& group) {
@@ -155,14 +162,14 @@ Work submit_if_called(Request request, const Group& group) {
   return {group.state(), submitted.sequence, submitted.ticket};
 }
 
-Work submit_message(Request&& request, const Way& way) {
-  if (const auto unit = way.called_on.state()->unit()) {
+Work submit_message(Request&& request, const P2pRoute& route) {
+  if (const auto batch = route.called_on.state()->batch()) {
     bump_version(written_by(request));
-    unit->add({way.channel.state(), std::move(request), way.ends});
-    return Work(unit);
+    batch->add({route.channel.state(), std::move(request), route.ends});
+    return Work(batch);
   }
-  Work work = submit(std::move(request), way.channel);
-  work.name_ends(way.ends);
+  Work work = submit(std::move(request), route.channel);
+  work.name_ends(route.ends);
   return work;
 }
 

@@ -45,7 +45,7 @@ class Recorder : public Interceptor {
   Known* find(const at::Tensor& tensor);
   int add(const at::Tensor& tensor, bool has_memory);
   void take_memory(const at::Tensor& tensor);
-  at::Tensor twin(const at::Tensor& real);
+  at::Tensor stand_in(const at::Tensor& real);
   Slot slot_of(const at::Tensor& tensor);
 
   std::shared_ptr<Tape> tape_;

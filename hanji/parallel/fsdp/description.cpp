@@ -22,7 +22,7 @@ const char* cost_of(Residence residence) {
 }
 
 /// What one unit is computed and added up in, where that is not what it is.
-std::string words_of(const UnitDtypes& dtypes) {
+std::string to_string(const UnitDtypes& dtypes) {
   std::string text;
   if (dtypes.compute != dtypes.shard) {
     text += fmt::format(", computed with in {}", c10::toString(dtypes.compute));
@@ -46,7 +46,7 @@ std::string Sharded::description() const {
                             ? ", which gather them for backward"
                             : ": it changes nothing where parameters lie once");
   }
-  const std::string mixed = words_of(model_->precision());
+  const std::string mixed = to_string(model_->precision());
   if (!mixed.empty())
     text += "precision: " + mixed + "; the shards are masters in their own dtype\n";
   if (model_->store() != nullptr) text += "shards: " + model_->store()->description() + "\n";
@@ -57,7 +57,7 @@ std::string Sharded::description() const {
     text += fmt::format("unit {}: {} parameters, {} elements of {}{}{}, shards of {} to {}\n",
                         unit->name().empty() ? "(root)" : unit->name(), unit->parameters().size(),
                         elements, c10::toString(unit->dtype()), unit->learns() ? "" : ", frozen",
-                        words_of(unit->dtypes()), *std::ranges::min_element(counts),
+                        to_string(unit->dtypes()), *std::ranges::min_element(counts),
                         *std::ranges::max_element(counts));
   }
   return text;

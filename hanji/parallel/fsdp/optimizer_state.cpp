@@ -35,8 +35,8 @@ std::vector<int64_t> kept_anywhere(const ShardedModel& model, const Optimizer& o
       const OptimizerParamState* of = find_state(optimizer, leaf.tensor);
       if (of == nullptr) continue;
       const ParameterState state = kind.read(*of);
-      int64_t code = (state.step + 1) << kMostStateTensors;
-      for (size_t i = 0; i < kMostStateTensors; ++i)
+      int64_t code = (state.step + 1) << kMaxStateTensors;
+      for (size_t i = 0; i < kMaxStateTensors; ++i)
         code |= int64_t{state.tensors[i].defined()} << i;
       kept[first + leaf.position] = code;
     }
@@ -56,7 +56,7 @@ void Sharded::gather_state(const Optimizer& of_shards, Optimizer& whole) const {
   const OptimizerKind kind = common_kind(of_shards, whole);
   const std::vector<int64_t> kept = kept_anywhere(*model_, of_shards, kind);
   std::vector<ParameterState> states(kept.size());
-  for (size_t i = 0; i < kMostStateTensors; ++i) {
+  for (size_t i = 0; i < kMaxStateTensors; ++i) {
     if (std::ranges::none_of(kept, [&](int64_t code) { return code >> i & 1; })) continue;
     std::vector<at::Tensor> values;
     for (const at::Tensor& leaf : parameters()) {
@@ -73,7 +73,7 @@ void Sharded::gather_state(const Optimizer& of_shards, Optimizer& whole) const {
   for (const FlatUnit* unit : model_->learning()) {
     for (const auto& entry : unit->parameters()) {
       const size_t p = next++;
-      states[p].step = (kept[p] >> kMostStateTensors) - 1;
+      states[p].step = (kept[p] >> kMaxStateTensors) - 1;
       if (kept[p] == 0) continue;
       whole.state()[entry.tensor.unsafeGetTensorImpl()] = kind.make(states[p]);
     }

@@ -78,9 +78,9 @@ void Sharded::step(const std::function<void()>& update) { model_->step(update); 
 double Sharded::clip_grad_norm(double max_norm) { return model_->clip_grad_norm(max_norm); }
 
 Sharded::Accumulation::Accumulation(ShardedModel& model) : model_(model) {
-  model_.gradients().set_accumulating(true);
+  model_.gradients().engine().set_accumulating(true);
 }
-Sharded::Accumulation::~Accumulation() { model_.gradients().set_accumulating(false); }
+Sharded::Accumulation::~Accumulation() { model_.gradients().engine().set_accumulating(false); }
 Sharded::Accumulation Sharded::accumulate() { return Accumulation(*model_); }
 
 Sharded::FullParameters::FullParameters(std::shared_ptr<ShardedModel> model)
@@ -125,10 +125,10 @@ std::vector<at::Tensor> Sharded::scatter(const std::vector<NamedParameter>& whol
   return pieces;
 }
 
-void Sharded::grain(int64_t index) { model_->gradients().begin_grain(index); }
-layout::Range Sharded::grains() const { return model_->gradients().fold().grains(); }
-void Sharded::finish() { model_->gradients().finish(); }
-void Sharded::set_weight(double weight) { model_->gradients().set_weight(weight); }
+void Sharded::grain(int64_t index) { model_->gradients().engine().begin_grain(index); }
+layout::Range Sharded::grains() const { return model_->gradients().engine().grains(); }
+void Sharded::finish() { model_->gradients().engine().finish(); }
+void Sharded::set_weight(double weight) { model_->gradients().engine().set_weight(weight); }
 
 at::Tensor Sharded::flat_gradients() const {
   model_->check_in_memory("flat_gradients", false, true);
@@ -164,7 +164,7 @@ layout::FlatLayout Sharded::flat_layout() const {
 }
 
 std::vector<FlatPart> Sharded::flat_parts(const GroupRule& rule) const {
-  const Gradients& gradients = model_->gradients();
+  const ShardGradients& gradients = model_->gradients();
   if (gradients.flat().size() > 1) flat_gradients();
   std::vector<FlatPart> parts;
   for (const FlatUnit* unit : model_->learning()) {
@@ -186,10 +186,11 @@ std::vector<FlatPart> Sharded::flat_parts(const GroupRule& rule) const {
 
 std::vector<at::Tensor> Sharded::gradient_slots() const {
   std::map<int, at::Tensor> by_registration;
-  for (const FlatUnit* unit : model_->learning()) {
-    const auto slots = model_->gradients().slots(*unit);
+  const auto& units = model_->learning();
+  for (size_t u = 0; u < units.size(); ++u) {
+    const auto slots = model_->gradients().slots(u);
     for (size_t i = 0; i < slots.size(); ++i) {
-      by_registration[unit->plan().parameters[i]] = slots[i];
+      by_registration[units[u]->plan().parameters[i]] = slots[i];
     }
   }
   std::vector<at::Tensor> slots;

@@ -125,17 +125,21 @@ class Asynchronous : public ServerState {
 
   void push(double learning_rate) {
     trace::Span span(recorder(), "push", Category::kCommunication);
-    collect(gradients_[0]);
     const int64_t before = moved_.sent;
+    learning_rate_ = learning_rate;
+    engine_->end_step();
+    span.set_bytes(moved_.sent - before);
+  }
+
+  void push_rows() override {
     for (const int server : shares_.servers) {
       if (server == group_.rank()) continue;
-      send_to(announcement(Kind::kPush, learning_rate), server, "push", pushes_);
+      send_to(announcement(Kind::kPush, learning_rate_), server, "push", pushes_);
       for (const layout::Range piece : pieces_of(shares_.range_of(server))) {
         send_to(gradients_[0].slice(0, piece.begin, piece.end), server, "gradients", pushes_);
       }
       streams_[server].owes_answer = true;
     }
-    span.set_bytes(moved_.sent - before);
   }
 
   void update_own(double learning_rate) {
@@ -298,6 +302,7 @@ class Asynchronous : public ServerState {
   Works pushes_;   ///< On their way to servers.
   Works answers_;  ///< On their way to workers; weights must not change until they are there.
   ServerStep step_;
+  double learning_rate_ = 0;  ///< Of this worker's step.
   int64_t version_ = 0;
   bool finished_ = false;
 };

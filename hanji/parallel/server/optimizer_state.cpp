@@ -50,12 +50,12 @@ void refuse(const FlatOptimizer* of_range, const OptimizerKind& kind) {
 /// Every rank refuses what does not fit on any.
 ServerState::Kept ServerState::kept_anywhere(const OptimizerKind& kind) const {
   constexpr int64_t kMisfit = 0, kUpdates = 1, kTensors = 2;
-  at::Tensor all = at::zeros({kTensors + int64_t{kMostStateTensors}}, at::kLong);
+  at::Tensor all = at::zeros({kTensors + int64_t{kMaxStateTensors}}, at::kLong);
   auto* mine = all.mutable_data_ptr<int64_t>();
   if (optimizer_) {
     mine[kMisfit] = fits(*optimizer_, kind) ? 0 : 1;
     mine[kUpdates] = optimizer_->num_updates();
-    for (size_t i = 0; i < kMostStateTensors; ++i) {
+    for (size_t i = 0; i < kMaxStateTensors; ++i) {
       mine[kTensors + i] = find_flat(*optimizer_, kind.flat_names[i]).defined() ? 1 : 0;
     }
   }
@@ -64,7 +64,7 @@ ServerState::Kept ServerState::kept_anywhere(const OptimizerKind& kind) const {
   const auto* of_all = all.const_data_ptr<int64_t>();
   if (of_all[kMisfit] != 0) refuse(optimizer_.get(), kind);
   Kept kept{.updates = of_all[kUpdates]};
-  for (size_t i = 0; i < kMostStateTensors; ++i) kept.tensors[i] = of_all[kTensors + i] != 0;
+  for (size_t i = 0; i < kMaxStateTensors; ++i) kept.tensors[i] = of_all[kTensors + i] != 0;
   return kept;
 }
 
@@ -86,7 +86,7 @@ void ServerState::gather_state(Optimizer& whole) const {
   const Kept kept = kept_anywhere(kind);
   if (kept.updates == 0) return;  // as an optimizer that has made no step
   std::vector<ParameterState> states(parameters_.size(), ParameterState{kept.updates, {}});
-  for (size_t i = 0; i < kMostStateTensors; ++i) {
+  for (size_t i = 0; i < kMaxStateTensors; ++i) {
     if (!kept.tensors[i]) continue;
     const at::Tensor flat = whole_of(kind.flat_names[i]);
     for (size_t p = 0; p < states.size(); ++p) {
@@ -127,7 +127,7 @@ void ServerState::scatter_state(const Optimizer& whole) {
   if (!fits(*optimizer_, kind)) refuse(optimizer_.get(), kind);
   optimizer_->set_num_updates(updates);
   const auto pieces = flat_pieces(parameters_, layout_, own_range(), options_.rule);
-  for (size_t i = 0; i < kMostStateTensors; ++i) {
+  for (size_t i = 0; i < kMaxStateTensors; ++i) {
     const at::Tensor own = find_flat(*optimizer_, kind.flat_names[i]);
     if (!own.defined()) continue;
     own.zero_();

@@ -5,44 +5,14 @@
 #include <string>
 
 #include "hanji/base/status.h"
-#include "hanji/layout/split.h"
 #include "hanji/parallel/agreement.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/server/internal/server_state.h"
-#include "hanji/schedule/grain_tree.h"
 
 namespace hanji::parallel {
 namespace {
 
-Mistakes server_mistakes(const std::vector<NamedParameter>& parameters,
-                         const std::vector<NamedParameter>& buffers) {
-  Mistakes mistakes;
-  for (const auto& entry : with_buffers(parameters, buffers)) {
-    mistakes.add_if_without_memory(entry, "parameter_server");
-  }
-  if (parameters.empty()) {
-    mistakes.add("none", "",
-                 base::invalid_argument("parameter_server: no parameter of the module requires a "
-                                        "gradient; nothing to serve"));
-    return mistakes;
-  }
-  const auto& [first_name, first] = parameters[0];
-  for (const NamedParameter& entry : parameters) {
-    const auto& [name, tensor] = entry;
-    mistakes.add_if_taken(entry, "parameter_server");
-    if (tensor.is_meta()) continue;  // told above
-    if (tensor.scalar_type() == first.scalar_type() && tensor.is_cpu()) continue;
-    mistakes.add(
-        "kind", name,
-        base::unsupported("parameter_server: " + name + " is " +
-                          c10::toString(tensor.scalar_type()) + " on " + tensor.device().str() +
-                          ", " + first_name + " is " + c10::toString(first.scalar_type()) + " on " +
-                          first.device().str() + "; convert the module to one dtype on the CPU"));
-  }
-  return mistakes;
-}
-
-void check_timing(const ParameterServerOptions& options, const at::Tensor& parameter) {
+void check_options(const ParameterServerOptions& options, const NamedParameter& parameter) {
   if (options.average == Average::kWeighted) {
     throw Error(base::unsupported(
         "parameter_server: Average::kWeighted; weigh the losses and use Average::kSum"));
@@ -59,27 +29,8 @@ void check_timing(const ParameterServerOptions& options, const at::Tensor& param
         "parameter_server: asynchronous updates come in the order in which workers happen to push, "
         "so no bits of theirs are stable; drop num_grains or use kSynchronous"));
   }
-  if (parameter.element_size() < 4) {
-    throw Error(base::unsupported(std::string("parameter_server: gradients of ") +
-                                  c10::toString(parameter.scalar_type()) +
-                                  " round differently within a rank and between ranks; keep "
-                                  "parameters in float32"));
-  }
-}
-
-ParameterServerOptions with_owners(ParameterServerOptions options, size_t num_workers) {
-  if (options.num_grains == 0 && options.owners.empty()) return options;
-  if (options.owners.empty()) {
-    options.owners =
-        layout::split_grains(options.num_grains, static_cast<int>(num_workers)).or_throw();
-  }
-  base::throw_if_error(schedule::check_owners(options.num_grains, options.owners));
-  if (options.owners.size() != num_workers) {
-    throw Error(base::invalid_argument("parameter_server: owners names " +
-                                       std::to_string(options.owners.size()) +
-                                       " workers, there are " + std::to_string(num_workers)));
-  }
-  return options;
+  check_stable_sums("parameter_server", parameter.name, parameter.tensor.scalar_type(),
+                    "keep parameters in float32");
 }
 
 }  // namespace
@@ -88,14 +39,23 @@ ParameterServer parameter_server(torch::nn::Module& module, const comm::Group& g
                                  const ParameterServerOptions& asked) {
   auto parameters = learning_parameters(module);
   const auto buffers = buffers_of(module);
-  check_same_structure(with_buffers(parameters, buffers), group,
-                       server_mistakes(parameters, buffers));
-  check_timing(asked, parameters[0].tensor);
+  Mistakes mistakes = flat_mistakes(parameters, buffers, "parameter_server");
+  if (!parameters.empty() && parameters[0].tensor.is_cuda()) {
+    mistakes.add(
+        "device", parameters[0].name,
+        base::unsupported("parameter_server: " + parameters[0].name +
+                          " is on a GPU; move the module to the CPU, where servers update"));
+  }
+  check_same_structure(with_buffers(parameters, buffers), group, mistakes);
+  check_options(asked, parameters[0]);
   const layout::FlatLayout flat = flat_layout_of(parameters);
   const auto shares = layout::cut_at_blocks(
       layout::server_shares(flat.count, group.size(), asked.servers, asked.workers).or_throw(),
       flat);
-  const ParameterServerOptions options = with_owners(asked, shares.workers.size());
+  ParameterServerOptions options = asked;
+  options.owners =
+      stable_owners({"parameter_server", asked.average, asked.num_grains, asked.owners},
+                    static_cast<int>(shares.workers.size()));
   broadcast_from_first(parameters, group);
   broadcast_from_first(buffers, group);
   const auto make =
@@ -113,14 +73,18 @@ bool ParameterServer::is_server() const { return state_->is_server(); }
 const layout::ServerShares& ParameterServer::shares() const { return state_->shares(); }
 const layout::FlatLayout& ParameterServer::flat_layout() const { return state_->flat_layout(); }
 layout::ServerTraffic::Link ParameterServer::moved() const { return state_->moved(); }
-void ParameterServer::grain(int64_t index) { state_->begin_grain(index); }
-layout::Range ParameterServer::grains() const { return state_->grains(); }
+void ParameterServer::grain(int64_t index) { state_->gradients("grain()").begin_grain(index); }
+layout::Range ParameterServer::grains() const {
+  return is_worker() ? state_->gradients("grains()").grains() : layout::Range{};
+}
 ServerStep ParameterServer::step(double learning_rate) { return state_->step(learning_rate); }
 double ParameterServer::push() { return state_->push(); }
 ServerStep ParameterServer::update(double learning_rate, double gradient_divisor) {
   return state_->update(learning_rate, gradient_divisor);
 }
-std::vector<at::Tensor> ParameterServer::gradient_slots() const { return state_->gradient_slots(); }
+std::vector<at::Tensor> ParameterServer::gradient_slots() const {
+  return state_->gradients("gradient_slots()").slots(0);
+}
 void ParameterServer::finish() { state_->finish(); }
 void ParameterServer::synchronize() { state_->synchronize(); }
 void ParameterServer::gather_state(torch::optim::Optimizer& whole) const {

@@ -492,7 +492,7 @@ TEST(ParameterServerStart, WhatMakesNoSenseIsRefusedOnEveryRank) {
     refused({.average = Average::kWeighted}, "kWeighted");
     refused({.timing = ServerTiming::kAsynchronous, .num_grains = 4}, "come in the order");
     refused({.timing = ServerTiming::kAsynchronous, .max_staleness = -1}, "max_staleness");
-    refused({.num_grains = 4, .owners = {{0, 4}}}, "names 1 workers");
+    refused({.num_grains = 4, .owners = {{0, 4}}}, "names 1 ranks");
     auto server = parameter_server(net, world.group(), {.num_grains = 4});
     EXPECT_THAT([&] { server.step(kRate); },
                 testing::ThrowsMessage<Error>(HasSubstr("0 of its grains")));

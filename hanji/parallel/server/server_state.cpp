@@ -11,9 +11,12 @@
 #include "hanji/comm/broadcast.h"
 #include "hanji/comm/message.h"
 #include "hanji/parallel/flat_parameters.h"
+#include "hanji/parallel/gradients/gradient_hook.h"
 
 namespace hanji::parallel {
 namespace {
+
+const char* const kServer = "parameter_server";
 
 /// Each worker one grain, unless grains are told.
 schedule::GrainTree tree_over(const ParameterServerOptions& options, size_t num_workers) {
@@ -41,24 +44,40 @@ ServerState::ServerState(std::vector<NamedParameter> parameters, const comm::Gro
     place_worker();
   }
   if (is_server()) place_server();
+  if (is_worker()) return;
   for (const NamedParameter& entry : parameters_) {
-    add_gradient_hook(entry.tensor, "parameter_server", [] {});  // other strategies see it
+    add_gradient_hook(entry.tensor, kServer, [] {});  // other strategies see it
   }
 }
 
 ServerState::~ServerState() {
+  if (is_worker()) return;
   for (const NamedParameter& entry : parameters_) remove_gradient_hook(entry.tensor);
 }
 
 void ServerState::place_worker() {
-  if (options_.num_grains > 0) fold_.emplace(options_.num_grains, options_.owners, worker_);
   const auto dtype = parameters_[0].tensor.scalar_type();
   flat_ = group_.heap().zeros({layout_.count}, dtype, "parameters");
   std::vector<at::Tensor> tensors;
   for (const NamedParameter& entry : parameters_) tensors.push_back(entry.tensor);
   move_into_flat(tensors, layout_, flat_);
-  gradients_ =
-      group_.heap().zeros({fold_ ? fold_->num_buffers() : 1, layout_.count}, dtype, "gradients");
+  make_engine();
+  const GrainFold* fold = engine_->fold();
+  gradients_ = group_.heap().zeros({fold != nullptr ? fold->num_buffers() : 1, layout_.count},
+                                   dtype, "gradients");
+}
+
+/// Gradients stay with the parameters until they are pushed: a rank that serves too writes over rows.
+void ServerState::make_engine() {
+  GradientOptions of{kServer, {group_}};
+  of.average = Average::kSum;
+  of.num_grains = options_.num_grains;
+  of.owners = options_.owners;
+  of.owner = worker_;
+  of.remainder = Remainder::kGradient;
+  of.ends_by_call = true;
+  engine_ = std::make_unique<Gradients>(std::vector<GradientUnit>{{parameters_, layout_.offsets}},
+                                        *this, std::move(of));
 }
 
 void ServerState::place_server() {
@@ -117,67 +136,10 @@ at::Tensor ServerState::held_weights() const {
   return held;
 }
 
-void ServerState::collect(const at::Tensor& row) {
-  const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const at::Tensor& gradient = parameters_[i].tensor.grad();
-    at::Tensor target = slot(row, i);
-    if (!gradient.defined()) {
-      target.zero_();
-    } else if (gradient.layout() != c10::kStrided) {
-      target.copy_(gradient.to_dense());
-    } else if (gradient.data_ptr() != target.data_ptr()) {
-      target.copy_(gradient);
-    }
-  }
-}
-
-at::Tensor ServerState::slot(const at::Tensor& row, size_t parameter) const {
-  return alias(row, layout_.offsets[parameter], parameters_[parameter].tensor.sizes());
-}
-
-std::vector<at::Tensor> ServerState::gradient_slots() const {
-  if (!is_worker()) {
-    throw Error(base::invalid_argument(
-        "gradient_slots(): this rank only serves and computes no gradient; ask is_worker()"));
-  }
-  std::vector<at::Tensor> slots;
-  const at::Tensor row = gradients_[fold_ && fold_->is_open() ? fold_->step().buffer : 0];
-  for (size_t i = 0; i < parameters_.size(); ++i) slots.push_back(slot(row, i));
-  return slots;
-}
-
-void ServerState::begin_grain(int64_t index) {
-  if (!fold_) {
-    throw Error(base::invalid_argument(
-        "grain(" + std::to_string(index) +
-        ") needs num_grains in the options of parameter_server(), and a rank that computes"));
-  }
-  if (fold_->is_open()) close_grain();
-  fold_->begin(index);
-  for (const auto& entry : parameters_) entry.tensor.mutable_grad().reset();
-}
-
-void ServerState::close_grain() {
-  const at::NoGradGuard no_grad;
-  const schedule::FoldStep step = fold_->step();
-  collect(gradients_[step.buffer]);
-  for (int i = 0; i < step.num_combines; ++i) {
-    gradients_[step.buffer - i - 1].add_(gradients_[step.buffer - i]);
-  }
-  fold_->end();
-  ++grains_done_;
-}
-
-void ServerState::close_last_grain() {
-  if (fold_->is_open()) close_grain();
-  if (grains_done_ != grains().size()) {
-    throw Error(base::invalid_argument(
-        "step(): this rank computed " + std::to_string(grains_done_) + " of its grains [" +
-        std::to_string(grains().begin) + ", " + std::to_string(grains().end) +
-        "); call grain(index) and backward() for each"));
-  }
-  grains_done_ = 0;
+Gradients& ServerState::gradients(const char* call) const {
+  if (is_worker()) return *engine_;
+  throw Error(base::invalid_argument(
+      std::string(call) + ": this rank only serves and computes no gradient; ask is_worker()"));
 }
 
 std::vector<layout::Range> ServerState::pieces_of(layout::Range range) const {

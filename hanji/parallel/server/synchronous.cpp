@@ -1,16 +1,12 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
-#include <ATen/ops/empty.h>
 
-#include <algorithm>
 #include <array>
-#include <numeric>
-#include <span>
 
 #include "hanji/base/status.h"
-#include "hanji/comm/all_gather.h"
 #include "hanji/layout/unit.h"
 #include "hanji/parallel/grad_norm.h"
+#include "hanji/parallel/gradients/shard_norm.h"
 #include "hanji/parallel/server/internal/server_state.h"
 #include "hanji/trace/recorder.h"
 
@@ -70,7 +66,7 @@ class Synchronous : public ServerState {
   void reduce() {
     for (comm::Work& work : pushed_) work.wait();  // of a step that was left out
     pushed_.clear();
-    if (is_worker()) push_gradients(pushed_);
+    if (is_worker()) push_gradients();
     if (!is_server()) return;
     const trace::Span span(recorder(), "wait for all", Category::kCommunication);
     gather_gradients();
@@ -78,40 +74,39 @@ class Synchronous : public ServerState {
 
   /// A range begins and ends at whole partial sums, and ranges follow each other as servers do.
   double norm() const {
-    const std::vector<int64_t> counts = layout::block_counts(unit_);
     std::vector<double> mine;
     for (const layout::Piece& piece : layout::pieces(unit_, group_.rank())) {
       const int64_t begin = piece.flat - own_range().begin;
       const auto sums = norm_blocks(sum_.slice(0, begin, begin + piece.elements.size()));
       mine.insert(mine.end(), sums.begin(), sums.end());
     }
-    const at::Tensor input = at::empty({std::ssize(mine)}, at::kDouble);
-    std::ranges::copy(mine, input.mutable_data_ptr<double>());
-    at::Tensor all = at::empty({std::reduce(counts.begin(), counts.end())}, at::kDouble);
-    comm::all_gather(all, input, counts, group_, {.label = "norms"}).wait();
-    return norm_of_blocks({all.const_data_ptr<double>(), static_cast<size_t>(all.numel())});
+    const layout::Unit* unit = &unit_;
+    return norm_of_shards({&unit, 1}, mine, group_);
   }
 
   double divisor() const {
     return options_.average == Average::kMean ? static_cast<double>(tree_.num_grains) : 1.0;
   }
 
-  void push_gradients(Works& works) {
+  void push_gradients() {
     trace::Span span(recorder(), "push", Category::kCommunication);
-    fold_ ? close_last_grain() : collect(gradients_[0]);
     const int64_t before = moved_.sent;
+    engine_->end_step();
+    span.set_bytes(moved_.sent - before);
+    if (is_server()) return;  // the others may wait for this rank's part
+    for (comm::Work& work : pushed_) work.wait();
+  }
+
+  void push_rows() override {
     const auto num_parts = static_cast<int64_t>(tree_.ranks[worker_].partials.size());
     for (const int server : shares_.servers) {
       if (server == group_.rank()) continue;
       for (const layout::Range piece : pieces_of(shares_.range_of(server))) {
         for (int64_t part = 0; part < num_parts; ++part) {
-          send_to(gradients_[part].slice(0, piece.begin, piece.end), server, "gradients", works);
+          send_to(gradients_[part].slice(0, piece.begin, piece.end), server, "gradients", pushed_);
         }
       }
     }
-    span.set_bytes(moved_.sent - before);
-    if (is_server()) return;  // the others may wait for this rank's part
-    for (comm::Work& work : works) work.wait();
   }
 
   /// The sum over all workers of this server's range, piece by piece; the next piece arrives while

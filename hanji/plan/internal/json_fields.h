@@ -51,7 +51,7 @@ class JsonFields {
 };
 
 base::Json config_to_json(const Config& config);
-/// Strict; every key must be there and none may be "auto".
+/// Strict; every key that the model reads must be there and none may be "auto".
 Result<Config> config_from_json(JsonFields fields);
 
 }  // namespace hanji::plan

@@ -14,16 +14,16 @@ template <class E>
 struct Words;
 
 template <>
-struct Words<Preset> {
-  static constexpr std::array<std::string_view, 4> list = {"nano", "char", "baby", "gpt2"};
-};
-template <>
 struct Words<TokenFormat> {
   static constexpr std::array<std::string_view, 4> list = {"auto", "nanogpt", "llmc", "megatron"};
 };
 template <>
 struct Words<VocabularyKind> {
   static constexpr std::array<std::string_view, 2> list = {"char", "byte"};
+};
+template <>
+struct Words<Images> {
+  static constexpr std::array<std::string_view, 2> list = {"none", "generated"};
 };
 template <>
 struct Words<LearningRateSchedule> {

@@ -190,10 +190,10 @@ class Job {
     program.shared.push_back(bytes_of(running.own));
     region(shm::internal::kAbortOffset, sizeof(shm::internal::AbortWord));
     region(shm::internal::kEpochOffset, sizeof(shm::internal::EpochWord));
-    auto& bell = segment_->bell(group());
-    program.shared.push_back(bytes_of(bell));
-    program.names.push_back({&bell.rings, 4, "rings"});
-    program.names.push_back({&bell.sleepers, 4, "sleepers"});
+    auto& waiters = segment_->waiters(group());
+    program.shared.push_back(bytes_of(waiters));
+    program.names.push_back({&waiters.rings, 4, "rings"});
+    program.names.push_back({&waiters.sleepers, 4, "sleepers"});
     program.names.push_back({start + shm::internal::kAbortOffset, 1024, "the abort word"});
     for (int rank = 0; rank < scenario_.ranks; ++rank) {
       GroupRank& own = segment_->group_rank(group(), rank);

@@ -25,7 +25,7 @@ enum class Seed {
   kNoFence,          ///< Neither who posts nor who sleeps makes sure of the order.
   kPostNotReleased,  ///< The sequence may be seen before the words.
   kReadNotAcquired,  ///< The words may be read before the sequence.
-  kSleepUnchecked,   ///< The bell may ring between the look and the sleep.
+  kSleepUnchecked,   ///< A wake may come between the look and the sleep.
   kCountedLate,      ///< The sleeper looks again before others see that it is counted.
 };
 

@@ -59,9 +59,9 @@ auto translated(Call&& call) -> decltype(call()) {
 
 /// What is left of a deadline, as c10d takes it: 0 would be no limit at all.
 std::chrono::milliseconds left(base::Deadline until) {
-  constexpr std::chrono::nanoseconds kMost = std::chrono::hours(24 * 365);
+  constexpr std::chrono::nanoseconds kMaxWait = std::chrono::hours(24 * 365);
   const auto rest =
-      std::chrono::ceil<std::chrono::milliseconds>(std::min(until.remaining(), kMost));
+      std::chrono::ceil<std::chrono::milliseconds>(std::min(until.remaining(), kMaxWait));
   return std::max(rest, std::chrono::milliseconds(1));
 }
 

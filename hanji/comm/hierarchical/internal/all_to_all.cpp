@@ -7,15 +7,15 @@ namespace {
 
 using schedule::Routine;
 
-/// What goes from each rank to each other goes first to the lane of this host that carries what is
-/// for the receiver's lane, then to the receiver's host, then, on a host with more ranks than
-/// lanes, to the receiver.
+/// What goes from each rank to each other goes first to the rail of this host that carries what is
+/// for the receiver's rail, then to the receiver's host, then, on a host with more ranks than
+/// rails, to the receiver.
 class AllToAll {
  public:
   explicit AllToAll(Builder& b) : b_(b), hosts_(b.hosts()), size_(hosts_.num_ranks()) {}
 
   void add() {
-    const int gathered = add_to_lanes();
+    const int gathered = add_to_rails();
     const int crossed = add_cross(gathered);
     hosts_.even() ? add_order_of_senders(crossed) : add_to_receivers(crossed);
   }
@@ -27,12 +27,12 @@ class AllToAll {
     const auto& counts = b_.shape().counts;
     return counts.empty() ? b_.shape().count : counts[from * size_ + to];
   }
-  int carrier(int rank) const { return hosts_.lane(rank) % b_.num_lanes(); }
-  /// Ranks of `host` whose messages `lane` carries.
-  Ranks carried(int host, int lane) const {
+  int carrier(int rank) const { return hosts_.rail(rank) % b_.num_rails(); }
+  /// Ranks of `host` whose messages `rail` carries.
+  Ranks carried(int host, int rail) const {
     Ranks found;
     for (const int rank : hosts_.ranks(host)) {
-      if (carrier(rank) == lane) found.push_back(rank);
+      if (carrier(rank) == rail) found.push_back(rank);
     }
     return found;
   }
@@ -62,17 +62,17 @@ class AllToAll {
   }
   void make_room(int64_t elements) {
     b_.program.wide = std::max(b_.program.wide, elements);
-    b_.program.lane = std::max(b_.program.lane, elements);
+    b_.program.rail = std::max(b_.program.rail, elements);
   }
   Piece all_of(Buffer buffer, int64_t count) const { return {buffer, 0, count}; }
 
-  /// Input, by receiver -> kWide, by lane and then receiver's host -> kLane, by sender.
-  int add_to_lanes() {
+  /// Input, by receiver -> kWide, by rail and then receiver's host -> kRail, by sender.
+  int add_to_rails() {
     std::vector<Move> moves;
     int64_t end = 0;
-    for (int lane = 0; lane < b_.num_lanes(); ++lane) {
+    for (int rail = 0; rail < b_.num_rails(); ++rail) {
       for (int host = 0; host < hosts_.num_hosts(); ++host) {
-        for (const int to : carried(host, lane)) {
+        for (const int to : carried(host, rail)) {
           const int64_t count = given(b_.rank(), to);
           moves.push_back(
               {{Buffer::kInput, before(to, false), count}, {Buffer::kWide, end, count}});
@@ -82,22 +82,22 @@ class AllToAll {
     }
     const int ordered = b_.move(std::move(moves), -1);
     const Ranks& here = b_.neighbours();
-    const auto count = [&](int from, int lane) {
+    const auto count = [&](int from, int rail) {
       int64_t sum = 0;
-      for (int host = 0; lane < b_.num_lanes() && host < hosts_.num_hosts(); ++host) {
-        sum += given({here[from]}, carried(host, lane));
+      for (int host = 0; rail < b_.num_rails() && host < hosts_.num_hosts(); ++host) {
+        sum += given({here[from]}, carried(host, rail));
       }
       return sum;
     };
     for (size_t from = 0; from < here.size(); ++from) {
-      got_ += count(static_cast<int>(from), b_.lane());
+      got_ += count(static_cast<int>(from), b_.rail());
     }
     make_room(std::max(end, got_));
-    return b_.local(Routine::kAllToAll, all_of(Buffer::kWide, end), all_of(Buffer::kLane, got_),
+    return b_.local(Routine::kAllToAll, all_of(Buffer::kWide, end), all_of(Buffer::kRail, got_),
                     matrix(static_cast<int>(here.size()), count), ordered);
   }
 
-  /// kLane, by sender, host and receiver -> kWide, by host, sender and receiver -> kLane, by sender
+  /// kRail, by sender, host and receiver -> kWide, by host, sender and receiver -> kRail, by sender
   /// of all and receiver.
   int add_cross(int after) {
     if (!b_.carries()) return after;
@@ -108,25 +108,25 @@ class AllToAll {
       for (const int from : b_.neighbours()) {
         int64_t begin = start;
         for (int before = 0; before < host; ++before) {
-          begin += given({from}, carried(before, b_.lane()));
+          begin += given({from}, carried(before, b_.rail()));
         }
-        const int64_t count = given({from}, carried(host, b_.lane()));
-        moves.push_back({{Buffer::kLane, begin, count}, {Buffer::kWide, end, count}});
+        const int64_t count = given({from}, carried(host, b_.rail()));
+        moves.push_back({{Buffer::kRail, begin, count}, {Buffer::kWide, end, count}});
         end += count;
         for (int any = 0; any < hosts_.num_hosts(); ++any) {
-          start += given({from}, carried(any, b_.lane()));
+          start += given({from}, carried(any, b_.rail()));
         }
       }
     }
     const int ordered = b_.move(std::move(moves), after);
     const auto count = [&](int from, int to) {
-      return given(hosts_.ranks(from), carried(to, b_.lane()));
+      return given(hosts_.ranks(from), carried(to, b_.rail()));
     };
     int64_t arrives = 0;
     for (int host = 0; host < hosts_.num_hosts(); ++host) arrives += count(host, b_.host());
     make_room(std::max(end, arrives));
     got_ = arrives;
-    return b_.cross(Routine::kAllToAll, all_of(Buffer::kWide, end), all_of(Buffer::kLane, arrives),
+    return b_.cross(Routine::kAllToAll, all_of(Buffer::kWide, end), all_of(Buffer::kRail, arrives),
                     matrix(hosts_.num_hosts(), count), ordered);
   }
 
@@ -139,7 +139,7 @@ class AllToAll {
   }
 
   /// `from`, by host and sender -> output, by sender.
-  void add_order_of_senders(int after, Buffer from = Buffer::kLane) {
+  void add_order_of_senders(int after, Buffer from = Buffer::kRail) {
     std::vector<Move> moves;
     int64_t begin = 0;
     for (const int sender : senders()) {
@@ -150,10 +150,10 @@ class AllToAll {
     b_.move(std::move(moves), after);
   }
 
-  /// kLane, by sender and receiver -> kWide, by receiver and sender -> kLane of the receiver.
+  /// kRail, by sender and receiver -> kWide, by receiver and sender -> kRail of the receiver.
   void add_to_receivers(int after) {
     const Ranks& here = b_.neighbours();
-    const Ranks mine = b_.carries() ? carried(b_.host(), b_.lane()) : Ranks();
+    const Ranks mine = b_.carries() ? carried(b_.host(), b_.rail()) : Ranks();
     std::vector<Move> moves;
     int64_t end = 0;
     for (const int to : mine) {
@@ -164,19 +164,19 @@ class AllToAll {
           if (other < to) begin += given(from, other);
         }
         moves.push_back(
-            {{Buffer::kLane, begin, given(from, to)}, {Buffer::kWide, end, given(from, to)}});
+            {{Buffer::kRail, begin, given(from, to)}, {Buffer::kWide, end, given(from, to)}});
         end += given(from, to);
         start += given({from}, mine);
       }
     }
     const int ordered = b_.move(std::move(moves), after);
-    const auto count = [&](int lane, int to) {
-      return carrier(here[to]) == lane ? given(senders(), {here[to]}) : 0;
+    const auto count = [&](int rail, int to) {
+      return carrier(here[to]) == rail ? given(senders(), {here[to]}) : 0;
     };
     const int64_t gets = given(senders(), {b_.rank()});
     make_room(std::max(end, gets));
     const int spread =
-        b_.local(Routine::kAllToAll, all_of(Buffer::kWide, end), all_of(Buffer::kLane, gets),
+        b_.local(Routine::kAllToAll, all_of(Buffer::kWide, end), all_of(Buffer::kRail, gets),
                  matrix(static_cast<int>(here.size()), count), ordered);
     add_order_of_senders(spread);
   }

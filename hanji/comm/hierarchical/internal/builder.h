@@ -18,20 +18,20 @@ class Builder {
   const HostMap& hosts() const { return hosts_; }
   int rank() const { return rank_; }
   int host() const { return host_; }
-  int lane() const { return lane_; }
-  int num_lanes() const { return hosts_.num_lanes(); }
+  int rail() const { return rail_; }
+  int num_rails() const { return hosts_.num_rails(); }
   const std::vector<int>& neighbours() const { return hosts_.ranks(host_); }
-  bool carries() const { return lane_ < hosts_.num_lanes(); }
+  bool carries() const { return rail_ < hosts_.num_rails(); }
   bool at_root_host() const { return host_ == hosts_.host(shape_.root); }
   /// kSum where the average is taken at the end.
   schedule::ReduceOp op() const;
   /// The share of `rank`, of a routine with a share per rank.
   int64_t share(int rank) const;
 
-  /// A collective of this host; counts by lane, those past their end are 0.
+  /// A collective of this host; counts by rail, those past their end are 0.
   int local(schedule::Routine routine, Piece from, Piece to, std::vector<int64_t> counts,
             int after);
-  /// A collective of the twins; counts by host. Nothing on a rank that has none.
+  /// A collective of the rail peers; counts by host. Nothing on a rank that has none.
   int cross(schedule::Routine routine, Piece from, Piece to, std::vector<int64_t> counts,
             int after);
   /// The call as it is, of all ranks by messages.
@@ -50,7 +50,7 @@ class Builder {
   const HostMap& hosts_;
   int rank_;
   int host_;
-  int lane_;
+  int rail_;
 };
 
 /// Slice `index` of [0, count) cut into `parts`, whose sizes differ by one at most.

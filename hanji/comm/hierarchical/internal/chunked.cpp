@@ -13,19 +13,19 @@ constexpr int kAhead = 2;  // chunks that travel between hosts while memory move
 struct Chunk {
   Piece whole;
   Piece mine;
-  std::vector<int64_t> slices;  // by lane
+  std::vector<int64_t> slices;  // by rail
 };
 
 std::vector<Chunk> chunks_of(const Builder& b, Buffer buffer) {
-  const int lanes = b.num_lanes();
-  const int64_t unit = int64_t{64} * lanes;
+  const int rails = b.num_rails();
+  const int64_t unit = int64_t{64} * rails;
   const int64_t most = std::max(kChunkBytes / b.shape().element_bytes / unit * unit, unit);
   std::vector<Chunk> chunks;
   for (int64_t begin = 0; begin < b.shape().count; begin += most) {
     const int64_t count = std::min(most, b.shape().count - begin);
-    Chunk chunk{{buffer, begin, count}, {buffer, begin, 0}, slice_sizes(count, lanes)};
+    Chunk chunk{{buffer, begin, count}, {buffer, begin, 0}, slice_sizes(count, rails)};
     if (b.carries()) {
-      const layout::Range mine = slice(count, lanes, b.lane());
+      const layout::Range mine = slice(count, rails, b.rail());
       chunk.mine = {buffer, begin + mine.begin, mine.size()};
     }
     chunks.push_back(std::move(chunk));

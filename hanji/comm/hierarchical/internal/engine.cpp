@@ -22,11 +22,11 @@ namespace {
 
 using schedule::Routine;
 
-constexpr int kMostSteps = 64;  // of one advance()
+constexpr int kMaxSteps = 64;  // of one advance()
 constexpr int kPollsBeforeNap = 64;
 constexpr auto kNap = std::chrono::microseconds(50);
 constexpr std::string_view kOnHost = "on the host of ranks";
-/// So long another lane, or the launcher, that knows more of a lost connection may tell it first.
+/// So long another rail, or the launcher, that knows more of a lost connection may tell it first.
 constexpr auto kTimeOfOthers = std::chrono::milliseconds(500);
 
 Status status_of(const Error& error) { return {error.code(), error.what()}; }
@@ -45,7 +45,7 @@ std::string way_of(const GroupOptions& options) {
                      base::xxh3(std::as_bytes(std::span(named))) & 0xffffffff);
 }
 
-/// A host that is late itself says so before its twins give it up.
+/// A host that is late itself says so before its rail peers give it up.
 std::chrono::nanoseconds with_grace(std::chrono::nanoseconds deadline) {
   return deadline + std::min<std::chrono::nanoseconds>(deadline / 4, std::chrono::seconds(2));
 }
@@ -71,7 +71,7 @@ Status HierarchicalEngine::advance() {
   if (!status_.ok()) return status_;
   try {
     peers_.local.state()->advance();
-    for (int steps = 0; steps < kMostSteps && step(); ++steps) {
+    for (int steps = 0; steps < kMaxSteps && step(); ++steps) {
     }
   } catch (const Error& error) {
     lose(error);
@@ -117,8 +117,8 @@ Status HierarchicalEngine::poll_until(uint64_t ticket, std::span<Engine* const> 
 }
 
 int64_t HierarchicalEngine::busy_ns() const {
-  const int64_t twins = peers_.twins ? peers_.twins->stats().busy_ns : 0;
-  return peers_.local.stats().busy_ns + twins + stages_.stats_of_all().busy_ns;
+  const int64_t rail_peers = peers_.rail_peers ? peers_.rail_peers->stats().busy_ns : 0;
+  return peers_.local.stats().busy_ns + rail_peers + stages_.stats_of_all().busy_ns;
 }
 
 // What moves inside the host is moved by this thread, in wait() or on the way; what moves between
@@ -131,12 +131,13 @@ std::optional<CallTimes> HierarchicalEngine::times() const {
 }
 
 int64_t HierarchicalEngine::between_hosts_ns() const {
-  return peers_.twins ? peers_.twins->stats().times.value_or(CallTimes()).transfer_ns : 0;
+  return peers_.rail_peers ? peers_.rail_peers->stats().times.value_or(CallTimes()).transfer_ns : 0;
 }
 
 int64_t HierarchicalEngine::network_bytes() const {
   const int64_t all = stages_.stats_of_all().network_bytes;
-  return all + (peers_.twins ? peers_.twins->stats().network_bytes - bytes_of_talk_ : 0);
+  return all +
+         (peers_.rail_peers ? peers_.rail_peers->stats().network_bytes - bytes_of_exchange_ : 0);
 }
 
 int HierarchicalEngine::num_neighbours() const { return peers_.local.size(); }
@@ -148,16 +149,16 @@ bool HierarchicalEngine::step() {
       open();
       return true;
     case Phase::kHost:
-      if (!talk_.over()) return false;
-      ask_twins(judge(heard(num_neighbours())));
+      if (!exchange_.over()) return false;
+      compare_across_hosts(judge(received(num_neighbours())));
       return true;
     case Phase::kTwins:
-      if (!talk_.over()) return false;
-      spread(judge(heard(peers_.hosts.num_hosts())));
+      if (!exchange_.over()) return false;
+      spread(judge(received(peers_.hosts.num_hosts())));
       return true;
     case Phase::kVerdict:
-      if (!talk_.over()) return false;
-      heed(judge(heard(1)));
+      if (!exchange_.over()) return false;
+      apply(judge(received(1)));
       return true;
     case Phase::kStages: {
       const auto progress = stages_.step();
@@ -173,33 +174,33 @@ void HierarchicalEngine::open() {
   mine_ = make_frame(call.request, way_, call.sequence, rank());
   try {
     stages_.prepare(call.request);
-  } catch (const Error& error) {  // all ranks hear it, and none waits for this one
+  } catch (const Error& error) {  // all ranks receive it, and none waits for this one
     set_verdict(mine_, status_of(error).at(fmt::format("rank {}", rank())));
   }
   phase_since_ns_ = base::now_ns();
   phase_ = Phase::kHost;
-  talk_ = talk(peers_.local, Routine::kAllGather, num_neighbours());
+  exchange_ = exchange(peers_.local, Routine::kAllGather, num_neighbours());
 }
 
-void HierarchicalEngine::ask_twins(const Status& verdict) {
+void HierarchicalEngine::compare_across_hosts(const Status& verdict) {
   if (!verdict.ok()) set_verdict(mine_, verdict);
-  if (!peers_.twins) {
+  if (!peers_.rail_peers) {
     phase_ = Phase::kVerdict;
-    talk_ = talk(peers_.local, Routine::kBroadcast, 1);
+    exchange_ = exchange(peers_.local, Routine::kBroadcast, 1);
     return;
   }
   phase_ = Phase::kTwins;
-  talk_ = talk(*peers_.twins, Routine::kAllGather, peers_.hosts.num_hosts());
+  exchange_ = exchange(*peers_.rail_peers, Routine::kAllGather, peers_.hosts.num_hosts());
 }
 
 void HierarchicalEngine::spread(const Status& verdict) {
-  if (!has_rank_without_twins()) return heed(verdict);
+  if (!has_rank_without_rail()) return apply(verdict);
   if (!verdict.ok()) set_verdict(mine_, verdict);
   phase_ = Phase::kVerdict;
-  talk_ = talk(peers_.local, Routine::kBroadcast, 1);
+  exchange_ = exchange(peers_.local, Routine::kBroadcast, 1);
 }
 
-void HierarchicalEngine::heed(const Status& verdict) {
+void HierarchicalEngine::apply(const Status& verdict) {
   if (!verdict.ok()) phase_ = Phase::kVerdict;  // it is told: nobody knows more
   base::throw_if_error(verdict);
   arrived_ns_ = base::now_ns();
@@ -218,37 +219,37 @@ void HierarchicalEngine::close() {
   phase_ = Phase::kIdle;
 }
 
-Begun HierarchicalEngine::talk(const Group& group, Routine routine, int num_frames) {
+Begun HierarchicalEngine::exchange(const Group& group, Routine routine, int num_frames) {
   at::Tensor said = at::empty({static_cast<int64_t>(sizeof(Frame))}, at::kByte);
   std::memcpy(said.data_ptr(), &mine_, sizeof(mine_));
   const bool gathers = routine == Routine::kAllGather;
-  if (&group != &peers_.local) bytes_of_talk_ += (num_frames - 1) * said.numel();
-  heard_ = gathers ? at::empty({num_frames * said.numel()}, at::kByte) : said;
+  if (&group != &peers_.local) bytes_of_exchange_ += (num_frames - 1) * said.numel();
+  received_ = gathers ? at::empty({num_frames * said.numel()}, at::kByte) : said;
   Request request{.routine = routine,
                   .dtype = DType::kUInt8,
                   .count = said.numel(),
                   .deadline = peers_.deadline_in(group, calls_.front().request.deadline),
                   .input = said,
-                  .output = heard_,
+                  .output = received_,
                   .label = "comparison of calls",
                   .call_site = calls_.front().request.call_site,
                   .agreed = true};
   return {&group, group.state()->submit(std::move(request)).sequence};
 }
 
-std::span<const Frame> HierarchicalEngine::heard(int num_frames) const {
-  return {static_cast<const Frame*>(heard_.const_data_ptr()), static_cast<size_t>(num_frames)};
+std::span<const Frame> HierarchicalEngine::received(int num_frames) const {
+  return {static_cast<const Frame*>(received_.const_data_ptr()), static_cast<size_t>(num_frames)};
 }
 
-/// A failure on this host is known to its ranks, and told to the twins if they listen. One of the
-/// twins is told to the ranks of this host.
+/// A failure on this host is known to its ranks, and told to the rail peers if they listen. One of the
+/// rail peers is told to the ranks of this host.
 void HierarchicalEngine::lose(const Error& error) {
   status_ = status_of(error);
   if (status_.code() == Code::kMismatch) return;  // known everywhere
   const shm::Segment& segment = *peers_.local.heap().segment();
   if (phase_ == Phase::kHost || segment.aborted()) {
     status_ = located(segment.aborted() ? segment.abort_status() : status_);
-    return tell_twins();
+    return notify_rail_peers();
   }
   const auto patience = base::Deadline::after(kTimeOfOthers);
   while (phase_ != Phase::kVerdict && !segment.aborted() && !patience.passed()) {
@@ -271,11 +272,11 @@ Status HierarchicalEngine::located(const Status& status) const {
   return status.at(fmt::format("{} {}, numbered from 0 there", kOnHost, fmt::join(ranks, ", ")));
 }
 
-void HierarchicalEngine::tell_twins() {
-  if (phase_ != Phase::kHost || !peers_.twins) return;
+void HierarchicalEngine::notify_rail_peers() {
+  if (phase_ != Phase::kHost || !peers_.rail_peers) return;
   set_verdict(mine_, status_);
   try {
-    (void)talk(*peers_.twins, Routine::kAllGather, peers_.hosts.num_hosts());
+    (void)exchange(*peers_.rail_peers, Routine::kAllGather, peers_.hosts.num_hosts());
   } catch (const Error&) {  // they are lost as well: there is nobody to tell
   }
 }
@@ -288,7 +289,7 @@ std::chrono::nanoseconds HierarchicalEngine::limit() const {
 Status HierarchicalEngine::late() const {
   const Call& call = calls_.front();
   std::vector<int> absent =
-      peers_.hosts.twins(std::min(peers_.local.rank(), peers_.hosts.num_lanes() - 1));
+      peers_.hosts.rail_peers(std::min(peers_.local.rank(), peers_.hosts.num_rails() - 1));
   std::erase(absent, rank());
   return base::timeout(fmt::format(
       "{} '{}' at {}:{}: call {} was begun by all ranks of the host of rank {}, but not on every "

@@ -16,11 +16,11 @@
 
 namespace hanji::comm::hierarchical {
 
-/// A call of all ranks as calls of the ranks of each host and of the twins of each lane.
+/// A call of all ranks as calls of the ranks of each host and of the rail peers of each rail.
 ///
 /// Before anything moves, the ranks of a host compare their calls, then the hosts, so a verdict is
 /// the same on every rank of every host. Then the stages of a Program run, one call after another.
-/// A rank that loses its twins ends the waiting of its whole host.
+/// A rank that loses its rail peers ends the waiting of its whole host.
 class HierarchicalEngine final : public Engine {
  public:
   HierarchicalEngine(Peers peers, const GroupOptions& options);
@@ -49,27 +49,27 @@ class HierarchicalEngine final : public Engine {
     uint64_t sequence;
     int64_t start_ns;
   };
-  /// What the first call waits for: that its host, then its twins have told what they call, then,
-  /// on a host with more ranks than lanes, that lane 0 tells the verdict, then its stages.
+  /// What the first call waits for: that its host, then its rail peers have told what they call, then,
+  /// on a host with more ranks than rails, that rail 0 tells the verdict, then its stages.
   enum class Phase : uint8_t { kIdle, kHost, kTwins, kVerdict, kStages };
 
   Status poll_until(uint64_t ticket, std::span<Engine* const> others);
-  int64_t between_hosts_ns() const;  // so long the lane of this rank has moved bytes
+  int64_t between_hosts_ns() const;  // so long the rail of this rank has moved bytes
   bool step();                       // true if the phase changed or a stage began
   void open();
-  void ask_twins(const Status& verdict);
+  void compare_across_hosts(const Status& verdict);
   void spread(const Status& verdict);
-  void heed(const Status& verdict);
+  void apply(const Status& verdict);
   void close();
 
-  Begun talk(const Group& group, schedule::Routine routine, int num_frames);
-  std::span<const Frame> heard(int num_frames) const;
+  Begun exchange(const Group& group, schedule::Routine routine, int num_frames);
+  std::span<const Frame> received(int num_frames) const;
 
   int num_neighbours() const;
-  bool has_rank_without_twins() const { return num_neighbours() > peers_.hosts.num_lanes(); }
+  bool has_rank_without_rail() const { return num_neighbours() > peers_.hosts.num_rails(); }
   void lose(const Error& error);
   Status located(const Status& status) const;
-  void tell_twins();
+  void notify_rail_peers();
   Status late() const;
   std::chrono::nanoseconds limit() const;  // of the first call
 
@@ -91,10 +91,10 @@ class HierarchicalEngine final : public Engine {
   int64_t between_at_arrival_ns_ = 0;  ///< and between_hosts_ns() was this.
   int64_t hidden_ns_ = 0;              ///< Bytes moved between hosts while this rank computed.
   int64_t busy_in_wait_ns_ = 0;        ///< Of the host's group.
-  Begun talk_;
-  int64_t bytes_of_talk_ = 0;  ///< Between hosts, for comparisons.
+  Begun exchange_;
+  int64_t bytes_of_exchange_ = 0;  ///< Between hosts, for comparisons.
   Frame mine_;
-  at::Tensor heard_;
+  at::Tensor received_;
   StageRunner stages_;  ///< Of the first call.
 };
 

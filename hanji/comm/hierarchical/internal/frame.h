@@ -10,7 +10,7 @@
 namespace hanji::comm::hierarchical {
 
 /// What a rank tells before a byte of a call moves: first to the ranks of its host, then to its
-/// twins, with the verdict of its host. Plain bytes between builds that are equal.
+/// rail peers, with the verdict of its host. Plain bytes between builds that are equal.
 struct Frame {
   Description call;
   int32_t rank = 0;                  ///< Of the whole group.

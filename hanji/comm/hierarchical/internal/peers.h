@@ -14,9 +14,10 @@ namespace hanji::comm::hierarchical {
 struct Peers {
   HostMap hosts;
   int rank = 0;
-  Group local;                 ///< The ranks of this host, by lane. Nobody else uses it.
-  std::optional<Group> twins;  ///< The ranks of this lane, by host; none on ranks beyond the lanes.
-  std::string between;         ///< The engine between hosts.
+  Group local;  ///< The ranks of this host, by rail. Nobody else uses it.
+  /// The ranks of this rail, by host; none on ranks beyond the rails.
+  std::optional<Group> rail_peers;
+  std::string between;  ///< The engine between hosts.
   /// Connects all ranks by that engine; called by all of them. Nobody else uses the group.
   std::function<Group()> join_all;
 

@@ -26,7 +26,7 @@ std::vector<int64_t> slice_sizes(int64_t count, int parts) {
 }
 
 Builder::Builder(const Shape& shape, const HostMap& hosts, int rank)
-    : shape_(shape), hosts_(hosts), rank_(rank), host_(hosts.host(rank)), lane_(hosts.lane(rank)) {}
+    : shape_(shape), hosts_(hosts), rank_(rank), host_(hosts.host(rank)), rail_(hosts.rail(rank)) {}
 
 ReduceOp Builder::op() const { return shape_.op == ReduceOp::kAvg ? ReduceOp::kSum : shape_.op; }
 
@@ -58,7 +58,7 @@ int Builder::local(Routine routine, Piece from, Piece to, std::vector<int64_t> c
   Stage stage{.kind = Stage::Kind::kLocal, .routine = routine, .op = op(), .from = from, .to = to};
   set_counts(stage, std::move(counts));
   if (stage.count == 0) return after;
-  if (has_root(routine)) stage.root = hosts_.lane(shape_.root);
+  if (has_root(routine)) stage.root = hosts_.rail(shape_.root);
   stage.after = after;
   return add(std::move(stage));
 }

@@ -9,7 +9,7 @@
 namespace hanji::comm::hierarchical {
 
 /// Where elements lie: the caller's tensors, or staging of the call in the heap.
-enum class Buffer : uint8_t { kNone, kInput, kOutput, kWide, kLane, kPiece };
+enum class Buffer : uint8_t { kNone, kInput, kOutput, kWide, kRail, kPiece };
 inline constexpr int kNumBuffers = 6;
 
 /// A range of elements of a buffer.
@@ -30,7 +30,7 @@ struct Move {
 struct Stage {
   enum class Kind : uint8_t {
     kLocal,   ///< A collective of the ranks of this host.
-    kCross,   ///< A collective of this rank and its twins on the other hosts.
+    kCross,   ///< A collective of this rank and its rail peers on the other hosts.
     kAll,     ///< The call itself, of all ranks by the engine between hosts.
     kMove,    ///< Copies within this rank.
     kDivide,  ///< `to` by the number of all ranks.
@@ -41,7 +41,7 @@ struct Stage {
   Piece to{};
   int64_t count = 0;              ///< As Request::count.
   std::vector<int64_t> counts{};  ///< As Request::counts.
-  int root = 0;                   ///< A lane (kLocal) or a host (kCross).
+  int root = 0;                   ///< A rail (kLocal) or a host (kCross).
   std::vector<Move> moves{};
   /// The stage that must have ended, by number; -1: none. Stages begin in the order of the list.
   int after = -1;
@@ -51,7 +51,7 @@ struct Stage {
 struct Program {
   std::vector<Stage> stages;
   int64_t wide = 0;
-  int64_t lane = 0;
+  int64_t rail = 0;
   int64_t piece = 0;
 };
 
@@ -72,7 +72,7 @@ struct Shape {
 inline constexpr int64_t kChunkBytes = int64_t{4} << 20;
 
 /// What `rank` does. Every element travels between hosts once in each direction that its routine
-/// needs, on the lane that owns it.
+/// needs, on the rail that owns it.
 ///
 /// Order   the sum of an element is that of its host's ranks by pairwise_tree, then that of the
 ///         hosts by the engine between them: for equal hosts of 2^k ranks pairwise_tree of all.

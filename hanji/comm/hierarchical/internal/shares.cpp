@@ -24,10 +24,10 @@ Lanes::Lanes(const Builder& b)
       blocks_[host] += b.share(rank);
     }
   }
-  for (int lane = 0; lane < b.num_lanes(); ++lane) {
+  for (int rail = 0; rail < b.num_rails(); ++rail) {
     std::vector<int64_t>& pieces = pieces_.emplace_back();
     for (const int64_t block : blocks_) {
-      pieces.push_back(slice(block, b.num_lanes(), lane).size());
+      pieces.push_back(slice(block, b.num_rails(), rail).size());
     }
   }
 }
@@ -56,9 +56,9 @@ void Lanes::pair(
     start += builder_.share(rank);
   }
   int64_t in_wide = 0;
-  for (int lane = 0; lane < builder_.num_lanes(); ++lane) {
+  for (int rail = 0; rail < builder_.num_rails(); ++rail) {
     for (int host = 0; host < hosts.num_hosts(); ++host) {
-      const layout::Range piece = slice(blocks_[host], builder_.num_lanes(), lane);
+      const layout::Range piece = slice(blocks_[host], builder_.num_rails(), rail);
       for (const int rank : hosts.ranks(host)) {
         const int64_t begin = std::max(piece.begin, before_[rank]);
         const int64_t end = std::min(piece.end, before_[rank] + builder_.share(rank));
@@ -75,10 +75,10 @@ namespace {
 /// The whole call of a routine with shares, on one rank.
 class Shares {
  public:
-  explicit Shares(Builder& b) : b_(b), lanes_(b), mine_{Buffer::kInput, 0, b.share(b.rank())} {
-    b_.program.wide = lanes_.total();
-    if (b_.carries()) carried_ = {Buffer::kLane, 0, sum(lanes_.carried_by(b_.lane()))};
-    b_.program.lane = carried_.count;
+  explicit Shares(Builder& b) : b_(b), rails_(b), mine_{Buffer::kInput, 0, b.share(b.rank())} {
+    b_.program.wide = rails_.total();
+    if (b_.carries()) carried_ = {Buffer::kRail, 0, sum(rails_.carried_by(b_.rail()))};
+    b_.program.rail = carried_.count;
   }
 
   void add() {
@@ -104,75 +104,75 @@ class Shares {
   /// This rank's piece of its host's block: where it lies in the block.
   Piece piece_in_block(Buffer buffer) const {
     if (!b_.carries()) return {buffer, 0, 0};
-    const layout::Range range = slice(lanes_.block(b_.host()), b_.num_lanes(), b_.lane());
+    const layout::Range range = slice(rails_.block(b_.host()), b_.num_rails(), b_.rail());
     return {buffer, range.begin, range.size()};
   }
 
-  std::vector<int64_t> hosts_of_lane() const {
-    return b_.carries() ? lanes_.carried_by(b_.lane()) : std::vector<int64_t>();
+  std::vector<int64_t> hosts_of_rail() const {
+    return b_.carries() ? rails_.carried_by(b_.rail()) : std::vector<int64_t>();
   }
 
-  Piece block() const { return {Buffer::kPiece, 0, lanes_.block(b_.host())}; }
-  Piece wide() const { return {Buffer::kWide, 0, lanes_.total()}; }
+  Piece block() const { return {Buffer::kPiece, 0, rails_.block(b_.host())}; }
+  Piece wide() const { return {Buffer::kWide, 0, rails_.total()}; }
 
   /// Shares to who wants them: put together on this host, exchanged, put together again.
   void add_gathering(Routine routine) {
     Piece piece = mine_;
     int after = -1;
-    if (!lanes_.direct()) {
-      b_.program.piece = lanes_.block(b_.host());
+    if (!rails_.direct()) {
+      b_.program.piece = rails_.block(b_.host());
       after = b_.local(Routine::kAllGather, mine_, block(), shares_here(), after);
       piece = piece_in_block(Buffer::kPiece);
     }
     const bool everybody = routine == Routine::kAllGather;
     const bool here = everybody || b_.at_root_host();
-    after = b_.cross(routine, piece, here ? carried_ : Piece{}, hosts_of_lane(), after);
+    after = b_.cross(routine, piece, here ? carried_ : Piece{}, hosts_of_rail(), after);
     if (!here) return;
-    after = b_.local(routine, carried_, gets_all() ? wide() : Piece{}, lanes_.carried(), after);
+    after = b_.local(routine, carried_, gets_all() ? wide() : Piece{}, rails_.carried(), after);
     if (!gets_all()) return;
     std::vector<Move> moves;
-    lanes_.pair([&](int64_t in_blocks, int64_t in_wide, int64_t count) {
+    rails_.pair([&](int64_t in_blocks, int64_t in_wide, int64_t count) {
       moves.push_back({{Buffer::kWide, in_wide, count}, {Buffer::kOutput, in_blocks, count}});
     });
     b_.move(std::move(moves), after);
   }
 
-  /// The other way: put in the order of lanes, spread or summed here, then between hosts.
+  /// The other way: put in the order of rails, spread or summed here, then between hosts.
   void add_spreading(Routine routine) {
     const bool scatters = routine == Routine::kScatter;
     const bool gives = !scatters || b_.rank() == b_.shape().root;
     int after = -1;
     if (gives) after = add_ordering();
     if (!scatters || b_.at_root_host()) {
-      after = b_.local(routine, gives ? wide() : Piece{}, carried_, lanes_.carried(), after);
+      after = b_.local(routine, gives ? wide() : Piece{}, carried_, rails_.carried(), after);
     }
     const bool here = !scatters || b_.at_root_host();
     Piece piece{Buffer::kOutput, 0, b_.share(b_.rank())};
-    if (!lanes_.direct()) {
-      b_.program.piece = lanes_.block(b_.host());
+    if (!rails_.direct()) {
+      b_.program.piece = rails_.block(b_.host());
       piece = piece_in_block(Buffer::kPiece);
     }
-    after = b_.cross(routine, here ? carried_ : Piece{}, piece, hosts_of_lane(), after);
+    after = b_.cross(routine, here ? carried_ : Piece{}, piece, hosts_of_rail(), after);
     if (!scatters) after = b_.divide(piece, after);
-    if (lanes_.direct()) return;
-    after = b_.local(Routine::kAllGather, piece, block(), lanes_.pieces_of(b_.host()), after);
+    if (rails_.direct()) return;
+    after = b_.local(Routine::kAllGather, piece, block(), rails_.pieces_of(b_.host()), after);
     const int64_t share = b_.share(b_.rank());
-    b_.move({{{Buffer::kPiece, lanes_.before(b_.rank()), share}, {Buffer::kOutput, 0, share}}},
+    b_.move({{{Buffer::kPiece, rails_.before(b_.rank()), share}, {Buffer::kOutput, 0, share}}},
             after);
   }
 
   int add_ordering() {
     std::vector<Move> moves;
-    lanes_.pair([&](int64_t in_blocks, int64_t in_wide, int64_t count) {
+    rails_.pair([&](int64_t in_blocks, int64_t in_wide, int64_t count) {
       moves.push_back({{Buffer::kInput, in_blocks, count}, {Buffer::kWide, in_wide, count}});
     });
     return b_.move(std::move(moves), -1);
   }
 
   Builder& b_;
-  const Lanes lanes_;
+  const Lanes rails_;
   const Piece mine_;
-  Piece carried_{Buffer::kLane, 0, 0};
+  Piece carried_{Buffer::kRail, 0, 0};
 };
 
 }  // namespace

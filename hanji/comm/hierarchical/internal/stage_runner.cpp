@@ -33,7 +33,7 @@ void StageRunner::prepare(const Request& request) {
     shape_ = std::move(shape);
   }
   make_staging(Buffer::kWide, program_.wide);
-  make_staging(Buffer::kLane, program_.lane);
+  make_staging(Buffer::kRail, program_.rail);
   make_staging(Buffer::kPiece, program_.piece);
 }
 
@@ -73,7 +73,7 @@ Begun StageRunner::begin(const Stage& stage) {
   if (stage.kind == Stage::Kind::kDivide) divide(stage.to);
   if (stage.kind == Stage::Kind::kMove || stage.kind == Stage::Kind::kDivide) return {};
   const Request& whole = *request_;
-  const Group& group = stage.kind == Stage::Kind::kLocal ? peers_.local : *peers_.twins;
+  const Group& group = stage.kind == Stage::Kind::kLocal ? peers_.local : *peers_.rail_peers;
   Request request{.routine = stage.routine,
                   .op = stage.op,
                   .dtype = whole.dtype,

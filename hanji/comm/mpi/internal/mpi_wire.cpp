@@ -17,7 +17,7 @@ constexpr int kUpwardsTag = 2;
 constexpr int kDownwardsTag = 3;
 
 /// Of one message of MPI, whose counts are ints.
-constexpr int64_t kMostBytes = int64_t{1} << 30;
+constexpr int64_t kMaxBytes = int64_t{1} << 30;
 
 std::vector<int> all_ranks(int size) {
   std::vector<int> ranks(size);
@@ -28,8 +28,8 @@ std::vector<int> all_ranks(int size) {
 /// Calls post(offset, bytes) for each message that `bytes` are cut into.
 template <class Post>
 void in_messages(int64_t bytes, const char* call, Post post) {
-  for (int64_t at = 0; at < bytes; at += kMostBytes) {
-    check(post(at, static_cast<int>(std::min(kMostBytes, bytes - at))), call);
+  for (int64_t at = 0; at < bytes; at += kMaxBytes) {
+    check(post(at, static_cast<int>(std::min(kMaxBytes, bytes - at))), call);
   }
 }
 

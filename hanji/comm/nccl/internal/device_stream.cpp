@@ -39,7 +39,7 @@ class Taken {
   c10::Stream take() {
     const Guard guard(device_.type());
     const std::lock_guard lock(mutex_);
-    for (int i = 0; i < kMostTries; ++i) {
+    for (int i = 0; i < kMaxTries; ++i) {
       const c10::Stream stream = guard.getStreamFromGlobalPool(device_, /*isHighPriority=*/true);
       if (ids_.insert(stream.id()).second) return stream;
     }
@@ -57,7 +57,7 @@ class Taken {
   c10::Device device() const { return device_; }
 
  private:
-  static constexpr int kMostTries = 256;
+  static constexpr int kMaxTries = 256;
   const c10::Device device_;
   std::mutex mutex_;
   std::set<c10::StreamId> ids_;

@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
 #include "hanji/base/status.h"
-#include "hanji/layout/split.h"
 #include "hanji/parallel/agreement.h"
 #include "hanji/parallel/fsdp/internal/prepare.h"
-#include "hanji/schedule/grain_tree.h"
 
 namespace hanji::parallel {
 namespace {
@@ -21,31 +19,16 @@ ShardingOptions resolve(ShardingOptions options, const comm::Group& group,
     refuse(caller, "max_units_in_flight is " + std::to_string(options.max_units_in_flight) +
                        "; one unit at least must be whole to compute");
   }
-  if (options.num_grains == 0 && options.owners.empty()) return options;
-  if (options.replicas && !options.everyone) {
+  const bool stable = options.num_grains > 0 || !options.owners.empty();
+  if (stable && options.replicas && !options.everyone) {
     refuse(caller, "grains over replicas need `everyone`, the group of all ranks");
   }
-  const comm::Group& everyone = options.everyone ? *options.everyone : group;
-  if (options.owners.empty()) {
-    options.owners = layout::split_grains(options.num_grains, everyone.size()).or_throw();
-  }
-  base::throw_if_error(schedule::check_owners(options.num_grains, options.owners));
-  if (static_cast<int>(options.owners.size()) != everyone.size()) {
-    refuse(caller, "owners names " + std::to_string(options.owners.size()) + " ranks, group " +
-                       everyone.name() + " has " + std::to_string(everyone.size()));
-  }
-  if (options.average == Average::kWeighted) {
-    throw Error(base::unsupported(caller +
-                                  ": Average::kWeighted scales before the sum, which stable bits "
-                                  "forbid; weigh the loss of each grain and use Average::kSum"));
-  }
+  options.owners = stable_owners({caller, options.average, options.num_grains, options.owners},
+                                 (options.everyone ? *options.everyone : group).size());
   for (const auto& [name, tensor] : parameters) {
-    const at::ScalarType dtype = dtypes_of(tensor.scalar_type(), options.precision).reduce;
-    if (!tensor.requires_grad() || c10::elementSize(dtype) >= 4) continue;
-    throw Error(base::unsupported(caller + ": gradients of " + name + " are added up in " +
-                                  c10::toString(dtype) +
-                                  ", which rounds differently within a rank and between ranks; "
-                                  "give precision.reduce_dtype = float32"));
+    if (!stable || !tensor.requires_grad()) continue;
+    check_stable_sums(caller, name, dtypes_of(tensor.scalar_type(), options.precision).reduce,
+                      "give precision.reduce_dtype = float32");
   }
   return options;
 }
@@ -95,7 +78,7 @@ const char* word_of(Average average) {
 }
 
 /// What ranks must have alike.
-std::string words_of(const ShardingOptions& options) {
+std::string to_string(const ShardingOptions& options) {
   std::string text =
       fmt::format("{} of gradients, share_memory = {}, max_units_in_flight = {}",
                   word_of(options.average), options.share_memory, options.max_units_in_flight);
@@ -114,7 +97,7 @@ std::string words_of(const ShardingOptions& options) {
 
 ShardingOptions agree_on_options(const ShardedModel::Spec& spec, ShardingOptions options) {
   const comm::Group& group = spec.gradients.group;
-  const std::string words = words_of(options);
+  const std::string words = to_string(options);
   Mistakes mistakes;
   try {
     check_offload(options, spec);

@@ -125,6 +125,12 @@ void FlatUnit::make_leaves(const lens::InitialValues* initial) {
   }
 }
 
+std::vector<at::Tensor> FlatUnit::by_leaf(const at::Tensor& shard) const {
+  std::vector<at::Tensor> parts;
+  for (const Leaf& leaf : leaves_) parts.push_back(alias(shard, leaf.offset, leaf.tensor.sizes()));
+  return parts;
+}
+
 void FlatUnit::fill(const Leaf& leaf, const lens::InitialValues* initial) const {
   const at::Tensor& parameter = parameters_[leaf.position].tensor;
   const int64_t count = leaf.elements.size();

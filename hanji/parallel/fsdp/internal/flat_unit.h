@@ -100,6 +100,8 @@ class FlatUnit {
   const at::Tensor& shard() const { return shard_; }
   /// Where they are between uses; nowhere: in memory.
   FilePlace shard_in_file() const { return stored_ ? stored_->in_file() : FilePlace{}; }
+  /// By leaf: its part of what is as long as the shard, shaped like it.
+  std::vector<at::Tensor> by_leaf(const at::Tensor& shard) const;
   layout::Range range() const { return plan_.shards[group_.rank()]; }
   bool learns() const { return parameters_[0].tensor.requires_grad(); }
   /// Of the shards.

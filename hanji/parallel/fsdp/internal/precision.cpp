@@ -64,7 +64,7 @@ MixedPrecisionPolicy agree_on_precision(MixedPrecisionPolicy policy, bool sees_c
                                         const std::string& caller) {
   const Mistakes mistakes = mistakes_of(policy, sees_calls, caller);
   if (!policy.cast_forward_inputs) policy.cast_forward_inputs = sees_calls;
-  const std::string words = words_of(policy);
+  const std::string words = to_string(policy);
   if (options.replicas) check_same_words("precision", words, *options.replicas, mistakes);
   check_same_words("precision", words, group, mistakes);
   return policy;
@@ -78,7 +78,7 @@ void cast_buffers(const torch::nn::Module& module, const MixedPrecisionPolicy& p
   }
 }
 
-std::string words_of(const MixedPrecisionPolicy& policy) {
+std::string to_string(const MixedPrecisionPolicy& policy) {
   std::string text;
   for (const auto& [option, dtype] : choices_of(policy)) {
     if (!dtype) continue;

@@ -32,6 +32,6 @@ MixedPrecisionPolicy agree_on_precision(MixedPrecisionPolicy policy, bool sees_c
 void cast_buffers(const torch::nn::Module& module, const MixedPrecisionPolicy& policy);
 
 /// In words, for a description; empty: nothing is mixed.
-std::string words_of(const MixedPrecisionPolicy& policy);
+std::string to_string(const MixedPrecisionPolicy& policy);
 
 }  // namespace hanji::parallel

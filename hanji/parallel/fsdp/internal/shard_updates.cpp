@@ -22,7 +22,7 @@ void ShardedModel::meet() const {
 }
 
 void ShardedModel::step(const std::function<void()>& update) {
-  if (gradients_->in_backward()) {
+  if (gradients_->engine().in_backward()) {
     throw Error(base::invalid_argument("step() inside a backward(); call it when that returns"));
   }
   const auto apart = [](const auto& flat) { return flat->keeps_apart(); };

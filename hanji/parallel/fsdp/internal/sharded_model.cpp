@@ -104,9 +104,11 @@ void ShardedModel::start(Spec& spec) {
   if (spec.initial) spec.initial->materialise(spec.device);  // buffers, and what is in no unit
   spec.gradients.caller = caller_;
   if (offload_ && offload_->gradients) spec.gradients.store = store_;
-  Gradients::Events events{[this] { check_untouched(); }, [this](size_t i) { on_unit_done(i); },
-                           [this] { on_end_of_backward(); }};
-  gradients_ = std::make_unique<Gradients>(learning_, spec.gradients, std::move(events));
+  Gradients::Events events{[this] { check_untouched(); },
+                           [this](size_t i) { on_unit_done(i); },
+                           [this] { on_end_of_backward(); },
+                           {}};
+  gradients_ = std::make_unique<ShardGradients>(learning_, spec.gradients, std::move(events));
   comm::barrier(group_);
   seal_all();
   note_versions();

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "hanji/parallel/fsdp/internal/flat_unit.h"
-#include "hanji/parallel/fsdp/internal/gradients.h"
+#include "hanji/parallel/fsdp/internal/shard_gradients.h"
 #include "hanji/parallel/fsdp/internal/shard_store.h"
 #include "hanji/parallel/fsdp/internal/unit_observer.h"
 #include "hanji/parallel/fsdp/unit.h"
@@ -43,7 +43,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
  public:
   struct Spec {
     std::string caller;  ///< Said in errors.
-    Gradients::Setup gradients;
+    ShardGradients::Setup gradients;
     std::vector<NamedParameter> parameters = {};
     std::vector<UnitRequest> units = {};
     Residence residence = Residence::kShared;
@@ -83,10 +83,10 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   void open_all();
   void close_all();
 
-  Gradients& gradients() { return *gradients_; }
-  const Gradients& gradients() const { return *gradients_; }
+  ShardGradients& gradients() { return *gradients_; }
+  const ShardGradients& gradients() const { return *gradients_; }
   const std::vector<std::unique_ptr<FlatUnit>>& units() const { return flats_; }
-  /// Those that learn, in the order of Gradients.
+  /// Those that learn, in the order of ShardGradients.
   const std::vector<FlatUnit*>& learning() const { return learning_; }
   const comm::Group& group() const { return group_; }
   const std::string& caller() const { return caller_; }
@@ -154,7 +154,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   std::vector<size_t> unit_of_flat_;
   std::vector<ModuleUnit> units_;
   std::unordered_map<const torch::nn::Module*, size_t> by_module_;
-  std::unique_ptr<Gradients> gradients_;
+  std::unique_ptr<ShardGradients> gradients_;
   std::unique_ptr<UnitObserver> observer_;
   std::vector<size_t> order_;                     ///< Of the forward before.
   std::vector<size_t> called_;                    ///< Of the forward that runs.

@@ -69,8 +69,8 @@ void ShardedModel::begin_call(size_t index) {
     open(units_[index]);
     return prefetch(index, -1);
   }
-  constexpr size_t kMostCalls = 1 << 16;  // of forwards that no backward() follows
-  if (called_.size() >= kMostCalls) called_.clear();
+  constexpr size_t kMaxCalls = 1 << 16;  // of forwards that no backward() follows
+  if (called_.size() >= kMaxCalls) called_.clear();
   if (at::GradMode::is_enabled()) called_.push_back(index);
   open(units_[index]);
   prefetch(index, 1);
@@ -140,7 +140,7 @@ std::string ShardedModel::words(size_t index) const {
 }
 
 void ShardedModel::before_backward(const std::shared_ptr<UnitPass>& pass) {
-  gradients_->arm();
+  gradients_->engine().arm();
   reshard_done(*pass);
   ModuleUnit& unit = units_[pass->unit];
   if (unit.holds_frozen() && !unit.is_root) unit.begun = pass;
@@ -211,8 +211,8 @@ void ShardedModel::on_end_of_backward() {
     unit.num_done = 0;
     unit.begun.reset();
   }
-  if (!holds_batch_ || gradients_->fold().is_last()) seal_all();
-  for (const auto& pass : spent_) pass->spent = !gradients_->keeps_graph();
+  if (!holds_batch_ || gradients_->engine().fold()->is_last()) seal_all();
+  for (const auto& pass : spent_) pass->spent = !gradients_->engine().keeps_graph();
   spent_.clear();
 }
 

@@ -11,36 +11,34 @@
 #include "hanji/comm/group.h"
 #include "hanji/comm/work.h"
 #include "hanji/layout/server.h"
-#include "hanji/parallel/gradient_hook.h"
-#include "hanji/parallel/grain_fold.h"
+#include "hanji/parallel/gradients/gradients.h"
 #include "hanji/parallel/optimizer_kind.h"
 #include "hanji/parallel/server/parameter_server.h"
 
 namespace hanji::parallel {
 
-/// What both timings share: the flat buffers, the grains, and messages of a range.
+/// What both timings share: the flat buffers, and messages of a range. To a worker's gradients it is
+/// a sink of one unit, which pushes.
 ///
 /// A worker's gradients lie in the rows of `gradients_`, as many as its fold needs; its parameters
-/// in `flat_`. A server's weights are its range of `flat_`, or on a rank that only serves `held_`.
-class ServerState {
+/// in `flat_`. A server's weights are its range of `flat_`, or memory of its own where it only serves.
+class ServerState : public GradientSink {
  public:
   ServerState(std::vector<NamedParameter> parameters, const comm::Group& group,
               const ParameterServerOptions& options, layout::FlatLayout flat,
               layout::ServerShares shares);
-  virtual ~ServerState();
+  ~ServerState() override;
 
   virtual ServerStep step(double learning_rate) = 0;
   /// The halves of a synchronous step.
   virtual double push() = 0;
   virtual ServerStep update(double learning_rate, double gradient_divisor) = 0;
   virtual void finish() = 0;
-  void begin_grain(int64_t index);
-  layout::Range grains() const { return fold_ ? fold_->grains() : layout::Range{}; }
+  /// A worker's; throws kInvalidArgument, naming the call, on a rank that only serves.
+  Gradients& gradients(const char* call) const;
   void synchronize();
   void gather_state(torch::optim::Optimizer& whole) const;
   void scatter_state(const torch::optim::Optimizer& whole);
-  std::vector<at::Tensor> gradient_slots() const;
-
   bool is_worker() const { return worker_ >= 0; }
   bool is_server() const { return shares_.server_index(group_.rank()) >= 0; }
   const layout::ServerShares& shares() const { return shares_; }
@@ -51,12 +49,11 @@ class ServerState {
  protected:
   using Works = std::vector<comm::Work>;
 
-  /// Gradients of the module into a row; zeros where there are none.
-  void collect(const at::Tensor& row);
-  at::Tensor slot(const at::Tensor& row, size_t parameter) const;
-  void close_grain();
-  /// Of all grains of the step; throws kInvalidArgument if some are missing.
-  void close_last_grain();
+  const at::Tensor& rows(size_t /*unit*/) override { return gradients_; }
+  void begin(size_t /*unit*/, Gradients& /*gradients*/) override { push_rows(); }
+  void end(size_t /*unit*/, Gradients& /*gradients*/) override {}
+  /// Sends what of `gradients_` others serve.
+  virtual void push_rows() = 0;
   /// [begin, end) in pieces of message_bytes.
   std::vector<layout::Range> pieces_of(layout::Range range) const;
   void send_to(const at::Tensor& tensor, int rank, const char* label, Works& works);
@@ -71,25 +68,25 @@ class ServerState {
   ParameterServerOptions options_;
   layout::FlatLayout layout_;
   layout::ServerShares shares_;
-  int worker_ = -1;           ///< Index among the workers, or -1.
-  schedule::GrainTree tree_;  ///< Over workers; without num_grains each has one grain.
-  std::optional<GrainFold> fold_;
-  int64_t grains_done_ = 0;
-  at::Tensor flat_;       ///< Workers: all parameters.
-  at::Tensor gradients_;  ///< Workers: [buffers, count].
-  at::Tensor weights_;    ///< Servers: the own range.
-  at::Tensor sum_;        ///< Servers: gradients of the own range.
+  int worker_ = -1;                    ///< Index among the workers, or -1.
+  schedule::GrainTree tree_;           ///< Over workers; without num_grains each has one grain.
+  at::Tensor flat_;                    ///< Workers: all parameters.
+  at::Tensor gradients_;               ///< Workers: [buffers, count].
+  std::unique_ptr<Gradients> engine_;  ///< Workers.
+  at::Tensor weights_;                 ///< Servers: the own range.
+  at::Tensor sum_;                     ///< Servers: gradients of the own range.
   std::unique_ptr<FlatOptimizer> optimizer_;
   layout::ServerTraffic::Link moved_;
 
  private:
   void place_worker();
+  void make_engine();
   void place_server();
   void sum_over_servers(at::Tensor& values);
   at::Tensor held_weights() const;
   struct Kept {
     int64_t updates = 0;
-    std::array<bool, kMostStateTensors> tensors = {};
+    std::array<bool, kMaxStateTensors> tensors = {};
   };
   /// What servers keep of `kind`. A collective.
   Kept kept_anywhere(const OptimizerKind& kind) const;

@@ -14,9 +14,9 @@ namespace hanji::comm {
 /// Calls that are kept back until all of them are submitted together.
 ///
 /// Thread  one at a time, until submit().
-class Unit {
+class CallBatch {
  public:
-  explicit Unit(std::source_location opened_at) : opened_at_(opened_at) {}
+  explicit CallBatch(std::source_location opened_at) : opened_at_(opened_at) {}
 
   struct Call {
     std::shared_ptr<GroupState> over;

@@ -1,4 +1,4 @@
-#include "hanji/comm/internal/unit.h"
+#include "hanji/comm/internal/call_batch.h"
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -38,7 +38,7 @@ uint64_t tag_of(const std::vector<const Request*>& parts) {
 
 }  // namespace
 
-void Unit::submit(const std::shared_ptr<GroupState>& group) {
+void CallBatch::submit(const std::shared_ptr<GroupState>& group) {
   std::vector<Work> works;
   for (size_t begin = 0; begin < calls_.size();) {
     const size_t end = end_of_run(*group, begin);
@@ -51,7 +51,7 @@ void Unit::submit(const std::shared_ptr<GroupState>& group) {
         works.emplace_back(over, submitted.sequence, submitted.ticket).name_ends(ends);
       }
     } catch (const Error& error) {
-      // Its peers have begun the unit, and cannot be told that this rank left it in the middle.
+      // Its peers have begun the batch, and cannot be told that this rank left it in the middle.
       if (begin != 0) group->fail(Status(error.code(), error.what()));
       throw;
     }
@@ -61,17 +61,17 @@ void Unit::submit(const std::shared_ptr<GroupState>& group) {
   works_ = std::move(works);
 }
 
-const std::vector<Work>& Unit::works() const {
+const std::vector<Work>& CallBatch::works() const {
   if (works_) return *works_;
   const std::filesystem::path file = opened_at_.file_name();
   throw Error(base::invalid_argument(
-      fmt::format("the call belongs to the unit opened at {}:{}, which is not submitted; wait for "
-                  "the unit's Work, after submit()",
+      fmt::format("the call belongs to the batch opened at {}:{}, which is not submitted; wait for "
+                  "the batch's Work, after submit()",
                   file.filename().string(), opened_at_.line())));
 }
 
 // Small sums of the group in a row, of which none uses what another changes.
-size_t Unit::end_of_run(const GroupState& group, size_t begin) const {
+size_t CallBatch::end_of_run(const GroupState& group, size_t begin) const {
   int64_t bytes = 0;
   size_t end = begin;
   for (; end < calls_.size(); ++end) {
@@ -93,7 +93,7 @@ size_t Unit::end_of_run(const GroupState& group, size_t begin) const {
   return std::max(end, begin + 1);
 }
 
-Work Unit::submit_fused(const std::shared_ptr<GroupState>& group, size_t begin, size_t end) {
+Work CallBatch::submit_fused(const std::shared_ptr<GroupState>& group, size_t begin, size_t end) {
   const at::NoGradGuard no_grad;
   std::vector<const Request*> requests;
   int64_t count = 0;

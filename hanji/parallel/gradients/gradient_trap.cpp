@@ -1,4 +1,4 @@
-#include "hanji/parallel/fsdp/internal/gradient_trap.h"
+#include "hanji/parallel/gradients/gradient_trap.h"
 
 #include "hanji/parallel/without_memory.h"
 

@@ -1,4 +1,4 @@
-#include "hanji/parallel/grain_fold.h"
+#include "hanji/parallel/gradients/grain_fold.h"
 
 #include <algorithm>
 #include <string>

@@ -7,6 +7,6 @@ struct RankEvent;
 namespace hanji::cli {
 
 /// Prints what is out of the ordinary about a rank to stderr, one line.
-void tell(const launch::RankEvent& event);
+void notify(const launch::RankEvent& event);
 
 }  // namespace hanji::cli

@@ -1,4 +1,4 @@
-#include "hanji/cli/tell.h"
+#include "hanji/cli/notify.h"
 
 #include <iostream>
 
@@ -6,7 +6,7 @@
 
 namespace hanji::cli {
 
-void tell(const launch::RankEvent& event) {
+void notify(const launch::RankEvent& event) {
   const bool ordinary =
       event.kind == launch::RankEventKind::kStarted || event.kind == launch::RankEventKind::kEnded;
   if (!ordinary) std::cerr << "hanji: " << event.text << "\n";

@@ -1,4 +1,4 @@
-#include "hanji/parallel/gradient_hook.h"
+#include "hanji/parallel/gradients/gradient_hook.h"
 
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>

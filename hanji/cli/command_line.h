@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace hanji::cli {
+
+/// What a verb does once it was chosen. Result: the exit code.
+using Run = std::function<int()>;
+
+/// Where the value of an option goes, and what it may be; must outlive CommandLine::run().
+using Target = std::variant<std::string*, std::optional<std::string>*, std::vector<std::string>*,
+                            int*, int64_t*, std::optional<int64_t>*, uint64_t*, double*>;
+
+/// A handle to an option, a flag or a positional argument. Each call changes what it refers to and
+/// returns the handle.
+class Option {
+ public:
+  explicit Option(CLI::Option* option) : option_(option) {}
+
+  Option required() const;
+  /// Names its value in the help, such as FILE.
+  Option type_name(const std::string& name) const;
+  /// The help shows the value that the target has now.
+  Option show_default() const;
+  /// The heading of the help below which it stands; empty: it is not listed.
+  Option group(const std::string& name) const;
+
+  Option needs(Option other) const;
+  Option excludes(Option other) const;
+  Option range(int least, int most) const;
+  Option range(uint64_t least, uint64_t most) const;
+  Option not_negative() const;
+  Option one_of(const std::vector<std::string>& values) const;
+  /// Takes a name and stores its number, which may be typed as well.
+  Option translate(const std::map<std::string, int>& numbers) const;
+  /// May be given again; each time takes one value.
+  Option repeatable() const;
+  /// Its value may be left out, and is this one then.
+  Option implicit_value(const std::string& value) const;
+
+ private:
+  CLI::Option* option_;
+};
+
+/// A handle to a verb, or to the command, whose verbs are declared on it.
+class Verb {
+ public:
+  Verb(CLI::App* app, Run* chosen) : app_(app), chosen_(chosen) {}
+
+  /// `doc` stands in the list of verbs; empty: the verb is not listed.
+  Verb add_verb(const std::string& name, const std::string& doc) const;
+  /// Exactly one of its verbs must be chosen.
+  void require_verb() const;
+  /// `names` as they are typed, with commas between them; without dashes: a positional argument.
+  Option add_option(const std::string& names, Target target, const std::string& doc = "") const;
+  Option add_flag(const std::string& name, bool* target, const std::string& doc = "") const;
+  /// What follows the first positional argument belongs to it, dashes or not.
+  void positionals_at_end() const;
+  /// The last words of the help.
+  void footer(const std::string& text) const;
+  void on_chosen(Run run) const;
+
+  /// Whether the user gave an option, and its text. Order: after parsing, in a Run.
+  bool was_given(const std::string& option) const;
+  std::string text_of(const std::string& option) const;
+
+ private:
+  CLI::App* app_;
+  Run* chosen_;
+};
+
+/// The command line: verbs, options, help and mistakes. Its source alone knows the parser.
+class CommandLine {
+ public:
+  CommandLine(const std::string& name, const std::string& doc, const std::string& version);
+  ~CommandLine();
+
+  Verb root() { return {app_.get(), &chosen_}; }
+
+  /// Parses the words after the command's name, and runs what was chosen.
+  /// Result  its exit code, 0 if there was nothing to run. Of a mistake kUsage, printed to stderr;
+  ///         of --help and --version 0, printed to stdout.
+  int run(std::vector<std::string> arguments);
+
+ private:
+  std::unique_ptr<CLI::App> app_;
+  Run chosen_;
+};
+
+/// A whole number as an int target reads it; nothing for other text.
+std::optional<int> parse_int(const std::string& text);
+
+}  // namespace hanji::cli

@@ -1,0 +1,164 @@
+#include "hanji/cli/command_line.h"
+
+#include <gmock/gmock.h>
+
+#include "hanji/cli/exit_code.h"
+
+namespace hanji::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+class CommandLineTest : public testing::Test {
+ protected:
+  /// The exit code; `output_` and `mistake_` are what was printed.
+  int run(const std::vector<std::string>& words) {
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    const int code = command_.run(words);
+    output_ = testing::internal::GetCapturedStdout();
+    mistake_ = testing::internal::GetCapturedStderr();
+    return code;
+  }
+
+  /// Why the words are refused.
+  std::string refusal(const std::vector<std::string>& words) {
+    EXPECT_EQ(run(words), kUsage);
+    return mistake_;
+  }
+
+  CommandLine command_{"tool", "What it is for", "tool 1.2"};
+  Verb root_ = command_.root();
+  std::string output_, mistake_;
+};
+
+TEST_F(CommandLineTest, TheChosenVerbRunsAndItsCodeIsReturned) {
+  root_.require_verb();
+  root_.add_verb("plan", "Plans").on_chosen([] { return 3; });
+  const Verb files = root_.add_verb("files", "About files");
+  files.require_verb();
+  files.add_verb("list", "Lists").on_chosen([] { return 4; });
+  EXPECT_EQ(run({"plan"}), 3);
+  CommandLine other("tool", "", "");
+  other.root().add_verb("files", "").add_verb("list", "").on_chosen([] { return 4; });
+  EXPECT_EQ(other.run({"files", "list"}), 4);
+  EXPECT_THAT(refusal({"files"}), HasSubstr("A subcommand is required"));
+}
+
+TEST_F(CommandLineTest, HelpAndVersionEndItWithoutARun) {
+  const Verb verb = root_.add_verb("plan", "Plans");
+  verb.on_chosen([] { return 3; });
+  verb.footer("the last words");
+  root_.add_verb("secret", "").on_chosen([] { return 5; });
+  EXPECT_EQ(run({"--version"}), 0);
+  EXPECT_EQ(output_, "tool 1.2\n");
+  EXPECT_EQ(run({"--help"}), 0);
+  EXPECT_THAT(output_, HasSubstr("Plans"));
+  EXPECT_THAT(output_, Not(HasSubstr("secret")));
+  EXPECT_EQ(run({"plan", "--help"}), 0);
+  EXPECT_THAT(output_, HasSubstr("the last words"));
+  EXPECT_EQ(run({"secret"}), 5);
+}
+
+TEST_F(CommandLineTest, EveryTargetTakesItsValue) {
+  std::string text;
+  std::optional<std::string> some, none;
+  std::vector<std::string> words;
+  int number = 0;
+  int64_t large = 0;
+  std::optional<int64_t> step;
+  uint64_t seed = 0;
+  double rate = 0;
+  bool flag = false;
+  root_.add_option("--text", &text);
+  root_.add_option("--some", &some);
+  root_.add_option("--none", &none);
+  root_.add_option("word", &words);
+  root_.add_option("-n,--number", &number);
+  root_.add_option("--large", &large);
+  root_.add_option("--step", &step);
+  root_.add_option("--seed", &seed);
+  root_.add_option("--rate", &rate);
+  root_.add_flag("--flag", &flag);
+  EXPECT_EQ(run({"--text", "a", "--some=b", "-n", "-3", "--large", "9000000000", "--step", "7",
+                 "--seed", "18446744073709551615", "--rate", "1e-1", "--flag", "c", "d"}),
+            0);
+  EXPECT_EQ(text, "a");
+  EXPECT_EQ(some, "b");
+  EXPECT_EQ(none, std::nullopt);
+  EXPECT_THAT(words, ElementsAre("c", "d"));
+  EXPECT_EQ(number, -3);
+  EXPECT_EQ(large, 9'000'000'000);
+  EXPECT_EQ(step, 7);
+  EXPECT_EQ(seed, ~uint64_t{0});
+  EXPECT_DOUBLE_EQ(rate, .1);
+  EXPECT_TRUE(flag);
+  EXPECT_TRUE(root_.was_given("--number"));
+  EXPECT_EQ(root_.text_of("--number"), "-3");
+  EXPECT_FALSE(root_.was_given("--none"));
+}
+
+TEST_F(CommandLineTest, OptionsSayWhatTheyTake) {
+  std::string folder = ".", hidden, once = "no", grouped;
+  std::vector<std::string> keys, rest;
+  root_.add_option("--folder", &folder, "where").type_name("DIR").show_default();
+  root_.add_option("--hidden", &hidden).group("");
+  root_.add_option("--grouped", &grouped).group("Several hosts");
+  root_.add_option("--key", &keys).repeatable();
+  root_.add_option("--once", &once).implicit_value("set");
+  root_.add_option("command", &rest).required();
+  root_.positionals_at_end();
+  EXPECT_EQ(run({"--help"}), 0);
+  EXPECT_THAT(output_, HasSubstr("--folder DIR=."));
+  EXPECT_THAT(output_, HasSubstr("Several hosts:"));
+  EXPECT_THAT(output_, Not(HasSubstr("--hidden")));
+  EXPECT_THAT(refusal({"--once"}), HasSubstr("command is required"));
+}
+
+TEST_F(CommandLineTest, ValuesAreRepeatedImpliedOrLeftToTheCommand) {
+  std::string once = "no";
+  std::vector<std::string> keys, rest;
+  root_.add_option("--key", &keys).repeatable();
+  root_.add_option("--once", &once).implicit_value("set");
+  root_.add_option("command", &rest);
+  root_.positionals_at_end();
+  EXPECT_EQ(run({"--key", "a", "--key", "b", "--once", "--key", "c", "program", "--key", "d"}), 0);
+  EXPECT_THAT(keys, ElementsAre("a", "b", "c"));
+  EXPECT_EQ(once, "set");
+  EXPECT_THAT(rest, ElementsAre("program", "--key", "d"));
+}
+
+TEST_F(CommandLineTest, MistakesNameTheirOption) {
+  int number = 0, least = 0, choice = -1;
+  bool also = false;
+  std::string kind, one, other;
+  root_.add_option("--number", &number).range(1, 5);
+  root_.add_option("--least", &least).not_negative();
+  root_.add_option("--kind", &kind).one_of({"mixed", "fp32"});
+  root_.add_option("--choice", &choice).translate({{"stop", 0}, {"continue", 1}});
+  const Option first = root_.add_option("--one", &one);
+  root_.add_option("--other", &other).excludes(first);
+  root_.add_flag("--also", &also).needs(first);
+  EXPECT_THAT(refusal({"--number", "6"}), HasSubstr("--number"));
+  EXPECT_THAT(refusal({"--least", "-1"}), HasSubstr("--least"));
+  EXPECT_THAT(refusal({"--kind", "bf16"}), HasSubstr("--kind"));
+  EXPECT_THAT(refusal({"--choice", "go"}), HasSubstr("--choice"));
+  EXPECT_THAT(refusal({"--one", "a", "--other", "b"}), HasSubstr("excludes"));
+  EXPECT_THAT(refusal({"--also"}), HasSubstr("requires"));
+  EXPECT_THAT(refusal({"--nope"}), HasSubstr("--nope"));
+  EXPECT_EQ(run({"--number", "5", "--kind", "fp32", "--choice", "continue"}), 0);
+  EXPECT_EQ(choice, 1);
+}
+
+TEST_F(CommandLineTest, WholeNumbersAreReadAsTargetsReadThem) {
+  EXPECT_EQ(parse_int("16"), 16);
+  EXPECT_EQ(parse_int("-1"), -1);
+  for (const char* text : {"", "x", "1.5", "99999999999"}) {
+    EXPECT_EQ(parse_int(text), std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace hanji::cli

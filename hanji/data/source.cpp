@@ -1,0 +1,19 @@
+#include "hanji/data/source.h"
+
+#include <fmt/format.h>
+
+namespace hanji::data {
+
+int64_t SampleShape::num_targets() const {
+  int64_t count = 1;
+  for (const int64_t size : targets) count *= size;
+  return count;
+}
+
+Status Source::check_index(Part part, int64_t index) const {
+  if (index >= 0 && index < count(part)) return {};
+  return base::invalid_argument(
+      fmt::format("sample {} asked of a part that holds {}", index, count(part)));
+}
+
+}  // namespace hanji::data

@@ -1,0 +1,57 @@
+#include "hanji/models/make.h"
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "hanji/base/status.h"
+#include "hanji/models/gpt.h"
+#include "hanji/models/resnet.h"
+#include "hanji/plan/model_family.h"
+
+namespace hanji::models {
+namespace {
+
+std::shared_ptr<layers::Model> gpt(const plan::Config& config, const MakeOptions& options) {
+  const plan::ModelConfig& model = config.model;
+  return make_gpt({.layers = model.layers,
+                   .heads = model.heads,
+                   .width = model.width,
+                   .block = model.block,
+                   .vocabulary = model.vocabulary,
+                   .dropout = model.dropout,
+                   .tied = model.tied,
+                   .seed = static_cast<uint64_t>(config.train.seed),
+                   .dtype = options.kernels.dtype,
+                   .attention = options.kernels.attention,
+                   .device = options.device});
+}
+
+std::shared_ptr<layers::Model> resnet(const plan::Config& config, const MakeOptions& options) {
+  ResNetOptions sizes = resnet_preset(config.model.preset);
+  sizes.width = config.model.width;
+  sizes.classes = options.classes;
+  sizes.seed = static_cast<uint64_t>(config.train.seed);
+  sizes.dtype = options.kernels.dtype;
+  sizes.device = options.device;
+  return make_resnet(sizes);
+}
+
+struct Maker {
+  std::string_view family;
+  std::shared_ptr<layers::Model> (*make)(const plan::Config& config, const MakeOptions& options);
+};
+
+constexpr std::array kMakers = {Maker{"gpt", gpt}, Maker{"resnet", resnet}};
+
+}  // namespace
+
+std::shared_ptr<layers::Model> make(const plan::Config& config, const MakeOptions& options) {
+  const std::string_view family = plan::family_of(config.model).name;
+  for (const Maker& one : kMakers) {
+    if (one.family == family) return one.make(config, options);
+  }
+  throw Error(base::internal("the family " + std::string(family) + " has no maker in models/"));
+}
+
+}  // namespace hanji::models

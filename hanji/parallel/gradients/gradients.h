@@ -1,0 +1,162 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hanji/comm/group.h"
+#include "hanji/parallel/average.h"
+#include "hanji/parallel/gradients/gradient_trap.h"
+#include "hanji/parallel/gradients/grain_fold.h"
+#include "hanji/parallel/gradients/sink.h"
+#include "hanji/parallel/named_parameter.h"
+
+namespace hanji::parallel {
+
+/// Parameters whose gradients travel together.
+struct GradientUnit {
+  std::vector<NamedParameter> parameters;
+  std::vector<int64_t> offsets;  ///< Where each begins in a row of the sink.
+};
+
+/// What stands in `.grad` of a parameter after its gradient has been taken to its slot.
+enum class Remainder : uint8_t {
+  kSlot,      ///< The slot: autograd adds the next gradient there.
+  kGradient,  ///< What backward put there; it is taken in end_step(), in stable after each grain.
+  kNothing,   ///< The next gradient is added to the slot.
+  kTrap,      ///< The same, and a GradientTrap stands there.
+};
+
+struct GradientOptions {
+  std::string caller;                    ///< Said in errors: the function whose handle this serves.
+  std::vector<comm::Group> groups;       ///< Whose gradients are summed, one group after another.
+  std::optional<comm::Group> near = {};  ///< Moves other bytes while backward runs.
+  Average average = Average::kMean;
+  int64_t num_grains = 0;  ///< Stable bits; 0: none.
+  std::vector<layout::Range> owners = {};
+  int owner = 0;  ///< This rank among the owners.
+  Remainder remainder = Remainder::kSlot;
+  bool ends_by_call = false;  ///< Steps end in end_step() only.
+  bool static_order = false;  ///< As DataParallelOptions has it.
+};
+
+/// Gradients into the slots of their units, units to a sink, while backward still runs.
+///
+/// One backward: every parameter's hook takes its gradient to a slot in a row of its unit; a unit
+/// that has all of its gradients begins when all before it have begun; the callback at the end of
+/// backward fills what is missing with zeros and ends all units. A step has one backward, or as many
+/// as expect() says, or begin_grain() tells.
+///
+/// Stable: a backward is one grain. A row for each partial sum; hooks add rows up as the grain tree
+/// says while they are in cache, and units begin in the backward of the rank's last grain.
+///
+/// What accumulates, weights, unused parameters, sparse gradients and other dtypes mean does not
+/// depend on the sink.
+class Gradients {
+ public:
+  /// Told while backward runs; may be empty.
+  struct Events {
+    std::function<void()> on_first;       ///< The first gradient of a backward.
+    std::function<void(size_t)> on_unit;  ///< This backward has given all gradients of a unit.
+    std::function<void()> on_end;         ///< The end of a backward, before units end.
+    std::function<void()> on_sums;        ///< A step has ended.
+  };
+  /// Units in the order in which they begin. `sink` outlives it.
+  Gradients(std::vector<GradientUnit> units, GradientSink& sink, GradientOptions options,
+            Events events = {});
+  ~Gradients();
+  Gradients(const Gradients&) = delete;
+  Gradients& operator=(const Gradients&) = delete;
+
+  /// While true, a backward() only adds up. Errors: throws kInvalidArgument in stable.
+  void set_accumulating(bool accumulating);
+  /// From now on a step has `backwards[u]` that reach unit u: it begins in the last of them, and the
+  /// step ends with the last unit, or in end_step(). Empty: every backward() is a step.
+  /// Errors  throws kInvalidArgument in stable, where grains say it, and for another number of units.
+  void expect(std::vector<int64_t> backwards);
+  /// Stable: the backward that follows is this grain.
+  void begin_grain(int64_t index);
+  /// This rank's weight; of a step whose sum of weights is known, `total`. With 0 it has no data.
+  /// Errors  throws kInvalidArgument if neither `total` is given nor the average kWeighted, and for
+  ///         a negative weight.
+  void set_weight(double weight, std::optional<double> total = {});
+
+  /// From inside a backward: its end is told, whether or not a gradient comes.
+  void arm();
+  /// For a backward that reaches no parameter.
+  void finish();
+  /// Ends a step, whatever backwards are missing. In stable throws kInvalidArgument if grains are.
+  void end_step();
+
+  bool in_backward() const { return armed_graph_task_ != -1; }
+  /// Which graphs end with this backward.
+  bool keeps_graph() const { return keeps_graph_; }
+  /// Null unless stable.
+  const GrainFold* fold() const { return fold_ ? &*fold_ : nullptr; }
+  /// Stable: this rank's grains; else empty.
+  layout::Range grains() const { return fold_ ? fold_->grains() : layout::Range{}; }
+  /// Where the next gradient of each parameter of a unit is to lie. With kTrap undefined where it
+  /// will be added to another, or rows are not kept; and no trap stands in `.grad` then.
+  std::vector<at::Tensor> slots(size_t unit);
+
+  /// For sinks, by position: 1 where this rank has a gradient.
+  std::span<const uint8_t> used_here(size_t unit) const { return units_[unit].held; }
+  /// The same where any rank has one. The first to ask in a step does so by a collective.
+  std::span<const uint8_t> used(size_t unit);
+  /// What sums are still to be divided by. Likewise, with weights.
+  double divisor();
+
+ private:
+  struct Unit {
+    GradientUnit of;
+    std::vector<std::unique_ptr<GradientTrap>> traps;  ///< By position.
+    std::vector<uint8_t> ready;          ///< By position: this backward has given its gradient.
+    std::vector<uint8_t> reached;        ///< A hook has since the last step.
+    std::vector<uint8_t> held;           ///< The slot holds something of it.
+    std::vector<uint8_t> reached_first;  ///< Static order: `reached` in the first step.
+    size_t num_ready = 0;
+    size_t first = 0;           ///< Of all parameters.
+    int64_t num_backwards = 0;  ///< That have reached it in this step.
+    bool complete = false;      ///< Its last backward of the step has given everything.
+    at::Tensor rows;            ///< As the sink had them, and their slots, row by row.
+    std::vector<at::Tensor> slots;
+  };
+
+  void install_hooks();
+  void on_gradient(size_t unit, size_t position);
+  const at::Tensor& slot(size_t unit, size_t row, size_t position);
+  void take(size_t unit, size_t position);
+  void mark_ready(size_t unit, size_t position);
+  bool is_last_backward(size_t unit) const;
+  void begin_complete_units();
+  void fill(size_t unit);
+  void end_of_backward();
+  void end_backward();
+  void end_units();
+  void check_static_order() const;
+  bool grad_holds_all() const { return options_.remainder <= Remainder::kGradient; }
+
+  std::vector<Unit> units_;
+  GradientSink& sink_;
+  GradientOptions options_;
+  Events events_;
+  std::optional<GrainFold> fold_;
+  std::vector<int64_t> expected_;
+  size_t num_begun_ = 0;
+  size_t row_ = 0;  ///< Where gradients go now.
+  int64_t num_folded_ = 0;
+  int armed_graph_task_ = -1;
+  bool keeps_graph_ = false;
+  bool accumulating_;
+  double weight_ = 1;
+  std::optional<double> total_weight_;  ///< Once it is known.
+  at::Tensor used_;                     ///< Undefined: not asked for yet.
+};
+
+}  // namespace hanji::parallel

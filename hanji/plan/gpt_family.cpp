@@ -1,0 +1,167 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "hanji/plan/internal/families.h"
+#include "hanji/plan/memory.h"
+#include "hanji/plan/model_spec.h"
+
+namespace hanji::plan {
+namespace {
+
+constexpr std::array<std::string_view, 4> kPresets = {"nano", "char", "baby", "gpt2"};
+constexpr std::array<std::string_view, 7> kKeys = {
+    "model.layers",     "model.heads",   "model.width", "model.block",
+    "model.vocabulary", "model.dropout", "model.tied"};
+constexpr std::array kPrecisions = {Precision::kFloat32, Precision::kBFloat16, Precision::kFloat64};
+
+constexpr int64_t kTokenBytes = 8;
+
+/// Operations of one layer (two norms, four products, attention, GELU), forward and backward.
+constexpr double kOperationsPerLayer = 16;
+/// Embedding, last norm, head, loss; both directions, and the loop around them.
+constexpr double kOperationsBesides = 20;
+/// Elements of the width that element-wise operations read and write per token and layer: norms
+/// 2 x 4, bias of qkv 2 x 3, GELU 2 x 4; backward reads gradients besides and writes as many.
+constexpr double kElementsPerLayer = 22 * 3;
+/// Of the width, those of the largest tensor: GELU's.
+constexpr double kElementsOfTensor = 4;
+
+int64_t element_bytes(Precision precision) {
+  return precision == Precision::kFloat64 ? 8 : precision == Precision::kBFloat16 ? 2 : 4;
+}
+
+void resolve_sizes(ModelConfig& model) {
+  const ModelSpec spec = resolve_model(model);
+  model.layers = spec.layers;
+  model.heads = spec.heads;
+  model.width = spec.width;
+  model.block = spec.block;
+}
+
+std::vector<Contradiction> check_sizes(const Config& config) {
+  const ModelSpec model = resolve_model(config.model);
+  if (model.width % model.heads == 0) return {};
+  return {
+      {{"model.heads", "model.width", "model.preset"},
+       fmt::format("model.width {} is not a multiple of model.heads {}", model.width, model.heads),
+       fmt::format("set model.width = {}", (model.width / model.heads + 1) * model.heads)}};
+}
+
+std::string describe_sizes(const ModelConfig& model, int64_t vocabulary) {
+  const ModelSpec m = resolve_model(model);
+  return fmt::format("{} layers, {} heads, {} wide, block {}, vocabulary {}, {} head", m.layers,
+                     m.heads, m.width, m.block, vocabulary, m.tied ? "tied" : "untied");
+}
+
+/// What one of `layers` keeps, from the rows whose names begin with one of `parts`.
+Amount kept_by(const ModelSpec& m, ActivationOptions options,
+               std::initializer_list<std::string_view> parts, int64_t layers) {
+  const auto bytes_of = [&](int64_t samples) {
+    options.micro_batch = samples;
+    int64_t bytes = 0;
+    for (const SavedTensor& row : saved_tensors(m, options)) {
+      const std::string_view name = row.name;
+      for (const std::string_view part : parts) {
+        if (!name.starts_with(part)) continue;
+        const int64_t count = (row.count + layers - 1) / layers;
+        bytes += count * row.elements * row.element_bytes;
+      }
+    }
+    return bytes;
+  };
+  const int64_t one = bytes_of(1), two = bytes_of(2);
+  return {.fixed = 2 * one - two, .per_sample = two - one};
+}
+
+Amount linear(const ModelSpec& m, ActivationOptions options,
+              int64_t (*bytes)(const ModelSpec&, const ActivationOptions&)) {
+  options.micro_batch = 1;
+  const int64_t one = bytes(m, options);
+  options.micro_batch = 2;
+  const int64_t two = bytes(m, options);
+  return {.fixed = 2 * one - two, .per_sample = two - one};
+}
+
+LayerFacts embeddings(const ModelSpec& m, const ActivationOptions& options) {
+  return {.name = "embeddings",
+          .operations = kOperationsBesides / 2,
+          .kept = kept_by(m, options, {"embedding."}, 1),
+          .backward = {}};
+}
+
+LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const LayerFacts& head) {
+  const auto rows = static_cast<double>(m.block);
+  const int64_t c = m.width;
+  const auto row_bytes = rows * static_cast<double>(c * element_bytes(options.precision));
+  LayerFacts facts{.name = "block",
+                   .products = {{rows, 3 * c, c}, {rows, c, c}, {rows, 4 * c, c}, {rows, c, 4 * c}},
+                   .attention = AttentionFacts{m.heads, m.block, m.block, c / m.heads},
+                   .elementwise_bytes = kElementsPerLayer * row_bytes,
+                   .tensor_bytes = kElementsOfTensor * row_bytes,
+                   .operations = kOperationsPerLayer,
+                   .kept = kept_by(m, options, {"norm.", "layer.", "block."}, m.layers),
+                   .backward = linear(m, options, workspace_in_block),
+                   .is_repeated = options.recompute};
+  facts.backward.fixed += head.kept.fixed;  // which is given up by then
+  facts.backward.per_sample += head.kept.per_sample;
+  return facts;
+}
+
+LayerFacts head(const ModelSpec& m, const ActivationOptions& options) {
+  return {.name = "head",
+          .products = {{static_cast<double>(m.block), m.vocabulary, m.width}},
+          .operations = kOperationsBesides / 2,
+          .kept = kept_by(m, options, {"last_norm.", "head.", "logits"}, 1),
+          .backward = linear(m, options, workspace_in_head)};
+}
+
+/// The first two tensors are the embeddings', the next twelve a block's each, the others the head's.
+std::vector<ParameterFacts> parameters_of(const ModelSpec& m) {
+  std::vector<ParameterFacts> parameters;
+  for (const int64_t elements : m.parameter_sizes()) {
+    const int64_t before = std::ssize(parameters);
+    const int64_t layer = before < 2 ? 0 : std::min((before - 2) / 12, m.layers) + 1;
+    parameters.push_back({elements, layer});
+  }
+  return parameters;
+}
+
+ModelFacts facts_of(const Config& config) {
+  const ModelSpec m = resolve_model(config.model);
+  const ActivationOptions options{.precision = config.compute.dtype,
+                                  .device = config.compute.device,
+                                  .recompute = config.compute.recompute};
+  ModelFacts facts{.layers = {embeddings(m, options)},
+                   .parameters = parameters_of(m),
+                   .targets_per_sample = m.block,
+                   .sample_bytes = 2 * m.block * kTokenBytes};
+  const LayerFacts last = head(m, options);
+  const LayerFacts one = block(m, options, last);
+  for (int64_t i = 0; i < m.layers; ++i) {
+    facts.layers.push_back(one);
+    facts.layers.back().name = fmt::format("block {}", i);
+  }
+  facts.layers.push_back(last);
+  // The embeddings end in no branch, which recomputation would keep.
+  facts.layers[1].kept = kept_by(m, options, {"norm.", "layer.", "block.stream"}, m.layers);
+  return facts;
+}
+
+}  // namespace
+
+ModelFamily gpt_family() {
+  return {.name = "gpt",
+          .data = DataKind::kTokens,
+          .presets = kPresets,
+          .keys = kKeys,
+          .defaults = {},
+          .smallest_grain = 1,
+          .precisions = kPrecisions,
+          .resolve = resolve_sizes,
+          .check = check_sizes,
+          .describe = describe_sizes,
+          .facts = facts_of};
+}
+
+}  // namespace hanji::plan

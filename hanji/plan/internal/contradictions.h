@@ -1,0 +1,16 @@
+#pragma once
+
+#include <vector>
+
+#include "hanji/plan/load_config.h"
+
+namespace hanji::plan {
+
+using Found = std::vector<Contradiction>;
+
+/// Of the keys of [data].
+void check_data(const Config& config, Found& found);
+/// Of the model with its sizes, its data, and what it computes in.
+void check_model(const Config& config, Found& found);
+
+}  // namespace hanji::plan

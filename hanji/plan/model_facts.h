@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hanji/base/status.h"
+
+namespace hanji::plan {
+
+/// Bytes of a micro-batch: fixed + per_sample x its samples.
+struct Amount {
+  int64_t fixed = 0;
+  int64_t per_sample = 0;
+  int64_t of(int64_t samples) const { return fixed + per_sample * samples; }
+  bool operator==(const Amount&) const = default;
+};
+
+/// A matrix product [m, k] x [k, n] of one sample, `count` times in forward and backward together.
+struct Product {
+  double m = 0;  ///< Rows: of a convolution the pixels of its output.
+  int64_t n = 1;
+  int64_t k = 1;
+  double count = 3;  ///< Forward, gradient of the input, gradient of the weight.
+
+  /// Two per multiplication and addition.
+  double flops() const { return 2 * m * static_cast<double>(n) * static_cast<double>(k) * count; }
+  bool operator==(const Product&) const = default;
+};
+
+/// Attention of one sample over the whole square, forward and backward.
+struct AttentionFacts {
+  int64_t heads = 1;
+  int64_t rows = 1;
+  int64_t columns = 1;
+  int64_t width = 1;  ///< Of a head.
+
+  double flops() const {
+    return 12.0 * static_cast<double>(heads * rows) * static_cast<double>(columns * width);
+  }
+  bool operator==(const AttentionFacts&) const = default;
+};
+
+/// What one layer of a model asks for in training, per sample unless said otherwise.
+struct LayerFacts {
+  std::string name;
+  std::vector<Product> products = {};
+  std::optional<AttentionFacts> attention = {};
+  double elementwise_bytes = 0;  ///< Read and written by everything else, forward and backward.
+  double tensor_bytes = 0;       ///< Of the largest tensor that these operations read.
+  double operations = 0;         ///< Calls of one forward and backward, whatever the samples.
+  Amount kept = {};              ///< From its forward to its backward.
+  Amount flow = {};              ///< That it passes on to the next layer.
+  Amount backward = {};          ///< Most that its backward holds beside all that is kept by then.
+  bool is_repeated = false;      ///< By recomputation: its forward runs twice.
+
+  double product_flops() const;
+  bool operator==(const LayerFacts&) const = default;
+};
+
+/// A parameter in the order of registration.
+struct ParameterFacts {
+  int64_t elements = 0;
+  int64_t layer = 0;
+  bool operator==(const ParameterFacts&) const = default;
+};
+
+/// A model as whoever plans sees it: layers, and what they hold. Memory, time and "does it fit" are
+/// sums and maxima over it.
+struct ModelFacts {
+  std::vector<LayerFacts> layers = {};
+  std::vector<ParameterFacts> parameters = {};
+  int64_t targets_per_sample = 1;  ///< Tokens of a sample, or one class of an image.
+  int64_t sample_bytes = 0;        ///< Of a sample's inputs and targets.
+  int64_t num_statistics = 0;      ///< Numbers that every step moves its buffers by.
+  int64_t buffer_bytes = 0;
+
+  std::vector<int64_t> parameter_sizes() const;
+  int64_t num_parameters() const;
+  double product_flops_per_sample() const;
+  double attention_flops_per_sample() const;
+  double flops_per_target() const;
+  bool operator==(const ModelFacts&) const = default;
+};
+
+/// What the forward pass of so many samples keeps for the backward pass.
+int64_t activation_bytes(const ModelFacts& model, int64_t samples);
+
+/// What the backward pass holds beside that at its highest point: layers give up what they have kept
+/// from the last to the first.
+int64_t workspace_bytes(const ModelFacts& model, int64_t samples);
+
+/// The products by which kernels are measured for a model.
+struct KernelShapes {
+  int64_t block = 64;  ///< Rows of a sample.
+  int64_t width = 64;
+  int64_t heads = 1;
+};
+KernelShapes kernel_shapes(const ModelFacts& model);
+
+/// As a plan keeps facts that were counted; strict, errors are kCorrupt and name the member.
+std::string facts_to_json(const ModelFacts& facts);
+Result<ModelFacts> facts_from_json(std::string_view text);
+
+}  // namespace hanji::plan

@@ -1,0 +1,115 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "hanji/plan/internal/model_facts_json.h"
+
+namespace hanji::plan {
+namespace {
+
+using base::Json;
+
+constexpr int64_t kMaxOfAFact = int64_t{1} << 60;
+constexpr double kMaxAmount = 1e24;
+constexpr size_t kMaxLayerFacts = 4096;
+constexpr size_t kMaxTensors = 1 << 16;
+
+Json to_value(const Amount& amount) { return {amount.fixed, amount.per_sample}; }
+
+Json to_value(const LayerFacts& layer) {
+  Json json = {{"name", layer.name},
+               {"products", Json::array()},
+               {"elementwise_bytes", layer.elementwise_bytes},
+               {"tensor_bytes", layer.tensor_bytes},
+               {"operations", layer.operations},
+               {"kept", to_value(layer.kept)},
+               {"backward", to_value(layer.backward)},
+               {"flow", to_value(layer.flow)}};
+  for (const Product& one : layer.products) {
+    json["products"].push_back({one.m, one.n, one.k, one.count});
+  }
+  return json;
+}
+
+/// A list of `size` numbers; zeros after a mistake.
+std::vector<double> read_numbers(JsonFields& fields, const Json& list, std::string_view name,
+                                 size_t size) {
+  std::vector<double> numbers(size);
+  bool good = list.is_array() && list.size() == size;
+  for (size_t i = 0; good && i < size; ++i) {
+    good = list[i].is_number() && std::abs(list[i].get<double>()) <= kMaxAmount;
+    if (good) numbers[i] = list[i].get<double>();
+  }
+  if (!good) fields.fail(name, fmt::format("is not made of {} numbers", size));
+  return numbers;
+}
+
+Amount read_amount(JsonFields& fields, const char* name) {
+  const auto numbers = read_numbers(fields, fields.list(name, 2), name, 2);
+  return {static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])};
+}
+
+LayerFacts read_layer(JsonFields& fields) {
+  LayerFacts layer{.name = fields.text("name"),
+                   .elementwise_bytes = fields.real("elementwise_bytes", 0, kMaxAmount),
+                   .tensor_bytes = fields.real("tensor_bytes", 0, kMaxAmount),
+                   .operations = fields.real("operations", 0, kMaxAmount),
+                   .kept = read_amount(fields, "kept"),
+                   .flow = read_amount(fields, "flow"),
+                   .backward = read_amount(fields, "backward")};
+  for (const Json& one : fields.list("products", kMaxTensors)) {
+    const auto numbers = read_numbers(fields, one, "products", 4);
+    layer.products.push_back({.m = numbers[0],
+                              .n = static_cast<int64_t>(numbers[1]),
+                              .k = static_cast<int64_t>(numbers[2]),
+                              .count = numbers[3]});
+  }
+  return layer;
+}
+
+}  // namespace
+
+Json to_value(const ModelFacts& facts) {
+  Json json = {{"layers", Json::array()},
+               {"parameters", Json::array()},
+               {"targets_per_sample", facts.targets_per_sample},
+               {"sample_bytes", facts.sample_bytes},
+               {"statistics", facts.num_statistics},
+               {"buffer_bytes", facts.buffer_bytes}};
+  for (const LayerFacts& layer : facts.layers) json["layers"].push_back(to_value(layer));
+  for (const ParameterFacts& one : facts.parameters) {
+    json["parameters"].push_back({one.elements, one.layer});
+  }
+  return json;
+}
+
+ModelFacts read_model_facts(JsonFields& fields) {
+  ModelFacts facts{.targets_per_sample = fields.integer("targets_per_sample", 1, kMaxOfAFact),
+                   .sample_bytes = fields.integer("sample_bytes", 0, kMaxOfAFact),
+                   .num_statistics = fields.integer("statistics", 0, kMaxOfAFact),
+                   .buffer_bytes = fields.integer("buffer_bytes", 0, kMaxOfAFact)};
+  for (const Json& one : fields.list("layers", kMaxLayerFacts)) {
+    JsonFields layer(one, fmt::format("{}.layers[{}]", fields.path(), facts.layers.size()));
+    facts.layers.push_back(read_layer(layer));
+    fields.merge(layer.status());
+  }
+  for (const Json& one : fields.list("parameters", kMaxTensors)) {
+    const auto numbers = read_numbers(fields, one, "parameters", 2);
+    facts.parameters.push_back(
+        {static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])});
+    if (numbers[0] < 1) fields.fail("parameters", "has a member without elements");
+  }
+  return facts;
+}
+
+std::string facts_to_json(const ModelFacts& facts) { return to_value(facts).dump(); }
+
+Result<ModelFacts> facts_from_json(std::string_view text) {
+  HANJI_ASSIGN_OR_RETURN(const Json json, base::parse_json(text, 16, size_t{4} << 20));
+  JsonFields fields(json, "facts");
+  ModelFacts facts = read_model_facts(fields);
+  HANJI_RETURN_IF_ERROR(fields.status());
+  return facts;
+}
+
+}  // namespace hanji::plan

@@ -1,0 +1,55 @@
+#include "hanji/plan/model_family.h"
+
+#include <algorithm>
+#include <array>
+
+#include "hanji/plan/internal/families.h"
+
+namespace hanji::plan {
+
+std::string_view targets_of(DataKind kind) {
+  return kind == DataKind::kTokens ? "tokens" : "images";
+}
+
+std::span<const ModelFamily> model_families() {
+  static const std::array families = {gpt_family(), resnet_family()};
+  return families;
+}
+
+std::span<const std::string_view> preset_names() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> all;
+    for (const ModelFamily& one : model_families()) {
+      all.insert(all.end(), one.presets.begin(), one.presets.end());
+    }
+    return all;
+  }();
+  return names;
+}
+
+const ModelFamily& family_of(std::string_view preset) {
+  const auto families = model_families();
+  const auto found = std::ranges::find_if(families, [&](const ModelFamily& one) {
+    return std::ranges::find(one.presets, preset) != one.presets.end();
+  });
+  return found == families.end() ? families.front() : *found;
+}
+
+const ModelFamily& family_of(const ModelConfig& model) { return family_of(model.preset); }
+
+ModelConfig resolved(ModelConfig model) {
+  family_of(model).resolve(model);
+  return model;
+}
+
+DataKind data_kind(const DataConfig& data) {
+  return data.images == Images::kNone ? DataKind::kTokens : DataKind::kImages;
+}
+
+bool is_read(const ModelConfig& model, std::string_view key) {
+  if (!key.starts_with("model.") || key == "model.preset") return true;
+  const auto keys = family_of(model).keys;
+  return std::ranges::find(keys, key) != keys.end();
+}
+
+}  // namespace hanji::plan

@@ -1,0 +1,227 @@
+#include "hanji/train/count_facts.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hanji/data/batch.h"
+#include "hanji/layers/model.h"
+#include "hanji/lens/cost.h"
+#include "hanji/lens/observer.h"
+#include "hanji/models/make.h"
+#include "hanji/parallel/gradients/gradient_hook.h"
+#include "hanji/plan/model_family.h"
+#include "hanji/train/kernel_choice.h"
+#include "hanji/train/make_model.h"
+#include "hanji/train/private_memory.h"
+
+namespace hanji::train {
+namespace {
+
+/// Two sizes tell what grows with the samples from what does not.
+constexpr int64_t kFew = 2;
+constexpr int64_t kMore = 4;
+
+/// One layer in one pass.
+struct LayerCount {
+  std::vector<plan::Product> products;  ///< Of all samples.
+  double elementwise_bytes = 0;
+  double tensor_bytes = 0;
+  double operations = 0;
+  int64_t kept = 0;
+  int64_t flow = 0;
+  int64_t peak = 0;  ///< In its backward, of everything.
+};
+
+int64_t bytes_of(const layers::Flow& flow) {
+  int64_t bytes = 0;
+  for (const at::Tensor& tensor : flow) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+/// Counts one forward and backward, by the layer that runs.
+class Pass : public lens::Observer {
+ public:
+  Pass(layers::Model& model, std::vector<int64_t>& owners)
+      : model_(model),
+        parameters_(model.parameters()),
+        owners_(owners),
+        counts_(static_cast<size_t>(model.num_layers())) {
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      parallel::add_gradient_hook(parameters_[i], "count_facts", [this, i, it = parameters_[i]] {
+        owners_[i] = layer_;
+        it.mutable_grad().reset();
+      });
+    }
+  }
+  ~Pass() override {
+    for (const at::Tensor& one : parameters_) parallel::remove_gradient_hook(one);
+  }
+
+  std::vector<LayerCount> run(const layers::Batch& batch, std::vector<layers::LayerScope> scopes) {
+    scopes.insert(scopes.begin(),
+                  [this](int64_t layer, layers::Flow flow, const layers::RunLayer& run) {
+                    return forward(layer, std::move(flow), run);
+                  });
+    const lens::Scope seen(*this);
+    layers::Flow flow = model_.forward({0, model_.num_layers()}, {}, batch, scopes);
+    const int64_t before = memory_.current_bytes();
+    const layers::LossSum loss = model_.loss(std::move(flow), batch);
+    counts_.back().kept += memory_.current_bytes() - before;
+    memory_.begin_peak();
+    loss.sum.backward();
+    end_backward();
+    return std::move(counts_);
+  }
+
+  void before(const lens::Operation& operation) override {
+    flops_ = lens::flops(operation);
+    LayerCount& count = counts_[static_cast<size_t>(layer_)];
+    if (flops_ > 0) return add_product(operation, count);
+    operation.for_each_input([&](const at::Tensor& tensor) {
+      count.tensor_bytes = std::max(count.tensor_bytes, static_cast<double>(tensor.nbytes()));
+    });
+    count.elementwise_bytes += static_cast<double>(lens::moved_bytes(operation));
+  }
+
+  void after(const lens::Operation& operation) override {
+    LayerCount& count = counts_[static_cast<size_t>(layer_)];
+    count.operations += operation.is_view() ? 0 : 1;
+    if (flops_ == 0) count.elementwise_bytes += static_cast<double>(lens::moved_bytes(operation));
+  }
+
+ private:
+  layers::Flow forward(int64_t layer, layers::Flow flow, const layers::RunLayer& run) {
+    layer_ = layer;
+    const int64_t before = memory_.current_bytes();
+    layers::Flow next = run(std::move(flow));
+    LayerCount& count = counts_[static_cast<size_t>(layer)];
+    count.kept = memory_.current_bytes() - before;
+    count.flow = bytes_of(next);
+    if (next.front().requires_grad() && layer + 1 < model_.num_layers()) {
+      next.front().register_hook([this, layer](const at::Tensor&) { begin_backward(layer); });
+    }
+    return next;
+  }
+
+  void end_backward() { counts_[static_cast<size_t>(layer_)].peak = memory_.recent_peak_bytes(); }
+
+  /// The gradient of what `layer` has passed on is there, so the layers after it are done.
+  void begin_backward(int64_t layer) {
+    end_backward();
+    memory_.begin_peak();
+    layer_ = layer;
+  }
+
+  /// By the parameter that takes part: forward and backward of a layer have it in common.
+  void add_product(const lens::Operation& operation, LayerCount& count) const {
+    plan::Product product{.m = flops_ / 2, .count = 1};
+    operation.for_each_input([&](const at::Tensor& tensor) {
+      if (!is_parameter(tensor)) return;
+      product.n = tensor.size(0);
+      product.k = tensor.numel() / product.n;
+    });
+    product.m = flops_ / 2 / static_cast<double>(product.n * product.k);
+    for (plan::Product& known : count.products) {
+      if (known.n != product.n || known.k != product.k || product.n * product.k == 1) continue;
+      known.count += product.flops() / known.flops() * known.count;
+      return;
+    }
+    count.products.push_back(product);
+  }
+
+  bool is_parameter(const at::Tensor& tensor) const {
+    return std::ranges::any_of(parameters_, [&](const at::Tensor& one) {
+      return tensor.has_storage() && one.is_alias_of(tensor);
+    });
+  }
+
+  layers::Model& model_;
+  const std::vector<at::Tensor> parameters_;
+  std::vector<int64_t>& owners_;
+  PrivateMemory memory_;
+  std::vector<LayerCount> counts_;
+  int64_t layer_ = 0;
+  double flops_ = 0;
+};
+
+plan::Amount amount(int64_t few, int64_t more) {
+  const int64_t per_sample = (more - few) / (kMore - kFew);
+  return {.fixed = few - per_sample * kFew, .per_sample = per_sample};
+}
+
+/// What each layer's backward holds beside what it and those before it have kept.
+std::vector<int64_t> beside_kept(const std::vector<LayerCount>& counts) {
+  std::vector<int64_t> beside;
+  int64_t kept = 0;
+  for (const LayerCount& one : counts) {
+    kept += one.kept;
+    beside.push_back(std::max<int64_t>(0, one.peak - kept));
+  }
+  return beside;
+}
+
+plan::LayerFacts facts_of(const LayerCount& few, const LayerCount& more) {
+  plan::LayerFacts facts{
+      .products = more.products,
+      .elementwise_bytes = (more.elementwise_bytes - few.elementwise_bytes) / (kMore - kFew),
+      .tensor_bytes = more.tensor_bytes / kMore,
+      .operations = more.operations,
+      .kept = amount(few.kept, more.kept),
+      .flow = amount(few.flow, more.flow)};
+  facts.elementwise_bytes = std::max(0.0, facts.elementwise_bytes);
+  for (plan::Product& product : facts.products) product.m /= kMore;
+  return facts;
+}
+
+class OneThread {
+ public:
+  OneThread() { at::set_num_threads(1); }
+  ~OneThread() { at::set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_ = at::get_num_threads();
+};
+
+}  // namespace
+
+plan::ModelFacts count_facts(const plan::Config& asked, const Dataset& dataset) {
+  plan::Config config = asked;
+  config.model = plan::resolved(config.model);
+  const OneThread one_thread;
+  const compute::KernelChoice kernels = to_compute({.gemm = plan::Gemm::kMkl,
+                                                    .attention = plan::Attention::kMath,
+                                                    .precision = config.compute.dtype});
+  const auto model = models::make(config, {.kernels = kernels, .classes = dataset.num_ids});
+  std::vector<int64_t> owners(model->parameters().size());
+  layers::Batch batch;
+  const auto pass = [&](int64_t samples) {
+    data::read_validation_batch(*dataset.samples, samples, {0, samples}, batch);
+    return Pass(*model, owners).run(batch, training_scopes(config, *model));
+  };
+  pass(kFew);  // fills caches
+  const std::vector<LayerCount> few = pass(kFew), more = pass(kMore);
+  plan::ModelFacts facts;
+  const std::vector<int64_t> few_beside = beside_kept(few), more_beside = beside_kept(more);
+  for (size_t i = 0; i < few.size(); ++i) {
+    facts.layers.push_back(facts_of(few[i], more[i]));
+    facts.layers.back().name = fmt::format("layer {}", i);
+    facts.layers.back().backward = amount(few_beside[i], more_beside[i]);
+  }
+  const auto parameters = model->parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    facts.parameters.push_back({parameters[i].numel(), owners[i]});
+  }
+  facts.targets_per_sample = batch.num_valid / kMore;
+  facts.sample_bytes = static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes()) / kMore;
+  facts.num_statistics = model->num_statistics();
+  for (const at::Tensor& one : model->buffers()) {
+    facts.buffer_bytes += static_cast<int64_t>(one.nbytes());
+  }
+  return facts;
+}
+
+}  // namespace hanji::train

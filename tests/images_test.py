@@ -1,0 +1,95 @@
+"""`model.preset = resnet-tiny`: a second model through the same command, files and strategies."""
+import json
+import struct
+import time
+import unittest
+
+from command import CONSTANT, MEGABYTE, STABLE, STRATEGIES, CommandTest, by
+
+SMALL = ["--seed", 5, "--set", "model.preset=resnet-tiny", "--set", "model.width=8",
+         "--set", "data.image_size=16", "--set", "data.image_count=2000",
+         "--set", "train.evaluate_batches=2", "--set", "comm.bucket_bytes=65536"]
+SAME = ("state_sha256", "params_sha256", "train_loss", "validation_loss", "validation_accuracy")
+
+
+def tensor_names(path):
+    with open(path, "rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        return set(json.loads(file.read(length)))
+
+
+class Images(CommandTest):
+    def small(self, out, *arguments, **keywords):
+        self.hanji("train", "--out", self.folder / out, *SMALL, *arguments, **keywords)
+        return self.read_json(out, "summary.json")
+
+    def expect_same(self, found, expected, which):
+        for name in SAME:
+            self.assertEqual(found[name], expected[name], f"{which}: {name}")
+
+    def expect_counted_as_planned(self, summary, which):
+        told = summary["prediction"]
+        for name in ("wire_bytes_per_step", "collectives_per_step"):
+            self.assertEqual(told[name]["measured"], told[name]["predicted"], f"{which}: {name}")
+        peak = told["peak_bytes_per_rank"]
+        self.assertLess(abs(peak["measured"] - peak["predicted"]),
+                        0.03 * peak["predicted"] + 16 * MEGABYTE, f"{which}: {peak}")
+
+    def test_it_learns_to_tell_shapes_and_colours_apart(self):
+        begin = time.monotonic()
+        done = self.hanji("train", "--ranks", 2, "--steps", 150, "--out", self.folder / "run",
+                          "--set", "model.preset=resnet-tiny", "--set", "data.images=generated",
+                          "--set", "train.evaluate_every=0", timeout=500)
+        print(f"150 steps of 64 images: {time.monotonic() - begin:.1f} s ", end="", flush=True)
+        summary = self.read_json("run", "summary.json")
+        self.assertGreater(summary["validation_accuracy"], 0.95)
+        self.assertRegex(done.stdout, r"images/s .*accuracy 0\.9|accuracy 1\.0")
+        self.assertIn("nats per image, accuracy", done.stdout)
+        last = self.read_lines("run", "run.jsonl")[-1]
+        self.assertEqual(last["validation_accuracy"], summary["validation_accuracy"])
+        names = tensor_names(next((self.folder / "run" / "checkpoints").glob("step_*"))
+                             / "model.safetensors")
+        self.assertIn("layer3.0.bn2.running_var", names)
+
+    def test_one_hash_in_stable_over_ranks_and_strategies(self):
+        expected = self.small("one", *STABLE, "--ranks", 1, "--steps", 4)
+        for data in STRATEGIES:
+            found = self.small(data, *STABLE, *by(data), "--steps", 4)
+            self.expect_same(found, expected, data)
+            self.expect_counted_as_planned(found, data)
+
+    def test_recomputation_has_the_same_bits_and_buffers(self):
+        for bits in ([], STABLE):
+            runs = [self.small(f"{len(bits)}{recompute}", *bits, "--ranks", 2, "--steps", 4, "--set",
+                               f"compute.recompute={recompute}") for recompute in ("false", "true")]
+            self.expect_same(runs[1], runs[0], "recompute")
+            self.expect_counted_as_planned(runs[1], "recompute")
+
+    def test_a_run_goes_on_under_another_strategy_to_the_same_bits(self):
+        whole = self.small("whole", *STABLE, *CONSTANT, *by("ddp"), "--steps", 6)
+        self.small("run", *STABLE, *CONSTANT, *by("zero2"), "--steps", 3)
+        self.hanji("train", "--resume", "--out", self.folder / "run", *by("server"), "--steps", 6)
+        self.expect_same(self.read_json("run", "summary.json"), whole, "resumed")
+
+    def test_verify_finds_every_bit_in_one_process(self):
+        for name, more in {"run": ["--set", "train.micro_batch=16"], "stable": STABLE}.items():
+            self.hanji("verify", "--ranks", 3, "--steps", 3, "--out", self.folder / name, *SMALL,
+                       *more)
+
+    def test_what_the_model_cannot_have_is_refused_before_anything_starts(self):
+        done = self.hanji("train", "--out", self.folder / "run", *SMALL, "--set", "train.grain=1",
+                          "--set", "model.heads=2", "--set", "compute.dtype=bf16", expect=2)
+        for words in ("set train.grain = 16", "remove model.heads", "does not compute"):
+            self.assertIn(words, done.stderr)
+        done = self.hanji("train", "--out", self.folder / "run", "--set", "data.images=generated",
+                          expect=2)
+        self.assertIn("learns from tokens, but data.images is generated", done.stderr)
+
+    def test_images_have_no_text_to_continue(self):
+        self.small("run", "--ranks", 1, "--steps", 1)
+        done = self.hanji("generate", "--checkpoint", self.folder / "run", expect=2)
+        self.assertIn("no text", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
