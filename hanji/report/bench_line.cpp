@@ -40,6 +40,7 @@ Json as_json(const BenchPeer& peer) {
   }
   json["wins"] = ratio.wins;
   json["losses"] = ratio.losses;
+  json["ties"] = ratio.ties;
   json["unsteady_pairs"] = ratio.unsteady;
   return json;
 }

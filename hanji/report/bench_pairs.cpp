@@ -42,6 +42,7 @@ BenchRatio compare_pairs(std::span<const BenchPair> pairs) {
     ratios.push_back(pair.peer / pair.ours);
     result.wins += pair.ours < pair.peer;
     result.losses += pair.ours > pair.peer;
+    result.ties += pair.ours == pair.peer;
   }
   if (pairs.empty()) {
     result.reason = "no ratio: no pair was measured";

@@ -29,6 +29,7 @@ struct BenchRatio {
   Interval interval{};          ///< Of that median.
   int wins = 0;                 ///< Pairs in which ours was faster.
   int losses = 0;
+  int ties = 0;      ///< Pairs in which a clock could not tell them apart.
   int unsteady = 0;  ///< Pairs that were left out.
   double sign_test = 1;
   std::string reason{};

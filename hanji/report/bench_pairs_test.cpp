@@ -26,6 +26,7 @@ TEST(BenchPairs, TiesAreNeitherWonNorLost) {
   const BenchRatio result = compare_pairs(pairs);
   EXPECT_EQ(result.wins, 0);
   EXPECT_EQ(result.losses, 1);
+  EXPECT_EQ(result.ties, 2);
   EXPECT_EQ(result.ratio, 1);
 }
 
