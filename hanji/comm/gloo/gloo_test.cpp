@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -9,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
 
+#include "hanji/base/file.h"
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/barrier.h"
@@ -111,6 +113,26 @@ TEST(GlooGroup, AMismatchIsNamedOnEveryRank) {
                         HasSubstr("count 4"), HasSubstr("gloo_test.cpp:"), HasSubstr("wte")));
     }
   });
+}
+
+/// Threads of this process in which SIGPIPE is blocked.
+int threads_without_sigpipe() {
+  int count = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    const std::string status = base::read_file(task.path() / "status").or_throw();
+    const size_t at = status.find("SigBlk:");
+    const uint64_t blocked = std::stoull(status.substr(at + 7, 20), nullptr, 16);
+    count += static_cast<int>(blocked >> (SIGPIPE - 1) & 1);
+  }
+  return count;
+}
+
+TEST(GlooGroup, ADeadPeersConnectionIsNoSignal) {
+  run_gloo_and_direct(1, Bits::kRun, [](const Group&, const Group& by_gloo) {
+    barrier(by_gloo);
+    EXPECT_GE(threads_without_sigpipe(), 3) << "two that run calls, one that watches connections";
+  });
+  EXPECT_EQ(threads_without_sigpipe(), 0);
 }
 
 TEST(GlooGroup, ServesEveryRoutine) {

@@ -11,6 +11,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
+#include "hanji/base/sigpipe_guard.h"
 #include "hanji/comm/broadcast.h"
 #include "hanji/comm/c10d/group.h"
 #include "hanji/comm/c10d/store.h"
@@ -37,6 +38,7 @@ bool is_address(const std::string& text) {
 c10::intrusive_ptr<::c10d::Backend> connect(const Place& place, const GroupOptions& options) {
   const auto deadline = std::chrono::ceil<std::chrono::milliseconds>(options.deadline);
   auto gloo = Gloo::Options::create(deadline);
+  const base::SigpipeGuard guard;  // for Gloo's threads: they write to peers that have died
   try {
     gloo->devices.push_back(is_address(place.interface)
                                 ? Gloo::createDeviceForHostname(place.interface)
@@ -65,6 +67,7 @@ Group make_group_at(const Place& place, GroupOptions options) {
 
 /// A store that rank 0 serves on a free port of the loopback, told to the others through `meet`.
 StorePtr meeting_store(const Group& meet) {
+  const base::SigpipeGuard guard;  // for the thread that serves it
   ::c10d::TCPStoreOptions options;
   options.port = 0;
   options.isServer = true;

@@ -3,38 +3,19 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 
+#include "hanji/base/sigpipe_guard.h"
+
 namespace hanji::launch {
 namespace {
 
 constexpr size_t kMaxBacklog = 1 << 20;
 constexpr size_t kPiece = 4096;  // PIPE_BUF: a pipe that polls as writable takes so much at once.
-
-/// write(2) that reports a closed reader as EPIPE and leaves no SIGPIPE behind, whatever the
-/// program has decided about that signal.
-ssize_t write_without_sigpipe(int fd, std::string_view text) {
-  sigset_t pipe_signal;
-  sigset_t before;
-  sigemptyset(&pipe_signal);
-  sigaddset(&pipe_signal, SIGPIPE);
-  ::pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
-  const ssize_t count = ::write(fd, text.data(), text.size());
-  const int error = errno;
-  if (count < 0 && error == EPIPE && sigismember(&before, SIGPIPE) == 0) {
-    const timespec now{};
-    while (::sigtimedwait(&pipe_signal, nullptr, &now) < 0 && errno == EINTR) {
-    }
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  errno = error;
-  return count;
-}
 
 void write_whole(int fd, std::string_view text) {
   while (!text.empty()) {
@@ -104,12 +85,13 @@ void Echo::keep(std::string_view text) {
 }
 
 void Echo::write_possible() {
+  const base::SigpipeGuard guard;
   size_t written = 0;
   while (written < backlog_.size()) {
     pollfd poll{to_, POLLOUT, 0};
     if (::poll(&poll, 1, 0) <= 0) break;
     const auto piece = std::string_view(backlog_).substr(written, kPiece);
-    const ssize_t count = write_without_sigpipe(to_, piece);
+    const ssize_t count = ::write(to_, piece.data(), piece.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) break;
     if (count <= 0) {  // Nobody reads any more; the log goes on.

@@ -12,6 +12,8 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 
+#include "hanji/base/sigpipe_guard.h"
+
 namespace hanji::comm::c10d {
 namespace {
 
@@ -48,6 +50,7 @@ Status to_status(const std::exception& error) {
 
 template <class Call>
 auto translated(Call&& call) -> decltype(call()) {
+  const base::SigpipeGuard guard;  // Gloo writes to a peer that has died, from this thread too
   try {
     return call();
   } catch (const Error&) {
