@@ -124,6 +124,9 @@ TEST(Observed, DamagedJsonIsRefused) {
   const std::string whole = to_json(one_process());
   EXPECT_EQ(observed_from_json(whole.substr(0, whole.size() / 2)).status().code(), Code::kCorrupt);
   EXPECT_EQ(observed_from_json("{}").status().code(), Code::kCorrupt);
+  const std::string beyond =
+      R"({"state_sha256": "ab", "steps": [{"step": 6e24, "parameters_sha256": "cd"}]})";
+  EXPECT_THAT(observed_from_json(beyond).status().message(), HasSubstr("no integer"));
   EXPECT_EQ(observed_from_json("[3]").status().code(), Code::kCorrupt);
   std::string no_number = whole;
   no_number.replace(no_number.find("000000"), 6, "00x000");

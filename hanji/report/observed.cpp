@@ -39,6 +39,7 @@ Json to_json(const ObservedStep& step) {
 }
 
 ObservedStep step_from(const Json& json) {
+  if (!json.at("step").is_number_integer()) throw Error(base::corrupt("a step is no integer"));
   ObservedStep step{.step = json.at("step").get<int64_t>(),
                     .parameters_sha256 = json.at("parameters_sha256").get<std::string>()};
   for (const Quantity quantity : kQuantities) {

@@ -38,14 +38,17 @@ void put(std::string& bytes, T value) {
   bytes.append(raw.data(), raw.size());
 }
 
-/// Cuts values off the front of bytes; nothing once they are too short.
+/// Cuts values off the front of bytes; nothing any more once they are too short for one.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
 
   template <class T>
   std::optional<T> take() {
-    if (bytes_.size() < sizeof(T)) return {};
+    if (bytes_.size() < sizeof(T)) {
+      bytes_ = {};
+      return {};
+    }
     T value;
     std::memcpy(&value, bytes_.data(), sizeof(T));
     bytes_.remove_prefix(sizeof(T));

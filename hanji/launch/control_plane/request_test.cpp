@@ -28,6 +28,12 @@ TEST(Request, IsRefusedWhereverItIsCut) {
   EXPECT_EQ(parse_response("12345678").status().code(), Code::kCorrupt);
 }
 
+TEST(Request, NoLaterNumberStandsInForOneThatIsCut) {
+  const std::string cancel(1, static_cast<char>(Operation::kCancel));
+  EXPECT_EQ(parse_request(cancel + std::string(4, '\0')).status().code(), Code::kCorrupt);
+  EXPECT_EQ(parse_response(std::string(5, '\1')).status().code(), Code::kCorrupt);
+}
+
 TEST(Request, IsRefusedWithAHugeLengthOrCount) {
   std::string bytes = to_bytes(kWait);
   for (const size_t at : {size_t{25}, size_t{29}}) {
