@@ -105,6 +105,19 @@ constexpr bool only_scalar() {
   return false;
 }
 
+// Of memory that need not be aligned, as a view of bytes may be.
+template <class T>
+T element(const void* from, int64_t i) {
+  T value;
+  std::memcpy(&value, static_cast<const std::byte*>(from) + i * int64_t{sizeof(T)}, sizeof(T));
+  return value;
+}
+
+template <class T>
+void set_element(T value, void* to, int64_t i) {
+  std::memcpy(static_cast<std::byte*>(to) + i * int64_t{sizeof(T)}, &value, sizeof(T));
+}
+
 // Which of the two sources and the target are intermediate results.
 template <bool kLeft, bool kRight, bool kTo>
 struct Shape {};
@@ -135,10 +148,10 @@ void combine_as(const Combination& c, Shape<kLeft, kRight, kTo>) {
   using Right = std::conditional_t<kRight, Wide<T>, T>;
   using To = std::conditional_t<kTo, Wide<T>, T>;
   for (; i < c.count; ++i) {
-    const To value = narrow<To>(Op::scalar(widen(static_cast<const Left*>(left)[i]),
-                                           widen(static_cast<const Right*>(right)[i])));
-    static_cast<To*>(first)[i] = value;
-    if (second != nullptr) static_cast<To*>(second)[i] = value;
+    const To value =
+        narrow<To>(Op::scalar(widen(element<Left>(left, i)), widen(element<Right>(right, i))));
+    set_element(value, first, i);
+    if (second != nullptr) set_element(value, second, i);
   }
 }
 
@@ -188,7 +201,7 @@ void round_all(const Wide<T>* from, T* to, int64_t count) {
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
     for (; i + lanes <= count; i += lanes) store<T, false>(load<T, true>(from, i), to, i);
   }
-  for (; i < count; ++i) to[i] = narrow<T>(from[i]);
+  for (; i < count; ++i) set_element(narrow<T>(from[i]), to, i);
 }
 
 template <class T>
@@ -203,7 +216,7 @@ void scale(const void* from, double by, Wide<T>* to, int64_t count) {
       hn::StoreU(hn::Mul(load<T, false>(from, i), factors), d, to + i);
     }
   }
-  for (; i < count; ++i) to[i] = widen(static_cast<const T*>(from)[i]) * factor;
+  for (; i < count; ++i) to[i] = widen(element<T>(from, i)) * factor;
 }
 
 // One block: intermediate results stay in the first-level cache.
