@@ -27,14 +27,15 @@ using namespace hanji;
 
 /// The tokens that bench/step_peer.py makes: a hash of the position in the run.
 layers::Batch make_batch(const plan::Plan& plan, int64_t step, layout::Range positions) {
-  const int64_t block = plan.model.block;
+  const int64_t block = plan.config.model.block;
   layers::Batch batch{at::empty({positions.size(), block}, at::kLong),
                       at::empty({positions.size(), block}, at::kLong), positions,
                       positions.size() * block};
   const int64_t first = (step * plan.config.train.global_batch + positions.begin) * (block + 1);
   const auto token = [&](int64_t i) {
     const auto index = static_cast<uint64_t>(first + i);
-    return static_cast<int64_t>(((index * 2654435761u & 0xFFFFFFFFu) >> 7) % plan.model.vocabulary);
+    return static_cast<int64_t>(((index * 2654435761u & 0xFFFFFFFFu) >> 7) %
+                                plan.config.model.vocabulary);
   };
   for (int64_t b = 0; b < positions.size(); ++b) {
     for (int64_t t = 0; t < block; ++t) {
@@ -66,12 +67,13 @@ plan::Plan plan_for(int ranks, std::vector<std::string> assignments) {
 
 /// What the matrix products and attention of a step of this rank take alone, by the rates of the plan.
 double products_seconds(const plan::Plan& plan, int rank) {
-  const auto tokens =
-      static_cast<double>(plan::share_of(plan, rank).samples.size() * plan.model.block);
+  const auto samples = static_cast<double>(plan::share_of(plan, rank).samples.size());
   const auto& kernels = plan.kernels;
   if (kernels.gemm_flops_per_second <= 0 || kernels.attention_flops_per_second <= 0) return 0;
-  return tokens * (plan.model.gemm_flops_per_token() / kernels.gemm_flops_per_second +
-                   plan.model.attention_flops_per_token() / 2 / kernels.attention_flops_per_second);
+  const double products = plan.model.product_flops_per_sample() / kernels.gemm_flops_per_second;
+  const double attention =
+      plan.model.attention_flops_per_sample() / 2 / kernels.attention_flops_per_second;
+  return samples * (products + attention);
 }
 
 void save_initial(const train::Job& job, const std::string& path) {
