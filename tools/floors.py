@@ -34,8 +34,9 @@ FORBIDDEN_IN_HEADERS = re.compile(r"torch/(torch|extension)\.h|.*c10d/")
 C10D_DOOR = re.compile(r"hanji/comm/(c10d|gloo)/internal/")
 # Names that gave way to the field's own, with what they are called now.
 WENT = {"Doorkeeper": "Authenticator", "Patience": "SpinWait", "Promise": "Postcondition", "ask_twins": "compare_across_hosts",
-        "crowded": "oversubscribed", "heed": "apply", "kMost": "kMax", "let_in": "accept", "story_of": "describe",
-        "take_news": "poll", "telephone": "report_fd", "twins": "rail peers", "words_of": "to_string"}
+        "NearShard": "SecondaryShard", "begin_gather": "begin_unshard", "crowded": "oversubscribed", "heed": "apply",
+        "kMost": "kMax", "let_in": "accept", "seal_all": "reshard_all", "story_of": "describe", "take_news": "poll",
+        "telephone": "report_fd", "twins": "rail peers", "words_of": "to_string"}
 WENT_NAME = re.compile(rf"\b({'|'.join(WENT)})(?=\b|(?<=kMost)[A-Z])")
 WALL_CLOCK = re.compile(r"system_clock|CLOCK_REALTIME|gettimeofday|wait_until|sleep_until")
 WALL_CLOCK_DOORS = {"hanji/base/clock.cpp", "hanji/test/clock_jump.cpp"}

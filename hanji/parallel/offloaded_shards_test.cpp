@@ -102,7 +102,7 @@ struct OffloadWay {
   bool accumulates = false;
   bool scales = false;
   bool hybrid = false;
-  bool near = false;
+  bool secondary = false;
 };
 
 void PrintTo(const OffloadWay& way, std::ostream* out) { *out << way.name; }
@@ -111,8 +111,9 @@ FullyShardOptions options_of(const OffloadWay& way, world::World& world, mesh::M
   FullyShardOptions options = way.options;
   options.units = units_of_type<FloorImpl>();
   options.sharding.share_memory = false;
-  if (way.near) {
-    options.reshard_after_forward_to = world.group().split(world.rank() / 2, world.rank(), "near");
+  if (way.secondary) {
+    options.reshard_after_forward_to =
+        world.group().split(world.rank() / 2, world.rank(), "secondary");
   }
   if (mesh != nullptr) {
     options.strategy = ShardingStrategy::kHybridShard;
@@ -216,7 +217,7 @@ INSTANTIATE_TEST_SUITE_P(
         OffloadWay{.name = "hybrid", .ranks = 4, .micro_batches = 2, .hybrid = true},
         OffloadWay{
             .name = "grad_op", .ranks = 2, .options = {.strategy = ShardingStrategy::kShardGradOp}},
-        OffloadWay{.name = "near", .ranks = 4, .near = true},
+        OffloadWay{.name = "secondary", .ranks = 4, .secondary = true},
         with({.name = "stable", .ranks = 3, .gradients = false},
              [](ShardingOptions& options) { options.num_grains = 7; }),
         with({.name = "one_in_flight", .ranks = 2},

@@ -38,10 +38,10 @@ std::string to_string(const UnitDtypes& dtypes) {
 std::string Sharded::description() const {
   std::string text = fmt::format("{} over {} ranks; {}\n", model_->caller(), model_->group().size(),
                                  cost_of(model_->residence()));
-  if (model_->num_near() > 0) {
+  if (model_->num_secondary() > 0) {
     text += fmt::format("after forward units are {} over {} ranks, reshard_after_forward_to{}\n",
                         model_->residence() == Residence::kGathered ? "resharded" : "not resharded",
-                        model_->num_near(),
+                        model_->num_secondary(),
                         model_->residence() == Residence::kGathered
                             ? ", which gather them for backward"
                             : ": it changes nothing where parameters lie once");

@@ -202,12 +202,12 @@ struct Trained {
 };
 
 Trained train(const world::World& world, const Job& job,
-              const std::optional<comm::Group>& near = {}) {
+              const std::optional<comm::Group>& secondary = {}) {
   Net net(job.place, world.rank());
   net.form = job.form;
   net.uses_one_twice = job.uses_one_twice;
   FullyShardOptions options = options_of(job);
-  options.reshard_after_forward_to = near;
+  options.reshard_after_forward_to = secondary;
   auto sharded = fully_shard(net, world.group(), options);
   Trained found;
   net.on_gradient = [&] {
@@ -245,10 +245,10 @@ TEST(FrozenUnits, AreWholeOnlyAroundTheirBackwardAndTheBitsAreThoseOfOneProcess)
 
 TEST(FrozenUnits, AreGatheredAmongNearRanksInBackward) {
   run_ranks(4, [](world::World& world) {
-    const comm::Group near = *world.group().split(world.rank() / 2, world.rank(), "near");
+    const comm::Group secondary = *world.group().split(world.rank() / 2, world.rank(), "secondary");
     for (const Form form : {Form::kPlain, Form::kEach}) {
-      const Job job{.name = "near", .form = form, .uses_one_twice = true};
-      const Trained found = train(world, job, near);
+      const Job job{.name = "secondary", .form = form, .uses_one_twice = true};
+      const Trained found = train(world, job, secondary);
       EXPECT_TRUE(same_bits(found.values, train(world, job).values));
       EXPECT_LT(found.most_whole, 4 * 4 * kFrozen);
     }

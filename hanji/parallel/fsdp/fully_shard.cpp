@@ -124,11 +124,11 @@ bool is_uneven(const std::vector<layout::Range>& owners) {
 void apply_resharding(const FullyShardOptions& options, const comm::Group& group,
                       ShardedModel::Spec& spec) {
   agree_on_resharding(options, group, spec.device, kCaller);
-  spec.near = options.reshard_after_forward_to;
-  if (!spec.near || spec.residence == Residence::kShared) return;
-  if (spec.near->size() == 1) spec.reshards_after_forward = false;
-  if (spec.near->size() == 1 || spec.near->size() == group.size()) spec.near.reset();
-  spec.gradients.near = spec.near;
+  spec.secondary = options.reshard_after_forward_to;
+  if (!spec.secondary || spec.residence == Residence::kShared) return;
+  if (spec.secondary->size() == 1) spec.reshards_after_forward = false;
+  if (spec.secondary->size() == 1 || spec.secondary->size() == group.size()) spec.secondary.reset();
+  spec.gradients.secondary = spec.secondary;
 }
 
 }  // namespace
@@ -167,7 +167,7 @@ Sharded fully_shard(torch::nn::Module& module, const comm::Group& asked_group,
   share_out(module, spec.parameters, spec.units);
   take_options(sharding, spec);
   spec.residence = shares_parameters(spec, sharding) ? Residence::kShared : Residence::kGathered;
-  spec.seals = true;
+  spec.reshards = true;
   spec.reshards_after_forward = options.strategy != ShardingStrategy::kShardGradOp;
   apply_resharding(options, asked_group, spec);
   spec.observes = options.calls == UnitCalls::kLens;
@@ -175,7 +175,7 @@ Sharded fully_shard(torch::nn::Module& module, const comm::Group& asked_group,
   if (spec.residence == Residence::kGathered) {
     spec.holds_batch = is_uneven(spec.gradients.options.owners);
   }
-  if (spec.holds_batch && spec.near) {
+  if (spec.holds_batch && spec.secondary) {
     refuse(
         "reshard_after_forward_to has no effect where ranks own different numbers of grains: units "
         "stay whole from a rank's first grain to its last; share grains evenly, or leave it out");

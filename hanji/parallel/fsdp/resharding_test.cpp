@@ -1,4 +1,4 @@
-// Units that are resharded over a few near ranks after forward.
+// Units that are resharded over a few ranks after forward.
 #include <gmock/gmock.h>
 #include <torch/optim/adamw.h>
 #include <torch/types.h>
@@ -30,8 +30,8 @@ using unit_net::rows_of;
 using unit_net::values_of;
 
 /// This rank's group of `size` consecutive ranks.
-comm::Group near_of(const world::World& world, int size) {
-  return *world.group().split(world.rank() / size, world.rank(), "near");
+comm::Group secondary_of(const world::World& world, int size) {
+  return *world.group().split(world.rank() / size, world.rank(), "secondary");
 }
 
 /// A job, which must end with the same bits however it is resharded.
@@ -84,11 +84,13 @@ void step_of(Net& net, Sharded& sharded, const Job& job, int step, int rank) {
   backward(net, sharded, job, rows_of(step, rank));
 }
 
-Values train(const world::World& world, const Job& job, const std::optional<comm::Group>& near) {
+Values train(const world::World& world, const Job& job,
+             const std::optional<comm::Group>& secondary) {
   Net net(world.rank());
   net.recomputes = job.recomputes;
-  FullyShardOptions options{
-      .calls = job.calls, .units = units_of_type<BlockImpl>(), .reshard_after_forward_to = near};
+  FullyShardOptions options{.calls = job.calls,
+                            .units = units_of_type<BlockImpl>(),
+                            .reshard_after_forward_to = secondary};
   options.sharding = {
       .share_memory = false, .max_units_in_flight = job.in_flight, .num_grains = job.num_grains};
   if (job.is_low) options.sharding.precision.param_dtype = torch::kBFloat16;
@@ -105,14 +107,14 @@ Values train(const world::World& world, const Job& job, const std::optional<comm
 
 TEST(PartialResharding, HasTheBitsOfFullSharding) {
   run_ranks(4, [](world::World& world) {
-    const std::vector<comm::Group> nears = {near_of(world, 2), near_of(world, 4),
-                                            near_of(world, 1)};
+    const std::vector<comm::Group> secondaries = {secondary_of(world, 2), secondary_of(world, 4),
+                                                  secondary_of(world, 1)};
     for (const Job& job : kJobs) {
       const Values expected = train(world, job, {});
       EXPECT_FALSE(same_bits(expected, values_of(*std::make_unique<Net>())));
-      for (const comm::Group& near : nears) {
-        EXPECT_TRUE(same_bits(train(world, job, near), expected))
-            << job.name << ", " << near.size() << " near";
+      for (const comm::Group& secondary : secondaries) {
+        EXPECT_TRUE(same_bits(train(world, job, secondary), expected))
+            << job.name << ", " << secondary.size() << " secondary";
       }
     }
   });
@@ -127,7 +129,7 @@ TEST(PartialResharding, OfHybridShardsIsWithinTheirGroup) {
       FullyShardOptions options{.strategy = ShardingStrategy::kHybridShard,
                                 .units = units_of_type<BlockImpl>()};
       options.sharding = {.replicas = mesh["dp"], .share_memory = false};
-      if (resharded) options.reshard_after_forward_to = near_of(world, 2);
+      if (resharded) options.reshard_after_forward_to = secondary_of(world, 2);
       auto sharded = fully_shard(net, mesh["fsdp"], options);
       unit(net)(rows_of(0, world.rank())).square().sum().backward();
       Values gradients = {sharded.flat_gradients().clone()};
@@ -141,18 +143,19 @@ TEST(PartialResharding, OfHybridShardsIsWithinTheirGroup) {
 struct Moved {
   int64_t forward = 0;  ///< All in the group: of a forward without a graph.
   int64_t group = 0;    ///< Of a step, in the group.
-  int64_t near = 0;
+  int64_t secondary = 0;
 };
 
-Moved moved_by(const world::World& world, const std::optional<comm::Group>& near,
+Moved moved_by(const world::World& world, const std::optional<comm::Group>& secondary,
                bool recomputes = false) {
   Sequential net;
   for (int i = 0; i < 4; ++i) net->push_back(torch::nn::Linear(64, 64));
-  FullyShardOptions options{.sharding = {.share_memory = false}, .reshard_after_forward_to = near};
+  FullyShardOptions options{.sharding = {.share_memory = false},
+                            .reshard_after_forward_to = secondary};
   auto sharded = fully_shard(*net, world.group(), options);
   const at::Tensor x = torch::ones({2, 64});
   const auto bytes = [&] {
-    return std::pair(world.group().stats().bytes, near ? near->stats().bytes : 0);
+    return std::pair(world.group().stats().bytes, secondary ? secondary->stats().bytes : 0);
   };
   const auto start = bytes();
   {
@@ -171,18 +174,18 @@ Moved moved_by(const world::World& world, const std::optional<comm::Group>& near
 TEST(PartialResharding, BackwardGathersNothingFromTheWholeGroup) {
   run_ranks(4, [](world::World& world) {
     const Moved full = moved_by(world, {});
-    const Moved partial = moved_by(world, near_of(world, 2));
+    const Moved partial = moved_by(world, secondary_of(world, 2));
     EXPECT_GT(full.forward, 0);
     EXPECT_EQ(partial.forward, full.forward);
     EXPECT_EQ(full.group - partial.group, full.forward) << "the all_gathers of backward";
-    EXPECT_GT(partial.near, 0);
-    const Moved again = moved_by(world, near_of(world, 2), /*recomputes=*/true);
+    EXPECT_GT(partial.secondary, 0);
+    const Moved again = moved_by(world, secondary_of(world, 2), /*recomputes=*/true);
     EXPECT_EQ(again.group, partial.group) << "nor to compute units again";
-    EXPECT_EQ(again.near, partial.near);
-    EXPECT_EQ(moved_by(world, near_of(world, 4)).group, full.group);
-    const Moved whole = moved_by(world, near_of(world, 1));
+    EXPECT_EQ(again.secondary, partial.secondary);
+    EXPECT_EQ(moved_by(world, secondary_of(world, 4)).group, full.group);
+    const Moved whole = moved_by(world, secondary_of(world, 1));
     EXPECT_EQ(whole.group, partial.group);
-    EXPECT_EQ(whole.near, 0) << "units stay whole";
+    EXPECT_EQ(whole.secondary, 0) << "units stay whole";
   });
 }
 
@@ -190,7 +193,7 @@ TEST(PartialResharding, AShareOfEachUnitIsKeptFromForwardToBackward) {
   run_ranks(4, [](world::World& world) {
     Net net;
     FullyShardOptions options{.units = units_of_type<BlockImpl>(),
-                              .reshard_after_forward_to = near_of(world, 2)};
+                              .reshard_after_forward_to = secondary_of(world, 2)};
     options.sharding.share_memory = false;
     auto sharded = fully_shard(net, world.group(), options);
     const auto kept = [&] { return world.heap().usage()["resharded units"]; };
@@ -216,13 +219,13 @@ TEST(PartialResharding, AShareOfEachUnitIsKeptFromForwardToBackward) {
 TEST(PartialResharding, ChangesNothingWhereParametersLieOnce) {
   run_ranks(4, [](world::World& world) {
     Net net;
-    const comm::Group near = near_of(world, 2);
+    const comm::Group secondary = secondary_of(world, 2);
     auto sharded =
         fully_shard(net, world.group(),
-                    {.units = units_of_type<BlockImpl>(), .reshard_after_forward_to = near});
-    const int64_t before = near.stats().operations;
+                    {.units = units_of_type<BlockImpl>(), .reshard_after_forward_to = secondary});
+    const int64_t before = secondary.stats().operations;
     unit(net)(rows_of(0, 0)).square().sum().backward();
-    EXPECT_EQ(near.stats().operations, before);
+    EXPECT_EQ(secondary.stats().operations, before);
     EXPECT_THAT(sharded.description(), HasSubstr("not resharded over 2 ranks, "
                                                  "reshard_after_forward_to: it changes nothing"));
   });
@@ -238,7 +241,7 @@ TEST(PartialResharding, ShardsMayLieInAFile) {
       options.sharding.share_memory = false;
       if (in_file) {
         options.sharding.offload = ShardOffload{.gradients = false, .folder = folder.path()};
-        options.reshard_after_forward_to = near_of(world, 2);
+        options.reshard_after_forward_to = secondary_of(world, 2);
       }
       auto sharded = fully_shard(net, world.group(), options);
       for (const int step : {0, 1}) {
@@ -260,7 +263,7 @@ TEST(PartialResharding, HostsExchangeLess) {
     for (const bool resharded : {false, true}) {
       Net net;
       FullyShardOptions options{.units = units_of_type<BlockImpl>()};
-      if (resharded) options.reshard_after_forward_to = near_of(world, 2);  // by shared memory
+      if (resharded) options.reshard_after_forward_to = secondary_of(world, 2);  // by shared memory
       auto sharded = fully_shard(net, hosts, options);
       const int64_t before = hosts.stats().network_bytes;
       unit(net)(rows_of(0, world.rank())).square().sum().backward();
@@ -278,7 +281,8 @@ TEST(PartialResharding, HostsExchangeLess) {
 
 TEST(PartialReshardingErrors, OtherRanksAndOtherStrategiesAreRefusedByAll) {
   run_ranks(4, [](world::World& world) {
-    const auto said = [&](const std::optional<comm::Group>& near, ShardingStrategy strategy = {},
+    const auto said = [&](const std::optional<comm::Group>& secondary,
+                          ShardingStrategy strategy = {},
                           ShardingOptions sharding = {.share_memory = false}) {
       Net net;
       return refusal([&] {
@@ -286,10 +290,10 @@ TEST(PartialReshardingErrors, OtherRanksAndOtherStrategiesAreRefusedByAll) {
                     {.sharding = sharding,
                      .strategy = strategy,
                      .units = units_of_type<BlockImpl>(),
-                     .reshard_after_forward_to = near});
+                     .reshard_after_forward_to = secondary});
       });
     };
-    const comm::Group two = near_of(world, 2);
+    const comm::Group two = secondary_of(world, 2);
     EXPECT_THAT(said(two, ShardingStrategy::kShardGradOp), HasSubstr("with SHARD_GRAD_OP, which"));
     EXPECT_THAT(said(two, ShardingStrategy::kNoShard), HasSubstr("with NO_SHARD, which"));
     EXPECT_THAT(said(two, {}, {.share_memory = false, .num_grains = 6}),

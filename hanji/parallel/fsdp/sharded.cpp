@@ -85,12 +85,12 @@ Sharded::Accumulation Sharded::accumulate() { return Accumulation(*model_); }
 
 Sharded::FullParameters::FullParameters(std::shared_ptr<ShardedModel> model)
     : model_(std::move(model)), exceptions_(std::uncaught_exceptions()) {
-  model_->open_all();
+  model_->begin_full_parameters();
 }
 
 /// While an exception ends the scope, the others cannot be met.
 Sharded::FullParameters::~FullParameters() noexcept(false) {
-  if (std::uncaught_exceptions() == exceptions_) model_->close_all();
+  if (std::uncaught_exceptions() == exceptions_) model_->end_full_parameters();
 }
 Sharded::FullParameters Sharded::full_parameters() { return FullParameters(model_); }
 

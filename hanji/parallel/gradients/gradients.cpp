@@ -91,7 +91,7 @@ void Gradients::on_gradient(size_t index, size_t position) {
   if (unit.num_ready == unit.ready.size() && events_.on_unit) events_.on_unit(index);
   begin_complete_units();
   for (const comm::Group& group : options_.groups) group.advance();
-  if (options_.near) options_.near->advance();
+  if (options_.secondary) options_.secondary->advance();
 }
 
 /// A slot shares the row's memory without being a view to autograd: torch's optimizers detach

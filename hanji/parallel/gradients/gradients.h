@@ -34,9 +34,9 @@ enum class Remainder : uint8_t {
 };
 
 struct GradientOptions {
-  std::string caller;                    ///< Said in errors: the function whose handle this serves.
-  std::vector<comm::Group> groups;       ///< Whose gradients are summed, one group after another.
-  std::optional<comm::Group> near = {};  ///< Moves other bytes while backward runs.
+  std::string caller;               ///< Said in errors: the function whose handle this serves.
+  std::vector<comm::Group> groups;  ///< Whose gradients are summed, one group after another.
+  std::optional<comm::Group> secondary = {};  ///< Moves other bytes while backward runs.
   Average average = Average::kMean;
   int64_t num_grains = 0;  ///< Stable bits; 0: none.
   std::vector<layout::Range> owners = {};

@@ -94,7 +94,8 @@ FlatUnit::FlatUnit(std::string name, layout::Unit plan, std::vector<NamedParamet
                  ? comm::zeros_on(device(), {range().size()}, dtype(), group_, "parameter shards")
                  : own_of(whole_);
   }
-  if (home.near && residence_ == Residence::kGathered) near_.emplace(plan_, *home.near);
+  if (home.secondary && residence_ == Residence::kGathered)
+    secondary_.emplace(plan_, *home.secondary);
   make_leaves(home.initial);
   if (stored_) stored_->keep();
   if (residence_ == Residence::kShared) begin_publish();
@@ -143,7 +144,7 @@ void FlatUnit::fill(const Leaf& leaf, const lens::InitialValues* initial) const 
 void FlatUnit::fill_replicas(const lens::InitialValues* initial) {
   if (initial != nullptr) {
     begin_publish();
-    return wait_gathered();
+    return wait_unshard();
   }
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const at::Tensor& parameter = parameters_[i].tensor;
@@ -168,10 +169,10 @@ void FlatUnit::adopt(const std::weak_ptr<ShardedModel>& model, size_t index) {
   }
   if (whole_.defined()) {
     point_at(whole_);
-    open_ = true;
+    unsharded_ = true;
   } else {
-    open_ = true;
-    seal();
+    unsharded_ = true;
+    reshard();
   }
 }
 

@@ -11,8 +11,8 @@
 #include "hanji/comm/work.h"
 #include "hanji/layout/unit.h"
 #include "hanji/lens/deferred.h"
-#include "hanji/parallel/fsdp/internal/near_shard.h"
 #include "hanji/parallel/fsdp/internal/precision.h"
+#include "hanji/parallel/fsdp/internal/secondary_shard.h"
 #include "hanji/parallel/fsdp/internal/shard_store.h"
 #include "hanji/parallel/named_parameter.h"
 
@@ -35,7 +35,8 @@ struct Home {
   UnitDtypes dtypes = {};
   /// Gathered: where the shards are; null: in memory.
   std::shared_ptr<ShardStore> store = nullptr;
-  std::optional<comm::Group> near = {};  ///< Gathered: who a unit is resharded over after forward.
+  std::optional<comm::Group> secondary =
+      {};  ///< Gathered: who a unit is resharded over after forward.
 };
 
 /// This rank's part of one parameter, as the optimizer sees it.
@@ -53,37 +54,37 @@ at::Tensor piece_of(const at::Tensor& whole, const Leaf& leaf);
 /// with in another dtype than they have, the shard is memory of its own, and rounded into the whole.
 ///
 /// Every parameter keeps its TensorImpl and gets a storage of its own, so that views which autograd
-/// has saved follow it. While a parameter is sealed, reading its data throws, naming it.
+/// has saved follow it. While a parameter is resharded, reading its data throws, naming it.
 class FlatUnit {
  public:
   /// Takes the values that the parameters have, or of those without memory will have: this rank's
   /// only, never a whole parameter. They must be the same on all ranks of `group`.
   FlatUnit(std::string name, layout::Unit plan, std::vector<NamedParameter> parameters,
            const Home& home, const comm::Group& group);
-  /// The parameters stay as they are, and open where their memory is.
+  /// The parameters stay as they are, and readable where their memory is.
   ~FlatUnit();
   FlatUnit(const FlatUnit&) = delete;
   FlatUnit& operator=(const FlatUnit&) = delete;
 
-  /// Points the parameters here. They are open where they are always whole, else sealed.
+  /// Points the parameters here. They can be read where they are always whole, else not.
   void adopt(const std::weak_ptr<ShardedModel>& model, size_t index);
 
   /// Begins to read the shard from its file, if it lies in one and will be gathered.
   void read_ahead();
-  void begin_gather();
-  /// After it the parameters are whole and open.
-  void open();
+  void begin_unshard();
+  /// After it the parameters are whole and can be read.
+  void unshard();
   /// Gathered parameters lose their memory.
-  void seal();
-  /// The same between forward and backward, which will gather them from what near ranks keep.
   void reshard();
-  bool is_open() const { return open_; }
-  bool is_gathering() const { return gathering_.begun(); }
+  /// The same between forward and backward, which will gather them from the secondary shards.
+  void reshard_after_forward();
+  bool is_unsharded() const { return unsharded_; }
+  bool is_unsharding() const { return gathering_.begun(); }
   /// This rank has written its shard: what is always whole gets it, on every rank where it lies on
-  /// every rank, until wait_gathered().
+  /// every rank, until wait_unshard().
   void begin_publish();
-  void wait_gathered();
-  /// What was written to the open parameters becomes this rank's shard.
+  void wait_unshard();
+  /// What was written to the whole parameters becomes this rank's shard.
   void write_back();
 
   /// Mixed: the masters of all ranks come together; show_masters() after all ranks have begun.
@@ -127,7 +128,7 @@ class FlatUnit {
   /// This rank's part of a whole one.
   at::Tensor own_of(const at::Tensor& whole) const;
   void hide_masters();
-  void close();
+  void hide();
 
   std::string name_;
   layout::Unit plan_;
@@ -140,14 +141,14 @@ class FlatUnit {
   size_t index_ = 0;  ///< Among the model's units.
   std::vector<int64_t> counts_;
   std::vector<Leaf> leaves_;
-  at::Tensor whole_;  ///< Gathered: only while it is open or being gathered.
+  at::Tensor whole_;  ///< Gathered: only while it is unsharded or being gathered.
   at::Tensor shard_;
   std::optional<StoredShard> stored_;  ///< Of the shard: it has memory while it is brought.
-  std::optional<NearShard> near_;
+  std::optional<SecondaryShard> secondary_;
   at::Tensor masters_;                ///< Whole, while the parameters are these.
   std::vector<c10::Storage> hidden_;  ///< The parameters' own storages meanwhile.
   comm::Work gathering_;
-  bool open_ = false;
+  bool unsharded_ = false;
 };
 
 /// What a parameter's elements lie in.

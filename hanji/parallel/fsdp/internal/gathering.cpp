@@ -10,7 +10,7 @@
 namespace hanji::parallel {
 
 FlatUnit::~FlatUnit() {
-  if (open_ || residence_ == Residence::kGathered) return;
+  if (unsharded_ || residence_ == Residence::kGathered) return;
   for (const auto& entry : parameters_) storage_of(entry.tensor).clear_data_ptr_access_error_msg_();
 }
 
@@ -31,16 +31,16 @@ at::Tensor FlatUnit::empty_whole(c10::ScalarType dtype, const char* category) co
 }
 
 void FlatUnit::read_ahead() {
-  const bool is_near = near_ && near_->is_kept();
-  if (stored_ && !is_near && !open_ && !gathering_.begun()) stored_->read_ahead();
+  const bool is_secondary = secondary_ && secondary_->is_kept();
+  if (stored_ && !is_secondary && !unsharded_ && !gathering_.begun()) stored_->read_ahead();
 }
 
-void FlatUnit::begin_gather() {
-  if (open_ || gathering_.begun() || residence_ != Residence::kGathered) return;
+void FlatUnit::begin_unshard() {
+  if (unsharded_ || gathering_.begun() || residence_ != Residence::kGathered) return;
   const at::NoGradGuard no_grad;
   whole_ = empty_whole(dtypes_.compute, "unsharded units");
-  if (near_ && near_->is_kept()) {
-    gathering_ = near_->gather(whole_, name_);
+  if (secondary_ && secondary_->is_kept()) {
+    gathering_ = secondary_->gather(whole_, name_);
     return;
   }
   if (stored_) stored_->bring();
@@ -49,33 +49,33 @@ void FlatUnit::begin_gather() {
   gathering_ = comm::all_gather(whole_, own, counts_, group_, {.label = name_});
 }
 
-void FlatUnit::open() {
-  if (open_) return;
+void FlatUnit::unshard() {
+  if (unsharded_) return;
   if (residence_ == Residence::kGathered) {
-    begin_gather();
-    wait_gathered();
+    begin_unshard();
+    wait_unshard();
     point_at(whole_);
   }
   for (const auto& entry : parameters_) storage_of(entry.tensor).clear_data_ptr_access_error_msg_();
-  open_ = true;
+  unsharded_ = true;
+}
+
+void FlatUnit::reshard_after_forward() {
+  if (secondary_ && unsharded_) secondary_->keep(whole_);
+  hide();
 }
 
 void FlatUnit::reshard() {
-  if (near_ && open_) near_->keep(whole_);
-  close();
+  if (secondary_) secondary_->drop();
+  hide();
 }
 
-void FlatUnit::seal() {
-  if (near_) near_->drop();
-  close();
-}
-
-void FlatUnit::close() {
+void FlatUnit::hide() {
   if (gathering_.begun()) {  // ahead of a use that did not come
-    wait_gathered();
+    wait_unshard();
     whole_.reset();
   }
-  if (!open_) return;
+  if (!unsharded_) return;
   for (const auto& [name, parameter] : parameters_) {
     c10::StorageImpl& storage = storage_of(parameter);
     if (residence_ == Residence::kGathered) {
@@ -87,10 +87,10 @@ void FlatUnit::close() {
         "while full_parameters() lives; make the optimizer from the handle's parameters()");
   }
   if (residence_ == Residence::kGathered) whole_.reset();
-  open_ = false;
+  unsharded_ = false;
 }
 
-void FlatUnit::wait_gathered() {
+void FlatUnit::wait_unshard() {
   gathering_.wait();
   gathering_ = {};
   if (stored_) stored_->drop();

@@ -40,7 +40,7 @@ void ShardGradients::make_engine(Gradients::Events events) {
     const FlatUnit& flat = *units_[reversed(order)].flat;
     units.push_back({flat.parameters(), flat.plan().flat.offsets});
   }
-  GradientOptions of{setup_.caller, {setup_.group}, setup_.near};
+  GradientOptions of{setup_.caller, {setup_.group}, setup_.secondary};
   if (setup_.replicas) of.groups.push_back(*setup_.replicas);
   of.average = options.average;
   of.num_grains = options.num_grains;

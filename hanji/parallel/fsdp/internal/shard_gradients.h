@@ -30,7 +30,8 @@ class ShardGradients : public GradientSink {
     std::optional<comm::Group> replicas = {};  ///< Who has the same shard.
     std::optional<comm::Group> everyone = {};  ///< Stable: all of both; empty: `group`.
     ShardingOptions options = {};
-    std::optional<comm::Group> near = {};    ///< Who gathers units while backward runs, if others.
+    std::optional<comm::Group> secondary =
+        {};                                  ///< Who gathers units while backward runs, if others.
     bool keeps_whole = false;                ///< Rows for every unit, all the time.
     std::string caller = {};                 ///< Said in errors.
     std::shared_ptr<ShardStore> store = {};  ///< Where the shares lie; null: in memory.

@@ -31,11 +31,11 @@ void ShardedModel::step(const std::function<void()>& update) {
         "step() while full_parameters() lives, whose end writes over the shards; end it first"));
   }
   check_untouched();
-  seal_all();
+  reshard_all();
   meet();
   update_shards(update);
   for (FlatUnit* flat : learning_) flat->begin_publish();
-  for (const auto& flat : flats_) flat->wait_gathered();
+  for (const auto& flat : flats_) flat->wait_unshard();
   meet();
   note_versions();
 }
@@ -103,16 +103,16 @@ std::string ShardedModel::why_foreign(const at::Tensor& tensor) const {
   return "a tensor of another module";
 }
 
-void ShardedModel::open_all() {
+void ShardedModel::begin_full_parameters() {
   meet();
   for (size_t i = 0; i < flats_.size(); ++i) {
     FlatUnit& flat = *flats_[i];
-    if (!flat.is_mixed()) store_ ? flat.open() : flat.begin_gather();
+    if (!flat.is_mixed()) store_ ? flat.unshard() : flat.begin_unshard();
     flat.begin_masters();
     if (i + 1 < flats_.size()) flats_[i + 1]->read_ahead();
   }
   for (const auto& flat : flats_) {
-    if (!flat->is_mixed()) flat->open();
+    if (!flat->is_mixed()) flat->unshard();
   }
   pinned_ = true;
   if (std::ranges::none_of(flats_, [](const auto& flat) { return flat->is_mixed(); })) return;
@@ -120,12 +120,12 @@ void ShardedModel::open_all() {
   for (const auto& flat : flats_) flat->show_masters();
 }
 
-void ShardedModel::close_all() {
+void ShardedModel::end_full_parameters() {
   const at::NoGradGuard no_grad;
   pinned_ = false;
   if (store_) store_->drop_ahead();
   for (const auto& flat : flats_) flat->write_back();
-  seal_all();
+  reshard_all();
   meet();
   note_versions();
 }

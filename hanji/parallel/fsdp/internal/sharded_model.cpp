@@ -40,9 +40,9 @@ ShardedModel::ShardedModel(Spec& spec)
       group_(spec.gradients.group),
       residence_(spec.residence),
       precision_(spec.gradients.options.precision),
-      num_near_(spec.near ? spec.near->size() : 0),
+      num_secondary_(spec.secondary ? spec.secondary->size() : 0),
       reshards_after_forward_(spec.reshards_after_forward),
-      seals_(spec.seals),
+      reshards_(spec.reshards),
       holds_batch_(spec.holds_batch),
       max_in_flight_(spec.gradients.options.max_units_in_flight),
       offload_(spec.gradients.options.offload) {}
@@ -79,7 +79,7 @@ void ShardedModel::add_flats(const Spec& spec, const UnitRequest& request, Modul
                     spec.initial ? &*spec.initial : nullptr,
                     dtypes_of(kind.second, precision_),
                     offload_ && offload_->parameters ? store_ : nullptr,
-                    spec.near};
+                    spec.secondary};
     unit.flats.push_back(flats_.size());
     unit_of_flat_.push_back(units_.size());
     flats_.push_back(std::make_unique<FlatUnit>(
@@ -110,7 +110,7 @@ void ShardedModel::start(Spec& spec) {
                            {}};
   gradients_ = std::make_unique<ShardGradients>(learning_, spec.gradients, std::move(events));
   comm::barrier(group_);
-  seal_all();
+  reshard_all();
   note_versions();
   refuse_updates();
   if (spec.observes) observer_ = std::make_unique<UnitObserver>(*this);
@@ -121,28 +121,28 @@ std::optional<size_t> ShardedModel::find(const torch::nn::Module& module) const 
   return found == by_module_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void ShardedModel::open(ModuleUnit& unit) {
+void ShardedModel::unshard(ModuleUnit& unit) {
   if (pinned_) return;
-  for (const size_t flat : unit.flats) flats_[flat]->begin_gather();
-  for (const size_t flat : unit.flats) flats_[flat]->open();
+  for (const size_t flat : unit.flats) flats_[flat]->begin_unshard();
+  for (const size_t flat : unit.flats) flats_[flat]->unshard();
 }
 
 /// Ranks that own different numbers of grains gather alike if each does so once for all its grains.
-void ShardedModel::seal(ModuleUnit& unit) {
-  if (pinned_ || holds_batch_) return;
-  for (const size_t flat : unit.flats) flats_[flat]->seal();
-}
-
 void ShardedModel::reshard(ModuleUnit& unit) {
   if (pinned_ || holds_batch_) return;
   for (const size_t flat : unit.flats) flats_[flat]->reshard();
 }
 
-void ShardedModel::seal_all() {
-  if (!seals_) return;
+void ShardedModel::reshard_after_forward(ModuleUnit& unit) {
+  if (pinned_ || holds_batch_) return;
+  for (const size_t flat : unit.flats) flats_[flat]->reshard_after_forward();
+}
+
+void ShardedModel::reshard_all() {
+  if (!reshards_) return;
   touched_.clear();
   const bool held = std::exchange(holds_batch_, false);
-  for (ModuleUnit& unit : units_) seal(unit);
+  for (ModuleUnit& unit : units_) reshard(unit);
   holds_batch_ = held;
 }
 

@@ -25,7 +25,7 @@ namespace hanji::parallel {
 struct UnitRequest {
   std::string name;
   std::vector<int> parameters;
-  const torch::nn::Module* module = nullptr;  ///< Whose call opens it.
+  const torch::nn::Module* module = nullptr;  ///< Whose call unshards it.
   bool is_root = false;                       ///< Stays whole between forward and backward.
 };
 
@@ -49,11 +49,11 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
     Residence residence = Residence::kShared;
     std::optional<lens::InitialValues> initial = {};  ///< Of parameters without memory.
     c10::Device device = c10::kCPU;                   ///< Where the parameters will be.
-    bool seals = false;  ///< Parameters can be read only where their unit is computed.
+    bool reshards = false;  ///< Parameters can be read only where their unit is computed.
     bool reshards_after_forward = true;
     bool holds_batch = false;  ///< Stable: units stay whole until the rank's last grain.
     bool observes = false;     ///< Units are found by what operations read.
-    std::optional<comm::Group> near = {};  ///< Who units are resharded over after forward.
+    std::optional<comm::Group> secondary = {};  ///< Who units are resharded over after forward.
   };
   static std::shared_ptr<ShardedModel> create(Spec spec);
 
@@ -80,8 +80,8 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   const ShardStore* store() const { return store_.get(); }
   /// Throws kUnsupported, naming the caller, where parameters, or gradients, lie in a file.
   void check_in_memory(const std::string& caller, bool parameters, bool gradients) const;
-  void open_all();
-  void close_all();
+  void begin_full_parameters();
+  void end_full_parameters();
 
   ShardGradients& gradients() { return *gradients_; }
   const ShardGradients& gradients() const { return *gradients_; }
@@ -92,7 +92,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   const std::string& caller() const { return caller_; }
   Residence residence() const { return residence_; }
   /// Ranks that a unit is resharded over after forward; 0: those that have its shards.
-  int num_near() const { return num_near_; }
+  int num_secondary() const { return num_secondary_; }
   const MixedPrecisionPolicy& precision() const { return precision_; }
   /// Why `tensor` is no leaf of ours, for whoever wants to step with it; empty if it is one.
   std::string why_foreign(const at::Tensor& tensor) const;
@@ -118,19 +118,19 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   void begin_call(size_t unit);
   void check_root_is_called(const ModuleUnit& unit) const;
   std::string words(size_t unit) const;
-  void open(ModuleUnit& unit);
-  void seal(ModuleUnit& unit);
+  void unshard(ModuleUnit& unit);
   void reshard(ModuleUnit& unit);
-  bool is_open(const ModuleUnit& unit) const;
+  void reshard_after_forward(ModuleUnit& unit);
+  bool is_unsharded(const ModuleUnit& unit) const;
   bool reshards_after(const ModuleUnit& unit) const;
   void prefetch(size_t unit, int direction);
-  size_t num_gathered() const;
+  size_t num_unsharded() const;
   std::optional<size_t> neighbour(size_t unit, int direction) const;
   void watch(size_t unit, int64_t entered, const std::vector<at::Tensor>& outputs);
   void reshard_done(const UnitPass& next);
   void on_unit_done(size_t learning);
   void on_end_of_backward();
-  void seal_all();
+  void reshard_all();
   void meet() const;
   void note_versions();
   /// Of shards in a file, until step().
@@ -141,9 +141,9 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   comm::Group group_;
   Residence residence_;
   MixedPrecisionPolicy precision_;
-  int num_near_;
+  int num_secondary_;
   bool reshards_after_forward_;
-  bool seals_;
+  bool reshards_;
   bool holds_batch_;
   int max_in_flight_;
   std::optional<ShardOffload> offload_;

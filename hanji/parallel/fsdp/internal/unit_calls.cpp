@@ -66,13 +66,13 @@ void ShardedModel::begin_call(size_t index) {
   if (in_recomputation()) {
     units_[index].begun.reset();
     reshard_done({.unit = index, .left = ++clock_, .recomputed = current_recomputation()});
-    open(units_[index]);
+    unshard(units_[index]);
     return prefetch(index, -1);
   }
   constexpr size_t kMaxCalls = 1 << 16;  // of forwards that no backward() follows
   if (called_.size() >= kMaxCalls) called_.clear();
   if (at::GradMode::is_enabled()) called_.push_back(index);
-  open(units_[index]);
+  unshard(units_[index]);
   prefetch(index, 1);
 }
 
@@ -88,14 +88,14 @@ void ShardedModel::touch(const std::vector<size_t>& flats) {
     ModuleUnit& last = units_[index];
     if (contains(needed, index)) continue;
     if (!at::GradMode::is_enabled()) {
-      seal(last);
-    } else if (reshards_after(last)) {
       reshard(last);
+    } else if (reshards_after(last)) {
+      reshard_after_forward(last);
     }
   }
   for (const size_t index : needed) units_[index].begun.reset();
   for (const size_t index : needed) {
-    if (!contains(before, index) || !is_open(units_[index])) begin_call(index);
+    if (!contains(before, index) || !is_unsharded(units_[index])) begin_call(index);
   }
 }
 
@@ -104,8 +104,8 @@ bool ShardedModel::reshards_after(const ModuleUnit& unit) const {
   return reshards_after_forward_ && !unit.is_root && !in_recomputation();
 }
 
-bool ShardedModel::is_open(const ModuleUnit& unit) const {
-  return std::ranges::all_of(unit.flats, [&](size_t flat) { return flats_[flat]->is_open(); });
+bool ShardedModel::is_unsharded(const ModuleUnit& unit) const {
+  return std::ranges::all_of(unit.flats, [&](size_t flat) { return flats_[flat]->is_unsharded(); });
 }
 
 void ShardedModel::leave(size_t index, const std::vector<at::Tensor>& outputs) {
@@ -116,8 +116,8 @@ void ShardedModel::leave(size_t index, const std::vector<at::Tensor>& outputs) {
   });
   if (learns) watch(index, unit.entered, outputs);
   if (unit.depth > 0) return;
-  if (!learns) return seal(unit);
-  if (reshards_after(unit)) reshard(unit);
+  if (!learns) return reshard(unit);
+  if (reshards_after(unit)) reshard_after_forward(unit);
 }
 
 void ShardedModel::watch(size_t index, int64_t entered, const std::vector<at::Tensor>& outputs) {
@@ -144,7 +144,7 @@ void ShardedModel::before_backward(const std::shared_ptr<UnitPass>& pass) {
   reshard_done(*pass);
   ModuleUnit& unit = units_[pass->unit];
   if (unit.holds_frozen() && !unit.is_root) unit.begun = pass;
-  open(unit);
+  unshard(unit);
   prefetch(pass->unit, -1);
 }
 
@@ -152,7 +152,7 @@ void ShardedModel::before_backward(const std::shared_ptr<UnitPass>& pass) {
 /// was computed last first, so when a call's backward begins that of all later calls is over, as it
 /// is of all calls that were made to compute again what has been differentiated by now.
 void ShardedModel::reshard_done(const UnitPass& next) {
-  if (!seals_ || units_[next.unit].is_root) return;
+  if (!reshards_ || units_[next.unit].is_root) return;
   for (size_t i = 0; i < units_.size(); ++i) {
     ModuleUnit& unit = units_[i];
     if (unit.begun == nullptr || i == next.unit) continue;
@@ -161,7 +161,7 @@ void ShardedModel::reshard_done(const UnitPass& next) {
     if (!is_later && (last.recomputed == nullptr || *last.recomputed)) continue;
     unit.begun.reset();
     // Else its other calls would gather it once more.
-    if (reshards_after_forward_ || std::ranges::count(called_, i) <= 1) reshard(unit);
+    if (reshards_after_forward_ || std::ranges::count(called_, i) <= 1) reshard_after_forward(unit);
   }
 }
 
@@ -177,11 +177,11 @@ std::optional<size_t> ShardedModel::neighbour(size_t unit, int direction) const 
   return std::nullopt;
 }
 
-size_t ShardedModel::num_gathered() const {
+size_t ShardedModel::num_unsharded() const {
   return std::ranges::count_if(units_, [&](const ModuleUnit& unit) {
     if (unit.is_root) return false;
     const FlatUnit& first = *flats_[unit.flats[0]];
-    return first.is_open() || first.is_gathering();
+    return first.is_unsharded() || first.is_unsharding();
   });
 }
 
@@ -191,8 +191,8 @@ void ShardedModel::prefetch(size_t unit, int direction) {
   if (residence_ != Residence::kGathered || pinned_) return;
   auto next = neighbour(unit, direction);
   if (!next || units_[*next].is_root) return;
-  if (num_gathered() < static_cast<size_t>(max_in_flight_)) {
-    for (const size_t flat : units_[*next].flats) flats_[flat]->begin_gather();
+  if (num_unsharded() < static_cast<size_t>(max_in_flight_)) {
+    for (const size_t flat : units_[*next].flats) flats_[flat]->begin_unshard();
     next = neighbour(*next, direction);
   }
   if (!next || !store_) return;
@@ -200,9 +200,9 @@ void ShardedModel::prefetch(size_t unit, int direction) {
 }
 
 void ShardedModel::on_unit_done(size_t learning) {
-  if (!seals_) return;
+  if (!reshards_) return;
   ModuleUnit& unit = units_[unit_of_learning_[learning]];
-  if (++unit.num_done == unit.num_learning && !unit.holds_frozen()) seal(unit);
+  if (++unit.num_done == unit.num_learning && !unit.holds_frozen()) reshard(unit);
 }
 
 void ShardedModel::on_end_of_backward() {
@@ -211,7 +211,7 @@ void ShardedModel::on_end_of_backward() {
     unit.num_done = 0;
     unit.begun.reset();
   }
-  if (!holds_batch_ || gradients_->engine().fold()->is_last()) seal_all();
+  if (!holds_batch_ || gradients_->engine().fold()->is_last()) reshard_all();
   for (const auto& pass : spent_) pass->spent = !gradients_->engine().keeps_graph();
   spent_.clear();
 }

@@ -14,7 +14,7 @@ namespace hanji::parallel {
 void UnitObserver::before(const lens::Operation& operation) {
   units_.clear();
   const bool in_backward = torch::autograd::get_current_graph_task_id() != -1;
-  if (in_backward && !in_recomputation()) return;  // hooks have opened the units
+  if (in_backward && !in_recomputation()) return;  // hooks have unsharded the units
   operation.for_each_input([&](const at::Tensor& tensor) {
     const Held held = holder_of(tensor);
     if (held.model.get() != &model_) return;

@@ -11,11 +11,11 @@
 
 namespace hanji::parallel {
 
-/// Between a unit's forward and its backward: a copy of it, cut over ranks that are near each other.
+/// Between a unit's forward and its backward: a copy of it, cut over a few ranks of the group.
 /// Backward gathers it among these, instead of from all that have shards.
-class NearShard {
+class SecondaryShard {
  public:
-  NearShard(layout::Unit plan, const comm::Group& near);
+  SecondaryShard(layout::Unit plan, const comm::Group& secondary);
 
   /// Copies this rank's part of the unit.
   void keep(const at::Tensor& whole);
@@ -27,7 +27,7 @@ class NearShard {
  private:
   layout::Unit plan_;  ///< Cut over the group.
   std::vector<int64_t> counts_;
-  comm::Group near_;
+  comm::Group secondary_;
   at::Tensor part_;
 };
 
