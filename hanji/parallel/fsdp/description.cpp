@@ -36,28 +36,29 @@ std::string to_string(const UnitDtypes& dtypes) {
 }  // namespace
 
 std::string Sharded::description() const {
-  std::string text = fmt::format("{} over {} ranks; {}\n", model_->caller(), model_->group().size(),
-                                 cost_of(model_->residence()));
-  if (model_->num_secondary() > 0) {
+  const ShardedModel::Spec& spec = model_->spec();
+  std::string text = fmt::format("{} over {} ranks; {}\n", spec.caller, model_->group().size(),
+                                 cost_of(spec.residence));
+  if (spec.secondary) {
+    const bool gathered = spec.residence == Residence::kGathered;
     text += fmt::format("after forward units are {} over {} ranks, reshard_after_forward_to{}\n",
-                        model_->residence() == Residence::kGathered ? "resharded" : "not resharded",
-                        model_->num_secondary(),
-                        model_->residence() == Residence::kGathered
-                            ? ", which gather them for backward"
-                            : ": it changes nothing where parameters lie once");
+                        gathered ? "resharded" : "not resharded", spec.secondary->size(),
+                        gathered ? ", which gather them for backward"
+                                 : ": it changes nothing where parameters lie once");
   }
-  const std::string mixed = to_string(model_->precision());
+  const std::string mixed = to_string(spec.gradients.options.precision);
   if (!mixed.empty())
     text += "precision: " + mixed + "; the shards are masters in their own dtype\n";
   if (model_->store() != nullptr) text += "shards: " + model_->store()->description() + "\n";
   for (const auto& unit : model_->units()) {
+    const UnitPart& part = unit->part();
     int64_t elements = 0;
-    for (const int64_t size : unit->plan().flat.sizes) elements += size;
-    const auto counts = layout::shard_counts(unit->plan());
+    for (const int64_t size : part.plan.flat.sizes) elements += size;
+    const auto counts = layout::shard_counts(part.plan);
     text += fmt::format("unit {}: {} parameters, {} elements of {}{}{}, shards of {} to {}\n",
-                        unit->name().empty() ? "(root)" : unit->name(), unit->parameters().size(),
-                        elements, c10::toString(unit->dtype()), unit->learns() ? "" : ", frozen",
-                        to_string(unit->dtypes()), *std::ranges::min_element(counts),
+                        part.name.empty() ? "(root)" : part.name, part.parameters.size(), elements,
+                        c10::toString(part.dtypes.shard), part.learns() ? "" : ", frozen",
+                        to_string(part.dtypes), *std::ranges::min_element(counts),
                         *std::ranges::max_element(counts));
   }
   return text;

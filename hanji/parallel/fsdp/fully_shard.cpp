@@ -126,7 +126,7 @@ void apply_resharding(const FullyShardOptions& options, const comm::Group& group
   agree_on_resharding(options, group, spec.device, kCaller);
   spec.secondary = options.reshard_after_forward_to;
   if (!spec.secondary || spec.residence == Residence::kShared) return;
-  if (spec.secondary->size() == 1) spec.reshards_after_forward = false;
+  if (spec.secondary->size() == 1) spec.rules.reshards_after_forward = false;
   if (spec.secondary->size() == 1 || spec.secondary->size() == group.size()) spec.secondary.reset();
   spec.gradients.secondary = spec.secondary;
 }
@@ -167,15 +167,15 @@ Sharded fully_shard(torch::nn::Module& module, const comm::Group& asked_group,
   share_out(module, spec.parameters, spec.units);
   take_options(sharding, spec);
   spec.residence = shares_parameters(spec, sharding) ? Residence::kShared : Residence::kGathered;
-  spec.reshards = true;
-  spec.reshards_after_forward = options.strategy != ShardingStrategy::kShardGradOp;
+  spec.rules.reshards = true;
+  spec.rules.reshards_after_forward = options.strategy != ShardingStrategy::kShardGradOp;
   apply_resharding(options, asked_group, spec);
   spec.observes = options.calls == UnitCalls::kLens;
   spec.gradients.options = agree_on_options(spec, sharding);
   if (spec.residence == Residence::kGathered) {
-    spec.holds_batch = is_uneven(spec.gradients.options.owners);
+    spec.rules.holds_batch = is_uneven(spec.gradients.options.owners);
   }
-  if (spec.holds_batch && spec.secondary) {
+  if (spec.rules.holds_batch && spec.secondary) {
     refuse(
         "reshard_after_forward_to has no effect where ranks own different numbers of grains: units "
         "stay whole from a rank's first grain to its last; share grains evenly, or leave it out");

@@ -30,7 +30,7 @@ std::vector<int64_t> kept_anywhere(const ShardedModel& model, const Optimizer& o
   std::vector<int64_t> kept;
   for (const FlatUnit* unit : model.learning()) {
     const size_t first = kept.size();
-    kept.resize(first + unit->parameters().size());
+    kept.resize(first + unit->part().parameters.size());
     for (const Leaf& leaf : unit->leaves()) {
       const OptimizerParamState* of = find_state(optimizer, leaf.tensor);
       if (of == nullptr) continue;
@@ -71,7 +71,7 @@ void Sharded::gather_state(const Optimizer& of_shards, Optimizer& whole) const {
   }
   size_t next = 0;
   for (const FlatUnit* unit : model_->learning()) {
-    for (const auto& entry : unit->parameters()) {
+    for (const auto& entry : unit->part().parameters) {
       const size_t p = next++;
       states[p].step = (kept[p] >> kMaxStateTensors) - 1;
       if (kept[p] == 0) continue;
@@ -85,7 +85,7 @@ void Sharded::scatter_state(const Optimizer& whole, Optimizer& of_shards) const 
   const OptimizerKind kind = common_kind(whole, of_shards);
   for (const FlatUnit* unit : model_->learning()) {
     for (const Leaf& leaf : unit->leaves()) {
-      const at::Tensor& parameter = unit->parameters()[leaf.position].tensor;
+      const at::Tensor& parameter = unit->part().parameters[leaf.position].tensor;
       const OptimizerParamState* of = find_state(whole, parameter);
       if (of == nullptr) continue;
       ParameterState state = kind.read(*of);

@@ -1,6 +1,8 @@
 #include "hanji/parallel/fsdp/sharded.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/optim/optimizer.h>
@@ -10,6 +12,9 @@
 #include <map>
 
 #include "hanji/base/status.h"
+#include "hanji/comm/all_gather.h"
+#include "hanji/parallel/flat_parameters.h"
+#include "hanji/parallel/fsdp/internal/norm.h"
 #include "hanji/parallel/fsdp/internal/sharded_model.h"
 
 namespace hanji::parallel {
@@ -21,14 +26,36 @@ std::vector<at::Tensor> take_leaves(const FlatUnit& unit, const std::vector<at::
   std::vector<at::Tensor> own;
   for (const Leaf& leaf : unit.leaves()) {
     if (next >= values.size() || values[next].numel() != leaf.elements.size()) {
-      throw Error(base::invalid_argument(
-          "gather: value " + std::to_string(next) + " must have the " +
-          std::to_string(leaf.elements.size()) + " elements of this rank's shard of " +
-          unit.parameters()[leaf.position].name + "; give one value per tensor of parameters()"));
+      throw Error(base::invalid_argument("gather: value " + std::to_string(next) +
+                                         " must have the " + std::to_string(leaf.elements.size()) +
+                                         " elements of this rank's shard of " +
+                                         unit.part().parameters[leaf.position].name +
+                                         "; give one value per tensor of parameters()"));
     }
     own.push_back(values[next++]);
   }
   return own;
+}
+
+/// One value per leaf, shaped like it, of all ranks together: by position, shaped like the parameters.
+std::vector<at::Tensor> gather_unit(const FlatUnit& unit, const std::vector<at::Tensor>& by_leaf) {
+  const at::NoGradGuard no_grad;
+  const UnitPart& part = unit.part();
+  const at::Tensor mine =
+      at::zeros({part.range().size()}, at::TensorOptions(part.dtypes.shard).device(part.device));
+  for (size_t i = 0; i < by_leaf.size(); ++i) {
+    const Leaf& leaf = unit.leaves()[i];
+    mine.narrow(0, leaf.offset, leaf.elements.size()).copy_(by_leaf[i].reshape({-1}));
+  }
+  at::Tensor all = at::empty({part.plan.flat.count}, mine.options());
+  comm::all_gather(all, mine, layout::shard_counts(part.plan), part.group, {.label = part.name})
+      .wait();
+  std::vector<at::Tensor> whole;
+  for (size_t i = 0; i < part.parameters.size(); ++i) {
+    whole.push_back(
+        alias(all, part.plan.flat.offsets[i], part.parameters[i].tensor.sizes()).clone());
+  }
+  return whole;
 }
 
 }  // namespace
@@ -52,7 +79,7 @@ std::vector<Shard> Sharded::shards() const {
   std::vector<Shard> shards;
   for (const auto& unit : model_->units()) {
     for (const Leaf& leaf : unit->leaves()) {
-      const NamedParameter& parameter = unit->parameters()[leaf.position];
+      const NamedParameter& parameter = unit->part().parameters[leaf.position];
       shards.push_back(
           {parameter.name, leaf.tensor, leaf.elements, parameter.tensor.sizes().vec()});
     }
@@ -75,7 +102,10 @@ void Sharded::step(torch::optim::Optimizer& optimizer) {
 
 void Sharded::step(const std::function<void()>& update) { model_->step(update); }
 
-double Sharded::clip_grad_norm(double max_norm) { return model_->clip_grad_norm(max_norm); }
+double Sharded::clip_grad_norm(double max_norm) {
+  return parallel::clip_grad_norm(model_->gradients(), model_->learning(), model_->group(),
+                                  max_norm);
+}
 
 Sharded::Accumulation::Accumulation(ShardedModel& model) : model_(model) {
   model_.gradients().engine().set_accumulating(true);
@@ -98,9 +128,9 @@ std::vector<NamedParameter> Sharded::gather(const std::vector<at::Tensor>& of_sh
   std::vector<NamedParameter> whole;
   size_t next = 0;
   for (const FlatUnit* unit : model_->learning()) {
-    const auto tensors = unit->whole_of(take_leaves(*unit, of_shards, next));
+    const auto tensors = gather_unit(*unit, take_leaves(*unit, of_shards, next));
     for (size_t i = 0; i < tensors.size(); ++i) {
-      whole.push_back({unit->parameters()[i].name, tensors[i]});
+      whole.push_back({unit->part().parameters[i].name, tensors[i]});
     }
   }
   return whole;
@@ -110,7 +140,7 @@ std::vector<at::Tensor> Sharded::scatter(const std::vector<NamedParameter>& whol
   std::vector<at::Tensor> pieces;
   for (const FlatUnit* unit : model_->learning()) {
     for (const Leaf& leaf : unit->leaves()) {
-      const NamedParameter& parameter = unit->parameters()[leaf.position];
+      const NamedParameter& parameter = unit->part().parameters[leaf.position];
       const auto found = std::ranges::find(whole, parameter.name, &NamedParameter::name);
       if (found == whole.end() || found->tensor.sizes() != parameter.tensor.sizes()) {
         throw Error(base::mismatch(fmt::format(
@@ -158,7 +188,7 @@ layout::FlatLayout Sharded::flat_layout() const {
       flat.offsets.push_back(flat.count + leaf.offset);
       flat.sizes.push_back(leaf.elements.size());
     }
-    flat.count += unit->range().size();
+    flat.count += unit->part().range().size();
   }
   return flat;
 }
@@ -168,11 +198,11 @@ std::vector<FlatPart> Sharded::flat_parts(const GroupRule& rule) const {
   if (gradients.flat().size() > 1) flat_gradients();
   std::vector<FlatPart> parts;
   for (const FlatUnit* unit : model_->learning()) {
-    FlatPart part{unit->shard(), gradients.shard(parts.size()), {}};
-    part.parameters_in = unit->shard_in_file();
+    FlatPart part{unit->memory().shard(), gradients.shard(parts.size()), {}};
+    part.parameters_in = unit->memory().shard_in_file();
     part.gradients_in = gradients.shard_in_file(parts.size());
     for (const Leaf& leaf : unit->leaves()) {
-      const NamedParameter& parameter = unit->parameters()[leaf.position];
+      const NamedParameter& parameter = unit->part().parameters[leaf.position];
       part.pieces.push_back({parameter.name,
                              parameter.tensor.sizes().vec(),
                              leaf.elements.begin,
@@ -190,7 +220,7 @@ std::vector<at::Tensor> Sharded::gradient_slots() const {
   for (size_t u = 0; u < units.size(); ++u) {
     const auto slots = model_->gradients().slots(u);
     for (size_t i = 0; i < slots.size(); ++i) {
-      by_registration[units[u]->plan().parameters[i]] = slots[i];
+      by_registration[units[u]->part().plan.parameters[i]] = slots[i];
     }
   }
   std::vector<at::Tensor> slots;

@@ -23,21 +23,21 @@ std::shared_ptr<ShardedModel> model_of(const torch::nn::Module& module) {
 UnitCall::UnitCall(const torch::nn::Module& module) {
   auto model = model_of(module);
   if (model == nullptr) return;
-  const auto unit = model->find(module);
+  const auto unit = model->modules().find(module);
   if (!unit) return;
-  casts_ = model->enter(*unit);
+  casts_ = model->modules().enter(*unit);
   model_ = std::move(model);
   unit_ = *unit;
 }
 
 UnitCall::~UnitCall() {
-  if (model_ != nullptr) model_->leave(unit_, {});
+  if (model_ != nullptr) model_->modules().leave(unit_, {});
 }
 
 void UnitCall::leave(const std::vector<at::Tensor>& outputs) {
   if (model_ == nullptr) return;
   const auto model = std::exchange(model_, nullptr);
-  model->leave(unit_, outputs);
+  model->modules().leave(unit_, outputs);
 }
 
 }  // namespace hanji::parallel

@@ -1,3 +1,5 @@
+#include "hanji/parallel/fsdp/internal/norm.h"
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
@@ -5,7 +7,6 @@
 #include <cmath>
 
 #include "hanji/comm/host_values.h"
-#include "hanji/parallel/fsdp/internal/sharded_model.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/gradients/shard_norm.h"
 
@@ -46,16 +47,17 @@ double norm_on_device(const std::vector<FlatUnit*>& units, const comm::Group& gr
 
 }  // namespace
 
-double ShardedModel::clip_grad_norm(double max_norm) {
+double clip_grad_norm(ShardGradients& gradients, const std::vector<FlatUnit*>& units,
+                      const comm::Group& group, double max_norm) {
   const at::NoGradGuard no_grad;
-  const bool on_cpu = learning_[0]->device().is_cpu();
   std::vector<const layout::Unit*> plans;
-  for (const FlatUnit* unit : learning_) plans.push_back(&unit->plan());
-  const double norm = on_cpu ? norm_of_shards(plans, own_blocks(*gradients_), group_)
-                             : norm_on_device(learning_, group_);
+  for (const FlatUnit* unit : units) plans.push_back(&unit->part().plan);
+  const double norm = units[0]->part().device.is_cpu()
+                          ? norm_of_shards(plans, own_blocks(gradients), group)
+                          : norm_on_device(units, group);
   const double divisor = clip_divisor(norm, max_norm);
   if (!std::isfinite(norm) || divisor == 1) return norm;
-  gradients_->for_each_unit(/*changes=*/true, [&](const FlatUnit& unit) {
+  gradients.for_each_unit(/*changes=*/true, [&](const FlatUnit& unit) {
     for (const Leaf& leaf : unit.leaves()) {
       if (leaf.tensor.grad().defined()) leaf.tensor.grad().div_(divisor);
     }

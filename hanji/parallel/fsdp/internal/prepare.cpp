@@ -72,7 +72,7 @@ Mistakes mistakes_of(const std::vector<NamedParameter>& parameters, const std::s
     if (const Held held = holder_of(tensor); held.model != nullptr) {
       add("sharded", name,
           "parameter " + name + " is sharded already, as part of a module that " +
-              held.model->caller() +
+              held.model->spec().caller +
               "() was given; shard the outermost module once, and choose its units by the options");
     } else {
       mistakes.add_if_taken(entry, caller);

@@ -19,7 +19,7 @@ namespace {
 
 at::Tensor zero_shares(const FlatUnit& flat, c10::ScalarType dtype, int64_t count,
                        const comm::Group& group) {
-  return comm::zeros_on(flat.device(), {count}, dtype, group, "gradient shards");
+  return comm::zeros_on(flat.part().device, {count}, dtype, group, "gradient shards");
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ void ShardGradients::make_engine(Gradients::Events events) {
   std::vector<GradientUnit> units;
   for (size_t order = 0; order < units_.size(); ++order) {
     const FlatUnit& flat = *units_[reversed(order)].flat;
-    units.push_back({flat.parameters(), flat.plan().flat.offsets});
+    units.push_back({flat.part().parameters, flat.part().plan.flat.offsets});
   }
   GradientOptions of{setup_.caller, {setup_.group}, setup_.secondary};
   if (setup_.replicas) of.groups.push_back(*setup_.replicas);
@@ -55,8 +55,9 @@ void ShardGradients::make_engine(Gradients::Events events) {
 
 void ShardGradients::place_rows() {
   for (Unit& unit : units_) {
-    const int64_t count = unit.flat->plan().flat.count;
-    const auto element_bytes = static_cast<int64_t>(c10::elementSize(unit.flat->dtypes().reduce));
+    const int64_t count = unit.flat->part().plan.flat.count;
+    const auto element_bytes =
+        static_cast<int64_t>(c10::elementSize(unit.flat->part().dtypes.reduce));
     row_bytes_ = std::max(row_bytes_, count * element_bytes);
     if (const GrainFold* fold = engine_->fold()) {
       unit.steps = std::make_shared<const schedule::StepList>(
@@ -69,7 +70,7 @@ void ShardGradients::place_rows() {
 void ShardGradients::place_shards() {
   std::map<c10::ScalarType, int64_t> counts;
   for (Unit& unit : units_) {
-    counts[unit.flat->dtype()] += unit.flat->range().size();
+    counts[unit.flat->part().dtypes.shard] += unit.flat->part().range().size();
     if (setup_.store) place_in_file(unit);
   }
   if (setup_.store) return;
@@ -77,9 +78,9 @@ void ShardGradients::place_shards() {
     flat_.push_back(zero_shares(*units_[0].flat, dtype, count, setup_.group));
     int64_t begin = 0;
     for (Unit& unit : units_) {
-      if (unit.flat->dtype() != dtype) continue;
-      unit.shard = flat_.back().narrow(0, begin, unit.flat->range().size());
-      begin += unit.flat->range().size();
+      if (unit.flat->part().dtypes.shard != dtype) continue;
+      unit.shard = flat_.back().narrow(0, begin, unit.flat->part().range().size());
+      begin += unit.flat->part().range().size();
       unit.slots = unit.flat->by_leaf(unit.shard);
     }
   }
@@ -87,8 +88,8 @@ void ShardGradients::place_shards() {
 
 void ShardGradients::place_in_file(Unit& unit) {
   const FlatUnit& flat = *unit.flat;
-  unit.stored.emplace(setup_.store, flat.range().size(), flat.dtype(),
-                      "the gradients of the shard of " + flat.parameters()[0].name +
+  unit.stored.emplace(setup_.store, flat.part().range().size(), flat.part().dtypes.shard,
+                      "the gradients of the shard of " + flat.part().parameters[0].name +
                           " and others lie in a file; look at them by for_each_gradient()");
   unit.shard = unit.stored->tensor();
   unit.stored->make();  // for alias(), which looks
@@ -99,13 +100,13 @@ void ShardGradients::place_in_file(Unit& unit) {
 const at::Tensor& ShardGradients::rows(size_t order) {
   Unit& unit = units_[reversed(order)];
   if (unit.rows.defined()) return unit.rows;
-  const int64_t count = unit.flat->plan().flat.count;
-  const c10::ScalarType dtype = unit.flat->dtypes().reduce;
+  const int64_t count = unit.flat->part().plan.flat.count;
+  const c10::ScalarType dtype = unit.flat->part().dtypes.reduce;
   if (keeps_rows()) {
     const GrainFold* fold = engine_->fold();
     const int64_t num_rows = fold != nullptr ? fold->num_buffers() : 1;
-    unit.rows =
-        comm::zeros_on(unit.flat->device(), {num_rows, count}, dtype, setup_.group, "gradients");
+    unit.rows = comm::zeros_on(unit.flat->part().device, {num_rows, count}, dtype, setup_.group,
+                               "gradients");
   } else {
     unit.rows = take_row(count, dtype);
   }
@@ -117,8 +118,8 @@ at::Tensor ShardGradients::take_row(int64_t count, c10::ScalarType dtype) {
   while (free_.empty() && num_made_ >= setup_.options.max_units_in_flight && retire_oldest()) {
   }
   if (free_.empty()) {
-    free_.push_back(comm::zeros_on(units_[0].flat->device(), {row_bytes_}, at::kByte, setup_.group,
-                                   "gradients"));
+    free_.push_back(comm::zeros_on(units_[0].flat->part().device, {row_bytes_}, at::kByte,
+                                   setup_.group, "gradients"));
     ++num_made_;
   }
   const at::Tensor bytes = std::exchange(free_.back(), {});
@@ -140,15 +141,15 @@ void ShardGradients::begin(size_t order, Gradients& /*gradients*/) {
   }
   const bool adds = std::ranges::any_of(
       unit.flat->leaves(), [](const Leaf& leaf) { return leaf.tensor.grad().defined(); });
-  const c10::ScalarType dtype = unit.flat->dtypes().reduce;
-  const bool converts = dtype != unit.flat->dtype();
+  const c10::ScalarType dtype = unit.flat->part().dtypes.reduce;
+  const bool converts = dtype != unit.flat->part().dtypes.shard;
   unit.sum = unit.shard;
   if (converts || (unit.stored ? holds_sums_ : adds)) {
     unit.sum = zero_shares(*unit.flat, dtype, unit.shard.numel(), setup_.group);
   }
   if (unit.stored) begin_stored(unit, order);
   unit.work = comm::reduce_scatter(
-      unit.sum, whole, layout::shard_counts(unit.flat->plan()), setup_.group,
+      unit.sum, whole, layout::shard_counts(unit.flat->part().plan), setup_.group,
       {.op = reduce_op(setup_.options.average), .tag = index, .label = "gradients"});
   ++num_begun_;
 }
@@ -180,7 +181,7 @@ void ShardGradients::retire(Unit& unit) {
   unit.work.wait();
   unit.work = {};
   if (unit.steps) {
-    const layout::Range own = unit.flat->range();
+    const layout::Range own = unit.flat->part().range();
     unit.sum = unit.shard.copy_(unit.rows[0].narrow(0, own.begin, own.size()));
     return;
   }

@@ -1,13 +1,19 @@
 #include "hanji/parallel/fsdp/internal/sharded_model.h"
 
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
 #include <map>
-#include <utility>
 
 #include "hanji/base/status.h"
 #include "hanji/comm/barrier.h"
 
 namespace hanji::parallel {
 namespace {
+
+const char* const kOutsideStep =
+    "the optimizer was about to change shards in a file outside of step(), where units are read "
+    "ahead; call it within the handle's step()";
 
 /// Parameters of one buffer: of a dtype, and what learns apart from what does not.
 using Kinds = std::map<std::pair<bool, c10::ScalarType>, std::vector<int>>;
@@ -21,129 +27,213 @@ Kinds kinds_of(const std::vector<NamedParameter>& parameters, const std::vector<
   return kinds;
 }
 
-std::vector<int64_t> sizes_of(const std::vector<NamedParameter>& parameters) {
+layout::Unit plan_of(const ShardedModel::Spec& spec, const std::vector<int>& indices) {
   std::vector<int64_t> sizes;
-  for (const auto& entry : parameters) sizes.push_back(entry.tensor.numel());
-  return sizes;
+  for (const auto& entry : spec.parameters) sizes.push_back(entry.tensor.numel());
+  return layout::make_unit(indices, sizes, spec.gradients.group.size());
 }
+
+bool is_mixed(const std::unique_ptr<FlatUnit>& flat) { return flat->part().is_mixed(); }
 
 }  // namespace
 
 std::shared_ptr<ShardedModel> ShardedModel::create(Spec spec) {
-  std::shared_ptr<ShardedModel> model(new ShardedModel(spec));
-  model->start(spec);
+  std::shared_ptr<ShardedModel> model(new ShardedModel(std::move(spec)));
+  model->start();
   return model;
 }
 
-ShardedModel::ShardedModel(Spec& spec)
-    : caller_(std::move(spec.caller)),
-      group_(spec.gradients.group),
-      residence_(spec.residence),
-      precision_(spec.gradients.options.precision),
-      num_secondary_(spec.secondary ? spec.secondary->size() : 0),
-      reshards_after_forward_(spec.reshards_after_forward),
-      reshards_(spec.reshards),
-      holds_batch_(spec.holds_batch),
-      max_in_flight_(spec.gradients.options.max_units_in_flight),
-      offload_(spec.gradients.options.offload) {}
-
 /// Room for all shards is there before the first parameter moves, or all is left as it was.
-void ShardedModel::open_store(const Spec& spec) {
-  if (!offload_) return;
+void ShardedModel::open_store() {
+  const auto& offload = spec_.gradients.options.offload;
+  if (!offload) return;
   std::vector<int64_t> bytes;
-  for (const UnitRequest& request : spec.units) {
-    for (const auto& [kind, indices] : kinds_of(spec.parameters, request.parameters)) {
-      const layout::Unit plan =
-          layout::make_unit(indices, sizes_of(spec.parameters), group_.size());
-      const int64_t own =
-          plan.shards[group_.rank()].size() * static_cast<int64_t>(c10::elementSize(kind.second));
-      if (offload_->parameters) bytes.push_back(own);
-      if (offload_->gradients && !kind.first) bytes.push_back(own);
+  for (const UnitRequest& request : spec_.units) {
+    for (const auto& [kind, indices] : kinds_of(spec_.parameters, request.parameters)) {
+      const int64_t own = plan_of(spec_, indices).shards[group().rank()].size() *
+                          static_cast<int64_t>(c10::elementSize(kind.second));
+      if (offload->parameters) bytes.push_back(own);
+      if (offload->gradients && !kind.first) bytes.push_back(own);
     }
   }
   std::vector<const comm::Group*> groups;
-  if (spec.gradients.replicas) groups.push_back(&*spec.gradients.replicas);
-  groups.push_back(&group_);
-  store_ = std::make_shared<ShardStore>(caller_, *offload_, bytes, groups);
+  if (spec_.gradients.replicas) groups.push_back(&*spec_.gradients.replicas);
+  groups.push_back(&group());
+  store_ = std::make_shared<ShardStore>(spec_.caller, *offload, bytes, groups);
 }
 
 /// One flat buffer for each dtype, and one for what learns apart from what does not. Parameters move
 /// there unit by unit, so that a rank never holds its module and all shards at a time.
-void ShardedModel::add_flats(const Spec& spec, const UnitRequest& request, ModuleUnit& unit) {
-  const std::vector<int64_t> sizes = sizes_of(spec.parameters);
-  for (const auto& [kind, indices] : kinds_of(spec.parameters, request.parameters)) {
+void ShardedModel::add_flats(const UnitRequest& request) {
+  const auto& offload = spec_.gradients.options.offload;
+  const Home home{spec_.residence, offload && offload->parameters ? store_ : nullptr,
+                  spec_.secondary};
+  std::vector<FlatUnit*> flats;
+  for (const auto& [kind, indices] : kinds_of(spec_.parameters, request.parameters)) {
     std::vector<NamedParameter> own;
-    for (const int index : indices) own.push_back(spec.parameters[index]);
-    const Home home{residence_,
-                    spec.device,
-                    spec.initial ? &*spec.initial : nullptr,
-                    dtypes_of(kind.second, precision_),
-                    offload_ && offload_->parameters ? store_ : nullptr,
-                    spec.secondary};
-    unit.flats.push_back(flats_.size());
-    unit_of_flat_.push_back(units_.size());
-    flats_.push_back(std::make_unique<FlatUnit>(
-        unit.name, layout::make_unit(indices, sizes, group_.size()), std::move(own), home, group_));
-    flats_.back()->adopt(weak_from_this(), flats_.size() - 1);
-    if (!flats_.back()->learns()) continue;
-    learning_.push_back(flats_.back().get());
-    unit_of_learning_.push_back(units_.size());
-    ++unit.num_learning;
+    for (const int index : indices) own.push_back(spec_.parameters[index]);
+    UnitPart part{request.name,
+                  plan_of(spec_, indices),
+                  std::move(own),
+                  spec_.device,
+                  dtypes_of(kind.second, spec_.rules.precision),
+                  group()};
+    flats_.push_back(std::make_unique<FlatUnit>(std::move(part), home,
+                                                spec_.initial ? &*spec_.initial : nullptr));
+    flats.push_back(flats_.back().get());
+    flats.back()->adopt(weak_from_this(), flats_.size() - 1);
+    if (flats.back()->part().learns()) learning_.push_back(flats.back());
   }
+  modules_->add(request, flats);
 }
 
-void ShardedModel::start(Spec& spec) {
-  open_store(spec);
-  for (const UnitRequest& request : spec.units) {
-    ModuleUnit unit{.name = request.name, .is_root = request.is_root};
-    add_flats(spec, request, unit);
-    if (unit.flats.empty() && !unit.is_root) continue;
-    if (request.module != nullptr) by_module_[request.module] = units_.size();
-    units_.push_back(std::move(unit));
-  }
-  if (spec.initial) spec.initial->materialise(spec.device);  // buffers, and what is in no unit
-  spec.gradients.caller = caller_;
-  if (offload_ && offload_->gradients) spec.gradients.store = store_;
-  Gradients::Events events{[this] { check_untouched(); },
-                           [this](size_t i) { on_unit_done(i); },
-                           [this] { on_end_of_backward(); },
-                           {}};
-  gradients_ = std::make_unique<ShardGradients>(learning_, spec.gradients, std::move(events));
-  comm::barrier(group_);
-  reshard_all();
+void ShardedModel::start() {
+  spec_.rules.precision = spec_.gradients.options.precision;
+  spec_.rules.max_in_flight = spec_.gradients.options.max_units_in_flight;
+  open_store();
+  modules_.emplace(weak_from_this(), spec_.caller, spec_.rules);
+  for (const UnitRequest& request : spec_.units) add_flats(request);
+  if (spec_.initial) spec_.initial->materialise(spec_.device);  // buffers, and what is in no unit
+  ShardGradients::Setup setup = spec_.gradients;
+  setup.caller = spec_.caller;
+  if (setup.options.offload && setup.options.offload->gradients) setup.store = store_;
+  gradients_ = std::make_unique<ShardGradients>(learning_, std::move(setup), events());
+  comm::barrier(group());
+  modules_->reshard_all();
   note_versions();
   refuse_updates();
-  if (spec.observes) observer_ = std::make_unique<UnitObserver>(*this);
+  if (spec_.observes) observer_ = std::make_unique<UnitObserver>(*this);
+  spec_.parameters.clear();
+  spec_.initial.reset();
 }
 
-std::optional<size_t> ShardedModel::find(const torch::nn::Module& module) const {
-  const auto found = by_module_.find(&module);
-  return found == by_module_.end() ? std::nullopt : std::optional(found->second);
+Gradients::Events ShardedModel::events() {
+  return {[this] { check_untouched(); },
+          [this](size_t unit) { modules_->on_gradients_of(*learning_[unit]); },
+          [this] {
+            const Gradients& engine = gradients_->engine();
+            modules_->on_end_of_backward(engine.fold() != nullptr && engine.fold()->is_last(),
+                                         engine.keeps_graph());
+          },
+          {}};
 }
 
-void ShardedModel::unshard(ModuleUnit& unit) {
-  if (pinned_) return;
-  for (const size_t flat : unit.flats) flats_[flat]->begin_unshard();
-  for (const size_t flat : unit.flats) flats_[flat]->unshard();
+void ShardedModel::before_backward(const std::shared_ptr<UnitPass>& pass) {
+  modules_->check_unspent(*pass);
+  gradients_->engine().arm();
+  modules_->before_backward(pass);
 }
 
-/// Ranks that own different numbers of grains gather alike if each does so once for all its grains.
-void ShardedModel::reshard(ModuleUnit& unit) {
-  if (pinned_ || holds_batch_) return;
-  for (const size_t flat : unit.flats) flats_[flat]->reshard();
+/// All ranks have done with the parameters as they are, or have written what they own.
+void ShardedModel::meet() const {
+  if (spec_.residence == Residence::kShared) comm::barrier(group());
 }
 
-void ShardedModel::reshard_after_forward(ModuleUnit& unit) {
-  if (pinned_ || holds_batch_) return;
-  for (const size_t flat : unit.flats) flats_[flat]->reshard_after_forward();
+void ShardedModel::step(const std::function<void()>& update) {
+  if (gradients_->engine().in_backward()) {
+    throw Error(base::invalid_argument("step() inside a backward(); call it when that returns"));
+  }
+  const auto apart = [](const auto& flat) { return flat->keeps_apart(); };
+  if (modules_->is_pinned() && std::ranges::any_of(flats_, apart)) {
+    throw Error(base::invalid_argument(
+        "step() while full_parameters() lives, whose end writes over the shards; end it first"));
+  }
+  check_untouched();
+  modules_->reshard_all();
+  meet();
+  update_shards(update);
+  for (const FlatUnit* flat : learning_) flat->memory().begin_publish();
+  for (const FlatUnit* flat : learning_) flat->memory().end_publish();
+  meet();
+  note_versions();
 }
 
-void ShardedModel::reshard_all() {
-  if (!reshards_) return;
-  touched_.clear();
-  const bool held = std::exchange(holds_batch_, false);
-  for (ModuleUnit& unit : units_) reshard(unit);
-  holds_batch_ = held;
+void ShardedModel::refuse_updates() const {
+  if (store_) store_->file().refuse_updates(kOutsideStep);
+}
+
+/// What lies in the file may change meanwhile, and what was read ahead is old.
+void ShardedModel::update_shards(const std::function<void()>& update) {
+  if (!store_) return update();
+  store_->drop_ahead();
+  store_->file().refuse_updates({});
+  update();
+  refuse_updates();
+  modules_->read_ahead();
+}
+
+void ShardedModel::check_in_memory(const std::string& caller, bool parameters,
+                                   bool gradients) const {
+  const auto& offload = spec_.gradients.options.offload;
+  if (!offload) return;
+  const bool no_parameters = parameters && offload->parameters;
+  if (!no_parameters && !(gradients && offload->gradients)) return;
+  throw Error(base::unsupported(
+      caller + ": the " + (no_parameters ? "parameters" : "gradients") +
+      " of this rank's shards lie in a file; update them by offloaded() of flat_parts(), read and "
+      "write parameters while full_parameters() lives, gradients by for_each_gradient()"));
+}
+
+void ShardedModel::note_versions() {
+  versions_.clear();
+  for (const auto& flat : flats_) {
+    for (const Leaf& leaf : flat->leaves())
+      versions_.emplace_back(leaf.tensor, leaf.tensor._version());
+  }
+}
+
+void ShardedModel::check_untouched() const {
+  for (const auto& [tensor, version] : versions_) {
+    if (tensor._version() == version) continue;
+    for (const auto& flat : flats_) {
+      for (const Leaf& leaf : flat->leaves()) {
+        if (!leaf.tensor.is_same(tensor)) continue;
+        throw Error(base::invalid_argument(
+            "this rank wrote to its shard of " + flat->part().parameters[leaf.position].name +
+            " outside of step(), where other ranks may read it; call step(optimizer) instead of "
+            "optimizer.step()"));
+      }
+    }
+  }
+}
+
+std::string ShardedModel::why_foreign(const at::Tensor& tensor) const {
+  for (const auto& flat : flats_) {
+    for (const Leaf& leaf : flat->leaves()) {
+      if (leaf.tensor.is_same(tensor)) return {};
+    }
+    for (const auto& [name, parameter] : flat->part().parameters) {
+      if (parameter.is_same(tensor)) return "the whole parameter " + name;
+    }
+  }
+  return "a tensor of another module";
+}
+
+void ShardedModel::begin_full_parameters() {
+  meet();
+  for (size_t i = 0; i < flats_.size(); ++i) {
+    FlatUnit& flat = *flats_[i];
+    if (!is_mixed(flats_[i])) store_ ? flat.unshard() : flat.memory().begin_unshard();
+    flat.begin_masters();
+    if (i + 1 < flats_.size()) flats_[i + 1]->memory().read_ahead();
+  }
+  for (const auto& flat : flats_) {
+    if (!is_mixed(flat)) flat->unshard();
+  }
+  modules_->set_pinned(true);
+  if (std::ranges::none_of(flats_, is_mixed)) return;
+  meet();
+  for (const auto& flat : flats_) flat->show_masters();
+}
+
+void ShardedModel::end_full_parameters() {
+  const at::NoGradGuard no_grad;
+  modules_->set_pinned(false);
+  if (store_) store_->drop_ahead();
+  for (const auto& flat : flats_) flat->write_back();
+  modules_->reshard_all();
+  meet();
+  note_versions();
 }
 
 }  // namespace hanji::parallel

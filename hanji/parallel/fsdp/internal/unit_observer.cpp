@@ -20,14 +20,14 @@ void UnitObserver::before(const lens::Operation& operation) {
     if (held.model.get() != &model_) return;
     if (std::ranges::find(units_, held.unit) == units_.end()) units_.push_back(held.unit);
   });
-  if (!units_.empty() && !operation.is_view()) model_.touch(units_);
+  if (!units_.empty() && !operation.is_view()) model_.modules().touch(units_);
 }
 
 void UnitObserver::after(const lens::Operation& operation) {
   if (units_.empty() || operation.is_view()) return;
   std::vector<at::Tensor> outputs;
   operation.for_each_output([&](const at::Tensor& tensor) { outputs.push_back(tensor); });
-  for (const size_t unit : units_) model_.touched(unit, outputs);
+  for (const size_t unit : units_) model_.modules().touched(unit, outputs);
 }
 
 }  // namespace hanji::parallel

@@ -1,4 +1,5 @@
-// Who is whole while forward and backward call units.
+#include "hanji/parallel/fsdp/internal/module_units.h"
+
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -18,42 +19,58 @@ bool contains(const std::vector<size_t>& some, size_t one) {
   return std::ranges::find(some, one) != some.end();
 }
 
-}  // namespace
-
 /// Before the first node of a unit's backward.
 struct BeforeBackward : torch::autograd::FunctionPreHook {
   std::weak_ptr<ShardedModel> model;
   std::shared_ptr<UnitPass> pass;
 
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& grads) override {
-    const auto alive = model.lock();
-    if (!alive) return grads;
-    if (pass->spent) {
-      throw Error(base::invalid_argument(
-          "backward() ran twice on one forward() of " + alive->words(pass->unit) +
-          "; call forward() again, or keep the graph by retain_graph"));
-    }
-    alive->before_backward(pass);
-    alive->spent_.push_back(pass);
+    if (const auto alive = model.lock()) alive->before_backward(pass);
     return grads;
   }
 };
 
-Casts ShardedModel::enter(size_t index) {
+}  // namespace
+
+ModuleUnits::ModuleUnits(std::weak_ptr<ShardedModel> model, std::string caller, UnitRules rules)
+    : model_(std::move(model)), caller_(std::move(caller)), rules_(std::move(rules)) {}
+
+bool ModuleUnits::ModuleUnit::is_unsharded() const {
+  return std::ranges::all_of(flats, &FlatUnit::is_unsharded);
+}
+
+void ModuleUnits::add(const UnitRequest& request, const std::vector<FlatUnit*>& flats) {
+  if (flats.empty() && !request.is_root) return;
+  ModuleUnit unit{.name = request.name, .flats = flats, .is_root = request.is_root};
+  unit.num_learning =
+      std::ranges::count_if(flats, [](const FlatUnit* flat) { return flat->part().learns(); });
+  unit_of_flat_.insert(unit_of_flat_.end(), flats.size(), units_.size());
+  if (request.module != nullptr) by_module_[request.module] = units_.size();
+  units_.push_back(std::move(unit));
+}
+
+std::optional<size_t> ModuleUnits::find(const torch::nn::Module& module) const {
+  const auto found = by_module_.find(&module);
+  return found == by_module_.end() ? std::nullopt : std::optional(found->second);
+}
+
+Casts ModuleUnits::enter(size_t index) {
   ModuleUnit& unit = units_[index];
   check_root_is_called(unit);
   if (unit.depth++ == 0) unit.entered = ++clock_;
   begin_call(index);
   Casts casts;
   if (pinned_) return casts;
-  if (precision_.cast_forward_inputs.value_or(false)) casts.inputs = precision_.param_dtype;
-  if (unit.is_root) casts.outputs = precision_.output_dtype;
+  if (rules_.precision.cast_forward_inputs.value_or(false)) {
+    casts.inputs = rules_.precision.param_dtype;
+  }
+  if (unit.is_root) casts.outputs = rules_.precision.output_dtype;
   return casts;
 }
 
 /// Its outputs are to be cast, which nobody would do.
-void ShardedModel::check_root_is_called(const ModuleUnit& unit) const {
-  if (!precision_.output_dtype || unit.is_root || units_[0].depth > 0) return;
+void ModuleUnits::check_root_is_called(const ModuleUnit& unit) const {
+  if (!rules_.precision.output_dtype || unit.is_root || units_[0].depth > 0) return;
   if (pinned_ || in_checkpointed_backward()) return;
   throw Error(base::invalid_argument(
       caller_ + ": precision.output_dtype is of what the root's forward() gives, and unit " +
@@ -62,7 +79,7 @@ void ShardedModel::check_root_is_called(const ModuleUnit& unit) const {
 }
 
 /// What is computed again is what the next part of backward needs, in the other direction.
-void ShardedModel::begin_call(size_t index) {
+void ModuleUnits::begin_call(size_t index) {
   if (in_recomputation()) {
     units_[index].begun.reset();
     reshard_done({.unit = index, .left = ++clock_, .recomputed = current_recomputation()});
@@ -78,7 +95,7 @@ void ShardedModel::begin_call(size_t index) {
 
 /// Without calls to go by: a unit ends where an operation needs others and not it, but for what is
 /// computed again, whose backward follows.
-void ShardedModel::touch(const std::vector<size_t>& flats) {
+void ModuleUnits::touch(const std::vector<size_t>& flats) {
   std::vector<size_t> needed;
   for (const size_t flat : flats) {
     if (!contains(needed, unit_of_flat_[flat])) needed.push_back(unit_of_flat_[flat]);
@@ -95,20 +112,16 @@ void ShardedModel::touch(const std::vector<size_t>& flats) {
   }
   for (const size_t index : needed) units_[index].begun.reset();
   for (const size_t index : needed) {
-    if (!contains(before, index) || !is_unsharded(units_[index])) begin_call(index);
+    if (!contains(before, index) || !units_[index].is_unsharded()) begin_call(index);
   }
 }
 
 /// After a forward: not if its backward comes next.
-bool ShardedModel::reshards_after(const ModuleUnit& unit) const {
-  return reshards_after_forward_ && !unit.is_root && !in_recomputation();
+bool ModuleUnits::reshards_after(const ModuleUnit& unit) const {
+  return rules_.reshards_after_forward && !unit.is_root && !in_recomputation();
 }
 
-bool ShardedModel::is_unsharded(const ModuleUnit& unit) const {
-  return std::ranges::all_of(unit.flats, [&](size_t flat) { return flats_[flat]->is_unsharded(); });
-}
-
-void ShardedModel::leave(size_t index, const std::vector<at::Tensor>& outputs) {
+void ModuleUnits::leave(size_t index, const std::vector<at::Tensor>& outputs) {
   ModuleUnit& unit = units_[index];
   --unit.depth;
   const bool learns = std::ranges::any_of(outputs, [](const at::Tensor& output) {
@@ -120,39 +133,45 @@ void ShardedModel::leave(size_t index, const std::vector<at::Tensor>& outputs) {
   if (reshards_after(unit)) reshard_after_forward(unit);
 }
 
-void ShardedModel::watch(size_t index, int64_t entered, const std::vector<at::Tensor>& outputs) {
+void ModuleUnits::watch(size_t index, int64_t entered, const std::vector<at::Tensor>& outputs) {
   const auto pass =
       std::make_shared<UnitPass>(UnitPass{index, entered, ++clock_, current_recomputation()});
   for (const at::Tensor& output : outputs) {
     if (!output.defined() || output.grad_fn() == nullptr) continue;
     auto hook = std::make_unique<BeforeBackward>();
-    hook->model = weak_from_this();
+    hook->model = model_;
     hook->pass = pass;
     output.grad_fn()->add_pre_hook(std::move(hook));
   }
 }
 
-std::string ShardedModel::words(size_t index) const {
-  const ModuleUnit& unit = units_[index];
+std::string ModuleUnits::to_string(const ModuleUnit& unit) {
   const std::string name = unit.is_root ? "the root unit" : "unit " + unit.name;
   if (unit.flats.empty()) return name;
-  return name + ", which holds parameter " + flats_[unit.flats[0]]->parameters()[0].name;
+  return name + ", which holds parameter " + unit.flats[0]->part().parameters[0].name;
 }
 
-void ShardedModel::before_backward(const std::shared_ptr<UnitPass>& pass) {
-  gradients_->engine().arm();
-  reshard_done(*pass);
+void ModuleUnits::check_unspent(const UnitPass& pass) const {
+  if (!pass.spent) return;
+  throw Error(base::invalid_argument("backward() ran twice on one forward() of " +
+                                     to_string(units_[pass.unit]) +
+                                     "; call forward() again, or keep the graph by retain_graph"));
+}
+
+void ModuleUnits::before_backward(const std::shared_ptr<UnitPass>& pass) {
   ModuleUnit& unit = units_[pass->unit];
+  reshard_done(*pass);
   if (unit.holds_frozen() && !unit.is_root) unit.begun = pass;
   unshard(unit);
   prefetch(pass->unit, -1);
+  spent_.push_back(pass);
 }
 
 /// No gradient tells when frozen parameters have been read for the last time. But autograd runs what
 /// was computed last first, so when a call's backward begins that of all later calls is over, as it
 /// is of all calls that were made to compute again what has been differentiated by now.
-void ShardedModel::reshard_done(const UnitPass& next) {
-  if (!reshards_ || units_[next.unit].is_root) return;
+void ModuleUnits::reshard_done(const UnitPass& next) {
+  if (!rules_.reshards || units_[next.unit].is_root) return;
   for (size_t i = 0; i < units_.size(); ++i) {
     ModuleUnit& unit = units_[i];
     if (unit.begun == nullptr || i == next.unit) continue;
@@ -161,12 +180,14 @@ void ShardedModel::reshard_done(const UnitPass& next) {
     if (!is_later && (last.recomputed == nullptr || *last.recomputed)) continue;
     unit.begun.reset();
     // Else its other calls would gather it once more.
-    if (reshards_after_forward_ || std::ranges::count(called_, i) <= 1) reshard_after_forward(unit);
+    if (rules_.reshards_after_forward || std::ranges::count(called_, i) <= 1) {
+      reshard_after_forward(unit);
+    }
   }
 }
 
 /// The unit that was called after (or before) this one; where it was called often, the last time.
-std::optional<size_t> ShardedModel::neighbour(size_t unit, int direction) const {
+std::optional<size_t> ModuleUnits::neighbour(size_t unit, int direction) const {
   const std::vector<size_t>& order = order_.empty() || direction < 0 ? called_ : order_;
   for (size_t i = order.size(); i-- > 0;) {
     if (order[i] != unit) continue;
@@ -177,43 +198,76 @@ std::optional<size_t> ShardedModel::neighbour(size_t unit, int direction) const 
   return std::nullopt;
 }
 
-size_t ShardedModel::num_unsharded() const {
-  return std::ranges::count_if(units_, [&](const ModuleUnit& unit) {
-    if (unit.is_root) return false;
-    const FlatUnit& first = *flats_[unit.flats[0]];
-    return first.is_unsharded() || first.is_unsharding();
+size_t ModuleUnits::num_whole() const {
+  return std::ranges::count_if(units_, [](const ModuleUnit& unit) {
+    return !unit.is_root && unit.flats[0]->memory().whole().defined();
   });
 }
 
 /// The neighbour is gathered as far as the limit allows; the shard of the one to be gathered after
 /// it is read meanwhile.
-void ShardedModel::prefetch(size_t unit, int direction) {
-  if (residence_ != Residence::kGathered || pinned_) return;
+void ModuleUnits::prefetch(size_t unit, int direction) {
+  const auto& flats = units_[unit].flats;
+  if (pinned_ || (!flats.empty() && !flats[0]->memory().is_gathered())) return;
   auto next = neighbour(unit, direction);
   if (!next || units_[*next].is_root) return;
-  if (num_unsharded() < static_cast<size_t>(max_in_flight_)) {
-    for (const size_t flat : units_[*next].flats) flats_[flat]->begin_unshard();
+  if (num_whole() < static_cast<size_t>(rules_.max_in_flight)) {
+    for (FlatUnit* flat : units_[*next].flats) flat->memory().begin_unshard();
     next = neighbour(*next, direction);
   }
-  if (!next || !store_) return;
-  for (const size_t flat : units_[*next].flats) flats_[flat]->read_ahead();
+  if (!next) return;
+  for (FlatUnit* flat : units_[*next].flats) flat->memory().read_ahead();
 }
 
-void ShardedModel::on_unit_done(size_t learning) {
-  if (!reshards_) return;
-  ModuleUnit& unit = units_[unit_of_learning_[learning]];
-  if (++unit.num_done == unit.num_learning && !unit.holds_frozen()) reshard(unit);
+void ModuleUnits::read_ahead() const {
+  constexpr size_t kAhead = 2;
+  for (size_t i = 0; i < std::min(order_.size(), kAhead); ++i) {
+    for (const FlatUnit* flat : units_[order_[i]].flats) flat->memory().read_ahead();
+  }
 }
 
-void ShardedModel::on_end_of_backward() {
+void ModuleUnits::on_gradients_of(const FlatUnit& flat) {
+  if (!rules_.reshards) return;
+  const auto owner = std::ranges::find_if(units_, [&](const ModuleUnit& unit) {
+    return std::ranges::find(unit.flats, &flat) != unit.flats.end();
+  });
+  if (++owner->num_done == owner->num_learning && !owner->holds_frozen()) reshard(*owner);
+}
+
+void ModuleUnits::on_end_of_backward(bool ends_batch, bool keeps_graph) {
   if (!called_.empty()) order_ = std::exchange(called_, {});
   for (ModuleUnit& unit : units_) {
     unit.num_done = 0;
     unit.begun.reset();
   }
-  if (!holds_batch_ || gradients_->engine().fold()->is_last()) reshard_all();
-  for (const auto& pass : spent_) pass->spent = !gradients_->engine().keeps_graph();
+  if (!rules_.holds_batch || ends_batch) reshard_all();
+  for (const auto& pass : spent_) pass->spent = !keeps_graph;
   spent_.clear();
+}
+
+void ModuleUnits::unshard(ModuleUnit& unit) {
+  if (pinned_) return;
+  for (FlatUnit* flat : unit.flats) flat->memory().begin_unshard();
+  for (FlatUnit* flat : unit.flats) flat->unshard();
+}
+
+/// Ranks that own different numbers of grains gather alike if each does so once for all its grains.
+void ModuleUnits::reshard(ModuleUnit& unit) {
+  if (pinned_ || rules_.holds_batch) return;
+  for (FlatUnit* flat : unit.flats) flat->reshard();
+}
+
+void ModuleUnits::reshard_after_forward(ModuleUnit& unit) {
+  if (pinned_ || rules_.holds_batch) return;
+  for (FlatUnit* flat : unit.flats) flat->reshard_after_forward();
+}
+
+void ModuleUnits::reshard_all() {
+  if (!rules_.reshards || pinned_) return;
+  touched_.clear();
+  for (ModuleUnit& unit : units_) {
+    for (FlatUnit* flat : unit.flats) flat->reshard();
+  }
 }
 
 }  // namespace hanji::parallel

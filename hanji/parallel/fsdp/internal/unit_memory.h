@@ -1,0 +1,106 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hanji/comm/group.h"
+#include "hanji/layout/unit.h"
+#include "hanji/parallel/fsdp/internal/precision.h"
+#include "hanji/parallel/fsdp/internal/shard_store.h"
+#include "hanji/parallel/named_parameter.h"
+
+namespace hanji::parallel {
+
+/// What a unit is, on one rank.
+struct UnitPart {
+  std::string name;  ///< Of the module; empty: the root.
+  layout::Unit plan;
+  std::vector<NamedParameter> parameters;
+  c10::Device device;
+  UnitDtypes dtypes;
+  comm::Group group;  ///< Who has the shards.
+
+  layout::Range range() const { return plan.shards[group.rank()]; }
+  bool learns() const { return parameters[0].tensor.requires_grad(); }
+  /// Whole parameters are rounded copies of the shards.
+  bool is_mixed() const { return dtypes.compute != dtypes.shard; }
+  /// This rank's elements of a whole unit.
+  at::Tensor own_of(const at::Tensor& whole) const {
+    return whole.narrow(0, range().begin, range().size());
+  }
+};
+
+/// Where the whole parameters of a unit lie.
+enum class Residence : uint8_t {
+  kShared,      ///< Once on the host, in the heap: every rank writes its shard there.
+  kReplicated,  ///< On every rank: made whole again after each step.
+  kGathered,    ///< On every rank while it computes with them, else only the shards.
+};
+
+/// The memory of one unit: its whole parameters, as they are computed with, and this rank's shard of
+/// them. The shard is memory of its own where whole parameters have another dtype or are gathered.
+///
+/// Order   ranks call members but for the accessors in the same order: some are collectives.
+class UnitMemory {
+ public:
+  virtual ~UnitMemory() = default;
+
+  /// This rank's elements.
+  const at::Tensor& shard() const { return shard_; }
+  /// Where they are between uses; nowhere: in memory.
+  virtual FilePlace shard_in_file() const { return {}; }
+  /// All elements; undefined while they have no memory.
+  const at::Tensor& whole() const { return whole_; }
+  /// Whole parameters have memory only from begin_unshard() to reshard().
+  virtual bool is_gathered() const { return false; }
+
+  /// The shard holds its first values.
+  virtual void end_fill();
+  /// Begins to read the shard from its file, if it will be gathered.
+  virtual void read_ahead() {}
+  virtual void begin_unshard() {}
+  /// After it whole() can be computed with.
+  virtual void unshard() {}
+  virtual void reshard() {}
+  /// The same between forward and backward, which will gather the secondary shards if there are any.
+  virtual void reshard_after_forward() { reshard(); }
+  /// What was written to the shard reaches whole parameters that are always there.
+  virtual void begin_publish() {}
+  virtual void end_publish() {}
+
+  /// Mixed: the shards of all ranks in one tensor; of one on the host, after all ranks have called.
+  virtual at::Tensor masters();
+  /// What was written to the masters, or where there are none to whole(), becomes the shard.
+  virtual void write_back(const at::Tensor& masters);
+
+ protected:
+  explicit UnitMemory(const UnitPart& part) : part_(part) {}
+  at::Tensor empty_whole(c10::ScalarType dtype, const char* category) const;
+  comm::Work gather(at::Tensor& whole, const at::Tensor& own) const;
+
+  const UnitPart& part_;
+  at::Tensor whole_;
+  at::Tensor shard_;
+};
+
+/// Who needs what of a unit's memory.
+struct Home {
+  Residence residence = Residence::kShared;
+  /// Gathered: where the shards are; null: in memory.
+  std::shared_ptr<ShardStore> store = nullptr;
+  /// Gathered: who a unit is resharded over after forward.
+  std::optional<comm::Group> secondary = {};
+};
+/// `part` outlives the result. A collective.
+std::unique_ptr<UnitMemory> place(const UnitPart& part, const Home& home);
+
+/// Those that are whole only while they are computed with.
+std::unique_ptr<UnitMemory> place_gathered(const UnitPart& part, const Home& home);
+
+}  // namespace hanji::parallel
