@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "hanji/base/status.h"
-#include "hanji/comm/all_reduce.h"
 #include "hanji/comm/host_values.h"
 #include "hanji/comm/tree_reduce.h"
 #include "hanji/parallel/flat_parameters.h"
@@ -70,21 +69,26 @@ void Reducer::place_buckets() {
       bucket.view.gradients.push_back(
           alias(flat_, plan_.flat.offsets[index], parameters_[index].tensor.sizes()));
     }
-    if (fold == nullptr) continue;
-    bucket.steps = std::make_shared<const schedule::StepList>(
-        schedule::tree_all_reduce(fold->tree(), of.end - of.begin));
+    if (fold != nullptr) {
+      bucket.steps = std::make_shared<const schedule::StepList>(
+          schedule::tree_all_reduce(fold->tree(), of.end - of.begin));
+    } else if (!options_.hook) {
+      bucket.all_reduce = comm::prepare(
+          schedule::Routine::kAllReduce, flat_.scalar_type(), {of.end - of.begin}, group_,
+          {.op = bucket.view.op, .tag = bucket.view.index, .label = "gradients"});
+      bucket.all_reduce.bind(bucket.view.flat, bucket.view.flat);
+    }
   }
 }
 
 void Reducer::begin(size_t index, Gradients& /*gradients*/) {
   Bucket& bucket = buckets_[index];
-  const comm::AllReduceOptions call{.op = bucket.view.op, .tag = index, .label = "gradients"};
   if (bucket.steps) {
     bucket.work = comm::tree_all_reduce(bucket.rows, bucket.view.flat, bucket.steps, group_,
                                         {.tag = index, .label = "gradients"});
   } else {
-    bucket.work = options_.hook ? options_.hook.begin(bucket.view, group_)
-                                : comm::all_reduce(bucket.view.flat, group_, call);
+    bucket.work =
+        options_.hook ? options_.hook.begin(bucket.view, group_) : bucket.all_reduce.start();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hanji/comm/group.h"
+#include "hanji/comm/prepare.h"
 #include "hanji/comm/work.h"
 #include "hanji/layout/bucket.h"
 #include "hanji/parallel/agreement.h"
@@ -40,6 +41,7 @@ class Reducer : public GradientSink {
     at::Tensor rows;      ///< Its part of all rows.
     GradientBucket view;  ///< Its part of row 0, where sums land, as a hook sees it.
     std::shared_ptr<const schedule::StepList> steps;  ///< Stable only.
+    comm::Call all_reduce;                            ///< Neither stable nor by a hook.
     comm::Work work;
   };
 

@@ -9,7 +9,8 @@ namespace {
 
 class Gathered : public UnitMemory {
  public:
-  Gathered(const UnitPart& part, const std::optional<comm::Group>& secondary) : UnitMemory(part) {
+  Gathered(const UnitPart& part, const std::optional<comm::Group>& secondary)
+      : UnitMemory(part), gather_(prepare_gather(part.dtypes.compute)) {
     if (secondary) secondary_.emplace(part.plan, *secondary);
   }
 
@@ -46,8 +47,8 @@ class Gathered : public UnitMemory {
   bool has_secondary() const { return secondary_ && secondary_->is_kept(); }
 
   virtual comm::Work gather_shards() {
-    if (!part_.is_mixed()) return gather(whole_, shard_);
-    return gather(whole_, part_.own_of(whole_).copy_(shard_));  // rounded before it travels
+    if (!part_.is_mixed()) return gather_.start(whole_, shard_);
+    return gather_.start(whole_, part_.own_of(whole_).copy_(shard_));  // rounded before it travels
   }
 
  private:
@@ -57,6 +58,7 @@ class Gathered : public UnitMemory {
     whole_.reset();
   }
 
+  comm::Call gather_;
   std::optional<SecondaryShard> secondary_;
   comm::Work gathering_;
 };

@@ -10,7 +10,6 @@
 
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/host_values.h"
-#include "hanji/comm/reduce_scatter.h"
 #include "hanji/comm/tree_reduce.h"
 #include "hanji/parallel/flat_parameters.h"
 
@@ -62,9 +61,24 @@ void ShardGradients::place_rows() {
     if (const GrainFold* fold = engine_->fold()) {
       unit.steps = std::make_shared<const schedule::StepList>(
           schedule::tree_all_reduce(fold->tree(), count));
+    } else {
+      prepare_calls(unit, &unit - units_.data());
     }
   }
   for (size_t order = units_.size(); setup_.keeps_whole && order-- > 0;) rows(order);
+}
+
+void ShardGradients::prepare_calls(Unit& unit, uint64_t tag) const {
+  const UnitPart& part = unit.flat->part();
+  comm::PrepareOptions call{
+      .op = reduce_op(setup_.options.average), .tag = tag, .label = "gradients"};
+  unit.reduce_scatter = comm::prepare(schedule::Routine::kReduceScatter, part.dtypes.reduce,
+                                      layout::shard_counts(part.plan), setup_.group, call);
+  if (!setup_.replicas) return;
+  call.tag = 0;
+  call.label = "gradient shards";
+  unit.all_reduce = comm::prepare(schedule::Routine::kAllReduce, part.dtypes.reduce,
+                                  {part.range().size()}, *setup_.replicas, call);
 }
 
 void ShardGradients::place_shards() {
@@ -148,9 +162,7 @@ void ShardGradients::begin(size_t order, Gradients& /*gradients*/) {
     unit.sum = zero_shares(*unit.flat, dtype, unit.shard.numel(), setup_.group);
   }
   if (unit.stored) begin_stored(unit, order);
-  unit.work = comm::reduce_scatter(
-      unit.sum, whole, layout::shard_counts(unit.flat->part().plan), setup_.group,
-      {.op = reduce_op(setup_.options.average), .tag = index, .label = "gradients"});
+  unit.work = unit.reduce_scatter.start(unit.sum, whole);
   ++num_begun_;
 }
 
@@ -190,10 +202,7 @@ void ShardGradients::retire(Unit& unit) {
                         .set_(unit.rows.storage(), 0, {row_bytes_}, {}));
     unit.rows.reset();
   }
-  if (!setup_.replicas) return;
-  unit.work =
-      comm::all_reduce(unit.sum, *setup_.replicas,
-                       {.op = reduce_op(setup_.options.average), .label = "gradient shards"});
+  if (setup_.replicas) unit.work = unit.all_reduce.start(unit.sum);
 }
 
 /// In a file at once, so that no sum stays in memory until the others are there.

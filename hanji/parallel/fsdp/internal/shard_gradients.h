@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hanji/comm/group.h"
+#include "hanji/comm/prepare.h"
 #include "hanji/comm/work.h"
 #include "hanji/parallel/fsdp/internal/flat_unit.h"
 #include "hanji/parallel/fsdp/internal/shard_store.h"
@@ -63,6 +64,7 @@ class ShardGradients : public GradientSink {
     at::Tensor shard;               ///< Where this rank's share lies for its leaves.
     std::vector<at::Tensor> slots;  ///< By leaf, in `shard`.
     at::Tensor sum;  ///< Where the reduction puts it: `shard`, or to be added or converted there.
+    comm::Call reduce_scatter, all_reduce;  ///< Over the group, and over replicas; not in stable.
     comm::Work work;
     std::shared_ptr<const schedule::StepList> steps;  ///< Stable only.
     std::optional<StoredShard> stored;                ///< Of `shard`.
@@ -73,6 +75,7 @@ class ShardGradients : public GradientSink {
   size_t reversed(size_t number) const { return units_.size() - 1 - number; }
   void make_engine(Gradients::Events events);
   void place_rows();
+  void prepare_calls(Unit& unit, uint64_t tag) const;
   at::Tensor take_row(int64_t count, c10::ScalarType dtype);
   void place_shards();
   void place_in_file(Unit& unit);

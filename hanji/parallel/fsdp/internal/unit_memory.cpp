@@ -3,7 +3,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
-#include "hanji/comm/all_gather.h"
 #include "hanji/comm/host_values.h"
 #include "hanji/comm/shared_tensor.h"
 
@@ -51,11 +50,14 @@ class WholeOnRank : public AlwaysWhole {
  public:
   explicit WholeOnRank(const UnitPart& part)
       : AlwaysWhole(part, comm::zeros_on(part.device, {part.plan.flat.count}, part.dtypes.compute,
-                                         part.group, "parameters")) {}
+                                         part.group, "parameters")),
+        gather_(prepare_gather(part.dtypes.compute)) {
+    gather_.bind(whole_, part.own_of(whole_));
+  }
 
   void begin_publish() override {
     AlwaysWhole::begin_publish();
-    publishing_ = gather(whole_, part_.own_of(whole_));
+    publishing_ = gather_.start();
   }
 
   void end_publish() override {
@@ -69,6 +71,7 @@ class WholeOnRank : public AlwaysWhole {
   }
 
  private:
+  comm::Call gather_;
   comm::Work publishing_;
 };
 
@@ -82,7 +85,7 @@ void UnitMemory::end_fill() {
 at::Tensor UnitMemory::masters() {
   at::Tensor all = empty_whole(part_.dtypes.shard, kMasters);
   part_.own_of(all).copy_(shard_);
-  gather(all, part_.own_of(all)).wait();
+  prepare_gather(part_.dtypes.shard).start(all, part_.own_of(all)).wait();
   return all;
 }
 
@@ -96,9 +99,9 @@ at::Tensor UnitMemory::empty_whole(c10::ScalarType dtype, const char* category) 
   return at::empty({count}, at::TensorOptions(dtype).device(part_.device));
 }
 
-comm::Work UnitMemory::gather(at::Tensor& whole, const at::Tensor& own) const {
-  return comm::all_gather(whole, own, layout::shard_counts(part_.plan), part_.group,
-                          {.label = part_.name});
+comm::Call UnitMemory::prepare_gather(c10::ScalarType dtype) const {
+  return comm::prepare(schedule::Routine::kAllGather, dtype, layout::shard_counts(part_.plan),
+                       part_.group, {.label = part_.name});
 }
 
 std::unique_ptr<UnitMemory> place(const UnitPart& part, const Home& home) {

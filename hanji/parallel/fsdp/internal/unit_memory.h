@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hanji/comm/group.h"
+#include "hanji/comm/prepare.h"
 #include "hanji/layout/unit.h"
 #include "hanji/parallel/fsdp/internal/precision.h"
 #include "hanji/parallel/fsdp/internal/shard_store.h"
@@ -82,7 +83,8 @@ class UnitMemory {
  protected:
   explicit UnitMemory(const UnitPart& part) : part_(part) {}
   at::Tensor empty_whole(c10::ScalarType dtype, const char* category) const;
-  comm::Work gather(at::Tensor& whole, const at::Tensor& own) const;
+  /// Of a whole unit in this dtype from the shards of all ranks.
+  comm::Call prepare_gather(c10::ScalarType dtype) const;
 
   const UnitPart& part_;
   at::Tensor whole_;
