@@ -77,9 +77,8 @@ double products_seconds(const plan::Plan& plan, int rank) {
 }
 
 void save_initial(const train::Job& job, const std::string& path) {
-  const auto tensors = train::tensors_of(job);
-  base::throw_if_error(
-      checkpoint::write_safetensors(path, checkpoint::views_of(tensors.model).or_throw()));
+  const auto model = train::model_of(train::view_of(job));
+  base::throw_if_error(checkpoint::write_safetensors(path, checkpoint::views_of(model).or_throw()));
 }
 
 }  // namespace
@@ -123,7 +122,7 @@ int main(int argc, char** argv) {
       answer["losses"].push_back(result.loss);
     }
     if (request.value("hash", false)) {
-      answer["state_sha256"] = train::hashes_of(train::tensors_of(job)).state;
+      answer["state_sha256"] = train::hashes_of(job).state;
     }
     std::cout << answer << std::endl;
   }

@@ -32,9 +32,22 @@ class Resume(CommandTest):
         return self.hanji("train", "--resume", "--out", self.folder / out, *arguments, **keywords)
 
     def test_a_killed_run_ends_as_one_that_was_never_killed(self):
-        self.train("whole", *JOB, "--steps", 60)
+        self.expect_no_trace_of_kills(*JOB)
+
+    def test_a_run_killed_while_its_ranks_save_parts_ends_as_one_that_was_never_killed(self):
+        self.expect_no_trace_of_kills(*JOB, "--set", "parallel.data=zero3", "--set",
+                                      "checkpoint.every=1")
+        checkpoint = self.folder / "killed" / "checkpoints" / "step_00000060"
+        self.assertEqual(sorted(path.name for path in checkpoint.iterdir()),
+                         ["manifest.json", "model.part_0.safetensors", "model.part_1.safetensors",
+                          "optimizer.part_0.safetensors", "optimizer.part_1.safetensors"])
+        files = self.read_json(checkpoint, "manifest.json")["files"]
+        self.assertEqual([file["writer"]["coordinates"]["fsdp"] for file in files], [0, 0, 1, 1])
+
+    def expect_no_trace_of_kills(self, *job):
+        self.train("whole", *job, "--steps", 60)
         chance = random.Random(1)
-        process = self.start("killed", *JOB, "--steps", 60)
+        process = self.start("killed", *job, "--steps", 60)
         for _ in range(4):
             # From before the first step to after the last one.
             time.sleep(chance.uniform(0.1, 1.2))
@@ -44,7 +57,7 @@ class Resume(CommandTest):
                 [HANJI, "train", "--resume", "--out", self.folder / "killed",
                  *([] if (self.folder / "killed" / "plan.json").exists()
                    or any((self.folder / "killed" / "checkpoints").glob("step_*"))
-                   else [*NANO, *JOB, "--steps", "60"])],
+                   else [*NANO, *map(str, job), "--steps", "60"])],
                 env=self.environment(), cwd=self.folder, text=True,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
         output, _ = process.communicate(timeout=120)

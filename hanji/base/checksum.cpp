@@ -66,6 +66,22 @@ uint32_t crc32c(std::span<const std::byte> bytes, uint32_t seed) {
 
 uint64_t xxh3(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
+struct Xxh3::State {
+  XXH3_state_t* xxh = XXH3_createState();
+  ~State() { XXH3_freeState(xxh); }
+};
+
+Xxh3::Xxh3() : state_(std::make_unique<State>()) { XXH3_64bits_reset(state_->xxh); }
+Xxh3::Xxh3(Xxh3&&) noexcept = default;
+Xxh3& Xxh3::operator=(Xxh3&&) noexcept = default;
+Xxh3::~Xxh3() = default;
+
+void Xxh3::update(std::span<const std::byte> bytes) {
+  XXH3_64bits_update(state_->xxh, bytes.data(), bytes.size());
+}
+
+uint64_t Xxh3::digest() const { return XXH3_64bits_digest(state_->xxh); }
+
 struct Sha256::Context {
   EVP_MD_CTX* evp = EVP_MD_CTX_new();
   ~Context() { EVP_MD_CTX_free(evp); }
@@ -73,6 +89,9 @@ struct Sha256::Context {
 
 Sha256::Sha256() : context_(std::make_unique<Context>()) {
   require(EVP_DigestInit_ex(context_->evp, EVP_sha256(), nullptr), "SHA-256 start");
+}
+Sha256::Sha256(const Sha256& other) : context_(std::make_unique<Context>()) {
+  require(EVP_MD_CTX_copy_ex(context_->evp, other.context_->evp), "SHA-256 copy");
 }
 Sha256::Sha256(Sha256&&) noexcept = default;
 Sha256& Sha256::operator=(Sha256&&) noexcept = default;

@@ -39,6 +39,17 @@ TEST(Xxh3, EqualsThePublishedVectorAndSeesEveryBit) {
   }
 }
 
+TEST(Xxh3, OfPiecesIsThatOfAllBytes) {
+  const std::string text(1000, 'x');
+  for (const size_t cut : {0, 1, 255, 256, 257, 999, 1000}) {
+    Xxh3 pieces;
+    pieces.update(bytes_of(text.substr(0, cut)));
+    pieces.update(bytes_of(text.substr(cut)));
+    EXPECT_EQ(pieces.digest(), xxh3(bytes_of(text))) << cut;
+    EXPECT_EQ(pieces.digest(), xxh3(bytes_of(text))) << "digest() changes nothing";
+  }
+}
+
 // FIPS 180-4 examples.
 TEST(Sha256, EqualsThePublishedVectors) {
   EXPECT_EQ(Sha256().hex(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
@@ -50,6 +61,8 @@ TEST(Sha256, GoesOnAfterHexAndAfterAMove) {
   Sha256 hash;
   hash.update("a");
   EXPECT_EQ(hash.hex(), hash.hex());
+  Sha256 copied = hash;
+  copied.update("x");
   Sha256 moved = std::move(hash);
   moved.update("bc");
   EXPECT_EQ(moved.hex(), Sha256().update("abc").hex());

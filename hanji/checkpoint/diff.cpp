@@ -86,21 +86,41 @@ void raise(double& largest, double value) {
   if (value > largest || std::isnan(value)) largest = std::isnan(largest) ? largest : value;
 }
 
-void compare_values(const NamedTensor& a, const NamedTensor& b, std::vector<Difference>& found) {
-  if (std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin())) return;
-  Difference difference{.tensor = a.name, .first_element = -1};
-  const size_t width = base::size_of(a.dtype);
-  for (size_t at = 0; at < a.bytes.size(); at += width) {
-    const std::byte* left = a.bytes.data() + at;
-    const std::byte* right = b.bytes.data() + at;
+/// Adds what differs in a run of two tensors that begins at their element `first`.
+void compare_run(DType dtype, int64_t first, std::span<const std::byte> a,
+                 std::span<const std::byte> b, Difference& difference) {
+  if (std::equal(a.begin(), a.end(), b.begin())) return;
+  const size_t width = base::size_of(dtype);
+  for (size_t at = 0; at < a.size(); at += width) {
+    const std::byte* left = a.data() + at;
+    const std::byte* right = b.data() + at;
     if (std::memcmp(left, right, width) == 0) continue;
-    if (difference.first_element < 0) difference.first_element = static_cast<int64_t>(at / width);
-    ++difference.num_elements;
-    const double distance = std::abs(value_at(a.dtype, left) - value_at(a.dtype, right));
+    if (difference.num_elements++ == 0) {
+      difference.first_element = first + static_cast<int64_t>(at / width);
+    }
+    const double distance = std::abs(value_at(dtype, left) - value_at(dtype, right));
     raise(difference.largest, distance);
-    raise(difference.largest_ulps, std::isnan(distance) ? distance : ulps(a.dtype, left, right));
+    raise(difference.largest_ulps, std::isnan(distance) ? distance : ulps(dtype, left, right));
   }
-  found.push_back(std::move(difference));
+}
+
+/// Tensors of one form, whose runs may begin and end elsewhere.
+Difference compare_values(const SavedTensor& a, const SavedTensor& b) {
+  Difference difference{.tensor = a.name};
+  int64_t at = 0;
+  auto left = a.runs.begin(), right = b.runs.begin();
+  size_t of_left = 0, of_right = 0;  // bytes of those runs that are compared
+  while (left != a.runs.end() && right != b.runs.end()) {
+    const size_t bytes = std::min(left->size() - of_left, right->size() - of_right);
+    compare_run(a.dtype, at, left->subspan(of_left, bytes), right->subspan(of_right, bytes),
+                difference);
+    at += static_cast<int64_t>(bytes / base::size_of(a.dtype));
+    of_left += bytes;
+    of_right += bytes;
+    if (of_left == left->size()) ++left, of_left = 0;
+    if (of_right == right->size()) ++right, of_right = 0;
+  }
+  return difference;
 }
 
 }  // namespace
@@ -121,9 +141,14 @@ std::vector<Difference> diff(const SafetensorsFile& first, const SafetensorsFile
 
 std::vector<Difference> diff(std::span<const NamedTensor> first,
                              std::span<const NamedTensor> second) {
-  std::map<std::string_view, std::pair<const NamedTensor*, const NamedTensor*>> pairs;
-  for (const NamedTensor& tensor : first) pairs[tensor.name].first = &tensor;
-  for (const NamedTensor& tensor : second) pairs[tensor.name].second = &tensor;
+  return diff(in_one_run(first), in_one_run(second));
+}
+
+std::vector<Difference> diff(std::span<const SavedTensor> first,
+                             std::span<const SavedTensor> second) {
+  std::map<std::string_view, std::pair<const SavedTensor*, const SavedTensor*>> pairs;
+  for (const SavedTensor& tensor : first) pairs[tensor.name].first = &tensor;
+  for (const SavedTensor& tensor : second) pairs[tensor.name].second = &tensor;
   std::vector<Difference> found;
   for (const auto& [name, pair] : pairs) {
     const auto& [a, b] = pair;
@@ -136,8 +161,8 @@ std::vector<Difference> diff(std::span<const NamedTensor> first,
       add(DifferenceKind::kOnlyInSecond);
     } else if (a->dtype != b->dtype || a->shape != b->shape) {
       add(DifferenceKind::kForm);
-    } else {
-      compare_values(*a, *b, found);
+    } else if (Difference values = compare_values(*a, *b); values.num_elements > 0) {
+      found.push_back(std::move(values));
     }
   }
   return found;

@@ -32,5 +32,7 @@ struct Difference {
 std::vector<Difference> diff(const SafetensorsFile& first, const SafetensorsFile& second);
 std::vector<Difference> diff(std::span<const NamedTensor> first,
                              std::span<const NamedTensor> second);
+std::vector<Difference> diff(std::span<const SavedTensor> first,
+                             std::span<const SavedTensor> second);
 
 }  // namespace hanji::checkpoint

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "hanji/base/file.h"
 #include "hanji/base/text.h"
 
@@ -12,8 +14,8 @@ namespace fs = std::filesystem;
 
 Status no_such_tensor(const Checkpoint& checkpoint, const std::string& name) {
   std::vector<std::string_view> names;
-  for (const SafetensorsFile* file : {&checkpoint.model, &checkpoint.optimizer}) {
-    for (const NamedTensor& tensor : file->tensors()) names.push_back(tensor.name);
+  for (const auto* tensors : {&checkpoint.model, &checkpoint.optimizer}) {
+    for (const SavedTensor& tensor : *tensors) names.push_back(tensor.name);
   }
   const auto near = base::nearest(name, names);
   return base::not_found(
@@ -21,18 +23,38 @@ Status no_such_tensor(const Checkpoint& checkpoint, const std::string& name) {
                   near ? "; did you mean '" + *near + "'?" : "; `hanji ckpt show` lists them"));
 }
 
+const SavedTensor* find(const Checkpoint& checkpoint, const std::string& name) {
+  for (const auto* tensors : {&checkpoint.model, &checkpoint.optimizer}) {
+    const auto found = std::ranges::find(*tensors, name, &SavedTensor::name);
+    if (found != tensors->end()) return &*found;
+  }
+  return nullptr;
+}
+
+Status write_plain(const fs::path& path, const std::vector<SavedTensor>& tensors) {
+  std::vector<TensorForm> forms;
+  for (const SavedTensor& tensor : tensors) {
+    forms.push_back({tensor.name, tensor.dtype, tensor.shape});
+  }
+  HANJI_ASSIGN_OR_RETURN(auto writer, SafetensorsWriter::create(path, forms, {{"format", "pt"}}));
+  for (const SavedTensor& tensor : tensors) {
+    for (const auto& run : tensor.runs) HANJI_RETURN_IF_ERROR(writer.append(run));
+  }
+  return writer.finish();
+}
+
 }  // namespace
 
 Result<size_t> export_tensors(const Checkpoint& checkpoint, std::span<const std::string> names,
                               const fs::path& to) {
-  std::vector<NamedTensor> tensors;
-  if (names.empty()) tensors = checkpoint.model.tensors();
+  std::vector<SavedTensor> tensors;
+  if (names.empty()) tensors = checkpoint.model;
   for (const std::string& name : names) {
-    const NamedTensor* found = checkpoint.model.find(name);
-    if (found == nullptr) found = checkpoint.optimizer.find(name);
+    const SavedTensor* found = find(checkpoint, name);
     if (found == nullptr) return no_such_tensor(checkpoint, name);
     tensors.push_back(*found);
   }
+  sort_for_file(tensors);
   std::error_code error;
   if (fs::exists(fs::symlink_status(to, error))) {
     return base::invalid_argument(
@@ -40,7 +62,7 @@ Result<size_t> export_tensors(const Checkpoint& checkpoint, std::span<const std:
   }
   fs::path unfinished = to;
   unfinished += ".unfinished";
-  Status status = write_safetensors(unfinished, tensors, {{"format", "pt"}});
+  Status status = write_plain(unfinished, tensors);
   if (status.ok()) status = base::rename_and_sync(unfinished, to);
   if (status.ok()) return tensors.size();
   const Status removed = base::remove_tree(unfinished);

@@ -3,45 +3,57 @@
 #include <algorithm>
 #include <vector>
 
-#include "hanji/base/checksum.h"
-
 namespace hanji::checkpoint {
 namespace {
 
-void add_number(base::Sha256& hash, uint64_t value) {
-  hash.update(std::as_bytes(std::span(&value, 1)));
-}
-
-void add_text(base::Sha256& hash, std::string_view text) {
-  add_number(hash, text.size());
-  hash.update(text);
-}
-
-void add_tensor(base::Sha256& hash, const NamedTensor& tensor) {
-  add_text(hash, tensor.name);
-  add_text(hash, base::name_of(tensor.dtype));
-  add_number(hash, tensor.shape.size());
-  for (const int64_t length : tensor.shape) add_number(hash, static_cast<uint64_t>(length));
-  hash.update(tensor.bytes);
-}
-
-void add_group(base::Sha256& hash, std::span<const NamedTensor> tensors) {
-  std::vector<const NamedTensor*> sorted;
-  for (const NamedTensor& tensor : tensors) sorted.push_back(&tensor);
-  std::sort(sorted.begin(), sorted.end(),
-            [](const NamedTensor* a, const NamedTensor* b) { return a->name < b->name; });
-  add_number(hash, sorted.size());
-  for (const NamedTensor* tensor : sorted) add_tensor(hash, *tensor);
+void add_sorted(StateHash& hash, std::span<const SavedTensor> tensors) {
+  std::vector<const SavedTensor*> sorted;
+  for (const SavedTensor& tensor : tensors) sorted.push_back(&tensor);
+  std::ranges::sort(
+      sorted, {}, [](const SavedTensor* tensor) -> const auto& { return tensor->name; });
+  hash.begin_group(sorted.size());
+  for (const SavedTensor* tensor : sorted) {
+    hash.begin_tensor(tensor->name, tensor->dtype, tensor->shape);
+    for (const auto& run : tensor->runs) hash.add(run);
+  }
 }
 
 }  // namespace
 
+void StateHash::add_number(uint64_t value) { hash_.update(std::as_bytes(std::span(&value, 1))); }
+
+void StateHash::add_text(std::string_view text) {
+  add_number(text.size());
+  hash_.update(text);
+}
+
+void StateHash::begin_group(size_t num_tensors) { add_number(num_tensors); }
+
+void StateHash::begin_tensor(std::string_view name, DType dtype, std::span<const int64_t> shape) {
+  add_text(name);
+  add_text(base::name_of(dtype));
+  add_number(shape.size());
+  for (const int64_t length : shape) add_number(static_cast<uint64_t>(length));
+}
+
+StateHashes state_hashes(std::span<const SavedTensor> parameters,
+                         std::span<const SavedTensor> optimizer) {
+  StateHash hash;
+  add_sorted(hash, parameters);
+  StateHash of_parameters = hash;
+  of_parameters.begin_group(0);
+  add_sorted(hash, optimizer);
+  return {of_parameters.hex(), hash.hex()};
+}
+
+std::string state_hash(std::span<const SavedTensor> parameters,
+                       std::span<const SavedTensor> optimizer) {
+  return state_hashes(parameters, optimizer).state;
+}
+
 std::string state_hash(std::span<const NamedTensor> parameters,
                        std::span<const NamedTensor> optimizer) {
-  base::Sha256 hash;
-  add_group(hash, parameters);
-  add_group(hash, optimizer);
-  return hash.hex();
+  return state_hash(in_one_run(parameters), in_one_run(optimizer));
 }
 
 }  // namespace hanji::checkpoint

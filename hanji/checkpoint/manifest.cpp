@@ -28,11 +28,22 @@ uint64_t checksum_of(std::string_view text) { return base::xxh3(std::as_bytes(st
 
 std::string hex(uint64_t value) { return fmt::format("{:016x}", value); }
 
+int64_t num_elements(const TensorRecord& tensor) {
+  const auto bytes = dense_bytes(tensor.dtype, tensor.shape);
+  return bytes ? *bytes / static_cast<int64_t>(base::size_of(tensor.dtype)) : -1;
+}
+
 Json to_json(const TensorRecord& tensor) {
-  return {{"name", tensor.name},
-          {"dtype", base::name_of(tensor.dtype)},
-          {"shape", tensor.shape},
-          {"xxh3", hex(tensor.checksum)}};
+  Json json = {{"name", tensor.name},
+               {"dtype", base::name_of(tensor.dtype)},
+               {"shape", tensor.shape},
+               {"xxh3", hex(tensor.checksum)}};
+  if (!tensor.is_whole()) json["elements"] = {tensor.elements.begin, tensor.elements.end};
+  return json;
+}
+
+Json to_json(const WriterRecord& writer) {
+  return {{"rank", writer.rank}, {"coordinates", writer.coordinates}};
 }
 
 Json to_json(const FileRecord& file) {
@@ -41,6 +52,7 @@ Json to_json(const FileRecord& file) {
   return {{"name", file.name},
           {"bytes", file.size_bytes},
           {"header_xxh3", hex(file.header_checksum)},
+          {"writer", to_json(file.writer)},
           {"tensors", std::move(tensors)}};
 }
 
@@ -75,12 +87,26 @@ class Reader {
     const Json* value = find(key, "an array", &Json::is_array);
     return value == nullptr ? kNone : *value;
   }
-  std::string object_text(const char* key) {
+  /// Of whole numbers from 0 on.
+  std::vector<int64_t> counts(const char* key) {
+    std::vector<int64_t> values;
+    for (const Json& value : array(key)) {
+      if (!value.is_number_unsigned() || value.get<uint64_t>() > INT64_MAX) {
+        fail(key, "an array of whole numbers");
+        break;
+      }
+      values.push_back(value.get<int64_t>());
+    }
+    return values;
+  }
+  bool has(const char* key) const { return object_.is_object() && object_.contains(key); }
+  const Json& object(const char* key) {
+    static const Json kNone = Json::object();
     const Json* value = find(key, "an object", &Json::is_object);
-    return value == nullptr ? std::string() : value->dump();
+    return value == nullptr ? kNone : *value;
   }
   std::optional<double> optional_number(const char* key) {
-    if (!object_.is_object() || !object_.contains(key)) return std::nullopt;
+    if (!has(key)) return std::nullopt;
     const Json* value = find(key, "a number", &Json::is_number);
     return value == nullptr ? std::nullopt : std::optional(value->get<double>());
   }
@@ -119,15 +145,31 @@ Result<TensorRecord> parse_tensor(const Json& json, const std::string& where) {
   const auto dtype = dtype_named(reader.text("dtype"));
   if (!dtype) reader.fail("dtype", "an element type");
   tensor.dtype = dtype.value_or(DType::kFloat32);
-  for (const Json& length : reader.array("shape")) {
-    if (!length.is_number_unsigned() || length.get<uint64_t>() > INT64_MAX) {
-      reader.fail("shape", "an array of whole numbers");
-      break;
+  tensor.shape = reader.counts("shape");
+  const int64_t count = num_elements(tensor);
+  if (count < 0) reader.fail("shape", "one that memory holds");
+  tensor.elements = {0, count};
+  if (reader.has("elements")) {
+    const std::vector<int64_t> ends = reader.counts("elements");
+    if (ends.size() != 2 || ends[0] > ends[1] || ends[1] > count) {
+      reader.fail("elements", "where a run of the tensor begins and ends");
+    } else {
+      tensor.elements = {ends[0], ends[1]};
     }
-    tensor.shape.push_back(length.get<int64_t>());
   }
   HANJI_RETURN_IF_ERROR(reader.status());
   return tensor;
+}
+
+Result<WriterRecord> parse_writer(const Json& json) {
+  Reader reader(json, "files.writer.");
+  WriterRecord writer{.rank = reader.count("rank")};
+  for (const auto& [axis, coordinate] : reader.object("coordinates").items()) {
+    if (!coordinate.is_number_unsigned()) reader.fail("coordinates", "whole numbers");
+    if (reader.status().ok()) writer.coordinates[axis] = coordinate.get<int64_t>();
+  }
+  HANJI_RETURN_IF_ERROR(reader.status());
+  return writer;
 }
 
 Result<FileRecord> parse_file(const Json& json) {
@@ -136,12 +178,15 @@ Result<FileRecord> parse_file(const Json& json) {
   file.name = reader.text("name");
   file.size_bytes = reader.count("bytes");
   file.header_checksum = reader.checksum("header_xxh3");
-  // A name from a file could lead anywhere; only these two are ever opened.
-  if (file.name != kModelFile && file.name != kOptimizerFile) {
-    reader.fail("name", fmt::format("{} or {}", kModelFile, kOptimizerFile));
+  // A name from a file could lead anywhere; only these are ever opened.
+  if (!kind_of_file(file.name)) {
+    reader.fail("name", fmt::format("{}, {} or that of a part", kModelFile, kOptimizerFile));
   }
   const Json& tensors = reader.array("tensors");
   HANJI_RETURN_IF_ERROR(reader.status());
+  if (reader.has("writer")) {
+    HANJI_ASSIGN_OR_RETURN(file.writer, parse_writer(json["writer"]));
+  }
   for (const Json& tensor : tensors) {
     HANJI_ASSIGN_OR_RETURN(TensorRecord record, parse_tensor(tensor, file.name + ".tensors."));
     file.tensors.push_back(std::move(record));
@@ -170,6 +215,33 @@ Result<Json> parse_object(const std::string& text, const char* what) {
 
 }  // namespace
 
+bool TensorRecord::is_whole() const { return elements == layout::Range{0, num_elements(*this)}; }
+
+TensorForm TensorRecord::form() const {
+  if (is_whole()) return {name, dtype, shape};
+  return {fmt::format("{}[{}:{}]", name, elements.begin, elements.end), dtype, {elements.size()}};
+}
+
+std::string file_name(StateKind kind, int part, int num_parts) {
+  const std::string_view whole = kind == StateKind::kModel ? kModelFile : kOptimizerFile;
+  if (num_parts == 1) return std::string(whole);
+  const size_t dot = whole.find('.');
+  return fmt::format("{}.part_{}{}", whole.substr(0, dot), part, whole.substr(dot));
+}
+
+std::optional<StateKind> kind_of_file(std::string_view name) {
+  constexpr int kAFew = 2;
+  for (const StateKind kind : {StateKind::kModel, StateKind::kOptimizer}) {
+    if (name == file_name(kind, 0, 1)) return kind;
+    const size_t digits = file_name(kind, 0, kAFew).find('0');
+    int part = 0;
+    if (name.size() > digits)
+      std::from_chars(name.data() + digits, name.data() + name.size(), part);
+    if (part >= 0 && name == file_name(kind, part, kAFew)) return kind;
+  }
+  return std::nullopt;
+}
+
 Result<std::string> to_text(const Manifest& manifest) {
   HANJI_ASSIGN_OR_RETURN(const Json job, parse_object(manifest.job, "job"));
   HANJI_ASSIGN_OR_RETURN(const Json plan, parse_object(manifest.plan, "plan"));
@@ -197,9 +269,9 @@ Result<Manifest> parse_manifest(std::string_view text) {
   Reader reader(json, "");
   if (reader.text("format") != "hanji checkpoint") reader.fail("format", "\"hanji checkpoint\"");
   const int64_t version = reader.count("format_version");
-  if (reader.status().ok() && version != kFormatVersion) {
+  if (reader.status().ok() && (version < 1 || version > kFormatVersion)) {
     return base::unsupported(
-        fmt::format("manifest: format version {}, and this program reads {}; use a newer one",
+        fmt::format("manifest: format version {}, and this program reads 1 to {}; use a newer one",
                     version, kFormatVersion));
   }
   Manifest manifest;
@@ -208,8 +280,8 @@ Result<Manifest> parse_manifest(std::string_view text) {
   manifest.num_samples = reader.count("num_samples");
   manifest.state_hash = reader.text("state_hash");
   manifest.validation_loss = reader.optional_number("validation_loss");
-  manifest.job = reader.object_text("job");
-  manifest.plan = reader.object_text("plan");
+  manifest.job = reader.object("job").dump();
+  manifest.plan = reader.object("plan").dump();
   const Json& files = reader.array("files");
   HANJI_RETURN_IF_ERROR(reader.status());
   for (const Json& file : files) {
@@ -219,17 +291,7 @@ Result<Manifest> parse_manifest(std::string_view text) {
   return manifest;
 }
 
-FileRecord record_of(std::string_view name, const SafetensorsFile& file) {
-  FileRecord record{.name = std::string(name),
-                    .size_bytes = file.size_bytes(),
-                    .header_checksum = base::xxh3(file.header())};
-  for (const NamedTensor& tensor : file.tensors()) {
-    record.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, base::xxh3(tensor.bytes)});
-  }
-  return record;
-}
-
-Status verify(const FileRecord& record, const SafetensorsFile& file) {
+Status verify(const FileRecord& record, const SafetensorsFile& file, Check check) {
   const auto refuse = [&record](const std::string& why) {
     return base::corrupt(fmt::format("{}: {}", record.name, why));
   };
@@ -242,15 +304,17 @@ Status verify(const FileRecord& record, const SafetensorsFile& file) {
   }
   for (size_t i = 0; i < record.tensors.size(); ++i) {
     const NamedTensor& have = file.tensors()[i];
-    const TensorRecord& saved = record.tensors[i];
+    const TensorForm saved = record.tensors[i].form();
     if (have.name != saved.name || have.dtype != saved.dtype || have.shape != saved.shape) {
       return refuse(fmt::format("tensor '{}' {} lies where '{}' {} was saved", have.name,
                                 describe(have.dtype, have.shape), saved.name,
                                 describe(saved.dtype, saved.shape)));
     }
-    if (const uint64_t now = base::xxh3(have.bytes); now != saved.checksum) {
+    if (check == Check::kForm) continue;
+    const uint64_t checksum = record.tensors[i].checksum;
+    if (const uint64_t now = base::xxh3(have.bytes); now != checksum) {
       return refuse(fmt::format("tensor '{}' has checksum {}, {} was saved: its bytes changed",
-                                have.name, hex(now), hex(saved.checksum)));
+                                have.name, hex(now), hex(checksum)));
     }
   }
   if (base::xxh3(file.header()) == record.header_checksum) return {};

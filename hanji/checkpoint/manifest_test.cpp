@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "hanji/base/checksum.h"
+#include "hanji/base/json.h"
 
 namespace hanji::checkpoint {
 namespace {
@@ -18,8 +19,10 @@ Manifest example() {
                     .state_hash = "0123",
                     .validation_loss = 0.1,
                     .writer = "0.1.0"};
-  const TensorRecord tensor{"wte", DType::kBFloat16, {65, 32}, 0xFEDCBA9876543210};
-  manifest.files.push_back({std::string(kModelFile), 4242, 1, {tensor}});
+  const TensorRecord tensor{"wte", DType::kBFloat16, {65, 32}, {0, 65 * 32}, 0xFEDCBA9876543210};
+  const TensorRecord run{"wpe", DType::kFloat32, {8, 32}, {64, 96}, 7};
+  manifest.files.push_back(
+      {std::string(kModelFile), 4242, 1, {tensor, run}, {3, {{"dp", 0}, {"fsdp", 3}}}});
   manifest.files.push_back({std::string(kOptimizerFile), 80, 2, {}});
   return manifest;
 }
@@ -57,6 +60,42 @@ TEST(Manifest, ReturnsFromItsText) {
   EXPECT_EQ(tensor.dtype, DType::kBFloat16);
   EXPECT_EQ(tensor.shape, (std::vector<int64_t>{65, 32}));
   EXPECT_EQ(tensor.checksum, 0xFEDCBA9876543210);
+  EXPECT_TRUE(tensor.is_whole());
+  EXPECT_EQ(tensor.form().name, "wte");
+  const TensorRecord& run = back->files[0].tensors.at(1);
+  EXPECT_EQ(run.elements, (layout::Range{64, 96}));
+  EXPECT_EQ(run.form().name, "wpe[64:96]");
+  EXPECT_EQ(run.form().shape, (std::vector<int64_t>{32}));
+  EXPECT_EQ(back->files[0].writer, manifest.files[0].writer);
+}
+
+TEST(Manifest, OfVersion1NamesNoWriterAndIsRead) {
+  Manifest manifest = example();
+  manifest.files[0].tensors.pop_back();
+  std::string text = to_text(manifest).or_throw();
+  text.resize(text.rfind(",\n \"checksum\""));
+  base::Json json = base::parse_json(text + "}").or_throw();
+  json["format_version"] = 1;
+  for (auto& file : json["files"]) file.erase("writer");
+  text = json.dump(1);
+  text.resize(text.size() - 2);
+  const uint64_t sum = base::xxh3(std::as_bytes(std::span(text)));
+  const auto back = parse_manifest(fmt::format("{},\n \"checksum\": \"{:016x}\"\n}}\n", text, sum));
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(back->files[0].writer, WriterRecord{});
+  EXPECT_TRUE(back->files[0].tensors[0].is_whole());
+}
+
+TEST(Manifest, NamesOfFilesAreThoseOfWholesAndParts) {
+  EXPECT_EQ(file_name(StateKind::kModel, 0, 1), kModelFile);
+  EXPECT_EQ(file_name(StateKind::kOptimizer, 3, 4), "optimizer.part_3.safetensors");
+  EXPECT_EQ(kind_of_file("model.part_12.safetensors"), StateKind::kModel);
+  EXPECT_EQ(kind_of_file(kOptimizerFile), StateKind::kOptimizer);
+  for (const char* name : {"", "model", "model.part_.safetensors", "model.part_01.safetensors",
+                           "model.part_-1.safetensors", "model.part_1.safetensors/../x",
+                           "model.part_99999999999.safetensors", "model.part_1.safetensorsx"}) {
+    EXPECT_EQ(kind_of_file(name), std::nullopt) << name;
+  }
 }
 
 TEST(Manifest, NeedsNoValidationLoss) {
@@ -88,6 +127,9 @@ TEST(Manifest, RefusesForgeriesWithAGoodSeal) {
       {"model.safetensors", "/etc/passwd", "files.name must be"},
       {"bfloat16", "float8", "dtype must be"},
       {"65,", "-65,", "shape must be"},
+      {"96\n", "960\n", "elements must be"},
+      {"\"rank\": 3", "\"rank\": -3", "rank must be"},
+      {"\"fsdp\": 3", "\"fsdp\": \"3\"", "coordinates must be"},
       {"fedcba9876543210", "fedcba987654321", "xxh3 must be"},
       {"fedcba9876543210", "fedcba987654321g", "xxh3 must be"},
       {"\"job\": {", "\"job\": 7, \"jobs\": {", "job must be an object"},
@@ -102,9 +144,9 @@ TEST(Manifest, RefusesForgeriesWithAGoodSeal) {
 
 TEST(Manifest, SaysThatItIsNewerThanTheProgram) {
   const Status status =
-      parse_manifest(forged("\"format_version\": 1", "\"format_version\": 2")).status();
+      parse_manifest(forged("\"format_version\": 2", "\"format_version\": 3")).status();
   EXPECT_EQ(status.code(), Code::kUnsupported);
-  EXPECT_THAT(status.message(), HasSubstr("format version 2, and this program reads 1"));
+  EXPECT_THAT(status.message(), HasSubstr("format version 3, and this program reads 1 to 2"));
 }
 
 TEST(Manifest, RefusesTextOfAnyOtherLength) {

@@ -110,7 +110,7 @@ Status fill(std::span<const NamedTensor> saved, const std::vector<TensorEntry>& 
     const bool direct = entry.tensor.is_contiguous() && entry.tensor.device().is_cpu();
     if (!direct) entry.tensor = at::empty(entry.tensor.sizes(), entry.tensor.scalar_type());
   }
-  HANJI_RETURN_IF_ERROR(copy_into(saved, staged));
+  HANJI_RETURN_IF_ERROR(copy_into(in_one_run(saved), staged));
   for (size_t i = 0; i < entries.size(); ++i) {
     const at::Tensor to = entries[i].tensor.detach();
     if (!to.is_same(staged[i].tensor) && to.data_ptr() != staged[i].tensor.data_ptr()) {

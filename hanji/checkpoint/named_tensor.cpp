@@ -23,10 +23,18 @@ std::string describe(DType dtype, std::span<const int64_t> shape) {
   return fmt::format("{} [{}]", base::name_of(dtype), fmt::join(shape, ", "));
 }
 
-int64_t total_bytes(std::span<const NamedTensor> tensors) {
+int64_t SavedTensor::num_bytes() const {
   int64_t bytes = 0;
-  for (const NamedTensor& tensor : tensors) bytes += static_cast<int64_t>(tensor.bytes.size());
+  for (const auto& run : runs) bytes += static_cast<int64_t>(run.size());
   return bytes;
+}
+
+std::vector<SavedTensor> in_one_run(std::span<const NamedTensor> tensors) {
+  std::vector<SavedTensor> saved;
+  for (const NamedTensor& tensor : tensors) {
+    saved.push_back({tensor.name, tensor.dtype, tensor.shape, {tensor.bytes}});
+  }
+  return saved;
 }
 
 }  // namespace hanji::checkpoint

@@ -24,19 +24,6 @@ std::string_view code_of(DType dtype) {
   return kCodes[static_cast<size_t>(dtype)];
 }
 
-using Order = std::vector<const NamedTensor*>;
-
-Order file_order(std::span<const NamedTensor> tensors) {
-  Order order;
-  for (const NamedTensor& tensor : tensors) order.push_back(&tensor);
-  std::sort(order.begin(), order.end(), [](const NamedTensor* a, const NamedTensor* b) {
-    const size_t a_size = base::size_of(a->dtype);
-    const size_t b_size = base::size_of(b->dtype);
-    return a_size != b_size ? a_size > b_size : a->name < b->name;
-  });
-  return order;
-}
-
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
     const size_t length = base::utf8_length(text);
@@ -46,23 +33,19 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-Status check_tensor(const NamedTensor& tensor) {
+Status check_tensor(const TensorForm& tensor) {
   if (!is_utf8(tensor.name) || tensor.name == "__metadata__") {
     return base::invalid_argument(fmt::format("tensor name {} is reserved or not UTF-8; rename it",
                                               base::json_quote(tensor.name)));
   }
-  const auto bytes = dense_bytes(tensor.dtype, tensor.shape);
-  if (!bytes || static_cast<size_t>(*bytes) != tensor.bytes.size()) {
-    return base::invalid_argument(fmt::format("tensor '{}' is {} but comes with {} bytes",
-                                              tensor.name, describe(tensor.dtype, tensor.shape),
-                                              tensor.bytes.size()));
-  }
-  return {};
+  if (dense_bytes(tensor.dtype, tensor.shape)) return {};
+  return base::invalid_argument(fmt::format("tensor '{}' is {}, which no memory holds", tensor.name,
+                                            describe(tensor.dtype, tensor.shape)));
 }
 
-Status check_tensors(std::span<const NamedTensor> tensors) {
+Status check_tensors(std::span<const TensorForm> tensors) {
   std::vector<std::string_view> names;
-  for (const NamedTensor& tensor : tensors) {
+  for (const TensorForm& tensor : tensors) {
     HANJI_RETURN_IF_ERROR(check_tensor(tensor));
     names.push_back(tensor.name);
   }
@@ -72,7 +55,12 @@ Status check_tensors(std::span<const NamedTensor> tensors) {
   return base::invalid_argument(fmt::format("two tensors are named '{}'; rename one", *twice));
 }
 
-std::string header_of(const Order& order, const Metadata& metadata) {
+struct NewHeader {
+  std::string json;
+  int64_t data_bytes = 0;
+};
+
+NewHeader header_of(std::span<const TensorForm> tensors, const Metadata& metadata) {
   std::string json = "{";
   if (!metadata.empty()) {
     json += "\"__metadata__\":{";
@@ -82,27 +70,27 @@ std::string header_of(const Order& order, const Metadata& metadata) {
     json.back() = '}';
     json += ',';
   }
-  size_t begin = 0;
-  for (const NamedTensor* tensor : order) {
-    const size_t end = begin + tensor->bytes.size();
+  int64_t begin = 0;
+  for (const TensorForm& tensor : tensors) {
+    const int64_t end = begin + *dense_bytes(tensor.dtype, tensor.shape);
     json += fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}},)",
-                        base::json_quote(tensor->name), code_of(tensor->dtype),
-                        fmt::join(tensor->shape, ","), begin, end);
+                        base::json_quote(tensor.name), code_of(tensor.dtype),
+                        fmt::join(tensor.shape, ","), begin, end);
     begin = end;
   }
   if (json.size() > 1) json.pop_back();
   json += '}';
   json.resize((json.size() + 7) / 8 * 8, ' ');
-  return json;
+  return {std::move(json), begin};
 }
 
 }  // namespace
 
-Status write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
-                         const Metadata& metadata) {
+Result<SafetensorsWriter> SafetensorsWriter::create(const std::filesystem::path& path,
+                                                    std::span<const TensorForm> tensors,
+                                                    const Metadata& metadata) {
   HANJI_RETURN_IF_ERROR(check_tensors(tensors));
-  const Order order = file_order(tensors);
-  const std::string header = header_of(order, metadata);
+  const auto [header, data_bytes] = header_of(tensors, metadata);
   if (header.size() > kMaxHeaderBytes || tensors.size() > kMaxTensors) {
     return base::invalid_argument(
         fmt::format("{} tensors need a header of {} bytes; a file holds {} and {}", tensors.size(),
@@ -113,9 +101,34 @@ Status write_safetensors(const std::filesystem::path& path, std::span<const Name
   const uint64_t length = header.size();
   HANJI_RETURN_IF_ERROR(file.append(std::as_bytes(std::span(&length, 1))));
   HANJI_RETURN_IF_ERROR(file.append(header));
-  for (const NamedTensor* tensor : order) HANJI_RETURN_IF_ERROR(file.append(tensor->bytes));
-  HANJI_RETURN_IF_ERROR(file.sync());
-  return file.close();
+  const int64_t size = file.num_bytes() + data_bytes;
+  return SafetensorsWriter(std::move(file), size);
+}
+
+Status SafetensorsWriter::finish() {
+  HANJI_RETURN_IF_ERROR(file_.sync());
+  HANJI_RETURN_IF_ERROR(file_.close());
+  if (file_.num_bytes() == size_) return {};
+  return base::invalid_argument(fmt::format("a file of {} bytes was announced and {} were written",
+                                            size_, file_.num_bytes()));
+}
+
+Status write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                         const Metadata& metadata) {
+  std::vector<NamedTensor> sorted(tensors.begin(), tensors.end());
+  sort_for_file(sorted);
+  std::vector<TensorForm> forms;
+  for (const NamedTensor& tensor : sorted) {
+    forms.push_back({tensor.name, tensor.dtype, tensor.shape});
+    const auto bytes = dense_bytes(tensor.dtype, tensor.shape);
+    if (bytes && static_cast<size_t>(*bytes) == tensor.bytes.size()) continue;
+    return base::invalid_argument(fmt::format("tensor '{}' is {} but comes with {} bytes",
+                                              tensor.name, describe(tensor.dtype, tensor.shape),
+                                              tensor.bytes.size()));
+  }
+  HANJI_ASSIGN_OR_RETURN(auto writer, SafetensorsWriter::create(path, forms, metadata));
+  for (const NamedTensor& tensor : sorted) HANJI_RETURN_IF_ERROR(writer.append(tensor.bytes));
+  return writer.finish();
 }
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path) {

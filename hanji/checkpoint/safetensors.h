@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -23,12 +24,50 @@ inline constexpr size_t kMaxTensors = size_t{1} << 20;
 inline constexpr size_t kMaxMetadata = size_t{1} << 16;
 inline constexpr size_t kMaxDimensions = 64;
 
-/// Writes a safetensors file and waits until the disk has it. The folder's entry is not synced.
+/// A tensor without its bytes.
+struct TensorForm {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> shape = {};
+};
+
+/// Sorts tensors as files have them: wider element types first, then by name, so that every tensor
+/// is aligned.
+template <class Tensor>
+void sort_for_file(std::vector<Tensor>& tensors) {
+  std::ranges::sort(tensors, [](const Tensor& a, const Tensor& b) {
+    const size_t a_size = base::size_of(a.dtype);
+    const size_t b_size = base::size_of(b.dtype);
+    return a_size != b_size ? a_size > b_size : a.name < b.name;
+  });
+}
+
+/// Writes a safetensors file whose bytes come piece by piece.
 ///
-/// Order   wider element types first, then by name, so that every tensor is aligned.
-/// Errors  kInvalidArgument: a repeated or reserved name, bytes that do not fit the shape, text
-///         that is not UTF-8, a file that exists. kOutOfMemory on a full disk.
 /// Source  github.com/huggingface/safetensors, README "Format".
+class SafetensorsWriter {
+ public:
+  /// Makes the file with its header. The bytes of `tensors` follow in the order given, which is that
+  /// of sort_for_file().
+  /// Errors  kInvalidArgument: a repeated or reserved name, a shape of more than 2^63 - 1 bytes,
+  ///         text that is not UTF-8, a file that exists. kOutOfMemory on a full disk.
+  static Result<SafetensorsWriter> create(const std::filesystem::path& path,
+                                          std::span<const TensorForm> tensors,
+                                          const Metadata& metadata = {});
+  Status append(std::span<const std::byte> bytes) { return file_.append(bytes); }
+  /// Waits until the disk has the file. The folder's entry is not synced.
+  /// Errors  kInvalidArgument when more or fewer bytes came than the header says.
+  Status finish();
+
+ private:
+  SafetensorsWriter(base::OutputFile file, int64_t size) : file_(std::move(file)), size_(size) {}
+
+  base::OutputFile file_;
+  int64_t size_;  ///< Of the whole file.
+};
+
+/// Writes a safetensors file and waits until the disk has it.
+/// Errors  as SafetensorsWriter; kInvalidArgument for bytes that do not fit the shape.
 Status write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                          const Metadata& metadata = {});
 

@@ -3,14 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
-#include <map>
+#include <thread>
 
-#include "hanji/base/checksum.h"
+#include "hanji/base/clock.h"
 #include "hanji/base/file.h"
 #include "hanji/base/units.h"
 #include "hanji/base/version.h"
 #include "hanji/checkpoint/folder.h"
+#include "hanji/checkpoint/internal/part_files.h"
 
 namespace hanji::checkpoint {
 namespace {
@@ -20,34 +22,30 @@ namespace fs = std::filesystem;
 // Headers, manifest and the file system's own blocks.
 constexpr int64_t kRoomBeside = int64_t{4} << 20;
 
-Status check_room(const fs::path& folder, const State& state) {
-  const int64_t need = total_bytes(state.model) + total_bytes(state.optimizer) + kRoomBeside;
+// Between two looks for the parts of others: a save takes milliseconds at least.
+constexpr auto kPause = std::chrono::milliseconds(2);
+
+// What a part leaves for part 0: a manifest of its files, or kFailed and why there is none.
+constexpr std::string_view kFailed = "failed: ";
+
+fs::path record_path(const fs::path& folder, int part) {
+  return folder / fmt::format("part_{}.json", part);
+}
+
+Status check_options(const SaveOptions& options, int64_t step) {
+  if (options.keep >= 1 && step >= 0) return {};
+  return base::invalid_argument(
+      fmt::format("checkpoint.keep is {} and the step {}; keep at least 1, steps count from 0",
+                  options.keep, step));
+}
+
+Status check_room(const fs::path& folder, int64_t bytes) {
+  const int64_t need = bytes + kRoomBeside;
   HANJI_ASSIGN_OR_RETURN(const int64_t free, base::free_bytes(folder));
   if (free >= need) return {};
   return base::out_of_memory(fmt::format(
       "{}: a checkpoint takes {}, the disk has {} free; make room or lower checkpoint.keep",
       folder.native(), base::format_bytes(need), base::format_bytes(free)));
-}
-
-// Every tensor's bytes as the file gives them back are those that were given to it.
-Status check_written(const FileRecord& record, std::span<const NamedTensor> tensors) {
-  std::map<std::string_view, uint64_t> saved;
-  for (const NamedTensor& tensor : tensors) saved[tensor.name] = base::xxh3(tensor.bytes);
-  for (const TensorRecord& tensor : record.tensors) {
-    if (tensor.checksum == saved[tensor.name]) continue;
-    return base::corrupt(fmt::format("{}: tensor '{}' reads back other bytes than were written",
-                                     record.name, tensor.name));
-  }
-  return {};
-}
-
-Status write_file(const fs::path& folder, std::string_view name,
-                  std::span<const NamedTensor> tensors, Manifest& manifest) {
-  const fs::path path = folder / name;
-  HANJI_RETURN_IF_ERROR(write_safetensors(path, tensors, {{"format", "pt"}}));
-  HANJI_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::open(path));
-  manifest.files.push_back(record_of(name, file));
-  return check_written(manifest.files.back(), tensors);
 }
 
 Status write_manifest(const fs::path& folder, const Manifest& manifest) {
@@ -60,14 +58,53 @@ Status write_manifest(const fs::path& folder, const Manifest& manifest) {
   return file.close();
 }
 
-Status write_all(const fs::path& folder, const State& state, Manifest manifest) {
-  manifest.writer = base::version();
-  manifest.files.clear();
-  HANJI_RETURN_IF_ERROR(base::make_directories(folder));
-  HANJI_RETURN_IF_ERROR(write_file(folder, kModelFile, state.model, manifest));
-  HANJI_RETURN_IF_ERROR(write_file(folder, kOptimizerFile, state.optimizer, manifest));
-  HANJI_RETURN_IF_ERROR(write_manifest(folder, manifest));
-  return base::fsync_directory(folder);
+// The files of another part, once it has left its record.
+Result<std::vector<FileRecord>> files_of_part(const fs::path& folder, int part,
+                                              const base::Deadline& deadline,
+                                              const std::stop_token& stop) {
+  const fs::path path = record_path(folder, part);
+  const std::string what = fmt::format("part {} of the checkpoint", part);
+  std::error_code error;
+  while (!fs::exists(path, error)) {
+    if (deadline.passed() || stop.stop_requested()) {
+      return base::timeout(what + " was not written in time; see the log of that rank");
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+  HANJI_ASSIGN_OR_RETURN(const std::string text, base::read_file(path));
+  if (text.starts_with(kFailed)) return base::cancelled(what + " " + text);
+  auto manifest = parse_manifest(text);
+  if (!manifest.ok()) return manifest.status().at(what);
+  HANJI_RETURN_IF_ERROR(base::remove_tree(path));
+  return std::move(manifest->files);
+}
+
+// Part 0: waits for the others, and puts the checkpoint in place.
+Status publish_all(const SaveOptions& options, const fs::path& unfinished, Manifest manifest,
+                   const std::stop_token& stop) {
+  const auto deadline = base::Deadline::after(options.timeout);
+  for (int part = 1; part < options.writer.num_parts; ++part) {
+    HANJI_ASSIGN_OR_RETURN(const auto files, files_of_part(unfinished, part, deadline, stop));
+    manifest.files.insert(manifest.files.end(), files.begin(), files.end());
+  }
+  HANJI_RETURN_IF_ERROR(write_manifest(unfinished, manifest));
+  HANJI_RETURN_IF_ERROR(base::fsync_directory(unfinished));
+  return publish(unfinished, options.folder, manifest.step);
+}
+
+Status leave_record(const fs::path& unfinished, int part, const Manifest& manifest) {
+  HANJI_ASSIGN_OR_RETURN(const std::string text, to_text(manifest));
+  return base::write_file_atomic(record_path(unfinished, part), text);
+}
+
+// What a part has written goes first: where the disk is full there is room for the reason then.
+Status give_up_part(const fs::path& unfinished, const Writer& writer, const Status& status) {
+  for (const StateKind kind : {StateKind::kModel, StateKind::kOptimizer}) {
+    HANJI_RETURN_IF_ERROR(
+        base::remove_tree(unfinished / file_name(kind, writer.part, writer.num_parts)));
+  }
+  return base::write_file_atomic(record_path(unfinished, writer.part),
+                                 std::string(kFailed) + status.message());
 }
 
 // The step of the lowest recorded validation loss; -1 when none is recorded.
@@ -109,24 +146,69 @@ Status prune(const SaveOptions& options, int64_t saved) {
 
 }  // namespace
 
-Status save_checkpoint(const SaveOptions& options, const State& state, Manifest manifest) {
-  if (options.keep < 1 || manifest.step < 0) {
-    return base::invalid_argument(
-        fmt::format("checkpoint.keep is {} and the step {}; keep at least 1, steps count from 0",
-                    options.keep, manifest.step));
+std::vector<StatePart> parts_of(std::span<const NamedTensor> tensors) {
+  std::vector<StatePart> parts;
+  for (const NamedTensor& tensor : tensors) {
+    const auto count = static_cast<int64_t>(tensor.bytes.size() /
+                                            static_cast<size_t>(base::size_of(tensor.dtype)));
+    parts.push_back({tensor.name,
+                     tensor.dtype,
+                     tensor.shape,
+                     {0, count},
+                     [from = tensor.bytes](int64_t first, std::span<std::byte> to) {
+                       std::memcpy(to.data(), from.data() + first, to.size());
+                     }});
   }
-  if (const auto text = to_text(manifest); !text.ok()) return text.status();
+  return parts;
+}
+
+int64_t State::num_bytes() const {
+  int64_t bytes = 0;
+  for (const auto* parts : {&model, &optimizer}) {
+    for (const StatePart& part : *parts) bytes += part.num_bytes();
+  }
+  return bytes;
+}
+
+Status begin_checkpoint(const SaveOptions& options, int64_t step, int64_t bytes) {
+  HANJI_RETURN_IF_ERROR(check_options(options, step));
   HANJI_RETURN_IF_ERROR(base::make_directories(options.folder));
   HANJI_RETURN_IF_ERROR(sweep(options.folder));
-  HANJI_RETURN_IF_ERROR(check_room(options.folder, state));
+  HANJI_RETURN_IF_ERROR(check_room(options.folder, bytes));
+  return base::make_directories(unfinished_path(options.folder, step));
+}
+
+Status save_checkpoint(const SaveOptions& options, const State& state, Manifest manifest,
+                       const SaveSteps& steps) {
+  const Writer& writer = options.writer;
   const int64_t step = manifest.step;
   const fs::path unfinished = unfinished_path(options.folder, step);
-  Status status = write_all(unfinished, state, std::move(manifest));
-  if (status.ok()) status = publish(unfinished, options.folder, step);
+  const auto write = [&]() -> Status {
+    HANJI_RETURN_IF_ERROR(check_options(options, step));
+    if (const auto text = to_text(manifest); !text.ok()) return text.status();
+    if (writer.num_parts == 1) {
+      HANJI_RETURN_IF_ERROR(begin_checkpoint(options, step, state.num_bytes()));
+    }
+    CopyBuffer own;
+    internal::PartFiles files(state, writer, steps.buffer ? *steps.buffer : own);
+    HANJI_RETURN_IF_ERROR(files.reserve(options.copy_bytes));
+    do {
+      files.copy();
+      if (files.is_copied()) steps.copied();
+      HANJI_RETURN_IF_ERROR(files.write(unfinished));
+    } while (!files.is_copied());
+    HANJI_ASSIGN_OR_RETURN(manifest.files, files.finish(unfinished));
+    manifest.writer = base::version();
+    return writer.part == 0 ? publish_all(options, unfinished, std::move(manifest), steps.stop)
+                            : leave_record(unfinished, writer.part, manifest);
+  };
+  const Status status = write();
   if (!status.ok()) {
-    const Status removed = base::remove_tree(unfinished);
+    const Status removed =
+        writer.part == 0 ? base::remove_tree(unfinished) : give_up_part(unfinished, writer, status);
     return removed.ok() ? status : status.at("and " + removed.message());
   }
+  if (writer.part != 0) return {};
   HANJI_RETURN_IF_ERROR(
       set_latest(options.folder, step).at("saved, but `latest` could not be written"));
   return prune(options, step).at("saved, but an old checkpoint could not be removed");

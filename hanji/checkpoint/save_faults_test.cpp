@@ -126,9 +126,8 @@ TEST(SaveFaults, ADiskThatFillsUpAtAnyByteKeepsTheOldOnes) {
 TEST(SaveFaults, TooLittleRoomIsKnownBeforeAnythingIsWritten) {
   const test::TemporaryFolder temporary(internal::folder_in_memory());
   // A state that claims more than any disk; not a byte of it is ever read.
-  State state;
-  state.model.push_back(
-      {"huge", DType::kUInt8, {int64_t{1} << 50}, {static_cast<std::byte*>(nullptr), 1ull << 50}});
+  const State state{.model = {{"huge", DType::kUInt8, {int64_t{1} << 50}, {0, int64_t{1} << 50}}},
+                    .optimizer = {}};
   const Status status = save_checkpoint({.folder = temporary.path()}, state, {.step = 1});
   EXPECT_EQ(status.code(), Code::kOutOfMemory);
   EXPECT_THAT(status.message(), HasSubstr("a checkpoint takes 1.00 PiB"));

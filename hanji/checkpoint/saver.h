@@ -1,11 +1,9 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <future>
-#include <memory>
-#include <optional>
 #include <thread>
+#include <vector>
 
 #include "hanji/checkpoint/save.h"
 #include "hanji/trace/recorder.h"
@@ -19,27 +17,30 @@ struct SaveTimes {
 };
 
 /// Saves beside the training: the next forward and backward only read what is saved, so a copy is
-/// made beside them, and an update waits for that copy at most, not for the disk.
+/// made beside them, and an update waits for that copy at most, not for the disk to have it.
 ///
-/// The copy lies in one buffer that every save uses again, as large as the state.
+/// Where the copy may be smaller than the state, an update waits until all but the last of it is
+/// written.
 /// Order   a save begins when the one before it has ended.
 /// Thread  one caller; the writing is done by a thread that this object owns and joins.
 class Saver {
  public:
-  /// `recorder` may be null; it gets a span for the copy and one for the writing.
+  /// `recorder` may be null; it gets spans for the copy and for all of the save.
   explicit Saver(SaveOptions options, trace::Recorder* recorder = nullptr);
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
-  /// Waits for the disk. Call wait() before to learn how it went.
+  /// Waits for the disk, but not for other parts. Call wait() before to learn how it went.
   ~Saver() = default;
 
-  /// Begins to save `state`, which may change once wait_copied() has returned. `owner` is kept
-  /// until then: what the bytes of `state` live in.
+  /// begin_checkpoint(), once the save before has ended; how that went the next save() tells.
+  Status begin(int64_t step, int64_t bytes);
+
+  /// Begins to save `state`, the part of `writer`; it may change once wait_copied() has returned.
   ///
   /// Cost    waits for the save before.
   /// Errors  the error of the save before, if nobody has been told yet (this save begins all the
   ///         same). Its own, as kOutOfMemory when there is no room for the copy, are told later.
-  Status save(State state, Manifest manifest, std::shared_ptr<const void> owner = nullptr);
+  Status save(State state, Manifest manifest, Writer writer = {});
 
   /// Waits until the last save has its copy, or has given up; at once if there was none.
   void wait_copied();
@@ -49,19 +50,17 @@ class Saver {
 
   /// Of all saves so far. Order: after wait().
   const SaveTimes& times() const { return times_; }
-  /// Size of the buffer that the last save was copied to. Order: after wait_copied().
-  int64_t copy_bytes() const { return static_cast<int64_t>(buffer_bytes_); }
+  /// Memory of the copies. Order: after wait_copied().
+  int64_t copy_bytes() const { return buffer_.bytes; }
 
  private:
-  Status stage(const State& state);
-  Status write(Manifest manifest);
+  Status run(const State& state, Manifest manifest, SaveSteps steps);
 
   SaveOptions options_;
   trace::Recorder* recorder_;
-  std::unique_ptr<std::byte[]> buffer_;
-  size_t buffer_bytes_ = 0;
-  State staged_;   // Views of buffer_.
-  Status status_;  // The writer's until it is joined.
+  CopyBuffer buffer_;
+  double begin_seconds_ = 0;  // Of begin(), part of the save that follows.
+  Status status_;             // The writer's until it is joined.
   SaveTimes times_;
   std::future<void> copied_;
   std::jthread writer_;  // Last, so that it is joined before what it uses goes.

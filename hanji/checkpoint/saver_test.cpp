@@ -28,17 +28,19 @@ TEST(Saver, SavesTheStateAsItWasUntilItWasCopied) {
   EXPECT_TRUE(holds(*loaded, before));
 }
 
-TEST(Saver, KeepsTheOwnerUntilItHasItsCopy) {
+TEST(Saver, WithASmallCopySavesTheSameAndHoldsTheUpdateUntilTheLastOfItIsCopied) {
   const test::TemporaryFolder temporary(internal::folder_in_memory());
-  auto state = std::make_shared<TestState>(3);
-  const std::weak_ptr<TestState> watched = state;
-  Saver saver({.folder = temporary.path()});
-  const State views = state->state();
-  ASSERT_TRUE(saver.save(views, {.step = 1}, std::move(state)).ok());
-  saver.wait_copied();
-  EXPECT_TRUE(watched.expired());
-  ASSERT_TRUE(saver.wait().ok());
-  EXPECT_TRUE(holds(*load_checkpoint(temporary.path()), TestState(3)));
+  for (const int64_t copy_bytes : {1, 100, 4096}) {
+    const TestState before(3);
+    TestState state(3);
+    Saver saver({.folder = temporary.path(), .copy_bytes = copy_bytes});
+    ASSERT_TRUE(saver.save(state.state(), {.step = 1}).ok());
+    saver.wait_copied();
+    EXPECT_EQ(saver.copy_bytes(), copy_bytes);
+    for (std::byte& byte : state.first_bytes()) byte = std::byte{0};
+    ASSERT_TRUE(saver.wait().ok());
+    EXPECT_TRUE(holds(*load_checkpoint(temporary.path()), before)) << copy_bytes;
+  }
 }
 
 TEST(Saver, SavesOneAfterTheOther) {
@@ -46,7 +48,11 @@ TEST(Saver, SavesOneAfterTheOther) {
   Saver saver({.folder = temporary.path()});
   for (uint32_t step = 1; step <= 5; ++step) {
     const auto state = std::make_shared<TestState>(step);
-    ASSERT_TRUE(saver.save(state->state(), {.step = step}, state).ok());
+    State saved = state->state();
+    saved.model[0].read = [state, read = saved.model[0].read](int64_t first, auto to) {
+      read(first, to);
+    };
+    ASSERT_TRUE(saver.save(std::move(saved), {.step = step}).ok());
   }
   ASSERT_TRUE(saver.wait().ok());
   EXPECT_EQ(saver.times().blocked_seconds.size(), 5u);
@@ -106,8 +112,7 @@ TEST(Saver, RecordsTheCopyAndTheWriting) {
   EXPECT_EQ(recorder.name(events[0].name), "checkpoint copy");
   EXPECT_EQ(recorder.name(events[1].name), "checkpoint write");
   EXPECT_EQ(events[1].lane, trace::Lane::kCheckpoint);
-  EXPECT_EQ(events[1].bytes,
-            total_bytes(state.state().model) + total_bytes(state.state().optimizer));
+  EXPECT_EQ(events[1].bytes, state.state().num_bytes());
 }
 
 }  // namespace

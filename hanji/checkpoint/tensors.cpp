@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <cstring>
 #include <unordered_map>
 #include <unordered_set>
@@ -57,36 +58,11 @@ class Mismatches {
   std::string lines_;
 };
 
-using ByName = std::unordered_map<std::string_view, const NamedTensor*>;
-
-std::string missing_line(const std::string& name, std::span<const NamedTensor> saved) {
+std::string missing_line(const std::string& name, std::span<const SavedTensor> saved) {
   std::vector<std::string_view> names;
-  for (const NamedTensor& tensor : saved) names.push_back(tensor.name);
+  for (const SavedTensor& tensor : saved) names.push_back(tensor.name);
   const auto near = base::nearest(name, names);
   return fmt::format("'{}' is missing{}", name, near ? " (the nearest is '" + *near + "')" : "");
-}
-
-Status compare(std::span<const NamedTensor> all, const ByName& saved,
-               std::span<const NamedTensor> wanted) {
-  Mismatches mismatches;
-  std::unordered_set<std::string_view> known;
-  for (const NamedTensor& tensor : wanted) {
-    known.insert(tensor.name);
-    const auto found = saved.find(tensor.name);
-    if (found == saved.end()) {
-      mismatches.add(missing_line(tensor.name, all));
-    } else if (found->second->dtype != tensor.dtype || found->second->shape != tensor.shape) {
-      mismatches.add(fmt::format("'{}' is {} in the file and {} here", tensor.name,
-                                 describe(found->second->dtype, found->second->shape),
-                                 describe(tensor.dtype, tensor.shape)));
-    }
-  }
-  for (const NamedTensor& tensor : all) {
-    if (!known.contains(tensor.name)) {
-      mismatches.add(fmt::format("'{}' is in the file and not here", tensor.name));
-    }
-  }
-  return mismatches.status();
 }
 
 void append(const torch::OrderedDict<std::string, at::Tensor>& from,
@@ -118,20 +94,65 @@ Result<std::vector<NamedTensor>> views_of(std::span<const TensorEntry> entries) 
   return views;
 }
 
-Status copy_into(const SafetensorsFile& file, std::span<const TensorEntry> entries) {
-  return copy_into(file.tensors(), entries);
+Status check_forms(std::span<const SavedTensor> saved, std::span<const TensorForm> wanted) {
+  std::unordered_map<std::string_view, const SavedTensor*> by_name;
+  for (const SavedTensor& tensor : saved) by_name[tensor.name] = &tensor;
+  Mismatches mismatches;
+  std::unordered_set<std::string_view> known;
+  for (const TensorForm& tensor : wanted) {
+    known.insert(tensor.name);
+    const auto found = by_name.find(tensor.name);
+    if (found == by_name.end()) {
+      mismatches.add(missing_line(tensor.name, saved));
+    } else if (found->second->dtype != tensor.dtype || found->second->shape != tensor.shape) {
+      mismatches.add(fmt::format("'{}' is {} in the file and {} here", tensor.name,
+                                 describe(found->second->dtype, found->second->shape),
+                                 describe(tensor.dtype, tensor.shape)));
+    }
+  }
+  for (const SavedTensor& tensor : saved) {
+    if (!known.contains(tensor.name)) {
+      mismatches.add(fmt::format("'{}' is in the file and not here", tensor.name));
+    }
+  }
+  return mismatches.status();
 }
 
-Status copy_into(std::span<const NamedTensor> all, std::span<const TensorEntry> entries) {
-  HANJI_ASSIGN_OR_RETURN(const std::vector<NamedTensor> wanted, views_of(entries));
-  ByName saved;
-  for (const NamedTensor& tensor : all) saved[tensor.name] = &tensor;
-  HANJI_RETURN_IF_ERROR(compare(all, saved, wanted));
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const NamedTensor& from = *saved.at(wanted[i].name);
-    if (!from.bytes.empty()) {
-      std::memcpy(entries[i].tensor.mutable_data_ptr(), from.bytes.data(), from.bytes.size());
+void for_each_run(const SavedTensor& saved, layout::Range elements,
+                  const std::function<void(int64_t first, std::span<const std::byte>)>& visit) {
+  const auto width = static_cast<int64_t>(base::size_of(saved.dtype));
+  int64_t begin = 0;  // of the run
+  for (const auto& run : saved.runs) {
+    const int64_t end = begin + static_cast<int64_t>(run.size()) / width;
+    const layout::Range common{std::max(begin, elements.begin), std::min(end, elements.end)};
+    if (!common.empty()) {
+      visit(common.begin - elements.begin,
+            run.subspan(static_cast<size_t>((common.begin - begin) * width),
+                        static_cast<size_t>(common.size() * width)));
     }
+    begin = end;
+  }
+}
+
+Status copy_into(const SafetensorsFile& file, std::span<const TensorEntry> entries) {
+  return copy_into(in_one_run(file.tensors()), entries);
+}
+
+Status copy_into(std::span<const SavedTensor> saved, std::span<const TensorEntry> entries) {
+  HANJI_ASSIGN_OR_RETURN(const std::vector<NamedTensor> wanted, views_of(entries));
+  std::vector<TensorForm> forms;
+  for (const NamedTensor& tensor : wanted)
+    forms.push_back({tensor.name, tensor.dtype, tensor.shape});
+  HANJI_RETURN_IF_ERROR(check_forms(saved, forms));
+  std::unordered_map<std::string_view, const SavedTensor*> by_name;
+  for (const SavedTensor& tensor : saved) by_name[tensor.name] = &tensor;
+  for (const TensorEntry& entry : entries) {
+    const SavedTensor& from = *by_name.at(entry.name);
+    const auto width = static_cast<int64_t>(base::size_of(from.dtype));
+    auto* to = static_cast<std::byte*>(entry.tensor.mutable_data_ptr());
+    for_each_run(from, {0, entry.tensor.numel()}, [&](int64_t first, auto bytes) {
+      std::memcpy(to + first * width, bytes.data(), bytes.size());
+    });
   }
   return {};
 }

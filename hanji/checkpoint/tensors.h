@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "hanji/base/status.h"
 #include "hanji/checkpoint/named_tensor.h"
 #include "hanji/checkpoint/safetensors.h"
+#include "hanji/layout/range.h"
 
 namespace torch::nn {
 class Module;
@@ -37,7 +40,16 @@ Result<std::vector<NamedTensor>> views_of(std::span<const TensorEntry> entries);
 ///
 /// Errors  kMismatch, listing every tensor that is missing (with the nearest name), left over, or
 ///         of another type or shape, when names, types and shapes are not exactly the same.
+Status copy_into(std::span<const SavedTensor> saved, std::span<const TensorEntry> entries);
 Status copy_into(const SafetensorsFile& file, std::span<const TensorEntry> entries);
-Status copy_into(std::span<const NamedTensor> saved, std::span<const TensorEntry> entries);
+
+/// A tensor that is needed, without its bytes.
+/// Errors  kMismatch, as copy_into().
+Status check_forms(std::span<const SavedTensor> saved, std::span<const TensorForm> wanted);
+
+/// Elements of a saved tensor, from `elements.begin` on, in C order: calls `visit` with each run of
+/// them and its place in the range.
+void for_each_run(const SavedTensor& saved, layout::Range elements,
+                  const std::function<void(int64_t first, std::span<const std::byte>)>& visit);
 
 }  // namespace hanji::checkpoint

@@ -15,10 +15,34 @@ using base::Json;
 using checkpoint::Checkpoint;
 using checkpoint::Difference;
 using checkpoint::DifferenceKind;
-using checkpoint::NamedTensor;
+using checkpoint::SavedTensor;
 
 int64_t bytes_of(const Checkpoint& one) {
-  return one.model.size_bytes() + one.optimizer.size_bytes();
+  int64_t bytes = 0;
+  for (const auto& file : one.files) bytes += file.size_bytes();
+  return bytes;
+}
+
+int64_t bytes_of(const std::vector<SavedTensor>& tensors) {
+  int64_t bytes = 0;
+  for (const SavedTensor& tensor : tensors) bytes += tensor.num_bytes();
+  return bytes;
+}
+
+Json to_json(const checkpoint::FileRecord& file) {
+  return {{"name", file.name},
+          {"bytes", file.size_bytes},
+          {"rank", file.writer.rank},
+          {"coordinates", file.writer.coordinates}};
+}
+
+/// "rank 3, dp 1, fsdp 1".
+std::string describe(const checkpoint::WriterRecord& writer) {
+  std::string text = fmt::format("rank {}", writer.rank);
+  for (const auto& [axis, coordinate] : writer.coordinates) {
+    text += fmt::format(", {} {}", axis, coordinate);
+  }
+  return text;
 }
 
 Json member(const std::string& text, const char* name) {
@@ -28,20 +52,20 @@ Json member(const std::string& text, const char* name) {
 
 std::string value_text(const Json& value) { return value.is_null() ? "-" : value.dump(); }
 
-Json to_json(const NamedTensor& tensor, const char* file) {
+Json to_json(const SavedTensor& tensor, const char* kind) {
   return {{"name", tensor.name},
-          {"file", file},
+          {"file", kind},
           {"dtype", base::name_of(tensor.dtype)},
           {"shape", tensor.shape},
-          {"bytes", tensor.bytes.size()}};
+          {"bytes", tensor.num_bytes()}};
 }
 
-std::string lines_of(const std::vector<NamedTensor>& tensors) {
+std::string lines_of(const std::vector<SavedTensor>& tensors) {
   std::string text;
-  for (const NamedTensor& tensor : tensors) {
+  for (const SavedTensor& tensor : tensors) {
     text += fmt::format("  {:<44} {:<24} {:>10}\n", tensor.name,
                         checkpoint::describe(tensor.dtype, tensor.shape),
-                        base::format_bytes(static_cast<int64_t>(tensor.bytes.size())));
+                        base::format_bytes(tensor.num_bytes()));
   }
   return text;
 }
@@ -101,13 +125,17 @@ std::string show_text(const Checkpoint& one) {
   line("grain", value_text(member(manifest.job, "grain")));
   line("model", config.is_null() ? "-" : value_text(config.value("model", Json())));
   line("written by", manifest.writer);
-  line("params_sha256", checkpoint::state_hash(one.model.tensors(), {}));
-  line("state_sha256", checkpoint::state_hash(one.model.tensors(), one.optimizer.tensors()));
-  text += fmt::format("model: {} tensors, {}\n", one.model.tensors().size(),
-                      base::format_bytes(one.model.size_bytes()));
-  text += lines_of(one.model.tensors());
-  return text + fmt::format("optimizer: {} tensors, {}\n", one.optimizer.tensors().size(),
-                            base::format_bytes(one.optimizer.size_bytes()));
+  const auto hashes = checkpoint::state_hashes(one.model, one.optimizer);
+  line("params_sha256", hashes.parameters);
+  line("state_sha256", hashes.state);
+  for (const checkpoint::FileRecord& file : manifest.files) {
+    if (one.files.size() > 2) line(file.name.c_str(), describe(file.writer));
+  }
+  text += fmt::format("model: {} tensors, {}\n", one.model.size(),
+                      base::format_bytes(bytes_of(one.model)));
+  text += lines_of(one.model);
+  return text + fmt::format("optimizer: {} tensors, {}\n", one.optimizer.size(),
+                            base::format_bytes(bytes_of(one.optimizer)));
 }
 
 std::string show_json(const Checkpoint& one) {
@@ -117,13 +145,14 @@ std::string show_json(const Checkpoint& one) {
                {"samples", manifest.num_samples},
                {"writer", manifest.writer}};
   json["validation_loss"] = manifest.validation_loss ? Json(*manifest.validation_loss) : Json();
-  json["params_sha256"] = checkpoint::state_hash(one.model.tensors(), {});
-  json["state_sha256"] = checkpoint::state_hash(one.model.tensors(), one.optimizer.tensors());
+  const auto hashes = checkpoint::state_hashes(one.model, one.optimizer);
+  json["params_sha256"] = hashes.parameters;
+  json["state_sha256"] = hashes.state;
+  json["files"] = Json::array();
+  for (const auto& file : manifest.files) json["files"].push_back(to_json(file));
   json["tensors"] = Json::array();
-  for (const NamedTensor& tensor : one.model.tensors()) {
-    json["tensors"].push_back(to_json(tensor, "model"));
-  }
-  for (const NamedTensor& tensor : one.optimizer.tensors()) {
+  for (const SavedTensor& tensor : one.model) json["tensors"].push_back(to_json(tensor, "model"));
+  for (const SavedTensor& tensor : one.optimizer) {
     json["tensors"].push_back(to_json(tensor, "optimizer"));
   }
   json["job"] = base::parse_json(manifest.job).or_throw();

@@ -164,6 +164,11 @@ int64_t offload_window_bytes(int64_t elements, int64_t element_bytes) {
          base::whole_blocks(piece * element_bytes);
 }
 
+int64_t most_copied(const OffloadConfig& offload) {
+  constexpr int64_t kPiece = int64_t{64} << 20;
+  return offload.optimizer == Place::kFile ? kPiece : INT64_MAX;
+}
+
 bool stays_on_host(std::string_view category) {
   return category == "checkpoint copy" || category == "data";
 }

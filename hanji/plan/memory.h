@@ -65,6 +65,10 @@ constexpr int kOffloadWindows = 3;
 /// Of a rank's memory, for two moments of so many elements in a file.
 int64_t offload_window_bytes(int64_t elements, int64_t element_bytes);
 
+/// The most that a rank copies at a time of the state that it saves: all, so that the training goes on
+/// beside the disk, but where moments lie in a file because memory would not hold them.
+int64_t most_copied(const OffloadConfig& offload);
+
 /// Whether a category lies in the host's memory where ranks compute on GPUs, too.
 bool stays_on_host(std::string_view category);
 /// Without those.

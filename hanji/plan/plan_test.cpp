@@ -447,6 +447,8 @@ TEST(HostMemory, IsTheSumOverItsRanksAndOfWhatLiesOnceOnce) {
   const auto cut = host_memory(made(on_four_ranks(Sharding::kZero1)));
   EXPECT_EQ(bytes_of(cut, "parameters"), flat);
   EXPECT_EQ(bytes_of(cut, "optimizer"), 2 * flat);
+  EXPECT_EQ(bytes_of(cut, "checkpoint copy"), 3 * flat) << "each rank saves its part";
+  EXPECT_LT(bytes_of(made(on_four_ranks(Sharding::kZero1)).memory, "checkpoint copy"), flat);
   PlanInputs inputs = on_four_ranks(Sharding::kReplicas);
   inputs.ranks_per_host = {1, 3};
   const Plan apart = made(inputs);

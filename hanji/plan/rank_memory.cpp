@@ -45,21 +45,27 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
                               : 2 * flat;
   std::vector<MemoryLine> lines = {
       {"parameters", flat}, {"gradients", part.gradient_buffers * flat}, {"optimizer", moments}};
+  int64_t saved = part.rank == 0 ? flat : 0;
   if (const auto shards = shards_of(plan)) {
+    const int shard = plan.mesh.coordinate(part.rank, "fsdp");
+    saved = plan.mesh.coordinate(part.rank, "dp") == 0 ? shard_bytes(*shards, shard) : 0;
     const bool accumulates = micro_batch < part.samples;
     const int64_t grain_buffers = grains.count == 0 ? 0 : part.gradient_buffers;
-    lines = state_lines(*shards, plan.mesh.coordinate(part.rank, "fsdp"),
-                        {.accumulates = accumulates, .grain_buffers = grain_buffers});
+    lines =
+        state_lines(*shards, shard, {.accumulates = accumulates, .grain_buffers = grain_buffers});
   }
   if (config.parallel.data == Sharding::kServer) {
-    lines =
-        server_lines(serve_model(sizes, element, plan.mesh.num_data_coordinates(), grains.owners),
-                     part.data_coordinate, part.gradient_buffers, message_bytes(config.comm));
+    const ServerPlan served =
+        serve_model(sizes, element, plan.mesh.num_data_coordinates(), grains.owners);
+    saved = served.shares.range_of(part.data_coordinate).size() * element;
+    lines = server_lines(served, part.data_coordinate, part.gradient_buffers,
+                         message_bytes(config.comm));
   }
   lines.push_back({"activations", kept_bytes(model, samples, part.samples)});
   lines.push_back({"workspace", workspace_bytes(model, samples)});
-  // Of parameters and moments, by the rank that saves.
-  if (part.rank == 0) lines.push_back({"checkpoint copy", 3 * flat});
+  if (plan.mesh.data_peers(part.rank).front() != part.rank) saved = 0;
+  const int64_t state = 3 * saved + (part.rank == 0 ? model.buffer_bytes : 0);
+  if (state > 0) lines.push_back({"checkpoint copy", std::min(state, most_copied(config.offload))});
   // Samples of all micro-batches of a step are read before the first one is used.
   lines.push_back({"data", part.samples * model.sample_bytes});
   if (model.buffer_bytes > 0) lines.push_back({"buffers", model.buffer_bytes});

@@ -33,24 +33,26 @@ void cut_model(const std::vector<int64_t>& sizes, int64_t unit_bytes, ShardPlan&
   }
 }
 
+int64_t shard_bytes(const ShardPlan& plan, int rank) {
+  int64_t elements = 0;
+  for (const layout::Unit& unit : plan.units) elements += unit.shards[rank].size();
+  return elements * plan.element_bytes;
+}
+
 std::vector<MemoryLine> state_lines(const ShardPlan& plan, int rank, const Passes& passes) {
-  int64_t all = 0, shard = 0;
-  for (const layout::Unit& unit : plan.units) {
-    all += unit.flat.count;
-    shard += unit.shards[rank].size();
-  }
+  int64_t all = 0;
+  for (const layout::Unit& unit : plan.units) all += unit.flat.count;
   const int64_t once = rank == 0 ? all * plan.element_bytes : 0;
   return {{"parameters", once},
           {"gradients", whole_gradients(plan, passes) * plan.element_bytes},
-          {"gradient shards", shard * plan.element_bytes},
+          {"gradient shards", shard_bytes(plan, rank)},
           {"optimizer", 2 * once}};
 }
 
 int64_t bytes_per_group(const std::vector<MemoryLine>& lines) {
   int64_t bytes = 0;
   for (const MemoryLine& line : lines) {
-    const bool once = line.category == "parameters" || line.category == "optimizer" ||
-                      line.category == "checkpoint copy";
+    const bool once = line.category == "parameters" || line.category == "optimizer";
     bytes += once ? line.bytes : 0;
   }
   return bytes;

@@ -26,6 +26,9 @@ struct ShardPlan {
 /// Cuts parameters of these sizes, in units of at least `unit_bytes`, among the ranks of a group.
 void cut_model(const std::vector<int64_t>& sizes, int64_t unit_bytes, ShardPlan& plan);
 
+/// Of the parameters, what a rank of a group has.
+int64_t shard_bytes(const ShardPlan& plan, int rank);
+
 /// How a rank's backward passes of one step follow each other.
 struct Passes {
   bool accumulates = false;   ///< It adds up several before gradients travel.

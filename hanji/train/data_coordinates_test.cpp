@@ -93,7 +93,7 @@ std::vector<SeenByRank> run_on(const plan::Plan& plan, const Dataset& dataset, i
     };
     const LoopOutcome outcome = run_loop(job, inputs);
     seen.numbers.push_back(outcome.validation_loss);
-    seen.state = hashes_of(tensors_of(job)).state;
+    seen.state = hashes_of(job).state;
     seen.steps_done = outcome.steps_done;
     seen.stop_signal = outcome.stop_signal;
   });

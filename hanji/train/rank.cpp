@@ -44,7 +44,8 @@ class RankRun {
         plan_(plan),
         dataset_(open_dataset(plan_.config).or_throw()),
         saver_({.folder = options.out / "checkpoints",
-                .keep = static_cast<int>(plan_.config.checkpoint.keep)},
+                .keep = static_cast<int>(plan_.config.checkpoint.keep),
+                .copy_bytes = plan::most_copied(plan_.config.offload)},
                world.recorder()) {}
 
   RankOutcome run() {
@@ -97,20 +98,26 @@ class RankRun {
   /// Result  the steps that an earlier run has done.
   int64_t resume(Job& job) {
     if (options_.resume_from.empty()) return 0;
-    const int64_t steps = world_.num_nodes() == 1 ? restore(job, options_.resume_from).or_throw()
-                                                  : restore_from_first(job);
+    // The checkpoint may lie on the first host alone.
+    const bool here = world_.rank() < world_.ranks_per_node()[0];
+    int64_t steps = here ? restore(job, options_.resume_from).or_throw() : 0;
+    const comm::Group& group = world_.group();
+    comm::barrier(group, {.label = "restored"});
+    if (world_.num_nodes() > 1) {
+      steps = send_restored(job, steps);
+      // Others read what their host's holder has written.
+      comm::barrier(group, {.label = "resumed"});
+    }
     job.strategy->check_parameters();
     return steps;
   }
 
-  /// Rank 0 reads the checkpoint, which may lie on its host alone, and hands it to all holders.
-  int64_t restore_from_first(Job& job) {
-    const comm::Group& group = job.device.is_cpu() ? group_ : world_.group();
+  /// From the first host to all holders.
+  int64_t send_restored(Job& job, int64_t steps) {
+    const comm::Group& group = world_.group();
     at::Tensor counts = at::empty({2}, at::kLong);
-    if (is_first()) {
-      counts[0] = restore(job, options_.resume_from).or_throw();
-      counts[1] = job.strategy->state().num_updates;
-    }
+    counts[0] = steps;
+    counts[1] = job.strategy->state().num_updates;
     comm::broadcast(counts, 0, group, {.label = "steps done"}).wait();
     job.strategy->set_num_updates(counts[1].item<int64_t>());
     if (job.device.is_cpu()) {
@@ -121,21 +128,22 @@ class RankRun {
     } else {
       send_state(job, group);
     }
-    comm::barrier(group, {.label = "resumed"});  // others read what their host's holder has written
     return counts[0].item<int64_t>();
   }
 
-  static void send(const std::string& name, at::Tensor tensor, const comm::Group& group) {
-    comm::broadcast(tensor, 0, group, {.label = name}).wait();
+  /// Through the host, of a tensor on a GPU.
+  static void send(const std::string& name, const at::Tensor& tensor, const comm::Group& group) {
+    at::Tensor here = tensor.detach().cpu();
+    comm::broadcast(here, 0, group, {.label = name}).wait();
+    if (!tensor.is_cpu()) tensor.detach().copy_(here);
   }
 
   /// From the first rank of `group` to the others.
   static void send_state(Job& job, const comm::Group& group) {
-    const JobTensors tensors = tensors_of(job);
-    for (const auto* entries : {&tensors.model, &tensors.optimizer}) {
-      for (const auto& [name, tensor] : *entries) send(name, tensor, group);
+    const JobView view = view_of(job);
+    for (const auto& entries : {model_of(view), view.optimizer}) {
+      for (const auto& [name, tensor] : entries) send(name, tensor, group);
     }
-    put_back(job, tensors);
   }
 
   /// The loop knows its own steps only; the log and the optimizer know those before.
@@ -156,19 +164,44 @@ class RankRun {
     outcome.seconds.insert(outcome.seconds.begin(), seconds.begin(), seconds.end());
   }
 
-  /// Rank 0 writes what is the same on all ranks; the disk works beside the next steps.
+  /// Ranks write what they alone change; the disk works beside the next steps.
   void save(const Job& job, int64_t steps_done, double validation_loss) {
-    if (!is_first()) return;
-    const auto tensors = std::make_shared<const JobTensors>(tensors_of(job));
-    checkpoint::Manifest manifest = describe_state(plan_, dataset_, steps_done);
+    const OwnState own = own_state(job);
+    if (own.num_parts > 1 && !begin_save(job, steps_done)) return;
+    if (!own.part) return;
+    checkpoint::Manifest manifest{.step = steps_done};
+    if (*own.part == 0) manifest = describe_state(plan_, dataset_, steps_done);
     if (validation_loss > 0) manifest.validation_loss = validation_loss;
     const Status before =
-        saver_.save({.model = checkpoint::views_of(tensors->model).or_throw(),
-                     .optimizer = checkpoint::views_of(tensors->optimizer).or_throw()},
-                    std::move(manifest), tensors);
-    // The older checkpoints are still there, and the next save is the next try.
-    if (before.ok()) return;
-    log_->warning(steps_done, "a checkpoint was not saved: " + before.message());
+        saver_.save(state_to_save(job), std::move(manifest),
+                    {.part = *own.part, .num_parts = own.num_parts, .record = place()});
+    if (is_first()) warn_of(before, steps_done);  // of all parts
+  }
+
+  /// Makes room for parts that several ranks write. Collective.
+  bool begin_save(const Job& job, int64_t steps_done) {
+    at::Tensor begun = at::empty({1}, at::kLong);
+    if (is_first()) {
+      const Status status = saver_.begin(steps_done, state_bytes(job));
+      warn_of(status, steps_done);
+      begun[0] = status.ok() ? 1 : 0;
+    }
+    comm::broadcast(begun, 0, world_.group(), {.label = "checkpoint"}).wait();
+    return begun.item<int64_t>() == 1;
+  }
+
+  /// The older checkpoints are still there, and the next save is the next try.
+  void warn_of(const Status& status, int64_t steps_done) {
+    if (status.ok()) return;
+    log_->warning(steps_done, "a checkpoint was not saved: " + status.message());
+  }
+
+  checkpoint::WriterRecord place() const {
+    checkpoint::WriterRecord record{.rank = world_.rank()};
+    for (const layout::Axis& axis : plan_.mesh.axes()) {
+      record.coordinates[axis.name] = plan_.mesh.coordinate(world_.rank(), axis.name);
+    }
+    return record;
   }
 
   /// A resumed run's trace lies beside the earlier one's.
@@ -197,7 +230,7 @@ class RankRun {
         .outcome = outcome,
         .metric_name = std::string(job.model->metric_name()),
         .timings = timings_of(outcome.seconds),
-        .hashes = hashes_of(tensors_of(job)),
+        .hashes = hashes_of(job),
         .first_step_seconds = first_step_seconds(outcome),
         .peak_bytes = peaks,
         .wire_bytes_per_step = job.group.engine() == "shm"

@@ -81,6 +81,11 @@ FlatState ReplicatedStrategy::state() const {
           .num_updates = optimizer_->num_updates()};
 }
 
+OwnState ReplicatedStrategy::own_state() const {
+  const std::vector<layout::Range> all = {{0, replicas_.buckets().flat.count}};
+  return {all, all, group_.rank() == 0 ? std::optional(0) : std::nullopt};
+}
+
 int64_t ReplicatedStrategy::window_bytes() const {
   const auto* in_file = dynamic_cast<const parallel::OffloadedOptimizer*>(optimizer_.get());
   return in_file == nullptr ? 0 : in_file->window_bytes();

@@ -33,6 +33,7 @@ class ReplicatedStrategy : public Strategy {
   void update(double learning_rate, double gradient_divisor) override;
   FlatState state() const override;
   void set_num_updates(int64_t updates) override { optimizer_->set_num_updates(updates); }
+  OwnState own_state() const override;
   const comm::Group* holders() const override { return &group_; }
   at::Tensor gradients() override { return replicas_.flat_gradients(); }
   void check_parameters() override { replicas_.check_parameters(); }

@@ -76,6 +76,13 @@ void ServedStrategy::set_num_updates(int64_t updates) {
   server_->optimizer()->set_num_updates(updates);
 }
 
+OwnState ServedStrategy::own_state() const {
+  return {{{0, server_->shares().count}},
+          {server_->shares().range_of(group_.rank())},
+          group_.rank(),
+          group_.size()};
+}
+
 at::Tensor ServedStrategy::gradients() {
   const at::NoGradGuard no_grad;
   std::vector<int64_t> counts;

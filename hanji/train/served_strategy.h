@@ -29,6 +29,7 @@ class ServedStrategy : public Strategy {
   void update(double learning_rate, double gradient_divisor) override;
   FlatState state() const override;
   void set_num_updates(int64_t updates) override;
+  OwnState own_state() const override;
   const comm::Group* holders() const override { return &group_; }
   at::Tensor gradients() override;
   void check_parameters() override {}  ///< Weights of a range are its server's on every rank.

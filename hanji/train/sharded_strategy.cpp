@@ -81,6 +81,9 @@ void ShardedStrategy::make_optimizer(const plan::Plan& plan) {
     // Neighbours in a unit are neighbours in the model, with the same room between them.
     const parallel::FlatPiece& piece = part.pieces[0];
     const int64_t begin = offsets.at(piece.name) + piece.first - piece.range.begin;
+    for (const parallel::FlatPiece& one : part.pieces) {
+      own_.push_back({begin + one.range.begin, begin + one.range.end});
+    }
     part.zeros_like = [this, begin, next = 0](const at::Tensor& like) mutable {
       return moments_[next++].narrow(0, begin, like.numel());
     };
@@ -122,6 +125,12 @@ FlatState ShardedStrategy::state() const {
           .first_moment = moments_[0],
           .second_moment = moments_[1],
           .num_updates = optimizer_->num_updates()};
+}
+
+OwnState ShardedStrategy::own_state() const {
+  const bool saves = !mesh_ || (*mesh_)["dp"].rank() == 0;
+  const comm::Group& group = own_group();
+  return {own_, own_, saves ? std::optional(group.rank()) : std::nullopt, group.size()};
 }
 
 const comm::Group* ShardedStrategy::holders() const {

@@ -33,6 +33,7 @@ class ShardedStrategy : public Strategy {
   void update(double learning_rate, double gradient_divisor) override;
   FlatState state() const override;
   void set_num_updates(int64_t updates) override { optimizer_->set_num_updates(updates); }
+  OwnState own_state() const override;
   const comm::Group* holders() const override;
   at::Tensor gradients() override;
   void check_parameters() override {}  ///< A group has one copy, and groups have read one file.
@@ -50,7 +51,8 @@ class ShardedStrategy : public Strategy {
   layout::FlatLayout layout_;
   parallel::Sharded sharded_;
   std::vector<at::Tensor> shards_;
-  at::Tensor moments_;  ///< [2, layout_.count], shared by the ranks of a group.
+  std::vector<layout::Range> own_;  ///< Where they lie in the layout.
+  at::Tensor moments_;              ///< [2, layout_.count], shared by the ranks of a group.
   std::unique_ptr<parallel::FlatOptimizer> optimizer_;
 };
 

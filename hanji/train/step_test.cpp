@@ -58,7 +58,7 @@ std::pair<double, std::string> stepped(const ActionList& actions) {
                                         .memory = memory,
                                         .learning_rate = 1e-3,
                                         .before_update = nothing});
-    const std::string state = hashes_of(tensors_of(job)).state;
+    const std::string state = hashes_of(job).state;
     if (world.rank() == 0) outcome = {result.loss, state};
   });
   return outcome;

@@ -4,14 +4,25 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "hanji/comm/group.h"
+#include "hanji/layout/range.h"
 #include "hanji/parallel/named_parameter.h"
 #include "hanji/plan/memory.h"
 #include "hanji/train/observe.h"
 
 namespace hanji::train {
+
+/// What of a state that a rank's group has together is this rank's: ranges of the state's layout.
+struct OwnState {
+  std::vector<layout::Range> parameters, moments;  ///< The rest lies in memory that others fill.
+  /// Of a checkpoint, to which it adds the moments' ranges and the parameters there; none where
+  /// another rank saves the same.
+  std::optional<int> part = 0;
+  int num_parts = 1;
+};
 
 /// Who keeps what of a job's parameters, gradients and optimizer, and how the gradients of all ranks
 /// become an update: plan.config.parallel.data, carried out among one rank of each data coordinate.
@@ -40,6 +51,8 @@ class Strategy {
   /// updates, what is written to parameters and moments, the same on all ranks, is the job's state.
   virtual FlatState state() const = 0;
   virtual void set_num_updates(int64_t updates) = 0;
+  /// What of that this rank fills and saves; nobody else changes what it saves.
+  virtual OwnState own_state() const = 0;
   /// Ranks that each have a copy of that state, the first data coordinate's first; null on a rank
   /// whose copy another one of its host writes.
   virtual const comm::Group* holders() const = 0;

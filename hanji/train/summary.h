@@ -20,7 +20,7 @@ struct Measurement {
   const LoopOutcome& outcome;
   std::string metric_name;  ///< Of outcome.validation_metric; empty: none.
   Timings timings;
-  JobHashes hashes;
+  checkpoint::StateHashes hashes;
   double first_step_seconds = 0;    ///< From the start of the command to the end of step 1.
   std::vector<int64_t> peak_bytes;  ///< By rank: private tensors and heap together.
   std::optional<int64_t> wire_bytes_per_step;  ///< Of all ranks, where the engine counts them.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <filesystem>
@@ -27,16 +28,18 @@ inline std::filesystem::path folder_in_memory() {
 class TestState {
  public:
   explicit TestState(uint32_t seed) : word_(seed * 2654435761u + 1) {
-    add(state_.model, "head.weight", DType::kFloat32, {4, 128});
-    add(state_.model, "block.0.bias", DType::kBFloat16, {17});
-    add(state_.model, "steps", DType::kInt64, {});
-    add(state_.model, "none", DType::kFloat32, {0, 3});
-    add(state_.optimizer, "first_moment", DType::kFloat32, {4, 128});
-    add(state_.optimizer, "second_moment", DType::kFloat32, {4, 128});
+    add(model_, "head.weight", DType::kFloat32, {4, 128});
+    add(model_, "block.0.bias", DType::kBFloat16, {17});
+    add(model_, "steps", DType::kInt64, {});
+    add(model_, "none", DType::kFloat32, {0, 3});
+    add(optimizer_, "first_moment", DType::kFloat32, {4, 128});
+    add(optimizer_, "second_moment", DType::kFloat32, {4, 128});
   }
   TestState(const TestState&) = delete;
 
-  const State& state() const { return state_; }
+  State state() const { return {parts_of(model_), parts_of(optimizer_)}; }
+  const std::vector<NamedTensor>& model() const { return model_; }
+  const std::vector<NamedTensor>& optimizer() const { return optimizer_; }
   /// The bytes of the first tensor, to be changed behind the state's back.
   std::vector<std::byte>& first_bytes() { return storage_.front(); }
 
@@ -53,24 +56,25 @@ class TestState {
 
   uint32_t word_;
   std::deque<std::vector<std::byte>> storage_;
-  State state_;
+  std::vector<NamedTensor> model_, optimizer_;
 };
 
-inline bool holds(const SafetensorsFile& file, const std::vector<NamedTensor>& tensors) {
+inline bool holds(const std::vector<SavedTensor>& saved, const std::vector<NamedTensor>& tensors) {
   for (const NamedTensor& tensor : tensors) {
-    const NamedTensor* found = file.find(tensor.name);
-    const bool same = found != nullptr && found->dtype == tensor.dtype &&
-                      found->shape == tensor.shape && found->bytes.size() == tensor.bytes.size() &&
-                      std::equal(tensor.bytes.begin(), tensor.bytes.end(), found->bytes.begin());
-    if (!same) return false;
+    const auto found = std::ranges::find(saved, tensor.name, &SavedTensor::name);
+    if (found == saved.end() || found->dtype != tensor.dtype || found->shape != tensor.shape) {
+      return false;
+    }
+    std::vector<std::byte> bytes;
+    for (const auto& run : found->runs) bytes.insert(bytes.end(), run.begin(), run.end());
+    if (!std::ranges::equal(bytes, tensor.bytes)) return false;
   }
-  return file.tensors().size() == tensors.size();
+  return saved.size() == tensors.size();
 }
 
 /// True when `checkpoint` holds exactly the bytes of `state`.
 inline bool holds(const Checkpoint& checkpoint, const TestState& state) {
-  return holds(checkpoint.model, state.state().model) &&
-         holds(checkpoint.optimizer, state.state().optimizer);
+  return holds(checkpoint.model, state.model()) && holds(checkpoint.optimizer, state.optimizer());
 }
 
 inline std::string read_bytes(const std::filesystem::path& path) {
