@@ -13,7 +13,6 @@
 #include "hanji/base/checksum.h"
 #include "hanji/checkpoint/hash.h"
 #include "hanji/checkpoint/safetensors.h"
-#include "hanji/parallel/named_parameter.h"
 
 namespace hanji::train {
 namespace {
@@ -62,8 +61,9 @@ JobView view_of(const torch::nn::Module& model, const FlatState& state) {
     };
     view.parameters.push_back({name, tensor.detach()});
     if (state.gradients.defined()) view.gradients.push_back({name, piece(state.gradients)});
-    view.optimizer.push_back({"exp_avg." + name, piece(state.first_moment)});
-    view.optimizer.push_back({"exp_avg_sq." + name, piece(state.second_moment)});
+    for (const auto& [moment, flat] : state.moments) {
+      view.optimizer.push_back({moment + "." + name, piece(flat)});
+    }
   }
   return view;
 }

@@ -10,6 +10,7 @@
 
 #include "hanji/checkpoint/tensors.h"
 #include "hanji/layout/flat.h"
+#include "hanji/parallel/named_parameter.h"
 #include "hanji/report/observed.h"
 
 namespace hanji::train {
@@ -24,7 +25,8 @@ struct JobView {
 /// gradients are left out.
 struct FlatState {
   const layout::FlatLayout& layout;
-  at::Tensor gradients, first_moment, second_moment;
+  at::Tensor gradients;
+  std::vector<parallel::NamedParameter> moments;  ///< What the optimizer keeps, by moment_names().
   int64_t num_updates = 0;
 };
 JobView view_of(const torch::nn::Module& model, const FlatState& state);

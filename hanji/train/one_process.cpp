@@ -14,10 +14,10 @@
 #include "hanji/parallel/named_parameter.h"
 #include "hanji/plan/verifiable.h"
 #include "hanji/schedule/pairwise_tree.h"
-#include "hanji/train/adamw_options.h"
 #include "hanji/train/kernel_choice.h"
 #include "hanji/train/learning_rate.h"
 #include "hanji/train/make_model.h"
+#include "hanji/train/optimizer.h"
 
 namespace hanji::train {
 namespace {
@@ -69,10 +69,10 @@ OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset)
   flat_ = parallel::flat_layout_of(learning);
   const auto options = parameters_[0].detach().options();
   gradients_ = at::zeros({flat_.count}, options);
-  optimizer_ = parallel::flat_adamw(
+  optimizer_ = optimizer_of(plan)(
       parallel::whole_part(learning, flat_, at::zeros({flat_.count}, options), gradients_,
                            parallel::decay_matrices(plan.config.train.weight_decay)),
-      adamw_options(plan));
+      {});
 }
 
 void OneProcess::forward_backward(Range positions, Sum& leaf, Observer& observer) {
@@ -143,11 +143,9 @@ StepTotals OneProcess::step(Observer& observer) {
 }
 
 JobView OneProcess::view() const {
-  const std::vector<parallel::NamedParameter> moments = optimizer_->state();
   return view_of(*model_, {.layout = flat_,
                            .gradients = gradients_,
-                           .first_moment = moments[0].tensor,
-                           .second_moment = moments[1].tensor,
+                           .moments = moments_of(*optimizer_),
                            .num_updates = optimizer_->num_updates()});
 }
 

@@ -6,7 +6,7 @@
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/offload/offloaded_optimizer.h"
 #include "hanji/plan/memory.h"
-#include "hanji/train/adamw_options.h"
+#include "hanji/train/optimizer.h"
 
 namespace hanji::train {
 namespace {
@@ -28,9 +28,7 @@ std::unique_ptr<parallel::FlatOptimizer> make_optimizer(layers::Model& model,
                                                         const comm::Group& group) {
   parallel::FlatPart part = make_part(replicas, plan, group);
   model.set_gradient_slots(replicas.gradient_slots());
-  const parallel::MakeOptimizer make = [&](parallel::FlatPart of, const parallel::SumOverParts&) {
-    return parallel::flat_adamw(std::move(of), adamw_options(plan));
-  };
+  const parallel::MakeOptimizer make = optimizer_of(plan);
   const plan::OffloadConfig& offload = plan.config.offload;
   if (offload.optimizer == plan::Place::kMemory) return make(std::move(part), {});
   return parallel::offloaded(make,
@@ -73,11 +71,9 @@ void ReplicatedStrategy::update(double learning_rate, double gradient_divisor) {
 }
 
 FlatState ReplicatedStrategy::state() const {
-  const std::vector<parallel::NamedParameter> moments = optimizer_->state();
   return {.layout = replicas_.buckets().flat,
           .gradients = {},
-          .first_moment = moments[0].tensor,
-          .second_moment = moments[1].tensor,
+          .moments = moments_of(*optimizer_),
           .num_updates = optimizer_->num_updates()};
 }
 

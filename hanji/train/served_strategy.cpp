@@ -9,7 +9,7 @@
 #include "hanji/layers/model.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/plan/server_plan.h"
-#include "hanji/train/adamw_options.h"
+#include "hanji/train/optimizer.h"
 
 namespace hanji::train {
 namespace {
@@ -32,18 +32,19 @@ ServedStrategy::ServedStrategy(layers::Model& model, const plan::Plan& plan,
     : model_(model),
       group_(group),
       parameters_(parallel::learning_parameters(model)),
-      moments_(comm::shared_zeros({2, parallel::flat_layout_of(parameters_).count},
+      names_(moment_names(optimizer_of(plan))),
+      moments_(comm::shared_zeros({std::ssize(names_), parallel::flat_layout_of(parameters_).count},
                                   parameters_[0].tensor.scalar_type(), 0, group_, "optimizer")) {
   parallel::ParameterServerOptions options = options_of(plan);
   const plan::ServerPlan served = plan::serve_model(
       plan.model.parameter_sizes(), moments_.element_size(), group_.size(), options.owners);
   const layout::Range range = served.shares.range_of(group_.rank());
-  options.make_optimizer = [&](parallel::FlatPart part, const parallel::SumOverParts&) {
+  options.make_optimizer = [&](parallel::FlatPart part, const parallel::SumOverParts& sum) {
     sum_ = part.gradients;
     part.zeros_like = [this, range, next = 0](const at::Tensor&) mutable {
       return moments_[next++].narrow(0, range.begin, range.size());
     };
-    return parallel::flat_adamw(std::move(part), adamw_options(plan));
+    return optimizer_of(plan)(std::move(part), sum);
   };
   server_.emplace(parallel::parameter_server(model, group_, options));
 }
@@ -67,8 +68,7 @@ void ServedStrategy::update(double learning_rate, double gradient_divisor) {
 FlatState ServedStrategy::state() const {
   return {.layout = server_->flat_layout(),
           .gradients = {},
-          .first_moment = moments_[0],
-          .second_moment = moments_[1],
+          .moments = moments_of(names_, moments_),
           .num_updates = server_->optimizer()->num_updates()};
 }
 

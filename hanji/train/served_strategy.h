@@ -40,8 +40,9 @@ class ServedStrategy : public Strategy {
   layers::Model& model_;
   comm::Group group_;
   std::vector<parallel::NamedParameter> parameters_;
-  at::Tensor moments_;  ///< [2, flat count], shared by all ranks.
-  at::Tensor sum_;      ///< Of all gradients, in this server's range.
+  std::vector<std::string> names_;  ///< Of the optimizer's moments.
+  at::Tensor moments_;              ///< [names, flat count], shared by all ranks.
+  at::Tensor sum_;                  ///< Of all gradients, in this server's range.
   std::optional<parallel::ParameterServer> server_;
 };
 

@@ -8,7 +8,7 @@
 #include "hanji/comm/shared_tensor.h"
 #include "hanji/layers/model.h"
 #include "hanji/parallel/flat_parameters.h"
-#include "hanji/train/adamw_options.h"
+#include "hanji/train/optimizer.h"
 
 namespace hanji::train {
 namespace {
@@ -69,8 +69,10 @@ ShardedStrategy::ShardedStrategy(layers::Model& model, const plan::Plan& plan,
 }
 
 void ShardedStrategy::make_optimizer(const plan::Plan& plan) {
-  moments_ = comm::shared_zeros({2, layout_.count}, parameters_[0].tensor.scalar_type(), 0,
-                                own_group(), "optimizer");
+  const parallel::MakeOptimizer make = optimizer_of(plan);
+  names_ = moment_names(make);
+  moments_ = comm::shared_zeros({std::ssize(names_), layout_.count},
+                                parameters_[0].tensor.scalar_type(), 0, own_group(), "optimizer");
   std::unordered_map<std::string, int64_t> offsets;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     offsets[parameters_[i].name] = layout_.offsets[i];
@@ -88,9 +90,6 @@ void ShardedStrategy::make_optimizer(const plan::Plan& plan) {
       return moments_[next++].narrow(0, begin, like.numel());
     };
   }
-  const auto make = [&](parallel::FlatPart part, const parallel::SumOverParts&) {
-    return parallel::flat_adamw(std::move(part), adamw_options(plan));
-  };
   optimizer_ = parallel::optimizer_of_parts(make, std::move(parts));
 }
 
@@ -122,8 +121,7 @@ void ShardedStrategy::update(double learning_rate, double gradient_divisor) {
 FlatState ShardedStrategy::state() const {
   return {.layout = layout_,
           .gradients = {},
-          .first_moment = moments_[0],
-          .second_moment = moments_[1],
+          .moments = moments_of(names_, moments_),
           .num_updates = optimizer_->num_updates()};
 }
 

@@ -52,7 +52,8 @@ class ShardedStrategy : public Strategy {
   parallel::Sharded sharded_;
   std::vector<at::Tensor> shards_;
   std::vector<layout::Range> own_;  ///< Where they lie in the layout.
-  at::Tensor moments_;              ///< [2, layout_.count], shared by the ranks of a group.
+  std::vector<std::string> names_;  ///< Of the optimizer's moments.
+  at::Tensor moments_;              ///< [names, layout_.count], shared by the ranks of a group.
   std::unique_ptr<parallel::FlatOptimizer> optimizer_;
 };
 

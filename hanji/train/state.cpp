@@ -138,8 +138,7 @@ JobView view_with_gradients(const Job& job) {
   const FlatState state = job.strategy->state();
   return view_of(*job.model, {.layout = state.layout,
                               .gradients = job.strategy->gradients(),
-                              .first_moment = state.first_moment,
-                              .second_moment = state.second_moment,
+                              .moments = state.moments,
                               .num_updates = state.num_updates});
 }
 
