@@ -215,7 +215,7 @@ class StepCalls {
     calls_.add_barrier(plan.ranks);
   }
 
-  /// Messages to every server and back; the norm; and a barrier before the update.
+  /// Messages to every server and back, and the norm.
   void add_server() {
     const int ranks = static_cast<int>(facts_.shares.size());
     const ServerPlan plan = serve_model(
@@ -226,7 +226,6 @@ class StepCalls {
     calls_.add_in_groups(1, Routine::kAllGather, DType::kFloat64,
                          layout::block_counts(layout::unit_of(plan.shares, plan.flat)),
                          Lies::kPrivate);
-    calls_.add_barrier(ranks);
   }
 
   void add_unit(const ShardPlan& plan, const layout::Unit& unit) {

@@ -16,8 +16,8 @@ struct GradientCall {
 /// Result  with one state on every rank: an all_reduce per bucket. Cut among ranks: per unit a
 ///         reduce_scatter within the group and an all_reduce of the shards over groups, whose
 ///         calls share the link between hosts, an all_gather of the norm's partial sums, and a
-///         barrier before and after the update. By servers: messages there and back, the
-///         all_gather and one barrier. In stable a tree over grains per bucket or unit. Then which
+///         barrier before and after the update. By servers: messages there and back, and
+///         the all_gather. In stable a tree over grains per bucket or unit. Then which
 ///         parameters were used, and the totals. Returns the calls of gradients in their order.
 std::vector<GradientCall> predict_communication(const StepFacts& facts, Prediction& prediction);
 

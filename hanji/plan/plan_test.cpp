@@ -488,7 +488,7 @@ TEST(Predict, AServersMessagesAreItsTraffic) {
   const int64_t flat = bytes_of(plan, "parameters");
   EXPECT_GE(plan.predicted.wire_bytes_per_step, 2 * 3 * flat);
   EXPECT_LT(plan.predicted.wire_bytes_per_step, 2 * 3 * flat + 65536);
-  EXPECT_EQ(plan.predicted.collectives_per_step, 3);
+  EXPECT_EQ(plan.predicted.collectives_per_step, 2) << "the norm and the totals";
 }
 
 TEST(Describe, FitsATerminalInPlainAscii) {

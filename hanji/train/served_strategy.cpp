@@ -4,7 +4,6 @@
 #include <ATen/ops/zeros.h>
 
 #include "hanji/comm/all_gather.h"
-#include "hanji/comm/barrier.h"
 #include "hanji/comm/shared_tensor.h"
 #include "hanji/layers/model.h"
 #include "hanji/parallel/flat_parameters.h"
@@ -59,9 +58,7 @@ void ServedStrategy::begin_grain(int64_t index) {
   model_.set_gradient_slots(server_->gradient_slots());
 }
 
-/// Whoever still reads the moments, to save them, comes to the barrier when it has done.
 void ServedStrategy::update(double learning_rate, double gradient_divisor) {
-  comm::barrier(group_, {.label = "update"});
   server_->update(learning_rate, gradient_divisor);
 }
 
