@@ -41,14 +41,20 @@
 #include "hanji/parallel/offload/offloaded_optimizer.h"
 #include "hanji/parallel/server/parameter_server.h"
 #include "hanji/parallel/stochastic_rounding.h"
+#include "hanji/train/train_model.h"
 #include "hanji/world/connect.h"
 #include "hanji/world/spawn.h"
 
 namespace hanji {
 using checkpoint::load;
 using checkpoint::save;
+using data::Part;
 using data::Remainder;
 using data::Sampler;
+using data::SampleShape;
+using data::Source;
+using layers::Batch;
+using layers::LossSum;
 using lens::deferred;
 using lens::Deferred;
 using lens::DeferredOptions;
@@ -103,4 +109,10 @@ using parallel::UnitCalls;
 using parallel::units_of_size;
 using parallel::units_of_type;
 using parallel::WholeGradients;
+using plan::Bits;
+using plan::Config;
+using plan::Sharding;
+using train::train_model;
+using train::TrainedModel;
+using train::TrainOptions;
 }  // namespace hanji

@@ -75,7 +75,7 @@ void add_plan(Verb command) {
         train::check_job(*hosts == 1 ? job->load() : load_for_hosts(*job), train::FolderUse::kNone);
     if (const int code = report_mistakes(checked); code != 0) return code;
     const plan::Config& config = checked.loaded.config;
-    const plan::DataFacts data = checked.dataset->facts();
+    const train::Workload data{*checked.dataset};
     const plan::Plan plan =
         (*hosts == 1 ? train::prepare(config, data) : train::prepare_on_hosts(config, data, *hosts))
             .or_throw();

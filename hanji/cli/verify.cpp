@@ -28,7 +28,7 @@ int verify_job(const JobOptions& job) {
   const auto checked = train::check_job(std::move(loaded), train::FolderUse::kClaim);
   if (const int code = report_mistakes(checked); code != 0) return code;
   const plan::Plan plan =
-      train::prepare(checked.loaded.config, checked.dataset->facts()).or_throw();
+      train::prepare(checked.loaded.config, train::Workload{*checked.dataset}).or_throw();
   base::throw_if_error(plan::check_verifiable(plan));
   const auto out =
       train::claim_folder(checked.loaded.config.run.out, train::kVerifyParts).or_throw();

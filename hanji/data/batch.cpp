@@ -24,7 +24,7 @@ void read_rows(const Source& source, Part part, layout::Range positions, layers:
                const Index& index) {
   const SampleShape shape = source.shape();
   reserve(batch.inputs, of_batch(positions.size(), shape.inputs), shape.dtype);
-  reserve(batch.targets, of_batch(positions.size(), shape.targets), at::kLong);
+  reserve(batch.targets, of_batch(positions.size(), shape.targets), shape.target_dtype);
   batch.num_valid = positions.size() * shape.num_targets();
   batch.positions = positions;
   for (int64_t place = positions.begin; place < positions.end; ++place) {
@@ -38,6 +38,11 @@ void read_batch(const Source& source, const Loader& loader, int64_t step, layout
                 layers::Batch& batch) {
   read_rows(source, Part::kTrain, positions, batch,
             [&](int64_t place) { return loader.sample(step, place); });
+}
+
+void read_first(const Source& source, int64_t count, layers::Batch& batch) {
+  read_rows(source, Part::kTrain, {0, count}, batch,
+            [&](int64_t place) { return place % source.num_train(); });
 }
 
 void read_validation_batch(const Source& source, int64_t total, layout::Range positions,

@@ -17,6 +17,9 @@ namespace hanji::data {
 void read_batch(const Source& source, const Loader& loader, int64_t step, layout::Range positions,
                 layers::Batch& batch);
 
+/// Fills `batch` with the first `count` training samples, again from the first where there are fewer.
+void read_first(const Source& source, int64_t count, layers::Batch& batch);
+
 /// Fills `batch` with places `positions` of an evaluation of `total` samples, spread evenly over
 /// the validation part: the same samples whatever the number of ranks. `total` <= num_validation().
 void read_validation_batch(const Source& source, int64_t total, layout::Range positions,

@@ -17,7 +17,8 @@ enum class Part : uint8_t { kTrain, kValidation };
 struct SampleShape {
   std::vector<int64_t> inputs;
   c10::ScalarType dtype = c10::ScalarType::Long;  ///< Of the inputs.
-  std::vector<int64_t> targets;                   ///< int64; empty: one number.
+  std::vector<int64_t> targets;                   ///< Empty: one number.
+  c10::ScalarType target_dtype = c10::ScalarType::Long;
 
   int64_t num_targets() const;
 };

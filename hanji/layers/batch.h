@@ -19,8 +19,8 @@ struct Counters {
 /// One micro-batch: everything that the layers and the loss of a model read beside the flow. Every
 /// stage of a pipeline has the batch of its micro-batch; only the flow is sent.
 ///
-/// Shape   inputs [B, ...], as the model's first layer takes them; targets [B, ...] int64, of which
-///         negative ones do not count.
+/// Shape   inputs [B, ...], as the model's first layer takes them; targets [B, ...] as its loss takes
+///         them: of hanji's own models int64, of which negative ones do not count.
 struct Batch {
   at::Tensor inputs;
   at::Tensor targets;

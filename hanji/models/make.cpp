@@ -1,7 +1,8 @@
 #include "hanji/models/make.h"
 
+#include <fmt/format.h>
+
 #include <array>
-#include <string>
 #include <string_view>
 
 #include "hanji/base/status.h"
@@ -51,7 +52,10 @@ std::shared_ptr<layers::Model> make(const plan::Config& config, const MakeOption
   for (const Maker& one : kMakers) {
     if (one.family == family) return one.make(config, options);
   }
-  throw Error(base::internal("the family " + std::string(family) + " has no maker in models/"));
+  throw Error(base::unsupported(
+      fmt::format("model.preset = {} is a program's own model, which only that program can make: "
+                  "start the program, whose hanji::train_model() trains it",
+                  config.model.preset)));
 }
 
 }  // namespace hanji::models

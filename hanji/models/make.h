@@ -21,7 +21,8 @@ struct MakeOptions {
 /// Makes the model that a resolved configuration names, by the maker of its family.
 ///
 /// Result  initial values depend on train.seed and the model's sizes alone.
-/// Errors  throws kInvalidArgument for sizes that exclude each other.
+/// Errors  throws kInvalidArgument for sizes that exclude each other, kUnsupported for a family whose
+///         models are a program's own.
 std::shared_ptr<layers::Model> make(const plan::Config& config, const MakeOptions& options);
 
 }  // namespace hanji::models

@@ -20,7 +20,7 @@ const std::vector<BadConfig>& corpus() {
        "-1\n[trian]\nx = 1\n",
        {},
        {"run.toml:2:1: model.preset must be one of nano, char, baby, gpt2, resnet-tiny, resnet18, "
-        "resnet50, not \"nan0\"; did you "
+        "resnet50, module, not \"nan0\"; did you "
         "mean \"nano\"?",
         "run.toml:4:1: train.stpes: unknown key; did you mean train.steps?",
         "run.toml:5:1: train.global_batch must be an integer, at least 1 (samples), not \"many\"",
@@ -227,7 +227,7 @@ const std::vector<BadConfig>& corpus() {
        "[model]\npreset = 2\n",
        {},
        {"run.toml:2:1: model.preset must be one of nano, char, baby, gpt2, resnet-tiny, resnet18, "
-        "resnet50, not 2"}},
+        "resnet50, module, not 2"}},
       {"images for a model of tokens",
        "[data]\nimages = \"generated\"\n",
        {},
@@ -490,7 +490,7 @@ const std::vector<BadConfig>& corpus() {
        "",
        {{"model.preset=chra", "--set"}},
        {"--set: model.preset must be one of nano, char, baby, gpt2, resnet-tiny, resnet18, "
-        "resnet50, not \"chra\"; did you mean "
+        "resnet50, module, not \"chra\"; did you mean "
         "\"char\"?"}},
       {"no key on the command line",
        "",

@@ -36,7 +36,7 @@ void check_images(const Config& c, Found& found) {
 /// What the model's family learns from, reads and computes in.
 void check_family(const Config& c, Found& found) {
   const ModelFamily& family = family_of(c.model);
-  if (data_kind(c.data) != family.data) {
+  if (data_kind(c) != family.data) {
     found.push_back({{"data.images", "model.preset"},
                      fmt::format("model.preset = {} learns from {}, but data.images is {}",
                                  c.model.preset, targets_of(family.data), name_of(c.data.images)),
@@ -44,7 +44,8 @@ void check_family(const Config& c, Found& found) {
                                                       : "remove data.images"});
   }
   for (const Key& key : schema()) {
-    if (is_read(c.model, key.name) || key.get(c) == key.get(Config())) continue;
+    const bool own_data = family.data == DataKind::kOwn && key.name.starts_with("data.");
+    if ((is_read(c.model, key.name) && !own_data) || key.get(c) == key.get(Config())) continue;
     found.push_back(
         {{key.name, "model.preset"},
          fmt::format("{} is set, but model.preset = {} has no such size", key.name, c.model.preset),

@@ -82,9 +82,13 @@ std::string describe_data(const Plan& plan) {
   std::string source = "the embedded text";
   if (!data.tokens.empty()) source = plain(data.tokens, 50);
   if (!data.text.empty()) source = plain(data.text, 50);
-  if (data_kind(data) == DataKind::kImages) {
-    return fmt::format("{} images of {} x {}: {} to train on and {} to validate",
-                       name_of(data.images), data.image_size, data.image_size,
+  const DataKind kind = data_kind(plan.config);
+  if (kind != DataKind::kTokens) {
+    const std::string what = kind == DataKind::kOwn
+                                 ? "samples of the program's own source"
+                                 : fmt::format("{} images of {} x {}", name_of(data.images),
+                                               data.image_size, data.image_size);
+    return fmt::format("{}: {} to train on and {} to validate", what,
                        base::format_count(plan.data.num_train_samples),
                        base::format_count(plan.data.num_validation_samples));
   }

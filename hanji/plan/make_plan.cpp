@@ -91,7 +91,9 @@ Status Planner::check_inputs() const {
                     inputs_.data.vocabulary),
         "set model.vocabulary = \"auto\"");
   }
-  if (inputs_.data.num_train_samples < 1) {
+  if (inputs_.data.num_train_samples < 1 && data_kind(config) == DataKind::kOwn) {
+    add("model.preset", "the program's own source has no training sample", "bring more data");
+  } else if (inputs_.data.num_train_samples < 1) {
     add("model.block",
         fmt::format("the data has no training sample of {} tokens",
                     resolved(config.model).block + 1),
@@ -394,6 +396,7 @@ std::string Planner::job_hash() const {
   base::Json json = {{"config", config_to_json(job)},
                      {"train_samples", plan_.data.num_train_samples},
                      {"validation_samples", plan_.data.num_validation_samples}};
+  if (data_kind(job) == DataKind::kOwn) json["parameters"] = plan_.model.parameter_sizes();
   return base::Sha256()
       .update(json.dump(-1, ' ', false, base::Json::error_handler_t::replace))
       .hex();

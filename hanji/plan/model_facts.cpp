@@ -5,6 +5,8 @@
 namespace hanji::plan {
 namespace {
 
+// Of fewer rows even the largest result can be small by cancellation, and every error large beside it.
+constexpr int64_t kMinMeasuredRows = 16;
 constexpr int64_t kMaxMeasuredRows = 64;
 
 }  // namespace
@@ -70,7 +72,7 @@ KernelShapes kernel_shapes(const ModelFacts& model) {
     }
   }
   if (!largest) return {};
-  return {.block = std::clamp<int64_t>(static_cast<int64_t>(largest->m), 1, kMaxMeasuredRows),
+  return {.block = std::clamp(static_cast<int64_t>(largest->m), kMinMeasuredRows, kMaxMeasuredRows),
           .width = largest->n,
           .heads = 1};
 }

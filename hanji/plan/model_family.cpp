@@ -8,11 +8,12 @@
 namespace hanji::plan {
 
 std::string_view targets_of(DataKind kind) {
+  if (kind == DataKind::kOwn) return "targets";
   return kind == DataKind::kTokens ? "tokens" : "images";
 }
 
 std::span<const ModelFamily> model_families() {
-  static const std::array families = {gpt_family(), resnet_family()};
+  static const std::array families = {gpt_family(), resnet_family(), module_family()};
   return families;
 }
 
@@ -42,8 +43,9 @@ ModelConfig resolved(ModelConfig model) {
   return model;
 }
 
-DataKind data_kind(const DataConfig& data) {
-  return data.images == Images::kNone ? DataKind::kTokens : DataKind::kImages;
+DataKind data_kind(const Config& config) {
+  if (family_of(config.model).data == DataKind::kOwn) return DataKind::kOwn;
+  return config.data.images == Images::kNone ? DataKind::kTokens : DataKind::kImages;
 }
 
 bool is_read(const ModelConfig& model, std::string_view key) {

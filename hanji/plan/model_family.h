@@ -13,10 +13,10 @@
 
 namespace hanji::plan {
 
-/// What a model learns from.
-enum class DataKind : uint8_t { kTokens, kImages };
+/// What a model learns from; kOwn: a source that a program brings with its model.
+enum class DataKind : uint8_t { kTokens, kImages, kOwn };
 
-/// "tokens", "images": the targets that a loss is divided by.
+/// "tokens", "images", "targets": those that a loss is divided by.
 std::string_view targets_of(DataKind kind);
 
 /// The value of a key where nobody sets it.
@@ -62,6 +62,6 @@ ModelConfig resolved(ModelConfig model);
 bool is_read(const ModelConfig& model, std::string_view key);
 
 /// What the data of a configuration is.
-DataKind data_kind(const DataConfig& data);
+DataKind data_kind(const Config& config);
 
 }  // namespace hanji::plan

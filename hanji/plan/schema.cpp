@@ -133,7 +133,7 @@ Key preset_key() {
       "Sizes to start from: nano (2 layers, 2 heads, 32 wide, block 32), char (4, 4, 128, 64), "
       "baby (6, 6, 384, 256), gpt2 (12, 12, 768, 1024); resnet-tiny, resnet18, resnet50, which "
       "learn "
-      "from images.";
+      "from images; module, a program's own, which hanji::train_model() trains.";
   key.get = [](const Config& c) -> Value {
     return std::ranges::find(preset_names(), c.model.preset) - preset_names().begin();
   };

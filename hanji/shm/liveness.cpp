@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <fstream>
 #include <numeric>
 #include <system_error>
@@ -116,6 +117,11 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::run() {
+  // They are the program's: one that ends a run with a checkpoint must reach the thread that waits.
+  sigset_t stops;
+  sigemptyset(&stops);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&stops, signal);
+  ::pthread_sigmask(SIG_BLOCK, &stops, nullptr);
   while (true) {
     beat();
     const auto next = base::Deadline::after(std::min(options_.heartbeat, look_at_hearts()));

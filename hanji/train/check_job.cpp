@@ -49,7 +49,11 @@ void add_mistake(plan::LoadedConfig& loaded, Keys keys, const Status& status) {
 /// Result  in `damaged` whether the mistake is that a token file is not what it claims to be.
 std::optional<Dataset> look_at_data(plan::LoadedConfig& loaded, bool& damaged) {
   const plan::Config& config = loaded.config;
-  if (plan::data_kind(config.data) == plan::DataKind::kImages) {
+  if (plan::data_kind(config) == plan::DataKind::kOwn) {
+    add_mistake(loaded, {"model.preset"}, own_data(config));
+    return std::nullopt;
+  }
+  if (plan::data_kind(config) == plan::DataKind::kImages) {
     auto images = open_images(config);
     if (images.ok()) return *std::move(images);
     add_mistake(loaded, {"data.image_count", "data.validation_fraction", "data.images"},
@@ -92,11 +96,15 @@ Code code_of(const plan::LoadedConfig& loaded, bool damaged) {
 
 }  // namespace
 
-CheckedJob check_job(plan::LoadedConfig loaded, FolderUse use) {
+CheckedJob check_job(plan::LoadedConfig loaded, FolderUse use, const Workload* own) {
   CheckedJob job;
   const auto mistaken = [&](std::string_view key) { return is_mistaken(loaded, key); };
   bool damaged = false;
-  if (std::ranges::none_of(kDataKeys, mistaken)) job.dataset = look_at_data(loaded, damaged);
+  if (own) {
+    job.dataset = own->dataset;
+  } else if (std::ranges::none_of(kDataKeys, mistaken)) {
+    job.dataset = look_at_data(loaded, damaged);
+  }
   const bool on_gpus = loaded.config.compute.device == plan::Device::kCuda;
   if (on_gpus && !mistaken("compute.device")) look_at_gpus(loaded);
   if (use == FolderUse::kClaim && !mistaken("run.out")) {

@@ -22,8 +22,9 @@ struct CheckedJob {
 /// at the GPUs that ranks are to compute on and at the folder of the run. Adds what is wrong to the
 /// mistakes, with key and place; makes nothing.
 ///
+/// `own`: a program's, whose data no key names.
 /// Cost    open_dataset()'s, and check_vocabulary()'s where model.vocabulary is set.
-CheckedJob check_job(plan::LoadedConfig loaded, FolderUse use);
+CheckedJob check_job(plan::LoadedConfig loaded, FolderUse use, const Workload* own = nullptr);
 
 /// Who starts the ranks of a job.
 enum class StartedBy : bool { kUs, kLauncher };

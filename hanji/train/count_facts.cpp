@@ -11,6 +11,7 @@
 #include "hanji/lens/observer.h"
 #include "hanji/models/make.h"
 #include "hanji/parallel/gradients/gradient_hook.h"
+#include "hanji/parallel/named_parameter.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/train/kernel_choice.h"
 #include "hanji/train/make_model.h"
@@ -45,18 +46,19 @@ class Pass : public lens::Observer {
  public:
   Pass(layers::Model& model, std::vector<int64_t>& owners)
       : model_(model),
-        parameters_(model.parameters()),
+        parameters_(parallel::learning_parameters(model)),
         owners_(owners),
         counts_(static_cast<size_t>(model.num_layers())) {
     for (size_t i = 0; i < parameters_.size(); ++i) {
-      parallel::add_gradient_hook(parameters_[i], "count_facts", [this, i, it = parameters_[i]] {
+      const at::Tensor& one = parameters_[i].tensor;
+      parallel::add_gradient_hook(one, "count_facts", [this, i, one] {
         owners_[i] = layer_;
-        it.mutable_grad().reset();
+        one.mutable_grad().reset();
       });
     }
   }
   ~Pass() override {
-    for (const at::Tensor& one : parameters_) parallel::remove_gradient_hook(one);
+    for (const auto& one : parameters_) parallel::remove_gradient_hook(one.tensor);
   }
 
   std::vector<LayerCount> run(const layers::Batch& batch, std::vector<layers::LayerScope> scopes) {
@@ -132,13 +134,13 @@ class Pass : public lens::Observer {
   }
 
   bool is_parameter(const at::Tensor& tensor) const {
-    return std::ranges::any_of(parameters_, [&](const at::Tensor& one) {
-      return tensor.has_storage() && one.is_alias_of(tensor);
+    return std::ranges::any_of(parameters_, [&](const parallel::NamedParameter& one) {
+      return tensor.has_storage() && one.tensor.is_alias_of(tensor);
     });
   }
 
   layers::Model& model_;
-  const std::vector<at::Tensor> parameters_;
+  const std::vector<parallel::NamedParameter> parameters_;
   std::vector<int64_t>& owners_;
   PrivateMemory memory_;
   std::vector<LayerCount> counts_;
@@ -188,18 +190,21 @@ class OneThread {
 
 }  // namespace
 
-plan::ModelFacts count_facts(const plan::Config& asked, const Dataset& dataset) {
+plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload) {
   plan::Config config = asked;
   config.model = plan::resolved(config.model);
   const OneThread one_thread;
   const compute::KernelChoice kernels = to_compute({.gemm = plan::Gemm::kMkl,
                                                     .attention = plan::Attention::kMath,
                                                     .precision = config.compute.dtype});
-  const auto model = models::make(config, {.kernels = kernels, .classes = dataset.num_ids});
-  std::vector<int64_t> owners(model->parameters().size());
+  const auto& [dataset, make] = workload;
+  const models::MakeOptions options{.kernels = kernels, .classes = dataset.num_ids};
+  const auto model = make ? make(config, options) : models::make(config, options);
+  const auto parameters = parallel::learning_parameters(*model);
+  std::vector<int64_t> owners(parameters.size());
   layers::Batch batch;
   const auto pass = [&](int64_t samples) {
-    data::read_validation_batch(*dataset.samples, samples, {0, samples}, batch);
+    data::read_first(*dataset.samples, samples, batch);
     return Pass(*model, owners).run(batch, training_scopes(config, *model));
   };
   pass(kFew);  // fills caches
@@ -211,9 +216,8 @@ plan::ModelFacts count_facts(const plan::Config& asked, const Dataset& dataset) 
     facts.layers.back().name = fmt::format("layer {}", i);
     facts.layers.back().backward = amount(few_beside[i], more_beside[i]);
   }
-  const auto parameters = model->parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
-    facts.parameters.push_back({parameters[i].numel(), owners[i]});
+    facts.parameters.push_back({parameters[i].tensor.numel(), owners[i]});
   }
   facts.targets_per_sample = batch.num_valid / kMore;
   facts.sample_bytes = static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes()) / kMore;

@@ -13,6 +13,6 @@ namespace hanji::train {
 ///         Nothing is timed.
 /// Cost    the model in memory, and three passes over two or four samples on one thread.
 /// Errors  throws what the model throws.
-plan::ModelFacts count_facts(const plan::Config& config, const Dataset& dataset);
+plan::ModelFacts count_facts(const plan::Config& config, const Workload& workload);
 
 }  // namespace hanji::train

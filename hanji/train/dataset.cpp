@@ -111,8 +111,19 @@ Result<Dataset> open_images(const plan::Config& config) {
                  .name = "generated images"};
 }
 
+Status own_data(const plan::Config& config) {
+  return base::unsupported(
+      fmt::format("model.preset = {} learns from a program's own source, with which only that "
+                  "program can begin: start it, whose hanji::train_model() trains the model",
+                  config.model.preset));
+}
+
 Result<Dataset> open_dataset(const plan::Config& config) {
-  if (plan::data_kind(config.data) == plan::DataKind::kImages) return open_images(config);
+  switch (plan::data_kind(config)) {
+    case plan::DataKind::kTokens: break;
+    case plan::DataKind::kImages: return open_images(config);
+    case plan::DataKind::kOwn: return own_data(config);
+  }
   return open_dataset(config.data, plan::resolved(config.model).block, config.model.vocabulary);
 }
 

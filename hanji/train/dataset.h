@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,8 +14,18 @@ namespace hanji::data {
 class Source;
 class TokenSamples;
 }  // namespace hanji::data
+namespace hanji::layers {
+class Model;
+}
+namespace hanji::models {
+struct MakeOptions;
+}
 
 namespace hanji::train {
+
+/// Makes the model of a resolved configuration. Empty: models::make() does.
+using MakeModel =
+    std::function<std::shared_ptr<layers::Model>(const plan::Config&, const models::MakeOptions&)>;
 
 /// What a run learns from: samples, and of texts the vocabulary that turns them back into text.
 struct Dataset {
@@ -25,6 +36,12 @@ struct Dataset {
   std::string name;  ///< For people: a path, "embedded text", "generated images".
 
   plan::DataFacts facts() const;
+};
+
+/// What a run trains on what.
+struct Workload {
+  Dataset dataset;
+  MakeModel make = {};
 };
 
 /// The tokens that a configuration names, before they are cut into samples.
@@ -57,7 +74,11 @@ Result<Dataset> open_dataset(const plan::DataConfig& config, int64_t block, int6
 /// Errors  as data::GeneratedImages::create().
 Result<Dataset> open_images(const plan::Config& config);
 
-/// What a run's configuration names, of either kind; a block that is open is the preset's.
+/// Why data that a program brings cannot be opened by its configuration.
+Status own_data(const plan::Config& config);
+
+/// What a run's configuration names, of any kind; a block that is open is the preset's.
+/// Errors  own_data() besides.
 Result<Dataset> open_dataset(const plan::Config& config);
 /// The same from tokens that are open already.
 Result<Dataset> cut_samples(DataSource source, const plan::DataConfig& config, int64_t block,

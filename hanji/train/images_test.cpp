@@ -39,7 +39,7 @@ plan::Plan planned_images(const plan::Config& config, const Dataset& dataset) {
   inputs.machine.memory_bytes = inputs.machine.available_bytes = int64_t{8} << 30;
   inputs.kernels.gemm = plan::Gemm::kMkl;
   inputs.kernels.attention = plan::Attention::kMath;
-  inputs.model = count_facts(config, dataset);
+  inputs.model = count_facts(config, Workload{dataset});
   return plan::make_plan(inputs).or_throw();
 }
 
@@ -147,7 +147,7 @@ TEST(CountFacts, PredictTheBytesThatAPassHolds) {
 TEST(CountFacts, FindEveryProduct) {
   plan::Config config = small_images(1, plan::Bits::kRun);
   const Dataset dataset = open_dataset(config).or_throw();
-  const plan::ModelFacts facts = count_facts(config, dataset);
+  const plan::ModelFacts facts = count_facts(config, Workload{dataset});
   ASSERT_EQ(facts.layers[0].products.size(), 1U);
   const plan::Product& stem = facts.layers[0].products[0];
   EXPECT_EQ(stem.m, 12 * 12);

@@ -46,11 +46,11 @@ parallel::DataParallelOptions reduction(const plan::Plan& plan) {
           .owners = std::move(grains.owners)};
 }
 
-Job assemble(const plan::Plan& plan, const comm::Group& group) {
+Job assemble(const plan::Plan& plan, const comm::Group& group, const MakeModel& make) {
   const plan::Sharding data = plan.config.parallel.data;
-  if (data == plan::Sharding::kReplicas) return assemble(plan, group, reduction(plan));
+  if (data == plan::Sharding::kReplicas) return assemble(plan, group, reduction(plan), make);
   const Ranks ranks = divide(plan, group);
-  auto model = make_model(plan, comm::device_of(group));
+  auto model = make_model(plan, make, comm::device_of(group));
   std::unique_ptr<Strategy> strategy;
   if (data == plan::Sharding::kServer) {
     strategy = std::make_unique<ServedStrategy>(*model, plan, ranks.data);
@@ -61,9 +61,9 @@ Job assemble(const plan::Plan& plan, const comm::Group& group) {
 }
 
 Job assemble(const plan::Plan& plan, const comm::Group& group,
-             const parallel::DataParallelOptions& options) {
+             const parallel::DataParallelOptions& options, const MakeModel& make) {
   const Ranks ranks = divide(plan, group);
-  auto model = make_model(plan, comm::device_of(group));
+  auto model = make_model(plan, make, comm::device_of(group));
   auto strategy = std::make_unique<ReplicatedStrategy>(*model, plan, ranks.data, options);
   return job_of(plan, std::move(model), std::move(strategy), ranks);
 }

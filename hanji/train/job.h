@@ -8,12 +8,9 @@
 #include "hanji/layers/flow.h"
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/plan/plan.h"
+#include "hanji/train/dataset.h"
 #include "hanji/train/grain_sums.h"
 #include "hanji/train/strategy.h"
-
-namespace hanji::layers {
-class Model;
-}
 
 namespace hanji::train {
 
@@ -44,9 +41,9 @@ parallel::DataParallelOptions reduction(const plan::Plan& plan);
 ///
 /// Order   collective: every rank of the group calls it with the same plan.
 /// Errors  throws what the strategy throws.
-Job assemble(const plan::Plan& plan, const comm::Group& group);
+Job assemble(const plan::Plan& plan, const comm::Group& group, const MakeModel& make = {});
 /// The same of replicas that reduce as `options` say.
 Job assemble(const plan::Plan& plan, const comm::Group& group,
-             const parallel::DataParallelOptions& options);
+             const parallel::DataParallelOptions& options, const MakeModel& make = {});
 
 }  // namespace hanji::train

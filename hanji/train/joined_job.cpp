@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "hanji/base/env.h"
+#include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/comm/regroup.h"
 #include "hanji/comm/share_text.h"
@@ -64,28 +65,43 @@ std::optional<int> threads_of_openmp() {
   return threads;
 }
 
+Result<int> threads_of_each(int local_ranks) {
+  HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
+  return threads_of_openmp().value_or(std::max(1, machine.usable_cores / local_ranks));
+}
+
 }  // namespace
 
 Result<std::optional<StartedRanks>> find_started_ranks() {
   HANJI_ASSIGN_OR_RETURN(const launch::Identity identity, launch::detect());
   if (identity.world_size == 1) return std::optional<StartedRanks>();
-  HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
-  const int even = std::max(1, machine.usable_cores / identity.local_size);
+  HANJI_ASSIGN_OR_RETURN(const int threads, threads_of_each(identity.local_size));
   return std::optional(StartedRanks{.rank = identity.rank,
                                     .ranks = identity.world_size,
                                     .local_ranks = identity.local_size,
-                                    .threads = threads_of_openmp().value_or(even)});
+                                    .threads = threads});
 }
 
-JoinedOutcome run_joined(const std::function<Decision(const MetRanks& met)>& decide,
-                         RankOptions options) {
-  StopSignal stop = StopSignal::create().or_throw();
-  world::World world = world::connect();
+Result<StartedRanks> started_ranks(const world::World& world) {
+  const int local_ranks = world.ranks_per_node().front();
+  HANJI_ASSIGN_OR_RETURN(const int threads, threads_of_each(local_ranks));
+  return StartedRanks{.ranks = world.size(), .local_ranks = local_ranks, .threads = threads};
+}
+
+namespace {
+
+JoinedOutcome run_met(world::World& world, StopSignal& stop,
+                      const std::function<Decision(const MetRanks& met)>& decide,
+                      RankOptions options) {
   try {
     Decision decision;
     const MetRanks met = describe(world);
     if (world.rank() == 0) decision = decide(met);
     const auto lock = decision.job ? decision.job->lock : nullptr;
+    if (decision.job) {
+      base::throw_if_error(base::write_file_atomic(decision.job->out / "plan.json",
+                                                   plan::to_json(decision.job->plan)));
+    }
     decision =
         decision_from_json(comm::share_text(to_json(decision), world.group(), "job")).or_throw();
     if (!decision.job) return {.exit_code = decision.exit_code, .rank = {}};
@@ -104,6 +120,22 @@ JoinedOutcome run_joined(const std::function<Decision(const MetRanks& met)>& dec
     world.fail(world::status_of(std::current_exception()));
     throw;
   }
+}
+
+}  // namespace
+
+JoinedOutcome run_joined(const std::function<Decision(const MetRanks& met)>& decide,
+                         RankOptions options) {
+  StopSignal stop = StopSignal::create().or_throw();
+  world::World world = world::connect();
+  return run_met(world, stop, decide, std::move(options));
+}
+
+JoinedOutcome run_joined(world::World& world,
+                         const std::function<Decision(const MetRanks& met)>& decide,
+                         RankOptions options) {
+  StopSignal stop = StopSignal::create().or_throw();
+  return run_met(world, stop, decide, std::move(options));
 }
 
 }  // namespace hanji::train

@@ -36,6 +36,8 @@ struct MetRanks {
 /// This process among them; nothing if it was started alone.
 /// Errors  as launch::detect().
 Result<std::optional<StartedRanks>> find_started_ranks();
+/// The same of ranks that have met, for the first of them.
+Result<StartedRanks> started_ranks(const world::World& world);
 
 /// A job that rank 0 has decided for all ranks.
 struct JoinedJob {
@@ -57,13 +59,19 @@ struct JoinedOutcome {
   RankOutcome rank;
 };
 
-/// Meets the other ranks, measures what joins their hosts, lets rank 0 decide, and trains.
+/// Meets the other ranks, measures what joins their hosts, lets rank 0 decide, writes plan.json, and
+/// trains.
 ///
 /// Order   called by every rank; `decide` by rank 0 alone, after all have met. The others take the
 ///         plan from it, whatever their own configuration says.
 /// Errors  throws as world::connect(), what `decide` throws, and what the job throws; the other
 ///         ranks are told.
 JoinedOutcome run_joined(const std::function<Decision(const MetRanks& met)>& decide,
+                         RankOptions options);
+/// The same where they have met: `world` outlives the job. Signals that end a run early must be
+/// blocked in threads that the process has beside this one and hanji's.
+JoinedOutcome run_joined(world::World& world,
+                         const std::function<Decision(const MetRanks& met)>& decide,
                          RankOptions options);
 
 }  // namespace hanji::train

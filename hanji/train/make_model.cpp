@@ -5,10 +5,12 @@
 #include "hanji/train/kernel_choice.h"
 
 namespace hanji::train {
-std::shared_ptr<layers::Model> make_model(const plan::Plan& plan, c10::Device device) {
-  return models::make(
-      plan.config,
-      {.kernels = to_compute(plan.kernels), .classes = plan.data.vocabulary, .device = device});
+
+std::shared_ptr<layers::Model> make_model(const plan::Plan& plan, const MakeModel& make,
+                                          c10::Device device) {
+  const models::MakeOptions options{
+      .kernels = to_compute(plan.kernels), .classes = plan.data.vocabulary, .device = device};
+  return make ? make(plan.config, options) : models::make(plan.config, options);
 }
 
 std::vector<layers::LayerScope> training_scopes(const plan::Config& config,

@@ -7,15 +7,13 @@
 
 #include "hanji/layers/flow.h"
 #include "hanji/plan/plan.h"
-
-namespace hanji::layers {
-class Model;
-}
+#include "hanji/train/dataset.h"
 
 namespace hanji::train {
 
-/// Makes the model that a plan names, on any device.
-std::shared_ptr<layers::Model> make_model(const plan::Plan& plan, c10::Device device = c10::kCPU);
+/// Makes the model that a plan names, or of a program's own, on any device.
+std::shared_ptr<layers::Model> make_model(const plan::Plan& plan, const MakeModel& make = {},
+                                          c10::Device device = c10::kCPU);
 
 /// What a configuration puts around each layer of `model` in training: recomputation.
 std::vector<layers::LayerScope> training_scopes(const plan::Config& config,

@@ -57,12 +57,12 @@ void add_to(std::vector<at::Tensor>& left, const std::vector<at::Tensor>& right)
 
 }  // namespace
 
-OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset)
+OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset, const MakeModel& make)
     : plan_(plan),
       dataset_(dataset),
       loader_(loader_of(plan, dataset)),
       leaves_(leaves_of(plan)),
-      model_(make_model(plan)),
+      model_(make_model(plan, make)),
       scopes_(training_scopes(plan.config, *model_)) {
   const auto learning = parallel::learning_parameters(*model_);
   for (const auto& [name, tensor] : learning) parameters_.push_back(tensor);

@@ -32,7 +32,7 @@ class OneProcess {
  public:
   /// `plan` and `dataset` outlive it.
   /// Errors  throws those of plan::check_verifiable().
-  OneProcess(const plan::Plan& plan, const Dataset& dataset);
+  OneProcess(const plan::Plan& plan, const Dataset& dataset, const MakeModel& make = {});
 
   /// Steps 0, 1, ... of the job. Gradients and their sum are told to `observer`.
   /// Errors  throws kInvalidArgument when loss or gradient is not finite and train.nan = stop.

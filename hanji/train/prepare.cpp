@@ -140,8 +140,10 @@ Status add_gpus(plan::PlanInputs& inputs, const std::optional<StartedRanks>& sta
 
 }  // namespace
 
-Result<std::optional<plan::ModelFacts>> facts_of_model(const plan::Config& config) {
+Result<std::optional<plan::ModelFacts>> facts_of_model(const plan::Config& config,
+                                                       const Workload& workload) {
   if (plan::family_of(config.model).facts != nullptr) return std::optional<plan::ModelFacts>();
+  if (workload.make) return std::optional(count_facts(config, workload));
   HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
   base::Json key = {{"build", base::build_id()},
                     {"cpu", machine.cpu_model},
@@ -153,8 +155,7 @@ Result<std::optional<plan::ModelFacts>> facts_of_model(const plan::Config& confi
     if (matters) key[std::string(one.name)] = plan::format_value(one, one.get(config));
   }
   const auto count = [&](const auto&) -> Result<plan::ModelFacts> {
-    HANJI_ASSIGN_OR_RETURN(const Dataset dataset, open_dataset(config));
-    return count_facts(config, dataset);
+    return count_facts(config, workload);
   };
   const auto facts = measured<plan::ModelFacts>(
       "facts", key, [](const std::string& text) { return plan::facts_from_json(text); }, count);
@@ -186,8 +187,8 @@ Result<cost::Rates> measure_rates(const topology::Machine& machine, int ranks) {
 }
 
 Result<plan::Plan> prepare(const plan::Config& config) {
-  HANJI_ASSIGN_OR_RETURN(const Dataset dataset, open_dataset(config));
-  return prepare(config, dataset.facts());
+  HANJI_ASSIGN_OR_RETURN(Dataset dataset, open_dataset(config));
+  return prepare(config, Workload{std::move(dataset)});
 }
 
 namespace {
@@ -212,11 +213,11 @@ Result<plan::Plan> add_kernels(plan::PlanInputs& inputs) {
 
 }  // namespace
 
-Result<plan::Plan> prepare_started(const plan::Config& config, const plan::DataFacts& data,
+Result<plan::Plan> prepare_started(const plan::Config& config, const Workload& workload,
                                    const StartedRanks& started) {
-  plan::PlanInputs inputs{.config = with_absolute_paths(config), .data = data};
+  plan::PlanInputs inputs{.config = with_absolute_paths(config), .data = workload.dataset.facts()};
   HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
-  HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(inputs.config));
+  HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(inputs.config, workload));
   inputs.ranks_per_host = started.ranks_per_host;
   inputs.link = started.link;
   // The plan gives each of all ranks its part of one machine, and here are so many of them.
@@ -237,7 +238,7 @@ Result<plan::Plan> prepare_started(const plan::Config& config, const plan::DataF
   return plan;
 }
 
-Result<plan::Plan> prepare_on_hosts(plan::Config config, const plan::DataFacts& data, int hosts) {
+Result<plan::Plan> prepare_on_hosts(plan::Config config, const Workload& workload, int hosts) {
   HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
   int64_t& ranks = config.run.ranks;
   if (ranks == plan::kAuto) {
@@ -259,13 +260,13 @@ Result<plan::Plan> prepare_on_hosts(plan::Config config, const plan::DataFacts& 
   started.ranks_per_host = plan::spread_ranks(started.ranks, hosts);
   started.local_ranks = started.ranks_per_host[0];
   started.threads = std::max(1, machine.usable_cores / started.local_ranks);
-  return prepare_started(config, data, started);
+  return prepare_started(config, workload, started);
 }
 
-Result<plan::Plan> prepare(const plan::Config& asked, const plan::DataFacts& data) {
-  plan::PlanInputs inputs{.config = with_absolute_paths(asked), .data = data};
+Result<plan::Plan> prepare(const plan::Config& asked, const Workload& workload) {
+  plan::PlanInputs inputs{.config = with_absolute_paths(asked), .data = workload.dataset.facts()};
   HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
-  HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(inputs.config));
+  HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(inputs.config, workload));
   if (on_gpus(inputs)) {
     HANJI_RETURN_IF_ERROR(add_gpus(inputs, std::nullopt));
     return plan::make_plan(inputs);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "hanji/plan/plan.h"
+#include "hanji/train/dataset.h"
 #include "hanji/train/joined_job.h"
 
 namespace hanji::train {
@@ -13,22 +14,24 @@ inline constexpr std::string_view kKernelChoices = "kernels";
 ///
 /// Cost    some tenths of a second where nothing was measured yet.
 /// Errors  as plan::make_plan().
-Result<plan::Plan> prepare(const plan::Config& config, const plan::DataFacts& data);
+Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload);
 
 /// The same for ranks that are there already, each pinned or not by who started them: the machine
 /// that this one sees may be its own cores only. Links are taken as fitted by `hanji bench --fit`,
 /// else as typical ones. config.run.ranks says how many there are.
-Result<plan::Plan> prepare_started(const plan::Config& config, const plan::DataFacts& data,
+Result<plan::Plan> prepare_started(const plan::Config& config, const Workload& workload,
                                    const StartedRanks& started);
 
 /// The same for ranks that a launcher would start on `hosts` hosts like this one, whose link nobody
 /// has measured; without run.ranks one per usable core.
 /// Errors  as plan::make_plan(); kInvalidArgument for fewer ranks than hosts.
-Result<plan::Plan> prepare_on_hosts(plan::Config config, const plan::DataFacts& data, int hosts);
+Result<plan::Plan> prepare_on_hosts(plan::Config config, const Workload& workload, int hosts);
 
-/// What the layers of the model are, where its family cannot say: counted once per machine and job.
-/// Errors  as open_dataset(); those of the model.
-Result<std::optional<plan::ModelFacts>> facts_of_model(const plan::Config& config);
+/// What the layers of the model are, where its family cannot say: counted once per machine and job; of
+/// a program's own model each time, as no key tells two of them apart.
+/// Errors  throws those of the model.
+Result<std::optional<plan::ModelFacts>> facts_of_model(const plan::Config& config,
+                                                       const Workload& workload);
 
 /// The GPUs that ranks may take, on this host or on all that `started` names, each of which is taken
 /// to have as many as this one.

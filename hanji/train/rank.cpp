@@ -42,7 +42,7 @@ class RankRun {
         group_(group),
         stop_(stop),
         plan_(plan),
-        dataset_(open_dataset(plan_.config).or_throw()),
+        workload_(options.own ? *options.own : Workload{open_dataset(plan_.config).or_throw()}),
         saver_({.folder = options.out / "checkpoints",
                 .keep = static_cast<int>(plan_.config.checkpoint.keep),
                 .copy_bytes = plan::most_copied(plan_.config.offload)},
@@ -52,7 +52,7 @@ class RankRun {
     compute::apply(to_compute(plan_.kernels), plan_.threads);
     compute::keep_freed_memory();
     compare_data();
-    Job job = assemble(plan_, group_);
+    Job job = assemble(plan_, group_, workload_.make);
     if (is_first() && group_.engine() == "nccl") {
       options_.output.write(describe_nccl(world_.rank(), options_.out / "logs") + "\n");
     }
@@ -302,7 +302,8 @@ class RankRun {
   StopSignal& stop_;
   PrivateMemory memory_;
   const plan::Plan& plan_;
-  Dataset dataset_;
+  const Workload workload_;
+  const Dataset& dataset_ = workload_.dataset;
   std::optional<base::FolderLock> lock_;
   checkpoint::Saver saver_;
   std::optional<RunLog> log_;

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "hanji/plan/plan.h"
+#include "hanji/train/dataset.h"
 #include "hanji/train/run_log.h"
 
 namespace hanji::comm {
@@ -22,6 +23,7 @@ struct RankOptions {
   int64_t started_ns = 0;  ///< When the command started (base::now_ns()), for first_step_seconds.
   std::filesystem::path resume_from = {};  ///< A checkpoint; empty: from the beginning.
   Output output = {};                      ///< Used by rank 0.
+  const Workload* own = nullptr;           ///< A program's; null: what the plan names.
 };
 
 struct RankOutcome {

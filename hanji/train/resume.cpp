@@ -99,17 +99,23 @@ Result<std::optional<SavedRun>> find_saved_run(const fs::path& out) {
 }
 
 Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig& asked,
-                                 const std::optional<StartedRanks>& started) {
+                                 const std::optional<StartedRanks>& started, const Workload* own) {
   HANJI_ASSIGN_OR_RETURN(plan::ResumedConfig resumed,
                          plan::resume_config(saved.plan.config, asked));
   const plan::Config& config = resumed.config;
   HANJI_RETURN_IF_ERROR(check_steps(saved, config));
   HANJI_RETURN_IF_ERROR(check_simd(saved));
-  HANJI_ASSIGN_OR_RETURN(const Dataset dataset, open_dataset(config));
+  Workload workload;
+  if (own) {
+    workload = *own;
+  } else {
+    HANJI_ASSIGN_OR_RETURN(workload.dataset, open_dataset(config));
+  }
+  const Dataset& dataset = workload.dataset;
   HANJI_RETURN_IF_ERROR(check_same_data(saved.job, dataset));
   HANJI_ASSIGN_OR_RETURN(plan::PlanInputs inputs, inputs_for(saved, config));
   inputs.data = dataset.facts();
-  HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(config));
+  HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(config, workload));
   if (config.compute.device == plan::Device::kCuda) {
     HANJI_ASSIGN_OR_RETURN(inputs.gpus, count_gpus(started));
   }
@@ -126,8 +132,8 @@ Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig
 
 Status check_same_data(const std::string& job, const Dataset& dataset) {
   HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(job));
-  const std::string hint =
-      "; a run goes on with the data it has learned from: name it with --text or --tokens";
+  const std::string hint = std::string("; a run goes on with the data it has learned from") +
+                           (dataset.tokens ? ": name it with --text or --tokens" : "");
   const auto vocabulary = json.find("vocabulary");
   const std::string now = dataset.vocabulary ? dataset.vocabulary->to_json() : "null";
   if (vocabulary != json.end() && vocabulary->dump() != base::parse_json(now).or_throw().dump()) {
@@ -140,8 +146,8 @@ Status check_same_data(const std::string& job, const Dataset& dataset) {
   if (checksum == json.end() || !checksum->is_number_unsigned()) return {};
   if (const auto saved = checksum->get<uint64_t>(); saved != mine) {
     return base::invalid_argument(
-        fmt::format("data.text: {} has checksum {:016x} here and {:016x} in the saved run{}",
-                    dataset.name, mine, saved, hint));
+        fmt::format("{}{} has checksum {:016x} here and {:016x} in the saved run{}",
+                    dataset.tokens ? "data.text: " : "", dataset.name, mine, saved, hint));
   }
   return {};
 }

@@ -39,12 +39,14 @@ struct ResumedPlan {
 /// Plans as plan::make_plan() does, with the recorded kernels; rates are measured only for another
 /// number of ranks. `asked` was loaded with the saved configuration as its base.
 ///
-/// `started`: ranks that are there already, if they are.
+/// `started`: ranks that are there already, if they are. `own`: of a program; null: what the
+/// configuration names.
 /// Errors  as plan::resume_config() and plan::make_plan(); kInvalidArgument, with both values, when
 ///         the data is not what the run has learned from, or fewer steps are wanted than are done;
 ///         kUnsupported where this processor has not the vector instructions of the run's kernels.
 Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig& asked,
-                                 const std::optional<StartedRanks>& started = {});
+                                 const std::optional<StartedRanks>& started = {},
+                                 const Workload* own = nullptr);
 
 /// Compares the data with the checksum and vocabulary of a manifest's `job`.
 /// Errors  kInvalidArgument with both values.

@@ -114,7 +114,7 @@ class StepWalk {
     here.counters = {.seed = static_cast<uint64_t>(train_.seed), .step = inputs_.number};
     inputs_.memory.begin_forward();
     const Span span(job_.group.recorder(), "forward", Category::kCompute);
-    under_way_[action.micro_batch].loss = job_.model->loss_sum(here, job_.scopes).sum;
+    under_way_[action.micro_batch].loss = job_.model->loss_sum(here, job_.scopes);
     under_way_[action.micro_batch].statistics.add(job_.model->statistics(), batch.size());
   }
 
@@ -124,14 +124,14 @@ class StepWalk {
     {
       const Span span(job_.group.recorder(), "backward", Category::kCompute);
       if (completes_gradients || by_grain()) {
-        pass.loss.backward();
+        pass.loss.sum.backward();
       } else {
-        job_.strategy->accumulate([&] { pass.loss.backward(); });
+        job_.strategy->accumulate([&] { pass.loss.sum.backward(); });
       }
       inputs_.memory.end_backward();
     }
-    mine_.loss_sum += pass.loss.item<double>();
-    mine_.num_targets += static_cast<double>(inputs_.micro_batches[action.micro_batch].num_valid);
+    mine_.loss_sum += pass.loss.sum.item<double>();
+    mine_.num_targets += static_cast<double>(pass.loss.count);
     mine_.statistics.add(pass.statistics);
     if (by_grain()) job_.totals->add(std::exchange(mine_, {}).values());
   }
@@ -150,7 +150,7 @@ class StepWalk {
 
   /// Of a micro-batch between its forward and its backward.
   struct UnderWay {
-    at::Tensor loss;
+    layers::LossSum loss;
     StatisticsSum statistics;
   };
 

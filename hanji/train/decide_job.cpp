@@ -1,0 +1,123 @@
+#include "hanji/train/decide_job.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "hanji/base/env.h"
+#include "hanji/plan/nccl_variables.h"
+#include "hanji/plan/resume.h"
+#include "hanji/train/prepare.h"
+#include "hanji/train/resume.h"
+#include "hanji/train/run_folder.h"
+
+namespace hanji::train {
+namespace {
+
+/// Ranks that are there already are as many as they are.
+void count_ranks(plan::LoadedConfig& loaded, const JobRequest& request) {
+  if (!request.started) return;
+  int64_t& ranks = loaded.config.run.ranks;
+  const bool was_asked = loaded.origins.contains("run.ranks") && ranks != plan::kAuto;
+  if (was_asked && ranks != request.started->ranks) {
+    plan::ConfigMistake& mistake = loaded.mistakes.emplace_back();
+    mistake.key = "run.ranks";
+    mistake.origin = loaded.origins.find("run.ranks")->second;
+    mistake.message = fmt::format("run.ranks is {}, but the launcher of these ranks has started {}",
+                                  ranks, request.started->ranks);
+    mistake.suggestion = "leave it out";
+  }
+  if (!was_asked) loaded.origins["run.ranks"].source = "the launcher of these ranks";
+  ranks = request.started->ranks;
+}
+
+plan::LoadedConfig load_request(const JobRequest& request, plan::ConfigSources sources) {
+  plan::LoadedConfig loaded = request.load(std::move(sources));
+  count_ranks(loaded, request);
+  check_engine(loaded, request.started ? StartedBy::kLauncher : StartedBy::kUs);
+  return loaded;
+}
+
+CheckedJob check_request(plan::LoadedConfig loaded, const JobRequest& request) {
+  const FolderUse use = request.resume ? FolderUse::kNone : FolderUse::kClaim;
+  return check_job(std::move(loaded), use, request.own);
+}
+
+void tell(const JobRequest& request, JoinedJob& job) {
+  job.plan.config.run.out = job.out.string();
+  for (const std::string& line :
+       plan::overridden_variables(job.plan.config, base::read_environment())) {
+    request.tell("note: " + line + "\n");
+  }
+  request.tell(plan::describe(job.plan) + "\n");
+}
+
+DecidedJob begin(plan::LoadedConfig loaded, const JobRequest& request) {
+  DecidedJob decided{.checked = check_request(std::move(loaded), request), .job = {}};
+  if (decided.checked.code != Code::kOk) return decided;
+  const plan::Config& config = decided.checked.loaded.config;
+  const Workload workload = request.own ? *request.own : Workload{*decided.checked.dataset};
+  JoinedJob& job = decided.job.emplace();
+  job.plan = (request.started ? prepare_started(config, workload, *request.started)
+                              : prepare(config, workload))
+                 .or_throw();
+  // A run that was killed before it had a plan has left empty folders.
+  job.out =
+      (request.resume ? reopen_folder(config.run.out, 0) : claim_folder(config.run.out)).or_throw();
+  job.lock = std::make_shared<base::FolderLock>(lock_folder(job.out).or_throw());
+  tell(request, job);
+  return decided;
+}
+
+void tell_resumption(const JobRequest& request, const SavedRun& saved, const ResumedPlan& resumed,
+                     const std::filesystem::path& folder) {
+  for (const std::string& reason : saved.passed_over) {
+    request.tell("not usable: " + reason + "\n");
+  }
+  const bool fresh = saved.checkpoint.empty();
+  request.tell(
+      fmt::format("{}{}, behind step {}\n",
+                  fresh ? "no checkpoint yet: begins again, with the job of " : "goes on from ",
+                  (fresh ? folder / "plan.json" : saved.checkpoint).string(), saved.steps_done));
+  for (const std::string& change : resumed.changes) request.tell("changed: " + change + "\n");
+}
+
+DecidedJob go_on(const SavedRun& saved, const JobRequest& request) {
+  DecidedJob decided;
+  plan::LoadedConfig& loaded = decided.checked.loaded;
+  loaded = load_request(
+      request, {.base = plan::resume_base(saved.plan.config), .base_source = "the saved run"});
+  if (!loaded.mistakes.empty()) {
+    decided.checked.code = Code::kInvalidArgument;
+    return decided;
+  }
+  const std::filesystem::path folder = loaded.config.run.out;
+  auto lock = std::make_shared<base::FolderLock>(lock_folder(folder).or_throw());
+  ResumedPlan resumed = plan_resumed(saved, loaded, request.started, request.own).or_throw();
+  if (saved.is_finished && resumed.plan.config.train.steps == saved.steps_done) {
+    request.tell(fmt::format("all {} steps of {} are done; ask for more with --steps\n",
+                             saved.steps_done, folder.string()));
+    return decided;
+  }
+  tell_resumption(request, saved, resumed, folder);
+  decided.job = {std::move(resumed.plan), reopen_folder(folder, saved.steps_done).or_throw(),
+                 saved.checkpoint, std::move(lock)};
+  tell(request, *decided.job);
+  return decided;
+}
+
+}  // namespace
+
+DecidedJob decide_job(const JobRequest& request) {
+  plan::LoadedConfig loaded = load_request(request, {});
+  if (!request.resume) return begin(std::move(loaded), request);
+  const std::string out = loaded.config.run.out;
+  if (out.empty()) {
+    throw Error(base::invalid_argument("--resume goes on with a run; name its folder with --out"));
+  }
+  if (const auto saved = find_saved_run(out).or_throw()) return go_on(*saved, request);
+  request.tell("nothing to resume in " + out + ": begins a new run\n");
+  return begin(std::move(loaded), request);
+}
+
+}  // namespace hanji::train

@@ -1,0 +1,217 @@
+// A torch::nn module of a program, through the job, loop and files of `hanji train`.
+#include "hanji/train/train_model.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/options/batchnorm.h>
+
+#include "hanji/base/file.h"
+#include "hanji/base/json.h"
+#include "hanji/base/random.h"
+#include "hanji/compute/apply.h"
+#include "hanji/layers/model.h"
+#include "hanji/parallel/fsdp/sequential.h"
+#include "hanji/report/certificate.h"
+#include "hanji/test/run_ranks.h"
+#include "hanji/test/temporary_folder.h"
+#include "hanji/train/check_job.h"
+#include "hanji/train/count_facts.h"
+#include "hanji/train/kernel_choice.h"
+#include "hanji/train/observe_rank.h"
+#include "hanji/train/one_process.h"
+
+namespace hanji::train {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+using torch::nn::BatchNorm1d;
+using torch::nn::Linear;
+
+/// Points with their products, two targets each, in float32.
+class Products : public data::Source {
+ public:
+  int64_t count(data::Part part) const override { return part == data::Part::kTrain ? 96 : 10; }
+  data::SampleShape shape() const override {
+    return {.inputs = {3}, .dtype = at::kFloat, .targets = {2}, .target_dtype = at::kFloat};
+  }
+  Status read(data::Part part, int64_t index, layers::Batch& batch, int64_t row) const override {
+    if (Status inside = check_index(part, index); !inside.ok()) return inside;
+    const uint64_t key =
+        base::mix(part == data::Part::kTrain ? 1 : 2, static_cast<uint64_t>(index));
+    auto* x = batch.inputs.mutable_data_ptr<float>() + 3 * row;
+    auto* y = batch.targets.mutable_data_ptr<float>() + 2 * row;
+    for (uint64_t i = 0; i < 3; ++i) x[i] = static_cast<float>(base::mix(key, i) % 1000) / 500 - 1;
+    y[0] = x[0] * x[1];
+    y[1] = x[1] * x[2];
+    return {};
+  }
+  uint64_t checksum() const override { return checksum_; }
+  uint64_t checksum_ = 3;
+};
+
+struct BlockImpl : torch::nn::Module {
+  explicit BlockImpl(int64_t width) {
+    inner = register_module("inner", Linear(width, width + 3));
+    norm = register_module("norm", BatchNorm1d(width + 3));
+    outer = register_module("outer", Linear(width + 3, width));
+  }
+  at::Tensor forward(const at::Tensor& x) { return x + outer(at::tanh(norm(inner(x)))); }
+  Linear inner{nullptr}, outer{nullptr};
+  BatchNorm1d norm{nullptr};
+};
+TORCH_MODULE(Block);
+
+parallel::Sequential make_blocks() {
+  return parallel::Sequential(Linear(3, 9), Block(9), Block(9), Linear(9, 2));
+}
+
+/// Counts samples, of which each has two targets.
+layers::LossSum squared_error(const at::Tensor& output, const at::Tensor& targets) {
+  return {(output - targets).square().sum(), output.size(0)};
+}
+
+OwnModel blocks() {
+  return {[] { return models::layers_of(make_blocks()); }, squared_error};
+}
+
+plan::Config config_of(const std::filesystem::path& out, plan::Bits bits = plan::Bits::kStable) {
+  plan::Config config;
+  config.run.out = out;
+  config.train.steps = 4;
+  config.train.bits = bits;
+  config.train.global_batch = 24;
+  config.train.grain = 4;
+  config.train.schedule = plan::LearningRateSchedule::kConstant;
+  config.train.evaluate_batches = 1;
+  config.compute.threads = 1;
+  config.comm.bucket_bytes = 4096;
+  return config;
+}
+
+base::Json summary_of(const std::filesystem::path& out) {
+  return base::parse_json(base::read_file(out / "summary.json", size_t{1} << 20).or_throw())
+      .or_throw();
+}
+
+/// Trained by so many ranks; the summary.
+base::Json trained(int ranks, const TrainOptions& options) {
+  const Products source;
+  test::run_ranks(ranks, [&](world::World& world) {
+    const TrainedModel done = train_model(world, make_blocks, squared_error, source, options);
+    EXPECT_TRUE(std::filesystem::exists(done.model)) << done.model;
+  });
+  return summary_of(options.config.run.out);
+}
+
+TEST(TrainModel, StableStateIsOneForAnyRanksAndStrategy) {
+  const test::TemporaryFolder folder;
+  std::string expected;
+  for (const int ranks : {1, 2, 3}) {
+    for (const auto data : {plan::Sharding::kReplicas, plan::Sharding::kServer,
+                            plan::Sharding::kZero1, plan::Sharding::kZero3}) {
+      const auto out = folder.path() / fmt::format("{}{}", ranks, name_of(data));
+      TrainOptions options{.config = config_of(out)};
+      options.config.parallel.data = data;
+      options.config.compute.recompute = ranks == 3;
+      const base::Json summary = trained(ranks, options);
+      if (expected.empty()) expected = summary["state_sha256"];
+      EXPECT_EQ(summary["state_sha256"], expected) << out;
+      EXPECT_EQ(summary["ranks"], ranks);
+    }
+  }
+}
+
+TEST(TrainModel, ASavedRunGoesOnToTheSameBitsOnOtherRanks) {
+  const test::TemporaryFolder folder;
+  const base::Json whole = trained(1, {.config = config_of(folder.path() / "whole")});
+  TrainOptions options{.config = config_of(folder.path() / "run")};
+  options.config.train.steps = 2;
+  trained(2, options);
+  options.config.train.steps = 4;
+  options.resume = true;
+  options.config.parallel.data = plan::Sharding::kZero2;
+  std::string told;
+  options.write = [&](std::string_view text) { told += text; };
+  EXPECT_EQ(trained(3, options)["state_sha256"], whole["state_sha256"]);
+  EXPECT_THAT(told, AllOf(HasSubstr("behind step 2"), HasSubstr("model       module: "),
+                          HasSubstr("step 4/4")));
+}
+
+TEST(TrainModel, ItsBitsAreThoseOfOneProcessThatMakesTheModelAgain) {
+  const Products source;
+  const Workload workload = own_workload(blocks(), source);
+  for (const auto bits : {plan::Bits::kRun, plan::Bits::kStable}) {
+    plan::PlanInputs inputs{.config = config_of("", bits), .data = workload.dataset.facts()};
+    inputs.config.model.preset = "module";
+    inputs.config.run.ranks = 2;
+    inputs.config.train.micro_batch = 8;
+    inputs.machine.physical_cores = inputs.machine.usable_cores = 4;
+    inputs.machine.memory_bytes = inputs.machine.available_bytes = int64_t{8} << 30;
+    inputs.kernels.gemm = plan::Gemm::kMkl;
+    inputs.kernels.attention = plan::Attention::kMath;
+    inputs.model = count_facts(inputs.config, workload);
+    EXPECT_EQ(inputs.model->layers.size(), 4U);
+    const plan::Plan plan = plan::make_plan(inputs).or_throw();
+    compute::apply(to_compute(plan.kernels), 1);
+    OneProcess one(plan, workload.dataset, workload.make);
+    const report::ObservedRun expected = observe(one, plan.config.train.steps, {});
+    test::run_ranks(2, [&](world::World& world) {
+      const ObservedParts parts{.assemble = [&](const plan::Plan& of, const comm::Group& group) {
+        return assemble(of, group, workload.make);
+      }};
+      const auto found = observe_rank(plan, workload.dataset, world.group(), {}, parts);
+      EXPECT_EQ(found.state_sha256, expected.state_sha256) << name_of(bits);
+    });
+  }
+}
+
+TEST(TrainModel, EveryRankThrowsAllMistakesOfTheConfiguration) {
+  const test::TemporaryFolder folder;
+  const Products source;
+  TrainOptions options{.config = config_of(folder.path() / "run")};
+  options.config.train.steps = -1;
+  options.config.data.image_size = 64;
+  options.config.model.heads = 2;
+  EXPECT_THAT(
+      [&] {
+        test::run_ranks(1, [&](world::World& world) {
+          train_model(world, make_blocks, squared_error, source, options);
+        });
+      },
+      ThrowsMessage<Error>(AllOf(HasSubstr("train.steps is -1"), HasSubstr("data.image_size"),
+                                 HasSubstr("model.heads"))));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "run"));
+}
+
+TEST(TrainModel, OtherDataOrAnotherModelIsNoWayToGoOn) {
+  const test::TemporaryFolder folder;
+  TrainOptions options{.config = config_of(folder.path() / "run")};
+  trained(1, options);
+  options.config.train.steps = 8;
+  options.resume = true;
+  Products other;
+  other.checksum_ = 4;
+  const auto go_on = [&](const data::Source& source, const auto& make) {
+    test::run_ranks(
+        1, [&](world::World& world) { train_model(world, make, squared_error, source, options); });
+  };
+  EXPECT_THAT([&] { go_on(other, make_blocks); },
+              ThrowsMessage<Error>(HasSubstr("the program's own source has checksum")));
+  EXPECT_THAT([&] { go_on(Products(), [] { return Linear(3, 2); }); },
+              ThrowsMessage<Error>(HasSubstr("0.weight")));
+}
+
+TEST(TrainModel, HanjiTrainRefusesAModelThatOnlyAProgramHas) {
+  const std::vector<plan::Override> preset = {{"model.preset=module"}};
+  const CheckedJob job = check_job(plan::parse_config("", "run.toml", preset), FolderUse::kNone);
+  ASSERT_EQ(job.loaded.mistakes.size(), 1U);
+  EXPECT_THAT(job.loaded.mistakes[0].to_string(), HasSubstr("hanji::train_model()"));
+}
+
+}  // namespace
+}  // namespace hanji::train
