@@ -3,7 +3,8 @@
 #include <utility>
 
 #include "hanji/base/clock.h"
-#include "hanji/checkpoint/folder.h"
+#include "hanji/checkpoint/export.h"
+#include "hanji/checkpoint/load.h"
 #include "hanji/comm/share_text.h"
 #include "hanji/data/batch.h"
 #include "hanji/lens/deferred.h"
@@ -31,9 +32,13 @@ std::shared_ptr<layers::Model> make_own(const OwnModel& own, const data::Source&
       std::move(module), own.loss, is_double ? at::kDouble : at::kFloat, probe.to(options.device));
 }
 
-std::filesystem::path saved_model(const std::filesystem::path& out) {
-  const std::filesystem::path saved = out / "checkpoints";
-  return saved / checkpoint::folder_name(checkpoint::latest_step(saved)) / "model.safetensors";
+/// The last checkpoint's model as one file, whoever wrote its parts.
+std::filesystem::path export_model(const std::filesystem::path& out) {
+  const checkpoint::Checkpoint last = checkpoint::load_checkpoint(out / "checkpoints").or_throw();
+  std::filesystem::path model = out / "model.safetensors";
+  std::filesystem::remove(model);  // of the run that this one goes on with
+  checkpoint::export_tensors(last, {}, model).or_throw();
+  return model;
 }
 
 /// What differs from its default was set, and is checked as if it had been written.
@@ -89,7 +94,7 @@ TrainedModel train_own_model(world::World& world, const OwnModel& model, const d
       world, decide,
       {.out = "", .started_ns = base::now_ns(), .output = {.write = write}, .own = &workload});
   trained.stop_signal = outcome.rank.stop_signal;
-  trained.model = saved_model(trained.out);
+  if (world.rank() == 0) trained.model = export_model(trained.out);
   for (std::filesystem::path* path : {&trained.out, &trained.model}) {
     *path = comm::share_text(path->string(), world.group(), "files of the run");
   }
