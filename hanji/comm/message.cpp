@@ -75,7 +75,8 @@ Received recv_if_sent(at::Tensor& tensor, const Group& group, int after, const C
 int recv_any(at::Tensor& tensor, const Group& group, const CallOptions& options,
              std::source_location call_site) {
   constexpr auto kNap = std::chrono::microseconds(50);
-  const auto deadline = base::Deadline::after(group.options().deadline);
+  const auto limit = options.deadline.count() > 0 ? options.deadline : group.options().deadline;
+  const auto deadline = base::Deadline::after(limit);
   while (true) {
     Received received = recv_if_sent(tensor, group, group.rank(), options, call_site);
     if (received.from >= 0) {
@@ -86,9 +87,9 @@ int recv_any(at::Tensor& tensor, const Group& group, const CallOptions& options,
       throw Error(base::timeout(
           fmt::format("recv from any rank: no other rank of group {} sent anything to rank {} "
                       "within {} s; look for the send that is missing",
-                      group.name(), group.rank(),
-                      std::chrono::duration<double>(group.options().deadline).count())));
+                      group.name(), group.rank(), std::chrono::duration<double>(limit).count())));
     }
+    group.state()->advance_others();
     std::this_thread::sleep_for(kNap);
   }
 }

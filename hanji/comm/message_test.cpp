@@ -3,6 +3,10 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <thread>
+#include <vector>
+
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/internal/test_ranks.h"
@@ -50,6 +54,40 @@ TEST(Message, MovesEveryTypeThatHasBytes) {
       if (group.rank() == 0) send(tensor, 1, group).wait();
       if (group.rank() == 1) recv(tensor, 0, group).wait();
       EXPECT_TRUE(at::equal(tensor, counted(33, 0, type))) << type;
+    }
+  });
+}
+
+TEST(Message, GoesOnWhileItsSenderLooksForOneFromAnybody) {
+  run_ranks(2, [](const Group& group) {
+    at::Tensor tensor = counted(5000, 0);
+    if (group.rank() == 0) {
+      std::vector<Work> sent;
+      for (int i = 0; i < 3; ++i) sent.push_back(send(tensor, 1, group));
+      EXPECT_EQ(recv_any(tensor, group, {.deadline = std::chrono::seconds(10)}), 1);
+      for (Work& work : sent) work.wait();
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      for (int i = 0; i < 3; ++i) recv(tensor, 0, group).wait();
+      send(tensor, 0, group).wait();
+    }
+  });
+}
+
+TEST(Message, GoesOnWhileItsSenderLooksWhetherAnotherIsDone) {
+  run_ranks(2, [](const Group& group) {
+    at::Tensor tensor = counted(5000, 0);
+    if (group.rank() == 0) {
+      std::vector<Work> sent;
+      for (int i = 0; i < 3; ++i) sent.push_back(send(tensor, 1, group));
+      at::Tensor theirs = at::zeros({5000});
+      Work received = recv(theirs, 1, group);
+      while (!received.done()) std::this_thread::yield();
+      for (Work& work : sent) work.wait();
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      for (int i = 0; i < 3; ++i) recv(tensor, 0, group).wait();
+      send(tensor, 0, group).wait();
     }
   });
 }

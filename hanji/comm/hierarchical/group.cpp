@@ -20,7 +20,6 @@ struct Ancestry {
   Join join;
   std::string between;  ///< The engine between hosts.
   std::shared_ptr<GroupFamily> family;
-  std::shared_ptr<GroupFamily> messages;  ///< Of what carries messages between hosts.
 };
 
 struct Place {
@@ -102,12 +101,8 @@ Group make(const Ancestry& ancestry, Place place, Group local, GroupOptions opti
       Peers{std::move(place.hosts), place.rank, std::move(local), std::move(rail_peers),
             ancestry.between, std::move(join_all)},
       options);
-  Group group(GroupState::make(std::move(engine), std::move(heap), std::move(options),
-                               ancestry.family, std::move(divide), std::move(connect)));
-  // Who waits for a message from another host drives this group too.
-  const std::lock_guard lock(ancestry.messages->mutex);
-  ancestry.messages->members.push_back(group.state());
-  return group;
+  return Group(GroupState::make(std::move(engine), std::move(heap), std::move(options),
+                                ancestry.family, std::move(divide), std::move(connect)));
 }
 
 /// Messages within a host by its memory, others by the engine between hosts.
@@ -154,8 +149,9 @@ Group make_group(Group local, const Hosts& given, const Join& join, GroupOptions
   place.world_ranks.resize(place.hosts.num_ranks());
   std::iota(place.world_ranks.begin(), place.world_ranks.end(), 0);
   const Group flat = join("messages", place.world_ranks, inner_options(options, "messages"));
-  const Ancestry ancestry{join, std::string(flat.engine()), local.state()->shared_family(),
-                          flat.state()->shared_family()};
+  const Ancestry ancestry{join, std::string(flat.engine()), local.state()->shared_family()};
+  flat.state()->family().beside = ancestry.family;
+  ancestry.family->beside = flat.state()->shared_family();
   leave_to_its_owner(local);
   auto connect = make_connect(place.hosts, local, flat);
   return make(ancestry, std::move(place), std::move(local), std::move(options), std::move(connect));

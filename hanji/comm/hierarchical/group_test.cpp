@@ -252,6 +252,58 @@ TEST(HierarchicalGroup, CarriesMessagesBetweenAnyTwoRanks) {
   });
 }
 
+// Of three messages the third is written once the first has been taken, by a rank that waits for
+// something else by then.
+constexpr int kMoreThanStagingHolds = 3;
+
+std::vector<Work> send_several(const at::Tensor& tensor, int to, const Group& group) {
+  std::vector<Work> sent;
+  for (int i = 0; i < kMoreThanStagingHolds; ++i) sent.push_back(send(tensor, to, group));
+  return sent;
+}
+
+TEST(HierarchicalGroup, WaitingForAnotherHostGoesOnSendingInsideThisOne) {
+  run_hosts({0, 0, 1, 1},
+            [](const Group& group) {
+              at::Tensor tensor = at::full({5000}, 7);
+              if (group.rank() == 0) {
+                std::vector<Work> sent = send_several(tensor, 1, group);
+                recv(tensor, 3, group).wait();
+                for (Work& work : sent) work.wait();
+              } else if (group.rank() == 1) {
+                std::this_thread::sleep_for(50ms);
+                for (int i = 0; i < kMoreThanStagingHolds; ++i) recv(tensor, 0, group).wait();
+                send(tensor, 3, group).wait();
+              } else if (group.rank() == 3) {
+                recv(tensor, 1, group).wait();
+                send(tensor, 0, group).wait();
+              }
+              EXPECT_EQ(tensor[4999].item<int64_t>(), 7);
+            },
+            {.deadline = 10s});
+}
+
+TEST(HierarchicalGroup, WaitingInsideAHostGoesOnSendingToAnother) {
+  run_hosts({0, 0, 1, 1},
+            [](const Group& group) {
+              at::Tensor tensor = at::full({5000}, 7);
+              if (group.rank() == 0) {
+                std::vector<Work> sent = send_several(tensor, 2, group);
+                recv(tensor, 1, group).wait();
+                for (Work& work : sent) work.wait();
+              } else if (group.rank() == 2) {
+                std::this_thread::sleep_for(50ms);
+                for (int i = 0; i < kMoreThanStagingHolds; ++i) recv(tensor, 0, group).wait();
+                send(tensor, 1, group).wait();
+              } else if (group.rank() == 1) {
+                recv(tensor, 2, group).wait();
+                send(tensor, 0, group).wait();
+              }
+              EXPECT_EQ(tensor[4999].item<int64_t>(), 7);
+            },
+            {.deadline = 10s});
+}
+
 TEST(HierarchicalGroup, GrainsOwnedOtherwiseAreNamedOnEveryRank) {
   run_hosts({0, 0, 1}, [](const Group& group) {
     const int64_t mine = group.rank() == 2 ? 2 : 1;  // rank 2 believes that rank 0 has two grains

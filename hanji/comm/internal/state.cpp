@@ -179,6 +179,11 @@ void GroupState::advance() {
   base::throw_if_error(status_);
 }
 
+void GroupState::advance_others() {
+  // Their errors are told to those who wait for them.
+  for (const Sibling& other : siblings()) (void)other.state->engine_->advance();
+}
+
 bool GroupState::done(uint64_t sequence) {
   if (sequence <= completed_.load(std::memory_order_acquire)) return true;
   {
@@ -186,6 +191,7 @@ bool GroupState::done(uint64_t sequence) {
     if (finished(sequence)) return true;
   }
   poll(Look::kAtPeers);
+  advance_others();
   const std::lock_guard lock(mutex_);
   return finished(sequence);
 }
@@ -348,8 +354,14 @@ void GroupState::drive_until(uint64_t sequence) {
 
 std::vector<GroupState::Sibling> GroupState::siblings() {
   std::vector<Sibling> found;
-  const std::lock_guard lock(family_->mutex);
-  for (const auto& member : family_->members) {
+  add_siblings(*family_, found);
+  if (const auto beside = family_->beside.lock()) add_siblings(*beside, found);
+  return found;
+}
+
+void GroupState::add_siblings(GroupFamily& family, std::vector<Sibling>& found) {
+  const std::lock_guard lock(family.mutex);
+  for (const auto& member : family.members) {
     Sibling other{member.lock(), {}};
     if (!other.state || other.state.get() == this) continue;
     other.lock = std::unique_lock(other.state->mutex_, std::try_to_lock);
@@ -357,7 +369,6 @@ std::vector<GroupState::Sibling> GroupState::siblings() {
     if (!other.lock || other.state->thread_.joinable() || other.state->idle()) continue;
     if (other.state->caller_ == std::this_thread::get_id()) found.push_back(std::move(other));
   }
-  return found;
 }
 
 void GroupState::tell(const std::vector<Notice>& notices) {

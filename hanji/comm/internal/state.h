@@ -24,6 +24,9 @@ struct GroupFamily {
   std::mutex mutex;
   int next_id = 0;  ///< Ids below have been taken.
   std::vector<std::weak_ptr<GroupState>> members;
+  /// Driven beside these by whoever waits here: messages between hosts beside what moves inside one.
+  /// Set before the first call.
+  std::weak_ptr<GroupFamily> beside;
   std::function<void()> before_call;  ///< Set before the first call.
   std::mutex channels_mutex;          ///< Taken before `mutex`.
   /// By sender and receiver, ranks of the host: what carries messages, while a group keeps it.
@@ -88,6 +91,8 @@ class GroupState {
 
   void then(uint64_t sequence, OnDone on_done);
   void advance();
+  /// Moves what else this thread has under way, as a wait does.
+  void advance_others();
   bool done(uint64_t sequence);
   void wait(uint64_t sequence);
 
@@ -156,6 +161,7 @@ class GroupState {
   void drive_for_thread(uint64_t sequence, std::unique_lock<std::mutex>& lock);
   void drive_until(uint64_t sequence);
   std::vector<Sibling> siblings();
+  void add_siblings(GroupFamily& family, std::vector<Sibling>& found);
   bool finished(uint64_t sequence) const;  // throws the group's error for a call that is lost
   void note(const Status& status);
   std::vector<Notice> retire();
