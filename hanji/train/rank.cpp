@@ -32,6 +32,15 @@
 namespace hanji::train {
 namespace {
 
+checkpoint::SaveOptions save_options_of(const plan::Config& config,
+                                        const std::filesystem::path& out) {
+  checkpoint::SaveOptions options;
+  options.folder = out / "checkpoints";
+  options.keep = static_cast<int>(config.checkpoint.keep);
+  options.copy_bytes = plan::most_copied(config.offload);
+  return options;
+}
+
 /// One rank's run, in the order in which it happens.
 class RankRun {
  public:
@@ -43,10 +52,7 @@ class RankRun {
         stop_(stop),
         plan_(plan),
         workload_(options.own ? *options.own : Workload{open_dataset(plan_.config).or_throw()}),
-        saver_({.folder = options.out / "checkpoints",
-                .keep = static_cast<int>(plan_.config.checkpoint.keep),
-                .copy_bytes = plan::most_copied(plan_.config.offload)},
-               world.recorder()) {}
+        saver_(save_options_of(plan_.config, options.out), world.recorder()) {}
 
   RankOutcome run() {
     compute::apply(to_compute(plan_.kernels), plan_.threads);
