@@ -13,6 +13,8 @@
 
 #include "bench/plain_gpt.h"
 #include "hanji/base/clock.h"
+#include "hanji/compute/apply.h"
+#include "hanji/compute/measure.h"
 #include "hanji/parallel/flat_optimizer.h"
 
 namespace {
@@ -89,6 +91,16 @@ Side side_of(const std::string& strategy, Gpt& net, const hanji::World& world) {
   return by_shards(plain_gpt::shard(net, world.group(), strategy));
 }
 
+/// oneDNN where its products are those of float32: with matrix units for bfloat16 it takes these.
+/// Every rank and every process decides alike, for the error does not depend on the moment.
+hanji::compute::Gemm gemm_of(const Sizes& sizes) {
+  using hanji::compute::Gemm;
+  hanji::compute::MeasureOptions options;
+  options.shapes = {sizes.batch, sizes.block, sizes.width, sizes.heads};
+  options.gemm = Gemm::kOneDnn;
+  return hanji::compute::measure(options).ok() ? Gemm::kOneDnn : Gemm::kMkl;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -109,8 +121,9 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   auto world = hanji::connect();
-  at::set_num_threads(1);
-  at::globalContext().setFloat32MatmulPrecision("medium");
+  hanji::compute::KernelChoice kernels;
+  kernels.gemm = gemm_of(sizes);
+  hanji::compute::apply(kernels, 1);
   torch::manual_seed(1);
   Gpt net(sizes, strategy == "checkpointed");
   if (strategy == "ddp" && world.rank() == 0) {  // the first side; the others read what it wrote

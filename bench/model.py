@@ -15,6 +15,8 @@ def start_hanji(initial, ranks, preset="baby", batch=4, dtype="float32", cores=N
                 f"train.global_batch={batch * ranks}", f"compute.dtype={dtype}",
                 "compute.threads=1", "train.clip=1.0", "train.learning_rate=1e-3",
                 "train.beta2=0.99", *extra]
+    if dtype == "bf16":
+        settings.append("compute.slow_dtype=true")  # measured also where it is slower
     command = [str(ROOT / "build/dev/bin/bench/step_rank")]
     for setting in settings:
         command += ["--set", setting]
