@@ -308,15 +308,16 @@ class Process {
     return sum == static_cast<float>(expected) ? "" : "in the smaller group: a wrong sum";
   }
 
-  /// A rank beside the channel: it stays until the others are through.
+  /// A rank beside the channel: it stays until the others are through, or goes on with those that
+  /// outlive a death. A peer is marked as dead before the epoch ends, so it waits for that end.
   std::string look_on() {
     const auto deadline = base::Deadline::after(kPatience);
-    while (!deadline.passed() && !segment_->aborted()) {
-      const bool gone = !segment_->is_expected(0) || !segment_->is_expected(1);
-      if (gone) break;
+    while (!deadline.passed()) {
+      if (!stops() && segment_->aborted()) return go_on();
+      if (stops() && !(segment_->is_expected(0) && segment_->is_expected(1))) return "";
       ::usleep(500);
     }
-    return segment_->aborted() ? go_on() : "";
+    return "neither the end of the epoch nor that of the others came";
   }
 
   const StepJob& job_;
