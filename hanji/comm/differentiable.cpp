@@ -13,7 +13,7 @@
 #include "hanji/comm/broadcast.h"
 #include "hanji/comm/coalesced.h"
 #include "hanji/comm/gather.h"
-#include "hanji/comm/internal/linear.h"
+#include "hanji/comm/linear_map.h"
 #include "hanji/comm/message.h"
 #include "hanji/comm/reduce.h"
 #include "hanji/comm/reduce_scatter.h"

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "hanji/comm/all_to_all.h"
-#include "hanji/comm/internal/linear.h"
+#include "hanji/comm/linear_map.h"
 
 namespace hanji::comm {
 namespace {

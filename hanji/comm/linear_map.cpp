@@ -1,4 +1,4 @@
-#include "hanji/comm/internal/linear.h"
+#include "hanji/comm/linear_map.h"
 
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>

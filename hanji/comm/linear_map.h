@@ -14,6 +14,9 @@ struct LinearMap {
 
 /// map.forward(input), which autograd takes back by map.backward, and that by map.forward, and so
 /// on.
+///
+/// Errors  what the maps throw, in forward and in backward.
+/// Thread  the maps run on the thread of the forward and of the backward.
 at::Tensor apply_linear(const at::Tensor& input, const LinearMap& map);
 
 }  // namespace hanji::comm

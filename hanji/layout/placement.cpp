@@ -1,0 +1,81 @@
+#include "hanji/layout/placement.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace hanji::layout {
+namespace {
+
+int64_t num_units(int64_t size, int64_t unit) { return std::max<int64_t>(1, size / unit); }
+
+/// Greedy from the left; on a mismatch the last "*" takes one character more.
+bool fits(std::string_view pattern, std::string_view name) {
+  size_t p = 0, n = 0, star = std::string_view::npos, taken = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p;
+      ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++taken;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+}  // namespace
+
+Range part_of(int64_t size, int64_t unit, int index, int degree) {
+  const int64_t units = num_units(size, unit);
+  const auto start = [&](int64_t rank) {
+    return rank == degree ? size : std::min(size, rank * units / degree * unit);
+  };
+  return {start(index), start(index + 1)};
+}
+
+Result<std::vector<Range>> parts_of(const Placement& placement, int64_t size, int index,
+                                    int degree) {
+  std::vector<int64_t> segments = placement.segments;
+  if (segments.empty()) segments = {size};
+  if (std::accumulate(segments.begin(), segments.end(), int64_t{0}) != size) {
+    return base::invalid_argument(fmt::format(
+        "segments [{}] do not make up a dimension of {}; give the sizes of what is cut one by one",
+        fmt::join(segments, ", "), size));
+  }
+  std::vector<Range> parts;
+  int64_t begin = 0;
+  for (const int64_t segment : segments) {
+    const int64_t units = segment / placement.unit;
+    if (units < degree) {
+      return base::invalid_argument(
+          fmt::format("{} ranks share {} units of {} in a segment of {}: at most {} ranks can",
+                      degree, units, placement.unit, segment, units));
+    }
+    const Range part = part_of(segment, placement.unit, index, degree);
+    parts.push_back({begin + part.begin, begin + part.end});
+    begin += segment;
+  }
+  return parts;
+}
+
+Result<Placement> placement_of(const PlacementTable& table, std::string_view parameter) {
+  for (const NamedPlacement& named : table) {
+    if (fits(named.pattern, parameter)) return named.placement;
+  }
+  std::vector<std::string> patterns;
+  for (const NamedPlacement& named : table) patterns.push_back("\"" + named.pattern + "\"");
+  return base::not_found(fmt::format(
+      "parameter {} has no placement; add a pattern that fits its name to {}", parameter,
+      patterns.empty() ? "the table, which is empty"
+                       : fmt::format("{}", fmt::join(patterns, ", "))));
+}
+
+}  // namespace hanji::layout

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hanji/base/status.h"
+#include "hanji/layout/range.h"
+
+namespace hanji::layout {
+
+/// How a tensor lies on one axis of a mesh: whole on every rank, or cut along a dimension.
+struct Placement {
+  static constexpr int64_t kWhole = -1;
+
+  int64_t dim = kWhole;
+  /// Sizes along `dim` that are cut one by one: {C, C, C} gives every rank its part of q, of k and of
+  /// v. Empty: the dimension is one segment.
+  std::vector<int64_t> segments = {};
+  /// A cut falls on its multiples within each segment (the width of a head); what is left over
+  /// belongs to the last rank.
+  int64_t unit = 1;
+
+  bool is_cut() const { return dim != kWhole; }
+  bool operator==(const Placement&) const = default;
+};
+
+/// Part `index` of [0, size) cut into `degree`: of n units those from floor(index n / degree) up to
+/// floor((index + 1) n / degree).
+///
+/// Result  contiguous, in order, covering [0, size); their sizes differ by a unit, or by the rest that
+///         the last takes.
+/// Order   index in [0, degree), unit >= 1, size >= 0.
+Range part_of(int64_t size, int64_t unit, int index, int degree);
+
+/// What a rank holds along the cut dimension: a range of the whole in each segment, in order.
+///
+/// Errors  kInvalidArgument, naming the sizes: segments that do not make up `size`, or a segment with
+///         fewer units than ranks, with the highest degree that it allows.
+Result<std::vector<Range>> parts_of(const Placement& placement, int64_t size, int index,
+                                    int degree);
+
+/// Placements by the names of parameters; the first pattern that fits is taken.
+struct NamedPlacement {
+  std::string pattern;  ///< "*" stands for any run of characters.
+  Placement placement;
+};
+using PlacementTable = std::vector<NamedPlacement>;
+
+/// Errors  kNotFound, naming the parameter and the patterns there are: what no rule names is not
+///         taken for whole.
+Result<Placement> placement_of(const PlacementTable& table, std::string_view parameter);
+
+}  // namespace hanji::layout

@@ -1,0 +1,161 @@
+#include "hanji/parallel/tensor/axis.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "hanji/base/status.h"
+#include "hanji/comm/prepare.h"
+#include "hanji/layout/placement.h"
+
+namespace hanji::parallel::tensor {
+namespace {
+
+using comm::Call;
+using schedule::ReduceOp;
+using schedule::Routine;
+
+int64_t sum_of(const Extents& extents) {
+  return std::accumulate(extents.begin(), extents.end(), int64_t{0});
+}
+
+/// Elements of one row of `dim`: all other dimensions together.
+int64_t elements_beside(const at::Tensor& tensor, int64_t dim) {
+  int64_t elements = 1;
+  for (int64_t d = 0; d < tensor.dim(); ++d) elements *= d == dim ? 1 : tensor.size(d);
+  return elements;
+}
+
+/// Whether parts along `dim` lie one after another in memory.
+bool is_outermost(const at::Tensor& tensor, int64_t dim) {
+  return std::ranges::all_of(tensor.sizes().slice(0, dim), [](int64_t size) { return size == 1; });
+}
+
+std::vector<int64_t> with_size(const at::Tensor& tensor, int64_t dim, int64_t size) {
+  std::vector<int64_t> sizes = tensor.sizes().vec();
+  sizes[dim] = size;
+  return sizes;
+}
+
+/// One count where all ranks have the same.
+Extents counts_of(Extents extents, int64_t each) {
+  for (int64_t& extent : extents) extent *= each;
+  if (std::ranges::count(extents, extents[0]) == std::ssize(extents)) extents.resize(1);
+  return extents;
+}
+
+void check_extents(const Extents& extents, int degree, int64_t size, int64_t expected) {
+  if (static_cast<int>(extents.size()) == degree && size == expected) return;
+  throw Error(base::invalid_argument(
+      fmt::format("axis of {} ranks: extents [{}] for a tensor of {} along the cut dimension; give "
+                  "one for each rank, which make up the whole",
+                  degree, fmt::join(extents, ", "), size)));
+}
+
+}  // namespace
+
+struct Axis::Calls {
+  using Key = std::tuple<Routine, ReduceOp, at::ScalarType, Extents>;
+  static constexpr size_t kMaxPrepared = 256;
+
+  comm::Group group;
+  std::map<Key, Call> prepared;
+
+  Call& find(Routine routine, at::ScalarType dtype, const Extents& counts,
+             ReduceOp op = ReduceOp::kSum) {
+    const Key key{routine, op, dtype, counts};
+    if (const auto found = prepared.find(key); found != prepared.end()) return found->second;
+    // All ranks have made the same calls, so all drop theirs together.
+    if (prepared.size() == kMaxPrepared) prepared.clear();
+    return prepared[key] = comm::prepare(routine, dtype, counts, group, {.op = op});
+  }
+
+  at::Tensor reduced(const at::Tensor& input, ReduceOp op) {
+    at::Tensor output = at::empty_like(input);
+    find(Routine::kAllReduce, input.scalar_type(), {input.numel()}, op).start(output, input).wait();
+    return output;
+  }
+};
+
+Axis::Axis() = default;
+
+Axis::Axis(const comm::Group& group)
+    : calls_(group.size() == 1 ? nullptr : std::make_shared<Calls>(Calls{group, {}})) {}
+
+int Axis::degree() const { return calls_ ? calls_->group.size() : 1; }
+int Axis::rank() const { return calls_ ? calls_->group.rank() : 0; }
+
+Extents Axis::extents_of(int64_t size, int64_t unit) const {
+  Extents extents;
+  for (int index = 0; index < degree(); ++index) {
+    extents.push_back(layout::part_of(size, unit, index, degree()).size());
+  }
+  return extents;
+}
+
+at::Tensor Axis::sum(const at::Tensor& terms) const {
+  return calls_ ? calls_->reduced(terms.contiguous(), ReduceOp::kSum) : terms;
+}
+
+at::Tensor Axis::maximum(const at::Tensor& values) const {
+  return calls_ ? calls_->reduced(values.contiguous(), ReduceOp::kMax) : values;
+}
+
+at::Tensor Axis::gather(const at::Tensor& part, int64_t dim, const Extents& extents) const {
+  if (!calls_) return part;
+  const at::Tensor mine = part.contiguous();
+  const int64_t d = dim < 0 ? dim + mine.dim() : dim;
+  const Extents each = extents.empty() ? Extents(degree(), mine.size(d)) : extents;
+  check_extents(each, degree(), mine.size(d), each.at(rank()));
+  const int64_t beside = elements_beside(mine, d);
+  at::Tensor flat = at::empty({sum_of(each) * beside}, mine.options());
+  calls_->find(Routine::kAllGather, mine.scalar_type(), counts_of(each, beside))
+      .start(flat, mine)
+      .wait();
+  if (is_outermost(mine, d)) return flat.view(with_size(mine, d, sum_of(each)));
+  std::vector<at::Tensor> parts;
+  int64_t begin = 0;
+  for (const int64_t extent : each) {
+    parts.push_back(flat.narrow(0, begin, extent * beside).view(with_size(mine, d, extent)));
+    begin += extent * beside;
+  }
+  return at::cat(parts, d);
+}
+
+at::Tensor Axis::scatter_sum(const at::Tensor& terms, int64_t dim, const Extents& extents) const {
+  if (!calls_) return terms;
+  const int64_t d = dim < 0 ? dim + terms.dim() : dim;
+  const Extents each = extents.empty() ? extents_of(terms.size(d)) : extents;
+  check_extents(each, degree(), terms.size(d), sum_of(each));
+  at::Tensor flat = terms.contiguous();
+  if (!is_outermost(terms, d)) {
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor& part : terms.split_with_sizes(each, d)) {
+      parts.push_back(part.reshape({-1}));
+    }
+    flat = at::cat(parts);
+  }
+  const Extents counts = counts_of(each, elements_beside(terms, d));
+  at::Tensor part = at::empty(with_size(terms, d, each[rank()]), terms.options());
+  calls_->find(Routine::kReduceScatter, terms.scalar_type(), counts).start(part, flat).wait();
+  return part;
+}
+
+at::Tensor Axis::own_part(const at::Tensor& whole, int64_t dim, const Extents& extents) const {
+  if (!calls_) return whole;
+  const int64_t d = dim < 0 ? dim + whole.dim() : dim;
+  const Extents each = extents.empty() ? extents_of(whole.size(d)) : extents;
+  check_extents(each, degree(), whole.size(d), sum_of(each));
+  const int64_t begin = std::accumulate(each.begin(), each.begin() + rank(), int64_t{0});
+  return whole.narrow(d, begin, each[rank()]).contiguous();
+}
+
+}  // namespace hanji::parallel::tensor

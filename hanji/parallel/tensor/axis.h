@@ -1,0 +1,50 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "hanji/comm/group.h"
+
+namespace hanji::parallel::tensor {
+
+/// Sizes along a cut dimension, one for each rank of an axis.
+using Extents = std::vector<int64_t>;
+
+/// The ranks that cut the layers of one model among themselves. Copies share what they have prepared.
+///
+/// Result  new tensors; the arguments stay. On an axis of one rank every function returns its argument.
+/// Order   collectives of the group, in one order on all ranks. Each shape is prepared once
+///         (comm::prepare), so the first call of a shape costs one all_gather more.
+/// Errors  throws Error(kInvalidArgument) for extents that do not fit the tensor, naming both; else as
+///         comm::prepare() and Work::wait().
+/// Thread  one at a time.
+class Axis {
+ public:
+  /// One rank.
+  Axis();
+  explicit Axis(const comm::Group& group);
+
+  int degree() const;
+  int rank() const;
+
+  /// [0, size) cut evenly at multiples of `unit`, as layout::part_of.
+  Extents extents_of(int64_t size, int64_t unit = 1) const;
+
+  at::Tensor sum(const at::Tensor& terms) const;
+  at::Tensor maximum(const at::Tensor& values) const;
+  /// The parts of all ranks, one after another along `dim`. Empty extents: all are like this one.
+  at::Tensor gather(const at::Tensor& part, int64_t dim, const Extents& extents = {}) const;
+  /// This rank's part along `dim` of the sum of all ranks' terms. Empty extents: cut evenly.
+  at::Tensor scatter_sum(const at::Tensor& terms, int64_t dim, const Extents& extents = {}) const;
+  /// This rank's part of what all ranks have. Empty extents: cut evenly.
+  at::Tensor own_part(const at::Tensor& whole, int64_t dim, const Extents& extents = {}) const;
+
+ private:
+  struct Calls;
+  std::shared_ptr<Calls> calls_;  ///< Null: one rank.
+};
+
+}  // namespace hanji::parallel::tensor

@@ -1,0 +1,43 @@
+#include "hanji/parallel/tensor/embedding.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "hanji/base/status.h"
+
+namespace hanji::parallel::tensor {
+namespace {
+
+void check_tokens(const at::Tensor& tokens, int64_t vocabulary) {
+  if (tokens.numel() == 0) return;
+  const auto [least, most] = at::aminmax(tokens);
+  for (const int64_t token : {least.item<int64_t>(), most.item<int64_t>()}) {
+    if (token >= 0 && token < vocabulary) continue;
+    throw Error(base::invalid_argument(fmt::format(
+        "token {} lies outside [0, {}); is the vocabulary that of the data?", token, vocabulary)));
+  }
+}
+
+}  // namespace
+
+Typed<Partial> embedding(const at::Tensor& tokens, const Parameter<Sharded<0>>& table,
+                         const Axis& axis, const Extents& rows) {
+  const at::Tensor& mine = table.weight.value;
+  if (axis.degree() == 1) return Typed<Partial>(at::embedding(mine, tokens));
+  if (static_cast<int>(rows.size()) != axis.degree() || rows[axis.rank()] != mine.size(0)) {
+    throw Error(
+        base::invalid_argument(fmt::format("embedding: rank {} of {} has {} rows, and {} extents "
+                                           "are given; give the rows of each rank",
+                                           axis.rank(), axis.degree(), mine.size(0), rows.size())));
+  }
+  check_tokens(tokens, std::accumulate(rows.begin(), rows.end(), int64_t{0}));
+  const int64_t begin = std::accumulate(rows.begin(), rows.begin() + axis.rank(), int64_t{0});
+  const at::Tensor here = tokens - begin;
+  const at::Tensor absent = here.lt(0).logical_or_(here.ge(mine.size(0)));
+  const at::Tensor found = at::embedding(mine, here.masked_fill(absent, 0));
+  return Typed<Partial>(found.masked_fill(absent.unsqueeze(-1), 0));
+}
+
+}  // namespace hanji::parallel::tensor

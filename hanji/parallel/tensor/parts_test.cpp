@@ -1,0 +1,316 @@
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "hanji/layout/placement.h"
+#include "hanji/parallel/tensor/attention.h"
+#include "hanji/parallel/tensor/embedding.h"
+#include "hanji/parallel/tensor/linear.h"
+#include "hanji/parallel/tensor/loss.h"
+#include "hanji/parallel/tensor/norm.h"
+#include "hanji/parallel/tensor/regions.h"
+#include "hanji/test/run_ranks.h"
+
+namespace hanji::parallel::tensor {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Sizes that few degrees divide: 6 heads, 65 tokens, 10 positions.
+constexpr int64_t kHeads = 6, kWidth = 24, kVocabulary = 65, kLength = 10, kBatch = 3;
+constexpr int64_t kHead = kWidth / kHeads;
+constexpr int kSteps = 10;
+constexpr double kRate = 0.05;
+
+const layout::PlacementTable& placements() {
+  static const layout::PlacementTable table{
+      {"table", {0}},          {"qkv*", {0, {kWidth, kWidth, kWidth}, kHead}},
+      {"out", {1, {}, kHead}}, {"up*", {0}},
+      {"down", {1}},           {"*", {}}};
+  return table;
+}
+
+std::map<std::string, std::vector<int64_t>> shapes() {
+  return {{"table", {kVocabulary, kWidth}}, {"position", {kLength, kWidth}},
+          {"norm_1.weight", {kWidth}},      {"norm_1.bias", {kWidth}},
+          {"qkv", {3 * kWidth, kWidth}},    {"qkv_bias", {3 * kWidth}},
+          {"out", {kWidth, kWidth}},        {"out_bias", {kWidth}},
+          {"norm_2.weight", {kWidth}},      {"norm_2.bias", {kWidth}},
+          {"up", {4 * kWidth, kWidth}},     {"up_bias", {4 * kWidth}},
+          {"down", {kWidth, 4 * kWidth}},   {"down_bias", {kWidth}},
+          {"norm_f.weight", {kWidth}},      {"norm_f.bias", {kWidth}}};
+}
+
+using Tensors = std::map<std::string, at::Tensor>;
+
+/// Values by formula, all of them different.
+Tensors initial_values(at::ScalarType dtype) {
+  Tensors values;
+  int64_t seed = 0;
+  for (const auto& [name, shape] : shapes()) {
+    const int64_t count = c10::multiply_integers(shape);
+    const auto index = at::arange(count, at::kDouble) + 1000 * seed++;
+    values[name] = (index.sin() * 0.1 + (name.ends_with(".weight") ? 1 : 0)).view(shape).to(dtype);
+  }
+  return values;
+}
+
+at::Tensor part_of(const std::string& name, const at::Tensor& whole, int rank, int degree) {
+  const layout::Placement placement = layout::placement_of(placements(), name).or_throw();
+  if (!placement.is_cut()) return whole.clone();
+  std::vector<at::Tensor> parts;
+  for (const layout::Range& range :
+       layout::parts_of(placement, whole.size(placement.dim), rank, degree).or_throw()) {
+    parts.push_back(whole.narrow(placement.dim, range.begin, range.size()));
+  }
+  return at::cat(parts, placement.dim).contiguous();
+}
+
+struct Batch {
+  at::Tensor tokens, targets;
+};
+
+Batch batch_of(int step) {
+  const auto index = at::arange(kBatch * kLength, at::kLong) + 7 * step;
+  at::Tensor targets = (index * 5 + 3).remainder(kVocabulary);
+  targets[1] = -1;  // does not count
+  return {(index * 11).remainder(kVocabulary).view({kBatch, kLength}), targets};
+}
+
+/// One block of a GPT with its ends tied, made of parts; the stream is whole or cut by tokens.
+template <class Stream>
+class Net {
+ public:
+  Net(const Axis& axis, at::ScalarType dtype) : axis_(axis) {
+    for (const auto& [name, whole] : initial_values(dtype)) {
+      own_[name] = part_of(name, whole, axis.rank(), axis.degree()).requires_grad_();
+    }
+  }
+
+  at::Tensor loss(const Batch& batch) {
+    const Extents rows = axis_.extents_of(kVocabulary);
+    const auto found = to_stream(embedding(batch.tokens, cut<0>("table"), axis_, rows));
+    Typed<Stream> x = found + RowParameter<Stream>{{position()}};
+    auto first = norm(x, {}, "norm_1");
+    const auto qkv = column_linear(to_columns(first.normed), cut<0>("qkv"));
+    const int64_t heads = axis_.extents_of(kHeads)[axis_.rank()];
+    const auto mixed = causal_attention(qkv, cut<0>("qkv_bias"), {heads});
+    const auto out = to_stream(row_linear(mixed, cut<1>("out")));
+    auto second = norm(first.sum, {out.value(), row("out_bias")}, "norm_2");
+    const auto up = column_linear(to_columns(second.normed), cut<0>("up"));
+    const auto down = to_stream(row_linear(bias_gelu(up, cut<0>("up_bias")), cut<1>("down")));
+    const auto last = norm(second.sum, {down.value(), row("down_bias")}, "norm_f");
+    const auto logits = column_linear(to_columns(last.normed), cut<0>("table"));
+    const Typed<Features> flat(logits.value().reshape({-1, logits.value().size(-1)}));
+    return cross_entropy_sum(flat, batch.targets, axis_, rows).value();
+  }
+
+  void train() {
+    for (int step = 0; step < kSteps; ++step) {
+      losses.push_back(loss(batch_of(step)));
+      (losses.back() / (kBatch * kLength)).backward();
+      const at::NoGradGuard no_grad;
+      for (auto& [name, value] : own_) {
+        value.sub_(value.grad(), kRate);
+        value.mutable_grad() = at::Tensor();
+      }
+    }
+  }
+
+  Tensors values() const { return own_; }
+  std::vector<at::Tensor> losses;
+
+ private:
+  static constexpr bool kIsCut = std::is_same_v<Stream, Tokens>;
+
+  template <int64_t kDim>
+  Parameter<Sharded<kDim>> cut(const std::string& name) {
+    return {{own_.at(name), {}}};
+  }
+  RowParameter<Stream> row(const std::string& name) {
+    const Parameter<Replicated> whole{{own_.at(name), {}}};
+    if constexpr (kIsCut) return enter(whole, axis_);
+    return RowParameter<Stream>{whole.weight};
+  }
+  /// Of the tokens that this rank has.
+  at::Tensor position() {
+    if constexpr (!kIsCut) return own_.at("position");
+    const auto tokens = tensor::cut<-2>(Typed<Replicated>(own_.at("position")), axis_, tokens_);
+    return tokens.value();
+  }
+  Normed<Stream> norm(const Typed<Stream>& x, const Delta<Stream>& delta, const std::string& name) {
+    return add_layer_norm(x, delta, {row(name + ".weight"), row(name + ".bias")},
+                          x.value().scalar_type());
+  }
+  Typed<Stream> to_stream(const Typed<Partial>& x) {
+    if constexpr (kIsCut) return scatter_sum<-2>(x, axis_, tokens_);
+    if constexpr (!kIsCut) return sum(x, axis_);
+  }
+  Typed<Broadcast> to_columns(const Typed<Stream>& x) {
+    if constexpr (kIsCut) return gather(x, axis_, tokens_);
+    if constexpr (!kIsCut) return enter(x, axis_);
+  }
+
+  const Axis axis_;
+  const Extents tokens_ = axis_.extents_of(kLength);
+  Tensors own_;
+};
+
+/// Float64 sums in another order: some thousand roundings of 1e-16 of what is summed, through ten steps
+/// whose rate lets them grow little.
+constexpr double kTolerance = 1e-12;
+
+template <class Stream>
+void expect_one_processs_values(int degree) {
+  Net<Replicated> alone(Axis(), at::kDouble);
+  alone.train();
+  test::run_ranks(degree, [&](world::World& world) {
+    Net<Stream> net(Axis(world.group()), at::kDouble);
+    net.train();
+    for (const auto& [name, value] : net.values()) {
+      const at::Tensor expected = part_of(name, alone.values().at(name), world.rank(), degree);
+      const double apart = (value - expected).abs().max().template item<double>();
+      EXPECT_LE(apart, kTolerance * expected.abs().max().template item<double>())
+          << name << ", rank " << world.rank() << " of " << degree;
+    }
+    for (int step = 0; step < kSteps; ++step) {
+      EXPECT_NEAR(net.losses[step].template item<double>(),
+                  alone.losses[step].template item<double>(), 1e-11);
+    }
+  });
+}
+
+TEST(TensorParts, TrainAsOneProcessWhateverTheDegree) {
+  for (const int degree : {1, 2, 3, 4}) expect_one_processs_values<Replicated>(degree);
+}
+
+TEST(TensorParts, TrainAsOneProcessWithTokensCut) {
+  for (const int degree : {1, 2, 3, 4}) expect_one_processs_values<Tokens>(degree);
+}
+
+TEST(TensorParts, OnOneRankAreThePlainOperationsBitForBit) {
+  Net<Replicated> whole(Axis(), at::kFloat);
+  Net<Tokens> cut(Axis(), at::kFloat);
+  whole.train();
+  cut.train();
+  for (const auto& [name, value] : whole.values()) {
+    EXPECT_TRUE(at::equal(value, cut.values().at(name))) << name;
+  }
+  const auto x = at::randn({5, kWidth});
+  const auto weight = whole.values().at("up").detach();
+  EXPECT_TRUE(at::equal(column_linear(enter(Typed<Replicated>(x), Axis()), {{weight, {}}}).value(),
+                        compute::linear(x, {weight, {}})));
+}
+
+TEST(TensorParts, MovedWeightsGiveWhatMovedActivationsGive) {
+  test::run_ranks(3, [](world::World& world) {
+    const Axis axis(world.group());
+    const auto whole = at::arange(35, at::kDouble).sin().view({7, 5});
+    const auto rows = at::arange(50, at::kDouble).cos().view({10, 5});
+    const Extents outputs = axis.extents_of(7), tokens = axis.extents_of(10);
+    const auto own = axis.own_part(whole, 0, outputs).requires_grad_();
+    const auto x = axis.own_part(rows, 0, tokens).requires_grad_();
+    const auto y =
+        linear(Typed<Tokens>(x), gather(Parameter<Sharded<0>>{{own, {}}}, axis, outputs));
+    y.value().square().sum().backward();
+    const auto all = whole.clone().requires_grad_(), all_rows = rows.clone().requires_grad_();
+    all_rows.mm(all.t()).square().sum().backward();
+    const auto apart = [&](const at::Tensor& part, const at::Tensor& expected,
+                           const Extents& each) {
+      return (part - axis.own_part(expected, 0, each)).abs().max().item<double>();
+    };
+    EXPECT_LT(apart(own.grad(), all.grad(), outputs), 1e-12);
+    EXPECT_LT(apart(x.grad(), all_rows.grad(), tokens), 1e-12);
+  });
+}
+
+TEST(TensorParts, ATokenOrTargetOutsideTheWholeVocabularyIsNamed) {
+  test::run_ranks(2, [](world::World& world) {
+    const Axis axis(world.group());
+    const Extents rows = axis.extents_of(5);
+    const auto table = at::zeros({rows[axis.rank()], 2});
+    const auto refusal = [](const std::function<void()>& call) -> std::string {
+      try {
+        call();
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return "accepted";
+    };
+    EXPECT_THAT(refusal([&] {
+                  (void)embedding(at::full({1, 1}, 5, at::kLong), {{table, {}}}, axis, rows);
+                }),
+                AllOf(HasSubstr("token 5"), HasSubstr("[0, 5)")));
+    EXPECT_THAT(refusal([&] {
+                  (void)cross_entropy_sum(Typed<Features>(table.t().contiguous()),
+                                          at::full({2}, 7, at::kLong), axis, rows);
+                }),
+                AllOf(HasSubstr("target 7"), HasSubstr("[-1, 5)")));
+    EXPECT_THAT(refusal([&] { (void)axis.gather(table, 0, {1, 1, 1}); }), HasSubstr("2 ranks"));
+  });
+}
+
+// Lines that would count a gradient twice, or lose it, do not compile.
+template <class From, class To>
+concept Meets = requires(Typed<From> x, Parameter<To> parameter) {
+  x + parameter;
+};
+template <class X>
+concept HasColumns = requires(Typed<X> x, Parameter<Sharded<0>> weight) {
+  column_linear(x, weight);
+};
+template <class X, class W>
+concept HasRows = requires(Typed<X> x, Parameter<W> weight) {
+  row_linear(x, weight);
+};
+template <class X>
+concept Enters = requires(Typed<X> x, Axis axis) {
+  enter(x, axis);
+};
+template <class X>
+concept Sums = requires(Typed<X> x, Axis axis) {
+  sum(x, axis);
+};
+template <class X>
+concept Gathers = requires(Typed<X> x, Axis axis) {
+  gather(x, axis);
+};
+template <class X>
+concept IsNormalised = requires(Typed<X> x, Delta<X> delta, LayerNorm<X> norm) {
+  add_layer_norm(x, delta, norm, at::kFloat);
+};
+template <class A, class B>
+concept AddsUp = requires(Typed<A> a, Typed<B> b) {
+  a + b;
+};
+
+static_assert(HasColumns<Broadcast>);
+static_assert(!HasColumns<Replicated>, "the gradient of x would lack the other ranks' terms");
+static_assert(!HasColumns<Tokens>, "each rank would have columns of its own rows only");
+static_assert(!HasColumns<Partial>, "a product of terms is not the term of a product's sum");
+static_assert(HasRows<Features, Sharded<1>>);
+static_assert(!HasRows<Broadcast, Sharded<1>>, "whole rows do not fit a weight cut by inputs");
+static_assert(!HasRows<Features, Sharded<0>>, "a weight cut by outputs");
+static_assert(Meets<Replicated, Replicated> && Meets<Features, Sharded<0>>);
+static_assert(!Meets<Partial, Replicated>, "the bias would be added on every rank");
+static_assert(!Meets<Tokens, Replicated>, "each rank has its tokens' term of the gradient only");
+static_assert(!Meets<Replicated, Broadcast>, "the gradient would be summed over equal terms");
+static_assert(Enters<Replicated>);
+static_assert(!Enters<Broadcast>, "its gradient would be summed twice");
+static_assert(!Enters<Features> && !Enters<Partial>);
+static_assert(Sums<Partial>);
+static_assert(!Sums<Replicated>, "a whole counted once for every rank");
+static_assert(!Sums<Features> && !Sums<Broadcast>);
+static_assert(Gathers<Tokens> && Gathers<Features>);
+static_assert(!Gathers<Replicated> && !Gathers<Partial>);
+static_assert(IsNormalised<Replicated> && IsNormalised<Tokens>);
+static_assert(AddsUp<Partial, Partial> && AddsUp<Tokens, Tokens>);
+static_assert(!AddsUp<Replicated, Partial>, "the whole would be counted once for every rank");
+static_assert(!AddsUp<Replicated, Broadcast>, "one gradient is a term, the other is all of it");
+
+}  // namespace
+}  // namespace hanji::parallel::tensor

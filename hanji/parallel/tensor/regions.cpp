@@ -1,0 +1,66 @@
+#include "hanji/parallel/tensor/regions.h"
+
+#include "hanji/comm/linear_map.h"
+
+namespace hanji::parallel::tensor::internal {
+namespace {
+
+at::Tensor same(const at::Tensor& x) { return x; }
+
+/// What the parts along `dim` are when the other side is whole: those given, or this rank's own size
+/// everywhere.
+Extents extents_like(const at::Tensor& part, int64_t dim, const Axis& axis,
+                     const Extents& extents) {
+  return extents.empty() ? Extents(axis.degree(), part.size(dim)) : extents;
+}
+
+Extents extents_within(const at::Tensor& whole, int64_t dim, const Axis& axis,
+                       const Extents& extents) {
+  return extents.empty() ? axis.extents_of(whole.size(dim)) : extents;
+}
+
+}  // namespace
+
+at::Tensor entered(const at::Tensor& x, const Axis& axis) {
+  if (axis.degree() == 1) return x;
+  return comm::apply_linear(x, {same, [axis](const at::Tensor& g) { return axis.sum(g); }});
+}
+
+at::Tensor summed(const at::Tensor& x, const Axis& axis) {
+  if (axis.degree() == 1) return x;
+  return comm::apply_linear(x, {[axis](const at::Tensor& terms) { return axis.sum(terms); }, same});
+}
+
+at::Tensor gathered(const at::Tensor& x, int64_t dim, const Axis& axis, const Extents& extents) {
+  if (axis.degree() == 1) return x;
+  const Extents each = extents_like(x, dim, axis, extents);
+  return comm::apply_linear(x,
+                            {[=](const at::Tensor& part) { return axis.gather(part, dim, each); },
+                             [=](const at::Tensor& g) { return axis.scatter_sum(g, dim, each); }});
+}
+
+at::Tensor scattered(const at::Tensor& x, int64_t dim, const Axis& axis, const Extents& extents) {
+  if (axis.degree() == 1) return x;
+  const Extents each = extents_within(x, dim, axis, extents);
+  return comm::apply_linear(
+      x, {[=](const at::Tensor& terms) { return axis.scatter_sum(terms, dim, each); },
+          [=](const at::Tensor& g) { return axis.gather(g, dim, each); }});
+}
+
+at::Tensor cut(const at::Tensor& x, int64_t dim, const Axis& axis, const Extents& extents) {
+  if (axis.degree() == 1) return x;
+  const Extents each = extents_within(x, dim, axis, extents);
+  return comm::apply_linear(x,
+                            {[=](const at::Tensor& all) { return axis.own_part(all, dim, each); },
+                             [=](const at::Tensor& g) { return axis.gather(g, dim, each); }});
+}
+
+at::Tensor whole(const at::Tensor& x, int64_t dim, const Axis& axis, const Extents& extents) {
+  if (axis.degree() == 1) return x;
+  const Extents each = extents_like(x, dim, axis, extents);
+  return comm::apply_linear(x,
+                            {[=](const at::Tensor& part) { return axis.gather(part, dim, each); },
+                             [=](const at::Tensor& g) { return axis.own_part(g, dim, each); }});
+}
+
+}  // namespace hanji::parallel::tensor::internal
