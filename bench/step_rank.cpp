@@ -15,7 +15,6 @@
 #include "hanji/data/loader.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/train/job.h"
-#include "hanji/train/kernel_choice.h"
 #include "hanji/train/prepare.h"
 #include "hanji/train/state.h"
 #include "hanji/train/step.h"
@@ -93,7 +92,7 @@ int main(int argc, char** argv) {
 
   world::World world = world::connect();
   plan::Plan plan = plan_for(world.size(), assignments);
-  compute::apply(train::to_compute(plan.kernels), 1);
+  compute::apply(plan.kernels, 1);
   train::Job job = train::assemble(plan, world.group());
   if (!initial.empty() && world.rank() == 0) save_initial(job, initial);
   std::cout << nlohmann::json{{"kernels", plan.kernels.why},

@@ -7,7 +7,7 @@
 
 namespace hanji::compute {
 
-void apply(const KernelChoice& choice, int threads) {
+void apply(const base::KernelChoice& choice, int threads) {
   if (choice.simd) base::throw_if_error(base::use_simd(*choice.simd).at("the plan's kernels"));
   at::set_num_threads(threads);
   at::globalContext().setFloat32MatmulPrecision(precision_of(choice.gemm));

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "hanji/compute/kernels.h"
+#include "hanji/base/kernel_choice.h"
 
 namespace hanji::compute {
 
@@ -8,6 +8,6 @@ namespace hanji::compute {
 /// threads of an operation, and the vector instructions of our own kernels. Only `hanji train` and
 /// `hanji verify` call it, once, from the plan.
 /// Errors  throws Error(kUnsupported) for instructions that this process may not use.
-void apply(const KernelChoice& choice, int threads);
+void apply(const base::KernelChoice& choice, int threads);
 
 }  // namespace hanji::compute

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 
+#include "hanji/base/kernel_choice.h"
 #include "hanji/compute/dropout.h"
-#include "hanji/compute/kernels.h"
 #include "hanji/compute/weight.h"
 
 namespace hanji::compute {
+
+using base::Attention;
 
 struct AttentionOptions {
   int64_t heads = 1;

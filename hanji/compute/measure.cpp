@@ -1,6 +1,7 @@
 #include "hanji/compute/measure.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace hanji::compute {
@@ -40,21 +41,28 @@ Result<Candidate> fastest(const std::vector<Candidate>& candidates) {
                            " set compute.dtype to one of less precision, or float64");
 }
 
-/// What decides between choices besides their measurement.
+/// Every choice but kAuto, which is the first.
+template <class Choice>
+constexpr std::array<Choice, 2> all_of() {
+  return {static_cast<Choice>(1), static_cast<Choice>(2)};
+}
+
+/// What decides between choices besides their measurement; kAuto: nothing.
 template <class Choice>
 struct Wanted {
-  std::optional<Choice> asked;
-  std::optional<Choice> before;
+  Choice asked;
+  Choice before;
 };
 
 /// Measures the choices, or only the one asked for, and appends them to those of `result`.
-template <class Choices, class Choice, class Measure>
-Result<Choice> choose(const Choices& choices, const Wanted<Choice>& wanted, double allowed,
-                      const Measure& measure_one, KernelChoice& result) {
+template <class Choice, class Measure>
+Result<Choice> choose(const Wanted<Choice>& wanted, double allowed, const Measure& measure_one,
+                      MeasuredKernels& result) {
   std::vector<Candidate> measured;
   std::vector<Choice> order;
-  for (const Choice choice : choices) {
-    if (wanted.asked && *wanted.asked != choice) continue;
+  const bool is_asked = wanted.asked != Choice::kAuto;
+  for (const Choice choice : all_of<Choice>()) {
+    if (is_asked && wanted.asked != choice) continue;
     Candidate one = measure_one(choice);
     one.accepted = one.error <= allowed;
     measured.push_back(std::move(one));
@@ -69,24 +77,25 @@ Result<Choice> choose(const Choices& choices, const Wanted<Choice>& wanted, doub
     const bool is_near = fast.seconds >= kClearlyFaster * measured[i].seconds;
     if (wanted.before == order[i] && measured[i].accepted && is_near) winner = i;
   }
-  if (!result.why.empty()) result.why += ", ";
-  result.why += reason(measured[winner], measured, wanted.asked.has_value());
+  std::string& why = result.choice.why;
+  if (!why.empty()) why += ", ";
+  why += reason(measured[winner], measured, is_asked);
   result.candidates.insert(result.candidates.end(), measured.begin(), measured.end());
   return order[winner];
 }
 
-const Candidate& named(const KernelChoice& choice, const std::string& name) {
-  return *std::find_if(choice.candidates.begin(), choice.candidates.end(),
+const Candidate& named(const MeasuredKernels& found, const std::string& name) {
+  return *std::find_if(found.candidates.begin(), found.candidates.end(),
                        [&](const Candidate& one) { return one.name == name; });
 }
 
 /// Of the fastest accurate products in float32; 0 if there are none.
 double float32_rate(MeasureOptions options, const Measurer& measurer) {
-  options.dtype = Dtype::kFloat32;
+  options.precision = Precision::kFloat32;
   double best = 0;
-  for (const Gemm gemm : kGemms) {
+  for (const Gemm gemm : all_of<Gemm>()) {
     const Candidate one = measurer.gemm(gemm, options);
-    if (one.error <= allowed_error(options.dtype, options.shapes.width)) {
+    if (one.error <= allowed_error(options.precision, options.shapes.width)) {
       best = std::max(best, one.rate);
     }
   }
@@ -95,43 +104,43 @@ double float32_rate(MeasureOptions options, const Measurer& measurer) {
 
 }  // namespace
 
-double allowed_error(Dtype dtype, int64_t width) {
-  const double half_epsilon = dtype == Dtype::kFloat64    ? std::ldexp(1.0, -53)
-                              : dtype == Dtype::kBFloat16 ? std::ldexp(1.0, -9)
-                                                          : std::ldexp(1.0, -24);
+double allowed_error(Precision precision, int64_t width) {
+  const double half_epsilon = precision == Precision::kFloat64    ? std::ldexp(1.0, -53)
+                              : precision == Precision::kBFloat16 ? std::ldexp(1.0, -9)
+                                                                  : std::ldexp(1.0, -24);
   return static_cast<double>(width) * half_epsilon;
 }
 
-Result<KernelChoice> measure(const MeasureOptions& options, const Measurer& measurer) {
-  KernelChoice result;
-  result.dtype = options.dtype;
-  HANJI_ASSIGN_OR_RETURN(result.simd, base::simd_in_use());
-  const double allowed = allowed_error(options.dtype, options.shapes.width);
+Result<MeasuredKernels> measure(const MeasureOptions& options, const Measurer& measurer) {
+  MeasuredKernels result;
+  KernelChoice& choice = result.choice;
+  choice.precision = options.precision;
+  HANJI_ASSIGN_OR_RETURN(choice.simd, base::simd_in_use());
+  const double allowed = allowed_error(options.precision, options.shapes.width);
   // oneDNN multiplies no float64, whatever the switch says.
-  const bool only_blas = options.dtype == Dtype::kFloat64 && !options.gemm;
-  Wanted<Gemm> gemms{only_blas ? Gemm::kMkl : options.gemm, {}};
-  Wanted<Attention> attentions{options.attention, {}};
+  const bool only_blas = options.precision == Precision::kFloat64 && options.gemm == Gemm::kAuto;
+  Wanted<Gemm> gemms{only_blas ? Gemm::kMkl : options.gemm, Gemm::kAuto};
+  Wanted<Attention> attentions{options.attention, Attention::kAuto};
   if (options.before) gemms.before = options.before->gemm;
   if (options.before) attentions.before = options.before->attention;
   const auto measure_gemm = [&](Gemm gemm) { return measurer.gemm(gemm, options); };
-  HANJI_ASSIGN_OR_RETURN(result.gemm, choose(kGemms, gemms, allowed, measure_gemm, result));
-  if (options.dtype == Dtype::kBFloat16) {
-    result.float32_flops_per_second = float32_rate(options, measurer);
+  HANJI_ASSIGN_OR_RETURN(choice.gemm, choose(gemms, allowed, measure_gemm, result));
+  if (options.precision == Precision::kBFloat16) {
+    choice.float32_flops_per_second = float32_rate(options, measurer);
   }
   const auto measure_attention = [&](Attention a) {
-    return measurer.attention(a, result.gemm, options);
+    return measurer.attention(a, choice.gemm, options);
   };
-  HANJI_ASSIGN_OR_RETURN(result.attention,
-                         choose(kAttentions, attentions, allowed, measure_attention, result));
-  const Candidate& gemm = named(result, "gemm." + std::string(name_of(result.gemm)));
-  const Candidate& attention = named(result, "attention." + std::string(name_of(result.attention)));
-  result.gemm_flops_per_second = gemm.rate;
-  result.gemm_error = gemm.error;
-  result.attention_flops_per_second = attention.rate;
-  result.attention_error = attention.error;
-  const Overheads overheads = measurer.overheads(result.gemm, options);
-  result.seconds_per_operation = overheads.seconds_per_operation;
-  result.elementwise_bytes_per_second = overheads.elementwise_bytes_per_second;
+  HANJI_ASSIGN_OR_RETURN(choice.attention, choose(attentions, allowed, measure_attention, result));
+  const Candidate& gemm = named(result, "gemm." + std::string(name_of(choice.gemm)));
+  const Candidate& attention = named(result, "attention." + std::string(name_of(choice.attention)));
+  choice.gemm_flops_per_second = gemm.rate;
+  choice.gemm_error = gemm.error;
+  choice.attention_flops_per_second = attention.rate;
+  choice.attention_error = attention.error;
+  const Overheads overheads = measurer.overheads(choice.gemm, options);
+  choice.seconds_per_operation = overheads.seconds_per_operation;
+  choice.elementwise_bytes_per_second = overheads.elementwise_bytes_per_second;
   return result;
 }
 

@@ -2,11 +2,42 @@
 
 #include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "hanji/base/kernel_choice.h"
 #include "hanji/base/status.h"
-#include "hanji/compute/kernels.h"
 
 namespace hanji::compute {
+
+using base::Attention;
+using base::Gemm;
+using base::KernelChoice;
+using base::Precision;
+
+/// One kernel as it was measured.
+struct Candidate {
+  std::string name;      ///< "gemm.mkl", "attention.flash", ...
+  double seconds = 0;    ///< Best of the repetitions, forward and backward of the probe.
+  double rate = 0;       ///< Floating operations per second.
+  double error = 0;      ///< Largest difference from float64, over the largest entry.
+  bool accepted = true;  ///< False: too inaccurate to be offered for its precision.
+};
+
+/// What a step costs beside its matmuls and attention.
+struct Overheads {
+  /// One operation through libtorch's dispatcher and autograd, forward or backward.
+  double seconds_per_operation = 0;
+  /// Element-wise kernels with these threads on tensors in the caches: bytes read plus written, as
+  /// plan/predict.cpp counts them.
+  double elementwise_bytes_per_second = 0;
+};
+
+/// The choice, and every kernel that was measured for it.
+struct MeasuredKernels {
+  KernelChoice choice;
+  std::vector<Candidate> candidates;
+};
 
 /// The products of one layer and micro-batch.
 struct Shapes {
@@ -18,10 +49,10 @@ struct Shapes {
 
 struct MeasureOptions {
   Shapes shapes;
-  Dtype dtype = Dtype::kFloat32;
-  int threads = 1;                     ///< Of libtorch, as a rank will have them.
-  std::optional<Gemm> gemm;            ///< Asked for: measured, and taken whatever the others do.
-  std::optional<Attention> attention;  ///< The same.
+  Precision precision = Precision::kFloat32;
+  int threads = 1;                         ///< Of libtorch, as a rank will have them.
+  Gemm gemm = Gemm::kAuto;                 ///< Any other value: only it is measured, and chosen.
+  Attention attention = Attention::kAuto;  ///< The same.
   /// Chosen by an earlier measurement: other kernels have other bits, so each of the two stays
   /// unless another path takes less than kClearlyFaster of its time.
   std::optional<KernelChoice> before = {};
@@ -41,19 +72,19 @@ struct Measurer {
 /// float64. The process's switches are as before when it returns.
 Measurer real_measurer();
 
-/// Chooses the fastest path that is accurate enough for its dtype. A path whose error exceeds that
-/// of `width` roundings of the dtype is not offered, however fast: float32 through bf16 loses.
-/// Beside a dtype of less precision than float32 it measures float32's products: who gives up
-/// precision for speed can be told whether there is any.
+/// Chooses the fastest path that is accurate enough for its precision. A path whose error exceeds that
+/// of `width` roundings of the precision is not offered, however fast: float32 through bf16 loses.
+/// For a precision below float32 it also measures float32 matmuls, so that the plan can show
+/// whether the lower precision is faster.
 ///
 /// Cost    under 0.4 s for sizes up to width 768 on one core of today's.
 /// Errors  kUnsupported when a path that was asked for is too inaccurate, or none is left; as
 ///         base::usable_simd().
-Result<KernelChoice> measure(const MeasureOptions& options,
-                             const Measurer& measurer = real_measurer());
+Result<MeasuredKernels> measure(const MeasureOptions& options,
+                                const Measurer& measurer = real_measurer());
 
-/// The largest error, over the largest entry, that `dtype` may have: width * half its epsilon.
+/// The largest error, over the largest entry, that `precision` may have: width * half its epsilon.
 /// Source  Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.5.
-double allowed_error(Dtype dtype, int64_t width);
+double allowed_error(Precision precision, int64_t width);
 
 }  // namespace hanji::compute

@@ -23,10 +23,10 @@ constexpr int64_t kPhaseNs = 40'000'000;
 constexpr int kMaxRepetitions = 20;
 constexpr int64_t kSlowNs = 10 * kPhaseNs;  // what the first run costs more than others is less
 
-at::ScalarType type_of(Dtype dtype) {
-  return dtype == Dtype::kFloat64    ? at::kDouble
-         : dtype == Dtype::kBFloat16 ? at::kBFloat16
-                                     : at::kFloat;
+at::ScalarType type_of(Precision precision) {
+  return precision == Precision::kFloat64    ? at::kDouble
+         : precision == Precision::kBFloat16 ? at::kBFloat16
+                                             : at::kFloat;
 }
 
 /// Values in [-1, 1] without a pattern that helps rounding; no generator's state is touched.
@@ -60,7 +60,7 @@ Candidate measure_gemm(Gemm gemm, const MeasureOptions& options) {
   const SwitchGuard guard(gemm, options.threads);
   const Shapes& s = options.shapes;
   const int64_t rows = s.batch * s.block;
-  const at::ScalarType type = type_of(options.dtype);
+  const at::ScalarType type = type_of(options.precision);
   const at::Tensor exact_x = values({rows, s.width}, 0.7).to(type).to(at::kDouble);
   const at::Tensor exact_w = values({4 * s.width, s.width}, 1.3).to(type).to(at::kDouble);
   const at::Tensor x = exact_x.to(type);
@@ -81,7 +81,7 @@ Candidate measure_gemm(Gemm gemm, const MeasureOptions& options) {
 Candidate measure_attention(Attention attention, Gemm gemm, const MeasureOptions& options) {
   const SwitchGuard guard(gemm, options.threads);
   const Shapes& s = options.shapes;
-  const at::ScalarType type = type_of(options.dtype);
+  const at::ScalarType type = type_of(options.precision);
   const at::Tensor base = values({s.batch, s.block, 3 * s.width}, 0.9).to(type);
   const at::Tensor zeros = at::zeros({3 * s.width}, type == at::kDouble ? at::kDouble : at::kFloat);
   const auto forward = [&](const at::Tensor& qkv, const at::Tensor& bias, Attention path) {
@@ -107,8 +107,8 @@ constexpr int64_t kMaxElements = int64_t{1} << 18;
 /// Parameters and inputs of one transformer block, as models/gpt has them.
 class Block {
  public:
-  Block(int64_t tokens, int64_t width, Dtype dtype)
-      : tokens_(tokens), width_(width), type_(type_of(dtype)) {}
+  Block(int64_t tokens, int64_t width, Precision precision)
+      : tokens_(tokens), width_(width), type_(type_of(precision)) {}
 
   at::ScalarType type() const { return type_; }
   Weight weight(at::IntArrayRef sizes) {
@@ -141,7 +141,7 @@ void backward(const at::Tensor& y) { y.backward(at::ones_like(y)); }
 double measure_operation(const MeasureOptions& options) {
   constexpr int64_t kWidth = 16;
   constexpr double kOperations = 16;
-  Block block(2, kWidth, options.dtype);
+  Block block(2, kWidth, options.precision);
   const LayerNorm norm_1 = block.norm(), norm_2 = block.norm();
   const Weight qkv = block.weight({3 * kWidth, kWidth}), qkv_bias = block.weight({3 * kWidth});
   const Weight out = block.weight({kWidth, kWidth}), up = block.weight({4 * kWidth, kWidth});
@@ -163,7 +163,7 @@ double measure_elementwise(const MeasureOptions& options, double seconds_per_ope
   const int64_t width = options.shapes.width;
   const int64_t tokens = std::max<int64_t>(
       1, std::min(options.shapes.batch * options.shapes.block, kMaxElements / width));
-  Block block(tokens, width, options.dtype);
+  Block block(tokens, width, options.precision);
   const LayerNorm norm_1 = block.norm(), norm_2 = block.norm();
   const Weight bias = block.weight({4 * width});
   const at::Tensor residual = block.residual(), branch = block.product(width);

@@ -83,7 +83,7 @@ class Builder {
 
  private:
   at::TensorOptions dtype() const {
-    return options_.dtype == compute::Dtype::kFloat64 ? at::kDouble : at::kFloat;
+    return options_.dtype == base::Precision::kFloat64 ? at::kDouble : at::kFloat;
   }
 
   const GptOptions& options_;
@@ -201,7 +201,8 @@ class GptImpl::Pass {
   int64_t num_keys() const { return dropped_ == 0 ? 1 : 3; }
 
   c10::ScalarType dtype(const Weight& weight) const {
-    return options_.dtype == compute::Dtype::kBFloat16 ? at::kBFloat16 : weight.value.scalar_type();
+    return options_.dtype == base::Precision::kBFloat16 ? at::kBFloat16
+                                                        : weight.value.scalar_type();
   }
 
   at::Tensor normalise(Stream& stream, const compute::LayerNorm& norm) const {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "hanji/compute/kernels.h"
+#include "hanji/base/kernel_choice.h"
 #include "hanji/layers/model.h"
 
 namespace hanji::models {
@@ -19,8 +19,8 @@ struct GptOptions {
   double dropout = 0.0;  ///< After the embedding, on attention weights and before each addition.
   bool tied = true;      ///< The head multiplies by the token embedding.
   uint64_t seed = 1;     ///< Of the initial values.
-  compute::Dtype dtype = compute::Dtype::kFloat32;  ///< kBFloat16 keeps fp32 parameters.
-  compute::Attention attention = compute::Attention::kMath;
+  base::Precision dtype = base::Precision::kFloat32;  ///< kBFloat16 keeps fp32 parameters.
+  base::Attention attention = base::Attention::kMath;
   c10::Device device = c10::kCPU;  ///< Of the parameters, and of the tokens that they are given.
 };
 

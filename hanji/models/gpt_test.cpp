@@ -20,7 +20,7 @@ GptOptions small() {
   options.width = 32;
   options.block = 24;
   options.vocabulary = 17;
-  options.dtype = compute::Dtype::kFloat64;
+  options.dtype = base::Precision::kFloat64;
   return options;
 }
 
@@ -122,7 +122,7 @@ TEST(Gpt, NamesParametersAsNanoGptDoes) {
 
 TEST(Gpt, RepeatsItsBits) {
   auto options = small();
-  options.dtype = compute::Dtype::kFloat32;
+  options.dtype = base::Precision::kFloat32;
   GptImpl first(options), second(options);
   const auto batch = data(options, 2);
   auto loss = first.loss_sum(batch).sum;
@@ -134,7 +134,7 @@ TEST(Gpt, RepeatsItsBits) {
 
 /// Dropout and the copies of bf16 are made again as they were.
 TEST(Gpt, RecomputedBlocksHaveTheSameBits) {
-  for (const auto dtype : {compute::Dtype::kFloat32, compute::Dtype::kBFloat16}) {
+  for (const auto dtype : {base::Precision::kFloat32, base::Precision::kBFloat16}) {
     for (const double dropout : {0.0, 0.1}) {
       auto options = small();
       options.dtype = dtype;

@@ -23,7 +23,7 @@ std::shared_ptr<layers::Model> gpt(const plan::Config& config, const MakeOptions
                    .dropout = model.dropout,
                    .tied = model.tied,
                    .seed = static_cast<uint64_t>(config.train.seed),
-                   .dtype = options.kernels.dtype,
+                   .dtype = options.kernels.precision,
                    .attention = options.kernels.attention,
                    .device = options.device});
 }
@@ -33,7 +33,7 @@ std::shared_ptr<layers::Model> resnet(const plan::Config& config, const MakeOpti
   sizes.width = config.model.width;
   sizes.classes = options.classes;
   sizes.seed = static_cast<uint64_t>(config.train.seed);
-  sizes.dtype = options.kernels.dtype;
+  sizes.dtype = options.kernels.precision;
   sizes.device = options.device;
   return make_resnet(sizes);
 }

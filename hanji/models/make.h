@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "hanji/compute/kernels.h"
+#include "hanji/base/kernel_choice.h"
 #include "hanji/layers/model.h"
 #include "hanji/plan/config.h"
 
@@ -13,7 +13,7 @@ namespace hanji::models {
 
 /// What a model is made from beside its configuration.
 struct MakeOptions {
-  compute::KernelChoice kernels;
+  base::KernelChoice kernels;
   int64_t classes = 0;  ///< Token ids or classes of the data.
   c10::Device device = c10::kCPU;
 };

@@ -152,7 +152,7 @@ class ResNetBuilder {
 
  private:
   at::TensorOptions dtype() const {
-    return options_.dtype == compute::Dtype::kFloat64 ? at::kDouble : at::kFloat;
+    return options_.dtype == base::Precision::kFloat64 ? at::kDouble : at::kFloat;
   }
 
   const ResNetOptions& options_;
@@ -160,12 +160,12 @@ class ResNetBuilder {
 
 void check_resnet(const ResNetOptions& o) {
   const bool positive = !o.stages.empty() && std::ranges::min(o.stages) > 0 && o.width > 0;
-  if (positive && o.classes > 1 && o.dtype != compute::Dtype::kBFloat16) return;
+  if (positive && o.classes > 1 && o.dtype != base::Precision::kBFloat16) return;
   throw Error(base::invalid_argument(fmt::format(
       "resnet: stages of {} blocks, width {}, classes {}{}: sizes are at least 1, classes at least "
       "2, and it computes in float32 or float64",
       fmt::join(o.stages, ", "), o.width, o.classes,
-      o.dtype == compute::Dtype::kBFloat16 ? ", bf16" : "")));
+      o.dtype == base::Precision::kBFloat16 ? ", bf16" : "")));
 }
 
 }  // namespace

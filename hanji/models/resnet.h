@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hanji/compute/kernels.h"
+#include "hanji/base/kernel_choice.h"
 #include "hanji/layers/model.h"
 
 namespace hanji::models {
@@ -19,7 +19,7 @@ struct ResNetOptions {
   int64_t width = 64;       ///< Channels of the first stage, twice as many in each further one.
   int64_t classes = 1000;
   uint64_t seed = 1;  ///< Of the initial values.
-  compute::Dtype dtype = compute::Dtype::kFloat32;
+  base::Precision dtype = base::Precision::kFloat32;
   c10::Device device = c10::kCPU;
 };
 

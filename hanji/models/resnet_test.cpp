@@ -169,7 +169,7 @@ TEST(ResNet, InitialValuesDependOnSeedAndName) {
   for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(at::equal(one[i], same[i]));
   options.seed = 2;
   EXPECT_FALSE(at::equal(make_resnet(options)->parameters()[0], one[0]));
-  options.dtype = compute::Dtype::kFloat64;
+  options.dtype = base::Precision::kFloat64;
   EXPECT_EQ(make_resnet(options)->parameters()[0].scalar_type(), at::kDouble);
 }
 
@@ -181,7 +181,7 @@ TEST(ResNet, RefusesSizesBelowOneAndWordsItDoesNotKnow) {
   options.classes = 1;
   EXPECT_THROW(make_resnet(options), Error);
   options = tiny_resnet();
-  options.dtype = compute::Dtype::kBFloat16;
+  options.dtype = base::Precision::kBFloat16;
   EXPECT_THROW(make_resnet(options), Error);
   EXPECT_THROW(resnet_preset("resnet34"), Error);
 }

@@ -10,9 +10,6 @@ std::string_view name_of(Images value) { return word_of(value); }
 std::string_view name_of(LearningRateSchedule value) { return word_of(value); }
 std::string_view name_of(Bits value) { return word_of(value); }
 std::string_view name_of(NanPolicy value) { return word_of(value); }
-std::string_view name_of(Gemm value) { return word_of(value); }
-std::string_view name_of(Attention value) { return word_of(value); }
-std::string_view name_of(Precision value) { return word_of(value); }
 std::string_view name_of(Device value) { return word_of(value); }
 std::string_view name_of(Engine value) { return word_of(value); }
 std::string_view name_of(Place value) { return word_of(value); }

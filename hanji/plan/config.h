@@ -7,9 +7,15 @@
 #include <string_view>
 #include <vector>
 
+#include "hanji/base/kernel_choice.h"
 #include "hanji/plan/sharding.h"
 
 namespace hanji::plan {
+
+using base::Attention;
+using base::Gemm;
+using base::KernelChoice;
+using base::Precision;
 
 /// An integer key that nobody set and that make_plan() decides. A Plan's config holds none.
 inline constexpr int64_t kAuto = -1;
@@ -21,9 +27,6 @@ enum class Images : uint8_t { kNone, kGenerated };
 enum class LearningRateSchedule : uint8_t { kCosine, kConstant, kWarmupStableDecay };
 enum class Bits : uint8_t { kRun, kFast, kStable };
 enum class NanPolicy : uint8_t { kStop, kSkip };
-enum class Gemm : uint8_t { kAuto, kMkl, kOneDnn };
-enum class Attention : uint8_t { kAuto, kFlash, kMath };
-enum class Precision : uint8_t { kFloat32, kBFloat16, kFloat64 };
 enum class Device : uint8_t { kCpu, kCuda };
 enum class Place : uint8_t { kMemory, kFile };
 enum class Engine : uint8_t { kAuto, kShm, kGloo, kMpi, kHierarchical, kNccl };
@@ -180,9 +183,6 @@ std::string_view name_of(Images);
 std::string_view name_of(LearningRateSchedule);
 std::string_view name_of(Bits);
 std::string_view name_of(NanPolicy);
-std::string_view name_of(Gemm);
-std::string_view name_of(Attention);
-std::string_view name_of(Precision);
 std::string_view name_of(Device);
 std::string_view name_of(Engine);
 std::string_view name_of(Place);

@@ -11,7 +11,6 @@
 #include "hanji/cost/rates.h"
 #include "hanji/layout/mesh_shape.h"
 #include "hanji/plan/config.h"
-#include "hanji/plan/kernels.h"
 #include "hanji/plan/memory.h"
 #include "hanji/plan/model_facts.h"
 #include "hanji/plan/network.h"
@@ -108,6 +107,11 @@ std::string to_json(const Plan& plan);
 ///
 /// Errors  corrupt names the member.
 Result<Plan> plan_from_json(std::string_view text);
+
+/// The "kernels" member of a plan.
+std::string kernels_to_json(const KernelChoice& kernels);
+/// Strict. Errors: corrupt.
+Result<KernelChoice> kernels_from_json(std::string_view text);
 
 /// The table printed before step 1: at most 80 columns, plain ASCII.
 std::string describe(const Plan& plan);

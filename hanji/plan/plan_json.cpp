@@ -349,4 +349,14 @@ Result<Plan> plan_from_json(std::string_view text) {
   return plan;
 }
 
+std::string kernels_to_json(const KernelChoice& kernels) { return to_value(kernels).dump(); }
+
+Result<KernelChoice> kernels_from_json(std::string_view text) {
+  HANJI_ASSIGN_OR_RETURN(const Json json, base::parse_json(text, 4, size_t{1} << 16));
+  JsonFields fields(json, "kernels");
+  KernelChoice kernels = read_kernels(fields, kFormat);
+  HANJI_RETURN_IF_ERROR(fields.status());
+  return kernels;
+}
+
 }  // namespace hanji::plan

@@ -123,6 +123,20 @@ TEST(PlanJson, ReadsPlansOfFormat1) {
   EXPECT_FALSE(plan_from_json(json.dump()).ok()) << "of format 2";
 }
 
+TEST(PlanJson, KernelsReadBackAloneAndForeignOnesAreRefused) {
+  const KernelChoice kernels{.gemm = Gemm::kOneDnn,
+                             .attention = Attention::kFlash,
+                             .precision = Precision::kBFloat16,
+                             .gemm_flops_per_second = 1e11,
+                             .why = "gemm.onednn (9 % faster than gemm.mkl)",
+                             .simd = base::Simd::kAvx2,
+                             .float32_flops_per_second = 7e10};
+  EXPECT_EQ(kernels_from_json(kernels_to_json(kernels)).or_throw(), kernels);
+  for (const char* text : {"", "{}", R"({"gemm":"fast"})", R"({"gemm":1})", "[1,2"}) {
+    EXPECT_FALSE(kernels_from_json(text).ok()) << text;
+  }
+}
+
 TEST(PlanJson, UnknownMembersAreRefused) {
   EXPECT_THAT(answer([](Json& j) { j["extra"] = 1; }), HasSubstr("plan.extra"));
   EXPECT_THAT(answer([](Json& j) { j["config"]["train"]["stpes"] = 1; }), HasSubstr("stpes"));

@@ -6,11 +6,11 @@
 #include <span>
 #include <vector>
 
+#include "hanji/base/kernel_choice.h"
 #include "hanji/cost/named_algorithm.h"
 #include "hanji/cost/rates.h"
 #include "hanji/layout/bucket.h"
 #include "hanji/layout/range.h"
-#include "hanji/plan/kernels.h"
 #include "hanji/plan/model_facts.h"
 #include "hanji/plan/network.h"
 #include "hanji/plan/shard_plan.h"
@@ -44,7 +44,7 @@ struct Prediction {
 /// What a step is priced from.
 struct StepFacts {
   ModelFacts model;
-  KernelChoice kernels;
+  base::KernelChoice kernels;
   cost::Rates rates;
   cost::NamedAlgorithms algorithms = {};
   std::vector<DataShare> shares;  ///< One per data coordinate.

@@ -13,7 +13,6 @@
 #include "hanji/parallel/gradients/gradient_hook.h"
 #include "hanji/parallel/named_parameter.h"
 #include "hanji/plan/model_family.h"
-#include "hanji/train/kernel_choice.h"
 #include "hanji/train/make_model.h"
 #include "hanji/train/private_memory.h"
 
@@ -194,9 +193,7 @@ plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload
   plan::Config config = asked;
   config.model = plan::resolved(config.model);
   const OneThread one_thread;
-  const compute::KernelChoice kernels = to_compute({.gemm = plan::Gemm::kMkl,
-                                                    .attention = plan::Attention::kMath,
-                                                    .precision = config.compute.dtype});
+  const base::KernelChoice kernels{.precision = config.compute.dtype};
   const auto& [dataset, make] = workload;
   const models::MakeOptions options{.kernels = kernels, .classes = dataset.num_ids};
   const auto model = make ? make(config, options) : models::make(config, options);

@@ -6,7 +6,6 @@
 #include "hanji/compute/apply.h"
 #include "hanji/layers/model.h"
 #include "hanji/test/run_ranks.h"
-#include "hanji/train/kernel_choice.h"
 #include "hanji/train/loop.h"
 
 namespace hanji::train {
@@ -34,7 +33,7 @@ plan::Plan plan_of(plan::Sharding data, const Dataset& dataset) {
 int64_t counted(const plan::Plan& plan, const Dataset& dataset, int64_t hidden) {
   int64_t counted = 0;
   test::run_ranks(plan.ranks, [&](world::World& world) {
-    compute::apply(to_compute(plan.kernels), 1);
+    compute::apply(plan.kernels, 1);
     PrivateMemory memory;
     StopSignal stop = StopSignal::create().or_throw();
     Job job = assemble(plan, world.group());

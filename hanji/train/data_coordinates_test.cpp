@@ -6,7 +6,6 @@
 #include "hanji/compute/apply.h"
 #include "hanji/layers/model.h"
 #include "hanji/test/run_ranks.h"
-#include "hanji/train/kernel_choice.h"
 #include "hanji/train/loop.h"
 #include "hanji/train/state.h"
 
@@ -71,7 +70,7 @@ struct SeenByRank {
 std::vector<SeenByRank> run_on(const plan::Plan& plan, const Dataset& dataset, int stopped = -1) {
   std::vector<SeenByRank> all(plan.ranks);
   test::run_ranks(plan.ranks, [&](world::World& world) {
-    compute::apply(to_compute(plan.kernels), 1);
+    compute::apply(plan.kernels, 1);
     SeenByRank& seen = all[world.rank()];
     PrivateMemory memory;
     StopSignal stop = StopSignal::create().or_throw();

@@ -8,7 +8,6 @@
 #include "hanji/report/certificate.h"
 #include "hanji/test/run_ranks.h"
 #include "hanji/train/count_facts.h"
-#include "hanji/train/kernel_choice.h"
 #include "hanji/train/loop.h"
 #include "hanji/train/observe_rank.h"
 #include "hanji/train/one_process.h"
@@ -44,7 +43,7 @@ plan::Plan planned_images(const plan::Config& config, const Dataset& dataset) {
 }
 
 report::ObservedRun images_by_ranks(const plan::Plan& plan, const Dataset& dataset) {
-  compute::apply(to_compute(plan.kernels), 1);
+  compute::apply(plan.kernels, 1);
   report::ObservedRun first;
   test::run_ranks(plan.ranks, [&](world::World& world) {
     auto seen = observe_rank(plan, dataset, world.group());
@@ -81,7 +80,7 @@ TEST(ImageJob, BuffersMoveOncePerStepAndBelongToStateAndHash) {
   const plan::Config config = small_images(1, plan::Bits::kStable, true);
   const Dataset dataset = open_dataset(config).or_throw();
   const plan::Plan plan = planned_images(config, dataset);
-  compute::apply(to_compute(plan.kernels), 1);
+  compute::apply(plan.kernels, 1);
   test::run_ranks(1, [&](world::World& world) {
     Job job = assemble(plan, world.group());
     EXPECT_EQ(model_of(view_of(job)).size(),
@@ -120,7 +119,7 @@ TEST(CountFacts, PredictTheBytesThatAPassHolds) {
     const plan::Plan plan = planned_images(config, dataset);
     EXPECT_EQ(plan.model.layers.size(), 8U);
     EXPECT_EQ(plan.model.parameters.back().layer, 7);
-    compute::apply(to_compute(plan.kernels), 1);
+    compute::apply(plan.kernels, 1);
     test::run_ranks(1, [&](world::World& world) {
       PrivateMemory memory;
       StopSignal stop = StopSignal::create().or_throw();

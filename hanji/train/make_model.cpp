@@ -2,14 +2,13 @@
 
 #include "hanji/models/make.h"
 #include "hanji/parallel/recompute.h"
-#include "hanji/train/kernel_choice.h"
 
 namespace hanji::train {
 
 std::shared_ptr<layers::Model> make_model(const plan::Plan& plan, const MakeModel& make,
                                           c10::Device device) {
   const models::MakeOptions options{
-      .kernels = to_compute(plan.kernels), .classes = plan.data.vocabulary, .device = device};
+      .kernels = plan.kernels, .classes = plan.data.vocabulary, .device = device};
   return make ? make(plan.config, options) : models::make(plan.config, options);
 }
 

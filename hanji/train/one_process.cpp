@@ -14,7 +14,6 @@
 #include "hanji/parallel/named_parameter.h"
 #include "hanji/plan/verifiable.h"
 #include "hanji/schedule/pairwise_tree.h"
-#include "hanji/train/kernel_choice.h"
 #include "hanji/train/learning_rate.h"
 #include "hanji/train/make_model.h"
 #include "hanji/train/optimizer.h"
@@ -161,7 +160,7 @@ report::ObservedRun observe(OneProcess& job, int64_t steps, const ObserveOptions
 
 report::ObservedRun observe_one_process(const plan::Plan& plan, const Dataset& dataset,
                                         const ObserveOptions& options) {
-  compute::apply(to_compute(plan.kernels), plan.threads);
+  compute::apply(plan.kernels, plan.threads);
   OneProcess job(plan, dataset);
   return observe(job, plan.config.train.steps, options);
 }

@@ -18,17 +18,10 @@
 #include "hanji/plan/train_limits.h"
 #include "hanji/train/count_facts.h"
 #include "hanji/train/dataset.h"
-#include "hanji/train/kernel_choice.h"
 #include "hanji/train/measured_once.h"
 
 namespace hanji::train {
 namespace {
-
-template <class Choice, class Asked>
-std::optional<Choice> asked_for(Asked asked) {
-  if (asked == Asked::kAuto) return std::nullopt;
-  return static_cast<Choice>(static_cast<int>(asked) - 1);
-}
 
 compute::MeasureOptions kernel_options(const plan::Plan& draft) {
   const plan::KernelShapes shapes = plan::kernel_shapes(draft.model);
@@ -36,26 +29,24 @@ compute::MeasureOptions kernel_options(const plan::Plan& draft) {
                      .block = shapes.block,
                      .width = shapes.width,
                      .heads = shapes.heads},
-          .dtype = to_compute({.gemm = plan::Gemm::kMkl,
-                               .attention = plan::Attention::kMath,
-                               .precision = draft.config.compute.dtype})
-                       .dtype,
+          .precision = draft.config.compute.dtype,
           .threads = draft.threads,
-          .gemm = asked_for<compute::Gemm>(draft.config.compute.gemm),
-          .attention = asked_for<compute::Attention>(draft.config.compute.attention)};
+          .gemm = draft.config.compute.gemm,
+          .attention = draft.config.compute.attention};
 }
 
 int64_t last_cache_bytes(const topology::Machine& machine) {
   return machine.caches.empty() ? cost::MeasureOptions().cache_bytes : machine.caches.back().bytes;
 }
 
-Result<compute::KernelChoice> measure_kernels(const plan::Plan& draft, const plan::Config& asked,
-                                              std::optional<compute::KernelChoice> before) {
+Result<base::KernelChoice> measure_kernels(const plan::Plan& draft, const plan::Config& asked,
+                                           std::optional<base::KernelChoice> before) {
   plan::Plan with_choices = draft;
   with_choices.config.compute = asked.compute;
   compute::MeasureOptions options = kernel_options(with_choices);
   options.before = std::move(before);
-  return compute::measure(options);
+  HANJI_ASSIGN_OR_RETURN(const compute::MeasuredKernels found, compute::measure(options));
+  return found.choice;
 }
 
 /// What every kernel, ours or a library's, may use here: it decides rates and errors.
@@ -93,7 +84,7 @@ base::Json rates_key(const plan::Plan& draft, const topology::Machine& machine) 
           {"ranks", draft.ranks}};
 }
 
-std::string to_text(const compute::KernelChoice& choice) { return to_json(choice); }
+std::string to_text(const base::KernelChoice& choice) { return plan::kernels_to_json(choice); }
 std::string to_text(const cost::Rates& rates) { return to_json(rates); }
 std::string to_text(const plan::ModelFacts& facts) { return plan::facts_to_json(facts); }
 
@@ -171,10 +162,9 @@ Result<plan::GpuFacts> count_gpus(const std::optional<StartedRanks>& started) {
                         .free_bytes = gpus.free_bytes};
 }
 
-void add_overheads(const plan::Plan& plan, plan::KernelChoice& kernels) {
+void add_overheads(const plan::Plan& plan, base::KernelChoice& kernels) {
   if (kernels.seconds_per_operation > 0) return;
-  const compute::KernelChoice known = to_compute(kernels);
-  const auto found = compute::real_measurer().overheads(known.gemm, kernel_options(plan));
+  const auto found = compute::real_measurer().overheads(kernels.gemm, kernel_options(plan));
   kernels.seconds_per_operation = found.seconds_per_operation;
   kernels.elementwise_bytes_per_second = found.elementwise_bytes_per_second;
 }
@@ -203,11 +193,10 @@ Result<plan::Plan> add_kernels(plan::PlanInputs& inputs) {
   if (compute.attention != plan::Attention::kAuto) inputs.kernels.attention = compute.attention;
   HANJI_ASSIGN_OR_RETURN(plan::Plan draft, plan::make_plan(inputs));
   HANJI_ASSIGN_OR_RETURN(
-      const auto kernels,
-      measured<compute::KernelChoice>(
-          kKernelChoices, kernels_key(draft, config, inputs.machine), compute::choice_from_json,
+      inputs.kernels,
+      measured<base::KernelChoice>(
+          kKernelChoices, kernels_key(draft, config, inputs.machine), plan::kernels_from_json,
           [&](auto before) { return measure_kernels(draft, config, std::move(before)); }));
-  inputs.kernels = to_plan(kernels);
   return draft;
 }
 

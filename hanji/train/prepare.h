@@ -42,7 +42,7 @@ Result<plan::GpuFacts> count_gpus(const std::optional<StartedRanks>& started = s
 Result<plan::Plan> prepare(const plan::Config& config);
 
 /// Measures what operations cost of kernels that an older plan chose without that.
-void add_overheads(const plan::Plan& plan, plan::KernelChoice& kernels);
+void add_overheads(const plan::Plan& plan, base::KernelChoice& kernels);
 
 /// The rates of `ranks` processes that exchange data on this machine, measured now.
 Result<cost::Rates> measure_rates(const topology::Machine& machine, int ranks);

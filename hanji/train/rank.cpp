@@ -22,7 +22,6 @@
 #include "hanji/layers/model.h"
 #include "hanji/trace/chrome.h"
 #include "hanji/train/generate.h"
-#include "hanji/train/kernel_choice.h"
 #include "hanji/train/loop.h"
 #include "hanji/train/meet.h"
 #include "hanji/train/run_folder.h"
@@ -55,7 +54,7 @@ class RankRun {
         saver_(save_options_of(plan_.config, options.out), world.recorder()) {}
 
   RankOutcome run() {
-    compute::apply(to_compute(plan_.kernels), plan_.threads);
+    compute::apply(plan_.kernels, plan_.threads);
     compute::keep_freed_memory();
     compare_data();
     Job job = assemble(plan_, group_, workload_.make);

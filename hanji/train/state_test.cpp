@@ -9,7 +9,6 @@
 #include "hanji/layers/model.h"
 #include "hanji/test/run_ranks.h"
 #include "hanji/test/temporary_folder.h"
-#include "hanji/train/kernel_choice.h"
 #include "hanji/train/loop.h"
 
 namespace hanji::train {
@@ -66,7 +65,7 @@ std::string trained_and_saved(const StateCase& of, const std::filesystem::path& 
   saved.assign(plan.ranks, {});
   std::string hash;
   test::run_ranks(plan.ranks, [&](world::World& world) {
-    compute::apply(to_compute(plan.kernels), 1);
+    compute::apply(plan.kernels, 1);
     PrivateMemory memory;
     StopSignal stop = StopSignal::create().or_throw();
     Job job = assemble(plan, world.group());
@@ -99,7 +98,7 @@ std::vector<std::string> restored_by(const StateCase& of, const std::filesystem:
   const plan::Plan plan = planned_state(of, some_bytes());
   std::vector<std::string> hashes(plan.ranks);
   test::run_ranks(plan.ranks, [&](world::World& world) {
-    compute::apply(to_compute(plan.kernels), 1);
+    compute::apply(plan.kernels, 1);
     Job job = assemble(plan, world.group());
     EXPECT_EQ(restore(job, saved).or_throw(), kSavedSteps);
     comm::barrier(world.group(), {.label = "restored"});

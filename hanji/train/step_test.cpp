@@ -6,7 +6,6 @@
 #include "hanji/data/batch.h"
 #include "hanji/test/run_ranks.h"
 #include "hanji/train/dataset.h"
-#include "hanji/train/kernel_choice.h"
 #include "hanji/train/state.h"
 
 namespace hanji::train {
@@ -43,7 +42,7 @@ std::pair<double, std::string> stepped(const ActionList& actions) {
   const plan::Plan plan = planned_step(dataset);
   std::pair<double, std::string> outcome;
   test::run_ranks(plan.ranks, [&](world::World& world) {
-    compute::apply(to_compute(plan.kernels), 1);
+    compute::apply(plan.kernels, 1);
     Job job = assemble(plan, world.group());
     std::vector<layers::Batch> batches(kMicroBatches);
     for (int64_t i = 0; i < kMicroBatches; ++i) {

@@ -19,7 +19,6 @@
 #include "hanji/test/temporary_folder.h"
 #include "hanji/train/check_job.h"
 #include "hanji/train/count_facts.h"
-#include "hanji/train/kernel_choice.h"
 #include "hanji/train/observe_rank.h"
 #include "hanji/train/one_process.h"
 
@@ -157,7 +156,7 @@ TEST(TrainModel, ItsBitsAreThoseOfOneProcessThatMakesTheModelAgain) {
     inputs.model = count_facts(inputs.config, workload);
     EXPECT_EQ(inputs.model->layers.size(), 4U);
     const plan::Plan plan = plan::make_plan(inputs).or_throw();
-    compute::apply(to_compute(plan.kernels), 1);
+    compute::apply(plan.kernels, 1);
     OneProcess one(plan, workload.dataset, workload.make);
     const report::ObservedRun expected = observe(one, plan.config.train.steps, {});
     test::run_ranks(2, [&](world::World& world) {

@@ -5,7 +5,6 @@
 #include "hanji/base/file.h"
 #include "hanji/compute/apply.h"
 #include "hanji/compute/memory.h"
-#include "hanji/train/kernel_choice.h"
 #include "hanji/train/meet.h"
 #include "hanji/train/observe_rank.h"
 
@@ -21,7 +20,7 @@ void run_verify_rank(const VerifyRankOptions& options) {
   try {
     const plan::Plan plan = plan::plan_from_json(world.plan_json()).or_throw();
     const Dataset dataset = open_dataset(plan.config).or_throw();
-    compute::apply(to_compute(plan.kernels), plan.threads);
+    compute::apply(plan.kernels, plan.threads);
     compute::keep_freed_memory();
     ObserveOptions observe{.keep_file = rank_file(options.folder, world.rank(), "safetensors")};
     if (world.rank() == options.keep_rank) observe.keep_step = options.keep_step;

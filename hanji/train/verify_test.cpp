@@ -14,7 +14,6 @@
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/test/run_ranks.h"
 #include "hanji/test/temporary_folder.h"
-#include "hanji/train/kernel_choice.h"
 #include "hanji/train/observe_rank.h"
 #include "hanji/train/one_process.h"
 #include "hanji/train/verify_rank.h"
@@ -78,7 +77,7 @@ class VerifyTest : public testing::Test {
   /// verify() of one process against ranks that are threads and run `parts`.
   report::Certificate verified(const plan::Plan& plan, const ObservedParts& parts = {},
                                const std::function<void(layers::Model&)>& extend = {}) {
-    compute::apply(to_compute(plan.kernels), 1);
+    compute::apply(plan.kernels, 1);
     const test::TemporaryFolder folder;
     const auto kept = [&](std::optional<Keep> keep, int rank) {
       ObserveOptions options{.keep_file = rank_file(folder.path(), rank, "safetensors")};

@@ -130,10 +130,10 @@ Findings measure_speed(const topology::Machine& machine) {
                               : broken("kernels", "our own", simd.status(), "unset HANJI_SIMD")};
   compute::MeasureOptions options;
   options.shapes = {.batch = 4, .block = 256, .width = 384, .heads = 6};
-  for (const compute::Dtype dtype : {compute::Dtype::kFloat32, compute::Dtype::kBFloat16}) {
-    options.dtype = dtype;
+  for (const auto precision : {base::Precision::kFloat32, base::Precision::kBFloat16}) {
+    options.precision = precision;
     const auto choice = compute::measure(options);
-    const std::string type(compute::name_of(dtype));
+    const std::string type(base::name_of(precision));
     if (!choice.ok()) {
       found.push_back(broken("kernels", type, choice.status(), "use another compute.dtype"));
       continue;

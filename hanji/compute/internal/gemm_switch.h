@@ -2,12 +2,14 @@
 
 #include <string>
 
-#include "hanji/compute/kernels.h"
+#include "hanji/base/kernel_choice.h"
 
 namespace hanji::compute {
 
 /// libtorch's word for the path: "highest" stays with the BLAS it was built on, "medium" lets
 /// oneDNN multiply, which on some processors rounds to bf16: measure() looks at its error.
-inline std::string precision_of(Gemm gemm) { return gemm == Gemm::kOneDnn ? "medium" : "highest"; }
+inline std::string precision_of(base::Gemm gemm) {
+  return gemm == base::Gemm::kOneDnn ? "medium" : "highest";
+}
 
 }  // namespace hanji::compute

@@ -21,7 +21,7 @@ inline std::string word_of(at::Float32MatmulPrecision precision) {
 /// Restores what libtorch multiplies float32 with, and on how many threads.
 class SwitchGuard {
  public:
-  SwitchGuard(Gemm gemm, int threads)
+  SwitchGuard(base::Gemm gemm, int threads)
       : precision_(at::globalContext().float32MatmulPrecision()), threads_(at::get_num_threads()) {
     at::globalContext().setFloat32MatmulPrecision(precision_of(gemm));
     at::set_num_threads(threads);

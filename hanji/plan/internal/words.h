@@ -43,15 +43,15 @@ struct Words<Place> {
 };
 template <>
 struct Words<Gemm> {
-  static constexpr std::array<std::string_view, 3> list = {"auto", "mkl", "onednn"};
+  static constexpr auto list = base::kGemmNames;
 };
 template <>
 struct Words<Attention> {
-  static constexpr std::array<std::string_view, 3> list = {"auto", "flash", "math"};
+  static constexpr auto list = base::kAttentionNames;
 };
 template <>
 struct Words<Precision> {
-  static constexpr std::array<std::string_view, 3> list = {"float32", "bf16", "float64"};
+  static constexpr auto list = base::kPrecisionNames;
 };
 template <>
 struct Words<Device> {

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "hanji/base/simd.h"
+
+namespace hanji::base {
+
+/// The library that multiplies float32 matrices: PyTorch's default BLAS, or oneDNN. kAuto is what a
+/// configuration may ask for; a KernelChoice never holds it.
+enum class Gemm : uint8_t { kAuto, kMkl, kOneDnn };
+
+/// libtorch's flash kernel, or hanji's blocked kernel, which skips blocks above the diagonal.
+/// kAuto as in Gemm.
+enum class Attention : uint8_t { kAuto, kFlash, kMath };
+
+/// The dtype of activations and matmuls. Parameters stay float32 under kBFloat16.
+enum class Precision : uint8_t { kFloat32, kBFloat16, kFloat64 };
+
+/// Names in the order of the enumerators, as keys and JSON spell them.
+inline constexpr std::array<std::string_view, 3> kGemmNames = {"auto", "mkl", "onednn"};
+inline constexpr std::array<std::string_view, 3> kAttentionNames = {"auto", "flash", "math"};
+inline constexpr std::array<std::string_view, 3> kPrecisionNames = {"float32", "bf16", "float64"};
+
+constexpr std::string_view name_of(Gemm gemm) { return kGemmNames[static_cast<size_t>(gemm)]; }
+constexpr std::string_view name_of(Attention attention) {
+  return kAttentionNames[static_cast<size_t>(attention)];
+}
+constexpr std::string_view name_of(Precision precision) {
+  return kPrecisionNames[static_cast<size_t>(precision)];
+}
+
+/// The kernels of a run and the measurement that chose them.
+struct KernelChoice {
+  Gemm gemm = Gemm::kMkl;
+  Attention attention = Attention::kMath;
+  Precision precision = Precision::kFloat32;
+  /// Of one rank, on the model's shapes, in `precision`, all ranks busy.
+  double gemm_flops_per_second = 0;
+  /// The same; counts the lower triangle only.
+  double attention_flops_per_second = 0;
+  double gemm_error = 0;  ///< Largest error over the largest result, against float64.
+  double attention_error = 0;
+  std::string why;  ///< One sentence: the rejected kernels, and the difference in time.
+  /// Vector instructions of hanji's own kernels; none: not recorded, or computed on GPUs.
+  std::optional<Simd> simd = {};
+  /// Of float32 matmuls, measured if `precision` is lower than float32; else 0.
+  double float32_flops_per_second = 0;
+  /// Of one operation through libtorch's dispatcher and autograd; 0: not measured.
+  double seconds_per_operation = 0;
+  /// Of GELU, softmax and norms on cached tensors; 0: not measured.
+  double elementwise_bytes_per_second = 0;
+  bool operator==(const KernelChoice&) const = default;
+};
+
+}  // namespace hanji::base
