@@ -1,6 +1,6 @@
 """What does Python gain when its process group is "hanji" instead of "gloo"?
 
-A training step of a GPT under Python's DDP and FSDP2, and plain all-reduces, in turns on both
+A training step of a GPT under Python's DDP and FSDP2, and plain all-reduces, interleaved on both
 backends; the first steps must give equal losses. "_views" lets the gradients lie in DDP's buckets,
 "_heap" lets FSDP2 take its buffers from the backend, and "heap:" lets the all-reduce do so.
 Needs python/hanji_c10d (./dev python).

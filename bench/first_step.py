@@ -1,6 +1,6 @@
 """How long from the command to the end of step 1, against torchrun with the same model?
 
-Both train `nano` with 2 ranks; each start is a fresh process tree, in turns.
+Both train `nano` with 2 ranks; each start is a fresh process tree; starts of both are interleaved.
 """
 import argparse
 import json

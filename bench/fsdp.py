@@ -4,7 +4,7 @@ Parts: `train`, the GPT of `hanji train` by parallel.data, which is shard_optimi
 `plain`, a GPT of torch::nn modules by the library's data_parallel(), shard_optimizer() and
 fully_shard(); `peers`, that same GPT by our fully_shard() and by PyTorch's. Each has the same parameters
 and tokens. Losses are compared before anything is timed: those of our strategies to the bit, the peer's
-to 1e-4 of them over 3 steps in float32. Then both sides run by turns in blocks of steps; so does what is
+to 1e-4 of them over 3 steps in float32. Then both sides run in interleaved blocks of steps; so does what is
 added to data_parallel: loss scaling, communication hooks, blocks that are recomputed in backward.
 """
 import argparse
@@ -52,7 +52,7 @@ def start_trained(a, data):
 
 
 def compare(part, base, job, expected, allowed, a, rows):
-    """Losses first, then both in turns."""
+    """Losses first, then both, interleaved."""
     losses = job.ask(steps=3)[0]["losses"]
     apart = max(abs(x - y) / abs(y) for x, y in zip(losses, expected))
     assert apart <= allowed, (job.name, losses, expected)

@@ -1,6 +1,6 @@
 """What does the hierarchical all-reduce gain between hosts, and what is left of the wire?
 
-2 hosts x 2 ranks as network namespaces joined at 1 Gbit/s; 64 MiB of float32, in turns with Gloo's
+2 hosts x 2 ranks as network namespaces joined at 1 Gbit/s; 64 MiB of float32, interleaved with Gloo's
 own ring over the same 4 ranks, host by host. Needs root, iproute2 and a build with Gloo.
 """
 import argparse
@@ -40,7 +40,7 @@ def report(calls, a, rows):
     wire = 2 * a.bytes * (a.hosts - 1) / a.hosts
     limit = wire / PAYLOAD / (a.gigabits * 1e9 / 8)
     rows.say(f"{a.hosts} hosts x {a.ranks} ranks, {a.gigabits} Gbit/s, {a.bytes >> 20} MiB of float32, "
-             f"{a.pairs} pairs in turns")
+             f"{a.pairs} interleaved pairs")
     sent = {name: statistics.median(call["interface"] for call in list_of) for name, list_of in of.items()}
     for name, list_of in of.items():
         seconds = [call["seconds"] for call in list_of]

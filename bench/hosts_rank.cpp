@@ -1,4 +1,4 @@
-// One rank of bench/hosts: all-reduces float32 sums in turns, hierarchically and through the flat
+// One rank of bench/hosts: all-reduces float32 sums, alternately by the hierarchy and by the flat
 // ring of the engine between hosts. Rank 0 prints per call
 //   {"engine": "hierarchical" | "ring", "seconds": of the slowest rank, "wrong": elements,
 //    "sent": bytes of tensors by the ranks of its host, "interface": bytes of its host's interface}

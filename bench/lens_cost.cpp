@@ -2,8 +2,8 @@
 //
 // Steps (forward, backward, AdamW) of two models of the preset `baby`, hanji's own GPT and one of
 // torch::nn's modules, on one sequence of 64 tokens and one thread: short, so that an operation's price
-// weighs more than in practice. Each pair is a step with an empty observer and one without, in
-// turns, the first of each pair in turns too. Before them, what it takes to build 10^10 parameters
+// weighs more than in practice. Each pair is a step with an empty observer and one without; the order
+// of a pair alternates. Before them, the time and memory to build 10^10 parameters
 // without memory.
 #include <fmt/format.h>
 #include <sys/resource.h>

@@ -1,7 +1,7 @@
 """What does training together cost over training alone?
 
 The step of 2 connected ranks against the slower of 2 unconnected one-rank runs side by side on the
-same two cores, in turns; the same for PyTorch.
+same two cores, interleaved; the same for PyTorch.
 """
 import argparse
 import pathlib

@@ -225,7 +225,7 @@ def judge_check_cost(rows, _):
 
 
 def render_prepared_calls(rows):
-    return grid(["ranks", "`all_reduce` of", "sizes by turns", "plain", "prepared", "prepared over plain"],
+    return grid(["ranks", "`all_reduce` of", "alternating sizes", "plain", "prepared", "prepared over plain"],
                 [[row["ranks"], bytes_text(row["bytes"]), row["shapes"], seconds_text(row["seconds_plain"]),
                   seconds_text(row["seconds_prepared"]), interval_text(row)] for row in rows])
 
@@ -346,7 +346,7 @@ exists; `--python .venv/bin/python` names a Python with torch for `pytorch`.
 
 ## Programs
 
-Each program answers one question. It runs both sides by turns, verifies results before it times them,
+Each program answers one question. It interleaves both sides, verifies results before it times them,
 and prints medians with their spread; `--json` prints one object per row. `bench/README.md` says how they
 are built.
 
@@ -440,7 +440,7 @@ TABLES = [
           [["check_cost"]], 15, render_check_cost, judge_check_cost),
     Table("prepared_calls", "Prepared calls",
           "Calls of `all_reduce` in the heap that `comm::prepare` prepared, over calls of the plain function: of one size, or\n"
-          "of four sizes by turns. One rank alone shows what the caller's own work costs.",
+          "of four alternating sizes. One rank alone shows what the caller's own work costs.",
           [["prepared_calls"]], 30, render_prepared_calls),
     Table("lens", "Observers, and modules without memory",
           "Steps of `baby` on 64 tokens with an empty observer of every operation over steps without; then what it takes to\n"

@@ -1,8 +1,8 @@
 // prepared_calls [--smoke]: what does a prepared all_reduce save over the plain function?
 //
 // One rank alone, where all is the caller's own work, and two on two cores. A block is a row of
-// calls of one size, or of four sizes by turns, as a step has them; each pair is a block of plain
-// calls and one of prepared ones, the first of each pair in turns. Sums are verified before and after.
+// calls of one size, or of four alternating sizes, as in a step; each pair is a block of plain
+// calls and one of prepared ones, the first of each pair alternates. Sums are verified before and after.
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -27,7 +27,7 @@ constexpr int64_t kBytes[] = {8, 64, 512, 4 << 10, 16 << 10, 64 << 10};
 constexpr int kShapes = 4;
 constexpr std::array<const char*, kShapes> kLabels = {"first", "second", "third", "fourth"};
 
-/// Calls of `bytes` and a little more, by turns where there are several.
+/// Calls of `bytes` and a little more, alternating if there are several.
 class Pair {
  public:
   Pair(const comm::Group& group, int64_t bytes, int num_shapes) : group_(group) {

@@ -1,7 +1,7 @@
 // What does a parameter server move and hold, and how long does it take, beside an all-reduce?
 //
 // Bytes come from the plan (layout::server_traffic), which the measured jobs must match. Times are
-// measured for as many ranks as there are cores, both sides in turns; beyond, they are those of the
+// measured for as many ranks as there are cores, both sides interleaved; beyond, they are those of the
 // closed form at the bandwidth that --link says, and the line says so.
 #include <sys/mman.h>
 

@@ -1,7 +1,7 @@
 """What do bits that no plan changes cost?
 
 A step of train.bits = stable against one of train.bits = run on the same ranks with the same
-micro-batch, in turns. Before anything is timed, stable must end in one state on one rank and on
+micro-batch, interleaved. Before anything is timed, stable must end in one state on one rank and on
 all, after steps with clipping and dropout. The last line asks what the grain costs: stable with
 grains of one sample against run with the micro-batch that the plan likes best.
 """

@@ -1,6 +1,6 @@
 """How long is a training step of a GPT, against PyTorch's DDP on the same machine?
 
-Both sides start from the same parameters, see the same tokens, and take turns in blocks of steps.
+Both sides start from the same parameters, see the same tokens, and run in interleaved blocks of steps.
 Losses are compared before anything is timed: float64 must agree to 1e-10, float32 to 4 times the
 peer's own spread between its two GEMM paths, over several initial values; each is shown beside both
 sides' distances from float64.

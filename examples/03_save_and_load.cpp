@@ -27,7 +27,7 @@ std::vector<torch::Tensor> train(hanji::World& world, int begin, int end,
   if (begin > 0) hanji::base::throw_if_error(hanji::load(file, net, optimizer));
   auto replicas = hanji::data_parallel(net, world.group());
   for (int step = begin; step < end; ++step) {
-    torch::manual_seed(1000 * step + world.rank());  // the same samples, whoever asks again
+    torch::manual_seed(1000 * step + world.rank());  // the same samples after a restart
     const auto x = torch::rand({64, 2}) * 2 - 1;
     optimizer.zero_grad();
     torch::mse_loss(net.forward(x).squeeze(1), x.prod(1)).backward();

@@ -1,7 +1,7 @@
 """Computers with devices each, as network namespaces joined at 1 Gbit/s.
 
 The classic set-up end to end: initial weights from rank 0 to all, 20 steps of data-parallel training,
-equal replicas at the end, held against the same ranks on one host.
+equal replicas at the end, compared with the same ranks on one host.
 """
 import array
 import datetime
@@ -124,7 +124,7 @@ class Hosts(OnNetwork):
         # 1 Gbit/s and what its bucket holds back, or less on busy cores.
         self.assertTrue(0.2 < plan["hosts"]["bytes_per_second"] / 125e6 < 1.6, plan["hosts"])
         self.assertGreater(plan["predicted"]["network_seconds"], 0)
-        # One rank per host: the sum over two ranks is the same, whoever carries it.
+        # One rank per host: the sum over two ranks is the same on every engine.
         for name in ("params_sha256", "train_loss", "validation_loss"):
             self.assertEqual(first[name], second[name], name)
 

@@ -5,7 +5,7 @@
 
 Every job runs by both on one text, with the kernels that the first one measured. Final states, losses and
 what bytes and calls are off the plan by must be equal; a job that one of them refuses, the other must
-refuse too. Then jobs of `--pairs` run by turns, and the ratio of their median steps is printed (below 1:
+refuse too. Then `--pairs` pairs of jobs run interleaved, and the ratio of their median steps is printed (below 1:
 AFTER is faster).
 """
 import argparse

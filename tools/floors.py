@@ -26,7 +26,7 @@ FLOORS = {
 }
 CORE = {"base", "trace", "topology", "layout", "schedule", "cost", "shm", "launch", "plan", "report"}
 EVERYTHING = {"cli", "test"}
-# What the ranks are held against must not share their way of summing, however deep includes reach.
+# The one process that ranks are compared with must not use their sums, directly or indirectly.
 ALONE = ("hanji/train/one_process.cpp", "hanji/train/observe.cpp")
 TOGETHER = re.compile(r"hanji/(comm|shm|mesh|world|parallel/(ddp|fsdp|gradients|server))/")
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]', re.M)

@@ -56,7 +56,7 @@ Order order_on(const std::string& file, int ranks) {
   return {file, topology::order_ranks(topology::rank_paths(*hosts, ranks).or_throw())};
 }
 
-// On this machine; ranks that are more than its cores take turns on any of them.
+// On this machine; if there are more ranks than cores, any core runs any rank.
 Order order_here(int ranks) {
   const topology::Graph graph = topology::read_graph().or_throw();
   const auto paths = topology::rank_paths({graph}, ranks);

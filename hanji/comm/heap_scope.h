@@ -9,7 +9,7 @@
 
 namespace hanji::comm {
 
-/// While it lives, new CPU tensors of this thread lie in a heap, whoever makes them: an operation,
+/// While it lives, new CPU tensors of this thread are allocated in a heap, also those made by an operation,
 /// a module, autograd. Collectives and peers then reach them as any tensor of the heap, without a
 /// copy.
 ///

@@ -27,7 +27,7 @@ struct AttentionOptions {
 ///         for every batch size. Dropout above 0 takes plain operations.
 /// Cost    kMath: 7 products of T x T x C, lower triangle only (2 forward, 5 backward), nothing
 ///         of T x T kept. kFlash: the same products over the whole square of a block row.
-/// Source  Dao et al., FlashAttention, arXiv 2205.14135 (weights computed again from row sums).
+/// Source  Dao et al., FlashAttention, arXiv 2205.14135 (weights recomputed from row sums).
 at::Tensor causal_attention(const at::Tensor& qkv, const Weight& bias,
                             const AttentionOptions& options);
 

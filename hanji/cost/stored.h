@@ -24,7 +24,7 @@ struct Stamp {
 };
 
 /// How ranks lie to each other: "near" in one NUMA node, "far" across several, "shared" where they
-/// are more than usable cores and take turns.
+/// are more than usable cores and share them.
 std::string placement_class(const topology::Machine& machine, int ranks);
 Stamp stamp_of(const topology::Machine& machine, int ranks);
 

@@ -25,7 +25,7 @@ struct SampleShape {
 
 /// Samples by number: all that a loader, a batch and a run need to know of a data set.
 ///
-/// Order   a sample is the same whoever reads it, and when: a run's order is data::Loader's.
+/// Order   a sample is the same for every reader and at any time: a run's order is data::Loader's.
 /// Thread  any number of threads may read.
 class Source {
  public:

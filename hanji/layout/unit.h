@@ -18,7 +18,7 @@ constexpr int64_t num_blocks(int64_t elements) {
   return (elements + kShardBlock - 1) / kShardBlock;
 }
 
-/// Parameters that are made whole, computed with and reduced together, and who owns what of them.
+/// Parameters that are unsharded, computed with and reduced together, and the shard of each rank.
 struct Unit {
   std::vector<int> parameters;  ///< Their indices of registration, in the order they lie here.
   FlatLayout flat;              ///< By position in `parameters`.

@@ -232,7 +232,7 @@ struct Stand : autograd::Function<Stand> {
   }
 };
 
-/// The results of a kept call, in the graph of whoever calls.
+/// The results of a kept call, in the graph of the caller.
 std::vector<c10::IValue> give(const std::shared_ptr<KeptCall>& call,
                               const variable_list& arguments) {
   variable_list outputs =

@@ -44,7 +44,7 @@ struct BlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
-/// A table whose values are made whole, ties, buffers, what is frozen, another dtype, a matrix that
+/// A table whose values are computed for the whole tensor, ties, buffers, what is frozen, another dtype, a matrix that
 /// mixes its elements.
 struct TowerImpl : torch::nn::Module {
   TowerImpl() {

@@ -51,7 +51,7 @@ class Counter {
   bool cuts_gradients() const {
     return shards_parameters() || (sharding_ == Sharding::kZero2 && query_.ranks.ranks > 1);
   }
-  /// Parameters lie once in the memory of a host, whoever updates which of them.
+  /// A host has one copy of the parameters, for any sharding of the update.
   bool once_per_host() const {
     return query_.device.shares_host && sharding_ != Sharding::kReplicas &&
            sharding_ != Sharding::kServer;

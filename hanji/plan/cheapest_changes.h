@@ -7,7 +7,7 @@
 
 namespace hanji::plan {
 
-/// What to do where a model does not fit.
+/// A change that makes a model fit.
 struct Change {
   CapacityQuery query;
   Sharding sharding = Sharding::kReplicas;
@@ -15,11 +15,11 @@ struct Change {
   std::string price;  ///< e.g. "1 device more; every block computed twice".
 };
 
-/// The cheapest changes that make the model fit, each with another strategy; where too few
-/// strategies ever fit, one of them with more devices and less computing, or on larger devices.
+/// Returns the cheapest changes that make the model fit, each with another strategy. If too few
+/// strategies fit, also one of them with more devices and less computation, or on larger devices.
 ///
-/// Result  at most `most`. Fewer devices come first, then less computing, then fewer bytes sent,
-///         then larger micro-batches; larger devices last. Ranks are tried by twos up to a host's,
+/// Result  at most `most`. Sorted by fewer devices, then less computation, then fewer bytes sent,
+///         then larger micro-batches; larger devices last. Ranks are increased by two up to those of a host,
 ///         then by whole hosts.
 std::vector<Change> cheapest_changes(const CapacityQuery& query, size_t most = 3);
 

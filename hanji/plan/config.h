@@ -17,7 +17,7 @@ using base::Gemm;
 using base::KernelChoice;
 using base::Precision;
 
-/// An integer key that nobody set and that make_plan() decides. A Plan's config holds none.
+/// An integer key that is not set and that make_plan() decides. A Plan's config has none.
 inline constexpr int64_t kAuto = -1;
 
 /// Enumerators stand in the order of the key's choices in the schema (plan/schema.cpp).
@@ -33,11 +33,11 @@ enum class Engine : uint8_t { kAuto, kShm, kGloo, kMpi, kHierarchical, kNccl };
 
 struct RunConfig {
   int64_t ranks = kAuto;  ///< Auto: one per usable physical core.
-  std::string out;        ///< Folder of the run; empty: the command picks a fresh one in runs/.
+  std::string out;        ///< Folder of the run; empty: a new one in runs/.
 };
 
 struct ModelConfig {
-  std::string preset = "char";  ///< One of preset_names(), which decides the family of models.
+  std::string preset = "char";  ///< One of preset_names(); selects the family of models.
   int64_t layers = kAuto;       ///< Auto here and below: the preset's.
   int64_t heads = kAuto;
   int64_t width = kAuto;
@@ -92,9 +92,9 @@ struct ComputeConfig {
   Gemm gemm = Gemm::kAuto;  ///< Auto here and below: measured once per machine.
   Attention attention = Attention::kAuto;
   Precision dtype = Precision::kFloat32;
-  bool slow_dtype = false;  ///< Takes a dtype below float32 though its products are slower.
+  bool slow_dtype = false;  ///< Accepts a dtype below float32 whose matmuls are slower.
   int64_t threads = kAuto;  ///< Per rank; auto: the cores of its mask.
-  bool recompute = false;   ///< Blocks keep their inputs alone; backward computes the rest again.
+  bool recompute = false;   ///< Blocks keep only their inputs; backward recomputes the rest.
 };
 
 /// The algorithm of each routine; empty: the cheapest.
@@ -111,7 +111,7 @@ struct AlgorithmConfig {
 
 struct CommConfig {
   double deadline = 300;          ///< Seconds.
-  Engine engine = Engine::kAuto;  ///< Auto: what engine_of() says.
+  Engine engine = Engine::kAuto;  ///< Auto: engine_of().
   int64_t bucket_bytes = 25 << 20;
   int64_t check_every = 100;  ///< Steps between comparisons of all replicas; 0: only at the start.
   int64_t link_bytes_per_second =
@@ -121,16 +121,16 @@ struct CommConfig {
   std::map<std::string, std::string, std::less<>> nccl;  ///< Variables of nccl_variables().
 };
 
-/// Who keeps what of parameters, gradients and optimizer.
+/// How model state is sharded.
 struct ParallelConfig {
   Sharding data = Sharding::kReplicas;
 };
 
-/// Degrees of the mesh, outer to inner; auto: what parallel.data and the ranks leave.
+/// Degrees of the mesh, outer to inner; auto: the ranks that the other axes leave, by parallel.data.
 struct MeshConfig {
   int64_t pp = 1;        ///< Stages of layers.
   int64_t dp = kAuto;    ///< Ranks, or groups of them, that have the same state.
-  int64_t fsdp = kAuto;  ///< Ranks that share one state out among them.
+  int64_t fsdp = kAuto;  ///< Ranks over which one state is sharded.
   int64_t cp = 1;        ///< Parts of a sample's tokens.
   int64_t tp = 1;        ///< Parts of a layer's products.
   int64_t axial = 1;     ///< Parts of a pair's rows and columns, in tp's place.
@@ -151,15 +151,15 @@ inline constexpr std::array<AxisKey, 6> kAxisKeys = {{{"pp", "mesh.pp", &MeshCon
                                                       {"tp", "mesh.tp", &MeshConfig::tp},
                                                       {"axial", "mesh.axial", &MeshConfig::axial}}};
 
-/// How many ranks see the same samples: the product of all degrees but those of dp and fsdp.
+/// The number of ranks with the same samples: the product of all degrees except dp and fsdp.
 constexpr int64_t ranks_per_data_coordinate(const MeshConfig& mesh) {
   return mesh.pp * mesh.cp * mesh.tp * mesh.axial;
 }
 
-/// What lies in a file of a disk instead of in memory.
+/// State in a file on a disk instead of in memory.
 struct OffloadConfig {
   Place optimizer = Place::kMemory;
-  std::string folder;  ///< Of a local disk, where files without a name are made.
+  std::string folder;  ///< Of a local disk, for unlinked files.
 };
 
 /// Every key of a run, typed. Defaults are the default run: a small GPT on the embedded text.
@@ -176,7 +176,7 @@ struct Config {
   OffloadConfig offload;
 };
 
-/// The word of an enumerator as the schema spells it, e.g. "cosine", "onednn", "bf16".
+/// The name of an enumerator as in the schema, e.g. "cosine", "onednn", "bf16".
 std::string_view name_of(TokenFormat);
 std::string_view name_of(VocabularyKind);
 std::string_view name_of(Images);
@@ -187,8 +187,8 @@ std::string_view name_of(Device);
 std::string_view name_of(Engine);
 std::string_view name_of(Place);
 
-/// Who moves bytes between the ranks: what was asked for, or else shared memory where ranks compute
-/// on CPUs and NCCL where they do on GPUs.
+/// The engine between the ranks: the configured one, else shared memory for ranks on CPUs and NCCL for
+/// ranks on GPUs.
 Engine engine_of(const Config& config);
 
 }  // namespace hanji::plan

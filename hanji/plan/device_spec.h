@@ -9,13 +9,13 @@
 
 namespace hanji::plan {
 
-/// A device that a model is held against before anybody owns one.
+/// A device whose memory is compared with that of a model; it need not be present.
 struct DeviceSpec {
   std::string name;          ///< e.g. "h100-80".
-  int64_t memory_bytes = 0;  ///< The maker's figure in units of 10^9, a few per cent below what
-                             ///< the driver shows: that much it keeps for itself.
-  std::string source;        ///< Where the figure was read.
-  std::string date;          ///< When, as YYYY-MM.
+  int64_t memory_bytes = 0;  ///< The manufacturer's figure in units of 10^9, a few per cent below
+                             ///< that of the driver, which reserves about so much.
+  std::string source;        ///< Of the figure.
+  std::string date;          ///< Of the source, as YYYY-MM.
   bool shares_host = false;  ///< Processes of one host share its memory: a CPU.
 };
 

@@ -13,7 +13,7 @@
 
 namespace hanji::plan {
 
-/// Where a value or a mistake stands.
+/// The place of a value or of a mistake.
 struct Origin {
   std::string source = "default";  ///< A file's name, "--set", a flag, "default".
   int line = 0;                    ///< From 1; 0: not in a file.
@@ -24,46 +24,45 @@ struct Origin {
 /// One assignment from the command line.
 struct Override {
   std::string assignment;        ///< "train.steps=60"
-  std::string source = "--set";  ///< What the user typed: "--set", "--ranks", ...
+  std::string source = "--set";  ///< The option: "--set", "--ranks", ...
 };
 
-/// One thing that is wrong with a configuration.
+/// One mistake of a configuration.
 struct ConfigMistake {
   Origin origin;
   std::string key;         ///< "train.stpes"; empty: the file as a whole.
-  std::string message;     ///< What is wrong and why, with both values.
-  std::string suggestion;  ///< One way out; empty: none is known.
+  std::string message;     ///< The mistake and its reason, with both values.
+  std::string suggestion;  ///< A fix; empty: none is known.
   std::string to_string() const;
 };
 
-/// A configuration, whence each value came, and everything that is wrong with it.
+/// A configuration, the origin of each value, and all mistakes.
 struct LoadedConfig {
   Config config;
-  std::map<std::string, Origin, std::less<>> origins;  ///< Of the keys that somebody set.
+  std::map<std::string, Origin, std::less<>> origins;  ///< Of the keys that are set.
   std::vector<ConfigMistake> mistakes;                 ///< In order of their places.
-  std::string base_source = "default";                 ///< Of the keys that nobody set.
+  std::string base_source = "default";                 ///< Of the keys that are not set.
 };
 
 struct ConfigSources {
   std::optional<std::filesystem::path> file = {};
-  std::vector<Override> overrides =
-      {};            ///< Stronger than the file; a later one than an earlier one.
-  Config base = {};  ///< What holds where nobody sets anything.
+  std::vector<Override> overrides = {};  ///< Override the file; later ones override earlier ones.
+  Config base = {};                      ///< Values of keys that are not set.
   std::string base_source = "default";
 };
 
-/// Reads the file and the overrides, checks types, ranges and contradictions, and looks whether
-/// the named data is there. Mistaken values leave the default and raise no further mistakes.
+/// Reads the file and the overrides, checks types, ranges and contradictions, and checks that
+/// the named data exists. A mistaken value keeps the default and causes no further mistakes.
 ///
-/// Cost    at most one file of 1 MiB is parsed; no more is read of the data than its first 64 KiB.
-/// Errors  all of them in LoadedConfig::mistakes, none is thrown.
+/// Cost    parses at most one file of 1 MiB; reads at most the first 64 KiB of the data.
+/// Errors  all in LoadedConfig::mistakes; throws none.
 LoadedConfig load_config(const ConfigSources& sources);
 
-/// The same for a text in memory, without looking at the data. Safe for any bytes.
+/// The same for a text in memory, without checking the data. Safe for any bytes.
 LoadedConfig parse_config(std::string_view toml, std::string_view file_name,
                           std::span<const Override> overrides = {});
 
-/// File first, in its order; then the command line in its own.
+/// Sorts mistakes: those of the file first, in its order, then those of the command line in its order.
 void sort_by_place(std::vector<ConfigMistake>& mistakes);
 
 /// ok, or invalid_argument with one line per mistake and their number.
@@ -75,7 +74,7 @@ std::string print_config(const LoadedConfig& loaded);
 
 /// Values that exclude each other.
 struct Contradiction {
-  std::vector<std::string_view> keys;  ///< All that take part.
+  std::vector<std::string_view> keys;  ///< All keys of the contradiction.
   std::string message;
   std::string suggestion;
 };

@@ -291,7 +291,7 @@ Status Planner::split_batch() {
   }
   plan_.cpus = topology::cpus_per_rank(inputs_.machine, plan_.ranks);
   plan_.cpus.resize(plan_.ranks);
-  // More threads than the mask has CPUs would take turns on them.
+  // More threads than CPUs of the mask would share them.
   for (auto& cpus : plan_.cpus) {
     if (std::ssize(cpus) < plan_.threads) cpus.clear();
   }

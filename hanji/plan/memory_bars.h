@@ -7,7 +7,7 @@
 
 namespace hanji::plan {
 
-/// What one rank, or one host, holds.
+/// The memory of one rank or one host.
 struct MemoryBar {
   std::string label;
   std::vector<MemoryLine> lines;
@@ -17,7 +17,7 @@ struct MemoryBar {
 /// lines, the key below. Categories without bytes are left out.
 ///
 /// Shape   every bar has the same categories in the same order.
-/// Result  ASCII, at most 80 columns. With `limit_bytes` > 0 a '|' stands where memory ends.
+/// Result  ASCII, at most 80 columns. With `limit_bytes` > 0 a '|' marks the end of memory.
 std::string bars_text(const std::vector<MemoryBar>& bars, int64_t limit_bytes);
 
 /// The same as a standalone SVG.

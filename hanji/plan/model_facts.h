@@ -67,7 +67,7 @@ struct ParameterFacts {
   bool operator==(const ParameterFacts&) const = default;
 };
 
-/// A model as whoever plans sees it: layers, and what they hold. Memory, time and "does it fit" are
+/// A model as the planner sees it: layers, and what they hold. Memory, time and "does it fit" are
 /// sums and maxima over it.
 struct ModelFacts {
   std::vector<LayerFacts> layers = {};

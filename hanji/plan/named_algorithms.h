@@ -5,7 +5,7 @@
 
 namespace hanji::plan {
 
-/// The algorithms that the configuration names, by routine; those that it leaves open are not there.
+/// The algorithms that the configuration names, by routine; without routines that it does not set.
 cost::NamedAlgorithms named_algorithms(const CommConfig& comm);
 
 }  // namespace hanji::plan

@@ -16,16 +16,16 @@ struct NcclVariable {
   std::string_view doc;   ///< What it sets, and its values.
 };
 
-/// Those that its users set, by name: the keys of [comm.nccl], and what `hanji doctor` explains.
+/// The variables for users, by name: the keys of [comm.nccl], which `hanji doctor` explains.
 ///
 /// Source  NCCL's user guide, chapter "Environment Variables", versions 2.10 to 2.30.
 std::span<const NcclVariable> nccl_variables();
 
-/// nullptr if there is none of that name.
+/// Returns nullptr for an unknown name.
 const NcclVariable* find_nccl_variable(std::string_view name);
 
-/// One line for each variable of [comm.nccl] that the environment sets otherwise: the configuration
-/// holds.
+/// One line for each variable of [comm.nccl] with another value in the environment; the configuration
+/// wins.
 std::vector<std::string> overridden_variables(const Config& config,
                                               std::span<const base::NamedValue> environment);
 

@@ -19,44 +19,43 @@ struct GrainTree;
 
 namespace hanji::plan {
 
-/// What joins hosts: the figures, and where they come from.
+/// The network between hosts: figures and their source.
 struct Link {
   double latency_seconds = 0;
   double bytes_per_second = 0;  ///< Of one host, each way.
-  std::string source;           ///< For people: "measured when the ranks met".
+  std::string source;           ///< For output: "measured when the ranks met".
   bool operator==(const Link&) const = default;
 };
 
-/// Where ranks run, numbered host by host.
+/// The hosts of the ranks, which are numbered host by host.
 struct HostLayout {
-  std::vector<int> ranks;  ///< Of each host; one host or none: there is no network.
+  std::vector<int> ranks;  ///< Of each host; for at most one host there is no network.
   Link link;
   bool several() const { return ranks.size() > 1; }
   bool operator==(const HostLayout&) const = default;
 };
 
-/// `ranks` ranks on `hosts` hosts, as even as they go.
+/// Distributes `ranks` ranks over `hosts` hosts as evenly as possible.
 std::vector<int> spread_ranks(int ranks, int hosts);
 
-/// The figures of comm.link_*, where they are set; else those measured, else those of a network of
-/// which nothing is known.
+/// The figures of comm.link_* if set, else the measured ones, else those of an assumed network.
 Link choose_link(const CommConfig& comm, const std::optional<cost::Network>& measured);
 
-/// What one call over several hosts costs.
+/// The cost of one call over several hosts.
 struct HostedCall {
   double seconds = 0;
-  double network_seconds = 0;  ///< On the wire; what memory moves meanwhile hides in it.
+  double network_seconds = 0;  ///< On the network; hides the copies in memory at the same time.
   int64_t wire_bytes = 0;      ///< Ranks of one host read from each other; of all hosts.
   int64_t network_bytes = 0;   ///< Sent by messages; of all ranks.
 };
 
-/// Prices calls as comm/hierarchical carries them out: the ranks compare their calls; then of each
-/// chunk a host's ranks sum their slices, the rails exchange and sum them between hosts, and the
-/// heap puts them together, while the next chunks are on the wire. All rails of a host share its
+/// Computes the cost of calls as comm/hierarchical executes them: the ranks compare their calls; then,
+/// for each chunk, the ranks of a host sum their slices, the rails sum them between hosts, and the
+/// slices are all-gathered in the heap, while the next chunks are sent. All rails of a host share its
 /// link.
 ///
 /// Result  all_reduce of N bytes on h hosts: 2N(h-1)/h of a host's link, and 2 latencies per chunk.
-///         A tree over grains: what its messages take of the busiest host's link.
+///         A tree over grains: the time of its messages on the busiest host's link.
 class HostedCalls {
  public:
   /// Both must outlive it.

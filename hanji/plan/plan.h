@@ -21,7 +21,7 @@
 
 namespace hanji::plan {
 
-/// What the data offers; decided by whoever opened it.
+/// What the data offers, as the opened dataset reports it.
 struct DataFacts {
   int64_t vocabulary = 256;
   int64_t num_train_samples = 0;
@@ -29,81 +29,81 @@ struct DataFacts {
   bool operator==(const DataFacts&) const = default;
 };
 
-/// Every decision of a run, as one value: made once by the launcher, executed by the ranks, priced
-/// by the simulator, compared by the report.
+/// Every decision of a run, as one value: made once by the launcher, executed by the ranks,
+/// compared with the run by the report.
 struct Plan {
   Config config;  ///< Resolved: no field is kAuto.
   ModelFacts model;
   DataFacts data;
   int ranks = 1;
   int threads = 1;                ///< Per rank.
-  layout::MeshShape mesh;         ///< "dp"; "fsdp" where states are cut; others of degree above 1.
+  layout::MeshShape mesh;         ///< "dp"; "fsdp" if state is sharded; others of degree above 1.
   std::vector<DataShare> shares;  ///< One per data coordinate.
   std::vector<std::vector<int>> cpus;  ///< Affinity mask of each rank; empty: not pinned.
   int64_t micro_batch = 1;             ///< Largest number of samples in one forward.
   KernelChoice kernels;
   int64_t num_buckets = 1;  ///< Of the gradients' all-reduce, each at most comm.bucket_bytes.
-  std::vector<MemoryLine> memory;  ///< Of the rank that needs most.
+  std::vector<MemoryLine> memory;  ///< Of the rank with the maximum.
   cost::Rates rates;
   HostLayout hosts;
   Prediction predicted;
-  std::string job_hash;  ///< Of what decides the result: model, data, train; not ranks or kernels.
+  std::string job_hash;  ///< Of the keys that determine the result: model, data, train.
 };
 
-/// Of the data coordinate of a rank.
+/// The share of a rank's data coordinate.
 const DataShare& share_of(const Plan& plan, int rank);
 
-/// Which grains each data coordinate owns: its share, counted in grains.
+/// The grains of each data coordinate: its share, counted in grains.
 std::vector<layout::Range> grain_owners(const std::vector<DataShare>& shares, int64_t grain);
 
-/// The grains of a step, and which each data coordinate owns, where bits are stable; else none.
+/// For stable bits, the grains of a step and their owners; else none.
 struct StableGrains {
   int64_t count = 0;
   std::vector<layout::Range> owners = {};
 };
 StableGrains stable_grains(const Plan& plan);
 
-/// Gradient buffers of a rank of each data coordinate: 1, or in stable those of its fold.
+/// Gradient buffers of a rank of each data coordinate: 1, or for stable bits those of its fold.
 std::vector<int64_t> gradient_buffers(const Plan& plan);
-/// Of the rank that needs most.
+/// The maximum over ranks.
 int64_t num_gradient_buffers(const Plan& plan);
 
-/// What a rank does in a step: one stage, its data coordinate's micro-batches in turn.
+/// The actions of a rank in a step: one stage, the micro-batches of its data coordinate in order.
 schedule::ActionList step_actions(const Plan& plan, int rank);
 
 /// How the plan's states are cut among ranks; none where each rank has all of them.
 std::optional<ShardPlan> shards_of(const Plan& plan);
 
-/// The GPUs that ranks may take, one each.
+/// The GPUs for ranks, one each.
 struct GpuFacts {
   int count = 0;
-  int64_t free_bytes = 0;  ///< Of the one that has least; 0: unknown.
+  int64_t free_bytes = 0;  ///< The minimum over GPUs; 0: unknown.
 };
 
-/// What make_plan() decides from.
+/// The inputs of make_plan().
 struct PlanInputs {
   Config config = {};
   topology::Machine machine = {};
   cost::Rates rates = {};
   KernelChoice kernels = {};
   DataFacts data = {};
-  std::vector<int> ranks_per_host = {};  ///< Empty: all on one. Else of as many ranks as there are.
-  std::optional<cost::Network> link = {};  ///< Between hosts, if it was measured.
-  std::optional<ModelFacts> model = {};    ///< Counted, where the family has no facts of its own.
-  GpuFacts gpus = {};                      ///< Read where compute.device = cuda.
-  std::span<const std::string_view> cut_axes = {};  ///< As find_contradictions() takes them.
+  std::vector<int> ranks_per_host = {};             ///< Empty: one host. Else for all ranks.
+  std::optional<cost::Network> link = {};           ///< Between hosts, if it was measured.
+  std::optional<ModelFacts> model = {};             ///< Counted, if the family computes none.
+  GpuFacts gpus = {};                               ///< Used if compute.device = cuda.
+  std::span<const std::string_view> cut_axes = {};  ///< As in find_contradictions().
 };
 
-/// Decides everything that the config left open and predicts the outcome.
+/// Decides every key that is not set, and predicts time and memory.
 ///
-/// Errors  invalid_argument names all contradictions between config, machine and data;
-///         out_of_memory gives the table of bytes and what would fit.
+/// Errors  invalid_argument with all contradictions between config, machine and data;
+///         out_of_memory with the table of bytes and the changes that fit.
 Result<Plan> make_plan(const PlanInputs& inputs);
 
 std::string to_json(const Plan& plan);
 
 /// Strict: unknown, missing or mistyped members, values out of range and plans whose shares do not
-/// add up are refused.
+/// add up are rejected.
 ///
 /// Errors  corrupt names the member.
 Result<Plan> plan_from_json(std::string_view text);

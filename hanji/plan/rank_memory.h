@@ -8,18 +8,17 @@
 
 namespace hanji::plan {
 
-/// Samples of the data coordinate that has most.
+/// The maximum number of samples of a data coordinate.
 int64_t largest_share(const Plan& plan);
 
-/// What a rank holds at the highest point of a step of micro-batches of at most `micro_batch`.
+/// The maximum memory of a rank in a step with micro-batches of at most `micro_batch`.
 ///
-/// `plan`: its config, model, kernels, mesh and shares are decided.
-/// Result  where states are cut, of that rank; else, for rank 0, of each category what the rank
-///         holds that needs most of it.
+/// `plan`: with config, model, kernels, mesh and shares decided.
+/// Result  if state is sharded, of that rank; else, for rank 0, the maximum over ranks of each category.
 std::vector<MemoryLine> rank_memory(const Plan& plan, int64_t micro_batch, int rank);
 
-/// What all ranks of a host hold together, each its own, of the host that needs most. Where states
-/// lie once for several ranks, they are counted once.
+/// The sum over the ranks of the host with the maximum. State that several ranks share is counted
+/// once.
 std::vector<MemoryLine> host_memory(const Plan& plan);
 
 }  // namespace hanji::plan

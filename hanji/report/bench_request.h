@@ -22,7 +22,7 @@ std::string_view name_of(BenchPlacement placement);
 struct BenchRequest {
   BenchCase call;
   bool refill = true;        ///< Writes the input anew before every call.
-  int64_t slots = 1;         ///< Buffers that take turns.
+  int64_t slots = 1;         ///< Buffers that calls use one after another.
   int64_t scrub_bytes = 0;   ///< Written before the first call, to empty the caches.
   int64_t calls = 1;         ///< Timed.
   int64_t warmup = 0;        ///< Not timed, before them.

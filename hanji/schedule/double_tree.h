@@ -10,7 +10,7 @@ namespace hanji::schedule {
 /// seconds per element; D = floor(log2(p - 1)) + 1 is the depth below the root.
 /// Errors  invalid_argument for segments < 1.
 /// Source  Sanders, Speck and Traeff, Parallel Computing 35(12), 2009. There the edges have two
-///         colours and take turns; here both turns are one round in which messages share ports.
+///         colours and alternate; here both are one round in which messages share ports.
 
 /// Cost    D + k - 1 rounds: (D+k-1) (a + N/k b); best k = sqrt((D-1) N b / a).
 StepList broadcast_double_tree(int ranks, int64_t count, int root, int segments);

@@ -25,7 +25,7 @@ std::vector<int> turned_round(int ranks) {
   return order;
 }
 
-// 0 2 4 ... 1 3 5 ...: two packages whose processors are numbered by turns.
+// 0 2 4 ... 1 3 5 ...: two packages whose processors are numbered alternately.
 std::vector<int> by_turns(int ranks) {
   std::vector<int> order;
   for (const int first : {0, 1}) {

@@ -222,7 +222,7 @@ TEST_P(Desync, OfGroupIsNamed) {
   });
 }
 
-// Calls that look alike: only the number of them differs, and whoever made fewer leaves.
+// Calls that look alike: only their number differs, and the rank that made fewer leaves.
 TEST_P(Desync, ASkippedCallAmongEqualOnesIsNamedWhenTheRankLeaves) {
   run_group(kRanks, [&](Member& member) {
     Buffers buffers(member);

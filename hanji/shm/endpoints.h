@@ -6,7 +6,7 @@
 
 namespace hanji::shm {
 
-/// How a rank meets its peers on this host, whoever started it: what launchers hand over.
+/// How a rank connects to its peers on this host, under any launcher: what launchers pass on.
 struct Endpoints {
   base::Fd segment;
   base::Fd control;              ///< Socket to the launcher; -1 if there is none.

@@ -106,7 +106,7 @@ class Engine {
 
   /// The engine fails when this epoch of the segment ends.
   uint32_t epoch() const;
-  /// More ranks than processors: whoever polls keeps another rank from its work.
+  /// More ranks than processors: a polling rank keeps another rank from its work.
   bool oversubscribed() const;
   int rank() const;  ///< In the group.
   int size() const;

@@ -35,7 +35,7 @@ void GroupLines::sleep(uint64_t sequence, std::chrono::nanoseconds limit) {
   waiters_.sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 
-// Whoever ends the job, cancels or gives up rings too, and may have done so before this rank was counted.
+// A rank that ends the job, cancels or gives up wakes sleepers too, and may have done so before this rank was counted.
 bool GroupLines::is_hopeless(uint64_t sequence) const {
   if (segment_->aborted() || cancelled().member >= 0) return true;
   for (int member = 0; member < size(); ++member) {

@@ -11,7 +11,7 @@ namespace hanji::shm {
 
 class Segment;
 
-/// A memory bank and the logical CPUs next to it.
+/// A NUMA node and its logical CPUs.
 struct BankCpus {
   int id = 0;
   std::vector<int> cpus;

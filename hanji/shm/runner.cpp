@@ -83,7 +83,7 @@ void Runner::begin(Operation& operation) {
   mine.input = static_cast<std::byte*>(const_cast<void*>(call.input));
   mine.output = static_cast<std::byte*>(call.output);
   mine.stride = call.input_stride;
-  // Two sets by turns: peers may still read what the operation before left in the other one.
+  // Double-buffered: peers may still read what the operation before left in the other set.
   const size_t set = operation.descriptor.operation % kStagingSets;
   for (int member = 0; member < lines_.size(); ++member) {
     std::byte* staging = staging_[member] + set * kStagingPlaces * kStagingBytes;

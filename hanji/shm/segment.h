@@ -59,7 +59,7 @@ class Segment {
 
   /// `rank` is here, as this process and with this thread's processors.
   void join(int rank);
-  /// `rank` ends as it should: its death from now on is no fault. Whoever still waits for it is
+  /// `rank` ends as it should: its death from now on is no fault. A rank that still waits for it is
   /// told that it left.
   void leave(int rank);
   /// Whether `rank` joined and did not leave, be it alive or dead.

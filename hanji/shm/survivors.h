@@ -10,7 +10,7 @@
 
 namespace hanji::shm {
 
-/// One member of a group that has failed, which wants to go on with whoever lives.
+/// One member of a failed group, which continues with the surviving ranks.
 struct SurvivorOptions {
   int group_id = 0;
   std::vector<int> members;  ///< Of the failed group, ranks of the segment.
@@ -30,7 +30,7 @@ struct Survivors {
 /// Meets the other living members of a failed group and agrees with them on who they are.
 ///
 /// Everyone who lives must come: one of them then fixes the answer for all by a single exchange in
-/// shared memory, so no two have different ones whoever dies meanwhile. Where the epoch has ended,
+/// shared memory, so no two have different ones, even if more ranks die. Where the epoch has ended,
 /// the next one begins, and the channels of this rank are made new. A survivor may be dead by the
 /// time of the answer: then the new group fails in turn, and its members meet again.
 /// Order   every living member calls it once per failed group, then makes an engine with the answer

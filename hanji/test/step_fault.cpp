@@ -280,7 +280,7 @@ class Process {
                          status.message().find(name + " (host ") != std::string::npos;
       return right ? go_on() : "not named: " + status.to_string();
     }
-    // Nobody else tells the one that never goes on: whoever gives up last ends it.
+    // No other rank ends the one that never continues: the rank that gives up last does.
     if (++board_.num_given_up == num_survivors()) ::kill(segment_->pid(fault_.victim), SIGKILL);
     const bool right = !fault_.resumes && status.code() == Code::kTimeout &&
                        (status.message().find("absent " + name) != std::string::npos ||

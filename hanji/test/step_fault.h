@@ -14,7 +14,7 @@ namespace hanji::test {
 struct StepJob {
   std::string name;
   int ranks = 2;
-  bool channel = false;  ///< A message from rank 0 to rank 1, beside whoever else there is.
+  bool channel = false;  ///< A message from rank 0 to rank 1, beside any other ranks.
   std::shared_ptr<const schedule::StepList> list;
   /// By call and rank: what the outputs are where nobody breaks.
   std::vector<std::vector<std::vector<float>>> outputs;

@@ -16,7 +16,7 @@ struct Cache {
   bool operator==(const Cache&) const = default;
 };
 
-/// A memory bank and the logical CPUs next to it.
+/// A NUMA node and its logical CPUs.
 struct NumaNode {
   int id = 0;
   int64_t bytes = 0;

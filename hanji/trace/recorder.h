@@ -19,7 +19,7 @@ struct Record;
 
 /// A ring of the last events of one rank in memory that the caller owns and others may map.
 ///
-/// Nothing is buffered in the process: what add() returned from is readable by whoever maps the
+/// Nothing is buffered in the process: an added event is readable by every process that maps the
 /// memory, also after SIGKILL. A Recorder is a view, cheap to copy; the memory must outlive it.
 /// Cost    add() writes one cache line; intern() of a known name is a hash and a comparison.
 /// Thread  add(), intern() and set_step() from any number of threads, readers meanwhile too. A

@@ -23,22 +23,22 @@ struct MakeOptions;
 
 namespace hanji::train {
 
-/// Makes the model of a resolved configuration. Empty: models::make() does.
+/// Makes the model of a resolved configuration. Empty: models::make().
 using MakeModel =
     std::function<std::shared_ptr<layers::Model>(const plan::Config&, const models::MakeOptions&)>;
 
-/// What a run learns from: samples, and of texts the vocabulary that turns them back into text.
+/// The training data of a run: samples, and for texts the vocabulary.
 struct Dataset {
   std::shared_ptr<const data::Source> samples;
-  std::shared_ptr<const data::TokenSamples> tokens;  ///< The same, where samples are tokens.
+  std::shared_ptr<const data::TokenSamples> tokens;  ///< The same, if samples are tokens.
   std::optional<data::Vocabulary> vocabulary;        ///< Of a text.
-  int64_t num_ids = 0;                               ///< Token ids, or classes, are below it.
-  std::string name;  ///< For people: a path, "embedded text", "generated images".
+  int64_t num_ids = 0;                               ///< Token ids, or classes, are less than it.
+  std::string name;  ///< For output: a path, "embedded text", "generated images".
 
   plan::DataFacts facts() const;
 };
 
-/// What a run trains on what.
+/// The model and the data of a run.
 struct Workload {
   Dataset dataset;
   MakeModel make = {};
@@ -54,33 +54,33 @@ struct DataSource {
 /// Errors  as data::read_text(), data::Vocabulary and data::open_tokens().
 Result<DataSource> open_source(const plan::DataConfig& config);
 
-/// Whether a model with ids below `vocabulary` knows all tokens; plan::kAuto always does.
+/// Checks that all token ids are less than `vocabulary`; plan::kAuto accepts all.
 ///
 /// Cost    reads the first `most_tokens` of a token file once; nothing for a text.
-/// Errors  kInvalidArgument with the least vocabulary that serves.
+/// Errors  kInvalidArgument with the smallest sufficient vocabulary.
 Status check_vocabulary(const DataSource& source, int64_t vocabulary,
                         int64_t most_tokens = int64_t{1} << 28);
 
-/// Opens what `config` names: a text, a file of token ids, or the embedded text.
+/// Opens the data of `config`: a text, a file of token ids, or the embedded text.
 ///
-/// `block` is the length of a sample; `vocabulary` the model's, or plan::kAuto for what the data
-/// needs (for a file of token ids this reads it once).
-/// Cost    a text is held in memory once, as ids; token files are mapped.
+/// `block` is the length of a sample; `vocabulary` that of the model, or plan::kAuto for the
+/// smallest one (which reads a file of token ids once).
+/// Cost    a text is stored in memory once, as ids; token files are mapped.
 /// Errors  as open_source() and data::TokenSamples; kInvalidArgument for a vocabulary smaller than
-///         the text's. Ids of a token file are looked at when a sample is read, or before by
+///         the text's. Ids of a token file are checked when a sample is read, or before by
 ///         check_vocabulary().
 Result<Dataset> open_dataset(const plan::DataConfig& config, int64_t block, int64_t vocabulary);
-/// Draws data.images.
+/// Makes the generated images of data.images.
 /// Errors  as data::GeneratedImages::create().
 Result<Dataset> open_images(const plan::Config& config);
 
-/// Why data that a program brings cannot be opened by its configuration.
+/// The error for the configuration of a program's own data, which no key names.
 Status own_data(const plan::Config& config);
 
-/// What a run's configuration names, of any kind; a block that is open is the preset's.
-/// Errors  own_data() besides.
+/// Opens the data of a configuration, of any kind; the default of model.block is the preset's.
+/// Errors  as the functions above, and own_data().
 Result<Dataset> open_dataset(const plan::Config& config);
-/// The same from tokens that are open already.
+/// The same for open tokens.
 Result<Dataset> cut_samples(DataSource source, const plan::DataConfig& config, int64_t block,
                             int64_t vocabulary);
 

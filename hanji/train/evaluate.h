@@ -10,10 +10,10 @@
 namespace hanji::train {
 
 struct EvaluateInputs {
-  int64_t num_samples = 0;  ///< Of the validation part, spread evenly over it.
-  layout::Range share;      ///< Those of this rank's data coordinate.
+  int64_t num_samples = 0;  ///< Of the validation part, evenly spaced.
+  layout::Range share;      ///< The samples of this rank's data coordinate.
   int64_t micro_batch = 1;
-  /// Over the micro-batches of all data coordinates, where bits are stable; null: plain sums.
+  /// For stable bits, over the micro-batches of all data coordinates; null: plain sums.
   const schedule::GrainTree* tree = nullptr;
 };
 
@@ -23,9 +23,10 @@ struct Evaluation {
   double metric = 0;  ///< Of Model::metric_name(), if it has one.
 };
 
-/// Asks the model about `num_samples` validation samples; the same result on every rank.
+/// Evaluates the model on `num_samples` validation samples.
 ///
-/// Order   collective. The model is in training mode again afterwards.
+/// Result  identical on all ranks; the model is in training mode afterwards.
+/// Order   collective.
 Evaluation evaluate(Job& job, const data::Source& samples, const EvaluateInputs& inputs);
 
 }  // namespace hanji::train

@@ -12,10 +12,10 @@
 
 namespace hanji::train {
 
-/// A few numbers of every grain, summed over all grains in double by the grain tree: losses that
-/// have the same bits whoever computed which grain.
+/// Sums a few numbers of every grain over all grains, in double by the grain tree, so that losses
+/// have the same bits for any assignment of grains to ranks.
 ///
-/// Order   add() once per own grain, in order, then total() on every rank; then again from the start.
+/// Order   add() once per own grain, in order, then total() on every rank; repeatedly.
 class GrainSums {
  public:
   GrainSums(schedule::GrainTree tree, const comm::Group& group, int64_t width);

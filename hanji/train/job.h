@@ -14,35 +14,34 @@
 
 namespace hanji::train {
 
-/// What one rank trains: the parts that a step touches, made by assemble().
+/// The parts of a step on one rank, made by assemble().
 ///
-/// The members end in the reverse order of their making: hooks before the model they hang on.
+/// Members are destroyed in reverse order: hooks before their model.
 struct Job {
   std::shared_ptr<layers::Model> model;
-  std::vector<layers::LayerScope> scopes;  ///< Around each of its layers in training.
+  std::vector<layers::LayerScope> scopes;  ///< Around each layer in training.
   std::unique_ptr<Strategy> strategy;
   comm::Group group;                               ///< Of all ranks.
   comm::Group data;                                ///< One rank of each data coordinate.
   std::optional<comm::Group> peers;                ///< Ranks that see the same samples, if any.
-  c10::Device device;                              ///< Where the model and its batches lie.
-  std::optional<GrainSums> totals = std::nullopt;  ///< Of a step's grains, where bits are stable.
+  c10::Device device;                              ///< Of the model and its batches.
+  std::optional<GrainSums> totals = std::nullopt;  ///< For stable bits: over a step's grains.
 };
 
-/// Numbers of each data coordinate that every rank learns in a step: loss, targets, two kinds of stop,
-/// before the model's statistics.
+/// Numbers of each data coordinate that are summed over all ranks in a step: loss, targets, two kinds
+/// of stop, then the model's statistics.
 inline constexpr int64_t kNumTotals = 4;
 
-/// How the gradients of replicas become one: the plain sum over data coordinates, or over grains
-/// where bits are stable.
+/// The reduction of the replicas' gradients: the sum over data coordinates, for stable bits over
+/// grains.
 parallel::DataParallelOptions reduction(const plan::Plan& plan);
 
-/// Builds the plan's model and strategy on this rank of `group`, on the device whose tensors the
-/// group moves.
+/// Makes the plan's model and strategy on this rank of `group`, on the device of the group's tensors.
 ///
 /// Order   collective: every rank of the group calls it with the same plan.
-/// Errors  throws what the strategy throws.
+/// Errors  throws the errors of the strategy.
 Job assemble(const plan::Plan& plan, const comm::Group& group, const MakeModel& make = {});
-/// The same of replicas that reduce as `options` say.
+/// The same with replicas that reduce as `options` specify.
 Job assemble(const plan::Plan& plan, const comm::Group& group,
              const parallel::DataParallelOptions& options, const MakeModel& make = {});
 

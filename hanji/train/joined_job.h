@@ -15,28 +15,28 @@
 
 namespace hanji::train {
 
-/// Ranks that a launcher which knows nothing of jobs has started: `hanji run`, torchrun, mpirun or
-/// srun, on one host or several.
+/// Ranks that another launcher has started: `hanji run`, torchrun, mpirun or srun, on one host or
+/// several.
 struct StartedRanks {
   int rank = 0;
   int ranks = 1;
   int local_ranks = 1;
-  int threads = 1;  ///< Of each: OMP_NUM_THREADS, else this host's usable cores shared out evenly.
-  std::vector<int> ranks_per_host = {};    ///< Empty: all on one, or not yet known.
+  int threads = 1;  ///< Of each: OMP_NUM_THREADS, else an equal share of this host's usable cores.
+  std::vector<int> ranks_per_host = {};    ///< Empty: all on one host, or unknown yet.
   std::optional<cost::Network> link = {};  ///< Between hosts, if it was measured.
 };
 
-/// What the ranks know once they have met.
+/// The properties of the ranks after rendezvous.
 struct MetRanks {
-  std::string description;          ///< For people: which engine, over how many hosts.
-  std::vector<int> ranks_per_host;  ///< As in StartedRanks, as the link.
+  std::string description;          ///< For output: the engine, the number of hosts.
+  std::vector<int> ranks_per_host;  ///< As in StartedRanks; so is the link.
   std::optional<cost::Network> link;
 };
 
-/// This process among them; nothing if it was started alone.
+/// The ranks of this process; nothing if it was started without a launcher.
 /// Errors  as launch::detect().
 Result<std::optional<StartedRanks>> find_started_ranks();
-/// The same of ranks that have met, for the first of them.
+/// The same after rendezvous, for rank 0.
 Result<StartedRanks> started_ranks(const world::World& world);
 
 /// A job that rank 0 has decided for all ranks.
@@ -47,7 +47,7 @@ struct JoinedJob {
   std::shared_ptr<base::FolderLock> lock = nullptr;  ///< Of `out`.
 };
 
-/// What rank 0 decides: a job, or the exit code with which all ranks end without one.
+/// The decision of rank 0: a job, or the exit code of all ranks without one.
 struct Decision {
   int exit_code = 0;
   std::optional<JoinedJob> job;
@@ -55,21 +55,20 @@ struct Decision {
 
 /// How the ranks ended.
 struct JoinedOutcome {
-  int exit_code = 0;  ///< Where no job was run.
+  int exit_code = 0;  ///< If no job was run.
   RankOutcome rank;
 };
 
-/// Meets the other ranks, measures what joins their hosts, lets rank 0 decide, writes plan.json, and
-/// trains.
+/// Connects to the other ranks, measures the link between their hosts, lets rank 0 decide, writes
+/// plan.json, and trains.
 ///
-/// Order   called by every rank; `decide` by rank 0 alone, after all have met. The others take the
-///         plan from it, whatever their own configuration says.
-/// Errors  throws as world::connect(), what `decide` throws, and what the job throws; the other
-///         ranks are told.
+/// Order   called by every rank; `decide` is called by rank 0 only, after rendezvous. The other ranks
+///         receive the plan from rank 0 and ignore their own configuration.
+/// Errors  throws as world::connect(), `decide` and the job; the other ranks are notified.
 JoinedOutcome run_joined(const std::function<Decision(const MetRanks& met)>& decide,
                          RankOptions options);
-/// The same where they have met: `world` outlives the job. Signals that end a run early must be
-/// blocked in threads that the process has beside this one and hanji's.
+/// The same after rendezvous; `world` outlives the job. Other threads of the process must block the
+/// signals that end a run early.
 JoinedOutcome run_joined(world::World& world,
                          const std::function<Decision(const MetRanks& met)>& decide,
                          RankOptions options);

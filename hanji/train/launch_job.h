@@ -13,21 +13,21 @@ namespace hanji::train {
 struct JobLaunch {
   std::filesystem::path out;  ///< From claim_folder().
   int64_t started_ns = 0;
-  std::filesystem::path resume_from = {};  ///< A checkpoint; empty: from the beginning.
-  int max_restarts = 0;                    ///< After failures, from the newest good checkpoint.
-  bool terminal = false;  ///< The command's stdout is one: progress stays on its line.
+  std::filesystem::path resume_from = {};  ///< A checkpoint; empty: a new run.
+  int max_restarts = 0;                    ///< After failures, from the newest valid checkpoint.
+  bool terminal = false;  ///< stdout is a terminal: the progress line is overwritten.
   std::function<void(const launch::RankEvent&)> on_event = {};
 };
 
-/// How the ranks of a plan are started: on their CPUs, with logs in `out`; without a command.
+/// The options to start the ranks of a plan: CPUs, logs in `out`; without a command.
 launch::LaunchOptions launch_options(const plan::Plan& plan, std::string plan_json,
                                      const std::filesystem::path& out);
 
 /// Writes plan.json, starts one rank per share of the plan through the command's hidden verb, and
-/// waits. ranks.json tells rank, pid and host of the launcher and of every rank while they live.
+/// waits. ranks.json has rank, pid and host of the launcher and of every running rank.
 ///
-/// A failed run is started again as launch::launch_with_restarts() says.
-/// Errors  as launch::launch_with_restarts(); a rank's failure is an Outcome.
+/// A failed run is restarted as by launch::launch_with_restarts().
+/// Errors  as launch::launch_with_restarts(); the failure of a rank is an Outcome.
 Result<launch::Outcome> launch_job(const plan::Plan& plan, const JobLaunch& job);
 
 }  // namespace hanji::train

@@ -15,16 +15,16 @@
 
 namespace hanji::train {
 
-/// What the loop works with; all of it outlives the loop.
+/// Inputs of the loop; all of them outlive it.
 struct LoopInputs {
   const plan::Plan& plan;
   const Dataset& dataset;
   PrivateMemory& memory;
   StopSignal& stop;
   RunLog* log = nullptr;   ///< Rank 0 only.
-  int64_t first_step = 0;  ///< Steps that an earlier run has done.
+  int64_t first_step = 0;  ///< Steps of an earlier run.
   /// Called on every rank after step number `steps_done`, when a checkpoint is due.
-  /// What it saves changes next in before_update.
+  /// The saved state changes next after before_update.
   std::function<void(int64_t steps_done, double validation_loss)> save;
   std::function<void()> before_update;
   Step step = run_step;
@@ -34,7 +34,7 @@ struct LoopInputs {
 struct StepSeconds {
   double step = 0;
   double data = 0;
-  std::optional<CallSeconds> calls = {};  ///< Absent where the engine cannot tell.
+  std::optional<CallSeconds> calls = {};  ///< Absent if the engine does not measure them.
 };
 
 struct LoopOutcome {
@@ -43,20 +43,20 @@ struct LoopOutcome {
   double train_loss = 0;    ///< Of the last step.
   double validation_loss = 0;
   double validation_metric = 0;  ///< Of Model::metric_name(), if it has one.
-  int stop_signal = 0;           ///< That ended the run early, or 0.
+  int stop_signal = 0;           ///< The signal that ended the run early, or 0.
   int64_t first_step_end_ns = 0;
-  int64_t wire_bytes_per_step = 0;     ///< Of this rank, in the step that moved least.
+  int64_t wire_bytes_per_step = 0;     ///< Of this rank, the minimum over steps.
   int64_t network_bytes_per_step = 0;  ///< The same, by messages.
   int64_t collectives_per_step = 0;    ///< Of this rank.
   int64_t data_bytes = 0;              ///< Of this rank's inputs and targets of a step.
   std::vector<StepSeconds> seconds;
 };
 
-/// Trains from first_step to the last: reads, steps, logs, evaluates, saves, and stops early,
-/// after the same step on all ranks, when any of them was told to.
+/// Trains from first_step to the last: reads, steps, logs, evaluates and saves. If any rank received a
+/// signal, all ranks stop after the same step.
 ///
 /// Order   collective.
-/// Errors  throws what the step throws; kInvalidArgument when loss or gradient is not finite and
+/// Errors  throws as the step; kInvalidArgument when loss or gradient is not finite and
 ///         train.nan = stop.
 LoopOutcome run_loop(Job& job, const LoopInputs& inputs);
 

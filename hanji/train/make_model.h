@@ -11,11 +11,11 @@
 
 namespace hanji::train {
 
-/// Makes the model that a plan names, or of a program's own, on any device.
+/// Makes the model of a plan, or of a program, on any device.
 std::shared_ptr<layers::Model> make_model(const plan::Plan& plan, const MakeModel& make = {},
                                           c10::Device device = c10::kCPU);
 
-/// What a configuration puts around each layer of `model` in training: recomputation.
+/// The scopes around each layer of `model` in training: recomputation, if configured.
 std::vector<layers::LayerScope> training_scopes(const plan::Config& config,
                                                 const layers::Model& model);
 

@@ -9,18 +9,17 @@
 
 namespace hanji::train {
 
-/// What a rank runs under observation: what it trains with, unless a test breaks it to see whether
-/// verify finds out.
+/// The parts of an observed rank: those of training; tests replace them by faulty ones.
 struct ObservedParts {
   std::function<Job(const plan::Plan&, const comm::Group&)> assemble =
       [](const plan::Plan& plan, const comm::Group& group) { return train::assemble(plan, group); };
   Step step = run_step;
 };
 
-/// This rank's way through all steps of the plan, as `hanji train` goes it: the same job, loop and
-/// step over `group`. Nothing is logged or saved.
+/// Runs all steps of the plan on this rank with the job, loop and step of `hanji train`, over `group`,
+/// and records them. Logs and saves nothing.
 ///
-/// Order   collective. Errors: throws what the job throws.
+/// Order   collective. Errors: throws as the job.
 report::ObservedRun observe_rank(const plan::Plan& plan, const Dataset& dataset,
                                  const comm::Group& group, const ObserveOptions& options = {},
                                  const ObservedParts& parts = {});

@@ -21,20 +21,20 @@ class Model;
 
 namespace hanji::train {
 
-/// The job of a plan by plain means, for `hanji verify` to hold the ranks against: one process, no
-/// Group, no reducer, no heap (tools/floors.py checks that nothing of them is included).
+/// Runs the job of a plan in one process, without Group, reducer and heap (tools/floors.py checks the
+/// includes). `hanji verify` compares the ranks with it.
 ///
-/// Result  the bits that the plan's ranks must have. Where bits are stable: a backward per grain,
-///         summed by the tree over grains. Where bits are run: a rank's micro-batches one after
-///         another, then the tree over ranks. Totals likewise, in double.
+/// Result  the bits that the plan's ranks must have. With stable bits: a backward per grain, summed by
+///         the tree over grains. With train.bits = run: the micro-batches of a rank in sequence, then
+///         the tree over ranks. Totals likewise, in double.
 /// Cost    one rank's memory, and a buffer of gradients per level of the tree.
 class OneProcess {
  public:
   /// `plan` and `dataset` outlive it.
-  /// Errors  throws those of plan::check_verifiable().
+  /// Errors  throws as plan::check_verifiable().
   OneProcess(const plan::Plan& plan, const Dataset& dataset, const MakeModel& make = {});
 
-  /// Steps 0, 1, ... of the job. Gradients and their sum are told to `observer`.
+  /// Runs the next step of the job: 0, 1, ... `observer` receives the gradients and their sum.
   /// Errors  throws kInvalidArgument when loss or gradient is not finite and train.nan = stop.
   StepTotals step(Observer& observer);
   JobView view() const;
@@ -54,7 +54,7 @@ class OneProcess {
   const plan::Plan& plan_;
   const Dataset& dataset_;
   data::Loader loader_;
-  /// What is summed by the tree: each is micro-batches that are added up one after another.
+  /// The leaves of the tree: each is micro-batches whose gradients are added in sequence.
   std::vector<std::vector<layout::Range>> leaves_;
   std::shared_ptr<layers::Model> model_;
   std::vector<layers::LayerScope> scopes_;
@@ -66,10 +66,10 @@ class OneProcess {
   int64_t step_ = 0;
 };
 
-/// Runs `steps` steps and tells what it saw.
+/// Runs `steps` steps and returns the observed values.
 report::ObservedRun observe(OneProcess& job, int64_t steps, const ObserveOptions& options = {});
 
-/// Runs all steps of the plan and tells what it saw. Sets the process's kernels and threads.
+/// Runs all steps of the plan and returns the observed values. Sets the process's kernels and threads.
 report::ObservedRun observe_one_process(const plan::Plan& plan, const Dataset& dataset,
                                         const ObserveOptions& options = {});
 

@@ -7,15 +7,15 @@ namespace hanji::train {
 
 /// Bytes of a forward and backward pass on one rank.
 struct PassMemory {
-  int64_t activations = 0;  ///< What the forward pass left for the backward pass.
-  int64_t workspace = 0;    ///< What the backward pass held beside it at its highest point.
+  int64_t activations = 0;  ///< Kept by the forward pass for the backward pass.
+  int64_t workspace = 0;    ///< The maximum of other bytes during the backward pass.
 };
 
-/// Counts the bytes that libtorch allocates on this thread while it lives (tensors outside the
-/// heap), by libtorch's own memory report.
+/// Counts the bytes that libtorch allocates on this thread during its lifetime (tensors outside the
+/// heap), by libtorch's memory reports.
 ///
 /// Thread  allocations and frees of the thread that made it, and of backward on it; a tensor freed
-///         by another thread stays counted.
+///         by another thread remains counted.
 class PrivateMemory {
  public:
   PrivateMemory();
@@ -25,7 +25,7 @@ class PrivateMemory {
 
   int64_t current_bytes() const;
   int64_t peak_bytes() const;
-  /// The most since begin_peak(), or since the last mark below.
+  /// The maximum since begin_peak(), or since the last mark below.
   int64_t recent_peak_bytes() const;
   void begin_peak();
 
@@ -33,8 +33,7 @@ class PrivateMemory {
   void begin_forward();
   void begin_backward();
   void end_backward();
-  /// The most of any pass so far; of later ones than the first, which also fills caches, if there
-  /// were any.
+  /// The maximum over passes; without the first pass, which also fills caches, if there are others.
   const PassMemory& largest_pass() const { return largest_pass_; }
 
  private:

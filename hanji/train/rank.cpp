@@ -128,7 +128,7 @@ class RankRun {
     if (job.device.is_cpu()) {
       if (job.peers && job.data.rank() == 0) send_state(job, *job.peers);
       if (const auto* holders = job.strategy->holders()) send_state(job, *holders);
-      // Every rank has buffers of its own, whoever holds the rest.
+      // Every rank has its own buffers, in every strategy.
       for (const auto& item : job.model->named_buffers()) send(item.key(), item.value(), group);
     } else {
       send_state(job, group);

@@ -21,24 +21,24 @@ class StopSignal;
 struct RankOptions {
   std::filesystem::path out;
   int64_t started_ns = 0;  ///< When the command started (base::now_ns()), for first_step_seconds.
-  std::filesystem::path resume_from = {};  ///< A checkpoint; empty: from the beginning.
+  std::filesystem::path resume_from = {};  ///< A checkpoint; empty: a new run.
   Output output = {};                      ///< Used by rank 0.
-  const Workload* own = nullptr;           ///< A program's; null: what the plan names.
+  const Workload* own = nullptr;           ///< A program's; null: that of the plan.
 };
 
 struct RankOutcome {
-  int stop_signal = 0;  ///< That ended the run early on all ranks, or 0.
+  int stop_signal = 0;  ///< The signal that ended the run early on all ranks, or 0.
 };
 
-/// All that one rank of `hanji train` does: meets the others, follows the plan that it inherited,
-/// and leaves its files in `out`. A failure is told to all ranks before it is thrown.
+/// Runs one rank of `hanji train`: connects to the other ranks, executes the inherited plan, and
+/// writes its files to `out`. Notifies all ranks of a failure before throwing it.
 ///
 /// Order   called by every rank that launch_job() started.
-/// Errors  throws what the job throws.
+/// Errors  throws as the job.
 RankOutcome run_rank(const RankOptions& options);
 
-/// The same where the ranks have met and know the plan; `group` is all of them, over its engine.
-/// Over several hosts rank 0 alone reads and writes checkpoints, and every rank its data.
+/// The same after rendezvous, with the plan; `group` is all ranks, with the plan's engine. Over several
+/// hosts only rank 0 reads and writes checkpoints; every rank reads its data.
 ///
 /// Order   called by every rank of the world.
 /// Errors  as run_rank(); kMismatch for data that differs between hosts.

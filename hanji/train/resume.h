@@ -13,37 +13,36 @@
 
 namespace hanji::train {
 
-/// A run as it lies in its folder, to go on with.
+/// A saved run in its folder.
 struct SavedRun {
   plan::Plan plan;                   ///< Of the run that saved.
-  std::filesystem::path checkpoint;  ///< Empty: none was saved yet, so it begins anew.
+  std::filesystem::path checkpoint;  ///< Empty: none was saved, so the run starts again.
   int64_t steps_done = 0;
   std::string job = "{}";                ///< The manifest's.
-  std::vector<std::string> passed_over;  ///< Why newer checkpoints are not used.
-  bool is_finished = false;              ///< All its steps are done and summed up.
+  std::vector<std::string> passed_over;  ///< Reasons for not using newer checkpoints.
+  bool is_finished = false;              ///< All its steps are done, and the summary is written.
 };
 
-/// Looks into the folder of a run. Without a checkpoint, the job is that of its plan.json.
+/// Reads the folder of a run. Without a checkpoint, the job is that of its plan.json.
 ///
-/// Result  nothing where `out` is missing or empty: there is nothing to go on with.
-/// Errors  kInvalidArgument for a folder that holds something else; kCorrupt, with every reason,
-///         when checkpoints lie there and none is good.
+/// Result  nothing if `out` is missing or empty.
+/// Errors  kInvalidArgument for a folder with other contents; kCorrupt, with every reason, if there
+///         are checkpoints and none is valid.
 Result<std::optional<SavedRun>> find_saved_run(const std::filesystem::path& out);
 
-/// The plan by which a saved run goes on, and what it changes.
+/// The plan of a resumed run, and its changes.
 struct ResumedPlan {
   plan::Plan plan;
-  std::vector<std::string> changes;  ///< A line each, for people.
+  std::vector<std::string> changes;  ///< One line each, for output.
 };
 
-/// Plans as plan::make_plan() does, with the recorded kernels; rates are measured only for another
+/// Makes a plan as plan::make_plan(), with the recorded kernels; rates are measured only for another
 /// number of ranks. `asked` was loaded with the saved configuration as its base.
 ///
-/// `started`: ranks that are there already, if they are. `own`: of a program; null: what the
-/// configuration names.
-/// Errors  as plan::resume_config() and plan::make_plan(); kInvalidArgument, with both values, when
-///         the data is not what the run has learned from, or fewer steps are wanted than are done;
-///         kUnsupported where this processor has not the vector instructions of the run's kernels.
+/// `started`: if the ranks are running already. `own`: of a program; null: that of the configuration.
+/// Errors  as plan::resume_config() and plan::make_plan(); kInvalidArgument, with both values, if the
+///         data differ from those of the run, or fewer steps are requested than are done;
+///         kUnsupported if this processor lacks the vector instructions of the run's kernels.
 Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig& asked,
                                  const std::optional<StartedRanks>& started = {},
                                  const Workload* own = nullptr);

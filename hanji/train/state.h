@@ -15,36 +15,37 @@
 
 namespace hanji::train {
 
-/// What one rank's job holds, its flat tensors cut into pieces; without the gradients.
+/// The tensors of one rank's job, flat tensors split by parameter; without the gradients.
 JobView view_of(const Job& job);
 /// With the sum of the gradients of all ranks. Collective.
 JobView view_with_gradients(const Job& job);
 
-/// What of the job's state this rank fills and saves. Of ranks that see the same samples, the first saves.
+/// The ranges of the job's state that this rank restores and saves. Of ranks with the same samples, the
+/// first one saves.
 OwnState own_state(const Job& job);
 
-/// What this rank adds to a checkpoint, read from the job when it is saved: runs of elements of the
-/// parameters, under their own names, and of the moments, as "exp_avg.NAME" and "exp_avg_sq.NAME",
-/// which are shaped like the parameter, whatever the flat layout. Part 0 adds the buffers and "step",
-/// the number of updates made. Nothing on a rank whose part is saved by another.
+/// This rank's part of a checkpoint, read from the job when it is saved: ranges of the parameters,
+/// under their own names, and of the moments, as "exp_avg.NAME" and "exp_avg_sq.NAME", which have the
+/// shape of the parameter for any flat layout. Part 0 adds the buffers and "step", the number of
+/// updates. Empty on a rank whose part another rank saves.
 checkpoint::State state_to_save(const Job& job);
 
-/// Of the parts of all ranks together.
+/// The bytes of all ranks' parts.
 int64_t state_bytes(const Job& job);
 
-/// Of parameters and buffers, and of these and the optimizer's state: as state_hash() of a
-/// checkpoint of the job.
+/// Hashes of parameters and buffers, and of these and the optimizer's state; equal to state_hash() of
+/// a checkpoint of the job.
 /// Cost    on a GPU, memory on the host for the largest tensor.
 checkpoint::StateHashes hashes_of(const Job& job);
 
-/// What a checkpoint must tell beside the tensors: the plan, and how ids become text again.
+/// The manifest of a checkpoint: the plan, and the vocabulary.
 checkpoint::Manifest describe_state(const plan::Plan& plan, const Dataset& dataset,
                                     int64_t steps_done);
 
-/// Puts what this rank fills of a job where a checkpoint left it, whatever plan has saved it; what
-/// ranks of a host share is filled when all of them have done so.
+/// Restores this rank's part of a job from a checkpoint, which any plan may have saved. State that the
+/// ranks of a host share is complete after all of them have returned.
 ///
-/// `checkpoint`: one that load_checkpoint() has verified; this reads no more than it fills.
+/// `checkpoint`: verified by load_checkpoint(); only the restored ranges are read.
 /// Result  the steps done.
 /// Errors  kMismatch, listing every tensor that differs, for the checkpoint of another model; those
 ///         of checkpoint::open_checkpoint().

@@ -10,17 +10,17 @@ class Model;
 
 namespace hanji::train {
 
-/// What the forwards of a step have seen of their batches (Model::statistics()), each as often as it
-/// has samples: summed as losses are, and given to the model once.
+/// Sums the batch statistics of a step's forwards (Model::statistics()), weighted by samples, as losses
+/// are summed, and passes the mean to the model once.
 class StatisticsSum {
  public:
   StatisticsSum() = default;
   explicit StatisticsSum(std::span<const double> sums) : sums_(sums.begin(), sums.end()) {}
 
-  /// Those of one forward of so many samples.
+  /// Adds the statistics of one forward of `samples` samples.
   void add(std::span<const double> statistics, int64_t samples);
   void add(const StatisticsSum& other);
-  /// Moves the buffers of `model` by the mean over `samples`; nothing for a model without.
+  /// Updates the buffers of `model` by the mean over `samples`; nothing for a model without statistics.
   void update(layers::Model& model, int64_t samples) const;
 
   std::span<const double> sums() const { return sums_; }

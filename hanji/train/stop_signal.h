@@ -7,18 +7,18 @@
 
 namespace hanji::train {
 
-/// INT, TERM and USR1 as something to look at between steps, instead of something that strikes.
+/// Receives INT, TERM and USR1 by polling between steps instead of by a handler.
 ///
-/// Thread  make it before any other thread starts: the signals are blocked in the calling thread
-///         and in all that it starts, and stay so: one that nobody polled, because another rank had
-///         told first, must not strike a rank that is about to end as it should.
+/// Thread  make it before any other thread starts: the signals are blocked in the calling thread and
+///         in threads that it starts. They remain blocked, because a signal that was not polled must
+///         not kill a rank that is about to end in order.
 class StopSignal {
  public:
   static Result<StopSignal> create();
   StopSignal(StopSignal&&) = default;
   StopSignal& operator=(StopSignal&&) = default;
 
-  /// The last signal that came and that no earlier call has told, if any. Never blocks.
+  /// Returns the last signal received since the last call, if any. Never blocks.
   std::optional<int> poll();
 
  private:

@@ -15,7 +15,7 @@
 
 namespace hanji::train {
 
-/// What a run found out, as rank 0 knows it in the end.
+/// The measured values of a run on rank 0.
 struct Measurement {
   const LoopOutcome& outcome;
   std::string metric_name;  ///< Of outcome.validation_metric; empty: none.
@@ -23,22 +23,22 @@ struct Measurement {
   checkpoint::StateHashes hashes;
   double first_step_seconds = 0;    ///< From the start of the command to the end of step 1.
   std::vector<int64_t> peak_bytes;  ///< By rank: private tensors and heap together.
-  std::optional<int64_t> wire_bytes_per_step;  ///< Of all ranks, where the engine counts them.
+  std::optional<int64_t> wire_bytes_per_step;  ///< Of all ranks, if the engine counts them.
   int64_t network_bytes_per_step = 0;          ///< Of all ranks, by messages.
-  std::vector<int64_t> skew_ns;                ///< Of a step, by rank; -1: its engine cannot tell.
+  std::vector<int64_t> skew_ns;                ///< Of a step, by rank; -1: not measured.
   std::vector<plan::MemoryLine> memory;  ///< Counted bytes of rank 0 by the plan's categories.
   const checkpoint::SaveTimes& saves;    ///< Of rank 0, which writes them.
-  const History& history;                ///< Of the steps before this process went on with them.
+  const History& history;                ///< Of the steps before the resumption.
 };
 
-/// A run's end, for programs and for people.
+/// The results of a run, as JSON and as text.
 struct Summary {
   std::string json;  ///< summary.json: predicted, measured and error of every line of the plan.
   std::string text;  ///< The same table, the losses beside the text's bigram entropy, the speed.
 };
 
-/// Compares the run with its plan. Remembers its speed in base::cache_folder(), and tells speed-up and
-/// efficiency where the same job's speed on one rank is known from an earlier run.
+/// Compares the run with its plan. Stores its speed in base::cache_folder(), and reports speed-up and
+/// efficiency if the speed of the same job on one rank is stored there.
 Summary summarise(const plan::Plan& plan, const Dataset& dataset, const Measurement& measured);
 
 }  // namespace hanji::train

@@ -7,18 +7,18 @@
 
 namespace hanji::train {
 
-/// Seconds per step of one rank: medians over all steps but the first, which warms up.
+/// Seconds per step of one rank: medians over all steps without the first, which is a warm-up.
 struct Timings {
   double step_median = 0;
   double step_p90 = 0;
   double data = 0;
-  /// Of the step, what is neither data nor exposed transfer nor skew; where the engine cannot tell
-  /// these, they are in it.
+  /// The step without data, exposed transfer and skew; includes these if the engine does not measure
+  /// them.
   double compute = 0;
   std::optional<CallSeconds> calls = {};
 };
 
-/// Of the collectives' seconds only steps count that have them: older logs tell none.
+/// Medians of collectives use only the steps that have them; older logs do not.
 Timings timings_of(const std::vector<StepSeconds>& steps);
 
 }  // namespace hanji::train

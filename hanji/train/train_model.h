@@ -21,12 +21,12 @@ struct OwnModel {
 };
 
 struct TrainOptions {
-  /// The keys of `hanji train`, but those of [model] and [data]; what has its default counts as not
-  /// set. run.ranks are the ranks of the world.
+  /// The keys of `hanji train`, without those of [model] and [data]; a key with its default value
+  /// counts as not set. run.ranks are the ranks of the world.
   plan::Config config = {};
-  std::vector<std::string> assignments = {};  ///< KEY=VALUE, stronger: a program's arguments.
-  bool resume = false;  ///< Goes on with the run in config.run.out, if there is one.
-  /// Gets what `hanji train` prints, on rank 0; empty: nothing is printed.
+  std::vector<std::string> assignments = {};  ///< KEY=VALUE, overrides: a program's arguments.
+  bool resume = false;                        ///< Resumes the run in config.run.out, if it exists.
+  /// Receives the output of `hanji train`, on rank 0; empty: no output.
   std::function<void(std::string_view)> write = {};
 };
 
@@ -34,36 +34,36 @@ struct TrainOptions {
 struct TrainedModel {
   std::filesystem::path out;    ///< The folder of the run, on the host of rank 0.
   std::filesystem::path model;  ///< Parameters and buffers after the last step, for hanji::load().
-  int stop_signal = 0;          ///< That ended the run early, after a checkpoint; or 0.
+  int stop_signal = 0;          ///< The signal that ended the run early, after a checkpoint; or 0.
 };
 
-/// The workload of a program's model and source, which outlives it.
+/// The workload of a program's model and source; the source outlives it.
 Workload own_workload(const OwnModel& model, const data::Source& source);
 
-/// train_model() of a maker whose module is told apart into layers.
+/// train_model() for a module that is split into layers.
 TrainedModel train_own_model(world::World& world, const OwnModel& model, const data::Source& source,
                              const TrainOptions& options);
 
-/// Trains a torch::nn module as `hanji train` trains its own models: plans and writes the plan, steps
-/// by AdamW with every strategy of parallel.data, evaluates, logs, traces, saves checkpoints, and
-/// sums up.
+/// Trains a torch::nn module as `hanji train` trains its own models: makes and writes the plan, trains
+/// by AdamW with any strategy of parallel.data, evaluates, logs, traces, saves checkpoints, and writes
+/// the summary.
 ///
-/// `make` returns the module: its holder, or a std::shared_ptr to it. Of a Sequential each member is
-/// a layer, which recomputation repeats and the plan counts by itself; any other module is one. It
-/// is called several times under hanji::deferred(), so initial values follow from train.seed alone.
-/// `loss` maps the output and the targets of some samples to the sum of their losses, and how many
-/// losses these are; what is minimised is the sum over the global batch, divided once.
+/// `make` returns the module: its holder, or a std::shared_ptr to it. Each member of a Sequential is a
+/// layer, which is recomputed and planned separately; any other module is one layer. `make` is called
+/// several times under hanji::deferred(), so initial values depend only on train.seed.
+/// `loss` returns the sum of the losses of some samples, and their number; the sum over the global
+/// batch is divided once.
 /// Result  as `hanji train`: with train.bits = stable the same bits for any number of ranks and any
-///         strategy. torch's dropout draws from a generator that is seeded before each layer of each
-///         forward; running statistics move once per step, by the mean over its forwards.
+///         strategy. torch's dropout uses a generator that is seeded before each layer of each forward;
+///         running statistics are updated once per step, by the mean over its forwards.
 /// Order   collective. `world` and `source` outlive the call; ranks see the same samples.
-/// Cost    beside training, at the start: the module made twice on rank 0, once elsewhere, and
-///         forwards and backwards of a few samples, from which memory and time are planned.
+/// Cost    at the start: the module is made twice on rank 0, once on the other ranks, and forwards and
+///         backwards of a few samples run to predict memory and time.
 /// Errors  throws kInvalidArgument with all mistakes of the configuration; as hanji::deferred(),
 ///         models::ModuleModel and the module itself throw. All ranks fail.
-/// Thread  the rank's own. INT, TERM and USR1 are blocked from here on; they end the run with a
-///         checkpoint where no other thread of the program takes them. libtorch keeps the plan's
-///         number of threads and kernels.
+/// Thread  the main thread of the rank. INT, TERM and USR1 are blocked from here on; they end the run
+///         with a checkpoint unless another thread of the program receives them. libtorch keeps the
+///         plan's number of threads and kernels.
 template <class Make>
 TrainedModel train_model(world::World& world, const Make& make, const models::ModuleLoss& loss,
                          const data::Source& source, const TrainOptions& options = {}) {

@@ -12,14 +12,14 @@
 
 namespace hanji::train {
 
-/// Where one of the ranks is asked to leave its tensors.
+/// The step and rank whose tensors are kept.
 struct Keep {
   int64_t step = 0;
   int rank = 0;
 };
 
-/// The two runs that verify() holds against each other; each can be asked for again. With `keep`,
-/// the tensors after that step lie in `one_process_file` and `rank_file` afterwards.
+/// The two runs that verify() compares; each can be repeated. With `keep`,
+/// the tensors after that step are written to `one_process_file` and `rank_file`.
 struct Verified {
   std::function<report::ObservedRun(std::optional<Keep>)> one_process;
   std::function<std::vector<report::ObservedRun>(std::optional<Keep>)> ranks;  ///< By rank.
@@ -27,13 +27,12 @@ struct Verified {
   std::function<std::filesystem::path(int rank)> rank_file;
 };
 
-/// Runs both and compares them after every step. At a difference, both are run once more to keep
-/// their tensors and measure how far they are apart; a difference that does not repeat has no
-/// distance.
-/// Errors  throws what the runs throw.
+/// Runs both and compares them after every step. After a difference, both run once more to keep their
+/// tensors and compute the distance; a difference that does not repeat has no distance.
+/// Errors  throws as the runs.
 report::Certificate verify(const plan::Plan& plan, const Verified& verified);
 
-/// The folders in the folder of a verification.
+/// Subfolders of the folder of a verification.
 inline constexpr std::array kVerifyParts = {"logs", "observed"};
 
 struct VerifyLaunch {
@@ -41,12 +40,12 @@ struct VerifyLaunch {
   std::function<void(const launch::RankEvent&)> on_event;
 };
 
-/// verify() of the plan's one process, run here, and its ranks, started through the command's
-/// hidden verb. Leaves plan.json, observed/ and certificate.json in `out`; at a difference observed/
-/// has one_process.safetensors and rank.N.safetensors too, for `hanji ckpt diff`.
+/// Runs verify() with the plan's one process, in this process, and its ranks, started by the command's
+/// hidden verb. Writes plan.json, observed/ and certificate.json to `out`; after a difference observed/
+/// also has one_process.safetensors and rank.N.safetensors, for `hanji ckpt diff`.
 ///
-/// Errors  throws those of launch() and of the one process; a failed rank's own, or kPeerLost with
-///         the launcher's word where it left none.
+/// Errors  throws as launch() and the one process; the error of a failed rank, or kPeerLost with the
+///         launcher's message if the rank left none.
 report::Certificate verify_job(const plan::Plan& plan, const Dataset& dataset,
                                const VerifyLaunch& launch);
 

@@ -13,10 +13,10 @@ struct VerifyRankOptions {
   int keep_rank = 0;
 };
 
-/// All that one rank of `hanji verify` does: meets the others, follows the inherited plan, and
-/// leaves FOLDER/rank.N.json. `keep_rank` leaves its tensors after `keep_step` steps, too, in
+/// Runs one rank of `hanji verify`: connects to the other ranks, executes the inherited plan, and writes
+/// FOLDER/rank.N.json. `keep_rank` also writes its tensors after `keep_step` steps to
 /// FOLDER/rank.N.safetensors.
-/// Errors  throws what the job throws; all ranks are told before.
+/// Errors  throws as the job, after notifying all ranks.
 void run_verify_rank(const VerifyRankOptions& options);
 
 /// FOLDER/rank.N with an extension.

@@ -12,7 +12,7 @@ namespace hanji::checkpoint::internal {
 
 /// Writes the two files of one part of a checkpoint through a buffer.
 ///
-/// Order   copy() and write() by turns until is_copied(), then finish().
+/// Order   copy() and write() alternately until is_copied(), then finish().
 class PartFiles {
  public:
   /// `state` and `buffer` outlive it.

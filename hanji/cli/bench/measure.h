@@ -11,7 +11,7 @@
 
 namespace hanji::cli {
 
-/// A peer that takes turns with us.
+/// A peer whose runs are interleaved with ours.
 struct BenchRival {
   std::string name;
   Side* side = nullptr;  ///< Null: `reason` says why it is not here.
@@ -34,7 +34,7 @@ struct BenchSides {
 
 /// Measures one call, in every placement and in both forms where it has them.
 ///
-/// First every side makes the call once and its result is compared; then all take turns, round
+/// First every side makes the call once and its result is compared; then all run interleaved, round
 /// after round, forth and back, with the limit kernel and a flag's round trip in every round.
 /// Result  a line per placement and form; of a wrong result no time.
 /// Errors  kUnsupported for what our engine has not; as Side::ask() for our own ranks. What happens

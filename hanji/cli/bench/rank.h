@@ -52,7 +52,7 @@ class BenchRank {
   std::optional<comm::Group> gloo_;
   std::optional<GlooCalls> gloo_alone_;
   at::Tensor flags_;          ///< Of rank 0, which holds it alive.
-  uint64_t* flag_ = nullptr;  ///< Two lines that ranks 0 and 1 write by turns.
+  uint64_t* flag_ = nullptr;  ///< Two cache lines that ranks 0 and 1 write alternately.
 };
 
 /// Connects, and answers the requests that come to `folder`, until there are no more.

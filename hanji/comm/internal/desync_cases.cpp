@@ -217,7 +217,7 @@ struct Letter {
 };
 
 void expect_message_named(const Group& group, int sender, const Letter& expected) {
-  barrier(group);  // whoever has no part in it leaves after all have come
+  barrier(group);  // ranks without a part in it leave after all have come
   const Letter sent;
   at::Tensor got = at::full({expected.count}, -1, expected.type);
   std::string said;
@@ -289,7 +289,7 @@ void check_crossed_groups(const DesyncEngine& engine) {
         const Group& called = group.rank() == kStray ? other : group;
         const How soon = {.deadline = std::chrono::milliseconds(400)};
         EXPECT_TRUE(routine("all_reduce").call(called, soon, said)) << "a byte was used";
-        // Between processes the connection of whoever gives up first is closed to the others.
+        // Between processes, the rank that gives up first closes its connections to the others.
         EXPECT_THAT(said, AllOf(AnyOf(HasSubstr("timeout: "), HasSubstr("peer_lost: ")),
                                 HasSubstr("rank")));
       },

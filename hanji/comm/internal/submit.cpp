@@ -25,7 +25,7 @@ std::string describe(const Request& request) {
   throw Error(base::unsupported(describe(request) + ": " + why));
 }
 
-/// What a request writes. Whoever wants the result holds the tensor beside the request, so that it
+/// What a request writes. The caller of a result holds the tensor beside the request, so that it
 /// can be looked at once the request has gone, without counting a reference more.
 at::TensorImpl* written_by(const Request& request) {
   const at::Tensor& written = request.copy_out.defined() ? request.copy_out : request.output;

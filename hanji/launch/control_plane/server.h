@@ -40,7 +40,7 @@ struct ServerOptions {
 };
 
 /// The control plane's one server: a thread that proves who connects, keeps the store and notices
-/// who is lost. Whoever cannot prove the token costs it at most 288 bytes and greeting_time, and
+/// who is lost. An unauthenticated client costs it at most 288 bytes and greeting_time, and
 /// changes nothing; of too many at once, the oldest of the busiest address goes first.
 class Server {
  public:

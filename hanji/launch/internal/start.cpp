@@ -77,7 +77,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 /// What follows the fork in the launcher.
 Result<RankProcess> adopt(StartSpec& spec, pid_t pid) {
   if (pid < 0) return base::no_more_processes(fmt::format("fork rank {}", spec.rank), errno);
-  ::setpgid(pid, pid);  // The child does it too: whoever comes first, the group is there for both.
+  ::setpgid(pid, pid);  // The child does it too, so the group exists for both, in either order.
   RankProcess process(spec.rank, pid, base::Fd(), std::move(spec.control));
   HANJI_ASSIGN_OR_RETURN(base::Fd pidfd, shm::open_pidfd(pid));
   process.set_pidfd(std::move(pidfd));

@@ -234,7 +234,7 @@ TEST(FrozenUnits, AreWholeOnlyAroundTheirBackwardAndTheBitsAreThoseOfOneProcess)
       const Job& job = kJobs[i];
       const Trained found = train(world, job);
       EXPECT_TRUE(same_bits(found.values, expected[i])) << job.name;
-      // What is computed again at once is whole at once.
+      // A unit that is recomputed immediately is unsharded immediately.
       if (job.share_memory || job.form == Form::kAll) continue;
       if (job.strategy == ShardingStrategy::kShardGradOp) continue;
       EXPECT_LT(found.most_whole, 4 * 4 * kFrozen) << job.name << ": of eight blocks";

@@ -73,7 +73,7 @@ struct FullyShardOptions {
 ///   loss(hanji::unit(net)(x)).backward();   // in net's forward: x = hanji::unit(block)(x)
 ///   sharded.step(optimizer);
 ///
-/// On one host parameters lie once, in the heap: a unit is made whole by looking at it, and
+/// On one host parameters lie once, in the heap: unsharding a unit needs no communication, and
 /// resharding frees nothing; Sharded::description() says which holds.
 ///
 /// Result  as data_parallel() gives, bit for bit: the sums have the same order.

@@ -13,7 +13,7 @@ namespace hanji::parallel {
 /// What of a gradient a rank keeps while backward runs.
 enum class WholeGradients : uint8_t {
   kKept,   ///< A buffer for every unit, all the time (ZeRO-1).
-  kFreed,  ///< A few buffers that units take by turns; after it only the shards (ZeRO-2).
+  kFreed,  ///< A few buffers that all units reuse; after backward only the shards (ZeRO-2).
 };
 
 struct ShardOptimizerOptions {

@@ -20,7 +20,7 @@ struct ActivationOptions {
   const base::Log* log = nullptr;  ///< Told if the kernel refuses io_uring.
 };
 
-/// Takes what forward saves for backward out of memory, into a file without a name: written while
+/// Offloads tensors saved for backward to an unlinked file: written while
 /// forward goes on, read ahead, last one first, while backward runs.
 ///
 ///   hanji::ActivationStore store({.folder = "/scratch"});

@@ -23,7 +23,7 @@ struct OffloadOptions {
   const base::Log* log = nullptr;  ///< Told if the kernel refuses io_uring.
 };
 
-/// An element-wise optimizer (AdamW, SGD, Lion) whose state lies in a file without a name, for what
+/// An element-wise optimizer (AdamW, SGD, Lion) whose state is in an unlinked file, for state that
 /// does not fit in memory. While a piece is updated, the next one is read and the last one written.
 ///
 ///   auto optimizer = offloaded([](FlatPart part, const SumOverParts&) { return flat_adamw(part); },

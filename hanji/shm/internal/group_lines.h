@@ -15,7 +15,7 @@ namespace hanji::shm::internal {
 
 /// The flag lines of one group, seen by one member: posting, polling, sleeping.
 ///
-/// A sync with sequence s: post(s), then arrived(s) until true. Whoever posts wakes sleepers by
+/// A sync with sequence s: post(s), then arrived(s) until true. The posting rank wakes sleepers by
 /// ring(), after its first poll, so that the fence does not delay the poll.
 class GroupLines {
  public:
@@ -100,7 +100,7 @@ class GroupLines {
     const uint64_t word = ranks_[me_]->cancelled.load(std::memory_order_relaxed);
     return {static_cast<int>(word >> 48) - 1, word & 0xffffffffffff};
   }
-  /// Who belongs to the group, for whoever looks at the segment from outside.
+  /// The members of the group, for readers of the segment outside of the job.
   void announce_members();
 
   void set_failed(Code code);

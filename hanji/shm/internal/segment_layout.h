@@ -79,7 +79,7 @@ inline constexpr size_t kAbortOffset = 4096;
 enum class Presence : uint32_t { kAbsent, kHere, kLeft, kDead };
 
 struct RankState {
-  // Written by the rank when it joins or leaves; kDead by whoever sees it die.
+  // Written by the rank when it joins or leaves; kDead by the process that sees it die.
   alignas(kLine) Atomic<uint32_t> presence;
   Atomic<int32_t> pid;
   // What the rank waits for: group + 1 in the upper half, 0 if it does not wait; operation below.

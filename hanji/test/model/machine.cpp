@@ -33,7 +33,7 @@ uint64_t read_word(const void* word, size_t bytes) {
   return value;
 }
 
-/// The machine's own memory comes from the C library, whoever runs.
+/// The machine's own memory comes from the C library, whichever thread runs.
 class OutsideOfArenas {
  public:
   OutsideOfArenas() : before_(Arena::use(nullptr)) {}

@@ -8,7 +8,7 @@
 
 namespace hanji::shm::internal {
 
-// No nap ends by itself here: whoever needs that has lost a wake-up.
+// No sleep ends by itself here: a thread that needs that has lost a wake-up.
 void futex_wait(Atomic<uint32_t>& word, uint32_t expected, std::chrono::nanoseconds) {
   test::model::futex_wait(&word, expected);
 }

@@ -8,7 +8,7 @@
 namespace hanji::comm::mpi {
 
 std::shared_ptr<Session> Session::open() {
-  // MPI itself is one per process, whoever uses it; this only finds what is alive of it.
+  // A process has one MPI for all its users; this only finds the living session.
   static std::mutex mutex;
   static std::weak_ptr<Session> alive;
   const std::lock_guard lock(mutex);

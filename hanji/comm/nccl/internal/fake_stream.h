@@ -12,7 +12,7 @@
 namespace hanji::comm::nccl::fake {
 
 /// A stream of a device that is none: what is added runs in that order on a thread of its own,
-/// while whoever added it goes on.
+/// while the thread that added it continues.
 ///
 /// Thread  any.
 class Stream {

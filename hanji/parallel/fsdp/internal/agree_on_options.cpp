@@ -14,7 +14,7 @@ namespace {
 /// With owners filled in; refuses what cannot be.
 ShardingOptions resolve(ShardingOptions options, const comm::Group& group,
                         const std::vector<NamedParameter>& parameters, const std::string& caller) {
-  options.initial.reset();  // whoever keeps the options has no use for it
+  options.initial.reset();  // not used after it
   if (options.max_units_in_flight < 1) {
     refuse(caller, "max_units_in_flight is " + std::to_string(options.max_units_in_flight) +
                        "; one unit at least must be whole to compute");

@@ -78,7 +78,7 @@ void ModuleUnits::check_root_is_called(const ModuleUnit& unit) const {
       " is called outside of it; call hanji::unit(root)(...), or leave the option out"));
 }
 
-/// What is computed again is what the next part of backward needs, in the other direction.
+/// A recomputed part is the one that the next part of backward needs, in the other direction.
 void ModuleUnits::begin_call(size_t index) {
   if (in_recomputation()) {
     units_[index].begun.reset();
@@ -94,7 +94,7 @@ void ModuleUnits::begin_call(size_t index) {
 }
 
 /// Without calls to go by: a unit ends where an operation needs others and not it, but for what is
-/// computed again, whose backward follows.
+/// recomputed, whose backward follows.
 void ModuleUnits::touch(const std::vector<size_t>& flats) {
   std::vector<size_t> needed;
   for (const size_t flat : flats) {
@@ -169,7 +169,7 @@ void ModuleUnits::before_backward(const std::shared_ptr<UnitPass>& pass) {
 
 /// No gradient tells when frozen parameters have been read for the last time. But autograd runs what
 /// was computed last first, so when a call's backward begins that of all later calls is over, as it
-/// is of all calls that were made to compute again what has been differentiated by now.
+/// is of all calls that recomputed a part whose backward is over by now.
 void ModuleUnits::reshard_done(const UnitPass& next) {
   if (!rules_.reshards || units_[next.unit].is_root) return;
   for (size_t i = 0; i < units_.size(); ++i) {

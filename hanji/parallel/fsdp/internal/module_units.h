@@ -75,7 +75,7 @@ class ModuleUnits {
   void on_end_of_backward(bool ends_batch, bool keeps_graph);
 
   void reshard_all();
-  /// While true all are whole for whoever looks.
+  /// While true all are unsharded for every reader.
   void set_pinned(bool pinned) { pinned_ = pinned; }
   bool is_pinned() const { return pinned_; }
   /// Begins to read what the next forward, which goes as the one before did, begins with.

@@ -254,7 +254,7 @@ void ShardGradients::hand_out(Unit& unit, const uint8_t* used) {
     at::Tensor& gradient = leaves[i].tensor.mutable_grad();
     if (used[leaves[i].position] == 0) {
       if (unit.steps) gradient.reset();
-      if (adds && !gradient.defined()) unit.slots[i].zero_();  // for whoever reads flat gradients
+      if (adds && !gradient.defined()) unit.slots[i].zero_();  // for readers of flat gradients
     } else if (adds && gradient.defined()) {
       gradient.add_(more[i]);
     } else {

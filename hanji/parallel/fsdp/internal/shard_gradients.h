@@ -89,7 +89,7 @@ class ShardGradients : public GradientSink {
   Setup setup_;
   std::unique_ptr<Gradients> engine_;
   std::vector<at::Tensor> flat_;
-  std::vector<at::Tensor> free_;  ///< Bytes for rows of any unit, which units take by turns.
+  std::vector<at::Tensor> free_;  ///< Bytes for rows of any unit, reused by all units.
   int64_t row_bytes_ = 0;         ///< Of each of them: the largest unit's.
   int num_made_ = 0;
   size_t num_begun_ = 0;  ///< From the last unit on.

@@ -53,7 +53,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
 
   /// Throws kUnsupported, naming the caller, where parameters, or gradients, lie in a file.
   void check_in_memory(const std::string& caller, bool parameters, bool gradients) const;
-  /// Why `tensor` is no leaf of ours, for whoever wants to step with it; empty if it is one.
+  /// Why `tensor` is no leaf of ours, for an optimizer that steps with it; empty if it is one.
   std::string why_foreign(const at::Tensor& tensor) const;
 
  private:

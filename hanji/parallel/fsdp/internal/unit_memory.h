@@ -40,7 +40,7 @@ struct UnitPart {
 /// Where the whole parameters of a unit lie.
 enum class Residence : uint8_t {
   kShared,      ///< Once on the host, in the heap: every rank writes its shard there.
-  kReplicated,  ///< On every rank: made whole again after each step.
+  kReplicated,  ///< On every rank: unsharded again after each step.
   kGathered,    ///< On every rank while it computes with them, else only the shards.
 };
 
