@@ -51,6 +51,16 @@ Flow Model::forward(layout::Range layers, Flow flow, const Batch& batch,
   return flow;
 }
 
+int64_t Model::layer_of(const at::Tensor& parameter) const {
+  for (int64_t i = 0; i < num_layers(); ++i) {
+    const auto read = layer_parameters(i);
+    if (std::ranges::any_of(read, [&](const at::Tensor& one) { return one.is_same(parameter); })) {
+      return i;
+    }
+  }
+  return 0;
+}
+
 LossSum Model::loss_sum(const Batch& batch, const std::vector<LayerScope>& scopes) {
   return loss(forward({0, num_layers()}, {}, batch, scopes), batch);
 }

@@ -29,6 +29,11 @@ class Model : public torch::nn::Module {
   /// Runs layer `index` of [0, num_layers()). Layer 0 takes batch.inputs and an empty flow.
   virtual Flow layer(int64_t index, Flow flow, const Batch& batch) = 0;
 
+  /// The parameters that layer `index` reads; a tied weight is one of every layer that reads it.
+  virtual std::vector<at::Tensor> layer_parameters(int64_t index) const = 0;
+  /// The first layer that reads `parameter`, to which it belongs; 0 if none does.
+  int64_t layer_of(const at::Tensor& parameter) const;
+
   /// Returns the loss of the flow of the last layer.
   ///
   /// Cost    may overwrite the flow with its gradient: call backward() at most once.

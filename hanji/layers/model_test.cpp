@@ -22,9 +22,15 @@ class Counting : public Model {
     if (index == spoilt) return spoilt_flow;
     return {(index == 0 ? batch.inputs : flow.at(0)) + index};
   }
+  std::vector<at::Tensor> layer_parameters(int64_t index) const override {
+    if (index == 1) return {tied};
+    return index == 3 ? std::vector<at::Tensor>{own, tied} : std::vector<at::Tensor>();
+  }
   LossSum loss(Flow flow, const Batch& batch) override {
     return {flow.at(0).sum(), batch.num_valid};
   }
+
+  at::Tensor tied = at::zeros({1}), own = at::zeros({1});
 
   std::vector<int64_t> seen;
   int64_t spoilt = -1;
@@ -46,6 +52,13 @@ TEST(Model, ARangeGoesOnWithTheFlowThatItIsGiven) {
   const Flow first = model.forward({0, 2}, {}, batch());
   const Flow rest = model.forward({2, 4}, first, batch());
   EXPECT_TRUE(at::equal(rest.at(0), model.forward({0, 4}, {}, batch()).at(0)));
+}
+
+TEST(Model, AParameterBelongsToTheFirstLayerThatReadsIt) {
+  const Counting model;
+  EXPECT_EQ(model.layer_of(model.tied), 1);
+  EXPECT_EQ(model.layer_of(model.own), 3);
+  EXPECT_EQ(model.layer_of(at::zeros({1})), 0) << "read by none";
 }
 
 TEST(Model, ScopesLieAroundEachLayerTheFirstOutermost) {

@@ -26,6 +26,12 @@ struct Block {
   compute::LayerNorm ln_1, ln_2;
   Weight qkv, qkv_bias, out, out_bias;  // attn.c_attn, attn.c_proj
   Weight up, up_bias, down, down_bias;  // mlp.c_fc, mlp.c_proj
+
+  /// In the order of parameters().
+  std::vector<Weight*> ordered() {
+    return {&ln_1.weight, &ln_1.bias, &qkv, &qkv_bias, &out,  &out_bias,
+            &ln_2.weight, &ln_2.bias, &up,  &up_bias,  &down, &down_bias};
+  }
 };
 
 /// Registers parameters under GPT-2's names and fills them.
@@ -108,17 +114,20 @@ struct GptImpl::Parameters {
   std::vector<Block> blocks;
   compute::LayerNorm ln_f;
 
+  /// What a layer reads.
+  std::vector<Weight*> of_layer(int64_t index) {
+    if (index == 0) return {&token, &position};
+    if (index <= std::ssize(blocks)) return blocks[index - 1].ordered();
+    return {&ln_f.weight, &ln_f.bias, &head};
+  }
+
   std::vector<Weight*> ordered(bool tied) {
-    std::vector<Weight*> all{&token, &position};
-    for (auto& b : blocks) {
-      for (Weight* w : {&b.ln_1.weight, &b.ln_1.bias, &b.qkv, &b.qkv_bias, &b.out, &b.out_bias,
-                        &b.ln_2.weight, &b.ln_2.bias, &b.up, &b.up_bias, &b.down, &b.down_bias}) {
-        all.push_back(w);
-      }
+    std::vector<Weight*> all;
+    for (int64_t layer = 0; layer < std::ssize(blocks) + 2; ++layer) {
+      const std::vector<Weight*> more = of_layer(layer);
+      all.insert(all.end(), more.begin(), more.end());
     }
-    all.push_back(&ln_f.weight);
-    all.push_back(&ln_f.bias);
-    if (!tied) all.push_back(&head);
+    if (tied) all.pop_back();
     return all;
   }
 };
@@ -227,6 +236,12 @@ layers::Flow GptImpl::layer(int64_t index, layers::Flow flow, const layers::Batc
   if (index == 0) return pass.embed(*parameters_, batch.inputs);
   if (index == num_layers() - 1) return pass.logits(*parameters_, std::move(flow));
   return pass.block(parameters_->blocks[index - 1], index - 1, std::move(flow));
+}
+
+std::vector<at::Tensor> GptImpl::layer_parameters(int64_t index) const {
+  std::vector<at::Tensor> read;
+  for (const Weight* weight : parameters_->of_layer(index)) read.push_back(weight->value);
+  return read;
 }
 
 layers::LossSum GptImpl::loss(layers::Flow flow, const layers::Batch& batch) {

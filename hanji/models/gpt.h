@@ -52,6 +52,7 @@ class GptImpl : public layers::Model {
   layers::LossSum loss(layers::Flow flow, const layers::Batch& batch) override;
 
   layout::Range recomputed_layers() const override { return {1, options_.layers + 1}; }
+  std::vector<at::Tensor> layer_parameters(int64_t index) const override;
   void set_gradient_slots(std::vector<at::Tensor> slots) override;
 
   const GptOptions& options() const { return options_; }

@@ -120,6 +120,10 @@ layers::Flow ModuleModel::layer(int64_t index, layers::Flow flow, const layers::
   return {std::move(output)};
 }
 
+std::vector<at::Tensor> ModuleModel::layer_parameters(int64_t index) const {
+  return layers_[static_cast<size_t>(index)].module->parameters();
+}
+
 layers::LossSum ModuleModel::loss(layers::Flow flow, const layers::Batch& batch) {
   layers::LossSum loss = loss_(flow.at(0), batch.targets);
   if (loss.sum.defined() && loss.sum.numel() == 1 && loss.count >= 0) return loss;

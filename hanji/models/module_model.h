@@ -48,6 +48,7 @@ class ModuleModel : public layers::Model {
 
   int64_t num_layers() const override { return std::ssize(layers_); }
   layers::Flow layer(int64_t index, layers::Flow flow, const layers::Batch& batch) override;
+  std::vector<at::Tensor> layer_parameters(int64_t index) const override;
   /// Errors  throws kInvalidArgument for a sum that is not one number, and for a count below 0.
   layers::LossSum loss(layers::Flow flow, const layers::Batch& batch) override;
 

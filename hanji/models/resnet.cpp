@@ -175,6 +175,14 @@ struct ResNetImpl::Parts {
   std::vector<Residual> blocks;
   at::Tensor head, head_bias;
 
+  std::vector<const Unit*> units_of(int64_t layer) const {
+    if (layer == 0) return {&stem};
+    std::vector<const Unit*> found;
+    for (const Unit& unit : blocks[layer - 1].units) found.push_back(&unit);
+    for (const Unit& unit : blocks[layer - 1].shortcut) found.push_back(&unit);
+    return found;
+  }
+
   /// In the order of statistics().
   template <class See>
   void for_each_norm(const See& see) {
@@ -234,6 +242,17 @@ layers::Flow ResNetImpl::layer(int64_t index, layers::Flow flow, const layers::B
     return {at::linear(flow.at(0).mean({2, 3}), parts_->head, parts_->head_bias)};
   }
   return {parts_->blocks[static_cast<size_t>(index - 1)](flow.at(0), is_training())};
+}
+
+std::vector<at::Tensor> ResNetImpl::layer_parameters(int64_t index) const {
+  if (index == num_layers() - 1) return {parts_->head, parts_->head_bias};
+  std::vector<at::Tensor> read;
+  for (const Unit* unit : parts_->units_of(index)) {
+    for (const at::Tensor& one : {unit->convolution.weight, unit->norm.weight, unit->norm.bias}) {
+      read.push_back(one);
+    }
+  }
+  return read;
 }
 
 layers::LossSum ResNetImpl::loss(layers::Flow flow, const layers::Batch& batch) {

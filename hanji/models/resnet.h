@@ -48,6 +48,8 @@ class ResNetImpl : public layers::Model {
   /// Shape   batch.inputs [B, 3, height, width] float32; the last flow is the logits [B, classes].
   layers::Flow layer(int64_t index, layers::Flow flow, const layers::Batch& batch) override;
 
+  std::vector<at::Tensor> layer_parameters(int64_t index) const override;
+
   /// Shape   batch.targets [B] int64; negative ones do not count.
   layers::LossSum loss(layers::Flow flow, const layers::Batch& batch) override;
 

@@ -43,17 +43,12 @@ int64_t bytes_of(const layers::Flow& flow) {
 /// Counts one forward and backward, by the layer that runs.
 class Pass : public lens::Observer {
  public:
-  Pass(layers::Model& model, std::vector<int64_t>& owners)
+  explicit Pass(layers::Model& model)
       : model_(model),
         parameters_(parallel::learning_parameters(model)),
-        owners_(owners),
         counts_(static_cast<size_t>(model.num_layers())) {
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      const at::Tensor& one = parameters_[i].tensor;
-      parallel::add_gradient_hook(one, "count_facts", [this, i, one] {
-        owners_[i] = layer_;
-        one.mutable_grad().reset();
-      });
+    for (const auto& [name, one] : parameters_) {
+      parallel::add_gradient_hook(one, "count_facts", [one] { one.mutable_grad().reset(); });
     }
   }
   ~Pass() override {
@@ -140,7 +135,6 @@ class Pass : public lens::Observer {
 
   layers::Model& model_;
   const std::vector<parallel::NamedParameter> parameters_;
-  std::vector<int64_t>& owners_;
   PrivateMemory memory_;
   std::vector<LayerCount> counts_;
   int64_t layer_ = 0;
@@ -197,12 +191,10 @@ plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload
   const auto& [dataset, make] = workload;
   const models::MakeOptions options{.kernels = kernels, .classes = dataset.num_ids};
   const auto model = make ? make(config, options) : models::make(config, options);
-  const auto parameters = parallel::learning_parameters(*model);
-  std::vector<int64_t> owners(parameters.size());
   layers::Batch batch;
   const auto pass = [&](int64_t samples) {
     data::read_first(*dataset.samples, samples, batch);
-    return Pass(*model, owners).run(batch, training_scopes(config, *model));
+    return Pass(*model).run(batch, training_scopes(config, *model));
   };
   pass(kFew);  // fills caches
   const std::vector<LayerCount> few = pass(kFew), more = pass(kMore);
@@ -213,8 +205,8 @@ plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload
     facts.layers.back().name = fmt::format("layer {}", i);
     facts.layers.back().backward = amount(few_beside[i], more_beside[i]);
   }
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    facts.parameters.push_back({parameters[i].tensor.numel(), owners[i]});
+  for (const auto& [name, tensor] : parallel::learning_parameters(*model)) {
+    facts.parameters.push_back({tensor.numel(), model->layer_of(tensor)});
   }
   facts.targets_per_sample = batch.num_valid / kMore;
   facts.sample_bytes = static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes()) / kMore;
