@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "hanji/base/status.h"
+#include "hanji/layers/model.h"
 #include "hanji/parallel/fsdp/internal/prepare.h"
 #include "hanji/parallel/fsdp/internal/resharding.h"
 #include "hanji/parallel/fsdp/sequential.h"
@@ -46,7 +47,7 @@ void find_in_lists(const torch::nn::Module& module, const std::string& prefix, U
 /// Units without their parameters, the root first.
 std::vector<UnitRequest> find_units(const torch::nn::Module& module,
                                     const FullyShardOptions& options) {
-  std::vector<UnitRequest> units = {{"", {}, &module, true}};
+  std::vector<UnitRequest> units = {{.module = &module, .is_root = true}};
   if (options.units) {
     for (const auto& item : module.named_modules("", /*include_self=*/false)) {
       if (!options.units(item.key(), *item.value())) continue;
@@ -90,6 +91,33 @@ void share_out(const torch::nn::Module& module, const std::vector<NamedParameter
   for (size_t i = 0; i < owner.size(); ++i) {
     units[owner[i]].parameters.push_back(static_cast<int>(i));
   }
+}
+
+/// The model whose layers are the units; null: modules are.
+const layers::Model* layered(const torch::nn::Module& module, const FullyShardOptions& options) {
+  if (options.calls != UnitCalls::kLayers) return nullptr;
+  if (options.units) refuse("UnitCalls::kLayers takes no policy `units`: the units are the layers");
+  const auto* model = dynamic_cast<const layers::Model*>(&module);
+  if (model == nullptr)
+    refuse("UnitCalls::kLayers needs a hanji::layers::Model, whose layers are the units");
+  return model;
+}
+
+/// A unit per layer; no root.
+std::vector<UnitRequest> units_of_layers(const layers::Model& model,
+                                         const std::vector<NamedParameter>& parameters) {
+  std::vector<UnitRequest> units(model.num_layers());
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    units[model.layer_of(parameters[i].tensor)].parameters.push_back(static_cast<int>(i));
+  }
+  for (int64_t layer = 0; layer < model.num_layers(); ++layer) {
+    units[layer].name = fmt::format("layer {}", layer);
+    for (const at::Tensor& read : model.layer_parameters(layer)) {
+      std::vector<int64_t>& readers = units[model.layer_of(read)].layers;
+      if (readers.empty() || readers.back() != layer) readers.push_back(layer);
+    }
+  }
+  return units;
 }
 
 /// NO_SHARD is a group of this rank alone, whose replicas are the others.
@@ -162,9 +190,14 @@ Sharded fully_shard(torch::nn::Module& module, const comm::Group& asked_group,
   sharding.precision = agree_on_precision(sharding.precision, options.calls == UnitCalls::kExplicit,
                                           sharding, group, kCaller);
   ShardedModel::Spec spec{kCaller, {.group = group}};
-  spec.units = find_units(module, options);
+  const layers::Model* model = layered(module, options);
+  if (model == nullptr) spec.units = find_units(module, options);
   spec.parameters = prepare(module, group, sharding, kCaller);
-  share_out(module, spec.parameters, spec.units);
+  if (model == nullptr) {
+    share_out(module, spec.parameters, spec.units);
+  } else {
+    spec.units = units_of_layers(*model, spec.parameters);
+  }
   take_options(sharding, spec);
   spec.residence = shares_parameters(spec, sharding) ? Residence::kShared : Residence::kGathered;
   spec.rules.reshards = true;

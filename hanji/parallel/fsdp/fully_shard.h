@@ -29,6 +29,7 @@ ShardingStrategy parse_sharding_strategy(std::string_view name);
 enum class UnitCalls : uint8_t {
   kExplicit,  ///< The model, by hanji::unit(module)(x) or hanji::Sequential.
   kLens,      ///< Every operation, by the parameters it reads: for modules as they are.
+  kLayers,    ///< forward() of a layers::Model within unit_scope(): its layers are the units.
 };
 
 /// Whether a module, of this name in the one that is sharded, is a unit of its own.
@@ -66,7 +67,8 @@ struct FullyShardOptions {
 /// Shards the parameters, gradients and optimizer of `module` over `group`: every rank keeps its
 /// share, and makes the parameters of a unit whole while that unit computes (ZeRO-3). What lies in
 /// no other unit, or in several, belongs to the root unit, `module` itself, which stays whole from
-/// its forward to its backward.
+/// its forward to its backward. With UnitCalls::kLayers a parameter belongs to the first layer that
+/// reads it; a unit that another layer reads too stays whole from the first forward to its backward.
 ///
 ///   auto sharded = hanji::fully_shard(*net, world.group(), {.units = hanji::units_of_type<Block>()});
 ///   torch::optim::AdamW optimizer(sharded.parameters(), 3e-4);
@@ -88,9 +90,10 @@ struct FullyShardOptions {
 ///         parameters from the disk for each all_gather and for the update, and writes them once.
 ///         With sharding.precision the bytes of its dtypes travel, and shards are memory of their
 ///         own on one host too.
-/// Errors  as shard_optimizer(); kInvalidArgument for a policy that finds no unit, for HYBRID_SHARD
+/// Errors  as shard_optimizer(); kInvalidArgument for a policy that finds no unit or stands beside
+///         UnitCalls::kLayers, for that with a module that is no layers::Model, for HYBRID_SHARD
 ///         without `replicas`, for a rank without grains where units are gathered, for casts of
-///         inputs or outputs with UnitCalls::kLens, and for reshard_after_forward_to with
+///         inputs or outputs with other calls than UnitCalls::kExplicit, and for reshard_after_forward_to with
 ///         SHARD_GRAD_OP, NO_SHARD, grains that ranks share unevenly, or of other ranks than it
 ///         says (kMismatch if ranks differ in their number). While its unit does not compute,
 ///         reading a parameter throws, naming it; a second backward() through one forward() throws,

@@ -214,6 +214,23 @@ std::vector<FlatPart> Sharded::flat_parts(const GroupRule& rule) const {
   return parts;
 }
 
+std::vector<NamedParameter> whole_parameters(const Sharded& sharded) {
+  std::vector<NamedParameter> found;
+  for (const FlatUnit* unit : sharded.model_->learning()) {
+    const UnitPart& part = unit->part();
+    if (unit->keeps_apart()) {
+      throw Error(base::unsupported("whole_parameters: no rank has unit " + part.name +
+                                    " whole between steps; take full_parameters()"));
+    }
+    for (size_t i = 0; i < part.parameters.size(); ++i) {
+      const auto& [name, parameter] = part.parameters[i];
+      const at::Tensor& whole = unit->memory().whole();
+      found.push_back({name, alias(whole, part.plan.flat.offsets[i], parameter.sizes())});
+    }
+  }
+  return found;
+}
+
 std::vector<at::Tensor> Sharded::gradient_slots() const {
   std::map<int, at::Tensor> by_registration;
   const auto& units = model_->learning();

@@ -203,7 +203,15 @@ class Sharded {
   std::string description() const;
 
  private:
+  friend std::vector<NamedParameter> whole_parameters(const Sharded& sharded);
+
   std::shared_ptr<ShardedModel> model_;
 };
+
+/// What learns, unit by unit, in the memory where it lies whole between steps: once on the host, or
+/// with shard_optimizer() on every rank. It can be read while its unit is resharded, and written as
+/// while full_parameters() lives, by any rank of the host.
+/// Errors  throws kUnsupported where units are gathered, so that nothing lies whole between steps.
+std::vector<NamedParameter> whole_parameters(const Sharded& sharded);
 
 }  // namespace hanji::parallel

@@ -1,7 +1,9 @@
 #include "hanji/parallel/fsdp/unit.h"
 
-#include <torch/nn/module.h>
+#include <span>
+#include <utility>
 
+#include "hanji/layers/model.h"
 #include "hanji/parallel/fsdp/internal/sharded_model.h"
 
 namespace hanji::parallel {
@@ -18,6 +20,15 @@ std::shared_ptr<ShardedModel> model_of(const torch::nn::Module& module) {
   return nullptr;
 }
 
+layers::Flow run_within(const std::shared_ptr<ShardedModel>& model, std::span<const size_t> units,
+                        layers::Flow flow, const layers::RunLayer& run) {
+  if (units.empty()) return run(std::move(flow));
+  UnitCall call(model, units[0]);
+  layers::Flow outputs = run_within(model, units.subspan(1), std::move(flow), run);
+  call.leave(outputs);
+  return outputs;
+}
+
 }  // namespace
 
 UnitCall::UnitCall(const torch::nn::Module& module) {
@@ -30,6 +41,11 @@ UnitCall::UnitCall(const torch::nn::Module& module) {
   unit_ = *unit;
 }
 
+UnitCall::UnitCall(std::shared_ptr<ShardedModel> model, size_t unit)
+    : unit_(unit), casts_(model->modules().enter(unit)) {
+  model_ = std::move(model);
+}
+
 UnitCall::~UnitCall() {
   if (model_ != nullptr) model_->modules().leave(unit_, {});
 }
@@ -38,6 +54,14 @@ void UnitCall::leave(const std::vector<at::Tensor>& outputs) {
   if (model_ == nullptr) return;
   const auto model = std::exchange(model_, nullptr);
   model->modules().leave(unit_, outputs);
+}
+
+layers::LayerScope unit_scope(const layers::Model& model) {
+  return [&model](int64_t layer, layers::Flow flow, const layers::RunLayer& run) {
+    const auto sharded = model_of(model);
+    if (sharded == nullptr) return run(std::move(flow));
+    return run_within(sharded, sharded->modules().read_by(layer), std::move(flow), run);
+  };
 }
 
 }  // namespace hanji::parallel

@@ -9,10 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "hanji/layers/flow.h"
 #include "hanji/parallel/fsdp/cast_tensors.h"
 
 namespace torch::nn {
 class Module;
+}
+namespace hanji::layers {
+class Model;
 }
 
 namespace hanji::parallel {
@@ -30,6 +34,7 @@ struct Casts {
 class UnitCall {
  public:
   explicit UnitCall(const torch::nn::Module& module);
+  UnitCall(std::shared_ptr<ShardedModel> model, size_t unit);
   UnitCall(const UnitCall&) = delete;
   UnitCall& operator=(const UnitCall&) = delete;
   /// After an exception the unit is sharded again, and nothing waits for its backward.
@@ -46,6 +51,13 @@ class UnitCall {
   size_t unit_ = 0;
   Casts casts_;
 };
+
+/// A scope in which the units that a layer of `model` reads are whole, for a model that fully_shard()
+/// has sharded with UnitCalls::kLayers; of one that is not sharded it is the layer and nothing else.
+/// Give it to every forward() of the model, within the scope of recomputation.
+///
+/// `model` outlives the scope.
+layers::LayerScope unit_scope(const layers::Model& model);
 
 /// The tensors in what a forward() returns. For types of your own write a function of this name
 /// beside the type.

@@ -41,17 +41,27 @@ bool ModuleUnits::ModuleUnit::is_unsharded() const {
 
 void ModuleUnits::add(const UnitRequest& request, const std::vector<FlatUnit*>& flats) {
   if (flats.empty() && !request.is_root) return;
-  ModuleUnit unit{.name = request.name, .flats = flats, .is_root = request.is_root};
+  ModuleUnit unit{.name = request.name,
+                  .flats = flats,
+                  .is_root = request.is_root,
+                  .stays_whole = request.is_root || request.layers.size() > 1};
   unit.num_learning =
       std::ranges::count_if(flats, [](const FlatUnit* flat) { return flat->part().learns(); });
   unit_of_flat_.insert(unit_of_flat_.end(), flats.size(), units_.size());
   if (request.module != nullptr) by_module_[request.module] = units_.size();
+  for (const int64_t layer : request.layers) by_layer_[layer].push_back(units_.size());
   units_.push_back(std::move(unit));
 }
 
 std::optional<size_t> ModuleUnits::find(const torch::nn::Module& module) const {
   const auto found = by_module_.find(&module);
   return found == by_module_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::span<const size_t> ModuleUnits::read_by(int64_t layer) const {
+  const auto found = by_layer_.find(layer);
+  if (found == by_layer_.end()) return {};
+  return found->second;
 }
 
 Casts ModuleUnits::enter(size_t index) {
@@ -88,8 +98,10 @@ void ModuleUnits::begin_call(size_t index) {
   }
   constexpr size_t kMaxCalls = 1 << 16;  // of forwards that no backward() follows
   if (called_.size() >= kMaxCalls) called_.clear();
-  if (at::GradMode::is_enabled()) called_.push_back(index);
   unshard(units_[index]);
+  // Read again by a later layer, after which other units follow than after its own.
+  if (units_[index].stays_whole && !units_[index].is_root && contains(called_, index)) return;
+  if (at::GradMode::is_enabled()) called_.push_back(index);
   prefetch(index, 1);
 }
 
@@ -118,7 +130,7 @@ void ModuleUnits::touch(const std::vector<size_t>& flats) {
 
 /// After a forward: not if its backward comes next.
 bool ModuleUnits::reshards_after(const ModuleUnit& unit) const {
-  return rules_.reshards_after_forward && !unit.is_root && !in_recomputation();
+  return rules_.reshards_after_forward && !unit.stays_whole && !in_recomputation();
 }
 
 void ModuleUnits::leave(size_t index, const std::vector<at::Tensor>& outputs) {
@@ -161,7 +173,7 @@ void ModuleUnits::check_unspent(const UnitPass& pass) const {
 void ModuleUnits::before_backward(const std::shared_ptr<UnitPass>& pass) {
   ModuleUnit& unit = units_[pass->unit];
   reshard_done(*pass);
-  if (unit.holds_frozen() && !unit.is_root) unit.begun = pass;
+  if (unit.holds_frozen() && !unit.stays_whole) unit.begun = pass;
   unshard(unit);
   prefetch(pass->unit, -1);
   spent_.push_back(pass);
@@ -171,7 +183,7 @@ void ModuleUnits::before_backward(const std::shared_ptr<UnitPass>& pass) {
 /// was computed last first, so when a call's backward begins that of all later calls is over, as it
 /// is of all calls that recomputed a part whose backward is over by now.
 void ModuleUnits::reshard_done(const UnitPass& next) {
-  if (!rules_.reshards || units_[next.unit].is_root) return;
+  if (!rules_.reshards || units_[next.unit].stays_whole) return;
   for (size_t i = 0; i < units_.size(); ++i) {
     ModuleUnit& unit = units_[i];
     if (unit.begun == nullptr || i == next.unit) continue;
@@ -200,7 +212,7 @@ std::optional<size_t> ModuleUnits::neighbour(size_t unit, int direction) const {
 
 size_t ModuleUnits::num_whole() const {
   return std::ranges::count_if(units_, [](const ModuleUnit& unit) {
-    return !unit.is_root && unit.flats[0]->memory().whole().defined();
+    return !unit.stays_whole && unit.flats[0]->memory().whole().defined();
   });
 }
 
@@ -210,7 +222,7 @@ void ModuleUnits::prefetch(size_t unit, int direction) {
   const auto& flats = units_[unit].flats;
   if (pinned_ || (!flats.empty() && !flats[0]->memory().is_gathered())) return;
   auto next = neighbour(unit, direction);
-  if (!next || units_[*next].is_root) return;
+  if (!next || units_[*next].stays_whole) return;
   if (num_whole() < static_cast<size_t>(rules_.max_in_flight)) {
     for (FlatUnit* flat : units_[*next].flats) flat->memory().begin_unshard();
     next = neighbour(*next, direction);

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -19,9 +20,10 @@ namespace hanji::parallel {
 
 /// A unit as it was asked for: parameters by index, and the module that is called.
 struct UnitRequest {
-  std::string name;
-  std::vector<int> parameters;
-  const torch::nn::Module* module = nullptr;  ///< Whose call unshards it.
+  std::string name = {};
+  std::vector<int> parameters = {};
+  const torch::nn::Module* module = nullptr;  ///< Whose call unshards it,
+  std::vector<int64_t> layers = {};           ///< or those of a model that read it.
   bool is_root = false;                       ///< Stays whole between forward and backward.
 };
 
@@ -52,6 +54,8 @@ class ModuleUnits {
   /// The next unit. Its parameters are those of `flats`, which outlive this.
   void add(const UnitRequest& request, const std::vector<FlatUnit*>& flats);
 
+  /// The units that a layer of a model reads, its own last.
+  std::span<const size_t> read_by(int64_t layer) const;
   /// The unit that `module` is, if it is one.
   std::optional<size_t> find(const torch::nn::Module& module) const;
   Casts enter(size_t unit);
@@ -86,6 +90,7 @@ class ModuleUnits {
     std::string name;
     std::vector<FlatUnit*> flats = {};
     bool is_root = false;
+    bool stays_whole = false;  ///< From its forward to its backward, whatever the rules.
     size_t num_learning = 0;
     size_t num_done = 0;  ///< Of those, in this backward.
     int depth = 0;        ///< Calls on the way.
@@ -115,6 +120,7 @@ class ModuleUnits {
   std::vector<ModuleUnit> units_;
   std::vector<size_t> unit_of_flat_;
   std::unordered_map<const torch::nn::Module*, size_t> by_module_;
+  std::unordered_map<int64_t, std::vector<size_t>> by_layer_;
   std::vector<size_t> order_;                     ///< Of the forward before.
   std::vector<size_t> called_;                    ///< Of the forward that runs.
   std::vector<std::shared_ptr<UnitPass>> spent_;  ///< Whose backward runs now.
