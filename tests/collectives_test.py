@@ -94,6 +94,24 @@ class Collectives(CommandTest):
         file.write_text(json.dumps(stored))
         self.assertIn("stale: kernel was 0.0.1", self.hanji(*explain, **cache).stdout)
 
+    def test_what_moves_where_ranks_share_a_layer_is_explained(self):
+        layers = ("qkv=4096x6144:tokens-features", "wo=4096x4096:features-tokens",
+                  "w1w3=4096x28672:tokens-features", "w2=14336x4096:features-tokens")
+        asked = ("explain", "tp", *layers, "--ranks", "8", "--element-bytes", "2", "--bandwidth", "450GB/s")
+        value = json.loads(self.hanji(*asked, "--json").stdout)
+        self.assertEqual([layer["choices"][0]["moved"] for layer in value],
+                         ["input", "weights", "input", "output"])
+        by_input = next(one for one in value[0]["choices"] if one["moved"] == "input")
+        self.assertAlmostEqual(by_input["sent_bytes"], 2 * 8192 * 4096 * 2 * 7 / 8)
+        page = self.hanji(*asked).stdout
+        self.assertIn("chosen: weights", page)
+        self.assertIn("links of 450GB/s", page)
+        here = self.hanji("explain", "tp", "up=384x1536").stdout
+        self.assertIn("chosen: input", self.hanji("explain", "tp", "up=384x1536", "--tokens", "512").stdout)
+        self.assertIn("2 ranks, 8192 tokens", here)
+        self.assertIn("NAME=INPUTSxOUTPUTS", self.hanji("explain", "tp", "up", expect=2).stderr)
+        self.assertIn("add --bandwidth", self.hanji("explain", "tp", "up=8x8", "--ranks", "64", expect=2).stderr)
+
     def test_explain_draws_prices_and_says_why(self):
         page = self.hanji("explain", "all_reduce", "4MiB", "--ranks", "2", "--svg", "a.svg").stdout
         self.assertRegex(page, r"rank 0 +\[a\] +\[a\+b\]")

@@ -36,6 +36,7 @@ std::vector<std::string_view> routine_names() {
 
 Routine find_routine(const std::string& name) {
   const auto names = routine_names();
+  if (name.empty()) refuse(fmt::format("name a routine: {}", fmt::join(names, ", ")));
   const auto found = schedule::routine_named(name);
   if (found && std::find(names.begin(), names.end(), name) != names.end()) return *found;
   refuse(fmt::format("unknown routine '{}'; routines: {}", name, choices(name, names)));
@@ -74,8 +75,7 @@ Result<double> parse_rate(std::string_view text) {
 
 void CollectiveOptions::add_to(Verb verb) {
   verb.add_option("routine", &routine, fmt::format("{}", fmt::join(routine_names(), ", ")))
-      .type_name("ROUTINE")
-      .required();
+      .type_name("ROUTINE");
   verb.add_option("--ranks", &ranks,
                   fmt::format("how many take part, 1 to {}", schedule::kMaxRanks))
       .type_name("N")

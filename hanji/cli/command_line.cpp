@@ -66,7 +66,10 @@ void Verb::positionals_at_end() const { app_->positionals_at_end(); }
 void Verb::footer(const std::string& text) const { app_->footer(text); }
 
 void Verb::on_chosen(Run run) const {
-  app_->callback([run = std::move(run), chosen = chosen_] { *chosen = run; });
+  // The parser calls this after that of a verb of its own, which was chosen then.
+  app_->callback([run = std::move(run), chosen = chosen_, app = app_] {
+    if (app->get_subcommands().empty()) *chosen = run;
+  });
 }
 
 bool Verb::was_given(const std::string& option) const { return app_->count(option) > 0; }

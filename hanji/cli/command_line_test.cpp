@@ -47,6 +47,16 @@ TEST_F(CommandLineTest, TheChosenVerbRunsAndItsCodeIsReturned) {
   EXPECT_THAT(refusal({"files"}), HasSubstr("A subcommand is required"));
 }
 
+TEST_F(CommandLineTest, AVerbThatRunsByItselfMayHaveVerbs) {
+  const Verb verb = root_.add_verb("explain", "Explains");
+  std::string subject;
+  verb.add_option("subject", &subject);
+  verb.add_verb("tp", "").on_chosen([] { return 5; });
+  verb.on_chosen([&] { return subject == "ring" ? 6 : 7; });
+  EXPECT_EQ(run({"explain", "tp"}), 5);
+  EXPECT_EQ(run({"explain", "ring"}), 6);
+}
+
 TEST_F(CommandLineTest, HelpAndVersionEndItWithoutARun) {
   const Verb verb = root_.add_verb("plan", "Plans");
   verb.on_chosen([] { return 3; });

@@ -119,6 +119,7 @@ void add_explain(Verb command) {
                   "list of several")
       .type_name("FILE");
   verb.add_flag("--json", &options->as_json, "for programs");
+  add_explain_tp(verb);
   verb.on_chosen([=] {
     std::cout << explain(*options) << std::flush;
     return 0;

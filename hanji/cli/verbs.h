@@ -16,6 +16,8 @@ void add_debug(Verb command);
 void add_doctor(Verb command);
 void add_simulate(Verb command);
 void add_explain(Verb command);
+/// `explain tp`, on that verb.
+void add_explain_tp(Verb explain_verb);
 void add_topo(Verb command);
 void add_bench(Verb command);
 /// Hidden: what `train` starts once per rank.

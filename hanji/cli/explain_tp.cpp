@@ -1,0 +1,163 @@
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+
+#include "hanji/base/json.h"
+#include "hanji/base/limits.h"
+#include "hanji/base/units.h"
+#include "hanji/cli/collective_options.h"
+#include "hanji/cli/host_rates.h"
+#include "hanji/cli/verbs.h"
+#include "hanji/cost/compare.h"
+#include "hanji/cost/linear_region.h"
+#include "hanji/cost/select.h"
+#include "hanji/report/collective_cost.h"
+#include "hanji/topology/machine.h"
+
+namespace hanji::cli {
+namespace {
+
+using cost::RegionCost;
+
+struct TpOptions {
+  std::vector<std::string> layers;
+  std::string bandwidth, latency;
+  int ranks = 2;
+  int64_t rows = 8192;
+  int element_bytes = 4;
+  bool as_json = false;
+};
+
+/// Who answers how long a call takes, and in which words that is known.
+struct Links {
+  cost::SecondsOf seconds_of;
+  std::string source;
+};
+
+Links network_links(const TpOptions& options) {
+  cost::Question question;
+  question.ranks = options.ranks;
+  question.network.bytes_per_second = parse_rate(options.bandwidth).or_throw();
+  if (!options.latency.empty()) {
+    question.network.latency_seconds = base::parse_seconds(options.latency).or_throw();
+  }
+  const auto seconds_of = [question](schedule::Routine routine, int64_t bytes) mutable {
+    question.routine = routine;
+    question.bytes = bytes;
+    return cost::answers(question).or_throw().front().seconds();
+  };
+  return {seconds_of,
+          fmt::format("links of {}{}", options.bandwidth,
+                      options.latency.empty() ? ", no latency" : ", latency " + options.latency)};
+}
+
+Links host_links(const TpOptions& options) {
+  if (options.ranks > base::kMaxRanksPerHost) {
+    throw Error(base::invalid_argument(
+        fmt::format("--ranks is {}, a host has at most {}; add --bandwidth of the links between "
+                    "hosts, such as 25GB/s",
+                    options.ranks, base::kMaxRanksPerHost)));
+  }
+  HostRates known = host_rates(topology::read_machine().or_throw(), options.ranks);
+  const auto seconds_of = [rates = known.rates, ranks = options.ranks](schedule::Routine routine,
+                                                                       int64_t bytes) {
+    const int64_t share = std::max<int64_t>(1, bytes / ranks / 4);
+    const cost::Query query{.routine = routine, .element_bytes = 4, .ranks = ranks, .count = share};
+    return cost::candidates_for(query, rates).front().seconds;
+  };
+  return {seconds_of, known.source};
+}
+
+std::string calls_text(const RegionCost& cost, bool backward) {
+  std::string text;
+  for (const cost::RegionCall& call : cost.calls) {
+    if (call.is_backward != backward) continue;
+    text += fmt::format("{}{}", text.empty() ? "" : " + ", schedule::name_of(call.routine));
+  }
+  return text;
+}
+
+std::string table_of(const cost::LinearRegion& region, const std::vector<RegionCost>& costs) {
+  std::string text = fmt::format("{}: [{} x {}] times [{} x {}]\n", region.name, region.rows,
+                                 region.inputs, region.inputs, region.outputs);
+  text += fmt::format("  {:<9}{:<30}{:<44}{:>12}{:>12}\n", "moved", "forward", "backward",
+                      "sent, rank", "seconds");
+  for (const RegionCost& cost : costs) {
+    text += fmt::format("  {:<9}{:<30}{:<44}{:>12}{:>12}\n", cost::name_of(cost.moved),
+                        calls_text(cost, false), calls_text(cost, true),
+                        report::decimal_bytes(static_cast<int64_t>(cost.sent_bytes)),
+                        base::format_seconds(cost.seconds));
+  }
+  return text + fmt::format("  chosen: {}\n\n", cost::name_of(costs.front().moved));
+}
+
+base::Json json_of(const cost::LinearRegion& region, const std::vector<RegionCost>& costs) {
+  base::Json choices = base::Json::array();
+  for (const RegionCost& cost : costs) {
+    choices.push_back({{"moved", cost::name_of(cost.moved)},
+                       {"forward", calls_text(cost, false)},
+                       {"backward", calls_text(cost, true)},
+                       {"sent_bytes", cost.sent_bytes},
+                       {"seconds", cost.seconds}});
+  }
+  return {{"layer", region.name},
+          {"rows", region.rows},
+          {"inputs", region.inputs},
+          {"outputs", region.outputs},
+          {"choices", std::move(choices)}};
+}
+
+std::string explain(const TpOptions& options) {
+  std::vector<cost::LinearRegion> regions;
+  for (const std::string& layer : options.layers) {
+    regions.push_back(cost::parse_linear_region(layer, options.rows).or_throw());
+  }
+  const Links links = options.bandwidth.empty() ? host_links(options) : network_links(options);
+  base::Json json = base::Json::array();
+  std::string text =
+      fmt::format("{} ranks, {} tokens, {} bytes per element; forward and backward together\n\n",
+                  options.ranks, options.rows, options.element_bytes);
+  for (const cost::LinearRegion& region : regions) {
+    const auto costs =
+        cost::compare_moved(region, options.ranks, options.element_bytes, links.seconds_of);
+    json.push_back(json_of(region, costs));
+    text += table_of(region, costs);
+  }
+  return options.as_json ? json.dump(1) + "\n" : text + "prices: " + links.source + "\n";
+}
+
+}  // namespace
+
+void add_explain_tp(Verb explain_verb) {
+  const Verb verb = explain_verb.add_verb(
+      "tp", "What moves where ranks share a linear layer: its input, its output or its weights");
+  auto options = std::make_shared<TpOptions>();
+  verb.add_option("layers", &options->layers,
+                  "NAME=INPUTSxOUTPUTS; with :FROM-TO, each tokens or features, where its ends are "
+                  "fixed: qkv=4096x6144:tokens-features")
+      .type_name("LAYER")
+      .required();
+  verb.add_option("--ranks", &options->ranks, "that share the layer")
+      .type_name("N")
+      .range(1, 1024)
+      .show_default();
+  verb.add_option("--tokens", &options->rows, "rows of a micro-batch: samples times tokens")
+      .type_name("N")
+      .show_default();
+  verb.add_option("--element-bytes", &options->element_bytes, "2 for bf16, 4 for float32")
+      .range(1, 8)
+      .show_default();
+  verb.add_option("--bandwidth", &options->bandwidth,
+                  "of every link, each way: 25GB/s; default: what this host measures")
+      .type_name("RATE");
+  verb.add_option("--latency", &options->latency, "of every message: 10us; default: none")
+      .type_name("TIME");
+  verb.add_flag("--json", &options->as_json, "for programs");
+  verb.on_chosen([=] {
+    std::cout << explain(*options) << std::flush;
+    return 0;
+  });
+}
+
+}  // namespace hanji::cli
