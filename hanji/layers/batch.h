@@ -9,23 +9,23 @@
 
 namespace hanji::layers {
 
-/// Keys of the random numbers of a forward, beside layer and element: a dropout mask depends on what
-/// it masks, never on which rank computes it or in which order.
+/// Keys of the random numbers of a forward, besides layer and element. A dropout mask depends on the
+/// masked element, not on the rank or the order of computation.
 struct Counters {
   uint64_t seed = 0;
   int64_t step = 0;
 };
 
-/// One micro-batch: everything that the layers and the loss of a model read beside the flow. Every
-/// stage of a pipeline has the batch of its micro-batch; only the flow is sent.
+/// One micro-batch: all inputs of a model's layers and loss besides the flow. Every stage of a pipeline
+/// has the batch of its micro-batch; only the flow is sent.
 ///
-/// Shape   inputs [B, ...], as the model's first layer takes them; targets [B, ...] as its loss takes
-///         them: of hanji's own models int64, of which negative ones do not count.
+/// Shape   inputs [B, ...] for the model's first layer; targets [B, ...] for its loss: int64 for
+///         hanji's own models, where negative targets are ignored.
 struct Batch {
   at::Tensor inputs;
   at::Tensor targets;
-  layout::Range positions;  ///< Of the samples within the global batch.
-  int64_t num_valid = 0;    ///< Targets that count.
+  layout::Range positions;  ///< Of the samples in the global batch.
+  int64_t num_valid = 0;    ///< Number of targets that are not ignored.
   Counters counters = {};
 
   int64_t size() const { return positions.size(); }

@@ -11,18 +11,18 @@
 
 namespace hanji::models {
 
-/// What a model is made from beside its configuration.
+/// The inputs of a model besides its configuration.
 struct MakeOptions {
   base::KernelChoice kernels;
   int64_t classes = 0;  ///< Token ids or classes of the data.
   c10::Device device = c10::kCPU;
 };
 
-/// Makes the model that a resolved configuration names, by the maker of its family.
+/// Makes the model of a resolved configuration, by the maker of its family.
 ///
-/// Result  initial values depend on train.seed and the model's sizes alone.
-/// Errors  throws kInvalidArgument for sizes that exclude each other, kUnsupported for a family whose
-///         models are a program's own.
+/// Result  initial values depend only on train.seed and the model's sizes.
+/// Errors  throws kInvalidArgument for contradictory sizes, kUnsupported for a family of programs' own
+///         models.
 std::shared_ptr<layers::Model> make(const plan::Config& config, const MakeOptions& options);
 
 }  // namespace hanji::models

@@ -12,7 +12,7 @@
 
 namespace hanji::parallel {
 
-/// Calls blocks as a choice says: kept, or checkpointed. By default all are kept.
+/// Calls blocks by a choice: kept, or checkpointed. By default all are kept.
 struct Checkpoints {
   layout::RecomputeChoice choice = {};
 
@@ -23,8 +23,8 @@ struct Checkpoints {
   }
 };
 
-/// Which blocks of a module to checkpoint, so that what forward keeps of them fits into a budget at
-/// the least computation.
+/// Selects the blocks of a module to checkpoint, so that the activations of all blocks fit into a
+/// budget with the least recomputation.
 ///
 ///   auto profile = hanji::profile(*net, [&] { loss(net->forward(x, {})).backward(); });
 ///   auto checkpoints = hanji::checkpoints_within(2 << 30, profile, {"blocks.0", "blocks.1"}, bytes);
@@ -32,9 +32,9 @@ struct Checkpoints {
 ///
 /// `profile`: of a step with nothing checkpointed, which may be of a deferred module. `blocks`: names
 /// of submodules, in the order of forward. `input_bytes`: of the inputs of one of them.
-/// Result  choice.peak_bytes is of the blocks alone; layout::choose_recomputed() makes the choice.
-/// Errors  throws kOutOfMemory, with what is needed, if nothing fits; kNotFound for a block of which
-///         the profile knows nothing.
+/// Result  choice.peak_bytes is of the blocks only; layout::choose_recomputed() makes the choice.
+/// Errors  throws kOutOfMemory, with the required bytes, if nothing fits; kNotFound for a block that
+///         the profile does not contain.
 Checkpoints checkpoints_within(int64_t budget_bytes, const lens::Profile& profile,
                                const std::vector<std::string>& blocks, int64_t input_bytes);
 

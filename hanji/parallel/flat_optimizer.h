@@ -12,23 +12,23 @@
 
 namespace hanji::parallel {
 
-/// Adds a vector up over all ranks that hold parts of the same parameters, in place.
+/// Sums a vector in place over all ranks that hold parts of the same parameters.
 using SumOverParts = std::function<void(at::Tensor&)>;
 
 /// An optimizer of a part of the flat buffers: all of them on one rank, a shard, or the range of a
-/// server. Parts update alone what a whole buffer updates together, with the same bits, but for
-/// Adafactor, whose statistics are sums over a parameter.
+/// server. Updating parts gives the bits of updating the whole buffer, except for Adafactor, whose
+/// statistics are sums over a parameter.
 class FlatOptimizer {
  public:
   virtual ~FlatOptimizer() = default;
 
-  /// One update with gradients divided by `gradient_divisor` on the way; what is left in the
-  /// gradients is undefined.
+  /// Updates once, with gradients divided by `gradient_divisor`; the gradients are undefined
+  /// afterwards.
   virtual void step(double learning_rate, double gradient_divisor) = 0;
-  /// The state that is kept between steps; element-wise ones lie as the parameters do. Write to
-  /// them to resume.
+  /// The state between steps; element-wise state has the layout of the parameters. Write to it to
+  /// resume.
   virtual std::vector<NamedParameter> state() const = 0;
-  /// Whether each element is updated by itself, so that a part may be updated piece by piece.
+  /// Whether each element is updated independently, so that a part may be updated piece by piece.
   virtual bool is_element_wise() const { return true; }
 
   /// Of state(), counted.
@@ -40,12 +40,12 @@ class FlatOptimizer {
   int64_t num_updates_ = 0;
 };
 
-/// Makes the optimizer of a part, when its buffers are there.
+/// Makes the optimizer of a part whose buffers exist.
 using MakeOptimizer =
     std::function<std::unique_ptr<FlatOptimizer>(FlatPart part, const SumOverParts& sum)>;
 
-/// One optimizer of several parts in memory, such as Sharded::flat_parts(): each has one that `make`
-/// makes, without a sum over ranks. state() is named as that of offloaded(): "part 0 first_moment".
+/// One optimizer of several parts in memory, such as Sharded::flat_parts(): `make` makes one for each,
+/// without a sum over ranks. state() has the names of offloaded(): "part 0 first_moment".
 std::unique_ptr<FlatOptimizer> optimizer_of_parts(const MakeOptimizer& make,
                                                   std::vector<FlatPart> parts);
 
@@ -55,7 +55,7 @@ struct AdamWOptions {
   double epsilon = 1e-8;
 };
 
-/// AdamW, its weight decay that of each piece's group. State: 2 elements per parameter.
+/// AdamW, with the weight decay of each piece's group. State: 2 elements per parameter.
 ///
 /// Cost    28 bytes of memory traffic per fp32 parameter, one pass.
 /// Source  Loshchilov & Hutter, Decoupled weight decay regularization, ICLR 2019, algorithm 2.
@@ -79,7 +79,7 @@ struct LionOptions {
 /// Lion. State: 1 element per parameter.
 ///
 /// Cost    20 bytes of memory traffic per fp32 parameter, one pass.
-/// Errors  throws kUnsupported but for float32 and float64 on the CPU.
+/// Errors  throws kUnsupported unless float32 or float64 on the CPU.
 /// Source  Chen et al., Symbolic Discovery of Optimization Algorithms, 2023, program 1.
 std::unique_ptr<FlatOptimizer> flat_lion(FlatPart part, const LionOptions& options = {});
 
@@ -92,9 +92,9 @@ struct AdafactorOptions {
 
 /// Adafactor. State: a row and a column per matrix, an element per parameter of vectors.
 ///
-/// `sum` is called twice per step, by the holders of all parts together; none: the part is all.
-/// Result  sums in float64; they follow the parts, so other parts give other last bits.
-/// Errors  throws kUnsupported but for float32 and float64 on the CPU.
+/// `sum` is called twice per step, by the holders of all parts together; empty: one part.
+/// Result  sums in float64 over parts; another split into parts gives other last bits.
+/// Errors  throws kUnsupported unless float32 or float64 on the CPU.
 /// Source  Shazeer & Stern, Adafactor, ICML 2018, algorithm 4, as in torch.optim.Adafactor.
 std::unique_ptr<FlatOptimizer> flat_adafactor(FlatPart part, const AdafactorOptions& options = {},
                                               SumOverParts sum = {});

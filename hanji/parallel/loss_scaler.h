@@ -12,13 +12,13 @@ namespace hanji::parallel {
 
 struct LossScalerOptions {
   double initial = 65536;
-  double growth = 2;     ///< Times the scale after `interval` steps without an overflow.
-  double backoff = 0.5;  ///< Times the scale after one.
+  double growth = 2;     ///< Factor of the scale after `interval` steps without an overflow.
+  double backoff = 0.5;  ///< Factor of the scale after an overflow.
   int64_t interval = 2000;
 };
 
-/// Scales the loss so that small gradients of 16 bits do not vanish; a step whose gradients overflow
-/// is left out, by all ranks or none.
+/// Scales the loss so that small gradients of 16 bits do not underflow. If gradients overflow on any
+/// rank, all ranks skip the step.
 ///
 ///   scaler.scale(loss).backward();
 ///   if (scaler.unscale(gradients)) optimizer.step();
@@ -34,20 +34,20 @@ class LossScaler {
   /// Divides the gradients by the scale, in place, and then sets the scale for the next step.
   ///
   /// Order   every rank, once per step. Ranks may hold different gradients: shards.
-  /// Result  false on every rank if a gradient of any rank is not finite: leave the update out.
+  /// Result  false on every rank if a gradient of any rank is not finite: skip the update.
   /// Cost    one pass, and an all_reduce of a byte.
   bool unscale(std::span<const at::Tensor> gradients);
-  /// The same of the gradients of parameters; those without one are left out.
+  /// The same for the gradients of parameters; skips those without a gradient.
   bool unscale_of(std::span<const at::Tensor> parameters);
 
-  /// The same of gradients that are not in memory all at one time: `each` calls what it is given with
-  /// one after the other.
+  /// The same for gradients that are not in memory at the same time: `each` calls its argument with
+  /// each gradient in turn.
   ///
   ///   scaler.unscale_each([&](const auto& visit) { sharded.for_each_gradient(visit); });
   using Visit = std::function<void(const at::Tensor&)>;
   bool unscale_each(const std::function<void(const Visit&)>& each);
 
-  /// To be saved and set again: with both the same steps follow.
+  /// State to save and to restore with set().
   double factor() const { return factor_; }
   int64_t steps_since_change() const { return steps_; }
   void set(double factor, int64_t steps_since_change);

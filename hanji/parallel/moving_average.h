@@ -9,18 +9,18 @@
 
 namespace hanji::parallel {
 
-/// Exponential moving average of parameters (or of a flat part of them, given as one tensor), often
-/// better to evaluate than the last ones.
+/// Exponential moving average of parameters, or of a flat part of them given as one tensor, for
+/// evaluation.
 class MovingAverage {
  public:
   /// Starts as a copy of `parameters`, in at least float32.
   /// Errors  throws kInvalidArgument unless 0 <= decay < 1.
   MovingAverage(std::vector<NamedParameter> parameters, double decay);
 
-  /// average = decay * average + (1 - decay) * parameter; after each step.
+  /// Sets average = decay * average + (1 - decay) * parameter. Call it after each step.
   void update();
 
-  /// While it lives, the parameters have the values of the average.
+  /// During its lifetime, the parameters have the values of the average.
   class [[nodiscard]] Applied {
    public:
     explicit Applied(const MovingAverage& average);
@@ -34,7 +34,7 @@ class MovingAverage {
   };
   Applied apply() const { return Applied(*this); }
 
-  /// To be saved; write to them to resume.
+  /// State to save; write to it to resume.
   const std::vector<NamedParameter>& averages() const { return averages_; }
 
  private:

@@ -11,14 +11,14 @@ class Module;
 
 namespace hanji::parallel {
 
-/// A tensor of a module under the name the module gives it.
+/// A tensor of a module and its name in the module.
 struct NamedParameter {
   std::string name;
   at::Tensor tensor;
 };
 
-/// The distinct parameters that learn, in order of registration: a tied tensor is listed under its
-/// first name only.
+/// Returns the distinct trainable parameters, in order of registration; a tied tensor has its first
+/// name.
 std::vector<NamedParameter> learning_parameters(const torch::nn::Module& module);
 
 }  // namespace hanji::parallel

@@ -13,19 +13,19 @@
 
 namespace hanji::parallel {
 
-/// A scratch file that several holders share: a model, whose shards lie there, and the optimizer
+/// A scratch file that several objects share: a model, whose shards are in the file, and the optimizer
 /// that updates them.
 ///
-/// Order   a transfer starts after those that it must see, or must not disturb, have ended.
-/// Errors  throws those of ScratchFile, beginning by the owner. The first one stays: what is in the
-///         file is then of different steps, so every later call throws it too.
+/// Order   a transfer starts after overlapping transfers have ended.
+/// Errors  throws those of ScratchFile, prefixed by the owner. After the first error the file has data
+///         of different steps, so every later call throws that error.
 /// Thread  one at a time.
 class OffloadFile {
  public:
   using Memory = base::ScratchFile::Memory;
   using Ticket = base::ScratchFile::Ticket;
 
-  /// Takes `bytes` of the disk.
+  /// Allocates `bytes` of the disk.
   static Result<std::shared_ptr<OffloadFile>> create(std::string owner,
                                                      const std::filesystem::path& folder,
                                                      int64_t bytes,
@@ -33,16 +33,16 @@ class OffloadFile {
 
   Ticket read(int64_t at, Memory memory, int64_t bytes) { return start(false, at, memory, bytes); }
   Ticket write(int64_t at, Memory memory, int64_t bytes) { return start(true, at, memory, bytes); }
-  /// Nothing to wait for where it has been done before.
+  /// Returns immediately if the transfer was waited for before.
   void wait(Ticket ticket);
   void flush();
-  /// The elements themselves, read and written where they are touched.
+  /// Maps elements of the file, which are read and written on access.
   at::Tensor map(int64_t at, int64_t count, at::ScalarType dtype);
 
-  /// Every later call throws this, if it is the first.
+  /// Every later call throws `status`, unless there was an error before.
   void fail(const Status& status);
   void check_usable() const { base::throw_if_error(failure_); }
-  /// While `why` is not empty, nobody but the owner may change what is in the file.
+  /// While `why` is not empty, only the owner may change the file.
   void refuse_updates(std::string why) { why_refused_ = std::move(why); }
   void check_updates_allowed() const;
 
@@ -65,7 +65,7 @@ class OffloadFile {
   std::string why_refused_;
 };
 
-/// Bytes of so many elements in such a file: whole blocks.
+/// Bytes of `count` elements in such a file, in whole blocks.
 constexpr int64_t offload_bytes(int64_t count, size_t element_bytes) {
   return base::whole_blocks(count * static_cast<int64_t>(element_bytes));
 }

@@ -5,10 +5,10 @@
 
 namespace hanji::parallel {
 
-/// Returns a scope in which each of `layers` keeps the flow that it is given, and computes the rest
-/// again in backward.
+/// Returns a scope in which each of `layers` keeps only its input flow and recomputes the rest in
+/// backward.
 ///
-/// Result  the bits of the layer, as checkpointed_all() has them.
+/// Result  the bits of the layer, as in checkpointed_all().
 /// Cost    one more forward of each of the layers.
 /// Errors  as checkpointed_all().
 layers::LayerScope recompute(layout::Range layers);

@@ -6,9 +6,9 @@
 
 namespace hanji::parallel {
 
-/// A contiguous tensor without memory: to read or write it throws `why`.
+/// Returns a contiguous tensor without memory; reading or writing it throws `why`.
 at::Tensor without_memory(at::IntArrayRef sizes, const at::TensorOptions& options, std::string why);
-/// Gives one on the CPU memory, and takes that away again.
+/// Sets and removes the memory of such a CPU tensor.
 void lend_memory(const at::Tensor& tensor, void* data);
 void take_memory(const at::Tensor& tensor, std::string why);
 

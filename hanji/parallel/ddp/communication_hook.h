@@ -14,23 +14,23 @@
 
 namespace hanji::parallel {
 
-/// A bucket whose gradients this rank has complete. What a hook leaves in `flat` is handed out.
+/// A bucket with all gradients of this rank. The contents of `flat` after the hook are the result.
 struct GradientBucket {
   size_t index = 0;                   ///< In launch order, the same on every rank.
   at::Tensor flat;                    ///< All of it, padding (zeros) included.
   std::vector<at::Tensor> gradients;  ///< Pieces of `flat`, each shaped like its parameter.
-  /// What `flat` is to become: kAvg, the mean over the ranks, or kSum.
+  /// The required result in `flat`: kAvg, the mean over the ranks, or kSum.
   schedule::ReduceOp op = schedule::ReduceOp::kAvg;
 };
 
-/// How data_parallel() makes the gradients of a bucket one over all ranks. Buckets begin in the same
-/// order on all ranks, while backward still runs; then they finish in that order.
+/// Reduces the gradients of a bucket over all ranks in data_parallel(). Buckets begin in the same
+/// order on all ranks, during backward; they finish in that order.
 ///
-/// Make your own by giving `begin` and, if there is work when the ranks' answers are there, `finish`;
-/// both may call collectives of the group. Replicas stay equal if all ranks end with the same bits.
+/// For your own hook, set `begin` and, for work after the communication, `finish`; both may call
+/// collectives of the group. Replicas remain identical if the result has the same bits on all ranks.
 struct CommunicationHook {
   std::string name;
-  /// What the gradients lose, said where a hook is refused.
+  /// The loss of the gradients, for the error if a hook is rejected.
   std::string cost_in_bits;
   std::function<comm::Work(GradientBucket&, const comm::Group&)> begin;
   /// Called once the Work of begin() is complete; may be empty.
@@ -39,17 +39,17 @@ struct CommunicationHook {
   explicit operator bool() const { return begin != nullptr; }
 };
 
-/// Gradients travel in 16 bits, divided by the number of ranks first where they are averaged.
+/// Sends gradients in 16 bits, divided by the number of ranks before if they are averaged.
 ///
 /// Result  relative to sum_r |g_r|: fp16 2^-11 (bf16 2^-8) for each of a rank's value and the sum; an
-///         absolute 2^-25 per rank where fp16 underflows; beyond 65504 fp16 overflows to infinity.
+///         absolute 2^-25 per rank if fp16 underflows; beyond 65504 fp16 overflows to infinity.
 /// Cost    half the bytes of float32, one more buffer of 16 bits per bucket.
 /// Errors  data_parallel() throws kUnsupported for parameters of 16 bits, here and below.
 CommunicationHook fp16_hook();
 CommunicationHook bf16_hook();
 
-/// Each rank sends its `fraction` largest values of a bucket; what it has not sent it adds to its
-/// gradients of the next step (error feedback), so nothing is lost for ever.
+/// Each rank sends its `fraction` largest values of a bucket and adds the other values to its
+/// gradients of the next step (error feedback).
 ///
 /// Cost    (4 + element bytes) * fraction per element in an all_gather, a residual per rank.
 /// Errors  throws kInvalidArgument unless 0 < fraction <= 1.
@@ -61,13 +61,13 @@ struct PowerSgdOptions {
   uint64_t seed = 0;
 };
 
-/// Matrices travel as a product of two of `rank` columns, from one step of the power method that
-/// begins where the last ended, with error feedback; vectors, and matrices that would not become
-/// smaller, whole.
+/// Sends matrices as a product of two with `rank` columns, from one step of the power method that
+/// continues the last one, with error feedback. Sends vectors, and matrices that would not become
+/// smaller, uncompressed.
 ///
 /// Cost    rank * (rows + columns) elements per matrix instead of rows * columns, in two
-///         all_reduces; a residual per rank. Replicas stay equal on processors that are alike: the
-///         products are computed on each.
+///         all_reduces; a residual per rank. Replicas remain identical on identical processors: each
+///         rank computes the products.
 /// Errors  throws kInvalidArgument for a rank below 1.
 /// Source  Vogels et al., PowerSGD, NeurIPS 2019, algorithms 1 and 2.
 CommunicationHook power_sgd_hook(const PowerSgdOptions& options = {});

@@ -8,11 +8,11 @@
 
 namespace hanji::parallel {
 
-/// What stands in `.grad` of a whole parameter whose gradient has gone to its shards: a tensor
-/// without memory that throws, naming the parameter, when its elements are read or written. So an
-/// optimizer that was made before sharding, or torch's clip_grad_norm_, does not find nothing to do.
+/// The `.grad` of an unsharded parameter whose gradient was reduced into its shards: a tensor without
+/// memory that throws, naming the parameter, when its elements are read or written. Without it, an
+/// optimizer that was made before sharding, or torch's clip_grad_norm_, would silently do nothing.
 ///
-/// It goes before the next backward puts a gradient there, and by zero_grad().
+/// The next backward and zero_grad() remove it.
 class GradientTrap {
  public:
   /// `strategy`: the function whose handle has the shards.
@@ -21,15 +21,15 @@ class GradientTrap {
   GradientTrap(const GradientTrap&) = delete;
   GradientTrap& operator=(const GradientTrap&) = delete;
 
-  /// Takes the place of the gradient.
+  /// Replaces the gradient.
   void set() const { parameter_.mutable_grad() = tensor_; }
-  /// `.grad` is undefined again, unless it is somebody else's.
+  /// Makes `.grad` undefined, unless another object has set it.
   void clear() const;
 
  private:
   at::Tensor parameter_;
   at::Tensor tensor_;
-  unsigned hook_;  ///< The parameter's number for it.
+  unsigned hook_;  ///< The number of the hook on the parameter.
 };
 
 }  // namespace hanji::parallel

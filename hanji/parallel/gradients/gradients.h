@@ -19,48 +19,48 @@
 
 namespace hanji::parallel {
 
-/// Parameters whose gradients travel together.
+/// Parameters whose gradients are reduced together.
 struct GradientUnit {
   std::vector<NamedParameter> parameters;
-  std::vector<int64_t> offsets;  ///< Where each begins in a row of the sink.
+  std::vector<int64_t> offsets;  ///< Of each parameter in a row of the sink.
 };
 
-/// What stands in `.grad` of a parameter after its gradient has been taken to its slot.
+/// The `.grad` of a parameter after its gradient was copied to its slot.
 enum class Remainder : uint8_t {
   kSlot,      ///< The slot: autograd adds the next gradient there.
-  kGradient,  ///< What backward put there; it is taken in end_step(), in stable after each grain.
+  kGradient,  ///< The gradient of backward; copied in end_step(), for stable bits after each grain.
   kNothing,   ///< The next gradient is added to the slot.
-  kTrap,      ///< The same, and a GradientTrap stands there.
+  kTrap,      ///< The same, and `.grad` is a GradientTrap.
 };
 
 struct GradientOptions {
-  std::string caller;               ///< Said in errors: the function whose handle this serves.
-  std::vector<comm::Group> groups;  ///< Whose gradients are summed, one group after another.
-  std::optional<comm::Group> secondary = {};  ///< Moves other bytes while backward runs.
+  std::string caller;               ///< Named in errors: the function that made the handle.
+  std::vector<comm::Group> groups;  ///< Over which gradients are summed, one group after another.
+  std::optional<comm::Group> secondary = {};  ///< Another group that communicates during backward.
   Average average = Average::kMean;
   int64_t num_grains = 0;  ///< Stable bits; 0: none.
   std::vector<layout::Range> owners = {};
-  int owner = 0;  ///< This rank among the owners.
+  int owner = 0;  ///< The index of this rank among the owners.
   Remainder remainder = Remainder::kSlot;
   bool ends_by_call = false;  ///< Steps end in end_step() only.
-  bool static_order = false;  ///< As DataParallelOptions has it.
+  bool static_order = false;  ///< As in DataParallelOptions.
 };
 
-/// Gradients into the slots of their units, units to a sink, while backward still runs.
+/// Copies gradients to the slots of their units during backward, and passes complete units to a sink.
 ///
-/// One backward: every parameter's hook takes its gradient to a slot in a row of its unit; a unit
-/// that has all of its gradients begins when all before it have begun; the callback at the end of
-/// backward fills what is missing with zeros and ends all units. A step has one backward, or as many
-/// as expect() says, or begin_grain() tells.
+/// In a backward, the hook of every parameter copies its gradient to a slot in a row of its unit. A
+/// complete unit begins after all units before it have begun. The callback at the end of backward fills
+/// missing gradients with zeros and ends all units. A step has one backward, or the number given by
+/// expect() or by the grains.
 ///
-/// Stable: a backward is one grain. A row for each partial sum; hooks add rows up as the grain tree
-/// says while they are in cache, and units begin in the backward of the rank's last grain.
+/// Stable bits: a backward is one grain. Each partial sum has a row; hooks add rows by the grain tree
+/// while they are in the cache, and units begin in the backward of the rank's last grain.
 ///
-/// What accumulates, weights, unused parameters, sparse gradients and other dtypes mean does not
-/// depend on the sink.
+/// Accumulation, weights, unused parameters, sparse gradients and other dtypes work identically for
+/// every sink.
 class Gradients {
  public:
-  /// Told while backward runs; may be empty.
+  /// Callbacks during backward; may be empty.
   struct Events {
     std::function<void()> on_first;       ///< The first gradient of a backward.
     std::function<void(size_t)> on_unit;  ///< This backward has given all gradients of a unit.
@@ -74,42 +74,43 @@ class Gradients {
   Gradients(const Gradients&) = delete;
   Gradients& operator=(const Gradients&) = delete;
 
-  /// While true, a backward() only adds up. Errors: throws kInvalidArgument in stable.
+  /// While true, a backward() only accumulates. Errors: throws kInvalidArgument with stable bits.
   void set_accumulating(bool accumulating);
   /// From now on a step has `backwards[u]` that reach unit u: it begins in the last of them, and the
   /// step ends with the last unit, or in end_step(). Empty: every backward() is a step.
-  /// Errors  throws kInvalidArgument in stable, where grains say it, and for another number of units.
+  /// Errors  throws kInvalidArgument with stable bits, and for another number of units.
   void expect(std::vector<int64_t> backwards);
-  /// Stable: the backward that follows is this grain.
+  /// Stable bits: the next backward is this grain.
   void begin_grain(int64_t index);
   /// This rank's weight; of a step whose sum of weights is known, `total`. With 0 it has no data.
   /// Errors  throws kInvalidArgument if neither `total` is given nor the average kWeighted, and for
   ///         a negative weight.
   void set_weight(double weight, std::optional<double> total = {});
 
-  /// From inside a backward: its end is told, whether or not a gradient comes.
+  /// Called within a backward: calls back at its end, also if no gradient arrives.
   void arm();
   /// For a backward that reaches no parameter.
   void finish();
-  /// Ends a step, whatever backwards are missing. In stable throws kInvalidArgument if grains are.
+  /// Ends a step, also if backwards are missing. With stable bits, throws kInvalidArgument for missing
+  /// grains.
   void end_step();
 
   bool in_backward() const { return armed_graph_task_ != -1; }
-  /// Which graphs end with this backward.
+  /// The graphs that end with this backward.
   bool keeps_graph() const { return keeps_graph_; }
-  /// Null unless stable.
+  /// Null without stable bits.
   const GrainFold* fold() const { return fold_ ? &*fold_ : nullptr; }
-  /// Stable: this rank's grains; else empty.
+  /// Stable bits: this rank's grains; else empty.
   layout::Range grains() const { return fold_ ? fold_->grains() : layout::Range{}; }
-  /// Where the next gradient of each parameter of a unit is to lie. With kTrap undefined where it
-  /// will be added to another, or rows are not kept; and no trap stands in `.grad` then.
+  /// The place of the next gradient of each parameter of a unit. With kTrap, undefined if it will be
+  /// added to another gradient, or if rows are not kept; `.grad` then has no trap.
   std::vector<at::Tensor> slots(size_t unit);
 
   /// For sinks, by position: 1 where this rank has a gradient.
   std::span<const uint8_t> used_here(size_t unit) const { return units_[unit].held; }
-  /// The same where any rank has one. The first to ask in a step does so by a collective.
+  /// The same for any rank. The first call in a step is a collective.
   std::span<const uint8_t> used(size_t unit);
-  /// What sums are still to be divided by. Likewise, with weights.
+  /// The remaining divisor of the sums. With weights, the first call is a collective.
   double divisor();
 
  private:

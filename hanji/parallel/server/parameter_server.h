@@ -21,55 +21,55 @@ class Optimizer;
 
 namespace hanji::parallel {
 
-/// Whether a worker's update waits for those of the others.
+/// Whether updates of workers are synchronized.
 enum class ServerTiming : uint8_t {
   kSynchronous,   ///< One update per step, of the gradients of all workers.
-  kAsynchronous,  ///< One update per push; a worker may be ahead of the slowest by a bound.
+  kAsynchronous,  ///< One update per push; the lead of a worker over the slowest is bounded.
 };
 
 struct ParameterServerOptions {
   std::vector<int> servers = {};  ///< Ranks of the group; empty: all of them.
-  std::vector<int> workers = {};  ///< Empty: those that are no servers; if there are none, all.
+  std::vector<int> workers =
+      {};  ///< Empty: the ranks that are not servers; if there are none, all.
   ServerTiming timing = ServerTiming::kSynchronous;
-  /// Synchronous: kMean or kSum over workers (grains). Asynchronous: each push counts whole.
+  /// Synchronous: kMean or kSum over workers (grains). Asynchronous: not used; pushes are not averaged.
   Average average = Average::kMean;
-  /// Asynchronous: how many steps a worker may have finished more than the slowest when it begins
-  /// the next one; further ahead it waits. 0: all begin a step together.
+  /// Asynchronous: the maximum lead of a worker over the slowest, in finished steps, at the start of a
+  /// step; beyond it the worker waits. 0: all workers start a step together.
   int64_t max_staleness = 4;
   /// Stable bits, as DataParallelOptions::num_grains: each backward() is the grain that grain()
-  /// told. Owners by worker, in order of rank; empty: even shares.
+  /// selected. Owners by worker, in order of rank; empty: even shares.
   int64_t num_grains = 0;
   std::vector<layout::Range> owners = {};
   /// Makes a server's optimizer for its range; empty: flat_adamw().
   MakeOptimizer make_optimizer = {};
   GroupRule rule = decay_matrices();
-  int64_t message_bytes = 4 << 20;  ///< Gradients and weights travel in messages of this size.
+  int64_t message_bytes = 4 << 20;  ///< Size of messages with gradients and weights.
 };
 
-/// What a step saw.
+/// The result of a step.
 struct ServerStep {
-  int64_t version =
-      0;  ///< Of the weights that the worker has now: updates made, fewest of all servers.
-  /// Asynchronous: updates of others between the weights that this gradient was made from and its
-  /// own update, the most over the servers. 0 when synchronous.
+  int64_t version = 0;  ///< Of the worker's weights: number of updates, minimum over servers.
+  /// Asynchronous: updates of other workers between the weights of this gradient and its update, the
+  /// maximum over servers. 0 if synchronous.
   int64_t staleness = 0;
-  /// Asynchronous: steps that this worker had finished more than the slowest, when it pushed.
+  /// Asynchronous: the lead of this worker over the slowest, in finished steps, when it pushed.
   int64_t ahead = 0;
 };
 
 class ServerState;
 
-/// This rank's part in training a module with parameter servers: workers compute gradients, push
-/// them and pull weights; each server holds a range of all parameters with its optimizer.
+/// Handle of a rank to a module trained with parameter servers: workers compute gradients, push
+/// them and pull weights; each server updates a range of all parameters with its optimizer.
 ///
 ///   while (...) {
 ///     if (server.is_worker()) { net->zero_grad(); loss(...).backward(); }
 ///     server.step(learning_rate);          // synchronous: all ranks
 ///   }
 ///
-/// Asynchronous: workers call step(), as often as each likes, and then finish(); ranks that only
-/// serve call finish() at once. A server that computes serves the others in its own step() and
-/// finish() only.
+/// Asynchronous: workers call step() any number of times, and then finish(); ranks that only serve call
+/// finish() immediately. A server that is also a worker serves the others only during its own step() and
+/// finish().
 ///
 /// Move-only. It must not outlive the module.
 /// Thread  the group belongs to the calling thread.
