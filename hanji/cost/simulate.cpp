@@ -37,15 +37,33 @@ Status check_messages_only(const StepList& list) {
 }
 
 double reduction_seconds(const Step& step, double element_bytes, const Network& network) {
+  if (step.kind == StepKind::kCopy) return 0;
   const auto results = static_cast<double>(step.from.size() - 1);
   return results * static_cast<double>(step.count) * element_bytes /
          network.reduce_bytes_per_second;
+}
+
+/// Of the steps before the next message, which `next` is then, or the end.
+double reductions_to_message(const std::vector<Step>& steps, size_t& next, double element_bytes,
+                             const Network& network) {
+  double seconds = 0;
+  for (; next < steps.size() && !is_message(steps[next].kind); ++next) {
+    seconds += reduction_seconds(steps[next], element_bytes, network);
+  }
+  return seconds;
+}
+
+void sort_transfers(Timeline& timeline) {
+  std::ranges::sort(timeline.transfers, {},
+                    [](const Transfer& one) { return std::tuple(one.start, one.from, one.to); });
 }
 
 Result<Timeline> waits_for_ever(int rank, size_t step) {
   return base::invalid_argument(
       fmt::format("rank {} waits for ever in step {}; check() says why", rank, step));
 }
+
+const Terms& later(const Terms& a, const Terms& b) { return a.seconds() < b.seconds() ? b : a; }
 
 /// A message that both sides have come to.
 struct Flow {
@@ -149,8 +167,7 @@ Result<Timeline> Simulation::run() {
     const Terms& terms = ranks_[rank].terms;
     if (rank == 0 || terms.seconds() > timeline_.seconds()) timeline_.terms = terms;
   }
-  std::ranges::sort(timeline_.transfers, {},
-                    [](const Transfer& one) { return std::tuple(one.start, one.from, one.to); });
+  sort_transfers(timeline_);
   return std::move(timeline_);
 }
 
@@ -158,12 +175,7 @@ Result<Timeline> Simulation::run() {
 void Simulation::advance(int rank) {
   RankState& state = ranks_[rank];
   const auto& steps = list_.per_rank[rank];
-  for (; state.next < steps.size(); ++state.next) {
-    const Step& step = steps[state.next];
-    if (is_message(step.kind)) break;
-    if (step.kind == StepKind::kCopy) continue;
-    state.terms.reduction += reduction_seconds(step, element_bytes_, network_);
-  }
+  state.terms.reduction += reductions_to_message(steps, state.next, element_bytes_, network_);
   if (state.next == steps.size()) return;
   const size_t end = end_of_group(steps, state.next);
   state.open = static_cast<int>(end - state.next);
@@ -184,10 +196,8 @@ void Simulation::post(int rank, const Step& step) {
 }
 
 void Simulation::begin(int from, int to, int64_t count) {
-  const Terms& a = ranks_[from].terms;
-  const Terms& b = ranks_[to].terms;
   Flow flow;
-  flow.terms = a.seconds() < b.seconds() ? b : a;
+  flow.terms = later(ranks_[from].terms, ranks_[to].terms);
   const double bytes = static_cast<double>(count) * element_bytes_;
   flow.transfer = {from, to, static_cast<int64_t>(bytes), flow.terms.seconds(), 0};
   flow.terms.latency += network_.latency_seconds;
@@ -244,8 +254,6 @@ bool shares_ports(const StepList& list) {
   return false;
 }
 
-const Terms& later(const Terms& a, const Terms& b) { return a.seconds() < b.seconds() ? b : a; }
-
 /// Of a list in which no port is shared: a message takes what its bytes take, whatever else is under
 /// way, so that messages can be timed in any order in which each comes after those it waits for.
 class UnsharedPorts {
@@ -291,8 +299,7 @@ Result<Timeline> UnsharedPorts::run() {
     if (place.send || place.recv) return waits_for_ever(rank, place.next);
     if (rank == 0 || place.begin.seconds() > timeline_.seconds()) timeline_.terms = place.begin;
   }
-  std::ranges::sort(timeline_.transfers, {},
-                    [](const Transfer& one) { return std::tuple(one.start, one.from, one.to); });
+  sort_transfers(timeline_);
   return std::move(timeline_);
 }
 
@@ -301,12 +308,7 @@ void UnsharedPorts::advance(int rank) {
   Place& place = ranks_[rank];
   const auto& steps = list_.per_rank[rank];
   place.begin = place.end;
-  for (; place.next < steps.size() && !is_message(steps[place.next].kind); ++place.next) {
-    const Step& step = steps[place.next];
-    if (step.kind != StepKind::kCopy) {
-      place.begin.reduction += reduction_seconds(step, element_bytes_, network_);
-    }
-  }
+  place.begin.reduction += reductions_to_message(steps, place.next, element_bytes_, network_);
   place.end = place.begin;
   if (place.next == steps.size()) return;
   const size_t end = end_of_group(steps, place.next);
@@ -348,13 +350,8 @@ Timeline walk(const StepList& list, size_t element_bytes, const Network& network
   const auto width = static_cast<double>(element_bytes);
   const std::vector<Step>& steps = list.per_rank[list.kept.rank];
   for (size_t i = 0; i < steps.size();) {
-    if (!is_message(steps[i].kind)) {
-      const Step& step = steps[i++];
-      if (step.kind != StepKind::kCopy) {
-        timeline.terms.reduction += reduction_seconds(step, width, network);
-      }
-      continue;
-    }
+    timeline.terms.reduction += reductions_to_message(steps, i, width, network);
+    if (i == steps.size()) break;
     const Step* largest = &steps[i];
     for (const size_t end = end_of_group(steps, i); i < end; ++i) {
       if (steps[i].count > largest->count) largest = &steps[i];

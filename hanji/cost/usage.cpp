@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "hanji/schedule/staging.h"
+
 namespace hanji::cost {
 namespace {
 
@@ -13,8 +15,6 @@ using schedule::Routine;
 using schedule::Step;
 using schedule::StepKind;
 using schedule::StepList;
-
-bool is_tensor(Place place) { return place == Place::kInput || place == Place::kOutput; }
 
 // Input and output of a rank are the same memory.
 bool is_in_place(Routine routine) {
@@ -150,7 +150,7 @@ class Levels {
   double share_ = 1;  // of the upper level
 };
 
-// Staging that a call uses: two sets by turns, and results where there are any.
+// Staging that a call uses: double-buffered, and results if there are any.
 double staging_bytes(const StepList& list, const Element& element) {
   bool has_results = false;
   for (const auto& steps : list.per_rank) {

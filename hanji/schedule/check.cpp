@@ -9,6 +9,7 @@
 #include "hanji/schedule/internal/formula.h"
 #include "hanji/schedule/internal/postcondition.h"
 #include "hanji/schedule/internal/symbols.h"
+#include "hanji/schedule/staging.h"
 
 namespace hanji::schedule {
 namespace {
@@ -17,9 +18,7 @@ using namespace internal;
 
 Status refuse(std::string message) { return base::invalid_argument(std::move(message)); }
 
-bool is_tensor(Place place) { return place == Place::kInput || place == Place::kOutput; }
-
-/// Runs a list on symbols, epoch by epoch; ranks take turns, which is as good as any order once
+/// Runs a list on symbols, epoch by epoch, rank after rank, which is as good as any order once
 /// no two of them touch the same element.
 class SymbolicRun {
  public:

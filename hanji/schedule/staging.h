@@ -11,4 +11,7 @@ namespace hanji::schedule {
 /// others lose a time slice per meeting, so that few large chunks are worth more than a cache.
 inline constexpr int64_t kSlotBytes = 4 * kStagingBytes;
 
+/// Whether a buffer is a tensor of the call; the others are staging.
+constexpr bool is_tensor(Place place) { return place == Place::kInput || place == Place::kOutput; }
+
 }  // namespace hanji::schedule

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <latch>
 #include <thread>
 
@@ -453,35 +454,41 @@ TEST(Engine, ANewEngineContinuesWhereTheLastOneOfItsGroupStopped) {
   });
 }
 
+/// Two ranks that record: `run` on each, then `check` with what it recorded.
+void run_traced_pair(const std::function<void(Member&)>& run,
+                     const std::function<void(int rank, trace::Recorder&)>& check) {
+  const auto segment = test::make_segment(2);
+  test::run_threads(2, [&](int rank) {
+    auto recorder = trace::Recorder::format(segment->trace_memory(rank), rank, 2);
+    EngineOptions options;
+    options.recorder = &recorder;
+    test::run_member(segment, rank, run, options);
+    check(rank, recorder);
+  });
+}
+
 /// How long two traced ranks moved and waited in one all_reduce, rank 1 coming `late`, or pausing
 /// so long between submit() and wait().
 std::array<Stats, 2> stats_of_all_reduce(std::chrono::milliseconds late,
                                          std::chrono::milliseconds pause = {}) {
   constexpr int64_t kCount = int64_t{4} << 20;
-  const auto segment = test::make_segment(2);
   const auto list = share(schedule::all_reduce_direct(2, kCount));
   std::array<Stats, 2> stats;
-  test::run_threads(2, [&](int rank) {
-    auto recorder = trace::Recorder::format(segment->trace_memory(rank), rank, 2);
-    EngineOptions options;
-    options.recorder = &recorder;
-    test::run_member(
-        segment, rank,
-        [&](Member& member) {
-          Call call = call_of(list);
-          call.input = call.output = member.allocate<float>(kCount);
-          ASSERT_TRUE(member.run(call).ok());  // touches the pages
-          const Stats before = member.engine.stats();
-          if (rank == 1) std::this_thread::sleep_for(late);
-          const uint64_t ticket = member.engine.submit(call).or_throw();
-          if (rank == 1) std::this_thread::sleep_for(pause);
-          ASSERT_TRUE(member.engine.wait(ticket).ok());
-          stats[rank] = member.engine.stats();
-          stats[rank].busy_ns -= before.busy_ns;
-          stats[rank].peers_ns -= before.peers_ns;
-          stats[rank].skew_ns -= before.skew_ns;
-        },
-        options);
+  const auto run = [&](Member& member) {
+    Call call = call_of(list);
+    call.input = call.output = member.allocate<float>(kCount);
+    ASSERT_TRUE(member.run(call).ok());  // touches the pages
+    const Stats before = member.engine.stats();
+    if (member.rank == 1) std::this_thread::sleep_for(late);
+    const uint64_t ticket = member.engine.submit(call).or_throw();
+    if (member.rank == 1) std::this_thread::sleep_for(pause);
+    ASSERT_TRUE(member.engine.wait(ticket).ok());
+    Stats& own = stats[member.rank] = member.engine.stats();
+    own.busy_ns -= before.busy_ns;
+    own.peers_ns -= before.peers_ns;
+    own.skew_ns -= before.skew_ns;
+  };
+  run_traced_pair(run, [&](int rank, trace::Recorder& recorder) {
     int64_t skew_ns = 0;
     for (const trace::Event& event : recorder.events()) {
       if (event.category != trace::Category::kSkew) continue;
@@ -523,23 +530,16 @@ TEST(Engine, WithoutATraceNothingIsSplit) {
 }
 
 TEST(Engine, RecordsEveryCallAndCountsItsBytes) {
-  const auto segment = test::make_segment(2);
   const auto list = share(schedule::all_reduce_direct(2, 50000));
-  test::run_threads(2, [&](int rank) {
-    auto recorder = trace::Recorder::format(segment->trace_memory(rank), rank, 2);
-    EngineOptions options;
-    options.recorder = &recorder;
-    test::run_member(
-        segment, rank,
-        [&](Member& member) {
-          Call call = call_of(list);
-          call.input = call.output = member.allocate<float>(50000);
-          ASSERT_TRUE(member.run(call).ok());
-          EXPECT_EQ(member.engine.stats().num_calls, 1);
-          EXPECT_EQ(member.engine.stats().bytes, 200000);
-          EXPECT_GT(member.engine.stats().busy_ns, 0);
-        },
-        options);
+  const auto run = [&](Member& member) {
+    Call call = call_of(list);
+    call.input = call.output = member.allocate<float>(50000);
+    ASSERT_TRUE(member.run(call).ok());
+    EXPECT_EQ(member.engine.stats().num_calls, 1);
+    EXPECT_EQ(member.engine.stats().bytes, 200000);
+    EXPECT_GT(member.engine.stats().busy_ns, 0);
+  };
+  run_traced_pair(run, [&](int, trace::Recorder& recorder) {
     auto events = recorder.events();
     std::erase_if(events, [](const auto& e) { return e.category == trace::Category::kSkew; });
     ASSERT_EQ(events.size(), 1u);

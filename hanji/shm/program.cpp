@@ -5,6 +5,7 @@
 
 #include "hanji/base/checksum.h"
 #include "hanji/schedule/check.h"
+#include "hanji/schedule/staging.h"
 #include "hanji/shm/internal/flag_line.h"
 #include "hanji/shm/internal/reduction.h"
 #include "hanji/shm/reduce.h"
@@ -17,8 +18,6 @@ using schedule::Place;
 using schedule::Step;
 using schedule::StepKind;
 using schedule::StepList;
-
-bool is_tensor(Place place) { return place == Place::kInput || place == Place::kOutput; }
 
 bool is_sync(const Step& step) { return step.kind == StepKind::kSync; }
 
