@@ -48,7 +48,7 @@ class Pass : public lens::Observer {
         parameters_(parallel::learning_parameters(model)),
         counts_(static_cast<size_t>(model.num_layers())) {
     for (const auto& [name, one] : parameters_) {
-      parallel::add_gradient_hook(one, "count_facts", [one] { one.mutable_grad().reset(); });
+      parallel::add_gradient_hook(one, {"count_facts"}, [one] { one.mutable_grad().reset(); });
     }
   }
   ~Pass() override {

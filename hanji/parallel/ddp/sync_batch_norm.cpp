@@ -12,6 +12,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/comm/differentiable.h"
+#include "hanji/parallel/gradients/gradient_hook.h"
 
 namespace hanji::parallel {
 namespace {
@@ -67,6 +68,15 @@ void SyncBatchNorm::check_input(const at::Tensor& input) const {
       std::to_string(num_features_) + ", ...]"));
 }
 
+void SyncBatchNorm::check_bits() const {
+  const std::string strategy = weight_.defined() ? stable_strategy_of(weight_) : "";
+  if (strategy.empty()) return;
+  throw Error(base::unsupported(
+      "SyncBatchNorm: " + strategy +
+      " trains its weight with stable bits, but statistics of all ranks' batches differ with the "
+      "number of ranks; call the batch norm itself, whose statistics are those of a grain"));
+}
+
 SyncBatchNorm::Moments SyncBatchNorm::moments_of(const at::Tensor& input) const {
   namespace differentiable = comm::differentiable;
   const auto dimensions = other_dimensions(input);
@@ -105,6 +115,7 @@ at::Tensor SyncBatchNorm::operator()(const at::Tensor& input) const {
     return at::batch_norm(input, weight_, bias_, running_mean_, running_variance_, false, 0.0,
                           epsilon_, false);
   }
+  check_bits();
   const at::Tensor wide = input.element_size() < 4 ? input.to(at::kFloat) : input;
   const Moments moments = moments_of(wide);
   if (norm_->is_training()) track(moments);

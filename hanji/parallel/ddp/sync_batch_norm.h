@@ -28,7 +28,8 @@ namespace hanji::parallel {
 ///         the reductions of data_parallel() may come in between.
 /// Cost    two all_reduces of C values forward, two backward.
 /// Errors  throws kInvalidArgument for a module that is no BatchNorm, another number of channels, or
-///         fewer than two values per channel on all ranks together.
+///         fewer than two values per channel on all ranks together; kUnsupported in training where
+///         its weight is trained with stable bits, which statistics of all ranks' batches cannot have.
 class SyncBatchNorm {
  public:
   /// Order   every rank of the group makes it.
@@ -43,6 +44,7 @@ class SyncBatchNorm {
     double count = 0;
   };
   void check_input(const at::Tensor& input) const;
+  void check_bits() const;
   Moments moments_of(const at::Tensor& input) const;
   void track(const Moments& moments) const;
 

@@ -193,6 +193,21 @@ TEST(SyncBatchNorm, IsOneProcessOnTheWholeBatchForwardAndBackward) {
   });
 }
 
+TEST(SyncBatchNorm, StableBitsAreRefusedBeforeAnythingIsSent) {
+  run_ranks(2, [](world::World& world) {
+    auto norm = make_norm();
+    const SyncBatchNorm sync(*norm, world.group());
+    const auto replicas = data_parallel(*norm, world.group(), {.num_grains = 2});
+    if (world.rank() == 0) {
+      EXPECT_THAT([&] { sync(images(0, 2)); },
+                  testing::ThrowsMessage<Error>(HasSubstr("data_parallel trains its weight with "
+                                                          "stable bits")));
+    }
+    norm->eval();
+    EXPECT_TRUE(at::equal(sync(images(0, 2)), norm(images(0, 2))));
+  });
+}
+
 TEST(SyncBatchNorm, WhatItCannotServeIsRefused) {
   run_ranks(1, [](world::World& world) {
     torch::nn::Linear linear(2, 2);

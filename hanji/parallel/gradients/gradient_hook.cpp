@@ -12,7 +12,7 @@ namespace {
 namespace autograd = torch::autograd;
 
 struct GradientHook : autograd::PostAccumulateGradHook {
-  std::string strategy;
+  GradientUser user;
   std::function<void()> on_gradient;
   std::unique_ptr<autograd::PostAccumulateGradHook> earlier;
 
@@ -22,12 +22,17 @@ struct GradientHook : autograd::PostAccumulateGradHook {
   }
 };
 
+const GradientHook* hook_of(const at::Tensor& parameter) {
+  if (!parameter.requires_grad() || !parameter.is_leaf()) return nullptr;
+  return dynamic_cast<const GradientHook*>(autograd::impl::post_acc_grad_hooks(parameter).get());
+}
+
 }  // namespace
 
-void add_gradient_hook(const at::Tensor& parameter, std::string strategy,
+void add_gradient_hook(const at::Tensor& parameter, GradientUser user,
                        std::function<void()> on_gradient) {
   auto hook = std::make_unique<GradientHook>();
-  hook->strategy = std::move(strategy);
+  hook->user = std::move(user);
   hook->on_gradient = std::move(on_gradient);
   hook->earlier = std::move(autograd::impl::post_acc_grad_hooks(parameter));
   autograd::impl::set_post_acc_grad_hooks(parameter, std::move(hook));
@@ -41,10 +46,16 @@ void remove_gradient_hook(const at::Tensor& parameter) {
 }
 
 std::string strategy_of(const at::Tensor& parameter) {
-  if (!parameter.requires_grad() || !parameter.is_leaf()) return {};
-  const auto& hook = autograd::impl::post_acc_grad_hooks(parameter);
-  const auto* ours = dynamic_cast<const GradientHook*>(hook.get());
-  return ours == nullptr ? std::string() : ours->strategy;
+  const GradientHook* hook = hook_of(parameter);
+  return hook == nullptr ? std::string() : hook->user.strategy;
+}
+
+std::string stable_strategy_of(const at::Tensor& parameter) {
+  const GradientHook* hook = hook_of(parameter);
+  while (hook != nullptr && !hook->user.has_grains) {
+    hook = dynamic_cast<const GradientHook*>(hook->earlier.get());
+  }
+  return hook == nullptr ? std::string() : hook->user.strategy;
 }
 
 }  // namespace hanji::parallel

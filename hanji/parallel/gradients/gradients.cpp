@@ -56,7 +56,8 @@ void Gradients::install_hooks() {
       if (options_.remainder == Remainder::kTrap) {
         unit.traps.push_back(std::make_unique<GradientTrap>(parameter, options_.caller));
       }
-      add_gradient_hook(parameter.tensor, options_.caller, [this, u, i] { on_gradient(u, i); });
+      add_gradient_hook(parameter.tensor, {options_.caller, fold_.has_value()},
+                        [this, u, i] { on_gradient(u, i); });
     }
   }
 }

@@ -46,7 +46,7 @@ ServerState::ServerState(std::vector<NamedParameter> parameters, const comm::Gro
   if (is_server()) place_server();
   if (is_worker()) return;
   for (const NamedParameter& entry : parameters_) {
-    add_gradient_hook(entry.tensor, kServer, [] {});  // other strategies see it
+    add_gradient_hook(entry.tensor, {kServer}, [] {});  // other strategies see it
   }
 }
 
