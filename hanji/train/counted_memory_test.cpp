@@ -34,7 +34,7 @@ int64_t counted(const plan::Plan& plan, const Dataset& dataset, int64_t hidden) 
   int64_t counted = 0;
   test::run_ranks(plan.ranks, [&](world::World& world) {
     compute::apply(plan.kernels, 1);
-    PrivateMemory memory;
+    PrivateMemory memory(world.heap());
     StopSignal stop = StopSignal::create().or_throw();
     Job job = assemble(plan, world.group());
     if (hidden > 0) job.model->register_buffer("hidden", at::zeros({hidden}, at::kByte));
@@ -44,9 +44,7 @@ int64_t counted(const plan::Plan& plan, const Dataset& dataset, int64_t hidden) 
                    .stop = stop,
                    .save = [](int64_t, double) {},
                    .before_update = [] {}});
-    if (world.rank() == 0) {
-      counted = memory.peak_bytes() + static_cast<int64_t>(world.heap().peak_bytes());
-    }
+    if (world.rank() == 0) counted = memory.peak_bytes();
   });
   return counted;
 }

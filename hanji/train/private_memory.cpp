@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
+
+#include "hanji/comm/heap.h"
 
 namespace hanji::train {
 
@@ -20,9 +23,12 @@ void raise(std::atomic<int64_t>& peak, int64_t now) {
 
 class PrivateMemory::Counter : public c10::MemoryReportingInfoBase {
  public:
+  explicit Counter(std::optional<comm::Heap> heap) : heap_(std::move(heap)) {}
+
+  /// Of no bytes where the heap has grown.
   void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
     const int64_t now = current_.fetch_add(size) + size;
-    raise(peak_, now);
+    raise(peak_, now + (heap_ ? static_cast<int64_t>(heap_->used_bytes()) : 0));
     raise(recent_peak_, now);
   }
   bool memoryProfilingEnabled() const override { return true; }
@@ -33,6 +39,7 @@ class PrivateMemory::Counter : public c10::MemoryReportingInfoBase {
   void forget_recent_peak() { recent_peak_ = current_.load(); }
 
  private:
+  const std::optional<comm::Heap> heap_;
   std::atomic<int64_t> current_ = 0;
   std::atomic<int64_t> peak_ = 0;
   std::atomic<int64_t> recent_peak_ = 0;
@@ -45,7 +52,10 @@ class PrivateMemory::Guard : public c10::DebugInfoGuard {
 };
 
 PrivateMemory::PrivateMemory()
-    : counter_(std::make_shared<Counter>()), guard_(std::make_unique<Guard>(counter_)) {}
+    : counter_(std::make_shared<Counter>(std::nullopt)),
+      guard_(std::make_unique<Guard>(counter_)) {}
+PrivateMemory::PrivateMemory(const comm::Heap& heap)
+    : counter_(std::make_shared<Counter>(heap)), guard_(std::make_unique<Guard>(counter_)) {}
 PrivateMemory::~PrivateMemory() = default;
 
 int64_t PrivateMemory::current_bytes() const { return std::max<int64_t>(0, counter_->current()); }

@@ -3,6 +3,10 @@
 #include <cstdint>
 #include <memory>
 
+namespace hanji::comm {
+class Heap;
+}
+
 namespace hanji::train {
 
 /// Bytes of a forward and backward pass on one rank.
@@ -12,20 +16,22 @@ struct PassMemory {
 };
 
 /// Counts the bytes that libtorch allocates on this thread during its lifetime (tensors outside the
-/// heap), by libtorch's memory reports.
+/// heap), by libtorch's memory reports; and the maximum of these and the heap's together.
 ///
 /// Thread  allocations and frees of the thread that made it, and of backward on it; a tensor freed
 ///         by another thread remains counted.
 class PrivateMemory {
  public:
   PrivateMemory();
+  explicit PrivateMemory(const comm::Heap& heap);
   ~PrivateMemory();
   PrivateMemory(const PrivateMemory&) = delete;
   PrivateMemory& operator=(const PrivateMemory&) = delete;
 
   int64_t current_bytes() const;
+  /// Of the sum with the heap's, if there is one; taken whenever either grows.
   int64_t peak_bytes() const;
-  /// The maximum since begin_peak(), or since the last mark below.
+  /// Of private ones, the maximum since begin_peak(), or since the last mark below.
   int64_t recent_peak_bytes() const;
   void begin_peak();
 

@@ -225,8 +225,7 @@ class RankRun {
           folder / fmt::format("rank.{}.json", world_.rank()), *world_.recorder()));
     }
     const int64_t copied = saver_.copy_bytes() + job.strategy->window_bytes();
-    const std::vector<int64_t> peaks = gather(
-        memory_.peak_bytes() + static_cast<int64_t>(world_.heap().peak_bytes()) + copied, "peaks");
+    const std::vector<int64_t> peaks = gather(memory_.peak_bytes() + copied, "peaks");
     const std::vector<int64_t> wire = gather(outcome.wire_bytes_per_step, "bytes on the wire");
     const std::vector<int64_t> sent = gather(outcome.network_bytes_per_step, "bytes by messages");
     const std::vector<int64_t> skews = gather(skew_ns(outcome), "skew");
@@ -305,7 +304,7 @@ class RankRun {
   world::World& world_;
   const comm::Group& group_;
   StopSignal& stop_;
-  PrivateMemory memory_;
+  PrivateMemory memory_{world_.heap()};
   const plan::Plan& plan_;
   const Workload workload_;
   const Dataset& dataset_ = workload_.dataset;
