@@ -252,9 +252,11 @@ Status check_sums(const Plan& plan) {
     if (plan.config.mesh.*one.degree == plan.mesh.degree(one.axis)) continue;
     return base::corrupt(fmt::format("plan.config.{} differs from plan.mesh", one.key));
   }
-  if (const auto found = find_contradictions(plan.config, layout::kAxisNames); !found.empty()) {
-    return base::corrupt("plan.config: " + found.front().message);
+  std::string wrong;
+  for (const Contradiction& one : find_contradictions(plan.config, layout::kAxisNames)) {
+    wrong += (wrong.empty() ? "plan.config: " : "; ") + one.message;
   }
+  if (!wrong.empty()) return base::corrupt(wrong);
   if (plan.config.train.bits == Bits::kStable && plan.micro_batch != plan.config.train.grain) {
     return base::corrupt(fmt::format("plan.micro_batch is {} in stable, where it is the grain, {}",
                                      plan.micro_batch, plan.config.train.grain));

@@ -9,6 +9,7 @@ namespace hanji::plan {
 namespace {
 
 using base::Json;
+using testing::AllOf;
 using testing::HasSubstr;
 
 PlanInputs some_inputs() {
@@ -175,6 +176,22 @@ TEST(PlanJson, WhatDoesNotAddUpIsRefused) {
               }),
               HasSubstr("plan.ranks is 17, but one host has at most 16"));
   EXPECT_THAT(answer([](Json& j) { j["config"]["model"]["heads"] = 7; }), HasSubstr("multiple"));
+}
+
+TEST(PlanJson, AxesThatExcludeEachOtherAreRefusedWithAllElseThatContradicts) {
+  PlanInputs inputs = test_plan::two_cores();
+  inputs.config.mesh.tp = 2;
+  inputs.config.run.ranks = 2;
+  inputs.cut_axes = layout::kAxisNames;
+  Json json = Json::parse(to_json(test_plan::made(inputs)));
+  json["ranks"] = json["config"]["run"]["ranks"] = 4;
+  json["mesh"].push_back({{"name", "axial"}, {"degree", 2}});
+  json["config"]["mesh"]["axial"] = 2;
+  json["config"]["model"]["heads"] = 7;
+  for (int i = 0; i < 2; ++i) json["shares"].push_back(json["shares"][0]);
+  EXPECT_THAT(plan_from_json(json.dump()).status().message(),
+              AllOf(HasSubstr("mesh.axial is 2 and mesh.tp is 2, but axial stands in the place"),
+                    HasSubstr("multiple of model.heads 7")));
 }
 
 TEST(PlanJson, NoCutAndNoFlippedByteGetsThroughUnseenOrCrashes) {
