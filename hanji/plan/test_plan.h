@@ -27,6 +27,22 @@ inline PlanInputs two_cores() {
   return inputs;
 }
 
+/// The same for a GPT of one layer, 16 wide, on samples of 8 bytes, whose gradients fill several
+/// buckets.
+inline PlanInputs small_gpt(const DataFacts& data) {
+  PlanInputs inputs = two_cores();
+  inputs.data = data;
+  inputs.kernels = {Gemm::kMkl, Attention::kMath};
+  Config& config = inputs.config;
+  config.model.layers = 1;
+  config.model.heads = 2;
+  config.model.width = 16;
+  config.model.block = 8;
+  config.data.vocabulary = VocabularyKind::kByte;
+  config.comm.bucket_bytes = 4096;
+  return inputs;
+}
+
 /// The plan of these inputs; a test that expects one fails without.
 inline Plan made(const PlanInputs& inputs) {
   auto plan = make_plan(inputs);

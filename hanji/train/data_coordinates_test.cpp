@@ -5,6 +5,7 @@
 
 #include "hanji/compute/apply.h"
 #include "hanji/layers/model.h"
+#include "hanji/plan/test_plan.h"
 #include "hanji/test/run_ranks.h"
 #include "hanji/train/loop.h"
 #include "hanji/train/state.h"
@@ -27,30 +28,21 @@ struct MeshCase {
 /// No model is cut by an axis: each rank of a data coordinate trains the whole of it.
 plan::Plan planned_on(const MeshCase& of, const plan::MeshConfig& mesh, Bits bits,
                       const Dataset& dataset) {
-  plan::PlanInputs inputs{.data = dataset.facts(), .cut_axes = layout::kAxisNames};
+  plan::PlanInputs inputs = plan::test_plan::small_gpt(dataset.facts());
+  inputs.cut_axes = layout::kAxisNames;
   plan::Config& config = inputs.config;
   config.run.ranks = of.mesh.dp * of.mesh.fsdp * plan::ranks_per_data_coordinate(mesh);
   config.parallel.data = of.data;
   config.mesh = mesh;
   config.mesh.dp = of.mesh.dp;
   config.mesh.fsdp = of.mesh.fsdp;
-  config.model.layers = 1;
-  config.model.heads = 2;
-  config.model.width = 16;
-  config.model.block = 8;
   config.model.dropout = 0.1;
-  config.data.vocabulary = plan::VocabularyKind::kByte;
   config.train.steps = kStepsOnAMesh;
   config.train.global_batch = 7;
   config.train.micro_batch = 2;
   config.train.bits = bits;
   config.train.clip = 0.5;
   config.train.evaluate_batches = 3;
-  config.comm.bucket_bytes = 4096;
-  inputs.machine.usable_cores = inputs.machine.physical_cores = 2;
-  inputs.machine.available_bytes = int64_t{8} << 30;
-  inputs.kernels.gemm = plan::Gemm::kMkl;
-  inputs.kernels.attention = plan::Attention::kMath;
   return plan::make_plan(inputs).or_throw();
 }
 

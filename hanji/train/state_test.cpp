@@ -7,6 +7,7 @@
 #include "hanji/comm/barrier.h"
 #include "hanji/compute/apply.h"
 #include "hanji/layers/model.h"
+#include "hanji/plan/test_plan.h"
 #include "hanji/test/run_ranks.h"
 #include "hanji/test/temporary_folder.h"
 #include "hanji/train/loop.h"
@@ -24,23 +25,13 @@ struct StateCase {
 };
 
 plan::Plan planned_state(const StateCase& of, const Dataset& dataset) {
-  plan::PlanInputs inputs{.data = dataset.facts()};
+  plan::PlanInputs inputs = plan::test_plan::small_gpt(dataset.facts());
   plan::Config& config = inputs.config;
   config.run.ranks = of.mesh.dp * of.mesh.fsdp;
   config.parallel.data = of.data;
   config.mesh = of.mesh;
-  config.model.layers = 1;
-  config.model.heads = 2;
-  config.model.width = 16;
-  config.model.block = 8;
-  config.data.vocabulary = plan::VocabularyKind::kByte;
   config.train.steps = kSavedSteps;
   config.train.global_batch = 6;
-  config.comm.bucket_bytes = 4096;
-  inputs.machine.usable_cores = inputs.machine.physical_cores = 2;
-  inputs.machine.available_bytes = int64_t{8} << 30;
-  inputs.kernels.gemm = plan::Gemm::kMkl;
-  inputs.kernels.attention = plan::Attention::kMath;
   return plan::make_plan(inputs).or_throw();
 }
 
