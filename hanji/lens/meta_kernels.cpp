@@ -2,6 +2,8 @@
 
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -63,10 +65,19 @@ bool needs_elements(const c10::OperatorHandle& handle) {
   });
 }
 
+/// What is made for a moment is nobody's memory.
+class Unreported : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, int64_t, size_t, size_t, c10::Device) override {}
+  bool memoryProfilingEnabled() const override { return false; }
+};
+
 /// The kernel of an operation that has none for the meta device.
 void learn_shapes(const c10::OperatorHandle& handle, c10::DispatchKeySet,
                   torch::jit::Stack* stack) {
   const Pause pause;
+  const c10::DebugInfoGuard unreported(c10::DebugInfoKind::PROFILER_STATE,
+                                       std::make_shared<Unreported>());
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
   const auto& schema = handle.schema();
   if (needs_elements(handle)) {
@@ -110,6 +121,13 @@ void learn_shapes(const c10::OperatorHandle& handle, c10::DispatchKeySet,
   }
 }
 
+/// Whether both tensors are the same elements of the same memory.
+bool is_one(const std::vector<c10::IValue>& two) {
+  const at::Tensor &a = two[0].toTensor(), &b = two[1].toTensor();
+  return a.is_alias_of(b) && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
+         a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
+}
+
 }  // namespace
 
 MetaKernels::MetaKernels() = default;
@@ -132,6 +150,13 @@ bool MetaKernels::add(const std::string& error) {
 }
 
 void MetaKernels::call(const c10::OperatorHandle& handle, std::vector<c10::IValue>& stack) {
+  bool any_meta = false;
+  for_each_tensor(stack, [&](const at::Tensor& tensor) { any_meta |= tensor.is_meta(); });
+  if (!any_meta) return call_below(handle, stack);
+  if (handle.schema().name() == "aten::equal" && is_one(stack)) {
+    stack = {true};  // attention asks it of queries, keys and values
+    return;
+  }
   const auto arguments = stack;
   while (true) {
     try {

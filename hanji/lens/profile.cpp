@@ -29,13 +29,6 @@ Storages storages_of(const Operation& operation) {
   return found;
 }
 
-/// Whether both tensors are the same elements of the same memory.
-bool is_one(const std::vector<c10::IValue>& two) {
-  const at::Tensor &a = two[0].toTensor(), &b = two[1].toTensor();
-  return a.is_alias_of(b) && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
-         a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
-}
-
 class Profiler : public Interceptor {
  public:
   explicit Profiler(const torch::nn::Module& module) {
@@ -70,7 +63,7 @@ class Profiler : public Interceptor {
     const Storages before = backward || operation.is_view() ? Storages{} : storages_of(operation);
     profile_.sums[row].flops += flops(operation);
     profile_.sums[row].read_bytes += moved_bytes(operation);
-    make(handle, stack);
+    meta_kernels_.call(handle, stack);
     operation.finish();
     profile_.sums[row].written_bytes += moved_bytes(operation);
     ++profile_.sums[row].calls;
@@ -85,18 +78,6 @@ class Profiler : public Interceptor {
     int64_t bytes;
     size_t row;
   };
-
-  void make(const c10::OperatorHandle& handle, std::vector<c10::IValue>& stack) {
-    bool any_meta = false;
-    for_each_tensor(stack, [&](const at::Tensor& tensor) { any_meta |= tensor.is_meta(); });
-    if (!any_meta) {
-      call_below(handle, stack);
-    } else if (handle.schema().name() == "aten::equal" && is_one(stack)) {
-      stack = {true};  // attention asks it of queries, keys and values
-    } else {
-      meta_kernels_.call(handle, stack);
-    }
-  }
 
   size_t row_of(const std::string& operation, bool backward) {
     const auto [place, is_new] =

@@ -21,7 +21,7 @@ class MetaKernels {
   MetaKernels();
   ~MetaKernels();
 
-  /// As handle.callBoxed(), below the observers.
+  /// As handle.callBoxed(), below the observers; of tensors in memory, too.
   ///
   /// Cost    a missing kernel's result takes memory for the time of the call.
   /// Errors  throws kUnsupported, naming the operation, where that does not help.
