@@ -49,7 +49,7 @@ std::vector<double> next_logits(layers::Model& model, std::span<const int64_t> t
   const at::Tensor input = at::empty({1, static_cast<int64_t>(window.size())}, at::kLong);
   std::copy(window.begin(), window.end(), input.mutable_data_ptr<int64_t>());
   const layers::Batch batch{.inputs = input.to(options.device)};
-  const layers::Flow last_flow = model.forward({0, model.num_layers()}, {}, batch);
+  const layers::Flow last_flow = model.forward({0, model.num_layers()}, {}, batch, options.scopes);
   const at::Tensor logits = last_flow.at(0).select(1, -1);
   const at::Tensor last = logits.to(at::kCPU, at::kDouble).contiguous();
   const auto* values = last.const_data_ptr<double>();

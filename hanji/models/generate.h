@@ -10,11 +10,12 @@ namespace hanji::models {
 
 struct GenerateOptions {
   int64_t num_tokens = 200;
-  double temperature = 1.0;  ///< 0 takes the likeliest token.
-  int64_t top_k = 0;         ///< Choose among the k likeliest; 0: among all.
-  uint64_t seed = 1;         ///< Draw i depends on (seed, i) alone.
-  int64_t block = 1;         ///< Tokens that the model sees at most.
-  int64_t vocabulary = 256;  ///< Width of its last flow.
+  double temperature = 1.0;                     ///< 0 takes the likeliest token.
+  int64_t top_k = 0;                            ///< Choose among the k likeliest; 0: among all.
+  uint64_t seed = 1;                            ///< Draw i depends on (seed, i) alone.
+  int64_t block = 1;                            ///< Tokens that the model sees at most.
+  int64_t vocabulary = 256;                     ///< Width of its last flow.
+  std::vector<layers::LayerScope> scopes = {};  ///< Around each layer.
   c10::Device device = c10::kCPU;
 };
 

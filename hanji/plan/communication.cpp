@@ -204,7 +204,7 @@ class StepCalls {
     const std::vector<int64_t> used_in_groups(plan.groups, num_tensors());
     calls_.add_all_reduces(plan.ranks, ReduceOp::kMax, DType::kUInt8, used_in_groups,
                            Lies::kPrivate);
-    if (plan.data == Sharding::kHybrid) {
+    if (plan.groups > 1) {
       const std::vector<int64_t> used_over_groups(plan.ranks, num_tensors());
       calls_.add_all_reduces_between_hosts(over_groups(plan), ReduceOp::kMax, DType::kUInt8,
                                            used_over_groups, Lies::kPrivate);
@@ -232,7 +232,7 @@ class StepCalls {
     if (tree_) return calls_.add_tree(*tree_, dtype_, unit.flat.count);
     const std::vector<int64_t> counts = layout::shard_counts(unit);
     calls_.add_in_groups(plan.groups, Routine::kReduceScatter, dtype_, counts, Lies::kInHeap);
-    if (plan.data != Sharding::kHybrid) return;
+    if (plan.groups == 1) return;
     calls_.add_all_reduces_between_hosts(over_groups(plan), ReduceOp::kSum, dtype_, counts,
                                          Lies::kInHeap);
   }

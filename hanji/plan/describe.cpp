@@ -158,6 +158,7 @@ std::string describe_kernels(const Plan& plan) {
 
 /// What a strategy shards of a host's ranks; they share one copy of the parameters in any case.
 std::string_view sharded_state(Sharding data) {
+  if (cuts_parameters(data)) return "parameters, gradients and optimizer are";
   return data == Sharding::kZero1 ? "the optimizer is" : "gradients and optimizer are";
 }
 
@@ -172,14 +173,11 @@ std::string describe_states(const Plan& plan) {
   std::string text = fmt::format("{}: {} sharded over {} rank{}", name_of(data),
                                  sharded_state(data), shards->ranks, shards->ranks == 1 ? "" : "s");
   if (shards->groups > 1) text += fmt::format(" of each of {} groups", shards->groups);
-  text += fmt::format(", in {} unit{}; {} one copy of parameters and moments in shared memory",
+  text += fmt::format(", in {} unit{}{}; {} one copy of parameters and moments in shared memory",
                       shards->units.size(), shards->units.size() == 1 ? "" : "s",
+                      cuts_parameters(data) ? " of a layer each" : "",
                       shards->groups > 1 ? "the ranks of a group share" : "all ranks share");
-  if (data == Sharding::kZero1) return text;
-  if (data == Sharding::kZero2) return text + ", so zero3 would do the same";
-  return text +
-         fmt::format(", so no parameters are sharded or gathered: {} is zero2 by another name",
-                     data == Sharding::kZero3 ? "on one host zero3" : "within a group hsdp");
+  return cuts_parameters(data) ? text + ", so unsharding a layer moves no bytes" : text;
 }
 
 std::string describe_sums(const Plan& plan) {

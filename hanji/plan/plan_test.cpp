@@ -504,20 +504,34 @@ TEST(Describe, FitsATerminalInPlainAscii) {
   for (char c : text) EXPECT_TRUE(c == '\n' || (c >= ' ' && c <= '~')) << int(c);
 }
 
-TEST(Describe, SaysThatZero3IsZero2WhereRanksShareOneCopyOfTheParameters) {
+TEST(Describe, SaysThatUnshardingIsFreeWhereRanksShareOneCopyOfTheParameters) {
   const auto text = [](Sharding data) {
     std::string flat = describe(made(on_four_ranks(data)));
     return std::regex_replace(flat, std::regex("\\s+"), " ");
   };
   EXPECT_THAT(text(Sharding::kZero1), HasSubstr("zero1: the optimizer is sharded over 4 ranks"));
-  EXPECT_THAT(text(Sharding::kZero2), HasSubstr("so zero3 would do the same"));
   EXPECT_THAT(text(Sharding::kZero3),
-              HasSubstr("zero3: gradients and optimizer are sharded over 4 ranks"));
+              HasSubstr("zero3: parameters, gradients and optimizer are sharded over 4 ranks"));
   EXPECT_THAT(text(Sharding::kZero3),
-              HasSubstr("so no parameters are sharded or gathered: on one host zero3 is zero2 by "
-                        "another name"));
-  EXPECT_EQ(made(on_four_ranks(Sharding::kZero3)).memory,
-            made(on_four_ranks(Sharding::kZero2)).memory);
+              HasSubstr("of a layer each; all ranks share one copy of parameters and moments in "
+                        "shared memory, so unsharding a layer moves no bytes"));
+  EXPECT_THAT(text(Sharding::kZero2), Not(HasSubstr("moves no bytes")));
+}
+
+TEST(MakePlan, AHybridOfOneGroupCallsWhatZero3Does) {
+  EXPECT_EQ(made(on_four_ranks(Sharding::kHybrid)).predicted.collectives_per_step,
+            made(on_four_ranks(Sharding::kZero3)).predicted.collectives_per_step);
+}
+
+TEST(MakePlan, TheUnitsOfZero3AreTheLayers) {
+  const Plan plan = made(on_four_ranks(Sharding::kZero3));
+  const ShardPlan shards = *shards_of(plan);
+  ASSERT_EQ(shards.units.size(), plan.model.layers.size());
+  for (size_t layer = 0; layer < shards.units.size(); ++layer) {
+    for (const int parameter : shards.units[layer].parameters) {
+      EXPECT_EQ(plan.model.parameters[parameter].layer, static_cast<int64_t>(layer));
+    }
+  }
 }
 
 TEST(Describe, Golden) {

@@ -172,7 +172,7 @@ std::optional<ShardPlan> shards_of(const Plan& plan) {
                    .groups = plan.mesh.degree("dp"),
                    .ranks = plan.mesh.degree("fsdp"),
                    .element_bytes = parameter_bytes(plan.kernels.precision)};
-  cut_model(plan.model.parameter_sizes(), config.comm.bucket_bytes, shards);
+  cut_model(plan.model, config.comm.bucket_bytes, shards);
   return shards;
 }
 

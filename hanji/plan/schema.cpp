@@ -285,7 +285,9 @@ std::vector<Key> machine_keys() {
                        "of one host of several meet in shared memory in any case: then it is who "
                        "joins the hosts, for shm Gloo. hierarchical: the same, and refused on one "
                        "host. auto: nccl with compute.device = cuda, else shm.")),
-      bytes(HANJI_KEY(comm.bucket_bytes, "Gradients that are reduced together."),
+      bytes(HANJI_KEY(comm.bucket_bytes,
+                      "Gradients that are reduced together; with zero3 and hsdp those of a layer "
+                      "are."),
             {4096, kMaxOfAKey}),
       integer(HANJI_KEY(comm.check_every,
                         "Steps between comparisons of all replicas. 0: only at "
@@ -307,9 +309,10 @@ std::vector<Key> parallel_keys() {
       choice(HANJI_KEY(parallel.data,
                        "How model state is sharded. ddp: every rank holds all of it. zero1: the "
                        "optimizer is sharded over the ranks of one host; zero2: gradients too; "
-                       "zero3: the same as zero2, because the ranks of a host share one copy of "
-                       "the parameters. hsdp: zero2 within groups of mesh.fsdp ranks of a host; "
-                       "the groups are replicas, also over hosts. "
+                       "zero3: parameters too, layer by layer; the ranks of a host share one copy "
+                       "of the parameters, so unsharding a layer moves no bytes. hsdp: zero3 "
+                       "within groups of mesh.fsdp ranks of a host; the groups are replicas, also "
+                       "over hosts. "
                        "server: every rank holds a range of parameters and optimizer, to which the "
                        "others push gradients and from which they pull weights."),
              kRefusedShardings),

@@ -1,6 +1,8 @@
 #include "hanji/plan/shard_plan.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace hanji::plan {
 namespace {
@@ -20,15 +22,33 @@ int64_t whole_gradients(const ShardPlan& plan, const Passes& passes) {
   return largest * (passes.accumulates ? num_units : std::min(num_units, kUnshardedUnits));
 }
 
+/// By layer, without those that have none.
+std::vector<std::vector<int>> group_by_layer(const std::vector<ParameterFacts>& parameters) {
+  std::map<int64_t, std::vector<int>> layers;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    layers[parameters[i].layer].push_back(static_cast<int>(i));
+  }
+  std::vector<std::vector<int>> groups;
+  for (auto& [layer, indices] : layers) groups.push_back(std::move(indices));
+  return groups;
+}
+
 }  // namespace
 
 bool cuts_states(Sharding sharding) {
   return sharding != Sharding::kReplicas && sharding != Sharding::kServer;
 }
 
-void cut_model(const std::vector<int64_t>& sizes, int64_t unit_bytes, ShardPlan& plan) {
+bool cuts_parameters(Sharding sharding) {
+  return sharding == Sharding::kZero3 || sharding == Sharding::kHybrid;
+}
+
+void cut_model(const ModelFacts& model, int64_t unit_bytes, ShardPlan& plan) {
   plan.units.clear();
-  for (auto& indices : layout::group_by_size(sizes, unit_bytes / plan.element_bytes)) {
+  const std::vector<int64_t> sizes = model.parameter_sizes();
+  for (auto& indices : cuts_parameters(plan.data)
+                           ? group_by_layer(model.parameters)
+                           : layout::group_by_size(sizes, unit_bytes / plan.element_bytes)) {
     plan.units.push_back(layout::make_unit(std::move(indices), sizes, plan.ranks));
   }
 }

@@ -5,14 +5,17 @@
 
 #include "hanji/layout/unit.h"
 #include "hanji/plan/memory.h"
+#include "hanji/plan/model_facts.h"
 #include "hanji/plan/sharding.h"
 
 namespace hanji::plan {
 
 /// Whether a strategy cuts states into shards: zero1, zero2, zero3 and hsdp.
 bool cuts_states(Sharding sharding);
+/// Whether it makes parameters whole layer by layer: zero3 and hsdp.
+bool cuts_parameters(Sharding sharding);
 
-/// How the states of a run are cut among ranks of a host, as parallel/fsdp/shard_optimizer carries it out.
+/// How the states of a run are cut among ranks of a host, as parallel/fsdp carries it out.
 struct ShardPlan {
   Sharding data = Sharding::kZero1;
   int groups = 1;  ///< Of ranks, that have the same state; the mesh's axis dp.
@@ -23,8 +26,9 @@ struct ShardPlan {
   bool operator==(const ShardPlan&) const = default;
 };
 
-/// Cuts parameters of these sizes, in units of at least `unit_bytes`, among the ranks of a group.
-void cut_model(const std::vector<int64_t>& sizes, int64_t unit_bytes, ShardPlan& plan);
+/// Cuts the parameters among the ranks of a group: in units of a layer each where parameters are cut,
+/// else of at least `unit_bytes`.
+void cut_model(const ModelFacts& model, int64_t unit_bytes, ShardPlan& plan);
 
 /// Of the parameters, what a rank of a group has.
 int64_t shard_bytes(const ShardPlan& plan, int rank);

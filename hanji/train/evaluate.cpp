@@ -22,8 +22,9 @@ namespace {
 constexpr int64_t kNumSums = 3;
 
 /// Loss, number of targets, metric.
-std::array<double, kNumSums> sums_of(layers::Model& model, const layers::Batch& batch) {
-  layers::Flow flow = model.forward({0, model.num_layers()}, {}, batch);
+std::array<double, kNumSums> sums_of(layers::Model& model, const layers::Batch& batch,
+                                     const std::vector<layers::LayerScope>& scopes) {
+  layers::Flow flow = model.forward({0, model.num_layers()}, {}, batch, scopes);
   const double metric = model.metric_sum(flow, batch);
   const layers::LossSum loss = model.loss(std::move(flow), batch);
   return {loss.sum.item<double>(), static_cast<double>(loss.count), metric};
@@ -48,7 +49,7 @@ Evaluation evaluate(Job& job, const data::Source& samples, const EvaluateInputs&
   for (const schedule::Action& forward :
        schedule::forward_actions(static_cast<int64_t>(cuts.size()))) {
     data::read_validation_batch(samples, inputs.num_samples, cuts[forward.micro_batch], batch);
-    const std::array one = sums_of(*job.model, batch.to(job.device));
+    const std::array one = sums_of(*job.model, batch.to(job.device), job.strategy->scopes());
     if (by_tree) by_tree->add(one);
     for (size_t i = 0; i < one.size(); ++i) values[i] += one[i];
   }

@@ -3,10 +3,39 @@
 #include "hanji/checkpoint/load.h"
 #include "hanji/checkpoint/tensors.h"
 #include "hanji/models/generate.h"
+#include "hanji/train/job.h"
 #include "hanji/train/make_model.h"
 #include "hanji/train/state.h"
 
 namespace hanji::train {
+namespace {
+
+struct Runnable {
+  layers::Model& model;
+  std::vector<layers::LayerScope> scopes = {};
+};
+
+Result<std::string> continue_prompt(const Runnable& of, const plan::Plan& plan,
+                                    const data::Vocabulary& vocabulary,
+                                    const GenerateOptions& options) {
+  HANJI_ASSIGN_OR_RETURN(const auto prompt, vocabulary.encode(options.prompt));
+  std::vector<int64_t> tokens(prompt.num_tokens());
+  HANJI_RETURN_IF_ERROR(prompt.copy_tokens(0, prompt.num_tokens(), tokens.data()));
+  if (tokens.empty()) return base::invalid_argument("generate: the prompt is empty; give --prompt");
+  const auto continuation =
+      models::generate(of.model, tokens,
+                       {.num_tokens = options.num_tokens,
+                        .temperature = options.temperature,
+                        .top_k = options.top_k,
+                        .seed = options.seed,
+                        .block = plan.config.model.block,
+                        .vocabulary = plan.config.model.vocabulary,
+                        .scopes = of.scopes,
+                        .device = checkpoint::parameters_of(of.model).front().tensor.device()});
+  return options.prompt + vocabulary.decode(continuation);
+}
+
+}  // namespace
 
 Result<std::string> generate(const GenerateOptions& options) {
   HANJI_ASSIGN_OR_RETURN(const auto checkpoint, checkpoint::load_checkpoint(options.checkpoint));
@@ -19,26 +48,13 @@ Result<std::string> generate(const GenerateOptions& options) {
   HANJI_ASSIGN_OR_RETURN(const auto plan, plan::plan_from_json(checkpoint.manifest.plan));
   const auto model = make_model(plan);
   HANJI_RETURN_IF_ERROR(checkpoint::copy_into(checkpoint.model, checkpoint::parameters_of(*model)));
-  return generate_text(*model, plan, *vocabulary, options);
+  return continue_prompt({*model}, plan, *vocabulary, options);
 }
 
-Result<std::string> generate_text(layers::Model& model, const plan::Plan& plan,
+Result<std::string> generate_text(const Job& job, const plan::Plan& plan,
                                   const data::Vocabulary& vocabulary,
                                   const GenerateOptions& options) {
-  HANJI_ASSIGN_OR_RETURN(const auto prompt, vocabulary.encode(options.prompt));
-  std::vector<int64_t> tokens(prompt.num_tokens());
-  HANJI_RETURN_IF_ERROR(prompt.copy_tokens(0, prompt.num_tokens(), tokens.data()));
-  if (tokens.empty()) return base::invalid_argument("generate: the prompt is empty; give --prompt");
-  const auto continuation =
-      models::generate(model, tokens,
-                       {.num_tokens = options.num_tokens,
-                        .temperature = options.temperature,
-                        .top_k = options.top_k,
-                        .seed = options.seed,
-                        .block = plan.config.model.block,
-                        .vocabulary = plan.config.model.vocabulary,
-                        .device = checkpoint::parameters_of(model).front().tensor.device()});
-  return options.prompt + vocabulary.decode(continuation);
+  return continue_prompt({*job.model, job.strategy->scopes()}, plan, vocabulary, options);
 }
 
 }  // namespace hanji::train

@@ -9,11 +9,9 @@
 #include "hanji/data/vocabulary.h"
 #include "hanji/plan/plan.h"
 
-namespace hanji::layers {
-class Model;
-}
-
 namespace hanji::train {
+
+struct Job;
 
 struct GenerateOptions {
   std::filesystem::path checkpoint;  ///< A run's folder, its checkpoints, or one of them.
@@ -31,8 +29,8 @@ struct GenerateOptions {
 ///         no text; kInvalidArgument for characters that the vocabulary does not have.
 Result<std::string> generate(const GenerateOptions& options);
 
-/// The same with a model in memory. `checkpoint` of the options is not read.
-Result<std::string> generate_text(layers::Model& model, const plan::Plan& plan,
+/// The same with the model of a job, on any of its ranks alone. `checkpoint` of the options is not read.
+Result<std::string> generate_text(const Job& job, const plan::Plan& plan,
                                   const data::Vocabulary& vocabulary,
                                   const GenerateOptions& options);
 

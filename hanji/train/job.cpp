@@ -1,5 +1,8 @@
 #include "hanji/train/job.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "hanji/comm/host_values.h"
 #include "hanji/layers/model.h"
 #include "hanji/train/make_model.h"
@@ -31,6 +34,7 @@ Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model,
                    kNumTotals + model->num_statistics());
   }
   std::vector<layers::LayerScope> scopes = training_scopes(plan.config, *model);
+  std::ranges::copy(strategy->scopes(), std::back_inserter(scopes));
   return {std::move(model), std::move(scopes), std::move(strategy),        ranks.all,
           ranks.data,       ranks.peers,       comm::device_of(ranks.all), std::move(totals)};
 }

@@ -53,7 +53,7 @@ JobView view_of(const torch::nn::Module& model, const FlatState& state) {
   for (const auto& item : model.named_buffers()) view.buffers.push_back({item.key(), item.value()});
   view.optimizer.push_back({"step", at::scalar_tensor(state.num_updates, at::kLong)});
   size_t i = 0;
-  for (const auto& [name, tensor] : parallel::learning_parameters(model)) {
+  for (const auto& [name, tensor] : state.parameters) {
     const int64_t begin = state.layout.offsets[i];
     const int64_t end = begin + state.layout.sizes[i++];
     const auto piece = [&, &shape = tensor](const at::Tensor& flat) {

@@ -21,10 +21,12 @@ struct JobView {
   std::vector<checkpoint::TensorEntry> buffers, gradients, parameters, optimizer;
 };
 
-/// The model's buffers, and of flat tensors the pieces that belong to its parameters; undefined
+/// The model's buffers, its parameters, and of flat tensors the pieces that belong to them; undefined
 /// gradients are left out.
 struct FlatState {
   const layout::FlatLayout& layout;
+  /// What learns, in order of registration, where it can be read and written.
+  std::vector<parallel::NamedParameter> parameters;
   at::Tensor gradients;
   std::vector<parallel::NamedParameter> moments;  ///< What the optimizer keeps, by moment_names().
   int64_t num_updates = 0;

@@ -143,6 +143,7 @@ StepTotals OneProcess::step(Observer& observer) {
 
 JobView OneProcess::view() const {
   return view_of(*model_, {.layout = flat_,
+                           .parameters = parallel::learning_parameters(*model_),
                            .gradients = gradients_,
                            .moments = moments_of(*optimizer_),
                            .num_updates = optimizer_->num_updates()});

@@ -248,7 +248,7 @@ class RankRun {
     const Summary summary = summarise(plan_, dataset_, measurement);
     base::throw_if_error(base::write_file_atomic(options_.out / "summary.json", summary.json));
     options_.output.write(summary.text);
-    show_sample(*job.model);
+    show_sample(job);
   }
 
   /// Of a step; -1: not told apart.
@@ -292,9 +292,9 @@ class RankRun {
     return bytes;
   }
 
-  void show_sample(layers::Model& model) {
+  void show_sample(const Job& job) {
     if (!dataset_.vocabulary) return;
-    const auto text = generate_text(model, plan_, *dataset_.vocabulary, {});
+    const auto text = generate_text(job, plan_, *dataset_.vocabulary, {});
     if (!text.ok()) return;
     options_.output.write(fmt::format("\nsample (more: hanji generate --checkpoint {}):\n{}\n",
                                       options_.out.string(), *text));

@@ -72,6 +72,7 @@ void ReplicatedStrategy::update(double learning_rate, double gradient_divisor) {
 
 FlatState ReplicatedStrategy::state() const {
   return {.layout = replicas_.buckets().flat,
+          .parameters = parameters(),
           .gradients = {},
           .moments = moments_of(*optimizer_),
           .num_updates = optimizer_->num_updates()};

@@ -64,6 +64,7 @@ void ServedStrategy::update(double learning_rate, double gradient_divisor) {
 
 FlatState ServedStrategy::state() const {
   return {.layout = server_->flat_layout(),
+          .parameters = parameters_,
           .gradients = {},
           .moments = moments_of(names_, moments_),
           .num_updates = server_->optimizer()->num_updates()};

@@ -3,11 +3,15 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "hanji/comm/shared_tensor.h"
 #include "hanji/layers/model.h"
 #include "hanji/parallel/flat_parameters.h"
+#include "hanji/parallel/fsdp/fully_shard.h"
+#include "hanji/parallel/fsdp/shard_optimizer.h"
+#include "hanji/parallel/fsdp/unit.h"
 #include "hanji/train/optimizer.h"
 
 namespace hanji::train {
@@ -21,20 +25,23 @@ std::optional<mesh::Mesh> mesh_of(const plan::Plan& plan, const comm::Group& gro
 
 parallel::Sharded shard(layers::Model& model, const plan::Plan& plan, const comm::Group& all,
                         const std::optional<mesh::Mesh>& mesh) {
-  const plan::Config& config = plan.config;
-  parallel::ShardOptimizerOptions options{
-      .sharding = {.average = parallel::Average::kSum},
-      .whole_gradients = config.parallel.data == plan::Sharding::kZero1
-                             ? parallel::WholeGradients::kKept
-                             : parallel::WholeGradients::kFreed,
-      .unit_bytes = config.comm.bucket_bytes};
+  const plan::Sharding data = plan.config.parallel.data;
   const plan::StableGrains grains = plan::stable_grains(plan);
-  options.sharding.num_grains = grains.count;
-  options.sharding.owners = grains.owners;
-  if (!mesh) return parallel::shard_optimizer(model, all, options);
-  options.sharding.replicas = (*mesh)["dp"];
-  if (grains.count > 0) options.sharding.everyone = all;
-  return parallel::shard_optimizer(model, (*mesh)["fsdp"], options);
+  parallel::ShardingOptions sharding{
+      .average = parallel::Average::kSum, .num_grains = grains.count, .owners = grains.owners};
+  if (mesh) sharding.replicas = (*mesh)["dp"];
+  if (mesh && grains.count > 0) sharding.everyone = all;
+  const comm::Group& group = mesh ? (*mesh)["fsdp"] : all;
+  if (plan::cuts_parameters(data)) {
+    return parallel::fully_shard(model, group,
+                                 {.sharding = sharding, .calls = parallel::UnitCalls::kLayers});
+  }
+  return parallel::shard_optimizer(
+      model, group,
+      {.sharding = sharding,
+       .whole_gradients = data == plan::Sharding::kZero1 ? parallel::WholeGradients::kKept
+                                                         : parallel::WholeGradients::kFreed,
+       .unit_bytes = plan.config.comm.bucket_bytes});
 }
 
 void add(std::optional<comm::CallTimes>& sum, const std::optional<comm::CallTimes>& more) {
@@ -62,10 +69,26 @@ ShardedStrategy::ShardedStrategy(layers::Model& model, const plan::Plan& plan,
       group_(group),
       mesh_(mesh_of(plan, group)),
       parameters_(parallel::learning_parameters(model)),
-      layout_(parallel::flat_layout_of(parameters_)),
       sharded_(shard(model, plan, group_, mesh_)),
       shards_(sharded_.parameters()) {
+  lay_out();
   make_optimizer(plan);
+}
+
+void ShardedStrategy::lay_out() {
+  const auto by_unit = parallel::whole_parameters(sharded_);
+  const layout::FlatLayout flat = parallel::flat_layout_of(by_unit);
+  layout_.count = flat.count;
+  for (const auto& [name, tensor] : parameters_) {
+    const auto found = std::ranges::find(by_unit, name, &parallel::NamedParameter::name);
+    layout_.offsets.push_back(flat.offsets[found - by_unit.begin()]);
+    layout_.sizes.push_back(tensor.numel());
+    whole_.push_back(*found);
+  }
+}
+
+std::vector<layers::LayerScope> ShardedStrategy::scopes() const {
+  return {parallel::unit_scope(model_)};
 }
 
 void ShardedStrategy::make_optimizer(const plan::Plan& plan) {
@@ -80,7 +103,7 @@ void ShardedStrategy::make_optimizer(const plan::Plan& plan) {
   auto parts = sharded_.flat_parts(parallel::decay_matrices(plan.config.train.weight_decay));
   for (parallel::FlatPart& part : parts) {
     if (part.pieces.empty()) continue;
-    // Neighbours in a unit are neighbours in the model, with the same room between them.
+    // Neighbours in a unit are neighbours in the layout, with the same room between them.
     const parallel::FlatPiece& piece = part.pieces[0];
     const int64_t begin = offsets.at(piece.name) + piece.first - piece.range.begin;
     for (const parallel::FlatPiece& one : part.pieces) {
@@ -120,6 +143,7 @@ void ShardedStrategy::update(double learning_rate, double gradient_divisor) {
 
 FlatState ShardedStrategy::state() const {
   return {.layout = layout_,
+          .parameters = whole_,
           .gradients = {},
           .moments = moments_of(names_, moments_),
           .num_updates = optimizer_->num_updates()};

@@ -5,7 +5,7 @@
 
 #include "hanji/mesh/mesh.h"
 #include "hanji/parallel/flat_optimizer.h"
-#include "hanji/parallel/fsdp/shard_optimizer.h"
+#include "hanji/parallel/fsdp/sharded.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/strategy.h"
 
@@ -15,17 +15,18 @@ class Model;
 
 namespace hanji::train {
 
-/// States cut among the ranks of the mesh's axis fsdp ("zero1", "zero2", "zero3"), and over dp kept
-/// alike ("hsdp"), also over hosts: parallel::shard_optimizer(). Parameters and moments lie once for
-/// all ranks of a group, in the heap of its first, each of which updates its shards in place; so
-/// what zero3 makes whole and frees again moves no byte here, and is zero2's.
+/// States cut among the ranks of the mesh's axis fsdp, and over dp kept alike ("hsdp"), also over
+/// hosts: "zero1" and "zero2" are parallel::shard_optimizer(), "zero3" and "hsdp" fully_shard() with
+/// the model's layers as units. Parameters and moments lie once for all ranks of a group, in the heap
+/// of its first, each of which updates its shards in place; so unsharding a layer moves no byte.
 class ShardedStrategy : public Strategy {
  public:
   /// Order   collective.
-  /// Errors  throws what shard_optimizer() throws.
+  /// Errors  throws what shard_optimizer() and fully_shard() throw.
   ShardedStrategy(layers::Model& model, const plan::Plan& plan, const comm::Group& group);
 
   const std::vector<parallel::NamedParameter>& parameters() const override { return parameters_; }
+  std::vector<layers::LayerScope> scopes() const override;
   void begin_step() override;
   void begin_grain(int64_t index) override;
   void accumulate(const std::function<void()>& backward) override;
@@ -41,6 +42,7 @@ class ShardedStrategy : public Strategy {
   std::vector<plan::MemoryLine> private_memory() const override { return {}; }
 
  private:
+  void lay_out();
   void make_optimizer(const plan::Plan& plan);
   const comm::Group& own_group() const { return mesh_ ? (*mesh_)["fsdp"] : group_; }
 
@@ -48,8 +50,9 @@ class ShardedStrategy : public Strategy {
   comm::Group group_;
   std::optional<mesh::Mesh> mesh_;  ///< Where there are several groups.
   std::vector<parallel::NamedParameter> parameters_;
-  layout::FlatLayout layout_;
   parallel::Sharded sharded_;
+  std::vector<parallel::NamedParameter> whole_;  ///< The same, where they lie once.
+  layout::FlatLayout layout_;  ///< Unit by unit, so that a rank's shard of one is a range.
   std::vector<at::Tensor> shards_;
   std::vector<layout::Range> own_;  ///< Where they lie in the layout.
   std::vector<std::string> names_;  ///< Of the optimizer's moments.

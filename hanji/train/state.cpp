@@ -135,11 +135,9 @@ void fill(const std::vector<Piece>& pieces, const std::vector<checkpoint::SavedT
 JobView view_of(const Job& job) { return view_of(*job.model, job.strategy->state()); }
 
 JobView view_with_gradients(const Job& job) {
-  const FlatState state = job.strategy->state();
-  return view_of(*job.model, {.layout = state.layout,
-                              .gradients = job.strategy->gradients(),
-                              .moments = state.moments,
-                              .num_updates = state.num_updates});
+  FlatState state = job.strategy->state();
+  state.gradients = job.strategy->gradients();
+  return view_of(*job.model, state);
 }
 
 OwnState own_state(const Job& job) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hanji/comm/group.h"
+#include "hanji/layers/flow.h"
 #include "hanji/layout/range.h"
 #include "hanji/parallel/named_parameter.h"
 #include "hanji/plan/memory.h"
@@ -35,6 +36,9 @@ class Strategy {
 
   /// What learns, whole and in order of registration.
   virtual const std::vector<parallel::NamedParameter>& parameters() const = 0;
+
+  /// Around each layer wherever the model runs, within those of training.
+  virtual std::vector<layers::LayerScope> scopes() const { return {}; }
 
   /// Before the first backward() of a step: nothing is left of the gradients of the last one.
   virtual void begin_step() = 0;
