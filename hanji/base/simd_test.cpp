@@ -59,7 +59,7 @@ TEST(Simd, ALevelAboveTheUsableOneIsRefused) {
 }
 
 /// Prints, in a process that begins anew with HANJI_SIMD, what that process may use.
-[[noreturn]] void tell_usable(const char* variable) {
+[[noreturn]] void print_usable(const char* variable) {
   ::setenv("HANJI_SIMD", variable, 1);
   const auto usable = usable_simd();
   std::fprintf(
@@ -71,8 +71,9 @@ TEST(Simd, ALevelAboveTheUsableOneIsRefused) {
 
 TEST(SimdDeathTest, AProcessBeginsWithTheLevelOfTheVariable) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // runs this binary again: nothing is read yet
-  EXPECT_EXIT(tell_usable("baseline"), testing::ExitedWithCode(0), "baseline, dispatched baseline");
-  EXPECT_EXIT(tell_usable("mmx"), testing::ExitedWithCode(0), "HANJI_SIMD: 'mmx'");
+  EXPECT_EXIT(print_usable("baseline"), testing::ExitedWithCode(0),
+              "baseline, dispatched baseline");
+  EXPECT_EXIT(print_usable("mmx"), testing::ExitedWithCode(0), "HANJI_SIMD: 'mmx'");
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 namespace hanji::launch {
 namespace {
 
-/// Under a launcher of ours the launcher tells, once it knows how the rank ended.
-bool tells(const Hosts& hosts) { return hosts.store != nullptr && hosts.tells_failures; }
+/// Under a launcher of ours the launcher notifies, once it knows how the rank ended.
+bool notifies(const Hosts& hosts) { return hosts.store != nullptr && hosts.notifies_failures; }
 
 std::string verdict_of(const Hosts& hosts, const Status& failure) {
   return to_json({hosts.node, 6,
@@ -57,14 +57,14 @@ Result<Hosts> join_hosts(const Inherited& inherited, base::Deadline deadline) {
   return hosts;
 }
 
-void tell_hosts(const Hosts& hosts, const Status& failure) {
-  if (!tells(hosts)) return;
+void notify_hosts(const Hosts& hosts, const Status& failure) {
+  if (!notifies(hosts)) return;
   // A store that is lost has told everybody that this host is.
   static_cast<void>(hosts.store->compare_set(kVerdictKey, "", verdict_of(hosts, failure)));
 }
 
 void propose_to_hosts(const Hosts& hosts, const Status& failure) {
-  if (tells(hosts)) hosts.store->propose(kVerdictKey, verdict_of(hosts, failure));
+  if (notifies(hosts)) hosts.store->propose(kVerdictKey, verdict_of(hosts, failure));
 }
 
 }  // namespace hanji::launch

@@ -32,7 +32,7 @@ struct Hosts {
   std::vector<Node> nodes = {Node{}};
   std::shared_ptr<Server> server;  ///< On rank 0 where no launcher of ours serves.
   std::shared_ptr<Store> store;    ///< Null on one host. Keep it while the job lives.
-  bool tells_failures = false;     ///< No launcher of ours does it: see tell_hosts().
+  bool notifies_failures = false;  ///< No launcher of ours does it: see notify_hosts().
 
   int num_nodes() const { return static_cast<int>(nodes.size()); }
   const Node& here() const { return nodes[static_cast<size_t>(node)]; }
@@ -62,7 +62,7 @@ Result<Hosts> meet_hosts(const Identity& identity, base::Deadline deadline, OnHo
 
 /// Tells all other hosts that this rank failed, in one line; the first to tell is the verdict. Does
 /// nothing on one host, nor under `hanji run`, whose launchers tell how ranks ended.
-void tell_hosts(const Hosts& hosts, const Status& failure);
+void notify_hosts(const Hosts& hosts, const Status& failure);
 
 /// The same, but does not wait until it is told.
 void propose_to_hosts(const Hosts& hosts, const Status& failure);

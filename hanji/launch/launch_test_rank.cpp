@@ -19,7 +19,7 @@ int num_open(const std::vector<base::Fd>& pidfds) {
   return count;
 }
 
-int tell_all() {
+int print_all() {
   auto inherited = launch::inherited_endpoints();
   if (!inherited.ok()) return fmt::print("{}\n", inherited.status().to_string()), 1;
   auto& endpoints = inherited->endpoints;
@@ -62,5 +62,5 @@ int add_up() {
 int main(int, char** arguments) {
   const std::string what = arguments[1];
   if (what == "add_up") return add_up();
-  return what == "tell" ? tell_all() : report_and_fail();
+  return what == "tell" ? print_all() : report_and_fail();
 }

@@ -276,7 +276,7 @@ Result<Outcome> launch_once(const LaunchOptions& options, SignalRelay* relay) {
   auto outcome = start_and_supervise(options, relay, link->get());
   // The others must not wait for ranks that never started.
   if (!outcome.ok()) {
-    (*link)->tell_verdict(
+    (*link)->send_verdict(
         kCannotStartExit,
         fmt::format("node {} (host {}) could not start its ranks: {}", (*link)->node(),
                     (*link)->here().name, outcome.status().message()));

@@ -144,7 +144,7 @@ Result<Hosts> meet_hosts(const Identity& identity, base::Deadline deadline, OnHo
     const auto verdict = parse_verdict(json);
     lost(base::peer_lost(verdict.ok() ? verdict->text : verdict.status().message()));
   });
-  hosts.tells_failures = true;
+  hosts.notifies_failures = true;
   return meet_at(identity, std::move(hosts), deadline);
 }
 

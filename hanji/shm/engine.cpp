@@ -21,10 +21,10 @@ namespace {
 
 constexpr int64_t kBudgetBytes = 4 << 20;  // memory traffic of one advance()
 constexpr int kSpinsAlone = 2000;          // where every rank has its processor
-constexpr int kSpinsCrowded = 4;
-constexpr auto kNapAfterAlone = 1ms;  // of yielding; a sleeper is woken, but that takes its time
-constexpr auto kNapAfterCrowded = 50us;
-constexpr auto kNap = 20ms;                 // clocks and peers are looked at that often
+constexpr int kSpinsOversubscribed = 4;
+constexpr auto kSleepAfterAlone = 1ms;  // of yielding; a sleeper is woken, but that takes its time
+constexpr auto kSleepAfterOversubscribed = 50us;
+constexpr auto kLongestSleep = 20ms;        // clocks and peers are looked at that often
 constexpr auto kSleepBesideOthers = 200us;  // calls of other groups do not wake these waiters
 
 Status check_members(const Segment& segment, const std::vector<int>& members) {
@@ -203,7 +203,9 @@ class Engine::Core {
     const int processors =
         options_.usable_processors > 0 ? options_.usable_processors : segment_->num_processors();
     oversubscribed_ = segment_->ranks() > processors;
-    spins_ = options_.spin >= 0 ? options_.spin : oversubscribed_ ? kSpinsCrowded : kSpinsAlone;
+    spins_ = options_.spin >= 0 ? options_.spin
+             : oversubscribed_  ? kSpinsOversubscribed
+                                : kSpinsAlone;
   }
 
   void name_routines() {
@@ -265,8 +267,8 @@ class Engine::Core {
       }
       HANJI_RETURN_IF_ERROR(look_around());
       const auto waited = std::chrono::nanoseconds(base::now_ns() - stuck_since_ns_);
-      if (waited > (oversubscribed_ ? kNapAfterCrowded : kNapAfterAlone)) {
-        lines_.sleep(runner_.sequence(), others.empty() ? kNap : kSleepBesideOthers);
+      if (waited > (oversubscribed_ ? kSleepAfterOversubscribed : kSleepAfterAlone)) {
+        lines_.sleep(runner_.sequence(), others.empty() ? kLongestSleep : kSleepBesideOthers);
       }
     }
   }
@@ -288,7 +290,7 @@ class Engine::Core {
       const auto presence = segment_->rank_state(lines_.world_rank(member)).presence.load();
       const bool left = presence == static_cast<uint32_t>(Presence::kLeft);
       if (!failed && !left) continue;
-      // Looked at last: whoever failed or left after posting is not waited for.
+      // Checked last: a rank that failed or left after posting is not waited for.
       if (lines_.has_posted(member, waiting.sequence)) continue;
       // Who ends the job does so before it leaves or gives up, and its word says more.
       HANJI_RETURN_IF_ERROR(health());
@@ -332,7 +334,7 @@ class Engine::Core {
   uint64_t submitted_ = 0;
   uint64_t completed_ = 0;
   Status failure_;
-  int spins_ = kSpinsCrowded;
+  int spins_ = kSpinsOversubscribed;
   bool oversubscribed_ = true;
   int64_t stuck_since_ns_ = 0;
   uint64_t checked_progress_ = 0;

@@ -112,7 +112,7 @@ Watchdog::~Watchdog() {
   while (::write(stop_.get(), &one, sizeof one) < 0 && errno == EINTR) {
   }
   thread_.join();
-  tell_verdict();
+  log_verdict();
   segment_->leave(rank_);
 }
 
@@ -124,7 +124,7 @@ void Watchdog::run() {
   ::pthread_sigmask(SIG_BLOCK, &stops, nullptr);
   while (true) {
     beat();
-    const auto next = base::Deadline::after(std::min(options_.heartbeat, look_at_hearts()));
+    const auto next = base::Deadline::after(std::min(options_.heartbeat, check_heartbeats()));
     std::vector<pollfd> polled = {{stop_.get(), POLLIN, 0}};
     for (const base::Fd& fd : pidfds_) polled.push_back({fd.get(), POLLIN, 0});  // -1: ignored
     if (::poll(polled.data(), polled.size(), next.poll_ms()) <= 0) continue;
@@ -139,7 +139,7 @@ void Watchdog::beat() { segment_->rank_state(rank_).heartbeat_ns.store(base::now
 
 /// Returns how long no other rank can have missed its heartbeats: looking only as often as beating
 /// would name a stopped rank up to one heartbeat late.
-std::chrono::nanoseconds Watchdog::look_at_hearts() {
+std::chrono::nanoseconds Watchdog::check_heartbeats() {
   const int64_t limit = options_.missed_heartbeats * options_.heartbeat.count();
   int64_t least = limit;
   for (int rank = 0; rank < segment_->ranks(); ++rank) {
@@ -166,22 +166,22 @@ void Watchdog::see_death(int rank) {
   pidfds_[rank].reset();
   if (presence_of(*segment_, rank) == Presence::kLeft) return;
   segment_->rank_state(rank).presence.store(static_cast<uint32_t>(Presence::kDead));
-  leave_the_word_to_the_launcher();
+  wait_for_launcher_report();
   segment_->abort(rank, Code::kPeerLost,
                   fmt::format("{} died; {}; its log or the launcher tells why",
                               describe_rank(*segment_, rank), describe_last_call(segment_, rank)));
-  tell_verdict();
+  log_verdict();
 }
 
-void Watchdog::leave_the_word_to_the_launcher() const {
+void Watchdog::wait_for_launcher_report() const {
   const auto deadline = base::Deadline::after(options_.launcher_time);
   pollfd stop{stop_.get(), POLLIN, 0};
   while (!segment_->aborted() && !deadline.passed() && ::poll(&stop, 1, 1) == 0) {
   }
 }
 
-// Whoever is the cause knows it already.
-void Watchdog::tell_verdict() {
+// The rank that is the cause has logged it already.
+void Watchdog::log_verdict() {
   const uint32_t epoch = segment_->epoch();
   if (epoch_told_ == epoch || !segment_->aborted() || segment_->abort_rank() == rank_) return;
   epoch_told_ = epoch;

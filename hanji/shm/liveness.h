@@ -50,10 +50,10 @@ class Watchdog {
            WatchdogOptions options, base::Fd stop);
   void run();
   void beat();
-  std::chrono::nanoseconds look_at_hearts();
+  std::chrono::nanoseconds check_heartbeats();
   void see_death(int rank);
-  void leave_the_word_to_the_launcher() const;
-  void tell_verdict();
+  void wait_for_launcher_report() const;
+  void log_verdict();
   void notify(LivenessEvent::Kind kind, int rank, std::string text) const;
 
   std::shared_ptr<Segment> segment_;

@@ -39,7 +39,7 @@ World::~World() {
   if (state_ == nullptr || std::uncaught_exceptions() <= state_->exceptions_before) return;
   const Status left = base::peer_lost(fmt::format("rank {} was left by an exception", rank()));
   state_->segment->abort(local_rank(), left.code(), left.message());
-  launch::tell_hosts(state_->hosts, left);
+  launch::notify_hosts(state_->hosts, left);
 }
 
 int World::rank() const { return state_->hosts.rank; }
@@ -85,7 +85,7 @@ void World::fail(const Status& status) const {
       local_rank(), Code::kPeerLost,
       fmt::format("{} failed: {}; {}", shm::describe_rank(*state_->segment, local_rank()),
                   status.to_string(), shm::describe_last_call(state_->segment, local_rank())));
-  launch::tell_hosts(state_->hosts, status);
+  launch::notify_hosts(state_->hosts, status);
   launch::report_failure(state_->endpoints, status);
 }
 

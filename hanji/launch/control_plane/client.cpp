@@ -164,7 +164,7 @@ void Client::run() {
     if (goodbye_ != 0 && calls_[goodbye_].response) return;
     if (!status.ok()) channel_.reset();
     lock.unlock();
-    tell_watchers();
+    notify_watchers();
     if (!status.ok()) {
       reconnect();
     } else if (silent) {
@@ -214,7 +214,7 @@ Status Client::take_answers() {
 }
 
 /// Without the lock: a watcher may ask the store for something else.
-void Client::tell_watchers() {
+void Client::notify_watchers() {
   for (const auto& [watcher, text] : std::exchange(told_, {})) watcher(text);
 }
 

@@ -60,7 +60,7 @@ class Client {
   bool silent_too_long() const;
   uint64_t submit(Request request);
   uint64_t acknowledged() const;
-  void tell_watchers();
+  void notify_watchers();
 
   const StoreOptions options_;
   Hello hello_;

@@ -162,7 +162,7 @@ Status HostLink::look_up(Opening& opening) {
   if (opening.signal == 0) return {};
   const std::string text = fmt::format("signal {} came to node {} before all hosts had joined",
                                        opening.signal, run_.node);
-  if (store_) tell_verdict(128 + opening.signal, text);
+  if (store_) send_verdict(128 + opening.signal, text);
   return base::timeout(text);
 }
 
@@ -291,13 +291,13 @@ void HostLink::read_lifeline() {
   }
 }
 
-void HostLink::tell_verdict(int exit_code, const std::string& text) {
+void HostLink::send_verdict(int exit_code, const std::string& text) {
   store_->propose(kVerdictKey, to_json(Verdict{run_.node, exit_code, text}));
 }
 
-void HostLink::tell_signal(int signal) { store_->propose(kSignalKey, std::to_string(signal)); }
+void HostLink::send_signal(int signal) { store_->propose(kSignalKey, std::to_string(signal)); }
 
-void HostLink::tell_ended(int exit_code) {
+void HostLink::send_ended(int exit_code) {
   store_->propose(ended_key(run_.node), std::to_string(exit_code));
 }
 

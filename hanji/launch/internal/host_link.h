@@ -54,10 +54,10 @@ class HostLink {
   std::vector<int> descriptors() const;
   std::optional<News> take();
   /// Makes this the verdict unless there is one; take() gives the one that holds.
-  void tell_verdict(int exit_code, const std::string& text);
-  void tell_signal(int signal);
+  void send_verdict(int exit_code, const std::string& text);
+  void send_signal(int signal);
   /// No rank runs here any more.
-  void tell_ended(int exit_code);
+  void send_ended(int exit_code);
   /// After all hosts have ended: of the first one whose code was not 0.
   int exit_code() const;
 

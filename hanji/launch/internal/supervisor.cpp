@@ -64,8 +64,8 @@ Outcome Supervisor::run() {
     take_signals();
     take_deaths();
     poll();
-    tell_hosts();
-    tell_stacks();  // Looking names up takes its time: survivors have the verdict by now.
+    notify_hosts();
+    log_stacks();  // Looking names up takes its time: survivors have the verdict by now.
     on_deadline();
   }
   const auto patience = base::Deadline::after(5s);
@@ -106,7 +106,7 @@ void Supervisor::wait() {
 }
 
 /// Where ranks were when they crashed, or when they were asked.
-void Supervisor::tell_stacks() {
+void Supervisor::log_stacks() {
   for (RankProcess& process : processes_) {
     std::string stack = base::symbolise(process.take_stack());
     if (stack.empty()) continue;
@@ -138,7 +138,7 @@ void Supervisor::take_signal(int signal) {
     forward(signal);
   } else if (signal == SIGINT) {
     kill_all("a second SIGINT came");
-    if (link_ != nullptr) link_->tell_verdict(kInterruptedExit, "a second SIGINT came");
+    if (link_ != nullptr) link_->send_verdict(kInterruptedExit, "a second SIGINT came");
   }
 }
 
@@ -175,16 +175,16 @@ void Supervisor::take_verdict(const Verdict& verdict) {
 
 /// A failure that may be another one's consequence waits until verdict_time is over, for the cause
 /// may be on its way from another host.
-void Supervisor::tell_hosts() {
+void Supervisor::notify_hosts() {
   if (link_ == nullptr || told_hosts_ || hosts_settled_) return;
   const bool failed = !outcome_.cause.empty();
   const bool sure = !provisional_ || phase_ != Phase::kVerdict || deadline_.passed();
   if (failed ? !sure : any_running()) return;
   told_hosts_ = true;
   if (failed) {
-    link_->tell_verdict(outcome_.exit_code, outcome_.cause);
+    link_->send_verdict(outcome_.exit_code, outcome_.cause);
   } else {
-    link_->tell_ended(outcome_.exit_code);
+    link_->send_ended(outcome_.exit_code);
   }
 }
 
@@ -197,7 +197,7 @@ void Supervisor::forward(int signal) {
   outcome_.stop_signal = signal;
   notify(RankEventKind::kForwarded, fmt::format("{} passed on to all ranks", signal_name(signal)));
   for (const RankProcess& process : processes_) process.signal(signal);
-  if (link_ != nullptr) link_->tell_signal(signal);
+  if (link_ != nullptr) link_->send_signal(signal);
   if (phase_ == Phase::kRunning) enter(Phase::kStopping, options_.stop_grace);
 }
 
@@ -211,7 +211,7 @@ void Supervisor::take_deaths() {
   for (size_t i = 0; i < polls.size(); ++i) {
     if (polls[i].revents != 0) dead.push_back(processes_[i].reap());
   }
-  // Deaths seen at once: the cause goes first, whoever died of it after.
+  // Deaths seen at once: the cause goes first, ranks that died of it after.
   std::stable_partition(dead.begin(), dead.end(),
                         [](const RankExit& exit) { return !is_consequence(exit); });
   for (RankExit& exit : dead) take_death(std::move(exit));

@@ -44,10 +44,10 @@ class Supervisor {
   void take_signal(int signal);
   void poll();
   void take_verdict(const Verdict& verdict);
-  void tell_hosts();
+  void notify_hosts();
   int world_rank(int rank) const;
   void take_deaths();
-  void tell_stacks();
+  void log_stacks();
   void ask_for_stacks() const;
   void take_death(RankExit exit);
   void record_failure(RankExit& exit);
