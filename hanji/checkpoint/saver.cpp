@@ -37,12 +37,12 @@ Status Saver::save(State state, Manifest manifest, Writer writer) {
   writer_ = std::jthread([this, state = std::move(state), manifest = std::move(manifest),
                           copied = std::move(copied)](std::stop_token stop) mutable {
     bool told = false;
-    const auto tell = [&] {
+    const auto report = [&] {
       if (!std::exchange(told, true)) copied.set_value();
     };
     status_ = run(state, std::move(manifest),
-                  {.copied = tell, .stop = std::move(stop), .buffer = &buffer_});
-    tell();
+                  {.copied = report, .stop = std::move(stop), .buffer = &buffer_});
+    report();
   });
   times_.blocked_seconds.push_back(seconds_since(begin) + std::exchange(begin_seconds_, 0));
   return before;
@@ -68,8 +68,8 @@ Status Saver::run(const State& state, Manifest manifest, SaveSteps steps) {
                                   trace::Lane::kCheckpoint);
   std::optional<trace::Span> write;
   copy->set_bytes(state.num_bytes());
-  steps.copied = [&, tell = std::move(steps.copied)] {
-    tell();
+  steps.copied = [&, report = std::move(steps.copied)] {
+    report();
     copy.reset();
     write.emplace(recorder_, "checkpoint write", category, trace::Lane::kCheckpoint);
     write->set_bytes(state.num_bytes());

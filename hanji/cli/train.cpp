@@ -29,7 +29,7 @@ train::DecidedJob decide(const JobOptions& job, const TrainFlags& flags) {
       {.load = [&](plan::ConfigSources sources) { return job.load(sources); },
        .resume = flags.resume,
        .started = flags.started,
-       .tell = [](std::string_view text) { std::cout << text << std::flush; }});
+       .print = [](std::string_view text) { std::cout << text << std::flush; }});
 }
 
 /// Starts the ranks of this host, keeping the folder as long as they live.

@@ -13,6 +13,7 @@
 
 #include "hanji/base/clock.h"
 #include "hanji/comm/all_gather.h"
+#include "hanji/comm/internal/shm_engine.h"
 #include "hanji/comm/internal/state.h"
 #include "hanji/comm/internal/submit.h"
 #include "hanji/shm/heap.h"
@@ -21,7 +22,6 @@
 namespace hanji::comm {
 namespace {
 
-constexpr auto kNap = std::chrono::microseconds(50);
 constexpr int kSpins = 1000;
 constexpr int64_t kNowhere = -1;
 
@@ -39,14 +39,6 @@ static_assert(sizeof(Said) == 24);
 using Holders = std::atomic<uint64_t>;
 static_assert(sizeof(Holders) == sizeof(int64_t) && Holders::is_always_lock_free);
 
-std::vector<int> ranks_in(uint64_t bits) {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < 64; ++rank) {
-    if ((bits >> rank & 1) != 0) ranks.push_back(rank);
-  }
-  return ranks;
-}
-
 /// Those that outlived their owner's lease and are released by now.
 void drop_released(GroupFamily& family) {
   const std::lock_guard lock(family.mutex);
@@ -55,8 +47,8 @@ void drop_released(GroupFamily& family) {
   });
 }
 
-std::vector<Said> tell_all(const Said& mine, const Group& group, const CallOptions& options,
-                           std::source_location call_site) {
+std::vector<Said> exchange_all(const Said& mine, const Group& group, const CallOptions& options,
+                               std::source_location call_site) {
   at::Tensor one = at::empty({3}, at::kLong);
   std::memcpy(one.data_ptr(), &mine, sizeof mine);
   at::Tensor all = at::empty({3 * group.size()}, at::kLong);
@@ -163,7 +155,7 @@ class Lease::State {
             "their leases before it is written",
             group_.name(), group_.rank(), fmt::join(ranks_in(others()), ", "))));
       }
-      std::this_thread::sleep_for(kNap);
+      std::this_thread::sleep_for(kPollInterval);
     }
     // From here on the owner may write.
     version_ = shard_._version();
@@ -235,7 +227,7 @@ Lease all_gather_view(const at::Tensor& shard, const Group& group, const CallOpt
   const Said mine{inside ? heap.raw().offset_of(shard.const_data_ptr()) : kNowhere,
                   heap.raw().offset_of(holders.const_data_ptr()),
                   shard.numel() << 8 | static_cast<int64_t>(shard.scalar_type())};
-  const std::vector<Said> said = tell_all(mine, group, options, call_site);
+  const std::vector<Said> said = exchange_all(mine, group, options, call_site);
   check_alike(said, group);
   auto state = std::make_shared<Lease::State>(shard, holders, group);
   state->look_at(said);

@@ -74,7 +74,6 @@ Received recv_if_sent(at::Tensor& tensor, const Group& group, int after, const C
 
 int recv_any(at::Tensor& tensor, const Group& group, const CallOptions& options,
              std::source_location call_site) {
-  constexpr auto kNap = std::chrono::microseconds(50);
   const auto limit = options.deadline.count() > 0 ? options.deadline : group.options().deadline;
   const auto deadline = base::Deadline::after(limit);
   while (true) {
@@ -90,7 +89,7 @@ int recv_any(at::Tensor& tensor, const Group& group, const CallOptions& options,
                       group.name(), group.rank(), std::chrono::duration<double>(limit).count())));
     }
     group.state()->advance_others();
-    std::this_thread::sleep_for(kNap);
+    std::this_thread::sleep_for(kPollInterval);
   }
 }
 

@@ -17,7 +17,7 @@ class Countdown {
   Countdown(size_t count, std::function<void(const Status&)> told)
       : left_(count), told_(std::move(told)) {}
 
-  void tell(const Status& status) {
+  void end_one(const Status& status) {
     {
       const std::lock_guard lock(mutex_);
       if (status_.ok()) status_ = status;
@@ -60,7 +60,7 @@ void Work::then(std::function<void(const Status&)> told) {
   if (!batch_ || batch_->works().empty()) return told({});
   const auto countdown = std::make_shared<Countdown>(batch_->works().size(), std::move(told));
   for (Work work : batch_->works()) {
-    work.then([countdown](const Status& status) { countdown->tell(status); });
+    work.then([countdown](const Status& status) { countdown->end_one(status); });
   }
 }
 

@@ -14,31 +14,31 @@ namespace {
 
 /// Text that tells two recordings apart. Storages have the numbers in which they are met, so that
 /// what else a constructor made does not count.
-class Teller {
+class Fingerprint {
  public:
-  explicit Teller(const Tape& tape) : tape_(tape) {}
+  explicit Fingerprint(const Tape& tape) : tape_(tape) {}
 
-  void tell(const Entry& entry) {
+  void describe(const Entry& entry) {
     add(entry.name());
     add(entry.handle.schema().overload_name());
     add(entry.draw);
     for (const Value& value : entry.arguments) {
       if (const auto* slot = std::get_if<Slot>(&value)) {
-        tell(*slot);
+        describe(*slot);
       } else if (const auto* slots = std::get_if<SlotList>(&value)) {
-        tell(*slots);
+        describe(*slots);
       } else {
-        tell(std::get<c10::IValue>(value));
+        describe(std::get<c10::IValue>(value));
       }
     }
-    tell(entry.results);
+    describe(entry.results);
   }
 
-  void tell(const Slot& slot) {
+  void describe(const Slot& slot) {
     const auto [place, is_new] =
         numbers_.try_emplace(slot.storage, static_cast<int64_t>(numbers_.size()));
     add(place->second);
-    if (is_new) tell_storage(tape_.storage(slot.storage));
+    if (is_new) describe_storage(tape_.storage(slot.storage));
     add(slot.dtype);
     add(slot.offset);
     for (const int64_t size : slot.sizes) add(size);
@@ -48,32 +48,33 @@ class Teller {
   uint64_t hash() const { return base::xxh3(std::as_bytes(std::span(text_))); }
 
  private:
-  void tell(const SlotList& slots) {
+  void describe(const SlotList& slots) {
     add(slots.size());
     for (const auto& slot : slots) {
       add(slot.has_value());
-      if (slot) tell(*slot);
+      if (slot) describe(*slot);
     }
   }
 
   /// Plain values by their bits; of others, which no element depends on, what they are.
-  void tell(const c10::IValue& value) {
+  void describe(const c10::IValue& value) {
     add(value.tagKind());
     if (value.isInt()) add(value.toInt());
     if (value.isBool()) add(value.toBool());
     if (value.isDouble()) add(std::bit_cast<uint64_t>(value.toDouble()));
     if (value.isString()) add(value.toStringRef());
-    if (value.isTensor() && value.toTensor().defined()) tell_bytes(value.toTensor().contiguous());
+    if (value.isTensor() && value.toTensor().defined())
+      describe_bytes(value.toTensor().contiguous());
     if (!value.isList()) return;
-    for (const c10::IValue& element : value.toListRef()) tell(element);
+    for (const c10::IValue& element : value.toListRef()) describe(element);
   }
 
-  void tell_storage(const Storage& storage) {
+  void describe_storage(const Storage& storage) {
     add(storage.bytes);
-    if (storage.literal.defined()) tell_bytes(storage.literal);
+    if (storage.literal.defined()) describe_bytes(storage.literal);
   }
 
-  void tell_bytes(const at::Tensor& tensor) {
+  void describe_bytes(const at::Tensor& tensor) {
     add(std::string_view(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()));
   }
 
@@ -129,12 +130,12 @@ std::vector<int> Tape::needed(int storage, int end) const {
 }
 
 uint64_t Tape::fingerprint(const Slot& slot) const {
-  Teller teller(*this);
+  Fingerprint fingerprint(*this);
   for (const int entry : needed(slot.storage, static_cast<int>(entries.size()))) {
-    teller.tell(entries[static_cast<size_t>(entry)]);
+    fingerprint.describe(entries[static_cast<size_t>(entry)]);
   }
-  teller.tell(slot);
-  return teller.hash();
+  fingerprint.describe(slot);
+  return fingerprint.hash();
 }
 
 std::string Tape::refused(int storage) const {

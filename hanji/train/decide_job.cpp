@@ -43,13 +43,13 @@ CheckedJob check_request(plan::LoadedConfig loaded, const JobRequest& request) {
   return check_job(std::move(loaded), use, request.own);
 }
 
-void tell(const JobRequest& request, JoinedJob& job) {
+void print(const JobRequest& request, JoinedJob& job) {
   job.plan.config.run.out = job.out.string();
   for (const std::string& line :
        plan::overridden_variables(job.plan.config, base::read_environment())) {
-    request.tell("note: " + line + "\n");
+    request.print("note: " + line + "\n");
   }
-  request.tell(plan::describe(job.plan) + "\n");
+  request.print(plan::describe(job.plan) + "\n");
 }
 
 DecidedJob begin(plan::LoadedConfig loaded, const JobRequest& request) {
@@ -65,21 +65,21 @@ DecidedJob begin(plan::LoadedConfig loaded, const JobRequest& request) {
   job.out =
       (request.resume ? reopen_folder(config.run.out, 0) : claim_folder(config.run.out)).or_throw();
   job.lock = std::make_shared<base::FolderLock>(lock_folder(job.out).or_throw());
-  tell(request, job);
+  print(request, job);
   return decided;
 }
 
-void tell_resumption(const JobRequest& request, const SavedRun& saved, const ResumedPlan& resumed,
-                     const std::filesystem::path& folder) {
+void print_resumption(const JobRequest& request, const SavedRun& saved, const ResumedPlan& resumed,
+                      const std::filesystem::path& folder) {
   for (const std::string& reason : saved.passed_over) {
-    request.tell("not usable: " + reason + "\n");
+    request.print("not usable: " + reason + "\n");
   }
   const bool fresh = saved.checkpoint.empty();
-  request.tell(
+  request.print(
       fmt::format("{}{}, behind step {}\n",
                   fresh ? "no checkpoint yet: begins again, with the job of " : "goes on from ",
                   (fresh ? folder / "plan.json" : saved.checkpoint).string(), saved.steps_done));
-  for (const std::string& change : resumed.changes) request.tell("changed: " + change + "\n");
+  for (const std::string& change : resumed.changes) request.print("changed: " + change + "\n");
 }
 
 DecidedJob go_on(const SavedRun& saved, const JobRequest& request) {
@@ -95,14 +95,14 @@ DecidedJob go_on(const SavedRun& saved, const JobRequest& request) {
   auto lock = std::make_shared<base::FolderLock>(lock_folder(folder).or_throw());
   ResumedPlan resumed = plan_resumed(saved, loaded, request.started, request.own).or_throw();
   if (saved.is_finished && resumed.plan.config.train.steps == saved.steps_done) {
-    request.tell(fmt::format("all {} steps of {} are done; ask for more with --steps\n",
-                             saved.steps_done, folder.string()));
+    request.print(fmt::format("all {} steps of {} are done; ask for more with --steps\n",
+                              saved.steps_done, folder.string()));
     return decided;
   }
-  tell_resumption(request, saved, resumed, folder);
+  print_resumption(request, saved, resumed, folder);
   decided.job = {std::move(resumed.plan), reopen_folder(folder, saved.steps_done).or_throw(),
                  saved.checkpoint, std::move(lock)};
-  tell(request, *decided.job);
+  print(request, *decided.job);
   return decided;
 }
 
@@ -116,7 +116,7 @@ DecidedJob decide_job(const JobRequest& request) {
     throw Error(base::invalid_argument("--resume goes on with a run; name its folder with --out"));
   }
   if (const auto saved = find_saved_run(out).or_throw()) return go_on(*saved, request);
-  request.tell("nothing to resume in " + out + ": begins a new run\n");
+  request.print("nothing to resume in " + out + ": begins a new run\n");
   return begin(std::move(loaded), request);
 }
 

@@ -10,24 +10,25 @@
 
 namespace hanji::train {
 
-/// What somebody asks for, who has a configuration and perhaps ranks, data and a model.
+/// A request for a job, by the command or by a program with its own ranks, data and model.
 struct JobRequest {
-  /// The configuration, with what was set in it, over a base: the defaults, or a saved run's.
+  /// Loads the configuration over a base: the defaults, or the configuration of a saved run.
   std::function<plan::LoadedConfig(plan::ConfigSources)> load;
-  bool resume = false;                         ///< The run in run.out, if there is one.
-  std::optional<StartedRanks> started = {};    ///< Ranks that are there already.
-  const Workload* own = nullptr;               ///< A program's; null: what the keys name.
-  std::function<void(std::string_view)> tell;  ///< The plan, and what a resumed run changes.
+  bool resume = false;                       ///< Resumes the run in run.out, if it exists.
+  std::optional<StartedRanks> started = {};  ///< If the ranks are running already.
+  const Workload* own = nullptr;             ///< A program's; null: that of the keys.
+  std::function<void(std::string_view)>
+      print;  ///< Prints the plan, and the changes of a resumed run.
 };
 
-/// What there is to do. Neither a mistake nor a job: all steps of the saved run are done.
+/// The result of decide_job(). Without mistakes and without a job: all steps of the saved run are done.
 struct DecidedJob {
-  CheckedJob checked;            ///< Its mistakes, of which there are none beside a job.
-  std::optional<JoinedJob> job;  ///< Its folder is made and locked; nothing runs yet.
+  CheckedJob checked;            ///< Without mistakes if there is a job.
+  std::optional<JoinedJob> job;  ///< Its folder is created and locked; nothing runs yet.
 };
 
-/// Checks what is asked for, plans it, and readies the folder: of a new run, or of a saved one for
-/// going on. Tells the plan.
+/// Checks the request, makes the plan, prepares the folder of a new or resumed run, and prints the
+/// plan.
 ///
 /// Errors  as check_job() in DecidedJob::checked; throws as prepare(), find_saved_run(),
 ///         plan_resumed() and claim_folder(); kInvalidArgument for resuming without run.out.

@@ -126,10 +126,10 @@ void RunLog::warning(int64_t step, std::string_view what) {
   line.add("step", step);
   line.add("warning", what);
   write_line(step, line.take());
-  tell_warning(step, what);
+  print_warning(step, what);
 }
 
-void RunLog::tell_warning(int64_t step, std::string_view what) const {
+void RunLog::print_warning(int64_t step, std::string_view what) const {
   output_.write(
       fmt::format("{}step {}  warning: {}\n", output_.overwrites ? "\r\033[K" : "", step, what));
 }
@@ -138,8 +138,8 @@ template <class Writer>
 void RunLog::apply(const Status& status, int64_t step, Place<Writer>& place) {
   if (status.ok()) return;
   place.writer.reset();
-  tell_warning(step, fmt::format("{} is not written any more, training goes on: {}", place.name,
-                                 status.message()));
+  print_warning(step, fmt::format("{} is not written any more, training goes on: {}", place.name,
+                                  status.message()));
 }
 
 void RunLog::write_line(int64_t step, std::string_view line) {
@@ -156,7 +156,7 @@ void RunLog::tend_board(int64_t step) {
   auto again = trace::TensorBoardWriter::open(out_ / board_.name);
   if (!again.ok()) return apply(again.status(), step, board_);
   board_.writer.emplace(*std::move(again));
-  tell_warning(step, "the tensorboard folder was deleted; its curves begin again here");
+  print_warning(step, "the tensorboard folder was deleted; its curves begin again here");
 }
 
 void RunLog::flush() {

@@ -14,10 +14,10 @@
 
 namespace hanji::train {
 
-/// Where a rank's text for people goes. Called with whole lines, or with one line to overwrite.
+/// The destination of a rank's output. Called with whole lines, or with one line to overwrite.
 struct Output {
   std::function<void(std::string_view)> write;
-  bool overwrites = false;  ///< A terminal: the progress line stays in its place.
+  bool overwrites = false;  ///< A terminal: the progress line is overwritten.
 };
 
 /// One step as it is logged; seconds of this rank.
@@ -33,36 +33,36 @@ struct StepRecord {
   int64_t memory_bytes = 0;
 };
 
-/// What an evaluation counted beside the loss.
+/// The metric of an evaluation besides the loss.
 struct Metric {
   std::string name = {};  ///< "accuracy"; empty: nothing.
   double value = 0;
 };
 
-/// What rank 0 tells while it trains: run.jsonl (every step), TensorBoard (every step) and a
+/// The log of rank 0 during training: run.jsonl (every step), TensorBoard (every step) and a
 /// progress line (every log_every steps).
 ///
-/// Training never ends for want of a place to write numbers: a file that fails is told once and
-/// left alone, a TensorBoard folder that was deleted is made again.
+/// A failed write does not end the training: it is reported once, and the file is not written any
+/// more. A deleted TensorBoard folder is created again.
 class RunLog {
  public:
-  /// Where an earlier run has written, the log goes on behind step `first_step`; what was logged
-  /// of later steps goes.
+  /// If an earlier run has written to `out`, continues its log after step `first_step` and removes
+  /// later steps.
   /// Errors  as rewind_log() and the writers' open().
   static Result<RunLog> open(const std::filesystem::path& out, const plan::Plan& plan,
                              int64_t first_step, Output output);
 
   void step(const StepRecord& record);
   void evaluation(int64_t step, double validation_loss, const Metric& metric = {});
-  /// Something that went wrong and did not end the run, as a line of its own.
+  /// Logs a problem that did not end the run, in a separate line.
   void warning(int64_t step, std::string_view what);
   void flush();
 
-  /// What earlier runs have logged of the steps up to the first one here.
+  /// The log of earlier runs up to the first step of this one.
   const History& history() const { return history_; }
 
  private:
-  /// A file to write to, until it fails.
+  /// A file that is written until a write fails.
   template <class Writer>
   struct Place {
     std::string_view name;
@@ -74,10 +74,10 @@ class RunLog {
   void write_line(int64_t step, std::string_view line);
   void scalar(std::string_view tag, int64_t step, double value);
   void tend_board(int64_t step);
-  /// Gives a place up if `status` says that it failed.
+  /// Closes a place if `status` is an error.
   template <class Writer>
   void apply(const Status& status, int64_t step, Place<Writer>& place);
-  void tell_warning(int64_t step, std::string_view what) const;
+  void print_warning(int64_t step, std::string_view what) const;
   std::string progress_line(const StepRecord& record) const;
 
   int64_t steps_;

@@ -9,6 +9,7 @@
 #include "hanji/data/statistics.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/report/plan_against_run.h"
+#include "hanji/report/statistics.h"
 #include "hanji/train/speed_record.h"
 
 namespace hanji::train {
@@ -46,11 +47,8 @@ report::Measured measured_of(const plan::Plan& plan, const Measurement& run) {
   return measured;
 }
 
-double median_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+double median_of(const std::vector<double>& values) {
+  return values.empty() ? 0 : report::median(values);
 }
 
 /// What saving cost: the share is of one step, the one that waits for the copy.

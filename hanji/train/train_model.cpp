@@ -32,7 +32,7 @@ std::shared_ptr<layers::Model> make_own(const OwnModel& own, const data::Source&
       std::move(module), own.loss, is_double ? at::kDouble : at::kFloat, probe.to(options.device));
 }
 
-/// The last checkpoint's model as one file, whoever wrote its parts.
+/// The last checkpoint's model as one file, merged from its parts.
 std::filesystem::path export_model(const std::filesystem::path& out) {
   const checkpoint::Checkpoint last = checkpoint::load_checkpoint(out / "checkpoints").or_throw();
   std::filesystem::path model = out / "model.safetensors";
@@ -84,7 +84,7 @@ TrainedModel train_own_model(world::World& world, const OwnModel& model, const d
          .resume = options.resume,
          .started = started,
          .own = &workload,
-         .tell = write});
+         .print = write});
     base::throw_if_error(plan::to_status(decided.checked.loaded.mistakes));
     trained.out = decided.checked.loaded.config.run.out;
     if (decided.job) trained.out = decided.job->out;

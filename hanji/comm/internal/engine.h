@@ -21,6 +21,9 @@
 
 namespace hanji::comm {
 
+/// Between two polls of a wait that no engine wakes.
+inline constexpr auto kPollInterval = std::chrono::microseconds(50);
+
 /// One collective as its caller stated it, checked by submit().
 struct Request {
   schedule::Routine routine = schedule::Routine::kBarrier;

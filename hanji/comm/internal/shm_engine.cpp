@@ -6,17 +6,13 @@
 
 namespace hanji::comm {
 
-namespace {
-
-std::vector<int> ranks_of(uint64_t bits) {
+std::vector<int> ranks_in(uint64_t bits) {
   std::vector<int> ranks;
   for (int rank = 0; rank < 64; ++rank) {
     if ((bits >> rank & 1) != 0) ranks.push_back(rank);
   }
   return ranks;
 }
-
-}  // namespace
 
 // About a microsecond where every rank has its processor; elsewhere a look at who was there first.
 int ShmEngine::polls_at_once() const {
@@ -61,11 +57,11 @@ uint32_t ShmEngine::site_of(const Request& request) {
 }
 
 Result<std::vector<int>> ShmEngine::arrived(uint64_t ticket) const {
-  return ranks_of(engine_->arrived(ticket));
+  return ranks_in(engine_->arrived(ticket));
 }
 
 Result<std::vector<int>> ShmEngine::delivered(uint64_t ticket) const {
-  return ranks_of(engine_->delivered(ticket));
+  return ranks_in(engine_->delivered(ticket));
 }
 
 Status ShmEngine::wait(uint64_t ticket, std::span<Engine* const> others) {

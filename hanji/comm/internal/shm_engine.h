@@ -11,6 +11,9 @@
 
 namespace hanji::comm {
 
+/// The ranks whose bits are set.
+std::vector<int> ranks_in(uint64_t bits);
+
 /// The shared-memory engine of the core, on torch tensors of the CPU.
 class ShmEngine final : public Engine {
  public:

@@ -208,7 +208,7 @@ void GroupState::wait(uint64_t sequence) {
     }
     if (sequence > completed_) lost = status_;
   }
-  tell(notices);
+  notify(notices);
   base::throw_if_error(lost);
 }
 
@@ -239,8 +239,8 @@ void GroupState::drive(const std::stop_token& stop) {
   }
 }
 
-// To be woken costs whoever submits more than a small call does, so where calls come in a row the
-// thread wakes by itself.
+// Waking this thread costs the submitting thread more than a small call does, so it wakes by itself
+// while calls follow each other.
 bool GroupState::await_work(const std::stop_token& stop, bool lingers) {
   std::unique_lock lock(mutex_);
   const auto has_work = [this] { return status_.ok() && !idle() && waiters_ == 0; };
@@ -271,7 +271,7 @@ bool GroupState::poll(Look look) {
     notices = retire();
     ended = completed_ != before || !status_.ok();
   }
-  tell(notices);
+  notify(notices);
   return ended;
 }
 
@@ -321,7 +321,7 @@ void GroupState::wait_long(uint64_t sequence, std::unique_lock<std::mutex>& lock
   stats_.wait_ns += base::now_ns() - start_ns;
 }
 
-// Whoever waits has nothing else to do, and is awake: the group's thread would have to be woken.
+// The waiting thread is idle and awake; the group's thread would have to be woken.
 void GroupState::drive_for_thread(uint64_t sequence, std::unique_lock<std::mutex>& lock) {
   ++waiters_;
   int idle_polls = 0;
@@ -371,7 +371,7 @@ void GroupState::add_siblings(GroupFamily& family, std::vector<Sibling>& found) 
   }
 }
 
-void GroupState::tell(const std::vector<Notice>& notices) {
+void GroupState::notify(const std::vector<Notice>& notices) {
   for (const Notice& notice : notices) notice.on_done(notice.status);
 }
 

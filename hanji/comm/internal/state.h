@@ -24,7 +24,7 @@ struct GroupFamily {
   std::mutex mutex;
   int next_id = 0;  ///< Ids below have been taken.
   std::vector<std::weak_ptr<GroupState>> members;
-  /// Driven beside these by whoever waits here: messages between hosts beside what moves inside one.
+  /// Also driven by a thread that waits here: messages between hosts beside what moves inside one.
   /// Set before the first call.
   std::weak_ptr<GroupFamily> beside;
   std::function<void()> before_call;  ///< Set before the first call.
@@ -143,7 +143,7 @@ class GroupState {
   bool await_work(const std::stop_token& stop, bool lingers);  // true if there is some
   // How many polls in a row now ended no call; rests if there were `patience` before.
   int poll_or_rest(int idle_polls, int patience);
-  static void tell(const std::vector<Notice>& notices);
+  static void notify(const std::vector<Notice>& notices);
   // Under mutex_:
   Submitted submit_locked(Request& request, std::vector<Scattered>&& scattered);
   Submitted start_locked(Request& request, const Choice& choice,

@@ -175,7 +175,7 @@ class Asynchronous : public ServerState {
 
   template <class Done>
   void pump_until(const Done& done) {
-    constexpr auto kNap = std::chrono::microseconds(50);
+    constexpr auto kPollInterval = std::chrono::microseconds(50);
     auto deadline = new_deadline();
     while (!done()) {
       if (pump()) {
@@ -183,7 +183,7 @@ class Asynchronous : public ServerState {
       } else if (deadline.passed()) {
         throw Error(base::timeout(describe_stall()));
       } else {
-        std::this_thread::sleep_for(kNap);
+        std::this_thread::sleep_for(kPollInterval);
       }
     }
   }

@@ -11,7 +11,7 @@
 namespace hanji::comm::c10d {
 namespace {
 
-constexpr auto kNap = std::chrono::microseconds(100);
+constexpr auto kPollInterval = std::chrono::microseconds(100);
 
 }  // namespace
 
@@ -44,7 +44,7 @@ void AnySource::drive(const std::stop_token& stop) {
     bool served = false;
     while (!served && !stop.stop_requested()) {
       served = serve(call);
-      if (!served) std::this_thread::sleep_for(kNap);
+      if (!served) std::this_thread::sleep_for(kPollInterval);
     }
     lock.lock();
     if (!served) calls_.push_front(std::move(call));

@@ -24,7 +24,6 @@ using schedule::Routine;
 
 constexpr int kMaxSteps = 64;  // of one advance()
 constexpr int kPollsBeforeNap = 64;
-constexpr auto kNap = std::chrono::microseconds(50);
 constexpr std::string_view kOnHost = "on the host of ranks";
 /// So long another rail, or the launcher, that knows more of a lost connection may tell it first.
 constexpr auto kTimeOfOthers = std::chrono::milliseconds(500);
@@ -111,7 +110,7 @@ Status HierarchicalEngine::poll_until(uint64_t ticket, std::span<Engine* const> 
     }
     HANJI_RETURN_IF_ERROR(check());
     for (Engine* other : others) (void)other->advance();  // told to those who wait for them
-    std::this_thread::sleep_for(kNap);
+    std::this_thread::sleep_for(kPollInterval);
   }
   return {};
 }
@@ -152,7 +151,7 @@ bool HierarchicalEngine::step() {
       if (!exchange_.over()) return false;
       compare_across_hosts(judge(received(num_neighbours())));
       return true;
-    case Phase::kTwins:
+    case Phase::kRailPeers:
       if (!exchange_.over()) return false;
       spread(judge(received(peers_.hosts.num_hosts())));
       return true;
@@ -189,7 +188,7 @@ void HierarchicalEngine::compare_across_hosts(const Status& verdict) {
     exchange_ = exchange(peers_.local, Routine::kBroadcast, 1);
     return;
   }
-  phase_ = Phase::kTwins;
+  phase_ = Phase::kRailPeers;
   exchange_ = exchange(*peers_.rail_peers, Routine::kAllGather, peers_.hosts.num_hosts());
 }
 
@@ -253,7 +252,7 @@ void HierarchicalEngine::lose(const Error& error) {
   }
   const auto patience = base::Deadline::after(kTimeOfOthers);
   while (phase_ != Phase::kVerdict && !segment.aborted() && !patience.passed()) {
-    std::this_thread::sleep_for(kNap);
+    std::this_thread::sleep_for(kPollInterval);
   }
   if (segment.aborted()) {
     status_ = located(segment.abort_status());

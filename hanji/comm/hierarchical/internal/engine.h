@@ -51,7 +51,7 @@ class HierarchicalEngine final : public Engine {
   };
   /// What the first call waits for: that its host, then its rail peers have told what they call, then,
   /// on a host with more ranks than rails, that rail 0 tells the verdict, then its stages.
-  enum class Phase : uint8_t { kIdle, kHost, kTwins, kVerdict, kStages };
+  enum class Phase : uint8_t { kIdle, kHost, kRailPeers, kVerdict, kStages };
 
   Status poll_until(uint64_t ticket, std::span<Engine* const> others);
   int64_t between_hosts_ns() const;  // so long the rail of this rank has moved bytes

@@ -13,7 +13,7 @@ bool all_shares_equal(const std::vector<int64_t>& counts) {
 
 }  // namespace
 
-Lanes::Lanes(const Builder& b)
+Rails::Rails(const Builder& b)
     : builder_(b),
       blocks_(b.hosts().num_hosts()),
       before_(b.hosts().num_ranks()),
@@ -32,22 +32,22 @@ Lanes::Lanes(const Builder& b)
   }
 }
 
-std::vector<int64_t> Lanes::carried() const {
+std::vector<int64_t> Rails::carried() const {
   std::vector<int64_t> sums;
   for (const auto& pieces : pieces_) sums.push_back(sum(pieces));
   return sums;
 }
 
-std::vector<int64_t> Lanes::pieces_of(int host) const {
+std::vector<int64_t> Rails::pieces_of(int host) const {
   std::vector<int64_t> found;
   for (const auto& pieces : pieces_) found.push_back(pieces[host]);
   return found;
 }
 
-int64_t Lanes::total() const { return sum(blocks_); }
+int64_t Rails::total() const { return sum(blocks_); }
 
-void Lanes::pair(
-    const std::function<void(int64_t in_blocks, int64_t in_wide, int64_t count)>& tell) const {
+void Rails::pair(
+    const std::function<void(int64_t in_blocks, int64_t in_wide, int64_t count)>& visit) const {
   const HostMap& hosts = builder_.hosts();
   std::vector<int64_t> starts;  // of each rank's share among all
   int64_t start = 0;
@@ -63,7 +63,7 @@ void Lanes::pair(
         const int64_t begin = std::max(piece.begin, before_[rank]);
         const int64_t end = std::min(piece.end, before_[rank] + builder_.share(rank));
         if (begin >= end) continue;
-        tell(starts[rank] + begin - before_[rank], in_wide + begin - piece.begin, end - begin);
+        visit(starts[rank] + begin - before_[rank], in_wide + begin - piece.begin, end - begin);
       }
       in_wide += piece.size();
     }
@@ -170,7 +170,7 @@ class Shares {
   }
 
   Builder& b_;
-  const Lanes rails_;
+  const Rails rails_;
   const Piece mine_;
   Piece carried_{Buffer::kRail, 0, 0};
 };

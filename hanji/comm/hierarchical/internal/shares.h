@@ -11,9 +11,9 @@ namespace hanji::comm::hierarchical {
 /// How the shares of all ranks travel. The shares of a host's ranks, one after another, are its
 /// block; every block is cut into one piece per rail, and the pieces of a rail, by host, are what
 /// that rail carries. Where all hosts are alike and all shares equal, a piece is a rank's share.
-class Lanes {
+class Rails {
  public:
-  explicit Lanes(const Builder& builder);
+  explicit Rails(const Builder& builder);
 
   /// Elements of the piece of `rail` of a host's block.
   int64_t piece(int rail, int host) const { return pieces_[rail][host]; }

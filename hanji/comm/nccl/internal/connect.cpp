@@ -108,8 +108,8 @@ Parts connect_all(const Ground& ground, const Group& meet) {
     ground.library->api().abort(parts.comm);
     throw Error(paired);
   }
-  parts.tell = [control](at::Tensor& said, const at::Tensor& mine,
-                         std::chrono::nanoseconds deadline) {
+  parts.exchange = [control](at::Tensor& said, const at::Tensor& mine,
+                             std::chrono::nanoseconds deadline) {
     return all_gather(said, mine, control, {.label = "a call over NCCL", .deadline = deadline});
   };
   return parts;

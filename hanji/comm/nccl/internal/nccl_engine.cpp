@@ -66,7 +66,7 @@ Result<uint64_t> NcclEngine::submit(const Request& request, const Choice& choice
   try {
     call.ready = parts_.stream->mark_current();
     call.said = at::empty({kBytes * size()}, at::kByte);
-    call.telling = parts_.tell(call.said, bytes_of(mine), deadline_of(call));
+    call.exchange = parts_.exchange(call.said, bytes_of(mine), deadline_of(call));
   } catch (const std::exception& error) {
     return fail(base::internal(fmt::format("{}: {}", call.where, error.what())));
   }
@@ -166,7 +166,7 @@ Channel NcclEngine::channel() const {
 Status NcclEngine::fail(Status status) {
   status_ = std::move(status);
   if (parts_.comm != nullptr) parts_.library->api().abort(std::exchange(parts_.comm, nullptr));
-  parts_.opening = nullptr;  // whoever still connects learns that nobody waits
+  parts_.opening = nullptr;  // a thread that still connects learns that no rank waits
   return status_;
 }
 
@@ -194,7 +194,7 @@ Status NcclEngine::step() {
 
 Result<bool> NcclEngine::is_told(Call& call) {
   try {
-    return call.telling.done();
+    return call.exchange.done();
   } catch (const Error& error) {
     return Status(error.code(), error.what()).at(call.where);
   }

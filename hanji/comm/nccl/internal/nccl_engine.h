@@ -29,7 +29,7 @@ struct Parts {
   /// Every rank's bytes, one after another, to every rank over the CPU, within the deadline; for
   /// nobody else's calls.
   std::function<Work(at::Tensor& all, const at::Tensor& mine, std::chrono::nanoseconds deadline)>
-      tell = {};
+      exchange = {};
 };
 
 /// NCCL as an engine, for tensors of one device.
@@ -73,7 +73,7 @@ class NcclEngine final : public Engine {
     Choice choice;
     std::string where;             // for messages
     at::Tensor said;               // the ranks' descriptions, one after another
-    Work telling;                  // them
+    Work exchange;                 // them
     std::shared_ptr<Event> ready;  // the inputs are there
     std::shared_ptr<Event> ended;  // null until launched
     int64_t start_ns = 0;

@@ -117,8 +117,8 @@ Parts connect_way(const Ground& ground, int sender, int receiver, const Group& m
   Work travelling = broadcast(letter, 0, channel, {.label = "NCCL's unique id"});
   auto opening = std::make_shared<Opening>(parts, letter, std::move(travelling), status);
   parts.opening = [opening] { return opening->poll(); };
-  parts.tell = [channel](at::Tensor& said, const at::Tensor& mine,
-                         std::chrono::nanoseconds deadline) {
+  parts.exchange = [channel](at::Tensor& said, const at::Tensor& mine,
+                             std::chrono::nanoseconds deadline) {
     return all_gather(said, mine, channel, {.label = "a message over NCCL", .deadline = deadline});
   };
   return parts;
