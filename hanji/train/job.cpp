@@ -5,7 +5,10 @@
 
 #include "hanji/comm/host_values.h"
 #include "hanji/layers/model.h"
+#include "hanji/plan/memory.h"
+#include "hanji/plan/server_plan.h"
 #include "hanji/train/make_model.h"
+#include "hanji/train/optimizer.h"
 #include "hanji/train/replicated_strategy.h"
 #include "hanji/train/served_strategy.h"
 #include "hanji/train/sharded_strategy.h"
@@ -39,6 +42,29 @@ Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model,
           ranks.data,       ranks.peers,       comm::device_of(ranks.all), std::move(totals)};
 }
 
+ReplicatedOptions replicated(const plan::Plan& plan,
+                             const parallel::DataParallelOptions& reduction) {
+  ReplicatedOptions options{.reduction = reduction,
+                            .make_optimizer = optimizer_of(plan),
+                            .rule = parallel::decay_matrices(plan.config.train.weight_decay)};
+  const plan::OffloadConfig& offload = plan.config.offload;
+  if (offload.optimizer == plan::Place::kMemory) return options;
+  options.offload = {.folder = offload.folder,
+                     .piece_elements = plan::kOffloadPieceElements,
+                     .num_windows = plan::kOffloadWindows};
+  return options;
+}
+
+parallel::ParameterServerOptions served(const plan::Plan& plan) {
+  plan::StableGrains grains = plan::stable_grains(plan);
+  return {.average = parallel::Average::kSum,
+          .num_grains = grains.count,
+          .owners = std::move(grains.owners),
+          .make_optimizer = optimizer_of(plan),
+          .rule = parallel::decay_matrices(plan.config.train.weight_decay),
+          .message_bytes = plan::message_bytes(plan.config.comm)};
+}
+
 }  // namespace
 
 parallel::DataParallelOptions reduction(const plan::Plan& plan) {
@@ -57,7 +83,7 @@ Job assemble(const plan::Plan& plan, const comm::Group& group, const MakeModel& 
   auto model = make_model(plan, make, comm::device_of(group));
   std::unique_ptr<Strategy> strategy;
   if (data == plan::Sharding::kServer) {
-    strategy = std::make_unique<ServedStrategy>(*model, plan, ranks.data);
+    strategy = std::make_unique<ServedStrategy>(*model, ranks.data, served(plan));
   } else {
     strategy = std::make_unique<ShardedStrategy>(*model, plan, ranks.data);
   }
@@ -68,7 +94,8 @@ Job assemble(const plan::Plan& plan, const comm::Group& group,
              const parallel::DataParallelOptions& options, const MakeModel& make) {
   const Ranks ranks = divide(plan, group);
   auto model = make_model(plan, make, comm::device_of(group));
-  auto strategy = std::make_unique<ReplicatedStrategy>(*model, plan, ranks.data, options);
+  auto strategy =
+      std::make_unique<ReplicatedStrategy>(*model, ranks.data, replicated(plan, options));
   return job_of(plan, std::move(model), std::move(strategy), ranks);
 }
 

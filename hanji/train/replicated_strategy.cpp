@@ -4,49 +4,39 @@
 #include "hanji/layers/model.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/grad_norm.h"
-#include "hanji/parallel/offload/offloaded_optimizer.h"
-#include "hanji/plan/memory.h"
 #include "hanji/train/optimizer.h"
 
 namespace hanji::train {
 namespace {
 
-/// Parameters and gradients of the whole model, which lie in flat buffers from here on.
-parallel::FlatPart make_part(parallel::Replicas& replicas, const plan::Plan& plan,
-                             const comm::Group& group) {
+/// Parameters and gradients of the whole model, which are moved to flat buffers.
+parallel::FlatPart make_part(parallel::Replicas& replicas, const comm::Group& group,
+                             const parallel::GroupRule& rule) {
   const std::vector<parallel::NamedParameter>& parameters = replicas.parameters();
   const layout::FlatLayout& flat = replicas.buckets().flat;
   const at::Tensor values = comm::zeros_on(comm::device_of(group), {flat.count},
                                            parameters[0].tensor.scalar_type(), group, "parameters");
-  return parallel::whole_part(parameters, flat, values, replicas.flat_gradients(),
-                              parallel::decay_matrices(plan.config.train.weight_decay));
+  return parallel::whole_part(parameters, flat, values, replicas.flat_gradients(), rule);
 }
 
 std::unique_ptr<parallel::FlatOptimizer> make_optimizer(layers::Model& model,
                                                         parallel::Replicas& replicas,
-                                                        const plan::Plan& plan,
-                                                        const comm::Group& group) {
-  parallel::FlatPart part = make_part(replicas, plan, group);
+                                                        const comm::Group& group,
+                                                        const ReplicatedOptions& options) {
+  parallel::FlatPart part = make_part(replicas, group, options.rule);
   model.set_gradient_slots(replicas.gradient_slots());
-  const parallel::MakeOptimizer make = optimizer_of(plan);
-  const plan::OffloadConfig& offload = plan.config.offload;
-  if (offload.optimizer == plan::Place::kMemory) return make(std::move(part), {});
-  return parallel::offloaded(make,
-                             {.folder = offload.folder,
-                              .piece_elements = plan::kOffloadPieceElements,
-                              .num_windows = plan::kOffloadWindows},
-                             {std::move(part)});
+  if (!options.offload) return options.make_optimizer(std::move(part), {});
+  return parallel::offloaded(options.make_optimizer, *options.offload, {std::move(part)});
 }
 
 }  // namespace
 
-ReplicatedStrategy::ReplicatedStrategy(layers::Model& model, const plan::Plan& plan,
-                                       const comm::Group& group,
-                                       const parallel::DataParallelOptions& options)
+ReplicatedStrategy::ReplicatedStrategy(layers::Model& model, const comm::Group& group,
+                                       const ReplicatedOptions& options)
     : model_(model),
       group_(group),
-      replicas_(parallel::data_parallel(model, group, options)),
-      optimizer_(make_optimizer(model, replicas_, plan, group)) {}
+      replicas_(parallel::data_parallel(model, group, options.reduction)),
+      optimizer_(make_optimizer(model, replicas_, group, options)) {}
 
 void ReplicatedStrategy::begin_step() {
   for (const auto& parameter : parameters()) parameter.tensor.mutable_grad().reset();

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/flat_optimizer.h"
-#include "hanji/plan/plan.h"
+#include "hanji/parallel/offload/offloaded_optimizer.h"
 #include "hanji/train/strategy.h"
 
 namespace hanji::layers {
@@ -13,13 +14,20 @@ class Model;
 
 namespace hanji::train {
 
-/// Every rank has everything ("ddp"): parallel::data_parallel(), and AdamW on flat buffers, whose
-/// layout parameters, gradients and moments share; the moments may lie in a file.
+struct ReplicatedOptions {
+  parallel::DataParallelOptions reduction;
+  parallel::MakeOptimizer make_optimizer;
+  parallel::GroupRule rule;
+  std::optional<parallel::OffloadOptions> offload = {};  ///< Of the moments; none: in memory.
+};
+
+/// Replicates the whole state on every rank ("ddp"): parallel::data_parallel(), and an optimizer on
+/// flat buffers. Parameters, gradients and moments have one layout; the moments may be in a file.
 class ReplicatedStrategy : public Strategy {
  public:
   /// Errors  throws what data_parallel() and offloaded() throw.
-  ReplicatedStrategy(layers::Model& model, const plan::Plan& plan, const comm::Group& group,
-                     const parallel::DataParallelOptions& options);
+  ReplicatedStrategy(layers::Model& model, const comm::Group& group,
+                     const ReplicatedOptions& options);
 
   parallel::Replicas& replicas() { return replicas_; }
 

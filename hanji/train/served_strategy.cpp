@@ -11,39 +11,26 @@
 #include "hanji/train/optimizer.h"
 
 namespace hanji::train {
-namespace {
 
-parallel::ParameterServerOptions options_of(const plan::Plan& plan) {
-  const plan::Config& config = plan.config;
-  parallel::ParameterServerOptions options{.average = parallel::Average::kSum};
-  options.rule = parallel::decay_matrices(config.train.weight_decay);
-  options.message_bytes = plan::message_bytes(config.comm);
-  plan::StableGrains grains = plan::stable_grains(plan);
-  options.num_grains = grains.count;
-  options.owners = std::move(grains.owners);
-  return options;
-}
-
-}  // namespace
-
-ServedStrategy::ServedStrategy(layers::Model& model, const plan::Plan& plan,
-                               const comm::Group& group)
+ServedStrategy::ServedStrategy(layers::Model& model, const comm::Group& group,
+                               parallel::ParameterServerOptions options)
     : model_(model),
       group_(group),
       parameters_(parallel::learning_parameters(model)),
-      names_(moment_names(optimizer_of(plan))),
+      names_(moment_names(options.make_optimizer)),
       moments_(comm::shared_zeros({std::ssize(names_), parallel::flat_layout_of(parameters_).count},
                                   parameters_[0].tensor.scalar_type(), 0, group_, "optimizer")) {
-  parallel::ParameterServerOptions options = options_of(plan);
-  const plan::ServerPlan served = plan::serve_model(
-      plan.model.parameter_sizes(), moments_.element_size(), group_.size(), options.owners);
+  const plan::ServerPlan served =
+      plan::serve_model(parallel::flat_layout_of(parameters_).sizes, moments_.element_size(),
+                        group_.size(), options.owners);
   const layout::Range range = served.shares.range_of(group_.rank());
-  options.make_optimizer = [&](parallel::FlatPart part, const parallel::SumOverParts& sum) {
+  options.make_optimizer = [this, range, make = std::move(options.make_optimizer)](
+                               parallel::FlatPart part, const parallel::SumOverParts& sum) {
     sum_ = part.gradients;
     part.zeros_like = [this, range, next = 0](const at::Tensor&) mutable {
       return moments_[next++].narrow(0, range.begin, range.size());
     };
-    return optimizer_of(plan)(std::move(part), sum);
+    return make(std::move(part), sum);
   };
   server_.emplace(parallel::parameter_server(model, group_, options));
 }

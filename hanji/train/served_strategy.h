@@ -3,7 +3,6 @@
 #include <optional>
 
 #include "hanji/parallel/server/parameter_server.h"
-#include "hanji/plan/plan.h"
 #include "hanji/train/strategy.h"
 
 namespace hanji::layers {
@@ -13,13 +12,14 @@ class Model;
 namespace hanji::train {
 
 /// Parameter servers on all ranks of one host ("server"): parallel::parameter_server(),
-/// synchronous. The optimizer's moments lie once for all, in the heap of the first rank; each server
-/// updates those of its range.
+/// synchronous. The heap of the first rank has the optimizer's moments; each server updates those of
+/// its range.
 class ServedStrategy : public Strategy {
  public:
   /// Order   collective.
   /// Errors  throws what parameter_server() throws.
-  ServedStrategy(layers::Model& model, const plan::Plan& plan, const comm::Group& group);
+  ServedStrategy(layers::Model& model, const comm::Group& group,
+                 parallel::ParameterServerOptions options);
 
   const std::vector<parallel::NamedParameter>& parameters() const override { return parameters_; }
   void begin_step() override;
