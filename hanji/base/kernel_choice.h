@@ -45,7 +45,7 @@ struct KernelChoice {
   double attention_flops_per_second = 0;
   double gemm_error = 0;  ///< Largest error over the largest result, against float64.
   double attention_error = 0;
-  std::string why;  ///< One sentence: the rejected kernels, and the difference in time.
+  std::string why = {};  ///< One sentence: the rejected kernels, and the difference in time.
   /// Vector instructions of hanji's own kernels; none: not recorded, or computed on GPUs.
   std::optional<Simd> simd = {};
   /// Of float32 matmuls, measured if `precision` is lower than float32; else 0.
