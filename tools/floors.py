@@ -3,7 +3,7 @@
 
 Fails on an include that the table of floors does not allow, on a private header of another
 folder, on torch in the core, on a source or test that no CMakeLists names, on a wait that could
-follow a clock that jumps, on names that gave way, on a way from verify's one process to a Group or a reducer, on one from
+follow a clock that jumps, on a way from verify's one process to a Group or a reducer, on one from
 the command to torch outside of its benchmarks and its doctor, and on a second source that sees its
 parser.
 """
@@ -32,12 +32,6 @@ TOGETHER = re.compile(r"hanji/(comm|shm|mesh|world|parallel/(ddp|fsdp|gradients|
 INCLUDE = re.compile(r'^\s*#include\s+["<]([^">]+)[">]', re.M)
 FORBIDDEN_IN_HEADERS = re.compile(r"torch/(torch|extension)\.h|.*c10d/")
 C10D_DOOR = re.compile(r"hanji/comm/(c10d|gloo)/internal/")
-# Names that gave way to the field's own, with what they are called now.
-WENT = {"Doorkeeper": "Authenticator", "Patience": "SpinWait", "Promise": "Postcondition", "ask_twins": "compare_across_hosts",
-        "NearShard": "SecondaryShard", "begin_gather": "begin_unshard", "crowded": "oversubscribed", "heed": "apply",
-        "kMost": "kMax", "let_in": "accept", "seal_all": "reshard_all", "story_of": "describe", "take_news": "poll",
-        "telephone": "report_fd", "twins": "rail peers", "words_of": "to_string"}
-WENT_NAME = re.compile(rf"\b({'|'.join(WENT)})(?=\b|(?<=kMost)[A-Z])")
 WALL_CLOCK = re.compile(r"system_clock|CLOCK_REALTIME|gettimeofday|wait_until|sleep_until")
 WALL_CLOCK_DOORS = {"hanji/base/clock.cpp", "hanji/test/clock_jump.cpp"}
 TORCH = re.compile(r"^(torch|ATen|c10)/")
@@ -114,8 +108,6 @@ def main():
         if str(path) not in WALL_CLOCK_DOORS and WALL_CLOCK.search(text):
             mistakes.append(f"{path}: a clock that jumps; use base/clock.h")
         lines["test" if path.name.endswith("_test.cpp") else path.suffix].append(text.count("\n"))
-        for name in sorted(set(WENT_NAME.findall(text))):
-            mistakes.append(f"{path}: {name} is called {WENT[name]}")
         if text.count("\n") > 600:
             mistakes.append(f"{path}: more than 600 lines")
         if path.suffix == ".cpp":

@@ -15,9 +15,9 @@ namespace {
 // The page docs/configuration.md is this command's output.
 constexpr const char* kKeysHeading =
     "# Configuration\n\n"
-    "Every key may stand in a TOML file (`--config job.toml`, one table per section) or on the\n"
-    "command line (`--set train.steps=60`); the command line is stronger. `--print-config` shows\n"
-    "what holds and where each value comes from. This page is the output of `hanji plan --keys`.\n"
+    "Every key can be set in a TOML file (`--config job.toml`, one table per section) or on the\n"
+    "command line (`--set train.steps=60`), which overrides the file. `--print-config` shows each\n"
+    "value and its origin. This page is the output of `hanji plan --keys`.\n"
     "\n";
 
 int show_capacity(const CapacityOptions& capacity, Verb verb, bool as_json) {

@@ -18,7 +18,7 @@ using Costs = std::vector<double>;
 /// What a block does to the units that are held, and to the cost.
 struct Move {
   int64_t held = 0;
-  int64_t needed = 0;  ///< While it is computed again, beyond what was held before it.
+  int64_t needed = 0;  ///< While it is recomputed, beyond what was held before it.
   double flops = 0;
 };
 
@@ -77,7 +77,7 @@ Result<RecomputeChoice> choose_recomputed(std::span<const BlockCost> blocks, int
     std::vector<bool> all(blocks.size(), true);
     if (!all.empty()) all.back() = false;  // its backward comes at once
     return base::out_of_memory("recomputation: " + base::format_bytes(budget_bytes) +
-                               " are not enough; with all blocks but the last computed again they "
+                               " are not enough; with all blocks but the last recomputed they "
                                "need " +
                                base::format_bytes(peak_bytes(blocks, all)) +
                                ": give that much, or take smaller micro-batches or blocks");

@@ -188,7 +188,7 @@ TEST(ActivationStore, WhatIsComputedAgainStaysInMemory) {
   const int64_t after_forward = store.stored_bytes();
   EXPECT_GT(after_forward, 0);
   y.sum().backward();
-  EXPECT_LE(stored, after_forward) << "while it was computed again";
+  EXPECT_LE(stored, after_forward) << "while it was recomputed";
 }
 
 TEST(ActivationStore, FailuresReachForwardAndBackward) {

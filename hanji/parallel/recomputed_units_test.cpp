@@ -136,7 +136,7 @@ TEST(RecomputedUnits, HaveTheBitsOfUnitsThatAreKept) {
             }
             if (!share_memory) {
               EXPECT_LE(found.num_collectives, plain.num_collectives)
-                  << "a unit is gathered once, to compute again and for its backward";
+                  << "a unit is gathered once, for recomputation and for its backward";
             }
           }
         }

@@ -141,7 +141,8 @@ constexpr auto kVariables = std::to_array<NcclVariable>({
     {"NCCL_TREE_THRESHOLD", "bytes up to which trees serve (old versions)"},
     {"NCCL_TUNER_PLUGIN", "library that chooses algorithms"},
     {"NCCL_UID_STAGGER_RATE", "ranks that may connect to the first one per second"},
-    {"NCCL_UID_STAGGER_THRESHOLD", "ranks from which they connect to the first one in turns"},
+    {"NCCL_UID_STAGGER_THRESHOLD",
+     "ranks from which they connect to the first one one after another"},
     {"NCCL_WIN_ENABLE", "windows of symmetric memory: 0 off, 1 on"},
     {"NCCL_WORK_FIFO_BYTES", "bytes of the queue of calls on a GPU"},
 });

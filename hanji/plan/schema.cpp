@@ -114,12 +114,10 @@ static_assert(base::kMaxRanksPerHost == 16, "the words of run.ranks say so");
 std::vector<Key> run_keys() {
   return {
       integer(HANJI_KEY(run.ranks,
-                        "Processes that train together, at most 16 on each host. auto: one per "
-                        "usable physical core of a host, never more than grains."),
+                        "Processes that train together, at most 16 per host. auto: one per "
+                        "usable physical core of a host, at most one per grain."),
               "ranks", {1, base::kMaxRanks}, Auto::kYes),
-      text(HANJI_KEY(run.out,
-                     "Folder for everything the run writes. Empty: a fresh one in "
-                     "runs/.")),
+      text(HANJI_KEY(run.out, "Folder of all files of the run. Empty: a new one in runs/.")),
   };
 }
 
@@ -132,8 +130,7 @@ Key preset_key() {
   key.doc =
       "Sizes to start from: nano (2 layers, 2 heads, 32 wide, block 32), char (4, 4, 128, 64), "
       "baby (6, 6, 384, 256), gpt2 (12, 12, 768, 1024); resnet-tiny, resnet18, resnet50, which "
-      "learn "
-      "from images; module, a program's own, which hanji::train_model() trains.";
+      "train on images; module, a program's own, which hanji::train_model() trains.";
   key.get = [](const Config& c) -> Value {
     return std::ranges::find(preset_names(), c.model.preset) - preset_names().begin();
   };
@@ -148,15 +145,15 @@ std::vector<Key> model_keys() {
       preset_key(),
       integer(HANJI_KEY(model.layers, "Transformer blocks. auto: the preset's."), "layers",
               {1, 1024}, Auto::kYes),
-      integer(HANJI_KEY(model.heads, "Attention heads; they divide the width."), "heads", {1, 1024},
-              Auto::kYes),
-      integer(HANJI_KEY(
-                  model.width,
-                  "Elements of the residual stream; of a resnet the channels of its first stage."),
-              "elements", {1, 65536}, Auto::kYes),
+      integer(HANJI_KEY(model.heads, "Attention heads; a divisor of the width."), "heads",
+              {1, 1024}, Auto::kYes),
+      integer(
+          HANJI_KEY(model.width,
+                    "Elements of the residual stream; for a resnet, channels of its first stage."),
+          "elements", {1, 65536}, Auto::kYes),
       integer(HANJI_KEY(model.block, "Tokens of a sample, and the longest context."), "tokens",
               {1, 1 << 20}, Auto::kYes),
-      integer(HANJI_KEY(model.vocabulary, "Distinct tokens. auto: what the data needs."), "tokens",
+      integer(HANJI_KEY(model.vocabulary, "Distinct tokens. auto: those of the data."), "tokens",
               {2, 1 << 24}, Auto::kYes),
       real(HANJI_KEY(model.dropout, "Probability of zeroing an activation in training."),
            {0, 0.99}),
@@ -172,7 +169,7 @@ std::vector<Key> data_keys() {
       text(HANJI_KEY(data.tokens, "File of token ids, instead of data.text.")),
       choice(HANJI_KEY(data.format, "Format of data.tokens. auto: by its first bytes and name.")),
       choice(HANJI_KEY(data.vocabulary, "Tokens of a text: its characters, or its bytes.")),
-      real(HANJI_KEY(data.validation_fraction, "Share at the end of the data that validates."),
+      real(HANJI_KEY(data.validation_fraction, "Share at the end of the data for validation."),
            {0.001, 0.9}),
   };
 }
@@ -181,12 +178,12 @@ std::vector<Key> image_keys() {
   std::vector<Key> keys = {
       choice(
           HANJI_KEY(data.images,
-                    "Images instead of text, for models that learn from them. generated: coloured "
-                    "shapes on noise, drawn from train.seed when they are read.")),
-      integer(HANJI_KEY(data.image_size, "Of the images' sides."), "pixels", {8, 1024}),
-      integer(HANJI_KEY(data.classes, "Kinds of images: five shapes in as many hues as it takes."),
+                    "Images instead of text, for models of images. generated: coloured shapes on "
+                    "noise, drawn from train.seed when they are read.")),
+      integer(HANJI_KEY(data.image_size, "Side length of an image."), "pixels", {8, 1024}),
+      integer(HANJI_KEY(data.classes, "Classes of images: five shapes in as many hues as needed."),
               "classes", {2, 1000}),
-      integer(HANJI_KEY(data.image_count, "Images of training and validation part together."),
+      integer(HANJI_KEY(data.image_count, "Images of the training and validation parts together."),
               "images", {2, 1e12}),
   };
   for (Key& key : keys) key.rare = true;
@@ -196,46 +193,47 @@ std::vector<Key> image_keys() {
 std::vector<Key> batch_keys() {
   return {
       integer(HANJI_KEY(train.steps, "Optimizer steps."), "steps", {1, 1e12}),
-      integer(HANJI_KEY(train.seed, "Of initial values, order of samples and dropout."), "",
+      integer(HANJI_KEY(train.seed, "Seed of initial values, sample order and dropout."), "",
               {0, kMaxNumber}),
       integer(HANJI_KEY(train.global_batch, "Samples of one step, over all ranks."), "samples",
               {1, 1e9}),
       integer(HANJI_KEY(train.micro_batch,
-                        "Most samples in one forward pass. auto: a rank's whole "
+                        "Maximum samples in one forward pass. auto: a rank's whole "
                         "share if memory allows, else the largest that fits."),
               "samples", {1, 1e9}, Auto::kYes),
       integer(HANJI_KEY(train.grain,
-                        "Samples that always stay together; the unit in which a batch "
-                        "is split."),
+                        "Samples that are always computed together; the unit in which a "
+                        "batch is split."),
               "samples", {1, 1e9}),
       reals(HANJI_KEY(train.split, "Share of each rank, in any scale. Empty: even."), {1e-9, 1e9}),
       choice(HANJI_KEY(train.bits,
-                       "run: the same plan gives the same bits. stable: any plan does, by "
-                       "one forward and backward per grain. fast: sums may follow an "
-                       "engine's own order.")),
+                       "run: the same plan gives the same bits. stable: any plan gives the "
+                       "same bits, by one forward and backward per grain. fast: sums may "
+                       "follow an engine's own order.")),
   };
 }
 
 std::vector<Key> optimizer_keys() {
   return {
-      real(HANJI_KEY(train.learning_rate, "Highest learning rate, after the warm-up."),
+      real(HANJI_KEY(train.learning_rate, "Maximum learning rate, after the warm-up."),
            {1e-12, 10}),
       real(HANJI_KEY(train.min_learning_rate, "Learning rate at the end of cosine and wsd."),
            {0, 10}),
       integer(HANJI_KEY(train.warmup_steps,
-                        "Steps of linear growth to learning_rate. auto: a "
+                        "Steps of linear warm-up to learning_rate. auto: a "
                         "tenth of the steps, at most 100."),
               "steps", {0, 1e12}, Auto::kYes),
       choice(HANJI_KEY(train.schedule,
-                       "Of the learning rate after the warm-up: cosine; constant; "
+                       "Learning rate after the warm-up: cosine; constant; "
                        "wsd, constant and then linear over the last fifth.")),
-      real(HANJI_KEY(train.weight_decay, "AdamW's, on matrices only."), {0, 10}),
+      real(HANJI_KEY(train.weight_decay, "Weight decay of AdamW, applied to matrices only."),
+           {0, 10}),
       real(HANJI_KEY(train.beta1, "AdamW decay rate of the first moment."), {0, 0.999999}),
       real(HANJI_KEY(train.beta2, "AdamW decay rate of the second moment."), {0, 0.999999}),
-      real(HANJI_KEY(train.clip, "Largest norm of the whole gradient. 0: no clipping."), {0, 1e9}),
+      real(HANJI_KEY(train.clip, "Maximum norm of all gradients. 0: no clipping."), {0, 1e9}),
       choice(HANJI_KEY(train.nan,
-                       "When a loss or gradient is not finite: stop, or skip the step; "
-                       "all ranks alike.")),
+                       "If a loss or gradient is not finite: stop, or skip the step, on "
+                       "all ranks.")),
   };
 }
 
@@ -243,7 +241,7 @@ std::vector<Key> watch_keys() {
   return {
       integer(HANJI_KEY(train.evaluate_every, "Steps between evaluations. 0: only after the last."),
               "steps", {0, 1e12}),
-      integer(HANJI_KEY(train.evaluate_batches, "Global batches of one evaluation, at most."),
+      integer(HANJI_KEY(train.evaluate_batches, "Maximum global batches of one evaluation."),
               "batches", {1, 1e9}),
       integer(HANJI_KEY(train.log_every, "Steps between progress lines."), "steps", {1, 1e12}),
       integer(HANJI_KEY(checkpoint.every, "Steps between checkpoints. 0: only after the last."),
@@ -256,50 +254,49 @@ std::vector<Key> watch_keys() {
 std::vector<Key> machine_keys() {
   return {
       choice(HANJI_KEY(compute.device,
-                       "Where ranks compute: on cores, or on one NVIDIA GPU each, with "
+                       "Device of the ranks: CPU cores, or one NVIDIA GPU each, with "
                        "libtorch's kernels."),
              kRefusedDevices),
       choice(HANJI_KEY(compute.gemm,
-                       "Library of fp32 matrix products on CPUs. auto: the faster here, "
-                       "measured once.")),
+                       "Library of fp32 matmuls on CPUs. auto: the faster one, measured "
+                       "once per machine.")),
       choice(HANJI_KEY(compute.attention,
-                       "Kernel of attention. auto: the faster here, measured "
-                       "once.")),
+                       "Kernel of attention. auto: the faster one, measured once per "
+                       "machine.")),
       choice(HANJI_KEY(compute.dtype,
-                       "Of activations and products. bf16 keeps parameters, sums "
-                       "over ranks and optimizer in float32."),
+                       "Of activations and matmuls. With bf16, parameters, sums over ranks "
+                       "and optimizer are float32."),
              kRefusedPrecisions),
-      boolean(
-          HANJI_KEY(compute.slow_dtype,
-                    "Insist on a compute.dtype below float32 whose products are measured slower "
-                    "than float32's, which is refused otherwise.")),
+      boolean(HANJI_KEY(compute.slow_dtype,
+                        "Accept a compute.dtype below float32 whose matmuls are slower than those "
+                        "of float32, which is rejected otherwise.")),
       integer(HANJI_KEY(compute.threads, "Threads of each rank. auto: the cores of its mask."),
               "threads", {1, 1024}, Auto::kYes),
       boolean(HANJI_KEY(compute.recompute,
-                        "Keep the inputs of blocks alone and compute the rest again in backward: "
-                        "the same bits, far less memory, about a third more products.")),
-      seconds(HANJI_KEY(comm.deadline, "Longest wait for another rank."), {0.001, 1e7}),
+                        "Keep only the inputs of blocks and recompute the rest in backward: the "
+                        "same bits, far less memory, about a third more matmuls.")),
+      seconds(HANJI_KEY(comm.deadline, "Maximum wait for another rank."), {0.001, 1e7}),
       choice(HANJI_KEY(comm.engine,
-                       "Who moves bytes between ranks: shm, shared memory; gloo, sockets; mpi, "
-                       "the MPI whose mpirun or srun has started them; nccl, between GPUs. Ranks "
-                       "of one host of several meet in shared memory in any case: then it is who "
-                       "joins the hosts, for shm Gloo. hierarchical: the same, and refused on one "
-                       "host. auto: nccl with compute.device = cuda, else shm.")),
-      bytes(HANJI_KEY(comm.bucket_bytes,
-                      "Gradients that are reduced together; with zero3 and hsdp those of a layer "
-                      "are."),
+                       "Engine of the ranks: shm, shared memory; gloo, sockets; mpi, the MPI "
+                       "whose mpirun or srun has started them; nccl, for GPUs. On several hosts "
+                       "the ranks of a host always use shared memory, and the engine connects "
+                       "the hosts (for shm: Gloo). hierarchical: the same, rejected on one host. "
+                       "auto: nccl with compute.device = cuda, else shm.")),
+      bytes(HANJI_KEY(
+                comm.bucket_bytes,
+                "Gradients that are reduced together; with zero3 and hsdp those of a layer are."),
             {4096, kMaxOfAKey}),
       integer(HANJI_KEY(comm.check_every,
                         "Steps between comparisons of all replicas. 0: only at "
                         "the start."),
               "steps", {0, 1e12}),
       bytes(HANJI_KEY(comm.link_bytes_per_second,
-                      "What a host's link to the others carries each way, for the prediction. 0: "
-                      "measured when the ranks meet."),
+                      "Rate of a host's network link in each direction, for the prediction. 0: "
+                      "measured after rendezvous."),
             {0, kMaxOfAKey}),
       seconds(HANJI_KEY(comm.link_latency,
-                        "What a message between hosts takes, for the prediction. 0: measured when "
-                        "the ranks meet."),
+                        "Latency of a message between hosts, for the prediction. 0: measured "
+                        "after rendezvous."),
               {0, 60}),
   };
 }
@@ -316,33 +313,32 @@ std::vector<Key> parallel_keys() {
                        "server: every rank holds a range of parameters and optimizer, to which the "
                        "others push gradients and from which they pull weights."),
              kRefusedShardings),
-      integer(HANJI_KEY(mesh.dp, "Ranks that hold the same state; with hsdp, groups of ranks."),
-              "ranks", {1, base::kMaxRanks}, Auto::kYes),
+      integer(HANJI_KEY(mesh.dp, "Ranks with the same state; with hsdp, groups of ranks."), "ranks",
+              {1, base::kMaxRanks}, Auto::kYes),
       integer(HANJI_KEY(mesh.fsdp,
-                        "Ranks of one host that share a state out among them. auto: all; over "
-                        "several hosts as many as divide the ranks of each."),
+                        "Ranks of one host over which state is sharded. auto: all; on several "
+                        "hosts the largest number that divides the ranks of each."),
               "ranks", {1, base::kMaxRanksPerHost}, Auto::kYes),
       cut_axis(HANJI_KEY(mesh.pp,
-                         "Stages into which the layers are divided. No model is cut by pp, cp, tp "
-                         "or axial yet: 1.")),
-      cut_axis(HANJI_KEY(mesh.cp, "Ranks that share out the tokens of a sample: 1.")),
-      cut_axis(HANJI_KEY(mesh.tp, "Ranks that share out the products of a layer: 1.")),
+                         "Pipeline stages of the layers. No model supports pp, cp, tp or axial "
+                         "yet: 1.")),
+      cut_axis(HANJI_KEY(mesh.cp, "Ranks over which the tokens of a sample are sharded: 1.")),
+      cut_axis(HANJI_KEY(mesh.tp, "Ranks over which the matmuls of a layer are sharded: 1.")),
       cut_axis(HANJI_KEY(mesh.axial,
-                         "Ranks that share out rows and columns of pairs, in the place of "
-                         "tp: 1.")),
+                         "Ranks over which rows and columns of pairs are sharded, instead "
+                         "of tp: 1.")),
   };
 }
 
 std::vector<Key> offload_keys() {
   return {
-      choice(
-          HANJI_KEY(offload.optimizer,
-                    "Where the moments of AdamW lie: in memory, or in a file without a name that "
-                    "is read and written while the update is computed. The same bits; "
-                    "parallel.data = ddp on CPUs.")),
+      choice(HANJI_KEY(offload.optimizer,
+                       "Storage of the moments of AdamW: memory, or an unlinked file that "
+                       "is read and written while the update is computed. The same bits; "
+                       "parallel.data = ddp on CPUs.")),
       text(HANJI_KEY(offload.folder,
-                     "Folder of a local disk with room for what offload.optimizer puts there: 8 "
-                     "bytes per parameter and rank.")),
+                     "Folder of a local disk with room for offload.optimizer: 8 bytes per "
+                     "parameter and rank.")),
   };
 }
 

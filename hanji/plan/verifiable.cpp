@@ -10,7 +10,7 @@ Status check_verifiable(const Plan& plan) {
   if (plan.config.compute.device == Device::kCuda) {
     return base::unsupported(
         "compute.device = cuda has kernels whose bits are not those of the one process on a CPU "
-        "that ranks are held against; set compute.device = \"cpu\"");
+        "that ranks are compared with; set compute.device = \"cpu\"");
   }
   if (const auto shards = shards_of(plan); shards && shards->groups > 1) {
     const bool whole_subtrees = std::has_single_bit(static_cast<unsigned>(shards->ranks));

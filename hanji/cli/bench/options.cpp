@@ -196,7 +196,8 @@ void BenchOptions::add_to(Verb verb) {
       .type_name("PROGRAM")
       .show_default();
   verb.add_flag("--hot", &hot_, "one buffer, never written between calls");
-  verb.add_flag("--cold", &cold_, "buffers take turns through twice the last-level cache");
+  verb.add_flag("--cold", &cold_,
+                "cycle through buffers of twice the size of the last-level cache");
   verb.add_flag("--fit", &fit,
                 "fits costs that collectives are chosen and predicted by, and stores them");
   verb.add_flag("--json", &as_json, "one object per line, for programs");

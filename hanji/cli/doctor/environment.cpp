@@ -127,7 +127,7 @@ class Judge {
     check_thread_limit();
     check_affinities();
     check_interfaces();
-    tell_sums_in_switches();
+    report_sums_in_switches();
     check_unknown_hanji();
     if (found_.empty()) add("none", "no variable that changes behaviour is set");
     return std::move(found_);
@@ -177,7 +177,7 @@ class Judge {
       Finding& many = add(fmt::format("{} above cores", name),
                           fmt::format("{} threads on {} usable cores", *threads, cores_));
       many.verdict = Verdict::kNote;
-      many.advice = fmt::format("threads will take turns; unset {}", name);
+      many.advice = fmt::format("more threads than cores; unset {}", name);
     }
   }
 
@@ -213,7 +213,7 @@ class Judge {
   }
 
   /// What the variables ask for. Whether NCCL uses it depends on GPUs and switches, which are not asked.
-  void tell_sums_in_switches() {
+  void report_sums_in_switches() {
     const bool nccl = std::ranges::any_of(
         environment_, [](const auto& one) { return one.name.starts_with("NCCL_"); });
     if (!nccl) return;

@@ -111,7 +111,7 @@ Findings find_cores(const topology::Machine& machine) {
             ? fmt::format("the cgroup grants {} CPUs; raise its quota", machine.cpu_quota)
             : "the affinity mask hides the others; start from a shell without taskset";
   }
-  found.push_back({"cores", "memory banks", shm::describe_placement(shm::read_banks())});
+  found.push_back({"cores", "NUMA nodes", shm::describe_placement(shm::read_banks())});
   std::string caches;
   for (const topology::Cache& cache : machine.caches) {
     caches += fmt::format("{}L{} {}", caches.empty() ? "" : ", ", cache.level,

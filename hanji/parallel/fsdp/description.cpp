@@ -11,7 +11,7 @@ namespace {
 const char* cost_of(Residence residence) {
   switch (residence) {
     case Residence::kShared:
-      return "parameters lie once on this host, in the heap: to make a unit whole is a lease, no "
+      return "parameters lie once on this host, in the heap: unsharding a unit is a lease, no "
              "byte moves, and resharding frees nothing";
     case Residence::kReplicated:
       return "parameters lie whole on every rank: an all_gather of all after each step";

@@ -26,7 +26,7 @@ struct Sharded {};
 using Features = Sharded<-1>;  ///< Activations [..., tokens, features] cut by columns.
 using Tokens = Sharded<-2>;    ///< Cut by rows of a sample: sequence parallelism.
 
-/// Activations that are `Placement` on an axis. Whoever makes one by hand promises that they are.
+/// Activations that are `Placement` on an axis. A caller that makes one from a tensor must ensure it.
 template <class Placement>
 class Typed {
  public:
