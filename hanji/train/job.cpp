@@ -7,6 +7,7 @@
 #include "hanji/layers/model.h"
 #include "hanji/plan/memory.h"
 #include "hanji/plan/server_plan.h"
+#include "hanji/plan/shard_plan.h"
 #include "hanji/train/make_model.h"
 #include "hanji/train/optimizer.h"
 #include "hanji/train/replicated_strategy.h"
@@ -65,6 +66,21 @@ parallel::ParameterServerOptions served(const plan::Plan& plan) {
           .message_bytes = plan::message_bytes(plan.config.comm)};
 }
 
+ShardedOptions sharded(const plan::Plan& plan) {
+  const plan::Sharding data = plan.config.parallel.data;
+  plan::StableGrains grains = plan::stable_grains(plan);
+  return {.groups = plan.mesh.degree("dp"),
+          .shards_parameters = plan::cuts_parameters(data),
+          .sharding = {.average = parallel::Average::kSum,
+                       .num_grains = grains.count,
+                       .owners = std::move(grains.owners)},
+          .whole_gradients = data == plan::Sharding::kZero1 ? parallel::WholeGradients::kKept
+                                                            : parallel::WholeGradients::kFreed,
+          .unit_bytes = plan.config.comm.bucket_bytes,
+          .make_optimizer = optimizer_of(plan),
+          .rule = parallel::decay_matrices(plan.config.train.weight_decay)};
+}
+
 }  // namespace
 
 parallel::DataParallelOptions reduction(const plan::Plan& plan) {
@@ -85,7 +101,7 @@ Job assemble(const plan::Plan& plan, const comm::Group& group, const MakeModel& 
   if (data == plan::Sharding::kServer) {
     strategy = std::make_unique<ServedStrategy>(*model, ranks.data, served(plan));
   } else {
-    strategy = std::make_unique<ShardedStrategy>(*model, plan, ranks.data);
+    strategy = std::make_unique<ShardedStrategy>(*model, ranks.data, sharded(plan));
   }
   return job_of(plan, std::move(model), std::move(strategy), ranks);
 }

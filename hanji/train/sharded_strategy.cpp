@@ -17,31 +17,25 @@
 namespace hanji::train {
 namespace {
 
-std::optional<mesh::Mesh> mesh_of(const plan::Plan& plan, const comm::Group& group) {
-  const int groups = plan.mesh.degree("dp");
+std::optional<mesh::Mesh> mesh_of(int groups, const comm::Group& group) {
   if (groups == 1) return std::nullopt;
-  return mesh::Mesh(group, {{"dp", groups}, {"fsdp", plan.mesh.degree("fsdp")}});
+  return mesh::Mesh(group, {{"dp", groups}, {"fsdp", group.size() / groups}});
 }
 
-parallel::Sharded shard(layers::Model& model, const plan::Plan& plan, const comm::Group& all,
+parallel::Sharded shard(layers::Model& model, const ShardedOptions& options, const comm::Group& all,
                         const std::optional<mesh::Mesh>& mesh) {
-  const plan::Sharding data = plan.config.parallel.data;
-  const plan::StableGrains grains = plan::stable_grains(plan);
-  parallel::ShardingOptions sharding{
-      .average = parallel::Average::kSum, .num_grains = grains.count, .owners = grains.owners};
+  parallel::ShardingOptions sharding = options.sharding;
   if (mesh) sharding.replicas = (*mesh)["dp"];
-  if (mesh && grains.count > 0) sharding.everyone = all;
+  if (mesh && sharding.num_grains > 0) sharding.everyone = all;
   const comm::Group& group = mesh ? (*mesh)["fsdp"] : all;
-  if (plan::cuts_parameters(data)) {
+  if (options.shards_parameters) {
     return parallel::fully_shard(model, group,
                                  {.sharding = sharding, .calls = parallel::UnitCalls::kLayers});
   }
-  return parallel::shard_optimizer(
-      model, group,
-      {.sharding = sharding,
-       .whole_gradients = data == plan::Sharding::kZero1 ? parallel::WholeGradients::kKept
-                                                         : parallel::WholeGradients::kFreed,
-       .unit_bytes = plan.config.comm.bucket_bytes});
+  return parallel::shard_optimizer(model, group,
+                                   {.sharding = sharding,
+                                    .whole_gradients = options.whole_gradients,
+                                    .unit_bytes = options.unit_bytes});
 }
 
 void add(std::optional<comm::CallTimes>& sum, const std::optional<comm::CallTimes>& more) {
@@ -63,16 +57,16 @@ void add(comm::Stats& sum, const comm::Stats& more) {
 
 }  // namespace
 
-ShardedStrategy::ShardedStrategy(layers::Model& model, const plan::Plan& plan,
-                                 const comm::Group& group)
+ShardedStrategy::ShardedStrategy(layers::Model& model, const comm::Group& group,
+                                 const ShardedOptions& options)
     : model_(model),
       group_(group),
-      mesh_(mesh_of(plan, group)),
+      mesh_(mesh_of(options.groups, group)),
       parameters_(parallel::learning_parameters(model)),
-      sharded_(shard(model, plan, group_, mesh_)),
+      sharded_(shard(model, options, group_, mesh_)),
       shards_(sharded_.parameters()) {
   lay_out();
-  make_optimizer(plan);
+  make_optimizer(options);
 }
 
 void ShardedStrategy::lay_out() {
@@ -91,16 +85,15 @@ std::vector<layers::LayerScope> ShardedStrategy::scopes() const {
   return {parallel::unit_scope(model_)};
 }
 
-void ShardedStrategy::make_optimizer(const plan::Plan& plan) {
-  const parallel::MakeOptimizer make = optimizer_of(plan);
-  names_ = moment_names(make);
+void ShardedStrategy::make_optimizer(const ShardedOptions& options) {
+  names_ = moment_names(options.make_optimizer);
   moments_ = comm::shared_zeros({std::ssize(names_), layout_.count},
                                 parameters_[0].tensor.scalar_type(), 0, own_group(), "optimizer");
   std::unordered_map<std::string, int64_t> offsets;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     offsets[parameters_[i].name] = layout_.offsets[i];
   }
-  auto parts = sharded_.flat_parts(parallel::decay_matrices(plan.config.train.weight_decay));
+  auto parts = sharded_.flat_parts(options.rule);
   for (parallel::FlatPart& part : parts) {
     if (part.pieces.empty()) continue;
     // Neighbours in a unit are neighbours in the layout, with the same room between them.
@@ -113,7 +106,7 @@ void ShardedStrategy::make_optimizer(const plan::Plan& plan) {
       return moments_[next++].narrow(0, begin, like.numel());
     };
   }
-  optimizer_ = parallel::optimizer_of_parts(make, std::move(parts));
+  optimizer_ = parallel::optimizer_of_parts(options.make_optimizer, std::move(parts));
 }
 
 void ShardedStrategy::begin_step() {

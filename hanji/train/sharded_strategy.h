@@ -5,8 +5,7 @@
 
 #include "hanji/mesh/mesh.h"
 #include "hanji/parallel/flat_optimizer.h"
-#include "hanji/parallel/fsdp/sharded.h"
-#include "hanji/plan/plan.h"
+#include "hanji/parallel/fsdp/shard_optimizer.h"
 #include "hanji/train/strategy.h"
 
 namespace hanji::layers {
@@ -15,15 +14,26 @@ class Model;
 
 namespace hanji::train {
 
-/// States cut among the ranks of the mesh's axis fsdp, and over dp kept alike ("hsdp"), also over
-/// hosts: "zero1" and "zero2" are parallel::shard_optimizer(), "zero3" and "hsdp" fully_shard() with
-/// the model's layers as units. Parameters and moments lie once for all ranks of a group, in the heap
-/// of its first, each of which updates its shards in place; so unsharding a layer moves no byte.
+struct ShardedOptions {
+  int groups =
+      1;  ///< Of consecutive ranks; each group shards the whole state, groups replicate it.
+  bool shards_parameters = false;      ///< By fully_shard(), with the model's layers as units.
+  parallel::ShardingOptions sharding;  ///< Without replicas, which follow from `groups`.
+  parallel::WholeGradients whole_gradients = parallel::WholeGradients::kFreed;
+  int64_t unit_bytes = 25 << 20;
+  parallel::MakeOptimizer make_optimizer;
+  parallel::GroupRule rule;
+};
+
+/// Shards state over the ranks of a group; groups are replicas ("hsdp"), also over hosts. "zero1" and
+/// "zero2" are parallel::shard_optimizer(), "zero3" and "hsdp" fully_shard(). The ranks of a group share
+/// one copy of parameters and moments, in the heap of its first rank, and each updates its shards in
+/// place, so unsharding a layer needs no communication.
 class ShardedStrategy : public Strategy {
  public:
   /// Order   collective.
   /// Errors  throws what shard_optimizer() and fully_shard() throw.
-  ShardedStrategy(layers::Model& model, const plan::Plan& plan, const comm::Group& group);
+  ShardedStrategy(layers::Model& model, const comm::Group& group, const ShardedOptions& options);
 
   const std::vector<parallel::NamedParameter>& parameters() const override { return parameters_; }
   std::vector<layers::LayerScope> scopes() const override;
@@ -43,12 +53,12 @@ class ShardedStrategy : public Strategy {
 
  private:
   void lay_out();
-  void make_optimizer(const plan::Plan& plan);
+  void make_optimizer(const ShardedOptions& options);
   const comm::Group& own_group() const { return mesh_ ? (*mesh_)["fsdp"] : group_; }
 
   layers::Model& model_;
   comm::Group group_;
-  std::optional<mesh::Mesh> mesh_;  ///< Where there are several groups.
+  std::optional<mesh::Mesh> mesh_;  ///< If there are several groups.
   std::vector<parallel::NamedParameter> parameters_;
   parallel::Sharded sharded_;
   std::vector<parallel::NamedParameter> whole_;  ///< The same, where they lie once.
