@@ -17,6 +17,7 @@
 #include "hanji/lens/profile.h"
 #include "hanji/parallel/checkpoint_budget.h"
 #include "hanji/parallel/flat_optimizer.h"
+#include "hanji/parallel/fsdp/description.h"
 #include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/offload/activation_store.h"
 #include "hanji/parallel/offload/offloaded_optimizer.h"
@@ -235,7 +236,7 @@ class ShardedSteps {
   }
   /// Of "shards: 82.7 MiB in a file, 4 windows of 6.76 MiB in memory; by io_uring", the windows.
   std::string shards() const {
-    const std::string text = sharded_.description();
+    const std::string text = describe(sharded_);
     const size_t begin = text.find("in a file, "), end = text.find(" in memory;");
     return begin == std::string::npos ? "" : ", " + text.substr(begin + 11, end - begin - 11);
   }

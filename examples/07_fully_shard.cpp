@@ -37,7 +37,7 @@ int main() {
   auto sharded =
       hanji::fully_shard(net, world.group(), {.units = hanji::units_of_type<BlockImpl>()});
   torch::optim::AdamW optimizer(sharded.parameters(), 3e-3);  // of this rank's shards
-  if (world.rank() == 0) std::printf("%s", sharded.description().c_str());
+  if (world.rank() == 0) std::printf("%s", hanji::describe(sharded).c_str());
 
   double loss_now = 1;
   for (int step = 0; step < 200; ++step) {

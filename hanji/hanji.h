@@ -29,10 +29,12 @@
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/ddp/sync_batch_norm.h"
 #include "hanji/parallel/flat_optimizer.h"
+#include "hanji/parallel/fsdp/description.h"
 #include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/fsdp/sequential.h"
 #include "hanji/parallel/fsdp/shard_optimizer.h"
 #include "hanji/parallel/fsdp/unit.h"
+#include "hanji/parallel/fsdp/whole_values.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/loss_scaler.h"
 #include "hanji/parallel/master_weights.h"
@@ -74,11 +76,14 @@ using parallel::clip_grad_norm;
 using parallel::CommunicationHook;
 using parallel::data_parallel;
 using parallel::DataParallelOptions;
+using parallel::describe;
 using parallel::flat_adamw;
 using parallel::FlatPart;
 using parallel::fp16_hook;
 using parallel::fully_shard;
 using parallel::FullyShardOptions;
+using parallel::gather_state;
+using parallel::gather_values;
 using parallel::LossScaler;
 using parallel::MasterWeights;
 using parallel::MixedPrecision;
@@ -94,6 +99,8 @@ using parallel::ParameterServerOptions;
 using parallel::parse_sharding_strategy;
 using parallel::power_sgd_hook;
 using parallel::Replicas;
+using parallel::scatter_state;
+using parallel::scatter_values;
 using parallel::Sequential;
 using parallel::shard_optimizer;
 using parallel::Sharded;

@@ -7,6 +7,7 @@
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/fsdp/unit.h"
+#include "hanji/parallel/fsdp/whole_values.h"
 #include "hanji/parallel/recompute.h"
 #include "hanji/parallel/test_net.h"
 

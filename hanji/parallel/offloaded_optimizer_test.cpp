@@ -8,6 +8,7 @@
 #include "hanji/base/status.h"
 #include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/fsdp/shard_optimizer.h"
+#include "hanji/parallel/fsdp/whole_values.h"
 #include "hanji/parallel/server/parameter_server.h"
 #include "hanji/parallel/test_disk.h"
 #include "hanji/parallel/test_net.h"
@@ -178,9 +179,9 @@ test_net::Values train_sharded(world::World& world, bool whole_units, const fs::
   }
   if (folder.empty()) return values;
   const auto& in_file = static_cast<const OffloadedOptimizer&>(*optimizer);
-  const auto whole = sharded.gather(in_file.values("first_moment"));
+  const auto whole = gather_values(sharded, in_file.values("first_moment"));
   for (const auto& entry : whole) EXPECT_GT(entry.tensor.abs().max().item<float>(), 0);
-  const auto moments = in_file.values("first_moment"), again = sharded.scatter(whole);
+  const auto moments = in_file.values("first_moment"), again = scatter_values(sharded, whole);
   for (size_t i = 0; i < moments.size(); ++i) {
     moments[i].copy_(again[i].view({-1}));  // as after loading
     EXPECT_TRUE(at::equal(in_file.values("first_moment")[i], again[i].view({-1})));

@@ -11,10 +11,12 @@
 #include "hanji/base/status.h"
 #include "hanji/comm/heap.h"
 #include "hanji/lens/deferred.h"
+#include "hanji/parallel/fsdp/description.h"
 #include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/fsdp/sequential.h"
 #include "hanji/parallel/fsdp/shard_optimizer.h"
 #include "hanji/parallel/fsdp/unit.h"
+#include "hanji/parallel/fsdp/whole_values.h"
 #include "hanji/parallel/loss_scaler.h"
 #include "hanji/parallel/offload/offloaded_optimizer.h"
 #include "hanji/parallel/test_disk.h"
@@ -280,9 +282,9 @@ TEST(OffloadedShards, ParametersCanBeReadWrittenAndMomentsGathered) {
     }
     net.loss(1, 0, 4).backward();
     sharded.step([&] { optimizer->step(1e-2, 1); });
-    const auto moments = sharded.gather(optimizer->values("first_moment"));
+    const auto moments = gather_values(sharded, optimizer->values("first_moment"));
     for (const auto& entry : moments) EXPECT_GT(entry.tensor.abs().max().item<float>(), 0);
-    EXPECT_EQ(sharded.scatter(moments).size(), optimizer->values("first_moment").size());
+    EXPECT_EQ(scatter_values(sharded, moments).size(), optimizer->values("first_moment").size());
   });
 }
 
@@ -332,7 +334,7 @@ Held held_with(int64_t num_units, const fs::path& folder) {
     held = {test_disk::private_bytes(), static_cast<int64_t>(world.heap().peak_bytes())};
     EXPECT_EQ(world.heap().usage()["parameter shards"], 0u);
     EXPECT_EQ(world.heap().usage()["gradient shards"], 0u);
-    EXPECT_THAT(sharded.description(), testing::HasSubstr("in a file, "));
+    EXPECT_THAT(describe(sharded), testing::HasSubstr("in a file, "));
   });
   return held;
 }
@@ -399,7 +401,6 @@ TEST(OffloadedShards, BadUseIsNamed) {
     const auto has = [](const char* text) { return testing::HasSubstr(text); };
     EXPECT_THAT(test_net::refusal([&] { sharded.parameters(); }), has("offloaded() of flat_parts"));
     EXPECT_THAT(test_net::refusal([&] { sharded.shards(); }), has("shards: the parameters"));
-    EXPECT_THAT(test_net::refusal([&] { sharded.flat_gradients(); }), has("the gradients"));
     const auto part = sharded.flat_parts()[0];
     EXPECT_THAT(test_net::refusal([&] { flat_adamw(part); }), has("give the optimizer to offload"));
     EXPECT_THAT(test_net::refusal([&] { part.parameters.clone(); }), has("lies in a file"));

@@ -129,6 +129,14 @@ inline Values train_alone_stable() {
   return values_of(net);
 }
 
+/// Of this rank's shards, unit by unit.
+template <class Sharded>
+at::Tensor flat_gradients(const Sharded& sharded) {
+  std::vector<at::Tensor> all;
+  for (const auto& part : sharded.flat_parts()) all.push_back(part.gradients);
+  return at::cat(all);
+}
+
 template <class Body>
 std::string refusal(const Body& body) {
   try {

@@ -12,6 +12,7 @@
 #include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/fsdp/shard_optimizer.h"
 #include "hanji/parallel/fsdp/unit.h"
+#include "hanji/parallel/fsdp/whole_values.h"
 #include "hanji/train/optimizer.h"
 
 namespace hanji::train {
@@ -159,7 +160,7 @@ at::Tensor ShardedStrategy::gradients() {
   std::vector<at::Tensor> own;
   for (const at::Tensor& shard : shards_) own.push_back(shard.grad());
   std::unordered_map<std::string, at::Tensor> whole;
-  for (auto& [name, tensor] : sharded_.gather(own)) whole[name] = tensor;
+  for (auto& [name, tensor] : parallel::gather_values(sharded_, own)) whole[name] = tensor;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     flat.narrow(0, layout_.offsets[i], layout_.sizes[i])
         .copy_(whole.at(parameters_[i].name).view({-1}));

@@ -1,9 +1,10 @@
+#include "hanji/parallel/fsdp/description.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "hanji/parallel/fsdp/internal/sharded_model.h"
-#include "hanji/parallel/fsdp/sharded.h"
 
 namespace hanji::parallel {
 namespace {
@@ -35,9 +36,10 @@ std::string to_string(const UnitDtypes& dtypes) {
 
 }  // namespace
 
-std::string Sharded::description() const {
-  const ShardedModel::Spec& spec = model_->spec();
-  std::string text = fmt::format("{} over {} ranks; {}\n", spec.caller, model_->group().size(),
+std::string describe(const Sharded& sharded) {
+  const ShardedModel& model = model_of(sharded);
+  const ShardedModel::Spec& spec = model.spec();
+  std::string text = fmt::format("{} over {} ranks; {}\n", spec.caller, model.group().size(),
                                  cost_of(spec.residence));
   if (spec.secondary) {
     const bool gathered = spec.residence == Residence::kGathered;
@@ -49,8 +51,8 @@ std::string Sharded::description() const {
   const std::string mixed = to_string(spec.gradients.options.precision);
   if (!mixed.empty())
     text += "precision: " + mixed + "; the shards are masters in their own dtype\n";
-  if (model_->store() != nullptr) text += "shards: " + model_->store()->description() + "\n";
-  for (const auto& unit : model_->units()) {
+  if (model.store() != nullptr) text += "shards: " + model.store()->description() + "\n";
+  for (const auto& unit : model.units()) {
     const UnitPart& part = unit->part();
     int64_t elements = 0;
     for (const int64_t size : part.plan.flat.sizes) elements += size;

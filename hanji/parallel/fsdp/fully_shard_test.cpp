@@ -13,9 +13,11 @@
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/gloo/group.h"
 #include "hanji/comm/heap.h"
+#include "hanji/parallel/fsdp/description.h"
 #include "hanji/parallel/fsdp/sequential.h"
 #include "hanji/parallel/fsdp/shard_optimizer.h"
 #include "hanji/parallel/fsdp/unit.h"
+#include "hanji/parallel/fsdp/whole_values.h"
 #include "hanji/parallel/test_net.h"
 
 namespace hanji::parallel {
@@ -285,10 +287,9 @@ TEST(FullyShardMemory, OnlyTheRootAndAFewUnitsAreWhole) {
         EXPECT_EQ(world.heap().peak_bytes(), peak);
       }
     }
-    EXPECT_THAT(sharded.description(), HasSubstr("memory is freed after"));
-    EXPECT_THAT(sharded.description(),
-                HasSubstr("unit block1: 4 parameters, 4091 elements of Float, "
-                          "frozen"));
+    EXPECT_THAT(describe(sharded), HasSubstr("memory is freed after"));
+    EXPECT_THAT(describe(sharded), HasSubstr("unit block1: 4 parameters, 4091 elements of Float, "
+                                             "frozen"));
   });
 }
 
@@ -357,9 +358,9 @@ TEST(FullyShardState, GoesOnUnderAnotherStrategyAndNumberOfRanksWithTheSameBits)
     run_steps(net, sharded, optimizer, {0, 2});
     const auto full = sharded.full_parameters();
     torch::optim::AdamW whole(test_net::distinct(net), 1e-2);
-    sharded.gather_state(optimizer, whole);
+    gather_state(sharded, optimizer, whole);
     torch::optim::SGD other(test_net::distinct(net), 1);
-    EXPECT_THAT(refusal([&] { sharded.gather_state(optimizer, other); }), HasSubstr("of SGD"));
+    EXPECT_THAT(refusal([&] { gather_state(sharded, optimizer, other); }), HasSubstr("of SGD"));
     if (world.rank() != 0) return;
     const torch::NoGradGuard no_grad;
     for (size_t i = 0; i < test_net::distinct(net).size(); ++i) {
@@ -386,7 +387,7 @@ TEST(FullyShardState, GoesOnUnderAnotherStrategyAndNumberOfRanksWithTheSameBits)
         whole.state()[to.unsafeGetTensorImpl()] =
             saved_optimizer.state().at(from.unsafeGetTensorImpl())->clone();
       }
-      sharded.scatter_state(whole, optimizer);
+      scatter_state(sharded, whole, optimizer);
     }
     run_steps(net, sharded, optimizer, {2, test_net::kStableSteps});
     const auto full = sharded.full_parameters();
@@ -415,7 +416,7 @@ TEST(FullyShardCalls, ASequentialOfUnitsNeedsNoPolicy) {
     FullyShardOptions options;
     options.sharding.share_memory = false;
     auto sharded = fully_shard(*net, world.group(), options);
-    EXPECT_THAT(sharded.description(), HasSubstr("unit 2: 2 parameters"));
+    EXPECT_THAT(describe(sharded), HasSubstr("unit 2: 2 parameters"));
     EXPECT_TRUE(at::equal(net->forward(x), expected));
   });
 }
@@ -443,7 +444,7 @@ TEST(FullyShardEngines, MessagesBetweenHostsGiveTheSame) {
       mean_loss(net, step, world.rank() * 6, world.rank() * 6 + 6).backward();
       sharded.step(optimizer);
     }
-    EXPECT_THAT(sharded.description(), HasSubstr("is gathered"));
+    EXPECT_THAT(describe(sharded), HasSubstr("is gathered"));
     const auto full = sharded.full_parameters();
     EXPECT_LT(test_net::largest_difference(values_of(net), expected), kTolerance);
   });

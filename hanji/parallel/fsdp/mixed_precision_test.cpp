@@ -11,10 +11,12 @@
 
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/heap.h"
+#include "hanji/parallel/fsdp/description.h"
 #include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/fsdp/sequential.h"
 #include "hanji/parallel/fsdp/shard_optimizer.h"
 #include "hanji/parallel/fsdp/unit_net.h"
+#include "hanji/parallel/fsdp/whole_values.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/loss_scaler.h"
 
@@ -175,7 +177,7 @@ TEST(ShardPrecision, EveryBackwardMayAddToTheShards) {
       for (const int step : {0, 1}) loss_of(net, way, rows_of(step, world.rank())).backward();
       std::vector<at::Tensor> own;
       for (const at::Tensor& p : sharded.parameters()) own.push_back(p.grad());
-      const auto whole = sharded.gather(own);
+      const auto whole = gather_values(sharded, own);
       const auto learning = learning_parameters(by_hand.masters);
       for (const NamedParameter& entry : whole) {
         const size_t i =
@@ -195,7 +197,7 @@ TEST(ShardPrecision, UnitsMayBeComputedAgainInBackward) {
       net.recomputes = recomputes;
       auto sharded = shard(net, world.group(), kWays[1], {.precision = policy_of(kWays[1], {})});
       loss_of(net, kWays[1], rows_of(0, world.rank())).backward();
-      const at::Tensor gradients = sharded.flat_gradients().clone();
+      const at::Tensor gradients = test_net::flat_gradients(sharded);
       if (!recomputes) expected = gradients;
       EXPECT_GT(gradients.abs().max().item<float>(), 0);
       EXPECT_TRUE(at::equal(gradients, expected));
@@ -303,7 +305,7 @@ TEST(ShardPrecision, OneCopyOfWhatIsComputedWithLiesOnTheHost) {
       EXPECT_LT(usage.at("parameters"), 2 * elements + 12 * 128);
     }
     EXPECT_GT(usage.at("parameter shards"), elements);
-    const std::string said = sharded.description();
+    const std::string said = describe(sharded);
     EXPECT_THAT(said, HasSubstr("param_dtype BFloat16, inputs of units are cast; the shards"));
     EXPECT_THAT(said, HasSubstr("elements of Float, computed with in BFloat16, gradients added up "
                                 "in BFloat16, shards"));
@@ -397,14 +399,14 @@ TEST(ShardPrecision, TheOptimizersStateIsThatOfMasters) {
     sharded.step(optimizer);
     const auto full = sharded.full_parameters();
     torch::optim::AdamW whole(net.learning(), 1e-2);
-    sharded.gather_state(optimizer, whole);
+    gather_state(sharded, optimizer, whole);
     const auto moment = [](torch::optim::AdamW& of, const at::Tensor& p) {
       const auto& state = *of.state().at(p.unsafeGetTensorImpl());
       return static_cast<const torch::optim::AdamWParamState&>(state).exp_avg();
     };
     EXPECT_TRUE(at::equal(moment(whole, net.twice->widen->weight),
                           moment(theirs, by_hand.masters.twice->widen->weight)));
-    sharded.scatter_state(whole, optimizer);
+    scatter_state(sharded, whole, optimizer);
   });
 }
 

@@ -9,6 +9,7 @@
 
 #include "hanji/comm/gloo/group.h"
 #include "hanji/comm/heap.h"
+#include "hanji/parallel/fsdp/description.h"
 #include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/fsdp/sequential.h"
 #include "hanji/parallel/fsdp/unit_net.h"
@@ -132,7 +133,7 @@ TEST(PartialResharding, OfHybridShardsIsWithinTheirGroup) {
       if (resharded) options.reshard_after_forward_to = secondary_of(world, 2);
       auto sharded = fully_shard(net, mesh["fsdp"], options);
       unit(net)(rows_of(0, world.rank())).square().sum().backward();
-      Values gradients = {sharded.flat_gradients().clone()};
+      Values gradients = {test_net::flat_gradients(sharded)};
       if (!resharded) expected = gradients;
       EXPECT_TRUE(same_bits(gradients, expected));
     }
@@ -211,7 +212,7 @@ TEST(PartialResharding, AShareOfEachUnitIsKeptFromForwardToBackward) {
     unit(net)(rows_of(0, 0));
     sharded.step([] {});
     EXPECT_EQ(kept(), 0u) << "a step makes what is kept old";
-    EXPECT_THAT(sharded.description(),
+    EXPECT_THAT(describe(sharded),
                 HasSubstr("units are resharded over 2 ranks, reshard_after_forward_to, which"));
   });
 }
@@ -226,8 +227,8 @@ TEST(PartialResharding, ChangesNothingWhereParametersLieOnce) {
     const int64_t before = secondary.stats().operations;
     unit(net)(rows_of(0, 0)).square().sum().backward();
     EXPECT_EQ(secondary.stats().operations, before);
-    EXPECT_THAT(sharded.description(), HasSubstr("not resharded over 2 ranks, "
-                                                 "reshard_after_forward_to: it changes nothing"));
+    EXPECT_THAT(describe(sharded), HasSubstr("not resharded over 2 ranks, "
+                                             "reshard_after_forward_to: it changes nothing"));
   });
 }
 
@@ -247,7 +248,7 @@ TEST(PartialResharding, ShardsMayLieInAFile) {
       for (const int step : {0, 1}) {
         unit(net)(rows_of(step, world.rank())).square().sum().backward();
       }
-      Values gradients = {sharded.flat_gradients().clone()};
+      Values gradients = {test_net::flat_gradients(sharded)};
       if (!in_file) expected = gradients;
       EXPECT_TRUE(same_bits(gradients, expected));
     }
@@ -268,7 +269,7 @@ TEST(PartialResharding, HostsExchangeLess) {
       const int64_t before = hosts.stats().network_bytes;
       unit(net)(rows_of(0, world.rank())).square().sum().backward();
       const int64_t bytes = hosts.stats().network_bytes - before;
-      Values gradients = {sharded.flat_gradients().clone()};
+      Values gradients = {test_net::flat_gradients(sharded)};
       if (!resharded) {
         expected = gradients;
         full_bytes = bytes;

@@ -11,6 +11,8 @@
 
 #include "hanji/comm/heap.h"
 #include "hanji/parallel/flat_parameters.h"
+#include "hanji/parallel/fsdp/description.h"
+#include "hanji/parallel/fsdp/whole_values.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/test_net.h"
 
@@ -135,7 +137,7 @@ TEST(ShardOptimizerMemory, ParametersLieOnceAndMomentsAreAShare) {
       EXPECT_ANY_THROW(net.first->weight.grad().sum()) << "gradients belong to the shards";
       sharded.step([] {});
     }
-    EXPECT_THAT(sharded.description(), HasSubstr("lie once on this host"));
+    EXPECT_THAT(describe(sharded), HasSubstr("lie once on this host"));
   });
 }
 
@@ -172,14 +174,16 @@ TEST(ShardOptimizerState, GathersWholeMomentsAndScattersThemAgain) {
     auto sharded = shard_optimizer(net, world.group());
     std::vector<at::Tensor> doubled;
     for (const auto& p : sharded.parameters()) doubled.push_back(p.detach() * 2);
-    const auto whole = sharded.gather(doubled);
+    const auto whole = gather_values(sharded, doubled);
     ASSERT_EQ(whole.size(), 4u);
     EXPECT_EQ(whole[0].name, "tied");
     EXPECT_TRUE(at::equal(whole[0].tensor, net.tied.detach() * 2));
-    const auto again = sharded.scatter(whole);
+    const auto again = scatter_values(sharded, whole);
     EXPECT_TRUE(same_bits(again, doubled));
-    EXPECT_THAT(refusal([&] { (void)sharded.scatter({}); }), HasSubstr("none of that name"));
-    EXPECT_THAT(refusal([&] { (void)sharded.gather({}); }), HasSubstr("this rank's shard of"));
+    EXPECT_THAT(refusal([&] { (void)scatter_values(sharded, {}); }),
+                HasSubstr("none of that name"));
+    EXPECT_THAT(refusal([&] { (void)gather_values(sharded, {}); }),
+                HasSubstr("this rank's shard of"));
   });
 }
 

@@ -1,69 +1,23 @@
 #include "hanji/parallel/fsdp/sharded.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <torch/optim/optimizer.h>
 
-#include <algorithm>
 #include <exception>
 #include <map>
 
 #include "hanji/base/status.h"
-#include "hanji/comm/all_gather.h"
-#include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/fsdp/internal/norm.h"
 #include "hanji/parallel/fsdp/internal/sharded_model.h"
 
 namespace hanji::parallel {
-namespace {
-
-/// Of all units that learn, one value for each leaf of `unit`, from `next` on.
-std::vector<at::Tensor> take_leaves(const FlatUnit& unit, const std::vector<at::Tensor>& values,
-                                    size_t& next) {
-  std::vector<at::Tensor> own;
-  for (const Leaf& leaf : unit.leaves()) {
-    if (next >= values.size() || values[next].numel() != leaf.elements.size()) {
-      throw Error(base::invalid_argument("gather: value " + std::to_string(next) +
-                                         " must have the " + std::to_string(leaf.elements.size()) +
-                                         " elements of this rank's shard of " +
-                                         unit.part().parameters[leaf.position].name +
-                                         "; give one value per tensor of parameters()"));
-    }
-    own.push_back(values[next++]);
-  }
-  return own;
-}
-
-/// One value per leaf, shaped like it, of all ranks together: by position, shaped like the parameters.
-std::vector<at::Tensor> gather_unit(const FlatUnit& unit, const std::vector<at::Tensor>& by_leaf) {
-  const at::NoGradGuard no_grad;
-  const UnitPart& part = unit.part();
-  const at::Tensor mine =
-      at::zeros({part.range().size()}, at::TensorOptions(part.dtypes.shard).device(part.device));
-  for (size_t i = 0; i < by_leaf.size(); ++i) {
-    const Leaf& leaf = unit.leaves()[i];
-    mine.narrow(0, leaf.offset, leaf.elements.size()).copy_(by_leaf[i].reshape({-1}));
-  }
-  at::Tensor all = at::empty({part.plan.flat.count}, mine.options());
-  comm::all_gather(all, mine, layout::shard_counts(part.plan), part.group, {.label = part.name})
-      .wait();
-  std::vector<at::Tensor> whole;
-  for (size_t i = 0; i < part.parameters.size(); ++i) {
-    whole.push_back(
-        alias(all, part.plan.flat.offsets[i], part.parameters[i].tensor.sizes()).clone());
-  }
-  return whole;
-}
-
-}  // namespace
 
 Sharded::Sharded(std::shared_ptr<ShardedModel> model) : model_(std::move(model)) {}
 Sharded::Sharded(Sharded&&) noexcept = default;
 Sharded& Sharded::operator=(Sharded&&) noexcept = default;
 Sharded::~Sharded() = default;
+
+ShardedModel& model_of(const Sharded& sharded) { return *sharded.model_; }
 
 std::vector<at::Tensor> Sharded::parameters() const {
   model_->check_in_memory("parameters", true, true);
@@ -124,50 +78,10 @@ Sharded::FullParameters::~FullParameters() noexcept(false) {
 }
 Sharded::FullParameters Sharded::full_parameters() { return FullParameters(model_); }
 
-std::vector<NamedParameter> Sharded::gather(const std::vector<at::Tensor>& of_shards) const {
-  std::vector<NamedParameter> whole;
-  size_t next = 0;
-  for (const FlatUnit* unit : model_->learning()) {
-    const auto tensors = gather_unit(*unit, take_leaves(*unit, of_shards, next));
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      whole.push_back({unit->part().parameters[i].name, tensors[i]});
-    }
-  }
-  return whole;
-}
-
-std::vector<at::Tensor> Sharded::scatter(const std::vector<NamedParameter>& whole) const {
-  std::vector<at::Tensor> pieces;
-  for (const FlatUnit* unit : model_->learning()) {
-    for (const Leaf& leaf : unit->leaves()) {
-      const NamedParameter& parameter = unit->part().parameters[leaf.position];
-      const auto found = std::ranges::find(whole, parameter.name, &NamedParameter::name);
-      if (found == whole.end() || found->tensor.sizes() != parameter.tensor.sizes()) {
-        throw Error(base::mismatch(fmt::format(
-            "scatter: parameter {} is [{}]; the whole tensors have {}", parameter.name,
-            fmt::join(parameter.tensor.sizes(), ", "),
-            found == whole.end() ? "none of that name"
-                                 : fmt::format("[{}]", fmt::join(found->tensor.sizes(), ", ")))));
-      }
-      pieces.push_back(piece_of(found->tensor, leaf));
-    }
-  }
-  return pieces;
-}
-
 void Sharded::grain(int64_t index) { model_->gradients().engine().begin_grain(index); }
 layout::Range Sharded::grains() const { return model_->gradients().engine().grains(); }
 void Sharded::finish() { model_->gradients().engine().finish(); }
 void Sharded::set_weight(double weight) { model_->gradients().engine().set_weight(weight); }
-
-at::Tensor Sharded::flat_gradients() const {
-  model_->check_in_memory("flat_gradients", false, true);
-  const auto& flat = model_->gradients().flat();
-  if (flat.size() == 1) return flat[0];
-  throw Error(base::unsupported("flat_gradients: the parameters have " +
-                                std::to_string(flat.size()) +
-                                " dtypes; give parameters() to an optimizer of torch"));
-}
 
 void Sharded::zero_grad() { model_->gradients().forget(); }
 
@@ -180,22 +94,13 @@ void Sharded::for_each_gradient(const std::function<void(const at::Tensor&)>& vi
   });
 }
 
-layout::FlatLayout Sharded::flat_layout() const {
-  flat_gradients();
-  layout::FlatLayout flat;
-  for (const FlatUnit* unit : model_->learning()) {
-    for (const Leaf& leaf : unit->leaves()) {
-      flat.offsets.push_back(flat.count + leaf.offset);
-      flat.sizes.push_back(leaf.elements.size());
-    }
-    flat.count += unit->part().range().size();
-  }
-  return flat;
-}
-
 std::vector<FlatPart> Sharded::flat_parts(const GroupRule& rule) const {
   const ShardGradients& gradients = model_->gradients();
-  if (gradients.flat().size() > 1) flat_gradients();
+  if (gradients.flat().size() > 1) {
+    throw Error(base::unsupported("flat_parts: the parameters have " +
+                                  std::to_string(gradients.flat().size()) +
+                                  " dtypes; give parameters() to an optimizer of torch"));
+  }
   std::vector<FlatPart> parts;
   for (const FlatUnit* unit : model_->learning()) {
     FlatPart part{unit->memory().shard(), gradients.shard(parts.size()), {}};
@@ -212,23 +117,6 @@ std::vector<FlatPart> Sharded::flat_parts(const GroupRule& rule) const {
     parts.push_back(std::move(part));
   }
   return parts;
-}
-
-std::vector<NamedParameter> whole_parameters(const Sharded& sharded) {
-  std::vector<NamedParameter> found;
-  for (const FlatUnit* unit : sharded.model_->learning()) {
-    const UnitPart& part = unit->part();
-    if (unit->keeps_apart()) {
-      throw Error(base::unsupported("whole_parameters: no rank has unit " + part.name +
-                                    " whole between steps; take full_parameters()"));
-    }
-    for (size_t i = 0; i < part.parameters.size(); ++i) {
-      const auto& [name, parameter] = part.parameters[i];
-      const at::Tensor& whole = unit->memory().whole();
-      found.push_back({name, alias(whole, part.plan.flat.offsets[i], parameter.sizes())});
-    }
-  }
-  return found;
 }
 
 std::vector<at::Tensor> Sharded::gradient_slots() const {

@@ -18,7 +18,6 @@
 #include "hanji/parallel/average.h"
 #include "hanji/parallel/flat_optimizer.h"
 #include "hanji/parallel/fsdp/mixed_precision.h"
-#include "hanji/parallel/named_parameter.h"
 
 namespace torch::optim {
 class Optimizer;
@@ -75,7 +74,7 @@ struct Shard {
 
 class ShardedModel;
 
-/// The bond of a module whose optimizer, gradients or parameters are sharded over a group.
+/// Handle to a module whose optimizer, gradients or parameters are sharded over a group.
 ///
 /// Move-only. It must not outlive the module, whose parameters are usable after it only where they
 /// lay whole somewhere. Thread: every call from the thread that runs backward().
@@ -154,43 +153,15 @@ class Sharded {
   };
   FullParameters full_parameters();
 
-  /// Of one value per tensor of parameters(), shaped like it (a moment, a mean): the whole ones by
-  /// the parameters' names, the same on every rank. A collective.
-  std::vector<NamedParameter> gather(const std::vector<at::Tensor>& of_shards) const;
-  /// The other way round, without communication: this rank's pieces of whole tensors, which must
-  /// have the names and sizes of the parameters that learn.
-  std::vector<at::Tensor> scatter(const std::vector<NamedParameter>& whole) const;
-
-  /// The state of an optimizer of parameters() into one of the module's own parameters, of the same
-  /// class, and back: for files that know nothing of shards, and for other numbers of ranks or
-  /// other strategies. Options such as the learning rate stay each optimizer's own.
-  ///
-  ///   auto full = sharded.full_parameters();
-  ///   torch::optim::AdamW whole(net->parameters(), 3e-4);
-  ///   sharded.gather_state(optimizer, whole);               // then hanji::save(file, *net, whole)
-  ///   hanji::load(file, *net, whole);                       // then
-  ///   sharded.scatter_state(whole, optimizer);
-  ///
-  /// Order   gather_state() is a collective, scatter_state() is not.
-  /// Errors  throws kUnsupported for classes other than torch's AdamW, Adam and SGD,
-  ///         kInvalidArgument for two different ones.
-  void gather_state(const torch::optim::Optimizer& of_shards, torch::optim::Optimizer& whole) const;
-  void scatter_state(const torch::optim::Optimizer& whole,
-                     torch::optim::Optimizer& of_shards) const;
-
   /// As Replicas::grain(), Replicas::grains(), Replicas::finish() and Replicas::set_weight().
   void grain(int64_t index);
   layout::Range grains() const;
   void finish();
   void set_weight(double weight);
 
-  /// Where the gradients of parameters() lie: one flat tensor, and tensor i of parameters() at
-  /// offset i of its layout.
-  /// Errors  throws kUnsupported for parameters of several dtypes.
-  at::Tensor flat_gradients() const;
-  layout::FlatLayout flat_layout() const;
   /// Parameters and gradients of this rank's shards, a part for each unit that learns: for
   /// optimizer_of_parts() or offloaded(). Pieces are those of shards() that learn, in their order.
+  /// Errors  throws kUnsupported for parameters of several dtypes.
   std::vector<FlatPart> flat_parts(const GroupRule& rule = decay_matrices()) const;
 
   /// Where the next gradient of each parameter that learns goes, in order of registration; backward
@@ -199,19 +170,10 @@ class Sharded {
   /// dtype of sums (precision.reduce_dtype).
   std::vector<at::Tensor> gradient_slots() const;
 
-  /// Who holds what, in words: a line per unit, and what it costs to make one whole.
-  std::string description() const;
-
  private:
-  friend std::vector<NamedParameter> whole_parameters(const Sharded& sharded);
+  friend ShardedModel& model_of(const Sharded& sharded);
 
   std::shared_ptr<ShardedModel> model_;
 };
-
-/// What learns, unit by unit, in the memory where it lies whole between steps: once on the host, or
-/// with shard_optimizer() on every rank. It can be read while its unit is resharded, and written as
-/// while full_parameters() lives, by any rank of the host.
-/// Errors  throws kUnsupported where units are gathered, so that nothing lies whole between steps.
-std::vector<NamedParameter> whole_parameters(const Sharded& sharded);
 
 }  // namespace hanji::parallel

@@ -80,4 +80,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   std::vector<std::pair<at::Tensor, uint32_t>> versions_;
 };
 
+/// What a handle speaks for.
+ShardedModel& model_of(const Sharded& sharded);
+
 }  // namespace hanji::parallel
