@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 
 /// Two spirals, and of each point the one that it lies on: how many samples, sample i into a row.
 struct Spirals : hanji::Source {
@@ -60,6 +61,10 @@ int main(int argc, char** argv) {
     if (!spirals.read(hanji::Part::kValidation, i, batch, i).ok()) return 1;
   }
   const auto right = net->forward(batch.inputs).argmax(1).eq(batch.targets).sum().item<int64_t>();
+  if (world.rank() ==
+      0) {  // what it would need elsewhere: hanji plan --model FILE.json --device 24GB
+    std::ofstream(trained.out / "net.json") << hanji::describe(net, batch, loss);
+  }
   std::printf("rank %d: %ld of 400 points on their spiral\n", world.rank(), right);
   return right > 320 ? 0 : 1;
 }

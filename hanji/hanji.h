@@ -43,6 +43,7 @@
 #include "hanji/parallel/offload/offloaded_optimizer.h"
 #include "hanji/parallel/server/parameter_server.h"
 #include "hanji/parallel/stochastic_rounding.h"
+#include "hanji/train/describe.h"
 #include "hanji/train/train_model.h"
 #include "hanji/world/connect.h"
 #include "hanji/world/spawn.h"
@@ -119,6 +120,7 @@ using parallel::WholeGradients;
 using plan::Bits;
 using plan::Config;
 using plan::Sharding;
+using train::describe;
 using train::train_model;
 using train::TrainedModel;
 using train::TrainOptions;

@@ -1,4 +1,5 @@
 // A random torch::nn module, trained by hanji::train_model: own_module_rank SEED WIDTH KEY=VALUE...
+// or described: own_module_rank SEED WIDTH --describe FILE.json
 #include <hanji/hanji.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
@@ -11,6 +12,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <random>
 
 #include "hanji/base/random.h"
@@ -82,16 +84,22 @@ hanji::Sequential random_module(uint64_t seed, int64_t width) {
 int main(int argc, char** argv) try {
   const uint64_t seed = std::stoull(argv[1]);
   const int64_t width = std::stoll(argv[2]);
+  const auto loss = [](const torch::Tensor& output, const torch::Tensor& targets) {
+    return hanji::LossSum{torch::cross_entropy_loss(output, targets, {}, at::Reduction::Sum),
+                          targets.numel()};
+  };
+  if (std::strcmp(argv[3], "--describe") == 0) {
+    const hanji::Batch sample{.inputs = torch::zeros({1, kFeatures}),
+                              .targets = torch::zeros({1}, torch::kLong)};
+    std::ofstream(argv[4]) << hanji::describe(random_module(seed, width), sample, loss);
+    return 0;
+  }
   auto world = hanji::connect();
   hanji::TrainOptions options{.assignments = {argv + 3, argv + argc}};
   options.resume = std::erase(options.assignments, "--resume") > 0;
   options.write = [](std::string_view text) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
-  };
-  const auto loss = [](const torch::Tensor& output, const torch::Tensor& targets) {
-    return hanji::LossSum{torch::cross_entropy_loss(output, targets, {}, at::Reduction::Sum),
-                          targets.numel()};
   };
   const auto done = hanji::train_model(
       world, [=] { return random_module(seed, width); }, loss, Points(), options);

@@ -1,4 +1,5 @@
 """A random module of a program, trained by `hanji::train_model` with every strategy of `hanji train`."""
+import json
 import os
 import signal
 import subprocess
@@ -75,6 +76,60 @@ class OwnModule(CommandTest):
             peak = found["prediction"]["peak_bytes_per_rank"]
             self.assertLess(abs(peak["measured"] - peak["predicted"]),
                             0.03 * peak["predicted"] + 16 * MEGABYTE, f"{data}: {peak}")
+
+    def plan(self, model, *arguments, expect=0):
+        done = self.hanji("plan", "--model", model, "--states", "fp32", "--json", *arguments,
+                          expect=expect)
+        return done.stderr if expect else json.loads(done.stdout)
+
+    def test_the_plan_of_its_description_has_the_memory_of_the_plan_that_trains_it(self):
+        subprocess.run(self.command(1, "--describe", "own.json", width=300), cwd=self.folder, check=True,
+                       env=self.environment())
+        found = self.train_own("run", 1, *SMALL, "train.global_batch=8", "train.micro_batch=8",
+                               width=300)["plan"]
+        lines = {line["category"]: line["bytes"] for line in found["memory"]}
+        planned = self.plan("own.json", "--device", "cpu-8GB", "--micro-batch", 8)
+        self.assertEqual(planned["parameters"], sum(n for n, _ in found["model"]["parameters"]))
+        self.assertEqual(planned["strategies"]["ddp"]["rank"]["activations"],
+                         sum(lines[name] for name in ("activations", "workspace", "data", "buffers")))
+        many = ["own.json", "--device", "cpu-8GB", "--micro-batch", 4096]
+        kept, recomputed = (self.plan(*many, *more)["strategies"]["ddp"]["rank"]["activations"]
+                            for more in ([], ["--recompute"]))
+        self.assertLess(recomputed, 0.8 * kept)
+        self.assertTrue(planned["strategies"]["ddp"]["fits"])
+        text = self.hanji("plan", "--model", "own.json", "--device", "24GB", "--ranks", 4).stdout
+        self.assertIn("counted in float32, bytes of activations x 2/4 for bf16", text)
+        self.assertIn("it fits with ddp", text)
+
+    def test_a_description_that_was_damaged_is_refused_with_all_that_is_wrong(self):
+        subprocess.run(self.command(1, "--describe", "own.json"), cwd=self.folder, check=True,
+                       env=self.environment())
+        facts = self.read_json("own.json")
+        facts["facts"]["layers"][0]["kept"] = [1]
+        facts["facts"]["parameters"][0] = [3, 99]
+        del facts["recomputed"]
+        (self.folder / "own.json").write_text(json.dumps(facts))
+        why = self.plan("own.json", "--device", "24GB", expect=3)
+        for word in ("own.json is not what hanji::describe() writes", "layers[0].kept", "layer 99",
+                     "model.recomputed is missing"):
+            self.assertIn(word, why)
+        (self.folder / "own.json").write_text("{")
+        self.assertIn("own.json", self.plan("own.json", "--device", "24GB", expect=3))
+        why = self.plan("absent.json", "--device", "h99", "--set", "model.width=3", expect=2)
+        for word in ("--set", "h99"):
+            self.assertIn(word, why)
+
+    def test_every_preset_of_every_family_has_a_plan_on_devices_that_are_not_here(self):
+        for preset in ("nano", "char", "baby", "gpt2", "resnet-tiny", "resnet18", "resnet50"):
+            found = self.plan(preset, "--device", "80GB")
+            self.assertTrue(found["strategies"]["zero3"]["fits"], preset)
+            self.assertGreater(found["flops_per_sample"], 0, preset)
+        self.assertEqual(found["parameters"], 23528522)  # 25 557 032 of torchvision, with 10 classes
+        large, small = (self.plan("resnet-tiny", "--device", "80GB", "--micro-batch", 256, *size)
+                        ["strategies"]["ddp"]["rank"]["activations"]
+                        for size in ([], ["--set", "data.image_size=16"]))
+        self.assertAlmostEqual(large / small, 4, delta=0.3)
+        self.assertIn("hanji::describe", self.plan("module", "--device", "80GB", expect=2))
 
     def test_a_signal_ends_all_ranks_after_a_checkpoint(self):
         command = self.command(2, f"run.out={self.folder / 'run'}", *SMALL, "train.steps=100000",

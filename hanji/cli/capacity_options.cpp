@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "hanji/base/file.h"
+#include "hanji/plan/model_family.h"
+#include "hanji/train/prepare.h"
+
 namespace hanji::cli {
 namespace {
 
@@ -12,9 +16,11 @@ constexpr const char* kGroup = "A model on devices that need not be there";
 
 void CapacityOptions::add_to(Verb verb) {
   const Option model =
-      verb.add_option("--model", &model_,
-                      "gpt:7B, gpt:124M or a preset: what it needs with every strategy, on --ranks "
-                      "times --device (h100-80, 24GB, cpu-64GB)")
+      verb.add_option(
+              "--model", &model_,
+              "gpt:7B, a preset, or a FILE.json that hanji::describe() wrote: what it needs "
+              "with every strategy, on --ranks times --device (h100-80, 24GB, cpu-64GB); "
+              "--set changes a preset's keys of [model] and [data]")
           .type_name("NAME")
           .group(kGroup);
   const auto add = [&](const char* flag, Target value, const char* words, const char* type) {
@@ -24,29 +30,80 @@ void CapacityOptions::add_to(Verb verb) {
   add("--fsdp", &fsdp_, "ranks of a group within which hsdp shards; default: those of a host", "N");
   add("--servers", &servers_, "parameter servers beside the ranks; default 1", "N");
   add("--micro-batch", &micro_batch_, "samples of one forward; default 1", "N");
-  add("--block", &block_, "tokens of a sample; default: the model's", "N");
+  add("--block", &block_, "tokens of a GPT's sample; default: the model's", "N");
   add("--states", &states_, "mixed: bf16 with an fp32 copy, Adam (default); fp32: all fp32, Adam",
       "KIND")
       .one_of({"mixed", "fp32"});
-  verb.add_flag("--recompute", &recompute_, "blocks keep their input and compute twice")
+  verb.add_flag("--recompute", &recompute_, "layers keep their input and compute twice")
       .group(kGroup)
       .needs(model);
   add("--svg", &svg_, "the bars as a drawing", "FILE");
 }
 
-Result<plan::CapacityQuery> CapacityOptions::query(Verb verb) const {
+Result<plan::NamedModel> CapacityOptions::find_preset(
+    const plan::FactsOptions& options, std::span<const std::string> assignments) const {
+  plan::ConfigSources sources;
+  sources.overrides = {{"model.preset=" + model_, "--model"}};
+  for (const std::string& one : assignments) {
+    sources.overrides.push_back({one});
+    if (one.starts_with("model.") || one.starts_with("data.")) continue;
+    return base::invalid_argument("--set " + one +
+                                  " is of a job; beside --model it takes keys of model and data");
+  }
+  if (block_ != 0)
+    sources.overrides.push_back({"model.block=" + std::to_string(block_), "--block"});
+  const plan::LoadedConfig loaded = plan::load_config(sources);
+  HANJI_RETURN_IF_ERROR(plan::to_status(loaded.mistakes));
+  const plan::ModelFamily& family = plan::family_of(loaded.config.model);
+  if (family.data == plan::DataKind::kOwn) {
+    return base::invalid_argument(
+        "--model " + model_ +
+        " is a program's own; let it write hanji::describe(model, sample) "
+        "to a FILE.json, and give that");
+  }
+  if (family.facts != nullptr) return plan::find_model(model_, options, loaded.config.model);
+  HANJI_ASSIGN_OR_RETURN(const plan::CountedModel counted, train::count_preset(loaded.config));
+  return plan::named(model_, counted, options.precision);
+}
+
+Result<plan::NamedModel> CapacityOptions::find(const plan::FactsOptions& options,
+                                               std::span<const std::string> assignments) const {
+  const auto known = plan::preset_names();
+  if (std::ranges::find(known, model_) != known.end()) return find_preset(options, assignments);
+  if (!assignments.empty()) {
+    return base::invalid_argument("--set means nothing to --model " + model_ +
+                                  "; it changes presets");
+  }
+  if (model_.starts_with("gpt:")) {
+    return plan::find_model(model_, options, {.block = block_ == 0 ? plan::kAuto : block_});
+  }
+  if (model_.ends_with(".json")) {
+    if (block_ != 0) return base::invalid_argument("--block means nothing to a file of a model");
+    HANJI_ASSIGN_OR_RETURN(const std::string text, base::read_file(model_));
+    const auto counted = plan::counted_model_from_json(text);
+    if (counted.ok()) return plan::named(model_, *counted, options.precision);
+    return base::corrupt("--model " + model_ + " is not what hanji::describe() writes: " +
+                         counted.status().message() + "; write it again");
+  }
+  std::string names;
+  for (const std::string_view name : known) names += ", " + std::string(name);
+  return base::invalid_argument("--model " + model_ + " is none of gpt:SIZE, the presets" +
+                                names.substr(1) + ", and a FILE.json of hanji::describe()");
+}
+
+Result<plan::CapacityQuery> CapacityOptions::query(Verb verb,
+                                                   std::span<const std::string> assignments) const {
   std::string wrong;
   const auto refuse = [&](const std::string& words) {
     wrong += (wrong.empty() ? "" : "; ") + words;
   };
-  for (const char* flag : {"--config", "--text", "--tokens", "--steps", "--seed", "--out", "--set",
+  for (const char* flag : {"--config", "--text", "--tokens", "--steps", "--seed", "--out",
                            "--hosts", "--print-config", "--keys"}) {
     if (verb.was_given(flag))
       refuse(std::string(flag) + " is of a job and means nothing to --model");
   }
   plan::CapacityQuery query;
-  const auto model = plan::find_model(model_);
-  if (!model.ok()) refuse(model.status().message());
+  if (states_ == "fp32") query.widths = plan::kFloat32Adam;
   if (!verb.was_given("--device")) {
     refuse("--model needs a --device, such as h100-80 or 24GB");
   } else if (const auto device = plan::find_device(verb.text_of("--device")); device.ok()) {
@@ -57,20 +114,19 @@ Result<plan::CapacityQuery> CapacityOptions::query(Verb verb) const {
   const std::string ranks = verb.was_given("--ranks") ? verb.text_of("--ranks") : "1";
   const auto num_ranks = parse_int(ranks);
   if (!num_ranks) refuse("--ranks " + ranks + " is not a number");
-  if (!wrong.empty()) return base::invalid_argument(wrong);
-  query.model = *model;
+  if (block_ < 0) refuse("--block " + std::to_string(block_) + " is below 1");
+  auto model = find(plan::facts_options(query.device, query.widths), assignments);
+  if (!model.ok()) refuse(model.status().message());
+  if (!wrong.empty())
+    return Status(model.ok() ? Code::kInvalidArgument : model.status().code(), wrong);
+  query.model = *std::move(model);
   query.ranks.ranks = *num_ranks;
-  if (block_ != 0) query.model.spec.block = block_;
   query.ranks_per_host = ranks_per_host_;
   const int in_host = std::gcd(std::max(1, query.ranks.ranks), std::max(1, ranks_per_host_));
   query.ranks.hybrid_ranks = fsdp_ != 0 ? fsdp_ : in_host;
   query.ranks.servers = servers_;
   query.micro_batch = micro_batch_;
   query.recompute = recompute_;
-  if (states_ == "fp32") {
-    query.widths = plan::kFloat32Adam;
-    query.precision = plan::Precision::kFloat32;
-  }
   HANJI_RETURN_IF_ERROR(plan::check(query));
   return query;
 }

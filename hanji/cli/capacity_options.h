@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "hanji/base/status.h"
@@ -17,14 +18,20 @@ class CapacityOptions {
 
   /// Whether the user asks about a model of --model, and not about a job.
   bool asked() const { return !model_.empty(); }
-  /// What was asked.
+  /// What was asked. `assignments`: those of --set, which may change a preset's sizes and data.
+  /// Cost    a forward and backward of a preset that no formula describes, once per machine.
   /// Errors  invalid_argument for names that are unknown, sizes that contradict each other, and
   ///         flags of a job beside --model, all in one message.
-  Result<plan::CapacityQuery> query(Verb verb) const;
+  Result<plan::CapacityQuery> query(Verb verb, std::span<const std::string> assignments) const;
   /// Where a picture goes; empty: nowhere.
   const std::string& svg() const { return svg_; }
 
  private:
+  Result<plan::NamedModel> find(const plan::FactsOptions& options,
+                                std::span<const std::string> assignments) const;
+  Result<plan::NamedModel> find_preset(const plan::FactsOptions& options,
+                                       std::span<const std::string> assignments) const;
+
   std::string model_, states_ = "mixed", svg_;
   int ranks_per_host_ = 8, fsdp_ = 0, servers_ = 1;
   int64_t micro_batch_ = 1, block_ = 0;

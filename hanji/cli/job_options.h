@@ -21,6 +21,9 @@ class JobOptions {
   /// The same over another base than the defaults.
   plan::LoadedConfig load(plan::ConfigSources sources) const;
 
+  /// What --set was given, as it was typed.
+  const std::vector<std::string>& assignments() const { return assignments_; }
+
  private:
   std::string file_;
   std::vector<std::string> assignments_;

@@ -20,8 +20,8 @@ constexpr const char* kKeysHeading =
     "value and its origin. This page is the output of `hanji plan --keys`.\n"
     "\n";
 
-int show_capacity(const CapacityOptions& capacity, Verb verb, bool as_json) {
-  const plan::CapacityQuery query = capacity.query(verb).or_throw();
+int show_capacity(const CapacityOptions& capacity, const JobOptions& job, Verb verb, bool as_json) {
+  const plan::CapacityQuery query = capacity.query(verb, job.assignments()).or_throw();
   if (!capacity.svg().empty()) {
     base::throw_if_error(base::write_file_atomic(capacity.svg(), plan::to_svg(query)));
   }
@@ -65,7 +65,7 @@ void add_plan(Verb command) {
   verb.add_flag("--keys", keys.get(), "every key with type, default and meaning, and stop");
   capacity->add_to(verb);
   verb.on_chosen([=] {
-    if (capacity->asked()) return show_capacity(*capacity, verb, *as_json);
+    if (capacity->asked()) return show_capacity(*capacity, *job, verb, *as_json);
     if (*keys) {
       std::cout << kKeysHeading << plan::schema_markdown();
       return 0;

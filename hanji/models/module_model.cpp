@@ -16,6 +16,7 @@ namespace {
 
 /// What torch draws in a layer follows from what the layer computes, in a repetition too.
 void seed_generator(const layers::Batch& batch, int64_t layer) {
+  if (batch.inputs.is_meta()) return;  // nothing is drawn
   uint64_t key = batch.counters.seed;
   for (const int64_t part : {batch.counters.step, batch.positions.begin, layer}) {
     key = base::mix(key, static_cast<uint64_t>(part));
@@ -85,6 +86,7 @@ void ModuleModel::find_moving_buffers(const layers::Batch& probe) {
   }
   train();
   forward({0, num_layers()}, {}, probe);
+  if (probe.inputs.is_meta()) return;
   std::erase_if(moving_, [](const Buffer& one) { return at::equal(one.seen, one.tensor); });
   for (const Buffer& one : moving_) {
     const auto again = std::ranges::find_if(moving_, [&](const Buffer& other) {

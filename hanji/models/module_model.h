@@ -36,7 +36,7 @@ using ModuleLoss =
 /// (counters, first sample, layer): masks of torch's dropout depend on what they mask. Each forward
 /// finds the buffers as the last step left them, and leaves them so: what it would have written there
 /// are its statistics, and their mean is what a step writes. Exact for buffers that move linearly,
-/// as those of batch normalisation do.
+/// as those of batch normalisation do. Of a module on the meta device all buffers count as such.
 class ModuleModel : public layers::Model {
  public:
   /// Casts floating-point parameters and buffers to `dtype`, and later inputs too. `probe`: a few
@@ -76,17 +76,21 @@ class ModuleModel : public layers::Model {
   std::vector<Buffer> moving_;
 };
 
+/// The module of its holder or std::shared_ptr.
+template <class Holder>
+auto module_of(const Holder& holder) {
+  if constexpr (requires { holder.ptr(); }) {
+    return holder.ptr();
+  } else {
+    return holder;
+  }
+}
+
 /// The layers of a module's holder or std::shared_ptr: of a Sequential, hanji's or torch's, its
 /// members; of any other module itself.
 template <class Holder>
 LayeredModule layers_of(const Holder& holder) {
-  std::shared_ptr module = [&] {
-    if constexpr (requires { holder.ptr(); }) {
-      return holder.ptr();
-    } else {
-      return holder;
-    }
-  }();
+  std::shared_ptr module = module_of(holder);
   using Impl = typename decltype(module)::element_type;
   LayeredModule made{.root = module, .layers = {}};
   if constexpr (std::is_base_of_v<torch::nn::SequentialImpl, Impl>) {

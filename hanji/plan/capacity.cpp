@@ -14,13 +14,21 @@ constexpr int64_t kUnitsInFlight = 2;
 
 int64_t whole(double bytes) { return std::llround(bytes); }
 
-/// Parameters of the two largest neighbours among the units embeddings, blocks and head.
-double parameters_in_flight(const ModelSpec& m) {
-  const double c = static_cast<double>(m.width);
-  const double block = 12 * c * c + 13 * c;
-  const double embeddings = static_cast<double>(m.vocabulary + m.block) * c;
-  const double other = m.layers > 1 ? block : 0;
-  return std::max(embeddings, other) + block;
+constexpr double kMaxBytes = 1e18;  // of a rank: no sum over categories and ranks overflows
+
+const ModelFacts& facts_of(const CapacityQuery& query) {
+  return query.recompute ? query.model.recomputed : query.model.facts;
+}
+
+/// Parameters of the two largest neighbours among the layers, each of which is a unit.
+double parameters_in_flight(const ModelFacts& model) {
+  std::vector<double> layers(model.layers.size() + 1);
+  for (const ParameterFacts& one : model.parameters) {
+    layers[static_cast<size_t>(one.layer)] += static_cast<double>(one.elements);
+  }
+  double most = 0;
+  for (size_t i = 0; i + 1 < layers.size(); ++i) most = std::max(most, layers[i] + layers[i + 1]);
+  return most;
 }
 
 class Counter {
@@ -58,7 +66,7 @@ class Counter {
   }
 
   double in_flight() const {
-    return std::min(parameters(), parameters_in_flight(query_.model.spec));
+    return std::min(parameters(), parameters_in_flight(query_.model.facts));
   }
 
   int64_t bucket_bytes() const {
@@ -75,12 +83,10 @@ class Counter {
   }
 
   int64_t activations() const {
-    const ActivationOptions options{query_.micro_batch, query_.precision,
-                                    query_.device.shares_host ? Device::kCpu : Device::kCuda,
-                                    query_.recompute,
-                                    /*casts=*/query_.widths.parameter > 2};
-    const ModelSpec& spec = query_.model.spec;
-    return activation_bytes(spec, options) + workspace_bytes(spec, options);
+    const ModelFacts& model = facts_of(query_);
+    return activation_bytes(model, query_.micro_batch) +
+           workspace_bytes(model, query_.micro_batch) + query_.micro_batch * model.sample_bytes +
+           model.buffer_bytes;
   }
 
   std::vector<MemoryLine> lines(const StateBytes& states, int64_t activations, int64_t buckets,
@@ -129,6 +135,12 @@ Capacity capacity_of(const CapacityQuery& query, Sharding sharding) {
   return Counter(query, sharding).count();
 }
 
+FactsOptions facts_options(const DeviceSpec& device, const StateWidths& widths) {
+  return {.precision = widths.parameter == 2 ? Precision::kBFloat16 : Precision::kFloat32,
+          .device = device.shares_host ? Device::kCpu : Device::kCuda,
+          .casts = false};
+}
+
 TrainSetup setup_of(const CapacityQuery& query, Sharding sharding) {
   std::vector<int> hosts;
   for (int left = query.ranks.ranks; left > 0; left -= hosts.back()) {
@@ -159,7 +171,13 @@ Status check(const CapacityQuery& query) {
   refuse(ranks.hybrid_ranks < 1 || (ranks.ranks > 0 && ranks.ranks % ranks.hybrid_ranks != 0),
          fmt::format("{} ranks cannot be cut into groups of --fsdp {}", ranks.ranks,
                      ranks.hybrid_ranks));
-  refuse(query.model.spec.block < 1, fmt::format("--block {} is below 1", query.model.spec.block));
+  double bytes = 0;
+  for (const LayerFacts& layer : facts_of(query).layers) {
+    const double of_sample = static_cast<double>(layer.kept.per_sample + layer.backward.per_sample);
+    bytes += std::max(0.0, of_sample) * static_cast<double>(query.micro_batch);
+  }
+  refuse(bytes > kMaxBytes, fmt::format("--micro-batch {} keeps {:.0e} bytes, more than 10^18",
+                                        query.micro_batch, bytes));
   return wrong.empty() ? Status() : base::invalid_argument(wrong);
 }
 

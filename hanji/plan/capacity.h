@@ -19,9 +19,8 @@ struct CapacityQuery {
   ShardRanks ranks;
   int ranks_per_host = 8;
   StateWidths widths = kMixedAdam;
-  Precision precision = Precision::kBFloat16;  ///< Of what products read and write.
-  int64_t micro_batch = 1;                     ///< Samples of model.spec.block tokens.
-  bool recompute = false;  ///< Blocks keep their input alone and are computed twice.
+  int64_t micro_batch = 1;  ///< Samples of a forward.
+  bool recompute = false;   ///< Layers keep their input alone and are computed twice.
   int64_t bucket_bytes = 25 << 20;
   double slack = 0.05;  ///< Of everything else: rounding and holes of the allocator.
 
@@ -39,12 +38,16 @@ struct Capacity {
   std::vector<TrainLimit> not_in_train;  ///< Why `hanji train` would reject it; empty: it trains.
 };
 
-/// Result  buckets: gradients on their way to their owners, of two buckets (zero2) or two units
+/// Result  activations: what the backward pass needs of a micro-batch, the micro-batch, and buffers.
+///         Buckets: gradients on their way to their owners, of two buckets (zero2) or two units
 ///         (zero3, hsdp); elsewhere gradients lie in their buckets. Unsharded units: parameters of
 ///         the two largest neighbours, one in use and one that is being gathered; none where all
 ///         ranks share a host's memory, in which parameters lie once. Staging: a bucket on its way
 ///         between hosts.
 Capacity capacity_of(const CapacityQuery& query, Sharding sharding);
+
+/// Of a model in states of these widths on such a device: products in bf16 where parameters are.
+FactsOptions facts_options(const DeviceSpec& device, const StateWidths& widths);
 
 /// Contradictions of a query, all at once.
 Status check(const CapacityQuery& query);

@@ -11,10 +11,14 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
+NamedModel found(const char* model, const FactsOptions& options = {}) {
+  return find_model(model, options).or_throw();
+}
+
 CapacityQuery query_of(const char* model, const char* device, int ranks) {
   CapacityQuery query;
-  query.model = find_model(model).or_throw();
   query.device = find_device(device).or_throw();
+  query.model = found(model, facts_options(query.device, query.widths));
   query.ranks = {.ranks = ranks, .hybrid_ranks = std::min(ranks, 8)};
   return query;
 }
@@ -30,21 +34,30 @@ int64_t rank_bytes(const std::vector<MemoryLine>& lines, const std::string& cate
 TEST(FindModel, HasAboutAsManyParametersAsItsName) {
   for (const char* name :
        {"gpt:10M", "gpt:124M", "gpt:1.3B", "gpt:7B", "gpt:7.5B", "gpt:175B", "gpt:1T"}) {
-    const NamedModel model = find_model(name).or_throw();
-    EXPECT_NEAR(static_cast<double>(model.spec.num_parameters()) / model.num_parameters, 1, 0.01)
+    const NamedModel model = found(name);
+    EXPECT_NEAR(static_cast<double>(model.facts.num_parameters()) / model.num_parameters, 1, 0.01)
         << name;
-    EXPECT_EQ(model.spec.width % model.spec.heads, 0) << name;
   }
-  EXPECT_EQ(find_model("gpt2").or_throw().num_parameters,
-            find_model("gpt2").or_throw().spec.num_parameters());
+  EXPECT_EQ(found("gpt2").num_parameters, found("gpt2").facts.num_parameters());
 }
 
 TEST(FindModel, RefusesOtherWords) {
-  EXPECT_THAT(find_model("llama").status().message(), HasSubstr("presets"));
+  EXPECT_THAT(find_model("llama", {}).status().message(), HasSubstr("presets"));
   for (const char* name :
        {"gpt:", "gpt:B", "gpt:7", "gpt:7X", "gpt:-7B", "gpt:nanB", "gpt:1e30T"}) {
-    EXPECT_THAT(find_model(name).status().message(), HasSubstr("gpt:124M")) << name;
+    EXPECT_THAT(find_model(name, {}).status().message(), HasSubstr("gpt:124M")) << name;
   }
+}
+
+TEST(FindModel, TakesOtherSizesOfAPresetAndAnotherBlockOfAnyGpt) {
+  const auto block = [](const char* name, int64_t tokens) {
+    return find_model(name, {}, {.block = tokens}).or_throw().facts.targets_per_sample;
+  };
+  EXPECT_EQ(block("gpt:7B", 512), 512);
+  EXPECT_EQ(block("gpt2", 256), 256);
+  EXPECT_EQ(block("gpt2", kAuto), 1024);
+  EXPECT_EQ(find_model("nano", {}, {.layers = 7}).or_throw().facts.layers.size(), 1 + 7 + 1u);
+  EXPECT_THAT(find_model("gpt2", {}, {.block = 0}).status().message(), HasSubstr("--block 0"));
 }
 
 TEST(FindDevice, KnowsNamesAndTakesBytes) {
@@ -105,7 +118,7 @@ TEST(Capacity, OnFewerDevicesNothingWouldHaveFitted) {
 
 TEST(Capacity, BuffersBelongToTheStrategiesThatNeedThem) {
   const CapacityQuery query = query_of("gpt:7B", "h100-80", 16);
-  const double block = 12.0 * query.model.spec.width * query.model.spec.width;
+  const double block = 12.0 * 4096 * 4096;
   const auto of = [&](Sharding sharding, const char* category) {
     return rank_bytes(capacity_of(query, sharding).rank, category);
   };
@@ -138,9 +151,74 @@ TEST(Capacity, CheckpointingKeepsInputsOfBlocks) {
   const int64_t plain = rank_bytes(capacity_of(query, Sharding::kZero1).rank, "activations");
   query.recompute = true;
   const int64_t less = rank_bytes(capacity_of(query, Sharding::kZero1).rank, "activations");
-  const ModelSpec& m = query.model.spec;
   EXPECT_LT(less, plain / 4);
-  EXPECT_GT(less, m.layers * m.block * m.width * 4);
+  EXPECT_GT(less, int64_t{32} * 2048 * 4096 * 4);
+}
+
+/// Embeddings, three layers of which the second and third are largest neighbours, and a buffer.
+CountedModel counted_model() {
+  CountedModel model;
+  model.facts = {.layers = {{.name = "layer 0", .kept = {4, 4000}, .flow = {0, 400}},
+                            {.name = "layer 1", .products = {{3, 5, 7}}, .kept = {0, 8000}},
+                            {.name = "layer 2", .kept = {0, 40}, .backward = {0, 400}}},
+                 .parameters = {{100, 0}, {3'000'000, 1}, {1'000'000, 2}},
+                 .sample_bytes = 96,
+                 .buffer_bytes = 12};
+  model.recomputed = model.facts;
+  model.recomputed.layers[1].kept = {0, 400};
+  return model;
+}
+
+TEST(Capacity, OfACountedModelIsASumOverItsLayers) {
+  CapacityQuery query{.model = named("net", counted_model(), Precision::kFloat32),
+                      .device = find_device("1GB").or_throw(),
+                      .ranks = {.ranks = 4, .hybrid_ranks = 4},
+                      .widths = kFloat32Adam};
+  query.micro_batch = 3;
+  const auto of = [&](Sharding sharding, const char* category) {
+    return rank_bytes(capacity_of(query, sharding).rank, category);
+  };
+  EXPECT_EQ(of(Sharding::kReplicas, "optimizer"), 8 * 4'000'100);
+  EXPECT_EQ(of(Sharding::kReplicas, "activations"), 4 + 3 * (12040 + 400 + 96) + 12);
+  EXPECT_EQ(of(Sharding::kZero3, "unsharded units"), 4 * 4'000'000);
+  query.recompute = true;
+  EXPECT_EQ(of(Sharding::kReplicas, "activations"), 4 + 3 * (4440 + 400 + 96) + 12);
+  query.micro_batch = int64_t{1} << 50;
+  EXPECT_THAT(check(query).message(), HasSubstr("--micro-batch 1125899906842624 keeps"));
+}
+
+TEST(Capacity, BytesOfACountedModelFollowTheWidthOfItsNumbers) {
+  const NamedModel half = named("net", counted_model(), Precision::kBFloat16);
+  EXPECT_EQ(half.facts.layers[0].kept, (Amount{2, 2000}));
+  EXPECT_EQ(half.facts.buffer_bytes, 12);
+  EXPECT_THAT(half.sizes, HasSubstr("x 2/4 for bf16"));
+}
+
+TEST(CountedModelFile, HoldsTheWholeModel) {
+  const CountedModel model = counted_model();
+  const CountedModel again = counted_model_from_json(to_json(model)).or_throw();
+  EXPECT_EQ(again.precision, model.precision);
+  EXPECT_EQ(again.facts, model.facts);
+  EXPECT_EQ(again.recomputed, model.recomputed);
+}
+
+TEST(CountedModelFile, NamesEveryMemberThatIsWrong) {
+  auto json = base::Json::parse(to_json(counted_model()));
+  json["precision"] = "fp12";
+  json["facts"]["layers"][1].erase("kept");
+  json["facts"]["parameters"][0] = {100, 3};
+  json["facts"]["layers"][2]["backward"] = {0, 1e300};
+  json["recomputed"]["more"] = 1;
+  const Status status = counted_model_from_json(json.dump()).status();
+  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("fp12"), HasSubstr("layers[1].kept is missing"),
+                    HasSubstr("layer 3, but there are 3 layers"), HasSubstr("layers[2].backward"),
+                    HasSubstr("recomputed.more is not a member"),
+                    HasSubstr("recomputed has other parameters")));
+  EXPECT_THAT(counted_model_from_json("{}").status().message(),
+              AllOf(HasSubstr("format is missing"), HasSubstr("facts is missing")));
+  EXPECT_THAT(counted_model_from_json("[3]").status().message(), "model is not an object");
 }
 
 TEST(Capacity, SaysAllMistakesAtOnce) {

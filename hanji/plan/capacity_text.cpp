@@ -19,6 +19,10 @@ std::string gigabytes(int64_t bytes) {
   return fmt::format("{:.{}f}", value, value < 100 ? 2 : value < 10000 ? 1 : 0);
 }
 
+double flops_per_sample(const NamedModel& model) {
+  return model.facts.product_flops_per_sample() + model.facts.attention_flops_per_sample();
+}
+
 std::string short_name(const std::string& category) {
   if (category == "parameters") return "params";
   if (category == "gradients") return "grads";
@@ -60,17 +64,15 @@ std::string heading(const std::string& words, const std::vector<MemoryLine>& lin
 }
 
 std::string model_words(const CapacityQuery& query) {
-  const ModelSpec& m = query.model.spec;
+  const NamedModel& m = query.model;
   const StateWidths& w = query.widths;
-  const double states =
-      static_cast<double>(w.sum()) * static_cast<double>(query.model.num_parameters);
+  const double states = static_cast<double>(w.sum()) * static_cast<double>(m.num_parameters);
   return fmt::format(
-      "model      {}: {:.3g} x 10^9 parameters; {} layers, {} wide, {} heads,\n"
-      "           blocks of {} tokens, vocabulary {} (as built {:.4g} x 10^9)\n"
+      "model      {}: {:.3g} x 10^9 parameters; {}\n"
+      "work       {:.3g} floating-point operations a sample, forward and backward\n"
       "states     {} GB = {} bytes x parameters: {} parameter, {} gradient,\n"
       "           {} optimizer; states only, no activations or buffers; GB = 10^9 bytes\n",
-      query.model.name, static_cast<double>(query.model.num_parameters) / 1e9, m.layers, m.width,
-      m.heads, m.block, m.vocabulary, static_cast<double>(m.num_parameters()) / 1e9,
+      m.name, static_cast<double>(m.num_parameters) / 1e9, m.sizes, flops_per_sample(m),
       fmt::format("{:.5g}", states / 1e9), w.sum(), w.parameter, w.gradient, w.optimizer);
 }
 
@@ -219,6 +221,7 @@ std::string describe(const CapacityQuery& query) {
 std::string to_json(const CapacityQuery& query) {
   base::Json json = {{"model", query.model.name},
                      {"parameters", query.model.num_parameters},
+                     {"flops_per_sample", flops_per_sample(query.model)},
                      {"states_bytes", query.widths.sum() * query.model.num_parameters},
                      {"device",
                       {{"name", query.device.name},

@@ -128,10 +128,14 @@ std::vector<ParameterFacts> parameters_of(const ModelSpec& m) {
 }
 
 ModelFacts facts_of(const Config& config) {
-  const ModelSpec m = resolve_model(config.model);
-  const ActivationOptions options{.precision = config.compute.dtype,
-                                  .device = config.compute.device,
-                                  .recompute = config.compute.recompute};
+  return gpt_facts(resolve_model(config.model), {.precision = config.compute.dtype,
+                                                 .device = config.compute.device,
+                                                 .recompute = config.compute.recompute});
+}
+
+}  // namespace
+
+ModelFacts gpt_facts(const ModelSpec& m, const ActivationOptions& options) {
   ModelFacts facts{.layers = {embeddings(m, options)},
                    .parameters = parameters_of(m),
                    .targets_per_sample = m.block,
@@ -147,8 +151,6 @@ ModelFacts facts_of(const Config& config) {
   facts.layers[1].kept = kept_by(m, options, {"norm.", "layer.", "block.stream"}, m.layers);
   return facts;
 }
-
-}  // namespace
 
 ModelFamily gpt_family() {
   return {.name = "gpt",

@@ -11,6 +11,7 @@ namespace hanji::plan {
 namespace {
 
 constexpr size_t kLongestText = 64 << 10;
+constexpr size_t kMaxMistakes = 2000;  // letters, of mistakes that are named
 const base::Json kNothing = base::Json::object();
 const base::Json kEmptyList = base::Json::array();
 
@@ -75,11 +76,16 @@ JsonFields::JsonFields(const base::Json& json, std::string path)
 }
 
 void JsonFields::fail(std::string_view name, std::string_view why) {
-  if (status_.ok()) status_ = base::corrupt(fmt::format("{}.{} {}", path_, name, why));
+  if (json_ == &kNothing) return;  // which is a mistake already
+  merge(base::corrupt(fmt::format("{}.{} {}", path_, name, why)));
 }
 
 void JsonFields::merge(const Status& status) {
-  if (status_.ok()) status_ = status;
+  if (status_.ok()) {
+    status_ = status;
+  } else if (!status.ok() && status_.message().size() < kMaxMistakes) {
+    status_ = base::corrupt(status_.message() + "; " + status.message());
+  }
 }
 
 bool JsonFields::has(const std::string& name) const { return json_->contains(name); }
@@ -119,14 +125,16 @@ double JsonFields::real(const char* name, double min, double max) {
 
 bool JsonFields::boolean(const char* name) {
   const base::Json* value = find(name);
-  if (value != nullptr && value->is_boolean()) return value->get<bool>();
+  if (value == nullptr) return false;
+  if (value->is_boolean()) return value->get<bool>();
   fail(name, "is neither true nor false");
   return false;
 }
 
 std::string JsonFields::text(const char* name) {
   const base::Json* value = find(name);
-  if (value != nullptr && value->is_string()) {
+  if (value == nullptr) return {};
+  if (value->is_string()) {
     const auto& found = value->get_ref<const std::string&>();
     if (found.size() <= kLongestText) return found;
   }
@@ -136,7 +144,8 @@ std::string JsonFields::text(const char* name) {
 
 const base::Json& JsonFields::list(const char* name, size_t max_size) {
   const base::Json* value = find(name);
-  if (value != nullptr && value->is_array() && value->size() <= max_size) return *value;
+  if (value == nullptr) return kEmptyList;
+  if (value->is_array() && value->size() <= max_size) return *value;
   fail(name, fmt::format("is not a list of at most {} members", max_size));
   return kEmptyList;
 }
@@ -147,13 +156,11 @@ JsonFields JsonFields::object(const char* name) {
 }
 
 Status JsonFields::status() const {
-  if (!status_.ok()) return status_;
+  JsonFields all = *this;
   for (const auto& [name, value] : json_->items()) {
-    if (!seen_.contains(name)) {
-      return base::corrupt(fmt::format("{}.{} is not a member it may have", path_, name));
-    }
+    if (!seen_.contains(name)) all.fail(name, "is not a member it may have");
   }
-  return {};
+  return all.status_;
 }
 
 base::Json config_to_json(const Config& config) {

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 
 #include "hanji/plan/internal/model_facts_json.h"
 
@@ -9,8 +9,10 @@ namespace {
 
 using base::Json;
 
-constexpr int64_t kMaxOfAFact = int64_t{1} << 60;
+// No sum over a model's layers or tensors overflows.
+constexpr int64_t kMaxOfAFact = int64_t{1} << 50;
 constexpr double kMaxAmount = 1e24;
+constexpr int64_t kMaxElements = 10'000'000'000'000;
 constexpr size_t kMaxLayerFacts = 4096;
 constexpr size_t kMaxTensors = 1 << 16;
 
@@ -31,21 +33,24 @@ Json to_value(const LayerFacts& layer) {
   return json;
 }
 
-/// A list of `size` numbers; zeros after a mistake.
+/// A list of `size` numbers from `min` on; zeros after a mistake.
 std::vector<double> read_numbers(JsonFields& fields, const Json& list, std::string_view name,
-                                 size_t size) {
+                                 size_t size, double min) {
+  const auto max = static_cast<double>(kMaxOfAFact);
   std::vector<double> numbers(size);
   bool good = list.is_array() && list.size() == size;
   for (size_t i = 0; good && i < size; ++i) {
-    good = list[i].is_number() && std::abs(list[i].get<double>()) <= kMaxAmount;
+    good = list[i].is_number() && list[i].get<double>() >= min && list[i].get<double>() <= max;
     if (good) numbers[i] = list[i].get<double>();
   }
-  if (!good) fields.fail(name, fmt::format("is not made of {} numbers", size));
+  if (!good) fields.fail(name, fmt::format("is not made of {} numbers in {} to 2^50", size, min));
   return numbers;
 }
 
 Amount read_amount(JsonFields& fields, const char* name) {
-  const auto numbers = read_numbers(fields, fields.list(name, 2), name, 2);
+  const Json& list = fields.list(name, 2);
+  if (!fields.has(name)) return {};
+  const auto numbers = read_numbers(fields, list, name, 2, -static_cast<double>(kMaxOfAFact));
   return {static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])};
 }
 
@@ -58,13 +63,26 @@ LayerFacts read_layer(JsonFields& fields) {
                    .flow = read_amount(fields, "flow"),
                    .backward = read_amount(fields, "backward")};
   for (const Json& one : fields.list("products", kMaxTensors)) {
-    const auto numbers = read_numbers(fields, one, "products", 4);
+    const auto numbers = read_numbers(fields, one, "products", 4, 0);
     layer.products.push_back({.m = numbers[0],
                               .n = static_cast<int64_t>(numbers[1]),
                               .k = static_cast<int64_t>(numbers[2]),
                               .count = numbers[3]});
   }
   return layer;
+}
+
+void check_parameters(const ModelFacts& facts, JsonFields& fields) {
+  int64_t elements = 0;
+  for (const ParameterFacts& one : facts.parameters) {
+    elements = std::min(elements, kMaxElements) + one.elements;
+    if (one.elements < 1) fields.fail("parameters", "has a member without elements");
+    if (one.layer >= std::ssize(facts.layers)) {
+      fields.fail("parameters", fmt::format("has a member of layer {}, but there are {} layers",
+                                            one.layer, facts.layers.size()));
+    }
+  }
+  if (elements > kMaxElements) fields.fail("parameters", "has more than 10^13 elements");
 }
 
 }  // namespace
@@ -93,12 +111,13 @@ ModelFacts read_model_facts(JsonFields& fields) {
     facts.layers.push_back(read_layer(layer));
     fields.merge(layer.status());
   }
+  if (facts.layers.empty()) fields.fail("layers", "has no member");
   for (const Json& one : fields.list("parameters", kMaxTensors)) {
-    const auto numbers = read_numbers(fields, one, "parameters", 2);
+    const auto numbers = read_numbers(fields, one, "parameters", 2, 0);
     facts.parameters.push_back(
         {static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])});
-    if (numbers[0] < 1) fields.fail("parameters", "has a member without elements");
   }
+  check_parameters(facts, fields);
   return facts;
 }
 

@@ -6,6 +6,9 @@
 #include <cmath>
 #include <optional>
 
+#include "hanji/plan/internal/families.h"
+#include "hanji/plan/internal/model_facts_json.h"
+
 namespace hanji::plan {
 namespace {
 
@@ -17,6 +20,8 @@ constexpr double kWidthPerLayer = 128;  // of the published GPT models from 1.3 
 constexpr double kTolerance = 0.01;
 constexpr int64_t kLeast = 1'000'000;
 constexpr int64_t kMaxParameters = 10'000'000'000'000;
+constexpr int64_t kCountedFormat = 1;
+constexpr size_t kMaxFile = size_t{16} << 20;
 
 /// "7B", "124M", "1.5T": powers of 1000.
 std::optional<int64_t> parse_count(std::string_view text) {
@@ -70,19 +75,106 @@ ModelSpec shape_of(int64_t parameters) {
   return best;
 }
 
-}  // namespace
+std::string describe(const ModelSpec& m) {
+  return fmt::format(
+      "{} layers, {} wide, {} heads,\n           blocks of {} tokens, vocabulary {} (as built "
+      "{:.4g} "
+      "x 10^9)",
+      m.layers, m.width, m.heads, m.block, m.vocabulary,
+      static_cast<double>(m.num_parameters()) / 1e9);
+}
 
-Result<NamedModel> find_model(std::string_view name) {
+/// The sizes, and how many parameters they were said to have.
+Result<std::pair<ModelSpec, int64_t>> find_spec(std::string_view name, ModelConfig sizes) {
   if (!name.starts_with(kFamily)) {
-    HANJI_ASSIGN_OR_RETURN(const ModelSpec spec, preset(name));
-    return NamedModel{std::string(name), spec.num_parameters(), spec};
+    HANJI_RETURN_IF_ERROR(preset(name).status());
+    sizes.preset = name;
+    const ModelSpec spec = resolve_model(sizes);
+    return std::pair(spec, spec.num_parameters());
   }
   const auto count = parse_count(name.substr(kFamily.size()));
   if (!count) {
     return base::invalid_argument(fmt::format(
         "\"{}\" is not a size of 1M to 10T parameters; write gpt:124M, gpt:7B or gpt:1.5T", name));
   }
-  return NamedModel{std::string(name), *count, shape_of(*count)};
+  ModelSpec spec = shape_of(*count);
+  if (sizes.block != kAuto) spec.block = sizes.block;
+  return std::pair(spec, *count);
+}
+
+int64_t width_of(Precision precision) {
+  return precision == Precision::kBFloat16 ? 2 : parameter_bytes(precision);
+}
+
+ModelFacts scaled(ModelFacts facts, int64_t to, int64_t from) {
+  const auto scale = [&](Amount& amount) {
+    amount = {amount.fixed / from * to, amount.per_sample / from * to};
+  };
+  for (LayerFacts& layer : facts.layers) {
+    for (Amount* amount : {&layer.kept, &layer.flow, &layer.backward}) scale(*amount);
+    layer.elementwise_bytes *= static_cast<double>(to) / static_cast<double>(from);
+    layer.tensor_bytes *= static_cast<double>(to) / static_cast<double>(from);
+  }
+  return facts;
+}
+
+}  // namespace
+
+Result<NamedModel> find_model(std::string_view name, const FactsOptions& options,
+                              ModelConfig sizes) {
+  HANJI_ASSIGN_OR_RETURN(const auto found, find_spec(name, std::move(sizes)));
+  const auto& [spec, count] = found;
+  if (spec.block < 1) {
+    return base::invalid_argument(fmt::format("--block {} is below 1", spec.block));
+  }
+  ActivationOptions plain = options, again = options;
+  plain.recompute = false;
+  again.recompute = true;
+  return NamedModel{.name = std::string(name),
+                    .num_parameters = count,
+                    .sizes = describe(spec),
+                    .facts = gpt_facts(spec, plain),
+                    .recomputed = gpt_facts(spec, again)};
+}
+
+NamedModel named(std::string_view name, const CountedModel& counted, Precision precision) {
+  const int64_t to = width_of(precision), from = width_of(counted.precision);
+  std::string words = fmt::format("{} layers,\n           counted in {}",
+                                  counted.facts.layers.size(), name_of(counted.precision));
+  if (to != from)
+    words += fmt::format(", bytes of activations x {}/{} for {}", to, from, name_of(precision));
+  return {.name = std::string(name),
+          .num_parameters = counted.facts.num_parameters(),
+          .sizes = std::move(words),
+          .facts = scaled(counted.facts, to, from),
+          .recomputed = scaled(counted.recomputed, to, from)};
+}
+
+std::string to_json(const CountedModel& model) {
+  const base::Json json = {{"format", kCountedFormat},
+                           {"precision", name_of(model.precision)},
+                           {"facts", to_value(model.facts)},
+                           {"recomputed", to_value(model.recomputed)}};
+  return json.dump() + "\n";
+}
+
+Result<CountedModel> counted_model_from_json(std::string_view text) {
+  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(text, 16, kMaxFile));
+  JsonFields fields(json, "model");
+  fields.integer("format", kCountedFormat, kCountedFormat);
+  CountedModel model;
+  model.precision = fields.word<Precision>("precision");
+  for (const auto& [name, facts] :
+       {std::pair("facts", &model.facts), std::pair("recomputed", &model.recomputed)}) {
+    JsonFields part = fields.object(name);
+    *facts = read_model_facts(part);
+    fields.merge(part.status());
+  }
+  if (model.facts.parameters != model.recomputed.parameters) {
+    fields.fail("recomputed", "has other parameters than facts");
+  }
+  HANJI_RETURN_IF_ERROR(fields.status());
+  return model;
 }
 
 }  // namespace hanji::plan

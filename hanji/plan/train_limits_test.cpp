@@ -38,7 +38,7 @@ PlanInputs inputs_for(Sharding data, Device device, const std::vector<int>& host
 
 CapacityQuery query_for(Device device, const std::vector<int>& hosts, int group) {
   CapacityQuery query;
-  query.model = find_model("gpt:124M").or_throw();
+  query.model = find_model("gpt:124M", {}).or_throw();
   query.device = find_device(device == Device::kCpu ? "cpu-64GB" : "h100-80").or_throw();
   query.ranks.ranks = std::reduce(hosts.begin(), hosts.end());
   query.ranks.hybrid_ranks = group;
@@ -114,7 +114,7 @@ TEST(TrainLimits, RanksAreLimitedOnEachHostAndServersCompute) {
 
 TEST(TrainLimits, EveryRecommendationSaysWhatTrainRefuses) {
   CapacityQuery query = query_for(Device::kCuda, {1}, 1);
-  query.model = find_model("gpt:7B").or_throw();
+  query.model = find_model("gpt:7B", {}).or_throw();
   query.widths = kMixedAdam;
   const std::string text = describe(query);
   EXPECT_THAT(text, HasSubstr("* not in hanji train yet:"));

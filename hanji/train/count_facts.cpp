@@ -186,15 +186,23 @@ class OneThread {
 plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload) {
   plan::Config config = asked;
   config.model = plan::resolved(config.model);
-  const OneThread one_thread;
   const base::KernelChoice kernels{.precision = config.compute.dtype};
   const auto& [dataset, make] = workload;
   const models::MakeOptions options{.kernels = kernels, .classes = dataset.num_ids};
   const auto model = make ? make(config, options) : models::make(config, options);
+  const auto read = [&](int64_t samples, layers::Batch& batch) {
+    data::read_first(*dataset.samples, samples, batch);
+  };
+  return count_facts(*model, read, training_scopes(config, *model));
+}
+
+plan::ModelFacts count_facts(layers::Model& model, const ReadSamples& read,
+                             const std::vector<layers::LayerScope>& scopes) {
+  const OneThread one_thread;
   layers::Batch batch;
   const auto pass = [&](int64_t samples) {
-    data::read_first(*dataset.samples, samples, batch);
-    return Pass(*model).run(batch, training_scopes(config, *model));
+    read(samples, batch);
+    return Pass(model).run(batch, scopes);
   };
   pass(kFew);  // fills caches
   const std::vector<LayerCount> few = pass(kFew), more = pass(kMore);
@@ -205,15 +213,13 @@ plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload
     facts.layers.back().name = fmt::format("layer {}", i);
     facts.layers.back().backward = amount(few_beside[i], more_beside[i]);
   }
-  for (const auto& [name, tensor] : parallel::learning_parameters(*model)) {
-    facts.parameters.push_back({tensor.numel(), model->layer_of(tensor)});
+  for (const auto& [name, tensor] : parallel::learning_parameters(model)) {
+    facts.parameters.push_back({tensor.numel(), model.layer_of(tensor)});
   }
   facts.targets_per_sample = batch.num_valid / kMore;
   facts.sample_bytes = static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes()) / kMore;
-  facts.num_statistics = model->num_statistics();
-  for (const at::Tensor& one : model->buffers()) {
-    facts.buffer_bytes += static_cast<int64_t>(one.nbytes());
-  }
+  facts.num_statistics = model.num_statistics();
+  facts.buffer_bytes = buffer_bytes(model);
   return facts;
 }
 

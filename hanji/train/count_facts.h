@@ -1,5 +1,10 @@
 #pragma once
 
+#include <functional>
+#include <vector>
+
+#include "hanji/layers/batch.h"
+#include "hanji/layers/flow.h"
 #include "hanji/plan/model_facts.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/dataset.h"
@@ -14,5 +19,11 @@ namespace hanji::train {
 /// Cost    the model in memory, and three passes over two or four samples on one thread.
 /// Errors  throws what the model throws.
 plan::ModelFacts count_facts(const plan::Config& config, const Workload& workload);
+
+/// Fills a batch with so many samples.
+using ReadSamples = std::function<void(int64_t samples, layers::Batch& batch)>;
+/// Of a model as it is, which loses its gradients, inside these scopes.
+plan::ModelFacts count_facts(layers::Model& model, const ReadSamples& read,
+                             const std::vector<layers::LayerScope>& scopes);
 
 }  // namespace hanji::train

@@ -18,4 +18,10 @@ std::vector<layers::LayerScope> training_scopes(const plan::Config& config,
   return {parallel::recompute(model.recomputed_layers())};
 }
 
+int64_t buffer_bytes(const layers::Model& model) {
+  int64_t bytes = 0;
+  for (const at::Tensor& one : model.buffers()) bytes += static_cast<int64_t>(one.nbytes());
+  return bytes;
+}
+
 }  // namespace hanji::train

@@ -19,4 +19,6 @@ std::shared_ptr<layers::Model> make_model(const plan::Plan& plan, const MakeMode
 std::vector<layers::LayerScope> training_scopes(const plan::Config& config,
                                                 const layers::Model& model);
 
+int64_t buffer_bytes(const layers::Model& model);
+
 }  // namespace hanji::train

@@ -154,6 +154,18 @@ Result<std::optional<plan::ModelFacts>> facts_of_model(const plan::Config& confi
   return std::optional<plan::ModelFacts>(*facts);
 }
 
+Result<plan::CountedModel> count_preset(plan::Config config) {
+  HANJI_ASSIGN_OR_RETURN(Dataset dataset, open_dataset(config));
+  const Workload workload{std::move(dataset)};
+  plan::CountedModel counted{.precision = config.compute.dtype};
+  for (const bool recompute : {false, true}) {
+    config.compute.recompute = recompute;
+    HANJI_ASSIGN_OR_RETURN(auto facts, facts_of_model(config, workload));
+    (recompute ? counted.recomputed : counted.facts) = *std::move(facts);
+  }
+  return counted;
+}
+
 Result<plan::GpuFacts> count_gpus(const std::optional<StartedRanks>& started) {
   const compute::Gpus gpus = compute::find_gpus();
   HANJI_RETURN_IF_ERROR(compute::check_gpus(gpus));

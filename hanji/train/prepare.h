@@ -1,5 +1,6 @@
 #pragma once
 
+#include "hanji/plan/named_model.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/joined_job.h"
@@ -32,6 +33,10 @@ Result<plan::Plan> prepare_on_hosts(plan::Config config, const Workload& workloa
 /// Errors  throws those of the model.
 Result<std::optional<plan::ModelFacts>> facts_of_model(const plan::Config& config,
                                                        const Workload& workload);
+
+/// The same with and without recomputation, of a preset that `hanji plan --model` names.
+/// Errors  as open_dataset() besides.
+Result<plan::CountedModel> count_preset(plan::Config config);
 
 /// The GPUs that ranks may take, on this host or on all that `started` names, each of which is taken
 /// to have as many as this one.

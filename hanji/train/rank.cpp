@@ -23,6 +23,7 @@
 #include "hanji/trace/chrome.h"
 #include "hanji/train/generate.h"
 #include "hanji/train/loop.h"
+#include "hanji/train/make_model.h"
 #include "hanji/train/meet.h"
 #include "hanji/train/run_folder.h"
 #include "hanji/train/state.h"
@@ -284,12 +285,6 @@ class RankRun {
       lines.push_back({category, static_cast<int64_t>(bytes)});
     }
     return lines;
-  }
-
-  static int64_t buffer_bytes(const layers::Model& model) {
-    int64_t bytes = 0;
-    for (const at::Tensor& buffer : model.buffers()) bytes += static_cast<int64_t>(buffer.nbytes());
-    return bytes;
   }
 
   void show_sample(const Job& job) {

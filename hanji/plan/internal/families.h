@@ -1,10 +1,13 @@
 #pragma once
 
+#include "hanji/plan/memory.h"
 #include "hanji/plan/model_family.h"
 
 namespace hanji::plan {
 
 ModelFamily gpt_family();
+/// Of any number of samples: options.micro_batch is not read.
+ModelFacts gpt_facts(const ModelSpec& model, const ActivationOptions& options);
 ModelFamily resnet_family();
 /// A torch::nn module of a program, which trains it by hanji::train_model().
 ModelFamily module_family();

@@ -11,8 +11,8 @@
 
 namespace hanji::plan {
 
-/// Reads the members of one JSON object, each exactly once; remembers the first mistake and then
-/// returns harmless values, so that a reader may go on and ask for status() at the end.
+/// Reads the members of one JSON object, each exactly once; remembers mistakes and returns harmless
+/// values after them, so that a reader goes on and asks for status() at the end.
 class JsonFields {
  public:
   JsonFields(const base::Json& json, std::string path);
@@ -30,14 +30,14 @@ class JsonFields {
   E word(const char* name) {
     const std::string found = text(name);
     const auto value = from_word<E>(found);
-    if (!value && status_.ok()) fail(name, "is '" + found + "', which is none of its words");
+    if (!value && has(name)) fail(name, "is '" + found + "', which is none of its words");
     return value.value_or(E{});
   }
 
   void fail(std::string_view name, std::string_view why);
-  /// The first mistake; also if the object has members that nobody read.
+  /// All mistakes, in about 2000 letters; members that nobody has read are among them.
   Status status() const;
-  /// Takes over the mistake of a part.
+  /// Takes over the mistakes of a part.
   void merge(const Status& status);
   const std::string& path() const { return path_; }
 
