@@ -43,6 +43,9 @@ class Images(CommandTest):
         print(f"150 steps of 64 images: {time.monotonic() - begin:.1f} s ", end="", flush=True)
         summary = self.read_json("run", "summary.json")
         self.assertGreater(summary["validation_accuracy"], 0.95)
+        for rates in (summary, summary["prediction"], self.read_lines("run", "run.jsonl")[0]):
+            self.assertIn("images_per_second", rates)
+            self.assertNotIn("tokens_per_second", rates)
         self.assertRegex(done.stdout, r"images/s .*accuracy 0\.9|accuracy 1\.0")
         self.assertIn("nats per image, accuracy", done.stdout)
         last = self.read_lines("run", "run.jsonl")[-1]

@@ -38,6 +38,10 @@ const ModelFamily& family_of(std::string_view preset) {
 
 const ModelFamily& family_of(const ModelConfig& model) { return family_of(model.preset); }
 
+std::string rate_name(const ModelConfig& model) {
+  return std::string(targets_of(family_of(model).data)) + "_per_second";
+}
+
 ModelConfig resolved(ModelConfig model) {
   family_of(model).resolve(model);
   return model;

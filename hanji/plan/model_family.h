@@ -18,6 +18,8 @@ enum class DataKind : uint8_t { kTokens, kImages, kOwn };
 
 /// "tokens", "images", "targets": the unit by whose number a loss is divided.
 std::string_view targets_of(DataKind kind);
+/// "tokens_per_second": the rate of them, as run.jsonl, summary.json and the tables name it.
+std::string rate_name(const ModelConfig& model);
 
 /// The value of a key that is not set.
 struct KeyDefault {

@@ -6,6 +6,7 @@
 
 #include "hanji/base/json.h"
 #include "hanji/base/units.h"
+#include "hanji/plan/model_family.h"
 
 namespace hanji::report {
 namespace {
@@ -59,7 +60,7 @@ std::vector<Comparison> compare_step(const plan::Plan& plan, const Measured& m) 
       {"skew_seconds", Unit::kSeconds, std::nullopt, m.skew_seconds},
       {"data_seconds", Unit::kSeconds, p.data_seconds, m.data_seconds},
       {"step_seconds", Unit::kSeconds, p.step_seconds, m.step_seconds},
-      {"tokens_per_second", Unit::kPerSecond, p.tokens_per_second, m.tokens_per_second},
+      {rate_name(plan.config.model), Unit::kPerSecond, p.tokens_per_second, m.tokens_per_second},
       {"wire_bytes_per_step", Unit::kBytes, static_cast<double>(p.wire_bytes_per_step),
        as_double(m.wire_bytes_per_step)},
   };

@@ -115,7 +115,7 @@ base::Json summary_json(const plan::Plan& plan, const Measurement& run,
   }
   json["params_sha256"] = run.hashes.parameters;
   json["state_sha256"] = run.hashes.state;
-  json["tokens_per_second"] = *measured.tokens_per_second;
+  json[plan::rate_name(plan.config.model)] = *measured.tokens_per_second;
   json["step_seconds_median"] = timings.step_median;
   json["step_seconds_p90"] = timings.step_p90;
   json["compute_seconds"] = timings.compute;
