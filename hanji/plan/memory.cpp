@@ -142,9 +142,9 @@ int64_t workspace_in_block(const ModelSpec& m, const ActivationOptions& options)
   const int64_t tokens = options.micro_batch * m.block;
   const int64_t wide = tokens * m.width;
   // In the last block's GELU: gradients of the stream and of GELU's output and input; by then the
-  // logits, the inputs of head and down and their casts are gone.
-  return wide * widths.stream + (8 - 4 - 1) * wide * widths.product -
-         tokens * m.vocabulary * widths.product - casts_of_head_and_down(m, options);
+  // last norm's stream, the logits, the inputs of head and down and their casts are gone.
+  return (8 - 4 - 1) * wide * widths.product - tokens * m.vocabulary * widths.product -
+         casts_of_head_and_down(m, options);
 }
 
 int64_t workspace_bytes(const ModelSpec& m, const ActivationOptions& options) {

@@ -555,12 +555,12 @@ memory, of those that need most                 a rank          a host
   gradients                                   3.09 MiB        6.18 MiB
   optimizer                                   6.18 MiB        12.4 MiB
   activations                                 16.7 MiB        33.4 MiB
-  workspace                                    894 KiB        1.75 MiB
+  workspace                                    638 KiB        1.25 MiB
   checkpoint copy                             9.27 MiB        9.27 MiB
   data                                        8.00 KiB        16.0 KiB
-  total                                       39.2 MiB        69.1 MiB
-  a rank    PPPGGOOOOOAAAAAAAAAAAAAACCCCCCCC                            41.1 MB
-  a host    PPPPPGGGGGOOOOOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAWCCCCCCCC    72.5 MB
+  total                                       38.9 MiB        68.6 MiB
+  a rank    PPPGGOOOOOAAAAAAAAAAAAAACCCCCCCC                            40.8 MB
+  a host    PPPPPGGGGGOOOOOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAWCCCCCCCC    72.0 MB
             P parameters  G gradients  O optimizer  A activations  W workspace
             C checkpoint copy  D data
 predicted for one step
