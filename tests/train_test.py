@@ -68,8 +68,7 @@ class Train(CommandTest):
         path = self.folder / "run" / "plan.json"
         plan = json.loads(path.read_text())
         plan["format"] = 1
-        for name in ("seconds_per_operation", "elementwise_bytes_per_second"):
-            del plan["kernels"][name]
+        del plan["times"]
         for name in ("transfer", "exposed_transfer", "hidden_transfer"):
             del plan["predicted"][f"{name}_seconds"]
         plan["predicted"]["communication_seconds"] = 0.5
@@ -77,8 +76,7 @@ class Train(CommandTest):
         path.write_text(json.dumps(plan))
         self.train("run", "--ranks", 2, "--steps", 6, "--resume")
         self.assertEqual(self.read_json("run", "summary.json")["steps"], 6)
-        kernels = self.read_json("run", "plan.json")["kernels"]
-        self.assertGreater(kernels["seconds_per_operation"], 0, "measured anew")
+        self.assertGreater(self.read_json("run", "plan.json")["times"]["samples"], 0, "measured anew")
 
     def test_the_trace_has_the_fields_that_readers_need(self):
         self.train("run", "--ranks", 2, "--steps", 3)

@@ -50,10 +50,6 @@ struct KernelChoice {
   std::optional<Simd> simd = {};
   /// Of float32 matmuls, measured if `precision` is lower than float32; else 0.
   double float32_flops_per_second = 0;
-  /// Of one operation through libtorch's dispatcher and autograd; 0: not measured.
-  double seconds_per_operation = 0;
-  /// Of GELU, softmax and norms on cached tensors; 0: not measured.
-  double elementwise_bytes_per_second = 0;
   bool operator==(const KernelChoice&) const = default;
 };
 

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include "hanji/compute/internal/gemm_switch.h"
+#include "hanji/compute/internal/switch_guard.h"
 
 namespace hanji::compute {
 
@@ -12,5 +13,10 @@ void apply(const base::KernelChoice& choice, int threads) {
   at::set_num_threads(threads);
   at::globalContext().setFloat32MatmulPrecision(precision_of(choice.gemm));
 }
+
+AppliedForAWhile::AppliedForAWhile(const base::KernelChoice& choice, int threads)
+    : before_(std::make_unique<SwitchGuard>(choice.gemm, threads)) {}
+
+AppliedForAWhile::~AppliedForAWhile() = default;
 
 }  // namespace hanji::compute

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+
 #include "hanji/base/kernel_choice.h"
 
 namespace hanji::compute {
@@ -9,5 +11,19 @@ namespace hanji::compute {
 /// `hanji verify` call it, once, from the plan.
 /// Errors  throws Error(kUnsupported) for instructions that this process may not use.
 void apply(const base::KernelChoice& choice, int threads);
+
+class SwitchGuard;
+
+/// apply() without the instructions, until the end of this object: for measurements.
+class AppliedForAWhile {
+ public:
+  AppliedForAWhile(const base::KernelChoice& choice, int threads);
+  ~AppliedForAWhile();
+  AppliedForAWhile(const AppliedForAWhile&) = delete;
+  AppliedForAWhile& operator=(const AppliedForAWhile&) = delete;
+
+ private:
+  std::unique_ptr<SwitchGuard> before_;
+};
 
 }  // namespace hanji::compute

@@ -138,9 +138,6 @@ Result<MeasuredKernels> measure(const MeasureOptions& options, const Measurer& m
   choice.gemm_error = gemm.error;
   choice.attention_flops_per_second = attention.rate;
   choice.attention_error = attention.error;
-  const Overheads overheads = measurer.overheads(choice.gemm, options);
-  choice.seconds_per_operation = overheads.seconds_per_operation;
-  choice.elementwise_bytes_per_second = overheads.elementwise_bytes_per_second;
   return result;
 }
 

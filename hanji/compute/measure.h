@@ -24,15 +24,6 @@ struct Candidate {
   bool accepted = true;  ///< False: too inaccurate to be offered for its precision.
 };
 
-/// What a step costs beside its matmuls and attention.
-struct Overheads {
-  /// One operation through libtorch's dispatcher and autograd, forward or backward.
-  double seconds_per_operation = 0;
-  /// Element-wise kernels with these threads on tensors in the caches: bytes read plus written, as
-  /// plan/predict.cpp counts them.
-  double elementwise_bytes_per_second = 0;
-};
-
 /// The choice, and every kernel that was measured for it.
 struct MeasuredKernels {
   KernelChoice choice;
@@ -60,12 +51,10 @@ struct MeasureOptions {
 
 inline constexpr double kClearlyFaster = 0.9;
 
-/// How one path does: name, seconds, rate and error; and what the operations between the products
-/// cost. Tests bring their own.
+/// How one path does: name, seconds, rate and error. Tests bring their own.
 struct Measurer {
   std::function<Candidate(Gemm, const MeasureOptions&)> gemm;
   std::function<Candidate(Attention, Gemm, const MeasureOptions&)> attention;
-  std::function<Overheads(Gemm, const MeasureOptions&)> overheads;
 };
 
 /// Runs the paths on so many threads as the options say: best of several repetitions, error against

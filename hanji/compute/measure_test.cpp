@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <iostream>
 
 #include "hanji/base/clock.h"
 #include "hanji/compute/internal/switch_guard.h"
@@ -32,9 +31,6 @@ Measurer made_up(Figures mkl, Figures onednn, Figures flash = {}, Figures math =
           [=](Attention attention, Gemm, const MeasureOptions&) {
             return candidate("attention." + std::string(name_of(attention)),
                              attention == Attention::kFlash ? flash : math);
-          },
-          [](Gemm, const MeasureOptions&) {
-            return Overheads{.seconds_per_operation = 0.25, .elementwise_bytes_per_second = 8};
           }};
 }
 
@@ -169,29 +165,6 @@ TEST(Measure, TheRealPathsAreAccurateAndHaveRates) {
   EXPECT_LT(choice->attention_flops_per_second, 8 * large);
   EXPECT_GT(choice->attention_flops_per_second, large / 20000);
   EXPECT_LT(choice->attention_error, allowed_error(Precision::kFloat32, 64));
-}
-
-TEST(Measure, WhatOperationsCostIsMeasuredWithTheKernels) {
-  const auto choice = chosen({}, made_up({}, {}));
-  ASSERT_TRUE(choice.ok());
-  EXPECT_EQ(choice->seconds_per_operation, 0.25);
-  EXPECT_EQ(choice->elementwise_bytes_per_second, 8);
-}
-
-TEST(Measure, TheRealOverheadsArePositiveInEveryDtype) {
-  for (const Precision precision :
-       {Precision::kFloat32, Precision::kBFloat16, Precision::kFloat64}) {
-    const MeasureOptions options{.shapes = {.batch = 2, .block = 32, .width = 64, .heads = 2},
-                                 .precision = precision};
-    const int64_t start_ns = base::now_ns();
-    const Overheads found = real_measurer().overheads(Gemm::kMkl, options);
-    std::cout << "[ measured ] " << name_of(precision) << ": " << found.seconds_per_operation * 1e6
-              << " us an operation, " << found.elementwise_bytes_per_second / 1e9 << " GB/s, in "
-              << (base::now_ns() - start_ns) / 1000000 << " ms\n";
-    EXPECT_GT(found.seconds_per_operation, 1e-9);
-    EXPECT_LT(found.seconds_per_operation, 1);
-    EXPECT_GT(found.elementwise_bytes_per_second, 1e3);
-  }
 }
 
 }  // namespace

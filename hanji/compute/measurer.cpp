@@ -6,14 +6,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <vector>
 
 #include "hanji/base/clock.h"
 #include "hanji/compute/attention.h"
-#include "hanji/compute/gelu.h"
 #include "hanji/compute/internal/switch_guard.h"
-#include "hanji/compute/layer_norm.h"
-#include "hanji/compute/linear.h"
 #include "hanji/compute/measure.h"
 
 namespace hanji::compute {
@@ -101,93 +97,8 @@ Candidate measure_attention(Attention attention, Gemm gemm, const MeasureOptions
   return one;
 }
 
-/// Tensors that fit in the caches of a core: at most so many elements of the residual stream.
-constexpr int64_t kMaxElements = int64_t{1} << 18;
-
-/// Parameters and inputs of one transformer block, as models/gpt has them.
-class Block {
- public:
-  Block(int64_t tokens, int64_t width, Precision precision)
-      : tokens_(tokens), width_(width), type_(type_of(precision)) {}
-
-  at::ScalarType type() const { return type_; }
-  Weight weight(at::IntArrayRef sizes) {
-    return {leaf(values(sizes, 1.1) * 0.1, parameter_type()), {}};
-  }
-  LayerNorm norm() { return {weight({width_}), weight({width_}), 1e-5}; }
-  /// What a product of this width gives.
-  at::Tensor product(int64_t width) { return leaf(values({1, tokens_, width}, 0.6), type_); }
-  /// Of the residual stream, which bf16 keeps in float32.
-  at::Tensor residual() { return leaf(values({1, tokens_, width_}, 0.4), parameter_type()); }
-  /// As at the start of a step: then backward leaves gradients without adding to any.
-  void forget_gradients() {
-    for (const at::Tensor& leaf : leaves_) leaf.mutable_grad().reset();
-  }
-
- private:
-  at::ScalarType parameter_type() const { return type_ == at::kDouble ? at::kDouble : at::kFloat; }
-  at::Tensor leaf(const at::Tensor& values, at::ScalarType type) {
-    return leaves_.emplace_back(values.to(type).clone().set_requires_grad(true));
-  }
-
-  int64_t tokens_, width_;
-  at::ScalarType type_;
-  std::vector<at::Tensor> leaves_;
-};
-
-void backward(const at::Tensor& y) { y.backward(at::ones_like(y)); }
-
-/// A block of so few elements that its 8 operations and their 8 derivatives do nothing else.
-double measure_operation(const MeasureOptions& options) {
-  constexpr int64_t kWidth = 16;
-  constexpr double kOperations = 16;
-  Block block(2, kWidth, options.precision);
-  const LayerNorm norm_1 = block.norm(), norm_2 = block.norm();
-  const Weight qkv = block.weight({3 * kWidth, kWidth}), qkv_bias = block.weight({3 * kWidth});
-  const Weight out = block.weight({kWidth, kWidth}), up = block.weight({4 * kWidth, kWidth});
-  const Weight up_bias = block.weight({4 * kWidth}), down = block.weight({kWidth, 4 * kWidth});
-  const at::Tensor residual = block.residual();
-  const auto run = [&] {
-    block.forget_gradients();
-    const Normed first = add_layer_norm(residual, {}, norm_1, block.type());
-    const at::Tensor mixed = causal_attention(linear(first.normed, qkv), qkv_bias, {.heads = 1});
-    const Normed second = add_layer_norm(first.sum, {linear(mixed, out), {}}, norm_2, block.type());
-    backward(linear(bias_gelu(linear(second.normed, up), up_bias), down));
-  };
-  return best_seconds(run) / kOperations;
-}
-
-/// Two norms and a GELU, forward and backward: 8 and 8 elements of the width per token and pass.
-double measure_elementwise(const MeasureOptions& options, double seconds_per_operation) {
-  constexpr double kElements = 16 * 3, kOperations = 6;
-  const int64_t width = options.shapes.width;
-  const int64_t tokens = std::max<int64_t>(
-      1, std::min(options.shapes.batch * options.shapes.block, kMaxElements / width));
-  Block block(tokens, width, options.precision);
-  const LayerNorm norm_1 = block.norm(), norm_2 = block.norm();
-  const Weight bias = block.weight({4 * width});
-  const at::Tensor residual = block.residual(), branch = block.product(width);
-  const at::Tensor wide = block.product(4 * width);
-  const double seconds = best_seconds([&] {
-    block.forget_gradients();
-    const Normed first = add_layer_norm(residual, {branch, {}}, norm_1, block.type());
-    backward(add_layer_norm(first.sum, {first.normed, {}}, norm_2, block.type()).normed);
-    backward(bias_gelu(wide, bias));
-  });
-  // Of few elements the operations themselves take most of the time, and all is never theirs.
-  const double moving = std::max(seconds - kOperations * seconds_per_operation, seconds / 8);
-  const auto element = static_cast<double>(at::elementSize(block.type()));
-  return kElements * element * static_cast<double>(tokens * width) / moving;
-}
-
-Overheads measure_overheads(Gemm gemm, const MeasureOptions& options) {
-  const SwitchGuard guard(gemm, options.threads);
-  const double operation = measure_operation(options);
-  return {operation, measure_elementwise(options, operation)};
-}
-
 }  // namespace
 
-Measurer real_measurer() { return {measure_gemm, measure_attention, measure_overheads}; }
+Measurer real_measurer() { return {measure_gemm, measure_attention}; }
 
 }  // namespace hanji::compute

@@ -148,10 +148,11 @@ std::string describe_kernels(const Plan& plan) {
     text += fmt::format(" {}", flops(k.attention_flops_per_second));
   }
   if (k.simd) text += fmt::format(", own kernels {}", base::name_of(*k.simd));
-  if (k.elementwise_bytes_per_second > 0) {
-    text += fmt::format(", element-wise {:.3g} GB/s, {} an operation",
-                        k.elementwise_bytes_per_second / 1e9,
-                        base::format_seconds(k.seconds_per_operation));
+  if (plan.times.samples > 0) {
+    text += fmt::format(
+        "; {} operations of {} samples timed one by one, {} together", plan.times.operations.size(),
+        plan.times.samples,
+        base::format_seconds(plan.times.seconds_of(static_cast<double>(plan.times.samples))));
   }
   return text;
 }

@@ -85,6 +85,7 @@ Amount linear(const ModelSpec& m, ActivationOptions options,
 
 LayerFacts embeddings(const ModelSpec& m, const ActivationOptions& options) {
   return {.name = "embeddings",
+          .rows = {{OperationKind::kEmbedding, m.block, m.width, m.vocabulary}},
           .operations = kOperationsBesides / 2,
           .kept = kept_by(m, options, {"embedding."}, 1),
           .backward = {}};
@@ -94,15 +95,17 @@ LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const Lay
   const auto rows = static_cast<double>(m.block);
   const int64_t c = m.width;
   const auto row_bytes = rows * static_cast<double>(c * element_bytes(options.precision));
-  LayerFacts facts{.name = "block",
-                   .products = {{rows, 3 * c, c}, {rows, c, c}, {rows, 4 * c, c}, {rows, c, 4 * c}},
-                   .attention = AttentionFacts{m.heads, m.block, m.block, c / m.heads},
-                   .elementwise_bytes = kElementsPerLayer * row_bytes,
-                   .tensor_bytes = kElementsOfTensor * row_bytes,
-                   .operations = kOperationsPerLayer,
-                   .kept = kept_by(m, options, {"norm.", "layer.", "block."}, m.layers),
-                   .backward = linear(m, options, workspace_in_block),
-                   .is_repeated = options.recompute};
+  LayerFacts facts{
+      .name = "block",
+      .products = {{rows, 3 * c, c}, {rows, c, c}, {rows, 4 * c, c}, {rows, c, 4 * c}},
+      .attention = AttentionFacts{m.heads, m.block, m.block, c / m.heads},
+      .rows = {{OperationKind::kNorm, m.block, c, 1, 2}, {OperationKind::kGelu, m.block, 4 * c}},
+      .elementwise_bytes = kElementsPerLayer * row_bytes,
+      .tensor_bytes = kElementsOfTensor * row_bytes,
+      .operations = kOperationsPerLayer,
+      .kept = kept_by(m, options, {"norm.", "layer.", "block."}, m.layers),
+      .backward = linear(m, options, workspace_in_block),
+      .is_repeated = options.recompute};
   facts.backward.fixed += head.kept.fixed;  // which is given up by then
   facts.backward.per_sample += head.kept.per_sample;
   return facts;
@@ -111,6 +114,8 @@ LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const Lay
 LayerFacts head(const ModelSpec& m, const ActivationOptions& options) {
   return {.name = "head",
           .products = {{static_cast<double>(m.block), m.vocabulary, m.width}},
+          .rows = {{OperationKind::kNorm, m.block, m.width},
+                   {OperationKind::kLoss, m.block, m.vocabulary}},
           .operations = kOperationsBesides / 2,
           .kept = kept_by(m, options, {"last_norm.", "head.", "logits"}, 1),
           .backward = linear(m, options, workspace_in_head)};

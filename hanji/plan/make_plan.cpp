@@ -36,6 +36,7 @@ class Planner {
     plan_.config = inputs.config;
     plan_.data = inputs.data;
     plan_.kernels = inputs.kernels;
+    plan_.times = inputs.times;
     plan_.rates = inputs.rates;
     plan_.hosts.ranks = inputs.ranks_per_host;
     if (plan_.hosts.several()) plan_.hosts.link = choose_link(inputs.config.comm, inputs.link);
@@ -417,6 +418,7 @@ Result<Plan> Planner::plan() {
              : std::ssize(gradient_buckets(plan_.model.parameter_sizes(), bucket_bytes).buckets);
   plan_.predicted = predict({.model = plan_.model,
                              .kernels = plan_.kernels,
+                             .times = plan_.times,
                              .rates = plan_.rates,
                              .algorithms = named_algorithms(plan_.config.comm),
                              .shares = plan_.shares,

@@ -1,5 +1,7 @@
 #include "hanji/plan/model_facts.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace hanji::plan {
@@ -8,6 +10,65 @@ namespace {
 // Of fewer rows even the largest result can be small by cancellation, and every error large beside it.
 constexpr int64_t kMinMeasuredRows = 16;
 constexpr int64_t kMaxMeasuredRows = 64;
+
+/// Of forward and backward together, what a forward that runs again adds.
+constexpr double kForwardAgain = 1.0 / 3;
+
+std::string_view word_of(OperationKind kind) {
+  switch (kind) {
+    case OperationKind::kProduct: return "product";
+    case OperationKind::kAttention: return "attention";
+    case OperationKind::kEmbedding: return "embedding";
+    case OperationKind::kNorm: return "norm";
+    case OperationKind::kGelu: return "gelu";
+    case OperationKind::kLoss: return "loss";
+    case OperationKind::kRecorded: return "recorded";
+  }
+  return "";
+}
+
+double estimate(const Operation& one) {
+  const auto elements = static_cast<double>(one.samples * one.rows * one.columns);
+  const auto passes = [&](double count) { return estimated_seconds(0, 4 * count * elements); };
+  switch (one.kind) {
+    case OperationKind::kProduct:
+      return estimated_seconds(6 * elements * static_cast<double>(one.inner), 0);
+    case OperationKind::kAttention:
+      return estimated_seconds(7 * elements * static_cast<double>(one.rows), 0);
+    case OperationKind::kEmbedding: return passes(4);
+    case OperationKind::kNorm: return passes(12);
+    case OperationKind::kGelu: return passes(6);
+    case OperationKind::kLoss: return passes(4);
+    case OperationKind::kRecorded: break;
+  }
+  return 0;
+}
+
+/// Of a layer, unnamed.
+std::vector<Operation> operations_of(const LayerFacts& layer) {
+  std::vector<Operation> found;
+  for (const Product& one : layer.products) {
+    found.push_back({.kind = OperationKind::kProduct,
+                     .rows = static_cast<int64_t>(one.m),
+                     .columns = one.n,
+                     .inner = one.k,
+                     .count = one.count / Product().count});
+  }
+  if (const auto& a = layer.attention) {
+    found.push_back({.kind = OperationKind::kAttention,
+                     .rows = a->rows,
+                     .columns = a->heads * a->width,
+                     .inner = a->heads});
+  }
+  for (const RowFacts& one : layer.rows) {
+    found.push_back({.kind = one.kind,
+                     .rows = one.rows,
+                     .columns = one.columns,
+                     .inner = one.inner,
+                     .count = one.count});
+  }
+  return found;
+}
 
 }  // namespace
 
@@ -59,6 +120,26 @@ int64_t workspace_bytes(const ModelFacts& model, int64_t samples) {
     most = std::max(most, kept + layer.backward.of(samples));
   }
   return most - kept;
+}
+
+std::vector<Operation> operations_of(const ModelFacts& model, int64_t samples) {
+  std::vector<Operation> all;
+  for (const LayerFacts& layer : model.layers) {
+    for (Operation& one : operations_of(layer)) {
+      one.samples = samples;
+      one.name = fmt::format("{} {} x {} x {} x {}", word_of(one.kind), samples, one.rows,
+                             one.columns, one.inner);
+      one.estimate = estimate(one);
+      if (layer.is_repeated) one.count *= 1 + kForwardAgain;
+      const auto known = std::ranges::find(all, one.name, &Operation::name);
+      if (known == all.end()) {
+        all.push_back(std::move(one));
+      } else {
+        known->count += one.count;
+      }
+    }
+  }
+  return all;
 }
 
 KernelShapes kernel_shapes(const ModelFacts& model) {

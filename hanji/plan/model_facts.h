@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hanji/base/status.h"
+#include "hanji/plan/operation_times.h"
 
 namespace hanji::plan {
 
@@ -43,18 +44,29 @@ struct AttentionFacts {
   bool operator==(const AttentionFacts&) const = default;
 };
 
+/// One of hanji's own operations on the rows of a sample, beside products and attention.
+struct RowFacts {
+  OperationKind kind = OperationKind::kNorm;
+  int64_t rows = 1;
+  int64_t columns = 1;
+  int64_t inner = 1;  ///< As Operation::inner.
+  double count = 1;
+  bool operator==(const RowFacts&) const = default;
+};
+
 /// What one layer of a model asks for in training, per sample unless said otherwise.
 struct LayerFacts {
   std::string name;
   std::vector<Product> products = {};
   std::optional<AttentionFacts> attention = {};
-  double elementwise_bytes = 0;  ///< Read and written by everything else, forward and backward.
-  double tensor_bytes = 0;       ///< Of the largest tensor that these operations read.
-  double operations = 0;         ///< Calls of one forward and backward, whatever the samples.
-  Amount kept = {};              ///< From its forward to its backward.
-  Amount flow = {};              ///< That it passes on to the next layer.
-  Amount backward = {};          ///< Most that its backward holds beside all that is kept by then.
-  bool is_repeated = false;      ///< By recomputation: its forward runs twice.
+  std::vector<RowFacts> rows = {};  ///< Where the family names them; they are in the bytes below.
+  double elementwise_bytes = 0;     ///< Read and written by everything else, forward and backward.
+  double tensor_bytes = 0;          ///< Of the largest tensor that these operations read.
+  double operations = 0;            ///< Calls of one forward and backward, whatever the samples.
+  Amount kept = {};                 ///< From its forward to its backward.
+  Amount flow = {};                 ///< That it passes on to the next layer.
+  Amount backward = {};      ///< Most that its backward holds beside all that is kept by then.
+  bool is_repeated = false;  ///< By recomputation: its forward runs twice.
 
   double product_flops() const;
   bool operator==(const LayerFacts&) const = default;
@@ -91,6 +103,10 @@ int64_t activation_bytes(const ModelFacts& model, int64_t samples);
 /// What the backward pass holds beside that at its highest point: layers give up what they have kept
 /// from the last to the first.
 int64_t workspace_bytes(const ModelFacts& model, int64_t samples);
+
+/// The operations of a forward and backward of so many samples, equal ones once: products,
+/// attention and rows. What recomputation repeats counts as a third more.
+std::vector<Operation> operations_of(const ModelFacts& model, int64_t samples);
 
 /// The products by which kernels are measured for a model.
 struct KernelShapes {

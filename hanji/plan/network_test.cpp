@@ -182,7 +182,10 @@ TEST(Network, ShardsOfAllHostsTravelOnceEachWay) {
 // wire still carries then, does not hide.
 TEST(Network, WhatIsOnTheWireHidesUntilBackwardEnds) {
   PlanInputs inputs = two_hosts();
-  inputs.kernels.gemm_flops_per_second = 1e9;
+  const auto set_seconds_of_a_sample = [&](double seconds) {
+    inputs.times = {.samples = 1, .operations = {{"all", 1, seconds}}};
+  };
+  set_seconds_of_a_sample(0.3);
   inputs.config.comm.bucket_bytes = 1 << 20;
   for (const Sharding data : {Sharding::kReplicas, Sharding::kHybrid}) {
     inputs.config.parallel.data = data;
@@ -194,10 +197,10 @@ TEST(Network, WhatIsOnTheWireHidesUntilBackwardEnds) {
   }
   inputs.config.parallel.data = Sharding::kReplicas;
   const double some = make_plan(inputs).or_throw().predicted.hidden_transfer_seconds;
-  inputs.kernels.gemm_flops_per_second = 1e13;  // backward is over before much has travelled
+  set_seconds_of_a_sample(1e-6);  // backward is over before much has travelled
   EXPECT_LT(make_plan(inputs).or_throw().predicted.hidden_transfer_seconds, some);
   inputs.config.comm.bucket_bytes = 1 << 30;  // all but the first MiB travels after backward
-  inputs.kernels.gemm_flops_per_second = 1e9;
+  set_seconds_of_a_sample(0.3);
   const Prediction two = make_plan(inputs).or_throw().predicted;
   EXPECT_LT(two.hidden_transfer_seconds, some);
 }

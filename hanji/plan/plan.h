@@ -42,7 +42,8 @@ struct Plan {
   std::vector<std::vector<int>> cpus;  ///< Affinity mask of each rank; empty: not pinned.
   int64_t micro_batch = 1;             ///< Largest number of samples in one forward.
   KernelChoice kernels;
-  int64_t num_buckets = 1;  ///< Of the gradients' all-reduce, each at most comm.bucket_bytes.
+  OperationTimes times = {};  ///< Of these kernels, at the job's sizes.
+  int64_t num_buckets = 1;    ///< Of the gradients' all-reduce, each at most comm.bucket_bytes.
   std::vector<MemoryLine> memory;  ///< Of the rank with the maximum.
   cost::Rates rates;
   HostLayout hosts;
@@ -86,6 +87,7 @@ struct PlanInputs {
   topology::Machine machine = {};
   cost::Rates rates = {};
   KernelChoice kernels = {};
+  OperationTimes times = {};
   DataFacts data = {};
   std::vector<int> ranks_per_host = {};             ///< Empty: one host. Else for all ranks.
   std::optional<cost::Network> link = {};           ///< Between hosts, if it was measured.

@@ -6,6 +6,7 @@
 #include "hanji/base/limits.h"
 #include "hanji/plan/internal/json_fields.h"
 #include "hanji/plan/internal/model_facts_json.h"
+#include "hanji/plan/internal/operation_times_json.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/plan.h"
@@ -32,9 +33,7 @@ Json to_value(const KernelChoice& k) {
           {"attention_error", k.attention_error},
           {"why", k.why},
           {"simd", k.simd ? base::name_of(*k.simd) : ""},
-          {"float32_flops_per_second", k.float32_flops_per_second},
-          {"seconds_per_operation", k.seconds_per_operation},
-          {"elementwise_bytes_per_second", k.elementwise_bytes_per_second}};
+          {"float32_flops_per_second", k.float32_flops_per_second}};
 }
 
 /// Some plans of format 1 have them.
@@ -58,9 +57,8 @@ KernelChoice read_kernels(JsonFields& fields, int64_t format) {
   k.attention_error = fields.real("attention_error", 0, kMaxRate);
   k.why = fields.text("why");
   if (format > 1 || fields.has("simd")) read_simd(fields, k);
-  if (format > 1) {
-    k.seconds_per_operation = fields.real("seconds_per_operation", 0, kMaxSeconds);
-    k.elementwise_bytes_per_second = fields.real("elementwise_bytes_per_second", 0, kMaxRate);
+  for (const char* rate : {"seconds_per_operation", "elementwise_bytes_per_second"}) {
+    fields.ignore(rate);  // of plans before operations were timed
   }
   if (k.gemm == Gemm::kAuto) fields.fail("gemm", "is undecided");
   if (k.attention == Attention::kAuto) fields.fail("attention", "is undecided");
@@ -294,6 +292,7 @@ void read_decisions(JsonFields& fields, int64_t format, Plan& plan) {
   plan.micro_batch = fields.integer("micro_batch", 1, kMaxBytes);
   plan.kernels =
       read_part(fields, "kernels", [&](JsonFields& part) { return read_kernels(part, format); });
+  if (fields.has("times")) plan.times = read_part(fields, "times", read_operation_times);
   plan.num_buckets = fields.integer("buckets", 1, kMaxBytes);
   plan.memory = read_list<MemoryLine>(fields, "memory", 64, read_line);
   plan.hosts = read_part(fields, "hosts", read_hosts);
@@ -325,6 +324,7 @@ std::string to_json(const Plan& plan) {
   }
   json["micro_batch"] = plan.micro_batch;
   json["kernels"] = to_value(plan.kernels);
+  if (plan.times.samples > 0) json["times"] = to_value(plan.times);
   json["buckets"] = plan.num_buckets;
   json["memory"] = memory_to_value(plan.memory);
   json["rates"] = Json::parse(cost::to_json(plan.rates));

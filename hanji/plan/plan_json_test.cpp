@@ -99,8 +99,6 @@ TEST(PlanJson, ReadsPlansOfFormat1) {
   const Plan plan = some_plan();
   Json json = Json::parse(to_json(plan));
   json["format"] = 1;
-  json["kernels"].erase("seconds_per_operation");
-  json["kernels"].erase("elementwise_bytes_per_second");
   const Json with_simd = json["kernels"];
   json["kernels"].erase("simd");
   json["kernels"].erase("float32_flops_per_second");
@@ -115,7 +113,6 @@ TEST(PlanJson, ReadsPlansOfFormat1) {
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   EXPECT_EQ(read->predicted.transfer_seconds, 0.25);
   EXPECT_EQ(read->predicted.exposed_transfer_seconds, 0.125);
-  EXPECT_EQ(read->kernels.seconds_per_operation, 0);
   EXPECT_EQ(read->shares, plan.shares);
   EXPECT_FALSE(read->kernels.simd.has_value());
   json["kernels"] = with_simd;
@@ -136,6 +133,14 @@ TEST(PlanJson, KernelsReadBackAloneAndForeignOnesAreRefused) {
   for (const char* text : {"", "{}", R"({"gemm":"fast"})", R"({"gemm":1})", "[1,2"}) {
     EXPECT_FALSE(kernels_from_json(text).ok()) << text;
   }
+}
+
+TEST(PlanJson, RatesThatOlderPlansHadAreIgnored) {
+  const Plan plan = some_plan();
+  Json json = Json::parse(to_json(plan));
+  json["kernels"]["seconds_per_operation"] = 6e-6;
+  json["kernels"]["elementwise_bytes_per_second"] = 18e9;
+  EXPECT_EQ(to_json(plan_from_json(json.dump()).or_throw()), to_json(plan));
 }
 
 TEST(PlanJson, UnknownMembersAreRefused) {

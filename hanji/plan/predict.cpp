@@ -21,11 +21,6 @@ constexpr double kOptimizerElements = 9;
 constexpr double kAccumulatedElements = 3;
 /// Copying a gradient reads and writes it.
 constexpr double kCopiedElements = 2;
-/// Reading one sample from a mapped file and shifting it.
-constexpr double kSecondsPerSample = 2e-6;
-
-double or_else(double rate, double otherwise) { return rate > 0 ? rate : otherwise; }
-
 /// What one rank gets of its host's memory while all are busy, for tensors of `bytes` each.
 double bytes_per_second(const StepFacts& facts, double bytes) {
   const auto ranks = static_cast<double>(facts.ranks_on_host);
@@ -35,65 +30,25 @@ double bytes_per_second(const StepFacts& facts, double bytes) {
   return shared / ranks;
 }
 
-/// All ranks multiply at the same time; kernels are measured alone.
-double product_rate(const StepFacts& facts) {
-  const bool bf16 = facts.kernels.precision == Precision::kBFloat16;
-  const double assumed =
-      bf16 ? facts.rates.gemm_flops_per_second_bf16 : facts.rates.gemm_flops_per_second_fp32;
-  return or_else(facts.kernels.gemm_flops_per_second, assumed) * facts.rates.compute_share;
-}
-
-/// Kernels compute while they move bytes, however near these are; for tensors of `bytes` each.
-double elementwise_rate(const StepFacts& facts, double bytes) {
-  const double moved = bytes_per_second(facts, bytes);
-  const double computed = facts.kernels.elementwise_bytes_per_second * facts.rates.compute_share;
-  return std::min(moved, or_else(computed, moved));
-}
-
-/// Of all products those that recomputation makes twice.
-double repeated_share(const ModelFacts& model) {
-  double repeated = 0;
-  for (const LayerFacts& layer : model.layers) {
-    repeated += layer.is_repeated ? layer.product_flops() : 0;
-  }
-  return repeated > 0 ? repeated / model.product_flops_per_sample() : 0;
-}
-
-/// What layers read and write beside their products.
-double elementwise_seconds(const StepFacts& facts, const DataShare& share) {
-  const auto samples = static_cast<double>(share.samples.size());
-  const auto passes = static_cast<double>(share.num_micro_batches);
+/// Of the operations that were timed; where none were, as on a modest core.
+double pass_seconds(const StepFacts& facts, double samples) {
+  if (facts.times.samples > 0) return facts.times.seconds_of(samples);
   double seconds = 0;
   for (const LayerFacts& layer : facts.model.layers) {
-    if (layer.elementwise_bytes == 0) continue;
-    seconds += samples * layer.elementwise_bytes /
-               elementwise_rate(facts, samples / passes * layer.tensor_bytes);
+    const double attention = layer.attention ? layer.attention->flops() : 0;
+    const double once =
+        estimated_seconds(layer.product_flops() + attention, layer.elementwise_bytes);
+    seconds += samples * once * (layer.is_repeated ? 1 + kForwardShare : 1);
   }
   return seconds;
 }
 
-double dispatch_seconds(const StepFacts& facts, const DataShare& share) {
-  double operations = 0;
-  for (const LayerFacts& layer : facts.model.layers) operations += layer.operations;
-  return static_cast<double>(share.num_micro_batches) * operations *
-         facts.kernels.seconds_per_operation / facts.rates.compute_share;
-}
-
 double forward_and_backward_seconds(const StepFacts& facts, const DataShare& share) {
-  const ModelFacts& m = facts.model;
-  const auto samples = static_cast<double>(share.samples.size());
   const auto passes = static_cast<double>(share.num_micro_batches);
-  const double rate = product_rate(facts);
-  const double attention_rate =
-      or_else(facts.kernels.attention_flops_per_second * facts.rates.compute_share, rate);
-  const double products = samples * m.product_flops_per_sample() / rate;
-  const double attention = samples * m.attention_flops_per_sample() / 2 / attention_rate;
-  const double gradients = static_cast<double>(m.num_parameters() * kGradientBytes);
+  const double gradients = static_cast<double>(facts.model.num_parameters() * kGradientBytes);
   const double accumulated = (passes - 1) * kAccumulatedElements * gradients;
   const double accumulation = accumulated / bytes_per_second(facts, 2 * gradients);
-  const double once =
-      products + attention + elementwise_seconds(facts, share) + dispatch_seconds(facts, share);
-  return once * (1 + kForwardShare * repeated_share(m)) + accumulation;
+  return pass_seconds(facts, static_cast<double>(share.samples.size())) + accumulation;
 }
 
 /// The last backward pass of a step, behind which buckets travel.
@@ -120,9 +75,11 @@ double hidden_seconds(const std::vector<GradientCall>& calls, double backward_se
 /// Of its shard where the optimizer is cut; then gradients are copied out of backward, too.
 double optimizer_seconds(const StepFacts& facts) {
   const double bytes = static_cast<double>(facts.model.num_parameters() * kGradientBytes);
-  const double updated = facts.shards ? kOptimizerElements / facts.shards->ranks + kCopiedElements
-                                      : kOptimizerElements;
-  return updated * bytes / bytes_per_second(facts, 4 * bytes);
+  const double rate = bytes_per_second(facts, 4 * bytes);
+  const double timed = facts.times.update_seconds;
+  const double updated = timed > 0 ? timed : kOptimizerElements * bytes / rate;
+  if (!facts.shards) return updated;
+  return updated / facts.shards->ranks + kCopiedElements * bytes / rate;
 }
 
 }  // namespace
@@ -178,12 +135,13 @@ std::optional<ShardPlan> shards_of(const Plan& plan) {
 
 Prediction predict(const StepFacts& facts) {
   Prediction prediction;
+  const double sample_seconds = facts.times.sample_seconds;
   int64_t samples = 0;
   for (const DataShare& share : facts.shares) {
     prediction.compute_seconds =
         std::max(prediction.compute_seconds, forward_and_backward_seconds(facts, share));
-    prediction.data_seconds = std::max(
-        prediction.data_seconds, kSecondsPerSample * static_cast<double>(share.samples.size()));
+    prediction.data_seconds = std::max(prediction.data_seconds,
+                                       sample_seconds * static_cast<double>(share.samples.size()));
     samples += share.samples.size();
   }
   prediction.compute_seconds += optimizer_seconds(facts);

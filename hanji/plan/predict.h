@@ -45,6 +45,7 @@ struct Prediction {
 struct StepFacts {
   ModelFacts model;
   base::KernelChoice kernels;
+  OperationTimes times = {};  ///< Of these kernels, at the job's sizes.
   cost::Rates rates;
   cost::NamedAlgorithms algorithms = {};
   std::vector<DataShare> shares;  ///< One per data coordinate.
@@ -62,14 +63,14 @@ layout::BucketPlan gradient_buckets(const std::vector<int64_t>& sizes, int64_t b
 
 /// Prices one step.
 ///
-/// Result  compute: products at the measured rate, attention at its own, everything else by the
-///         bytes it moves, a measured cost per operation, and the optimizer by its bytes.
+/// Result  compute: the sum of the operations that were timed one by one, and the update; an estimate
+///         where none were timed.
 ///         transfer: price of the very step lists that the ranks will run, one per bucket and
 ///         one small one. Inside a host all of it is exposed, since a rank moves its bytes with its
 ///         own core. Over several hosts as HostedCalls prices them; what is on the wire hides from
 ///         the moment that backward has finished a bucket, one bucket after another, until backward
 ///         ends.
-/// Errors  throws nothing; rates of products that are 0 are taken from cost::Rates.
+/// Errors  throws nothing.
 Prediction predict(const StepFacts& facts);
 
 }  // namespace hanji::plan

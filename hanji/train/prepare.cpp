@@ -19,6 +19,7 @@
 #include "hanji/train/count_facts.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/measured_once.h"
+#include "hanji/train/time_operations.h"
 
 namespace hanji::train {
 namespace {
@@ -84,9 +85,24 @@ base::Json rates_key(const plan::Plan& draft, const topology::Machine& machine) 
           {"ranks", draft.ranks}};
 }
 
+/// Everything that a model's operations depend on.
+base::Json model_key(const plan::Config& config, const topology::Machine& machine) {
+  base::Json key = {{"build", base::build_id()},
+                    {"cpu", machine.cpu_model},
+                    {"instructions", instructions()},
+                    {"dtype", name_of(config.compute.dtype)},
+                    {"recompute", config.compute.recompute}};
+  for (const plan::Key& one : plan::schema()) {
+    const bool matters = one.name.starts_with("model.") || one.name.starts_with("data.");
+    if (matters) key[std::string(one.name)] = plan::format_value(one, one.get(config));
+  }
+  return key;
+}
+
 std::string to_text(const base::KernelChoice& choice) { return plan::kernels_to_json(choice); }
 std::string to_text(const cost::Rates& rates) { return to_json(rates); }
 std::string to_text(const plan::ModelFacts& facts) { return plan::facts_to_json(facts); }
+std::string to_text(const plan::OperationTimes& times) { return plan::to_json(times); }
 
 /// Parsed by `parse`; `measure` gets the value that was kept, if there is one.
 template <class T, class Parse, class Measure>
@@ -136,15 +152,7 @@ Result<std::optional<plan::ModelFacts>> facts_of_model(const plan::Config& confi
   if (plan::family_of(config.model).facts != nullptr) return std::optional<plan::ModelFacts>();
   if (workload.make) return std::optional(count_facts(config, workload));
   HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
-  base::Json key = {{"build", base::build_id()},
-                    {"cpu", machine.cpu_model},
-                    {"instructions", instructions()},
-                    {"dtype", name_of(config.compute.dtype)},
-                    {"recompute", config.compute.recompute}};
-  for (const plan::Key& one : plan::schema()) {
-    const bool matters = one.name.starts_with("model.") || one.name.starts_with("data.");
-    if (matters) key[std::string(one.name)] = plan::format_value(one, one.get(config));
-  }
+  const base::Json key = model_key(config, machine);
   const auto count = [&](const auto&) -> Result<plan::ModelFacts> {
     return count_facts(config, workload);
   };
@@ -174,11 +182,25 @@ Result<plan::GpuFacts> count_gpus(const std::optional<StartedRanks>& started) {
                         .free_bytes = gpus.free_bytes};
 }
 
-void add_overheads(const plan::Plan& plan, base::KernelChoice& kernels) {
-  if (kernels.seconds_per_operation > 0) return;
-  const auto found = compute::real_measurer().overheads(kernels.gemm, kernel_options(plan));
-  kernels.seconds_per_operation = found.seconds_per_operation;
-  kernels.elementwise_bytes_per_second = found.elementwise_bytes_per_second;
+Status add_times(plan::PlanInputs& inputs, const plan::Plan& draft, const Workload& workload,
+                 int busy_ranks) {
+  plan::Plan with_kernels = draft;
+  with_kernels.kernels = inputs.kernels;
+  const auto time = [&] { return time_operations({with_kernels, workload, busy_ranks}); };
+  if (workload.make) {
+    inputs.times = time();
+    return {};
+  }
+  base::Json key = model_key(inputs.config, inputs.machine);
+  key["kernels"] = {name_of(inputs.kernels.gemm), name_of(inputs.kernels.attention)};
+  key["threads"] = draft.threads;
+  key["ranks"] = busy_ranks;
+  key["micro_batch"] = draft.micro_batch;
+  HANJI_ASSIGN_OR_RETURN(inputs.times,
+                         measured<plan::OperationTimes>(
+                             "operations", key, plan::operation_times_from_json,
+                             [&](const auto&) -> Result<plan::OperationTimes> { return time(); }));
+  return {};
 }
 
 Result<cost::Rates> measure_rates(const topology::Machine& machine, int ranks) {
@@ -230,7 +252,8 @@ Result<plan::Plan> prepare_started(const plan::Config& config, const Workload& w
   if (on_gpus(inputs)) {
     HANJI_RETURN_IF_ERROR(add_gpus(inputs, started));
   } else {
-    HANJI_RETURN_IF_ERROR(add_kernels(inputs).status());
+    HANJI_ASSIGN_OR_RETURN(const plan::Plan draft, add_kernels(inputs));
+    HANJI_RETURN_IF_ERROR(add_times(inputs, draft, workload, started.local_ranks));
     HANJI_ASSIGN_OR_RETURN(const auto folder, base::cache_folder());
     cost::use_fitted(inputs.rates, folder, inputs.machine, started.local_ranks);
   }
@@ -273,6 +296,7 @@ Result<plan::Plan> prepare(const plan::Config& asked, const Workload& workload) 
     return plan::make_plan(inputs);
   }
   HANJI_ASSIGN_OR_RETURN(const plan::Plan draft, add_kernels(inputs));
+  HANJI_RETURN_IF_ERROR(add_times(inputs, draft, workload, draft.ranks));
   HANJI_ASSIGN_OR_RETURN(
       inputs.rates, measured<cost::Rates>(
                         "rates", rates_key(draft, inputs.machine), cost::rates_from_json,

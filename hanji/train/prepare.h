@@ -46,8 +46,11 @@ Result<plan::GpuFacts> count_gpus(const std::optional<StartedRanks>& started = s
 /// The same, opening the data that `config` names. Errors: as open_dataset() besides.
 Result<plan::Plan> prepare(const plan::Config& config);
 
-/// Measures what operations cost of kernels that an older plan chose without that.
-void add_overheads(const plan::Plan& plan, base::KernelChoice& kernels);
+/// Times the job's operations with the inputs' kernels, as often as facts_of_model() counts; `draft`
+/// is the plan of the inputs, `busy_ranks` are those of a host.
+/// Errors  those of the model.
+Status add_times(plan::PlanInputs& inputs, const plan::Plan& draft, const Workload& workload,
+                 int busy_ranks);
 
 /// The rates of `ranks` processes that exchange data on this machine, measured now.
 Result<cost::Rates> measure_rates(const topology::Machine& machine, int ranks);

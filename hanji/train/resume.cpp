@@ -62,18 +62,20 @@ Status check_simd(const SavedRun& saved) {
   return simd ? base::check_simd(*simd).at("the saved run's kernels") : Status();
 }
 
-/// The ranks' rates decide how they exchange, never what; so another number may measure its own.
+/// The ranks' rates and times decide how they exchange, and what is predicted, never what is
+/// computed; so another number may measure its own.
 Result<plan::PlanInputs> inputs_for(const SavedRun& saved, const plan::Config& config) {
   plan::PlanInputs inputs{.config = config, .rates = saved.plan.rates};
   inputs.kernels = saved.plan.kernels;
+  inputs.times = saved.plan.times;
   HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
   if (config.compute.device == plan::Device::kCuda) return inputs;
-  add_overheads(saved.plan, inputs.kernels);
   const bool same = config.run.ranks == saved.plan.ranks;
   if (same) return inputs;
   const int ranks = config.run.ranks == plan::kAuto ? inputs.machine.usable_cores
                                                     : static_cast<int>(config.run.ranks);
   HANJI_ASSIGN_OR_RETURN(inputs.rates, measure_rates(inputs.machine, ranks));
+  inputs.times = {};
   return inputs;
 }
 
@@ -125,6 +127,11 @@ Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig
   }
   ResumedPlan plan{.plan = {}, .changes = std::move(resumed.changes)};
   HANJI_ASSIGN_OR_RETURN(plan.plan, plan::make_plan(inputs));
+  if (config.compute.device == plan::Device::kCpu && inputs.times.samples == 0) {
+    const int busy_ranks = started ? started->local_ranks : plan.plan.ranks;
+    HANJI_RETURN_IF_ERROR(add_times(inputs, plan.plan, workload, busy_ranks));
+    HANJI_ASSIGN_OR_RETURN(plan.plan, plan::make_plan(inputs));
+  }
   if (!started) return plan;
   plan.plan.cpus.assign(plan.plan.ranks, {});  // the launcher has decided
   return plan;

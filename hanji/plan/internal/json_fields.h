@@ -18,6 +18,8 @@ class JsonFields {
   JsonFields(const base::Json& json, std::string path);
 
   bool has(const std::string& name) const;
+  /// May be there, for what nobody needs any more.
+  void ignore(const char* name) { seen_.emplace(name); }
   int64_t integer(const char* name, int64_t min, int64_t max);
   double real(const char* name, double min, double max);  ///< Finite.
   bool boolean(const char* name);

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hanji/base/status.h"
+
+namespace hanji::plan {
+
+/// An operation as it was timed, or priced by one that was.
+struct TimedOperation {
+  std::string name;    ///< What it is and its sizes: "product 512 x 128 x 384".
+  double count = 0;    ///< Calls of a forward and backward of OperationTimes::samples.
+  double seconds = 0;  ///< Of one call, forward and backward where it has both.
+  bool operator==(const TimedOperation&) const = default;
+};
+
+/// What the operations of a job cost on one rank while all ranks of its host are busy, each timed by
+/// itself. samples = 0: nothing was timed, and steps are priced by rates.
+struct OperationTimes {
+  int64_t samples = 0;                          ///< Of the micro-batch that was timed.
+  std::vector<TimedOperation> operations = {};  ///< Of its forward and backward.
+  double update_seconds = 0;  ///< The norm of all gradients and the update of all parameters.
+  double sample_seconds = 0;  ///< Reading one sample.
+
+  /// Of a forward and backward of so many samples.
+  double seconds_of(double samples) const;
+  bool operator==(const OperationTimes&) const = default;
+};
+
+std::string to_json(const OperationTimes& times);
+/// Strict. Errors: kCorrupt names the member.
+Result<OperationTimes> operation_times_from_json(std::string_view text);
+
+/// Kinds of which one may be priced by another.
+enum class OperationKind : uint8_t {
+  kProduct,
+  kAttention,
+  kEmbedding,
+  kNorm,
+  kGelu,
+  kLoss,
+  kRecorded,  ///< Any operation of libtorch, as a model was seen to call it.
+};
+
+/// An operation that is to be timed: forward and backward together, or one call of a recorded one.
+struct Operation {
+  OperationKind kind = OperationKind::kRecorded;
+  std::string name = {};
+  int64_t samples = 1;
+  int64_t rows = 1;     ///< Of a sample.
+  int64_t columns = 1;  ///< Of a row of the result.
+  int64_t inner = 1;    ///< Terms of a product's sums; heads of attention; rows of an embedding.
+  double count = 1;     ///< Calls of a forward and backward.
+  double estimate = 0;  ///< Seconds of one call: what is timed first, and for how long.
+  size_t index = 0;     ///< Of a recorded one, in the list of its maker.
+};
+
+/// Seconds of so many floating operations and bytes read and written, on a modest core.
+constexpr double estimated_seconds(double flops, double bytes) {
+  return flops / 100e9 + bytes / 10e9;
+}
+
+struct Timing {
+  double seconds = 0;  ///< Of one call; 0: it could not be timed.
+  double spent = 0;    ///< Seconds that timing it took.
+};
+
+/// Times an operation for about so many seconds, at least one call.
+using TimeOperation = std::function<Timing(const Operation& operation, double seconds)>;
+
+/// Times the operations, those with the largest part of a step first, within `budget_seconds`.
+///
+/// Result  all of them: what the budget left out is priced by the nearest timed one of its kind
+///         (else of any), in proportion to the estimates; by its estimate where nothing was timed.
+std::vector<TimedOperation> time_operations(std::vector<Operation> operations,
+                                            double budget_seconds, const TimeOperation& time);
+
+}  // namespace hanji::plan

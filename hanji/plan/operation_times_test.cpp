@@ -1,0 +1,128 @@
+#include "hanji/plan/operation_times.h"
+
+#include <gmock/gmock.h>
+
+#include "hanji/plan/test_plan.h"
+
+namespace hanji::plan {
+namespace {
+
+using test_plan::made;
+using test_plan::two_cores;
+using testing::DoubleNear;
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+
+std::vector<std::string> names_of(const std::vector<TimedOperation>& operations) {
+  std::vector<std::string> names;
+  for (const TimedOperation& one : operations) names.push_back(one.name);
+  return names;
+}
+
+Operation operation(std::string name, double count, double estimate,
+                    OperationKind kind = OperationKind::kProduct) {
+  return {.kind = kind, .name = std::move(name), .count = count, .estimate = estimate};
+}
+
+TEST(TimeOperations, TheLargestPartOfAStepIsTimedFirst) {
+  std::vector<std::string> order;
+  const auto timed =
+      time_operations({operation("once", 1, 3), operation("often", 10, 1), operation("rare", 1, 2)},
+                      100, [&](const Operation& one, double) {
+                        order.push_back(one.name);
+                        return Timing{.seconds = 2 * one.estimate, .spent = 1};
+                      });
+  EXPECT_THAT(order, ElementsAre("often", "once", "rare"));
+  EXPECT_EQ(names_of(timed), order);
+  EXPECT_EQ(timed[0].seconds, 2);
+  EXPECT_EQ(timed[0].count, 10);
+}
+
+TEST(TimeOperations, TheBudgetIsSharedByEstimatesAndWhatItLeavesOutIsPricedByTheNearestOfItsKind) {
+  std::vector<double> given;
+  const auto timed = time_operations(
+      {operation("large", 1, 4), operation("norm", 1, 3, OperationKind::kNorm),
+       operation("small", 1, 2)},
+      9, [&](const Operation& one, double seconds) {
+        given.push_back(seconds);
+        return Timing{.seconds = 3 * one.estimate, .spent = one.name == "large" ? 4 : 5};
+      });
+  EXPECT_THAT(given, ElementsAre(4, 3)) << "of 9 by 4/9, then of 5 by 3/5";
+  EXPECT_EQ(timed[2].name, "small");
+  EXPECT_EQ(timed[2].seconds, 6) << "as the large product: three times the estimate";
+}
+
+TEST(TimeOperations, EstimatesServeWhereNothingCouldBeTimed) {
+  const auto timed = time_operations({operation("one", 1, 4)}, 1,
+                                     [](const Operation&, double) { return Timing{}; });
+  EXPECT_EQ(timed[0].seconds, 4);
+}
+
+TEST(OperationsOf, EqualOnesOfAllLayersAreOne) {
+  Config config;
+  config.model.preset = "char";
+  PlanInputs inputs = two_cores();
+  inputs.config = config;
+  const auto all = operations_of(made(inputs).model, 8);
+  const auto count_of = [&](const std::string& name) {
+    for (const Operation& one : all) {
+      if (one.name == name) return one.count;
+    }
+    return 0.0;
+  };
+  EXPECT_EQ(count_of("product 8 x 64 x 512 x 128"), 4) << "up, of four blocks";
+  EXPECT_EQ(count_of("norm 8 x 64 x 128 x 1"), 9) << "two of each block, and the last";
+  EXPECT_EQ(count_of("attention 8 x 64 x 128 x 4"), 4);
+  EXPECT_EQ(count_of("gelu 8 x 64 x 512 x 1"), 4);
+  EXPECT_EQ(count_of("embedding 8 x 64 x 128 x 65"), 1);
+  EXPECT_EQ(count_of("loss 8 x 64 x 65 x 1"), 1);
+  EXPECT_EQ(all.size(), 10u);
+  for (const Operation& one : all) EXPECT_GT(one.estimate, 0) << one.name;
+}
+
+OperationTimes some_times() {
+  return {.samples = 4,
+          .operations = {{"product", 3, 0.002}, {"norm", 2, 0.001}},
+          .update_seconds = 0.003,
+          .sample_seconds = 0.0001};
+}
+
+TEST(OperationTimes, AreWhatAStepIsPricedBy) {
+  PlanInputs inputs = two_cores();
+  inputs.config.run.ranks = 1;
+  inputs.times = some_times();
+  const Plan plan = made(inputs);
+  EXPECT_THAT(plan.predicted.compute_seconds, DoubleNear(16.0 / 4 * 0.008 + 0.003, 1e-9));
+  EXPECT_THAT(plan.predicted.data_seconds, DoubleNear(16 * 0.0001, 1e-9));
+  EXPECT_THAT(describe(plan), HasSubstr("2 operations"));
+  inputs.config.parallel.data = Sharding::kZero1;
+  inputs.config.run.ranks = 2;
+  const double shared = made(inputs).predicted.compute_seconds - 8.0 / 4 * 0.008;
+  EXPECT_GT(shared, 0.0015) << "half of the update, and copied gradients";
+  EXPECT_LT(shared, 0.003);
+}
+
+TEST(OperationTimes, StayInThePlan) {
+  PlanInputs inputs = two_cores();
+  inputs.times = some_times();
+  const Plan plan = made(inputs);
+  const auto again = plan_from_json(to_json(plan));
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ(again->times, some_times());
+}
+
+TEST(OperationTimes, SpoiltOnesAreCorrupt) {
+  const std::string good = to_json(some_times());
+  EXPECT_EQ(operation_times_from_json(good).or_throw(), some_times());
+  for (const auto& [part, other] :
+       {std::pair("\"samples\":4", "\"samples\":0"), std::pair("0.003", "-1"),
+        std::pair("\"norm\"", "7"), std::pair("\"count\"", "\"counts\"")}) {
+    std::string bad = good;
+    bad.replace(bad.find(part), std::string_view(part).size(), other);
+    EXPECT_EQ(operation_times_from_json(bad).status().code(), Code::kCorrupt) << other;
+  }
+}
+
+}  // namespace
+}  // namespace hanji::plan

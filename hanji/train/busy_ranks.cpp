@@ -1,0 +1,99 @@
+#include "hanji/train/busy_ranks.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <latch>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "hanji/base/clock.h"
+
+namespace hanji::train {
+namespace {
+
+/// Of fewer one interrupt would be the most.
+constexpr double kMinSeconds = 2e-3;
+/// Beside a run of so many what warming up costs is little.
+constexpr double kSlowSeconds = 0.25;
+
+double seconds_since(int64_t start_ns) {
+  return static_cast<double>(base::now_ns() - start_ns) * 1e-9;
+}
+
+/// Ranks that run their work until the end of this object.
+class BusyRanks {
+ public:
+  explicit BusyRanks(int ranks) : warm_(ranks) {}
+  ~BusyRanks() { is_over_ = true; }
+  BusyRanks(const BusyRanks&) = delete;
+  BusyRanks& operator=(const BusyRanks&) = delete;
+
+  void start(int ranks, const MakeWork& make) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads_.emplace_back([this, make] { work(make); });
+    }
+  }
+
+  void until_warm() { warm_.wait(); }
+
+  /// What any of them has thrown is thrown here.
+  void stop() {
+    is_over_ = true;
+    threads_.clear();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void work(const MakeWork& make) {
+    std::function<void()> run;
+    fail_safe([&] {
+      run = make();
+      run();
+    });
+    warm_.count_down();
+    while (!is_over_) fail_safe(run);
+  }
+
+  void fail_safe(const std::function<void()>& run) {
+    try {
+      run();
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      failure_ = std::current_exception();
+      is_over_ = true;
+    }
+  }
+
+  std::latch warm_;
+  std::atomic<bool> is_over_ = false;
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace
+
+plan::Timing time_with_busy_ranks(int ranks, double seconds, const MakeWork& make) {
+  BusyRanks others(ranks - 1);
+  others.start(ranks - 1, make);
+  const int64_t start_ns = base::now_ns();
+  const auto run = make();
+  int64_t begin_ns = base::now_ns();
+  run();
+  double spent = seconds_since(begin_ns);
+  int runs = 1;
+  others.until_warm();
+  if (spent < kSlowSeconds) {
+    begin_ns = base::now_ns();
+    for (runs = 0, spent = 0; runs == 0 || spent < std::max(seconds, kMinSeconds); ++runs) {
+      run();
+      spent = seconds_since(begin_ns);
+    }
+  }
+  others.stop();
+  return {.seconds = spent / runs, .spent = seconds_since(start_ns)};
+}
+
+}  // namespace hanji::train

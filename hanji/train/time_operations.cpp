@@ -1,0 +1,182 @@
+#include "hanji/train/time_operations.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "hanji/compute/apply.h"
+#include "hanji/compute/memory.h"
+#include "hanji/data/batch.h"
+#include "hanji/parallel/flat_optimizer.h"
+#include "hanji/parallel/flat_parameters.h"
+#include "hanji/parallel/grad_norm.h"
+#include "hanji/plan/model_family.h"
+#include "hanji/train/make_model.h"
+#include "hanji/train/optimizer.h"
+#include "hanji/train/record_operations.h"
+
+namespace hanji::train {
+namespace {
+
+/// As long as so many forwards and backwards are operations timed, within these seconds.
+constexpr double kPasses = 20;
+constexpr double kMinOperations = 0.1;
+constexpr double kMaxOperations = 4;
+constexpr double kOtherBudget = 0.05;  // of the update and of reading, each
+/// A forward and backward of more than about so many seconds is timed at fewer samples: each
+/// operation is run a few times.
+constexpr double kMaxPassSeconds = 1;
+/// Of the parameters that are updated to time an update.
+constexpr int64_t kMaxUpdated = int64_t{1} << 24;
+
+/// libtorch's random numbers go on at the end as if nothing had drawn any.
+class RandomState {
+ public:
+  RandomState() : generator_(at::globalContext().defaultGenerator(at::kCPU)), state_(state()) {}
+  ~RandomState() {
+    const std::lock_guard lock(generator_.mutex());
+    generator_.set_state(state_);
+  }
+  RandomState(const RandomState&) = delete;
+  RandomState& operator=(const RandomState&) = delete;
+
+ private:
+  at::Tensor state() {
+    const std::lock_guard lock(generator_.mutex());
+    return generator_.get_state();
+  }
+
+  at::Generator generator_;
+  at::Tensor state_;
+};
+
+/// Samples of a micro-batch, or the part of them that does not take too long.
+int64_t samples_to_time(const plan::Plan& plan) {
+  const double flops =
+      plan.model.product_flops_per_sample() + plan.model.attention_flops_per_sample();
+  const double most = kMaxPassSeconds / plan::estimated_seconds(std::max(flops, 1.0), 0);
+  const int64_t grains = static_cast<int64_t>(most) / plan.config.train.grain;
+  const int64_t samples = std::max<int64_t>(1, grains) * plan.config.train.grain;
+  return std::min(plan.micro_batch, samples);
+}
+
+std::vector<RecordedOperation> own_operations(const plan::Plan& plan, int64_t samples) {
+  std::vector<RecordedOperation> all;
+  for (plan::Operation& one : plan::operations_of(plan.model, samples)) {
+    one.index = all.size();
+    OperationWork work = own_work(one, plan.kernels);
+    all.push_back({std::move(one), std::move(work)});
+  }
+  return all;
+}
+
+data::Loader loader_of(const TimingJob& job) {
+  return data::Loader::create({.seed = static_cast<uint64_t>(job.plan.config.train.seed),
+                               .num_samples = job.workload.dataset.samples->num_train(),
+                               .global_batch = job.plan.config.train.global_batch,
+                               .share = job.plan.shares[0].samples,
+                               .micro_batch = job.plan.micro_batch})
+      .or_throw();
+}
+
+std::vector<RecordedOperation> seen_operations(const TimingJob& job, int64_t samples) {
+  layers::Batch batch;
+  const data::Loader loader = loader_of(job);
+  const int64_t begin = loader.options().share.begin;
+  data::read_batch(*job.workload.dataset.samples, loader, 0, {begin, begin + samples}, batch);
+  const auto model = make_model(job.plan, job.workload.make);
+  return record_operations(*model, batch, training_scopes(job.plan.config, *model));
+}
+
+std::vector<plan::TimedOperation> timed_operations(const TimingJob& job, int64_t samples) {
+  const bool names_its_own = plan::family_of(job.plan.config.model).facts != nullptr;
+  const std::vector<RecordedOperation> all =
+      names_its_own ? own_operations(job.plan, samples) : seen_operations(job, samples);
+  std::vector<plan::Operation> operations;
+  double pass = 0;
+  for (const RecordedOperation& one : all) {
+    operations.push_back(one.operation);
+    pass += one.operation.count * one.operation.estimate;
+  }
+  const double budget = std::clamp(kPasses * pass, kMinOperations, kMaxOperations);
+  return plan::time_operations(operations, budget, [&](const plan::Operation& one, double seconds) {
+    const OperationWork& work = all[one.index].work;
+    plan::Timing timing = time_with_busy_ranks(job.busy_ranks, seconds, work.make);
+    timing.seconds /= static_cast<double>(work.calls);
+    return timing;
+  });
+}
+
+/// The norm and the optimizer on parameters of these sizes, as a rank has them that has all.
+class Update {
+ public:
+  Update(const std::vector<int64_t>& sizes, const plan::Plan& plan)
+      : layout_(plan::gradient_buckets(sizes, plan.config.comm.bucket_bytes).flat) {
+    const auto type =
+        plan.kernels.precision == plan::Precision::kFloat64 ? at::kDouble : at::kFloat;
+    std::vector<parallel::NamedParameter> parameters;
+    for (const int64_t size : sizes) {
+      parameters.push_back(
+          {fmt::format("parameter {}", parameters.size()), at::zeros({size}, type)});
+    }
+    gradients_ = at::full({layout_.count}, 1e-3, type);
+    optimizer_ = optimizer_of(plan)(
+        parallel::whole_part(parameters, layout_, at::zeros({layout_.count}, type), gradients_,
+                             parallel::decay_matrices(plan.config.train.weight_decay)),
+        {});
+  }
+
+  void run() {
+    const double norm = parallel::grad_norm(gradients_, layout_);
+    optimizer_->step(1e-6, std::max(1.0, norm));
+  }
+
+ private:
+  layout::FlatLayout layout_;
+  at::Tensor gradients_;
+  std::unique_ptr<parallel::FlatOptimizer> optimizer_;
+};
+
+double update_seconds(const TimingJob& job) {
+  std::vector<int64_t> sizes;
+  int64_t elements = 0;
+  for (const int64_t size : job.plan.model.parameter_sizes()) {
+    if (elements >= kMaxUpdated) break;
+    sizes.push_back(std::min(size, kMaxUpdated - elements));
+    elements += sizes.back();
+  }
+  if (sizes.empty()) return 0;
+  const plan::Timing timing = time_with_busy_ranks(job.busy_ranks, kOtherBudget, [&] {
+    return [update = std::make_shared<Update>(sizes, job.plan)] { update->run(); };
+  });
+  return timing.seconds * static_cast<double>(job.plan.model.num_parameters()) /
+         static_cast<double>(elements);
+}
+
+double sample_seconds(const TimingJob& job) {
+  const data::Loader loader = loader_of(job);
+  const layout::Range positions = loader.micro_batches().front();
+  const plan::Timing timing = time_with_busy_ranks(job.busy_ranks, kOtherBudget, [&] {
+    return [&, batch = std::make_shared<layers::Batch>(), step = int64_t{0}]() mutable {
+      data::read_batch(*job.workload.dataset.samples, loader, step++, positions, *batch);
+    };
+  });
+  return timing.seconds / static_cast<double>(positions.size());
+}
+
+}  // namespace
+
+plan::OperationTimes time_operations(const TimingJob& job) {
+  const compute::AppliedForAWhile kernels(job.plan.kernels, job.plan.threads);
+  const RandomState random;
+  compute::keep_freed_memory();
+  const int64_t samples = samples_to_time(job.plan);
+  return {.samples = samples,
+          .operations = timed_operations(job, samples),
+          .update_seconds = update_seconds(job),
+          .sample_seconds = sample_seconds(job)};
+}
+
+}  // namespace hanji::train

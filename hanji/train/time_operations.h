@@ -1,0 +1,28 @@
+#pragma once
+
+#include "hanji/plan/operation_times.h"
+#include "hanji/plan/plan.h"
+#include "hanji/train/dataset.h"
+
+namespace hanji::train {
+
+/// What is timed, and for which ranks.
+struct TimingJob {
+  const plan::Plan& plan;  ///< Its kernels, threads, micro-batch and shares.
+  const Workload& workload;
+  int busy_ranks = 1;  ///< So many threads of this process do the same while one of them is timed.
+};
+
+/// Times the operations of a forward and backward of a micro-batch one by one, the update of all
+/// parameters and the reading of a sample; never a layer or a step. A family that names its own
+/// operations has those timed; of any other model one forward and backward is run, unmeasured, for
+/// its operations and their arguments.
+///
+/// Result  means with `busy_ranks` ranks at work. A micro-batch that takes more than about a second
+///         is replaced by fewer samples.
+/// Cost    half a second of timing for small models, at most 5 s; what of recorded arguments the pass
+///         keeps.
+/// Errors  throws what the model and the data throw.
+plan::OperationTimes time_operations(const TimingJob& job);
+
+}  // namespace hanji::train

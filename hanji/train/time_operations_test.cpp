@@ -1,0 +1,104 @@
+#include "hanji/train/time_operations.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <stdexcept>
+
+#include "hanji/plan/load_config.h"
+#include "hanji/train/busy_ranks.h"
+#include "hanji/train/count_facts.h"
+
+namespace hanji::train {
+namespace {
+
+using testing::Contains;
+using testing::Field;
+using testing::HasSubstr;
+
+plan::Plan timed_plan(const plan::Config& config, const Workload& workload) {
+  plan::PlanInputs inputs{.config = config, .data = workload.dataset.facts()};
+  inputs.machine.physical_cores = inputs.machine.usable_cores = 2;
+  inputs.machine.memory_bytes = inputs.machine.available_bytes = int64_t{8} << 30;
+  inputs.kernels.gemm = plan::Gemm::kMkl;
+  inputs.kernels.attention = plan::Attention::kMath;
+  if (config.model.preset == "resnet-tiny") inputs.model = count_facts(config, workload);
+  return plan::make_plan(inputs).or_throw();
+}
+
+plan::Config small_job(const std::string& preset) {
+  const std::vector<plan::Override> overrides = {{"model.preset=" + preset}};
+  plan::Config config = plan::parse_config("", "run.toml", overrides).config;
+  config.run.ranks = 2;
+  config.data.vocabulary = plan::VocabularyKind::kByte;
+  if (preset != "resnet-tiny") return config;
+  config.data.image_size = 12;
+  config.data.image_count = 500;
+  return config;
+}
+
+plan::OperationTimes times_of(const std::string& preset) {
+  const plan::Config config = small_job(preset);
+  const Workload workload{open_dataset(config).or_throw()};
+  const plan::Plan plan = timed_plan(config, workload);
+  return time_operations({plan, workload, 2});
+}
+
+const auto named = [](const char* part) {
+  return Contains(Field(&plan::TimedOperation::name, HasSubstr(part)));
+};
+
+TEST(TimeOperations, OfAGptAreThoseThatItsFactsName) {
+  const plan::OperationTimes times = times_of("nano");
+  EXPECT_THAT(times.operations, named("product "));
+  EXPECT_THAT(times.operations, named("attention "));
+  EXPECT_THAT(times.operations, named("loss "));
+  for (const plan::TimedOperation& one : times.operations) EXPECT_GT(one.seconds, 0) << one.name;
+  EXPECT_GT(times.update_seconds, 0);
+  EXPECT_GT(times.sample_seconds, 0);
+  EXPECT_EQ(times.samples, 8) << "a rank's half of 16";
+}
+
+TEST(TimeOperations, OfAModelOfLibtorchAreThoseOfOneForwardAndBackward) {
+  const plan::OperationTimes times = times_of("resnet-tiny");
+  EXPECT_THAT(times.operations, named("aten::convolution_backward "));
+  EXPECT_THAT(times.operations, named("batch_norm"));
+  EXPECT_THAT(times.operations, named("aten::copy_ [16,16,3,3] [16,16,3,3]"))
+      << "a gradient, into the buffer of all";
+  for (const plan::TimedOperation& one : times.operations) EXPECT_GT(one.seconds, 0) << one.name;
+}
+
+TEST(TimeOperations, TheProcessDrawsTheNumbersThatItWouldHaveDrawn) {
+  const at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  const at::Tensor state = generator.get_state();
+  times_of("resnet-tiny");
+  EXPECT_TRUE(at::equal(generator.get_state(), state));
+}
+
+TEST(BusyRanks, OthersWorkWhileOneIsTimedAndNoLonger) {
+  std::atomic<int> made = 0, runs = 0;
+  const plan::Timing timing = time_with_busy_ranks(3, 0.01, [&] {
+    ++made;
+    return [&] { ++runs; };
+  });
+  EXPECT_EQ(made, 3);
+  const int runs_at_the_end = runs;
+  EXPECT_GT(runs_at_the_end, 3);
+  EXPECT_EQ(runs, runs_at_the_end);
+  EXPECT_GE(timing.spent, timing.seconds);
+}
+
+TEST(BusyRanks, WhatAnyRankThrowsIsThrown) {
+  std::atomic<int> made = 0;
+  const MakeWork make = [&]() -> std::function<void()> {
+    const int rank = made++;
+    return [rank] {
+      if (rank == 1) throw std::runtime_error("of one");
+    };
+  };
+  EXPECT_THROW(time_with_busy_ranks(2, 0.01, make), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace hanji::train
