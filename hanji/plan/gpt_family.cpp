@@ -144,7 +144,8 @@ ModelFacts gpt_facts(const ModelSpec& m, const ActivationOptions& options) {
   ModelFacts facts{.layers = {embeddings(m, options)},
                    .parameters = parameters_of(m),
                    .targets_per_sample = m.block,
-                   .sample_bytes = 2 * m.block * kTokenBytes};
+                   .sample_bytes = 2 * m.block * kTokenBytes,
+                   .has_gradient_slots = true};
   const LayerFacts last = head(m, options);
   const LayerFacts one = block(m, options, last);
   for (int64_t i = 0; i < m.layers; ++i) {

@@ -88,6 +88,9 @@ struct ModelFacts {
   int64_t sample_bytes = 0;        ///< Of a sample's inputs and targets.
   int64_t num_statistics = 0;      ///< Numbers that every step moves its buffers by.
   int64_t buffer_bytes = 0;
+  /// Backward writes gradients where they are reduced, else into tensors of their own first: so do
+  /// models whose facts were counted, and their JSON does not mention it.
+  bool has_gradient_slots = false;
 
   std::vector<int64_t> parameter_sizes() const;
   int64_t num_parameters() const;

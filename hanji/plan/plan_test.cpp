@@ -482,6 +482,19 @@ TEST(Predict, AServersMessagesAreItsTraffic) {
   EXPECT_EQ(plan.predicted.collectives_per_step, 2) << "the norm and the totals";
 }
 
+TEST(MakePlan, AServersWorkerKeepsGradientsThatHaveNoSlotsUntilItPushesThem) {
+  Plan plan = made(on_four_ranks(Sharding::kServer));
+  const auto workspace = [&] {
+    for (const MemoryLine& line : rank_memory(plan, 1, 0)) {
+      if (line.category == "workspace") return line.bytes;
+    }
+    return int64_t{-1};
+  };
+  EXPECT_EQ(workspace(), workspace_bytes(plan.model, 1));
+  plan.model.has_gradient_slots = false;
+  EXPECT_EQ(workspace(), std::max(workspace_bytes(plan.model, 1), 4 * plan.model.num_parameters()));
+}
+
 TEST(Describe, FitsATerminalInPlainAscii) {
   PlanInputs inputs = two_cores();
   inputs.config.data.text = "/a/very/long/\x1b[31m/path/" + std::string(200, 'x') + "\n/\xff.txt";

@@ -62,7 +62,11 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
                          message_bytes(config.comm));
   }
   lines.push_back({"activations", kept_bytes(model, samples, part.samples)});
-  lines.push_back({"workspace", workspace_bytes(model, samples)});
+  // A server's worker keeps the gradients of backward until it pushes them.
+  const bool keeps_gradients =
+      config.parallel.data == Sharding::kServer && !model.has_gradient_slots && samples > 0;
+  const int64_t kept_gradients = keeps_gradients ? model.num_parameters() * element : 0;
+  lines.push_back({"workspace", std::max(workspace_bytes(model, samples), kept_gradients)});
   if (plan.mesh.data_peers(part.rank).front() != part.rank) saved = 0;
   const int64_t state = 3 * saved + (part.rank == 0 ? model.buffer_bytes : 0);
   if (state > 0) lines.push_back({"checkpoint copy", std::min(state, most_copied(config.offload))});
