@@ -262,46 +262,33 @@ std::vector<Work> send_several(const at::Tensor& tensor, int to, const Group& gr
   return sent;
 }
 
+/// Rank 0 sends to `taker` and then waits for `giver`, who waits for `taker`, on two hosts of two.
+void expect_sends_while_it_waits(int taker, int giver) {
+  const auto body = [=](const Group& group) {
+    at::Tensor tensor = at::full({5000}, 7);
+    if (group.rank() == 0) {
+      std::vector<Work> sent = send_several(tensor, taker, group);
+      recv(tensor, giver, group).wait();
+      for (Work& work : sent) work.wait();
+    } else if (group.rank() == taker) {
+      std::this_thread::sleep_for(50ms);
+      for (int i = 0; i < kMoreThanStagingHolds; ++i) recv(tensor, 0, group).wait();
+      send(tensor, giver, group).wait();
+    } else if (group.rank() == giver) {
+      recv(tensor, taker, group).wait();
+      send(tensor, 0, group).wait();
+    }
+    EXPECT_EQ(tensor[4999].item<int64_t>(), 7);
+  };
+  run_hosts({0, 0, 1, 1}, body, {.deadline = 10s});
+}
+
 TEST(HierarchicalGroup, WaitingForAnotherHostGoesOnSendingInsideThisOne) {
-  run_hosts({0, 0, 1, 1},
-            [](const Group& group) {
-              at::Tensor tensor = at::full({5000}, 7);
-              if (group.rank() == 0) {
-                std::vector<Work> sent = send_several(tensor, 1, group);
-                recv(tensor, 3, group).wait();
-                for (Work& work : sent) work.wait();
-              } else if (group.rank() == 1) {
-                std::this_thread::sleep_for(50ms);
-                for (int i = 0; i < kMoreThanStagingHolds; ++i) recv(tensor, 0, group).wait();
-                send(tensor, 3, group).wait();
-              } else if (group.rank() == 3) {
-                recv(tensor, 1, group).wait();
-                send(tensor, 0, group).wait();
-              }
-              EXPECT_EQ(tensor[4999].item<int64_t>(), 7);
-            },
-            {.deadline = 10s});
+  expect_sends_while_it_waits(1, 3);
 }
 
 TEST(HierarchicalGroup, WaitingInsideAHostGoesOnSendingToAnother) {
-  run_hosts({0, 0, 1, 1},
-            [](const Group& group) {
-              at::Tensor tensor = at::full({5000}, 7);
-              if (group.rank() == 0) {
-                std::vector<Work> sent = send_several(tensor, 2, group);
-                recv(tensor, 1, group).wait();
-                for (Work& work : sent) work.wait();
-              } else if (group.rank() == 2) {
-                std::this_thread::sleep_for(50ms);
-                for (int i = 0; i < kMoreThanStagingHolds; ++i) recv(tensor, 0, group).wait();
-                send(tensor, 1, group).wait();
-              } else if (group.rank() == 1) {
-                recv(tensor, 2, group).wait();
-                send(tensor, 0, group).wait();
-              }
-              EXPECT_EQ(tensor[4999].item<int64_t>(), 7);
-            },
-            {.deadline = 10s});
+  expect_sends_while_it_waits(2, 1);
 }
 
 TEST(HierarchicalGroup, GrainsOwnedOtherwiseAreNamedOnEveryRank) {
