@@ -9,6 +9,7 @@
 
 #include "hanji/layers/batch.h"
 #include "hanji/layers/flow.h"
+#include "hanji/layout/placement.h"
 #include "hanji/layout/range.h"
 
 namespace hanji::layers {
@@ -55,6 +56,9 @@ class Model : public torch::nn::Module {
 
   /// The layers that recomputation repeats: those that keep more than the flow they are given.
   virtual layout::Range recomputed_layers() const { return {0, num_layers()}; }
+
+  /// How the axis tp cuts the parameters, which have their whole names and this rank's sizes.
+  virtual layout::Cut cut() const { return {}; }
 
   /// Offers memory, in the order of parameters(), into which backward may write a parameter's
   /// gradient while its .grad is undefined; .grad then shares it and needs no copy. Empty: none. A

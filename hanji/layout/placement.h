@@ -52,4 +52,11 @@ using PlacementTable = std::vector<NamedPlacement>;
 ///         taken for whole.
 Result<Placement> placement_of(const PlacementTable& table, std::string_view parameter);
 
+/// What one rank of an axis has of a model's parameters.
+struct Cut {
+  PlacementTable placements = {};  ///< Those that cut name all their segments.
+  int index = 0;
+  int degree = 1;  ///< 1: the parameters are whole, whatever the table says.
+};
+
 }  // namespace hanji::layout
