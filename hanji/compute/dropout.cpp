@@ -1,22 +1,43 @@
 #include "hanji/compute/dropout.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include "hanji/base/random.h"
+#include "hanji/base/status.h"
 
 namespace hanji::compute {
 namespace {
 
-/// Zeroes or scales `count` elements; four per draw.
-void fill_sample(float* out, int64_t count, double probability, uint64_t key) {
+/// Zeroes or scales the elements [begin, end) of a sample; four per draw.
+void fill_run(float* out, int64_t begin, int64_t end, double probability, uint64_t key) {
   const float keep = static_cast<float>(1.0 / (1.0 - probability));
-  for (int64_t begin = 0; begin < count; begin += 4) {
+  while (begin < end) {
     const auto bits = base::Philox::draw(key, 0, static_cast<uint64_t>(begin / 4));
-    const int64_t end = std::min<int64_t>(count, begin + 4);
-    for (int64_t i = begin; i < end; ++i) {
-      out[i] = base::uniform(bits[static_cast<size_t>(i - begin)]) < probability ? 0.0F : keep;
+    for (size_t lane = begin % 4; lane < 4 && begin < end; ++lane, ++begin) {
+      *out++ = base::uniform(bits[lane]) < probability ? 0.0F : keep;
     }
   }
+}
+
+/// The elements of a sample that are here: `count` runs of `size`, `stride` apart, from `first` on.
+struct Runs {
+  int64_t count = 1, size = 0, stride = 0, first = 0;
+};
+
+Runs runs_of(const at::Tensor& x, const DropoutPart& part) {
+  if (part.whole == 0) return {1, x[0].numel(), 0, 0};
+  const int64_t dim = part.dim < 0 ? part.dim + x.dim() : part.dim;
+  if (dim < 1 || dim >= x.dim() || part.begin < 0 || part.begin + x.size(dim) > part.whole) {
+    throw Error(base::invalid_argument(fmt::format(
+        "dropout: a tensor of {} dimensions from {} of {} along dimension {}; give a part of its "
+        "whole along one of the dimensions behind the first",
+        x.dim(), part.begin, part.whole, part.dim)));
+  }
+  Runs runs;
+  for (int64_t d = 1; d < dim; ++d) runs.count *= x.size(d);
+  const int64_t beside = x.stride(dim);
+  return {runs.count, x.size(dim) * beside, part.whole * beside, part.begin * beside};
 }
 
 }  // namespace
@@ -24,14 +45,17 @@ void fill_sample(float* out, int64_t count, double probability, uint64_t key) {
 at::Tensor dropout_mask(at::IntArrayRef sizes, double probability, const DropoutKey& key,
                         const at::TensorOptions& options) {
   auto mask = at::empty(sizes, at::TensorOptions(at::kFloat));
-  const int64_t samples = sizes[0];
-  const int64_t count = samples == 0 ? 0 : mask.numel() / samples;
+  if (mask.numel() == 0) return mask.to(options);
+  const Runs runs = runs_of(mask, key.part);
   const uint64_t base_key = base::mix(base::mix(key.seed, static_cast<uint64_t>(key.step)),
                                       static_cast<uint64_t>(key.layer));
-  for (int64_t b = 0; b < samples; ++b) {
-    const auto sample = static_cast<uint64_t>(key.first_sample + b);
-    fill_sample(mask.data_ptr<float>() + b * count, count, probability,
-                base::mix(base_key, sample));
+  float* out = mask.data_ptr<float>();
+  for (int64_t b = 0; b < sizes[0]; ++b) {
+    const uint64_t sample = base::mix(base_key, static_cast<uint64_t>(key.first_sample + b));
+    for (int64_t run = 0; run < runs.count; ++run, out += runs.size) {
+      const int64_t begin = runs.first + run * runs.stride;
+      fill_run(out, begin, begin + runs.size, probability, sample);
+    }
   }
   return mask.to(options);
 }

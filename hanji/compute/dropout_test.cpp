@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "hanji/base/status.h"
+
 namespace hanji::compute {
 namespace {
 
@@ -26,6 +28,43 @@ TEST(Dropout, DependsOnEveryPartOfItsKey) {
   for (const DropoutKey& other :
        {DropoutKey{6, 7, 10, 2}, {5, 8, 10, 2}, {5, 7, 11, 2}, {5, 7, 10, 3}}) {
     EXPECT_FALSE(at::equal(base, mask(1, other)));
+  }
+}
+
+/// Parts of 4, 1 and 4 along `dim`, each by itself.
+std::vector<at::Tensor> in_parts(const at::Tensor& x, int64_t dim, const DropoutKey& key) {
+  std::vector<at::Tensor> parts;
+  int64_t begin = 0;
+  for (const at::Tensor& part : x.split_with_sizes({4, 1, x.size(dim) - 5}, dim)) {
+    DropoutKey own = key;
+    own.part = {dim, begin, x.size(dim)};
+    parts.push_back(dropout(part, kProbability, own));
+    begin += part.size(dim);
+  }
+  return parts;
+}
+
+TEST(Dropout, OfPartsIsThatOfTheWholeInBothDirections) {
+  const DropoutKey key{5, 7, 10, 2, {}};
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+    for (const auto& [sizes, dim] : std::vector<std::pair<std::vector<int64_t>, int64_t>>{
+             {{2, 9, 7, 7}, 1}, {{2, 9, 33}, -2}, {{2, 5, 33}, -1}, {{2, 9}, 1}}) {
+      const auto x = at::rand(sizes).to(type).requires_grad_();
+      const auto y = x.detach().clone().requires_grad_();
+      const auto whole = dropout(x, kProbability, key);
+      const auto parts = at::cat(in_parts(y, dim, key), dim);
+      EXPECT_TRUE(at::equal(whole, parts)) << type << ", along " << dim;
+      whole.sum().backward();
+      parts.sum().backward();
+      EXPECT_TRUE(at::equal(x.grad(), y.grad())) << type << ", along " << dim;
+    }
+  }
+}
+
+TEST(Dropout, RefusesAPartBeyondItsWholeOrAlongTheSamples) {
+  const auto x = at::ones({2, 9, 33});
+  for (const DropoutPart& part : {DropoutPart{1, 1, 9}, {0, 0, 2}, {3, 0, 9}, {-1, -1, 33}}) {
+    EXPECT_THROW(dropout(x, kProbability, {5, 7, 10, 2, part}), Error);
   }
 }
 

@@ -253,6 +253,41 @@ TEST(Attention, BothPathsAgree) {
   EXPECT_LT(distance(math[1], flash[1]), 64 * std::ldexp(1.0, -24));
 }
 
+/// Of queries, keys and values, the columns of heads [begin, end).
+at::Tensor columns_of(const at::Tensor& qkv, int64_t heads, int64_t begin, int64_t end) {
+  const auto by_head = qkv.unflatten(-1, {3, heads, -1});
+  return by_head.narrow(-2, begin, end - begin).flatten(-3);
+}
+
+TEST(Attention, DropsOfPartsOfItsHeadsWhatItDropsOfAll) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const Attention path : {Attention::kMath, Attention::kFlash}) {
+      auto all = inputs({{2, 13, 3 * 6 * 4}, {3 * 6 * 4}}, at::kFloat);
+      all[0] = all[0].to(type);
+      const DropoutKey key{5, 7, 10, 2, {}};
+      const auto whole = run(
+          [&](const Inputs& x) {
+            return causal_attention(x[0], weight(x[1]), {6, path, 0.25, key});
+          },
+          all);
+      const auto parts = run(
+          [&](const Inputs& x) {
+            std::vector<at::Tensor> out;
+            for (const auto& [begin, end] : {std::pair{0, 1}, {1, 4}, {4, 6}}) {
+              AttentionOptions options{end - begin, path, 0.25, key};
+              options.key.part = {1, begin, 6};
+              out.push_back(causal_attention(columns_of(x[0], 6, begin, end),
+                                             weight(columns_of(x[1], 6, begin, end)), options));
+            }
+            return at::cat(out, -1);
+          },
+          all);
+      // libtorch sums the bias's gradient in an order that depends on the number of columns.
+      for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(at::equal(whole[i], parts[i])) << i;
+    }
+  }
+}
+
 TEST(Gelu, SurvivesLargeArguments) {
   auto x = at::tensor({-1e30F, -50.0F, 0.0F, 50.0F, 1e18F}).view({1, 5});
   auto out = bias_gelu(x, weight(at::zeros({5})));

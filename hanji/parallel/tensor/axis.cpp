@@ -101,6 +101,13 @@ Extents Axis::extents_of(int64_t size, int64_t unit) const {
   return extents;
 }
 
+layout::Range Axis::own_range(const Extents& extents) const {
+  const int64_t whole = sum_of(extents);
+  check_extents(extents, degree(), whole, whole);
+  const int64_t begin = std::accumulate(extents.begin(), extents.begin() + rank(), int64_t{0});
+  return {begin, begin + extents[rank()]};
+}
+
 at::Tensor Axis::sum(const at::Tensor& terms) const {
   return calls_ ? calls_->reduced(terms.contiguous(), ReduceOp::kSum) : terms;
 }
@@ -154,8 +161,8 @@ at::Tensor Axis::own_part(const at::Tensor& whole, int64_t dim, const Extents& e
   const int64_t d = dim < 0 ? dim + whole.dim() : dim;
   const Extents each = extents.empty() ? extents_of(whole.size(d)) : extents;
   check_extents(each, degree(), whole.size(d), sum_of(each));
-  const int64_t begin = std::accumulate(each.begin(), each.begin() + rank(), int64_t{0});
-  return whole.narrow(d, begin, each[rank()]).contiguous();
+  const layout::Range own = own_range(each);
+  return whole.narrow(d, own.begin, own.size()).contiguous();
 }
 
 }  // namespace hanji::parallel::tensor

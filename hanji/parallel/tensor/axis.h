@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hanji/comm/group.h"
+#include "hanji/layout/range.h"
 
 namespace hanji::parallel::tensor {
 
@@ -32,6 +33,9 @@ class Axis {
 
   /// [0, size) cut evenly at multiples of `unit`, as layout::part_of.
   Extents extents_of(int64_t size, int64_t unit = 1) const;
+
+  /// Where this rank's part lies in the whole that the extents make up.
+  layout::Range own_range(const Extents& extents) const;
 
   at::Tensor sum(const at::Tensor& terms) const;
   at::Tensor maximum(const at::Tensor& values) const;

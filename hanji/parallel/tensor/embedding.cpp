@@ -33,8 +33,7 @@ Typed<Partial> embedding(const at::Tensor& tokens, const Parameter<Sharded<0>>& 
                                            axis.rank(), axis.degree(), mine.size(0), rows.size())));
   }
   check_tokens(tokens, std::accumulate(rows.begin(), rows.end(), int64_t{0}));
-  const int64_t begin = std::accumulate(rows.begin(), rows.begin() + axis.rank(), int64_t{0});
-  const at::Tensor here = tokens - begin;
+  const at::Tensor here = tokens - axis.own_range(rows).begin;
   const at::Tensor absent = here.lt(0).logical_or_(here.ge(mine.size(0)));
   const at::Tensor found = at::embedding(mine, here.masked_fill(absent, 0));
   return Typed<Partial>(found.masked_fill(absent.unsqueeze(-1), 0));

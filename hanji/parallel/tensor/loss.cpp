@@ -111,7 +111,7 @@ Typed<Replicated> cross_entropy_sum(const Typed<Features>& logits, const at::Ten
         axis.rank(), axis.degree(), mine.size(1), columns.size())));
   }
   check_targets_of_all(targets, std::accumulate(columns.begin(), columns.end(), int64_t{0}));
-  const int64_t begin = std::accumulate(columns.begin(), columns.begin() + axis.rank(), int64_t{0});
+  const int64_t begin = axis.own_range(columns).begin;
   const bool overwrite = at::GradMode::is_enabled() && mine.requires_grad();
   return Typed<Replicated>(CutCrossEntropy::apply(mine, targets, &axis, begin, overwrite));
 }

@@ -7,6 +7,7 @@
 
 #include "hanji/layout/placement.h"
 #include "hanji/parallel/tensor/attention.h"
+#include "hanji/parallel/tensor/dropout.h"
 #include "hanji/parallel/tensor/embedding.h"
 #include "hanji/parallel/tensor/linear.h"
 #include "hanji/parallel/tensor/loss.h"
@@ -25,6 +26,7 @@ constexpr int64_t kHeads = 6, kWidth = 24, kVocabulary = 65, kLength = 10, kBatc
 constexpr int64_t kHead = kWidth / kHeads;
 constexpr int kSteps = 10;
 constexpr double kRate = 0.05;
+constexpr double kDropped = 0.2;
 
 const layout::PlacementTable& placements() {
   static const layout::PlacementTable table{
@@ -81,7 +83,8 @@ Batch batch_of(int step) {
   return {(index * 11).remainder(kVocabulary).view({kBatch, kLength}), targets};
 }
 
-/// One block of a GPT with its ends tied, made of parts; the stream is whole or cut by tokens.
+/// One block of a GPT with its ends tied, made of parts, which drops embeddings, attention weights and
+/// a branch; the stream is whole or cut by tokens.
 template <class Stream>
 class Net {
  public:
@@ -91,16 +94,18 @@ class Net {
     }
   }
 
-  at::Tensor loss(const Batch& batch) {
+  at::Tensor loss(const Batch& batch, int step) {
     const Extents rows = axis_.extents_of(kVocabulary);
     const auto found = to_stream(embedding(batch.tokens, cut<0>("table"), axis_, rows));
-    Typed<Stream> x = found + RowParameter<Stream>{{position()}};
+    const Typed<Stream> x =
+        dropped(found + RowParameter<Stream>{{position(), {}}}, {1, step, 0, 0});
     auto first = norm(x, {}, "norm_1");
     const auto qkv = column_linear(to_columns(first.normed), cut<0>("qkv"));
-    const int64_t heads = axis_.extents_of(kHeads)[axis_.rank()];
-    const auto mixed = causal_attention(qkv, cut<0>("qkv_bias"), {heads});
+    const auto mixed =
+        causal_attention(qkv, cut<0>("qkv_bias"), {kHeads, {}, kDropped, {1, step, 0, 1}}, axis_);
     const auto out = to_stream(row_linear(mixed, cut<1>("out")));
-    auto second = norm(first.sum, {out.value(), row("out_bias")}, "norm_2");
+    const auto branch = dropped(out + row("out_bias"), {1, step, 0, 2});
+    auto second = norm(first.sum, {branch.value(), {}}, "norm_2");
     const auto up = column_linear(to_columns(second.normed), cut<0>("up"));
     const auto down = to_stream(row_linear(bias_gelu(up, cut<0>("up_bias")), cut<1>("down")));
     const auto last = norm(second.sum, {down.value(), row("down_bias")}, "norm_f");
@@ -111,7 +116,7 @@ class Net {
 
   void train() {
     for (int step = 0; step < kSteps; ++step) {
-      losses.push_back(loss(batch_of(step)));
+      losses.push_back(loss(batch_of(step), step));
       (losses.back() / (kBatch * kLength)).backward();
       const at::NoGradGuard no_grad;
       for (auto& [name, value] : own_) {
@@ -141,6 +146,9 @@ class Net {
     if constexpr (!kIsCut) return own_.at("position");
     const auto tokens = tensor::cut<-2>(Typed<Replicated>(own_.at("position")), axis_, tokens_);
     return tokens.value();
+  }
+  Typed<Stream> dropped(const Typed<Stream>& x, const compute::DropoutKey& key) {
+    return dropout(x, kDropped, key, axis_, tokens_);
   }
   Normed<Stream> norm(const Typed<Stream>& x, const Delta<Stream>& delta, const std::string& name) {
     return add_layer_norm(x, delta, {row(name + ".weight"), row(name + ".bias")},
@@ -204,6 +212,31 @@ TEST(TensorParts, OnOneRankAreThePlainOperationsBitForBit) {
   const auto weight = whole.values().at("up").detach();
   EXPECT_TRUE(at::equal(column_linear(enter(Typed<Replicated>(x), Axis()), {{weight, {}}}).value(),
                         compute::linear(x, {weight, {}})));
+}
+
+TEST(TensorParts, DropTheirPartOfWhatOneRankDrops) {
+  const compute::DropoutKey key{5, 7, 10, 2, {}};
+  const auto x = at::ones({kBatch, kLength, kWidth});
+  const auto whole = compute::dropout(x, kDropped, key);
+  const auto qkv = at::arange(kBatch * kLength * 3 * kWidth).sin().view({kBatch, kLength, -1});
+  const auto attended =
+      compute::causal_attention(qkv, {at::zeros({3 * kWidth}), {}}, {kHeads, {}, kDropped, key});
+  test::run_ranks(4, [&](world::World& world) {
+    const Axis axis(world.group());
+    const Extents tokens = axis.extents_of(kLength), columns = axis.extents_of(kWidth, kHead);
+    const auto drop = [&]<class Placement>(Placement, int64_t dim, const Extents& each) {
+      const Typed<Placement> own(axis.own_part(x, dim, each));
+      return dropout(own, kDropped, key, axis, each).value();
+    };
+    EXPECT_TRUE(at::equal(drop(Tokens{}, -2, tokens), axis.own_part(whole, -2, tokens)));
+    EXPECT_TRUE(at::equal(drop(Features{}, -1, columns), axis.own_part(whole, -1, columns)));
+    EXPECT_TRUE(at::equal(dropout(Typed<Replicated>(x), kDropped, key, axis).value(), whole));
+    const auto here = part_of("qkv", qkv.permute({2, 0, 1}), axis.rank(), axis.degree());
+    const Parameter<Sharded<0>> bias{{at::zeros({here.size(0)}), {}}};
+    const auto mixed = causal_attention(Typed<Features>(here.permute({1, 2, 0})), bias,
+                                        {kHeads, {}, kDropped, key}, axis);
+    EXPECT_TRUE(at::equal(mixed.value(), axis.own_part(attended, -1, columns)));
+  });
 }
 
 TEST(TensorParts, MovedWeightsGiveWhatMovedActivationsGive) {
