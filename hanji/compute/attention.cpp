@@ -2,11 +2,15 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
+#include "hanji/base/status.h"
 #include "hanji/compute/internal/attention_kernels.h"
 #include "hanji/compute/internal/row_kernels.h"
 #include "hanji/compute/internal/tensors.h"
@@ -19,64 +23,93 @@ using internal::pointer;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+/// How the last dimension of qkv is divided.
+struct HeadSizes {
+  int64_t kv_heads, group;  ///< Heads of queries that share one of keys and values.
+  int64_t size, width;      ///< Of one head, and of all heads of queries.
+
+  HeadSizes(int64_t row, int64_t heads, int64_t asked)
+      : kv_heads(asked == 0 ? heads : asked),
+        group(heads / std::max<int64_t>(1, kv_heads)),
+        size(row / std::max<int64_t>(1, heads + 2 * kv_heads)),
+        width(heads * size) {
+    if (heads >= 1 && group * kv_heads == heads && width + 2 * kv_heads * size == row) return;
+    throw Error(
+        base::invalid_argument(fmt::format("causal_attention: {} heads of queries and {} of keys "
+                                           "and values on rows of {}; heads are a "
+                                           "multiple of kv_heads, and rows of heads + 2 kv_heads",
+                                           heads, kv_heads, row)));
+  }
+};
+
 /// What every head of a batch shares.
 template <class T>
-struct Heads {
-  int64_t batch, heads, length, size, width;
+struct Heads : HeadSizes {
+  int64_t batch, length, row;
   const T* qkv;
   const ComputedIn<T>* bias;
 
-  Heads(const at::Tensor& qkv_tensor, const at::Tensor& bias_tensor, int64_t num_heads)
-      : batch(qkv_tensor.size(0)),
-        heads(num_heads),
+  Heads(const at::Tensor& qkv_tensor, const at::Tensor& bias_tensor, const HeadSizes& sizes)
+      : HeadSizes(sizes),
+        batch(qkv_tensor.size(0)),
         length(qkv_tensor.size(1)),
-        size(qkv_tensor.size(2) / 3 / num_heads),
-        width(qkv_tensor.size(2) / 3),
+        row(qkv_tensor.size(2)),
         qkv(pointer<T>(qkv_tensor)),
         bias(pointer<ComputedIn<T>>(bias_tensor)) {}
 
   internal::Head<T> head(int64_t sample, int64_t index) const {
-    return {length, size, width, qkv + sample * length * 3 * width + index * size,
-            bias + index * size};
+    const int64_t first = index * group * size;
+    const int64_t keys = width + index * size - first, values = keys + kv_heads * size;
+    return {length,      size, group, width, row, keys, values, qkv + qkv_part(sample, index),
+            bias + first};
   }
-  /// Where a head's part of a [batch, length, width] tensor begins.
-  int64_t part(int64_t sample, int64_t index) const {
-    return sample * length * width + index * size;
+  /// Where the first query of a group lies in a tensor [batch, length, row].
+  int64_t qkv_part(int64_t sample, int64_t index) const {
+    return sample * length * row + index * group * size;
+  }
+  /// In one [batch, length, width].
+  int64_t out_part(int64_t sample, int64_t index) const {
+    return sample * length * width + index * group * size;
+  }
+  /// In one [batch, heads, length, 2].
+  int64_t softmax_part(int64_t sample, int64_t index) const {
+    return (sample * kv_heads + index) * group * length * 2;
   }
 };
 
-/// body(sample, head, scratch) for every head, each thread with its own scratch.
+/// body(sample, head of keys and values, scratch), each thread with its own scratch.
 template <class T, class Body>
 void for_heads(const Heads<T>& all, size_t scratch_elements, const Body& body) {
   using C = ComputedIn<T>;
-  at::parallel_for(0, all.batch * all.heads, 1, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, all.batch * all.kv_heads, 1, [&](int64_t begin, int64_t end) {
     auto scratch = at::empty({static_cast<int64_t>(scratch_elements)},
                              std::is_same_v<C, double> ? at::kDouble : at::kFloat);
     for (int64_t i = begin; i < end; ++i) {
-      body(i / all.heads, i % all.heads, static_cast<C*>(scratch.data_ptr()));
+      body(i / all.kv_heads, i % all.kv_heads, static_cast<C*>(scratch.data_ptr()));
     }
   });
 }
 
 struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
-                            const at::Tensor& bias, const Weight* weight, int64_t heads) {
+                            const at::Tensor& bias, const Weight* weight, const HeadSizes* sizes) {
     const auto qkv = input.contiguous();
-    auto out = at::empty({qkv.size(0), qkv.size(1), qkv.size(2) / 3}, qkv.options());
+    const int64_t heads = sizes->kv_heads * sizes->group;
+    auto out = at::empty({qkv.size(0), qkv.size(1), sizes->width}, qkv.options());
     auto softmax = at::empty({qkv.size(0), heads, qkv.size(1), 2}, bias.options());
     internal::with_storage(qkv.scalar_type(), [&]<class T>(T) {
       using C = ComputedIn<T>;
-      const Heads<T> all(qkv, bias, heads);
+      const Heads<T> all(qkv, bias, *sizes);
       const size_t scratch = internal::attention_forward_scratch<C>(all.length, all.size);
       for_heads(all, scratch, [&](int64_t sample, int64_t head, C* memory) {
         internal::attention_forward<T>(
-            all.head(sample, head), pointer<T>(out) + all.part(sample, head),
-            pointer<C>(softmax) + (sample * heads + head) * all.length * 2, memory);
+            all.head(sample, head), pointer<T>(out) + all.out_part(sample, head),
+            pointer<C>(softmax) + all.softmax_part(sample, head), memory);
       });
     });
     context->save_for_backward({qkv, bias, softmax});
     context->saved_data["slot"] = weight->slot;
-    context->saved_data["heads"] = heads;
+    context->saved_data["kv_heads"] = sizes->kv_heads;
     return out;
   }
 
@@ -84,23 +117,22 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
     const auto saved = context->get_saved_variables();
     const auto &qkv = saved[0], &bias = saved[1], &softmax = saved[2];
     const auto g_out = gradients[0].contiguous();
-    const int64_t heads = context->saved_data["heads"].toInt();
+    const HeadSizes sizes(qkv.size(2), softmax.size(1), context->saved_data["kv_heads"].toInt());
     auto g_qkv = at::empty_like(qkv);
     auto sums = at::empty({qkv.size(0), qkv.size(2)}, bias.options());
     auto g_bias = gradient_memory({bias, context->saved_data["slot"].toTensor()});
     internal::with_storage(qkv.scalar_type(), [&]<class T>(T) {
       using C = ComputedIn<T>;
-      const Heads<T> all(qkv, bias, heads);
+      const Heads<T> all(qkv, bias, sizes);
       const size_t scratch = internal::attention_backward_scratch<C>(all.length, all.size);
       for_heads(all, scratch, [&](int64_t sample, int64_t head, C* memory) {
-        const int64_t part = all.part(sample, head);
-        const int64_t qkv_part = sample * all.length * 3 * all.width + head * all.size;
+        const internal::Head<T> one = all.head(sample, head);
         internal::attention_backward<T>(
-            all.head(sample, head),
-            {pointer<T>(g_out) + part,
-             pointer<C>(softmax) + (sample * heads + head) * all.length * 2,
-             pointer<T>(g_qkv) + qkv_part,
-             pointer<C>(sums) + sample * 3 * all.width + head * all.size},
+            one,
+            {pointer<T>(g_out) + all.out_part(sample, head),
+             pointer<C>(softmax) + all.softmax_part(sample, head),
+             pointer<T>(g_qkv) + all.qkv_part(sample, head),
+             pointer<C>(sums) + sample * all.row + (one.bias - all.bias)},
             memory);
       });
       internal::sum_rows(pointer<C>(sums), sums.size(0), sums.size(1), pointer<C>(g_bias));
@@ -109,14 +141,19 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
   }
 };
 
-/// Plain operations over the whole square; the only path that drops attention weights.
+/// Plain operations over the whole square; the only path that drops attention weights. The heads of a
+/// group are rows of one product.
 at::Tensor dropping_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const AttentionOptions& options) {
   const int64_t length = q.size(2);
+  const std::vector<int64_t> square = {q.size(0), q.size(1), length, length};
+  const std::vector<int64_t> rows = {q.size(0), k.size(1), q.size(1) / k.size(1) * length, -1};
   auto above = at::ones({length, length}, q.options().dtype(at::kBool)).triu(1);
-  auto scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3)));
+  auto scores = at::matmul(q.reshape(rows), k.transpose(2, 3)).view(square) /
+                std::sqrt(static_cast<double>(q.size(3)));
   auto weights = scores.masked_fill(above, -std::numeric_limits<double>::infinity()).softmax(-1);
-  return at::matmul(dropout(weights, options.dropout, options.key), v);
+  auto kept = dropout(weights, options.dropout, options.key).view(rows);
+  return at::matmul(kept, v).view(q.sizes());
 }
 
 bool is_served(const at::Tensor& qkv, const at::Tensor& bias) {
@@ -128,19 +165,21 @@ bool is_served(const at::Tensor& qkv, const at::Tensor& bias) {
 
 at::Tensor causal_attention(const at::Tensor& qkv, const Weight& bias,
                             const AttentionOptions& options) {
+  const HeadSizes sizes(qkv.size(2), options.heads, options.kv_heads);
   const bool plain = options.dropout > 0 || options.attention == Attention::kFlash;
   if (!plain && is_served(qkv, bias.value)) {
-    return BlockedAttention::apply(qkv, bias.value, &bias, options.heads);
+    return BlockedAttention::apply(qkv, bias.value, &bias, &sizes);
   }
-  const int64_t batch = qkv.size(0), length = qkv.size(1), width = qkv.size(2) / 3;
-  auto heads = (qkv + bias.value.to(qkv.scalar_type()))
-                   .view({batch, length, 3, options.heads, width / options.heads})
-                   .permute({2, 0, 3, 1, 4});
-  auto q = heads[0], k = heads[1], v = heads[2];
+  const int64_t batch = qkv.size(0), length = qkv.size(1), kv_width = sizes.kv_heads * sizes.size;
+  auto parts = (qkv + bias.value.to(qkv.scalar_type()))
+                   .split_with_sizes({sizes.width, kv_width, kv_width}, 2);
+  for (at::Tensor& part : parts) part = part.unflatten(2, {-1, sizes.size}).transpose(1, 2);
+  const auto &q = parts[0], &k = parts[1], &v = parts[2];
   auto out = options.dropout > 0
                  ? dropping_attention(q, k, v, options)
-                 : at::scaled_dot_product_attention(q, k, v, std::nullopt, 0.0, /*is_causal=*/true);
-  return out.transpose(1, 2).reshape({batch, length, width});
+                 : at::scaled_dot_product_attention(q, k, v, std::nullopt, 0.0, /*is_causal=*/true,
+                                                    std::nullopt, /*enable_gqa=*/sizes.group > 1);
+  return out.transpose(1, 2).reshape({batch, length, sizes.width});
 }
 
 }  // namespace hanji::compute

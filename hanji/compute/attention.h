@@ -13,21 +13,27 @@ namespace hanji::compute {
 using base::Attention;
 
 struct AttentionOptions {
-  int64_t heads = 1;
+  int64_t heads = 1;  ///< Of queries.
   Attention attention = Attention::kMath;
   double dropout = 0;  ///< Of the attention weights.
   DropoutKey key;
+  int64_t kv_heads = 0;  ///< Of keys and values, a divisor of heads; 0: as many.
 };
 
 /// Causal self-attention on the output of the projection to queries, keys and values, which
 /// still lacks its bias: softmax(q k^T / sqrt(d), keys up to the query's position) v.
 ///
-/// Shape   qkv [B, T, 3C], bias [3C] -> [B, T, C]; C a multiple of heads.
+/// With fewer heads of keys and values than of queries, those of queries share them in groups, one
+/// after another: query head h takes head h * kv_heads / heads. Nothing is repeated in memory.
+///
+/// Shape   qkv [B, T, (heads + 2 kv_heads) d], bias of its last dimension -> [B, T, heads d].
 /// Result  the two paths agree to rounding; kMath keeps one order of sums per element, the same
 ///         for every batch size. Dropout above 0 takes plain operations.
 /// Cost    kMath: 7 products of T x T x C, lower triangle only (2 forward, 5 backward), nothing
 ///         of T x T kept. kFlash: the same products over the whole square of a block row.
-/// Source  Dao et al., FlashAttention, arXiv 2205.14135 (weights recomputed from row sums).
+/// Errors  throws Error(kInvalidArgument) for heads that do not fit each other or qkv.
+/// Source  Dao et al., FlashAttention, arXiv 2205.14135 (weights recomputed from row sums); Ainslie et
+///         al., GQA, arXiv 2305.13245.
 at::Tensor causal_attention(const at::Tensor& qkv, const Weight& bias,
                             const AttentionOptions& options);
 

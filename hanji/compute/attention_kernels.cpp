@@ -172,28 +172,31 @@ HWY_INLINE C largest(D d, const C* row, int64_t last) {
   return hn::GetLane(hn::MaxOfLanes(d, top));
 }
 
-template <class T>
-HWY_INLINE void forward_head(const Head<T>& h, T* out, ComputedIn<T>* softmax,
-                             ComputedIn<T>* scratch) {
-  using C = ComputedIn<T>;
+/// The scratch of a forward pass.
+template <class C>
+struct ForwardSpace {
+  Extent e;
+  C *queries, *keys, *values, *scores, *mixed;
+
+  ForwardSpace(const Extent& extent, C* p) : e(extent), queries(p) {
+    keys = queries + e.rows * e.size;
+    values = keys + e.columns * e.size;
+    scores = values + e.rows * e.size;
+    mixed = scores + kGroup * e.band;
+  }
+};
+
+/// Of one head of queries, packed in w as keys and values are.
+template <class T, class C>
+HWY_INLINE void forward_queries(const Head<T>& h, const ForwardSpace<C>& w, T* out, C* softmax) {
   const hn::ScalableTag<C> d;
-  const Extent e = extent<C>(h.length, h.size);
-  const C scale = C{1} / std::sqrt(static_cast<C>(h.size));
-  C* queries = scratch;
-  C* keys = queries + e.rows * e.size;
-  C* values = keys + e.columns * e.size;
-  C* scores = values + e.rows * e.size;
-  C* mixed = scores + kGroup * e.band;
-  pack(e, h.size, h.qkv + h.width, 3 * h.width, h.bias + h.width, C{1}, values);
-  transpose(e, values, keys);
-  pack(e, h.size, h.qkv + 2 * h.width, 3 * h.width, h.bias + 2 * h.width, C{1}, values);
-  pack(e, h.size, h.qkv, 3 * h.width, h.bias, scale, queries);
+  const Extent& e = w.e;
   for (int64_t first = 0; first < h.length; first += kGroup) {
     const int64_t end = round_up(first + kGroup, panel<C>());
-    multiply_panels(d, e.size, queries + first * e.size, keys, end, scores, e.band);
+    multiply_panels(d, e.size, w.queries + first * e.size, w.keys, end, w.scores, e.band);
     C inverse[kGroup];
     for (int64_t r = 0; r < kGroup; ++r) {
-      C* row = scores + r * e.band;
+      C* row = w.scores + r * e.band;
       const C top = largest(d, row, first + r);
       const C sum = exponentials(d, row, first + r, end, top);
       inverse[r] = C{1} / sum;
@@ -201,14 +204,30 @@ HWY_INLINE void forward_head(const Head<T>& h, T* out, ComputedIn<T>* softmax,
       softmax[2 * (first + r)] = top;
       softmax[2 * (first + r) + 1] = inverse[r];
     }
-    multiply<false>(d, first + kGroup, {scores, e.band, 1}, values, e.size, mixed);
+    multiply<false>(d, first + kGroup, {w.scores, e.band, 1}, w.values, e.size, w.mixed);
     for (int64_t r = 0; r < std::min(kGroup, h.length - first); ++r) {
       const auto factor = hn::Set(d, inverse[r]);
       T* to = out + (first + r) * h.width;
       for_columns(d, h.size, [&](int64_t i, auto at) HWY_ATTR {
-        at.write(hn::Mul(at.read(mixed + r * e.size + i), factor), to + i);
+        at.write(hn::Mul(at.read(w.mixed + r * e.size + i), factor), to + i);
       });
     }
+  }
+}
+
+template <class T>
+HWY_INLINE void forward_head(const Head<T>& h, T* out, ComputedIn<T>* softmax,
+                             ComputedIn<T>* scratch) {
+  using C = ComputedIn<T>;
+  const ForwardSpace<C> w(extent<C>(h.length, h.size), scratch);
+  const C scale = C{1} / std::sqrt(static_cast<C>(h.size));
+  pack(w.e, h.size, h.qkv + h.keys, h.row, h.bias + h.keys, C{1}, w.values);
+  transpose(w.e, w.values, w.keys);
+  pack(w.e, h.size, h.qkv + h.values, h.row, h.bias + h.values, C{1}, w.values);
+  for (int64_t query = 0; query < h.group; ++query) {
+    const int64_t offset = query * h.size;
+    pack(w.e, h.size, h.qkv + offset, h.row, h.bias + offset, scale, w.queries);
+    forward_queries(h, w, out + offset, softmax + 2 * query * h.length);
   }
 }
 
@@ -244,7 +263,7 @@ HWY_INLINE void emit(const Head<T>& h, int64_t rows, const C* in, int64_t in_str
     auto total = hn::Zero(d);
     for (int64_t r = 0; r < rows; ++r) {
       const auto v = hn::Mul(at.read(in + r * in_stride + i), factor);
-      at.write(v, out + r * 3 * h.width + i);
+      at.write(v, out + r * h.row + i);
       total = hn::Add(total, v);
     }
     at.write(hn::Add(at.read(sums + i), total), sums + i);
@@ -255,8 +274,7 @@ template <class T, class C>
 HWY_INLINE void emit_all(const Extent& e, const Head<T>& h, const C* in, T* out, C* sums) {
   std::fill_n(sums, h.size, C{0});
   for (int64_t t = 0; t < h.length; t += kGroup) {
-    emit(h, std::min(kGroup, h.length - t), in + t * e.size, e.size, C{1}, out + t * 3 * h.width,
-         sums);
+    emit(h, std::min(kGroup, h.length - t), in + t * e.size, e.size, C{1}, out + t * h.row, sums);
   }
 }
 
@@ -291,25 +309,15 @@ HWY_INLINE void backward_group(const Head<T>& h, const AttentionBackward<T>& a,
   }
   multiply<false>(d, first + kGroup, {slopes, w.e.band, 1}, w.keys, w.e.size, w.g_query);
   emit(h, std::min(kGroup, h.length - first), w.g_query, w.e.size,
-       C{1} / std::sqrt(static_cast<C>(h.size)), a.g_qkv + first * 3 * h.width, a.bias_sums);
+       C{1} / std::sqrt(static_cast<C>(h.size)), a.g_qkv + first * h.row, a.bias_sums);
 }
 
-template <class T>
-HWY_INLINE void backward_head(const Head<T>& h, const AttentionBackward<T>& a,
-                              ComputedIn<T>* scratch) {
-  using C = ComputedIn<T>;
+/// Of one head of queries, packed in w as keys and values are; adds to the gradients of those.
+template <class T, class C>
+HWY_INLINE void backward_queries(const Head<T>& h, const AttentionBackward<T>& a,
+                                 const Workspace<C>& w) {
   const hn::ScalableTag<C> d;
-  const Workspace<C> w(extent<C>(h.length, h.size), scratch);
   const Extent& e = w.e;
-  const int64_t stride = 3 * h.width;
-  pack(e, h.size, h.qkv, stride, h.bias, C{1} / std::sqrt(static_cast<C>(h.size)), w.queries);
-  pack(e, h.size, h.qkv + h.width, stride, h.bias + h.width, C{1}, w.keys);
-  pack(e, h.size, h.qkv + 2 * h.width, stride, h.bias + 2 * h.width, C{1}, w.values);
-  pack(e, h.size, a.g_out, h.width, static_cast<const C*>(nullptr), C{1}, w.g_out);
-  transpose(e, w.keys, w.keys_panels);
-  transpose(e, w.values, w.values_panels);
-  std::fill_n(w.g_keys, e.rows * e.size, C{0});
-  std::fill_n(w.g_values, e.rows * e.size, C{0});
   std::fill_n(a.bias_sums, h.size, C{0});
   for (int64_t band = 0; band < h.length; band += kBand) {
     const int64_t band_end = std::min(band + kBand, round_up(h.length, kGroup));
@@ -327,8 +335,31 @@ HWY_INLINE void backward_head(const Head<T>& h, const AttentionBackward<T>& a,
                      e.size, w.g_keys + key * e.size);
     }
   }
-  emit_all(e, h, w.g_keys, a.g_qkv + h.width, a.bias_sums + h.width);
-  emit_all(e, h, w.g_values, a.g_qkv + 2 * h.width, a.bias_sums + 2 * h.width);
+}
+
+template <class T>
+HWY_INLINE void backward_head(const Head<T>& h, const AttentionBackward<T>& a,
+                              ComputedIn<T>* scratch) {
+  using C = ComputedIn<T>;
+  const Workspace<C> w(extent<C>(h.length, h.size), scratch);
+  const Extent& e = w.e;
+  const C scale = C{1} / std::sqrt(static_cast<C>(h.size));
+  pack(e, h.size, h.qkv + h.keys, h.row, h.bias + h.keys, C{1}, w.keys);
+  pack(e, h.size, h.qkv + h.values, h.row, h.bias + h.values, C{1}, w.values);
+  transpose(e, w.keys, w.keys_panels);
+  transpose(e, w.values, w.values_panels);
+  std::fill_n(w.g_keys, e.rows * e.size, C{0});
+  std::fill_n(w.g_values, e.rows * e.size, C{0});
+  for (int64_t query = 0; query < h.group; ++query) {
+    const int64_t offset = query * h.size;
+    const AttentionBackward<T> own{a.g_out + offset, a.softmax + 2 * query * h.length,
+                                   a.g_qkv + offset, a.bias_sums + offset};
+    pack(e, h.size, h.qkv + offset, h.row, h.bias + offset, scale, w.queries);
+    pack(e, h.size, own.g_out, h.width, static_cast<const C*>(nullptr), C{1}, w.g_out);
+    backward_queries(h, own, w);
+  }
+  emit_all(e, h, w.g_keys, a.g_qkv + h.keys, a.bias_sums + h.keys);
+  emit_all(e, h, w.g_values, a.g_qkv + h.values, a.bias_sums + h.values);
 }
 
 template <class C>

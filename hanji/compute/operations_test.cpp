@@ -63,25 +63,32 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 Weight weight(const at::Tensor& value) { return {value, {}}; }
 
-at::Tensor plain_attention(const Inputs& x, int64_t heads) {
-  const int64_t length = x[0].size(1), width = x[0].size(2) / 3;
-  auto parts = (x[0] + x[1]).split(width, 2);
-  for (auto& part : parts) part = part.view({-1, length, heads, width / heads}).transpose(1, 2);
+at::Tensor plain_attention(const Inputs& x, int64_t heads, int64_t kv_heads) {
+  const int64_t length = x[0].size(1), size = x[0].size(2) / (heads + 2 * kv_heads);
+  const int64_t width = heads * size;
+  auto parts = (x[0] + x[1]).split_with_sizes({width, kv_heads * size, kv_heads * size}, 2);
+  for (auto& part : parts) part = part.unflatten(2, {-1, size}).transpose(1, 2);
+  for (size_t i : {1, 2}) parts[i] = parts[i].repeat_interleave(heads / kv_heads, 1);
   auto above = at::ones({length, length}, at::kBool).triu(1);
-  auto scores =
-      at::matmul(parts[0], parts[1].transpose(2, 3)) / std::sqrt(double(width) / double(heads));
+  auto scores = at::matmul(parts[0], parts[1].transpose(2, 3)) / std::sqrt(double(size));
   auto mixed = at::matmul(scores.masked_fill(above, -INFINITY).softmax(-1), parts[2]);
   return mixed.transpose(1, 2).reshape({-1, length, width});
 }
 
-Case attention_case(int64_t batch, int64_t length, int64_t heads, int64_t size) {
-  const int64_t width = heads * size;
-  return {"Attention_T" + std::to_string(length) + "_D" + std::to_string(size),
-          {{batch, length, 3 * width}, {3 * width}},
-          [heads](const Inputs& x) {
-            return causal_attention(x[0], weight(x[1]), {heads, Attention::kMath, 0, {}});
-          },
-          [heads](const Inputs& x) { return plain_attention(x, heads); }};
+struct AttentionSizes {
+  int64_t batch, length, heads, size, kv_heads;
+};
+
+Case attention_case(AttentionSizes s) {
+  const int64_t row = (s.heads + 2 * s.kv_heads) * s.size;
+  return {
+      "Attention_T" + std::to_string(s.length) + "_D" + std::to_string(s.size) + "_H" +
+          std::to_string(s.heads) + "_K" + std::to_string(s.kv_heads),
+      {{s.batch, s.length, row}, {row}},
+      [s](const Inputs& x) {
+        return causal_attention(x[0], weight(x[1]), {s.heads, Attention::kMath, 0, {}, s.kv_heads});
+      },
+      [s](const Inputs& x) { return plain_attention(x, s.heads, s.kv_heads); }};
 }
 
 Case gelu_case(int64_t rows, int64_t columns) {
@@ -201,19 +208,19 @@ TEST_P(Parity, HasTheSameBitsForAnyNumberOfThreads) {
   for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(at::equal(one[i], three[i])) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Operations, Parity,
-                         testing::Values(attention_case(2, 1, 1, 1), attention_case(1, 7, 3, 5),
-                                         attention_case(2, 64, 2, 32),
-                                         attention_case(1, 131, 2, 40), gelu_case(1, 1),
-                                         gelu_case(37, 33), gelu_case(64, 128), norm_case(1, 3),
-                                         norm_case(67, 33), bare_norm_case(33, 48),
-                                         cross_entropy_case(5, 3), cross_entropy_case(40, 65),
-                                         linear_case()),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Operations, Parity,
+    testing::Values(attention_case({2, 1, 1, 1, 1}), attention_case({1, 7, 3, 5, 3}),
+                    attention_case({2, 64, 2, 32, 2}), attention_case({1, 131, 2, 40, 2}),
+                    attention_case({2, 70, 6, 8, 2}), attention_case({1, 9, 4, 5, 1}),
+                    gelu_case(1, 1), gelu_case(37, 33), gelu_case(64, 128), norm_case(1, 3),
+                    norm_case(67, 33), bare_norm_case(33, 48), cross_entropy_case(5, 3),
+                    cross_entropy_case(40, 65), linear_case()),
+    [](const auto& info) { return info.param.name; });
 
 TEST(Simd, KernelsAreThoseOfTheLevelInUse) {
   if (*base::usable_simd() == base::Simd::kBaseline) GTEST_SKIP() << "there is one level here";
-  const Case c = attention_case(2, 64, 2, 32);
+  const Case c = attention_case({2, 64, 2, 32, 2});
   const auto all = inputs(c.sizes, at::kFloat);
   std::vector<at::Tensor> results;
   at_every_level([&] { results.push_back(c.ours(all)); });
@@ -240,17 +247,55 @@ TEST(Attention, DoesNotSeeTheFuture) {
 }
 
 TEST(Attention, BothPathsAgree) {
-  const auto all = inputs({{2, 96, 96}, {96}}, at::kFloat);
-  auto run_path = [&](Attention path) {
-    return run(
-        [&](const Inputs& x) {
-          return causal_attention(x[0], weight(x[1]), {2, path, 0, {}});
-        },
-        all);
-  };
-  const auto flash = run_path(Attention::kFlash), math = run_path(Attention::kMath);
-  EXPECT_LT(distance(math[0], flash[0]), 64 * std::ldexp(1.0, -24));
-  EXPECT_LT(distance(math[1], flash[1]), 64 * std::ldexp(1.0, -24));
+  for (const auto& [heads, kv_heads] : {std::pair{2, 2}, {4, 2}, {6, 1}}) {
+    const int64_t row = (heads + 2 * kv_heads) * 16;
+    const auto all = inputs({{2, 96, row}, {row}}, at::kFloat);
+    auto run_path = [&](Attention path) {
+      return run(
+          [&](const Inputs& x) {
+            return causal_attention(x[0], weight(x[1]), {heads, path, 0, {}, kv_heads});
+          },
+          all);
+    };
+    const auto flash = run_path(Attention::kFlash), math = run_path(Attention::kMath);
+    EXPECT_LT(distance(math[0], flash[0]), 64 * std::ldexp(1.0, -24));
+    EXPECT_LT(distance(math[1], flash[1]), 64 * std::ldexp(1.0, -24));
+  }
+}
+
+/// Keys and values of 2 heads of 4, each of them 3 times, after queries of 6 heads.
+at::Tensor repeated(const at::Tensor& qkv) {
+  auto parts = qkv.split_with_sizes({24, 8, 8}, -1);
+  for (size_t i : {1, 2}) {
+    parts[i] = parts[i].unflatten(-1, {2, 4}).repeat_interleave(3, -2).flatten(-2);
+  }
+  return at::cat(parts, -1);
+}
+
+TEST(Attention, OfGroupsIsThatOfRepeatedHeads) {
+  const auto all = inputs({{2, 13, 40}, {40}}, at::kDouble);
+  for (const Attention path : {Attention::kMath, Attention::kFlash}) {
+    for (const double dropped : {0.0, 0.25}) {
+      const AttentionOptions grouped{6, path, dropped, {5, 7, 10, 2, {}}, 2};
+      AttentionOptions every = grouped;
+      every.kv_heads = 0;
+      const auto one =
+          run([&](const Inputs& x) { return causal_attention(x[0], weight(x[1]), grouped); }, all);
+      const auto other = run(
+          [&](const Inputs& x) {
+            return causal_attention(repeated(x[0]), weight(repeated(x[1])), every);
+          },
+          all);
+      for (size_t i = 0; i < one.size(); ++i) EXPECT_LT(distance(one[i], other[i]), 1e-13) << i;
+    }
+  }
+}
+
+TEST(Attention, RefusesHeadsThatDoNotFit) {
+  const auto all = inputs({{2, 13, 40}, {40}}, at::kFloat);
+  for (const auto& [heads, kv_heads] : {std::pair{6, 4}, {6, 0}, {5, 2}, {0, 0}, {6, 12}}) {
+    EXPECT_THROW(causal_attention(all[0], weight(all[1]), {heads, {}, 0, {}, kv_heads}), Error);
+  }
 }
 
 /// Of queries, keys and values, the columns of heads [begin, end).

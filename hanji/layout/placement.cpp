@@ -50,16 +50,18 @@ Result<std::vector<Range>> parts_of(const Placement& placement, int64_t size, in
         "segments [{}] do not make up a dimension of {}; give the sizes of what is cut one by one",
         fmt::join(segments, ", "), size));
   }
+  const int64_t shortest = std::max<int64_t>(1, *std::ranges::min_element(segments));
   std::vector<Range> parts;
   int64_t begin = 0;
   for (const int64_t segment : segments) {
-    const int64_t units = segment / placement.unit;
+    const int64_t unit = placement.unit * std::max<int64_t>(1, segment / shortest);
+    const int64_t units = segment / unit;
     if (units < degree) {
       return base::invalid_argument(
           fmt::format("{} ranks share {} units of {} in a segment of {}: at most {} ranks can",
-                      degree, units, placement.unit, segment, units));
+                      degree, units, unit, segment, units));
     }
-    const Range part = part_of(segment, placement.unit, index, degree);
+    const Range part = part_of(segment, unit, index, degree);
     parts.push_back({begin + part.begin, begin + part.end});
     begin += segment;
   }

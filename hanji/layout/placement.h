@@ -18,8 +18,9 @@ struct Placement {
   /// Sizes along `dim` that are cut one by one: {C, C, C} gives every rank its part of q, of k and of
   /// v. Empty: the dimension is one segment.
   std::vector<int64_t> segments = {};
-  /// A cut falls on its multiples within each segment (the width of a head); what is left over
-  /// belongs to the last rank.
+  /// A cut falls on its multiples within each segment (the width of a head), in a segment n times as
+  /// long as the shortest on those of n units (queries whose heads share keys and values); what is left
+  /// over belongs to the last rank.
   int64_t unit = 1;
 
   bool is_cut() const { return dim != kWhole; }

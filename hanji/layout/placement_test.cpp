@@ -34,6 +34,14 @@ TEST(Placement, EachSegmentIsCutByItself) {
   EXPECT_THAT(*parts_of(qkv, 18, 1, 3), ElementsAre(Range{2, 4}, Range{8, 10}, Range{14, 16}));
 }
 
+TEST(Placement, ALongerSegmentIsCutWhereTheShortestIs) {
+  const Placement grouped{0, {12, 4, 4}, 2};  // three heads of queries to one of keys and values
+  EXPECT_THAT(*parts_of(grouped, 20, 1, 2),
+              ElementsAre(Range{6, 12}, Range{14, 16}, Range{18, 20}));
+  EXPECT_THAT(parts_of(grouped, 20, 0, 3).status().message(),
+              AllOf(HasSubstr("3 ranks share 2 units"), HasSubstr("at most 2")));
+}
+
 TEST(Placement, SegmentsOfAnotherSizeAreRefused) {
   EXPECT_THAT(parts_of({0, {6, 6}}, 18, 0, 2).status().message(),
               AllOf(HasSubstr("[6, 6]"), HasSubstr("18")));

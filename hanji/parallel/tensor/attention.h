@@ -8,16 +8,19 @@
 namespace hanji::parallel::tensor {
 
 /// compute::causal_attention of the heads that each rank has: those whose queries, keys and values
-/// are its columns of the projection (segments {C, C, C} of layout::Placement, unit the width of a
-/// head). Heads do not meet, so nothing moves; dropped weights are those of the same heads on one rank.
+/// are its columns of the projection (segments {C, C, C} of layout::Placement, or {C, K d, K d}
+/// with K heads of keys and values; unit the width d of a head). Heads do not meet, so nothing moves; dropped weights are those of the same heads on one rank.
 ///
-/// Shape   qkv [B, T, 3C / ranks], bias [3C / ranks] -> [B, T, C / ranks]; options.heads of all ranks.
+/// Shape   as compute's, of options.heads and options.kv_heads that are those of all ranks; whole groups
+///         go to one rank, so there are at most kv_heads ranks.
 inline Typed<Features> causal_attention(const Typed<Features>& qkv,
                                         const Parameter<Sharded<0>>& bias,
                                         compute::AttentionOptions options, const Axis& axis) {
-  const Extents heads = axis.extents_of(options.heads);
-  options.heads = heads[axis.rank()];
+  const int64_t kv_heads = options.kv_heads == 0 ? options.heads : options.kv_heads;
+  const Extents heads = axis.extents_of(options.heads, options.heads / kv_heads);
   options.key.part = own_dropout_part(1, axis, heads);
+  options.heads = heads[axis.rank()];
+  options.kv_heads = axis.extents_of(kv_heads)[axis.rank()];
   return Typed<Features>(compute::causal_attention(qkv.value(), bias.weight, options));
 }
 

@@ -239,6 +239,33 @@ TEST(TensorParts, DropTheirPartOfWhatOneRankDrops) {
   });
 }
 
+TEST(TensorParts, AttentionOfGroupsIsCutByItsHeadsOfKeysAndValues) {
+  constexpr int64_t kKeys = 3 * kHead;  // two heads of queries share each
+  const layout::Placement placement{0, {kWidth, kKeys, kKeys}, kHead};
+  const auto qkv = at::arange(kBatch * kLength * (kWidth + 2 * kKeys)).sin();
+  const auto x = qkv.view({kBatch, kLength, -1}).requires_grad_();
+  const compute::AttentionOptions options{kHeads, {}, 0, {}, 3};
+  const auto whole = compute::causal_attention(x, {at::zeros({x.size(2)}), {}}, options);
+  whole.sum().backward();
+  test::run_ranks(3, [&](world::World& world) {
+    const Axis axis(world.group());
+    const auto own_columns = [&](const at::Tensor& of) {
+      std::vector<at::Tensor> parts;
+      for (const layout::Range& range :
+           layout::parts_of(placement, of.size(2), axis.rank(), axis.degree()).or_throw()) {
+        parts.push_back(of.narrow(2, range.begin, range.size()));
+      }
+      return at::cat(parts, 2);
+    };
+    const auto own = own_columns(x.detach()).requires_grad_();
+    const Parameter<Sharded<0>> bias{{at::zeros({own.size(2)}), {}}};
+    const auto mixed = causal_attention(Typed<Features>(own), bias, options, axis);
+    mixed.value().sum().backward();
+    EXPECT_TRUE(at::equal(mixed.value(), axis.own_part(whole.detach(), -1)));
+    EXPECT_TRUE(at::equal(own.grad(), own_columns(x.grad())));
+  });
+}
+
 TEST(TensorParts, MovedWeightsGiveWhatMovedActivationsGive) {
   test::run_ranks(3, [](world::World& world) {
     const Axis axis(world.group());
