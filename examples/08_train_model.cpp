@@ -2,6 +2,7 @@
 // bits that do not depend on the number of ranks, checkpoints, resuming, traces, a summary.
 //
 //   08_train_model            hanji run --ranks 2 08_train_model train.bits=stable parallel.data=zero3
+//   hanji run --ranks 2 08_train_model --verify train.bits=stable    (are 2 ranks one process?)
 #include <hanji/hanji.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
@@ -51,6 +52,9 @@ int main(int argc, char** argv) {
   options.assignments = {argv + 1, argv + argc};  // any key of `hanji train`, as KEY=VALUE
   options.write = [](std::string_view text) { std::printf("%s", std::string(text).c_str()); };
   const Spirals spirals;
+  if (std::erase(options.assignments, "--verify") > 0) {
+    return hanji::verify_model(world, make_net, loss, spirals, options).equal ? 0 : 7;
+  }
   const auto trained = hanji::train_model(world, make_net, loss, spirals, options);
 
   auto net = make_net();  // an ordinary module again, with what was learned

@@ -124,4 +124,6 @@ using train::describe;
 using train::train_model;
 using train::TrainedModel;
 using train::TrainOptions;
+using train::VerifiedModel;
+using train::verify_model;
 }  // namespace hanji

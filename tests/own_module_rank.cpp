@@ -1,5 +1,6 @@
 // A random torch::nn module, trained by hanji::train_model: own_module_rank SEED WIDTH KEY=VALUE...
 // or described: own_module_rank SEED WIDTH --describe FILE.json
+// or verified: with --verify, and with --faulty by ranks of which the last has another module
 #include <hanji/hanji.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/activation.h>
@@ -45,7 +46,8 @@ struct Points : hanji::Source {
 
 /// A branch that is drawn, beside the identity.
 struct BranchImpl : torch::nn::Module {
-  BranchImpl(int64_t width, uint64_t kind, int64_t inner) : kind(kind) {
+  BranchImpl(int64_t width, uint64_t kind, int64_t inner, double factor)
+      : kind(kind), factor(factor) {
     using namespace torch::nn;
     first = register_module("first", Linear(width, inner));
     if (kind % 3 == 0) batch_norm = register_module("batch_norm", BatchNorm1d(inner));
@@ -58,9 +60,11 @@ struct BranchImpl : torch::nn::Module {
     torch::Tensor y = first(x);
     if (kind % 3 == 0) y = batch_norm(y);
     if (kind % 3 == 1) y = layer_norm(y);
-    return x + last(dropout(kind % 2 == 0 ? torch::gelu(y) : torch::relu(y)));
+    y = last(dropout(kind % 2 == 0 ? torch::gelu(y) : torch::relu(y)));
+    return factor == 1 ? x + y : x + y * factor;
   }
   uint64_t kind;
+  double factor;  ///< Other than 1: a fault that no comparison of modules shows.
   torch::nn::Linear first{nullptr}, last{nullptr};
   torch::nn::BatchNorm1d batch_norm{nullptr};
   torch::nn::LayerNorm layer_norm{nullptr};
@@ -68,12 +72,13 @@ struct BranchImpl : torch::nn::Module {
 };
 TORCH_MODULE(Branch);
 
-hanji::Sequential random_module(uint64_t seed, int64_t width) {
+hanji::Sequential random_module(uint64_t seed, int64_t width, double factor = 1) {
   std::mt19937_64 draw(seed);
   hanji::Sequential net;
   net->push_back(torch::nn::Linear(kFeatures, width));
   for (uint64_t i = 0, blocks = 3 + draw() % 3; i < blocks; ++i) {
-    net->push_back(Branch(width, i, width + static_cast<int64_t>(draw() % 2 * width + draw() % 7)));
+    const auto inner = width + static_cast<int64_t>(draw() % 2 * width + draw() % 7);
+    net->push_back(Branch(width, i, inner, i + 1 == blocks ? factor : 1));
   }
   net->push_back(torch::nn::Linear(width, kClasses));
   return net;
@@ -101,8 +106,12 @@ int main(int argc, char** argv) try {
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   };
-  const auto done = hanji::train_model(
-      world, [=] { return random_module(seed, width); }, loss, Points(), options);
+  const bool verify = std::erase(options.assignments, "--verify") > 0;
+  const bool faulty = std::erase(options.assignments, "--faulty") > 0;
+  const double factor = faulty && world.rank() + 1 == world.size() ? 1.001 : 1;
+  const auto make = [=] { return random_module(seed, width, factor); };
+  if (verify) return hanji::verify_model(world, make, loss, Points(), options).equal ? 0 : 7;
+  const auto done = hanji::train_model(world, make, loss, Points(), options);
   return done.stop_signal == 0 ? 0 : 75;
 } catch (const hanji::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -25,7 +25,7 @@ class OwnModule(CommandTest):
         done = subprocess.run(command, cwd=self.folder, text=True, capture_output=True, timeout=200,
                               env=self.environment())
         self.assertEqual(done.returncode, expect, f"{command}\n{done.stdout}\n{done.stderr}")
-        return done if expect else self.read_json(out, "summary.json")
+        return done if expect or "--verify" in arguments else self.read_json(out, "summary.json")
 
     def expect_same(self, found, expected, which):
         for name in SAME:
@@ -130,6 +130,32 @@ class OwnModule(CommandTest):
                         for size in ([], ["--set", "data.image_size=16"]))
         self.assertAlmostEqual(large / small, 4, delta=0.3)
         self.assertIn("hanji::describe", self.plan("module", "--device", "80GB", expect=2))
+
+    def test_ranks_of_every_strategy_are_verified_against_one_process(self):
+        for bits in (STABLE, "train.bits=run"):
+            for data in ("ddp", "zero3"):
+                self.train_own(f"{data}-{bits}", 2, *SMALL, bits, f"parallel.data={data}", "--verify")
+                found = self.read_json(f"{data}-{bits}", "certificate.json")
+                self.assertEqual(found["verdict"], "equal")
+                self.assertEqual(len(found["steps"]), 4 + 1)
+        trained = self.train_own("trained", 3, *SMALL, STABLE)
+        proved = self.read_json(f"ddp-{STABLE}", "certificate.json")
+        self.assertEqual(trained["state_sha256"], proved["state_sha256"])
+
+    def test_verification_names_the_first_tensor_and_grain_of_a_faulty_rank(self):
+        self.train_own("faulty", 2, *SMALL, STABLE, "--verify", "--faulty", expect=7)
+        found = self.read_json("faulty", "certificate.json")
+        self.assertEqual(found["verdict"], "differs")
+        first = found["first_difference"]
+        self.assertEqual((first["step"], first["quantity"], first["ranks"]), (1, "gradient", [0, 1]))
+        self.assertEqual(first["backward"]["rank"], 1)
+        self.assertGreater(first["distance"]["largest"], 0)
+
+    def test_what_cannot_be_verified_is_refused_before_a_folder_is_made(self):
+        for arguments, word in ((["train.bits=fast"], "promises no bits"), (["--resume"], "resume")):
+            done = self.train_own("refused", 1, *SMALL, *arguments, "--verify", expect=1)
+            self.assertIn(word, done.stderr)
+            self.assertFalse((self.folder / "refused").exists())
 
     def test_a_signal_ends_all_ranks_after_a_checkpoint(self):
         command = self.command(2, f"run.out={self.folder / 'run'}", *SMALL, "train.steps=100000",

@@ -4,38 +4,23 @@
 #include "hanji/cli/job_options.h"
 #include "hanji/cli/notify.h"
 #include "hanji/cli/verbs.h"
-#include "hanji/plan/verifiable.h"
-#include "hanji/train/prepare.h"
-#include "hanji/train/run_folder.h"
+#include "hanji/train/decide_job.h"
 #include "hanji/train/verify.h"
 #include "hanji/train/verify_rank.h"
 
 namespace hanji::cli {
 namespace {
 
-/// A difference shows within a few steps or not at all.
-constexpr int64_t kSteps = 20;
-
-plan::LoadedConfig load(const JobOptions& job) {
-  plan::ConfigSources sources;
-  sources.base.train.steps = kSteps;
-  return job.load(std::move(sources));
-}
-
-int verify_job(const JobOptions& job) {
-  plan::LoadedConfig loaded = load(job);
-  train::check_engine(loaded, train::StartedBy::kUs);
-  const auto checked = train::check_job(std::move(loaded), train::FolderUse::kClaim);
-  if (const int code = report_mistakes(checked); code != 0) return code;
-  const plan::Plan plan =
-      train::prepare(checked.loaded.config, train::Workload{*checked.dataset}).or_throw();
-  base::throw_if_error(plan::check_verifiable(plan));
-  const auto out =
-      train::claim_folder(checked.loaded.config.run.out, train::kVerifyParts).or_throw();
+int verify_job(const JobOptions& options) {
+  const train::DecidedJob decided = train::decide_job(
+      {.load = [&](plan::ConfigSources sources) { return options.load(std::move(sources)); },
+       .purpose = train::Purpose::kVerify});
+  if (const int code = report_mistakes(decided.checked); code != 0) return code;
+  const train::JoinedJob& job = *decided.job;
   const report::Certificate certificate =
-      train::verify_job(plan, *checked.dataset, {.out = out, .on_event = notify});
+      train::verify_job(job.plan, *decided.checked.dataset, {.out = job.out, .on_event = notify});
   std::cout << report::describe(certificate) << "certificate  "
-            << (out / "certificate.json").string() << "\n";
+            << (job.out / "certificate.json").string() << "\n";
   return certificate.equal() ? 0 : kDiffers;
 }
 

@@ -7,12 +7,17 @@
 #include "hanji/base/env.h"
 #include "hanji/plan/nccl_variables.h"
 #include "hanji/plan/resume.h"
+#include "hanji/plan/verifiable.h"
 #include "hanji/train/prepare.h"
 #include "hanji/train/resume.h"
 #include "hanji/train/run_folder.h"
+#include "hanji/train/verify.h"
 
 namespace hanji::train {
 namespace {
+
+/// A difference shows within a few steps or not at all.
+constexpr int64_t kVerifiedSteps = 20;
 
 /// Ranks that are there already are as many as they are.
 void count_ranks(plan::LoadedConfig& loaded, const JobRequest& request) {
@@ -61,6 +66,11 @@ DecidedJob begin(plan::LoadedConfig loaded, const JobRequest& request) {
   job.plan = (request.started ? prepare_started(config, workload, *request.started)
                               : prepare(config, workload))
                  .or_throw();
+  if (request.purpose == Purpose::kVerify) {
+    base::throw_if_error(plan::check_verifiable(job.plan));
+    job.out = claim_folder(config.run.out, kVerifyParts).or_throw();
+    return decided;
+  }
   // A run that was killed before it had a plan has left empty folders.
   job.out =
       (request.resume ? reopen_folder(config.run.out, 0) : claim_folder(config.run.out)).or_throw();
@@ -109,7 +119,9 @@ DecidedJob go_on(const SavedRun& saved, const JobRequest& request) {
 }  // namespace
 
 DecidedJob decide_job(const JobRequest& request) {
-  plan::LoadedConfig loaded = load_request(request, {});
+  plan::ConfigSources sources;
+  if (request.purpose == Purpose::kVerify) sources.base.train.steps = kVerifiedSteps;
+  plan::LoadedConfig loaded = load_request(request, std::move(sources));
   if (!request.resume) return begin(std::move(loaded), request);
   const std::string out = loaded.config.run.out;
   if (out.empty()) {

@@ -10,10 +10,14 @@
 
 namespace hanji::train {
 
+/// What a job is for. kVerify: 20 steps by default, of a job that one process can repeat.
+enum class Purpose : bool { kTrain, kVerify };
+
 /// A request for a job, by the command or by a program with its own ranks, data and model.
 struct JobRequest {
   /// Loads the configuration over a base: the defaults, or the configuration of a saved run.
   std::function<plan::LoadedConfig(plan::ConfigSources)> load;
+  Purpose purpose = Purpose::kTrain;
   bool resume = false;                       ///< Resumes the run in run.out, if it exists.
   std::optional<StartedRanks> started = {};  ///< If the ranks are running already.
   const Workload* own = nullptr;             ///< A program's; null: that of the keys.
@@ -23,15 +27,17 @@ struct JobRequest {
 
 /// The result of decide_job(). Without mistakes and without a job: all steps of the saved run are done.
 struct DecidedJob {
-  CheckedJob checked;            ///< Without mistakes if there is a job.
-  std::optional<JoinedJob> job;  ///< Its folder is created and locked; nothing runs yet.
+  CheckedJob checked;  ///< Without mistakes if there is a job.
+  /// Its folder is created, and for training locked; nothing runs yet.
+  std::optional<JoinedJob> job;
 };
 
 /// Checks the request, makes the plan, prepares the folder of a new or resumed run, and prints the
 /// plan.
 ///
 /// Errors  as check_job() in DecidedJob::checked; throws as prepare(), find_saved_run(),
-///         plan_resumed() and claim_folder(); kInvalidArgument for resuming without run.out.
+///         plan_resumed() and claim_folder(); kInvalidArgument for resuming without run.out;
+///         as check_verifiable().
 DecidedJob decide_job(const JobRequest& request);
 
 }  // namespace hanji::train

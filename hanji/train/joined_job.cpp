@@ -92,7 +92,7 @@ namespace {
 
 JoinedOutcome run_met(world::World& world, StopSignal& stop,
                       const std::function<Decision(const MetRanks& met)>& decide,
-                      RankOptions options) {
+                      RankOptions options, const RunPlan& run) {
   try {
     Decision decision;
     const MetRanks met = describe(world);
@@ -115,7 +115,7 @@ JoinedOutcome run_met(world::World& world, StopSignal& stop,
     if (world.rank() == 0 && group.engine() != followed.engine()) {
       options.output.write(fmt::format("trains over {}\n", group.engine()));
     }
-    return {.exit_code = 0, .rank = run_plan(options, world, group, plan, stop)};
+    return {.exit_code = 0, .rank = run(options, world, group, plan, stop)};
   } catch (...) {
     world.fail(world::status_of(std::current_exception()));
     throw;
@@ -128,14 +128,14 @@ JoinedOutcome run_joined(const std::function<Decision(const MetRanks& met)>& dec
                          RankOptions options) {
   StopSignal stop = StopSignal::create().or_throw();
   world::World world = world::connect();
-  return run_met(world, stop, decide, std::move(options));
+  return run_met(world, stop, decide, std::move(options), run_plan);
 }
 
 JoinedOutcome run_joined(world::World& world,
                          const std::function<Decision(const MetRanks& met)>& decide,
-                         RankOptions options) {
+                         RankOptions options, const RunPlan& run) {
   StopSignal stop = StopSignal::create().or_throw();
-  return run_met(world, stop, decide, std::move(options));
+  return run_met(world, stop, decide, std::move(options), run);
 }
 
 }  // namespace hanji::train

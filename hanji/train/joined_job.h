@@ -53,6 +53,11 @@ struct Decision {
   std::optional<JoinedJob> job;
 };
 
+/// What a rank does with the plan after rendezvous.
+using RunPlan =
+    std::function<RankOutcome(const RankOptions& options, world::World& world,
+                              const comm::Group& group, const plan::Plan& plan, StopSignal& stop)>;
+
 /// How the ranks ended.
 struct JoinedOutcome {
   int exit_code = 0;  ///< If no job was run.
@@ -60,7 +65,7 @@ struct JoinedOutcome {
 };
 
 /// Connects to the other ranks, measures the link between their hosts, lets rank 0 decide, writes
-/// plan.json, and trains.
+/// plan.json, and calls `run`, which trains by default.
 ///
 /// Order   called by every rank; `decide` is called by rank 0 only, after rendezvous. The other ranks
 ///         receive the plan from rank 0 and ignore their own configuration.
@@ -71,6 +76,6 @@ JoinedOutcome run_joined(const std::function<Decision(const MetRanks& met)>& dec
 /// signals that end a run early.
 JoinedOutcome run_joined(world::World& world,
                          const std::function<Decision(const MetRanks& met)>& decide,
-                         RankOptions options);
+                         RankOptions options, const RunPlan& run = run_plan);
 
 }  // namespace hanji::train

@@ -160,9 +160,9 @@ report::ObservedRun observe(OneProcess& job, int64_t steps, const ObserveOptions
 }
 
 report::ObservedRun observe_one_process(const plan::Plan& plan, const Dataset& dataset,
-                                        const ObserveOptions& options) {
+                                        const ObserveOptions& options, const MakeModel& make) {
   compute::apply(plan.kernels, plan.threads);
-  OneProcess job(plan, dataset);
+  OneProcess job(plan, dataset, make);
   return observe(job, plan.config.train.steps, options);
 }
 

@@ -71,6 +71,7 @@ report::ObservedRun observe(OneProcess& job, int64_t steps, const ObserveOptions
 
 /// Runs all steps of the plan and returns the observed values. Sets the process's kernels and threads.
 report::ObservedRun observe_one_process(const plan::Plan& plan, const Dataset& dataset,
-                                        const ObserveOptions& options = {});
+                                        const ObserveOptions& options = {},
+                                        const MakeModel& make = {});
 
 }  // namespace hanji::train

@@ -1,10 +1,15 @@
 #include "hanji/train/train_model.h"
 
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "hanji/base/clock.h"
 #include "hanji/checkpoint/export.h"
 #include "hanji/checkpoint/load.h"
+#include "hanji/comm/barrier.h"
+#include "hanji/comm/broadcast.h"
 #include "hanji/comm/share_text.h"
 #include "hanji/data/batch.h"
 #include "hanji/lens/deferred.h"
@@ -12,6 +17,8 @@
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/schema.h"
 #include "hanji/train/decide_job.h"
+#include "hanji/train/verify.h"
+#include "hanji/train/verify_rank.h"
 
 namespace hanji::train {
 namespace {
@@ -54,6 +61,94 @@ plan::LoadedConfig load_options(const TrainOptions& options, plan::ConfigSources
   return plan::load_config(sources);
 }
 
+std::function<void(std::string_view)> output_of(const TrainOptions& options) {
+  if (options.write) return options.write;
+  return [](std::string_view) {};
+}
+
+/// Rank 0's job.
+DecidedJob decide_own(const world::World& world, const MetRanks& met, const Workload& workload,
+                      const TrainOptions& options, Purpose purpose = Purpose::kTrain) {
+  StartedRanks started = started_ranks(world).or_throw();
+  started.ranks_per_host = met.ranks_per_host;
+  started.link = met.link;
+  DecidedJob decided = decide_job(
+      {.load =
+           [&](plan::ConfigSources sources) { return load_options(options, std::move(sources)); },
+       .purpose = purpose,
+       .resume = options.resume,
+       .started = started,
+       .own = &workload,
+       .print = output_of(options)});
+  base::throw_if_error(plan::to_status(decided.checked.loaded.mistakes));
+  return decided;
+}
+
+void check_verify_options(const world::World& world, const TrainOptions& options) {
+  if (world.num_nodes() > 1) {
+    throw Error(base::unsupported(fmt::format(
+        "verify_model compares ranks of one host, but these are on {}; start them on one",
+        world.num_nodes())));
+  }
+  if (!options.resume) return;
+  throw Error(
+      base::invalid_argument("verify_model runs a job from its first step, but "
+                             "TrainOptions::resume is true; leave it out"));
+}
+
+/// Rank 0 compares; the other ranks run whenever it announces a run.
+class RanksToVerify {
+ public:
+  RanksToVerify(const RankOptions& options, const comm::Group& group, const plan::Plan& plan)
+      : options_(options), group_(group), plan_(plan), message_(at::zeros({3}, at::kLong)) {}
+
+  bool verify() {
+    if (group_.rank() != 0) return follow();
+    const report::Certificate certificate =
+        verify_job(plan_, *options_.own, options_.out, [&](std::optional<Keep> keep) {
+          announce(kRun, keep);
+          run();
+        });
+    announce(certificate.equal() ? kEqual : kDiffer);
+    options_.output.write(fmt::format("{}certificate  {}\n", report::describe(certificate),
+                                      (options_.out / "certificate.json").string()));
+    return certificate.equal();
+  }
+
+ private:
+  static constexpr int64_t kRun = 0, kEqual = 1, kDiffer = 2;
+  /// For the one process, which takes as long as all ranks together.
+  static constexpr auto kDeadline = std::chrono::hours(24 * 30);
+
+  bool follow() {
+    for (announce(kRun); value(0) == kRun; announce(kRun)) run();
+    return value(0) == kEqual;
+  }
+
+  /// From rank 0 to all.
+  void announce(int64_t what, std::optional<Keep> keep = {}) {
+    message_[0] = what;
+    message_[1] = keep ? keep->step : -1;
+    message_[2] = keep ? keep->rank : 0;
+    comm::broadcast(message_, 0, group_, {.label = "run to verify", .deadline = kDeadline}).wait();
+  }
+
+  int64_t value(int64_t i) const { return message_[i].item<int64_t>(); }
+
+  void run() {
+    VerifyRankOptions rank{.folder = options_.out / "observed",
+                           .keep_rank = static_cast<int>(value(2))};
+    if (value(1) >= 0) rank.keep_step = value(1);
+    observe_into(rank, plan_, *options_.own, group_);
+    comm::barrier(group_, {.label = "observed"});
+  }
+
+  const RankOptions& options_;
+  const comm::Group& group_;
+  const plan::Plan& plan_;
+  at::Tensor message_;
+};
+
 }  // namespace
 
 Workload own_workload(const OwnModel& model, const data::Source& source) {
@@ -70,35 +165,43 @@ Workload own_workload(const OwnModel& model, const data::Source& source) {
 TrainedModel train_own_model(world::World& world, const OwnModel& model, const data::Source& source,
                              const TrainOptions& options) {
   const Workload workload = own_workload(model, source);
-  const auto write = [&](std::string_view text) {
-    if (options.write) options.write(text);
-  };
   TrainedModel trained;
   const auto decide = [&](const MetRanks& met) {
-    StartedRanks started = started_ranks(world).or_throw();
-    started.ranks_per_host = met.ranks_per_host;
-    started.link = met.link;
-    DecidedJob decided = decide_job(
-        {.load =
-             [&](plan::ConfigSources sources) { return load_options(options, std::move(sources)); },
-         .resume = options.resume,
-         .started = started,
-         .own = &workload,
-         .print = write});
-    base::throw_if_error(plan::to_status(decided.checked.loaded.mistakes));
+    DecidedJob decided = decide_own(world, met, workload, options);
     trained.out = decided.checked.loaded.config.run.out;
     if (decided.job) trained.out = decided.job->out;
     return Decision{.exit_code = 0, .job = std::move(decided.job)};
   };
-  const JoinedOutcome outcome = run_joined(
-      world, decide,
-      {.out = "", .started_ns = base::now_ns(), .output = {.write = write}, .own = &workload});
+  const JoinedOutcome outcome = run_joined(world, decide,
+                                           {.out = "",
+                                            .started_ns = base::now_ns(),
+                                            .output = {.write = output_of(options)},
+                                            .own = &workload});
   trained.stop_signal = outcome.rank.stop_signal;
   if (world.rank() == 0) trained.model = export_model(trained.out);
   for (std::filesystem::path* path : {&trained.out, &trained.model}) {
     *path = comm::share_text(path->string(), world.group(), "files of the run");
   }
   return trained;
+}
+
+VerifiedModel verify_own_model(world::World& world, const OwnModel& model,
+                               const data::Source& source, const TrainOptions& options) {
+  check_verify_options(world, options);
+  const Workload workload = own_workload(model, source);
+  VerifiedModel verified;
+  const auto decide = [&](const MetRanks& met) {
+    return Decision{.exit_code = 0,
+                    .job = decide_own(world, met, workload, options, Purpose::kVerify).job};
+  };
+  const auto run = [&](const RankOptions& rank, world::World&, const comm::Group& group,
+                       const plan::Plan& plan, StopSignal&) {
+    verified = {rank.out / "certificate.json", RanksToVerify(rank, group, plan).verify()};
+    return RankOutcome{};
+  };
+  run_joined(world, decide, {.out = "", .output = {.write = output_of(options)}, .own = &workload},
+             run);
+  return verified;
 }
 
 }  // namespace hanji::train

@@ -37,12 +37,22 @@ struct TrainedModel {
   int stop_signal = 0;          ///< The signal that ended the run early, after a checkpoint; or 0.
 };
 
+/// Identical on all ranks.
+struct VerifiedModel {
+  std::filesystem::path certificate;  ///< certificate.json in the folder of the verification.
+  bool equal = false;                 ///< The ranks had the bits of one process after every step.
+};
+
 /// The workload of a program's model and source; the source outlives it.
 Workload own_workload(const OwnModel& model, const data::Source& source);
 
 /// train_model() for a module that is split into layers.
 TrainedModel train_own_model(world::World& world, const OwnModel& model, const data::Source& source,
                              const TrainOptions& options);
+
+/// verify_model() for a module that is split into layers.
+VerifiedModel verify_own_model(world::World& world, const OwnModel& model,
+                               const data::Source& source, const TrainOptions& options);
 
 /// Trains a torch::nn module as `hanji train` trains its own models: makes and writes the plan, trains
 /// by AdamW with any strategy of parallel.data, evaluates, logs, traces, saves checkpoints, and writes
@@ -69,6 +79,23 @@ TrainedModel train_model(world::World& world, const Make& make, const models::Mo
                          const data::Source& source, const TrainOptions& options = {}) {
   return train_own_model(world, {[make] { return models::layers_of(make()); }, loss}, source,
                          options);
+}
+
+/// Compares the ranks of `world` with one process bit for bit, as `hanji verify` does, on the job that
+/// train_model() would run with these arguments: every gradient, parameter, buffer and moment after
+/// every step; 20 steps if train.steps has its default. Rank 0 then runs the job as one process.
+///
+/// Result  options.write receives the report; run.out has certificate.json and observed/, as written
+///         by `hanji verify`. Nothing is trained further or saved.
+/// Order   collective, on one host.
+/// Errors  as train_model(); kUnsupported for train.bits = fast, GPUs and several hosts;
+///         kInvalidArgument for options.resume, and if a signal ends the job early.
+/// Thread  as train_model().
+template <class Make>
+VerifiedModel verify_model(world::World& world, const Make& make, const models::ModuleLoss& loss,
+                           const data::Source& source, const TrainOptions& options = {}) {
+  return verify_own_model(world, {[make] { return models::layers_of(make()); }, loss}, source,
+                          options);
 }
 
 }  // namespace hanji::train

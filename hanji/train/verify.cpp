@@ -67,22 +67,25 @@ ObservedRun read_observed(const fs::path& path) {
       .or_throw();
 }
 
+std::vector<ObservedRun> read_ranks(const fs::path& folder, int ranks) {
+  std::vector<ObservedRun> seen;
+  for (int rank = 0; rank < ranks; ++rank) {
+    seen.push_back(read_observed(rank_file(folder, rank, "json")));
+  }
+  return seen;
+}
+
 /// The command's hidden verb on every rank of the plan.
 class LaunchedRanks {
  public:
   LaunchedRanks(const plan::Plan& plan, const VerifyLaunch& launch)
       : plan_(plan), launch_(launch), folder_(launch.out / "observed") {}
 
-  std::vector<ObservedRun> run(std::optional<Keep> keep) const {
+  void run(std::optional<Keep> keep) const {
     auto options = launch_options(plan_, plan::to_json(plan_), launch_.out);
     options.command = command(keep);
     options.on_event = launch_.on_event;
     refuse_failure(launch::launch(options).or_throw());
-    std::vector<ObservedRun> seen;
-    for (int rank = 0; rank < plan_.ranks; ++rank) {
-      seen.push_back(read_observed(rank_file(folder_, rank, "json")));
-    }
-    return seen;
   }
 
  private:
@@ -134,26 +137,37 @@ report::Certificate verify(const plan::Plan& plan, const Verified& verified) {
 
 report::Certificate verify_job(const plan::Plan& plan, const Dataset& dataset,
                                const VerifyLaunch& launch) {
-  const fs::path observed = launch.out / "observed";
-  const fs::path alone = observed / "one_process.safetensors";
   const LaunchedRanks ranks(plan, launch);
   base::throw_if_error(base::write_file_atomic(launch.out / "plan.json", plan::to_json(plan)));
+  return verify_job(plan, Workload{dataset}, launch.out,
+                    [&](std::optional<Keep> keep) { ranks.run(keep); });
+}
+
+report::Certificate verify_job(const plan::Plan& plan, const Workload& workload,
+                               const fs::path& out,
+                               const std::function<void(std::optional<Keep>)>& run_ranks) {
+  const fs::path observed = out / "observed";
+  const fs::path alone = observed / "one_process.safetensors";
   const Verified verified{
       .one_process =
           [&](std::optional<Keep> keep) {
             ObserveOptions options{.keep_file = alone};
             if (keep) options.keep_step = keep->step;
-            auto seen = observe_one_process(plan, dataset, options);
+            auto seen = observe_one_process(plan, workload.dataset, options, workload.make);
             base::throw_if_error(
                 base::write_file_atomic(observed / "one_process.json", report::to_json(seen)));
             return seen;
           },
-      .ranks = [&](std::optional<Keep> keep) { return ranks.run(keep); },
+      .ranks =
+          [&](std::optional<Keep> keep) {
+            run_ranks(keep);
+            return read_ranks(observed, plan.ranks);
+          },
       .one_process_file = alone,
       .rank_file = [&](int rank) { return rank_file(observed, rank, "safetensors"); }};
   report::Certificate certificate = verify(plan, verified);
   base::throw_if_error(
-      base::write_file_atomic(launch.out / "certificate.json", report::to_json(certificate)));
+      base::write_file_atomic(out / "certificate.json", report::to_json(certificate)));
   return certificate;
 }
 

@@ -49,4 +49,10 @@ struct VerifyLaunch {
 report::Certificate verify_job(const plan::Plan& plan, const Dataset& dataset,
                                const VerifyLaunch& launch);
 
+/// The same for ranks that `run_ranks` runs: each executes observe_into(OUT/observed). Writes no
+/// plan.json.
+report::Certificate verify_job(const plan::Plan& plan, const Workload& workload,
+                               const std::filesystem::path& out,
+                               const std::function<void(std::optional<Keep>)>& run_ranks);
+
 }  // namespace hanji::train

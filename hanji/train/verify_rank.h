@@ -5,6 +5,13 @@
 #include <optional>
 #include <string_view>
 
+#include "hanji/plan/plan.h"
+#include "hanji/train/dataset.h"
+
+namespace hanji::comm {
+class Group;
+}
+
 namespace hanji::train {
 
 struct VerifyRankOptions {
@@ -18,6 +25,12 @@ struct VerifyRankOptions {
 /// FOLDER/rank.N.safetensors.
 /// Errors  throws as the job, after notifying all ranks.
 void run_verify_rank(const VerifyRankOptions& options);
+
+/// The same for a rank of `group`, the plan's, that has the plan and the workload already.
+///
+/// Order   collective. Errors: throws as the job.
+void observe_into(const VerifyRankOptions& options, const plan::Plan& plan,
+                  const Workload& workload, const comm::Group& group);
 
 /// FOLDER/rank.N with an extension.
 std::filesystem::path rank_file(const std::filesystem::path& folder, int rank,
