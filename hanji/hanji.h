@@ -43,6 +43,7 @@
 #include "hanji/parallel/offload/offloaded_optimizer.h"
 #include "hanji/parallel/server/parameter_server.h"
 #include "hanji/parallel/stochastic_rounding.h"
+#include "hanji/parallel/tensor/cut_module.h"
 #include "hanji/train/describe.h"
 #include "hanji/train/train_model.h"
 #include "hanji/world/connect.h"
@@ -117,6 +118,8 @@ using parallel::UnitCalls;
 using parallel::units_of_size;
 using parallel::units_of_type;
 using parallel::WholeGradients;
+using parallel::tensor::CutModule;
+using parallel::tensor::ModuleCut;
 using plan::Bits;
 using plan::Config;
 using plan::Sharding;

@@ -47,6 +47,13 @@ void make(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::ji
   }
 }
 
+std::optional<at::Tensor> replaced(const Watchers& mine, const Operation& operation) {
+  for (size_t i = 0; i < mine.observers.size(); ++i) {
+    if (auto result = mine.observers[i]->replace(operation)) return result;
+  }
+  return std::nullopt;
+}
+
 /// Autograd's own threads inherit the key from the one that called backward(), but no watchers.
 void watch(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard below(kKey);
@@ -56,7 +63,12 @@ void watch(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::j
   Operation operation(handle, *stack);
   // By index: a callback may open or close scopes.
   for (size_t i = 0; i < mine.observers.size(); ++i) mine.observers[i]->before(operation);
-  make(handle, keys, stack);
+  if (const auto result = replaced(mine, operation)) {
+    torch::jit::drop(*stack, operation.arguments().size());
+    torch::jit::push(*stack, *result);
+  } else {
+    make(handle, keys, stack);
+  }
   operation.finish();
   for (size_t i = mine.observers.size(); i > 0; --i) {
     if (i <= mine.observers.size()) mine.observers[i - 1]->after(operation);

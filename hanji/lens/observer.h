@@ -2,6 +2,8 @@
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <optional>
+
 #include "hanji/lens/operation.h"
 
 namespace hanji::lens {
@@ -21,6 +23,9 @@ class Observer {
   /// May run any code first, as long as the arguments keep their shapes: gather what a parameter
   /// holds, for example. Their device and memory are looked at afterwards.
   virtual void before(const Operation&) {}
+  /// May make an operation of one result in its stead, and return that; before() of all observers has
+  /// run, and the first that does so is taken. The operation itself is then not made.
+  virtual std::optional<at::Tensor> replace(const Operation&) { return std::nullopt; }
   /// May hook the results' gradients.
   virtual void after(const Operation&) {}
 };

@@ -181,6 +181,29 @@ TEST(Lens, AnInterceptorMakesTheCall) {
   EXPECT_EQ(at::neg(x).data_ptr<float>()[0], -2);
 }
 
+TEST(Lens, AnObserverMakesAnOperationInItsStead) {
+  struct Absolute : Notes {
+    std::optional<at::Tensor> replace(const Operation& operation) override {
+      if (operation.name() != "aten::neg") return std::nullopt;
+      return at::abs(operation.arguments()[0].toTensor());
+    }
+  } absolute;
+  std::vector<double> after;
+  absolute.then = [&](const Operation& operation) {
+    if (operation.name() != "aten::neg" && operation.name() != "aten::mul") return;
+    after.push_back(operation.results()[0].toTensor().item<double>());
+  };
+  const auto x = at::full({1}, -3.0).requires_grad_();
+  const Scope scope(absolute);
+  const auto y = at::neg(x);
+  EXPECT_EQ(y.item<double>(), 3);
+  y.backward();
+  EXPECT_EQ(x.grad().item<double>(), -1) << "of what was made";
+  EXPECT_THAT(absolute.names, testing::Not(Contains("aten::abs")));
+  EXPECT_EQ(at::mul(x, x).item<double>(), 9);
+  EXPECT_THAT(after, testing::IsSupersetOf({3.0, 9.0}));
+}
+
 TEST(Cost, ProductsConvolutionsAttentionAndRecurrence) {
   const auto m = [](at::IntArrayRef sizes) { return at::ones(sizes); };
   const auto a = m({2, 3}), b = m({3, 5});
