@@ -11,7 +11,6 @@
 #include "hanji/base/status.h"
 #include "hanji/compute/attention.h"
 #include "hanji/compute/cross_entropy.h"
-#include "hanji/compute/embedding.h"
 #include "hanji/compute/gelu.h"
 #include "hanji/compute/layer_norm.h"
 #include "hanji/compute/linear.h"
@@ -358,12 +357,6 @@ TEST(BFloat16, ComputesInFloat32AndRoundsOnce) {
 TEST(CrossEntropy, RefusesATargetBeyondTheVocabulary) {
   auto logits = at::zeros({2, 3});
   EXPECT_THROW(cross_entropy_sum(logits, at::tensor({0, 3}, at::kLong)), Error);
-}
-
-TEST(Embedding, RefusesMoreTokensThanPositions) {
-  EXPECT_THROW(
-      embed(at::zeros({1, 5}, at::kLong), weight(at::zeros({3, 2})), weight(at::zeros({4, 2}))),
-      Error);
 }
 
 TEST(Linear, WritesItsGradientIntoTheSlotOnlyOnce) {

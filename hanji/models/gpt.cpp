@@ -4,87 +4,115 @@
 
 #include <cmath>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "hanji/base/status.h"
-#include "hanji/compute/attention.h"
-#include "hanji/compute/cross_entropy.h"
-#include "hanji/compute/embedding.h"
-#include "hanji/compute/gelu.h"
-#include "hanji/compute/layer_norm.h"
-#include "hanji/compute/linear.h"
+#include "hanji/compute/dropout.h"
 #include "hanji/models/internal/initial.h"
+#include "hanji/parallel/tensor/attention.h"
+#include "hanji/parallel/tensor/embedding.h"
+#include "hanji/parallel/tensor/linear.h"
+#include "hanji/parallel/tensor/loss.h"
+#include "hanji/parallel/tensor/norm.h"
+#include "hanji/parallel/tensor/regions.h"
 
 namespace hanji::models {
 namespace {
 
 using compute::Weight;
+using parallel::tensor::Broadcast;
+using parallel::tensor::Features;
+using parallel::tensor::Parameter;
+using parallel::tensor::Partial;
+using parallel::tensor::Replicated;
+using parallel::tensor::Sharded;
+using parallel::tensor::Typed;
 using torch::nn::Module;
+using Norm = parallel::tensor::LayerNorm<Replicated>;
 
 constexpr double kDeviation = 0.02;
 
 struct Block {
-  compute::LayerNorm ln_1, ln_2;
-  Weight qkv, qkv_bias, out, out_bias;  // attn.c_attn, attn.c_proj
-  Weight up, up_bias, down, down_bias;  // mlp.c_fc, mlp.c_proj
+  Norm ln_1, ln_2;
+  Parameter<Sharded<0>> qkv, qkv_bias;  // attn.c_attn
+  Parameter<Sharded<1>> out;            // attn.c_proj
+  Parameter<Replicated> out_bias;
+  Parameter<Sharded<0>> up, up_bias;  // mlp.c_fc
+  Parameter<Sharded<1>> down;         // mlp.c_proj
+  Parameter<Replicated> down_bias;
 
   /// In the order of parameters().
   std::vector<Weight*> ordered() {
-    return {&ln_1.weight, &ln_1.bias, &qkv, &qkv_bias, &out,  &out_bias,
-            &ln_2.weight, &ln_2.bias, &up,  &up_bias,  &down, &down_bias};
+    return {&ln_1.weight.weight, &ln_1.bias.weight, &qkv.weight,         &qkv_bias.weight,
+            &out.weight,         &out_bias.weight,  &ln_2.weight.weight, &ln_2.bias.weight,
+            &up.weight,          &up_bias.weight,   &down.weight,        &down_bias.weight};
   }
 };
 
-/// Registers parameters under GPT-2's names and fills them.
+/// Heads are whole on a rank, and with them their columns of q, k and v.
+layout::PlacementTable placements_of(const GptOptions& o) {
+  const int64_t width = o.width, head = o.width / o.heads;
+  return {{"*.wte.weight", {0, {o.vocabulary}}},
+          {"lm_head.weight", {0, {o.vocabulary}}},
+          {"*.attn.c_attn.*", {0, {width, width, width}, head}},
+          {"*.attn.c_proj.weight", {1, {width}, head}},
+          {"*.mlp.c_fc.*", {0, {4 * width}}},
+          {"*.mlp.c_proj.weight", {1, {4 * width}}},
+          {"*", {}}};
+}
+
+/// Registers this rank's parts of parameters under GPT-2's names and fills them.
 class Builder {
  public:
-  explicit Builder(const GptOptions& options) : options_(options) {}
+  explicit Builder(const GptOptions& options)
+      : options_(options), placements_(placements_of(options)) {}
 
   Module& child(Module& parent, const std::string& name) const {
     return *parent.register_module(name, std::make_shared<Module>());
   }
 
-  Weight constant(Module& parent, const std::string& name, int64_t size, double value) const {
-    return {parent.register_parameter(name, at::full({size}, value, dtype()).to(options_.device)),
-            {}};
-  }
-
-  /// `path` is the full name, which the initial values depend on.
+  /// `path` of `parent`: the initial values depend on the full name.
   Weight normal(Module& parent, const std::string& path, at::IntArrayRef sizes,
                 double deviation = kDeviation) const {
-    auto tensor = at::empty(sizes, dtype());
-    fill_normal(tensor, deviation, options_.seed, path);
-    return {parent.register_parameter("weight", tensor.to(options_.device)), {}};
+    auto whole = at::empty(sizes, dtype());
+    fill_normal(whole, deviation, options_.seed, path + ".weight");
+    return add(parent, path, "weight", whole);
   }
 
-  compute::LayerNorm layer_norm(Module& parent, const std::string& name) const {
+  Norm layer_norm(Module& parent, const std::string& path, const std::string& name) const {
     auto& module = child(parent, name);
-    return {constant(module, "weight", options_.width, 1),
-            constant(module, "bias", options_.width, 0)};
+    return {{constant(module, path + "." + name, "weight", options_.width, 1)},
+            {constant(module, path + "." + name, "bias", options_.width, 0)}};
   }
 
   Block block(Module& list, int64_t index) const {
     const int64_t width = options_.width;
     const std::string name = std::to_string(index);
-    const std::string path = "transformer.h." + name + ".";
+    const std::string path = "transformer.h." + name;
     const double residual = kDeviation / std::sqrt(2.0 * static_cast<double>(options_.layers));
     auto& module = child(list, name);
-    Block block;
-    auto linear = [&](Module& parent, const std::string& part, int64_t outputs, int64_t inputs,
-                      double deviation, Weight& bias) {
+    auto linear = [&](Module& parent, const std::string& part, at::IntArrayRef sizes,
+                      double deviation) {
       auto& own = child(parent, part.substr(part.find('.') + 1));
-      auto weight = normal(own, path + part + ".weight", {outputs, inputs}, deviation);
-      bias = constant(own, "bias", outputs, 0);
-      return weight;
+      const std::string full = path + "." + part;
+      const Weight weight = normal(own, full, sizes, deviation);
+      return std::pair(weight, constant(own, full, "bias", sizes[0], 0));
     };
-    block.ln_1 = layer_norm(module, "ln_1");
+    Block b;
+    b.ln_1 = layer_norm(module, path, "ln_1");
     auto& attention = child(module, "attn");
-    block.qkv = linear(attention, "attn.c_attn", 3 * width, width, kDeviation, block.qkv_bias);
-    block.out = linear(attention, "attn.c_proj", width, width, residual, block.out_bias);
-    block.ln_2 = layer_norm(module, "ln_2");
+    std::tie(b.qkv.weight, b.qkv_bias.weight) =
+        linear(attention, "attn.c_attn", {3 * width, width}, kDeviation);
+    std::tie(b.out.weight, b.out_bias.weight) =
+        linear(attention, "attn.c_proj", {width, width}, residual);
+    b.ln_2 = layer_norm(module, path, "ln_2");
     auto& mlp = child(module, "mlp");
-    block.up = linear(mlp, "mlp.c_fc", 4 * width, width, kDeviation, block.up_bias);
-    block.down = linear(mlp, "mlp.c_proj", width, 4 * width, residual, block.down_bias);
-    return block;
+    std::tie(b.up.weight, b.up_bias.weight) =
+        linear(mlp, "mlp.c_fc", {4 * width, width}, kDeviation);
+    std::tie(b.down.weight, b.down_bias.weight) =
+        linear(mlp, "mlp.c_proj", {width, 4 * width}, residual);
+    return b;
   }
 
  private:
@@ -92,7 +120,32 @@ class Builder {
     return options_.dtype == base::Precision::kFloat64 ? at::kDouble : at::kFloat;
   }
 
+  Weight constant(Module& parent, const std::string& path, const std::string& name, int64_t size,
+                  double value) const {
+    return add(parent, path, name, at::full({size}, value, dtype()));
+  }
+
+  Weight add(Module& parent, const std::string& path, const std::string& name,
+             const at::Tensor& whole) const {
+    const at::Tensor mine = own_part(path + "." + name, whole).to(options_.device);
+    return {parent.register_parameter(name, mine), {}};
+  }
+
+  at::Tensor own_part(const std::string& name, const at::Tensor& whole) const {
+    const auto& axis = options_.axis;
+    const layout::Placement placement = layout::placement_of(placements_, name).or_throw();
+    if (axis.degree() == 1 || !placement.is_cut()) return whole;
+    std::vector<at::Tensor> parts;
+    for (const layout::Range& range :
+         layout::parts_of(placement, whole.size(placement.dim), axis.rank(), axis.degree())
+             .or_throw()) {
+      parts.push_back(whole.narrow(placement.dim, range.begin, range.size()));
+    }
+    return at::cat(parts, placement.dim);
+  }
+
   const GptOptions& options_;
+  const layout::PlacementTable placements_;
 };
 
 void check(const GptOptions& o) {
@@ -110,15 +163,16 @@ void check(const GptOptions& o) {
 
 /// By role, and in the order of parameters().
 struct GptImpl::Parameters {
-  Weight token, position, head;  // head is the token embedding again where tied
+  Parameter<Sharded<0>> token, head;  // head is the token embedding again where tied
+  Parameter<Replicated> position;
   std::vector<Block> blocks;
-  compute::LayerNorm ln_f;
+  Norm ln_f;
 
   /// What a layer reads.
   std::vector<Weight*> of_layer(int64_t index) {
-    if (index == 0) return {&token, &position};
+    if (index == 0) return {&token.weight, &position.weight};
     if (index <= std::ssize(blocks)) return blocks[index - 1].ordered();
-    return {&ln_f.weight, &ln_f.bias, &head};
+    return {&ln_f.weight.weight, &ln_f.bias.weight, &head.weight};
   }
 
   std::vector<Weight*> ordered(bool tied) {
@@ -138,19 +192,19 @@ GptImpl::GptImpl(const GptOptions& options)
   const Builder builder(options_);
   auto& transformer = builder.child(*this, "transformer");
   auto table = [&](const std::string& name, int64_t rows) {
-    return builder.normal(builder.child(transformer, name), "transformer." + name + ".weight",
+    return builder.normal(builder.child(transformer, name), "transformer." + name,
                           {rows, options.width});
   };
-  parameters_->token = table("wte", options.vocabulary);
-  parameters_->position = table("wpe", options.block);
+  parameters_->token.weight = table("wte", options.vocabulary);
+  parameters_->position.weight = table("wpe", options.block);
   auto& list = builder.child(transformer, "h");
   for (int64_t i = 0; i < options.layers; ++i)
     parameters_->blocks.push_back(builder.block(list, i));
-  parameters_->ln_f = builder.layer_norm(transformer, "ln_f");
-  parameters_->head = options.tied
-                          ? parameters_->token
-                          : builder.normal(builder.child(*this, "lm_head"), "lm_head.weight",
-                                           {options.vocabulary, options.width});
+  parameters_->ln_f = builder.layer_norm(transformer, "transformer", "ln_f");
+  parameters_->head.weight = options.tied
+                                 ? parameters_->token.weight
+                                 : builder.normal(builder.child(*this, "lm_head"), "lm_head",
+                                                  {options.vocabulary, options.width});
 }
 
 GptImpl::~GptImpl() = default;
@@ -164,47 +218,63 @@ class GptImpl::Pass {
         key_{batch.counters.seed, batch.counters.step, batch.positions.begin, 0} {}
 
   layers::Flow embed(const Parameters& p, const at::Tensor& tokens) const {
-    return {compute::dropout(compute::embed(tokens, p.token, p.position), dropped_, key_)};
+    const int64_t length = tokens.size(1);
+    if (length > options_.block) {
+      throw Error(base::invalid_argument(
+          "gpt: a sample has " + std::to_string(length) + " tokens, the model's block is " +
+          std::to_string(options_.block) + "; cut the sample or build a longer model"));
+    }
+    const auto found =
+        to_stream(embedding(tokens, p.token, axis(), axis().extents_of(options_.vocabulary)));
+    const Parameter<Replicated> positions{{p.position.weight.value.slice(0, 0, length), {}}};
+    return {compute::dropout((found + positions).value(), dropped_, key_)};
   }
 
   layers::Flow block(const Block& b, int64_t index, layers::Flow flow) const {
     compute::DropoutKey key = key_;
     key.layer += 1 + index * num_keys();
-    Stream stream = to_stream(std::move(flow));
-    auto qkv = compute::linear(normalise(stream, b.ln_1), b.qkv);
-    auto mixed = compute::causal_attention(qkv, b.qkv_bias,
-                                           {options_.heads, options_.attention, dropped_, key});
-    stream.delta = branch(compute::linear(mixed, b.out), b.out_bias, key);
-    auto up = compute::linear(normalise(stream, b.ln_2), b.up);
-    stream.delta =
-        branch(compute::linear(compute::bias_gelu(up, b.up_bias), b.down), b.down_bias, key);
-    return to_flow(std::move(stream));
+    Stream stream = stream_of(std::move(flow));
+    const auto qkv = column_linear(to_columns(normalise(stream, b.ln_1)), b.qkv);
+    const auto mixed = causal_attention(
+        qkv, b.qkv_bias, {options_.heads, options_.attention, dropped_, key}, axis());
+    stream.delta = branch(to_stream(row_linear(mixed, b.out)), b.out_bias, key);
+    const auto up = column_linear(to_columns(normalise(stream, b.ln_2)), b.up);
+    const auto down = to_stream(row_linear(bias_gelu(up, b.up_bias), b.down));
+    stream.delta = branch(down, b.down_bias, key);
+    return flow_of(std::move(stream));
   }
 
   layers::Flow logits(const Parameters& p, layers::Flow flow) const {
-    Stream stream = to_stream(std::move(flow));
-    return {compute::linear(normalise(stream, p.ln_f), p.head)};
+    Stream stream = stream_of(std::move(flow));
+    return {column_linear(to_columns(normalise(stream, p.ln_f)), p.head).value()};
   }
 
  private:
+  using Delta = parallel::tensor::Delta<Replicated>;
+
   /// A branch whose bias the next normalisation adds, unless dropout stands between.
   struct Stream {
-    at::Tensor x;
-    compute::Delta delta;
+    Typed<Replicated> x;
+    Delta delta;
   };
 
-  static Stream to_stream(layers::Flow flow) {
+  static Stream stream_of(layers::Flow flow) {
     flow.resize(layers::kMaxFlowTensors);
-    return {std::move(flow[0]), {std::move(flow[1]), Weight{std::move(flow[2]), {}}}};
+    return {Typed<Replicated>(std::move(flow[0])),
+            {std::move(flow[1]), {Weight{std::move(flow[2]), {}}}}};
   }
 
   /// The bias leaves as a value of its own: the next layer sees no parameter of this one.
-  static layers::Flow to_flow(Stream stream) {
-    layers::Flow flow = {std::move(stream.x), std::move(stream.delta.value)};
-    const at::Tensor& bias = stream.delta.bias.value;
+  static layers::Flow flow_of(Stream stream) {
+    layers::Flow flow = {std::move(stream.x).value(), std::move(stream.delta.value)};
+    const at::Tensor& bias = stream.delta.bias.weight.value;
     if (bias.defined()) flow.push_back(bias.clone());
     return flow;
   }
+
+  const parallel::tensor::Axis& axis() const { return options_.axis; }
+  Typed<Replicated> to_stream(const Typed<Partial>& x) const { return sum(x, axis()); }
+  Typed<Broadcast> to_columns(const Typed<Replicated>& x) const { return enter(x, axis()); }
 
   /// Places that drop in one block: attention, and each branch where anything is dropped at all.
   int64_t num_keys() const { return dropped_ == 0 ? 1 : 3; }
@@ -214,16 +284,17 @@ class GptImpl::Pass {
                                                         : weight.value.scalar_type();
   }
 
-  at::Tensor normalise(Stream& stream, const compute::LayerNorm& norm) const {
-    auto [sum, normed] = compute::add_layer_norm(stream.x, stream.delta, norm, dtype(norm.weight));
+  Typed<Replicated> normalise(Stream& stream, const Norm& norm) const {
+    auto [sum, normed] = add_layer_norm(stream.x, stream.delta, norm, dtype(norm.weight.weight));
     stream.x = std::move(sum);
     return std::move(normed);
   }
 
-  compute::Delta branch(at::Tensor value, const Weight& bias, compute::DropoutKey& key) const {
-    if (dropped_ == 0) return {std::move(value), bias};
+  Delta branch(const Typed<Replicated>& value, const Parameter<Replicated>& bias,
+               compute::DropoutKey& key) const {
+    if (dropped_ == 0) return {value.value(), bias};
     ++key.layer;
-    return {compute::dropout(value + bias.value, dropped_, key), {}};
+    return {compute::dropout((value + bias).value(), dropped_, key), {}};
   }
 
   const GptOptions& options_;
@@ -245,9 +316,14 @@ std::vector<at::Tensor> GptImpl::layer_parameters(int64_t index) const {
 }
 
 layers::LossSum GptImpl::loss(layers::Flow flow, const layers::Batch& batch) {
-  return {compute::cross_entropy_sum(flow.at(0).view({-1, options_.vocabulary}),
-                                     batch.targets.reshape({-1})),
+  const Typed<Features> logits(flow.at(0).view({-1, flow.at(0).size(-1)}));
+  const auto columns = options_.axis.extents_of(options_.vocabulary);
+  return {cross_entropy_sum(logits, batch.targets.reshape({-1}), options_.axis, columns).value(),
           batch.num_valid};
+}
+
+layout::Cut GptImpl::cut() const {
+  return {placements_of(options_), options_.axis.rank(), options_.axis.degree()};
 }
 
 void GptImpl::set_gradient_slots(std::vector<at::Tensor> slots) {
@@ -259,7 +335,7 @@ void GptImpl::set_gradient_slots(std::vector<at::Tensor> slots) {
   }
   for (size_t i = 0; i < weights.size(); ++i)
     weights[i]->slot = slots.empty() ? at::Tensor() : slots[i];
-  if (options_.tied) parameters_->head.slot = parameters_->token.slot;
+  if (options_.tied) parameters_->head.weight.slot = parameters_->token.weight.slot;
 }
 
 std::shared_ptr<layers::Model> make_gpt(const GptOptions& options) {

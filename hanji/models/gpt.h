@@ -7,6 +7,7 @@
 
 #include "hanji/base/kernel_choice.h"
 #include "hanji/layers/model.h"
+#include "hanji/parallel/tensor/axis.h"
 
 namespace hanji::models {
 
@@ -22,14 +23,17 @@ struct GptOptions {
   base::Precision dtype = base::Precision::kFloat32;  ///< kBFloat16 keeps fp32 parameters.
   base::Attention attention = base::Attention::kMath;
   c10::Device device = c10::kCPU;  ///< Of the parameters, and of the tokens that they are given.
+  /// Cuts heads, hidden features and vocabulary, as cut() says; parts may be uneven.
+  parallel::tensor::Axis axis = {};
 };
 
 /// A pre-norm GPT: learned positions, causal attention, tanh GELU, biases everywhere but in the
 /// head; parameters named as in nanoGPT, weights [outputs, inputs], initialised as GPT-2.
 ///
-/// Result  initial values depend on (seed, parameter name, element) alone; normal with deviation
-///         0.02, and 0.02/sqrt(2 layers) for both projections into the residual stream. They and
-///         the dropout masks are made on the CPU, and the same on every device.
+/// Result  initial values depend on (seed, parameter name, element of the whole parameter) alone;
+///         normal with deviation 0.02, and 0.02/sqrt(2 layers) for both projections into the residual
+///         stream. They and the dropout masks are made on the CPU, and the same on every device.
+/// Order   on an axis of several ranks, layers and their backward are collectives of the axis.
 /// Layers  the embeddings; each block; the last norm with the head. The flow is the residual stream,
 ///         then the last branch and its bias, which the next norm adds on its way (under dropout the
 ///         branch has its bias already).
@@ -37,14 +41,14 @@ struct GptOptions {
 class GptImpl : public layers::Model {
  public:
   /// Errors  throws invalid_argument for sizes below 1, width not a multiple of heads, dropout
-  ///         outside [0, 1).
+  ///         outside [0, 1), an axis of more ranks than heads.
   explicit GptImpl(const GptOptions& options);
   ~GptImpl() override;
 
   int64_t num_layers() const override { return options_.layers + 2; }
 
   /// Shape   batch.inputs [B, T] int64, T at most block; the last flow is the logits [B, T,
-  ///         vocabulary] (bf16 under bf16).
+  ///         vocabulary] (bf16 under bf16), of this rank's part of the vocabulary.
   layers::Flow layer(int64_t index, layers::Flow flow, const layers::Batch& batch) override;
 
   /// Shape   batch.targets [B, T] int64; targets of -1 do not count.
@@ -53,6 +57,7 @@ class GptImpl : public layers::Model {
 
   layout::Range recomputed_layers() const override { return {1, options_.layers + 1}; }
   std::vector<at::Tensor> layer_parameters(int64_t index) const override;
+  layout::Cut cut() const override;
   void set_gradient_slots(std::vector<at::Tensor> slots) override;
 
   const GptOptions& options() const { return options_; }

@@ -261,6 +261,13 @@ TEST(Gpt, RefusesSizesThatDoNotFit) {
   EXPECT_THROW(GptImpl{options}, Error);
 }
 
+TEST(Gpt, RefusesASampleLongerThanItsBlock) {
+  GptImpl model(small());
+  auto longer = small();
+  longer.block += 1;
+  EXPECT_THROW(model.loss_sum(data(longer, 1)), Error);
+}
+
 TEST(Gpt, InitialisesAsGpt2) {
   auto options = small();
   options.width = 128;

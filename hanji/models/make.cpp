@@ -25,7 +25,8 @@ std::shared_ptr<layers::Model> gpt(const plan::Config& config, const MakeOptions
                    .seed = static_cast<uint64_t>(config.train.seed),
                    .dtype = options.kernels.precision,
                    .attention = options.kernels.attention,
-                   .device = options.device});
+                   .device = options.device,
+                   .axis = options.axis});
 }
 
 std::shared_ptr<layers::Model> resnet(const plan::Config& config, const MakeOptions& options) {

@@ -7,6 +7,7 @@
 
 #include "hanji/base/kernel_choice.h"
 #include "hanji/layers/model.h"
+#include "hanji/parallel/tensor/axis.h"
 #include "hanji/plan/config.h"
 
 namespace hanji::models {
@@ -16,6 +17,7 @@ struct MakeOptions {
   base::KernelChoice kernels;
   int64_t classes = 0;  ///< Token ids or classes of the data.
   c10::Device device = c10::kCPU;
+  parallel::tensor::Axis axis = {};  ///< That cuts the model, if its family can be cut by "tp".
 };
 
 /// Makes the model of a resolved configuration, by the maker of its family.

@@ -10,7 +10,6 @@
 
 #include "hanji/compute/attention.h"
 #include "hanji/compute/cross_entropy.h"
-#include "hanji/compute/embedding.h"
 #include "hanji/compute/gelu.h"
 #include "hanji/compute/layer_norm.h"
 #include "hanji/compute/linear.h"
@@ -91,7 +90,7 @@ class Call {
         at::arange(o_.samples * o_.rows, at::kLong).remainder(o_.inner).view({o_.samples, o_.rows});
     return [tokens, table = weight({o_.inner, o_.columns}),
             positions = weight({o_.rows, o_.columns})] {
-      return Outputs{compute::embed(tokens, table, positions)};
+      return Outputs{at::embedding(table.value, tokens) + positions.value};
     };
   }
 

@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <tuple>
 #include <utility>
 
 #include "hanji/base/status.h"
+#include "hanji/comm/group.h"
 #include "hanji/comm/prepare.h"
 #include "hanji/layout/placement.h"
 
@@ -66,21 +68,41 @@ struct Axis::Calls {
   using Key = std::tuple<Routine, ReduceOp, at::ScalarType, Extents>;
   static constexpr size_t kMaxPrepared = 256;
 
-  comm::Group group;
-  std::map<Key, Call> prepared;
+  int rank = 0;
+  int degree = 1;
+  std::optional<comm::Group> group = {};  ///< None: nothing moves.
+  std::function<void(const AxisCall&)> on_call = {};
+  std::map<Key, Call> prepared = {};
 
-  Call& find(Routine routine, at::ScalarType dtype, const Extents& counts,
-             ReduceOp op = ReduceOp::kSum) {
-    const Key key{routine, op, dtype, counts};
-    if (const auto found = prepared.find(key); found != prepared.end()) return found->second;
-    // All ranks have made the same calls, so all drop theirs together.
-    if (prepared.size() == kMaxPrepared) prepared.clear();
-    return prepared[key] = comm::prepare(routine, dtype, counts, group, {.op = op});
+  void run(const Key& key, at::Tensor& output, const at::Tensor& input) {
+    if (!group) return pretend(key, output, input);
+    auto found = prepared.find(key);
+    if (found == prepared.end()) {
+      // All ranks have made the same calls, so all drop theirs together.
+      if (prepared.size() == kMaxPrepared) prepared.clear();
+      const auto& [routine, op, dtype, counts] = key;
+      found =
+          prepared.emplace(key, comm::prepare(routine, dtype, counts, *group, {.op = op})).first;
+    }
+    found->second.start(output, input).wait();
+  }
+
+  /// Finite values, in memory that is touched as a collective's.
+  void pretend(const Key& key, at::Tensor& output, const at::Tensor& input) const {
+    const auto& [routine, op, dtype, counts] = key;
+    const int64_t count = sum_of(counts);
+    const bool of_each = routine != Routine::kAllReduce && counts.size() == 1;
+    on_call({routine, op, dtype, of_each ? degree * count : count});
+    if (output.sizes() == input.sizes()) {
+      output.copy_(input);
+    } else {
+      output.zero_();
+    }
   }
 
   at::Tensor reduced(const at::Tensor& input, ReduceOp op) {
     at::Tensor output = at::empty_like(input);
-    find(Routine::kAllReduce, input.scalar_type(), {input.numel()}, op).start(output, input).wait();
+    run({Routine::kAllReduce, op, input.scalar_type(), {input.numel()}}, output, input);
     return output;
   }
 };
@@ -88,10 +110,17 @@ struct Axis::Calls {
 Axis::Axis() = default;
 
 Axis::Axis(const comm::Group& group)
-    : calls_(group.size() == 1 ? nullptr : std::make_shared<Calls>(Calls{group, {}})) {}
+    : calls_(group.size() == 1
+                 ? nullptr
+                 : std::make_shared<Calls>(Calls{group.rank(), group.size(), group})) {}
 
-int Axis::degree() const { return calls_ ? calls_->group.size() : 1; }
-int Axis::rank() const { return calls_ ? calls_->group.rank() : 0; }
+Axis Axis::silent(int rank, int degree, std::function<void(const AxisCall&)> on_call) {
+  if (degree == 1) return {};
+  return Axis(std::make_shared<Calls>(Calls{rank, degree, std::nullopt, std::move(on_call)}));
+}
+
+int Axis::degree() const { return calls_ ? calls_->degree : 1; }
+int Axis::rank() const { return calls_ ? calls_->rank : 0; }
 
 Extents Axis::extents_of(int64_t size, int64_t unit) const {
   Extents extents;
@@ -124,9 +153,8 @@ at::Tensor Axis::gather(const at::Tensor& part, int64_t dim, const Extents& exte
   check_extents(each, degree(), mine.size(d), each.at(rank()));
   const int64_t beside = elements_beside(mine, d);
   at::Tensor flat = at::empty({sum_of(each) * beside}, mine.options());
-  calls_->find(Routine::kAllGather, mine.scalar_type(), counts_of(each, beside))
-      .start(flat, mine)
-      .wait();
+  calls_->run({Routine::kAllGather, ReduceOp::kSum, mine.scalar_type(), counts_of(each, beside)},
+              flat, mine);
   if (is_outermost(mine, d)) return flat.view(with_size(mine, d, sum_of(each)));
   std::vector<at::Tensor> parts;
   int64_t begin = 0;
@@ -152,7 +180,7 @@ at::Tensor Axis::scatter_sum(const at::Tensor& terms, int64_t dim, const Extents
   }
   const Extents counts = counts_of(each, elements_beside(terms, d));
   at::Tensor part = at::empty(with_size(terms, d, each[rank()]), terms.options());
-  calls_->find(Routine::kReduceScatter, terms.scalar_type(), counts).start(part, flat).wait();
+  calls_->run({Routine::kReduceScatter, ReduceOp::kSum, terms.scalar_type(), counts}, part, flat);
   return part;
 }
 

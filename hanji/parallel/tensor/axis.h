@@ -3,16 +3,29 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
-#include "hanji/comm/group.h"
 #include "hanji/layout/range.h"
+#include "hanji/schedule/operation.h"
+
+namespace hanji::comm {
+class Group;
+}
 
 namespace hanji::parallel::tensor {
 
 /// Sizes along a cut dimension, one for each rank of an axis.
 using Extents = std::vector<int64_t>;
+
+/// One collective of an axis: what a plan counts.
+struct AxisCall {
+  schedule::Routine routine = schedule::Routine::kAllReduce;
+  schedule::ReduceOp op = schedule::ReduceOp::kSum;
+  at::ScalarType dtype = at::kFloat;
+  int64_t count = 0;  ///< Elements of the whole, of all ranks' parts together.
+};
 
 /// The ranks that cut the layers of one model among themselves. Copies share what they have prepared.
 ///
@@ -27,6 +40,9 @@ class Axis {
   /// One rank.
   Axis();
   explicit Axis(const comm::Group& group);
+  /// Rank `rank` of `degree` ranks that are not there: results have their shapes and take their
+  /// memory, nothing moves, and `on_call` is given each collective. Counts what a model asks for.
+  static Axis silent(int rank, int degree, std::function<void(const AxisCall&)> on_call);
 
   int degree() const;
   int rank() const;
@@ -48,6 +64,8 @@ class Axis {
 
  private:
   struct Calls;
+  explicit Axis(std::shared_ptr<Calls> calls) : calls_(std::move(calls)) {}
+
   std::shared_ptr<Calls> calls_;  ///< Null: one rank.
 };
 

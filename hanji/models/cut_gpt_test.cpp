@@ -1,0 +1,165 @@
+// A GPT whose layers an axis cuts trains as the whole one does.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <map>
+#include <string>
+
+#include "hanji/base/status.h"
+#include "hanji/models/gpt.h"
+#include "hanji/parallel/recompute.h"
+#include "hanji/test/run_ranks.h"
+
+namespace hanji::models {
+namespace {
+
+using parallel::tensor::Axis;
+using parallel::tensor::AxisCall;
+using testing::HasSubstr;
+
+/// Float64 sums in another order: some thousand roundings of 1e-16 of what is summed, through ten steps
+/// whose rate lets them grow little.
+constexpr double kApart = 1e-12;
+constexpr int kSteps = 10;
+constexpr double kRate = 0.02;
+
+/// Sizes that few degrees divide.
+GptOptions uneven() {
+  GptOptions options;
+  options.layers = 2;
+  options.heads = 6;
+  options.width = 96;
+  options.block = 10;
+  options.vocabulary = 65;
+  options.dtype = base::Precision::kFloat64;
+  return options;
+}
+
+layers::Batch batch_of(const GptOptions& options, int64_t step) {
+  const auto index = at::arange(3 * options.block, at::kLong) + 7 * step;
+  const auto targets = (index * 5 + 3).remainder(options.vocabulary);
+  targets[1] = -1;
+  return {.inputs = (index * 11).remainder(options.vocabulary).view({3, options.block}),
+          .targets = targets.view({3, options.block}),
+          .positions = {0, 3},
+          .num_valid = 3 * options.block - 1};
+}
+
+/// The part of a whole parameter that a cut model has.
+at::Tensor part_of(const layout::Cut& cut, const std::string& name, const at::Tensor& whole) {
+  const layout::Placement placement = layout::placement_of(cut.placements, name).or_throw();
+  if (!placement.is_cut()) return whole;
+  const auto ranges =
+      layout::parts_of(placement, whole.size(placement.dim), cut.index, cut.degree).or_throw();
+  std::vector<at::Tensor> parts;
+  for (const layout::Range& range : ranges) {
+    parts.push_back(whole.narrow(placement.dim, range.begin, range.size()));
+  }
+  return at::cat(parts, placement.dim);
+}
+
+struct Trained {
+  std::map<std::string, at::Tensor> values;
+  std::vector<double> losses;
+};
+
+/// Gradients as a strategy gives them: written to slots where the model can.
+Trained train(GptImpl& model, const std::vector<layers::LayerScope>& scopes = {}) {
+  std::vector<at::Tensor> slots;
+  for (const auto& one : model.parameters()) slots.push_back(at::zeros_like(one.detach()));
+  model.set_gradient_slots(slots);
+  Trained trained;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const layers::Batch batch = batch_of(model.options(), step);
+    const at::Tensor loss = model.loss_sum(batch, scopes).sum;
+    trained.losses.push_back(loss.item<double>());
+    (loss / batch.num_valid).backward();
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& one : model.parameters()) {
+      one.sub_(one.grad(), kRate);
+      one.mutable_grad() = at::Tensor();
+    }
+  }
+  for (const auto& item : model.named_parameters()) trained.values[item.key()] = item.value();
+  return trained;
+}
+
+void expect_the_wholes_values(const GptOptions& options, int degree, bool recompute = false) {
+  GptImpl whole(options);
+  const Trained expected = train(whole);
+  test::run_ranks(degree, [&](world::World& world) {
+    GptOptions own = options;
+    own.axis = Axis(world.group());
+    GptImpl model(own);
+    std::vector<layers::LayerScope> scopes;
+    if (recompute) scopes.push_back(parallel::recompute(model.recomputed_layers()));
+    const Trained found = train(model, scopes);
+    const layout::Cut cut = model.cut();
+    EXPECT_EQ(cut.index, world.rank());
+    for (const auto& [name, value] : found.values) {
+      const at::Tensor part = part_of(cut, name, expected.values.at(name));
+      ASSERT_EQ(value.sizes(), part.sizes()) << name << ", rank " << world.rank();
+      EXPECT_LE((value - part).abs().max().item<double>(),
+                kApart * expected.values.at(name).abs().max().item<double>())
+          << name << ", rank " << world.rank() << " of " << degree;
+    }
+    for (int step = 0; step < kSteps; ++step) {
+      EXPECT_NEAR(found.losses[step], expected.losses[step], kApart * expected.losses[step]);
+    }
+  });
+}
+
+TEST(CutGpt, TrainsAsTheWholeOneWhateverTheDegree) {
+  for (const int degree : {2, 4, 6}) expect_the_wholes_values(uneven(), degree);
+}
+
+TEST(CutGpt, TrainsAsTheWholeOneWithAHeadOfItsOwnAndDropout) {
+  GptOptions options = uneven();
+  options.tied = false;
+  options.dropout = 0.1;
+  expect_the_wholes_values(options, 4);
+}
+
+TEST(CutGpt, RunsItsCollectivesAgainWhereBlocksAreRecomputed) {
+  expect_the_wholes_values(uneven(), 2, /*recompute=*/true);
+}
+
+TEST(CutGpt, BeginsWithPartsOfTheWholesValues) {
+  GptOptions options = uneven();
+  const auto whole = GptImpl(options).named_parameters();
+  for (int rank = 0; rank < 4; ++rank) {
+    options.axis = Axis::silent(rank, 4, [](const AxisCall&) {});
+    const GptImpl part(options);
+    for (const auto& item : part.named_parameters()) {
+      EXPECT_TRUE(at::equal(item.value(), part_of(part.cut(), item.key(), whole[item.key()])))
+          << item.key();
+    }
+  }
+}
+
+TEST(CutGpt, MovesTwoSumsOfTheStreamPerBlockForwardAndTwoBackward) {
+  GptOptions options = uneven();
+  std::vector<int64_t> counts;
+  options.axis = Axis::silent(0, 2, [&](const AxisCall& call) { counts.push_back(call.count); });
+  GptImpl model(options);
+  const layers::Batch batch = batch_of(options, 0);
+  model.loss_sum(batch).sum.backward();
+  const int64_t tokens = batch.inputs.numel(), stream = tokens * options.width;
+  // Embedding; out and down of two blocks; the loss's maxima and sums; head, up and qkv of two blocks.
+  EXPECT_THAT(counts, testing::ElementsAre(stream, stream, stream, stream, stream, tokens,
+                                           2 * tokens, stream, stream, stream, stream, stream));
+}
+
+TEST(CutGpt, IsRefusedWhereHeadsDoNotGoRound) {
+  GptOptions options = uneven();
+  options.axis = Axis::silent(0, 7, [](const AxisCall&) {});
+  try {
+    const GptImpl model(options);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("at most 6 ranks can"));
+  }
+}
+
+}  // namespace
+}  // namespace hanji::models
