@@ -83,6 +83,29 @@ class Strategies(CommandTest):
                             expect=2)
         self.assertIn(f"scratch file in {gone}: No such file", failed.stderr)
 
+    def test_a_cut_model_moves_and_holds_what_the_plan_says(self):
+        for ranks, accumulated in ((2, 8), (4, 2)):
+            cut = ["--ranks", ranks, "--set", "mesh.tp=2", "--set", f"train.micro_batch={accumulated}"]
+            done = self.train(f"cut{ranks}", *JOB, *cut, "--steps", 4)
+            self.assertIn("no sample: each rank has a part of the model", done.stdout)
+            self.expect_counted_as_planned(f"cut{ranks}")
+
+    def test_uneven_parts_train_as_one_rank_does(self):
+        sizes = ["--set", "model.heads=4", "--set", "model.width=48", "--set",
+                 "compute.dtype=float64", "--set", "train.log_every=1", "--steps", 6]
+        self.train("whole", *JOB, *sizes, "--ranks", 1)
+        expected = self.read_lines("whole", "run.jsonl")
+        for ranks, degree in ((3, 3), (6, 3)):
+            out = f"uneven{ranks}"
+            self.train(out, *JOB, *sizes, "--ranks", ranks, "--set", f"mesh.tp={degree}")
+            told = self.summary(out)["prediction"]
+            for name in ("wire_bytes_per_step", "collectives_per_step"):
+                self.assertEqual(told[name]["measured"], told[name]["predicted"], f"{out}: {name}")
+            for line, whole in zip(self.read_lines(out, "run.jsonl"), expected):
+                for name in ("loss", "gradient_norm", "validation_loss"):
+                    if name in whole:
+                        self.assertAlmostEqual(line[name], whole[name], delta=1e-9 * whole[name])
+
     def test_ranks_of_hsdp_are_verified_against_one_process(self):
         self.hanji("verify", "--out", self.folder / "v", "--steps", 3, "--set",
                    "model.preset=nano", *JOB, *by("hsdp"))

@@ -101,13 +101,32 @@ const std::vector<BadConfig>& corpus() {
       {"a model cut in every way",
        "[mesh]\npp = 2\ncp = 2\ntp = 2\naxial = 1\n",
        {{"mesh.axial=2", "--set"}},
-       {"run.toml:2:1: mesh.pp is 2, but no model is cut by pp yet; remove mesh.pp",
-        "run.toml:3:1: mesh.cp is 2, but no model is cut by cp yet; remove mesh.cp",
-        "run.toml:4:1: mesh.tp is 2, but no model is cut by tp yet; remove mesh.tp",
-        "--set: mesh.axial is 2, but no model is cut by axial yet; remove mesh.axial",
+       {"run.toml:2:1: mesh.pp is 2, but model.preset = char is not cut by pp; remove mesh.pp",
+        "run.toml:3:1: mesh.cp is 2, but model.preset = char is not cut by cp; remove mesh.cp",
+        "--set: mesh.axial is 2, but model.preset = char is not cut by axial; remove mesh.axial",
         "--set: mesh.axial is 2 and mesh.tp is 2, but axial stands in the place of tp; remove one "
         "of "
         "them"}},
+      {"what a cut model is not trained with",
+       "[train]\nbits = \"stable\"\n[model]\nheads = 4\n[parallel]\ndata = \"zero2\"\n"
+       "[comm]\nengine = \"gloo\"\n[mesh]\ntp = 6\n",
+       {},
+       {"run.toml:2:1: train.bits = stable needs sums over features in 6 blocks on any number of "
+        "ranks, which no job has: mesh.tp = 6 adds one term of each rank; set train.bits = "
+        "\"run\"",
+        "run.toml:6:1: parallel.data = zero2 shards whole parameters, but with mesh.tp = 6 a rank "
+        "has parts; set parallel.data = \"ddp\"",
+        "run.toml:6:1: parallel.data = zero2 needs ranks that share memory, but comm.engine is "
+        "gloo; set comm.engine = \"shm\", or parallel.data = \"ddp\"",
+        "run.toml:8:1: mesh.tp = 6 needs ranks that share memory, but comm.engine is gloo; set "
+        "comm.engine = \"shm\"",
+        "run.toml:10:1: mesh.tp is 6, but a rank has whole heads and model.heads is 4; set mesh.tp "
+        "= 4 or less"}},
+      {"a convolution cut by features",
+       "[model]\npreset = \"resnet18\"\n[mesh]\ntp = 2\n[data]\nimages = \"generated\"\n",
+       {},
+       {"run.toml:4:1: mesh.tp is 2, but model.preset = resnet18 is not cut by tp; remove "
+        "mesh.tp"}},
       {"experts",
        "[mesh]\nep = 2\n",
        {},

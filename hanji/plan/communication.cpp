@@ -183,7 +183,8 @@ class StepCalls {
 
   void add_replicas() {
     const layout::BucketPlan plan =
-        gradient_buckets(facts_.model.parameter_sizes(), facts_.bucket_bytes);
+        gradient_buckets(facts_.model.parameter_sizes(), facts_.bucket_bytes,
+                         static_cast<int64_t>(base::size_of(dtype_)));
     for (const layout::Bucket& bucket : plan.buckets) {
       const int64_t count = bucket.end - bucket.begin;
       add_gradients(bucket.end, plan.flat.count, [&] {
@@ -263,16 +264,70 @@ class StepCalls {
   std::vector<GradientCall> gradients_;
 };
 
+/// Adds what groups do at the same time: the first of them stands for the calls of one rank.
+void add_group(const Prediction& group, bool first, int64_t times, Prediction& sum) {
+  sum.transfer_seconds = std::max(sum.transfer_seconds, group.transfer_seconds);
+  sum.network_seconds = std::max(sum.network_seconds, group.network_seconds);
+  sum.wire_bytes_per_step += times * group.wire_bytes_per_step;
+  sum.network_bytes_per_step += times * group.network_bytes_per_step;
+  if (first) sum.collectives_per_step = group.collectives_per_step;
+}
+
+/// Of the ranks of equal parts of different data coordinates, which sum gradients and losses.
+std::vector<GradientCall> add_data_groups(const StepFacts& facts, int64_t peers, Prediction& sum) {
+  std::vector<GradientCall> of_first;
+  if (facts.shares.size() == 1) return of_first;
+  for (int part = 0; part < facts.cut; ++part) {
+    StepFacts own = facts;
+    own.model = facts.model.part(part);
+    Prediction group;
+    auto calls = StepCalls(own, group).add();
+    add_group(group, part == 0, peers / facts.cut, sum);
+    if (part == 0) of_first = std::move(calls);
+  }
+  return of_first;
+}
+
+/// Of the ranks of one data coordinate: what layers ask for in each micro-batch, the norm of parts,
+/// and who was told to stop.
+Prediction calls_of_peers(const StepFacts& facts, const DataShare& share, int peers) {
+  Prediction group;
+  Communication calls(facts, group);
+  for (int64_t i = 0; facts.cut > 1 && i < share.num_micro_batches; ++i) {
+    const int64_t before = i * facts.micro_batch;
+    const int64_t samples = std::min(facts.micro_batch, share.samples.size() - before);
+    for (const LayerFacts& layer : facts.model.layers) {
+      for (const LayerCall& one : layer.calls) {
+        calls.add_all_reduces(facts.cut, one.op, one.dtype, {one.count.of(samples)},
+                              Lies::kPrivate);
+      }
+    }
+  }
+  if (facts.cut > 1) {
+    calls.add_all_reduces(facts.cut, ReduceOp::kSum, DType::kFloat64, {1}, Lies::kPrivate);
+  }
+  calls.add_all_reduces(peers, ReduceOp::kMax, DType::kFloat64, {2}, Lies::kPrivate);
+  return group;
+}
+
 }  // namespace
 
 std::vector<GradientCall> predict_communication(const StepFacts& facts, Prediction& prediction) {
-  if (facts.shares.size() == 1) return {};
-  auto calls = StepCalls(facts, prediction).add();
-  // Other ranks of the data coordinates do the same among themselves, at the same time.
-  const int64_t groups = facts.ranks / std::ssize(facts.shares);
-  prediction.wire_bytes_per_step *= groups;
-  prediction.network_bytes_per_step *= groups;
-  return calls;
+  const auto peers = facts.ranks / std::ssize(facts.shares);
+  Prediction in_coordinates, between;
+  auto gradients = add_data_groups(facts, peers, between);
+  for (size_t i = 0; peers > 1 && i < facts.shares.size(); ++i) {
+    const Prediction one = calls_of_peers(facts, facts.shares[i], static_cast<int>(peers));
+    add_group(one, i == 0, 1, in_coordinates);
+  }
+  for (const Prediction* part : {&between, &in_coordinates}) {
+    prediction.transfer_seconds += part->transfer_seconds;
+    prediction.network_seconds += part->network_seconds;
+    prediction.wire_bytes_per_step += part->wire_bytes_per_step;
+    prediction.network_bytes_per_step += part->network_bytes_per_step;
+    prediction.collectives_per_step += part->collectives_per_step;
+  }
+  return gradients;
 }
 
 }  // namespace hanji::plan

@@ -9,6 +9,7 @@
 #include "hanji/layout/split.h"
 #include "hanji/plan/internal/contradictions.h"
 #include "hanji/plan/load_config.h"
+#include "hanji/plan/model_family.h"
 #include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/schema.h"
 #include "hanji/plan/shard_plan.h"
@@ -171,14 +172,16 @@ void check_device(const Config& c, Found& found) {
 
 /// Axes other than dp and fsdp, by which the model itself is cut.
 void check_cut_axes(const Config& c, std::span<const std::string_view> cut_axes, Found& found) {
+  const std::span<const std::string_view> of_family = family_of(c.model).cut_axes;
   for (const auto& [axis, key, degree] : kAxisKeys) {
     const bool cuts_batch = axis == "dp" || axis == "fsdp";
-    const bool may_be = std::ranges::find(cut_axes, axis) != cut_axes.end();
+    const bool may_be = std::ranges::find(cut_axes, axis) != cut_axes.end() ||
+                        std::ranges::find(of_family, axis) != of_family.end();
     if (cuts_batch || may_be || c.mesh.*degree == 1) continue;
-    found.push_back(
-        {{key},
-         fmt::format("{} is {}, but no model is cut by {} yet", key, c.mesh.*degree, axis),
-         fmt::format("remove {}", key)});
+    found.push_back({{key, "model.preset"},
+                     fmt::format("{} is {}, but model.preset = {} is not cut by {}", key,
+                                 c.mesh.*degree, c.model.preset, axis),
+                     fmt::format("remove {}", key)});
   }
   if (c.mesh.tp > 1 && c.mesh.axial > 1) {
     found.push_back(
@@ -187,6 +190,37 @@ void check_cut_axes(const Config& c, std::span<const std::string_view> cut_axes,
                      "of tp",
                      c.mesh.axial, c.mesh.tp),
          "remove one of them"});
+  }
+}
+
+/// What a model that "tp" cuts is not trained with.
+void check_cut_model(const Config& c, Found& found) {
+  if (c.mesh.tp == 1) return;
+  const std::string cut = fmt::format("mesh.tp = {}", c.mesh.tp);
+  const auto refuse = [&](std::string_view key, std::string message, std::string suggestion) {
+    found.push_back({{key, "mesh.tp"}, std::move(message), std::move(suggestion)});
+  };
+  if (c.train.bits == Bits::kStable) {
+    refuse("train.bits",
+           fmt::format("train.bits = stable needs sums over features in {} blocks on any number of "
+                       "ranks, which no job has: {} adds one term of each rank",
+                       c.mesh.tp, cut),
+           "set train.bits = \"run\"");
+  }
+  if (c.parallel.data != Sharding::kReplicas) {
+    refuse("parallel.data",
+           fmt::format("parallel.data = {} shards whole parameters, but with {} a rank has parts",
+                       name_of(c.parallel.data), cut),
+           "set parallel.data = \"ddp\"");
+  }
+  if (c.compute.device == Device::kCuda) {
+    refuse("compute.device", fmt::format("{} cuts models on CPUs, but compute.device is cuda", cut),
+           "set compute.device = \"cpu\"");
+  } else if (engine_of(c) != Engine::kShm) {
+    refuse("comm.engine",
+           fmt::format("{} needs ranks that share memory, but comm.engine is {}", cut,
+                       name_of(c.comm.engine)),
+           "set comm.engine = \"shm\"");
   }
 }
 
@@ -244,6 +278,7 @@ void check_degrees(const Config& c, Found& found) {
 void check_mesh(const Config& c, std::span<const std::string_view> cut_axes, Found& found) {
   const auto data = name_of(c.parallel.data);
   check_cut_axes(c, cut_axes, found);
+  check_cut_model(c, found);
   if (!cuts_states(c.parallel.data) && c.mesh.fsdp != kAuto && c.mesh.fsdp > 1) {
     found.push_back(
         {{"mesh.fsdp", "parallel.data"},

@@ -71,10 +71,11 @@ std::string_view one_of(std::string_view targets) { return targets.substr(0, tar
 std::string describe_model(const Plan& plan) {
   const ModelConfig& m = plan.config.model;
   const ModelFamily& family = family_of(m);
+  const ModelFacts whole = facts_of_whole(plan.config, plan.model);
   return fmt::format("{}: {}; {} parameters, {:.3g} MF per {}", m.preset,
                      family.describe(m, plan.data.vocabulary),
-                     base::format_count(plan.model.num_parameters()),
-                     plan.model.flops_per_target() / 1e6, one_of(targets_of(family.data)));
+                     base::format_count(whole.num_parameters()), whole.flops_per_target() / 1e6,
+                     one_of(targets_of(family.data)));
 }
 
 std::string describe_data(const Plan& plan) {

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "hanji/layout/placement.h"
 #include "hanji/plan/internal/families.h"
 #include "hanji/plan/memory.h"
 #include "hanji/plan/model_spec.h"
@@ -13,6 +14,7 @@ constexpr std::array<std::string_view, 4> kPresets = {"nano", "char", "baby", "g
 constexpr std::array<std::string_view, 7> kKeys = {
     "model.layers",     "model.heads",   "model.width", "model.block",
     "model.vocabulary", "model.dropout", "model.tied"};
+constexpr std::array<std::string_view, 1> kCutAxes = {"tp"};
 constexpr std::array kPrecisions = {Precision::kFloat32, Precision::kBFloat16, Precision::kFloat64};
 
 constexpr int64_t kTokenBytes = 8;
@@ -41,11 +43,21 @@ void resolve_sizes(ModelConfig& model) {
 
 std::vector<Contradiction> check_sizes(const Config& config) {
   const ModelSpec model = resolve_model(config.model);
-  if (model.width % model.heads == 0) return {};
-  return {
-      {{"model.heads", "model.width", "model.preset"},
-       fmt::format("model.width {} is not a multiple of model.heads {}", model.width, model.heads),
-       fmt::format("set model.width = {}", (model.width / model.heads + 1) * model.heads)}};
+  std::vector<Contradiction> found;
+  if (model.width % model.heads != 0) {
+    found.push_back(
+        {{"model.heads", "model.width", "model.preset"},
+         fmt::format("model.width {} is not a multiple of model.heads {}", model.width,
+                     model.heads),
+         fmt::format("set model.width = {}", (model.width / model.heads + 1) * model.heads)});
+  }
+  if (config.mesh.tp > model.heads) {
+    found.push_back({{"mesh.tp", "model.heads", "model.preset"},
+                     fmt::format("mesh.tp is {}, but a rank has whole heads and model.heads is {}",
+                                 config.mesh.tp, model.heads),
+                     fmt::format("set mesh.tp = {} or less", model.heads)});
+  }
+  return found;
 }
 
 std::string describe_sizes(const ModelConfig& model, int64_t vocabulary) {
@@ -83,41 +95,65 @@ Amount linear(const ModelSpec& m, ActivationOptions options,
   return {.fixed = 2 * one - two, .per_sample = two - one};
 }
 
-LayerFacts embeddings(const ModelSpec& m, const ActivationOptions& options) {
+/// What the rank that has most of a cut model has of it; parts differ by one unit at most.
+struct OwnSizes {
+  int64_t heads = 1;
+  int64_t attention = 1;  ///< Features of its heads.
+  int64_t hidden = 1;     ///< Of the MLP.
+  int64_t vocabulary = 1;
+};
+
+OwnSizes own_sizes(const ModelSpec& m, int degree) {
+  const auto most = [degree](int64_t size) {
+    return layout::part_of(size, 1, degree - 1, degree).size();
+  };
+  const int64_t heads = most(m.heads);
+  return {heads, heads * (m.width / m.heads), most(4 * m.width), most(m.vocabulary)};
+}
+
+LayerFacts embeddings(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
   return {.name = "embeddings",
-          .rows = {{OperationKind::kEmbedding, m.block, m.width, m.vocabulary}},
+          .rows = {{OperationKind::kEmbedding, m.block, m.width, own.vocabulary}},
           .operations = kOperationsBesides / 2,
           .kept = kept_by(m, options, {"embedding."}, 1),
           .backward = {}};
 }
 
-LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const LayerFacts& head) {
+Amount head_kept(const ModelSpec& m, const ActivationOptions& options) {
+  return kept_by(m, options, {"last_norm.", "head.", "logits"}, 1);
+}
+
+LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
   const auto rows = static_cast<double>(m.block);
   const int64_t c = m.width;
   const auto row_bytes = rows * static_cast<double>(c * element_bytes(options.precision));
-  LayerFacts facts{
-      .name = "block",
-      .products = {{rows, 3 * c, c}, {rows, c, c}, {rows, 4 * c, c}, {rows, c, 4 * c}},
-      .attention = AttentionFacts{m.heads, m.block, m.block, c / m.heads},
-      .rows = {{OperationKind::kNorm, m.block, c, 1, 2}, {OperationKind::kGelu, m.block, 4 * c}},
-      .elementwise_bytes = kElementsPerLayer * row_bytes,
-      .tensor_bytes = kElementsOfTensor * row_bytes,
-      .operations = kOperationsPerLayer,
-      .kept = kept_by(m, options, {"norm.", "layer.", "block."}, m.layers),
-      .backward = linear(m, options, workspace_in_block),
-      .is_repeated = options.recompute};
-  facts.backward.fixed += head.kept.fixed;  // which is given up by then
-  facts.backward.per_sample += head.kept.per_sample;
+  LayerFacts facts{.name = "block",
+                   .products = {{rows, 3 * own.attention, c},
+                                {rows, c, own.attention},
+                                {rows, own.hidden, c},
+                                {rows, c, own.hidden}},
+                   .attention = AttentionFacts{own.heads, m.block, m.block, c / m.heads},
+                   .rows = {{OperationKind::kNorm, m.block, c, 1, 2},
+                            {OperationKind::kGelu, m.block, own.hidden}},
+                   .elementwise_bytes = kElementsPerLayer * row_bytes,
+                   .tensor_bytes = kElementsOfTensor * row_bytes,
+                   .operations = kOperationsPerLayer,
+                   .kept = kept_by(m, options, {"norm.", "layer.", "block."}, m.layers),
+                   .backward = linear(m, options, workspace_in_block),
+                   .is_repeated = options.recompute};
+  const Amount in_head = head_kept(m, options);  // which is given up by then
+  facts.backward.fixed += in_head.fixed;
+  facts.backward.per_sample += in_head.per_sample;
   return facts;
 }
 
-LayerFacts head(const ModelSpec& m, const ActivationOptions& options) {
+LayerFacts head(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
   return {.name = "head",
-          .products = {{static_cast<double>(m.block), m.vocabulary, m.width}},
+          .products = {{static_cast<double>(m.block), own.vocabulary, m.width}},
           .rows = {{OperationKind::kNorm, m.block, m.width},
-                   {OperationKind::kLoss, m.block, m.vocabulary}},
+                   {OperationKind::kLoss, m.block, own.vocabulary}},
           .operations = kOperationsBesides / 2,
-          .kept = kept_by(m, options, {"last_norm.", "head.", "logits"}, 1),
+          .kept = head_kept(m, options),
           .backward = linear(m, options, workspace_in_head)};
 }
 
@@ -133,26 +169,28 @@ std::vector<ParameterFacts> parameters_of(const ModelSpec& m) {
 }
 
 ModelFacts facts_of(const Config& config) {
-  return gpt_facts(resolve_model(config.model), {.precision = config.compute.dtype,
-                                                 .device = config.compute.device,
-                                                 .recompute = config.compute.recompute});
+  return gpt_facts(resolve_model(config.model),
+                   {.precision = config.compute.dtype,
+                    .device = config.compute.device,
+                    .recompute = config.compute.recompute},
+                   static_cast<int>(config.mesh.tp));
 }
 
 }  // namespace
 
-ModelFacts gpt_facts(const ModelSpec& m, const ActivationOptions& options) {
-  ModelFacts facts{.layers = {embeddings(m, options)},
+ModelFacts gpt_facts(const ModelSpec& m, const ActivationOptions& options, int degree) {
+  const OwnSizes own = own_sizes(m, degree);
+  ModelFacts facts{.layers = {embeddings(m, options, own)},
                    .parameters = parameters_of(m),
                    .targets_per_sample = m.block,
                    .sample_bytes = 2 * m.block * kTokenBytes,
                    .has_gradient_slots = true};
-  const LayerFacts last = head(m, options);
-  const LayerFacts one = block(m, options, last);
+  const LayerFacts one = block(m, options, own);
   for (int64_t i = 0; i < m.layers; ++i) {
     facts.layers.push_back(one);
     facts.layers.back().name = fmt::format("block {}", i);
   }
-  facts.layers.push_back(last);
+  facts.layers.push_back(head(m, options, own));
   // The embeddings end in no branch, which recomputation would keep.
   facts.layers[1].kept = kept_by(m, options, {"norm.", "layer.", "block.stream"}, m.layers);
   return facts;
@@ -166,6 +204,7 @@ ModelFamily gpt_family() {
           .defaults = {},
           .smallest_grain = 1,
           .precisions = kPrecisions,
+          .cut_axes = kCutAxes,
           .resolve = resolve_sizes,
           .check = check_sizes,
           .describe = describe_sizes,

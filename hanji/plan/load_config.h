@@ -79,7 +79,8 @@ struct Contradiction {
   std::string suggestion;
 };
 
-/// `cut_axes`: those of layout::kAxisNames, beside dp and fsdp, by which the model can be cut.
+/// `cut_axes`: those of layout::kAxisNames by which ranks may differ beside those of the family: on
+/// them each rank has the whole model.
 std::vector<Contradiction> find_contradictions(const Config& config,
                                                std::span<const std::string_view> cut_axes = {});
 

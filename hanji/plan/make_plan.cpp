@@ -144,12 +144,12 @@ Status Planner::decide_model() {
   if (std::ranges::find(family.keys, "model.vocabulary") != family.keys.end()) {
     config.model.vocabulary = or_else(config.model.vocabulary, inputs_.data.vocabulary);
   }
-  if (family.facts == nullptr && !inputs_.model) {
+  if (needs_counting(config) && !inputs_.model) {
     return base::invalid_argument(
         fmt::format("model.preset = {}: nobody has counted its layers; plan it by train::prepare()",
                     config.model.preset));
   }
-  plan_.model = family.facts != nullptr ? family.facts(config) : *inputs_.model;
+  plan_.model = facts_of_model(config, inputs_.model);
   return {};
 }
 
@@ -232,6 +232,12 @@ Status Planner::check_hosts() const {
         placed, plan_.ranks, placed));
   }
   HANJI_RETURN_IF_ERROR(check_ranks_per_host());
+  if (plan_.hosts.several() && plan_.mesh.degree("tp") > 1) {
+    return base::unsupported(fmt::format(
+        "mesh.tp is {}, and ranks that cut a model share a host, but the ranks are on {} hosts; "
+        "start all ranks on one host, or remove mesh.tp",
+        plan_.mesh.degree("tp"), hosts.size()));
+  }
   const Sharding data = inputs_.config.parallel.data;
   const Engine engine = engine_of(inputs_.config);
   // Of axes inside dp, all of which lie within a host.
@@ -413,9 +419,11 @@ Result<Plan> Planner::plan() {
   resolve_config();
   const int64_t bucket_bytes = inputs_.config.comm.bucket_bytes;
   const auto shards = shards_of(plan_);
-  plan_.num_buckets =
-      shards ? std::ssize(shards->units)
-             : std::ssize(gradient_buckets(plan_.model.parameter_sizes(), bucket_bytes).buckets);
+  plan_.num_buckets = shards
+                          ? std::ssize(shards->units)
+                          : std::ssize(gradient_buckets(plan_.model.parameter_sizes(), bucket_bytes,
+                                                        parameter_bytes(plan_.kernels.precision))
+                                           .buckets);
   plan_.predicted = predict({.model = plan_.model,
                              .kernels = plan_.kernels,
                              .times = plan_.times,
@@ -423,7 +431,9 @@ Result<Plan> Planner::plan() {
                              .algorithms = named_algorithms(plan_.config.comm),
                              .shares = plan_.shares,
                              .ranks = plan_.ranks,
+                             .cut = plan_.mesh.degree("tp"),
                              .ranks_on_host = ranks_on_host(),
+                             .micro_batch = plan_.micro_batch,
                              .bucket_bytes = bucket_bytes,
                              .stable_grain = is_stable() ? plan_.config.train.grain : 0,
                              .hosts = hosts_of_data_group(),

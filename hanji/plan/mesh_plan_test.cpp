@@ -12,7 +12,7 @@ using test_plan::two_cores;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Ranks of a model that could be cut by any axis.
+/// Ranks that each have the whole model, whatever the axis.
 PlanInputs on_a_mesh(const MeshConfig& mesh, Sharding data = Sharding::kReplicas) {
   PlanInputs inputs = two_cores();
   inputs.config.mesh = mesh;
@@ -22,16 +22,16 @@ PlanInputs on_a_mesh(const MeshConfig& mesh, Sharding data = Sharding::kReplicas
 }
 
 TEST(MakePlanOnAMesh, SharesBelongToDataCoordinates) {
-  PlanInputs inputs = on_a_mesh({.tp = 2});
+  PlanInputs inputs = on_a_mesh({.axial = 2});
   inputs.config.run.ranks = 4;
   const Plan plan = made(inputs);
-  EXPECT_THAT(plan.mesh.axes(), ElementsAre(layout::Axis{"dp", 2}, layout::Axis{"tp", 2}));
+  EXPECT_THAT(plan.mesh.axes(), ElementsAre(layout::Axis{"dp", 2}, layout::Axis{"axial", 2}));
   EXPECT_THAT(plan.shares, ElementsAre(DataShare{{0, 8}, 1}, DataShare{{8, 16}, 1}));
   EXPECT_EQ(share_of(plan, 1), plan.shares[0]);
   EXPECT_EQ(share_of(plan, 2), plan.shares[1]);
   EXPECT_EQ(plan.cpus.size(), 4u);
-  EXPECT_EQ(plan.config.mesh.tp, 2);
-  EXPECT_THAT(describe(plan), HasSubstr("dp 2, tp 2, 4 ranks"));
+  EXPECT_EQ(plan.config.mesh.axial, 2);
+  EXPECT_THAT(describe(plan), HasSubstr("dp 2, axial 2, 4 ranks"));
   EXPECT_THAT(describe(plan), HasSubstr("per data coordinate 8 8"));
 }
 
@@ -49,20 +49,25 @@ TEST(MakePlanOnAMesh, TokensAreCountedOncePerDataCoordinate) {
   };
   PlanInputs alone = on_a_mesh({});
   alone.config.run.ranks = 2;
-  PlanInputs cut = on_a_mesh({.tp = 2});
+  PlanInputs cut = on_a_mesh({.axial = 2});
   cut.config.run.ranks = 4;
   EXPECT_NEAR(tokens(made(cut)), tokens(made(alone)), 1e-6);
-  EXPECT_EQ(made(cut).predicted.wire_bytes_per_step, 2 * made(alone).predicted.wire_bytes_per_step)
+  // All_reduces of two numbers of 8 bytes, in two groups of two ranks, tell who was told to stop.
+  constexpr int64_t kStops = 2 * 2 * 2 * 8;
+  EXPECT_EQ(made(cut).predicted.wire_bytes_per_step,
+            2 * made(alone).predicted.wire_bytes_per_step + kStops)
       << "each of two groups sums its gradients";
+  EXPECT_EQ(made(cut).predicted.collectives_per_step,
+            made(alone).predicted.collectives_per_step + 1);
 }
 
 TEST(MakePlanOnAMesh, StableGrainsAreOwnedByDataCoordinates) {
-  PlanInputs inputs = on_a_mesh({.pp = 2, .fsdp = 3, .tp = 2}, Sharding::kZero2);
+  PlanInputs inputs = on_a_mesh({.pp = 2, .fsdp = 3, .axial = 2}, Sharding::kZero2);
   inputs.config.train.bits = Bits::kStable;
   inputs.config.run.ranks = 12;
   const Plan plan = made(inputs);
   EXPECT_THAT(plan.mesh.axes(), ElementsAre(layout::Axis{"pp", 2}, layout::Axis{"dp", 1},
-                                            layout::Axis{"fsdp", 3}, layout::Axis{"tp", 2}));
+                                            layout::Axis{"fsdp", 3}, layout::Axis{"axial", 2}));
   EXPECT_EQ(stable_grains(plan).owners.size(), 3u);
   EXPECT_EQ(gradient_buffers(plan).size(), 3u);
   EXPECT_EQ(shards_of(plan)->ranks, 3);
@@ -72,18 +77,18 @@ TEST(MakePlanOnAMesh, StableGrainsAreOwnedByDataCoordinates) {
 }
 
 TEST(MakePlanOnAMesh, RanksFillTheCoresByWholeDataCoordinates) {
-  PlanInputs inputs = on_a_mesh({.tp = 3});
+  PlanInputs inputs = on_a_mesh({.axial = 3});
   inputs.machine.usable_cores = inputs.machine.physical_cores = 8;
   inputs.machine.core_cpus.clear();
   EXPECT_EQ(made(inputs).ranks, 6);
 }
 
 TEST(MakePlanOnAMesh, InnerAxesLieWithinAHost) {
-  PlanInputs inputs = on_a_mesh({.tp = 2}, Sharding::kHybrid);
+  PlanInputs inputs = on_a_mesh({.axial = 2}, Sharding::kHybrid);
   inputs.config.run.ranks = 8;
   inputs.ranks_per_host = {4, 4};
-  EXPECT_THAT(made(inputs).mesh.axes(),
-              ElementsAre(layout::Axis{"dp", 2}, layout::Axis{"fsdp", 2}, layout::Axis{"tp", 2}));
+  EXPECT_THAT(made(inputs).mesh.axes(), ElementsAre(layout::Axis{"dp", 2}, layout::Axis{"fsdp", 2},
+                                                    layout::Axis{"axial", 2}));
   inputs.config.mesh.fsdp = 4;
   EXPECT_THAT(
       make_plan(inputs).status().message(),
@@ -91,11 +96,61 @@ TEST(MakePlanOnAMesh, InnerAxesLieWithinAHost) {
                 "host's memory; set mesh.fsdp = 2"));
 }
 
+/// As counted by an axis that moves nothing: two ranks have 3 and 5 of 8 elements of one parameter.
+ModelFacts cut_facts(const Plan& whole) {
+  ModelFacts facts = whole.model;
+  for (ParameterFacts& one : facts.parameters) {
+    const int64_t more = one.elements / 8 * 5;
+    one = {more, one.layer, {one.elements - more, more}};
+  }
+  facts.layers[1].calls = {{schedule::Routine::kAllReduce,
+                            schedule::ReduceOp::kSum,
+                            DType::kFloat32,
+                            {.fixed = 0, .per_sample = 100}}};
+  facts.layers[1].kept = {.fixed = 0, .per_sample = 5000};
+  return facts;
+}
+
+TEST(MakePlanOfACutModel, CountsCallsOfLayersInEveryMicroBatchAndPartsOfEachRank) {
+  PlanInputs inputs = two_cores();
+  inputs.config.run.ranks = 4;
+  const Plan whole = made(inputs);
+  inputs.config.mesh.tp = 2;
+  inputs.config.train.micro_batch = 3;
+  EXPECT_THAT(make_plan(inputs).status().message(), HasSubstr("nobody has counted its layers"));
+  inputs.model = cut_facts(whole);
+  const Plan plan = made(inputs);
+  EXPECT_EQ(plan.model.layers[1].kept, (Amount{0, 5000}));
+  EXPECT_EQ(plan.model.layers[1].products[0].n, whole.model.layers[1].products[0].n / 2);
+  EXPECT_LT(rank_memory(plan, 3, 0)[0].bytes, rank_memory(whole, 3, 0)[0].bytes);
+  inputs.model->layers[1].calls.clear();
+  const Plan silent = made(inputs);
+  // Micro-batches of 3, 3 and 2 of 8 samples; two ranks read what the other has of each sum.
+  EXPECT_EQ(plan.predicted.collectives_per_step, silent.predicted.collectives_per_step + 3);
+  EXPECT_EQ(plan.predicted.wire_bytes_per_step - silent.predicted.wire_bytes_per_step,
+            2 * 2 * 8 * 100 * 4);
+  EXPECT_GT(plan.predicted.exposed_transfer_seconds, silent.predicted.exposed_transfer_seconds);
+  const auto read = plan_from_json(to_json(plan));
+  ASSERT_TRUE(read.ok()) << read.status().to_string();
+  EXPECT_EQ(read->model, plan.model);
+  EXPECT_THAT(describe(plan), HasSubstr("810 k parameters"));
+}
+
+TEST(MakePlanOfACutModel, LiesWithinAHost) {
+  PlanInputs inputs = two_cores();
+  inputs.config.run.ranks = 4;
+  inputs.model = cut_facts(made(inputs));
+  inputs.config.mesh.tp = 2;
+  inputs.ranks_per_host = {2, 2};
+  EXPECT_THAT(make_plan(inputs).status().message(),
+              HasSubstr("mesh.tp is 2, and ranks that cut a model share a host"));
+}
+
 TEST(MakePlanOnAMesh, AModelThatNothingCutsIsRefusedByTheAxis) {
   PlanInputs inputs = on_a_mesh({.cp = 2});
   inputs.cut_axes = {};
   EXPECT_THAT(make_plan(inputs).status().message(),
-              HasSubstr("mesh.cp is 2, but no model is cut by cp yet; remove mesh.cp"));
+              HasSubstr("mesh.cp is 2, but model.preset = char is not cut by cp; remove mesh.cp"));
 }
 
 }  // namespace

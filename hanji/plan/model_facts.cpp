@@ -84,6 +84,14 @@ std::vector<int64_t> ModelFacts::parameter_sizes() const {
   return sizes;
 }
 
+ModelFacts ModelFacts::part(int index) const {
+  ModelFacts part = *this;
+  for (ParameterFacts& one : part.parameters) {
+    if (!one.parts.empty()) one.elements = one.parts.at(index);
+  }
+  return part;
+}
+
 int64_t ModelFacts::num_parameters() const {
   int64_t count = 0;
   for (const ParameterFacts& parameter : parameters) count += parameter.elements;

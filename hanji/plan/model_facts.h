@@ -6,8 +6,10 @@
 #include <string_view>
 #include <vector>
 
+#include "hanji/base/dtype.h"
 #include "hanji/base/status.h"
 #include "hanji/plan/operation_times.h"
+#include "hanji/schedule/operation.h"
 
 namespace hanji::plan {
 
@@ -54,6 +56,15 @@ struct RowFacts {
   bool operator==(const RowFacts&) const = default;
 };
 
+/// A collective that a layer of a cut model runs in each micro-batch, forward or backward.
+struct LayerCall {
+  schedule::Routine routine = schedule::Routine::kAllReduce;
+  schedule::ReduceOp op = schedule::ReduceOp::kSum;
+  DType dtype = DType::kFloat32;
+  Amount count = {};  ///< Elements, not bytes: of the whole, of all ranks' parts together.
+  bool operator==(const LayerCall&) const = default;
+};
+
 /// What one layer of a model asks for in training, per sample unless said otherwise.
 struct LayerFacts {
   std::string name;
@@ -67,6 +78,7 @@ struct LayerFacts {
   Amount flow = {};                 ///< That it passes on to the next layer.
   Amount backward = {};      ///< Most that its backward holds beside all that is kept by then.
   bool is_repeated = false;  ///< By recomputation: its forward runs twice.
+  std::vector<LayerCall> calls = {};  ///< Over the ranks that cut it, in order.
 
   double product_flops() const;
   bool operator==(const LayerFacts&) const = default;
@@ -74,12 +86,14 @@ struct LayerFacts {
 
 /// A parameter in the order of registration.
 struct ParameterFacts {
-  int64_t elements = 0;
+  int64_t elements = 0;  ///< On the rank that has most of it.
   int64_t layer = 0;
+  std::vector<int64_t> parts = {};  ///< On each rank that cuts it; empty: whole on all.
   bool operator==(const ParameterFacts&) const = default;
 };
 
-/// A model as the planner sees it: layers, and what they hold. Memory, time and "does it fit" are
+/// A model as the planner sees it: layers, and what they hold. Of a cut model what the rank that has
+/// most of it holds. Memory, time and "does it fit" are
 /// sums and maxima over it.
 struct ModelFacts {
   std::vector<LayerFacts> layers = {};
@@ -93,6 +107,8 @@ struct ModelFacts {
   bool has_gradient_slots = false;
 
   std::vector<int64_t> parameter_sizes() const;
+  /// As rank `index` of those that cut the model has them.
+  ModelFacts part(int index) const;
   int64_t num_parameters() const;
   double product_flops_per_sample() const;
   double attention_flops_per_sample() const;

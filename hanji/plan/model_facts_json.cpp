@@ -15,6 +15,7 @@ constexpr double kMaxAmount = 1e24;
 constexpr int64_t kMaxElements = 10'000'000'000'000;
 constexpr size_t kMaxLayerFacts = 4096;
 constexpr size_t kMaxTensors = 1 << 16;
+constexpr size_t kMaxParts = 1024;
 
 Json to_value(const Amount& amount) { return {amount.fixed, amount.per_sample}; }
 
@@ -29,6 +30,10 @@ Json to_value(const LayerFacts& layer) {
                {"flow", to_value(layer.flow)}};
   for (const Product& one : layer.products) {
     json["products"].push_back({one.m, one.n, one.k, one.count});
+  }
+  for (const LayerCall& one : layer.calls) {
+    json["calls"].push_back({name_of(one.routine), name_of(one.op), name_of(one.dtype),
+                             one.count.fixed, one.count.per_sample});
   }
   return json;
 }
@@ -54,6 +59,29 @@ Amount read_amount(JsonFields& fields, const char* name) {
   return {static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])};
 }
 
+/// An enumerator of so many by its name_of().
+template <class E>
+E read_named(JsonFields& fields, const Json& text, int num_enumerators) {
+  for (int i = 0; i < num_enumerators; ++i) {
+    if (text == name_of(static_cast<E>(i))) return static_cast<E>(i);
+  }
+  fields.fail("calls", fmt::format("has {}, which is no name of its kind", text.dump()));
+  return {};
+}
+
+LayerCall read_call(JsonFields& fields, const Json& list) {
+  if (!list.is_array() || list.size() != 5) {
+    fields.fail("calls", "has a member that is not made of three names and two numbers");
+    return {};
+  }
+  const auto numbers =
+      read_numbers(fields, Json{list[3], list[4]}, "calls", 2, -static_cast<double>(kMaxOfAFact));
+  return {.routine = read_named<schedule::Routine>(fields, list[0], schedule::kNumRoutines),
+          .op = read_named<schedule::ReduceOp>(fields, list[1], schedule::kNumReduceOps),
+          .dtype = read_named<DType>(fields, list[2], base::kNumDTypes),
+          .count = {static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])}};
+}
+
 LayerFacts read_layer(JsonFields& fields) {
   LayerFacts layer{.name = fields.text("name"),
                    .elementwise_bytes = fields.real("elementwise_bytes", 0, kMaxAmount),
@@ -68,6 +96,10 @@ LayerFacts read_layer(JsonFields& fields) {
                               .n = static_cast<int64_t>(numbers[1]),
                               .k = static_cast<int64_t>(numbers[2]),
                               .count = numbers[3]});
+  }
+  if (!fields.has("calls")) return layer;
+  for (const Json& one : fields.list("calls", kMaxTensors)) {
+    layer.calls.push_back(read_call(fields, one));
   }
   return layer;
 }
@@ -96,7 +128,8 @@ Json to_value(const ModelFacts& facts) {
                {"buffer_bytes", facts.buffer_bytes}};
   for (const LayerFacts& layer : facts.layers) json["layers"].push_back(to_value(layer));
   for (const ParameterFacts& one : facts.parameters) {
-    json["parameters"].push_back({one.elements, one.layer});
+    Json& parameter = json["parameters"].emplace_back(Json{one.elements, one.layer});
+    for (const int64_t part : one.parts) parameter.push_back(part);
   }
   return json;
 }
@@ -113,9 +146,11 @@ ModelFacts read_model_facts(JsonFields& fields) {
   }
   if (facts.layers.empty()) fields.fail("layers", "has no member");
   for (const Json& one : fields.list("parameters", kMaxTensors)) {
-    const auto numbers = read_numbers(fields, one, "parameters", 2, 0);
-    facts.parameters.push_back(
-        {static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])});
+    const size_t size = std::clamp<size_t>(one.size(), 2, 2 + kMaxParts);
+    const auto numbers = read_numbers(fields, one, "parameters", size, 0);
+    facts.parameters.push_back({static_cast<int64_t>(numbers[0]),
+                                static_cast<int64_t>(numbers[1]),
+                                {numbers.begin() + 2, numbers.end()}});
   }
   check_parameters(facts, fields);
   return facts;

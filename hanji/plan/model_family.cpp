@@ -47,6 +47,35 @@ ModelConfig resolved(ModelConfig model) {
   return model;
 }
 
+bool needs_counting(const Config& config) {
+  return family_of(config.model).facts == nullptr || config.mesh.tp > 1;
+}
+
+ModelFacts facts_of_model(const Config& config, const std::optional<ModelFacts>& counted) {
+  const ModelFamily& family = family_of(config.model);
+  if (family.facts == nullptr) return *counted;
+  ModelFacts facts = family.facts(config);
+  if (!needs_counting(config)) return facts;
+  facts.parameters = counted->parameters;
+  for (size_t i = 0; i < std::min(facts.layers.size(), counted->layers.size()); ++i) {
+    LayerFacts& layer = facts.layers[i];
+    const LayerFacts& as_counted = counted->layers[i];
+    layer.kept = as_counted.kept;
+    layer.flow = as_counted.flow;
+    layer.backward = as_counted.backward;
+    layer.calls = as_counted.calls;
+  }
+  return facts;
+}
+
+ModelFacts facts_of_whole(const Config& config, const ModelFacts& facts) {
+  const ModelFamily& family = family_of(config.model);
+  if (family.facts == nullptr || config.mesh.tp == 1) return facts;
+  Config whole = config;
+  whole.mesh.tp = 1;
+  return family.facts(whole);
+}
+
 DataKind data_kind(const Config& config) {
   if (family_of(config.model).data == DataKind::kOwn) return DataKind::kOwn;
   return config.data.images == Images::kNone ? DataKind::kTokens : DataKind::kImages;

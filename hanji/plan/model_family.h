@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +38,8 @@ struct ModelFamily {
   std::span<const KeyDefault> defaults;    ///< Of other keys.
   int64_t smallest_grain = 1;              ///< Samples that a forward in training needs.
   std::span<const Precision> precisions;   ///< That its layers compute in.
+  /// Of layout::kAxisNames, beside those of data: axes by which its layers are cut.
+  std::span<const std::string_view> cut_axes = {};
 
   /// Replaces "auto" by the preset's sizes.
   void (*resolve)(ModelConfig& model);
@@ -44,7 +47,8 @@ struct ModelFamily {
   std::vector<Contradiction> (*check)(const Config& config);
   /// Describes the sizes; `classes`: tokens or classes of the data.
   std::string (*describe)(const ModelConfig& model, int64_t classes);
-  /// Of a resolved configuration. Null: facts are counted by running the model.
+  /// Of a resolved configuration; of a cut model the operations of the rank that has most of it. Null:
+  /// facts are counted by running the model.
   ModelFacts (*facts)(const Config& config);
 };
 
@@ -56,6 +60,14 @@ std::span<const std::string_view> preset_names();
 /// The family of a preset; for one that find_contradictions() rejects, the first family.
 const ModelFamily& family_of(std::string_view preset);
 const ModelFamily& family_of(const ModelConfig& model);
+
+/// Whether a plan needs facts that were counted: its family names none, or the model is cut.
+bool needs_counting(const Config& config);
+/// Of a resolved configuration, for which `counted` are the facts if needs_counting(): operations are
+/// those that the family names, if it does; bytes, parameters and collectives those counted.
+ModelFacts facts_of_model(const Config& config, const std::optional<ModelFacts>& counted);
+/// Of the uncut model: what all of its ranks have together.
+ModelFacts facts_of_whole(const Config& config, const ModelFacts& facts);
 
 /// The model's sizes, those of its preset if they are not set.
 ModelConfig resolved(ModelConfig model);

@@ -308,7 +308,7 @@ std::string to_json(const Plan& plan) {
   json["format"] = kFormat;
   json["job_hash"] = plan.job_hash;
   json["config"] = config_to_json(plan.config);
-  if (family_of(plan.config.model).facts == nullptr) json["model"] = to_value(plan.model);
+  if (needs_counting(plan.config)) json["model"] = to_value(plan.model);
   json["data"] = {{"vocabulary", plan.data.vocabulary},
                   {"train_samples", plan.data.num_train_samples},
                   {"validation_samples", plan.data.num_validation_samples}};
@@ -342,9 +342,9 @@ Result<Plan> plan_from_json(std::string_view text) {
   read_decisions(fields, format, plan);
   HANJI_ASSIGN_OR_RETURN(plan.config, config_from_json(fields.object("config")));
   fields.object("rates");
-  const ModelFamily& family = family_of(plan.config.model);
-  plan.model = family.facts != nullptr ? family.facts(plan.config)
-                                       : read_part(fields, "model", read_model_facts);
+  std::optional<ModelFacts> counted;
+  if (needs_counting(plan.config)) counted = read_part(fields, "model", read_model_facts);
+  plan.model = facts_of_model(plan.config, counted);
   HANJI_RETURN_IF_ERROR(fields.status());
   HANJI_ASSIGN_OR_RETURN(plan.rates, cost::rates_from_json(json["rates"].dump()));
   HANJI_RETURN_IF_ERROR(check_sums(plan));

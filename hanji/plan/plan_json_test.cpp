@@ -4,6 +4,7 @@
 
 #include "hanji/base/json.h"
 #include "hanji/plan/plan.h"
+#include "hanji/plan/test_plan.h"
 
 namespace hanji::plan {
 namespace {
@@ -50,7 +51,7 @@ TEST(PlanJson, ReadsBackAsItWasWritten) {
 
 TEST(PlanJson, RanksOfOneDataCoordinateRepeatItsShare) {
   PlanInputs inputs = some_inputs();
-  inputs.config.mesh.tp = 2;
+  inputs.config.mesh.axial = 2;
   inputs.config.run.ranks = 6;
   inputs.cut_axes = layout::kAxisNames;
   const Plan plan = make_plan(inputs).or_throw();
@@ -168,7 +169,8 @@ TEST(PlanJson, TypesAndRangesAreChecked) {
 
 TEST(PlanJson, WhatDoesNotAddUpIsRefused) {
   EXPECT_THAT(answer([](Json& j) { j["mesh"][0]["degree"] = 2; }), HasSubstr("mesh"));
-  EXPECT_THAT(answer([](Json& j) { j["config"]["mesh"]["tp"] = 2; }), HasSubstr("mesh.tp differs"));
+  EXPECT_THAT(answer([](Json& j) { j["config"]["mesh"]["axial"] = 2; }),
+              HasSubstr("mesh.axial differs"));
   EXPECT_THAT(answer([](Json& j) { j["shares"].erase(2); }), HasSubstr("2 members for 3"));
   EXPECT_THAT(answer([](Json& j) { j["shares"][1]["samples"] = {9, 12}; }), HasSubstr("follow 8"));
   EXPECT_THAT(answer([](Json& j) { j["shares"][2]["samples"] = {12, 15}; }), HasSubstr("15 of 16"));
@@ -185,13 +187,15 @@ TEST(PlanJson, WhatDoesNotAddUpIsRefused) {
 
 TEST(PlanJson, AxesThatExcludeEachOtherAreRefusedWithAllElseThatContradicts) {
   PlanInputs inputs = test_plan::two_cores();
-  inputs.config.mesh.tp = 2;
+  inputs.config.mesh.axial = 2;
   inputs.config.run.ranks = 2;
   inputs.cut_axes = layout::kAxisNames;
-  Json json = Json::parse(to_json(test_plan::made(inputs)));
+  const Plan plan = test_plan::made(inputs);
+  Json json = Json::parse(to_json(plan));
   json["ranks"] = json["config"]["run"]["ranks"] = 4;
-  json["mesh"].push_back({{"name", "axial"}, {"degree", 2}});
-  json["config"]["mesh"]["axial"] = 2;
+  json["mesh"].insert(json["mesh"].begin() + 1, Json{{"name", "tp"}, {"degree", 2}});
+  json["config"]["mesh"]["tp"] = 2;
+  json["model"] = Json::parse(facts_to_json(plan.model));
   json["config"]["model"]["heads"] = 7;
   for (int i = 0; i < 2; ++i) json["shares"].push_back(json["shares"][0]);
   EXPECT_THAT(plan_from_json(json.dump()).status().message(),

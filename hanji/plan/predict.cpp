@@ -84,8 +84,9 @@ double optimizer_seconds(const StepFacts& facts) {
 
 }  // namespace
 
-layout::BucketPlan gradient_buckets(const std::vector<int64_t>& sizes, int64_t bucket_bytes) {
-  return layout::bucket_plan(sizes, kGradientBytes, bucket_bytes,
+layout::BucketPlan gradient_buckets(const std::vector<int64_t>& sizes, int64_t bucket_bytes,
+                                    int64_t element_bytes) {
+  return layout::bucket_plan(sizes, element_bytes, bucket_bytes,
                              std::min(bucket_bytes, kFirstBucketBytes));
 }
 

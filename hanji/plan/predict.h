@@ -50,7 +50,9 @@ struct StepFacts {
   cost::NamedAlgorithms algorithms = {};
   std::vector<DataShare> shares;  ///< One per data coordinate.
   int ranks = 1;                  ///< Of all data coordinates together.
+  int cut = 1;                    ///< Ranks among which the model is cut.
   int ranks_on_host = 1;          ///< Of the host that has most.
+  int64_t micro_batch = 1;        ///< Samples of a forward, at most.
   int64_t bucket_bytes = 0;
   int64_t stable_grain = 0;  ///< Samples of a grain where sums are stable; 0: they are not.
   HostLayout hosts = {};     ///< Of ranks that have one data coordinate each.
@@ -59,7 +61,8 @@ struct StepFacts {
 };
 
 /// Flat gradients of parameters of these sizes, in the buckets in which data_parallel reduces them.
-layout::BucketPlan gradient_buckets(const std::vector<int64_t>& sizes, int64_t bucket_bytes);
+layout::BucketPlan gradient_buckets(const std::vector<int64_t>& sizes, int64_t bucket_bytes,
+                                    int64_t element_bytes = 4);
 
 /// Prices one step.
 ///

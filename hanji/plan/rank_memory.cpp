@@ -67,7 +67,9 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
       config.parallel.data == Sharding::kServer && !model.has_gradient_slots && samples > 0;
   const int64_t kept_gradients = keeps_gradients ? model.num_parameters() * element : 0;
   lines.push_back({"workspace", std::max(workspace_bytes(model, samples), kept_gradients)});
-  if (plan.mesh.data_peers(part.rank).front() != part.rank) saved = 0;
+  // Parts of a cut model are not saved.
+  const bool saves = plan.mesh.data_peers(part.rank).front() == part.rank && config.mesh.tp == 1;
+  if (!saves) saved = 0;
   const int64_t state = 3 * saved + (part.rank == 0 ? model.buffer_bytes : 0);
   if (state > 0) lines.push_back({"checkpoint copy", std::min(state, most_copied(config.offload))});
   // Samples of all micro-batches of a step are read before the first one is used.

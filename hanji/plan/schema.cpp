@@ -320,10 +320,13 @@ std::vector<Key> parallel_keys() {
                         "hosts the largest number that divides the ranks of each."),
               "ranks", {1, base::kMaxRanksPerHost}, Auto::kYes),
       cut_axis(HANJI_KEY(mesh.pp,
-                         "Pipeline stages of the layers. No model supports pp, cp, tp or axial "
-                         "yet: 1.")),
+                         "Pipeline stages of the layers. No model supports pp, cp or axial yet: "
+                         "1.")),
       cut_axis(HANJI_KEY(mesh.cp, "Ranks over which the tokens of a sample are sharded: 1.")),
-      cut_axis(HANJI_KEY(mesh.tp, "Ranks over which the matmuls of a layer are sharded: 1.")),
+      cut_axis(HANJI_KEY(mesh.tp,
+                         "Ranks of one host over which the matmuls of a layer are sharded, at most "
+                         "model.heads; GPTs with parallel.data = ddp and train.bits = run or fast "
+                         "on CPUs.")),
       cut_axis(HANJI_KEY(mesh.axial,
                          "Ranks over which rows and columns of pairs are sharded, instead "
                          "of tp: 1.")),

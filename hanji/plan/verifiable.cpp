@@ -12,6 +12,12 @@ Status check_verifiable(const Plan& plan) {
         "compute.device = cuda has kernels whose bits are not those of the one process on a CPU "
         "that ranks are compared with; set compute.device = \"cpu\"");
   }
+  if (plan.config.mesh.tp > 1) {
+    return base::unsupported(fmt::format(
+        "mesh.tp = {} adds terms of several ranks, which one process adds in another order; remove "
+        "mesh.tp",
+        plan.config.mesh.tp));
+  }
   if (const auto shards = shards_of(plan); shards && shards->groups > 1) {
     const bool whole_subtrees = std::has_single_bit(static_cast<unsigned>(shards->ranks));
     if (plan.config.train.bits == Bits::kRun && !whole_subtrees) {

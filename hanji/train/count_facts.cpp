@@ -1,10 +1,14 @@
 #include "hanji/train/count_facts.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
+#include "hanji/comm/dtype.h"
 #include "hanji/data/batch.h"
 #include "hanji/layers/model.h"
 #include "hanji/lens/cost.h"
@@ -12,6 +16,7 @@
 #include "hanji/models/make.h"
 #include "hanji/parallel/gradients/gradient_hook.h"
 #include "hanji/parallel/named_parameter.h"
+#include "hanji/parallel/tensor/axis.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/train/make_model.h"
 #include "hanji/train/private_memory.h"
@@ -32,7 +37,11 @@ struct LayerCount {
   int64_t kept = 0;
   int64_t flow = 0;
   int64_t peak = 0;  ///< In its backward, of everything.
+  std::vector<parallel::tensor::AxisCall> calls;
 };
+
+/// Where the collectives of the pass that runs go.
+using CallSink = std::function<void(const parallel::tensor::AxisCall&)>;
 
 int64_t bytes_of(const layers::Flow& flow) {
   int64_t bytes = 0;
@@ -43,15 +52,20 @@ int64_t bytes_of(const layers::Flow& flow) {
 /// Counts one forward and backward, by the layer that runs.
 class Pass : public lens::Observer {
  public:
-  explicit Pass(layers::Model& model)
+  Pass(layers::Model& model, CallSink& sink)
       : model_(model),
+        sink_(sink),
         parameters_(parallel::learning_parameters(model)),
         counts_(static_cast<size_t>(model.num_layers())) {
     for (const auto& [name, one] : parameters_) {
       parallel::add_gradient_hook(one, {"count_facts"}, [one] { one.mutable_grad().reset(); });
     }
+    sink_ = [this](const auto& call) {
+      counts_[static_cast<size_t>(layer_)].calls.push_back(call);
+    };
   }
   ~Pass() override {
+    sink_ = nullptr;
     for (const auto& one : parameters_) parallel::remove_gradient_hook(one.tensor);
   }
 
@@ -134,6 +148,7 @@ class Pass : public lens::Observer {
   }
 
   layers::Model& model_;
+  CallSink& sink_;
   const std::vector<parallel::NamedParameter> parameters_;
   PrivateMemory memory_;
   std::vector<LayerCount> counts_;
@@ -157,6 +172,16 @@ std::vector<int64_t> beside_kept(const std::vector<LayerCount>& counts) {
   return beside;
 }
 
+/// The calls of one layer in two passes, in the order in which they ran.
+std::vector<plan::LayerCall> calls_of(const LayerCount& few, const LayerCount& more) {
+  std::vector<plan::LayerCall> calls;
+  for (size_t i = 0; i < few.calls.size(); ++i) {
+    const auto& [routine, op, dtype, count] = few.calls[i];
+    calls.push_back({routine, op, comm::to_dtype(dtype), amount(count, more.calls.at(i).count)});
+  }
+  return calls;
+}
+
 plan::LayerFacts facts_of(const LayerCount& few, const LayerCount& more) {
   plan::LayerFacts facts{
       .products = more.products,
@@ -164,10 +189,31 @@ plan::LayerFacts facts_of(const LayerCount& few, const LayerCount& more) {
       .tensor_bytes = more.tensor_bytes / kMore,
       .operations = more.operations,
       .kept = amount(few.kept, more.kept),
-      .flow = amount(few.flow, more.flow)};
+      .flow = amount(few.flow, more.flow),
+      .calls = calls_of(few, more)};
   facts.elementwise_bytes = std::max(0.0, facts.elementwise_bytes);
   for (plan::Product& product : facts.products) product.m /= kMore;
   return facts;
+}
+
+/// The sizes of every rank's part of a parameter, of which `elements` are that of `cut`.
+std::vector<int64_t> parts_of(const layout::Cut& cut, const std::string& name, int64_t elements) {
+  if (cut.degree == 1) return {};
+  const layout::Placement placement = layout::placement_of(cut.placements, name).or_throw();
+  if (!placement.is_cut()) return {};
+  const auto& segments = placement.segments;
+  const int64_t whole = std::reduce(segments.begin(), segments.end());
+  const auto extent = [&](int index) {
+    int64_t sum = 0;
+    const auto ranges = layout::parts_of(placement, whole, index, cut.degree).or_throw();
+    for (const layout::Range& range : ranges) sum += range.size();
+    return sum;
+  };
+  std::vector<int64_t> parts;
+  for (int index = 0; index < cut.degree; ++index) {
+    parts.push_back(elements / extent(cut.index) * extent(index));
+  }
+  return parts;
 }
 
 class OneThread {
@@ -181,31 +227,35 @@ class OneThread {
   int before_ = at::get_num_threads();
 };
 
-}  // namespace
+/// Memory for all gradients, where a model writes them in training.
+class GradientMemory {
+ public:
+  explicit GradientMemory(layers::Model& model) : model_(model) {
+    std::vector<at::Tensor> slots;
+    for (const auto& one : parallel::learning_parameters(model)) {
+      slots.push_back(at::zeros_like(one.tensor.detach()));
+    }
+    model_.set_gradient_slots(std::move(slots));
+  }
+  ~GradientMemory() { model_.set_gradient_slots({}); }
+  GradientMemory(const GradientMemory&) = delete;
+  GradientMemory& operator=(const GradientMemory&) = delete;
 
-plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload) {
-  plan::Config config = asked;
-  config.model = plan::resolved(config.model);
-  const base::KernelChoice kernels{.precision = config.compute.dtype};
-  const auto& [dataset, make] = workload;
-  const models::MakeOptions options{.kernels = kernels, .classes = dataset.num_ids};
-  const auto model = make ? make(config, options) : models::make(config, options);
-  const auto read = [&](int64_t samples, layers::Batch& batch) {
-    data::read_first(*dataset.samples, samples, batch);
-  };
-  return count_facts(*model, read, training_scopes(config, *model));
-}
+ private:
+  layers::Model& model_;
+};
 
-plan::ModelFacts count_facts(layers::Model& model, const ReadSamples& read,
-                             const std::vector<layers::LayerScope>& scopes) {
+plan::ModelFacts count(layers::Model& model, const ReadSamples& read,
+                       const std::vector<layers::LayerScope>& scopes, CallSink& sink) {
   const OneThread one_thread;
   layers::Batch batch;
   const auto pass = [&](int64_t samples) {
     read(samples, batch);
-    return Pass(model).run(batch, scopes);
+    return Pass(model, sink).run(batch, scopes);
   };
   pass(kFew);  // fills caches
   const std::vector<LayerCount> few = pass(kFew), more = pass(kMore);
+  const layout::Cut cut = model.cut();
   plan::ModelFacts facts;
   const std::vector<int64_t> few_beside = beside_kept(few), more_beside = beside_kept(more);
   for (size_t i = 0; i < few.size(); ++i) {
@@ -214,13 +264,43 @@ plan::ModelFacts count_facts(layers::Model& model, const ReadSamples& read,
     facts.layers.back().backward = amount(few_beside[i], more_beside[i]);
   }
   for (const auto& [name, tensor] : parallel::learning_parameters(model)) {
-    facts.parameters.push_back({tensor.numel(), model.layer_of(tensor)});
+    facts.parameters.push_back(
+        {tensor.numel(), model.layer_of(tensor), parts_of(cut, name, tensor.numel())});
   }
   facts.targets_per_sample = batch.num_valid / kMore;
   facts.sample_bytes = static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes()) / kMore;
   facts.num_statistics = model.num_statistics();
   facts.buffer_bytes = buffer_bytes(model);
   return facts;
+}
+
+}  // namespace
+
+plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload) {
+  plan::Config config = asked;
+  config.model = plan::resolved(config.model);
+  if (config.model.vocabulary == plan::kAuto) config.model.vocabulary = workload.dataset.num_ids;
+  const base::KernelChoice kernels{.precision = config.compute.dtype};
+  const auto& [dataset, make] = workload;
+  CallSink sink;
+  const auto degree = static_cast<int>(config.mesh.tp);
+  // The last rank has most, as layout::part_of() cuts.
+  const models::MakeOptions options{.kernels = kernels,
+                                    .classes = dataset.num_ids,
+                                    .axis = parallel::tensor::Axis::silent(
+                                        degree - 1, degree, [&](const auto& call) { sink(call); })};
+  const auto model = make ? make(config, options) : models::make(config, options);
+  const auto read = [&](int64_t samples, layers::Batch& batch) {
+    data::read_first(*dataset.samples, samples, batch);
+  };
+  const GradientMemory gradients(*model);
+  return count(*model, read, training_scopes(config, *model), sink);
+}
+
+plan::ModelFacts count_facts(layers::Model& model, const ReadSamples& read,
+                             const std::vector<layers::LayerScope>& scopes) {
+  CallSink sink;
+  return count(model, read, scopes, sink);
 }
 
 }  // namespace hanji::train

@@ -109,13 +109,13 @@ TEST_P(DataCoordinates, RanksOfOneSeeTheSameAndAreCountedOnce) {
         run_on(planned_on(GetParam(), {}, bits, dataset()), dataset());
     EXPECT_THAT(uncut[0].tokens, Each(7 * 8)) << "of 7 samples of 8 tokens";
     for (const plan::MeshConfig& mesh :
-         {plan::MeshConfig{.tp = 2}, plan::MeshConfig{.pp = 2}, plan::MeshConfig{.cp = 2}}) {
+         {plan::MeshConfig{.axial = 2}, plan::MeshConfig{.pp = 2}, plan::MeshConfig{.cp = 2}}) {
       const plan::Plan plan = planned_on(GetParam(), mesh, bits, dataset());
       ASSERT_EQ(plan.ranks, 2 * std::ssize(uncut));
       const std::vector<SeenByRank> cut = run_on(plan, dataset());
       for (int rank = 0; rank < plan.ranks; ++rank) {
         EXPECT_EQ(cut[rank], uncut[plan.mesh.data_coordinate(rank)])
-            << "rank " << rank << ", " << plan::name_of(bits) << ", tp " << mesh.tp << ", pp "
+            << "rank " << rank << ", " << plan::name_of(bits) << ", axial " << mesh.axial << ", pp "
             << mesh.pp;
       }
     }
@@ -136,7 +136,7 @@ using OneDataCoordinate = DataCoordinates;
 TEST_P(OneDataCoordinate, StopsWithTheOneRankThatWasTold) {
   for (const Bits bits : {Bits::kRun, Bits::kStable}) {
     const std::vector<SeenByRank> all =
-        run_on(planned_on(GetParam(), {.tp = 2}, bits, dataset()), dataset(), 1);
+        run_on(planned_on(GetParam(), {.axial = 2}, bits, dataset()), dataset(), 1);
     for (const SeenByRank& seen : all) {
       EXPECT_EQ(seen.stop_signal, SIGINT);
       EXPECT_EQ(seen.steps_done, 2);

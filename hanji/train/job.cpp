@@ -1,10 +1,15 @@
 #include "hanji/train/job.h"
 
+#include <ATen/ops/full.h>
+
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "hanji/comm/host_values.h"
 #include "hanji/layers/model.h"
+#include "hanji/parallel/agreement.h"
+#include "hanji/parallel/tensor/axis.h"
 #include "hanji/plan/memory.h"
 #include "hanji/plan/server_plan.h"
 #include "hanji/plan/shard_plan.h"
@@ -21,13 +26,32 @@ namespace {
 struct Ranks {
   comm::Group all;
   comm::Group data;
-  std::optional<comm::Group> peers;
+  std::optional<comm::Group> peers = {};
+  std::optional<comm::Group> cut = {};
+
+  parallel::tensor::Axis axis() const {
+    return cut ? parallel::tensor::Axis(*cut) : parallel::tensor::Axis();
+  }
 };
 
 Ranks divide(const plan::Plan& plan, const comm::Group& group) {
-  if (plan.mesh.num_data_coordinates() == plan.ranks) return {group, group, std::nullopt};
-  return {group, group.subgroup(plan.mesh.data_group(group.rank()), "data"),
-          group.subgroup(plan.mesh.data_peers(group.rank()), "peers")};
+  if (plan.mesh.num_data_coordinates() == plan.ranks) return {group, group};
+  Ranks ranks{group, group.subgroup(plan.mesh.data_group(group.rank()), "data"),
+              group.subgroup(plan.mesh.data_peers(group.rank()), "peers")};
+  if (plan.mesh.degree("tp") > 1) {
+    ranks.cut = group.subgroup(plan.mesh.members(group.rank(), "tp").or_throw(), "tp");
+  }
+  return ranks;
+}
+
+/// What ranks that cut the model have in full.
+std::vector<parallel::NamedParameter> whole_parameters(const Job& job) {
+  const layout::Cut cut = job.model->cut();
+  std::vector<parallel::NamedParameter> whole;
+  for (const parallel::NamedParameter& one : job.strategy->parameters()) {
+    if (!layout::placement_of(cut.placements, one.name).or_throw().is_cut()) whole.push_back(one);
+  }
+  return whole;
 }
 
 Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model,
@@ -39,8 +63,9 @@ Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model,
   }
   std::vector<layers::LayerScope> scopes = training_scopes(plan.config, *model);
   std::ranges::copy(strategy->scopes(), std::back_inserter(scopes));
-  return {std::move(model), std::move(scopes), std::move(strategy),        ranks.all,
-          ranks.data,       ranks.peers,       comm::device_of(ranks.all), std::move(totals)};
+  return {std::move(model), std::move(scopes), std::move(strategy), ranks.all,
+          ranks.data,       ranks.peers,       ranks.cut,           comm::device_of(ranks.all),
+          std::move(totals)};
 }
 
 ReplicatedOptions replicated(const plan::Plan& plan,
@@ -92,11 +117,38 @@ parallel::DataParallelOptions reduction(const plan::Plan& plan) {
           .owners = std::move(grains.owners)};
 }
 
+double gradient_norm(const Job& job) {
+  const double mine = job.strategy->gradient_norm();
+  if (!job.cut) return mine;
+  at::Tensor squares = at::full({1}, mine * mine, at::kDouble);
+  comm::all_reduce_on_host(squares, *job.cut, {.label = "norm"});
+  return std::sqrt(squares.item<double>());
+}
+
+void check_parameters(const Job& job) {
+  job.strategy->check_parameters();
+  check_whole_parameters(job);
+}
+
+void check_whole_parameters(const Job& job) {
+  if (job.cut) parallel::check_same_values(whole_parameters(job), *job.cut);
+}
+
+comm::Stats stats_of(const Job& job) {
+  comm::Stats sum{.times = comm::CallTimes()};
+  // A data coordinate that is alone has nobody to sum with.
+  if (!job.peers || job.data.size() > 1) add(sum, job.strategy->stats());
+  for (const auto& group : {job.peers, job.cut}) {
+    if (group) add(sum, group->stats());
+  }
+  return sum;
+}
+
 Job assemble(const plan::Plan& plan, const comm::Group& group, const MakeModel& make) {
   const plan::Sharding data = plan.config.parallel.data;
   if (data == plan::Sharding::kReplicas) return assemble(plan, group, reduction(plan), make);
   const Ranks ranks = divide(plan, group);
-  auto model = make_model(plan, make, comm::device_of(group));
+  auto model = make_model(plan, make, comm::device_of(group), ranks.axis());
   std::unique_ptr<Strategy> strategy;
   if (data == plan::Sharding::kServer) {
     strategy = std::make_unique<ServedStrategy>(*model, ranks.data, served(plan));
@@ -109,7 +161,7 @@ Job assemble(const plan::Plan& plan, const comm::Group& group, const MakeModel& 
 Job assemble(const plan::Plan& plan, const comm::Group& group,
              const parallel::DataParallelOptions& options, const MakeModel& make) {
   const Ranks ranks = divide(plan, group);
-  auto model = make_model(plan, make, comm::device_of(group));
+  auto model = make_model(plan, make, comm::device_of(group), ranks.axis());
   auto strategy =
       std::make_unique<ReplicatedStrategy>(*model, ranks.data, replicated(plan, options));
   return job_of(plan, std::move(model), std::move(strategy), ranks);

@@ -24,6 +24,7 @@ struct Job {
   comm::Group group;                               ///< Of all ranks.
   comm::Group data;                                ///< One rank of each data coordinate.
   std::optional<comm::Group> peers;                ///< Ranks that see the same samples, if any.
+  std::optional<comm::Group> cut;                  ///< Of them, those that cut the model, if any.
   c10::Device device;                              ///< Of the model and its batches.
   std::optional<GrainSums> totals = std::nullopt;  ///< For stable bits: over a step's grains.
 };
@@ -35,6 +36,18 @@ inline constexpr int64_t kNumTotals = 4;
 /// The reduction of the replicas' gradients: the sum over data coordinates, for stable bits over
 /// grains.
 parallel::DataParallelOptions reduction(const plan::Plan& plan);
+
+/// The norm of the sum of all gradients of a step, of all parts of the model. Collective.
+double gradient_norm(const Job& job);
+
+/// Throws kMismatch where ranks that should have the same parameters have not: those of different data
+/// coordinates, and of what is whole those that cut the model. Collective.
+void check_parameters(const Job& job);
+/// The latter alone.
+void check_whole_parameters(const Job& job);
+
+/// Calls and bytes of all groups of the job.
+comm::Stats stats_of(const Job& job);
 
 /// Makes the plan's model and strategy on this rank of `group`, on the device of the group's tensors.
 ///

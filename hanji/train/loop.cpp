@@ -96,7 +96,7 @@ class Loop {
     const int64_t number = outcome_.steps_done;
     if (recorder) recorder->set_step(number);
     const int64_t start_ns = base::now_ns();
-    const comm::Stats before = job_.strategy->stats();
+    const comm::Stats before = stats_of(job_);
     StepSeconds seconds;
     StepResult result;
     {
@@ -113,7 +113,7 @@ class Loop {
                              .stop_signal = inputs_.stop.poll().value_or(0)});
     }
     seconds.step = seconds_since(start_ns);
-    const comm::Stats after = job_.strategy->stats();
+    const comm::Stats after = stats_of(job_);
     seconds.calls = seconds_between(before, after);
     // Steps that compare the replicas move more; they are not what the plan prices.
     const int64_t wire_bytes = after.wire_bytes - before.wire_bytes;
@@ -126,6 +126,8 @@ class Loop {
     least(outcome_.network_bytes_per_step, network_bytes);
     least(outcome_.collectives_per_step, after.operations - before.operations);
     account(result, seconds);
+    const int64_t every = inputs_.plan.config.comm.check_every;
+    if (every > 0 && outcome_.steps_done % every == 0) check_whole_parameters(job_);
   }
 
   void account(const StepResult& result, const StepSeconds& seconds) {

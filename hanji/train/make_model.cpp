@@ -6,9 +6,9 @@
 namespace hanji::train {
 
 std::shared_ptr<layers::Model> make_model(const plan::Plan& plan, const MakeModel& make,
-                                          c10::Device device) {
+                                          c10::Device device, const parallel::tensor::Axis& axis) {
   const models::MakeOptions options{
-      .kernels = plan.kernels, .classes = plan.data.vocabulary, .device = device};
+      .kernels = plan.kernels, .classes = plan.data.vocabulary, .device = device, .axis = axis};
   return make ? make(plan.config, options) : models::make(plan.config, options);
 }
 

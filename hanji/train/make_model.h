@@ -6,14 +6,16 @@
 #include <vector>
 
 #include "hanji/layers/flow.h"
+#include "hanji/parallel/tensor/axis.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/dataset.h"
 
 namespace hanji::train {
 
-/// Makes the model of a plan, or of a program, on any device.
+/// Makes the model of a plan, or of a program, on any device; on an axis this rank's part of it.
 std::shared_ptr<layers::Model> make_model(const plan::Plan& plan, const MakeModel& make = {},
-                                          c10::Device device = c10::kCPU);
+                                          c10::Device device = c10::kCPU,
+                                          const parallel::tensor::Axis& axis = {});
 
 /// The scopes around each layer of `model` in training: recomputation, if configured.
 std::vector<layers::LayerScope> training_scopes(const plan::Config& config,

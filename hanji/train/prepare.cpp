@@ -91,7 +91,8 @@ base::Json model_key(const plan::Config& config, const topology::Machine& machin
                     {"cpu", machine.cpu_model},
                     {"instructions", instructions()},
                     {"dtype", name_of(config.compute.dtype)},
-                    {"recompute", config.compute.recompute}};
+                    {"recompute", config.compute.recompute},
+                    {"cut", config.mesh.tp}};
   for (const plan::Key& one : plan::schema()) {
     const bool matters = one.name.starts_with("model.") || one.name.starts_with("data.");
     if (matters) key[std::string(one.name)] = plan::format_value(one, one.get(config));
@@ -149,7 +150,7 @@ Status add_gpus(plan::PlanInputs& inputs, const std::optional<StartedRanks>& sta
 
 Result<std::optional<plan::ModelFacts>> facts_of_model(const plan::Config& config,
                                                        const Workload& workload) {
-  if (plan::family_of(config.model).facts != nullptr) return std::optional<plan::ModelFacts>();
+  if (!plan::needs_counting(config)) return std::optional<plan::ModelFacts>();
   if (workload.make) return std::optional(count_facts(config, workload));
   HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
   const base::Json key = model_key(config, machine);

@@ -114,7 +114,7 @@ class RankRun {
       // Others read what their host's holder has written.
       comm::barrier(group, {.label = "resumed"});
     }
-    job.strategy->check_parameters();
+    check_parameters(job);
     return steps;
   }
 
@@ -172,6 +172,12 @@ class RankRun {
 
   /// Ranks write what they alone change; the disk works beside the next steps.
   void save(const Job& job, int64_t steps_done, double validation_loss) {
+    if (job.cut) {
+      const auto refusal =
+          base::unsupported("mesh.tp has cut the model, and parts are not written");
+      if (is_first()) warn_of(refusal, steps_done);
+      return;
+    }
     const OwnState own = own_state(job);
     if (own.num_parts > 1 && !begin_save(job, steps_done)) return;
     if (!own.part) return;
@@ -289,6 +295,9 @@ class RankRun {
 
   void show_sample(const Job& job) {
     if (!dataset_.vocabulary) return;
+    if (job.cut) {
+      return options_.output.write("\nno sample: each rank has a part of the model\n");
+    }
     const auto text = generate_text(job, plan_, *dataset_.vocabulary, {});
     if (!text.ok()) return;
     options_.output.write(fmt::format("\nsample (more: hanji generate --checkpoint {}):\n{}\n",

@@ -29,6 +29,19 @@ std::unique_ptr<parallel::FlatOptimizer> make_optimizer(layers::Model& model,
   return parallel::offloaded(options.make_optimizer, *options.offload, {std::move(part)});
 }
 
+layout::FlatLayout counted_parameters(const layers::Model& model,
+                                      const parallel::Replicas& replicas) {
+  const layout::FlatLayout& all = replicas.buckets().flat;
+  const layout::Cut cut = model.cut();
+  layout::FlatLayout counted{.count = all.count};
+  for (size_t i = 0; i < all.sizes.size(); ++i) {
+    if (!is_counted(cut, replicas.parameters()[i].name)) continue;
+    counted.offsets.push_back(all.offsets[i]);
+    counted.sizes.push_back(all.sizes[i]);
+  }
+  return counted;
+}
+
 }  // namespace
 
 ReplicatedStrategy::ReplicatedStrategy(layers::Model& model, const comm::Group& group,
@@ -36,7 +49,8 @@ ReplicatedStrategy::ReplicatedStrategy(layers::Model& model, const comm::Group& 
     : model_(model),
       group_(group),
       replicas_(parallel::data_parallel(model, group, options.reduction)),
-      optimizer_(make_optimizer(model, replicas_, group, options)) {}
+      optimizer_(make_optimizer(model, replicas_, group, options)),
+      counted_(counted_parameters(model, replicas_)) {}
 
 void ReplicatedStrategy::begin_step() {
   for (const auto& parameter : parameters()) parameter.tensor.mutable_grad().reset();
@@ -53,7 +67,7 @@ void ReplicatedStrategy::accumulate(const std::function<void()>& backward) {
 }
 
 double ReplicatedStrategy::gradient_norm() {
-  return parallel::grad_norm(replicas_.flat_gradients(), replicas_.buckets().flat);
+  return parallel::grad_norm(replicas_.flat_gradients(), counted_);
 }
 
 void ReplicatedStrategy::update(double learning_rate, double gradient_divisor) {

@@ -54,6 +54,7 @@ class ReplicatedStrategy : public Strategy {
   comm::Group group_;
   parallel::Replicas replicas_;
   std::unique_ptr<parallel::FlatOptimizer> optimizer_;
+  layout::FlatLayout counted_;  ///< Of the flat gradients, those whose norm this rank adds.
 };
 
 }  // namespace hanji::train

@@ -26,7 +26,7 @@ RunLog::RunLog(const plan::Plan& plan, History history, Output output, std::file
       first_step_(history.steps),
       history_(std::move(history)),
       log_every_(plan.config.train.log_every),
-      flops_per_target_(plan.model.flops_per_target()),
+      flops_per_target_(plan::facts_of_whole(plan.config, plan.model).flops_per_target()),
       targets_(plan::targets_of(plan::family_of(plan.config.model).data)),
       output_(std::move(output)),
       out_(std::move(out)) {}

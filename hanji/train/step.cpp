@@ -171,7 +171,7 @@ StepResult run_step(Job& job, const plan::TrainConfig& train, const StepInputs& 
   StepResult result{.loss = all.loss_sum / all.num_targets,
                     .num_targets = static_cast<int64_t>(all.num_targets),
                     .stop_signal = stop_signal(all)};
-  result.gradient_norm = job.strategy->gradient_norm() / all.num_targets;
+  result.gradient_norm = gradient_norm(job) / all.num_targets;
   // Losses and reduced gradients are the same bits on every rank, and so is this decision.
   result.updated = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
   if (result.updated) {

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "hanji/comm/group.h"
 #include "hanji/layers/flow.h"
+#include "hanji/layout/placement.h"
 #include "hanji/layout/range.h"
 #include "hanji/parallel/named_parameter.h"
 #include "hanji/plan/memory.h"
@@ -24,6 +26,13 @@ struct OwnState {
   std::optional<int> part = 0;
   int num_parts = 1;
 };
+
+/// Whether a parameter's gradient is counted on this rank in what is summed over `cut`: its own parts,
+/// and on the first rank what all have.
+bool is_counted(const layout::Cut& cut, std::string_view parameter);
+
+/// Adds what another group has moved.
+void add(comm::Stats& sum, const comm::Stats& more);
 
 /// Who keeps what of a job's parameters, gradients and optimizer, and how the gradients of all ranks
 /// become an update: plan.config.parallel.data, carried out among one rank of each data coordinate.
@@ -46,7 +55,7 @@ class Strategy {
   virtual void begin_grain(int64_t index) = 0;
   /// Runs a backward() whose gradients this rank only adds up, until one outside comes.
   virtual void accumulate(const std::function<void()>& backward) = 0;
-  /// Of the sum of all gradients of a step. Collective.
+  /// Of the sum of all gradients of a step that this rank counts (is_counted()). Collective.
   virtual double gradient_norm() = 0;
   /// One update with the gradients divided by `gradient_divisor`. Collective.
   virtual void update(double learning_rate, double gradient_divisor) = 0;

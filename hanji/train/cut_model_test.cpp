@@ -1,0 +1,228 @@
+// A job whose model is cut by "tp" trains as the job of one rank: losses, norms, parameters.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "hanji/compute/apply.h"
+#include "hanji/layers/model.h"
+#include "hanji/plan/test_plan.h"
+#include "hanji/test/run_ranks.h"
+#include "hanji/train/count_facts.h"
+#include "hanji/train/loop.h"
+
+namespace hanji::train {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kCutSteps = 5;
+/// Float64 sums in another order, through steps whose update divides by roots of squares.
+constexpr double kCutApart = 1e-9;
+
+struct CutMesh {
+  int64_t dp = 1;
+  int64_t tp = 1;
+  int64_t steps = kCutSteps;
+};
+
+/// Heads, vocabulary and batch that few degrees divide.
+plan::Plan cut_plan(CutMesh mesh, const Dataset& dataset) {
+  plan::PlanInputs inputs = plan::test_plan::two_cores();
+  inputs.data = dataset.facts();
+  inputs.kernels = {plan::Gemm::kMkl, plan::Attention::kMath, plan::Precision::kFloat64};
+  plan::Config& config = inputs.config;
+  config.compute.dtype = plan::Precision::kFloat64;
+  config.model.layers = 1;
+  config.model.heads = 6;
+  config.model.width = 96;
+  config.model.block = 8;
+  config.model.dropout = 0.1;
+  config.train.steps = mesh.steps;
+  config.train.global_batch = 7;
+  config.train.micro_batch = 2;
+  config.train.warmup_steps = 0;
+  config.train.clip = 0.5;
+  config.train.evaluate_batches = 1;
+  config.run.ranks = mesh.dp * mesh.tp;
+  config.mesh.tp = mesh.tp;
+  if (mesh.tp > 1) inputs.model = count_facts(config, Workload{dataset});
+  return plan::make_plan(inputs).or_throw();
+}
+
+/// What one rank ends with.
+struct CutRun {
+  layout::Cut cut;
+  std::map<std::string, at::Tensor> parameters;
+  std::vector<double> losses, norms;
+  int64_t num_skipped = 0;
+};
+
+/// What a test does to a rank before its first step, and before each update.
+struct Tampering {
+  std::function<void(Job&)> at_start = [](Job&) {};
+  std::function<void(Job&)> before_update = [](Job&) {};
+};
+
+std::vector<CutRun> run_cut(const plan::Plan& plan, const Dataset& dataset,
+                            const Tampering& tampering = {}) {
+  std::vector<CutRun> all(plan.ranks);
+  test::run_ranks(plan.ranks, [&](world::World& world) {
+    compute::apply(plan.kernels, 1);
+    CutRun& run = all[world.rank()];
+    PrivateMemory memory;
+    StopSignal stop = StopSignal::create().or_throw();
+    Job job = assemble(plan, world.group());
+    tampering.at_start(job);
+    LoopInputs inputs{.plan = plan,
+                      .dataset = dataset,
+                      .memory = memory,
+                      .stop = stop,
+                      .save = [](int64_t, double) {},
+                      .before_update = [&] { tampering.before_update(job); }};
+    inputs.step = [&](Job& in, const plan::TrainConfig& train, const StepInputs& step) {
+      const StepResult result = run_step(in, train, step);
+      run.losses.push_back(result.loss);
+      run.norms.push_back(result.gradient_norm);
+      return result;
+    };
+    const LoopOutcome outcome = run_loop(job, inputs);
+    run.losses.push_back(outcome.validation_loss);
+    run.num_skipped = outcome.num_skipped;
+    run.cut = job.model->cut();
+    for (const auto& [name, tensor] : job.strategy->parameters()) {
+      run.parameters[name] = tensor.detach().clone();
+    }
+  });
+  return all;
+}
+
+/// The names of parameters that are not parts of the whole's.
+std::set<std::string> apart(const CutRun& found, const CutRun& whole) {
+  std::set<std::string> names;
+  for (const auto& [name, value] : found.parameters) {
+    const at::Tensor& all = whole.parameters.at(name);
+    const layout::Placement placement = layout::placement_of(found.cut.placements, name).or_throw();
+    std::vector<at::Tensor> parts = {all};
+    if (placement.is_cut()) {
+      parts.clear();
+      for (const layout::Range& range :
+           layout::parts_of(placement, all.size(placement.dim), found.cut.index, found.cut.degree)
+               .or_throw()) {
+        parts.push_back(all.narrow(placement.dim, range.begin, range.size()));
+      }
+    }
+    const at::Tensor part = at::cat(parts, std::max<int64_t>(0, placement.dim));
+    const double most = kCutApart * all.abs().max().item<double>();
+    if (!((value - part).abs().max().item<double>() <= most)) names.insert(name);
+  }
+  return names;
+}
+
+class CutJob : public testing::Test {
+ protected:
+  static const Dataset& dataset() {
+    static const Dataset opened = open_dataset({}, 8, plan::kAuto).or_throw();
+    return opened;
+  }
+  static const CutRun& whole() {
+    static const CutRun run = run_cut(cut_plan({}, dataset()), dataset())[0];
+    return run;
+  }
+  /// After one step of a job on two ranks that is tampered with.
+  static std::set<std::string> caught(const Tampering& tampering) {
+    const CutRun one_step = run_cut(cut_plan({1, 1, 1}, dataset()), dataset())[0];
+    std::set<std::string> names;
+    for (const CutRun& run : run_cut(cut_plan({1, 2, 1}, dataset()), dataset(), tampering)) {
+      names.merge(apart(run, one_step));
+    }
+    return names;
+  }
+  static at::Tensor gradient_of(Job& job, std::string_view name) {
+    for (const auto& one : job.strategy->parameters()) {
+      if (one.name.ends_with(name)) return one.tensor.mutable_grad();
+    }
+    return {};
+  }
+};
+
+TEST_F(CutJob, TrainsAsOneRankDoes) {
+  for (const CutMesh mesh : {CutMesh{1, 2}, CutMesh{2, 2}, CutMesh{1, 4}, CutMesh{2, 3}}) {
+    const plan::Plan plan = cut_plan(mesh, dataset());
+    const std::vector<CutRun> runs = run_cut(plan, dataset());
+    for (int rank = 0; rank < plan.ranks; ++rank) {
+      EXPECT_THAT(apart(runs[rank], whole()), testing::IsEmpty())
+          << "rank " << rank << ", dp " << mesh.dp << ", tp " << mesh.tp;
+      EXPECT_EQ(runs[rank].norms, runs[0].norms) << "or ranks would clip differently";
+      EXPECT_EQ(runs[rank].losses, runs[0].losses);
+    }
+    for (size_t i = 0; i < whole().losses.size(); ++i) {
+      EXPECT_NEAR(runs[0].losses[i], whole().losses[i], kCutApart * whole().losses[i]);
+    }
+    for (size_t i = 0; i < whole().norms.size(); ++i) {
+      EXPECT_NEAR(runs[0].norms[i], whole().norms[i], kCutApart * whole().norms[i]);
+    }
+  }
+}
+
+/// What autograd would give if each rank added the bias of a sum to its own term.
+TEST_F(CutJob, ABiasThatEveryRankAddsIsSeenAtItsName) {
+  const auto names = caught({.before_update = [](Job& job) {
+    gradient_of(job, "attn.c_proj.bias").mul_(job.cut->size());
+  }});
+  EXPECT_THAT(names, testing::ElementsAre(HasSubstr("attn.c_proj.bias")));
+}
+
+TEST_F(CutJob, ATiedTableThatIsSummedOnceTooOftenIsSeenAtItsName) {
+  const auto names = caught(
+      {.before_update = [](Job& job) { gradient_of(job, "wte.weight").mul_(job.cut->size()); }});
+  EXPECT_THAT(names, testing::ElementsAre(HasSubstr("wte.weight")));
+}
+
+TEST_F(CutJob, TheNormCountsWhatIsWholeOnceAndAllParts) {
+  std::vector<double> twice(2), counted(2);
+  const plan::Plan plan = cut_plan({1, 2}, dataset());
+  run_cut(plan, dataset(), {.before_update = [&](Job& job) {
+            double mine = 0;
+            for (const auto& one : job.strategy->parameters()) {
+              mine += std::pow(one.tensor.grad().norm().item<double>(), 2);
+            }
+            twice[job.cut->rank()] = mine;
+            counted[job.cut->rank()] = std::pow(gradient_norm(job), 2);
+          }});
+  EXPECT_EQ(counted[0], counted[1]);
+  EXPECT_GT(twice[0] + twice[1], 1.01 * counted[0]) << "or this would not see it";
+}
+
+TEST_F(CutJob, AGradientThatIsNotFiniteOnOneRankSkipsTheStepOnAll) {
+  plan::Plan plan = cut_plan({1, 2}, dataset());
+  plan.config.train.nan = plan::NanPolicy::kSkip;
+  const auto runs =
+      run_cut(plan, dataset(), {.at_start = [](Job& job) {
+                if (job.cut->rank() == 0) return;
+                for (const auto& one : job.strategy->parameters()) {
+                  if (!one.name.ends_with("c_fc.weight")) continue;
+                  one.tensor.register_hook([](const at::Tensor& g) { return g * std::nan(""); });
+                }
+              }});
+  for (const CutRun& run : runs) EXPECT_EQ(run.num_skipped, kCutSteps);
+}
+
+TEST_F(CutJob, WholeParametersThatPartAreNamed) {
+  const auto run = [&] {
+    (void)run_cut(cut_plan({1, 2}, dataset()), dataset(), {.at_start = [](Job& job) {
+                    const at::NoGradGuard no_grad;
+                    for (const auto& one : job.strategy->parameters()) {
+                      if (one.name.ends_with("ln_f.bias")) one.tensor.add_(job.cut->rank());
+                    }
+                    check_parameters(job);
+                  }});
+  };
+  EXPECT_THAT(run, testing::ThrowsMessage<Error>(HasSubstr("transformer.ln_f.bias")));
+}
+
+}  // namespace
+}  // namespace hanji::train
