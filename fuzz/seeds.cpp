@@ -118,6 +118,7 @@ void add_messages(Seeds& seeds) {
   seeds.add("json", "rates", cost::to_json(cost::Rates{}));
   seeds.add("step_list", "flat", schedule::to_json(schedule::all_reduce_flat(2, 8)));
   seeds.add("step_list", "ring", schedule::to_json(schedule::all_reduce_ring(3, 8)));
+  seeds.add("pipeline", "two", "0F0,0F1,0B0,0B1\n1F0,1I0,(1W0;1F1)OVERLAP_F_B,,1B1\n");
   seeds.add("step_list", "staged", schedule::to_json(schedule::all_reduce_staged(2, 8, 4)));
 }
 

@@ -10,14 +10,6 @@
 namespace hanji::schedule {
 namespace {
 
-using Pass = std::pair<int, int64_t>;  // stage, micro-batch
-
-Pass pass_of(const Action& action) { return {action.stage, action.micro_batch}; }
-
-bool adds_gradients(ActionKind kind) {
-  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
-}
-
 /// What a walk has seen so far.
 class Progress {
  public:
@@ -36,7 +28,10 @@ class Progress {
       case ActionKind::kReduce:
         if (!with_gradients_.contains(action.stage)) return "no backward of the stage has run";
         return reduced_.insert(action.stage).second ? "" : "it has run before";
-      case ActionKind::kSend:
+      case ActionKind::kSend: {
+        const auto& computed = action.peer > action.stage ? forwards_ : backward_inputs_;
+        return computed.contains(pass_of(action)) ? "" : "what it sends has not been computed";
+      }
       case ActionKind::kReceive:
       case ActionKind::kUnshard:
       case ActionKind::kReshard: return "";
@@ -78,9 +73,20 @@ std::string_view name_of(ActionKind kind) {
   return "unknown";
 }
 
+bool is_compute(ActionKind kind) { return kind <= ActionKind::kBackwardWeight; }
+
+bool adds_gradients(ActionKind kind) {
+  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
+}
+
+Pass pass_of(const Action& action) { return {action.stage, action.micro_batch}; }
+
 std::string to_string(const Action& action) {
-  return fmt::format("{} of stage {}, micro-batch {}", name_of(action.kind), action.stage,
-                     action.micro_batch);
+  std::string text = fmt::format("{} of stage {}, micro-batch {}", name_of(action.kind),
+                                 action.stage, action.micro_batch);
+  if (action.peer < 0) return text;
+  const bool is_send = action.kind == ActionKind::kSend;
+  return text + fmt::format(", {} stage {}", is_send ? "to" : "from", action.peer);
 }
 
 ActionList train_actions(int64_t num_micro_batches) {

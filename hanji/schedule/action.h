@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "hanji/base/status.h"
@@ -22,6 +23,10 @@ enum class ActionKind : uint8_t {
   kReduce,  ///< The stage's gradients are complete: they are summed over the data coordinates.
 };
 std::string_view name_of(ActionKind kind);
+/// Forwards and backwards of any kind.
+bool is_compute(ActionKind kind);
+/// kBackward and kBackwardWeight: what a forward has kept is free afterwards.
+bool adds_gradients(ActionKind kind);
 
 /// One thing that a rank does in a step, with one stage (a range of a model's layers) and one
 /// micro-batch. Unshard, reshard and reduce are of the whole stage; their micro_batch is 0.
@@ -29,11 +34,18 @@ struct Action {
   ActionKind kind = ActionKind::kForward;
   int stage = 0;
   int64_t micro_batch = 0;
+  /// Of a send or receive, the stage at the other end: one above takes outputs and gives their
+  /// gradients, one below the reverse.
+  int peer = -1;
   bool operator==(const Action&) const = default;
 };
 
-/// "backward of stage 0, micro-batch 2".
+/// "backward of stage 0, micro-batch 2"; "send of stage 0, micro-batch 2, to stage 1".
 std::string to_string(const Action& action);
+
+/// A micro-batch's way through a stage: stage, micro-batch.
+using Pass = std::pair<int, int64_t>;
+Pass pass_of(const Action& action);
 
 /// A rank's step, in order.
 using ActionList = std::vector<Action>;
@@ -46,8 +58,9 @@ ActionList train_actions(int64_t num_micro_batches);
 ActionList forward_actions(int64_t num_micro_batches);
 
 /// Checks that each micro-batch goes through a stage at most once, its backward after its forward
-/// and its backward_weight after its backward_input; that no backward of a stage follows its reduce;
-/// and that a stage reduces at most once, after a backward.
+/// and its backward_weight after its backward_input; that nothing is sent before it is computed;
+/// that no backward of a stage follows its reduce; and that a stage reduces at most once, after a
+/// backward.
 ///
 /// Errors  invalid_argument names the first action that is out of order.
 Status check(const ActionList& actions);
