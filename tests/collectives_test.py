@@ -49,6 +49,40 @@ class Collectives(CommandTest):
         self.assertGreater(len(small["sizes"]), 1)
         self.assertRegex(small["why"], "loses against recursive_doubling by .* of latency")
 
+    def test_pipelines_have_the_bubbles_and_messages_of_the_papers(self):
+        arguments = ("simulate", "--schedule", "gpipe,1f1b,interleaved,zbv", "-p", "4", "-m", "4")
+        text = self.hanji(*arguments, "--json", "--svg", "chart.svg").stdout
+        rows = {one["name"]: one for one in json.loads(text)["schedules"]}
+        bubbles = {name: row["bubble"] for name, row in rows.items()}
+        self.assertAlmostEqual(bubbles["gpipe"], 0.75)
+        self.assertAlmostEqual(bubbles["1f1b"], 0.75)
+        self.assertAlmostEqual(bubbles["interleaved"], 0.375)
+        messages = [(row["forward_messages"], row["backward_messages"]) for row in rows.values()]
+        self.assertEqual(messages, [(12, 12), (12, 12), (28, 28), (24, 24)])
+        xml.dom.minidom.parse(str(self.folder / "chart.svg"))
+        page = self.hanji(*arguments, "--width", "90").stdout
+        self.assertIn("\n   3 |            0---0=======1---1=======", page)
+        self.assertLessEqual(max(map(len, page.splitlines())), 100)
+
+    def test_a_pipeline_is_edited_as_a_file(self):
+        self.hanji("simulate", "--schedule", "1f1b", "-p", "2", "-m", "2", "--csv", "mine.csv")
+        file = self.folder / "mine.csv"
+        self.assertEqual(file.read_text(), "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
+        page = self.hanji("simulate", "--schedule", "mine.csv").stdout
+        self.assertIn("mine.csv: 2 ranks, 2 stages, 2 micro-batches, 90.0 ms, bubble 0.5000", page)
+        file.write_text("0F0,0B0,0F1,0B1\n1F1,1F0,1B0,1B1\n")
+        self.assertIn("mine.csv: deadlock: rank 0 at action 2",
+                      self.hanji("simulate", "--schedule", "mine.csv", expect=2).stderr)
+        file.write_text("0X0\n1F\n")
+        mistakes = self.hanji("simulate", "--schedule", "mine.csv", expect=3).stderr
+        self.assertIn("line 1, cell 1", mistakes)
+        self.assertIn("line 2, cell 1", mistakes)
+        self.hanji("simulate", "broadcast", "--bytes", "5MB", "--schedule", "1f1b", expect=2)
+        self.assertIn("--bytes is missing", self.hanji("simulate", "broadcast", expect=2).stderr)
+        self.assertIn("--times has 3 entries for 2 ranks",
+                      self.hanji("simulate", "--schedule", "1f1b", "-p", "2", "--times",
+                                 "1s/1s/1s,1s/1s/1s,1s/1s/1s", expect=2).stderr)
+
     def topology(self, name, cpus):
         """Two packages of two cores, as `hanji topo --json` would have them."""
         vertices = [{"id": "machine", "kind": "machine", "parent": None, "cpus": []}]

@@ -13,6 +13,7 @@ examples    every example, alone and as ranks
 launchers   mpirun, torchrun and srun start our programs; torch.distributed's operations from Python
 stable      stable bits over many plans
 readers     a checkpoint, a trace and a curve read by Python's own readers
+pipelines   pipeline schedules against PyTorch's classes, its validation and its simulator
 python      pip's build of the Python backend in isolation; DDP, FSDP2, DTensor and a pipeline on it
 torch_suite PyTorch's own distributed tests on the Python backend
 bench       a smoke run of every benchmark
@@ -84,6 +85,11 @@ check_stable() {
 check_readers() {
   build hanji_cli
   .venv/bin/python -B tests/readers_check.py
+}
+
+check_pipelines() {
+  build hanji_pipeline_lists
+  .venv/bin/python -B tools/pipelines.py build/dev/hanji/test/hanji_pipeline_lists
 }
 
 check_python() {

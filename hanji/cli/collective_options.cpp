@@ -76,7 +76,7 @@ Result<double> parse_rate(std::string_view text) {
 void CollectiveOptions::add_to(Verb verb) {
   verb.add_option("routine", &routine, fmt::format("{}", fmt::join(routine_names(), ", ")))
       .type_name("ROUTINE");
-  verb.add_option("--ranks", &ranks,
+  verb.add_option("-p,--ranks", &ranks,
                   fmt::format("how many take part, 1 to {}", schedule::kMaxRanks))
       .type_name("N")
       .show_default();

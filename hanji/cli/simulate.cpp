@@ -1,14 +1,41 @@
 #include <iostream>
 
+#include "hanji/base/file.h"
+#include "hanji/base/units.h"
 #include "hanji/cli/collective_options.h"
+#include "hanji/cli/pipeline_options.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/report/collective_cost.h"
 #include "hanji/report/simulation.h"
+#include "hanji/schedule/pipeline_csv.h"
 
 namespace hanji::cli {
 namespace {
 
-std::string simulate(const CollectiveOptions& options, bool as_json) {
+std::string simulate_pipelines(const PipelineOptions& options, const CollectiveOptions& common,
+                               bool as_json) {
+  if (!common.routine.empty() || !common.bytes.empty()) {
+    throw Error(base::invalid_argument(
+        "simulate takes a routine with --bytes, or --schedule; leave one of the two out"));
+  }
+  const double latency =
+      common.latency.empty() ? 0 : base::parse_seconds(common.latency).or_throw();
+  const auto charts = options.charts(common.ranks, latency);
+  if (!options.svg.empty()) {
+    base::throw_if_error(base::write_file_atomic(options.svg, report::to_svg(charts)));
+  }
+  if (!options.csv.empty()) {
+    const std::string text = schedule::to_csv(charts.front().schedule);
+    base::throw_if_error(base::write_file_atomic(options.csv, text));
+  }
+  return as_json ? report::to_json(charts) : report::to_text(charts, options.style());
+}
+
+std::string simulate_collective(const CollectiveOptions& options, bool as_json) {
+  if (options.bytes.empty()) {
+    throw Error(base::invalid_argument(
+        "--bytes is missing: the size of the largest buffer of one rank, such as 5MB"));
+  }
   const cost::Question question = options.question();
   if (const auto algorithm = options.named_algorithm()) {
     const cost::Answer answer = cost::answer(*algorithm, question).or_throw();
@@ -22,21 +49,24 @@ std::string simulate(const CollectiveOptions& options, bool as_json) {
 }  // namespace
 
 void add_simulate(Verb command) {
-  const Verb verb =
-      command.add_verb("simulate", "How long a collective takes on a network, by every algorithm");
+  const Verb verb = command.add_verb(
+      "simulate", "How long a collective takes on a network, or a step on a pipeline");
   auto options = std::make_shared<CollectiveOptions>();
+  auto pipeline = std::make_shared<PipelineOptions>();
   auto as_json = std::make_shared<bool>(false);
   options->bandwidth = "1GB/s";
   options->add_to(verb);
   verb.add_option("--bytes", &options->bytes,
                   "of the largest buffer of one rank: 5MB; all shares together where there are any")
-      .type_name("SIZE")
-      .required();
+      .type_name("SIZE");
   verb.add_option("--algorithm", &options->algorithm, "only this one, message by message")
       .type_name("NAME");
+  pipeline->add_to(verb);
   verb.add_flag("--json", as_json.get(), "for programs");
   verb.on_chosen([=] {
-    std::cout << simulate(*options, *as_json) << std::flush;
+    std::cout << (pipeline->schedules.empty() ? simulate_collective(*options, *as_json)
+                                              : simulate_pipelines(*pipeline, *options, *as_json))
+              << std::flush;
     return 0;
   });
 }
