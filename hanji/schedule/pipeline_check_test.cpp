@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 
 #include "hanji/schedule/pipeline_csv.h"
 #include "hanji/schedule/pipeline_timeline.h"
@@ -148,6 +149,31 @@ TEST(PipelineCheck, OrdersThatCostMoreThanTheirFormulaAreFound) {
   PipelineSchedule naive = of(Pipe::kNaive, 4, 2);
   naive.kind = Pipe::kUser;
   EXPECT_TRUE(check(naive, 1).ok());
+}
+
+TEST(PipelineCheck, WhatItAcceptsEndsInAnyTimes) {
+  std::mt19937 random(7);
+  const auto below = [&random](size_t limit) { return static_cast<int>(random() % limit); };
+  int accepted = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
+    const Pipe kind = pipeline_kinds()[static_cast<size_t>(trial) % pipeline_kinds().size()];
+    PipelineSchedule schedule = of(kind, 3, 6, stages_per_rank(kind, 2));
+    schedule.kind = Pipe::kUser;  // without formulas
+    ActionList& actions = schedule.ranks[below(3)];
+    const int from = below(actions.size()), to = below(actions.size());
+    std::swap(actions[from], actions[to]);
+    if (below(4) == 0) actions[from].peer += 1;
+    if (below(4) == 0) actions[to].stage += 1;
+    PipelineTimes times;
+    times.buffered_messages = 1 + below(4);
+    for (int i = 0; i < schedule.num_stages(); ++i) {
+      times.stages.push_back({1.0 * below(5), 1.0 * below(5), 1.0 * below(5)});
+    }
+    if (!check(schedule, times.buffered_messages).ok()) continue;
+    ++accepted;
+    EXPECT_TRUE(simulate(schedule, times).ok()) << trial;
+  }
+  EXPECT_GT(accepted, 10);
 }
 
 TEST(PipelineCheck, EveryActionLeftOutOrRepeatedIsFound) {

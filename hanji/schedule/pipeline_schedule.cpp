@@ -229,20 +229,20 @@ Status check_shape(PipelineKind kind, const PipelineShape& shape) {
                               micro_batches));
   }
   if (stages < facts.least_stages_per_rank || stages > facts.most_stages_per_rank) {
-    return refuse(fmt::format("{} stages per rank; it takes {} to {}", stages,
-                              facts.least_stages_per_rank, facts.most_stages_per_rank));
+    const bool is_fixed = facts.least_stages_per_rank == facts.most_stages_per_rank;
+    return refuse(fmt::format("{} stages per rank; it takes {}{}", stages,
+                              facts.least_stages_per_rank,
+                              is_fixed ? "" : fmt::format(" to {}", facts.most_stages_per_rank)));
   }
   if (ranks > kMaxPasses || micro_batches > kMaxPasses / ranks / stages) {
     return refuse(
         fmt::format("{} ranks times {} stages times {} micro-batches; at most {} together", ranks,
                     stages, micro_batches, kMaxPasses));
   }
-  const int64_t round = round_of(kind, shape);
-  if (micro_batches % round != 0) {
-    const int64_t rounds = micro_batches / ranks;
-    return refuse(fmt::format("{} micro-batches are no multiple of {} rounds; take {} or {}",
-                              micro_batches, rounds, micro_batches / rounds * rounds,
-                              (micro_batches / rounds + 1) * rounds));
+  if (micro_batches % round_of(kind, shape) != 0) {
+    const int64_t whole = micro_batches / ranks;
+    return refuse(fmt::format("{} micro-batches do not fill {} rounds; take {} or {}",
+                              micro_batches, whole, whole * ranks, (whole + 1) * ranks));
   }
   if (kind == PipelineKind::kDualPipeV && micro_batches < 2 * ranks) {
     return refuse(fmt::format("{} micro-batches on {} ranks; take at least {}, one per stage",
