@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hanji::base {
 
@@ -16,6 +17,12 @@ size_t edit_distance(std::string_view a, std::string_view b);
 std::optional<std::string> nearest(std::string_view word,
                                    std::span<const std::string_view> candidates,
                                    size_t max_distance = 2);
+
+/// The parts between separators, one more than there are separators.
+std::vector<std::string_view> split(std::string_view text, char separator);
+
+/// `text` as the content of an XML or SVG element.
+std::string xml_escape(std::string_view text);
 
 /// `text` as a JSON string with its quotes: pure ASCII but for valid UTF-8, which is kept; bytes
 /// that are no UTF-8 become U+FFFD.

@@ -38,6 +38,16 @@ TEST(Utf8, RefusesCutOverlongSurrogateAndTooHigh) {
   }
 }
 
+TEST(Split, KeepsEmptyParts) {
+  using Parts = std::vector<std::string_view>;
+  EXPECT_EQ(split("a,,b,", ','), (Parts{"a", "", "b", ""}));
+  EXPECT_EQ(split("", ','), Parts{""});
+}
+
+TEST(XmlEscape, EscapesWhatOpensElementsAndEntities) {
+  EXPECT_EQ(xml_escape("a<b>&c"), "a&lt;b&gt;&amp;c");
+}
+
 TEST(JsonQuote, EscapesWhatJsonMust) {
   EXPECT_EQ(json_quote("a\"b\\c\n\r\t"), R"("a\"b\\c\n\r\t")");
   EXPECT_EQ(json_quote(std::string_view("\0\x1F\x7F", 3)), R"("\u0000\u001f\u007f")");

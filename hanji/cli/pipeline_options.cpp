@@ -23,16 +23,6 @@ using schedule::StageSeconds;
 constexpr int kWidthOfFiles = 100;
 constexpr int kMaxWidth = 10'000;
 
-std::vector<std::string> parts_of(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 [[noreturn]] void refuse_name(const std::string& name) {
   std::vector<std::string_view> names;
   for (const PipelineKind kind : schedule::pipeline_kinds()) names.push_back(name_of(kind));
@@ -56,10 +46,10 @@ PipelineSchedule schedule_named(const std::string& name, int ranks,
   return *std::move(read);
 }
 
-StageSeconds parse_times(const std::string& text) {
-  const auto parts = parts_of(text, '/');
+StageSeconds parse_times(std::string_view text) {
+  const auto parts = base::split(text, '/');
   std::vector<double> seconds;
-  for (const std::string& part : parts) {
+  for (const std::string_view part : parts) {
     const auto value = base::parse_seconds(part);
     if (!value.ok()) throw Error(value.status().at("--times"));
     seconds.push_back(*value);
@@ -73,20 +63,22 @@ StageSeconds parse_times(const std::string& text) {
 
 /// The model is cut into as many equal parts as times are given, a part into the stages in it.
 std::vector<StageSeconds> stage_times(const std::string& times, const PipelineSchedule& schedule) {
-  const auto parts = parts_of(times, ',');
-  const int ranks = schedule.shape.num_ranks;
-  if (parts.size() != 1 && parts.size() != static_cast<size_t>(ranks)) {
-    throw Error(base::invalid_argument(fmt::format(
-        "--times has {} entries for {} ranks; give one, or one per rank", parts.size(), ranks)));
+  std::vector<StageSeconds> parts;
+  for (const std::string_view part : base::split(times, ',')) parts.push_back(parse_times(part));
+  const auto given = static_cast<int64_t>(parts.size());
+  if (given != 1 && given != schedule.shape.num_ranks) {
+    throw Error(
+        base::invalid_argument(fmt::format("--times has {} entries for {} ranks; give one, or one "
+                                           "per rank",
+                                           given, schedule.shape.num_ranks)));
   }
   std::vector<StageSeconds> stages;
-  const double share = static_cast<double>(ranks) / schedule.num_stages();
-  for (int stage = 0; stage < schedule.num_stages(); ++stage) {
-    const size_t part =
-        parts.size() == 1 ? 0 : static_cast<size_t>(stage * ranks / schedule.num_stages());
-    const StageSeconds whole = parse_times(parts[part]);
+  const int64_t count = schedule.num_stages();
+  const double share = static_cast<double>(schedule.shape.num_ranks) / static_cast<double>(count);
+  for (int64_t stage = 0; stage < count; ++stage) {
+    const StageSeconds& part = parts[static_cast<size_t>(stage * given / count)];
     stages.push_back(
-        {whole.forward * share, whole.backward_input * share, whole.backward_weight * share});
+        {part.forward * share, part.backward_input * share, part.backward_weight * share});
   }
   return stages;
 }
@@ -138,7 +130,8 @@ void PipelineOptions::add_to(Verb verb) {
 std::vector<report::PipelineChart> PipelineOptions::charts(int ranks,
                                                            double latency_seconds) const {
   std::vector<report::PipelineChart> charts;
-  for (const std::string& name : parts_of(schedules, ',')) {
+  for (const std::string_view part : base::split(schedules, ',')) {
+    const std::string name(part);
     report::PipelineChart chart{name, schedule_named(name, ranks, *this), {}};
     schedule::PipelineTimes given{stage_times(times, chart.schedule), latency_seconds};
     if (buffered_messages > 0) given.buffered_messages = buffered_messages;

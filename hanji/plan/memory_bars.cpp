@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 
+#include "hanji/base/text.h"
+
 namespace hanji::plan {
 namespace {
 
@@ -72,17 +74,9 @@ std::string bar_of(const MemoryBar& bar, const std::string& letters, double byte
   return text;
 }
 
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
-  }
-  return out;
-}
-
 std::string svg_row(const MemoryBar& bar, double y, double pixels_per_byte) {
   std::string out = fmt::format("<text x=\"110\" y=\"{:.0f}\" text-anchor=\"end\">{}</text>\n",
-                                y + 15, escaped(bar.label));
+                                y + 15, base::xml_escape(bar.label));
   double x = 120;
   for (size_t i = 0; i < bar.lines.size(); ++i) {
     const MemoryLine& line = bar.lines[i];
@@ -91,7 +85,8 @@ std::string svg_row(const MemoryBar& bar, double y, double pixels_per_byte) {
     out += fmt::format(
         "<rect x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.2f}\" height=\"20\" fill=\"{}\">"
         "<title>{}: {}</title></rect>\n",
-        x, y, width, kColours[i % kColours.size()], escaped(line.category), amount(line.bytes));
+        x, y, width, kColours[i % kColours.size()], base::xml_escape(line.category),
+        amount(line.bytes));
     x += width;
   }
   return out + fmt::format("<text x=\"{:.2f}\" y=\"{:.0f}\">{}</text>\n", x + 6, y + 15,
@@ -164,7 +159,7 @@ std::string bars_svg(const std::vector<MemoryBar>& bars, int64_t limit_bytes) {
         "<rect x=\"{}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"{}\"/>"
         "<text x=\"{}\" y=\"{}\">{}</text>\n",
         left, top, kColours[i % kColours.size()], left + 18, top + 11,
-        escaped(bars.front().lines[i].category));
+        base::xml_escape(bars.front().lines[i].category));
   }
   return out + "</svg>\n";
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "hanji/base/text.h"
 #include "hanji/report/internal/pipeline_figures.h"
 #include "hanji/report/pipeline_chart.h"
 
@@ -43,20 +44,6 @@ std::string label(double x, double y, std::string_view colour, std::string_view 
                      x, y, colour, anchor, text);
 }
 
-/// Names of files may have any characters.
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '&')
-      out += "&amp;";
-    else
-      out += c;
-  }
-  return out;
-}
-
 std::string rank_svg(const PipelineChart& chart, size_t rank, double y, double pixels_per_second) {
   std::string text = label(8, y + 14, "#000000", "start", fmt::format("rank {}", rank));
   for (size_t i = 0; i < chart.schedule.ranks[rank].size(); ++i) {
@@ -84,7 +71,7 @@ std::string legend_svg(double y) {
     text += label(x + 46, y + 14, "#000000", "start", paint.name);
     x += 200;
   }
-  return text;
+  return text + label(x, y + 14, "#000000", "start", "lighter: every second stage of a rank");
 }
 
 }  // namespace
@@ -103,7 +90,7 @@ std::string to_svg(std::span<const PipelineChart> charts) {
       kLeft + kWidth + 16, height);
   double y = 0;
   for (const PipelineChart& chart : charts) {
-    text += label(8, y + 20, "#000000", "start", escaped(internal::title_of(chart)));
+    text += label(8, y + 20, "#000000", "start", base::xml_escape(internal::title_of(chart)));
     y += kTitle;
     for (size_t rank = 0; rank < chart.schedule.ranks.size(); ++rank, y += kRow) {
       text += rank_svg(chart, rank, y, longest > 0 ? kWidth / longest : 1);

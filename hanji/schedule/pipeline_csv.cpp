@@ -7,6 +7,7 @@
 #include <charconv>
 #include <map>
 
+#include "hanji/base/text.h"
 #include "hanji/schedule/internal/stage_messages.h"
 #include "hanji/schedule/pipeline_check.h"
 
@@ -22,16 +23,6 @@ std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t\r");
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-}
-
-std::vector<std::string_view> split_at(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(trimmed(text.substr(begin, end - begin)));
-    begin = end + 1;
-  }
-  return parts;
 }
 
 /// A number below `limit` that opens the text, and is cut from it.
@@ -76,15 +67,15 @@ Status status_of(const Mistakes& mistakes) {
 ActionList read_line(std::string_view line, int rank, Mistakes& mistakes) {
   constexpr std::string_view kOverlap = ")OVERLAP_F_B";
   ActionList actions;
-  const auto cells = split_at(line, ',');
+  const auto cells = base::split(line, ',');
   for (size_t i = 0; i < cells.size(); ++i) {
-    std::string_view cell = cells[i];
+    std::string_view cell = trimmed(cells[i]);
     if (cell.empty()) continue;
     if (cell.front() == '(' && cell.ends_with(kOverlap)) {
       cell = cell.substr(1, cell.size() - 1 - kOverlap.size());
     }
-    for (const std::string_view code : split_at(cell, ';')) {
-      if (const auto action = parse_code(code)) {
+    for (const std::string_view code : base::split(cell, ';')) {
+      if (const auto action = parse_code(trimmed(code))) {
         actions.push_back(*action);
         continue;
       }
@@ -156,7 +147,7 @@ Result<PipelineSchedule> pipeline_from_csv(std::string_view text) {
   while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
   PipelineSchedule schedule;
   Mistakes mistakes;
-  for (const std::string_view line : split_at(text, '\n')) {
+  for (const std::string_view line : base::split(text, '\n')) {
     const int rank = static_cast<int>(schedule.ranks.size());
     schedule.ranks.push_back(read_line(line, rank, mistakes));
     if (schedule.ranks.back().empty()) {
