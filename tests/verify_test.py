@@ -44,6 +44,12 @@ class Verify(CommandTest):
         summary = self.read_json("run", "summary.json")
         self.assertEqual(summary["state_sha256"], certificate["state_sha256"])
 
+    def test_heads_that_share_keys_and_values_are_verified(self):
+        _, certificate = self.verify("grouped", "--ranks", 2, "--set", "model.kv_heads=1",
+                                     "--set", "train.bits=stable")
+        self.assertEqual(certificate["verdict"], "equal")
+        self.assertEqual(self.read_json("grouped", "plan.json")["config"]["model"]["kv_heads"], 1)
+
     def test_both_sides_take_the_vector_instructions_of_the_plan(self):
         _, certificate = self.verify("verified", "--ranks", 2, HANJI_SIMD="baseline")
         self.assertEqual(certificate["verdict"], "equal")

@@ -16,7 +16,7 @@ struct AttentionOptions {
   int64_t heads = 1;  ///< Of queries.
   Attention attention = Attention::kMath;
   double dropout = 0;  ///< Of the attention weights.
-  DropoutKey key;
+  DropoutKey key = {};
   int64_t kv_heads = 0;  ///< Of keys and values, a divisor of heads; 0: as many.
 };
 

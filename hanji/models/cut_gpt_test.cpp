@@ -120,6 +120,13 @@ TEST(CutGpt, TrainsAsTheWholeOneWithAHeadOfItsOwnAndDropout) {
   expect_the_wholes_values(options, 4);
 }
 
+TEST(CutGpt, TrainsAsTheWholeOneWithHeadsThatShareKeysAndValues) {
+  GptOptions options = uneven();
+  options.kv_heads = 3;
+  options.dropout = 0.1;
+  for (const int degree : {2, 3}) expect_the_wholes_values(options, degree);
+}
+
 TEST(CutGpt, RunsItsCollectivesAgainWhereBlocksAreRecomputed) {
   expect_the_wholes_values(uneven(), 2, /*recompute=*/true);
 }
@@ -150,14 +157,17 @@ TEST(CutGpt, MovesTwoSumsOfTheStreamPerBlockForwardAndTwoBackward) {
                                            2 * tokens, stream, stream, stream, stream, stream));
 }
 
-TEST(CutGpt, IsRefusedWhereHeadsDoNotGoRound) {
-  GptOptions options = uneven();
-  options.axis = Axis::silent(0, 7, [](const AxisCall&) {});
-  try {
-    const GptImpl model(options);
-    FAIL() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("at most 6 ranks can"));
+TEST(CutGpt, IsRefusedWhereHeadsOfKeysDoNotGoRound) {
+  for (const int64_t kv_heads : {6, 3}) {
+    GptOptions options = uneven();
+    options.kv_heads = kv_heads;
+    options.axis = Axis::silent(0, static_cast<int>(kv_heads) + 1, [](const AxisCall&) {});
+    try {
+      const GptImpl model(options);
+      FAIL() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("at most " + std::to_string(kv_heads) + " ranks can"));
+    }
   }
 }
 

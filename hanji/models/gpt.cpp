@@ -33,6 +33,11 @@ using Norm = parallel::tensor::LayerNorm<Replicated>;
 
 constexpr double kDeviation = 0.02;
 
+/// Elements of a token's keys, or values.
+int64_t kv_width(const GptOptions& o) {
+  return o.kv_heads == 0 ? o.width : o.width / o.heads * o.kv_heads;
+}
+
 struct Block {
   Norm ln_1, ln_2;
   Parameter<Sharded<0>> qkv, qkv_bias;  // attn.c_attn
@@ -50,13 +55,13 @@ struct Block {
   }
 };
 
-/// Heads are whole on a rank, and with them their columns of q, k and v.
+/// Heads of keys and values are whole on a rank, and with them those of queries and their columns.
 layout::PlacementTable placements_of(const GptOptions& o) {
-  const int64_t width = o.width, head = o.width / o.heads;
+  const int64_t width = o.width, keys = kv_width(o), head = o.width / o.heads;
   return {{"*.wte.weight", {0, {o.vocabulary}}},
           {"lm_head.weight", {0, {o.vocabulary}}},
-          {"*.attn.c_attn.*", {0, {width, width, width}, head}},
-          {"*.attn.c_proj.weight", {1, {width}, head}},
+          {"*.attn.c_attn.*", {0, {width, keys, keys}, head}},
+          {"*.attn.c_proj.weight", {1, {width}, head * (width / keys)}},
           {"*.mlp.c_fc.*", {0, {4 * width}}},
           {"*.mlp.c_proj.weight", {1, {4 * width}}},
           {"*", {}}};
@@ -103,7 +108,7 @@ class Builder {
     b.ln_1 = layer_norm(module, path, "ln_1");
     auto& attention = child(module, "attn");
     std::tie(b.qkv.weight, b.qkv_bias.weight) =
-        linear(attention, "attn.c_attn", {3 * width, width}, kDeviation);
+        linear(attention, "attn.c_attn", {width + 2 * kv_width(options_), width}, kDeviation);
     std::tie(b.out.weight, b.out_bias.weight) =
         linear(attention, "attn.c_proj", {width, width}, residual);
     b.ln_2 = layer_norm(module, path, "ln_2");
@@ -151,12 +156,16 @@ class Builder {
 void check(const GptOptions& o) {
   const bool positive =
       o.layers > 0 && o.heads > 0 && o.width > 0 && o.block > 0 && o.vocabulary > 0;
-  if (positive && o.width % o.heads == 0 && o.dropout >= 0 && o.dropout < 1) return;
+  const bool fits = positive && o.width % o.heads == 0 && o.kv_heads >= 0 &&
+                    (o.kv_heads == 0 || o.heads % o.kv_heads == 0);
+  if (fits && o.dropout >= 0 && o.dropout < 1) return;
   throw Error(base::invalid_argument(
       "gpt: layers " + std::to_string(o.layers) + ", heads " + std::to_string(o.heads) +
-      ", width " + std::to_string(o.width) + ", block " + std::to_string(o.block) +
-      ", vocabulary " + std::to_string(o.vocabulary) + ", dropout " + std::to_string(o.dropout) +
-      ": sizes are at least 1, width is a multiple of heads, dropout lies in [0, 1)"));
+      ", kv_heads " + std::to_string(o.kv_heads) + ", width " + std::to_string(o.width) +
+      ", block " + std::to_string(o.block) + ", vocabulary " + std::to_string(o.vocabulary) +
+      ", dropout " + std::to_string(o.dropout) +
+      ": sizes are at least 1, width is a multiple of heads and heads of kv_heads, dropout lies in "
+      "[0, 1)"));
 }
 
 }  // namespace
@@ -236,7 +245,8 @@ class GptImpl::Pass {
     Stream stream = stream_of(std::move(flow));
     const auto qkv = column_linear(to_columns(normalise(stream, b.ln_1)), b.qkv);
     const auto mixed = causal_attention(
-        qkv, b.qkv_bias, {options_.heads, options_.attention, dropped_, key}, axis());
+        qkv, b.qkv_bias, {options_.heads, options_.attention, dropped_, key, options_.kv_heads},
+        axis());
     stream.delta = branch(to_stream(row_linear(mixed, b.out)), b.out_bias, key);
     const auto up = column_linear(to_columns(normalise(stream, b.ln_2)), b.up);
     const auto down = to_stream(row_linear(bias_gelu(up, b.up_bias), b.down));
@@ -344,8 +354,8 @@ std::shared_ptr<layers::Model> make_gpt(const GptOptions& options) {
 
 int64_t num_parameters(const GptOptions& o) {
   const int64_t c = o.width;
-  return o.vocabulary * c * (o.tied ? 1 : 2) + o.block * c + o.layers * (12 * c * c + 13 * c) +
-         2 * c;
+  const int64_t per_layer = 12 * c * c + 13 * c - 2 * (c - kv_width(o)) * (c + 1);
+  return o.vocabulary * c * (o.tied ? 1 : 2) + o.block * c + o.layers * per_layer + 2 * c;
 }
 
 }  // namespace hanji::models

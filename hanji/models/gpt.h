@@ -23,6 +23,7 @@ struct GptOptions {
   base::Precision dtype = base::Precision::kFloat32;  ///< kBFloat16 keeps fp32 parameters.
   base::Attention attention = base::Attention::kMath;
   c10::Device device = c10::kCPU;  ///< Of the parameters, and of the tokens that they are given.
+  int64_t kv_heads = 0;            ///< Heads of keys and values, a divisor of heads; 0: as many.
   /// Cuts heads, hidden features and vocabulary, as cut() says; parts may be uneven.
   parallel::tensor::Axis axis = {};
 };
@@ -40,8 +41,8 @@ struct GptOptions {
 /// Source  Radford et al., Language Models are Unsupervised Multitask Learners, 2019.
 class GptImpl : public layers::Model {
  public:
-  /// Errors  throws invalid_argument for sizes below 1, width not a multiple of heads, dropout
-  ///         outside [0, 1), an axis of more ranks than heads.
+  /// Errors  throws invalid_argument for sizes below 1, width not a multiple of heads, heads not one
+  ///         of kv_heads, dropout outside [0, 1), an axis of more ranks than heads of keys.
   explicit GptImpl(const GptOptions& options);
   ~GptImpl() override;
 
@@ -73,7 +74,8 @@ class GptImpl : public layers::Model {
 /// The model for callers that know it as a list of layers.
 std::shared_ptr<layers::Model> make_gpt(const GptOptions& options);
 
-/// V*C + T*C + L*(12*C*C + 13*C) + 2*C, and V*C more for an untied head.
+/// V*C + T*C + L*(12*C*C + 13*C - 2*(C - K)*(C + 1)) + 2*C with keys and values of K elements, and V*C
+/// more for an untied head.
 int64_t num_parameters(const GptOptions& options);
 
 }  // namespace hanji::models

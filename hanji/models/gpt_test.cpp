@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "hanji/base/status.h"
 #include "hanji/parallel/recompute.h"
@@ -52,10 +53,11 @@ at::Tensor plain_loss(GptImpl& model, const layers::Batch& batch) {
            p["transformer.wpe.weight"].slice(0, 0, length);
   for (int64_t i = 0; i < o.layers; ++i) {
     const std::string h = "transformer.h." + std::to_string(i) + ".";
-    auto split = linear(norm(x, h + "ln_1"), h + "attn.c_attn").split(o.width, 2);
-    for (auto& part : split) {
-      part = part.view({-1, length, o.heads, o.width / o.heads}).transpose(1, 2);
-    }
+    const int64_t size = o.width / o.heads, kv_heads = o.kv_heads == 0 ? o.heads : o.kv_heads;
+    auto split = linear(norm(x, h + "ln_1"), h + "attn.c_attn")
+                     .split_with_sizes({o.width, kv_heads * size, kv_heads * size}, 2);
+    for (auto& part : split) part = part.unflatten(2, {-1, size}).transpose(1, 2);
+    for (size_t j : {1, 2}) split[j] = split[j].repeat_interleave(o.heads / kv_heads, 1);
     auto scores = at::matmul(split[0], split[1].transpose(2, 3)) /
                   std::sqrt(static_cast<double>(o.width / o.heads));
     auto mixed = at::matmul(scores.masked_fill(above, -INFINITY).softmax(-1), split[2]);
@@ -79,11 +81,12 @@ double distance(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>();
 }
 
-class GptParity : public testing::TestWithParam<bool> {};
+class GptParity : public testing::TestWithParam<std::tuple<bool, int64_t>> {};
 
 TEST_P(GptParity, EqualsPlainOperationsInFloat64) {
   auto options = small();
-  options.tied = GetParam();
+  options.heads = 4;
+  std::tie(options.tied, options.kv_heads) = GetParam();
   GptImpl model(options);
   const auto batch = data(options, 3);
   auto ours = model.loss_sum(batch).sum;
@@ -97,12 +100,14 @@ TEST_P(GptParity, EqualsPlainOperationsInFloat64) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(TiedOrNot, GptParity, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(TiedOrNotAndHeadsOfKeys, GptParity,
+                         testing::Combine(testing::Bool(), testing::Values(0, 2, 1)));
 
 TEST(Gpt, CountsItsParametersByTheFormula) {
   for (bool tied : {true, false}) {
     auto options = small();
     options.tied = tied;
+    options.kv_heads = tied ? 0 : 1;
     GptImpl model(options);
     int64_t count = 0;
     for (const auto& p : model.parameters()) count += p.numel();
@@ -258,6 +263,9 @@ TEST(Gpt, ALayerReadsItsOwnParametersOnly) {
 TEST(Gpt, RefusesSizesThatDoNotFit) {
   auto options = small();
   options.heads = 5;
+  EXPECT_THROW(GptImpl{options}, Error);
+  options.heads = 4;
+  options.kv_heads = 3;
   EXPECT_THROW(GptImpl{options}, Error);
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -26,6 +27,7 @@ std::shared_ptr<layers::Model> gpt(const plan::Config& config, const MakeOptions
                    .dtype = options.kernels.precision,
                    .attention = options.kernels.attention,
                    .device = options.device,
+                   .kv_heads = std::max<int64_t>(0, model.kv_heads),
                    .axis = options.axis});
 }
 

@@ -422,6 +422,17 @@ const std::vector<BadConfig>& corpus() {
        "[model]\nwidth = 100\nheads = 3\n",
        {},
        {"run.toml:3:1: model.width 100 is not a multiple of model.heads 3; set model.width = 102"}},
+      {"heads that those of keys and values do not divide",
+       "[model]\nwidth = 96\nheads = 6\nkv_heads = 4\n",
+       {},
+       {"run.toml:4:1: model.heads 6 is not a multiple of model.kv_heads 4; set model.kv_heads = "
+        "3"}},
+      {"more ranks than heads of keys and values",
+       "[model]\nkv_heads = 1\n[mesh]\ntp = 2\n[run]\nranks = 2\n",
+       {},
+       {"run.toml:4:1: mesh.tp is 2, but a rank has whole heads and model.kv_heads is 1; set "
+        "mesh.tp "
+        "= 1 or less"}},
       {"heads that do not divide the preset's width",
        "[model]\npreset = \"baby\"\nheads = 5\n",
        {},

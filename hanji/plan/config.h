@@ -40,6 +40,7 @@ struct ModelConfig {
   std::string preset = "char";  ///< One of preset_names(); selects the family of models.
   int64_t layers = kAuto;       ///< Auto here and below: the preset's.
   int64_t heads = kAuto;
+  int64_t kv_heads = kAuto;  ///< Auto: as many as heads.
   int64_t width = kAuto;
   int64_t block = kAuto;       ///< Tokens of a sample.
   int64_t vocabulary = kAuto;  ///< Auto: what the data needs.

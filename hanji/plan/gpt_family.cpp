@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "hanji/layout/placement.h"
@@ -11,9 +12,9 @@ namespace hanji::plan {
 namespace {
 
 constexpr std::array<std::string_view, 4> kPresets = {"nano", "char", "baby", "gpt2"};
-constexpr std::array<std::string_view, 7> kKeys = {
-    "model.layers",     "model.heads",   "model.width", "model.block",
-    "model.vocabulary", "model.dropout", "model.tied"};
+constexpr std::array<std::string_view, 8> kKeys = {
+    "model.layers", "model.heads",      "model.kv_heads", "model.width",
+    "model.block",  "model.vocabulary", "model.dropout",  "model.tied"};
 constexpr std::array<std::string_view, 1> kCutAxes = {"tp"};
 constexpr std::array kPrecisions = {Precision::kFloat32, Precision::kBFloat16, Precision::kFloat64};
 
@@ -51,19 +52,31 @@ std::vector<Contradiction> check_sizes(const Config& config) {
                      model.heads),
          fmt::format("set model.width = {}", (model.width / model.heads + 1) * model.heads)});
   }
-  if (config.mesh.tp > model.heads) {
-    found.push_back({{"mesh.tp", "model.heads", "model.preset"},
-                     fmt::format("mesh.tp is {}, but a rank has whole heads and model.heads is {}",
-                                 config.mesh.tp, model.heads),
-                     fmt::format("set mesh.tp = {} or less", model.heads)});
+  if (model.kv_heads > 0 && model.heads % model.kv_heads != 0) {
+    int64_t divisor = std::min(model.kv_heads, model.heads);
+    while (model.heads % divisor != 0) --divisor;
+    found.push_back({{"model.kv_heads", "model.heads", "model.preset"},
+                     fmt::format("model.heads {} is not a multiple of model.kv_heads {}",
+                                 model.heads, model.kv_heads),
+                     fmt::format("set model.kv_heads = {}", divisor)});
+  }
+  const std::string_view key = model.kv_heads > 0 ? "model.kv_heads" : "model.heads";
+  const int64_t heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
+  if (config.mesh.tp > heads) {
+    found.push_back({{"mesh.tp", key, "model.preset"},
+                     fmt::format("mesh.tp is {}, but a rank has whole heads and {} is {}",
+                                 config.mesh.tp, key, heads),
+                     fmt::format("set mesh.tp = {} or less", heads)});
   }
   return found;
 }
 
 std::string describe_sizes(const ModelConfig& model, int64_t vocabulary) {
   const ModelSpec m = resolve_model(model);
-  return fmt::format("{} layers, {} heads, {} wide, block {}, vocabulary {}, {} head", m.layers,
-                     m.heads, m.width, m.block, vocabulary, m.tied ? "tied" : "untied");
+  const std::string shared =
+      m.kv_width() == m.width ? "" : fmt::format(" on {} of keys and values", m.kv_heads);
+  return fmt::format("{} layers, {} heads{}, {} wide, block {}, vocabulary {}, {} head", m.layers,
+                     m.heads, shared, m.width, m.block, vocabulary, m.tied ? "tied" : "untied");
 }
 
 /// What one of `layers` keeps, from the rows whose names begin with one of `parts`.
@@ -98,7 +111,9 @@ Amount linear(const ModelSpec& m, ActivationOptions options,
 /// What the rank that has most of a cut model has of it; parts differ by one unit at most.
 struct OwnSizes {
   int64_t heads = 1;
+  int64_t kv_heads = 0;   ///< As AttentionFacts.
   int64_t attention = 1;  ///< Features of its heads.
+  int64_t keys = 1;       ///< Of its keys, or values.
   int64_t hidden = 1;     ///< Of the MLP.
   int64_t vocabulary = 1;
 };
@@ -107,8 +122,15 @@ OwnSizes own_sizes(const ModelSpec& m, int degree) {
   const auto most = [degree](int64_t size) {
     return layout::part_of(size, 1, degree - 1, degree).size();
   };
-  const int64_t heads = most(m.heads);
-  return {heads, heads * (m.width / m.heads), most(4 * m.width), most(m.vocabulary)};
+  const int64_t size = m.width / m.heads;
+  const int64_t kv_heads = most(m.kv_heads > 0 ? m.kv_heads : m.heads);
+  const int64_t heads = m.kv_heads > 0 ? m.heads / m.kv_heads * kv_heads : kv_heads;
+  return {.heads = heads,
+          .kv_heads = m.kv_heads > 0 ? kv_heads : 0,
+          .attention = heads * size,
+          .keys = kv_heads * size,
+          .hidden = most(4 * m.width),
+          .vocabulary = most(m.vocabulary)};
 }
 
 LayerFacts embeddings(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
@@ -127,20 +149,21 @@ LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const Own
   const auto rows = static_cast<double>(m.block);
   const int64_t c = m.width;
   const auto row_bytes = rows * static_cast<double>(c * element_bytes(options.precision));
-  LayerFacts facts{.name = "block",
-                   .products = {{rows, 3 * own.attention, c},
-                                {rows, c, own.attention},
-                                {rows, own.hidden, c},
-                                {rows, c, own.hidden}},
-                   .attention = AttentionFacts{own.heads, m.block, m.block, c / m.heads},
-                   .rows = {{OperationKind::kNorm, m.block, c, 1, 2},
-                            {OperationKind::kGelu, m.block, own.hidden}},
-                   .elementwise_bytes = kElementsPerLayer * row_bytes,
-                   .tensor_bytes = kElementsOfTensor * row_bytes,
-                   .operations = kOperationsPerLayer,
-                   .kept = kept_by(m, options, {"norm.", "layer.", "block."}, m.layers),
-                   .backward = linear(m, options, workspace_in_block),
-                   .is_repeated = options.recompute};
+  LayerFacts facts{
+      .name = "block",
+      .products = {{rows, own.attention + 2 * own.keys, c},
+                   {rows, c, own.attention},
+                   {rows, own.hidden, c},
+                   {rows, c, own.hidden}},
+      .attention = AttentionFacts{own.heads, m.block, m.block, c / m.heads, own.kv_heads},
+      .rows = {{OperationKind::kNorm, m.block, c, 1, 2},
+               {OperationKind::kGelu, m.block, own.hidden}},
+      .elementwise_bytes = kElementsPerLayer * row_bytes,
+      .tensor_bytes = kElementsOfTensor * row_bytes,
+      .operations = kOperationsPerLayer,
+      .kept = kept_by(m, options, {"norm.", "layer.", "block."}, m.layers),
+      .backward = linear(m, options, workspace_in_block),
+      .is_repeated = options.recompute};
   const Amount in_head = head_kept(m, options);  // which is given up by then
   facts.backward.fixed += in_head.fixed;
   facts.backward.per_sample += in_head.per_sample;

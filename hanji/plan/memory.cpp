@@ -41,19 +41,20 @@ void add_dropout(const ModelSpec& m, const ActivationOptions& options,
 std::vector<SavedTensor> saved_in_blocks(const ModelSpec& m, const ActivationOptions& options) {
   const Widths widths = widths_of(options.precision);
   const int64_t tokens = options.micro_batch * m.block;
-  const int64_t wide = tokens * m.width;
+  const int64_t wide = tokens * m.width, keys = tokens * m.kv_width();
   const int64_t num_norms = 2 * m.layers;
   std::vector<SavedTensor> saved = {
       {"norm.sum", num_norms, wide, widths.stream},               // the stream, by add_layer_norm
       {"norm.statistics", 2 * num_norms, tokens, widths.stream},  // mean and 1/deviation of rows
       {"norm.output", num_norms, wide, widths.product},           // by linear: qkv, up
-      {"layer.qkv", m.layers, 3 * wide, widths.product},          // by attention, bias added
+      {"layer.qkv", m.layers, wide + 2 * keys, widths.product},   // by attention, bias added
       {"layer.attention", m.layers, wide, widths.product},        // by attention and linear: out
       {"layer.up", m.layers, 4 * wide, widths.product},           // by bias_gelu
       {"layer.gelu", m.layers, 4 * wide, widths.product},         // by linear: down
   };
   if (casts_weights(options)) {
-    saved.push_back({"layer.casts", m.layers, 12 * m.width * m.width, widths.product});
+    const int64_t weights = 12 * m.width * m.width - 2 * (m.width - m.kv_width()) * m.width;
+    saved.push_back({"layer.casts", m.layers, weights, widths.product});
   }
   if (m.dropout > 0) {
     add_dropout(m, options, saved);

@@ -35,7 +35,8 @@ struct ActivationOptions {
 /// Every tensor that autograd holds when the forward pass of models/gpt ends, each storage once.
 ///
 /// Result  with N = micro_batch * T tokens, without dropout, elements of N*C:
-///         L * (2 stream + 2 norm outputs + 3 qkv + 1 attention + 4 up + 4 gelu) + 2;
+///         L * (2 stream + 2 norm outputs + 3 qkv + 1 attention + 4 up + 4 gelu) + 2
+///         (with fewer heads of keys and values 1 + 2 K / C instead of 3);
 ///         and L * N * heads log sums, 2 * (2L+1) * N statistics, N * V logits.
 ///         With recompute L streams, L - 1 outputs of branches, the last norm and the logits.
 /// Source  what the operations of compute/ save: each row of memory.cpp names its owner.

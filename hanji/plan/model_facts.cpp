@@ -58,7 +58,8 @@ std::vector<Operation> operations_of(const LayerFacts& layer) {
     found.push_back({.kind = OperationKind::kAttention,
                      .rows = a->rows,
                      .columns = a->heads * a->width,
-                     .inner = a->heads});
+                     .inner = a->heads,
+                     .kv_heads = a->kv_heads});
   }
   for (const RowFacts& one : layer.rows) {
     found.push_back({.kind = one.kind,
@@ -137,6 +138,7 @@ std::vector<Operation> operations_of(const ModelFacts& model, int64_t samples) {
       one.samples = samples;
       one.name = fmt::format("{} {} x {} x {} x {}", word_of(one.kind), samples, one.rows,
                              one.columns, one.inner);
+      if (one.kv_heads > 0) one.name += fmt::format(" on {}", one.kv_heads);
       one.estimate = estimate(one);
       if (layer.is_repeated) one.count *= 1 + kForwardAgain;
       const auto known = std::ranges::find(all, one.name, &Operation::name);

@@ -38,7 +38,8 @@ struct AttentionFacts {
   int64_t heads = 1;
   int64_t rows = 1;
   int64_t columns = 1;
-  int64_t width = 1;  ///< Of a head.
+  int64_t width = 1;     ///< Of a head.
+  int64_t kv_heads = 0;  ///< Of keys and values; 0: as many as heads.
 
   double flops() const {
     return 12.0 * static_cast<double>(heads * rows) * static_cast<double>(columns * width);

@@ -30,6 +30,7 @@ TEST(GptFacts, AddUpToTheClosedFormulas) {
         config.compute.dtype = precision;
         config.compute.recompute = recompute;
         config.model.dropout = dropout;
+        config.model.kv_heads = 2;
         const ModelFacts facts = family_of(config.model).facts(config);
         const ModelSpec spec = resolve_model(config.model);
         for (const int64_t samples : {1, 3, 16}) {
@@ -46,6 +47,7 @@ TEST(GptFacts, CountEveryParameterAndProductOnce) {
   for (const bool tied : {true, false}) {
     Config config = gpt("nano");
     config.model.tied = tied;
+    config.model.kv_heads = 1;
     const ModelFacts facts = family_of(config.model).facts(config);
     const ModelSpec spec = resolve_model(config.model);
     EXPECT_EQ(facts.parameter_sizes(), spec.parameter_sizes());

@@ -1,5 +1,6 @@
 #include "hanji/plan/model_spec.h"
 
+#include <algorithm>
 #include <array>
 
 namespace hanji::plan {
@@ -22,17 +23,22 @@ const std::array kPresets = {
 
 }  // namespace
 
+int64_t ModelSpec::kv_width() const {
+  return kv_heads == 0 ? width : width / std::max<int64_t>(1, heads) * kv_heads;
+}
+
 int64_t ModelSpec::num_parameters() const {
-  const int64_t per_layer = 12 * width * width + 13 * width;
+  const int64_t shared = 2 * (width - kv_width());  // keys and values
+  const int64_t per_layer = 12 * width * width + 13 * width - shared * (width + 1);
   const int64_t head = tied ? 0 : vocabulary * width;
   return vocabulary * width + block * width + layers * per_layer + 2 * width + head;
 }
 
 std::vector<int64_t> ModelSpec::parameter_sizes() const {
-  const int64_t c = width;
+  const int64_t c = width, qkv = c + 2 * kv_width();
   std::vector<int64_t> sizes = {vocabulary * c, block * c};
   for (int64_t layer = 0; layer < layers; ++layer) {
-    sizes.insert(sizes.end(), {c, c, 3 * c * c, 3 * c, c * c, c});      // norm, qkv, projection
+    sizes.insert(sizes.end(), {c, c, qkv * c, qkv, c * c, c});          // norm, qkv, projection
     sizes.insert(sizes.end(), {c, c, 4 * c * c, 4 * c, 4 * c * c, c});  // norm, up, down
   }
   sizes.insert(sizes.end(), {c, c});
@@ -41,7 +47,8 @@ std::vector<int64_t> ModelSpec::parameter_sizes() const {
 }
 
 double ModelSpec::gemm_flops_per_token() const {
-  const double weights = 12.0 * layers * width * width + 1.0 * vocabulary * width;
+  const double per_layer = 12.0 * width * width - 2.0 * (width - kv_width()) * width;
+  const double weights = layers * per_layer + 1.0 * vocabulary * width;
   return 6.0 * weights;
 }
 
@@ -68,6 +75,7 @@ ModelSpec resolve_model(const ModelConfig& config) {
   ModelSpec model = found.ok() ? *found : ModelSpec{};
   model.layers = or_else(config.layers, model.layers);
   model.heads = or_else(config.heads, model.heads);
+  model.kv_heads = or_else(config.kv_heads, 0);
   model.width = or_else(config.width, model.width);
   model.block = or_else(config.block, model.block);
   model.vocabulary = or_else(config.vocabulary, model.vocabulary);

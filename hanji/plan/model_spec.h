@@ -20,8 +20,12 @@ struct ModelSpec {
   int64_t vocabulary = 256;
   bool tied = true;
   double dropout = 0.0;
+  int64_t kv_heads = 0;  ///< Heads of keys and values; 0: as many as heads.
 
-  /// Result  V*C + T*C + L*(12*C*C + 13*C) + 2*C, and V*C more for an untied head.
+  /// Elements of a token's keys, or values: K.
+  int64_t kv_width() const;
+
+  /// Result  V*C + T*C + L*(12*C*C + 13*C - 2*(C - K)*(C + 1)) + 2*C, and V*C more for an untied head.
   int64_t num_parameters() const;
 
   /// Sizes of all parameter tensors in the order in which models/gpt registers them.
@@ -30,7 +34,7 @@ struct ModelSpec {
   /// Multiplications and additions of forward and backward together, attention over the whole
   /// square of the block.
   ///
-  /// Result  6*(12*L*C*C + V*C) + 12*L*T*C.
+  /// Result  6*(L*(12*C*C - 2*(C - K)*C) + V*C) + 12*L*T*C.
   /// Source  Chowdhery et al., PaLM, arXiv 2204.02311, appendix B.
   double flops_per_token() const;
 

@@ -41,6 +41,17 @@ TEST(ModelSpec, FlopsCountEveryWeightSixTimesAndTheWholeSquareOfAttention) {
   EXPECT_DOUBLE_EQ(m.flops_per_token(), m.gemm_flops_per_token() + m.attention_flops_per_token());
 }
 
+TEST(ModelSpec, SharedKeysAndValuesByHand) {
+  const ModelSpec m{
+      .layers = 3, .heads = 4, .width = 16, .block = 8, .vocabulary = 10, .kv_heads = 1};
+  EXPECT_EQ(m.kv_width(), 4);
+  // Embeddings; norms; qkv 16 + 2 * 4 wide; projection, up and down; last norm.
+  EXPECT_EQ(m.num_parameters(), 18 * 16 + 3 * (64 + 24 * 17 + 16 * 17 + 64 * 17 + 16 * 65) + 32);
+  const auto sizes = m.parameter_sizes();
+  EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}), m.num_parameters());
+  EXPECT_DOUBLE_EQ(m.gemm_flops_per_token(), 6.0 * (3 * 16 * (24 + 16 + 64 + 64) + 10 * 16));
+}
+
 TEST(ModelSpec, AnUnknownPresetNamesTheKnownOnes) {
   const auto result = preset("nan0");
   ASSERT_FALSE(result.ok());

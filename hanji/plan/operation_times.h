@@ -51,12 +51,13 @@ struct Operation {
   OperationKind kind = OperationKind::kRecorded;
   std::string name = {};
   int64_t samples = 1;
-  int64_t rows = 1;     ///< Of a sample.
-  int64_t columns = 1;  ///< Of a row of the result.
-  int64_t inner = 1;    ///< Terms of a product's sums; heads of attention; rows of an embedding.
-  double count = 1;     ///< Calls of a forward and backward.
-  double estimate = 0;  ///< Seconds of one call: what is timed first, and for how long.
-  size_t index = 0;     ///< Of a recorded one, in the list of its maker.
+  int64_t rows = 1;      ///< Of a sample.
+  int64_t columns = 1;   ///< Of a row of the result.
+  int64_t inner = 1;     ///< Terms of a product's sums; heads of attention; rows of an embedding.
+  int64_t kv_heads = 0;  ///< Of attention, heads of keys and values; 0: as many as `inner`.
+  double count = 1;      ///< Calls of a forward and backward.
+  double estimate = 0;   ///< Seconds of one call: what is timed first, and for how long.
+  size_t index = 0;      ///< Of a recorded one, in the list of its maker.
 };
 
 /// Seconds of so many floating operations and bytes read and written, on a modest core.

@@ -76,11 +76,12 @@ Key seconds(Key key, Limits limits) {
 Key reals(Key key, Limits limits) {
   return typed(std::move(key), KeyType::kReals, "", limits, Auto::kNo);
 }
-/// Ranks that see the same samples.
-Key cut_axis(Key key) {
+Key rare(Key key) {
   key.rare = true;
-  return integer(std::move(key), "ranks", {1, base::kMaxRanks});
+  return key;
 }
+/// Ranks that see the same samples.
+Key cut_axis(Key key) { return rare(integer(std::move(key), "ranks", {1, base::kMaxRanks})); }
 Key choice(Key key, std::span<const Refusal> refusals = {}) {
   key.refusals = refusals;
   return key;
@@ -147,6 +148,10 @@ std::vector<Key> model_keys() {
               {1, 1024}, Auto::kYes),
       integer(HANJI_KEY(model.heads, "Attention heads; a divisor of the width."), "heads",
               {1, 1024}, Auto::kYes),
+      rare(integer(HANJI_KEY(model.kv_heads,
+                             "Heads of keys and values, each shared by a group of attention heads; "
+                             "a divisor of model.heads. auto: one for each."),
+                   "heads", {1, 1024}, Auto::kYes)),
       integer(
           HANJI_KEY(model.width,
                     "Elements of the residual stream; for a resnet, channels of its first stage."),
@@ -325,8 +330,8 @@ std::vector<Key> parallel_keys() {
       cut_axis(HANJI_KEY(mesh.cp, "Ranks over which the tokens of a sample are sharded: 1.")),
       cut_axis(HANJI_KEY(mesh.tp,
                          "Ranks of one host over which the matmuls of a layer are sharded, at most "
-                         "model.heads; GPTs with parallel.data = ddp and train.bits = run or fast "
-                         "on CPUs.")),
+                         "model.heads and model.kv_heads; GPTs with parallel.data = ddp and "
+                         "train.bits = run or fast on CPUs.")),
       cut_axis(HANJI_KEY(mesh.axial,
                          "Ranks over which rows and columns of pairs are sharded, instead "
                          "of tp: 1.")),

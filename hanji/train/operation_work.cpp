@@ -79,10 +79,13 @@ class Call {
   }
 
   Forward attention() {
-    const compute::AttentionOptions options{.heads = o_.inner, .attention = kernels_.attention};
-    return [x = leaf({o_.samples, o_.rows, 3 * o_.columns}, product()),
-            bias = weight({3 * o_.columns}),
-            options] { return Outputs{compute::causal_attention(x, bias, options)}; };
+    const compute::AttentionOptions options{
+        .heads = o_.inner, .attention = kernels_.attention, .kv_heads = o_.kv_heads};
+    const int64_t kv_heads = o_.kv_heads == 0 ? o_.inner : o_.kv_heads;
+    const int64_t row = o_.columns + 2 * (o_.columns / o_.inner * kv_heads);
+    return [x = leaf({o_.samples, o_.rows, row}, product()), bias = weight({row}), options] {
+      return Outputs{compute::causal_attention(x, bias, options)};
+    };
   }
 
   Forward embedding() {
