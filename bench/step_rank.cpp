@@ -76,7 +76,10 @@ double products_seconds(const plan::Plan& plan, int rank) {
 }
 
 void save_initial(const train::Job& job, const std::string& path) {
-  const auto model = train::model_of(train::view_of(job));
+  std::vector<checkpoint::TensorEntry> model;
+  for (const auto& one : train::model_of(train::view_of(job))) {
+    model.push_back({one.name, one.tensor});
+  }
   base::throw_if_error(checkpoint::write_safetensors(path, checkpoint::views_of(model).or_throw()));
 }
 

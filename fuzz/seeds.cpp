@@ -60,10 +60,13 @@ void add_safetensors(Seeds& seeds) {
 void add_manifest(Seeds& seeds) {
   checkpoint::Manifest manifest{.step = 20, .num_samples = 240, .job = R"({"seed":7})"};
   manifest.validation_loss = 1.5;
-  manifest.files = {{.name = "model.safetensors",
-                     .size_bytes = 100,
-                     .header_checksum = 1,
-                     .tensors = {{.name = "a", .shape = {2, 1}, .checksum = 2}}}};
+  manifest.files = {
+      {.name = "model.safetensors",
+       .size_bytes = 100,
+       .header_checksum = 1,
+       .tensors = {{.name = "a", .shape = {2, 1}, .elements = {.size = 2}, .checksum = 2},
+                   {.name = "b", .shape = {4, 6}, .elements = {6, 3}},
+                   {.name = "c", .shape = {4, 6}, .elements = {2, 2, 6, 4}}}}};
   const std::string text = checkpoint::to_text(manifest).or_throw();
   seeds.add("manifest", "sealed", text);
   // The target seals every input itself.

@@ -106,20 +106,16 @@ void compare_run(DType dtype, int64_t first, std::span<const std::byte> a,
 
 /// Tensors of one form, whose runs may begin and end elsewhere.
 Difference compare_values(const SavedTensor& a, const SavedTensor& b) {
+  const auto width = static_cast<int64_t>(base::size_of(a.dtype));
   Difference difference{.tensor = a.name};
-  int64_t at = 0;
-  auto left = a.runs.begin(), right = b.runs.begin();
-  size_t of_left = 0, of_right = 0;  // bytes of those runs that are compared
-  while (left != a.runs.end() && right != b.runs.end()) {
-    const size_t bytes = std::min(left->size() - of_left, right->size() - of_right);
-    compare_run(a.dtype, at, left->subspan(of_left, bytes), right->subspan(of_right, bytes),
-                difference);
-    at += static_cast<int64_t>(bytes / base::size_of(a.dtype));
-    of_left += bytes;
-    of_right += bytes;
-    if (of_left == left->size()) ++left, of_left = 0;
-    if (of_right == right->size()) ++right, of_right = 0;
-  }
+  for_each_run(a, {0, a.num_elements()}, [&](int64_t begin, std::span<const std::byte> left) {
+    const layout::Range run{begin, begin + std::ssize(left) / width};
+    for_each_run(b, run, [&](int64_t first, std::span<const std::byte> right) {
+      compare_run(a.dtype, begin + first,
+                  left.subspan(static_cast<size_t>(first * width), right.size()), right,
+                  difference);
+    });
+  });
   return difference;
 }
 

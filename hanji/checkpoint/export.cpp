@@ -38,7 +38,11 @@ Status write_plain(const fs::path& path, const std::vector<SavedTensor>& tensors
   }
   HANJI_ASSIGN_OR_RETURN(auto writer, SafetensorsWriter::create(path, forms, {{"format", "pt"}}));
   for (const SavedTensor& tensor : tensors) {
-    for (const auto& run : tensor.runs) HANJI_RETURN_IF_ERROR(writer.append(run));
+    Status status;
+    for_each_run(tensor, {0, tensor.num_elements()}, [&](int64_t, auto run) {
+      if (status.ok()) status = writer.append(run);
+    });
+    HANJI_RETURN_IF_ERROR(status);
   }
   return writer.finish();
 }

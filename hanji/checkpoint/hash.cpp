@@ -14,7 +14,7 @@ void add_sorted(StateHash& hash, std::span<const SavedTensor> tensors) {
   hash.begin_group(sorted.size());
   for (const SavedTensor* tensor : sorted) {
     hash.begin_tensor(tensor->name, tensor->dtype, tensor->shape);
-    for (const auto& run : tensor->runs) hash.add(run);
+    for_each_run(*tensor, {0, tensor->num_elements()}, [&](int64_t, auto run) { hash.add(run); });
   }
 }
 

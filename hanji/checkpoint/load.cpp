@@ -52,54 +52,51 @@ Result<Manifest> open_manifest(const fs::path& folder) {
                   manifest->files.size()));
 }
 
-/// Runs of one tensor, from all files.
-struct Found {
-  const TensorRecord* first = nullptr;
-  std::map<int64_t, std::pair<layout::Range, std::span<const std::byte>>> runs = {};
-};
-
-Result<SavedTensor> put_together(const std::string& name, const Found& found) {
-  SavedTensor tensor{name, found.first->dtype, found.first->shape};
-  int64_t next = 0;
-  const auto gap = [&](int64_t end) {
-    return base::corrupt(fmt::format("elements {} to {} of tensor '{}' {} are in none of its files",
-                                     next, end, name, describe(tensor.dtype, tensor.shape)));
-  };
-  for (const auto& [begin, run] : found.runs) {
-    if (begin != next) return gap(begin);
-    tensor.runs.push_back(run.second);
-    next = run.first.end;
-  }
+/// Refuses a tensor of which an element is in none or in two of the files.
+/// Cost    reads no element.
+Status check_runs(const SavedTensor& tensor) {
   const int64_t count =
       *dense_bytes(tensor.dtype, tensor.shape) / static_cast<int64_t>(base::size_of(tensor.dtype));
-  if (next != count) return gap(count);
-  return tensor;
+  const auto width = static_cast<int64_t>(base::size_of(tensor.dtype));
+  int64_t next = 0;
+  Status status;
+  const auto compare = [&](int64_t begin, int64_t end) {
+    if (status.ok() && begin != next) {
+      status = base::corrupt(fmt::format("elements {} to {} of tensor '{}' {} are in {} its files",
+                                         std::min(begin, next), std::max(begin, next), tensor.name,
+                                         describe(tensor.dtype, tensor.shape),
+                                         begin > next ? "none of" : "more than one of"));
+    }
+    next = end;
+  };
+  for_each_run(tensor, {0, count}, [&](int64_t begin, std::span<const std::byte> run) {
+    compare(begin, begin + std::ssize(run) / width);
+  });
+  compare(count, count);
+  return status;
 }
 
 Result<std::vector<SavedTensor>> tensors_of(const Checkpoint& checkpoint, StateKind kind) {
-  std::map<std::string, Found> all;
+  std::map<std::string, SavedTensor> all;
   for (size_t i = 0; i < checkpoint.files.size(); ++i) {
     const FileRecord& file = checkpoint.manifest.files[i];
     if (kind_of_file(file.name) != kind) continue;
     for (size_t k = 0; k < file.tensors.size(); ++k) {
       const TensorRecord& record = file.tensors[k];
-      Found& found = all[record.name];
-      if (found.first == nullptr) found.first = &record;
-      const bool same = record.dtype == found.first->dtype && record.shape == found.first->shape;
-      const auto bytes = checkpoint.files[i].tensors()[k].bytes;
-      if (same && found.runs.try_emplace(record.elements.begin, record.elements, bytes).second) {
-        continue;
+      const auto added =
+          all.try_emplace(record.name, SavedTensor{record.name, record.dtype, record.shape});
+      SavedTensor& tensor = added.first->second;
+      if (record.dtype != tensor.dtype || record.shape != tensor.shape) {
+        return base::corrupt(fmt::format(
+            "{}: tensor '{}' is {} here and {} in another file", file.name, record.name,
+            describe(record.dtype, record.shape), describe(tensor.dtype, tensor.shape)));
       }
-      return base::corrupt(
-          fmt::format("{}: elements {} to {} of tensor '{}' {} are in another file "
-                      "too, or as of another type or shape",
-                      file.name, record.elements.begin, record.elements.end, record.name,
-                      describe(record.dtype, record.shape)));
+      tensor.runs.push_back({record.elements, checkpoint.files[i].tensors()[k].bytes});
     }
   }
   std::vector<SavedTensor> tensors;
-  for (const auto& [name, found] : all) {
-    HANJI_ASSIGN_OR_RETURN(SavedTensor tensor, put_together(name, found));
+  for (auto& [name, tensor] : all) {
+    HANJI_RETURN_IF_ERROR(check_runs(tensor));
     tensors.push_back(std::move(tensor));
   }
   return tensors;

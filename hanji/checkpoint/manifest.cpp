@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -38,7 +39,10 @@ Json to_json(const TensorRecord& tensor) {
                {"dtype", base::name_of(tensor.dtype)},
                {"shape", tensor.shape},
                {"xxh3", hex(tensor.checksum)}};
-  if (!tensor.is_whole()) json["elements"] = {tensor.elements.begin, tensor.elements.end};
+  if (tensor.is_whole()) return json;
+  const auto [begin, size, stride, count] = tensor.elements;
+  json["elements"] = {begin, begin + size};
+  if (count > 1) json["elements"] = {begin, begin + size, stride, count};
   return json;
 }
 
@@ -137,6 +141,27 @@ std::optional<DType> dtype_named(std::string_view name) {
   return std::nullopt;
 }
 
+/// What to_json() writes of runs in a tensor of `num_elements`; nothing for anything else.
+std::optional<layout::StridedRange> runs_of(const std::vector<int64_t>& numbers,
+                                            int64_t num_elements) {
+  if (numbers.size() != 2 && numbers.size() != 4) return std::nullopt;
+  const int64_t begin = numbers[0], end = numbers[1];
+  if (begin > end || end > num_elements) return std::nullopt;
+  if (numbers.size() == 2) return layout::StridedRange{begin, end - begin};
+  const int64_t stride = numbers[2], count = numbers[3];
+  const bool apart = end > begin && stride > end - begin && count > 1;
+  if (!apart || (num_elements - end) / stride < count - 1) return std::nullopt;
+  return layout::StridedRange{begin, end - begin, stride, count};
+}
+
+/// True if a version before that of several runs can read it.
+bool is_version_2(const Manifest& manifest) {
+  return std::ranges::all_of(manifest.files, [](const FileRecord& file) {
+    return std::ranges::all_of(file.tensors,
+                               [](const TensorRecord& one) { return one.elements.count == 1; });
+  });
+}
+
 Result<TensorRecord> parse_tensor(const Json& json, const std::string& where) {
   Reader reader(json, where);
   TensorRecord tensor;
@@ -148,14 +173,11 @@ Result<TensorRecord> parse_tensor(const Json& json, const std::string& where) {
   tensor.shape = reader.counts("shape");
   const int64_t count = num_elements(tensor);
   if (count < 0) reader.fail("shape", "one that memory holds");
-  tensor.elements = {0, count};
+  tensor.elements = {.size = count};
   if (reader.has("elements")) {
-    const std::vector<int64_t> ends = reader.counts("elements");
-    if (ends.size() != 2 || ends[0] > ends[1] || ends[1] > count) {
-      reader.fail("elements", "where a run of the tensor begins and ends");
-    } else {
-      tensor.elements = {ends[0], ends[1]};
-    }
+    const auto runs = runs_of(reader.counts("elements"), count);
+    if (!runs) reader.fail("elements", "where runs of the tensor begin and end");
+    tensor.elements = runs.value_or(layout::StridedRange());
   }
   HANJI_RETURN_IF_ERROR(reader.status());
   return tensor;
@@ -215,11 +237,17 @@ Result<Json> parse_object(const std::string& text, const char* what) {
 
 }  // namespace
 
-bool TensorRecord::is_whole() const { return elements == layout::Range{0, num_elements(*this)}; }
+bool TensorRecord::is_whole() const {
+  return elements == layout::StridedRange{.size = num_elements(*this)};
+}
 
 TensorForm TensorRecord::form() const {
   if (is_whole()) return {name, dtype, shape};
-  return {fmt::format("{}[{}:{}]", name, elements.begin, elements.end), dtype, {elements.size()}};
+  const auto [begin, size, stride, count] = elements;
+  if (count == 1) return {fmt::format("{}[{}:{}]", name, begin, begin + size), dtype, {size}};
+  return {fmt::format("{}[{}:{}:{}:{}]", name, begin, begin + size, stride, count),
+          dtype,
+          {count, size}};
 }
 
 std::string file_name(StateKind kind, int part, int num_parts) {
@@ -245,9 +273,12 @@ std::optional<StateKind> kind_of_file(std::string_view name) {
 Result<std::string> to_text(const Manifest& manifest) {
   HANJI_ASSIGN_OR_RETURN(const Json job, parse_object(manifest.job, "job"));
   HANJI_ASSIGN_OR_RETURN(const Json plan, parse_object(manifest.plan, "plan"));
-  Json json = {{"format", "hanji checkpoint"},        {"format_version", kFormatVersion},
-               {"writer", manifest.writer},           {"step", manifest.step},
-               {"num_samples", manifest.num_samples}, {"state_hash", manifest.state_hash}};
+  Json json = {{"format", "hanji checkpoint"},
+               {"format_version", is_version_2(manifest) ? 2 : kFormatVersion},
+               {"writer", manifest.writer},
+               {"step", manifest.step},
+               {"num_samples", manifest.num_samples},
+               {"state_hash", manifest.state_hash}};
   if (manifest.validation_loss) {
     if (!std::isfinite(*manifest.validation_loss)) {
       return base::invalid_argument("a validation loss that is not finite cannot be compared");

@@ -10,20 +10,21 @@
 #include "hanji/base/dtype.h"
 #include "hanji/base/status.h"
 #include "hanji/checkpoint/safetensors.h"
-#include "hanji/layout/range.h"
+#include "hanji/layout/part.h"
 
 namespace hanji::checkpoint {
 
-/// A tensor, or a run of its elements in C order, as it was saved: what a loaded one must be.
+/// A tensor, or runs of its elements in C order, as it was saved: what a loaded one must be.
 struct TensorRecord {
   std::string name;
   DType dtype = DType::kFloat32;
-  std::vector<int64_t> shape;  ///< Of the whole tensor.
-  layout::Range elements;      ///< Those that are here.
-  uint64_t checksum = 0;       ///< XXH3 of their bytes.
+  std::vector<int64_t> shape;     ///< Of the whole tensor.
+  layout::StridedRange elements;  ///< Those that are here.
+  uint64_t checksum = 0;          ///< XXH3 of their bytes.
 
   bool is_whole() const;
-  /// What the file holds: the tensor, or one dimension of elements as "NAME[BEGIN:END]".
+  /// What the file holds: the tensor, one dimension of elements as "NAME[BEGIN:END]", or a matrix whose
+  /// rows are the runs, as "NAME[BEGIN:END:STRIDE:COUNT]".
   TensorForm form() const;
 };
 
@@ -47,8 +48,9 @@ struct FileRecord {
 inline constexpr std::string_view kModelFile = "model.safetensors";
 inline constexpr std::string_view kOptimizerFile = "optimizer.safetensors";
 inline constexpr std::string_view kManifestFile = "manifest.json";
-/// 1: two files of one writer, which is not named. 2: a pair of files per writer.
-inline constexpr int64_t kFormatVersion = 2;
+/// 1: two files of one writer, which is not named. 2: a pair of files per writer. 3: tensors of several
+/// runs; what has none is written as 2.
+inline constexpr int64_t kFormatVersion = 3;
 
 enum class StateKind : uint8_t { kModel, kOptimizer };
 

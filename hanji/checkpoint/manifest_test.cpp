@@ -19,10 +19,12 @@ Manifest example() {
                     .state_hash = "0123",
                     .validation_loss = 0.1,
                     .writer = "0.1.0"};
-  const TensorRecord tensor{"wte", DType::kBFloat16, {65, 32}, {0, 65 * 32}, 0xFEDCBA9876543210};
-  const TensorRecord run{"wpe", DType::kFloat32, {8, 32}, {64, 96}, 7};
+  const TensorRecord tensor{
+      "wte", DType::kBFloat16, {65, 32}, {.size = 65 * 32}, 0xFEDCBA9876543210};
+  const TensorRecord run{"wpe", DType::kFloat32, {8, 32}, {64, 32}, 7};
+  const TensorRecord columns{"mlp", DType::kFloat32, {8, 32}, {16, 10, 32, 8}, 8};
   manifest.files.push_back(
-      {std::string(kModelFile), 4242, 1, {tensor, run}, {3, {{"dp", 0}, {"fsdp", 3}}}});
+      {std::string(kModelFile), 4242, 1, {tensor, run, columns}, {3, {{"dp", 0}, {"fsdp", 3}}}});
   manifest.files.push_back({std::string(kOptimizerFile), 80, 2, {}});
   return manifest;
 }
@@ -63,15 +65,26 @@ TEST(Manifest, ReturnsFromItsText) {
   EXPECT_TRUE(tensor.is_whole());
   EXPECT_EQ(tensor.form().name, "wte");
   const TensorRecord& run = back->files[0].tensors.at(1);
-  EXPECT_EQ(run.elements, (layout::Range{64, 96}));
+  EXPECT_EQ(run.elements, (layout::StridedRange{64, 32}));
   EXPECT_EQ(run.form().name, "wpe[64:96]");
   EXPECT_EQ(run.form().shape, (std::vector<int64_t>{32}));
+  const TensorRecord& columns = back->files[0].tensors.at(2);
+  EXPECT_EQ(columns.elements, (layout::StridedRange{16, 10, 32, 8}));
+  EXPECT_EQ(columns.form().name, "mlp[16:26:32:8]");
+  EXPECT_EQ(columns.form().shape, (std::vector<int64_t>{8, 10}));
   EXPECT_EQ(back->files[0].writer, manifest.files[0].writer);
+}
+
+TEST(Manifest, WithoutSeveralRunsOfATensorIsThatOfVersion2) {
+  Manifest manifest = example();
+  EXPECT_THAT(to_text(manifest).or_throw(), HasSubstr("\"format_version\": 3"));
+  manifest.files[0].tensors.pop_back();
+  EXPECT_THAT(to_text(manifest).or_throw(), HasSubstr("\"format_version\": 2"));
 }
 
 TEST(Manifest, OfVersion1NamesNoWriterAndIsRead) {
   Manifest manifest = example();
-  manifest.files[0].tensors.pop_back();
+  manifest.files[0].tensors.resize(1);
   std::string text = to_text(manifest).or_throw();
   text.resize(text.rfind(",\n \"checksum\""));
   base::Json json = base::parse_json(text + "}").or_throw();
@@ -128,6 +141,13 @@ TEST(Manifest, RefusesForgeriesWithAGoodSeal) {
       {"bfloat16", "float8", "dtype must be"},
       {"65,", "-65,", "shape must be"},
       {"96\n", "960\n", "elements must be"},
+      {" 8\n", " 9\n", "elements must be"},
+      {" 8\n", " 9223372036854775807\n", "elements must be"},
+      {" 8\n", " 1\n", "elements must be"},
+      {" 8\n", " 8, 1\n", "elements must be"},
+      {"32,\n      8\n", "9,\n      8\n", "elements must be"},
+      {"32,\n      8\n", "9223372036854775807,\n      8\n", "elements must be"},
+      {"16,\n      26", "26,\n      26", "elements must be"},
       {"\"rank\": 3", "\"rank\": -3", "rank must be"},
       {"\"fsdp\": 3", "\"fsdp\": \"3\"", "coordinates must be"},
       {"fedcba9876543210", "fedcba987654321", "xxh3 must be"},
@@ -144,9 +164,9 @@ TEST(Manifest, RefusesForgeriesWithAGoodSeal) {
 
 TEST(Manifest, SaysThatItIsNewerThanTheProgram) {
   const Status status =
-      parse_manifest(forged("\"format_version\": 2", "\"format_version\": 3")).status();
+      parse_manifest(forged("\"format_version\": 3", "\"format_version\": 4")).status();
   EXPECT_EQ(status.code(), Code::kUnsupported);
-  EXPECT_THAT(status.message(), HasSubstr("format version 3, and this program reads 1 to 2"));
+  EXPECT_THAT(status.message(), HasSubstr("format version 4, and this program reads 1 to 3"));
 }
 
 TEST(Manifest, RefusesTextOfAnyOtherLength) {

@@ -1,9 +1,11 @@
 // A checkpoint that several ranks write, each the runs that it holds.
 #include <gmock/gmock.h>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <thread>
+#include <tuple>
 
 #include "hanji/checkpoint/diff.h"
 #include "hanji/checkpoint/export.h"
@@ -27,11 +29,14 @@ using testing::HasSubstr;
 std::vector<StatePart> cut(std::vector<StatePart> parts, int part, int num_parts) {
   std::vector<StatePart> own;
   for (StatePart& whole : parts) {
-    const int64_t count = whole.elements.size();
+    const int64_t count = whole.elements.num_elements();
     const layout::Range run{count * part / num_parts, count * (part + 1) / num_parts};
     if (run.empty() && (count > 0 || part > 0)) continue;
     const int64_t skipped = run.begin * static_cast<int64_t>(base::size_of(whole.dtype));
-    own.push_back({whole.name, whole.dtype, whole.shape, run,
+    own.push_back({whole.name,
+                   whole.dtype,
+                   whole.shape,
+                   {run.begin, run.size()},
                    [read = whole.read, skipped](int64_t first, std::span<std::byte> to) {
                      read(skipped + first, to);
                    }});
@@ -41,6 +46,47 @@ std::vector<StatePart> cut(std::vector<StatePart> parts, int part, int num_parts
 
 State cut(const State& state, int part, int num_parts) {
   return {cut(state.model, part, num_parts), cut(state.optimizer, part, num_parts)};
+}
+
+/// The elements of a whole tensor that runs of one rank's part are.
+StatePart placed(const StatePart& whole, const layout::StridedRange& runs) {
+  const auto width = static_cast<int64_t>(base::size_of(whole.dtype));
+  std::vector<std::byte> bytes(static_cast<size_t>(runs.num_elements() * width));
+  for (int64_t i = 0; i < runs.count; ++i) {
+    whole.read(runs.run(i).begin * width,
+               std::span(bytes).subspan(static_cast<size_t>(i * runs.size * width),
+                                        static_cast<size_t>(runs.size * width)));
+  }
+  return {whole.name, whole.dtype, whole.shape, runs,
+          [bytes](int64_t first, std::span<std::byte> to) {
+            std::memcpy(to.data(), bytes.data() + first, to.size());
+          }};
+}
+
+/// One of `degree` * `num_shards` writers: the axis cuts matrices along `dim`, in two segments, and
+/// shards cut what a rank has.
+std::vector<StatePart> cut_by_axis(const std::vector<StatePart>& parts, int64_t dim, int degree,
+                                   int num_shards, int writer) {
+  const int index = writer % degree;
+  const int shard = writer / degree;
+  std::vector<StatePart> own;
+  for (const StatePart& whole : parts) {
+    layout::Placement placement;
+    if (whole.shape.size() == 2 && whole.shape[0] > 0) {
+      const int64_t size = whole.shape[static_cast<size_t>(dim)];
+      placement = {dim, {size / 2, size - size / 2}};
+    } else if (index > 0) {
+      continue;
+    }
+    const auto part = layout::PartLayout::create(placement, whole.shape, index, degree).or_throw();
+    const int64_t count = part.num_elements();
+    if (count == 0 && shard == 0) own.push_back(whole);
+    for (const auto& runs :
+         part.runs({count * shard / num_shards, count * (shard + 1) / num_shards})) {
+      own.push_back(placed(whole, runs.whole));
+    }
+  }
+  return own;
 }
 
 SaveOptions options_of(const fs::path& folder, int part, int num_parts) {
@@ -84,6 +130,80 @@ TEST(SavedParts, AreTheCheckpointOfOneWriter) {
       EXPECT_FALSE(entry.path().filename().string().starts_with("part_")) << entry.path();
     }
   }
+}
+
+TEST(SavedParts, OfAModelCutByAnAxisAreTheCheckpointOfOneWriter) {
+  const test::TemporaryFolder temporary(internal::folder_in_memory());
+  const TestState state(3);
+  const State all = state.state();
+  ASSERT_TRUE(save_checkpoint({.folder = temporary.path() / "one"}, all, {}).ok());
+  const auto one = load_checkpoint(temporary.path() / "one").or_throw();
+  for (const auto& [dim, degree, num_shards] :
+       {std::tuple(0, 2, 1), std::tuple(1, 2, 1), std::tuple(1, 3, 2), std::tuple(1, 4, 5)}) {
+    const fs::path folder = temporary.path() / fmt::format("{}{}{}", dim, degree, num_shards);
+    const int writers = degree * num_shards;
+    ASSERT_TRUE(begin_checkpoint(options_of(folder, 0, writers), 1, 0).ok());
+    for (int writer = writers - 1; writer >= 0; --writer) {
+      const State own = {cut_by_axis(all.model, dim, degree, num_shards, writer),
+                         cut_by_axis(all.optimizer, dim, degree, num_shards, writer)};
+      const Status status = save_checkpoint(options_of(folder, writer, writers), own, {.step = 1});
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
+    const auto parts = load_checkpoint(folder).or_throw();
+    EXPECT_TRUE(holds(parts, state));
+    EXPECT_EQ(state_hash(parts.model, parts.optimizer), state_hash(one.model, one.optimizer));
+    EXPECT_TRUE(diff(parts.model, one.model).empty());
+    EXPECT_TRUE(diff(one.optimizer, parts.optimizer).empty());
+    ASSERT_TRUE(export_tensors(parts, {}, folder / "out").ok());
+    const auto exported = SafetensorsFile::open(folder / "out").or_throw();
+    EXPECT_TRUE(internal::holds(in_one_run(exported.tensors()), state.model()));
+  }
+}
+
+SavedTensor matrix_of(const std::vector<std::byte>& bytes,
+                      const std::vector<layout::StridedRange>& runs) {
+  SavedTensor tensor{"w", DType::kUInt8, {4, 6}};
+  for (const layout::StridedRange& one : runs) {
+    tensor.runs.push_back({one, std::span(bytes).first(static_cast<size_t>(one.num_elements()))});
+  }
+  return tensor;
+}
+
+TEST(SavedParts, RunsAreVisitedInOrderFromAnyElement) {
+  std::vector<std::byte> bytes(24);
+  const SavedTensor tensor = matrix_of(bytes, {{3, 3, 6, 4}, {0, 3, 6, 2}, {12, 3, 6, 2}});
+  for (int64_t begin = 0; begin < 24; ++begin) {
+    for (int64_t end = begin; end <= 24; ++end) {
+      int64_t next = 0;
+      for_each_run(tensor, {begin, end}, [&](int64_t first, std::span<const std::byte> run) {
+        EXPECT_EQ(first, next);
+        next += std::ssize(run);
+      });
+      EXPECT_EQ(next, end - begin);
+    }
+  }
+}
+
+TEST(SavedParts, WithAnElementInNoneOrTwoOfThemAreRefused) {
+  const test::TemporaryFolder temporary(internal::folder_in_memory());
+  const std::vector<std::byte> bytes(24);
+  const auto opened = [&](const std::vector<layout::StridedRange>& runs) {
+    State state;
+    for (const layout::StridedRange& one : runs) {
+      state.model.push_back(
+          {"w", DType::kUInt8, {4, 6}, one, [](int64_t, std::span<std::byte>) {}});
+    }
+    const Status saved = save_checkpoint({.folder = temporary.path()}, state, {.step = 1});
+    EXPECT_TRUE(saved.ok()) << saved.message();
+    return open_checkpoint(temporary.path() / folder_name(1)).status();
+  };
+  EXPECT_TRUE(opened({{0, 2, 6, 4}, {2, 4, 6, 4}}).ok());
+  EXPECT_THAT(opened({{0, 2, 6, 4}, {3, 3, 6, 4}}).message(),
+              HasSubstr("elements 2 to 3 of tensor 'w' uint8 [4, 6] are in none of its files"));
+  EXPECT_THAT(opened({{0, 3, 6, 4}, {2, 4, 6, 4}}).message(),
+              HasSubstr("elements 2 to 3 of tensor 'w' uint8 [4, 6] are in more than one"));
+  EXPECT_THAT(opened({{0, 2, 6, 4}, {2, 4, 6, 3}}).message(), HasSubstr("elements 20 to 24"));
+  EXPECT_THAT(opened({{0, 24}, {6, 3}}).message(), HasSubstr("more than one"));
 }
 
 TEST(SavedParts, OfWhichOneDiffersDifferThere) {

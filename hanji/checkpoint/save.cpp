@@ -154,7 +154,7 @@ std::vector<StatePart> parts_of(std::span<const NamedTensor> tensors) {
     parts.push_back({tensor.name,
                      tensor.dtype,
                      tensor.shape,
-                     {0, count},
+                     {.size = count},
                      [from = tensor.bytes](int64_t first, std::span<std::byte> to) {
                        std::memcpy(to.data(), from.data() + first, to.size());
                      }});

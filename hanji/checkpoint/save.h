@@ -17,16 +17,18 @@
 
 namespace hanji::checkpoint {
 
-/// A tensor, or a run of its elements, that a rank saves.
+/// A tensor, or runs of its elements, that a rank saves.
 struct StatePart {
   std::string name;  ///< Of the tensor.
   DType dtype = DType::kFloat32;
-  std::vector<int64_t> shape = {};  ///< Of the whole tensor.
-  layout::Range elements = {};      ///< Those that are saved, in C order.
+  std::vector<int64_t> shape = {};     ///< Of the whole tensor.
+  layout::StridedRange elements = {};  ///< Those that are saved, in C order.
   /// Copies bytes of these elements, from `first_byte` on. Keeps alive what it reads.
   std::function<void(int64_t first_byte, std::span<std::byte> to)> read = {};
 
-  int64_t num_bytes() const { return elements.size() * static_cast<int64_t>(base::size_of(dtype)); }
+  int64_t num_bytes() const {
+    return elements.num_elements() * static_cast<int64_t>(base::size_of(dtype));
+  }
 };
 
 /// Whole tensors whose bytes outlive the parts.

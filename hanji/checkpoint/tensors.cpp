@@ -28,9 +28,7 @@ Result<NamedTensor> view_of(const TensorEntry& entry) {
   }
   if (!tensor.is_contiguous()) return refuse("is not contiguous; save .contiguous() of it");
   try {
-    NamedTensor view{.name = entry.name,
-                     .dtype = comm::to_dtype(tensor.scalar_type()),
-                     .shape = tensor.sizes().vec()};
+    NamedTensor view{.name = entry.name, .dtype = dtype_of(tensor), .shape = tensor.sizes().vec()};
     view.bytes = {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
     return view;
   } catch (const Error& error) {
@@ -84,6 +82,8 @@ std::vector<TensorEntry> state_of(const torch::nn::Module& module) {
   return entries;
 }
 
+DType dtype_of(const at::Tensor& tensor) { return comm::to_dtype(tensor.scalar_type()); }
+
 Result<std::vector<NamedTensor>> views_of(std::span<const TensorEntry> entries) {
   std::vector<NamedTensor> views;
   views.reserve(entries.size());
@@ -116,22 +116,6 @@ Status check_forms(std::span<const SavedTensor> saved, std::span<const TensorFor
     }
   }
   return mismatches.status();
-}
-
-void for_each_run(const SavedTensor& saved, layout::Range elements,
-                  const std::function<void(int64_t first, std::span<const std::byte>)>& visit) {
-  const auto width = static_cast<int64_t>(base::size_of(saved.dtype));
-  int64_t begin = 0;  // of the run
-  for (const auto& run : saved.runs) {
-    const int64_t end = begin + static_cast<int64_t>(run.size()) / width;
-    const layout::Range common{std::max(begin, elements.begin), std::min(end, elements.end)};
-    if (!common.empty()) {
-      visit(common.begin - elements.begin,
-            run.subspan(static_cast<size_t>((common.begin - begin) * width),
-                        static_cast<size_t>(common.size() * width)));
-    }
-    begin = end;
-  }
 }
 
 Status copy_into(const SafetensorsFile& file, std::span<const TensorEntry> entries) {

@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,7 +10,6 @@
 #include "hanji/base/status.h"
 #include "hanji/checkpoint/named_tensor.h"
 #include "hanji/checkpoint/safetensors.h"
-#include "hanji/layout/range.h"
 
 namespace torch::nn {
 class Module;
@@ -31,6 +29,9 @@ std::vector<TensorEntry> parameters_of(const torch::nn::Module& module);
 /// The module's parameters, then its buffers.
 std::vector<TensorEntry> state_of(const torch::nn::Module& module);
 
+/// Errors  throws Error(kUnsupported) for an element type that files do not have.
+DType dtype_of(const at::Tensor& tensor);
+
 /// Views of the tensors' bytes, valid as long as the tensors are.
 /// Errors  kUnsupported, naming the tensor, for one that is not dense, contiguous, on the CPU, or
 ///         of an element type that files speak.
@@ -46,10 +47,5 @@ Status copy_into(const SafetensorsFile& file, std::span<const TensorEntry> entri
 /// A tensor that is needed, without its bytes.
 /// Errors  kMismatch, as copy_into().
 Status check_forms(std::span<const SavedTensor> saved, std::span<const TensorForm> wanted);
-
-/// Elements of a saved tensor, from `elements.begin` on, in C order: calls `visit` with each run of
-/// them and its place in the range.
-void for_each_run(const SavedTensor& saved, layout::Range elements,
-                  const std::function<void(int64_t first, std::span<const std::byte>)>& visit);
 
 }  // namespace hanji::checkpoint

@@ -1,6 +1,7 @@
 #include "hanji/train/job.h"
 
 #include <ATen/ops/full.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -54,8 +55,19 @@ std::vector<parallel::NamedParameter> whole_parameters(const Job& job) {
   return whole;
 }
 
+/// Parts are found by a rank's place on the axis.
+void check_cut(const layout::Cut& cut, const std::optional<comm::Group>& axis) {
+  if (cut.degree == 1) return;
+  if (axis && axis->size() == cut.degree && axis->rank() == cut.index) return;
+  throw Error(base::invalid_argument(fmt::format(
+      "the model has part {} of {} of its parameters on rank {} of {} of tp; make it on "
+      "MakeOptions::axis",
+      cut.index, cut.degree, axis ? axis->rank() : 0, axis ? axis->size() : 1)));
+}
+
 Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model,
            std::unique_ptr<Strategy> strategy, const Ranks& ranks) {
+  check_cut(model->cut(), ranks.cut);
   std::optional<GrainSums> totals;
   if (const plan::StableGrains grains = plan::stable_grains(plan); grains.count > 0) {
     totals.emplace(schedule::grain_tree(grains.count, grains.owners), ranks.data,

@@ -1,7 +1,6 @@
 #include "hanji/train/observe.h"
 
 #include <ATen/ops/scalar_tensor.h>
-#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <array>
@@ -11,44 +10,48 @@
 #include <utility>
 
 #include "hanji/base/checksum.h"
-#include "hanji/checkpoint/hash.h"
 #include "hanji/checkpoint/safetensors.h"
+#include "hanji/checkpoint/tensors.h"
+#include "hanji/layers/model.h"
+#include "hanji/layout/part.h"
 
 namespace hanji::train {
 namespace {
 
-using checkpoint::TensorEntry;
 using report::Quantity;
 
-uint64_t hash_of(const at::Tensor& tensor) {
-  const at::Tensor dense = tensor.detach().contiguous();
-  return base::xxh3({static_cast<const std::byte*>(dense.const_data_ptr()), dense.nbytes()});
+std::span<const std::byte> bytes_of(const at::Tensor& on_the_host) {
+  return {static_cast<const std::byte*>(on_the_host.const_data_ptr()), on_the_host.nbytes()};
 }
 
-void add(std::vector<report::Digest>& digests, Quantity quantity,
-         const std::vector<TensorEntry>& entries) {
-  for (const auto& [name, tensor] : entries) digests.push_back({quantity, name, hash_of(tensor)});
+at::Tensor on_the_host(const at::Tensor& tensor) { return tensor.detach().cpu().contiguous(); }
+
+void add_group(checkpoint::StateHash& hash, std::vector<StateTensor> tensors,
+               const WholeOf& whole_of) {
+  std::ranges::sort(tensors, {}, &StateTensor::name);
+  hash.begin_group(tensors.size());
+  for (const StateTensor& one : tensors) {
+    const at::Tensor whole = on_the_host(whole_of(one));
+    hash.begin_tensor(one.name, checkpoint::dtype_of(whole), whole.sizes().vec());
+    hash.add(bytes_of(whole));
+  }
 }
 
-Status keep(const std::filesystem::path& path, const JobView& job,
-            const std::vector<TensorEntry>& gradients) {
-  std::vector<TensorEntry> all = job.buffers;
-  for (const auto& [name, tensor] : gradients) all.push_back({"gradient." + name, tensor});
-  all.insert(all.end(), job.parameters.begin(), job.parameters.end());
-  all.insert(all.end(), job.optimizer.begin(), job.optimizer.end());
-  HANJI_ASSIGN_OR_RETURN(const auto views, checkpoint::views_of(all));
-  return checkpoint::write_safetensors(path, views);
-}
-
-std::string hash_of(const std::vector<TensorEntry>& parameters,
-                    const std::vector<TensorEntry>& optimizer) {
-  return checkpoint::state_hash(checkpoint::views_of(parameters).or_throw(),
-                                checkpoint::views_of(optimizer).or_throw());
-}
+/// A tensor of a file.
+struct KeptTensor {
+  std::string name;
+  DType dtype;
+  StateTensor tensor;
+};
 
 }  // namespace
 
-JobView view_of(const torch::nn::Module& model, const FlatState& state) {
+std::vector<int64_t> StateTensor::whole_shape() const {
+  return layout::whole_shape(placement, tensor.sizes().vec()).or_throw();
+}
+
+JobView view_of(const layers::Model& model, const FlatState& state) {
+  const layout::Cut cut = model.cut();
   JobView view;
   for (const auto& item : model.named_buffers()) view.buffers.push_back({item.key(), item.value()});
   view.optimizer.push_back({"step", at::scalar_tensor(state.num_updates, at::kLong)});
@@ -56,38 +59,91 @@ JobView view_of(const torch::nn::Module& model, const FlatState& state) {
   for (const auto& [name, tensor] : state.parameters) {
     const int64_t begin = state.layout.offsets[i];
     const int64_t end = begin + state.layout.sizes[i++];
+    layout::Placement placement;
+    if (cut.degree > 1) placement = layout::placement_of(cut.placements, name).or_throw();
     const auto piece = [&, &shape = tensor](const at::Tensor& flat) {
       return flat.slice(0, begin, end).view(shape.sizes());
     };
-    view.parameters.push_back({name, tensor.detach()});
-    if (state.gradients.defined()) view.gradients.push_back({name, piece(state.gradients)});
+    view.parameters.push_back({name, tensor.detach(), placement});
+    if (state.gradients.defined()) {
+      view.gradients.push_back({name, piece(state.gradients), placement});
+    }
     for (const auto& [moment, flat] : state.moments) {
-      view.optimizer.push_back({moment + "." + name, piece(flat)});
+      view.optimizer.push_back({moment + "." + name, piece(flat), placement});
     }
   }
   return view;
 }
 
-std::vector<TensorEntry> model_of(const JobView& view) {
-  std::vector<TensorEntry> model = view.parameters;
+std::vector<StateTensor> model_of(const JobView& view) {
+  std::vector<StateTensor> model = view.parameters;
   model.insert(model.end(), view.buffers.begin(), view.buffers.end());
   return model;
 }
 
+checkpoint::StateHashes hashes_of(const std::vector<StateTensor>& model,
+                                  const std::vector<StateTensor>& optimizer,
+                                  const WholeOf& whole_of) {
+  checkpoint::StateHash hash;
+  add_group(hash, model, whole_of);
+  checkpoint::StateHash of_model = hash;
+  add_group(of_model, {}, whole_of);
+  add_group(hash, optimizer, whole_of);
+  return {of_model.hex(), hash.hex()};
+}
+
 void Observer::backward(int64_t grain, size_t parameter, const at::Tensor& gradient) {
   // A sum of hashes: parameters come in the order in which backward reaches them.
-  const std::array<uint64_t, 2> both = {parameter, hash_of(gradient)};
+  const std::array<uint64_t, 2> both = {parameter, base::xxh3(bytes_of(on_the_host(gradient)))};
   backwards_[grain] += base::xxh3(std::as_bytes(std::span(both)));
 }
 
-void Observer::summed(const std::vector<TensorEntry>& gradients) {
+void Observer::add(std::vector<report::Digest>& digests, Quantity quantity,
+                   const std::vector<StateTensor>& tensors) const {
+  for (const StateTensor& one : tensors) {
+    const at::Tensor whole = on_the_host(options_.whole_of(one));
+    digests.push_back({quantity, one.name, base::xxh3(bytes_of(whole))});
+  }
+}
+
+Status Observer::keep(const JobView& job) const {
+  std::vector<StateTensor> all = model_of(job);
+  for (StateTensor one : kept_gradients_.empty() ? job.gradients : kept_gradients_) {
+    one.name.insert(0, "gradient.");
+    all.push_back(std::move(one));
+  }
+  all.insert(all.end(), job.optimizer.begin(), job.optimizer.end());
+  std::vector<KeptTensor> kept;
+  for (StateTensor& one : all) {
+    kept.push_back({one.name, checkpoint::dtype_of(one.tensor), std::move(one)});
+  }
+  checkpoint::sort_for_file(kept);
+  std::vector<checkpoint::TensorForm> forms;
+  for (const auto& [name, dtype, one] : kept) forms.push_back({name, dtype, one.whole_shape()});
+  std::optional<checkpoint::SafetensorsWriter> file;
+  if (!options_.keep_file.empty()) {
+    HANJI_ASSIGN_OR_RETURN(auto created,
+                           checkpoint::SafetensorsWriter::create(options_.keep_file, forms));
+    file.emplace(std::move(created));
+  }
+  for (const KeptTensor& one : kept) {
+    const at::Tensor whole = on_the_host(options_.whole_of(one.tensor));
+    if (file) HANJI_RETURN_IF_ERROR(file->append(bytes_of(whole)));
+  }
+  return file ? file->finish() : Status();
+}
+
+void Observer::summed(const std::vector<StateTensor>& gradients) {
   add(gradients_, Quantity::kGradient, gradients);
   if (options_.keep_step != std::ssize(run_.steps)) return;
-  for (const auto& [name, tensor] : gradients) kept_gradients_.push_back({name, tensor.clone()});
+  kept_gradients_ = gradients;
+  for (StateTensor& one : kept_gradients_) one.tensor = one.tensor.clone();
 }
 
 Status Observer::step(int64_t steps_done, const JobView& job, const StepTotals& totals) {
-  report::ObservedStep seen{.step = steps_done, .parameters_sha256 = hash_of(model_of(job), {})};
+  report::ObservedStep seen{
+      .step = steps_done,
+      .parameters_sha256 = hashes_of(model_of(job), {}, options_.whole_of).parameters};
   add(seen.digests, Quantity::kBuffer, job.buffers);
   if (steps_done > 0 && gradients_.empty()) add(gradients_, Quantity::kGradient, job.gradients);
   std::ranges::move(std::exchange(gradients_, {}), std::back_inserter(seen.digests));
@@ -100,12 +156,11 @@ Status Observer::step(int64_t steps_done, const JobView& job, const StepTotals& 
   }
   seen.backwards = std::exchange(backwards_, {});
   run_.steps.push_back(std::move(seen));
-  if (options_.keep_step != steps_done) return {};
-  return keep(options_.keep_file, job, kept_gradients_.empty() ? job.gradients : kept_gradients_);
+  return options_.keep_step == steps_done ? keep(job) : Status();
 }
 
 report::ObservedRun Observer::finish(const JobView& job) {
-  run_.state_sha256 = hash_of(model_of(job), job.optimizer);
+  run_.state_sha256 = hashes_of(model_of(job), job.optimizer, options_.whole_of).state;
   return std::move(run_);
 }
 

@@ -4,22 +4,40 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
 
-#include "hanji/checkpoint/tensors.h"
+#include "hanji/checkpoint/hash.h"
 #include "hanji/layout/flat.h"
+#include "hanji/layout/placement.h"
 #include "hanji/parallel/named_parameter.h"
 #include "hanji/report/observed.h"
 
+namespace hanji::layers {
+class Model;
+}
+
 namespace hanji::train {
 
-/// What a job holds between two steps, under the names of checkpoints; gradients and parameters in
-/// one order. Knows of no group: the one process has the same.
-struct JobView {
-  std::vector<checkpoint::TensorEntry> buffers, gradients, parameters, optimizer;
+/// A tensor of a job's state under its name in checkpoints; a part of it if an axis cuts it.
+struct StateTensor {
+  std::string name;
+  at::Tensor tensor;
+  layout::Placement placement = {};
+
+  std::vector<int64_t> whole_shape() const;
 };
+
+/// What a job holds between two steps; gradients and parameters in one order. Knows of no group: the
+/// one process has the same.
+struct JobView {
+  std::vector<StateTensor> buffers, gradients, parameters, optimizer;
+};
+
+/// The whole of a state tensor. Collective over the ranks that have its parts, if it is cut.
+using WholeOf = std::function<at::Tensor(const StateTensor&)>;
 
 /// The model's buffers, its parameters, and of flat tensors the pieces that belong to them; undefined
 /// gradients are left out.
@@ -31,9 +49,14 @@ struct FlatState {
   std::vector<parallel::NamedParameter> moments;  ///< What the optimizer keeps, by moment_names().
   int64_t num_updates = 0;
 };
-JobView view_of(const torch::nn::Module& model, const FlatState& state);
+JobView view_of(const layers::Model& model, const FlatState& state);
 /// The parameters, then the buffers: what a checkpoint has of the model, and hashes count.
-std::vector<checkpoint::TensorEntry> model_of(const JobView& view);
+std::vector<StateTensor> model_of(const JobView& view);
+
+/// Hashes of tensors of the model, and of these and the optimizer's, one tensor after another.
+checkpoint::StateHashes hashes_of(const std::vector<StateTensor>& model,
+                                  const std::vector<StateTensor>& optimizer,
+                                  const WholeOf& whole_of);
 
 /// Loss and gradient norm of a step, as the run tells them.
 struct StepTotals {
@@ -42,13 +65,16 @@ struct StepTotals {
 };
 
 struct ObserveOptions {
-  /// After this many steps, writes all tensors to `keep_file`; gradients as "gradient.NAME".
+  /// After this many steps, writes all tensors to `keep_file`, if it is named; gradients as
+  /// "gradient.NAME".
   std::optional<int64_t> keep_step = std::nullopt;
   std::filesystem::path keep_file = {};
+  WholeOf whole_of = [](const StateTensor& one) { return one.tensor; };
 };
 
-/// Notes what one process sees of a job, as digests.
+/// Notes what one process sees of a job, as digests of whole tensors.
 ///
+/// Order   the ranks that have parts of tensors call the members alike.
 /// Cost    one pass over gradients, parameters and moments per step.
 class Observer {
  public:
@@ -59,7 +85,7 @@ class Observer {
   void backward(int64_t grain, size_t parameter, const at::Tensor& gradient);
   /// The sum of all gradients, before the update divides it. A step without it (a skipped update)
   /// shows what JobView has.
-  void summed(const std::vector<checkpoint::TensorEntry>& gradients);
+  void summed(const std::vector<StateTensor>& gradients);
   /// After step number `steps_done`; 0 before the first, without gradients and totals.
   /// Errors  those of writing keep_file.
   Status step(int64_t steps_done, const JobView& job, const StepTotals& totals = {});
@@ -67,11 +93,15 @@ class Observer {
   report::ObservedRun finish(const JobView& job);
 
  private:
+  void add(std::vector<report::Digest>& digests, report::Quantity quantity,
+           const std::vector<StateTensor>& tensors) const;
+  Status keep(const JobView& job) const;
+
   ObserveOptions options_;
   report::ObservedRun run_;
   std::map<int64_t, uint64_t> backwards_;
   std::vector<report::Digest> gradients_;
-  std::vector<checkpoint::TensorEntry> kept_gradients_;
+  std::vector<StateTensor> kept_gradients_;
 };
 
 }  // namespace hanji::train

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "hanji/data/loader.h"
+#include "hanji/layers/model.h"
 #include "hanji/train/loop.h"
 #include "hanji/train/state.h"
 
@@ -10,10 +11,12 @@ namespace hanji::train {
 namespace {
 
 /// Tells an observer every gradient that autograd hands to a parameter, before any reducer or sum
-/// sees it. The hooks end with the model.
+/// sees it. The hooks end with the model. Not of a cut model: gradients of one rank are parts, or not
+/// yet summed over the axis, and none that one process has.
 class GradientWatch {
  public:
   GradientWatch(const Job& job, const plan::Plan& plan, Observer& observer) {
+    if (job.model->cut().degree > 1) return;
     const layout::Range samples = plan::share_of(plan, job.group.rank()).samples;
     for (const layout::Range positions : data::cut(samples, plan.micro_batch)) {
       grains_.push_back(positions.begin / plan.config.train.grain);
@@ -41,8 +44,10 @@ report::ObservedRun observe_rank(const plan::Plan& plan, const Dataset& dataset,
                                  const ObservedParts& parts) {
   PrivateMemory memory;
   StopSignal stop = StopSignal::create().or_throw();
-  Observer observer(options);
   Job job = parts.assemble(plan, group);
+  ObserveOptions of_whole_tensors = options;
+  of_whole_tensors.whole_of = [&job](const StateTensor& one) { return whole_of(one, job); };
+  Observer observer(of_whole_tensors);
   const GradientWatch watch(job, plan, observer);
   base::throw_if_error(observer.step(0, view_of(job)));
   LoopInputs inputs{.plan = plan,

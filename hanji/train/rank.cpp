@@ -104,8 +104,9 @@ class RankRun {
   /// Result  the steps that an earlier run has done.
   int64_t resume(Job& job) {
     if (options_.resume_from.empty()) return 0;
-    // The checkpoint may lie on the first host alone.
-    const bool here = world_.rank() < world_.ranks_per_node()[0];
+    // The checkpoint may lie on the first host alone; a part has no other source.
+    const bool has_part = job.cut && job.data.rank() == 0;
+    const bool here = world_.rank() < world_.ranks_per_node()[0] || has_part;
     int64_t steps = here ? restore(job, options_.resume_from).or_throw() : 0;
     const comm::Group& group = world_.group();
     comm::barrier(group, {.label = "restored"});
@@ -127,12 +128,12 @@ class RankRun {
     comm::broadcast(counts, 0, group, {.label = "steps done"}).wait();
     job.strategy->set_num_updates(counts[1].item<int64_t>());
     if (job.device.is_cpu()) {
-      if (job.peers && job.data.rank() == 0) send_state(job, *job.peers);
+      if (job.peers && job.data.rank() == 0 && !job.cut) send_state(job, *job.peers);
       if (const auto* holders = job.strategy->holders()) send_state(job, *holders);
       // Every rank has its own buffers, in every strategy.
       for (const auto& item : job.model->named_buffers()) send(item.key(), item.value(), group);
     } else {
-      send_state(job, group);
+      send_state(job, job.cut ? job.data : group);
     }
     return counts[0].item<int64_t>();
   }
@@ -148,7 +149,7 @@ class RankRun {
   static void send_state(Job& job, const comm::Group& group) {
     const JobView view = view_of(job);
     for (const auto& entries : {model_of(view), view.optimizer}) {
-      for (const auto& [name, tensor] : entries) send(name, tensor, group);
+      for (const StateTensor& one : entries) send(one.name, one.tensor, group);
     }
   }
 
@@ -172,12 +173,6 @@ class RankRun {
 
   /// Ranks write what they alone change; the disk works beside the next steps.
   void save(const Job& job, int64_t steps_done, double validation_loss) {
-    if (job.cut) {
-      const auto refusal =
-          base::unsupported("mesh.tp has cut the model, and parts are not written");
-      if (is_first()) warn_of(refusal, steps_done);
-      return;
-    }
     const OwnState own = own_state(job);
     if (own.num_parts > 1 && !begin_save(job, steps_done)) return;
     if (!own.part) return;
@@ -236,12 +231,14 @@ class RankRun {
     const std::vector<int64_t> wire = gather(outcome.wire_bytes_per_step, "bytes on the wire");
     const std::vector<int64_t> sent = gather(outcome.network_bytes_per_step, "bytes by messages");
     const std::vector<int64_t> skews = gather(skew_ns(outcome), "skew");
+    checkpoint::StateHashes hashes;
+    if (is_first() || (job.cut && job.data.rank() == 0)) hashes = hashes_of(job);
     if (!is_first()) return;
     const Measurement measurement{
         .outcome = outcome,
         .metric_name = std::string(job.model->metric_name()),
         .timings = timings_of(outcome.seconds),
-        .hashes = hashes_of(job),
+        .hashes = std::move(hashes),
         .first_step_seconds = first_step_seconds(outcome),
         .peak_bytes = peaks,
         .wire_bytes_per_step = job.group.engine() == "shm"

@@ -1,31 +1,79 @@
 #include "hanji/train/state.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <span>
 
 #include "hanji/base/json.h"
 #include "hanji/base/version.h"
-#include "hanji/comm/dtype.h"
+#include "hanji/comm/all_gather.h"
 #include "hanji/data/source.h"
 #include "hanji/layers/model.h"
+#include "hanji/layout/part.h"
 
 namespace hanji::train {
 namespace {
-
-using checkpoint::TensorEntry;
 
 /// The memory of a dense tensor, wherever it lies.
 at::Tensor memory_of(const at::Tensor& tensor) {
   return tensor.detach().view({-1}).view(at::kByte);
 }
 
+/// The bytes of runs of elements of a dense tensor: one run a row.
+at::Tensor rows_of(const at::Tensor& tensor, const layout::StridedRange& runs) {
+  const at::Tensor bytes = memory_of(tensor);
+  const auto width = static_cast<int64_t>(tensor.element_size());
+  return bytes.as_strided({runs.count, runs.size * width},
+                          {std::max(runs.stride, runs.size) * width, 1},
+                          bytes.storage_offset() + runs.begin * width);
+}
+
+/// Copies what follows byte `first` of the rows.
+void read_rows(const at::Tensor& rows, int64_t first, std::span<std::byte> to) {
+  const int64_t width = rows.size(1);
+  if (!rows.is_cpu()) {
+    const int64_t bytes = std::ssize(to);
+    const int64_t row = first / width;
+    const at::Tensor touched = rows.narrow(0, row, (first + bytes - 1) / width + 1 - row);
+    at::from_blob(to.data(), bytes, at::kByte)
+        .copy_(touched.reshape({-1}).narrow(0, first - row * width, bytes));
+    return;
+  }
+  // Without libtorch's threads, which belong to the training.
+  const auto* from = rows.const_data_ptr<uint8_t>();
+  while (!to.empty()) {
+    const int64_t in_row = first % width;
+    const auto bytes = static_cast<size_t>(std::min(width - in_row, std::ssize(to)));
+    std::memcpy(to.data(), from + first / width * rows.stride(0) + in_row, bytes);
+    to = to.subspan(bytes);
+    first += static_cast<int64_t>(bytes);
+  }
+}
+
+/// How the part of a tensor that one rank of an axis has lies in the whole.
+layout::PartLayout part_of(const StateTensor& one, int index, int degree) {
+  return layout::PartLayout::create(one.placement, one.whole_shape(), index, degree).or_throw();
+}
+
+/// The same for this rank.
+layout::PartLayout own_part(const StateTensor& one, const layout::Cut& cut) {
+  auto part = part_of(one, cut.index, cut.degree);
+  if (at::IntArrayRef(part.shape()) == one.tensor.sizes()) return part;
+  throw Error(base::mismatch(fmt::format(
+      "{} has shape [{}] on rank {} of {} that cut it, where its placement gives it [{}]", one.name,
+      fmt::join(one.tensor.sizes(), ", "), cut.index, cut.degree, fmt::join(part.shape(), ", "))));
+}
+
 /// A tensor of a job's state, and those of its elements that are meant.
 struct Piece {
-  TensorEntry entry;
-  layout::Range elements;
+  StateTensor of;
+  layout::PlacedRuns elements;
 };
 struct Pieces {
   std::vector<Piece> model, optimizer;
@@ -49,84 +97,81 @@ struct FlatRanges {
 };
 
 /// The pieces of parameters and moments, without buffers and the number of updates.
-Pieces pieces_of(const JobView& view, const layout::FlatLayout& layout, const FlatRanges& ranges) {
+Pieces pieces_of(const Job& job, const JobView& view, const FlatRanges& ranges) {
+  const layout::Cut cut = job.model->cut();
+  const FlatState state = job.strategy->state();
   const size_t num_parameters = view.parameters.size();
   const size_t num_moments = (view.optimizer.size() - 1) / num_parameters;
   Pieces pieces;
   for (size_t i = 0; i < num_parameters; ++i) {
-    for (const layout::Range elements :
-         within(ranges.parameters, layout.offsets[i], layout.sizes[i])) {
-      pieces.model.push_back({view.parameters[i], elements});
-    }
-    for (const layout::Range elements :
-         within(ranges.moments, layout.offsets[i], layout.sizes[i])) {
-      for (size_t k = 0; k < num_moments; ++k) {
-        pieces.optimizer.push_back({view.optimizer[1 + i * num_moments + k], elements});
+    const layout::PartLayout part = own_part(view.parameters[i], cut);
+    const auto pieces_in = [&](const std::vector<layout::Range>& all, const auto& add) {
+      for (const layout::Range range :
+           within(all, state.layout.offsets[i], state.layout.sizes[i])) {
+        for (const layout::PlacedRuns& runs : part.runs(range)) add(runs);
       }
-    }
+    };
+    pieces_in(ranges.parameters, [&](const layout::PlacedRuns& runs) {
+      pieces.model.push_back({view.parameters[i], runs});
+    });
+    pieces_in(ranges.moments, [&](const layout::PlacedRuns& runs) {
+      for (size_t k = 0; k < num_moments; ++k) {
+        pieces.optimizer.push_back({view.optimizer[1 + i * num_moments + k], runs});
+      }
+    });
   }
   return pieces;
 }
 
 /// What every rank has for itself.
 void add_rest(const JobView& view, Pieces& pieces) {
-  for (const TensorEntry& entry : view.buffers) {
-    pieces.model.push_back({entry, {0, entry.tensor.numel()}});
-  }
-  pieces.optimizer.push_back({view.optimizer.front(), {0, 1}});
+  const auto whole = [](const StateTensor& one) {
+    const layout::StridedRange all{.size = one.tensor.numel()};
+    return Piece{one, {all, all}};
+  };
+  for (const StateTensor& one : view.buffers) pieces.model.push_back(whole(one));
+  pieces.optimizer.push_back(whole(view.optimizer.front()));
 }
 
-checkpoint::StatePart part_of(const Piece& piece) {
-  const auto& [name, tensor] = piece.entry;
-  const auto width = static_cast<int64_t>(tensor.element_size());
-  const at::Tensor bytes =
-      memory_of(tensor).narrow(0, piece.elements.begin * width, piece.elements.size() * width);
-  const auto read = [bytes](int64_t first, std::span<std::byte> to) {
-    if (bytes.is_cpu()) {  // without libtorch's threads, which belong to the training
-      std::memcpy(to.data(), bytes.const_data_ptr<uint8_t>() + first, to.size());
-    } else {
-      at::from_blob(to.data(), std::ssize(to), at::kByte)
-          .copy_(bytes.narrow(0, first, std::ssize(to)));
-    }
-  };
-  return {name, comm::to_dtype(tensor.scalar_type()), tensor.sizes().vec(), piece.elements, read};
+/// Of the tensors that no axis cuts the first rank of the axis saves all.
+void leave_whole_tensors(Pieces& pieces) {
+  for (auto* all : {&pieces.model, &pieces.optimizer}) {
+    std::erase_if(*all, [](const Piece& piece) { return !piece.of.placement.is_cut(); });
+  }
 }
 
 std::vector<checkpoint::StatePart> parts_of(const std::vector<Piece>& pieces) {
   std::vector<checkpoint::StatePart> parts;
-  for (const Piece& piece : pieces) parts.push_back(part_of(piece));
+  for (const auto& [of, elements] : pieces) {
+    parts.push_back({of.name, checkpoint::dtype_of(of.tensor), of.whole_shape(), elements.whole,
+                     [rows = rows_of(of.tensor, elements.part)](
+                         int64_t first, std::span<std::byte> to) { read_rows(rows, first, to); }});
+  }
   return parts;
 }
 
-void add_group(checkpoint::StateHash& hash, std::vector<TensorEntry> entries) {
-  std::ranges::sort(entries, {}, &TensorEntry::name);
-  hash.begin_group(entries.size());
-  for (const auto& [name, tensor] : entries) {
-    hash.begin_tensor(name, comm::to_dtype(tensor.scalar_type()), tensor.sizes().vec());
-    const at::Tensor here = tensor.detach().cpu();
-    hash.add({static_cast<const std::byte*>(here.const_data_ptr()), here.nbytes()});
-  }
-}
-
 Status check_forms(const std::vector<checkpoint::SavedTensor>& saved,
-                   const std::vector<TensorEntry>& entries) {
+                   const std::vector<StateTensor>& tensors) {
   std::vector<checkpoint::TensorForm> forms;
-  for (const auto& [name, tensor] : entries) {
-    forms.push_back({name, comm::to_dtype(tensor.scalar_type()), tensor.sizes().vec()});
+  for (const StateTensor& one : tensors) {
+    forms.push_back({one.name, checkpoint::dtype_of(one.tensor), one.whole_shape()});
   }
   return checkpoint::check_forms(saved, forms);
 }
 
 void fill(const std::vector<Piece>& pieces, const std::vector<checkpoint::SavedTensor>& saved) {
-  for (const auto& [entry, elements] : pieces) {
-    const auto width = static_cast<int64_t>(entry.tensor.element_size());
-    const at::Tensor to =
-        memory_of(entry.tensor).narrow(0, elements.begin * width, elements.size() * width);
-    const auto from = std::ranges::find(saved, entry.name, &checkpoint::SavedTensor::name);
-    checkpoint::for_each_run(*from, elements, [&](int64_t first, std::span<const std::byte> run) {
-      to.narrow(0, first * width, std::ssize(run))
-          .copy_(at::from_blob(const_cast<std::byte*>(run.data()), std::ssize(run), at::kByte));
-    });
+  for (const auto& [of, elements] : pieces) {
+    const auto width = static_cast<int64_t>(of.tensor.element_size());
+    const auto from = std::ranges::find(saved, of.name, &checkpoint::SavedTensor::name);
+    const at::Tensor rows = rows_of(of.tensor, elements.part);
+    const at::Tensor here = rows.is_cpu() ? rows : at::empty(rows.sizes(), at::kByte);
+    for (int64_t i = 0; i < elements.whole.count; ++i) {
+      auto* to = here.mutable_data_ptr<uint8_t>() + i * here.stride(0);
+      checkpoint::for_each_run(*from, elements.whole.run(i), [&](int64_t first, auto run) {
+        std::memcpy(to + first * width, run.data(), run.size());
+      });
+    }
+    if (!rows.is_cpu()) rows.copy_(here);
   }
 }
 
@@ -140,9 +185,36 @@ JobView view_with_gradients(const Job& job) {
   return view_of(*job.model, state);
 }
 
+at::Tensor whole_of(const StateTensor& one, const Job& job) {
+  if (!one.placement.is_cut()) return one.tensor.detach();
+  own_part(one, job.model->cut());
+  std::vector<layout::PartLayout> parts;
+  std::vector<int64_t> bytes;
+  for (int rank = 0; rank < job.cut->size(); ++rank) {
+    parts.push_back(part_of(one, rank, job.cut->size()));
+    bytes.push_back(parts.back().num_elements() * static_cast<int64_t>(one.tensor.element_size()));
+  }
+  const at::Tensor mine = memory_of(one.tensor);
+  at::Tensor all = at::empty({std::reduce(bytes.begin(), bytes.end())}, mine.options());
+  comm::all_gather(all, mine, bytes, *job.cut, {.label = one.name}).wait();
+  const at::Tensor whole = at::empty(one.whole_shape(), one.tensor.options());
+  int64_t begin = 0;
+  for (int rank = 0; rank < job.cut->size(); ++rank) {
+    const at::Tensor part = all.narrow(0, begin, bytes[rank]).view(one.tensor.scalar_type());
+    for (const layout::PlacedRuns& runs : parts[rank].runs({0, parts[rank].num_elements()})) {
+      rows_of(whole, runs.whole).copy_(rows_of(part, runs.part));
+    }
+    begin += bytes[rank];
+  }
+  return whole;
+}
+
 OwnState own_state(const Job& job) {
   OwnState own = job.strategy->own_state();
-  if (job.peers && job.peers->rank() != 0) own.part.reset();
+  const layout::Cut cut = job.model->cut();
+  if (job.peers && job.peers->rank() >= cut.degree) own.part.reset();
+  if (own.part) own.part = *own.part * cut.degree + cut.index;
+  own.num_parts *= cut.degree;
   return own;
 }
 
@@ -150,7 +222,8 @@ checkpoint::State state_to_save(const Job& job) {
   const OwnState own = own_state(job);
   if (!own.part) return {};
   const JobView view = view_of(job);
-  Pieces pieces = pieces_of(view, job.strategy->state().layout, {own.moments, own.moments});
+  Pieces pieces = pieces_of(job, view, {own.moments, own.moments});
+  if (job.model->cut().index > 0) leave_whole_tensors(pieces);
   if (*own.part == 0) add_rest(view, pieces);
   return {parts_of(pieces.model), parts_of(pieces.optimizer)};
 }
@@ -158,20 +231,18 @@ checkpoint::State state_to_save(const Job& job) {
 int64_t state_bytes(const Job& job) {
   const JobView view = view_of(job);
   int64_t bytes = 0;
-  for (const auto* entries : {&view.parameters, &view.buffers, &view.optimizer}) {
-    for (const TensorEntry& entry : *entries) bytes += static_cast<int64_t>(entry.tensor.nbytes());
+  for (const auto* tensors : {&view.parameters, &view.buffers, &view.optimizer}) {
+    for (const StateTensor& one : *tensors) {
+      bytes += *checkpoint::dense_bytes(checkpoint::dtype_of(one.tensor), one.whole_shape());
+    }
   }
   return bytes;
 }
 
 checkpoint::StateHashes hashes_of(const Job& job) {
   const JobView view = view_of(job);
-  checkpoint::StateHash hash;
-  add_group(hash, model_of(view));
-  checkpoint::StateHash of_model = hash;
-  add_group(of_model, {});
-  add_group(hash, view.optimizer);
-  return {of_model.hex(), hash.hex()};
+  return hashes_of(model_of(view), view.optimizer,
+                   [&](const StateTensor& one) { return whole_of(one, job); });
 }
 
 Result<int64_t> restore(Job& job, const std::filesystem::path& checkpoint) {
@@ -181,7 +252,7 @@ Result<int64_t> restore(Job& job, const std::filesystem::path& checkpoint) {
   HANJI_RETURN_IF_ERROR(check_forms(saved.model, model_of(view)).at(checkpoint.native()));
   HANJI_RETURN_IF_ERROR(check_forms(saved.optimizer, view.optimizer).at(checkpoint.native()));
   const OwnState own = own_state(job);
-  Pieces pieces = pieces_of(view, job.strategy->state().layout, {own.parameters, own.moments});
+  Pieces pieces = pieces_of(job, view, {own.parameters, own.moments});
   add_rest(view, pieces);
   fill(pieces.model, saved.model);
   fill(pieces.optimizer, saved.optimizer);

@@ -20,14 +20,21 @@ JobView view_of(const Job& job);
 /// With the sum of the gradients of all ranks. Collective.
 JobView view_with_gradients(const Job& job);
 
+/// The whole of a tensor of the job's state, put together from the parts of the ranks that cut it.
+///
+/// Order   collective over `job.cut` for a tensor that is cut; local for any other, which is not copied.
+/// Cost    memory for the whole tensor, twice.
+at::Tensor whole_of(const StateTensor& one, const Job& job);
+
 /// The ranges of the job's state that this rank restores and saves. Of ranks with the same samples, the
-/// first one saves.
+/// first one saves, or the first one of each part if an axis cuts the parameters.
 OwnState own_state(const Job& job);
 
 /// This rank's part of a checkpoint, read from the job when it is saved: ranges of the parameters,
 /// under their own names, and of the moments, as "exp_avg.NAME" and "exp_avg_sq.NAME", which have the
-/// shape of the parameter for any flat layout. Part 0 adds the buffers and "step", the number of
-/// updates. Empty on a rank whose part another rank saves.
+/// shape of the parameter for any flat layout. Shapes and ranges are those of whole tensors, also if an
+/// axis cuts the parameters; tensors that it does not cut are saved by its first rank. Part 0 adds the
+/// buffers and "step", the number of updates. Empty on a rank whose part another rank saves.
 checkpoint::State state_to_save(const Job& job);
 
 /// The bytes of all ranks' parts.
@@ -35,6 +42,7 @@ int64_t state_bytes(const Job& job);
 
 /// Hashes of parameters and buffers, and of these and the optimizer's state; equal to state_hash() of
 /// a checkpoint of the job.
+/// Order   collective over `job.cut` if there is one, tensor by tensor; local otherwise.
 /// Cost    on a GPU, memory on the host for the largest tensor.
 checkpoint::StateHashes hashes_of(const Job& job);
 
@@ -46,6 +54,7 @@ checkpoint::Manifest describe_state(const plan::Plan& plan, const Dataset& datas
 /// ranks of a host share is complete after all of them have returned.
 ///
 /// `checkpoint`: verified by load_checkpoint(); only the restored ranges are read.
+/// Cost    on a GPU, memory on the host for the largest tensor.
 /// Result  the steps done.
 /// Errors  kMismatch, listing every tensor that differs, for the checkpoint of another model; those
 ///         of checkpoint::open_checkpoint().

@@ -20,8 +20,11 @@ void observe_into(const VerifyRankOptions& options, const plan::Plan& plan,
                   const Workload& workload, const comm::Group& group) {
   compute::apply(plan.kernels, plan.threads);
   compute::keep_freed_memory();
-  ObserveOptions observe{.keep_file = rank_file(options.folder, group.rank(), "safetensors")};
-  if (group.rank() == options.keep_rank) observe.keep_step = options.keep_step;
+  // Others help to put its tensors together.
+  ObserveOptions observe{.keep_step = options.keep_step};
+  if (group.rank() == options.keep_rank) {
+    observe.keep_file = rank_file(options.folder, group.rank(), "safetensors");
+  }
   ObservedParts parts;
   parts.assemble = [&](const plan::Plan& its, const comm::Group& ranks) {
     return assemble(its, ranks, workload.make);

@@ -66,7 +66,9 @@ inline bool holds(const std::vector<SavedTensor>& saved, const std::vector<Named
       return false;
     }
     std::vector<std::byte> bytes;
-    for (const auto& run : found->runs) bytes.insert(bytes.end(), run.begin(), run.end());
+    for_each_run(*found, {0, found->num_elements()}, [&](int64_t, std::span<const std::byte> run) {
+      bytes.insert(bytes.end(), run.begin(), run.end());
+    });
     if (!std::ranges::equal(bytes, tensor.bytes)) return false;
   }
   return saved.size() == tensors.size();
