@@ -29,10 +29,10 @@ def start_hanji(initial, ranks, preset="baby", batch=4, dtype="float32", cores=N
 
 
 def start_peer(initial, ranks, preset="baby", batch=4, dtype="float32", precision="highest",
-               cores=None):
-    command = [sys.executable, str(ROOT / "bench/step_peer.py"), "--initial", str(initial),
+               cores=None, script="step_peer.py", extra=()):
+    command = [sys.executable, str(ROOT / "bench" / script), "--initial", str(initial),
                "--vocabulary", str(VOCABULARY), "--batch", str(batch), "--dtype", dtype,
-               "--precision", precision]
+               "--precision", precision, *extra]
     for name, value in SIZES[preset].items():
         command += [f"--{name}", str(value)]
     return Ranks(f"PyTorch {precision}", command, ranks, cores)

@@ -61,9 +61,10 @@ def bar(what, value, limit, at_least=True, digits=2):
 # ---- step
 
 def render_step(rows):
-    measured = [row for row in rows if row["question"] == "step"]
+    measured = [row for row in rows if row["question"] != "losses"]
     lines = grid(["ranks, dtype", "peer", "hanji", "peer's time over hanji's", "matmuls' share of hanji's step"],
-                 [[f"{row['ranks']}, {row['dtype']}", row["peer"], seconds_text(row["first_seconds"]), ratio_text(row),
+                 [[f"{row['ranks']}, {row['dtype']}", row["peer"] + (f", {row['peer_cuts']}" if "peer_cuts" in row else ""),
+                   seconds_text(row["first_seconds"]), ratio_text(row),
                    f"{100 * row['products_seconds'] / row['first_seconds']:.0f} %" if row["products_seconds"] else "-"]
                   for row in measured])
     kernels = sorted({f"{row['dtype']}: {row['kernels']}" for row in measured})
@@ -81,6 +82,17 @@ def judge_step(rows, processor):
     return [bar(f"2 ranks, {row['dtype']}, against {row['peer']}", row["ratio"],
                 1.8 if row["peer"].endswith("highest") else 1.15)
             for row in rows if row["question"] == "step" and row["ranks"] == 2 and row["dtype"] == "float32"]
+
+
+def judge_tensor(rows, processor):
+    has_bf16 = {"avx512_bf16", "amx_bf16"} & set(processor["instructions"])
+    bars = []
+    for row in (row for row in rows if row["question"] == "tensor"):
+        limit = 1.15 if not has_bf16 else 2.0 if row["peer"].endswith("highest") else 1.3
+        bars.append(bar(f"the ratio to {row['peer']}, {row['peer_cuts']},", row["ratio"], limit))
+        if not has_bf16 and row["products_seconds"]:
+            bars.append(bar("the matmuls' share", row["products_seconds"] / row["first_seconds"], 0.85))
+    return bars
 
 
 # ---- collectives
@@ -353,6 +365,7 @@ are built.
 | question | command |
 |---|---|
 | a training step against PyTorch's DDP | `./dev bench step` |
+| a step cut over ranks, against PyTorch's DTensor | `./dev bench tensor` |
 | collectives over sizes, 2 and 4 ranks, against Open MPI, Gloo and PyTorch | `./dev bench all_reduce` |
 | an all-reduce between hosts against a flat ring, and the wire | `./dev bench hosts` |
 | start to the end of step 1 against torchrun | `./dev bench first_step` |
@@ -385,6 +398,11 @@ TABLES = [
           "rank. \"highest\" is PyTorch as it comes, \"medium\" its `set_float32_matmul_precision`. The last column is the time\n"
           "of the matmuls and attention alone, at the rates that hanji measured, over that of the step.",
           [["step", "--pairs", "8", "--steps", "2", "--seeds", "2"]], 200, render_step, judge_step),
+    Table("tensor", "Tensor parallelism against PyTorch's DTensor",
+          "The same GPT cut over 2 ranks of one thread, batch 4 for both together. hanji cuts everything that `mesh.tp` cuts;\n"
+          "PyTorch cuts the MLPs, or the MLPs and attention (\"blocks\"), over Gloo, with fused AdamW and queries, keys and\n"
+          "values in linears of their own. \"highest\" and \"medium\" are as above.",
+          [["tensor", "--pairs", "6", "--steps", "2", "--seeds", "2"]], 200, render_step, judge_tensor),
     Table("collectives", "Collectives in shared memory",
           "`hanji bench` for ranks of one host. The size of a routine with shares is that of all shares together.",
           [["all_reduce", "--pairs", "20"]], 300, render_collectives, judge_collectives),

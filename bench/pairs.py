@@ -49,6 +49,8 @@ class Ranks:
     def receive(self):
         lines = [process.stdout.readline() for process in self.processes]
         if not all(lines):
+            for process in self.processes:
+                process.stdin.close()
             codes = [process.wait() for process in self.processes]
             raise RuntimeError(f"{self.name}: ranks ended with codes {codes}")
         return [json.loads(line) for line in lines]

@@ -84,7 +84,12 @@ def parser():
     return parser
 
 
-def take_steps(model, optimizer, a, rank, ranks, steps, clip=1.0):
+def clip_to_one(parameters):
+    """Scales the gradients to a norm of at most 1."""
+    torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+
+
+def take_steps(model, optimizer, a, rank, ranks, steps, clip=clip_to_one):
     """The steps of these numbers: (seconds of each, losses over all ranks)."""
     seconds, losses = [], []
     for step in steps:
@@ -94,7 +99,7 @@ def take_steps(model, optimizer, a, rank, ranks, steps, clip=1.0):
         loss = model(tokens, targets)
         loss.backward()
         if clip:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+            clip(model.parameters())
         optimizer.step()
         total = loss.detach().double()
         if ranks > 1:
@@ -104,11 +109,11 @@ def take_steps(model, optimizer, a, rank, ranks, steps, clip=1.0):
     return seconds, losses
 
 
-def serve(model, optimizer, a, rank, ranks):
+def serve(model, optimizer, a, rank, ranks, clip=clip_to_one):
     """Answers lines of stdin, {"steps": 5}, by {"seconds": [...], "losses": [...]}."""
     step = 0
     for line in sys.stdin:
         count = json.loads(line)["steps"]
-        seconds, losses = take_steps(model, optimizer, a, rank, ranks, range(step, step + count))
+        seconds, losses = take_steps(model, optimizer, a, rank, ranks, range(step, step + count), clip)
         step += count
         print(json.dumps({"seconds": seconds, "losses": losses}), flush=True)

@@ -6,9 +6,11 @@ peer's own spread between its two GEMM paths, over several initial values; each 
 sides' distances from float64.
 """
 import argparse
+import dataclasses
 import math
 import pathlib
 import tempfile
+from collections.abc import Callable
 
 from model import start_hanji, start_peer
 from pairs import Comparison, slowest
@@ -31,9 +33,16 @@ def distance(a, b):
     return max(abs(x - y) for x, y in zip(a, b))
 
 
-def check_float64(folder, a, rows):
-    ours = start_hanji(folder / "float64", a.ranks, a.preset, dtype="float64")
-    peer = start_peer(folder / "float64", a.ranks, a.preset, dtype="float64")
+@dataclasses.dataclass
+class Sides:
+    """Start one side's ranks with its parameters in `initial`, which ours writes and the peer reads."""
+    ours: Callable  # (initial, dtype="float32", extra=())
+    peer: Callable  # (initial, dtype="float32", precision="highest")
+
+
+def check_float64(folder, sides, rows):
+    ours = sides.ours(folder / "float64", dtype="float64")
+    peer = sides.peer(folder / "float64", dtype="float64")
     apart = distance(losses(ours, 3), losses(peer, 3))
     rows.add(f"float64 losses over 3 steps differ by {apart:.1e} (at most 1e-10)", question="losses",
              dtype="float64", apart=apart, at_most=1e-10)
@@ -41,16 +50,15 @@ def check_float64(folder, a, rows):
     ours.close(), peer.close()
 
 
-def float32_losses(folder, a, seed):
+def float32_losses(folder, sides, seed):
     """Losses of 5 steps by side, each less those of PyTorch in float64."""
     initial = folder / f"seed-{seed}"
-    sides = {"hanji": lambda: start_hanji(initial, a.ranks, a.preset, extra=[f"train.seed={seed}"])}
+    starts = {"hanji": lambda: sides.ours(initial, extra=[f"train.seed={seed}"])}
     for precision in ("highest", "medium"):
-        sides[f"PyTorch {precision}"] = lambda precision=precision: start_peer(
-            initial, a.ranks, a.preset, precision=precision)
-    sides["exact"] = lambda: start_peer(initial, a.ranks, a.preset, dtype="float64")
+        starts[f"PyTorch {precision}"] = lambda precision=precision: sides.peer(initial, precision=precision)
+    starts["exact"] = lambda: sides.peer(initial, dtype="float64")
     found = {}
-    for name, start in sides.items():
+    for name, start in starts.items():
         job = start()
         found[name] = losses(job, 5)
         job.close()
@@ -58,11 +66,11 @@ def float32_losses(folder, a, seed):
     return {name: [x - y for x, y in zip(values, exact)] for name, values in found.items()}
 
 
-def check_float32(folder, a, rows):
+def check_float32(folder, sides, seeds, rows):
     """Each initial value's spread is one draw of a chaotic step, so the bar is held by all of them."""
     distances, spreads = [], []
-    for seed in range(1, a.seeds + 1):
-        errors = float32_losses(folder, a, seed)
+    for seed in range(1, seeds + 1):
+        errors = float32_losses(folder, sides, seed)
         ours, highest, medium = errors.values()
         distances.append(min(distance(ours, highest), distance(ours, medium)))
         spreads.append(distance(highest, medium))
@@ -71,28 +79,33 @@ def check_float32(folder, a, rows):
                  f"own paths by {spreads[-1]:.1e}; off float64: {off}")
     ratio = root_mean_square(distances) / root_mean_square(spreads)
     within = sum(apart <= 4 * spread for apart, spread in zip(distances, spreads))
-    rows.add(f"float32: {ratio:.1f} times the peer's own spread over {a.seeds} initial values (at most "
+    rows.add(f"float32: {ratio:.1f} times the peer's own spread over {seeds} initial values (at most "
              f"4), root mean squares; within 4 times for {within} of them alone", question="losses",
-             dtype="float32", times_peers_spread=ratio, at_most=4, initial_values=a.seeds)
+             dtype="float32", times_peers_spread=ratio, at_most=4, initial_values=seeds)
     assert ratio <= 4
 
 
-def compare(folder, a, ranks, dtype, rows):
-    initial = folder / f"initial-{ranks}-{dtype}"
-    ours = start_hanji(initial, ranks, a.preset, dtype=dtype)
-    peers = [start_peer(initial, ranks, a.preset, dtype=dtype, precision=precision)
-             for precision in ("highest", "medium")]
-    rows.say(f"\n{ranks} ranks, {dtype}; kernels: {ours.kernels}")
+def compare(initial, a, sides, row, rows):
+    """Interleaved steps against both of the peer's ways; `row` says what is compared."""
+    ours = sides.ours(initial, dtype=row["dtype"])
+    peers = [sides.peer(initial, dtype=row["dtype"], precision=precision) for precision in ("highest", "medium")]
+    rows.say("\n" + ", ".join(f"{key} {value}" for key, value in row.items()) + f"; kernels: {ours.kernels}")
     for peer in peers:
         result = Comparison(timed(ours), timed(peer)).run(a.pairs, a.steps)
-        rows.add(f"hanji {result}  {peer.name}", question="step", ranks=ranks, dtype=dtype, peer=peer.name,
-                 kernels=ours.kernels, products_seconds=ours.products_seconds, **result.row())
+        rows.add(f"hanji {result}  {peer.name}", peer=peer.name, kernels=ours.kernels,
+                 products_seconds=ours.products_seconds, **row, **result.row())
     for job in (ours, *peers):
         job.close()
 
 
-def main():
-    parser = argparse.ArgumentParser()
+def data_parallel(preset, ranks):
+    return Sides(lambda initial, **how: start_hanji(initial, ranks, preset, **how),
+                 lambda initial, **how: start_peer(initial, ranks, preset, **how))
+
+
+def compared(description, run):
+    """Reads the arguments that the benches of a step have in common, and runs one in a folder."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--preset", default="baby")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--pairs", type=int, default=10)
@@ -104,13 +117,17 @@ def main():
     if a.smoke:
         a.preset, a.pairs, a.steps, a.seeds = "nano", 2, 3, 4
     with tempfile.TemporaryDirectory(prefix="hanji-bench-") as folder:
-        folder = pathlib.Path(folder)
-        check_float64(folder, a, rows)
-        check_float32(folder, a, rows)
-        compare(folder, a, a.ranks, "float32", rows)
-        compare(folder, a, a.ranks, "bf16", rows)
-        compare(folder, a, 1, "float32", rows)
+        run(pathlib.Path(folder), a, rows)
+
+
+def run(folder, a, rows):
+    sides = data_parallel(a.preset, a.ranks)
+    check_float64(folder, sides, rows)
+    check_float32(folder, sides, a.seeds, rows)
+    for ranks, dtype in ((a.ranks, "float32"), (a.ranks, "bf16"), (1, "float32")):
+        compare(folder / f"initial-{ranks}-{dtype}", a, data_parallel(a.preset, ranks),
+                {"question": "step", "ranks": ranks, "dtype": dtype}, rows)
 
 
 if __name__ == "__main__":
-    main()
+    compared(__doc__, run)
