@@ -1,10 +1,13 @@
 #include "hanji/train/busy_ranks.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
 #include <latch>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -22,10 +25,24 @@ double seconds_since(int64_t start_ns) {
   return static_cast<double>(base::now_ns() - start_ns) * 1e-9;
 }
 
+/// The CPUs of other ranks, where a launcher has pinned this one: beside it they would halve its time.
+std::optional<cpu_set_t> cpus_of_others(int ranks) {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  const int failed = ::sched_getaffinity(0, sizeof mine, &mine);
+  if (failed != 0 || CPU_COUNT(&mine) >= ranks) return {};
+  cpu_set_t others;
+  CPU_ZERO(&others);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &mine)) CPU_SET(cpu, &others);
+  }
+  return others;
+}
+
 /// Ranks that run their work until the end of this object.
 class BusyRanks {
  public:
-  explicit BusyRanks(int ranks) : warm_(ranks) {}
+  explicit BusyRanks(int ranks) : warm_(ranks), cpus_(cpus_of_others(ranks + 1)) {}
   ~BusyRanks() { is_over_ = true; }
   BusyRanks(const BusyRanks&) = delete;
   BusyRanks& operator=(const BusyRanks&) = delete;
@@ -47,6 +64,8 @@ class BusyRanks {
 
  private:
   void work(const MakeWork& make) {
+    // A host without other CPUs for this process refuses, and they share those that there are.
+    if (cpus_) ::sched_setaffinity(0, sizeof *cpus_, &*cpus_);
     std::function<void()> run;
     fail_safe([&] {
       run = make();
@@ -67,6 +86,7 @@ class BusyRanks {
   }
 
   std::latch warm_;
+  const std::optional<cpu_set_t> cpus_;
   std::atomic<bool> is_over_ = false;
   std::mutex mutex_;
   std::exception_ptr failure_;

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <sched.h>
+
 #include <algorithm>
+#include <cstring>
+#include <thread>
 
 #include "hanji/base/cache_folder.h"
 #include "hanji/base/env.h"
@@ -78,11 +82,11 @@ base::Json kernels_key(const plan::Plan& draft, const plan::Config& asked,
             name_of(asked.compute.dtype)}}};
 }
 
-base::Json rates_key(const plan::Plan& draft, const topology::Machine& machine) {
+base::Json rates_key(const topology::Machine& machine, int ranks) {
   return {{"build", base::build_id()},
           {"cpu", machine.cpu_model},
           {"cores", machine.usable_cores},
-          {"ranks", draft.ranks}};
+          {"ranks", ranks}};
 }
 
 /// Everything that a model's operations depend on.
@@ -235,6 +239,31 @@ Result<plan::Plan> add_kernels(plan::PlanInputs& inputs) {
   return draft;
 }
 
+/// This host with the CPUs of all its ranks, also where a launcher has pinned this one to its own.
+Result<topology::Machine> read_host(int ranks) {
+  Result<topology::Machine> machine = topology::read_machine();
+  if (!machine.ok() || machine->usable_cores >= ranks) return machine;
+  std::jthread([&] {  // the mask of a thread is its own
+    cpu_set_t all;
+    std::memset(&all, 0xff, sizeof all);
+    ::sched_setaffinity(0, sizeof all, &all);
+    machine = topology::read_machine();
+  })
+      .join();
+  return machine;
+}
+
+/// Measured once per machine; where costs were fitted, those. `hanji doctor` says where none were.
+Result<cost::Rates> rates_of(const topology::Machine& host, int ranks) {
+  HANJI_ASSIGN_OR_RETURN(
+      cost::Rates rates,
+      measured<cost::Rates>("rates", rates_key(host, ranks), cost::rates_from_json,
+                            [&](const auto&) { return measure_rates(host, ranks); }));
+  HANJI_ASSIGN_OR_RETURN(const auto folder, base::cache_folder());
+  cost::use_fitted(rates, folder, host, ranks);
+  return rates;
+}
+
 }  // namespace
 
 Result<plan::Plan> prepare_started(const plan::Config& config, const Workload& workload,
@@ -255,8 +284,8 @@ Result<plan::Plan> prepare_started(const plan::Config& config, const Workload& w
   } else {
     HANJI_ASSIGN_OR_RETURN(const plan::Plan draft, add_kernels(inputs));
     HANJI_RETURN_IF_ERROR(add_times(inputs, draft, workload, started.local_ranks));
-    HANJI_ASSIGN_OR_RETURN(const auto folder, base::cache_folder());
-    cost::use_fitted(inputs.rates, folder, inputs.machine, started.local_ranks);
+    HANJI_ASSIGN_OR_RETURN(const topology::Machine host, read_host(started.local_ranks));
+    HANJI_ASSIGN_OR_RETURN(inputs.rates, rates_of(host, started.local_ranks));
   }
   HANJI_ASSIGN_OR_RETURN(plan::Plan plan, plan::make_plan(inputs));
   plan.cpus.assign(plan.ranks, {});  // the launcher has decided
@@ -298,13 +327,7 @@ Result<plan::Plan> prepare(const plan::Config& asked, const Workload& workload) 
   }
   HANJI_ASSIGN_OR_RETURN(const plan::Plan draft, add_kernels(inputs));
   HANJI_RETURN_IF_ERROR(add_times(inputs, draft, workload, draft.ranks));
-  HANJI_ASSIGN_OR_RETURN(
-      inputs.rates, measured<cost::Rates>(
-                        "rates", rates_key(draft, inputs.machine), cost::rates_from_json,
-                        [&](const auto&) { return measure_rates(inputs.machine, draft.ranks); }));
-  // Where nothing was fitted the quick rates serve; `hanji doctor` says so.
-  HANJI_ASSIGN_OR_RETURN(const auto folder, base::cache_folder());
-  cost::use_fitted(inputs.rates, folder, inputs.machine, draft.ranks);
+  HANJI_ASSIGN_OR_RETURN(inputs.rates, rates_of(inputs.machine, draft.ranks));
   return plan::make_plan(inputs);
 }
 

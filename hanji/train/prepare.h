@@ -18,8 +18,8 @@ inline constexpr std::string_view kKernelChoices = "kernels";
 Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload);
 
 /// The same for ranks that are there already, each pinned or not by who started them: the machine
-/// that this one sees may be its own cores only. Links are taken as fitted by `hanji bench --fit`,
-/// else as typical ones. config.run.ranks says how many there are.
+/// that this one sees may be its own cores only. Memory and kernels are measured for the ranks of this
+/// host. config.run.ranks says how many there are.
 Result<plan::Plan> prepare_started(const plan::Config& config, const Workload& workload,
                                    const StartedRanks& started);
 

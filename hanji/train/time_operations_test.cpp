@@ -2,9 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
+#include <sched.h>
 
 #include <atomic>
 #include <stdexcept>
+#include <thread>
 
 #include "hanji/plan/load_config.h"
 #include "hanji/train/busy_ranks.h"
@@ -87,6 +89,28 @@ TEST(BusyRanks, OthersWorkWhileOneIsTimedAndNoLonger) {
   EXPECT_GT(runs_at_the_end, 3);
   EXPECT_EQ(runs, runs_at_the_end);
   EXPECT_GE(timing.spent, timing.seconds);
+}
+
+TEST(BusyRanks, OthersLeaveItsCpuToARankThatIsPinned) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  if (CPU_COUNT(&before) < 2) GTEST_SKIP() << "one CPU";
+  CPU_ZERO(&one);
+  int first = 0;
+  while (!CPU_ISSET(first, &before)) ++first;
+  CPU_SET(first, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  const std::thread::id rank = std::this_thread::get_id();
+  std::atomic<int> beside = 0;
+  time_with_busy_ranks(2, 0.01, [&] {
+    return [&] {
+      cpu_set_t mine;
+      sched_getaffinity(0, sizeof mine, &mine);
+      if (std::this_thread::get_id() != rank && CPU_ISSET(first, &mine)) ++beside;
+    };
+  });
+  sched_setaffinity(0, sizeof before, &before);
+  EXPECT_EQ(beside, 0);
 }
 
 TEST(BusyRanks, WhatAnyRankThrowsIsThrown) {
