@@ -68,9 +68,10 @@ class OwnModule(CommandTest):
 
     def test_memory_of_a_large_module_is_that_of_the_plan(self):
         large = [*SMALL, "train.steps=3", "train.global_batch=8", "comm.bucket_bytes=4194304"]
-        for ranks, data in ((1, "ddp"), (2, "ddp"), (2, "zero1"), (2, "zero3"), (2, "server")):
-            found = self.train_own(f"large-{data}-{ranks}", ranks, *large, f"parallel.data={data}",
-                                   seed=5, width=2100)
+        for ranks, data, *more in ((1, "ddp"), (2, "ddp"), (2, "zero1"), (2, "zero3"), (2, "server"),
+                                   (2, "server", "train.global_batch=24", "train.micro_batch=4")):
+            found = self.train_own(f"large-{data}-{ranks}{len(more)}", ranks, *large,
+                                   f"parallel.data={data}", *more, seed=5, width=2100)
             self.assertGreater(4 * sum(size for size, _ in found["plan"]["model"]["parameters"]),
                                200 * MEGABYTE)
             peak = found["prediction"]["peak_bytes_per_rank"]

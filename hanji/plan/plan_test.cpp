@@ -484,15 +484,19 @@ TEST(Predict, AServersMessagesAreItsTraffic) {
 
 TEST(MakePlan, AServersWorkerKeepsGradientsThatHaveNoSlotsUntilItPushesThem) {
   Plan plan = made(on_four_ranks(Sharding::kServer));
-  const auto workspace = [&] {
-    for (const MemoryLine& line : rank_memory(plan, 1, 0)) {
+  const auto workspace = [&](int64_t micro_batch) {
+    for (const MemoryLine& line : rank_memory(plan, micro_batch, 0)) {
       if (line.category == "workspace") return line.bytes;
     }
     return int64_t{-1};
   };
-  EXPECT_EQ(workspace(), workspace_bytes(plan.model, 1));
+  EXPECT_EQ(workspace(1), workspace_bytes(plan.model, 1));
   plan.model.has_gradient_slots = false;
-  EXPECT_EQ(workspace(), std::max(workspace_bytes(plan.model, 1), 4 * plan.model.num_parameters()));
+  const int64_t all = plan.shares[0].samples.size(), gradients = 4 * plan.model.num_parameters();
+  ASSERT_GT(all, 1);
+  EXPECT_EQ(workspace(all), std::max(workspace_bytes(plan.model, all), gradients));
+  EXPECT_EQ(workspace(1), workspace_bytes(plan.model, 1) + gradients)
+      << "of the micro-batch before";
 }
 
 TEST(Describe, FitsATerminalInPlainAscii) {

@@ -62,11 +62,14 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
                          message_bytes(config.comm));
   }
   lines.push_back({"activations", kept_bytes(model, samples, part.samples)});
-  // A server's worker keeps the gradients of backward until it pushes them.
+  // A server's worker keeps the gradients of backward until it pushes them: those of one micro-batch
+  // beside what the next one's backward holds, which adds to them.
   const bool keeps_gradients =
       config.parallel.data == Sharding::kServer && !model.has_gradient_slots && samples > 0;
-  const int64_t kept_gradients = keeps_gradients ? model.num_parameters() * element : 0;
-  lines.push_back({"workspace", std::max(workspace_bytes(model, samples), kept_gradients)});
+  const int64_t gradients = keeps_gradients ? model.num_parameters() * element : 0;
+  const int64_t workspace = workspace_bytes(model, samples);
+  const bool adds = samples < part.samples && grains.count == 0;
+  lines.push_back({"workspace", adds ? workspace + gradients : std::max(workspace, gradients)});
   // Parts of a cut model are not saved.
   const bool saves = plan.mesh.data_peers(part.rank).front() == part.rank && config.mesh.tp == 1;
   if (!saves) saved = 0;
