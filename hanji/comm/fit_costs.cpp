@@ -16,6 +16,7 @@
 #include "hanji/comm/share_text.h"
 #include "hanji/comm/time_calls.h"
 #include "hanji/cost/select.h"
+#include "hanji/topology/cpu_load.h"
 
 namespace hanji::comm {
 namespace {
@@ -92,7 +93,10 @@ Result<Fit> fit_costs_here(const topology::Machine& machine, const FitOptions& o
   Fit fit;
   fit.calls = cost::design_calls(ranks, options.most_bytes);
   const TimeCallsOptions how = options_for(machine, ranks, options.budget_seconds);
+  const auto begin = topology::read_cpu_times();
   HANJI_RETURN_IF_ERROR(time_calls(fit.calls, how));
+  const auto end = topology::read_cpu_times();
+  if (begin.ok() && end.ok()) fit.stored.load = topology::load_of_others(*begin, *end);
   fit.stored.stamp = cost::stamp_of(machine, ranks);
   fit.stored.fitted_at = base::wall_ns() / 1'000'000'000;
   fit.stored.fit_seconds = options.budget_seconds;
@@ -106,15 +110,25 @@ Result<std::string> use_or_fit(cost::Rates& rates, const std::filesystem::path& 
                                const topology::Machine& machine, int ranks) {
   if (ranks < 2) return std::string("one rank meets nobody; its rates were measured just now");
   const std::string why_not = cost::use_fitted(rates, folder, machine, ranks);
+  FitOptions options{.ranks = ranks, .budget_seconds = kShortSeconds};
+  cost::StoredCosts before;
   if (why_not.empty()) {
-    HANJI_ASSIGN_OR_RETURN(const cost::StoredCosts stored, cost::load_costs(folder, ranks));
-    return cost::describe(stored);
+    HANJI_ASSIGN_OR_RETURN(before, cost::load_costs(folder, ranks));
+    if (before.load <= cost::kMaxFitLoad || before.fits >= cost::kMaxFits) {
+      return cost::describe(before);
+    }
+    options.budget_seconds = before.fit_seconds;
   }
-  HANJI_ASSIGN_OR_RETURN(
-      Fit fit, fit_costs_here(machine, {.ranks = ranks, .budget_seconds = kShortSeconds}));
-  (void)cost::save_costs(folder, fit.stored);  // else the next one fits again
-  rates.fitted = fit.stored.costs;
-  return fmt::format("timed just now for {:.2g} s: {}", fit.stored.fit_seconds, why_not);
+  HANJI_ASSIGN_OR_RETURN(Fit fit, fit_costs_here(machine, options));
+  cost::StoredCosts& best = fit.stored;
+  if (why_not.empty()) {
+    if (before.load <= best.load) best = std::move(before);
+    best.fits = cost::kMaxFits;
+  }
+  (void)cost::save_costs(folder, best);  // else the next one fits again
+  rates.fitted = best.costs;
+  if (why_not.empty()) return cost::describe(best);
+  return fmt::format("timed just now for {:.2g} s: {}", best.fit_seconds, why_not);
 }
 
 Result<double> disagreement(const topology::Machine& machine, const cost::FittedCosts& costs) {

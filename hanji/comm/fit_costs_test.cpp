@@ -69,11 +69,33 @@ TEST(UseOrFit, FitsOnceAndSaysWhereCostsComeFrom) {
                              HasSubstr("hanji bench --fit --ranks 2")));
   ASSERT_TRUE(first.fitted.has_value());
   EXPECT_EQ(first.fitted->ranks, 2);
+  cost::StoredCosts quiet = cost::load_costs(folder.path(), 2).or_throw();
+  quiet.load = 0;
+  ASSERT_TRUE(cost::save_costs(folder.path(), quiet).ok());
   EXPECT_THAT(use_or_fit(second, folder.path(), machine, 2).or_throw(),
               testing::AllOf(HasSubstr("costs timed on 2"), HasSubstr("is closer")));
   EXPECT_EQ(first, second);
   EXPECT_THAT(use_or_fit(alone, folder.path(), machine, 1).or_throw(), HasSubstr("one rank"));
   EXPECT_FALSE(alone.fitted.has_value());
+}
+
+TEST(UseOrFit, CostsThatWereFittedUnderLoadAreFittedAgainOnceAndTheLesserLoadIsKept) {
+  const test::TemporaryFolder folder;
+  const topology::Machine machine = topology::read_machine().or_throw();
+  cost::Rates rates;
+  ASSERT_TRUE(use_or_fit(rates, folder.path(), machine, 2).ok());
+  cost::StoredCosts loaded = cost::load_costs(folder.path(), 2).or_throw();
+  const int64_t fitted_at = --loaded.fitted_at;
+  for (const auto& [load, again] : {std::pair(2.0, true), std::pair(0.11, false)}) {
+    loaded.load = load;  // of 2 every fit is less
+    loaded.fits = again ? 1 : cost::kMaxFits;
+    ASSERT_TRUE(cost::save_costs(folder.path(), loaded).ok());
+    EXPECT_THAT(use_or_fit(rates, folder.path(), machine, 2).or_throw(), HasSubstr("costs timed"));
+    const cost::StoredCosts kept = cost::load_costs(folder.path(), 2).or_throw();
+    EXPECT_EQ(kept.fitted_at > fitted_at, again);
+    EXPECT_EQ(kept.fits, cost::kMaxFits);
+    EXPECT_EQ(*rates.fitted, kept.costs);
+  }
 }
 
 TEST(Disagreement, SeesCostsOfAnotherMachine) {

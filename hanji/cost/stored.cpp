@@ -67,6 +67,8 @@ std::string to_json(const StoredCosts& stored) {
   json["cores"] = stored.stamp.cores;
   json["fitted_at"] = stored.fitted_at;
   json["fit_seconds"] = stored.fit_seconds;
+  json["load"] = stored.load;
+  json["fits"] = stored.fits;
   json["costs"] = base::Json::parse(to_json(stored.costs));
   return json.dump(1) + "\n";
 }
@@ -91,6 +93,13 @@ Result<StoredCosts> stored_from_json(std::string_view text) {
     return bad_cost("fit_seconds");
   }
   stored.fit_seconds = seconds->get<double>();
+  if (json.contains("load")) {  // files of before have none
+    const bool good = json["load"].is_number() && json["load"].get<double>() >= 0 &&
+                      json.contains("fits") && json["fits"].is_number_integer();
+    if (!good) return bad_cost("load or fits");
+    stored.load = json["load"].get<double>();
+    stored.fits = json["fits"].get<int>();
+  }
   const auto costs = json.find("costs");
   if (costs == json.end()) return bad_cost("costs");
   HANJI_ASSIGN_OR_RETURN(stored.costs, fitted_from_json(costs->dump()));
@@ -139,6 +148,9 @@ std::string describe(const StoredCosts& stored) {
   if (stored.fit_seconds < kThoroughSeconds) {
     text += fmt::format("; `hanji bench --fit --ranks {}` takes longer and is closer",
                         stored.costs.ranks);
+  }
+  if (stored.load > kMaxFitLoad) {
+    text += fmt::format("; other processes used {:.0f} % of the CPUs meanwhile", stored.load * 100);
   }
   return text;
 }

@@ -33,10 +33,16 @@ struct StoredCosts {
   Stamp stamp;
   int64_t fitted_at = 0;   ///< Seconds since 1970-01-01 UTC.
   double fit_seconds = 0;  ///< How long calls were timed; below kThoroughSeconds a first guess.
+  double load = 0;         ///< Share of all CPUs that other processes used meanwhile.
+  int fits = 1;            ///< Of which these are those with the least load.
   FittedCosts costs;
 
   bool operator==(const StoredCosts&) const = default;
 };
+
+/// Costs that were fitted with a higher load are fitted again, once.
+inline constexpr double kMaxFitLoad = 0.1;
+inline constexpr int kMaxFits = 2;
 
 /// What `hanji bench --fit` takes.
 inline constexpr double kThoroughSeconds = 7;
@@ -58,7 +64,7 @@ Status save_costs(const std::filesystem::path& folder, const StoredCosts& stored
 /// Errors  not_found where nothing was fitted for as many ranks; corrupt.
 Result<StoredCosts> load_costs(const std::filesystem::path& folder, int ranks);
 
-/// "costs timed on 2026-11-22 for 7 s"; of a first guess also what is better.
+/// "costs timed on 2026-11-22 for 7 s"; of a first guess also what is better, and the load.
 std::string describe(const StoredCosts& stored);
 
 /// Gives `rates` the costs that were fitted on this machine for as many ranks.

@@ -42,6 +42,10 @@ TEST(StoredCosts, GoThroughJsonUnchanged) {
   const auto back = stored_from_json(to_json(some(2)));
   ASSERT_TRUE(back.ok()) << back.status().message();
   EXPECT_EQ(*back, some(2));
+  StoredCosts loaded = some(2);
+  loaded.load = 0.25;
+  loaded.fits = 2;
+  EXPECT_EQ(stored_from_json(to_json(loaded)).or_throw(), loaded);
   EXPECT_EQ(stored_from_json("{}").status().code(), Code::kCorrupt);
 }
 
@@ -53,6 +57,8 @@ TEST(StoredCosts, SayHowLongCallsWereTimed) {
             "is closer");
   stored.fit_seconds = kThoroughSeconds;
   EXPECT_EQ(describe(stored), "costs timed on 2023-11-14 for 7 s");
+  stored.load = 0.4;
+  EXPECT_THAT(describe(stored), HasSubstr("; other processes used 40 % of the CPUs meanwhile"));
 }
 
 TEST(StoredCosts, AreStaleWhereTheStampDiffersOrTimeHasPassed) {

@@ -84,6 +84,12 @@ Finding find_costs(const topology::Machine& machine, int ranks) {
   const auto off = comm::disagreement(machine, *rates.fitted);
   if (!off.ok()) return broken("kernels", "costs of collectives", off.status(), "free some memory");
   finding.value = fmt::format("fitted for {} ranks, {:.0f} % off now", ranks, *off * 100);
+  const auto stored = cost::load_costs(*folder, ranks);
+  const double load = stored.ok() ? stored->load : 0;
+  if (load > cost::kMaxFitLoad) {
+    finding.value += fmt::format("; while other processes used {:.0f} % of the CPUs", load * 100);
+    return finding;
+  }
   if (*off <= cost::kMaxDisagreement) return {"kernels", "costs of collectives", finding.value};
   return finding;
 }
