@@ -103,7 +103,7 @@ hanji::compute::Gemm gemm_of(const Sizes& sizes) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   CLI::App app("One rank of bench/fsdp");
   Sizes sizes{};
   std::string strategy, initial;
@@ -152,4 +152,7 @@ int main(int argc, char** argv) {
     }
     std::cout << answer << std::endl;
   }
+} catch (const std::exception& error) {
+  std::cerr << error.what() << "\n";
+  return 1;
 }

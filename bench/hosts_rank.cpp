@@ -105,7 +105,7 @@ class Bench {
 
 }  // namespace
 
-int main(int count, char** arguments) {
+int main(int count, char** arguments) try {
   if (count != 4) {
     std::cerr << "usage: hosts_rank INTERFACE BYTES PAIRS\n";
     return 2;
@@ -119,4 +119,7 @@ int main(int count, char** arguments) {
       if (world.rank() == 0) std::cout << answer << std::endl;
     }
   }
+} catch (const std::exception& error) {
+  std::cerr << error.what() << "\n";
+  return 1;
 }

@@ -134,7 +134,7 @@ void run(const Job& job, const hanji::World& world) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   CLI::App app("One rank of bench/memory");
   Job job;
   app.add_option("--strategy", job.strategy)
@@ -149,4 +149,7 @@ int main(int argc, char** argv) {
   } else {
     hanji::spawn(job.spawned, [&](hanji::World& world) { run(job, world); });
   }
+} catch (const std::exception& error) {
+  std::cerr << error.what() << "\n";
+  return 1;
 }

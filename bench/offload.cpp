@@ -278,7 +278,7 @@ void compare_shards(const std::filesystem::path& folder, int pairs) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   const bool is_smoke = argc > 1 && std::string_view(argv[argc - 1]) == "--smoke";
   const std::filesystem::path folder =
       argc > 1 && argv[1][0] != '-' ? argv[1] : std::filesystem::temp_directory_path();
@@ -293,4 +293,7 @@ int main(int argc, char** argv) {
   compare_updates(folder, pairs, is_smoke ? 1 << 20 : 16 << 20);
   compare_shards(folder, pairs);
   return 0;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return 1;
 }

@@ -222,7 +222,7 @@ bool run_placements(int n, const Options& options, Measured* shared) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   CLI::App app("A parameter server beside an all-reduce");
   Options options;
   app.add_option("--mib", options.mib, "parameters, in MiB of float32")->check(CLI::PositiveNumber);
@@ -248,4 +248,7 @@ int main(int argc, char** argv) {
   for (int n = 1; n <= 8; ++n) agrees = run_placements(n, options, shared) && agrees;
   if (!options.json) print_memory(options);
   return agrees ? 0 : 7;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
 }

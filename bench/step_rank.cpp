@@ -85,7 +85,7 @@ void save_initial(const train::Job& job, const std::string& path) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   CLI::App app("One rank of bench/step");
   std::vector<std::string> assignments;
   std::string initial;
@@ -128,4 +128,7 @@ int main(int argc, char** argv) {
     }
     std::cout << answer << std::endl;
   }
+} catch (const std::exception& error) {
+  std::cerr << error.what() << "\n";
+  return 1;
 }
