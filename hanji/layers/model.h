@@ -14,66 +14,68 @@
 
 namespace hanji::layers {
 
-/// A model as a list of layers and a loss: what a pipeline may cut, fsdp may gather and
-/// recomputation may repeat is a layer.
+/// A model as a list of layers and a loss. A layer is what a pipeline may cut, fsdp may gather and
+/// recomputation may repeat.
 ///
-/// A layer reads the flow, the batch and its own parameters. What it leaves for the next layer to
-/// add (a bias, a residual branch) is part of the flow. Parameters are named as in checkpoints; names
-/// know nothing of layers, stages or axes.
-/// Thread  one at a time per model.
+/// A layer reads the flow, the batch and its own parameters. A term that the next layer adds (a bias, a
+/// residual branch) is part of the flow. Parameters have the names of checkpoints, which do not contain
+/// layers, stages or axes.
+/// Thread  one thread at a time uses a model.
 class Model : public torch::nn::Module {
  public:
   using torch::nn::Module::Module;
 
   virtual int64_t num_layers() const = 0;
 
-  /// Runs layer `index` of [0, num_layers()). Layer 0 takes batch.inputs and an empty flow.
+  /// Runs layer `index` of [0, num_layers()). Layer 0 reads batch.inputs and receives an empty flow.
   virtual Flow layer(int64_t index, Flow flow, const Batch& batch) = 0;
 
-  /// The parameters that layer `index` reads; a tied weight is one of every layer that reads it.
+  /// Returns the parameters that layer `index` reads; a tied weight is returned for every layer that
+  /// reads it.
   virtual std::vector<at::Tensor> layer_parameters(int64_t index) const = 0;
-  /// The first layer that reads `parameter`, to which it belongs; 0 if none does.
+  /// Returns the first layer that reads `parameter`, to which it belongs; 0 if no layer reads it.
   int64_t layer_of(const at::Tensor& parameter) const;
 
   /// Returns the loss of the flow of the last layer.
   ///
-  /// Cost    may overwrite the flow with its gradient: call backward() at most once.
+  /// Cost    backward() may overwrite the flow with its gradient; call it at most once.
   virtual LossSum loss(Flow flow, const Batch& batch) = 0;
 
-  /// What evaluation counts beside the loss, as "accuracy"; empty: nothing.
+  /// Returns the name of the metric of evaluation besides the loss, such as "accuracy"; empty: no metric.
   virtual std::string_view metric_name() const { return {}; }
-  /// Of the flow of the last layer, before loss() takes it: the sum over valid targets.
+  /// Returns the sum of the metric over valid targets, of the flow of the last layer before loss().
   virtual double metric_sum(const Flow& /*flow*/, const Batch& /*batch*/) const { return 0; }
 
-  /// How many numbers of a batch move the model's buffers (running statistics); 0: it has none.
+  /// Returns how many numbers of a batch update the model's buffers (running statistics).
   virtual int64_t num_statistics() const { return 0; }
-  /// Those of the last forward in training. Running a layer again on the same batch, as
-  /// recomputation does, changes none.
+  /// Returns the statistics of the last forward in training. Recomputing a layer on the same batch does
+  /// not change them.
   virtual std::vector<double> statistics() const { return {}; }
-  /// Moves the buffers once, by the mean of the statistics of all batches of a step. Nothing else
+  /// Updates the buffers with the mean of the statistics of all batches of a step. No other function
   /// writes to buffers.
   virtual void update_statistics(std::span<const double> /*mean*/) {}
 
-  /// The layers that recomputation repeats: those that keep more than the flow they are given.
+  /// Returns the layers that recomputation repeats: those that keep more for backward than their input.
   virtual layout::Range recomputed_layers() const { return {0, num_layers()}; }
 
-  /// How the axis tp cuts the parameters, which have their whole names and this rank's sizes.
+  /// Returns how the axis tp cuts the parameters, which have the names of the uncut model and the sizes
+  /// of this rank.
   virtual layout::Cut cut() const { return {}; }
 
   /// Offers memory, in the order of parameters(), into which backward may write a parameter's
-  /// gradient while its .grad is undefined; .grad then shares it and needs no copy. Empty: none. A
-  /// model that takes none copies nothing.
+  /// gradient while its .grad is undefined; .grad then shares this memory and is not copied. Empty: no
+  /// memory. A model may ignore the slots.
   ///
   /// Shape   as the parameter, contiguous, same dtype.
   virtual void set_gradient_slots(std::vector<at::Tensor> /*slots*/) {}
 
-  /// Runs `layers` in order, each inside the scopes, the first scope outermost. Scopes live until
-  /// backward() is over: one that repeats a layer is called there.
+  /// Runs `layers` in order, each inside the scopes, the first scope outermost. Scopes must outlive
+  /// backward(), which calls those that repeat a layer.
   ///
-  /// Result  the flow of the last of them.
+  /// Result  the flow of the last layer of the range.
   /// Errors  throws kInvalidArgument for layers outside [0, num_layers()) and for a layer that
-  ///         returns no tensor, an undefined one or more than kMaxFlowTensors; what a layer or scope
-  ///         throws.
+  ///         returns no tensor, an undefined one or more than kMaxFlowTensors; throws as the layers and
+  ///         the scopes.
   Flow forward(layout::Range layers, Flow flow, const Batch& batch,
                const std::vector<LayerScope>& scopes = {});
 

@@ -13,43 +13,43 @@
 
 namespace hanji::models {
 
-/// A module whose forward() is one layer: a tensor to a tensor.
+/// A module whose forward() is one layer; it takes one tensor and returns one.
 struct ModuleLayer {
   std::shared_ptr<torch::nn::Module> module;
   std::function<at::Tensor(at::Tensor)> forward;
 };
 
-/// A torch::nn module, and the layers whose forwards, one after another, are its own.
+/// A torch::nn module, and the layers whose forwards in sequence equal its forward.
 struct LayeredModule {
   std::shared_ptr<torch::nn::Module> root;
   std::vector<ModuleLayer> layers;
 };
 
-/// From the output of the last layer and the targets of its samples to the sum of their losses, not
-/// the mean, and how many losses that are.
+/// Takes the output of the last layer and the targets of its samples; returns the sum of their losses,
+/// not the mean, and the number of losses.
 using ModuleLoss =
     std::function<layers::LossSum(const at::Tensor& output, const at::Tensor& targets)>;
 
-/// A torch::nn module as a Model, under the module's own names.
+/// A torch::nn module as a Model, with the module's own names.
 ///
 /// In training, torch's default generator of the inputs' device is seeded before each layer from
-/// (counters, first sample, layer): masks of torch's dropout depend on what they mask. Each forward
-/// finds the buffers as the last step left them, and leaves them so: what it would have written there
-/// are its statistics, and their mean is what a step writes. Exact for buffers that move linearly,
-/// as those of batch normalisation do. Of a module on the meta device all buffers count as such.
+/// (counters, first sample, layer), so that torch's dropout masks depend only on what they mask. A
+/// forward does not change buffers: the values that it would have written are its statistics, and a step
+/// writes their mean. That is exact for buffers whose update is linear, as in batch normalisation. On the
+/// meta device all buffers count as statistics.
 class ModuleModel : public layers::Model {
  public:
-  /// Casts floating-point parameters and buffers to `dtype`, and later inputs too. `probe`: a few
-  /// samples, whose forward shows which buffers move in training.
-  /// Errors  throws kInvalidArgument for no layers; kUnsupported, by name, for a parameter without gradient and for a buffer that
-  ///         moves in two layers; what the module throws.
+  /// Casts floating-point parameters, buffers and later inputs to `dtype`. A forward of the samples of
+  /// `probe` shows which buffers change in training.
+  /// Errors  throws kInvalidArgument for no layers; kUnsupported, with the name, for a parameter without
+  ///         gradient and for a buffer that two layers change; throws as the module.
   ModuleModel(LayeredModule module, ModuleLoss loss, at::ScalarType dtype,
               const layers::Batch& probe);
 
   int64_t num_layers() const override { return std::ssize(layers_); }
   layers::Flow layer(int64_t index, layers::Flow flow, const layers::Batch& batch) override;
   std::vector<at::Tensor> layer_parameters(int64_t index) const override;
-  /// Errors  throws kInvalidArgument for a sum that is not one number, and for a count below 0.
+  /// Errors  throws kInvalidArgument for a sum that is not a scalar, and for a count below 0.
   layers::LossSum loss(layers::Flow flow, const layers::Batch& batch) override;
 
   int64_t num_statistics() const override;
@@ -76,7 +76,7 @@ class ModuleModel : public layers::Model {
   std::vector<Buffer> moving_;
 };
 
-/// The module of its holder or std::shared_ptr.
+/// Returns the module of a holder or std::shared_ptr.
 template <class Holder>
 auto module_of(const Holder& holder) {
   if constexpr (requires { holder.ptr(); }) {
@@ -86,8 +86,8 @@ auto module_of(const Holder& holder) {
   }
 }
 
-/// The layers of a module's holder or std::shared_ptr: of a Sequential, hanji's or torch's, its
-/// members; of any other module itself.
+/// Returns the layers of a module's holder or std::shared_ptr: the members of a Sequential (hanji's or
+/// torch's), or any other module as one layer.
 template <class Holder>
 LayeredModule layers_of(const Holder& holder) {
   std::shared_ptr module = module_of(holder);

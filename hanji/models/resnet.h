@@ -13,29 +13,29 @@
 namespace hanji::models {
 
 struct ResNetOptions {
-  std::vector<int64_t> stages = {2, 2, 2, 2};  ///< Blocks of each.
+  std::vector<int64_t> stages = {2, 2, 2, 2};  ///< Number of blocks per stage.
   bool bottleneck = false;  ///< 1x1, 3x3, 1x1 of four times the width, instead of 3x3, 3x3.
   bool large_stem = true;   ///< 7x7 of stride 2 and pooling, for large images; else 3x3.
-  int64_t width = 64;       ///< Channels of the first stage, twice as many in each further one.
+  int64_t width = 64;       ///< Channels of the first stage; each further stage has twice as many.
   int64_t classes = 1000;
   uint64_t seed = 1;  ///< Of the initial values.
   base::Precision dtype = base::Precision::kFloat32;
   c10::Device device = c10::kCPU;
 };
 
-/// The stages of "resnet-tiny" (three of two basic blocks, 16 wide, small stem), "resnet18" or
-/// "resnet50".
-/// Errors  throws kInvalidArgument for another word.
+/// Returns the options of "resnet-tiny" (three stages of two basic blocks, 16 wide, small stem),
+/// "resnet18" or "resnet50".
+/// Errors  throws kInvalidArgument for any other name.
 ResNetOptions resnet_preset(std::string_view preset);
 
-/// A residual network of images: stem, blocks, mean over pixels, linear head; stride 2 in the first
-/// 3x3 of a stage. Parameters and buffers named as in torchvision.
+/// A residual network for images: stem, blocks, mean over pixels, linear head; stride 2 in the first
+/// 3x3 of a stage. Parameters and buffers have the names of torchvision.
 ///
 /// Layers  the stem; each block; the head. The flow is one tensor of pixels [B, channels, h, w].
-/// Result  initial values depend on (seed, parameter name, element) alone: normal with deviation
-///         sqrt(2 / fan-out) for convolutions and 0.01 in the head, as made on the CPU. In training
-///         a normalisation uses the mean and variance of the batch that it is given; its running
-///         statistics move in update_statistics() alone.
+/// Result  initial values depend only on (seed, parameter name, element): normal with deviation
+///         sqrt(2 / fan-out) for convolutions and 0.01 in the head, computed on the CPU. In training,
+///         batch normalisation uses the mean and variance of its batch; only update_statistics()
+///         updates its running statistics.
 /// Source  He, Zhang, Ren, Sun, arXiv:1512.03385, table 1; initial values arXiv:1502.01852.
 class ResNetImpl : public layers::Model {
  public:
@@ -50,7 +50,7 @@ class ResNetImpl : public layers::Model {
 
   std::vector<at::Tensor> layer_parameters(int64_t index) const override;
 
-  /// Shape   batch.targets [B] int64; negative ones do not count.
+  /// Shape   batch.targets [B] int64; negative targets are ignored.
   layers::LossSum loss(layers::Flow flow, const layers::Batch& batch) override;
 
   layout::Range recomputed_layers() const override { return {1, num_layers() - 1}; }
@@ -58,7 +58,7 @@ class ResNetImpl : public layers::Model {
   std::string_view metric_name() const override { return "accuracy"; }
   double metric_sum(const layers::Flow& flow, const layers::Batch& batch) const override;
 
-  /// Mean and unbiased variance of every channel of every normalisation.
+  /// The statistics are mean and unbiased variance of every channel of every normalisation.
   int64_t num_statistics() const override;
   std::vector<double> statistics() const override;
   void update_statistics(std::span<const double> mean) override;

@@ -14,35 +14,35 @@ class Module;
 
 namespace hanji::parallel {
 
-/// What is sharded, by the names that PyTorch gave it.
+/// Selects what is sharded, by the names of PyTorch.
 enum class ShardingStrategy : uint8_t {
   kFullShard,    ///< FULL_SHARD: parameters, gradients, optimizer; sharded again after forward.
-  kShardGradOp,  ///< SHARD_GRAD_OP: the same, but whole from forward to the end of backward.
+  kShardGradOp,  ///< SHARD_GRAD_OP: the same, but unsharded from forward to the end of backward.
   kNoShard,      ///< NO_SHARD: nothing; gradients are reduced as data_parallel() does.
   kHybridShard,  ///< HYBRID_SHARD: FULL_SHARD within the group, replicated over `replicas`.
 };
 
-/// Of "FULL_SHARD" and the like. Throws kInvalidArgument, listing the names, for any other.
+/// Parses "FULL_SHARD" and the other names. Throws kInvalidArgument, with the names, for any other word.
 ShardingStrategy parse_sharding_strategy(std::string_view name);
 
-/// Who tells which unit computes.
+/// Selects how the start of a unit's forward is detected.
 enum class UnitCalls : uint8_t {
-  kExplicit,  ///< The model, by hanji::unit(module)(x) or hanji::Sequential.
-  kLens,      ///< Every operation, by the parameters it reads: for modules as they are.
-  kLayers,    ///< forward() of a layers::Model within unit_scope(): its layers are the units.
+  kExplicit,  ///< By calls of hanji::unit(module)(x), or by hanji::Sequential.
+  kLens,      ///< By the parameters that each operation reads; for unmodified modules.
+  kLayers,    ///< By forward() of a layers::Model within unit_scope(); its layers are the units.
 };
 
-/// Whether a module, of this name in the one that is sharded, is a unit of its own.
+/// Returns whether a module, with its name within the sharded module, is a unit.
 using UnitPolicy = std::function<bool(const std::string& name, const torch::nn::Module& module)>;
 
-/// Modules of one type, a transformer's blocks for example.
+/// Selects the modules of one type, such as a transformer's blocks.
 template <class Block>
 UnitPolicy units_of_type() {
   return [](const std::string&, const torch::nn::Module& module) {
     return dynamic_cast<const Block*>(&module) != nullptr;
   };
 }
-/// The smallest modules that hold `elements` parameters or more.
+/// Selects the smallest modules that have `elements` parameter elements or more.
 UnitPolicy units_of_size(int64_t elements);
 
 struct FullyShardOptions {
@@ -52,11 +52,11 @@ struct FullyShardOptions {
   /// Empty: the modules in a hanji::Sequential; with kLens those in any Sequential or ModuleList,
   /// or where there is none the module's own children.
   UnitPolicy units = {};
-  /// After forward a unit is resharded over these ranks instead of over the whole group, so that
-  /// backward gathers it among them: ranks of one host, joined by what is faster. Consecutive ranks
-  /// of the group, equally many everywhere. Each rank holds 1/n of every unit from its forward to its
-  /// backward. Of one rank: units stay whole, as with SHARD_GRAD_OP. Where parameters lie once on the
-  /// host it changes nothing.
+  /// After forward, a unit is resharded over these ranks instead of the whole group, and backward
+  /// gathers it among them; usually the ranks of one host, which have a faster link. They are
+  /// consecutive ranks of the group, equally many on each host. Each rank holds 1/n of every unit from its
+  /// forward to its backward. With one rank, units stay unsharded, as with SHARD_GRAD_OP. It has no
+  /// effect if all ranks of a host map one copy of the parameters.
   ///
   ///   .reshard_after_forward_to = group.split(host, group.rank(), "host")
   ///
@@ -64,23 +64,23 @@ struct FullyShardOptions {
   std::optional<comm::Group> reshard_after_forward_to = {};
 };
 
-/// Shards the parameters, gradients and optimizer of `module` over `group`: every rank keeps its
-/// share, and makes the parameters of a unit whole while that unit computes (ZeRO-3). What lies in
-/// no other unit, or in several, belongs to the root unit, `module` itself, which stays whole from
-/// its forward to its backward. With UnitCalls::kLayers a parameter belongs to the first layer that
-/// reads it; a unit that another layer reads too stays whole from the first forward to its backward.
+/// Shards the parameters, gradients and optimizer state of `module` over `group`: each rank keeps its
+/// shard and unshards the parameters of a unit while that unit computes (ZeRO-3). Parameters of no other
+/// unit, or of several, belong to the root unit, `module` itself, which stays unsharded from its forward
+/// to its backward. With UnitCalls::kLayers, a parameter belongs to the first layer that reads it; a unit
+/// that another layer reads too stays unsharded from the first forward to its backward.
 ///
 ///   auto sharded = hanji::fully_shard(*net, world.group(), {.units = hanji::units_of_type<Block>()});
 ///   torch::optim::AdamW optimizer(sharded.parameters(), 3e-4);
 ///   loss(hanji::unit(net)(x)).backward();   // in net's forward: x = hanji::unit(block)(x)
 ///   sharded.step(optimizer);
 ///
-/// On one host parameters lie once, in the heap: unsharding a unit needs no communication, and
-/// resharding frees nothing; Sharded::description() says which holds.
+/// On one host all ranks map one copy of the parameters in the heap: unsharding a unit then needs no
+/// communication, and resharding frees no memory. Sharded::description() says whether this applies.
 ///
-/// Result  as data_parallel() gives, bit for bit: the sums have the same order.
-/// Order   ranks must call units in the same order where units are gathered. The next unit is
-///         gathered ahead of its use, as the forward before it went, up to max_units_in_flight.
+/// Result  bit-identical to data_parallel(), because the sums have the same order.
+/// Order   if units are gathered, ranks must call units in the same order. The next unit is gathered
+///         before its use, in the order of the previous forward, up to max_units_in_flight.
 /// Cost    per step and parameter byte where units are gathered: two all_gathers (SHARD_GRAD_OP
 ///         one, reshard_after_forward_to one and one among those ranks) and a reduce_scatter;
 ///         memory for the shards and for max_units_in_flight units. In stable the partial sums are
@@ -102,13 +102,12 @@ struct FullyShardOptions {
 Sharded fully_shard(torch::nn::Module& module, const comm::Group& group,
                     const FullyShardOptions& options = {});
 
-/// The same of a module that hanji::deferred() built: no rank ever holds more of it than its shards
-/// and, while they compute, its units. Buffers get their memory whole.
+/// The same for a module built by hanji::deferred(): a rank never holds more than its shards and the
+/// units that compute. Buffers are not sharded.
 ///
-/// Result  the shards of what built.materialise() would give in one process, bit for bit, whatever
-///         the number of ranks.
-/// Cost    the values of a rank's shards are computed by that rank, and nothing is sent: 8 bytes per
-///         tensor tell that all ranks constructed the same, from one seed.
+/// Result  the shards of built.materialise() in one process, bit for bit, for any number of ranks.
+/// Cost    each rank computes the values of its shards; only 8 bytes per tensor are sent, to check that
+///         all ranks constructed the same module from the same seed.
 /// Errors  as above; kMismatch, naming seed and tensor, if ranks differ in either; kInvalidArgument
 ///         for a tensor that has memory, was added later, or whose values cannot be repeated.
 template <class Holder>
