@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "hanji/base/clock.h"
-#include "hanji/cost/compute_share.h"
 #include "hanji/cost/internal/pin.h"
 
 namespace hanji::cost {
@@ -216,13 +215,14 @@ Rates Measurement::rates() {
 }  // namespace
 
 Result<Rates> measure_rates(const MeasureOptions& options) {
-  HANJI_ASSIGN_OR_RETURN(const double compute_share, measure_compute_share(options));
+  if (options.ranks < 1) {
+    return base::invalid_argument(
+        fmt::format("rates are measured with at least 1 rank, not {}", options.ranks));
+  }
   Measurement measurement(options);
   HANJI_RETURN_IF_ERROR(measurement.allocate());
   HANJI_RETURN_IF_ERROR(measurement.run());
-  Rates rates = measurement.rates();
-  rates.compute_share = compute_share;
-  return rates;
+  return measurement.rates();
 }
 
 }  // namespace hanji::cost

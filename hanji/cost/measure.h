@@ -17,11 +17,9 @@ struct MeasureOptions {
 
 /// Measures what `ranks` threads of this process do to memory and to each other.
 ///
-/// Result  all members but the two of GEMM, which keep their defaults: they belong to kernels that
-///         this floor does not know. The best of each
-///         phase; the tensors are ordinary pages of this process.
-/// Cost    under 0.25 s on an idle host: four phases of about 20 ms, the first touch of twice the
-///         cache, at most 128 MiB, and measure_compute_share().
+/// Result  the best of each phase; the tensors are ordinary pages of this process.
+/// Cost    under 0.2 s on an idle host: four phases of about 20 ms, and the first touch of twice the
+///         cache, at most 128 MiB.
 /// Errors  invalid_argument for fewer than one rank; out_of_memory if buffers or threads cannot be
 ///         had.
 /// Source  best of repeated runs: McCalpin, "Memory Bandwidth and Machine Balance", 1995 (STREAM).

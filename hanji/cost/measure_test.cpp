@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "hanji/base/clock.h"
-#include "hanji/cost/compute_share.h"
 #include "hanji/test/cache_rate.h"
 
 namespace hanji::cost {
@@ -40,15 +39,7 @@ TEST(MeasureRates, MeetingSomeoneTakesLongerThanMeetingNobody) {
   EXPECT_GT(together->sync_seconds, alone->sync_seconds);
 }
 
-TEST(MeasureRates, RanksOfOneCpuShareIt) {
-  const auto eighth = measure_compute_share({8, 1, 1, std::vector<std::vector<int>>(8, {0})});
-  ASSERT_TRUE(eighth.ok()) << eighth.status().message();
-  EXPECT_LT(*eighth, 0.7) << "an eighth, or more where others leave one rank alone no whole CPU";
-  EXPECT_EQ(measure_compute_share({1, 1, 1, {}}).or_throw(), 1);
-}
-
 TEST(MeasureRates, RefusesNoRanks) {
-  EXPECT_FALSE(measure_compute_share({0, 1, 1, {}}).ok());
   EXPECT_EQ(measure_rates({0, 1, 1, {}}).status().code(), Code::kInvalidArgument);
 }
 

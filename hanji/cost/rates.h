@@ -24,11 +24,6 @@ struct Rates {
   double sync_seconds = 1e-6;
   /// The last-level cache that the ranks share; a working set beyond it goes to memory.
   int64_t cache_bytes = int64_t{8} << 20;
-  /// Matrix products on one rank's threads, as measured by the caller on its kernels.
-  double gemm_flops_per_second_fp32 = 50e9;
-  double gemm_flops_per_second_bf16 = 50e9;
-  /// What each rank keeps of its rate of multiplying while all ranks multiply; see compute_share.h.
-  double compute_share = 1;
   /// Costs fitted to calls of as many ranks; lists of other numbers of ranks are priced by the rates
   /// above.
   std::optional<FittedCosts> fitted = {};
@@ -38,7 +33,8 @@ struct Rates {
 
 std::string to_json(const Rates& rates);
 
-/// Strict: all members, each a positive finite number, `fitted` where there is one, nothing else.
+/// Strict: all members, each a positive finite number, `fitted` where there is one, nothing else but
+/// what older plans have.
 /// Errors  corrupt names the member.
 Result<Rates> rates_from_json(std::string_view text);
 

@@ -46,6 +46,11 @@ TEST(Rates, RefuseWhatIsNoRate) {
   EXPECT_EQ(rates_from_json("").status().code(), Code::kCorrupt);
 }
 
+TEST(Rates, OfOlderPlansHaveMembersThatAreIgnored) {
+  const std::string older = "{\"compute_share\":0.9,\"gemm_flops_per_second_bf16\":5e10,";
+  EXPECT_EQ(rates_from_json(replaced(to_json(Rates{}), "{", older)).or_throw(), Rates{});
+}
+
 TEST(Rates, RefuseMissingAndUnknownMembers) {
   const std::string good = to_json(Rates{});
   EXPECT_THAT(rates_from_json(replaced(good, "sync_seconds", "sink_seconds")).status().message(),

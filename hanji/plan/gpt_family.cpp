@@ -20,15 +20,9 @@ constexpr std::array kPrecisions = {Precision::kFloat32, Precision::kBFloat16, P
 
 constexpr int64_t kTokenBytes = 8;
 
-/// Operations of one layer (two norms, four products, attention, GELU), forward and backward.
-constexpr double kOperationsPerLayer = 16;
-/// Embedding, last norm, head, loss; both directions, and the loop around them.
-constexpr double kOperationsBesides = 20;
 /// Elements of the width that element-wise operations read and write per token and layer: norms
 /// 2 x 4, bias of qkv 2 x 3, GELU 2 x 4; backward reads gradients besides and writes as many.
 constexpr double kElementsPerLayer = 22 * 3;
-/// Of the width, those of the largest tensor: GELU's.
-constexpr double kElementsOfTensor = 4;
 
 int64_t element_bytes(Precision precision) {
   return precision == Precision::kFloat64 ? 8 : precision == Precision::kBFloat16 ? 2 : 4;
@@ -136,7 +130,6 @@ OwnSizes own_sizes(const ModelSpec& m, int degree) {
 LayerFacts embeddings(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
   return {.name = "embeddings",
           .rows = {{OperationKind::kEmbedding, m.block, m.width, own.vocabulary}},
-          .operations = kOperationsBesides / 2,
           .kept = kept_by(m, options, {"embedding."}, 1),
           .backward = {}};
 }
@@ -159,8 +152,6 @@ LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const Own
       .rows = {{OperationKind::kNorm, m.block, c, 1, 2},
                {OperationKind::kGelu, m.block, own.hidden}},
       .elementwise_bytes = kElementsPerLayer * row_bytes,
-      .tensor_bytes = kElementsOfTensor * row_bytes,
-      .operations = kOperationsPerLayer,
       .kept = kept_by(m, options, {"norm.", "layer.", "block."}, m.layers),
       .backward = linear(m, options, workspace_in_block),
       .is_repeated = options.recompute};
@@ -175,7 +166,6 @@ LayerFacts head(const ModelSpec& m, const ActivationOptions& options, const OwnS
           .products = {{static_cast<double>(m.block), own.vocabulary, m.width}},
           .rows = {{OperationKind::kNorm, m.block, m.width},
                    {OperationKind::kLoss, m.block, own.vocabulary}},
-          .operations = kOperationsBesides / 2,
           .kept = head_kept(m, options),
           .backward = linear(m, options, workspace_in_head)};
 }

@@ -73,8 +73,6 @@ struct LayerFacts {
   std::optional<AttentionFacts> attention = {};
   std::vector<RowFacts> rows = {};  ///< Where the family names them; they are in the bytes below.
   double elementwise_bytes = 0;     ///< Read and written by everything else, forward and backward.
-  double tensor_bytes = 0;          ///< Of the largest tensor that these operations read.
-  double operations = 0;            ///< Calls of one forward and backward, whatever the samples.
   Amount kept = {};                 ///< From its forward to its backward.
   Amount flow = {};                 ///< That it passes on to the next layer.
   Amount backward = {};      ///< Most that its backward holds beside all that is kept by then.

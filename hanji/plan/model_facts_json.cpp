@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "hanji/plan/internal/model_facts_json.h"
+#include "hanji/plan/internal/facts_json.h"
 
 namespace hanji::plan {
 namespace {
@@ -23,8 +23,6 @@ Json to_value(const LayerFacts& layer) {
   Json json = {{"name", layer.name},
                {"products", Json::array()},
                {"elementwise_bytes", layer.elementwise_bytes},
-               {"tensor_bytes", layer.tensor_bytes},
-               {"operations", layer.operations},
                {"kept", to_value(layer.kept)},
                {"backward", to_value(layer.backward)},
                {"flow", to_value(layer.flow)}};
@@ -83,10 +81,9 @@ LayerCall read_call(JsonFields& fields, const Json& list) {
 }
 
 LayerFacts read_layer(JsonFields& fields) {
+  for (const char* name : {"tensor_bytes", "operations"}) fields.ignore(name);  // of older facts
   LayerFacts layer{.name = fields.text("name"),
                    .elementwise_bytes = fields.real("elementwise_bytes", 0, kMaxAmount),
-                   .tensor_bytes = fields.real("tensor_bytes", 0, kMaxAmount),
-                   .operations = fields.real("operations", 0, kMaxAmount),
                    .kept = read_amount(fields, "kept"),
                    .flow = read_amount(fields, "flow"),
                    .backward = read_amount(fields, "backward")};
@@ -139,11 +136,7 @@ ModelFacts read_model_facts(JsonFields& fields) {
                    .sample_bytes = fields.integer("sample_bytes", 0, kMaxOfAFact),
                    .num_statistics = fields.integer("statistics", 0, kMaxOfAFact),
                    .buffer_bytes = fields.integer("buffer_bytes", 0, kMaxOfAFact)};
-  for (const Json& one : fields.list("layers", kMaxLayerFacts)) {
-    JsonFields layer(one, fmt::format("{}.layers[{}]", fields.path(), facts.layers.size()));
-    facts.layers.push_back(read_layer(layer));
-    fields.merge(layer.status());
-  }
+  facts.layers = read_list(fields, "layers", kMaxLayerFacts, read_layer);
   if (facts.layers.empty()) fields.fail("layers", "has no member");
   for (const Json& one : fields.list("parameters", kMaxTensors)) {
     const size_t size = std::clamp<size_t>(one.size(), 2, 2 + kMaxParts);
@@ -159,11 +152,7 @@ ModelFacts read_model_facts(JsonFields& fields) {
 std::string facts_to_json(const ModelFacts& facts) { return to_value(facts).dump(); }
 
 Result<ModelFacts> facts_from_json(std::string_view text) {
-  HANJI_ASSIGN_OR_RETURN(const Json json, base::parse_json(text, 16, size_t{4} << 20));
-  JsonFields fields(json, "facts");
-  ModelFacts facts = read_model_facts(fields);
-  HANJI_RETURN_IF_ERROR(fields.status());
-  return facts;
+  return read_text(text, "facts", size_t{4} << 20, read_model_facts);
 }
 
 }  // namespace hanji::plan

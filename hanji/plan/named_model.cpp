@@ -6,8 +6,8 @@
 #include <cmath>
 #include <optional>
 
+#include "hanji/plan/internal/facts_json.h"
 #include "hanji/plan/internal/families.h"
-#include "hanji/plan/internal/model_facts_json.h"
 
 namespace hanji::plan {
 namespace {
@@ -113,7 +113,6 @@ ModelFacts scaled(ModelFacts facts, int64_t to, int64_t from) {
   for (LayerFacts& layer : facts.layers) {
     for (Amount* amount : {&layer.kept, &layer.flow, &layer.backward}) scale(*amount);
     layer.elementwise_bytes *= static_cast<double>(to) / static_cast<double>(from);
-    layer.tensor_bytes *= static_cast<double>(to) / static_cast<double>(from);
   }
   return facts;
 }
@@ -159,22 +158,16 @@ std::string to_json(const CountedModel& model) {
 }
 
 Result<CountedModel> counted_model_from_json(std::string_view text) {
-  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(text, 16, kMaxFile));
-  JsonFields fields(json, "model");
-  fields.integer("format", kCountedFormat, kCountedFormat);
-  CountedModel model;
-  model.precision = fields.word<Precision>("precision");
-  for (const auto& [name, facts] :
-       {std::pair("facts", &model.facts), std::pair("recomputed", &model.recomputed)}) {
-    JsonFields part = fields.object(name);
-    *facts = read_model_facts(part);
-    fields.merge(part.status());
-  }
-  if (model.facts.parameters != model.recomputed.parameters) {
-    fields.fail("recomputed", "has other parameters than facts");
-  }
-  HANJI_RETURN_IF_ERROR(fields.status());
-  return model;
+  return read_text<CountedModel>(text, "model", kMaxFile, [](JsonFields& fields) {
+    fields.integer("format", kCountedFormat, kCountedFormat);
+    CountedModel model{.precision = fields.word<Precision>("precision"),
+                       .facts = read_part(fields, "facts", read_model_facts),
+                       .recomputed = read_part(fields, "recomputed", read_model_facts)};
+    if (model.facts.parameters != model.recomputed.parameters) {
+      fields.fail("recomputed", "has other parameters than facts");
+    }
+    return model;
+  });
 }
 
 }  // namespace hanji::plan

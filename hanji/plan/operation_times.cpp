@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "hanji/plan/internal/operation_times_json.h"
+#include "hanji/plan/internal/facts_json.h"
 
 namespace hanji::plan {
 namespace {
@@ -79,27 +79,22 @@ Json to_value(const OperationTimes& times) {
 }
 
 OperationTimes read_operation_times(JsonFields& fields) {
-  OperationTimes times{.samples = fields.integer("samples", 1, kMaxSamples),
-                       .update_seconds = fields.real("update_seconds", 0, kMaxTime),
-                       .sample_seconds = fields.real("sample_seconds", 0, kMaxTime)};
-  for (const Json& one : fields.list("operations", kMaxOperations)) {
-    JsonFields operation(one, fields.path() + ".operations");
-    times.operations.push_back({.name = operation.text("name"),
-                                .count = operation.real("count", 0, kMaxCalls),
-                                .seconds = operation.real("seconds", 0, kMaxTime)});
-    fields.merge(operation.status());
-  }
-  return times;
+  return {.samples = fields.integer("samples", 1, kMaxSamples),
+          .operations = read_list(fields, "operations", kMaxOperations,
+                                  [](JsonFields& one) {
+                                    return TimedOperation{
+                                        .name = one.text("name"),
+                                        .count = one.real("count", 0, kMaxCalls),
+                                        .seconds = one.real("seconds", 0, kMaxTime)};
+                                  }),
+          .update_seconds = fields.real("update_seconds", 0, kMaxTime),
+          .sample_seconds = fields.real("sample_seconds", 0, kMaxTime)};
 }
 
 std::string to_json(const OperationTimes& times) { return to_value(times).dump(); }
 
 Result<OperationTimes> operation_times_from_json(std::string_view text) {
-  HANJI_ASSIGN_OR_RETURN(const Json json, base::parse_json(text, 16, size_t{1} << 20));
-  JsonFields fields(json, "operation times");
-  OperationTimes times = read_operation_times(fields);
-  HANJI_RETURN_IF_ERROR(fields.status());
-  return times;
+  return read_text(text, "operation times", size_t{1} << 20, read_operation_times);
 }
 
 }  // namespace hanji::plan

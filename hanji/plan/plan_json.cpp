@@ -4,9 +4,7 @@
 
 #include "hanji/base/json.h"
 #include "hanji/base/limits.h"
-#include "hanji/plan/internal/json_fields.h"
-#include "hanji/plan/internal/model_facts_json.h"
-#include "hanji/plan/internal/operation_times_json.h"
+#include "hanji/plan/internal/facts_json.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/plan.h"
@@ -176,26 +174,6 @@ Json memory_to_value(const std::vector<MemoryLine>& lines) {
   return json;
 }
 
-/// Reads every member of the list `name` with `read`.
-template <class T, class Read>
-std::vector<T> read_list(JsonFields& fields, const char* name, size_t max_size, Read read) {
-  std::vector<T> values;
-  for (const Json& one : fields.list(name, max_size)) {
-    JsonFields member(one, fmt::format("{}.{}[{}]", fields.path(), name, values.size()));
-    values.push_back(read(member));
-    fields.merge(member.status());
-  }
-  return values;
-}
-
-template <class Read>
-auto read_part(JsonFields& fields, const char* name, Read read) {
-  JsonFields part = fields.object(name);
-  auto value = read(part);
-  fields.merge(part.status());
-  return value;
-}
-
 DataFacts read_data(JsonFields& fields) {
   DataFacts data;
   data.vocabulary = fields.integer("vocabulary", 1, kMaxBytes);
@@ -281,8 +259,8 @@ void read_decisions(JsonFields& fields, int64_t format, Plan& plan) {
   plan.data = read_part(fields, "data", read_data);
   plan.ranks = static_cast<int>(fields.integer("ranks", 1, base::kMaxRanks));
   plan.threads = static_cast<int>(fields.integer("threads", 1, 1024));
-  const auto axes = read_list<layout::Axis>(fields, "mesh", 8, read_axis);
-  const auto lines = read_list<RankLine>(fields, "shares", base::kMaxRanks, read_line_of_rank);
+  const auto axes = read_list(fields, "mesh", 8, read_axis);
+  const auto lines = read_list(fields, "shares", base::kMaxRanks, read_line_of_rank);
   if (auto mesh = layout::MeshShape::create(axes, plan.ranks); mesh.ok()) {
     plan.mesh = *std::move(mesh);
     fields.merge(gather_shares(lines, plan));
@@ -294,7 +272,7 @@ void read_decisions(JsonFields& fields, int64_t format, Plan& plan) {
       read_part(fields, "kernels", [&](JsonFields& part) { return read_kernels(part, format); });
   if (fields.has("times")) plan.times = read_part(fields, "times", read_operation_times);
   plan.num_buckets = fields.integer("buckets", 1, kMaxBytes);
-  plan.memory = read_list<MemoryLine>(fields, "memory", 64, read_line);
+  plan.memory = read_list(fields, "memory", 64, read_line);
   plan.hosts = read_part(fields, "hosts", read_hosts);
   plan.predicted = read_part(fields, "predicted",
                              [&](JsonFields& part) { return read_prediction(part, format); });
@@ -354,11 +332,8 @@ Result<Plan> plan_from_json(std::string_view text) {
 std::string kernels_to_json(const KernelChoice& kernels) { return to_value(kernels).dump(); }
 
 Result<KernelChoice> kernels_from_json(std::string_view text) {
-  HANJI_ASSIGN_OR_RETURN(const Json json, base::parse_json(text, 4, size_t{1} << 16));
-  JsonFields fields(json, "kernels");
-  KernelChoice kernels = read_kernels(fields, kFormat);
-  HANJI_RETURN_IF_ERROR(fields.status());
-  return kernels;
+  const auto read = [](JsonFields& fields) { return read_kernels(fields, kFormat); };
+  return read_text<KernelChoice>(text, "kernels", size_t{1} << 16, read);
 }
 
 }  // namespace hanji::plan

@@ -32,8 +32,6 @@ constexpr int64_t kMore = 4;
 struct LayerCount {
   std::vector<plan::Product> products;  ///< Of all samples.
   double elementwise_bytes = 0;
-  double tensor_bytes = 0;
-  double operations = 0;
   int64_t kept = 0;
   int64_t flow = 0;
   int64_t peak = 0;  ///< In its backward, of everything.
@@ -89,16 +87,13 @@ class Pass : public lens::Observer {
     flops_ = lens::flops(operation);
     LayerCount& count = counts_[static_cast<size_t>(layer_)];
     if (flops_ > 0) return add_product(operation, count);
-    operation.for_each_input([&](const at::Tensor& tensor) {
-      count.tensor_bytes = std::max(count.tensor_bytes, static_cast<double>(tensor.nbytes()));
-    });
     count.elementwise_bytes += static_cast<double>(lens::moved_bytes(operation));
   }
 
   void after(const lens::Operation& operation) override {
-    LayerCount& count = counts_[static_cast<size_t>(layer_)];
-    count.operations += operation.is_view() ? 0 : 1;
-    if (flops_ == 0) count.elementwise_bytes += static_cast<double>(lens::moved_bytes(operation));
+    if (flops_ > 0) return;
+    counts_[static_cast<size_t>(layer_)].elementwise_bytes +=
+        static_cast<double>(lens::moved_bytes(operation));
   }
 
  private:
@@ -186,8 +181,6 @@ plan::LayerFacts facts_of(const LayerCount& few, const LayerCount& more) {
   plan::LayerFacts facts{
       .products = more.products,
       .elementwise_bytes = (more.elementwise_bytes - few.elementwise_bytes) / (kMore - kFew),
-      .tensor_bytes = more.tensor_bytes / kMore,
-      .operations = more.operations,
       .kept = amount(few.kept, more.kept),
       .flow = amount(few.flow, more.flow),
       .calls = calls_of(few, more)};

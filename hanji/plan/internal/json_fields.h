@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "hanji/base/json.h"
 #include "hanji/plan/config.h"
@@ -51,6 +52,39 @@ class JsonFields {
   std::set<std::string, std::less<>> seen_;
   Status status_;
 };
+
+/// Reads every member of the list `name` with `read(JsonFields&)`.
+template <class Read>
+auto read_list(JsonFields& fields, const char* name, size_t max_size, Read read) {
+  std::vector<decltype(read(fields))> values;
+  for (const base::Json& one : fields.list(name, max_size)) {
+    JsonFields member(one, fields.path() + "." + name + "[" + std::to_string(values.size()) + "]");
+    values.push_back(read(member));
+    fields.merge(member.status());
+  }
+  return values;
+}
+
+/// Reads the object `name` with `read(JsonFields&)`.
+template <class Read>
+auto read_part(JsonFields& fields, const char* name, Read read) {
+  JsonFields part = fields.object(name);
+  auto value = read(part);
+  fields.merge(part.status());
+  return value;
+}
+
+/// Reads a text that is one object, called `name` in mistakes.
+/// Errors  kCorrupt names the members.
+template <class Value>
+Result<Value> read_text(std::string_view text, const char* name, size_t max_bytes,
+                        Value (*read)(JsonFields&)) {
+  HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(text, 16, max_bytes));
+  JsonFields fields(json, name);
+  Value value = read(fields);
+  HANJI_RETURN_IF_ERROR(fields.status());
+  return value;
+}
 
 base::Json config_to_json(const Config& config);
 /// Strict; every key that the model reads must be there and none may be "auto".
