@@ -77,7 +77,9 @@ class Collectives(CommandTest):
         mistakes = self.hanji("simulate", "--schedule", "mine.csv", expect=3).stderr
         self.assertIn("line 1, cell 1", mistakes)
         self.assertIn("line 2, cell 1", mistakes)
-        self.hanji("simulate", "broadcast", "--bytes", "5MB", "--schedule", "1f1b", expect=2)
+        for other in (("broadcast", "--bytes", "5MB"), ("--bandwidth", "1GB/s"), ("--root", "1")):
+            self.assertIn("leave one of the two out",
+                          self.hanji("simulate", *other, "--schedule", "1f1b", expect=2).stderr)
         self.assertIn("--bytes is missing", self.hanji("simulate", "broadcast", expect=2).stderr)
         self.assertIn("--times has 3 entries for 2 ranks",
                       self.hanji("simulate", "--schedule", "1f1b", "-p", "2", "--times",

@@ -89,11 +89,9 @@ void CollectiveOptions::add_to(Verb verb) {
   verb.add_option("--reduce", &reduce, "bytes that a rank adds up: 5GB/s; default: no time")
       .type_name("RATE");
   const Option pieces =
-      verb.add_option("--segments", &segments, "of pipelines; default: the best number")
+      verb.add_option("--segments", &segments, "of pipelined algorithms; default: the best number")
           .type_name("K");
-  verb.add_option("--chunk", &chunk, "size of a pipeline's segment")
-      .type_name("SIZE")
-      .excludes(pieces);
+  verb.add_option("--chunk", &chunk, "size of such a segment").type_name("SIZE").excludes(pieces);
   verb.add_option("--ranks-per-host", &ranks_per_host, "also tries the hierarchical all_reduce")
       .type_name("N");
 }

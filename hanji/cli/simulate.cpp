@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <iostream>
 
 #include "hanji/base/file.h"
@@ -12,12 +14,18 @@
 namespace hanji::cli {
 namespace {
 
+/// Options that describe a collective are not for pipelines.
+void refuse_both(const Verb& verb) {
+  for (const char* option : {"routine", "--bytes", "--algorithm", "--bandwidth", "--chunk",
+                             "--ranks-per-host", "--reduce", "--root", "--segments"}) {
+    if (!verb.was_given(option)) continue;
+    throw Error(base::invalid_argument(fmt::format(
+        "{} describes a collective, --schedule pipelines; leave one of the two out", option)));
+  }
+}
+
 std::string simulate_pipelines(const PipelineOptions& options, const CollectiveOptions& common,
                                bool as_json) {
-  if (!common.routine.empty() || !common.bytes.empty()) {
-    throw Error(base::invalid_argument(
-        "simulate takes a routine with --bytes, or --schedule; leave one of the two out"));
-  }
   const double latency =
       common.latency.empty() ? 0 : base::parse_seconds(common.latency).or_throw();
   const auto charts = options.charts(common.ranks, latency);
@@ -64,6 +72,7 @@ void add_simulate(Verb command) {
   pipeline->add_to(verb);
   verb.add_flag("--json", as_json.get(), "for programs");
   verb.on_chosen([=] {
+    if (!pipeline->schedules.empty()) refuse_both(verb);
     std::cout << (pipeline->schedules.empty() ? simulate_collective(*options, *as_json)
                                               : simulate_pipelines(*pipeline, *options, *as_json))
               << std::flush;
