@@ -83,8 +83,8 @@ TEST(UseOrFit, CostsThatWereFittedUnderLoadAreFittedAgainOnceAndTheLesserLoadIsK
   const test::TemporaryFolder folder;
   const topology::Machine machine = topology::read_machine().or_throw();
   cost::Rates rates;
-  ASSERT_TRUE(use_or_fit(rates, folder.path(), machine, 2).ok());
-  cost::StoredCosts loaded = cost::load_costs(folder.path(), 2).or_throw();
+  const FitOptions short_fit{.ranks = 2, .budget_seconds = 0, .most_bytes = 1 << 20};
+  cost::StoredCosts loaded = fit_costs_here(machine, short_fit).or_throw().stored;
   const int64_t fitted_at = --loaded.fitted_at;
   for (const auto& [load, again] : {std::pair(2.0, true), std::pair(0.11, false)}) {
     loaded.load = load;  // of 2 every fit is less
