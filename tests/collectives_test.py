@@ -80,7 +80,7 @@ class Collectives(CommandTest):
         for other in (("broadcast", "--bytes", "5MB"), ("--bandwidth", "1GB/s"), ("--root", "1")):
             self.assertIn("leave one of the two out",
                           self.hanji("simulate", *other, "--schedule", "1f1b", expect=2).stderr)
-        self.assertIn("--bytes is missing", self.hanji("simulate", "broadcast", expect=2).stderr)
+        self.assertIn("--bytes is required", self.hanji("simulate", "broadcast", expect=2).stderr)
         self.assertIn("--times has 3 entries for 2 ranks",
                       self.hanji("simulate", "--schedule", "1f1b", "-p", "2", "--times",
                                  "1s/1s/1s,1s/1s/1s,1s/1s/1s", expect=2).stderr)

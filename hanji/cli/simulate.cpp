@@ -42,7 +42,7 @@ std::string simulate_pipelines(const PipelineOptions& options, const CollectiveO
 std::string simulate_collective(const CollectiveOptions& options, bool as_json) {
   if (options.bytes.empty()) {
     throw Error(base::invalid_argument(
-        "--bytes is missing: the size of the largest buffer of one rank, such as 5MB"));
+        "--bytes is required: the size of the largest buffer of one rank, such as 5MB"));
   }
   const cost::Question question = options.question();
   if (const auto algorithm = options.named_algorithm()) {
