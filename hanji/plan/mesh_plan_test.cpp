@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "hanji/plan/plan.h"
 #include "hanji/plan/rank_memory.h"
 #include "hanji/plan/test_plan.h"
@@ -134,6 +136,24 @@ TEST(MakePlanOfACutModel, CountsCallsOfLayersInEveryMicroBatchAndPartsOfEachRank
   ASSERT_TRUE(read.ok()) << read.status().to_string();
   EXPECT_EQ(read->model, plan.model);
   EXPECT_THAT(describe(plan), HasSubstr("810 k parameters"));
+}
+
+TEST(MakePlanOfACutModel, CopiesPartsForCheckpointsAndWhatIsWholeOnce) {
+  PlanInputs inputs = two_cores();
+  inputs.config.run.ranks = 4;
+  inputs.model = cut_facts(made(inputs));
+  inputs.config.mesh.tp = 2;
+  ParameterFacts& whole = inputs.model->parameters.back();
+  whole.parts.clear();
+  const Plan plan = made(inputs);
+  const auto copied = [&](int rank) {
+    const auto lines = rank_memory(plan, 1, rank);
+    const auto found = std::ranges::find(lines, "checkpoint copy", &MemoryLine::category);
+    return found == lines.end() ? 0 : found->bytes;
+  };
+  EXPECT_EQ(copied(0) - copied(1), 3 * 4 * whole.elements);
+  EXPECT_GT(copied(1), 0);
+  EXPECT_EQ(copied(2) + copied(3), 0) << "their replicas save";
 }
 
 TEST(MakePlanOfACutModel, LiesWithinAHost) {

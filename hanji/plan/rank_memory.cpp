@@ -32,6 +32,21 @@ int64_t kept_bytes(const ModelFacts& model, int64_t micro_batch, int64_t samples
   });
 }
 
+/// Whether `rank` saves what its data coordinate saves, or a part of it: of other axes the first.
+bool saves(const Plan& plan, int rank) {
+  const std::vector<int> peers = plan.mesh.data_peers(rank);
+  return std::ranges::find(peers, rank) - peers.begin() < plan.config.mesh.tp;
+}
+
+/// Elements of what all ranks that cut a model have, which the first one saves.
+int64_t whole_elements(const ModelFacts& model) {
+  int64_t elements = 0;
+  for (const ParameterFacts& one : model.parameters) {
+    if (one.parts.empty()) elements += one.elements;
+  }
+  return elements;
+}
+
 std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const RankPart& part) {
   const ModelFacts& model = plan.model;
   const Config& config = plan.config;
@@ -45,7 +60,9 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
                               : 2 * flat;
   std::vector<MemoryLine> lines = {
       {"parameters", flat}, {"gradients", part.gradient_buffers * flat}, {"optimizer", moments}};
-  int64_t saved = part.rank == 0 ? flat : 0;
+  const bool is_first = plan.mesh.coordinate(part.rank, "tp") == 0;
+  int64_t saved = flat - (is_first ? 0 : whole_elements(model) * element);
+  if (part.data_coordinate != 0) saved = 0;
   if (const auto shards = shards_of(plan)) {
     const int shard = plan.mesh.coordinate(part.rank, "fsdp");
     saved = plan.mesh.coordinate(part.rank, "dp") == 0 ? shard_bytes(*shards, shard) : 0;
@@ -70,9 +87,7 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
   const int64_t workspace = workspace_bytes(model, samples);
   const bool adds = samples < part.samples && grains.count == 0;
   lines.push_back({"workspace", adds ? workspace + gradients : std::max(workspace, gradients)});
-  // Parts of a cut model are not saved.
-  const bool saves = plan.mesh.data_peers(part.rank).front() == part.rank && config.mesh.tp == 1;
-  if (!saves) saved = 0;
+  if (!saves(plan, part.rank)) saved = 0;
   const int64_t state = 3 * saved + (part.rank == 0 ? model.buffer_bytes : 0);
   if (state > 0) lines.push_back({"checkpoint copy", std::min(state, most_copied(config.offload))});
   // Samples of all micro-batches of a step are read before the first one is used.

@@ -119,8 +119,10 @@ std::string trained_and_saved(const StateCase& of, const std::filesystem::path& 
   return hash;
 }
 
-/// By rank, the hash after restore().
-std::vector<std::string> restored_by(const StateCase& of, const std::filesystem::path& saved) {
+/// By rank, the hash after restore(), and after `tamper`.
+std::vector<std::string> restored_by(
+    const StateCase& of, const std::filesystem::path& saved,
+    const std::function<void(Job&)>& tamper = [](Job&) {}) {
   const plan::Plan plan = planned_state(of, some_bytes());
   std::vector<std::string> hashes(plan.ranks);
   test::run_ranks(plan.ranks, [&](world::World& world) {
@@ -129,6 +131,7 @@ std::vector<std::string> restored_by(const StateCase& of, const std::filesystem:
     EXPECT_EQ(restore(job, saved).or_throw(), kSavedSteps);
     comm::barrier(world.group(), {.label = "restored"});
     EXPECT_EQ(job.strategy->state().num_updates, kSavedSteps);
+    tamper(job);
     hashes[world.rank()] = hashes_of(job).state;
     comm::barrier(world.group(), {.label = "hashed"});
   });
@@ -191,8 +194,10 @@ TEST(SavedState, OfACutModelIsThatOfTheWholeOne) {
   }
 }
 
-TEST(SavedState, OfAnyMeshIsRestoredByAnyOther) {
-  for (const StateCase& from : cut_cases()) {
+TEST(SavedState, OfAnyMeshIsRestoredByOthers) {
+  const std::vector<StateCase> all = cut_cases();
+  const std::vector<StateCase> others = {all[2], all[5], all[8], all.back()};
+  for (const StateCase& from : all) {
     const test::TemporaryFolder folder;
     std::vector<SavedByRank> saved;
     const std::string hash = trained_and_saved(from, folder.path(), saved);
@@ -202,12 +207,25 @@ TEST(SavedState, OfAnyMeshIsRestoredByAnyOther) {
       EXPECT_EQ(rank.all, saved[0].all);
     }
     EXPECT_EQ(sum, saved[0].all) << "each element is saved once";
-    for (const StateCase& to : cut_cases()) {
+    for (const StateCase& to : others) {
       EXPECT_THAT(restored_by(to, folder.path() / checkpoint::folder_name(kSavedSteps)),
                   testing::Each(hash))
           << name_of(from) << " to " << name_of(to);
     }
   }
+}
+
+TEST(SavedState, WithoutTheMomentsOfOnePartHasAnotherHash) {
+  const std::vector<StateCase> cases = cut_cases();
+  const test::TemporaryFolder folder;
+  std::vector<SavedByRank> saved;
+  const std::string hash = trained_and_saved(cases[0], folder.path(), saved);
+  const auto hashes =
+      restored_by(cases[2], folder.path() / checkpoint::folder_name(kSavedSteps), [](Job& job) {
+        if (job.cut->rank() != 1) return;
+        for (const auto& [name, moment] : job.strategy->state().moments) moment.zero_();
+      });
+  EXPECT_THAT(hashes, testing::Each(testing::Ne(hash)));
 }
 
 TEST(SavedState, OfACutModelHasEveryRankSaveItsPart) {
