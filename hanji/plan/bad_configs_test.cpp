@@ -114,8 +114,6 @@ const std::vector<BadConfig>& corpus() {
        {"run.toml:2:1: train.bits = stable needs sums over features in 6 blocks on any number of "
         "ranks, which no job has: mesh.tp = 6 adds one term of each rank; set train.bits = "
         "\"run\"",
-        "run.toml:6:1: parallel.data = zero2 shards whole parameters, but with mesh.tp = 6 a rank "
-        "has parts; set parallel.data = \"ddp\"",
         "run.toml:6:1: parallel.data = zero2 needs ranks that share memory, but comm.engine is "
         "gloo; set comm.engine = \"shm\", or parallel.data = \"ddp\"",
         "run.toml:8:1: mesh.tp = 6 needs ranks that share memory, but comm.engine is gloo; set "

@@ -210,8 +210,13 @@ class StepCalls {
       calls_.add_all_reduces_between_hosts(over_groups(plan), ReduceOp::kMax, DType::kUInt8,
                                            used_over_groups, Lies::kPrivate);
     }
-    calls_.add_in_groups(plan.groups, Routine::kAllGather, DType::kFloat64, norm_counts(plan),
-                         Lies::kPrivate);
+    if (facts_.cut > 1) {
+      calls_.add_all_reduces(plan.ranks, ReduceOp::kSum, DType::kFloat64,
+                             std::vector<int64_t>(plan.groups, 1), Lies::kPrivate);
+    } else {
+      calls_.add_in_groups(plan.groups, Routine::kAllGather, DType::kFloat64, norm_counts(plan),
+                           Lies::kPrivate);
+    }
     calls_.add_barrier(plan.ranks);
     calls_.add_barrier(plan.ranks);
   }
@@ -227,6 +232,9 @@ class StepCalls {
     calls_.add_in_groups(1, Routine::kAllGather, DType::kFloat64,
                          layout::block_counts(layout::unit_of(plan.shares, plan.flat)),
                          Lies::kPrivate);
+    if (facts_.cut > 1) {
+      calls_.add_all_reduces(ranks, ReduceOp::kSum, DType::kFloat64, {1}, Lies::kPrivate);
+    }
   }
 
   void add_unit(const ShardPlan& plan, const layout::Unit& unit) {
@@ -280,6 +288,7 @@ std::vector<GradientCall> add_data_groups(const StepFacts& facts, int64_t peers,
   for (int part = 0; part < facts.cut; ++part) {
     StepFacts own = facts;
     own.model = facts.model.part(part);
+    if (own.shards) cut_model(own.model, own.bucket_bytes, *own.shards);
     Prediction group;
     auto calls = StepCalls(own, group).add();
     add_group(group, part == 0, peers / facts.cut, sum);

@@ -207,12 +207,6 @@ void check_cut_model(const Config& c, Found& found) {
                        c.mesh.tp, cut),
            "set train.bits = \"run\"");
   }
-  if (c.parallel.data != Sharding::kReplicas) {
-    refuse("parallel.data",
-           fmt::format("parallel.data = {} shards whole parameters, but with {} a rank has parts",
-                       name_of(c.parallel.data), cut),
-           "set parallel.data = \"ddp\"");
-  }
   if (c.compute.device == Device::kCuda) {
     refuse("compute.device", fmt::format("{} cuts models on CPUs, but compute.device is cuda", cut),
            "set compute.device = \"cpu\"");

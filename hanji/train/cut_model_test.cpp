@@ -27,6 +27,7 @@ struct CutMesh {
   int64_t dp = 1;
   int64_t tp = 1;
   int64_t steps = kCutSteps;
+  plan::Sharding data = plan::Sharding::kReplicas;
 };
 
 /// Heads, vocabulary and batch that few degrees divide.
@@ -49,6 +50,8 @@ plan::Plan cut_plan(CutMesh mesh, const Dataset& dataset) {
   config.train.evaluate_batches = 1;
   config.run.ranks = mesh.dp * mesh.tp;
   config.mesh.tp = mesh.tp;
+  config.parallel.data = mesh.data;
+  if (mesh.data == plan::Sharding::kHybrid) config.mesh.fsdp = 2;
   if (mesh.tp > 1) inputs.model = count_facts(config, Workload{dataset});
   return plan::make_plan(inputs).or_throw();
 }
@@ -93,7 +96,7 @@ std::vector<CutRun> run_cut(const plan::Plan& plan, const Dataset& dataset,
     run.losses.push_back(outcome.validation_loss);
     run.num_skipped = outcome.num_skipped;
     run.cut = job.model->cut();
-    for (const auto& [name, tensor] : job.strategy->parameters()) {
+    for (const auto& [name, tensor] : job.strategy->state().parameters) {
       run.parameters[name] = tensor.detach().clone();
     }
   });
@@ -161,6 +164,24 @@ TEST_F(CutJob, TrainsAsOneRankDoes) {
     }
     for (size_t i = 0; i < whole().losses.size(); ++i) {
       EXPECT_NEAR(runs[0].losses[i], whole().losses[i], kCutApart * whole().losses[i]);
+    }
+    for (size_t i = 0; i < whole().norms.size(); ++i) {
+      EXPECT_NEAR(runs[0].norms[i], whole().norms[i], kCutApart * whole().norms[i]);
+    }
+  }
+}
+
+TEST_F(CutJob, TrainsAsOneRankDoesUnderEveryStrategy) {
+  using plan::Sharding;
+  for (const auto data : {Sharding::kServer, Sharding::kZero1, Sharding::kZero2, Sharding::kZero3,
+                          Sharding::kHybrid}) {
+    const int64_t coordinates = data == Sharding::kHybrid ? 4 : 2;
+    const plan::Plan plan = cut_plan({coordinates, 3, kCutSteps, data}, dataset());
+    const std::vector<CutRun> runs = run_cut(plan, dataset());
+    for (int rank = 0; rank < plan.ranks; ++rank) {
+      EXPECT_THAT(apart(runs[rank], whole()), testing::IsEmpty())
+          << "rank " << rank << ", " << plan::name_of(data);
+      EXPECT_EQ(runs[rank].norms, runs[0].norms);
     }
     for (size_t i = 0; i < whole().norms.size(); ++i) {
       EXPECT_NEAR(runs[0].norms[i], whole().norms[i], kCutApart * whole().norms[i]);

@@ -49,7 +49,7 @@ Ranks divide(const plan::Plan& plan, const comm::Group& group) {
 std::vector<parallel::NamedParameter> whole_parameters(const Job& job) {
   const layout::Cut cut = job.model->cut();
   std::vector<parallel::NamedParameter> whole;
-  for (const parallel::NamedParameter& one : job.strategy->parameters()) {
+  for (const parallel::NamedParameter& one : job.strategy->state().parameters) {
     if (!layout::placement_of(cut.placements, one.name).or_throw().is_cut()) whole.push_back(one);
   }
   return whole;

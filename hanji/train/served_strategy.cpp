@@ -3,6 +3,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/shared_tensor.h"
 #include "hanji/layers/model.h"
@@ -43,6 +45,22 @@ void ServedStrategy::begin_step() {
 void ServedStrategy::begin_grain(int64_t index) {
   server_->grain(index);
   model_.set_gradient_slots(server_->gradient_slots());
+}
+
+double ServedStrategy::gradient_norm() {
+  const double norm = server_->push();
+  const layout::Cut cut = model_.cut();
+  if (cut.degree == 1) return norm;
+  const layout::FlatLayout& flat = server_->flat_layout();
+  const layout::Range own = server_->shares().range_of(group_.rank());
+  std::vector<at::Tensor> counted;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const int64_t begin = std::max(own.begin, flat.offsets[i]);
+    const int64_t end = std::min(own.end, flat.offsets[i] + flat.sizes[i]);
+    if (begin >= end || !is_counted(cut, parameters_[i].name)) continue;
+    counted.push_back(sum_.slice(0, begin - own.begin, end - own.begin));
+  }
+  return norm_of_pieces(counted, group_);
 }
 
 void ServedStrategy::update(double learning_rate, double gradient_divisor) {

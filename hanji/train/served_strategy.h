@@ -25,7 +25,7 @@ class ServedStrategy : public Strategy {
   void begin_step() override;
   void begin_grain(int64_t index) override;
   void accumulate(const std::function<void()>& backward) override { backward(); }
-  double gradient_norm() override { return server_->push(); }
+  double gradient_norm() override;
   void update(double learning_rate, double gradient_divisor) override;
   FlatState state() const override;
   void set_num_updates(int64_t updates) override;

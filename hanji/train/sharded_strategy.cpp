@@ -111,7 +111,13 @@ void ShardedStrategy::accumulate(const std::function<void()>& backward) {
 
 double ShardedStrategy::gradient_norm() {
   constexpr double kNoClipping = 0;
-  return sharded_.clip_grad_norm(kNoClipping);
+  const layout::Cut cut = model_.cut();
+  if (cut.degree == 1) return sharded_.clip_grad_norm(kNoClipping);
+  std::vector<at::Tensor> counted;
+  for (const parallel::Shard& shard : sharded_.shards()) {
+    if (is_counted(cut, shard.name)) counted.push_back(shard.tensor.grad());
+  }
+  return norm_of_pieces(counted, own_group());
 }
 
 void ShardedStrategy::update(double learning_rate, double gradient_divisor) {

@@ -31,6 +31,9 @@ struct OwnState {
 /// and on the first rank what all have.
 bool is_counted(const layout::Cut& cut, std::string_view parameter);
 
+/// The norm of gradients of which each rank of `group` has pieces, some of them undefined. Collective.
+double norm_of_pieces(const std::vector<at::Tensor>& pieces, const comm::Group& group);
+
 /// Adds what another group has moved.
 void add(comm::Stats& sum, const comm::Stats& more);
 
