@@ -84,20 +84,26 @@ class Strategies(CommandTest):
         self.assertIn(f"scratch file in {gone}: No such file", failed.stderr)
 
     def test_a_cut_model_moves_and_holds_what_the_plan_says(self):
-        for ranks, accumulated in ((2, 8), (4, 2)):
-            cut = ["--ranks", ranks, "--set", "mesh.tp=2", "--set", f"train.micro_batch={accumulated}"]
-            done = self.train(f"cut{ranks}", *JOB, *cut, "--steps", 4)
+        ways = {"alone": [2], "replicas": [4], "server": [4, "parallel.data=server"],
+                "zero1": [2, "parallel.data=zero1"], "zero2": [4, "parallel.data=zero2"],
+                "zero3": [4, "parallel.data=zero3"], "sequence": [4, "parallel.sequence=true"],
+                "recompute": [2, "parallel.sequence=true", "compute.recompute=true"]}
+        for name, (ranks, *settings) in ways.items():
+            cut = [part for one in ("mesh.tp=2", "train.micro_batch=2", *settings)
+                   for part in ("--set", one)]
+            done = self.train(name, *JOB, "--ranks", ranks, *cut, "--steps", 4)
             self.assertIn("no sample: each rank has a part of the model", done.stdout)
-            self.expect_counted_as_planned(f"cut{ranks}")
+            self.expect_counted_as_planned(name)
 
     def test_uneven_parts_train_as_one_rank_does(self):
         sizes = ["--set", "model.heads=4", "--set", "model.width=48", "--set",
                  "compute.dtype=float64", "--set", "train.log_every=1", "--steps", 6]
         self.train("whole", *JOB, *sizes, "--ranks", 1)
         expected = self.read_lines("whole", "run.jsonl")
-        for ranks, degree in ((3, 3), (6, 3)):
-            out = f"uneven{ranks}"
-            self.train(out, *JOB, *sizes, "--ranks", ranks, "--set", f"mesh.tp={degree}")
+        for ranks, *settings in ((3,), (6, "parallel.data=zero1"), (3, "parallel.sequence=true")):
+            out = "uneven" + "".join(settings[:1]) + str(ranks)
+            cut = [part for one in ("mesh.tp=3", *settings) for part in ("--set", one)]
+            self.train(out, *JOB, *sizes, "--ranks", ranks, *cut)
             told = self.summary(out)["prediction"]
             for name in ("wire_bytes_per_step", "collectives_per_step"):
                 self.assertEqual(told[name]["measured"], told[name]["predicted"], f"{out}: {name}")

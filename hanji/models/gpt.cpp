@@ -5,12 +5,13 @@
 #include <cmath>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "hanji/base/status.h"
-#include "hanji/compute/dropout.h"
 #include "hanji/models/internal/initial.h"
 #include "hanji/parallel/tensor/attention.h"
+#include "hanji/parallel/tensor/dropout.h"
 #include "hanji/parallel/tensor/embedding.h"
 #include "hanji/parallel/tensor/linear.h"
 #include "hanji/parallel/tensor/loss.h"
@@ -26,7 +27,9 @@ using parallel::tensor::Features;
 using parallel::tensor::Parameter;
 using parallel::tensor::Partial;
 using parallel::tensor::Replicated;
+using parallel::tensor::RowParameter;
 using parallel::tensor::Sharded;
+using parallel::tensor::Tokens;
 using parallel::tensor::Typed;
 using torch::nn::Module;
 using Norm = parallel::tensor::LayerNorm<Replicated>;
@@ -218,25 +221,45 @@ GptImpl::GptImpl(const GptOptions& options)
 
 GptImpl::~GptImpl() = default;
 
-/// What one forward of one layer needs to know beside the layer's parameters.
+/// What one forward of one layer needs to know beside the layer's parameters. The residual stream is
+/// whole on the axis, or cut by tokens.
+template <class Placement>
 class GptImpl::Pass {
  public:
   Pass(const GptOptions& options, bool training, const layers::Batch& batch)
       : options_(options),
+        length_(batch.inputs.size(1)),
+        tokens_(options.axis.extents_of(length_)),
         dropped_(training ? options.dropout : 0.0),
         key_{batch.counters.seed, batch.counters.step, batch.positions.begin, 0} {}
 
+  layers::Flow run(Parameters& p, int64_t index, layers::Flow flow,
+                   const at::Tensor& tokens) const {
+    if (index == 0) return embed(p, tokens);
+    if (index > std::ssize(p.blocks)) return logits(p, std::move(flow));
+    return block(p.blocks[index - 1], index - 1, std::move(flow));
+  }
+
+ private:
+  using Rows = Typed<Placement>;
+  using Delta = parallel::tensor::Delta<Placement>;
+  static constexpr bool kIsCut = std::is_same_v<Placement, Tokens>;
+
+  /// A branch whose bias the next normalisation adds, unless dropout stands between.
+  struct Stream {
+    Rows x;
+    Delta delta;
+  };
+
   layers::Flow embed(const Parameters& p, const at::Tensor& tokens) const {
-    const int64_t length = tokens.size(1);
-    if (length > options_.block) {
+    if (length_ > options_.block) {
       throw Error(base::invalid_argument(
-          "gpt: a sample has " + std::to_string(length) + " tokens, the model's block is " +
+          "gpt: a sample has " + std::to_string(length_) + " tokens, the model's block is " +
           std::to_string(options_.block) + "; cut the sample or build a longer model"));
     }
-    const auto found =
+    const Rows found =
         to_stream(embedding(tokens, p.token, axis(), axis().extents_of(options_.vocabulary)));
-    const Parameter<Replicated> positions{{p.position.weight.value.slice(0, 0, length), {}}};
-    return {compute::dropout((found + positions).value(), dropped_, key_)};
+    return {dropped(found + positions(p.position), key_).value()};
   }
 
   layers::Flow block(const Block& b, int64_t index, layers::Flow flow) const {
@@ -249,7 +272,7 @@ class GptImpl::Pass {
         axis());
     stream.delta = branch(to_stream(row_linear(mixed, b.out)), b.out_bias, key);
     const auto up = column_linear(to_columns(normalise(stream, b.ln_2)), b.up);
-    const auto down = to_stream(row_linear(bias_gelu(up, b.up_bias), b.down));
+    const Rows down = to_stream(row_linear(bias_gelu(up, b.up_bias), b.down));
     stream.delta = branch(down, b.down_bias, key);
     return flow_of(std::move(stream));
   }
@@ -259,19 +282,9 @@ class GptImpl::Pass {
     return {column_linear(to_columns(normalise(stream, p.ln_f)), p.head).value()};
   }
 
- private:
-  using Delta = parallel::tensor::Delta<Replicated>;
-
-  /// A branch whose bias the next normalisation adds, unless dropout stands between.
-  struct Stream {
-    Typed<Replicated> x;
-    Delta delta;
-  };
-
   static Stream stream_of(layers::Flow flow) {
     flow.resize(layers::kMaxFlowTensors);
-    return {Typed<Replicated>(std::move(flow[0])),
-            {std::move(flow[1]), {Weight{std::move(flow[2]), {}}}}};
+    return {Rows(std::move(flow[0])), {std::move(flow[1]), {Weight{std::move(flow[2]), {}}}}};
   }
 
   /// The bias leaves as a value of its own: the next layer sees no parameter of this one.
@@ -283,40 +296,65 @@ class GptImpl::Pass {
   }
 
   const parallel::tensor::Axis& axis() const { return options_.axis; }
-  Typed<Replicated> to_stream(const Typed<Partial>& x) const { return sum(x, axis()); }
-  Typed<Broadcast> to_columns(const Typed<Replicated>& x) const { return enter(x, axis()); }
+  Rows to_stream(const Typed<Partial>& x) const {
+    if constexpr (kIsCut) return scatter_sum<-2>(x, axis(), tokens_);
+    if constexpr (!kIsCut) return sum(x, axis());
+  }
+  Typed<Broadcast> to_columns(const Rows& x) const {
+    if constexpr (kIsCut) return gather(x, axis(), tokens_);
+    if constexpr (!kIsCut) return enter(x, axis());
+  }
+  RowParameter<Placement> row(const Parameter<Replicated>& whole) const {
+    if constexpr (kIsCut) return enter(whole, axis());
+    if constexpr (!kIsCut) return whole;
+  }
+  /// Of the tokens that are here.
+  RowParameter<Placement> positions(const Parameter<Replicated>& all) const {
+    const Typed<Replicated> used(all.weight.value.slice(0, 0, length_));
+    if constexpr (kIsCut) {
+      return {{parallel::tensor::cut<-2>(used, axis(), tokens_).value(), {}}};
+    }
+    return {{used.value(), {}}};
+  }
 
   /// Places that drop in one block: attention, and each branch where anything is dropped at all.
   int64_t num_keys() const { return dropped_ == 0 ? 1 : 3; }
+  Rows dropped(const Rows& x, const compute::DropoutKey& key) const {
+    return dropped_ == 0 ? x : dropout(x, dropped_, key, axis(), tokens_);
+  }
 
   c10::ScalarType dtype(const Weight& weight) const {
     return options_.dtype == base::Precision::kBFloat16 ? at::kBFloat16
                                                         : weight.value.scalar_type();
   }
 
-  Typed<Replicated> normalise(Stream& stream, const Norm& norm) const {
-    auto [sum, normed] = add_layer_norm(stream.x, stream.delta, norm, dtype(norm.weight.weight));
+  Rows normalise(Stream& stream, const Norm& norm) const {
+    const parallel::tensor::LayerNorm<Placement> own{row(norm.weight), row(norm.bias)};
+    auto [sum, normed] = add_layer_norm(stream.x, stream.delta, own, dtype(norm.weight.weight));
     stream.x = std::move(sum);
     return std::move(normed);
   }
 
-  Delta branch(const Typed<Replicated>& value, const Parameter<Replicated>& bias,
+  Delta branch(const Rows& value, const Parameter<Replicated>& bias,
                compute::DropoutKey& key) const {
-    if (dropped_ == 0) return {value.value(), bias};
+    if (dropped_ == 0) return {value.value(), row(bias)};
     ++key.layer;
-    return {compute::dropout((value + bias).value(), dropped_, key), {}};
+    return {dropped(value + row(bias), key).value(), {}};
   }
 
   const GptOptions& options_;
+  const int64_t length_;
+  const parallel::tensor::Extents tokens_;  ///< Of a sample, on each rank where the stream is cut.
   double dropped_;
   compute::DropoutKey key_;
 };
 
 layers::Flow GptImpl::layer(int64_t index, layers::Flow flow, const layers::Batch& batch) {
-  const Pass pass(options_, is_training(), batch);
-  if (index == 0) return pass.embed(*parameters_, batch.inputs);
-  if (index == num_layers() - 1) return pass.logits(*parameters_, std::move(flow));
-  return pass.block(parameters_->blocks[index - 1], index - 1, std::move(flow));
+  const auto run = [&](const auto& pass) {
+    return pass.run(*parameters_, index, std::move(flow), batch.inputs);
+  };
+  if (options_.sequence) return run(Pass<Tokens>(options_, is_training(), batch));
+  return run(Pass<Replicated>(options_, is_training(), batch));
 }
 
 std::vector<at::Tensor> GptImpl::layer_parameters(int64_t index) const {

@@ -26,6 +26,7 @@ struct GptOptions {
   int64_t kv_heads = 0;            ///< Heads of keys and values, a divisor of heads; 0: as many.
   /// Cuts heads, hidden features and vocabulary, as cut() says; parts may be uneven.
   parallel::tensor::Axis axis = {};
+  bool sequence = false;  ///< On the axis the residual stream is cut by tokens.
 };
 
 /// A pre-norm GPT: learned positions, causal attention, tanh GELU, biases everywhere but in the
@@ -65,6 +66,7 @@ class GptImpl : public layers::Model {
 
  private:
   struct Parameters;
+  template <class Placement>
   class Pass;
 
   GptOptions options_;

@@ -28,7 +28,8 @@ std::shared_ptr<layers::Model> gpt(const plan::Config& config, const MakeOptions
                    .attention = options.kernels.attention,
                    .device = options.device,
                    .kv_heads = std::max<int64_t>(0, model.kv_heads),
-                   .axis = options.axis});
+                   .axis = options.axis,
+                   .sequence = config.parallel.sequence});
 }
 
 std::shared_ptr<layers::Model> resnet(const plan::Config& config, const MakeOptions& options) {

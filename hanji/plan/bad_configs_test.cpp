@@ -120,6 +120,12 @@ const std::vector<BadConfig>& corpus() {
         "comm.engine = \"shm\"",
         "run.toml:10:1: mesh.tp is 6, but a rank has whole heads and model.heads is 4; set mesh.tp "
         "= 4 or less"}},
+      {"tokens that no rank cuts",
+       "[parallel]\nsequence = true\n",
+       {},
+       {"run.toml:2:1: parallel.sequence cuts the residual stream among the ranks of mesh.tp, "
+        "which "
+        "is 1; set mesh.tp, or remove parallel.sequence"}},
       {"a convolution cut by features",
        "[model]\npreset = \"resnet18\"\n[mesh]\ntp = 2\n[data]\nimages = \"generated\"\n",
        {},

@@ -69,6 +69,24 @@ class Communication {
     prediction_.transfer_seconds += add_bytes(list_of(chosen, lies), dtype, groups);
   }
 
+  /// Of a layer among the ranks that cut it.
+  void add_layer_call(const LayerCall& call, int ranks, int64_t samples) {
+    ++prediction_.collectives_per_step;
+    std::vector<int64_t> counts;
+    for (const Amount& count : call.counts) counts.push_back(count.of(samples));
+    cost::Query query{.routine = call.routine,
+                      .element_bytes = static_cast<int64_t>(base::size_of(call.dtype)),
+                      .ranks = ranks,
+                      .count = std::reduce(counts.begin(), counts.end()),
+                      .dtype = call.dtype};
+    if (counts.size() > 1) query.counts = std::move(counts);
+    const bool all_reduce = call.routine == Routine::kAllReduce;
+    const auto& chosen =
+        all_reduce ? chooser_.select(call.routine, call.op, call.dtype, ranks, query.count)
+                   : chooser_.select(query);
+    prediction_.transfer_seconds += add_bytes(list_of(chosen, Lies::kPrivate), call.dtype);
+  }
+
   /// Of as many groups at once as there are counts, each of `ranks` ranks.
   void add_all_reduces(int ranks, ReduceOp op, DType dtype, const std::vector<int64_t>& counts,
                        Lies lies) {
@@ -307,8 +325,7 @@ Prediction calls_of_peers(const StepFacts& facts, const DataShare& share, int pe
     const int64_t samples = std::min(facts.micro_batch, share.samples.size() - before);
     for (const LayerFacts& layer : facts.model.layers) {
       for (const LayerCall& one : layer.calls) {
-        calls.add_all_reduces(facts.cut, one.op, one.dtype, {one.count.of(samples)},
-                              Lies::kPrivate);
+        calls.add_layer_call(one, facts.cut, samples);
       }
     }
   }

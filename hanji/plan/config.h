@@ -125,6 +125,7 @@ struct CommConfig {
 /// How model state is sharded.
 struct ParallelConfig {
   Sharding data = Sharding::kReplicas;
+  bool sequence = false;  ///< Ranks of tp cut the residual stream by tokens.
 };
 
 /// Degrees of the mesh, outer to inner; auto: the ranks that the other axes leave, by parallel.data.

@@ -195,7 +195,14 @@ void check_cut_axes(const Config& c, std::span<const std::string_view> cut_axes,
 
 /// What a model that "tp" cuts is not trained with.
 void check_cut_model(const Config& c, Found& found) {
-  if (c.mesh.tp == 1) return;
+  if (c.mesh.tp == 1) {
+    if (!c.parallel.sequence) return;
+    found.push_back({{"parallel.sequence", "mesh.tp"},
+                     "parallel.sequence cuts the residual stream among the ranks of mesh.tp, which "
+                     "is 1",
+                     "set mesh.tp, or remove parallel.sequence"});
+    return;
+  }
   const std::string cut = fmt::format("mesh.tp = {}", c.mesh.tp);
   const auto refuse = [&](std::string_view key, std::string message, std::string suggestion) {
     found.push_back({{key, "mesh.tp"}, std::move(message), std::move(suggestion)});

@@ -108,7 +108,7 @@ ModelFacts cut_facts(const Plan& whole) {
   facts.layers[1].calls = {{schedule::Routine::kAllReduce,
                             schedule::ReduceOp::kSum,
                             DType::kFloat32,
-                            {.fixed = 0, .per_sample = 100}}};
+                            {{.fixed = 0, .per_sample = 100}}}};
   facts.layers[1].kept = {.fixed = 0, .per_sample = 5000};
   return facts;
 }

@@ -62,7 +62,8 @@ struct LayerCall {
   schedule::Routine routine = schedule::Routine::kAllReduce;
   schedule::ReduceOp op = schedule::ReduceOp::kSum;
   DType dtype = DType::kFloat32;
-  Amount count = {};  ///< Elements, not bytes: of the whole, of all ranks' parts together.
+  /// Elements, not bytes: of each rank's part where parts move; one where all have as many.
+  std::vector<Amount> counts = {};
   bool operator==(const LayerCall&) const = default;
 };
 

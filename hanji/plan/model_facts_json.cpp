@@ -30,8 +30,9 @@ Json to_value(const LayerFacts& layer) {
     json["products"].push_back({one.m, one.n, one.k, one.count});
   }
   for (const LayerCall& one : layer.calls) {
-    json["calls"].push_back({name_of(one.routine), name_of(one.op), name_of(one.dtype),
-                             one.count.fixed, one.count.per_sample});
+    Json& call =
+        json["calls"].emplace_back(Json{name_of(one.routine), name_of(one.op), name_of(one.dtype)});
+    for (const Amount& count : one.counts) call.push_back(to_value(count));
   }
   return json;
 }
@@ -68,16 +69,19 @@ E read_named(JsonFields& fields, const Json& text, int num_enumerators) {
 }
 
 LayerCall read_call(JsonFields& fields, const Json& list) {
-  if (!list.is_array() || list.size() != 5) {
-    fields.fail("calls", "has a member that is not made of three names and two numbers");
+  if (!list.is_array() || list.size() < 4 || list.size() > 3 + kMaxParts) {
+    fields.fail("calls", "has a member that is not made of three names and counts");
     return {};
   }
-  const auto numbers =
-      read_numbers(fields, Json{list[3], list[4]}, "calls", 2, -static_cast<double>(kMaxOfAFact));
-  return {.routine = read_named<schedule::Routine>(fields, list[0], schedule::kNumRoutines),
-          .op = read_named<schedule::ReduceOp>(fields, list[1], schedule::kNumReduceOps),
-          .dtype = read_named<DType>(fields, list[2], base::kNumDTypes),
-          .count = {static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])}};
+  LayerCall call{read_named<schedule::Routine>(fields, list[0], schedule::kNumRoutines),
+                 read_named<schedule::ReduceOp>(fields, list[1], schedule::kNumReduceOps),
+                 read_named<DType>(fields, list[2], base::kNumDTypes)};
+  for (size_t i = 3; i < list.size(); ++i) {
+    const auto numbers =
+        read_numbers(fields, list[i], "calls", 2, -static_cast<double>(kMaxOfAFact));
+    call.counts.push_back({static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])});
+  }
+  return call;
 }
 
 LayerFacts read_layer(JsonFields& fields) {

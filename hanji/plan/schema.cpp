@@ -318,6 +318,9 @@ std::vector<Key> parallel_keys() {
                        "server: every rank holds a range of parameters and optimizer, to which the "
                        "others push gradients and from which they pull weights."),
              kRefusedShardings),
+      rare(boolean(HANJI_KEY(parallel.sequence,
+                             "Ranks of mesh.tp cut the residual stream, norms and dropout by "
+                             "tokens: all_gather and reduce_scatter in place of all_reduce."))),
       integer(HANJI_KEY(mesh.dp, "Ranks with the same state; with hsdp, groups of ranks."), "ranks",
               {1, base::kMaxRanks}, Auto::kYes),
       integer(HANJI_KEY(mesh.fsdp,
@@ -330,8 +333,8 @@ std::vector<Key> parallel_keys() {
       cut_axis(HANJI_KEY(mesh.cp, "Ranks over which the tokens of a sample are sharded: 1.")),
       cut_axis(HANJI_KEY(mesh.tp,
                          "Ranks of one host over which the matmuls of a layer are sharded, at most "
-                         "model.heads and model.kv_heads; GPTs with parallel.data = ddp and "
-                         "train.bits = run or fast on CPUs.")),
+                         "model.heads and model.kv_heads; GPTs with train.bits = run or fast on "
+                         "CPUs.")),
       cut_axis(HANJI_KEY(mesh.axial,
                          "Ranks over which rows and columns of pairs are sharded, instead "
                          "of tp: 1.")),

@@ -171,8 +171,11 @@ std::vector<int64_t> beside_kept(const std::vector<LayerCount>& counts) {
 std::vector<plan::LayerCall> calls_of(const LayerCount& few, const LayerCount& more) {
   std::vector<plan::LayerCall> calls;
   for (size_t i = 0; i < few.calls.size(); ++i) {
-    const auto& [routine, op, dtype, count] = few.calls[i];
-    calls.push_back({routine, op, comm::to_dtype(dtype), amount(count, more.calls.at(i).count)});
+    const auto& [routine, op, dtype, counts] = few.calls[i];
+    plan::LayerCall& call = calls.emplace_back(plan::LayerCall{routine, op, comm::to_dtype(dtype)});
+    for (size_t rank = 0; rank < counts.size(); ++rank) {
+      call.counts.push_back(amount(counts[rank], more.calls.at(i).counts.at(rank)));
+    }
   }
   return calls;
 }

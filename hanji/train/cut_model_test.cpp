@@ -28,6 +28,7 @@ struct CutMesh {
   int64_t tp = 1;
   int64_t steps = kCutSteps;
   plan::Sharding data = plan::Sharding::kReplicas;
+  bool sequence = false;
 };
 
 /// Heads, vocabulary and batch that few degrees divide.
@@ -51,6 +52,7 @@ plan::Plan cut_plan(CutMesh mesh, const Dataset& dataset) {
   config.run.ranks = mesh.dp * mesh.tp;
   config.mesh.tp = mesh.tp;
   config.parallel.data = mesh.data;
+  config.parallel.sequence = mesh.sequence;
   if (mesh.data == plan::Sharding::kHybrid) config.mesh.fsdp = 2;
   if (mesh.tp > 1) inputs.model = count_facts(config, Workload{dataset});
   return plan::make_plan(inputs).or_throw();
@@ -168,6 +170,15 @@ TEST_F(CutJob, TrainsAsOneRankDoes) {
     for (size_t i = 0; i < whole().norms.size(); ++i) {
       EXPECT_NEAR(runs[0].norms[i], whole().norms[i], kCutApart * whole().norms[i]);
     }
+  }
+}
+
+TEST_F(CutJob, TrainsAsOneRankDoesWithItsStreamCutByTokens) {
+  const CutMesh mesh{.dp = 2, .tp = 3, .sequence = true};  // of 8 tokens 2, 3 and 3
+  const std::vector<CutRun> runs = run_cut(cut_plan(mesh, dataset()), dataset());
+  for (const CutRun& run : runs) {
+    EXPECT_THAT(apart(run, whole()), testing::IsEmpty());
+    EXPECT_EQ(run.norms, runs[0].norms);
   }
 }
 

@@ -96,7 +96,7 @@ base::Json model_key(const plan::Config& config, const topology::Machine& machin
                     {"instructions", instructions()},
                     {"dtype", name_of(config.compute.dtype)},
                     {"recompute", config.compute.recompute},
-                    {"cut", config.mesh.tp}};
+                    {"cut", {config.mesh.tp, config.parallel.sequence}}};
   for (const plan::Key& one : plan::schema()) {
     const bool matters = one.name.starts_with("model.") || one.name.starts_with("data.");
     if (matters) key[std::string(one.name)] = plan::format_value(one, one.get(config));

@@ -90,9 +90,7 @@ struct Axis::Calls {
   /// Finite values, in memory that is touched as a collective's.
   void pretend(const Key& key, at::Tensor& output, const at::Tensor& input) const {
     const auto& [routine, op, dtype, counts] = key;
-    const int64_t count = sum_of(counts);
-    const bool of_each = routine != Routine::kAllReduce && counts.size() == 1;
-    on_call({routine, op, dtype, of_each ? degree * count : count});
+    on_call({routine, op, dtype, counts});
     if (output.sizes() == input.sizes()) {
       output.copy_(input);
     } else {

@@ -24,7 +24,7 @@ struct AxisCall {
   schedule::Routine routine = schedule::Routine::kAllReduce;
   schedule::ReduceOp op = schedule::ReduceOp::kSum;
   at::ScalarType dtype = at::kFloat;
-  int64_t count = 0;  ///< Elements of the whole, of all ranks' parts together.
+  Extents counts;  ///< Elements: of each rank's part where parts move; one where all have as many.
 };
 
 /// The ranks that cut the layers of one model among themselves. Copies share what they have prepared.
