@@ -7,11 +7,10 @@
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 
-#include <chrono>
 #include <set>
-#include <thread>
 
 #include "hanji/base/clock.h"
+#include "hanji/comm/barrier.h"
 #include "hanji/comm/heap.h"
 #include "hanji/test/run_ranks.h"
 #include "hanji/trace/recorder.h"
@@ -303,9 +302,12 @@ TEST(DataParallelOverlap, TheFirstBucketIsReducedBeforeTheLastHook) {
     auto replicas = data_parallel(*net, world.group(),
                                   {.bucket_bytes = layer_bytes, .first_bucket_bytes = layer_bytes});
     const at::Tensor first = layers[0](torch::ones({2, 64}));
-    // Between the backward of the later layers and that of the first.
-    first.register_hook(
-        [](const at::Tensor&) { std::this_thread::sleep_for(std::chrono::milliseconds(400)); });
+    // Between the backward of the later layers and that of the first: all ranks have launched their
+    // buckets by the first barrier, and waits drive them.
+    const comm::Group side = world.group().subgroup({0, 1}, "side");
+    first.register_hook([&](const at::Tensor&) {
+      for (int i = 0; i < 3; ++i) comm::barrier(side);
+    });
     at::Tensor x = first;
     for (int i = 1; i < 4; ++i) x = layers[i](x);
     int64_t last_hook_ns = 0;
