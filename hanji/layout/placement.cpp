@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace hanji::layout {
 namespace {
@@ -33,7 +34,12 @@ bool fits(std::string_view pattern, std::string_view name) {
 
 }  // namespace
 
-Range part_of(int64_t size, int64_t unit, int index, int degree) {
+Range part_of(int64_t size, int64_t unit, int index, int degree, int blocks) {
+  if (blocks > 1) {
+    const Range own = part_of(blocks, 1, index, degree);
+    return {part_of(size, unit, static_cast<int>(own.begin), blocks).begin,
+            part_of(size, unit, static_cast<int>(own.end) - 1, blocks).end};
+  }
   const int64_t units = num_units(size, unit);
   const auto start = [&](int64_t rank) {
     return rank == degree ? size : std::min(size, rank * units / degree * unit);
@@ -43,6 +49,11 @@ Range part_of(int64_t size, int64_t unit, int index, int degree) {
 
 Result<std::vector<Range>> parts_of(const Placement& placement, int64_t size, int index,
                                     int degree) {
+  const int blocks = placement.blocks;
+  if (blocks > 1 && blocks < degree) {
+    return base::invalid_argument(fmt::format(
+        "{} ranks share {} blocks of features: at most {} ranks can", degree, blocks, blocks));
+  }
   std::vector<int64_t> segments = placement.segments;
   if (segments.empty()) segments = {size};
   if (std::accumulate(segments.begin(), segments.end(), int64_t{0}) != size) {
@@ -56,12 +67,14 @@ Result<std::vector<Range>> parts_of(const Placement& placement, int64_t size, in
   for (const int64_t segment : segments) {
     const int64_t unit = placement.unit * std::max<int64_t>(1, segment / shortest);
     const int64_t units = segment / unit;
-    if (units < degree) {
+    if (units < std::max(degree, blocks)) {
+      const auto [number, what] =
+          blocks > 1 ? std::pair(blocks, "blocks") : std::pair(degree, "ranks");
       return base::invalid_argument(
-          fmt::format("{} ranks share {} units of {} in a segment of {}: at most {} ranks can",
-                      degree, units, unit, segment, units));
+          fmt::format("{} {} share {} units of {} in a segment of {}: at most {} {} can", number,
+                      what, units, unit, segment, units, what));
     }
-    const Range part = part_of(segment, unit, index, degree);
+    const Range part = part_of(segment, unit, index, degree, blocks);
     parts.push_back({begin + part.begin, begin + part.end});
     begin += segment;
   }

@@ -22,23 +22,27 @@ struct Placement {
   /// long as the shortest on those of n units (queries whose heads share keys and values); what is left
   /// over belongs to the last rank.
   int64_t unit = 1;
+  /// Above 1: the units of each segment make up so many blocks, and a rank has whole ones, so that what
+  /// is computed block by block does not depend on the number of ranks.
+  int blocks = 1;
 
   bool is_cut() const { return dim != kWhole; }
   bool operator==(const Placement&) const = default;
 };
 
 /// Part `index` of [0, size) cut into `degree`: of n units those from floor(index n / degree) up to
-/// floor((index + 1) n / degree).
+/// floor((index + 1) n / degree). With `blocks` above 1 the units are cut into blocks so, and the
+/// blocks among the parts.
 ///
-/// Result  contiguous, in order, covering [0, size); their sizes differ by a unit, or by the rest that
-///         the last takes.
-/// Order   index in [0, degree), unit >= 1, size >= 0.
-Range part_of(int64_t size, int64_t unit, int index, int degree);
+/// Result  contiguous, in order, covering [0, size); their sizes differ by a unit (or a block), or by the
+///         rest that the last takes.
+/// Order   index in [0, degree), unit >= 1, size >= 0, blocks 1 or at least degree.
+Range part_of(int64_t size, int64_t unit, int index, int degree, int blocks = 1);
 
 /// What a rank holds along the cut dimension: a range of the whole in each segment, in order.
 ///
 /// Errors  kInvalidArgument, naming the sizes: segments that do not make up `size`, or a segment with
-///         fewer units than ranks, with the highest degree that it allows.
+///         fewer units than ranks or blocks, with the most that it allows; fewer blocks than ranks.
 Result<std::vector<Range>> parts_of(const Placement& placement, int64_t size, int index,
                                     int degree);
 

@@ -29,6 +29,23 @@ TEST(Placement, CutsFallOnUnitsAndTheLastTakesTheRest) {
   EXPECT_EQ(part_of(100, 16, 1, 2), (Range{48, 100}));
 }
 
+TEST(Placement, RanksHaveWholeBlocksWhoseBoundariesNoDegreeMoves) {
+  // Six heads in four blocks: 1, 2, 1, 2.
+  const Placement heads{1, {24}, 4, 4};
+  EXPECT_THAT(*parts_of(heads, 24, 0, 2), ElementsAre(Range{0, 12}));
+  EXPECT_THAT(*parts_of(heads, 24, 1, 3), ElementsAre(Range{4, 12}));
+  EXPECT_THAT(*parts_of(heads, 24, 2, 3), ElementsAre(Range{12, 24}));
+  EXPECT_THAT(*parts_of(heads, 24, 3, 4), ElementsAre(Range{16, 24}));
+  EXPECT_EQ(part_of(65, 16, 1, 2, 4), (Range{32, 65}));
+}
+
+TEST(Placement, FewerBlocksThanRanksAndFewerUnitsThanBlocksAreRefused) {
+  EXPECT_THAT(parts_of({1, {24}, 4, 4}, 24, 0, 5).status().message(),
+              AllOf(HasSubstr("5 ranks share 4 blocks"), HasSubstr("at most 4")));
+  EXPECT_THAT(parts_of({1, {24}, 4, 8}, 24, 0, 1).status().message(),
+              AllOf(HasSubstr("8 blocks share 6 units"), HasSubstr("at most 6")));
+}
+
 TEST(Placement, EachSegmentIsCutByItself) {
   const Placement qkv{0, {6, 6, 6}, 2};
   EXPECT_THAT(*parts_of(qkv, 18, 1, 3), ElementsAre(Range{2, 4}, Range{8, 10}, Range{14, 16}));

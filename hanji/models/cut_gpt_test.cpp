@@ -137,6 +137,52 @@ TEST(CutGpt, TrainsAsTheWholeOneWithItsStreamCutByTokens) {
   expect_the_wholes_values(options, 3, /*recompute=*/true);
 }
 
+/// In fp32, where another order of sums would be seen.
+void expect_the_bits_of_one_process(GptOptions options, int blocks, bool recompute = false) {
+  options.dtype = base::Precision::kFloat32;
+  options.dropout = 0.1;
+  options.axis = Axis().in_blocks(blocks);
+  GptImpl whole(options);
+  const Trained expected = train(whole);
+  for (const int degree : {2, 3, 4}) {
+    test::run_ranks(degree, [&](world::World& world) {
+      GptOptions own = options;
+      own.axis = Axis(world.group()).in_blocks(blocks);
+      GptImpl model(own);
+      std::vector<layers::LayerScope> scopes;
+      if (recompute) scopes.push_back(parallel::recompute(model.recomputed_layers()));
+      const Trained found = train(model, scopes);
+      for (const auto& [name, value] : found.values) {
+        EXPECT_TRUE(at::equal(value, part_of(model.cut(), name, expected.values.at(name))))
+            << name << ", rank " << world.rank() << " of " << degree;
+      }
+      EXPECT_EQ(found.losses, expected.losses) << degree << " ranks";
+    });
+  }
+}
+
+TEST(CutGpt, HasTheBitsOfOneProcessInBlocks) { expect_the_bits_of_one_process(uneven(), 4); }
+
+TEST(CutGpt, HasTheBitsOfOneProcessInBlocksWithAHeadOfItsOwn) {
+  GptOptions options = uneven();
+  options.heads = 4;
+  options.tied = false;
+  expect_the_bits_of_one_process(options, 4, /*recompute=*/true);
+}
+
+TEST(CutGpt, HasTheBitsOfOneProcessInBlocksOfHeadsThatShareKeysAndValues) {
+  GptOptions options = uneven();
+  options.heads = 8;
+  options.kv_heads = 4;
+  expect_the_bits_of_one_process(options, 4);
+}
+
+TEST(CutGpt, RefusesMoreBlocksThanHeads) {
+  GptOptions options = uneven();
+  options.axis = Axis().in_blocks(8);
+  EXPECT_THROW({ const GptImpl model(options); }, Error);
+}
+
 TEST(CutGpt, RunsItsCollectivesAgainWhereBlocksAreRecomputed) {
   expect_the_wholes_values(uneven(), 2, /*recompute=*/true);
 }

@@ -11,6 +11,7 @@
 #include "hanji/base/status.h"
 #include "hanji/models/internal/initial.h"
 #include "hanji/parallel/tensor/attention.h"
+#include "hanji/parallel/tensor/blocks.h"
 #include "hanji/parallel/tensor/dropout.h"
 #include "hanji/parallel/tensor/embedding.h"
 #include "hanji/parallel/tensor/linear.h"
@@ -22,6 +23,7 @@ namespace hanji::models {
 namespace {
 
 using compute::Weight;
+using parallel::tensor::Axis;
 using parallel::tensor::Broadcast;
 using parallel::tensor::Features;
 using parallel::tensor::Parameter;
@@ -35,6 +37,7 @@ using torch::nn::Module;
 using Norm = parallel::tensor::LayerNorm<Replicated>;
 
 constexpr double kDeviation = 0.02;
+constexpr int64_t kBlockUnit = 16;  ///< Columns that no block of features parts.
 
 /// Elements of a token's keys, or values.
 int64_t kv_width(const GptOptions& o) {
@@ -58,16 +61,25 @@ struct Block {
   }
 };
 
+/// Of hidden features and of the vocabulary.
+int64_t unit_of(const Axis& axis) { return axis.num_blocks() > 1 ? kBlockUnit : 1; }
+
 /// Heads of keys and values are whole on a rank, and with them those of queries and their columns.
 layout::PlacementTable placements_of(const GptOptions& o) {
   const int64_t width = o.width, keys = kv_width(o), head = o.width / o.heads;
-  return {{"*.wte.weight", {0, {o.vocabulary}}},
-          {"lm_head.weight", {0, {o.vocabulary}}},
-          {"*.attn.c_attn.*", {0, {width, keys, keys}, head}},
-          {"*.attn.c_proj.weight", {1, {width}, head * (width / keys)}},
-          {"*.mlp.c_fc.*", {0, {4 * width}}},
-          {"*.mlp.c_proj.weight", {1, {4 * width}}},
+  const int64_t unit = unit_of(o.axis);
+  const int blocks = o.axis.num_blocks();
+  return {{"*.wte.weight", {0, {o.vocabulary}, unit, blocks}},
+          {"lm_head.weight", {0, {o.vocabulary}, unit, blocks}},
+          {"*.attn.c_attn.*", {0, {width, keys, keys}, head, blocks}},
+          {"*.attn.c_proj.weight", {1, {width}, head * (width / keys), blocks}},
+          {"*.mlp.c_fc.*", {0, {4 * width}, unit, blocks}},
+          {"*.mlp.c_proj.weight", {1, {4 * width}, unit, blocks}},
           {"*", {}}};
+}
+
+parallel::tensor::Extents vocabulary_extents(const GptOptions& o) {
+  return o.axis.extents_of(o.vocabulary, unit_of(o.axis));
 }
 
 /// Registers this rank's parts of parameters under GPT-2's names and fills them.
@@ -120,7 +132,18 @@ class Builder {
         linear(mlp, "mlp.c_fc", {4 * width, width}, kDeviation);
     std::tie(b.down.weight, b.down_bias.weight) =
         linear(mlp, "mlp.c_proj", {width, 4 * width}, residual);
+    b.qkv.blocks = blocks(path + ".attn.c_attn.weight", width + 2 * kv_width(options_));
+    b.qkv_bias.blocks = b.qkv.blocks;
+    b.out.blocks = blocks(path + ".attn.c_proj.weight", width);
+    b.up.blocks = blocks(path + ".mlp.c_fc.weight", 4 * width);
+    b.down.blocks = blocks(path + ".mlp.c_proj.weight", 4 * width);
     return b;
+  }
+
+  /// How the parameter of this full name is multiplied, `size` long where it is cut.
+  parallel::tensor::FeatureBlocksPtr blocks(const std::string& name, int64_t size) const {
+    const layout::Placement placement = layout::placement_of(placements_, name).or_throw();
+    return parallel::tensor::feature_blocks(placement, size, options_.axis);
   }
 
  private:
@@ -217,6 +240,7 @@ GptImpl::GptImpl(const GptOptions& options)
                                  ? parameters_->token.weight
                                  : builder.normal(builder.child(*this, "lm_head"), "lm_head",
                                                   {options.vocabulary, options.width});
+  parameters_->head.blocks = builder.blocks("lm_head.weight", options.vocabulary);
 }
 
 GptImpl::~GptImpl() = default;
@@ -258,7 +282,7 @@ class GptImpl::Pass {
           std::to_string(options_.block) + "; cut the sample or build a longer model"));
     }
     const Rows found =
-        to_stream(embedding(tokens, p.token, axis(), axis().extents_of(options_.vocabulary)));
+        to_stream(embedding(tokens, p.token, axis(), vocabulary_extents(options_)));
     return {dropped(found + positions(p.position), key_).value()};
   }
 
@@ -365,9 +389,10 @@ std::vector<at::Tensor> GptImpl::layer_parameters(int64_t index) const {
 
 layers::LossSum GptImpl::loss(layers::Flow flow, const layers::Batch& batch) {
   const Typed<Features> logits(flow.at(0).view({-1, flow.at(0).size(-1)}));
-  const auto columns = options_.axis.extents_of(options_.vocabulary);
-  return {cross_entropy_sum(logits, batch.targets.reshape({-1}), options_.axis, columns).value(),
-          batch.num_valid};
+  const auto columns = vocabulary_extents(options_);
+  const auto sum = cross_entropy_sum(logits, batch.targets.reshape({-1}), options_.axis, columns,
+                                     parameters_->head.blocks);
+  return {sum.value(), batch.num_valid};
 }
 
 layout::Cut GptImpl::cut() const {

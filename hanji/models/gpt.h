@@ -24,7 +24,8 @@ struct GptOptions {
   base::Attention attention = base::Attention::kMath;
   c10::Device device = c10::kCPU;  ///< Of the parameters, and of the tokens that they are given.
   int64_t kv_heads = 0;            ///< Heads of keys and values, a divisor of heads; 0: as many.
-  /// Cuts heads, hidden features and vocabulary, as cut() says; parts may be uneven.
+  /// Cuts heads, hidden features and vocabulary, as cut() says; parts may be uneven. In blocks, each is
+  /// computed so, on one rank too.
   parallel::tensor::Axis axis = {};
   bool sequence = false;  ///< On the axis the residual stream is cut by tokens.
 };
@@ -43,7 +44,8 @@ struct GptOptions {
 class GptImpl : public layers::Model {
  public:
   /// Errors  throws invalid_argument for sizes below 1, width not a multiple of heads, heads not one
-  ///         of kv_heads, dropout outside [0, 1), an axis of more ranks than heads of keys.
+  ///         of kv_heads, dropout outside [0, 1), an axis of more ranks or blocks than heads of keys,
+  ///         or of more blocks than the vocabulary has of 16 columns.
   explicit GptImpl(const GptOptions& options);
   ~GptImpl() override;
 

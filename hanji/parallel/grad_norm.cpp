@@ -110,6 +110,8 @@ double norm_of_blocks(std::span<const double> partial_sums) {
   return std::sqrt(tree_sum(partial_sums));
 }
 
+double sum_of_blocks(std::span<const double> partial_sums) { return tree_sum(partial_sums); }
+
 double clip_grad_norm(std::span<const at::Tensor> parameters, double max_norm) {
   const at::NoGradGuard no_grad;
   std::vector<double> partial_sums;

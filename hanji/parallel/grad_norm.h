@@ -37,6 +37,8 @@ double clip_grad_norm(std::span<const at::Tensor> parameters, double max_norm);
 std::vector<double> norm_blocks(const at::Tensor& gradient);
 /// Returns the norm from all partial sums, those of each parameter in order.
 double norm_of_blocks(std::span<const double> partial_sums);
+/// Returns its square.
+double sum_of_blocks(std::span<const double> partial_sums);
 
 /// Returns the divisor of gradients for a norm of at most `max_norm`: 1, or
 /// (norm + 1e-6) / max_norm, as torch's clip_grad_norm_. `max_norm` <= 0 means no clipping.

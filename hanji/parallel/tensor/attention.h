@@ -1,7 +1,10 @@
 #pragma once
 
+#include <ATen/ops/zeros_like.h>
+
 #include "hanji/compute/attention.h"
 #include "hanji/parallel/tensor/axis.h"
+#include "hanji/parallel/tensor/blocks.h"
 #include "hanji/parallel/tensor/dropout.h"
 #include "hanji/parallel/tensor/typed.h"
 
@@ -21,6 +24,12 @@ inline Typed<Features> causal_attention(const Typed<Features>& qkv,
   options.key.part = own_dropout_part(1, axis, heads);
   options.heads = heads[axis.rank()];
   options.kv_heads = axis.extents_of(kv_heads)[axis.rank()];
+  const bool plain = options.dropout > 0 || options.attention == compute::Attention::kFlash;
+  if (bias.blocks && plain) {  // whose sum over rows would follow the number of columns
+    const at::Tensor x = add_bias_in_blocks(qkv.value(), bias.weight, bias.blocks);
+    const at::Tensor none = at::zeros_like(bias.weight.value.detach());
+    return Typed<Features>(compute::causal_attention(x, {none, {}}, options));
+  }
   return Typed<Features>(compute::causal_attention(qkv.value(), bias.weight, options));
 }
 

@@ -16,6 +16,7 @@
 #include "hanji/base/status.h"
 #include "hanji/comm/group.h"
 #include "hanji/comm/prepare.h"
+#include "hanji/comm/tree_reduce.h"
 #include "hanji/layout/placement.h"
 
 namespace hanji::parallel::tensor {
@@ -105,6 +106,19 @@ struct Axis::Calls {
   }
 };
 
+struct Axis::Blocks {
+  schedule::GrainTree tree;
+  std::map<int64_t, std::shared_ptr<const schedule::StepList>> steps = {};  ///< By count.
+
+  const std::shared_ptr<const schedule::StepList>& steps_of(int64_t count) {
+    auto& list = steps[count];
+    if (!list) {
+      list = std::make_shared<const schedule::StepList>(schedule::tree_all_reduce(tree, count));
+    }
+    return list;
+  }
+};
+
 Axis::Axis() = default;
 
 Axis::Axis(const comm::Group& group)
@@ -117,13 +131,32 @@ Axis Axis::silent(int rank, int degree, std::function<void(const AxisCall&)> on_
   return Axis(std::make_shared<Calls>(Calls{rank, degree, std::nullopt, std::move(on_call)}));
 }
 
+Axis Axis::in_blocks(int blocks) const {
+  if (blocks > 1 && blocks < degree()) {
+    throw Error(base::invalid_argument(fmt::format(
+        "axis of {} ranks in {} blocks: a rank owns at least one; take {} blocks or more", degree(),
+        blocks, degree())));
+  }
+  Axis axis = *this;
+  axis.blocks_.reset();
+  if (blocks <= 1) return axis;
+  std::vector<layout::Range> owners;
+  for (int rank = 0; rank < degree(); ++rank) {
+    owners.push_back(layout::part_of(blocks, 1, rank, degree()));
+  }
+  axis.blocks_ = std::make_shared<Blocks>(Blocks{schedule::grain_tree(blocks, owners)});
+  return axis;
+}
+
 int Axis::degree() const { return calls_ ? calls_->degree : 1; }
 int Axis::rank() const { return calls_ ? calls_->rank : 0; }
+int Axis::num_blocks() const { return blocks_ ? static_cast<int>(blocks_->tree.num_grains) : 1; }
+const schedule::Fold& Axis::fold() const { return blocks_->tree.ranks[rank()]; }
 
 Extents Axis::extents_of(int64_t size, int64_t unit) const {
   Extents extents;
   for (int index = 0; index < degree(); ++index) {
-    extents.push_back(layout::part_of(size, unit, index, degree()).size());
+    extents.push_back(layout::part_of(size, unit, index, degree(), num_blocks()).size());
   }
   return extents;
 }
@@ -137,6 +170,20 @@ layout::Range Axis::own_range(const Extents& extents) const {
 
 at::Tensor Axis::sum(const at::Tensor& terms) const {
   return calls_ ? calls_->reduced(terms.contiguous(), ReduceOp::kSum) : terms;
+}
+
+at::Tensor Axis::sum_of_blocks(const at::Tensor& partials) const {
+  if (!calls_) return partials.select(0, 0);
+  at::Tensor output = at::empty(partials.sizes().slice(1), partials.options());
+  if (!calls_->group) {
+    calls_->on_call(
+        {Routine::kAllReduce, ReduceOp::kSum, partials.scalar_type(), {output.numel()}});
+    return output.copy_(partials[0]);
+  }
+  const at::Tensor rows = partials.contiguous().view({partials.size(0), output.numel()});
+  at::Tensor flat = output.view({-1});
+  comm::tree_all_reduce(rows, flat, blocks_->steps_of(output.numel()), *calls_->group).wait();
+  return output;
 }
 
 at::Tensor Axis::maximum(const at::Tensor& values) const {

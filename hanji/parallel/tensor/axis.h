@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hanji/layout/range.h"
+#include "hanji/schedule/grain_tree.h"
 #include "hanji/schedule/operation.h"
 
 namespace hanji::comm {
@@ -44,16 +45,28 @@ class Axis {
   /// memory, nothing moves, and `on_call` is given each collective. Counts what a model asks for.
   static Axis silent(int rank, int degree, std::function<void(const AxisCall&)> on_call);
 
+  /// The same ranks for stable bits: features are computed in `blocks` blocks, of which a rank owns whole
+  /// ones, and sums over them are taken by the grain tree, so that no bit depends on the degree. 1: whole
+  /// products, one term of each rank.
+  /// Errors  throws Error(kInvalidArgument) for fewer blocks than ranks.
+  Axis in_blocks(int blocks) const;
+
   int degree() const;
   int rank() const;
+  int num_blocks() const;
 
-  /// [0, size) cut evenly at multiples of `unit`, as layout::part_of.
+  /// How this rank adds up the terms of its blocks; the blocks are the grains. There are at least two.
+  const schedule::Fold& fold() const;
+
+  /// [0, size) cut evenly at multiples of `unit`, or into blocks of such, as layout::part_of.
   Extents extents_of(int64_t size, int64_t unit = 1) const;
 
   /// Where this rank's part lies in the whole that the extents make up.
   layout::Range own_range(const Extents& extents) const;
 
   at::Tensor sum(const at::Tensor& terms) const;
+  /// The sum of all ranks' blocks, of the partial sums [k, ...] of fold().
+  at::Tensor sum_of_blocks(const at::Tensor& partials) const;
   at::Tensor maximum(const at::Tensor& values) const;
   /// The parts of all ranks, one after another along `dim`. Empty extents: all are like this one.
   at::Tensor gather(const at::Tensor& part, int64_t dim, const Extents& extents = {}) const;
@@ -64,9 +77,11 @@ class Axis {
 
  private:
   struct Calls;
+  struct Blocks;
   explicit Axis(std::shared_ptr<Calls> calls) : calls_(std::move(calls)) {}
 
-  std::shared_ptr<Calls> calls_;  ///< Null: one rank.
+  std::shared_ptr<Calls> calls_;    ///< Null: one rank.
+  std::shared_ptr<Blocks> blocks_;  ///< Null: whole products.
 };
 
 }  // namespace hanji::parallel::tensor

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <numeric>
+#include <vector>
 
 #include "hanji/base/status.h"
 
@@ -20,12 +21,21 @@ void check_tokens(const at::Tensor& tokens, int64_t vocabulary) {
   }
 }
 
+/// What one rank found is exact, so it may stand in any partial sum.
+at::Tensor as_partials(const at::Tensor& found, const Axis& axis) {
+  if (axis.num_blocks() == 1) return found;
+  const at::Tensor first = found.unsqueeze(0);
+  std::vector<at::Tensor> all(axis.fold().partials.size(), at::zeros_like(first));
+  all[0] = first;
+  return all.size() == 1 ? first : at::cat(all);
+}
+
 }  // namespace
 
 Typed<Partial> embedding(const at::Tensor& tokens, const Parameter<Sharded<0>>& table,
                          const Axis& axis, const Extents& rows) {
   const at::Tensor& mine = table.weight.value;
-  if (axis.degree() == 1) return Typed<Partial>(at::embedding(mine, tokens));
+  if (axis.degree() == 1) return Typed<Partial>(as_partials(at::embedding(mine, tokens), axis));
   if (static_cast<int>(rows.size()) != axis.degree() || rows[axis.rank()] != mine.size(0)) {
     throw Error(
         base::invalid_argument(fmt::format("embedding: rank {} of {} has {} rows, and {} extents "
@@ -36,7 +46,7 @@ Typed<Partial> embedding(const at::Tensor& tokens, const Parameter<Sharded<0>>& 
   const at::Tensor here = tokens - axis.own_range(rows).begin;
   const at::Tensor absent = here.lt(0).logical_or_(here.ge(mine.size(0)));
   const at::Tensor found = at::embedding(mine, here.masked_fill(absent, 0));
-  return Typed<Partial>(found.masked_fill(absent.unsqueeze(-1), 0));
+  return Typed<Partial>(as_partials(found.masked_fill(absent.unsqueeze(-1), 0), axis));
 }
 
 }  // namespace hanji::parallel::tensor

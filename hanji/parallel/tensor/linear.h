@@ -4,10 +4,12 @@
 
 #include "hanji/compute/gelu.h"
 #include "hanji/compute/linear.h"
+#include "hanji/parallel/tensor/blocks.h"
 #include "hanji/parallel/tensor/typed.h"
 
 /// Matrix products of which each rank of an axis computes a part. Nothing moves here: what does is
-/// the region before or after. On one rank each is compute's operation, bit for bit.
+/// the region before or after. On one rank each is compute's operation, bit for bit; with a weight in
+/// blocks each is the same bits on any number of ranks.
 namespace hanji::parallel::tensor {
 
 /// Each rank computes its columns of the output.
@@ -15,6 +17,9 @@ namespace hanji::parallel::tensor {
 /// Shape   x [..., K], weight [N / ranks, K] -> [..., N / ranks].
 inline Typed<Features> column_linear(const Typed<Broadcast>& x,
                                      const Parameter<Sharded<0>>& weight) {
+  if (weight.blocks) {
+    return Typed<Features>(column_blocks(x.value(), weight.weight, weight.blocks));
+  }
   return Typed<Features>(compute::linear(x.value(), weight.weight));
 }
 
@@ -22,6 +27,9 @@ inline Typed<Features> column_linear(const Typed<Broadcast>& x,
 ///
 /// Shape   x [..., K / ranks], weight [N, K / ranks] -> [..., N].
 inline Typed<Partial> row_linear(const Typed<Features>& x, const Parameter<Sharded<1>>& weight) {
+  if (weight.blocks) {
+    return Typed<Partial>(row_blocks(x.value(), weight.weight, weight.blocks));
+  }
   return Typed<Partial>(compute::linear(x.value(), weight.weight));
 }
 

@@ -43,8 +43,8 @@ void check_targets_of_all(const at::Tensor& targets, int64_t vocabulary) {
 }
 
 /// exp(logits - largest), over the logits if they may go; its sums by row.
-at::Tensor exponentials(at::Tensor& logits, const at::Tensor& largest, bool overwrite) {
-  at::Tensor sums = at::empty_like(largest);
+void exponentials(const at::Tensor& logits, const at::Tensor& largest, bool overwrite,
+                  at::Tensor& sums) {
   for (int64_t begin = 0; begin < logits.size(0); begin += kRowsAtOnce) {
     const int64_t rows = std::min(kRowsAtOnce, logits.size(0) - begin);
     at::Tensor part = logits.narrow(0, begin, rows);
@@ -54,7 +54,6 @@ at::Tensor exponentials(at::Tensor& logits, const at::Tensor& largest, bool over
     at::sum_out(sum, powers, 1);
     if (overwrite) part.copy_(powers);
   }
-  return sums;
 }
 
 /// The softmax less one at the target, of rows that count: what backward gives.
@@ -69,18 +68,42 @@ void turn_into_gradient(at::Tensor& powers, const at::Tensor& sums, const Target
   powers.masked_fill_(targets.ignored.unsqueeze(1), 0);
 }
 
+/// What stands in a row of logits that the axis cuts.
+struct Columns {
+  const Axis& axis;
+  int64_t begin;                   ///< Of this rank's.
+  const FeatureBlocksPtr& blocks;  ///< Null: one sum of each rank.
+};
+
+/// The sums of all columns' exponentials, and the logits at the targets: [2, N].
+at::Tensor sums_of_all(const Columns& columns, const at::Tensor& logits, const at::Tensor& largest,
+                       const at::Tensor& at_target, bool overwrite) {
+  if (!columns.blocks) {
+    at::Tensor sums = at::empty_like(largest);
+    exponentials(logits, largest, overwrite, sums);
+    return columns.axis.sum(at::stack({sums, at_target}));
+  }
+  const at::Tensor sums = fold_blocks(
+      *columns.blocks, largest.sizes(), largest.options(),
+      [&](const std::vector<layout::Range>& ranges, at::Tensor& term) {
+        exponentials(logits.narrow(1, ranges[0].begin, ranges[0].size()), largest, overwrite, term);
+      });
+  // At most one rank has a logit, so any of its partial sums may hold it.
+  const at::Tensor found = at::zeros_like(sums);
+  found[0].copy_(at_target);
+  return columns.axis.sum_of_blocks(at::stack({sums, found}, 1));
+}
+
 struct CutCrossEntropy : torch::autograd::Function<CutCrossEntropy> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& given,
-                            const at::Tensor& targets, const Axis* axis, int64_t begin,
-                            bool overwrite) {
+                            const at::Tensor& targets, const Columns* columns, bool overwrite) {
     at::Tensor logits = given.detach();
     const auto dtype = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    const Targets here = targets_here(targets, begin, logits.size(1));
-    const at::Tensor largest = axis->maximum(logits.amax(1).to(dtype));
+    const Targets here = targets_here(targets, columns->begin, logits.size(1));
+    const at::Tensor largest = columns->axis.maximum(logits.amax(1).to(dtype));
     const at::Tensor at_target =
         logits.gather(1, here.column).squeeze(1).to(dtype).masked_fill(here.absent, 0);
-    const at::Tensor sums = exponentials(logits, largest, overwrite);
-    const at::Tensor both = axis->sum(at::stack({sums, at_target}));
+    const at::Tensor both = sums_of_all(*columns, logits, largest, at_target, overwrite);
     if (overwrite) {
       turn_into_gradient(logits, both[0], here);
       context->saved_data["gradient"] = logits;
@@ -94,16 +117,19 @@ struct CutCrossEntropy : torch::autograd::Function<CutCrossEntropy> {
     context->saved_data.erase("gradient");
     const double factor = gradients[0].item<double>();
     if (factor != 1) gradient.mul_(factor);
-    return {gradient, {}, {}, {}, {}};
+    return {gradient, {}, {}, {}};
   }
 };
 
 }  // namespace
 
 Typed<Replicated> cross_entropy_sum(const Typed<Features>& logits, const at::Tensor& targets,
-                                    const Axis& axis, const Extents& columns) {
+                                    const Axis& axis, const Extents& columns,
+                                    const FeatureBlocksPtr& blocks) {
   const at::Tensor& mine = logits.value();
-  if (axis.degree() == 1) return Typed<Replicated>(compute::cross_entropy_sum(mine, targets));
+  if (axis.degree() == 1 && !blocks) {
+    return Typed<Replicated>(compute::cross_entropy_sum(mine, targets));
+  }
   if (static_cast<int>(columns.size()) != axis.degree() || columns[axis.rank()] != mine.size(1)) {
     throw Error(base::invalid_argument(fmt::format(
         "cross_entropy_sum: rank {} of {} has {} columns, and {} extents are given; give the "
@@ -111,9 +137,9 @@ Typed<Replicated> cross_entropy_sum(const Typed<Features>& logits, const at::Ten
         axis.rank(), axis.degree(), mine.size(1), columns.size())));
   }
   check_targets_of_all(targets, std::accumulate(columns.begin(), columns.end(), int64_t{0}));
-  const int64_t begin = axis.own_range(columns).begin;
+  const Columns here{axis, axis.own_range(columns).begin, blocks};
   const bool overwrite = at::GradMode::is_enabled() && mine.requires_grad();
-  return Typed<Replicated>(CutCrossEntropy::apply(mine, targets, &axis, begin, overwrite));
+  return Typed<Replicated>(CutCrossEntropy::apply(mine, targets, &here, overwrite));
 }
 
 }  // namespace hanji::parallel::tensor

@@ -1,5 +1,6 @@
 #include "hanji/parallel/tensor/regions.h"
 
+#include "hanji/base/status.h"
 #include "hanji/comm/linear_map.h"
 
 namespace hanji::parallel::tensor::internal {
@@ -19,19 +20,54 @@ Extents extents_within(const at::Tensor& whole, int64_t dim, const Axis& axis,
   return extents.empty() ? axis.extents_of(whole.size(dim)) : extents;
 }
 
+void refuse_blocks(const Axis& axis) {
+  if (axis.num_blocks() == 1) return;
+  throw Error(base::unsupported(
+      "an axis in blocks of features cuts no tokens and moves no weights; compute whole products "
+      "(one block), or keep tokens whole"));
+}
+
+/// As many equal terms as this rank has partial sums, in the memory of one.
+at::Tensor repeated(const at::Tensor& x, const Axis& axis) {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.insert(sizes.begin(), std::ssize(axis.fold().partials));
+  return x.unsqueeze(0).expand(sizes);
+}
+
+at::Tensor entered_in_blocks(const at::Tensor& x, const Axis& axis) {
+  if (axis.degree() == 1) return x.unsqueeze(0);
+  return comm::apply_linear(x, {[axis](const at::Tensor& all) { return repeated(all, axis); },
+                                [axis](const at::Tensor& g) { return axis.sum_of_blocks(g); }});
+}
+
+at::Tensor summed_in_blocks(const at::Tensor& x, const Axis& axis) {
+  if (axis.degree() == 1) return x.squeeze(0);
+  return comm::apply_linear(
+      x, {[axis](const at::Tensor& partials) { return axis.sum_of_blocks(partials); },
+          [axis](const at::Tensor& g) { return repeated(g, axis); }});
+}
+
 }  // namespace
 
 at::Tensor entered(const at::Tensor& x, const Axis& axis) {
+  if (axis.num_blocks() > 1) return entered_in_blocks(x, axis);
+  return entered_by_rows(x, axis);
+}
+
+at::Tensor entered_by_rows(const at::Tensor& x, const Axis& axis) {
   if (axis.degree() == 1) return x;
+  refuse_blocks(axis);
   return comm::apply_linear(x, {same, [axis](const at::Tensor& g) { return axis.sum(g); }});
 }
 
 at::Tensor summed(const at::Tensor& x, const Axis& axis) {
+  if (axis.num_blocks() > 1) return summed_in_blocks(x, axis);
   if (axis.degree() == 1) return x;
   return comm::apply_linear(x, {[axis](const at::Tensor& terms) { return axis.sum(terms); }, same});
 }
 
 at::Tensor gathered(const at::Tensor& x, int64_t dim, const Axis& axis, const Extents& extents) {
+  refuse_blocks(axis);
   if (axis.degree() == 1) return x;
   const Extents each = extents_like(x, dim, axis, extents);
   return comm::apply_linear(x,
@@ -40,6 +76,7 @@ at::Tensor gathered(const at::Tensor& x, int64_t dim, const Axis& axis, const Ex
 }
 
 at::Tensor scattered(const at::Tensor& x, int64_t dim, const Axis& axis, const Extents& extents) {
+  refuse_blocks(axis);
   if (axis.degree() == 1) return x;
   const Extents each = extents_within(x, dim, axis, extents);
   return comm::apply_linear(

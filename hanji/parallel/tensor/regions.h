@@ -14,13 +14,16 @@
 ///
 /// Cost    one collective of the axis where an arrow or its backward names one; on an axis of one rank
 ///         nothing, and the graph of autograd is that of the plain operations.
-/// Errors  as Axis.
+///         On an axis in blocks, all_reduces are tree reductions of the blocks' partial sums.
+/// Errors  as Axis; throws Error(kUnsupported) for gather and scatter_sum in blocks, which would cut
+///         tokens or move weights.
 /// Source  Shoeybi et al., Megatron-LM, arXiv 1909.08053, figure 3; Korthikanti et al., Reducing
 ///         Activation Recomputation in Large Transformer Models, arXiv 2205.05198, section 4.2.2.
 namespace hanji::parallel::tensor {
 
 namespace internal {
 at::Tensor entered(const at::Tensor& x, const Axis& axis);
+at::Tensor entered_by_rows(const at::Tensor& parameter, const Axis& axis);
 at::Tensor summed(const at::Tensor& x, const Axis& axis);
 at::Tensor gathered(const at::Tensor& x, int64_t dim, const Axis& axis, const Extents& extents);
 at::Tensor scattered(const at::Tensor& x, int64_t dim, const Axis& axis, const Extents& extents);
@@ -35,7 +38,7 @@ inline Typed<Broadcast> enter(const Typed<Replicated>& x, const Axis& axis) {
 /// For rows that are cut: the sum of all ranks' gradients arrives at the parameter.
 inline Parameter<Broadcast> enter(const Parameter<Replicated>& parameter, const Axis& axis) {
   if (axis.degree() == 1) return {parameter.weight};
-  return {{internal::entered(parameter.weight.value, axis), {}}};
+  return {{internal::entered_by_rows(parameter.weight.value, axis), {}}};
 }
 
 inline Typed<Replicated> sum(const Typed<Partial>& x, const Axis& axis) {

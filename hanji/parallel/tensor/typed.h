@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "hanji/compute/weight.h"
@@ -15,7 +16,12 @@
 ///     Broadcast     equal on all ranks              a term: the sum of all ranks' is the gradient
 ///     Sharded<dim>  a part along a dimension        the same part of the gradient
 ///     Partial       a term of a sum                 equal on all ranks
+///
+/// On an axis in blocks (Axis::in_blocks) a rank has several terms, its partial sums: a value that is
+/// Partial, and one that is Broadcast with its gradient, is [k, ...] then.
 namespace hanji::parallel::tensor {
+
+struct FeatureBlocks;
 
 struct Replicated {};
 struct Broadcast {};
@@ -43,6 +49,7 @@ class Typed {
 template <class Placement>
 struct Parameter {
   compute::Weight weight;
+  std::shared_ptr<const FeatureBlocks> blocks = {};  ///< Null: it is multiplied whole.
 };
 
 /// What a parameter that every row meets (a bias, a norm's weights, the whole matrix of a linear) must

@@ -1,0 +1,202 @@
+// What is computed in blocks of features is the same bits on any number of ranks.
+#include "hanji/parallel/tensor/blocks.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "hanji/parallel/tensor/block_norm.h"
+#include "hanji/parallel/tensor/linear.h"
+#include "hanji/parallel/tensor/loss.h"
+#include "hanji/parallel/tensor/regions.h"
+#include "hanji/test/run_ranks.h"
+
+namespace hanji::parallel::tensor {
+namespace {
+
+using testing::HasSubstr;
+
+// Blocks of unequal size: 6 heads, 6 units of hidden features, 65 columns.
+constexpr int64_t kRows = 37, kFeatures = 48, kHidden = 96, kColumns = 65;
+
+struct BlockedWeight {
+  layout::Placement placement;
+  std::vector<int64_t> sizes;
+};
+
+const std::map<std::string, BlockedWeight>& blocked_weights() {
+  static const std::map<std::string, BlockedWeight> all = {
+      {"qkv", {{0, {kFeatures, kFeatures, kFeatures}, 8}, {3 * kFeatures, kFeatures}}},
+      {"out", {{1, {kFeatures}, 8}, {kFeatures, kFeatures}}},
+      {"up", {{0, {kHidden}, 16}, {kHidden, kFeatures}}},
+      {"down", {{1, {kHidden}, 16}, {kFeatures, kHidden}}},
+      {"head", {{0, {kColumns}, 16}, {kColumns, kFeatures}}}};
+  return all;
+}
+
+at::Tensor wave(at::IntArrayRef sizes, int64_t seed) {
+  return (at::arange(c10::multiply_integers(sizes), at::kFloat) * 1.7 + seed).sin().view(sizes);
+}
+
+at::Tensor own_part(layout::Placement placement, const at::Tensor& whole, const Axis& axis) {
+  placement.blocks = axis.num_blocks();
+  std::vector<at::Tensor> parts;
+  for (const layout::Range& range :
+       layout::parts_of(placement, whole.size(placement.dim), axis.rank(), axis.degree())
+           .or_throw()) {
+    parts.push_back(whole.narrow(placement.dim, range.begin, range.size()));
+  }
+  return at::cat(parts, placement.dim);
+}
+
+/// Of a chain of columns and rows that ends in a loss.
+struct Outcome {
+  at::Tensor y, loss, x_gradient;
+  std::map<std::string, at::Tensor> gradients;
+};
+
+Outcome outcome_on(const Axis& axis) {
+  std::map<std::string, at::Tensor> own;
+  for (const auto& [name, one] : blocked_weights()) {
+    const at::Tensor whole = wave(one.sizes, std::ssize(own)) * 0.3;
+    own[name] = own_part(one.placement, whole, axis).contiguous().requires_grad_();
+  }
+  const auto parameter = [&]<int64_t kDim>(Sharded<kDim>, const std::string& name) {
+    const BlockedWeight& one = blocked_weights().at(name);
+    return Parameter<Sharded<kDim>>{
+        {own.at(name), at::zeros_like(own.at(name).detach())},
+        feature_blocks(one.placement, one.sizes[one.placement.dim], axis)};
+  };
+  const at::Tensor x = wave({kRows, kFeatures}, 9).requires_grad_();
+  const auto qkv =
+      column_linear(enter(Typed<Replicated>(x), axis), parameter(Sharded<0>{}, "qkv")).value();
+  const auto parts = qkv.chunk(3, -1);
+  const Typed<Features> mixed(parts[0] * parts[1] + parts[2]);
+  const auto y = sum(row_linear(mixed, parameter(Sharded<1>{}, "out")), axis);
+  const auto up = column_linear(enter(y, axis), parameter(Sharded<0>{}, "up"));
+  const auto z =
+      sum(row_linear(Typed<Features>(up.value().tanh()), parameter(Sharded<1>{}, "down")), axis);
+  const auto head = parameter(Sharded<0>{}, "head");
+  const auto targets = (at::arange(kRows, at::kLong) * 29).remainder(kColumns);
+  targets[3] = -1;
+  const auto loss = cross_entropy_sum(column_linear(enter(z, axis), head), targets, axis,
+                                      axis.extents_of(kColumns, 16), head.blocks);
+  loss.value().backward();
+  Outcome outcome{y.value().detach(), loss.value().detach(), x.grad(), {}};
+  for (const auto& [name, value] : own) outcome.gradients[name] = value.grad();
+  return outcome;
+}
+
+TEST(FeatureBlocks, HaveTheSameBitsOnAnyNumberOfRanks) {
+  for (const int blocks : {2, 3, 4}) {
+    const Outcome whole = outcome_on(Axis().in_blocks(blocks));
+    for (int degree = 2; degree <= blocks; ++degree) {
+      test::run_ranks(degree, [&](world::World& world) {
+        const Axis axis = Axis(world.group()).in_blocks(blocks);
+        const Outcome found = outcome_on(axis);
+        const std::string where = std::to_string(world.rank()) + " of " + std::to_string(degree) +
+                                  ", blocks " + std::to_string(blocks);
+        EXPECT_TRUE(at::equal(found.y, whole.y)) << where;
+        EXPECT_TRUE(at::equal(found.loss, whole.loss)) << where;
+        EXPECT_TRUE(at::equal(found.x_gradient, whole.x_gradient)) << where;
+        for (const auto& [name, gradient] : found.gradients) {
+          const auto& placement = blocked_weights().at(name).placement;
+          EXPECT_TRUE(at::equal(gradient, own_part(placement, whole.gradients.at(name), axis)))
+              << name << ", " << where;
+        }
+      });
+    }
+  }
+}
+
+/// Five blocks on three ranks: 1, 2 and 2, of which the tree joins the first and half of the second.
+TEST(FeatureBlocks, AFlatSumOfTheRanksTermsWouldBeSeen) {
+  const layout::Placement placement{1, {160}, 16};
+  const at::Tensor x = wave({kRows, 160}, 1), weight = wave({kFeatures, 160}, 2);
+  const auto row = [&](const Axis& axis) {
+    return row_linear(
+        Typed<Features>(own_part(placement, x, axis)),
+        {{own_part(placement, weight, axis), {}}, feature_blocks(placement, 160, axis)});
+  };
+  const Axis alone = Axis().in_blocks(5);
+  const at::Tensor whole = sum(row(alone), alone).value();
+  test::run_ranks(3, [&](world::World& world) {
+    const Axis axis = Axis(world.group()).in_blocks(5);
+    const auto partials = row(axis);
+    EXPECT_TRUE(at::equal(sum(partials, axis).value(), whole));
+    EXPECT_FALSE(at::equal(axis.sum(partials.value().sum(0)), whole));
+  });
+}
+
+double norm_on(const Axis& axis) {
+  layout::Cut cut{{{"bias", {}}}, axis.rank(), axis.degree()};
+  std::vector<NamedParameter> parameters = {{"bias", wave({1500}, 7)}};
+  for (const auto& [name, one] : blocked_weights()) {
+    layout::Placement placement = one.placement;
+    const at::Tensor whole = wave(one.sizes, std::ssize(parameters));
+    if (placement.segments.size() < 2) placement.segments = {whole.size(placement.dim)};
+    placement.blocks = axis.num_blocks();
+    cut.placements.push_back({name, placement});
+    parameters.push_back({name, own_part(placement, whole, axis)});
+  }
+  layout::FlatLayout layout;
+  std::vector<at::Tensor> flat;
+  for (const auto& [name, gradient] : parameters) {
+    layout.offsets.push_back(layout.count);
+    layout.sizes.push_back(gradient.numel());
+    layout.count += gradient.numel();
+    flat.push_back(gradient.reshape({-1}));
+  }
+  return BlockNorm(parameters, layout, cut, axis).of(at::cat(flat));
+}
+
+TEST(FeatureBlocks, TheNormOfGradientsIsThatOfOneProcess) {
+  const double whole = norm_on(Axis().in_blocks(4));
+  double squares = wave({1500}, 7).square().sum(at::kDouble).item<double>();
+  int64_t seed = 1;
+  for (const auto& [name, one] : blocked_weights()) {
+    squares += wave(one.sizes, seed++).square().sum(at::kDouble).item<double>();
+  }
+  EXPECT_NEAR(whole, std::sqrt(squares), 1e-6 * whole);
+  for (const int degree : {2, 3, 4}) {
+    test::run_ranks(degree, [&](world::World& world) {
+      EXPECT_EQ(norm_on(Axis(world.group()).in_blocks(4)), whole);
+    });
+  }
+}
+
+TEST(FeatureBlocks, OfOneAreWholeProducts) {
+  EXPECT_EQ(feature_blocks({1, {160}, 16}, 160, Axis().in_blocks(1)), nullptr);
+  const at::Tensor x = wave({kRows, kFeatures}, 1), weight = wave({kHidden, kFeatures}, 2);
+  const Axis axis = Axis().in_blocks(1);
+  const auto y = column_linear(enter(Typed<Replicated>(x), axis), {{weight, {}}, nullptr});
+  EXPECT_TRUE(at::equal(y.value(), compute::linear(x, {weight, {}})));
+}
+
+TEST(FeatureBlocks, FewerThanRanksAndCutTokensAreRefused) {
+  test::run_ranks(3, [](world::World& world) {
+    const Axis axis(world.group());
+    const auto refusal = [](const std::function<void()>& call) -> std::string {
+      try {
+        call();
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return "accepted";
+    };
+    EXPECT_THAT(refusal([&] { (void)axis.in_blocks(2); }), HasSubstr("take 3 blocks or more"));
+    const Axis blocked = axis.in_blocks(4);
+    const Typed<Tokens> tokens(wave({kRows, kFeatures}, 1));
+    EXPECT_THAT(refusal([&] { (void)gather(tokens, blocked); }), HasSubstr("cuts no tokens"));
+    const Typed<Partial> terms(wave({1, kRows, kFeatures}, 1));
+    EXPECT_THAT(refusal([&] { (void)scatter_sum<-2>(terms, blocked); }),
+                HasSubstr("cuts no tokens"));
+  });
+}
+
+}  // namespace
+}  // namespace hanji::parallel::tensor
