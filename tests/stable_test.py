@@ -34,6 +34,23 @@ class Stable(CommandTest):
             self.assertEqual(summary["validation_loss"], one["validation_loss"], name)
             self.assertEqual(curve, losses, name)
 
+    def test_layers_cut_among_ranks_give_one_hash(self):
+        blocks = ["--set", "train.cuts.features=4", "--set", "model.heads=4"]
+        plans = {"one": ["--ranks", 1], "replicas": ["--ranks", 2],
+                 "two": ["--ranks", 2, "--set", "mesh.tp=2"],
+                 "three": ["--ranks", 3, "--set", "mesh.tp=3"],
+                 "four": ["--ranks", 4, "--set", "mesh.tp=4"],
+                 "both": ["--ranks", 4, "--set", "mesh.tp=2"],
+                 "recomputed": ["--ranks", 3, "--set", "mesh.tp=3", "--set",
+                                "compute.recompute=true"]}
+        results = {name: self.run_job(f"cut-{name}", *plan, *blocks)
+                   for name, plan in plans.items()}
+        one, losses = results["one"]
+        for name, (summary, curve) in results.items():
+            self.assertEqual(summary["state_sha256"], one["state_sha256"], name)
+            self.assertEqual(summary["validation_loss"], one["validation_loss"], name)
+            self.assertEqual(curve, losses, name)
+
     def test_run_bits_would_not(self):
         # Else the test above could not tell anything.
         hashes = {self.run_job(f"run-{ranks}", "--ranks", ranks, "--set", "train.bits=run")[0]

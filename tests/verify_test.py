@@ -50,6 +50,14 @@ class Verify(CommandTest):
         self.assertEqual(certificate["verdict"], "equal")
         self.assertEqual(self.read_json("grouped", "plan.json")["config"]["model"]["kv_heads"], 1)
 
+    def test_layers_cut_among_ranks_are_verified_in_blocks(self):
+        cut = ["--ranks", 3, "--set", "model.heads=4", "--set", "mesh.tp=3"]
+        _, certificate = self.verify("cut", *cut, "--set", "train.bits=stable",
+                                     "--set", "train.cuts.features=4")
+        self.assertEqual(certificate["verdict"], "equal")
+        done, _ = self.verify("whole", *cut, expect=2)
+        self.assertIn("train.cuts.features = 3 or more", done.stderr)
+
     def test_both_sides_take_the_vector_instructions_of_the_plan(self):
         _, certificate = self.verify("verified", "--ranks", 2, HANJI_SIMD="baseline")
         self.assertEqual(certificate["verdict"], "equal")

@@ -281,8 +281,7 @@ class GptImpl::Pass {
           "gpt: a sample has " + std::to_string(length_) + " tokens, the model's block is " +
           std::to_string(options_.block) + "; cut the sample or build a longer model"));
     }
-    const Rows found =
-        to_stream(embedding(tokens, p.token, axis(), vocabulary_extents(options_)));
+    const Rows found = to_stream(embedding(tokens, p.token, axis(), vocabulary_extents(options_)));
     return {dropped(found + positions(p.position), key_).value()};
   }
 

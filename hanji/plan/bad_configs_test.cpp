@@ -111,8 +111,8 @@ const std::vector<BadConfig>& corpus() {
        "[train]\nbits = \"stable\"\n[model]\nheads = 4\n[parallel]\ndata = \"zero2\"\n"
        "[comm]\nengine = \"gloo\"\n[mesh]\ntp = 6\n",
        {},
-       {"run.toml:2:1: train.bits = stable needs sums over features in 6 blocks on any number of "
-        "ranks, which no job has: mesh.tp = 6 adds one term of each rank; set train.bits = "
+       {"run.toml:2:1: train.bits = stable with mesh.tp = 6 computes features in 6 blocks or more, "
+        "but train.cuts.features is 1; set train.cuts.features = 6 or more, or train.bits = "
         "\"run\"",
         "run.toml:6:1: parallel.data = zero2 needs ranks that share memory, but comm.engine is "
         "gloo; set comm.engine = \"shm\", or parallel.data = \"ddp\"",
@@ -126,6 +126,20 @@ const std::vector<BadConfig>& corpus() {
        {"run.toml:2:1: parallel.sequence cuts the residual stream among the ranks of mesh.tp, "
         "which "
         "is 1; set mesh.tp, or remove parallel.sequence"}},
+      {"blocks that nothing computes",
+       "[train]\nbits = \"run\"\n[train.cuts]\nfeatures = 5\ntokens = 2\n[model]\nheads = 4\n"
+       "[parallel]\ndata = \"zero2\"\nsequence = true\n[mesh]\ntp = 2\n",
+       {},
+       {"run.toml:4:1: train.cuts.features is 5, but a block has whole heads and 16 columns of the "
+        "vocabulary; model.heads is 4, the vocabulary 256; set train.cuts.features = 4 or less",
+        "run.toml:4:1: train.cuts.features is 5, but train.bits = run computes whole products; set "
+        "train.bits = \"stable\", or remove train.cuts.features",
+        "run.toml:4:1: train.cuts.features is 5, but parallel.data = zero2 sums the norm of whole "
+        "parameters; set parallel.data = \"ddp\", or remove train.cuts.features",
+        "run.toml:4:1: train.cuts.features is 5, but parallel.sequence sums gradients of rows by "
+        "rank; remove parallel.sequence or train.cuts.features",
+        "run.toml:5:1: train.cuts.tokens is 2, but no model computes tokens in blocks; remove "
+        "train.cuts.tokens"}},
       {"a convolution cut by features",
        "[model]\npreset = \"resnet18\"\n[mesh]\ntp = 2\n[data]\nimages = \"generated\"\n",
        {},

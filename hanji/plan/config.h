@@ -60,6 +60,12 @@ struct DataConfig {
   int64_t image_count = 50000;  ///< Training and validation part together.
 };
 
+/// Blocks in which stable computes what a mesh may cut: of the job, whatever the mesh. 1: whole products.
+struct CutsConfig {
+  int64_t features = 1;
+  int64_t tokens = 1;
+};
+
 /// Batches are in samples of ModelConfig::block tokens; `steps` are optimizer steps.
 struct TrainConfig {
   int64_t steps = 1000;
@@ -76,6 +82,7 @@ struct TrainConfig {
   double beta2 = 0.99;
   double clip = 1.0;  ///< Largest global gradient norm; 0: no clipping.
   Bits bits = Bits::kRun;
+  CutsConfig cuts;
   std::vector<double> split;      ///< Share of each rank; empty: even.
   int64_t evaluate_every = 250;   ///< Steps; 0: only after the last.
   int64_t evaluate_batches = 20;  ///< Global batches of one evaluation.

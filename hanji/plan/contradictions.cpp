@@ -132,6 +132,44 @@ void check_bits(const Config& c, Found& found) {
   }
 }
 
+/// Blocks of products that a mesh may cut.
+void check_cuts(const Config& c, Found& found) {
+  const int64_t features = c.train.cuts.features;
+  const auto refuse = [&](std::string_view key, std::string_view why, std::string suggestion) {
+    found.push_back({{"train.cuts.features", key},
+                     fmt::format("train.cuts.features is {}, but {}", features, why),
+                     std::move(suggestion)});
+  };
+  if (c.train.cuts.tokens > 1) {
+    found.push_back({{"train.cuts.tokens"},
+                     fmt::format("train.cuts.tokens is {}, but no model computes tokens in blocks",
+                                 c.train.cuts.tokens),
+                     "remove train.cuts.tokens"});
+  }
+  if (features == 1) return;
+  if (c.train.bits != Bits::kStable) {
+    refuse("train.bits",
+           fmt::format("train.bits = {} computes whole products", name_of(c.train.bits)),
+           "set train.bits = \"stable\", or remove train.cuts.features");
+  }
+  if (c.parallel.data != Sharding::kReplicas) {
+    refuse("parallel.data",
+           fmt::format("parallel.data = {} sums the norm of whole parameters",
+                       name_of(c.parallel.data)),
+           "set parallel.data = \"ddp\", or remove train.cuts.features");
+  }
+  if (c.parallel.sequence) {
+    refuse("parallel.sequence", "parallel.sequence sums gradients of rows by rank",
+           "remove parallel.sequence or train.cuts.features");
+  }
+  const auto axes = family_of(c.model).cut_axes;
+  if (std::ranges::find(axes, "tp") == axes.end()) {
+    refuse("model.preset",
+           fmt::format("model.preset = {} is not computed in blocks", c.model.preset),
+           "remove train.cuts.features");
+  }
+}
+
 void check_gpus(const Config& c, Found& found) {
   if (engine_of(c) != Engine::kNccl) {
     found.push_back({{"comm.engine", "compute.device"},
@@ -207,12 +245,12 @@ void check_cut_model(const Config& c, Found& found) {
   const auto refuse = [&](std::string_view key, std::string message, std::string suggestion) {
     found.push_back({{key, "mesh.tp"}, std::move(message), std::move(suggestion)});
   };
-  if (c.train.bits == Bits::kStable) {
+  if (c.train.bits == Bits::kStable && c.train.cuts.features < c.mesh.tp) {
     refuse("train.bits",
-           fmt::format("train.bits = stable needs sums over features in {} blocks on any number of "
-                       "ranks, which no job has: {} adds one term of each rank",
-                       c.mesh.tp, cut),
-           "set train.bits = \"run\"");
+           fmt::format("train.bits = stable with {} computes features in {} blocks or more, but "
+                       "train.cuts.features is {}",
+                       cut, c.mesh.tp, c.train.cuts.features),
+           fmt::format("set train.cuts.features = {} or more, or train.bits = \"run\"", c.mesh.tp));
   }
   if (c.compute.device == Device::kCuda) {
     refuse("compute.device", fmt::format("{} cuts models on CPUs, but compute.device is cuda", cut),
@@ -398,6 +436,7 @@ std::vector<Contradiction> find_contradictions(const Config& config,
   check_ranks(config, found);
   check_learning_rate(config, found);
   check_bits(config, found);
+  check_cuts(config, found);
   check_device(config, found);
   check_mesh(config, cut_axes, found);
   check_parallel(config, found);

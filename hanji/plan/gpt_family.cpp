@@ -36,6 +36,9 @@ void resolve_sizes(ModelConfig& model) {
   model.block = spec.block;
 }
 
+/// Columns of hidden features or vocabulary that one block has at least.
+constexpr int64_t kBlockColumns = 16;
+
 std::vector<Contradiction> check_sizes(const Config& config) {
   const ModelSpec model = resolve_model(config.model);
   std::vector<Contradiction> found;
@@ -61,6 +64,16 @@ std::vector<Contradiction> check_sizes(const Config& config) {
                      fmt::format("mesh.tp is {}, but a rank has whole heads and {} is {}",
                                  config.mesh.tp, key, heads),
                      fmt::format("set mesh.tp = {} or less", heads)});
+  }
+  const int64_t most = std::max<int64_t>(
+      1, std::min({heads, 4 * model.width / kBlockColumns, model.vocabulary / kBlockColumns}));
+  if (config.train.cuts.features > most) {
+    found.push_back(
+        {{"train.cuts.features", key, "model.vocabulary", "model.preset"},
+         fmt::format("train.cuts.features is {}, but a block has whole heads and {} columns of the "
+                     "vocabulary; {} is {}, the vocabulary {}",
+                     config.train.cuts.features, kBlockColumns, key, heads, model.vocabulary),
+         fmt::format("set train.cuts.features = {} or less", most)});
   }
   return found;
 }

@@ -80,6 +80,8 @@ Key rare(Key key) {
   key.rare = true;
   return key;
 }
+/// Blocks of what a mesh may cut.
+Key cuts(Key key) { return rare(integer(std::move(key), "blocks", {1, base::kMaxRanks})); }
 /// Ranks that see the same samples.
 Key cut_axis(Key key) { return rare(integer(std::move(key), "ranks", {1, base::kMaxRanks})); }
 Key choice(Key key, std::span<const Refusal> refusals = {}) {
@@ -215,6 +217,11 @@ std::vector<Key> batch_keys() {
                        "run: the same plan gives the same bits. stable: any plan gives the "
                        "same bits, by one forward and backward per grain. fast: sums may "
                        "follow an engine's own order.")),
+      cuts(HANJI_KEY(
+          train.cuts.features,
+          "With stable, blocks in which features, heads and vocabulary are computed on "
+          "any number of ranks, so that mesh.tp up to it changes no bit. Part of the job.")),
+      cuts(HANJI_KEY(train.cuts.tokens, "The same of a sample's tokens: 1.")),
   };
 }
 
@@ -333,8 +340,8 @@ std::vector<Key> parallel_keys() {
       cut_axis(HANJI_KEY(mesh.cp, "Ranks over which the tokens of a sample are sharded: 1.")),
       cut_axis(HANJI_KEY(mesh.tp,
                          "Ranks of one host over which the matmuls of a layer are sharded, at most "
-                         "model.heads and model.kv_heads; GPTs with train.bits = run or fast on "
-                         "CPUs.")),
+                         "model.heads and model.kv_heads, with stable also train.cuts.features; "
+                         "GPTs on CPUs.")),
       cut_axis(HANJI_KEY(mesh.axial,
                          "Ranks over which rows and columns of pairs are sharded, instead "
                          "of tp: 1.")),

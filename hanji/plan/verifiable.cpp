@@ -12,10 +12,10 @@ Status check_verifiable(const Plan& plan) {
         "compute.device = cuda has kernels whose bits are not those of the one process on a CPU "
         "that ranks are compared with; set compute.device = \"cpu\"");
   }
-  if (plan.config.mesh.tp > 1) {
+  if (plan.config.mesh.tp > 1 && plan.config.train.bits != Bits::kStable) {
     return base::unsupported(fmt::format(
-        "mesh.tp = {} adds terms of several ranks, which one process adds in another order; remove "
-        "mesh.tp",
+        "mesh.tp = {0} adds terms of several ranks, which one process adds in another order; set "
+        "train.bits = stable and train.cuts.features = {0} or more",
         plan.config.mesh.tp));
   }
   if (const auto shards = shards_of(plan); shards && shards->groups > 1) {

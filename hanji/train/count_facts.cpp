@@ -281,10 +281,12 @@ plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload
   CallSink sink;
   const auto degree = static_cast<int>(config.mesh.tp);
   // The last rank has most, as layout::part_of() cuts.
-  const models::MakeOptions options{.kernels = kernels,
-                                    .classes = dataset.num_ids,
-                                    .axis = parallel::tensor::Axis::silent(
-                                        degree - 1, degree, [&](const auto& call) { sink(call); })};
+  const models::MakeOptions options{
+      .kernels = kernels,
+      .classes = dataset.num_ids,
+      .axis = parallel::tensor::Axis::silent(degree - 1, degree, [&](const auto& call) {
+                sink(call);
+              }).in_blocks(static_cast<int>(config.train.cuts.features))};
   const auto model = make ? make(config, options) : models::make(config, options);
   const auto read = [&](int64_t samples, layers::Batch& batch) {
     data::read_first(*dataset.samples, samples, batch);

@@ -13,6 +13,7 @@
 #include "hanji/test/run_ranks.h"
 #include "hanji/train/count_facts.h"
 #include "hanji/train/loop.h"
+#include "hanji/train/one_process.h"
 
 namespace hanji::train {
 namespace {
@@ -29,6 +30,8 @@ struct CutMesh {
   int64_t steps = kCutSteps;
   plan::Sharding data = plan::Sharding::kReplicas;
   bool sequence = false;
+  int64_t blocks = 1;  ///< Above 1: stable bits in fp32.
+  bool recompute = false;
 };
 
 /// Heads, vocabulary and batch that few degrees divide.
@@ -38,6 +41,12 @@ plan::Plan cut_plan(CutMesh mesh, const Dataset& dataset) {
   inputs.kernels = {plan::Gemm::kMkl, plan::Attention::kMath, plan::Precision::kFloat64};
   plan::Config& config = inputs.config;
   config.compute.dtype = plan::Precision::kFloat64;
+  if (mesh.blocks > 1) {
+    inputs.kernels.precision = config.compute.dtype = plan::Precision::kFloat32;
+    config.train.bits = plan::Bits::kStable;
+    config.train.cuts.features = mesh.blocks;
+    config.compute.recompute = mesh.recompute;
+  }
   config.model.layers = 1;
   config.model.heads = 6;
   config.model.width = 96;
@@ -106,7 +115,8 @@ std::vector<CutRun> run_cut(const plan::Plan& plan, const Dataset& dataset,
 }
 
 /// The names of parameters that are not parts of the whole's.
-std::set<std::string> apart(const CutRun& found, const CutRun& whole) {
+std::set<std::string> apart(const CutRun& found, const CutRun& whole,
+                            double tolerance = kCutApart) {
   std::set<std::string> names;
   for (const auto& [name, value] : found.parameters) {
     const at::Tensor& all = whole.parameters.at(name);
@@ -121,7 +131,7 @@ std::set<std::string> apart(const CutRun& found, const CutRun& whole) {
       }
     }
     const at::Tensor part = at::cat(parts, std::max<int64_t>(0, placement.dim));
-    const double most = kCutApart * all.abs().max().item<double>();
+    const double most = tolerance * all.abs().max().item<double>();
     if (!((value - part).abs().max().item<double>() <= most)) names.insert(name);
   }
   return names;
@@ -197,6 +207,33 @@ TEST_F(CutJob, TrainsAsOneRankDoesUnderEveryStrategy) {
     for (size_t i = 0; i < whole().norms.size(); ++i) {
       EXPECT_NEAR(runs[0].norms[i], whole().norms[i], kCutApart * whole().norms[i]);
     }
+  }
+}
+
+TEST_F(CutJob, HasTheBitsOfOneProcessWhereFeaturesAreInBlocks) {
+  const CutRun alone = run_cut(cut_plan({.blocks = 4}, dataset()), dataset())[0];
+  for (const CutMesh mesh : {CutMesh{2, 1}, CutMesh{1, 2}, CutMesh{1, 3}, CutMesh{1, 4},
+                             CutMesh{2, 2}, CutMesh{.dp = 1, .tp = 2, .recompute = true}}) {
+    const plan::Plan plan = cut_plan(
+        {.dp = mesh.dp, .tp = mesh.tp, .blocks = 4, .recompute = mesh.recompute}, dataset());
+    for (const CutRun& run : run_cut(plan, dataset())) {
+      EXPECT_THAT(apart(run, alone, 0), testing::IsEmpty()) << mesh.dp << " x " << mesh.tp;
+      EXPECT_EQ(run.norms, alone.norms) << mesh.dp << " x " << mesh.tp;
+      EXPECT_EQ(run.losses, alone.losses) << mesh.dp << " x " << mesh.tp;
+    }
+  }
+}
+
+TEST_F(CutJob, VerifiesOneProcessInBlocks) {
+  const plan::Plan plan = cut_plan({.blocks = 4}, dataset());
+  const CutRun alone = run_cut(plan, dataset())[0];
+  compute::apply(plan.kernels, 1);
+  OneProcess process(plan, dataset());
+  Observer observer;
+  for (int64_t step = 0; step < kCutSteps; ++step) {
+    const StepTotals totals = process.step(observer);
+    EXPECT_EQ(totals.loss, alone.losses[step]);
+    EXPECT_EQ(totals.gradient_norm, alone.norms[step]);
   }
 }
 

@@ -30,6 +30,7 @@ struct Ranks {
   std::optional<comm::Group> peers = {};
   std::optional<comm::Group> cut = {};
 
+  /// Who cuts the model.
   parallel::tensor::Axis axis() const {
     return cut ? parallel::tensor::Axis(*cut) : parallel::tensor::Axis();
   }
@@ -73,11 +74,16 @@ Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model,
     totals.emplace(schedule::grain_tree(grains.count, grains.owners), ranks.data,
                    kNumTotals + model->num_statistics());
   }
+  std::optional<parallel::tensor::BlockNorm> block_norm;
+  if (const auto blocks = static_cast<int>(plan.config.train.cuts.features); blocks > 1) {
+    block_norm.emplace(strategy->parameters(), strategy->state().layout, model->cut(),
+                       ranks.axis().in_blocks(blocks));
+  }
   std::vector<layers::LayerScope> scopes = training_scopes(plan.config, *model);
   std::ranges::copy(strategy->scopes(), std::back_inserter(scopes));
-  return {std::move(model), std::move(scopes), std::move(strategy), ranks.all,
-          ranks.data,       ranks.peers,       ranks.cut,           comm::device_of(ranks.all),
-          std::move(totals)};
+  return {std::move(model),  std::move(scopes),    std::move(strategy), ranks.all,
+          ranks.data,        ranks.peers,          ranks.cut,           comm::device_of(ranks.all),
+          std::move(totals), std::move(block_norm)};
 }
 
 ReplicatedOptions replicated(const plan::Plan& plan,
@@ -130,6 +136,7 @@ parallel::DataParallelOptions reduction(const plan::Plan& plan) {
 }
 
 double gradient_norm(const Job& job) {
+  if (job.block_norm) return job.block_norm->of(job.strategy->gradients());
   const double mine = job.strategy->gradient_norm();
   if (!job.cut) return mine;
   at::Tensor squares = at::full({1}, mine * mine, at::kDouble);

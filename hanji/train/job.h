@@ -7,6 +7,7 @@
 #include "hanji/comm/group.h"
 #include "hanji/layers/flow.h"
 #include "hanji/parallel/ddp/data_parallel.h"
+#include "hanji/parallel/tensor/block_norm.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/grain_sums.h"
@@ -27,6 +28,7 @@ struct Job {
   std::optional<comm::Group> cut;                  ///< Of them, those that cut the model, if any.
   c10::Device device;                              ///< Of the model and its batches.
   std::optional<GrainSums> totals = std::nullopt;  ///< For stable bits: over a step's grains.
+  std::optional<parallel::tensor::BlockNorm> block_norm = {};  ///< Of a model in blocks.
 };
 
 /// Numbers of each data coordinate that are summed over all ranks in a step: loss, targets, two kinds

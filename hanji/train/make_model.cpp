@@ -7,8 +7,11 @@ namespace hanji::train {
 
 std::shared_ptr<layers::Model> make_model(const plan::Plan& plan, const MakeModel& make,
                                           c10::Device device, const parallel::tensor::Axis& axis) {
-  const models::MakeOptions options{
-      .kernels = plan.kernels, .classes = plan.data.vocabulary, .device = device, .axis = axis};
+  const auto blocks = static_cast<int>(plan.config.train.cuts.features);
+  const models::MakeOptions options{.kernels = plan.kernels,
+                                    .classes = plan.data.vocabulary,
+                                    .device = device,
+                                    .axis = axis.in_blocks(blocks)};
   return make ? make(plan.config, options) : models::make(plan.config, options);
 }
 

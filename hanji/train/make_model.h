@@ -12,7 +12,8 @@
 
 namespace hanji::train {
 
-/// Makes the model of a plan, or of a program, on any device; on an axis this rank's part of it.
+/// Makes the model of a plan, or of a program, on any device; on an axis this rank's part of it, in the
+/// blocks of the plan's job.
 std::shared_ptr<layers::Model> make_model(const plan::Plan& plan, const MakeModel& make = {},
                                           c10::Device device = c10::kCPU,
                                           const parallel::tensor::Axis& axis = {});

@@ -68,6 +68,9 @@ OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset, const Mak
   flat_ = parallel::flat_layout_of(learning);
   const auto options = parameters_[0].detach().options();
   gradients_ = at::zeros({flat_.count}, options);
+  if (const auto blocks = static_cast<int>(plan.config.train.cuts.features); blocks > 1) {
+    block_norm_.emplace(learning, flat_, model_->cut(), parallel::tensor::Axis().in_blocks(blocks));
+  }
   optimizer_ = optimizer_of(plan)(
       parallel::whole_part(learning, flat_, at::zeros({flat_.count}, options), gradients_,
                            parallel::decay_matrices(plan.config.train.weight_decay)),
@@ -114,6 +117,10 @@ OneProcess::Sum OneProcess::sum(Range leaves, Observer& observer) {
   return left;
 }
 
+double OneProcess::gradient_norm() const {
+  return block_norm_ ? block_norm_->of(gradients_) : parallel::grad_norm(gradients_, flat_);
+}
+
 StepTotals OneProcess::step(Observer& observer) {
   const plan::TrainConfig& train = plan_.config.train;
   const Sum all = sum({0, std::ssize(leaves_)}, observer);
@@ -121,9 +128,8 @@ StepTotals OneProcess::step(Observer& observer) {
     gradients_.slice(0, flat_.offsets[i], flat_.offsets[i] + flat_.sizes[i])
         .copy_(all.gradients[i].view({-1}));
   }
-  const StepTotals totals{
-      .loss = all.loss / all.num_targets,
-      .gradient_norm = parallel::grad_norm(gradients_, flat_) / all.num_targets};
+  const StepTotals totals{.loss = all.loss / all.num_targets,
+                          .gradient_norm = gradient_norm() / all.num_targets};
   const bool finite = std::isfinite(totals.loss) && std::isfinite(totals.gradient_norm);
   if (!finite && train.nan == plan::NanPolicy::kStop) {
     throw Error(base::invalid_argument(fmt::format(

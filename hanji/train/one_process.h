@@ -10,6 +10,7 @@
 #include "hanji/layers/flow.h"
 #include "hanji/layout/flat.h"
 #include "hanji/parallel/flat_optimizer.h"
+#include "hanji/parallel/tensor/block_norm.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/observe.h"
@@ -50,6 +51,7 @@ class OneProcess {
   Sum leaf(const std::vector<layout::Range>& micro_batches, Observer& observer);
   Sum sum(layout::Range leaves, Observer& observer);
   void forward_backward(layout::Range positions, Sum& leaf, Observer& observer);
+  double gradient_norm() const;
 
   const plan::Plan& plan_;
   const Dataset& dataset_;
@@ -61,6 +63,7 @@ class OneProcess {
   std::vector<at::Tensor> parameters_;
   layout::FlatLayout flat_;
   at::Tensor gradients_;
+  std::optional<parallel::tensor::BlockNorm> block_norm_;  ///< Of a model in blocks.
   std::unique_ptr<parallel::FlatOptimizer> optimizer_;
   layers::Batch batch_;
   int64_t step_ = 0;
