@@ -56,7 +56,7 @@ def render_table(table, entries):
     for key in sorted(entries):
         entry = entries[key]
         lines += [provenance_text(entry), "", *table.render(entry["rows"]), ""]
-        verdicts = table.judge(entry["rows"], entry["processor"])
+        verdicts = table.judge(entry["rows"])
         if verdicts:
             lines += [*verdicts, ""]
     return "\n".join(lines)
@@ -95,7 +95,7 @@ def measure(table, commands, a):
             raise Skipped(row["skipped"])
     if not rows:
         raise RuntimeError("it printed no row; run it by itself to see why")
-    table.render(rows), table.judge(rows, machine.processor())  # rows that the page cannot show are refused here
+    table.render(rows), table.judge(rows)  # rows that the page cannot show are refused here
     return rows
 
 
