@@ -14,7 +14,7 @@ constexpr int64_t kUnitsInFlight = 2;
 
 int64_t whole(double bytes) { return std::llround(bytes); }
 
-constexpr double kMaxBytes = 1e18;  // of a rank: no sum over categories and ranks overflows
+constexpr double kMaxRankBytes = 1e18;  // of a rank: no sum over categories and ranks overflows
 
 const ModelFacts& facts_of(const CapacityQuery& query) {
   return query.recompute ? query.model.recomputed : query.model.facts;
@@ -176,7 +176,7 @@ Status check(const CapacityQuery& query) {
     const double of_sample = static_cast<double>(layer.kept.per_sample + layer.backward.per_sample);
     bytes += std::max(0.0, of_sample) * static_cast<double>(query.micro_batch);
   }
-  refuse(bytes > kMaxBytes, fmt::format("--micro-batch {} keeps {:.0e} bytes, more than 10^18",
+  refuse(bytes > kMaxRankBytes, fmt::format("--micro-batch {} keeps {:.0e} bytes, more than 10^18",
                                         query.micro_batch, bytes));
   return wrong.empty() ? Status() : base::invalid_argument(wrong);
 }

@@ -105,17 +105,7 @@ struct ComputeConfig {
   bool recompute = false;   ///< Blocks keep only their inputs; backward recomputes the rest.
 };
 
-/// The algorithm of each routine; empty: the cheapest.
-struct AlgorithmConfig {
-  std::string all_reduce;
-  std::string reduce;
-  std::string broadcast;
-  std::string all_gather;
-  std::string reduce_scatter;
-  std::string gather;
-  std::string scatter;
-  std::string all_to_all;
-};
+using Texts = std::map<std::string, std::string, std::less<>>;
 
 struct CommConfig {
   double deadline = 300;          ///< Seconds.
@@ -125,8 +115,8 @@ struct CommConfig {
   int64_t link_bytes_per_second =
       0;                    ///< Of a host's link to the others; 0 here and below: measured.
   double link_latency = 0;  ///< Seconds.
-  AlgorithmConfig algorithm;
-  std::map<std::string, std::string, std::less<>> nccl;  ///< Variables of nccl_variables().
+  Texts algorithm;          ///< By routine; of a routine without one the cheapest.
+  Texts nccl;               ///< Variables of nccl_variables().
 };
 
 /// How model state is sharded.

@@ -413,17 +413,10 @@ void check_algorithms(const Config& c, Found& found) {
 }  // namespace
 
 cost::NamedAlgorithms named_algorithms(const CommConfig& comm) {
-  using schedule::Routine;
-  const AlgorithmConfig& a = comm.algorithm;
-  cost::NamedAlgorithms named = {{Routine::kAllReduce, a.all_reduce},
-                                 {Routine::kReduce, a.reduce},
-                                 {Routine::kBroadcast, a.broadcast},
-                                 {Routine::kAllGather, a.all_gather},
-                                 {Routine::kReduceScatter, a.reduce_scatter},
-                                 {Routine::kGather, a.gather},
-                                 {Routine::kScatter, a.scatter},
-                                 {Routine::kAllToAll, a.all_to_all}};
-  std::erase_if(named, [](const auto& one) { return one.second.empty(); });
+  cost::NamedAlgorithms named;
+  for (const auto& [routine, algorithm] : comm.algorithm) {
+    named.emplace(schedule::routine_named(routine).value(), algorithm);
+  }
   return named;
 }
 

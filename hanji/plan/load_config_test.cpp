@@ -100,7 +100,7 @@ TEST(LoadConfig, NamedAlgorithmsAreATableInATable) {
                            "[comm]\nalgorithm.all_reduce = \"staged\"\n"}) {
     const LoadedConfig loaded = parse_config(text, "run.toml");
     EXPECT_THAT(mistakes_in(loaded), IsEmpty());
-    EXPECT_EQ(loaded.config.comm.algorithm.all_reduce, "staged");
+    EXPECT_EQ(loaded.config.comm.algorithm.at("all_reduce"), "staged");
     const auto named = named_algorithms(loaded.config.comm);
     ASSERT_EQ(named.size(), 1u);
     EXPECT_EQ(named.at(schedule::Routine::kAllReduce), "staged");

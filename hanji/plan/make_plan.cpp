@@ -8,13 +8,12 @@
 #include "hanji/base/limits.h"
 #include "hanji/base/units.h"
 #include "hanji/layout/split.h"
+#include "hanji/plan/internal/check_inputs.h"
 #include "hanji/plan/internal/json_fields.h"
-#include "hanji/plan/load_config.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/named_algorithms.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/rank_memory.h"
-#include "hanji/plan/train_limits.h"
 
 namespace hanji::plan {
 namespace {
@@ -45,7 +44,6 @@ class Planner {
   Result<Plan> plan();
 
  private:
-  Status check_inputs() const;
   bool on_gpus() const { return inputs_.config.compute.device == Device::kCuda; }
   /// Of the host that has most.
   int ranks_on_host() const {
@@ -58,9 +56,6 @@ class Planner {
   Status decide_ranks();
   Status decide_mesh();
   HostLayout hosts_of_data_group() const;
-  Status check_hosts() const;
-  Status check_ranks_per_host() const;
-  Status group_spans_hosts(int group) const;
   Status split_batch();
   Status decide_micro_batch();
   int64_t peak_bytes() const;
@@ -71,71 +66,6 @@ class Planner {
   const PlanInputs& inputs_;
   Plan plan_;
 };
-
-Status Planner::check_inputs() const {
-  const Config& config = inputs_.config;
-  std::vector<ConfigMistake> mistakes;
-  const auto add = [&](std::string_view key, const std::string& message,
-                       const std::string& suggestion) {
-    ConfigMistake& mistake = mistakes.emplace_back();
-    mistake.origin.source = "config";
-    mistake.key = key;
-    mistake.message = message;
-    mistake.suggestion = suggestion;
-  };
-  for (const Contradiction& one : find_contradictions(config, inputs_.cut_axes)) {
-    add(one.keys.front(), one.message, one.suggestion);
-  }
-  if (config.model.vocabulary != kAuto && config.model.vocabulary < inputs_.data.vocabulary) {
-    add("model.vocabulary",
-        fmt::format("model.vocabulary is {}, but the data has {} tokens", config.model.vocabulary,
-                    inputs_.data.vocabulary),
-        "set model.vocabulary = \"auto\"");
-  }
-  if (inputs_.data.num_train_samples < 1 && data_kind(config) == DataKind::kOwn) {
-    add("model.preset", "the program's own source has no training sample", "bring more data");
-  } else if (inputs_.data.num_train_samples < 1) {
-    add("model.block",
-        fmt::format("the data has no training sample of {} tokens",
-                    resolved(config.model).block + 1),
-        "bring more data, or set a smaller model.block");
-  }
-  const auto [gemm, attention, precision] =
-      std::tuple(config.compute.gemm, config.compute.attention, config.compute.dtype);
-  const KernelChoice& kernels = inputs_.kernels;
-  const bool other_gemm = gemm != Gemm::kAuto && gemm != kernels.gemm;
-  const bool other_attention = attention != Attention::kAuto && attention != kernels.attention;
-  if (other_gemm || other_attention || precision != kernels.precision) {
-    add("compute.gemm",
-        fmt::format(
-            "the measured kernels are gemm {}, attention {}, {}, but the configuration asks "
-            "for {}, {}, {}",
-            name_of(kernels.gemm), name_of(kernels.attention), name_of(kernels.precision),
-            name_of(gemm), name_of(attention), name_of(precision)),
-        "measure again");
-  }
-  const bool slower = kernels.gemm_flops_per_second < kernels.float32_flops_per_second;
-  if (slower && !config.compute.slow_dtype) {
-    add("compute.dtype",
-        fmt::format("compute.dtype = {} multiplies at {:.3g} GF/s here and float32 at {:.3g} GF/s",
-                    name_of(precision), kernels.gemm_flops_per_second / 1e9,
-                    kernels.float32_flops_per_second / 1e9),
-        "set compute.dtype = \"float32\", or compute.slow_dtype = true to insist");
-  }
-  const int64_t peers = ranks_per_data_coordinate(config.mesh);
-  const int64_t asked = config.train.split.empty() ? std::max<int64_t>(1, config.run.ranks)
-                                                   : std::ssize(config.train.split) * peers;
-  if (on_gpus() && asked > inputs_.gpus.count) {
-    add("compute.device",
-        fmt::format("compute.device = cuda gives each rank a GPU of its own, but {} rank{} and {} "
-                    "visible GPU{} are there",
-                    asked, asked == 1 ? "" : "s", inputs_.gpus.count,
-                    inputs_.gpus.count == 1 ? "" : "s"),
-        inputs_.gpus.count == 0 ? "set compute.device = \"cpu\""
-                                : fmt::format("set run.ranks = {}", inputs_.gpus.count));
-  }
-  return to_status(mistakes);
-}
 
 Status Planner::decide_model() {
   Config& config = plan_.config;
@@ -173,11 +103,6 @@ Status Planner::decide_ranks() {
   const int automatic_threads = is_stable() ? 1 : std::max(1, cores);
   plan_.threads = static_cast<int>(or_else(config.compute.threads, automatic_threads));
   return {};
-}
-
-/// What divides the ranks of every host.
-int ranks_that_divide(const std::vector<int>& hosts) {
-  return std::reduce(hosts.begin(), hosts.end(), 0, [](int a, int b) { return std::gcd(a, b); });
 }
 
 /// Groups are as large as they can be on one host unless they were asked for otherwise.
@@ -220,72 +145,6 @@ HostLayout Planner::hosts_of_data_group() const {
     first += ranks;
   }
   return hosts;
-}
-
-Status Planner::check_hosts() const {
-  const std::vector<int>& hosts = plan_.hosts.ranks;
-  const int placed = std::reduce(hosts.begin(), hosts.end());
-  if (!hosts.empty() && placed != plan_.ranks) {
-    return base::invalid_argument(fmt::format(
-        "the hosts have {} ranks together, but the plan has {}; set run.ranks = {}, or leave it "
-        "out",
-        placed, plan_.ranks, placed));
-  }
-  HANJI_RETURN_IF_ERROR(check_ranks_per_host());
-  if (plan_.hosts.several() && plan_.mesh.degree("tp") > 1) {
-    return base::unsupported(fmt::format(
-        "mesh.tp is {}, and ranks that cut a model share a host, but the ranks are on {} hosts; "
-        "start all ranks on one host, or remove mesh.tp",
-        plan_.mesh.degree("tp"), hosts.size()));
-  }
-  const Sharding data = inputs_.config.parallel.data;
-  const Engine engine = engine_of(inputs_.config);
-  // Of axes inside dp, all of which lie within a host.
-  const int group = plan_.ranks / (plan_.mesh.degree("pp") * plan_.mesh.degree("dp"));
-  const TrainSetup setup{.data = data,
-                         .device = inputs_.config.compute.device,
-                         .engine = engine,
-                         .hosts = hosts,
-                         .group_ranks = group};
-  if (has_limit(setup, TrainLimit::kHosts)) {
-    return base::unsupported(fmt::format(
-        "parallel.data = {} keeps parameters once in the memory of a host, but the ranks are on {} "
-        "hosts; set parallel.data = \"hsdp\", which cuts them within each host, or start all ranks "
-        "on one host",
-        name_of(data), hosts.size()));
-  }
-  if (has_limit(setup, TrainLimit::kEngine)) {
-    return base::unsupported(
-        fmt::format("parallel.data = {} needs ranks that share memory, which on one host is "
-                    "comm.engine = shm and not {}; leave comm.engine out",
-                    name_of(data), name_of(engine)));
-  }
-  return has_limit(setup, TrainLimit::kGroups) ? group_spans_hosts(group) : Status();
-}
-
-Status Planner::check_ranks_per_host() const {
-  const std::vector<int> one_host = {plan_.ranks};
-  const std::vector<int>& hosts = plan_.hosts.ranks.empty() ? one_host : plan_.hosts.ranks;
-  const auto full = std::ranges::max_element(hosts);
-  if (*full <= base::kMaxRanksPerHost) return {};
-  const int needed = (plan_.ranks + base::kMaxRanksPerHost - 1) / base::kMaxRanksPerHost;
-  return base::invalid_argument(fmt::format(
-      "host {} has {} of {} ranks, but at most {} run on one host; set run.ranks = {}, or start "
-      "them on {} hosts (hanji run --nnodes {}; hanji plan --hosts {})",
-      full - hosts.begin(), *full, plan_.ranks, base::kMaxRanksPerHost,
-      std::ssize(hosts) * base::kMaxRanksPerHost, needed, needed, needed));
-}
-
-/// The ranks of a group share one host's memory.
-Status Planner::group_spans_hosts(int group) const {
-  const std::vector<int>& hosts = plan_.hosts.ranks;
-  const auto cut = std::ranges::find_if(hosts, [&](int ranks) { return ranks % group != 0; });
-  const int fsdp = plan_.mesh.degree("fsdp");
-  return base::invalid_argument(fmt::format(
-      "mesh.fsdp is {}, but host {} has {} rank{}, and the ranks of a group share one host's "
-      "memory; set mesh.fsdp = {}, or leave mesh.dp and mesh.fsdp out",
-      fsdp, cut - hosts.begin(), *cut, *cut == 1 ? "" : "s",
-      std::max(1, ranks_that_divide(hosts) / (group / fsdp))));
 }
 
 Status Planner::split_batch() {
@@ -410,10 +269,10 @@ std::string Planner::job_hash() const {
 }
 
 Result<Plan> Planner::plan() {
-  HANJI_RETURN_IF_ERROR(check_inputs());
+  HANJI_RETURN_IF_ERROR(check_inputs(inputs_));
   HANJI_RETURN_IF_ERROR(decide_model());
   HANJI_RETURN_IF_ERROR(decide_ranks());
-  HANJI_RETURN_IF_ERROR(check_hosts());
+  HANJI_RETURN_IF_ERROR(check_hosts(plan_));
   HANJI_RETURN_IF_ERROR(split_batch());
   HANJI_RETURN_IF_ERROR(decide_micro_batch());
   resolve_config();

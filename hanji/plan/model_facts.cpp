@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 namespace hanji::plan {
 namespace {
@@ -14,18 +15,9 @@ constexpr int64_t kMaxMeasuredRows = 64;
 /// Of forward and backward together, what a forward that runs again adds.
 constexpr double kForwardAgain = 1.0 / 3;
 
-std::string_view word_of(OperationKind kind) {
-  switch (kind) {
-    case OperationKind::kProduct: return "product";
-    case OperationKind::kAttention: return "attention";
-    case OperationKind::kEmbedding: return "embedding";
-    case OperationKind::kNorm: return "norm";
-    case OperationKind::kGelu: return "gelu";
-    case OperationKind::kLoss: return "loss";
-    case OperationKind::kRecorded: return "recorded";
-  }
-  return "";
-}
+/// By OperationKind.
+constexpr std::array kKinds = {"product", "attention", "embedding", "norm",
+                               "gelu",    "loss",      "recorded"};
 
 double estimate(const Operation& one) {
   const auto elements = static_cast<double>(one.samples * one.rows * one.columns);
@@ -136,7 +128,7 @@ std::vector<Operation> operations_of(const ModelFacts& model, int64_t samples) {
   for (const LayerFacts& layer : model.layers) {
     for (Operation& one : operations_of(layer)) {
       one.samples = samples;
-      one.name = fmt::format("{} {} x {} x {} x {}", word_of(one.kind), samples, one.rows,
+      one.name = fmt::format("{} {} x {} x {} x {}", kKinds[static_cast<size_t>(one.kind)], samples, one.rows,
                              one.columns, one.inner);
       if (one.kv_heads > 0) one.name += fmt::format(" on {}", one.kv_heads);
       one.estimate = estimate(one);

@@ -14,7 +14,7 @@ struct PresetSizes {
 constexpr int64_t kCharacters = 256;
 constexpr int64_t kGpt2Vocabulary = 50257;
 
-const std::array kPresets = {
+const std::array kPresetSizes = {
     PresetSizes{"nano", {2, 2, 32, 32, kCharacters, true, 0.0}},
     PresetSizes{"char", {4, 4, 128, 64, kCharacters, true, 0.0}},
     PresetSizes{"baby", {6, 6, 384, 256, kCharacters, true, 0.0}},
@@ -60,7 +60,7 @@ double ModelSpec::flops_per_token() const {
 
 Result<ModelSpec> preset(std::string_view name) {
   std::string known;
-  for (const PresetSizes& row : kPresets) {
+  for (const PresetSizes& row : kPresetSizes) {
     if (row.name == name) return row.spec;
     known += (known.empty() ? "" : ", ") + std::string(row.name);
   }

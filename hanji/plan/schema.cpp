@@ -36,7 +36,7 @@ Key make_key(std::string_view name, Field field, std::string_view doc) {
   key.doc = doc;
   if constexpr (std::is_enum_v<T>) {
     key.type = KeyType::kChoice;
-    key.choices = Words<T>::list;
+    key.choices = kWords<T>;
     key.get = [field](const Config& c) -> Value {
       return static_cast<int64_t>(field(const_cast<Config&>(c)));
     };
@@ -79,6 +79,22 @@ Key reals(Key key, Limits limits) {
 Key rare(Key key) {
   key.rare = true;
   return key;
+}
+/// A text that lies in a map under the last word of its key, unless it is empty.
+Key text_in(Texts CommConfig::*map, std::string_view name, std::string_view doc) {
+  const std::string member(name.substr(name.rfind('.') + 1));
+  Key key;
+  key.name = name;
+  key.doc = doc;
+  key.get = [map, member](const Config& c) -> Value {
+    const auto found = (c.comm.*map).find(member);
+    return found == (c.comm.*map).end() ? std::string() : found->second;
+  };
+  key.set = [map, member](Config& c, const Value& v) {
+    (c.comm.*map)[member] = std::get<std::string>(v);
+    std::erase_if(c.comm.*map, [](const auto& one) { return one.second.empty(); });
+  };
+  return text(std::move(key));
 }
 /// Blocks of what a mesh may cut.
 Key cuts(Key key) { return rare(integer(std::move(key), "blocks", {1, base::kMaxRanks})); }
@@ -360,24 +376,22 @@ std::vector<Key> offload_keys() {
   };
 }
 
+#undef HANJI_KEY
+
 std::vector<Key> algorithm_keys() {
   constexpr std::string_view kDoc =
       "Algorithm of this routine: flat, direct or staged in shared memory, else one of `hanji "
       "simulate`'s that keeps the order of sums. Empty: the cheapest in shared memory, a fixed one "
       "between processes.";
-  return {
-      text(HANJI_KEY(comm.algorithm.all_reduce, kDoc)),
-      text(HANJI_KEY(comm.algorithm.reduce, kDoc)),
-      text(HANJI_KEY(comm.algorithm.broadcast, kDoc)),
-      text(HANJI_KEY(comm.algorithm.all_gather, kDoc)),
-      text(HANJI_KEY(comm.algorithm.reduce_scatter, kDoc)),
-      text(HANJI_KEY(comm.algorithm.gather, kDoc)),
-      text(HANJI_KEY(comm.algorithm.scatter, kDoc)),
-      text(HANJI_KEY(comm.algorithm.all_to_all, kDoc)),
-  };
+  std::vector<Key> keys;
+  for (const std::string_view name :
+       {"comm.algorithm.all_reduce", "comm.algorithm.reduce", "comm.algorithm.broadcast",
+        "comm.algorithm.all_gather", "comm.algorithm.reduce_scatter", "comm.algorithm.gather",
+        "comm.algorithm.scatter", "comm.algorithm.all_to_all"}) {
+    keys.push_back(text_in(&CommConfig::algorithm, name, kDoc));
+  }
+  return keys;
 }
-
-#undef HANJI_KEY
 
 std::vector<Key> nccl_keys() {
   static const std::vector<std::string> names = [] {
@@ -389,21 +403,7 @@ std::vector<Key> nccl_keys() {
   }();
   std::vector<Key> keys;
   for (size_t i = 0; i < names.size(); ++i) {
-    const std::string variable(nccl_variables()[i].name);
-    Key& key = keys.emplace_back();
-    key.name = names[i];
-    key.type = KeyType::kText;
-    key.doc = nccl_variables()[i].doc;
-    key.rare = true;
-    key.get = [variable](const Config& c) -> Value {
-      const auto found = c.comm.nccl.find(variable);
-      return found == c.comm.nccl.end() ? std::string() : found->second;
-    };
-    key.set = [variable](Config& c, const Value& v) {
-      c.comm.nccl.erase(variable);
-      const auto& text = std::get<std::string>(v);
-      if (!text.empty()) c.comm.nccl.emplace(variable, text);
-    };
+    keys.push_back(rare(text_in(&CommConfig::nccl, names[i], nccl_variables()[i].doc)));
   }
   return keys;
 }

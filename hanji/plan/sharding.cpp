@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "hanji/plan/internal/words.h"
+
 namespace hanji::plan {
 namespace {
 
@@ -12,17 +14,7 @@ double ring(int ranks) { return ranks < 2 ? 0 : static_cast<double>(ranks - 1) /
 
 }  // namespace
 
-std::string_view name_of(Sharding sharding) {
-  switch (sharding) {
-    case Sharding::kReplicas: return "ddp";
-    case Sharding::kServer: return "server";
-    case Sharding::kZero1: return "zero1";
-    case Sharding::kZero2: return "zero2";
-    case Sharding::kZero3: return "zero3";
-    case Sharding::kHybrid: return "hsdp";
-  }
-  return "";
-}
+std::string_view name_of(Sharding sharding) { return word_of(sharding); }
 
 StateBytes state_bytes(Sharding sharding, double parameters, const StateWidths& widths,
                        const ShardRanks& ranks) {

@@ -9,75 +9,52 @@
 
 namespace hanji::plan {
 
+template <class... Word>
+constexpr std::array<std::string_view, sizeof...(Word)> words(Word... all) {
+  return {all...};
+}
+
 /// The words of an enumeration, in the order of its enumerators.
 template <class E>
-struct Words;
+inline constexpr auto kWords = nullptr;
 
 template <>
-struct Words<TokenFormat> {
-  static constexpr std::array<std::string_view, 4> list = {"auto", "nanogpt", "llmc", "megatron"};
-};
+inline constexpr auto kWords<TokenFormat> = words("auto", "nanogpt", "llmc", "megatron");
 template <>
-struct Words<VocabularyKind> {
-  static constexpr std::array<std::string_view, 2> list = {"char", "byte"};
-};
+inline constexpr auto kWords<VocabularyKind> = words("char", "byte");
 template <>
-struct Words<Images> {
-  static constexpr std::array<std::string_view, 2> list = {"none", "generated"};
-};
+inline constexpr auto kWords<Images> = words("none", "generated");
 template <>
-struct Words<LearningRateSchedule> {
-  static constexpr std::array<std::string_view, 3> list = {"cosine", "constant", "wsd"};
-};
+inline constexpr auto kWords<LearningRateSchedule> = words("cosine", "constant", "wsd");
 template <>
-struct Words<Bits> {
-  static constexpr std::array<std::string_view, 3> list = {"run", "fast", "stable"};
-};
+inline constexpr auto kWords<Bits> = words("run", "fast", "stable");
 template <>
-struct Words<NanPolicy> {
-  static constexpr std::array<std::string_view, 2> list = {"stop", "skip"};
-};
+inline constexpr auto kWords<NanPolicy> = words("stop", "skip");
 template <>
-struct Words<Place> {
-  static constexpr std::array<std::string_view, 2> list = {"memory", "file"};
-};
+inline constexpr auto kWords<Place> = words("memory", "file");
 template <>
-struct Words<Gemm> {
-  static constexpr auto list = base::kGemmNames;
-};
+inline constexpr auto kWords<Gemm> = base::kGemmNames;
 template <>
-struct Words<Attention> {
-  static constexpr auto list = base::kAttentionNames;
-};
+inline constexpr auto kWords<Attention> = base::kAttentionNames;
 template <>
-struct Words<Precision> {
-  static constexpr auto list = base::kPrecisionNames;
-};
+inline constexpr auto kWords<Precision> = base::kPrecisionNames;
 template <>
-struct Words<Device> {
-  static constexpr std::array<std::string_view, 2> list = {"cpu", "cuda"};
-};
+inline constexpr auto kWords<Device> = words("cpu", "cuda");
 template <>
-struct Words<Engine> {
-  static constexpr std::array<std::string_view, 6> list = {"auto", "shm",          "gloo",
-                                                           "mpi",  "hierarchical", "nccl"};
-};
+inline constexpr auto kWords<Engine> = words("auto", "shm", "gloo", "mpi", "hierarchical", "nccl");
 
 template <>
-struct Words<Sharding> {
-  static constexpr std::array<std::string_view, 6> list = {"ddp",   "server", "zero1",
-                                                           "zero2", "zero3",  "hsdp"};
-};
+inline constexpr auto kWords<Sharding> = words("ddp", "server", "zero1", "zero2", "zero3", "hsdp");
 
 template <class E>
 std::string_view word_of(E value) {
-  return Words<E>::list[static_cast<size_t>(value)];
+  return kWords<E>[static_cast<size_t>(value)];
 }
 
 template <class E>
 std::optional<E> from_word(std::string_view word) {
-  for (size_t i = 0; i < Words<E>::list.size(); ++i) {
-    if (Words<E>::list[i] == word) return static_cast<E>(i);
+  for (size_t i = 0; i < kWords<E>.size(); ++i) {
+    if (kWords<E>[i] == word) return static_cast<E>(i);
   }
   return std::nullopt;
 }
