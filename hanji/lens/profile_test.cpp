@@ -7,6 +7,7 @@
 #include "hanji/base/status.h"
 #include "hanji/lens/deferred.h"
 #include "hanji/lens/observer.h"
+#include "hanji/plan/model_family.h"
 #include "hanji/plan/model_spec.h"
 
 namespace hanji::lens {
@@ -65,11 +66,14 @@ TORCH_MODULE(PlainGpt);
 
 TEST(Profile, AGptHasTheFlopsOfThePlan) {
   const plan::ModelSpec spec{.layers = 2, .heads = 2, .width = 32, .block = 24, .vocabulary = 17};
+  plan::Config config;
+  config.model = {.layers = 2, .heads = 2, .width = 32, .block = 24, .vocabulary = 17};
+  const plan::ModelFacts facts = plan::family_of(config.model).facts(config);
   PlainGpt gpt(spec);
   const auto input = at::arange(3 * spec.block).remainder(spec.vocabulary).view({3, spec.block});
   const auto own = profile(*gpt, [&] { gpt->loss(input).backward(); });
   const double tokens = 3.0 * static_cast<double>(spec.block);
-  EXPECT_EQ(own.forward_flops() + own.backward_flops(), tokens * spec.flops_per_token());
+  EXPECT_EQ(own.forward_flops() + own.backward_flops(), tokens * facts.flops_per_target());
   EXPECT_EQ(own.backward_flops(), 2 * own.forward_flops());
   EXPECT_EQ(own.num_parameters(), spec.num_parameters());
 

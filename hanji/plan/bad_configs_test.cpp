@@ -109,7 +109,7 @@ BadConfigs shards() {
       {"another library's word",
        "[parallel]\ndata = \"fsdp\"\n",
        {},
-       {"run.toml:2:1: parallel.data = \"fsdp\" is refused: it is spelt zero3 here, and hsdp "
+       {"run.toml:2:1: parallel.data = \"fsdp\" is rejected: it is spelt zero3 here, and hsdp "
         "within "
         "groups"}},
   };
@@ -167,7 +167,7 @@ BadConfigs cuts() {
       {"experts",
        "[mesh]\nep = 2\n",
        {},
-       {"run.toml:2:1: mesh.ep is refused: no model here has experts that ranks could share out; "
+       {"run.toml:2:1: mesh.ep is rejected: no model here has experts that ranks could share out; "
         "leave it out"}},
   };
 }

@@ -239,13 +239,13 @@ BadConfigs wrong_words() {
       {"half precision",
        "[compute]\ndtype = \"fp16\"\n",
        {},
-       {"run.toml:2:1: compute.dtype = \"fp16\" is refused: its gradients need a scaled loss, "
+       {"run.toml:2:1: compute.dtype = \"fp16\" is rejected: its gradients need a scaled loss, "
         "which hanji train does not do (LossScaler is for programs of your own); use bf16 or "
         "float32"}},
       {"another spelling of bf16",
        "[compute]\ndtype = \"bfloat16\"\n",
        {},
-       {"run.toml:2:1: compute.dtype = \"bfloat16\" is refused: it is spelt bf16 here"}},
+       {"run.toml:2:1: compute.dtype = \"bfloat16\" is rejected: it is spelt bf16 here"}},
       {"an engine of GPUs on a CPU",
        "[comm]\nengine = \"nccl\"\n",
        {},

@@ -7,29 +7,12 @@
 #include <string_view>
 #include <vector>
 
-#include "hanji/base/kernel_choice.h"
-#include "hanji/plan/sharding.h"
+#include "hanji/plan/choices.h"
 
 namespace hanji::plan {
 
-using base::Attention;
-using base::Gemm;
-using base::KernelChoice;
-using base::Precision;
-
 /// An integer key that is not set and that make_plan() decides. A Plan's config has none.
 inline constexpr int64_t kAuto = -1;
-
-/// Enumerators stand in the order of the key's choices in the schema (plan/schema.cpp).
-enum class TokenFormat : uint8_t { kAuto, kNanoGpt, kLlmC, kMegatron };
-enum class VocabularyKind : uint8_t { kChar, kByte };
-enum class Images : uint8_t { kNone, kGenerated };
-enum class LearningRateSchedule : uint8_t { kCosine, kConstant, kWarmupStableDecay };
-enum class Bits : uint8_t { kRun, kFast, kStable };
-enum class NanPolicy : uint8_t { kStop, kSkip };
-enum class Device : uint8_t { kCpu, kCuda };
-enum class Place : uint8_t { kMemory, kFile };
-enum class Engine : uint8_t { kAuto, kShm, kGloo, kMpi, kHierarchical, kNccl };
 
 struct RunConfig {
   int64_t ranks = kAuto;  ///< Auto: one per usable physical core.
@@ -174,17 +157,6 @@ struct Config {
   MeshConfig mesh;
   OffloadConfig offload;
 };
-
-/// The name of an enumerator as in the schema, e.g. "cosine", "onednn", "bf16".
-std::string_view name_of(TokenFormat);
-std::string_view name_of(VocabularyKind);
-std::string_view name_of(Images);
-std::string_view name_of(LearningRateSchedule);
-std::string_view name_of(Bits);
-std::string_view name_of(NanPolicy);
-std::string_view name_of(Device);
-std::string_view name_of(Engine);
-std::string_view name_of(Place);
 
 /// The engine between the ranks: the configured one, else shared memory for ranks on CPUs and NCCL for
 /// ranks on GPUs.

@@ -86,33 +86,29 @@ std::string describe_sizes(const ModelConfig& model, int64_t vocabulary) {
                      m.heads, shared, m.width, m.block, vocabulary, m.tied ? "tied" : "untied");
 }
 
-/// What one of `layers` keeps, from the rows whose names begin with one of `parts`.
-Amount kept_by(const ModelSpec& m, ActivationOptions options,
-               std::initializer_list<std::string_view> parts, int64_t layers) {
-  const auto bytes_of = [&](int64_t samples) {
-    options.micro_batch = samples;
-    int64_t bytes = 0;
-    for (const SavedTensor& row : saved_tensors(m, options)) {
-      const std::string_view name = row.name;
-      for (const std::string_view part : parts) {
-        if (!name.starts_with(part)) continue;
-        const int64_t count = (row.count + layers - 1) / layers;
-        bytes += count * row.elements * row.element_bytes;
-      }
-    }
-    return bytes;
-  };
-  const int64_t one = bytes_of(1), two = bytes_of(2);
+/// `bytes` of so many samples are linear in them.
+template <class Bytes>
+Amount amount_of(ActivationOptions options, const Bytes& bytes) {
+  options.micro_batch = 1;
+  const int64_t one = bytes(options);
+  options.micro_batch = 2;
+  const int64_t two = bytes(options);
   return {.fixed = 2 * one - two, .per_sample = two - one};
 }
 
-Amount linear(const ModelSpec& m, ActivationOptions options,
-              int64_t (*bytes)(const ModelSpec&, const ActivationOptions&)) {
-  options.micro_batch = 1;
-  const int64_t one = bytes(m, options);
-  options.micro_batch = 2;
-  const int64_t two = bytes(m, options);
-  return {.fixed = 2 * one - two, .per_sample = two - one};
+/// What one of `layers` keeps, from the rows whose names begin with one of `parts`.
+Amount kept_by(const ModelSpec& m, const ActivationOptions& options,
+               std::initializer_list<std::string_view> parts, int64_t layers) {
+  return amount_of(options, [&](const ActivationOptions& samples) {
+    int64_t bytes = 0;
+    for (const SavedTensor& row : saved_tensors(m, samples)) {
+      for (const std::string_view part : parts) {
+        if (!std::string_view(row.name).starts_with(part)) continue;
+        bytes += (row.count + layers - 1) / layers * row.elements * row.element_bytes;
+      }
+    }
+    return bytes;
+  });
 }
 
 /// What the rank that has most of a cut model has of it; parts differ by one unit at most.
@@ -166,7 +162,8 @@ LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const Own
                {OperationKind::kGelu, m.block, own.hidden}},
       .elementwise_bytes = kElementsPerLayer * row_bytes,
       .kept = kept_by(m, options, {"norm.", "layer.", "block."}, m.layers),
-      .backward = linear(m, options, workspace_in_block),
+      .backward =
+          amount_of(options, [&](const auto& samples) { return workspace_in_block(m, samples); }),
       .is_repeated = options.recompute};
   const Amount in_head = head_kept(m, options);  // which is given up by then
   facts.backward.fixed += in_head.fixed;
@@ -180,7 +177,8 @@ LayerFacts head(const ModelSpec& m, const ActivationOptions& options, const OwnS
           .rows = {{OperationKind::kNorm, m.block, m.width},
                    {OperationKind::kLoss, m.block, own.vocabulary}},
           .kept = head_kept(m, options),
-          .backward = linear(m, options, workspace_in_head)};
+          .backward = amount_of(
+              options, [&](const auto& samples) { return workspace_in_head(m, samples); })};
 }
 
 /// The first two tensors are the embeddings', the next twelve a block's each, the others the head's.
@@ -227,8 +225,6 @@ ModelFamily gpt_family() {
           .data = DataKind::kTokens,
           .presets = kPresets,
           .keys = kKeys,
-          .defaults = {},
-          .smallest_grain = 1,
           .precisions = kPrecisions,
           .cut_axes = kCutAxes,
           .resolve = resolve_sizes,

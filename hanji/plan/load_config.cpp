@@ -95,7 +95,7 @@ void Loader::add(Origin origin, std::string key, std::string message, std::strin
 void Loader::unknown_key(const Origin& origin, const std::string& name) {
   for (const Refusal& one : refused_keys()) {
     if (one.word == name)
-      return add(origin, name, fmt::format("{} is refused: {}", name, one.reason));
+      return add(origin, name, fmt::format("{} is rejected: {}", name, one.reason));
   }
   std::optional<std::string> meant;
   if (loaded_.mistakes.size() < kMaxSuggestions) meant = nearest_key(name);

@@ -121,10 +121,6 @@ std::vector<SavedTensor> saved_tensors(const ModelSpec& m, const ActivationOptio
   return saved;
 }
 
-int64_t activation_bytes(const ModelSpec& model, const ActivationOptions& options) {
-  return sum_of(saved_tensors(model, options));
-}
-
 int64_t workspace_in_head(const ModelSpec& m, const ActivationOptions& options) {
   const Widths widths = widths_of(options.precision);
   const int64_t tokens = options.micro_batch * m.block;
@@ -146,10 +142,6 @@ int64_t workspace_in_block(const ModelSpec& m, const ActivationOptions& options)
   // last norm's stream, the logits, the inputs of head and down and their casts are gone.
   return (8 - 4 - 1) * wide * widths.product - tokens * m.vocabulary * widths.product -
          casts_of_head_and_down(m, options);
-}
-
-int64_t workspace_bytes(const ModelSpec& m, const ActivationOptions& options) {
-  return std::max(workspace_in_head(m, options), workspace_in_block(m, options));
 }
 
 int64_t total_bytes(const std::vector<MemoryLine>& lines) {

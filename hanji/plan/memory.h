@@ -42,12 +42,8 @@ struct ActivationOptions {
 /// Source  what the operations of compute/ save: each row of memory.cpp names its owner.
 std::vector<SavedTensor> saved_tensors(const ModelSpec& model, const ActivationOptions& options);
 
-/// Result  the sum over saved_tensors().
-int64_t activation_bytes(const ModelSpec& model, const ActivationOptions& options);
-
-/// What the backward pass holds beside the saved tensors, at its highest point: in the head or in the
+/// What the backward pass holds beside the saved tensors: at its highest point in the head, and in the
 /// last block.
-int64_t workspace_bytes(const ModelSpec& model, const ActivationOptions& options);
 int64_t workspace_in_head(const ModelSpec& model, const ActivationOptions& options);
 int64_t workspace_in_block(const ModelSpec& model, const ActivationOptions& options);
 

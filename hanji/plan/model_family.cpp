@@ -43,7 +43,7 @@ std::string rate_name(const ModelConfig& model) {
 }
 
 ModelConfig resolved(ModelConfig model) {
-  family_of(model).resolve(model);
+  if (const auto resolve = family_of(model).resolve) resolve(model);
   return model;
 }
 

@@ -34,22 +34,22 @@ struct ModelFamily {
   std::string_view name;
   DataKind data = DataKind::kTokens;
   std::span<const std::string_view> presets;
-  std::span<const std::string_view> keys;  ///< Of [model], besides the preset.
-  std::span<const KeyDefault> defaults;    ///< Of other keys.
-  int64_t smallest_grain = 1;              ///< Samples that a forward in training needs.
-  std::span<const Precision> precisions;   ///< That its layers compute in.
+  std::span<const std::string_view> keys = {};  ///< Of [model], besides the preset.
+  std::span<const KeyDefault> defaults = {};    ///< Of other keys.
+  int64_t smallest_grain = 1;                   ///< Samples that a forward in training needs.
+  std::span<const Precision> precisions;        ///< That its layers compute in.
   /// Of layout::kAxisNames, beside those of data: axes by which its layers are cut.
   std::span<const std::string_view> cut_axes = {};
 
-  /// Replaces "auto" by the preset's sizes.
-  void (*resolve)(ModelConfig& model);
-  /// Returns contradictions between sizes.
-  std::vector<Contradiction> (*check)(const Config& config);
+  /// Replaces "auto" by the preset's sizes; null: the family has none.
+  void (*resolve)(ModelConfig& model) = nullptr;
+  /// Returns contradictions between sizes; null: there are none.
+  std::vector<Contradiction> (*check)(const Config& config) = nullptr;
   /// Describes the sizes; `classes`: tokens or classes of the data.
   std::string (*describe)(const ModelConfig& model, int64_t classes);
   /// Of a resolved configuration; of a cut model the operations of the rank that has most of it. Null:
   /// facts are counted by running the model.
-  ModelFacts (*facts)(const Config& config);
+  ModelFacts (*facts)(const Config& config) = nullptr;
 };
 
 std::span<const ModelFamily> model_families();

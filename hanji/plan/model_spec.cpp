@@ -46,18 +46,6 @@ std::vector<int64_t> ModelSpec::parameter_sizes() const {
   return sizes;
 }
 
-double ModelSpec::gemm_flops_per_token() const {
-  const double per_layer = 12.0 * width * width - 2.0 * (width - kv_width()) * width;
-  const double weights = layers * per_layer + 1.0 * vocabulary * width;
-  return 6.0 * weights;
-}
-
-double ModelSpec::attention_flops_per_token() const { return 12.0 * layers * block * width; }
-
-double ModelSpec::flops_per_token() const {
-  return gemm_flops_per_token() + attention_flops_per_token();
-}
-
 Result<ModelSpec> preset(std::string_view name) {
   std::string known;
   for (const PresetSizes& row : kPresetSizes) {

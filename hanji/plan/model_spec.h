@@ -31,17 +31,6 @@ struct ModelSpec {
   /// Sizes of all parameter tensors in the order in which models/gpt registers them.
   std::vector<int64_t> parameter_sizes() const;
 
-  /// Multiplications and additions of forward and backward together, attention over the whole
-  /// square of the block.
-  ///
-  /// Result  6*(L*(12*C*C - 2*(C - K)*C) + V*C) + 12*L*T*C.
-  /// Source  Chowdhery et al., PaLM, arXiv 2204.02311, appendix B.
-  double flops_per_token() const;
-
-  /// The two parts of flops_per_token(): matrix products with weights, and attention.
-  double gemm_flops_per_token() const;
-  double attention_flops_per_token() const;
-
   bool operator==(const ModelSpec&) const = default;
 };
 

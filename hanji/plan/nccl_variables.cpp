@@ -73,7 +73,7 @@ constexpr auto kVariables = std::to_array<NcclVariable>({
      "processes of a host meet at sockets without a file: 0 off, 1 on"},
     {"NCCL_LAUNCH_MODE", "PARALLEL or GROUP: how several GPUs of one process are launched"},
     {"NCCL_LAUNCH_ORDER_IMPLICIT", "1 orders the calls of several communicators on one GPU"},
-    {"NCCL_LAUNCH_RACE_FATAL", "1 refuses threads that launch on one GPU at once"},
+    {"NCCL_LAUNCH_RACE_FATAL", "1 rejects threads that launch on one GPU at once"},
     {"NCCL_LEGACY_CUDA_REGISTER", "registers buffers of cudaMalloc: 0 off, 1 on"},
     {"NCCL_LL_THRESHOLD", "bytes up to which the protocol LL is taken (old versions)"},
     {"NCCL_LOCAL_REGISTER", "registers the users' buffers: 0 off, 1 on"},

@@ -46,7 +46,7 @@ TEST(TimeOperations, TheBudgetIsSharedByEstimatesAndWhatItLeavesOutIsPricedByThe
        operation("small", 1, 2)},
       9, [&](const Operation& one, double seconds) {
         given.push_back(seconds);
-        return Timing{.seconds = 3 * one.estimate, .spent = one.name == "large" ? 4 : 5};
+        return Timing{.seconds = 3 * one.estimate, .spent = one.name == "large" ? 4.0 : 5.0};
       });
   EXPECT_THAT(given, ElementsAre(4, 3)) << "of 9 by 4/9, then of 5 by 3/5";
   EXPECT_EQ(timed[2].name, "small");

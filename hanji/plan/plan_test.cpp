@@ -236,23 +236,23 @@ TEST(Memory, NanoByHand) {
   const ModelSpec nano{2, 2, 32, 32, 65, true, 0};
   // N = 96 tokens; N*C = 3072. Per layer 2+2+3+1+4+4 = 16 of them, 2 besides; 2 layers.
   const int64_t wide = 34 * 3072, log_sums = 2 * 96 * 2, statistics = 2 * 5 * 96, logits = 96 * 65;
-  EXPECT_EQ(activation_bytes(nano, {3, Precision::kFloat32}),
+  EXPECT_EQ(test_plan::activation_bytes(nano, {3, Precision::kFloat32}),
             4 * (wide + log_sums + statistics + logits));
-  EXPECT_EQ(activation_bytes(nano, {3, Precision::kFloat64}),
+  EXPECT_EQ(test_plan::activation_bytes(nano, {3, Precision::kFloat64}),
             8 * (wide + log_sums + statistics + logits));
   // bf16 keeps the stream (5 sums), log sums and statistics in fp32, and casts of 12 C*C weights a
   // layer and V*C of the head.
   const int64_t casts = 2 * 12 * 32 * 32 + 65 * 32;
-  EXPECT_EQ(activation_bytes(nano, {3, Precision::kBFloat16}),
+  EXPECT_EQ(test_plan::activation_bytes(nano, {3, Precision::kBFloat16}),
             2 * (29 * 3072 + logits + casts) + 4 * (5 * 3072 + log_sums + statistics));
 }
 
 TEST(Memory, DropoutKeepsMasksAndSquares) {
   ModelSpec model{2, 2, 32, 32, 65, true, 0};
-  const int64_t without = activation_bytes(model, {3, Precision::kFloat32});
+  const int64_t without = test_plan::activation_bytes(model, {3, Precision::kFloat32});
   model.dropout = 0.1;
   const int64_t masks = 5 * 3072, squares = 2 * 3 * (3 * 2 * 32 * 32), log_sums = 2 * 96 * 2;
-  EXPECT_EQ(activation_bytes(model, {3, Precision::kFloat32}) - without,
+  EXPECT_EQ(test_plan::activation_bytes(model, {3, Precision::kFloat32}) - without,
             4 * (masks + squares - log_sums));
 }
 
@@ -262,9 +262,10 @@ TEST(Memory, RecomputedBlocksKeepTheirInputs) {
   ActivationOptions inputs = all;
   inputs.recompute = true;
   // Two streams and one branch; sum and output of the last norm, its statistics, and the logits.
-  EXPECT_EQ(activation_bytes(nano, inputs), 4 * (5 * 3072 + 2 * 96 + 96 * 65));
-  const int64_t peak = activation_bytes(nano, inputs) + workspace_bytes(nano, inputs);
-  EXPECT_LT(peak, activation_bytes(nano, all) + workspace_bytes(nano, all));
+  EXPECT_EQ(test_plan::activation_bytes(nano, inputs), 4 * (5 * 3072 + 2 * 96 + 96 * 65));
+  const int64_t peak =
+      test_plan::activation_bytes(nano, inputs) + test_plan::workspace_bytes(nano, inputs);
+  EXPECT_LT(peak, test_plan::activation_bytes(nano, all) + test_plan::workspace_bytes(nano, all));
 }
 
 TEST(Memory, ParametersGradientsAndMomentsShareOneFlatLayout) {

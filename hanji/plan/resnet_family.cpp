@@ -29,8 +29,6 @@ void resolve_resnet(ModelConfig& model) {
   if (model.width == kAuto) model.width = model.preset == kTiny ? 16 : 64;
 }
 
-std::vector<Contradiction> check_resnet(const Config&) { return {}; }
-
 std::string describe_resnet(const ModelConfig& model, int64_t classes) {
   return fmt::format("{} channels in the first stage, {} classes", model.width, classes);
 }
@@ -46,9 +44,7 @@ ModelFamily resnet_family() {
           .smallest_grain = kSmallestGrain,
           .precisions = kResNetPrecisions,
           .resolve = resolve_resnet,
-          .check = check_resnet,
-          .describe = describe_resnet,
-          .facts = nullptr};
+          .describe = describe_resnet};
 }
 
 }  // namespace hanji::plan

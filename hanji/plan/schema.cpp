@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "hanji/base/limits.h"
-#include "hanji/plan/internal/words.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/nccl_variables.h"
 #include "hanji/plan/train_limits.h"

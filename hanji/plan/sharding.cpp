@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "hanji/plan/internal/words.h"
-
 namespace hanji::plan {
 namespace {
 
@@ -13,8 +11,6 @@ double w(int64_t width) { return static_cast<double>(width); }
 double ring(int ranks) { return ranks < 2 ? 0 : static_cast<double>(ranks - 1) / ranks; }
 
 }  // namespace
-
-std::string_view name_of(Sharding sharding) { return word_of(sharding); }
 
 StateBytes state_bytes(Sharding sharding, double parameters, const StateWidths& widths,
                        const ShardRanks& ranks) {

@@ -2,27 +2,14 @@
 
 #include <array>
 #include <cstdint>
-#include <string_view>
 
-#include "hanji/base/status.h"
+#include "hanji/plan/choices.h"
 
 namespace hanji::plan {
-
-/// What ranks that see different samples keep of the model's states.
-enum class Sharding : uint8_t {
-  kReplicas,  ///< "ddp": everything on every rank.
-  kServer,    ///< "server": servers hold parameters and optimizer, workers parameters, gradients.
-  kZero1,     ///< "zero1": the optimizer's state is cut among the ranks,
-  kZero2,     ///< "zero2": gradients too,
-  kZero3,     ///< "zero3": parameters too.
-  kHybrid,    ///< "hsdp": as zero3 within groups, which are replicas of each other.
-};
 
 inline constexpr std::array kShardings = {Sharding::kReplicas, Sharding::kServer,
                                           Sharding::kZero1,    Sharding::kZero2,
                                           Sharding::kZero3,    Sharding::kHybrid};
-
-std::string_view name_of(Sharding);
 
 /// Bytes of one parameter and of what training keeps for it.
 struct StateWidths {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "hanji/plan/memory.h"
+#include "hanji/plan/model_spec.h"
 #include "hanji/plan/plan.h"
 
 namespace hanji::plan::test_plan {
@@ -39,6 +41,16 @@ inline PlanInputs small_gpt(const DataFacts& data) {
   config.data.vocabulary = VocabularyKind::kByte;
   config.comm.bucket_bytes = 4096;
   return inputs;
+}
+
+/// Of a GPT by the formulas of memory.h: what its facts add up to.
+inline int64_t activation_bytes(const ModelSpec& model, const ActivationOptions& options) {
+  int64_t bytes = 0;
+  for (const SavedTensor& one : saved_tensors(model, options)) bytes += one.bytes();
+  return bytes;
+}
+inline int64_t workspace_bytes(const ModelSpec& model, const ActivationOptions& options) {
+  return std::max(workspace_in_head(model, options), workspace_in_block(model, options));
 }
 
 /// The plan of these inputs; a test that expects one fails without.

@@ -30,19 +30,6 @@ void add_limits_of_shared_memory(const TrainSetup& setup, std::vector<TrainLimit
 
 }  // namespace
 
-std::string_view name_of(TrainLimit limit) {
-  switch (limit) {
-    case TrainLimit::kGpus: return "on GPUs";
-    case TrainLimit::kEngine: return "without shared memory";
-    case TrainLimit::kHosts: return "over several hosts";
-    case TrainLimit::kGroups: return "in groups that span hosts";
-    case TrainLimit::kServers: return "with servers that do not compute";
-    case TrainLimit::kWidths: return "with states of other bytes than 4 + 4 + 8";
-    case TrainLimit::kRanks: return "with more than 16 ranks on a host";
-  }
-  return "";
-}
-
 std::vector<TrainLimit> train_limits(const TrainSetup& setup) {
   std::vector<TrainLimit> limits;
   if (setup.data != Sharding::kReplicas) add_limits_of_shared_memory(setup, limits);
@@ -58,7 +45,7 @@ std::vector<TrainLimit> train_limits(const TrainSetup& setup) {
 }
 
 static_assert(base::kMaxRanksPerHost == 16 && kTrainWidths == StateWidths{4, 4, 8},
-              "as name_of() says");
+              "as kWords<TrainLimit> says");
 
 bool has_limit(const TrainSetup& setup, TrainLimit limit) {
   const auto limits = train_limits(setup);

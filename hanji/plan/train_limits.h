@@ -24,8 +24,13 @@ enum class TrainLimit : uint8_t {
   kRanks,    ///< More than base::kMaxRanksPerHost on a host.
 };
 
-/// What follows the name of a strategy: "on GPUs".
-std::string_view name_of(TrainLimit limit);
+/// What follows the name of a strategy.
+template <>
+inline constexpr auto kWords<TrainLimit> = words("on GPUs", "without shared memory",
+                                                 "over several hosts", "in groups that span hosts",
+                                                 "with servers that do not compute",
+                                                 "with states of other bytes than 4 + 4 + 8",
+                                                 "with more than 16 ranks on a host");
 
 /// A run, as far as it decides whether `hanji train` carries it out.
 struct TrainSetup {

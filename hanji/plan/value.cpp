@@ -156,7 +156,7 @@ Result<Value> parse_choice(const Key& key, std::string_view word) {
   for (const Refusal& refusal : key.refusals) {
     if (refusal.word == word) {
       return base::unsupported(
-          fmt::format("{} = {} is refused: {}", key.name, shown(word), refusal.reason));
+          fmt::format("{} = {} is rejected: {}", key.name, shown(word), refusal.reason));
     }
   }
   return wrong_type(key, word);

@@ -86,17 +86,17 @@ steps there were and how soon the last survivor had named the rank.
 | what is wrong | what happens | tried in |
 |---|---|---|
 | 64 KiB of /dev/shm | nothing: the shared memory is a memfd | launch/surroundings_test |
-| too few descriptors | refused before anything starts, with the need and the limit | launch/surroundings_test |
+| too few descriptors | rejected before anything starts, with the need and the limit | launch/surroundings_test |
 | no process or thread more | an error that names the limits | launch/surroundings_test |
 | no disk for the logs | the run goes on, a cause is still told | launch/surroundings_test |
 | no disk for run.jsonl or TensorBoard | told once, training goes on | train/run_log_test |
 | the TensorBoard folder was deleted | made again, and told | train/run_log_test |
 | nobody reads stdout any more | the run goes on | tests/faults_test.py |
 | `ulimit -f` | an error that names it | tests/faults_test.py |
-| a file for offload that is cut, a disk that is full or hangs | an error that names the folder; every later call is refused; where one rank cannot have its file, none goes on | base/scratch_file_test, parallel/offloaded_shards_test |
+| a file for offload that is cut, a disk that is full or hangs | an error that names the folder; every later call is rejected; where one rank cannot have its file, none goes on | base/scratch_file_test, parallel/offloaded_shards_test |
 | the wall clock jumps by two days | nothing: every wait is on a monotonic clock | launch/surroundings_test |
 | files of a dead run | swept, or appended to | launch/surroundings_test, rendezvous_test |
-| another run in the same folder | refused | tests/resume_test.py |
+| another run in the same folder | rejected | tests/resume_test.py |
 | the same failure three times in a row | no more restarts, a summary | tests/faults_test.py |
 | one flipped bit in one replica | tensor and rank, every `comm.check_every` steps | parallel/ddp/data_parallel_test |
 )";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -8,7 +9,6 @@
 
 #include "hanji/base/json.h"
 #include "hanji/plan/config.h"
-#include "hanji/plan/internal/words.h"
 
 namespace hanji::plan {
 
@@ -32,9 +32,10 @@ class JsonFields {
   template <class E>
   E word(const char* name) {
     const std::string found = text(name);
-    const auto value = from_word<E>(found);
-    if (!value && has(name)) fail(name, "is '" + found + "', which is none of its words");
-    return value.value_or(E{});
+    const auto known = std::ranges::find(kWords<E>, found);
+    if (known != kWords<E>.end()) return static_cast<E>(known - kWords<E>.begin());
+    if (has(name)) fail(name, "is '" + found + "', which is none of its words");
+    return {};
   }
 
   void fail(std::string_view name, std::string_view why);

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "hanji/base/kernel_choice.h"
+
+namespace hanji::plan {
+
+using base::Attention;
+using base::Gemm;
+using base::KernelChoice;
+using base::Precision;
+
+/// The words of an enumeration, in the order of its enumerators: as a configuration, a plan and its
+/// table have them. nullptr: it has none.
+template <class E>
+inline constexpr auto kWords = nullptr;
+
+template <class... Word>
+constexpr std::array<std::string_view, sizeof...(Word)> words(Word... all) {
+  return {all...};
+}
+
+/// The word of an enumerator: "cosine", "bf16".
+template <class E>
+requires requires { kWords<E>.size(); }
+constexpr std::string_view name_of(E value) { return kWords<E>[static_cast<size_t>(value)]; }
+
+template <>
+inline constexpr auto kWords<Gemm> = base::kGemmNames;
+template <>
+inline constexpr auto kWords<Attention> = base::kAttentionNames;
+template <>
+inline constexpr auto kWords<Precision> = base::kPrecisionNames;
+
+enum class TokenFormat : uint8_t { kAuto, kNanoGpt, kLlmC, kMegatron };
+template <>
+inline constexpr auto kWords<TokenFormat> = words("auto", "nanogpt", "llmc", "megatron");
+
+enum class VocabularyKind : uint8_t { kChar, kByte };
+template <>
+inline constexpr auto kWords<VocabularyKind> = words("char", "byte");
+
+enum class Images : uint8_t { kNone, kGenerated };
+template <>
+inline constexpr auto kWords<Images> = words("none", "generated");
+
+enum class LearningRateSchedule : uint8_t { kCosine, kConstant, kWarmupStableDecay };
+template <>
+inline constexpr auto kWords<LearningRateSchedule> = words("cosine", "constant", "wsd");
+
+enum class Bits : uint8_t { kRun, kFast, kStable };
+template <>
+inline constexpr auto kWords<Bits> = words("run", "fast", "stable");
+
+enum class NanPolicy : uint8_t { kStop, kSkip };
+template <>
+inline constexpr auto kWords<NanPolicy> = words("stop", "skip");
+
+enum class Device : uint8_t { kCpu, kCuda };
+template <>
+inline constexpr auto kWords<Device> = words("cpu", "cuda");
+
+enum class Place : uint8_t { kMemory, kFile };
+template <>
+inline constexpr auto kWords<Place> = words("memory", "file");
+
+enum class Engine : uint8_t { kAuto, kShm, kGloo, kMpi, kHierarchical, kNccl };
+template <>
+inline constexpr auto kWords<Engine> = words("auto", "shm", "gloo", "mpi", "hierarchical", "nccl");
+
+/// What ranks that see different samples keep of the model's states.
+enum class Sharding : uint8_t {
+  kReplicas,  ///< "ddp": everything on every rank.
+  kServer,    ///< "server": servers hold parameters and optimizer, workers parameters, gradients.
+  kZero1,     ///< "zero1": the optimizer's state is cut among the ranks,
+  kZero2,     ///< "zero2": gradients too,
+  kZero3,     ///< "zero3": parameters too.
+  kHybrid,    ///< "hsdp": as zero3 within groups, which are replicas of each other.
+};
+template <>
+inline constexpr auto kWords<Sharding> = words("ddp", "server", "zero1", "zero2", "zero3", "hsdp");
+
+}  // namespace hanji::plan
