@@ -115,7 +115,8 @@ Result<MemoryHeadroom> memory_headroom(const KernelFolders& folders) {
 }
 
 OomKills oom_kills(const KernelFolders& folders) {
-  OomKills kills{.on_machine = read_keyed(folders.proc / "vmstat", "oom_kill").value_or(0)};
+  OomKills kills;
+  kills.on_machine = read_keyed(folders.proc / "vmstat", "oom_kill").value_or(0);
   visit_groups(folders, [&](const fs::path& folder, const Generation& generation) {
     const auto count = read_keyed(folder / generation.events, "oom_kill");
     if (!count) return;

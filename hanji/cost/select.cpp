@@ -31,24 +31,6 @@ using schedule::kSlotBytes;
 using schedule::Routine;
 using schedule::StepList;
 
-struct QueryHash {
-  size_t operator()(const Query& query) const {
-    uint64_t hash = static_cast<uint64_t>(query.routine) | (query.in_place ? 256 : 0) |
-                    (query.in_heap ? 512 : 0);
-    const auto add = [&hash](int64_t value) {
-      hash = (hash ^ static_cast<uint64_t>(value)) * 0x9E3779B97F4A7C15ull;
-      hash ^= hash >> 32;
-    };
-    for (const int64_t value :
-         {query.element_bytes, int64_t{query.ranks}, query.count, int64_t{query.root},
-          query.dtype ? static_cast<int64_t>(*query.dtype) : -1}) {
-      add(value);
-    }
-    for (const int64_t count : query.counts) add(count);
-    return hash;
-  }
-};
-
 using Entry = std::shared_ptr<const StepList>;
 
 // A piece that is swapped stays in a processor's own cache meanwhile.
@@ -228,7 +210,24 @@ std::vector<Candidate> candidates_for(const Query& query, const Rates& rates) {
 // Two generations: a call found in the old one moves to the young one; when that is full the old
 // one is dropped. So an entry outlives at least kKept other selections after its last use.
 struct Chooser::Cache {
-  using Map = std::unordered_map<Query, std::shared_ptr<const Selection>, QueryHash>;
+  struct Hash {
+    size_t operator()(const Query& query) const {
+      uint64_t hash = static_cast<uint64_t>(query.routine) | (query.in_place ? 256 : 0) |
+                      (query.in_heap ? 512 : 0);
+      const auto add = [&hash](int64_t value) {
+        hash = (hash ^ static_cast<uint64_t>(value)) * 0x9E3779B97F4A7C15ull;
+        hash ^= hash >> 32;
+      };
+      for (const int64_t value :
+           {query.element_bytes, int64_t{query.ranks}, query.count, int64_t{query.root},
+            query.dtype ? static_cast<int64_t>(*query.dtype) : -1}) {
+        add(value);
+      }
+      for (const int64_t count : query.counts) add(count);
+      return hash;
+    }
+  };
+  using Map = std::unordered_map<Query, std::shared_ptr<const Selection>, Hash>;
 
   std::shared_ptr<const Selection> find(const Query& key) {
     if (const auto found = young.find(key); found != young.end()) return found->second;

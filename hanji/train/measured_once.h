@@ -49,9 +49,9 @@ Mark mark_while(const std::function<void()>& measure);
 struct MeasureOnce {
   std::string kind;
   std::string key;
-  std::function<bool(const std::string& value)> is_sound;
+  std::function<bool(const std::string& value)> is_sound = {};
   /// `before`: the previous value, to keep if the new one is not better; or empty.
-  std::function<Result<std::string>(const std::string& before)> measure;
+  std::function<Result<std::string>(const std::string& before)> measure = {};
   std::function<Mark(const std::function<void()>&)> mark = mark_while;
 };
 

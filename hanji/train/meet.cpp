@@ -27,10 +27,11 @@ comm::GroupOptions follow_plan(const plan::Plan& plan, comm::GroupOptions option
 }
 
 world::World meet() {
-  const auto configure = [](const std::string& plan_json, comm::GroupOptions& options) {
+  world::ConnectOptions connect;
+  connect.configure = [](const std::string& plan_json, comm::GroupOptions& options) {
     options = follow_plan(plan::plan_from_json(plan_json).or_throw(), std::move(options));
   };
-  return world::connect({.configure = configure});
+  return world::connect(connect);
 }
 
 c10::Device take_device(const world::World& world, const plan::Plan& plan) {

@@ -33,7 +33,8 @@ layout::FlatLayout counted_parameters(const layers::Model& model,
                                       const parallel::Replicas& replicas) {
   const layout::FlatLayout& all = replicas.buckets().flat;
   const layout::Cut cut = model.cut();
-  layout::FlatLayout counted{.count = all.count};
+  layout::FlatLayout counted;
+  counted.count = all.count;
   for (size_t i = 0; i < all.sizes.size(); ++i) {
     if (!is_counted(cut, replicas.parameters()[i].name)) continue;
     counted.offsets.push_back(all.offsets[i]);

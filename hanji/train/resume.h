@@ -15,12 +15,12 @@ namespace hanji::train {
 
 /// A saved run in its folder.
 struct SavedRun {
-  plan::Plan plan;                   ///< Of the run that saved.
-  std::filesystem::path checkpoint;  ///< Empty: none was saved, so the run starts again.
+  plan::Plan plan;                        ///< Of the run that saved.
+  std::filesystem::path checkpoint = {};  ///< Empty: none was saved, so the run starts again.
   int64_t steps_done = 0;
-  std::string job = "{}";                ///< The manifest's.
-  std::vector<std::string> passed_over;  ///< Reasons for not using newer checkpoints.
-  bool is_finished = false;              ///< All its steps are done, and the summary is written.
+  std::string job = "{}";                     ///< The manifest's.
+  std::vector<std::string> passed_over = {};  ///< Reasons for not using newer checkpoints.
+  bool is_finished = false;  ///< All its steps are done, and the summary is written.
 };
 
 /// Reads the folder of a run. Without a checkpoint, the job is that of its plan.json.
