@@ -63,9 +63,7 @@ DecidedJob begin(plan::LoadedConfig loaded, const JobRequest& request) {
   const plan::Config& config = decided.checked.loaded.config;
   const Workload workload = request.own ? *request.own : Workload{*decided.checked.dataset};
   JoinedJob& job = decided.job.emplace();
-  job.plan = (request.started ? prepare_started(config, workload, *request.started)
-                              : prepare(config, workload))
-                 .or_throw();
+  job.plan = prepare(config, workload, request.started).or_throw();
   if (request.purpose == Purpose::kVerify) {
     base::throw_if_error(plan::check_verifiable(job.plan));
     job.out = claim_folder(config.run.out, kVerifyParts).or_throw();

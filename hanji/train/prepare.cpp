@@ -239,6 +239,18 @@ Result<plan::Plan> add_kernels(plan::PlanInputs& inputs) {
   return draft;
 }
 
+/// What ranks have that are there already.
+void take_started(const StartedRanks& started, plan::PlanInputs& inputs) {
+  inputs.ranks_per_host = started.ranks_per_host;
+  inputs.link = started.link;
+  // The plan gives each of all ranks its part of one machine, and here are so many of them.
+  inputs.machine.available_bytes *= started.ranks;
+  inputs.machine.available_bytes /= started.local_ranks;
+  int64_t& threads = inputs.config.compute.threads;
+  const bool free = inputs.config.train.bits != plan::Bits::kStable;
+  if (threads == plan::kAuto && free) threads = started.threads;
+}
+
 /// This host with the CPUs of all its ranks, also where a launcher has pinned this one to its own.
 Result<topology::Machine> read_host(int ranks) {
   Result<topology::Machine> machine = topology::read_machine();
@@ -266,29 +278,26 @@ Result<cost::Rates> rates_of(const topology::Machine& host, int ranks) {
 
 }  // namespace
 
-Result<plan::Plan> prepare_started(const plan::Config& config, const Workload& workload,
-                                   const StartedRanks& started) {
+Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload,
+                           const std::optional<StartedRanks>& started) {
   plan::PlanInputs inputs{.config = with_absolute_paths(config), .data = workload.dataset.facts()};
   HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
   HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(inputs.config, workload));
-  inputs.ranks_per_host = started.ranks_per_host;
-  inputs.link = started.link;
-  // The plan gives each of all ranks its part of one machine, and here are so many of them.
-  inputs.machine.available_bytes *= started.ranks;
-  inputs.machine.available_bytes /= started.local_ranks;
-  plan::ComputeConfig& compute = inputs.config.compute;
-  const bool free = compute.threads == plan::kAuto && config.train.bits != plan::Bits::kStable;
-  if (free) compute.threads = started.threads;
+  if (started) take_started(*started, inputs);
   if (on_gpus(inputs)) {
     HANJI_RETURN_IF_ERROR(add_gpus(inputs, started));
   } else {
     HANJI_ASSIGN_OR_RETURN(const plan::Plan draft, add_kernels(inputs));
-    HANJI_RETURN_IF_ERROR(add_times(inputs, draft, workload, started.local_ranks));
-    HANJI_ASSIGN_OR_RETURN(const topology::Machine host, read_host(started.local_ranks));
-    HANJI_ASSIGN_OR_RETURN(inputs.rates, rates_of(host, started.local_ranks));
+    const int ranks = started ? started->local_ranks : draft.ranks;
+    HANJI_RETURN_IF_ERROR(add_times(inputs, draft, workload, ranks));
+    topology::Machine host = inputs.machine;
+    if (started) {
+      HANJI_ASSIGN_OR_RETURN(host, read_host(ranks));
+    }
+    HANJI_ASSIGN_OR_RETURN(inputs.rates, rates_of(host, ranks));
   }
   HANJI_ASSIGN_OR_RETURN(plan::Plan plan, plan::make_plan(inputs));
-  plan.cpus.assign(plan.ranks, {});  // the launcher has decided
+  if (started) plan.cpus.assign(plan.ranks, {});  // the launcher has decided
   return plan;
 }
 
@@ -314,21 +323,7 @@ Result<plan::Plan> prepare_on_hosts(plan::Config config, const Workload& workloa
   started.ranks_per_host = plan::spread_ranks(started.ranks, hosts);
   started.local_ranks = started.ranks_per_host[0];
   started.threads = std::max(1, machine.usable_cores / started.local_ranks);
-  return prepare_started(config, workload, started);
-}
-
-Result<plan::Plan> prepare(const plan::Config& asked, const Workload& workload) {
-  plan::PlanInputs inputs{.config = with_absolute_paths(asked), .data = workload.dataset.facts()};
-  HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
-  HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(inputs.config, workload));
-  if (on_gpus(inputs)) {
-    HANJI_RETURN_IF_ERROR(add_gpus(inputs, std::nullopt));
-    return plan::make_plan(inputs);
-  }
-  HANJI_ASSIGN_OR_RETURN(const plan::Plan draft, add_kernels(inputs));
-  HANJI_RETURN_IF_ERROR(add_times(inputs, draft, workload, draft.ranks));
-  HANJI_ASSIGN_OR_RETURN(inputs.rates, rates_of(inputs.machine, draft.ranks));
-  return plan::make_plan(inputs);
+  return prepare(config, workload, started);
 }
 
 }  // namespace hanji::train

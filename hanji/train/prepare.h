@@ -13,15 +13,13 @@ inline constexpr std::string_view kKernelChoices = "kernels";
 /// Everything that is decided before anything starts: reads the machine, measures memory and
 /// kernels (once per machine; later runs read the cache folder, see measured_once.h), and plans.
 ///
+/// `started`: ranks that are there already, each pinned or not by what started them: the machine that
+/// this one sees may be its own cores only. Memory and kernels are measured for the ranks of this host;
+/// config.run.ranks says how many there are.
 /// Cost    some tenths of a second where nothing was measured yet.
 /// Errors  as plan::make_plan().
-Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload);
-
-/// The same for ranks that are there already, each pinned or not by who started them: the machine
-/// that this one sees may be its own cores only. Memory and kernels are measured for the ranks of this
-/// host. config.run.ranks says how many there are.
-Result<plan::Plan> prepare_started(const plan::Config& config, const Workload& workload,
-                                   const StartedRanks& started);
+Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload,
+                           const std::optional<StartedRanks>& started = {});
 
 /// The same for ranks that a launcher would start on `hosts` hosts like this one, whose link nobody
 /// has measured; without run.ranks one per usable core.
