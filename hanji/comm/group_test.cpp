@@ -14,6 +14,7 @@
 #include "hanji/comm/before_call.h"
 #include "hanji/comm/internal/test_ranks.h"
 #include "hanji/comm/regroup.h"
+#include "hanji/comm/stats.h"
 #include "hanji/shm/heap.h"
 #include "hanji/trace/recorder.h"
 
@@ -247,6 +248,25 @@ TEST(Group, AloneRunsTheSamePath) {
 TEST(Group, AloneRefusesAHeapThatOthersShare) {
   EXPECT_THAT(refusal([] { Group::alone(Heap(internal::make_segment(2), 0)); }),
               HasSubstr("invalid_argument: "));
+}
+
+TEST(Stats, SumsEveryMemberAndForgetsTimesThatOneGroupDoesNotHave) {
+  Stats sum{.operations = 1, .bytes = 2, .wire_bytes = 3, .network_bytes = 4};
+  sum.wait_ns = 5;
+  sum.busy_ns = 6;
+  sum.times = CallTimes{7, 8, 9};
+  add(sum, Stats(sum));
+  EXPECT_EQ(sum.operations, 2);
+  EXPECT_EQ(sum.bytes, 4);
+  EXPECT_EQ(sum.wire_bytes, 6);
+  EXPECT_EQ(sum.network_bytes, 8);
+  EXPECT_EQ(sum.wait_ns, 10);
+  EXPECT_EQ(sum.busy_ns, 12);
+  EXPECT_EQ(sum.times->transfer_ns, 14);
+  EXPECT_EQ(sum.times->exposed_ns, 16);
+  EXPECT_EQ(sum.times->skew_ns, 18);
+  add(sum, Stats());
+  EXPECT_FALSE(sum.times);
 }
 
 }  // namespace

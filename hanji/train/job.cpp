@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "hanji/comm/host_values.h"
+#include "hanji/comm/stats.h"
 #include "hanji/layers/model.h"
 #include "hanji/parallel/agreement.h"
 #include "hanji/parallel/tensor/axis.h"
@@ -156,9 +157,9 @@ void check_whole_parameters(const Job& job) {
 comm::Stats stats_of(const Job& job) {
   comm::Stats sum{.times = comm::CallTimes()};
   // A data coordinate that is alone has nobody to sum with.
-  if (!job.peers || job.data.size() > 1) add(sum, job.strategy->stats());
+  if (!job.peers || job.data.size() > 1) comm::add(sum, job.strategy->stats());
   for (const auto& group : {job.peers, job.cut}) {
-    if (group) add(sum, group->stats());
+    if (group) comm::add(sum, group->stats());
   }
   return sum;
 }

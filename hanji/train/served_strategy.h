@@ -32,9 +32,7 @@ class ServedStrategy : public Strategy {
   OwnState own_state() const override;
   const comm::Group* holders() const override { return &group_; }
   at::Tensor gradients() override;
-  void check_parameters() override {}  ///< Weights of a range are its server's on every rank.
   comm::Stats stats() const override;
-  std::vector<plan::MemoryLine> private_memory() const override { return {}; }
 
  private:
   layers::Model& model_;

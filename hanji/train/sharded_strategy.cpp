@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "hanji/comm/shared_tensor.h"
+#include "hanji/comm/stats.h"
 #include "hanji/layers/model.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/fsdp/fully_shard.h"
@@ -160,7 +161,7 @@ at::Tensor ShardedStrategy::gradients() {
 comm::Stats ShardedStrategy::stats() const {
   comm::Stats sum = group_.stats();
   if (!mesh_) return sum;
-  for (const char* axis : {"dp", "fsdp"}) add(sum, (*mesh_)[axis].stats());
+  for (const char* axis : {"dp", "fsdp"}) comm::add(sum, (*mesh_)[axis].stats());
   return sum;
 }
 

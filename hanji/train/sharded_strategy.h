@@ -47,9 +47,7 @@ class ShardedStrategy : public Strategy {
   OwnState own_state() const override;
   const comm::Group* holders() const override;
   at::Tensor gradients() override;
-  void check_parameters() override {}  ///< A group has one copy, and groups have read one file.
   comm::Stats stats() const override;
-  std::vector<plan::MemoryLine> private_memory() const override { return {}; }
 
  private:
   void lay_out();

@@ -34,9 +34,6 @@ bool is_counted(const layout::Cut& cut, std::string_view parameter);
 /// The norm of gradients of which each rank of `group` has pieces, some of them undefined. Collective.
 double norm_of_pieces(const std::vector<at::Tensor>& pieces, const comm::Group& group);
 
-/// Adds what another group has moved.
-void add(comm::Stats& sum, const comm::Stats& more);
-
 /// Who keeps what of a job's parameters, gradients and optimizer, and how the gradients of all ranks
 /// become an update: plan.config.parallel.data, carried out among one rank of each data coordinate.
 ///
@@ -75,12 +72,12 @@ class Strategy {
   /// The sum of all gradients in the layout of state(). Collective.
   virtual at::Tensor gradients() = 0;
   /// Throws kMismatch where ranks that should have the same parameters have not. Collective.
-  virtual void check_parameters() = 0;
+  virtual void check_parameters() {}
 
   /// Of all groups that it moves bytes over, that of the data coordinates too.
   virtual comm::Stats stats() const = 0;
   /// States that lie outside the heap, by what they are for.
-  virtual std::vector<plan::MemoryLine> private_memory() const = 0;
+  virtual std::vector<plan::MemoryLine> private_memory() const { return {}; }
   /// Of these, what libtorch did not allocate: windows of files.
   virtual int64_t window_bytes() const { return 0; }
 };
