@@ -48,14 +48,7 @@ layers::Batch batch_of(const GptOptions& options, int64_t step) {
 /// The part of a whole parameter that a cut model has.
 at::Tensor part_of(const layout::Cut& cut, const std::string& name, const at::Tensor& whole) {
   const layout::Placement placement = layout::placement_of(cut.placements, name).or_throw();
-  if (!placement.is_cut()) return whole;
-  const auto ranges =
-      layout::parts_of(placement, whole.size(placement.dim), cut.index, cut.degree).or_throw();
-  std::vector<at::Tensor> parts;
-  for (const layout::Range& range : ranges) {
-    parts.push_back(whole.narrow(placement.dim, range.begin, range.size()));
-  }
-  return at::cat(parts, placement.dim);
+  return parallel::tensor::own_part(whole, placement, cut.index, cut.degree);
 }
 
 struct Trained {

@@ -158,21 +158,11 @@ class Builder {
 
   Weight add(Module& parent, const std::string& path, const std::string& name,
              const at::Tensor& whole) const {
-    const at::Tensor mine = own_part(path + "." + name, whole).to(options_.device);
-    return {parent.register_parameter(name, mine), {}};
-  }
-
-  at::Tensor own_part(const std::string& name, const at::Tensor& whole) const {
     const auto& axis = options_.axis;
-    const layout::Placement placement = layout::placement_of(placements_, name).or_throw();
-    if (axis.degree() == 1 || !placement.is_cut()) return whole;
-    std::vector<at::Tensor> parts;
-    for (const layout::Range& range :
-         layout::parts_of(placement, whole.size(placement.dim), axis.rank(), axis.degree())
-             .or_throw()) {
-      parts.push_back(whole.narrow(placement.dim, range.begin, range.size()));
-    }
-    return at::cat(parts, placement.dim);
+    const auto placement = layout::placement_of(placements_, path + "." + name).or_throw();
+    const at::Tensor mine =
+        parallel::tensor::own_part(whole, placement, axis.rank(), axis.degree());
+    return {parent.register_parameter(name, mine.to(options_.device)), {}};
   }
 
   const GptOptions& options_;
@@ -412,12 +402,6 @@ void GptImpl::set_gradient_slots(std::vector<at::Tensor> slots) {
 
 std::shared_ptr<layers::Model> make_gpt(const GptOptions& options) {
   return std::make_shared<GptImpl>(options);
-}
-
-int64_t num_parameters(const GptOptions& o) {
-  const int64_t c = o.width;
-  const int64_t per_layer = 12 * c * c + 13 * c - 2 * (c - kv_width(o)) * (c + 1);
-  return o.vocabulary * c * (o.tied ? 1 : 2) + o.block * c + o.layers * per_layer + 2 * c;
 }
 
 }  // namespace hanji::models

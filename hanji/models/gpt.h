@@ -78,8 +78,4 @@ class GptImpl : public layers::Model {
 /// The model for callers that know it as a list of layers.
 std::shared_ptr<layers::Model> make_gpt(const GptOptions& options);
 
-/// V*C + T*C + L*(12*C*C + 13*C - 2*(C - K)*(C + 1)) + 2*C with keys and values of K elements, and V*C
-/// more for an untied head.
-int64_t num_parameters(const GptOptions& options);
-
 }  // namespace hanji::models

@@ -9,6 +9,7 @@
 
 #include "hanji/compute/apply.h"
 #include "hanji/layers/model.h"
+#include "hanji/parallel/tensor/axis.h"
 #include "hanji/plan/test_plan.h"
 #include "hanji/test/run_ranks.h"
 #include "hanji/train/count_facts.h"
@@ -121,16 +122,8 @@ std::set<std::string> apart(const CutRun& found, const CutRun& whole,
   for (const auto& [name, value] : found.parameters) {
     const at::Tensor& all = whole.parameters.at(name);
     const layout::Placement placement = layout::placement_of(found.cut.placements, name).or_throw();
-    std::vector<at::Tensor> parts = {all};
-    if (placement.is_cut()) {
-      parts.clear();
-      for (const layout::Range& range :
-           layout::parts_of(placement, all.size(placement.dim), found.cut.index, found.cut.degree)
-               .or_throw()) {
-        parts.push_back(all.narrow(placement.dim, range.begin, range.size()));
-      }
-    }
-    const at::Tensor part = at::cat(parts, std::max<int64_t>(0, placement.dim));
+    const at::Tensor part =
+        parallel::tensor::own_part(all, placement, found.cut.index, found.cut.degree);
     const double most = tolerance * all.abs().max().item<double>();
     if (!((value - part).abs().max().item<double>() <= most)) names.insert(name);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hanji/layers/model.h"
+#include "hanji/parallel/tensor/axis.h"
 
 namespace hanji::train {
 
@@ -58,17 +59,9 @@ class CutModel : public layers::Model {
 
   void add(const std::string& name, const std::vector<int64_t>& shape) {
     const auto placement = layout::placement_of(cut_.placements, name).or_throw();
-    at::Tensor value = at::arange(at::zeros(shape).numel(), at::kFloat).view(shape).sin();
-    if (placement.is_cut() && cut_.degree > 1) {
-      const int64_t dim = placement.dim;
-      std::vector<at::Tensor> parts;
-      for (const layout::Range part :
-           layout::parts_of(placement, value.size(dim), cut_.index, cut_.degree).or_throw()) {
-        parts.push_back(value.narrow(dim, part.begin, part.size()));
-      }
-      value = at::cat(parts, dim);
-    }
-    register_parameter(name, value.contiguous());
+    const at::Tensor value = at::arange(at::zeros(shape).numel(), at::kFloat).view(shape).sin();
+    register_parameter(
+        name, parallel::tensor::own_part(value, placement, cut_.index, cut_.degree).contiguous());
   }
 
   layout::Cut cut_;

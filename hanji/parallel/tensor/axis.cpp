@@ -238,4 +238,16 @@ at::Tensor Axis::own_part(const at::Tensor& whole, int64_t dim, const Extents& e
   return whole.narrow(d, own.begin, own.size()).contiguous();
 }
 
+at::Tensor own_part(const at::Tensor& whole, const layout::Placement& placement, int index,
+                    int degree) {
+  if (degree == 1 || !placement.is_cut()) return whole;
+  const int64_t dim = placement.dim;
+  std::vector<at::Tensor> parts;
+  for (const layout::Range range :
+       layout::parts_of(placement, whole.size(dim), index, degree).or_throw()) {
+    parts.push_back(whole.narrow(dim, range.begin, range.size()));
+  }
+  return at::cat(parts, dim);
+}
+
 }  // namespace hanji::parallel::tensor

@@ -14,11 +14,18 @@
 namespace hanji::comm {
 class Group;
 }
+namespace hanji::layout {
+struct Placement;
+}
 
 namespace hanji::parallel::tensor {
 
 /// Sizes along a cut dimension, one for each rank of an axis.
 using Extents = std::vector<int64_t>;
+
+/// What rank `index` of `degree` has of a tensor that lies as `placement` says, each of its segments.
+at::Tensor own_part(const at::Tensor& whole, const layout::Placement& placement, int index,
+                    int degree);
 
 /// One collective of an axis: what a plan counts.
 struct AxisCall {

@@ -42,15 +42,9 @@ at::Tensor wave(at::IntArrayRef sizes, int64_t seed) {
   return (at::arange(c10::multiply_integers(sizes), at::kFloat) * 1.7 + seed).sin().view(sizes);
 }
 
-at::Tensor own_part(layout::Placement placement, const at::Tensor& whole, const Axis& axis) {
+at::Tensor part_in_blocks(layout::Placement placement, const at::Tensor& whole, const Axis& axis) {
   placement.blocks = axis.num_blocks();
-  std::vector<at::Tensor> parts;
-  for (const layout::Range& range :
-       layout::parts_of(placement, whole.size(placement.dim), axis.rank(), axis.degree())
-           .or_throw()) {
-    parts.push_back(whole.narrow(placement.dim, range.begin, range.size()));
-  }
-  return at::cat(parts, placement.dim);
+  return own_part(whole, placement, axis.rank(), axis.degree());
 }
 
 /// Of a chain of columns and rows that ends in a loss.
@@ -63,7 +57,7 @@ Outcome outcome_on(const Axis& axis) {
   std::map<std::string, at::Tensor> own;
   for (const auto& [name, one] : blocked_weights()) {
     const at::Tensor whole = wave(one.sizes, std::ssize(own)) * 0.3;
-    own[name] = own_part(one.placement, whole, axis).contiguous().requires_grad_();
+    own[name] = part_in_blocks(one.placement, whole, axis).contiguous().requires_grad_();
   }
   const auto parameter = [&]<int64_t kDim>(Sharded<kDim>, const std::string& name) {
     const BlockedWeight& one = blocked_weights().at(name);
@@ -105,7 +99,8 @@ TEST(FeatureBlocks, HaveTheSameBitsOnAnyNumberOfRanks) {
         EXPECT_TRUE(at::equal(found.x_gradient, whole.x_gradient)) << where;
         for (const auto& [name, gradient] : found.gradients) {
           const auto& placement = blocked_weights().at(name).placement;
-          EXPECT_TRUE(at::equal(gradient, own_part(placement, whole.gradients.at(name), axis)))
+          EXPECT_TRUE(
+              at::equal(gradient, part_in_blocks(placement, whole.gradients.at(name), axis)))
               << name << ", " << where;
         }
       });
@@ -119,8 +114,8 @@ TEST(FeatureBlocks, AFlatSumOfTheRanksTermsWouldBeSeen) {
   const at::Tensor x = wave({kRows, 160}, 1), weight = wave({kFeatures, 160}, 2);
   const auto row = [&](const Axis& axis) {
     return row_linear(
-        Typed<Features>(own_part(placement, x, axis)),
-        {{own_part(placement, weight, axis), {}}, feature_blocks(placement, 160, axis)});
+        Typed<Features>(part_in_blocks(placement, x, axis)),
+        {{part_in_blocks(placement, weight, axis), {}}, feature_blocks(placement, 160, axis)});
   };
   const Axis alone = Axis().in_blocks(5);
   const at::Tensor whole = sum(row(alone), alone).value();
@@ -141,7 +136,7 @@ double norm_on(const Axis& axis) {
     if (placement.segments.size() < 2) placement.segments = {whole.size(placement.dim)};
     placement.blocks = axis.num_blocks();
     cut.placements.push_back({name, placement});
-    parameters.push_back({name, own_part(placement, whole, axis)});
+    parameters.push_back({name, part_in_blocks(placement, whole, axis)});
   }
   layout::FlatLayout layout;
   std::vector<at::Tensor> flat;

@@ -95,10 +95,7 @@ void step_once(UserNet& net, int step) {
 /// What a rank that has cut the module should have.
 at::Tensor part_here(const layout::Cut& cut, const std::string& name, const at::Tensor& whole) {
   const auto placement = layout::placement_of(cut.placements, name).or_throw();
-  if (!placement.is_cut()) return whole;
-  const auto ranges =
-      layout::parts_of(placement, whole.size(placement.dim), cut.index, cut.degree).or_throw();
-  return whole.narrow(placement.dim, ranges[0].begin, ranges[0].size());
+  return own_part(whole, placement, cut.index, cut.degree);
 }
 
 double apart(const at::Tensor& a, const at::Tensor& b) {

@@ -63,13 +63,7 @@ Tensors initial_values(at::ScalarType dtype) {
 
 at::Tensor part_of(const std::string& name, const at::Tensor& whole, int rank, int degree) {
   const layout::Placement placement = layout::placement_of(placements(), name).or_throw();
-  if (!placement.is_cut()) return whole.clone();
-  std::vector<at::Tensor> parts;
-  for (const layout::Range& range :
-       layout::parts_of(placement, whole.size(placement.dim), rank, degree).or_throw()) {
-    parts.push_back(whole.narrow(placement.dim, range.begin, range.size()));
-  }
-  return at::cat(parts, placement.dim).contiguous();
+  return own_part(whole, placement, rank, degree).clone();
 }
 
 struct Batch {
@@ -250,12 +244,7 @@ TEST(TensorParts, AttentionOfGroupsIsCutByItsHeadsOfKeysAndValues) {
   test::run_ranks(3, [&](world::World& world) {
     const Axis axis(world.group());
     const auto own_columns = [&](const at::Tensor& of) {
-      std::vector<at::Tensor> parts;
-      for (const layout::Range& range :
-           layout::parts_of(placement, of.size(2), axis.rank(), axis.degree()).or_throw()) {
-        parts.push_back(of.narrow(2, range.begin, range.size()));
-      }
-      return at::cat(parts, 2);
+      return own_part(of, {2, placement.segments, placement.unit}, axis.rank(), axis.degree());
     };
     const auto own = own_columns(x.detach()).requires_grad_();
     const Parameter<Sharded<0>> bias{{at::zeros({own.size(2)}), {}}};
