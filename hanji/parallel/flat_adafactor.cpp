@@ -189,13 +189,7 @@ class Adafactor : public FlatOptimizer {
 
 std::unique_ptr<FlatOptimizer> flat_adafactor(FlatPart part, const AdafactorOptions& options,
                                               SumOverParts sum) {
-  const at::Tensor& parameters = part.parameters;
-  if (!parameters.is_cpu() ||
-      (parameters.scalar_type() != at::kFloat && parameters.scalar_type() != at::kDouble)) {
-    throw Error(base::unsupported("flat_adafactor of " + parameters.toString() +
-                                  "; it takes float32 and float64 on the CPU"));
-  }
-  check_in_memory(part, "flat_adafactor");
+  check_reals_in_memory(part, "flat_adafactor");
   return std::make_unique<Adafactor>(std::move(part), options, std::move(sum));
 }
 

@@ -64,13 +64,7 @@ class Lion : public FlatOptimizer {
 }  // namespace
 
 std::unique_ptr<FlatOptimizer> flat_lion(FlatPart part, const LionOptions& options) {
-  const at::Tensor& parameters = part.parameters;
-  if (!parameters.is_cpu() ||
-      (parameters.scalar_type() != at::kFloat && parameters.scalar_type() != at::kDouble)) {
-    throw Error(base::unsupported("flat_lion of " + parameters.toString() +
-                                  "; it takes float32 and float64 on the CPU"));
-  }
-  check_in_memory(part, "flat_lion");
+  check_reals_in_memory(part, "flat_lion");
   return std::make_unique<Lion>(std::move(part), options);
 }
 

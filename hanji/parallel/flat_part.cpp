@@ -47,6 +47,16 @@ void check_in_memory(const FlatPart& part, std::string_view caller) {
                                 "in memory piece by piece"));
 }
 
+void check_reals_in_memory(const FlatPart& part, std::string_view caller) {
+  const at::Tensor& parameters = part.parameters;
+  const auto type = parameters.scalar_type();
+  if (!parameters.is_cpu() || (type != at::kFloat && type != at::kDouble)) {
+    throw Error(base::unsupported(std::string(caller) + " of " + parameters.toString() +
+                                  "; it takes float32 and float64 on the CPU"));
+  }
+  check_in_memory(part, caller);
+}
+
 at::Tensor zero_state(const FlatPart& part) {
   return part.zeros_like ? part.zeros_like(part.parameters) : at::zeros_like(part.parameters);
 }

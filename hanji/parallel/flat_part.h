@@ -74,6 +74,8 @@ FlatPart whole_part(const std::vector<NamedParameter>& parameters, const layout:
 /// For optimizers in memory. Errors: throws kUnsupported, naming `caller`, if parameters or gradients
 /// of the part are in a file.
 void check_in_memory(const FlatPart& part, std::string_view caller);
+/// The same, and if the parameters are not float32 or float64 on the CPU.
+void check_reals_in_memory(const FlatPart& part, std::string_view caller);
 
 /// Optimizer state with one value per element of a part, initially zero.
 at::Tensor zero_state(const FlatPart& part);
