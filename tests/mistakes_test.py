@@ -72,6 +72,14 @@ class Mistakes(CommandTest):
         self.assertEqual(len(messages), 1)
         self.assertIn("--set: model.vocabulary is 3, but the text's vocabulary needs 4", messages[0])
 
+    def test_more_blocks_than_the_texts_vocabulary_has(self):
+        messages = self.refuse("", "--text", "good.txt", "--set", "train.bits=stable", "--set",
+                               "train.cuts.features=2")
+        self.assertEqual(len(messages), 1)
+        self.assertIn("--set: train.cuts.features is 2, but a block has whole heads and 16 columns",
+                      messages[0])
+        self.assertIn("the vocabulary 4; set train.cuts.features = 1 or less", messages[0])
+
     def test_a_damaged_token_file_is_corrupt_input(self):
         (self.folder / "odd.bin").write_bytes(b"123")
         messages = self.refuse('[data]\ntokens = "odd.bin"\n', expect=3)

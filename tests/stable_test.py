@@ -50,6 +50,11 @@ class Stable(CommandTest):
             self.assertEqual(summary["state_sha256"], one["state_sha256"], name)
             self.assertEqual(summary["validation_loss"], one["validation_loss"], name)
             self.assertEqual(curve, losses, name)
+            if name == "one":
+                continue
+            for counted in ("wire_bytes_per_step", "collectives_per_step"):
+                told = summary["prediction"][counted]
+                self.assertEqual(told["measured"], told["predicted"], f"{name}: {counted}")
 
     def test_run_bits_would_not(self):
         # Else the test above could not tell anything.

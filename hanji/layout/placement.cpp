@@ -12,6 +12,12 @@ namespace {
 
 int64_t num_units(int64_t size, int64_t unit) { return std::max<int64_t>(1, size / unit); }
 
+Range own_blocks(int blocks, int index, int degree) {
+  const int each = blocks / degree, rest = blocks % degree;
+  const int begin = index * each + std::min(index, rest);
+  return {begin, begin + each + (index < rest ? 1 : 0)};
+}
+
 /// Greedy from the left; on a mismatch the last "*" takes one character more.
 bool fits(std::string_view pattern, std::string_view name) {
   size_t p = 0, n = 0, star = std::string_view::npos, taken = 0;
@@ -34,9 +40,19 @@ bool fits(std::string_view pattern, std::string_view name) {
 
 }  // namespace
 
+std::vector<Range> block_owners(int blocks, int degree) {
+  std::vector<Range> owners;
+  for (int index = 0; index < degree; ++index) owners.push_back(own_blocks(blocks, index, degree));
+  return owners;
+}
+
+int largest_part(int degree, int blocks) {
+  return blocks > 1 && blocks % degree != 0 ? 0 : degree - 1;
+}
+
 Range part_of(int64_t size, int64_t unit, int index, int degree, int blocks) {
   if (blocks > 1) {
-    const Range own = part_of(blocks, 1, index, degree);
+    const Range own = own_blocks(blocks, index, degree);
     return {part_of(size, unit, static_cast<int>(own.begin), blocks).begin,
             part_of(size, unit, static_cast<int>(own.end) - 1, blocks).end};
   }

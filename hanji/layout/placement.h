@@ -30,14 +30,22 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
+/// The blocks that each of `degree` ranks owns: as many as the others, and the first ranks one more each
+/// of those left over.
+/// Order   blocks at least degree.
+std::vector<Range> block_owners(int blocks, int degree);
+
 /// Part `index` of [0, size) cut into `degree`: of n units those from floor(index n / degree) up to
-/// floor((index + 1) n / degree). With `blocks` above 1 the units are cut into blocks so, and the
-/// blocks among the parts.
+/// floor((index + 1) n / degree). With `blocks` above 1 the units are cut into blocks so, and a part is
+/// what its rank owns of them.
 ///
 /// Result  contiguous, in order, covering [0, size); their sizes differ by a unit (or a block), or by the
 ///         rest that the last takes.
 /// Order   index in [0, degree), unit >= 1, size >= 0, blocks 1 or at least degree.
 Range part_of(int64_t size, int64_t unit, int index, int degree, int blocks = 1);
+
+/// The index of the part that is as large as any where blocks are, and no unit has a rest.
+int largest_part(int degree, int blocks);
 
 /// What a rank holds along the cut dimension: a range of the whole in each segment, in order.
 ///

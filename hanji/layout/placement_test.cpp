@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 namespace hanji::layout {
 namespace {
 
@@ -33,10 +35,24 @@ TEST(Placement, RanksHaveWholeBlocksWhoseBoundariesNoDegreeMoves) {
   // Six heads in four blocks: 1, 2, 1, 2.
   const Placement heads{1, {24}, 4, 4};
   EXPECT_THAT(*parts_of(heads, 24, 0, 2), ElementsAre(Range{0, 12}));
-  EXPECT_THAT(*parts_of(heads, 24, 1, 3), ElementsAre(Range{4, 12}));
-  EXPECT_THAT(*parts_of(heads, 24, 2, 3), ElementsAre(Range{12, 24}));
+  EXPECT_THAT(*parts_of(heads, 24, 0, 3), ElementsAre(Range{0, 12}));
+  EXPECT_THAT(*parts_of(heads, 24, 1, 3), ElementsAre(Range{12, 16}));
+  EXPECT_THAT(*parts_of(heads, 24, 2, 3), ElementsAre(Range{16, 24}));
   EXPECT_THAT(*parts_of(heads, 24, 3, 4), ElementsAre(Range{16, 24}));
   EXPECT_EQ(part_of(65, 16, 1, 2, 4), (Range{32, 65}));
+}
+
+TEST(Placement, TheFirstRanksOwnTheBlocksThatAreLeftOver) {
+  EXPECT_THAT(block_owners(4, 3), ElementsAre(Range{0, 2}, Range{2, 3}, Range{3, 4}));
+  for (const int blocks : {2, 3, 5, 8}) {
+    for (int degree = 1; degree <= blocks; ++degree) {
+      int64_t most = 0;
+      for (int index = 0; index < degree; ++index) {
+        most = std::max(most, part_of(120, 1, index, degree, blocks).size());
+      }
+      EXPECT_EQ(part_of(120, 1, largest_part(degree, blocks), degree, blocks).size(), most);
+    }
+  }
 }
 
 TEST(Placement, FewerBlocksThanRanksAndFewerUnitsThanBlocksAreRefused) {

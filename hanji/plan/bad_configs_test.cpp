@@ -150,7 +150,7 @@ BadConfigs cuts() {
        "[parallel]\ndata = \"zero2\"\nsequence = true\n[mesh]\ntp = 2\n",
        {},
        {"run.toml:4:1: train.cuts.features is 5, but a block has whole heads and 16 columns of the "
-        "vocabulary; model.heads is 4, the vocabulary 256; set train.cuts.features = 4 or less",
+        "vocabulary; model.heads is 4; set train.cuts.features = 4 or less",
         "run.toml:4:1: train.cuts.features is 5, but train.bits = run computes whole products; set "
         "train.bits = \"stable\", or remove train.cuts.features",
         "run.toml:4:1: train.cuts.features is 5, but parallel.data = zero2 sums the norm of whole "

@@ -103,7 +103,9 @@ Status group_spans_hosts(const Plan& plan, int group) {
 }  // namespace
 
 Status check_inputs(const PlanInputs& inputs) {
-  std::vector<Contradiction> found = find_contradictions(inputs.config, inputs.cut_axes);
+  Config config = inputs.config;
+  config.model = with_vocabulary(config.model, inputs.data.vocabulary);
+  std::vector<Contradiction> found = find_contradictions(config, inputs.cut_axes);
   check_data_size(inputs, found);
   check_measured_kernels(inputs, found);
   check_gpu_count(inputs, found);

@@ -9,6 +9,7 @@
 
 #include "hanji/cost/price.h"
 #include "hanji/cost/select.h"
+#include "hanji/layout/placement.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/server_plan.h"
 #include "hanji/schedule/grain_tree.h"
@@ -38,6 +39,7 @@ class Communication {
       : chooser_(facts.rates, facts.algorithms),
         ranks_(static_cast<int>(facts.shares.size())),
         ranks_on_host_(facts.ranks_on_host),
+        cut_(facts.cut),
         hosts_(facts.hosts),
         hosted_(hosts_, chooser_),
         prediction_(prediction) {}
@@ -70,21 +72,30 @@ class Communication {
   }
 
   /// Of a layer among the ranks that cut it.
-  void add_layer_call(const LayerCall& call, int ranks, int64_t samples) {
-    ++prediction_.collectives_per_step;
+  void add_layer_call(const LayerCall& call, int64_t samples) {
     std::vector<int64_t> counts;
     for (const Amount& count : call.counts) counts.push_back(count.of(samples));
+    if (call.blocks > 1) return add_sum_of_blocks(call.blocks, call.dtype, counts[0]);
+    ++prediction_.collectives_per_step;
     cost::Query query{.routine = call.routine,
                       .element_bytes = static_cast<int64_t>(base::size_of(call.dtype)),
-                      .ranks = ranks,
+                      .ranks = cut_,
                       .count = std::reduce(counts.begin(), counts.end()),
                       .dtype = call.dtype};
     if (counts.size() > 1) query.counts = std::move(counts);
     const bool all_reduce = call.routine == Routine::kAllReduce;
-    const auto& chosen =
-        all_reduce ? chooser_.select(call.routine, call.op, call.dtype, ranks, query.count)
-                   : chooser_.select(query);
+    const auto& chosen = all_reduce
+                             ? chooser_.select(call.routine, call.op, call.dtype, cut_, query.count)
+                             : chooser_.select(query);
     prediction_.transfer_seconds += add_bytes(list_of(chosen, Lies::kPrivate), call.dtype);
+  }
+
+  /// Over the ranks that cut the model, of the blocks in which each computes its part.
+  void add_sum_of_blocks(int64_t blocks, DType dtype, int64_t count) {
+    const auto owners = layout::block_owners(static_cast<int>(blocks), cut_);
+    const schedule::GrainTree tree = schedule::grain_tree(blocks, owners);
+    ++prediction_.collectives_per_step;
+    prediction_.transfer_seconds += add_bytes(schedule::tree_all_reduce(tree, count), dtype);
   }
 
   /// Of as many groups at once as there are counts, each of `ranks` ranks.
@@ -158,6 +169,7 @@ class Communication {
   cost::Chooser chooser_;
   const int ranks_;  ///< That sum gradients: one of each data coordinate.
   const int ranks_on_host_;
+  const int cut_;  ///< Ranks that cut the model.
   const HostLayout& hosts_;
   HostedCalls hosted_;
   Prediction& prediction_;
@@ -228,10 +240,10 @@ class StepCalls {
       calls_.add_all_reduces_between_hosts(over_groups(plan), ReduceOp::kMax, DType::kUInt8,
                                            used_over_groups, Lies::kPrivate);
     }
-    if (facts_.cut > 1) {
+    if (facts_.cut > 1 && facts_.blocks == 1) {
       calls_.add_all_reduces(plan.ranks, ReduceOp::kSum, DType::kFloat64,
                              std::vector<int64_t>(plan.groups, 1), Lies::kPrivate);
-    } else {
+    } else if (facts_.blocks == 1) {
       calls_.add_in_groups(plan.groups, Routine::kAllGather, DType::kFloat64, norm_counts(plan),
                            Lies::kPrivate);
     }
@@ -325,11 +337,13 @@ Prediction calls_of_peers(const StepFacts& facts, const DataShare& share, int pe
     const int64_t samples = std::min(facts.micro_batch, share.samples.size() - before);
     for (const LayerFacts& layer : facts.model.layers) {
       for (const LayerCall& one : layer.calls) {
-        calls.add_layer_call(one, facts.cut, samples);
+        calls.add_layer_call(one, samples);
       }
     }
   }
-  if (facts.cut > 1) {
+  if (facts.cut > 1 && facts.blocks > 1) {
+    calls.add_sum_of_blocks(facts.blocks, DType::kFloat64, 1);
+  } else if (facts.cut > 1) {
     calls.add_all_reduces(facts.cut, ReduceOp::kSum, DType::kFloat64, {1}, Lies::kPrivate);
   }
   calls.add_all_reduces(peers, ReduceOp::kMax, DType::kFloat64, {2}, Lies::kPrivate);

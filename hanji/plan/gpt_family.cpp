@@ -65,14 +65,18 @@ std::vector<Contradiction> check_sizes(const Config& config) {
                                  config.mesh.tp, key, heads),
                      fmt::format("set mesh.tp = {} or less", heads)});
   }
+  // The data decides on a vocabulary that is left open, and its blocks are checked when it has.
+  const bool has_vocabulary = config.model.vocabulary != kAuto;
+  const int64_t vocabulary = has_vocabulary ? model.vocabulary : kBlockColumns * heads;
   const int64_t most = std::max<int64_t>(
-      1, std::min({heads, 4 * model.width / kBlockColumns, model.vocabulary / kBlockColumns}));
+      1, std::min({heads, 4 * model.width / kBlockColumns, vocabulary / kBlockColumns}));
   if (config.train.cuts.features > most) {
     found.push_back(
         {{"train.cuts.features", key, "model.vocabulary", "model.preset"},
          fmt::format("train.cuts.features is {}, but a block has whole heads and {} columns of the "
-                     "vocabulary; {} is {}, the vocabulary {}",
-                     config.train.cuts.features, kBlockColumns, key, heads, model.vocabulary),
+                     "vocabulary; {} is {}{}",
+                     config.train.cuts.features, kBlockColumns, key, heads,
+                     has_vocabulary ? fmt::format(", the vocabulary {}", vocabulary) : ""),
          fmt::format("set train.cuts.features = {} or less", most)});
   }
   return found;
@@ -111,7 +115,7 @@ Amount kept_by(const ModelSpec& m, const ActivationOptions& options,
   });
 }
 
-/// What the rank that has most of a cut model has of it; parts differ by one unit at most.
+/// What the rank that has most of a cut model has of it.
 struct OwnSizes {
   int64_t heads = 1;
   int64_t kv_heads = 0;   ///< As AttentionFacts.
@@ -121,19 +125,24 @@ struct OwnSizes {
   int64_t vocabulary = 1;
 };
 
-OwnSizes own_sizes(const ModelSpec& m, int degree) {
-  const auto most = [degree](int64_t size) {
-    return layout::part_of(size, 1, degree - 1, degree).size();
+OwnSizes own_sizes(const ModelSpec& m, int degree, int blocks) {
+  const auto most = [&](int64_t size, int64_t unit) {
+    int64_t largest = 0;
+    for (int index = 0; index < degree; ++index) {
+      largest = std::max(largest, layout::part_of(size, unit, index, degree, blocks).size());
+    }
+    return largest;
   };
+  const int64_t columns = blocks > 1 ? kBlockColumns : 1;
   const int64_t size = m.width / m.heads;
-  const int64_t kv_heads = most(m.kv_heads > 0 ? m.kv_heads : m.heads);
+  const int64_t kv_heads = most(m.kv_heads > 0 ? m.kv_heads : m.heads, 1);
   const int64_t heads = m.kv_heads > 0 ? m.heads / m.kv_heads * kv_heads : kv_heads;
   return {.heads = heads,
           .kv_heads = m.kv_heads > 0 ? kv_heads : 0,
           .attention = heads * size,
           .keys = kv_heads * size,
-          .hidden = most(4 * m.width),
-          .vocabulary = most(m.vocabulary)};
+          .hidden = most(4 * m.width, columns),
+          .vocabulary = most(m.vocabulary, columns)};
 }
 
 LayerFacts embeddings(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
@@ -193,17 +202,18 @@ std::vector<ParameterFacts> parameters_of(const ModelSpec& m) {
 }
 
 ModelFacts facts_of(const Config& config) {
-  return gpt_facts(resolve_model(config.model),
-                   {.precision = config.compute.dtype,
-                    .device = config.compute.device,
-                    .recompute = config.compute.recompute},
-                   static_cast<int>(config.mesh.tp));
+  return gpt_facts(
+      resolve_model(config.model),
+      {.precision = config.compute.dtype,
+       .device = config.compute.device,
+       .recompute = config.compute.recompute},
+      {static_cast<int>(config.mesh.tp), static_cast<int>(config.train.cuts.features)});
 }
 
 }  // namespace
 
-ModelFacts gpt_facts(const ModelSpec& m, const ActivationOptions& options, int degree) {
-  const OwnSizes own = own_sizes(m, degree);
+ModelFacts gpt_facts(const ModelSpec& m, const ActivationOptions& options, FeatureCut cut) {
+  const OwnSizes own = own_sizes(m, cut.degree, cut.blocks);
   ModelFacts facts{.layers = {embeddings(m, options, own)},
                    .parameters = parameters_of(m),
                    .targets_per_sample = m.block,

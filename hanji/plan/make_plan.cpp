@@ -69,11 +69,7 @@ class Planner {
 
 Status Planner::decide_model() {
   Config& config = plan_.config;
-  const ModelFamily& family = family_of(config.model);
-  config.model = resolved(config.model);
-  if (std::ranges::find(family.keys, "model.vocabulary") != family.keys.end()) {
-    config.model.vocabulary = or_else(config.model.vocabulary, inputs_.data.vocabulary);
-  }
+  config.model = with_vocabulary(resolved(config.model), inputs_.data.vocabulary);
   if (needs_counting(config) && !inputs_.model) {
     return base::invalid_argument(
         fmt::format("model.preset = {}: nobody has counted its layers; plan it by train::prepare()",
@@ -291,6 +287,7 @@ Result<Plan> Planner::plan() {
                              .shares = plan_.shares,
                              .ranks = plan_.ranks,
                              .cut = plan_.mesh.degree("tp"),
+                             .blocks = static_cast<int>(plan_.config.train.cuts.features),
                              .ranks_on_host = ranks_on_host(),
                              .micro_batch = plan_.micro_batch,
                              .bucket_bytes = bucket_bytes,

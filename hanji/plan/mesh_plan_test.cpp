@@ -138,6 +138,42 @@ TEST(MakePlanOfACutModel, CountsCallsOfLayersInEveryMicroBatchAndPartsOfEachRank
   EXPECT_THAT(describe(plan), HasSubstr("810 k parameters"));
 }
 
+TEST(MakePlanOfACutModel, CountsTreeReductionsByTheirBlocks) {
+  PlanInputs inputs = two_cores();
+  inputs.config.run.ranks = 2;
+  inputs.model = cut_facts(made(inputs));
+  inputs.config.mesh.tp = 2;
+  inputs.config.train.bits = Bits::kStable;
+  inputs.config.train.cuts.features = 4;
+  LayerCall& call = inputs.model->layers[1].calls[0];
+  call.routine = schedule::Routine::kTreeReduce;
+  const auto added = [&](int64_t blocks) {
+    call.blocks = blocks;
+    const Plan plan = made(inputs);
+    EXPECT_EQ(plan_from_json(to_json(plan)).or_throw().model, plan.model);
+    PlanInputs without = inputs;
+    without.model->layers[1].calls.clear();
+    const Plan silent = made(without);
+    EXPECT_EQ(plan.predicted.collectives_per_step, silent.predicted.collectives_per_step + 16);
+    return plan.predicted.wire_bytes_per_step - silent.predicted.wire_bytes_per_step;
+  };
+  // 16 grains. Each rank reads what the other has of its half, and writes its half to the other.
+  EXPECT_EQ(added(4), 16 * (100 + 100) * 4);
+  // Three blocks of rank 0 are two partial sums, for rank 1 to read.
+  EXPECT_GT(added(5), 16 * (100 + 100) * 4);
+}
+
+TEST(MakePlanOfACutModel, ChecksBlocksAgainstTheVocabularyOfTheData) {
+  PlanInputs inputs = two_cores();
+  inputs.config.train.bits = Bits::kStable;
+  inputs.config.train.cuts.features = 4;
+  inputs.data.vocabulary = 64;
+  EXPECT_TRUE(make_plan(inputs).ok());
+  inputs.data.vocabulary = 63;
+  EXPECT_THAT(make_plan(inputs).status().message(),
+              HasSubstr("the vocabulary 63; set train.cuts.features = 3 or less"));
+}
+
 TEST(MakePlanOfACutModel, CopiesPartsForCheckpointsAndWhatIsWholeOnce) {
   PlanInputs inputs = two_cores();
   inputs.config.run.ranks = 4;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "hanji/base/limits.h"
 #include "hanji/plan/internal/facts_json.h"
 
 namespace hanji::plan {
@@ -32,6 +33,7 @@ Json to_value(const LayerFacts& layer) {
   for (const LayerCall& one : layer.calls) {
     Json& call =
         json["calls"].emplace_back(Json{name_of(one.routine), name_of(one.op), name_of(one.dtype)});
+    if (one.routine == schedule::Routine::kTreeReduce) call.push_back(one.blocks);
     for (const Amount& count : one.counts) call.push_back(to_value(count));
   }
   return json;
@@ -76,7 +78,14 @@ LayerCall read_call(JsonFields& fields, const Json& list) {
   LayerCall call{read_named<schedule::Routine>(fields, list[0], schedule::kNumRoutines),
                  read_named<schedule::ReduceOp>(fields, list[1], schedule::kNumReduceOps),
                  read_named<DType>(fields, list[2], base::kNumDTypes)};
-  for (size_t i = 3; i < list.size(); ++i) {
+  size_t first = 3;
+  if (call.routine == schedule::Routine::kTreeReduce) {
+    const Json& blocks = list[first++];
+    const bool good = blocks.is_number_integer() && blocks >= 1 && blocks <= base::kMaxRanks;
+    if (!good) fields.fail("calls", "has a tree reduction without its number of blocks");
+    if (good) call.blocks = blocks.get<int64_t>();
+  }
+  for (size_t i = first; i < list.size(); ++i) {
     const auto numbers =
         read_numbers(fields, list[i], "calls", 2, -static_cast<double>(kMaxOfAFact));
     call.counts.push_back({static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])});

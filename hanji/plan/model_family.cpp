@@ -47,6 +47,12 @@ ModelConfig resolved(ModelConfig model) {
   return model;
 }
 
+ModelConfig with_vocabulary(ModelConfig model, int64_t of_data) {
+  const bool is_open = model.vocabulary == kAuto && is_read(model, "model.vocabulary");
+  if (is_open) model.vocabulary = of_data;
+  return model;
+}
+
 bool needs_counting(const Config& config) {
   return family_of(config.model).facts == nullptr || config.mesh.tp > 1;
 }

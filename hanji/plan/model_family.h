@@ -72,6 +72,9 @@ ModelFacts facts_of_whole(const Config& config, const ModelFacts& facts);
 /// The model's sizes, those of its preset if they are not set.
 ModelConfig resolved(ModelConfig model);
 
+/// With the vocabulary of the data, where the family has one and the model leaves it open.
+ModelConfig with_vocabulary(ModelConfig model, int64_t of_data);
+
 /// False for a key of [model] that its family does not have.
 bool is_read(const ModelConfig& model, std::string_view key);
 

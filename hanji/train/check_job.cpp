@@ -13,7 +13,7 @@
 namespace hanji::train {
 namespace {
 
-using Keys = std::initializer_list<std::string_view>;
+using Keys = std::vector<std::string_view>;
 
 constexpr std::array<std::string_view, 12> kDataKeys = {"data.text",
                                                         "data.tokens",
@@ -35,13 +35,24 @@ bool is_mistaken(const plan::LoadedConfig& loaded, std::string_view key) {
 }
 
 /// Blames the first of `keys` that somebody set, or else the last.
-void add_mistake(plan::LoadedConfig& loaded, Keys keys, const Status& status) {
+void add_mistake(plan::LoadedConfig& loaded, const Keys& keys, const Status& status) {
   const auto was_set = [&](std::string_view key) { return loaded.origins.contains(key); };
   const auto found = std::ranges::find_if(keys, was_set);
   plan::ConfigMistake& mistake = loaded.mistakes.emplace_back();
   mistake.key = found == keys.end() ? *(keys.end() - 1) : *found;
   if (found != keys.end()) mistake.origin = loaded.origins.find(mistake.key)->second;
   mistake.message = status.message();
+}
+
+/// What contradicts the vocabulary that was left to the data.
+void check_vocabulary_of_data(plan::LoadedConfig& loaded, int64_t vocabulary) {
+  plan::Config sized = loaded.config;
+  if (!loaded.mistakes.empty()) return;
+  sized.model = plan::with_vocabulary(sized.model, vocabulary);
+  for (const plan::Contradiction& one : plan::find_contradictions(sized)) {
+    add_mistake(loaded, one.keys, base::invalid_argument(one.message));
+    loaded.mistakes.back().suggestion = one.suggestion;
+  }
 }
 
 /// Data that opens and fits, or a mistake more.
@@ -73,7 +84,10 @@ std::optional<Dataset> look_at_data(plan::LoadedConfig& loaded, bool& damaged) {
   }
   auto dataset = cut_samples(*std::move(source), config.data, plan::resolved(config.model).block,
                              config.model.vocabulary);
-  if (dataset.ok()) return *std::move(dataset);
+  if (dataset.ok()) {
+    check_vocabulary_of_data(loaded, dataset->num_ids);
+    return *std::move(dataset);
+  }
   add_mistake(loaded, {data_key, "model.block", "model.preset", "data.validation_fraction"},
               dataset.status());
   return std::nullopt;

@@ -171,8 +171,9 @@ std::vector<int64_t> beside_kept(const std::vector<LayerCount>& counts) {
 std::vector<plan::LayerCall> calls_of(const LayerCount& few, const LayerCount& more) {
   std::vector<plan::LayerCall> calls;
   for (size_t i = 0; i < few.calls.size(); ++i) {
-    const auto& [routine, op, dtype, counts] = few.calls[i];
-    plan::LayerCall& call = calls.emplace_back(plan::LayerCall{routine, op, comm::to_dtype(dtype)});
+    const auto& [routine, op, dtype, counts, blocks] = few.calls[i];
+    plan::LayerCall& call = calls.emplace_back(plan::LayerCall{
+        .routine = routine, .op = op, .dtype = comm::to_dtype(dtype), .blocks = blocks});
     for (size_t rank = 0; rank < counts.size(); ++rank) {
       call.counts.push_back(amount(counts[rank], more.calls.at(i).counts.at(rank)));
     }
@@ -280,13 +281,13 @@ plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload
   const auto& [dataset, make] = workload;
   CallSink sink;
   const auto degree = static_cast<int>(config.mesh.tp);
-  // The last rank has most, as layout::part_of() cuts.
+  const auto blocks = static_cast<int>(config.train.cuts.features);
   const models::MakeOptions options{
       .kernels = kernels,
       .classes = dataset.num_ids,
-      .axis = parallel::tensor::Axis::silent(degree - 1, degree, [&](const auto& call) {
-                sink(call);
-              }).in_blocks(static_cast<int>(config.train.cuts.features))};
+      .axis = parallel::tensor::Axis::silent(layout::largest_part(degree, blocks), degree,
+                                             [&](const auto& call) { sink(call); })
+                  .in_blocks(blocks)};
   const auto model = make ? make(config, options) : models::make(config, options);
   const auto read = [&](int64_t samples, layers::Batch& batch) {
     data::read_first(*dataset.samples, samples, batch);

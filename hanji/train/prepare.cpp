@@ -96,7 +96,9 @@ base::Json model_key(const plan::Config& config, const topology::Machine& machin
                     {"instructions", instructions()},
                     {"dtype", name_of(config.compute.dtype)},
                     {"recompute", config.compute.recompute},
-                    {"cut", {config.mesh.tp, config.parallel.sequence}}};
+                    {"cut",
+                     {config.mesh.tp, config.parallel.sequence, config.train.cuts.features,
+                      config.train.cuts.tokens}}};
   for (const plan::Key& one : plan::schema()) {
     const bool matters = one.name.starts_with("model.") || one.name.starts_with("data.");
     if (matters) key[std::string(one.name)] = plan::format_value(one, one.get(config));

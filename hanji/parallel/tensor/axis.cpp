@@ -140,11 +140,8 @@ Axis Axis::in_blocks(int blocks) const {
   Axis axis = *this;
   axis.blocks_.reset();
   if (blocks <= 1) return axis;
-  std::vector<layout::Range> owners;
-  for (int rank = 0; rank < degree(); ++rank) {
-    owners.push_back(layout::part_of(blocks, 1, rank, degree()));
-  }
-  axis.blocks_ = std::make_shared<Blocks>(Blocks{schedule::grain_tree(blocks, owners)});
+  axis.blocks_ = std::make_shared<Blocks>(
+      Blocks{schedule::grain_tree(blocks, layout::block_owners(blocks, degree()))});
   return axis;
 }
 
@@ -176,8 +173,11 @@ at::Tensor Axis::sum_of_blocks(const at::Tensor& partials) const {
   if (!calls_) return partials.select(0, 0);
   at::Tensor output = at::empty(partials.sizes().slice(1), partials.options());
   if (!calls_->group) {
-    calls_->on_call(
-        {Routine::kAllReduce, ReduceOp::kSum, partials.scalar_type(), {output.numel()}});
+    calls_->on_call({Routine::kTreeReduce,
+                     ReduceOp::kSum,
+                     partials.scalar_type(),
+                     {output.numel()},
+                     num_blocks()});
     return output.copy_(partials[0]);
   }
   const at::Tensor rows = partials.contiguous().view({partials.size(0), output.numel()});

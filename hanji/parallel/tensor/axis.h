@@ -33,6 +33,7 @@ struct AxisCall {
   schedule::ReduceOp op = schedule::ReduceOp::kSum;
   at::ScalarType dtype = at::kFloat;
   Extents counts;  ///< Elements: of each rank's part where parts move; one where all have as many.
+  int blocks = 1;  ///< Of a tree reduction.
 };
 
 /// The ranks that cut the layers of one model among themselves. Copies share what they have prepared.

@@ -108,7 +108,7 @@ TEST(FeatureBlocks, HaveTheSameBitsOnAnyNumberOfRanks) {
   }
 }
 
-/// Five blocks on three ranks: 1, 2 and 2, of which the tree joins the first and half of the second.
+/// Five blocks on three ranks: 2, 2 and 1, of which the tree joins the first two.
 TEST(FeatureBlocks, AFlatSumOfTheRanksTermsWouldBeSeen) {
   const layout::Placement placement{1, {160}, 16};
   const at::Tensor x = wave({kRows, 160}, 1), weight = wave({kFeatures, 160}, 2);

@@ -6,9 +6,14 @@
 namespace hanji::plan {
 
 ModelFamily gpt_family();
-/// Of any number of samples: options.micro_batch is not read. Of a model cut into `degree` parts the
-/// operations are those of the largest, and the bytes those of the whole.
-ModelFacts gpt_facts(const ModelSpec& model, const ActivationOptions& options, int degree = 1);
+/// Ranks among which features are cut, and blocks of which each has whole ones.
+struct FeatureCut {
+  int degree = 1;
+  int blocks = 1;
+};
+/// Of any number of samples: options.micro_batch is not read. Of a model that is cut the operations are
+/// those of the largest part, and the bytes those of the whole.
+ModelFacts gpt_facts(const ModelSpec& model, const ActivationOptions& options, FeatureCut cut = {});
 ModelFamily resnet_family();
 /// A torch::nn module of a program, which trains it by hanji::train_model().
 ModelFamily module_family();
