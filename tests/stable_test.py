@@ -4,7 +4,7 @@ import unittest
 
 from command import CommandTest
 
-JOB = ["--steps", 20, "--seed", 3, "--set", "train.bits=stable", "--set", "train.global_batch=13",
+JOB = ["--seed", 3, "--set", "train.bits=stable", "--set", "train.global_batch=13",
        "--set", "model.dropout=0.1", "--set", "train.clip=0.5", "--set", "train.evaluate_every=10",
        "--set", "train.learning_rate=1e-2"]
 
@@ -16,10 +16,22 @@ PLANS = {
     "three, by messages": ["--ranks", 3, "--set", "comm.engine=gloo"],
 }
 
+CUT = ["--set", "train.cuts.features=4", "--set", "model.heads=4"]
+
+CUT_PLANS = {
+    "one": [1],
+    "replicas": [2],
+    "three recomputed": [3, "mesh.tp=3", "compute.recompute=true"],
+    "four": [4, "mesh.tp=4"],
+    "both": [4, "mesh.tp=2"],
+    "shards": [4, "mesh.tp=2", "parallel.data=zero3"],
+    "groups": [4, "parallel.data=hsdp", "mesh.dp=2", "mesh.fsdp=2"],
+}
+
 
 class Stable(CommandTest):
-    def run_job(self, out, *arguments):
-        self.train(out, *JOB, *arguments)
+    def run_job(self, out, *arguments, steps=20):
+        self.train(out, *JOB, "--steps", steps, *arguments)
         summary = self.read_json(out, "summary.json")
         losses = [line["loss"] for line in self.read_lines(out, "run.jsonl") if "loss" in line]
         return summary, losses
@@ -35,16 +47,10 @@ class Stable(CommandTest):
             self.assertEqual(curve, losses, name)
 
     def test_layers_cut_among_ranks_give_one_hash(self):
-        blocks = ["--set", "train.cuts.features=4", "--set", "model.heads=4"]
-        plans = {"one": ["--ranks", 1], "replicas": ["--ranks", 2],
-                 "two": ["--ranks", 2, "--set", "mesh.tp=2"],
-                 "three": ["--ranks", 3, "--set", "mesh.tp=3"],
-                 "four": ["--ranks", 4, "--set", "mesh.tp=4"],
-                 "both": ["--ranks", 4, "--set", "mesh.tp=2"],
-                 "recomputed": ["--ranks", 3, "--set", "mesh.tp=3", "--set",
-                                "compute.recompute=true"]}
-        results = {name: self.run_job(f"cut-{name}", *plan, *blocks)
-                   for name, plan in plans.items()}
+        results = {}
+        for name, (ranks, *settings) in CUT_PLANS.items():
+            mesh = [part for one in settings for part in ("--set", one)]
+            results[name] = self.run_job(name, "--ranks", ranks, *CUT, *mesh, steps=8)
         one, losses = results["one"]
         for name, (summary, curve) in results.items():
             self.assertEqual(summary["state_sha256"], one["state_sha256"], name)

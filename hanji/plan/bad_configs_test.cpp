@@ -147,14 +147,16 @@ BadConfigs cuts() {
         "is 1; set mesh.tp, or remove parallel.sequence"}},
       {"blocks that nothing computes",
        "[train]\nbits = \"run\"\n[train.cuts]\nfeatures = 5\ntokens = 2\n[model]\nheads = 4\n"
-       "[parallel]\ndata = \"zero2\"\nsequence = true\n[mesh]\ntp = 2\n",
+       "[parallel]\ndata = \"server\"\nsequence = true\n[mesh]\ntp = 2\n",
        {},
        {"run.toml:4:1: train.cuts.features is 5, but a block has whole heads and 16 columns of the "
         "vocabulary; model.heads is 4; set train.cuts.features = 4 or less",
         "run.toml:4:1: train.cuts.features is 5, but train.bits = run computes whole products; set "
         "train.bits = \"stable\", or remove train.cuts.features",
-        "run.toml:4:1: train.cuts.features is 5, but parallel.data = zero2 sums the norm of whole "
-        "parameters; set parallel.data = \"ddp\", or remove train.cuts.features",
+        "run.toml:4:1: train.cuts.features is 5, but parallel.data = server leaves no rank with "
+        "the "
+        "gradients that the norm of blocks is of; set parallel.data = \"zero1\", or remove "
+        "train.cuts.features",
         "run.toml:4:1: train.cuts.features is 5, but parallel.sequence sums gradients of rows by "
         "rank; remove parallel.sequence or train.cuts.features",
         "run.toml:5:1: train.cuts.tokens is 2, but no model computes tokens in blocks; remove "

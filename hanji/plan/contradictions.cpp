@@ -152,11 +152,10 @@ void check_cuts(const Config& c, Found& found) {
            fmt::format("train.bits = {} computes whole products", name_of(c.train.bits)),
            "set train.bits = \"stable\", or remove train.cuts.features");
   }
-  if (c.parallel.data != Sharding::kReplicas) {
+  if (c.parallel.data == Sharding::kServer) {
     refuse("parallel.data",
-           fmt::format("parallel.data = {} sums the norm of whole parameters",
-                       name_of(c.parallel.data)),
-           "set parallel.data = \"ddp\", or remove train.cuts.features");
+           "parallel.data = server leaves no rank with the gradients that the norm of blocks is of",
+           "set parallel.data = \"zero1\", or remove train.cuts.features");
   }
   if (c.parallel.sequence) {
     refuse("parallel.sequence", "parallel.sequence sums gradients of rows by rank",

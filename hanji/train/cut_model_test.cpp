@@ -1,5 +1,6 @@
 // A job whose model is cut by "tp" trains as the job of one rank: losses, norms, parameters.
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -140,6 +141,18 @@ class CutJob : public testing::Test {
     static const CutRun run = run_cut(cut_plan({}, dataset()), dataset())[0];
     return run;
   }
+  /// In four blocks of features.
+  static void expect_the_bits_of_one_process(CutMesh mesh) {
+    static const CutRun alone = run_cut(cut_plan({.blocks = 4}, dataset()), dataset())[0];
+    mesh.blocks = 4;
+    const std::string where =
+        fmt::format("dp {}, tp {}, {}", mesh.dp, mesh.tp, plan::name_of(mesh.data));
+    for (const CutRun& run : run_cut(cut_plan(mesh, dataset()), dataset())) {
+      EXPECT_THAT(apart(run, alone, 0), testing::IsEmpty()) << where;
+      EXPECT_EQ(run.norms, alone.norms) << where;
+      EXPECT_EQ(run.losses, alone.losses) << where;
+    }
+  }
   /// After one step of a job on two ranks that is tampered with.
   static std::set<std::string> caught(const Tampering& tampering) {
     const CutRun one_step = run_cut(cut_plan({1, 1, 1}, dataset()), dataset())[0];
@@ -204,17 +217,20 @@ TEST_F(CutJob, TrainsAsOneRankDoesUnderEveryStrategy) {
 }
 
 TEST_F(CutJob, HasTheBitsOfOneProcessWhereFeaturesAreInBlocks) {
-  const CutRun alone = run_cut(cut_plan({.blocks = 4}, dataset()), dataset())[0];
-  for (const CutMesh mesh : {CutMesh{2, 1}, CutMesh{1, 2}, CutMesh{1, 3}, CutMesh{1, 4},
-                             CutMesh{2, 2}, CutMesh{.dp = 1, .tp = 2, .recompute = true}}) {
-    const plan::Plan plan = cut_plan(
-        {.dp = mesh.dp, .tp = mesh.tp, .blocks = 4, .recompute = mesh.recompute}, dataset());
-    for (const CutRun& run : run_cut(plan, dataset())) {
-      EXPECT_THAT(apart(run, alone, 0), testing::IsEmpty()) << mesh.dp << " x " << mesh.tp;
-      EXPECT_EQ(run.norms, alone.norms) << mesh.dp << " x " << mesh.tp;
-      EXPECT_EQ(run.losses, alone.losses) << mesh.dp << " x " << mesh.tp;
-    }
-  }
+  expect_the_bits_of_one_process({.dp = 2});
+  for (const int64_t tp : {2, 3, 4}) expect_the_bits_of_one_process({.tp = tp});
+  expect_the_bits_of_one_process({.dp = 2, .tp = 2});
+  expect_the_bits_of_one_process({.tp = 2, .recompute = true});
+}
+
+TEST_F(CutJob, HasTheBitsOfOneProcessInBlocksUnderEveryStrategyThatShards) {
+  using plan::Sharding;
+  expect_the_bits_of_one_process({.dp = 3, .data = Sharding::kZero1});
+  expect_the_bits_of_one_process({.dp = 2, .tp = 3, .data = Sharding::kZero1});
+  expect_the_bits_of_one_process({.dp = 2, .tp = 2, .data = Sharding::kZero2});
+  expect_the_bits_of_one_process({.dp = 2, .data = Sharding::kZero3});
+  expect_the_bits_of_one_process({.dp = 3, .tp = 2, .data = Sharding::kZero3});
+  expect_the_bits_of_one_process({.dp = 4, .tp = 2, .data = Sharding::kHybrid});
 }
 
 TEST_F(CutJob, VerifiesOneProcessInBlocks) {

@@ -77,8 +77,7 @@ Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model,
   }
   std::optional<parallel::tensor::BlockNorm> block_norm;
   if (const auto blocks = static_cast<int>(plan.config.train.cuts.features); blocks > 1) {
-    block_norm.emplace(strategy->parameters(), strategy->state().layout, model->cut(),
-                       ranks.axis().in_blocks(blocks));
+    block_norm.emplace(strategy->parameters(), model->cut(), ranks.axis().in_blocks(blocks));
   }
   std::vector<layers::LayerScope> scopes = training_scopes(plan.config, *model);
   std::ranges::copy(strategy->scopes(), std::back_inserter(scopes));

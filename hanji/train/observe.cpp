@@ -50,6 +50,16 @@ std::vector<int64_t> StateTensor::whole_shape() const {
   return layout::whole_shape(placement, tensor.sizes().vec()).or_throw();
 }
 
+std::vector<at::Tensor> by_parameter(const at::Tensor& flat, const layout::FlatLayout& layout,
+                                     const std::vector<parallel::NamedParameter>& parameters) {
+  std::vector<at::Tensor> pieces;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    pieces.push_back(
+        flat.narrow(0, layout.offsets[i], layout.sizes[i]).view(parameters[i].tensor.sizes()));
+  }
+  return pieces;
+}
+
 JobView view_of(const layers::Model& model, const FlatState& state) {
   const layout::Cut cut = model.cut();
   JobView view;
@@ -58,19 +68,20 @@ JobView view_of(const layers::Model& model, const FlatState& state) {
   size_t i = 0;
   for (const auto& [name, tensor] : state.parameters) {
     const int64_t begin = state.layout.offsets[i];
-    const int64_t end = begin + state.layout.sizes[i++];
+    const int64_t end = begin + state.layout.sizes[i];
     layout::Placement placement;
     if (cut.degree > 1) placement = layout::placement_of(cut.placements, name).or_throw();
     const auto piece = [&, &shape = tensor](const at::Tensor& flat) {
       return flat.slice(0, begin, end).view(shape.sizes());
     };
     view.parameters.push_back({name, tensor.detach(), placement});
-    if (state.gradients.defined()) {
-      view.gradients.push_back({name, piece(state.gradients), placement});
+    if (!state.gradients.empty()) {
+      view.gradients.push_back({name, state.gradients[i], placement});
     }
     for (const auto& [moment, flat] : state.moments) {
       view.optimizer.push_back({moment + "." + name, piece(flat), placement});
     }
+    ++i;
   }
   return view;
 }

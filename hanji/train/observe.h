@@ -30,6 +30,10 @@ struct StateTensor {
   std::vector<int64_t> whole_shape() const;
 };
 
+/// Of a flat tensor the piece of each parameter, shaped like it.
+std::vector<at::Tensor> by_parameter(const at::Tensor& flat, const layout::FlatLayout& layout,
+                                     const std::vector<parallel::NamedParameter>& parameters);
+
 /// What a job holds between two steps; gradients and parameters in one order. Knows of no group: the
 /// one process has the same.
 struct JobView {
@@ -39,13 +43,12 @@ struct JobView {
 /// The whole of a state tensor. Collective over the ranks that have its parts, if it is cut.
 using WholeOf = std::function<at::Tensor(const StateTensor&)>;
 
-/// The model's buffers, its parameters, and of flat tensors the pieces that belong to them; undefined
-/// gradients are left out.
+/// The model's buffers, its parameters, and of flat tensors the pieces that belong to them.
 struct FlatState {
   const layout::FlatLayout& layout;
   /// What learns, in order of registration, where it can be read and written.
   std::vector<parallel::NamedParameter> parameters;
-  at::Tensor gradients;
+  std::vector<at::Tensor> gradients;              ///< By parameter, shaped like it; or none.
   std::vector<parallel::NamedParameter> moments;  ///< What the optimizer keeps, by moment_names().
   int64_t num_updates = 0;
 };

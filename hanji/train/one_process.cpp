@@ -69,7 +69,7 @@ OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset, const Mak
   const auto options = parameters_[0].detach().options();
   gradients_ = at::zeros({flat_.count}, options);
   if (const auto blocks = static_cast<int>(plan.config.train.cuts.features); blocks > 1) {
-    block_norm_.emplace(learning, flat_, model_->cut(), parallel::tensor::Axis().in_blocks(blocks));
+    block_norm_.emplace(learning, model_->cut(), parallel::tensor::Axis().in_blocks(blocks));
   }
   optimizer_ = optimizer_of(plan)(
       parallel::whole_part(learning, flat_, at::zeros({flat_.count}, options), gradients_,
@@ -117,8 +117,12 @@ OneProcess::Sum OneProcess::sum(Range leaves, Observer& observer) {
   return left;
 }
 
+std::vector<at::Tensor> OneProcess::gradients() const {
+  return by_parameter(gradients_, flat_, parallel::learning_parameters(*model_));
+}
+
 double OneProcess::gradient_norm() const {
-  return block_norm_ ? block_norm_->of(gradients_) : parallel::grad_norm(gradients_, flat_);
+  return block_norm_ ? block_norm_->of(gradients()) : parallel::grad_norm(gradients_, flat_);
 }
 
 StepTotals OneProcess::step(Observer& observer) {
@@ -150,7 +154,7 @@ StepTotals OneProcess::step(Observer& observer) {
 JobView OneProcess::view() const {
   return view_of(*model_, {.layout = flat_,
                            .parameters = parallel::learning_parameters(*model_),
-                           .gradients = gradients_,
+                           .gradients = gradients(),
                            .moments = moments_of(*optimizer_),
                            .num_updates = optimizer_->num_updates()});
 }

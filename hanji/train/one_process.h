@@ -51,6 +51,7 @@ class OneProcess {
   Sum leaf(const std::vector<layout::Range>& micro_batches, Observer& observer);
   Sum sum(layout::Range leaves, Observer& observer);
   void forward_backward(layout::Range positions, Sum& leaf, Observer& observer);
+  std::vector<at::Tensor> gradients() const;
   double gradient_norm() const;
 
   const plan::Plan& plan_;

@@ -83,6 +83,10 @@ FlatState ReplicatedStrategy::state() const {
           .num_updates = optimizer_->num_updates()};
 }
 
+std::vector<at::Tensor> ReplicatedStrategy::gradients() {
+  return by_parameter(replicas_.flat_gradients(), replicas_.buckets().flat, parameters());
+}
+
 OwnState ReplicatedStrategy::own_state() const {
   const std::vector<layout::Range> all = {{0, replicas_.buckets().flat.count}};
   return {all, all, group_.rank() == 0 ? std::optional(0) : std::nullopt};

@@ -43,7 +43,7 @@ class ReplicatedStrategy : public Strategy {
   void set_num_updates(int64_t updates) override { optimizer_->set_num_updates(updates); }
   OwnState own_state() const override;
   const comm::Group* holders() const override { return &group_; }
-  at::Tensor gradients() override { return replicas_.flat_gradients(); }
+  std::vector<at::Tensor> gradients() override;
   void check_parameters() override { replicas_.check_parameters(); }
   comm::Stats stats() const override { return group_.stats(); }
   std::vector<plan::MemoryLine> private_memory() const override;

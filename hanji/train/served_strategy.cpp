@@ -86,13 +86,13 @@ OwnState ServedStrategy::own_state() const {
           group_.size()};
 }
 
-at::Tensor ServedStrategy::gradients() {
+std::vector<at::Tensor> ServedStrategy::gradients() {
   const at::NoGradGuard no_grad;
   std::vector<int64_t> counts;
   for (const layout::Range range : server_->shares().ranges) counts.push_back(range.size());
   at::Tensor all = at::zeros({server_->shares().count}, sum_.options());
   comm::all_gather(all, sum_, counts, group_, {.label = "gradients"}).wait();
-  return all;
+  return by_parameter(all, server_->flat_layout(), parameters_);
 }
 
 comm::Stats ServedStrategy::stats() const {

@@ -31,7 +31,7 @@ class ServedStrategy : public Strategy {
   void set_num_updates(int64_t updates) override;
   OwnState own_state() const override;
   const comm::Group* holders() const override { return &group_; }
-  at::Tensor gradients() override;
+  std::vector<at::Tensor> gradients() override;
   comm::Stats stats() const override;
 
  private:

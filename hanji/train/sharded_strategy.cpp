@@ -1,7 +1,6 @@
 #include "hanji/train/sharded_strategy.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -144,18 +143,16 @@ const comm::Group* ShardedStrategy::holders() const {
   return mesh_ && first ? &(*mesh_)["dp"] : nullptr;
 }
 
-at::Tensor ShardedStrategy::gradients() {
+std::vector<at::Tensor> ShardedStrategy::gradients() {
   const at::NoGradGuard no_grad;
-  at::Tensor flat = at::zeros({layout_.count}, moments_.options());
+  std::vector<at::Tensor> sums = sharded_.whole_sums();
+  if (!sums.empty()) return sums;
   std::vector<at::Tensor> own;
   for (const at::Tensor& shard : shards_) own.push_back(shard.grad());
   std::unordered_map<std::string, at::Tensor> whole;
   for (auto& [name, tensor] : parallel::gather_values(sharded_, own)) whole[name] = tensor;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    flat.narrow(0, layout_.offsets[i], layout_.sizes[i])
-        .copy_(whole.at(parameters_[i].name).view({-1}));
-  }
-  return flat;
+  for (const parallel::NamedParameter& one : parameters_) sums.push_back(whole.at(one.name));
+  return sums;
 }
 
 comm::Stats ShardedStrategy::stats() const {

@@ -46,7 +46,7 @@ class ShardedStrategy : public Strategy {
   void set_num_updates(int64_t updates) override { optimizer_->set_num_updates(updates); }
   OwnState own_state() const override;
   const comm::Group* holders() const override;
-  at::Tensor gradients() override;
+  std::vector<at::Tensor> gradients() override;
   comm::Stats stats() const override;
 
  private:

@@ -69,8 +69,9 @@ class Strategy {
   /// Ranks that each have a copy of that state, the first data coordinate's first; null on a rank
   /// whose copy another one of its host writes.
   virtual const comm::Group* holders() const = 0;
-  /// The sum of all gradients in the layout of state(). Collective.
-  virtual at::Tensor gradients() = 0;
+  /// The sum of all gradients, by parameter. Collective. Cost: for stable bits it lies on every rank of
+  /// all strategies but parameter servers; else sharded sums are gathered.
+  virtual std::vector<at::Tensor> gradients() = 0;
   /// Throws kMismatch where ranks that should have the same parameters have not. Collective.
   virtual void check_parameters() {}
 

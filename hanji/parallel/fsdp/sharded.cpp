@@ -7,10 +7,29 @@
 #include <map>
 
 #include "hanji/base/status.h"
+#include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/fsdp/internal/norm.h"
 #include "hanji/parallel/fsdp/internal/sharded_model.h"
 
 namespace hanji::parallel {
+namespace {
+
+/// What `of_unit` gives for each parameter of a unit, in order of registration.
+std::vector<at::Tensor> by_registration(
+    const ShardedModel& model, const std::function<std::vector<at::Tensor>(size_t)>& of_unit) {
+  std::map<int, at::Tensor> found;
+  for (size_t u = 0; u < model.learning().size(); ++u) {
+    const std::vector<at::Tensor> tensors = of_unit(u);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      found[model.learning()[u]->part().plan.parameters[i]] = tensors[i];
+    }
+  }
+  std::vector<at::Tensor> ordered;
+  for (auto& [index, tensor] : found) ordered.push_back(tensor);
+  return ordered;
+}
+
+}  // namespace
 
 Sharded::Sharded(std::shared_ptr<ShardedModel> model) : model_(std::move(model)) {}
 Sharded::Sharded(Sharded&&) noexcept = default;
@@ -120,17 +139,20 @@ std::vector<FlatPart> Sharded::flat_parts(const GroupRule& rule) const {
 }
 
 std::vector<at::Tensor> Sharded::gradient_slots() const {
-  std::map<int, at::Tensor> by_registration;
-  const auto& units = model_->learning();
-  for (size_t u = 0; u < units.size(); ++u) {
-    const auto slots = model_->gradients().slots(u);
-    for (size_t i = 0; i < slots.size(); ++i) {
-      by_registration[units[u]->part().plan.parameters[i]] = slots[i];
+  return by_registration(*model_, [&](size_t u) { return model_->gradients().slots(u); });
+}
+
+std::vector<at::Tensor> Sharded::whole_sums() const {
+  if (model_->gradients().engine().fold() == nullptr) return {};
+  return by_registration(*model_, [&](size_t u) {
+    const UnitPart& part = model_->learning()[u]->part();
+    const at::Tensor sum = model_->gradients().sum(u);
+    std::vector<at::Tensor> sums;
+    for (size_t i = 0; i < part.parameters.size(); ++i) {
+      sums.push_back(alias(sum, part.plan.flat.offsets[i], part.parameters[i].tensor.sizes()));
     }
-  }
-  std::vector<at::Tensor> slots;
-  for (auto& [index, slot] : by_registration) slots.push_back(slot);
-  return slots;
+    return sums;
+  });
 }
 
 }  // namespace hanji::parallel

@@ -170,6 +170,10 @@ class Sharded {
   /// dtype of sums (precision.reduce_dtype).
   std::vector<at::Tensor> gradient_slots() const;
 
+  /// In stable, the sums that the last backward() of a step has left on every rank, whole, in order of
+  /// registration; until the next backward(). Empty where bits are not stable.
+  std::vector<at::Tensor> whole_sums() const;
+
  private:
   friend ShardedModel& model_of(const Sharded& sharded);
 

@@ -25,14 +25,12 @@ at::Tensor elements_of_block(const at::Tensor& gradient, int64_t dim,
 
 }  // namespace
 
-BlockNorm::BlockNorm(const std::vector<NamedParameter>& parameters,
-                     const layout::FlatLayout& layout, const layout::Cut& cut, const Axis& axis)
+BlockNorm::BlockNorm(const std::vector<NamedParameter>& parameters, const layout::Cut& cut,
+                     const Axis& axis)
     : axis_(axis), order_(feature_blocks({.dim = 0}, axis.num_blocks(), axis)) {
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const auto& [name, tensor] = parameters[i];
-    const auto placement = layout::placement_of(cut.placements, name).or_throw();
-    const layout::Range elements{layout.offsets[i], layout.offsets[i] + layout.sizes[i]};
-    parts_.push_back({elements, tensor.sizes().vec(), placement.dim, nullptr});
+  for (const NamedParameter& one : parameters) {
+    const auto placement = layout::placement_of(cut.placements, one.name).or_throw();
+    parts_.push_back({placement.dim, nullptr});
     if (!placement.is_cut()) continue;
     const auto& segments = placement.segments;
     const int64_t whole = std::accumulate(segments.begin(), segments.end(), int64_t{0});
@@ -40,26 +38,24 @@ BlockNorm::BlockNorm(const std::vector<NamedParameter>& parameters,
   }
 }
 
-double BlockNorm::sum_of_block(const at::Tensor& flat, size_t block) const {
+double BlockNorm::sum_of_block(const std::vector<at::Tensor>& gradients, size_t block) const {
   std::vector<double> sums;
-  for (const Part& part : parts_) {
-    if (!part.blocks) continue;
-    const at::Tensor gradient =
-        flat.slice(0, part.elements.begin, part.elements.end).view(part.sizes);
-    append(sums, norm_blocks(elements_of_block(gradient, part.dim, part.blocks->ranges[block])));
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const auto& [dim, blocks] = parts_[i];
+    if (!blocks) continue;
+    append(sums, norm_blocks(elements_of_block(gradients[i], dim, blocks->ranges[block])));
   }
   return parallel::sum_of_blocks(sums);
 }
 
-double BlockNorm::of(const at::Tensor& flat) const {
+double BlockNorm::of(const std::vector<at::Tensor>& gradients) const {
   std::vector<double> whole;
-  for (const Part& part : parts_) {
-    if (part.blocks) continue;
-    append(whole, norm_blocks(flat.slice(0, part.elements.begin, part.elements.end)));
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    if (!parts_[i].blocks) append(whole, norm_blocks(gradients[i]));
   }
   const at::Tensor partials = fold_blocks(
       *order_, {1}, at::kDouble, [&](const std::vector<layout::Range>& ranges, at::Tensor& sum) {
-        sum.fill_(sum_of_block(flat, static_cast<size_t>(ranges[0].begin)));
+        sum.fill_(sum_of_block(gradients, static_cast<size_t>(ranges[0].begin)));
       });
   return std::sqrt(axis_.sum_of_blocks(partials).item<double>() + parallel::sum_of_blocks(whole));
 }

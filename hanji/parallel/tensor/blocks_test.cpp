@@ -138,15 +138,9 @@ double norm_on(const Axis& axis) {
     cut.placements.push_back({name, placement});
     parameters.push_back({name, part_in_blocks(placement, whole, axis)});
   }
-  layout::FlatLayout layout;
-  std::vector<at::Tensor> flat;
-  for (const auto& [name, gradient] : parameters) {
-    layout.offsets.push_back(layout.count);
-    layout.sizes.push_back(gradient.numel());
-    layout.count += gradient.numel();
-    flat.push_back(gradient.reshape({-1}));
-  }
-  return BlockNorm(parameters, layout, cut, axis).of(at::cat(flat));
+  std::vector<at::Tensor> gradients;
+  for (const auto& one : parameters) gradients.push_back(one.tensor.contiguous());
+  return BlockNorm(parameters, cut, axis).of(gradients);
 }
 
 TEST(FeatureBlocks, TheNormOfGradientsIsThatOfOneProcess) {

@@ -46,6 +46,8 @@ class ShardGradients : public GradientSink {
 
   Gradients& engine() const { return *engine_; }
   std::vector<at::Tensor> slots(size_t unit) const { return engine_->slots(reversed(unit)); }
+  /// Stable: where the sum over all ranks lies, whole.
+  at::Tensor sum(size_t unit) const { return units_[unit].rows[0]; }
   /// Of all leaves of units of one dtype, in order; none of those in a file.
   const std::vector<at::Tensor>& flat() const { return flat_; }
   /// This rank's share of the gradients of a unit that learns, and where it lies between uses.
