@@ -1,24 +1,59 @@
 """Bits `stable` over many plans: one state per job, grains and bytes as planned (`dev check`)."""
 import itertools
 import json
+import shutil
 import unittest
 
-from command import CommandTest
+from command import CONSTANT, CommandTest
 
-JOB = ["--steps", 20, "--seed", 5, "--set", "train.bits=stable", "--set", "model.dropout=0.1",
+JOB = ["--seed", 5, "--set", "train.bits=stable", "--set", "model.dropout=0.1",
        "--set", "train.clip=0.5", "--set", "train.learning_rate=1e-2"]
 RANKS = (1, 2, 3, 4)
 BUCKETS = (4096, 50000, 1 << 20)
 SPLITS = {2: [3, 1], 3: [1, 5, 1], 4: [0.25, 0.25, 0.10, 0.40]}
 FEW = {2: [6, 1], 3: [1, 5, 1], 4: [1, 1, 1, 4]}  # of 7 grains, no rank without one
 
+CUT = ["--set", "train.cuts.features=4", "--set", "train.cuts.tokens=4", "--set", "model.heads=4"]
+GROUPS = ["parallel.data=hsdp", "mesh.dp=2", "mesh.fsdp=2"]
+# Ranks, then settings: every way to train a model in blocks.
+MESHES = {
+    "one": [1],
+    "accumulation": [1, "train.micro_batch=1"],
+    "recompute": [1, "compute.recompute=true"],
+    "dp": [3],
+    "zero1": [3, "parallel.data=zero1"],
+    "zero2": [2, "parallel.data=zero2"],
+    "zero3": [4, "parallel.data=zero3"],
+    "hsdp": [4, *GROUPS],
+    "tp2": [2, "mesh.tp=2"],
+    "tp3": [3, "mesh.tp=3"],
+    "tp4": [4, "mesh.tp=4"],
+    "sequence2": [2, "mesh.tp=2", "parallel.sequence=true"],
+    "sequence3": [3, "mesh.tp=3", "parallel.sequence=true", "compute.recompute=true"],
+    "sequence4": [4, "mesh.tp=4", "parallel.sequence=true"],
+    "dp_tp": [4, "mesh.tp=2"],
+    "dp_sequence": [6, "mesh.tp=3", "parallel.sequence=true"],
+    "fsdp_tp": [4, "mesh.tp=2", "parallel.data=zero3"],
+    "zero1_tp": [6, "mesh.tp=3", "parallel.data=zero1"],
+    "hsdp_tp": [8, "mesh.tp=2", *GROUPS],
+    "fsdp_sequence": [4, "mesh.tp=2", "parallel.data=zero2", "parallel.sequence=true"],
+}
+
+
+def by_mesh(name):
+    ranks, *settings = MESHES[name]
+    return ["--ranks", ranks, *(part for one in settings for part in ("--set", one))]
+
 
 class StableMatrix(CommandTest):
     def run_plan(self, name, ranks, *arguments):
-        self.train(name, *JOB, "--ranks", ranks, *arguments)
+        self.train(name, *JOB, "--steps", 20, "--ranks", ranks, *arguments)
         summary = self.read_json(name, "summary.json")
-        wire = summary["prediction"]["wire_bytes_per_step"]
-        self.assertEqual(wire["measured"], wire["predicted"], name)
+        for counted in ("wire_bytes_per_step", "collectives_per_step"):
+            if ranks == 1 and counted == "collectives_per_step":
+                continue
+            told = summary["prediction"][counted]
+            self.assertEqual(told["measured"], told["predicted"], f"{name}: {counted}")
         self.check_forwards(name)
         return summary["state_sha256"]
 
@@ -26,7 +61,9 @@ class StableMatrix(CommandTest):
         """A rank computes its own grains and nothing else."""
         plan = self.read_json(name, "plan.json")
         grain = plan["config"]["train"]["grain"]
-        for rank, share in enumerate(plan["shares"]):
+        peers = plan["ranks"] // len(plan["shares"])
+        for coordinate, share in enumerate(plan["shares"]):
+            rank = coordinate * peers
             trace = json.loads((self.folder / name / "trace" / f"rank.{rank}.json").read_text())
             names = [event["name"] for event in trace["traceEvents"] if event["ph"] == "X"]
             begin, end = share["samples"]
@@ -54,11 +91,33 @@ class StableMatrix(CommandTest):
         sizes = [share["samples"][1] - share["samples"][0] for share in shares]
         self.assertEqual(sizes, [25, 25, 10, 40])
 
+    def test_meshes_that_cut_the_model(self):
+        states = {name: self.run_plan(name, *by_mesh(name)[1:], *CUT) for name in MESHES}
+        self.assertEqual(len(set(states.values())), 1, states)
+
+    def test_every_mesh_goes_on_from_every_other(self):
+        job = [*JOB, *CUT, *CONSTANT, "--set", "train.evaluate_every=0"]
+        self.train("whole", *job, *by_mesh("one"), "--steps", 6)
+        expected = self.read_json("whole", "summary.json")["state_sha256"]
+        for saved_by in MESHES:
+            self.train(f"by-{saved_by}", *job, *by_mesh(saved_by), "--steps", 3)
+            for mesh in MESHES:
+                out = f"{saved_by}-{mesh}"
+                shutil.copytree(self.folder / f"by-{saved_by}", self.folder / out)
+                reset = ["--set", "parallel.data=ddp", "--set", "mesh.tp=1", "--set",
+                         "parallel.sequence=false", "--set", "compute.recompute=false", "--set",
+                         "mesh.dp=auto", "--set", "mesh.fsdp=auto", "--set", "train.micro_batch=auto"]
+                self.hanji("train", "--resume", "--out", self.folder / out, *reset, *by_mesh(mesh),
+                           "--steps", 6)
+                found = self.read_json(out, "summary.json")["state_sha256"]
+                self.assertEqual(found, expected, out)
+                shutil.rmtree(self.folder / out)
+
     def test_every_plan_has_a_certificate(self):
         for ranks, batch in itertools.product(RANKS, (7, 12)):
             for bits in ("run", "stable"):
                 self.hanji("verify", "--out", self.folder / f"{bits}-{ranks}-{batch}", *JOB,
-                           "--ranks", ranks, "--set", "model.preset=nano",
+                           "--steps", 20, "--ranks", ranks, "--set", "model.preset=nano",
                            "--set", f"train.bits={bits}", "--set", f"train.global_batch={batch}")
 
 

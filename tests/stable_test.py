@@ -16,14 +16,14 @@ PLANS = {
     "three, by messages": ["--ranks", 3, "--set", "comm.engine=gloo"],
 }
 
-CUT = ["--set", "train.cuts.features=4", "--set", "model.heads=4"]
+CUT = ["--set", "train.cuts.features=4", "--set", "train.cuts.tokens=4", "--set", "model.heads=4"]
 
 CUT_PLANS = {
     "one": [1],
     "replicas": [2],
     "three recomputed": [3, "mesh.tp=3", "compute.recompute=true"],
-    "four": [4, "mesh.tp=4"],
-    "both": [4, "mesh.tp=2"],
+    "four by tokens": [4, "mesh.tp=4", "parallel.sequence=true"],
+    "replicas by tokens": [4, "mesh.tp=2", "parallel.sequence=true"],
     "shards": [4, "mesh.tp=2", "parallel.data=zero3"],
     "groups": [4, "parallel.data=hsdp", "mesh.dp=2", "mesh.fsdp=2"],
 }

@@ -359,6 +359,39 @@ TEST(CrossEntropy, RefusesATargetBeyondTheVocabulary) {
   EXPECT_THROW(cross_entropy_sum(logits, at::tensor({0, 3}, at::kLong)), Error);
 }
 
+TEST(AddLayerNorm, SumsBlocksOfRowsAsIfEachWereAlone) {
+  const std::vector<int64_t> blocks = {11, 3, 9};
+  const Inputs all = inputs({{23, 33}, {23, 33}, {33}, {33}, {33}}, at::kFloat);
+  const auto norm = [&](const at::Tensor& x, const at::Tensor& delta,
+                        const std::vector<int64_t>& of) {
+    Inputs weights;  // the delta's bias, weight, bias
+    for (size_t i = 2; i < 5; ++i) {
+      at::Tensor one = all[i].expand({std::ssize(of), 33});
+      weights.push_back((of.size() == 1 ? all[i].clone() : one.clone()).set_requires_grad(true));
+    }
+    const auto of_several = of.size() == 1 ? std::vector<int64_t>() : of;
+    const auto [sum, normed] =
+        add_layer_norm(x, {delta, weight(weights[0])},
+                       {weight(weights[1]), weight(weights[2]), 1e-5, of_several}, at::kFloat);
+    (normed.square() + sum).sum().backward();
+    Inputs gradients;
+    for (const at::Tensor& one : weights) gradients.push_back(one.grad());
+    return gradients;
+  };
+  const Inputs together = norm(all[0], all[1], blocks);
+  int64_t begin = 0;
+  for (size_t block = 0; block < blocks.size(); ++block) {
+    const Inputs alone = norm(all[0].narrow(0, begin, blocks[block]),
+                              all[1].narrow(0, begin, blocks[block]), {blocks[block]});
+    for (size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_TRUE(at::equal(together[i][static_cast<int64_t>(block)], alone[i]))
+          << block << ' ' << i;
+    }
+    begin += blocks[block];
+  }
+  EXPECT_THROW(norm(all[0], all[1], {11, 3}), Error);
+}
+
 TEST(Linear, WritesItsGradientIntoTheSlotOnlyOnce) {
   auto w = values({4, 3}, at::kFloat, 0.3).set_requires_grad(true);
   auto slot = at::zeros({4, 3});

@@ -212,7 +212,10 @@ struct GptImpl::Parameters {
 };
 
 GptImpl::GptImpl(const GptOptions& options)
-    : Model("Gpt"), options_(options), parameters_(std::make_unique<Parameters>()) {
+    : Model("Gpt"),
+      options_(options),
+      rows_((options.sequence ? options.axis : Axis()).in_blocks(options.token_blocks)),
+      parameters_(std::make_unique<Parameters>()) {
   check(options);
   const Builder builder(options_);
   auto& transformer = builder.child(*this, "transformer");
@@ -240,12 +243,18 @@ GptImpl::~GptImpl() = default;
 template <class Placement>
 class GptImpl::Pass {
  public:
-  Pass(const GptOptions& options, bool training, const layers::Batch& batch)
+  Pass(const GptOptions& options, const Axis& rows, bool training, const layers::Batch& batch)
       : options_(options),
         length_(batch.inputs.size(1)),
-        tokens_(options.axis.extents_of(length_)),
+        tokens_(rows.extents_of(length_)),
+        sums_(rows.in_blocks(1)),
         dropped_(training ? options.dropout : 0.0),
-        key_{batch.counters.seed, batch.counters.step, batch.positions.begin, 0} {}
+        key_{batch.counters.seed, batch.counters.step, batch.positions.begin, 0} {
+    if (!training || rows.num_blocks() == 1) return;
+    sums_ = rows;
+    blocks_ = own_block_sizes(length_, rows);
+    for (int64_t& rows_of_block : blocks_) rows_of_block *= batch.inputs.size(0);
+  }
 
   layers::Flow run(Parameters& p, int64_t index, layers::Flow flow,
                    const at::Tensor& tokens) const {
@@ -318,8 +327,8 @@ class GptImpl::Pass {
     if constexpr (!kIsCut) return enter(x, axis());
   }
   RowParameter<Placement> row(const Parameter<Replicated>& whole) const {
-    if constexpr (kIsCut) return enter(whole, axis());
-    if constexpr (!kIsCut) return whole;
+    if constexpr (kIsCut) return enter(whole, sums_);
+    if constexpr (!kIsCut) return enter_whole_rows(whole, sums_.num_blocks());
   }
   /// Of the tokens that are here.
   RowParameter<Placement> positions(const Parameter<Replicated>& all) const {
@@ -342,7 +351,8 @@ class GptImpl::Pass {
   }
 
   Rows normalise(Stream& stream, const Norm& norm) const {
-    const parallel::tensor::LayerNorm<Placement> own{row(norm.weight), row(norm.bias)};
+    const parallel::tensor::LayerNorm<Placement> own{row(norm.weight), row(norm.bias), norm.epsilon,
+                                                     blocks_};
     auto [sum, normed] = add_layer_norm(stream.x, stream.delta, own, dtype(norm.weight.weight));
     stream.x = std::move(sum);
     return std::move(normed);
@@ -352,12 +362,19 @@ class GptImpl::Pass {
                compute::DropoutKey& key) const {
     if (dropped_ == 0) return {value.value(), row(bias)};
     ++key.layer;
-    return {dropped(value + row(bias), key).value(), {}};
+    return {dropped(plus(value, row(bias)), key).value(), {}};
+  }
+
+  Rows plus(const Rows& value, const RowParameter<Placement>& bias) const {
+    if (blocks_.empty()) return value + bias;
+    return Rows(parallel::tensor::add_bias_to_blocks(value.value(), bias.weight.value, blocks_));
   }
 
   const GptOptions& options_;
   const int64_t length_;
   const parallel::tensor::Extents tokens_;  ///< Of a sample, on each rank where the stream is cut.
+  Axis sums_;                               ///< Over which the gradients of row() are summed.
+  parallel::tensor::Extents blocks_ = {};   ///< Of the tokens here, if they are summed in blocks.
   double dropped_;
   compute::DropoutKey key_;
 };
@@ -366,8 +383,8 @@ layers::Flow GptImpl::layer(int64_t index, layers::Flow flow, const layers::Batc
   const auto run = [&](const auto& pass) {
     return pass.run(*parameters_, index, std::move(flow), batch.inputs);
   };
-  if (options_.sequence) return run(Pass<Tokens>(options_, is_training(), batch));
-  return run(Pass<Replicated>(options_, is_training(), batch));
+  if (options_.sequence) return run(Pass<Tokens>(options_, rows_, is_training(), batch));
+  return run(Pass<Replicated>(options_, rows_, is_training(), batch));
 }
 
 std::vector<at::Tensor> GptImpl::layer_parameters(int64_t index) const {

@@ -28,6 +28,9 @@ struct GptOptions {
   /// computed so, on one rank too.
   parallel::tensor::Axis axis = {};
   bool sequence = false;  ///< On the axis the residual stream is cut by tokens.
+  /// Above 1: gradients of parameters that every token meets are summed in so many blocks of tokens,
+  /// each alone, and then by the tree of grains. The bits of one sample are then those of any axis.
+  int token_blocks = 1;
 };
 
 /// A pre-norm GPT: learned positions, causal attention, tanh GELU, biases everywhere but in the
@@ -72,6 +75,7 @@ class GptImpl : public layers::Model {
   class Pass;
 
   GptOptions options_;
+  parallel::tensor::Axis rows_;  ///< The axis of the stream, in blocks of tokens.
   std::unique_ptr<Parameters> parameters_;
 };
 

@@ -29,7 +29,8 @@ std::shared_ptr<layers::Model> gpt(const plan::Config& config, const MakeOptions
                    .device = options.device,
                    .kv_heads = std::max<int64_t>(0, model.kv_heads),
                    .axis = options.axis,
-                   .sequence = config.parallel.sequence});
+                   .sequence = config.parallel.sequence,
+                   .token_blocks = static_cast<int>(config.train.cuts.tokens)});
 }
 
 std::shared_ptr<layers::Model> resnet(const plan::Config& config, const MakeOptions& options) {

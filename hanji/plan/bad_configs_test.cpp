@@ -128,16 +128,20 @@ BadConfigs cuts() {
         "them"}},
       {"what a cut model is not trained with",
        "[train]\nbits = \"stable\"\n[model]\nheads = 4\n[parallel]\ndata = \"zero2\"\n"
-       "[comm]\nengine = \"gloo\"\n[mesh]\ntp = 6\n",
+       "sequence = true\n[comm]\nengine = \"gloo\"\n[mesh]\ntp = 6\n",
        {},
        {"run.toml:2:1: train.bits = stable with mesh.tp = 6 computes features in 6 blocks or more, "
         "but train.cuts.features is 1; set train.cuts.features = 6 or more, or train.bits = "
         "\"run\"",
         "run.toml:6:1: parallel.data = zero2 needs ranks that share memory, but comm.engine is "
         "gloo; set comm.engine = \"shm\", or parallel.data = \"ddp\"",
-        "run.toml:8:1: mesh.tp = 6 needs ranks that share memory, but comm.engine is gloo; set "
+        "run.toml:7:1: parallel.sequence with train.bits = stable and mesh.tp = 6 computes tokens "
+        "in "
+        "6 blocks or more, but train.cuts.tokens is 1; set train.cuts.tokens = 6 or more, or "
+        "train.bits = \"run\"",
+        "run.toml:9:1: mesh.tp = 6 needs ranks that share memory, but comm.engine is gloo; set "
         "comm.engine = \"shm\"",
-        "run.toml:10:1: mesh.tp is 6, but a rank has whole heads and model.heads is 4; set mesh.tp "
+        "run.toml:11:1: mesh.tp is 6, but a rank has whole heads and model.heads is 4; set mesh.tp "
         "= 4 or less"}},
       {"tokens that no rank cuts",
        "[parallel]\nsequence = true\n",
@@ -146,21 +150,22 @@ BadConfigs cuts() {
         "which "
         "is 1; set mesh.tp, or remove parallel.sequence"}},
       {"blocks that nothing computes",
-       "[train]\nbits = \"run\"\n[train.cuts]\nfeatures = 5\ntokens = 2\n[model]\nheads = 4\n"
-       "[parallel]\ndata = \"server\"\nsequence = true\n[mesh]\ntp = 2\n",
+       "[train]\nbits = \"run\"\ngrain = 2\n[train.cuts]\nfeatures = 5\ntokens = 2\n[model]\nheads "
+       "= 4\n"
+       "[parallel]\ndata = \"server\"\n",
        {},
-       {"run.toml:4:1: train.cuts.features is 5, but a block has whole heads and 16 columns of the "
+       {"run.toml:5:1: train.cuts.features is 5, but a block has whole heads and 16 columns of the "
         "vocabulary; model.heads is 4; set train.cuts.features = 4 or less",
-        "run.toml:4:1: train.cuts.features is 5, but train.bits = run computes whole products; set "
+        "run.toml:5:1: train.cuts.features is 5, but train.bits = run computes whole products; set "
         "train.bits = \"stable\", or remove train.cuts.features",
-        "run.toml:4:1: train.cuts.features is 5, but parallel.data = server leaves no rank with "
+        "run.toml:5:1: train.cuts.features is 5, but parallel.data = server leaves no rank with "
         "the "
         "gradients that the norm of blocks is of; set parallel.data = \"zero1\", or remove "
         "train.cuts.features",
-        "run.toml:4:1: train.cuts.features is 5, but parallel.sequence sums gradients of rows by "
-        "rank; remove parallel.sequence or train.cuts.features",
-        "run.toml:5:1: train.cuts.tokens is 2, but no model computes tokens in blocks; remove "
-        "train.cuts.tokens"}},
+        "run.toml:6:1: train.cuts.tokens is 2, but train.bits = run computes whole products; set "
+        "train.bits = \"stable\", or remove train.cuts.tokens",
+        "run.toml:6:1: train.cuts.tokens is 2, but train.grain = 2 computes the tokens of several "
+        "samples together; set train.grain = 1, or remove train.cuts.tokens"}},
       {"a convolution cut by features",
        "[model]\npreset = \"resnet18\"\n[mesh]\ntp = 2\n[data]\nimages = \"generated\"\n",
        {},

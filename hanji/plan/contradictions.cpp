@@ -132,40 +132,50 @@ void check_bits(const Config& c, Found& found) {
   }
 }
 
-/// Blocks of products that a mesh may cut.
-void check_cuts(const Config& c, Found& found) {
-  const int64_t features = c.train.cuts.features;
-  const auto refuse = [&](std::string_view key, std::string_view why, std::string suggestion) {
-    found.push_back({{"train.cuts.features", key},
-                     fmt::format("train.cuts.features is {}, but {}", features, why),
-                     std::move(suggestion)});
+/// Blocks that a mesh may cut: of features, or of tokens.
+void check_blocks(const Config& c, std::string_view key, int64_t blocks, Found& found) {
+  if (blocks == 1) return;
+  const auto refuse = [&](std::string_view other, const std::string& why, std::string suggestion) {
+    found.push_back(
+        {{key, other}, fmt::format("{} is {}, but {}", key, blocks, why), std::move(suggestion)});
   };
-  if (c.train.cuts.tokens > 1) {
-    found.push_back({{"train.cuts.tokens"},
-                     fmt::format("train.cuts.tokens is {}, but no model computes tokens in blocks",
-                                 c.train.cuts.tokens),
-                     "remove train.cuts.tokens"});
-  }
-  if (features == 1) return;
   if (c.train.bits != Bits::kStable) {
     refuse("train.bits",
            fmt::format("train.bits = {} computes whole products", name_of(c.train.bits)),
-           "set train.bits = \"stable\", or remove train.cuts.features");
-  }
-  if (c.parallel.data == Sharding::kServer) {
-    refuse("parallel.data",
-           "parallel.data = server leaves no rank with the gradients that the norm of blocks is of",
-           "set parallel.data = \"zero1\", or remove train.cuts.features");
-  }
-  if (c.parallel.sequence) {
-    refuse("parallel.sequence", "parallel.sequence sums gradients of rows by rank",
-           "remove parallel.sequence or train.cuts.features");
+           fmt::format("set train.bits = \"stable\", or remove {}", key));
   }
   const auto axes = family_of(c.model).cut_axes;
   if (std::ranges::find(axes, "tp") == axes.end()) {
     refuse("model.preset",
            fmt::format("model.preset = {} is not computed in blocks", c.model.preset),
-           "remove train.cuts.features");
+           fmt::format("remove {}", key));
+  }
+}
+
+void check_cuts(const Config& c, Found& found) {
+  const auto [features, tokens] = c.train.cuts;
+  check_blocks(c, "train.cuts.features", features, found);
+  check_blocks(c, "train.cuts.tokens", tokens, found);
+  if (features > 1 && c.parallel.data == Sharding::kServer) {
+    found.push_back(
+        {{"train.cuts.features", "parallel.data"},
+         fmt::format("train.cuts.features is {}, but parallel.data = server leaves no rank with "
+                     "the gradients that the norm of blocks is of",
+                     features),
+         "set parallel.data = \"zero1\", or remove train.cuts.features"});
+  }
+  if (tokens > 1 && c.train.grain > 1) {
+    found.push_back({{"train.cuts.tokens", "train.grain"},
+                     fmt::format("train.cuts.tokens is {}, but train.grain = {} computes the "
+                                 "tokens of several samples together",
+                                 tokens, c.train.grain),
+                     "set train.grain = 1, or remove train.cuts.tokens"});
+  }
+  if (const int64_t block = resolved(c.model).block; tokens > 1 && tokens > block) {
+    found.push_back(
+        {{"train.cuts.tokens", "model.block"},
+         fmt::format("train.cuts.tokens is {}, but a sample has {} tokens", tokens, block),
+         fmt::format("set train.cuts.tokens = {} or less", block)});
   }
 }
 
@@ -250,6 +260,13 @@ void check_cut_model(const Config& c, Found& found) {
                        "train.cuts.features is {}",
                        cut, c.mesh.tp, c.train.cuts.features),
            fmt::format("set train.cuts.features = {} or more, or train.bits = \"run\"", c.mesh.tp));
+  }
+  if (c.train.bits == Bits::kStable && c.parallel.sequence && c.train.cuts.tokens < c.mesh.tp) {
+    refuse("parallel.sequence",
+           fmt::format("parallel.sequence with train.bits = stable and {} computes tokens in {} "
+                       "blocks or more, but train.cuts.tokens is {}",
+                       cut, c.mesh.tp, c.train.cuts.tokens),
+           fmt::format("set train.cuts.tokens = {} or more, or train.bits = \"run\"", c.mesh.tp));
   }
   if (c.compute.device == Device::kCuda) {
     refuse("compute.device", fmt::format("{} cuts models on CPUs, but compute.device is cuda", cut),

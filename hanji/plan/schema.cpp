@@ -236,7 +236,9 @@ std::vector<Key> batch_keys() {
           train.cuts.features,
           "With stable, blocks in which features, heads and vocabulary are computed on "
           "any number of ranks, so that mesh.tp up to it changes no bit. Part of the job.")),
-      cuts(HANJI_KEY(train.cuts.tokens, "The same of a sample's tokens: 1.")),
+      cuts(HANJI_KEY(train.cuts.tokens,
+                     "The same of a sample's tokens, over which gradients of norms and biases are "
+                     "summed, so that parallel.sequence changes no bit. Needs train.grain = 1.")),
   };
 }
 

@@ -34,6 +34,7 @@ struct CutMesh {
   bool sequence = false;
   int64_t blocks = 1;  ///< Above 1: stable bits in fp32.
   bool recompute = false;
+  int64_t tokens = 1;  ///< Blocks of tokens.
 };
 
 /// Heads, vocabulary and batch that few degrees divide.
@@ -46,7 +47,7 @@ plan::Plan cut_plan(CutMesh mesh, const Dataset& dataset) {
   if (mesh.blocks > 1) {
     inputs.kernels.precision = config.compute.dtype = plan::Precision::kFloat32;
     config.train.bits = plan::Bits::kStable;
-    config.train.cuts.features = mesh.blocks;
+    config.train.cuts = {mesh.blocks, mesh.tokens};
     config.compute.recompute = mesh.recompute;
   }
   config.model.layers = 1;
@@ -143,10 +144,15 @@ class CutJob : public testing::Test {
   }
   /// In four blocks of features.
   static void expect_the_bits_of_one_process(CutMesh mesh) {
-    static const CutRun alone = run_cut(cut_plan({.blocks = 4}, dataset()), dataset())[0];
+    static std::map<int64_t, CutRun> wholes;
     mesh.blocks = 4;
-    const std::string where =
-        fmt::format("dp {}, tp {}, {}", mesh.dp, mesh.tp, plan::name_of(mesh.data));
+    if (!wholes.contains(mesh.tokens)) {
+      const plan::Plan plan = cut_plan({.blocks = 4, .tokens = mesh.tokens}, dataset());
+      wholes[mesh.tokens] = run_cut(plan, dataset())[0];
+    }
+    const CutRun& alone = wholes.at(mesh.tokens);
+    const std::string where = fmt::format("dp {}, tp {}, {}, sequence {}", mesh.dp, mesh.tp,
+                                          plan::name_of(mesh.data), mesh.sequence);
     for (const CutRun& run : run_cut(cut_plan(mesh, dataset()), dataset())) {
       EXPECT_THAT(apart(run, alone, 0), testing::IsEmpty()) << where;
       EXPECT_EQ(run.norms, alone.norms) << where;
@@ -231,6 +237,17 @@ TEST_F(CutJob, HasTheBitsOfOneProcessInBlocksUnderEveryStrategyThatShards) {
   expect_the_bits_of_one_process({.dp = 2, .data = Sharding::kZero3});
   expect_the_bits_of_one_process({.dp = 3, .tp = 2, .data = Sharding::kZero3});
   expect_the_bits_of_one_process({.dp = 4, .tp = 2, .data = Sharding::kHybrid});
+}
+
+TEST_F(CutJob, HasTheBitsOfOneProcessWithItsStreamCutByTokensInBlocks) {
+  constexpr int64_t kTokens = 3;  // of 8 tokens 2, 3 and 3
+  expect_the_bits_of_one_process({.dp = 2, .tokens = kTokens});
+  expect_the_bits_of_one_process({.tp = 2, .tokens = kTokens});
+  expect_the_bits_of_one_process({.tp = 2, .sequence = true, .tokens = kTokens});
+  expect_the_bits_of_one_process({.dp = 2, .tp = 3, .sequence = true, .tokens = kTokens});
+  expect_the_bits_of_one_process({.tp = 3, .sequence = true, .recompute = true, .tokens = kTokens});
+  expect_the_bits_of_one_process(
+      {.dp = 2, .tp = 2, .data = plan::Sharding::kZero3, .sequence = true, .tokens = kTokens});
 }
 
 TEST_F(CutJob, VerifiesOneProcessInBlocks) {

@@ -110,6 +110,20 @@ struct Axis::Blocks {
   schedule::GrainTree tree;
   std::map<int64_t, std::shared_ptr<const schedule::StepList>> steps = {};  ///< By count.
 
+  /// The sum of all partials, one a row, by the tree; overwrites them.
+  at::Tensor sum(const at::Tensor& partials) const {
+    std::vector<at::Tensor> stack;
+    for (const int index : tree.tree) {
+      if (index >= 0) {
+        stack.push_back(partials[index]);
+        continue;
+      }
+      stack[stack.size() - 2].add_(stack.back());
+      stack.pop_back();
+    }
+    return stack[0].clone();
+  }
+
   const std::shared_ptr<const schedule::StepList>& steps_of(int64_t count) {
     auto& list = steps[count];
     if (!list) {
@@ -184,6 +198,30 @@ at::Tensor Axis::sum_of_blocks(const at::Tensor& partials) const {
   at::Tensor flat = output.view({-1});
   comm::tree_all_reduce(rows, flat, blocks_->steps_of(output.numel()), *calls_->group).wait();
   return output;
+}
+
+at::Tensor Axis::scatter_sum_of_blocks(const at::Tensor& partials, int64_t dim,
+                                       const Extents& extents) const {
+  if (!calls_) return partials.select(0, 0);
+  const int64_t d = dim < 0 ? dim + partials.dim() : dim + 1;
+  check_extents(extents, degree(), partials.size(d), sum_of(extents));
+  std::vector<at::Tensor> given;
+  for (const at::Tensor& part : partials.split_with_sizes(extents, d)) {
+    given.push_back(part.reshape({-1}));
+  }
+  const int64_t beside = elements_beside(partials[0], d - 1);
+  Extents counts;
+  for (const schedule::Fold& from : blocks_->tree.ranks) {
+    for (const int64_t extent : extents) {
+      counts.push_back(std::ssize(from.partials) * extent * beside);
+    }
+  }
+  const int64_t own = extents[rank()] * beside;
+  const int64_t all = std::ssize(blocks_->tree.partials);
+  at::Tensor taken = at::empty({all * own}, partials.options());
+  calls_->run({Routine::kAllToAll, ReduceOp::kSum, partials.scalar_type(), counts_of(counts, 1)},
+              taken, at::cat(given));
+  return blocks_->sum(taken.view({all, own})).view(with_size(partials[0], d - 1, extents[rank()]));
 }
 
 at::Tensor Axis::maximum(const at::Tensor& values) const {

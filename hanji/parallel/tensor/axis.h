@@ -55,7 +55,7 @@ class Axis {
 
   /// The same ranks for stable bits: features are computed in `blocks` blocks, of which a rank owns whole
   /// ones, and sums over them are taken by the grain tree, so that no bit depends on the degree. 1: whole
-  /// products, one term of each rank.
+  /// products, one term of each rank. An axis in blocks of tokens has those of a sample's rows instead.
   /// Errors  throws Error(kInvalidArgument) for fewer blocks than ranks.
   Axis in_blocks(int blocks) const;
 
@@ -75,6 +75,10 @@ class Axis {
   at::Tensor sum(const at::Tensor& terms) const;
   /// The sum of all ranks' blocks, of the partial sums [k, ...] of fold().
   at::Tensor sum_of_blocks(const at::Tensor& partials) const;
+  /// This rank's part along `dim` of the tensors of that sum. Cost: an all_to_all of parts of partial sums,
+  /// which each rank then adds in the order of the tree.
+  at::Tensor scatter_sum_of_blocks(const at::Tensor& partials, int64_t dim,
+                                   const Extents& extents) const;
   at::Tensor maximum(const at::Tensor& values) const;
   /// The parts of all ranks, one after another along `dim`. Empty extents: all are like this one.
   at::Tensor gather(const at::Tensor& part, int64_t dim, const Extents& extents = {}) const;

@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "hanji/compute/layer_norm.h"
+
 namespace hanji::parallel::tensor {
 namespace {
 
@@ -184,7 +186,33 @@ struct BiasBlocks : torch::autograd::Function<BiasBlocks> {
   }
 };
 
+struct RowBiasBlocks : torch::autograd::Function<RowBiasBlocks> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& bias,
+                            const Extents* blocks) {
+    context->saved_data["blocks"] = *blocks;
+    return x + bias[0];
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const Extents blocks = context->saved_data["blocks"].toIntVector();
+    return {gradients[0], compute::sums_of_blocks(gradients[0], blocks), {}};
+  }
+};
+
 }  // namespace
+
+Extents own_block_sizes(int64_t size, const Axis& axis) {
+  Extents sizes;
+  for (const schedule::FoldStep& step : axis.fold().steps) {
+    sizes.push_back(
+        layout::part_of(size, 1, static_cast<int>(step.grain), axis.num_blocks()).size());
+  }
+  return sizes;
+}
+
+at::Tensor add_bias_to_blocks(const at::Tensor& x, const at::Tensor& bias, const Extents& blocks) {
+  return RowBiasBlocks::apply(x, bias, &blocks);
+}
 
 FeatureBlocksPtr feature_blocks(layout::Placement placement, int64_t size, const Axis& axis) {
   const int count = axis.num_blocks();

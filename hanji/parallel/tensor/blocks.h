@@ -34,6 +34,12 @@ using MakeTerm = std::function<void(const std::vector<layout::Range>& ranges, at
 at::Tensor fold_blocks(const FeatureBlocks& blocks, at::IntArrayRef sizes,
                        const at::TensorOptions& options, const MakeTerm& make_term);
 
+/// The sizes of this rank's blocks of `size` rows, on an axis in blocks of rows.
+Extents own_block_sizes(int64_t size, const Axis& axis);
+
+/// x [..., N] + each row of bias [k, N], all equal: row i of its gradient is summed over block i of x's rows.
+at::Tensor add_bias_to_blocks(const at::Tensor& x, const at::Tensor& bias, const Extents& blocks);
+
 /// x [..., N] + bias [N] of columns in blocks: the bias's gradient is summed over rows block by block.
 at::Tensor add_bias_in_blocks(const at::Tensor& x, const compute::Weight& bias,
                               const FeatureBlocksPtr& blocks);

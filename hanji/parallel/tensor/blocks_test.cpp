@@ -166,7 +166,54 @@ TEST(FeatureBlocks, OfOneAreWholeProducts) {
   EXPECT_TRUE(at::equal(y.value(), compute::linear(x, {weight, {}})));
 }
 
-TEST(FeatureBlocks, FewerThanRanksAndCutTokensAreRefused) {
+/// A stream that ranks cut by rows between its sums.
+TEST(FeatureBlocks, OfRowsThatRanksCutHaveTheSameBits) {
+  const layout::Placement placement{1, {160}, 16}, columns{0, {160}, 16};
+  const auto chain = [&](const Axis& axis, const Extents& rows) {
+    const at::Tensor x = wave({kRows, kFeatures}, 1).requires_grad_();
+    const auto column = own_part(columns, wave({160, kFeatures}, 2), axis).requires_grad_();
+    const auto row = own_part(placement, wave({kFeatures, 160}, 3), axis).requires_grad_();
+    const auto blocks = feature_blocks(placement, 160, axis);
+    const auto own = cut<-2>(Typed<Replicated>(x), axis, rows);
+    const auto up = column_linear(gather(own, axis, rows), {{column, {}}, blocks});
+    const auto down = scatter_sum<-2>(
+        row_linear(Typed<Features>(up.value().tanh()), {{row, {}}, blocks}), axis, rows);
+    const at::Tensor y = whole(down, axis, rows).value();
+    y.square().sum().backward();
+    return std::vector<at::Tensor>{y.detach(), x.grad(), column.grad(), row.grad()};
+  };
+  const auto alone = chain(Axis().in_blocks(5), {kRows});
+  for (const int degree : {2, 3}) {
+    test::run_ranks(degree, [&](world::World& world) {
+      const Axis axis = Axis(world.group()).in_blocks(5);
+      const auto found = chain(axis, axis.extents_of(kRows));
+      EXPECT_TRUE(at::equal(found[0], alone[0]));
+      EXPECT_TRUE(at::equal(found[1], alone[1]));
+      EXPECT_TRUE(at::equal(found[2], own_part(columns, alone[2], axis)));
+      EXPECT_TRUE(at::equal(found[3], own_part(placement, alone[3], axis)));
+    });
+  }
+}
+
+TEST(RowBlocks, AParametersGradientsAreAddedByTheTree) {
+  const at::Tensor terms = wave({5, kFeatures}, 3) * 1e3;
+  const auto gradient = [&](const Axis& axis, const at::Tensor& own) {
+    const at::Tensor parameter = wave({kFeatures}, 1).requires_grad_();
+    const auto entered = enter(Parameter<Replicated>{{parameter, {}}}, axis);
+    EXPECT_EQ(entered.weight.value.sizes(), own.sizes());
+    entered.weight.value.backward(own);
+    return parameter.grad();
+  };
+  const at::Tensor whole = gradient(Axis().in_blocks(5), terms);
+  EXPECT_FALSE(at::equal(whole, terms.sum(0))) << "or another order would not be seen";
+  test::run_ranks(3, [&](world::World& world) {
+    const Axis axis = Axis(world.group()).in_blocks(5);
+    const layout::Range own = axis.own_range(axis.extents_of(5));
+    EXPECT_TRUE(at::equal(gradient(axis, terms.narrow(0, own.begin, own.size())), whole));
+  });
+}
+
+TEST(FeatureBlocks, FewerThanRanksAndMovedWeightsAreRefused) {
   test::run_ranks(3, [](world::World& world) {
     const Axis axis(world.group());
     const auto refusal = [](const std::function<void()>& call) -> std::string {
@@ -179,11 +226,8 @@ TEST(FeatureBlocks, FewerThanRanksAndCutTokensAreRefused) {
     };
     EXPECT_THAT(refusal([&] { (void)axis.in_blocks(2); }), HasSubstr("take 3 blocks or more"));
     const Axis blocked = axis.in_blocks(4);
-    const Typed<Tokens> tokens(wave({kRows, kFeatures}, 1));
-    EXPECT_THAT(refusal([&] { (void)gather(tokens, blocked); }), HasSubstr("cuts no tokens"));
-    const Typed<Partial> terms(wave({1, kRows, kFeatures}, 1));
-    EXPECT_THAT(refusal([&] { (void)scatter_sum<-2>(terms, blocked); }),
-                HasSubstr("cuts no tokens"));
+    const Parameter<Sharded<0>> weight{{wave({kRows, kFeatures}, 1), {}}};
+    EXPECT_THAT(refusal([&] { (void)gather(weight, blocked); }), HasSubstr("moves no weights"));
   });
 }
 

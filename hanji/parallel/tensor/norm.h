@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "hanji/compute/layer_norm.h"
+#include "hanji/parallel/tensor/axis.h"
 #include "hanji/parallel/tensor/typed.h"
 
 namespace hanji::parallel::tensor {
@@ -20,6 +21,7 @@ struct LayerNorm {
   RowParameter<Placement> weight;
   RowParameter<Placement> bias;
   double epsilon = 1e-5;
+  Extents blocks = {};  ///< Of the rows here, where parameters have entered in blocks of rows.
 };
 
 template <class Placement>
@@ -35,9 +37,9 @@ requires(std::is_same_v<Placement, Replicated> || std::is_same_v<Placement, Toke
     Normed<Placement> add_layer_norm(const Typed<Placement>& residual,
                                      const Delta<Placement>& delta,
                                      const LayerNorm<Placement>& norm, c10::ScalarType dtype) {
-  auto [sum, normed] =
-      compute::add_layer_norm(residual.value(), {delta.value, delta.bias.weight},
-                              {norm.weight.weight, norm.bias.weight, norm.epsilon}, dtype);
+  auto [sum, normed] = compute::add_layer_norm(
+      residual.value(), {delta.value, delta.bias.weight},
+      {norm.weight.weight, norm.bias.weight, norm.epsilon, norm.blocks}, dtype);
   return {Typed<Placement>(std::move(sum)), Typed<Placement>(std::move(normed))};
 }
 

@@ -2,6 +2,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/comm/linear_map.h"
+#include "hanji/parallel/tensor/blocks.h"
 
 namespace hanji::parallel::tensor::internal {
 namespace {
@@ -20,11 +21,12 @@ Extents extents_within(const at::Tensor& whole, int64_t dim, const Axis& axis,
   return extents.empty() ? axis.extents_of(whole.size(dim)) : extents;
 }
 
-void refuse_blocks(const Axis& axis) {
-  if (axis.num_blocks() == 1) return;
-  throw Error(base::unsupported(
-      "an axis in blocks of features cuts no tokens and moves no weights; compute whole products "
-      "(one block), or keep tokens whole"));
+/// Activations are cut along dimensions that count from the last, weights along others.
+void refuse_weights(int64_t dim) {
+  if (dim < 0) return;
+  throw Error(
+      base::unsupported("an axis in blocks of features moves no weights; compute whole products "
+                        "(one block)"));
 }
 
 /// As many equal terms as this rank has partial sums, in the memory of one.
@@ -38,6 +40,41 @@ at::Tensor entered_in_blocks(const at::Tensor& x, const Axis& axis) {
   if (axis.degree() == 1) return x.unsqueeze(0);
   return comm::apply_linear(x, {[axis](const at::Tensor& all) { return repeated(all, axis); },
                                 [axis](const at::Tensor& g) { return axis.sum_of_blocks(g); }});
+}
+
+at::Tensor gathered_in_blocks(const at::Tensor& x, int64_t dim, const Axis& axis,
+                              const Extents& each) {
+  refuse_weights(dim);
+  if (axis.degree() == 1) return x.unsqueeze(0);
+  return comm::apply_linear(
+      x, {[=](const at::Tensor& part) { return repeated(axis.gather(part, dim, each), axis); },
+          [=](const at::Tensor& g) { return axis.scatter_sum_of_blocks(g, dim, each); }});
+}
+
+at::Tensor scattered_in_blocks(const at::Tensor& x, int64_t dim, const Axis& axis,
+                               const Extents& each) {
+  refuse_weights(dim);
+  if (axis.degree() == 1) return x.squeeze(0);
+  return comm::apply_linear(
+      x,
+      {[=](const at::Tensor& partials) { return axis.scatter_sum_of_blocks(partials, dim, each); },
+       [=](const at::Tensor& g) { return repeated(axis.gather(g, dim, each), axis); }});
+}
+
+/// One row for each own block, whose gradients are added by the tree.
+at::Tensor entered_by_blocks_of_rows(const at::Tensor& x, const Axis& axis) {
+  const FeatureBlocksPtr own = feature_blocks({.dim = 0}, axis.num_blocks(), axis);
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.insert(sizes.begin(), std::ssize(own->ranges));
+  return comm::apply_linear(
+      x, {[sizes](const at::Tensor& one) { return one.unsqueeze(0).expand(sizes); },
+          [axis, own](const at::Tensor& g) {
+            return axis.sum_of_blocks(
+                fold_blocks(*own, g.sizes().slice(1), g.options(),
+                            [&](const std::vector<layout::Range>& block, at::Tensor& term) {
+                              term.copy_(g[block[0].begin]);
+                            }));
+          }});
 }
 
 at::Tensor summed_in_blocks(const at::Tensor& x, const Axis& axis) {
@@ -55,8 +92,8 @@ at::Tensor entered(const at::Tensor& x, const Axis& axis) {
 }
 
 at::Tensor entered_by_rows(const at::Tensor& x, const Axis& axis) {
+  if (axis.num_blocks() > 1) return entered_by_blocks_of_rows(x, axis);
   if (axis.degree() == 1) return x;
-  refuse_blocks(axis);
   return comm::apply_linear(x, {same, [axis](const at::Tensor& g) { return axis.sum(g); }});
 }
 
@@ -67,18 +104,18 @@ at::Tensor summed(const at::Tensor& x, const Axis& axis) {
 }
 
 at::Tensor gathered(const at::Tensor& x, int64_t dim, const Axis& axis, const Extents& extents) {
-  refuse_blocks(axis);
-  if (axis.degree() == 1) return x;
   const Extents each = extents_like(x, dim, axis, extents);
+  if (axis.num_blocks() > 1) return gathered_in_blocks(x, dim, axis, each);
+  if (axis.degree() == 1) return x;
   return comm::apply_linear(x,
                             {[=](const at::Tensor& part) { return axis.gather(part, dim, each); },
                              [=](const at::Tensor& g) { return axis.scatter_sum(g, dim, each); }});
 }
 
 at::Tensor scattered(const at::Tensor& x, int64_t dim, const Axis& axis, const Extents& extents) {
-  refuse_blocks(axis);
-  if (axis.degree() == 1) return x;
   const Extents each = extents_within(x, dim, axis, extents);
+  if (axis.num_blocks() > 1) return scattered_in_blocks(x, dim, axis, each);
+  if (axis.degree() == 1) return x;
   return comm::apply_linear(
       x, {[=](const at::Tensor& terms) { return axis.scatter_sum(terms, dim, each); },
           [=](const at::Tensor& g) { return axis.gather(g, dim, each); }});

@@ -14,9 +14,9 @@
 ///
 /// Cost    one collective of the axis where an arrow or its backward names one; on an axis of one rank
 ///         nothing, and the graph of autograd is that of the plain operations.
-///         On an axis in blocks, all_reduces are tree reductions of the blocks' partial sums.
-/// Errors  as Axis; throws Error(kUnsupported) for gather and scatter_sum in blocks, which would cut
-///         tokens or move weights.
+///         On an axis in blocks, all_reduces are tree reductions of the blocks' partial sums, and
+///         reduce_scatters of activations all_to_alls.
+/// Errors  as Axis; throws Error(kUnsupported) for gathered weights in blocks.
 /// Source  Shoeybi et al., Megatron-LM, arXiv 1909.08053, figure 3; Korthikanti et al., Reducing
 ///         Activation Recomputation in Large Transformer Models, arXiv 2205.05198, section 4.2.2.
 namespace hanji::parallel::tensor {
@@ -35,10 +35,18 @@ inline Typed<Broadcast> enter(const Typed<Replicated>& x, const Axis& axis) {
   return Typed<Broadcast>(internal::entered(x.value(), axis));
 }
 
-/// For rows that are cut: the sum of all ranks' gradients arrives at the parameter.
+/// For rows that are cut: the sum of all ranks' gradients arrives at the parameter. On an axis in blocks
+/// of rows the parameter is [blocks of this rank, ...], one row for each, as is its gradient, and the tree
+/// adds them.
 inline Parameter<Broadcast> enter(const Parameter<Replicated>& parameter, const Axis& axis) {
-  if (axis.degree() == 1) return {parameter.weight};
+  if (axis.degree() == 1 && axis.num_blocks() == 1) return {parameter.weight};
   return {{internal::entered_by_rows(parameter.weight.value, axis), {}}};
+}
+
+/// The same of rows that all ranks have: each computes all `blocks` of them.
+inline Parameter<Replicated> enter_whole_rows(const Parameter<Replicated>& parameter, int blocks) {
+  if (blocks == 1) return parameter;
+  return {{internal::entered_by_rows(parameter.weight.value, Axis().in_blocks(blocks)), {}}};
 }
 
 inline Typed<Replicated> sum(const Typed<Partial>& x, const Axis& axis) {
