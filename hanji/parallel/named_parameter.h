@@ -17,6 +17,9 @@ struct NamedParameter {
   at::Tensor tensor;
 };
 
+/// Returns the distinct parameters, frozen ones too, in order of registration.
+std::vector<NamedParameter> distinct_parameters(const torch::nn::Module& module);
+
 /// Returns the distinct trainable parameters, in order of registration; a tied tensor has its first
 /// name.
 std::vector<NamedParameter> learning_parameters(const torch::nn::Module& module);

@@ -15,7 +15,7 @@
 #include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/fsdp/sequential.h"
 #include "hanji/parallel/fsdp/shard_optimizer.h"
-#include "hanji/parallel/fsdp/unit_net.h"
+#include "hanji/parallel/fsdp/test_unit_net.h"
 #include "hanji/parallel/fsdp/whole_values.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/loss_scaler.h"

@@ -12,7 +12,7 @@
 #include "hanji/parallel/fsdp/description.h"
 #include "hanji/parallel/fsdp/fully_shard.h"
 #include "hanji/parallel/fsdp/sequential.h"
-#include "hanji/parallel/fsdp/unit_net.h"
+#include "hanji/parallel/fsdp/test_unit_net.h"
 #include "hanji/test/temporary_folder.h"
 
 namespace hanji::parallel {

@@ -13,16 +13,6 @@
 namespace hanji::parallel {
 namespace {
 
-std::vector<NamedParameter> all_parameters(const torch::nn::Module& module) {
-  std::vector<NamedParameter> found;
-  for (const auto& item : module.named_parameters()) {
-    const bool seen = std::ranges::any_of(
-        found, [&](const NamedParameter& entry) { return entry.tensor.is_same(item.value()); });
-    if (item.value().defined() && !seen) found.push_back({item.key(), item.value()});
-  }
-  return found;
-}
-
 /// Of a module that hanji::deferred() built, a tensor whose values cannot be had piece by piece.
 void add_if_unknown(const NamedParameter& entry, const lens::InitialValues& initial,
                     const std::string& caller, Mistakes& mistakes) {
@@ -95,7 +85,7 @@ Mistakes mistakes_of(const std::vector<NamedParameter>& parameters, const std::s
 
 std::vector<NamedParameter> prepare(const torch::nn::Module& module, const comm::Group& group,
                                     const ShardingOptions& options, const std::string& caller) {
-  auto parameters = all_parameters(module);
+  auto parameters = distinct_parameters(module);
   const auto buffers = buffers_of(module);
   auto tensors = with_buffers(parameters, buffers);
   auto mistakes = mistakes_of(parameters, caller);
