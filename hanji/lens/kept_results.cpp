@@ -1,6 +1,5 @@
 #include "hanji/lens/kept_results.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/enum_tag.h>
 #include <ATen/ops/zeros.h>
@@ -9,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -17,6 +15,7 @@
 #include <utility>
 
 #include "hanji/base/status.h"
+#include "hanji/lens/generator_state.h"
 #include "hanji/lens/internal/arguments.h"
 #include "hanji/lens/internal/interceptor.h"
 #include "hanji/lens/operation.h"
@@ -40,18 +39,6 @@ variable_list tensors_in(c10::ArrayRef<c10::IValue> values) {
   variable_list found;
   for_each_tensor(values, [&](const at::Tensor& tensor) { found.push_back(tensor); });
   return found;
-}
-
-at::Tensor random_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  return generator.get_state();
-}
-
-void set_random_state(const at::Tensor& state) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(state);
 }
 
 bool is_same(const at::Tensor& a, const at::Tensor& b) {
@@ -304,15 +291,15 @@ class KeptResults::Recorder : public Interceptor {
       call->slots.push_back(std::make_shared<ArgumentSlot>());
     }
     const bool draws = handle.hasTag(at::Tag::nondeterministic_seeded);
-    const at::Tensor random_before = draws ? random_state() : at::Tensor();
+    const at::Tensor random_before = draws ? generator_state() : at::Tensor();
     ArgumentSaver saver(arguments, *call);
     {
       const SaverScope scope(saver);
       call_below(handle, own);
     }
-    if (draws) call->random_after = random_state();
+    if (draws) call->random_after = generator_state();
     if (take_results(*call, arguments, own)) return call;
-    if (draws) set_random_state(random_before);
+    if (draws) set_generator_state(random_before);
     return nullptr;
   }
 
@@ -340,7 +327,7 @@ class KeptResults::Repeater : public Interceptor {
                                  " now; the function must do the same twice, or keep nothing"));
     }
     stack = give(call, arguments);
-    if (call->random_after.defined()) set_random_state(call->random_after);
+    if (call->random_after.defined()) set_generator_state(call->random_after);
   }
 
  private:

@@ -9,10 +9,10 @@
 #include <unordered_set>
 
 #include "hanji/base/status.h"
+#include "hanji/lens/generator_state.h"
 #include "hanji/lens/internal/arguments.h"
 #include "hanji/lens/internal/random_values.h"
 #include "hanji/lens/internal/replay.h"
-#include "hanji/lens/internal/seeded_generator.h"
 
 namespace hanji::lens {
 namespace {
@@ -241,7 +241,7 @@ void Recorder::call_without_memory(const Entry& entry, std::vector<c10::IValue>&
   set_argument(entry.handle, stack, "device", c10::Device(c10::kCPU));
   const auto real = stack;
   {
-    const SeededGenerator seeded(draw_key(*tape_, entry));
+    const KeptGenerator seeded(draw_key(*tape_, entry));
     call_below(entry.handle, stack);
   }
   for (auto& result : stack) {

@@ -8,9 +8,9 @@
 #include <unordered_map>
 
 #include "hanji/base/status.h"
+#include "hanji/lens/generator_state.h"
 #include "hanji/lens/internal/arguments.h"
 #include "hanji/lens/internal/random_values.h"
-#include "hanji/lens/internal/seeded_generator.h"
 #include "hanji/lens/operation.h"
 
 namespace hanji::lens {
@@ -103,7 +103,7 @@ class WholeReplay {
     if (!entry.draw) {
       call_below(entry.handle, stack);
     } else {
-      const SeededGenerator seeded(draw_key(tape_, entry));
+      const KeptGenerator seeded(draw_key(tape_, entry));
       set_argument(entry.handle, stack, "generator", c10::IValue());
       call_below(entry.handle, stack);
     }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "hanji/base/at_end.h"
 #include "hanji/base/random.h"
 #include "hanji/base/status.h"
 
@@ -28,27 +29,13 @@ void check(std::span<const int64_t> prompt, const GenerateOptions& options) {
   }
 }
 
-/// Switches to evaluation, and back to what it was.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(layers::Model& model) : model_(model), training_(model.is_training()) {
-    model_.eval();
-  }
-  ~EvaluationMode() { model_.train(training_); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  layers::Model& model_;
-  bool training_;
-};
-
 std::vector<double> next_logits(layers::Model& model, std::span<const int64_t> tokens,
                                 const GenerateOptions& options) {
   const auto window = tokens.last(std::min<size_t>(tokens.size(), options.block));
   const at::Tensor input = at::empty({1, static_cast<int64_t>(window.size())}, at::kLong);
   std::copy(window.begin(), window.end(), input.mutable_data_ptr<int64_t>());
-  const layers::Batch batch{.inputs = input.to(options.device)};
+  layers::Batch batch;
+  batch.inputs = input.to(options.device);
   const layers::Flow last_flow = model.forward({0, model.num_layers()}, {}, batch, options.scopes);
   const at::Tensor logits = last_flow.at(0).select(1, -1);
   const at::Tensor last = logits.to(at::kCPU, at::kDouble).contiguous();
@@ -88,7 +75,8 @@ std::vector<int64_t> generate(layers::Model& model, std::span<const int64_t> pro
                               const GenerateOptions& options) {
   check(prompt, options);
   const at::NoGradGuard no_grad;
-  const EvaluationMode evaluation(model);
+  const base::AtEnd restore([&, training = model.is_training()] { model.train(training); });
+  model.eval();
   std::vector<int64_t> tokens(prompt.begin(), prompt.end());
   for (int64_t i = 0; i < options.num_tokens; ++i) {
     tokens.push_back(choose(next_logits(model, tokens, options), options, i));

@@ -1,6 +1,5 @@
 #include "hanji/parallel/checkpointed.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -9,12 +8,13 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_set>
 #include <utility>
 
+#include "hanji/base/at_end.h"
 #include "hanji/base/status.h"
+#include "hanji/lens/generator_state.h"
 #include "hanji/lens/saved_tensors.h"
 
 namespace hanji::parallel {
@@ -22,12 +22,6 @@ namespace {
 
 namespace autograd = torch::autograd;
 using autograd::variable_list;
-
-at::Tensor generator_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  return generator.get_state();
-}
 
 std::shared_ptr<const bool>& innermost_backward() {
   thread_local std::shared_ptr<const bool> runs;
@@ -38,52 +32,6 @@ bool& recomputing() {
   thread_local bool now = false;
   return now;
 }
-
-/// While it lives, the thread makes a second call.
-class Recomputation {
- public:
-  Recomputation() : former_(std::exchange(recomputing(), true)) {}
-  Recomputation(const Recomputation&) = delete;
-  Recomputation& operator=(const Recomputation&) = delete;
-  ~Recomputation() { recomputing() = former_; }
-
- private:
-  bool former_;
-};
-
-/// While it lives, the thread makes a second call and runs its graph.
-class InBackward {
- public:
-  InBackward()
-      : runs_(std::make_shared<bool>(true)), former_(std::exchange(innermost_backward(), runs_)) {}
-  InBackward(const InBackward&) = delete;
-  InBackward& operator=(const InBackward&) = delete;
-  ~InBackward() {
-    *runs_ = false;
-    innermost_backward() = std::move(former_);
-  }
-
- private:
-  std::shared_ptr<bool> runs_;
-  std::shared_ptr<const bool> former_;
-};
-
-/// While it lives, torch draws what it drew after `state` was taken.
-class Replayed {
- public:
-  explicit Replayed(const at::Tensor& state) : kept_(generator_state()) { set(state); }
-  Replayed(const Replayed&) = delete;
-  Replayed& operator=(const Replayed&) = delete;
-  ~Replayed() { set(kept_); }
-
- private:
-  static void set(const at::Tensor& state) {
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard lock(generator.mutex());
-    generator.set_state(state);
-  }
-  at::Tensor kept_;
-};
 
 /// The function and what it takes to call it again.
 struct Segment {
@@ -156,7 +104,8 @@ variable_list call_first(const Segment& segment, const variable_list& inputs) {
 }
 
 variable_list call_again(const Segment& segment, const variable_list& inputs) {
-  const Recomputation recomputation;
+  const base::AtEnd restore(
+      [former = std::exchange(recomputing(), true)] { recomputing() = former; });
   if (!segment.kept) return segment.fn(inputs);
   return segment.kept->again([&] { return segment.fn(inputs); });
 }
@@ -165,8 +114,12 @@ variable_list call_again(const Segment& segment, const variable_list& inputs) {
 variable_list differentiate(const Segment& segment, const variable_list& inputs,
                             const variable_list& gradients) {
   const at::AutoGradMode with_graph(true);
-  const Replayed replayed(segment.generator);
-  const InBackward in_backward;
+  const lens::KeptGenerator replayed(segment.generator);
+  const auto runs = std::make_shared<bool>(true);
+  const base::AtEnd restore([&, former = std::exchange(innermost_backward(), runs)] {
+    *runs = false;
+    innermost_backward() = former;
+  });
   const lens::SaverPause in_memory;  // what is saved now is wanted at once
   const variable_list copies = detached(inputs, segment.learns);
   const variable_list outputs = call_again(segment, copies);
@@ -238,7 +191,7 @@ std::vector<at::Tensor> checkpointed_all(const TensorFunction& fn,
     segment->learns.push_back(input.defined() && input.requires_grad());
     if (input.defined()) tensors.push_back(input);
   }
-  segment->generator = generator_state();
+  segment->generator = lens::generator_state();
   const variable_list copies = detached(inputs, segment->learns);
   if (keeps) segment->kept = std::make_unique<lens::KeptResults>(keeps);
   variable_list outputs = call_first(*segment, copies);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <numeric>
 
+#include "hanji/base/at_end.h"
 #include "hanji/comm/dtype.h"
 #include "hanji/data/batch.h"
 #include "hanji/layers/model.h"
@@ -183,6 +184,7 @@ std::vector<plan::LayerCall> calls_of(const LayerCount& few, const LayerCount& m
 
 plan::LayerFacts facts_of(const LayerCount& few, const LayerCount& more) {
   plan::LayerFacts facts{
+      .name = {},
       .products = more.products,
       .elementwise_bytes = (more.elementwise_bytes - few.elementwise_bytes) / (kMore - kFew),
       .kept = amount(few.kept, more.kept),
@@ -213,38 +215,19 @@ std::vector<int64_t> parts_of(const layout::Cut& cut, const std::string& name, i
   return parts;
 }
 
-class OneThread {
- public:
-  OneThread() { at::set_num_threads(1); }
-  ~OneThread() { at::set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_ = at::get_num_threads();
-};
-
 /// Memory for all gradients, where a model writes them in training.
-class GradientMemory {
- public:
-  explicit GradientMemory(layers::Model& model) : model_(model) {
-    std::vector<at::Tensor> slots;
-    for (const auto& one : parallel::learning_parameters(model)) {
-      slots.push_back(at::zeros_like(one.tensor.detach()));
-    }
-    model_.set_gradient_slots(std::move(slots));
+std::vector<at::Tensor> gradient_memory(const layers::Model& model) {
+  std::vector<at::Tensor> slots;
+  for (const auto& one : parallel::learning_parameters(model)) {
+    slots.push_back(at::zeros_like(one.tensor.detach()));
   }
-  ~GradientMemory() { model_.set_gradient_slots({}); }
-  GradientMemory(const GradientMemory&) = delete;
-  GradientMemory& operator=(const GradientMemory&) = delete;
-
- private:
-  layers::Model& model_;
-};
+  return slots;
+}
 
 plan::ModelFacts count(layers::Model& model, const ReadSamples& read,
                        const std::vector<layers::LayerScope>& scopes, CallSink& sink) {
-  const OneThread one_thread;
+  const base::AtEnd restore([threads = at::get_num_threads()] { at::set_num_threads(threads); });
+  at::set_num_threads(1);
   layers::Batch batch;
   const auto pass = [&](int64_t samples) {
     read(samples, batch);
@@ -292,7 +275,7 @@ plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload
   const auto read = [&](int64_t samples, layers::Batch& batch) {
     data::read_first(*dataset.samples, samples, batch);
   };
-  const GradientMemory gradients(*model);
+  model->set_gradient_slots(gradient_memory(*model));
   return count(*model, read, training_scopes(config, *model), sink);
 }
 

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
 
 #include "hanji/compute/apply.h"
 #include "hanji/compute/memory.h"
 #include "hanji/data/batch.h"
+#include "hanji/lens/generator_state.h"
 #include "hanji/parallel/flat_optimizer.h"
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/grad_norm.h"
@@ -30,27 +30,6 @@ constexpr double kOtherBudget = 0.05;  // of the update and of reading, each
 constexpr double kMaxPassSeconds = 1;
 /// Of the parameters that are updated to time an update.
 constexpr int64_t kMaxUpdated = int64_t{1} << 24;
-
-/// libtorch's random numbers go on at the end as if nothing had drawn any.
-class RandomState {
- public:
-  RandomState() : generator_(at::globalContext().defaultGenerator(at::kCPU)), state_(state()) {}
-  ~RandomState() {
-    const std::lock_guard lock(generator_.mutex());
-    generator_.set_state(state_);
-  }
-  RandomState(const RandomState&) = delete;
-  RandomState& operator=(const RandomState&) = delete;
-
- private:
-  at::Tensor state() {
-    const std::lock_guard lock(generator_.mutex());
-    return generator_.get_state();
-  }
-
-  at::Generator generator_;
-  at::Tensor state_;
-};
 
 /// Samples of a micro-batch, or the part of them that does not take too long.
 int64_t samples_to_time(const plan::Plan& plan) {
@@ -170,7 +149,7 @@ double sample_seconds(const TimingJob& job) {
 
 plan::OperationTimes time_operations(const TimingJob& job) {
   const compute::AppliedForAWhile kernels(job.plan.kernels, job.plan.threads);
-  const RandomState random;
+  const lens::KeptGenerator generator;
   compute::keep_freed_memory();
   const int64_t samples = samples_to_time(job.plan);
   return {.samples = samples,
