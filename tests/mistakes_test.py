@@ -105,6 +105,20 @@ class Mistakes(CommandTest):
         self.assertEqual(places, ["job.toml:2:1:", "job.toml:4:1:", "job.toml:6:1:",
                                   "job.toml:7:1:", "--ranks:"])
 
+    def test_mistakes_of_a_mesh_come_together_with_the_nearest_degrees(self):
+        for verb in ("train", "plan", "verify"):
+            messages = self.refuse('[model]\npreset = "baby"\n', "--ranks", 8, "--mesh",
+                                   "dp=3,tp=7,xp=2,cp=two", "--set", "mesh.dp=2", verb=verb)
+            self.assertEqual(messages, [
+                "--mesh: mesh.dp is set twice, by --set too; give it once",
+                "--mesh: mesh.xp: unknown key; did you mean mesh.dp?",
+                '--mesh: mesh.cp must be an integer, 1 to 65536 (ranks), not "two"',
+                "--mesh: mesh.tp is 7, but a rank has whole heads and model.heads is 6; set "
+                "mesh.tp = 4"])
+            messages = self.refuse("", "--ranks", 8, "--mesh", "dp=2,tp=3", verb=verb)
+            self.assertEqual(messages, ["--mesh: mesh.tp: a mesh of (dp 2, tp 3) does not have 8 "
+                                        "ranks; set mesh.tp = 4"])
+
     def test_print_config_names_every_origin(self):
         (self.folder / "job.toml").write_text('[model]\npreset = "nano"\n[train]\nsteps = 30\n')
         for verb in ("train", "plan"):

@@ -97,7 +97,7 @@ Result<plan::CapacityQuery> CapacityOptions::query(Verb verb,
   const auto refuse = [&](const std::string& words) {
     wrong += (wrong.empty() ? "" : "; ") + words;
   };
-  for (const char* flag : {"--config", "--text", "--tokens", "--steps", "--seed", "--out",
+  for (const char* flag : {"--config", "--text", "--tokens", "--mesh", "--steps", "--seed", "--out",
                            "--hosts", "--print-config", "--keys"}) {
     if (verb.was_given(flag))
       refuse(std::string(flag) + " is of a job and means nothing to --model");

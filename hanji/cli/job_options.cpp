@@ -15,6 +15,9 @@ void JobOptions::add_to(Verb verb) {
       .type_name("DEVICE");
   verb.add_option("--ranks", &ranks_, "processes; default: one per physical core (run.ranks)")
       .type_name("N");
+  verb.add_option("--mesh", &mesh_,
+                  "degrees of its axes, dp=2,tp=2 ([mesh]); an unnamed dp takes the other ranks")
+      .type_name("AXIS=N,...");
   verb.add_option("--steps", &steps_, "optimizer steps (train.steps)").type_name("N");
   verb.add_option("--seed", &seed_, "of weights, order and dropout (train.seed)").type_name("N");
   verb.add_option("--out", &out_, "folder of the run, new or empty unless --resume (run.out)")
@@ -31,6 +34,7 @@ plan::LoadedConfig JobOptions::load(plan::ConfigSources sources) const {
                             const std::string& flag) {
     if (value) sources.overrides.push_back({key + "=" + *value, flag});
   };
+  sources.mesh = mesh_;
   shortcut(text_, "data.text", "--text");
   shortcut(tokens_, "data.tokens", "--tokens");
   shortcut(device_, "compute.device", "--device");

@@ -16,8 +16,9 @@ namespace {
 constexpr const char* kKeysHeading =
     "# Configuration\n\n"
     "Every key can be set in a TOML file (`--config job.toml`, one table per section) or on the\n"
-    "command line (`--set train.steps=60`), which overrides the file. `--print-config` shows each\n"
-    "value and its origin. This page is the output of `hanji plan --keys`.\n"
+    "command line (`--set train.steps=60`, `--mesh dp=2,tp=2`), which overrides the file. "
+    "`--print-config`\n"
+    "shows each value and its origin. This page is the output of `hanji plan --keys`.\n"
     "\n";
 
 int show_capacity(const CapacityOptions& capacity, const JobOptions& job, Verb verb, bool as_json) {

@@ -112,12 +112,12 @@ std::vector<int> MeshShape::varied(int rank, bool data_axes) const {
   return result;
 }
 
-std::vector<int64_t> nearest_divisors(int64_t ranks, int64_t degree) {
-  int64_t below = std::min(degree, ranks);
+std::vector<int64_t> nearest_divisors(int64_t ranks, int64_t degree, int64_t most) {
+  int64_t below = std::min({degree, ranks, most});
   while (below > 1 && ranks % below != 0) --below;
   int64_t above = std::max<int64_t>(1, degree);
   while (above < ranks && ranks % above != 0) ++above;
-  if (below == above || above > ranks) return {std::max<int64_t>(1, below)};
+  if (below == above || above > std::min(ranks, most)) return {std::max<int64_t>(1, below)};
   return {below, above};
 }
 

@@ -70,7 +70,8 @@ class MeshShape {
   int world_size_ = 1;
 };
 
-/// The degrees nearest to `degree` that divide `ranks`: the next below and above it, or itself.
-std::vector<int64_t> nearest_divisors(int64_t ranks, int64_t degree);
+/// The degrees nearest to `degree` that divide `ranks` and are at most `most`: the next below and above
+/// it, or itself.
+std::vector<int64_t> nearest_divisors(int64_t ranks, int64_t degree, int64_t most = INT64_MAX);
 
 }  // namespace hanji::layout

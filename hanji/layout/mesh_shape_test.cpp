@@ -78,6 +78,8 @@ TEST(NearestDivisors, AreTheNextOnesBelowAndAbove) {
   EXPECT_THAT(nearest_divisors(12, 4), ElementsAre(4));
   EXPECT_THAT(nearest_divisors(12, 40), ElementsAre(12));
   EXPECT_THAT(nearest_divisors(7, 3), ElementsAre(1, 7));
+  EXPECT_THAT(nearest_divisors(7, 3, 6), ElementsAre(1));
+  EXPECT_THAT(nearest_divisors(12, 7, 5), ElementsAre(4));
 }
 
 }  // namespace

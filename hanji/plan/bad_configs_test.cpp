@@ -170,12 +170,55 @@ BadConfigs cuts() {
        "[model]\npreset = \"resnet18\"\n[mesh]\ntp = 2\n[data]\nimages = \"generated\"\n",
        {},
        {"run.toml:4:1: mesh.tp is 2, but model.preset = resnet18 is not cut by tp; remove "
-        "mesh.tp"}},
+        "mesh.tp, or set a preset of nano, char, baby, gpt2"}},
       {"experts",
        "[mesh]\nep = 2\n",
        {},
        {"run.toml:2:1: mesh.ep is rejected: no model here has experts that ranks could share out; "
         "leave it out"}},
+  };
+}
+
+BadConfigs degrees() {
+  return {
+      {"heads and ranks that a degree does not fit",
+       "[run]\nranks = 8\n[mesh]\ntp = 5\n",
+       {},
+       {"run.toml:4:1: mesh.tp is 5, but a rank has whole heads and model.heads is 4; set mesh.tp "
+        "= "
+        "4",
+        "run.toml:4:1: mesh.tp: a mesh of (tp 5) does not divide 8 ranks; set mesh.tp = 4"}},
+      {"a degree that no ranks serve",
+       "[run]\nranks = 8\n[mesh]\ndp = 1\ntp = 7\n",
+       {},
+       {"run.toml:5:1: mesh.tp is 7, but a rank has whole heads and model.heads is 4; set mesh.tp "
+        "= "
+        "4 or less",
+        "run.toml:5:1: mesh.tp: a mesh of (tp 7) does not have 8 ranks"}},
+      {"a degree that the heads forbid is not proposed",
+       "[run]\nranks = 16\n[mesh]\ndp = 2\ntp = 4\n",
+       {},
+       {"run.toml:5:1: mesh.tp: a mesh of (dp 2, tp 4) does not have 16 ranks; set mesh.dp = 4"}},
+      {"more data coordinates than samples",
+       "[mesh]\ndp = 32\ntp = 2\n",
+       {},
+       {"run.toml:2:1: mesh.dp: train.global_batch 16 gives 16 grains of 1, but the mesh has 64 "
+        "ranks, 32 data coordinates of 2 and every coordinate needs one; set train.global_batch = "
+        "32"}},
+      {"a mesh beyond all ranks",
+       "[parallel]\ndata = \"hsdp\"\n[mesh]\npp = 65536\ndp = 65536\nfsdp = 16\ncp = "
+       "65536\ntp = 65536\naxial = 65536\n",
+       {},
+       {"run.toml:4:1: mesh.pp is 65536, but model.preset = char is not cut by pp; remove mesh.pp",
+        "run.toml:7:1: mesh.cp is 65536, but model.preset = char is not cut by cp; remove mesh.cp",
+        "run.toml:8:1: mesh.tp is 65536, but a rank has whole heads and model.heads is 4; set "
+        "mesh.tp = 4 or less",
+        "run.toml:9:1: mesh.axial is 65536, but model.preset = char is not cut by axial; remove "
+        "mesh.axial",
+        "run.toml:9:1: mesh.axial is 65536 and mesh.tp is 65536, but axial stands in the place of "
+        "tp; remove one of them",
+        "run.toml:9:1: mesh.axial: a mesh of (pp 65536, dp 65536, fsdp 16, cp 65536, tp 65536, "
+        "axial 65536) has more than 65536 ranks; set smaller degrees"}},
   };
 }
 
@@ -244,8 +287,7 @@ BadConfigs sizes_that_do_not_divide() {
        "[model]\nkv_heads = 1\n[mesh]\ntp = 2\n[run]\nranks = 2\n",
        {},
        {"run.toml:4:1: mesh.tp is 2, but a rank has whole heads and model.kv_heads is 1; set "
-        "mesh.tp "
-        "= 1 or less"}},
+        "mesh.tp = 1"}},
       {"heads that do not divide the preset's width",
        "[model]\npreset = \"baby\"\nheads = 5\n",
        {},
@@ -318,8 +360,8 @@ BadConfigs contradictions() {
 }
 
 TEST(BadConfigs, EachGetsItsMessagesAndNoOther) {
-  test_plan::expect_messages(
-      {misspelt_names, shards, cuts, wrong_data, sizes_that_do_not_divide, contradictions});
+  test_plan::expect_messages({misspelt_names, shards, cuts, degrees, wrong_data,
+                              sizes_that_do_not_divide, contradictions});
 }
 
 }  // namespace

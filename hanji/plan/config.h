@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -133,9 +134,14 @@ inline constexpr std::array<AxisKey, 6> kAxisKeys = {{{"pp", "mesh.pp", &MeshCon
                                                       {"tp", "mesh.tp", &MeshConfig::tp},
                                                       {"axial", "mesh.axial", &MeshConfig::axial}}};
 
-/// The number of ranks with the same samples: the product of all degrees except dp and fsdp.
+/// The number of ranks with the same samples: the product of all degrees except dp and fsdp. At most
+/// 2^40: more ranks than any run has.
 constexpr int64_t ranks_per_data_coordinate(const MeshConfig& mesh) {
-  return mesh.pp * mesh.cp * mesh.tp * mesh.axial;
+  int64_t product = 1;
+  for (const int64_t degree : {mesh.pp, mesh.cp, mesh.tp, mesh.axial}) {
+    product = std::min(product * degree, int64_t{1} << 40);
+  }
+  return product;
 }
 
 /// State in a file on a disk instead of in memory.

@@ -44,17 +44,47 @@ void check_batches(const Config& c, Found& found) {
   }
 }
 
-/// Ranks, where the configuration says how many.
-int64_t ranks_of(const Config& c) {
-  if (c.run.ranks != kAuto || c.train.split.empty()) return c.run.ranks;
-  return std::ssize(c.train.split) * ranks_per_data_coordinate(c.mesh);
+/// Whether dp or fsdp takes the ranks that the other axes leave.
+bool has_open_axis(const Config& c) {
+  return c.mesh.dp == kAuto || (cuts_states(c.parallel.data) && c.mesh.fsdp == kAuto);
 }
 
-/// "8", or "8, 4 data coordinates of 2" where ranks see the same samples.
-std::string counted_ranks(const Config& c) {
+/// The degrees that are set: of dp and fsdp where they are not left open, of others above 1.
+std::vector<AxisKey> set_axes(const Config& c) {
+  std::vector<AxisKey> axes;
+  for (const AxisKey& one : kAxisKeys) {
+    const bool no_axis = one.axis == "fsdp" && !cuts_states(c.parallel.data);
+    if (!no_axis && c.mesh.*one.degree != kAuto && c.mesh.*one.degree != 1) axes.push_back(one);
+  }
+  return axes;
+}
+
+/// Of the degrees that are set; beyond kMaxRanks of as many as exceed it.
+int64_t degree_product(const Config& c) {
+  int64_t product = 1;
+  for (const AxisKey& one : set_axes(c)) {
+    product *= c.mesh.*one.degree;
+    if (product > base::kMaxRanks) break;
+  }
+  return product;
+}
+
+/// Ranks, where the configuration says how many.
+int64_t ranks_of(const Config& c) {
+  if (c.run.ranks != kAuto) return c.run.ranks;
   const int64_t peers = ranks_per_data_coordinate(c.mesh);
-  if (peers == 1) return std::to_string(c.run.ranks);
-  return fmt::format("{}, {} data coordinates of {}", c.run.ranks, c.run.ranks / peers, peers);
+  if (!c.train.split.empty()) return std::ssize(c.train.split) * peers;
+  const int64_t product = degree_product(c);
+  return has_open_axis(c) || product > base::kMaxRanks ? kAuto : product;
+}
+
+/// "run.ranks is 8", or "run.ranks is 8, 4 data coordinates of 2" where ranks see the same samples.
+std::string counted_ranks(const Config& c) {
+  const int64_t peers = ranks_per_data_coordinate(c.mesh), ranks = ranks_of(c);
+  std::string text = c.run.ranks == kAuto ? fmt::format("the mesh has {} ranks", ranks)
+                                          : fmt::format("run.ranks is {}", ranks);
+  if (peers > 1) text += fmt::format(", {} data coordinates of {}", ranks / peers, peers);
+  return text;
 }
 
 void check_split(const Config& c, int64_t num_grains, Found& found) {
@@ -68,10 +98,9 @@ void check_split(const Config& c, int64_t num_grains, Found& found) {
     return;
   }
   if (c.run.ranks != kAuto && shares * peers != c.run.ranks) {
-    found.push_back(
-        {{"train.split", "run.ranks"},
-         fmt::format("train.split has {} shares, but run.ranks is {}", shares, counted_ranks(c)),
-         fmt::format("set run.ranks = {}", shares * peers)});
+    found.push_back({{"train.split", "run.ranks"},
+                     fmt::format("train.split has {} shares, but {}", shares, counted_ranks(c)),
+                     fmt::format("set run.ranks = {}", shares * peers)});
     return;
   }
   const auto split = layout::split_grains(num_grains, static_cast<int>(shares), c.train.split);
@@ -86,14 +115,14 @@ void check_ranks(const Config& c, Found& found) {
   const int64_t num_grains = c.train.global_batch / c.train.grain;
   const int64_t peers = ranks_per_data_coordinate(c.mesh);
   if (!c.train.split.empty()) return check_split(c, num_grains, found);
-  if (c.run.ranks != kAuto && num_grains < c.run.ranks / peers) {
+  const int64_t ranks = ranks_of(c);
+  if (ranks != kAuto && num_grains < ranks / peers) {
     found.push_back(
-        {{"train.global_batch", "run.ranks", "train.grain"},
-         fmt::format("train.global_batch {} gives {} grains of {}, but run.ranks is {} and every "
-                     "{} needs one",
+        {{"train.global_batch", "run.ranks", "mesh.dp", "train.grain"},
+         fmt::format("train.global_batch {} gives {} grains of {}, but {} and every {} needs one",
                      c.train.global_batch, num_grains, c.train.grain, counted_ranks(c),
                      peers == 1 ? "rank" : "coordinate"),
-         fmt::format("set train.global_batch = {}", c.run.ranks / peers * c.train.grain)});
+         fmt::format("set train.global_batch = {}", ranks / peers * c.train.grain)});
   }
 }
 
@@ -132,6 +161,10 @@ void check_bits(const Config& c, Found& found) {
   }
 }
 
+bool is_cut_by(const ModelFamily& family, std::string_view axis) {
+  return std::ranges::find(family.cut_axes, axis) != family.cut_axes.end();
+}
+
 /// Blocks that a mesh may cut: of features, or of tokens.
 void check_blocks(const Config& c, std::string_view key, int64_t blocks, Found& found) {
   if (blocks == 1) return;
@@ -144,8 +177,7 @@ void check_blocks(const Config& c, std::string_view key, int64_t blocks, Found& 
            fmt::format("train.bits = {} computes whole products", name_of(c.train.bits)),
            fmt::format("set train.bits = \"stable\", or remove {}", key));
   }
-  const auto axes = family_of(c.model).cut_axes;
-  if (std::ranges::find(axes, "tp") == axes.end()) {
+  if (!is_cut_by(family_of(c.model), "tp")) {
     refuse("model.preset",
            fmt::format("model.preset = {} is not computed in blocks", c.model.preset),
            fmt::format("remove {}", key));
@@ -217,18 +249,67 @@ void check_device(const Config& c, Found& found) {
   }
 }
 
+/// The presets whose layers an axis cuts.
+std::vector<std::string_view> presets_cut_by(std::string_view axis) {
+  std::vector<std::string_view> presets;
+  for (const ModelFamily& family : model_families()) {
+    if (is_cut_by(family, axis)) {
+      presets.insert(presets.end(), family.presets.begin(), family.presets.end());
+    }
+  }
+  return presets;
+}
+
+/// The most ranks of an axis.
+int64_t most_ranks(const Config& c, std::string_view axis) {
+  const ModelFamily& family = family_of(c.model);
+  return is_cut_by(family, axis) ? family.parts(c.model).count : base::kMaxRanks;
+}
+
+/// The degrees nearest to that of `one` with which the mesh has all `ranks`, `others` of them along the
+/// other axes that are set; none: there is no such degree.
+std::vector<int64_t> nearest_degrees(const Config& c, const AxisKey& one, int64_t ranks,
+                                     int64_t others) {
+  const int64_t most = most_ranks(c, one.axis);
+  if (ranks % others != 0) return {};
+  if (has_open_axis(c)) return layout::nearest_divisors(ranks / others, c.mesh.*one.degree, most);
+  return ranks / others <= most ? std::vector{ranks / others} : std::vector<int64_t>();
+}
+
+/// Of an axis that has more ranks than the model has parts.
+void check_parts(const Config& c, const AxisKey& one, Found& found) {
+  const ModelParts parts = family_of(c.model).parts(c.model);
+  const int64_t degree = c.mesh.*one.degree;
+  if (degree <= parts.count) return;
+  const int64_t ranks = ranks_of(c), product = degree_product(c);
+  std::string fit = fmt::format("{} or less", parts.count);
+  if (ranks != kAuto && product <= base::kMaxRanks) {
+    const auto nearest = nearest_degrees(c, one, ranks, product / degree);
+    if (!nearest.empty()) fit = fmt::format("{}", fmt::join(nearest, " or "));
+  }
+  found.push_back({{one.key, parts.key, "model.preset"},
+                   fmt::format("{} is {}, but a rank has whole {} and {} is {}", one.key, degree,
+                               parts.name, parts.key, parts.count),
+                   fmt::format("set {} = {}", one.key, fit)});
+}
+
 /// Axes other than dp and fsdp, by which the model itself is cut.
 void check_cut_axes(const Config& c, std::span<const std::string_view> cut_axes, Found& found) {
-  const std::span<const std::string_view> of_family = family_of(c.model).cut_axes;
-  for (const auto& [axis, key, degree] : kAxisKeys) {
-    const bool cuts_batch = axis == "dp" || axis == "fsdp";
-    const bool may_be = std::ranges::find(cut_axes, axis) != cut_axes.end() ||
-                        std::ranges::find(of_family, axis) != of_family.end();
-    if (cuts_batch || may_be || c.mesh.*degree == 1) continue;
-    found.push_back({{key, "model.preset"},
-                     fmt::format("{} is {}, but model.preset = {} is not cut by {}", key,
-                                 c.mesh.*degree, c.model.preset, axis),
-                     fmt::format("remove {}", key)});
+  for (const AxisKey& one : kAxisKeys) {
+    const bool cuts_batch = one.axis == "dp" || one.axis == "fsdp";
+    if (cuts_batch || c.mesh.*one.degree == 1) continue;
+    if (is_cut_by(family_of(c.model), one.axis)) {
+      check_parts(c, one, found);
+      continue;
+    }
+    if (std::ranges::find(cut_axes, one.axis) != cut_axes.end()) continue;
+    const auto presets = presets_cut_by(one.axis);
+    const std::string others =
+        presets.empty() ? "" : fmt::format(", or set a preset of {}", fmt::join(presets, ", "));
+    found.push_back({{one.key, "model.preset"},
+                     fmt::format("{} is {}, but model.preset = {} is not cut by {}", one.key,
+                                 c.mesh.*one.degree, c.model.preset, one.axis),
+                     fmt::format("remove {}{}", one.key, others)});
   }
   if (c.mesh.tp > 1 && c.mesh.axial > 1) {
     found.push_back(
@@ -279,46 +360,40 @@ void check_cut_model(const Config& c, Found& found) {
   }
 }
 
-/// The degrees that are set: of dp and fsdp where they are not left open, of others above 1.
-std::vector<AxisKey> set_axes(const Config& c) {
-  std::vector<AxisKey> axes;
-  for (const AxisKey& one : kAxisKeys) {
-    const bool no_axis = one.axis == "fsdp" && !cuts_states(c.parallel.data);
-    if (!no_axis && c.mesh.*one.degree != kAuto && c.mesh.*one.degree != 1) axes.push_back(one);
-  }
-  return axes;
-}
-
 /// One degree to change, or else the ranks, so that the degrees' product divides them, or is them
-/// where none is open.
-std::string nearest_degrees(const Config& c, int64_t ranks, int64_t product, bool open) {
+/// where none is open. Nothing of degrees that no ranks serve.
+std::string degree_to_change(const Config& c, int64_t ranks, int64_t product) {
   const std::vector<AxisKey> axes = set_axes(c);
   for (const AxisKey& one : std::views::reverse(axes)) {
-    const int64_t others = product / (c.mesh.*one.degree);
-    if (ranks % others != 0) continue;
-    const std::vector<int64_t> nearest =
-        open ? layout::nearest_divisors(ranks / others, c.mesh.*one.degree)
-             : std::vector{ranks / others};
-    return fmt::format("set {} = {}", one.key, fmt::join(nearest, " or "));
+    const auto nearest = nearest_degrees(c, one, ranks, product / (c.mesh.*one.degree));
+    if (!nearest.empty()) return fmt::format("set {} = {}", one.key, fmt::join(nearest, " or "));
   }
+  const auto fits = [&](const AxisKey& one) {
+    return c.mesh.*one.degree <= most_ranks(c, one.axis);
+  };
+  if (!std::ranges::all_of(axes, fits)) return "";
   return fmt::format("set run.ranks = {}",
-                     open ? (ranks + product - 1) / product * product : product);
+                     has_open_axis(c) ? (ranks + product - 1) / product * product : product);
 }
 
 /// The product of all degrees is the number of ranks.
 void check_degrees(const Config& c, Found& found) {
-  const bool open = c.mesh.dp == kAuto || (cuts_states(c.parallel.data) && c.mesh.fsdp == kAuto);
-  int64_t product = 1;
+  const bool open = has_open_axis(c);
+  const int64_t product = degree_product(c);
   std::vector<std::string> degrees;
   std::vector<std::string_view> keys;
   for (const AxisKey& one : set_axes(c)) {
-    product *= c.mesh.*one.degree;
     degrees.push_back(fmt::format("{} {}", one.axis, c.mesh.*one.degree));
     keys.insert(keys.begin(), one.key);
   }
   keys.insert(keys.end(), {"run.ranks", "train.split"});
   const int64_t ranks = ranks_of(c);
-  if (ranks == kAuto) {
+  if (product > base::kMaxRanks) {
+    found.push_back({keys,
+                     fmt::format("a mesh of ({}) has more than {} ranks", fmt::join(degrees, ", "),
+                                 base::kMaxRanks),
+                     "set smaller degrees"});
+  } else if (ranks == kAuto) {
     if (!open || product == ranks_per_data_coordinate(c.mesh)) return;
     found.push_back({keys, "one degree of the mesh is set, but neither the other nor run.ranks",
                      "set run.ranks"});
@@ -326,7 +401,7 @@ void check_degrees(const Config& c, Found& found) {
     found.push_back({keys,
                      fmt::format("a mesh of ({}) {} {} ranks", fmt::join(degrees, ", "),
                                  open ? "does not divide" : "does not have", ranks),
-                     nearest_degrees(c, ranks, product, open)});
+                     degree_to_change(c, ranks, product)});
   }
 }
 

@@ -39,6 +39,13 @@ void resolve_sizes(ModelConfig& model) {
 /// Columns of hidden features or vocabulary that one block has at least.
 constexpr int64_t kBlockColumns = 16;
 
+/// Queries share the keys and values of their group, which no rank parts.
+ModelParts parts_of(const ModelConfig& config) {
+  const ModelSpec model = resolve_model(config);
+  if (model.kv_heads > 0) return {"heads", "model.kv_heads", model.kv_heads};
+  return {"heads", "model.heads", model.heads};
+}
+
 std::vector<Contradiction> check_sizes(const Config& config) {
   const ModelSpec model = resolve_model(config.model);
   std::vector<Contradiction> found;
@@ -57,14 +64,7 @@ std::vector<Contradiction> check_sizes(const Config& config) {
                                  model.heads, model.kv_heads),
                      fmt::format("set model.kv_heads = {}", divisor)});
   }
-  const std::string_view key = model.kv_heads > 0 ? "model.kv_heads" : "model.heads";
-  const int64_t heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
-  if (config.mesh.tp > heads) {
-    found.push_back({{"mesh.tp", key, "model.preset"},
-                     fmt::format("mesh.tp is {}, but a rank has whole heads and {} is {}",
-                                 config.mesh.tp, key, heads),
-                     fmt::format("set mesh.tp = {} or less", heads)});
-  }
+  const auto [name, key, heads] = parts_of(config.model);
   // The data decides on a vocabulary that is left open, and its blocks are checked when it has.
   const bool has_vocabulary = config.model.vocabulary != kAuto;
   const int64_t vocabulary = has_vocabulary ? model.vocabulary : kBlockColumns * heads;
@@ -237,6 +237,7 @@ ModelFamily gpt_family() {
           .keys = kKeys,
           .precisions = kPrecisions,
           .cut_axes = kCutAxes,
+          .parts = parts_of,
           .resolve = resolve_sizes,
           .check = check_sizes,
           .describe = describe_sizes,

@@ -20,6 +20,7 @@ constexpr size_t kMaxConfigBytes = 1 << 20;
 constexpr size_t kMaxProbedBytes = 64 << 10;
 constexpr size_t kLongestWord = 64;     // longer words get no suggestion: distances cost |a| |b|
 constexpr size_t kMaxSuggestions = 50;  // a file of rubbish shall not cost a minute
+constexpr size_t kMaxListedKeys = 8;
 
 std::string_view member_of(std::string_view key) { return key.substr(key.find('.') + 1); }
 std::string_view table_of(std::string_view key) { return key.substr(0, key.find('.')); }
@@ -52,6 +53,16 @@ std::optional<std::string> nearest_key(std::string_view name) {
   return std::string(all[std::ranges::find(members, *member) - members.begin()]);
 }
 
+/// What a key may be that is near none: those of a small table by name.
+std::string keys_of_table(std::string_view table) {
+  std::vector<std::string_view> keys;
+  for (const Key& key : schema()) {
+    if (table_of(key.name) == table) keys.push_back(member_of(key.name));
+  }
+  if (keys.empty() || keys.size() > kMaxListedKeys) return "see `hanji train --print-config`";
+  return fmt::format("keys of [{}]: {}", table, fmt::join(keys, ", "));
+}
+
 std::string nearest_choice(const Key& key, std::string_view word) {
   if (key.type != KeyType::kChoice || word.size() > kLongestWord) return "";
   const auto meant = base::nearest(word, key.choices);
@@ -68,6 +79,7 @@ class Loader {
   }
   void read_toml(std::string_view text, std::string_view file_name);
   void read_override(const Override& one);
+  void read_mesh(std::string_view degrees);
   void set_defaults_of_family();
   void find_contradictions_between_good_keys();
   void look_at_data();
@@ -100,7 +112,7 @@ void Loader::unknown_key(const Origin& origin, const std::string& name) {
   std::optional<std::string> meant;
   if (loaded_.mistakes.size() < kMaxSuggestions) meant = nearest_key(name);
   add(origin, name, "unknown key",
-      meant ? fmt::format("did you mean {}?", *meant) : "see `hanji train --print-config`");
+      meant ? fmt::format("did you mean {}?", *meant) : keys_of_table(table_of(name)));
 }
 
 void Loader::unknown_table(const Origin& origin, const std::string& name) {
@@ -161,6 +173,26 @@ void Loader::read_override(const Override& one) {
   if (key == nullptr) return unknown_key(origin, name);
   const std::string word = one.assignment.substr(equals + 1);
   accept(*key, parse_value(*key, word), origin, word);
+}
+
+void Loader::read_mesh(std::string_view degrees) {
+  const Origin origin{"--mesh"};
+  for (const std::string_view one : base::split(degrees, ',')) {
+    const size_t equals = one.find('=');
+    if (equals == 0 || equals == std::string_view::npos) {
+      add(origin, "", fmt::format("'{}' is not an axis with its degree", one),
+          "write AXIS=N, as in --mesh dp=2,tp=2");
+      continue;
+    }
+    const std::string key = fmt::format("mesh.{}", one.substr(0, equals));
+    const auto set = loaded_.origins.find(key);
+    if (set != loaded_.origins.end() && set->second.line == 0) {
+      add(origin, key, fmt::format("{} is set twice, by {} too", key, set->second.source),
+          "give it once");
+      continue;
+    }
+    read_override({fmt::format("mesh.{}", one), origin.source});
+  }
 }
 
 /// Not of a recorded run, which has all its values.
@@ -252,6 +284,7 @@ LoadedConfig load_config(const ConfigSources& sources) {
     }
   }
   for (const Override& one : sources.overrides) loader.read_override(one);
+  if (sources.mesh) loader.read_mesh(*sources.mesh);
   loader.set_defaults_of_family();
   loader.find_contradictions_between_good_keys();
   loader.look_at_data();

@@ -47,7 +47,9 @@ struct LoadedConfig {
 struct ConfigSources {
   std::optional<std::filesystem::path> file = {};
   std::vector<Override> overrides = {};  ///< Override the file; later ones override earlier ones.
-  Config base = {};                      ///< Values of keys that are not set.
+  std::optional<std::string> mesh =
+      {};            ///< "dp=2,tp=2": overrides the file; no other override may.
+  Config base = {};  ///< Values of keys that are not set.
   std::string base_source = "default";
 };
 

@@ -79,6 +79,36 @@ TEST(LoadConfig, TheCommandLineIsStrongerAndLaterIsStronger) {
   EXPECT_EQ(loaded.origins.at("train.seed").to_string(), "f:3:1");
 }
 
+TEST(LoadConfig, TheMeshIsGivenAsOneText) {
+  const LoadedConfig loaded =
+      load_config({.overrides = {{"parallel.data=hsdp"}}, .mesh = "dp=2,fsdp=2,tp=4"});
+  EXPECT_THAT(mistakes_in(loaded), IsEmpty());
+  const MeshConfig& mesh = loaded.config.mesh;
+  EXPECT_THAT((std::array{mesh.dp, mesh.fsdp, mesh.tp, mesh.cp}), ElementsAre(2, 2, 4, 1));
+  EXPECT_EQ(loaded.origins.at("mesh.tp").to_string(), "--mesh");
+}
+
+TEST(LoadConfig, AllMistakesOfTheMeshAreNamedAtOnce) {
+  const LoadedConfig loaded = load_config({.overrides = {{"mesh.dp=2"}},
+                                           .mesh = "dp=3,xp=2,tensor=2,cp,,=2,ep=2,pp=two,tp=0,"
+                                                   "fsdp=1,fsdp=1"});
+  EXPECT_THAT(
+      mistakes_in(loaded),
+      ElementsAre(
+          "--mesh: mesh.dp is set twice, by --set too; give it once",
+          "--mesh: mesh.xp: unknown key; did you mean mesh.dp?",
+          "--mesh: mesh.tensor: unknown key; keys of [mesh]: dp, fsdp, pp, cp, tp, axial",
+          "--mesh: 'cp' is not an axis with its degree; write AXIS=N, as in --mesh dp=2,tp=2",
+          "--mesh: '' is not an axis with its degree; write AXIS=N, as in --mesh dp=2,tp=2",
+          "--mesh: '=2' is not an axis with its degree; write AXIS=N, as in --mesh dp=2,tp=2",
+          "--mesh: mesh.ep is rejected: no model here has experts that ranks could share out; "
+          "leave "
+          "it out",
+          "--mesh: mesh.pp must be an integer, 1 to 65536 (ranks), not \"two\"",
+          "--mesh: mesh.tp is 0, but must be at least 1 (ranks)",
+          "--mesh: mesh.fsdp is set twice, by --mesh too; give it once"));
+}
+
 TEST(PrintConfig, ShowsOriginsAndReadsBackAsItself) {
   const std::array overrides = {Override{"train.steps=20"}, Override{"run.out=a \"b\" \\ c"}};
   const LoadedConfig loaded = parse_config("[train]\nseed = 3\n", "run.toml", overrides);

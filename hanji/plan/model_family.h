@@ -28,6 +28,13 @@ struct KeyDefault {
   Value value;
 };
 
+/// Into how many pieces an axis may cut a model at most, and by which key.
+struct ModelParts {
+  std::string_view name;  ///< "heads"
+  std::string_view key;
+  int64_t count = 1;
+};
+
 /// The properties of a kind of model that are known without making it: a row in the only table of
 /// model names. Its maker is in models/make.cpp.
 struct ModelFamily {
@@ -40,6 +47,8 @@ struct ModelFamily {
   std::span<const Precision> precisions;        ///< That its layers compute in.
   /// Of layout::kAxisNames, beside those of data: axes by which its layers are cut.
   std::span<const std::string_view> cut_axes = {};
+  /// What the ranks of one of cut_axes share out; null without such an axis.
+  ModelParts (*parts)(const ModelConfig& model) = nullptr;
 
   /// Replaces "auto" by the preset's sizes; null: the family has none.
   void (*resolve)(ModelConfig& model) = nullptr;
