@@ -142,6 +142,63 @@ class Faults(TrainTest):
         self.assertIn("ulimit -f", done.stderr)
 
 
+class OnAMesh(TrainTest):
+    """Four ranks, dp=2 by tp=2: rank 3 is dp=1,tp=1."""
+
+    job = [*NANO, "--mesh", "dp=2,tp=2", "--seed", "7"]
+    CALL = r"operation \d+.*\w+\(.*elements.*\) at \w+\.cpp:\d+"
+
+    def test_a_killed_rank_is_named_with_coordinates_and_call(self):
+        process = self.start("run", "--steps", 1000000, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE)
+        self.wait_for_steps("run", 5, process)
+        os.kill(self.pid_of("run", 3), signal.SIGKILL)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 128 + signal.SIGKILL, errors)
+        name = r"rank 3 \(host .*dp=1,tp=1, step \d+.*\)"
+        self.assertRegex(errors.rstrip().split("\n")[-1],
+                         f"cause: {name} was killed by SIGKILL; its last call here was {self.CALL}")
+        for survivor in range(3):
+            log = (self.folder / "run" / "logs" / f"rank.{survivor}").read_text()
+            self.assertRegex(log, f"{name} (was killed by SIGKILL|died)")
+
+    def test_a_rank_that_hangs_is_named_with_coordinates_and_call(self):
+        process = self.start("run", "--steps", 1000000, "--set", "comm.deadline=10s",
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.wait_for_steps("run", 5, process)
+        stopped = self.pid_of("run", 1)
+        os.kill(stopped, signal.SIGSTOP)
+        self.addCleanup(lambda: os.path.exists(f"/proc/{stopped}") and os.kill(stopped, signal.SIGKILL))
+        time.sleep(2)
+        seen = self.hanji("debug", self.folder / "run")
+        self.assertRegex(seen.stdout, rf"rank 1 \(process {stopped}, dp=0,tp=1, step \d+.*\) is stopped")
+        _, errors = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 5, errors)
+        self.assertRegex(errors, rf"rank 0 \(dp=0,tp=0\) waited \S+ s in .*at \w+\.cpp:\d+.*; absent rank 1 "
+                                 rf"\(dp=0,tp=1\): its last call here was {self.CALL}")
+
+    @unittest.skipUnless(os.geteuid() == 0, "mounts need root")
+    def test_calls_that_differ_are_named_with_coordinates(self):
+        # Rank 3 reads another text at the same path: it evaluates fewer samples than its peer.
+        for rank in range(4):
+            (self.folder / f"text{rank}").write_text("a rank in a row of ranks. " * (200 if rank == 3 else 800))
+        (self.folder / "text").touch()
+        script = 'mount --bind text$RANK text && exec "$0" "$@"'
+        done = self.hanji("run", "-n", 4, "--logs", self.folder / "logs", "unshare", "-m", "sh", "-c", script,
+                          HANJI, "train", "--text", self.folder / "text", "--out", self.folder / "run", "--steps", 2,
+                          *self.job, expect=6)
+        log = (self.folder / "logs" / "rank.2").read_text()
+        for text in (done.stderr, log):
+            self.assertRegex(text, rf"rank 2 \(dp=1,tp=0\) calls all_reduce\(.*\) at \w+\.cpp:\d+.*; "
+                                   rf"rank 3 \(dp=1,tp=1\) calls \w+\(.*\) at \w+\.cpp:\d+.*: .* there and .* here")
+
+    def test_traces_name_ranks_with_their_coordinates(self):
+        self.hanji("train", "--out", self.folder / "run", *self.job, "--steps", 2)
+        for rank, coordinates in enumerate(("dp=0,tp=0", "dp=0,tp=1", "dp=1,tp=0", "dp=1,tp=1")):
+            first = self.read_json("run", "trace", f"rank.{rank}.json")["traceEvents"][0]
+            self.assertEqual(first["args"]["name"], f"rank {rank} ({coordinates})")
+
+
 class PhaseTest(TrainTest):
     """A rank of a real training is struck where it stands: in forward, in a collective, ..."""
 

@@ -89,10 +89,11 @@ struct RankExit {
   int exit_code = 0;  ///< Of exit(); 0 if a signal ended it.
   int signal = 0;     ///< That ended it, or 0.
   bool secondary = false;
-  int64_t peak_bytes = 0;  ///< Of its resident memory.
-  int64_t step = -1;       ///< That its recorder stood at; -1 if it recorded none.
-  std::string spans;       ///< That it ended in: "forward"; see trace::Recorder::open_spans().
-  Status report;           ///< What the rank told by report_failure(), or ok.
+  int64_t peak_bytes = 0;   ///< Of its resident memory.
+  std::string coordinates;  ///< On a mesh of several axes, as its recorder tells: "dp=1,tp=0".
+  int64_t step = -1;        ///< That its recorder stood at; -1 if it recorded none.
+  std::string spans;        ///< That it ended in: "forward"; see trace::Recorder::open_spans().
+  Status report;            ///< What the rank told by report_failure(), or ok.
 
   bool failed() const { return exit_code != 0 || signal != 0; }
 };

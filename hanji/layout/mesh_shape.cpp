@@ -112,6 +112,15 @@ std::vector<int> MeshShape::varied(int rank, bool data_axes) const {
   return result;
 }
 
+std::string describe_coordinates(const MeshShape& mesh, int rank) {
+  std::vector<std::string> parts;
+  for (const Axis& axis : mesh.axes()) {
+    if (axis.degree == 1) continue;
+    parts.push_back(fmt::format("{}={}", axis.name, mesh.coordinate(rank, axis.name)));
+  }
+  return parts.size() > 1 ? fmt::format("{}", fmt::join(parts, ",")) : "";
+}
+
 std::vector<int64_t> nearest_divisors(int64_t ranks, int64_t degree, int64_t most) {
   int64_t below = std::min({degree, ranks, most});
   while (below > 1 && ranks % below != 0) --below;

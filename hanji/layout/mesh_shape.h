@@ -70,6 +70,10 @@ class MeshShape {
   int world_size_ = 1;
 };
 
+/// The coordinates of a rank, "dp=1,tp=0", of axes of degree above 1; empty with at most one of them,
+/// along which the coordinate is the rank.
+std::string describe_coordinates(const MeshShape& mesh, int rank);
+
 /// The degrees nearest to `degree` that divide `ranks` and are at most `most`: the next below and above
 /// it, or itself.
 std::vector<int64_t> nearest_divisors(int64_t ranks, int64_t degree, int64_t most = INT64_MAX);

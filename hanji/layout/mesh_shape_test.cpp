@@ -73,6 +73,16 @@ TEST(MeshShape, ADataGroupStandsInTheOrderOfItsCoordinates) {
   EXPECT_EQ(mesh->data_coordinate(2), 1);
 }
 
+TEST(DescribeCoordinates, NamesTheCoordinatesOnAMeshOfSeveralAxes) {
+  const auto described = [](std::vector<Axis> axes, int world_size, int rank) {
+    return describe_coordinates(MeshShape::create(std::move(axes), world_size).or_throw(), rank);
+  };
+  EXPECT_EQ(described({{"dp", 2}, {"tp", 2}}, 4, 2), "dp=1,tp=0");
+  EXPECT_EQ(described({{"dp", 2}, {"fsdp", 1}, {"tp", 3}}, 6, 5), "dp=1,tp=2");
+  EXPECT_EQ(described({{"dp", 1}, {"tp", 2}}, 2, 1), "");
+  EXPECT_EQ(described({}, 1, 0), "");
+}
+
 TEST(NearestDivisors, AreTheNextOnesBelowAndAbove) {
   EXPECT_THAT(nearest_divisors(12, 5), ElementsAre(4, 6));
   EXPECT_THAT(nearest_divisors(12, 4), ElementsAre(4));

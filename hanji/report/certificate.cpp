@@ -68,8 +68,16 @@ Json steps_json(const Certificate& certificate) {
   return steps;
 }
 
-std::string list(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+/// "1 (dp=0,tp=1)"
+std::string name_rank(const plan::Plan& plan, int rank) {
+  const std::string coordinates = layout::describe_coordinates(plan.mesh, rank);
+  return coordinates.empty() ? std::to_string(rank) : fmt::format("{} ({})", rank, coordinates);
+}
+
+std::string list(const plan::Plan& plan, const std::vector<int>& ranks) {
+  std::vector<std::string> names;
+  for (const int rank : ranks) names.push_back(name_rank(plan, rank));
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(names, ", "));
 }
 
 std::string grains_of(const Certificate& certificate) {
@@ -102,12 +110,12 @@ std::string steps_text(const Certificate& certificate) {
   return text;
 }
 
-std::string why(const FirstDifference& one) {
+std::string why(const plan::Plan& plan, const FirstDifference& one) {
   if (one.quantity == Quantity::kBuffer) return "a buffer that is not kept the same on all ranks";
   if (one.step == 0) return "the ranks do not begin where the one process does";
   if (one.backward) {
     return fmt::format("rank {}, grain {}: its own gradients differ before any are added up",
-                       one.backward->rank, one.backward->grain);
+                       name_rank(plan, one.backward->rank), one.backward->grain);
   }
   if (one.quantity == Quantity::kGradient) {
     return "every rank's own gradients are right; adding them up, or scaling, is not";
@@ -115,10 +123,10 @@ std::string why(const FirstDifference& one) {
   return "the gradients are right; what follows them is not";
 }
 
-std::string difference_text(const FirstDifference& one) {
+std::string difference_text(const plan::Plan& plan, const FirstDifference& one) {
   std::string text = fmt::format("DIFFERS after step {}: {} {} on {}\n", one.step,
-                                 name_of(one.quantity), one.tensor, list(one.ranks));
-  text += fmt::format("  cause      {}\n", why(one));
+                                 name_of(one.quantity), one.tensor, list(plan, one.ranks));
+  text += fmt::format("  cause      {}\n", why(plan, one));
   if (one.ranks.size() > 1) {
     text += fmt::format("  replicas   {}\n", one.replicas_agree
                                                  ? "hold the same bits of it, but wrong ones"
@@ -129,7 +137,7 @@ std::string difference_text(const FirstDifference& one) {
                         far->largest, far->largest_ulps, far->num_elements, far->first_element);
   }
   return text + fmt::format("  also       {} of {} of this kind differ on rank {}\n",
-                            one.num_tensors, one.of_tensors, one.ranks.front());
+                            one.num_tensors, one.of_tensors, name_rank(plan, one.ranks.front()));
 }
 
 }  // namespace
@@ -174,7 +182,7 @@ std::string describe(const Certificate& certificate) {
                   count(run, Quantity::kBuffer), count(run, Quantity::kOptimizer));
   text += "             loss and gradient norm, on every rank after every step\n";
   text += steps_text(certificate);
-  if (!certificate.equal()) return text + difference_text(*certificate.difference);
+  if (!certificate.equal()) return text + difference_text(plan, *certificate.difference);
   return text + fmt::format("EQUAL: {} on the one process and on all {} rank{}\n", run.state_sha256,
                             plan.ranks, plan.ranks == 1 ? "" : "s");
 }

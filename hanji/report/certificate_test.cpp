@@ -9,6 +9,7 @@
 namespace hanji::report {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -72,6 +73,17 @@ DIFFERS after step 1: gradient w on ranks 0, 1
 )"));
   EXPECT_THAT(text, Not(HasSubstr("step    2"))) << "what follows from it is no news";
   EXPECT_THAT(text, Not(HasSubstr("EQUAL")));
+}
+
+TEST(Certificate, NamesRanksWithTheirCoordinates) {
+  Certificate certificate = some_certificate();
+  certificate.plan.ranks = 4;
+  certificate.plan.mesh = layout::MeshShape::create({{"dp", 2}, {"tp", 2}}, 4).or_throw();
+  certificate.difference = some_difference();
+  certificate.difference->ranks = {1, 2};
+  EXPECT_THAT(describe(certificate),
+              AllOf(HasSubstr("gradient w on ranks 1 (dp=0,tp=1), 2 (dp=1,tp=0)\n"),
+                    HasSubstr("differ on rank 1 (dp=0,tp=1)\n")));
 }
 
 TEST(Certificate, SaysWhereADifferenceComesFrom) {

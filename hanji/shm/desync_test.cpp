@@ -15,6 +15,7 @@
 #include "hanji/shm/call_site.h"
 #include "hanji/test/routine_forms.h"
 #include "hanji/test/run_group.h"
+#include "hanji/trace/recorder.h"
 
 namespace hanji::shm {
 namespace {
@@ -219,6 +220,17 @@ TEST_P(Desync, OfGroupIsNamed) {
                       HasSubstr("waits in operation 1 of group 7")));
     EXPECT_TRUE(buffers.unchanged());
     if (rank == 0) segment->abort(rank, status.code(), status.message());
+  });
+}
+
+TEST(DesyncOnAMesh, RanksAreNamedWithTheirCoordinates) {
+  run_group(2, [](Member& member) {
+    trace::Recorder::format(member.segment->trace_memory(member.rank), member.rank, 2)
+        .set_coordinates(member.rank == 0 ? "dp=1,tp=0" : "dp=1,tp=1");
+    Call call = call_of(share(schedule::barrier(2)));
+    call.tag = static_cast<uint64_t>(member.rank);
+    EXPECT_THAT(member.run(call).message(), AllOf(HasSubstr("rank 0 (dp=1,tp=0) calls barrier"),
+                                                  HasSubstr("rank 1 (dp=1,tp=1) calls barrier")));
   });
 }
 

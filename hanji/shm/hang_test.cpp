@@ -106,6 +106,13 @@ TEST(Hang, ARankBehindIsNamedWithTheCallThatMissesIt) {
             "all_reduce(sum, float32, 64 elements) at train.cpp:9, for 12.0 s");
 }
 
+TEST(Hang, ARankIsNamedWithItsCoordinates) {
+  Snapshot snapshot = one_behind();
+  snapshot.ranks[1].coordinates = "dp=1,tp=0";
+  EXPECT_THAT(judge(snapshot).sentence,
+              StartsWith("rank 1 (process 101, dp=1,tp=0) has not come to operation 5"));
+}
+
 TEST(Hang, ARankThatBeganTheCallAndStaysAwayIsNamed) {
   Snapshot snapshot = one_behind();
   MemberSnapshot& member = snapshot.groups[0].members[1];

@@ -55,6 +55,7 @@ std::string describe_call(const MemberSnapshot& member) {
 
 std::string name_rank(const RankSnapshot& rank) {
   std::string text = fmt::format("rank {} (process {}", rank.rank, rank.pid);
+  if (!rank.coordinates.empty()) text += ", " + rank.coordinates;
   if (rank.step > 0) text += fmt::format(", step {}", rank.step);
   if (!rank.spans.empty()) text += ", in " + rank.spans;
   return text + ")";

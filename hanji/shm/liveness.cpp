@@ -55,10 +55,16 @@ int name_of_rank(const Segment& segment, int rank) {
   return rank_in_world(segment, rank).value_or(rank);
 }
 
+std::string coordinates_of_rank(const Segment& segment, int rank) {
+  const auto recorder = trace::Recorder::attach(segment.trace_memory(rank));
+  return recorder.ok() ? recorder->coordinates() : "";
+}
+
 std::string describe_rank(const Segment& segment, int rank) {
   const auto recorder = trace::Recorder::attach(segment.trace_memory(rank));
   std::string text = fmt::format("rank {} (host {}, process {}", name_of_rank(segment, rank),
                                  hostname(), segment.pid(rank));
+  if (recorder.ok() && !recorder->coordinates().empty()) text += ", " + recorder->coordinates();
   if (recorder.ok() && recorder->step() > 0) text += fmt::format(", step {}", recorder->step());
   if (recorder.ok() && !recorder->open_spans().empty()) text += ", in " + recorder->open_spans();
   return text + ")";

@@ -70,8 +70,10 @@ class Watchdog {
 std::optional<int> rank_in_world(const Segment& segment, int rank);
 /// What a rank of this segment is called: its number among all ranks, or `rank` if unknown.
 int name_of_rank(const Segment& segment, int rank);
-/// "rank 1 (host vm, process 4711, step 57, in forward)", as far as the segment knows, also of a dead
-/// rank.
+/// Its coordinates on a mesh of several axes, as its recorder tells: "dp=1,tp=0"; else empty.
+std::string coordinates_of_rank(const Segment& segment, int rank);
+/// "rank 1 (host vm, process 4711, dp=1,tp=0, step 57, in forward)", as far as the segment knows, also
+/// of a dead rank.
 std::string describe_rank(const Segment& segment, int rank);
 /// "its last call here was operation 12, all_reduce(...) at step.cpp:9", among all ranks' calls.
 std::string describe_last_call(const std::shared_ptr<Segment>& segment, int rank);

@@ -222,6 +222,7 @@ void read_waiting(const View& view, std::vector<GroupSnapshot>& groups) {
 void read_calls(const View& view, size_t max_calls, RankSnapshot& rank) {
   const auto recorder = trace::Recorder::attach(view.trace(rank.rank));
   if (recorder.ok()) {
+    rank.coordinates = plain(recorder->coordinates());
     rank.step = recorder->step();
     rank.spans = plain(recorder->open_spans());
   }

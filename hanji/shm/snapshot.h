@@ -63,6 +63,7 @@ struct RankSnapshot {
   /// The kernel's letter: R runs, S sleeps, D waits for a disk, T is stopped, t is traced, Z is
   /// dead; X: there is no such process.
   char state = 'X';
+  std::string coordinates;  ///< On a mesh of several axes, as its recorder tells: "dp=1,tp=0".
   int64_t step = 0;
   std::string spans;  ///< That it is in, "forward, checkpoint write", if it has a recorder.
   std::vector<CompletedCall> calls;  ///< The last ones, oldest first.

@@ -140,6 +140,7 @@ Json json_of(const Snapshot& snapshot, const Row& row) {
   Json json;
   json["rank"] = row.rank->rank;
   json["pid"] = row.rank->pid;
+  json["coordinates"] = row.rank->coordinates;
   json["state"] = std::string(1, row.rank->state);
   json["step"] = row.rank->step;
   json["in"] = row.rank->spans;

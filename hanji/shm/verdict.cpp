@@ -29,6 +29,8 @@ std::string where(const GroupLines& lines, uint64_t operation) {
 std::string rank_name(const GroupLines& lines, int member) {
   const int world_rank = lines.world_rank(member);
   const int named = name_of_rank(lines.segment(), world_rank);
+  const std::string coordinates = coordinates_of_rank(lines.segment(), world_rank);
+  if (!coordinates.empty()) return fmt::format("rank {} ({})", named, coordinates);
   if (named != world_rank || world_rank == member || lines.group() >= kMaxGroups) {
     return fmt::format("rank {}", named);
   }

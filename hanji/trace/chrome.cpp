@@ -102,10 +102,12 @@ std::string header_text(const Recorder& recorder) {
 /// Names of the rows: a process per rank, a thread per lane.
 std::string row_names(const Recorder& recorder) {
   const int rank = recorder.rank();
+  std::string name = fmt::format("rank {}", rank);
+  if (!recorder.coordinates().empty()) name += fmt::format(" ({})", recorder.coordinates());
   std::string text = fmt::format(
       "\n"
-      R"({{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":"rank {}"}}}})",
-      rank, rank);
+      R"({{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":{}}}}})",
+      rank, json_quote(name));
   for (int lane = 0; lane < kNumLanes; ++lane) {
     text += fmt::format(
         ",\n"

@@ -56,6 +56,13 @@ TEST_F(Chrome, TellsTheRankBeforeTheEvents) {
               HasSubstr("\"rank\": 1"));  // HTA's pattern
 }
 
+TEST_F(Chrome, NamesTheProcessByRankAndCoordinates) {
+  const auto name = [&] { return written()["traceEvents"][0]["args"]["name"]; };
+  EXPECT_EQ(name(), "rank 1");
+  recorder_.set_coordinates("dp=0,tp=1");
+  EXPECT_EQ(name(), "rank 1 (dp=0,tp=1)");
+}
+
 TEST_F(Chrome, NamesOneRowPerLane) {
   std::vector<std::string> rows;
   const Json trace = written();

@@ -213,6 +213,15 @@ void Recorder::add(const Event& event) {
 void Recorder::set_step(int64_t step) { header_->step.store(step, memory_order_relaxed); }
 int64_t Recorder::step() const { return header_->step.load(memory_order_relaxed); }
 
+void Recorder::set_coordinates(std::string_view coordinates) {
+  header_->coordinates.store(coordinates.empty() ? 0 : intern(coordinates), memory_order_relaxed);
+}
+
+std::string Recorder::coordinates() const {
+  const NameId id = header_->coordinates.load(memory_order_relaxed);
+  return id == 0 ? "" : name(id);
+}
+
 NameId Recorder::enter(Lane lane, NameId name) {
   return header_->open_spans[static_cast<size_t>(lane)].exchange(name, memory_order_relaxed);
 }

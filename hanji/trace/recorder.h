@@ -51,6 +51,10 @@ class Recorder {
   void set_step(int64_t step);
   int64_t step() const;
 
+  /// The coordinates of the rank on a mesh, "dp=1,tp=0", for errors and traces. Empty: none are known.
+  void set_coordinates(std::string_view coordinates);
+  std::string coordinates() const;
+
   /// Notes which span a lane is in, 0 for none, and returns the one before; Span does so.
   NameId enter(Lane lane, NameId name);
   /// The innermost Span of each lane that is in one, the main lane first: "forward, checkpoint write".

@@ -206,6 +206,16 @@ TEST(RecorderAttach, RefusesEveryWrongField) {
   EXPECT_EQ(Recorder::attach(memory.bytes().first(64)).status().code(), Code::kCorrupt);
 }
 
+TEST(RecorderAttach, TellsWhereItsRankIsOnAMesh) {
+  Memory memory(Recorder::bytes_for(4));
+  Recorder recorder = Recorder::format(memory.bytes(), 2, 4);
+  EXPECT_EQ(Recorder::attach(memory.bytes()).or_throw().coordinates(), "");
+  recorder.set_coordinates("dp=1,tp=0");
+  EXPECT_EQ(Recorder::attach(memory.bytes()).or_throw().coordinates(), "dp=1,tp=0");
+  recorder.set_coordinates("");
+  EXPECT_EQ(Recorder::attach(memory.bytes()).or_throw().coordinates(), "");
+}
+
 TEST(RecorderAttach, AnyBytesAreReadWithoutLeavingTheMemory) {
   int num_attached = 0;
   for (uint64_t trial = 0; trial < 300; ++trial) {

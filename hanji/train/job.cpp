@@ -15,6 +15,7 @@
 #include "hanji/plan/memory.h"
 #include "hanji/plan/server_plan.h"
 #include "hanji/plan/shard_plan.h"
+#include "hanji/trace/recorder.h"
 #include "hanji/train/make_model.h"
 #include "hanji/train/optimizer.h"
 #include "hanji/train/replicated_strategy.h"
@@ -38,6 +39,8 @@ struct Ranks {
 };
 
 Ranks divide(const plan::Plan& plan, const comm::Group& group) {
+  if (group.recorder())
+    group.recorder()->set_coordinates(layout::describe_coordinates(plan.mesh, group.rank()));
   if (plan.mesh.num_data_coordinates() == plan.ranks) return {group, group};
   Ranks ranks{group, group.subgroup(plan.mesh.data_group(group.rank()), "data"),
               group.subgroup(plan.mesh.data_peers(group.rank()), "peers")};

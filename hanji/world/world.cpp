@@ -77,7 +77,9 @@ trace::Recorder* World::recorder() const { return &state_->recorder; }
 const std::string& World::plan_json() const { return state_->plan_json; }
 
 mesh::Mesh World::mesh(std::vector<layout::Axis> axes) const {
-  return mesh::Mesh(group(), std::move(axes));
+  mesh::Mesh mesh(group(), std::move(axes));
+  recorder()->set_coordinates(layout::describe_coordinates(mesh.shape(), rank()));
+  return mesh;
 }
 
 void World::fail(const Status& status) const {

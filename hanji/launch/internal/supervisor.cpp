@@ -220,6 +220,7 @@ void Supervisor::take_deaths() {
 void Supervisor::take_death(RankExit exit) {
   const auto recorder = trace::Recorder::attach(segment_->trace_memory(exit.rank));
   if (recorder.ok()) {
+    exit.coordinates = recorder->coordinates();
     exit.step = recorder->step();
     exit.spans = recorder->open_spans();
   }
@@ -380,12 +381,14 @@ void Supervisor::notify(RankEventKind kind, std::string text) const {
   notify({kind, -1, -1, std::move(text)});
 }
 
-/// "rank 1 (host vm, process 4711, after 3.2 s, step 57, in forward)"; the ring outlives its rank.
+/// "rank 1 (host vm, process 4711, after 3.2 s, dp=1,tp=0, step 57, in forward)"; the ring outlives
+/// its rank.
 std::string Supervisor::where(const RankExit& exit) const {
   const double seconds = static_cast<double>(base::now_ns() - start_ns_) * 1e-9;
   std::string text = fmt::format("rank {} ({}host {}, process {}, after {}", world_rank(exit.rank),
                                  link_ == nullptr ? "" : fmt::format("node {}, ", link_->node()),
                                  hostname_, exit.pid, base::format_seconds(seconds));
+  if (!exit.coordinates.empty()) text += ", " + exit.coordinates;
   if (exit.step > 0) text += fmt::format(", step {}", exit.step);
   if (!exit.spans.empty()) text += ", in " + exit.spans;
   return text + ")";

@@ -19,7 +19,7 @@ struct Header {
   uint32_t num_names;
   int32_t rank;
   int32_t world_size;
-  uint32_t padding0;
+  std::atomic<uint32_t> coordinates;  // a name; 0: none
   int64_t wall_offset_ns;
   std::atomic<int64_t> step;
   std::atomic<uint32_t> open_spans[kNumLanes];  // by lane, the innermost; 0: none
