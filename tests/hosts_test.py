@@ -128,6 +128,33 @@ class Hosts(OnNetwork):
         for name in ("params_sha256", "train_loss", "validation_loss"):
             self.assertEqual(first[name], second[name], name)
 
+    def test_a_model_that_each_host_cuts_is_the_same_job_on_one(self):
+        cache = {"HANJI_CACHE_DIR": str(self.folder / "cache")}
+        for data in ("ddp", "hsdp"):
+            job = [HANJI, "train", "--seed", 3, *NANO, "--set", "compute.threads=1", "--set",
+                   f"parallel.data={data}"]
+            hosts, one = (self.folder / f"{data}_{name}" for name in ("hosts", "one"))
+            for steps, more in ((3, []), (5, ["--resume"])) if data == "ddp" else ((3, []),):
+                with Network(2) as network:
+                    run = Run(HANJI, network, [2, 2], self.folder,
+                              [*job, "--mesh", "tp=2", "--out", hosts, "--steps", steps, *more],
+                              environment=cache)
+                    for code, output in run.wait(TIMEOUT):
+                        self.assertEqual(code, 0, output)
+                here = [*job, "--ranks", 4, "--mesh", "dp=2,tp=2", "--out", one, "--steps", steps, *more]
+                done = subprocess.run(list(map(str, here)), capture_output=True, text=True, timeout=TIMEOUT,
+                                      env={**os.environ, **cache})
+                self.assertEqual(done.returncode, 0, done.stderr)
+            first, second = (json.loads((out / "summary.json").read_text()) for out in (hosts, one))
+            self.assertEqual([axis["degree"] for axis in first["plan"]["mesh"] if axis["name"] in ("dp", "tp")],
+                             [2, 2])
+            for name in ("steps", "params_sha256", "state_sha256", "train_loss", "validation_loss"):
+                self.assertEqual(first[name], second[name], f"{data}: {name}")
+            for summary, name in ((first, "network_bytes_per_step"), (first, "collectives_per_step"),
+                                  (second, "wire_bytes_per_step"), (second, "collectives_per_step")):
+                told = summary["prediction"][name]
+                self.assertEqual(told["measured"], told["predicted"], f"{data}: {name}")
+
     def test_stable_bits_are_those_of_one_process_and_of_one_host(self):
         job = [HANJI, "train", "--steps", 6, "--seed", 3, *NANO, "--set", "train.bits=stable",
                "--set", "train.global_batch=13"]

@@ -88,16 +88,19 @@ Status check_ranks_per_host(const Plan& plan) {
       std::ssize(hosts) * base::kMaxRanksPerHost, needed, needed, needed));
 }
 
-/// The ranks of a group share one host's memory.
-Status group_spans_hosts(const Plan& plan, int group) {
+/// Of `group` ranks next to each other, which share one host's memory: those of an axis and of all inside
+/// it.
+Status group_on_one_host(const Plan& plan, std::string_view axis, int group) {
   const std::vector<int>& hosts = plan.hosts.ranks;
   const auto cut = std::ranges::find_if(hosts, [&](int ranks) { return ranks % group != 0; });
-  const int fsdp = plan.mesh.degree("fsdp");
+  if (cut == hosts.end()) return {};
+  const int degree = plan.mesh.degree(axis);
+  const int64_t room = ranks_that_divide(hosts) / std::max(1, group / degree);
   return base::invalid_argument(fmt::format(
-      "mesh.fsdp is {}, but host {} has {} rank{}, and the ranks of a group share one host's "
-      "memory; set mesh.fsdp = {}, or leave mesh.dp and mesh.fsdp out",
-      fsdp, cut - hosts.begin(), *cut, *cut == 1 ? "" : "s",
-      std::max(1, ranks_that_divide(hosts) / (group / fsdp))));
+      "mesh.{} is {}, but host {} has {} rank{}, and the ranks of a group share one host's memory; "
+      "set mesh.{} = {}, or start other ranks on each host",
+      axis, degree, cut - hosts.begin(), *cut, *cut == 1 ? "" : "s", axis,
+      layout::nearest_divisors(std::max<int64_t>(1, room), degree).front()));
 }
 
 }  // namespace
@@ -127,10 +130,8 @@ Status check_hosts(const Plan& plan) {
   }
   HANJI_RETURN_IF_ERROR(check_ranks_per_host(plan));
   if (plan.hosts.several() && plan.mesh.degree("tp") > 1) {
-    return base::unsupported(fmt::format(
-        "mesh.tp is {}, and ranks that cut a model share a host, but the ranks are on {} hosts; "
-        "start all ranks on one host, or remove mesh.tp",
-        plan.mesh.degree("tp"), hosts.size()));
+    const int inner = plan.ranks / plan.mesh.degree("pp") / plan.mesh.num_data_coordinates();
+    HANJI_RETURN_IF_ERROR(group_on_one_host(plan, "tp", inner));
   }
   const Sharding data = plan.config.parallel.data;
   const Engine engine = engine_of(plan.config);
@@ -154,7 +155,7 @@ Status check_hosts(const Plan& plan) {
                     "comm.engine = shm and not {}; leave comm.engine out",
                     name_of(data), name_of(engine)));
   }
-  return has_limit(setup, TrainLimit::kGroups) ? group_spans_hosts(plan, group) : Status();
+  return has_limit(setup, TrainLimit::kGroups) ? group_on_one_host(plan, "fsdp", group) : Status();
 }
 
 int ranks_that_divide(const std::vector<int>& hosts) {

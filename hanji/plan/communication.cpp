@@ -302,10 +302,13 @@ class StepCalls {
   std::vector<GradientCall> gradients_;
 };
 
-/// Adds what groups do at the same time: the first of them stands for the calls of one rank.
+/// Adds what groups do at the same time, sharing the link of their host: the first of them stands for
+/// the calls of one rank.
 void add_group(const Prediction& group, bool first, int64_t times, Prediction& sum) {
-  sum.transfer_seconds = std::max(sum.transfer_seconds, group.transfer_seconds);
-  sum.network_seconds = std::max(sum.network_seconds, group.network_seconds);
+  const double in_memory = std::max(sum.transfer_seconds - sum.network_seconds,
+                                    group.transfer_seconds - group.network_seconds);
+  sum.network_seconds += static_cast<double>(times) * group.network_seconds;
+  sum.transfer_seconds = in_memory + sum.network_seconds;
   sum.wire_bytes_per_step += times * group.wire_bytes_per_step;
   sum.network_bytes_per_step += times * group.network_bytes_per_step;
   if (first) sum.collectives_per_step = group.collectives_per_step;
@@ -324,6 +327,7 @@ std::vector<GradientCall> add_data_groups(const StepFacts& facts, int64_t peers,
     add_group(group, part == 0, peers / facts.cut, sum);
     if (part == 0) of_first = std::move(calls);
   }
+  for (GradientCall& call : of_first) call.network_seconds *= static_cast<double>(peers);
   return of_first;
 }
 

@@ -192,14 +192,29 @@ TEST(MakePlanOfACutModel, CopiesPartsForCheckpointsAndWhatIsWholeOnce) {
   EXPECT_EQ(copied(2) + copied(3), 0) << "their replicas save";
 }
 
-TEST(MakePlanOfACutModel, LiesWithinAHost) {
+TEST(MakePlanOfACutModel, LiesWithinEachHost) {
   PlanInputs inputs = two_cores();
   inputs.config.run.ranks = 4;
   inputs.model = cut_facts(made(inputs));
   inputs.config.mesh.tp = 2;
+  const Plan alone = made(inputs);
   inputs.ranks_per_host = {2, 2};
+  const Plan plan = made(inputs);
+  EXPECT_EQ(plan.mesh, alone.mesh);
+  EXPECT_EQ(plan.predicted.collectives_per_step, alone.predicted.collectives_per_step);
+  // Each part of the gradients, of two ranks on two hosts, is sent both ways, as are used parameters.
+  int64_t gradients = 0;
+  for (int part = 0; part < 2; ++part) {
+    const auto sizes = plan.model.part(part).parameter_sizes();
+    gradients += gradient_buckets(sizes, plan.config.comm.bucket_bytes).flat.count * 4 +
+                 std::ssize(sizes) + 4 * 8;
+  }
+  EXPECT_EQ(plan.predicted.network_bytes_per_step, 2 * gradients);
+  EXPECT_GT(plan.predicted.network_seconds, 0);
+  inputs.ranks_per_host = {3, 1};
   EXPECT_THAT(make_plan(inputs).status().message(),
-              HasSubstr("mesh.tp is 2, and ranks that cut a model share a host"));
+              HasSubstr("mesh.tp is 2, but host 0 has 3 ranks, and the ranks of a group share one "
+                        "host's memory; set mesh.tp = 1, or start other ranks on each host"));
 }
 
 TEST(MakePlanOnAMesh, AModelThatNothingCutsIsRefusedByTheAxis) {
