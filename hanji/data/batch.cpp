@@ -5,13 +5,6 @@
 namespace hanji::data {
 namespace {
 
-/// [size, ...one sample's]
-std::vector<int64_t> of_batch(int64_t size, const std::vector<int64_t>& sample) {
-  std::vector<int64_t> shape = {size};
-  shape.insert(shape.end(), sample.begin(), sample.end());
-  return shape;
-}
-
 void reserve(at::Tensor& tensor, const std::vector<int64_t>& shape, c10::ScalarType dtype) {
   const bool fits =
       tensor.defined() && tensor.sizes() == at::IntArrayRef(shape) && tensor.scalar_type() == dtype;
@@ -22,17 +15,26 @@ void reserve(at::Tensor& tensor, const std::vector<int64_t>& shape, c10::ScalarT
 template <class Index>
 void read_rows(const Source& source, Part part, layout::Range positions, layers::Batch& batch,
                const Index& index) {
-  const SampleShape shape = source.shape();
-  reserve(batch.inputs, of_batch(positions.size(), shape.inputs), shape.dtype);
-  reserve(batch.targets, of_batch(positions.size(), shape.targets), shape.target_dtype);
-  batch.num_valid = positions.size() * shape.num_targets();
-  batch.positions = positions;
+  shape_batch(source.shape(), positions, batch);
   for (int64_t place = positions.begin; place < positions.end; ++place) {
     throw_if_error(source.read(part, index(place), batch, place - positions.begin));
   }
 }
 
 }  // namespace
+
+std::vector<int64_t> shape_of_batch(int64_t size, const std::vector<int64_t>& sample) {
+  std::vector<int64_t> shape = {size};
+  shape.insert(shape.end(), sample.begin(), sample.end());
+  return shape;
+}
+
+void shape_batch(const SampleShape& sample, layout::Range positions, layers::Batch& batch) {
+  reserve(batch.inputs, shape_of_batch(positions.size(), sample.inputs), sample.dtype);
+  reserve(batch.targets, shape_of_batch(positions.size(), sample.targets), sample.target_dtype);
+  batch.num_valid = positions.size() * sample.num_targets();
+  batch.positions = positions;
+}
 
 void read_batch(const Source& source, const Loader& loader, int64_t step, layout::Range positions,
                 layers::Batch& batch) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "hanji/data/loader.h"
 #include "hanji/data/source.h"
@@ -8,6 +9,13 @@
 #include "hanji/layout/range.h"
 
 namespace hanji::data {
+
+/// [size, ...one sample's]
+std::vector<int64_t> shape_of_batch(int64_t size, const std::vector<int64_t>& sample);
+
+/// Makes `batch` one of the samples at `positions`, all of whose targets count; its tensors are used again
+/// when their shape fits, else new, and not written.
+void shape_batch(const SampleShape& sample, layout::Range positions, layers::Batch& batch);
 
 /// Fills `batch` with the training samples at `positions` of the global batch of `step`.
 ///

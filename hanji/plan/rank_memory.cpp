@@ -47,6 +47,18 @@ int64_t whole_elements(const ModelFacts& model) {
   return elements;
 }
 
+/// Samples of all micro-batches of a step are read before the first one is used. Of ranks that see the
+/// same ones and share memory, the first has them, and room for as many that it reads meanwhile.
+int64_t data_bytes(const Plan& plan, int64_t micro_batch, const RankPart& part) {
+  const std::vector<int> peers = plan.mesh.data_peers(part.rank);
+  const Config& config = plan.config;
+  const bool share_memory = config.compute.device == Device::kCpu &&
+                            (plan.hosts.several() || engine_of(config) == Engine::kShm);
+  if (peers.size() == 1 || !share_memory) return part.samples * plan.model.sample_bytes;
+  if (peers.front() != part.rank) return 0;
+  return 2 * std::max(part.samples, micro_batch) * plan.model.sample_bytes;
+}
+
 std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const RankPart& part) {
   const ModelFacts& model = plan.model;
   const Config& config = plan.config;
@@ -90,8 +102,7 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
   if (!saves(plan, part.rank)) saved = 0;
   const int64_t state = 3 * saved + (part.rank == 0 ? model.buffer_bytes : 0);
   if (state > 0) lines.push_back({"checkpoint copy", std::min(state, most_copied(config.offload))});
-  // Samples of all micro-batches of a step are read before the first one is used.
-  lines.push_back({"data", part.samples * model.sample_bytes});
+  lines.push_back({"data", data_bytes(plan, micro_batch, part)});
   if (model.buffer_bytes > 0) lines.push_back({"buffers", model.buffer_bytes});
   return lines;
 }

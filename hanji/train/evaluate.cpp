@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "hanji/comm/barrier.h"
 #include "hanji/comm/host_values.h"
 #include "hanji/data/batch.h"
 #include "hanji/layers/model.h"
@@ -46,9 +47,13 @@ Evaluation evaluate(Job& job, const data::Source& samples, const EvaluateInputs&
   job.model->eval();
   layers::Batch batch;
   const std::vector<layout::Range> cuts = data::cut(inputs.share, inputs.micro_batch);
+  const auto fill = [&](layout::Range positions, layers::Batch& into) {
+    data::read_validation_batch(samples, inputs.num_samples, positions, into);
+  };
   for (const schedule::Action& forward :
        schedule::forward_actions(static_cast<int64_t>(cuts.size()))) {
-    data::read_validation_batch(samples, inputs.num_samples, cuts[forward.micro_batch], batch);
+    inputs.batches.read({&cuts[forward.micro_batch], 1}, {&batch, 1}, fill);
+    if (inputs.batches.are_shared()) comm::barrier(*job.peers, {.label = "batch"});
     const std::array one = sums_of(*job.model, batch.to(job.device), job.strategy->scopes());
     if (by_tree) by_tree->add(one);
     for (size_t i = 0; i < one.size(); ++i) values[i] += one[i];

@@ -6,6 +6,7 @@
 #include "hanji/layout/range.h"
 #include "hanji/schedule/grain_tree.h"
 #include "hanji/train/job.h"
+#include "hanji/train/shared_batches.h"
 
 namespace hanji::train {
 
@@ -13,6 +14,7 @@ struct EvaluateInputs {
   int64_t num_samples = 0;  ///< Of the validation part, evenly spaced.
   layout::Range share;      ///< The samples of this rank's data coordinate.
   int64_t micro_batch = 1;
+  SharedBatches& batches;  ///< Of the job's peers.
   /// For stable bits, over the micro-batches of all data coordinates; null: plain sums.
   const schedule::GrainTree* tree = nullptr;
 };

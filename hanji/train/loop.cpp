@@ -11,6 +11,7 @@
 #include "hanji/trace/recorder.h"
 #include "hanji/train/evaluate.h"
 #include "hanji/train/learning_rate.h"
+#include "hanji/train/shared_batches.h"
 
 namespace hanji::train {
 namespace {
@@ -39,6 +40,8 @@ class Loop {
       : job_(job),
         inputs_(inputs),
         loader_(make_loader(inputs, job.group.rank())),
+        shared_(job.peers, inputs.dataset.samples->shape(),
+                std::max(loader_.options().share.size(), inputs.plan.micro_batch)),
         actions_(plan::step_actions(inputs.plan, job.group.rank())) {
     outcome_.steps_done = inputs.first_step;
     outcome_.seconds.reserve(config().steps - inputs.first_step);
@@ -75,13 +78,14 @@ class Loop {
 
   void read(int64_t step) {
     const trace::Span span(job_.group.recorder(), "data", trace::Category::kData);
-    for (size_t i = 0; i < batches_.size(); ++i) {
-      data::read_batch(*inputs_.dataset.samples, loader_, step, loader_.micro_batches()[i],
-                       batches_[i]);
-    }
+    shared_.read(loader_.micro_batches(), batches_,
+                 [&](layout::Range positions, layers::Batch& batch) {
+                   data::read_batch(*inputs_.dataset.samples, loader_, step, positions, batch);
+                 });
   }
 
   int64_t data_bytes() const {
+    if (shared_.are_shared()) return shared_.own_bytes();
     int64_t bytes = 0;
     for (const layers::Batch& batch : batches_) {
       if (batch.inputs.defined()) {
@@ -175,6 +179,7 @@ class Loop {
                                       {.num_samples = samples,
                                        .share = share,
                                        .micro_batch = plan.micro_batch,
+                                       .batches = shared_,
                                        .tree = tree ? &*tree : nullptr});
     outcome_.validation_loss = found.loss;
     outcome_.validation_metric = found.metric;
@@ -199,6 +204,7 @@ class Loop {
   Job& job_;
   const LoopInputs& inputs_;
   data::Loader loader_;
+  SharedBatches shared_;
   schedule::ActionList actions_;
   std::vector<layers::Batch> batches_;
   LoopOutcome outcome_;

@@ -277,14 +277,15 @@ class RankRun {
   /// Private tensors by what they are for, and the heap by category.
   std::vector<plan::MemoryLine> counted_memory(const Job& job, const LoopOutcome& outcome) {
     std::vector<plan::MemoryLine> lines = job.strategy->private_memory();
-    if (outcome.data_bytes > 0) {
+    if (outcome.first_step_end_ns > 0) {
       lines.push_back({"activations", memory_.largest_pass().activations});
       lines.push_back({"workspace", memory_.largest_pass().workspace});
-      lines.push_back({"data", outcome.data_bytes});
     }
+    if (outcome.data_bytes > 0) lines.push_back({"data", outcome.data_bytes});
     if (const int64_t bytes = buffer_bytes(*job.model)) lines.push_back({"buffers", bytes});
     if (saver_.copy_bytes() > 0) lines.push_back({"checkpoint copy", saver_.copy_bytes()});
     for (const auto& [category, bytes] : world_.heap().usage()) {
+      if (category == "data") continue;  // a peer may still map it
       lines.push_back({category, static_cast<int64_t>(bytes)});
     }
     return lines;

@@ -37,6 +37,8 @@ struct StepResult {
 /// Losses are summed over all data coordinates and divided once by the number of valid targets; the
 /// ranks of one coordinate count once. The same holds for the statistics, which update the model's
 /// buffers after the update of the parameters.
+/// Ranks of one data coordinate first share who was told to stop, as SharedBatches asks for: the samples
+/// that a peer has read are there from then on.
 /// Order   collective; every rank of the job calls it once per step.
 /// Errors  throws kUnsupported for actions of a pipeline; as backward and Work::wait().
 StepResult run_step(Job& job, const plan::TrainConfig& train, const StepInputs& inputs);
