@@ -171,8 +171,8 @@ TEST(FeatureBlocks, OfRowsThatRanksCutHaveTheSameBits) {
   const layout::Placement placement{1, {160}, 16}, columns{0, {160}, 16};
   const auto chain = [&](const Axis& axis, const Extents& rows) {
     const at::Tensor x = wave({kRows, kFeatures}, 1).requires_grad_();
-    const auto column = own_part(columns, wave({160, kFeatures}, 2), axis).requires_grad_();
-    const auto row = own_part(placement, wave({kFeatures, 160}, 3), axis).requires_grad_();
+    const auto column = part_in_blocks(columns, wave({160, kFeatures}, 2), axis).requires_grad_();
+    const auto row = part_in_blocks(placement, wave({kFeatures, 160}, 3), axis).requires_grad_();
     const auto blocks = feature_blocks(placement, 160, axis);
     const auto own = cut<-2>(Typed<Replicated>(x), axis, rows);
     const auto up = column_linear(gather(own, axis, rows), {{column, {}}, blocks});
@@ -189,8 +189,8 @@ TEST(FeatureBlocks, OfRowsThatRanksCutHaveTheSameBits) {
       const auto found = chain(axis, axis.extents_of(kRows));
       EXPECT_TRUE(at::equal(found[0], alone[0]));
       EXPECT_TRUE(at::equal(found[1], alone[1]));
-      EXPECT_TRUE(at::equal(found[2], own_part(columns, alone[2], axis)));
-      EXPECT_TRUE(at::equal(found[3], own_part(placement, alone[3], axis)));
+      EXPECT_TRUE(at::equal(found[2], part_in_blocks(columns, alone[2], axis)));
+      EXPECT_TRUE(at::equal(found[3], part_in_blocks(placement, alone[3], axis)));
     });
   }
 }
