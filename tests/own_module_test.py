@@ -149,7 +149,8 @@ class OwnModule(CommandTest):
         self.assertEqual(found["verdict"], "differs")
         first = found["first_difference"]
         self.assertEqual((first["step"], first["quantity"], first["ranks"]), (1, "gradient", [0, 1]))
-        self.assertEqual(first["backward"]["rank"], 1)
+        self.assertEqual((first["backward"]["rank"], first["axes"]), (1, ["dp"]))
+        self.assertTrue((self.folder / "faulty" / "observed" / "without_dp" / "rank.0.json").exists())
         self.assertGreater(first["distance"]["largest"], 0)
 
     def test_what_cannot_be_verified_is_refused_before_a_folder_is_made(self):

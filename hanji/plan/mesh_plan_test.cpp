@@ -5,6 +5,7 @@
 #include "hanji/plan/plan.h"
 #include "hanji/plan/rank_memory.h"
 #include "hanji/plan/test_plan.h"
+#include "hanji/plan/verifiable.h"
 
 namespace hanji::plan {
 namespace {
@@ -215,6 +216,43 @@ TEST(MakePlanOfACutModel, LiesWithinEachHost) {
   EXPECT_THAT(make_plan(inputs).status().message(),
               HasSubstr("mesh.tp is 2, but host 0 has 3 ranks, and the ranks of a group share one "
                         "host's memory; set mesh.tp = 1, or start other ranks on each host"));
+}
+
+TEST(WithoutAxis, IsThePlanOfTheSameJobOnTheRanksThatAreLeft) {
+  PlanInputs inputs = two_cores();
+  inputs.config.run.ranks = 4;
+  inputs.model = cut_facts(made(inputs));
+  inputs.config.mesh.tp = 2;
+  inputs.config.parallel.sequence = true;
+  const Plan plan = made(inputs);
+  const Plan whole = without_axis(plan, "tp").or_throw();
+  EXPECT_EQ(whole.ranks, 2);
+  EXPECT_EQ(whole.mesh.degree("tp"), 1);
+  EXPECT_THAT(whole.shares, testing::ContainerEq(plan.shares));
+  EXPECT_EQ(whole.job_hash, plan.job_hash);
+  const Plan together = without_axis(plan, "dp").or_throw();
+  EXPECT_EQ(together.ranks, 2);
+  EXPECT_EQ(together.mesh.degree("tp"), 2);
+  EXPECT_THAT(together.shares, ElementsAre(DataShare{{0, 16}, 2})) << "in two passes";
+}
+
+TEST(WithoutAxis, IsAPlanThatRanksRead) {
+  PlanInputs cut = two_cores();
+  cut.config.run.ranks = 4;
+  cut.model = cut_facts(made(cut));
+  cut.config.mesh.tp = 2;
+  cut.config.train.bits = Bits::kStable;
+  cut.config.train.cuts.features = 2;
+  cut.config.train.split = {3, 1};
+  for (const PlanInputs& inputs : {cut, on_a_mesh({.dp = 2, .fsdp = 2}, Sharding::kHybrid),
+                                   on_a_mesh({.dp = 1, .fsdp = 2}, Sharding::kZero3),
+                                   on_a_mesh({.dp = 2, .fsdp = 1}, Sharding::kServer)}) {
+    const Plan plan = made(inputs);
+    for (const layout::Axis& axis : plan.mesh.axes()) {
+      const auto read = plan_from_json(to_json(without_axis(plan, axis.name).or_throw()));
+      EXPECT_TRUE(read.ok()) << axis.name << ": " << read.status().to_string();
+    }
+  }
 }
 
 TEST(MakePlanOnAMesh, AModelThatNothingCutsIsRefusedByTheAxis) {

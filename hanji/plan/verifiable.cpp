@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <utility>
+
+#include "hanji/layout/split.h"
 
 namespace hanji::plan {
 
@@ -31,6 +34,32 @@ Status check_verifiable(const Plan& plan) {
   return base::unsupported(
       "train.bits = fast promises no bits that could be verified; set train.bits = run (this "
       "plan's bits) or stable (any plan's)");
+}
+
+Result<Plan> without_axis(const Plan& plan, std::string_view axis) {
+  Plan less = plan;
+  less.ranks /= plan.mesh.degree(axis);
+  std::vector<layout::Axis> axes = plan.mesh.axes();
+  for (layout::Axis& one : axes) {
+    if (one.name == axis) one.degree = 1;
+  }
+  HANJI_ASSIGN_OR_RETURN(less.mesh, layout::MeshShape::create(std::move(axes), less.ranks));
+  Config& config = less.config;
+  for (const AxisKey& one : kAxisKeys) config.mesh.*one.degree = less.mesh.degree(one.axis);
+  config.run.ranks = less.ranks;
+  config.train.split.clear();
+  config.parallel.sequence &= less.mesh.degree("tp") > 1;
+  less.cpus.resize(less.ranks);
+  if (less.mesh.num_data_coordinates() == plan.mesh.num_data_coordinates()) return less;
+  const int64_t grain = config.train.grain;
+  HANJI_ASSIGN_OR_RETURN(const auto shares, layout::split_grains(config.train.global_batch / grain,
+                                                                 less.mesh.num_data_coordinates()));
+  less.shares.clear();
+  for (const layout::Range grains : shares) {
+    const layout::Range samples{grains.begin * grain, grains.end * grain};
+    less.shares.push_back({samples, (samples.size() + less.micro_batch - 1) / less.micro_batch});
+  }
+  return less;
 }
 
 }  // namespace hanji::plan

@@ -34,11 +34,31 @@ int64_t count(const ObservedRun& run, Quantity quantity) {
   return std::ranges::count(run.steps.back().digests, quantity, &Digest::quantity);
 }
 
-Json to_json(const FirstDifference& difference) {
+/// Names of the axes that have more than one rank.
+std::vector<std::string> axes_of(const layout::MeshShape& mesh) {
+  std::vector<std::string> names;
+  for (const layout::Axis& axis : mesh.axes()) {
+    if (axis.degree > 1) names.push_back(axis.name);
+  }
+  return names;
+}
+
+Json coordinates_json(const std::vector<int>& ranks, const layout::MeshShape& mesh) {
+  Json all = Json::array();
+  for (const int rank : ranks) {
+    Json& one = all.emplace_back(Json::object());
+    for (const std::string& axis : axes_of(mesh)) one[axis] = mesh.coordinate(rank, axis);
+  }
+  return all;
+}
+
+Json to_json(const FirstDifference& difference, const layout::MeshShape& mesh) {
   Json json = {{"step", difference.step},
                {"quantity", name_of(difference.quantity)},
                {"tensor", difference.tensor},
                {"ranks", difference.ranks},
+               {"coordinates", coordinates_json(difference.ranks, mesh)},
+               {"axes", difference.axes},
                {"replicas_agree", difference.replicas_agree},
                {"differing_tensors", difference.num_tensors},
                {"of_tensors", difference.of_tensors},
@@ -114,7 +134,7 @@ std::string why(const plan::Plan& plan, const FirstDifference& one) {
   if (one.quantity == Quantity::kBuffer) return "a buffer that is not kept the same on all ranks";
   if (one.step == 0) return "the ranks do not begin where the one process does";
   if (one.backward) {
-    return fmt::format("rank {}, grain {}: its own gradients differ before any are added up",
+    return fmt::format("rank {}, grain {}: its own gradients differ before others are added",
                        name_rank(plan, one.backward->rank), one.backward->grain);
   }
   if (one.quantity == Quantity::kGradient) {
@@ -123,9 +143,21 @@ std::string why(const plan::Plan& plan, const FirstDifference& one) {
   return "the gradients are right; what follows them is not";
 }
 
+std::string axes_text(const FirstDifference& one, const layout::MeshShape& mesh) {
+  const std::vector<std::string> all = axes_of(mesh);
+  if (all.empty()) return "";
+  if (one.axes.empty()) {
+    return fmt::format("  axis       none: without {} there is a difference, too\n",
+                       fmt::join(all, ", or without "));
+  }
+  return fmt::format("  axis       {}: without it the ranks are one process\n",
+                     fmt::join(one.axes, ", also "));
+}
+
 std::string difference_text(const plan::Plan& plan, const FirstDifference& one) {
   std::string text = fmt::format("DIFFERS after step {}: {} {} on {}\n", one.step,
                                  name_of(one.quantity), one.tensor, list(plan, one.ranks));
+  text += axes_text(one, plan.mesh);
   text += fmt::format("  cause      {}\n", why(plan, one));
   if (one.ranks.size() > 1) {
     text += fmt::format("  replicas   {}\n", one.replicas_agree
@@ -155,7 +187,7 @@ std::string to_json(const Certificate& certificate) {
   json["host"] = certificate.host;
   json["state_sha256"] = certificate.expected.state_sha256;
   json["first_difference"] =
-      certificate.difference ? to_json(*certificate.difference) : Json(nullptr);
+      certificate.difference ? to_json(*certificate.difference, plan.mesh) : Json(nullptr);
   json["one_process"] = {{"threads", plan.threads}, {"order", order_of(plan)}};
   json["ranks"] = plan.ranks;
   json["steps"] = steps_json(certificate);

@@ -29,7 +29,7 @@ struct FirstDifference {
   bool replicas_agree = true;   ///< All ranks hold the same bits of it.
   int64_t num_tensors = 0;      ///< Of this quantity that differ, on the first of `ranks`,
   int64_t of_tensors = 0;       ///< and how many there are.
-  /// The backward() whose own gradients differ already, before anything was added up; none: the
+  /// The backward() whose own gradients differ already, before those of others are added; none: the
   /// gradients were right where they were made, and their sum is not.
   struct Backward {
     int rank = 0;
@@ -37,6 +37,9 @@ struct FirstDifference {
     bool operator==(const Backward&) const = default;
   };
   std::optional<Backward> backward = std::nullopt;
+  /// Axes of the mesh that the difference lies on: without one of them, the rest of the mesh kept, the
+  /// ranks are one process.
+  std::vector<std::string> axes = {};
   std::optional<Distance> distance = std::nullopt;  ///< On the first of `ranks`.
 };
 

@@ -43,6 +43,7 @@ FirstDifference some_difference() {
           .ranks = {0, 1},
           .num_tensors = 1,
           .of_tensors = 1,
+          .axes = {"dp"},
           .distance = Distance{0.25, 12, 3, 7}};
 }
 
@@ -66,6 +67,7 @@ TEST(Certificate, ADifferenceIsTheLastWord) {
   const std::string text = describe(certificate);
   EXPECT_THAT(text, HasSubstr(R"(b  DIFFERS
 DIFFERS after step 1: gradient w on ranks 0, 1
+  axis       dp: without it the ranks are one process
   cause      every rank's own gradients are right; adding them up, or scaling, is not
   replicas   hold the same bits of it, but wrong ones
   distance   at most 0.25, 12 ulps; 3 elements, the first at 7
@@ -100,6 +102,28 @@ TEST(Certificate, SaysWhereADifferenceComesFrom) {
   EXPECT_THAT(describe(certificate), HasSubstr("do not begin where"));
   found.quantity = Quantity::kBuffer;
   EXPECT_THAT(describe(certificate), HasSubstr("not kept the same on all ranks"));
+}
+
+TEST(Certificate, ADifferenceOnAMeshHasCoordinatesAndAnAxis) {
+  Certificate certificate = some_certificate();
+  certificate.plan.ranks = 4;
+  certificate.plan.mesh = layout::MeshShape::create({{"dp", 2}, {"tp", 2}}, 4).or_throw();
+  certificate.plan.cpus.resize(4);
+  FirstDifference& found = certificate.difference.emplace(some_difference());
+  found.ranks = {1, 3};
+  found.axes = {"tp"};
+  found.backward = {.rank = 3, .grain = 4};
+  EXPECT_THAT(describe(certificate), HasSubstr(R"(gradient w on ranks 1 (dp=0,tp=1), 3 (dp=1,tp=1)
+  axis       tp: without it the ranks are one process
+  cause      rank 3 (dp=1,tp=1), grain 4: its own gradients differ)"));
+  const auto json = base::parse_json(to_json(certificate)).or_throw()["first_difference"];
+  EXPECT_EQ(json["axes"][0], "tp");
+  EXPECT_EQ(json["coordinates"][1]["dp"], 1);
+  EXPECT_EQ(json["coordinates"][1]["tp"], 1);
+  found.axes.clear();
+  found.ranks = {0, 1, 2, 3};
+  EXPECT_THAT(describe(certificate), HasSubstr(R"(gradient w on ranks 0 (dp=0,tp=0), 1 (dp=0,tp=1), 2 (dp=1,tp=0), 3 (dp=1,tp=1)
+  axis       none: without dp, or without tp there is a difference, too)"));
 }
 
 TEST(Certificate, LongRunsShowTheirEnds) {

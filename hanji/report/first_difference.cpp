@@ -38,10 +38,10 @@ bool differs(const ObservedStep& expected, const ObservedStep& actual, const Dig
 std::optional<FirstDifference::Backward> wrong_backward(const ObservedStep& expected,
                                                         const Steps& ranks) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    for (const auto& [grain, value] : ranks[rank]->backwards) {
-      const auto right = expected.backwards.find(grain);
+    for (const auto& [of, value] : ranks[rank]->backwards) {
+      const auto right = expected.backwards.find(of);
       if (right != expected.backwards.end() && right->second == value) continue;
-      return FirstDifference::Backward{static_cast<int>(rank), grain};
+      return FirstDifference::Backward{static_cast<int>(rank), of.grain};
     }
   }
   return std::nullopt;

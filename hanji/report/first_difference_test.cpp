@@ -20,7 +20,7 @@ ObservedRun one_process() {
                                      {Quantity::kParameter, "w", 4},
                                      {Quantity::kParameter, "b", 5},
                                      {Quantity::kTotal, "loss", 6}},
-                         .backwards = {{0, 10}, {1, 11}, {2, 12}, {3, 13}}});
+                         .backwards = {{{0}, 10}, {{1}, 11}, {{2}, 12}, {{3}, 13}}});
   }
   return run;
 }
@@ -28,8 +28,8 @@ ObservedRun one_process() {
 /// Rank 0 owns grains 0 and 1, rank 1 the others.
 std::vector<ObservedRun> two_ranks() {
   std::vector<ObservedRun> ranks(2, one_process());
-  for (ObservedStep& step : ranks[0].steps) step.backwards = {{0, 10}, {1, 11}};
-  for (ObservedStep& step : ranks[1].steps) step.backwards = {{2, 12}, {3, 13}};
+  for (ObservedStep& step : ranks[0].steps) step.backwards = {{{0}, 10}, {{1}, 11}};
+  for (ObservedStep& step : ranks[1].steps) step.backwards = {{{2}, 12}, {{3}, 13}};
   return ranks;
 }
 
@@ -86,8 +86,21 @@ TEST(FirstDifference, NamesTheBackwardThatWentWrongFirst) {
   auto ranks = two_ranks();
   for (ObservedRun& rank : ranks) tensor(rank, 1, 1).value = 99;
   EXPECT_FALSE(found_in(ranks).backward.has_value()) << "then it is the sum";
-  ranks[1].steps[1].backwards[3] = 99;
+  ranks[1].steps[1].backwards[{3}] = 99;
   EXPECT_EQ(found_in(ranks).backward, (FirstDifference::Backward{1, 3}));
+}
+
+TEST(FirstDifference, ABackwardIsComparedWithItsOwnPart) {
+  ObservedRun expected = one_process();
+  for (ObservedStep& step : expected.steps) step.backwards = {{{0, 0}, 10}, {{0, 1}, 11}};
+  std::vector<ObservedRun> ranks(2, expected);
+  for (ObservedStep& step : ranks[0].steps) step.backwards = {{{0, 0}, 10}};
+  for (ObservedStep& step : ranks[1].steps) step.backwards = {{{0, 1}, 11}};
+  tensor(ranks[0], 1, 1).value = 99;
+  EXPECT_FALSE(first_difference(expected, ranks).or_throw()->backward.has_value());
+  ranks[1].steps[1].backwards[{0, 1}] = 10;
+  EXPECT_EQ(first_difference(expected, ranks).or_throw()->backward,
+            (FirstDifference::Backward{1, 0}));
 }
 
 TEST(FirstDifference, ATensorThatOneSideLacksDiffers) {

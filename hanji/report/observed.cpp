@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -32,8 +33,8 @@ Json to_json(const ObservedStep& step) {
     json[std::string(name_of(digest.quantity))][digest.name] = hex(digest.value);
   }
   json["backwards"] = Json::object();
-  for (const auto& [grain, value] : step.backwards) {
-    json["backwards"][std::to_string(grain)] = hex(value);
+  for (const auto& [of, value] : step.backwards) {
+    json["backwards"][fmt::format("{}.{}", of.grain, of.part)] = hex(value);
   }
   return json;
 }
@@ -47,8 +48,11 @@ ObservedStep step_from(const Json& json) {
       step.digests.push_back({quantity, name, number<uint64_t>(value.get<std::string>(), 16)});
     }
   }
-  for (const auto& [grain, value] : json.at("backwards").items()) {
-    step.backwards[number<int64_t>(grain, 10)] = number<uint64_t>(value.get<std::string>(), 16);
+  for (const auto& [name, value] : json.at("backwards").items()) {
+    const std::string_view of = name;
+    const size_t dot = std::min(of.find('.'), of.size() - 1);
+    step.backwards[{number<int64_t>(of.substr(0, dot), 10), number<int>(of.substr(dot + 1), 10)}] =
+        number<uint64_t>(value.get<std::string>(), 16);
   }
   return step;
 }

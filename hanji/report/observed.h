@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -25,14 +26,21 @@ struct Digest {
   bool operator==(const Digest&) const = default;
 };
 
+/// A backward() by its first grain, and the part of the model that the process has.
+struct BackwardPart {
+  int64_t grain = 0;
+  int part = 0;  ///< Its place on the axis that cuts the model.
+  auto operator<=>(const BackwardPart&) const = default;
+};
+
 /// What one process saw of one step.
 struct ObservedStep {
   int64_t step = 0;                  ///< Steps done; 0: before the first.
   std::string parameters_sha256;     ///< As in summary.json.
   std::vector<Digest> digests = {};  ///< In the model's order within a quantity.
-  /// By the number of its first grain: all gradients of one backward() of this process, before
-  /// anything was added to them.
-  std::map<int64_t, uint64_t> backwards = {};
+  /// All gradients of one backward() of this process, before those of others are added. Of one process
+  /// that is compared with ranks that cut the model, each part of them.
+  std::map<BackwardPart, uint64_t> backwards = {};
   bool operator==(const ObservedStep&) const = default;
 };
 

@@ -103,10 +103,10 @@ checkpoint::StateHashes hashes_of(const std::vector<StateTensor>& model,
   return {of_model.hex(), hash.hex()};
 }
 
-void Observer::backward(int64_t grain, size_t parameter, const at::Tensor& gradient) {
+void Observer::backward(report::BackwardPart of, size_t parameter, const at::Tensor& gradient) {
   // A sum of hashes: parameters come in the order in which backward reaches them.
   const std::array<uint64_t, 2> both = {parameter, base::xxh3(bytes_of(on_the_host(gradient)))};
-  backwards_[grain] += base::xxh3(std::as_bytes(std::span(both)));
+  backwards_[of] += base::xxh3(std::as_bytes(std::span(both)));
 }
 
 void Observer::add(std::vector<report::Digest>& digests, Quantity quantity,

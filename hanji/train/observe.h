@@ -84,8 +84,8 @@ class Observer {
   explicit Observer(ObserveOptions options = {}) : options_(std::move(options)) {}
 
   /// The gradients of one backward(), before they are added to others: call it once per parameter
-  /// (by its index), in any order; `grain` is the backward's first one.
-  void backward(int64_t grain, size_t parameter, const at::Tensor& gradient);
+  /// (by its index) and part, in any order.
+  void backward(report::BackwardPart of, size_t parameter, const at::Tensor& gradient);
   /// The sum of all gradients, before the update divides it. A step without it (a skipped update)
   /// shows what JobView has.
   void summed(const std::vector<StateTensor>& gradients);
@@ -102,7 +102,7 @@ class Observer {
 
   ObserveOptions options_;
   report::ObservedRun run_;
-  std::map<int64_t, uint64_t> backwards_;
+  std::map<report::BackwardPart, uint64_t> backwards_;
   std::vector<report::Digest> gradients_;
   std::vector<StateTensor> kept_gradients_;
 };

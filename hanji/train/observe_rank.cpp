@@ -11,12 +11,10 @@ namespace hanji::train {
 namespace {
 
 /// Tells an observer every gradient that autograd hands to a parameter, before any reducer or sum
-/// sees it. The hooks end with the model. Not of a cut model: gradients of one rank are parts, or not
-/// yet summed over the axis, and none that one process has.
+/// sees it: of a model that ranks cut, this rank's parts. The hooks end with the model.
 class GradientWatch {
  public:
   GradientWatch(const Job& job, const plan::Plan& plan, Observer& observer) {
-    if (job.model->cut().degree > 1) return;
     const layout::Range samples = plan::share_of(plan, job.group.rank()).samples;
     for (const layout::Range positions : data::cut(samples, plan.micro_batch)) {
       grains_.push_back(positions.begin / plan.config.train.grain);
@@ -24,9 +22,10 @@ class GradientWatch {
     const auto& parameters = job.strategy->parameters();
     counts_.resize(parameters.size());
     for (size_t i = 0; i < parameters.size(); ++i) {
-      parameters[i].tensor.register_hook([this, i, &observer](const at::Tensor& gradient) {
-        observer.backward(grains_[counts_[i]++ % grains_.size()], i, gradient);
-      });
+      parameters[i].tensor.register_hook(
+          [this, i, &observer, part = job.model->cut().index](const at::Tensor& gradient) {
+            observer.backward({grains_[counts_[i]++ % grains_.size()], part}, i, gradient);
+          });
     }
   }
   GradientWatch(const GradientWatch&) = delete;

@@ -64,7 +64,12 @@ OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset, const Mak
       model_(make_model(plan, make)),
       scopes_(training_scopes(plan.config, *model_)) {
   const auto learning = parallel::learning_parameters(*model_);
-  for (const auto& [name, tensor] : learning) parameters_.push_back(tensor);
+  const layout::PlacementTable placements = model_->cut().placements;
+  const bool is_cut = plan.mesh.degree("tp") > 1;
+  for (const auto& [name, tensor] : learning) {
+    parameters_.push_back(tensor);
+    if (is_cut) placements_.push_back(layout::placement_of(placements, name).or_throw());
+  }
   flat_ = parallel::flat_layout_of(learning);
   const auto options = parameters_[0].detach().options();
   gradients_ = at::zeros({flat_.count}, options);
@@ -89,13 +94,23 @@ void OneProcess::forward_backward(Range positions, Sum& leaf, Observer& observer
   leaf.statistics.add(model_->statistics(), positions.size());
   std::vector<at::Tensor> gradients;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    observer.backward(positions.begin / train.grain, i, parameters_[i].grad());
+    observe_gradient(positions.begin / train.grain, i, observer);
     gradients.push_back(std::exchange(parameters_[i].mutable_grad(), {}));
   }
   if (leaf.gradients.empty()) {
     leaf.gradients = std::move(gradients);
   } else {
     add_to(leaf.gradients, gradients);
+  }
+}
+
+void OneProcess::observe_gradient(int64_t grain, size_t i, Observer& observer) const {
+  const at::Tensor& gradient = parameters_[i].grad();
+  if (placements_.empty()) return observer.backward({grain}, i, gradient);
+  const int degree = plan_.mesh.degree("tp");
+  for (int part = 0; part < degree; ++part) {
+    observer.backward({grain, part}, i,
+                      parallel::tensor::own_part(gradient, placements_[i], part, degree));
   }
 }
 

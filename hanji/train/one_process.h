@@ -52,6 +52,8 @@ class OneProcess {
   Sum sum(layout::Range leaves, Observer& observer);
   void forward_backward(layout::Range positions, Sum& leaf, Observer& observer);
   std::vector<at::Tensor> gradients() const;
+  /// As many parts as the plan's ranks have of it.
+  void observe_gradient(int64_t grain, size_t parameter, Observer& observer) const;
   double gradient_norm() const;
 
   const plan::Plan& plan_;
@@ -62,6 +64,7 @@ class OneProcess {
   std::shared_ptr<layers::Model> model_;
   std::vector<layers::LayerScope> scopes_;
   std::vector<at::Tensor> parameters_;
+  std::vector<layout::Placement> placements_;  ///< Of each, if ranks cut the model.
   layout::FlatLayout flat_;
   at::Tensor gradients_;
   std::optional<parallel::tensor::BlockNorm> block_norm_;  ///< Of a model in blocks.

@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "hanji/base/clock.h"
@@ -16,6 +17,7 @@
 #include "hanji/models/make.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/schema.h"
+#include "hanji/plan/verifiable.h"
 #include "hanji/train/decide_job.h"
 #include "hanji/train/verify.h"
 #include "hanji/train/verify_rank.h"
@@ -100,16 +102,16 @@ void check_verify_options(const world::World& world, const TrainOptions& options
 class RanksToVerify {
  public:
   RanksToVerify(const RankOptions& options, const comm::Group& group, const plan::Plan& plan)
-      : options_(options), group_(group), plan_(plan), message_(at::zeros({3}, at::kLong)) {}
+      : options_(options), group_(group), plan_(plan), message_(at::zeros({4}, at::kLong)) {}
 
   bool verify() {
     if (group_.rank() != 0) return follow();
     const report::Certificate certificate =
-        verify_job(plan_, *options_.own, options_.out, [&](std::optional<Keep> keep) {
-          announce(kRun, keep);
+        verify_job(plan_, *options_.own, options_.out, [&](const VerifiedRun& asked) {
+          announce(kRun, asked);
           run();
         });
-    announce(certificate.equal() ? kEqual : kDiffer);
+    announce(certificate.equal() ? kEqual : kDiffer, {plan_});
     options_.output.write(fmt::format("{}certificate  {}\n", report::describe(certificate),
                                       (options_.out / "certificate.json").string()));
     return certificate.equal();
@@ -121,26 +123,43 @@ class RanksToVerify {
   static constexpr auto kDeadline = std::chrono::hours(24 * 30);
 
   bool follow() {
-    for (announce(kRun); value(0) == kRun; announce(kRun)) run();
+    for (announce(kRun, {plan_}); value(0) == kRun; announce(kRun, {plan_})) run();
     return value(0) == kEqual;
   }
 
   /// From rank 0 to all.
-  void announce(int64_t what, std::optional<Keep> keep = {}) {
+  void announce(int64_t what, const VerifiedRun& asked) {
     message_[0] = what;
-    message_[1] = keep ? keep->step : -1;
-    message_[2] = keep ? keep->rank : 0;
+    message_[1] = asked.keep ? asked.keep->step : -1;
+    message_[2] = asked.keep ? asked.keep->rank : 0;
+    message_[3] = std::ranges::find(axes(), asked.without, &layout::Axis::name) - axes().begin();
     comm::broadcast(message_, 0, group_, {.label = "run to verify", .deadline = kDeadline}).wait();
   }
 
   int64_t value(int64_t i) const { return message_[i].item<int64_t>(); }
 
+  const std::vector<layout::Axis>& axes() const { return plan_.mesh.axes(); }
+
   void run() {
-    VerifyRankOptions rank{.folder = options_.out / "observed",
+    const std::string without = value(3) < std::ssize(axes()) ? axes()[value(3)].name : "";
+    VerifyRankOptions rank{.folder = observed_folder(options_.out, without),
                            .keep_rank = static_cast<int>(value(2))};
     if (value(1) >= 0) rank.keep_step = value(1);
-    observe_into(rank, plan_, *options_.own, group_);
-    comm::barrier(group_, {.label = "observed"});
+    if (without.empty()) {
+      observe_into(rank, plan_, *options_.own, group_);
+    } else {
+      run_first(plan::without_axis(plan_, without).or_throw(), rank);
+    }
+    comm::barrier(group_, {.label = "observed", .deadline = kDeadline});
+  }
+
+  /// On as many ranks as the plan has; the others wait.
+  void run_first(const plan::Plan& plan, const VerifyRankOptions& rank) {
+    std::vector<int> first, rest;
+    for (int one = 0; one < group_.size(); ++one) (one < plan.ranks ? first : rest).push_back(one);
+    const bool runs = group_.rank() < plan.ranks;
+    const comm::Group group = group_.subgroup(runs ? first : rest, runs ? "verified" : "waiting");
+    if (runs) observe_into(rank, plan, *options_.own, group);
   }
 
   const RankOptions& options_;

@@ -8,6 +8,7 @@
 #include "hanji/base/file.h"
 #include "hanji/base/version.h"
 #include "hanji/checkpoint/diff.h"
+#include "hanji/plan/verifiable.h"
 #include "hanji/topology/machine.h"
 #include "hanji/train/launch_job.h"
 #include "hanji/train/one_process.h"
@@ -51,15 +52,30 @@ std::optional<report::Distance> distance_of_total(const FirstDifference& found,
 }
 
 /// Both once more, up to the step at which they part.
-std::optional<report::Distance> distance_again(const FirstDifference& found,
+std::optional<report::Distance> distance_again(const FirstDifference& found, const plan::Plan& plan,
                                                const Verified& verified) {
   const Keep keep{.step = found.step, .rank = found.ranks.front()};
-  verified.one_process(keep);
-  verified.ranks(keep);
+  verified.one_process({plan, "", keep});
+  verified.ranks({plan, "", keep});
   const auto right = checkpoint::SafetensorsFile::open(verified.one_process_file).or_throw();
   const auto wrong = checkpoint::SafetensorsFile::open(verified.rank_file(keep.rank)).or_throw();
   const bool gradient = found.quantity == Quantity::kGradient;
   return distance_of(checkpoint::diff(right, wrong), (gradient ? "gradient." : "") + found.tensor);
+}
+
+/// The axes without which, one at a time, the ranks are one process.
+std::vector<std::string> axes_of_difference(const plan::Plan& plan, const Verified& verified) {
+  std::vector<std::string> axes;
+  for (const layout::Axis& axis : plan.mesh.axes()) {
+    if (axis.degree == 1) continue;
+    const plan::Plan less = plan::without_axis(plan, axis.name).or_throw();
+    const VerifiedRun run{less, axis.name};
+    const ObservedRun expected = verified.one_process(run);
+    if (!report::first_difference(expected, verified.ranks(run)).or_throw()) {
+      axes.push_back(axis.name);
+    }
+  }
+  return axes;
 }
 
 ObservedRun read_observed(const fs::path& path) {
@@ -78,23 +94,23 @@ std::vector<ObservedRun> read_ranks(const fs::path& folder, int ranks) {
 /// The command's hidden verb on every rank of the plan.
 class LaunchedRanks {
  public:
-  LaunchedRanks(const plan::Plan& plan, const VerifyLaunch& launch)
-      : plan_(plan), launch_(launch), folder_(launch.out / "observed") {}
+  explicit LaunchedRanks(const VerifyLaunch& launch) : launch_(launch) {}
 
-  void run(std::optional<Keep> keep) const {
-    auto options = launch_options(plan_, plan::to_json(plan_), launch_.out);
-    options.command = command(keep);
+  void run(const VerifiedRun& run) const {
+    auto options = launch_options(run.plan, plan::to_json(run.plan), launch_.out);
+    options.command = command(run);
     options.on_event = launch_.on_event;
     refuse_failure(launch::launch(options).or_throw());
   }
 
  private:
-  std::vector<std::string> command(std::optional<Keep> keep) const {
+  std::vector<std::string> command(const VerifiedRun& run) const {
     std::vector<std::string> words = {base::executable_path().or_throw().string(), "verify-rank",
-                                      "--folder", folder_.string()};
-    if (keep) {
-      words.insert(words.end(), {"--keep-step", std::to_string(keep->step), "--keep-rank",
-                                 std::to_string(keep->rank)});
+                                      "--folder",
+                                      observed_folder(launch_.out, run.without).string()};
+    if (run.keep) {
+      words.insert(words.end(), {"--keep-step", std::to_string(run.keep->step), "--keep-rank",
+                                 std::to_string(run.keep->rank)});
     }
     return words;
   }
@@ -108,60 +124,65 @@ class LaunchedRanks {
                     .at("verify: the ranks did not come to their end"));
   }
 
-  const plan::Plan& plan_;
   const VerifyLaunch& launch_;
-  fs::path folder_;
 };
 
 }  // namespace
+
+fs::path observed_folder(const fs::path& out, const std::string& without) {
+  return without.empty() ? out / "observed" : out / "observed" / ("without_" + without);
+}
 
 report::Certificate verify(const plan::Plan& plan, const Verified& verified) {
   report::Certificate certificate{.plan = plan, .build_id = base::build_id()};
   if (const auto machine = topology::read_machine(); machine.ok()) {
     certificate.host = machine->hostname;
   }
-  certificate.expected = verified.one_process({});
-  const std::vector<ObservedRun> ranks = verified.ranks({});
+  certificate.expected = verified.one_process({plan});
+  const std::vector<ObservedRun> ranks = verified.ranks({plan});
   certificate.difference = report::first_difference(certificate.expected, ranks).or_throw();
   if (!certificate.difference) return certificate;
   FirstDifference& found = *certificate.difference;
+  found.axes = axes_of_difference(plan, verified);
   if (found.quantity == Quantity::kTotal) {
     const auto at = static_cast<size_t>(found.step);
     found.distance = distance_of_total(found, certificate.expected.steps[at],
                                        ranks[found.ranks.front()].steps[at]);
   } else {
-    found.distance = distance_again(found, verified);
+    found.distance = distance_again(found, plan, verified);
   }
   return certificate;
 }
 
 report::Certificate verify_job(const plan::Plan& plan, const Dataset& dataset,
                                const VerifyLaunch& launch) {
-  const LaunchedRanks ranks(plan, launch);
+  const LaunchedRanks ranks(launch);
   base::throw_if_error(base::write_file_atomic(launch.out / "plan.json", plan::to_json(plan)));
   return verify_job(plan, Workload{dataset}, launch.out,
-                    [&](std::optional<Keep> keep) { ranks.run(keep); });
+                    [&](const VerifiedRun& run) { ranks.run(run); });
 }
 
 report::Certificate verify_job(const plan::Plan& plan, const Workload& workload,
                                const fs::path& out,
-                               const std::function<void(std::optional<Keep>)>& run_ranks) {
-  const fs::path observed = out / "observed";
+                               const std::function<void(const VerifiedRun&)>& run_ranks) {
+  const fs::path observed = observed_folder(out, "");
   const fs::path alone = observed / "one_process.safetensors";
   const Verified verified{
       .one_process =
-          [&](std::optional<Keep> keep) {
+          [&](const VerifiedRun& run) {
+            const fs::path folder = observed_folder(out, run.without);
+            base::throw_if_error(base::make_directories(folder));
             ObserveOptions options{.keep_file = alone};
-            if (keep) options.keep_step = keep->step;
-            auto seen = observe_one_process(plan, workload.dataset, options, workload.make);
+            if (run.keep) options.keep_step = run.keep->step;
+            auto seen = observe_one_process(run.plan, workload.dataset, options, workload.make);
             base::throw_if_error(
-                base::write_file_atomic(observed / "one_process.json", report::to_json(seen)));
+                base::write_file_atomic(folder / "one_process.json", report::to_json(seen)));
             return seen;
           },
       .ranks =
-          [&](std::optional<Keep> keep) {
-            run_ranks(keep);
-            return read_ranks(observed, plan.ranks);
+          [&](const VerifiedRun& run) {
+            run_ranks(run);
+            return read_ranks(observed_folder(out, run.without), run.plan.ranks);
           },
       .one_process_file = alone,
       .rank_file = [&](int rank) { return rank_file(observed, rank, "safetensors"); }};

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "hanji/launch/launcher.h"
@@ -18,17 +19,24 @@ struct Keep {
   int rank = 0;
 };
 
-/// The two runs that verify() compares; each can be repeated. With `keep`,
-/// the tensors after that step are written to `one_process_file` and `rank_file`.
+/// One run of a side: of the job's plan, or of plan::without_axis().
+struct VerifiedRun {
+  const plan::Plan& plan;
+  std::string without = {};       ///< That axis; empty: the job's plan.
+  std::optional<Keep> keep = {};  ///< Write the tensors to `one_process_file` and `rank_file`.
+};
+
+/// The two sides that verify() compares; each runs several times.
 struct Verified {
-  std::function<report::ObservedRun(std::optional<Keep>)> one_process;
-  std::function<std::vector<report::ObservedRun>(std::optional<Keep>)> ranks;  ///< By rank.
+  std::function<report::ObservedRun(const VerifiedRun&)> one_process;
+  std::function<std::vector<report::ObservedRun>(const VerifiedRun&)> ranks;  ///< By rank.
   std::filesystem::path one_process_file;
   std::function<std::filesystem::path(int rank)> rank_file;
 };
 
-/// Runs both and compares them after every step. After a difference, both run once more to keep their
-/// tensors and compute the distance; a difference that does not repeat has no distance.
+/// Runs both and compares them after every step. After a difference, both run without each axis of the
+/// mesh, to find those that it lies on, and once more to keep their tensors and compute the distance; a
+/// difference that does not repeat has no distance.
 /// Errors  throws as the runs.
 report::Certificate verify(const plan::Plan& plan, const Verified& verified);
 
@@ -42,17 +50,20 @@ struct VerifyLaunch {
 
 /// Runs verify() with the plan's one process, in this process, and its ranks, started by the command's
 /// hidden verb. Writes plan.json, observed/ and certificate.json to `out`; after a difference observed/
-/// also has one_process.safetensors and rank.N.safetensors, for `hanji ckpt diff`.
+/// also has one_process.safetensors and rank.N.safetensors, for `hanji ckpt diff`, and without_AXIS/.
 ///
 /// Errors  throws as launch() and the one process; the error of a failed rank, or kPeerLost with the
 ///         launcher's message if the rank left none.
 report::Certificate verify_job(const plan::Plan& plan, const Dataset& dataset,
                                const VerifyLaunch& launch);
 
-/// The same for ranks that `run_ranks` runs: each executes observe_into(OUT/observed). Writes no
+/// The same for ranks that `run_ranks` runs: each executes observe_into(observed_folder()). Writes no
 /// plan.json.
 report::Certificate verify_job(const plan::Plan& plan, const Workload& workload,
                                const std::filesystem::path& out,
-                               const std::function<void(std::optional<Keep>)>& run_ranks);
+                               const std::function<void(const VerifiedRun&)>& run_ranks);
+
+/// What a run observed: OUT/observed, or OUT/observed/without_AXIS.
+std::filesystem::path observed_folder(const std::filesystem::path& out, const std::string& without);
 
 }  // namespace hanji::train

@@ -9,14 +9,10 @@
 #include <set>
 
 #include "hanji/comm/all_reduce.h"
-#include "hanji/compute/apply.h"
 #include "hanji/layers/model.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/test/run_ranks.h"
-#include "hanji/test/temporary_folder.h"
-#include "hanji/train/observe_rank.h"
-#include "hanji/train/one_process.h"
-#include "hanji/train/verify_rank.h"
+#include "hanji/train/test_verified.h"
 
 namespace hanji::train {
 namespace {
@@ -74,40 +70,16 @@ class VerifyTest : public testing::Test {
     return opened;
   }
 
-  /// verify() of one process against ranks that are threads and run `parts`.
-  report::Certificate verified(const plan::Plan& plan, const ObservedParts& parts = {},
-                               const std::function<void(layers::Model&)>& extend = {}) {
-    compute::apply(plan.kernels, 1);
-    const test::TemporaryFolder folder;
-    const auto kept = [&](std::optional<Keep> keep, int rank) {
-      ObserveOptions options{.keep_file = rank_file(folder.path(), rank, "safetensors")};
-      if (keep && (rank < 0 || rank == keep->rank)) options.keep_step = keep->step;
-      return options;
-    };
-    return verify(
-        plan,
-        {.one_process =
-             [&](std::optional<Keep> keep) {
-               OneProcess job(plan, dataset());
-               if (extend) extend(job.model());
-               return observe(job, kSteps, kept(keep, -1));
-             },
-         .ranks =
-             [&](std::optional<Keep> keep) {
-               std::vector<report::ObservedRun> seen(plan.ranks);
-               test::run_ranks(plan.ranks, [&](world::World& world) {
-                 seen[world.rank()] =
-                     observe_rank(plan, dataset(), world.group(), kept(keep, world.rank()), parts);
-               });
-               return seen;
-             },
-         .one_process_file = rank_file(folder.path(), -1, "safetensors"),
-         .rank_file = [&](int rank) { return rank_file(folder.path(), rank, "safetensors"); }});
+  report::Certificate verified(
+      const plan::Plan& plan, const ObservedParts& parts = {},
+      const std::function<void(layers::Model&)>& extend = [](layers::Model&) {}) {
+    return train::verified(plan, {dataset()}, parts, extend);
   }
 
   /// The difference that a fault in `parts` must lead to.
-  FirstDifference caught(const plan::Config& config, const ObservedParts& parts,
-                         const std::function<void(layers::Model&)>& extend = {}) {
+  FirstDifference caught(
+      const plan::Config& config, const ObservedParts& parts,
+      const std::function<void(layers::Model&)>& extend = [](layers::Model&) {}) {
     const auto certificate = verified(planned(config, dataset()), parts, extend);
     EXPECT_FALSE(certificate.equal()) << "the fault went unseen";
     return certificate.difference.value_or(FirstDifference{});
