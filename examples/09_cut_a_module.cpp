@@ -49,6 +49,7 @@ int main() {
     const auto loss = torch::mse_loss(net.forward(x).squeeze(1), x.prod(1));
     optimizer.zero_grad();
     loss.backward();
+    cut.clip_grad_norm(1.0);  // of the parts of both
     optimizer.step();
     loss_now = loss.item<double>();
     if (world.rank() == 0 && step % 50 == 49) std::printf("step %d: %.5f\n", step + 1, loss_now);

@@ -119,12 +119,17 @@ double clip_grad_norm(std::span<const at::Tensor> parameters, double max_norm) {
     if (parameter.grad().defined()) add_gradient(parameter.grad(), partial_sums);
   }
   const double norm = norm_of_blocks(partial_sums);
+  scale_to_norm(parameters, norm, max_norm);
+  return norm;
+}
+
+void scale_to_norm(std::span<const at::Tensor> parameters, double norm, double max_norm) {
   const double divisor = clip_divisor(norm, max_norm);
-  if (!std::isfinite(norm) || divisor == 1) return norm;
+  if (!std::isfinite(norm) || divisor == 1) return;
+  const at::NoGradGuard no_grad;
   for (const at::Tensor& parameter : parameters) {
     if (parameter.grad().defined()) parameter.grad().div_(divisor);
   }
-  return norm;
 }
 
 double clip_divisor(double norm, double max_norm) {

@@ -30,6 +30,9 @@ double grad_norm(const at::Tensor& flat, const layout::FlatLayout& layout);
 /// Errors  throws Error(kUnsupported), before any change, for other gradients.
 double clip_grad_norm(std::span<const at::Tensor> parameters, double max_norm);
 
+/// Scales gradients whose total norm is `norm` as clip_grad_norm() does.
+void scale_to_norm(std::span<const at::Tensor> parameters, double norm, double max_norm);
+
 /// Returns the partial sums of grad_norm() for one gradient, or for a piece of it that begins at a
 /// multiple of 1024 elements. The norm of sharded gradients is computed from these.
 ///

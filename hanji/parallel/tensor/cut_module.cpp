@@ -2,12 +2,14 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_unsafe_view.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <string_view>
 #include <unordered_set>
@@ -17,6 +19,8 @@
 #include "hanji/base/status.h"
 #include "hanji/lens/observer.h"
 #include "hanji/parallel/checkpointed.h"
+#include "hanji/parallel/grad_norm.h"
+#include "hanji/parallel/named_parameter.h"
 #include "hanji/parallel/tensor/embedding.h"
 #include "hanji/parallel/tensor/internal/cut_weights.h"
 #include "hanji/parallel/tensor/internal/known_tensors.h"
@@ -106,6 +110,10 @@ class CutModule::Observer : public lens::Observer {
   Observer(torch::nn::Module& module, const Axis& axis, const ModuleCuts& cuts)
       : axis_(axis), weights_(cut_weights(module, axis, cuts)) {
     cut_ = {placements_of(weights_), axis.rank(), axis.degree()};
+    for (const auto& [name, tensor] : learning_parameters(module)) {
+      learning_.push_back(tensor);
+      is_cut_.push_back(layout::placement_of(cut_.placements, name).or_throw().is_cut());
+    }
     if (axis.degree() == 1) return;
     for (size_t i = 0; i < weights_.size(); ++i) {
       known_.add(weights_[i].weight, {TensorRole::kWeight, i});
@@ -115,6 +123,20 @@ class CutModule::Observer : public lens::Observer {
   }
 
   const layout::Cut& cut() const { return cut_; }
+
+  double clip_grad_norm(double max_norm) const {
+    if (axis_.degree() == 1) return parallel::clip_grad_norm(learning_, max_norm);
+    const lens::Pause pause;
+    at::Tensor squares = at::zeros({2}, at::kDouble);
+    for (size_t i = 0; i < learning_.size(); ++i) {
+      if (!learning_[i].grad().defined()) continue;
+      squares[is_cut_[i] ? 0 : 1] += sum_of_blocks(norm_blocks(learning_[i].grad()));
+    }
+    squares[0] = axis_.sum(squares.slice(0, 0, 1))[0];
+    const double norm = std::sqrt(squares.sum().item<double>());
+    scale_to_norm(learning_, norm, max_norm);
+    return norm;
+  }
 
   void before(const Operation& operation) override {
     result_.reset();
@@ -265,6 +287,8 @@ class CutModule::Observer : public lens::Observer {
   const Axis axis_;
   const std::vector<CutWeight> weights_;
   layout::Cut cut_;
+  std::vector<at::Tensor> learning_;
+  std::vector<bool> is_cut_;  ///< Of each.
   KnownTensors known_;
   // Of the operation on its way:
   const WeightProduct* product_ = nullptr;  ///< Null: it is made as it is.
@@ -280,5 +304,9 @@ CutModule::CutModule(torch::nn::Module& module, const comm::Group& group, const 
 CutModule::~CutModule() = default;
 
 const layout::Cut& CutModule::cut() const { return observer_->cut(); }
+
+double CutModule::clip_grad_norm(double max_norm) const {
+  return observer_->clip_grad_norm(max_norm);
+}
 
 }  // namespace hanji::parallel::tensor

@@ -46,8 +46,8 @@ using ModuleCuts = std::map<std::string, ModuleCut>;
 ///         between column and row that is not among those above (a normalisation, a sum, dropout, whose
 ///         mask would be that of the part), for one that reads a cut parameter otherwise, for a row whose
 ///         input is whole, and for a column, or a whole Linear, whose input is cut.
-/// Limits  optimizers and clipping see parts: clip_grad_norm() counts this rank's. Without gradients, in
-///         no_grad mode, reading a part of a parameter is allowed.
+/// Limits  optimizers see parts, and so does hanji::clip_grad_norm(): use the member. Without gradients,
+///         in no_grad mode, reading a part of a parameter is allowed.
 /// Thread  forward() and backward() run on the constructing thread, which also destroys this; elsewhere
 ///         the weights are parts that nothing adds up.
 /// Source  Shoeybi et al., Megatron-LM, arXiv 1909.08053, section 3.
@@ -58,6 +58,15 @@ class CutModule {
 
   /// What this rank has of each parameter, by name.
   const layout::Cut& cut() const;
+
+  /// hanji::clip_grad_norm() of the whole module: the parts of all ranks, and once what each rank has
+  /// whole. Parameters that did not learn at construction are left out.
+  ///
+  /// Result  the norm before scaling, identical on all ranks; on one rank with the same bits.
+  /// Order   collective, after backward(); with replicas after their sum. Ranks have gradients of the
+  ///         same parameters.
+  /// Cost    one pass over the gradients and an all_reduce of one number.
+  double clip_grad_norm(double max_norm) const;
 
  private:
   class Observer;

@@ -8,11 +8,13 @@
 #include <torch/nn/modules/normalization.h>
 #include <torch/optim/adamw.h>
 
+#include <cmath>
 #include <functional>
 
 #include "hanji/base/status.h"
 #include "hanji/lens/observer.h"
 #include "hanji/parallel/checkpointed.h"
+#include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/tensor/embedding.h"
 #include "hanji/parallel/tensor/linear.h"
 #include "hanji/parallel/tensor/regions.h"
@@ -145,6 +147,40 @@ TEST(CutModule, TrainsAsTheModule) {
     }
     const at::NoGradGuard no_grad;  // an evaluation
     EXPECT_LT(apart(net.forward(user_tokens()), alone.forward(user_tokens())), 1e-12);
+  });
+}
+
+TEST(CutModule, ClipsByTheNormOfAllPartsAndOnceOfWhatIsWhole) {
+  constexpr double kMost = 0.5;
+  UserNet alone;
+  user_loss(alone.forward(user_tokens())).backward();
+  const double expected = clip_grad_norm(alone.parameters(), kMost);
+  ASSERT_GT(expected, 2 * kMost);
+  for (const int degree : {1, 2, 3}) {
+    test::run_ranks(degree, [&](world::World& world) {
+      UserNet net;
+      const CutModule cut(net, world.group(), all_cuts());
+      user_loss(net.forward(user_tokens())).backward();
+      const double norm = cut.clip_grad_norm(kMost);
+      EXPECT_NEAR(norm, expected, degree == 1 ? 0 : 1e-12 * expected);
+      for (const auto& item : net.named_parameters()) {
+        const at::Tensor whole = alone.named_parameters()[item.key()].grad();
+        EXPECT_LT(apart(item.value().grad(), part_here(cut.cut(), item.key(), whole)), 1e-12)
+            << item.key() << ", rank " << world.rank() << " of " << degree;
+      }
+    });
+  }
+}
+
+TEST(CutModule, ClipsNothingWhereAnyPartIsNotFinite) {
+  test::run_ranks(2, [](world::World& world) {
+    UserNet net;
+    const CutModule cut(net, world.group(), all_cuts());
+    user_loss(net.forward(user_tokens())).backward();
+    if (world.rank() == 1) net.fc->weight.mutable_grad()[0][0] = std::nan("");
+    const at::Tensor before = net.norm->weight.grad().clone();
+    EXPECT_TRUE(std::isnan(cut.clip_grad_norm(0.1)));
+    EXPECT_TRUE(at::equal(net.norm->weight.grad(), before));
   });
 }
 
