@@ -119,7 +119,10 @@ TEST(CutGpt, TrainsAsTheWholeOneWithHeadsThatShareKeysAndValues) {
   GptOptions options = uneven();
   options.kv_heads = 3;
   options.dropout = 0.1;
-  for (const int degree : {2, 3}) expect_the_wholes_values(options, degree);
+  for (const bool sequence : {false, true}) {
+    options.sequence = sequence;
+    for (const int degree : {2, 3}) expect_the_wholes_values(options, degree);
+  }
 }
 
 TEST(CutGpt, TrainsAsTheWholeOneWithItsStreamCutByTokens) {
