@@ -87,7 +87,10 @@ class Strategies(CommandTest):
         ways = {"alone": [2], "replicas": [4], "server": [4, "parallel.data=server"],
                 "zero1": [2, "parallel.data=zero1"], "zero2": [4, "parallel.data=zero2"],
                 "zero3": [4, "parallel.data=zero3"], "sequence": [4, "parallel.sequence=true"],
-                "recompute": [2, "parallel.sequence=true", "compute.recompute=true"]}
+                "recompute": [2, "parallel.sequence=true", "compute.recompute=true"],
+                "weights": [2, "parallel.moves=weights"],
+                "weights3": [4, "parallel.moves=weights", "parallel.sequence=true",
+                             "parallel.data=zero3", "compute.recompute=true"]}
         for name, (ranks, *settings) in ways.items():
             cut = [part for one in ("mesh.tp=2", "train.micro_batch=2", *settings)
                    for part in ("--set", one)]

@@ -11,7 +11,6 @@
 #include "hanji/cli/verbs.h"
 #include "hanji/cost/compare.h"
 #include "hanji/cost/linear_region.h"
-#include "hanji/cost/select.h"
 #include "hanji/report/collective_cost.h"
 #include "hanji/topology/machine.h"
 
@@ -60,13 +59,7 @@ Links host_links(const TpOptions& options) {
                     options.ranks, base::kMaxRanksPerHost)));
   }
   HostRates known = host_rates(topology::read_machine().or_throw(), options.ranks);
-  const auto seconds_of = [rates = known.rates, ranks = options.ranks](schedule::Routine routine,
-                                                                       int64_t bytes) {
-    const int64_t share = std::max<int64_t>(1, bytes / ranks / 4);
-    const cost::Query query{.routine = routine, .element_bytes = 4, .ranks = ranks, .count = share};
-    return cost::candidates_for(query, rates).front().seconds;
-  };
-  return {seconds_of, known.source};
+  return {cost::seconds_on_host(std::move(known.rates), options.ranks), known.source};
 }
 
 std::string calls_text(const RegionCost& cost, bool backward) {
@@ -81,10 +74,10 @@ std::string calls_text(const RegionCost& cost, bool backward) {
 std::string table_of(const cost::LinearRegion& region, const std::vector<RegionCost>& costs) {
   std::string text = fmt::format("{}: [{} x {}] times [{} x {}]\n", region.name, region.rows,
                                  region.inputs, region.inputs, region.outputs);
-  text += fmt::format("  {:<9}{:<30}{:<44}{:>12}{:>12}\n", "moved", "forward", "backward",
+  text += fmt::format("  {:<9}{:<40}{:<62}{:>12}{:>12}\n", "moved", "forward", "backward",
                       "sent, rank", "seconds");
   for (const RegionCost& cost : costs) {
-    text += fmt::format("  {:<9}{:<30}{:<44}{:>12}{:>12}\n", cost::name_of(cost.moved),
+    text += fmt::format("  {:<9}{:<40}{:<62}{:>12}{:>12}\n", cost::name_of(cost.moved),
                         calls_text(cost, false), calls_text(cost, true),
                         report::decimal_bytes(static_cast<int64_t>(cost.sent_bytes)),
                         base::format_seconds(cost.seconds));
@@ -134,8 +127,8 @@ void add_explain_tp(Verb explain_verb) {
       "tp", "What moves where ranks share a linear layer: its input, its output or its weights");
   auto options = std::make_shared<TpOptions>();
   verb.add_option("layers", &options->layers,
-                  "NAME=INPUTSxOUTPUTS; with :FROM-TO, each tokens or features, where its ends are "
-                  "fixed: qkv=4096x6144:tokens-features")
+                  "NAME=INPUTSxOUTPUTS; with :FROM-TO, each whole, tokens or features, where its "
+                  "ends are fixed: qkv=4096x6144:tokens-features")
       .type_name("LAYER")
       .required();
   verb.add_option("--ranks", &options->ranks, "that share the layer")

@@ -4,7 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
 #include <optional>
+#include <utility>
+
+#include "hanji/cost/price.h"
+#include "hanji/cost/select.h"
 
 namespace hanji::cost {
 namespace {
@@ -27,7 +32,7 @@ Ends ends_of(Moved moved) {
 }
 
 bool turns(End fixed, End needed) {
-  return fixed != End::kFree && needed != End::kFree && fixed != needed;
+  return fixed != End::kFree && fixed != End::kWhole && needed != End::kFree && fixed != needed;
 }
 
 std::optional<int64_t> number(std::string_view text) {
@@ -38,6 +43,7 @@ std::optional<int64_t> number(std::string_view text) {
 }
 
 std::optional<End> end_named(std::string_view name) {
+  if (name == "whole") return End::kWhole;
   if (name == "tokens") return End::kTokens;
   if (name == "features") return End::kFeatures;
   return std::nullopt;
@@ -57,7 +63,7 @@ std::string_view name_of(Moved moved) {
 Result<LinearRegion> parse_linear_region(std::string_view text, int64_t rows) {
   const auto refused =
       base::invalid_argument(fmt::format("'{}' is no linear layer; write NAME=INPUTSxOUTPUTS, and "
-                                         "with fixed ends :FROM-TO, each tokens "
+                                         "with fixed ends :FROM-TO, each whole, tokens "
                                          "or features: qkv=4096x6144:tokens-features",
                                          text));
   const size_t name_end = text.find('=');
@@ -87,7 +93,8 @@ double RegionCall::sent_elements(int ranks) const {
   const double part = static_cast<double>(elements) / ranks;
   // Of an all_to_all a rank has a part only, and keeps its own piece of it.
   const double pieces = routine == Routine::kAllToAll ? 1.0 / ranks : 1.0;
-  return part * (ranks - 1) * pieces;
+  const double ways = routine == Routine::kAllReduce ? 2 : 1;
+  return ways * part * (ranks - 1) * pieces;
 }
 
 std::vector<RegionCall> calls_of(const LinearRegion& region, Moved moved) {
@@ -101,14 +108,17 @@ std::vector<RegionCall> calls_of(const LinearRegion& region, Moved moved) {
     calls.push_back({Routine::kAllToAll, elements, true});
   };
   if (turns(region.before, needed.before)) turn(input);
+  const bool from_whole = region.before == End::kWhole, to_whole = region.after == End::kWhole;
+  // A part of what is whole costs nothing, and the gathering of its gradient's parts one call.
+  if (from_whole && moved != Moved::kInput) calls.push_back({Routine::kAllGather, input, true});
   switch (moved) {
     case Moved::kInput:
-      calls.push_back({Routine::kAllGather, input, false});
-      calls.push_back({Routine::kReduceScatter, input, true});
+      if (!from_whole) calls.push_back({Routine::kAllGather, input, false});
+      calls.push_back({from_whole ? Routine::kAllReduce : Routine::kReduceScatter, input, true});
       break;
     case Moved::kOutput:
-      calls.push_back({Routine::kReduceScatter, output, false});
-      calls.push_back({Routine::kAllGather, output, true});
+      calls.push_back({to_whole ? Routine::kAllReduce : Routine::kReduceScatter, output, false});
+      if (!to_whole) calls.push_back({Routine::kAllGather, output, true});
       break;
     case Moved::kWeights:
       calls.push_back({Routine::kAllGather, weights, false});
@@ -116,23 +126,42 @@ std::vector<RegionCall> calls_of(const LinearRegion& region, Moved moved) {
       calls.push_back({Routine::kReduceScatter, weights, true});
       break;
   }
+  if (to_whole && moved != Moved::kOutput) calls.push_back({Routine::kAllGather, output, false});
   if (turns(region.after, needed.after)) turn(output);
   return calls;
+}
+
+SecondsOf seconds_on_host(Rates rates, int ranks) {
+  auto chooser = std::make_shared<Chooser>(std::move(rates));
+  return [chooser = std::move(chooser), ranks](Routine routine, int64_t bytes) {
+    const int64_t share = routine == Routine::kAllReduce ? bytes : bytes / ranks;
+    const Selection& chosen = chooser->select({.routine = routine,
+                                               .element_bytes = 4,
+                                               .ranks = ranks,
+                                               .count = std::max<int64_t>(1, share / 4),
+                                               .dtype = DType::kFloat32});
+    return price_seconds(*chosen.if_private, DType::kFloat32, chooser->rates());
+  };
+}
+
+RegionCost cost_of(Moved moved, std::vector<RegionCall> calls, int ranks, int64_t element_bytes,
+                   const SecondsOf& seconds_of) {
+  RegionCost cost{moved, std::move(calls)};
+  for (const RegionCall& call : cost.calls) {
+    cost.sent_bytes += call.sent_elements(ranks) * static_cast<double>(element_bytes);
+    // A rank's largest buffer holds its part of what turns, and the whole of all else.
+    const int64_t held =
+        call.routine == Routine::kAllToAll ? (call.elements + ranks - 1) / ranks : call.elements;
+    if (ranks > 1) cost.seconds += seconds_of(call.routine, held * element_bytes);
+  }
+  return cost;
 }
 
 std::vector<RegionCost> compare_moved(const LinearRegion& region, int ranks, int64_t element_bytes,
                                       const SecondsOf& seconds_of) {
   std::vector<RegionCost> costs;
   for (const Moved moved : kAllMoved) {
-    RegionCost cost{moved, calls_of(region, moved)};
-    for (const RegionCall& call : cost.calls) {
-      cost.sent_bytes += call.sent_elements(ranks) * static_cast<double>(element_bytes);
-      // A rank's largest buffer holds its part of what turns, and the whole of all else.
-      const int64_t held =
-          call.routine == Routine::kAllToAll ? (call.elements + ranks - 1) / ranks : call.elements;
-      if (ranks > 1) cost.seconds += seconds_of(call.routine, held * element_bytes);
-    }
-    costs.push_back(std::move(cost));
+    costs.push_back(cost_of(moved, calls_of(region, moved), ranks, element_bytes, seconds_of));
   }
   std::ranges::stable_sort(costs, {}, &RegionCost::seconds);
   return costs;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hanji/base/status.h"
+#include "hanji/cost/rates.h"
 #include "hanji/schedule/operation.h"
 
 namespace hanji::cost {
@@ -26,6 +27,7 @@ std::string_view name_of(Moved moved);
 /// How the activations before or after a layer are cut.
 enum class End : uint8_t {
   kFree,      ///< As each choice leaves them.
+  kWhole,     ///< Not at all: norms and residuals that every rank computes.
   kTokens,    ///< By rows: norms and residuals under sequence parallelism.
   kFeatures,  ///< By columns: heads of attention, the inside of an MLP.
 };
@@ -65,13 +67,20 @@ struct RegionCost {
 /// The collectives of a choice, an all_to_all wherever an end is cut otherwise than the choice needs.
 ///
 /// Result  per layer and forward plus backward, times (t-1)/t of t ranks: 2mk elements for the input,
-///         2mn for the output, 3kn for the weights, and 2/t of a matrix for each end that turns.
+///         2mn for the output, 3kn for the weights, 2/t of a matrix for each end that turns, and one
+///         matrix for each whole end that the choice cuts.
 /// Source  Megatron-LM, arXiv 1909.08053, for the first two; Rajbhandari et al., ZeRO, arXiv
 ///         1910.02054, section 7.2.2, for the third.
 std::vector<RegionCall> calls_of(const LinearRegion& region, Moved moved);
 
 /// Seconds of a call on so many bytes of a whole matrix.
 using SecondsOf = std::function<double(schedule::Routine routine, int64_t bytes)>;
+/// Of ranks that share memory, for float32 outside the heap, where activations lie.
+SecondsOf seconds_on_host(Rates rates, int ranks);
+
+/// What these calls cost together.
+RegionCost cost_of(Moved moved, std::vector<RegionCall> calls, int ranks, int64_t element_bytes,
+                   const SecondsOf& seconds_of);
 
 /// All three choices, the cheapest first; of equals the first of kAllMoved.
 /// Order   ranks >= 1, sizes >= 1.

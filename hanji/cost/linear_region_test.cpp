@@ -60,6 +60,19 @@ TEST(LinearRegion, AnEndThatTurnsCostsAnAllToAll) {
                    2 * 64 * 16 * 0.75 / 4);
 }
 
+// Between norms that every rank computes, half of the calls of activations are all_reduces.
+TEST(LinearRegion, AWholeEndIsCutForNothingAndGatheredOnce) {
+  const LinearRegion free{"", 64, 32, 16};
+  LinearRegion whole = free;
+  whole.before = whole.after = End::kWhole;
+  const double input = 64 * 32 * 0.75, output = 64 * 16 * 0.75;
+  EXPECT_DOUBLE_EQ(sent(whole, Moved::kInput, 4), sent(free, Moved::kInput, 4) + output);
+  EXPECT_DOUBLE_EQ(sent(whole, Moved::kOutput, 4), sent(free, Moved::kOutput, 4) + input);
+  EXPECT_DOUBLE_EQ(sent(whole, Moved::kWeights, 4),
+                   sent(free, Moved::kWeights, 4) + input + output);
+  EXPECT_EQ(calls_of(whole, Moved::kInput)[0].routine, schedule::Routine::kAllReduce);
+}
+
 std::map<std::string, Moved> choices(const std::vector<std::string>& layers) {
   std::map<std::string, Moved> chosen;
   for (const std::string& layer : layers) {

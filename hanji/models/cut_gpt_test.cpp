@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -79,7 +80,7 @@ Trained train(GptImpl& model, const std::vector<layers::LayerScope>& scopes = {}
 
 void expect_the_wholes_values(const GptOptions& options, int degree, bool recompute = false) {
   GptOptions plain = options;
-  plain.sequence = false;
+  plain.sequence = plain.moves_weights = false;
   GptImpl whole(plain);
   const Trained expected = train(whole);
   test::run_ranks(degree, [&](world::World& world) {
@@ -131,6 +132,16 @@ TEST(CutGpt, TrainsAsTheWholeOneWithItsStreamCutByTokens) {
   for (const int degree : {1, 2, 4}) expect_the_wholes_values(options, degree);
   options.dropout = 0.1;
   expect_the_wholes_values(options, 3, /*recompute=*/true);
+}
+
+TEST(CutGpt, TrainsAsTheWholeOneWhereWeightsOfMlpsMove) {
+  GptOptions options = uneven();
+  options.moves_weights = true;  // for 30 rows, of 4 ranks 7, 8, 7 and 8
+  for (const int degree : {1, 2, 4}) expect_the_wholes_values(options, degree);
+  options.sequence = true;
+  options.dropout = 0.1;
+  expect_the_wholes_values(options, 3);
+  expect_the_wholes_values(options, 2, /*recompute=*/true);
 }
 
 /// In fp32, where another order of sums would be seen.
@@ -208,6 +219,38 @@ TEST(CutGpt, MovesTwoSumsOfTheStreamPerBlockForwardAndTwoBackward) {
   // Embedding; out and down of two blocks; the loss's maxima and sums; head, up and qkv of two blocks.
   EXPECT_THAT(counts, testing::ElementsAre(stream, stream, stream, stream, stream, tokens,
                                            2 * tokens, stream, stream, stream, stream, stream));
+}
+
+TEST(CutGpt, MovesWeightsOfAnMlpTwiceAndTheirGradientsOnce) {
+  using schedule::Routine;
+  for (const bool sequence : {false, true}) {
+    GptOptions options = uneven();
+    options.layers = 1;
+    options.moves_weights = true;
+    options.sequence = sequence;
+    std::map<Routine, std::vector<int64_t>> counts;
+    options.axis = Axis::silent(
+        0, 2, [&](const AxisCall& call) { counts[call.routine].push_back(call.counts[0]); });
+    GptImpl model(options);
+    const layers::Batch batch = batch_of(options, 0);
+    model.loss_sum(batch).sum.backward();
+    const int64_t half = batch.inputs.numel() / 2 * options.width, hidden = 2 * options.width;
+    const int64_t weight = hidden * options.width;
+    const auto of_mlp = [&](Routine routine, std::vector<int64_t> more) {
+      for (const int64_t count : {weight, weight, hidden}) more.push_back(count);
+      if (routine == Routine::kAllGather) more.insert(more.end(), {weight, weight});
+      auto& all = counts[routine];
+      for (const int64_t count : more) {
+        const auto found = std::ranges::find(all, count);
+        EXPECT_NE(found, all.end()) << name_of(routine) << " of " << count;
+        if (found != all.end()) all.erase(found);
+      }
+      if (sequence) return;
+      EXPECT_THAT(all, testing::IsEmpty()) << name_of(routine);
+    };
+    of_mlp(Routine::kReduceScatter, {});
+    of_mlp(Routine::kAllGather, sequence ? std::vector<int64_t>{} : std::vector{half, half});
+  }
 }
 
 TEST(CutGpt, IsRefusedWhereHeadsOfKeysDoNotGoRound) {

@@ -293,10 +293,19 @@ class GptImpl::Pass {
         qkv, b.qkv_bias, {options_.heads, options_.attention, dropped_, key, options_.kv_heads},
         axis());
     stream.delta = branch(to_stream(row_linear(mixed, b.out)), b.out_bias, key);
-    const auto up = column_linear(to_columns(normalise(stream, b.ln_2)), b.up);
-    const Rows down = to_stream(row_linear(bias_gelu(up, b.up_bias), b.down));
-    stream.delta = branch(down, b.down_bias, key);
+    stream.delta = branch(mlp(normalise(stream, b.ln_2), b), b.down_bias, key);
     return flow_of(std::move(stream));
+  }
+
+  Rows mlp(const Rows& x, const Block& b) const {
+    if (!options_.moves_weights) {
+      const auto up = column_linear(to_columns(x), b.up);
+      return to_stream(row_linear(bias_gelu(up, b.up_bias), b.down));
+    }
+    const auto hidden = axis().extents_of(4 * options_.width);
+    const auto up = linear(own_rows(x), b.up, axis(), hidden);
+    const auto bias = gather(b.up_bias, axis(), hidden);
+    return all_rows(linear(bias_gelu(up, bias), b.down, axis(), hidden), x.value().sizes());
   }
 
   layers::Flow logits(const Parameters& p, layers::Flow flow) const {
@@ -325,6 +334,20 @@ class GptImpl::Pass {
   Typed<Broadcast> to_columns(const Rows& x) const {
     if constexpr (kIsCut) return gather(x, axis(), tokens_);
     if constexpr (!kIsCut) return enter(x, axis());
+  }
+  /// Of all tokens of the batch, where they are not cut already.
+  Typed<Tokens> own_rows(const Rows& x) const {
+    if constexpr (kIsCut) return x;
+    if constexpr (!kIsCut) {
+      return parallel::tensor::cut<-2>(Rows(x.value().flatten(0, -2)), axis());
+    }
+  }
+  Rows all_rows(const Typed<Tokens>& x, at::IntArrayRef sizes) const {
+    if constexpr (kIsCut) return x;
+    if constexpr (!kIsCut) {
+      const auto rows = axis().extents_of(sizes[0] * sizes[1]);
+      return Rows(whole(x, axis(), rows).value().view(sizes));
+    }
   }
   RowParameter<Placement> row(const Parameter<Replicated>& whole) const {
     if constexpr (kIsCut) return enter(whole, sums_);

@@ -27,7 +27,8 @@ struct GptOptions {
   /// Cuts heads, hidden features and vocabulary, as cut() says; parts may be uneven. In blocks, each is
   /// computed so, on one rank too.
   parallel::tensor::Axis axis = {};
-  bool sequence = false;  ///< On the axis the residual stream is cut by tokens.
+  bool sequence = false;       ///< On the axis the residual stream is cut by tokens.
+  bool moves_weights = false;  ///< On the axis an MLP gathers weights for the rows of each rank.
   /// Above 1: gradients of parameters that every token meets are summed in so many blocks of tokens,
   /// each alone, and then by the tree of grains. The bits of one sample are then those of any axis.
   int token_blocks = 1;
@@ -48,7 +49,8 @@ class GptImpl : public layers::Model {
  public:
   /// Errors  throws invalid_argument for sizes below 1, width not a multiple of heads, heads not one
   ///         of kv_heads, dropout outside [0, 1), an axis of more ranks or blocks than heads of keys,
-  ///         or of more blocks than the vocabulary has of 16 columns.
+  ///         or of more blocks than the vocabulary has of 16 columns; an axis in blocks whose
+  ///         weights move.
   explicit GptImpl(const GptOptions& options);
   ~GptImpl() override;
 

@@ -30,6 +30,7 @@ std::shared_ptr<layers::Model> gpt(const plan::Config& config, const MakeOptions
                    .kv_heads = std::max<int64_t>(0, model.kv_heads),
                    .axis = options.axis,
                    .sequence = config.parallel.sequence,
+                   .moves_weights = config.parallel.moves == plan::Moves::kWeights,
                    .token_blocks = static_cast<int>(config.train.cuts.tokens)});
 }
 

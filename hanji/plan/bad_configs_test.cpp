@@ -144,15 +144,17 @@ BadConfigs cuts() {
         "run.toml:11:1: mesh.tp is 6, but a rank has whole heads and model.heads is 4; set mesh.tp "
         "= 4 or less"}},
       {"tokens that no rank cuts",
-       "[parallel]\nsequence = true\n",
+       "[parallel]\nsequence = true\nmoves = \"weights\"\n",
        {},
        {"run.toml:2:1: parallel.sequence cuts the residual stream among the ranks of mesh.tp, "
         "which "
-        "is 1; set mesh.tp, or remove parallel.sequence"}},
+        "is 1; set mesh.tp, or remove parallel.sequence",
+        "run.toml:3:1: parallel.moves = weights moves parts of weights between the ranks of "
+        "mesh.tp, which is 1; set mesh.tp, or remove parallel.moves"}},
       {"blocks that nothing computes",
        "[train]\nbits = \"run\"\ngrain = 2\n[train.cuts]\nfeatures = 5\ntokens = 2\n[model]\nheads "
        "= 4\n"
-       "[parallel]\ndata = \"server\"\n",
+       "[parallel]\ndata = \"server\"\nmoves = \"weights\"\n[mesh]\ntp = 2\n",
        {},
        {"run.toml:5:1: train.cuts.features is 5, but a block has whole heads and 16 columns of the "
         "vocabulary; model.heads is 4; set train.cuts.features = 4 or less",
@@ -162,6 +164,8 @@ BadConfigs cuts() {
         "the "
         "gradients that the norm of blocks is of; set parallel.data = \"zero1\", or remove "
         "train.cuts.features",
+        "run.toml:5:1: train.cuts.features is 5, but parallel.moves = weights sums the weights' "
+        "gradients over rows by rank; remove parallel.moves or train.cuts.features",
         "run.toml:6:1: train.cuts.tokens is 2, but train.bits = run computes whole products; set "
         "train.bits = \"stable\", or remove train.cuts.tokens",
         "run.toml:6:1: train.cuts.tokens is 2, but train.grain = 2 computes the tokens of several "

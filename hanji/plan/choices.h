@@ -68,6 +68,10 @@ enum class Place : uint8_t { kMemory, kFile };
 template <>
 inline constexpr auto kWords<Place> = words("memory", "file");
 
+enum class Moves : uint8_t { kAuto, kActivations, kWeights };
+template <>
+inline constexpr auto kWords<Moves> = words("auto", "activations", "weights");
+
 enum class Engine : uint8_t { kAuto, kShm, kGloo, kMpi, kHierarchical, kNccl };
 template <>
 inline constexpr auto kWords<Engine> = words("auto", "shm", "gloo", "mpi", "hierarchical", "nccl");

@@ -106,7 +106,8 @@ struct CommConfig {
 /// How model state is sharded.
 struct ParallelConfig {
   Sharding data = Sharding::kReplicas;
-  bool sequence = false;  ///< Ranks of tp cut the residual stream by tokens.
+  bool sequence = false;       ///< Ranks of tp cut the residual stream by tokens.
+  Moves moves = Moves::kAuto;  ///< What ranks of tp exchange for an MLP; auto: decide_moves().
 };
 
 /// Degrees of the mesh, outer to inner; auto: the ranks that the other axes leave, by parallel.data.

@@ -196,6 +196,13 @@ void check_cuts(const Config& c, Found& found) {
                      features),
          "set parallel.data = \"zero1\", or remove train.cuts.features"});
   }
+  if (features > 1 && c.parallel.moves == Moves::kWeights) {
+    found.push_back({{"train.cuts.features", "parallel.moves"},
+                     fmt::format("train.cuts.features is {}, but parallel.moves = weights sums the "
+                                 "weights' gradients over rows by rank",
+                                 features),
+                     "remove parallel.moves or train.cuts.features"});
+  }
   if (tokens > 1 && c.train.grain > 1) {
     found.push_back({{"train.cuts.tokens", "train.grain"},
                      fmt::format("train.cuts.tokens is {}, but train.grain = {} computes the "
@@ -323,14 +330,19 @@ void check_cut_axes(const Config& c, std::span<const std::string_view> cut_axes,
 
 /// What a model that "tp" cuts is not trained with.
 void check_cut_model(const Config& c, Found& found) {
-  if (c.mesh.tp == 1) {
-    if (!c.parallel.sequence) return;
-    found.push_back({{"parallel.sequence", "mesh.tp"},
-                     "parallel.sequence cuts the residual stream among the ranks of mesh.tp, which "
-                     "is 1",
-                     "set mesh.tp, or remove parallel.sequence"});
-    return;
+  const auto needs_tp = [&](std::string_view key, std::string_view what) {
+    if (c.mesh.tp > 1) return;
+    found.push_back({{key, "mesh.tp"},
+                     fmt::format("{} the ranks of mesh.tp, which is 1", what),
+                     fmt::format("set mesh.tp, or remove {}", key)});
+  };
+  if (c.parallel.sequence) {
+    needs_tp("parallel.sequence", "parallel.sequence cuts the residual stream among");
   }
+  if (c.parallel.moves == Moves::kWeights) {
+    needs_tp("parallel.moves", "parallel.moves = weights moves parts of weights between");
+  }
+  if (c.mesh.tp == 1) return;
   const std::string cut = fmt::format("mesh.tp = {}", c.mesh.tp);
   const auto refuse = [&](std::string_view key, std::string message, std::string suggestion) {
     found.push_back({{key, "mesh.tp"}, std::move(message), std::move(suggestion)});

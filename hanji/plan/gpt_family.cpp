@@ -121,19 +121,22 @@ struct OwnSizes {
   int64_t kv_heads = 0;   ///< As AttentionFacts.
   int64_t attention = 1;  ///< Features of its heads.
   int64_t keys = 1;       ///< Of its keys, or values.
-  int64_t hidden = 1;     ///< Of the MLP.
+  int64_t mlp_rows = 1;   ///< Of a sample's tokens, and
+  int64_t hidden = 1;     ///< features of these in the MLP.
   int64_t vocabulary = 1;
 };
 
-OwnSizes own_sizes(const ModelSpec& m, int degree, int blocks) {
-  const auto most = [&](int64_t size, int64_t unit) {
+OwnSizes own_sizes(const ModelSpec& m, FeatureCut cut) {
+  const auto most = [cut](int64_t size, int64_t unit) {
     int64_t largest = 0;
-    for (int index = 0; index < degree; ++index) {
-      largest = std::max(largest, layout::part_of(size, unit, index, degree, blocks).size());
+    for (int index = 0; index < cut.degree; ++index) {
+      largest =
+          std::max(largest, layout::part_of(size, unit, index, cut.degree, cut.blocks).size());
     }
     return largest;
   };
-  const int64_t columns = blocks > 1 ? kBlockColumns : 1;
+  const bool by_rows = cut.moves == Moves::kWeights;
+  const int64_t columns = cut.blocks > 1 ? kBlockColumns : 1;
   const int64_t size = m.width / m.heads;
   const int64_t kv_heads = most(m.kv_heads > 0 ? m.kv_heads : m.heads, 1);
   const int64_t heads = m.kv_heads > 0 ? m.heads / m.kv_heads * kv_heads : kv_heads;
@@ -141,7 +144,8 @@ OwnSizes own_sizes(const ModelSpec& m, int degree, int blocks) {
           .kv_heads = m.kv_heads > 0 ? kv_heads : 0,
           .attention = heads * size,
           .keys = kv_heads * size,
-          .hidden = most(4 * m.width, columns),
+          .mlp_rows = by_rows ? most(m.block, 1) : m.block,
+          .hidden = by_rows ? 4 * m.width : most(4 * m.width, columns),
           .vocabulary = most(m.vocabulary, columns)};
 }
 
@@ -157,18 +161,18 @@ Amount head_kept(const ModelSpec& m, const ActivationOptions& options) {
 }
 
 LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
-  const auto rows = static_cast<double>(m.block);
+  const auto rows = static_cast<double>(m.block), mlp_rows = static_cast<double>(own.mlp_rows);
   const int64_t c = m.width;
   const auto row_bytes = rows * static_cast<double>(c * element_bytes(options.precision));
   LayerFacts facts{
       .name = "block",
       .products = {{rows, own.attention + 2 * own.keys, c},
                    {rows, c, own.attention},
-                   {rows, own.hidden, c},
-                   {rows, c, own.hidden}},
+                   {mlp_rows, own.hidden, c},
+                   {mlp_rows, c, own.hidden}},
       .attention = AttentionFacts{own.heads, m.block, m.block, c / m.heads, own.kv_heads},
       .rows = {{OperationKind::kNorm, m.block, c, 1, 2},
-               {OperationKind::kGelu, m.block, own.hidden}},
+               {OperationKind::kGelu, own.mlp_rows, own.hidden}},
       .elementwise_bytes = kElementsPerLayer * row_bytes,
       .kept = kept_by(m, options, {"norm.", "layer.", "block."}, m.layers),
       .backward =
@@ -202,18 +206,27 @@ std::vector<ParameterFacts> parameters_of(const ModelSpec& m) {
 }
 
 ModelFacts facts_of(const Config& config) {
-  return gpt_facts(
-      resolve_model(config.model),
-      {.precision = config.compute.dtype,
-       .device = config.compute.device,
-       .recompute = config.compute.recompute},
-      {static_cast<int>(config.mesh.tp), static_cast<int>(config.train.cuts.features)});
+  return gpt_facts(resolve_model(config.model),
+                   {.precision = config.compute.dtype,
+                    .device = config.compute.device,
+                    .recompute = config.compute.recompute},
+                   {.degree = static_cast<int>(config.mesh.tp),
+                    .blocks = static_cast<int>(config.train.cuts.features),
+                    .moves = config.parallel.moves});
+}
+
+std::vector<cost::LinearRegion> mlp_of(const Config& config, int64_t samples) {
+  const ModelSpec m = resolve_model(config.model);
+  const cost::End end = config.parallel.sequence ? cost::End::kTokens : cost::End::kWhole;
+  const int64_t rows = samples * m.block, hidden = 4 * m.width;
+  return {{"up", rows, m.width, hidden, end},
+          {"down", rows, hidden, m.width, cost::End::kFree, end}};
 }
 
 }  // namespace
 
 ModelFacts gpt_facts(const ModelSpec& m, const ActivationOptions& options, FeatureCut cut) {
-  const OwnSizes own = own_sizes(m, cut.degree, cut.blocks);
+  const OwnSizes own = own_sizes(m, cut);
   ModelFacts facts{.layers = {embeddings(m, options, own)},
                    .parameters = parameters_of(m),
                    .targets_per_sample = m.block,
@@ -241,7 +254,8 @@ ModelFamily gpt_family() {
           .resolve = resolve_sizes,
           .check = check_sizes,
           .describe = describe_sizes,
-          .facts = facts_of};
+          .facts = facts_of,
+          .mlp = mlp_of};
 }
 
 }  // namespace hanji::plan

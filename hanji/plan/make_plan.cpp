@@ -231,6 +231,8 @@ void Planner::resolve_config() {
   Config& c = plan_.config;
   c.run.ranks = plan_.ranks;
   for (const AxisKey& one : kAxisKeys) c.mesh.*one.degree = plan_.mesh.degree(one.axis);
+  // The model was counted so, unless the configuration says otherwise.
+  if (c.mesh.tp > 1 && c.parallel.moves == Moves::kAuto) c.parallel.moves = Moves::kActivations;
   c.train.micro_batch = plan_.micro_batch;
   c.train.warmup_steps = or_else(c.train.warmup_steps, std::min<int64_t>(100, c.train.steps / 10));
   c.compute.gemm = plan_.kernels.gemm;

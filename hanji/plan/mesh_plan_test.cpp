@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "hanji/plan/model_family.h"
+#include "hanji/plan/moves.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/rank_memory.h"
 #include "hanji/plan/test_plan.h"
@@ -253,6 +255,49 @@ TEST(WithoutAxis, IsAPlanThatRanksRead) {
       EXPECT_TRUE(read.ok()) << axis.name << ": " << read.status().to_string();
     }
   }
+}
+
+/// Of two ranks with rows of 384 elements, 1536 inside an MLP.
+PlanInputs cut_baby(int64_t samples, bool sequence) {
+  PlanInputs inputs = two_cores();
+  inputs.config.model.preset = "baby";
+  inputs.config.mesh.tp = 2;
+  inputs.config.parallel.sequence = sequence;
+  inputs.config.train.global_batch = samples;
+  inputs.machine.available_bytes = int64_t{128} << 30;
+  inputs.model = family_of("baby").facts(inputs.config);
+  return inputs;
+}
+
+TEST(MakePlanOfACutModel, ComparesWhatAnMlpCanMoveByRows) {
+  const auto compared = [](int64_t samples, bool sequence) {
+    return *compare_moves(made(cut_baby(samples, sequence)));
+  };
+  for (const bool sequence : {false, true}) {
+    const ComparedMoves few = compared(4, sequence), many = compared(128, sequence);
+    EXPECT_EQ(few.rows, 1024);
+    EXPECT_EQ(few.cheaper(), Moves::kActivations);
+    EXPECT_EQ(many.cheaper(), Moves::kWeights);
+    // Of two ranks each sends half of 4mk elements, or of 6 x 4 x 384^2 and, for a whole stream, 2mk.
+    const double row = 4.0 * 384 / 2, weights = 6.0 * 4 * 384 * 384 * 4 / 2;
+    EXPECT_DOUBLE_EQ(few.activations.sent_bytes, 4 * 1024 * row);
+    EXPECT_DOUBLE_EQ(few.weights.sent_bytes, weights + (sequence ? 0 : 2 * 1024 * row));
+  }
+}
+
+TEST(MakePlanOfACutModel, SaysWhatItsMlpsMoveAndWhatTheOtherWouldTake) {
+  PlanInputs inputs = cut_baby(4, false);
+  const Plan plan = made(inputs);
+  EXPECT_EQ(plan.config.parallel.moves, Moves::kActivations);
+  EXPECT_THAT(describe(plan), HasSubstr("tp          each MLP moves activations: "));
+  EXPECT_THAT(describe(plan), HasSubstr("for the 1024 tokens of a\n"));
+  EXPECT_THAT(describe(plan), HasSubstr("micro-batch; weights take "));
+  inputs.config.parallel.moves = Moves::kWeights;
+  EXPECT_THAT(describe(made(inputs)), HasSubstr("each MLP moves weights: "));
+  inputs.config.parallel.moves = Moves::kAuto;
+  inputs.config.train.bits = Bits::kStable;
+  inputs.config.train.cuts.features = 2;
+  EXPECT_FALSE(compare_moves(made(inputs))) << "blocks leave no choice";
 }
 
 TEST(MakePlanOnAMesh, AModelThatNothingCutsIsRefusedByTheAxis) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hanji/cost/linear_region.h"
 #include "hanji/plan/config.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/model_facts.h"
@@ -59,6 +60,8 @@ struct ModelFamily {
   /// Of a resolved configuration; of a cut model the operations of the rank that has most of it. Null:
   /// facts are counted by running the model.
   ModelFacts (*facts)(const Config& config) = nullptr;
+  /// The products of an MLP, first to last, of so many samples. Null: its ranks exchange activations.
+  std::vector<cost::LinearRegion> (*mlp)(const Config& config, int64_t samples) = nullptr;
 };
 
 std::span<const ModelFamily> model_families();

@@ -48,10 +48,15 @@ void decide_anew(const LoadedConfig& asked, ResumedConfig& resumed) {
   forget("compute.threads", resumed.config.compute.threads);
 }
 
-/// The mesh follows from the ranks and the strategy, unless it was asked for.
+/// The mesh follows from the ranks and the strategy, unless it was asked for; with it goes what its
+/// ranks of tp cut and exchange.
 void decide_mesh_anew(const LoadedConfig& asked, Config& resumed) {
   for (const AxisKey& one : kAxisKeys) {
     if (!asked.origins.contains(one.key)) resumed.mesh.*one.degree = MeshConfig().*one.degree;
+  }
+  if (!asked.origins.contains("parallel.moves")) resumed.parallel.moves = Moves::kAuto;
+  if (!asked.origins.contains("parallel.sequence") && resumed.mesh.tp == 1) {
+    resumed.parallel.sequence = false;
   }
 }
 
@@ -65,6 +70,8 @@ bool belongs_to_job(std::string_view key) {
 
 Config resume_base(Config recorded) {
   recorded.mesh = {};
+  recorded.parallel.sequence = false;
+  recorded.parallel.moves = Moves::kAuto;
   return recorded;
 }
 

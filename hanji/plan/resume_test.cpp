@@ -76,6 +76,25 @@ TEST(ResumeConfig, GoesOnOnTheDeviceThatItBeganOn) {
   EXPECT_THAT(refused.status().message(), HasSubstr("compute.device is \"cuda\" here"));
 }
 
+TEST(ResumeConfig, AnotherMeshDecidesAnewWhatRanksOfTheOldOneCutAndExchanged) {
+  Config saved = recorded();
+  saved.mesh.tp = 2;
+  saved.parallel.sequence = true;
+  saved.parallel.moves = Moves::kWeights;
+  const auto resumed = [&](std::vector<Override> overrides) {
+    ConfigSources sources{.base = resume_base(saved), .base_source = "checkpoint"};
+    sources.overrides = std::move(overrides);
+    const LoadedConfig loaded = load_config(sources);
+    EXPECT_THAT(loaded.mistakes, testing::IsEmpty());
+    return resume_config(saved, loaded)->config.parallel;
+  };
+  EXPECT_EQ(resumed({}).moves, Moves::kWeights);
+  EXPECT_TRUE(resumed({}).sequence);
+  const ParallelConfig alone = resumed({{"run.ranks=1"}});
+  EXPECT_EQ(alone.moves, Moves::kAuto);
+  EXPECT_FALSE(alone.sequence);
+}
+
 TEST(ResumeConfig, RefusesAllChangesOfTheJobAtOnceWithBothValues) {
   const auto resumed = resume_with({"model.preset=char", "train.seed=8", "train.grain=3",
                                     "model.vocabulary=99", "compute.dtype=bf16", "train.steps=9"});

@@ -345,6 +345,11 @@ std::vector<Key> parallel_keys() {
       rare(boolean(HANJI_KEY(parallel.sequence,
                              "Ranks of mesh.tp cut the residual stream, norms and dropout by "
                              "tokens: all_gather and reduce_scatter in place of all_reduce."))),
+      rare(choice(HANJI_KEY(parallel.moves,
+                            "What ranks of mesh.tp exchange for each MLP. activations: each has a "
+                            "part of its features. weights: each has a part of its rows, and "
+                            "gathers the weights. auto: what takes less time by the rates measured "
+                            "on this machine."))),
       integer(HANJI_KEY(mesh.dp, "Ranks with the same state; with hsdp, groups of ranks."), "ranks",
               {1, base::kMaxRanks}, Auto::kYes),
       integer(HANJI_KEY(mesh.fsdp,

@@ -35,6 +35,7 @@ struct CutMesh {
   int64_t blocks = 1;  ///< Above 1: stable bits in fp32.
   bool recompute = false;
   int64_t tokens = 1;  ///< Blocks of tokens.
+  plan::Moves moves = plan::Moves::kAuto;
 };
 
 /// Heads, vocabulary and batch that few degrees divide.
@@ -65,6 +66,7 @@ plan::Plan cut_plan(CutMesh mesh, const Dataset& dataset) {
   config.mesh.tp = mesh.tp;
   config.parallel.data = mesh.data;
   config.parallel.sequence = mesh.sequence;
+  config.parallel.moves = mesh.moves;
   if (mesh.data == plan::Sharding::kHybrid) config.mesh.fsdp = 2;
   if (mesh.tp > 1) inputs.model = count_facts(config, Workload{dataset});
   return plan::make_plan(inputs).or_throw();
@@ -218,6 +220,16 @@ TEST_F(CutJob, TrainsAsOneRankDoesUnderEveryStrategy) {
     }
     for (size_t i = 0; i < whole().norms.size(); ++i) {
       EXPECT_NEAR(runs[0].norms[i], whole().norms[i], kCutApart * whole().norms[i]);
+    }
+  }
+}
+
+TEST_F(CutJob, TrainsAsOneRankDoesWhereWeightsMove) {
+  using plan::Sharding;
+  for (const auto data : {Sharding::kReplicas, Sharding::kServer, Sharding::kZero3}) {
+    const CutMesh mesh{.dp = 2, .tp = 3, .data = data, .moves = plan::Moves::kWeights};
+    for (const CutRun& run : run_cut(cut_plan(mesh, dataset()), dataset())) {
+      EXPECT_THAT(apart(run, whole()), testing::IsEmpty()) << plan::name_of(data);
     }
   }
 }

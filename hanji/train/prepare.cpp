@@ -18,6 +18,7 @@
 #include "hanji/cost/measure.h"
 #include "hanji/cost/stored.h"
 #include "hanji/plan/model_family.h"
+#include "hanji/plan/moves.h"
 #include "hanji/plan/schema.h"
 #include "hanji/plan/train_limits.h"
 #include "hanji/train/count_facts.h"
@@ -98,7 +99,7 @@ base::Json model_key(const plan::Config& config, const topology::Machine& machin
                     {"recompute", config.compute.recompute},
                     {"cut",
                      {config.mesh.tp, config.parallel.sequence, config.train.cuts.features,
-                      config.train.cuts.tokens}}};
+                      config.train.cuts.tokens, config.parallel.moves == plan::Moves::kWeights}}};
   for (const plan::Key& one : plan::schema()) {
     const bool matters = one.name.starts_with("model.") || one.name.starts_with("data.");
     if (matters) key[std::string(one.name)] = plan::format_value(one, one.get(config));
@@ -210,6 +211,18 @@ Status add_times(plan::PlanInputs& inputs, const plan::Plan& draft, const Worklo
   return {};
 }
 
+Status decide_moves(plan::PlanInputs& inputs, const Workload& workload, plan::Plan& draft) {
+  draft.rates = inputs.rates;
+  const auto compared = plan::compare_moves(draft);
+  plan::Moves& moves = inputs.config.parallel.moves;
+  if (!compared || moves != plan::Moves::kAuto) return {};
+  moves = compared->cheaper();
+  if (moves == plan::Moves::kActivations) return {};
+  HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(inputs.config, workload));
+  HANJI_ASSIGN_OR_RETURN(draft, plan::make_plan(inputs));
+  return {};
+}
+
 Result<cost::Rates> measure_rates(const topology::Machine& machine, int ranks) {
   return cost::measure_rates({.ranks = ranks,
                               .usable_cores = machine.usable_cores,
@@ -289,14 +302,15 @@ Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload,
   if (on_gpus(inputs)) {
     HANJI_RETURN_IF_ERROR(add_gpus(inputs, started));
   } else {
-    HANJI_ASSIGN_OR_RETURN(const plan::Plan draft, add_kernels(inputs));
+    HANJI_ASSIGN_OR_RETURN(plan::Plan draft, add_kernels(inputs));
     const int ranks = started ? started->local_ranks : draft.ranks;
-    HANJI_RETURN_IF_ERROR(add_times(inputs, draft, workload, ranks));
     topology::Machine host = inputs.machine;
     if (started) {
       HANJI_ASSIGN_OR_RETURN(host, read_host(ranks));
     }
     HANJI_ASSIGN_OR_RETURN(inputs.rates, rates_of(host, ranks));
+    HANJI_RETURN_IF_ERROR(decide_moves(inputs, workload, draft));
+    HANJI_RETURN_IF_ERROR(add_times(inputs, draft, workload, ranks));
   }
   HANJI_ASSIGN_OR_RETURN(plan::Plan plan, plan::make_plan(inputs));
   if (started) plan.cpus.assign(plan.ranks, {});  // the launcher has decided

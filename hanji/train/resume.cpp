@@ -127,6 +127,7 @@ Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig
   }
   ResumedPlan plan{.plan = {}, .changes = std::move(resumed.changes)};
   HANJI_ASSIGN_OR_RETURN(plan.plan, plan::make_plan(inputs));
+  HANJI_RETURN_IF_ERROR(decide_moves(inputs, workload, plan.plan));
   if (config.compute.device == plan::Device::kCpu && inputs.times.samples == 0) {
     const int busy_ranks = started ? started->local_ranks : plan.plan.ranks;
     HANJI_RETURN_IF_ERROR(add_times(inputs, plan.plan, workload, busy_ranks));

@@ -6,10 +6,11 @@
 namespace hanji::plan {
 
 ModelFamily gpt_family();
-/// Ranks among which features are cut, and blocks of which each has whole ones.
+/// Ranks among which features are cut, blocks of which each has whole ones, and what else they share.
 struct FeatureCut {
   int degree = 1;
   int blocks = 1;
+  Moves moves = Moves::kActivations;
 };
 /// Of any number of samples: options.micro_batch is not read. Of a model that is cut the operations are
 /// those of the largest part, and the bytes those of the whole.

@@ -1,0 +1,43 @@
+#include "hanji/plan/moves.h"
+
+#include <vector>
+
+#include "hanji/plan/memory.h"
+#include "hanji/plan/model_family.h"
+#include "hanji/plan/plan.h"
+
+namespace hanji::plan {
+namespace {
+
+using cost::Moved;
+
+int64_t activation_bytes_of(Precision precision) {
+  return precision == Precision::kBFloat16 ? 2 : parameter_bytes(precision);
+}
+
+}  // namespace
+
+std::optional<ComparedMoves> compare_moves(const Plan& plan) {
+  const Config& config = plan.config;
+  const auto mlp = family_of(config.model).mlp;
+  const int degree = plan.mesh.degree("tp");
+  if (mlp == nullptr || degree == 1 || config.train.cuts.features > 1) return std::nullopt;
+  const std::vector<cost::LinearRegion> layers = mlp(config, plan.micro_batch);
+  std::vector<cost::RegionCall> activations, weights;
+  const auto add = [](std::vector<cost::RegionCall>& all, const cost::LinearRegion& layer,
+                      Moved moved) {
+    const std::vector<cost::RegionCall> calls = cost::calls_of(layer, moved);
+    all.insert(all.end(), calls.begin(), calls.end());
+  };
+  add(activations, layers.front(), Moved::kInput);
+  add(activations, layers.back(), Moved::kOutput);
+  for (const cost::LinearRegion& layer : layers) add(weights, layer, Moved::kWeights);
+  const int64_t bytes = activation_bytes_of(plan.kernels.precision);
+  const cost::SecondsOf seconds_of = cost::seconds_on_host(plan.rates, degree);
+  return ComparedMoves{
+      layers.front().rows,
+      cost::cost_of(Moved::kInput, std::move(activations), degree, bytes, seconds_of),
+      cost::cost_of(Moved::kWeights, std::move(weights), degree, bytes, seconds_of)};
+}
+
+}  // namespace hanji::plan
