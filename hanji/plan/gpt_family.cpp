@@ -121,7 +121,8 @@ struct OwnSizes {
   int64_t kv_heads = 0;   ///< As AttentionFacts.
   int64_t attention = 1;  ///< Features of its heads.
   int64_t keys = 1;       ///< Of its keys, or values.
-  int64_t mlp_rows = 1;   ///< Of a sample's tokens, and
+  int64_t rows = 1;       ///< Of a sample's tokens in the residual stream,
+  int64_t mlp_rows = 1;   ///< in the MLP, and
   int64_t hidden = 1;     ///< features of these in the MLP.
   int64_t vocabulary = 1;
 };
@@ -144,6 +145,7 @@ OwnSizes own_sizes(const ModelSpec& m, FeatureCut cut) {
           .kv_heads = m.kv_heads > 0 ? kv_heads : 0,
           .attention = heads * size,
           .keys = kv_heads * size,
+          .rows = cut.sequence ? most(m.block, 1) : m.block,
           .mlp_rows = by_rows ? most(m.block, 1) : m.block,
           .hidden = by_rows ? 4 * m.width : most(4 * m.width, columns),
           .vocabulary = most(m.vocabulary, columns)};
@@ -171,7 +173,7 @@ LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const Own
                    {mlp_rows, own.hidden, c},
                    {mlp_rows, c, own.hidden}},
       .attention = AttentionFacts{own.heads, m.block, m.block, c / m.heads, own.kv_heads},
-      .rows = {{OperationKind::kNorm, m.block, c, 1, 2},
+      .rows = {{OperationKind::kNorm, own.rows, c, 1, 2},
                {OperationKind::kGelu, own.mlp_rows, own.hidden}},
       .elementwise_bytes = kElementsPerLayer * row_bytes,
       .kept = kept_by(m, options, {"norm.", "layer.", "block."}, m.layers),
@@ -187,7 +189,7 @@ LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const Own
 LayerFacts head(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
   return {.name = "head",
           .products = {{static_cast<double>(m.block), own.vocabulary, m.width}},
-          .rows = {{OperationKind::kNorm, m.block, m.width},
+          .rows = {{OperationKind::kNorm, own.rows, m.width},
                    {OperationKind::kLoss, m.block, own.vocabulary}},
           .kept = head_kept(m, options),
           .backward = amount_of(
@@ -212,6 +214,7 @@ ModelFacts facts_of(const Config& config) {
                     .recompute = config.compute.recompute},
                    {.degree = static_cast<int>(config.mesh.tp),
                     .blocks = static_cast<int>(config.train.cuts.features),
+                    .sequence = config.parallel.sequence,
                     .moves = config.parallel.moves});
 }
 

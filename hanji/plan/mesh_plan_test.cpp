@@ -285,6 +285,18 @@ TEST(MakePlanOfACutModel, ComparesWhatAnMlpCanMoveByRows) {
   }
 }
 
+TEST(MakePlanOfACutModel, CountsOperationsOnTheRowsThatARankHas) {
+  PlanInputs inputs = cut_baby(4, /*sequence=*/true);
+  inputs.config.parallel.moves = Moves::kWeights;
+  const LayerFacts cut = made(inputs).model.layers[1];
+  const LayerFacts whole = made(cut_baby(4, /*sequence=*/false)).model.layers[1];
+  EXPECT_EQ(whole.rows[0].rows, 256) << "norms";
+  EXPECT_EQ(cut.rows[0].rows, 128);
+  EXPECT_EQ(cut.products[2].m, 128);
+  EXPECT_EQ(cut.products[2].n, 2 * whole.products[2].n) << "all features of the MLP";
+  EXPECT_EQ(cut.product_flops(), whole.product_flops());
+}
+
 TEST(MakePlanOfACutModel, SaysWhatItsMlpsMoveAndWhatTheOtherWouldTake) {
   PlanInputs inputs = cut_baby(4, false);
   const Plan plan = made(inputs);

@@ -10,6 +10,7 @@ ModelFamily gpt_family();
 struct FeatureCut {
   int degree = 1;
   int blocks = 1;
+  bool sequence = false;
   Moves moves = Moves::kActivations;
 };
 /// Of any number of samples: options.micro_batch is not read. Of a model that is cut the operations are
