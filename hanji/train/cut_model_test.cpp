@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -10,6 +11,8 @@
 
 #include "hanji/compute/apply.h"
 #include "hanji/layers/model.h"
+#include "hanji/lens/observer.h"
+#include "hanji/models/gpt.h"
 #include "hanji/parallel/tensor/axis.h"
 #include "hanji/plan/test_plan.h"
 #include "hanji/test/run_ranks.h"
@@ -272,6 +275,45 @@ TEST_F(CutJob, VerifiesOneProcessInBlocks) {
     const StepTotals totals = process.step(observer);
     EXPECT_EQ(totals.loss, alone.losses[step]);
     EXPECT_EQ(totals.gradient_norm, alone.norms[step]);
+  }
+}
+
+/// The most elements of any tensor that operations of this thread give.
+class Largest : public lens::Observer {
+ public:
+  void after(const lens::Operation& operation) override {
+    operation.for_each_output(
+        [this](const at::Tensor& one) { most_ = std::max(most_, one.numel()); });
+  }
+  int64_t elements() const { return most_; }
+
+ private:
+  int64_t most_ = 0;
+};
+
+int64_t largest_in_a_step(models::GptImpl& model, int64_t samples) {
+  const at::Tensor tokens = at::arange(samples * model.options().block).view({samples, -1});
+  const layers::Batch batch{tokens, tokens, {0, samples}, tokens.numel()};
+  Largest largest;
+  const lens::Scope seen(largest);
+  model.loss_sum(batch).sum.backward();
+  return largest.elements();
+}
+
+TEST(CutGptJob, NoRankHasATensorOfAllLogits) {
+  models::GptOptions options{.layers = 1, .heads = 3, .width = 24, .block = 16, .vocabulary = 2050};
+  constexpr int64_t kSamples = 4;
+  const int64_t logits = kSamples * options.block * options.vocabulary;
+  models::GptImpl whole(options);
+  EXPECT_EQ(largest_in_a_step(whole, kSamples), logits) << "or this would not see it";
+  for (const bool sequence : {false, true}) {
+    test::run_ranks(3, [&](world::World& world) {
+      models::GptOptions own = options;
+      own.sequence = sequence;
+      own.axis = parallel::tensor::Axis(world.group());
+      models::GptImpl model(own);
+      EXPECT_LE(largest_in_a_step(model, kSamples), logits / 3 + logits / options.vocabulary);
+    });
   }
 }
 
