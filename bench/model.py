@@ -24,7 +24,7 @@ def start_hanji(initial, ranks, preset="baby", batch=4, dtype="float32", cores=N
         command += ["--save-initial", str(initial)]
     job = Ranks("hanji", command, ranks, cores)
     told = job.receive()[0]
-    job.kernels, job.products_seconds = told["kernels"], told["products_seconds"]
+    job.kernels, job.products_seconds, job.moves = told["kernels"], told["products_seconds"], told["moves"]
     return job
 
 

@@ -77,6 +77,16 @@ def render_step(rows):
     return [*lines, "", *losses, "Kernels: " + "; ".join(kernels) + "."]
 
 
+def render_tensor(rows):
+    moves = [row for row in rows if row["question"] == "moves"]
+    lines = render_step([row for row in rows if row["question"] != "moves"])
+    if not moves:
+        return lines
+    return [*lines, "", *grid(["samples, stream", "each MLP moves", "hanji", "the other choice's time over it"],
+                              [[f"{row['batch']}, {'cut by tokens' if row['sequence'] else 'whole'}", row["moves"],
+                                seconds_text(row["first_seconds"]), ratio_text(row)] for row in moves])]
+
+
 def onednn_leads(row):
     """Whether hanji took oneDNN's matmuls as about twice as fast as MKL's, with float32's accuracy."""
     faster = re.search(r"gemm\.onednn \((\d+) % faster", row["kernels"])
@@ -416,8 +426,9 @@ TABLES = [
     Table("tensor", "Tensor parallelism against PyTorch's DTensor",
           "The same GPT cut over 2 ranks of one thread, batch 4 for both together. hanji cuts everything that `mesh.tp` cuts;\n"
           "PyTorch cuts the MLPs, or the MLPs and attention (\"blocks\"), over Gloo, with fused AdamW and queries, keys and\n"
-          "values in linears of their own. \"highest\" and \"medium\" are as above.",
-          [["tensor", "--pairs", "6", "--steps", "2", "--seeds", "2"]], 200, render_step, judge_tensor),
+          "values in linears of their own. \"highest\" and \"medium\" are as above. Below, what the plan chooses to move for\n"
+          "each MLP against what it does not choose.",
+          [["tensor", "--pairs", "6", "--steps", "2", "--seeds", "2"]], 300, render_tensor, judge_tensor),
     Table("collectives", "Collectives in shared memory",
           "`hanji bench` for ranks of one host. The size of a routine with shares is that of all shares together.",
           [["all_reduce", "--pairs", "20"]], 300, render_collectives, judge_collectives),

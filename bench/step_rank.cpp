@@ -99,7 +99,8 @@ int main(int argc, char** argv) try {
   train::Job job = train::assemble(plan, world.group());
   if (!initial.empty() && world.rank() == 0) save_initial(job, initial);
   std::cout << nlohmann::json{{"kernels", plan.kernels.why},
-                              {"products_seconds", products_seconds(plan, world.rank())}}
+                              {"products_seconds", products_seconds(plan, world.rank())},
+                              {"moves", name_of(plan.config.parallel.moves)}}
             << std::endl;
 
   train::PrivateMemory memory;

@@ -1,10 +1,12 @@
 """How long is a training step of a GPT that ranks cut among themselves, against PyTorch's DTensor?
 
 Tensor parallelism of every MLP, and of every block, by PyTorch; of everything by hanji. Both sides start from the
-same parameters and all ranks see the same 4 samples; losses are compared first, as by step.py.
+same parameters and all ranks see the same 4 samples; losses are compared first, as by step.py. Last, what the plan
+chooses to move for each MLP against the other choice, with few samples and many.
 """
 from model import start_hanji, start_peer
-from step import Sides, check_float32, check_float64, compare, compared
+from pairs import Comparison
+from step import Sides, check_float32, check_float64, compare, compared, timed
 
 BATCH = 4
 
@@ -21,6 +23,19 @@ def tensor_parallel(a, cut):
     return Sides(ours, peer)
 
 
+def compare_moves(a, batch, sequence, rows):
+    def start(moves):
+        return start_hanji(None, a.ranks, a.preset, batch=batch // a.ranks,
+                           extra=[f"mesh.tp={a.ranks}", f"parallel.moves={moves}",
+                                  f"parallel.sequence={str(sequence).lower()}"])
+    chosen = start("auto")
+    other = start("weights" if chosen.moves == "activations" else "activations")
+    result = Comparison(timed(chosen), timed(other)).run(a.pairs, a.steps)
+    rows.add(f"batch {batch}{', sequence' if sequence else ''}: {chosen.moves} {result}  {other.moves}",
+             question="moves", batch=batch, sequence=sequence, moves=chosen.moves, **result.row())
+    chosen.close(), other.close()
+
+
 def run(folder, a, rows):
     for cut in ("mlp", "blocks"):
         (folder / cut).mkdir()
@@ -29,6 +44,9 @@ def run(folder, a, rows):
     for cut in ("mlp", "blocks"):
         compare(folder / f"initial-{cut}", a, tensor_parallel(a, cut),
                 {"question": "tensor", "ranks": a.ranks, "dtype": "float32", "peer_cuts": cut}, rows)
+    for batch in (BATCH, 4 * BATCH):
+        for sequence in (False, True):
+            compare_moves(a, batch, sequence, rows)
 
 
 if __name__ == "__main__":
