@@ -15,11 +15,12 @@ constexpr size_t kMaxOperations = 4096;
 constexpr int64_t kMaxSamples = int64_t{1} << 60;
 constexpr double kMaxTime = 1e12;
 constexpr double kMaxCalls = 1e12;
+constexpr double kMinRounds = 3;
 
 double part_of_step(const Operation& one) { return one.count * one.estimate; }
 
 /// The timed operation by which another is priced; null if there is none.
-const Operation* nearest(const std::vector<Operation>& all, const std::vector<Timing>& timings,
+const Operation* nearest(const std::vector<Operation>& all, const std::vector<double>& seconds,
                          const Operation& wanted) {
   const auto distance = [&](const Operation& one) {
     const double ratio = std::abs(std::log(one.estimate / wanted.estimate));
@@ -27,7 +28,7 @@ const Operation* nearest(const std::vector<Operation>& all, const std::vector<Ti
   };
   const Operation* found = nullptr;
   for (size_t i = 0; i < all.size(); ++i) {
-    if (timings[i].seconds <= 0) continue;
+    if (seconds[i] <= 0) continue;
     if (found == nullptr || distance(all[i]) < distance(*found)) found = &all[i];
   }
   return found;
@@ -42,25 +43,29 @@ double OperationTimes::seconds_of(double wanted) const {
 }
 
 std::vector<TimedOperation> time_operations(std::vector<Operation> operations,
-                                            double budget_seconds, const TimeOperation& time) {
+                                            double budget_seconds, const TimeInTurn& time) {
   for (Operation& one : operations) one.estimate = std::max(one.estimate, 1e-9);
   std::ranges::stable_sort(operations, std::greater(), part_of_step);
-  double rest = std::transform_reduce(operations.begin(), operations.end(), 0.0, std::plus(),
-                                      [](const Operation& one) { return one.estimate; });
-  std::vector<Timing> timings;
-  for (const Operation& one : operations) {
-    const bool fits = timings.empty() || one.estimate <= budget_seconds;
-    timings.push_back(fits ? time(one, budget_seconds * one.estimate / rest) : Timing());
-    budget_seconds = std::max(0.0, budget_seconds - timings.back().spent);
-    rest -= one.estimate;
+  std::vector<Operation> chosen;
+  std::vector<size_t> places;
+  double round = 0;
+  for (size_t i = 0; i < operations.size(); ++i) {
+    const double estimate = operations[i].estimate;
+    if (i > 0 && kMinRounds * (round + estimate) > budget_seconds) continue;
+    round += estimate;
+    chosen.push_back(operations[i]);
+    places.push_back(i);
   }
+  std::vector<double> seconds(operations.size());
+  const std::vector<double> timed_seconds = time(chosen, budget_seconds);
+  for (size_t i = 0; i < chosen.size(); ++i) seconds[places[i]] = timed_seconds[i];
   std::vector<TimedOperation> timed;
   for (size_t i = 0; i < operations.size(); ++i) {
     const Operation& one = operations[i];
-    timed.push_back({one.name, one.count, timings[i].seconds});
-    if (timings[i].seconds > 0) continue;
-    const Operation* like = nearest(operations, timings, one);
-    const double scale = like ? timings[like - operations.data()].seconds / like->estimate : 1;
+    timed.push_back({one.name, one.count, seconds[i]});
+    if (seconds[i] > 0) continue;
+    const Operation* like = nearest(operations, seconds, one);
+    const double scale = like ? seconds[like - operations.data()] / like->estimate : 1;
     timed.back().seconds = scale * one.estimate;
   }
   return timed;

@@ -65,19 +65,16 @@ constexpr double estimated_seconds(double flops, double bytes) {
   return flops / 100e9 + bytes / 10e9;
 }
 
-struct Timing {
-  double seconds = 0;  ///< Of one call; 0: it could not be timed.
-  double spent = 0;    ///< Seconds that timing it took.
-};
+/// Times operations in turn, all of them again and again, for about so many seconds.
+/// Result  seconds of one call of each; 0: it could not be timed.
+using TimeInTurn =
+    std::function<std::vector<double>(const std::vector<Operation>& chosen, double seconds)>;
 
-/// Times an operation for about so many seconds, at least one call.
-using TimeOperation = std::function<Timing(const Operation& operation, double seconds)>;
-
-/// Times the operations, those with the largest part of a step first, within `budget_seconds`.
+/// Times the operations that have the largest parts of a step and fit into `budget_seconds` a few times.
 ///
 /// Result  all of them: what the budget left out is priced by the nearest timed one of its kind
 ///         (else of any), in proportion to the estimates; by its estimate where nothing was timed.
 std::vector<TimedOperation> time_operations(std::vector<Operation> operations,
-                                            double budget_seconds, const TimeOperation& time);
+                                            double budget_seconds, const TimeInTurn& time);
 
 }  // namespace hanji::plan

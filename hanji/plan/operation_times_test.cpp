@@ -25,13 +25,18 @@ Operation operation(std::string name, double count, double estimate,
   return {.kind = kind, .name = std::move(name), .count = count, .estimate = estimate};
 }
 
-TEST(TimeOperations, TheLargestPartOfAStepIsTimedFirst) {
+TEST(TimeOperations, TheLargestPartsOfAStepAreTimedInTurn) {
   std::vector<std::string> order;
   const auto timed =
       time_operations({operation("once", 1, 3), operation("often", 10, 1), operation("rare", 1, 2)},
-                      100, [&](const Operation& one, double) {
-                        order.push_back(one.name);
-                        return Timing{.seconds = 2 * one.estimate, .spent = 1};
+                      100, [&](const std::vector<Operation>& chosen, double seconds) {
+                        EXPECT_EQ(seconds, 100);
+                        std::vector<double> twice;
+                        for (const Operation& one : chosen) {
+                          order.push_back(one.name);
+                          twice.push_back(2 * one.estimate);
+                        }
+                        return twice;
                       });
   EXPECT_THAT(order, ElementsAre("often", "once", "rare"));
   EXPECT_EQ(names_of(timed), order);
@@ -39,23 +44,29 @@ TEST(TimeOperations, TheLargestPartOfAStepIsTimedFirst) {
   EXPECT_EQ(timed[0].count, 10);
 }
 
-TEST(TimeOperations, TheBudgetIsSharedByEstimatesAndWhatItLeavesOutIsPricedByTheNearestOfItsKind) {
-  std::vector<double> given;
-  const auto timed = time_operations(
-      {operation("large", 1, 4), operation("norm", 1, 3, OperationKind::kNorm),
-       operation("small", 1, 2)},
-      9, [&](const Operation& one, double seconds) {
-        given.push_back(seconds);
-        return Timing{.seconds = 3 * one.estimate, .spent = one.name == "large" ? 4.0 : 5.0};
-      });
-  EXPECT_THAT(given, ElementsAre(4, 3)) << "of 9 by 4/9, then of 5 by 3/5";
+TEST(TimeOperations, WhatTheBudgetLeavesOutIsPricedByTheNearestOfItsKind) {
+  size_t given = 0;
+  const auto timed =
+      time_operations({operation("large", 1, 4), operation("norm", 1, 3, OperationKind::kNorm),
+                       operation("small", 1, 2)},
+                      3 * (4 + 3), [&](const std::vector<Operation>& chosen, double) {
+                        given = chosen.size();
+                        return std::vector<double>{12, 9};
+                      });
+  EXPECT_EQ(given, 2u) << "three rounds of all three do not fit";
   EXPECT_EQ(timed[2].name, "small");
   EXPECT_EQ(timed[2].seconds, 6) << "as the large product: three times the estimate";
 }
 
+TEST(TimeOperations, OneIsTimedWhateverItTakes) {
+  const auto timed = time_operations({operation("slow", 1, 100)}, 1,
+                                     [](auto&&, double) { return std::vector<double>{50}; });
+  EXPECT_EQ(timed[0].seconds, 50);
+}
+
 TEST(TimeOperations, EstimatesServeWhereNothingCouldBeTimed) {
   const auto timed = time_operations({operation("one", 1, 4)}, 1,
-                                     [](const Operation&, double) { return Timing{}; });
+                                     [](auto&&, double) { return std::vector<double>{0}; });
   EXPECT_EQ(timed[0].seconds, 4);
 }
 

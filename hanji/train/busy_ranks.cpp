@@ -7,6 +7,7 @@
 #include <exception>
 #include <latch>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -18,8 +19,6 @@ namespace {
 
 /// Of fewer one interrupt would be the most.
 constexpr double kMinSeconds = 2e-3;
-/// Beside a run of so many what warming up costs is little.
-constexpr double kSlowSeconds = 0.25;
 
 double seconds_since(int64_t start_ns) {
   return static_cast<double>(base::now_ns() - start_ns) * 1e-9;
@@ -42,12 +41,13 @@ std::optional<cpu_set_t> cpus_of_others(int ranks) {
 /// Ranks that run their work until the end of this object.
 class BusyRanks {
  public:
-  explicit BusyRanks(int ranks) : warm_(ranks), cpus_(cpus_of_others(ranks + 1)) {}
+  BusyRanks(int ranks, size_t parts)
+      : warm_(ranks), cpus_(cpus_of_others(ranks + 1)), parts_(parts) {}
   ~BusyRanks() { is_over_ = true; }
   BusyRanks(const BusyRanks&) = delete;
   BusyRanks& operator=(const BusyRanks&) = delete;
 
-  void start(int ranks, const MakeWork& make) {
+  void start(int ranks, const MakeRound& make) {
     for (int rank = 0; rank < ranks; ++rank) {
       threads_.emplace_back([this, make] { work(make); });
     }
@@ -63,16 +63,17 @@ class BusyRanks {
   }
 
  private:
-  void work(const MakeWork& make) {
+  void work(const MakeRound& make) {
     // A host without other CPUs for this process refuses, and they share those that there are.
     if (cpus_) ::sched_setaffinity(0, sizeof *cpus_, &*cpus_);
-    std::function<void()> run;
+    Round round;
+    std::vector<double> seconds(parts_);
     fail_safe([&] {
-      run = make();
-      run();
+      round = make();
+      round(seconds);
     });
     warm_.count_down();
-    while (!is_over_) fail_safe(run);
+    while (!is_over_) fail_safe([&] { round(seconds); });
   }
 
   void fail_safe(const std::function<void()>& run) {
@@ -87,6 +88,7 @@ class BusyRanks {
 
   std::latch warm_;
   const std::optional<cpu_set_t> cpus_;
+  const size_t parts_;
   std::atomic<bool> is_over_ = false;
   std::mutex mutex_;
   std::exception_ptr failure_;
@@ -95,25 +97,30 @@ class BusyRanks {
 
 }  // namespace
 
-plan::Timing time_with_busy_ranks(int ranks, double seconds, const MakeWork& make) {
-  BusyRanks others(ranks - 1);
+void add_seconds(double& seconds, const std::function<void()>& part) {
+  const int64_t begin_ns = base::now_ns();
+  part();
+  seconds += seconds_since(begin_ns);
+}
+
+std::vector<double> time_with_busy_ranks(int ranks, double seconds, size_t parts,
+                                         const MakeRound& make) {
+  BusyRanks others(ranks - 1, parts);
   others.start(ranks - 1, make);
-  const int64_t start_ns = base::now_ns();
-  const auto run = make();
-  int64_t begin_ns = base::now_ns();
-  run();
-  double spent = seconds_since(begin_ns);
-  int runs = 1;
+  const Round round = make();
+  std::vector<double> first(parts), sums(parts);
+  round(first);
   others.until_warm();
-  if (spent < kSlowSeconds) {
-    begin_ns = base::now_ns();
-    for (runs = 0, spent = 0; runs == 0 || spent < std::max(seconds, kMinSeconds); ++runs) {
-      run();
-      spent = seconds_since(begin_ns);
-    }
+  const double most = std::max(seconds, kMinSeconds);
+  int64_t rounds = 0;
+  if (std::accumulate(first.begin(), first.end(), 0.0) < most) {
+    const int64_t begin_ns = base::now_ns();
+    for (; rounds == 0 || seconds_since(begin_ns) < most; ++rounds) round(sums);
   }
   others.stop();
-  return {.seconds = spent / runs, .spent = seconds_since(start_ns)};
+  if (rounds == 0) return first;
+  for (double& one : sums) one /= static_cast<double>(rounds);
+  return sums;
 }
 
 }  // namespace hanji::train

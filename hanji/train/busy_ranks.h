@@ -1,22 +1,28 @@
 #pragma once
 
 #include <functional>
-
-#include "hanji/plan/operation_times.h"
+#include <vector>
 
 namespace hanji::train {
 
-/// Makes the work of one rank, with memory of its own, on the thread that will run it.
-using MakeWork = std::function<std::function<void()>()>;
+/// Runs each part of a rank's work once, in turn, and adds its seconds to its place.
+using Round = std::function<void(std::vector<double>& seconds)>;
+/// Makes the rounds of one rank, with memory of its own, on the thread that will run them.
+using MakeRound = std::function<Round()>;
 
-/// The mean time of a run of the work on the CPUs of the calling thread, while other ranks run theirs without a pause: a step is the
-/// sum of many such runs, and what seldom interrupts one of them is in it. The others run on other CPUs
-/// if the caller is pinned to fewer CPUs than there are ranks.
+/// Adds the seconds of one part.
+void add_seconds(double& seconds, const std::function<void()>& part);
+
+/// The mean seconds of each of so many parts on the CPUs of the calling thread, while other ranks run
+/// their rounds without a pause. A part follows the others, as it does in a step: it finds what they
+/// left in the caches, and what seldom interrupts one of them is in the mean. The other ranks run on
+/// other CPUs if the caller is pinned to fewer CPUs than there are ranks.
 ///
-/// `seconds`: to spend, at least one run beside a first one, which warms up; a slow first one is the
-/// result.
+/// `seconds`: to spend, at least one round beside a first one, which warms up; a first one that takes
+/// longer is the result.
 /// Errors  throws what the work throws on any rank.
-/// Thread  runs rank 0's work itself, each other's on a thread that ends before it returns.
-plan::Timing time_with_busy_ranks(int ranks, double seconds, const MakeWork& make);
+/// Thread  runs rank 0's rounds itself, each other's on a thread that ends before it returns.
+std::vector<double> time_with_busy_ranks(int ranks, double seconds, size_t parts,
+                                         const MakeRound& make);
 
 }  // namespace hanji::train

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -48,12 +50,15 @@ std::string name_of(const lens::Operation& operation) {
 
 bool writes_arguments(const c10::FunctionSchema& schema) { return schema.is_mutable(); }
 
+bool is_defined_tensor(const c10::IValue& value) {
+  return value.isTensor() && value.toTensor().defined();
+}
+
 /// The arguments of a call on tensors of their own.
 Values own_copies(const Values& arguments) {
   Values copies;
   for (const c10::IValue& value : arguments) {
-    const bool is_tensor = value.isTensor() && value.toTensor().defined();
-    if (!is_tensor) {
+    if (!is_defined_tensor(value)) {
       copies.push_back(value);
       continue;
     }
@@ -69,19 +74,26 @@ struct RecordedCall {
   Values arguments;
   bool with_gradients = false;
 
-  OperationWork work(int64_t count) const {
-    const MakeWork make = [call = *this, count] {
-      std::vector<Values> copies;
-      for (int64_t i = 0; i < count; ++i) copies.push_back(own_copies(call.arguments));
-      return [call, copies] {
-        const lens::Pause unseen;
-        const at::AutoGradMode mode(call.with_gradients);
-        // As in a step, results live on while other layers make theirs.
-        std::vector<Values> stacks = copies;
-        for (Values& stack : stacks) call.handle.callBoxed(stack);
-      };
+  /// The first tensor is what the operation before has made, and still in the caches.
+  OperationCall on_own_tensors() const {
+    const auto own = std::make_shared<Values>(own_copies(arguments));
+    const auto stack = std::make_shared<Values>();
+    const auto write_first = [call = *this, own] {
+      const lens::Pause unseen;
+      const at::NoGradGuard no_grad;
+      const auto first = std::ranges::find_if(*own, is_defined_tensor);
+      if (first != own->end())
+        first->toTensor().copy_(call.arguments[first - own->begin()].toTensor());
     };
-    return {make, count};
+    const auto run = [call = *this, own, stack] {
+      const lens::Pause unseen;
+      const at::AutoGradMode mode(call.with_gradients);
+      *stack = *own;
+      call.handle.callBoxed(*stack);
+      // What a backward gives is read once, by the operation that follows.
+      if (!call.with_gradients) stack->clear();
+    };
+    return {write_first, run, [stack] { stack->clear(); }};
   }
 };
 
@@ -119,8 +131,7 @@ class Recorder : public lens::Observer {
   std::vector<RecordedOperation> take() {
     std::vector<RecordedOperation> all;
     for (size_t i = 0; i < list_.size(); ++i) {
-      const int64_t at_once = calls_at_once(list_[i].count, bytes_[i]);
-      all.push_back({list_[i], calls_[i].work(at_once)});
+      all.push_back({list_[i], [call = calls_[i]] { return call.on_own_tensors(); }, bytes_[i]});
     }
     return all;
   }
@@ -132,7 +143,7 @@ class Recorder : public lens::Observer {
     const bool with_gradients = at::GradMode::is_enabled() && !writes_arguments(schema);
     Values arguments;
     for (const c10::IValue& value : operation.arguments()) {
-      if (!value.isTensor() || !value.toTensor().defined()) {
+      if (!is_defined_tensor(value)) {
         arguments.push_back(value);
         continue;
       }

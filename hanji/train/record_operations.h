@@ -5,7 +5,7 @@
 #include "hanji/layers/flow.h"
 #include "hanji/layers/model.h"
 #include "hanji/plan/operation_times.h"
-#include "hanji/train/operation_work.h"
+#include "hanji/train/operation_call.h"
 
 namespace hanji::train {
 
@@ -13,13 +13,14 @@ namespace hanji::train {
 /// arguments.
 struct RecordedOperation {
   plan::Operation operation;
-  OperationWork work;
+  MakeCall make;
+  int64_t bytes = 0;  ///< Of its tensors, about.
 };
 
 /// Runs one forward and backward of `batch` and records what it calls, the copies of gradients
 /// included. Nothing is timed.
 ///
-/// Result  in the order of their first calls; their work holds the arguments of that call.
+/// Result  in the order of their first calls; their calls hold copies of the arguments of that call.
 /// Errors  throws what the model throws.
 std::vector<RecordedOperation> record_operations(layers::Model& model, const layers::Batch& batch,
                                                  const std::vector<layers::LayerScope>& scopes);

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "hanji/compute/apply.h"
 #include "hanji/compute/memory.h"
@@ -13,6 +15,7 @@
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/plan/model_family.h"
+#include "hanji/train/busy_ranks.h"
 #include "hanji/train/make_model.h"
 #include "hanji/train/optimizer.h"
 #include "hanji/train/record_operations.h"
@@ -24,6 +27,8 @@ namespace {
 constexpr double kPasses = 20;
 constexpr double kMinOperations = 0.1;
 constexpr double kMaxOperations = 4;
+/// Of tensors that operations take which are timed in turn.
+constexpr int64_t kMaxBytesInTurn = int64_t{1} << 30;
 constexpr double kOtherBudget = 0.05;  // of the update and of reading, each
 /// A forward and backward of more than about so many seconds is timed at fewer samples: each
 /// operation is run a few times.
@@ -45,8 +50,7 @@ std::vector<RecordedOperation> own_operations(const plan::Plan& plan, int64_t sa
   std::vector<RecordedOperation> all;
   for (plan::Operation& one : plan::operations_of(plan.model, samples)) {
     one.index = all.size();
-    OperationWork work = own_work(one, plan.kernels);
-    all.push_back({std::move(one), std::move(work)});
+    all.push_back({one, own_call(one, plan.kernels), tensor_bytes(one)});
   }
   return all;
 }
@@ -69,6 +73,46 @@ std::vector<RecordedOperation> seen_operations(const TimingJob& job, int64_t sam
   return record_operations(*model, batch, training_scopes(job.plan.config, *model));
 }
 
+/// A rank's calls in the order of a step: all begin, then all end in reverse.
+Round round_of(const std::vector<const RecordedOperation*>& operations) {
+  std::vector<OperationCall> calls;
+  for (const RecordedOperation* one : operations) calls.push_back(one->make());
+  return [calls](std::vector<double>& seconds) {
+    for (size_t i = 0; i < calls.size(); ++i) {
+      calls[i].before();
+      add_seconds(seconds[i], calls[i].begin);
+    }
+    for (size_t i = calls.size(); i-- > 0;) add_seconds(seconds[i], calls[i].end);
+  };
+}
+
+/// Times the chosen ones in turn, as many at once as memory allows.
+std::vector<double> time_in_turn(const TimingJob& job, const std::vector<RecordedOperation>& all,
+                                 const std::vector<plan::Operation>& chosen, double budget) {
+  std::vector<size_t> order(chosen.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, std::less(), [&](size_t i) { return chosen[i].index; });
+  double rest = 0;
+  for (const plan::Operation& one : chosen) rest += one.estimate;
+  std::vector<double> seconds(chosen.size());
+  for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    std::vector<const RecordedOperation*> together;
+    double estimate = 0;
+    for (int64_t bytes = 0; end < order.size(); ++end) {
+      const RecordedOperation& one = all[chosen[order[end]].index];
+      bytes += one.bytes;
+      if (end > begin && bytes > kMaxBytesInTurn) break;
+      estimate += one.operation.estimate;
+      together.push_back(&one);
+    }
+    const std::vector<double> means =
+        time_with_busy_ranks(job.busy_ranks, budget * estimate / rest, together.size(),
+                             [&] { return round_of(together); });
+    for (size_t i = begin; i < end; ++i) seconds[order[i]] = means[i - begin];
+  }
+  return seconds;
+}
+
 std::vector<plan::TimedOperation> timed_operations(const TimingJob& job, int64_t samples) {
   const bool names_its_own = plan::family_of(job.plan.config.model).facts != nullptr;
   const std::vector<RecordedOperation> all =
@@ -80,12 +124,17 @@ std::vector<plan::TimedOperation> timed_operations(const TimingJob& job, int64_t
     pass += one.operation.count * one.operation.estimate;
   }
   const double budget = std::clamp(kPasses * pass, kMinOperations, kMaxOperations);
-  return plan::time_operations(operations, budget, [&](const plan::Operation& one, double seconds) {
-    const OperationWork& work = all[one.index].work;
-    plan::Timing timing = time_with_busy_ranks(job.busy_ranks, seconds, work.make);
-    timing.seconds /= static_cast<double>(work.calls);
-    return timing;
-  });
+  return plan::time_operations(operations, budget,
+                               [&](const std::vector<plan::Operation>& chosen, double seconds) {
+                                 return time_in_turn(job, all, chosen, seconds);
+                               });
+}
+
+/// Rounds of one part.
+double time_alone(const TimingJob& job, const std::function<std::function<void()>()>& make) {
+  return time_with_busy_ranks(job.busy_ranks, kOtherBudget, 1, [&]() -> Round {
+    return [part = make()](std::vector<double>& seconds) { add_seconds(seconds[0], part); };
+  })[0];
 }
 
 /// The norm and the optimizer on parameters of these sizes, as a rank has them that has all.
@@ -127,22 +176,21 @@ double update_seconds(const TimingJob& job) {
     elements += sizes.back();
   }
   if (sizes.empty()) return 0;
-  const plan::Timing timing = time_with_busy_ranks(job.busy_ranks, kOtherBudget, [&] {
-    return [update = std::make_shared<Update>(sizes, job.plan)] { update->run(); };
-  });
-  return timing.seconds * static_cast<double>(job.plan.model.num_parameters()) /
+  const double seconds = time_alone(
+      job, [&] { return [update = std::make_shared<Update>(sizes, job.plan)] { update->run(); }; });
+  return seconds * static_cast<double>(job.plan.model.num_parameters()) /
          static_cast<double>(elements);
 }
 
 double sample_seconds(const TimingJob& job) {
   const data::Loader loader = loader_of(job);
   const layout::Range positions = loader.micro_batches().front();
-  const plan::Timing timing = time_with_busy_ranks(job.busy_ranks, kOtherBudget, [&] {
+  const double seconds = time_alone(job, [&] {
     return [&, batch = std::make_shared<layers::Batch>(), step = int64_t{0}]() mutable {
       data::read_batch(*job.workload.dataset.samples, loader, step++, positions, *batch);
     };
   });
-  return timing.seconds / static_cast<double>(positions.size());
+  return seconds / static_cast<double>(positions.size());
 }
 
 }  // namespace

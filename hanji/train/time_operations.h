@@ -13,8 +13,8 @@ struct TimingJob {
   int busy_ranks = 1;  ///< So many threads of this process do the same while one of them is timed.
 };
 
-/// Times the operations of a forward and backward of a micro-batch one by one, the update of all
-/// parameters and the reading of a sample; never a layer or a step. A family that names its own
+/// Times the operations of a forward and backward of a micro-batch, each by itself and all in turn; the
+/// update of all parameters and the reading of a sample; never a layer or a step. A family that names its own
 /// operations has those timed; of any other model one forward and backward is run, unmeasured, for
 /// its operations and their arguments.
 ///

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
 #include <thread>
 
@@ -80,15 +81,29 @@ TEST(TimeOperations, TheProcessDrawsTheNumbersThatItWouldHaveDrawn) {
 
 TEST(BusyRanks, OthersWorkWhileOneIsTimedAndNoLonger) {
   std::atomic<int> made = 0, runs = 0;
-  const plan::Timing timing = time_with_busy_ranks(3, 0.01, [&] {
+  time_with_busy_ranks(3, 0.01, 1, [&] {
     ++made;
-    return [&] { ++runs; };
+    return [&](std::vector<double>&) { ++runs; };
   });
   EXPECT_EQ(made, 3);
   const int runs_at_the_end = runs;
   EXPECT_GT(runs_at_the_end, 3);
   EXPECT_EQ(runs, runs_at_the_end);
-  EXPECT_GE(timing.spent, timing.seconds);
+}
+
+TEST(BusyRanks, EachPartHasTheMeanOfItsRounds) {
+  int rounds = 0;
+  const auto seconds = time_with_busy_ranks(1, 0.01, 2, [&]() -> Round {
+    return [&](std::vector<double>& parts) {
+      parts[0] += rounds == 0 ? 1e-3 : 2e-3;  // the first one warms up
+      parts[1] += 3e-3;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      ++rounds;
+    };
+  });
+  EXPECT_GT(rounds, 2);
+  EXPECT_NEAR(seconds[0], 2e-3, 1e-9);
+  EXPECT_NEAR(seconds[1], 3e-3, 1e-9);
 }
 
 TEST(BusyRanks, OthersLeaveItsCpuToARankThatIsPinned) {
@@ -102,8 +117,8 @@ TEST(BusyRanks, OthersLeaveItsCpuToARankThatIsPinned) {
   ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
   const std::thread::id rank = std::this_thread::get_id();
   std::atomic<int> beside = 0;
-  time_with_busy_ranks(2, 0.01, [&] {
-    return [&] {
+  time_with_busy_ranks(2, 0.01, 1, [&] {
+    return [&](std::vector<double>&) {
       cpu_set_t mine;
       sched_getaffinity(0, sizeof mine, &mine);
       if (std::this_thread::get_id() != rank && CPU_ISSET(first, &mine)) ++beside;
@@ -115,13 +130,13 @@ TEST(BusyRanks, OthersLeaveItsCpuToARankThatIsPinned) {
 
 TEST(BusyRanks, WhatAnyRankThrowsIsThrown) {
   std::atomic<int> made = 0;
-  const MakeWork make = [&]() -> std::function<void()> {
+  const MakeRound make = [&]() -> Round {
     const int rank = made++;
-    return [rank] {
+    return [rank](std::vector<double>&) {
       if (rank == 1) throw std::runtime_error("of one");
     };
   };
-  EXPECT_THROW(time_with_busy_ranks(2, 0.01, make), std::runtime_error);
+  EXPECT_THROW(time_with_busy_ranks(2, 0.01, 1, make), std::runtime_error);
 }
 
 }  // namespace

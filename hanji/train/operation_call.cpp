@@ -1,10 +1,8 @@
-#include "hanji/train/operation_work.h"
+#include "hanji/train/operation_call.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <algorithm>
-#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -21,10 +19,7 @@ using compute::Weight;
 using plan::OperationKind;
 using Outputs = std::vector<at::Tensor>;
 
-constexpr double kMaxCallsAtOnce = 8;
-constexpr int64_t kMaxBytesAtOnce = int64_t{64} << 20;
-
-/// The leaves of one call of an operation, and the call.
+/// The leaves of an operation, and what its forward has left.
 class Call {
  public:
   Call(const plan::Operation& operation, const base::KernelChoice& kernels)
@@ -32,8 +27,13 @@ class Call {
     forward_ = make();
   }
 
-  Outputs forward() const { return forward_(); }
-  void forget_gradients() const {
+  void forward() { outputs_ = forward_(); }
+  void backward() {
+    if (gradients_.empty()) {
+      for (const at::Tensor& one : outputs_) gradients_.push_back(at::ones_like(one));
+    }
+    torch::autograd::backward(outputs_, gradients_);
+    outputs_.clear();
     for (const at::Tensor& leaf : leaves_) leaf.mutable_grad().reset();
   }
 
@@ -111,53 +111,22 @@ class Call {
   base::KernelChoice kernels_;
   std::vector<at::Tensor> leaves_;
   Forward forward_;
+  Outputs outputs_, gradients_;
 };
 
-/// All forwards, then one backward through all, as layers do.
-class Calls {
- public:
-  Calls(const plan::Operation& operation, const base::KernelChoice& kernels, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-      calls_.push_back(std::make_unique<Call>(operation, kernels));
-    }
-  }
+}  // namespace
 
-  void run() {
-    Outputs outputs;
-    for (const auto& call : calls_) {
-      call->forget_gradients();
-      for (at::Tensor& one : call->forward()) outputs.push_back(std::move(one));
-    }
-    if (gradients_.empty()) {
-      for (const at::Tensor& one : outputs) gradients_.push_back(at::ones_like(one));
-    }
-    torch::autograd::backward(outputs, gradients_);
-  }
-
- private:
-  std::vector<std::unique_ptr<Call>> calls_;
-  Outputs gradients_;
-};
-
-int64_t bytes_of(const plan::Operation& one) {
+int64_t tensor_bytes(const plan::Operation& one) {
   const int64_t rows = one.samples * one.rows;
   const bool has_inner = one.kind == OperationKind::kProduct;
   return 4 * 4 * (rows * one.columns + (has_inner ? (rows + one.columns) * one.inner : 0));
 }
 
-}  // namespace
-
-int64_t calls_at_once(double count, int64_t bytes) {
-  const auto wanted = static_cast<int64_t>(std::clamp(std::ceil(count), 1.0, kMaxCallsAtOnce));
-  return std::clamp<int64_t>(kMaxBytesAtOnce / std::max<int64_t>(1, bytes), 1, wanted);
-}
-
-OperationWork own_work(const plan::Operation& operation, const base::KernelChoice& kernels) {
-  const int64_t count = calls_at_once(operation.count, bytes_of(operation));
-  const MakeWork make = [operation, kernels, count] {
-    return [calls = std::make_shared<Calls>(operation, kernels, count)] { calls->run(); };
+MakeCall own_call(const plan::Operation& operation, const base::KernelChoice& kernels) {
+  return [operation, kernels] {
+    const auto call = std::make_shared<Call>(operation, kernels);
+    return OperationCall{[] {}, [call] { call->forward(); }, [call] { call->backward(); }};
   };
-  return {make, count};
 }
 
 }  // namespace hanji::train

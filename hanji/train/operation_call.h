@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "hanji/base/kernel_choice.h"
+#include "hanji/plan/operation_times.h"
+
+namespace hanji::train {
+
+/// An operation on tensors of its own, as a step calls it: results live on while others are made.
+struct OperationCall {
+  std::function<void()> before;  ///< Not timed: what the call before it in a step has just written.
+  std::function<void()> begin;   ///< The forward, or the call.
+  std::function<void()> end;     ///< The backward where it has one; results are freed.
+};
+using MakeCall = std::function<OperationCall()>;
+
+/// Bytes that the tensors of one of hanji's own operations take, about.
+int64_t tensor_bytes(const plan::Operation& operation);
+
+/// Forward and backward of one of hanji's own operations by the kernels that were chosen.
+/// Thread  the process multiplies as compute::apply() has set.
+MakeCall own_call(const plan::Operation& operation, const base::KernelChoice& kernels);
+
+}  // namespace hanji::train
