@@ -146,7 +146,9 @@ void Watchdog::beat() { segment_->rank_state(rank_).heartbeat_ns.store(base::now
 /// Returns how long no other rank can have missed its heartbeats: looking only as often as beating
 /// would name a stopped rank up to one heartbeat late.
 std::chrono::nanoseconds Watchdog::check_heartbeats() {
-  const int64_t limit = options_.missed_heartbeats * options_.heartbeat.count();
+  // A tenth is left to write the line: a rank that stops right after a beat is named in time too.
+  const int64_t beat = options_.heartbeat.count();
+  const int64_t limit = options_.missed_heartbeats * beat - beat / 10;
   int64_t least = limit;
   for (int rank = 0; rank < segment_->ranks(); ++rank) {
     if (!pidfds_[rank].valid() || presence_of(*segment_, rank) != Presence::kHere) continue;

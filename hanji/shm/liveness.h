@@ -23,7 +23,7 @@ struct LivenessEvent {
 
 struct WatchdogOptions {
   std::chrono::nanoseconds heartbeat = std::chrono::seconds(5);
-  /// A rank whose heart did not beat for so many heartbeats is named as stopped.
+  /// A rank that stops is named within so many heartbeats.
   int missed_heartbeats = 3;
   /// So long a launcher that waits for the same death may tell its cause before we name it.
   std::chrono::nanoseconds launcher_time = std::chrono::nanoseconds(0);
