@@ -15,7 +15,7 @@ namespace hanji::train {
 
 /// Batches of the ranks that see the same samples: the first of them reads, the others map its memory.
 ///
-/// Two halves of that memory take turns.
+/// That memory is double-buffered.
 /// Order   a collective of the peers must follow each read(): it shows them the samples, and that nobody
 ///         uses those of the read before.
 class SharedBatches {
