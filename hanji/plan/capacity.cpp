@@ -177,7 +177,7 @@ Status check(const CapacityQuery& query) {
     bytes += std::max(0.0, of_sample) * static_cast<double>(query.micro_batch);
   }
   refuse(bytes > kMaxRankBytes, fmt::format("--micro-batch {} keeps {:.0e} bytes, more than 10^18",
-                                        query.micro_batch, bytes));
+                                            query.micro_batch, bytes));
   return wrong.empty() ? Status() : base::invalid_argument(wrong);
 }
 

@@ -128,8 +128,8 @@ std::vector<Operation> operations_of(const ModelFacts& model, int64_t samples) {
   for (const LayerFacts& layer : model.layers) {
     for (Operation& one : operations_of(layer)) {
       one.samples = samples;
-      one.name = fmt::format("{} {} x {} x {} x {}", kKinds[static_cast<size_t>(one.kind)], samples, one.rows,
-                             one.columns, one.inner);
+      one.name = fmt::format("{} {} x {} x {} x {}", kKinds[static_cast<size_t>(one.kind)], samples,
+                             one.rows, one.columns, one.inner);
       if (one.kv_heads > 0) one.name += fmt::format(" on {}", one.kv_heads);
       one.estimate = estimate(one);
       if (layer.is_repeated) one.count *= 1 + kForwardAgain;

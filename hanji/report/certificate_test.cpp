@@ -122,7 +122,9 @@ TEST(Certificate, ADifferenceOnAMeshHasCoordinatesAndAnAxis) {
   EXPECT_EQ(json["coordinates"][1]["tp"], 1);
   found.axes.clear();
   found.ranks = {0, 1, 2, 3};
-  EXPECT_THAT(describe(certificate), HasSubstr(R"(gradient w on ranks 0 (dp=0,tp=0), 1 (dp=0,tp=1), 2 (dp=1,tp=0), 3 (dp=1,tp=1)
+  EXPECT_THAT(
+      describe(certificate),
+      HasSubstr(R"(gradient w on ranks 0 (dp=0,tp=0), 1 (dp=0,tp=1), 2 (dp=1,tp=0), 3 (dp=1,tp=1)
   axis       none: without dp, or without tp there is a difference, too)"));
 }
 

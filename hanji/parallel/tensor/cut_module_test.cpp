@@ -151,17 +151,17 @@ TEST(CutModule, TrainsAsTheModule) {
 }
 
 TEST(CutModule, ClipsByTheNormOfAllPartsAndOnceOfWhatIsWhole) {
-  constexpr double kMost = 0.5;
+  constexpr double kMaxNorm = 0.5;
   UserNet alone;
   user_loss(alone.forward(user_tokens())).backward();
-  const double expected = clip_grad_norm(alone.parameters(), kMost);
-  ASSERT_GT(expected, 2 * kMost);
+  const double expected = clip_grad_norm(alone.parameters(), kMaxNorm);
+  ASSERT_GT(expected, 2 * kMaxNorm);
   for (const int degree : {1, 2, 3}) {
     test::run_ranks(degree, [&](world::World& world) {
       UserNet net;
       const CutModule cut(net, world.group(), all_cuts());
       user_loss(net.forward(user_tokens())).backward();
-      const double norm = cut.clip_grad_norm(kMost);
+      const double norm = cut.clip_grad_norm(kMaxNorm);
       EXPECT_NEAR(norm, expected, degree == 1 ? 0 : 1e-12 * expected);
       for (const auto& item : net.named_parameters()) {
         const at::Tensor whole = alone.named_parameters()[item.key()].grad();
