@@ -15,6 +15,20 @@ GroupLines::GroupLines(std::shared_ptr<Segment> segment, int group, std::vector<
   for (const int rank : members_) ranks_.push_back(&segment_->group_rank(group, rank));
 }
 
+GroupLines GroupLines::of(int group, int world_rank) const {
+  const int channel = group - kMaxGroups;
+  const uint64_t bits =
+      channel < 0 ? segment_->group_rank(group, world_rank).members.load(std::memory_order_acquire)
+                  : uint64_t{1} << (channel / segment_->ranks()) |
+                        uint64_t{1} << (channel % segment_->ranks());
+  std::vector<int> members;
+  for (int rank = 0; rank < segment_->ranks(); ++rank) {
+    if ((bits >> rank & 1) != 0) members.push_back(rank);
+  }
+  const auto me = std::ranges::find(members, world_rank) - members.begin();
+  return GroupLines(segment_, group, std::move(members), static_cast<int>(me));
+}
+
 uint64_t GroupLines::last_sequence(int member) const {
   return std::max(ranks_[member]->lines[0].sequence.load(std::memory_order_acquire),
                   ranks_[member]->lines[1].sequence.load(std::memory_order_acquire));

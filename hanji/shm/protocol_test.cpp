@@ -67,6 +67,34 @@ TEST(Deadline, SaysInWhichGroupTheAbsentRankWaits) {
   });
 }
 
+TEST(Deadline, FollowsWaitsToTheRankThatDoesNotWait) {
+  const auto segment = test::make_segment(3);
+  const auto list = share(schedule::barrier(2));
+  std::atomic<bool> is_over = false;
+  test::run_threads(3, [&](int rank) {
+    const auto join = [&](int group, std::vector<int> members, std::chrono::milliseconds deadline) {
+      EngineOptions options;
+      options.deadline = deadline;
+      return Engine::create(segment, group, std::move(members), rank, options).or_throw();
+    };
+    if (rank == 2) {
+      const auto never_called = join(1, {1, 2}, 5s);
+      while (!is_over) std::this_thread::sleep_for(1ms);
+      return;
+    }
+    const auto engine = rank == 0 ? join(0, {0, 1}, 200ms) : join(1, {1, 2}, 5s);
+    const Status status = engine->wait(engine->submit(call_of(list)).or_throw());
+    EXPECT_EQ(status.code(), Code::kTimeout);
+    if (rank == 1) return;
+    EXPECT_THAT(
+        status.message(),
+        AllOf(HasSubstr("absent rank 1: "), HasSubstr("waits in operation 1 of group 1 for "),
+              HasSubstr("rank 2 of the host): "), HasSubstr("not waiting for anybody")));
+    segment->abort(rank, status.code(), status.message());
+    is_over = true;
+  });
+}
+
 TEST(Deadline, ALateRankIsToldThatItsPeersGaveUp) {
   EngineOptions options;
   options.deadline = 50ms;

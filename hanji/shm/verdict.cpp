@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "hanji/base/clock.h"
 #include "hanji/base/units.h"
@@ -14,16 +15,15 @@ namespace {
 
 using schedule::Routine;
 
-std::string operation_of(const Segment& segment, uint64_t operation, int group) {
-  if (group < kMaxGroups) return fmt::format("operation {} of group {}", operation, group);
-  const int channel = group - kMaxGroups;
+std::string where(const GroupLines& lines, uint64_t operation) {
+  if (lines.group() < kMaxGroups) {
+    return fmt::format("operation {} of group {}", operation, lines.group());
+  }
+  const Segment& segment = lines.segment();
+  const int channel = lines.group() - kMaxGroups;
   return fmt::format("message {} from rank {} to rank {}", operation,
                      name_of_rank(segment, channel / segment.ranks()),
                      name_of_rank(segment, channel % segment.ranks()));
-}
-
-std::string where(const GroupLines& lines, uint64_t operation) {
-  return operation_of(lines.segment(), operation, lines.group());
 }
 
 std::string rank_name(const GroupLines& lines, int member) {
@@ -66,22 +66,30 @@ int64_t num_alike(const std::vector<Words>& posted, const Words& words) {
                        [&](const Words& other) { return same_call(words, other); });
 }
 
-// What the rank does instead, as far as its words in the segment tell.
-std::string whereabouts(const GroupLines& lines, int member) {
+// What the rank does instead, as far as its words in the segment tell. Where it waits for others in
+// another group, so do they: `seen` has whom the text names already.
+std::string whereabouts(const GroupLines& lines, int member, uint64_t seen) {
   const RankState& state = lines.segment().rank_state(lines.world_rank(member));
   const auto presence = static_cast<Presence>(state.presence.load());
   if (presence == Presence::kAbsent) return "it never joined";
   if (presence == Presence::kLeft) return "it left";
   const uint64_t waiting = state.waiting.load(std::memory_order_acquire);
   const double silent = static_cast<double>(base::now_ns() - state.heartbeat_ns.load()) / 1e9;
-  std::string text = fmt::format("process {}", state.pid.load());
-  if (waiting != 0) {
-    text += ", waits in " + operation_of(lines.segment(), waiting & 0xffffffffffff,
-                                         static_cast<int>(waiting >> 48) - 1);
-  } else {
-    text += ", is not waiting for anybody";
+  std::string text = fmt::format("process {}, last heartbeat {} ago", state.pid.load(),
+                                 base::format_seconds(silent));
+  if (waiting == 0) return text + ", is not waiting for anybody";
+  const uint64_t operation = waiting & 0xffffffffffff;
+  const GroupLines other = lines.of(static_cast<int>(waiting >> 48) - 1, lines.world_rank(member));
+  text += ", waits in " + where(other, operation);
+  std::string_view separator = " for ";
+  for (int late = 0; late < other.size(); ++late) {
+    const uint64_t bit = uint64_t{1} << other.world_rank(late);
+    if (other.last_operation(late) >= operation || (seen & bit) != 0) continue;
+    seen |= bit;
+    text += fmt::format("{}{}: {}; {}", std::exchange(separator, "; for "), rank_name(other, late),
+                        last_call(other, late), whereabouts(other, late, seen));
   }
-  return text + fmt::format(", last heartbeat {} ago", base::format_seconds(silent));
+  return text;
 }
 
 }  // namespace
@@ -142,7 +150,7 @@ Status timeout_verdict(const GroupLines& lines, const Waiting& waiting) {
   for (int member = 0; member < lines.size(); ++member) {
     if (lines.has_posted(member, waiting.sequence)) continue;
     text += fmt::format("; absent {}: {}; {}", rank_name(lines, member), last_call(lines, member),
-                        whereabouts(lines, member));
+                        whereabouts(lines, member, uint64_t{1} << lines.world_rank(member)));
   }
   return base::timeout(text + "; look there first, or raise comm.deadline if it is only slow");
 }

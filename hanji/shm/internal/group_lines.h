@@ -24,6 +24,8 @@ class GroupLines {
   int size() const { return static_cast<int>(ranks_.size()); }
   int me() const { return me_; }
   int group() const { return group_; }
+  /// The lines of the group in which another rank of the segment waits, seen by that rank.
+  GroupLines of(int group, int world_rank) const;
   /// The rank in the segment of a member.
   int world_rank(int member) const { return members_[member]; }
   Segment& segment() const { return *segment_; }
