@@ -101,7 +101,7 @@ TEST(BusyRanks, EachPartHasTheMeanOfItsRounds) {
       ++rounds;
     };
   });
-  EXPECT_GT(rounds, 2);
+  EXPECT_GE(rounds, 2);
   EXPECT_NEAR(seconds[0], 2e-3, 1e-9);
   EXPECT_NEAR(seconds[1], 3e-3, 1e-9);
 }
