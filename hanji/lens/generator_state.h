@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <mutex>
