@@ -1,0 +1,252 @@
+#include "hanji/parallel/pipeline/pipeline.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "hanji/base/status.h"
+#include "hanji/comm/host_values.h"
+#include "hanji/comm/message.h"
+#include "hanji/layers/model.h"
+
+namespace hanji::parallel {
+namespace {
+
+using schedule::Action;
+using schedule::ActionKind;
+
+constexpr size_t kMaxDims = 8;
+/// Dtype, whether it has a gradient, dimensions, sizes.
+constexpr size_t kWordsPerTensor = 3 + kMaxDims;
+/// How many tensors, then each.
+using Description = std::array<int64_t, 1 + layers::kMaxFlowTensors * kWordsPerTensor>;
+
+bool computes_gradients(const Action& action) {
+  return action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
+}
+
+at::Tensor as_leaf(const at::Tensor& tensor, bool has_gradient) {
+  at::Tensor leaf = tensor.detach();
+  return has_gradient ? leaf.requires_grad_() : leaf;
+}
+
+/// A tensor whose gradient backward() has not computed has a gradient of zeros.
+std::vector<at::Tensor> gradients_of(const layers::Flow& inputs) {
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& input : inputs) {
+    if (!input.requires_grad()) continue;
+    gradients.push_back(input.grad().defined() ? input.grad() : at::zeros_like(input.detach()));
+  }
+  return gradients;
+}
+
+}  // namespace
+
+Pipeline::Pipeline(layers::Model& model, Stages stages, const comm::Group& group)
+    : model_(model), stages_(std::move(stages)), group_(group) {
+  check_stages(stages_, model_, group_.size());
+  for (int stage = 0; stage < stages_.last(); ++stage) {
+    labels_.push_back(fmt::format("flow of stage {} to {}", stage, stage + 1));
+    gradient_labels_.push_back(fmt::format("gradient of stage {} to {}", stage + 1, stage));
+  }
+}
+
+void Pipeline::run(const schedule::ActionList& actions, const std::vector<int64_t>& sizes,
+                   const PipelineCalls& calls) {
+  under_way_.clear();
+  const auto last = std::find_if(actions.rbegin(), actions.rend(), computes_gradients);
+  for (auto action = actions.begin(); action != actions.end(); ++action) {
+    switch (action->kind) {
+      case ActionKind::kForward: calls.forward(*action); break;
+      case ActionKind::kBackward:
+      case ActionKind::kBackwardInput: calls.backward(*action, action + 1 == last.base()); break;
+      case ActionKind::kBackwardWeight: break;
+      case ActionKind::kSend: send(*action, sizes.at(action->micro_batch)); break;
+      case ActionKind::kReceive: receive(*action, sizes.at(action->micro_batch)); break;
+      case ActionKind::kReduce:
+        if (calls.reduce) calls.reduce(*action);
+        break;
+      case ActionKind::kUnshard:
+      case ActionKind::kReshard:
+        throw Error(base::unsupported(fmt::format(
+            "{}: a pipeline keeps the parameters of its stages whole; leave unshard and reshard "
+            "out of the list",
+            to_string(*action))));
+    }
+    drop_sent();
+  }
+  for (Sent& one : sent_) {
+    for (comm::Work& work : one.works) work.wait();
+  }
+  sent_.clear();
+}
+
+layers::Flow Pipeline::forward(const Action& action, const layers::Batch& batch,
+                               const std::vector<layers::LayerScope>& scopes) {
+  const int stage = action.stage;
+  const bool trains = at::GradMode::is_enabled();
+  UnderWay& pass = under_way(stage, action.micro_batch);
+  if (stage > 0 && has(stage - 1)) {
+    UnderWay& before = under_way(stage - 1, action.micro_batch);
+    for (const at::Tensor& output : std::exchange(before.outputs, {})) {
+      pass.inputs.push_back(as_leaf(output, trains && output.requires_grad()));
+    }
+  }
+  layers::Flow flow = pass.inputs;
+  if (!trains) pass.inputs.clear();
+  flow = model_.forward(stages_.layers[stage], std::move(flow), batch, scopes);
+  if (stage == stages_.last()) return flow;
+  for (const at::Tensor& output : flow) {
+    if (output.requires_grad()) pass.roots.push_back(torch::autograd::impl::gradient_edge(output));
+  }
+  pass.outputs = std::move(flow);
+  return {};
+}
+
+void Pipeline::backward(const Action& action, const at::Tensor& loss) {
+  const int stage = action.stage;
+  UnderWay& pass = under_way(stage, action.micro_batch);
+  if (stage == stages_.last()) {
+    loss.backward();
+  } else {
+    if (has(stage + 1)) {
+      pass.output_gradients = under_way(stage + 1, action.micro_batch).input_gradients;
+      under_way_.erase({stage + 1, action.micro_batch});
+    }
+    const auto gradients = std::exchange(pass.output_gradients, {});
+    if (const auto roots = std::exchange(pass.roots, {}); !roots.empty()) {
+      torch::autograd::Engine::get_default_engine().execute(roots, gradients, /*keep_graph=*/false,
+                                                            /*create_graph=*/false,
+                                                            /*accumulate_grad=*/true);
+    }
+  }
+  pass.input_gradients = gradients_of(std::exchange(pass.inputs, {}));
+  if (stage == 0) under_way_.erase({stage, action.micro_batch});
+}
+
+void Pipeline::send(const Action& action, int64_t size) {
+  if (action.peer > action.stage) return send_flow(action, size);
+  give(under_way(action.stage, action.micro_batch).input_gradients, action);
+  under_way_.erase({action.stage, action.micro_batch});
+}
+
+void Pipeline::send_flow(const Action& action, int64_t size) {
+  UnderWay& pass = under_way(action.stage, action.micro_batch);
+  const layers::Flow flow = std::exchange(pass.outputs, {});
+  FlowShape shape;
+  for (const at::Tensor& one : flow) {
+    shape.push_back({one.sizes().vec(), one.scalar_type(), one.requires_grad()});
+  }
+  FlowShape& known = known_shape(action.stage, size);
+  if (known.empty()) {
+    Description words = {std::ssize(shape)};
+    auto* word = words.data() + 1;
+    for (const TensorShape& one : shape) {
+      if (one.sizes.size() > kMaxDims) {
+        throw Error(base::unsupported(
+            fmt::format("{}: a tensor of {} dimensions; a flow between stages has at most {}",
+                        to_string(action), one.sizes.size(), kMaxDims)));
+      }
+      word[0] = static_cast<int64_t>(one.dtype);
+      word[1] = one.has_gradient ? 1 : 0;
+      word[2] = std::ssize(one.sizes);
+      std::ranges::copy(one.sizes, word + 3);
+      word += kWordsPerTensor;
+    }
+    at::Tensor description = at::empty({std::ssize(words)}, at::kLong);
+    std::ranges::copy(words, description.mutable_data_ptr<int64_t>());
+    give({description}, action);
+    known = shape;
+  }
+  if (known != shape) {
+    throw Error(base::invalid_argument(fmt::format(
+        "{}: the shape of this flow differs from that of an earlier micro-batch of {} samples; "
+        "stages exchange one shape for each number of samples",
+        to_string(action), size)));
+  }
+  give(flow, action);
+  if (pass.roots.empty()) under_way_.erase({action.stage, action.micro_batch});
+}
+
+void Pipeline::receive(const Action& action, int64_t size) {
+  const bool is_flow = action.peer < action.stage;
+  UnderWay& pass = under_way(action.stage, action.micro_batch);
+  for (const TensorShape& one :
+       is_flow ? received_shape(action, size) : known_shape(action.stage, size)) {
+    if (!is_flow && !one.has_gradient) continue;
+    at::Tensor tensor = take(one.sizes, one.dtype, action);
+    if (is_flow) {
+      pass.inputs.push_back(as_leaf(tensor, one.has_gradient));
+    } else {
+      pass.output_gradients.push_back(std::move(tensor));
+    }
+  }
+}
+
+Pipeline::FlowShape& Pipeline::known_shape(int stage, int64_t size) {
+  return shapes_[{stage, size, at::GradMode::is_enabled()}];
+}
+
+const Pipeline::FlowShape& Pipeline::received_shape(const Action& action, int64_t size) {
+  FlowShape& known = known_shape(action.peer, size);
+  if (!known.empty()) return known;
+  const at::Tensor description =
+      take({static_cast<int64_t>(Description().size())}, at::kLong, action);
+  const auto* word = description.const_data_ptr<int64_t>();
+  const int64_t count = *word++;
+  for (int64_t i = 0; i < count; ++i, word += kWordsPerTensor) {
+    known.push_back(
+        {{word + 3, word + 3 + word[2]}, static_cast<at::ScalarType>(word[0]), word[1] != 0});
+  }
+  return known;
+}
+
+/// Tensors outside the heap are copied to it, where the receiver finds them.
+void Pipeline::give(const std::vector<at::Tensor>& tensors, const Action& action) {
+  const bool is_flow = action.peer > action.stage;
+  const std::string& label = is_flow ? labels_[action.stage] : gradient_labels_[action.peer];
+  Sent& sent = sent_.emplace_back();
+  const at::NoGradGuard no_grad;
+  for (const at::Tensor& one : tensors) {
+    at::Tensor tensor = one.detach();
+    if (!tensor.is_contiguous() || (tensor.is_cpu() && !group_.heap().contains(tensor))) {
+      tensor = empty(one.sizes(), one.scalar_type());
+      tensor.copy_(one);
+    }
+    sent.works.push_back(
+        comm::send(tensor, stages_.ranks[action.peer], group_,
+                   {.tag = static_cast<uint64_t>(action.micro_batch), .label = label}));
+    sent.tensors.push_back(std::move(tensor));
+  }
+}
+
+at::Tensor Pipeline::take(at::IntArrayRef sizes, at::ScalarType dtype, const Action& action) {
+  const bool is_flow = action.peer < action.stage;
+  const std::string& label = is_flow ? labels_[action.peer] : gradient_labels_[action.stage];
+  at::Tensor tensor = empty(sizes, dtype);
+  comm::recv(tensor, stages_.ranks[action.peer], group_,
+             {.tag = static_cast<uint64_t>(action.micro_batch), .label = label})
+      .wait();
+  return tensor;
+}
+
+at::Tensor Pipeline::empty(at::IntArrayRef sizes, at::ScalarType dtype) const {
+  const c10::Device device = comm::device_of(group_);
+  if (device.is_cpu()) return group_.heap().empty(sizes, dtype, "flows");
+  return at::empty(sizes, at::TensorOptions(dtype).device(device));
+}
+
+void Pipeline::drop_sent() {
+  std::erase_if(sent_, [](Sent& one) {
+    return std::ranges::all_of(one.works, [](comm::Work& work) { return work.done(); });
+  });
+}
+
+}  // namespace hanji::parallel

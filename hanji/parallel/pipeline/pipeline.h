@@ -1,0 +1,113 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "hanji/comm/group.h"
+#include "hanji/comm/work.h"
+#include "hanji/layers/batch.h"
+#include "hanji/layers/flow.h"
+#include "hanji/parallel/pipeline/stages.h"
+#include "hanji/schedule/action.h"
+
+namespace hanji::parallel {
+
+/// What a caller does in a walk; messages are the pipeline's.
+struct PipelineCalls {
+  /// Calls Pipeline::forward().
+  std::function<void(const schedule::Action&)> forward;
+  /// Calls Pipeline::backward(). `is_last`: no later backward of the rank adds gradients.
+  std::function<void(const schedule::Action&, bool is_last)> backward = {};
+  std::function<void(const schedule::Action&)> reduce = {};
+};
+
+/// One rank's stages of a model, and the micro-batches under way in them.
+///
+/// What a stage returns goes to the rank of the next stage, and the gradient of what it received goes
+/// back. Sends are asynchronous: the tensors lie in the heap and stay until they are received. A
+/// backward starts from the received gradients of the stage's outputs, whose memory is free by then
+/// unless the model keeps it.
+///
+/// The first flow of each size is preceded by its description (a message of 352 bytes), so micro-batches
+/// may have different sizes. Between stages of one rank nothing is copied.
+///
+/// backward_input computes the gradients of the weights too; backward_weight has nothing left to do.
+/// Thread  the one that runs the model.
+class Pipeline {
+ public:
+  /// `group`: the ranks of the stages. The model outlives the pipeline.
+  /// Errors  throws as check_stages().
+  Pipeline(layers::Model& model, Stages stages, const comm::Group& group);
+
+  /// Walks this rank's list of a checked schedule of these stages, in order. `sizes`: the samples of each
+  /// micro-batch.
+  ///
+  /// Order   every rank of the group, with the lists of one schedule and the same sizes. Complete when it
+  ///         returns: all messages have been received.
+  /// Errors  throws kInvalidArgument for a flow whose shape differs from an earlier one of the same
+  ///         number of samples; throws as the calls and Work::wait(), whose messages name flow,
+  ///         stages and, as tag, the micro-batch.
+  void run(const schedule::ActionList& actions, const std::vector<int64_t>& sizes,
+           const PipelineCalls& calls);
+
+  /// Runs the layers of the action's stage. Within run().
+  /// Result  of the last stage its flow; else empty: the flow is on its way.
+  layers::Flow forward(const schedule::Action& action, const layers::Batch& batch,
+                       const std::vector<layers::LayerScope>& scopes = {});
+  /// Runs the backward of the action's stage: of the last stage from `loss`. Within run().
+  void backward(const schedule::Action& action, const at::Tensor& loss = {});
+
+  const Stages& stages() const { return stages_; }
+  bool has(int stage) const { return stages_.ranks[stage] == group_.rank(); }
+  const comm::Group& group() const { return group_; }
+
+ private:
+  /// Of a micro-batch in a stage of this rank.
+  struct UnderWay {
+    layers::Flow inputs;                       ///< Until the backward.
+    layers::Flow outputs;                      ///< Until they are sent or taken.
+    std::vector<torch::autograd::Edge> roots;  ///< Of the outputs that have a gradient.
+    std::vector<at::Tensor> output_gradients, input_gradients;
+  };
+  struct TensorShape {
+    std::vector<int64_t> sizes;
+    at::ScalarType dtype = at::kFloat;
+    bool has_gradient = false;
+    bool operator==(const TensorShape&) const = default;
+  };
+  using FlowShape = std::vector<TensorShape>;
+  struct Sent {
+    std::vector<at::Tensor> tensors;
+    std::vector<comm::Work> works;
+  };
+
+  UnderWay& under_way(int stage, int64_t micro_batch) { return under_way_[{stage, micro_batch}]; }
+  void send(const schedule::Action& action, int64_t size);
+  void receive(const schedule::Action& action, int64_t size);
+  void send_flow(const schedule::Action& action, int64_t size);
+  void give(const std::vector<at::Tensor>& tensors, const schedule::Action& action);
+  at::Tensor take(at::IntArrayRef sizes, at::ScalarType dtype, const schedule::Action& action);
+  FlowShape& known_shape(int stage, int64_t size);
+  const FlowShape& received_shape(const schedule::Action& action, int64_t size);
+  at::Tensor empty(at::IntArrayRef sizes, at::ScalarType dtype) const;
+  void drop_sent();
+
+  layers::Model& model_;
+  Stages stages_;
+  comm::Group group_;
+  std::map<schedule::Pass, UnderWay> under_way_;
+  /// Of the flow out of a stage, by samples, with and without gradients.
+  std::map<std::tuple<int, int64_t, bool>, FlowShape> shapes_;
+  std::vector<std::string> labels_, gradient_labels_;  ///< Of the flow out of each stage.
+  std::list<Sent> sent_;
+};
+
+}  // namespace hanji::parallel

@@ -1,0 +1,156 @@
+#include "hanji/parallel/pipeline/pipeline.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <torch/nn/module.h>
+
+#include <map>
+
+#include "hanji/base/status.h"
+#include "hanji/layers/model.h"
+#include "hanji/schedule/pipeline_schedule.h"
+#include "hanji/test/run_ranks.h"
+
+namespace hanji::parallel {
+namespace {
+
+using schedule::Action;
+using schedule::PipelineKind;
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// Layer i multiplies by a weight of its own; the last one by that of the first. Whole numbers pass
+/// by beside, and none of them has a gradient.
+struct Chain : layers::Model {
+  explicit Chain(int64_t layers) : layers::Model("Chain") {
+    for (int64_t i = 0; i + 1 < layers; ++i) {
+      weights.push_back(register_parameter(
+          "weight" + std::to_string(i), at::full({}, 1.0 + static_cast<double>(i), at::kDouble)));
+    }
+    weights.push_back(weights[0]);
+  }
+  int64_t num_layers() const override { return std::ssize(weights); }
+  layers::Flow layer(int64_t index, layers::Flow flow, const layers::Batch& batch) override {
+    if (index == 0) return {batch.inputs * weights[0], at::arange(batch.size())};
+    seen = std::max(seen, flow[1].numel());
+    return {flow[0] * weights[index], flow[1]};
+  }
+  std::vector<at::Tensor> layer_parameters(int64_t index) const override {
+    return {weights[index]};
+  }
+  layers::LossSum loss(layers::Flow flow, const layers::Batch& batch) override {
+    return {flow[0].sum(), batch.size()};
+  }
+  std::vector<at::Tensor> weights;
+  int64_t seen = 0;  ///< Whole numbers in the longest flow.
+};
+
+Stages one_layer_each(int64_t count) {
+  Stages stages;
+  for (int i = 0; i < count; ++i) {
+    stages.layers.push_back({i, i + 1});
+    stages.ranks.push_back(i);
+  }
+  return stages;
+}
+
+layers::Batch ones(int64_t size) {
+  return {.inputs = at::ones({size, 2}, at::kDouble), .targets = {}, .positions = {0, size}};
+}
+
+/// The message of what `body` throws.
+template <class Body>
+std::string thrown(const Body& body) {
+  try {
+    body();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+/// One step of a chain of a layer per rank, of 1F1B.
+void run_chain(Chain& chain, const comm::Group& group, const std::vector<int64_t>& sizes,
+               const std::function<layers::Batch(int64_t)>& batch) {
+  const auto schedule =
+      schedule::pipeline_schedule(PipelineKind::k1F1B, {group.size(), std::ssize(sizes), 1})
+          .or_throw();
+  Pipeline pipeline(chain, one_layer_each(group.size()), group);
+  std::map<int64_t, at::Tensor> losses;
+  pipeline.run(schedule.ranks[group.rank()], sizes,
+               {.forward =
+                    [&](const Action& action) {
+                      const layers::Batch one = batch(action.micro_batch);
+                      layers::Flow flow = pipeline.forward(action, one);
+                      if (!flow.empty()) losses[action.micro_batch] = chain.loss(flow, one).sum;
+                    },
+                .backward = [&](const Action& action,
+                                bool) { pipeline.backward(action, losses[action.micro_batch]); }});
+}
+
+TEST(PipelineTest, SumsTheGradientsOfTiedWeightsOnEveryRankThatHasOne) {
+  test::run_ranks(3, [](world::World& world) {
+    Chain chain(3);
+    const comm::Group& group = world.group();
+    keep_stages_of(group.rank(), one_layer_each(3), chain);
+    const TiedParameters tied(chain, one_layer_each(3), group);
+    run_chain(chain, group, {2, 3}, [](int64_t i) { return ones(2 + i); });
+    const auto parameters = learning_parameters(chain);
+    ASSERT_EQ(parameters.size(), 1);
+    const at::Tensor gradient = parameters[0].tensor.grad();
+    tied.sum(parameters, {gradient});
+    // The loss is 10 times w0 w1 w0, of w0 = 1 and w1 = 2.
+    EXPECT_EQ(gradient.item<double>(), group.rank() == 1 ? 10 : 40);
+    EXPECT_EQ(tied.is_first(parameters[0].tensor), group.rank() != 2);
+    EXPECT_EQ(chain.seen, group.rank() == 0 ? 0 : 3);
+  });
+}
+
+TEST(PipelineTest, FreesTheParametersOfOtherRanks) {
+  Chain chain(3);
+  keep_stages_of(0, one_layer_each(3), chain);
+  EXPECT_TRUE(chain.weights[0].requires_grad());
+  EXPECT_FALSE(chain.weights[1].requires_grad());
+  EXPECT_THAT(thrown([&] { chain.weights[1].item<double>(); }),
+              AllOf(HasSubstr("parameter weight1 is in the memory of rank 1"),
+                    HasSubstr("computes stage 1; rank 0 reads it")));
+}
+
+TEST(PipelineTest, GivesATiedWeightTheValueOfItsFirstStage) {
+  test::run_ranks(3, [](world::World& world) {
+    Chain chain(3);
+    {
+      const at::NoGradGuard no_grad;
+      chain.weights[0].fill_(world.rank() + 5);
+    }
+    const TiedParameters tied(chain, one_layer_each(3), world.group());
+    EXPECT_EQ(chain.weights[0].item<double>(), world.rank() == 1 ? 6 : 5);
+  });
+}
+
+TEST(PipelineTest, RefusesAnotherShapeForTheSameNumberOfSamples) {
+  EXPECT_THAT(
+      thrown([] {
+        test::run_ranks(2, [](world::World& world) {
+          Chain chain(2);
+          run_chain(chain, world.group(), {2, 2}, [](int64_t i) {
+            layers::Batch batch = ones(2);
+            if (i == 1) batch.inputs = at::ones({2, 3}, at::kDouble);
+            return batch;
+          });
+        });
+      }),
+      HasSubstr("send of stage 0, micro-batch 1, to stage 1: the shape of this flow differs "
+                "from that of an earlier micro-batch of 2 samples"));
+}
+
+TEST(PipelineTest, NamesAllMistakesOfItsStages) {
+  Chain chain(4);
+  const Stages stages{{{0, 2}, {3, 3}}, {0, 2}};
+  EXPECT_THAT(thrown([&] { check_stages(stages, chain, 2); }),
+              AllOf(HasSubstr("stage 1 has layers [3, 3); layer 2 is next"),
+                    HasSubstr("the last stage ends at layer 3 of 4"), HasSubstr("rank 2 of 2")));
+}
+
+}  // namespace
+}  // namespace hanji::parallel
