@@ -43,7 +43,7 @@ class Mistakes(CommandTest):
                 '"many"',
                 'job.toml:6:1: train.learning_rate is -1, but must be at least 1e-12',
                 'job.toml:7:2: nonsense: unknown table; tables: run, model, data, train, '
-                'checkpoint, compute, comm, parallel, mesh, offload'])
+                'checkpoint, compute, comm, parallel, mesh, pipeline, offload'])
 
     def test_a_text_that_is_missing_empty_binary_or_short(self):
         (self.folder / "empty.txt").write_text("")

@@ -51,7 +51,7 @@ BadConfigs misspelt_names() {
        {},
        {"run.toml:1:2: network: unknown table; tables: run, model, data, train, checkpoint, "
         "compute, "
-        "comm, parallel, mesh, offload"}},
+        "comm, parallel, mesh, pipeline, offload"}},
   };
 }
 
@@ -120,12 +120,43 @@ BadConfigs cuts() {
       {"a model cut in every way",
        "[mesh]\npp = 2\ncp = 2\ntp = 2\naxial = 1\n",
        {{"mesh.axial=2", "--set"}},
-       {"run.toml:2:1: mesh.pp is 2, but model.preset = char is not cut by pp; remove mesh.pp",
-        "run.toml:3:1: mesh.cp is 2, but model.preset = char is not cut by cp; remove mesh.cp",
+       {"run.toml:3:1: mesh.cp is 2, but model.preset = char is not cut by cp; remove mesh.cp",
+        "run.toml:3:1: mesh.pp = 2 has whole layers in its stages, but mesh.cp is 2; remove "
+        "mesh.cp",
+        "run.toml:4:1: mesh.pp = 2 has whole layers in its stages, but mesh.tp is 2; remove "
+        "mesh.tp",
         "--set: mesh.axial is 2, but model.preset = char is not cut by axial; remove mesh.axial",
         "--set: mesh.axial is 2 and mesh.tp is 2, but axial stands in the place of tp; remove one "
         "of "
-        "them"}},
+        "them",
+        "--set: mesh.pp = 2 has whole layers in its stages, but mesh.axial is 2; remove "
+        "mesh.axial"}},
+      {"what stages are not trained with",
+       "[train]\nbits = \"stable\"\n[mesh]\npp = 2\n[parallel]\ndata = \"zero2\"\n[pipeline]\n"
+       "schedule = \"zbh1\"\nvirtual_stages = 2\ncut = [1.5]\n[comm]\nengine = \"gloo\"\n",
+       {},
+       {"run.toml:2:1: train.bits = stable sums gradients by grains in order, which mesh.pp = 2 "
+        "does "
+        "not do; set train.bits = \"run\"",
+        "run.toml:6:1: mesh.pp = 2 trains with replicas of each stage, but parallel.data is zero2; "
+        "set parallel.data = \"ddp\"",
+        "run.toml:6:1: parallel.data = zero2 needs ranks that share memory, but comm.engine is "
+        "gloo; "
+        "set comm.engine = \"shm\", or parallel.data = \"ddp\"",
+        "run.toml:9:1: pipeline.virtual_stages is 2, but pipeline.schedule = zbh1 has a fixed "
+        "number "
+        "of stages per rank; set pipeline.schedule = \"interleaved\", or remove "
+        "pipeline.virtual_stages",
+        "run.toml:10:1: pipeline.cut has a number that is no layer; give whole numbers",
+        "run.toml:12:1: mesh.pp = 2 needs ranks that share memory, but comm.engine is gloo; set "
+        "comm.engine = \"shm\""}},
+      {"keys of a pipeline without one",
+       "[pipeline]\nschedule = \"gpipe\"\nmicro_batches = 4\n",
+       {},
+       {"run.toml:2:1: pipeline.schedule is set, but mesh.pp is 1; set mesh.pp, or remove "
+        "pipeline.schedule",
+        "run.toml:3:1: pipeline.micro_batches is set, but mesh.pp is 1; set mesh.pp, or remove "
+        "pipeline.micro_batches"}},
       {"what a cut model is not trained with",
        "[train]\nbits = \"stable\"\n[model]\nheads = 4\n[parallel]\ndata = \"zero2\"\n"
        "sequence = true\n[comm]\nengine = \"gloo\"\n[mesh]\ntp = 6\n",
@@ -213,14 +244,24 @@ BadConfigs degrees() {
        "[parallel]\ndata = \"hsdp\"\n[mesh]\npp = 65536\ndp = 65536\nfsdp = 16\ncp = "
        "65536\ntp = 65536\naxial = 65536\n",
        {},
-       {"run.toml:4:1: mesh.pp is 65536, but model.preset = char is not cut by pp; remove mesh.pp",
+       {"run.toml:2:1: mesh.pp = 65536 trains with replicas of each stage, but parallel.data is "
+        "hsdp; "
+        "set parallel.data = \"ddp\"",
         "run.toml:7:1: mesh.cp is 65536, but model.preset = char is not cut by cp; remove mesh.cp",
+        "run.toml:7:1: mesh.pp = 65536 has whole layers in its stages, but mesh.cp is 65536; "
+        "remove "
+        "mesh.cp",
         "run.toml:8:1: mesh.tp is 65536, but a rank has whole heads and model.heads is 4; set "
         "mesh.tp = 4 or less",
+        "run.toml:8:1: mesh.pp = 65536 has whole layers in its stages, but mesh.tp is 65536; "
+        "remove "
+        "mesh.tp",
         "run.toml:9:1: mesh.axial is 65536, but model.preset = char is not cut by axial; remove "
         "mesh.axial",
         "run.toml:9:1: mesh.axial is 65536 and mesh.tp is 65536, but axial stands in the place of "
         "tp; remove one of them",
+        "run.toml:9:1: mesh.pp = 65536 has whole layers in its stages, but mesh.axial is 65536; "
+        "remove mesh.axial",
         "run.toml:9:1: mesh.axial: a mesh of (pp 65536, dp 65536, fsdp 16, cp 65536, tp 65536, "
         "axial 65536) has more than 65536 ranks; set smaller degrees"}},
   };

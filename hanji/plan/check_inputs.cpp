@@ -129,6 +129,12 @@ Status check_hosts(const Plan& plan) {
         placed, plan.ranks, placed));
   }
   HANJI_RETURN_IF_ERROR(check_ranks_per_host(plan));
+  if (plan.hosts.several() && plan.mesh.degree("pp") > 1) {
+    return base::unsupported(fmt::format(
+        "mesh.pp = {} passes flows through the memory of one host, but the ranks are on {} hosts; "
+        "start all ranks on one host, or remove mesh.pp",
+        plan.mesh.degree("pp"), hosts.size()));
+  }
   if (plan.hosts.several() && plan.mesh.degree("tp") > 1) {
     const int inner = plan.ranks / plan.mesh.degree("pp") / plan.mesh.num_data_coordinates();
     HANJI_RETURN_IF_ERROR(group_on_one_host(plan, "tp", inner));

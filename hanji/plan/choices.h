@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "hanji/base/kernel_choice.h"
+#include "hanji/schedule/pipeline_schedule.h"
 
 namespace hanji::plan {
 
@@ -87,5 +88,11 @@ enum class Sharding : uint8_t {
 };
 template <>
 inline constexpr auto kWords<Sharding> = words("ddp", "server", "zero1", "zero2", "zero3", "hsdp");
+
+using schedule::PipelineKind;
+/// Those that a run can ask for.
+template <>
+inline constexpr auto kWords<PipelineKind> = words("naive", "gpipe", "1f1b", "interleaved", "bfs",
+                                                   "zbh1", "interleaved_zb", "zbv", "dualpipev");
 
 }  // namespace hanji::plan

@@ -110,6 +110,20 @@ class Communication {
     prediction_.transfer_seconds += slowest;
   }
 
+  /// Of as many ranks as a pipeline has: what its last stage has computed.
+  void add_broadcast(int ranks, DType dtype, int64_t count) {
+    ++prediction_.collectives_per_step;
+    const auto& chosen = chooser_.select(Routine::kBroadcast, ReduceOp::kSum, dtype, ranks, count);
+    prediction_.transfer_seconds += add_bytes(list_of(chosen, Lies::kPrivate), dtype);
+  }
+
+  /// Flows between the stages of a pipeline.
+  void add_flows(int64_t bytes) {
+    prediction_.transfer_seconds +=
+        static_cast<double>(bytes) / chooser_.rates().memory_bytes_per_second;
+    prediction_.wire_bytes_per_step += bytes;
+  }
+
   /// Each end of a message copies half of it; all ranks share the memory's rate.
   void add_messages(const layout::ServerTraffic& traffic) {
     int64_t most = 0;
@@ -318,13 +332,14 @@ void add_group(const Prediction& group, bool first, int64_t times, Prediction& s
 std::vector<GradientCall> add_data_groups(const StepFacts& facts, int64_t peers, Prediction& sum) {
   std::vector<GradientCall> of_first;
   if (facts.shares.size() == 1) return of_first;
-  for (int part = 0; part < facts.cut; ++part) {
+  const auto stages = static_cast<int>(facts.pipeline.ranks.size());
+  for (int part = 0; part < std::max(facts.cut, stages); ++part) {
     StepFacts own = facts;
-    own.model = facts.model.part(part);
+    own.model = stages > 0 ? facts.pipeline.ranks[part] : facts.model.part(part);
     if (own.shards) cut_model(own.model, own.bucket_bytes, *own.shards);
     Prediction group;
     auto calls = StepCalls(own, group).add();
-    add_group(group, part == 0, peers / facts.cut, sum);
+    add_group(group, part == 0, peers / std::max(facts.cut, stages), sum);
     if (part == 0) of_first = std::move(calls);
   }
   for (GradientCall& call : of_first) call.network_seconds *= static_cast<double>(peers);
@@ -349,6 +364,16 @@ Prediction calls_of_peers(const StepFacts& facts, const DataShare& share, int pe
     calls.add_sum_of_blocks(facts.blocks, DType::kFloat64, 1);
   } else if (facts.cut > 1) {
     calls.add_all_reduces(facts.cut, ReduceOp::kSum, DType::kFloat64, {1}, Lies::kPrivate);
+  }
+  if (!facts.pipeline.ranks.empty()) {
+    const DType dtype =
+        facts.kernels.precision == Precision::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+    for (const PipelineFacts::Tied& one : facts.pipeline.tied) {
+      calls.add_all_reduces(one.ranks, ReduceOp::kSum, dtype, {one.elements}, Lies::kInHeap);
+    }
+    calls.add_broadcast(peers, DType::kFloat64, kNumTotals);
+    calls.add_all_reduces(peers, ReduceOp::kSum, DType::kFloat64, {1}, Lies::kPrivate);
+    calls.add_flows(facts.pipeline.flow_bytes / std::ssize(facts.shares));
   }
   calls.add_all_reduces(peers, ReduceOp::kMax, DType::kFloat64, {2}, Lies::kPrivate);
   return group;

@@ -145,6 +145,14 @@ constexpr int64_t ranks_per_data_coordinate(const MeshConfig& mesh) {
   return product;
 }
 
+/// How the ranks of mesh.pp share a step out.
+struct PipelineConfig {
+  PipelineKind schedule = PipelineKind::k1F1B;
+  int64_t micro_batches = kAuto;  ///< Of a data coordinate; auto: four per rank of mesh.pp.
+  int64_t virtual_stages = 1;  ///< Stages of a rank, in schedules that visit ranks several times.
+  std::vector<double> cut;     ///< The first layer of each stage but stage 0; empty: by seconds.
+};
+
 /// State in a file on a disk instead of in memory.
 struct OffloadConfig {
   Place optimizer = Place::kMemory;
@@ -162,6 +170,7 @@ struct Config {
   CommConfig comm;
   ParallelConfig parallel;
   MeshConfig mesh;
+  PipelineConfig pipeline;
   OffloadConfig offload;
 };
 

@@ -303,8 +303,8 @@ void check_parts(const Config& c, const AxisKey& one, Found& found) {
 /// Axes other than dp and fsdp, by which the model itself is cut.
 void check_cut_axes(const Config& c, std::span<const std::string_view> cut_axes, Found& found) {
   for (const AxisKey& one : kAxisKeys) {
-    const bool cuts_batch = one.axis == "dp" || one.axis == "fsdp";
-    if (cuts_batch || c.mesh.*one.degree == 1) continue;
+    const bool cuts_layers = one.axis != "dp" && one.axis != "fsdp" && one.axis != "pp";
+    if (!cuts_layers || c.mesh.*one.degree == 1) continue;
     if (is_cut_by(family_of(c.model), one.axis)) {
       check_parts(c, one, found);
       continue;
@@ -421,6 +421,7 @@ void check_mesh(const Config& c, std::span<const std::string_view> cut_axes, Fou
   const auto data = name_of(c.parallel.data);
   check_cut_axes(c, cut_axes, found);
   check_cut_model(c, found);
+  check_stages(c, found);
   if (!cuts_states(c.parallel.data) && c.mesh.fsdp != kAuto && c.mesh.fsdp > 1) {
     found.push_back(
         {{"mesh.fsdp", "parallel.data"},

@@ -9,6 +9,7 @@
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/moves.h"
 #include "hanji/plan/named_algorithms.h"
+#include "hanji/plan/pipeline_plan.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/predict.h"
 #include "hanji/plan/rank_memory.h"
@@ -304,6 +305,7 @@ std::string describe(const Plan& plan) {
     out += paragraph("tp", describe_moves(plan.config.parallel.moves, *moves));
   }
   out += paragraph("sums", describe_sums(plan));
+  if (plan.mesh.degree("pp") > 1) out += describe_pipeline(plan);
   return out + memory_table(plan) + prediction_table(plan);
 }
 

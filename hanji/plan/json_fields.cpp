@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "hanji/base/limits.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/schema.h"
 
@@ -26,9 +28,16 @@ std::string member_of(const Key& key) {
   return std::string(key.name.substr(key.name.find('.') + 1));
 }
 
+/// A table all of whose keys are silent where they are not set.
+bool is_rare(std::string_view table) {
+  return std::ranges::all_of(schema(), [&](const Key& key) {
+    return key.rare || key.name.substr(0, key.name.find('.')) != table;
+  });
+}
+
 Value read_reals(const Key& key, const std::string& name, JsonFields& table) {
   std::vector<double> values;
-  for (const base::Json& one : table.list(name.c_str(), 16)) {
+  for (const base::Json& one : table.list(name.c_str(), base::kMaxRanks)) {
     if (!one.is_number()) {
       table.fail(name, "has a member that is no number");
       break;
@@ -178,6 +187,7 @@ base::Json config_to_json(const Config& config) {
 Result<Config> config_from_json(JsonFields fields) {
   Config config;
   for (std::string_view name : tables()) {
+    if (!fields.has(std::string(name).c_str()) && is_rare(name)) continue;
     JsonFields table = fields.object(std::string(name).c_str());
     for (const Key& key : schema()) {
       const bool silent = key.rare || !is_read(config.model, key.name);

@@ -12,6 +12,7 @@
 #include "hanji/plan/internal/json_fields.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/named_algorithms.h"
+#include "hanji/plan/pipeline_plan.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/rank_memory.h"
 
@@ -57,6 +58,8 @@ class Planner {
   Status decide_mesh();
   HostLayout hosts_of_data_group() const;
   Status split_batch();
+  void decide_stages();
+  int64_t cap_of_micro_batch(int64_t largest) const;
   Status decide_micro_batch();
   int64_t peak_bytes() const;
   void set_micro_batch(int64_t micro_batch);
@@ -160,9 +163,21 @@ Status Planner::split_batch() {
   return {};
 }
 
+/// Of the model's layers, unless they were cut by hand.
+void Planner::decide_stages() {
+  PipelineConfig& pipeline = plan_.config.pipeline;
+  const int stages = plan_.mesh.degree("pp") * stages_per_rank(plan_.config);
+  const bool fits = stages <= std::ssize(plan_.model.layers);
+  if (plan_.mesh.degree("pp") == 1 || !pipeline.cut.empty() || !fits) return;
+  for (const layout::Range one : cut_stages(layer_seconds(plan_.model, plan_.times), stages)) {
+    if (one.begin > 0) pipeline.cut.push_back(static_cast<double>(one.begin));
+  }
+}
+
 int64_t Planner::peak_bytes() const {
   int64_t peak = 0;
-  const bool differ = inputs_.config.parallel.data != Sharding::kReplicas;
+  const bool differ =
+      inputs_.config.parallel.data != Sharding::kReplicas || plan_.mesh.degree("pp") > 1;
   for (int rank = 0; rank < (differ ? plan_.ranks : 1); ++rank) {
     peak = std::max(peak, total_bytes(rank_memory(plan_, plan_.micro_batch, rank)));
   }
@@ -174,7 +189,7 @@ void Planner::set_micro_batch(int64_t micro_batch) {
   for (DataShare& share : plan_.shares) {
     share.num_micro_batches = (share.samples.size() + micro_batch - 1) / micro_batch;
   }
-  plan_.memory = rank_memory(plan_, micro_batch, 0);
+  plan_.memory = largest_rank_memory(plan_, micro_batch);
 }
 
 /// What a rank is held to: what lies once for all ranks of a group is shared out among them.
@@ -198,16 +213,43 @@ int64_t Planner::budget() const {
   return inputs_.gpus.free_bytes > 0 ? of(inputs_.gpus.free_bytes) : INT64_MAX;
 }
 
+/// In stable a forward is one grain, whatever larger cap is given. A pipeline takes as many micro-batches
+/// as were asked for, else the number up to four per rank that its schedule has.
+int64_t Planner::cap_of_micro_batch(int64_t largest) const {
+  const TrainConfig& train = inputs_.config.train;
+  if (is_stable()) return train.grain;
+  if (train.micro_batch != kAuto || plan_.mesh.degree("pp") == 1) {
+    return or_else(train.micro_batch, largest);
+  }
+  const auto samples_of = [&](int64_t micro_batches) {
+    const int64_t grains = (largest / train.grain + micro_batches - 1) / micro_batches;
+    return grains * train.grain;
+  };
+  const int64_t asked = inputs_.config.pipeline.micro_batches;
+  const int64_t most = asked != kAuto ? asked : int64_t{4} * plan_.mesh.degree("pp");
+  for (int64_t count = most; asked == kAuto && count > 0; --count) {
+    const int64_t samples = samples_of(count);
+    if (std::ranges::all_of(plan_.shares, [&](const DataShare& share) {
+          return schedule_of(plan_.config, (share.samples.size() + samples - 1) / samples).ok();
+        })) {
+      return samples;
+    }
+  }
+  return samples_of(most);
+}
+
 Status Planner::decide_micro_batch() {
   const TrainConfig& train = inputs_.config.train;
   const int64_t largest = largest_share(plan_);
-  // In stable a forward is one grain, whatever larger cap is given.
-  const int64_t cap = is_stable() ? train.grain : or_else(train.micro_batch, largest);
-  int64_t micro_batch = std::min(cap, largest);
+  int64_t micro_batch = std::min(cap_of_micro_batch(largest), largest);
+  for (DataShare& share : plan_.shares) {
+    share.num_micro_batches = (share.samples.size() + micro_batch - 1) / micro_batch;
+  }
+  HANJI_RETURN_IF_ERROR(check_pipeline(plan_));
   const auto fits = [&](int64_t samples) {
-    return charged(rank_memory(plan_, samples, 0)) <= budget();
+    return charged(largest_rank_memory(plan_, samples)) <= budget();
   };
-  if (train.micro_batch == kAuto && !is_stable()) {
+  if (train.micro_batch == kAuto && !is_stable() && plan_.mesh.degree("pp") == 1) {
     while (micro_batch > train.grain && !fits(micro_batch)) {
       micro_batch = std::max(train.grain, micro_batch / 2 / train.grain * train.grain);
     }
@@ -234,6 +276,7 @@ void Planner::resolve_config() {
   // The model was counted so, unless the configuration says otherwise.
   if (c.mesh.tp > 1 && c.parallel.moves == Moves::kAuto) c.parallel.moves = Moves::kActivations;
   c.train.micro_batch = plan_.micro_batch;
+  c.pipeline.micro_batches = plan_.mesh.degree("pp") == 1 ? kAuto : most_micro_batches(plan_);
   c.train.warmup_steps = or_else(c.train.warmup_steps, std::min<int64_t>(100, c.train.steps / 10));
   c.compute.gemm = plan_.kernels.gemm;
   c.compute.attention = plan_.kernels.attention;
@@ -252,6 +295,7 @@ std::string Planner::job_hash() const {
   job.compute = defaults.compute;
   job.parallel = defaults.parallel;
   job.mesh = defaults.mesh;
+  job.pipeline = defaults.pipeline;
   job.compute.dtype = plan_.config.compute.dtype;
   if (is_stable()) job.compute.threads = plan_.threads;
   job.train.micro_batch = kAuto;
@@ -272,6 +316,7 @@ Result<Plan> Planner::plan() {
   HANJI_RETURN_IF_ERROR(decide_ranks());
   HANJI_RETURN_IF_ERROR(check_hosts(plan_));
   HANJI_RETURN_IF_ERROR(split_batch());
+  decide_stages();
   HANJI_RETURN_IF_ERROR(decide_micro_batch());
   resolve_config();
   const int64_t bucket_bytes = inputs_.config.comm.bucket_bytes;
@@ -282,6 +327,7 @@ Result<Plan> Planner::plan() {
                                                         parameter_bytes(plan_.kernels.precision))
                                            .buckets);
   plan_.predicted = predict({.model = plan_.model,
+                             .pipeline = pipeline_facts(plan_),
                              .kernels = plan_.kernels,
                              .times = plan_.times,
                              .rates = plan_.rates,

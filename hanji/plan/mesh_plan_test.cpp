@@ -67,18 +67,18 @@ TEST(MakePlanOnAMesh, TokensAreCountedOncePerDataCoordinate) {
 }
 
 TEST(MakePlanOnAMesh, StableGrainsAreOwnedByDataCoordinates) {
-  PlanInputs inputs = on_a_mesh({.pp = 2, .fsdp = 3, .axial = 2}, Sharding::kZero2);
+  PlanInputs inputs = on_a_mesh({.fsdp = 3, .cp = 2, .axial = 2}, Sharding::kZero2);
   inputs.config.train.bits = Bits::kStable;
   inputs.config.run.ranks = 12;
   const Plan plan = made(inputs);
-  EXPECT_THAT(plan.mesh.axes(), ElementsAre(layout::Axis{"pp", 2}, layout::Axis{"dp", 1},
-                                            layout::Axis{"fsdp", 3}, layout::Axis{"axial", 2}));
+  EXPECT_THAT(plan.mesh.axes(), ElementsAre(layout::Axis{"dp", 1}, layout::Axis{"fsdp", 3},
+                                            layout::Axis{"cp", 2}, layout::Axis{"axial", 2}));
   EXPECT_EQ(stable_grains(plan).owners.size(), 3u);
   EXPECT_EQ(gradient_buffers(plan).size(), 3u);
   EXPECT_EQ(shards_of(plan)->ranks, 3);
   const auto parameters = [&](int rank) { return rank_memory(plan, 1, rank)[0].bytes; };
   EXPECT_GT(parameters(1), 0) << "first of a group of its own";
-  EXPECT_EQ(parameters(2), 0);
+  EXPECT_EQ(parameters(4), 0);
 }
 
 TEST(MakePlanOnAMesh, RanksFillTheCoresByWholeDataCoordinates) {

@@ -36,6 +36,7 @@ Json to_value(const LayerFacts& layer) {
     if (one.routine == schedule::Routine::kTreeReduce) call.push_back(one.blocks);
     for (const Amount& count : one.counts) call.push_back(to_value(count));
   }
+  if (!layer.tied.empty()) json["tied"] = layer.tied;
   return json;
 }
 
@@ -107,6 +108,12 @@ LayerFacts read_layer(JsonFields& fields) {
                               .k = static_cast<int64_t>(numbers[2]),
                               .count = numbers[3]});
   }
+  if (fields.has("tied")) {
+    const Json& tied = fields.list("tied", kMaxTensors);
+    for (const double index : read_numbers(fields, tied, "tied", tied.size(), 0)) {
+      layer.tied.push_back(static_cast<int64_t>(index));
+    }
+  }
   if (!fields.has("calls")) return layer;
   for (const Json& one : fields.list("calls", kMaxTensors)) {
     layer.calls.push_back(read_call(fields, one));
@@ -125,6 +132,13 @@ void check_parameters(const ModelFacts& facts, JsonFields& fields) {
     }
   }
   if (elements > kMaxElements) fields.fail("parameters", "has more than 10^13 elements");
+  for (const LayerFacts& layer : facts.layers) {
+    if (std::ranges::any_of(layer.tied,
+                            [&](int64_t one) { return one >= std::ssize(facts.parameters); })) {
+      fields.fail("layers",
+                  fmt::format("has {}, which reads a parameter that is not listed", layer.name));
+    }
+  }
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ ModelConfig with_vocabulary(ModelConfig model, int64_t of_data) {
 }
 
 bool needs_counting(const Config& config) {
-  return family_of(config.model).facts == nullptr || config.mesh.tp > 1;
+  return family_of(config.model).facts == nullptr || config.mesh.tp > 1 || config.mesh.pp > 1;
 }
 
 ModelFacts facts_of_model(const Config& config, const std::optional<ModelFacts>& counted) {
@@ -70,6 +70,7 @@ ModelFacts facts_of_model(const Config& config, const std::optional<ModelFacts>&
     layer.flow = as_counted.flow;
     layer.backward = as_counted.backward;
     layer.calls = as_counted.calls;
+    layer.tied = as_counted.tied;
   }
   return facts;
 }

@@ -69,7 +69,8 @@ std::vector<int64_t> gradient_buffers(const Plan& plan);
 /// The maximum over ranks.
 int64_t num_gradient_buffers(const Plan& plan);
 
-/// The actions of a rank in a step: one stage, the micro-batches of its data coordinate in order.
+/// The actions of a rank in a step, of the micro-batches of its data coordinate: of all layers, or of its
+/// stages of a pipeline.
 schedule::ActionList step_actions(const Plan& plan, int rank);
 
 /// How the plan's states are cut among ranks; none where each rank has all of them.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hanji/plan/communication.h"
+#include "hanji/plan/pipeline_plan.h"
 #include "hanji/plan/plan.h"
 #include "hanji/schedule/grain_tree.h"
 
@@ -43,12 +44,22 @@ double pass_seconds(const StepFacts& facts, double samples) {
   return seconds;
 }
 
+/// Of the rank that has most.
+int64_t parameters_of_rank(const StepFacts& facts) {
+  int64_t most = facts.pipeline.ranks.empty() ? facts.model.num_parameters() : 0;
+  for (const ModelFacts& one : facts.pipeline.ranks) most = std::max(most, one.num_parameters());
+  return most;
+}
+
 double forward_and_backward_seconds(const StepFacts& facts, const DataShare& share) {
   const auto passes = static_cast<double>(share.num_micro_batches);
-  const double gradients = static_cast<double>(facts.model.num_parameters() * kGradientBytes);
+  const double gradients = static_cast<double>(parameters_of_rank(facts) * kGradientBytes);
   const double accumulated = (passes - 1) * kAccumulatedElements * gradients;
   const double accumulation = accumulated / bytes_per_second(facts, 2 * gradients);
-  return pass_seconds(facts, static_cast<double>(share.samples.size())) + accumulation;
+  const double passed = facts.pipeline.ranks.empty()
+                            ? pass_seconds(facts, static_cast<double>(share.samples.size()))
+                            : facts.pipeline.seconds[&share - facts.shares.data()];
+  return passed + accumulation;
 }
 
 /// The last backward pass of a step, behind which buckets travel.
@@ -74,9 +85,11 @@ double hidden_seconds(const std::vector<GradientCall>& calls, double backward_se
 
 /// Of its shard where the optimizer is cut; then gradients are copied out of backward, too.
 double optimizer_seconds(const StepFacts& facts) {
-  const double bytes = static_cast<double>(facts.model.num_parameters() * kGradientBytes);
+  const int64_t parameters = parameters_of_rank(facts);
+  const double bytes = static_cast<double>(parameters * kGradientBytes);
   const double rate = bytes_per_second(facts, 4 * bytes);
-  const double timed = facts.times.update_seconds;
+  const double timed = facts.times.update_seconds * static_cast<double>(parameters) /
+                       static_cast<double>(facts.model.num_parameters());
   const double updated = timed > 0 ? timed : kOptimizerElements * bytes / rate;
   if (!facts.shards) return updated;
   return updated / facts.shards->ranks + kCopiedElements * bytes / rate;
@@ -95,7 +108,9 @@ const DataShare& share_of(const Plan& plan, int rank) {
 }
 
 schedule::ActionList step_actions(const Plan& plan, int rank) {
-  return schedule::train_actions(share_of(plan, rank).num_micro_batches);
+  const int64_t count = share_of(plan, rank).num_micro_batches;
+  if (plan.mesh.degree("pp") == 1) return schedule::train_actions(count);
+  return schedule_of(plan.config, count).or_throw().ranks[plan.mesh.coordinate(rank, "pp")];
 }
 
 std::vector<layout::Range> grain_owners(const std::vector<DataShare>& shares, int64_t grain) {

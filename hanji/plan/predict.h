@@ -41,9 +41,23 @@ struct Prediction {
   int64_t collectives_per_step = 0;    ///< Calls of one rank.
 };
 
+/// How ranks share out the layers of a model; without ranks they do not.
+struct PipelineFacts {
+  struct Tied {
+    int ranks = 2;  ///< That have a copy of the parameter.
+    int64_t elements = 0;
+  };
+  std::vector<ModelFacts> ranks = {};  ///< What each of them has.
+  /// Of forwards and backwards of a step, the bubble included; by data coordinate.
+  std::vector<double> seconds = {};
+  std::vector<Tied> tied = {};
+  int64_t flow_bytes = 0;  ///< Of a step's messages, all ranks.
+};
+
 /// What a step is priced from.
 struct StepFacts {
   ModelFacts model;
+  PipelineFacts pipeline = {};
   base::KernelChoice kernels;
   OperationTimes times = {};  ///< Of these kernels, at the job's sizes.
   cost::Rates rates;

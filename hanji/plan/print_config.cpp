@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "hanji/plan/load_config.h"
 #include "hanji/plan/model_family.h"
@@ -21,7 +22,7 @@ std::string print_config(const LoadedConfig& loaded) {
   shown.model = resolved(shown.model);
   std::string out;
   for (std::string_view table : tables()) {
-    out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", table);
+    std::string head = fmt::format("{}[{}]\n", out.empty() ? "" : "\n", table);
     for (const Key& key : schema()) {
       if (!key.name.starts_with(std::string(table) + ".")) continue;
       const Value value = key.get(shown);
@@ -35,7 +36,7 @@ std::string print_config(const LoadedConfig& loaded) {
       if (value != key.get(loaded.config) || is_default_of_family(loaded, key.name)) {
         origin = fmt::format("preset {}", loaded.config.model.preset);
       }
-      out += fmt::format("{:<40}  # {}\n", line, origin);
+      out += fmt::format("{}{:<40}  # {}\n", std::exchange(head, ""), line, origin);
     }
   }
   return out;

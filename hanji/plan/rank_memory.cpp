@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "hanji/plan/pipeline_plan.h"
 #include "hanji/plan/server_plan.h"
 #include "hanji/schedule/action.h"
 
@@ -22,20 +23,61 @@ RankPart own_part(const Plan& plan, int rank) {
   return {rank, data, plan.shares[data].samples.size(), gradient_buffers(plan)[data]};
 }
 
-/// Of the micro-batches of a step, where most of them are under way.
-int64_t kept_bytes(const ModelFacts& model, int64_t micro_batch, int64_t samples) {
-  if (micro_batch == 0) return 0;
-  const int64_t count = (samples + micro_batch - 1) / micro_batch;
-  return schedule::peak_bytes(schedule::train_actions(count), [&](const schedule::Action& forward) {
-    return activation_bytes(model,
-                            std::min(micro_batch, samples - forward.micro_batch * micro_batch));
+/// A rank's part of a step of so many samples.
+struct RankStep {
+  schedule::ActionList actions;
+  int64_t micro_batch = 0;
+  int64_t samples = 0;
+  int64_t samples_of(const schedule::Action& action) const {
+    return std::min(micro_batch, samples - action.micro_batch * micro_batch);
+  }
+};
+
+RankStep step_of(const Plan& plan, int64_t micro_batch, const RankPart& part) {
+  if (micro_batch == 0) return {};
+  const int64_t count = (part.samples + micro_batch - 1) / micro_batch;
+  if (plan.mesh.degree("pp") == 1) {
+    return {schedule::train_actions(count), micro_batch, part.samples};
+  }
+  const auto schedule = schedule_of(plan.config, count).or_throw();
+  return {schedule.ranks[plan.mesh.coordinate(part.rank, "pp")], micro_batch, part.samples};
+}
+
+/// Of the micro-batches of a step, where most of them are under way. What a stage passes on is not kept.
+int64_t kept_bytes(const Plan& plan, const RankStep& step) {
+  const std::vector<layout::Range> stages = stages_of(plan);
+  return schedule::peak_bytes(step.actions, [&](const schedule::Action& forward) {
+    const layout::Range layers = stages[forward.stage];
+    const int64_t samples = step.samples_of(forward);
+    int64_t bytes = 0;
+    for (int64_t i = layers.begin; i < layers.end; ++i) {
+      bytes += plan.model.layers[i].kept.of(samples);
+    }
+    const bool is_last = layers.end == std::ssize(plan.model.layers);
+    return is_last ? bytes : bytes - plan.model.layers[layers.end - 1].flow.of(samples);
   });
+}
+
+/// Of flows that were received, where most of them are under way, and of two that leave.
+int64_t flow_bytes(const Plan& plan, const RankStep& step) {
+  const std::vector<layout::Range> stages = stages_of(plan);
+  int64_t largest = 0;
+  const int64_t received =
+      schedule::peak_bytes(step.actions, [&](const schedule::Action& forward) -> int64_t {
+        const int64_t first = stages[forward.stage].begin;
+        if (first == 0) return 0;
+        const int64_t bytes = plan.model.layers[first - 1].flow.of(step.samples_of(forward));
+        largest = std::max(largest, bytes);
+        return bytes;
+      });
+  return received + 2 * largest;
 }
 
 /// Whether `rank` saves what its data coordinate saves, or a part of it: of other axes the first.
 bool saves(const Plan& plan, int rank) {
   const std::vector<int> peers = plan.mesh.data_peers(rank);
-  return std::ranges::find(peers, rank) - peers.begin() < plan.config.mesh.tp;
+  return std::ranges::find(peers, rank) - peers.begin() <
+         plan.config.mesh.tp * plan.mesh.degree("pp");
 }
 
 /// Elements of what all ranks that cut a model have, which the first one saves.
@@ -60,7 +102,7 @@ int64_t data_bytes(const Plan& plan, int64_t micro_batch, const RankPart& part) 
 }
 
 std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const RankPart& part) {
-  const ModelFacts& model = plan.model;
+  const ModelFacts model = facts_of_rank(plan, part.rank);
   const Config& config = plan.config;
   const StableGrains grains = stable_grains(plan);
   const int64_t samples = std::min(micro_batch, part.samples);
@@ -90,7 +132,9 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
     lines = server_lines(served, part.data_coordinate, part.gradient_buffers,
                          message_bytes(config.comm));
   }
-  lines.push_back({"activations", kept_bytes(model, samples, part.samples)});
+  const RankStep step = step_of(plan, samples, part);
+  lines.push_back({"activations", kept_bytes(plan, step)});
+  if (plan.mesh.degree("pp") > 1) lines.push_back({"flows", flow_bytes(plan, step)});
   // A server's worker keeps the gradients of backward until it pushes them: those of one micro-batch
   // beside what the next one's backward holds, which adds to them.
   const bool keeps_gradients =
@@ -132,6 +176,16 @@ std::vector<MemoryLine> rank_memory(const Plan& plan, int64_t micro_batch, int r
   return lines_of(
       plan, micro_batch,
       {rank, plan.mesh.data_coordinate(rank), largest_share(plan), num_gradient_buffers(plan)});
+}
+
+std::vector<MemoryLine> largest_rank_memory(const Plan& plan, int64_t micro_batch) {
+  std::vector<MemoryLine> most = rank_memory(plan, micro_batch, 0);
+  if (plan.mesh.degree("pp") == 1) return most;
+  for (const int rank : plan.mesh.data_peers(0)) {
+    std::vector<MemoryLine> lines = rank_memory(plan, micro_batch, rank);
+    if (total_bytes(lines) > total_bytes(most)) most = std::move(lines);
+  }
+  return most;
 }
 
 std::vector<MemoryLine> host_memory(const Plan& plan) {

@@ -17,6 +17,9 @@ int64_t largest_share(const Plan& plan);
 /// Result  if state is sharded, of that rank; else, for rank 0, the maximum over ranks of each category.
 std::vector<MemoryLine> rank_memory(const Plan& plan, int64_t micro_batch, int rank);
 
+/// The same of the rank of a pipeline that has most; without one of rank 0.
+std::vector<MemoryLine> largest_rank_memory(const Plan& plan, int64_t micro_batch);
+
 /// The sum over the ranks of the host with the maximum. State that several ranks share is counted
 /// once.
 std::vector<MemoryLine> host_memory(const Plan& plan);

@@ -54,10 +54,17 @@ void decide_mesh_anew(const LoadedConfig& asked, Config& resumed) {
   for (const AxisKey& one : kAxisKeys) {
     if (!asked.origins.contains(one.key)) resumed.mesh.*one.degree = MeshConfig().*one.degree;
   }
+  if (resumed.mesh.pp == 1) resumed.pipeline = PipelineConfig();
   if (!asked.origins.contains("parallel.moves")) resumed.parallel.moves = Moves::kAuto;
   if (!asked.origins.contains("parallel.sequence") && resumed.mesh.tp == 1) {
     resumed.parallel.sequence = false;
   }
+}
+
+/// Stages and micro-batches follow from the rest of the pipeline.
+void decide_stages_anew(const LoadedConfig& asked, PipelineConfig& resumed) {
+  if (!asked.origins.contains("pipeline.micro_batches")) resumed.micro_batches = kAuto;
+  if (!asked.origins.contains("pipeline.cut")) resumed.cut.clear();
 }
 
 }  // namespace
@@ -70,6 +77,7 @@ bool belongs_to_job(std::string_view key) {
 
 Config resume_base(Config recorded) {
   recorded.mesh = {};
+  recorded.pipeline = {};
   recorded.parallel.sequence = false;
   recorded.parallel.moves = Moves::kAuto;
   return recorded;
@@ -102,6 +110,9 @@ Result<ResumedConfig> resume_config(const Config& recorded, const LoadedConfig& 
       std::ranges::none_of(kAxisKeys,
                            [&](const AxisKey& one) { return asked.origins.contains(one.key); });
   if (!same_mesh) decide_mesh_anew(asked, resumed.config);
+  const bool same_pipeline = std::ranges::none_of(
+      asked.origins, [](const auto& one) { return one.first.starts_with("pipeline."); });
+  if (!same_mesh || !same_pipeline) decide_stages_anew(asked, resumed.config.pipeline);
   return resumed;
 }
 

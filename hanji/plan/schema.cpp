@@ -357,8 +357,8 @@ std::vector<Key> parallel_keys() {
                         "hosts the largest number that divides the ranks of each."),
               "ranks", {1, base::kMaxRanksPerHost}, Auto::kYes),
       cut_axis(HANJI_KEY(mesh.pp,
-                         "Pipeline stages of the layers. No model supports pp, cp or axial yet: "
-                         "1.")),
+                         "Ranks of one host that share out the layers, as stages of a pipeline; "
+                         "parallel.data = ddp on CPUs.")),
       cut_axis(HANJI_KEY(mesh.cp, "Ranks over which the tokens of a sample are sharded: 1.")),
       cut_axis(HANJI_KEY(mesh.tp,
                          "Ranks of one host over which the matmuls of a layer are sharded, at most "
@@ -367,6 +367,26 @@ std::vector<Key> parallel_keys() {
       cut_axis(HANJI_KEY(mesh.axial,
                          "Ranks over which rows and columns of pairs are sharded, instead "
                          "of tp: 1.")),
+  };
+}
+
+std::vector<Key> pipeline_keys() {
+  return {
+      rare(choice(HANJI_KEY(pipeline.schedule,
+                            "Order of the computations of mesh.pp, as drawn by `hanji simulate "
+                            "--schedule`. Schedules that split backward compute the gradients of "
+                            "weights with those of inputs."))),
+      rare(integer(HANJI_KEY(pipeline.micro_batches,
+                             "Micro-batches of each data coordinate in a step. auto: about four "
+                             "for each rank of mesh.pp."),
+                   "micro-batches", {1, 1 << 20}, Auto::kYes)),
+      rare(integer(HANJI_KEY(pipeline.virtual_stages,
+                             "Stages of each rank, for interleaved, interleaved_zb and bfs."),
+                   "stages", {1, 64})),
+      rare(reals(HANJI_KEY(pipeline.cut,
+                           "The first layer of each stage except the first. Empty: stages take "
+                           "about the same time."),
+                 {1, 1e6})),
   };
 }
 
@@ -418,15 +438,15 @@ std::vector<Key> build_schema() {
   std::vector<Key> keys;
   for (auto group :
        {run_keys, model_keys, data_keys, image_keys, batch_keys, optimizer_keys, watch_keys,
-        machine_keys, parallel_keys, offload_keys, algorithm_keys, nccl_keys}) {
+        machine_keys, parallel_keys, pipeline_keys, offload_keys, algorithm_keys, nccl_keys}) {
     for (Key& key : group()) keys.push_back(std::move(key));
   }
   return keys;
 }
 
-constexpr std::array<std::string_view, 10> kTables = {"run",        "model",   "data", "train",
-                                                      "checkpoint", "compute", "comm", "parallel",
-                                                      "mesh",       "offload"};
+constexpr std::array<std::string_view, 11> kTables = {
+    "run",  "model",    "data", "train",    "checkpoint", "compute",
+    "comm", "parallel", "mesh", "pipeline", "offload"};
 
 }  // namespace
 

@@ -15,6 +15,11 @@ Status check_verifiable(const Plan& plan) {
         "compute.device = cuda has kernels whose bits are not those of the one process on a CPU "
         "that ranks are compared with; set compute.device = \"cpu\"");
   }
+  if (plan.config.mesh.pp > 1) {
+    return base::unsupported(
+        "mesh.pp divides the tensors of the job among stages, which are not compared with one "
+        "process yet; remove mesh.pp");
+  }
   if (plan.config.mesh.tp > 1 && plan.config.train.bits != Bits::kStable) {
     return base::unsupported(fmt::format(
         "mesh.tp = {0} adds terms of several ranks, which one process adds in another order; set "

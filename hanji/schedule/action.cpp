@@ -99,9 +99,22 @@ ActionList train_actions(int64_t num_micro_batches) {
   return actions;
 }
 
-ActionList forward_actions(int64_t num_micro_batches) {
+ActionList forward_actions(const std::vector<int>& rank_of_stage, int rank,
+                           int64_t num_micro_batches) {
   ActionList actions;
-  for (int64_t i = 0; i < num_micro_batches; ++i) actions.push_back({.micro_batch = i});
+  const auto last = static_cast<int>(rank_of_stage.size()) - 1;
+  for (int64_t i = 0; i < num_micro_batches; ++i) {
+    for (int stage = 0; stage <= last; ++stage) {
+      if (rank_of_stage[stage] != rank) continue;
+      if (stage > 0 && rank_of_stage[stage - 1] != rank) {
+        actions.push_back({ActionKind::kReceive, stage, i, stage - 1});
+      }
+      actions.push_back({.stage = stage, .micro_batch = i});
+      if (stage < last && rank_of_stage[stage + 1] != rank) {
+        actions.push_back({ActionKind::kSend, stage, i, stage + 1});
+      }
+    }
+  }
   return actions;
 }
 

@@ -54,8 +54,9 @@ using ActionList = std::vector<Action>;
 /// sum of the gradients.
 ActionList train_actions(int64_t num_micro_batches);
 
-/// Evaluation of a model that is one stage: forward alone.
-ActionList forward_actions(int64_t num_micro_batches);
+/// Evaluation: the forwards of one rank's stages, with their messages, a micro-batch after the other.
+ActionList forward_actions(const std::vector<int>& rank_of_stage, int rank,
+                           int64_t num_micro_batches);
 
 /// Checks that each micro-batch goes through a stage at most once, its backward after its forward
 /// and its backward_weight after its backward_input; that nothing is sent before it is computed;

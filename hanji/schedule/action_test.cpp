@@ -24,17 +24,28 @@ ActionList one_forward_one_backward() {
           of(Kind::kReduce, 0)};
 }
 
+TEST(ForwardActions, PassFlowsOnBetweenTheStagesOfOtherRanks) {
+  using Kind = ActionKind;
+  EXPECT_THAT(forward_actions({0, 1, 1, 0}, 1, 1),
+              ElementsAre(Action{Kind::kReceive, 1, 0, 0}, Action{Kind::kForward, 1, 0},
+                          Action{Kind::kForward, 2, 0}, Action{Kind::kSend, 2, 0, 3}));
+  EXPECT_THAT(forward_actions({0, 1, 1, 0}, 0, 1),
+              ElementsAre(Action{Kind::kForward, 0, 0}, Action{Kind::kSend, 0, 0, 1},
+                          Action{Kind::kReceive, 3, 0, 2}, Action{Kind::kForward, 3, 0}));
+}
+
 TEST(Actions, AStepOfOneStageIsForwardAndBackwardInTurnThenItsReduce) {
   EXPECT_THAT(train_actions(2),
               ElementsAre(of(Kind::kForward, 0), of(Kind::kBackward, 0), of(Kind::kForward, 1),
                           of(Kind::kBackward, 1), of(Kind::kReduce, 0)));
-  EXPECT_THAT(forward_actions(2), ElementsAre(of(Kind::kForward, 0), of(Kind::kForward, 1)));
+  EXPECT_THAT(forward_actions({0}, 0, 2),
+              ElementsAre(of(Kind::kForward, 0), of(Kind::kForward, 1)));
   EXPECT_TRUE(train_actions(0).empty());
 }
 
 TEST(Actions, ListsInAnOrderThatCanRunPass) {
   EXPECT_EQ(mistake(train_actions(3)), "");
-  EXPECT_EQ(mistake(forward_actions(3)), "");
+  EXPECT_EQ(mistake(forward_actions({0}, 0, 3)), "");
   EXPECT_EQ(mistake(one_forward_one_backward()), "");
   EXPECT_EQ(mistake({of(Kind::kForward, 0), of(Kind::kBackwardInput, 0), of(Kind::kForward, 1),
                      of(Kind::kBackwardWeight, 0), of(Kind::kBackward, 1), of(Kind::kReduce, 0)}),
@@ -80,7 +91,7 @@ TEST(Actions, MemoryIsTheMostThatIsKeptAtOnce) {
   const auto bytes = [](const Action& forward) { return 10 + forward.micro_batch; };
   EXPECT_EQ(peak_bytes(train_actions(3), bytes), 12);
   EXPECT_EQ(peak_bytes(one_forward_one_backward(), bytes), 11 + 12);
-  EXPECT_EQ(peak_bytes(forward_actions(3), bytes), 0) << "no backward keeps anything";
+  EXPECT_EQ(peak_bytes(forward_actions({0}, 0, 3), bytes), 0) << "no backward keeps anything";
   EXPECT_EQ(peak_bytes({of(Kind::kForward, 0), of(Kind::kBackwardInput, 0), of(Kind::kForward, 1),
                         of(Kind::kBackwardWeight, 0), of(Kind::kBackward, 1)},
                        bytes),

@@ -244,8 +244,14 @@ plan::ModelFacts count(layers::Model& model, const ReadSamples& read,
     facts.layers.back().backward = amount(few_beside[i], more_beside[i]);
   }
   for (const auto& [name, tensor] : parallel::learning_parameters(model)) {
-    facts.parameters.push_back(
-        {tensor.numel(), model.layer_of(tensor), parts_of(cut, name, tensor.numel())});
+    const int64_t first = model.layer_of(tensor);
+    for (int64_t i = first + 1; i < model.num_layers(); ++i) {
+      const auto read = model.layer_parameters(i);
+      if (std::ranges::any_of(read, [&](const at::Tensor& one) { return one.is_same(tensor); })) {
+        facts.layers[i].tied.push_back(std::ssize(facts.parameters));
+      }
+    }
+    facts.parameters.push_back({tensor.numel(), first, parts_of(cut, name, tensor.numel())});
   }
   facts.targets_per_sample = batch.num_valid / kMore;
   facts.sample_bytes = static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes()) / kMore;

@@ -7,12 +7,14 @@
 #include <cmath>
 #include <iterator>
 
+#include "hanji/comm/broadcast.h"
 #include "hanji/comm/host_values.h"
 #include "hanji/comm/stats.h"
 #include "hanji/layers/model.h"
 #include "hanji/parallel/agreement.h"
 #include "hanji/parallel/tensor/axis.h"
 #include "hanji/plan/memory.h"
+#include "hanji/plan/pipeline_plan.h"
 #include "hanji/plan/server_plan.h"
 #include "hanji/plan/shard_plan.h"
 #include "hanji/trace/recorder.h"
@@ -31,6 +33,7 @@ struct Ranks {
   comm::Group data;
   std::optional<comm::Group> peers = {};
   std::optional<comm::Group> cut = {};
+  std::optional<comm::Group> stages = {};
 
   /// Who cuts the model.
   parallel::tensor::Axis axis() const {
@@ -47,7 +50,26 @@ Ranks divide(const plan::Plan& plan, const comm::Group& group) {
   if (plan.mesh.degree("tp") > 1) {
     ranks.cut = group.subgroup(plan.mesh.members(group.rank(), "tp").or_throw(), "tp");
   }
+  if (plan.mesh.degree("pp") > 1) {
+    ranks.stages = group.subgroup(plan.mesh.members(group.rank(), "pp").or_throw(), "pp");
+  }
   return ranks;
+}
+
+/// What a rank computes of the model; without a pipeline all of it.
+struct StagedModel {
+  parallel::Pipeline pipeline;
+  parallel::TiedParameters tied;
+};
+
+StagedModel stage(layers::Model& model, const plan::Plan& plan, const Ranks& ranks) {
+  if (!ranks.stages) {
+    const parallel::Stages one{{{0, model.num_layers()}}, {ranks.all.rank()}};
+    return {{model, one, ranks.all}, {model, one, ranks.all}};
+  }
+  const parallel::Stages stages{plan::stages_of(plan), plan::ranks_of_stages(plan)};
+  parallel::keep_stages_of(ranks.stages->rank(), stages, model);
+  return {{model, stages, *ranks.stages}, {model, stages, *ranks.stages}};
 }
 
 /// What ranks that cut the model have in full.
@@ -70,7 +92,7 @@ void check_cut(const layout::Cut& cut, const std::optional<comm::Group>& axis) {
       cut.index, cut.degree, axis ? axis->rank() : 0, axis ? axis->size() : 1)));
 }
 
-Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model,
+Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model, StagedModel staged,
            std::unique_ptr<Strategy> strategy, const Ranks& ranks) {
   check_cut(model->cut(), ranks.cut);
   std::optional<GrainSums> totals;
@@ -84,9 +106,19 @@ Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model,
   }
   std::vector<layers::LayerScope> scopes = training_scopes(plan.config, *model);
   std::ranges::copy(strategy->scopes(), std::back_inserter(scopes));
-  return {std::move(model),  std::move(scopes),    std::move(strategy), ranks.all,
-          ranks.data,        ranks.peers,          ranks.cut,           comm::device_of(ranks.all),
-          std::move(totals), std::move(block_norm)};
+  return {.model = std::move(model),
+          .scopes = std::move(scopes),
+          .strategy = std::move(strategy),
+          .group = ranks.all,
+          .data = ranks.data,
+          .pipeline = std::move(staged.pipeline),
+          .tied = std::move(staged.tied),
+          .peers = ranks.peers,
+          .cut = ranks.cut,
+          .stages = ranks.stages,
+          .device = comm::device_of(ranks.all),
+          .totals = std::move(totals),
+          .block_norm = std::move(block_norm)};
 }
 
 ReplicatedOptions replicated(const plan::Plan& plan,
@@ -141,10 +173,21 @@ parallel::DataParallelOptions reduction(const plan::Plan& plan) {
 double gradient_norm(const Job& job) {
   if (job.block_norm) return job.block_norm->of(job.strategy->gradients());
   const double mine = job.strategy->gradient_norm();
-  if (!job.cut) return mine;
+  const auto& parts = job.stages ? job.stages : job.cut;
+  if (!parts) return mine;
   at::Tensor squares = at::full({1}, mine * mine, at::kDouble);
-  comm::all_reduce_on_host(squares, *job.cut, {.label = "norm"});
+  comm::all_reduce_on_host(squares, *parts, {.label = "norm"});
   return std::sqrt(squares.item<double>());
+}
+
+void sum_tied_gradients(const Job& job) {
+  if (!job.stages) return;
+  job.tied.sum(job.strategy->parameters(), job.strategy->gradients());
+}
+
+void take_from_last_stage(at::Tensor& values, const Job& job, std::string_view label) {
+  if (!job.stages) return;
+  comm::broadcast(values, job.pipeline.stages().ranks.back(), *job.stages, {.label = label}).wait();
 }
 
 void check_parameters(const Job& job) {
@@ -154,14 +197,20 @@ void check_parameters(const Job& job) {
 
 void check_whole_parameters(const Job& job) {
   if (job.cut) parallel::check_same_values(whole_parameters(job), *job.cut);
+  job.tied.check_same();
 }
 
 comm::Stats stats_of(const Job& job) {
   comm::Stats sum{.times = comm::CallTimes()};
   // A data coordinate that is alone has nobody to sum with.
   if (!job.peers || job.data.size() > 1) comm::add(sum, job.strategy->stats());
-  for (const auto& group : {job.peers, job.cut}) {
+  for (const auto& group : {job.peers, job.cut, job.stages}) {
     if (group) comm::add(sum, group->stats());
+  }
+  if (job.stages) {
+    comm::add(sum, job.tied.stats());
+    sum.wire_bytes += job.pipeline.sent_bytes();
+    sum.times.reset();  // most bytes travel as messages, whose waits are not told apart
   }
   return sum;
 }
@@ -171,22 +220,25 @@ Job assemble(const plan::Plan& plan, const comm::Group& group, const MakeModel& 
   if (data == plan::Sharding::kReplicas) return assemble(plan, group, reduction(plan), make);
   const Ranks ranks = divide(plan, group);
   auto model = make_model(plan, make, comm::device_of(group), ranks.axis());
+  StagedModel staged = stage(*model, plan, ranks);
   std::unique_ptr<Strategy> strategy;
   if (data == plan::Sharding::kServer) {
     strategy = std::make_unique<ServedStrategy>(*model, ranks.data, served(plan));
   } else {
     strategy = std::make_unique<ShardedStrategy>(*model, ranks.data, sharded(plan));
   }
-  return job_of(plan, std::move(model), std::move(strategy), ranks);
+  return job_of(plan, std::move(model), std::move(staged), std::move(strategy), ranks);
 }
 
 Job assemble(const plan::Plan& plan, const comm::Group& group,
              const parallel::DataParallelOptions& options, const MakeModel& make) {
   const Ranks ranks = divide(plan, group);
   auto model = make_model(plan, make, comm::device_of(group), ranks.axis());
-  auto strategy =
-      std::make_unique<ReplicatedStrategy>(*model, ranks.data, replicated(plan, options));
-  return job_of(plan, std::move(model), std::move(strategy), ranks);
+  StagedModel staged = stage(*model, plan, ranks);
+  ReplicatedOptions replicas = replicated(plan, options);
+  replicas.counts = [&](const at::Tensor& one) { return staged.tied.is_first(one); };
+  auto strategy = std::make_unique<ReplicatedStrategy>(*model, ranks.data, replicas);
+  return job_of(plan, std::move(model), std::move(staged), std::move(strategy), ranks);
 }
 
 }  // namespace hanji::train

@@ -2,11 +2,13 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "hanji/comm/group.h"
 #include "hanji/layers/flow.h"
 #include "hanji/parallel/ddp/data_parallel.h"
+#include "hanji/parallel/pipeline/pipeline.h"
 #include "hanji/parallel/tensor/block_norm.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/dataset.h"
@@ -24,8 +26,11 @@ struct Job {
   std::unique_ptr<Strategy> strategy;
   comm::Group group;                               ///< Of all ranks.
   comm::Group data;                                ///< One rank of each data coordinate.
+  parallel::Pipeline pipeline;                     ///< Of one stage, if `stages` is empty.
+  parallel::TiedParameters tied;                   ///< Of several stages.
   std::optional<comm::Group> peers;                ///< Ranks that see the same samples, if any.
   std::optional<comm::Group> cut;                  ///< Of them, those that cut the model, if any.
+  std::optional<comm::Group> stages;               ///< Those that share out its layers, if any.
   c10::Device device;                              ///< Of the model and its batches.
   std::optional<GrainSums> totals = std::nullopt;  ///< For stable bits: over a step's grains.
   std::optional<parallel::tensor::BlockNorm> block_norm = {};  ///< Of a model in blocks.
@@ -38,6 +43,12 @@ inline constexpr int64_t kNumTotals = 4;
 /// The reduction of the replicas' gradients: the sum over data coordinates, for stable bits over
 /// grains.
 parallel::DataParallelOptions reduction(const plan::Plan& plan);
+
+/// Gives every copy of a weight that several stages read the sum of its gradients. Collective.
+void sum_tied_gradients(const Job& job);
+
+/// Replaces values on the host by those of the rank with the last stage. Collective.
+void take_from_last_stage(at::Tensor& values, const Job& job, std::string_view label);
 
 /// The norm of the sum of all gradients of a step, of all parts of the model. Collective.
 double gradient_norm(const Job& job);

@@ -26,6 +26,7 @@ struct StateTensor {
   std::string name;
   at::Tensor tensor;
   layout::Placement placement = {};
+  int stage_rank = -1;  ///< The rank of the stage that has it; -1: this rank.
 
   std::vector<int64_t> whole_shape() const;
 };

@@ -105,7 +105,7 @@ class RankRun {
   int64_t resume(Job& job) {
     if (options_.resume_from.empty()) return 0;
     // The checkpoint may lie on the first host alone; a part has no other source.
-    const bool has_part = job.cut && job.data.rank() == 0;
+    const bool has_part = (job.cut || job.stages) && job.data.rank() == 0;
     const bool here = world_.rank() < world_.ranks_per_node()[0] || has_part;
     int64_t steps = here ? restore(job, options_.resume_from).or_throw() : 0;
     const comm::Group& group = world_.group();
@@ -232,7 +232,8 @@ class RankRun {
     const std::vector<int64_t> sent = gather(outcome.network_bytes_per_step, "bytes by messages");
     const std::vector<int64_t> skews = gather(skew_ns(outcome), "skew");
     checkpoint::StateHashes hashes;
-    if (is_first() || (job.cut && job.data.rank() == 0)) hashes = hashes_of(job);
+    const bool has_part = (job.cut || job.stages) && job.data.rank() == 0;
+    if (is_first() || has_part) hashes = hashes_of(job);
     if (!is_first()) return;
     const Measurement measurement{
         .outcome = outcome,
@@ -293,7 +294,7 @@ class RankRun {
 
   void show_sample(const Job& job) {
     if (!dataset_.vocabulary) return;
-    if (job.cut) {
+    if (job.cut || job.stages) {
       return options_.output.write("\nno sample: each rank has a part of the model\n");
     }
     const auto text = generate_text(job, plan_, *dataset_.vocabulary, {});

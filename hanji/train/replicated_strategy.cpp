@@ -1,5 +1,8 @@
 #include "hanji/train/replicated_strategy.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "hanji/comm/host_values.h"
 #include "hanji/layers/model.h"
 #include "hanji/parallel/flat_parameters.h"
@@ -19,24 +22,40 @@ parallel::FlatPart make_part(parallel::Replicas& replicas, const comm::Group& gr
   return parallel::whole_part(parameters, flat, values, replicas.flat_gradients(), rule);
 }
 
+/// Parameters that do not learn here have none.
+void set_slots(layers::Model& model, const parallel::Replicas& replicas) {
+  const std::vector<at::Tensor> own = replicas.gradient_slots();
+  std::vector<at::Tensor> slots;
+  for (const auto& [name, parameter] : parallel::distinct_parameters(model)) {
+    const auto found = std::ranges::find_if(
+        replicas.parameters(),
+        [&](const parallel::NamedParameter& one) { return one.tensor.is_same(parameter); });
+    const bool learns = found != replicas.parameters().end();
+    slots.push_back(learns ? own[found - replicas.parameters().begin()] : at::Tensor());
+  }
+  model.set_gradient_slots(std::move(slots));
+}
+
 std::unique_ptr<parallel::FlatOptimizer> make_optimizer(layers::Model& model,
                                                         parallel::Replicas& replicas,
                                                         const comm::Group& group,
                                                         const ReplicatedOptions& options) {
   parallel::FlatPart part = make_part(replicas, group, options.rule);
-  model.set_gradient_slots(replicas.gradient_slots());
+  set_slots(model, replicas);
   if (!options.offload) return options.make_optimizer(std::move(part), {});
   return parallel::offloaded(options.make_optimizer, *options.offload, {std::move(part)});
 }
 
 layout::FlatLayout counted_parameters(const layers::Model& model,
-                                      const parallel::Replicas& replicas) {
+                                      const parallel::Replicas& replicas,
+                                      const ReplicatedOptions& options) {
   const layout::FlatLayout& all = replicas.buckets().flat;
   const layout::Cut cut = model.cut();
   layout::FlatLayout counted;
   counted.count = all.count;
   for (size_t i = 0; i < all.sizes.size(); ++i) {
-    if (!is_counted(cut, replicas.parameters()[i].name)) continue;
+    const auto& [name, tensor] = replicas.parameters()[i];
+    if (!is_counted(cut, name) || (options.counts && !options.counts(tensor))) continue;
     counted.offsets.push_back(all.offsets[i]);
     counted.sizes.push_back(all.sizes[i]);
   }
@@ -51,7 +70,7 @@ ReplicatedStrategy::ReplicatedStrategy(layers::Model& model, const comm::Group& 
       group_(group),
       replicas_(parallel::data_parallel(model, group, options.reduction)),
       optimizer_(make_optimizer(model, replicas_, group, options)),
-      counted_(counted_parameters(model, replicas_)) {}
+      counted_(counted_parameters(model, replicas_, options)) {}
 
 void ReplicatedStrategy::begin_step() {
   for (const auto& parameter : parameters()) parameter.tensor.mutable_grad().reset();
@@ -59,7 +78,7 @@ void ReplicatedStrategy::begin_step() {
 
 void ReplicatedStrategy::begin_grain(int64_t index) {
   replicas_.grain(index);
-  model_.set_gradient_slots(replicas_.gradient_slots());
+  set_slots(model_, replicas_);
 }
 
 void ReplicatedStrategy::accumulate(const std::function<void()>& backward) {

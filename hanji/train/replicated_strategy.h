@@ -19,6 +19,8 @@ struct ReplicatedOptions {
   parallel::MakeOptimizer make_optimizer;
   parallel::GroupRule rule;
   std::optional<parallel::OffloadOptions> offload = {};  ///< Of the moments; none: in memory.
+  /// Whether the norm counts a parameter; empty: it does.
+  std::function<bool(const at::Tensor&)> counts = {};
 };
 
 /// Replicates the whole state on every rank ("ddp"): parallel::data_parallel(), and an optimizer on

@@ -13,6 +13,7 @@
 #include "hanji/base/json.h"
 #include "hanji/base/version.h"
 #include "hanji/comm/all_gather.h"
+#include "hanji/comm/broadcast.h"
 #include "hanji/data/source.h"
 #include "hanji/layers/model.h"
 #include "hanji/layout/part.h"
@@ -140,6 +141,20 @@ void leave_whole_tensors(Pieces& pieces) {
   }
 }
 
+/// Of weights that several stages read the rank of the first one saves all.
+void leave_later_copies(const Job& job, Pieces& pieces) {
+  std::vector<std::string> later;
+  for (const auto& [name, tensor] : job.strategy->parameters()) {
+    if (!job.tied.is_first(tensor)) later.push_back(name);
+  }
+  const auto is_later = [&](const Piece& piece) {
+    return std::ranges::any_of(later, [&](const std::string& name) {
+      return piece.of.name == name || piece.of.name.ends_with("." + name);
+    });
+  };
+  for (auto* all : {&pieces.model, &pieces.optimizer}) std::erase_if(*all, is_later);
+}
+
 std::vector<checkpoint::StatePart> parts_of(const std::vector<Piece>& pieces) {
   std::vector<checkpoint::StatePart> parts;
   for (const auto& [of, elements] : pieces) {
@@ -185,7 +200,36 @@ JobView view_with_gradients(const Job& job) {
   return view_of(*job.model, state);
 }
 
+JobView view_of_stages(const Job& job) {
+  JobView own = view_of(job);
+  if (!job.stages) return own;
+  const size_t num_moments =
+      own.parameters.empty() ? 0 : (own.optimizer.size() - 1) / own.parameters.size();
+  JobView all{.buffers = own.buffers, .optimizer = {own.optimizer.front()}};
+  for (const auto& [name, tensor] : parallel::distinct_parameters(*job.model)) {
+    const int rank = job.pipeline.stages().first_rank_of(tensor, *job.model);
+    const auto found = std::ranges::find(own.parameters, name, &StateTensor::name);
+    const bool here = found != own.parameters.end();
+    const size_t place = found - own.parameters.begin();
+    all.parameters.push_back(here ? own.parameters[place] : StateTensor{name, tensor.detach()});
+    all.parameters.back().stage_rank = rank;
+    for (size_t i = 0; i < num_moments; ++i) {
+      const StateTensor& like = own.optimizer[1 + (here ? place * num_moments : 0) + i];
+      const std::string moment = like.name.substr(0, like.name.find('.') + 1);
+      all.optimizer.push_back({moment + name, here ? like.tensor : tensor.detach(), {}, rank});
+    }
+  }
+  return all;
+}
+
 at::Tensor whole_of(const StateTensor& one, const Job& job) {
+  if (one.stage_rank >= 0) {
+    const bool has_it = one.stage_rank == job.stages->rank();
+    at::Tensor whole = has_it ? one.tensor.detach().contiguous()
+                              : at::empty(one.tensor.sizes(), one.tensor.options());
+    comm::broadcast(whole, one.stage_rank, *job.stages, {.label = one.name}).wait();
+    return whole;
+  }
   if (!one.placement.is_cut()) return one.tensor.detach();
   own_part(one, job.model->cut());
   std::vector<layout::PartLayout> parts;
@@ -212,9 +256,11 @@ at::Tensor whole_of(const StateTensor& one, const Job& job) {
 OwnState own_state(const Job& job) {
   OwnState own = job.strategy->own_state();
   const layout::Cut cut = job.model->cut();
-  if (job.peers && job.peers->rank() >= cut.degree) own.part.reset();
-  if (own.part) own.part = *own.part * cut.degree + cut.index;
-  own.num_parts *= cut.degree;
+  const int degree = job.stages ? job.stages->size() : cut.degree;
+  const int index = job.stages ? job.stages->rank() : cut.index;
+  if (job.peers && job.peers->rank() >= degree) own.part.reset();
+  if (own.part) own.part = *own.part * degree + index;
+  own.num_parts *= degree;
   return own;
 }
 
@@ -224,12 +270,13 @@ checkpoint::State state_to_save(const Job& job) {
   const JobView view = view_of(job);
   Pieces pieces = pieces_of(job, view, {own.moments, own.moments});
   if (job.model->cut().index > 0) leave_whole_tensors(pieces);
+  if (job.stages) leave_later_copies(job, pieces);
   if (*own.part == 0) add_rest(view, pieces);
   return {parts_of(pieces.model), parts_of(pieces.optimizer)};
 }
 
 int64_t state_bytes(const Job& job) {
-  const JobView view = view_of(job);
+  const JobView view = view_of_stages(job);
   int64_t bytes = 0;
   for (const auto* tensors : {&view.parameters, &view.buffers, &view.optimizer}) {
     for (const StateTensor& one : *tensors) {
@@ -240,7 +287,7 @@ int64_t state_bytes(const Job& job) {
 }
 
 checkpoint::StateHashes hashes_of(const Job& job) {
-  const JobView view = view_of(job);
+  const JobView view = view_of_stages(job);
   return hashes_of(model_of(view), view.optimizer,
                    [&](const StateTensor& one) { return whole_of(one, job); });
 }
@@ -248,9 +295,10 @@ checkpoint::StateHashes hashes_of(const Job& job) {
 Result<int64_t> restore(Job& job, const std::filesystem::path& checkpoint) {
   HANJI_ASSIGN_OR_RETURN(const auto saved,
                          checkpoint::open_checkpoint(checkpoint, checkpoint::Check::kForm));
+  const JobView all = view_of_stages(job);
+  HANJI_RETURN_IF_ERROR(check_forms(saved.model, model_of(all)).at(checkpoint.native()));
+  HANJI_RETURN_IF_ERROR(check_forms(saved.optimizer, all.optimizer).at(checkpoint.native()));
   const JobView view = view_of(job);
-  HANJI_RETURN_IF_ERROR(check_forms(saved.model, model_of(view)).at(checkpoint.native()));
-  HANJI_RETURN_IF_ERROR(check_forms(saved.optimizer, view.optimizer).at(checkpoint.native()));
   const OwnState own = own_state(job);
   Pieces pieces = pieces_of(job, view, {own.parameters, own.moments});
   add_rest(view, pieces);

@@ -20,9 +20,14 @@ JobView view_of(const Job& job);
 /// With the sum of the gradients of all ranks. Collective.
 JobView view_with_gradients(const Job& job);
 
-/// The whole of a tensor of the job's state, put together from the parts of the ranks that cut it.
+/// The same of all ranks that share out the layers: tensors of other stages have no memory here.
+JobView view_of_stages(const Job& job);
+
+/// The whole of a tensor of the job's state: put together from the parts of the ranks that cut it, or of
+/// view_of_stages() from the rank whose stage has it.
 ///
-/// Order   collective over `job.cut` for a tensor that is cut; local for any other, which is not copied.
+/// Order   collective over `job.cut` for a tensor that is cut, and over `job.stages`; local for any
+///         other, which is not copied.
 /// Cost    memory for the whole tensor, twice.
 at::Tensor whole_of(const StateTensor& one, const Job& job);
 
@@ -42,7 +47,7 @@ int64_t state_bytes(const Job& job);
 
 /// Hashes of parameters and buffers, and of these and the optimizer's state; equal to state_hash() of
 /// a checkpoint of the job.
-/// Order   collective over `job.cut` if there is one, tensor by tensor; local otherwise.
+/// Order   collective over `job.cut` or `job.stages` if there is one, tensor by tensor; local otherwise.
 /// Cost    on a GPU, memory on the host for the largest tensor.
 checkpoint::StateHashes hashes_of(const Job& job);
 

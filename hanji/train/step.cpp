@@ -1,7 +1,7 @@
 #include "hanji/train/step.h"
 
 #include <ATen/ops/empty.h>
-#include <fmt/format.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,6 @@ namespace hanji::train {
 namespace {
 
 using schedule::Action;
-using schedule::ActionKind;
 using trace::Category;
 using trace::Span;
 
@@ -79,7 +78,7 @@ int stop_signal(const Totals& all) {
   return all.num_requeues > 0 ? SIGTERM : 0;
 }
 
-/// Walks the actions of one step of a model that is one stage.
+/// Walks this rank's actions of one step.
 class StepWalk {
  public:
   StepWalk(Job& job, const plan::TrainConfig& train, const StepInputs& inputs)
@@ -87,20 +86,16 @@ class StepWalk {
     under_way_.resize(inputs.micro_batches.size());
   }
 
-  /// What all data coordinates have computed.
+  /// What all data coordinates have computed. Gradients have left with the backward that completed them;
+  /// losses follow.
   Totals run() {
-    for (size_t i = 0; i < inputs_.actions.size(); ++i) {
-      const Action& action = inputs_.actions[i];
-      switch (action.kind) {
-        case ActionKind::kForward: forward(action); break;
-        case ActionKind::kBackward:
-          backward(action, schedule::completes_gradients(inputs_.actions, i));
-          break;
-        case ActionKind::kReduce: reduce(); break;
-        default: refuse(action);
-      }
-    }
-    return all_;
+    std::vector<int64_t> sizes;
+    for (const layers::Batch& one : inputs_.micro_batches) sizes.push_back(one.size());
+    job_.pipeline.run(
+        inputs_.actions, sizes,
+        {.forward = [&](const Action& action) { forward(action); },
+         .backward = [&](const Action& action, bool is_last) { backward(action, is_last); }});
+    return totals();
   }
 
  private:
@@ -112,40 +107,47 @@ class StepWalk {
     if (by_grain()) job_.strategy->begin_grain(batch.positions.begin / train_.grain);
     layers::Batch here = batch.to(job_.device);
     here.counters = {.seed = static_cast<uint64_t>(train_.seed), .step = inputs_.number};
-    inputs_.memory.begin_forward();
+    if (num_under_way_++ == 0) inputs_.memory.begin_forward();
     const Span span(job_.group.recorder(), "forward", Category::kCompute);
-    under_way_[action.micro_batch].loss = job_.model->loss_sum(here, job_.scopes);
-    under_way_[action.micro_batch].statistics.add(job_.model->statistics(), batch.size());
+    UnderWay& pass = under_way_[action.micro_batch];
+    layers::Flow flow = job_.pipeline.forward(action, here, job_.scopes);
+    if (is_last_stage(action)) pass.loss = job_.model->loss(std::move(flow), here);
+    pass.statistics.add(job_.model->statistics(), batch.size());
   }
 
   void backward(const Action& action, bool completes_gradients) {
-    const UnderWay pass = std::exchange(under_way_[action.micro_batch], {});
+    UnderWay pass;
+    if (is_last_stage(action)) pass = std::exchange(under_way_[action.micro_batch], {});
+    --num_under_way_;
     inputs_.memory.begin_backward();
     {
       const Span span(job_.group.recorder(), "backward", Category::kCompute);
       if (completes_gradients || by_grain()) {
-        pass.loss.sum.backward();
+        job_.pipeline.backward(action, pass.loss.sum);
       } else {
-        job_.strategy->accumulate([&] { pass.loss.sum.backward(); });
+        job_.strategy->accumulate([&] { job_.pipeline.backward(action, pass.loss.sum); });
       }
       inputs_.memory.end_backward();
     }
+    if (!is_last_stage(action)) return;
     mine_.loss_sum += pass.loss.sum.item<double>();
     mine_.num_targets += static_cast<double>(pass.loss.count);
     mine_.statistics.add(pass.statistics);
     if (by_grain()) job_.totals->add(std::exchange(mine_, {}).values());
   }
 
-  /// Gradients have left with the backward that completed them; losses follow.
-  void reduce() {
-    all_ = by_grain() ? totals_of(job_.totals->total()) : sum_over_data(mine_, job_.data);
+  bool is_last_stage(const Action& action) const {
+    return action.stage == job_.pipeline.stages().last();
   }
 
-  static void refuse(const Action& action) {
-    throw Error(base::unsupported(
-        fmt::format("train: {}: a rank has the whole model, one stage; its actions are forward, "
-                    "backward and reduce, as train_actions() lists them",
-                    to_string(action))));
+  Totals totals() const {
+    const Totals all =
+        by_grain() ? totals_of(job_.totals->total()) : sum_over_data(mine_, job_.data);
+    if (!job_.stages) return all;
+    const std::vector<double> values = all.values();
+    at::Tensor tensor = at::tensor(values, at::kDouble);
+    take_from_last_stage(tensor, job_, "totals");
+    return totals_of({tensor.const_data_ptr<double>(), values.size()});
   }
 
   /// Of a micro-batch between its forward and its backward.
@@ -158,8 +160,8 @@ class StepWalk {
   const plan::TrainConfig& train_;
   const StepInputs& inputs_;
   std::vector<UnderWay> under_way_;
+  int64_t num_under_way_ = 0;  ///< In all stages.
   Totals mine_;
-  Totals all_;
 };
 
 }  // namespace
@@ -171,6 +173,7 @@ StepResult run_step(Job& job, const plan::TrainConfig& train, const StepInputs& 
   StepResult result{.loss = all.loss_sum / all.num_targets,
                     .num_targets = static_cast<int64_t>(all.num_targets),
                     .stop_signal = stop_signal(all)};
+  sum_tied_gradients(job);
   result.gradient_norm = gradient_norm(job) / all.num_targets;
   // Losses and reduced gradients are the same bits on every rank, and so is this decision.
   result.updated = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);

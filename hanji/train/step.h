@@ -14,7 +14,7 @@ namespace hanji::train {
 struct StepInputs {
   int64_t number = 0;                            ///< Counted from 0; part of the dropout counters.
   std::span<const layers::Batch> micro_batches;  ///< At least one.
-  const schedule::ActionList& actions;           ///< Of one stage; the last is a reduce.
+  const schedule::ActionList& actions;           ///< Of this rank's stages.
   PrivateMemory& memory;                         ///< Records every pass.
   double learning_rate = 0;
   const std::function<void()>& before_update;  ///< Called before parameters change.
@@ -40,7 +40,7 @@ struct StepResult {
 /// Ranks of one data coordinate first share who was told to stop, as SharedBatches asks for: the samples
 /// that a peer has read are there from then on.
 /// Order   collective; every rank of the job calls it once per step.
-/// Errors  throws kUnsupported for actions of a pipeline; as backward and Work::wait().
+/// Errors  throws as parallel::Pipeline::run().
 StepResult run_step(Job& job, const plan::TrainConfig& train, const StepInputs& inputs);
 
 /// run_step() or a function around it.

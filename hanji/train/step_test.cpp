@@ -80,7 +80,7 @@ TEST(Step, AnActionOfAPipelineIsRefusedByName) {
     FAIL() << "a whole model has nothing to send";
   } catch (const std::exception& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("send of stage 0, micro-batch 0"),
-                                    HasSubstr("forward, backward and reduce")));
+                                    HasSubstr("of 1 stages, messages go between neighbours")));
   }
 }
 

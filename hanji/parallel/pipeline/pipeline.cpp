@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <utility>
 
 #include "hanji/base/status.h"
@@ -131,7 +132,19 @@ void Pipeline::backward(const Action& action, const at::Tensor& loss) {
   if (stage == 0) under_way_.erase({stage, action.micro_batch});
 }
 
+void Pipeline::check_message(const Action& action) const {
+  const int distance = std::abs(action.peer - action.stage);
+  const bool exists = std::max(action.peer, action.stage) <= stages_.last() &&
+                      std::min(action.peer, action.stage) >= 0;
+  if (distance == 1 && exists && has(action.stage) && !has(action.peer)) return;
+  throw Error(base::invalid_argument(fmt::format(
+      "{}: of {} stages, messages go between neighbours of which rank {} has one; pass its list of "
+      "a schedule of these stages",
+      to_string(action), stages_.last() + 1, group_.rank())));
+}
+
 void Pipeline::send(const Action& action, int64_t size) {
+  check_message(action);
   if (action.peer > action.stage) return send_flow(action, size);
   give(under_way(action.stage, action.micro_batch).input_gradients, action);
   under_way_.erase({action.stage, action.micro_batch});
@@ -176,6 +189,7 @@ void Pipeline::send_flow(const Action& action, int64_t size) {
 }
 
 void Pipeline::receive(const Action& action, int64_t size) {
+  check_message(action);
   const bool is_flow = action.peer < action.stage;
   UnderWay& pass = under_way(action.stage, action.micro_batch);
   for (const TensorShape& one :
@@ -223,6 +237,7 @@ void Pipeline::give(const std::vector<at::Tensor>& tensors, const Action& action
     sent.works.push_back(
         comm::send(tensor, stages_.ranks[action.peer], group_,
                    {.tag = static_cast<uint64_t>(action.micro_batch), .label = label}));
+    sent_bytes_ += static_cast<int64_t>(tensor.nbytes());
     sent.tensors.push_back(std::move(tensor));
   }
 }

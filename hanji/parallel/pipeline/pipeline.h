@@ -52,7 +52,8 @@ class Pipeline {
   ///
   /// Order   every rank of the group, with the lists of one schedule and the same sizes. Complete when it
   ///         returns: all messages have been received.
-  /// Errors  throws kInvalidArgument for a flow whose shape differs from an earlier one of the same
+  /// Errors  throws kInvalidArgument for a message between other stages than neighbours on two ranks, and
+  ///         for a flow whose shape differs from an earlier one of the same
   ///         number of samples; throws as the calls and Work::wait(), whose messages name flow,
   ///         stages and, as tag, the micro-batch.
   void run(const schedule::ActionList& actions, const std::vector<int64_t>& sizes,
@@ -66,6 +67,8 @@ class Pipeline {
   void backward(const schedule::Action& action, const at::Tensor& loss = {});
 
   const Stages& stages() const { return stages_; }
+  /// Of flows and gradients, since it was made.
+  int64_t sent_bytes() const { return sent_bytes_; }
   bool has(int stage) const { return stages_.ranks[stage] == group_.rank(); }
   const comm::Group& group() const { return group_; }
 
@@ -89,6 +92,7 @@ class Pipeline {
     std::vector<comm::Work> works;
   };
 
+  void check_message(const schedule::Action& action) const;
   UnderWay& under_way(int stage, int64_t micro_batch) { return under_way_[{stage, micro_batch}]; }
   void send(const schedule::Action& action, int64_t size);
   void receive(const schedule::Action& action, int64_t size);
@@ -108,6 +112,7 @@ class Pipeline {
   std::map<std::tuple<int, int64_t, bool>, FlowShape> shapes_;
   std::vector<std::string> labels_, gradient_labels_;  ///< Of the flow out of each stage.
   std::list<Sent> sent_;
+  int64_t sent_bytes_ = 0;
 };
 
 }  // namespace hanji::parallel

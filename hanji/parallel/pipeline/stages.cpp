@@ -8,6 +8,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/comm/all_reduce.h"
+#include "hanji/comm/stats.h"
 #include "hanji/layers/model.h"
 #include "hanji/parallel/agreement.h"
 #include "hanji/parallel/without_memory.h"
@@ -46,6 +47,11 @@ std::vector<int> ranks_that_read(const at::Tensor& parameter, const Stages& stag
 }
 
 }  // namespace
+
+int Stages::first_rank_of(const at::Tensor& parameter, const layers::Model& model) const {
+  const std::vector<int> readers = stages_that_read(parameter, *this, model);
+  return ranks[readers.empty() ? 0 : readers[0]];
+}
 
 void check_stages(const Stages& stages, const layers::Model& model, int num_ranks) {
   std::string mistakes;
@@ -108,6 +114,7 @@ TiedParameters::TiedParameters(const layers::Model& model, const Stages& stages,
         }
       }
       found = groups.emplace(ranks, group.subgroup(members, has_it ? "tied" : "not tied")).first;
+      if (has_it) groups_.push_back(found->second);
     }
     if (has_it) tied_.push_back({one, found->second});
   }
@@ -135,6 +142,12 @@ bool TiedParameters::is_first(const at::Tensor& parameter) const {
   return std::ranges::none_of(tied_, [&](const Tied& tied) {
     return tied.parameter.tensor.is_same(parameter) && tied.group.rank() != 0;
   });
+}
+
+comm::Stats TiedParameters::stats() const {
+  comm::Stats sum{.times = comm::CallTimes()};
+  for (const comm::Group& group : groups_) comm::add(sum, group.stats());
+  return sum;
 }
 
 void TiedParameters::check_same() const {

@@ -23,6 +23,8 @@ struct Stages {
   std::vector<int> ranks;
 
   int last() const { return static_cast<int>(layers.size()) - 1; }
+  /// The rank of the first stage that reads a parameter; that of stage 0 if none does.
+  int first_rank_of(const at::Tensor& parameter, const layers::Model& model) const;
 };
 
 /// Throws kInvalidArgument, with all mistakes, unless each stage has a layer, the stages cover the
@@ -53,6 +55,8 @@ class TiedParameters {
   /// of parameters that are not tied.
   bool is_first(const at::Tensor& parameter) const;
 
+  comm::Stats stats() const;
+
   /// Throws kMismatch unless all copies have the same bytes. Collective.
   void check_same() const;
 
@@ -61,7 +65,8 @@ class TiedParameters {
     NamedParameter parameter;
     comm::Group group;  ///< The ranks that have it, the one of its first stage first.
   };
-  std::vector<Tied> tied_;  ///< Of this rank, in order of the model's parameters.
+  std::vector<Tied> tied_;           ///< Of this rank, in order of the model's parameters.
+  std::vector<comm::Group> groups_;  ///< Of these, each once.
 };
 
 }  // namespace hanji::parallel

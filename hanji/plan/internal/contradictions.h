@@ -12,5 +12,7 @@ using Found = std::vector<Contradiction>;
 void check_data(const Config& config, Found& found);
 /// Of the model with its sizes, its data, and what it computes in.
 void check_model(const Config& config, Found& found);
+/// Of mesh.pp and the keys of [pipeline].
+void check_stages(const Config& config, Found& found);
 
 }  // namespace hanji::plan

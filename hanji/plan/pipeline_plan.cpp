@@ -1,0 +1,300 @@
+#include "hanji/plan/pipeline_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+
+#include "hanji/base/units.h"
+#include "hanji/plan/memory.h"
+#include "hanji/plan/plan.h"
+#include "hanji/schedule/pipeline_check.h"
+
+namespace hanji::plan {
+namespace {
+
+/// Of forward and backward: one of three products of equal size, and about that of the rest.
+constexpr double kForwardOfPass = 1.0 / 3;
+
+/// The parameters that layers of a range read, by index.
+std::set<int64_t> parameters_of(const ModelFacts& model, layout::Range layers) {
+  std::set<int64_t> found;
+  for (size_t i = 0; i < model.parameters.size(); ++i) {
+    const int64_t layer = model.parameters[i].layer;
+    if (layers.begin <= layer && layer < layers.end) found.insert(static_cast<int64_t>(i));
+  }
+  for (int64_t i = layers.begin; i < layers.end; ++i) {
+    found.insert(model.layers[i].tied.begin(), model.layers[i].tied.end());
+  }
+  return found;
+}
+
+int64_t bytes_of(const ModelFacts& model, const std::set<int64_t>& parameters, int64_t element) {
+  int64_t bytes = 0;
+  for (const int64_t index : parameters) bytes += element * model.parameters[index].elements;
+  return bytes;
+}
+
+/// The schedule of a plan that was checked.
+schedule::PipelineSchedule schedule_of(const Plan& plan, int data_coordinate) {
+  return schedule_of(plan.config, plan.shares[data_coordinate].num_micro_batches).or_throw();
+}
+
+std::vector<double> stage_seconds(const Plan& plan) {
+  const std::vector<double> layers = layer_seconds(plan.model, plan.times);
+  std::vector<double> seconds;
+  for (const layout::Range stage : stages_of(plan)) {
+    seconds.push_back(std::reduce(layers.begin() + stage.begin, layers.begin() + stage.end));
+  }
+  return seconds;
+}
+
+/// Of flows and their gradients that stages of different ranks exchange, in all data coordinates.
+int64_t flow_bytes_per_step(const Plan& plan) {
+  const std::vector<layout::Range> stages = stages_of(plan);
+  int64_t bytes = 0;
+  for (size_t data = 0; data < plan.shares.size(); ++data) {
+    const auto schedule = schedule_of(plan, static_cast<int>(data));
+    const DataShare& share = plan.shares[data];
+    for (size_t stage = 0; stage + 1 < stages.size(); ++stage) {
+      if (schedule.rank_of_stage[stage] == schedule.rank_of_stage[stage + 1]) continue;
+      const Amount flow = plan.model.layers[stages[stage].end - 1].flow;
+      bytes += 2 * (share.num_micro_batches * flow.fixed + share.samples.size() * flow.per_sample);
+    }
+  }
+  return bytes;
+}
+
+/// The ranks of the pipeline that read each parameter, by its index.
+std::map<int64_t, std::set<int>> ranks_that_read(const Plan& plan) {
+  const auto schedule = schedule_of(plan, 0);
+  const std::vector<layout::Range> stages = stages_of(plan);
+  std::map<int64_t, std::set<int>> ranks;
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    for (const int64_t index : parameters_of(plan.model, stages[stage])) {
+      ranks[index].insert(schedule.rank_of_stage[stage]);
+    }
+  }
+  return ranks;
+}
+
+}  // namespace
+
+std::vector<layout::Range> cut_stages(std::span<const double> seconds, int num_stages) {
+  const auto layers = static_cast<int64_t>(seconds.size());
+  std::vector<double> before(layers + 1);
+  std::partial_sum(seconds.begin(), seconds.end(), before.begin() + 1);
+  // least[s][i]: the longest of s + 1 stages that have the layers from i on; end[s][i]: of the first.
+  std::vector<std::vector<double>> least(num_stages);
+  std::vector<std::vector<int64_t>> end(num_stages, std::vector<int64_t>(layers + 1, layers));
+  for (int s = 0; s < num_stages; ++s) {
+    least[s].assign(layers + 1, std::numeric_limits<double>::infinity());
+    for (int64_t i = 0; i + s < layers; ++i) {
+      if (s == 0) least[s][i] = before[layers] - before[i];
+      for (int64_t j = i + 1; s > 0 && j + s <= layers; ++j) {
+        const double longest = std::max(before[j] - before[i], least[s - 1][j]);
+        if (longest >= least[s][i]) continue;
+        least[s][i] = longest;
+        end[s][i] = j;
+      }
+    }
+  }
+  std::vector<layout::Range> stages;
+  for (int64_t begin = 0, s = num_stages - 1; s >= 0; --s) {
+    stages.push_back({begin, end[s][begin]});
+    begin = stages.back().end;
+  }
+  return stages;
+}
+
+std::vector<double> layer_seconds(const ModelFacts& model, const OperationTimes& times) {
+  std::map<std::string, double> timed;
+  for (const TimedOperation& one : times.operations) timed[one.name] = one.seconds;
+  const int64_t samples = std::max<int64_t>(1, times.samples);
+  std::vector<double> all;
+  for (const LayerFacts& layer : model.layers) {
+    ModelFacts alone;
+    alone.layers.push_back(layer);
+    double seconds = 0;
+    for (const Operation& one : operations_of(alone, samples)) {
+      const auto found = timed.find(one.name);
+      seconds += one.count * (found == timed.end() ? one.estimate : found->second);
+    }
+    const double attention = layer.attention ? layer.attention->flops() : 0;
+    const double estimate =
+        estimated_seconds(layer.product_flops() + attention, layer.elementwise_bytes);
+    all.push_back(seconds > 0 ? seconds / static_cast<double>(samples) : estimate);
+  }
+  return all;
+}
+
+int stages_per_rank(const Config& config) {
+  return schedule::stages_per_rank(config.pipeline.schedule,
+                                   static_cast<int>(config.pipeline.virtual_stages));
+}
+
+std::vector<layout::Range> stages_of(const Plan& plan) {
+  const auto layers = static_cast<int64_t>(plan.model.layers.size());
+  std::vector<layout::Range> stages = {{0, layers}};
+  for (const double cut : plan.config.pipeline.cut) {
+    stages.back().end = static_cast<int64_t>(cut);
+    stages.push_back({stages.back().end, layers});
+  }
+  return stages;
+}
+
+std::vector<int> ranks_of_stages(const Plan& plan) { return schedule_of(plan, 0).rank_of_stage; }
+
+Result<schedule::PipelineSchedule> schedule_of(const Config& config, int64_t num_micro_batches) {
+  return schedule::pipeline_schedule(
+      config.pipeline.schedule,
+      {static_cast<int>(config.mesh.pp), num_micro_batches, stages_per_rank(config)});
+}
+
+ModelFacts facts_of_rank(const Plan& plan, int rank) {
+  if (plan.mesh.degree("pp") == 1) return plan.model;
+  const auto schedule = schedule_of(plan, 0);
+  const std::vector<layout::Range> stages = stages_of(plan);
+  ModelFacts own = plan.model;
+  own.layers.clear();
+  own.parameters.clear();
+  std::set<int64_t> parameters;
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    if (schedule.rank_of_stage[stage] != plan.mesh.coordinate(rank, "pp")) continue;
+    for (int64_t i = stages[stage].begin; i < stages[stage].end; ++i) {
+      own.layers.push_back(plan.model.layers[i]);
+    }
+    parameters.merge(parameters_of(plan.model, stages[stage]));
+  }
+  for (const int64_t index : parameters) own.parameters.push_back(plan.model.parameters[index]);
+  return own;
+}
+
+PipelineFacts pipeline_facts(const Plan& plan) {
+  PipelineFacts facts;
+  const int ranks = plan.mesh.degree("pp");
+  if (ranks == 1) return facts;
+  for (int rank = 0; rank < ranks; ++rank) {
+    facts.ranks.push_back(facts_of_rank(plan, plan.mesh.data_peers(0)[rank]));
+  }
+  for (size_t data = 0; data < plan.shares.size(); ++data) {
+    facts.seconds.push_back(pipeline_timeline(plan, static_cast<int>(data)).seconds);
+  }
+  for (const auto& [index, readers] : ranks_that_read(plan)) {
+    if (readers.size() < 2) continue;
+    facts.tied.push_back({static_cast<int>(readers.size()), plan.model.parameters[index].elements});
+  }
+  facts.flow_bytes = flow_bytes_per_step(plan);
+  return facts;
+}
+
+int64_t most_micro_batches(const Plan& plan) {
+  return std::ranges::max(plan.shares, {}, &DataShare::num_micro_batches).num_micro_batches;
+}
+
+schedule::PipelineTimeline pipeline_timeline(const Plan& plan, int data_coordinate) {
+  const DataShare& share = plan.shares[data_coordinate];
+  const double samples =
+      static_cast<double>(share.samples.size()) / static_cast<double>(share.num_micro_batches);
+  schedule::PipelineTimes times;
+  for (const double of_sample : stage_seconds(plan)) {
+    const double seconds = of_sample * samples, backward = (1 - kForwardOfPass) * seconds;
+    times.stages.push_back({kForwardOfPass * seconds, backward / 2, backward / 2});
+  }
+  return schedule::simulate(schedule_of(plan, data_coordinate), times).or_throw();
+}
+
+Status check_pipeline(const Plan& plan) {
+  const Config& config = plan.config;
+  if (plan.mesh.degree("pp") == 1) return {};
+  std::set<std::string> mistakes;
+  if (plan.model.num_statistics > 0) {
+    mistakes.insert(
+        fmt::format("model.preset = {} updates running statistics, which stages do not exchange; "
+                    "remove mesh.pp",
+                    config.model.preset));
+  }
+  const std::vector<layout::Range> stages = stages_of(plan);
+  const auto asked = static_cast<size_t>(config.mesh.pp) * stages_per_rank(config);
+  if (asked > plan.model.layers.size()) {
+    mistakes.insert(
+        fmt::format("mesh.pp = {} with {} each has {} stages, but the model has {} "
+                    "layers; set a smaller mesh.pp",
+                    config.mesh.pp, stages_per_rank(config), asked, plan.model.layers.size()));
+  } else if (stages.size() != asked) {
+    mistakes.insert(
+        fmt::format("pipeline.cut makes {} stages, but mesh.pp = {} with {} each has {}; "
+                    "give {} first layers, or leave pipeline.cut out",
+                    stages.size(), config.mesh.pp, stages_per_rank(config), asked, asked - 1));
+  }
+  for (size_t i = 0; i < stages.size(); ++i) {
+    if (stages[i].size() < 1) {
+      mistakes.insert(fmt::format(
+          "pipeline.cut: stage {} would have layers [{}, {}) of {}; give ascending first layers", i,
+          stages[i].begin, stages[i].end, plan.model.layers.size()));
+    } else if (parameters_of(plan.model, stages[i]).empty()) {
+      mistakes.insert(
+          fmt::format("stage {} has layers [{}, {}) without a parameter; set another "
+                      "pipeline.cut or fewer stages",
+                      i, stages[i].begin, stages[i].end));
+    }
+  }
+  const int64_t wanted = config.pipeline.micro_batches;
+  if (const int64_t count = most_micro_batches(plan); wanted != kAuto && wanted != count) {
+    mistakes.insert(fmt::format(
+        "pipeline.micro_batches is {}, but the samples of a data coordinate make {} micro-batches; "
+        "set pipeline.micro_batches = {}, or another train.global_batch",
+        wanted, count, count));
+  }
+  for (const DataShare& share : plan.shares) {
+    const auto schedule = schedule_of(config, share.num_micro_batches);
+    if (!schedule.ok()) {
+      mistakes.insert(fmt::format("pipeline.schedule: {}; set pipeline.micro_batches",
+                                  schedule.status().message()));
+      continue;
+    }
+    // A send waits in the heap of its rank: any number may.
+    const auto checked = schedule::check(*schedule, std::numeric_limits<int64_t>::max());
+    if (!checked.ok()) mistakes.insert(std::string(checked.message()));
+  }
+  if (mistakes.empty()) return {};
+  return base::invalid_argument(fmt::format("{}", fmt::join(mistakes, "\n")));
+}
+
+std::string describe_pipeline(const Plan& plan) {
+  const std::vector<layout::Range> stages = stages_of(plan);
+  const auto schedule = schedule_of(plan, 0);
+  const schedule::PipelineTimeline timeline = pipeline_timeline(plan, 0);
+  const bool splits = std::ranges::any_of(schedule.ranks[0], [](const schedule::Action& action) {
+    return action.kind == schedule::ActionKind::kBackwardInput;
+  });
+  std::string out = fmt::format(
+      "{}: {} stages on {} ranks, {} micro-batches; {} of {} are bubble ({:.3f} of the work){}\n",
+      name_of(schedule.kind), stages.size(), schedule.shape.num_ranks,
+      schedule.shape.num_micro_batches,
+      base::format_seconds(timeline.seconds - timeline.busiest_seconds),
+      base::format_seconds(timeline.seconds), timeline.bubble(),
+      splits ? "; backward_input computes the gradients of weights too" : "");
+  const std::vector<double> seconds = stage_seconds(plan);
+  const int64_t element = parameter_bytes(plan.kernels.precision);
+  const auto samples = static_cast<double>(plan.micro_batch);
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const layout::Range layers = stages[i];
+    const bool is_last = i + 1 == stages.size();
+    const Amount flow = is_last ? Amount() : plan.model.layers[layers.end - 1].flow;
+    out += fmt::format(
+        "  stage {:<2} rank {:<2} layers {:>3} to {:<3}{:>10}{:>12}{:>12}\n", i,
+        schedule.rank_of_stage[i], layers.begin, layers.end - 1,
+        base::format_seconds(seconds[i] * samples),
+        base::format_bytes(bytes_of(plan.model, parameters_of(plan.model, layers), element)),
+        is_last ? "loss" : base::format_bytes(flow.of(plan.micro_batch)));
+  }
+  return out;
+}
+
+}  // namespace hanji::plan

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "hanji/base/status.h"
+#include "hanji/layout/range.h"
+#include "hanji/plan/config.h"
+#include "hanji/plan/model_facts.h"
+#include "hanji/plan/predict.h"
+#include "hanji/schedule/pipeline_schedule.h"
+#include "hanji/schedule/pipeline_timeline.h"
+
+namespace hanji::plan {
+
+struct Plan;
+
+/// Cuts consecutive layers into `num_stages` ranges, of which the longest takes as little time as
+/// possible; of such cuts the one with the earliest stages shortest.
+///
+/// `seconds`: of each layer, at least one per stage.
+/// Cost    O(stages layers^2).
+std::vector<layout::Range> cut_stages(std::span<const double> seconds, int num_stages);
+
+/// Seconds of forward and backward of one sample in each layer: of the operations that were timed, else
+/// an estimate.
+std::vector<double> layer_seconds(const ModelFacts& model, const OperationTimes& times);
+
+/// The stages of each rank of mesh.pp.
+int stages_per_rank(const Config& config);
+
+/// The layers of each stage of a resolved plan; without a pipeline one stage of all layers.
+std::vector<layout::Range> stages_of(const Plan& plan);
+
+/// The rank along mesh.pp of each stage of a checked plan.
+std::vector<int> ranks_of_stages(const Plan& plan);
+
+/// What all ranks of mesh.pp do in a step of so many micro-batches.
+/// Errors  as schedule::pipeline_schedule().
+Result<schedule::PipelineSchedule> schedule_of(const Config& config, int64_t num_micro_batches);
+
+/// What the rank of a pipeline has of a model: the layers of its stages, with the parameters that they
+/// read. Without a pipeline the model.
+ModelFacts facts_of_rank(const Plan& plan, int rank);
+
+/// What a step of the plan's pipeline is priced from; nothing without one.
+PipelineFacts pipeline_facts(const Plan& plan);
+
+/// Micro-batches of the data coordinate with most.
+int64_t most_micro_batches(const Plan& plan);
+
+/// A data coordinate's step in predicted times of its stages, without messages' time.
+schedule::PipelineTimeline pipeline_timeline(const Plan& plan, int data_coordinate);
+
+/// Checks stages and schedules of a plan whose shares, micro-batch and pipeline.cut are decided.
+/// Errors  invalid_argument with all mistakes, a line each.
+Status check_pipeline(const Plan& plan);
+
+/// Of the plan's table: the schedule and its bubble, then a row for each stage.
+std::string describe_pipeline(const Plan& plan);
+
+}  // namespace hanji::plan

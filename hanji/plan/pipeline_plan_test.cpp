@@ -1,0 +1,142 @@
+#include "hanji/plan/pipeline_plan.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "hanji/plan/plan.h"
+#include "hanji/plan/rank_memory.h"
+#include "hanji/plan/test_plan.h"
+
+namespace hanji::plan {
+namespace {
+
+using layout::Range;
+using test_plan::made;
+using test_plan::two_cores;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr Amount kFlow = {.fixed = 128, .per_sample = 4096};
+
+/// Facts as counted: with flows, and a head that reads the token embedding.
+PlanInputs staged(int pp, int dp = 1) {
+  PlanInputs inputs = two_cores();
+  ModelFacts facts = made(inputs).model;
+  for (LayerFacts& layer : facts.layers) layer.flow = kFlow;
+  facts.layers.back().tied = {0};
+  inputs.model = facts;
+  inputs.config.mesh.pp = pp;
+  inputs.config.run.ranks = pp * dp;
+  return inputs;
+}
+
+TEST(CutStages, HaveLongestStagesAsShortAsPossible) {
+  EXPECT_THAT(cut_stages(std::vector<double>{1, 1, 1, 1}, 2),
+              ElementsAre(Range{0, 2}, Range{2, 4}));
+  EXPECT_THAT(cut_stages(std::vector<double>{0, 4, 4, 4, 4, 6}, 3),
+              ElementsAre(Range{0, 3}, Range{3, 5}, Range{5, 6}));
+  EXPECT_THAT(cut_stages(std::vector<double>{9, 0, 0}, 3),
+              ElementsAre(Range{0, 1}, Range{1, 2}, Range{2, 3}));
+}
+
+TEST(PlanOfAPipeline, StagesCoverTheLayersAndRanksWalkTheSchedule) {
+  const Plan plan = made(staged(2));
+  const std::vector<Range> stages = stages_of(plan);
+  ASSERT_EQ(stages.size(), 2u);
+  EXPECT_EQ(stages[0].begin, 0);
+  EXPECT_EQ(stages[1].end, std::ssize(plan.model.layers));
+  EXPECT_EQ(plan.config.pipeline.micro_batches, 8);
+  const auto schedule = schedule_of(plan.config, 8).or_throw();
+  for (const int rank : {0, 1}) EXPECT_EQ(step_actions(plan, rank), schedule.ranks[rank]);
+  EXPECT_THAT(describe(plan),
+              AllOf(HasSubstr("1f1b: 2 stages on 2 ranks, 8 micro-batches"), HasSubstr("stage 1")));
+}
+
+TEST(PlanOfAPipeline, AnyStagesByHand) {
+  PlanInputs inputs = staged(2);
+  inputs.config.pipeline.schedule = PipelineKind::kInterleaved;
+  inputs.config.pipeline.virtual_stages = 2;
+  inputs.config.pipeline.micro_batches = 4;
+  inputs.config.pipeline.cut = {1, 2, 3};
+  EXPECT_THAT(stages_of(made(inputs)), ElementsAre(Range{0, 1}, Range{1, 2}, Range{2, 3},
+                                                   Range{3, std::ssize(inputs.model->layers)}));
+}
+
+TEST(PlanOfAPipeline, ATiedWeightIsOnEveryRankThatReadsIt) {
+  const PlanInputs inputs = staged(2);
+  const Plan plan = made(inputs);
+  const int64_t whole = inputs.model->num_parameters();
+  const int64_t table = inputs.model->parameters[0].elements;
+  EXPECT_EQ(facts_of_rank(plan, 0).num_parameters() + facts_of_rank(plan, 1).num_parameters(),
+            whole + table);
+  const PipelineFacts facts = pipeline_facts(plan);
+  ASSERT_EQ(facts.tied.size(), 1u);
+  EXPECT_EQ(facts.tied[0].ranks, 2);
+  EXPECT_EQ(facts.tied[0].elements, table);
+}
+
+TEST(PlanOfAPipeline, MessagesAreFlowsAndTheirGradients) {
+  const Plan plan = made(staged(2, 2));
+  EXPECT_EQ(pipeline_facts(plan).flow_bytes,
+            2 * (2 * plan.shares[0].num_micro_batches * kFlow.fixed + 16 * kFlow.per_sample));
+}
+
+TEST(PlanOfAPipeline, GpipeKeepsTheActivationsOfAllMicroBatches) {
+  const auto kept = [](PipelineKind kind) {
+    PlanInputs inputs = staged(2);
+    inputs.config.pipeline.schedule = kind;
+    const Plan plan = made(inputs);
+    const auto lines = rank_memory(plan, plan.micro_batch, 0);
+    return std::ranges::find(lines, "activations", &MemoryLine::category)->bytes;
+  };
+  EXPECT_EQ(kept(PipelineKind::kGpipe), 4 * kept(PipelineKind::k1F1B)) << "8 micro-batches and 2";
+}
+
+TEST(PlanOfAPipeline, AllMistakesAreNamedAtOnce) {
+  PlanInputs inputs = staged(2);
+  inputs.config.pipeline.schedule = PipelineKind::kDualPipeV;
+  inputs.config.pipeline.micro_batches = 3;
+  inputs.config.pipeline.cut = {2, 1};
+  EXPECT_THAT(make_plan(inputs).status().message(),
+              AllOf(HasSubstr("pipeline.cut makes 3 stages, but mesh.pp = 2 with 2 each has 4"),
+                    HasSubstr("pipeline.cut: stage 1 would have layers [2, 1)"),
+                    HasSubstr("schedule dualpipev: 3 micro-batches on 2 ranks; take at least 4")));
+  PlanInputs many = staged(9);
+  EXPECT_THAT(make_plan(many).status().message(),
+              HasSubstr("mesh.pp = 9 with 1 each has 9 stages, but the model has"));
+}
+
+TEST(PlanOfAPipeline, MicroBatchesThatSamplesDoNotMakeAreRejected) {
+  PlanInputs inputs = staged(2);
+  inputs.config.train.global_batch = 9;
+  inputs.config.pipeline.micro_batches = 4;
+  EXPECT_THAT(make_plan(inputs).status().message(),
+              HasSubstr("pipeline.micro_batches is 4, but the samples of a data coordinate make 3 "
+                        "micro-batches; set pipeline.micro_batches = 3"));
+}
+
+TEST(PlanOfAPipeline, SeveralHostsAreRejected) {
+  PlanInputs inputs = staged(2, 2);
+  inputs.ranks_per_host = {2, 2};
+  EXPECT_THAT(
+      make_plan(inputs).status().message(),
+      HasSubstr("mesh.pp = 2 passes flows through the memory of one host, but the ranks are "
+                "on 2 hosts"));
+}
+
+TEST(PlanOfAPipeline, JsonKeepsTheStages) {
+  const Plan plan = made(staged(2));
+  const Plan read = plan_from_json(to_json(plan)).or_throw();
+  EXPECT_EQ(stages_of(read), stages_of(plan));
+  EXPECT_EQ(step_actions(read, 1), step_actions(plan, 1));
+  EXPECT_EQ(pipeline_facts(read).tied.size(), 1u);
+}
+
+TEST(PlanOfAPipeline, TheJobIsThatOfOneProcess) {
+  EXPECT_EQ(made(staged(2)).job_hash, made(two_cores()).job_hash);
+}
+
+}  // namespace
+}  // namespace hanji::plan

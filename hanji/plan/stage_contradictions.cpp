@@ -1,0 +1,92 @@
+// What excludes each other of ranks that share out the layers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "hanji/plan/internal/contradictions.h"
+
+namespace hanji::plan {
+namespace {
+
+void check_without_stages(const PipelineConfig& p, Found& found) {
+  const auto needs_pp = [&](std::string_view key, bool is_set) {
+    if (!is_set) return;
+    found.push_back({{key, "mesh.pp"},
+                     fmt::format("{} is set, but mesh.pp is 1", key),
+                     fmt::format("set mesh.pp, or remove {}", key)});
+  };
+  needs_pp("pipeline.schedule", p.schedule != PipelineConfig().schedule);
+  needs_pp("pipeline.micro_batches", p.micro_batches != kAuto);
+  needs_pp("pipeline.virtual_stages", p.virtual_stages > 1);
+  needs_pp("pipeline.cut", !p.cut.empty());
+}
+
+/// What stages are not trained with.
+void check_limits(const Config& c, Found& found) {
+  const std::string stages = fmt::format("mesh.pp = {}", c.mesh.pp);
+  const auto refuse = [&](std::string_view key, std::string message, std::string suggestion) {
+    found.push_back({{key, "mesh.pp"}, std::move(message), std::move(suggestion)});
+  };
+  if (c.parallel.data != Sharding::kReplicas) {
+    refuse("parallel.data",
+           fmt::format("{} trains with replicas of each stage, but parallel.data is {}", stages,
+                       name_of(c.parallel.data)),
+           "set parallel.data = \"ddp\"");
+  }
+  for (const AxisKey& one : kAxisKeys) {
+    const bool cuts_layers = one.axis == "tp" || one.axis == "cp" || one.axis == "axial";
+    if (!cuts_layers || c.mesh.*one.degree == 1) continue;
+    refuse(one.key,
+           fmt::format("{} has whole layers in its stages, but {} is {}", stages, one.key,
+                       c.mesh.*one.degree),
+           fmt::format("remove {}", one.key));
+  }
+  if (c.train.bits == Bits::kStable) {
+    refuse(
+        "train.bits",
+        fmt::format("train.bits = stable sums gradients by grains in order, which {} does not do",
+                    stages),
+        "set train.bits = \"run\"");
+  }
+  if (c.offload.optimizer == Place::kFile) {
+    refuse("offload.optimizer",
+           fmt::format("{} keeps moments in memory, but offload.optimizer is file", stages),
+           "set offload.optimizer = \"memory\"");
+  }
+  if (c.compute.device == Device::kCuda) {
+    refuse("compute.device", fmt::format("{} runs on CPUs, but compute.device is cuda", stages),
+           "set compute.device = \"cpu\"");
+  } else if (engine_of(c) != Engine::kShm) {
+    refuse("comm.engine",
+           fmt::format("{} needs ranks that share memory, but comm.engine is {}", stages,
+                       name_of(c.comm.engine)),
+           "set comm.engine = \"shm\"");
+  }
+}
+
+void check_schedule(const PipelineConfig& p, Found& found) {
+  if (std::ranges::any_of(p.cut, [](double first) { return first != std::floor(first); })) {
+    found.push_back(
+        {{"pipeline.cut"}, "pipeline.cut has a number that is no layer", "give whole numbers"});
+  }
+  const bool loops = schedule::stages_per_rank(p.schedule, 2) == 2 &&
+                     schedule::stages_per_rank(p.schedule, 1) == 1;
+  if (p.virtual_stages == 1 || loops) return;
+  found.push_back({{"pipeline.virtual_stages", "pipeline.schedule"},
+                   fmt::format("pipeline.virtual_stages is {}, but pipeline.schedule = {} has a "
+                               "fixed number of stages per rank",
+                               p.virtual_stages, name_of(p.schedule)),
+                   "set pipeline.schedule = \"interleaved\", or remove pipeline.virtual_stages"});
+}
+
+}  // namespace
+
+void check_stages(const Config& config, Found& found) {
+  if (config.mesh.pp == 1) return check_without_stages(config.pipeline, found);
+  check_limits(config, found);
+  check_schedule(config.pipeline, found);
+}
+
+}  // namespace hanji::plan
