@@ -6,6 +6,7 @@
 #include "hanji/base/file.h"
 #include "hanji/checkpoint/manifest.h"
 #include "hanji/cost/stored.h"
+#include "hanji/data/beton_writer.h"
 #include "hanji/launch/control_plane/channel.h"
 #include "hanji/launch/control_plane/request.h"
 #include "hanji/launch/internal/announcement.h"
@@ -85,6 +86,34 @@ void add_tokens(Seeds& seeds) {
   seeds.add("tokens", "llmc", raw(uint64_t{0}) + llmc + std::string(8, 'x'));
 }
 
+/// As FFCV writes them, then with our extension.
+void add_beton(Seeds& seeds, const std::filesystem::path& folder) {
+  const auto descriptor = [](char type, std::string name) {
+    name.resize(16);
+    return type + name + std::string(1024, '\0');
+  };
+  const std::string scalars = raw(uint16_t{2}) + raw(uint16_t{1}) + raw(uint32_t{4096}) +
+                              raw(uint64_t{2}) + raw(uint64_t{1081}) + descriptor(1, "label") +
+                              raw(int64_t{3}) + raw(int64_t{4});
+  seeds.add("beton", "scalars", scalars);
+  std::string image = raw(uint16_t{2}) + raw(uint16_t{2}) + raw(uint32_t{4096}) + raw(uint64_t{1}) +
+                      raw(uint64_t{8192}) + descriptor(2, "image") + descriptor(3, "bytes") + '\0' +
+                      raw(uint16_t{8}) + raw(uint16_t{8}) + raw(uint64_t{4096}) +
+                      raw(uint64_t{4100}) + raw(uint64_t{2});
+  image.resize(8192);
+  for (const uint64_t number : {0, 4096, 4, 0, 4100, 2}) image += raw(number);
+  seeds.add("beton", "image", image);
+  auto writer = data::BetonWriter::create(folder / "beton" / "written",
+                                          {{"array", data::BetonType::kNdArray, {2}, "<u2"},
+                                           {"json", data::BetonType::kJson}},
+                                          {.num_samples = 1, .page_bytes = 4096})
+                    .or_throw();
+  const data::BetonValue values[] = {{.bytes = std::as_bytes(std::span("abc"))},
+                                     {.bytes = std::as_bytes(std::span("{}").first<2>())}};
+  base::throw_if_error(writer.append(values));
+  base::throw_if_error(writer.finish());
+}
+
 void add_plan(Seeds& seeds) {
   plan::PlanInputs inputs;
   inputs.machine.usable_cores = 2;
@@ -161,7 +190,7 @@ void add_observed(Seeds& seeds) {
       .state_sha256 = "cd"};
   run.steps[1].digests = {{report::Quantity::kGradient, "w", 1},
                           {report::Quantity::kTotal, "loss", 2}};
-  run.steps[1].backwards = {{0, 3}, {4, 5}};
+  run.steps[1].backwards = {{{0, 0}, 3}, {{4, 0}, 5}};
   seeds.add("observed", "two", report::to_json(run));
 }
 
@@ -194,6 +223,7 @@ int main(int argc, char** argv) {
   add_safetensors(seeds);
   add_manifest(seeds);
   add_tokens(seeds);
+  add_beton(seeds, argv[1]);
   add_config(seeds);
   add_plan(seeds);
   add_messages(seeds);

@@ -1,7 +1,6 @@
 #include "hanji/base/file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -11,7 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "hanji/base/clock.h"
+#include "hanji/base/atomic_file.h"
 
 namespace hanji::base {
 namespace {
@@ -56,18 +55,6 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-/// A name beside `path` that no other process or thread takes: kNew refuses an existing file.
-fs::path temporary_beside(const fs::path& path) {
-  return folder_of(path) /
-         fmt::format(".{}.{}.{}.tmp", path.filename().string(), ::getpid(), now_ns());
-}
-
-Status write_and_sync(const fs::path& path, std::string_view content) {
-  HANJI_ASSIGN_OR_RETURN(const Fd fd, open_file(path, O_WRONLY | O_CREAT | O_EXCL));
-  HANJI_RETURN_IF_ERROR(write_all(fd.get(), content, path));
-  return sync_fd(fd.get(), path);
-}
-
 template <class Iterator>
 Result<std::vector<fs::path>> collect_files(const fs::path& folder) {
   std::error_code error;
@@ -105,11 +92,9 @@ Result<std::string> read_file(const fs::path& path, size_t max_bytes) {
 }
 
 Status write_file_atomic(const fs::path& path, std::string_view content) {
-  const fs::path temporary = temporary_beside(path);
-  Status status = write_and_sync(temporary, content);
-  if (status.ok()) status = rename_and_sync(temporary, path);
-  if (!status.ok()) ::unlink(temporary.c_str());
-  return status;
+  HANJI_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
+  HANJI_RETURN_IF_ERROR(file.write_at(0, std::as_bytes(std::span(content))));
+  return file.commit();
 }
 
 Result<MappedFile> MappedFile::open(const fs::path& path) {

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+#include "hanji/base/fd.h"
+
+namespace hanji::base {
+
+/// A file that appears under its name whole or not at all, so that a reader, or the disk after a
+/// power cut, has the old content or the new one. It is written beside its name.
+class AtomicFile {
+ public:
+  static Result<AtomicFile> create(const std::filesystem::path& path);
+  AtomicFile(AtomicFile&& other) noexcept = default;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  /// Removes what was written unless it was committed.
+  ~AtomicFile();
+
+  /// Writes at any place; bytes between two places are zeros. Errors: kOutOfMemory on a full disk.
+  Status write_at(uint64_t offset, std::span<const std::byte> bytes);
+  /// Waits until the disk has the bytes, then the name. Order: once, at the end.
+  Status commit();
+
+ private:
+  AtomicFile(Fd fd, std::filesystem::path path, std::filesystem::path temporary)
+      : fd_(std::move(fd)), path_(std::move(path)), temporary_(std::move(temporary)) {}
+
+  Fd fd_;  // closed: committed or moved from
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+};
+
+}  // namespace hanji::base

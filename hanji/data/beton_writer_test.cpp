@@ -1,0 +1,221 @@
+#include "hanji/data/beton_writer.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "hanji/base/file.h"
+#include "hanji/test/temporary_folder.h"
+
+namespace hanji::data {
+namespace {
+
+using testing::HasSubstr;
+
+std::span<const std::byte> raw(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+std::string text_in(const BetonValue& value) {
+  return {reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size()};
+}
+
+const std::vector<BetonField> kAll = {{"image", BetonType::kRgbImage},
+                                      {"label", BetonType::kInt},
+                                      {"weight", BetonType::kFloat},
+                                      {"bytes", BetonType::kBytes},
+                                      {"array", BetonType::kNdArray, {2}, "<u2"},
+                                      {"json", BetonType::kJson}};
+
+BetonValue jpeg(std::string_view stream) {
+  return {.mode = BetonImageMode::kJpeg, .width = 3, .height = 2, .bytes = raw(stream)};
+}
+
+std::vector<BetonValue> sample_of(int64_t i) {
+  return {
+      i % 2 == 0 ? jpeg("a jpeg stream") : BetonValue{.width = 1, .height = 1, .bytes = raw("rgb")},
+      {.integer = i},
+      {.number = 0.5},
+      {.bytes = raw(i % 2 == 0 ? "" : "bytes")},
+      {.bytes = raw("abcd")},
+      {.bytes = raw("{\"a\":1}")}};
+}
+
+class BetonWriterTest : public testing::Test {
+ protected:
+  std::filesystem::path path() const { return folder_.path() / "x.beton"; }
+
+  Result<BetonWriter> create(std::vector<BetonField> fields, uint64_t num_samples) const {
+    return BetonWriter::create(
+        path(), std::move(fields),
+        {.num_samples = num_samples, .page_bytes = 4096, .provenance = R"({"from":"a test"})"});
+  }
+
+  std::string write(int64_t num_samples) const {
+    auto writer = create(kAll, static_cast<uint64_t>(num_samples)).or_throw();
+    for (int64_t i = 0; i < num_samples; ++i) {
+      base::throw_if_error(writer.append(sample_of(i)));
+    }
+    base::throw_if_error(writer.finish());
+    return base::read_file(path()).or_throw();
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(BetonWriterTest, WhatItWritesIsReadBack) {
+  write(3);
+  const auto file = BetonFile::open(path()).or_throw();
+  EXPECT_TRUE(file.has_checksums());
+  EXPECT_EQ(file.provenance(), R"({"from":"a test"})");
+  const auto first = file.read(0, 0).or_throw();
+  EXPECT_EQ(text_in(first), "a jpeg stream");
+  EXPECT_EQ(first.mode, BetonImageMode::kJpeg);
+  EXPECT_EQ(first.width, 3);
+  EXPECT_EQ(first.height, 2);
+  EXPECT_EQ(text_in(file.read(1, 0).or_throw()), "rgb");
+  EXPECT_EQ(file.read(2, 1).or_throw().integer, 2);
+  EXPECT_EQ(file.read(2, 2).or_throw().number, 0.5);
+  EXPECT_EQ(text_in(file.read(0, 3).or_throw()), std::string(1, '\0')) << "FFCV misreads none";
+  EXPECT_EQ(text_in(file.read(1, 3).or_throw()), "bytes");
+  EXPECT_EQ(text_in(file.read(1, 4).or_throw()), "abcd");
+  EXPECT_THAT(file.fields()[4].shape, testing::ElementsAre(2));
+  EXPECT_EQ(file.fields()[4].dtype, "<u2");
+  EXPECT_EQ(text_in(file.read(1, 5).or_throw()), "{\"a\":1}");
+  EXPECT_EQ(file.verify([](const BetonMistake& mistake) { ADD_FAILURE() << mistake.message; }), 0);
+}
+
+TEST_F(BetonWriterTest, WritesTheSameBytesAgain) { EXPECT_EQ(write(5), write(5)); }
+
+TEST_F(BetonWriterTest, KeepsASampleInOnePageAndTheTableLast) {
+  auto writer = create({{"a", BetonType::kBytes}, {"b", BetonType::kBytes}}, 3).or_throw();
+  const std::string half(1500, 'x');
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(writer.append(std::vector<BetonValue>(2, {.bytes = raw(half)})).ok());
+  }
+  ASSERT_TRUE(writer.finish().ok());
+  const auto file = BetonFile::open(path()).or_throw();
+  EXPECT_EQ(file.sections().num_pages, 3);
+  EXPECT_EQ(file.sections().num_allocations, 6);
+  for (uint64_t row = 0; row < 6; ++row) {
+    EXPECT_EQ(file.allocation(row).sample, row / 2);
+    EXPECT_EQ(file.page_of(file.allocation(row).begin), row / 2);
+    EXPECT_EQ(file.allocation(row).begin % 4096, row % 2 * 1500);
+  }
+}
+
+TEST_F(BetonWriterTest, WritesScalarsWithoutAPage) {
+  auto writer = create({{"label", BetonType::kInt}}, 2).or_throw();
+  for (const int64_t label : {3, 4}) ASSERT_TRUE(writer.append({{{.integer = label}}}).ok());
+  ASSERT_TRUE(writer.finish().ok());
+  const auto file = BetonFile::open(path()).or_throw();
+  EXPECT_EQ(file.sections().num_pages, 0);
+  EXPECT_EQ(file.sections().num_allocations, 0);
+  EXPECT_EQ(file.read(1, 0).or_throw().integer, 4);
+}
+
+/// What a flipped byte did: nothing, or it was reported.
+std::string outcome(const std::string& bytes, const std::string& good) {
+  const auto file = BetonFile::parse(raw(bytes));
+  if (!file.ok()) return "open: " + file.status().message();
+  std::string found;
+  file->verify([&](const BetonMistake& mistake) {
+    found += fmt::format("page {} sample {}: {}\n", mistake.page.value_or(99),
+                         mistake.sample.value_or(99), mistake.message);
+  });
+  const auto expected = BetonFile::parse(raw(good)).or_throw();
+  for (uint64_t sample = 0; sample < expected.num_samples(); ++sample) {
+    for (size_t f = 0; f < expected.fields().size(); ++f) {
+      const auto value = file->read(sample, f);
+      if (!value.ok()) {
+        found += "read: " + value.status().message() + "\n";
+        continue;
+      }
+      const auto same = expected.read(sample, f).or_throw();
+      EXPECT_EQ(text_in(*value), text_in(same));
+      EXPECT_EQ(value->integer, same.integer);
+      EXPECT_EQ(value->number, same.number);
+      EXPECT_EQ(value->width, same.width);
+    }
+  }
+  return found;
+}
+
+TEST_F(BetonWriterTest, EveryFlippedByteIsReportedOrChangesNoValue) {
+  const std::string good = write(3);
+  const auto file = BetonFile::parse(raw(good)).or_throw();
+  const BetonSections& s = file.sections();
+  const uint64_t metadata_end = s.metadata_begin + 3 * s.record_bytes;
+  uint64_t used_end = s.heap_begin;
+  for (uint64_t row = 0; row < s.num_allocations; ++row) {
+    used_end = std::max(used_end, file.allocation(row).begin + file.allocation(row).size);
+  }
+  ASSERT_EQ(s.num_pages, 1);
+  std::string bytes = good;
+  for (size_t at = 0; at < good.size(); ++at) {
+    for (const char mask : {'\x01', '\xff'}) {
+      bytes[at] = static_cast<char>(good[at] ^ mask);
+      const std::string found = outcome(bytes, good);
+      const bool is_padding = at >= metadata_end && at < s.heap_begin;
+      EXPECT_EQ(found.empty(), is_padding) << at;
+      if (at >= s.metadata_begin && at < metadata_end) {
+        const uint64_t sample = (at - s.metadata_begin) / s.record_bytes;
+        EXPECT_THAT(found, HasSubstr(fmt::format("sample {}: the checksum of its record", sample)));
+      }
+      if (at >= s.heap_begin && at < used_end) {
+        EXPECT_THAT(found, HasSubstr("page 0 sample 99: the checksum of its 4096 bytes"));
+        EXPECT_THAT(found,
+                    testing::ContainsRegex("page 0 sample [012]: the checksum of its bytes"));
+        EXPECT_THAT(found, testing::ContainsRegex("read: sample [012], field"));
+      }
+    }
+    bytes[at] = good[at];
+  }
+}
+
+TEST_F(BetonWriterTest, OtherSamplesOfADamagedPageAreRead) {
+  std::string bytes = write(3);
+  bytes[bytes.find("rgb")] = 'R';
+  const auto file = BetonFile::parse(raw(bytes)).or_throw();
+  EXPECT_TRUE(file.read(0, 0).ok());
+  EXPECT_TRUE(file.read(2, 5).ok());
+  const Status status = file.read(1, 0).status();
+  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr("sample 1, field 'image': the checksum of its bytes in "
+                                          "page 0 is"));
+}
+
+TEST_F(BetonWriterTest, RejectsSizesThatDoNotFit) {
+  const auto one = [this](const BetonField& field, const BetonValue& value) {
+    return create({field}, 1).or_throw().append({{value}});
+  };
+  const std::string large(4097, 'x');
+  EXPECT_THAT(one({"b", BetonType::kBytes}, {.bytes = raw(large)}).message(),
+              HasSubstr("sample 0: 4097 bytes do not fit a page of 4096; set page_bytes to 8192"));
+  EXPECT_FALSE(one({"a", BetonType::kNdArray, {2}, "<u2"}, {.bytes = raw("abc")}).ok());
+  EXPECT_FALSE(
+      one({"i", BetonType::kRgbImage}, {.width = 2, .height = 1, .bytes = raw("rgb")}).ok());
+  EXPECT_FALSE(one({"i", BetonType::kRgbImage}, jpeg("")).ok());
+  EXPECT_FALSE(create(kAll, 1).or_throw().append({}).ok());
+}
+
+TEST_F(BetonWriterTest, RejectsFieldsThatFfcvMisreads) {
+  EXPECT_FALSE(create({}, 1).ok());
+  EXPECT_FALSE(create(kAll, 0).ok());
+  EXPECT_FALSE(create({{"", BetonType::kInt}}, 1).ok());
+  EXPECT_FALSE(create({{"seventeen_letters", BetonType::kInt}}, 1).ok());
+  EXPECT_FALSE(create({{"a", BetonType::kInt}, {"a", BetonType::kInt}}, 1).ok());
+  EXPECT_THAT(create({{"a", BetonType::kNdArray, {}, "<f4"}}, 1).status().message(),
+              HasSubstr("shape (), which FFCV cannot read"));
+  EXPECT_FALSE(create({{"a", BetonType::kNdArray, {2, 0}, "<f4"}}, 1).ok());
+  EXPECT_FALSE(BetonWriter::create(path(), kAll, {.num_samples = 1, .page_bytes = 5000}).ok());
+}
+
+TEST_F(BetonWriterTest, LeavesNothingUnlessItFinishes) {
+  {
+    auto writer = create(kAll, 2).or_throw();
+    ASSERT_TRUE(writer.append(sample_of(0)).ok());
+    EXPECT_THAT(writer.finish().message(), HasSubstr("1 samples of 2 were added"));
+  }
+  EXPECT_TRUE(base::list_files(folder_.path()).or_throw().empty());
+}
+
+}  // namespace
+}  // namespace hanji::data
