@@ -10,6 +10,7 @@ void add_train(Verb command);
 void add_plan(Verb command);
 void add_verify(Verb command);
 void add_ckpt(Verb command);
+void add_data(Verb command);
 void add_generate(Verb command);
 void add_run(Verb command);
 void add_debug(Verb command);

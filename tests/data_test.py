@@ -1,0 +1,114 @@
+"""`hanji data`: files as FFCV lays them out, written and read here without hanji's own code."""
+import json
+import struct
+import unittest
+
+from command import CommandTest
+
+PAGE = 2 << 20
+INT, IMAGE, BYTES = 1, 2, 3
+
+
+def ffcv_file(samples, page=PAGE):
+    """A .beton of (jpeg stream, bytes, label) as FFCV writes one: images, bytes and labels in one page."""
+    fields = [(IMAGE, b"image"), (BYTES, b"extra"), (INT, b"label")]
+    records_begin = 24 + 1041 * len(fields)
+    heap_begin = -(-(records_begin + 40 * len(samples)) // page) * page
+    records, heap, table = b"", b"", b""
+    for sample, (stream, extra, label) in enumerate(samples):
+        pointers = []
+        for value in (stream, extra):
+            pointers.append(heap_begin + len(heap))
+            table += struct.pack("<3Q", sample, pointers[-1], len(value))
+            heap += value
+        # numpy aligns the int at 8: 13 + 16 bytes, 3 of padding.
+        records += struct.pack("<BHHQQQ3xq", 0, 500, 375, pointers[0], pointers[1], len(extra), label)
+    head = struct.pack("<HHIQQ", 2, len(fields), page, len(samples), heap_begin + page)
+    head += b"".join(struct.pack("<B16s1024x", kind, name) for kind, name in fields) + records
+    return head.ljust(heap_begin, b"\0") + heap.ljust(page, b"\0") + table
+
+
+def read_as_ffcv(content):
+    """(image as RGB rows, label) of each sample, by FFCV's look-up: sizes by pointer from the table."""
+    version, num_fields, page, num_samples, table = struct.unpack_from("<HHIQQ", content)
+    assert version == 2 and num_fields == 2 and page >= PAGE and (len(content) - table) % 24 == 0
+    sizes = {pointer: size for _, pointer, size in struct.iter_unpack("<3Q", content[table:])}
+    for sample in range(num_samples):
+        at = 24 + 2 * 1041 + 24 * sample
+        mode, width, height, pointer, label = struct.unpack_from("<BHHQ3xq", content, at)
+        assert mode == 1 and sizes[pointer] == 3 * width * height
+        assert pointer // page == (pointer + sizes[pointer] - 1) // page
+        yield content[pointer:pointer + sizes[pointer]], label
+
+
+class Data(CommandTest):
+    def write(self, content):
+        (self.folder / "x.beton").write_bytes(content)
+        return "x.beton"
+
+    def mistakes(self, content, expect=3):
+        return json.loads(self.hanji("data", "verify", "--json", self.write(content), expect=expect).stdout)["mistakes"]
+
+    def test_a_file_of_ffcv_is_described_and_verified(self):
+        samples = [(b"stream" * (i + 1), b"x" * i, 7 - i) for i in range(5)]
+        name = self.write(ffcv_file(samples))
+        info = json.loads(self.hanji("data", "info", "--json", name).stdout)
+        self.assertEqual([(field["name"], field["type"]) for field in info["fields"]],
+                         [("image", "rgb_image"), ("extra", "bytes"), ("label", "int")])
+        self.assertEqual((info["samples"], info["records"]["bytes"], info["checksums"]), (5, 40, False))
+        used = sum(len(stream) + len(extra) for stream, extra, _ in samples)
+        self.assertEqual(info["pages"], [{"allocations": 10, "bytes": used}])
+        self.assertIn("bounds; the file has no checksums", self.hanji("data", "verify", name).stdout)
+
+    def test_a_row_of_the_table_that_is_no_value_is_named(self):
+        content = bytearray(ffcv_file([(b"stream", b"abc", 1), (b"other", b"def", 2)]))
+        content[-24 * 2 + 16] = 99  # the size of sample 1's stream
+        found = self.mistakes(content)
+        self.assertEqual({one["sample"] for one in found}, {1})
+        content = ffcv_file([(b"stream", b"abc", 1)])
+        (one,) = self.mistakes(content[:-24])
+        self.assertEqual((one["page"], one["sample"]), (0, 0))
+        self.assertIn("'extra': the allocation table has no row", one["message"])
+
+    def test_what_cannot_be_opened_is_one_mistake(self):
+        whole = ffcv_file([(b"stream", b"abc", 1)])
+        unfinished = whole[:16] + bytes(8) + whole[24:]
+        for content, words in ((unfinished, "the writer did not finish"), (whole[:-1], "it was cut"),
+                               (whole + b"stray", "it was cut"), (b"", "0 bytes")):
+            (one,) = self.mistakes(content)
+            self.assertIn(words, one["message"])
+            self.assertNotIn("page", one)
+        done = self.hanji("data", "info", self.write(whole[:24] + b"\xff" + whole[25:]), expect=2)
+        self.assertIn("'image' has a custom type (255)", done.stderr)
+
+    def test_a_made_file_is_the_same_each_time_and_as_ffcv_reads_it(self):
+        for name in ("a", "b"):
+            self.hanji("data", "make", "--generated", 23, "--size", 16, "--classes", 3, "--out", name)
+        content = (self.folder / "a").read_bytes()
+        self.assertEqual(content, (self.folder / "b").read_bytes())
+        samples = list(read_as_ffcv(content))
+        self.assertEqual([label for _, label in samples], [i % 3 for i in range(23)])
+        self.assertEqual(len({image for image, _ in samples}), 23)
+        self.assertIn("23 samples in 1 pages are good (checksums", self.hanji("data", "verify", "a").stdout)
+        done = self.hanji("data", "make", "--generated", 5, "--out", "a", expect=2)
+        self.assertIn("exists", done.stderr)
+
+    def test_a_flipped_byte_is_reported_with_its_page_and_sample(self):
+        self.hanji("data", "make", "--generated", 9, "--size", 16, "--out", "a")
+        content = (self.folder / "a").read_bytes()
+        info = json.loads(self.hanji("data", "info", "--json", "a").stdout)
+        for at, page, sample in ((info["heap"]["begin"] + 4 * 768 + 5, 0, 4),
+                                 (info["records"]["begin"] + 6 * 24 + 20, None, 6)):
+            damaged = content[:at] + bytes([content[at] ^ 1]) + content[at + 1:]
+            found = [(one.get("page"), one.get("sample")) for one in self.mistakes(damaged)]
+            self.assertIn((page, sample), found)
+            self.assertLessEqual({other for _, other in found}, {None, sample})
+        for at in (3, 30, info["table"]["begin"] - 60, info["table"]["begin"] - 1):
+            self.assertEqual(len(self.mistakes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1:])), 1, at)
+        at = info["table"]["begin"] + 24 * 7 + 8
+        found = self.mistakes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1:])
+        self.assertEqual({one["sample"] for one in found}, {7})
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
