@@ -31,10 +31,13 @@ CUT_PLANS = {
 
 class Stable(CommandTest):
     def run_job(self, out, *arguments, steps=20):
-        self.train(out, *JOB, "--steps", steps, *arguments)
+        self.output = self.train(out, *JOB, "--steps", steps, *arguments).stdout
         summary = self.read_json(out, "summary.json")
         losses = [line["loss"] for line in self.read_lines(out, "run.jsonl") if "loss" in line]
         return summary, losses
+
+    def sample(self):
+        return self.output.partition("sample (more: hanji generate")[2].partition("\n")[2]
 
     def test_every_plan_gives_one_hash_and_one_curve(self):
         results = {name: self.run_job(name, *plan) for name, plan in PLANS.items()}
@@ -47,10 +50,13 @@ class Stable(CommandTest):
             self.assertEqual(curve, losses, name)
 
     def test_layers_cut_among_ranks_give_one_hash(self):
-        results = {}
+        results, samples = {}, set()
         for name, (ranks, *settings) in CUT_PLANS.items():
             mesh = [part for one in settings for part in ("--set", one)]
             results[name] = self.run_job(name, "--ranks", ranks, *CUT, *mesh, steps=8)
+            samples.add(self.sample())
+        self.assertEqual(len(samples), 1, samples)
+        self.assertGreater(len(samples.pop()), 200)
         one, losses = results["one"]
         for name, (summary, curve) in results.items():
             self.assertEqual(summary["state_sha256"], one["state_sha256"], name)

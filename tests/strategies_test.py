@@ -95,7 +95,7 @@ class Strategies(CommandTest):
             cut = [part for one in ("mesh.tp=2", "train.micro_batch=2", *settings)
                    for part in ("--set", one)]
             done = self.train(name, *JOB, "--ranks", ranks, *cut, "--steps", 4)
-            self.assertIn("no sample: each rank has a part of the model", done.stdout)
+            self.assertIn("sample (more: hanji generate", done.stdout)
             self.expect_counted_as_planned(name)
 
     def test_uneven_parts_train_as_one_rank_does(self):

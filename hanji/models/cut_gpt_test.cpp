@@ -7,6 +7,7 @@
 #include <string>
 
 #include "hanji/base/status.h"
+#include "hanji/models/generate.h"
 #include "hanji/models/gpt.h"
 #include "hanji/parallel/recompute.h"
 #include "hanji/test/run_ranks.h"
@@ -182,6 +183,26 @@ TEST(CutGpt, HasTheBitsOfOneProcessInBlocksOfHeadsThatShareKeysAndValues) {
   options.heads = 8;
   options.kv_heads = 4;
   expect_the_bits_of_one_process(options, 4);
+}
+
+TEST(CutGpt, ContinuesAPromptAsTheWholeOneDoes) {
+  GptOptions options = uneven();
+  options.axis = Axis().in_blocks(4);
+  const GenerateOptions generated{
+      .num_tokens = 20, .block = options.block, .vocabulary = options.vocabulary};
+  const std::vector<int64_t> prompt{7};  // of fewer tokens than ranks
+  GptImpl whole(options);
+  const std::vector<int64_t> expected = generate(whole, prompt, generated);
+  for (const bool in_blocks : {true, false}) {
+    test::run_ranks(3, [&](world::World& world) {
+      GptOptions own = options;
+      own.axis = Axis(world.group()).in_blocks(in_blocks ? 4 : 1);
+      own.sequence = true;
+      own.moves_weights = !in_blocks;
+      GptImpl model(own);
+      EXPECT_EQ(generate(model, prompt, generated), expected) << "rank " << world.rank();
+    });
+  }
 }
 
 TEST(CutGpt, RefusesMoreBlocksThanHeads) {

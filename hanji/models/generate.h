@@ -21,7 +21,9 @@ struct GenerateOptions {
 
 /// Continues `prompt`, one token after the other; the model sees its last `block` tokens.
 ///
-/// Shape   the model takes tokens [1, T] and its last flow is [1, T, vocabulary].
+/// Shape   the model takes tokens [1, T], without targets, and its last flow is [1, any, vocabulary],
+///         of which the last row is read.
+/// Order   of a model that several ranks cut, collective among them.
 /// Result  the new tokens. Dropout is off meanwhile; the model's mode is as before afterwards.
 /// Cost    one forward of at most `block` tokens per new token.
 /// Errors  throws kInvalidArgument for an empty prompt, a token outside the vocabulary, a negative

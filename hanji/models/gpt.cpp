@@ -249,7 +249,8 @@ class GptImpl::Pass {
         tokens_(rows.extents_of(length_)),
         sums_(rows.in_blocks(1)),
         dropped_(training ? options.dropout : 0.0),
-        key_{batch.counters.seed, batch.counters.step, batch.positions.begin, 0} {
+        key_{batch.counters.seed, batch.counters.step, batch.positions.begin, 0},
+        learns_(batch.targets.defined()) {
     if (!training || rows.num_blocks() == 1) return;
     sums_ = rows;
     blocks_ = own_block_sizes(length_, rows);
@@ -298,7 +299,7 @@ class GptImpl::Pass {
   }
 
   Rows mlp(const Rows& x, const Block& b) const {
-    if (!options_.moves_weights) {
+    if (!options_.moves_weights || !learns_) {
       const auto up = column_linear(to_columns(x), b.up);
       return to_stream(row_linear(bias_gelu(up, b.up_bias), b.down));
     }
@@ -310,7 +311,10 @@ class GptImpl::Pass {
 
   layers::Flow logits(const Parameters& p, layers::Flow flow) const {
     Stream stream = stream_of(std::move(flow));
-    return {column_linear(to_columns(normalise(stream, p.ln_f)), p.head).value()};
+    const auto own = column_linear(to_columns(normalise(stream, p.ln_f)), p.head);
+    if (learns_) return {own.value()};
+    const Typed<Features> last(own.value().slice(1, -1));
+    return {whole(last, axis(), vocabulary_extents(options_)).value()};
   }
 
   static Stream stream_of(layers::Flow flow) {
@@ -400,13 +404,16 @@ class GptImpl::Pass {
   parallel::tensor::Extents blocks_ = {};   ///< Of the tokens here, if they are summed in blocks.
   double dropped_;
   compute::DropoutKey key_;
+  const bool learns_;
 };
 
 layers::Flow GptImpl::layer(int64_t index, layers::Flow flow, const layers::Batch& batch) {
   const auto run = [&](const auto& pass) {
     return pass.run(*parameters_, index, std::move(flow), batch.inputs);
   };
-  if (options_.sequence) return run(Pass<Tokens>(options_, rows_, is_training(), batch));
+  // A prompt may have fewer tokens than the axis has ranks.
+  const bool cuts_tokens = options_.sequence && batch.targets.defined();
+  if (cuts_tokens) return run(Pass<Tokens>(options_, rows_, is_training(), batch));
   return run(Pass<Replicated>(options_, rows_, is_training(), batch));
 }
 

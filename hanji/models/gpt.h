@@ -57,7 +57,8 @@ class GptImpl : public layers::Model {
   int64_t num_layers() const override { return options_.layers + 2; }
 
   /// Shape   batch.inputs [B, T] int64, T at most block; the last flow is the logits [B, T,
-  ///         vocabulary] (bf16 under bf16), of this rank's part of the vocabulary.
+  ///         vocabulary] (bf16 under bf16), of this rank's part of the vocabulary. Of a batch without
+  ///         targets they are those of the last token, [B, 1, vocabulary], whole on every rank.
   layers::Flow layer(int64_t index, layers::Flow flow, const layers::Batch& batch) override;
 
   /// Shape   batch.targets [B, T] int64; targets of -1 do not count.

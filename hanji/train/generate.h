@@ -29,7 +29,8 @@ struct GenerateOptions {
 ///         no text; kInvalidArgument for characters that the vocabulary does not have.
 Result<std::string> generate(const GenerateOptions& options);
 
-/// The same with the model of a job, on any of its ranks alone. `checkpoint` of the options is not read.
+/// The same with the model of a job, on any of its ranks alone; collective among those that cut one
+/// model. `checkpoint` of the options is not read.
 Result<std::string> generate_text(const Job& job, const plan::Plan& plan,
                                   const data::Vocabulary& vocabulary,
                                   const GenerateOptions& options);

@@ -84,6 +84,10 @@ class RankRun {
 
  private:
   bool is_first() const { return world_.rank() == 0; }
+  /// The first rank, and those that have the other parts of its model.
+  bool has_firsts_model(const Job& job) const {
+    return is_first() || ((job.cut || job.stages) && job.data.rank() == 0);
+  }
 
   /// Of several hosts each one reads its own files.
   void compare_data() {
@@ -105,8 +109,7 @@ class RankRun {
   int64_t resume(Job& job) {
     if (options_.resume_from.empty()) return 0;
     // The checkpoint may lie on the first host alone; a part has no other source.
-    const bool has_part = (job.cut || job.stages) && job.data.rank() == 0;
-    const bool here = world_.rank() < world_.ranks_per_node()[0] || has_part;
+    const bool here = world_.rank() < world_.ranks_per_node()[0] || has_firsts_model(job);
     int64_t steps = here ? restore(job, options_.resume_from).or_throw() : 0;
     const comm::Group& group = world_.group();
     comm::barrier(group, {.label = "restored"});
@@ -231,29 +234,32 @@ class RankRun {
     const std::vector<int64_t> wire = gather(outcome.wire_bytes_per_step, "bytes on the wire");
     const std::vector<int64_t> sent = gather(outcome.network_bytes_per_step, "bytes by messages");
     const std::vector<int64_t> skews = gather(skew_ns(outcome), "skew");
-    checkpoint::StateHashes hashes;
-    const bool has_part = (job.cut || job.stages) && job.data.rank() == 0;
-    if (is_first() || has_part) hashes = hashes_of(job);
-    if (!is_first()) return;
-    const Measurement measurement{
-        .outcome = outcome,
-        .metric_name = std::string(job.model->metric_name()),
-        .timings = timings_of(outcome.seconds),
-        .hashes = std::move(hashes),
-        .first_step_seconds = first_step_seconds(outcome),
-        .peak_bytes = peaks,
-        .wire_bytes_per_step = job.group.engine() == "shm"
-                                   ? std::optional(std::reduce(wire.begin(), wire.end()))
-                                   : std::nullopt,
-        .network_bytes_per_step = std::reduce(sent.begin(), sent.end()),
-        .skew_ns = skews,
-        .memory = counted_memory(job, outcome),
-        .saves = saver_.times(),
-        .history = log_->history()};
+    if (!has_firsts_model(job)) return;
+    checkpoint::StateHashes hashes = hashes_of(job);
+    if (is_first()) {
+      write_summary(
+          {.outcome = outcome,
+           .metric_name = std::string(job.model->metric_name()),
+           .timings = timings_of(outcome.seconds),
+           .hashes = std::move(hashes),
+           .first_step_seconds = first_step_seconds(outcome),
+           .peak_bytes = peaks,
+           .wire_bytes_per_step = job.group.engine() == "shm"
+                                      ? std::optional(std::reduce(wire.begin(), wire.end()))
+                                      : std::nullopt,
+           .network_bytes_per_step = std::reduce(sent.begin(), sent.end()),
+           .skew_ns = skews,
+           .memory = counted_memory(job, outcome),
+           .saves = saver_.times(),
+           .history = log_->history()});
+    }
+    show_sample(job);
+  }
+
+  void write_summary(const Measurement& measurement) {
     const Summary summary = summarise(plan_, dataset_, measurement);
     base::throw_if_error(base::write_file_atomic(options_.out / "summary.json", summary.json));
     options_.output.write(summary.text);
-    show_sample(job);
   }
 
   /// Of a step; -1: not told apart.
@@ -292,13 +298,18 @@ class RankRun {
     return lines;
   }
 
+  /// Collective among the ranks that have a part of the first rank's model.
   void show_sample(const Job& job) {
     if (!dataset_.vocabulary) return;
-    if (job.cut || job.stages) {
-      return options_.output.write("\nno sample: each rank has a part of the model\n");
+    if (job.stages) {
+      if (!is_first()) return;
+      return options_.output.write(fmt::format(
+          "\nno sample: each rank has stages of the model; hanji generate --checkpoint {} "
+          "gives one\n",
+          options_.out.string()));
     }
     const auto text = generate_text(job, plan_, *dataset_.vocabulary, {});
-    if (!text.ok()) return;
+    if (!text.ok() || !is_first()) return;
     options_.output.write(fmt::format("\nsample (more: hanji generate --checkpoint {}):\n{}\n",
                                       options_.out.string(), *text));
   }
