@@ -66,6 +66,13 @@ class TrainTest(CommandTest):
         for name in ("steps", "params_sha256", "state_sha256", "train_loss"):
             self.assertEqual(one[name], two[name], name)
 
+    def check_cause(self, process, code, cause):
+        """The run ends with `code`, and the last line of its launcher, all of which is returned, tells the cause."""
+        _, errors = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, code, errors)
+        self.assertRegex(errors.rstrip().split("\n")[-1], f"cause: {cause}")
+        return errors
+
     def check_nothing_runs(self):
         for process in pathlib.Path("/proc").glob("[0-9]*"):
             try:
@@ -153,11 +160,9 @@ class OnAMesh(TrainTest):
                              stderr=subprocess.PIPE)
         self.wait_for_steps("run", 5, process)
         os.kill(self.pid_of("run", 3), signal.SIGKILL)
-        _, errors = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 128 + signal.SIGKILL, errors)
         name = r"rank 3 \(host .*dp=1,tp=1, step \d+.*\)"
-        self.assertRegex(errors.rstrip().split("\n")[-1],
-                         f"cause: {name} was killed by SIGKILL; its last call here was {self.CALL}")
+        self.check_cause(process, 128 + signal.SIGKILL,
+                         f"{name} was killed by SIGKILL; its last call here was {self.CALL}")
         for survivor in range(3):
             log = (self.folder / "run" / "logs" / f"rank.{survivor}").read_text()
             self.assertRegex(log, f"{name} (was killed by SIGKILL|died)")
@@ -172,11 +177,9 @@ class OnAMesh(TrainTest):
         time.sleep(2)
         seen = self.hanji("debug", self.folder / "run")
         self.assertRegex(seen.stdout, rf"rank 1 \(process {stopped}, dp=0,tp=1, step \d+.*\) is stopped")
-        _, errors = process.communicate(timeout=120)
-        self.assertEqual(process.returncode, 5, errors)
         # The first deadline is that of a rank that waits for rank 1, or for one that does.
-        self.assertRegex(errors.rstrip().split("\n")[-1],
-                         r"cause: .*waited \S+ s in .*at \w+\.cpp:\d+.*(absent|for) rank 1 \(dp=0,tp=1\): "
+        self.check_cause(process, 5,
+                         r".*waited \S+ s in .*at \w+\.cpp:\d+.*(absent|for) rank 1 \(dp=0,tp=1\): "
                          rf"its last call here was {self.CALL}")
 
     @unittest.skipUnless(os.geteuid() == 0, "mounts need root")
@@ -238,10 +241,8 @@ class PhaseTest(TrainTest):
 
     def check_end(self, phase, struck, process):
         """Of a run whose rank was killed."""
-        _, errors = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 128 + signal.SIGKILL, errors)
-        self.assertRegex(errors.rstrip().split("\n")[-1],
-                         f"cause: {self.name_of(phase, struck)} was killed by SIGKILL")
+        errors = self.check_cause(process, 128 + signal.SIGKILL,
+                                  f"{self.name_of(phase, struck)} was killed by SIGKILL")
         self.assertRegex(errors, rf"rank {self.survivor(phase)} \(.*exited with code 6.*\(secondary\)")
         self.check_nothing_runs()
         if os.geteuid() == 0:

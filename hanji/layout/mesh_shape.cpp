@@ -61,6 +61,14 @@ int MeshShape::coordinate(int rank, std::string_view axis) const {
   return found == axes_.end() ? 0 : coordinates(rank)[found - axes_.begin()];
 }
 
+std::vector<std::string> MeshShape::used_axes() const {
+  std::vector<std::string> names;
+  for (const Axis& axis : axes_) {
+    if (axis.degree > 1) names.push_back(axis.name);
+  }
+  return names;
+}
+
 int MeshShape::rank_of(const std::vector<int>& coordinates) const {
   int rank = 0;
   for (size_t i = 0; i < axes_.size(); ++i) rank = rank * axes_[i].degree + coordinates[i];
@@ -114,11 +122,15 @@ std::vector<int> MeshShape::varied(int rank, bool data_axes) const {
 
 std::string describe_coordinates(const MeshShape& mesh, int rank) {
   std::vector<std::string> parts;
-  for (const Axis& axis : mesh.axes()) {
-    if (axis.degree == 1) continue;
-    parts.push_back(fmt::format("{}={}", axis.name, mesh.coordinate(rank, axis.name)));
+  for (const std::string& axis : mesh.used_axes()) {
+    parts.push_back(fmt::format("{}={}", axis, mesh.coordinate(rank, axis)));
   }
   return parts.size() > 1 ? fmt::format("{}", fmt::join(parts, ",")) : "";
+}
+
+std::string name_rank(const MeshShape& mesh, int rank) {
+  const std::string coordinates = describe_coordinates(mesh, rank);
+  return coordinates.empty() ? std::to_string(rank) : fmt::format("{} ({})", rank, coordinates);
 }
 
 std::vector<int64_t> nearest_divisors(int64_t ranks, int64_t degree, int64_t most) {

@@ -34,6 +34,8 @@ class MeshShape {
   static Result<MeshShape> create(std::vector<Axis> axes, int world_size);
 
   const std::vector<Axis>& axes() const { return axes_; }
+  /// The names of those of more than one rank.
+  std::vector<std::string> used_axes() const;
   int world_size() const { return world_size_; }
   /// 1 of an axis that the mesh does not have.
   int degree(std::string_view axis) const;
@@ -73,6 +75,9 @@ class MeshShape {
 /// The coordinates of a rank, "dp=1,tp=0", of axes of degree above 1; empty with at most one of them,
 /// along which the coordinate is the rank.
 std::string describe_coordinates(const MeshShape& mesh, int rank);
+
+/// "3 (dp=1,tp=0)" where there are coordinates to describe, else "3".
+std::string name_rank(const MeshShape& mesh, int rank);
 
 /// The degrees nearest to `degree` that divide `ranks` and are at most `most`: the next below and above
 /// it, or itself.

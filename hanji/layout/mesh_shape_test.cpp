@@ -81,6 +81,10 @@ TEST(DescribeCoordinates, NamesTheCoordinatesOnAMeshOfSeveralAxes) {
   EXPECT_EQ(described({{"dp", 2}, {"fsdp", 1}, {"tp", 3}}, 6, 5), "dp=1,tp=2");
   EXPECT_EQ(described({{"dp", 1}, {"tp", 2}}, 2, 1), "");
   EXPECT_EQ(described({}, 1, 0), "");
+  const auto mesh = MeshShape::create({{"dp", 2}, {"fsdp", 1}, {"tp", 2}}, 4).or_throw();
+  EXPECT_THAT(mesh.used_axes(), ElementsAre("dp", "tp"));
+  EXPECT_EQ(name_rank(mesh, 2), "2 (dp=1,tp=0)");
+  EXPECT_EQ(name_rank(MeshShape::create({{"dp", 4}}, 4).or_throw(), 2), "2");
 }
 
 TEST(NearestDivisors, AreTheNextOnesBelowAndAbove) {

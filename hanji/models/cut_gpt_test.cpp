@@ -50,7 +50,7 @@ layers::Batch batch_of(const GptOptions& options, int64_t step) {
 /// The part of a whole parameter that a cut model has.
 at::Tensor part_of(const layout::Cut& cut, const std::string& name, const at::Tensor& whole) {
   const layout::Placement placement = layout::placement_of(cut.placements, name).or_throw();
-  return parallel::tensor::own_part(whole, placement, cut.index, cut.degree);
+  return parallel::tensor::part_of(whole, placement, cut.index, cut.degree);
 }
 
 struct Trained {

@@ -14,6 +14,7 @@
 #include "hanji/parallel/tensor/blocks.h"
 #include "hanji/parallel/tensor/dropout.h"
 #include "hanji/parallel/tensor/embedding.h"
+#include "hanji/parallel/tensor/gathered_linear.h"
 #include "hanji/parallel/tensor/linear.h"
 #include "hanji/parallel/tensor/loss.h"
 #include "hanji/parallel/tensor/norm.h"
@@ -160,8 +161,7 @@ class Builder {
              const at::Tensor& whole) const {
     const auto& axis = options_.axis;
     const auto placement = layout::placement_of(placements_, path + "." + name).or_throw();
-    const at::Tensor mine =
-        parallel::tensor::own_part(whole, placement, axis.rank(), axis.degree());
+    const at::Tensor mine = parallel::tensor::part_of(whole, placement, axis.rank(), axis.degree());
     return {parent.register_parameter(name, mine.to(options_.device)), {}};
   }
 
@@ -304,9 +304,10 @@ class GptImpl::Pass {
       return to_stream(row_linear(bias_gelu(up, b.up_bias), b.down));
     }
     const auto hidden = axis().extents_of(4 * options_.width);
-    const auto up = linear(own_rows(x), b.up, axis(), hidden);
+    const auto up = gathered_linear(own_rows(x), b.up, axis(), hidden);
     const auto bias = gather(b.up_bias, axis(), hidden);
-    return all_rows(linear(bias_gelu(up, bias), b.down, axis(), hidden), x.value().sizes());
+    const auto down = gathered_linear(bias_gelu(up, bias), b.down, axis(), hidden);
+    return all_rows(down, x.value().sizes());
   }
 
   layers::Flow logits(const Parameters& p, layers::Flow flow) const {

@@ -34,20 +34,11 @@ int64_t count(const ObservedRun& run, Quantity quantity) {
   return std::ranges::count(run.steps.back().digests, quantity, &Digest::quantity);
 }
 
-/// Names of the axes that have more than one rank.
-std::vector<std::string> axes_of(const layout::MeshShape& mesh) {
-  std::vector<std::string> names;
-  for (const layout::Axis& axis : mesh.axes()) {
-    if (axis.degree > 1) names.push_back(axis.name);
-  }
-  return names;
-}
-
 Json coordinates_json(const std::vector<int>& ranks, const layout::MeshShape& mesh) {
   Json all = Json::array();
   for (const int rank : ranks) {
     Json& one = all.emplace_back(Json::object());
-    for (const std::string& axis : axes_of(mesh)) one[axis] = mesh.coordinate(rank, axis);
+    for (const std::string& axis : mesh.used_axes()) one[axis] = mesh.coordinate(rank, axis);
   }
   return all;
 }
@@ -88,15 +79,9 @@ Json steps_json(const Certificate& certificate) {
   return steps;
 }
 
-/// "1 (dp=0,tp=1)"
-std::string name_rank(const plan::Plan& plan, int rank) {
-  const std::string coordinates = layout::describe_coordinates(plan.mesh, rank);
-  return coordinates.empty() ? std::to_string(rank) : fmt::format("{} ({})", rank, coordinates);
-}
-
 std::string list(const plan::Plan& plan, const std::vector<int>& ranks) {
   std::vector<std::string> names;
-  for (const int rank : ranks) names.push_back(name_rank(plan, rank));
+  for (const int rank : ranks) names.push_back(name_rank(plan.mesh, rank));
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(names, ", "));
 }
 
@@ -135,7 +120,7 @@ std::string why(const plan::Plan& plan, const FirstDifference& one) {
   if (one.step == 0) return "the ranks do not begin where the one process does";
   if (one.backward) {
     return fmt::format("rank {}, grain {}: its own gradients differ before others are added",
-                       name_rank(plan, one.backward->rank), one.backward->grain);
+                       name_rank(plan.mesh, one.backward->rank), one.backward->grain);
   }
   if (one.quantity == Quantity::kGradient) {
     return "every rank's own gradients are right; adding them up, or scaling, is not";
@@ -144,7 +129,7 @@ std::string why(const plan::Plan& plan, const FirstDifference& one) {
 }
 
 std::string axes_text(const FirstDifference& one, const layout::MeshShape& mesh) {
-  const std::vector<std::string> all = axes_of(mesh);
+  const std::vector<std::string> all = mesh.used_axes();
   if (all.empty()) return "";
   if (one.axes.empty()) {
     return fmt::format("  axis       none: without {} there is a difference, too\n",
@@ -169,7 +154,8 @@ std::string difference_text(const plan::Plan& plan, const FirstDifference& one) 
                         far->largest, far->largest_ulps, far->num_elements, far->first_element);
   }
   return text + fmt::format("  also       {} of {} of this kind differ on rank {}\n",
-                            one.num_tensors, one.of_tensors, name_rank(plan, one.ranks.front()));
+                            one.num_tensors, one.of_tensors,
+                            name_rank(plan.mesh, one.ranks.front()));
 }
 
 }  // namespace

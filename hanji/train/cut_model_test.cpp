@@ -130,7 +130,7 @@ std::set<std::string> apart(const CutRun& found, const CutRun& whole,
     const at::Tensor& all = whole.parameters.at(name);
     const layout::Placement placement = layout::placement_of(found.cut.placements, name).or_throw();
     const at::Tensor part =
-        parallel::tensor::own_part(all, placement, found.cut.index, found.cut.degree);
+        parallel::tensor::part_of(all, placement, found.cut.index, found.cut.degree);
     const double most = tolerance * all.abs().max().item<double>();
     if (!((value - part).abs().max().item<double>() <= most)) names.insert(name);
   }

@@ -110,7 +110,7 @@ void OneProcess::observe_gradient(int64_t grain, size_t i, Observer& observer) c
   const int degree = plan_.mesh.degree("tp");
   for (int part = 0; part < degree; ++part) {
     observer.backward({grain, part}, i,
-                      parallel::tensor::own_part(gradient, placements_[i], part, degree));
+                      parallel::tensor::part_of(gradient, placements_[i], part, degree));
   }
 }
 

@@ -61,7 +61,7 @@ class CutModel : public layers::Model {
     const auto placement = layout::placement_of(cut_.placements, name).or_throw();
     const at::Tensor value = at::arange(at::zeros(shape).numel(), at::kFloat).view(shape).sin();
     register_parameter(
-        name, parallel::tensor::own_part(value, placement, cut_.index, cut_.degree).contiguous());
+        name, parallel::tensor::part_of(value, placement, cut_.index, cut_.degree).contiguous());
   }
 
   layout::Cut cut_;

@@ -140,7 +140,7 @@ class PartsNet : public layers::Model {
     const at::Tensor value = (index * 1.7 + static_cast<double>(name.size())).sin() * scale;
     const layout::Placement placement = layout::placement_of(cut_.placements, name).or_throw();
     register_parameter(
-        name, parallel::tensor::own_part(value.to(at::kFloat), placement, cut_.index, cut_.degree));
+        name, parallel::tensor::part_of(value.to(at::kFloat), placement, cut_.index, cut_.degree));
   }
 
   const Axis axis_;

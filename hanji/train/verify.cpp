@@ -66,13 +66,12 @@ std::optional<report::Distance> distance_again(const FirstDifference& found, con
 /// The axes without which, one at a time, the ranks are one process.
 std::vector<std::string> axes_of_difference(const plan::Plan& plan, const Verified& verified) {
   std::vector<std::string> axes;
-  for (const layout::Axis& axis : plan.mesh.axes()) {
-    if (axis.degree == 1) continue;
-    const plan::Plan less = plan::without_axis(plan, axis.name).or_throw();
-    const VerifiedRun run{less, axis.name};
+  for (const std::string& axis : plan.mesh.used_axes()) {
+    const plan::Plan less = plan::without_axis(plan, axis).or_throw();
+    const VerifiedRun run{less, axis};
     const ObservedRun expected = verified.one_process(run);
     if (!report::first_difference(expected, verified.ranks(run)).or_throw()) {
-      axes.push_back(axis.name);
+      axes.push_back(axis);
     }
   }
   return axes;

@@ -276,8 +276,8 @@ at::Tensor Axis::own_part(const at::Tensor& whole, int64_t dim, const Extents& e
   return whole.narrow(d, own.begin, own.size()).contiguous();
 }
 
-at::Tensor own_part(const at::Tensor& whole, const layout::Placement& placement, int index,
-                    int degree) {
+at::Tensor part_of(const at::Tensor& whole, const layout::Placement& placement, int index,
+                   int degree) {
   if (degree == 1 || !placement.is_cut()) return whole;
   const int64_t dim = placement.dim;
   std::vector<at::Tensor> parts;

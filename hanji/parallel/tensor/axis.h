@@ -24,8 +24,8 @@ namespace hanji::parallel::tensor {
 using Extents = std::vector<int64_t>;
 
 /// What rank `index` of `degree` has of a tensor that lies as `placement` says, each of its segments.
-at::Tensor own_part(const at::Tensor& whole, const layout::Placement& placement, int index,
-                    int degree);
+at::Tensor part_of(const at::Tensor& whole, const layout::Placement& placement, int index,
+                   int degree);
 
 /// One collective of an axis: what a plan counts.
 struct AxisCall {

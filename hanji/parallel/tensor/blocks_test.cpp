@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <functional>
 #include <map>
 #include <string>
 
@@ -13,11 +12,13 @@
 #include "hanji/parallel/tensor/linear.h"
 #include "hanji/parallel/tensor/loss.h"
 #include "hanji/parallel/tensor/regions.h"
+#include "hanji/parallel/test_net.h"
 #include "hanji/test/run_ranks.h"
 
 namespace hanji::parallel::tensor {
 namespace {
 
+using test_net::refusal;
 using testing::HasSubstr;
 
 // Blocks of unequal size: 6 heads, 6 units of hidden features, 65 columns.
@@ -44,7 +45,7 @@ at::Tensor wave(at::IntArrayRef sizes, int64_t seed) {
 
 at::Tensor part_in_blocks(layout::Placement placement, const at::Tensor& whole, const Axis& axis) {
   placement.blocks = axis.num_blocks();
-  return own_part(whole, placement, axis.rank(), axis.degree());
+  return part_of(whole, placement, axis.rank(), axis.degree());
 }
 
 /// Of a chain of columns and rows that ends in a loss.
@@ -216,14 +217,6 @@ TEST(RowBlocks, AParametersGradientsAreAddedByTheTree) {
 TEST(FeatureBlocks, FewerThanRanksAndMovedWeightsAreRefused) {
   test::run_ranks(3, [](world::World& world) {
     const Axis axis(world.group());
-    const auto refusal = [](const std::function<void()>& call) -> std::string {
-      try {
-        call();
-      } catch (const Error& error) {
-        return error.what();
-      }
-      return "accepted";
-    };
     EXPECT_THAT(refusal([&] { (void)axis.in_blocks(2); }), HasSubstr("take 3 blocks or more"));
     const Axis blocked = axis.in_blocks(4);
     const Parameter<Sharded<0>> weight{{wave({kRows, kFeatures}, 1), {}}};

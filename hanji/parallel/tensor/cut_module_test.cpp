@@ -97,7 +97,7 @@ void step_once(UserNet& net, int step) {
 /// What a rank that has cut the module should have.
 at::Tensor part_here(const layout::Cut& cut, const std::string& name, const at::Tensor& whole) {
   const auto placement = layout::placement_of(cut.placements, name).or_throw();
-  return own_part(whole, placement, cut.index, cut.degree);
+  return part_of(whole, placement, cut.index, cut.degree);
 }
 
 double apart(const at::Tensor& a, const at::Tensor& b) {

@@ -1,3 +1,5 @@
+#include "hanji/parallel/tensor/gathered_linear.h"
+
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
@@ -5,7 +7,7 @@
 #include <utility>
 
 #include "hanji/base/status.h"
-#include "hanji/parallel/tensor/linear.h"
+#include "hanji/compute/linear.h"
 
 namespace hanji::parallel::tensor::internal {
 namespace {

@@ -4,19 +4,13 @@
 
 #include "hanji/compute/gelu.h"
 #include "hanji/compute/linear.h"
-#include "hanji/parallel/tensor/axis.h"
 #include "hanji/parallel/tensor/blocks.h"
 #include "hanji/parallel/tensor/typed.h"
 
-/// Matrix products of which each rank of an axis computes a part. Nothing moves here but a weight that
-/// its rows need whole: what else does is the region before or after. On one rank each is compute's
-/// operation, bit for bit; with a weight in blocks each is the same bits on any number of ranks.
+/// Matrix products of which each rank of an axis computes a part. Nothing moves here: what does is the
+/// region before or after. On one rank each is compute's operation, bit for bit; with a weight in blocks
+/// each is the same bits on any number of ranks.
 namespace hanji::parallel::tensor {
-
-namespace internal {
-at::Tensor gathered_linear(const at::Tensor& x, const compute::Weight& weight, int64_t dim,
-                           const Axis& axis, const Extents& extents);
-}
 
 /// Each rank computes its columns of the output.
 ///
@@ -46,19 +40,6 @@ template <class Placement>
 requires(!std::is_same_v<Placement, Features>) Typed<Placement> linear(
     const Typed<Placement>& x, const RowParameter<Placement>& weight) {
   return Typed<Placement>(compute::linear(x.value(), weight.weight));
-}
-
-/// The same where each rank has a part of the weight only, by outputs (0) or inputs (1): the parts are
-/// gathered here, and again in the backward, which scatters the sum of the weight's gradients.
-///
-/// Shape   `extents` of each rank's part along the cut dimension; empty: all are like this one.
-/// Cost    an all_gather of the weight in x's dtype in forward; in backward another, and a
-///         reduce_scatter in the weight's. The whole is in memory only meanwhile.
-/// Errors  throws Error(kUnsupported) on an axis in blocks.
-template <int64_t kDim>
-Typed<Tokens> linear(const Typed<Tokens>& x, const Parameter<Sharded<kDim>>& weight,
-                     const Axis& axis, const Extents& extents = {}) {
-  return Typed<Tokens>(internal::gathered_linear(x.value(), weight.weight, kDim, axis, extents));
 }
 
 /// compute::bias_gelu of rows or columns.

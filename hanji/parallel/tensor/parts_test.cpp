@@ -13,11 +13,13 @@
 #include "hanji/parallel/tensor/loss.h"
 #include "hanji/parallel/tensor/norm.h"
 #include "hanji/parallel/tensor/regions.h"
+#include "hanji/parallel/test_net.h"
 #include "hanji/test/run_ranks.h"
 
 namespace hanji::parallel::tensor {
 namespace {
 
+using test_net::refusal;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -61,9 +63,9 @@ Tensors initial_values(at::ScalarType dtype) {
   return values;
 }
 
-at::Tensor part_of(const std::string& name, const at::Tensor& whole, int rank, int degree) {
+at::Tensor named_part(const std::string& name, const at::Tensor& whole, int rank, int degree) {
   const layout::Placement placement = layout::placement_of(placements(), name).or_throw();
-  return own_part(whole, placement, rank, degree).clone();
+  return part_of(whole, placement, rank, degree).clone();
 }
 
 struct Batch {
@@ -84,7 +86,7 @@ class Net {
  public:
   Net(const Axis& axis, at::ScalarType dtype) : axis_(axis) {
     for (const auto& [name, whole] : initial_values(dtype)) {
-      own_[name] = part_of(name, whole, axis.rank(), axis.degree()).requires_grad_();
+      own_[name] = named_part(name, whole, axis.rank(), axis.degree()).requires_grad_();
     }
   }
 
@@ -174,7 +176,7 @@ void expect_one_processs_values(int degree) {
     Net<Stream> net(Axis(world.group()), at::kDouble);
     net.train();
     for (const auto& [name, value] : net.values()) {
-      const at::Tensor expected = part_of(name, alone.values().at(name), world.rank(), degree);
+      const at::Tensor expected = named_part(name, alone.values().at(name), world.rank(), degree);
       const double apart = (value - expected).abs().max().template item<double>();
       EXPECT_LE(apart, kTolerance * expected.abs().max().template item<double>())
           << name << ", rank " << world.rank() << " of " << degree;
@@ -225,7 +227,7 @@ TEST(TensorParts, DropTheirPartOfWhatOneRankDrops) {
     EXPECT_TRUE(at::equal(drop(Tokens{}, -2, tokens), axis.own_part(whole, -2, tokens)));
     EXPECT_TRUE(at::equal(drop(Features{}, -1, columns), axis.own_part(whole, -1, columns)));
     EXPECT_TRUE(at::equal(dropout(Typed<Replicated>(x), kDropped, key, axis).value(), whole));
-    const auto here = part_of("qkv", qkv.permute({2, 0, 1}), axis.rank(), axis.degree());
+    const auto here = named_part("qkv", qkv.permute({2, 0, 1}), axis.rank(), axis.degree());
     const Parameter<Sharded<0>> bias{{at::zeros({here.size(0)}), {}}};
     const auto mixed = causal_attention(Typed<Features>(here.permute({1, 2, 0})), bias,
                                         {kHeads, {}, kDropped, key}, axis);
@@ -244,7 +246,7 @@ TEST(TensorParts, AttentionOfGroupsIsCutByItsHeadsOfKeysAndValues) {
   test::run_ranks(3, [&](world::World& world) {
     const Axis axis(world.group());
     const auto own_columns = [&](const at::Tensor& of) {
-      return own_part(of, {2, placement.segments, placement.unit}, axis.rank(), axis.degree());
+      return part_of(of, {2, placement.segments, placement.unit}, axis.rank(), axis.degree());
     };
     const auto own = own_columns(x.detach()).requires_grad_();
     const Parameter<Sharded<0>> bias{{at::zeros({own.size(2)}), {}}};
@@ -282,14 +284,6 @@ TEST(TensorParts, ATokenOrTargetOutsideTheWholeVocabularyIsNamed) {
     const Axis axis(world.group());
     const Extents rows = axis.extents_of(5);
     const auto table = at::zeros({rows[axis.rank()], 2});
-    const auto refusal = [](const std::function<void()>& call) -> std::string {
-      try {
-        call();
-      } catch (const Error& error) {
-        return error.what();
-      }
-      return "accepted";
-    };
     EXPECT_THAT(refusal([&] {
                   (void)embedding(at::full({1, 1}, 5, at::kLong), {{table, {}}}, axis, rows);
                 }),
