@@ -119,6 +119,7 @@ Group divide(const Group& parent, int id, const std::vector<int>& members, Group
     const std::lock_guard lock(state->family().mutex);
     state->family().next_id = std::max(state->family().next_id, id + 1);
   }
+  options.rank_names = options.rank_names.part(members);
   Group part = state->divide()(id, members, std::move(options));
   if (!state->engine().shares_memory() && state->connect()) {
     // Messages between two ranks are one sequence, whatever group they are called on.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "hanji/comm/heap.h"
+#include "hanji/comm/rank_names.h"
 
 namespace hanji::cost {
 class Chooser;
@@ -44,6 +45,8 @@ struct GroupOptions {
   int usable_processors = 0;  ///< Of all ranks together; 0: the union of their affinity masks.
   /// Chooses step lists. Its rates must be the same on every rank; null takes typical rates.
   std::shared_ptr<cost::Chooser> chooser = {};
+  /// Where ranks share memory, that knows theirs by itself. A subgroup has those of its members.
+  RankNames rank_names = {};
 };
 
 /// What calls cost a rank, apart from each other: moving bytes, and waiting for a slower rank.

@@ -104,7 +104,7 @@ Status compare_across_ranks(const Request& request, std::string_view way, const 
                      request.call_site);
   std::vector<Description> ranks(static_cast<size_t>(group.size()));
   std::memcpy(ranks.data(), all.const_data_ptr(), ranks.size() * kBytes);
-  return compare(ranks).at("prepare on group " + group.name());
+  return compare(ranks, group.options().rank_names).at("prepare on group " + group.name());
 }
 
 /// In elements of `dtype`, of which some move as several.

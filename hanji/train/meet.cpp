@@ -16,11 +16,25 @@
 
 namespace hanji::train {
 
+namespace {
+
+comm::RankNames rank_names(const layout::MeshShape& mesh) {
+  if (mesh.used_axes().size() < 2) return {};
+  std::vector<std::string> names;
+  for (int rank = 0; rank < mesh.world_size(); ++rank) {
+    names.push_back(layout::name_rank(mesh, rank));
+  }
+  return comm::RankNames(std::move(names));
+}
+
+}  // namespace
+
 // The plan's rates are the same on every rank.
 comm::GroupOptions follow_plan(const plan::Plan& plan, comm::GroupOptions options) {
   options.deadline =
       std::chrono::nanoseconds(static_cast<int64_t>(plan.config.comm.deadline * 1e9));
   options.bits = plan.config.train.bits == plan::Bits::kFast ? comm::Bits::kFast : comm::Bits::kRun;
+  options.rank_names = rank_names(plan.mesh);
   options.chooser =
       std::make_shared<cost::Chooser>(plan.rates, plan::named_algorithms(plan.config.comm));
   return options;

@@ -93,13 +93,14 @@ base::Json skews_json(const Measurement& run) {
 }
 
 /// Which rank the others waited for; nothing for one rank, or where the engine cannot tell.
-std::string skew_text(const Measurement& run) {
+std::string skew_text(const layout::MeshShape& mesh, const Measurement& run) {
   const auto [least, most] = std::ranges::minmax_element(run.skew_ns);
   if (run.skew_ns.size() < 2 || *least < 0) return "";
-  return fmt::format(
-      "a step waits {} for slower ranks on rank {}, {} on rank {}\n",
-      base::format_seconds(static_cast<double>(*most) * 1e-9), most - run.skew_ns.begin(),
-      base::format_seconds(static_cast<double>(*least) * 1e-9), least - run.skew_ns.begin());
+  return fmt::format("a step waits {} for slower ranks on rank {}, {} on rank {}\n",
+                     base::format_seconds(static_cast<double>(*most) * 1e-9),
+                     name_rank(mesh, static_cast<int>(most - run.skew_ns.begin())),
+                     base::format_seconds(static_cast<double>(*least) * 1e-9),
+                     name_rank(mesh, static_cast<int>(least - run.skew_ns.begin())));
 }
 
 base::Json summary_json(const plan::Plan& plan, const Measurement& run,
@@ -177,7 +178,7 @@ Summary summarise(const plan::Plan& plan, const Dataset& dataset, const Measurem
   summary.text =
       "\n" + report::table(plan, measured) +
       fmt::format("first step after {}\n", base::format_seconds(run.first_step_seconds)) +
-      skew_text(run) + saving_text(run) + losses_text(plan, dataset, run, bigrams);
+      skew_text(plan.mesh, run) + saving_text(run) + losses_text(plan, dataset, run, bigrams);
   return summary;
 }
 

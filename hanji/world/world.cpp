@@ -25,6 +25,15 @@ using namespace std::chrono_literals;
 /// A launcher of ours knows what a rank died of; peers throw within 100 ms in any case.
 constexpr auto kLauncherTime = 50ms;
 
+/// Of this one.
+std::vector<int> ranks_of_node(const launch::Hosts& hosts) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < hosts.world_size; ++rank) {
+    if (hosts.node_of(rank) == hosts.node) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
 }  // namespace
 
 World::World(std::unique_ptr<WorldState> state) : state_(std::move(state)) {}
@@ -57,10 +66,7 @@ comm::Group World::joined_by(HostEngine engine, comm::GroupOptions options) cons
     throw Error(base::invalid_argument(fmt::format(
         "group {}: all ranks are on one host, where nothing joins hosts", options.name)));
   }
-  std::vector<int> here;
-  for (int other = 0; other < size(); ++other) {
-    if (state_->hosts.node_of(other) == state_->hosts.node) here.push_back(other);
-  }
+  const std::vector<int> here = ranks_of_node(state_->hosts);
   comm::GroupOptions inner = options;
   inner.name = fmt::format("{} on node {}", options.name, state_->hosts.node);
   inner.recorder = nullptr;
@@ -134,6 +140,7 @@ comm::Group make_group(WorldState& state, const ConnectOptions& options, bool ma
   comm::GroupOptions here = group;
   here.name = fmt::format("{} on node {}", group.name, state.hosts.node);
   here.recorder = nullptr;
+  here.rank_names = group.rank_names.part(ranks_of_node(state.hosts));
   return join_hosts(make_local_group(state, std::move(here), may_meet), state.hosts, options,
                     std::move(group));
 }

@@ -54,10 +54,12 @@ std::optional<Group> join_rail(const Ancestry& ancestry, const Place& place,
                                const GroupOptions& options) {
   const int rail = place.hosts.rail(place.rank);
   if (rail >= place.hosts.num_rails()) return {};
+  const std::vector<int> peers = place.hosts.rail_peers(rail);
   std::vector<int> members;
-  for (const int rank : place.hosts.rail_peers(rail)) members.push_back(place.world_ranks[rank]);
-  return ancestry.join(fmt::format("{}.rail{}", place.name, rail), members,
-                       options_between(options, fmt::format("rail {}", rail)));
+  for (const int rank : peers) members.push_back(place.world_ranks[rank]);
+  GroupOptions between = options_between(options, fmt::format("rail {}", rail));
+  between.rank_names = options.rank_names.part(peers);
+  return ancestry.join(fmt::format("{}.rail{}", place.name, rail), members, std::move(between));
 }
 
 std::function<Group()> make_join_all(const Ancestry& ancestry, const Place& place,
@@ -72,18 +74,22 @@ Group make(const Ancestry& ancestry, Place place, Group local, GroupOptions opti
 GroupState::Divide make_divide(const Ancestry& ancestry, const Place& place, const Group& local) {
   return [=](int id, const std::vector<int>& members, GroupOptions options) {
     std::vector<int> world_ranks;
-    std::vector<int> rails;
+    std::vector<int> rails, on_host;
     int mine = 0;
     for (const int rank : members) {
-      if (rank == place.rank) mine = static_cast<int>(world_ranks.size());
+      const auto index = static_cast<int>(world_ranks.size());
+      if (rank == place.rank) mine = index;
       world_ranks.push_back(place.world_ranks[rank]);
       if (place.hosts.host(rank) == place.hosts.host(place.rank)) {
         rails.push_back(place.hosts.rail(rank));
+        on_host.push_back(index);
       }
     }
     HostMap hosts = place.hosts.part(members);
     if (hosts.num_hosts() == 1) return local.state()->divide()(id, rails, std::move(options));
-    Group here = local.state()->divide()(id, rails, inner_options(options, "on this host"));
+    GroupOptions inner = inner_options(options, "on this host");
+    inner.rank_names = options.rank_names.part(on_host);
+    Group here = local.state()->divide()(id, rails, std::move(inner));
     leave_to_its_owner(here);
     Place part{fmt::format("{}.{}", id, world_ranks[0]), std::move(hosts), std::move(world_ranks),
                mine};

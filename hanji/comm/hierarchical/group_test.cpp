@@ -150,6 +150,21 @@ TEST(HierarchicalGroup, SendsNoByteBetweenHostsTwice) {
   }
 }
 
+TEST(HierarchicalGroup, RanksAreNamedByTheirCoordinatesInGroupsOfThem) {
+  GroupOptions options;
+  options.rank_names =
+      RankNames({"0 (dp=0,tp=0)", "1 (dp=0,tp=1)", "2 (dp=1,tp=0)", "3 (dp=1,tp=1)"});
+  const auto across = [](const Group& group) {
+    const int tp = group.rank() % 2;
+    const Group data = group.subgroup({tp, tp + 2}, "data");
+    at::Tensor tensor = at::ones({4 + data.rank()});
+    EXPECT_THAT(refusal([&] { all_reduce(tensor, data).wait(); }),
+                AllOf(HasSubstr(fmt::format("rank {0} (dp=1,tp={1}) called", tp + 2, tp)),
+                      HasSubstr(fmt::format("rank {0} (dp=0,tp={0}) called", tp))));
+  };
+  run_hosts({0, 0, 1, 1}, across, options);
+}
+
 TEST(HierarchicalGroup, AMismatchIsNamedOnEveryRankOfEveryHost) {
   for (const int wrong : {1, 2}) {
     run_hosts({0, 0, 1, 1}, [wrong](const Group& group) {

@@ -71,16 +71,13 @@ Description describe(const Request& request, std::string_view way, uint64_t sequ
   return one;
 }
 
-Status compare(std::span<const Description> ranks, std::span<const int> names) {
-  const auto name = [&](size_t rank) {
-    return names.empty() ? static_cast<int>(rank) : names[rank];
-  };
+Status compare(std::span<const Description> ranks, const RankNames& names) {
   for (size_t rank = 1; rank < ranks.size(); ++rank) {
     if (compared(ranks[rank]) == compared(ranks[0])) continue;
-    return base::mismatch(
-        fmt::format("rank {} called {}, but rank {} called {}; every rank must issue the group's "
-                    "collectives in one order with equal arguments",
-                    name(rank), say(ranks[rank], rank), name(0), say(ranks[0], 0)));
+    return base::mismatch(fmt::format(
+        "rank {} called {}, but rank {} called {}; every rank must issue the group's "
+        "collectives in one order with equal arguments",
+        names.of(static_cast<int>(rank)), say(ranks[rank], rank), names.of(0), say(ranks[0], 0)));
   }
   return {};
 }

@@ -35,7 +35,7 @@ Description describe(const Request& request, std::string_view way, uint64_t sequ
 
 /// Refuses with kMismatch unless all ranks called the same, naming the first rank that differs from
 /// the first, both calls and their sites. Every rank sees the same descriptions and says the same.
-/// `names` are what the ranks are called, if not by number; a kSend is a recv on the second.
-Status compare(std::span<const Description> ranks, std::span<const int> names = {});
+/// A kSend is a recv on the second.
+Status compare(std::span<const Description> ranks, const RankNames& names);
 
 }  // namespace hanji::comm

@@ -43,7 +43,7 @@ int64_t sent_at_least(const Request& request, int rank, int size) {
 
 }  // namespace
 
-MessageCall::MessageCall(Wire& wire, std::span<const int> names, What what)
+MessageCall::MessageCall(Wire& wire, const RankNames& names, What what)
     : wire_(wire),
       names_(names),
       what_(std::move(what)),

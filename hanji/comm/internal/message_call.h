@@ -22,8 +22,8 @@ class MessageCall {
     Choice choice;
     uint64_t sequence = 0;
   };
-  /// `names`: what the wire's ranks are called. Both must outlive the call.
-  MessageCall(Wire& wire, std::span<const int> names, What what);
+  /// `names` of the wire's ranks. Both must outlive the call.
+  MessageCall(Wire& wire, const RankNames& names, What what);
 
   /// Goes on as far as it can without waiting; true at the end.
   /// Errors  throws Error(kMismatch) on all ranks alike, and what the wire throws.
@@ -50,7 +50,7 @@ class MessageCall {
   void begin();
 
   Wire& wire_;
-  const std::span<const int> names_;
+  const RankNames& names_;
   const What what_;
   const Description mine_;
   const int64_t start_ns_;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <numeric>
 #include <utility>
 
 #include "hanji/comm/internal/record.h"
@@ -14,19 +13,12 @@ namespace {
 constexpr int kPollsBeforeYield = 64;
 constexpr auto kLookAtOthers = std::chrono::microseconds(200);
 
-std::vector<int> numbers_if_empty(std::vector<int> names, int size) {
-  if (!names.empty()) return names;
-  names.resize(size);
-  std::iota(names.begin(), names.end(), 0);
-  return names;
-}
-
 }  // namespace
 
 MessageEngine::MessageEngine(std::unique_ptr<Wire> wire, const GroupOptions& options,
-                             std::vector<int> names, std::vector<int> order)
+                             std::vector<int> order)
     : wire_(std::move(wire)),
-      names_(numbers_if_empty(std::move(names), wire_->size())),
+      names_(options.rank_names),
       order_(std::move(order)),
       deadline_(options.deadline),
       recorder_(options.recorder) {
@@ -194,8 +186,8 @@ std::chrono::nanoseconds MessageEngine::limit() const {
 }
 
 std::string MessageEngine::awaited() const {
-  std::vector<int> ranks;
-  for (const int rank : open_->waits_for()) ranks.push_back(names_[rank]);
+  std::vector<std::string> ranks;
+  for (const int rank : open_->waits_for()) ranks.push_back(names_.of(rank));
   return fmt::format("{}", fmt::join(ranks, ", "));
 }
 
@@ -230,7 +222,7 @@ Status MessageEngine::explain(const Error& error) const {
   if (status.code() == Code::kMismatch) return status;
   const auto routine = open_->request().routine;
   const bool receives = routine == schedule::Routine::kSend && rank() == 1;
-  return status.at(fmt::format("rank {} of {}: {} at {}", names_[rank()], size(),
+  return status.at(fmt::format("rank {} of {}: {} at {}", names_.of(rank()), size(),
                                receives ? "recv" : schedule::name_of(routine), open_->where()));
 }
 

@@ -22,10 +22,9 @@ namespace hanji::comm {
 /// own deadline counts from when it is begun.
 class MessageEngine final : public Engine {
  public:
-  /// `names`: what the wire's ranks are called in messages; empty: their numbers. `order`: as
-  /// ring_order() found it.
+  /// `order`: as ring_order() found it.
   MessageEngine(std::unique_ptr<Wire> wire, const GroupOptions& options,
-                std::vector<int> names = {}, std::vector<int> order = {});
+                std::vector<int> order = {});
   /// Waits for the call under way if the wire blocks; its deadline bounds that.
   ~MessageEngine() override;
 
@@ -63,7 +62,7 @@ class MessageEngine final : public Engine {
   std::string awaited() const;  // by name: "1, 2"
 
   const std::unique_ptr<Wire> wire_;
-  const std::vector<int> names_;
+  const RankNames names_;
   const std::vector<int> order_;
   const std::chrono::nanoseconds deadline_;
   trace::Recorder* const recorder_;

@@ -67,8 +67,9 @@ class SilentWire final : public Wire {
   base::Deadline until_ = base::Deadline::never();
 };
 
-std::string said(Blocks blocks, Code code) {
+std::string said(Blocks blocks, Code code, RankNames names = {}) {
   GroupOptions options;
+  options.rank_names = std::move(names);
   options.name = "silent group";
   options.deadline = 60s;
   const Group group = make_message_group(
@@ -85,6 +86,13 @@ TEST(MessageEngine, NamesTheRankWhoseBytesDoNotComeByTheCallsDeadline) {
             HasSubstr("longer deadline"));
   EXPECT_THAT(said(Blocks::kNo, Code::kTimeout), AllOf(common, HasSubstr("waits for rank 1, 2;")));
   EXPECT_THAT(said(Blocks::kYes, Code::kTimeout), AllOf(common, HasSubstr("waits for rank 1;")));
+}
+
+TEST(MessageEngine, NamesRanksOfAMeshByTheirCoordinates) {
+  const RankNames names({"1 (dp=0,tp=1)", "3 (dp=1,tp=1)", "5 (dp=2,tp=1)"});
+  EXPECT_THAT(said(Blocks::kNo, Code::kTimeout, names),
+              AllOf(HasSubstr("rank 1 (dp=0,tp=1) of 3: all_reduce"),
+                    HasSubstr("waits for rank 3 (dp=1,tp=1), 5 (dp=2,tp=1);")));
 }
 
 TEST(MessageEngine, NamesTheRankWhoseConnectionBroke) {

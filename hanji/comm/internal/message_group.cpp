@@ -31,8 +31,9 @@ class Channels {
     if (channel) return channel;
     GroupOptions options = options_;
     options.name = fmt::format("{} {}->{}", options_.name, sender, receiver);
-    auto engine = std::make_unique<MessageEngine>(open_(sender, receiver), options,
-                                                  std::vector<int>{sender, receiver});
+    const RankNames& names = options_.rank_names;
+    options.rank_names = RankNames({names.of(sender), names.of(receiver)});
+    auto engine = std::make_unique<MessageEngine>(open_(sender, receiver), options);
     channel = GroupState::make(std::move(engine), heap_, std::move(options), family_, nullptr);
     return channel;
   }
@@ -54,8 +55,7 @@ Group make_message_group(MessageParts parts, GroupOptions options) {
       std::make_shared<Channels>(std::move(parts.open_channel), parts.heap, options, family);
   auto connect = [channels](int sender, int receiver) { return channels->find(sender, receiver); };
   std::vector<int> order = ring_order(*parts.wire, options.deadline);
-  auto engine = std::make_unique<MessageEngine>(std::move(parts.wire), options, std::vector<int>{},
-                                                std::move(order));
+  auto engine = std::make_unique<MessageEngine>(std::move(parts.wire), options, std::move(order));
   return Group(GroupState::make(std::move(engine), std::move(parts.heap), std::move(options),
                                 std::move(family), std::move(parts.divide), std::move(connect)));
 }

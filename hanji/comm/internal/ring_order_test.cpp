@@ -84,7 +84,7 @@ TEST(RingOrder, NamesWhoDidNotCome) {
 
 // The list by which a broadcast from rank 2 is carried out by ranks in this order.
 schedule::StepList broadcast_along(const std::vector<int>& order, int64_t count) {
-  const MessageEngine engine(std::make_unique<ToldWire>(kByTurns), {}, {}, order);
+  const MessageEngine engine(std::make_unique<ToldWire>(kByTurns), {}, order);
   Request request;
   request.routine = Routine::kBroadcast;
   request.dtype = DType::kFloat32;

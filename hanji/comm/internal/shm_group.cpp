@@ -110,7 +110,8 @@ Group make_shm_group(const Heap& heap, std::shared_ptr<GroupFamily> family, ShmG
   };
   if (!options.chooser) options.chooser = std::make_shared<cost::Chooser>(cost::Rates{});
   auto connect = make_connect(heap, family, which, options);
-  const GroupOptions kept = options;
+  GroupOptions kept = options;
+  kept.rank_names = {};  // of ranks that may be gone
   Group group(GroupState::make(std::make_unique<ShmEngine>(*std::move(engine), heap), heap,
                                std::move(options), family, std::move(divide), std::move(connect)));
   group.state()->set_members(which.members);

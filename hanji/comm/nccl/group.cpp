@@ -41,7 +41,9 @@ Group group_over(const Ground& ground, const Group& meet, GroupOptions options,
                                        GroupOptions divided) {
     return group_over(ground, meet.subgroup(members, divided.name), std::move(divided), family);
   };
-  auto engine = std::make_unique<NcclEngine>(connect_all(ground, meet), options);
+  Parts parts = connect_all(ground, meet);
+  parts.names = options.rank_names;
+  auto engine = std::make_unique<NcclEngine>(std::move(parts), options);
   auto ways = make_ways(ground, meet, options, family);
   return Group(GroupState::make(std::move(engine), meet.heap(), std::move(options),
                                 std::move(family), std::move(divide), std::move(ways)));

@@ -57,6 +57,7 @@ HierarchicalEngine::HierarchicalEngine(Peers peers, const GroupOptions& options)
       way_(way_of(options)),
       deadline_(with_grace(options.deadline)),
       recorder_(options.recorder),
+      names_(options.rank_names),
       stages_(peers_) {}
 
 Result<uint64_t> HierarchicalEngine::submit(const Request& request, const Choice&) {
@@ -149,15 +150,15 @@ bool HierarchicalEngine::step() {
       return true;
     case Phase::kHost:
       if (!exchange_.over()) return false;
-      compare_across_hosts(judge(received(num_neighbours())));
+      compare_across_hosts(judge(received(num_neighbours()), names_));
       return true;
     case Phase::kRailPeers:
       if (!exchange_.over()) return false;
-      spread(judge(received(peers_.hosts.num_hosts())));
+      spread(judge(received(peers_.hosts.num_hosts()), names_));
       return true;
     case Phase::kVerdict:
       if (!exchange_.over()) return false;
-      apply(judge(received(1)));
+      apply(judge(received(1), names_));
       return true;
     case Phase::kStages: {
       const auto progress = stages_.step();
@@ -174,7 +175,7 @@ void HierarchicalEngine::open() {
   try {
     stages_.prepare(call.request);
   } catch (const Error& error) {  // all ranks receive it, and none waits for this one
-    set_verdict(mine_, status_of(error).at(fmt::format("rank {}", rank())));
+    set_verdict(mine_, status_of(error).at("rank " + names_.of(rank())));
   }
   phase_since_ns_ = base::now_ns();
   phase_ = Phase::kHost;
@@ -287,15 +288,17 @@ std::chrono::nanoseconds HierarchicalEngine::limit() const {
 
 Status HierarchicalEngine::late() const {
   const Call& call = calls_.front();
-  std::vector<int> absent =
-      peers_.hosts.rail_peers(std::min(peers_.local.rank(), peers_.hosts.num_rails() - 1));
-  std::erase(absent, rank());
+  std::vector<std::string> absent;
+  for (const int peer :
+       peers_.hosts.rail_peers(std::min(peers_.local.rank(), peers_.hosts.num_rails() - 1))) {
+    if (peer != rank()) absent.push_back(names_.of(peer));
+  }
   return base::timeout(fmt::format(
       "{} '{}' at {}:{}: call {} was begun by all ranks of the host of rank {}, but not on every "
       "other host within {:.3g} s; this rank waits for one of ranks {}",
       schedule::name_of(call.request.routine), call.request.label,
-      call.request.call_site.file_name(), call.request.call_site.line(), call.sequence, rank(),
-      std::chrono::duration<double>(limit()).count(), fmt::join(absent, ", ")));
+      call.request.call_site.file_name(), call.request.call_site.line(), call.sequence,
+      names_.of(rank()), std::chrono::duration<double>(limit()).count(), fmt::join(absent, ", ")));
 }
 
 }  // namespace hanji::comm::hierarchical

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace hanji::comm::hierarchical {
@@ -21,20 +22,20 @@ void set_verdict(Frame& frame, const Status& status) {
   std::copy_n(text.begin(), std::min(text.size(), frame.verdict.size() - 1), frame.verdict.begin());
 }
 
-Status judge(std::span<const Frame> frames) {
+Status judge(std::span<const Frame> frames, const RankNames& names) {
   for (const Frame& frame : frames) {
     if (frame.code == 0) continue;
     const size_t length = strnlen(frame.verdict.data(), frame.verdict.size());
     return {static_cast<Code>(frame.code), std::string(frame.verdict.data(), length)};
   }
   std::vector<Description> calls;
-  std::vector<int> ranks;
+  std::vector<std::string> callers;
   for (const Frame& frame : frames) {
     calls.push_back(frame.call);
     calls.back().way.back() = calls.back().where.back() = 0;
-    ranks.push_back(frame.rank);
+    callers.push_back(names.of(frame.rank));
   }
-  return compare(calls, ranks);
+  return compare(calls, RankNames(std::move(callers)));
 }
 
 }  // namespace hanji::comm::hierarchical

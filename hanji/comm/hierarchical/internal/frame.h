@@ -23,7 +23,7 @@ static_assert(sizeof(Frame) == 1224);
 Frame make_frame(const Request& request, std::string_view way, uint64_t sequence, int rank);
 void set_verdict(Frame& frame, const Status& status);
 
-/// The first verdict that is told, else what a comparison of the calls finds.
-Status judge(std::span<const Frame> frames);
+/// The first verdict that is told, else what a comparison of the calls finds. `names` of the whole group.
+Status judge(std::span<const Frame> frames, const RankNames& names);
 
 }  // namespace hanji::comm::hierarchical

@@ -111,9 +111,9 @@ Status NcclEngine::late(const Call& call) const {
   const int64_t since = call.ended ? call.launched_ns : call.start_ns;
   if (base::now_ns() - since <= deadline_of(call).count()) return {};
   const double seconds = std::chrono::duration<double>(deadline_of(call)).count();
-  const int name = parts_.names.empty() ? rank() : parts_.names[rank()];
+  const std::string name = parts_.names.of(rank());
   if (!call.ended) {
-    const int other = parts_.names.empty() ? 1 - rank() : parts_.names[1 - rank()];
+    const std::string other = parts_.names.of(1 - rank());
     return base::timeout(fmt::format(
         "rank {}: {} waits for NCCL to connect it with rank {}, which took more than {} s; that "
         "rank may not have come, or its link: NCCL's own log says more",

@@ -25,7 +25,7 @@ struct Parts {
   c10::Device device = c10::kCPU;
   int rank = 0;
   int size = 1;
-  std::vector<int> names = {};  ///< What the ranks are called in messages; empty: their numbers.
+  RankNames names = {};
   /// Every rank's bytes, one after another, to every rank over the CPU, within the deadline; for
   /// nobody else's calls.
   std::function<Work(at::Tensor& all, const at::Tensor& mine, std::chrono::nanoseconds deadline)>

@@ -111,7 +111,8 @@ Parts connect_way(const Ground& ground, int sender, int receiver, const Group& m
   const bool sends = meet.rank() == sender;
   const Group channel(meet.state()->connect()(sender, receiver));
   Parts parts = parts_on(ground, sends ? 0 : 1, 2);
-  parts.names = {sender, receiver};
+  const RankNames& names = meet.options().rank_names;
+  parts.names = RankNames({names.of(sender), names.of(receiver)});
   Status status;
   at::Tensor letter = sends ? write_id(*ground.library, status) : empty_letter();
   Work travelling = broadcast(letter, 0, channel, {.label = "NCCL's unique id"});
