@@ -50,6 +50,7 @@ Json to_json(const FirstDifference& difference, const layout::MeshShape& mesh) {
                {"ranks", difference.ranks},
                {"coordinates", coordinates_json(difference.ranks, mesh)},
                {"axes", difference.axes},
+               {"unknown_axes", difference.unknown_axes},
                {"replicas_agree", difference.replicas_agree},
                {"differing_tensors", difference.num_tensors},
                {"of_tensors", difference.of_tensors},
@@ -129,14 +130,21 @@ std::string why(const plan::Plan& plan, const FirstDifference& one) {
 }
 
 std::string axes_text(const FirstDifference& one, const layout::MeshShape& mesh) {
-  const std::vector<std::string> all = mesh.used_axes();
-  if (all.empty()) return "";
-  if (one.axes.empty()) {
-    return fmt::format("  axis       none: without {} there is a difference, too\n",
-                       fmt::join(all, ", or without "));
+  std::vector<std::string> known = mesh.used_axes();
+  std::erase_if(known, [&](const std::string& axis) { return one.unknown_axes.contains(axis); });
+  std::string text;
+  if (!one.axes.empty()) {
+    text = fmt::format("  axis       {}: without it the ranks are one process\n",
+                       fmt::join(one.axes, ", also "));
+  } else if (!known.empty()) {
+    text = fmt::format("  axis       none: without {} there is a difference, too\n",
+                       fmt::join(known, ", or without "));
   }
-  return fmt::format("  axis       {}: without it the ranks are one process\n",
-                     fmt::join(one.axes, ", also "));
+  for (const auto& [axis, error] : one.unknown_axes) {
+    text +=
+        fmt::format("  axis       {} is not known: without it the job fails: {}\n", axis, error);
+  }
+  return text;
 }
 
 std::string difference_text(const plan::Plan& plan, const FirstDifference& one) {

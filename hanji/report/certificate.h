@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,6 +41,8 @@ struct FirstDifference {
   /// Axes of the mesh that the difference lies on: without one of them, the rest of the mesh kept, the
   /// ranks are one process.
   std::vector<std::string> axes = {};
+  /// Axes without which the job did not come to its end, each with the error.
+  std::map<std::string, std::string> unknown_axes = {};
   std::optional<Distance> distance = std::nullopt;  ///< On the first of `ranks`.
 };
 

@@ -126,6 +126,10 @@ TEST(Certificate, ADifferenceOnAMeshHasCoordinatesAndAnAxis) {
       describe(certificate),
       HasSubstr(R"(gradient w on ranks 0 (dp=0,tp=0), 1 (dp=0,tp=1), 2 (dp=1,tp=0), 3 (dp=1,tp=1)
   axis       none: without dp, or without tp there is a difference, too)"));
+  found.unknown_axes = {{"tp", "step 2: loss nan"}};
+  EXPECT_THAT(describe(certificate), HasSubstr(R"(
+  axis       none: without dp there is a difference, too
+  axis       tp is not known: without it the job fails: step 2: loss nan)"));
 }
 
 TEST(Certificate, LongRunsShowTheirEnds) {

@@ -63,18 +63,22 @@ std::optional<report::Distance> distance_again(const FirstDifference& found, con
   return distance_of(checkpoint::diff(right, wrong), (gradient ? "gradient." : "") + found.tensor);
 }
 
-/// The axes without which, one at a time, the ranks are one process.
-std::vector<std::string> axes_of_difference(const plan::Plan& plan, const Verified& verified) {
-  std::vector<std::string> axes;
+/// The axes without which, one at a time, the ranks are one process. A job without an axis may fail by
+/// itself, as where its numbers are not finite.
+void find_axes(FirstDifference& found, const plan::Plan& plan, const Verified& verified) {
   for (const std::string& axis : plan.mesh.used_axes()) {
     const plan::Plan less = plan::without_axis(plan, axis).or_throw();
     const VerifiedRun run{less, axis};
-    const ObservedRun expected = verified.one_process(run);
-    if (!report::first_difference(expected, verified.ranks(run)).or_throw()) {
-      axes.push_back(axis);
+    try {
+      const ObservedRun expected = verified.one_process(run);
+      const bool differs =
+          report::first_difference(expected, verified.ranks(run)).or_throw().has_value();
+      if (!differs) found.axes.push_back(axis);
+    } catch (const Error& error) {
+      if (error.code() != base::Code::kInvalidArgument) throw;
+      found.unknown_axes[axis] = error.what();
     }
   }
-  return axes;
 }
 
 ObservedRun read_observed(const fs::path& path) {
@@ -142,7 +146,7 @@ report::Certificate verify(const plan::Plan& plan, const Verified& verified) {
   certificate.difference = report::first_difference(certificate.expected, ranks).or_throw();
   if (!certificate.difference) return certificate;
   FirstDifference& found = *certificate.difference;
-  found.axes = axes_of_difference(plan, verified);
+  find_axes(found, plan, verified);
   if (found.quantity == Quantity::kTotal) {
     const auto at = static_cast<size_t>(found.step);
     found.distance = distance_of_total(found, certificate.expected.steps[at],

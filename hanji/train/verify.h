@@ -37,7 +37,8 @@ struct Verified {
 /// Runs both and compares them after every step. After a difference, both run without each axis of the
 /// mesh, to find those that it lies on, and once more to keep their tensors and compute the distance; a
 /// difference that does not repeat has no distance.
-/// Errors  throws as the runs.
+/// Errors  throws as the runs, but kInvalidArgument of a run without an axis (a loss that is not finite) is
+///         in the certificate.
 report::Certificate verify(const plan::Plan& plan, const Verified& verified);
 
 /// Subfolders of the folder of a verification.

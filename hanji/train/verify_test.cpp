@@ -211,6 +211,20 @@ TEST_F(VerifyTest, AMeanOfMeansIsFoundWhereSharesAreUneven) {
       << "where shares are even there is nothing wrong with it";
 }
 
+TEST_F(VerifyTest, AJobThatFailsWithoutAnAxisIsCertifiedSo) {
+  ObservedParts parts = mean_of_means();
+  parts.step = [](Job& job, const plan::TrainConfig& train, const StepInputs& inputs) {
+    StepResult result = run_step(job, train, inputs);
+    if (job.group.size() == 1) result.updated = false;
+    return result;
+  };
+  const FirstDifference found = caught(small_job(plan::Bits::kStable), parts);
+  EXPECT_EQ(found.step, 1);
+  EXPECT_THAT(found.axes, testing::IsEmpty());
+  EXPECT_THAT(found.unknown_axes,
+              ElementsAre(testing::Pair("dp", testing::HasSubstr("are not both finite"))));
+}
+
 TEST_F(VerifyTest, DoubleScalingIsFoundInTheSum) {
   ObservedParts parts;
   parts.assemble = [](const plan::Plan& plan, const comm::Group& group) {
