@@ -242,6 +242,19 @@ TEST(CutGpt, MovesTwoSumsOfTheStreamPerBlockForwardAndTwoBackward) {
                                            2 * tokens, stream, stream, stream, stream, stream));
 }
 
+TEST(CutGpt, SumsTheNormsAndBiasesOfABlockInOneCallWhereTokensAreCut) {
+  GptOptions options = uneven();
+  options.sequence = true;
+  std::vector<int64_t> sums;
+  options.axis = Axis::silent(0, 2, [&](const AxisCall& call) {
+    const bool is_sum = call.routine == schedule::Routine::kAllReduce;
+    if (is_sum && call.counts[0] % options.width == 0) sums.push_back(call.counts[0]);
+  });
+  GptImpl model(options);
+  model.loss_sum(batch_of(options, 0)).sum.backward();
+  EXPECT_THAT(sums, testing::ElementsAre(2 * options.width, 6 * options.width, 6 * options.width));
+}
+
 TEST(CutGpt, MovesWeightsOfAnMlpTwiceAndTheirGradientsOnce) {
   using schedule::Routine;
   for (const bool sequence : {false, true}) {

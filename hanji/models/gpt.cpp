@@ -267,6 +267,7 @@ class GptImpl::Pass {
  private:
   using Rows = Typed<Placement>;
   using Delta = parallel::tensor::Delta<Placement>;
+  using LayerNorm = parallel::tensor::LayerNorm<Placement>;
   static constexpr bool kIsCut = std::is_same_v<Placement, Tokens>;
 
   /// A branch whose bias the next normalisation adds, unless dropout stands between.
@@ -285,16 +286,23 @@ class GptImpl::Pass {
     return {dropped(found + positions(p.position), key_).value()};
   }
 
+  /// What every row of a block meets.
+  struct RowParameters {
+    LayerNorm ln_1, ln_2;
+    RowParameter<Placement> out_bias, down_bias;
+  };
+
   layers::Flow block(const Block& b, int64_t index, layers::Flow flow) const {
     compute::DropoutKey key = key_;
     key.layer += 1 + index * num_keys();
     Stream stream = stream_of(std::move(flow));
-    const auto qkv = column_linear(to_columns(normalise(stream, b.ln_1)), b.qkv);
+    const RowParameters rows = rows_of(b);
+    const auto qkv = column_linear(to_columns(normalise(stream, rows.ln_1)), b.qkv);
     const auto mixed = causal_attention(
         qkv, b.qkv_bias, {options_.heads, options_.attention, dropped_, key, options_.kv_heads},
         axis());
-    stream.delta = branch(to_stream(row_linear(mixed, b.out)), b.out_bias, key);
-    stream.delta = branch(mlp(normalise(stream, b.ln_2), b), b.down_bias, key);
+    stream.delta = branch(to_stream(row_linear(mixed, b.out)), rows.out_bias, key);
+    stream.delta = branch(mlp(normalise(stream, rows.ln_2), b), rows.down_bias, key);
     return flow_of(std::move(stream));
   }
 
@@ -312,7 +320,9 @@ class GptImpl::Pass {
 
   layers::Flow logits(const Parameters& p, layers::Flow flow) const {
     Stream stream = stream_of(std::move(flow));
-    const auto own = column_linear(to_columns(normalise(stream, p.ln_f)), p.head);
+    const auto norm = entered({p.ln_f.weight, p.ln_f.bias});
+    const auto normed = normalise(stream, norm_of(norm[0], norm[1], p.ln_f));
+    const auto own = column_linear(to_columns(normed), p.head);
     if (learns_) return {own.value()};
     const Typed<Features> last(own.value().slice(1, -1));
     return {whole(last, axis(), vocabulary_extents(options_)).value()};
@@ -354,9 +364,21 @@ class GptImpl::Pass {
       return Rows(whole(x, axis(), rows).value().view(sizes));
     }
   }
-  RowParameter<Placement> row(const Parameter<Replicated>& whole) const {
-    if constexpr (kIsCut) return enter(whole, sums_);
-    if constexpr (!kIsCut) return enter_whole_rows(whole, sums_.num_blocks());
+  std::vector<RowParameter<Placement>> entered(std::vector<Parameter<Replicated>> wholes) const {
+    if constexpr (kIsCut) return enter(wholes, sums_);
+    if constexpr (!kIsCut) {
+      for (auto& one : wholes) one = enter_whole_rows(one, sums_.num_blocks());
+      return wholes;
+    }
+  }
+  RowParameters rows_of(const Block& b) const {
+    const auto own =
+        entered({b.ln_1.weight, b.ln_1.bias, b.ln_2.weight, b.ln_2.bias, b.out_bias, b.down_bias});
+    return {norm_of(own[0], own[1], b.ln_1), norm_of(own[2], own[3], b.ln_2), own[4], own[5]};
+  }
+  LayerNorm norm_of(const RowParameter<Placement>& weight, const RowParameter<Placement>& bias,
+                    const Norm& whole) const {
+    return {weight, bias, whole.epsilon, blocks_};
   }
   /// Of the tokens that are here.
   RowParameter<Placement> positions(const Parameter<Replicated>& all) const {
@@ -378,19 +400,17 @@ class GptImpl::Pass {
                                                         : weight.value.scalar_type();
   }
 
-  Rows normalise(Stream& stream, const Norm& norm) const {
-    const parallel::tensor::LayerNorm<Placement> own{row(norm.weight), row(norm.bias), norm.epsilon,
-                                                     blocks_};
-    auto [sum, normed] = add_layer_norm(stream.x, stream.delta, own, dtype(norm.weight.weight));
+  Rows normalise(Stream& stream, const LayerNorm& norm) const {
+    auto [sum, normed] = add_layer_norm(stream.x, stream.delta, norm, dtype(norm.weight.weight));
     stream.x = std::move(sum);
     return std::move(normed);
   }
 
-  Delta branch(const Rows& value, const Parameter<Replicated>& bias,
+  Delta branch(const Rows& value, const RowParameter<Placement>& bias,
                compute::DropoutKey& key) const {
-    if (dropped_ == 0) return {value.value(), row(bias)};
+    if (dropped_ == 0) return {value.value(), bias};
     ++key.layer;
-    return {dropped(plus(value, row(bias)), key).value(), {}};
+    return {dropped(plus(value, bias), key).value(), {}};
   }
 
   Rows plus(const Rows& value, const RowParameter<Placement>& bias) const {
@@ -401,7 +421,7 @@ class GptImpl::Pass {
   const GptOptions& options_;
   const int64_t length_;
   const parallel::tensor::Extents tokens_;  ///< Of a sample, on each rank where the stream is cut.
-  Axis sums_;                               ///< Over which the gradients of row() are summed.
+  Axis sums_;                               ///< Over which the gradients of entered() are summed.
   parallel::tensor::Extents blocks_ = {};   ///< Of the tokens here, if they are summed in blocks.
   double dropped_;
   compute::DropoutKey key_;

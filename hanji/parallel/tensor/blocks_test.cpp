@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 #include <map>
@@ -192,6 +193,28 @@ TEST(FeatureBlocks, OfRowsThatRanksCutHaveTheSameBits) {
       EXPECT_TRUE(at::equal(found[1], alone[1]));
       EXPECT_TRUE(at::equal(found[2], part_in_blocks(columns, alone[2], axis)));
       EXPECT_TRUE(at::equal(found[3], part_in_blocks(placement, alone[3], axis)));
+    });
+  }
+}
+
+TEST(RowBlocks, GradientsThatAreSummedTogetherHaveTheBitsOfEachAlone) {
+  for (const int blocks : {1, 5}) {
+    test::run_ranks(3, [&](world::World& world) {
+      const Axis axis = Axis(world.group()).in_blocks(blocks);
+      const at::Tensor a = wave({kFeatures}, 1).requires_grad_(), b = wave({3}, 2).requires_grad_();
+      const auto gradients = [&](const std::vector<Parameter<Broadcast>>& entered) {
+        std::vector<at::Tensor> outputs, terms;
+        for (const auto& one : entered) {
+          outputs.push_back(one.weight.value);
+          terms.push_back(wave(one.weight.value.sizes(), 3 + world.rank()) * 1e3);
+        }
+        return torch::autograd::grad(outputs, {a, b}, terms);
+      };
+      const Parameter<Replicated> first{{a, {}}}, second{{b, {}}};
+      const auto alone = gradients({enter(first, axis), enter(second, axis)});
+      const auto together = gradients(enter(std::vector{first, second}, axis));
+      EXPECT_TRUE(at::equal(together[0], alone[0]));
+      EXPECT_TRUE(at::equal(together[1], alone[1]));
     });
   }
 }

@@ -1,5 +1,7 @@
 #include "hanji/parallel/tensor/regions.h"
 
+#include <ATen/ops/cat.h>
+
 #include "hanji/base/status.h"
 #include "hanji/comm/linear_map.h"
 #include "hanji/parallel/tensor/blocks.h"
@@ -95,6 +97,12 @@ at::Tensor entered_by_rows(const at::Tensor& x, const Axis& axis) {
   if (axis.num_blocks() > 1) return entered_by_blocks_of_rows(x, axis);
   if (axis.degree() == 1) return x;
   return comm::apply_linear(x, {same, [axis](const at::Tensor& g) { return axis.sum(g); }});
+}
+
+std::vector<at::Tensor> entered_together(const std::vector<at::Tensor>& vectors, const Axis& axis) {
+  std::vector<int64_t> sizes;
+  for (const at::Tensor& one : vectors) sizes.push_back(one.numel());
+  return entered_by_rows(at::cat(vectors), axis).split_with_sizes(sizes, -1);
 }
 
 at::Tensor summed(const at::Tensor& x, const Axis& axis) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "hanji/parallel/tensor/axis.h"
 #include "hanji/parallel/tensor/typed.h"
 
@@ -24,6 +26,7 @@ namespace hanji::parallel::tensor {
 namespace internal {
 at::Tensor entered(const at::Tensor& x, const Axis& axis);
 at::Tensor entered_by_rows(const at::Tensor& parameter, const Axis& axis);
+std::vector<at::Tensor> entered_together(const std::vector<at::Tensor>& vectors, const Axis& axis);
 at::Tensor summed(const at::Tensor& x, const Axis& axis);
 at::Tensor gathered(const at::Tensor& x, int64_t dim, const Axis& axis, const Extents& extents);
 at::Tensor scattered(const at::Tensor& x, int64_t dim, const Axis& axis, const Extents& extents);
@@ -41,6 +44,20 @@ inline Typed<Broadcast> enter(const Typed<Replicated>& x, const Axis& axis) {
 inline Parameter<Broadcast> enter(const Parameter<Replicated>& parameter, const Axis& axis) {
   if (axis.degree() == 1 && axis.num_blocks() == 1) return {parameter.weight};
   return {{internal::entered_by_rows(parameter.weight.value, axis), {}}};
+}
+
+/// The same of several vectors: their gradients are summed in one call, after the last of them is there.
+inline std::vector<Parameter<Broadcast>> enter(const std::vector<Parameter<Replicated>>& parameters,
+                                               const Axis& axis) {
+  std::vector<Parameter<Broadcast>> entered;
+  std::vector<at::Tensor> values;
+  for (const auto& one : parameters) values.push_back(one.weight.value);
+  const bool stays = axis.degree() == 1 && axis.num_blocks() == 1;
+  if (!stays) values = internal::entered_together(values, axis);
+  for (size_t i = 0; i < values.size(); ++i) {
+    entered.push_back({stays ? parameters[i].weight : compute::Weight{values[i], {}}});
+  }
+  return entered;
 }
 
 /// The same of rows that all ranks have: each computes all `blocks` of them.
