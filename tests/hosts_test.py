@@ -130,14 +130,14 @@ class Hosts(OnNetwork):
 
     def test_a_model_that_each_host_cuts_is_the_same_job_on_one(self):
         cache = {"HANJI_CACHE_DIR": str(self.folder / "cache")}
-        for data in ("ddp", "hsdp"):
+        for data, mesh in (("ddp", "tp=2"), ("hsdp", "dp=2,tp=2")):
             job = [HANJI, "train", "--seed", 3, *NANO, "--set", "compute.threads=1", "--set",
                    f"parallel.data={data}"]
             hosts, one = (self.folder / f"{data}_{name}" for name in ("hosts", "one"))
             for steps, more in ((3, []), (5, ["--resume"])) if data == "ddp" else ((3, []),):
                 with Network(2) as network:
                     run = Run(HANJI, network, [2, 2], self.folder,
-                              [*job, "--mesh", "tp=2", "--out", hosts, "--steps", steps, *more],
+                              [*job, "--mesh", mesh, "--out", hosts, "--steps", steps, *more],
                               environment=cache)
                     for code, output in run.wait(TIMEOUT):
                         self.assertEqual(code, 0, output)

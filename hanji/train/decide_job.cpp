@@ -37,6 +37,8 @@ void count_ranks(plan::LoadedConfig& loaded, const JobRequest& request) {
 }
 
 plan::LoadedConfig load_request(const JobRequest& request, plan::ConfigSources sources) {
+  // The mesh is compared with them while the configuration is read.
+  if (request.started) sources.base.run.ranks = request.started->ranks;
   plan::LoadedConfig loaded = request.load(std::move(sources));
   count_ranks(loaded, request);
   check_engine(loaded, request.started ? StartedBy::kLauncher : StartedBy::kUs);
