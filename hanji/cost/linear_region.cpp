@@ -123,7 +123,7 @@ std::vector<RegionCall> calls_of(const LinearRegion& region, Moved moved) {
     case Moved::kWeights:
       calls.push_back({Routine::kAllGather, weights, false});
       calls.push_back({Routine::kAllGather, weights, true});
-      calls.push_back({Routine::kReduceScatter, weights, true});
+      calls.push_back({Routine::kReduceScatter, weights, true, true});
       break;
   }
   if (to_whole && moved != Moved::kOutput) calls.push_back({Routine::kAllGather, output, false});
@@ -144,10 +144,11 @@ SecondsOf seconds_on_host(Rates rates, int ranks) {
   };
 }
 
-RegionCost cost_of(Moved moved, std::vector<RegionCall> calls, int ranks, int64_t element_bytes,
+RegionCost cost_of(Moved moved, std::vector<RegionCall> calls, int ranks, const ElementBytes& bytes,
                    const SecondsOf& seconds_of) {
   RegionCost cost{moved, std::move(calls)};
   for (const RegionCall& call : cost.calls) {
+    const int64_t element_bytes = call.sums_weights ? bytes.weight_gradients : bytes.moved;
     cost.sent_bytes += call.sent_elements(ranks) * static_cast<double>(element_bytes);
     // A rank's largest buffer holds its part of what turns, and the whole of all else.
     const int64_t held =
@@ -161,7 +162,8 @@ std::vector<RegionCost> compare_moved(const LinearRegion& region, int ranks, int
                                       const SecondsOf& seconds_of) {
   std::vector<RegionCost> costs;
   for (const Moved moved : kAllMoved) {
-    costs.push_back(cost_of(moved, calls_of(region, moved), ranks, element_bytes, seconds_of));
+    costs.push_back(
+        cost_of(moved, calls_of(region, moved), ranks, {element_bytes, element_bytes}, seconds_of));
   }
   std::ranges::stable_sort(costs, {}, &RegionCost::seconds);
   return costs;

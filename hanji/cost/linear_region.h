@@ -51,6 +51,7 @@ struct RegionCall {
   schedule::Routine routine = schedule::Routine::kAllGather;
   int64_t elements = 0;  ///< Of the whole matrix, of which each rank has a part.
   bool is_backward = false;
+  bool sums_weights = false;  ///< Gradients of the weights move.
 
   /// Elements that each rank sends, over links that carry a part once.
   double sent_elements(int ranks) const;
@@ -78,8 +79,13 @@ using SecondsOf = std::function<double(schedule::Routine routine, int64_t bytes)
 /// Of ranks that share memory, for float32 outside the heap, where activations lie.
 SecondsOf seconds_on_host(Rates rates, int ranks);
 
+struct ElementBytes {
+  int64_t moved = 4;             ///< Of activations, and of weights that are gathered for them.
+  int64_t weight_gradients = 4;  ///< Of these, which are as wide as parameters.
+};
+
 /// What these calls cost together.
-RegionCost cost_of(Moved moved, std::vector<RegionCall> calls, int ranks, int64_t element_bytes,
+RegionCost cost_of(Moved moved, std::vector<RegionCall> calls, int ranks, const ElementBytes& bytes,
                    const SecondsOf& seconds_of);
 
 /// All three choices, the cheapest first; of equals the first of kAllMoved.

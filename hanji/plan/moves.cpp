@@ -32,7 +32,8 @@ std::optional<ComparedMoves> compare_moves(const Plan& plan) {
   add(activations, layers.front(), Moved::kInput);
   add(activations, layers.back(), Moved::kOutput);
   for (const cost::LinearRegion& layer : layers) add(weights, layer, Moved::kWeights);
-  const int64_t bytes = activation_bytes_of(plan.kernels.precision);
+  const base::Precision precision = plan.kernels.precision;
+  const cost::ElementBytes bytes{activation_bytes_of(precision), parameter_bytes(precision)};
   const cost::SecondsOf seconds_of = cost::seconds_on_host(plan.rates, degree);
   return ComparedMoves{
       layers.front().rows,

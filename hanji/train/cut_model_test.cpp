@@ -9,11 +9,14 @@
 #include <map>
 #include <set>
 
+#include "hanji/base/dtype.h"
 #include "hanji/compute/apply.h"
 #include "hanji/layers/model.h"
 #include "hanji/lens/observer.h"
 #include "hanji/models/gpt.h"
 #include "hanji/parallel/tensor/axis.h"
+#include "hanji/plan/memory.h"
+#include "hanji/plan/moves.h"
 #include "hanji/plan/test_plan.h"
 #include "hanji/test/run_ranks.h"
 #include "hanji/train/count_facts.h"
@@ -275,6 +278,39 @@ TEST_F(CutJob, VerifiesOneProcessInBlocks) {
     const StepTotals totals = process.step(observer);
     EXPECT_EQ(totals.loss, alone.losses[step]);
     EXPECT_EQ(totals.gradient_norm, alone.norms[step]);
+  }
+}
+
+/// What a rank of two sends in forward and backward.
+double sent_in_a_pass(const plan::Config& config, int64_t samples, const Dataset& dataset) {
+  double bytes = 0;
+  const plan::ModelFacts facts = count_facts(config, Workload{dataset});
+  for (const plan::LayerFacts& layer : facts.layers) {
+    for (const plan::LayerCall& call : layer.calls) {
+      bytes += static_cast<double>(call.counts[0].of(samples) * base::size_of(call.dtype));
+    }
+  }
+  return bytes;
+}
+
+TEST_F(CutJob, TheChoiceOfWhatMovesPricesTheBytesThatMove) {
+  using plan::Moves, plan::Precision;
+  for (const Precision dtype : {Precision::kFloat64, Precision::kFloat32, Precision::kBFloat16}) {
+    for (const bool sequence : {false, true}) {
+      plan::Plan plan = cut_plan({.tp = 2, .sequence = sequence}, dataset());
+      plan.kernels.precision = plan.config.compute.dtype = dtype;
+      const auto compared = plan::compare_moves(plan);
+      ASSERT_TRUE(compared);
+      const auto sent = [&](Moves moves) {
+        plan.config.parallel.moves = moves;
+        return sent_in_a_pass(plan.config, plan.micro_batch, dataset());
+      };
+      // The half of a bias of 4 x 96 features is gathered, and its gradients are scattered.
+      const double bias = 2.0 * 192 * static_cast<double>(plan::parameter_bytes(dtype));
+      EXPECT_EQ(sent(Moves::kWeights) - sent(Moves::kActivations),
+                compared->weights.sent_bytes - compared->activations.sent_bytes + bias)
+          << name_of(dtype) << ", sequence " << sequence;
+    }
   }
 }
 
