@@ -16,7 +16,7 @@ namespace {
 using internal::load;
 
 constexpr char kMagic[9] = {'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0};
-constexpr uint64_t kHeaderBytes = 34;
+constexpr uint64_t kIndexHeaderBytes = 34;
 
 struct Counts {
   uint64_t sequences = 0;
@@ -38,7 +38,7 @@ Result<TokenWidth> width_of(uint8_t code) {
 }
 
 Result<Counts> parse_header(std::span<const std::byte> index) {
-  if (index.size() < kHeaderBytes || std::memcmp(index.data(), kMagic, sizeof(kMagic)) != 0) {
+  if (index.size() < kIndexHeaderBytes || std::memcmp(index.data(), kMagic, sizeof(kMagic)) != 0) {
     return base::corrupt(fmt::format(
         "no Megatron index: {} bytes, or not the magic MMIDIDX; name the format with data.format",
         index.size()));
@@ -50,7 +50,7 @@ Result<Counts> parse_header(std::span<const std::byte> index) {
   HANJI_ASSIGN_OR_RETURN(counts.width, width_of(load<uint8_t>(index, 17)));
   // Compared before they are multiplied: a count of 2^61 must not wrap round to a small size.
   const uint64_t limit = index.size() / 8;
-  const uint64_t expected = kHeaderBytes + 12 * counts.sequences + 8 * counts.documents;
+  const uint64_t expected = kIndexHeaderBytes + 12 * counts.sequences + 8 * counts.documents;
   const bool bounded = counts.sequences <= limit && counts.documents <= limit;
   if (!bounded || (index.size() != expected && index.size() != expected + counts.sequences)) {
     return base::corrupt(fmt::format(
@@ -62,7 +62,7 @@ Result<Counts> parse_header(std::span<const std::byte> index) {
 }
 
 Status check_documents(std::span<const std::byte> index, const Counts& counts) {
-  const uint64_t begin = kHeaderBytes + 12 * counts.sequences;
+  const uint64_t begin = kIndexHeaderBytes + 12 * counts.sequences;
   int64_t previous = 0;
   for (uint64_t i = 0; i < counts.documents; ++i) {
     const auto entry = load<int64_t>(index, begin + 8 * i);
@@ -85,8 +85,8 @@ Result<TokenLayout> parse_megatron_index(std::span<const std::byte> index, uint6
   const uint64_t width = size_of(counts.width);
   uint64_t position = 0;  // Never beyond bin_bytes, so nothing below can wrap.
   for (uint64_t i = 0; i < counts.sequences; ++i) {
-    const auto length = load<int32_t>(index, kHeaderBytes + 4 * i);
-    const auto pointer = load<int64_t>(index, kHeaderBytes + 4 * counts.sequences + 8 * i);
+    const auto length = load<int32_t>(index, kIndexHeaderBytes + 4 * i);
+    const auto pointer = load<int64_t>(index, kIndexHeaderBytes + 4 * counts.sequences + 8 * i);
     const bool in_order = pointer >= 0 && static_cast<uint64_t>(pointer) == position;
     if (length < 0 || !in_order || static_cast<uint64_t>(length) > (bin_bytes - position) / width) {
       return base::corrupt(fmt::format(
