@@ -36,7 +36,7 @@ struct Index {
   }
 };
 
-Result<TokenLayout> parse(const Index& index, uint64_t bin_bytes = 6) {
+Result<TokenLayout> parse_layout(const Index& index, uint64_t bin_bytes = 6) {
   const std::string bytes = index.bytes();
   return parse_megatron_index(std::as_bytes(std::span(bytes)), bin_bytes);
 }
@@ -56,18 +56,18 @@ TEST(MegatronIndex, OpensThePairByAnyOfItsNames) {
 }
 
 TEST(MegatronIndex, KnowsTheElementTypes) {
-  EXPECT_EQ(parse({})->width, TokenWidth::kUInt16);
-  EXPECT_EQ(parse({.code = 1, .pointers = {0, 2, 2}}, 3)->width, TokenWidth::kUInt8);
-  EXPECT_EQ(parse({.code = 4, .pointers = {0, 8, 8}}, 12)->width, TokenWidth::kInt32);
-  EXPECT_EQ(parse({.code = 5, .pointers = {0, 16, 16}}, 24)->width, TokenWidth::kInt64);
-  EXPECT_EQ(parse({.code = 6}).status().code(), Code::kUnsupported);
-  EXPECT_EQ(parse({.code = 9}).status().code(), Code::kCorrupt);
-  EXPECT_EQ(parse({.code = 0}).status().code(), Code::kCorrupt);
+  EXPECT_EQ(parse_layout({})->width, TokenWidth::kUInt16);
+  EXPECT_EQ(parse_layout({.code = 1, .pointers = {0, 2, 2}}, 3)->width, TokenWidth::kUInt8);
+  EXPECT_EQ(parse_layout({.code = 4, .pointers = {0, 8, 8}}, 12)->width, TokenWidth::kInt32);
+  EXPECT_EQ(parse_layout({.code = 5, .pointers = {0, 16, 16}}, 24)->width, TokenWidth::kInt64);
+  EXPECT_EQ(parse_layout({.code = 6}).status().code(), Code::kUnsupported);
+  EXPECT_EQ(parse_layout({.code = 9}).status().code(), Code::kCorrupt);
+  EXPECT_EQ(parse_layout({.code = 0}).status().code(), Code::kCorrupt);
 }
 
 TEST(MegatronIndex, AllowsModesBehind) {
-  EXPECT_TRUE(parse({.modes = std::string(3, 0)}).ok());
-  EXPECT_FALSE(parse({.modes = std::string(2, 0)}).ok());
+  EXPECT_TRUE(parse_layout({.modes = std::string(3, 0)}).ok());
+  EXPECT_FALSE(parse_layout({.modes = std::string(2, 0)}).ok());
 }
 
 TEST(MegatronIndex, RefusesWhatDoesNotAgree) {
@@ -91,10 +91,10 @@ TEST(MegatronIndex, RefusesWhatDoesNotAgree) {
       {.sequences = (uint64_t{1} << 62) + 3},
   };
   for (size_t i = 0; i < bad.size(); ++i) {
-    EXPECT_EQ(parse(bad[i]).status().code(), Code::kCorrupt) << "case " << i;
+    EXPECT_EQ(parse_layout(bad[i]).status().code(), Code::kCorrupt) << "case " << i;
   }
-  EXPECT_EQ(parse({}, 7).status().code(), Code::kCorrupt);
-  EXPECT_THAT(parse({}, 5).status().message(), HasSubstr("sequence 2 has 1 tokens"));
+  EXPECT_EQ(parse_layout({}, 7).status().code(), Code::kCorrupt);
+  EXPECT_THAT(parse_layout({}, 5).status().message(), HasSubstr("sequence 2 has 1 tokens"));
 }
 
 TEST(MegatronIndex, RefusesEveryTruncation) {

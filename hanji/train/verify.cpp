@@ -137,7 +137,8 @@ fs::path observed_folder(const fs::path& out, const std::string& without) {
 }
 
 report::Certificate verify(const plan::Plan& plan, const Verified& verified) {
-  report::Certificate certificate{.plan = plan, .build_id = base::build_id()};
+  report::Certificate certificate{
+      .plan = plan, .build_id = base::build_id(), .host = {}, .expected = {}};
   if (const auto machine = topology::read_machine(); machine.ok()) {
     certificate.host = machine->hostname;
   }
