@@ -16,11 +16,11 @@ void reseal(std::span<std::byte> bytes) {
   uint16_t num_fields = 0;
   uint64_t table = 0;
   BetonTrailer trailer;
-  if (bytes.size() < hanji::data::internal::kHeaderBytes) return;
+  if (bytes.size() < hanji::data::internal::kBetonHeaderBytes) return;
   std::memcpy(&num_fields, bytes.data() + 2, sizeof(num_fields));
   std::memcpy(&table, bytes.data() + 16, sizeof(table));
-  const uint64_t head =
-      hanji::data::internal::kHeaderBytes + hanji::data::internal::kDescriptorBytes * num_fields;
+  const uint64_t head = hanji::data::internal::kBetonHeaderBytes +
+                        hanji::data::internal::kBetonDescriptorBytes * num_fields;
   if (table > bytes.size() || head > table || table - head < sizeof(trailer)) return;
   std::memcpy(&trailer, bytes.data() + table - sizeof(trailer), sizeof(trailer));
   trailer.head_checksum = hanji::base::xxh3(bytes.first(head));

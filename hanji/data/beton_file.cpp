@@ -20,7 +20,7 @@ std::string where(const BetonState& state, uint64_t sample, size_t field) {
 }  // namespace
 
 BetonAllocation BetonState::allocation(uint64_t row) const {
-  const uint64_t at = sections.table_begin + row * kAllocationBytes;
+  const uint64_t at = sections.table_begin + row * kBetonAllocationBytes;
   return {load<uint64_t>(bytes, at), load<uint64_t>(bytes, at + 8), load<uint64_t>(bytes, at + 16)};
 }
 

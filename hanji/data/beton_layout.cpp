@@ -32,8 +32,8 @@ namespace {
 constexpr uint64_t kDimensions = 32;
 constexpr uint64_t kLengthAt = 8 * kDimensions;  // in the arguments of an array
 constexpr uint64_t kTypeAt = kLengthAt + 8;
-constexpr uint64_t kArgumentsAt = 1 + kNameBytes;
-constexpr uint64_t kArgumentBytes = kDescriptorBytes - kArgumentsAt;
+constexpr uint64_t kArgumentsAt = 1 + kBetonNameBytes;
+constexpr uint64_t kArgumentBytes = kBetonDescriptorBytes - kArgumentsAt;
 constexpr uint64_t kMaxValueBytes = kMaxPageBytes;  // a sample lies in one page
 constexpr int kCustomType = 255;
 
@@ -95,7 +95,7 @@ Status parse_array(std::span<const std::byte> arguments, BetonField& field) {
 }
 
 Result<std::string> parse_name(std::span<const std::byte> bytes) {
-  std::string_view name(reinterpret_cast<const char*>(bytes.data()), kNameBytes);
+  std::string_view name(reinterpret_cast<const char*>(bytes.data()), kBetonNameBytes);
   name = name.substr(0, name.find('\0'));
   if (!name.empty() && is_printable(name)) return std::string(name);
   return base::corrupt(fmt::format("its name {} is empty or not ASCII", base::json_quote(name)));
@@ -142,7 +142,7 @@ RecordLayout record_layout(const std::vector<BetonField>& fields) {
 
 Result<BetonField> parse_descriptor(std::span<const std::byte> bytes) {
   BetonField field;
-  HANJI_ASSIGN_OR_RETURN(field.name, parse_name(bytes.subspan(1, kNameBytes)));
+  HANJI_ASSIGN_OR_RETURN(field.name, parse_name(bytes.subspan(1, kBetonNameBytes)));
   HANJI_ASSIGN_OR_RETURN(field.type, parse_type(load<uint8_t>(bytes, 0), field.name));
   if (is_array(field.type)) {
     const Status status = parse_array(bytes.subspan(kArgumentsAt), field);
@@ -152,10 +152,10 @@ Result<BetonField> parse_descriptor(std::span<const std::byte> bytes) {
 }
 
 Status write_descriptor(const BetonField& field, std::span<std::byte> out) {
-  if (field.name.empty() || field.name.size() > kNameBytes || !is_printable(field.name)) {
+  if (field.name.empty() || field.name.size() > kBetonNameBytes || !is_printable(field.name)) {
     return base::invalid_argument(
         fmt::format("field name {} has {} bytes; use 1 to {} ASCII characters",
-                    base::json_quote(field.name), field.name.size(), kNameBytes));
+                    base::json_quote(field.name), field.name.size(), kBetonNameBytes));
   }
   std::fill(out.begin(), out.end(), std::byte{0});
   store(out, 0, field.type);

@@ -10,9 +10,9 @@ namespace internal {
 namespace {
 
 Status check_header(std::span<const std::byte> bytes) {
-  if (bytes.size() < kHeaderBytes) {
+  if (bytes.size() < kBetonHeaderBytes) {
     return base::corrupt(fmt::format("{} bytes hold no .beton header of {}; copy the file again",
-                                     bytes.size(), kHeaderBytes));
+                                     bytes.size(), kBetonHeaderBytes));
   }
   if (const auto version = load<uint16_t>(bytes, 0); version != kBetonVersion) {
     return base::unsupported(fmt::format(
@@ -30,13 +30,14 @@ Status check_header(std::span<const std::byte> bytes) {
         "the pointer to the allocation table at byte 16 is 0: the writer did not finish; write the "
         "file again");
   }
-  const uint64_t head_end = kHeaderBytes + kDescriptorBytes * load<uint16_t>(bytes, 2);
+  const uint64_t head_end = kBetonHeaderBytes + kBetonDescriptorBytes * load<uint16_t>(bytes, 2);
   const bool inside = table >= head_end && table <= bytes.size();
-  if (!inside || (bytes.size() - table) % kAllocationBytes != 0 || head_end == kHeaderBytes) {
-    return base::corrupt(
-        fmt::format("{} fields at byte 2 end at byte {}, the allocation table at byte {} has rows "
-                    "of {} bytes, and the file ends at byte {}: it was cut; copy it again",
-                    load<uint16_t>(bytes, 2), head_end, table, kAllocationBytes, bytes.size()));
+  if (!inside || (bytes.size() - table) % kBetonAllocationBytes != 0 ||
+      head_end == kBetonHeaderBytes) {
+    return base::corrupt(fmt::format(
+        "{} fields at byte 2 end at byte {}, the allocation table at byte {} has rows "
+        "of {} bytes, and the file ends at byte {}: it was cut; copy it again",
+        load<uint16_t>(bytes, 2), head_end, table, kBetonAllocationBytes, bytes.size()));
   }
   return {};
 }
@@ -70,8 +71,9 @@ Result<std::optional<BetonTrailer>> find_trailer(std::span<const std::byte> byte
 
 Status parse_fields(BetonState& state) {
   size_t num_images = 0;
-  for (uint64_t at = kHeaderBytes; at < state.sections.metadata_begin; at += kDescriptorBytes) {
-    auto field = parse_descriptor(state.bytes.subspan(at, kDescriptorBytes));
+  for (uint64_t at = kBetonHeaderBytes; at < state.sections.metadata_begin;
+       at += kBetonDescriptorBytes) {
+    auto field = parse_descriptor(state.bytes.subspan(at, kBetonDescriptorBytes));
     if (!field.ok()) return field.status().at(fmt::format("descriptor at byte {}", at));
     state.array_bytes.push_back(is_array(field->type) ? *array_bytes(*field) : 0);
     state.image_of.push_back(num_images);
@@ -140,11 +142,11 @@ Status read_extension(BetonState& state, const BetonTrailer& trailer) {
 Status parse_into(BetonState& state) {
   HANJI_RETURN_IF_ERROR(check_header(state.bytes));
   BetonSections& s = state.sections;
-  s.metadata_begin = kHeaderBytes + kDescriptorBytes * load<uint16_t>(state.bytes, 2);
+  s.metadata_begin = kBetonHeaderBytes + kBetonDescriptorBytes * load<uint16_t>(state.bytes, 2);
   s.page_bytes = load<uint32_t>(state.bytes, 4);
   s.num_samples = load<uint64_t>(state.bytes, 8);
   s.table_begin = load<uint64_t>(state.bytes, 16);
-  s.num_allocations = (state.bytes.size() - s.table_begin) / kAllocationBytes;
+  s.num_allocations = (state.bytes.size() - s.table_begin) / kBetonAllocationBytes;
   HANJI_ASSIGN_OR_RETURN(const auto trailer, find_trailer(state.bytes, s));
   HANJI_RETURN_IF_ERROR(parse_fields(state));
   HANJI_RETURN_IF_ERROR(place_sections(state, trailer));

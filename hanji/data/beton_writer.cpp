@@ -11,9 +11,7 @@
 #include "hanji/data/internal/beton_layout.h"
 
 namespace hanji::data {
-
-using namespace internal;
-
+namespace internal {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -66,7 +64,8 @@ Status check_beton_value(const BetonField& field, const BetonValue& value, uint6
 
 }  // namespace
 
-struct BetonWriter::State {
+/// A file that is being written.
+struct BetonWriting {
   base::AtomicFile file;
   BetonWriterOptions options;
   std::vector<BetonField> fields;
@@ -83,6 +82,9 @@ struct BetonWriter::State {
   Bytes rows = {};   // of the extension
   Bytes table = {};  // the allocation table
 
+  Status append(std::span<const BetonValue> values);
+  Status finish();
+
   uint64_t page_begin() const { return heap_begin + page_checksums.size() * options.page_bytes; }
   uint64_t stored_bytes(size_t field, const BetonValue& value) const;
   Status make_room(std::span<const BetonValue> values);
@@ -92,14 +94,14 @@ struct BetonWriter::State {
   Bytes extension() const;
 };
 
-uint64_t BetonWriter::State::stored_bytes(size_t field, const BetonValue& value) const {
+uint64_t BetonWriting::stored_bytes(size_t field, const BetonValue& value) const {
   const BetonType type = fields[field].type;
   if (!is_in_heap(type)) return 0;
   return value.bytes.size() +
          (type == BetonType::kJson || (type == BetonType::kBytes && value.bytes.empty()));
 }
 
-Status BetonWriter::State::write_page() {
+Status BetonWriting::write_page() {
   std::fill(page.begin() + static_cast<std::ptrdiff_t>(page_used), page.end(), std::byte{0});
   HANJI_RETURN_IF_ERROR(file.write_at(page_begin(), page));
   page_checksums.push_back(base::xxh3(page));
@@ -107,7 +109,7 @@ Status BetonWriter::State::write_page() {
   return {};
 }
 
-Status BetonWriter::State::make_room(std::span<const BetonValue> values) {
+Status BetonWriting::make_room(std::span<const BetonValue> values) {
   uint64_t needed = 0;
   for (size_t f = 0; f < fields.size(); ++f) {
     HANJI_RETURN_IF_ERROR(check_beton_value(fields[f], values[f], array_bytes[f]));
@@ -122,21 +124,21 @@ Status BetonWriter::State::make_room(std::span<const BetonValue> values) {
   return needed > page.size() - page_used ? write_page() : Status();
 }
 
-uint64_t BetonWriter::State::put(std::span<const std::byte> bytes, uint64_t stored) {
+uint64_t BetonWriting::put(std::span<const std::byte> bytes, uint64_t stored) {
   const uint64_t begin = page_begin() + page_used;
   const std::span<std::byte> place = std::span(page).subspan(page_used, stored);
   std::copy(bytes.begin(), bytes.end(), place.begin());
   std::fill(place.begin() + static_cast<std::ptrdiff_t>(bytes.size()), place.end(), std::byte{0});
   page_used += stored;
-  table.resize(table.size() + kAllocationBytes);
-  const std::span<std::byte> row = std::span(table).last(kAllocationBytes);
+  table.resize(table.size() + kBetonAllocationBytes);
+  const std::span<std::byte> row = std::span(table).last(kBetonAllocationBytes);
   store(row, 0, num_appended);
   store(row, 8, begin);
   store(row, 16, stored);
   return begin;
 }
 
-void BetonWriter::State::write_record(std::span<const BetonValue> values) {
+void BetonWriting::write_record(std::span<const BetonValue> values) {
   const std::span<std::byte> record =
       std::span(records).subspan(num_appended * layout.bytes, layout.bytes);
   const std::span<std::byte> row =
@@ -167,7 +169,7 @@ void BetonWriter::State::write_record(std::span<const BetonValue> values) {
 }
 
 /// Everything of the extension, its trailer too.
-Bytes BetonWriter::State::extension() const {
+Bytes BetonWriting::extension() const {
   const auto checksums = std::as_bytes(std::span(page_checksums));
   const auto provenance = std::as_bytes(std::span(options.provenance));
   const uint64_t index = checksums.size() + provenance.size();
@@ -190,19 +192,49 @@ Bytes BetonWriter::State::extension() const {
   return out;
 }
 
-BetonWriter::BetonWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
-BetonWriter::BetonWriter(BetonWriter&&) noexcept = default;
-BetonWriter::~BetonWriter() = default;
+Status BetonWriting::append(std::span<const BetonValue> values) {
+  const auto sample = [this] { return fmt::format("sample {}", num_appended); };
+  if (values.size() != fields.size() || num_appended >= options.num_samples) {
+    return base::invalid_argument(fmt::format("{}: {} values for {} fields, of {} samples",
+                                              sample(), values.size(), fields.size(),
+                                              options.num_samples));
+  }
+  if (const Status status = make_room(values); !status.ok()) return status.at(sample());
+  records.resize((num_appended + 1) * layout.bytes);
+  rows.resize((num_appended + 1) * layout.row_bytes());
+  write_record(values);
+  ++num_appended;
+  return {};
+}
 
-Result<BetonWriter> BetonWriter::create(const std::filesystem::path& path,
-                                        std::vector<BetonField> fields,
-                                        const BetonWriterOptions& options) {
+Status BetonWriting::finish() {
+  if (num_appended != options.num_samples) {
+    return base::invalid_argument(fmt::format("{} samples of {} were added; add the others",
+                                              num_appended, options.num_samples));
+  }
+  if (page_used > 0) HANJI_RETURN_IF_ERROR(write_page());
+  const uint64_t heap_end = page_begin();
+  const uint64_t content = 8 * page_checksums.size() + options.provenance.size() + rows.size();
+  store(std::span(head), 16, heap_end + extension_bytes(content, options.page_bytes));
+  const Bytes tail = extension();
+  HANJI_RETURN_IF_ERROR(file.write_at(0, head));
+  HANJI_RETURN_IF_ERROR(file.write_at(head.size(), records));
+  HANJI_RETURN_IF_ERROR(file.write_at(heap_end, tail));
+  HANJI_RETURN_IF_ERROR(file.write_at(heap_end + tail.size(), table));
+  return file.commit();
+}
+
+/// Checks everything and writes nothing yet.
+Result<std::unique_ptr<BetonWriting>> begin_beton(const std::filesystem::path& path,
+                                                  std::vector<BetonField> fields,
+                                                  const BetonWriterOptions& options) {
   HANJI_RETURN_IF_ERROR(check_beton_options(options));
   HANJI_RETURN_IF_ERROR(check_fields(fields));
-  Bytes head(kHeaderBytes + fields.size() * kDescriptorBytes);
+  Bytes head(kBetonHeaderBytes + fields.size() * kBetonDescriptorBytes);
   std::vector<uint64_t> sizes;
   for (size_t f = 0; f < fields.size(); ++f) {
-    const auto at = std::span(head).subspan(kHeaderBytes + f * kDescriptorBytes, kDescriptorBytes);
+    const auto at = std::span(head).subspan(kBetonHeaderBytes + f * kBetonDescriptorBytes,
+                                            kBetonDescriptorBytes);
     HANJI_RETURN_IF_ERROR(write_descriptor(fields[f], at));
     sizes.push_back(is_array(fields[f].type) ? *array_bytes(fields[f]) : 0);
   }
@@ -213,7 +245,7 @@ Result<BetonWriter> BetonWriter::create(const std::filesystem::path& path,
   HANJI_ASSIGN_OR_RETURN(base::AtomicFile file, base::AtomicFile::create(path));
   const RecordLayout layout = record_layout(fields);
   const uint64_t metadata_end = head.size() + options.num_samples * layout.bytes;
-  auto state = std::make_unique<State>(State{
+  return std::make_unique<BetonWriting>(BetonWriting{
       .file = std::move(file),
       .options = options,
       .fields = std::move(fields),
@@ -222,42 +254,25 @@ Result<BetonWriter> BetonWriter::create(const std::filesystem::path& path,
       .head = std::move(head),
       .heap_begin = layout.has_heap ? round_up(metadata_end, options.page_bytes) : metadata_end,
       .page = {}});
-  return BetonWriter(std::move(state));
 }
 
-Status BetonWriter::append(std::span<const BetonValue> values) {
-  State& state = *state_;
-  const std::string sample = fmt::format("sample {}", state.num_appended);
-  if (values.size() != state.fields.size() || state.num_appended >= state.options.num_samples) {
-    return base::invalid_argument(fmt::format("{}: {} values for {} fields, of {} samples", sample,
-                                              values.size(), state.fields.size(),
-                                              state.options.num_samples));
-  }
-  if (const Status status = state.make_room(values); !status.ok()) return status.at(sample);
-  state.records.resize((state.num_appended + 1) * state.layout.bytes);
-  state.rows.resize((state.num_appended + 1) * state.layout.row_bytes());
-  state.write_record(values);
-  ++state.num_appended;
-  return {};
+}  // namespace internal
+
+BetonWriter::BetonWriter(std::unique_ptr<internal::BetonWriting> state)
+    : state_(std::move(state)) {}
+BetonWriter::BetonWriter(BetonWriter&&) noexcept = default;
+BetonWriter::~BetonWriter() = default;
+
+Result<BetonWriter> BetonWriter::create(const std::filesystem::path& path,
+                                        std::vector<BetonField> fields,
+                                        const BetonWriterOptions& options) {
+  auto state = internal::begin_beton(path, std::move(fields), options);
+  if (!state.ok()) return state.status().at(path.native());
+  return BetonWriter(*std::move(state));
 }
 
-Status BetonWriter::finish() {
-  State& state = *state_;
-  if (state.num_appended != state.options.num_samples) {
-    return base::invalid_argument(fmt::format("{} samples of {} were added; add the others",
-                                              state.num_appended, state.options.num_samples));
-  }
-  if (state.page_used > 0) HANJI_RETURN_IF_ERROR(state.write_page());
-  const uint64_t heap_end = state.page_begin();
-  const uint64_t content =
-      8 * state.page_checksums.size() + state.options.provenance.size() + state.rows.size();
-  store(std::span(state.head), 16, heap_end + extension_bytes(content, state.options.page_bytes));
-  const Bytes extension = state.extension();
-  HANJI_RETURN_IF_ERROR(state.file.write_at(0, state.head));
-  HANJI_RETURN_IF_ERROR(state.file.write_at(state.head.size(), state.records));
-  HANJI_RETURN_IF_ERROR(state.file.write_at(heap_end, extension));
-  HANJI_RETURN_IF_ERROR(state.file.write_at(heap_end + extension.size(), state.table));
-  return state.file.commit();
-}
+Status BetonWriter::append(std::span<const BetonValue> values) { return state_->append(values); }
+
+Status BetonWriter::finish() { return state_->finish(); }
 
 }  // namespace hanji::data

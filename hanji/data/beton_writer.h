@@ -11,6 +11,10 @@
 
 namespace hanji::data {
 
+namespace internal {
+struct BetonWriting;
+}
+
 struct BetonWriterOptions {
   uint64_t num_samples = 0;                ///< At least 1; append() is called so often.
   uint64_t page_bytes = uint64_t{8} << 20; /**< A power of two from 4 KiB to 2 GiB. FFCV's own
@@ -46,9 +50,8 @@ class BetonWriter {
   Status finish();
 
  private:
-  struct State;
-  explicit BetonWriter(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  explicit BetonWriter(std::unique_ptr<internal::BetonWriting> state);
+  std::unique_ptr<internal::BetonWriting> state_;
 };
 
 }  // namespace hanji::data

@@ -19,10 +19,10 @@
 namespace hanji::data::internal {
 
 inline constexpr uint64_t kBetonVersion = 2;
-inline constexpr uint64_t kHeaderBytes = 24;
-inline constexpr uint64_t kDescriptorBytes = 1041;
-inline constexpr uint64_t kAllocationBytes = 24;
-inline constexpr uint64_t kNameBytes = 16;
+inline constexpr uint64_t kBetonHeaderBytes = 24;
+inline constexpr uint64_t kBetonDescriptorBytes = 1041;
+inline constexpr uint64_t kBetonAllocationBytes = 24;
+inline constexpr uint64_t kBetonNameBytes = 16;
 inline constexpr uint64_t kMinPageBytes = 4096;
 inline constexpr uint64_t kMaxPageBytes = uint64_t{1} << 31;
 
@@ -62,7 +62,7 @@ RecordLayout record_layout(const std::vector<BetonField>& fields);
 
 /// Errors  kUnsupported for a custom field or array type; kCorrupt.
 Result<BetonField> parse_descriptor(std::span<const std::byte> bytes);
-/// Writes kDescriptorBytes. Errors: kInvalidArgument, for what parse_descriptor() does not accept.
+/// Writes kBetonDescriptorBytes. Errors: kInvalidArgument, for what parse_descriptor() does not accept.
 Status write_descriptor(const BetonField& field, std::span<std::byte> out);
 /// Bytes of one value of an array field, at least 1. Errors: kUnsupported, kInvalidArgument.
 Result<uint64_t> array_bytes(const BetonField& field);
