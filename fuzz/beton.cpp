@@ -1,4 +1,4 @@
-// Files of samples: every value that is read lies in the heap, and a verified file reads whole.
+// Files of samples, and headers of JPEGs: every value that is read lies in the heap, and a verified file reads whole.
 #include <cstring>
 #include <vector>
 
@@ -6,6 +6,7 @@
 #include "hanji/base/checksum.h"
 #include "hanji/data/beton_file.h"
 #include "hanji/data/internal/beton_layout.h"
+#include "hanji/data/internal/jpeg_header.h"
 
 namespace {
 
@@ -41,6 +42,8 @@ void reseal(std::span<std::byte> bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto input = hanji::fuzz::bytes_of(data, size);
+  const auto jpeg = hanji::data::internal::parse_jpeg_size(input);
+  hanji::fuzz::require(!jpeg.ok() || (jpeg->width > 0 && jpeg->height > 0), "an image has pixels");
   std::vector<std::byte> bytes(input.begin(), input.end());
   reseal(bytes);
   const auto file = hanji::data::BetonFile::parse(bytes);

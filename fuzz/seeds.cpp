@@ -103,6 +103,8 @@ void add_beton(Seeds& seeds, const std::filesystem::path& folder) {
   image.resize(8192);
   for (const uint64_t number : {0, 4096, 4, 0, 4100, 2}) image += raw(number);
   seeds.add("beton", "image", image);
+  seeds.add("beton", "jpeg",
+            std::string("\xFF\xD8\xFF\xE0\x00\x02\xFF\xC0\x00\x08\x08\x00\x01\x00\x02\x03", 16));
   auto writer = data::BetonWriter::create(folder / "beton" / "written",
                                           {{"array", data::BetonType::kNdArray, {2}, "<u2"},
                                            {"json", data::BetonType::kJson}},

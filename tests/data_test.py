@@ -93,6 +93,27 @@ class Data(CommandTest):
         done = self.hanji("data", "make", "--generated", 5, "--out", "a", expect=2)
         self.assertIn("exists", done.stderr)
 
+    def test_a_folder_of_photos_keeps_their_bytes(self):
+        photos = {f"photos/{name}.jpg": bytes.fromhex("ffd8ffc000080800010002") + b"\x03" + name.encode()
+                  for name in ("dog/1", "cat/2", "cat/1")}
+        for name, content in photos.items():
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / name).write_bytes(content)
+        done = self.hanji("data", "make", "--folder", "photos", "--out", "x.beton")
+        self.assertEqual(done.stdout, "3 images -> x.beton\n")
+        self.assertEqual(done.stderr, "", "no progress line without a terminal")
+        content = (self.folder / "x.beton").read_bytes()
+        self.assertEqual([content[at:at + size] for _, at, size in struct.iter_unpack(
+            "<3Q", content[struct.unpack_from("<Q", content, 16)[0]:])], [photos[name] for name in sorted(photos)])
+        info = json.loads(self.hanji("data", "info", "--json", "x.beton").stdout)
+        self.assertEqual(info["provenance"]["classes"], ["cat", "dog"])
+        (self.folder / "photos/cat/notes.txt").write_text("notes")
+        done = self.hanji("data", "make", "--folder", "photos", "--out", "y.beton", expect=3)
+        self.assertIn("photos/cat/notes.txt: no JPEG", done.stderr)
+        self.assertFalse((self.folder / "y.beton").exists())
+        self.hanji("data", "make", "--folder", "photos", "--size", 32, "--out", "y.beton", expect=2)
+        self.assertIn("nothing to make", self.hanji("data", "make", "--out", "y.beton", expect=2).stderr)
+
     def test_a_flipped_byte_is_reported_with_its_page_and_sample(self):
         self.hanji("data", "make", "--generated", 9, "--size", 16, "--out", "a")
         content = (self.folder / "a").read_bytes()

@@ -1,8 +1,14 @@
+#include <unistd.h>
+
+#include <algorithm>
 #include <iostream>
 
+#include "hanji/base/clock.h"
+#include "hanji/base/units.h"
 #include "hanji/cli/data_text.h"
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/verbs.h"
+#include "hanji/data/beton_folder.h"
 #include "hanji/data/beton_generated.h"
 
 namespace hanji::cli {
@@ -38,28 +44,65 @@ int verify_file(const DataOptions& options) {
 
 struct MakeOptions {
   std::string out;
+  std::string folder;
   data::GeneratedFileOptions generated;
 };
 
+/// One line on a terminal, rewritten every 200 ms: how many, at which rate, for how long still.
+class ProgressLine {
+ public:
+  void show(int64_t done, int64_t total) {
+    const int64_t now = base::now_ns();
+    if (!is_terminal_ || (now - shown_ < 200'000'000 && done < total)) return;
+    shown_ = now;
+    const double seconds = static_cast<double>(now - begin_) * 1e-9;
+    const double rate = static_cast<double>(done) / std::max(seconds, 1e-9);
+    const double left = static_cast<double>(total - done) / rate;
+    std::cerr << "\r\033[K" << done << " of " << total << " images, "
+              << base::format_count(static_cast<int64_t>(rate)) << "/s, "
+              << base::format_seconds(left) << " left" << (done == total ? "\n" : "");
+  }
+
+ private:
+  bool is_terminal_ = isatty(STDERR_FILENO) != 0;
+  int64_t begin_ = base::now_ns();
+  int64_t shown_ = 0;
+};
+
 int make_file(const MakeOptions& options) {
-  base::throw_if_error(data::write_generated_file(options.out, options.generated));
-  std::cout << options.generated.count << " images -> " << options.out << "\n";
+  int64_t count = options.generated.count;
+  if (options.folder.empty()) {
+    base::throw_if_error(data::write_generated_file(options.out, options.generated));
+  } else {
+    ProgressLine line;
+    const auto progress = [&](int64_t done, int64_t total) { line.show(done, total); };
+    count = data::write_image_folder(options.folder, options.out, progress).or_throw().num_images;
+  }
+  std::cout << count << " images -> " << options.out << "\n";
   return 0;
 }
 
 void add_make(Verb data_verb) {
-  const Verb verb = data_verb.add_verb("make", "Write a labelled set of generated images");
+  const Verb verb = data_verb.add_verb("make", "Write a labelled set of images");
   auto options = std::make_shared<MakeOptions>();
   data::GeneratedFileOptions& generated = options->generated;
+  const Option folder = verb.add_option("--folder", &options->folder,
+                                        "JPEG files in a folder per class, as they are");
+  folder.type_name("DIR");
   verb.add_option("--generated", &generated.count, "images of data.images = \"generated\"")
       .type_name("N")
-      .required();
-  verb.add_option("--size", &generated.size, "pixels of a side").show_default();
-  verb.add_option("--classes", &generated.classes, "image i has class i modulo this")
-      .show_default();
-  verb.add_option("--seed", &generated.seed, "of places, colours and noise").show_default();
+      .excludes(folder);
+  const auto of_generated = [&](Option option) { option.show_default().excludes(folder); };
+  of_generated(verb.add_option("--size", &generated.size, "pixels of a side"));
+  of_generated(verb.add_option("--classes", &generated.classes, "image i has class i modulo this"));
+  of_generated(verb.add_option("--seed", &generated.seed, "of places, colours and noise"));
   verb.add_option("--out", &options->out, "to write; must not exist").type_name("FILE").required();
-  verb.on_chosen([=] { return make_file(*options); });
+  verb.on_chosen([=] {
+    if (!verb.was_given("--folder") && !verb.was_given("--generated")) {
+      throw Error(base::invalid_argument("nothing to make; add --folder DIR or --generated N"));
+    }
+    return make_file(*options);
+  });
 }
 
 }  // namespace

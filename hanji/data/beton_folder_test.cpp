@@ -1,0 +1,79 @@
+#include "hanji/data/beton_folder.h"
+
+#include <gmock/gmock.h>
+
+#include "hanji/base/file.h"
+#include "hanji/data/beton_file.h"
+#include "hanji/data/internal/test_files.h"
+#include "hanji/test/temporary_folder.h"
+
+namespace hanji::data {
+namespace {
+
+using internal::write_file;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// A stream that is a JPEG up to its frame header: 2 x 1 pixels, and a text behind it.
+std::string photo(const std::string& text) {
+  return std::string("\xFF\xD8\xFF\xC0\x00\x08\x08\x00\x01\x00\x02\x03", 12) + text;
+}
+
+class ImageFolder : public testing::Test {
+ protected:
+  void add(const std::string& name, const std::string& content) const {
+    write_file(folder_.path() / "photos", name, content);
+  }
+  Result<FolderSummary> write() const {
+    return write_image_folder(folder_.path() / "photos", out());
+  }
+  std::filesystem::path out() const { return folder_.path() / "x.beton"; }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(ImageFolder, KeepsTheFilesBytesAndNumbersTheFoldersByName) {
+  add("cat/2.jpg", photo("second"));
+  add("cat/1.jpg", photo("first"));
+  add("cat-big/deep/3.JPG", photo("third"));
+  add("ant/4.jpeg", photo("fourth"));
+  const auto summary = write().or_throw();
+  EXPECT_EQ(summary.num_images, 4);
+  EXPECT_THAT(summary.classes, ElementsAre("ant", "cat", "cat-big"));
+  const auto file = BetonFile::open(out()).or_throw();
+  EXPECT_EQ(file.provenance(), R"({"images":"folder","classes":["ant","cat","cat-big"]})");
+  std::vector<std::string> found;
+  for (uint64_t i = 0; i < 4; ++i) {
+    const auto image = file.read(i, 0).or_throw();
+    EXPECT_EQ(image.mode, BetonImageMode::kJpeg);
+    EXPECT_EQ(image.width, 2);
+    EXPECT_EQ(image.height, 1);
+    const std::string text(reinterpret_cast<const char*>(image.bytes.data()), image.bytes.size());
+    found.push_back(text.substr(12) + " " + std::to_string(file.read(i, 1).or_throw().integer));
+  }
+  EXPECT_THAT(found, ElementsAre("fourth 0", "third 2", "first 1", "second 1"));
+}
+
+TEST_F(ImageFolder, NamesEveryFileThatIsNoJpegAndWritesNothing) {
+  add("a/good.jpg", photo(""));
+  add("a/notes.txt", "notes");
+  add("b/cut.jpg", "\xFF\xD8");
+  const Status status = write().status();
+  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr("2 of 3 files"));
+  EXPECT_THAT(status.message(), HasSubstr("a/notes.txt: no JPEG"));
+  EXPECT_THAT(status.message(), HasSubstr("b/cut.jpg: no frame header"));
+  EXPECT_EQ(base::list_files(folder_.path()).or_throw().size(), 0);
+}
+
+TEST_F(ImageFolder, RejectsFilesWithoutAClassAndAFileThatExists) {
+  add("1.jpg", photo(""));
+  EXPECT_THAT(write().status().message(), HasSubstr("1.jpg: a file in no class"));
+  write_file(folder_.path(), "x.beton", "old");
+  EXPECT_THAT(write().status().message(), HasSubstr("exists"));
+  EXPECT_EQ(base::read_file(out()).or_throw(), "old");
+  EXPECT_EQ(write_image_folder(folder_.path() / "none", "y").status().code(), Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace hanji::data
