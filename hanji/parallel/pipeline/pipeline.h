@@ -32,7 +32,8 @@ struct PipelineCalls {
 /// One rank's stages of a model, and the micro-batches under way in them.
 ///
 /// What a stage returns goes to the rank of the next stage, and the gradient of what it received goes
-/// back. Sends are asynchronous: the tensors lie in the heap and stay until they are received. A
+/// back. Sends are asynchronous: the tensors lie in the heap and stay until they are received, and go on
+/// between the layers that the sender computes meanwhile. A
 /// backward starts from the received gradients of the stage's outputs, whose memory is free by then
 /// unless the model keeps it.
 ///
@@ -102,6 +103,7 @@ class Pipeline {
   FlowShape& known_shape(int stage, int64_t size);
   const FlowShape& received_shape(const schedule::Action& action, int64_t size);
   at::Tensor empty(at::IntArrayRef sizes, at::ScalarType dtype) const;
+  void go_on_after_layer(const layers::Flow& flow);
   void drop_sent();
 
   layers::Model& model_;
