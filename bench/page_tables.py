@@ -267,6 +267,18 @@ def render_prepared_calls(rows):
                   seconds_text(row["seconds_prepared"]), interval_text(row)] for row in rows])
 
 
+def render_linear(rows):
+    return grid(["rows x inputs x outputs", "the fastest by price moves the", "it takes", "the other way moves the",
+                 "predicted to take longer by", "time of the other way over it"],
+                [[f"{row['rows']} x {row['inputs']} x {row['outputs']}", row["moved"], seconds_text(row["seconds"]),
+                  row["other"], seconds_text(row["predicted_saving"]), interval_text(row, 2)] for row in rows])
+
+
+def judge_linear(rows):
+    return [bar(f"time of the {row['other']} over the {row['moved']}, {row['rows']} x {row['inputs']} x {row['outputs']},",
+                row["ratio_median"], 0.95) for row in rows]
+
+
 def render_lens(rows):
     built = [row for row in rows if row["question"] == "deferred"]
     seen = [row for row in rows if "ratio_median" in row]
@@ -400,6 +412,7 @@ are built.
 | how near predicted times of collectives are | `./dev bench prediction` |
 | what a parameter server moves, holds and takes, beside an all-reduce | `./dev bench server` |
 | what it costs that ranks compare their calls | `./dev bench check_cost` |
+| what moves fastest where ranks share one linear layer | `./dev bench linear` |
 | what prepared calls save over the plain functions | `./dev bench prepared_calls` |
 | sharding against our DDP and PyTorch's `fully_shard`; loss scaling, hooks, recomputation | `./dev bench fsdp` |
 | the host's memory, by our strategies and PyTorch's | `./dev bench memory` |
@@ -429,6 +442,12 @@ TABLES = [
           "values in linears of their own. \"highest\" and \"medium\" are as above. Below, what the plan chooses to move for\n"
           "each MLP against what it does not choose.",
           [["tensor", "--pairs", "6", "--steps", "2", "--seeds", "2"]], 300, render_tensor, judge_tensor),
+    Table("linear", "What moves where ranks share a linear layer",
+          "Forward and backward of one layer of float32 on 2 ranks of one thread, whose ends lie as each way leaves them. The\n"
+          "first way is what `hanji explain tp` puts first, by costs fitted in the same minute; the others are timed against\n"
+          "it. Each rank multiplies as much in every way, by matrices of other shapes, which prices do not see. As for\n"
+          "collectives, a choice is good within 5 % of the fastest.",
+          [["linear"]], 30, render_linear, judge_linear),
     Table("collectives", "Collectives in shared memory",
           "`hanji bench` for ranks of one host. The size of a routine with shares is that of all shares together.",
           [["all_reduce", "--pairs", "20"]], 300, render_collectives, judge_collectives),
