@@ -22,26 +22,25 @@ parallel::FlatPart make_part(parallel::Replicas& replicas, const comm::Group& gr
   return parallel::whole_part(parameters, flat, values, replicas.flat_gradients(), rule);
 }
 
-/// Parameters that do not learn here have none.
-void set_slots(layers::Model& model, const parallel::Replicas& replicas) {
-  const std::vector<at::Tensor> own = replicas.gradient_slots();
-  std::vector<at::Tensor> slots;
+/// Where each parameter of the model is among those that learn here; none for one that does not.
+std::vector<std::optional<size_t>> places_of(const layers::Model& model,
+                                             const parallel::Replicas& replicas) {
+  const std::vector<parallel::NamedParameter>& learning = replicas.parameters();
+  std::vector<std::optional<size_t>> places;
   for (const auto& [name, parameter] : parallel::distinct_parameters(model)) {
-    const auto found = std::ranges::find_if(
-        replicas.parameters(),
-        [&](const parallel::NamedParameter& one) { return one.tensor.is_same(parameter); });
-    const bool learns = found != replicas.parameters().end();
-    slots.push_back(learns ? own[found - replicas.parameters().begin()] : at::Tensor());
+    const auto found = std::ranges::find_if(learning, [&](const parallel::NamedParameter& one) {
+      return one.tensor.is_same(parameter);
+    });
+    places.emplace_back();
+    if (found != learning.end()) places.back() = found - learning.begin();
   }
-  model.set_gradient_slots(std::move(slots));
+  return places;
 }
 
-std::unique_ptr<parallel::FlatOptimizer> make_optimizer(layers::Model& model,
-                                                        parallel::Replicas& replicas,
+std::unique_ptr<parallel::FlatOptimizer> make_optimizer(parallel::Replicas& replicas,
                                                         const comm::Group& group,
                                                         const ReplicatedOptions& options) {
   parallel::FlatPart part = make_part(replicas, group, options.rule);
-  set_slots(model, replicas);
   if (!options.offload) return options.make_optimizer(std::move(part), {});
   return parallel::offloaded(options.make_optimizer, *options.offload, {std::move(part)});
 }
@@ -69,8 +68,11 @@ ReplicatedStrategy::ReplicatedStrategy(layers::Model& model, const comm::Group& 
     : model_(model),
       group_(group),
       replicas_(parallel::data_parallel(model, group, options.reduction)),
-      optimizer_(make_optimizer(model, replicas_, group, options)),
-      counted_(counted_parameters(model, replicas_, options)) {}
+      places_(places_of(model, replicas_)),
+      optimizer_(make_optimizer(replicas_, group, options)),
+      counted_(counted_parameters(model, replicas_, options)) {
+  set_slots();
+}
 
 void ReplicatedStrategy::begin_step() {
   for (const auto& parameter : parameters()) parameter.tensor.mutable_grad().reset();
@@ -78,7 +80,14 @@ void ReplicatedStrategy::begin_step() {
 
 void ReplicatedStrategy::begin_grain(int64_t index) {
   replicas_.grain(index);
-  set_slots(model_, replicas_);
+  set_slots();
+}
+
+void ReplicatedStrategy::set_slots() {
+  const std::vector<at::Tensor> own = replicas_.gradient_slots();
+  std::vector<at::Tensor> slots;
+  for (const auto& place : places_) slots.push_back(place ? own[*place] : at::Tensor());
+  model_.set_gradient_slots(std::move(slots));
 }
 
 void ReplicatedStrategy::accumulate(const std::function<void()>& backward) {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/flat_optimizer.h"
@@ -53,9 +54,13 @@ class ReplicatedStrategy : public Strategy {
   int64_t window_bytes() const override;
 
  private:
+  void set_slots();
+
   layers::Model& model_;
   comm::Group group_;
   parallel::Replicas replicas_;
+  /// Of each parameter of the model among parameters(); none for one that does not learn here.
+  std::vector<std::optional<size_t>> places_;
   std::unique_ptr<parallel::FlatOptimizer> optimizer_;
   layout::FlatLayout counted_;  ///< Of the flat gradients, those whose norm this rank adds.
 };
