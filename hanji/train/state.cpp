@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <set>
 #include <span>
+#include <string_view>
 
 #include "hanji/base/json.h"
 #include "hanji/base/version.h"
@@ -141,18 +143,20 @@ void leave_whole_tensors(Pieces& pieces) {
   }
 }
 
+/// "exp_avg.layers.0.weight" is a moment of "layers.0.weight".
+std::string_view parameter_of(std::string_view moment) {
+  return moment.substr(moment.find('.') + 1);
+}
+
 /// Of weights that several stages read the rank of the first one saves all.
 void leave_later_copies(const Job& job, Pieces& pieces) {
-  std::vector<std::string> later;
+  std::set<std::string_view> later;
   for (const auto& [name, tensor] : job.strategy->parameters()) {
-    if (!job.tied.is_first(tensor)) later.push_back(name);
+    if (!job.tied.is_first(tensor)) later.insert(name);
   }
-  const auto is_later = [&](const Piece& piece) {
-    return std::ranges::any_of(later, [&](const std::string& name) {
-      return piece.of.name == name || piece.of.name.ends_with("." + name);
-    });
-  };
-  for (auto* all : {&pieces.model, &pieces.optimizer}) std::erase_if(*all, is_later);
+  std::erase_if(pieces.model, [&](const Piece& one) { return later.contains(one.of.name); });
+  std::erase_if(pieces.optimizer,
+                [&](const Piece& one) { return later.contains(parameter_of(one.of.name)); });
 }
 
 std::vector<checkpoint::StatePart> parts_of(const std::vector<Piece>& pieces) {
