@@ -17,7 +17,7 @@ constexpr double kForwardAgain = 1.0 / 3;
 
 /// By OperationKind.
 constexpr std::array kKinds = {"product", "attention", "embedding", "norm",
-                               "gelu",    "loss",      "recorded"};
+                               "gelu",    "loss",      "copy",      "recorded"};
 
 double estimate(const Operation& one) {
   const auto elements = static_cast<double>(one.samples * one.rows * one.columns);
@@ -31,13 +31,14 @@ double estimate(const Operation& one) {
     case OperationKind::kNorm: return passes(12);
     case OperationKind::kGelu: return passes(6);
     case OperationKind::kLoss: return passes(4);
+    case OperationKind::kCopy: return passes(2);
     case OperationKind::kRecorded: break;
   }
   return 0;
 }
 
 /// Of a layer, unnamed.
-std::vector<Operation> operations_of(const LayerFacts& layer) {
+std::vector<Operation> operations_of(const LayerFacts& layer, int64_t samples) {
   std::vector<Operation> found;
   for (const Product& one : layer.products) {
     found.push_back({.kind = OperationKind::kProduct,
@@ -59,6 +60,10 @@ std::vector<Operation> operations_of(const LayerFacts& layer) {
                      .columns = one.columns,
                      .inner = one.inner,
                      .count = one.count});
+  }
+  for (Operation& one : found) one.samples = samples;
+  for (const Amount& one : layer.copied) {
+    found.push_back({.kind = OperationKind::kCopy, .columns = one.of(samples)});
   }
   return found;
 }
@@ -126,10 +131,9 @@ int64_t workspace_bytes(const ModelFacts& model, int64_t samples) {
 std::vector<Operation> operations_of(const ModelFacts& model, int64_t samples) {
   std::vector<Operation> all;
   for (const LayerFacts& layer : model.layers) {
-    for (Operation& one : operations_of(layer)) {
-      one.samples = samples;
-      one.name = fmt::format("{} {} x {} x {} x {}", kKinds[static_cast<size_t>(one.kind)], samples,
-                             one.rows, one.columns, one.inner);
+    for (Operation& one : operations_of(layer, samples)) {
+      one.name = fmt::format("{} {} x {} x {} x {}", kKinds[static_cast<size_t>(one.kind)],
+                             one.samples, one.rows, one.columns, one.inner);
       if (one.kv_heads > 0) one.name += fmt::format(" on {}", one.kv_heads);
       one.estimate = estimate(one);
       if (layer.is_repeated) one.count *= 1 + kForwardAgain;

@@ -80,6 +80,7 @@ struct LayerFacts {
   Amount backward = {};      ///< Most that its backward holds beside all that is kept by then.
   bool is_repeated = false;  ///< By recomputation: its forward runs twice.
   std::vector<LayerCall> calls = {};  ///< Over the ranks that cut it, in order.
+  std::vector<Amount> copied = {};    ///< Elements, by those of the calls that copy beside.
   std::vector<int64_t> tied = {};     ///< Parameters of earlier layers that it reads, by index.
 
   double product_flops() const;

@@ -36,6 +36,7 @@ Json to_value(const LayerFacts& layer) {
     if (one.routine == schedule::Routine::kTreeReduce) call.push_back(one.blocks);
     for (const Amount& count : one.counts) call.push_back(to_value(count));
   }
+  for (const Amount& one : layer.copied) json["copied"].push_back(to_value(one));
   if (!layer.tied.empty()) json["tied"] = layer.tied;
   return json;
 }
@@ -54,11 +55,15 @@ std::vector<double> read_numbers(JsonFields& fields, const Json& list, std::stri
   return numbers;
 }
 
+Amount amount_of(JsonFields& fields, const Json& list, const char* name) {
+  const auto numbers = read_numbers(fields, list, name, 2, -static_cast<double>(kMaxOfAFact));
+  return {static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])};
+}
+
 Amount read_amount(JsonFields& fields, const char* name) {
   const Json& list = fields.list(name, 2);
   if (!fields.has(name)) return {};
-  const auto numbers = read_numbers(fields, list, name, 2, -static_cast<double>(kMaxOfAFact));
-  return {static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])};
+  return amount_of(fields, list, name);
 }
 
 /// An enumerator of so many by its name_of().
@@ -87,9 +92,7 @@ LayerCall read_call(JsonFields& fields, const Json& list) {
     if (good) call.blocks = blocks.get<int64_t>();
   }
   for (size_t i = first; i < list.size(); ++i) {
-    const auto numbers =
-        read_numbers(fields, list[i], "calls", 2, -static_cast<double>(kMaxOfAFact));
-    call.counts.push_back({static_cast<int64_t>(numbers[0]), static_cast<int64_t>(numbers[1])});
+    call.counts.push_back(amount_of(fields, list[i], "calls"));
   }
   return call;
 }
@@ -112,6 +115,11 @@ LayerFacts read_layer(JsonFields& fields) {
     const Json& tied = fields.list("tied", kMaxTensors);
     for (const double index : read_numbers(fields, tied, "tied", tied.size(), 0)) {
       layer.tied.push_back(static_cast<int64_t>(index));
+    }
+  }
+  if (fields.has("copied")) {
+    for (const Json& one : fields.list("copied", kMaxTensors)) {
+      layer.copied.push_back(amount_of(fields, one, "copied"));
     }
   }
   if (!fields.has("calls")) return layer;

@@ -70,6 +70,7 @@ ModelFacts facts_of_model(const Config& config, const std::optional<ModelFacts>&
     layer.flow = as_counted.flow;
     layer.backward = as_counted.backward;
     layer.calls = as_counted.calls;
+    layer.copied = as_counted.copied;
     layer.tied = as_counted.tied;
   }
   return facts;

@@ -43,6 +43,7 @@ enum class OperationKind : uint8_t {
   kNorm,
   kGelu,
   kLoss,
+  kCopy,
   kRecorded,  ///< Any operation of libtorch, as a model was seen to call it.
 };
 

@@ -92,6 +92,15 @@ TEST(OperationsOf, EqualOnesOfAllLayersAreOne) {
   for (const Operation& one : all) EXPECT_GT(one.estimate, 0) << one.name;
 }
 
+TEST(OperationsOf, CopiesBesideCallsAreOfAllSamplesTogether) {
+  ModelFacts model{.layers = {{.name = "cut", .copied = {{.fixed = 2, .per_sample = 3}}}}};
+  model.layers.push_back(model.layers[0]);
+  const auto all = operations_of(model, 8);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].name, "copy 1 x 1 x 26 x 1");
+  EXPECT_EQ(all[0].count, 2);
+}
+
 OperationTimes some_times() {
   return {.samples = 4,
           .operations = {{"product", 3, 0.002}, {"norm", 2, 0.001}},

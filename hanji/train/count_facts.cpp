@@ -172,7 +172,7 @@ std::vector<int64_t> beside_kept(const std::vector<LayerCount>& counts) {
 std::vector<plan::LayerCall> calls_of(const LayerCount& few, const LayerCount& more) {
   std::vector<plan::LayerCall> calls;
   for (size_t i = 0; i < few.calls.size(); ++i) {
-    const auto& [routine, op, dtype, counts, blocks] = few.calls[i];
+    const auto& [routine, op, dtype, counts, blocks, copied] = few.calls[i];
     plan::LayerCall& call = calls.emplace_back(plan::LayerCall{
         .routine = routine, .op = op, .dtype = comm::to_dtype(dtype), .blocks = blocks});
     for (size_t rank = 0; rank < counts.size(); ++rank) {
@@ -182,6 +182,15 @@ std::vector<plan::LayerCall> calls_of(const LayerCount& few, const LayerCount& m
   return calls;
 }
 
+std::vector<plan::Amount> copied_by(const LayerCount& few, const LayerCount& more) {
+  std::vector<plan::Amount> copied;
+  for (size_t i = 0; i < few.calls.size(); ++i) {
+    if (few.calls[i].copied == 0) continue;
+    copied.push_back(amount(few.calls[i].copied, more.calls.at(i).copied));
+  }
+  return copied;
+}
+
 plan::LayerFacts facts_of(const LayerCount& few, const LayerCount& more) {
   plan::LayerFacts facts{
       .name = {},
@@ -189,7 +198,8 @@ plan::LayerFacts facts_of(const LayerCount& few, const LayerCount& more) {
       .elementwise_bytes = (more.elementwise_bytes - few.elementwise_bytes) / (kMore - kFew),
       .kept = amount(few.kept, more.kept),
       .flow = amount(few.flow, more.flow),
-      .calls = calls_of(few, more)};
+      .calls = calls_of(few, more),
+      .copied = copied_by(few, more)};
   facts.elementwise_bytes = std::max(0.0, facts.elementwise_bytes);
   for (plan::Product& product : facts.products) product.m /= kMore;
   return facts;

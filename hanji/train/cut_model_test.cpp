@@ -314,6 +314,21 @@ TEST_F(CutJob, TheChoiceOfWhatMovesPricesTheBytesThatMove) {
   }
 }
 
+TEST_F(CutJob, CopiesOfPartsThatDoNotLieOneAfterAnotherAreCounted) {
+  const auto copied_by_block = [&](bool sequence) {
+    plan::Plan plan = cut_plan({.tp = 2, .sequence = sequence}, dataset());
+    plan.config.parallel.moves = plan::Moves::kActivations;
+    return count_facts(plan.config, Workload{dataset()}).layers[1].copied;
+  };
+  EXPECT_TRUE(copied_by_block(false).empty());
+  const plan::ModelSpec model = plan::resolve_model(cut_plan({.tp = 2}, dataset()).config.model);
+  const auto copied = copied_by_block(true);
+  EXPECT_FALSE(copied.empty());
+  for (const plan::Amount& one : copied) {
+    EXPECT_EQ(one, (plan::Amount{0, model.block * model.width}));
+  }
+}
+
 /// The most elements of any tensor that operations of this thread give.
 class Largest : public lens::Observer {
  public:

@@ -29,6 +29,7 @@ class Call {
 
   void forward() { outputs_ = forward_(); }
   void backward() {
+    if (o_.kind == OperationKind::kCopy) return outputs_.clear();
     if (gradients_.empty()) {
       for (const at::Tensor& one : outputs_) gradients_.push_back(at::ones_like(one));
     }
@@ -73,6 +74,8 @@ class Call {
         return [x = leaf({rows, o_.columns}, product()), targets = at::zeros({rows}, at::kLong)] {
           return Outputs{compute::cross_entropy_sum(x, targets)};
         };
+      case OperationKind::kCopy:
+        return [x = at::zeros({rows, o_.columns}, stream())] { return Outputs{x.clone()}; };
       case OperationKind::kRecorded: break;
     }
     return [] { return Outputs(); };

@@ -48,6 +48,17 @@ std::vector<int64_t> with_size(const at::Tensor& tensor, int64_t dim, int64_t si
   return sizes;
 }
 
+/// A copy in which the parts along `dim` lie one after another.
+at::Tensor part_after_part(const at::Tensor& tensor, int64_t dim, const Extents& extents) {
+  at::Tensor flat = at::empty({tensor.numel()}, tensor.options());
+  int64_t begin = 0;
+  for (const at::Tensor& part : tensor.split_with_sizes(extents, dim)) {
+    flat.narrow(0, begin, part.numel()).view(part.sizes()).copy_(part);
+    begin += part.numel();
+  }
+  return flat;
+}
+
 /// One count where all ranks have the same.
 Extents counts_of(Extents extents, int64_t each) {
   for (int64_t& extent : extents) extent *= each;
@@ -75,8 +86,9 @@ struct Axis::Calls {
   std::function<void(const AxisCall&)> on_call = {};
   std::map<Key, Call> prepared = {};
 
-  void run(const Key& key, at::Tensor& output, const at::Tensor& input) {
-    if (!group) return pretend(key, output, input);
+  /// `copied` as AxisCall.
+  void run(const Key& key, at::Tensor& output, const at::Tensor& input, int64_t copied = 0) {
+    if (!group) return pretend(key, output, input, copied);
     auto found = prepared.find(key);
     if (found == prepared.end()) {
       // All ranks have made the same calls, so all drop theirs together.
@@ -89,9 +101,9 @@ struct Axis::Calls {
   }
 
   /// Finite values, in memory that is touched as a collective's.
-  void pretend(const Key& key, at::Tensor& output, const at::Tensor& input) const {
+  void pretend(const Key& key, at::Tensor& output, const at::Tensor& input, int64_t copied) const {
     const auto& [routine, op, dtype, counts] = key;
-    on_call({routine, op, dtype, counts});
+    on_call({routine, op, dtype, counts, 1, copied});
     if (output.sizes() == input.sizes()) {
       output.copy_(input);
     } else {
@@ -220,7 +232,7 @@ at::Tensor Axis::scatter_sum_of_blocks(const at::Tensor& partials, int64_t dim,
   const int64_t all = std::ssize(blocks_->tree.partials);
   at::Tensor taken = at::empty({all * own}, partials.options());
   calls_->run({Routine::kAllToAll, ReduceOp::kSum, partials.scalar_type(), counts_of(counts, 1)},
-              taken, at::cat(given));
+              taken, at::cat(given), partials.numel());
   return blocks_->sum(taken.view({all, own})).view(with_size(partials[0], d - 1, extents[rank()]));
 }
 
@@ -236,9 +248,10 @@ at::Tensor Axis::gather(const at::Tensor& part, int64_t dim, const Extents& exte
   check_extents(each, degree(), mine.size(d), each.at(rank()));
   const int64_t beside = elements_beside(mine, d);
   at::Tensor flat = at::empty({sum_of(each) * beside}, mine.options());
+  const bool in_order = is_outermost(mine, d);
   calls_->run({Routine::kAllGather, ReduceOp::kSum, mine.scalar_type(), counts_of(each, beside)},
-              flat, mine);
-  if (is_outermost(mine, d)) return flat.view(with_size(mine, d, sum_of(each)));
+              flat, mine, in_order ? 0 : flat.numel());
+  if (in_order) return flat.view(with_size(mine, d, sum_of(each)));
   std::vector<at::Tensor> parts;
   int64_t begin = 0;
   for (const int64_t extent : each) {
@@ -253,17 +266,12 @@ at::Tensor Axis::scatter_sum(const at::Tensor& terms, int64_t dim, const Extents
   const int64_t d = dim < 0 ? dim + terms.dim() : dim;
   const Extents each = extents.empty() ? extents_of(terms.size(d)) : extents;
   check_extents(each, degree(), terms.size(d), sum_of(each));
-  at::Tensor flat = terms.contiguous();
-  if (!is_outermost(terms, d)) {
-    std::vector<at::Tensor> parts;
-    for (const at::Tensor& part : terms.split_with_sizes(each, d)) {
-      parts.push_back(part.reshape({-1}));
-    }
-    flat = at::cat(parts);
-  }
+  const bool in_order = is_outermost(terms, d);
+  const at::Tensor flat = in_order ? terms.contiguous() : part_after_part(terms, d, each);
   const Extents counts = counts_of(each, elements_beside(terms, d));
   at::Tensor part = at::empty(with_size(terms, d, each[rank()]), terms.options());
-  calls_->run({Routine::kReduceScatter, ReduceOp::kSum, terms.scalar_type(), counts}, part, flat);
+  calls_->run({Routine::kReduceScatter, ReduceOp::kSum, terms.scalar_type(), counts}, part, flat,
+              in_order ? 0 : flat.numel());
   return part;
 }
 

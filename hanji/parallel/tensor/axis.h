@@ -34,6 +34,8 @@ struct AxisCall {
   at::ScalarType dtype = at::kFloat;
   Extents counts;  ///< Elements: of each rank's part where parts move; one where all have as many.
   int blocks = 1;  ///< Of a tree reduction.
+  /// Elements that are copied beside, because the parts do not lie one after another.
+  int64_t copied = 0;
 };
 
 /// The ranks that cut the layers of one model among themselves. Copies share what they have prepared.
