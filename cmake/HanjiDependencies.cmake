@@ -16,6 +16,9 @@ target_compile_definitions(hanji_core_dependencies INTERFACE XXH_INLINE_ALL)
 target_link_libraries(hanji_core_dependencies INTERFACE OpenSSL::Crypto PkgConfig::FMT
   PkgConfig::HWLOC PkgConfig::HWY PkgConfig::URING)
 
+if(NOT HANJI_CORE_ONLY AND NOT HANJI_PYTHON)
+  pkg_check_modules(JPEG REQUIRED IMPORTED_TARGET libjpeg)
+endif()
 if(NOT HANJI_CORE_ONLY)
   find_package(Libtorch REQUIRED)
   # torch brings headers of another fmt without its library; the installed one's come first.

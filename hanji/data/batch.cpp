@@ -11,13 +11,13 @@ void reserve(at::Tensor& tensor, const std::vector<int64_t>& shape, c10::ScalarT
   if (!fits) tensor = at::empty(shape, dtype);
 }
 
-/// Fills `batch` with the samples that `index` names, by position.
-template <class Index>
-void read_rows(const Source& source, Part part, layout::Range positions, layers::Batch& batch,
-               const Index& index) {
+/// Fills `batch` by read(position, row).
+template <class Read>
+void read_rows(const Source& source, layout::Range positions, layers::Batch& batch,
+               const Read& read) {
   shape_batch(source.shape(), positions, batch);
   for (int64_t place = positions.begin; place < positions.end; ++place) {
-    throw_if_error(source.read(part, index(place), batch, place - positions.begin));
+    throw_if_error(read(place, place - positions.begin));
   }
 }
 
@@ -38,19 +38,24 @@ void shape_batch(const SampleShape& sample, layout::Range positions, layers::Bat
 
 void read_batch(const Source& source, const Loader& loader, int64_t step, layout::Range positions,
                 layers::Batch& batch) {
-  read_rows(source, Part::kTrain, positions, batch,
-            [&](int64_t place) { return loader.sample(step, place); });
+  read_rows(source, positions, batch, [&](int64_t place, int64_t row) {
+    const EpochSample one = loader.at(step, place);
+    return source.read_in_epoch(one.epoch, one.index, batch, row);
+  });
 }
 
 void read_first(const Source& source, int64_t count, layers::Batch& batch) {
-  read_rows(source, Part::kTrain, {0, count}, batch,
-            [&](int64_t place) { return place % source.num_train(); });
+  read_rows(source, {0, count}, batch, [&](int64_t place, int64_t row) {
+    return source.read(Part::kTrain, place % source.num_train(), batch, row);
+  });
 }
 
 void read_validation_batch(const Source& source, int64_t total, layout::Range positions,
                            layers::Batch& batch) {
-  read_rows(source, Part::kValidation, positions, batch,
-            [&](int64_t place) { return place * source.num_validation() / total; });
+  read_rows(source, positions, batch, [&](int64_t place, int64_t row) {
+    const int64_t index = place * source.num_validation() / total;
+    return source.read(Part::kValidation, index, batch, row);
+  });
 }
 
 }  // namespace hanji::data

@@ -34,11 +34,13 @@ Result<Loader> Loader::create(const LoaderOptions& options) {
 Loader::Loader(const LoaderOptions& options)
     : options_(options), micro_batches_(cut(options.share, options.micro_batch)) {}
 
-int64_t Loader::sample(int64_t step, int64_t position) const {
+EpochSample Loader::at(int64_t step, int64_t position) const {
   const int64_t place = step * options_.global_batch + position;
   const int64_t epoch = place / options_.num_samples;
+  const int64_t index = place % options_.num_samples;
+  if (options_.order == plan::SampleOrder::kSequential) return {epoch, index};
   const Permutation order(options_.seed, static_cast<uint64_t>(epoch), options_.num_samples);
-  return order(place % options_.num_samples);
+  return {epoch, order(index)};
 }
 
 int64_t Loader::epoch(int64_t step) const {

@@ -5,6 +5,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/layout/range.h"
+#include "hanji/plan/choices.h"
 
 namespace hanji::data {
 
@@ -15,12 +16,19 @@ struct LoaderOptions {
   int64_t global_batch = 0;  ///< Samples of one step, over all data coordinates.
   layout::Range share;       ///< Of this data coordinate, within every global batch.
   int64_t micro_batch = 0;   ///< Most samples of one forward.
+  plan::SampleOrder order = plan::SampleOrder::kRandom;
+};
+
+/// A training sample and the epoch in which it is read.
+struct EpochSample {
+  int64_t epoch = 0;
+  int64_t index = 0;
 };
 
 /// The samples of a whole run as arithmetic: nothing is stored, any step can be asked at once.
 ///
 /// Global batches follow each other without a gap, across epochs too: position p of the run is
-/// sample P(seed, p / num_samples)(p % num_samples). Which sample stands at position j of step s
+/// sample P(seed, p / num_samples)(p % num_samples), or p % num_samples if sequential. Which sample stands at position j of step s
 /// therefore depends on seed, data and global_batch alone, never on ranks, shares or micro-batches,
 /// and the step number is the whole state to resume from.
 /// Thread  any number of threads may read.
@@ -32,8 +40,9 @@ class Loader {
   /// The share cut into runs of at most micro_batch positions, in order.
   const std::vector<layout::Range>& micro_batches() const { return micro_batches_; }
 
-  /// The sample at `position` of the global batch of `step`; position in [0, global_batch).
-  int64_t sample(int64_t step, int64_t position) const;
+  /// What stands at `position` of the global batch of `step`; position in [0, global_batch).
+  EpochSample at(int64_t step, int64_t position) const;
+  int64_t sample(int64_t step, int64_t position) const { return at(step, position).index; }
 
   /// The epoch in which the first position of `step` lies, counted from 0.
   int64_t epoch(int64_t step) const;

@@ -12,6 +12,7 @@ namespace {
 
 using layout::Range;
 using testing::ElementsAre;
+using testing::Pair;
 
 std::vector<int64_t> samples_of(const Loader& loader, int64_t step) {
   std::vector<int64_t> samples;
@@ -60,6 +61,24 @@ TEST(Loader, RunsAcrossEpochsWithoutAGap) {
   }
   EXPECT_EQ(loader.epoch(2), 0);
   EXPECT_EQ(loader.epoch(3), 1);
+}
+
+TEST(Loader, SequentialEpochsCountUpAndSayTheirNumber) {
+  const Loader loader = Loader::create({.num_samples = 4,
+                                        .global_batch = 3,
+                                        .share = {0, 3},
+                                        .micro_batch = 3,
+                                        .order = plan::SampleOrder::kSequential})
+                            .or_throw();
+  std::vector<std::pair<int64_t, int64_t>> seen;
+  for (int64_t step = 0; step < 2; ++step) {
+    for (int64_t j = 0; j < 3; ++j) {
+      const EpochSample one = loader.at(step, j);
+      seen.emplace_back(one.epoch, one.index);
+    }
+  }
+  EXPECT_THAT(seen,
+              ElementsAre(Pair(0, 0), Pair(0, 1), Pair(0, 2), Pair(0, 3), Pair(1, 0), Pair(1, 1)));
 }
 
 TEST(Loader, ServesFewerSamplesThanAGlobalBatch) {

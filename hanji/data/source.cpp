@@ -10,6 +10,10 @@ int64_t SampleShape::num_targets() const {
   return count;
 }
 
+Status Source::read_in_epoch(int64_t, int64_t index, layers::Batch& batch, int64_t row) const {
+  return read(Part::kTrain, index, batch, row);
+}
+
 Status Source::check_index(Part part, int64_t index) const {
   if (index >= 0 && index < count(part)) return {};
   return base::invalid_argument(

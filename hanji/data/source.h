@@ -43,6 +43,11 @@ class Source {
   /// Errors  kInvalidArgument for an index outside the part; those of the data.
   virtual Status read(Part part, int64_t index, layers::Batch& batch, int64_t row) const = 0;
 
+  /// As read(), of training sample `index` as the model sees it in `epoch`: sources that vary their
+  /// samples do so by (epoch, index) alone.
+  virtual Status read_in_epoch(int64_t epoch, int64_t index, layers::Batch& batch,
+                               int64_t row) const;
+
   /// For a manifest that must recognise its data again.
   virtual uint64_t checksum() const = 0;
 

@@ -49,6 +49,14 @@ enum class Images : uint8_t { kNone, kGenerated };
 template <>
 inline constexpr auto kWords<Images> = words("none", "generated");
 
+enum class SampleOrder : uint8_t { kRandom, kSequential };
+template <>
+inline constexpr auto kWords<SampleOrder> = words("random", "sequential");
+
+enum class CorruptPolicy : uint8_t { kStop, kSkip };
+template <>
+inline constexpr auto kWords<CorruptPolicy> = words("stop", "skip");
+
 enum class LearningRateSchedule : uint8_t { kCosine, kConstant, kWarmupStableDecay };
 template <>
 inline constexpr auto kWords<LearningRateSchedule> = words("cosine", "constant", "wsd");

@@ -1,0 +1,247 @@
+#include "hanji/data/beton_images.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "hanji/base/checksum.h"
+#include "hanji/base/random.h"
+#include "hanji/data/internal/image_renderer.h"
+
+namespace hanji::data {
+namespace {
+
+// Keep these draws apart from other uses of a seed ("parts", "view" in ASCII).
+constexpr uint64_t kParts = 0x7061727473;
+constexpr uint64_t kViews = 0x76696577;
+constexpr int64_t kMaxSize = 4096;
+
+}  // namespace
+
+namespace internal {
+
+/// Renderers that nobody uses now, so that their memory is used again.
+class RendererPool {
+ public:
+  std::unique_ptr<ImageRenderer> take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return std::make_unique<ImageRenderer>();
+    auto one = std::move(free_.back());
+    free_.pop_back();
+    return one;
+  }
+  void give_back(std::unique_ptr<ImageRenderer> one) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(one));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<ImageRenderer>> free_;
+};
+
+/// Which samples of a file validate: one of each of `num_runs` equal runs.
+struct PartSplit {
+  int64_t count = 0;
+  int64_t num_runs = 0;
+
+  int64_t begin(int64_t run) const {
+    return static_cast<int64_t>(static_cast<__int128>(run) * count / num_runs);
+  }
+  int64_t validation(int64_t run) const {
+    const int64_t length = begin(run + 1) - begin(run);
+    const uint64_t word = base::mix(kParts, static_cast<uint64_t>(run));
+    return begin(run) + static_cast<int64_t>(word % static_cast<uint64_t>(length));
+  }
+  int64_t training(int64_t index) const {
+    if (num_runs == 0) return index;
+    // A run has one training sample less than samples.
+    const int64_t rest = count - num_runs;
+    auto run = static_cast<int64_t>(static_cast<__int128>(index) * num_runs / rest);
+    while (run > 0 && begin(run) - run > index) --run;
+    while (run + 1 < num_runs && begin(run + 1) - (run + 1) <= index) ++run;
+    const int64_t sample = index + run;
+    return sample < validation(run) ? sample : sample + 1;
+  }
+};
+
+}  // namespace internal
+
+namespace {
+
+bool is_unreadable(const Status& status) {
+  return status.code() == Code::kCorrupt || status.code() == Code::kUnsupported;
+}
+
+std::optional<size_t> first_of(const BetonFile& file, BetonType type) {
+  const auto& fields = file.fields();
+  const auto found = std::ranges::find(fields, type, &BetonField::type);
+  if (found == fields.end()) return std::nullopt;
+  return found - fields.begin();
+}
+
+template <class T>
+uint64_t add_to(uint64_t checksum, const T& value) {
+  return base::mix(checksum, base::xxh3(std::as_bytes(std::span(&value, 1))));
+}
+
+}  // namespace
+
+struct BetonImages::State {
+  BetonFile file;
+  BetonImagesOptions options;
+  size_t image_field = 0;
+  size_t label_field = 0;
+  internal::PartSplit split;
+  internal::ColourScale colours;
+  int64_t num_classes = 0;
+  uint64_t checksum = 0;
+  internal::RendererPool renderers;
+
+  State(BetonFile opened, const BetonImagesOptions& chosen)
+      : file(std::move(opened)), options(chosen), colours(chosen.stages) {}
+
+  Status read_labels();
+  /// `view_of`: what is shown of an image of a size.
+  template <class ViewOf>
+  Status render(int64_t sample, const ViewOf& view_of, layers::Batch& batch, int64_t row);
+};
+
+/// The row of the table has an image's size, which changes with its pixels.
+Status BetonImages::State::read_labels() {
+  std::vector<int64_t> numbers;
+  for (uint64_t i = 0; i < file.num_samples(); ++i) {
+    HANJI_ASSIGN_OR_RETURN(const BetonValue label, file.read(i, label_field));
+    if (label.integer < 0) {
+      return base::corrupt(
+          fmt::format("sample {} has the label {}; classes count from 0", i, label.integer));
+    }
+    num_classes = std::max(num_classes, label.integer + 1);
+    numbers.push_back(label.integer);
+  }
+  for (uint64_t i = 0; i < file.sections().num_allocations; ++i) {
+    const BetonAllocation one = file.allocation(i);
+    numbers.insert(numbers.end(),
+                   {static_cast<int64_t>(one.sample), static_cast<int64_t>(one.begin),
+                    static_cast<int64_t>(one.size)});
+  }
+  const plan::ImageStages& s = options.stages;
+  checksum = base::xxh3(std::as_bytes(std::span(numbers)));
+  checksum = add_to(checksum, std::array{options.size, s.translate_pixels, s.cutout_pixels});
+  checksum = add_to(checksum, std::array{s.mean, s.deviation});
+  checksum = add_to(checksum, std::array{s.flip_probability, options.validation_fraction});
+  if (const auto* crop = std::get_if<plan::CenterCrop>(&s.crop)) {
+    checksum = add_to(checksum, crop->ratio);
+  } else {
+    checksum = add_to(checksum, std::get<plan::RandomResizedCrop>(s.crop));
+  }
+  return {};
+}
+
+template <class ViewOf>
+Status BetonImages::State::render(int64_t sample, const ViewOf& view_of, layers::Batch& batch,
+                                  int64_t row) {
+  const auto number = static_cast<uint64_t>(sample);
+  HANJI_ASSIGN_OR_RETURN(const BetonValue label, file.read(number, label_field));
+  HANJI_ASSIGN_OR_RETURN(const BetonValue value, file.read(number, image_field));
+  const internal::StoredImage image{.size = {value.width, value.height},
+                                    .is_jpeg = value.mode == BetonImageMode::kJpeg,
+                                    .bytes = value.bytes};
+  float* out = batch.inputs.mutable_data_ptr<float>() + row * 3 * options.size * options.size;
+  auto renderer = renderers.take();
+  const Status status =
+      renderer->render(image, view_of(number, image.size), colours, options.size, out);
+  renderers.give_back(std::move(renderer));
+  if (!status.ok()) return status.at(fmt::format("sample {}", sample));
+  batch.targets.mutable_data_ptr<int64_t>()[row] = label.integer;
+  return {};
+}
+
+Result<BetonImages> BetonImages::create(BetonFile file, const BetonImagesOptions& options) {
+  const auto image = first_of(file, BetonType::kRgbImage), label = first_of(file, BetonType::kInt);
+  if (!image || !label) {
+    return base::unsupported(
+        "a file of labelled images has an rgb_image and an int field; `hanji data info` lists the "
+        "fields");
+  }
+  const double fraction = options.validation_fraction;
+  const auto count = static_cast<int64_t>(file.num_samples());
+  const auto train = static_cast<int64_t>(std::floor(static_cast<double>(count) * (1 - fraction)));
+  const bool is_in_range = fraction >= 0 && fraction < 1 && options.size >= 1;
+  if (!is_in_range || options.size > kMaxSize || train < 1 || (fraction > 0 && train == count)) {
+    return base::invalid_argument(
+        fmt::format("{} images of {} pixels a side leave a part without any at a "
+                    "validation_fraction of {}; more images, or 1 to {} pixels are needed",
+                    count, options.size, fraction, kMaxSize));
+  }
+  auto state = std::make_unique<State>(std::move(file), options);
+  state->image_field = *image;
+  state->label_field = *label;
+  state->split = {count, count - train};
+  HANJI_RETURN_IF_ERROR(state->read_labels());
+  return BetonImages(std::move(state));
+}
+
+BetonImages::BetonImages(std::unique_ptr<State> state) : state_(std::move(state)) {}
+BetonImages::BetonImages(BetonImages&&) noexcept = default;
+BetonImages& BetonImages::operator=(BetonImages&&) noexcept = default;
+BetonImages::~BetonImages() = default;
+
+uint64_t BetonImages::checksum() const { return state_->checksum; }
+int64_t BetonImages::num_classes() const { return state_->num_classes; }
+
+int64_t BetonImages::count(Part part) const {
+  const internal::PartSplit& split = state_->split;
+  return part == Part::kTrain ? split.count - split.num_runs : split.num_runs;
+}
+
+int64_t BetonImages::sample_of(Part part, int64_t index) const {
+  const internal::PartSplit& split = state_->split;
+  return part == Part::kTrain ? split.training(index) : split.validation(index);
+}
+
+SampleShape BetonImages::shape() const {
+  const int64_t size = state_->options.size;
+  return {.inputs = {3, size, size}, .dtype = c10::ScalarType::Float, .targets = {}};
+}
+
+template <class ReadOne>
+Status BetonImages::read_or_skip(Part part, int64_t index, const ReadOne& read_one) const {
+  HANJI_RETURN_IF_ERROR(check_index(part, index));
+  Status first;
+  for (int64_t tried = 0; tried < count(part); ++tried) {
+    const Status status = read_one(sample_of(part, (index + tried) % count(part)));
+    const bool is_skipped =
+        is_unreadable(status) && state_->options.corrupt == plan::CorruptPolicy::kSkip;
+    if (!is_skipped) return status;
+    if (first.ok()) first = status;
+    if (state_->options.report_skipped) state_->options.report_skipped(status);
+  }
+  return first;
+}
+
+Status BetonImages::read(Part part, int64_t index, layers::Batch& batch, int64_t row) const {
+  const auto view_of = [&](uint64_t, internal::ImageSize size) {
+    return internal::central_view(state_->options.stages, size);
+  };
+  return read_or_skip(part, index,
+                      [&](int64_t sample) { return state_->render(sample, view_of, batch, row); });
+}
+
+Status BetonImages::read_in_epoch(int64_t epoch, int64_t index, layers::Batch& batch,
+                                  int64_t row) const {
+  const BetonImagesOptions& options = state_->options;
+  const uint64_t key = base::mix(base::mix(options.seed, kViews), static_cast<uint64_t>(epoch));
+  const auto view_of = [&](uint64_t sample, internal::ImageSize size) {
+    return internal::draw_view(options.stages, size, options.size, base::mix(key, sample));
+  };
+  return read_or_skip(Part::kTrain, index,
+                      [&](int64_t sample) { return state_->render(sample, view_of, batch, row); });
+}
+
+}  // namespace hanji::data

@@ -1,0 +1,93 @@
+#include "hanji/data/internal/image_renderer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace hanji::data::internal {
+namespace {
+
+/// The part of [0, size) that pixels moved by `shift` cover.
+std::pair<int64_t, int64_t> covered(int64_t size, int64_t shift) {
+  return {std::clamp<int64_t>(shift, 0, size), std::clamp<int64_t>(size + shift, 0, size)};
+}
+
+}  // namespace
+
+ColourScale::ColourScale(const plan::ImageStages& stages) {
+  for (size_t c = 0; c < 3; ++c) {
+    scale[c] = static_cast<float>(1 / (255 * stages.deviation[c]));
+    offset[c] = static_cast<float>(-stages.mean[c] / stages.deviation[c]);
+  }
+}
+
+const uint8_t* ImageRenderer::raw_row(const StoredImage& image, PixelBox crop, int64_t y) {
+  const auto begin = static_cast<size_t>(3 * ((crop.y + y) * image.size.width + crop.x));
+  const auto bytes = static_cast<size_t>(3 * crop.width + bytes_behind_row(across_));
+  const auto* all = reinterpret_cast<const uint8_t*>(image.bytes.data());
+  if (begin + bytes <= image.bytes.size()) return all + begin;
+  last_row_.assign(bytes, 0);
+  std::copy_n(all + begin, 3 * crop.width, last_row_.data());
+  return last_row_.data();
+}
+
+Status ImageRenderer::resize_rows(const StoredImage& image, const ImageView& view, int64_t size) {
+  const PixelBox& crop = view.crop;
+  const int64_t row_bytes = padded_row(size);
+  rows_.resize(static_cast<size_t>(crop.height * row_bytes));
+  across_.make(crop.width, size);
+  const Mirror mirror = view.is_flipped ? Mirror::kYes : Mirror::kNo;
+  if (image.is_jpeg) {
+    HANJI_RETURN_IF_ERROR(jpeg_.begin(image.bytes, image.size, crop, bytes_behind_row(across_)));
+  }
+  for (int64_t y = 0; y < crop.height; ++y) {
+    const uint8_t* row = nullptr;
+    if (image.is_jpeg) {
+      HANJI_ASSIGN_OR_RETURN(row, jpeg_.next_row());
+    } else {
+      row = raw_row(image, crop, y);
+    }
+    resize_across(across_, row, mirror, rows_.data() + y * row_bytes);
+  }
+  return {};
+}
+
+void ImageRenderer::write_planes(const ImageView& view, const ColourScale& colours, int64_t size,
+                                 float* out) {
+  const int64_t row_bytes = padded_row(size), padded = row_bytes / kPixelBytes;
+  const int64_t plane = size * size;
+  pixels_.resize(static_cast<size_t>(row_bytes));
+  scaled_.resize(static_cast<size_t>(3 * padded));
+  const std::array<float*, 3> planes = {scaled_.data(), scaled_.data() + padded,
+                                        scaled_.data() + 2 * padded};
+  const auto [top, bottom] = covered(size, view.shift_y);
+  const auto [left, right] = covered(size, view.shift_x);
+  if (bottom - top < size || right - left < size) std::fill_n(out, 3 * plane, 0.0F);
+  for (int64_t y = top; y < bottom; ++y) {
+    resize_down(down_, y - view.shift_y, rows_.data(), row_bytes, pixels_.data());
+    scale_row(pixels_.data(), row_bytes, colours.scale, colours.offset, planes);
+    for (int c = 0; c < 3; ++c) {
+      std::copy_n(planes[c] + left - view.shift_x, right - left, out + c * plane + y * size + left);
+    }
+  }
+  for (int64_t y = view.hole.y; y < view.hole.y + view.hole.height; ++y) {
+    for (int c = 0; c < 3; ++c) {
+      std::fill_n(out + c * plane + y * size + view.hole.x, view.hole.width, 0.0F);
+    }
+  }
+}
+
+Status ImageRenderer::render(const StoredImage& image, const ImageView& view,
+                             const ColourScale& colours, int64_t size, float* out) {
+  const auto raw_bytes = static_cast<size_t>(3 * image.size.width * image.size.height);
+  if (!image.is_jpeg && image.bytes.size() != raw_bytes) {
+    return base::corrupt(fmt::format("{} bytes of a raw image of {}; write the file again",
+                                     image.bytes.size(), raw_bytes));
+  }
+  HANJI_RETURN_IF_ERROR(resize_rows(image, view, size));
+  down_.make(view.crop.height, size);
+  write_planes(view, colours, size, out);
+  return {};
+}
+
+}  // namespace hanji::data::internal

@@ -1,0 +1,174 @@
+#include "hanji/data/internal/image_renderer.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "hanji/base/simd.h"
+#include "hanji/data/internal/test_images.h"
+
+namespace hanji::data::internal {
+namespace {
+
+using testing::Each;
+using testing::FloatEq;
+
+const plan::ImageStages kLevels = [] {
+  plan::ImageStages stages;
+  stages.deviation = {1 / 255.0, 1 / 255.0, 1 / 255.0};  // a sample is its levels
+  return stages;
+}();
+
+std::vector<float> render_levels(const StoredImage& image, const ImageView& view, int64_t size,
+                                 const plan::ImageStages& stages = kLevels) {
+  std::vector<float> out(static_cast<size_t>(3 * size * size), -1);
+  ImageRenderer renderer;
+  base::throw_if_error(renderer.render(image, view, ColourScale(stages), size, out.data()));
+  return out;
+}
+
+StoredImage raw_image(const std::vector<uint8_t>& pixels, ImageSize size) {
+  return {.size = size, .bytes = std::as_bytes(std::span(pixels))};
+}
+
+/// The same filter in doubles, without rounding in between.
+double exact_pixel(const std::vector<uint8_t>& pixels, ImageSize image, PixelBox crop, int64_t size,
+                   std::array<int64_t, 3> place) {
+  const auto weight_of = [size](int64_t inputs, int64_t i, int64_t k) {
+    const double step = static_cast<double>(inputs) / static_cast<double>(size);
+    const double reach = std::max(step, 1.0);
+    const double at = static_cast<double>(k) + 0.5 - (static_cast<double>(i) + 0.5) * step;
+    return std::max(0.0, 1 - std::abs(at) / reach);
+  };
+  double sum = 0, total = 0;
+  for (int64_t y = 0; y < crop.height; ++y) {
+    const double of_row = weight_of(crop.height, place[1], y);
+    for (int64_t x = 0; of_row > 0 && x < crop.width; ++x) {
+      const double weight = of_row * weight_of(crop.width, place[2], x);
+      sum += weight * pixels[3 * ((crop.y + y) * image.width + crop.x + x) + place[0]];
+      total += weight;
+    }
+  }
+  return sum / total;
+}
+
+TEST(ImageRenderer, ResizesByTheAntialiasedTriangle) {
+  const ImageSize image{90, 70};
+  const auto pixels = test_pixels(90, 70);
+  for (const int64_t size : {5, 16, 31, 100}) {
+    for (const PixelBox crop : {PixelBox{0, 0, 90, 70}, PixelBox{7, 11, 33, 58}}) {
+      const auto found = render_levels(raw_image(pixels, image), {.crop = crop}, size);
+      for (int64_t i = 0; i < std::ssize(found); i += 7) {
+        const double expected =
+            exact_pixel(pixels, image, crop, size, {i / (size * size), i / size % size, i % size});
+        // Two roundings to levels, and weights of 14 bits.
+        ASSERT_NEAR(found[i], expected, 1.1) << size << " at " << i;
+      }
+    }
+  }
+}
+
+TEST(ImageRenderer, TheSameSizeIsACopyInPlanes) {
+  const auto pixels = test_pixels(12, 12);
+  const auto found = render_levels(raw_image(pixels, {12, 12}), {.crop = {0, 0, 12, 12}}, 12);
+  for (size_t i = 0; i < found.size(); ++i) {
+    ASSERT_EQ(found[i], static_cast<float>(pixels[3 * (i % 144) + i / 144])) << i;
+  }
+}
+
+TEST(ImageRenderer, AnEvenColourStaysWhatItIs) {
+  for (const uint8_t level : {0, 1, 127, 255}) {
+    const std::vector<uint8_t> pixels(3 * 77 * 53, level);
+    for (const int64_t size : {1, 20, 99}) {
+      EXPECT_THAT(render_levels(raw_image(pixels, {77, 53}), {.crop = {1, 2, 70, 50}}, size),
+                  Each(FloatEq(level)));
+    }
+  }
+}
+
+TEST(ImageRenderer, AJpegIsItsDecodedPixelsResized) {
+  const std::string stream = encode_jpeg({.width = 64, .height = 48});
+  JpegReader reader;
+  base::throw_if_error(reader.begin(bytes_of(stream), {64, 48}, {0, 0, 64, 48}));
+  std::vector<uint8_t> pixels;
+  for (int row = 0; row < 48; ++row) {
+    const uint8_t* begin = reader.next_row().or_throw();
+    pixels.insert(pixels.end(), begin, begin + 3 * 64);
+  }
+  const ImageView view{.crop = {10, 5, 40, 41}, .is_flipped = true};
+  EXPECT_EQ(render_levels({{64, 48}, true, bytes_of(stream)}, view, 24),
+            render_levels(raw_image(pixels, {64, 48}), view, 24));
+}
+
+TEST(ImageRenderer, MirrorsAndMovesAndCutsAndFillsWithTheMeanColour) {
+  const auto pixels = test_pixels(8, 8);
+  const StoredImage image = raw_image(pixels, {8, 8});
+  const auto plain = render_levels(image, {.crop = {0, 0, 8, 8}}, 8);
+  const ImageView view{
+      .crop = {0, 0, 8, 8}, .is_flipped = true, .shift_x = 2, .shift_y = -3, .hole = {1, 0, 2, 2}};
+  const auto found = render_levels(image, view, 8);
+  for (int64_t i = 0; i < std::ssize(found); ++i) {
+    const int64_t plane = i / 64, y = i / 8 % 8, x = i % 8;
+    const bool is_in_hole = x >= 1 && x < 3 && y < 2;
+    const bool is_covered = x >= 2 && y < 5 && !is_in_hole;
+    const float expected = is_covered ? plain[plane * 64 + (y + 3) * 8 + 7 - (x - 2)] : 0;
+    EXPECT_EQ(found[i], expected) << plane << " " << y << " " << x;
+  }
+}
+
+TEST(ImageRenderer, NormalisesEachChannelByItsMeanAndDeviation) {
+  plan::ImageStages stages;
+  stages.mean = {0.5, 0.25, 0};
+  stages.deviation = {0.5, 0.25, 2};
+  const std::vector<uint8_t> pixels = {255, 0, 51};
+  const auto found = render_levels(raw_image(pixels, {1, 1}), {.crop = {0, 0, 1, 1}}, 1, stages);
+  EXPECT_THAT(found, testing::ElementsAre(testing::FloatNear(1, 1e-6), testing::FloatNear(-1, 1e-6),
+                                          testing::FloatNear(0.1F, 1e-6)));
+}
+
+TEST(ImageRenderer, RejectsRawBytesOfAnotherSize) {
+  const std::vector<uint8_t> pixels(3 * 4 * 4 - 1);
+  float out[3];
+  ImageRenderer renderer;
+  EXPECT_EQ(
+      renderer
+          .render(raw_image(pixels, {4, 4}), {.crop = {0, 0, 4, 4}}, ColourScale(kLevels), 1, out)
+          .code(),
+      Code::kCorrupt);
+}
+
+TEST(LineFilter, WeightsOfEachOutputAddUpToOneWithinTheLine) {
+  LineFilter filter;
+  for (const int64_t inputs : {1, 2, 3, 7, 100, 5000}) {
+    for (const int64_t outputs : {1, 2, 3, 50, 224}) {
+      filter.make(inputs, outputs);
+      for (int64_t i = 0; i < outputs; ++i) {
+        int sum = 0;
+        for (int64_t k = 0; k < filter.taps && filter.first[i] + k < inputs; ++k) {
+          sum += filter.weights[i * filter.taps + k];
+        }
+        ASSERT_EQ(sum, LineFilter::kWeightOne) << inputs << " " << outputs << " " << i;
+        ASSERT_GE(filter.first[i], 0);
+      }
+    }
+  }
+}
+
+TEST(ImageRenderer, EveryVectorWidthHasTheSameBytes) {
+  const base::Simd before = base::simd_in_use().or_throw();
+  const auto pixels = test_pixels(120, 90);
+  const ImageView view{.crop = {3, 5, 101, 77}, .is_flipped = true, .shift_x = 1};
+  const plan::ImageStages stages = plan::parse_image_stages(plan::kUsualImageStages).or_throw();
+  std::vector<float> expected;
+  for (const base::Simd level : base::kSimdLevels) {
+    if (!base::check_simd(level).ok()) continue;
+    base::throw_if_error(base::use_simd(level));
+    const auto found = render_levels(raw_image(pixels, {120, 90}), view, 37, stages);
+    if (expected.empty()) expected = found;
+    EXPECT_EQ(found, expected) << name_of(level);
+  }
+  base::throw_if_error(base::use_simd(before));
+}
+
+}  // namespace
+}  // namespace hanji::data::internal

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace hanji::data::internal {
+
+/// The weights by which pixels of a line become those of a shorter or longer one: a triangle as wide
+/// as a pixel of the result, at least as one of the line.
+///
+/// Output i is the sum of weights[i * taps + k] * input[first[i] + k], by kWeightOne; inputs behind
+/// the line have no weight.
+/// Source  Pillow, Resample.c, the filter BILINEAR.
+struct LineFilter {
+  static constexpr int kBits = 14;
+  static constexpr int kWeightOne = 1 << kBits;
+  static constexpr int64_t kTapsAtOnce = 4;
+
+  int64_t inputs = 0;
+  int64_t taps = 0;  ///< A multiple of kTapsAtOnce.
+  std::vector<int64_t> first;
+  std::vector<int16_t> weights;
+
+  /// The memory is used again.
+  void make(int64_t inputs, int64_t outputs);
+};
+
+/// Levels 0 to 255 of red, green, blue and nothing.
+inline constexpr int64_t kPixelBytes = 4;
+/// What resize_across() may read behind the last pixel of a row.
+inline constexpr int64_t bytes_behind_row(const LineFilter& filter) { return 3 * filter.taps + 16; }
+/// Bytes of a row of pixels with room for whole vectors.
+inline constexpr int64_t padded_row(int64_t pixels) {
+  return (kPixelBytes * pixels + 63) / 64 * 64;
+}
+
+/// Which end of the result the first output is at.
+enum class Mirror : bool { kNo, kYes };
+
+/// Writes a row of pixels from one of RGB bytes.
+void resize_across(const LineFilter& filter, const uint8_t* rgb, Mirror mirror, uint8_t* pixels);
+
+/// Writes row `i` of the result from filter.inputs rows of padded `row_bytes`.
+void resize_down(const LineFilter& filter, int64_t i, const uint8_t* rows, int64_t row_bytes,
+                 uint8_t* pixels);
+
+/// A plane of floats for each colour of a row: level * scale + offset; room as for padded_row().
+void scale_row(const uint8_t* pixels, int64_t row_bytes, const std::array<float, 3>& scale,
+               const std::array<float, 3>& offset, const std::array<float*, 3>& planes);
+
+}  // namespace hanji::data::internal

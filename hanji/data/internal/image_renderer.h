@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "hanji/base/status.h"
+#include "hanji/data/internal/image_kernels.h"
+#include "hanji/data/internal/image_view.h"
+#include "hanji/data/internal/jpeg_reader.h"
+
+namespace hanji::data::internal {
+
+/// How the levels 0 to 255 of red, green, blue become numbers: level * scale + offset.
+struct ColourScale {
+  std::array<float, 3> scale;
+  std::array<float, 3> offset;
+
+  explicit ColourScale(const plan::ImageStages& stages);
+};
+
+/// An image as it lies in a file.
+struct StoredImage {
+  ImageSize size;
+  bool is_jpeg = false;
+  std::span<const std::byte> bytes;  ///< A JPEG stream, or rows of RGB.
+};
+
+/// Makes a sample of an image in one pass over its pixels: rows of the crop are decoded, resized
+/// across and mirrored as they come, then down, scaled and written as planes.
+///
+/// Result  sums are of integers: the same bytes on every processor, at most one level from Pillow's
+///         resize(box = crop, BILINEAR) of the decoded image.
+/// Cost    crop.height * size * 4 bytes of memory, which is used again.
+/// Thread  one at a time.
+class ImageRenderer {
+ public:
+  /// Writes [3, size, size]. Errors: those of JpegReader; kCorrupt for raw bytes of another size.
+  Status render(const StoredImage& image, const ImageView& view, const ColourScale& colours,
+                int64_t size, float* out);
+
+ private:
+  Status resize_rows(const StoredImage& image, const ImageView& view, int64_t size);
+  /// A row of a raw image, with the bytes behind it that resize_across() may read.
+  const uint8_t* raw_row(const StoredImage& image, PixelBox crop, int64_t y);
+  void write_planes(const ImageView& view, const ColourScale& colours, int64_t size, float* out);
+
+  JpegReader jpeg_;
+  LineFilter across_;
+  LineFilter down_;
+  std::vector<uint8_t> rows_;  ///< Resized across.
+  std::vector<uint8_t> last_row_;
+  std::vector<uint8_t> pixels_;
+  std::vector<float> scaled_;
+};
+
+}  // namespace hanji::data::internal

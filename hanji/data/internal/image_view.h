@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+#include "hanji/data/internal/jpeg_reader.h"
+#include "hanji/plan/image_stages.h"
+
+namespace hanji::data::internal {
+
+/// Which pixels of an image become which of a square sample. Pixel (x, y) of the sample is that of
+/// the resized crop at (x - shift_x, y - shift_y), mirrored if `is_flipped`; outside of it, and in
+/// the hole, the mean colour.
+struct ImageView {
+  PixelBox crop;
+  bool is_flipped = false;
+  int64_t shift_x = 0;
+  int64_t shift_y = 0;
+  PixelBox hole = {};  ///< Width 0: none.
+};
+
+/// What the model sees of an image in one epoch; `key` decides all that is random.
+ImageView draw_view(const plan::ImageStages& stages, ImageSize image, int64_t size, uint64_t key);
+
+/// What validation sees: the central square, with the ratio of center_crop if it is a stage.
+ImageView central_view(const plan::ImageStages& stages, ImageSize image);
+
+}  // namespace hanji::data::internal

@@ -1,0 +1,164 @@
+#include "hanji/data/internal/jpeg_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <csetjmp>
+#include <cstdio>
+#include <new>
+#include <vector>
+// after <cstdio>, which it needs
+#include <jerror.h>
+#include <jpeglib.h>
+
+namespace hanji::data::internal {
+
+/// libjpeg's error handling returns by longjmp to where `jump` was set.
+struct JpegErrors {
+  jpeg_error_mgr base;
+  std::jmp_buf jump;
+  Code code;
+  std::array<char, JMSG_LENGTH_MAX> message;
+};
+
+namespace {
+
+constexpr uint64_t kMaxCoefficientBytes = uint64_t{1} << 30;
+constexpr int kMaxScans = 500;
+/// Smooth upsampling reads neighbours, which a cut at the box's own edge would not have.
+constexpr int64_t kMargin = 2;
+
+/// What decoders of photos accept: bytes between segments, odd application markers.
+bool is_harmless(int warning) {
+  return warning == JWRN_EXTRANEOUS_DATA || warning == JWRN_JFIF_MAJOR ||
+         warning == JWRN_ADOBE_XFORM || warning == JWRN_TOO_MUCH_DATA;
+}
+
+JpegErrors& manager_of(j_common_ptr info) {
+  return *reinterpret_cast<JpegErrors*>(info->err);  // its first member
+}
+
+[[noreturn]] void fail(j_common_ptr info, Code code) {
+  JpegErrors& manager = manager_of(info);
+  info->err->format_message(info, manager.message.data());
+  manager.code = code;
+  std::longjmp(manager.jump, 1);
+}
+
+bool is_of_another_kind(int error) {
+  return error == JERR_SOF_UNSUPPORTED || error == JERR_ARITH_NOTIMPL ||
+         error == JERR_BAD_PRECISION || error == JERR_CONVERSION_NOTIMPL ||
+         error == JERR_CCIR601_NOTIMPL || error == JERR_NOTIMPL;
+}
+
+void on_error(j_common_ptr info) {
+  const int error = info->err->msg_code;
+  if (error == JERR_OUT_OF_MEMORY) fail(info, Code::kOutOfMemory);
+  fail(info, is_of_another_kind(error) ? Code::kUnsupported : Code::kCorrupt);
+}
+
+void on_message(j_common_ptr info, int level) {
+  if (level < 0 && !is_harmless(info->err->msg_code)) fail(info, Code::kCorrupt);
+}
+
+void on_output(j_common_ptr) {}
+
+/// A small progressive file may claim scans without end.
+void on_progress(j_common_ptr info) {
+  const auto* decoder = reinterpret_cast<j_decompress_ptr>(info);
+  if (decoder->input_scan_number <= kMaxScans) return;
+  JpegErrors& manager = manager_of(info);
+  std::snprintf(manager.message.data(), manager.message.size(), "more than %d scans", kMaxScans);
+  manager.code = Code::kUnsupported;
+  std::longjmp(manager.jump, 1);
+}
+
+}  // namespace
+
+struct JpegReader::State {
+  jpeg_decompress_struct decoder = {};
+  JpegErrors errors = {};
+  jpeg_progress_mgr progress = {};
+  std::vector<uint8_t> row;
+  int64_t first_column = 0;  ///< Of the box, within a row.
+
+  Status failure() const {
+    return {errors.code, fmt::format("the JPEG: {}; make the image again, or leave it out",
+                                     errors.message.data())};
+  }
+
+  Status check_header(ImageSize size) {
+    const int64_t width = decoder.image_width, height = decoder.image_height;
+    if (width != size.width || height != size.height) {
+      return base::corrupt(
+          fmt::format("the JPEG has {} x {} pixels, its record {} x {}; write the file again",
+                      width, height, size.width, size.height));
+    }
+    if (decoder.num_components != 1 && decoder.num_components != 3) {
+      return base::unsupported(
+          fmt::format("the JPEG has {} components, as CMYK has; convert it to RGB or gray",
+                      decoder.num_components));
+    }
+    const uint64_t bytes = uint64_t{2} * 3 * decoder.image_width * decoder.image_height;
+    if (jpeg_has_multiple_scans(&decoder) && bytes > kMaxCoefficientBytes) {
+      return base::unsupported(
+          fmt::format("the JPEG has {} x {} pixels in several scans, whose coefficients take "
+                      "{} bytes (at most {}); convert it to a baseline JPEG",
+                      width, height, bytes, kMaxCoefficientBytes));
+    }
+    return {};
+  }
+
+  /// Behind a place to jump to.
+  void start(PixelBox box, int64_t behind) {
+    decoder.out_color_space = JCS_RGB;
+    decoder.dct_method = JDCT_ISLOW;
+    jpeg_start_decompress(&decoder);
+    const int64_t left = std::max<int64_t>(0, box.x - kMargin);
+    const int64_t right = std::min<int64_t>(decoder.image_width, box.x + box.width + kMargin);
+    auto begin = static_cast<JDIMENSION>(left);
+    auto width = static_cast<JDIMENSION>(right - left);
+    if (width < decoder.image_width) jpeg_crop_scanline(&decoder, &begin, &width);
+    first_column = box.x - static_cast<int64_t>(begin);
+    row.resize(size_t{3} * decoder.output_width + static_cast<size_t>(behind));
+    jpeg_skip_scanlines(&decoder, static_cast<JDIMENSION>(box.y));
+  }
+};
+
+JpegReader::JpegReader() : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  s.decoder.err = jpeg_std_error(&s.errors.base);
+  s.errors.base.error_exit = on_error;
+  s.errors.base.emit_message = on_message;
+  s.errors.base.output_message = on_output;
+  s.progress.progress_monitor = on_progress;
+  if (setjmp(s.errors.jump) != 0) throw std::bad_alloc();
+  jpeg_create_decompress(&s.decoder);
+  s.decoder.progress = &s.progress;
+}
+
+JpegReader::~JpegReader() { jpeg_destroy_decompress(&state_->decoder); }
+
+Status JpegReader::begin(std::span<const std::byte> stream, ImageSize size, PixelBox box,
+                         int64_t behind) {
+  State& s = *state_;
+  if (stream.empty()) return base::corrupt("a JPEG of 0 bytes; write the file again");
+  if (setjmp(s.errors.jump) != 0) return s.failure();
+  jpeg_abort_decompress(&s.decoder);
+  jpeg_mem_src(&s.decoder, reinterpret_cast<const unsigned char*>(stream.data()), stream.size());
+  jpeg_read_header(&s.decoder, TRUE);
+  if (Status status = s.check_header(size); !status.ok()) return status;
+  s.start(box, behind);
+  return {};
+}
+
+Result<const uint8_t*> JpegReader::next_row() {
+  State& s = *state_;
+  if (setjmp(s.errors.jump) != 0) return s.failure();
+  JSAMPROW row = s.row.data();
+  jpeg_read_scanlines(&s.decoder, &row, 1);
+  return s.row.data() + 3 * s.first_column;
+}
+
+}  // namespace hanji::data::internal

@@ -1,0 +1,183 @@
+#include "hanji/data/prefetcher.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "hanji/data/batch.h"
+
+namespace hanji::data {
+namespace internal {
+
+/// The batches of a step: rows are claimed in order, and done in any.
+struct ReadStep {
+  int64_t step = -1;
+  std::vector<layers::Batch> batches;
+  int64_t num_rows = 0;
+  int64_t claimed = 0;
+  int64_t done = 0;
+  int64_t first_failed = 0;  ///< With `failure`.
+  Status failure;
+
+  bool has_unclaimed() const { return claimed < num_rows; }
+  bool is_done() const { return done == num_rows; }
+};
+
+struct Claim {
+  ReadStep* of = nullptr;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+}  // namespace internal
+
+using internal::Claim;
+using internal::ReadStep;
+
+struct Prefetcher::State {
+  const Source& source;
+  const Loader loader;
+  const int64_t end_step;
+  const int64_t claim_rows;
+
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::array<ReadStep, 2> steps;      // by the step's parity
+  std::vector<std::jthread> threads;  // last: they use all of the above
+
+  State(const Source& from, const Loader& order, int num_threads, int64_t end)
+      : source(from),
+        loader(order),
+        end_step(end),
+        claim_rows(
+            std::clamp<int64_t>(order.options().share.size() / (4 * (num_threads + 1)), 1, 16)) {}
+
+  /// Under the lock; nobody works on what this replaces.
+  void begin(int64_t step) {
+    ReadStep& one = steps[step % 2];
+    const auto& cuts = loader.micro_batches();
+    one.batches.resize(cuts.size());
+    for (size_t i = 0; i < cuts.size(); ++i) shape_batch(source.shape(), cuts[i], one.batches[i]);
+    one.step = step;
+    one.num_rows = loader.options().share.size();
+    one.claimed = one.done = 0;
+    one.failure = {};
+  }
+
+  /// Under the lock: the next rows of the earlier step.
+  std::optional<Claim> claim() {
+    ReadStep* next = nullptr;
+    for (ReadStep& one : steps) {
+      if (one.has_unclaimed() && (!next || one.step < next->step)) next = &one;
+    }
+    if (!next) return std::nullopt;
+    const int64_t begin = next->claimed;
+    next->claimed = std::min(begin + claim_rows, next->num_rows);
+    return Claim{next, begin, next->claimed};
+  }
+
+  Status read_row(ReadStep& of, int64_t row) {
+    const layout::Range share = loader.options().share;
+    const auto cut = static_cast<size_t>(row / loader.options().micro_batch);
+    layers::Batch& batch = of.batches[cut];
+    const EpochSample one = loader.at(of.step, share.begin + row);
+    try {
+      return source.read_in_epoch(one.epoch, one.index, batch,
+                                  share.begin + row - batch.positions.begin);
+    } catch (const std::exception& error) {
+      return base::internal(fmt::format("sample {}: {}", one.index, error.what()));
+    }
+  }
+
+  /// Without the lock while it reads.
+  void work(const Claim& claimed, std::unique_lock<std::mutex>& lock) {
+    lock.unlock();
+    Status failure;
+    int64_t row = claimed.begin;
+    for (; row < claimed.end && failure.ok(); ++row) failure = read_row(*claimed.of, row);
+    lock.lock();
+    ReadStep& of = *claimed.of;
+    const bool is_first = !failure.ok() && (of.failure.ok() || row - 1 < of.first_failed);
+    if (is_first) {
+      of.failure = failure;
+      of.first_failed = row - 1;
+    }
+    of.done += claimed.end - claimed.begin;
+    if (of.is_done()) changed.notify_all();
+  }
+
+  void run(const std::stop_token& stop) {
+    std::unique_lock lock(mutex);
+    while (!stop.stop_requested()) {
+      if (const auto claimed = claim()) {
+        work(*claimed, lock);
+      } else {
+        changed.wait(lock, stop,
+                     [this] { return std::ranges::any_of(steps, &ReadStep::has_unclaimed); });
+      }
+    }
+  }
+
+  /// Reads with the others until `of` is done. They wait for nobody, so this wait ends.
+  void finish(ReadStep& of, std::unique_lock<std::mutex>& lock) {
+    while (of.has_unclaimed()) work(*claim(), lock);
+    changed.wait(lock, [&] { return of.is_done(); });
+  }
+
+  /// The step that is asked, and the next one begun.
+  ReadStep& advance(int64_t step, std::unique_lock<std::mutex>& lock) {
+    ReadStep& now = steps[step % 2];
+    if (now.step == step) return now;
+    for (ReadStep& one : steps) finish(one, lock);
+    begin(step);
+    return now;
+  }
+};
+
+Prefetcher::Prefetcher(const Source& source, const Loader& loader, int num_threads,
+                       int64_t end_step)
+    : state_(std::make_unique<State>(source, loader, num_threads, end_step)) {
+  State* state = state_.get();
+  for (int i = 0; i < num_threads; ++i) {
+    state->threads.emplace_back([state](const std::stop_token& stop) { state->run(stop); });
+  }
+}
+
+Prefetcher::~Prefetcher() {
+  for (std::jthread& one : state_->threads) one.request_stop();
+}
+
+const layers::Batch& Prefetcher::read(int64_t step, layout::Range positions) {
+  State& s = *state_;
+  std::unique_lock lock(s.mutex);
+  ReadStep& now = s.advance(step, lock);
+  ReadStep& next = s.steps[(step + 1) % 2];
+  if (next.step != step + 1 && step + 1 < s.end_step) {
+    s.finish(next, lock);
+    s.begin(step + 1);
+    s.changed.notify_all();
+  }
+  s.finish(now, lock);
+  throw_if_error(now.failure);
+  const auto is_asked = [&](const layers::Batch& one) { return one.positions == positions; };
+  return *std::ranges::find_if(now.batches, is_asked);
+}
+
+int64_t Prefetcher::bytes() const {
+  int64_t bytes = 0;
+  for (const ReadStep& one : state_->steps) {
+    for (const layers::Batch& batch : one.batches) {
+      bytes += static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes());
+    }
+  }
+  return bytes;
+}
+
+}  // namespace hanji::data

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "hanji/data/loader.h"
+#include "hanji/data/source.h"
+#include "hanji/layers/batch.h"
+#include "hanji/layout/range.h"
+
+namespace hanji::data {
+
+/// Reads the batches of a run ahead on threads of its own: while the batches of one step are used,
+/// those of the next are read.
+///
+/// Result  bit-identical to read_batch() for any number of threads.
+/// Cost    two steps' batches. The caller's thread reads too, instead of waiting.
+/// Thread  one at a time. The threads end with this, within 16 samples each.
+class Prefetcher {
+ public:
+  /// `source` must outlive this. Reads no step from `end_step` on.
+  Prefetcher(const Source& source, const Loader& loader, int num_threads, int64_t end_step);
+  ~Prefetcher();
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  /// The micro-batch at `positions`, one of loader.micro_batches(), of `step` < end_step. Its tensors
+  /// are valid until the next step's is asked. Steps that follow each other are read ahead.
+  /// Errors  throws that of the step's first sample that could not be read, with its number.
+  const layers::Batch& read(int64_t step, layout::Range positions);
+
+  /// Of the batches of both steps.
+  int64_t bytes() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace hanji::data
