@@ -88,6 +88,54 @@ class Images(CommandTest):
                           expect=2)
         self.assertIn("learns from tokens, but data.images is generated", done.stderr)
 
+    def test_a_model_learns_from_a_file_of_images_whose_stages_are_printed(self):
+        self.hanji("data", "make", "--generated", 1200, "--size", 40, "--out", "x.beton")
+        done = self.hanji("train", "--ranks", 2, "--steps", 80, "--seed", 5, "--out", "run", "--set",
+                          "model.preset=resnet-tiny", "--set", "data.files=x.beton", "--set",
+                          "data.stage=random_resized_crop(min_area=0.5), flip, normalise",
+                          "--set", "data.workers=1", "--set", "train.evaluate_every=0", timeout=500)
+        self.assertIn("x.beton as 32 x 32, random_resized_crop(min_area=0.5), flip, normalise: 1.08 k to "
+                      "train on and 120 to validate", " ".join(done.stdout.split()))
+        self.assertIn("images a rank reads per second", done.stdout)
+        summary = self.read_json("run", "summary.json")
+        self.assertGreater(summary["validation_accuracy"], 0.85)
+        self.expect_counted_as_planned(summary, "a file")
+
+    def test_one_hash_from_a_file_for_any_ranks_workers_and_strategies(self):
+        self.hanji("data", "make", "--generated", 300, "--size", 24, "--out", "x.beton")
+        file = ["--seed", 5, "--set", "model.preset=resnet-tiny", "--set", "model.width=8", "--set",
+                "data.files=x.beton", "--set", "data.image_size=16", "--set", "train.evaluate_batches=2",
+                "--set", "comm.bucket_bytes=65536", *STABLE, *CONSTANT, "--steps", 6]
+        runs = {"one": ["--ranks", 1], "two": ["--ranks", 2, "--set", "data.workers=2"],
+                "zero3": [*by("zero3"), "--set", "data.workers=1"]}
+        found = {}
+        for name, more in runs.items():
+            self.hanji("train", "--out", name, *file, *more)
+            found[name] = self.read_json(name, "summary.json")
+            self.expect_same(found[name], found["one"], name)
+            if name != "one":
+                self.expect_counted_as_planned(found[name], name)
+        self.hanji("train", "--out", "half", *file, *runs["one"], "--steps", 3)
+        self.hanji("train", "--resume", "--out", "half", *runs["two"], "--steps", 6)
+        self.expect_same(self.read_json("half", "summary.json"), found["one"], "resumed")
+        self.hanji("verify", "--out", "proof", *file, *runs["two"], "--steps", 2)
+
+    def test_a_damaged_image_stops_the_run_with_its_number_or_is_skipped(self):
+        self.hanji("data", "make", "--generated", 80, "--size", 16, "--out", "x.beton")
+        content = bytearray((self.folder / "x.beton").read_bytes())
+        info = json.loads(self.hanji("data", "info", "--json", "x.beton").stdout)
+        content[info["heap"]["begin"] + 768 * 33 + 5] ^= 1
+        (self.folder / "x.beton").write_bytes(content)
+        file = ["--ranks", 1, "--steps", 2, "--set", "model.preset=resnet-tiny", "--set",
+                "data.files=x.beton", "--set", "model.width=4", "--set", "data.image_size=16"]
+        for workers in (0, 2):
+            done = self.hanji("train", "--out", f"stop{workers}", *file, "--set",
+                              f"data.workers={workers}", expect=3)
+            self.assertIn("sample 33, field 'image'", done.stderr)
+        done = self.hanji("train", "--out", "skip", *file, "--set", "data.corrupt=skip")
+        logs = "".join(log.read_text() for log in (self.folder / "skip" / "logs").glob("*"))
+        self.assertIn("sample 33, field 'image'", done.stderr + logs)
+
     def test_images_have_no_text_to_continue(self):
         self.small("run", "--ranks", 1, "--steps", 1)
         done = self.hanji("generate", "--checkpoint", self.folder / "run", expect=2)

@@ -280,6 +280,26 @@ BadConfigs wrong_data() {
        {},
        {"run.toml:2:1: data.classes is set, but data.images, which it describes, is none; set "
         "data.images = \"generated\", or remove data.classes"}},
+      {"two sources of images, with stages",
+       "[model]\npreset = \"resnet18\"\n[data]\nfiles = \"a.beton\"\nimages = \"generated\"\n",
+       {},
+       {"run.toml:4:1: data.files and data.images are both set, but a run has one source; remove "
+        "one of them"}},
+      {"a file of images for a model of tokens, with what describes generated ones",
+       "[data]\nfiles = \"a.beton\"\nclasses = 3\nimage_size = 64\n",
+       {},
+       {"run.toml:2:1: model.preset = char learns from tokens, but data.files is set; remove "
+        "data.files",
+        "run.toml:3:1: data.classes is set, but data.images, which it describes, is none; set "
+        "data.images = \"generated\", or remove data.classes"}},
+      {"stages that are not, without a file",
+       "[model]\npreset = \"resnet18\"\n[data]\nstage = \"flip, blur\"\ncorrupt = \"skip\"\n",
+       {},
+       {"run.toml:4:1: data.stage: the first stage is flip, but must be random_resized_crop or "
+        "center_crop; \"blur\" is no stage; stages are random_resized_crop, center_crop, flip, "
+        "translate, cutout, normalise",
+        "run.toml:5:1: data.corrupt is set, but data.files, which it describes, is empty; set "
+        "data.files, or remove data.corrupt"}},
       {"a model of images on a text, with sizes and a grain that it has not",
        "[model]\npreset = \"resnet18\"\nheads = 4\n[data]\ntext = \"a.txt\"\n[train]\ngrain = 8\n"
        "[compute]\ndtype = \"bf16\"\n",

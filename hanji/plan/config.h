@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hanji/plan/choices.h"
+#include "hanji/plan/image_stages.h"
 
 namespace hanji::plan {
 
@@ -41,7 +42,12 @@ struct DataConfig {
   Images images = Images::kNone;
   int64_t image_size = 32;  ///< Pixels of a side.
   int64_t classes = 10;
-  int64_t image_count = 50000;  ///< Training and validation part together.
+  int64_t image_count = 50000;           ///< Training and validation part together.
+  std::string files;                     ///< A .beton file of labelled images.
+  std::string stage{kUsualImageStages};  ///< As parse_image_stages() reads.
+  CorruptPolicy corrupt = CorruptPolicy::kStop;
+  SampleOrder order = SampleOrder::kRandom;
+  int64_t workers = 0;  ///< Threads of a rank that read ahead.
 };
 
 /// Blocks in which stable computes what a mesh may cut: of the job, whatever the mesh. 1: whole products.

@@ -11,25 +11,41 @@
 namespace hanji::plan {
 namespace {
 
+void check_one_source(const Config& c, std::string_view images, Found& found) {
+  for (const auto& [key, path] :
+       {std::pair("data.text", &c.data.text), std::pair("data.tokens", &c.data.tokens),
+        std::pair("data.files", &c.data.files)}) {
+    if (path->empty() || key == images) continue;
+    found.push_back({{key, images},
+                     fmt::format("{} and {} are both set, but a run has one source", key, images),
+                     "remove one of them"});
+  }
+}
+
 /// Images and what describes them.
 void check_images(const Config& c, Found& found) {
-  if (c.data.images != Images::kNone) {
-    for (const auto& [key, path] :
-         {std::pair("data.text", &c.data.text), std::pair("data.tokens", &c.data.tokens)}) {
-      if (path->empty()) continue;
-      found.push_back(
-          {{key, "data.images"},
-           fmt::format("{} and data.images are both set, but a run has one source", key),
-           "remove one of them"});
-    }
-    return;
+  const bool are_generated = c.data.images != Images::kNone;
+  const bool are_in_a_file = !c.data.files.empty();
+  if (are_generated) {
+    check_one_source(c, "data.images", found);
+  } else if (are_in_a_file) {
+    check_one_source(c, "data.files", found);
   }
-  for (const std::string_view name : {"data.image_size", "data.classes", "data.image_count"}) {
+  const auto describe = [&](std::string_view name, std::string_view of, std::string_view value) {
     const Key& key = *find_key(name);
-    if (key.get(c) == key.get(Config())) continue;
-    found.push_back({{name, "data.images"},
-                     fmt::format("{} is set, but data.images, which it describes, is none", name),
-                     fmt::format("set data.images = \"generated\", or remove {}", name)});
+    if (key.get(c) == key.get(Config())) return;
+    const bool is_set = of == "data.files" ? are_in_a_file : are_generated;
+    if (is_set || (are_in_a_file && name == "data.image_size")) return;
+    found.push_back({{name, of},
+                     fmt::format("{} is set, but {}, which it describes, is {}", name, of,
+                                 of == "data.files" ? "empty" : "none"),
+                     fmt::format("set {}, or remove {}", value, name)});
+  };
+  for (const std::string_view name : {"data.image_size", "data.classes", "data.image_count"}) {
+    describe(name, "data.images", "data.images = \"generated\"");
+  }
+  for (const std::string_view name : {"data.stage", "data.corrupt"}) {
+    describe(name, "data.files", "data.files");
   }
 }
 
@@ -37,11 +53,13 @@ void check_images(const Config& c, Found& found) {
 void check_family(const Config& c, Found& found) {
   const ModelFamily& family = family_of(c.model);
   if (data_kind(c) != family.data) {
-    found.push_back({{"data.images", "model.preset"},
-                     fmt::format("model.preset = {} learns from {}, but data.images is {}",
-                                 c.model.preset, targets_of(family.data), name_of(c.data.images)),
+    const std::string_view key = c.data.files.empty() ? "data.images" : "data.files";
+    const std::string value = c.data.files.empty() ? std::string(name_of(c.data.images)) : "set";
+    found.push_back({{key, "model.preset"},
+                     fmt::format("model.preset = {} learns from {}, but {} is {}", c.model.preset,
+                                 targets_of(family.data), key, value),
                      family.data == DataKind::kImages ? "set data.images = \"generated\""
-                                                      : "remove data.images"});
+                                                      : fmt::format("remove {}", key)});
   }
   for (const Key& key : schema()) {
     const bool own_data = family.data == DataKind::kOwn && key.name.starts_with("data.");

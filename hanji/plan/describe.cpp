@@ -87,10 +87,13 @@ std::string describe_data(const Plan& plan) {
   if (!data.text.empty()) source = plain(data.text, 50);
   const DataKind kind = data_kind(plan.config);
   if (kind != DataKind::kTokens) {
-    const std::string what = kind == DataKind::kOwn
-                                 ? "samples of the program's own source"
-                                 : fmt::format("{} images of {} x {}", name_of(data.images),
-                                               data.image_size, data.image_size);
+    const std::string images =
+        data.files.empty() ? fmt::format("{} images of {} x {}", name_of(data.images),
+                                         data.image_size, data.image_size)
+                           : fmt::format("{} as {} x {}, {}", plain(data.files, 50),
+                                         data.image_size, data.image_size, plain(data.stage, 200));
+    const std::string what =
+        kind == DataKind::kOwn ? "samples of the program's own source" : images;
     return fmt::format("{}: {} to train on and {} to validate", what,
                        base::format_count(plan.data.num_train_samples),
                        base::format_count(plan.data.num_validation_samples));
@@ -260,6 +263,10 @@ std::string prediction_table(const Plan& plan) {
   out += row("  of it exposed", base::format_seconds(p.exposed_transfer_seconds));
   out += row("  of it hidden", base::format_seconds(p.hidden_transfer_seconds));
   out += row("data", base::format_seconds(p.data_seconds));
+  if (!plan.config.data.files.empty() && plan.times.sample_seconds > 0) {
+    out += row("  images a rank reads per second",
+               base::format_count(static_cast<int64_t>(1 / plan.times.sample_seconds)));
+  }
   out += row("step", base::format_seconds(p.step_seconds));
   out += row("collectives of a rank", base::format_count(p.collectives_per_step));
   out += row("bytes on the wire, all ranks", base::format_bytes(p.wire_bytes_per_step));

@@ -50,6 +50,14 @@ Value read_reals(const Key& key, const std::string& name, JsonFields& table) {
   return values;
 }
 
+Value read_stages(const Key& key, const std::string& name, JsonFields& table) {
+  std::string text = table.text(name.c_str());
+  if (const Status status = check_value(key, text); !status.ok()) {
+    table.fail(name, status.message());
+  }
+  return text;
+}
+
 Value read_choice(const Key& key, const std::string& name, JsonFields& table) {
   const std::string word = table.text(name.c_str());
   const auto index = parse_choice(key, word);
@@ -69,6 +77,7 @@ Value read_value(const Key& key, JsonFields& table) {
     case KeyType::kSeconds: return table.real(name.c_str(), key.min, key.max);
     case KeyType::kBoolean: return table.boolean(name.c_str());
     case KeyType::kText: return table.text(name.c_str());
+    case KeyType::kStages: return read_stages(key, name, table);
     case KeyType::kChoice: return read_choice(key, name, table);
     case KeyType::kReals: return read_reals(key, name, table);
   }

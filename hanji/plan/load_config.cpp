@@ -199,6 +199,8 @@ void Loader::read_mesh(std::string_view degrees) {
 void Loader::set_defaults_of_family() {
   if (loaded_.base_source != LoadedConfig().base_source) return;
   for (const KeyDefault& one : family_of(loaded_.config.model).defaults) {
+    // A file of images takes the place of generated ones.
+    if (one.key == "data.images" && !loaded_.config.data.files.empty()) continue;
     if (!loaded_.origins.contains(one.key)) find_key(one.key)->set(loaded_.config, one.value);
   }
 }
@@ -251,6 +253,7 @@ void Loader::look_at_file(const std::string& key, const std::string& path, bool 
 void Loader::look_at_data() {
   look_at_file("data.text", loaded_.config.data.text, true);
   look_at_file("data.tokens", loaded_.config.data.tokens, false);
+  look_at_file("data.files", loaded_.config.data.files, false);
 }
 
 LoadedConfig Loader::take() {

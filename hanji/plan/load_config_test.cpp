@@ -137,6 +137,41 @@ TEST(LoadConfig, NamedAlgorithmsAreATableInATable) {
   }
 }
 
+constexpr std::string_view kImageFile =
+    "[model]\npreset = \"resnet-tiny\"\n[data]\nfiles = \"x\"\n";
+
+TEST(LoadConfig, StagesAreAListOfTablesOrOneText) {
+  const std::string head(kImageFile);
+  const LoadedConfig tables = parse_config(
+      head +
+          "[[data.stage]]\nname = \"center_crop\"\nratio = 1\n[[data.stage]]\nname = \"flip\"\n"
+          "[[data.stage]]\nname = \"normalise\"\nmean = [0.5, 0.25, 0]\n",
+      "run.toml");
+  EXPECT_THAT(mistakes_in(tables), IsEmpty());
+  const ImageStages stages = parse_image_stages(tables.config.data.stage).or_throw();
+  EXPECT_EQ(std::get<CenterCrop>(stages.crop).ratio, 1);
+  EXPECT_EQ(stages.flip_probability, 0.5);
+  EXPECT_EQ(stages.mean[1], 0.25);
+  EXPECT_EQ(tables.config.data.images, Images::kNone) << "the file takes their place";
+  const LoadedConfig text = parse_config(print_config(tables), "printed");
+  EXPECT_THAT(mistakes_in(text), IsEmpty());
+  EXPECT_EQ(text.config.data.stage, tables.config.data.stage);
+}
+
+TEST(LoadConfig, MistakesInStagesAreThoseOfTheKey) {
+  const std::string head(kImageFile);
+  const auto messages = mistakes_in(parse_config(
+      head + "[[data.stage]]\nname = \"center_crop\"\nratio = 7\n[[data.stage]]\nname = \"flop\"\n",
+      "run.toml"));
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_THAT(messages[0], HasSubstr("run.toml:5:8: data.stage: center_crop.ratio is \"7\""));
+  EXPECT_THAT(messages[0], HasSubstr("\"flop\" is no stage"));
+  EXPECT_THAT(mistakes_in(parse_config(head + "stage = [{ratio = 1}]\n", "run.toml"))[0],
+              HasSubstr("data.stage[0] must be a table with a name"));
+  EXPECT_THAT(mistakes_in(parse_config(head + "stage = 5\n", "run.toml"))[0],
+              HasSubstr("data.stage must be stages like"));
+}
+
 TEST(LoadConfig, AllBadAlgorithmsAreNamedAtOnce) {
   const auto messages = mistakes_in(parse_config(
       "[comm.algorithm]\nall_reduce = \"stagd\"\nbroadcast = \"ring\"\nall_gater = \"flat\"\n",

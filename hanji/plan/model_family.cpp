@@ -86,7 +86,8 @@ ModelFacts facts_of_whole(const Config& config, const ModelFacts& facts) {
 
 DataKind data_kind(const Config& config) {
   if (family_of(config.model).data == DataKind::kOwn) return DataKind::kOwn;
-  return config.data.images == Images::kNone ? DataKind::kTokens : DataKind::kImages;
+  const bool has_images = config.data.images != Images::kNone || !config.data.files.empty();
+  return !has_images ? DataKind::kTokens : DataKind::kImages;
 }
 
 bool is_read(const ModelConfig& model, std::string_view key) {

@@ -89,16 +89,19 @@ int64_t whole_elements(const ModelFacts& model) {
   return elements;
 }
 
-/// Samples of all micro-batches of a step are read before the first one is used. Of ranks that see the
-/// same ones and share memory, the first has them, and room for as many that it reads meanwhile.
+/// Samples of all micro-batches of a step are read before the first one is used; with data.workers those
+/// of the next step too. Of ranks that see the same ones and share memory, the first has them, and
+/// room for as many that it reads meanwhile.
 int64_t data_bytes(const Plan& plan, int64_t micro_batch, const RankPart& part) {
   const std::vector<int> peers = plan.mesh.data_peers(part.rank);
   const Config& config = plan.config;
   const bool share_memory = config.compute.device == Device::kCpu &&
                             (plan.hosts.several() || engine_of(config) == Engine::kShm);
-  if (peers.size() == 1 || !share_memory) return part.samples * plan.model.sample_bytes;
+  const int64_t ahead = config.data.workers > 0 ? part.samples : 0;
+  const bool is_alone = peers.size() == 1 || !share_memory;
+  if (is_alone) return (part.samples + ahead) * plan.model.sample_bytes;
   if (peers.front() != part.rank) return 0;
-  return 2 * std::max(part.samples, micro_batch) * plan.model.sample_bytes;
+  return 2 * (std::max(part.samples, micro_batch) + ahead) * plan.model.sample_bytes;
 }
 
 std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const RankPart& part) {

@@ -65,6 +65,7 @@ Key real(Key key, Limits limits) {
   return typed(std::move(key), KeyType::kReal, "", limits, Auto::kNo);
 }
 Key text(Key key) { return typed(std::move(key), KeyType::kText, "", {}, Auto::kNo); }
+Key stages(Key key) { return typed(std::move(key), KeyType::kStages, "", {}, Auto::kNo); }
 Key boolean(Key key) { return typed(std::move(key), KeyType::kBoolean, "", {}, Auto::kNo); }
 Key bytes(Key key, Limits limits) {
   return typed(std::move(key), KeyType::kBytes, "bytes", limits, Auto::kNo);
@@ -207,6 +208,22 @@ std::vector<Key> image_keys() {
               "classes", {2, 1000}),
       integer(HANJI_KEY(data.image_count, "Images of the training and validation parts together."),
               "images", {2, 1e12}),
+      text(HANJI_KEY(
+          data.files,
+          "A .beton file of labelled images, of hanji data make or of FFCV. Samples are "
+          "data.image_size pixels a side; the largest label gives the number of classes.")),
+      stages(HANJI_KEY(data.stage,
+                       "Stages from an image of data.files to a sample, joined by commas or as "
+                       "[[data.stage]] tables: random_resized_crop or center_crop, flip, "
+                       "translate, cutout, normalise.")),
+      choice(HANJI_KEY(data.corrupt,
+                       "What a damaged image of data.files does. stop: ends the run, with its "
+                       "number. skip: the next one takes its place.")),
+      choice(HANJI_KEY(data.order, "Order of the samples of an epoch.")),
+      integer(HANJI_KEY(data.workers,
+                        "Threads of each rank that read the next step's samples while this one is "
+                        "computed, besides the rank's own. They change no bit."),
+              "threads", {0, 256}),
   };
   for (Key& key : keys) key.rare = true;
   return keys;

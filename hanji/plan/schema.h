@@ -23,6 +23,7 @@ enum class KeyType : uint8_t {
   kBytes,    ///< 4096 or "64MiB"
   kSeconds,  ///< 300 or "5m"
   kReals,    ///< [0.25, 0.75]
+  kStages,   ///< "center_crop, flip", or a list of tables
 };
 
 /// The value of a key: kInteger, kBytes int64 (kAuto for "auto"); kReal, kSeconds double; kChoice

@@ -66,10 +66,36 @@ Result<Value> read_reals(const Key& key, const toml::node& node) {
   return Value(std::move(values));
 }
 
+/// The tables of [[data.stage]] as one text: their `name`, and the other members in brackets.
+Result<Value> read_stages(const Key& key, const toml::node& node) {
+  const toml::array* list = node.as_array();
+  std::vector<std::string> stages;
+  for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
+    const toml::table* table = list->get(i)->as_table();
+    const auto* name = table ? table->get_as<std::string>("name") : nullptr;
+    if (name == nullptr) {
+      return base::invalid_argument(
+          fmt::format("{}[{}] must be a table with a name, like name = \"flip\"", key.name, i));
+    }
+    std::vector<std::string> values;
+    for (const auto& [member, value] : *table) {
+      if (member.str() == "name") continue;
+      std::ostringstream text;
+      text << toml::node_view<const toml::node>(value);
+      values.push_back(fmt::format("{} = {}", member.str(), text.str()));
+    }
+    const std::string all = values.empty() ? "" : fmt::format("({})", fmt::join(values, ", "));
+    stages.push_back(name->get() + all);
+  }
+  if (list == nullptr) return wrong_type(key, node);
+  return Value(fmt::format("{}", fmt::join(stages, ", ")));
+}
+
 /// Text stands for a value of another type where the key says so: "auto", "64MiB", "5m".
 Result<Value> read_text(const Key& key, const std::string& text, const toml::node& node) {
   switch (key.type) {
-    case KeyType::kText: return Value(text);
+    case KeyType::kText:
+    case KeyType::kStages: return Value(text);
     case KeyType::kChoice: return parse_choice(key, text);
     case KeyType::kInteger:
       if (key.may_be_auto && text == "auto") return Value(kAuto);
@@ -104,6 +130,7 @@ Result<Value> read_value(const Key& key, const toml::node& node) {
     return Value(std::to_string(node.as_integer()->get()));
   }
   if (key.type == KeyType::kReals) return read_reals(key, node);
+  if (key.type == KeyType::kStages) return read_stages(key, node);
   if (key.type == KeyType::kBoolean && node.is_boolean()) return Value(node.as_boolean()->get());
   if (node.is_number()) return read_number(key, node);
   return wrong_type(key, node);

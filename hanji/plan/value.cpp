@@ -106,7 +106,8 @@ Result<Value> parse_by_type(const Key& key, std::string_view text) {
     case KeyType::kBoolean:
       if (text == "true" || text == "false") return Value(text == "true");
       break;
-    case KeyType::kText: return Value(std::string(without_quotes(text)));
+    case KeyType::kText:
+    case KeyType::kStages: return Value(std::string(without_quotes(text)));
     case KeyType::kChoice: return parse_choice(key, without_quotes(text));
     case KeyType::kBytes:
       if (const auto value = base::parse_bytes(without_quotes(text)); value.ok()) {
@@ -141,6 +142,7 @@ std::string describe_type(const Key& key) {
     case KeyType::kReal: return "a number" + range_of(key);
     case KeyType::kBoolean: return "true or false";
     case KeyType::kText: return "text";
+    case KeyType::kStages: return "stages like \"center_crop, flip(probability = 0.5)\"";
     case KeyType::kChoice: return "one of " + join(key.choices);
     case KeyType::kBytes: return "bytes like 4096 or \"64MiB\"";
     case KeyType::kSeconds: return "seconds like 300 or \"5m\"";
@@ -173,6 +175,9 @@ Status check_value(const Key& key, const Value& value) {
       HANJI_RETURN_IF_ERROR(check_number(key, (*list)[i], fmt::format("{}[{}]", key.name, i)));
     }
   }
+  if (key.type == KeyType::kStages) {
+    return parse_image_stages(std::get<std::string>(value)).status().at(key.name);
+  }
   if (const auto* text = std::get_if<std::string>(&value); text && text->find('\0') != text->npos) {
     return base::invalid_argument(fmt::format("{} holds a zero byte", key.name));
   }
@@ -203,7 +208,8 @@ std::string format_value(const Key& key, const Value& value) {
     case KeyType::kReal:
     case KeyType::kSeconds: return fmt::format("{}", std::get<double>(value));
     case KeyType::kBoolean: return std::get<bool>(value) ? "true" : "false";
-    case KeyType::kText: return base::json_quote(std::get<std::string>(value));
+    case KeyType::kText:
+    case KeyType::kStages: return base::json_quote(std::get<std::string>(value));
     case KeyType::kReals:
       return fmt::format("[{}]", fmt::join(std::get<std::vector<double>>(value), ", "));
   }

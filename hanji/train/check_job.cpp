@@ -15,7 +15,7 @@ namespace {
 
 using Keys = std::vector<std::string_view>;
 
-constexpr std::array<std::string_view, 12> kDataKeys = {"data.text",
+constexpr std::array<std::string_view, 16> kDataKeys = {"data.text",
                                                         "data.tokens",
                                                         "data.format",
                                                         "data.vocabulary",
@@ -26,7 +26,11 @@ constexpr std::array<std::string_view, 12> kDataKeys = {"data.text",
                                                         "data.images",
                                                         "data.image_size",
                                                         "data.classes",
-                                                        "data.image_count"};
+                                                        "data.image_count",
+                                                        "data.files",
+                                                        "data.stage",
+                                                        "data.corrupt",
+                                                        "data.order"};
 
 bool is_mistaken(const plan::LoadedConfig& loaded, std::string_view key) {
   return std::ranges::any_of(loaded.mistakes, [&](const plan::ConfigMistake& mistake) {
@@ -67,7 +71,11 @@ std::optional<Dataset> look_at_data(plan::LoadedConfig& loaded, bool& damaged) {
   if (plan::data_kind(config) == plan::DataKind::kImages) {
     auto images = open_images(config);
     if (images.ok()) return *std::move(images);
-    add_mistake(loaded, {"data.image_count", "data.validation_fraction", "data.images"},
+    damaged = images.status().code() == Code::kCorrupt;
+    const bool is_file = !config.data.files.empty();
+    add_mistake(loaded,
+                is_file ? Keys{"data.files"}
+                        : Keys{"data.image_count", "data.validation_fraction", "data.images"},
                 images.status());
     return std::nullopt;
   }

@@ -1,7 +1,12 @@
 #include "hanji/train/dataset.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <atomic>
+
+#include "hanji/base/log.h"
+#include "hanji/data/beton_images.h"
 #include "hanji/data/generated_images.h"
 #include "hanji/data/samples.h"
 #include "hanji/data/text.h"
@@ -96,7 +101,44 @@ Result<Dataset> open_dataset(const plan::DataConfig& config, int64_t block, int6
   return cut_samples(std::move(source), config, block, vocabulary);
 }
 
+namespace {
+
+constexpr int kMaxReportedSkips = 10;
+
+/// Of a process: the first ones, each a line.
+std::function<void(const Status&)> skip_reporter() {
+  return [log = base::Log(STDERR_FILENO, "data.corrupt = skip:"),
+          num_skipped = std::make_shared<std::atomic<int>>(0)](const Status& status) {
+    const int before = num_skipped->fetch_add(1);
+    if (before < kMaxReportedSkips) log.warn(status.message());
+    if (before == kMaxReportedSkips) log.warn("more samples are skipped without a line each");
+  };
+}
+
+Result<Dataset> open_image_file(const plan::Config& config) {
+  const plan::DataConfig& data = config.data;
+  HANJI_ASSIGN_OR_RETURN(const plan::ImageStages stages, plan::parse_image_stages(data.stage));
+  HANJI_ASSIGN_OR_RETURN(auto file, data::BetonFile::open(data.files));
+  auto images =
+      data::BetonImages::create(std::move(file), {.stages = stages,
+                                                  .size = data.image_size,
+                                                  .seed = static_cast<uint64_t>(config.train.seed),
+                                                  .validation_fraction = data.validation_fraction,
+                                                  .corrupt = data.corrupt,
+                                                  .report_skipped = skip_reporter()});
+  if (!images.ok()) return images.status().at(data.files);
+  const int64_t classes = images->num_classes();
+  return Dataset{.samples = std::make_shared<const data::BetonImages>(*std::move(images)),
+                 .tokens = nullptr,
+                 .vocabulary = std::nullopt,
+                 .num_ids = classes,
+                 .name = data.files};
+}
+
+}  // namespace
+
 Result<Dataset> open_images(const plan::Config& config) {
+  if (!config.data.files.empty()) return open_image_file(config);
   const plan::DataConfig& data = config.data;
   auto images = data::GeneratedImages::create({.seed = static_cast<uint64_t>(config.train.seed),
                                                .size = data.image_size,
@@ -109,6 +151,17 @@ Result<Dataset> open_images(const plan::Config& config) {
                  .vocabulary = std::nullopt,
                  .num_ids = data.classes,
                  .name = "generated images"};
+}
+
+data::Loader make_loader(const plan::Plan& plan, const Dataset& dataset, layout::Range share) {
+  const plan::Config& config = plan.config;
+  return data::Loader::create({.seed = static_cast<uint64_t>(config.train.seed),
+                               .num_samples = dataset.samples->num_train(),
+                               .global_batch = config.train.global_batch,
+                               .share = share,
+                               .micro_batch = plan.micro_batch,
+                               .order = config.data.order})
+      .or_throw();
 }
 
 Status own_data(const plan::Config& config) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "hanji/data/loader.h"
 #include "hanji/data/token_source.h"
 #include "hanji/data/vocabulary.h"
 #include "hanji/plan/plan.h"
@@ -70,9 +71,12 @@ Status check_vocabulary(const DataSource& source, int64_t vocabulary,
 ///         the text's. Ids of a token file are checked when a sample is read, or before by
 ///         check_vocabulary().
 Result<Dataset> open_dataset(const plan::DataConfig& config, int64_t block, int64_t vocabulary);
-/// Makes the generated images of data.images.
-/// Errors  as data::GeneratedImages::create().
+/// Opens data.files, or makes the generated images of data.images.
+/// Errors  as data::BetonFile, data::BetonImages, data::GeneratedImages.
 Result<Dataset> open_images(const plan::Config& config);
+
+/// The loader of a rank: its share of the training samples, in the order of the configuration.
+data::Loader make_loader(const plan::Plan& plan, const Dataset& dataset, layout::Range share);
 
 /// The error for the configuration of a program's own data, which no key names.
 Status own_data(const plan::Config& config);

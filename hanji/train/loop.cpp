@@ -7,6 +7,7 @@
 #include "hanji/base/clock.h"
 #include "hanji/comm/heap.h"
 #include "hanji/data/batch.h"
+#include "hanji/data/prefetcher.h"
 #include "hanji/layers/model.h"
 #include "hanji/trace/recorder.h"
 #include "hanji/train/evaluate.h"
@@ -39,7 +40,8 @@ class Loop {
   Loop(Job& job, const LoopInputs& inputs)
       : job_(job),
         inputs_(inputs),
-        loader_(make_loader(inputs, job.group.rank())),
+        loader_(make_loader(inputs.plan, inputs.dataset,
+                            plan::share_of(inputs.plan, job.group.rank()).samples)),
         shared_(job.peers, inputs.dataset.samples->shape(),
                 std::max(loader_.options().share.size(), inputs.plan.micro_batch)),
         actions_(plan::step_actions(inputs.plan, job.group.rank())) {
@@ -64,28 +66,36 @@ class Loop {
   }
 
  private:
-  static data::Loader make_loader(const LoopInputs& inputs, int rank) {
-    return data::Loader::create({.seed = static_cast<uint64_t>(inputs.plan.config.train.seed),
-                                 .num_samples = inputs.dataset.samples->num_train(),
-                                 .global_batch = inputs.plan.config.train.global_batch,
-                                 .share = plan::share_of(inputs.plan, rank).samples,
-                                 .micro_batch = inputs.plan.micro_batch})
-        .or_throw();
-  }
-
   const plan::TrainConfig& config() const { return inputs_.plan.config.train; }
   bool is_due(int64_t every) const { return every > 0 && outcome_.steps_done % every == 0; }
 
   void read(int64_t step) {
     const trace::Span span(job_.group.recorder(), "data", trace::Category::kData);
-    shared_.read(loader_.micro_batches(), batches_,
-                 [&](layout::Range positions, layers::Batch& batch) {
-                   data::read_batch(*inputs_.dataset.samples, loader_, step, positions, batch);
-                 });
+    shared_.read(
+        loader_.micro_batches(), batches_,
+        [&](layout::Range positions, layers::Batch& batch) { fill(step, positions, batch); });
+  }
+
+  /// Threads begin on the rank that reads, with its first batch.
+  void fill(int64_t step, layout::Range positions, layers::Batch& batch) {
+    const data::Source& samples = *inputs_.dataset.samples;
+    const auto workers = static_cast<int>(inputs_.plan.config.data.workers);
+    if (workers == 0) return data::read_batch(samples, loader_, step, positions, batch);
+    if (!prefetcher_) prefetcher_.emplace(samples, loader_, workers, config().steps);
+    const layers::Batch& ready = prefetcher_->read(step, positions);
+    if (!shared_.are_shared()) {
+      batch = ready;
+      return;
+    }
+    data::shape_batch(samples.shape(), positions, batch);
+    batch.inputs.copy_(ready.inputs);
+    batch.targets.copy_(ready.targets);
   }
 
   int64_t data_bytes() const {
-    if (shared_.are_shared()) return shared_.own_bytes();
+    const int64_t ahead = prefetcher_ ? prefetcher_->bytes() : 0;
+    if (shared_.are_shared()) return shared_.own_bytes() + ahead;
+    if (prefetcher_) return ahead;  // which this rank's batches are of
     int64_t bytes = 0;
     for (const layers::Batch& batch : batches_) {
       if (batch.inputs.defined()) {
@@ -207,6 +217,7 @@ class Loop {
   SharedBatches shared_;
   schedule::ActionList actions_;
   std::vector<layers::Batch> batches_;
+  std::optional<data::Prefetcher> prefetcher_;
   LoopOutcome outcome_;
 };
 

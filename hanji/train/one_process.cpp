@@ -23,16 +23,6 @@ namespace {
 
 using layout::Range;
 
-data::Loader loader_of(const plan::Plan& plan, const Dataset& dataset) {
-  const plan::TrainConfig& train = plan.config.train;
-  return data::Loader::create({.seed = static_cast<uint64_t>(train.seed),
-                               .num_samples = dataset.samples->num_train(),
-                               .global_batch = train.global_batch,
-                               .share = {0, train.global_batch},
-                               .micro_batch = plan.micro_batch})
-      .or_throw();
-}
-
 std::vector<std::vector<Range>> leaves_of(const plan::Plan& plan) {
   base::throw_if_error(plan::check_verifiable(plan));
   const plan::TrainConfig& train = plan.config.train;
@@ -59,7 +49,7 @@ void add_to(std::vector<at::Tensor>& left, const std::vector<at::Tensor>& right)
 OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset, const MakeModel& make)
     : plan_(plan),
       dataset_(dataset),
-      loader_(loader_of(plan, dataset)),
+      loader_(make_loader(plan, dataset, {0, plan.config.train.global_batch})),
       leaves_(leaves_of(plan)),
       model_(make_model(plan, make)),
       scopes_(training_scopes(plan.config, *model_)) {

@@ -56,12 +56,7 @@ std::vector<RecordedOperation> own_operations(const plan::Plan& plan, int64_t sa
 }
 
 data::Loader loader_of(const TimingJob& job) {
-  return data::Loader::create({.seed = static_cast<uint64_t>(job.plan.config.train.seed),
-                               .num_samples = job.workload.dataset.samples->num_train(),
-                               .global_batch = job.plan.config.train.global_batch,
-                               .share = job.plan.shares[0].samples,
-                               .micro_batch = job.plan.micro_batch})
-      .or_throw();
+  return make_loader(job.plan, job.workload.dataset, job.plan.shares[0].samples);
 }
 
 std::vector<RecordedOperation> seen_operations(const TimingJob& job, int64_t samples) {
