@@ -40,8 +40,38 @@ MESHES = {
 }
 
 
-def by_mesh(name):
-    ranks, *settings = MESHES[name]
+def staged(schedule, *settings):
+    return [f"pipeline.schedule={schedule}", *settings]
+
+
+# Stages of a pipeline: every schedule, on two to four ranks.
+TWO_STAGES = "pipeline.virtual_stages=2"
+STAGES = {
+    "one": [1],
+    "accumulation": [1, "train.micro_batch=1"],
+    "dp": [3],
+    "zero3": [2, "parallel.data=zero3"],
+    "server": [3, "parallel.data=server"],
+    "naive": [2, "mesh.pp=2", *staged("naive")],
+    "gpipe": [3, "mesh.pp=3", *staged("gpipe")],
+    "1f1b": [4, "mesh.pp=4", *staged("1f1b")],
+    "1f1b_recompute": [2, "mesh.pp=2", *staged("1f1b", "compute.recompute=true")],
+    "cut": [2, "mesh.pp=2", *staged("1f1b", "pipeline.cut=[1]")],
+    "interleaved": [2, "mesh.pp=2", *staged("interleaved", TWO_STAGES)],
+    "bfs": [2, "mesh.pp=2", *staged("bfs", TWO_STAGES)],
+    "bfs_dp": [4, "mesh.pp=2", *staged("bfs", TWO_STAGES, "compute.recompute=true")],
+    "zbh1": [3, "mesh.pp=3", *staged("zbh1")],
+    "interleaved_zb": [2, "mesh.pp=2", *staged("interleaved_zb", TWO_STAGES)],
+    "zbv": [3, "mesh.pp=3", *staged("zbv")],
+    "zbv_dp": [6, "mesh.pp=2", *staged("zbv")],
+    "dualpipev": [2, "mesh.pp=2", *staged("dualpipev")],
+    "1f1b_dp": [6, "mesh.pp=3", *staged("1f1b")],
+}
+STAGED = ["--set", "model.layers=5"]
+
+
+def by_mesh(name, meshes=MESHES):
+    ranks, *settings = meshes[name]
     return ["--ranks", ranks, *(part for one in settings for part in ("--set", one))]
 
 
@@ -62,12 +92,15 @@ class StableMatrix(CommandTest):
         plan = self.read_json(name, "plan.json")
         grain = plan["config"]["train"]["grain"]
         peers = plan["ranks"] // len(plan["shares"])
+        pp = plan["config"]["mesh"]["pp"]
+        stages = len(plan["config"]["pipeline"]["cut"]) + 1 if pp > 1 else 1
         for coordinate, share in enumerate(plan["shares"]):
-            rank = coordinate * peers
+            rank = coordinate if pp > 1 else coordinate * peers
             trace = json.loads((self.folder / name / "trace" / f"rank.{rank}.json").read_text())
             names = [event["name"] for event in trace["traceEvents"] if event["ph"] == "X"]
             begin, end = share["samples"]
-            self.assertEqual(names.count("forward"), 20 * (end - begin) // grain, f"{name} {rank}")
+            self.assertEqual(names.count("forward"), 20 * (end - begin) // grain * stages // pp,
+                             f"{name} {rank}")
 
     def test_ranks_and_buckets(self):
         states = {self.run_plan(f"{ranks}-{bucket}", ranks, "--set", f"comm.bucket_bytes={bucket}")
@@ -94,6 +127,13 @@ class StableMatrix(CommandTest):
     def test_meshes_that_cut_the_model(self):
         states = {name: self.run_plan(name, *by_mesh(name)[1:], *CUT) for name in MESHES}
         self.assertEqual(len(set(states.values())), 1, states)
+
+    def test_stages_of_pipelines(self):
+        for tied in ("true", "false"):
+            job = [*STAGED, "--set", f"model.tied={tied}", "--set", "train.global_batch=24"]
+            states = {name: self.run_plan(f"{name}-{tied}", *by_mesh(name, STAGES)[1:], *job)
+                      for name in STAGES}
+            self.assertEqual(len(set(states.values())), 1, states)
 
     def test_every_mesh_goes_on_from_five_others(self):
         """Each file is read by five meshes, and each mesh reads those of five: all pairs take four times as long."""

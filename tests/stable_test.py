@@ -28,6 +28,18 @@ CUT_PLANS = {
     "groups": [4, "parallel.data=hsdp", "mesh.dp=2", "mesh.fsdp=2"],
 }
 
+STAGED_PLANS = {
+    "one": ["--ranks", 1],
+    "accumulation": ["--ranks", 1, "--set", "train.micro_batch=1"],
+    "replicas": ["--ranks", 3],
+    "shards": ["--ranks", 2, "--set", "parallel.data=zero3"],
+    "servers": ["--ranks", 2, "--set", "parallel.data=server"],
+    "two stages": ["--mesh", "pp=2"],
+    "V": ["--mesh", "pp=3", "--set", "pipeline.schedule=zbv"],
+    "from the last grain": ["--mesh", "pp=2,dp=2", "--set", "pipeline.schedule=bfs", "--set",
+                            "pipeline.virtual_stages=2", "--set", "compute.recompute=true"],
+}
+
 
 class Stable(CommandTest):
     def run_job(self, out, *arguments, steps=20):
@@ -63,6 +75,20 @@ class Stable(CommandTest):
             self.assertEqual(summary["validation_loss"], one["validation_loss"], name)
             self.assertEqual(curve, losses, name)
             if name == "one":
+                continue
+            for counted in ("wire_bytes_per_step", "collectives_per_step"):
+                told = summary["prediction"][counted]
+                self.assertEqual(told["measured"], told["predicted"], f"{name}: {counted}")
+
+    def test_stages_give_one_hash(self):
+        results = {name: self.run_job(name, *plan, "--set", "model.layers=4", steps=8)
+                   for name, plan in STAGED_PLANS.items()}
+        one, losses = results["one"]
+        for name, (summary, curve) in results.items():
+            self.assertEqual(summary["state_sha256"], one["state_sha256"], name)
+            self.assertEqual(summary["validation_loss"], one["validation_loss"], name)
+            self.assertEqual(curve, losses, name)
+            if name in ("one", "accumulation"):
                 continue
             for counted in ("wire_bytes_per_step", "collectives_per_step"):
                 told = summary["prediction"][counted]

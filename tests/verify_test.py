@@ -50,6 +50,13 @@ class Verify(CommandTest):
         self.assertEqual(certificate["verdict"], "equal")
         self.assertEqual(self.read_json("grouped", "plan.json")["config"]["model"]["kv_heads"], 1)
 
+    def test_stages_of_a_pipeline_are_verified_in_stable(self):
+        staged = ["--mesh", "pp=2,dp=2", "--set", "pipeline.schedule=zbv", "--set", "model.layers=4"]
+        _, certificate = self.verify("staged", *staged, "--set", "train.bits=stable")
+        self.assertEqual(certificate["verdict"], "equal")
+        done, _ = self.verify("run", *staged, expect=2)
+        self.assertIn("train.bits = stable", done.stderr)
+
     def test_layers_cut_among_ranks_are_verified_in_blocks(self):
         cut = ["--ranks", 3, "--set", "model.heads=4", "--set", "mesh.tp=3"]
         _, certificate = self.verify("cut", *cut, "--set", "train.bits=stable",

@@ -46,13 +46,14 @@ class Model : public torch::nn::Module {
   /// Returns the sum of the metric over valid targets, of the flow of the last layer before loss().
   virtual double metric_sum(const Flow& /*flow*/, const Batch& /*batch*/) const { return 0; }
 
-  /// Returns how many numbers of a batch update the model's buffers (running statistics).
-  virtual int64_t num_statistics() const { return 0; }
-  /// Returns the statistics of the last forward in training. Recomputing a layer on the same batch does
-  /// not change them.
-  virtual std::vector<double> statistics() const { return {}; }
-  /// Updates the buffers with the mean of the statistics of all batches of a step. No other function
-  /// writes to buffers.
+  /// Returns how many numbers of a batch in these layers update the model's buffers (running statistics).
+  virtual int64_t num_statistics(layout::Range /*layers*/) const { return 0; }
+  int64_t num_statistics() const { return num_statistics({0, num_layers()}); }
+  /// Returns the statistics of the last forward of these layers in training, in order of layers.
+  /// Recomputing a layer on the same batch does not change them.
+  virtual std::vector<double> statistics(layout::Range /*layers*/) const { return {}; }
+  /// Updates the buffers with the mean of the statistics of all layers and batches of a step. No other
+  /// function writes to buffers.
   virtual void update_statistics(std::span<const double> /*mean*/) {}
 
   /// Returns the layers that recomputation repeats: those that keep more for backward than their input.

@@ -135,15 +135,18 @@ layers::LossSum ModuleModel::loss(layers::Flow flow, const layers::Batch& batch)
       name(), loss.sum.defined() ? loss.sum.numel() : 0, loss.count)));
 }
 
-int64_t ModuleModel::num_statistics() const {
+int64_t ModuleModel::num_statistics(layout::Range layers) const {
   int64_t count = 0;
-  for (const Buffer& one : moving_) count += one.tensor.numel();
+  for (const Buffer& one : moving_) {
+    if (layers.begin <= one.layer && one.layer < layers.end) count += one.tensor.numel();
+  }
   return count;
 }
 
-std::vector<double> ModuleModel::statistics() const {
+std::vector<double> ModuleModel::statistics(layout::Range layers) const {
   std::vector<double> all;
   for (const Buffer& one : moving_) {
+    if (one.layer < layers.begin || one.layer >= layers.end) continue;
     const at::Tensor seen = one.seen.to(c10::kCPU, at::kDouble).contiguous();
     const auto* values = seen.const_data_ptr<double>();
     all.insert(all.end(), values, values + seen.numel());

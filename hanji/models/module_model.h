@@ -52,8 +52,9 @@ class ModuleModel : public layers::Model {
   /// Errors  throws kInvalidArgument for a sum that is not a scalar, and for a count below 0.
   layers::LossSum loss(layers::Flow flow, const layers::Batch& batch) override;
 
-  int64_t num_statistics() const override;
-  std::vector<double> statistics() const override;
+  using Model::num_statistics;
+  int64_t num_statistics(layout::Range layers) const override;
+  std::vector<double> statistics(layout::Range layers) const override;
   void update_statistics(std::span<const double> mean) override;
 
   void train(bool on = true) override;
@@ -73,7 +74,7 @@ class ModuleModel : public layers::Model {
   std::vector<ModuleLayer> layers_;
   ModuleLoss loss_;
   at::ScalarType dtype_;
-  std::vector<Buffer> moving_;
+  std::vector<Buffer> moving_;  ///< In order of layers.
 };
 
 /// Returns the module of a holder or std::shared_ptr.

@@ -183,13 +183,12 @@ struct ResNetImpl::Parts {
     return found;
   }
 
-  /// In the order of statistics().
+  /// In the order of statistics(); the head has none.
   template <class See>
-  void for_each_norm(const See& see) {
-    see(stem.norm);
-    for (Residual& block : blocks) {
-      for (Unit& unit : block.units) see(unit.norm);
-      for (Unit& unit : block.shortcut) see(unit.norm);
+  void for_each_norm(layout::Range layers, const See& see) const {
+    const int64_t end = std::min(layers.end, std::ssize(blocks) + 1);
+    for (int64_t layer = layers.begin; layer < end; ++layer) {
+      for (const Unit* unit : units_of(layer)) see(unit->norm);
     }
   }
 };
@@ -264,15 +263,15 @@ double ResNetImpl::metric_sum(const layers::Flow& flow, const layers::Batch& bat
   return static_cast<double>(flow.at(0).argmax(1).eq(batch.targets).sum().item<int64_t>());
 }
 
-int64_t ResNetImpl::num_statistics() const {
+int64_t ResNetImpl::num_statistics(layout::Range layers) const {
   int64_t count = 0;
-  parts_->for_each_norm([&](const BatchNorm& norm) { count += 2 * norm.channels(); });
+  parts_->for_each_norm(layers, [&](const BatchNorm& norm) { count += 2 * norm.channels(); });
   return count;
 }
 
-std::vector<double> ResNetImpl::statistics() const {
+std::vector<double> ResNetImpl::statistics(layout::Range layers) const {
   std::vector<double> all;
-  parts_->for_each_norm([&](const BatchNorm& norm) {
+  parts_->for_each_norm(layers, [&](const BatchNorm& norm) {
     for (const at::Tensor& seen : {norm.seen_mean, norm.seen_var}) {
       const at::Tensor here = seen.cpu().contiguous();
       const auto* values = here.const_data_ptr<double>();
@@ -292,7 +291,7 @@ void ResNetImpl::update_statistics(std::span<const double> mean) {
     next += static_cast<size_t>(seen.numel());
     running.mul_(1 - kMomentum).add_(seen.to(running.options()), kMomentum);
   };
-  parts_->for_each_norm([&](const BatchNorm& norm) {
+  parts_->for_each_norm({0, num_layers()}, [&](const BatchNorm& norm) {
     move(norm.running_mean);
     move(norm.running_var);
   });

@@ -59,8 +59,9 @@ class ResNetImpl : public layers::Model {
   double metric_sum(const layers::Flow& flow, const layers::Batch& batch) const override;
 
   /// The statistics are mean and unbiased variance of every channel of every normalisation.
-  int64_t num_statistics() const override;
-  std::vector<double> statistics() const override;
+  using Model::num_statistics;
+  int64_t num_statistics(layout::Range layers) const override;
+  std::vector<double> statistics(layout::Range layers) const override;
   void update_statistics(std::span<const double> mean) override;
 
  private:

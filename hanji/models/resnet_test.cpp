@@ -123,7 +123,7 @@ TEST(ResNet, NormalisesAndMovesItsBuffersAsTorchDoes) {
   const at::Tensor expected = torchs(convolved).relu();
   EXPECT_TRUE(at::allclose(model->forward({0, 1}, {}, batch).at(0), expected, 1e-5, 1e-6));
   model->forward({0, model->num_layers()}, {}, batch);
-  model->update_statistics(model->statistics());
+  model->update_statistics(model->statistics({0, model->num_layers()}));
   const auto buffers = model->named_buffers();
   // The variance comes out of 1 / deviation, which has half a unit of the last place: 2^-23 of it.
   EXPECT_TRUE(at::allclose(buffers["bn1.running_mean"], torchs->running_mean, 1e-6, 1e-7));
@@ -142,7 +142,7 @@ TEST(ResNet, ForwardsMoveNoBufferAndEvaluationReadsThem) {
   model->eval();
   const at::Tensor before = model->forward({0, model->num_layers()}, {}, batch).at(0);
   EXPECT_FALSE(at::allclose(before, in_training));
-  model->update_statistics(model->statistics());
+  model->update_statistics(model->statistics({0, model->num_layers()}));
   EXPECT_FALSE(at::equal(before, model->forward({0, model->num_layers()}, {}, batch).at(0)));
 }
 
@@ -154,7 +154,7 @@ TEST(ResNet, RecomputationHasTheSameGradientsAndStatistics) {
     model->loss_sum(images_of(6), scopes).sum.backward();
     std::vector<at::Tensor> gradients;
     for (const at::Tensor& one : model->parameters()) gradients.push_back(one.grad());
-    return std::pair(gradients, model->statistics());
+    return std::pair(gradients, model->statistics({0, model->num_layers()}));
   };
   const auto [gradients, statistics] = run(false);
   const auto [again, statistics_again] = run(true);

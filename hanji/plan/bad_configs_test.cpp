@@ -135,10 +135,7 @@ BadConfigs cuts() {
        "[train]\nbits = \"stable\"\n[mesh]\npp = 2\n[parallel]\ndata = \"zero2\"\n[pipeline]\n"
        "schedule = \"zbh1\"\nvirtual_stages = 2\ncut = [1.5]\n[comm]\nengine = \"gloo\"\n",
        {},
-       {"run.toml:2:1: train.bits = stable sums gradients by grains in order, which mesh.pp = 2 "
-        "does "
-        "not do; set train.bits = \"run\"",
-        "run.toml:6:1: mesh.pp = 2 trains with replicas of each stage, but parallel.data is zero2; "
+       {"run.toml:6:1: mesh.pp = 2 trains with replicas of each stage, but parallel.data is zero2; "
         "set parallel.data = \"ddp\"",
         "run.toml:6:1: parallel.data = zero2 needs ranks that share memory, but comm.engine is "
         "gloo; "

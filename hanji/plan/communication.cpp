@@ -206,6 +206,7 @@ class StepCalls {
     } else {
       facts_.shards ? add_shards(*facts_.shards) : add_replicas();
     }
+    if (tree_) add_uses();
     const int64_t totals = kNumTotals + facts_.model.num_statistics;
     tree_ ? calls_.add_tree(*tree_, DType::kFloat64, totals)
           : calls_.add_all_reduce(ReduceOp::kSum, DType::kFloat64, totals, Lies::kPrivate);
@@ -237,6 +238,17 @@ class StepCalls {
       });
     }
     calls_.add_all_reduce(ReduceOp::kMax, DType::kUInt8, num_tensors(), Lies::kPrivate);
+  }
+
+  /// Of tied weights, each use after the first.
+  void add_uses() {
+    const std::vector<int64_t> sizes = facts_.model.tied_sizes();
+    if (sizes.empty()) return;
+    const auto element_bytes = static_cast<int64_t>(base::size_of(dtype_));
+    for (const auto& bucket : gradient_buckets(sizes, facts_.bucket_bytes, element_bytes).buckets) {
+      calls_.add_tree(*tree_, dtype_, bucket.end - bucket.begin);
+    }
+    calls_.add_all_reduce(ReduceOp::kMax, DType::kUInt8, std::ssize(sizes), Lies::kPrivate);
   }
 
   void add_shards(const ShardPlan& plan) {
@@ -372,7 +384,16 @@ Prediction calls_of_peers(const StepFacts& facts, const DataShare& share, int pe
       calls.add_all_reduces(one.ranks, ReduceOp::kSum, dtype, {one.elements}, Lies::kInHeap);
     }
     calls.add_broadcast(peers, DType::kFloat64, kNumTotals);
-    calls.add_all_reduces(peers, ReduceOp::kSum, DType::kFloat64, {1}, Lies::kPrivate);
+    if (const int64_t statistics = facts.model.num_statistics; statistics > 0) {
+      calls.add_in_groups(1, Routine::kAllGather, DType::kFloat64,
+                          std::vector<int64_t>(peers, statistics), Lies::kPrivate);
+    }
+    if (facts.stable_grain > 0) {
+      calls.add_in_groups(1, Routine::kAllGather, DType::kFloat64, facts.pipeline.norm_blocks,
+                          Lies::kPrivate);
+    } else {
+      calls.add_all_reduces(peers, ReduceOp::kSum, DType::kFloat64, {1}, Lies::kPrivate);
+    }
     calls.add_flows(facts.pipeline.flow_bytes / std::ssize(facts.shares));
   }
   calls.add_all_reduces(peers, ReduceOp::kMax, DType::kFloat64, {2}, Lies::kPrivate);

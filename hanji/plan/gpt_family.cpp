@@ -241,6 +241,7 @@ ModelFacts gpt_facts(const ModelSpec& m, const ActivationOptions& options, Featu
     facts.layers.back().name = fmt::format("block {}", i);
   }
   facts.layers.push_back(head(m, options, own));
+  if (m.tied) facts.layers.back().tied = {0};
   // The embeddings end in no branch, which recomputation would keep.
   facts.layers[1].kept = kept_by(m, options, {"norm.", "layer.", "block.stream"}, m.layers);
   return facts;

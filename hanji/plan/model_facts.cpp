@@ -82,6 +82,14 @@ std::vector<int64_t> ModelFacts::parameter_sizes() const {
   return sizes;
 }
 
+std::vector<int64_t> ModelFacts::tied_sizes() const {
+  std::vector<int64_t> sizes;
+  for (const LayerFacts& layer : layers) {
+    for (const int64_t index : layer.tied) sizes.push_back(parameters.at(index).elements);
+  }
+  return sizes;
+}
+
 ModelFacts ModelFacts::part(int index) const {
   ModelFacts part = *this;
   for (ParameterFacts& one : part.parameters) {

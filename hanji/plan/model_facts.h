@@ -112,6 +112,8 @@ struct ModelFacts {
   std::vector<int64_t> parameter_sizes() const;
   /// As rank `index` of those that cut the model has them.
   ModelFacts part(int index) const;
+  /// Elements of what layers read again after an earlier one: a tied weight, once for each later use.
+  std::vector<int64_t> tied_sizes() const;
   int64_t num_parameters() const;
   double product_flops_per_sample() const;
   double attention_flops_per_sample() const;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "hanji/base/units.h"
+#include "hanji/layout/unit.h"
 #include "hanji/plan/memory.h"
 #include "hanji/plan/plan.h"
 #include "hanji/schedule/pipeline_check.h"
@@ -81,6 +82,38 @@ std::map<int64_t, std::set<int>> ranks_that_read(const Plan& plan) {
     }
   }
   return ranks;
+}
+
+/// Of the gradients that each rank counts.
+std::vector<int64_t> norm_blocks(const Plan& plan) {
+  const auto schedule = schedule_of(plan, 0);
+  const std::vector<layout::Range> stages = stages_of(plan);
+  std::vector<int64_t> blocks(schedule.shape.num_ranks);
+  for (const ParameterFacts& one : plan.model.parameters) {
+    const auto first = std::ranges::find_if(
+        stages, [&](const layout::Range& layers) { return one.layer < layers.end; });
+    blocks[schedule.rank_of_stage[first - stages.begin()]] += layout::num_blocks(one.elements);
+  }
+  return blocks;
+}
+
+/// Sums of uses in the order of layers are those of two ranks, or of one.
+void check_uses(const Plan& plan, std::set<std::string>& mistakes) {
+  if (plan.config.train.bits != Bits::kStable) return;
+  std::map<int64_t, int64_t> later_uses;
+  for (const LayerFacts& layer : plan.model.layers) {
+    for (const int64_t index : layer.tied) ++later_uses[index];
+  }
+  for (const auto& [index, ranks] : ranks_that_read(plan)) {
+    const auto uses = later_uses.find(index);
+    if (ranks.size() < 2 || uses == later_uses.end() || uses->second == 1) continue;
+    mistakes.insert(fmt::format(
+        "train.bits = stable adds up the uses of a tied weight in order, but parameter {} is read "
+        "by "
+        "{} layers on {} ranks; set train.bits = \"run\", or a pipeline.cut with all of them on "
+        "one rank",
+        index, uses->second + 1, ranks.size()));
+  }
 }
 
 }  // namespace
@@ -168,10 +201,18 @@ ModelFacts facts_of_rank(const Plan& plan, int rank) {
     if (schedule.rank_of_stage[stage] != plan.mesh.coordinate(rank, "pp")) continue;
     for (int64_t i = stages[stage].begin; i < stages[stage].end; ++i) {
       own.layers.push_back(plan.model.layers[i]);
+      LayerFacts& layer = own.layers.back();
+      // What no earlier layer of this rank reads is the rank's first use.
+      std::erase_if(layer.tied, [&](int64_t index) { return !parameters.contains(index); });
+      parameters.merge(parameters_of(plan.model, {i, i + 1}));
     }
-    parameters.merge(parameters_of(plan.model, stages[stage]));
   }
   for (const int64_t index : parameters) own.parameters.push_back(plan.model.parameters[index]);
+  for (LayerFacts& layer : own.layers) {
+    for (int64_t& index : layer.tied) {
+      index = std::distance(parameters.begin(), parameters.find(index));
+    }
+  }
   return own;
 }
 
@@ -190,6 +231,7 @@ PipelineFacts pipeline_facts(const Plan& plan) {
     facts.tied.push_back({static_cast<int>(readers.size()), plan.model.parameters[index].elements});
   }
   facts.flow_bytes = flow_bytes_per_step(plan);
+  facts.norm_blocks = norm_blocks(plan);
   return facts;
 }
 
@@ -213,12 +255,6 @@ Status check_pipeline(const Plan& plan) {
   const Config& config = plan.config;
   if (plan.mesh.degree("pp") == 1) return {};
   std::set<std::string> mistakes;
-  if (plan.model.num_statistics > 0) {
-    mistakes.insert(
-        fmt::format("model.preset = {} updates running statistics, which stages do not exchange; "
-                    "remove mesh.pp",
-                    config.model.preset));
-  }
   const std::vector<layout::Range> stages = stages_of(plan);
   const auto asked = static_cast<size_t>(config.mesh.pp) * stages_per_rank(config);
   if (asked > plan.model.layers.size()) {
@@ -244,6 +280,7 @@ Status check_pipeline(const Plan& plan) {
                       i, stages[i].begin, stages[i].end));
     }
   }
+  if (mistakes.empty()) check_uses(plan, mistakes);
   const int64_t wanted = config.pipeline.micro_batches;
   if (const int64_t count = most_micro_batches(plan); wanted != kAuto && wanted != count) {
     mistakes.insert(fmt::format(

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "hanji/layout/unit.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/rank_memory.h"
 #include "hanji/plan/test_plan.h"
@@ -132,6 +133,48 @@ TEST(PlanOfAPipeline, JsonKeepsTheStages) {
   EXPECT_EQ(stages_of(read), stages_of(plan));
   EXPECT_EQ(step_actions(read, 1), step_actions(plan, 1));
   EXPECT_EQ(pipeline_facts(read).tied.size(), 1u);
+}
+
+PlanInputs stable_v(int pp) {
+  PlanInputs inputs = staged(pp);
+  inputs.config.train.bits = Bits::kStable;
+  inputs.config.pipeline.schedule = PipelineKind::kZbV;
+  return inputs;
+}
+
+TEST(PlanOfAPipeline, InStableALaterUseOnARankHasASumOfItsOwn) {
+  const int64_t table = made(two_cores()).model.parameters[0].elements;
+  EXPECT_THAT(facts_of_rank(made(stable_v(2)), 0).tied_sizes(), ElementsAre(table));
+  EXPECT_THAT(facts_of_rank(made(stable_v(2)), 1).tied_sizes(), ElementsAre());
+  EXPECT_THAT(facts_of_rank(made(staged(2)), 1).tied_sizes(), ElementsAre());
+}
+
+TEST(PlanOfAPipeline, InStableEveryGradientIsInOnePartialSumOfTheNorm) {
+  const Plan plan = made(stable_v(2));
+  int64_t blocks = 0;
+  for (const ParameterFacts& one : plan.model.parameters)
+    blocks += layout::num_blocks(one.elements);
+  const std::vector<int64_t> by_rank = pipeline_facts(plan).norm_blocks;
+  EXPECT_EQ(by_rank.size(), 2u);
+  EXPECT_EQ(by_rank[0] + by_rank[1], blocks);
+}
+
+TEST(PlanOfAPipeline, GrainsComeInTheOrderOfTheSchedule) {
+  PlanInputs inputs = staged(2, 2);
+  inputs.config.train.bits = Bits::kStable;
+  inputs.config.train.global_batch = 8;
+  inputs.config.pipeline.schedule = PipelineKind::kLoopedBfs;
+  const Plan plan = made(inputs);
+  EXPECT_THAT(grains_in_order(plan, 1, 0), ElementsAre(7, 6, 5, 4));
+  EXPECT_THAT(grains_in_order(plan, 1, 1), ElementsAre());
+}
+
+TEST(PlanOfAPipeline, InStableManyUsesOnSeveralRanksAreRejected) {
+  PlanInputs inputs = staged(2);
+  inputs.config.train.bits = Bits::kStable;
+  inputs.model->layers[1].tied = {0};
+  EXPECT_THAT(make_plan(inputs).status().message(),
+              HasSubstr("parameter 0 is read by 3 layers on 2 ranks"));
 }
 
 TEST(PlanOfAPipeline, TheJobIsThatOfOneProcess) {

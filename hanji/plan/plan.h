@@ -63,8 +63,10 @@ struct StableGrains {
   std::vector<layout::Range> owners = {};
 };
 StableGrains stable_grains(const Plan& plan);
+/// Stable: the grains of a rank in the order in which backwards of one of its stages take them.
+std::vector<int64_t> grains_in_order(const Plan& plan, int rank, int stage);
 
-/// Gradient buffers of a rank of each data coordinate: 1, or for stable bits those of its fold.
+/// Gradient buffers of a rank of each data coordinate: 1, or for stable bits those of its folds.
 std::vector<int64_t> gradient_buffers(const Plan& plan);
 /// The maximum over ranks.
 int64_t num_gradient_buffers(const Plan& plan);

@@ -127,12 +127,29 @@ StableGrains stable_grains(const Plan& plan) {
   return {train.global_batch / train.grain, grain_owners(plan.shares, train.grain)};
 }
 
+std::vector<int64_t> grains_in_order(const Plan& plan, int rank, int stage) {
+  const int64_t first = share_of(plan, rank).samples.begin / plan.config.train.grain;
+  std::vector<int64_t> grains = schedule::gradient_order(step_actions(plan, rank), stage);
+  for (int64_t& one : grains) one += first;
+  return grains;
+}
+
 std::vector<int64_t> gradient_buffers(const Plan& plan) {
   std::vector<int64_t> buffers(plan.shares.size(), 1);
   const StableGrains grains = stable_grains(plan);
   if (grains.count == 0) return buffers;
   const schedule::GrainTree tree = schedule::grain_tree(grains.count, grains.owners);
   for (size_t i = 0; i < buffers.size(); ++i) buffers[i] = tree.ranks[i].num_buffers;
+  if (plan.mesh.degree("pp") == 1) return buffers;
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    const int data = plan.mesh.data_coordinate(rank);
+    for (size_t stage = 0; stage < stages_of(plan).size(); ++stage) {
+      const auto order = grains_in_order(plan, rank, static_cast<int>(stage));
+      if (order.empty()) continue;
+      const auto fold = schedule::fold_in_order(tree.ranks[data].partials, order);
+      buffers[data] = std::max<int64_t>(buffers[data], fold.num_buffers);
+    }
+  }
   return buffers;
 }
 

@@ -135,6 +135,11 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
     lines = server_lines(served, part.data_coordinate, part.gradient_buffers,
                          message_bytes(config.comm));
   }
+  if (grains.count > 0) {
+    const auto uses = gradient_buckets(model.tied_sizes(), config.comm.bucket_bytes).flat.count;
+    const auto found = std::ranges::find(lines, "gradients", &MemoryLine::category);
+    if (found != lines.end()) found->bytes += part.gradient_buffers * uses * element;
+  }
   const RankStep step = step_of(plan, samples, part);
   lines.push_back({"activations", kept_bytes(plan, step)});
   if (plan.mesh.degree("pp") > 1) lines.push_back({"flows", flow_bytes(plan, step)});

@@ -43,13 +43,6 @@ void check_limits(const Config& c, Found& found) {
                        c.mesh.*one.degree),
            fmt::format("remove {}", one.key));
   }
-  if (c.train.bits == Bits::kStable) {
-    refuse(
-        "train.bits",
-        fmt::format("train.bits = stable sums gradients by grains in order, which {} does not do",
-                    stages),
-        "set train.bits = \"run\"");
-  }
   if (c.offload.optimizer == Place::kFile) {
     refuse("offload.optimizer",
            fmt::format("{} keeps moments in memory, but offload.optimizer is file", stages),

@@ -15,10 +15,11 @@ Status check_verifiable(const Plan& plan) {
         "compute.device = cuda has kernels whose bits are not those of the one process on a CPU "
         "that ranks are compared with; set compute.device = \"cpu\"");
   }
-  if (plan.config.mesh.pp > 1) {
+  if (plan.config.mesh.pp > 1 && plan.config.train.bits != Bits::kStable) {
     return base::unsupported(
-        "mesh.pp divides the tensors of the job among stages, which are not compared with one "
-        "process yet; remove mesh.pp");
+        "mesh.pp adds gradients of stages and norms of ranks in another order than one process; "
+        "set "
+        "train.bits = stable");
   }
   if (plan.config.mesh.tp > 1 && plan.config.train.bits != Bits::kStable) {
     return base::unsupported(fmt::format(
@@ -52,6 +53,7 @@ Result<Plan> without_axis(const Plan& plan, std::string_view axis) {
   Config& config = less.config;
   for (const AxisKey& one : kAxisKeys) config.mesh.*one.degree = less.mesh.degree(one.axis);
   config.run.ranks = less.ranks;
+  if (axis == "pp") config.pipeline = {};
   config.train.split.clear();
   config.parallel.sequence &= less.mesh.degree("tp") > 1;
   less.cpus.resize(less.ranks);

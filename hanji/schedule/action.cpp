@@ -141,6 +141,17 @@ bool completes_gradients(const ActionList& actions, size_t index) {
   return next != actions.end() && next->kind == ActionKind::kReduce;
 }
 
+/// backward_input computes the gradients of parameters too.
+std::vector<int64_t> gradient_order(const ActionList& actions, int stage) {
+  std::vector<int64_t> order;
+  for (const Action& action : actions) {
+    const bool computes =
+        action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
+    if (computes && action.stage == stage) order.push_back(action.micro_batch);
+  }
+  return order;
+}
+
 int64_t peak_bytes(const ActionList& actions, const std::function<int64_t(const Action&)>& kept) {
   std::set<Pass> has_backward;
   for (const Action& action : actions) {

@@ -70,6 +70,9 @@ Status check(const ActionList& actions);
 /// they may leave while it runs. Without a reduce none is.
 bool completes_gradients(const ActionList& actions, size_t index);
 
+/// The micro-batches of a stage in the order in which their backwards add to its gradients.
+std::vector<int64_t> gradient_order(const ActionList& actions, int stage);
+
 /// The most bytes that a rank keeps for backwards to come, at any point of a checked list.
 ///
 /// Units   `kept(forward)` is what that forward leaves; it is freed with its backward, or with its

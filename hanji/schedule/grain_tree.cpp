@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
+#include <map>
+#include <numeric>
+#include <utility>
 
 #include "hanji/schedule/internal/builder.h"
 #include "hanji/schedule/internal/limits.h"
@@ -38,17 +40,75 @@ void visit(GrainTree& tree, Range node) {
   tree.tree.push_back(-1);
 }
 
-// The binary counter of pairwise_tree(), on top of the partials that are already finished.
-void fold_partial(Fold& fold, Range partial, int base) {
-  int depth = 0;
-  for (int64_t i = 0; i < partial.size(); ++i) {
-    FoldStep step{partial.begin + i, base + depth, std::countr_one(static_cast<uint64_t>(i))};
-    if (i + 1 == partial.size()) step.num_combines = depth;
-    fold.num_buffers = std::max(fold.num_buffers, step.buffer + 1);
-    depth += 1 - step.num_combines;
-    fold.steps.push_back(step);
+/// Adds grains up as they come.
+class Folding {
+ public:
+  explicit Folding(std::vector<Range> partials) { fold_.partials = std::move(partials); }
+
+  void add(int64_t grain) {
+    FoldStep step{.grain = grain, .buffer = take_buffer()};
+    std::vector<Range> path = path_to(grain);
+    int buffer = step.buffer;
+    for (; path.size() > 1; path.pop_back()) {
+      const Range node = path.back(), parent = path[path.size() - 2];
+      const bool is_left = node.begin == parent.begin;
+      const auto sibling = complete_.find(is_left ? std::pair(node.end, parent.end)
+                                                  : std::pair(parent.begin, node.begin));
+      if (sibling == complete_.end()) break;
+      const Combine both{std::min(buffer, sibling->second), std::max(buffer, sibling->second)};
+      step.combines.push_back(both);
+      buffer = both.into;
+      is_taken_[both.from] = false;
+      complete_.erase(sibling);
+    }
+    complete_[{path.back().begin, path.back().end}] = buffer;
+    fold_.steps.push_back(std::move(step));
   }
-}
+
+  /// Partial i is then in buffer i.
+  Fold finish() {
+    fold_.num_buffers = static_cast<int>(is_taken_.size());
+    std::vector<int> order;
+    for (const Range& partial : fold_.partials) {
+      order.push_back(complete_.at({partial.begin, partial.end}));
+    }
+    for (int b = 0; b < fold_.num_buffers; ++b) {
+      if (std::ranges::find(order, b) == order.end()) order.push_back(b);
+    }
+    const auto renamed = [&](int buffer) {
+      return static_cast<int>(std::ranges::find(order, buffer) - order.begin());
+    };
+    for (FoldStep& step : fold_.steps) {
+      step.buffer = renamed(step.buffer);
+      for (Combine& one : step.combines) one = {renamed(one.into), renamed(one.from)};
+    }
+    return std::move(fold_);
+  }
+
+ private:
+  int take_buffer() {
+    const auto free = std::ranges::find(is_taken_, false);
+    const auto buffer = static_cast<int>(free - is_taken_.begin());
+    free == is_taken_.end() ? is_taken_.push_back(true) : void(*free = true);
+    return buffer;
+  }
+
+  /// From its partial down to the grain.
+  std::vector<Range> path_to(int64_t grain) const {
+    std::vector<Range> path = {*std::ranges::find_if(
+        fold_.partials, [&](const Range& one) { return grain >= one.begin && grain < one.end; })};
+    while (path.back().size() > 1) {
+      const Range node = path.back();
+      const int64_t middle = node.begin + split_point(node.size());
+      path.push_back(grain < middle ? Range{node.begin, middle} : Range{middle, node.end});
+    }
+    return path;
+  }
+
+  Fold fold_;
+  std::map<std::pair<int64_t, int64_t>, int> complete_;  ///< Nodes that wait for their sibling.
+  std::vector<bool> is_taken_;
+};
 
 }  // namespace
 
@@ -84,13 +144,30 @@ GrainTree internal::partial_tree(int64_t num_grains, std::span<const Range> owne
   return tree;
 }
 
+Fold fold_in_order(std::vector<Range> partials, std::span<const int64_t> grains) {
+  std::vector<int64_t> wanted, given(grains.begin(), grains.end());
+  for (const Range& one : partials) {
+    for (int64_t grain = one.begin; grain < one.end; ++grain) wanted.push_back(grain);
+  }
+  std::ranges::sort(given);
+  if (given != wanted) {
+    throw Error(base::invalid_argument(fmt::format(
+        "a fold of {} grains is given {}, not each of its own once; take the backwards of "
+        "a checked list",
+        wanted.size(), given.size())));
+  }
+  Folding folding(std::move(partials));
+  for (const int64_t grain : grains) folding.add(grain);
+  return folding.finish();
+}
+
 GrainTree grain_tree(int64_t num_grains, std::span<const Range> owners) {
   base::throw_if_error(check_owners(num_grains, owners));
   GrainTree tree = internal::partial_tree(num_grains, owners);
-  for (Fold& fold : tree.ranks) {
-    for (size_t i = 0; i < fold.partials.size(); ++i) {
-      fold_partial(fold, fold.partials[i], static_cast<int>(i));
-    }
+  for (size_t rank = 0; rank < owners.size(); ++rank) {
+    std::vector<int64_t> grains(owners[rank].size());
+    std::iota(grains.begin(), grains.end(), owners[rank].begin);
+    tree.ranks[rank] = fold_in_order(std::move(tree.ranks[rank].partials), grains);
   }
   return tree;
 }

@@ -10,13 +10,19 @@
 
 namespace hanji::schedule {
 
-/// What a rank does when the gradient of one grain is complete. Its buffers are a stack: the
-/// gradient is made in `buffer`; then, num_combines times, the last buffer is added to the one
-/// before it, which becomes the last: buffer[b-1] = buffer[b-1] + buffer[b].
+/// buffer[into] = buffer[into] + buffer[from].
+struct Combine {
+  int into = 0;
+  int from = 0;
+  bool operator==(const Combine&) const = default;
+};
+
+/// What a rank does when the gradient of one grain is complete: the gradient is made in `buffer`;
+/// then buffers are added, one pair after another.
 struct FoldStep {
   int64_t grain = 0;
   int buffer = 0;
-  int num_combines = 0;
+  std::vector<Combine> combines = {};
 
   bool operator==(const FoldStep&) const = default;
 };
@@ -26,7 +32,7 @@ struct Fold {
   /// The maximal subtrees inside the rank's grains, as leaf intervals in order. After the last
   /// step partial i lies in buffer i, which is part i of its input to tree_all_reduce().
   std::vector<layout::Range> partials;
-  std::vector<FoldStep> steps;  ///< One per grain, in order.
+  std::vector<FoldStep> steps;  ///< One per grain.
   int num_buffers = 0;          ///< Most buffers alive at once; at least partials.size().
 
   bool operator==(const Fold&) const = default;
@@ -58,7 +64,16 @@ struct GrainTree {
 /// least one grain and one rank. A rank may own nothing.
 Status check_owners(int64_t num_grains, std::span<const layout::Range> owners);
 
-/// Which rank forms which node. Throws Error where check_owners() refuses.
+/// The sums of a rank whose grains come in this order; the bits do not depend on it.
+///
+/// `partials`: of one rank of a grain tree. `grains`: each grain of them once.
+/// Cost    ascending or descending, at most one buffer more than partials and levels of the tree; up to
+///         a buffer for every other grain in other orders.
+/// Errors  throws invalid_argument for other grains.
+Fold fold_in_order(std::vector<layout::Range> partials, std::span<const int64_t> grains);
+
+/// Which rank forms which node; each rank takes its grains in ascending order. Throws Error where
+/// check_owners() refuses.
 GrainTree grain_tree(int64_t num_grains, std::span<const layout::Range> owners);
 
 /// sync; rank r combines slice r of all ranks' partials into all outputs; sync. Needs every

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <bit>
 #include <functional>
+#include <numeric>
 
 #include "hanji/schedule/check.h"
 #include "hanji/schedule/internal/test_lists.h"
@@ -27,17 +29,22 @@ void for_each_split(int64_t grains, int ranks, std::vector<Range>& owners,
   }
 }
 
-// Does what the fold says with one float per grain; checks that no buffer is used before its turn.
+// Does what the fold says with one float per grain; checks that no buffer is written over.
 std::vector<float> fold(const Fold& plan, const std::vector<float>& gradients) {
   std::vector<float> buffers(plan.num_buffers);
-  int depth = 0;
+  std::vector<bool> is_full(plan.num_buffers);
   for (const FoldStep& step : plan.steps) {
-    EXPECT_EQ(step.buffer, depth);
-    buffers[depth++] = gradients[step.grain];
-    for (int i = 0; i < step.num_combines; ++i, --depth) buffers[depth - 2] += buffers[depth - 1];
+    EXPECT_FALSE(is_full[step.buffer]);
+    buffers[step.buffer] = gradients[step.grain];
+    is_full[step.buffer] = true;
+    for (const auto& [into, from] : step.combines) {
+      EXPECT_TRUE(is_full[into] && is_full[from]);
+      buffers[into] += buffers[from];
+      is_full[from] = false;
+    }
   }
-  EXPECT_EQ(static_cast<size_t>(depth), plan.partials.size());
-  buffers.resize(depth);
+  for (int b = 0; b < plan.num_buffers; ++b) EXPECT_EQ(is_full[b], b < std::ssize(plan.partials));
+  buffers.resize(plan.partials.size());
   return buffers;
 }
 
@@ -111,10 +118,53 @@ TEST(GrainTree, AFoldIsAStackThatEndsWithThePartials) {
   const GrainTree tree = grain_tree(8, owners);
   // Rank 0: (0..3) in buffer 0, grain 4 alone in buffer 1.
   EXPECT_THAT(tree.ranks[0].steps,
-              ElementsAre(FoldStep{0, 0, 0}, FoldStep{1, 1, 1}, FoldStep{2, 1, 0},
-                          FoldStep{3, 2, 2}, FoldStep{4, 1, 0}));
+              ElementsAre(FoldStep{0, 0}, FoldStep{1, 1, {{0, 1}}}, FoldStep{2, 1},
+                          FoldStep{3, 2, {{1, 2}, {0, 1}}}, FoldStep{4, 1}));
   EXPECT_EQ(tree.ranks[0].num_buffers, 3);
   EXPECT_THAT(tree.tree, ElementsAre(0, 1, 2, -1, 3, -1, -1));
+}
+
+TEST(GrainTree, GivesTheSameBitsInEveryOrderOfGrains) {
+  for (int64_t grains = 1; grains <= 7; ++grains) {
+    const std::vector<float> gradients = rough(grains);
+    std::vector<Range> owners;
+    for_each_split(grains, 2, owners, [&](const std::vector<Range>& split) {
+      GrainTree tree = grain_tree(grains, split);
+      const std::vector<Range> partials = tree.ranks[1].partials;
+      std::vector<int64_t> order(split[1].size());
+      std::iota(order.begin(), order.end(), split[1].begin);
+      do {
+        tree.ranks[1] = fold_in_order(partials, order);
+        ASSERT_EQ(run(tree, gradients), tree_sum(gradients, 0, gradients.size()));
+      } while (std::ranges::next_permutation(order).found);
+    });
+  }
+}
+
+TEST(GrainTree, TakesFewBuffersForGrainsFromTheLastToTheFirst) {
+  for (const int64_t grains : {5, 8, 37, 100}) {
+    std::vector<int64_t> order(grains);
+    std::iota(order.rbegin(), order.rend(), 0);
+    const Fold backwards = fold_in_order({{0, grains}}, order);
+    EXPECT_LE(backwards.num_buffers, std::bit_width(static_cast<uint64_t>(grains - 1)) + 1);
+  }
+}
+
+// Else no test of an order could tell a fold from an accumulation.
+TEST(GrainTree, AddingGrainsAsTheyComeHasOtherBits) {
+  const std::vector<float> gradients = rough(37);
+  float sum = 0;
+  for (int grain = 36; grain >= 0; --grain) sum += gradients[grain];
+  EXPECT_NE(sum, tree_sum(gradients, 0, gradients.size()));
+}
+
+TEST(GrainTree, RefusesAnOrderOfOtherGrains) {
+  const auto fold = [](std::vector<int64_t> grains) {
+    return [grains] { fold_in_order({{2, 4}}, grains); };
+  };
+  for (const std::vector<int64_t>& wrong : {std::vector<int64_t>{2}, {2, 2}, {3, 4}, {2, 3, 3}}) {
+    EXPECT_THROW(fold(wrong)(), Error);
+  }
 }
 
 TEST(GrainTree, OwningEverythingIsOnePartial) {

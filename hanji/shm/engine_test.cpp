@@ -266,12 +266,9 @@ TEST(Engine, GrainTreeHasTheSameBitsForAllOwners) {
       auto* parts = member.allocate<double>(fold.num_buffers * stride + 1);
       auto* output = member.allocate<double>(kCount);
       for (const auto& step : fold.steps) {
-        int last = step.buffer;
-        for (int64_t i = 0; i < kCount; ++i) parts[last * stride + i] = value(step.grain, i);
-        for (int k = 0; k < step.num_combines; ++k, --last) {
-          for (int64_t i = 0; i < kCount; ++i) {
-            parts[(last - 1) * stride + i] += parts[last * stride + i];
-          }
+        for (int64_t i = 0; i < kCount; ++i) parts[step.buffer * stride + i] = value(step.grain, i);
+        for (const auto& [into, from] : step.combines) {
+          for (int64_t i = 0; i < kCount; ++i) parts[into * stride + i] += parts[from * stride + i];
         }
       }
       Call call = call_of(list);

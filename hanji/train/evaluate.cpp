@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <span>
@@ -61,7 +62,9 @@ Evaluation evaluate(Job& job, const data::Source& samples, const EvaluateInputs&
     layers::Flow flow = job.pipeline.forward(action, here, job.strategy->scopes());
     if (action.stage != job.pipeline.stages().last()) return;
     const std::array one = sums_of(*job.model, std::move(flow), here);
-    if (by_tree) by_tree->add(one);
+    if (by_tree) {
+      by_tree->add(inputs.tree->owners[job.data.rank()].begin + action.micro_batch, one);
+    }
     for (size_t i = 0; i < one.size(); ++i) values[i] += one[i];
   };
   const auto& stages = job.pipeline.stages();
@@ -70,10 +73,10 @@ Evaluation evaluate(Job& job, const data::Source& samples, const EvaluateInputs&
                    sizes, {.forward = forward});
   job.model->train();
   if (by_tree) {
-    const auto all = by_tree->total();
-    return means_of(all);
+    std::ranges::copy(by_tree->total(), values);
+  } else {
+    comm::all_reduce_on_host(totals, job.data, {.label = "evaluation"});
   }
-  comm::all_reduce_on_host(totals, job.data, {.label = "evaluation"});
   take_from_last_stage(totals, job, "evaluation");
   return means_of({values, kNumSums});
 }

@@ -15,19 +15,23 @@ GrainSums::GrainSums(schedule::GrainTree tree, const comm::Group& group, int64_t
       std::make_shared<const schedule::StepList>(schedule::tree_all_reduce(tree_, output_.numel()));
 }
 
-void GrainSums::add(std::span<const double> values) {
-  const schedule::FoldStep& step = tree_.ranks[group_.rank()].steps[next_++];
-  std::copy(values.begin(), values.end(), row(step.buffer));
-  for (int i = 0; i < step.num_combines; ++i) {
-    const double* last = row(step.buffer - i);
-    double* before = row(step.buffer - i - 1);
-    for (int64_t k = 0; k < width_; ++k) before[k] += last[k];
+void GrainSums::add(int64_t grain, std::span<const double> values) {
+  grains_[grain].assign(values.begin(), values.end());
+}
+
+void GrainSums::fold() {
+  for (const schedule::FoldStep& step : tree_.ranks[group_.rank()].steps) {
+    std::ranges::copy(grains_[step.grain], row(step.buffer));
+    for (const auto& [into, from] : step.combines) {
+      for (int64_t k = 0; k < width_; ++k) row(into)[k] += row(from)[k];
+    }
   }
+  grains_.clear();
 }
 
 std::span<const double> GrainSums::total() {
+  if (!grains_.empty()) fold();
   comm::tree_all_reduce(parts_, output_, steps_, group_, {.label = "totals"}).wait();
-  next_ = 0;
   return {row(0), static_cast<size_t>(width_)};
 }
 

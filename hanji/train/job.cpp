@@ -56,10 +56,15 @@ Ranks divide(const plan::Plan& plan, const comm::Group& group) {
   return ranks;
 }
 
+bool is_stable(const plan::Plan& plan) { return plan::stable_grains(plan).count > 0; }
+
 /// What a rank computes of the model; without a pipeline all of it.
 struct StagedModel {
   parallel::Pipeline pipeline;
   parallel::TiedParameters tied;
+  std::optional<parallel::StagedNorm> norm = {};
+  std::vector<parallel::TiedUse> uses = {};     ///< For stable bits, as the norm,
+  std::vector<parallel::GrainPart> parts = {};  ///< and what each stage has, leaves of uses too.
 };
 
 StagedModel stage(layers::Model& model, const plan::Plan& plan, const Ranks& ranks) {
@@ -68,8 +73,48 @@ StagedModel stage(layers::Model& model, const plan::Plan& plan, const Ranks& ran
     return {{model, one, ranks.all}, {model, one, ranks.all}};
   }
   const parallel::Stages stages{plan::stages_of(plan), plan::ranks_of_stages(plan)};
+  std::optional<parallel::StagedNorm> norm;
+  if (is_stable(plan)) norm.emplace(model, stages, *ranks.stages);
   parallel::keep_stages_of(ranks.stages->rank(), stages, model);
-  return {{model, stages, *ranks.stages}, {model, stages, *ranks.stages}};
+  return {{model, stages, *ranks.stages}, {model, stages, *ranks.stages}, std::move(norm)};
+}
+
+/// What is summed over grains by itself: each use of a parameter, and the parameters of each stage.
+void divide_by_grains(const layers::Model& model, const plan::Plan& plan, const Ranks& ranks,
+                      StagedModel& staged) {
+  if (!is_stable(plan)) return;
+  const parallel::Stages& stages = staged.pipeline.stages();
+  std::vector<layout::Range> own;
+  for (int stage = 0; stage <= stages.last(); ++stage) {
+    if (staged.pipeline.has(stage)) own.push_back(stages.layers[stage]);
+  }
+  staged.uses = parallel::tied_uses(model, own);
+  if (!ranks.stages) return;
+  for (int stage = 0; stage <= stages.last(); ++stage) {
+    parallel::GrainPart& part = staged.parts.emplace_back();
+    if (!staged.pipeline.has(stage)) continue;
+    part.grains = plan::grains_in_order(plan, ranks.all.rank(), stage);
+    const layout::Range layers = stages.layers[stage];
+    for (int64_t i = layers.begin; i < layers.end; ++i) {
+      // A parameter is of the first part that has it, later ones have leaves of its uses.
+      std::ranges::copy(model.layer_parameters(i), std::back_inserter(part.parameters));
+    }
+    for (const parallel::TiedUse& use : staged.uses) {
+      if (layers.begin <= use.layer && use.layer < layers.end) part.parameters.push_back(use.leaf);
+    }
+  }
+}
+
+/// The sums of the gradients of tied weights' later uses.
+std::optional<parallel::Replicas> sums_of_uses(const plan::Plan& plan, const StagedModel& staged,
+                                               const Ranks& ranks) {
+  if (staged.uses.empty()) return std::nullopt;
+  std::vector<parallel::NamedParameter> leaves;
+  for (const parallel::TiedUse& use : staged.uses) leaves.push_back({use.parameter.name, use.leaf});
+  parallel::DataParallelOptions options = reduction(plan);
+  options.parts = staged.parts;
+  options.check_every = 0;
+  return parallel::data_parallel(std::move(leaves), ranks.data, options);
 }
 
 /// What ranks that cut the model have in full.
@@ -106,6 +151,8 @@ Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model, StagedM
   }
   std::vector<layers::LayerScope> scopes = training_scopes(plan.config, *model);
   std::ranges::copy(strategy->scopes(), std::back_inserter(scopes));
+  if (!staged.uses.empty()) scopes.push_back(parallel::use_scope(staged.uses));
+  auto use_sums = sums_of_uses(plan, staged, ranks);
   return {.model = std::move(model),
           .scopes = std::move(scopes),
           .strategy = std::move(strategy),
@@ -113,12 +160,15 @@ Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model, StagedM
           .data = ranks.data,
           .pipeline = std::move(staged.pipeline),
           .tied = std::move(staged.tied),
+          .uses = std::move(staged.uses),
+          .use_sums = std::move(use_sums),
           .peers = ranks.peers,
           .cut = ranks.cut,
           .stages = ranks.stages,
           .device = comm::device_of(ranks.all),
           .totals = std::move(totals),
-          .block_norm = std::move(block_norm)};
+          .block_norm = std::move(block_norm),
+          .staged_norm = std::move(staged.norm)};
 }
 
 ReplicatedOptions replicated(const plan::Plan& plan,
@@ -172,6 +222,9 @@ parallel::DataParallelOptions reduction(const plan::Plan& plan) {
 
 double gradient_norm(const Job& job) {
   if (job.block_norm) return job.block_norm->of(job.strategy->gradients());
+  if (job.staged_norm) {
+    return job.staged_norm->of(job.strategy->parameters(), job.strategy->gradients());
+  }
   const double mine = job.strategy->gradient_norm();
   const auto& parts = job.stages ? job.stages : job.cut;
   if (!parts) return mine;
@@ -180,7 +233,19 @@ double gradient_norm(const Job& job) {
   return std::sqrt(squares.item<double>());
 }
 
+void begin_grain(Job& job, int64_t index, size_t stage) {
+  job.strategy->begin_grain(index, stage);
+  if (job.use_sums) job.use_sums->grain(index, stage);
+}
+
 void sum_tied_gradients(const Job& job) {
+  const auto& parameters = job.strategy->parameters();
+  for (const parallel::TiedUse& use : job.uses) {
+    if (!use.leaf.grad().defined()) continue;
+    const auto found =
+        std::ranges::find(parameters, use.parameter.name, &parallel::NamedParameter::name);
+    job.strategy->add_gradient(found - parameters.begin(), use.leaf.grad());
+  }
   if (!job.stages) return;
   job.tied.sum(job.strategy->parameters(), job.strategy->gradients());
 }
@@ -221,6 +286,7 @@ Job assemble(const plan::Plan& plan, const comm::Group& group, const MakeModel& 
   const Ranks ranks = divide(plan, group);
   auto model = make_model(plan, make, comm::device_of(group), ranks.axis());
   StagedModel staged = stage(*model, plan, ranks);
+  divide_by_grains(*model, plan, ranks, staged);
   std::unique_ptr<Strategy> strategy;
   if (data == plan::Sharding::kServer) {
     strategy = std::make_unique<ServedStrategy>(*model, ranks.data, served(plan));
@@ -235,7 +301,9 @@ Job assemble(const plan::Plan& plan, const comm::Group& group,
   const Ranks ranks = divide(plan, group);
   auto model = make_model(plan, make, comm::device_of(group), ranks.axis());
   StagedModel staged = stage(*model, plan, ranks);
+  divide_by_grains(*model, plan, ranks, staged);
   ReplicatedOptions replicas = replicated(plan, options);
+  replicas.reduction.parts = staged.parts;
   replicas.counts = [&](const at::Tensor& one) { return staged.tied.is_first(one); };
   auto strategy = std::make_unique<ReplicatedStrategy>(*model, ranks.data, replicas);
   return job_of(plan, std::move(model), std::move(staged), std::move(strategy), ranks);

@@ -9,7 +9,9 @@
 #include "hanji/layers/flow.h"
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/pipeline/pipeline.h"
+#include "hanji/parallel/pipeline/staged_norm.h"
 #include "hanji/parallel/tensor/block_norm.h"
+#include "hanji/parallel/tied_uses.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/grain_sums.h"
@@ -24,16 +26,19 @@ struct Job {
   std::shared_ptr<layers::Model> model;
   std::vector<layers::LayerScope> scopes;  ///< Around each layer in training.
   std::unique_ptr<Strategy> strategy;
-  comm::Group group;                               ///< Of all ranks.
-  comm::Group data;                                ///< One rank of each data coordinate.
-  parallel::Pipeline pipeline;                     ///< Of one stage, if `stages` is empty.
-  parallel::TiedParameters tied;                   ///< Of several stages.
-  std::optional<comm::Group> peers;                ///< Ranks that see the same samples, if any.
-  std::optional<comm::Group> cut;                  ///< Of them, those that cut the model, if any.
-  std::optional<comm::Group> stages;               ///< Those that share out its layers, if any.
-  c10::Device device;                              ///< Of the model and its batches.
-  std::optional<GrainSums> totals = std::nullopt;  ///< For stable bits: over a step's grains.
+  comm::Group group;                                ///< Of all ranks.
+  comm::Group data;                                 ///< One rank of each data coordinate.
+  parallel::Pipeline pipeline;                      ///< Of one stage, if `stages` is empty.
+  parallel::TiedParameters tied;                    ///< Of several stages.
+  std::vector<parallel::TiedUse> uses = {};         ///< For stable bits: of this rank's layers,
+  std::optional<parallel::Replicas> use_sums = {};  ///< and the sums of their gradients, if any.
+  std::optional<comm::Group> peers;                 ///< Ranks that see the same samples, if any.
+  std::optional<comm::Group> cut;                   ///< Of them, those that cut the model, if any.
+  std::optional<comm::Group> stages;                ///< Those that share out its layers, if any.
+  c10::Device device;                               ///< Of the model and its batches.
+  std::optional<GrainSums> totals = std::nullopt;   ///< For stable bits: over a step's grains.
   std::optional<parallel::tensor::BlockNorm> block_norm = {};  ///< Of a model in blocks.
+  std::optional<parallel::StagedNorm> staged_norm = {};        ///< For stable bits: of stages.
 };
 
 /// Numbers of each data coordinate that are summed over all ranks in a step: loss, targets, two kinds
@@ -44,7 +49,10 @@ inline constexpr int64_t kNumTotals = 4;
 /// grains.
 parallel::DataParallelOptions reduction(const plan::Plan& plan);
 
-/// Gives every copy of a weight that several stages read the sum of its gradients. Collective.
+/// Stable: as Strategy::begin_grain(), for each use of tied weights too.
+void begin_grain(Job& job, int64_t index, size_t stage);
+
+/// Adds up the gradients of all uses of tied weights, those in stages of other ranks too. Collective.
 void sum_tied_gradients(const Job& job);
 
 /// Replaces values on the host by those of the rank with the last stage. Collective.

@@ -103,10 +103,13 @@ checkpoint::StateHashes hashes_of(const std::vector<StateTensor>& model,
   return {of_model.hex(), hash.hex()};
 }
 
-void Observer::backward(report::BackwardPart of, size_t parameter, const at::Tensor& gradient) {
+void Observer::backward(report::BackwardPart of, const GradientName& name,
+                        const at::Tensor& gradient) {
   // A sum of hashes: parameters come in the order in which backward reaches them.
-  const std::array<uint64_t, 2> both = {parameter, base::xxh3(bytes_of(on_the_host(gradient)))};
-  backwards_[of] += base::xxh3(std::as_bytes(std::span(both)));
+  const std::array<uint64_t, 3> all = {base::xxh3(std::as_bytes(std::span(name.parameter))),
+                                       static_cast<uint64_t>(name.layer),
+                                       base::xxh3(bytes_of(on_the_host(gradient)))};
+  backwards_[of] += base::xxh3(std::as_bytes(std::span(all)));
 }
 
 void Observer::add(std::vector<report::Digest>& digests, Quantity quantity,
@@ -147,8 +150,10 @@ Status Observer::keep(const JobView& job) const {
 void Observer::summed(const std::vector<StateTensor>& gradients) {
   add(gradients_, Quantity::kGradient, gradients);
   if (options_.keep_step != std::ssize(run_.steps)) return;
-  kept_gradients_ = gradients;
-  for (StateTensor& one : kept_gradients_) one.tensor = one.tensor.clone();
+  kept_gradients_.clear();
+  for (const StateTensor& one : gradients) {
+    kept_gradients_.push_back({one.name, options_.whole_of(one).clone()});
+  }
 }
 
 Status Observer::step(int64_t steps_done, const JobView& job, const StepTotals& totals) {

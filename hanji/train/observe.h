@@ -76,6 +76,12 @@ struct ObserveOptions {
   WholeOf whole_of = [](const StateTensor& one) { return one.tensor; };
 };
 
+/// A parameter and the first of the layers whose gradient is meant.
+struct GradientName {
+  std::string parameter;
+  int64_t layer = 0;
+};
+
 /// Notes what one process sees of a job, as digests of whole tensors.
 ///
 /// Order   the ranks that have parts of tensors call the members alike.
@@ -84,9 +90,9 @@ class Observer {
  public:
   explicit Observer(ObserveOptions options = {}) : options_(std::move(options)) {}
 
-  /// The gradients of one backward(), before they are added to others: call it once per parameter
-  /// (by its index) and part, in any order.
-  void backward(report::BackwardPart of, size_t parameter, const at::Tensor& gradient);
+  /// The gradients of one backward(), before they are added to others: call it once per parameter, layer
+  /// that reads it and part, in any order.
+  void backward(report::BackwardPart of, const GradientName& name, const at::Tensor& gradient);
   /// The sum of all gradients, before the update divides it. A step without it (a skipped update)
   /// shows what JobView has.
   void summed(const std::vector<StateTensor>& gradients);

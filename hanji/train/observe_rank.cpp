@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <memory>
+
 #include "hanji/data/loader.h"
 #include "hanji/layers/model.h"
 #include "hanji/train/loop.h"
@@ -10,30 +13,56 @@
 namespace hanji::train {
 namespace {
 
-/// Tells an observer every gradient that autograd hands to a parameter, before any reducer or sum
-/// sees it: of a model that ranks cut, this rank's parts. The hooks end with the model.
+/// Tells an observer every gradient that autograd hands to a use of a parameter, before any reducer or
+/// sum sees it: of a model that ranks cut, this rank's parts. The hooks end with the model.
 class GradientWatch {
  public:
   GradientWatch(const Job& job, const plan::Plan& plan, Observer& observer) {
-    const layout::Range samples = plan::share_of(plan, job.group.rank()).samples;
-    for (const layout::Range positions : data::cut(samples, plan.micro_batch)) {
-      grains_.push_back(positions.begin / plan.config.train.grain);
+    for (const parallel::NamedParameter& one : job.strategy->parameters()) {
+      watch(job, plan, observer, {one.name, first_layer(job, one.tensor)}, one.tensor);
     }
-    const auto& parameters = job.strategy->parameters();
-    counts_.resize(parameters.size());
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      parameters[i].tensor.register_hook(
-          [this, i, &observer, part = job.model->cut().index](const at::Tensor& gradient) {
-            observer.backward({grains_[counts_[i]++ % grains_.size()], part}, i, gradient);
-          });
+    for (const parallel::TiedUse& use : job.uses) {
+      watch(job, plan, observer, {use.parameter.name, use.layer}, use.leaf);
     }
   }
   GradientWatch(const GradientWatch&) = delete;
   GradientWatch& operator=(const GradientWatch&) = delete;
 
  private:
-  std::vector<int64_t> grains_;  ///< By backward of a step.
-  std::vector<size_t> counts_;   ///< Of gradients, by parameter.
+  /// Of this rank's layers.
+  static int64_t first_layer(const Job& job, const at::Tensor& parameter) {
+    const parallel::Stages& stages = job.pipeline.stages();
+    for (int stage = 0; stage <= stages.last(); ++stage) {
+      for (int64_t i = stages.layers[stage].begin;
+           job.pipeline.has(stage) && i < stages.layers[stage].end; ++i) {
+        const auto read = job.model->layer_parameters(i);
+        if (std::ranges::any_of(read, [&](const auto& one) { return one.is_same(parameter); })) {
+          return i;
+        }
+      }
+    }
+    return 0;
+  }
+
+  /// By backward of a step that reaches a layer.
+  static std::vector<int64_t> grains_of(const Job& job, const plan::Plan& plan, int64_t layer) {
+    const int rank = job.group.rank();
+    if (job.stages) return plan::grains_in_order(plan, rank, job.pipeline.stages().of_layer(layer));
+    std::vector<int64_t> grains;
+    for (const auto positions : data::cut(plan::share_of(plan, rank).samples, plan.micro_batch)) {
+      grains.push_back(positions.begin / plan.config.train.grain);
+    }
+    return grains;
+  }
+
+  static void watch(const Job& job, const plan::Plan& plan, Observer& observer,
+                    const GradientName& name, const at::Tensor& leaf) {
+    const int part = job.stages ? job.stages->rank() : job.model->cut().index;
+    leaf.register_hook([&observer, name, part, grains = grains_of(job, plan, name.layer),
+                        count = std::make_shared<size_t>(0)](const at::Tensor& gradient) {
+      observer.backward({grains[(*count)++ % grains.size()], part}, name, gradient);
+    });
+  }
 };
 
 }  // namespace
@@ -48,7 +77,7 @@ report::ObservedRun observe_rank(const plan::Plan& plan, const Dataset& dataset,
   of_whole_tensors.whole_of = [&job](const StateTensor& one) { return whole_of(one, job); };
   Observer observer(of_whole_tensors);
   const GradientWatch watch(job, plan, observer);
-  base::throw_if_error(observer.step(0, view_of(job)));
+  base::throw_if_error(observer.step(0, view_of_stages(job)));
   LoopInputs inputs{.plan = plan,
                     .dataset = dataset,
                     .memory = memory,
@@ -57,9 +86,9 @@ report::ObservedRun observe_rank(const plan::Plan& plan, const Dataset& dataset,
                     .before_update = [&] { observer.summed(view_with_gradients(job).gradients); }};
   inputs.step = [&](Job& in, const plan::TrainConfig& train, const StepInputs& step) {
     const StepResult result = parts.step(in, train, step);
-    base::throw_if_error(observer.step(step.number + 1,
-                                       result.updated ? view_of(in) : view_with_gradients(in),
-                                       {result.loss, result.gradient_norm}));
+    base::throw_if_error(observer.step(
+        step.number + 1, result.updated ? view_of_stages(in) : view_with_gradients(in),
+        {result.loss, result.gradient_norm}));
     return result;
   };
   const LoopOutcome outcome = run_loop(job, inputs);
@@ -69,7 +98,7 @@ report::ObservedRun observe_rank(const plan::Plan& plan, const Dataset& dataset,
                     "verified",
                     outcome.stop_signal, outcome.steps_done)));
   }
-  return observer.finish(view_of(job));
+  return observer.finish(view_of_stages(job));
 }
 
 }  // namespace hanji::train

@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/parallel/named_parameter.h"
+#include "hanji/plan/pipeline_plan.h"
 #include "hanji/plan/verifiable.h"
 #include "hanji/schedule/pairwise_tree.h"
 #include "hanji/train/learning_rate.h"
@@ -53,12 +55,24 @@ OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset, const Mak
       leaves_(leaves_of(plan)),
       model_(make_model(plan, make)),
       scopes_(training_scopes(plan.config, *model_)) {
+  if (plan.config.train.bits == plan::Bits::kStable) {
+    uses_ = parallel::tied_uses(*model_, {{0, model_->num_layers()}});
+    scopes_.push_back(parallel::use_scope(uses_));
+  }
   const auto learning = parallel::learning_parameters(*model_);
   const layout::PlacementTable placements = model_->cut().placements;
   const bool is_cut = plan.mesh.degree("tp") > 1;
   for (const auto& [name, tensor] : learning) {
     parameters_.push_back(tensor);
+    names_.push_back({name, model_->layer_of(tensor)});
     if (is_cut) placements_.push_back(layout::placement_of(placements, name).or_throw());
+  }
+  for (const parallel::TiedUse& use : uses_) {
+    parameters_.push_back(use.leaf);
+    names_.push_back({use.parameter.name, use.layer});
+    if (is_cut) {
+      placements_.push_back(layout::placement_of(placements, use.parameter.name).or_throw());
+    }
   }
   flat_ = parallel::flat_layout_of(learning);
   const auto options = parameters_[0].detach().options();
@@ -81,7 +95,7 @@ void OneProcess::forward_backward(Range positions, Sum& leaf, Observer& observer
   loss.sum.backward();
   leaf.loss += loss.sum.item<double>();
   leaf.num_targets += static_cast<double>(loss.count);
-  leaf.statistics.add(model_->statistics(), positions.size());
+  leaf.statistics.add(model_->statistics({0, model_->num_layers()}), positions.size());
   std::vector<at::Tensor> gradients;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     observe_gradient(positions.begin / train.grain, i, observer);
@@ -94,12 +108,22 @@ void OneProcess::forward_backward(Range positions, Sum& leaf, Observer& observer
   }
 }
 
+/// The rank of the pipeline whose stage has the layer.
+int OneProcess::part_of(const GradientName& gradient) const {
+  if (plan_.mesh.degree("pp") == 1) return 0;
+  const std::vector<Range> stages = plan::stages_of(plan_);
+  const auto found = std::ranges::find_if(
+      stages, [&](const Range& layers) { return gradient.layer < layers.end; });
+  return plan::ranks_of_stages(plan_)[found - stages.begin()];
+}
+
 void OneProcess::observe_gradient(int64_t grain, size_t i, Observer& observer) const {
   const at::Tensor& gradient = parameters_[i].grad();
-  if (placements_.empty()) return observer.backward({grain}, i, gradient);
+  if (placements_.empty())
+    return observer.backward({grain, part_of(names_[i])}, names_[i], gradient);
   const int degree = plan_.mesh.degree("tp");
   for (int part = 0; part < degree; ++part) {
-    observer.backward({grain, part}, i,
+    observer.backward({grain, part}, names_[i],
                       parallel::tensor::part_of(gradient, placements_[i], part, degree));
   }
 }
@@ -122,6 +146,17 @@ OneProcess::Sum OneProcess::sum(Range leaves, Observer& observer) {
   return left;
 }
 
+/// To the sums of the first uses, in order of layers.
+void OneProcess::add_uses(const std::vector<at::Tensor>& sums) {
+  const auto learning = parallel::learning_parameters(*model_);
+  const std::vector<at::Tensor> first = gradients();
+  for (size_t i = 0; i < uses_.size(); ++i) {
+    const auto found =
+        std::ranges::find(learning, uses_[i].parameter.name, &parallel::NamedParameter::name);
+    first[found - learning.begin()].add_(sums[learning.size() + i]);
+  }
+}
+
 std::vector<at::Tensor> OneProcess::gradients() const {
   return by_parameter(gradients_, flat_, parallel::learning_parameters(*model_));
 }
@@ -133,10 +168,11 @@ double OneProcess::gradient_norm() const {
 StepTotals OneProcess::step(Observer& observer) {
   const plan::TrainConfig& train = plan_.config.train;
   const Sum all = sum({0, std::ssize(leaves_)}, observer);
-  for (size_t i = 0; i < parameters_.size(); ++i) {
+  for (size_t i = 0; i < flat_.sizes.size(); ++i) {
     gradients_.slice(0, flat_.offsets[i], flat_.offsets[i] + flat_.sizes[i])
         .copy_(all.gradients[i].view({-1}));
   }
+  add_uses(all.gradients);
   const StepTotals totals{.loss = all.loss / all.num_targets,
                           .gradient_norm = gradient_norm() / all.num_targets};
   const bool finite = std::isfinite(totals.loss) && std::isfinite(totals.gradient_norm);

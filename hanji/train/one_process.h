@@ -11,6 +11,7 @@
 #include "hanji/layout/flat.h"
 #include "hanji/parallel/flat_optimizer.h"
 #include "hanji/parallel/tensor/block_norm.h"
+#include "hanji/parallel/tied_uses.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/observe.h"
@@ -52,8 +53,10 @@ class OneProcess {
   Sum sum(layout::Range leaves, Observer& observer);
   void forward_backward(layout::Range positions, Sum& leaf, Observer& observer);
   std::vector<at::Tensor> gradients() const;
+  int part_of(const GradientName& gradient) const;
   /// As many parts as the plan's ranks have of it.
   void observe_gradient(int64_t grain, size_t parameter, Observer& observer) const;
+  void add_uses(const std::vector<at::Tensor>& sums);
   double gradient_norm() const;
 
   const plan::Plan& plan_;
@@ -63,7 +66,9 @@ class OneProcess {
   std::vector<std::vector<layout::Range>> leaves_;
   std::shared_ptr<layers::Model> model_;
   std::vector<layers::LayerScope> scopes_;
-  std::vector<at::Tensor> parameters_;
+  std::vector<parallel::TiedUse> uses_;
+  std::vector<at::Tensor> parameters_;         ///< That learn, then the leaves of uses.
+  std::vector<GradientName> names_;            ///< Of each.
   std::vector<layout::Placement> placements_;  ///< Of each, if ranks cut the model.
   layout::FlatLayout flat_;
   at::Tensor gradients_;

@@ -68,6 +68,7 @@ ReplicatedStrategy::ReplicatedStrategy(layers::Model& model, const comm::Group& 
     : model_(model),
       group_(group),
       replicas_(parallel::data_parallel(model, group, options.reduction)),
+      in_stages_(!options.reduction.parts.empty()),
       places_(places_of(model, replicas_)),
       optimizer_(make_optimizer(replicas_, group, options)),
       counted_(counted_parameters(model, replicas_, options)) {
@@ -78,12 +79,18 @@ void ReplicatedStrategy::begin_step() {
   for (const auto& parameter : parameters()) parameter.tensor.mutable_grad().reset();
 }
 
-void ReplicatedStrategy::begin_grain(int64_t index) {
-  replicas_.grain(index);
+void ReplicatedStrategy::begin_grain(int64_t index, size_t stage) {
+  replicas_.grain(index, stage);
   set_slots();
 }
 
+void ReplicatedStrategy::add_gradient(size_t parameter, const at::Tensor& more) {
+  gradients()[parameter].add_(more);
+}
+
+/// A stage's forward comes before it is known where its backward may write.
 void ReplicatedStrategy::set_slots() {
+  if (in_stages_) return;
   const std::vector<at::Tensor> own = replicas_.gradient_slots();
   std::vector<at::Tensor> slots;
   for (const auto& place : places_) slots.push_back(place ? own[*place] : at::Tensor());

@@ -39,7 +39,8 @@ class ReplicatedStrategy : public Strategy {
     return replicas_.parameters();
   }
   void begin_step() override;
-  void begin_grain(int64_t index) override;
+  void begin_grain(int64_t index, size_t stage) override;
+  void add_gradient(size_t parameter, const at::Tensor& more) override;
   void accumulate(const std::function<void()>& backward) override;
   double gradient_norm() override;
   void update(double learning_rate, double gradient_divisor) override;
@@ -59,6 +60,7 @@ class ReplicatedStrategy : public Strategy {
   layers::Model& model_;
   comm::Group group_;
   parallel::Replicas replicas_;
+  bool in_stages_;  ///< Whose grains are summed one by one.
   /// Of each parameter of the model among parameters(); none for one that does not learn here.
   std::vector<std::optional<size_t>> places_;
   std::unique_ptr<parallel::FlatOptimizer> optimizer_;

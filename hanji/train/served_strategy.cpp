@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/shared_tensor.h"
@@ -34,6 +35,7 @@ ServedStrategy::ServedStrategy(layers::Model& model, const comm::Group& group,
     };
     return make(std::move(part), sum);
   };
+  options.on_sum = [this](at::Tensor& sum) { add_more(sum); };
   server_.emplace(parallel::parameter_server(model, group_, options));
 }
 
@@ -42,9 +44,27 @@ void ServedStrategy::begin_step() {
   model_.set_gradient_slots(server_->gradient_slots());
 }
 
-void ServedStrategy::begin_grain(int64_t index) {
+void ServedStrategy::begin_grain(int64_t index, size_t /*stage*/) {
   server_->grain(index);
   model_.set_gradient_slots(server_->gradient_slots());
+}
+
+void ServedStrategy::add_gradient(size_t parameter, const at::Tensor& more) {
+  more_.emplace_back(parameter, more);
+}
+
+/// To the sum of this rank's range.
+void ServedStrategy::add_more(at::Tensor& sum) {
+  const layout::FlatLayout& flat = server_->flat_layout();
+  const layout::Range own = server_->shares().range_of(group_.rank());
+  for (const auto& [parameter, more] : std::exchange(more_, {})) {
+    const int64_t first = flat.offsets[parameter];
+    const int64_t begin = std::max(own.begin, first);
+    const int64_t end = std::min(own.end, first + flat.sizes[parameter]);
+    if (begin >= end) continue;
+    sum.slice(0, begin - own.begin, end - own.begin)
+        .add_(more.flatten().slice(0, begin - first, end - first));
+  }
 }
 
 double ServedStrategy::gradient_norm() {

@@ -23,7 +23,8 @@ class ServedStrategy : public Strategy {
 
   const std::vector<parallel::NamedParameter>& parameters() const override { return parameters_; }
   void begin_step() override;
-  void begin_grain(int64_t index) override;
+  void begin_grain(int64_t index, size_t stage) override;
+  void add_gradient(size_t parameter, const at::Tensor& more) override;
   void accumulate(const std::function<void()>& backward) override { backward(); }
   double gradient_norm() override;
   void update(double learning_rate, double gradient_divisor) override;
@@ -35,12 +36,15 @@ class ServedStrategy : public Strategy {
   comm::Stats stats() const override;
 
  private:
+  void add_more(at::Tensor& sum);
+
   layers::Model& model_;
   comm::Group group_;
   std::vector<parallel::NamedParameter> parameters_;
-  std::vector<std::string> names_;  ///< Of the optimizer's moments.
-  at::Tensor moments_;              ///< [names, flat count], shared by all ranks.
-  at::Tensor sum_;                  ///< Of all gradients, in this server's range.
+  std::vector<std::string> names_;                   ///< Of the optimizer's moments.
+  at::Tensor moments_;                               ///< [names, flat count], shared by all ranks.
+  at::Tensor sum_;                                   ///< Of all gradients, in this server's range.
+  std::vector<std::pair<size_t, at::Tensor>> more_;  ///< Of add_gradient(), by parameter.
   std::optional<parallel::ParameterServer> server_;
 };
 

@@ -98,9 +98,19 @@ void ShardedStrategy::begin_step() {
   model_.set_gradient_slots(sharded_.gradient_slots());
 }
 
-void ShardedStrategy::begin_grain(int64_t index) {
+void ShardedStrategy::begin_grain(int64_t index, size_t /*stage*/) {
   sharded_.grain(index);
   model_.set_gradient_slots(sharded_.gradient_slots());
+}
+
+void ShardedStrategy::add_gradient(size_t parameter, const at::Tensor& more) {
+  const at::NoGradGuard no_grad;
+  sharded_.whole_sums()[parameter].add_(more);
+  for (const parallel::Shard& shard : sharded_.shards()) {
+    if (shard.name != parameters_[parameter].name || !shard.tensor.grad().defined()) continue;
+    at::Tensor own = shard.tensor.grad();
+    own.add_(more.flatten().slice(0, shard.elements.begin, shard.elements.end).view(own.sizes()));
+  }
 }
 
 void ShardedStrategy::accumulate(const std::function<void()>& backward) {

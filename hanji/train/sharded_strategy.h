@@ -38,7 +38,8 @@ class ShardedStrategy : public Strategy {
   const std::vector<parallel::NamedParameter>& parameters() const override { return parameters_; }
   std::vector<layers::LayerScope> scopes() const override;
   void begin_step() override;
-  void begin_grain(int64_t index) override;
+  void begin_grain(int64_t index, size_t stage) override;
+  void add_gradient(size_t parameter, const at::Tensor& more) override;
   void accumulate(const std::function<void()>& backward) override;
   double gradient_norm() override;
   void update(double learning_rate, double gradient_divisor) override;

@@ -1,4 +1,5 @@
 // A job whose layers ranks share out trains and saves as the job of one rank.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -33,13 +34,22 @@ struct StagedMesh {
   int64_t virtual_stages = 1;
   bool recompute = false;
   bool tied = true;
+  bool stable = false;
+  plan::Sharding data = plan::Sharding::kReplicas;
 };
 
+/// Of 7 samples, so that data coordinates and micro-batches differ; stable of 8, so that grains fill
+/// rounds.
 plan::Plan staged_plan(const StagedMesh& mesh, const Dataset& dataset) {
   plan::PlanInputs inputs = float64_job(dataset);
   plan::Config& config = inputs.config;
   config.compute.recompute = mesh.recompute;
   config.model.tied = mesh.tied;
+  if (mesh.stable) {
+    config.train.global_batch = 8;
+    config.train.bits = plan::Bits::kStable;
+  }
+  config.parallel.data = mesh.data;
   config.run.ranks = mesh.pp * mesh.dp;
   config.mesh.pp = mesh.pp;
   if (mesh.pp > 1) {
@@ -125,6 +135,29 @@ class StagedJob : public testing::Test {
     EXPECT_EQ(wire_bytes, plan.predicted.wire_bytes_per_step) << name_of(mesh.schedule);
     EXPECT_EQ(runs[0].collectives, plan.predicted.collectives_per_step);
   }
+
+  static void expect_the_bits_of_one_rank(StagedMesh one, const std::vector<StagedMesh>& meshes) {
+    one.stable = true;
+    const StagedRun expected = run(staged_plan(one, dataset()))[0];
+    for (StagedMesh mesh : meshes) {
+      mesh.stable = true;
+      mesh.tied = one.tied;
+      const plan::Plan plan = staged_plan(mesh, dataset());
+      const std::string name =
+          fmt::format("pp {}, dp {}, {}, {}, {}", mesh.pp, mesh.dp, name_of(mesh.schedule),
+                      name_of(mesh.data), mesh.tied ? "tied" : "untied");
+      int64_t wire_bytes = 0;
+      const std::vector<StagedRun> runs = run(plan);
+      for (const StagedRun& rank : runs) {
+        EXPECT_EQ(rank.hash, expected.hash) << name;
+        EXPECT_EQ(rank.losses, expected.losses) << name;
+        EXPECT_EQ(rank.norms, expected.norms) << name;
+        wire_bytes += rank.wire_bytes;
+      }
+      EXPECT_EQ(wire_bytes, plan.predicted.wire_bytes_per_step) << name;
+      EXPECT_EQ(runs[0].collectives, plan.predicted.collectives_per_step) << name;
+    }
+  }
 };
 
 TEST_F(StagedJob, TrainsAsOneRankDoes) {
@@ -141,6 +174,38 @@ TEST_F(StagedJob, TrainsAsOneRankDoesWithSeveralStagesPerRank) {
       {.pp = 2, .dp = 2, .schedule = PipelineKind::kInterleaved, .virtual_stages = 2});
   expect_the_run_of_one_rank({.pp = 2, .schedule = PipelineKind::kLoopedBfs, .virtual_stages = 3});
   expect_the_run_of_one_rank({.pp = 3, .schedule = PipelineKind::kZbV});
+}
+
+TEST_F(StagedJob, HasTheBitsOfOneRankWhereTheyAreStable) {
+  for (const bool tied : {true, false}) {
+    expect_the_bits_of_one_rank({.tied = tied}, {{.pp = 2},
+                                                 {.pp = 3, .schedule = PipelineKind::kGpipe},
+                                                 {.pp = 4, .schedule = PipelineKind::kNaive},
+                                                 {.pp = 2, .dp = 2},
+                                                 {.pp = 3, .schedule = PipelineKind::kZbH1},
+                                                 {.pp = 2, .recompute = true}});
+  }
+}
+
+TEST_F(StagedJob, HasTheBitsOfOneRankInEveryOrderOfGrains) {
+  for (const bool tied : {true, false}) {
+    expect_the_bits_of_one_rank(
+        {.tied = tied},
+        {{.pp = 2, .schedule = PipelineKind::kInterleaved, .virtual_stages = 2},
+         {.pp = 2, .dp = 2, .schedule = PipelineKind::kLoopedBfs, .virtual_stages = 2},
+         {.pp = 2, .schedule = PipelineKind::kInterleavedZb, .virtual_stages = 3},
+         {.pp = 3, .schedule = PipelineKind::kZbV},
+         {.pp = 2, .schedule = PipelineKind::kDualPipeV}});
+  }
+}
+
+TEST_F(StagedJob, SumsEachUseOfATiedWeightByItselfInEveryStrategy) {
+  using plan::Sharding;
+  expect_the_bits_of_one_rank({}, {{.dp = 2},
+                                   {.dp = 3, .data = Sharding::kZero1},
+                                   {.dp = 2, .data = Sharding::kZero2},
+                                   {.dp = 2, .recompute = true, .data = Sharding::kZero3},
+                                   {.dp = 3, .data = Sharding::kServer}});
 }
 
 TEST_F(StagedJob, SavesAndRestoresTheStateOfTheWholeModel) {

@@ -194,6 +194,32 @@ void fill(const std::vector<Piece>& pieces, const std::vector<checkpoint::SavedT
   }
 }
 
+/// A rank's view, and what the stages of other ranks have.
+JobView of_all_stages(const Job& job, JobView own) {
+  if (!job.stages) return own;
+  const size_t num_moments =
+      own.parameters.empty() ? 0 : (own.optimizer.size() - 1) / own.parameters.size();
+  JobView all{.buffers = own.buffers, .gradients = {}, .parameters = {}, .optimizer = {}};
+  all.optimizer.push_back(own.optimizer.front());
+  for (const auto& [name, tensor] : parallel::distinct_parameters(*job.model)) {
+    const int rank = job.pipeline.stages().first_rank_of(tensor, *job.model);
+    const auto found = std::ranges::find(own.parameters, name, &StateTensor::name);
+    const bool here = found != own.parameters.end();
+    const size_t place = found - own.parameters.begin();
+    const auto add = [&](std::vector<StateTensor>& to, const StateTensor& mine,
+                         const std::string& as) {
+      to.push_back({as, here ? mine.tensor : tensor.detach(), {}, rank});
+    };
+    add(all.parameters, own.parameters[here ? place : 0], name);
+    if (!own.gradients.empty()) add(all.gradients, own.gradients[here ? place : 0], name);
+    for (size_t i = 0; i < num_moments; ++i) {
+      const StateTensor& like = own.optimizer[1 + (here ? place * num_moments : 0) + i];
+      add(all.optimizer, like, like.name.substr(0, like.name.find('.') + 1) + name);
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 JobView view_of(const Job& job) { return view_of(*job.model, job.strategy->state()); }
@@ -201,30 +227,10 @@ JobView view_of(const Job& job) { return view_of(*job.model, job.strategy->state
 JobView view_with_gradients(const Job& job) {
   FlatState state = job.strategy->state();
   state.gradients = job.strategy->gradients();
-  return view_of(*job.model, state);
+  return of_all_stages(job, view_of(*job.model, state));
 }
 
-JobView view_of_stages(const Job& job) {
-  JobView own = view_of(job);
-  if (!job.stages) return own;
-  const size_t num_moments =
-      own.parameters.empty() ? 0 : (own.optimizer.size() - 1) / own.parameters.size();
-  JobView all{.buffers = own.buffers, .optimizer = {own.optimizer.front()}};
-  for (const auto& [name, tensor] : parallel::distinct_parameters(*job.model)) {
-    const int rank = job.pipeline.stages().first_rank_of(tensor, *job.model);
-    const auto found = std::ranges::find(own.parameters, name, &StateTensor::name);
-    const bool here = found != own.parameters.end();
-    const size_t place = found - own.parameters.begin();
-    all.parameters.push_back(here ? own.parameters[place] : StateTensor{name, tensor.detach()});
-    all.parameters.back().stage_rank = rank;
-    for (size_t i = 0; i < num_moments; ++i) {
-      const StateTensor& like = own.optimizer[1 + (here ? place * num_moments : 0) + i];
-      const std::string moment = like.name.substr(0, like.name.find('.') + 1);
-      all.optimizer.push_back({moment + name, here ? like.tensor : tensor.detach(), {}, rank});
-    }
-  }
-  return all;
-}
+JobView view_of_stages(const Job& job) { return of_all_stages(job, view_of(job)); }
 
 at::Tensor whole_of(const StateTensor& one, const Job& job) {
   if (one.stage_rank >= 0) {

@@ -17,11 +17,10 @@ namespace hanji::train {
 
 /// The tensors of one rank's job, flat tensors split by parameter; without the gradients.
 JobView view_of(const Job& job);
-/// With the sum of the gradients of all ranks. Collective.
-JobView view_with_gradients(const Job& job);
-
 /// The same of all ranks that share out the layers: tensors of other stages have no memory here.
 JobView view_of_stages(const Job& job);
+/// With the sum of the gradients of all ranks. Collective.
+JobView view_with_gradients(const Job& job);
 
 /// The whole of a tensor of the job's state: put together from the parts of the ranks that cut it, or of
 /// view_of_stages() from the rank whose stage has it.

@@ -1,13 +1,15 @@
 #include "hanji/train/statistics_sum.h"
 
+#include <algorithm>
+
 #include "hanji/layers/model.h"
 
 namespace hanji::train {
 
-void StatisticsSum::add(std::span<const double> statistics, int64_t samples) {
-  sums_.resize(statistics.size());
-  for (size_t i = 0; i < sums_.size(); ++i)
-    sums_[i] += statistics[i] * static_cast<double>(samples);
+void StatisticsSum::add(std::span<const double> statistics, int64_t samples, int64_t first) {
+  sums_.resize(std::max(sums_.size(), first + statistics.size()));
+  for (size_t i = 0; i < statistics.size(); ++i)
+    sums_[first + i] += statistics[i] * static_cast<double>(samples);
 }
 
 void StatisticsSum::add(const StatisticsSum& other) { add(other.sums_, 1); }

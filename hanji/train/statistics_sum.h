@@ -17,8 +17,9 @@ class StatisticsSum {
   StatisticsSum() = default;
   explicit StatisticsSum(std::span<const double> sums) : sums_(sums.begin(), sums.end()) {}
 
-  /// Adds the statistics of one forward of `samples` samples.
-  void add(std::span<const double> statistics, int64_t samples);
+  /// Adds the statistics of one forward of `samples` samples; `first`: the place of the first of them
+  /// among those of all layers.
+  void add(std::span<const double> statistics, int64_t samples, int64_t first = 0);
   void add(const StatisticsSum& other);
   /// Updates the buffers of `model` by the mean over `samples`; nothing for a model without statistics.
   void update(layers::Model& model, int64_t samples) const;

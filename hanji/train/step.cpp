@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "hanji/comm/all_gather.h"
 #include "hanji/comm/host_values.h"
 #include "hanji/layers/model.h"
 #include "hanji/parallel/grad_norm.h"
@@ -31,9 +32,10 @@ struct Totals {
   double num_requeues = 0;    ///< and those that any other signal told.
   StatisticsSum statistics = {};
 
-  std::vector<double> values() const {
+  std::vector<double> values(int64_t num_statistics) const {
     std::vector<double> all = {loss_sum, num_targets, num_interrupts, num_requeues};
     all.insert(all.end(), statistics.sums().begin(), statistics.sums().end());
+    all.resize(kNumTotals + num_statistics);  // those of later layers are other ranks'
     return all;
   }
 };
@@ -42,13 +44,31 @@ Totals totals_of(std::span<const double> values) {
   return {values[0], values[1], values[2], values[3], StatisticsSum(values.subspan(kNumTotals))};
 }
 
-Totals sum_over_data(const Totals& mine, const comm::Group& data) {
-  const std::vector<double> own = mine.values();
-  at::Tensor tensor = at::empty({std::ssize(own)}, at::kDouble);
-  const std::span values(tensor.mutable_data_ptr<double>(), own.size());
-  std::ranges::copy(own, values.begin());
+std::vector<double> sum_over_data(const std::vector<double>& mine, const comm::Group& data) {
+  at::Tensor tensor = at::tensor(mine, at::kDouble);
   comm::all_reduce_on_host(tensor, data, {.label = "totals"});
-  return totals_of(values);
+  return {tensor.const_data_ptr<double>(), tensor.const_data_ptr<double>() + mine.size()};
+}
+
+/// Losses of the last stage, and statistics of each stage from the rank that has it.
+void take_from_stages(std::vector<double>& values, const Job& job) {
+  at::Tensor totals = at::tensor(std::vector(values.begin(), values.begin() + kNumTotals));
+  take_from_last_stage(totals, job, "totals");
+  std::copy_n(totals.const_data_ptr<double>(), kNumTotals, values.begin());
+  const int64_t count = std::ssize(values) - kNumTotals;
+  if (count == 0) return;
+  const at::Tensor own = at::tensor(std::vector(values.begin() + kNumTotals, values.end()));
+  const std::vector<int64_t> counts(job.stages->size(), count);
+  at::Tensor all = at::empty({job.stages->size() * count}, at::kDouble);
+  comm::all_gather(all, own, counts, *job.stages, {.label = "statistics"}).wait();
+  const parallel::Stages& stages = job.pipeline.stages();
+  for (int stage = 0; stage <= stages.last(); ++stage) {
+    const layout::Range layers = stages.layers[stage];
+    const int64_t first = job.model->num_statistics({0, layers.begin});
+    const double* row = all.const_data_ptr<double>() + stages.ranks[stage] * count;
+    std::copy_n(row + first, job.model->num_statistics(layers),
+                values.begin() + kNumTotals + first);
+  }
 }
 
 /// One rank of a data coordinate was told, and all of them stop.
@@ -84,6 +104,8 @@ class StepWalk {
   StepWalk(Job& job, const plan::TrainConfig& train, const StepInputs& inputs)
       : job_(job), train_(train), inputs_(inputs), mine_(told(job, inputs)) {
     under_way_.resize(inputs.micro_batches.size());
+    const parallel::Stages& stages = job_.pipeline.stages();
+    while (!job_.pipeline.has(first_stage_) && first_stage_ < stages.last()) ++first_stage_;
   }
 
   /// What all data coordinates have computed. Gradients have left with the backward that completed them;
@@ -104,7 +126,7 @@ class StepWalk {
 
   void forward(const Action& action) {
     const layers::Batch& batch = inputs_.micro_batches[action.micro_batch];
-    if (by_grain()) job_.strategy->begin_grain(batch.positions.begin / train_.grain);
+    if (by_grain() && !job_.stages) begin_grain(job_, grain_of(action), 0);
     layers::Batch here = batch.to(job_.device);
     here.counters = {.seed = static_cast<uint64_t>(train_.seed), .step = inputs_.number};
     if (num_under_way_++ == 0) inputs_.memory.begin_forward();
@@ -112,28 +134,43 @@ class StepWalk {
     UnderWay& pass = under_way_[action.micro_batch];
     layers::Flow flow = job_.pipeline.forward(action, here, job_.scopes);
     if (is_last_stage(action)) pass.loss = job_.model->loss(std::move(flow), here);
-    pass.statistics.add(job_.model->statistics(), batch.size());
+    const layout::Range layers = job_.pipeline.stages().layers[action.stage];
+    pass.statistics.add(job_.model->statistics(layers), batch.size(),
+                        job_.model->num_statistics({0, layers.begin}));
   }
 
   void backward(const Action& action, bool completes_gradients) {
-    UnderWay pass;
-    if (is_last_stage(action)) pass = std::exchange(under_way_[action.micro_batch], {});
+    UnderWay& pass = under_way_[action.micro_batch];
+    const layers::LossSum loss = std::exchange(pass.loss, {});
     --num_under_way_;
+    if (by_grain() && job_.stages) begin_grain(job_, grain_of(action), action.stage);
     inputs_.memory.begin_backward();
     {
       const Span span(job_.group.recorder(), "backward", Category::kCompute);
       if (completes_gradients || by_grain()) {
-        job_.pipeline.backward(action, pass.loss.sum);
+        job_.pipeline.backward(action, loss.sum);
       } else {
-        job_.strategy->accumulate([&] { job_.pipeline.backward(action, pass.loss.sum); });
+        job_.strategy->accumulate([&] { job_.pipeline.backward(action, loss.sum); });
       }
       inputs_.memory.end_backward();
     }
-    if (!is_last_stage(action)) return;
-    mine_.loss_sum += pass.loss.sum.item<double>();
-    mine_.num_targets += static_cast<double>(pass.loss.count);
-    mine_.statistics.add(pass.statistics);
-    if (by_grain()) job_.totals->add(std::exchange(mine_, {}).values());
+    if (is_last_stage(action)) {
+      pass.loss_sum = loss.sum.item<double>();
+      pass.num_targets = static_cast<double>(loss.count);
+    }
+    if (action.stage != first_stage_) return;
+    mine_.loss_sum += pass.loss_sum;
+    mine_.num_targets += pass.num_targets;
+    mine_.statistics.add(std::exchange(pass, {}).statistics);
+    if (by_grain()) {
+      job_.totals->add(grain_of(action), std::exchange(mine_, {}).values(num_statistics()));
+    }
+  }
+
+  int64_t num_statistics() const { return job_.model->num_statistics(); }
+
+  int64_t grain_of(const Action& action) const {
+    return inputs_.micro_batches[action.micro_batch].positions.begin / train_.grain;
   }
 
   bool is_last_stage(const Action& action) const {
@@ -141,18 +178,21 @@ class StepWalk {
   }
 
   Totals totals() const {
-    const Totals all =
-        by_grain() ? totals_of(job_.totals->total()) : sum_over_data(mine_, job_.data);
-    if (!job_.stages) return all;
-    const std::vector<double> values = all.values();
-    at::Tensor tensor = at::tensor(values, at::kDouble);
-    take_from_last_stage(tensor, job_, "totals");
-    return totals_of({tensor.const_data_ptr<double>(), values.size()});
+    std::vector<double> all;
+    if (by_grain()) {
+      const auto sums = job_.totals->total();
+      all.assign(sums.begin(), sums.end());
+    } else {
+      all = sum_over_data(mine_.values(num_statistics()), job_.data);
+    }
+    if (job_.stages) take_from_stages(all, job_);
+    return totals_of(all);
   }
 
-  /// Of a micro-batch between its forward and its backward.
+  /// Of a micro-batch between its first forward on this rank and its last backward.
   struct UnderWay {
     layers::LossSum loss;
+    double loss_sum = 0, num_targets = 0;
     StatisticsSum statistics;
   };
 
@@ -161,6 +201,7 @@ class StepWalk {
   const StepInputs& inputs_;
   std::vector<UnderWay> under_way_;
   int64_t num_under_way_ = 0;  ///< In all stages.
+  int first_stage_ = 0;        ///< Of this rank, whose backward is a micro-batch's last.
   Totals mine_;
 };
 

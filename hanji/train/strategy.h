@@ -51,10 +51,14 @@ class Strategy {
 
   /// Before the first backward() of a step: nothing is left of the gradients of the last one.
   virtual void begin_step() = 0;
-  /// Stable: the forward and backward that follow are this grain's.
-  virtual void begin_grain(int64_t index) = 0;
+  /// Stable: the forward and backward that follow are this grain's; of several stages the backward, in
+  /// this stage.
+  virtual void begin_grain(int64_t index, size_t stage = 0) = 0;
   /// Runs a backward() whose gradients this rank only adds up, until one outside comes.
   virtual void accumulate(const std::function<void()>& backward) = 0;
+  /// Stable: adds to the sum of a step's gradients of a parameter, whole and the same on all ranks; after
+  /// the last backward and before the norm.
+  virtual void add_gradient(size_t parameter, const at::Tensor& more) = 0;
   /// Of the sum of all gradients of a step that this rank counts (is_counted()). Collective.
   virtual double gradient_norm() = 0;
   /// One update with the gradients divided by `gradient_divisor`. Collective.

@@ -155,9 +155,7 @@ void check_tree(const Group& group, int64_t count) {
   at::Tensor buffers = at::zeros({std::max(fold.num_buffers, 1), count});
   for (const schedule::FoldStep& step : fold.steps) {
     buffers[step.buffer].copy_(rough(count, static_cast<int>(step.grain), at::kFloat));
-    for (int i = 0, last = step.buffer; i < step.num_combines; ++i, --last) {
-      buffers[last - 1].add_(buffers[last]);
-    }
+    for (const auto& [into, from] : step.combines) buffers[into].add_(buffers[from]);
   }
   at::Tensor output = at::zeros({count});
   const auto parts = static_cast<int64_t>(fold.partials.size());

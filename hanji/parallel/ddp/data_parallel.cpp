@@ -58,6 +58,13 @@ Replicas data_parallel(torch::nn::Module& module, const comm::Group& group,
       std::make_unique<Reducer>(std::move(parameters), std::move(buffers), group, options));
 }
 
+Replicas data_parallel(std::vector<NamedParameter> leaves, const comm::Group& group,
+                       const DataParallelOptions& asked) {
+  const DataParallelOptions options = resolve(asked, group, leaves.at(0));
+  return Replicas(
+      std::make_unique<Reducer>(std::move(leaves), std::vector<NamedParameter>(), group, options));
+}
+
 Replicas::Replicas(std::unique_ptr<Reducer> reducer) : reducer_(std::move(reducer)) {}
 Replicas::Replicas(Replicas&&) noexcept = default;
 Replicas& Replicas::operator=(Replicas&&) noexcept = default;
@@ -69,7 +76,7 @@ Replicas::Accumulation::Accumulation(Reducer& reducer) : reducer_(reducer) {
 Replicas::Accumulation::~Accumulation() { reducer_.gradients().set_accumulating(false); }
 
 Replicas::Accumulation Replicas::accumulate() { return Accumulation(*reducer_); }
-void Replicas::grain(int64_t index) { reducer_->gradients().begin_grain(index); }
+void Replicas::grain(int64_t index, size_t part) { reducer_->gradients().begin_grain(index, part); }
 layout::Range Replicas::grains() const { return reducer_->gradients().grains(); }
 const schedule::GrainTree& Replicas::grain_tree() const {
   if (const GrainFold* fold = reducer_->gradients().fold()) return fold->tree();

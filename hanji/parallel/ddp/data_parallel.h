@@ -12,6 +12,7 @@
 #include "hanji/layout/range.h"
 #include "hanji/parallel/average.h"
 #include "hanji/parallel/ddp/communication_hook.h"
+#include "hanji/parallel/grain_part.h"
 #include "hanji/parallel/named_parameter.h"
 
 namespace hanji::schedule {
@@ -36,6 +37,8 @@ struct DataParallelOptions {
   int64_t num_grains = 0;
   /// The grains of each rank: contiguous, in rank order. Empty: even shares.
   std::vector<layout::Range> owners = {};
+  /// Of the parameters, each in one: a backward() is one grain of one part. Empty: one part of all.
+  std::vector<GrainPart> parts = {};
   /// Reduces a bucket over the ranks, e.g. bf16_hook(); empty: all_reduce without compression.
   CommunicationHook hook = {};
   /// Gradients are kept, accumulated and reduced in this dtype, e.g. float32 for bfloat16 parameters.
@@ -78,10 +81,11 @@ class Replicas {
   /// before it and summed by schedule::grain_tree() after it; those of the whole batch are complete
   /// when the backward() of the rank's last grain returns.
   ///
+  /// `part`: of DataParallelOptions::parts; nothing for one without parameters.
   /// Order   every rank calls it for its own grains, in order, one backward() each.
   /// Cost    one addition of all gradients per grain but the first, as in accumulation.
   /// Errors  throws kInvalidArgument for another index, naming the expected one.
-  void grain(int64_t index);
+  void grain(int64_t index, size_t part = 0);
   /// Stable bits: this rank's grains; else empty.
   layout::Range grains() const;
   /// Stable bits: the owners of grains and the order of sums. Throws kInvalidArgument otherwise.
@@ -152,5 +156,8 @@ class Replicas {
 /// Source  Li et al., PyTorch Distributed, VLDB 2020, section 3.2.
 Replicas data_parallel(torch::nn::Module& module, const comm::Group& group,
                        const DataParallelOptions& options = {});
+/// The same for gradients of leaves whose values count for nothing (TiedUse): these are not compared.
+Replicas data_parallel(std::vector<NamedParameter> leaves, const comm::Group& group,
+                       const DataParallelOptions& options);
 
 }  // namespace hanji::parallel

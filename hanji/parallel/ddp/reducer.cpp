@@ -42,6 +42,7 @@ void Reducer::make_engine() {
   of.num_grains = options_.num_grains;
   of.owners = options_.owners;
   of.owner = group_.rank();
+  of.parts = options_.parts;
   of.remainder = converts_ ? Remainder::kNothing : Remainder::kSlot;
   of.static_order = options_.static_order;
   Gradients::Events events;
@@ -57,7 +58,7 @@ void Reducer::place_buckets() {
   const GrainFold* fold = gradients_->fold();
   const at::Tensor& first = parameters_[0].tensor;
   const at::Tensor rows =
-      comm::zeros_on(first.device(), {fold != nullptr ? fold->num_buffers() : 1, plan_.flat.count},
+      comm::zeros_on(first.device(), {gradients_->num_rows(), plan_.flat.count},
                      options_.gradient_dtype.value_or(first.scalar_type()), group_, "gradients");
   flat_ = rows[0];
   for (const layout::Bucket& of : plan_.buckets) {

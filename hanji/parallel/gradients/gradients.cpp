@@ -29,7 +29,6 @@ Gradients::Gradients(std::vector<GradientUnit> units, GradientSink& sink, Gradie
       options_(std::move(options)),
       events_(std::move(events)),
       accumulating_(options_.ends_by_call) {
-  if (options_.num_grains > 0) fold_.emplace(options_.num_grains, options_.owners, options_.owner);
   size_t num_parameters = 0;
   for (GradientUnit& of : units) {
     const size_t size = of.parameters.size();
@@ -39,7 +38,36 @@ Gradients::Gradients(std::vector<GradientUnit> units, GradientSink& sink, Gradie
     unit.first = num_parameters;
     num_parameters += size;
   }
+  make_folds();
   install_hooks();
+}
+
+void Gradients::make_folds() {
+  if (options_.parts.empty()) options_.parts.emplace_back();
+  const auto part_of = [&](const at::Tensor& parameter) {
+    auto found = std::ranges::find_if(options_.parts, [&](const GrainPart& part) {
+      return std::ranges::any_of(part.parameters,
+                                 [&](const at::Tensor& one) { return one.is_same(parameter); });
+    });
+    if (found == options_.parts.end()) {  // which nothing reads
+      found = std::ranges::find_if_not(options_.parts, &std::vector<at::Tensor>::empty,
+                                       &GrainPart::parameters);
+    }
+    return found == options_.parts.end() ? 0 : static_cast<size_t>(found - options_.parts.begin());
+  };
+  for (Unit& unit : units_) {
+    for (const auto& entry : unit.of.parameters) unit.parts.push_back(part_of(entry.tensor));
+  }
+  if (options_.num_grains == 0) return;
+  for (const GrainPart& part : options_.parts) {
+    folds_.emplace_back(options_.num_grains, options_.owners, options_.owner, part.grains);
+  }
+}
+
+int64_t Gradients::num_rows() const {
+  int rows = 1;
+  for (const GrainFold& fold : folds_) rows = std::max(rows, fold.num_buffers());
+  return rows;
 }
 
 Gradients::~Gradients() {
@@ -56,7 +84,7 @@ void Gradients::install_hooks() {
       if (options_.remainder == Remainder::kTrap) {
         unit.traps.push_back(std::make_unique<GradientTrap>(parameter, options_.caller));
       }
-      add_gradient_hook(parameter.tensor, {options_.caller, fold_.has_value()},
+      add_gradient_hook(parameter.tensor, {options_.caller, !folds_.empty()},
                         [this, u, i] { on_gradient(u, i); });
     }
   }
@@ -65,14 +93,14 @@ void Gradients::install_hooks() {
 void Gradients::on_gradient(size_t index, size_t position) {
   Unit& unit = units_[index];
   const std::string& name = unit.of.parameters[position].name;
-  if (fold_ && !fold_->is_open()) {
+  if (fold() && (!fold()->is_open() || unit.parts[position] != part_)) {
     refuse_use("a backward() outside any grain reached parameter " + name +
                "; call grain(index) before each backward(), or take num_grains out of "
                "the options of " +
                options_.caller + "()");
   }
-  if (!fold_ && options_.remainder == Remainder::kGradient) return;
-  const bool only_adds = accumulating_ && !fold_ && !events_.on_end;
+  if (!fold() && options_.remainder == Remainder::kGradient) return;
+  const bool only_adds = accumulating_ && !fold() && !events_.on_end;
   if (!only_adds) arm();
   if (unit.ready[position]) {
     refuse_use("parameter " + name +
@@ -121,7 +149,7 @@ void Gradients::take(size_t index, size_t position) {
   const at::Tensor& target = slot(index, row_, position);
   const bool in_place =
       dense.data_ptr() == target.data_ptr() && dense.strides() == target.strides();
-  if (unit.held[position] && !fold_ && !grad_holds_all()) {
+  if (unit.held[position] && !fold() && !grad_holds_all()) {
     target.add_(dense);
   } else if (!in_place) {
     target.copy_(dense);
@@ -132,7 +160,7 @@ void Gradients::take(size_t index, size_t position) {
     case Remainder::kGradient: break;
     case Remainder::kNothing: gradient.reset(); break;
     case Remainder::kSlot:
-      if (fold_) {
+      if (fold()) {
         gradient.reset();
       } else if (!in_place) {
         gradient = target;
@@ -145,18 +173,20 @@ void Gradients::mark_ready(size_t index, size_t position) {
   Unit& unit = units_[index];
   unit.ready[position] = 1;
   ++unit.num_ready;
-  if (fold_ && fold_->is_open()) {
-    for (int i = 0; i < fold_->step().num_combines; ++i) {
-      slot(index, row_ - i - 1, position).add_(slot(index, row_ - i, position));
+  if (fold() && fold()->is_open()) {
+    for (const auto& [into, from] : fold()->step().combines) {
+      slot(index, into, position).add_(slot(index, from, position));
     }
   }
-  if (unit.num_ready == unit.ready.size()) unit.complete = is_last_backward(index);
+  if (fold() && fold()->is_last()) ++unit.num_summed;
+  const size_t num_complete = fold() ? unit.num_summed : unit.num_ready;
+  if (num_complete == unit.ready.size()) unit.complete = is_last_backward(index);
 }
 
 bool Gradients::is_last_backward(size_t index) const {
   if (accumulating_) return false;
   if (!expected_.empty()) return units_[index].num_backwards + 1 >= expected_[index];
-  return !fold_ || fold_->is_last();
+  return true;
 }
 
 void Gradients::begin_complete_units() {
@@ -183,7 +213,7 @@ void Gradients::arm() {
 }
 
 void Gradients::finish() {
-  if (fold_ && !fold_->is_open() && fold_->grains().size() > 0) {
+  if (fold() && !fold()->is_open() && fold()->grains().size() > 0) {
     refuse_use("finish() outside any grain; call grain(index)");
   }
   end_of_backward();
@@ -194,7 +224,7 @@ void Gradients::end_of_backward() {
   const at::NoGradGuard no_grad;
   for (size_t u = 0; u < units_.size(); ++u) {
     const bool counts = expected_.empty() || units_[u].num_ready > 0;
-    if (fold_ || (counts && is_last_backward(u))) fill(u);
+    if (fold() || (counts && is_last_backward(u))) fill(u);
     if (units_[u].num_ready > 0 && !accumulating_) ++units_[u].num_backwards;
     begin_complete_units();
   }
@@ -202,8 +232,8 @@ void Gradients::end_of_backward() {
   const bool ends = num_begun_ == units_.size();
   if (ends) end_units();
   end_backward();
-  if (fold_) {
-    fold_->end();
+  if (fold()) {
+    folds_[part_].end();
     ++num_folded_;
   }
   if (ends && events_.on_sums) events_.on_sums();
@@ -221,21 +251,21 @@ void Gradients::end_backward() {
 void Gradients::fill(size_t index) {
   Unit& unit = units_[index];
   for (size_t i = 0; i < unit.ready.size(); ++i) {
-    if (unit.ready[i]) continue;
-    if (!fold_ && grad_holds_all()) {
+    if (unit.ready[i] || (fold() && unit.parts[i] != part_)) continue;
+    if (!fold() && grad_holds_all()) {
       unit.held[i] = unit.of.parameters[i].tensor.grad().defined();
       if (unit.held[i]) take(index, i);
     }
-    if (fold_ || !unit.held[i]) slot(index, row_, i).zero_();
+    if (fold() || !unit.held[i]) slot(index, row_, i).zero_();
     mark_ready(index, i);
   }
 }
 
 void Gradients::end_step() {
   const at::NoGradGuard no_grad;
-  if (fold_) {
-    if (fold_->is_open()) end_of_backward();
-    const layout::Range own = fold_->grains();
+  if (fold()) {
+    if (fold()->is_open()) end_of_backward();
+    const layout::Range own = grains();
     if (num_folded_ != own.size()) {
       refuse_use(options_.caller + ": this rank computed " + std::to_string(num_folded_) +
                  " of its grains [" + std::to_string(own.begin) + ", " + std::to_string(own.end) +
@@ -243,7 +273,7 @@ void Gradients::end_step() {
     }
   }
   for (size_t u = 0; u < units_.size(); ++u) {
-    if (!fold_ && !units_[u].complete) fill(u);
+    if (!fold() && !units_[u].complete) fill(u);
     units_[u].complete = true;
     begin_complete_units();
   }
@@ -259,6 +289,7 @@ void Gradients::end_units() {
     std::ranges::fill(unit.reached, 0);
     std::ranges::fill(unit.held, 0);
     unit.num_backwards = 0;
+    unit.num_summed = 0;
     unit.complete = false;
   }
   num_begun_ = row_ = 0;
@@ -286,7 +317,7 @@ std::span<const uint8_t> Gradients::used(size_t index) {
 }
 
 double Gradients::divisor() {
-  if (fold_ && options_.average == Average::kMean) return static_cast<double>(options_.num_grains);
+  if (fold() && options_.average == Average::kMean) return static_cast<double>(options_.num_grains);
   if (options_.average == Average::kWeighted && !total_weight_) {
     at::Tensor total = at::full({1}, weight_, at::kDouble);
     for (const comm::Group& group : options_.groups) {
@@ -316,20 +347,25 @@ std::vector<at::Tensor> Gradients::slots(size_t index) {
   if (!sink_.keeps_rows()) return slots;
   for (size_t i = 0; i < slots.size(); ++i) {
     if (!unit.traps.empty()) unit.traps[i]->clear();
-    const bool adds = options_.remainder == Remainder::kTrap && !fold_ && unit.held[i];
+    const bool adds = options_.remainder == Remainder::kTrap && !fold() && unit.held[i];
     if (!adds) slots[i] = slot(index, row_, i);
   }
   return slots;
 }
 
-void Gradients::begin_grain(int64_t index) {
-  if (!fold_) {
+void Gradients::begin_grain(int64_t index, size_t part) {
+  if (!fold()) {
     refuse_use("grain(" + std::to_string(index) + ") needs num_grains in the options of " +
                options_.caller + "()");
   }
-  if (options_.ends_by_call && fold_->is_open()) end_of_backward();
-  fold_->begin(index);
-  row_ = fold_->step().buffer;
+  if (options_.ends_by_call && fold()->is_open()) end_of_backward();
+  const bool is_reached = std::ranges::any_of(units_, [&](const Unit& unit) {
+    return std::ranges::find(unit.parts, part) != unit.parts.end();
+  });
+  if (!is_reached) return;
+  if (!fold()->is_open()) part_ = part;
+  folds_[part_].begin(index);
+  row_ = fold()->step().buffer;
   if (options_.remainder == Remainder::kTrap) return;
   for (const Unit& unit : units_) {
     for (const auto& entry : unit.of.parameters) entry.tensor.mutable_grad().reset();
@@ -346,14 +382,14 @@ void Gradients::set_weight(double weight, std::optional<double> total) {
 }
 
 void Gradients::set_accumulating(bool accumulating) {
-  if (fold_ && accumulating) {
+  if (fold() && accumulating) {
     refuse_use("accumulate() has no meaning with stable bits; call grain(index) instead");
   }
   accumulating_ = accumulating;
 }
 
 void Gradients::expect(std::vector<int64_t> backwards) {
-  if (fold_ || (!backwards.empty() && backwards.size() != units_.size())) {
+  if (fold() || (!backwards.empty() && backwards.size() != units_.size())) {
     refuse_use("expect(): with stable bits grains say what a step has; else each of the " +
                std::to_string(units_.size()) + " units has a number of backwards");
   }

@@ -15,6 +15,7 @@
 #include "hanji/parallel/gradients/gradient_trap.h"
 #include "hanji/parallel/gradients/grain_fold.h"
 #include "hanji/parallel/gradients/sink.h"
+#include "hanji/parallel/grain_part.h"
 #include "hanji/parallel/named_parameter.h"
 
 namespace hanji::parallel {
@@ -40,7 +41,8 @@ struct GradientOptions {
   Average average = Average::kMean;
   int64_t num_grains = 0;  ///< Stable bits; 0: none.
   std::vector<layout::Range> owners = {};
-  int owner = 0;  ///< The index of this rank among the owners.
+  int owner = 0;                      ///< The index of this rank among the owners.
+  std::vector<GrainPart> parts = {};  ///< Of the parameters, each in one; empty: one of all.
   Remainder remainder = Remainder::kSlot;
   bool ends_by_call = false;  ///< Steps end in end_step() only.
   bool static_order = false;  ///< As in DataParallelOptions.
@@ -53,8 +55,9 @@ struct GradientOptions {
 /// missing gradients with zeros and ends all units. A step has one backward, or the number given by
 /// expect() or by the grains.
 ///
-/// Stable bits: a backward is one grain. Each partial sum has a row; hooks add rows by the grain tree
-/// while they are in the cache, and units begin in the backward of the rank's last grain.
+/// Stable bits: a backward is one grain of one part. Each partial sum has a row; hooks add rows by the
+/// grain tree while they are in the cache, and a unit begins in the backward of the last grain of its
+/// parameters.
 ///
 /// Accumulation, weights, unused parameters, sparse gradients and other dtypes work identically for
 /// every sink.
@@ -80,8 +83,8 @@ class Gradients {
   /// step ends with the last unit, or in end_step(). Empty: every backward() is a step.
   /// Errors  throws kInvalidArgument with stable bits, and for another number of units.
   void expect(std::vector<int64_t> backwards);
-  /// Stable bits: the next backward is this grain.
-  void begin_grain(int64_t index);
+  /// Stable bits: the next backward is this grain of this part. Nothing for a part without parameters.
+  void begin_grain(int64_t index, size_t part = 0);
   /// This rank's weight; of a step whose sum of weights is known, `total`. With 0 it has no data.
   /// Errors  throws kInvalidArgument if neither `total` is given nor the average kWeighted, and for
   ///         a negative weight.
@@ -98,10 +101,12 @@ class Gradients {
   bool in_backward() const { return armed_graph_task_ != -1; }
   /// The graphs that end with this backward.
   bool keeps_graph() const { return keeps_graph_; }
-  /// Null without stable bits.
-  const GrainFold* fold() const { return fold_ ? &*fold_ : nullptr; }
+  /// Of the part of the last begin_grain(); null without stable bits.
+  const GrainFold* fold() const { return folds_.empty() ? nullptr : &folds_[part_]; }
   /// Stable bits: this rank's grains; else empty.
-  layout::Range grains() const { return fold_ ? fold_->grains() : layout::Range{}; }
+  layout::Range grains() const { return fold() ? fold()->grains() : layout::Range{}; }
+  /// Of a unit in memory: with stable bits as many as the folds of its parts need.
+  int64_t num_rows() const;
   /// The place of the next gradient of each parameter of a unit. With kTrap, undefined if it will be
   /// added to another gradient, or if rows are not kept; `.grad` then has no trap.
   std::vector<at::Tensor> slots(size_t unit);
@@ -121,7 +126,9 @@ class Gradients {
     std::vector<uint8_t> reached;        ///< A hook has since the last step.
     std::vector<uint8_t> held;           ///< The slot holds something of it.
     std::vector<uint8_t> reached_first;  ///< Static order: `reached` in the first step.
+    std::vector<size_t> parts;           ///< By position.
     size_t num_ready = 0;
+    size_t num_summed = 0;      ///< Stable bits: whose last grain is folded.
     size_t first = 0;           ///< Of all parameters.
     int64_t num_backwards = 0;  ///< That have reached it in this step.
     bool complete = false;      ///< Its last backward of the step has given everything.
@@ -129,6 +136,7 @@ class Gradients {
     std::vector<at::Tensor> slots;
   };
 
+  void make_folds();
   void install_hooks();
   void on_gradient(size_t unit, size_t position);
   const at::Tensor& slot(size_t unit, size_t row, size_t position);
@@ -147,7 +155,8 @@ class Gradients {
   GradientSink& sink_;
   GradientOptions options_;
   Events events_;
-  std::optional<GrainFold> fold_;
+  std::vector<GrainFold> folds_;  ///< By part; none without stable bits.
+  size_t part_ = 0;
   std::vector<int64_t> expected_;
   size_t num_begun_ = 0;
   size_t row_ = 0;  ///< Where gradients go now.

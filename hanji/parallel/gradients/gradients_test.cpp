@@ -146,6 +146,51 @@ TEST(Gradients, GrainsAreFoldedByTheTreeUntilTheStepIsEnded) {
   }
 }
 
+/// a and b are one part, c is the other; backwards come from the last grain to the first.
+GradientOptions in_two_parts(const Job& job) {
+  GradientOptions of = with_grains(3);
+  of.parts = {{{job.a, job.b}, {2, 1, 0}}, {{job.c}, {2, 1, 0}}};
+  return of;
+}
+
+TEST(Gradients, EachPartIsFoldedInItsOwnOrderWithTheBitsOfTheTree) {
+  // (1 + big) + -big is 0 in float; added as they come, (-big + big) + 1, they are 1.
+  constexpr float kBig = 3e7F;
+  const std::vector<float> gradients = {1, kBig, -kBig};
+  Job job({}, /*num_rows=*/3);
+  job.engine.reset();
+  GradientOptions of = in_two_parts(job);
+  of.caller = "test";
+  job.engine = std::make_unique<Gradients>(
+      std::vector<GradientUnit>{{{{"a", job.a}, {"c", job.c}}, {0, 2}}, {{{"b", job.b}}, {0}}},
+      job.sink, std::move(of));
+  for (const int grain : {2, 1, 0}) {
+    EXPECT_TRUE(job.sink.calls.empty());
+    job.engine->begin_grain(grain, 1);
+    (job.c * gradients[grain]).sum().backward();
+    job.engine->begin_grain(grain, 0);
+    ((job.a * gradients[grain]).sum() + job.b.sum()).backward();
+  }
+  EXPECT_TRUE(at::equal(job.sink.sums.at(0), values({0, 0, 0, 0})));
+  EXPECT_TRUE(at::equal(job.sink.sums.at(1).narrow(0, 0, 2), values({3, 3})));
+}
+
+TEST(Gradients, AGrainOutOfItsPartsOrderIsRefused) {
+  Job job({}, /*num_rows=*/3);
+  job.engine.reset();
+  GradientOptions of = in_two_parts(job);
+  of.caller = "test";
+  job.engine = std::make_unique<Gradients>(
+      std::vector<GradientUnit>{{{{"a", job.a}, {"b", job.b}}, {0, 2}}, {{{"c", job.c}}, {0}}},
+      job.sink, std::move(of));
+  EXPECT_THAT([&] { job.engine->begin_grain(0, 1); },
+              ThrowsMessage<Error>(HasSubstr("grain 2 is due")));
+  job.engine->begin_grain(2, 1);
+  EXPECT_THAT([&] { job.engine->begin_grain(2, 0); },
+              ThrowsMessage<Error>(HasSubstr("has not ended")));
+  EXPECT_THAT([&] { job.a.sum().backward(); }, ThrowsMessage<Error>(HasSubstr("parameter a")));
+}
+
 TEST(Gradients, WhatMakesNoSenseIsRefused) {
   Job job({});
   EXPECT_THAT([&] { job.engine->begin_grain(0); }, ThrowsMessage<Error>(HasSubstr("test()")));

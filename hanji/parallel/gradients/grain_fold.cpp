@@ -2,13 +2,19 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "hanji/base/status.h"
 
 namespace hanji::parallel {
 
-GrainFold::GrainFold(int64_t num_grains, const std::vector<layout::Range>& owners, int rank)
-    : tree_(schedule::grain_tree(num_grains, owners)), rank_(rank) {}
+GrainFold::GrainFold(int64_t num_grains, const std::vector<layout::Range>& owners, int rank,
+                     const std::vector<int64_t>& order)
+    : tree_(schedule::grain_tree(num_grains, owners)), rank_(rank) {
+  if (order.empty()) return;
+  schedule::Fold& own = tree_.ranks[rank_];
+  own = schedule::fold_in_order(std::move(own.partials), order);
+}
 
 int GrainFold::num_buffers() const { return std::max(1, tree_.ranks[rank_].num_buffers); }
 
@@ -29,8 +35,6 @@ void GrainFold::begin(int64_t grain) {
   }
   open_ = true;
 }
-
-bool GrainFold::is_last() const { return next_ + 1 >= steps().size(); }
 
 void GrainFold::end() {
   open_ = false;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "hanji/layout/range.h"
@@ -13,8 +12,10 @@ namespace hanji::parallel {
 /// added up when they are there. It decides; the reducer holds the buffers and adds.
 class GrainFold {
  public:
-  /// `owners` have passed schedule::check_owners().
-  GrainFold(int64_t num_grains, const std::vector<layout::Range>& owners, int rank);
+  /// `owners` have passed schedule::check_owners(). `order`: of this rank's grains; empty: ascending.
+  /// Errors  throws as schedule::fold_in_order().
+  GrainFold(int64_t num_grains, const std::vector<layout::Range>& owners, int rank,
+            const std::vector<int64_t>& order = {});
 
   const schedule::GrainTree& tree() const { return tree_; }
   layout::Range grains() const { return tree_.owners[rank_]; }
@@ -24,7 +25,7 @@ class GrainFold {
   void begin(int64_t grain);
   bool is_open() const { return open_; }
   /// True while the rank's last grain is open, and always for a rank without grains.
-  bool is_last() const;
+  bool is_last() const { return next_ + 1 >= steps().size(); }
   /// Of the open grain.
   const schedule::FoldStep& step() const { return steps()[next_]; }
   /// The open grain is folded. After the last one the next global batch begins.

@@ -48,6 +48,12 @@ std::vector<int> ranks_that_read(const at::Tensor& parameter, const Stages& stag
 
 }  // namespace
 
+int Stages::of_layer(int64_t layer) const {
+  const auto found = std::ranges::find_if(
+      layers, [layer](const layout::Range& range) { return layer < range.end; });
+  return static_cast<int>(found - layers.begin());
+}
+
 int Stages::first_rank_of(const at::Tensor& parameter, const layers::Model& model) const {
   const std::vector<int> readers = stages_that_read(parameter, *this, model);
   return ranks[readers.empty() ? 0 : readers[0]];

@@ -23,6 +23,7 @@ struct Stages {
   std::vector<int> ranks;
 
   int last() const { return static_cast<int>(layers.size()) - 1; }
+  int of_layer(int64_t layer) const;
   /// The rank of the first stage that reads a parameter; that of stage 0 if none does.
   int first_rank_of(const at::Tensor& parameter, const layers::Model& model) const;
 };

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -44,6 +45,8 @@ struct ParameterServerOptions {
   /// Makes a server's optimizer for its range; empty: flat_adamw().
   MakeOptimizer make_optimizer = {};
   GroupRule rule = decay_matrices();
+  /// Synchronous: changes the sum of a server's range before the norm and the update; may be empty.
+  std::function<void(at::Tensor&)> on_sum = {};
   int64_t message_bytes = 4 << 20;  ///< Size of messages with gradients and weights.
 };
 

@@ -96,9 +96,7 @@ void ServerState::place_worker() {
   for (const NamedParameter& entry : parameters_) tensors.push_back(entry.tensor);
   move_into_flat(tensors, layout_, flat_);
   make_engine();
-  const GrainFold* fold = engine_->fold();
-  gradients_ = group_.heap().zeros({fold != nullptr ? fold->num_buffers() : 1, layout_.count},
-                                   dtype, "gradients");
+  gradients_ = group_.heap().zeros({engine_->num_rows(), layout_.count}, dtype, "gradients");
 }
 
 /// Gradients stay with the parameters until they are pushed: a rank that serves too writes over rows.

@@ -70,6 +70,7 @@ class Synchronous : public ServerState {
     if (!is_server()) return;
     const trace::Span span(recorder(), "wait for all", Category::kCommunication);
     gather_gradients();
+    if (options_.on_sum) options_.on_sum(sum_);
   }
 
   /// A range begins and ends at whole partial sums, and ranges follow each other as servers do.

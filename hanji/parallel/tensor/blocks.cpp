@@ -247,9 +247,7 @@ at::Tensor fold_blocks(const FeatureBlocks& blocks, at::IntArrayRef sizes,
   for (size_t i = 0; i < fold.steps.size(); ++i) {
     const schedule::FoldStep& step = fold.steps[i];
     make_term(blocks.ranges[i], buffers[step.buffer]);
-    for (int b = step.buffer; b > step.buffer - step.num_combines; --b) {
-      buffers[b - 1].add_(buffers[b]);
-    }
+    for (const auto& [into, from] : step.combines) buffers[into].add_(buffers[from]);
   }
   return partials;
 }

@@ -117,10 +117,8 @@ const at::Tensor& ShardGradients::rows(size_t order) {
   const int64_t count = unit.flat->part().plan.flat.count;
   const c10::ScalarType dtype = unit.flat->part().dtypes.reduce;
   if (keeps_rows()) {
-    const GrainFold* fold = engine_->fold();
-    const int64_t num_rows = fold != nullptr ? fold->num_buffers() : 1;
-    unit.rows = comm::zeros_on(unit.flat->part().device, {num_rows, count}, dtype, setup_.group,
-                               "gradients");
+    unit.rows = comm::zeros_on(unit.flat->part().device, {engine_->num_rows(), count}, dtype,
+                               setup_.group, "gradients");
   } else {
     unit.rows = take_row(count, dtype);
   }
