@@ -18,7 +18,8 @@ namespace hanji::comm {
 ///         whatever group they are called on; other calls of either rank may come in between. It
 ///         is complete when the receiver has taken it, so two ranks that send to each other
 ///         receive before they wait.
-/// Cost    in the heap: 2 syncs, one copy of which each end makes half.
+/// Cost    a tensor in the heap: the receiver copies it, also while the sender computes and makes no
+///         call; 7 messages of a pair may wait so. Of other memory: staged by both ends.
 ///         Between hosts: the ends compare their calls, then one message.
 /// Errors  throws Error(kInvalidArgument) for a rank that is no other rank of the group; else as
 ///         all_reduce() and Work::wait(). After an error the messages between these two ranks are over.

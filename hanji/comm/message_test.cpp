@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -75,6 +76,36 @@ void expect_sends_while_it_receives(const std::function<void(at::Tensor&, const 
       send(tensor, 0, group).wait();
     }
   });
+}
+
+TEST(Message, IsTakenWhileItsSenderMakesNoCall) {
+  constexpr int kMessages = 7;
+  std::atomic<int> taken = 0;
+  GroupOptions options;
+  options.deadline = std::chrono::seconds(5);
+  run_ranks(
+      2,
+      [&](const Group& group) {
+        std::vector<Work> sent;
+        for (int i = 0; i < kMessages; ++i) {
+          at::Tensor tensor =
+              place(counted(400001, group.rank() == 0 ? i : -1), Where::kHeap, group);
+          if (group.rank() == 0) {
+            sent.push_back(send(tensor, 1, group));
+            continue;
+          }
+          recv(tensor, 0, group).wait();
+          EXPECT_TRUE(at::equal(tensor, counted(400001, i)));
+          ++taken;
+        }
+        const auto late = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (taken < kMessages && std::chrono::steady_clock::now() < late) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        EXPECT_EQ(taken, kMessages);
+        for (Work& work : sent) work.wait();
+      },
+      options);
 }
 
 TEST(Message, GoesOnWhileItsSenderLooksForOneFromAnybody) {

@@ -157,6 +157,13 @@ void prefer(std::string_view name, const Query& query, std::vector<Candidate>& c
   std::rotate(candidates.begin(), found, found + 1);
 }
 
+// A sender posts the direct list whole before its receiver comes, and others in steps with it. What
+// fits into a flag line is posted at once by any.
+bool receiver_ends_it_alone(const Query& query) {
+  constexpr int64_t kLineBytes = 32;
+  return query.routine == Routine::kSend && query.count * query.element_bytes > kLineBytes;
+}
+
 // Of lists that begin with a sync and touch no tensor of a peer.
 Entry cheapest_after_meeting(const Query& query, const Rates& rates) {
   const Element element(static_cast<size_t>(query.element_bytes), query.dtype, false);
@@ -172,15 +179,18 @@ Selection choose(const Query& query, const Rates& rates, std::string_view named)
   std::vector<Candidate> candidates = candidates_for(query, rates);
   const auto names = algorithm_names(query.routine, Medium::kMemory);
   const bool is_named = std::ranges::find(names, named) != names.end();
-  if (is_named) prefer(named, query, candidates);
+  const bool alone = !is_named && receiver_ends_it_alone(query);
+  if (is_named || alone) prefer(alone ? "direct" : named, query, candidates);
   Selection selection;
   selection.in_heap = selection.if_private = candidates[0].list;
   if (touches_peer_tensors(*selection.in_heap)) {
     selection.if_private = cheapest_after_meeting(query, rates);
   }
   selection.predicted_seconds = candidates[0].seconds;
-  selection.why = is_named ? fmt::format("{} was named for {}", named, name_of(query.routine))
-                           : sentence(query, candidates);
+  selection.why =
+      alone      ? fmt::format("send of {}: direct, which the receiver ends alone", amount(query))
+      : is_named ? fmt::format("{} was named for {}", named, name_of(query.routine))
+                 : sentence(query, candidates);
   return selection;
 }
 

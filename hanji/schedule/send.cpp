@@ -37,11 +37,8 @@ StepList send_flat(int64_t count) {
 StepList send_direct(int64_t count) {
   StepList list = open_send("direct", count);
   add_sync(list);
-  for (const int rank : {kSender, kReceiver}) {
-    const Range half = layout::shard_range(count, 2, rank);
-    add_copy(list, rank, {kSender, Place::kInput, 0, half.begin},
-             {{kReceiver, Place::kOutput, 0, half.begin}}, half.size());
-  }
+  add_copy(list, kReceiver, {kSender, Place::kInput, 0, 0}, {{kReceiver, Place::kOutput, 0, 0}},
+           count);
   add_sync(list);
   return list;
 }

@@ -12,7 +12,8 @@ namespace hanji::schedule {
 /// Cost    1 sync; 2N are read and written.
 StepList send_flat(int64_t count);
 
-/// Tensors in the heap: sync; each of the two copies one half; sync.
+/// The sender's tensor in the heap: sync; the receiver copies; sync. The sender has nothing to do
+/// between its syncs, so an engine may post both when it starts.
 /// Cost    2 syncs; N are read and written, which is the least there can be.
 StepList send_direct(int64_t count);
 

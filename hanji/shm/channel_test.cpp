@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <numeric>
+#include <thread>
 
 #include "hanji/schedule/barrier.h"
 #include "hanji/schedule/send.h"
@@ -79,6 +81,51 @@ TEST(Channel, CarriesMessagesInOrderInEveryWay) {
           for (int64_t i = 0; i < count; ++i) ASSERT_EQ(data[i], round + static_cast<float>(i));
         }
       }
+    }
+  });
+}
+
+TEST(Channel, MessagesInTheHeapArriveWithoutTheirSender) {
+  constexpr int kMessages = 7;
+  std::atomic<int> taken = 0;
+  EngineOptions options;
+  options.deadline = 2s;
+  run_ends(
+      [&](End& end) {
+        const auto list = share(schedule::send_direct(1000));
+        std::vector<uint64_t> tickets;
+        for (int i = 0; i < kMessages; ++i) {
+          float* data = end.allocate(1000);
+          if (end.sends()) std::fill_n(data, 1000, static_cast<float>(i));
+          tickets.push_back(end.engine.submit(end.call(list, data)).or_throw());
+          if (end.sends()) continue;
+          const Status status = end.engine.wait(tickets.back());
+          EXPECT_TRUE(status.ok()) << status.message();
+          EXPECT_EQ(data[999], static_cast<float>(i));
+          ++taken;
+        }
+        if (!end.sends()) return;
+        while (taken < kMessages) std::this_thread::sleep_for(1ms);
+        EXPECT_FALSE(end.engine.done(tickets[0]));
+        for (const uint64_t ticket : tickets) EXPECT_TRUE(end.engine.wait(ticket).ok());
+      },
+      options);
+}
+
+TEST(Channel, ASenderAheadOfItsLinesGoesOnWhenTheyAreRead) {
+  run_ends([](End& end) {
+    const auto list = share(schedule::send_direct(50));
+    std::vector<uint64_t> tickets;
+    std::vector<float*> data;
+    for (int i = 0; i < 40; ++i) {
+      data.push_back(end.allocate(50));
+      if (end.sends()) std::fill_n(data[i], 50, static_cast<float>(i));
+      tickets.push_back(end.engine.submit(end.call(list, data[i])).or_throw());
+      if (i == 20 && !end.sends()) std::this_thread::sleep_for(20ms);
+    }
+    for (int i = 0; i < 40; ++i) {
+      ASSERT_TRUE(end.engine.wait(tickets[i]).ok());
+      EXPECT_EQ(data[i][49], static_cast<float>(i));
     }
   });
 }

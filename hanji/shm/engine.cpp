@@ -93,6 +93,7 @@ class Engine::Core {
     if (!healthy()) HANJI_RETURN_IF_ERROR(health());
     int64_t budget = kBudgetBytes;
     while (completed_ != submitted_ && budget > 0) {
+      post_ahead();
       Operation& operation = at(completed_ + 1);
       const Result<bool> complete = runner_.run(operation, budget);
       if (!complete.ok()) return fail(complete.status());
@@ -273,6 +274,11 @@ class Engine::Core {
     }
   }
 
+  void post_ahead() {
+    ahead_ = std::max(ahead_, completed_);
+    while (ahead_ != submitted_ && runner_.post_ahead(at(ahead_ + 1))) ++ahead_;
+  }
+
   // Past the spinning: has the time run out, has anybody gone?
   Status look_around() {
     const int64_t now = base::now_ns();
@@ -333,6 +339,7 @@ class Engine::Core {
   std::vector<Operation> operations_;  ///< A ring; tickets completed_ + 1 to submitted_ are open.
   uint64_t submitted_ = 0;
   uint64_t completed_ = 0;
+  uint64_t ahead_ = 0;  ///< The last ticket whose syncs have all been posted ahead.
   Status failure_;
   int spins_ = kSpinsOversubscribed;
   bool oversubscribed_ = true;

@@ -12,7 +12,10 @@ GroupLines::GroupLines(std::shared_ptr<Segment> segment, int group, std::vector<
       members_(std::move(members)),
       me_(me),
       waiters_(segment_->waiters(group)) {
-  for (const int rank : members_) ranks_.push_back(&segment_->group_rank(group, rank));
+  for (const int rank : members_) {
+    ranks_.push_back(&segment_->group_rank(group, rank));
+    lines_.push_back(segment_->lines(group, rank));
+  }
 }
 
 GroupLines GroupLines::of(int group, int world_rank) const {
@@ -30,8 +33,11 @@ GroupLines GroupLines::of(int group, int world_rank) const {
 }
 
 uint64_t GroupLines::last_sequence(int member) const {
-  return std::max(ranks_[member]->lines[0].sequence.load(std::memory_order_acquire),
-                  ranks_[member]->lines[1].sequence.load(std::memory_order_acquire));
+  uint64_t last = 0;
+  for (const Line& line : lines_[member]) {
+    last = std::max(last, line.sequence.load(std::memory_order_acquire));
+  }
+  return last;
 }
 
 void GroupLines::ring() {

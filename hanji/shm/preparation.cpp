@@ -87,6 +87,7 @@ Status Preparation::prepare(const Call& call, uint64_t number, Operation& operat
   }
   operation.call = call;
   operation.descriptor = describe(operation, number);
+  operation.only_posts = only_posts(operation);
   return {};
 }
 
@@ -148,6 +149,22 @@ Descriptor Preparation::describe(const Operation& operation, uint64_t number) co
   d.stride = call.input_stride;
   d.factor = call.factor;
   return d;
+}
+
+// That peers can map what they touch, which decides the list, depends on this rank alone.
+bool Preparation::only_posts(const Operation& operation) const {
+  const Program& program = *operation.program;
+  if (!program.only_syncs || !program.touches_peers) return false;
+  for (int member = 0; member < lines_.size(); ++member) {
+    const bool mine = member == lines_.me();
+    if (program.input_touched[member] && !(mine && operation.descriptor.input != kPrivate)) {
+      return false;
+    }
+    if (program.output_touched[member] && !(mine && operation.descriptor.output != kPrivate)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 // Where the whole buffer lies in the heap, or kPrivate.

@@ -79,7 +79,10 @@ class Inspection {
           " syncs, rank 0 has " + std::to_string(program_.num_syncs) + "; at least one, all alike");
     }
     program_.num_syncs = num_syncs;
-    if (rank == mine_) program_.starts_with_sync = is_sync(steps[0]);
+    if (rank == mine_) {
+      program_.starts_with_sync = is_sync(steps[0]);
+      program_.only_syncs = std::ranges::all_of(steps, is_sync);
+    }
     int passed = 0;
     for (size_t i = 0; i < steps.size(); ++i) {
       passed += is_sync(steps[i]);

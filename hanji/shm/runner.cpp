@@ -31,7 +31,7 @@ Runner::Runner(GroupLines& lines, Stats& stats, trace::Recorder* recorder)
     staging_.push_back(segment.data() +
                        segment.staging_offset(lines.group(), lines.world_rank(member)));
   }
-  sequence_ = lines.last_sequence(lines.me());
+  sequence_ = last_post_ = lines.last_sequence(lines.me());
   first_operation_ = lines.last_operation(lines.me());
 }
 
@@ -91,7 +91,9 @@ void Runner::begin(Operation& operation) {
         operation.descriptor.in_line ? payload_of(posted_[member]) : staging;
     buffers_.members[member].result = staging + kStagingBytes;
   }
-  lines_.set_operation(operation.descriptor.operation);
+  if (operation.descriptor.operation > lines_.last_operation(lines_.me())) {
+    lines_.set_operation(operation.descriptor.operation);
+  }
   operation.words = encode(operation.descriptor);
   if (operation.descriptor.in_line) mine.slot = payload_of(operation.words);
   operation.running = operation.program.get();
@@ -102,10 +104,28 @@ void Runner::begin(Operation& operation) {
 
 void Runner::post(Operation& operation) {
   ++sequence_;
-  clock_.post(sequence_);
-  lines_.post(sequence_, operation.words);
-  rung_ = false;
+  if (sequence_ > last_post_) {
+    post_next(operation.words);
+    rung_ = false;
+  }
+  lines_.start_asking();
   operation.state = Operation::State::kMeeting;
+}
+
+void Runner::post_next(const Words& words) {
+  clock_.post(++last_post_);
+  lines_.post(last_post_, words);
+}
+
+// Which lines are free: see ChannelRank. A group has two, of which none ever is.
+bool Runner::post_ahead(Operation& operation) {
+  const uint64_t last = last_post_ + static_cast<uint64_t>(operation.program->num_syncs);
+  if (!operation.only_posts || last > sequence_ + lines_.num_lines() - 2) return false;
+  lines_.set_operation(operation.descriptor.operation);
+  const Words words = encode(operation.descriptor);
+  while (last_post_ < last) post_next(words);
+  lines_.ring();
+  return true;
 }
 
 // All ranks have posted what they were called with, and all look at the same lines.

@@ -175,7 +175,15 @@ Waiters& Segment::waiters(int group) const {
 
 GroupRank& Segment::group_rank(int group, int rank) const {
   const Place place = place_of(group, rank);
-  return reinterpret_cast<GroupRank*>(data() + place.waiters + sizeof(Waiters))[place.member];
+  const size_t bytes = group < kMaxGroups ? sizeof(GroupRank) : sizeof(ChannelRank);
+  std::byte* first = data() + place.waiters + sizeof(Waiters);
+  return *reinterpret_cast<GroupRank*>(first + place.member * bytes);
+}
+
+std::span<Line> Segment::lines(int group, int rank) const {
+  GroupRank& own = group_rank(group, rank);
+  if (group < kMaxGroups) return own.lines;
+  return reinterpret_cast<ChannelRank&>(own).lines;
 }
 
 AbortWord& Segment::abort_word(uint32_t epoch) const {

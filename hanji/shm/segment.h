@@ -21,6 +21,7 @@ struct AbortWord;
 struct Waiters;
 struct EpochWord;
 struct GroupRank;
+struct Line;
 struct Offsets;
 struct RankState;
 struct SiteTable;
@@ -102,6 +103,8 @@ class Segment {
   internal::Waiters& waiters(int group) const;
   internal::AbortWord& abort_word(uint32_t epoch) const;
   internal::GroupRank& group_rank(int group, int rank) const;
+  /// Where a rank posts its syncs in a group: a power of two, by sequence.
+  std::span<internal::Line> lines(int group, int rank) const;
   /// Offset of a rank's staging memory in a group.
   size_t staging_offset(int group, int rank) const;
   /// The group that carries messages from one rank to another; its members are these two.

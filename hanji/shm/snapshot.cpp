@@ -67,9 +67,9 @@ class View {
     const size_t place = offsets().groups + group * offsets().group_bytes + sizeof(Waiters);
     return (&at<GroupRank>(place))[rank];
   }
-  const GroupRank& channel_end(int channel, int end) const {
+  const ChannelRank& channel_end(int channel, int end) const {
     const size_t place = offsets().channels + channel * kChannelBytes + sizeof(Waiters);
-    return (&at<GroupRank>(place))[end];
+    return (&at<ChannelRank>(place))[end];
   }
   /// A Recorder that only reads leaves the bytes alone.
   std::span<std::byte> trace(int rank) const {
@@ -124,37 +124,45 @@ char process_state(int pid) {
   return pid <= 0 || end == text.npos || end + 2 >= text.size() ? 'X' : text[end + 2];
 }
 
-/// The line of a rank's last sync. It is overwritten by the sync after the next: if no other was
-/// posted meanwhile, the words belong together.
-uint64_t read_line(const GroupRank& member, Words& words) {
-  const auto last = [&] {
-    return std::max(member.lines[0].sequence.load(std::memory_order_acquire),
-                    member.lines[1].sequence.load(std::memory_order_acquire));
-  };
+/// Only its low 16 bits travel in a line.
+uint64_t whole_operation(uint64_t low, uint64_t begun) { return begun - ((begun - low) & 0xffff); }
+bool is_newer(uint64_t low, uint64_t begun) { return ((begun - low) & 0x8000) != 0; }
+
+/// The line of a rank's last sync up to the operation `begun`. A line is written again when the others
+/// have been: if not all of these were posted meanwhile, the words belong together.
+uint64_t read_line(std::span<const Line> lines, uint64_t begun, Words& words) {
   constexpr int kTries = 100;
-  uint64_t sequence = last();
+  uint64_t found = 0;
   for (int i = 0; i < kTries; ++i) {
-    const Line& line = member.lines[sequence % 2];
-    for (size_t w = 0; w < words.size(); ++w) {
-      words[w] = line.words[w].load(std::memory_order_acquire);
+    found = 0;
+    for (const Line& line : lines) {
+      const uint64_t sequence = line.sequence.load(std::memory_order_acquire);
+      Words read;
+      for (size_t w = 0; w < read.size(); ++w) {
+        read[w] = line.words[w].load(std::memory_order_acquire);
+      }
+      if (sequence <= found || is_newer(decode(read).operation, begun)) continue;
+      found = sequence;
+      words = read;
     }
-    const uint64_t now = last();
-    if (now == sequence) break;
-    sequence = now;
+    uint64_t last = 0;
+    for (const Line& line : lines) {
+      last = std::max(last, line.sequence.load(std::memory_order_acquire));
+    }
+    if (last < found + lines.size() - 1) break;
   }
-  return sequence;
+  return found;
 }
 
-/// Only its low 16 bits travel in a line, which is never newer than `begun`.
-uint64_t whole_operation(uint64_t low, uint64_t begun) { return begun - ((begun - low) & 0xffff); }
-
-MemberSnapshot read_member(const View& view, int rank, const GroupRank& from, bool receives) {
+MemberSnapshot read_member(const View& view, int rank, const GroupRank& from,
+                           std::span<const Line> lines, bool receives) {
   MemberSnapshot member;
   member.rank = rank;
   Words words;
   member.completed = from.completed.load(std::memory_order_acquire);
-  member.sequence = read_line(from, words);
-  member.begun = std::max(from.operation.load(std::memory_order_acquire), member.completed);
+  member.begun = std::clamp(from.operation.load(std::memory_order_acquire), member.completed,
+                            member.completed + 1);
+  member.sequence = read_line(lines, member.begun, words);
   const uint32_t failed = from.failed.load(std::memory_order_acquire);
   if (failed != 0) {
     member.failed = static_cast<Code>(std::min(failed, static_cast<uint32_t>(Code::kInternal)));
@@ -181,7 +189,8 @@ void read_groups(const View& view, std::vector<GroupSnapshot>& groups) {
     for (auto& [bits, group] : by_members) {
       for (int rank = 0; rank < view.ranks(); ++rank) {
         if ((bits >> rank & 1) == 0) continue;
-        group.members.push_back(read_member(view, rank, view.member(id, rank), false));
+        const GroupRank& member = view.member(id, rank);
+        group.members.push_back(read_member(view, rank, member, member.lines, false));
       }
       groups.push_back(std::move(group));
     }
@@ -193,14 +202,14 @@ void read_channels(const View& view, std::vector<GroupSnapshot>& groups) {
   for (int channel = 0; channel < ranks * ranks; ++channel) {
     const std::array<int, 2> ends = {channel / ranks, channel % ranks};
     if (ends[0] == ends[1]) continue;
-    if (view.channel_end(channel, 0).members.load() == 0 &&
-        view.channel_end(channel, 1).members.load() == 0) {
+    if (view.channel_end(channel, 0).rank.members.load() == 0 &&
+        view.channel_end(channel, 1).rank.members.load() == 0) {
       continue;
     }
     GroupSnapshot group{.id = kMaxGroups + channel, .sender = ends[0], .members = {}};
     for (int end = 0; end < 2; ++end) {
-      group.members.push_back(
-          read_member(view, ends[end], view.channel_end(channel, end), end == 1));
+      const ChannelRank& member = view.channel_end(channel, end);
+      group.members.push_back(read_member(view, ends[end], member.rank, member.lines, end == 1));
     }
     groups.push_back(std::move(group));
   }

@@ -24,7 +24,7 @@ struct PostedCall {
 /// How far one rank is in one group.
 struct MemberSnapshot {
   int rank = 0;             ///< Of the job.
-  uint64_t begun = 0;       ///< The last operation it has begun: it arrived there.
+  uint64_t begun = 0;       ///< The operation it is in or was in last; a sender may be ahead of it.
   uint64_t completed = 0;   ///< The last one it has completed: it delivered, and has its result.
   uint64_t sequence = 0;    ///< Of the last sync that it posted, over all operations.
   Code failed = Code::kOk;  ///< Why it gave the group up.

@@ -124,7 +124,7 @@ void renew_channels(Segment& segment, int rank, uint32_t epoch) {
     if (peer == rank) continue;
     for (const int channel : {segment.channel_id(rank, peer), segment.channel_id(peer, rank)}) {
       GroupRank& end = segment.group_rank(channel, rank);
-      for (Line& line : end.lines) line.sequence.store(0);
+      for (Line& line : segment.lines(channel, rank)) line.sequence.store(0);
       end.operation.store(0);
       end.completed.store(0);
       end.members.store(0);

@@ -102,23 +102,13 @@ layers::Flow Pipeline::forward(const Action& action, const layers::Batch& batch,
   }
   layers::Flow flow = pass.inputs;
   if (!trains) pass.inputs.clear();
-  for (int64_t i = stages_.layers[stage].begin; i < stages_.layers[stage].end; ++i) {
-    flow = model_.forward({i, i + 1}, std::move(flow), batch, scopes);
-    go_on_after_layer(flow);
-  }
+  flow = model_.forward(stages_.layers[stage], std::move(flow), batch, scopes);
   if (stage == stages_.last()) return flow;
   for (const at::Tensor& output : flow) {
     if (output.requires_grad()) pass.roots.push_back(torch::autograd::impl::gradient_edge(output));
   }
   pass.outputs = std::move(flow);
   return {};
-}
-
-/// Messages on their way go on between layers, in backward too: each end copies half of one.
-void Pipeline::go_on_after_layer(const layers::Flow& flow) {
-  drop_sent();
-  if (stages_.last() == 0 || !flow[0].requires_grad()) return;
-  flow[0].register_hook([this](const at::Tensor& /*gradient*/) { drop_sent(); });
 }
 
 void Pipeline::backward(const Action& action, const at::Tensor& loss) {

@@ -32,10 +32,9 @@ struct PipelineCalls {
 /// One rank's stages of a model, and the micro-batches under way in them.
 ///
 /// What a stage returns goes to the rank of the next stage, and the gradient of what it received goes
-/// back. Sends are asynchronous: the tensors lie in the heap and stay until they are received, and go on
-/// between the layers that the sender computes meanwhile. A
-/// backward starts from the received gradients of the stage's outputs, whose memory is free by then
-/// unless the model keeps it.
+/// back. Sends are asynchronous: the tensors lie in the heap until they are received, for which the
+/// receiver does not need the sender. A backward starts from the received gradients of the stage's
+/// outputs, whose memory is free by then unless the model keeps it.
 ///
 /// The first flow of each size is preceded by its description (a message of 352 bytes), so micro-batches
 /// may have different sizes. Between stages of one rank nothing is copied.
@@ -103,7 +102,6 @@ class Pipeline {
   FlowShape& known_shape(int stage, int64_t size);
   const FlowShape& received_shape(const schedule::Action& action, int64_t size);
   at::Tensor empty(at::IntArrayRef sizes, at::ScalarType dtype) const;
-  void go_on_after_layer(const layers::Flow& flow);
   void drop_sent();
 
   layers::Model& model_;

@@ -109,45 +109,25 @@ TEST(PipelineTest, SumsTheGradientsOfTiedWeightsOnEveryRankThatHasOne) {
   });
 }
 
-/// Layers that take a moment each until `is_over`.
-struct SlowChain : layers::Model {
-  static constexpr int64_t kLayers = 10000;
-  explicit SlowChain(const std::atomic<bool>& is_over)
-      : layers::Model("SlowChain"),
-        over(is_over),
-        weight(register_parameter("weight", at::ones({}, at::kDouble))),
-        last(register_parameter("last", at::ones({}, at::kDouble))) {}
-  int64_t num_layers() const override { return kLayers; }
-  layers::Flow layer(int64_t index, layers::Flow flow, const layers::Batch& batch) override {
-    if (index == 0) return {batch.inputs * weight};
-    if (index + 1 == kLayers) return {flow[0] * last};
-    if (calls++ > kLayers && !over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return flow;
-  }
-  std::vector<at::Tensor> layer_parameters(int64_t index) const override {
-    return {index + 1 == kLayers ? last : weight};
-  }
-  layers::LossSum loss(layers::Flow flow, const layers::Batch& batch) override {
-    return {flow[0].sum(), batch.size()};
-  }
-  const std::atomic<bool>& over;
-  at::Tensor weight, last;
-  int64_t calls = 0;
-};
-
-TEST(PipelineTest, AMessageArrivesWhileItsSenderComputes) {
-  std::atomic<bool> arrived = false;
+TEST(PipelineTest, MessagesArriveWhileTheirSenderComputes) {
+  constexpr int64_t kSent = 3;  // of two tensors each, before the rank of stage 0 computes for long
+  std::atomic<int64_t> arrived = 0;
   test::run_ranks(2, [&](world::World& world) {
-    SlowChain chain(arrived);
-    const Stages stages{{{0, SlowChain::kLayers - 1}, {SlowChain::kLayers - 1, SlowChain::kLayers}},
-                        {0, 1}};
+    Chain chain(2);
+    const Stages stages = one_layer_each(2);
     Pipeline pipeline(chain, stages, world.group());
     const at::NoGradGuard no_grad;
-    pipeline.run(schedule::forward_actions(stages.ranks, world.rank(), 2), {400000, 400000},
-                 {.forward = [&](const Action& action) {
-                   pipeline.forward(action, ones(400000));
-                   if (world.rank() == 1) arrived = true;
-                   if (world.rank() == 0 && action.micro_batch == 1) EXPECT_TRUE(arrived);
+    const auto late = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    pipeline.run(schedule::forward_actions(stages.ranks, world.rank(), kSent + 1),
+                 std::vector<int64_t>(kSent + 1, 1000), {.forward = [&](const Action& action) {
+                   if (world.rank() == 0 && action.micro_batch == kSent) {
+                     while (arrived < kSent && std::chrono::steady_clock::now() < late) {
+                       std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                     }
+                     EXPECT_EQ(arrived, kSent);
+                   }
+                   pipeline.forward(action, ones(1000));
+                   if (world.rank() == 1) ++arrived;
                  }});
   });
 }

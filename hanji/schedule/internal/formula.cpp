@@ -178,7 +178,7 @@ std::optional<Totals> all_to_all(const StepList& list, Size size) {
 std::optional<Totals> send(const std::string& name, Size size) {
   const auto [p, N, slot, any] = size;
   if (name == "flat") return Totals{1, p + 2 * any, 2 * N, 2 * N, N};
-  if (name == "direct") return Totals{2, 2 * p + full_slices(N, p), N, N, N};
+  if (name == "direct") return Totals{2, 2 * p + any, N, N, N};
   if (name != "staged") return std::nullopt;
   const int64_t chunks = ceil_div(N, slot / 2);
   return Totals{1 + chunks, p * (1 + chunks) + 2 * chunks, 2 * N, 2 * N, N};

@@ -30,6 +30,9 @@ inline void full_fence() {
 inline void note_read(const void*, size_t) {}
 inline void note_write(const void*, size_t) {}
 
+/// Of each end of a channel (segment_layout.h); a model has few, so that a sender soon needs all.
+inline constexpr size_t kChannelLines = 16;
+
 }  // namespace hanji::shm::internal
 
 #endif

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "hanji/shm/internal/flag_line.h"
@@ -15,7 +16,7 @@ namespace hanji::shm::internal {
 
 /// The flag lines of one group, seen by one member: posting, polling, sleeping.
 ///
-/// A sync with sequence s: post(s), then arrived(s) until true. The posting rank wakes sleepers by
+/// A sync with sequence s: post(s), start_asking(), then arrived(s) until true. The posting rank wakes sleepers by
 /// ring(), after its first poll, so that the fence does not delay the poll.
 class GroupLines {
  public:
@@ -36,8 +37,9 @@ class GroupLines {
       mine.words[i].store(words[i], std::memory_order_relaxed);
     }
     mine.sequence.store(sequence, std::memory_order_release);
-    cursor_ = 0;
   }
+  /// Before the first arrived() of a sync.
+  void start_asking() { cursor_ = 0; }
   /// Whether every member has posted `sequence`; asks on from where the last call stopped.
   bool arrived(uint64_t sequence) {
     for (; cursor_ != size(); ++cursor_) {
@@ -51,6 +53,8 @@ class GroupLines {
   bool has_posted(int member, uint64_t sequence) const {
     return line(member, sequence).sequence.load(std::memory_order_acquire) >= sequence;
   }
+  /// Syncs of each member that can be read at one time; a power of two.
+  uint64_t num_lines() const { return lines_[0].size(); }
   /// What a member posted with `sequence`.
   void read(int member, uint64_t sequence, Words& words) const {
     const Line& from = line(member, sequence);
@@ -112,13 +116,16 @@ class GroupLines {
   static constexpr int64_t kMovedUnitNs = 16;
 
   bool is_hopeless(uint64_t sequence) const;
-  Line& line(int member, uint64_t sequence) const { return ranks_[member]->lines[sequence % 2]; }
+  Line& line(int member, uint64_t sequence) const {
+    return lines_[member][sequence & (num_lines() - 1)];
+  }
 
   std::shared_ptr<Segment> segment_;
   int group_;
   std::vector<int> members_;
   int me_;
   std::vector<GroupRank*> ranks_;
+  std::vector<std::span<Line>> lines_;  ///< By member.
   Waiters& waiters_;
   int cursor_ = 0;
 };

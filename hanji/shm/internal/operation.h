@@ -23,6 +23,8 @@ struct Operation {
   std::shared_ptr<const Program> program_if_private;  ///< May be null.
   Descriptor descriptor;
   Words words;  ///< The descriptor's, and the payload.
+  /// This rank does nothing but post the syncs of `program`, whatever the others were called with.
+  bool only_posts = false;
 
   const Program* running = nullptr;
   State state = State::kFresh;

@@ -24,6 +24,7 @@ class Preparation {
       const Call& call, const std::shared_ptr<const schedule::StepList>& list);
   Status back_staging(const Program& program, const Call& call);
   Descriptor describe(const Operation& operation, uint64_t number) const;
+  bool only_posts(const Operation& operation) const;
   int64_t offset_of(const void* buffer, int64_t elements, DType dtype) const;
 
   const GroupLines& lines_;

@@ -17,6 +17,7 @@ struct Program {
   uint32_t fingerprint = 0;  ///< Of everything in the list.
   int num_syncs = 0;
   bool starts_with_sync = false;
+  bool only_syncs = false;  ///< This rank moves nothing: at most, others touch its tensors.
   bool uses_result = false;
   bool touches_peers = false;  ///< Some rank touches the input or output of another.
   /// By rank: whether others touch its input, its output.

@@ -24,6 +24,12 @@ class Runner {
   /// traffic, counted down) lasts. True once it is complete.
   Result<bool> run(Operation& operation, int64_t& budget);
 
+  /// Posts all syncs of an operation behind the running one, if that is all this rank does in it and
+  /// its lines have room: the others then need nothing more from this rank.
+  /// Order   the syncs of all operations before it have been posted.
+  /// Result  false if nothing was posted.
+  bool post_ahead(Operation& operation);
+
   WaitClock& clock() { return clock_; }
   /// The sync that is waited for, or was passed last.
   uint64_t sequence() const { return sequence_; }
@@ -35,6 +41,7 @@ class Runner {
  private:
   void begin(Operation& operation);
   void post(Operation& operation);
+  void post_next(const Words& words);
   Status open(Operation& operation);
   std::byte* at(int64_t offset) const;
   Status resolve_peers(Operation& operation);
@@ -44,6 +51,7 @@ class Runner {
   Stats& stats_;
   WaitClock clock_;
   uint64_t sequence_ = 0;
+  uint64_t last_post_ = 0;  ///< At least `sequence_`.
   uint64_t progress_ = 0;
   uint64_t first_operation_ = 0;
   bool rung_ = true;

@@ -18,7 +18,7 @@
 ///   ranks           ranks * RankState              presence, heartbeat, processors, heap sums
 ///   sites           ranks * SiteTable              call sites, as text
 ///   groups          kMaxGroups * (Waiters + ranks * GroupRank)
-///   channels        ranks * ranks * (Waiters + 2 * GroupRank)
+///   channels        ranks * ranks * (Waiters + 2 * ChannelRank)
 ///   trace           ranks * trace_bytes            trace::Recorder of all that a rank does, and at
 ///                                                  its end one of the last calls alone
 ///   staging         (kMaxGroups * ranks + ranks * ranks * 2) * 16 MiB
@@ -27,7 +27,7 @@
 namespace hanji::shm::internal {
 
 inline constexpr std::array<char, 8> kMagic = {'h', 'a', 'n', 'j', 'i', 's', 'h', 'm'};
-inline constexpr uint32_t kVersion = 7;
+inline constexpr uint32_t kVersion = 8;
 inline constexpr int kMaxRanks = 64;  ///< Sets of ranks are words of 64 bits.
 static_assert(base::kMaxRanksPerHost <= kMaxRanks);
 inline constexpr int kMaxGroups = 256;
@@ -145,7 +145,17 @@ inline constexpr size_t kStagingPerRank = kStagingSets * kStagingPlaces * kStagi
 
 /// A channel carries the messages of one rank to another: a group of these two, the sender first.
 /// Its id as a group is kMaxGroups + sender * ranks + receiver.
-inline constexpr size_t kChannelBytes = sizeof(Waiters) + 2 * sizeof(GroupRank);
+///
+/// A sync with sequence s is posted in lines[s % kChannelLines], and the two of GroupRank are not
+/// used: a sender posts ahead of its receiver. It reads every line that the receiver posts, up to r - 1
+/// so far, and the receiver posts at most one sync that the sender has not. So a sender that posts up
+/// to r + kChannelLines - 2 overwrites no line that is still to be read, at either end.
+static_assert(kChannelLines >= 4 && (kChannelLines & (kChannelLines - 1)) == 0);
+struct alignas(2 * kLine) ChannelRank {
+  GroupRank rank;
+  std::array<Line, kChannelLines> lines;
+};
+inline constexpr size_t kChannelBytes = sizeof(Waiters) + 2 * sizeof(ChannelRank);
 
 /// Where each part starts.
 struct Offsets {

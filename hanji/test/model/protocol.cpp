@@ -26,7 +26,7 @@ using shm::internal::GroupRank;
 using shm::internal::Line;
 
 constexpr int kMaxRanks = 3;
-constexpr int kMaxElements = 64;
+constexpr int kMaxElements = 16;
 constexpr int kMaxCalls = 4;
 constexpr int64_t kTick = 10'000'000;  // more than any time of polling before a sleep
 
@@ -146,8 +146,14 @@ class Job {
       case Seed::kNone: break;
       case Seed::kOneLine:
         for (int rank = 0; rank < scenario_.ranks; ++rank) {
-          const GroupRank& own = segment_->group_rank(group(), rank);
-          weak.aliases.push_back({&own.lines[1], sizeof(Line), &own.lines[0]});
+          const std::span<Line> lines = segment_->lines(group(), rank);
+          weak.aliases.push_back({&lines[1], sizeof(Line), &lines[0]});
+        }
+        break;
+      case Seed::kFewLines:
+        for (int rank = 0; rank < scenario_.ranks; ++rank) {
+          const std::span<Line> lines = segment_->lines(group(), rank);
+          weak.aliases.push_back({&lines[lines.size() / 2], lines.size_bytes() / 2, &lines[0]});
         }
         break;
       case Seed::kOneStagingSet:
@@ -199,8 +205,10 @@ class Job {
       GroupRank& own = segment_->group_rank(group(), rank);
       share_state(program, segment_->rank_state(rank));
       program.shared.push_back(bytes_of(own));
-      for (const size_t line : {0, 1}) {
-        Line& each = own.lines[line];
+      const std::span<Line> lines = segment_->lines(group(), rank);
+      if (over_channel(scenario_.routine)) program.shared.push_back(std::as_writable_bytes(lines));
+      for (size_t line = 0; line < lines.size(); ++line) {
+        Line& each = lines[line];
         const std::string name = fmt::format("line {}.{}", rank, line);
         program.names.push_back({&each.sequence, 8, name});
         program.names.push_back({&each.words, sizeof each.words, "the words of " + name});

@@ -21,6 +21,7 @@ enum class Waits {
 enum class Seed {
   kNone,
   kOneLine,          ///< A rank posts all its syncs in one line.
+  kFewLines,         ///< A sender posts further ahead than it has lines.
   kOneStagingSet,    ///< Slots are used again one sync early.
   kNoFence,          ///< Neither who posts nor who sleeps makes sure of the order.
   kPostNotReleased,  ///< The sequence may be seen before the words.

@@ -50,6 +50,9 @@ std::vector<Scenario> small_scenarios() {
   add(Waits::kSleep, 1, {R::kAllReduceDirect});
   add(Waits::kMixed, 2, {R::kBarrier, R::kAllReduceFlat});
   all.push_back({.routine = R::kAllReduceFlat, .calls = 3, .ahead = true});
+  all.push_back({.routine = R::kSendDirect, .calls = 3, .ahead = true});
+  all.push_back({.routine = R::kSendDirect, .waits = Waits::kSleep, .ahead = true});
+  all.push_back({.routine = R::kSendDirect, .mismatch = true});
   all.push_back({.routine = R::kAllReduceInLine, .mismatch = true});
   return all;
 }

@@ -45,11 +45,13 @@ TEST_P(Seeded, IsFound) {
 
 constexpr Scenario kInLine{.routine = Routine::kAllReduceInLine, .calls = 3};
 constexpr Scenario kFlat{.routine = Routine::kAllReduceFlat, .calls = 3};
+constexpr Scenario kAhead{.routine = Routine::kSendDirect, .calls = 3, .ahead = true};
 constexpr Scenario kAsleep{.calls = 2, .waits = Waits::kSleep};
 
 INSTANTIATE_TEST_SUITE_P(
     Bug, Seeded,
     testing::Values(Wrong{"OneLineInsteadOfTwo", Seed::kOneLine, kInLine, "the words of line"},
+                    Wrong{"AheadOfItsLines", Seed::kFewLines, kAhead, "line"},
                     Wrong{"SlotsReusedOneSyncEarly", Seed::kOneStagingSet, kFlat, "staging 0 of"},
                     Wrong{"NoFence", Seed::kNoFence, kAsleep, "nobody can go on"},
                     Wrong{"PostNotReleased", Seed::kPostNotReleased, kInLine, "words of line"},

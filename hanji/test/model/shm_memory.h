@@ -10,4 +10,6 @@ using test::model::full_fence;
 using test::model::note_read;
 using test::model::note_write;
 
+inline constexpr size_t kChannelLines = 4;
+
 }  // namespace hanji::shm::internal
