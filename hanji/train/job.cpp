@@ -220,6 +220,23 @@ parallel::DataParallelOptions reduction(const plan::Plan& plan) {
           .owners = std::move(grains.owners)};
 }
 
+std::vector<std::vector<at::Tensor>> learning_in_stages(const layers::Model& model,
+                                                        const parallel::Pipeline& pipeline) {
+  std::vector<std::vector<at::Tensor>> parts;
+  for (int stage = 0; stage <= pipeline.stages().last(); ++stage) {
+    if (!pipeline.has(stage)) continue;
+    std::vector<at::Tensor> part;
+    const layout::Range layers = pipeline.stages().layers[stage];
+    for (int64_t i = layers.begin; i < layers.end; ++i) {
+      for (const at::Tensor& one : model.layer_parameters(i)) {
+        if (one.requires_grad()) part.push_back(one);
+      }
+    }
+    if (!part.empty()) parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
 double gradient_norm(const Job& job) {
   if (job.block_norm) return job.block_norm->of(job.strategy->gradients());
   if (job.staged_norm) {
@@ -304,6 +321,7 @@ Job assemble(const plan::Plan& plan, const comm::Group& group,
   divide_by_grains(*model, plan, ranks, staged);
   ReplicatedOptions replicas = replicated(plan, options);
   replicas.reduction.parts = staged.parts;
+  if (ranks.stages) replicas.reduction.backwards = learning_in_stages(*model, staged.pipeline);
   replicas.counts = [&](const at::Tensor& one) { return staged.tied.is_first(one); };
   auto strategy = std::make_unique<ReplicatedStrategy>(*model, ranks.data, replicas);
   return job_of(plan, std::move(model), std::move(staged), std::move(strategy), ranks);

@@ -2,15 +2,19 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "hanji/checkpoint/folder.h"
 #include "hanji/checkpoint/hash.h"
 #include "hanji/checkpoint/load.h"
 #include "hanji/checkpoint/save.h"
+#include "hanji/comm/all_reduce.h"
 #include "hanji/comm/barrier.h"
 #include "hanji/test/temporary_folder.h"
 #include "hanji/train/count_facts.h"
@@ -167,6 +171,59 @@ TEST_F(StagedJob, TrainsAsOneRankDoes) {
   expect_the_run_of_one_rank({.pp = 2, .dp = 2});
   expect_the_run_of_one_rank({.pp = 2, .tied = false});
   expect_the_run_of_one_rank({.pp = 2, .recompute = true});
+}
+
+/// In each step of a rank, the buckets that have left before the last backward of its lower stage, of
+/// `events` (layers whose backward begins; -1: a bucket) and the layers of that stage.
+std::vector<int64_t> early_buckets(const std::vector<int64_t>& events, layout::Range lower) {
+  std::vector<int64_t> early;
+  const auto step = std::ssize(events) / kStagedSteps;
+  for (int64_t first = 0; first < std::ssize(events); first += step) {
+    const std::span<const int64_t> all = std::span(events).subspan(first, step);
+    const auto last = std::find(all.rbegin(), all.rend(), lower.end - 1);
+    early.push_back(std::count(last, all.rend(), -1));
+  }
+  return early;
+}
+
+TEST_F(StagedJob, GradientsOfAStageLeaveAfterItsLastBackward) {
+  for (const PipelineKind kind : {PipelineKind::kInterleaved, PipelineKind::kZbV}) {
+    plan::Plan plan =
+        staged_plan({.pp = 2, .dp = 2, .schedule = kind, .virtual_stages = 2}, dataset());
+    plan.config.comm.bucket_bytes = 1;  // a bucket of each parameter
+    std::vector<std::vector<int64_t>> events(plan.ranks);
+    std::vector<layout::Range> lower(plan.ranks);
+    std::vector<int64_t> upper_alone(plan.ranks);
+    const auto make = [&](const plan::Plan& of, const comm::Group& group) {
+      std::vector<int64_t>& mine = events[group.rank()];
+      parallel::DataParallelOptions options = reduction(of);
+      options.hook.name = "recorded";
+      options.hook.begin = [&](parallel::GradientBucket& bucket, const comm::Group& over) {
+        mine.push_back(-1);
+        return comm::all_reduce(bucket.flat, over);
+      };
+      Job job = assemble(of, group, options);
+      job.scopes.push_back([&mine](int64_t layer, layers::Flow flow, const layers::RunLayer& run) {
+        flow = run(std::move(flow));
+        flow[0].register_hook([&mine, layer](const at::Tensor&) { mine.push_back(layer); });
+        return flow;
+      });
+      const auto parts = learning_in_stages(*job.model, job.pipeline);
+      upper_alone[group.rank()] = std::ranges::count_if(parts[1], [&](const at::Tensor& one) {
+        return std::ranges::none_of(parts[0], [&](const auto& low) { return low.is_same(one); });
+      });
+      const auto& stages = job.pipeline.stages();
+      const auto first = std::ranges::find(stages.ranks, job.stages->rank()) - stages.ranks.begin();
+      lower[group.rank()] = stages.layers[first];
+      return job;
+    };
+    run_job(plan, dataset(), {.make = make});
+    for (int rank = 0; rank < plan.ranks; ++rank) {
+      EXPECT_GT(upper_alone[rank], 0);
+      EXPECT_THAT(early_buckets(events[rank], lower[rank]), Each(upper_alone[rank]))
+          << name_of(kind) << ", rank " << rank;
+    }
+  }
 }
 
 TEST_F(StagedJob, TrainsAsOneRankDoesWithSeveralStagesPerRank) {

@@ -55,6 +55,8 @@ struct JobRun {
 /// What a test does to a rank.
 struct Tampering {
   std::function<void(const comm::Group&)> before_start = [](const comm::Group&) {};
+  std::function<Job(const plan::Plan&, const comm::Group&)> make =
+      [](const plan::Plan& plan, const comm::Group& group) { return assemble(plan, group); };
   std::function<void(Job&)> at_start = [](Job&) {};
   std::function<void(Job&)> before_update = [](Job&) {};
   std::function<void(const Job&)> at_end = [](const Job&) {};
@@ -67,7 +69,7 @@ inline JobRun run_rank(const plan::Plan& plan, const Dataset& dataset, const com
   PrivateMemory memory;
   StopSignal stop = StopSignal::create().or_throw();
   tampering.before_start(group);
-  Job job = assemble(plan, group);
+  Job job = tampering.make(plan, group);
   tampering.at_start(job);
   LoopInputs inputs{.plan = plan,
                     .dataset = dataset,

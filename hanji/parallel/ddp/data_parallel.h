@@ -48,6 +48,9 @@ struct DataParallelOptions {
   /// The first backward() that communicates determines the parameters that a rank uses; later steps
   /// do not exchange them, and another set is an error.
   bool static_order = false;
+  /// If several backward() outside accumulate() complete a step (stages of a pipeline): the parameters
+  /// that each reaches. A bucket leaves in the last of those that reach it. Not for stable bits.
+  std::vector<std::vector<at::Tensor>> backwards = {};
 };
 
 class Reducer;

@@ -222,9 +222,15 @@ void Gradients::finish() {
 /// Of all gradients, or in stable of those of one grain.
 void Gradients::end_of_backward() {
   const at::NoGradGuard no_grad;
+  if (!accumulating_) ++num_backwards_;
+  const bool is_last = !accumulating_ && num_backwards_ == expected_in_all_;
   for (size_t u = 0; u < units_.size(); ++u) {
     const bool counts = expected_.empty() || units_[u].num_ready > 0;
     if (fold() || (counts && is_last_backward(u))) fill(u);
+    if (is_last && !units_[u].complete) {
+      fill(u);
+      units_[u].complete = true;
+    }
     if (units_[u].num_ready > 0 && !accumulating_) ++units_[u].num_backwards;
     begin_complete_units();
   }
@@ -293,6 +299,7 @@ void Gradients::end_units() {
     unit.complete = false;
   }
   num_begun_ = row_ = 0;
+  num_backwards_ = 0;
   num_folded_ = 0;
   total_weight_.reset();
   if (!options_.static_order) used_.reset();
@@ -388,12 +395,13 @@ void Gradients::set_accumulating(bool accumulating) {
   accumulating_ = accumulating;
 }
 
-void Gradients::expect(std::vector<int64_t> backwards) {
+void Gradients::expect(std::vector<int64_t> backwards, int64_t all) {
   if (fold() || (!backwards.empty() && backwards.size() != units_.size())) {
     refuse_use("expect(): with stable bits grains say what a step has; else each of the " +
                std::to_string(units_.size()) + " units has a number of backwards");
   }
   expected_ = std::move(backwards);
+  expected_in_all_ = all;
 }
 
 }  // namespace hanji::parallel

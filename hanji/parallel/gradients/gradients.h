@@ -80,9 +80,10 @@ class Gradients {
   /// While true, a backward() only accumulates. Errors: throws kInvalidArgument with stable bits.
   void set_accumulating(bool accumulating);
   /// From now on a step has `backwards[u]` that reach unit u: it begins in the last of them, and the
-  /// step ends with the last unit, or in end_step(). Empty: every backward() is a step.
+  /// step ends with the last unit, with the backward() number `all` if that is not 0, or in end_step().
+  /// Empty: every backward() is a step. Those that only accumulate are not counted.
   /// Errors  throws kInvalidArgument with stable bits, and for another number of units.
-  void expect(std::vector<int64_t> backwards);
+  void expect(std::vector<int64_t> backwards, int64_t all = 0);
   /// Stable bits: the next backward is this grain of this part. Nothing for a part without parameters.
   void begin_grain(int64_t index, size_t part = 0);
   /// This rank's weight; of a step whose sum of weights is known, `total`. With 0 it has no data.
@@ -158,6 +159,8 @@ class Gradients {
   std::vector<GrainFold> folds_;  ///< By part; none without stable bits.
   size_t part_ = 0;
   std::vector<int64_t> expected_;
+  int64_t expected_in_all_ = 0;
+  int64_t num_backwards_ = 0;  ///< Of those in this step.
   size_t num_begun_ = 0;
   size_t row_ = 0;  ///< Where gradients go now.
   int64_t num_folded_ = 0;

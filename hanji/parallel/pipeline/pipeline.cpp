@@ -62,12 +62,17 @@ Pipeline::Pipeline(layers::Model& model, Stages stages, const comm::Group& group
 void Pipeline::run(const schedule::ActionList& actions, const std::vector<int64_t>& sizes,
                    const PipelineCalls& calls) {
   under_way_.clear();
-  const auto last = std::find_if(actions.rbegin(), actions.rend(), computes_gradients);
+  std::map<int, const Action*> last;  // of each stage's backwards
+  for (const Action& action : actions) {
+    if (computes_gradients(action)) last[action.stage] = &action;
+  }
   for (auto action = actions.begin(); action != actions.end(); ++action) {
     switch (action->kind) {
       case ActionKind::kForward: calls.forward(*action); break;
       case ActionKind::kBackward:
-      case ActionKind::kBackwardInput: calls.backward(*action, action + 1 == last.base()); break;
+      case ActionKind::kBackwardInput:
+        calls.backward(*action, &*action == last[action->stage]);
+        break;
       case ActionKind::kBackwardWeight: break;
       case ActionKind::kSend: send(*action, sizes.at(action->micro_batch)); break;
       case ActionKind::kReceive: receive(*action, sizes.at(action->micro_batch)); break;

@@ -24,7 +24,7 @@ namespace hanji::parallel {
 struct PipelineCalls {
   /// Calls Pipeline::forward().
   std::function<void(const schedule::Action&)> forward;
-  /// Calls Pipeline::backward(). `is_last`: no later backward of the rank adds gradients.
+  /// Calls Pipeline::backward(). `is_last`: no later backward of the stage adds gradients.
   std::function<void(const schedule::Action&, bool is_last)> backward = {};
   std::function<void(const schedule::Action&)> reduce = {};
 };

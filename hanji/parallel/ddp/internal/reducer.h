@@ -46,6 +46,7 @@ class Reducer : public GradientSink {
   };
 
   void make_engine();
+  void expect_backwards();
   void place_buckets();
 
   std::vector<NamedParameter> parameters_;
