@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from command import HANJI, NANO, CommandTest
+from command import CONSTANT, HANJI, NANO, STABLE, CommandTest
 
 JOB = ["--ranks", "2", "--seed", "7", "--set", "model.dropout=0.1", "--set", "checkpoint.every=3",
        "--set", "train.evaluate_every=5"]
@@ -127,6 +127,22 @@ class Resume(CommandTest):
                 for loss, whole in zip(losses, expected):
                     # float64 sums in another order; without its moments AdamW goes other ways.
                     self.assertAlmostEqual(loss, whole, delta=1e-9 * whole, msg=out)
+
+    def test_stages_go_on_with_the_bits_of_any_mesh(self):
+        job = ["--seed", 7, *STABLE, *CONSTANT, "--set", "model.dropout=0.1", "--set",
+               "train.evaluate_every=0"]
+        self.train("whole", *job, "--ranks", 1, "--steps", 20)
+        self.train("by stages", *job, "--mesh", "pp=2", "--steps", 10)
+        self.train("by shards", *job, "--ranks", 2, "--set", "parallel.data=zero3", "--steps", 10)
+        ddp = ["--set", "parallel.data=ddp"]
+        for saved, mesh in (("by stages", ["--ranks", 1]),
+                            ("by stages", ["--ranks", 3, "--mesh", "pp=3"]),
+                            ("by stages", ["--ranks", 2, "--set", "parallel.data=zero2"]),
+                            ("by shards", ["--ranks", 2, "--mesh", "pp=2", *ddp])):
+            out = "-".join(map(str, [saved, *mesh]))
+            shutil.copytree(self.folder / saved, self.folder / out)
+            self.resume(out, *mesh, "--steps", 20)
+            self.assertEqual(self.hashes(out), self.hashes("whole"), out)
 
     def test_options_that_change_the_job_are_refused_with_both_values(self):
         self.train("run", *JOB, "--steps", 4)

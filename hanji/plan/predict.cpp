@@ -1,6 +1,8 @@
 #include "hanji/plan/predict.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "hanji/plan/communication.h"
 #include "hanji/plan/pipeline_plan.h"
@@ -95,6 +97,19 @@ double optimizer_seconds(const StepFacts& facts) {
   return updated / facts.shards->ranks + kCopiedElements * bytes / rate;
 }
 
+/// Stable: in which the stages of a data coordinate take its grains, each order once.
+std::set<std::vector<int64_t>> orders_of_stages(const Plan& plan, int data_coordinate) {
+  const DataShare& share = plan.shares[data_coordinate];
+  const auto schedule = schedule_of(plan.config, share.num_micro_batches).or_throw();
+  std::set<std::vector<int64_t>> orders;
+  for (int stage = 0; stage < schedule.num_stages(); ++stage) {
+    auto order = schedule::gradient_order(schedule.ranks[schedule.rank_of_stage[stage]], stage);
+    for (int64_t& one : order) one += share.samples.begin / plan.config.train.grain;
+    orders.insert(std::move(order));
+  }
+  return orders;
+}
+
 }  // namespace
 
 layout::BucketPlan gradient_buckets(const std::vector<int64_t>& sizes, int64_t bucket_bytes,
@@ -141,11 +156,8 @@ std::vector<int64_t> gradient_buffers(const Plan& plan) {
   const schedule::GrainTree tree = schedule::grain_tree(grains.count, grains.owners);
   for (size_t i = 0; i < buffers.size(); ++i) buffers[i] = tree.ranks[i].num_buffers;
   if (plan.mesh.degree("pp") == 1) return buffers;
-  for (int rank = 0; rank < plan.ranks; ++rank) {
-    const int data = plan.mesh.data_coordinate(rank);
-    for (size_t stage = 0; stage < stages_of(plan).size(); ++stage) {
-      const auto order = grains_in_order(plan, rank, static_cast<int>(stage));
-      if (order.empty()) continue;
+  for (size_t data = 0; data < buffers.size(); ++data) {
+    for (const auto& order : orders_of_stages(plan, static_cast<int>(data))) {
       const auto fold = schedule::fold_in_order(tree.ranks[data].partials, order);
       buffers[data] = std::max<int64_t>(buffers[data], fold.num_buffers);
     }
