@@ -134,7 +134,7 @@ BadConfigs cuts() {
       {"what stages are not trained with",
        "[train]\nbits = \"stable\"\n[mesh]\npp = 2\n[parallel]\ndata = \"zero2\"\n[pipeline]\n"
        "schedule = \"zbh1\"\nvirtual_stages = 2\ncut = [1.5]\n[comm]\nengine = \"gloo\"\n",
-       {},
+       {{"train.cuts.features=4", "--set"}},
        {"run.toml:6:1: mesh.pp = 2 trains with replicas of each stage, but parallel.data is zero2; "
         "set parallel.data = \"ddp\"",
         "run.toml:6:1: parallel.data = zero2 needs ranks that share memory, but comm.engine is "
@@ -146,7 +146,9 @@ BadConfigs cuts() {
         "pipeline.virtual_stages",
         "run.toml:10:1: pipeline.cut has a number that is no layer; give whole numbers",
         "run.toml:12:1: mesh.pp = 2 needs ranks that share memory, but comm.engine is gloo; set "
-        "comm.engine = \"shm\""}},
+        "comm.engine = \"shm\"",
+        "--set: mesh.pp = 2 adds up the norm by stages, but train.cuts.features = 4 by blocks; "
+        "remove train.cuts.features, or mesh.pp"}},
       {"keys of a pipeline without one",
        "[pipeline]\nschedule = \"gpipe\"\nmicro_batches = 4\n",
        {},
