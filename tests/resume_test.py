@@ -144,6 +144,20 @@ class Resume(CommandTest):
             self.resume(out, *mesh, "--steps", 20)
             self.assertEqual(self.hashes(out), self.hashes("whole"), out)
 
+    def test_a_schedule_of_a_file_is_the_runs_when_the_file_is_gone(self):
+        file = self.folder / "mine.csv"
+        file.write_text("0F0,0F1,2F0,2B0,0B0,2F1,2B1,0B1\n1F0,1F1,1B0,1B1\n")
+        job = ["--mesh", "pp=2", "--set", "pipeline.schedule=mine.csv", "--set",
+               "train.schedule=constant"]
+        self.train("whole", *job, "--steps", 6)
+        done = self.train("run", *job, "--steps", 3)
+        self.assertIn("user: 3 stages on 2 ranks, 2 micro-batches", done.stdout)
+        file.unlink()
+        self.resume("run", "--steps", 6)
+        self.assertEqual(self.hashes("run"), self.hashes("whole"))
+        done = self.resume("run", "--steps", 9, "--ranks", 3, "--mesh", "pp=3", expect=2)
+        self.assertIn("pipeline.schedule has lines of 2 ranks, but mesh.pp is 3", done.stderr)
+
     def test_options_that_change_the_job_are_refused_with_both_values(self):
         self.train("run", *JOB, "--steps", 4)
         before = (self.folder / "run" / "summary.json").read_text()

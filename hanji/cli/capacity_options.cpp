@@ -14,29 +14,37 @@ constexpr const char* kGroup = "A model on devices that need not be there";
 
 }  // namespace
 
-void CapacityOptions::add_to(Verb verb) {
+Option CapacityOptions::add_model(Verb verb, const std::string& use) {
   const Option model =
-      verb.add_option(
-              "--model", &model_,
-              "gpt:7B, a preset, or a FILE.json that hanji::describe() wrote: what it needs "
-              "with every strategy, on --ranks times --device (h100-80, 24GB, cpu-64GB); "
-              "--set changes a preset's keys of [model] and [data]")
+      verb.add_option("--model", &model_,
+                      "gpt:7B, a preset, or a FILE.json that hanji::describe() wrote: " + use)
           .type_name("NAME")
           .group(kGroup);
+  const auto add = [&](const char* flag, Target value, const char* words) {
+    return verb.add_option(flag, value, words).type_name("N").group(kGroup).needs(model);
+  };
+  add("--micro-batch", &micro_batch_, "samples of one forward; default 1");
+  add("--block", &block_, "tokens of a GPT's sample; default: the model's");
+  verb.add_flag("--recompute", &recompute_, "layers keep their input and compute twice")
+      .group(kGroup)
+      .needs(model);
+  return model;
+}
+
+void CapacityOptions::add_to(Verb verb) {
+  const Option model =
+      add_model(verb,
+                "what it needs with every strategy, on --ranks times --device (h100-80, 24GB, "
+                "cpu-64GB); --set changes a preset's keys of [model] and [data]");
   const auto add = [&](const char* flag, Target value, const char* words, const char* type) {
     return verb.add_option(flag, value, words).type_name(type).group(kGroup).needs(model);
   };
   add("--ranks-per-host", &ranks_per_host_, "default 8", "N");
   add("--fsdp", &fsdp_, "ranks of a group within which hsdp shards; default: those of a host", "N");
   add("--servers", &servers_, "parameter servers beside the ranks; default 1", "N");
-  add("--micro-batch", &micro_batch_, "samples of one forward; default 1", "N");
-  add("--block", &block_, "tokens of a GPT's sample; default: the model's", "N");
   add("--states", &states_, "mixed: bf16 with an fp32 copy, Adam (default); fp32: all fp32, Adam",
       "KIND")
       .one_of({"mixed", "fp32"});
-  verb.add_flag("--recompute", &recompute_, "layers keep their input and compute twice")
-      .group(kGroup)
-      .needs(model);
   add("--svg", &svg_, "the bars as a drawing", "FILE");
 }
 

@@ -15,6 +15,8 @@ class CapacityOptions {
  public:
   /// Adds the flags to `verb`, which has those of JobOptions. Must outlive the parsing.
   void add_to(Verb verb);
+  /// Adds those of the model alone; `use` says what --model is for.
+  Option add_model(Verb verb, const std::string& use);
 
   /// Whether the user asks about a model of --model, and not about a job.
   bool asked() const { return !model_.empty(); }
@@ -23,12 +25,16 @@ class CapacityOptions {
   /// Errors  invalid_argument for names that are unknown, sizes that contradict each other, and
   ///         flags of a job beside --model, all in one message.
   Result<plan::CapacityQuery> query(Verb verb, std::span<const std::string> assignments) const;
+  /// The model, of which `assignments` may change a preset's sizes. Cost and errors: as query().
+  Result<plan::NamedModel> find(const plan::FactsOptions& options,
+                                std::span<const std::string> assignments) const;
+  const std::string& name() const { return model_; }
+  int64_t micro_batch() const { return micro_batch_; }
+  bool recompute() const { return recompute_; }
   /// Where a picture goes; empty: nowhere.
   const std::string& svg() const { return svg_; }
 
  private:
-  Result<plan::NamedModel> find(const plan::FactsOptions& options,
-                                std::span<const std::string> assignments) const;
   Result<plan::NamedModel> find_preset(const plan::FactsOptions& options,
                                        std::span<const std::string> assignments) const;
 

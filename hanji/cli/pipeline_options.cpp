@@ -10,8 +10,9 @@
 #include "hanji/base/file.h"
 #include "hanji/base/text.h"
 #include "hanji/base/units.h"
+#include "hanji/plan/pipeline_plan.h"
+#include "hanji/plan/plan.h"
 #include "hanji/schedule/pipeline_check.h"
-#include "hanji/schedule/pipeline_csv.h"
 
 namespace hanji::cli {
 namespace {
@@ -23,15 +24,6 @@ using schedule::StageSeconds;
 constexpr int kWidthOfFiles = 100;
 constexpr int kMaxWidth = 10'000;
 
-[[noreturn]] void refuse_name(const std::string& name) {
-  std::vector<std::string_view> names;
-  for (const PipelineKind kind : schedule::pipeline_kinds()) names.push_back(name_of(kind));
-  const auto meant = base::nearest(name, names);
-  throw Error(base::invalid_argument(
-      fmt::format("--schedule: unknown '{}'; schedules: {}, or a FILE.csv{}", name,
-                  fmt::join(names, ", "), meant ? fmt::format("; did you mean {}?", *meant) : "")));
-}
-
 PipelineSchedule schedule_named(const std::string& name, int ranks,
                                 const PipelineOptions& options) {
   if (const auto kind = schedule::pipeline_kind_named(name)) {
@@ -39,11 +31,7 @@ PipelineSchedule schedule_named(const std::string& name, int ranks,
                                      stages_per_rank(*kind, options.virtual_stages)})
         .or_throw();
   }
-  if (name.find_first_of("./") == std::string::npos) refuse_name(name);
-  const std::string text = base::read_file(name, size_t{64} << 20).or_throw();
-  auto read = schedule::pipeline_from_csv(text);
-  if (!read.ok()) throw Error(read.status().at(name));
-  return *std::move(read);
+  return plan::read_pipeline(name).or_throw();
 }
 
 StageSeconds parse_times(std::string_view text) {
@@ -59,6 +47,25 @@ StageSeconds parse_times(std::string_view text) {
       fmt::format("--times: '{}' has {} parts; write forward, backward_input and backward_weight, "
                   "such as 10ms/12ms/8ms",
                   text, seconds.size())));
+}
+
+/// Of the stages of a model by --model, or of a run whose operations were timed.
+std::vector<StageSeconds> times_of_model(const PipelineOptions& options,
+                                         const PipelineSchedule& schedule) {
+  const auto of = [&](const plan::ModelFacts& model, const plan::OperationTimes& times,
+                      int64_t samples) {
+    return plan::stage_times(model, times, schedule.num_stages(), static_cast<double>(samples))
+        .or_throw();
+  };
+  if (options.model.asked()) {
+    const plan::NamedModel found = options.model.find({}, {}).or_throw();
+    return of(options.model.recompute() ? found.recomputed : found.facts, {},
+              options.model.micro_batch());
+  }
+  const std::string text = base::read_file(options.times).or_throw();
+  const auto run = plan::plan_from_json(text);
+  if (!run.ok()) throw Error(run.status().at("--times " + options.times));
+  return of(run->model, run->times, run->micro_batch);
 }
 
 /// The model is cut into as many equal parts as times are given, a part into the stages in it.
@@ -106,9 +113,13 @@ void PipelineOptions::add_to(Verb verb) {
   verb.add_option(
           "--times", &times,
           "forward/backward_input/backward_weight of one micro-batch on a rank's layers; one "
-          "entry, or one per rank with commas")
+          "entry, or one per rank with commas; or the plan.json of a run, whose stages are cut "
+          "anew "
+          "by the times measured for it")
       .type_name("TIMES")
       .show_default()
+      .needs(schedule);
+  model.add_model(verb, "whose layers are cut into stages, by estimates of their times")
       .needs(schedule);
   verb.add_option("--buffers", &buffered_messages,
                   "messages from one rank to another that may wait; default: any number")
@@ -133,7 +144,10 @@ std::vector<report::PipelineChart> PipelineOptions::charts(int ranks,
   for (const std::string_view part : base::split(schedules, ',')) {
     const std::string name(part);
     report::PipelineChart chart{name, schedule_named(name, ranks, *this), {}};
-    schedule::PipelineTimes given{stage_times(times, chart.schedule), latency_seconds};
+    const bool of_model = model.asked() || times.ends_with(".json");
+    schedule::PipelineTimes given{
+        of_model ? times_of_model(*this, chart.schedule) : stage_times(times, chart.schedule),
+        latency_seconds};
     if (buffered_messages > 0) given.buffered_messages = buffered_messages;
     const Status proved = check(chart.schedule, given.buffered_messages);
     if (!proved.ok()) throw Error(proved.at(name));

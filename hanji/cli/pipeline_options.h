@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "hanji/cli/capacity_options.h"
 #include "hanji/cli/command_line.h"
 #include "hanji/report/pipeline_chart.h"
 
@@ -12,6 +13,7 @@ namespace hanji::cli {
 /// The flags of `simulate --schedule`, as they were typed.
 struct PipelineOptions {
   std::string schedules;  ///< Empty: no pipeline was asked for.
+  CapacityOptions model;  ///< Whose layers are cut into stages, if one was asked for.
   std::string times = "10ms/10ms/10ms";
   std::string svg, csv;
   int64_t micro_batches = 8;

@@ -98,9 +98,5 @@ template <>
 inline constexpr auto kWords<Sharding> = words("ddp", "server", "zero1", "zero2", "zero3", "hsdp");
 
 using schedule::PipelineKind;
-/// Those that a run can ask for.
-template <>
-inline constexpr auto kWords<PipelineKind> = words("naive", "gpipe", "1f1b", "interleaved", "bfs",
-                                                   "zbh1", "interleaved_zb", "zbv", "dualpipev");
 
 }  // namespace hanji::plan

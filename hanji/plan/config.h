@@ -154,6 +154,8 @@ constexpr int64_t ranks_per_data_coordinate(const MeshConfig& mesh) {
 /// How the ranks of mesh.pp share a step out.
 struct PipelineConfig {
   PipelineKind schedule = PipelineKind::k1F1B;
+  /// Of kUser: what schedule::pipeline_from_csv() reads; until load_config() has read it, a file's name.
+  std::string lines = {};
   int64_t micro_batches = kAuto;  ///< Of a data coordinate; auto: four per rank of mesh.pp.
   int64_t virtual_stages = 1;  ///< Stages of a rank, in schedules that visit ranks several times.
   std::vector<double> cut;     ///< The first layer of each stage but stage 0; empty: by seconds.

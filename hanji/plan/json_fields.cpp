@@ -12,7 +12,7 @@
 namespace hanji::plan {
 namespace {
 
-constexpr size_t kLongestText = 64 << 10;
+constexpr size_t kLongestText = 1 << 20;
 constexpr size_t kMaxMistakes = 2000;  // letters, of mistakes that are named
 const base::Json kNothing = base::Json::object();
 const base::Json kEmptyList = base::Json::array();

@@ -11,7 +11,9 @@
 #include "hanji/base/text.h"
 #include "hanji/plan/internal/toml.h"
 #include "hanji/plan/model_family.h"
+#include "hanji/plan/pipeline_plan.h"
 #include "hanji/plan/schema.h"
+#include "hanji/schedule/pipeline_csv.h"
 
 namespace hanji::plan {
 namespace {
@@ -83,6 +85,7 @@ class Loader {
   void set_defaults_of_family();
   void find_contradictions_between_good_keys();
   void look_at_data();
+  void read_schedule();
   LoadedConfig take();
   void add(Origin origin, std::string key, std::string message, std::string suggestion = "");
 
@@ -256,6 +259,22 @@ void Loader::look_at_data() {
   look_at_file("data.files", loaded_.config.data.files, false);
 }
 
+/// In place of a file's name, what it says. A recorded run has that already, in several lines.
+void Loader::read_schedule() {
+  const std::string key = "pipeline.schedule";
+  PipelineConfig& pipeline = loaded_.config.pipeline;
+  const bool is_name = pipeline.lines.find('\n') == std::string::npos;
+  if (pipeline.schedule != PipelineKind::kUser || !is_name) return;
+  const auto read = read_pipeline(pipeline.lines);
+  if (read.ok()) {
+    pipeline.lines = schedule::to_csv(*read);
+    return;
+  }
+  for (const std::string_view one : base::split(read.status().message(), '\n')) {
+    add(origin_of(key), key, std::string(one));
+  }
+}
+
 LoadedConfig Loader::take() {
   sort_by_place(loaded_.mistakes);
   return std::move(loaded_);
@@ -289,6 +308,7 @@ LoadedConfig load_config(const ConfigSources& sources) {
   for (const Override& one : sources.overrides) loader.read_override(one);
   if (sources.mesh) loader.read_mesh(*sources.mesh);
   loader.set_defaults_of_family();
+  loader.read_schedule();
   loader.find_contradictions_between_good_keys();
   loader.look_at_data();
   return loader.take();

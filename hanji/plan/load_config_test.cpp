@@ -32,6 +32,25 @@ TEST(LoadConfig, NothingGivesTheDefaults) {
   for (const Key& key : schema()) EXPECT_EQ(key.get(loaded.config), key.get(defaults)) << key.name;
 }
 
+TEST(LoadConfig, AScheduleIsReadFromItsFileOrAllItsMistakesAreNamed) {
+  const std::string file = testing::TempDir() + "lines.csv";
+  const auto loaded = [&](const std::string& text) {
+    std::ofstream(file) << text;
+    return load_config({.overrides = {{"pipeline.schedule=" + file}, {"mesh.pp=2"}}});
+  };
+  const LoadedConfig good = loaded("0F0, 0B0,\r\n1F0, 1B0\n\n");
+  EXPECT_THAT(mistakes_in(good), IsEmpty());
+  EXPECT_EQ(good.config.pipeline.schedule, PipelineKind::kUser);
+  EXPECT_EQ(good.config.pipeline.lines, "0F0,0B0\n1F0,1B0\n");
+  EXPECT_EQ(parse_config(print_config(good), "printed").config.pipeline.lines,
+            good.config.pipeline.lines);
+  EXPECT_THAT(mistakes_in(loaded("0F0,0X0\n1F0,1B\n")),
+              ElementsAre(HasSubstr("lines.csv: line 1, cell 2: '0X0' is no computation"),
+                          HasSubstr("lines.csv: line 2, cell 2: '1B' is no computation")));
+  EXPECT_THAT(mistakes_in(load_config({.overrides = {{"pipeline.schedule=1f1"}, {"mesh.pp=2"}}})),
+              ElementsAre(HasSubstr("unknown schedule '1f1'; schedules: naive, gpipe, 1f1b")));
+}
+
 TEST(LoadConfig, EveryTypeOfValueArrives) {
   const LoadedConfig loaded = parse_config(R"(
 [run]

@@ -166,9 +166,9 @@ Status Planner::split_batch() {
 /// Of the model's layers, unless they were cut by hand.
 void Planner::decide_stages() {
   PipelineConfig& pipeline = plan_.config.pipeline;
-  const int stages = plan_.mesh.degree("pp") * stages_per_rank(plan_.config);
-  const bool fits = stages <= std::ssize(plan_.model.layers);
-  if (plan_.mesh.degree("pp") == 1 || !pipeline.cut.empty() || !fits) return;
+  if (plan_.mesh.degree("pp") == 1 || !pipeline.cut.empty()) return;
+  const int stages = num_stages(plan_.config);
+  if (stages > std::ssize(plan_.model.layers)) return;
   for (const layout::Range one : cut_stages(layer_seconds(plan_.model, plan_.times), stages)) {
     if (one.begin > 0) pipeline.cut.push_back(static_cast<double>(one.begin));
   }
@@ -225,9 +225,10 @@ int64_t Planner::cap_of_micro_batch(int64_t largest) const {
     const int64_t grains = (largest / train.grain + micro_batches - 1) / micro_batches;
     return grains * train.grain;
   };
-  const int64_t asked = inputs_.config.pipeline.micro_batches;
-  const int64_t most = asked != kAuto ? asked : int64_t{4} * plan_.mesh.degree("pp");
-  for (int64_t count = most; asked == kAuto && count > 0; --count) {
+  const PipelineConfig& pipeline = inputs_.config.pipeline;
+  const bool is_fixed = pipeline.micro_batches != kAuto || pipeline.schedule == PipelineKind::kUser;
+  const int64_t most = micro_batches_asked(inputs_.config);
+  for (int64_t count = most; !is_fixed && count > 0; --count) {
     const int64_t samples = samples_of(count);
     if (std::ranges::all_of(plan_.shares, [&](const DataShare& share) {
           return schedule_of(plan_.config, (share.samples.size() + samples - 1) / samples).ok();

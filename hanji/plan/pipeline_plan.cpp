@@ -10,14 +10,20 @@
 #include <set>
 #include <string>
 
+#include "hanji/base/file.h"
+#include "hanji/base/text.h"
 #include "hanji/base/units.h"
 #include "hanji/layout/unit.h"
 #include "hanji/plan/memory.h"
 #include "hanji/plan/plan.h"
 #include "hanji/schedule/pipeline_check.h"
+#include "hanji/schedule/pipeline_csv.h"
 
 namespace hanji::plan {
 namespace {
+
+/// Of a file: a plan keeps its lines.
+constexpr size_t kMaxScheduleBytes = 1 << 20;
 
 /// Of forward and backward: one of three products of equal size, and about that of the rest.
 constexpr double kForwardOfPass = 1.0 / 3;
@@ -41,18 +47,32 @@ int64_t bytes_of(const ModelFacts& model, const std::set<int64_t>& parameters, i
   return bytes;
 }
 
+/// Stages of each rank, of a schedule that has a name.
+int stages_per_rank(const Config& config) {
+  return schedule::stages_per_rank(config.pipeline.schedule,
+                                   static_cast<int>(config.pipeline.virtual_stages));
+}
+
+schedule::PipelineSchedule user_schedule(const Config& config) {
+  return schedule::pipeline_from_csv(config.pipeline.lines).or_throw();
+}
+
 /// The schedule of a plan that was checked.
 schedule::PipelineSchedule schedule_of(const Plan& plan, int data_coordinate) {
   return schedule_of(plan.config, plan.shares[data_coordinate].num_micro_batches).or_throw();
 }
 
-std::vector<double> stage_seconds(const Plan& plan) {
-  const std::vector<double> layers = layer_seconds(plan.model, plan.times);
-  std::vector<double> seconds;
-  for (const layout::Range stage : stages_of(plan)) {
-    seconds.push_back(std::reduce(layers.begin() + stage.begin, layers.begin() + stage.end));
+/// Of a micro-batch of so many samples, if layers take `seconds` for one.
+std::vector<schedule::StageSeconds> times_of(const std::vector<layout::Range>& stages,
+                                             const std::vector<double>& seconds, double samples) {
+  std::vector<schedule::StageSeconds> times;
+  for (const layout::Range stage : stages) {
+    const double both =
+        samples * std::reduce(seconds.begin() + stage.begin, seconds.begin() + stage.end);
+    const double backward = (1 - kForwardOfPass) * both;
+    times.push_back({kForwardOfPass * both, backward / 2, backward / 2});
   }
-  return seconds;
+  return times;
 }
 
 /// Of flows and their gradients that stages of different ranks exchange, in all data coordinates.
@@ -166,9 +186,47 @@ std::vector<double> layer_seconds(const ModelFacts& model, const OperationTimes&
   return all;
 }
 
-int stages_per_rank(const Config& config) {
-  return schedule::stages_per_rank(config.pipeline.schedule,
-                                   static_cast<int>(config.pipeline.virtual_stages));
+Result<schedule::PipelineSchedule> read_pipeline(const std::string& file) {
+  if (file.find_first_of("./") == std::string::npos) {
+    std::vector<std::string_view> names;
+    for (const PipelineKind kind : schedule::pipeline_kinds()) names.push_back(name_of(kind));
+    const auto meant = base::nearest(file, names);
+    return base::invalid_argument(fmt::format(
+        "unknown schedule '{}'; schedules: {}, or a FILE.csv{}", file, fmt::join(names, ", "),
+        meant ? fmt::format("; did you mean {}?", *meant) : ""));
+  }
+  HANJI_ASSIGN_OR_RETURN(const std::string text, base::read_file(file, kMaxScheduleBytes));
+  auto read = schedule::pipeline_from_csv(text);
+  if (read.ok()) return read;
+  std::string mistakes;
+  for (const std::string_view one : base::split(read.status().message(), '\n')) {
+    mistakes += fmt::format("{}{}: {}", mistakes.empty() ? "" : "\n", file, one);
+  }
+  return base::corrupt(mistakes);
+}
+
+Result<std::vector<schedule::StageSeconds>> stage_times(const ModelFacts& model,
+                                                        const OperationTimes& times, int num_stages,
+                                                        double samples) {
+  const std::vector<double> seconds = layer_seconds(model, times);
+  if (std::ssize(seconds) >= num_stages) {
+    return times_of(cut_stages(seconds, num_stages), seconds, samples);
+  }
+  return base::invalid_argument(
+      fmt::format("{} stages, but the model has {} layers; take fewer ranks or stages of a rank",
+                  num_stages, seconds.size()));
+}
+
+int num_stages(const Config& config) {
+  if (config.pipeline.schedule == PipelineKind::kUser) return user_schedule(config).num_stages();
+  return static_cast<int>(config.mesh.pp) * stages_per_rank(config);
+}
+
+int64_t micro_batches_asked(const Config& config) {
+  const PipelineConfig& pipeline = config.pipeline;
+  if (pipeline.micro_batches != kAuto) return pipeline.micro_batches;
+  if (pipeline.schedule != PipelineKind::kUser) return 4 * config.mesh.pp;
+  return user_schedule(config).shape.num_micro_batches;
 }
 
 std::vector<layout::Range> stages_of(const Plan& plan) {
@@ -184,6 +242,14 @@ std::vector<layout::Range> stages_of(const Plan& plan) {
 std::vector<int> ranks_of_stages(const Plan& plan) { return schedule_of(plan, 0).rank_of_stage; }
 
 Result<schedule::PipelineSchedule> schedule_of(const Config& config, int64_t num_micro_batches) {
+  if (config.pipeline.schedule == PipelineKind::kUser) {
+    schedule::PipelineSchedule user = user_schedule(config);
+    if (user.shape.num_micro_batches == num_micro_batches) return user;
+    return base::invalid_argument(
+        fmt::format("the file has {} micro-batches, but the samples of a data coordinate make {}; "
+                    "set another train.global_batch",
+                    user.shape.num_micro_batches, num_micro_batches));
+  }
   return schedule::pipeline_schedule(
       config.pipeline.schedule,
       {static_cast<int>(config.mesh.pp), num_micro_batches, stages_per_rank(config)});
@@ -243,11 +309,8 @@ schedule::PipelineTimeline pipeline_timeline(const Plan& plan, int data_coordina
   const DataShare& share = plan.shares[data_coordinate];
   const double samples =
       static_cast<double>(share.samples.size()) / static_cast<double>(share.num_micro_batches);
-  schedule::PipelineTimes times;
-  for (const double of_sample : stage_seconds(plan)) {
-    const double seconds = of_sample * samples, backward = (1 - kForwardOfPass) * seconds;
-    times.stages.push_back({kForwardOfPass * seconds, backward / 2, backward / 2});
-  }
+  const schedule::PipelineTimes times{
+      times_of(stages_of(plan), layer_seconds(plan.model, plan.times), samples)};
   return schedule::simulate(schedule_of(plan, data_coordinate), times).or_throw();
 }
 
@@ -256,17 +319,20 @@ Status check_pipeline(const Plan& plan) {
   if (plan.mesh.degree("pp") == 1) return {};
   std::set<std::string> mistakes;
   const std::vector<layout::Range> stages = stages_of(plan);
-  const auto asked = static_cast<size_t>(config.mesh.pp) * stages_per_rank(config);
+  const bool is_user = config.pipeline.schedule == PipelineKind::kUser;
+  const auto asked = static_cast<size_t>(num_stages(config));
+  const std::string asked_by =
+      is_user ? "pipeline.schedule"
+              : fmt::format("mesh.pp = {} with {} each", config.mesh.pp, stages_per_rank(config));
   if (asked > plan.model.layers.size()) {
-    mistakes.insert(
-        fmt::format("mesh.pp = {} with {} each has {} stages, but the model has {} "
-                    "layers; set a smaller mesh.pp",
-                    config.mesh.pp, stages_per_rank(config), asked, plan.model.layers.size()));
+    mistakes.insert(fmt::format("{} has {} stages, but the model has {} layers; set {}", asked_by,
+                                asked, plan.model.layers.size(),
+                                is_user ? "fewer stages" : "a smaller mesh.pp"));
   } else if (stages.size() != asked) {
     mistakes.insert(
-        fmt::format("pipeline.cut makes {} stages, but mesh.pp = {} with {} each has {}; "
+        fmt::format("pipeline.cut makes {} stages, but {} has {}; "
                     "give {} first layers, or leave pipeline.cut out",
-                    stages.size(), config.mesh.pp, stages_per_rank(config), asked, asked - 1));
+                    stages.size(), asked_by, asked, asked - 1));
   }
   for (size_t i = 0; i < stages.size(); ++i) {
     if (stages[i].size() < 1) {
@@ -291,8 +357,8 @@ Status check_pipeline(const Plan& plan) {
   for (const DataShare& share : plan.shares) {
     const auto schedule = schedule_of(config, share.num_micro_batches);
     if (!schedule.ok()) {
-      mistakes.insert(fmt::format("pipeline.schedule: {}; set pipeline.micro_batches",
-                                  schedule.status().message()));
+      mistakes.insert(fmt::format("pipeline.schedule: {}{}", schedule.status().message(),
+                                  is_user ? "" : "; set pipeline.micro_batches"));
       continue;
     }
     // A send waits in the heap of its rank: any number may.
@@ -317,9 +383,9 @@ std::string describe_pipeline(const Plan& plan) {
       base::format_seconds(timeline.seconds - timeline.busiest_seconds),
       base::format_seconds(timeline.seconds), timeline.bubble(),
       splits ? "; backward_input computes the gradients of weights too" : "");
-  const std::vector<double> seconds = stage_seconds(plan);
-  const int64_t element = parameter_bytes(plan.kernels.precision);
   const auto samples = static_cast<double>(plan.micro_batch);
+  const auto times = times_of(stages, layer_seconds(plan.model, plan.times), samples);
+  const int64_t element = parameter_bytes(plan.kernels.precision);
   for (size_t i = 0; i < stages.size(); ++i) {
     const layout::Range layers = stages[i];
     const bool is_last = i + 1 == stages.size();
@@ -327,7 +393,7 @@ std::string describe_pipeline(const Plan& plan) {
     out += fmt::format(
         "  stage {:<2} rank {:<2} layers {:>3} to {:<3}{:>10}{:>12}{:>12}\n", i,
         schedule.rank_of_stage[i], layers.begin, layers.end - 1,
-        base::format_seconds(seconds[i] * samples),
+        base::format_seconds(times[i].whole()),
         base::format_bytes(bytes_of(plan.model, parameters_of(plan.model, layers), element)),
         is_last ? "loss" : base::format_bytes(flow.of(plan.micro_batch)));
   }

@@ -27,8 +27,24 @@ std::vector<layout::Range> cut_stages(std::span<const double> seconds, int num_s
 /// an estimate.
 std::vector<double> layer_seconds(const ModelFacts& model, const OperationTimes& times);
 
-/// The stages of each rank of mesh.pp.
-int stages_per_rank(const Config& config);
+/// The schedule in a file, as `hanji simulate --schedule` and pipeline.schedule name it.
+/// Errors  invalid_argument of a name without '.' and '/', with the schedules that there are; as
+///         base::read_file(); as schedule::pipeline_from_csv(), each line behind the name.
+Result<schedule::PipelineSchedule> read_pipeline(const std::string& file);
+
+/// What each of `num_stages` takes for a micro-batch of so many samples, cut as a plan cuts them; a third
+/// of it is forward.
+/// Errors  invalid_argument for more stages than layers.
+Result<std::vector<schedule::StageSeconds>> stage_times(const ModelFacts& model,
+                                                        const OperationTimes& times, int num_stages,
+                                                        double samples);
+
+/// The stages of all ranks of mesh.pp.
+int num_stages(const Config& config);
+
+/// Micro-batches of a data coordinate that a configuration asks for: pipeline.micro_batches, those of
+/// its file, or four per rank of mesh.pp.
+int64_t micro_batches_asked(const Config& config);
 
 /// The layers of each stage of a resolved plan; without a pipeline one stage of all layers.
 std::vector<layout::Range> stages_of(const Plan& plan);
@@ -37,7 +53,7 @@ std::vector<layout::Range> stages_of(const Plan& plan);
 std::vector<int> ranks_of_stages(const Plan& plan);
 
 /// What all ranks of mesh.pp do in a step of so many micro-batches.
-/// Errors  as schedule::pipeline_schedule().
+/// Errors  as schedule::pipeline_schedule(); invalid_argument for another number than a file has.
 Result<schedule::PipelineSchedule> schedule_of(const Config& config, int64_t num_micro_batches);
 
 /// What the rank of a pipeline has of a model: the layers of its stages, with the parameters that they

@@ -65,6 +65,47 @@ TEST(PlanOfAPipeline, AnyStagesByHand) {
                                                    Range{3, std::ssize(inputs.model->layers)}));
 }
 
+/// Three stages, of which rank 0 has two.
+constexpr const char* kLines =
+    "0F0,0F1,2F0,2B0,0B0,2F1,2B1,0B1\n"
+    "1F0,1F1,1B0,1B1\n";
+
+PlanInputs of_lines(int pp) {
+  PlanInputs inputs = staged(pp);
+  inputs.config.pipeline.schedule = PipelineKind::kUser;
+  inputs.config.pipeline.lines = kLines;
+  return inputs;
+}
+
+TEST(PlanOfAPipeline, TakesStagesAndMicroBatchesOfAFileAndKeepsItsLines) {
+  const Plan plan = made(of_lines(2));
+  EXPECT_THAT(ranks_of_stages(plan), ElementsAre(0, 1, 0));
+  EXPECT_EQ(stages_of(plan).size(), 3u);
+  EXPECT_EQ(plan.shares[0].num_micro_batches, 2);
+  EXPECT_EQ(step_actions(plan, 0)[0],
+            (schedule::Action{.kind = schedule::ActionKind::kForward, .stage = 0}));
+  EXPECT_EQ(step_actions(plan_from_json(to_json(plan)).or_throw(), 1), step_actions(plan, 1));
+}
+
+TEST(PlanOfAPipeline, AllThatAFileDoesNotFitIsNamedAtOnce) {
+  PlanInputs inputs = of_lines(3);
+  inputs.config.pipeline.micro_batches = 4;
+  inputs.config.pipeline.virtual_stages = 2;
+  EXPECT_THAT(make_plan(inputs).status().message(),
+              AllOf(HasSubstr("pipeline.schedule has lines of 2 ranks, but mesh.pp is 3"),
+                    HasSubstr("has 2 micro-batches, but pipeline.micro_batches is 4"),
+                    HasSubstr("pipeline.virtual_stages is 2, but pipeline.schedule = user")));
+  inputs = of_lines(2);
+  inputs.config.pipeline.lines = "0F0,0B0,0F1,0B1\n1F1,1F0,1B0,1B1\n";
+  EXPECT_THAT(make_plan(inputs).status().message(),
+              HasSubstr("pipeline.schedule: deadlock: rank 0 at action 2"));
+  inputs = of_lines(2);
+  inputs.config.train.global_batch = 1;
+  EXPECT_THAT(make_plan(inputs).status().message(),
+              HasSubstr("the file has 2 micro-batches, but the samples of a data coordinate make "
+                        "1; set another train.global_batch"));
+}
+
 TEST(PlanOfAPipeline, ATiedWeightIsOnEveryRankThatReadsIt) {
   const PlanInputs inputs = staged(2);
   const Plan plan = made(inputs);

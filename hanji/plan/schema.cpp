@@ -100,6 +100,23 @@ Key text_in(Texts CommConfig::*map, std::string_view name, std::string_view doc)
 Key cuts(Key key) { return rare(integer(std::move(key), "blocks", {1, base::kMaxRanks})); }
 /// Ranks that see the same samples.
 Key cut_axis(Key key) { return rare(integer(std::move(key), "ranks", {1, base::kMaxRanks})); }
+/// A name of a schedule, or a file.
+Key pipeline_schedule(std::string_view name, std::string_view doc) {
+  Key key;
+  key.name = name;
+  key.doc = doc;
+  key.get = [](const Config& c) -> Value {
+    const PipelineConfig& p = c.pipeline;
+    return p.schedule == PipelineKind::kUser ? p.lines : std::string(name_of(p.schedule));
+  };
+  key.set = [](Config& c, const Value& v) {
+    const auto& text = std::get<std::string>(v);
+    const auto kind = schedule::pipeline_kind_named(text);
+    c.pipeline.schedule = kind.value_or(PipelineKind::kUser);
+    c.pipeline.lines = kind ? "" : text;
+  };
+  return rare(text(std::move(key)));
+}
 Key choice(Key key, std::span<const Refusal> refusals = {}) {
   key.refusals = refusals;
   return key;
@@ -389,10 +406,13 @@ std::vector<Key> parallel_keys() {
 
 std::vector<Key> pipeline_keys() {
   return {
-      rare(choice(HANJI_KEY(pipeline.schedule,
-                            "Order of the computations of mesh.pp, as drawn by `hanji simulate "
-                            "--schedule`. Schedules that split backward compute the gradients of "
-                            "weights with those of inputs."))),
+      pipeline_schedule(
+          "pipeline.schedule",
+          "Order of the computations of mesh.pp, as drawn by `hanji simulate --schedule`: naive, "
+          "gpipe, 1f1b, interleaved, bfs, zbh1, interleaved_zb, zbv or dualpipev, or a FILE.csv "
+          "with "
+          "a line per rank, which the plan keeps. Schedules that split backward compute the "
+          "gradients of weights with those of inputs."),
       rare(integer(HANJI_KEY(pipeline.micro_batches,
                              "Micro-batches of each data coordinate in a step. auto: about four "
                              "for each rank of mesh.pp."),

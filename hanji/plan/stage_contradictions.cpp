@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "hanji/plan/internal/contradictions.h"
+#include "hanji/schedule/pipeline_check.h"
+#include "hanji/schedule/pipeline_csv.h"
 
 namespace hanji::plan {
 namespace {
@@ -65,12 +68,43 @@ void check_limits(const Config& c, Found& found) {
   }
 }
 
+/// That a file has what the mesh asks for, and that its ranks end.
+void check_user_schedule(const Config& c, Found& found) {
+  const auto refuse = [&](std::string_view key, std::string message, std::string suggestion) {
+    found.push_back({{"pipeline.schedule", key}, std::move(message), std::move(suggestion)});
+  };
+  const auto user = schedule::pipeline_from_csv(c.pipeline.lines);
+  if (!user.ok()) {
+    return refuse("mesh.pp", fmt::format("pipeline.schedule: {}", user.status().message()),
+                  "name a file with a line per rank");
+  }
+  const auto& shape = user->shape;
+  if (shape.num_ranks != c.mesh.pp) {
+    refuse("mesh.pp",
+           fmt::format("pipeline.schedule has lines of {} ranks, but mesh.pp is {}",
+                       shape.num_ranks, c.mesh.pp),
+           fmt::format("set mesh.pp = {}", shape.num_ranks));
+  }
+  if (const int64_t asked = c.pipeline.micro_batches;
+      asked != kAuto && asked != shape.num_micro_batches) {
+    refuse("pipeline.micro_batches",
+           fmt::format("pipeline.schedule has {} micro-batches, but pipeline.micro_batches is {}",
+                       shape.num_micro_batches, asked),
+           "remove pipeline.micro_batches");
+  }
+  // A send waits in the heap of its rank: any number may.
+  const Status ends = schedule::check(*user, std::numeric_limits<int64_t>::max());
+  if (ends.ok()) return;
+  refuse("mesh.pp", fmt::format("pipeline.schedule: {}", ends.message()), "reorder its lines");
+}
+
 void check_schedule(const PipelineConfig& p, Found& found) {
   if (std::ranges::any_of(p.cut, [](double first) { return first != std::floor(first); })) {
     found.push_back(
         {{"pipeline.cut"}, "pipeline.cut has a number that is no layer", "give whole numbers"});
   }
-  const bool loops = schedule::stages_per_rank(p.schedule, 2) == 2 &&
+  const bool loops = p.schedule != PipelineKind::kUser &&
+                     schedule::stages_per_rank(p.schedule, 2) == 2 &&
                      schedule::stages_per_rank(p.schedule, 1) == 1;
   if (p.virtual_stages == 1 || loops) return;
   found.push_back({{"pipeline.virtual_stages", "pipeline.schedule"},
@@ -86,6 +120,7 @@ void check_stages(const Config& config, Found& found) {
   if (config.mesh.pp == 1) return check_without_stages(config.pipeline, found);
   check_limits(config, found);
   check_schedule(config.pipeline, found);
+  if (config.pipeline.schedule == PipelineKind::kUser) check_user_schedule(config, found);
 }
 
 }  // namespace hanji::plan

@@ -13,6 +13,7 @@ struct StageSeconds {
   double forward = 1;
   double backward_input = 1;
   double backward_weight = 1;
+  double whole() const { return forward + backward_input + backward_weight; }
 };
 
 struct PipelineTimes {

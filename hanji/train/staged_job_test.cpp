@@ -40,6 +40,7 @@ struct StagedMesh {
   bool tied = true;
   bool stable = false;
   plan::Sharding data = plan::Sharding::kReplicas;
+  std::string lines = {};  ///< Of a schedule of the user.
 };
 
 /// Of 7 samples, so that data coordinates and micro-batches differ; stable of 8, so that grains fill
@@ -59,6 +60,7 @@ plan::Plan staged_plan(const StagedMesh& mesh, const Dataset& dataset) {
   if (mesh.pp > 1) {
     config.pipeline.schedule = mesh.schedule;
     config.pipeline.virtual_stages = mesh.virtual_stages;
+    config.pipeline.lines = mesh.lines;
     inputs.model = count_facts(config, Workload{dataset});
   }
   return plan::make_plan(inputs).or_throw();
@@ -263,6 +265,12 @@ TEST_F(StagedJob, SumsEachUseOfATiedWeightByItselfInEveryStrategy) {
                                    {.dp = 2, .data = Sharding::kZero2},
                                    {.dp = 2, .recompute = true, .data = Sharding::kZero3},
                                    {.dp = 3, .data = Sharding::kServer}});
+}
+
+TEST_F(StagedJob, TrainsAsOneRankDoesByTheLinesOfAFile) {
+  expect_the_run_of_one_rank({.pp = 2,
+                              .schedule = PipelineKind::kUser,
+                              .lines = "0F0,0F1,2F0,2B0,0B0,2F1,2B1,0B1\n1F0,1F1,1B0,1B1\n"});
 }
 
 TEST_F(StagedJob, SavesAndRestoresTheStateOfTheWholeModel) {

@@ -24,7 +24,7 @@ class JsonFields {
   int64_t integer(const char* name, int64_t min, int64_t max);
   double real(const char* name, double min, double max);  ///< Finite.
   bool boolean(const char* name);
-  std::string text(const char* name);  ///< At most 64 KiB.
+  std::string text(const char* name);  ///< At most 1 MiB.
   /// A list of at most `max_size` members; an empty one after a mistake.
   const base::Json& list(const char* name, size_t max_size);
   JsonFields object(const char* name);
