@@ -64,7 +64,8 @@ def bar(what, value, limit, at_least=True, digits=2):
 def render_step(rows):
     measured = [row for row in rows if row["question"] != "losses"]
     lines = grid(["ranks, dtype", "peer", "hanji", "peer's time over hanji's", "matmuls' share of hanji's step"],
-                 [[f"{row['ranks']}, {row['dtype']}", row["peer"] + (f", {row['peer_cuts']}" if "peer_cuts" in row else ""),
+                 [[f"{row['ranks']}, {row['dtype']}",
+                   ", ".join([row["peer"], *(row[key] for key in ("peer_cuts", "schedule") if key in row)]),
                    seconds_text(row["first_seconds"]), ratio_text(row),
                    f"{100 * row['products_seconds'] / row['first_seconds']:.0f} %" if row["products_seconds"] else "-"]
                   for row in measured])
@@ -109,6 +110,19 @@ def judge_tensor(rows):
         bars.append(bar(f"the ratio to {row['peer']}, {row['peer_cuts']},", row["ratio"], limit))
         if not leads and row["products_seconds"]:
             bars.append(bar("the matmuls' share", row["products_seconds"] / row["first_seconds"], 0.85))
+    return bars
+
+
+def judge_pipeline(rows):
+    bars = []
+    for row in (row for row in rows if row["question"] == "pipeline"):
+        leads, what = onednn_leads(row), f"{row['schedule']}, the ratio to {row['peer']},"
+        if leads:
+            bars.append(bar(what, row["ratio"], 1.5 if row["peer"].endswith("highest") else 1.1))
+        elif row["products_seconds"]:
+            full = 1 + (row["ranks"] - 1) / row["micro_batches"]
+            bars.append(bar(f"{row['schedule']}, the matmuls' share times 1 + bubble,",
+                            full * row["products_seconds"] / row["first_seconds"], 0.85))
     return bars
 
 
@@ -403,6 +417,7 @@ are built.
 |---|---|
 | a training step against PyTorch's DDP | `./dev bench step` |
 | a step cut over ranks, against PyTorch's DTensor | `./dev bench tensor` |
+| a step on a pipeline of ranks, against PyTorch's GPipe and 1F1B | `./dev bench pipeline` |
 | collectives over sizes, 2 and 4 ranks, against Open MPI, Gloo and PyTorch | `./dev bench all_reduce` |
 | an all-reduce between hosts against a flat ring, and the wire | `./dev bench hosts` |
 | start to the end of step 1 against torchrun | `./dev bench first_step` |
@@ -442,6 +457,11 @@ TABLES = [
           "values in linears of their own. \"highest\" and \"medium\" are as above. Below, what the plan chooses to move for\n"
           "each MLP against what it does not choose.",
           [["tensor", "--pairs", "6", "--steps", "2", "--seeds", "2"]], 300, render_tensor, judge_tensor),
+    Table("pipeline", "A pipeline against PyTorch's",
+          "The same GPT on 2 ranks of one thread, a stage each, 16 samples in 4 micro-batches, against GPipe and 1F1B of\n"
+          "`torch.distributed.pipelining` over Gloo with the same schedule. The bubble of both is 1/4 of the work if stages\n"
+          "are equal. \"highest\" and \"medium\" are as above; the last column is that of the rank with most matmuls.",
+          [["pipeline", "--pairs", "6", "--steps", "2", "--seeds", "2"]], 300, render_step, judge_pipeline),
     Table("linear", "What moves where ranks share a linear layer",
           "Forward and backward of one layer of float32 on 2 ranks of one thread, whose ends lie as each way leaves them. The\n"
           "first way is what `hanji explain tp` puts first, by costs fitted in the same minute; the others are timed against\n"

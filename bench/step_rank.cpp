@@ -1,7 +1,7 @@
 // One rank of the step that `hanji train` takes, on made-up tokens, driven line by line:
 //   {"steps": 5}  ->  {"seconds": [...], "losses": [...]}
 // With "hash": true the answer has the hash of the state that the last step left, too.
-// Started by bench/step.py, overlap.py and stable.py once per rank, with torchrun's variables.
+// Started by bench/step.py, overlap.py, pipeline.py and stable.py once per rank, with torchrun's variables.
 #include <ATen/ops/empty.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +14,7 @@
 #include "hanji/compute/apply.h"
 #include "hanji/data/loader.h"
 #include "hanji/plan/load_config.h"
+#include "hanji/plan/pipeline_plan.h"
 #include "hanji/train/job.h"
 #include "hanji/train/prepare.h"
 #include "hanji/train/state.h"
@@ -69,9 +70,10 @@ double products_seconds(const plan::Plan& plan, int rank) {
   const auto samples = static_cast<double>(plan::share_of(plan, rank).samples.size());
   const auto& kernels = plan.kernels;
   if (kernels.gemm_flops_per_second <= 0 || kernels.attention_flops_per_second <= 0) return 0;
-  const double products = plan.model.product_flops_per_sample() / kernels.gemm_flops_per_second;
+  const plan::ModelFacts own = plan::facts_of_rank(plan, rank);
+  const double products = own.product_flops_per_sample() / kernels.gemm_flops_per_second;
   const double attention =
-      plan.model.attention_flops_per_sample() / 2 / kernels.attention_flops_per_second;
+      own.attention_flops_per_sample() / 2 / kernels.attention_flops_per_second;
   return samples * (products + attention);
 }
 
