@@ -93,6 +93,15 @@ class Data(CommandTest):
         done = self.hanji("data", "make", "--generated", 5, "--out", "a", expect=2)
         self.assertIn("exists", done.stderr)
 
+    def test_binaries_of_mnist_become_a_file(self):
+        (self.folder / "images").write_bytes(struct.pack(">4I", 0x803, 2, 2, 1) + b"abcd")
+        (self.folder / "labels").write_bytes(struct.pack(">2I", 0x801, 2) + b"\x07\x01")
+        done = self.hanji("data", "make", "--binary", "images", "--binary", "labels", "--out", "x.beton")
+        self.assertEqual(done.stdout, "2 images -> x.beton\n")
+        self.assertEqual(list(read_as_ffcv((self.folder / "x.beton").read_bytes())), [(b"aaabbb", 7), (b"cccddd", 1)])
+        done = self.hanji("data", "make", "--binary", "images", "--out", "y.beton", expect=3)
+        self.assertIn("20 bytes are neither", done.stderr)
+
     def test_a_folder_of_photos_keeps_their_bytes(self):
         photos = {f"photos/{name}.jpg": bytes.fromhex("ffd8ffc000080800010002") + b"\x03" + name.encode()
                   for name in ("dog/1", "cat/2", "cat/1")}

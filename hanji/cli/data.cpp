@@ -8,6 +8,7 @@
 #include "hanji/cli/data_text.h"
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/verbs.h"
+#include "hanji/data/beton_binaries.h"
 #include "hanji/data/beton_folder.h"
 #include "hanji/data/beton_generated.h"
 
@@ -45,6 +46,7 @@ int verify_file(const DataOptions& options) {
 struct MakeOptions {
   std::string out;
   std::string folder;
+  std::vector<std::string> binaries;
   data::GeneratedFileOptions generated;
 };
 
@@ -69,15 +71,24 @@ class ProgressLine {
   int64_t shown_ = 0;
 };
 
-int make_file(const MakeOptions& options) {
-  int64_t count = options.generated.count;
-  if (options.folder.empty()) {
-    base::throw_if_error(data::write_generated_file(options.out, options.generated));
-  } else {
+/// Returns the number of images.
+int64_t write_images(const MakeOptions& options) {
+  if (!options.binaries.empty()) {
+    const std::vector<std::filesystem::path> files(options.binaries.begin(),
+                                                   options.binaries.end());
+    return data::write_binary_images(files, options.out).or_throw();
+  }
+  if (!options.folder.empty()) {
     ProgressLine line;
     const auto progress = [&](int64_t done, int64_t total) { line.show(done, total); };
-    count = data::write_image_folder(options.folder, options.out, progress).or_throw().num_images;
+    return data::write_image_folder(options.folder, options.out, progress).or_throw().num_images;
   }
+  base::throw_if_error(data::write_generated_file(options.out, options.generated));
+  return options.generated.count;
+}
+
+int make_file(const MakeOptions& options) {
+  const int64_t count = write_images(options);
   std::cout << count << " images -> " << options.out << "\n";
   return 0;
 }
@@ -89,17 +100,26 @@ void add_make(Verb data_verb) {
   const Option folder = verb.add_option("--folder", &options->folder,
                                         "JPEG files in a folder per class, as they are");
   folder.type_name("DIR");
+  const Option binaries =
+      verb.add_option("--binary", &options->binaries,
+                      "a binary file of CIFAR-10 or CIFAR-100, or of MNIST's images or labels");
+  binaries.type_name("FILE").repeatable().excludes(folder);
   verb.add_option("--generated", &generated.count, "images of data.images = \"generated\"")
       .type_name("N")
-      .excludes(folder);
-  const auto of_generated = [&](Option option) { option.show_default().excludes(folder); };
+      .excludes(folder)
+      .excludes(binaries);
+  const auto of_generated = [&](Option option) {
+    option.show_default().excludes(folder).excludes(binaries);
+  };
   of_generated(verb.add_option("--size", &generated.size, "pixels of a side"));
   of_generated(verb.add_option("--classes", &generated.classes, "image i has class i modulo this"));
   of_generated(verb.add_option("--seed", &generated.seed, "of places, colours and noise"));
   verb.add_option("--out", &options->out, "to write; must not exist").type_name("FILE").required();
   verb.on_chosen([=] {
-    if (!verb.was_given("--folder") && !verb.was_given("--generated")) {
-      throw Error(base::invalid_argument("nothing to make; add --folder DIR or --generated N"));
+    const auto is_given = [&](const char* source) { return verb.was_given(source); };
+    if (!is_given("--folder") && !is_given("--binary") && !is_given("--generated")) {
+      throw Error(base::invalid_argument(
+          "nothing to make; add --folder DIR, --binary FILE or --generated N"));
     }
     return make_file(*options);
   });

@@ -1,0 +1,153 @@
+#include "hanji/data/beton_binaries.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "hanji/base/file.h"
+#include "hanji/data/beton_writer.h"
+
+namespace hanji::data {
+namespace {
+
+namespace fs = std::filesystem;
+using Bytes = std::span<const std::byte>;
+
+constexpr uint64_t kCifarSide = 32;
+constexpr uint64_t kCifarImage = 3 * kCifarSide * kCifarSide;
+constexpr uint32_t kIdxLabels = 0x801;  // unsigned bytes, one dimension
+constexpr uint32_t kIdxImages = 0x803;
+constexpr uint64_t kMaxSide = 1024;
+
+/// Images as planes or gray, and where the label of each is.
+struct BinaryImages {
+  uint64_t count = 0;
+  uint16_t width = 0;
+  uint16_t height = 0;
+  uint64_t planes = 0;  ///< 3, or 1: gray.
+  Bytes images;         ///< From the first image on.
+  uint64_t image_step = 0;
+  Bytes labels;
+  uint64_t label_step = 0;
+};
+
+uint32_t big_endian(Bytes bytes, size_t at) {
+  uint32_t value = 0;
+  for (size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<uint32_t>(bytes[at + i]);
+  return value;
+}
+
+bool is_idx(Bytes bytes, uint32_t magic) {
+  return bytes.size() >= 8 && big_endian(bytes, 0) == magic;
+}
+
+Status no_format(const fs::path& path, size_t size) {
+  return base::corrupt(fmt::format(
+      "{}: {} bytes are neither records of CIFAR-10 (3073) or CIFAR-100 (3074) nor an IDX file of "
+      "bytes; unpack the file, or name another",
+      path.native(), size));
+}
+
+Result<BinaryImages> cifar_of(const fs::path& path, Bytes bytes) {
+  for (const uint64_t num_labels : {1, 2}) {
+    const uint64_t record = num_labels + kCifarImage;
+    if (bytes.empty() || bytes.size() % record != 0) continue;
+    return BinaryImages{.count = bytes.size() / record,
+                        .width = kCifarSide,
+                        .height = kCifarSide,
+                        .planes = 3,
+                        .images = bytes.subspan(num_labels),
+                        .image_step = record,
+                        .labels = bytes.subspan(num_labels - 1),
+                        .label_step = record};
+  }
+  return no_format(path, bytes.size());
+}
+
+Result<BinaryImages> idx_of(const fs::path& path, Bytes images, Bytes labels) {
+  const auto damaged = [&](std::string_view what) {
+    return base::corrupt(fmt::format("{}: {}; copy the files again", path.native(), what));
+  };
+  if (images.size() < 16) return damaged("an IDX header that is cut");
+  const uint64_t count = big_endian(images, 4), height = big_endian(images, 8),
+                 width = big_endian(images, 12);
+  const bool fits = height >= 1 && width >= 1 && height <= kMaxSide && width <= kMaxSide;
+  if (count == 0 || !fits || images.size() - 16 != count * height * width) {
+    return damaged(fmt::format("{} bytes of {} images of {} x {} (at most {} a side)",
+                               images.size(), count, width, height, kMaxSide));
+  }
+  if (big_endian(labels, 4) != count || labels.size() - 8 != count) {
+    return damaged(fmt::format("{} labels in {} bytes for {} images", big_endian(labels, 4),
+                               labels.size(), count));
+  }
+  return BinaryImages{.count = count,
+                      .width = static_cast<uint16_t>(width),
+                      .height = static_cast<uint16_t>(height),
+                      .planes = 1,
+                      .images = images.subspan(16),
+                      .image_step = width * height,
+                      .labels = labels.subspan(8),
+                      .label_step = 1};
+}
+
+Result<std::vector<BinaryImages>> parse_files(std::span<const fs::path> paths,
+                                              std::span<const base::MappedFile> files) {
+  if (files.size() == 2) {
+    for (const size_t i : {0, 1}) {
+      const Bytes images = files[i].bytes(), labels = files[1 - i].bytes();
+      if (!is_idx(images, kIdxImages) || !is_idx(labels, kIdxLabels)) continue;
+      HANJI_ASSIGN_OR_RETURN(const BinaryImages pair, idx_of(paths[i], images, labels));
+      return std::vector{pair};
+    }
+  }
+  std::vector<BinaryImages> all;
+  for (size_t i = 0; i < files.size(); ++i) {
+    HANJI_ASSIGN_OR_RETURN(const BinaryImages one, cifar_of(paths[i], files[i].bytes()));
+    all.push_back(one);
+  }
+  return all;
+}
+
+Status append_images(const BinaryImages& from, BetonWriter& writer) {
+  const uint64_t pixels = uint64_t{from.width} * from.height;
+  std::vector<std::byte> rows(3 * pixels);
+  for (uint64_t i = 0; i < from.count; ++i) {
+    const Bytes image = from.images.subspan(i * from.image_step, from.planes * pixels);
+    for (size_t at = 0; at < rows.size(); ++at) {
+      rows[at] = image[at % 3 % from.planes * pixels + at / 3];
+    }
+    const BetonValue values[] = {
+        {.width = from.width, .height = from.height, .bytes = rows},
+        {.integer = static_cast<int64_t>(from.labels[i * from.label_step])}};
+    HANJI_RETURN_IF_ERROR(writer.append(values));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<int64_t> write_binary_images(std::span<const fs::path> paths, const fs::path& out) {
+  std::error_code error;
+  if (paths.empty() || fs::exists(out, error)) {
+    return base::invalid_argument(out.native() + ": exists, or no file is named; name another");
+  }
+  std::vector<base::MappedFile> files;
+  for (const fs::path& path : paths) {
+    HANJI_ASSIGN_OR_RETURN(auto file, base::MappedFile::open(path));
+    files.push_back(std::move(file));
+  }
+  HANJI_ASSIGN_OR_RETURN(const auto all, parse_files(paths, files));
+  uint64_t count = 0;
+  for (const BinaryImages& one : all) count += one.count;
+  HANJI_ASSIGN_OR_RETURN(
+      BetonWriter writer,
+      BetonWriter::create(out, {{"image", BetonType::kRgbImage}, {"label", BetonType::kInt}},
+                          {.num_samples = count, .provenance = R"({"images":"binary files"})"}));
+  for (const BinaryImages& one : all) HANJI_RETURN_IF_ERROR(append_images(one, writer));
+  HANJI_RETURN_IF_ERROR(writer.finish());
+  return static_cast<int64_t>(count);
+}
+
+}  // namespace hanji::data
