@@ -156,7 +156,8 @@ void LineFilter::make(int64_t line, int64_t outputs) {
   inputs = line;
   const double step = static_cast<double>(inputs) / static_cast<double>(outputs);
   const double reach = std::max(step, 1.0);
-  const int64_t used = std::min(inputs, 2 * static_cast<int64_t>(std::ceil(reach)) + 1);
+  // So many centres of pixels at most lie within the triangle.
+  const int64_t used = std::min(inputs, static_cast<int64_t>(std::ceil(2 * reach)));
   taps = (used + kTapsAtOnce - 1) / kTapsAtOnce * kTapsAtOnce;
   first.resize(outputs);
   weights.assign(outputs * taps, 0);
