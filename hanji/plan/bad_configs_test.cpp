@@ -123,8 +123,6 @@ BadConfigs cuts() {
        {"run.toml:3:1: mesh.cp is 2, but model.preset = char is not cut by cp; remove mesh.cp",
         "run.toml:3:1: mesh.pp = 2 has whole layers in its stages, but mesh.cp is 2; remove "
         "mesh.cp",
-        "run.toml:4:1: mesh.pp = 2 has whole layers in its stages, but mesh.tp is 2; remove "
-        "mesh.tp",
         "--set: mesh.axial is 2, but model.preset = char is not cut by axial; remove mesh.axial",
         "--set: mesh.axial is 2 and mesh.tp is 2, but axial stands in the place of tp; remove one "
         "of "
@@ -252,9 +250,6 @@ BadConfigs degrees() {
         "mesh.cp",
         "run.toml:8:1: mesh.tp is 65536, but a rank has whole heads and model.heads is 4; set "
         "mesh.tp = 4 or less",
-        "run.toml:8:1: mesh.pp = 65536 has whole layers in its stages, but mesh.tp is 65536; "
-        "remove "
-        "mesh.tp",
         "run.toml:9:1: mesh.axial is 65536, but model.preset = char is not cut by axial; remove "
         "mesh.axial",
         "run.toml:9:1: mesh.axial is 65536 and mesh.tp is 65536, but axial stands in the place of "

@@ -110,11 +110,11 @@ class Communication {
     prediction_.transfer_seconds += slowest;
   }
 
-  /// Of as many ranks as a pipeline has: what its last stage has computed.
-  void add_broadcast(int ranks, DType dtype, int64_t count) {
+  /// Of `groups` pipelines of as many ranks: what their last stage has computed.
+  void add_broadcast(int groups, int ranks, DType dtype, int64_t count) {
     ++prediction_.collectives_per_step;
     const auto& chosen = chooser_.select(Routine::kBroadcast, ReduceOp::kSum, dtype, ranks, count);
-    prediction_.transfer_seconds += add_bytes(list_of(chosen, Lies::kPrivate), dtype);
+    prediction_.transfer_seconds += add_bytes(list_of(chosen, Lies::kPrivate), dtype, groups);
   }
 
   /// Flows between the stages of a pipeline.
@@ -344,26 +344,27 @@ void add_group(const Prediction& group, bool first, int64_t times, Prediction& s
 std::vector<GradientCall> add_data_groups(const StepFacts& facts, int64_t peers, Prediction& sum) {
   std::vector<GradientCall> of_first;
   if (facts.shares.size() == 1) return of_first;
-  const auto stages = static_cast<int>(facts.pipeline.ranks.size());
-  for (int part = 0; part < std::max(facts.cut, stages); ++part) {
+  const auto stages = std::max(1, static_cast<int>(facts.pipeline.ranks.size()));
+  for (int part = 0; part < facts.cut * stages; ++part) {
     StepFacts own = facts;
-    own.model = stages > 0 ? facts.pipeline.ranks[part] : facts.model.part(part);
+    const bool in_stages = !facts.pipeline.ranks.empty();
+    own.model =
+        (in_stages ? facts.pipeline.ranks[part / facts.cut] : facts.model).part(part % facts.cut);
     if (own.shards) cut_model(own.model, own.bucket_bytes, *own.shards);
     Prediction group;
     auto calls = StepCalls(own, group).add();
-    add_group(group, part == 0, peers / std::max(facts.cut, stages), sum);
+    add_group(group, part == 0, peers / (facts.cut * stages), sum);
     if (part == 0) of_first = std::move(calls);
   }
   for (GradientCall& call : of_first) call.network_seconds *= static_cast<double>(peers);
   return of_first;
 }
 
-/// Of the ranks of one data coordinate: what layers ask for in each micro-batch, the norm of parts,
-/// and who was told to stop.
-Prediction calls_of_peers(const StepFacts& facts, const DataShare& share, int peers) {
-  Prediction group;
-  Communication calls(facts, group);
-  for (int64_t i = 0; facts.cut > 1 && i < share.num_micro_batches; ++i) {
+/// What layers ask of the ranks that cut them, in each micro-batch. Of several stages the calls of one
+/// rank are those of the first.
+void add_layer_calls(const StepFacts& facts, const DataShare& share, Communication& calls,
+                     Prediction& group) {
+  for (int64_t i = 0; i < share.num_micro_batches; ++i) {
     const int64_t before = i * facts.micro_batch;
     const int64_t samples = std::min(facts.micro_batch, share.samples.size() - before);
     for (const LayerFacts& layer : facts.model.layers) {
@@ -372,30 +373,55 @@ Prediction calls_of_peers(const StepFacts& facts, const DataShare& share, int pe
       }
     }
   }
+  if (facts.pipeline.ranks.empty()) return;
+  group.collectives_per_step = 0;
+  for (const LayerFacts& layer : facts.pipeline.ranks[0].layers) {
+    group.collectives_per_step += share.num_micro_batches * std::ssize(layer.calls);
+  }
+}
+
+/// Of ranks that share out the layers, as many groups as ranks cut them.
+void add_stage_calls(const StepFacts& facts, Communication& calls) {
+  const PipelineFacts& pipeline = facts.pipeline;
+  const auto stages = static_cast<int>(pipeline.ranks.size());
+  const bool is_double = facts.kernels.precision == Precision::kFloat64;
+  for (const PipelineFacts::Tied& one : pipeline.tied) {
+    std::vector<int64_t> elements;
+    for (int part = 0; part < facts.cut; ++part) {
+      elements.push_back(facts.model.part(part).parameters[one.parameter].elements);
+    }
+    calls.add_all_reduces(one.ranks, ReduceOp::kSum, is_double ? DType::kFloat64 : DType::kFloat32,
+                          elements, Lies::kInHeap);
+  }
+  calls.add_broadcast(facts.cut, stages, DType::kFloat64, kNumTotals);
+  if (const int64_t statistics = facts.model.num_statistics; statistics > 0) {
+    calls.add_in_groups(facts.cut, Routine::kAllGather, DType::kFloat64,
+                        std::vector<int64_t>(stages, statistics), Lies::kPrivate);
+  }
+  if (facts.stable_grain > 0) {
+    calls.add_in_groups(facts.cut, Routine::kAllGather, DType::kFloat64, pipeline.norm_blocks,
+                        Lies::kPrivate);
+  } else {
+    calls.add_all_reduces(stages, ReduceOp::kSum, DType::kFloat64,
+                          std::vector<int64_t>(facts.cut, 1), Lies::kPrivate);
+  }
+  calls.add_flows(facts.cut * pipeline.flow_bytes / std::ssize(facts.shares));
+}
+
+/// Of the ranks of one data coordinate: what layers and stages ask for, the norm of parts, and who was
+/// told to stop.
+Prediction calls_of_peers(const StepFacts& facts, const DataShare& share, int peers) {
+  Prediction group;
+  Communication calls(facts, group);
+  if (facts.cut > 1) add_layer_calls(facts, share, calls, group);
   if (facts.cut > 1 && facts.blocks > 1) {
     calls.add_sum_of_blocks(facts.blocks, DType::kFloat64, 1);
   } else if (facts.cut > 1) {
-    calls.add_all_reduces(facts.cut, ReduceOp::kSum, DType::kFloat64, {1}, Lies::kPrivate);
+    const size_t stages = std::max<size_t>(1, facts.pipeline.ranks.size());
+    calls.add_all_reduces(facts.cut, ReduceOp::kSum, DType::kFloat64,
+                          std::vector<int64_t>(stages, 1), Lies::kPrivate);
   }
-  if (!facts.pipeline.ranks.empty()) {
-    const DType dtype =
-        facts.kernels.precision == Precision::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-    for (const PipelineFacts::Tied& one : facts.pipeline.tied) {
-      calls.add_all_reduces(one.ranks, ReduceOp::kSum, dtype, {one.elements}, Lies::kInHeap);
-    }
-    calls.add_broadcast(peers, DType::kFloat64, kNumTotals);
-    if (const int64_t statistics = facts.model.num_statistics; statistics > 0) {
-      calls.add_in_groups(1, Routine::kAllGather, DType::kFloat64,
-                          std::vector<int64_t>(peers, statistics), Lies::kPrivate);
-    }
-    if (facts.stable_grain > 0) {
-      calls.add_in_groups(1, Routine::kAllGather, DType::kFloat64, facts.pipeline.norm_blocks,
-                          Lies::kPrivate);
-    } else {
-      calls.add_all_reduces(peers, ReduceOp::kSum, DType::kFloat64, {1}, Lies::kPrivate);
-    }
-    calls.add_flows(facts.pipeline.flow_bytes / std::ssize(facts.shares));
-  }
+  if (!facts.pipeline.ranks.empty()) add_stage_calls(facts, calls);
   calls.add_all_reduces(peers, ReduceOp::kMax, DType::kFloat64, {2}, Lies::kPrivate);
   return group;
 }

@@ -287,14 +287,15 @@ PipelineFacts pipeline_facts(const Plan& plan) {
   const int ranks = plan.mesh.degree("pp");
   if (ranks == 1) return facts;
   for (int rank = 0; rank < ranks; ++rank) {
-    facts.ranks.push_back(facts_of_rank(plan, plan.mesh.data_peers(0)[rank]));
+    facts.ranks.push_back(
+        facts_of_rank(plan, plan.mesh.data_peers(0)[rank * plan.mesh.degree("tp")]));
   }
   for (size_t data = 0; data < plan.shares.size(); ++data) {
     facts.seconds.push_back(pipeline_timeline(plan, static_cast<int>(data)).seconds);
   }
   for (const auto& [index, readers] : ranks_that_read(plan)) {
     if (readers.size() < 2) continue;
-    facts.tied.push_back({static_cast<int>(readers.size()), plan.model.parameters[index].elements});
+    facts.tied.push_back({static_cast<int>(readers.size()), index});
   }
   facts.flow_bytes = flow_bytes_per_step(plan);
   facts.norm_blocks = norm_blocks(plan);

@@ -44,8 +44,8 @@ struct Prediction {
 /// How ranks share out the layers of a model; without ranks they do not.
 struct PipelineFacts {
   struct Tied {
-    int ranks = 2;  ///< That have a copy of the parameter.
-    int64_t elements = 0;
+    int ranks = 2;          ///< That have a copy of the parameter.
+    int64_t parameter = 0;  ///< By index in the model.
   };
   std::vector<ModelFacts> ranks = {};  ///< What each of them has.
   /// Of forwards and backwards of a step, the bubble included; by data coordinate.

@@ -39,7 +39,7 @@ void check_limits(const Config& c, Found& found) {
            "set parallel.data = \"ddp\"");
   }
   for (const AxisKey& one : kAxisKeys) {
-    const bool cuts_layers = one.axis == "tp" || one.axis == "cp" || one.axis == "axial";
+    const bool cuts_layers = one.axis == "cp" || one.axis == "axial";
     if (!cuts_layers || c.mesh.*one.degree == 1) continue;
     refuse(one.key,
            fmt::format("{} has whole layers in its stages, but {} is {}", stages, one.key,

@@ -105,15 +105,18 @@ class Pass : public lens::Observer {
     LayerCount& count = counts_[static_cast<size_t>(layer)];
     count.kept = memory_.current_bytes() - before;
     count.flow = bytes_of(next);
-    if (next.front().requires_grad() && layer + 1 < model_.num_layers()) {
-      next.front().register_hook([this, layer](const at::Tensor&) { begin_backward(layer); });
+    for (const at::Tensor& one : next) {
+      if (!one.requires_grad() || layer + 1 == model_.num_layers()) continue;
+      one.register_hook([this, layer](const at::Tensor&) {
+        if (layer + 1 == layer_) begin_backward(layer);
+      });
     }
     return next;
   }
 
   void end_backward() { counts_[static_cast<size_t>(layer_)].peak = memory_.recent_peak_bytes(); }
 
-  /// The gradient of what `layer` has passed on is there, so the layers after it are done.
+  /// A gradient of what `layer` has passed on is there, so the layers after it are done.
   void begin_backward(int64_t layer) {
     end_backward();
     memory_.begin_peak();

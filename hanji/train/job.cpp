@@ -243,10 +243,11 @@ double gradient_norm(const Job& job) {
     return job.staged_norm->of(job.strategy->parameters(), job.strategy->gradients());
   }
   const double mine = job.strategy->gradient_norm();
-  const auto& parts = job.stages ? job.stages : job.cut;
-  if (!parts) return mine;
+  if (!job.stages && !job.cut) return mine;
   at::Tensor squares = at::full({1}, mine * mine, at::kDouble);
-  comm::all_reduce_on_host(squares, *parts, {.label = "norm"});
+  for (const auto& parts : {job.cut, job.stages}) {
+    if (parts) comm::all_reduce_on_host(squares, *parts, {.label = "norm"});
+  }
   return std::sqrt(squares.item<double>());
 }
 

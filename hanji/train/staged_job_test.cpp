@@ -39,6 +39,8 @@ struct StagedMesh {
   bool recompute = false;
   bool tied = true;
   bool stable = false;
+  int64_t tp = 1;
+  bool sequence = false;
   plan::Sharding data = plan::Sharding::kReplicas;
   std::string lines = {};  ///< Of a schedule of the user.
 };
@@ -55,8 +57,10 @@ plan::Plan staged_plan(const StagedMesh& mesh, const Dataset& dataset) {
     config.train.bits = plan::Bits::kStable;
   }
   config.parallel.data = mesh.data;
-  config.run.ranks = mesh.pp * mesh.dp;
+  config.run.ranks = mesh.pp * mesh.dp * mesh.tp;
   config.mesh.pp = mesh.pp;
+  config.mesh.tp = mesh.tp;
+  config.parallel.sequence = mesh.sequence;
   if (mesh.pp > 1) {
     config.pipeline.schedule = mesh.schedule;
     config.pipeline.virtual_stages = mesh.virtual_stages;
@@ -228,6 +232,12 @@ TEST_F(StagedJob, GradientsOfAStageLeaveAfterItsLastBackward) {
   }
 }
 
+TEST_F(StagedJob, TrainsAsOneRankDoesWhereLayersAreCutToo) {
+  expect_the_run_of_one_rank({.pp = 2, .tp = 2});
+  expect_the_run_of_one_rank({.pp = 2, .dp = 2, .tp = 2, .sequence = true});
+  expect_the_run_of_one_rank({.pp = 3, .schedule = PipelineKind::kZbV, .recompute = true, .tp = 2});
+}
+
 TEST_F(StagedJob, TrainsAsOneRankDoesWithSeveralStagesPerRank) {
   expect_the_run_of_one_rank(
       {.pp = 2, .dp = 2, .schedule = PipelineKind::kInterleaved, .virtual_stages = 2});
@@ -274,8 +284,11 @@ TEST_F(StagedJob, TrainsAsOneRankDoesByTheLinesOfAFile) {
 }
 
 TEST_F(StagedJob, SavesAndRestoresTheStateOfTheWholeModel) {
-  const std::vector<StagedMesh> meshes = {
-      {.pp = 1}, {.pp = 2, .dp = 2}, {.pp = 3}, {.pp = 2, .schedule = PipelineKind::kZbV}};
+  const std::vector<StagedMesh> meshes = {{.pp = 1},
+                                          {.pp = 2, .dp = 2},
+                                          {.pp = 3},
+                                          {.pp = 2, .tp = 2},
+                                          {.pp = 2, .schedule = PipelineKind::kZbV}};
   for (const StagedMesh& from : meshes) {
     const test::TemporaryFolder folder;
     const std::string hash = run(staged_plan(from, dataset()), folder.path())[0].hash;

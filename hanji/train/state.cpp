@@ -199,6 +199,7 @@ JobView of_all_stages(const Job& job, JobView own) {
   if (!job.stages) return own;
   const size_t num_moments =
       own.parameters.empty() ? 0 : (own.optimizer.size() - 1) / own.parameters.size();
+  const layout::Cut cut = job.model->cut();
   JobView all{.buffers = own.buffers, .gradients = {}, .parameters = {}, .optimizer = {}};
   all.optimizer.push_back(own.optimizer.front());
   for (const auto& [name, tensor] : parallel::distinct_parameters(*job.model)) {
@@ -206,9 +207,11 @@ JobView of_all_stages(const Job& job, JobView own) {
     const auto found = std::ranges::find(own.parameters, name, &StateTensor::name);
     const bool here = found != own.parameters.end();
     const size_t place = found - own.parameters.begin();
+    layout::Placement placement;
+    if (cut.degree > 1) placement = layout::placement_of(cut.placements, name).or_throw();
     const auto add = [&](std::vector<StateTensor>& to, const StateTensor& mine,
                          const std::string& as) {
-      to.push_back({as, here ? mine.tensor : tensor.detach(), {}, rank});
+      to.push_back({as, here ? mine.tensor : tensor.detach(), placement, rank});
     };
     add(all.parameters, own.parameters[here ? place : 0], name);
     if (!own.gradients.empty()) add(all.gradients, own.gradients[here ? place : 0], name);
@@ -235,10 +238,10 @@ JobView view_of_stages(const Job& job) { return of_all_stages(job, view_of(job))
 at::Tensor whole_of(const StateTensor& one, const Job& job) {
   if (one.stage_rank >= 0) {
     const bool has_it = one.stage_rank == job.stages->rank();
-    at::Tensor whole = has_it ? one.tensor.detach().contiguous()
-                              : at::empty(one.tensor.sizes(), one.tensor.options());
-    comm::broadcast(whole, one.stage_rank, *job.stages, {.label = one.name}).wait();
-    return whole;
+    at::Tensor here = has_it ? one.tensor.detach().contiguous()
+                             : at::empty(one.tensor.sizes(), one.tensor.options());
+    comm::broadcast(here, one.stage_rank, *job.stages, {.label = one.name}).wait();
+    return whole_of({one.name, here, one.placement}, job);
   }
   if (!one.placement.is_cut()) return one.tensor.detach();
   own_part(one, job.model->cut());
@@ -266,8 +269,8 @@ at::Tensor whole_of(const StateTensor& one, const Job& job) {
 OwnState own_state(const Job& job) {
   OwnState own = job.strategy->own_state();
   const layout::Cut cut = job.model->cut();
-  const int degree = job.stages ? job.stages->size() : cut.degree;
-  const int index = job.stages ? job.stages->rank() : cut.index;
+  const int degree = cut.degree * (job.stages ? job.stages->size() : 1);
+  const int index = cut.index + cut.degree * (job.stages ? job.stages->rank() : 0);
   if (job.peers && job.peers->rank() >= degree) own.part.reset();
   if (own.part) own.part = *own.part * degree + index;
   own.num_parts *= degree;
