@@ -26,6 +26,7 @@ namespace {
 
 using plan::PipelineKind;
 using testing::Each;
+using testing::Ge;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -179,8 +180,8 @@ TEST_F(StagedJob, TrainsAsOneRankDoes) {
   expect_the_run_of_one_rank({.pp = 2, .recompute = true});
 }
 
-/// In each step of a rank, the buckets that have left before the last backward of its lower stage, of
-/// `events` (layers whose backward begins; -1: a bucket) and the layers of that stage.
+/// In each step of a rank, the buckets that have left before the last backward of its lower stage is
+/// through the flow that its last layer returns, of `events` (layers that are so far; -1: a bucket).
 std::vector<int64_t> early_buckets(const std::vector<int64_t>& events, layout::Range lower) {
   std::vector<int64_t> early;
   const auto step = std::ssize(events) / kStagedSteps;
@@ -194,8 +195,9 @@ std::vector<int64_t> early_buckets(const std::vector<int64_t>& events, layout::R
 
 TEST_F(StagedJob, GradientsOfAStageLeaveAfterItsLastBackward) {
   for (const PipelineKind kind : {PipelineKind::kInterleaved, PipelineKind::kZbV}) {
+    const int64_t asked = kind == PipelineKind::kInterleaved ? 2 : 1;  // a V always has two
     plan::Plan plan =
-        staged_plan({.pp = 2, .dp = 2, .schedule = kind, .virtual_stages = 2}, dataset());
+        staged_plan({.pp = 2, .dp = 2, .schedule = kind, .virtual_stages = asked}, dataset());
     plan.config.comm.bucket_bytes = 1;  // a bucket of each parameter
     std::vector<std::vector<int64_t>> events(plan.ranks);
     std::vector<layout::Range> lower(plan.ranks);
@@ -226,7 +228,7 @@ TEST_F(StagedJob, GradientsOfAStageLeaveAfterItsLastBackward) {
     run_job(plan, dataset(), {.make = make});
     for (int rank = 0; rank < plan.ranks; ++rank) {
       EXPECT_GT(upper_alone[rank], 0);
-      EXPECT_THAT(early_buckets(events[rank], lower[rank]), Each(upper_alone[rank]))
+      EXPECT_THAT(early_buckets(events[rank], lower[rank]), Each(Ge(upper_alone[rank])))
           << name_of(kind) << ", rank " << rank;
     }
   }
