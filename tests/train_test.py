@@ -1,12 +1,13 @@
 """`hanji train` from the outside: the files it leaves, what they say, and what it refuses."""
 import json
+import re
 import shutil
 import signal
 import struct
 import subprocess
 import unittest
 
-from command import HANJI, NANO, CommandTest
+from command import HANJI, MEGABYTE, NANO, CommandTest
 
 SUMMARY_NAMES = """steps ranks train_loss validation_loss params_sha256 tokens_per_second
     step_seconds_median step_seconds_p90 compute_seconds transfer_seconds
@@ -151,6 +152,22 @@ class Train(CommandTest):
             for one, many in zip(losses[1], losses[ranks]):
                 # float64 sums of at most 10^6 terms in another order, through 6 updates.
                 self.assertAlmostEqual(one, many, delta=1e-10)
+
+    def test_stages_need_what_is_planned_and_1f1b_keeps_less_than_gpipe(self):
+        larger = ["model.layers=4", "model.width=128", "model.heads=4", "model.block=128",
+                  "train.global_batch=32", "train.evaluate_batches=1", "pipeline.micro_batches=8"]
+        peaks = {}
+        for schedule in ("gpipe", "1f1b"):
+            wanted = [f"pipeline.schedule={schedule}", *larger]
+            done = self.train(schedule, "--mesh", "pp=2", "--steps", 2,
+                              *(word for key in wanted for word in ("--set", key)))
+            peaks[schedule] = self.read_json(schedule, "summary.json")["peak_bytes"]
+            rank, both = (float(mebibytes) * 2**20 for mebibytes in re.search(
+                r"total +([0-9.]+) MiB +([0-9.]+) MiB", done.stdout).groups())
+            for measured, planned in ((max(peaks[schedule]), rank), (sum(peaks[schedule]), both)):
+                self.assertLess(abs(measured - planned), max(0.03 * planned, 16 * MEGABYTE))
+        for gpipe, one_by_one in zip(peaks["gpipe"], peaks["1f1b"]):
+            self.assertGreater(gpipe, 2 * one_by_one, "8 passes in flight, and 2 or 1")
 
     def test_a_checkpoint_is_plain_safetensors(self):
         self.train("run", "--ranks", 2, "--steps", 4)

@@ -147,6 +147,27 @@ TEST_F(PipelineBugs, GradientsThatASecondPipelineClearsAreSeenAtAllParameters) {
   EXPECT_THAT(found(before_last_pass(clear)).apart, testing::ElementsAreArray(all_names()));
 }
 
+TEST_F(PipelineBugs, AnActivationOfAnEarlierMicroBatchIsSeenInTheLoss) {
+  const auto send_stale = [](Job& job) {
+    if (job.stages->rank() != 0) return;
+    const int64_t last = job.pipeline.stages().layers[0].end - 1;
+    job.scopes.push_back([last, before = std::make_shared<at::Tensor>()](
+                             int64_t layer, layers::Flow flow, const layers::RunLayer& run) {
+      flow = run(std::move(flow));
+      if (layer != last) return flow;
+      const at::Tensor sent = flow[0];
+      if (before->defined() && before->sizes() == sent.sizes()) {
+        flow[0] = sent + (*before - sent).detach();
+      }
+      *before = sent.detach();
+      return flow;
+    });
+  };
+  const Found wrong = found({.at_start = send_stale, .before_update = update});
+  EXPECT_FALSE(wrong.same_loss);
+  EXPECT_THAT(wrong.apart, testing::Not(IsEmpty()));
+}
+
 TEST_F(PipelineBugs, GradientsOfWeightsThatTheLastMicroBatchSkipsAreSeenAtTheirNames) {
   const auto skip_last = [](Job& job) {
     for (const parallel::NamedParameter& one : job.strategy->parameters()) {

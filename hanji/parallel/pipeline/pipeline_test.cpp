@@ -4,14 +4,18 @@
 #include <gmock/gmock.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <map>
 #include <thread>
 
 #include "hanji/base/status.h"
+#include "hanji/comm/barrier.h"
 #include "hanji/layers/model.h"
+#include "hanji/schedule/pipeline_check.h"
 #include "hanji/schedule/pipeline_schedule.h"
+#include "hanji/schedule/pipeline_timeline.h"
 #include "hanji/test/run_ranks.h"
 
 namespace hanji::parallel {
@@ -130,6 +134,131 @@ TEST(PipelineTest, MessagesArriveWhileTheirSenderComputes) {
                    if (world.rank() == 1) ++arrived;
                  }});
   });
+}
+
+/// A layer of every stage, which sleeps for so long in forward and twice in backward.
+struct SleepingChain : layers::Model {
+  SleepingChain(int64_t layers, std::chrono::microseconds time)
+      : layers::Model("SleepingChain"), forward_time(time) {
+    for (int64_t i = 0; i < layers; ++i) {
+      weights.push_back(
+          register_parameter("weight" + std::to_string(i), at::ones({}, at::kDouble)));
+    }
+  }
+  int64_t num_layers() const override { return std::ssize(weights); }
+  layers::Flow layer(int64_t index, layers::Flow flow, const layers::Batch& batch) override {
+    sleep(forward_time);
+    const at::Tensor output = (index == 0 ? batch.inputs : flow[0]) * weights[index];
+    output.register_hook([this](const at::Tensor& /*gradient*/) { sleep(2 * forward_time); });
+    return {output};
+  }
+  void sleep(std::chrono::microseconds time) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::this_thread::sleep_for(time);
+    slept += std::chrono::steady_clock::now() - begin;
+  }
+  std::vector<at::Tensor> layer_parameters(int64_t index) const override {
+    return {weights[index]};
+  }
+  layers::LossSum loss(layers::Flow flow, const layers::Batch& batch) override {
+    return {flow[0].sum(), batch.size()};
+  }
+  std::chrono::microseconds forward_time;
+  std::chrono::duration<double> slept{0};
+  std::vector<at::Tensor> weights;
+};
+
+/// Of one step, over the work of a rank: time beyond it, and what sleeps took beyond what was asked.
+struct SleptStep {
+  double bubble = 0, oversleep = 0;
+};
+SleptStep sleep_through(const schedule::PipelineSchedule& schedule,
+                        std::chrono::microseconds forward) {
+  using Clock = std::chrono::steady_clock;
+  const std::vector<int64_t> sizes(schedule.shape.num_micro_batches, 1);
+  std::vector<Clock::time_point> begins(schedule.ranks.size()), ends(schedule.ranks.size());
+  std::vector<double> slept(schedule.ranks.size());
+  test::run_ranks(static_cast<int>(schedule.ranks.size()), [&](world::World& world) {
+    SleepingChain chain(schedule.num_stages(), forward);
+    Stages stages;
+    stages.ranks = schedule.rank_of_stage;
+    for (int64_t i = 0; i < schedule.num_stages(); ++i) stages.layers.push_back({i, i + 1});
+    Pipeline pipeline(chain, stages, world.group());
+    std::map<int64_t, at::Tensor> losses;
+    comm::barrier(world.group());
+    begins[world.rank()] = Clock::now();
+    pipeline.run(
+        schedule.ranks[world.rank()], sizes,
+        {.forward =
+             [&](const Action& action) {
+               layers::Flow flow = pipeline.forward(action, ones(1));
+               if (!flow.empty()) {
+                 losses[action.micro_batch] = chain.loss(flow, ones(1)).sum;
+               }
+             },
+         .backward = [&](const Action& action,
+                         bool) { pipeline.backward(action, losses[action.micro_batch]); }});
+    ends[world.rank()] = Clock::now();
+    slept[world.rank()] = chain.slept.count();
+  });
+  const std::chrono::duration<double> took = std::ranges::max(ends) - std::ranges::min(begins);
+  const std::chrono::duration<double> work = 3 * forward * schedule.shape.num_micro_batches *
+                                             schedule.num_stages() / schedule.ranks.size();
+  return {took / work - 1, std::ranges::max(slept) / work.count() - 1};
+}
+
+TEST(PipelineTest, IdlesAsLongAsTheFormulaSaysInEverySchedule) {
+  constexpr double kThreePoints = 0.03;
+  constexpr int kRuns = 5;  // of which the least disturbed counts
+  for (const PipelineKind kind : schedule::pipeline_kinds()) {
+    const schedule::PipelineShape shape{4, 8, schedule::stages_per_rank(kind, 2)};
+    const auto schedule = schedule::pipeline_schedule(kind, shape).or_throw();
+    // A whole backward runs in backward_input.
+    const schedule::PipelineTimes times{
+        .stages = std::vector<schedule::StageSeconds>(schedule.num_stages(), {1, 2, 0})};
+    const double simulated = schedule::simulate(schedule, times).or_throw().bubble();
+    const bool splits = std::ranges::any_of(schedule.ranks[0], [](const Action& action) {
+      return action.kind == schedule::ActionKind::kBackwardWeight;
+    });
+    if (const auto formula = bubble_formula(kind, shape); formula && !splits) {
+      EXPECT_NEAR(simulated, *formula, 1e-9) << name_of(kind);
+    }
+    const auto forward = std::chrono::milliseconds(30) / shape.stages_per_rank;
+    SleptStep best = sleep_through(schedule, forward);
+    for (int run = 1; run < kRuns && best.bubble > simulated + kThreePoints; ++run) {
+      const SleptStep next = sleep_through(schedule, forward);
+      if (next.bubble < best.bubble) best = next;
+    }
+    if (best.oversleep > kThreePoints / 3) {
+      GTEST_SKIP() << "this machine is too busy to time: sleeps take " << 100 * best.oversleep
+                   << " % longer than they should";
+    }
+    EXPECT_NEAR(best.bubble, simulated, kThreePoints) << name_of(kind);
+  }
+}
+
+TEST(PipelineTest, AReceiveThatIsTakenOutOfOrderIsNamedBeforeAByteIsUsed) {
+  EXPECT_THAT(thrown([] {
+                test::run_ranks(2, [](world::World& world) {
+                  Chain chain(2);
+                  auto actions =
+                      schedule::forward_actions(one_layer_each(2).ranks, world.rank(), 2);
+                  if (world.rank() == 1) {
+                    for (Action& action : actions) {
+                      if (action.kind == schedule::ActionKind::kReceive) {
+                        action.micro_batch = 1 - action.micro_batch;
+                      }
+                    }
+                  }
+                  Pipeline pipeline(chain, one_layer_each(2), world.group());
+                  const at::NoGradGuard no_grad;
+                  pipeline.run(actions, {2, 2}, {.forward = [&](const Action& action) {
+                                 pipeline.forward(action, ones(2));
+                               }});
+                });
+              }),
+              AllOf(HasSubstr("rank 1 calls recv("), HasSubstr("flow of stage 0 to 1"),
+                    HasSubstr("the tag is ")));
 }
 
 TEST(PipelineTest, FreesTheParametersOfOtherRanks) {
