@@ -293,6 +293,20 @@ def judge_linear(rows):
                 row["ratio_median"], 0.95) for row in rows]
 
 
+def render_loader(rows):
+    def over(row, name):
+        found = row.get(name)
+        return f"{found['ratio']:.2f} ({found['low']:.2f} to {found['high']:.2f})" if found else "not measured"
+    return grid(["images", "cores", "hanji, images/s", "over torch's DataLoader", "which decodes by", "over one thread's whole decode"],
+                [[row["images"], row["cores"], f"{row['images_per_second']['hanji']:,.0f}", over(row, "torch"),
+                  row["peer_decoder"] or "", over(row, "decode")] for row in rows])
+
+
+def judge_loader(rows):
+    return [bar(f"hanji over torch's DataLoader, {row['images']} on {row['cores']} cores,", row["torch"]["ratio"], 4.5)
+            for row in rows if "torch" in row and row["images"].startswith("500") and row["cores"] == 2]
+
+
 def render_lens(rows):
     built = [row for row in rows if row["question"] == "deferred"]
     seen = [row for row in rows if "ratio_median" in row]
@@ -421,6 +435,7 @@ are built.
 | collectives over sizes, 2 and 4 ranks, against Open MPI, Gloo and PyTorch | `./dev bench all_reduce` |
 | an all-reduce between hosts against a flat ring, and the wire | `./dev bench hosts` |
 | start to the end of step 1 against torchrun | `./dev bench first_step` |
+| images per second of a loader, against torch's DataLoader and a bare decode | `./dev bench loader` |
 | Python's DDP and FSDP2 on "hanji" against "gloo" | `./dev python && ./dev bench c10d` |
 | what communication costs a step | `./dev bench overlap` |
 | what bits that no plan changes cost | `./dev bench stable` |
@@ -507,6 +522,11 @@ TABLES = [
     Table("first_step", "Start to the end of step 1",
           "`nano`, 2 ranks, fresh processes: `hanji train` against torchrun with the same model.",
           [["first_step", "--pairs", "5"]], 30, render_first_step),
+    Table("loader", "Loading JPEGs",
+          "Random resized crop to 224, flip, normalise, batches of 64 as float32, from one file in the page cache: hanji's\n"
+          "`BetonImages` and `Prefetcher`, PyTorch's DataLoader with torchvision or Pillow, and libjpeg-turbo decoding whole\n"
+          "images in one thread, which resizes nothing. Images are drawn, of about as many bytes as photos.",
+          [["loader", "--rounds", "7"]], 120, render_loader, judge_loader),
     Table("overlap", "What communication costs a step",
           "A step of 2 connected ranks over that of 2 unconnected runs on the same cores, `baby`.",
           [["overlap", "--pairs", "8"]], 70, render_overlap),

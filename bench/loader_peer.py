@@ -1,0 +1,126 @@
+"""The peer of bench/loader: PyTorch's DataLoader on the same file, with torchvision where this torch has it.
+
+Without it (torchvision of PyPI loads only beside torch of PyPI, which is built for CUDA), images are decoded and resized
+by Pillow, and the parts are drawn as torchvision's RandomResizedCrop draws them.
+"""
+import argparse
+import io
+import json
+import math
+import random
+import resource
+import struct
+import sys
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+MEAN, DEVIATION = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+
+
+def by_torchvision(size):
+    from torchvision.io import ImageReadMode, decode_jpeg
+    from torchvision.transforms import v2
+    transform = v2.Compose([v2.RandomResizedCrop(size, antialias=True), v2.RandomHorizontalFlip(),
+                            v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, DEVIATION)])
+
+    def read(stream):
+        return transform(decode_jpeg(torch.frombuffer(bytearray(stream), dtype=torch.uint8), mode=ImageReadMode.RGB))
+    return read
+
+
+def random_part(width, height):
+    for _ in range(10):
+        area = width * height * random.uniform(0.08, 1)
+        ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            x, y = random.randint(0, width - w), random.randint(0, height - h)
+            return x, y, x + w, y + h
+    return 0, 0, width, height
+
+
+def by_pillow(size):
+    import numpy
+    from PIL import Image
+    mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, DEVIATION))
+
+    def read(stream):
+        image = Image.open(io.BytesIO(stream)).convert("RGB")
+        image = image.crop(random_part(*image.size)).resize((size, size), Image.BILINEAR)
+        if random.random() < 0.5:
+            image = image.transpose(Image.FLIP_LEFT_RIGHT)
+        levels = torch.from_numpy(numpy.array(image)).permute(2, 0, 1)
+        return levels.to(torch.float32).div_(255).sub_(mean).div_(deviation)
+    return read
+
+
+def best_reader(size):
+    try:
+        return "torchvision", by_torchvision(size)
+    except (ImportError, RuntimeError):
+        return "Pillow", by_pillow(size)
+
+
+class Images(Dataset):
+    """JPEGs of a .beton file with the fields image and label."""
+
+    def __init__(self, path, read):
+        with open(path, "rb") as file:
+            self.content = file.read()
+        _, fields, _, count, table = struct.unpack_from("<HHIQQ", self.content)
+        begin = 24 + 1041 * fields
+        self.labels = [struct.unpack_from("<q", self.content, begin + 24 * i + 16)[0] for i in range(count)]
+        self.streams = {sample: (at, bytes_) for sample, at, bytes_ in
+                        struct.iter_unpack("<3Q", memoryview(self.content)[table:])}
+        self.read = read
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, index):
+        at, size = self.streams[index]
+        return self.read(self.content[at:at + size]), self.labels[index]
+
+
+def forever(loader):
+    while True:
+        yield from loader
+
+
+def cpu_seconds():
+    return sum(part.ru_utime + part.ru_stime for part in
+               (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("file")
+    parser.add_argument("--size", type=int, required=True)
+    parser.add_argument("--batch", type=int, required=True)
+    parser.add_argument("--workers", type=int, required=True)
+    a = parser.parse_args()
+    torch.set_num_threads(1)
+    name, read = best_reader(a.size)
+    loader = DataLoader(Images(a.file, read), a.batch, shuffle=True, drop_last=True, num_workers=a.workers,
+                        persistent_workers=a.workers > 0)
+    batches = forever(loader)
+    images, labels = next(batches)
+    assert images.shape == (a.batch, 3, a.size, a.size) and images.dtype == torch.float32
+    assert 0 <= labels.min() and labels.max() < 10
+    print(json.dumps({"decoder": name}), flush=True)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        for _ in range(asked["untimed"]):
+            next(batches)
+        cpu, seconds = cpu_seconds(), []
+        for _ in range(asked["batches"]):
+            start = time.perf_counter()
+            next(batches)
+            seconds.append(time.perf_counter() - start)
+        print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds() - cpu}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
