@@ -24,7 +24,7 @@ namespace hanji::train {
 namespace {
 
 constexpr int kFixedJobs = 12;
-constexpr int kMostDraws = 1000;
+constexpr int kMaxDraws = 1000;
 constexpr int64_t kRandomSteps = 2;
 
 /// One process and ranks of the same job.
@@ -156,7 +156,7 @@ void run_random_job(int number) {
   static const Dataset dataset = open_dataset({}, 8, plan::kAuto).or_throw();
   Draws draws(number);
   std::optional<RandomJob> job;
-  for (int i = 0; !job && i < kMostDraws; ++i) job = draw(draws, dataset);
+  for (int i = 0; !job && i < kMaxDraws; ++i) job = draw(draws, dataset);
   ASSERT_TRUE(job) << number;
   SCOPED_TRACE(fmt::format("job {}\n{}", number, changed_keys(job->ranks.config)));
   expect_the_run_of_one_process(*job, dataset, number);
