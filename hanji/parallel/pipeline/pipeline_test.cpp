@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <numeric>
 #include <thread>
 
 #include "hanji/base/status.h"
@@ -168,14 +169,12 @@ struct SleepingChain : layers::Model {
   std::vector<at::Tensor> weights;
 };
 
-/// Of one step, over the work of a rank: time beyond it, and what sleeps took beyond what was asked.
-struct SleptStep {
-  double bubble = 0, oversleep = 0;
-};
-SleptStep sleep_through(const schedule::PipelineSchedule& schedule,
-                        std::chrono::microseconds forward) {
+/// The bubble of one step: time over what a rank slept of it, minus 1.
+double bubble_of_sleepers(const schedule::PipelineSchedule& schedule,
+                          std::chrono::microseconds forward) {
   using Clock = std::chrono::steady_clock;
-  const std::vector<int64_t> sizes(schedule.shape.num_micro_batches, 1);
+  constexpr int64_t kSamples = 64;  // flows above 32 bytes are taken without the sender's help
+  const std::vector<int64_t> sizes(schedule.shape.num_micro_batches, kSamples);
   std::vector<Clock::time_point> begins(schedule.ranks.size()), ends(schedule.ranks.size());
   std::vector<double> slept(schedule.ranks.size());
   test::run_ranks(static_cast<int>(schedule.ranks.size()), [&](world::World& world) {
@@ -191,9 +190,9 @@ SleptStep sleep_through(const schedule::PipelineSchedule& schedule,
         schedule.ranks[world.rank()], sizes,
         {.forward =
              [&](const Action& action) {
-               layers::Flow flow = pipeline.forward(action, ones(1));
+               layers::Flow flow = pipeline.forward(action, ones(kSamples));
                if (!flow.empty()) {
-                 losses[action.micro_batch] = chain.loss(flow, ones(1)).sum;
+                 losses[action.micro_batch] = chain.loss(flow, ones(kSamples)).sum;
                }
              },
          .backward = [&](const Action& action,
@@ -202,12 +201,12 @@ SleptStep sleep_through(const schedule::PipelineSchedule& schedule,
     slept[world.rank()] = chain.slept.count();
   });
   const std::chrono::duration<double> took = std::ranges::max(ends) - std::ranges::min(begins);
-  const std::chrono::duration<double> work = 3 * forward * schedule.shape.num_micro_batches *
-                                             schedule.num_stages() / schedule.ranks.size();
-  return {took / work - 1, std::ranges::max(slept) / work.count() - 1};
+  const double work = std::reduce(slept.begin(), slept.end()) / static_cast<double>(slept.size());
+  return took.count() / work - 1;
 }
 
-TEST(PipelineTest, IdlesAsLongAsTheFormulaSaysInEverySchedule) {
+// `./dev check pipelines` runs it: the time of a busy machine says nothing.
+TEST(PipelineTest, DISABLED_IdlesAsLongAsTheFormulaSaysInEverySchedule) {
   constexpr double kThreePoints = 0.03;
   constexpr int kRuns = 5;  // of which the least disturbed counts
   for (const PipelineKind kind : schedule::pipeline_kinds()) {
@@ -223,17 +222,13 @@ TEST(PipelineTest, IdlesAsLongAsTheFormulaSaysInEverySchedule) {
     if (const auto formula = bubble_formula(kind, shape); formula && !splits) {
       EXPECT_NEAR(simulated, *formula, 1e-9) << name_of(kind);
     }
-    const auto forward = std::chrono::milliseconds(30) / shape.stages_per_rank;
-    SleptStep best = sleep_through(schedule, forward);
-    for (int run = 1; run < kRuns && best.bubble > simulated + kThreePoints; ++run) {
-      const SleptStep next = sleep_through(schedule, forward);
-      if (next.bubble < best.bubble) best = next;
+    // Naive has most messages in a row, 48: at up to 0.4 ms each they are two of 960 ms in a hundred.
+    const auto forward = std::chrono::milliseconds(40) / shape.stages_per_rank;
+    double best = bubble_of_sleepers(schedule, forward);
+    for (int run = 1; run < kRuns && best > simulated + kThreePoints; ++run) {
+      best = std::min(best, bubble_of_sleepers(schedule, forward));
     }
-    if (best.oversleep > kThreePoints / 3) {
-      GTEST_SKIP() << "this machine is too busy to time: sleeps take " << 100 * best.oversleep
-                   << " % longer than they should";
-    }
-    EXPECT_NEAR(best.bubble, simulated, kThreePoints) << name_of(kind);
+    EXPECT_NEAR(best, simulated, kThreePoints) << name_of(kind);
   }
 }
 
