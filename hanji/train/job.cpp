@@ -67,18 +67,6 @@ struct StagedModel {
   std::vector<parallel::GrainPart> parts = {};  ///< and what each stage has, leaves of uses too.
 };
 
-StagedModel stage(layers::Model& model, const plan::Plan& plan, const Ranks& ranks) {
-  if (!ranks.stages) {
-    const parallel::Stages one{{{0, model.num_layers()}}, {ranks.all.rank()}};
-    return {{model, one, ranks.all}, {model, one, ranks.all}};
-  }
-  const parallel::Stages stages{plan::stages_of(plan), plan::ranks_of_stages(plan)};
-  std::optional<parallel::StagedNorm> norm;
-  if (is_stable(plan)) norm.emplace(model, stages, *ranks.stages);
-  parallel::keep_stages_of(ranks.stages->rank(), stages, model);
-  return {{model, stages, *ranks.stages}, {model, stages, *ranks.stages}, std::move(norm)};
-}
-
 /// What is summed over grains by itself: each use of a parameter, and the parameters of each stage.
 void divide_by_grains(const layers::Model& model, const plan::Plan& plan, const Ranks& ranks,
                       StagedModel& staged) {
@@ -103,6 +91,20 @@ void divide_by_grains(const layers::Model& model, const plan::Plan& plan, const 
       if (layers.begin <= use.layer && use.layer < layers.end) part.parameters.push_back(use.leaf);
     }
   }
+}
+
+StagedModel stage(layers::Model& model, const plan::Plan& plan, const Ranks& ranks) {
+  const bool several = ranks.stages.has_value();
+  const comm::Group& group = several ? *ranks.stages : ranks.all;
+  const parallel::Stages stages =
+      several ? parallel::Stages{plan::stages_of(plan), plan::ranks_of_stages(plan)}
+              : parallel::Stages{{{0, model.num_layers()}}, {ranks.all.rank()}};
+  std::optional<parallel::StagedNorm> norm;
+  if (several && is_stable(plan)) norm.emplace(model, stages, group);
+  if (several) parallel::keep_stages_of(group.rank(), stages, model);
+  StagedModel staged{{model, stages, group}, {model, stages, group}, std::move(norm)};
+  divide_by_grains(model, plan, ranks, staged);
+  return staged;
 }
 
 /// The sums of the gradients of tied weights' later uses.
@@ -304,7 +306,6 @@ Job assemble(const plan::Plan& plan, const comm::Group& group, const MakeModel& 
   const Ranks ranks = divide(plan, group);
   auto model = make_model(plan, make, comm::device_of(group), ranks.axis());
   StagedModel staged = stage(*model, plan, ranks);
-  divide_by_grains(*model, plan, ranks, staged);
   std::unique_ptr<Strategy> strategy;
   if (data == plan::Sharding::kServer) {
     strategy = std::make_unique<ServedStrategy>(*model, ranks.data, served(plan));
@@ -319,7 +320,6 @@ Job assemble(const plan::Plan& plan, const comm::Group& group,
   const Ranks ranks = divide(plan, group);
   auto model = make_model(plan, make, comm::device_of(group), ranks.axis());
   StagedModel staged = stage(*model, plan, ranks);
-  divide_by_grains(*model, plan, ranks, staged);
   ReplicatedOptions replicas = replicated(plan, options);
   replicas.reduction.parts = staged.parts;
   if (ranks.stages) replicas.reduction.backwards = learning_in_stages(*model, staged.pipeline);
