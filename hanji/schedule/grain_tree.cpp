@@ -41,9 +41,9 @@ void visit(GrainTree& tree, Range node) {
 }
 
 /// Adds grains up as they come.
-class Folding {
+class FoldMaker {
  public:
-  explicit Folding(std::vector<Range> partials) { fold_.partials = std::move(partials); }
+  explicit FoldMaker(std::vector<Range> partials) { fold_.partials = std::move(partials); }
 
   void add(int64_t grain) {
     FoldStep step{.grain = grain, .buffer = take_buffer()};
@@ -156,9 +156,9 @@ Fold fold_in_order(std::vector<Range> partials, std::span<const int64_t> grains)
         "a checked list",
         wanted.size(), given.size())));
   }
-  Folding folding(std::move(partials));
-  for (const int64_t grain : grains) folding.add(grain);
-  return folding.finish();
+  FoldMaker maker(std::move(partials));
+  for (const int64_t grain : grains) maker.add(grain);
+  return maker.finish();
 }
 
 GrainTree grain_tree(int64_t num_grains, std::span<const Range> owners) {
