@@ -4,6 +4,8 @@
 #include <numeric>
 
 #include "hanji/base/file.h"
+#include "hanji/base/text.h"
+#include "hanji/base/units.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/train/prepare.h"
 
@@ -32,6 +34,10 @@ Option CapacityOptions::add_model(Verb verb, const std::string& use) {
 }
 
 void CapacityOptions::add_to(Verb verb) {
+  verb.add_flag(
+      "--meshes", &meshes_,
+      "every mesh of the ranks that fits, best first: memory, bytes of each axis, bubble, "
+      "seconds; of a job, or of a GPT of --model, with --mesh that one");
   const Option model =
       add_model(verb,
                 "what it needs with every strategy, on --ranks times --device (h100-80, 24GB, "
@@ -46,6 +52,30 @@ void CapacityOptions::add_to(Verb verb) {
       "KIND")
       .one_of({"mixed", "fp32"});
   add("--svg", &svg_, "the bars as a drawing", "FILE");
+  add("--global-batch", &global_batch_,
+      "of --meshes: samples of a step; default: a micro-batch a rank", "N");
+  add("--network", &network_,
+      "of --meshes: bytes a second of a rank's adapter between hosts; default 25GB (200 Gb/s)",
+      "BYTES");
+}
+
+Result<std::optional<plan::MeshConfig>> CapacityOptions::only_mesh(Verb verb) const {
+  if (!verb.was_given("--mesh")) return std::optional<plan::MeshConfig>();
+  plan::MeshConfig mesh;
+  const std::string given = verb.text_of("--mesh");
+  for (const std::string_view one : base::split(given, ',')) {
+    const size_t equals = std::min(one.find('='), one.size());
+    const auto axis =
+        std::ranges::find(plan::kAxisKeys, one.substr(0, equals), &plan::AxisKey::axis);
+    const auto degree =
+        equals < one.size() ? parse_int(std::string(one.substr(equals + 1))) : std::optional<int>();
+    if (axis == plan::kAxisKeys.end() || !degree || *degree < 1) {
+      return base::invalid_argument("--mesh " + given + ": '" + std::string(one) +
+                                    "' is not an axis with its degree; write pp=2,dp=4,tp=2");
+    }
+    mesh.*axis->degree = *degree;
+  }
+  return std::optional(mesh);
 }
 
 Result<plan::NamedModel> CapacityOptions::find_preset(
@@ -107,7 +137,7 @@ Result<plan::CapacityQuery> CapacityOptions::query(Verb verb,
   };
   for (const char* flag : {"--config", "--text", "--tokens", "--mesh", "--steps", "--seed", "--out",
                            "--hosts", "--print-config", "--keys"}) {
-    if (verb.was_given(flag))
+    if (verb.was_given(flag) && !(meshes_ && flag == std::string_view("--mesh")))
       refuse(std::string(flag) + " is of a job and means nothing to --model");
   }
   plan::CapacityQuery query;
@@ -135,6 +165,9 @@ Result<plan::CapacityQuery> CapacityOptions::query(Verb verb,
   query.ranks.servers = servers_;
   query.micro_batch = micro_batch_;
   query.recompute = recompute_;
+  query.global_batch = global_batch_;
+  HANJI_ASSIGN_OR_RETURN(const int64_t network, base::parse_bytes(network_));
+  query.network_rate = static_cast<double>(network);
   HANJI_RETURN_IF_ERROR(plan::check(query));
   return query;
 }

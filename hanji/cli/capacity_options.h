@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -31,6 +32,10 @@ class CapacityOptions {
   const std::string& name() const { return model_; }
   int64_t micro_batch() const { return micro_batch_; }
   bool recompute() const { return recompute_; }
+  /// Whether meshes are asked for, and which one of them; none: all.
+  bool meshes() const { return meshes_; }
+  /// Errors  invalid_argument for what is no axis with its degree.
+  Result<std::optional<plan::MeshConfig>> only_mesh(Verb verb) const;
   /// Where a picture goes; empty: nowhere.
   const std::string& svg() const { return svg_; }
 
@@ -38,10 +43,10 @@ class CapacityOptions {
   Result<plan::NamedModel> find_preset(const plan::FactsOptions& options,
                                        std::span<const std::string> assignments) const;
 
-  std::string model_, states_ = "mixed", svg_;
+  std::string model_, states_ = "mixed", svg_, network_ = "25GB";
   int ranks_per_host_ = 8, fsdp_ = 0, servers_ = 1;
-  int64_t micro_batch_ = 1, block_ = 0;
-  bool recompute_ = false;
+  int64_t micro_batch_ = 1, block_ = 0, global_batch_ = 0;
+  bool recompute_ = false, meshes_ = false;
 };
 
 }  // namespace hanji::cli

@@ -34,7 +34,7 @@ plan::LoadedConfig JobOptions::load(plan::ConfigSources sources) const {
                             const std::string& flag) {
     if (value) sources.overrides.push_back({key + "=" + *value, flag});
   };
-  sources.mesh = mesh_;
+  if (mesh_) sources.mesh = mesh_;
   shortcut(text_, "data.text", "--text");
   shortcut(tokens_, "data.tokens", "--tokens");
   shortcut(device_, "compute.device", "--device");

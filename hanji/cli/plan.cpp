@@ -6,7 +6,9 @@
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/job_options.h"
 #include "hanji/cli/verbs.h"
+#include "hanji/plan/mesh_choices.h"
 #include "hanji/plan/schema.h"
+#include "hanji/train/plan_meshes.h"
 #include "hanji/train/prepare.h"
 
 namespace hanji::cli {
@@ -23,10 +25,34 @@ constexpr const char* kKeysHeading =
 
 int show_capacity(const CapacityOptions& capacity, const JobOptions& job, Verb verb, bool as_json) {
   const plan::CapacityQuery query = capacity.query(verb, job.assignments()).or_throw();
+  if (capacity.meshes()) {
+    const auto table = plan::choose_meshes(query, capacity.only_mesh(verb).or_throw()).or_throw();
+    std::cout << (as_json ? plan::to_json(table) : plan::describe(table)) << std::flush;
+    return 0;
+  }
   if (!capacity.svg().empty()) {
     base::throw_if_error(base::write_file_atomic(capacity.svg(), plan::to_svg(query)));
   }
   std::cout << (as_json ? plan::to_json(query) : plan::describe(query)) << std::flush;
+  return 0;
+}
+
+/// Of the job's own ranks, on this machine.
+int show_meshes(const JobOptions& job, Verb verb, bool as_json) {
+  if (verb.was_given("--mesh") || verb.was_given("--hosts")) {
+    base::throw_if_error(base::invalid_argument(
+        "--meshes plans every mesh of a job on this host; leave out --mesh and --hosts"));
+  }
+  const auto load = [&](const std::string& mesh) {
+    plan::ConfigSources sources;
+    if (!mesh.empty()) sources.mesh = mesh;
+    return job.load(std::move(sources));
+  };
+  const auto tell = [](const std::string& mesh) {
+    std::cerr << "hanji: planning --mesh " << mesh << "\n";
+  };
+  const plan::MeshTable table = train::plan_meshes(load, tell).or_throw();
+  std::cout << (as_json ? plan::to_json(table) : plan::describe(table)) << std::flush;
   return 0;
 }
 
@@ -67,6 +93,7 @@ void add_plan(Verb command) {
   capacity->add_to(verb);
   verb.on_chosen([=] {
     if (capacity->asked()) return show_capacity(*capacity, *job, verb, *as_json);
+    if (capacity->meshes()) return show_meshes(*job, verb, *as_json);
     if (*keys) {
       std::cout << kKeysHeading << plan::schema_markdown();
       return 0;

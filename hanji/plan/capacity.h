@@ -22,7 +22,10 @@ struct CapacityQuery {
   int64_t micro_batch = 1;  ///< Samples of a forward.
   bool recompute = false;   ///< Layers keep their input alone and are computed twice.
   int64_t bucket_bytes = 25 << 20;
-  double slack = 0.05;  ///< Of everything else: rounding and holes of the allocator.
+  double slack = 0.05;       ///< Of everything else: rounding and holes of the allocator.
+  int64_t global_batch = 0;  ///< Samples of a step; 0: a micro-batch for each rank.
+  /// Between hosts, each way, of one rank's adapter: HDR InfiniBand.
+  double network_rate = 25e9;
 
   int hosts() const { return (ranks.ranks + ranks_per_host - 1) / ranks_per_host; }
 };

@@ -336,6 +336,8 @@ void add_group(const Prediction& group, bool first, int64_t times, Prediction& s
   sum.network_seconds += static_cast<double>(times) * group.network_seconds;
   sum.transfer_seconds = in_memory + sum.network_seconds;
   sum.wire_bytes_per_step += times * group.wire_bytes_per_step;
+  sum.stage_bytes_per_step += times * group.stage_bytes_per_step;
+  sum.layer_bytes_per_step += times * group.layer_bytes_per_step;
   sum.network_bytes_per_step += times * group.network_bytes_per_step;
   if (first) sum.collectives_per_step = group.collectives_per_step;
 }
@@ -414,6 +416,7 @@ Prediction calls_of_peers(const StepFacts& facts, const DataShare& share, int pe
   Prediction group;
   Communication calls(facts, group);
   if (facts.cut > 1) add_layer_calls(facts, share, calls, group);
+  group.layer_bytes_per_step = group.wire_bytes_per_step;
   if (facts.cut > 1 && facts.blocks > 1) {
     calls.add_sum_of_blocks(facts.blocks, DType::kFloat64, 1);
   } else if (facts.cut > 1) {
@@ -421,7 +424,9 @@ Prediction calls_of_peers(const StepFacts& facts, const DataShare& share, int pe
     calls.add_all_reduces(facts.cut, ReduceOp::kSum, DType::kFloat64,
                           std::vector<int64_t>(stages, 1), Lies::kPrivate);
   }
+  const int64_t before = group.wire_bytes_per_step;
   if (!facts.pipeline.ranks.empty()) add_stage_calls(facts, calls);
+  group.stage_bytes_per_step = group.wire_bytes_per_step - before;
   calls.add_all_reduces(peers, ReduceOp::kMax, DType::kFloat64, {2}, Lies::kPrivate);
   return group;
 }
@@ -440,6 +445,8 @@ std::vector<GradientCall> predict_communication(const StepFacts& facts, Predicti
     prediction.transfer_seconds += part->transfer_seconds;
     prediction.network_seconds += part->network_seconds;
     prediction.wire_bytes_per_step += part->wire_bytes_per_step;
+    prediction.stage_bytes_per_step += part->stage_bytes_per_step;
+    prediction.layer_bytes_per_step += part->layer_bytes_per_step;
     prediction.network_bytes_per_step += part->network_bytes_per_step;
     prediction.collectives_per_step += part->collectives_per_step;
   }

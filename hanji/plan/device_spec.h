@@ -17,6 +17,9 @@ struct DeviceSpec {
   std::string source;        ///< Of the figure.
   std::string date;          ///< Of the source, as YYYY-MM.
   bool shares_host = false;  ///< Processes of one host share its memory: a CPU.
+  double flops = 0;          ///< A second, of the fastest bf16 product published; 0: not known,
+  double memory_rate = 0;    ///< bytes a second of its memory,
+  double link_rate = 0;      ///< and to the other devices of its host, one way.
 };
 
 std::span<const DeviceSpec> known_devices();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "hanji/layout/placement.h"
 #include "hanji/plan/internal/families.h"
@@ -20,9 +21,9 @@ constexpr std::array kPrecisions = {Precision::kFloat32, Precision::kBFloat16, P
 
 constexpr int64_t kTokenBytes = 8;
 
-/// Elements of the width that element-wise operations read and write per token and layer: norms
-/// 2 x 4, bias of qkv 2 x 3, GELU 2 x 4; backward reads gradients besides and writes as many.
-constexpr double kElementsPerLayer = 22 * 3;
+/// Element-wise operations read and write each element of theirs; backward reads gradients besides and
+/// writes as many.
+constexpr double kElementPasses = 2 * 3;
 
 int64_t element_bytes(Precision precision) {
   return precision == Precision::kFloat64 ? 8 : precision == Precision::kBFloat16 ? 2 : 4;
@@ -100,21 +101,6 @@ Amount amount_of(ActivationOptions options, const Bytes& bytes) {
   return {.fixed = 2 * one - two, .per_sample = two - one};
 }
 
-/// What one of `layers` keeps, from the rows whose names begin with one of `parts`.
-Amount kept_by(const ModelSpec& m, const ActivationOptions& options,
-               std::initializer_list<std::string_view> parts, int64_t layers) {
-  return amount_of(options, [&](const ActivationOptions& samples) {
-    int64_t bytes = 0;
-    for (const SavedTensor& row : saved_tensors(m, samples)) {
-      for (const std::string_view part : parts) {
-        if (!std::string_view(row.name).starts_with(part)) continue;
-        bytes += (row.count + layers - 1) / layers * row.elements * row.element_bytes;
-      }
-    }
-    return bytes;
-  });
-}
-
 /// What the rank that has most of a cut model has of it.
 struct OwnSizes {
   int64_t heads = 1;
@@ -125,6 +111,10 @@ struct OwnSizes {
   int64_t mlp_rows = 1;   ///< in the MLP, and
   int64_t hidden = 1;     ///< features of these in the MLP.
   int64_t vocabulary = 1;
+
+  bool is_whole(const ModelSpec& m) const {
+    return hidden == 4 * m.width && rows == m.block && mlp_rows == m.block;
+  }
 };
 
 OwnSizes own_sizes(const ModelSpec& m, FeatureCut cut) {
@@ -151,39 +141,93 @@ OwnSizes own_sizes(const ModelSpec& m, FeatureCut cut) {
           .vocabulary = most(m.vocabulary, columns)};
 }
 
+/// The share of a saved tensor that the rank has.
+double own_share(std::string_view tensor, const ModelSpec& m, const OwnSizes& own) {
+  const auto ratio = [](int64_t part, int64_t whole) {
+    return static_cast<double>(part) / static_cast<double>(whole);
+  };
+  if (tensor == "layer.up" || tensor == "layer.gelu") {
+    return ratio(own.hidden * own.mlp_rows, 4 * m.width * m.block);
+  }
+  if (tensor == "logits" || tensor == "head.cast") return ratio(own.vocabulary, m.vocabulary);
+  if (tensor.ends_with("norm.output")) return 1;  // gathered for the product, and kept so
+  const bool of_heads = tensor.starts_with("layer.") && tensor != "layer.branch_masks";
+  return of_heads ? ratio(own.heads, m.heads) : ratio(own.rows, m.block);
+}
+
+constexpr std::array<std::string_view, 1> kEmbeddingRows = {"embedding."};
+constexpr std::array<std::string_view, 3> kBlockRows = {"norm.", "layer.", "block."};
+/// The embeddings end in no branch, which recomputation would keep.
+constexpr std::array<std::string_view, 3> kFirstBlockRows = {"norm.", "layer.", "block.stream"};
+constexpr std::array<std::string_view, 3> kHeadRows = {"last_norm.", "head.", "logits"};
+
+/// What one of `layers` keeps, from the rows whose names begin with one of `parts`.
+Amount kept_by(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own,
+               std::span<const std::string_view> parts, int64_t layers) {
+  return amount_of(options, [&](const ActivationOptions& samples) {
+    int64_t bytes = 0;
+    for (const SavedTensor& row : saved_tensors(m, samples)) {
+      const bool of_parts = std::ranges::any_of(parts, [&](std::string_view part) {
+        return std::string_view(row.name).starts_with(part);
+      });
+      if (!of_parts) continue;
+      const int64_t whole = (row.count + layers - 1) / layers * row.elements * row.element_bytes;
+      bytes += std::llround(own_share(row.name, m, own) * static_cast<double>(whole));
+    }
+    return bytes;
+  });
+}
+
 LayerFacts embeddings(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
   return {.name = "embeddings",
           .rows = {{OperationKind::kEmbedding, m.block, m.width, own.vocabulary}},
-          .kept = kept_by(m, options, {"embedding."}, 1),
+          .kept = kept_by(m, options, own, kEmbeddingRows, 1),
           .backward = {}};
 }
 
-Amount head_kept(const ModelSpec& m, const ActivationOptions& options) {
-  return kept_by(m, options, {"last_norm.", "head.", "logits"}, 1);
+Amount head_kept(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
+  return kept_by(m, options, own, kHeadRows, 1);
+}
+
+/// Beside what is kept by then. Of a block that is cut: the gradients of GELU's output and input and of
+/// the stream, and with recompute what it keeps for its own backward.
+Amount block_workspace(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
+  if (own.is_whole(m)) {
+    Amount bytes =
+        amount_of(options, [&](const auto& samples) { return workspace_in_block(m, samples); });
+    const Amount in_head = head_kept(m, options, own);  // which is given up by then
+    bytes.fixed += in_head.fixed;
+    bytes.per_sample += in_head.per_sample;
+    return bytes;
+  }
+  ActivationOptions whole = options;
+  whole.recompute = false;
+  Amount bytes =
+      options.recompute ? kept_by(m, whole, own, kBlockRows, m.layers) : Amount{.per_sample = 0};
+  bytes.per_sample +=
+      element_bytes(options.precision) * (2 * own.mlp_rows * own.hidden + 2 * own.rows * m.width);
+  return bytes;
 }
 
 LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
   const auto rows = static_cast<double>(m.block), mlp_rows = static_cast<double>(own.mlp_rows);
   const int64_t c = m.width;
-  const auto row_bytes = rows * static_cast<double>(c * element_bytes(options.precision));
-  LayerFacts facts{
-      .name = "block",
-      .products = {{rows, own.attention + 2 * own.keys, c},
-                   {rows, c, own.attention},
-                   {mlp_rows, own.hidden, c},
-                   {mlp_rows, c, own.hidden}},
-      .attention = AttentionFacts{own.heads, m.block, m.block, c / m.heads, own.kv_heads},
-      .rows = {{OperationKind::kNorm, own.rows, c, 1, 2},
-               {OperationKind::kGelu, own.mlp_rows, own.hidden}},
-      .elementwise_bytes = kElementsPerLayer * row_bytes,
-      .kept = kept_by(m, options, {"norm.", "layer.", "block."}, m.layers),
-      .backward =
-          amount_of(options, [&](const auto& samples) { return workspace_in_block(m, samples); }),
-      .is_repeated = options.recompute};
-  const Amount in_head = head_kept(m, options);  // which is given up by then
-  facts.backward.fixed += in_head.fixed;
-  facts.backward.per_sample += in_head.per_sample;
-  return facts;
+  const int64_t of_norms = own.rows * 4 * c, of_qkv = m.block * (own.attention + 2 * own.keys),
+                of_gelu = own.mlp_rows * own.hidden;
+  return {.name = "block",
+          .products = {{rows, own.attention + 2 * own.keys, c},
+                       {rows, c, own.attention},
+                       {mlp_rows, own.hidden, c},
+                       {mlp_rows, c, own.hidden}},
+          .attention = AttentionFacts{own.heads, m.block, m.block, c / m.heads, own.kv_heads},
+          .rows = {{OperationKind::kNorm, own.rows, c, 1, 2},
+                   {OperationKind::kGelu, own.mlp_rows, own.hidden}},
+          .elementwise_bytes =
+              kElementPasses *
+              static_cast<double>((of_norms + of_qkv + of_gelu) * element_bytes(options.precision)),
+          .kept = kept_by(m, options, own, kBlockRows, m.layers),
+          .backward = block_workspace(m, options, own),
+          .is_repeated = options.recompute};
 }
 
 LayerFacts head(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
@@ -191,18 +235,37 @@ LayerFacts head(const ModelSpec& m, const ActivationOptions& options, const OwnS
           .products = {{static_cast<double>(m.block), own.vocabulary, m.width}},
           .rows = {{OperationKind::kNorm, own.rows, m.width},
                    {OperationKind::kLoss, m.block, own.vocabulary}},
-          .kept = head_kept(m, options),
+          .kept = head_kept(m, options, own),
           .backward = amount_of(
               options, [&](const auto& samples) { return workspace_in_head(m, samples); })};
 }
 
+/// Of its 12 tensors in a block: those of qkv, the projection's weight and the MLP's are cut.
+int64_t own_elements(size_t index, int64_t elements, const ModelSpec& m, const OwnSizes& own) {
+  const auto part = [elements](int64_t mine, int64_t all) { return elements / all * mine; };
+  const int64_t num_blocks = 12 * m.layers;
+  const auto at = static_cast<int64_t>(index) - 2;
+  if (at == -1) return elements;  // positions
+  if (at == -2 || at >= num_blocks + 2) return part(own.vocabulary, m.vocabulary);
+  if (at >= num_blocks) return elements;
+  switch (at % 12) {
+    case 2:
+    case 3: return part(own.attention + 2 * own.keys, m.width + 2 * m.kv_width());
+    case 4: return part(own.attention, m.width);
+    case 8:
+    case 9:
+    case 10: return part(own.hidden, 4 * m.width);
+    default: return elements;
+  }
+}
+
 /// The first two tensors are the embeddings', the next twelve a block's each, the others the head's.
-std::vector<ParameterFacts> parameters_of(const ModelSpec& m) {
+std::vector<ParameterFacts> parameters_of(const ModelSpec& m, const OwnSizes& own) {
   std::vector<ParameterFacts> parameters;
   for (const int64_t elements : m.parameter_sizes()) {
     const int64_t before = std::ssize(parameters);
     const int64_t layer = before < 2 ? 0 : std::min((before - 2) / 12, m.layers) + 1;
-    parameters.push_back({elements, layer});
+    parameters.push_back({own_elements(parameters.size(), elements, m, own), layer});
   }
   return parameters;
 }
@@ -231,7 +294,7 @@ std::vector<cost::LinearRegion> mlp_of(const Config& config, int64_t samples) {
 ModelFacts gpt_facts(const ModelSpec& m, const ActivationOptions& options, FeatureCut cut) {
   const OwnSizes own = own_sizes(m, cut);
   ModelFacts facts{.layers = {embeddings(m, options, own)},
-                   .parameters = parameters_of(m),
+                   .parameters = parameters_of(m, own),
                    .targets_per_sample = m.block,
                    .sample_bytes = 2 * m.block * kTokenBytes,
                    .has_gradient_slots = true};
@@ -242,8 +305,7 @@ ModelFacts gpt_facts(const ModelSpec& m, const ActivationOptions& options, Featu
   }
   facts.layers.push_back(head(m, options, own));
   if (m.tied) facts.layers.back().tied = {0};
-  // The embeddings end in no branch, which recomputation would keep.
-  facts.layers[1].kept = kept_by(m, options, {"norm.", "layer.", "block.stream"}, m.layers);
+  facts.layers[1].kept = kept_by(m, options, own, kFirstBlockRows, m.layers);
   return facts;
 }
 

@@ -133,7 +133,8 @@ Result<NamedModel> find_model(std::string_view name, const FactsOptions& options
                     .num_parameters = count,
                     .sizes = describe(spec),
                     .facts = gpt_facts(spec, plain),
-                    .recomputed = gpt_facts(spec, again)};
+                    .recomputed = gpt_facts(spec, again),
+                    .gpt = spec};
 }
 
 NamedModel named(std::string_view name, const CountedModel& counted, Precision precision) {

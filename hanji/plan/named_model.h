@@ -1,11 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "hanji/base/status.h"
 #include "hanji/plan/memory.h"
 #include "hanji/plan/model_facts.h"
+#include "hanji/plan/model_spec.h"
 
 namespace hanji::plan {
 
@@ -16,6 +18,7 @@ struct NamedModel {
   std::string sizes;           ///< In words, after the number of parameters.
   ModelFacts facts = {};
   ModelFacts recomputed = {};  ///< With layers that keep only their input and are computed twice.
+  std::optional<ModelSpec> gpt = {};  ///< Of a GPT: how axes cut its layers is known, too.
 };
 
 /// The properties that the facts of a model depend on; micro_batch and recompute are not read.

@@ -39,6 +39,8 @@ struct Prediction {
   double network_seconds = 0;          ///< Of the transfer: between hosts.
   int64_t network_bytes_per_step = 0;  ///< Payload sent by messages over several hosts, all ranks.
   int64_t collectives_per_step = 0;    ///< Calls of one rank.
+  int64_t stage_bytes_per_step = 0;    ///< Of the wire, between stages of a pipeline,
+  int64_t layer_bytes_per_step = 0;    ///< and within layers that are cut. Not in a plan's JSON.
 };
 
 /// How ranks share out the layers of a model; without ranks they do not.

@@ -13,8 +13,8 @@ struct FeatureCut {
   bool sequence = false;
   Moves moves = Moves::kActivations;
 };
-/// Of any number of samples: options.micro_batch is not read. Of a model that is cut the operations are
-/// those of the largest part, and the bytes those of the whole.
+/// Of any number of samples: options.micro_batch is not read. Of a model that is cut, what the rank that
+/// has most of it has; its calls are not in it.
 ModelFacts gpt_facts(const ModelSpec& model, const ActivationOptions& options, FeatureCut cut = {});
 ModelFamily resnet_family();
 /// A torch::nn module of a program, which trains it by hanji::train_model().

@@ -1,0 +1,99 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "hanji/base/json.h"
+#include "hanji/plan/mesh_choices.h"
+
+namespace hanji::plan {
+namespace {
+
+/// "12.34 G": at most seven characters.
+std::string amount(double bytes) {
+  const std::array<const char*, 4> units = {"", "k", "M", "G"};
+  size_t unit = 0;
+  for (; bytes >= 1000 && unit + 1 < units.size(); bytes /= 1000) ++unit;
+  return fmt::format("{:.{}f}{}", bytes,
+                     unit == 0 || bytes >= 100 ? 0
+                     : bytes >= 10             ? 1
+                                               : 2,
+                     units[unit]);
+}
+
+std::string bytes_of_rank(const MeshChoice& one) {
+  return amount(static_cast<double>(total_bytes(one.rank)));
+}
+
+std::string flags_of(const MeshChoice& one) {
+  return std::string(one.recompute ? "r" : " ") + (one.sequence ? "s" : " ");
+}
+
+std::string row(const MeshChoice& one) {
+  return fmt::format("{:<27} {:<6}{}{:>8}{:>7}{:>7}{:>7}{:>6.1f}{:>10.4g}\n",
+                     "--mesh " + to_string(one.mesh), name_of(one.data), flags_of(one),
+                     bytes_of_rank(one), amount(one.stage_bytes), amount(one.data_bytes),
+                     amount(one.layer_bytes), 100 * one.bubble, one.seconds);
+}
+
+std::string missing_words(const MeshTable& table) {
+  std::string text;
+  for (const auto& [why, count] : table.refused) {
+    text += fmt::format("refused    {}: {}\n", count, why);
+  }
+  if (const auto& least = table.smallest) {
+    text += fmt::format("too large  {}; the least needs {} a rank: --mesh {}, {}{}{}\n",
+                        table.num_too_large, bytes_of_rank(*least), to_string(least->mesh),
+                        name_of(least->data), least->recompute ? ", recomputed" : "",
+                        least->sequence ? ", by sequence" : "");
+  }
+  return text;
+}
+
+base::Json value_of(const MeshChoice& one) {
+  base::Json memory = base::Json::object();
+  for (const MemoryLine& line : one.rank) memory[line.category] = line.bytes;
+  return {{"mesh", to_string(one.mesh)},    {"data", name_of(one.data)},
+          {"recompute", one.recompute},     {"sequence", one.sequence},
+          {"memory", std::move(memory)},    {"rank_bytes", total_bytes(one.rank)},
+          {"stage_bytes", one.stage_bytes}, {"data_bytes", one.data_bytes},
+          {"layer_bytes", one.layer_bytes}, {"bubble", one.bubble},
+          {"seconds", one.seconds}};
+}
+
+}  // namespace
+
+std::string to_string(const MeshConfig& mesh) {
+  std::string text;
+  for (const AxisKey& one : kAxisKeys) {
+    if (mesh.*one.degree == 1) continue;
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", one.axis, mesh.*one.degree);
+  }
+  return text.empty() ? "dp=1" : text;
+}
+
+std::string describe(const MeshTable& table) {
+  std::string text = table.about;
+  text +=
+      "           bytes of a rank, and those that it sends in a step over each axis\n"
+      "           (k, M, G: 10^3, 10^6, 10^9); r: --set compute.recompute=true,\n"
+      "           s: --set parallel.sequence=true; others: --set parallel.data=...\n\n";
+  text += fmt::format("{:<36}{:>8}{:>7}{:>7}{:>7}{:>6}{:>10}\n", "best first", "rank", "pp", "data",
+                      "tp", "bub %", "seconds");
+  for (const MeshChoice& one : table.fitting) text += row(one);
+  if (table.fitting.empty()) text += "none fits\n";
+  const std::string missing = missing_words(table);
+  return missing.empty() ? text : text + "\n" + missing;
+}
+
+std::string to_json(const MeshTable& table) {
+  base::Json json = {{"about", table.about},
+                     {"fitting", base::Json::array()},
+                     {"refused", base::Json::object()},
+                     {"too_large", table.num_too_large}};
+  for (const MeshChoice& one : table.fitting) json["fitting"].push_back(value_of(one));
+  for (const auto& [why, count] : table.refused) json["refused"][why] = count;
+  if (table.smallest) json["smallest_too_large"] = value_of(*table.smallest);
+  return json.dump(2) + "\n";
+}
+
+}  // namespace hanji::plan
