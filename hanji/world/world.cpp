@@ -16,6 +16,7 @@
 #include "hanji/comm/regroup.h"
 #include "hanji/world/internal/hosts.h"
 #include "hanji/world/internal/state.h"
+#include "hanji/world/internal/vector_math.h"
 
 namespace hanji::world {
 namespace {
@@ -148,6 +149,7 @@ comm::Group make_group(WorldState& state, const ConnectOptions& options, bool ma
 }  // namespace
 
 World enter(Place place, const ConnectOptions& options) {
+  resolve_vector_math();
   auto recorder = trace::Recorder::format(place.segment->trace_memory(place.endpoints.rank),
                                           place.hosts.rank, place.hosts.world_size);
   const shm::WatchdogOptions watchdog = watchdog_options(place, options);
