@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,8 +15,43 @@ namespace hanji::base {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+fs::path parent_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+/// Whether `path` still names the open file.
+bool is_still(const Fd& fd, const fs::path& path) {
+  struct stat open = {}, named = {};
+  return ::fstat(fd.get(), &open) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+}
+
+}  // namespace
+
+Result<AtomicFile> AtomicFile::resume(const fs::path& path) {
+  fs::path temporary = parent_of(path) / fmt::format(".{}.part", path.filename().string());
+  while (true) {
+    Fd fd(::open(temporary.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
+    if (!fd.valid() && errno == EINTR) continue;
+    if (!fd.valid()) return from_errno("open " + temporary.string(), errno);
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EINTR) continue;
+      if (errno != EWOULDBLOCK) return from_errno("lock " + temporary.string(), errno);
+      return invalid_argument(path.native() +
+                              ": another process writes this file; wait for it, or stop it");
+    }
+    // Its last writer may have committed it between the two calls.
+    if (!is_still(fd, temporary)) continue;
+    AtomicFile file(std::move(fd), path, std::move(temporary));
+    file.stays_ = true;
+    return file;
+  }
+}
+
 Result<AtomicFile> AtomicFile::create(const fs::path& path) {
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const fs::path folder = parent_of(path);
   // A name that no other process or thread takes: an existing file is an error.
   fs::path temporary =
       folder / fmt::format(".{}.{}.{}.tmp", path.filename().string(), ::getpid(), now_ns());
@@ -27,7 +64,19 @@ Result<AtomicFile> AtomicFile::create(const fs::path& path) {
 }
 
 AtomicFile::~AtomicFile() {
+  if (!stays_) discard();
+}
+
+void AtomicFile::discard() {
   if (fd_.valid()) ::unlink(temporary_.c_str());
+  fd_.reset();
+}
+
+Status AtomicFile::truncate(uint64_t bytes) {
+  while (::ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0) {
+    if (errno != EINTR) return from_errno("truncate " + temporary_.string(), errno);
+  }
+  return {};
 }
 
 Status AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {

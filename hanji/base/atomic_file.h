@@ -14,21 +14,32 @@ namespace hanji::base {
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::filesystem::path& path);
+  /// As create(), but what was written stays beside `path` until commit() or discard(), and a later
+  /// call finds it there.
+  /// Errors  kInvalidArgument while another process has it.
+  static Result<AtomicFile> resume(const std::filesystem::path& path);
   AtomicFile(AtomicFile&& other) noexcept = default;
   AtomicFile& operator=(AtomicFile&&) = delete;
-  /// Removes what was written unless it was committed.
+  /// Of create(): removes what was written unless it was committed.
   ~AtomicFile();
 
   /// Writes at any place; bytes between two places are zeros. Errors: kOutOfMemory on a full disk.
   Status write_at(uint64_t offset, std::span<const std::byte> bytes);
   /// Waits until the disk has the bytes, then the name. Order: once, at the end.
   Status commit();
+  /// Cuts off what lies behind `bytes`.
+  Status truncate(uint64_t bytes);
+  /// Removes what was written. Order: instead of commit().
+  void discard();
+  /// Where it is written.
+  const std::filesystem::path& temporary() const { return temporary_; }
 
  private:
   AtomicFile(Fd fd, std::filesystem::path path, std::filesystem::path temporary)
       : fd_(std::move(fd)), path_(std::move(path)), temporary_(std::move(temporary)) {}
 
-  Fd fd_;  // closed: committed or moved from
+  Fd fd_;  // closed: committed, discarded or moved from
+  bool stays_ = false;
   std::filesystem::path path_;
   std::filesystem::path temporary_;
 };
