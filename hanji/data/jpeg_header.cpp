@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
 namespace hanji::data::internal {
 namespace {
 
@@ -25,15 +27,46 @@ bool is_frame(uint8_t marker) {
 /// TEM and restart markers have no length.
 bool is_alone(uint8_t marker) { return marker == 0x01 || (marker >= 0xD0 && marker <= 0xD7); }
 
+/// Baseline, extended and progressive coding, by Huffman's or arithmetic codes.
+bool is_decoded(uint8_t marker) { return marker <= 0xC2 || marker == 0xC9 || marker == 0xCA; }
+
+struct ImageMagic {
+  size_t at;
+  std::string_view bytes;
+  std::string_view name;
+};
+
+/// What files of images that are no JPEGs begin with.
+constexpr ImageMagic kOtherImages[] = {{0, "\x89PNG", "PNG"},
+                                       {0, "GIF8", "GIF"},
+                                       {0, "BM", "BMP"},
+                                       {0, std::string_view("II*\0", 4), "TIFF"},
+                                       {0, std::string_view("MM\0*", 4), "TIFF"},
+                                       {8, "WEBP", "WebP"},
+                                       {4, "ftyp", "HEIF or AVIF"},
+                                       {4, "jP  ", "JPEG 2000"},
+                                       {4, "JXL ", "JPEG XL"}};
+
+Status no_jpeg(std::span<const std::byte> stream) {
+  const std::string_view text(reinterpret_cast<const char*>(stream.data()), stream.size());
+  for (const ImageMagic& one : kOtherImages) {
+    if (text.size() < one.at || !text.substr(one.at).starts_with(one.bytes)) continue;
+    return base::corrupt(
+        fmt::format("no JPEG but an image of the format {}; convert it", one.name));
+  }
+  return base::corrupt("no JPEG: it does not begin with the bytes FF D8; convert it");
+}
+
 /// `frame` begins with its length.
 Result<JpegSize> parse_frame(uint8_t marker, std::span<const std::byte> frame) {
   if (frame.size() < 8) return base::corrupt("its frame header is cut; copy the file again");
   const uint8_t bits = byte_at(frame, 2);
   const uint8_t components = byte_at(frame, 7);
-  if (marker > 0xC2 || bits != 8 || (components != 1 && components != 3)) {
+  const bool is_known = components == 1 || components == 3 || components == 4;
+  if (!is_decoded(marker) || bits != 8 || !is_known) {
     return base::unsupported(
         fmt::format("a JPEG of kind SOF{} with {} components of {} bits; convert it to a baseline "
-                    "or progressive one, gray or in colour",
+                    "or progressive one of 8 bits, gray or in colour",
                     marker - 0xC0, components, bits));
   }
   const JpegSize size{.width = big_endian(frame, 5), .height = big_endian(frame, 3)};
@@ -45,7 +78,7 @@ Result<JpegSize> parse_frame(uint8_t marker, std::span<const std::byte> frame) {
 
 Result<JpegSize> parse_jpeg_size(std::span<const std::byte> stream) {
   if (stream.size() < 2 || byte_at(stream, 0) != 0xFF || byte_at(stream, 1) != kStart) {
-    return base::corrupt("no JPEG: it does not begin with the bytes FF D8; convert it");
+    return no_jpeg(stream);
   }
   size_t at = 2;
   while (stream.size() - at >= 4) {

@@ -20,20 +20,35 @@ std::string jpeg_stream(char frame = '\xC0', char bits = 8, char components = 3)
 }
 
 TEST(JpegHeader, FindsTheSizeOfBaselineAndProgressiveStreams) {
-  for (const char frame : {'\xC0', '\xC1', '\xC2'}) {
+  for (const char frame : {'\xC0', '\xC1', '\xC2', '\xC9', '\xCA'}) {
     const auto size = size_in(jpeg_stream(frame)).or_throw();
     EXPECT_EQ(size.width, 300);
     EXPECT_EQ(size.height, 200);
   }
   EXPECT_TRUE(size_in(jpeg_stream('\xC0', 8, 1)).ok()) << "gray";
+  EXPECT_TRUE(size_in(jpeg_stream('\xC0', 8, 4)).ok()) << "CMYK";
 }
 
 TEST(JpegHeader, RejectsKindsThatAreNotDecodedByName) {
-  for (const char frame : {'\xC3', '\xC9', '\xCF'}) {
+  for (const char frame : {'\xC3', '\xC5', '\xCB', '\xCF'}) {
     EXPECT_EQ(size_in(jpeg_stream(frame)).status().code(), Code::kUnsupported);
   }
   EXPECT_THAT(size_in(jpeg_stream('\xC0', 12)).status().message(), HasSubstr("of 12 bits"));
-  EXPECT_THAT(size_in(jpeg_stream('\xC0', 8, 4)).status().message(), HasSubstr("4 components"));
+  EXPECT_THAT(size_in(jpeg_stream('\xC0', 8, 2)).status().message(), HasSubstr("2 components"));
+}
+
+TEST(JpegHeader, OtherFormatsUnderTheNameOfAJpegAreNamed) {
+  for (const auto& [begin, name] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"\x89PNG\r\n\x1A\n", "PNG"},
+           {"GIF89a", "GIF"},
+           {"RIFFsizeWEBPVP8 ", "WebP"},
+           {std::string("\0\0\0\x18"
+                        "ftypheic",
+                        12),
+            "HEIF or AVIF"},
+           {std::string("MM\0*", 4), "TIFF"}}) {
+    EXPECT_THAT(size_in(begin).status().message(), HasSubstr("an image of the format " + name));
+  }
 }
 
 TEST(JpegHeader, RejectsEveryTruncationAndOtherFiles) {

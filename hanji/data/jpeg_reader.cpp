@@ -12,6 +12,8 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
+#include "hanji/data/internal/jpeg_header.h"
+
 namespace hanji::data::internal {
 
 /// libjpeg's error handling returns by longjmp to where `jump` was set.
@@ -74,6 +76,25 @@ void on_progress(j_common_ptr info) {
   std::longjmp(manager.jump, 1);
 }
 
+/// a * b / 255, rounded.
+int times(int a, int b) {
+  const int product = a * b + 128;
+  return (product + (product >> 8)) >> 8;
+}
+
+/// In place, from the first pixel on, which is never behind what is read.
+/// Source  Pillow, Convert.c, cmyk2rgb().
+void make_rgb(uint8_t* row, size_t pixels) {
+  for (size_t i = 0; i < pixels; ++i) {
+    const uint8_t* inks = row + 4 * i;
+    const int black = inks[3];
+    const std::array<int, 3> rgb = {black - times(255 - inks[0], black),
+                                    black - times(255 - inks[1], black),
+                                    black - times(255 - inks[2], black)};
+    for (size_t c = 0; c < 3; ++c) row[3 * i + c] = static_cast<uint8_t>(rgb[c]);
+  }
+}
+
 }  // namespace
 
 struct JpegReader::State {
@@ -95,12 +116,13 @@ struct JpegReader::State {
           fmt::format("the JPEG has {} x {} pixels, its record {} x {}; write the file again",
                       width, height, size.width, size.height));
     }
-    if (decoder.num_components != 1 && decoder.num_components != 3) {
+    const int components = decoder.num_components;
+    if (components != 1 && components != 3 && components != 4) {
       return base::unsupported(
-          fmt::format("the JPEG has {} components, as CMYK has; convert it to RGB or gray",
-                      decoder.num_components));
+          fmt::format("the JPEG has {} components; convert it to RGB or gray", components));
     }
-    const uint64_t bytes = uint64_t{2} * 3 * decoder.image_width * decoder.image_height;
+    const auto coefficients = static_cast<uint64_t>(2 * std::max(3, components));
+    const uint64_t bytes = coefficients * decoder.image_width * decoder.image_height;
     if (jpeg_has_multiple_scans(&decoder) && bytes > kMaxCoefficientBytes) {
       return base::unsupported(
           fmt::format("the JPEG has {} x {} pixels in several scans, whose coefficients take "
@@ -112,7 +134,7 @@ struct JpegReader::State {
 
   /// Behind a place to jump to.
   void start(PixelBox box, int64_t behind) {
-    decoder.out_color_space = JCS_RGB;
+    decoder.out_color_space = decoder.num_components == 4 ? JCS_CMYK : JCS_RGB;
     decoder.dct_method = JDCT_ISLOW;
     jpeg_start_decompress(&decoder);
     const int64_t left = std::max<int64_t>(0, box.x - kMargin);
@@ -121,7 +143,8 @@ struct JpegReader::State {
     auto width = static_cast<JDIMENSION>(right - left);
     if (width < decoder.image_width) jpeg_crop_scanline(&decoder, &begin, &width);
     first_column = box.x - static_cast<int64_t>(begin);
-    row.resize(size_t{3} * decoder.output_width + static_cast<size_t>(behind));
+    const auto pixel_bytes = static_cast<size_t>(decoder.output_components);
+    row.resize(pixel_bytes * decoder.output_width + static_cast<size_t>(behind));
     jpeg_skip_scanlines(&decoder, static_cast<JDIMENSION>(box.y));
   }
 };
@@ -144,6 +167,9 @@ Status JpegReader::begin(std::span<const std::byte> stream, ImageSize size, Pixe
                          int64_t behind) {
   State& s = *state_;
   if (stream.empty()) return base::corrupt("a JPEG of 0 bytes; write the file again");
+  const bool is_jpeg =
+      stream.size() > 1 && stream[0] == std::byte{0xFF} && stream[1] == std::byte{0xD8};
+  if (!is_jpeg) return parse_jpeg_size(stream).status();
   if (setjmp(s.errors.jump) != 0) return s.failure();
   jpeg_abort_decompress(&s.decoder);
   jpeg_mem_src(&s.decoder, reinterpret_cast<const unsigned char*>(stream.data()), stream.size());
@@ -158,6 +184,7 @@ Result<const uint8_t*> JpegReader::next_row() {
   if (setjmp(s.errors.jump) != 0) return s.failure();
   JSAMPROW row = s.row.data();
   jpeg_read_scanlines(&s.decoder, &row, 1);
+  if (s.decoder.output_components == 4) make_rgb(row, s.decoder.output_width);
   return s.row.data() + 3 * s.first_column;
 }
 

@@ -15,8 +15,9 @@ struct JpegSize {
 
 /// Finds the size in a JPEG stream's frame header; decodes nothing.
 ///
-/// Errors  kCorrupt with the byte; kUnsupported for lossless and arithmetic coding, samples of
-///         other than 8 bits, and other than 1 or 3 components (CMYK).
+/// Errors  kCorrupt with the byte, and with the name of the format if the stream is of another known
+///         one; kUnsupported for lossless and hierarchical coding, samples of other than 8 bits, and
+///         other than 1, 3 or 4 (CMYK, YCCK) components.
 /// Source  ITU-T T.81, B.1 and B.2.2.
 Result<JpegSize> parse_jpeg_size(std::span<const std::byte> stream);
 

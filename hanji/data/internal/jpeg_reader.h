@@ -23,14 +23,17 @@ struct ImageSize {
 };
 
 /// Decodes part of a JPEG stream row by row with libjpeg-turbo: full resolution, accurate integer
-/// DCT, smooth upsampling; gray becomes RGB. EXIF orientation and colour profiles are not applied.
+/// DCT, smooth upsampling. EXIF orientation and colour profiles are not applied.
+///
+/// Gray becomes RGB. CMYK and YCCK become RGB by Adobe's convention, in which 255 is no ink, as
+/// Pillow, OpenCV and torchvision read them: red is C K / 255.
 ///
 /// Result  the same bytes as of a whole decode. Columns outside the box are decoded up to the next
 ///         blocks; rows above it are not transformed, rows below it not read.
 /// Cost    one row of memory; for progressive streams libjpeg-turbo's coefficients.
 /// Errors  kCorrupt with libjpeg-turbo's words for what it reports as damage in the part that is
-///         read, and for a size other than `size`; kUnsupported for CMYK, other codings, and for
-///         progressive streams of more than 1 GiB of coefficients or 500 scans.
+///         read, for another format (by name), and for a size other than `size`; kUnsupported for other codings, other numbers of
+///         components than 1, 3 and 4, and for progressive streams of more than 1 GiB of coefficients or 500 scans.
 /// Thread  one at a time.
 class JpegReader {
  public:

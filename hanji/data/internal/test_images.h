@@ -19,7 +19,9 @@ struct TestJpeg {
   int horizontal = 2;  ///< Sampling factors of the luminance: 2 x 2 is 4:2:0.
   int vertical = 2;
   bool is_progressive = false;
-  int components = 3;  ///< 1: gray, 4: CMYK.
+  int components = 3;    ///< 1: gray, 4: CMYK.
+  bool is_ycck = false;  ///< Of 4 components.
+  bool is_arithmetic = false;
   int rows_per_restart = 0;
 };
 
@@ -60,6 +62,8 @@ inline std::string encode_jpeg(const TestJpeg& kind) {
     encoder.comp_info[0].h_samp_factor = kind.horizontal;
     encoder.comp_info[0].v_samp_factor = kind.vertical;
   }
+  if (kind.is_ycck) jpeg_set_colorspace(&encoder, JCS_YCCK);
+  encoder.arith_code = kind.is_arithmetic ? TRUE : FALSE;
   if (kind.is_progressive) jpeg_simple_progression(&encoder);
   jpeg_start_compress(&encoder, TRUE);
   std::vector<uint8_t> pixels = test_pixels(kind.width, kind.height, kind.components);
