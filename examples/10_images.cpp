@@ -30,8 +30,8 @@ Sequential make_net() {
 data::BetonImages open_images(int rank) {
   const auto path = std::filesystem::temp_directory_path() /
                     ("hanji-10-" + std::to_string(getpid()) + "-" + std::to_string(rank));
-  hanji::base::throw_if_error(
-      data::write_generated_file(path, {.count = 1000, .size = 40, .classes = kClasses}));
+  const auto shapes = data::generated_recipe({.count = 1000, .size = 40, .classes = kClasses});
+  hanji::base::throw_if_error(data::make_beton(*shapes, path).status());
   data::BetonImagesOptions options{.size = 32};
   options.stages =
       hanji::plan::parse_image_stages("random_resized_crop(min_area = 0.5), flip, normalise")

@@ -116,6 +116,19 @@ void add_beton(Seeds& seeds, const std::filesystem::path& folder) {
   base::throw_if_error(writer.finish());
 }
 
+void add_sample_files(Seeds& seeds) {
+  std::string header = "a.cls" + std::string(95, '\0') + std::string("0000644\0", 8) +
+                       std::string(16, '\0') + std::string("00000000001\0", 12) +
+                       std::string(12, '\0') + "0003160" + std::string("\0", 1) + "0";
+  header.resize(512, '\0');
+  seeds.add("sample_files", "tar", header + "7" + std::string(511 + 1024, '\0'));
+  seeds.add("sample_files", "csv", "name,\"a, b\"\nx,\"1\"\"2\"\r\n\ny,3\n");
+  std::string npy = "{'descr': '<u2', 'fortran_order': False, 'shape': (1, 2), }";
+  npy.resize(118, ' ');
+  seeds.add("sample_files", "npy",
+            std::string("\x93NUMPY\x01\0", 8) + raw(uint16_t{118}) + npy + "abcd");
+}
+
 void add_plan(Seeds& seeds) {
   plan::PlanInputs inputs;
   inputs.machine.usable_cores = 2;
@@ -226,6 +239,7 @@ int main(int argc, char** argv) {
   add_manifest(seeds);
   add_tokens(seeds);
   add_beton(seeds, argv[1]);
+  add_sample_files(seeds);
   add_config(seeds);
   add_plan(seeds);
   add_messages(seeds);

@@ -1,9 +1,14 @@
 """`hanji data`: files as FFCV lays them out, written and read here without hanji's own code."""
+import io
 import json
+import signal
 import struct
+import subprocess
+import tarfile
+import time
 import unittest
 
-from command import CommandTest
+from command import HANJI, CommandTest
 
 PAGE = 2 << 20
 INT, IMAGE, BYTES = 1, 2, 3
@@ -39,6 +44,12 @@ def read_as_ffcv(content):
         assert mode == 1 and sizes[pointer] == 3 * width * height
         assert pointer // page == (pointer + sizes[pointer] - 1) // page
         yield content[pointer:pointer + sizes[pointer]], label
+
+
+def npy_file(dtype, shape, content):
+    """As numpy.save() writes it."""
+    header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header.encode() + content
 
 
 class Data(CommandTest):
@@ -97,7 +108,7 @@ class Data(CommandTest):
         (self.folder / "images").write_bytes(struct.pack(">4I", 0x803, 2, 2, 1) + b"abcd")
         (self.folder / "labels").write_bytes(struct.pack(">2I", 0x801, 2) + b"\x07\x01")
         done = self.hanji("data", "make", "--binary", "images", "--binary", "labels", "--out", "x.beton")
-        self.assertEqual(done.stdout, "2 images -> x.beton\n")
+        self.assertEqual(done.stdout, "2 samples -> x.beton\n")
         self.assertEqual(list(read_as_ffcv((self.folder / "x.beton").read_bytes())), [(b"aaabbb", 7), (b"cccddd", 1)])
         done = self.hanji("data", "make", "--binary", "images", "--out", "y.beton", expect=3)
         self.assertIn("20 bytes are neither", done.stderr)
@@ -109,7 +120,7 @@ class Data(CommandTest):
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / name).write_bytes(content)
         done = self.hanji("data", "make", "--folder", "photos", "--out", "x.beton")
-        self.assertEqual(done.stdout, "3 images -> x.beton\n")
+        self.assertEqual(done.stdout, "3 samples -> x.beton\n")
         self.assertEqual(done.stderr, "", "no progress line without a terminal")
         content = (self.folder / "x.beton").read_bytes()
         self.assertEqual([content[at:at + size] for _, at, size in struct.iter_unpack(
@@ -120,8 +131,58 @@ class Data(CommandTest):
         done = self.hanji("data", "make", "--folder", "photos", "--out", "y.beton", expect=3)
         self.assertIn("photos/cat/notes.txt: no JPEG", done.stderr)
         self.assertFalse((self.folder / "y.beton").exists())
-        self.hanji("data", "make", "--folder", "photos", "--size", 32, "--out", "y.beton", expect=2)
+        done = self.hanji("data", "make", "--folder", "photos", "--size", 32, "--out", "y.beton", expect=2)
+        self.assertIn("--size belongs to --generated", done.stderr)
         self.assertIn("nothing to make", self.hanji("data", "make", "--out", "y.beton", expect=2).stderr)
+
+    def test_shards_tables_arrays_and_tokens_become_files(self):
+        with tarfile.open(self.folder / "0.tar", "w") as shard:
+            for name, content in (("a/1.txt", b"first"), ("a/1.cls", b"4"), ("a/2.cls", b"5"), ("a/2.txt", b"second")):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                shard.addfile(member, io.BytesIO(content))
+        (self.folder / "t.csv").write_text("id,score,name\n1,0.5,x\n2,3,y\n3,1e3,z\n")
+        (self.folder / "rows.npy").write_bytes(npy_file("<f4", "(4, 3)", struct.pack("<12f", *range(12))))
+        (self.folder / "label.npy").write_bytes(npy_file("<i8", "(4,)", struct.pack("<4q", 3, 1, 2, 0)))
+        (self.folder / "ids.bin").write_bytes(struct.pack("<100H", *range(100)))
+        (self.folder / "text.txt").write_text("abcab" * 20)
+        made = {
+            "--tar": (["0.tar"], 2, [("txt", "bytes"), ("cls", "int")]),
+            "--csv": (["t.csv"], 3, [("id", "int"), ("score", "float"), ("name", "bytes")]),
+            "--npy": (["rows.npy", "--npy", "y=label.npy"], 4, [("rows", "ndarray"), ("y", "int")]),
+            "--tokens": (["ids.bin", "--length", 9], 11, [("tokens", "ndarray")]),
+            "--text": (["text.txt", "--length", 9], 11, [("tokens", "ndarray")]),
+        }
+        for option, (arguments, count, fields) in made.items():
+            with self.subTest(option):
+                done = self.hanji("data", "make", option, *arguments, "--out", option[2:])
+                self.assertEqual(done.stdout, f"{count} samples -> {option[2:]}\n")
+                info = json.loads(self.hanji("data", "info", "--json", option[2:]).stdout)
+                self.assertEqual([(field["name"], field["type"]) for field in info["fields"]], fields)
+                self.hanji("data", "verify", option[2:])
+        self.assertEqual(info["provenance"]["vocabulary"], {"kind": "char", "characters": "abc"})
+        done = self.hanji("data", "make", "--csv", "t.csv", "--tar", "0.tar", "--out", "z", expect=2)
+        self.assertIn("--tar and --csv: a file is made of one source", done.stderr)
+
+    def test_an_interrupted_make_continues_and_ends_in_the_same_bytes(self):
+        command = ["data", "make", "--generated", 2000, "--size", 96, "--out"]
+        self.hanji(*command, "whole", "--threads", 1)
+        running = subprocess.Popen([HANJI, *map(str, command), "x", "--threads", "2"], cwd=self.folder, text=True,
+                                   env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        part, journal = self.folder / ".x.part", self.folder / ".x.part.journal"
+        while running.poll() is None and not (journal.exists() and journal.stat().st_size > 16):
+            time.sleep(0.001)
+        running.send_signal(signal.SIGINT)
+        stdout, stderr = running.communicate(timeout=60)
+        if running.returncode == 130:  # a fast machine may have ended before
+            self.assertIn("of 2000; the same command continues", stderr)
+            self.assertTrue(part.exists() and not (self.folder / "x").exists())
+            other = self.hanji("data", "make", "--generated", 1999, "--size", 96, "--out", "x", expect=2)
+            self.assertIn("an interrupted file of other samples or options", other.stderr)
+            done = self.hanji(*command, "x", "--threads", 3)
+            self.assertRegex(done.stdout, r"2000 samples -> x \(\d+ of an interrupted make\)")
+        self.assertEqual((self.folder / "x").read_bytes(), (self.folder / "whole").read_bytes())
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["whole", "x"])
 
     def test_a_flipped_byte_is_reported_with_its_page_and_sample(self):
         self.hanji("data", "make", "--generated", 9, "--size", 16, "--out", "a")

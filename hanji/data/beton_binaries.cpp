@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
+#include <memory>
 #include <vector>
 
 #include "hanji/base/file.h"
-#include "hanji/data/beton_writer.h"
+#include "hanji/base/random.h"
 
 namespace hanji::data {
 namespace {
@@ -110,44 +110,42 @@ Result<std::vector<BinaryImages>> parse_files(std::span<const fs::path> paths,
   return all;
 }
 
-Status append_images(const BinaryImages& from, BetonWriter& writer) {
+Status read_binary_image(const BinaryImages& from, uint64_t i, BetonSample& out) {
   const uint64_t pixels = uint64_t{from.width} * from.height;
-  std::vector<std::byte> rows(3 * pixels);
-  for (uint64_t i = 0; i < from.count; ++i) {
-    const Bytes image = from.images.subspan(i * from.image_step, from.planes * pixels);
-    for (size_t at = 0; at < rows.size(); ++at) {
-      rows[at] = image[at % 3 % from.planes * pixels + at / 3];
-    }
-    const BetonValue values[] = {
-        {.width = from.width, .height = from.height, .bytes = rows},
-        {.integer = static_cast<int64_t>(from.labels[i * from.label_step])}};
-    HANJI_RETURN_IF_ERROR(writer.append(values));
+  const Bytes image = from.images.subspan(i * from.image_step, from.planes * pixels);
+  out.bytes.resize(3 * pixels);
+  for (uint64_t c = 0; c < 3; ++c) {
+    const Bytes plane = image.subspan(c % from.planes * pixels, pixels);
+    for (uint64_t at = 0; at < pixels; ++at) out.bytes[3 * at + c] = plane[at];
   }
+  out.values = {{.width = from.width, .height = from.height, .bytes = out.bytes},
+                {.integer = static_cast<int64_t>(from.labels[i * from.label_step])}};
   return {};
 }
 
 }  // namespace
 
-Result<int64_t> write_binary_images(std::span<const fs::path> paths, const fs::path& out) {
-  std::error_code error;
-  if (paths.empty() || fs::exists(out, error)) {
-    return base::invalid_argument(out.native() + ": exists, or no file is named; name another");
-  }
-  std::vector<base::MappedFile> files;
+Result<BetonRecipe> binary_recipe(std::span<const fs::path> paths) {
+  const auto files = std::make_shared<std::vector<base::MappedFile>>();
+  BetonRecipe recipe{.fields = {{"image", BetonType::kRgbImage}, {"label", BetonType::kInt}},
+                     .provenance = R"({"images":"binary files"})"};
   for (const fs::path& path : paths) {
     HANJI_ASSIGN_OR_RETURN(auto file, base::MappedFile::open(path));
-    files.push_back(std::move(file));
+    files->push_back(std::move(file));
+    recipe.key = base::mix(recipe.key, key_of_file(path));
   }
-  HANJI_ASSIGN_OR_RETURN(const auto all, parse_files(paths, files));
-  uint64_t count = 0;
-  for (const BinaryImages& one : all) count += one.count;
-  HANJI_ASSIGN_OR_RETURN(
-      BetonWriter writer,
-      BetonWriter::create(out, {{"image", BetonType::kRgbImage}, {"label", BetonType::kInt}},
-                          {.num_samples = count, .provenance = R"({"images":"binary files"})"}));
-  for (const BinaryImages& one : all) HANJI_RETURN_IF_ERROR(append_images(one, writer));
-  HANJI_RETURN_IF_ERROR(writer.finish());
-  return static_cast<int64_t>(count);
+  HANJI_ASSIGN_OR_RETURN(const auto all, parse_files(paths, *files));
+  for (const BinaryImages& one : all) {
+    recipe.num_samples += one.count;
+    recipe.max_sample_bytes =
+        std::max(recipe.max_sample_bytes, uint64_t{3} * one.width * one.height);
+  }
+  recipe.read = [files, all](uint64_t i, BetonSample& out) {
+    auto of = all.begin();
+    for (; i >= of->count; ++of) i -= of->count;
+    return read_binary_image(*of, i, out);
+  };
+  return recipe;
 }
 
 }  // namespace hanji::data

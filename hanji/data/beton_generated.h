@@ -1,9 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 
-#include "hanji/base/status.h"
+#include "hanji/data/make_beton.h"
 
 namespace hanji::data {
 
@@ -14,12 +13,9 @@ struct GeneratedFileOptions {
   uint64_t seed = 1;
 };
 
-/// Writes the images of data.images = "generated" with their classes to a .beton file: the fields
-/// `image` (raw) and `label`. A value v of a channel becomes round(85 (v + 1.5)).
-///
-/// Result  the same bytes for the same options. `path` appears when it is whole.
-/// Cost    one page in memory.
-/// Errors  kInvalidArgument for options that GeneratedImages rejects, or a path that exists.
-Status write_generated_file(const std::filesystem::path& path, const GeneratedFileOptions& options);
+/// The images of data.images = "generated" with their classes: the fields `image` (raw) and `label`.
+/// A value v of a channel becomes round(85 (v + 1.5)).
+/// Errors  kInvalidArgument for options that GeneratedImages rejects, or images too large for a page.
+Result<BetonRecipe> generated_recipe(const GeneratedFileOptions& options);
 
 }  // namespace hanji::data

@@ -8,6 +8,8 @@
 #include "hanji/base/atomic_file.h"
 #include "hanji/base/checksum.h"
 #include "hanji/base/json.h"
+#include "hanji/base/random.h"
+#include "hanji/data/internal/beton_journal.h"
 #include "hanji/data/internal/beton_layout.h"
 
 namespace hanji::data {
@@ -82,8 +84,15 @@ struct BetonWriting {
   Bytes rows = {};   // of the extension
   Bytes table = {};  // the allocation table
 
+  std::optional<BetonJournal> journal = {};
+  uint64_t num_noted = 0;    // samples in the journal
+  uint64_t table_noted = 0;  // bytes of the table in it
+
   Status append(std::span<const BetonValue> values);
   Status finish();
+  Status continue_interrupted();
+  bool keep(const JournalPage& page, std::span<const std::byte> written);
+  Status note_page();
 
   uint64_t page_begin() const { return heap_begin + page_checksums.size() * options.page_bytes; }
   uint64_t stored_bytes(size_t field, const BetonValue& value) const;
@@ -106,7 +115,51 @@ Status BetonWriting::write_page() {
   HANJI_RETURN_IF_ERROR(file.write_at(page_begin(), page));
   page_checksums.push_back(base::xxh3(page));
   page_used = 0;
-  return {};
+  return note_page();
+}
+
+Status BetonWriting::note_page() {
+  if (!journal) return {};
+  const JournalPage note{.checksum = page_checksums.back(),
+                         .num_samples = num_appended - num_noted,
+                         .records = std::span(records).subspan(num_noted * layout.bytes),
+                         .rows = std::span(rows).subspan(num_noted * layout.row_bytes()),
+                         .table = std::span(table).subspan(table_noted)};
+  num_noted = num_appended;
+  table_noted = table.size();
+  return journal->append(note);
+}
+
+/// A page whose bytes did not reach the disk, and those behind it, are written again.
+bool BetonWriting::keep(const JournalPage& note, std::span<const std::byte> written) {
+  const uint64_t begin = page_begin();
+  if (begin > written.size() || options.page_bytes > written.size() - begin) return false;
+  const bool fits = note.num_samples <= options.num_samples - num_appended &&
+                    note.records.size() == note.num_samples * layout.bytes &&
+                    note.rows.size() == note.num_samples * layout.row_bytes();
+  if (!fits || base::xxh3(written.subspan(begin, options.page_bytes)) != note.checksum) {
+    return false;
+  }
+  page_checksums.push_back(note.checksum);
+  records.insert(records.end(), note.records.begin(), note.records.end());
+  rows.insert(rows.end(), note.rows.begin(), note.rows.end());
+  table.insert(table.end(), note.table.begin(), note.table.end());
+  num_appended += note.num_samples;
+  return true;
+}
+
+Status BetonWriting::continue_interrupted() {
+  uint64_t key = base::mix(*options.resume_key, base::xxh3(head));
+  key = base::mix(key, base::xxh3(std::as_bytes(std::span(options.provenance))));
+  HANJI_ASSIGN_OR_RETURN(const auto written, base::MappedFile::open(file.temporary()));
+  const auto keep_page = [&](const JournalPage& note) { return keep(note, written.bytes()); };
+  std::filesystem::path beside = file.temporary();
+  beside += ".journal";
+  HANJI_ASSIGN_OR_RETURN(auto opened, BetonJournal::open(beside, key, keep_page));
+  journal.emplace(std::move(opened));
+  num_noted = num_appended;
+  table_noted = table.size();
+  return file.truncate(page_checksums.empty() ? 0 : page_begin());
 }
 
 Status BetonWriting::make_room(std::span<const BetonValue> values) {
@@ -221,10 +274,11 @@ Status BetonWriting::finish() {
   HANJI_RETURN_IF_ERROR(file.write_at(head.size(), records));
   HANJI_RETURN_IF_ERROR(file.write_at(heap_end, tail));
   HANJI_RETURN_IF_ERROR(file.write_at(heap_end + tail.size(), table));
-  return file.commit();
+  HANJI_RETURN_IF_ERROR(file.commit());
+  return journal ? journal->remove() : Status();
 }
 
-/// Checks everything and writes nothing yet.
+/// Checks everything first.
 Result<std::unique_ptr<BetonWriting>> begin_beton(const std::filesystem::path& path,
                                                   std::vector<BetonField> fields,
                                                   const BetonWriterOptions& options) {
@@ -242,10 +296,12 @@ Result<std::unique_ptr<BetonWriting>> begin_beton(const std::filesystem::path& p
   store(std::span(head), 2, static_cast<uint16_t>(fields.size()));
   store(std::span(head), 4, static_cast<uint32_t>(options.page_bytes));
   store(std::span(head), 8, options.num_samples);
-  HANJI_ASSIGN_OR_RETURN(base::AtomicFile file, base::AtomicFile::create(path));
+  HANJI_ASSIGN_OR_RETURN(base::AtomicFile file, options.resume_key
+                                                    ? base::AtomicFile::resume(path)
+                                                    : base::AtomicFile::create(path));
   const RecordLayout layout = record_layout(fields);
   const uint64_t metadata_end = head.size() + options.num_samples * layout.bytes;
-  return std::make_unique<BetonWriting>(BetonWriting{
+  auto writing = std::make_unique<BetonWriting>(BetonWriting{
       .file = std::move(file),
       .options = options,
       .fields = std::move(fields),
@@ -254,6 +310,8 @@ Result<std::unique_ptr<BetonWriting>> begin_beton(const std::filesystem::path& p
       .head = std::move(head),
       .heap_begin = layout.has_heap ? round_up(metadata_end, options.page_bytes) : metadata_end,
       .page = {}});
+  if (options.resume_key) HANJI_RETURN_IF_ERROR(writing->continue_interrupted());
+  return writing;
 }
 
 }  // namespace internal
@@ -274,5 +332,12 @@ Result<BetonWriter> BetonWriter::create(const std::filesystem::path& path,
 Status BetonWriter::append(std::span<const BetonValue> values) { return state_->append(values); }
 
 Status BetonWriter::finish() { return state_->finish(); }
+
+uint64_t BetonWriter::num_appended() const { return state_->num_appended; }
+
+Status BetonWriter::discard() {
+  state_->file.discard();
+  return state_->journal ? state_->journal->remove() : Status();
+}
 
 }  // namespace hanji::data

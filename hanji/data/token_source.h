@@ -29,6 +29,8 @@ class TokenSource {
 
   int64_t num_tokens() const { return num_tokens_; }
   TokenWidth width() const { return width_; }
+  /// Of all tokens, one after the other.
+  std::span<const std::byte> bytes() const { return bytes_; }
 
   /// Writes tokens [begin, begin + count) to `out`.
   /// Errors  kInvalidArgument when the range leaves the source.

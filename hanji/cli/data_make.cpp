@@ -1,0 +1,218 @@
+#include "hanji/cli/data_make.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <span>
+#include <thread>
+
+#include "hanji/base/file.h"
+#include "hanji/cli/exit_code.h"
+#include "hanji/cli/long_verb.h"
+#include "hanji/data/beton_arrays.h"
+#include "hanji/data/beton_binaries.h"
+#include "hanji/data/beton_folder.h"
+#include "hanji/data/beton_generated.h"
+#include "hanji/data/beton_table.h"
+#include "hanji/data/beton_tar.h"
+#include "hanji/data/beton_tokens.h"
+#include "hanji/data/text.h"
+#include "hanji/data/token_file.h"
+#include "hanji/data/vocabulary.h"
+
+namespace hanji::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using data::BetonRecipe;
+
+struct MakeOptions {
+  std::string out, folder, csv, tokens, text;
+  std::string vocabulary = "char";
+  std::vector<std::string> binaries, shards, arrays;
+  data::TableOptions table;
+  data::GeneratedFileOptions generated;
+  int64_t length = 1024;
+  int threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+};
+
+std::vector<fs::path> paths_of(const std::vector<std::string>& names) {
+  return {names.begin(), names.end()};
+}
+
+/// Archives, and those of folders.
+BetonRecipe recipe_of_shards(const MakeOptions& options) {
+  std::vector<fs::path> shards;
+  for (const fs::path& path : paths_of(options.shards)) {
+    if (!fs::is_directory(path)) {
+      shards.push_back(path);
+      continue;
+    }
+    for (const fs::path& one : base::list_files(path).or_throw()) {
+      if (one.extension() == ".tar") shards.push_back(one);
+    }
+  }
+  return data::tar_recipe(shards).or_throw();
+}
+
+BetonRecipe recipe_of_arrays(const MakeOptions& options) {
+  std::vector<data::NamedArray> arrays;
+  for (const std::string& text : options.arrays) {
+    const size_t equals = text.find('=');
+    const fs::path path = equals == std::string::npos ? text : text.substr(equals + 1);
+    const std::string name =
+        equals == std::string::npos ? path.stem().string() : text.substr(0, equals);
+    arrays.push_back({.name = name, .path = path});
+  }
+  return data::array_recipe(arrays).or_throw();
+}
+
+BetonRecipe recipe_of_text(const MakeOptions& options) {
+  const data::Text text = data::read_text(options.text).or_throw();
+  const auto vocabulary = options.vocabulary == "byte"
+                              ? data::Vocabulary::bytes()
+                              : data::Vocabulary::characters(text.bytes).or_throw();
+  const auto tokens = vocabulary.encode(std::string(text.bytes)).or_throw();
+  const std::string provenance =
+      fmt::format(R"({{"samples":"text","vocabulary":{}}})", vocabulary.to_json());
+  return data::token_recipe(tokens, options.length, provenance).or_throw();
+}
+
+BetonRecipe recipe_of_tokens(const MakeOptions& options) {
+  const auto tokens = data::open_tokens(options.tokens).or_throw();
+  return data::token_recipe(tokens, options.length, R"({"samples":"tokens"})").or_throw();
+}
+
+/// What a file can be made of: the option that names it, and those that belong to it.
+struct MakeSource {
+  const char* option;
+  std::vector<const char*> belonging;
+  BetonRecipe (*recipe)(const MakeOptions&);
+};
+
+const std::vector<MakeSource>& make_sources() {
+  using Options = MakeOptions;
+  static const std::vector<MakeSource> sources = {
+      {"--folder", {}, [](const Options& o) { return data::folder_recipe(o.folder).or_throw(); }},
+      {"--binary",
+       {},
+       [](const Options& o) { return data::binary_recipe(paths_of(o.binaries)).or_throw(); }},
+      {"--tar", {}, recipe_of_shards},
+      {"--csv",
+       {"--image-column", "--class-column"},
+       [](const Options& o) { return data::table_recipe(o.csv, o.table).or_throw(); }},
+      {"--npy", {}, recipe_of_arrays},
+      {"--tokens", {"--length"}, recipe_of_tokens},
+      {"--text", {"--length", "--vocabulary"}, recipe_of_text},
+      {"--generated", {"--size", "--classes", "--seed"}, [](const Options& o) {
+         return data::generated_recipe(o.generated).or_throw();
+       }}};
+  return sources;
+}
+
+/// The one source that was given. Errors: none or several, or an option of another.
+const MakeSource& chosen_source(Verb verb) {
+  const MakeSource* chosen = nullptr;
+  std::string names;
+  for (const MakeSource& one : make_sources()) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", one.option);
+    if (!verb.was_given(one.option)) continue;
+    if (chosen) {
+      throw Error(base::invalid_argument(
+          fmt::format("{} and {}: a file is made of one source", chosen->option, one.option)));
+    }
+    chosen = &one;
+  }
+  if (!chosen) throw Error(base::invalid_argument("nothing to make; add one of " + names));
+  for (const MakeSource& one : make_sources()) {
+    for (const char* option : one.belonging) {
+      const bool belongs = std::ranges::any_of(
+          chosen->belonging, [&](const char* own) { return std::string_view(own) == option; });
+      if (belongs || !verb.was_given(option)) continue;
+      throw Error(base::invalid_argument(
+          fmt::format("{} belongs to {}; leave it out of {}", option, one.option, chosen->option)));
+    }
+  }
+  return *chosen;
+}
+
+int make_file(Verb verb, const MakeOptions& options) {
+  LongVerb work("samples");
+  const BetonRecipe recipe = chosen_source(verb).recipe(options);
+  const auto proceed = [&](uint64_t done, uint64_t total) { return work.proceed(done, total); };
+  const auto made =
+      data::make_beton(recipe, options.out, {.num_threads = options.threads, .proceed = proceed})
+          .or_throw();
+  if (!made.is_whole) {
+    std::cerr << "hanji: interrupted at sample " << made.num_samples << " of " << recipe.num_samples
+              << "; the same command continues\n";
+    return work.exit_code();
+  }
+  std::cout << made.num_samples << " samples -> " << options.out;
+  if (made.num_resumed > 0) std::cout << " (" << made.num_resumed << " of an interrupted make)";
+  std::cout << "\n";
+  return 0;
+}
+
+void add_sources(Verb verb, MakeOptions& options) {
+  verb.add_option("--folder", &options.folder, "JPEG files in a folder per class, as they are")
+      .type_name("DIR");
+  verb.add_option("--tar", &options.shards, "a shard of WebDataset, or a folder of .tar files")
+      .type_name("FILE")
+      .repeatable();
+  verb.add_option("--csv", &options.csv, "a table; its first line names the fields")
+      .type_name("FILE");
+  verb.add_option("--npy", &options.arrays,
+                  "an array of numpy, an element per sample; repeat per field")
+      .type_name("NAME=FILE")
+      .repeatable();
+  verb.add_option("--tokens", &options.tokens, "token ids: nanoGPT, llm.c or Megatron")
+      .type_name("FILE");
+  verb.add_option("--text", &options.text, "a text, or a folder of texts, as tokens")
+      .type_name("PATH");
+  verb.add_option("--binary", &options.binaries,
+                  "a binary file of CIFAR-10 or CIFAR-100, or of MNIST's images or labels")
+      .type_name("FILE")
+      .repeatable();
+  verb.add_option("--generated", &options.generated.count, "images of data.images = \"generated\"")
+      .type_name("N");
+}
+
+void add_belonging(Verb verb, MakeOptions& options) {
+  verb.add_option("--image-column", &options.table.image_column,
+                  "of --csv: paths of JPEG files, relative to the table")
+      .type_name("NAME");
+  verb.add_option("--class-column", &options.table.class_column, "of --csv: names that are classes")
+      .type_name("NAME");
+  verb.add_option("--length", &options.length,
+                  "of --tokens, --text: tokens of context, and one more")
+      .show_default();
+  verb.add_option("--vocabulary", &options.vocabulary, "of --text")
+      .one_of({"byte", "char"})
+      .show_default();
+  data::GeneratedFileOptions& generated = options.generated;
+  verb.add_option("--size", &generated.size, "of --generated: pixels of a side").show_default();
+  verb.add_option("--classes", &generated.classes,
+                  "of --generated: image i has class i modulo this")
+      .show_default();
+  verb.add_option("--seed", &generated.seed, "of --generated: of places, colours and noise")
+      .show_default();
+}
+
+}  // namespace
+
+void add_data_make(Verb data_verb) {
+  const Verb verb =
+      data_verb.add_verb("make", "Write a file of samples; interrupted, it continues");
+  auto options = std::make_shared<MakeOptions>();
+  add_sources(verb, *options);
+  add_belonging(verb, *options);
+  verb.add_option("--threads", &options->threads, "that read samples")
+      .range(1, 1024)
+      .show_default();
+  verb.add_option("--out", &options->out, "to write; must not exist").type_name("FILE").required();
+  verb.on_chosen([=] { return make_file(verb, *options); });
+}
+
+}  // namespace hanji::cli

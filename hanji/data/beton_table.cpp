@@ -1,0 +1,216 @@
+#include "hanji/data/beton_table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <memory>
+
+#include "hanji/base/file.h"
+#include "hanji/base/random.h"
+#include "hanji/data/beton_folder.h"
+#include "hanji/data/internal/csv_table.h"
+#include "hanji/data/internal/jpeg_header.h"
+
+namespace hanji::data {
+namespace internal {
+
+/// How the values of a column become those of a field.
+enum class ColumnUse : uint8_t { kInt, kFloat, kText, kImage, kClass };
+
+struct TableColumn {
+  ColumnUse use = ColumnUse::kInt;
+  uint64_t max_bytes = 0;  ///< Of a text.
+  std::optional<uint64_t> empty_row = {};
+  bool has_number = false;
+};
+
+struct OpenTable {
+  std::filesystem::path path;
+  base::MappedFile file;
+  CsvTable table;
+  std::vector<TableColumn> columns;
+  std::map<std::string, int64_t> classes;  ///< Of the column of classes.
+
+  std::filesystem::path image(const std::string& value) const { return path.parent_path() / value; }
+};
+
+}  // namespace internal
+
+namespace {
+
+namespace fs = std::filesystem;
+using internal::ColumnUse;
+using internal::OpenTable;
+using internal::TableColumn;
+
+template <class T>
+std::optional<T> number_of(const std::string& text) {
+  T value{};
+  const char* end_of_text = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), end_of_text, value);
+  if (error != std::errc() || end != end_of_text) return std::nullopt;
+  return value;
+}
+
+/// Widens the use of a column so that it holds one more value.
+void note_value(const std::string& value, uint64_t row, TableColumn& column) {
+  column.max_bytes = std::max<uint64_t>(column.max_bytes, value.size());
+  if (column.use > ColumnUse::kFloat) return;
+  if (value.empty()) {
+    if (!column.empty_row) column.empty_row = row;
+    return;
+  }
+  const bool is_number = number_of<double>(value).has_value();
+  if (!is_number) column.use = ColumnUse::kText;
+  if (is_number && !number_of<int64_t>(value)) column.use = ColumnUse::kFloat;
+  column.has_number |= is_number;
+}
+
+/// A path that leads nowhere has no bytes; reading it is the error.
+uint64_t bytes_of_file(const fs::path& path) {
+  std::error_code error;
+  const uintmax_t bytes = fs::file_size(path, error);
+  return error ? 0 : bytes;
+}
+
+/// Passes over all rows once. Result: the most bytes of an image.
+uint64_t read_columns(OpenTable& open) {
+  uint64_t max_image = 0;
+  for (uint64_t row = 0; row < open.table.num_rows(); ++row) {
+    const auto values = open.table.row(row);
+    for (size_t c = 0; c < values.size(); ++c) {
+      TableColumn& column = open.columns[c];
+      if (column.use == ColumnUse::kClass) open.classes.emplace(values[c], 0);
+      if (column.use == ColumnUse::kImage) {
+        max_image = std::max(max_image, bytes_of_file(open.image(values[c])));
+      }
+      note_value(values[c], row, column);
+    }
+  }
+  int64_t number = 0;
+  for (auto& one : open.classes) one.second = number++;
+  return max_image;
+}
+
+Status check_columns(OpenTable& open) {
+  for (size_t c = 0; c < open.columns.size(); ++c) {
+    TableColumn& column = open.columns[c];
+    if (column.use > ColumnUse::kFloat || !column.empty_row) continue;
+    if (!column.has_number) {
+      column.use = ColumnUse::kText;
+      continue;
+    }
+    return base::invalid_argument(fmt::format(
+        "{}: line {}: no value in column '{}', which has numbers elsewhere; fill it",
+        open.path.native(), open.table.line_of(*column.empty_row), open.table.columns()[c]));
+  }
+  return {};
+}
+
+Status set_use(OpenTable& open, const std::string& name, ColumnUse use) {
+  if (name.empty()) return {};
+  const auto& names = open.table.columns();
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end()) {
+    return base::invalid_argument(fmt::format("{}: no column '{}'; the columns are {}",
+                                              open.path.native(), name, fmt::join(names, ", ")));
+  }
+  open.columns[static_cast<size_t>(found - names.begin())].use = use;
+  return {};
+}
+
+BetonType type_of_use(ColumnUse use) {
+  switch (use) {
+    case ColumnUse::kInt:
+    case ColumnUse::kClass: return BetonType::kInt;
+    case ColumnUse::kFloat: return BetonType::kFloat;
+    case ColumnUse::kText: return BetonType::kBytes;
+    case ColumnUse::kImage: return BetonType::kRgbImage;
+  }
+  return BetonType::kBytes;
+}
+
+Status add_image(const fs::path& path, BetonSample& out, BetonValue& value) {
+  HANJI_ASSIGN_OR_RETURN(const base::MappedFile file, base::MappedFile::open(path));
+  const auto size = internal::parse_jpeg_size(file.bytes());
+  if (!size.ok()) return size.status().at(path.native());
+  value.mode = BetonImageMode::kJpeg;
+  value.width = size->width;
+  value.height = size->height;
+  out.bytes.insert(out.bytes.end(), file.bytes().begin(), file.bytes().end());
+  return {};
+}
+
+Status read_row(const OpenTable& open, uint64_t row, BetonSample& out) {
+  const auto texts = open.table.row(row);
+  out.values.assign(texts.size(), {});
+  out.bytes.clear();
+  std::vector<size_t> begins;
+  for (size_t c = 0; c < texts.size(); ++c) {
+    BetonValue& value = out.values[c];
+    begins.push_back(out.bytes.size());
+    switch (open.columns[c].use) {
+      case ColumnUse::kInt: value.integer = number_of<int64_t>(texts[c]).value_or(0); break;
+      case ColumnUse::kClass: value.integer = open.classes.at(texts[c]); break;
+      case ColumnUse::kFloat: value.number = number_of<double>(texts[c]).value_or(0); break;
+      case ColumnUse::kText: {
+        const auto bytes = std::as_bytes(std::span(texts[c]));
+        out.bytes.insert(out.bytes.end(), bytes.begin(), bytes.end());
+        break;
+      }
+      case ColumnUse::kImage: {
+        const Status status = add_image(open.image(texts[c]), out, value);
+        const bool is_named = status.code() == Code::kNotFound;
+        if (is_named) return base::corrupt(status.message());
+        HANJI_RETURN_IF_ERROR(status);
+      }
+    }
+  }
+  begins.push_back(out.bytes.size());
+  for (size_t c = 0; c < texts.size(); ++c) {
+    out.values[c].bytes = std::span(out.bytes).subspan(begins[c], begins[c + 1] - begins[c]);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<BetonRecipe> table_recipe(const fs::path& path, const TableOptions& options) {
+  HANJI_ASSIGN_OR_RETURN(base::MappedFile file, base::MappedFile::open(path));
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
+                              file.bytes().size());
+  auto table = internal::CsvTable::parse(text);
+  if (!table.ok()) return table.status().at(path.native());
+  const size_t num_columns = table->columns().size();
+  const auto open =
+      std::make_shared<OpenTable>(OpenTable{.path = path,
+                                            .file = std::move(file),
+                                            .table = *std::move(table),
+                                            .columns = std::vector<TableColumn>(num_columns),
+                                            .classes = {}});
+  HANJI_RETURN_IF_ERROR(set_use(*open, options.image_column, ColumnUse::kImage));
+  HANJI_RETURN_IF_ERROR(set_use(*open, options.class_column, ColumnUse::kClass));
+  BetonRecipe recipe{.num_samples = open->table.num_rows(),
+                     .max_sample_bytes = read_columns(*open),
+                     .provenance = R"({"samples":"table"})",
+                     .key = key_of_file(path)};
+  HANJI_RETURN_IF_ERROR(check_columns(*open));
+  for (size_t c = 0; c < num_columns; ++c) {
+    const TableColumn& column = open->columns[c];
+    recipe.fields.push_back({.name = open->table.columns()[c], .type = type_of_use(column.use)});
+    if (column.use == ColumnUse::kText) recipe.max_sample_bytes += column.max_bytes + 1;
+    recipe.key = base::mix(recipe.key, static_cast<uint64_t>(column.use));
+  }
+  if (!open->classes.empty()) {
+    std::vector<std::string> classes;
+    for (const auto& one : open->classes) classes.push_back(one.first);
+    recipe.provenance = class_provenance("table", classes);
+  }
+  recipe.read = [open](uint64_t i, BetonSample& out) { return read_row(*open, i, out); };
+  return recipe;
+}
+
+}  // namespace hanji::data

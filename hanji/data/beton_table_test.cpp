@@ -1,0 +1,69 @@
+#include "hanji/data/beton_table.h"
+
+#include <gmock/gmock.h>
+
+#include "hanji/data/internal/test_files.h"
+#include "hanji/data/internal/test_images.h"
+#include "hanji/test/temporary_folder.h"
+
+namespace hanji::data {
+namespace {
+
+using testing::HasSubstr;
+
+class TableRecipe : public testing::Test {
+ protected:
+  Result<BetonFile> make(const std::string& text, const TableOptions& options = {}) const {
+    const auto table = internal::write_file(folder_.path(), "t.csv", text);
+    const auto out = folder_.path() / "x.beton";
+    std::filesystem::remove(out);
+    HANJI_ASSIGN_OR_RETURN(const auto recipe, table_recipe(table, options));
+    HANJI_RETURN_IF_ERROR(make_beton(recipe, out).status());
+    return BetonFile::open(out);
+  }
+
+  const test::TemporaryFolder folder_;
+};
+
+TEST_F(TableRecipe, ColumnsOfNumbersAreNumbersAndOthersText) {
+  const auto file = make("id,weight,note\n1,2,one\n-3,0.25,\"two, too\"\n").or_throw();
+  ASSERT_EQ(file.num_samples(), 2);
+  EXPECT_EQ(file.fields()[0].type, BetonType::kInt);
+  EXPECT_EQ(file.fields()[1].type, BetonType::kFloat);
+  EXPECT_EQ(file.fields()[2].type, BetonType::kBytes);
+  EXPECT_EQ(file.read(1, 0).or_throw().integer, -3);
+  EXPECT_EQ(file.read(0, 1).or_throw().number, 2);
+  EXPECT_EQ(file.read(1, 1).or_throw().number, 0.25);
+  EXPECT_EQ(file.read(1, 2).or_throw().bytes.size(), 8);
+}
+
+TEST_F(TableRecipe, AColumnOfPathsIsImagesAndOneOfNamesClasses) {
+  const std::string jpeg = internal::encode_jpeg({.width = 30, .height = 20});
+  internal::write_file(folder_.path() / "photos", "1.jpg", jpeg);
+  const TableOptions options{.image_column = "path", .class_column = "kind"};
+  const auto file =
+      make("path,kind\nphotos/1.jpg,dog\nphotos/1.jpg,cat\nphotos/1.jpg,dog\n", options).or_throw();
+  EXPECT_EQ(file.read(2, 0).or_throw().width, 30);
+  EXPECT_EQ(file.read(2, 0).or_throw().bytes.size(), jpeg.size());
+  EXPECT_EQ(file.read(0, 1).or_throw().integer, 1);
+  EXPECT_EQ(file.read(1, 1).or_throw().integer, 0);
+  EXPECT_EQ(file.provenance(), R"({"images":"table","classes":["cat","dog"]})");
+}
+
+TEST_F(TableRecipe, MistakesAreNamed) {
+  const auto message = [&](const std::string& text, const TableOptions& options = {}) {
+    const auto file = make(text, options);
+    EXPECT_FALSE(file.ok());
+    return file.status().message();
+  };
+  EXPECT_THAT(message("a,b\n1,2\n,3\n"), HasSubstr("t.csv: line 3: no value in column 'a'"));
+  EXPECT_THAT(message("a,b\n1\n"), HasSubstr("t.csv: line 2: 1 values for 2 columns"));
+  EXPECT_THAT(message("a,b\n1,2\n", {.image_column = "c"}),
+              HasSubstr("no column 'c'; the columns are a, b"));
+  EXPECT_THAT(message("a\nno.jpg\n", {.image_column = "a"}), HasSubstr("1 of 1 samples"));
+  EXPECT_THAT(message("a\nt.csv\n", {.image_column = "a"}), HasSubstr("t.csv: no JPEG"));
+  EXPECT_THAT(message("a_name_of_seventeen\n1\n"), HasSubstr("use 1 to 16"));
+}
+
+}  // namespace
+}  // namespace hanji::data

@@ -1,0 +1,219 @@
+#include "hanji/data/beton_tar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "hanji/base/file.h"
+#include "hanji/base/json.h"
+#include "hanji/base/random.h"
+#include "hanji/data/internal/jpeg_header.h"
+#include "hanji/data/internal/npy_header.h"
+#include "hanji/data/internal/tar_index.h"
+
+namespace hanji::data {
+namespace internal {
+
+/// Where a value lies.
+struct TarValue {
+  std::string extension;
+  uint64_t begin = 0;
+  uint64_t size = 0;
+};
+
+struct TarSample {
+  uint32_t shard = 0;
+  std::string key;
+  std::vector<TarValue> values;
+};
+
+struct TarShards {
+  std::vector<std::string> names;
+  std::vector<base::MappedFile> files;
+  std::vector<TarSample> samples;
+  std::vector<BetonField> fields;
+
+  std::span<const std::byte> bytes(const TarSample& of, const TarValue& value) const {
+    return files[of.shard].bytes().subspan(value.begin, value.size);
+  }
+  std::string name(const TarSample& one) const {
+    return fmt::format("{}: {}", names[one.shard], one.key);
+  }
+};
+
+}  // namespace internal
+
+namespace {
+
+namespace fs = std::filesystem;
+using internal::TarSample;
+using internal::TarShards;
+using internal::TarValue;
+
+struct SampleName {
+  std::string_view key;
+  std::string_view extension;
+};
+
+/// Nothing for a file that is in no sample.
+std::optional<SampleName> parse_sample_name(std::string_view path) {
+  const size_t base = path.rfind('/') + 1;
+  const size_t dot = path.find('.', base);
+  if (dot == std::string_view::npos || dot == base || dot + 1 == path.size()) return std::nullopt;
+  const std::string_view folder = path.substr(0, path.find('/'));
+  if (folder.size() > 4 && folder.starts_with("__") && folder.ends_with("__")) return std::nullopt;
+  return SampleName{path.substr(0, dot), path.substr(dot + 1)};
+}
+
+std::string field_of_extension(std::string_view extension) {
+  std::string field(extension);
+  std::ranges::transform(field, field.begin(), [](unsigned char c) { return std::tolower(c); });
+  return field == "jpeg" ? "jpg" : field;
+}
+
+BetonType type_of_extension(std::string_view extension) {
+  static constexpr std::string_view kNumbers[] = {"cls",   "cls2", "class", "count",
+                                                  "index", "inx",  "id"};
+  const std::string_view last = extension.substr(extension.rfind('.') + 1);
+  if (last == "jpg" || last == "jpeg") return BetonType::kRgbImage;
+  if (last == "json") return BetonType::kJson;
+  if (last == "npy") return BetonType::kNdArray;
+  return std::ranges::count(kNumbers, last) > 0 ? BetonType::kInt : BetonType::kBytes;
+}
+
+Status add_samples(uint32_t shard, TarShards& to) {
+  auto members = internal::index_tar(to.files[shard].bytes());
+  if (!members.ok()) return members.status().at(to.names[shard]);
+  for (const internal::TarMember& one : *members) {
+    const auto name = parse_sample_name(one.name);
+    if (!name) continue;
+    const bool is_new = to.samples.empty() || to.samples.back().shard != shard ||
+                        to.samples.back().key != name->key;
+    if (is_new) to.samples.push_back({shard, std::string(name->key), {}});
+    TarSample& sample = to.samples.back();
+    TarValue value{field_of_extension(name->extension), one.begin, one.size};
+    if (std::ranges::count(sample.values, value.extension, &TarValue::extension) > 0) {
+      return base::corrupt(fmt::format("{}: two files .{} in one sample; name them apart",
+                                       to.name(sample), value.extension));
+    }
+    sample.values.push_back(std::move(value));
+  }
+  return {};
+}
+
+/// The fields of the first sample.
+Result<std::vector<BetonField>> fields_of_shards(const TarShards& shards) {
+  const TarSample& first = shards.samples.front();
+  std::vector<BetonField> fields;
+  for (const TarValue& value : first.values) {
+    BetonField field{.name = value.extension, .type = type_of_extension(value.extension)};
+    if (field.type == BetonType::kNdArray) {
+      auto header = internal::parse_npy(shards.bytes(first, value));
+      if (!header.ok()) return header.status().at(shards.name(first) + "." + value.extension);
+      field.shape = header->shape.empty() ? std::vector<uint64_t>{1} : header->shape;
+      field.dtype = header->dtype;
+    }
+    fields.push_back(std::move(field));
+  }
+  return fields;
+}
+
+std::string_view text_in(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Result<int64_t> parse_number(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size()) return number;
+  return base::corrupt(fmt::format("{} bytes are no number", text.size()));
+}
+
+Status read_tar_array(const BetonField& field, BetonValue& value) {
+  HANJI_ASSIGN_OR_RETURN(const auto header, internal::parse_npy(value.bytes));
+  const auto shape = header.shape.empty() ? std::vector<uint64_t>{1} : header.shape;
+  value.bytes = value.bytes.subspan(header.begin);
+  if (header.dtype == field.dtype && shape == field.shape) return {};
+  return base::corrupt("an array of another type or shape than the first sample's");
+}
+
+/// `value` has its bytes.
+Status read_tar_value(const BetonField& field, BetonValue& value) {
+  switch (field.type) {
+    case BetonType::kRgbImage: {
+      HANJI_ASSIGN_OR_RETURN(const auto size, internal::parse_jpeg_size(value.bytes));
+      value.mode = BetonImageMode::kJpeg;
+      value.width = size.width;
+      value.height = size.height;
+      return {};
+    }
+    case BetonType::kInt: {
+      HANJI_ASSIGN_OR_RETURN(value.integer, parse_number(text_in(value.bytes)));
+      return {};
+    }
+    case BetonType::kNdArray: return read_tar_array(field, value);
+    case BetonType::kJson: return base::parse_json(text_in(value.bytes)).status();
+    default: return {};
+  }
+}
+
+Status read_tar_sample(const TarShards& shards, uint64_t number, BetonSample& out) {
+  const TarSample& sample = shards.samples[number];
+  out.values.assign(shards.fields.size(), {});
+  for (const TarValue& one : sample.values) {
+    const auto field = std::ranges::find(shards.fields, one.extension, &BetonField::name);
+    if (field == shards.fields.end()) {
+      return base::corrupt(fmt::format("{}: a file .{}, which the first sample has not",
+                                       shards.name(sample), one.extension));
+    }
+    BetonValue& value = out.values[static_cast<size_t>(field - shards.fields.begin())];
+    value.bytes = shards.bytes(sample, one);
+    const Status status = read_tar_value(*field, value);
+    if (!status.ok()) return status.at(shards.name(sample) + "." + one.extension);
+  }
+  if (sample.values.size() == shards.fields.size()) return {};
+  const auto is_missing = [&](const BetonField& field) {
+    return std::ranges::count(sample.values, field.name, &TarValue::extension) == 0;
+  };
+  return base::corrupt(fmt::format("{}: no file .{}, which the first sample has",
+                                   shards.name(sample),
+                                   std::ranges::find_if(shards.fields, is_missing)->name));
+}
+
+}  // namespace
+
+Result<BetonRecipe> tar_recipe(std::span<const fs::path> paths) {
+  const auto shards = std::make_shared<TarShards>();
+  BetonRecipe recipe;
+  for (const fs::path& path : paths) {
+    HANJI_ASSIGN_OR_RETURN(auto file, base::MappedFile::open(path));
+    shards->files.push_back(std::move(file));
+    shards->names.push_back(path.native());
+    HANJI_RETURN_IF_ERROR(add_samples(static_cast<uint32_t>(shards->files.size() - 1), *shards));
+    recipe.key = base::mix(recipe.key, key_of_file(path));
+  }
+  if (shards->samples.empty()) {
+    return base::invalid_argument(
+        "no sample in the archives: no file named KEY.EXTENSION, such as 000.jpg");
+  }
+  HANJI_ASSIGN_OR_RETURN(shards->fields, fields_of_shards(*shards));
+  for (const TarSample& sample : shards->samples) {
+    uint64_t bytes = 0;
+    for (const TarValue& value : sample.values) bytes += value.size + 1;
+    recipe.max_sample_bytes = std::max(recipe.max_sample_bytes, bytes);
+  }
+  recipe.fields = shards->fields;
+  recipe.num_samples = shards->samples.size();
+  recipe.provenance = fmt::format(R"({{"samples":"tar","shards":{}}})", paths.size());
+  recipe.read = [shards](uint64_t i, BetonSample& out) { return read_tar_sample(*shards, i, out); };
+  return recipe;
+}
+
+}  // namespace hanji::data

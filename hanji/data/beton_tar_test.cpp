@@ -1,0 +1,103 @@
+#include "hanji/data/beton_tar.h"
+
+#include <gmock/gmock.h>
+
+#include "hanji/data/internal/test_files.h"
+#include "hanji/data/internal/test_images.h"
+#include "hanji/data/internal/test_npy.h"
+#include "hanji/data/internal/test_tar.h"
+#include "hanji/test/temporary_folder.h"
+
+namespace hanji::data {
+namespace {
+
+namespace fs = std::filesystem;
+using internal::tar_end;
+using internal::tar_member;
+using testing::HasSubstr;
+
+std::string bytes_text(const BetonValue& value) {
+  return {reinterpret_cast<const char*>(value.bytes.data()), value.bytes.size()};
+}
+
+class TarRecipe : public testing::Test {
+ protected:
+  fs::path shard(std::string_view name, const std::string& members) const {
+    return internal::write_file(folder_.path(), name, members + tar_end());
+  }
+  Result<BetonFile> make(const std::vector<fs::path>& shards) const {
+    const fs::path out = folder_.path() / "x.beton";
+    HANJI_ASSIGN_OR_RETURN(const auto recipe, tar_recipe(shards));
+    HANJI_RETURN_IF_ERROR(make_beton(recipe, out, {.num_threads = 2}).status());
+    return BetonFile::open(out);
+  }
+  std::string message(const std::string& members) const {
+    const auto file = make({shard("bad.tar", members)});
+    EXPECT_EQ(file.status().code(), Code::kCorrupt);
+    return file.status().message();
+  }
+
+  const test::TemporaryFolder folder_;
+};
+
+TEST_F(TarRecipe, FilesOfOneNameAreASampleAndTheirExtensionsItsFields) {
+  const std::string jpeg = internal::encode_jpeg({.width = 20, .height = 10});
+  const auto one = shard(
+      "0.tar", tar_member("a/000.JPEG", jpeg) + tar_member("a/000.cls", "7\n") +
+                   tar_member("a/000.json", R"({"x":1})") +
+                   tar_member("a/000.emb.npy", internal::npy_file("<f4", "(2,)", "abcdefgh")) +
+                   tar_member("a/000.txt", "words"));
+  const auto two = shard(
+      "1.tar", tar_member("__meta__/x.txt", "no sample") + tar_member("README", "no sample") +
+                   tar_member("b/000.cls", "-1") + tar_member("b/000.jpg", jpeg) +
+                   tar_member("b/000.emb.npy", internal::npy_file("<f4", "(2,)", "ABCDEFGH")) +
+                   tar_member("b/000.txt", "") + tar_member("b/000.json", "[2]"));
+  const auto file = make({one, two}).or_throw();
+  ASSERT_EQ(file.num_samples(), 2);
+  std::string fields;
+  for (const BetonField& field : file.fields()) {
+    fields += field.name + ":" + std::string(name_of(field.type)) + " ";
+  }
+  EXPECT_EQ(fields, "jpg:rgb_image cls:int json:json emb.npy:ndarray txt:bytes ");
+  EXPECT_EQ(bytes_text(file.read(0, 0).or_throw()), jpeg);
+  EXPECT_EQ(file.read(0, 0).or_throw().width, 20);
+  EXPECT_EQ(file.read(0, 1).or_throw().integer, 7);
+  EXPECT_EQ(file.read(1, 1).or_throw().integer, -1);
+  EXPECT_EQ(bytes_text(file.read(1, 2).or_throw()), "[2]");
+  EXPECT_EQ(bytes_text(file.read(1, 3).or_throw()), "ABCDEFGH");
+  EXPECT_EQ(bytes_text(file.read(0, 4).or_throw()), "words");
+  EXPECT_EQ(file.verify([](const BetonMistake&) {}), 0);
+}
+
+TEST_F(TarRecipe, ASampleWithOtherFieldsThanTheFirstIsNamed) {
+  EXPECT_THAT(
+      message(tar_member("a.cls", "1") + tar_member("a.txt", "x") + tar_member("b.cls", "2")),
+      HasSubstr("sample 1: " + (folder_.path() / "bad.tar").native() +
+                ": b: no file .txt, which the first sample has"));
+  EXPECT_THAT(
+      message(tar_member("a.cls", "1") + tar_member("b.cls", "2") + tar_member("b.txt", "x")),
+      HasSubstr("b: a file .txt, which the first sample has not"));
+  EXPECT_THAT(message(tar_member("a.cls", "1") + tar_member("a.CLS", "2")),
+              HasSubstr("a: two files .cls in one sample"));
+}
+
+TEST_F(TarRecipe, ValuesThatAreNotTheirFieldsAreNamed) {
+  EXPECT_THAT(message(tar_member("a.cls", "one")), HasSubstr("a.cls: 3 bytes are no number"));
+  EXPECT_THAT(message(tar_member("a.json", "{")), HasSubstr("a.json: "));
+  EXPECT_THAT(message(tar_member("a.jpg", "\x89PNG\r\n\x1a\n")), HasSubstr("a.jpg: "));
+  EXPECT_THAT(message(tar_member("a.npy", internal::npy_file("|u1", "(2,)", "ab")) +
+                      tar_member("b.npy", internal::npy_file("|u1", "(3,)", "abc"))),
+              HasSubstr("b.npy: an array of another type or shape"));
+}
+
+TEST_F(TarRecipe, ADamagedShardIsNamed) {
+  const auto cut = internal::write_file(folder_.path(), "cut.tar", tar_member("a.cls", "1"));
+  const Status status = tar_recipe(std::vector{cut}).status();
+  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr("cut.tar: byte 1024 of the archive ends without"));
+  EXPECT_EQ(tar_recipe(std::vector{shard("none.tar", "")}).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(tar_recipe(std::vector{folder_.path() / "no"}).status().code(), Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace hanji::data
