@@ -66,6 +66,13 @@ STAGES = {
     "zbv_dp": [6, "mesh.pp=2", *staged("zbv")],
     "dualpipev": [2, "mesh.pp=2", *staged("dualpipev")],
     "1f1b_dp": [6, "mesh.pp=3", *staged("1f1b")],
+    "1f1b_zero1": [4, "mesh.pp=2", *staged("1f1b", "parallel.data=zero1")],
+    "gpipe_zero2": [6, "mesh.pp=2", *staged("gpipe", "parallel.data=zero2")],
+    "1f1b_hsdp": [8, "mesh.pp=2", *staged("1f1b", *GROUPS)],
+    **{f"{schedule}_zero3": [4, "mesh.pp=2", *staged(schedule, "parallel.data=zero3")]
+       for schedule in ("naive", "gpipe", "1f1b", "zbh1", "zbv", "dualpipev")},
+    **{f"{schedule}_zero3": [4, "mesh.pp=2", *staged(schedule, TWO_STAGES, "parallel.data=zero3")]
+       for schedule in ("interleaved", "bfs", "interleaved_zb")},
 }
 STAGED = ["--set", "model.layers=5"]
 

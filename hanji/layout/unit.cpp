@@ -81,15 +81,19 @@ std::vector<int64_t> block_counts(const Unit& unit) {
   return counts;
 }
 
-std::vector<std::vector<int>> group_by_size(std::span<const int64_t> sizes, int64_t elements) {
+std::vector<std::vector<int>> group_by_size(std::span<const int64_t> sizes, int64_t elements,
+                                            const std::vector<int>& alone) {
   std::vector<std::vector<int>> groups;
+  for (const int index : alone) groups.push_back({index});
   int64_t held = elements;
   for (size_t i = 0; i < sizes.size(); ++i) {
+    const int index = static_cast<int>(i);
+    if (std::ranges::find(alone, index) != alone.end()) continue;
     if (held >= elements) {
       groups.emplace_back();
       held = 0;
     }
-    groups.back().push_back(static_cast<int>(i));
+    groups.back().push_back(index);
     held += sizes[i];
   }
   return groups;

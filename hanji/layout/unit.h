@@ -63,7 +63,8 @@ std::vector<int64_t> shard_counts(const Unit& unit);
 std::vector<int64_t> block_counts(const Unit& unit);
 
 /// Groups parameters in order of registration: a group closes once it holds `elements`, so a larger
-/// parameter closes one alone.
-std::vector<std::vector<int>> group_by_size(std::span<const int64_t> sizes, int64_t elements);
+/// parameter closes one alone. Those of `alone`, by index, are a group each, before all others.
+std::vector<std::vector<int>> group_by_size(std::span<const int64_t> sizes, int64_t elements,
+                                            const std::vector<int>& alone = {});
 
 }  // namespace hanji::layout

@@ -9,8 +9,9 @@ namespace hanji::parallel {
 
 /// Parameters that a backward() of their own reaches: those of a stage of a pipeline.
 struct GrainPart {
-  std::vector<at::Tensor> parameters;
-  std::vector<int64_t> grains;  ///< This rank's, in the order of their backwards; empty: ascending.
+  std::vector<at::Tensor> parameters = {};
+  /// For stable bits: this rank's, in the order of their backwards; empty: ascending.
+  std::vector<int64_t> grains = {};
 };
 
 }  // namespace hanji::parallel

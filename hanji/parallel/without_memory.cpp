@@ -27,6 +27,12 @@ at::Tensor without_memory(at::IntArrayRef sizes, const at::TensorOptions& option
   return tensor;
 }
 
+bool is_without_memory(const at::Tensor& tensor) {
+  if (!tensor.has_storage() || tensor.is_meta()) return false;
+  c10::StorageImpl& storage = storage_impl(tensor);
+  return storage.nbytes() > 0 && storage._mutable_data_ptr_no_checks().get() == nullptr;
+}
+
 void lend_memory(const at::Tensor& tensor, void* data) {
   c10::StorageImpl& storage = storage_impl(tensor);
   storage.clear_data_ptr_access_error_msg_();

@@ -130,12 +130,13 @@ BadConfigs cuts() {
         "--set: mesh.pp = 2 has whole layers in its stages, but mesh.axial is 2; remove "
         "mesh.axial"}},
       {"what stages are not trained with",
-       "[train]\nbits = \"stable\"\n[mesh]\npp = 2\n[parallel]\ndata = \"zero2\"\n[pipeline]\n"
+       "[train]\nbits = \"stable\"\n[mesh]\npp = 2\n[parallel]\ndata = \"server\"\n[pipeline]\n"
        "schedule = \"zbh1\"\nvirtual_stages = 2\ncut = [1.5]\n[comm]\nengine = \"gloo\"\n",
        {{"train.cuts.features=4", "--set"}},
-       {"run.toml:6:1: mesh.pp = 2 trains with replicas of each stage, but parallel.data is zero2; "
-        "set parallel.data = \"ddp\"",
-        "run.toml:6:1: parallel.data = zero2 needs ranks that share memory, but comm.engine is "
+       {"run.toml:6:1: mesh.pp = 2 sums the gradients of each stage when its last backward ends, "
+        "but parallel.data = server pushes those of the whole model at once; set parallel.data = "
+        "\"zero1\"",
+        "run.toml:6:1: parallel.data = server needs ranks that share memory, but comm.engine is "
         "gloo; "
         "set comm.engine = \"shm\", or parallel.data = \"ddp\"",
         "run.toml:9:1: pipeline.virtual_stages is 2, but pipeline.schedule = zbh1 has a fixed "
@@ -145,6 +146,9 @@ BadConfigs cuts() {
         "run.toml:10:1: pipeline.cut has a number that is no layer; give whole numbers",
         "run.toml:12:1: mesh.pp = 2 needs ranks that share memory, but comm.engine is gloo; set "
         "comm.engine = \"shm\"",
+        "--set: train.cuts.features is 4, but parallel.data = server leaves no rank with the "
+        "gradients that the norm of blocks is of; set parallel.data = \"zero1\", or remove "
+        "train.cuts.features",
         "--set: mesh.pp = 2 adds up the norm by stages, but train.cuts.features = 4 by blocks; "
         "remove train.cuts.features, or mesh.pp"}},
       {"keys of a pipeline without one",
@@ -241,10 +245,7 @@ BadConfigs degrees() {
        "[parallel]\ndata = \"hsdp\"\n[mesh]\npp = 65536\ndp = 65536\nfsdp = 16\ncp = "
        "65536\ntp = 65536\naxial = 65536\n",
        {},
-       {"run.toml:2:1: mesh.pp = 65536 trains with replicas of each stage, but parallel.data is "
-        "hsdp; "
-        "set parallel.data = \"ddp\"",
-        "run.toml:7:1: mesh.cp is 65536, but model.preset = char is not cut by cp; remove mesh.cp",
+       {"run.toml:7:1: mesh.cp is 65536, but model.preset = char is not cut by cp; remove mesh.cp",
         "run.toml:7:1: mesh.pp = 65536 has whole layers in its stages, but mesh.cp is 65536; "
         "remove "
         "mesh.cp",

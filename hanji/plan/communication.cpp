@@ -266,15 +266,21 @@ class StepCalls {
       calls_.add_all_reduces_between_hosts(over_groups(plan), ReduceOp::kMax, DType::kUInt8,
                                            used_over_groups, Lies::kPrivate);
     }
-    if (facts_.cut > 1 && facts_.blocks == 1) {
-      calls_.add_all_reduces(plan.ranks, ReduceOp::kSum, DType::kFloat64,
-                             std::vector<int64_t>(plan.groups, 1), Lies::kPrivate);
-    } else if (facts_.blocks == 1) {
-      calls_.add_in_groups(plan.groups, Routine::kAllGather, DType::kFloat64, norm_counts(plan),
-                           Lies::kPrivate);
+    add_norm(plan);
+    calls_.add_barrier(plan.ranks);
+    calls_.add_barrier(plan.ranks);
+  }
+
+  /// Of the ranks of a group. Of cut sums, and in stable of stages, it is added up by others.
+  void add_norm(const ShardPlan& plan) {
+    const bool in_stages = !facts_.pipeline.ranks.empty();
+    if (facts_.blocks > 1 || (in_stages && tree_)) return;
+    if (facts_.cut > 1 || in_stages) {
+      return calls_.add_all_reduces(plan.ranks, ReduceOp::kSum, DType::kFloat64,
+                                    std::vector<int64_t>(plan.groups, 1), Lies::kPrivate);
     }
-    calls_.add_barrier(plan.ranks);
-    calls_.add_barrier(plan.ranks);
+    calls_.add_in_groups(plan.groups, Routine::kAllGather, DType::kFloat64, norm_counts(plan),
+                         Lies::kPrivate);
   }
 
   /// Messages to every server and back, and the norm.
@@ -382,16 +388,28 @@ void add_layer_calls(const StepFacts& facts, const DataShare& share, Communicati
   }
 }
 
+/// Of a parameter that several stages have, what ranks of a data coordinate sum: with shards of its
+/// sums a rank's own.
+int64_t tied_elements(const StepFacts& facts, int64_t elements, const DataShare& share) {
+  if (!facts.shards || facts.stable_grain > 0) return elements;
+  const int ranks = facts.shards->ranks;
+  const std::vector<int64_t> sizes = {elements};
+  const auto data_coordinate = &share - facts.shares.data();
+  return layout::make_unit({0}, sizes, ranks).shards[data_coordinate % ranks].size();
+}
+
 /// Of ranks that share out the layers, as many groups as ranks cut them.
-void add_stage_calls(const StepFacts& facts, Communication& calls) {
+void add_stage_calls(const StepFacts& facts, const DataShare& share, Communication& calls) {
   const PipelineFacts& pipeline = facts.pipeline;
   const auto stages = static_cast<int>(pipeline.ranks.size());
   const bool is_double = facts.kernels.precision == Precision::kFloat64;
   for (const PipelineFacts::Tied& one : pipeline.tied) {
     std::vector<int64_t> elements;
     for (int part = 0; part < facts.cut; ++part) {
-      elements.push_back(facts.model.part(part).parameters[one.parameter].elements);
+      const int64_t all = facts.model.part(part).parameters[one.parameter].elements;
+      if (const int64_t own = tied_elements(facts, all, share); own > 0) elements.push_back(own);
     }
+    if (elements.empty()) continue;
     calls.add_all_reduces(one.ranks, ReduceOp::kSum, is_double ? DType::kFloat64 : DType::kFloat32,
                           elements, Lies::kInHeap);
   }
@@ -407,7 +425,10 @@ void add_stage_calls(const StepFacts& facts, Communication& calls) {
     calls.add_all_reduces(stages, ReduceOp::kSum, DType::kFloat64,
                           std::vector<int64_t>(facts.cut, 1), Lies::kPrivate);
   }
-  calls.add_flows(facts.cut * pipeline.flow_bytes / std::ssize(facts.shares));
+  // An even share of the bytes, to the last one.
+  const int64_t bytes = facts.cut * pipeline.flow_bytes, shares = std::ssize(facts.shares);
+  const int64_t before = &share - facts.shares.data();
+  calls.add_flows(bytes * (before + 1) / shares - bytes * before / shares);
 }
 
 /// Of the ranks of one data coordinate: what layers and stages ask for, the norm of parts, and who was
@@ -425,7 +446,7 @@ Prediction calls_of_peers(const StepFacts& facts, const DataShare& share, int pe
                           std::vector<int64_t>(stages, 1), Lies::kPrivate);
   }
   const int64_t before = group.wire_bytes_per_step;
-  if (!facts.pipeline.ranks.empty()) add_stage_calls(facts, calls);
+  if (!facts.pipeline.ranks.empty()) add_stage_calls(facts, share, calls);
   group.stage_bytes_per_step = group.wire_bytes_per_step - before;
   calls.add_all_reduces(peers, ReduceOp::kMax, DType::kFloat64, {2}, Lies::kPrivate);
   return group;

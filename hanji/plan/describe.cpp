@@ -177,13 +177,18 @@ std::string describe_states(const Plan& plan) {
     return "server: every rank computes, and holds the optimizer of a range of the parameters, to "
            "which the others push gradients and from which they pull weights";
   }
-  std::string text = fmt::format("{}: {} sharded over {} rank{}", name_of(data),
-                                 sharded_state(data), shards->ranks, shards->ranks == 1 ? "" : "s");
+  const bool in_stages = plan.mesh.degree("pp") > 1;
+  std::string text = fmt::format("{}: {}{} sharded over {} rank{}", name_of(data),
+                                 in_stages ? "of each stage, " : "", sharded_state(data),
+                                 shards->ranks, shards->ranks == 1 ? "" : "s");
   if (shards->groups > 1) text += fmt::format(" of each of {} groups", shards->groups);
-  text += fmt::format(", in {} unit{}{}; {} one copy of parameters and moments in shared memory",
+  const char* sharers = shards->groups > 1 ? "the ranks of a group share"
+                        : in_stages        ? "these ranks share"
+                                           : "all ranks share";
+  text += fmt::format(", in {} unit{}{}{}; {} one copy of parameters and moments in shared memory",
                       shards->units.size(), shards->units.size() == 1 ? "" : "s",
                       cuts_parameters(data) ? " of a layer each" : "",
-                      shards->groups > 1 ? "the ranks of a group share" : "all ranks share");
+                      in_stages ? " on rank 0" : "", sharers);
   return cuts_parameters(data) ? text + ", so unsharding a layer moves no bytes" : text;
 }
 

@@ -273,7 +273,11 @@ ModelFacts facts_of_rank(const Plan& plan, int rank) {
       parameters.merge(parameters_of(plan.model, {i, i + 1}));
     }
   }
-  for (const int64_t index : parameters) own.parameters.push_back(plan.model.parameters[index]);
+  const auto readers = ranks_that_read(plan);
+  for (const int64_t index : parameters) {
+    own.parameters.push_back(plan.model.parameters[index]);
+    own.parameters.back().is_copied = readers.at(index).size() > 1;
+  }
   for (LayerFacts& layer : own.layers) {
     for (int64_t& index : layer.tied) {
       index = std::distance(parameters.begin(), parameters.find(index));

@@ -75,8 +75,8 @@ int64_t num_gradient_buffers(const Plan& plan);
 /// stages of a pipeline.
 schedule::ActionList step_actions(const Plan& plan, int rank);
 
-/// How the plan's states are cut among ranks; none where each rank has all of them.
-std::optional<ShardPlan> shards_of(const Plan& plan);
+/// How the states that a rank and others have are cut among them; none where each has all of them.
+std::optional<ShardPlan> shards_of(const Plan& plan, int rank = 0);
 
 /// The GPUs for ranks, one each.
 struct GpuFacts {

@@ -120,7 +120,7 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
   const bool is_first = plan.mesh.coordinate(part.rank, "tp") == 0;
   int64_t saved = flat - (is_first ? 0 : whole_elements(model) * element);
   if (part.data_coordinate != 0) saved = 0;
-  if (const auto shards = shards_of(plan)) {
+  if (const auto shards = shards_of(plan, part.rank)) {
     const int shard = plan.mesh.coordinate(part.rank, "fsdp");
     saved = plan.mesh.coordinate(part.rank, "dp") == 0 ? shard_bytes(*shards, shard) : 0;
     const bool accumulates = micro_batch < part.samples;

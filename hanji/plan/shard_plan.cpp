@@ -22,13 +22,18 @@ int64_t whole_gradients(const ShardPlan& plan, const Passes& passes) {
   return largest * (passes.accumulates ? num_units : std::min(num_units, kUnshardedUnits));
 }
 
-/// By layer, without those that have none.
+/// By layer, without those that have none; copies alone, before the others.
 std::vector<std::vector<int>> group_by_layer(const std::vector<ParameterFacts>& parameters) {
+  std::vector<std::vector<int>> groups;
   std::map<int64_t, std::vector<int>> layers;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    layers[parameters[i].layer].push_back(static_cast<int>(i));
+    const auto index = static_cast<int>(i);
+    if (parameters[i].is_copied) {
+      groups.push_back({index});
+    } else {
+      layers[parameters[i].layer].push_back(index);
+    }
   }
-  std::vector<std::vector<int>> groups;
   for (auto& [layer, indices] : layers) groups.push_back(std::move(indices));
   return groups;
 }
@@ -46,9 +51,13 @@ bool cuts_parameters(Sharding sharding) {
 void cut_model(const ModelFacts& model, int64_t unit_bytes, ShardPlan& plan) {
   plan.units.clear();
   const std::vector<int64_t> sizes = model.parameter_sizes();
+  std::vector<int> alone;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (model.parameters[i].is_copied) alone.push_back(static_cast<int>(i));
+  }
   for (auto& indices : cuts_parameters(plan.data)
                            ? group_by_layer(model.parameters)
-                           : layout::group_by_size(sizes, unit_bytes / plan.element_bytes)) {
+                           : layout::group_by_size(sizes, unit_bytes / plan.element_bytes, alone)) {
     plan.units.push_back(layout::make_unit(std::move(indices), sizes, plan.ranks));
   }
 }

@@ -27,7 +27,7 @@ struct ShardPlan {
 };
 
 /// Cuts the parameters among the ranks of a group: in units of a layer each where parameters are cut,
-/// else of at least `unit_bytes`.
+/// else of at least `unit_bytes`. Copies of ranks of other stages have units of their own.
 void cut_model(const ModelFacts& model, int64_t unit_bytes, ShardPlan& plan);
 
 /// Of the parameters, what a rank of a group has.

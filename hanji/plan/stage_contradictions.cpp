@@ -32,11 +32,12 @@ void check_limits(const Config& c, Found& found) {
   const auto refuse = [&](std::string_view key, std::string message, std::string suggestion) {
     found.push_back({{key, "mesh.pp"}, std::move(message), std::move(suggestion)});
   };
-  if (c.parallel.data != Sharding::kReplicas) {
+  if (c.parallel.data == Sharding::kServer) {
     refuse("parallel.data",
-           fmt::format("{} trains with replicas of each stage, but parallel.data is {}", stages,
-                       name_of(c.parallel.data)),
-           "set parallel.data = \"ddp\"");
+           fmt::format("{} sums the gradients of each stage when its last backward ends, but "
+                       "parallel.data = server pushes those of the whole model at once",
+                       stages),
+           "set parallel.data = \"zero1\"");
   }
   for (const AxisKey& one : kAxisKeys) {
     const bool cuts_layers = one.axis == "cp" || one.axis == "axial";

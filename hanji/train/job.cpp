@@ -63,30 +63,29 @@ struct StagedModel {
   parallel::Pipeline pipeline;
   parallel::TiedParameters tied;
   std::optional<parallel::StagedNorm> norm = {};
-  std::vector<parallel::TiedUse> uses = {};     ///< For stable bits, as the norm,
-  std::vector<parallel::GrainPart> parts = {};  ///< and what each stage has, leaves of uses too.
+  std::vector<parallel::TiedUse> uses = {};     ///< For stable bits, as the norm.
+  std::vector<parallel::GrainPart> parts = {};  ///< What backwards reach, leaves of uses too.
 };
 
-/// What is summed over grains by itself: each use of a parameter, and the parameters of each stage.
-void divide_by_grains(const layers::Model& model, const plan::Plan& plan, const Ranks& ranks,
-                      StagedModel& staged) {
-  if (!is_stable(plan)) return;
+/// What the backwards of each stage reach, and for stable bits what is summed over grains by itself: each
+/// use of a parameter, and the parameters of each stage.
+void divide_by_stage(const layers::Model& model, const plan::Plan& plan, const Ranks& ranks,
+                     StagedModel& staged) {
+  const bool stable = is_stable(plan);
   const parallel::Stages& stages = staged.pipeline.stages();
   std::vector<layout::Range> own;
   for (int stage = 0; stage <= stages.last(); ++stage) {
     if (staged.pipeline.has(stage)) own.push_back(stages.layers[stage]);
   }
-  staged.uses = parallel::tied_uses(model, own);
+  if (stable) staged.uses = parallel::tied_uses(model, own);
   if (!ranks.stages) return;
   for (int stage = 0; stage <= stages.last(); ++stage) {
     parallel::GrainPart& part = staged.parts.emplace_back();
     if (!staged.pipeline.has(stage)) continue;
-    part.grains = plan::grains_in_order(plan, ranks.all.rank(), stage);
     const layout::Range layers = stages.layers[stage];
-    for (int64_t i = layers.begin; i < layers.end; ++i) {
-      // A parameter is of the first part that has it, later ones have leaves of its uses.
-      std::ranges::copy(model.layer_parameters(i), std::back_inserter(part.parameters));
-    }
+    part.parameters = learning_in(model, layers);
+    if (!stable) continue;
+    part.grains = plan::grains_in_order(plan, ranks.all.rank(), stage);
     for (const parallel::TiedUse& use : staged.uses) {
       if (layers.begin <= use.layer && use.layer < layers.end) part.parameters.push_back(use.leaf);
     }
@@ -103,7 +102,7 @@ StagedModel stage(layers::Model& model, const plan::Plan& plan, const Ranks& ran
   if (several && is_stable(plan)) norm.emplace(model, stages, group);
   if (several) parallel::keep_stages_of(group.rank(), stages, model);
   StagedModel staged{{model, stages, group}, {model, stages, group}, std::move(norm)};
-  divide_by_grains(model, plan, ranks, staged);
+  divide_by_stage(model, plan, ranks, staged);
   return staged;
 }
 
@@ -196,19 +195,28 @@ parallel::ParameterServerOptions served(const plan::Plan& plan) {
           .message_bytes = plan::message_bytes(plan.config.comm)};
 }
 
-ShardedOptions sharded(const plan::Plan& plan) {
+std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedParameter>& parameters) {
+  std::vector<at::Tensor> tensors;
+  for (const parallel::NamedParameter& one : parameters) tensors.push_back(one.tensor);
+  return tensors;
+}
+
+ShardedOptions sharded(const plan::Plan& plan, const StagedModel& staged) {
   const plan::Sharding data = plan.config.parallel.data;
   plan::StableGrains grains = plan::stable_grains(plan);
   return {.groups = plan.mesh.degree("dp"),
           .shards_parameters = plan::cuts_parameters(data),
           .sharding = {.average = parallel::Average::kSum,
                        .num_grains = grains.count,
-                       .owners = std::move(grains.owners)},
+                       .owners = std::move(grains.owners),
+                       .parts = staged.parts,
+                       .alone = tensors_of(staged.tied.parameters())},
           .whole_gradients = data == plan::Sharding::kZero1 ? parallel::WholeGradients::kKept
                                                             : parallel::WholeGradients::kFreed,
           .unit_bytes = plan.config.comm.bucket_bytes,
           .make_optimizer = optimizer_of(plan),
-          .rule = parallel::decay_matrices(plan.config.train.weight_decay)};
+          .rule = parallel::decay_matrices(plan.config.train.weight_decay),
+          .counts = [&](const at::Tensor& one) { return staged.tied.is_first(one); }};
 }
 
 }  // namespace
@@ -222,21 +230,14 @@ parallel::DataParallelOptions reduction(const plan::Plan& plan) {
           .owners = std::move(grains.owners)};
 }
 
-std::vector<std::vector<at::Tensor>> learning_in_stages(const layers::Model& model,
-                                                        const parallel::Pipeline& pipeline) {
-  std::vector<std::vector<at::Tensor>> parts;
-  for (int stage = 0; stage <= pipeline.stages().last(); ++stage) {
-    if (!pipeline.has(stage)) continue;
-    std::vector<at::Tensor> part;
-    const layout::Range layers = pipeline.stages().layers[stage];
-    for (int64_t i = layers.begin; i < layers.end; ++i) {
-      for (const at::Tensor& one : model.layer_parameters(i)) {
-        if (one.requires_grad()) part.push_back(one);
-      }
+std::vector<at::Tensor> learning_in(const layers::Model& model, layout::Range layers) {
+  std::vector<at::Tensor> found;
+  for (int64_t i = layers.begin; i < layers.end; ++i) {
+    for (const at::Tensor& one : model.layer_parameters(i)) {
+      if (one.requires_grad()) found.push_back(one);
     }
-    if (!part.empty()) parts.push_back(std::move(part));
   }
-  return parts;
+  return found;
 }
 
 double gradient_norm(const Job& job) {
@@ -266,8 +267,7 @@ void sum_tied_gradients(const Job& job) {
         std::ranges::find(parameters, use.parameter.name, &parallel::NamedParameter::name);
     job.strategy->add_gradient(found - parameters.begin(), use.leaf.grad());
   }
-  if (!job.stages) return;
-  job.tied.sum(job.strategy->parameters(), job.strategy->gradients());
+  if (job.stages) job.strategy->sum_tied(job.tied);
 }
 
 void take_from_last_stage(at::Tensor& values, const Job& job, std::string_view label) {
@@ -282,7 +282,7 @@ void check_parameters(const Job& job) {
 
 void check_whole_parameters(const Job& job) {
   if (job.cut) parallel::check_same_values(whole_parameters(job), *job.cut);
-  job.tied.check_same();
+  job.tied.check_same(job.strategy->state().parameters);
 }
 
 comm::Stats stats_of(const Job& job) {
@@ -310,7 +310,7 @@ Job assemble(const plan::Plan& plan, const comm::Group& group, const MakeModel& 
   if (data == plan::Sharding::kServer) {
     strategy = std::make_unique<ServedStrategy>(*model, ranks.data, served(plan));
   } else {
-    strategy = std::make_unique<ShardedStrategy>(*model, ranks.data, sharded(plan));
+    strategy = std::make_unique<ShardedStrategy>(*model, ranks.data, sharded(plan, staged));
   }
   return job_of(plan, std::move(model), std::move(staged), std::move(strategy), ranks);
 }
@@ -322,7 +322,6 @@ Job assemble(const plan::Plan& plan, const comm::Group& group,
   StagedModel staged = stage(*model, plan, ranks);
   ReplicatedOptions replicas = replicated(plan, options);
   replicas.reduction.parts = staged.parts;
-  if (ranks.stages) replicas.reduction.backwards = learning_in_stages(*model, staged.pipeline);
   replicas.counts = [&](const at::Tensor& one) { return staged.tied.is_first(one); };
   auto strategy = std::make_unique<ReplicatedStrategy>(*model, ranks.data, replicas);
   return job_of(plan, std::move(model), std::move(staged), std::move(strategy), ranks);

@@ -49,9 +49,8 @@ inline constexpr int64_t kNumTotals = 4;
 /// grains.
 parallel::DataParallelOptions reduction(const plan::Plan& plan);
 
-/// The parameters that learn in each stage of this rank that has any, in the order of the stages.
-std::vector<std::vector<at::Tensor>> learning_in_stages(const layers::Model& model,
-                                                        const parallel::Pipeline& pipeline);
+/// The parameters that learn in a range of layers, again for each layer that reads them.
+std::vector<at::Tensor> learning_in(const layers::Model& model, layout::Range layers);
 
 /// Stable: as Strategy::begin_grain(), for each use of tied weights too.
 void begin_grain(Job& job, int64_t index, size_t stage);

@@ -22,21 +22,6 @@ parallel::FlatPart make_part(parallel::Replicas& replicas, const comm::Group& gr
   return parallel::whole_part(parameters, flat, values, replicas.flat_gradients(), rule);
 }
 
-/// Where each parameter of the model is among those that learn here; none for one that does not.
-std::vector<std::optional<size_t>> places_of(const layers::Model& model,
-                                             const parallel::Replicas& replicas) {
-  const std::vector<parallel::NamedParameter>& learning = replicas.parameters();
-  std::vector<std::optional<size_t>> places;
-  for (const auto& [name, parameter] : parallel::distinct_parameters(model)) {
-    const auto found = std::ranges::find_if(learning, [&](const parallel::NamedParameter& one) {
-      return one.tensor.is_same(parameter);
-    });
-    places.emplace_back();
-    if (found != learning.end()) places.back() = found - learning.begin();
-  }
-  return places;
-}
-
 std::unique_ptr<parallel::FlatOptimizer> make_optimizer(parallel::Replicas& replicas,
                                                         const comm::Group& group,
                                                         const ReplicatedOptions& options) {
@@ -65,11 +50,10 @@ layout::FlatLayout counted_parameters(const layers::Model& model,
 
 ReplicatedStrategy::ReplicatedStrategy(layers::Model& model, const comm::Group& group,
                                        const ReplicatedOptions& options)
-    : model_(model),
-      group_(group),
+    : group_(group),
       replicas_(parallel::data_parallel(model, group, options.reduction)),
-      in_stages_(!options.reduction.parts.empty()),
-      places_(places_of(model, replicas_)),
+      in_stages_(!options.reduction.parts.empty() && options.reduction.num_grains > 0),
+      slots_(model, replicas_.parameters()),
       optimizer_(make_optimizer(replicas_, group, options)),
       counted_(counted_parameters(model, replicas_, options)) {
   set_slots();
@@ -90,11 +74,7 @@ void ReplicatedStrategy::add_gradient(size_t parameter, const at::Tensor& more) 
 
 /// A stage's forward comes before it is known where its backward may write.
 void ReplicatedStrategy::set_slots() {
-  if (in_stages_) return;
-  const std::vector<at::Tensor> own = replicas_.gradient_slots();
-  std::vector<at::Tensor> slots;
-  for (const auto& place : places_) slots.push_back(place ? own[*place] : at::Tensor());
-  model_.set_gradient_slots(std::move(slots));
+  if (!in_stages_) slots_.set(replicas_.gradient_slots());
 }
 
 void ReplicatedStrategy::accumulate(const std::function<void()>& backward) {

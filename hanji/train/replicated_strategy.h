@@ -42,6 +42,9 @@ class ReplicatedStrategy : public Strategy {
   void begin_grain(int64_t index, size_t stage) override;
   void add_gradient(size_t parameter, const at::Tensor& more) override;
   void accumulate(const std::function<void()>& backward) override;
+  void sum_tied(const parallel::TiedParameters& tied) override {
+    tied.sum(parameters(), gradients());
+  }
   double gradient_norm() override;
   void update(double learning_rate, double gradient_divisor) override;
   FlatState state() const override;
@@ -57,12 +60,10 @@ class ReplicatedStrategy : public Strategy {
  private:
   void set_slots();
 
-  layers::Model& model_;
   comm::Group group_;
   parallel::Replicas replicas_;
   bool in_stages_;  ///< Whose grains are summed one by one.
-  /// Of each parameter of the model among parameters(); none for one that does not learn here.
-  std::vector<std::optional<size_t>> places_;
+  ModelSlots slots_;
   std::unique_ptr<parallel::FlatOptimizer> optimizer_;
   layout::FlatLayout counted_;  ///< Of the flat gradients, those whose norm this rank adds.
 };

@@ -26,6 +26,8 @@ class ServedStrategy : public Strategy {
   void begin_grain(int64_t index, size_t stage) override;
   void add_gradient(size_t parameter, const at::Tensor& more) override;
   void accumulate(const std::function<void()>& backward) override { backward(); }
+  /// Servers are not combined with stages.
+  void sum_tied(const parallel::TiedParameters& /*tied*/) override {}
   double gradient_norm() override;
   void update(double learning_rate, double gradient_divisor) override;
   FlatState state() const override;

@@ -1,6 +1,7 @@
 #include "hanji/train/sharded_strategy.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -39,14 +40,33 @@ parallel::Sharded shard(layers::Model& model, const ShardedOptions& options, con
                                     .unit_bytes = options.unit_bytes});
 }
 
+std::set<std::string> uncounted_parameters(const std::vector<parallel::NamedParameter>& parameters,
+                                           const ShardedOptions& options) {
+  std::set<std::string> found;
+  for (const auto& [name, tensor] : parameters) {
+    if (options.counts && !options.counts(tensor)) found.insert(name);
+  }
+  return found;
+}
+
+/// What a shard has of a value of its whole parameter.
+at::Tensor piece_of(const at::Tensor& whole, const parallel::Shard& shard) {
+  return whole.flatten()
+      .slice(0, shard.elements.begin, shard.elements.end)
+      .view(shard.tensor.sizes());
+}
+
 }  // namespace
 
 ShardedStrategy::ShardedStrategy(layers::Model& model, const comm::Group& group,
                                  const ShardedOptions& options)
     : model_(model),
       group_(group),
+      in_stages_(!options.sharding.parts.empty()),
       mesh_(mesh_of(options.groups, group)),
       parameters_(parallel::learning_parameters(model)),
+      uncounted_(uncounted_parameters(parameters_, options)),
+      slots_(model, parameters_),
       sharded_(shard(model, options, group_, mesh_)),
       shards_(sharded_.parameters()) {
   lay_out();
@@ -95,12 +115,18 @@ void ShardedStrategy::make_optimizer(const ShardedOptions& options) {
 
 void ShardedStrategy::begin_step() {
   for (const at::Tensor& shard : shards_) shard.mutable_grad().reset();
-  model_.set_gradient_slots(sharded_.gradient_slots());
+  set_slots();
 }
 
-void ShardedStrategy::begin_grain(int64_t index, size_t /*stage*/) {
-  sharded_.grain(index);
-  model_.set_gradient_slots(sharded_.gradient_slots());
+void ShardedStrategy::begin_grain(int64_t index, size_t stage) {
+  sharded_.grain(index, stage);
+  set_slots();
+}
+
+/// A stage's forward comes before it is known where its grain's backward may write.
+void ShardedStrategy::set_slots() {
+  const bool stable = sharded_.grains().size() > 0;
+  if (!in_stages_ || !stable) slots_.set(sharded_.gradient_slots());
 }
 
 void ShardedStrategy::add_gradient(size_t parameter, const at::Tensor& more) {
@@ -109,23 +135,47 @@ void ShardedStrategy::add_gradient(size_t parameter, const at::Tensor& more) {
   for (const parallel::Shard& shard : sharded_.shards()) {
     if (shard.name != parameters_[parameter].name || !shard.tensor.grad().defined()) continue;
     at::Tensor own = shard.tensor.grad();
-    own.add_(more.flatten().slice(0, shard.elements.begin, shard.elements.end).view(own.sizes()));
+    own.add_(piece_of(more, shard));
   }
 }
 
+/// Copies are units of their own, so that ranks of one data coordinate have equal shards of them.
+void ShardedStrategy::sum_tied(const parallel::TiedParameters& tied) {
+  const at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> whole = sharded_.whole_sums();
+  if (!whole.empty()) tied.sum(parameters_, whole);
+  std::vector<at::Tensor> own(parameters_.size());
+  const auto copies = tied.parameters();
+  for (const parallel::Shard& shard : sharded_.shards()) {
+    if (std::ranges::find(copies, shard.name, &parallel::NamedParameter::name) == copies.end()) {
+      continue;
+    }
+    const size_t place =
+        std::ranges::find(parameters_, shard.name, &parallel::NamedParameter::name) -
+        parameters_.begin();
+    at::Tensor& gradient = shard.tensor.mutable_grad();
+    if (!gradient.defined()) gradient = at::zeros_like(shard.tensor.detach());
+    if (!whole.empty()) gradient.copy_(piece_of(whole[place], shard));
+    own[place] = gradient;
+  }
+  if (whole.empty()) tied.sum(parameters_, own);
+}
+
+/// In stages the forwards of other micro-batches have taken the slots.
 void ShardedStrategy::accumulate(const std::function<void()>& backward) {
   const auto only_accumulate = sharded_.accumulate();
   backward();
-  model_.set_gradient_slots(sharded_.gradient_slots());
+  if (!in_stages_) set_slots();
 }
 
 double ShardedStrategy::gradient_norm() {
   constexpr double kNoClipping = 0;
   const layout::Cut cut = model_.cut();
-  if (cut.degree == 1) return sharded_.clip_grad_norm(kNoClipping);
+  if (cut.degree == 1 && !in_stages_) return sharded_.clip_grad_norm(kNoClipping);
   std::vector<at::Tensor> counted;
   for (const parallel::Shard& shard : sharded_.shards()) {
-    if (is_counted(cut, shard.name)) counted.push_back(shard.tensor.grad());
+    if (!is_counted(cut, shard.name) || uncounted_.contains(shard.name)) continue;
+    counted.push_back(shard.tensor.grad());
   }
   return norm_of_pieces(counted, own_group());
 }

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "hanji/mesh/mesh.h"
 #include "hanji/parallel/flat_optimizer.h"
@@ -17,12 +21,15 @@ namespace hanji::train {
 struct ShardedOptions {
   int groups =
       1;  ///< Of consecutive ranks; each group shards the whole state, groups replicate it.
-  bool shards_parameters = false;      ///< By fully_shard(), with the model's layers as units.
-  parallel::ShardingOptions sharding;  ///< Without replicas, which follow from `groups`.
+  bool shards_parameters = false;  ///< By fully_shard(), with the model's layers as units.
+  /// Without replicas, which follow from `groups`. With parts, the model is in stages.
+  parallel::ShardingOptions sharding;
   parallel::WholeGradients whole_gradients = parallel::WholeGradients::kFreed;
   int64_t unit_bytes = 25 << 20;
   parallel::MakeOptimizer make_optimizer;
   parallel::GroupRule rule;
+  /// Whether the norm counts a parameter; empty: it does.
+  std::function<bool(const at::Tensor&)> counts = {};
 };
 
 /// Shards state over the ranks of a group; groups are replicas ("hsdp"), also over hosts. "zero1" and
@@ -41,6 +48,7 @@ class ShardedStrategy : public Strategy {
   void begin_grain(int64_t index, size_t stage) override;
   void add_gradient(size_t parameter, const at::Tensor& more) override;
   void accumulate(const std::function<void()>& backward) override;
+  void sum_tied(const parallel::TiedParameters& tied) override;
   double gradient_norm() override;
   void update(double learning_rate, double gradient_divisor) override;
   FlatState state() const override;
@@ -52,13 +60,17 @@ class ShardedStrategy : public Strategy {
 
  private:
   void lay_out();
+  void set_slots();
   void make_optimizer(const ShardedOptions& options);
   const comm::Group& own_group() const { return mesh_ ? (*mesh_)["fsdp"] : group_; }
 
   layers::Model& model_;
   comm::Group group_;
+  bool in_stages_;
   std::optional<mesh::Mesh> mesh_;  ///< If there are several groups.
   std::vector<parallel::NamedParameter> parameters_;
+  std::set<std::string> uncounted_;  ///< Parameters whose gradients another stage's rank counts.
+  ModelSlots slots_;
   parallel::Sharded sharded_;
   std::vector<parallel::NamedParameter> whole_;  ///< The same, where they lie once.
   layout::FlatLayout layout_;  ///< Unit by unit, so that a rank's shard of one is a range.

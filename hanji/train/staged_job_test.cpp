@@ -43,6 +43,7 @@ struct StagedMesh {
   int64_t tp = 1;
   bool sequence = false;
   plan::Sharding data = plan::Sharding::kReplicas;
+  int64_t fsdp = 1;        ///< Ranks of a group of hsdp.
   std::string lines = {};  ///< Of a schedule of the user.
 };
 
@@ -58,7 +59,8 @@ plan::Plan staged_plan(const StagedMesh& mesh, const Dataset& dataset) {
     config.train.bits = plan::Bits::kStable;
   }
   config.parallel.data = mesh.data;
-  config.run.ranks = mesh.pp * mesh.dp * mesh.tp;
+  config.run.ranks = mesh.pp * mesh.dp * mesh.fsdp * mesh.tp;
+  if (mesh.fsdp > 1) config.mesh.fsdp = mesh.fsdp;
   config.mesh.pp = mesh.pp;
   config.mesh.tp = mesh.tp;
   config.parallel.sequence = mesh.sequence;
@@ -133,7 +135,8 @@ class StagedJob : public testing::Test {
       EXPECT_EQ(one.norms, runs[0].norms) << "or ranks would clip differently";
       EXPECT_EQ(one.hash, runs[0].hash);
       EXPECT_THAT(apart(one, expected), IsEmpty())
-          << "pp " << mesh.pp << ", dp " << mesh.dp << ", " << name_of(mesh.schedule);
+          << "pp " << mesh.pp << ", dp " << mesh.dp << ", " << name_of(mesh.schedule) << ", "
+          << name_of(mesh.data);
       for (const auto& [name, value] : one.parameters) names.insert(name);
     }
     EXPECT_EQ(names.size(), expected.parameters.size());
@@ -216,7 +219,11 @@ TEST_F(StagedJob, GradientsOfAStageLeaveAfterItsLastBackward) {
         flow[0].register_hook([&mine, layer](const at::Tensor&) { mine.push_back(layer); });
         return flow;
       });
-      const auto parts = learning_in_stages(*job.model, job.pipeline);
+      std::vector<std::vector<at::Tensor>> parts;
+      for (int stage = 0; stage <= job.pipeline.stages().last(); ++stage) {
+        if (!job.pipeline.has(stage)) continue;
+        parts.push_back(learning_in(*job.model, job.pipeline.stages().layers[stage]));
+      }
       upper_alone[group.rank()] = std::ranges::count_if(parts[1], [&](const at::Tensor& one) {
         return std::ranges::none_of(parts[0], [&](const auto& low) { return low.is_same(one); });
       });
@@ -247,6 +254,55 @@ TEST_F(StagedJob, TrainsAsOneRankDoesWithSeveralStagesPerRank) {
   expect_the_run_of_one_rank({.pp = 3, .schedule = PipelineKind::kZbV});
 }
 
+using plan::Sharding;
+
+TEST_F(StagedJob, TrainsAsOneRankDoesWithTheStatesOfAStageSharded) {
+  for (const Sharding data : {Sharding::kZero1, Sharding::kZero2, Sharding::kZero3}) {
+    expect_the_run_of_one_rank({.pp = 2, .dp = 2, .data = data});
+    expect_the_run_of_one_rank(
+        {.pp = 2, .dp = 3, .schedule = PipelineKind::kZbV, .recompute = true, .data = data});
+    expect_the_run_of_one_rank({.pp = 2,
+                                .dp = 2,
+                                .schedule = PipelineKind::kLoopedBfs,
+                                .virtual_stages = 2,
+                                .tied = false,
+                                .data = data});
+  }
+  expect_the_run_of_one_rank({.pp = 3, .data = Sharding::kZero1});
+  expect_the_run_of_one_rank({.pp = 2, .dp = 2, .tp = 2, .data = Sharding::kZero2});
+  expect_the_run_of_one_rank({.pp = 2, .dp = 2, .data = Sharding::kHybrid, .fsdp = 2});
+}
+
+TEST_F(StagedJob, HasTheBitsOfOneRankWhereStatesAreSharded) {
+  for (const bool tied : {true, false}) {
+    expect_the_bits_of_one_rank(
+        {.tied = tied},
+        {{.pp = 2, .dp = 2, .data = Sharding::kZero1},
+         {.pp = 2, .dp = 2, .schedule = PipelineKind::kGpipe, .data = Sharding::kZero2},
+         {.pp = 2, .dp = 2, .recompute = true, .data = Sharding::kZero3},
+         {.pp = 2, .dp = 2, .schedule = PipelineKind::kNaive, .data = Sharding::kZero3},
+         {.pp = 2,
+          .dp = 2,
+          .schedule = PipelineKind::kInterleaved,
+          .virtual_stages = 2,
+          .data = Sharding::kZero3},
+         {.pp = 2,
+          .dp = 3,
+          .schedule = PipelineKind::kLoopedBfs,
+          .virtual_stages = 2,
+          .data = Sharding::kZero3},
+         {.pp = 2, .dp = 2, .schedule = PipelineKind::kZbH1, .data = Sharding::kZero3},
+         {.pp = 2,
+          .dp = 2,
+          .schedule = PipelineKind::kInterleavedZb,
+          .virtual_stages = 2,
+          .data = Sharding::kZero3},
+         {.pp = 3, .dp = 2, .schedule = PipelineKind::kZbV, .data = Sharding::kZero3},
+         {.pp = 2, .dp = 2, .schedule = PipelineKind::kDualPipeV, .data = Sharding::kZero3},
+         {.pp = 2, .dp = 2, .data = Sharding::kHybrid, .fsdp = 2}});
+  }
+}
+
 TEST_F(StagedJob, HasTheBitsOfOneRankWhereTheyAreStable) {
   for (const bool tied : {true, false}) {
     expect_the_bits_of_one_rank({.tied = tied}, {{.pp = 2},
@@ -271,7 +327,6 @@ TEST_F(StagedJob, HasTheBitsOfOneRankInEveryOrderOfGrains) {
 }
 
 TEST_F(StagedJob, SumsEachUseOfATiedWeightByItselfInEveryStrategy) {
-  using plan::Sharding;
   expect_the_bits_of_one_rank({}, {{.dp = 2},
                                    {.dp = 3, .data = Sharding::kZero1},
                                    {.dp = 2, .data = Sharding::kZero2},
@@ -290,6 +345,8 @@ TEST_F(StagedJob, SavesAndRestoresTheStateOfTheWholeModel) {
                                           {.pp = 2, .dp = 2},
                                           {.pp = 3},
                                           {.pp = 2, .tp = 2},
+                                          {.pp = 2, .dp = 2, .data = Sharding::kZero1},
+                                          {.pp = 3, .dp = 2, .data = Sharding::kZero3},
                                           {.pp = 2, .schedule = PipelineKind::kZbV}};
   for (const StagedMesh& from : meshes) {
     const test::TemporaryFolder folder;
@@ -304,6 +361,7 @@ TEST_F(StagedJob, SavesAndRestoresTheStateOfTheWholeModel) {
         compute::apply(plan.kernels, 1);
         Job job = assemble(plan, world.group());
         EXPECT_EQ(restore(job, path).or_throw(), kStagedSteps);
+        comm::barrier(world.group(), {.label = "restored"});
         hashes[world.rank()] = hashes_of(job).state;
         comm::barrier(world.group(), {.label = "hashed"});
       });

@@ -217,7 +217,7 @@ StagedValues train_stages(const StagedCase& one, const schedule::PipelineSchedul
     update(parameters, num_valid(one, step, count));
     if (pipeline.has(pipeline.stages().last())) trained.losses.push_back(loss);
   }
-  tied.check_same();
+  tied.check_same(tied.parameters());
   for (const NamedParameter& parameter : parameters) {
     trained.values[parameter.name] = parameter.tensor;
   }

@@ -2,15 +2,35 @@
 
 #include <ATen/ops/full.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "hanji/comm/host_values.h"
+#include "hanji/layers/model.h"
 #include "hanji/parallel/grad_norm.h"
 
 namespace hanji::train {
 
 bool is_counted(const layout::Cut& cut, std::string_view parameter) {
   return cut.index == 0 || layout::placement_of(cut.placements, parameter).or_throw().is_cut();
+}
+
+ModelSlots::ModelSlots(layers::Model& model, const std::vector<parallel::NamedParameter>& learning)
+    : model_(model) {
+  for (const auto& [name, parameter] : parallel::distinct_parameters(model)) {
+    const auto found = std::ranges::find_if(learning, [&](const parallel::NamedParameter& one) {
+      return one.tensor.is_same(parameter);
+    });
+    places_.emplace_back();
+    if (found != learning.end()) places_.back() = found - learning.begin();
+  }
+}
+
+void ModelSlots::set(const std::vector<at::Tensor>& slots) {
+  std::vector<at::Tensor> all;
+  for (const auto& place : places_) all.push_back(place ? slots[*place] : at::Tensor());
+  model_.set_gradient_slots(std::move(all));
 }
 
 double norm_of_pieces(const std::vector<at::Tensor>& pieces, const comm::Group& group) {

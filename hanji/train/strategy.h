@@ -13,8 +13,13 @@
 #include "hanji/layout/placement.h"
 #include "hanji/layout/range.h"
 #include "hanji/parallel/named_parameter.h"
+#include "hanji/parallel/pipeline/stages.h"
 #include "hanji/plan/memory.h"
 #include "hanji/train/observe.h"
+
+namespace hanji::layers {
+class Model;
+}
 
 namespace hanji::train {
 
@@ -30,6 +35,18 @@ struct OwnState {
 /// Whether a parameter's gradient is counted on this rank in what is summed over `cut`: its own parts,
 /// and on the first rank what all have.
 bool is_counted(const layout::Cut& cut, std::string_view parameter);
+
+/// Gradient slots of those parameters of a model that learn here, as layers::Model takes them: of each of
+/// its parameters, undefined for others.
+class ModelSlots {
+ public:
+  ModelSlots(layers::Model& model, const std::vector<parallel::NamedParameter>& learning);
+  void set(const std::vector<at::Tensor>& slots);
+
+ private:
+  layers::Model& model_;
+  std::vector<std::optional<size_t>> places_;  ///< Of each parameter of the model among those.
+};
 
 /// The norm of gradients of which each rank of `group` has pieces, some of them undefined. Collective.
 double norm_of_pieces(const std::vector<at::Tensor>& pieces, const comm::Group& group);
@@ -59,6 +76,9 @@ class Strategy {
   /// Stable: adds to the sum of a step's gradients of a parameter, whole and the same on all ranks; after
   /// the last backward and before the norm.
   virtual void add_gradient(size_t parameter, const at::Tensor& more) = 0;
+  /// Adds up the gradients of weights that several stages read, over the ranks that have copies; after
+  /// add_gradient(). Collective.
+  virtual void sum_tied(const parallel::TiedParameters& tied) = 0;
   /// Of the sum of all gradients of a step that this rank counts (is_counted()). Collective.
   virtual double gradient_norm() = 0;
   /// One update with the gradients divided by `gradient_divisor`. Collective.

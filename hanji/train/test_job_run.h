@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
@@ -139,11 +140,20 @@ inline void descend(Job& job, std::string_view left_out = {}) {
   constexpr double kRate = 1e-3;  // of a sum over some hundred targets
   const at::NoGradGuard no_grad;
   const auto gradients = job.strategy->gradients();
+  const FlatState state = job.strategy->state();
+  const OwnState own = job.strategy->own_state();
   for (size_t i = 0; i < gradients.size(); ++i) {
-    const parallel::NamedParameter& one = job.strategy->parameters()[i];
-    if (!left_out.empty() && one.name.ends_with(left_out)) continue;
-    at::Tensor parameter = one.tensor;
-    parameter.sub_(gradients[i], kRate);
+    const auto& [name, parameter] = state.parameters[i];
+    if (!left_out.empty() && name.ends_with(left_out)) continue;
+    const int64_t first = state.layout.offsets[i], last = first + state.layout.sizes[i];
+    for (const layout::Range range : own.parameters) {
+      const int64_t begin = std::max(range.begin, first) - first;
+      const int64_t end = std::min(range.end, last) - first;
+      if (begin >= end) continue;
+      parameter.view({-1})
+          .slice(0, begin, end)
+          .sub_(gradients[i].flatten().slice(0, begin, end), kRate);
+    }
   }
 }
 

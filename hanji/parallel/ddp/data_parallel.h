@@ -37,7 +37,9 @@ struct DataParallelOptions {
   int64_t num_grains = 0;
   /// The grains of each rank: contiguous, in rank order. Empty: even shares.
   std::vector<layout::Range> owners = {};
-  /// Of the parameters, each in one: a backward() is one grain of one part. Empty: one part of all.
+  /// If several backward() outside accumulate() complete a step (stages of a pipeline): what each
+  /// reaches. A bucket leaves in the last of those that reach it; for stable bits a backward() is one
+  /// grain of one part, and each parameter is in the first part that has it. Empty: one part of all.
   std::vector<GrainPart> parts = {};
   /// Reduces a bucket over the ranks, e.g. bf16_hook(); empty: all_reduce without compression.
   CommunicationHook hook = {};
@@ -48,9 +50,6 @@ struct DataParallelOptions {
   /// The first backward() that communicates determines the parameters that a rank uses; later steps
   /// do not exchange them, and another set is an error.
   bool static_order = false;
-  /// If several backward() outside accumulate() complete a step (stages of a pipeline): the parameters
-  /// that each reaches. A bucket leaves in the last of those that reach it. Not for stable bits.
-  std::vector<std::vector<at::Tensor>> backwards = {};
 };
 
 class Reducer;

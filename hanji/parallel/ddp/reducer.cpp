@@ -52,20 +52,6 @@ void Reducer::make_engine() {
   };
   gradients_ =
       std::make_unique<Gradients>(std::move(units), *this, std::move(of), std::move(events));
-  if (options_.backwards.size() > 1 && options_.num_grains == 0) expect_backwards();
-}
-
-void Reducer::expect_backwards() {
-  std::vector<int64_t> backwards(plan_.buckets.size());
-  for (size_t b = 0; b < backwards.size(); ++b) {
-    backwards[b] = std::ranges::count_if(options_.backwards, [&](const auto& reached) {
-      return std::ranges::any_of(plan_.buckets[b].parameters, [&](int index) {
-        return std::ranges::any_of(
-            reached, [&](const at::Tensor& one) { return one.is_same(parameters_[index].tensor); });
-      });
-    });
-  }
-  gradients_->expect(std::move(backwards), std::ssize(options_.backwards));
 }
 
 void Reducer::place_buckets() {

@@ -103,20 +103,37 @@ const layers::Model* layered(const torch::nn::Module& module, const FullyShardOp
   return model;
 }
 
-/// A unit per layer; no root.
-std::vector<UnitRequest> units_of_layers(const layers::Model& model,
-                                         const std::vector<NamedParameter>& parameters) {
-  std::vector<UnitRequest> units(model.num_layers());
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    units[model.layer_of(parameters[i].tensor)].parameters.push_back(static_cast<int>(i));
-  }
+/// The layers that read any of a unit's parameters.
+std::vector<int64_t> readers_of(const UnitRequest& unit, const layers::Model& model,
+                                const std::vector<NamedParameter>& parameters) {
+  std::vector<int64_t> readers;
   for (int64_t layer = 0; layer < model.num_layers(); ++layer) {
-    units[layer].name = fmt::format("layer {}", layer);
-    for (const at::Tensor& read : model.layer_parameters(layer)) {
-      std::vector<int64_t>& readers = units[model.layer_of(read)].layers;
-      if (readers.empty() || readers.back() != layer) readers.push_back(layer);
-    }
+    const auto read = model.layer_parameters(layer);
+    const bool reads = std::ranges::any_of(unit.parameters, [&](int index) {
+      return std::ranges::any_of(
+          read, [&](const at::Tensor& one) { return one.is_same(parameters[index].tensor); });
+    });
+    if (reads) readers.push_back(layer);
   }
+  return readers;
+}
+
+/// A unit per parameter of `alone`, then one per layer; no root.
+std::vector<UnitRequest> units_of_layers(const layers::Model& model,
+                                         const std::vector<NamedParameter>& parameters,
+                                         const std::vector<int>& alone) {
+  std::vector<UnitRequest> units;
+  for (const int index : alone) units.push_back({parameters[index].name, {index}});
+  const size_t first = units.size();
+  for (int64_t layer = 0; layer < model.num_layers(); ++layer) {
+    units.push_back({.name = fmt::format("layer {}", layer)});
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto index = static_cast<int>(i);
+    if (std::ranges::find(alone, index) != alone.end()) continue;
+    units[first + model.layer_of(parameters[i].tensor)].parameters.push_back(index);
+  }
+  for (UnitRequest& unit : units) unit.layers = readers_of(unit, model, parameters);
   return units;
 }
 
@@ -196,7 +213,8 @@ Sharded fully_shard(torch::nn::Module& module, const comm::Group& asked_group,
   if (model == nullptr) {
     share_out(module, spec.parameters, spec.units);
   } else {
-    spec.units = units_of_layers(*model, spec.parameters);
+    spec.units =
+        units_of_layers(*model, spec.parameters, indices_of(sharding.alone, spec.parameters));
   }
   take_options(sharding, spec);
   spec.residence = shares_parameters(spec, sharding) ? Residence::kShared : Residence::kGathered;

@@ -21,7 +21,8 @@ Sharded shard_optimizer(torch::nn::Module& module, const comm::Group& group,
   }
   const auto dtype = dtypes_of(spec.parameters[0].tensor.scalar_type(), sharding.precision).reduce;
   const auto element_bytes = static_cast<int64_t>(c10::elementSize(dtype));
-  for (auto& indices : layout::group_by_size(sizes, options.unit_bytes / element_bytes)) {
+  const auto alone = indices_of(sharding.alone, spec.parameters);
+  for (auto& indices : layout::group_by_size(sizes, options.unit_bytes / element_bytes, alone)) {
     spec.units.push_back({"of " + spec.parameters[indices[0]].name, std::move(indices)});
   }
   take_options(sharding, spec);

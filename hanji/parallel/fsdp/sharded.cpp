@@ -97,7 +97,9 @@ Sharded::FullParameters::~FullParameters() noexcept(false) {
 }
 Sharded::FullParameters Sharded::full_parameters() { return FullParameters(model_); }
 
-void Sharded::grain(int64_t index) { model_->gradients().engine().begin_grain(index); }
+void Sharded::grain(int64_t index, size_t part) {
+  model_->gradients().engine().begin_grain(index, part);
+}
 layout::Range Sharded::grains() const { return model_->gradients().engine().grains(); }
 void Sharded::finish() { model_->gradients().engine().finish(); }
 void Sharded::set_weight(double weight) { model_->gradients().engine().set_weight(weight); }

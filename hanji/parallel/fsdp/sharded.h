@@ -18,6 +18,7 @@
 #include "hanji/parallel/average.h"
 #include "hanji/parallel/flat_optimizer.h"
 #include "hanji/parallel/fsdp/mixed_precision.h"
+#include "hanji/parallel/grain_part.h"
 
 namespace torch::optim {
 class Optimizer;
@@ -51,6 +52,11 @@ struct ShardingOptions {
   /// Stable bits, as in DataParallelOptions: the gradients do not depend on ranks, owners or units.
   int64_t num_grains = 0;
   std::vector<layout::Range> owners = {};
+  /// As in DataParallelOptions.
+  std::vector<GrainPart> parts = {};
+  /// Parameters that ranks outside of the group have too (weights that stages of a pipeline tie): each is
+  /// a unit of its own, so that equal shards of all copies can be summed.
+  std::vector<at::Tensor> alone = {};
   /// Stable with `replicas` only: the ranks of all groups, whose grains the owners share out.
   std::optional<comm::Group> everyone = {};
   /// What the parameters and buffers of a module that hanji::deferred() built will hold; they have no
@@ -154,7 +160,7 @@ class Sharded {
   FullParameters full_parameters();
 
   /// As Replicas::grain(), Replicas::grains(), Replicas::finish() and Replicas::set_weight().
-  void grain(int64_t index);
+  void grain(int64_t index, size_t part = 0);
   layout::Range grains() const;
   void finish();
   void set_weight(double weight);

@@ -39,6 +39,7 @@ Gradients::Gradients(std::vector<GradientUnit> units, GradientSink& sink, Gradie
     num_parameters += size;
   }
   make_folds();
+  if (folds_.empty()) expect_parts();
   install_hooks();
 }
 
@@ -62,6 +63,26 @@ void Gradients::make_folds() {
   for (const GrainPart& part : options_.parts) {
     folds_.emplace_back(options_.num_grains, options_.owners, options_.owner, part.grains);
   }
+}
+
+/// A unit begins in the last of the backwards that reach it.
+void Gradients::expect_parts() {
+  std::vector<int64_t> backwards(units_.size());
+  int64_t all = 0;
+  for (const GrainPart& part : options_.parts) {
+    const auto is_reached = [&](const NamedParameter& entry) {
+      return std::ranges::any_of(part.parameters,
+                                 [&](const at::Tensor& one) { return one.is_same(entry.tensor); });
+    };
+    bool reaches = false;
+    for (size_t u = 0; u < units_.size(); ++u) {
+      if (std::ranges::none_of(units_[u].of.parameters, is_reached)) continue;
+      ++backwards[u];
+      reaches = true;
+    }
+    all += reaches ? 1 : 0;
+  }
+  if (all > 1) expect(std::move(backwards), all);
 }
 
 int64_t Gradients::num_rows() const {

@@ -42,7 +42,7 @@ struct GradientOptions {
   int64_t num_grains = 0;  ///< Stable bits; 0: none.
   std::vector<layout::Range> owners = {};
   int owner = 0;                      ///< The index of this rank among the owners.
-  std::vector<GrainPart> parts = {};  ///< Of the parameters, each in one; empty: one of all.
+  std::vector<GrainPart> parts = {};  ///< As in DataParallelOptions.
   Remainder remainder = Remainder::kSlot;
   bool ends_by_call = false;  ///< Steps end in end_step() only.
   bool static_order = false;  ///< As in DataParallelOptions.
@@ -138,6 +138,7 @@ class Gradients {
   };
 
   void make_folds();
+  void expect_parts();
   void install_hooks();
   void on_gradient(size_t unit, size_t position);
   const at::Tensor& slot(size_t unit, size_t row, size_t position);

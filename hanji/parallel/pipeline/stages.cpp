@@ -140,6 +140,7 @@ void TiedParameters::sum(const std::vector<NamedParameter>& parameters,
           tied.parameter.name, gradients.size())));
     }
     at::Tensor gradient = gradients[found - parameters.begin()];
+    if (!gradient.defined()) continue;
     comm::all_reduce(gradient, tied.group, {.label = tied.parameter.name}).wait();
   }
 }
@@ -156,8 +157,17 @@ comm::Stats TiedParameters::stats() const {
   return sum;
 }
 
-void TiedParameters::check_same() const {
-  for (const Tied& tied : tied_) check_same_values({tied.parameter}, tied.group);
+std::vector<NamedParameter> TiedParameters::parameters() const {
+  std::vector<NamedParameter> all;
+  for (const Tied& tied : tied_) all.push_back(tied.parameter);
+  return all;
+}
+
+void TiedParameters::check_same(const std::vector<NamedParameter>& values) const {
+  for (const Tied& tied : tied_) {
+    const auto found = std::ranges::find(values, tied.parameter.name, &NamedParameter::name);
+    check_same_values({found == values.end() ? tied.parameter : *found}, tied.group);
+  }
 }
 
 }  // namespace hanji::parallel

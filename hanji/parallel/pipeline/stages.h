@@ -46,7 +46,8 @@ class TiedParameters {
 
   /// Replaces the gradients of this rank's copies by the sum of those of all ranks that have one.
   ///
-  /// `gradients`: of `parameters`, which have all copies of this rank.
+  /// `gradients`: of `parameters`, which have all copies of this rank, or equal parts of them; undefined
+  /// where this rank has no part.
   /// Order   collective. The sum has one order, by rank: the same bits on all ranks.
   /// Cost    an all_reduce of each tied parameter among its ranks.
   void sum(const std::vector<NamedParameter>& parameters,
@@ -56,10 +57,14 @@ class TiedParameters {
   /// of parameters that are not tied.
   bool is_first(const at::Tensor& parameter) const;
 
+  /// This rank's copies.
+  std::vector<NamedParameter> parameters() const;
+
   comm::Stats stats() const;
 
-  /// Throws kMismatch unless all copies have the same bytes. Collective.
-  void check_same() const;
+  /// Throws kMismatch unless all copies have the same bytes, of which `values` have this rank's by name.
+  /// Collective.
+  void check_same(const std::vector<NamedParameter>& values) const;
 
  private:
   struct Tied {

@@ -46,7 +46,6 @@ class Reducer : public GradientSink {
   };
 
   void make_engine();
-  void expect_backwards();
   void place_buckets();
 
   std::vector<NamedParameter> parameters_;

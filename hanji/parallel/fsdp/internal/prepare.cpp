@@ -9,6 +9,7 @@
 #include "hanji/base/status.h"
 #include "hanji/comm/shared_tensor.h"
 #include "hanji/parallel/agreement.h"
+#include "hanji/parallel/without_memory.h"
 
 namespace hanji::parallel {
 namespace {
@@ -81,11 +82,18 @@ Mistakes mistakes_of(const std::vector<NamedParameter>& parameters, const std::s
   return mistakes;
 }
 
+/// Freed, such as those of other stages of a pipeline.
+bool is_elsewhere(const NamedParameter& entry) {
+  return !entry.tensor.requires_grad() && is_without_memory(entry.tensor) &&
+         holder_of(entry.tensor).model == nullptr;
+}
+
 }  // namespace
 
 std::vector<NamedParameter> prepare(const torch::nn::Module& module, const comm::Group& group,
                                     const ShardingOptions& options, const std::string& caller) {
   auto parameters = distinct_parameters(module);
+  std::erase_if(parameters, is_elsewhere);
   const auto buffers = buffers_of(module);
   auto tensors = with_buffers(parameters, buffers);
   auto mistakes = mistakes_of(parameters, caller);
@@ -108,6 +116,17 @@ std::vector<NamedParameter> prepare(const torch::nn::Module& module, const comm:
     broadcast_from_first(buffers, *way);
   }
   return parameters;
+}
+
+std::vector<int> indices_of(const std::vector<at::Tensor>& some,
+                            const std::vector<NamedParameter>& parameters) {
+  std::vector<int> found;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const bool is_one = std::ranges::any_of(
+        some, [&](const at::Tensor& one) { return one.is_same(parameters[i].tensor); });
+    if (is_one) found.push_back(static_cast<int>(i));
+  }
+  return found;
 }
 
 void take_options(const ShardingOptions& options, ShardedModel::Spec& spec) {

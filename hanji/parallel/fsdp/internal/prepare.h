@@ -17,6 +17,10 @@ namespace hanji::parallel {
 std::vector<NamedParameter> prepare(const torch::nn::Module& module, const comm::Group& group,
                                     const ShardingOptions& options, const std::string& caller);
 
+/// Where some parameters are among others, without those that are not, in the order of the others.
+std::vector<int> indices_of(const std::vector<at::Tensor>& some,
+                            const std::vector<NamedParameter>& parameters);
+
 /// Who takes part, and where the parameters of `spec`, which are those that prepare() gave, will be.
 void take_options(const ShardingOptions& options, ShardedModel::Spec& spec);
 

@@ -45,6 +45,7 @@ void ShardGradients::make_engine(Gradients::Events events) {
   of.num_grains = options.num_grains;
   of.owners = options.owners;
   of.owner = (setup_.everyone ? *setup_.everyone : setup_.group).rank();
+  of.parts = options.parts;
   of.remainder = Remainder::kTrap;
   events.on_unit = [this, told = std::move(events.on_unit)](size_t order) {
     told(reversed(order));
