@@ -18,6 +18,7 @@ target_link_libraries(hanji_core_dependencies INTERFACE OpenSSL::Crypto PkgConfi
 
 if(NOT HANJI_CORE_ONLY AND NOT HANJI_PYTHON)
   pkg_check_modules(JPEG REQUIRED IMPORTED_TARGET libjpeg)
+  pkg_check_modules(PNG REQUIRED IMPORTED_TARGET libpng)
 endif()
 if(NOT HANJI_CORE_ONLY)
   find_package(Libtorch REQUIRED)

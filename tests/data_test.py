@@ -1,6 +1,8 @@
 """`hanji data`: files as FFCV lays them out, written and read here without hanji's own code."""
 import io
 import json
+import os
+import pty
 import signal
 import struct
 import subprocess
@@ -183,6 +185,58 @@ class Data(CommandTest):
             self.assertRegex(done.stdout, r"2000 samples -> x \(\d+ of an interrupted make\)")
         self.assertEqual((self.folder / "x").read_bytes(), (self.folder / "whole").read_bytes())
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["whole", "x"])
+
+    def test_a_terminal_shows_how_much_is_done_at_which_rate(self):
+        terminal, stderr = pty.openpty()
+        done = subprocess.run([HANJI, "data", "make", "--generated", "300", "--size", "32", "--out", "x"],
+                              cwd=self.folder, env=self.environment(), stderr=stderr, capture_output=False,
+                              stdout=subprocess.DEVNULL, timeout=120)
+        os.close(stderr)
+        self.assertEqual(done.returncode, 0)
+        shown = os.read(terminal, 1 << 16).decode()
+        os.close(terminal)
+        self.assertRegex(shown, r"300 of 300 samples, 100 %, [0-9.]+( k)?/s, 0 s left\r?\n$")
+
+    def test_a_sheet_shows_the_images_and_what_a_model_sees(self):
+        self.hanji("data", "make", "--generated", 20, "--size", 32, "--out", "x.beton")
+        sizes = {}
+        for name, more in (("plain", ["--cell", 40, "--columns", 5]),
+                           ("seen", ["--augmented", "--columns", 4, "--count", 3, "--set", "data.image_size=24",
+                                     "--set", "data.stage=random_resized_crop, flip, normalise"])):
+            done = self.hanji("data", "show", "x.beton", "--out", f"{name}.png", *more)
+            self.assertEqual(done.stdout, f"x.beton -> {name}.png\n")
+            content = (self.folder / f"{name}.png").read_bytes()
+            self.assertEqual(content[:8], b"\x89PNG\r\n\x1a\n")
+            sizes[name] = struct.unpack(">II", content[16:24])
+        self.assertEqual(sizes, {"plain": (5 * 44 + 4, 4 * 56 + 4), "seen": (4 * 28 + 4, 3 * 40 + 4)})
+        done = self.hanji("data", "show", "x.beton", "--out", "y.png", "--set", "data.image_size=24", expect=2)
+        self.assertIn("belong to --augmented", done.stderr)
+        done = self.hanji("data", "show", "x.beton", "--out", "y.png", "--augmented", "--set", "data.stage=blur", expect=2)
+        self.assertIn("blur", done.stderr)
+
+    def test_converted_images_train_and_become_files_that_make_a_file_again(self):
+        self.hanji("data", "make", "--generated", 60, "--size", 32, "--classes", 3, "--out", "x.beton")
+        done = self.hanji("data", "convert", "x.beton", "--images", "jpg", "--quality", 95, "--out", "y.beton")
+        self.assertEqual(done.stdout, "60 samples -> y.beton\n")
+        self.hanji("data", "verify", "y.beton")
+        self.hanji("train", "--steps", 2, "--ranks", 1, "--out", "run", "--set", "model.preset=resnet-tiny",
+                   "--set", "data.files=y.beton", "--set", "model.width=8", "--set", "data.image_size=16",
+                   "--set", "train.global_batch=16", "--set", "train.evaluate_every=0")
+        self.assertEqual(self.hanji("data", "convert", "y.beton", "--to", "photos").stdout, "60 images -> photos\n")
+        self.assertEqual(len(list((self.folder / "photos").glob("[012]/*.jpg"))), 60)
+        self.hanji("data", "make", "--folder", "photos", "--out", "z.beton")
+        self.assertEqual(json.loads(self.hanji("data", "info", "--json", "z.beton").stdout)["samples"], 60)
+        done = self.hanji("data", "convert", "y.beton", "--to", "other", "--quality", 5, expect=2)
+        self.assertIn("--quality belongs to --out", done.stderr)
+
+    def test_the_bench_names_what_bounds_a_loader(self):
+        self.hanji("data", "make", "--generated", 80, "--size", 32, "--out", "x.beton")
+        self.hanji("data", "convert", "x.beton", "--images", "jpg", "--out", "y.beton")
+        done = json.loads(self.hanji("data", "bench", "y.beton", "--json", "--threads", 2).stdout)
+        for name in ("read", "decoded", "cropped", "made", "loaded"):
+            self.assertGreater(done["per_second"][name], 0, name)
+        self.assertGreater(done["times_decode"], 0)
+        self.assertIn("bound by", self.hanji("data", "bench", "x.beton").stdout)
 
     def test_a_flipped_byte_is_reported_with_its_page_and_sample(self):
         self.hanji("data", "make", "--generated", 9, "--size", 16, "--out", "a")

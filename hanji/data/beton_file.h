@@ -81,6 +81,12 @@ struct BetonMistake {
   std::string message;
 };
 
+struct BetonVerifyOptions {
+  uint64_t first_page = 0;  ///< Those before it are taken for good.
+  /// Called after each page with the number of those that are done; false ends early.
+  std::function<bool(uint64_t done, uint64_t total)> proceed = {};
+};
+
 /// A .beton file, version 2, of FFCV or of BetonWriter.
 ///
 /// BetonWriter adds checksums where FFCV ignores bytes: one of the header, one per page, two per
@@ -125,7 +131,8 @@ class BetonFile {
 
   /// Reads the whole file: checksums, bounds, and the allocation table against the records.
   /// Result  the number of mistakes, each of which `report` was called with.
-  uint64_t verify(const std::function<void(const BetonMistake&)>& report) const;
+  uint64_t verify(const std::function<void(const BetonMistake&)>& report,
+                  const BetonVerifyOptions& options = {}) const;
 
  private:
   explicit BetonFile(std::unique_ptr<internal::BetonState> state);

@@ -17,9 +17,9 @@ class BetonVerifier {
   BetonVerifier(const BetonFile& file, BetonState& state, const Report& report)
       : file_(file), state_(state), report_(report) {}
 
-  uint64_t run() {
+  uint64_t run(const BetonVerifyOptions& options) {
     const BetonSections& s = state_.sections;
-    for (uint64_t page = 0; state_.has_extension && page < s.num_pages; ++page) check_page(page);
+    if (state_.has_extension && !check_pages(options)) return num_mistakes_;
     rows_.assign(s.num_samples * state_.fields.size(), false);
     for (uint64_t row = 0; row < s.num_allocations; ++row) check_row(row);
     check_overlaps();
@@ -31,6 +31,20 @@ class BetonVerifier {
   void add(BetonMistake mistake) {
     ++num_mistakes_;
     report_(mistake);
+  }
+
+  /// Result: whether it went through all.
+  bool check_pages(const BetonVerifyOptions& options) {
+    const uint64_t total = state_.sections.num_pages;
+    for (uint64_t page = 0; page < total; ++page) {
+      if (page < options.first_page) {
+        state_.pages[page].store(BetonState::Page::kGood, std::memory_order_relaxed);
+        continue;
+      }
+      check_page(page);
+      if (options.proceed && !options.proceed(page + 1, total)) return false;
+    }
+    return true;
   }
 
   void check_page(uint64_t page) {
@@ -131,8 +145,9 @@ class BetonVerifier {
 }  // namespace
 }  // namespace internal
 
-uint64_t BetonFile::verify(const std::function<void(const BetonMistake&)>& report) const {
-  return internal::BetonVerifier(*this, *state_, report).run();
+uint64_t BetonFile::verify(const std::function<void(const BetonMistake&)>& report,
+                           const BetonVerifyOptions& options) const {
+  return internal::BetonVerifier(*this, *state_, report).run(options);
 }
 
 }  // namespace hanji::data

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <set>
 #include <thread>
 
 #include "hanji/base/file.h"
@@ -168,6 +169,25 @@ TEST_F(BetonWriterTest, EveryFlippedByteIsReportedOrChangesNoValue) {
     }
     bytes[at] = good[at];
   }
+}
+
+TEST_F(BetonWriterTest, VerifyEndsEarlyAndBeginsAtAPage) {
+  std::string bytes = write(400);
+  const auto sections = BetonFile::parse(as_raw(bytes)).or_throw().sections();
+  ASSERT_GT(sections.num_pages, 2);
+  for (const uint64_t page : {uint64_t{0}, uint64_t{2}}) {
+    bytes[sections.heap_begin + page * sections.page_bytes + 3] ^= 1;
+  }
+  const auto pages_of = [&](const BetonVerifyOptions& options) {
+    std::set<uint64_t> pages;
+    const auto file = BetonFile::parse(as_raw(bytes)).or_throw();
+    file.verify([&](const BetonMistake& one) { pages.insert(one.page.value_or(99)); }, options);
+    return pages;
+  };
+  EXPECT_EQ(pages_of({}), (std::set<uint64_t>{0, 2}));
+  EXPECT_EQ(pages_of({.first_page = 1}), (std::set<uint64_t>{2}));
+  const auto until_2 = [](uint64_t done, uint64_t) { return done < 2; };
+  EXPECT_EQ(pages_of({.proceed = until_2}), (std::set<uint64_t>{0}));
 }
 
 TEST_F(BetonWriterTest, OtherSamplesOfADamagedPageAreRead) {

@@ -1,0 +1,91 @@
+#include "hanji/data/bench_file.h"
+
+#include <gmock/gmock.h>
+
+#include "hanji/data/beton_writer.h"
+#include "hanji/data/internal/test_images.h"
+#include "hanji/test/temporary_folder.h"
+
+namespace hanji::data {
+namespace {
+
+using testing::HasSubstr;
+
+BenchFileOptions short_bench() {
+  return {.stages = plan::parse_image_stages(plan::kUsualImageStages).or_throw(),
+          .size = 16,
+          .batch = 4,
+          .threads = 2,
+          .rounds = 3,
+          .seconds = 0.001};
+}
+
+TEST(BenchFile, HasARateOfEachPartOfALoader) {
+  const test::TemporaryFolder folder;
+  const std::string jpeg = internal::encode_jpeg({});
+  auto writer = BetonWriter::create(folder.path() / "x",
+                                    {{"image", BetonType::kRgbImage}, {"label", BetonType::kInt}},
+                                    {.num_samples = 6})
+                    .or_throw();
+  for (int i = 0; i < 6; ++i) {
+    const BetonValue values[] = {{.mode = BetonImageMode::kJpeg,
+                                  .width = 100,
+                                  .height = 80,
+                                  .bytes = internal::bytes_of(jpeg)},
+                                 {.integer = i}};
+    base::throw_if_error(writer.append(values));
+  }
+  base::throw_if_error(writer.finish());
+  const FileRates rates = bench_file(folder.path() / "x", short_bench()).or_throw();
+  EXPECT_EQ(rates.num_samples, 6);
+  EXPECT_EQ(rates.sample_bytes, static_cast<double>(jpeg.size()));
+  for (const auto& rate :
+       {rates.decoded, rates.cropped, rates.made, rates.loaded, rates.times_decode()}) {
+    EXPECT_GT(rate.value_or(0), 0);
+  }
+  EXPECT_GT(rates.read, 0);
+}
+
+TEST(BenchFile, FilesWithoutImagesAreRead) {
+  const test::TemporaryFolder folder;
+  auto writer =
+      BetonWriter::create(folder.path() / "x", {{"x", BetonType::kInt}}, {.num_samples = 1})
+          .or_throw();
+  const BetonValue value{.integer = 1};
+  base::throw_if_error(writer.append({&value, 1}));
+  base::throw_if_error(writer.finish());
+  const FileRates rates = bench_file(folder.path() / "x", short_bench()).or_throw();
+  EXPECT_GT(rates.read, 0);
+  EXPECT_FALSE(rates.loaded);
+  EXPECT_THAT(rates.bottleneck(), HasSubstr("reading"));
+}
+
+TEST(BenchFile, EndsEarlyIfAsked) {
+  const test::TemporaryFolder folder;
+  auto writer =
+      BetonWriter::create(folder.path() / "x", {{"x", BetonType::kInt}}, {.num_samples = 1})
+          .or_throw();
+  const BetonValue value{.integer = 1};
+  base::throw_if_error(writer.append({&value, 1}));
+  base::throw_if_error(writer.finish());
+  BenchFileOptions options = short_bench();
+  options.proceed = [](int64_t, int64_t) { return false; };
+  EXPECT_EQ(bench_file(folder.path() / "x", options).status().code(), Code::kCancelled);
+}
+
+TEST(BenchFile, TheBottleneckIsThePartThatTakesMostOfASample) {
+  FileRates rates{
+      .threads = 2, .read = 10'000, .decoded = 1000, .cropped = 1500, .made = 1000, .loaded = 1900};
+  EXPECT_THAT(rates.bottleneck(), HasSubstr("decoding JPEGs, 67 %"));
+  EXPECT_DOUBLE_EQ(rates.times_decode().value(), 1.9);
+  rates.cropped = 4000;
+  EXPECT_THAT(rates.bottleneck(), HasSubstr("resizing and scaling, 65 %"));
+  rates.cropped = std::nullopt;
+  rates.read = 1500;
+  EXPECT_THAT(rates.bottleneck(), HasSubstr("reading, 67 %"));
+  rates.loaded = 1000;
+  EXPECT_THAT(rates.bottleneck(), HasSubstr("the 2 threads: together they load 50 %"));
+}
+
+}  // namespace
+}  // namespace hanji::data

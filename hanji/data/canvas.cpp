@@ -1,0 +1,152 @@
+#include "hanji/data/internal/canvas.h"
+
+#include <algorithm>
+#include <array>
+
+#include "hanji/data/internal/png_writer.h"
+
+namespace hanji::data::internal {
+namespace {
+
+constexpr int64_t kGlyphColumns = 5;
+constexpr int64_t kGlyphRows = 7;
+constexpr char kFirstGlyph = ' ';
+constexpr char kLastGlyph = '~';
+
+// Columns of each printable character of ASCII, from the left; bit 0 is the top.
+constexpr std::string_view kGlyphs(
+    "\x00\x00\x00\x00\x00"
+    "\x00\x00\x5F\x00\x00"
+    "\x00\x07\x00\x07\x00"
+    "\x14\x7F\x14\x7F\x14"
+    "\x24\x2A\x7F\x2A\x12"
+    "\x23\x13\x08\x64\x62"
+    "\x36\x49\x55\x22\x50"
+    "\x00\x05\x03\x00\x00"
+    "\x00\x1C\x22\x41\x00"
+    "\x00\x41\x22\x1C\x00"
+    "\x14\x08\x3E\x08\x14"
+    "\x08\x08\x3E\x08\x08"
+    "\x00\x50\x30\x00\x00"
+    "\x08\x08\x08\x08\x08"
+    "\x00\x60\x60\x00\x00"
+    "\x20\x10\x08\x04\x02"
+    "\x3E\x51\x49\x45\x3E"
+    "\x00\x42\x7F\x40\x00"
+    "\x42\x61\x51\x49\x46"
+    "\x21\x41\x45\x4B\x31"
+    "\x18\x14\x12\x7F\x10"
+    "\x27\x45\x45\x45\x39"
+    "\x3C\x4A\x49\x49\x30"
+    "\x01\x71\x09\x05\x03"
+    "\x36\x49\x49\x49\x36"
+    "\x06\x49\x49\x29\x1E"
+    "\x00\x36\x36\x00\x00"
+    "\x00\x56\x36\x00\x00"
+    "\x08\x14\x22\x41\x00"
+    "\x14\x14\x14\x14\x14"
+    "\x00\x41\x22\x14\x08"
+    "\x02\x01\x51\x09\x06"
+    "\x32\x49\x79\x41\x3E"
+    "\x7E\x11\x11\x11\x7E"
+    "\x7F\x49\x49\x49\x36"
+    "\x3E\x41\x41\x41\x22"
+    "\x7F\x41\x41\x22\x1C"
+    "\x7F\x49\x49\x49\x41"
+    "\x7F\x09\x09\x09\x01"
+    "\x3E\x41\x49\x49\x7A"
+    "\x7F\x08\x08\x08\x7F"
+    "\x00\x41\x7F\x41\x00"
+    "\x20\x40\x41\x3F\x01"
+    "\x7F\x08\x14\x22\x41"
+    "\x7F\x40\x40\x40\x40"
+    "\x7F\x02\x0C\x02\x7F"
+    "\x7F\x04\x08\x10\x7F"
+    "\x3E\x41\x41\x41\x3E"
+    "\x7F\x09\x09\x09\x06"
+    "\x3E\x41\x51\x21\x5E"
+    "\x7F\x09\x19\x29\x46"
+    "\x46\x49\x49\x49\x31"
+    "\x01\x01\x7F\x01\x01"
+    "\x3F\x40\x40\x40\x3F"
+    "\x1F\x20\x40\x20\x1F"
+    "\x3F\x40\x38\x40\x3F"
+    "\x63\x14\x08\x14\x63"
+    "\x07\x08\x70\x08\x07"
+    "\x61\x51\x49\x45\x43"
+    "\x00\x7F\x41\x41\x00"
+    "\x02\x04\x08\x10\x20"
+    "\x00\x41\x41\x7F\x00"
+    "\x04\x02\x01\x02\x04"
+    "\x40\x40\x40\x40\x40"
+    "\x00\x01\x02\x04\x00"
+    "\x20\x54\x54\x54\x78"
+    "\x7F\x48\x44\x44\x38"
+    "\x38\x44\x44\x44\x20"
+    "\x38\x44\x44\x48\x7F"
+    "\x38\x54\x54\x54\x18"
+    "\x08\x7E\x09\x01\x02"
+    "\x0C\x52\x52\x52\x3E"
+    "\x7F\x08\x04\x04\x78"
+    "\x00\x44\x7D\x40\x00"
+    "\x20\x40\x44\x3D\x00"
+    "\x7F\x10\x28\x44\x00"
+    "\x00\x41\x7F\x40\x00"
+    "\x7C\x04\x18\x04\x78"
+    "\x7C\x08\x04\x04\x78"
+    "\x38\x44\x44\x44\x38"
+    "\x7C\x14\x14\x14\x08"
+    "\x08\x14\x14\x18\x7C"
+    "\x7C\x08\x04\x04\x08"
+    "\x48\x54\x54\x54\x20"
+    "\x04\x3F\x44\x40\x20"
+    "\x3C\x40\x40\x20\x7C"
+    "\x1C\x20\x40\x20\x1C"
+    "\x3C\x40\x30\x40\x3C"
+    "\x44\x28\x10\x28\x44"
+    "\x0C\x50\x50\x50\x3C"
+    "\x44\x64\x54\x4C\x44"
+    "\x00\x08\x36\x41\x00"
+    "\x00\x00\x7F\x00\x00"
+    "\x00\x41\x36\x08\x00"
+    "\x08\x04\x08\x10\x08",
+    kGlyphColumns*(kLastGlyph - kFirstGlyph + 1));
+
+}  // namespace
+
+Canvas::Canvas(int64_t width, int64_t height)
+    : picture_{width, height, std::vector<uint8_t>(static_cast<size_t>(3 * width * height), 255)} {}
+
+void Canvas::draw(const RgbImage& image, int64_t x, int64_t y) {
+  const int64_t columns = std::min(image.width, picture_.width - x);
+  const int64_t rows = std::min(image.height, picture_.height - y);
+  for (int64_t row = 0; row < rows; ++row) {
+    std::copy_n(image.rgb.data() + 3 * image.width * row, 3 * std::max<int64_t>(0, columns),
+                picture_.rgb.data() + 3 * ((y + row) * picture_.width + x));
+  }
+}
+
+void Canvas::write(std::string_view text, int64_t x, int64_t y, int64_t width) {
+  text = text.substr(0, static_cast<size_t>(std::max<int64_t>(0, width / kGlyphWidth)));
+  for (const char c : text) {
+    const char known = c >= kFirstGlyph && c <= kLastGlyph ? c : '?';
+    const auto glyph =
+        kGlyphs.substr(static_cast<size_t>(kGlyphColumns * (known - kFirstGlyph)), kGlyphColumns);
+    RgbImage letter{kGlyphColumns, kGlyphRows,
+                    std::vector<uint8_t>(3 * kGlyphColumns * kGlyphRows, 255)};
+    for (int64_t at = 0; at < kGlyphColumns * kGlyphRows; ++at) {
+      const int column = static_cast<uint8_t>(glyph[static_cast<size_t>(at % kGlyphColumns)]);
+      if ((column >> (at / kGlyphColumns) & 1) == 1)
+        std::fill_n(letter.rgb.data() + 3 * at, 3, uint8_t{0});
+    }
+    draw(letter, x, y);
+    x += kGlyphWidth;
+  }
+}
+
+Result<std::string> Canvas::png() const {
+  return encode_png(picture_.rgb, static_cast<uint32_t>(picture_.width),
+                    static_cast<uint32_t>(picture_.height));
+}
+
+}  // namespace hanji::data::internal
