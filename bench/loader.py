@@ -1,7 +1,8 @@
-"""How many images per second does a loader give: JPEG, random resized crop, flip, normalise, as float32?
+"""How many images and token samples per second does a loader give? Images: JPEG, random resized crop, flip, normalise.
 
 hanji against PyTorch's DataLoader with torchvision, or Pillow where torchvision does not load, and against libjpeg-turbo's whole decode by one thread in the
-same minute. Whole loaders on one file, which is in the page cache; their blocks of batches are interleaved.
+same minute. Tokens: inputs and targets as int64, against nanoGPT's batches of a numpy.memmap and a copy of as many bytes.
+Whole loaders on one file, which is in the page cache; their blocks of batches are interleaved.
 """
 import argparse
 import importlib.util
@@ -19,6 +20,7 @@ from rows import Rows
 
 RANK = ROOT / "build/dev/bin/bench/loader_rank"
 BATCH = 64
+TOKENS = 1024  # of a sample
 AHEAD = 4  # batches: PyTorch's two of each of two workers
 # Name, width and height of the images, side length of samples.
 CASES = (("500 x 375", 500, 375, 224), ("256 x 192", 256, 192, 224))
@@ -68,6 +70,16 @@ def sides_of(path, size, cores, has_peer):
     return sides
 
 
+def token_sides(path, cores):
+    count, has_numpy = len(cores), importlib.util.find_spec("numpy")
+    sides = {"copy": Side([RANK, "copy", TOKENS, BATCH], {min(cores)}),
+             "hanji": Side([RANK, "tokens", path, TOKENS, BATCH, count - 1], cores)}
+    if has_numpy:
+        sides["numpy"] = Peer([sys.executable, ROOT / "bench/loader_peer.py", path, "--tokens", TOKENS, "--batch", BATCH,
+                               "--workers", 0], cores)
+    return sides
+
+
 def compare(sides, rounds, batches):
     """Rates of each side by round; the order alternates."""
     rates = {name: [] for name in sides}
@@ -78,11 +90,11 @@ def compare(sides, rounds, batches):
 
 
 def add_row(rows, about, rates):
-    case, cores, decoder = about
+    case, cores, decoder, unit = about
     medians = {name: statistics.median(all_) for name, all_ in rates.items()}
-    text = f"{case}, {cores} core{'s' if cores > 1 else ''}: hanji {medians['hanji']:,.0f} images/s"
-    values = {"question": "loader", "images": case, "cores": cores, "peer_decoder": decoder,
-              "images_per_second": medians}
+    text = f"{case}, {cores} core{'s' if cores > 1 else ''}: hanji {medians['hanji']:,.0f} {unit}/s"
+    values = {"question": "loader", unit: case, "cores": cores, "peer_decoder": decoder,
+              f"{unit}_per_second": medians}
     for name in rates:
         if name == "hanji":
             continue
@@ -114,10 +126,19 @@ def main():
                 sides = sides_of(path, size, cores, has_peer)
                 compare(sides, 1, 1)  # warm
                 decoder = sides["torch"].decoder if has_peer else None
-                add_row(rows, (case, len(cores), decoder),
+                add_row(rows, (case, len(cores), decoder, "images"),
                         compare(sides, 2 if a.smoke else a.rounds, 1 if a.smoke else 8))
                 for side in sides.values():
                     side.close()
+        path = pathlib.Path(folder) / "tokens"
+        subprocess.run([RANK, "make_tokens", path, str(TOKENS * BATCH * (4 if a.smoke else 400))], check=True)
+        for cores in ({all_cores[0]}, set(all_cores)):
+            sides = token_sides(path, cores)
+            compare(sides, 1, 1)
+            add_row(rows, (f"{TOKENS} tokens", len(cores), None, "samples"),
+                    compare(sides, 2 if a.smoke else a.rounds, 2 if a.smoke else 200))
+            for side in sides.values():
+                side.close()
 
 
 if __name__ == "__main__":

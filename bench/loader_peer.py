@@ -1,7 +1,8 @@
-"""The peer of bench/loader: PyTorch's DataLoader on the same file, with torchvision where this torch has it.
+"""The peers of bench/loader: PyTorch's DataLoader on the same file of images, with torchvision where this torch has it, and
+for tokens nanoGPT's batches of a numpy.memmap.
 
-Without it (torchvision of PyPI loads only beside torch of PyPI, which is built for CUDA), images are decoded and resized
-by Pillow, and the parts are drawn as torchvision's RandomResizedCrop draws them.
+Without it (torchvision and torchcodec of PyPI load only beside torch of PyPI, which is built for CUDA), images are decoded
+and resized by Pillow, and the parts are drawn as torchvision's RandomResizedCrop draws them.
 """
 import argparse
 import io
@@ -84,6 +85,16 @@ class Images(Dataset):
         return self.read(self.content[at:at + size]), self.labels[index]
 
 
+def token_batches(path, length, batch):
+    """As nanoGPT's get_batch: random places, inputs and targets as int64."""
+    import numpy
+    while True:
+        ids = numpy.memmap(path, dtype=numpy.uint16, mode="r")
+        places = torch.randint(len(ids) - length, (batch,))
+        yield tuple(torch.stack([torch.from_numpy(ids[at + shift:at + shift + length].astype(numpy.int64))
+                                 for at in places]) for shift in (0, 1))
+
+
 def forever(loader):
     while True:
         yield from loader
@@ -97,18 +108,24 @@ def cpu_seconds():
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("file")
-    parser.add_argument("--size", type=int, required=True)
+    parser.add_argument("--size", type=int, help="pixels of a side")
+    parser.add_argument("--tokens", type=int, help="of a sample; the file has ids of 2 bytes")
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--workers", type=int, required=True)
     a = parser.parse_args()
     torch.set_num_threads(1)
-    name, read = best_reader(a.size)
-    loader = DataLoader(Images(a.file, read), a.batch, shuffle=True, drop_last=True, num_workers=a.workers,
-                        persistent_workers=a.workers > 0)
-    batches = forever(loader)
-    images, labels = next(batches)
-    assert images.shape == (a.batch, 3, a.size, a.size) and images.dtype == torch.float32
-    assert 0 <= labels.min() and labels.max() < 10
+    if a.tokens:
+        name, batches = "numpy", token_batches(a.file, a.tokens, a.batch)
+        inputs, targets = next(batches)
+        assert inputs.shape == (a.batch, a.tokens) and inputs[:, 1:].equal(targets[:, :-1])
+    else:
+        name, read = best_reader(a.size)
+        loader = DataLoader(Images(a.file, read), a.batch, shuffle=True, drop_last=True, num_workers=a.workers,
+                            persistent_workers=a.workers > 0)
+        batches = forever(loader)
+        images, labels = next(batches)
+        assert images.shape == (a.batch, 3, a.size, a.size) and images.dtype == torch.float32
+        assert 0 <= labels.min() and labels.max() < 10
     print(json.dumps({"decoder": name}), flush=True)
     for line in sys.stdin:
         asked = json.loads(line)

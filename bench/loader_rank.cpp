@@ -1,6 +1,9 @@
 // loader_rank make FILE COUNT WIDTH HEIGHT: writes JPEGs like photos, quality 90, 4:2:0.
 // loader_rank load FILE SIZE BATCH WORKERS: loads batches by hanji's stages, as bench/loader.py asks.
 // loader_rank decode FILE BATCH: decodes whole images by libjpeg-turbo, one thread.
+// loader_rank make_tokens FILE COUNT: writes token ids of 2 bytes without a header.
+// loader_rank tokens FILE LENGTH BATCH WORKERS: loads inputs and targets of so many tokens, 8 bytes each.
+// loader_rank copy LENGTH BATCH: copies as many bytes as such a batch has, one thread.
 //
 // A request is a line {"untimed": K, "batches": N}, the answer {"seconds": [...], "cpu_seconds": S}.
 #include <fmt/format.h>
@@ -21,12 +24,15 @@
 #include <ATen/Parallel.h>
 
 #include "hanji/base/clock.h"
+#include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/base/random.h"
 #include "hanji/data/batch.h"
 #include "hanji/data/beton_images.h"
 #include "hanji/data/beton_writer.h"
 #include "hanji/data/prefetcher.h"
+#include "hanji/data/samples.h"
+#include "hanji/data/token_file.h"
 
 using namespace hanji;
 
@@ -127,13 +133,8 @@ void answer(const std::function<void()>& batch) {
   }
 }
 
-void load(const std::string& path, int64_t size, int64_t batch_size, int workers) {
-  const auto source = data::BetonImages::create(
-                          data::BetonFile::open(path).or_throw(),
-                          {.stages = plan::parse_image_stages(plan::kUsualImageStages).or_throw(),
-                           .size = size,
-                           .validation_fraction = 0})
-                          .or_throw();
+/// Answers with batches of all training samples, in random order.
+void load_from(const data::Source& source, int64_t batch_size, int workers) {
   const auto loader = data::Loader::create({.seed = 1,
                                             .num_samples = source.num_train(),
                                             .global_batch = batch_size,
@@ -148,6 +149,42 @@ void load(const std::string& path, int64_t size, int64_t batch_size, int workers
     throw std::runtime_error("the prefetched batch is another one");
   }
   answer([&] { prefetcher.read(step++, {0, batch_size}); });
+}
+
+void load(const std::string& path, int64_t size, int64_t batch_size, int workers) {
+  load_from(data::BetonImages::create(
+                data::BetonFile::open(path).or_throw(),
+                {.stages = plan::parse_image_stages(plan::kUsualImageStages).or_throw(),
+                 .size = size,
+                 .validation_fraction = 0})
+                .or_throw(),
+            batch_size, workers);
+}
+
+void load_tokens(const std::string& path, int64_t length, int64_t batch_size, int workers) {
+  load_from(
+      data::TokenSamples::create(data::open_tokens(path, data::TokenFormat::kNanoGpt).or_throw(),
+                                 {.block = length, .validation_fraction = 0, .vocabulary = 1 << 16})
+          .or_throw(),
+      batch_size, workers);
+}
+
+void make_tokens(const std::string& path, int64_t count) {
+  auto file = base::OutputFile::open(path).or_throw();
+  for (int64_t i = 0; i < count; ++i) {
+    const auto id = static_cast<uint16_t>(base::mix(1, static_cast<uint64_t>(i)) % 50257);
+    base::throw_if_error(file.append(std::as_bytes(std::span(&id, 1))));
+  }
+  base::throw_if_error(file.close());
+}
+
+void copy(int64_t length, int64_t batch_size) {
+  const std::vector<int64_t> from(static_cast<size_t>(2 * length * batch_size), 1);
+  std::vector<int64_t> to(from.size());
+  answer([&] {
+    std::copy(from.begin(), from.end(), to.begin());
+    __asm__ volatile("" : : "r"(to.data()) : "memory");  // the copy is kept
+  });
 }
 
 void decode(const std::string& path, int64_t batch_size) {
@@ -183,6 +220,11 @@ int run(const std::vector<std::string>& arguments) {
   if (verb == "make") make(arguments.at(1), number(2), number(3), number(4));
   if (verb == "load") load(arguments.at(1), number(2), number(3), static_cast<int>(number(4)));
   if (verb == "decode") decode(arguments.at(1), number(2));
+  if (verb == "make_tokens") make_tokens(arguments.at(1), number(2));
+  if (verb == "tokens") {
+    load_tokens(arguments.at(1), number(2), number(3), static_cast<int>(number(4)));
+  }
+  if (verb == "copy") copy(number(1), number(2));
   return 0;
 }
 

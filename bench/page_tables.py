@@ -297,9 +297,13 @@ def render_loader(rows):
     def over(row, name):
         found = row.get(name)
         return f"{found['ratio']:.2f} ({found['low']:.2f} to {found['high']:.2f})" if found else "not measured"
-    return grid(["images", "cores", "hanji, images/s", "over torch's DataLoader", "which decodes by", "over one thread's whole decode"],
-                [[row["images"], row["cores"], f"{row['images_per_second']['hanji']:,.0f}", over(row, "torch"),
-                  row["peer_decoder"] or "", over(row, "decode")] for row in rows])
+    images, samples = ([row for row in rows if unit in row] for unit in ("images", "samples"))
+    return [*grid(["images", "cores", "hanji, images/s", "over torch's DataLoader", "which decodes by", "over one thread's whole decode"],
+                  [[row["images"], row["cores"], f"{row['images_per_second']['hanji']:,.0f}", over(row, "torch"),
+                    row["peer_decoder"] or "", over(row, "decode")] for row in images]), "",
+            *grid(["samples", "cores", "hanji, samples/s", "over nanoGPT's numpy.memmap", "over one thread's copy"],
+                  [[row["samples"], row["cores"], f"{row['samples_per_second']['hanji']:,.0f}", over(row, "numpy"),
+                    over(row, "copy")] for row in samples])]
 
 
 def judge_loader(rows):
@@ -525,7 +529,8 @@ TABLES = [
     Table("loader", "Loading JPEGs",
           "Random resized crop to 224, flip, normalise, batches of 64 as float32, from one file in the page cache: hanji's\n"
           "`BetonImages` and `Prefetcher`, PyTorch's DataLoader with torchvision or Pillow, and libjpeg-turbo decoding whole\n"
-          "images in one thread, which resizes nothing. Images are drawn, of about as many bytes as photos.",
+          "images in one thread, which resizes nothing. Images are drawn, of about as many bytes as photos. Token samples are\n"
+          "inputs and targets as int64, from a file of 2-byte ids.",
           [["loader", "--rounds", "7"]], 120, render_loader, judge_loader),
     Table("overlap", "What communication costs a step",
           "A step of 2 connected ranks over that of 2 unconnected runs on the same cores, `baby`.",
