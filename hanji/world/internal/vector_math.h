@@ -7,7 +7,7 @@ namespace hanji::world {
 /// them may run code of half the precision for all its elements (PyTorch issue 188792). Ranks that are
 /// threads and operations of several threads would then give other bits from run to run.
 /// Cost    one or two milliseconds, once per process.
-/// Thread  any; whoever comes second waits for the first.
+/// Thread  any; a second caller waits for the first.
 void resolve_vector_math();
 
 }  // namespace hanji::world
