@@ -186,6 +186,17 @@ class Data(CommandTest):
         self.assertEqual((self.folder / "x").read_bytes(), (self.folder / "whole").read_bytes())
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["whole", "x"])
 
+    def test_verify_goes_on_from_a_page(self):
+        self.hanji("data", "make", "--generated", 400, "--size", 96, "--out", "x")
+        content = bytearray((self.folder / "x").read_bytes())
+        info = json.loads(self.hanji("data", "info", "--json", "x").stdout)
+        self.assertEqual(len(info["pages"]), 2)
+        content[info["heap"]["begin"] + 5] ^= 1
+        (self.folder / "x").write_bytes(content)
+        self.assertIn("page 0, sample 0", self.hanji("data", "verify", "x", expect=3).stdout)
+        done = self.hanji("data", "verify", "x", "--from-page", 1)
+        self.assertIn("pages before 1 were not read", done.stderr)
+
     def test_a_terminal_shows_how_much_is_done_at_which_rate(self):
         terminal, stderr = pty.openpty()
         done = subprocess.run([HANJI, "data", "make", "--generated", "300", "--size", "32", "--out", "x"],

@@ -26,7 +26,7 @@ class Conversion {
   Conversion(std::shared_ptr<const BetonFile> file, const ConvertOptions& options)
       : file_(std::move(file)), options_(options) {}
 
-  Status read(uint64_t sample, BetonSample& out) const;
+  Status read(uint64_t sample, BetonSample& out);
   /// No sample has more bytes in the heap.
   uint64_t max_sample_bytes() const;
 
@@ -39,15 +39,15 @@ class Conversion {
     const ImageSize size{image.width, image.height};
     return options_.max_resolution == 0 ? size : fit_within(size, options_.max_resolution);
   }
-  std::unique_ptr<ConvertTools> take_tools() const;
+  std::unique_ptr<ConvertTools> take_tools();
 
   std::shared_ptr<const BetonFile> file_;
   ConvertOptions options_;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<ConvertTools>> free_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<ConvertTools>> free_;
 };
 
-std::unique_ptr<ConvertTools> Conversion::take_tools() const {
+std::unique_ptr<ConvertTools> Conversion::take_tools() {
   const std::lock_guard lock(mutex_);
   if (free_.empty()) return std::make_unique<ConvertTools>();
   auto one = std::move(free_.back());
@@ -97,7 +97,7 @@ Status Conversion::convert(uint64_t sample, ConvertTools& tools, BetonValue& ima
   return {};
 }
 
-Status Conversion::read(uint64_t sample, BetonSample& out) const {
+Status Conversion::read(uint64_t sample, BetonSample& out) {
   const auto& fields = file_->fields();
   out.values.assign(fields.size(), {});
   out.bytes.clear();
@@ -208,7 +208,7 @@ Result<BetonRecipe> converted_recipe(const std::filesystem::path& path,
   const auto file = std::make_shared<const BetonFile>(std::move(opened));
   const Status status = check_convert_options(*file, options);
   if (!status.ok()) return status.at(path.native());
-  const auto conversion = std::make_shared<const internal::Conversion>(file, options);
+  const auto conversion = std::make_shared<internal::Conversion>(file, options);
   return BetonRecipe{
       .fields = file->fields(),
       .num_samples = file->num_samples(),
