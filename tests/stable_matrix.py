@@ -37,11 +37,17 @@ MESHES = {
     "zero1_tp": [6, "mesh.tp=3", "parallel.data=zero1"],
     "hsdp_tp": [8, "mesh.tp=2", *GROUPS],
     "fsdp_sequence": [4, "mesh.tp=2", "parallel.data=zero2", "parallel.sequence=true"],
+    "stages": [4, "mesh.pp=2", "mesh.tp=2"],
+    "stages_sequence": [8, "mesh.pp=2", "mesh.tp=2", "mesh.dp=2", "parallel.sequence=true"],
 }
 
 
 def staged(schedule, *settings):
     return [f"pipeline.schedule={schedule}", *settings]
+
+
+def both(schedule, *settings):
+    return ["mesh.pp=2", "mesh.tp=2", *staged(schedule, *settings)]
 
 
 # Stages of a pipeline: every schedule, on two to four ranks.
@@ -75,6 +81,23 @@ STAGES = {
        for schedule in ("interleaved", "bfs", "interleaved_zb")},
 }
 STAGED = ["--set", "model.layers=5"]
+
+# Stages of a pipeline whose layers ranks cut too.
+SEQUENCE = "parallel.sequence=true"
+CUT_STAGES = {
+    "one": [1],
+    "accumulation": [1, "train.micro_batch=1"],
+    "tp": [2, "mesh.tp=2"],
+    "pp": [2, "mesh.pp=2"],
+    **{kind: [4, *both(kind)]
+       for kind in ("naive", "gpipe", "1f1b", "zbh1", "zbv", "dualpipev")},
+    **{kind: [4, *both(kind, TWO_STAGES)] for kind in ("interleaved", "bfs", "interleaved_zb")},
+    "recompute": [4, *both("1f1b", "compute.recompute=true")],
+    "sequence": [4, *both("1f1b", SEQUENCE)],
+    "pp3": [6, "mesh.pp=3", "mesh.tp=2", *staged("zbv", SEQUENCE)],
+    "tp3": [6, "mesh.pp=2", "mesh.tp=3", *staged("gpipe", SEQUENCE)],
+    "dp": [8, *both("bfs", TWO_STAGES, SEQUENCE, "compute.recompute=true")],
+}
 
 
 def by_mesh(name, meshes=MESHES):
@@ -142,6 +165,14 @@ class StableMatrix(CommandTest):
                       for name in STAGES}
             self.assertEqual(len(set(states.values())), 1, states)
 
+    def test_stages_whose_layers_are_cut(self):
+        for tied in ("true", "false"):
+            job = [*CUT, *STAGED, "--set", f"model.tied={tied}", "--set", "train.global_batch=24"]
+            states = {name: self.run_plan(f"cut-{name}-{tied}", *by_mesh(name, CUT_STAGES)[1:],
+                                          *job)
+                      for name in CUT_STAGES}
+            self.assertEqual(len(set(states.values())), 1, states)
+
     def test_every_mesh_goes_on_from_five_others(self):
         """Each file is read by five meshes, and each mesh reads those of five: all pairs take four times as long."""
         job = [*JOB, *CUT, *CONSTANT, "--set", "train.evaluate_every=0"]
@@ -155,7 +186,8 @@ class StableMatrix(CommandTest):
                 shutil.copytree(self.folder / f"by-{saved_by}", self.folder / out)
                 reset = ["--set", "parallel.data=ddp", "--set", "mesh.tp=1", "--set",
                          "parallel.sequence=false", "--set", "compute.recompute=false", "--set",
-                         "mesh.dp=auto", "--set", "mesh.fsdp=auto", "--set", "train.micro_batch=auto"]
+                         "mesh.dp=auto", "--set", "mesh.fsdp=auto", "--set", "mesh.pp=1", "--set",
+                         "train.micro_batch=auto"]
                 self.hanji("train", "--resume", "--out", self.folder / out, *reset, *by_mesh(mesh),
                            "--steps", 6)
                 found = self.read_json(out, "summary.json")["state_sha256"]

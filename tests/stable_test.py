@@ -26,6 +26,9 @@ CUT_PLANS = {
     "replicas by tokens": [4, "mesh.tp=2", "parallel.sequence=true"],
     "shards": [4, "mesh.tp=2", "parallel.data=zero3"],
     "groups": [4, "parallel.data=hsdp", "mesh.dp=2", "mesh.fsdp=2"],
+    "stages": [4, "mesh.pp=2", "mesh.tp=2"],
+    "stages by tokens": [8, "mesh.pp=2", "mesh.tp=2", "mesh.dp=2", "parallel.sequence=true",
+                         "pipeline.schedule=zbv"],
 }
 
 STAGED_PLANS = {
@@ -66,7 +69,8 @@ class Stable(CommandTest):
         for name, (ranks, *settings) in CUT_PLANS.items():
             mesh = [part for one in settings for part in ("--set", one)]
             results[name] = self.run_job(name, "--ranks", ranks, *CUT, *mesh, steps=8)
-            samples.add(self.sample())
+            if not name.startswith("stages"):  # which end without one
+                samples.add(self.sample())
         self.assertEqual(len(samples), 1, samples)
         self.assertGreater(len(samples.pop()), 200)
         one, losses = results["one"]

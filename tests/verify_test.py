@@ -62,6 +62,11 @@ class Verify(CommandTest):
         _, certificate = self.verify("cut", *cut, "--set", "train.bits=stable",
                                      "--set", "train.cuts.features=4")
         self.assertEqual(certificate["verdict"], "equal")
+        staged = ["--mesh", "pp=2,tp=2", "--set", "parallel.sequence=true", "--set", "model.heads=4",
+                  "--set", "train.cuts.tokens=2"]
+        _, certificate = self.verify("staged parts", *staged, "--set", "train.bits=stable",
+                                     "--set", "train.cuts.features=4")
+        self.assertEqual(certificate["verdict"], "equal")
         done, _ = self.verify("whole", *cut, expect=2)
         self.assertIn("train.cuts.features = 3 or more", done.stderr)
 

@@ -90,12 +90,13 @@ class Communication {
     prediction_.transfer_seconds += add_bytes(list_of(chosen, Lies::kPrivate), call.dtype);
   }
 
-  /// Over the ranks that cut the model, of the blocks in which each computes its part.
-  void add_sum_of_blocks(int64_t blocks, DType dtype, int64_t count) {
+  /// Of `groups` groups at once of ranks that cut the model, of the blocks in which each computes its part.
+  void add_sum_of_blocks(int64_t blocks, DType dtype, int64_t count, int groups = 1) {
     const auto owners = layout::block_owners(static_cast<int>(blocks), cut_);
     const schedule::GrainTree tree = schedule::grain_tree(blocks, owners);
     ++prediction_.collectives_per_step;
-    prediction_.transfer_seconds += add_bytes(schedule::tree_all_reduce(tree, count), dtype);
+    prediction_.transfer_seconds +=
+        add_bytes(schedule::tree_all_reduce(tree, count), dtype, groups);
   }
 
   /// Of as many groups at once as there are counts, each of `ranks` ranks.
@@ -418,15 +419,11 @@ void add_stage_calls(const StepFacts& facts, const DataShare& share, Communicati
     calls.add_in_groups(facts.cut, Routine::kAllGather, DType::kFloat64,
                         std::vector<int64_t>(stages, statistics), Lies::kPrivate);
   }
-  if (facts.stable_grain > 0) {
-    calls.add_in_groups(facts.cut, Routine::kAllGather, DType::kFloat64, pipeline.norm_blocks,
-                        Lies::kPrivate);
-  } else {
-    calls.add_all_reduces(stages, ReduceOp::kSum, DType::kFloat64,
-                          std::vector<int64_t>(facts.cut, 1), Lies::kPrivate);
-  }
+  const std::vector<int64_t> norm =
+      facts.stable_grain > 0 ? pipeline.norm_sums : std::vector<int64_t>(facts.cut, 1);
+  calls.add_all_reduces(stages, ReduceOp::kSum, DType::kFloat64, norm, Lies::kPrivate);
   // An even share of the bytes, to the last one.
-  const int64_t bytes = facts.cut * pipeline.flow_bytes, shares = std::ssize(facts.shares);
+  const int64_t bytes = pipeline.flow_bytes, shares = std::ssize(facts.shares);
   const int64_t before = &share - facts.shares.data();
   calls.add_flows(bytes * (before + 1) / shares - bytes * before / shares);
 }
@@ -438,10 +435,10 @@ Prediction calls_of_peers(const StepFacts& facts, const DataShare& share, int pe
   Communication calls(facts, group);
   if (facts.cut > 1) add_layer_calls(facts, share, calls, group);
   group.layer_bytes_per_step = group.wire_bytes_per_step;
+  const size_t stages = std::max<size_t>(1, facts.pipeline.ranks.size());
   if (facts.cut > 1 && facts.blocks > 1) {
-    calls.add_sum_of_blocks(facts.blocks, DType::kFloat64, 1);
+    calls.add_sum_of_blocks(facts.blocks, DType::kFloat64, 1, static_cast<int>(stages));
   } else if (facts.cut > 1) {
-    const size_t stages = std::max<size_t>(1, facts.pipeline.ranks.size());
     calls.add_all_reduces(facts.cut, ReduceOp::kSum, DType::kFloat64,
                           std::vector<int64_t>(stages, 1), Lies::kPrivate);
   }

@@ -91,8 +91,9 @@ struct LayerFacts {
 struct ParameterFacts {
   int64_t elements = 0;  ///< On the rank that has most of it.
   int64_t layer = 0;
-  std::vector<int64_t> parts = {};  ///< On each rank that cuts it; empty: whole on all.
-  bool is_copied = false;           ///< Of a stage: ranks of other stages have it too. Not in JSON.
+  std::vector<int64_t> parts = {};   ///< On each rank that cuts it; empty: whole on all.
+  std::vector<int64_t> blocks = {};  ///< Of each block of features; empty: it is in none.
+  bool is_copied = false;  ///< Of a stage: ranks of other stages have it too. Not in JSON.
   bool operator==(const ParameterFacts&) const = default;
 };
 

@@ -129,6 +129,21 @@ LayerFacts read_layer(JsonFields& fields) {
   return layer;
 }
 
+ParameterFacts read_parameter(JsonFields& fields, Json list) {
+  std::vector<double> blocks;
+  if (list.is_array() && !list.empty() && list.back().is_array()) {
+    const Json& sizes = list.back();
+    blocks = read_numbers(fields, sizes, "parameters", std::min(sizes.size(), kMaxParts), 0);
+    list.erase(list.size() - 1);
+  }
+  const size_t size = std::clamp<size_t>(list.size(), 2, 2 + kMaxParts);
+  const auto numbers = read_numbers(fields, list, "parameters", size, 0);
+  return {static_cast<int64_t>(numbers[0]),
+          static_cast<int64_t>(numbers[1]),
+          {numbers.begin() + 2, numbers.end()},
+          {blocks.begin(), blocks.end()}};
+}
+
 void check_parameters(const ModelFacts& facts, JsonFields& fields) {
   int64_t elements = 0;
   for (const ParameterFacts& one : facts.parameters) {
@@ -162,6 +177,7 @@ Json to_value(const ModelFacts& facts) {
   for (const ParameterFacts& one : facts.parameters) {
     Json& parameter = json["parameters"].emplace_back(Json{one.elements, one.layer});
     for (const int64_t part : one.parts) parameter.push_back(part);
+    if (!one.blocks.empty()) parameter.push_back(one.blocks);
   }
   return json;
 }
@@ -174,11 +190,7 @@ ModelFacts read_model_facts(JsonFields& fields) {
   facts.layers = read_list(fields, "layers", kMaxLayerFacts, read_layer);
   if (facts.layers.empty()) fields.fail("layers", "has no member");
   for (const Json& one : fields.list("parameters", kMaxTensors)) {
-    const size_t size = std::clamp<size_t>(one.size(), 2, 2 + kMaxParts);
-    const auto numbers = read_numbers(fields, one, "parameters", size, 0);
-    facts.parameters.push_back({static_cast<int64_t>(numbers[0]),
-                                static_cast<int64_t>(numbers[1]),
-                                {numbers.begin() + 2, numbers.end()}});
+    facts.parameters.push_back(read_parameter(fields, one));
   }
   check_parameters(facts, fields);
   return facts;

@@ -144,6 +144,14 @@ TEST(CountedFacts, OfOlderPlansHaveMembersThatAreIgnored) {
   EXPECT_EQ(facts_from_json(json.dump()).or_throw(), facts);
 }
 
+TEST(CountedFacts, KeepTheSizesOfPartsAndBlocks) {
+  ModelFacts facts = *counted_images().model;
+  facts.parameters[0].parts = {300, 132};
+  facts.parameters[0].blocks = {132, 168, 132};
+  facts.parameters[1].blocks = {4, 4};
+  EXPECT_EQ(facts_from_json(facts_to_json(facts)).or_throw(), facts);
+}
+
 TEST(CountedFacts, AreAskedForByNameWhereNobodyHasCounted) {
   PlanInputs inputs = counted_images();
   inputs.model.reset();
@@ -154,6 +162,7 @@ TEST(CountedFacts, SpoiltOnesAreCorrupt) {
   const std::string good = facts_to_json(*counted_images().model);
   EXPECT_EQ(facts_from_json(good).or_throw(), *counted_images().model);
   for (const auto& [part, other] : {std::pair("[432,0]", "[0,0]"), std::pair("[432,0]", "[432]"),
+                                    std::pair("[432,0]", "[432,0,[\"9\"]]"),
                                     std::pair("\"buffer_bytes\":128", "\"buffer_bytes\":\"9\""),
                                     std::pair("\"name\":\"layer 1\"", "\"named\":\"layer 1\"")}) {
     std::string bad = good;

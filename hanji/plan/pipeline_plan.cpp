@@ -13,6 +13,7 @@
 #include "hanji/base/file.h"
 #include "hanji/base/text.h"
 #include "hanji/base/units.h"
+#include "hanji/layout/placement.h"
 #include "hanji/layout/unit.h"
 #include "hanji/plan/memory.h"
 #include "hanji/plan/plan.h"
@@ -75,6 +76,21 @@ std::vector<schedule::StageSeconds> times_of(const std::vector<layout::Range>& s
   return times;
 }
 
+/// Of a flow, all ranks of tp together. That of the counted one, which has most of the features, is
+/// `of_one`: with parallel.sequence its own tokens, and what is added up by blocks of them.
+Amount flow_of_all(const Plan& plan, Amount of_one) {
+  const int degree = plan.mesh.degree("tp");
+  if (!plan.config.parallel.sequence) return {degree * of_one.fixed, degree * of_one.per_sample};
+  const auto blocks = static_cast<int>(plan.config.train.cuts.tokens);
+  const int counted =
+      layout::largest_part(degree, static_cast<int>(plan.config.train.cuts.features));
+  const int64_t tokens = plan.model.targets_per_sample;
+  const int64_t own_tokens = layout::part_of(tokens, 1, counted, degree, blocks).size();
+  const int64_t own_blocks = layout::block_owners(std::max(blocks, degree), degree)[counted].size();
+  return {of_one.fixed / own_blocks * std::max(blocks, degree),
+          of_one.per_sample / own_tokens * tokens};
+}
+
 /// Of flows and their gradients that stages of different ranks exchange, in all data coordinates.
 int64_t flow_bytes_per_step(const Plan& plan) {
   const std::vector<layout::Range> stages = stages_of(plan);
@@ -84,7 +100,7 @@ int64_t flow_bytes_per_step(const Plan& plan) {
     const DataShare& share = plan.shares[data];
     for (size_t stage = 0; stage + 1 < stages.size(); ++stage) {
       if (schedule.rank_of_stage[stage] == schedule.rank_of_stage[stage + 1]) continue;
-      const Amount flow = plan.model.layers[stages[stage].end - 1].flow;
+      const Amount flow = flow_of_all(plan, plan.model.layers[stages[stage].end - 1].flow);
       bytes += 2 * (share.num_micro_batches * flow.fixed + share.samples.size() * flow.per_sample);
     }
   }
@@ -104,17 +120,22 @@ std::map<int64_t, std::set<int>> ranks_that_read(const Plan& plan) {
   return ranks;
 }
 
-/// Of the gradients that each rank counts.
-std::vector<int64_t> norm_blocks(const Plan& plan) {
-  const auto schedule = schedule_of(plan, 0);
-  const std::vector<layout::Range> stages = stages_of(plan);
-  std::vector<int64_t> blocks(schedule.shape.num_ranks);
-  for (const ParameterFacts& one : plan.model.parameters) {
-    const auto first = std::ranges::find_if(
-        stages, [&](const layout::Range& layers) { return one.layer < layers.end; });
-    blocks[schedule.rank_of_stage[first - stages.begin()]] += layout::num_blocks(one.elements);
+/// Of all gradients, as each rank of tp has them.
+std::vector<int64_t> norm_sums(const Plan& plan) {
+  const int degree = plan.mesh.degree("tp");
+  const auto blocks = static_cast<int>(plan.config.train.cuts.features);
+  std::vector<int64_t> sums(degree);
+  for (int part = 0; part < degree; ++part) {
+    const layout::Range own =
+        blocks > 1 ? layout::block_owners(blocks, degree)[part] : layout::Range();
+    for (const ParameterFacts& one : plan.model.part(part).parameters) {
+      if (one.blocks.empty()) sums[part] += layout::num_blocks(one.elements);
+      for (int64_t i = own.begin; i < own.end && !one.blocks.empty(); ++i) {
+        sums[part] += layout::num_blocks(one.blocks.at(i));
+      }
+    }
   }
-  return blocks;
+  return sums;
 }
 
 /// Sums of uses in the order of layers are those of two ranks, or of one.
@@ -302,7 +323,7 @@ PipelineFacts pipeline_facts(const Plan& plan) {
     facts.tied.push_back({static_cast<int>(readers.size()), index});
   }
   facts.flow_bytes = flow_bytes_per_step(plan);
-  facts.norm_blocks = norm_blocks(plan);
+  if (plan.config.train.bits == Bits::kStable) facts.norm_sums = norm_sums(plan);
   return facts;
 }
 

@@ -190,14 +190,15 @@ TEST(PlanOfAPipeline, InStableALaterUseOnARankHasASumOfItsOwn) {
   EXPECT_THAT(facts_of_rank(made(staged(2)), 1).tied_sizes(), ElementsAre());
 }
 
-TEST(PlanOfAPipeline, InStableEveryGradientIsInOnePartialSumOfTheNorm) {
-  const Plan plan = made(stable_v(2));
-  int64_t blocks = 0;
-  for (const ParameterFacts& one : plan.model.parameters)
-    blocks += layout::num_blocks(one.elements);
-  const std::vector<int64_t> by_rank = pipeline_facts(plan).norm_blocks;
-  EXPECT_EQ(by_rank.size(), 2u);
-  EXPECT_EQ(by_rank[0] + by_rank[1], blocks);
+TEST(PlanOfAPipeline, InStableEveryGradientIsInAPartialSumOfTheNorm) {
+  Plan plan = made(stable_v(2));
+  int64_t sums = 0;
+  for (const ParameterFacts& one : plan.model.parameters) sums += layout::num_blocks(one.elements);
+  EXPECT_THAT(pipeline_facts(plan).norm_sums, ElementsAre(sums));
+  plan.config.train.cuts.features = 3;
+  plan.model.parameters[0].blocks = {1024, 1025, 1};  // 1, 2 and 1
+  const int64_t others = sums - layout::num_blocks(plan.model.parameters[0].elements);
+  EXPECT_THAT(pipeline_facts(plan).norm_sums, ElementsAre(others + 4));
 }
 
 TEST(PlanOfAPipeline, GrainsComeInTheOrderOfTheSchedule) {

@@ -53,8 +53,8 @@ struct PipelineFacts {
   /// Of forwards and backwards of a step, the bubble included; by data coordinate.
   std::vector<double> seconds = {};
   std::vector<Tied> tied = {};
-  int64_t flow_bytes = 0;                 ///< Of a step's messages, all ranks.
-  std::vector<int64_t> norm_blocks = {};  ///< Partial sums of each rank's gradients; by rank.
+  int64_t flow_bytes = 0;               ///< Of a step's messages, all ranks.
+  std::vector<int64_t> norm_sums = {};  ///< Partial sums of the norm; by rank of tp.
 };
 
 /// What a step is priced from.

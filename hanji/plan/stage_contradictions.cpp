@@ -47,12 +47,6 @@ void check_limits(const Config& c, Found& found) {
                        c.mesh.*one.degree),
            fmt::format("remove {}", one.key));
   }
-  if (c.train.cuts.features > 1) {
-    refuse("train.cuts.features",
-           fmt::format("{} adds up the norm by stages, but train.cuts.features = {} by blocks",
-                       stages, c.train.cuts.features),
-           "remove train.cuts.features, or mesh.pp");
-  }
   if (c.offload.optimizer == Place::kFile) {
     refuse("offload.optimizer",
            fmt::format("{} keeps moments in memory, but offload.optimizer is file", stages),

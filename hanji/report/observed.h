@@ -29,7 +29,7 @@ struct Digest {
 /// A backward() by its first grain, and the part of the model that the process has.
 struct BackwardPart {
   int64_t grain = 0;
-  int part = 0;  ///< Its place on the axis that cuts the model.
+  int part = 0;  ///< Of mesh.pp x mesh.tp, the latter first.
   auto operator<=>(const BackwardPart&) const = default;
 };
 

@@ -208,24 +208,36 @@ plan::LayerFacts facts_of(const LayerCount& few, const LayerCount& more) {
   return facts;
 }
 
-/// The sizes of every rank's part of a parameter, of which `elements` are that of `cut`.
-std::vector<int64_t> parts_of(const layout::Cut& cut, const std::string& name, int64_t elements) {
-  if (cut.degree == 1) return {};
-  const layout::Placement placement = layout::placement_of(cut.placements, name).or_throw();
-  if (!placement.is_cut()) return {};
+/// Of the cut dimension, by part.
+std::vector<int64_t> extents_of(const layout::Placement& placement, int degree) {
   const auto& segments = placement.segments;
   const int64_t whole = std::reduce(segments.begin(), segments.end());
-  const auto extent = [&](int index) {
-    int64_t sum = 0;
-    const auto ranges = layout::parts_of(placement, whole, index, cut.degree).or_throw();
+  std::vector<int64_t> extents;
+  for (int index = 0; index < degree; ++index) {
+    int64_t& sum = extents.emplace_back();
+    const auto ranges = layout::parts_of(placement, whole, index, degree).or_throw();
     for (const layout::Range& range : ranges) sum += range.size();
-    return sum;
-  };
-  std::vector<int64_t> parts;
-  for (int index = 0; index < cut.degree; ++index) {
-    parts.push_back(elements / extent(cut.index) * extent(index));
   }
-  return parts;
+  return extents;
+}
+
+/// A parameter of which `elements` are the part of `cut`, and the sizes of its other parts.
+plan::ParameterFacts parameter_facts(const layout::Cut& cut, const std::string& name,
+                                     int64_t elements, int64_t layer) {
+  plan::ParameterFacts facts{elements, layer};
+  const bool has_blocks =
+      std::ranges::any_of(cut.placements, [](const auto& one) { return one.placement.blocks > 1; });
+  if (cut.degree == 1 && !has_blocks) return facts;
+  const layout::Placement placement = layout::placement_of(cut.placements, name).or_throw();
+  if (!placement.is_cut()) return facts;
+  const std::vector<int64_t> extents = extents_of(placement, cut.degree);
+  const int64_t beside = elements / extents[cut.index];
+  if (cut.degree > 1) facts.parts = extents;
+  if (placement.blocks > 1) facts.blocks = extents_of(placement, placement.blocks);
+  for (auto* sizes : {&facts.parts, &facts.blocks}) {
+    for (int64_t& size : *sizes) size *= beside;
+  }
+  return facts;
 }
 
 /// Memory for all gradients, where a model writes them in training.
@@ -264,7 +276,7 @@ plan::ModelFacts count(layers::Model& model, const ReadSamples& read,
         facts.layers[i].tied.push_back(std::ssize(facts.parameters));
       }
     }
-    facts.parameters.push_back({tensor.numel(), first, parts_of(cut, name, tensor.numel())});
+    facts.parameters.push_back(parameter_facts(cut, name, tensor.numel(), first));
   }
   facts.targets_per_sample = batch.num_valid / kMore;
   facts.sample_bytes = static_cast<int64_t>(batch.inputs.nbytes() + batch.targets.nbytes()) / kMore;

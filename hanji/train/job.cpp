@@ -62,8 +62,8 @@ bool is_stable(const plan::Plan& plan) { return plan::stable_grains(plan).count 
 struct StagedModel {
   parallel::Pipeline pipeline;
   parallel::TiedParameters tied;
-  std::optional<parallel::StagedNorm> norm = {};
-  std::vector<parallel::TiedUse> uses = {};     ///< For stable bits, as the norm.
+  std::optional<parallel::tensor::BlockNorm> norm = {};  ///< For stable bits, as the uses.
+  std::vector<parallel::TiedUse> uses = {};
   std::vector<parallel::GrainPart> parts = {};  ///< What backwards reach, leaves of uses too.
 };
 
@@ -92,14 +92,34 @@ void divide_by_stage(const layers::Model& model, const plan::Plan& plan, const R
   }
 }
 
+/// For stable bits of a model in blocks, or in stages, before parameters of other ranks are freed.
+std::optional<parallel::tensor::BlockNorm> block_norm(const layers::Model& model,
+                                                      const plan::Plan& plan, const Ranks& ranks,
+                                                      const parallel::Stages& stages) {
+  const auto blocks = static_cast<int>(plan.config.train.cuts.features);
+  const bool shares = ranks.stages && is_stable(plan);
+  if (blocks == 1 && !shares) return std::nullopt;
+  const auto learning = parallel::learning_parameters(model);
+  parallel::tensor::NormSharers sharers;
+  if (shares) {
+    sharers.add_up = [group = *ranks.stages](at::Tensor& sums) {
+      comm::all_reduce_on_host(sums, group, {.label = "norms"});
+    };
+    for (const parallel::NamedParameter& one : learning) {
+      sharers.counted.push_back(stages.first_rank_of(one.tensor, model) == ranks.stages->rank());
+    }
+  }
+  return parallel::tensor::BlockNorm(learning, model.cut(), ranks.axis().in_blocks(blocks),
+                                     std::move(sharers));
+}
+
 StagedModel stage(layers::Model& model, const plan::Plan& plan, const Ranks& ranks) {
   const bool several = ranks.stages.has_value();
   const comm::Group& group = several ? *ranks.stages : ranks.all;
   const parallel::Stages stages =
       several ? parallel::Stages{plan::stages_of(plan), plan::ranks_of_stages(plan)}
               : parallel::Stages{{{0, model.num_layers()}}, {ranks.all.rank()}};
-  std::optional<parallel::StagedNorm> norm;
-  if (several && is_stable(plan)) norm.emplace(model, stages, group);
+  auto norm = block_norm(model, plan, ranks, stages);
   if (several) parallel::keep_stages_of(group.rank(), stages, model);
   StagedModel staged{{model, stages, group}, {model, stages, group}, std::move(norm)};
   divide_by_stage(model, plan, ranks, staged);
@@ -146,10 +166,6 @@ Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model, StagedM
     totals.emplace(schedule::grain_tree(grains.count, grains.owners), ranks.data,
                    kNumTotals + model->num_statistics());
   }
-  std::optional<parallel::tensor::BlockNorm> block_norm;
-  if (const auto blocks = static_cast<int>(plan.config.train.cuts.features); blocks > 1) {
-    block_norm.emplace(strategy->parameters(), model->cut(), ranks.axis().in_blocks(blocks));
-  }
   std::vector<layers::LayerScope> scopes = training_scopes(plan.config, *model);
   std::ranges::copy(strategy->scopes(), std::back_inserter(scopes));
   if (!staged.uses.empty()) scopes.push_back(parallel::use_scope(staged.uses));
@@ -168,8 +184,7 @@ Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model, StagedM
           .stages = ranks.stages,
           .device = comm::device_of(ranks.all),
           .totals = std::move(totals),
-          .block_norm = std::move(block_norm),
-          .staged_norm = std::move(staged.norm)};
+          .block_norm = std::move(staged.norm)};
 }
 
 ReplicatedOptions replicated(const plan::Plan& plan,
@@ -241,9 +256,8 @@ std::vector<at::Tensor> learning_in(const layers::Model& model, layout::Range la
 }
 
 double gradient_norm(const Job& job) {
-  if (job.block_norm) return job.block_norm->of(job.strategy->gradients());
-  if (job.staged_norm) {
-    return job.staged_norm->of(job.strategy->parameters(), job.strategy->gradients());
+  if (job.block_norm) {
+    return job.block_norm->of(job.strategy->parameters(), job.strategy->gradients());
   }
   const double mine = job.strategy->gradient_norm();
   if (!job.stages && !job.cut) return mine;

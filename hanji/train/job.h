@@ -9,7 +9,6 @@
 #include "hanji/layers/flow.h"
 #include "hanji/parallel/ddp/data_parallel.h"
 #include "hanji/parallel/pipeline/pipeline.h"
-#include "hanji/parallel/pipeline/staged_norm.h"
 #include "hanji/parallel/tensor/block_norm.h"
 #include "hanji/parallel/tied_uses.h"
 #include "hanji/plan/plan.h"
@@ -37,8 +36,7 @@ struct Job {
   std::optional<comm::Group> stages;                ///< Those that share out its layers, if any.
   c10::Device device;                               ///< Of the model and its batches.
   std::optional<GrainSums> totals = std::nullopt;   ///< For stable bits: over a step's grains.
-  std::optional<parallel::tensor::BlockNorm> block_norm = {};  ///< Of a model in blocks.
-  std::optional<parallel::StagedNorm> staged_norm = {};        ///< For stable bits: of stages.
+  std::optional<parallel::tensor::BlockNorm> block_norm = {};  ///< In blocks, or stable in stages.
 };
 
 /// Numbers of each data coordinate that are summed over all ranks in a step: loss, targets, two kinds

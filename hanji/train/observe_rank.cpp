@@ -57,7 +57,8 @@ class GradientWatch {
 
   static void watch(const Job& job, const plan::Plan& plan, Observer& observer,
                     const GradientName& name, const at::Tensor& leaf) {
-    const int part = job.stages ? job.stages->rank() : job.model->cut().index;
+    const layout::Cut cut = job.model->cut();
+    const int part = (job.stages ? job.stages->rank() * cut.degree : 0) + cut.index;
     leaf.register_hook([&observer, name, part, grains = grains_of(job, plan, name.layer),
                         count = std::make_shared<size_t>(0)](const at::Tensor& gradient) {
       observer.backward({grains[(*count)++ % grains.size()], part}, name, gradient);

@@ -109,7 +109,7 @@ void OneProcess::forward_backward(Range positions, Sum& leaf, Observer& observer
 }
 
 /// The rank of the pipeline whose stage has the layer.
-int OneProcess::part_of(const GradientName& gradient) const {
+int OneProcess::stage_rank_of(const GradientName& gradient) const {
   if (plan_.mesh.degree("pp") == 1) return 0;
   const std::vector<Range> stages = plan::stages_of(plan_);
   const auto found = std::ranges::find_if(
@@ -119,11 +119,11 @@ int OneProcess::part_of(const GradientName& gradient) const {
 
 void OneProcess::observe_gradient(int64_t grain, size_t i, Observer& observer) const {
   const at::Tensor& gradient = parameters_[i].grad();
-  if (placements_.empty())
-    return observer.backward({grain, part_of(names_[i])}, names_[i], gradient);
+  const int stage_rank = stage_rank_of(names_[i]);
+  if (placements_.empty()) return observer.backward({grain, stage_rank}, names_[i], gradient);
   const int degree = plan_.mesh.degree("tp");
   for (int part = 0; part < degree; ++part) {
-    observer.backward({grain, part}, names_[i],
+    observer.backward({grain, stage_rank * degree + part}, names_[i],
                       parallel::tensor::part_of(gradient, placements_[i], part, degree));
   }
 }
@@ -162,7 +162,8 @@ std::vector<at::Tensor> OneProcess::gradients() const {
 }
 
 double OneProcess::gradient_norm() const {
-  return block_norm_ ? block_norm_->of(gradients()) : parallel::grad_norm(gradients_, flat_);
+  if (!block_norm_) return parallel::grad_norm(gradients_, flat_);
+  return block_norm_->of(parallel::learning_parameters(*model_), gradients());
 }
 
 StepTotals OneProcess::step(Observer& observer) {

@@ -53,7 +53,7 @@ class OneProcess {
   Sum sum(layout::Range leaves, Observer& observer);
   void forward_backward(layout::Range positions, Sum& leaf, Observer& observer);
   std::vector<at::Tensor> gradients() const;
-  int part_of(const GradientName& gradient) const;
+  int stage_rank_of(const GradientName& gradient) const;
   /// As many parts as the plan's ranks have of it.
   void observe_gradient(int64_t grain, size_t parameter, Observer& observer) const;
   void add_uses(const std::vector<at::Tensor>& sums);

@@ -43,8 +43,9 @@ struct StagedMesh {
   int64_t tp = 1;
   bool sequence = false;
   plan::Sharding data = plan::Sharding::kReplicas;
-  int64_t fsdp = 1;        ///< Ranks of a group of hsdp.
-  std::string lines = {};  ///< Of a schedule of the user.
+  int64_t fsdp = 1;            ///< Ranks of a group of hsdp.
+  std::string lines = {};      ///< Of a schedule of the user.
+  plan::CutsConfig cuts = {};  ///< In blocks, for stable bits.
 };
 
 /// Of 7 samples, so that data coordinates and micro-batches differ; stable of 8, so that grains fill
@@ -58,6 +59,12 @@ plan::Plan staged_plan(const StagedMesh& mesh, const Dataset& dataset) {
     config.train.global_batch = 8;
     config.train.bits = plan::Bits::kStable;
   }
+  if (mesh.cuts.features > 1) {
+    inputs.kernels.precision = config.compute.dtype = plan::Precision::kFloat32;
+    config.train.cuts = mesh.cuts;
+    config.model.heads = 3;
+    config.model.width = 48;
+  }
   config.parallel.data = mesh.data;
   config.run.ranks = mesh.pp * mesh.dp * mesh.fsdp * mesh.tp;
   if (mesh.fsdp > 1) config.mesh.fsdp = mesh.fsdp;
@@ -68,8 +75,8 @@ plan::Plan staged_plan(const StagedMesh& mesh, const Dataset& dataset) {
     config.pipeline.schedule = mesh.schedule;
     config.pipeline.virtual_stages = mesh.virtual_stages;
     config.pipeline.lines = mesh.lines;
-    inputs.model = count_facts(config, Workload{dataset});
   }
+  if (mesh.pp > 1 || mesh.tp > 1) inputs.model = count_facts(config, Workload{dataset});
   return plan::make_plan(inputs).or_throw();
 }
 
@@ -156,10 +163,11 @@ class StagedJob : public testing::Test {
     for (StagedMesh mesh : meshes) {
       mesh.stable = true;
       mesh.tied = one.tied;
+      mesh.cuts = one.cuts;
       const plan::Plan plan = staged_plan(mesh, dataset());
       const std::string name =
-          fmt::format("pp {}, dp {}, {}, {}, {}", mesh.pp, mesh.dp, name_of(mesh.schedule),
-                      name_of(mesh.data), mesh.tied ? "tied" : "untied");
+          fmt::format("pp {}, dp {}, tp {}, {}, {}, {}", mesh.pp, mesh.dp, mesh.tp,
+                      name_of(mesh.schedule), name_of(mesh.data), mesh.tied ? "tied" : "untied");
       int64_t wire_bytes = 0;
       const std::vector<StagedRun> runs = run(plan);
       for (const StagedRun& rank : runs) {
@@ -324,6 +332,32 @@ TEST_F(StagedJob, HasTheBitsOfOneRankInEveryOrderOfGrains) {
          {.pp = 3, .schedule = PipelineKind::kZbV},
          {.pp = 2, .schedule = PipelineKind::kDualPipeV}});
   }
+}
+
+/// Of three blocks two ranks have two and one.
+TEST_F(StagedJob, HasTheBitsOfOneRankWhereLayersAreCutInBlocksToo) {
+  for (const bool tied : {true, false}) {
+    expect_the_bits_of_one_rank(
+        {.tied = tied, .cuts = {.features = 3}},
+        {{.pp = 2},
+         {.pp = 2, .tp = 2},
+         {.pp = 2, .recompute = true, .tp = 3},
+         {.pp = 3, .schedule = PipelineKind::kZbV, .tp = 2},
+         {.pp = 2, .dp = 2, .schedule = PipelineKind::kLoopedBfs, .virtual_stages = 2, .tp = 2},
+         {.pp = 2, .dp = 2, .tp = 2, .data = Sharding::kZero3}});
+  }
+}
+
+TEST_F(StagedJob, HasTheBitsOfOneRankWithItsStreamCutByTokensToo) {
+  expect_the_bits_of_one_rank({.cuts = {.features = 3, .tokens = 3}},
+                              {{.pp = 2, .tp = 2},
+                               {.pp = 2, .tp = 2, .sequence = true},
+                               {.pp = 2,
+                                .schedule = PipelineKind::kInterleaved,
+                                .virtual_stages = 2,
+                                .tp = 3,
+                                .sequence = true},
+                               {.pp = 2, .dp = 2, .recompute = true, .tp = 2, .sequence = true}});
 }
 
 TEST_F(StagedJob, SumsEachUseOfATiedWeightByItselfInEveryStrategy) {

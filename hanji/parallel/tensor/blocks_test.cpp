@@ -142,7 +142,7 @@ double norm_on(const Axis& axis) {
   }
   std::vector<at::Tensor> gradients;
   for (const auto& one : parameters) gradients.push_back(one.tensor.contiguous());
-  return BlockNorm(parameters, cut, axis).of(gradients);
+  return BlockNorm(parameters, cut, axis).of(parameters, gradients);
 }
 
 TEST(FeatureBlocks, TheNormOfGradientsIsThatOfOneProcess) {
