@@ -187,10 +187,6 @@ BadConfigs cuts() {
         "vocabulary; model.heads is 4; set train.cuts.features = 4 or less",
         "run.toml:5:1: train.cuts.features is 5, but train.bits = run computes whole products; set "
         "train.bits = \"stable\", or remove train.cuts.features",
-        "run.toml:5:1: train.cuts.features is 5, but parallel.data = server leaves no rank with "
-        "the "
-        "gradients that the norm of blocks is of; set parallel.data = \"zero1\", or remove "
-        "train.cuts.features",
         "run.toml:5:1: train.cuts.features is 5, but parallel.moves = weights sums the weights' "
         "gradients over rows by rank; remove parallel.moves or train.cuts.features",
         "run.toml:6:1: train.cuts.tokens is 2, but train.bits = run computes whole products; set "

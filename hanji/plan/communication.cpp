@@ -295,7 +295,11 @@ class StepCalls {
     calls_.add_in_groups(1, Routine::kAllGather, DType::kFloat64,
                          layout::block_counts(layout::unit_of(plan.shares, plan.flat)),
                          Lies::kPrivate);
-    if (facts_.cut > 1) {
+    if (facts_.blocks > 1) {  // of whose gradients every rank takes the norm
+      std::vector<int64_t> counts;
+      for (const layout::Range& range : plan.shares.ranges) counts.push_back(range.size());
+      calls_.add_in_groups(1, Routine::kAllGather, dtype_, counts, Lies::kPrivate);
+    } else if (facts_.cut > 1) {
       calls_.add_all_reduces(ranks, ReduceOp::kSum, DType::kFloat64, {1}, Lies::kPrivate);
     }
   }

@@ -188,14 +188,6 @@ void check_cuts(const Config& c, Found& found) {
   const auto [features, tokens] = c.train.cuts;
   check_blocks(c, "train.cuts.features", features, found);
   check_blocks(c, "train.cuts.tokens", tokens, found);
-  if (features > 1 && c.parallel.data == Sharding::kServer) {
-    found.push_back(
-        {{"train.cuts.features", "parallel.data"},
-         fmt::format("train.cuts.features is {}, but parallel.data = server leaves no rank with "
-                     "the gradients that the norm of blocks is of",
-                     features),
-         "set parallel.data = \"zero1\", or remove train.cuts.features"});
-  }
   if (features > 1 && c.parallel.moves == Moves::kWeights) {
     found.push_back({{"train.cuts.features", "parallel.moves"},
                      fmt::format("train.cuts.features is {}, but parallel.moves = weights sums the "

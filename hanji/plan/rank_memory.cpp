@@ -144,9 +144,9 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
   lines.push_back({"activations", kept_bytes(plan, step)});
   if (plan.mesh.degree("pp") > 1) lines.push_back({"flows", flow_bytes(plan, step)});
   // A server's worker keeps the gradients of backward until it pushes them: those of one micro-batch
-  // beside what the next one's backward holds, which adds to them.
-  const bool keeps_gradients =
-      config.parallel.data == Sharding::kServer && !model.has_gradient_slots && samples > 0;
+  // beside what the next one's backward holds, which adds to them. For the norm of blocks it gathers all.
+  const bool keeps_gradients = config.parallel.data == Sharding::kServer && samples > 0 &&
+                               (!model.has_gradient_slots || config.train.cuts.features > 1);
   const int64_t gradients = keeps_gradients ? model.num_parameters() * element : 0;
   const int64_t workspace = workspace_bytes(model, samples);
   const bool adds = samples < part.samples && grains.count == 0;

@@ -40,6 +40,7 @@ ServedStrategy::ServedStrategy(layers::Model& model, const comm::Group& group,
 }
 
 void ServedStrategy::begin_step() {
+  norm_.reset();
   for (const auto& parameter : parameters_) parameter.tensor.mutable_grad().reset();
   model_.set_gradient_slots(server_->gradient_slots());
 }
@@ -67,8 +68,14 @@ void ServedStrategy::add_more(at::Tensor& sum) {
   }
 }
 
+/// Pushes the gradients of a step once.
+double ServedStrategy::pushed_norm() {
+  if (!norm_) norm_ = server_->push();
+  return *norm_;
+}
+
 double ServedStrategy::gradient_norm() {
-  const double norm = server_->push();
+  const double norm = pushed_norm();
   const layout::Cut cut = model_.cut();
   if (cut.degree == 1) return norm;
   const layout::FlatLayout& flat = server_->flat_layout();
@@ -108,6 +115,7 @@ OwnState ServedStrategy::own_state() const {
 
 std::vector<at::Tensor> ServedStrategy::gradients() {
   const at::NoGradGuard no_grad;
+  pushed_norm();
   std::vector<int64_t> counts;
   for (const layout::Range range : server_->shares().ranges) counts.push_back(range.size());
   at::Tensor all = at::zeros({server_->shares().count}, sum_.options());

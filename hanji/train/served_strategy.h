@@ -39,6 +39,7 @@ class ServedStrategy : public Strategy {
 
  private:
   void add_more(at::Tensor& sum);
+  double pushed_norm();
 
   layers::Model& model_;
   comm::Group group_;
@@ -47,6 +48,7 @@ class ServedStrategy : public Strategy {
   at::Tensor moments_;                               ///< [names, flat count], shared by all ranks.
   at::Tensor sum_;                                   ///< Of all gradients, in this server's range.
   std::vector<std::pair<size_t, at::Tensor>> more_;  ///< Of add_gradient(), by parameter.
+  std::optional<double> norm_;                       ///< Of what this step has pushed.
   std::optional<parallel::ParameterServer> server_;
 };
 

@@ -368,6 +368,12 @@ TEST_F(StagedJob, SumsEachUseOfATiedWeightByItselfInEveryStrategy) {
                                    {.dp = 3, .data = Sharding::kServer}});
 }
 
+TEST_F(StagedJob, ServersHaveTheBitsOfOneRankInBlocks) {
+  expect_the_bits_of_one_rank({.cuts = {.features = 3}},
+                              {{.dp = 3, .data = plan::Sharding::kServer},
+                               {.dp = 2, .tp = 2, .data = plan::Sharding::kServer}});
+}
+
 TEST_F(StagedJob, TrainsAsOneRankDoesByTheLinesOfAFile) {
   expect_the_run_of_one_rank({.pp = 2,
                               .schedule = PipelineKind::kUser,
