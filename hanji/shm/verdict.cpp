@@ -9,6 +9,7 @@
 #include "hanji/base/units.h"
 #include "hanji/shm/call_site.h"
 #include "hanji/shm/liveness.h"
+#include "hanji/trace/recorder.h"
 
 namespace hanji::shm::internal {
 namespace {
@@ -77,7 +78,12 @@ std::string whereabouts(const GroupLines& lines, int member, uint64_t seen) {
   const double silent = static_cast<double>(base::now_ns() - state.heartbeat_ns.load()) / 1e9;
   std::string text = fmt::format("process {}, last heartbeat {} ago", state.pid.load(),
                                  base::format_seconds(silent));
-  if (waiting == 0) return text + ", is not waiting for anybody";
+  if (waiting == 0) {
+    const int rank = lines.world_rank(member);
+    const auto recorder = trace::Recorder::attach(lines.segment().trace_memory(rank));
+    const std::string spans = recorder.ok() ? recorder->open_spans() : "";
+    return text + ", is not waiting for anybody" + (spans.empty() ? "" : ", is in " + spans);
+  }
   const uint64_t operation = waiting & 0xffffffffffff;
   const GroupLines other = lines.of(static_cast<int>(waiting >> 48) - 1, lines.world_rank(member));
   text += ", waits in " + where(other, operation);

@@ -1,7 +1,6 @@
 // Ranks that differ along an axis other than dp and fsdp see the same samples and count once.
 #include <gmock/gmock.h>
 
-#include <atomic>
 #include <csignal>
 
 #include "hanji/compute/apply.h"
@@ -46,25 +45,6 @@ plan::Plan planned_on(const MeshCase& of, const plan::MeshConfig& mesh, Bits bit
   config.train.evaluate_batches = 3;
   return plan::make_plan(inputs).or_throw();
 }
-
-/// Counts the samples that are read.
-class CountingSource final : public data::Source {
- public:
-  explicit CountingSource(std::shared_ptr<const data::Source> samples)
-      : samples_(std::move(samples)) {}
-  int64_t count(data::Part part) const override { return samples_->count(part); }
-  data::SampleShape shape() const override { return samples_->shape(); }
-  uint64_t checksum() const override { return samples_->checksum(); }
-  Status read(data::Part part, int64_t index, layers::Batch& batch, int64_t row) const override {
-    ++num_read_;
-    return samples_->read(part, index, batch, row);
-  }
-  int64_t num_read() const { return num_read_; }
-
- private:
-  std::shared_ptr<const data::Source> samples_;
-  mutable std::atomic<int64_t> num_read_ = 0;
-};
 
 /// What one rank saw.
 struct SeenByRank {
@@ -151,16 +131,6 @@ INSTANTIATE_TEST_SUITE_P(Strategies, DataCoordinates,
                          [](const auto& info) { return info.param.name; });
 
 using OneDataCoordinate = DataCoordinates;
-
-TEST_P(OneDataCoordinate, ReadsEachSampleOnce) {
-  for (const plan::MeshConfig& mesh : {plan::MeshConfig{}, plan::MeshConfig{.axial = 3}}) {
-    const auto counted = std::make_shared<CountingSource>(dataset().samples);
-    Dataset counting = dataset();
-    counting.samples = counted;
-    run_on(planned_on(GetParam(), mesh, Bits::kRun, dataset()), counting);
-    EXPECT_EQ(counted->num_read(), 7 * kStepsOnAMesh + 3 * 7) << "steps, and one evaluation";
-  }
-}
 
 TEST_P(OneDataCoordinate, StopsWithTheOneRankThatWasTold) {
   for (const Bits bits : {Bits::kRun, Bits::kStable}) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -24,8 +25,9 @@ namespace {
 constexpr int64_t kNumSums = 3;
 
 /// Loss, number of targets, metric.
-std::array<double, kNumSums> sums_of(layers::Model& model, layers::Flow flow,
-                                     const layers::Batch& batch) {
+using Sums = std::array<double, kNumSums>;
+
+Sums sums_of(layers::Model& model, layers::Flow flow, const layers::Batch& batch) {
   const double metric = model.metric_sum(flow, batch);
   const layers::LossSum loss = model.loss(std::move(flow), batch);
   return {loss.sum.item<double>(), static_cast<double>(loss.count), metric};
@@ -33,6 +35,30 @@ std::array<double, kNumSums> sums_of(layers::Model& model, layers::Flow flow,
 
 Evaluation means_of(std::span<const double> sums) {
   return {.loss = sums[0] / sums[1], .metric = sums[2] / sums[1]};
+}
+
+/// Stages are at different micro-batches, so that ranks that share batches read as many at once as there
+/// is room for.
+size_t micro_batches_of_a_read(const EvaluateInputs& inputs) {
+  if (!inputs.batches.are_shared()) return 1;
+  return std::max<int64_t>(1, inputs.batches.capacity() / inputs.micro_batch);
+}
+
+/// Runs the forwards of this rank's stages. `add`: what the last one has of each micro-batch.
+void forward_all(Job& job, std::span<const layout::Range> cuts,
+                 const std::vector<layers::Batch>& batches,
+                 const std::function<void(int64_t micro_batch, const Sums&)>& add) {
+  std::vector<int64_t> sizes;
+  for (const layout::Range& one : cuts) sizes.push_back(one.size());
+  const auto forward = [&](const schedule::Action& action) {
+    const layers::Batch here = batches[action.micro_batch].to(job.device);
+    layers::Flow flow = job.pipeline.forward(action, here, job.strategy->scopes());
+    if (action.stage != job.pipeline.stages().last()) return;
+    add(action.micro_batch, sums_of(*job.model, std::move(flow), here));
+  };
+  job.pipeline.run(schedule::forward_actions(job.pipeline.stages().ranks,
+                                             job.pipeline.group().rank(), std::ssize(cuts)),
+                   sizes, {.forward = forward});
 }
 
 }  // namespace
@@ -45,32 +71,21 @@ Evaluation evaluate(Job& job, const data::Source& samples, const EvaluateInputs&
   at::Tensor totals = at::zeros({kNumSums}, at::kDouble);
   auto* values = totals.mutable_data_ptr<double>();
   job.model->eval();
-  layers::Batch batch;
-  // Stages are at different micro-batches, so that each reads for itself.
-  SharedBatches own(std::nullopt, samples.shape(), inputs.micro_batch);
-  SharedBatches& batches = job.stages ? own : inputs.batches;
   const std::vector<layout::Range> cuts = data::cut(inputs.share, inputs.micro_batch);
-  const auto fill = [&](layout::Range positions, layers::Batch& into) {
-    data::read_validation_batch(samples, inputs.num_samples, positions, into);
-  };
-  std::vector<int64_t> sizes;
-  for (const layout::Range& one : cuts) sizes.push_back(one.size());
-  const auto forward = [&](const schedule::Action& action) {
-    batches.read({&cuts[action.micro_batch], 1}, {&batch, 1}, fill);
-    if (batches.are_shared()) comm::barrier(*job.peers, {.label = "batch"});
-    const layers::Batch here = batch.to(job.device);
-    layers::Flow flow = job.pipeline.forward(action, here, job.strategy->scopes());
-    if (action.stage != job.pipeline.stages().last()) return;
-    const std::array one = sums_of(*job.model, std::move(flow), here);
-    if (by_tree) {
-      by_tree->add(inputs.tree->owners[job.data.rank()].begin + action.micro_batch, one);
-    }
-    for (size_t i = 0; i < one.size(); ++i) values[i] += one[i];
-  };
-  const auto& stages = job.pipeline.stages();
-  job.pipeline.run(schedule::forward_actions(stages.ranks, job.pipeline.group().rank(),
-                                             static_cast<int64_t>(cuts.size())),
-                   sizes, {.forward = forward});
+  std::vector<layers::Batch> batches(micro_batches_of_a_read(inputs));
+  for (size_t begin = 0; begin < cuts.size(); begin += batches.size()) {
+    const auto round =
+        std::span(cuts).subspan(begin, std::min(batches.size(), cuts.size() - begin));
+    inputs.batches.read(round, batches, [&](layout::Range positions, layers::Batch& into) {
+      data::read_validation_batch(samples, inputs.num_samples, positions, into);
+    });
+    if (inputs.batches.are_shared()) comm::barrier(*job.peers, {.label = "batch"});
+    forward_all(job, round, batches, [&](int64_t micro_batch, const Sums& one) {
+      const auto leaf = static_cast<int64_t>(begin) + micro_batch;
+      if (by_tree) by_tree->add(inputs.tree->owners[job.data.rank()].begin + leaf, one);
+      for (size_t i = 0; i < one.size(); ++i) values[i] += one[i];
+    });
+  }
   job.model->train();
   if (by_tree) {
     std::ranges::copy(by_tree->total(), values);

@@ -9,7 +9,7 @@ namespace hanji::train {
 
 SharedBatches::SharedBatches(const std::optional<comm::Group>& peers, data::SampleShape shape,
                              int64_t samples)
-    : shape_(std::move(shape)) {
+    : shape_(std::move(shape)), capacity_(samples) {
   if (!peers || !comm::shares_memory(*peers)) return;
   reads_ = peers->rank() == 0;
   const auto shared = [&](const std::vector<int64_t>& sample, c10::ScalarType dtype) {

@@ -31,6 +31,8 @@ class SharedBatches {
   SharedBatches(const std::optional<comm::Group>& peers, data::SampleShape shape, int64_t samples);
 
   bool are_shared() const { return !halves_.empty(); }
+  /// Samples of a read(), at most.
+  int64_t capacity() const { return capacity_; }
   /// In this rank's part of the heap.
   int64_t own_bytes() const;
 
@@ -40,6 +42,7 @@ class SharedBatches {
 
  private:
   data::SampleShape shape_;
+  int64_t capacity_;
   bool reads_ = true;
   std::vector<layers::Batch> halves_;
   size_t turn_ = 0;
