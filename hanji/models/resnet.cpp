@@ -255,12 +255,18 @@ std::vector<at::Tensor> ResNetImpl::layer_parameters(int64_t index) const {
 }
 
 layers::LossSum ResNetImpl::loss(layers::Flow flow, const layers::Batch& batch) {
+  if (batch.targets.is_floating_point()) {
+    const at::Tensor weights = batch.targets.to(flow.at(0).scalar_type());
+    return {at::cross_entropy_loss(flow.at(0), weights, {}, at::Reduction::Sum), batch.num_valid};
+  }
   const at::Tensor targets = batch.targets.clamp_min(-1);
   return {at::cross_entropy_loss(flow.at(0), targets, {}, at::Reduction::Sum, -1), batch.num_valid};
 }
 
 double ResNetImpl::metric_sum(const layers::Flow& flow, const layers::Batch& batch) const {
-  return static_cast<double>(flow.at(0).argmax(1).eq(batch.targets).sum().item<int64_t>());
+  const at::Tensor& targets = batch.targets;
+  const at::Tensor classes = targets.is_floating_point() ? targets.argmax(1) : targets;
+  return static_cast<double>(flow.at(0).argmax(1).eq(classes).sum().item<int64_t>());
 }
 
 int64_t ResNetImpl::num_statistics(layout::Range layers) const {

@@ -50,7 +50,8 @@ class ResNetImpl : public layers::Model {
 
   std::vector<at::Tensor> layer_parameters(int64_t index) const override;
 
-  /// Shape   batch.targets [B] int64; negative targets are ignored.
+  /// Shape   batch.targets [B] int64, of which negative ones are ignored; or the weight of each class,
+  ///         [B, classes] of a floating dtype, as of mixed samples.
   layers::LossSum loss(layers::Flow flow, const layers::Batch& batch) override;
 
   layout::Range recomputed_layers() const override { return {1, num_layers() - 1}; }

@@ -53,6 +53,25 @@ TEST(ResNet, HasThePapersShapes) {
   }
 }
 
+TEST(ResNet, TheLossOfWeightsIsTheSumOfTheirClasses) {
+  const auto model = make_resnet(tiny_resnet());
+  layers::Batch batch = images_of(4);
+  const layers::Flow flow = model->forward({0, model->num_layers()}, {}, batch);
+  const at::Tensor each =
+      at::cross_entropy_loss(flow.at(0), batch.targets, {}, at::Reduction::None).to(at::kDouble);
+  const at::Tensor others =
+      at::cross_entropy_loss(flow.at(0), (batch.targets + 1) % 5, {}, at::Reduction::None);
+  batch.targets =
+      0.75 * at::one_hot(batch.targets, 5) + 0.25 * at::one_hot((batch.targets + 1) % 5, 5);
+  const layers::LossSum loss = model->loss(flow, batch);
+  EXPECT_EQ(loss.count, 4);
+  // Sums of 20 products of about 1.6 in float32.
+  EXPECT_NEAR(loss.sum.item<double>(), (0.75 * each + 0.25 * others).sum().item<double>(), 1e-5);
+  const double right = model->metric_sum(flow, batch);
+  batch.targets = batch.targets.argmax(1);
+  EXPECT_EQ(right, model->metric_sum(flow, batch));
+}
+
 TEST(ResNet, NamesAreThoseOfTorchvision) {
   ResNetOptions options = resnet_preset("resnet50");
   options.width = 2;
