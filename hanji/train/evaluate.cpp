@@ -14,6 +14,7 @@
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/host_values.h"
 #include "hanji/data/batch.h"
+#include "hanji/data/validation_reader.h"
 #include "hanji/layers/model.h"
 #include "hanji/schedule/action.h"
 #include "hanji/trace/recorder.h"
@@ -61,6 +62,23 @@ void forward_all(Job& job, std::span<const layout::Range> cuts,
                    sizes, {.forward = forward});
 }
 
+/// Threads begin on the rank that reads, with its first batch.
+void read_places(const data::Source& samples, const EvaluateInputs& inputs, layout::Range positions,
+                 layers::Batch& batch, std::optional<data::ValidationReader>& ahead) {
+  if (inputs.num_workers == 0) {
+    return data::read_validation_batch(samples, inputs.num_samples, positions, batch);
+  }
+  if (!ahead) {
+    ahead.emplace(samples, inputs.num_samples, inputs.share, inputs.micro_batch,
+                  inputs.num_workers);
+  }
+  // Copied: several batches of a read are kept, or peers map them.
+  const layers::Batch ready = ahead->read(positions);
+  data::shape_batch(samples.shape(), positions, batch);
+  batch.inputs.copy_(ready.inputs);
+  batch.targets.copy_(ready.targets);
+}
+
 }  // namespace
 
 Evaluation evaluate(Job& job, const data::Source& samples, const EvaluateInputs& inputs) {
@@ -72,12 +90,13 @@ Evaluation evaluate(Job& job, const data::Source& samples, const EvaluateInputs&
   auto* values = totals.mutable_data_ptr<double>();
   job.model->eval();
   const std::vector<layout::Range> cuts = data::cut(inputs.share, inputs.micro_batch);
+  std::optional<data::ValidationReader> ahead;
   std::vector<layers::Batch> batches(micro_batches_of_a_read(inputs));
   for (size_t begin = 0; begin < cuts.size(); begin += batches.size()) {
     const auto round =
         std::span(cuts).subspan(begin, std::min(batches.size(), cuts.size() - begin));
     inputs.batches.read(round, batches, [&](layout::Range positions, layers::Batch& into) {
-      data::read_validation_batch(samples, inputs.num_samples, positions, into);
+      read_places(samples, inputs, positions, into, ahead);
     });
     if (inputs.batches.are_shared()) comm::barrier(*job.peers, {.label = "batch"});
     forward_all(job, round, batches, [&](int64_t micro_batch, const Sums& one) {

@@ -15,6 +15,7 @@ struct EvaluateInputs {
   layout::Range share;      ///< The samples of this rank's data coordinate.
   int64_t micro_batch = 1;
   SharedBatches& batches;  ///< Of the job's peers.
+  int num_workers = 0;     ///< Threads that read ahead, as data.workers.
   /// For stable bits, over the micro-batches of all data coordinates; null: plain sums.
   const schedule::GrainTree* tree = nullptr;
 };

@@ -82,14 +82,7 @@ class Loop {
     const auto workers = static_cast<int>(inputs_.plan.config.data.workers);
     if (workers == 0) return data::read_batch(samples, loader_, step, positions, batch);
     if (!prefetcher_) prefetcher_.emplace(samples, loader_, workers, config().steps);
-    const layers::Batch& ready = prefetcher_->read(step, positions);
-    if (!shared_.are_shared()) {
-      batch = ready;
-      return;
-    }
-    data::shape_batch(samples.shape(), positions, batch);
-    batch.inputs.copy_(ready.inputs);
-    batch.targets.copy_(ready.targets);
+    shared_.hand_over(prefetcher_->read(step, positions), batch);
   }
 
   int64_t data_bytes() const {
@@ -190,6 +183,7 @@ class Loop {
                                        .share = share,
                                        .micro_batch = plan.micro_batch,
                                        .batches = shared_,
+                                       .num_workers = static_cast<int>(plan.config.data.workers),
                                        .tree = tree ? &*tree : nullptr});
     outcome_.validation_loss = found.loss;
     outcome_.validation_metric = found.metric;

@@ -30,6 +30,16 @@ int64_t SharedBatches::own_bytes() const {
   return reads_ ? bytes : 0;
 }
 
+void SharedBatches::hand_over(const layers::Batch& ready, layers::Batch& batch) const {
+  if (!are_shared()) {
+    batch = ready;
+    return;
+  }
+  data::shape_batch(shape_, ready.positions, batch);
+  batch.inputs.copy_(ready.inputs);
+  batch.targets.copy_(ready.targets);
+}
+
 void SharedBatches::read(std::span<const layout::Range> cuts, std::span<layers::Batch> batches,
                          const Fill& fill) {
   turn_ = 1 - turn_;

@@ -36,6 +36,10 @@ class SharedBatches {
   /// In this rank's part of the heap.
   int64_t own_bytes() const;
 
+  /// Makes `batch`, which is being filled, the samples of `ready`: the same tensors, or a copy in the
+  /// memory that peers map.
+  void hand_over(const layers::Batch& ready, layers::Batch& batch) const;
+
   /// Makes a batch of each of `cuts`, and fills it on the rank that reads.
   void read(std::span<const layout::Range> cuts, std::span<layers::Batch> batches,
             const Fill& fill);
