@@ -120,6 +120,68 @@ class Images(CommandTest):
         self.expect_same(self.read_json("half", "summary.json"), found["one"], "resumed")
         self.hanji("verify", "--out", "proof", *file, *runs["two"], "--steps", 2)
 
+    def test_mixed_samples_train_to_one_hash_for_any_ranks_and_workers(self):
+        self.hanji("data", "make", "--generated", 300, "--size", 24, "--out", "x.beton")
+        file = ["--seed", 5, "--set", "model.preset=resnet-tiny", "--set", "model.width=8", "--set",
+                "data.files=x.beton", "--set", "data.image_size=16", "--set", "train.evaluate_batches=2",
+                "--set", "data.stage=center_crop, flip, brightness, contrast, saturation, normalise, "
+                "mixup(probability = 0.5), cutmix(probability = 0.5)", *STABLE, *CONSTANT]
+        found = {}
+        for name, more in {"one": ["--ranks", 1], "three": ["--ranks", 3, "--set", "data.workers=1"],
+                           "zero3": by("zero3")}.items():
+            self.hanji("train", "--out", name, *file, *more, "--steps", 3)
+            found[name] = self.read_json(name, "summary.json")
+            self.expect_same(found[name], found["one"], name)
+            if name != "one":
+                self.expect_counted_as_planned(found[name], name)
+        self.hanji("train", "--out", "wrong", *file, "--set", "data.stage=center_crop, mixup, cutmix",
+                   expect=2)
+
+    def test_a_cache_of_few_pages_has_the_bits_of_the_kernels_for_any_ranks(self):
+        self.hanji("data", "make", "--generated", 900, "--size", 100, "--out", "x.beton")  # 4 pages
+        file = ["--seed", 5, "--set", "model.preset=resnet-tiny", "--set", "model.width=4", "--set",
+                "data.files=x.beton", "--set", "data.image_size=16", "--set", "train.evaluate_batches=1",
+                "--set", "data.order=quasi", "--set", "data.pages=3", *STABLE, *CONSTANT]
+        cached = ["--set", "data.cache=process"]
+        try:
+            self.hanji("train", "--out", "one", *file, *cached, "--ranks", 1, "--steps", 60)
+        except AssertionError as error:
+            if any(word in str(error) for word in ("O_DIRECT", "io_uring")):
+                self.skipTest("no O_DIRECT or io_uring here")
+            raise
+        found = self.read_json("one", "summary.json")
+        for name, more in {"os": ["--ranks", 1], "two": [*cached, "--ranks", 2],
+                           "threads": [*cached, *by("zero3"), "--set", "data.workers=2"]}.items():
+            done = self.hanji("train", "--out", name, *file, *more, "--steps", 60)
+            summary = self.read_json(name, "summary.json")
+            self.expect_same(summary, found, name)
+            if name != "os":
+                self.expect_counted_as_planned(summary, name)
+            told = " ".join(done.stdout.split())
+            self.assertIn("order quasi", told)
+            self.assertIn("longest part of the step", told)
+            self.assertEqual("3 pages of 8" in told, name != "os", told)
+        done = self.hanji("train", "--out", "small", *file, *cached, "--set", "data.pages=2", "--set",
+                          "data.order=random", "--ranks", 1, expect=2)
+        self.assertIn("need 4 together", done.stderr)
+
+    def test_orders_ends_and_weights_train_to_one_hash_for_any_ranks(self):
+        self.hanji("data", "make", "--generated", 150, "--size", 24, "--out", "x.beton")
+        file = ["--seed", 5, "--set", "model.preset=resnet-tiny", "--set", "model.width=4", "--set",
+                "data.files=x.beton", "--set", "data.image_size=16", "--set", "train.evaluate_batches=1",
+                *STABLE, *CONSTANT, "--steps", 4]
+        hashes = set()
+        for order in ("data.order=ffcv", "data.order=torch", "data.order=sequential",
+                      "data.weights=balanced", "data.epoch_end=drop"):
+            summaries = []
+            for ranks in (1, 3):
+                out = f"{order}-{ranks}"
+                self.hanji("train", "--out", out, *file, "--set", order, "--ranks", ranks)
+                summaries.append(self.read_json(out, "summary.json"))
+            self.expect_same(summaries[1], summaries[0], order)
+            hashes.add(summaries[0]["state_sha256"])
+        self.assertEqual(len(hashes), 5)
+
     def test_a_damaged_image_stops_the_run_with_its_number_or_is_skipped(self):
         self.hanji("data", "make", "--generated", 80, "--size", 16, "--out", "x.beton")
         content = bytearray((self.folder / "x.beton").read_bytes())

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "hanji/base/clock.h"
+#include "hanji/base/fd.h"
 #include "hanji/base/status.h"
 
 namespace hanji::base {
@@ -35,6 +37,11 @@ class TransferEngine {
   /// One that has ended, waiting for it; none: the deadline has passed.
   virtual Result<std::optional<EndedTransfer>> next(const Deadline& deadline) = 0;
 };
+
+/// Opens a file to be read past the kernel's cache of pages: places, lengths and memory are multiples of
+/// 4096.
+/// Errors  as from_errno(); kUnsupported where the file system does not do that.
+Result<Fd> open_past_cache(const std::filesystem::path& path);
 
 /// What moves bytes: as pread(2) and pwrite(2). Tests put others here.
 using MoveBytes = int64_t (*)(int fd, const Transfer& rest);

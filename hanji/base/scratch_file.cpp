@@ -65,6 +65,15 @@ bool set_direct(int fd) {
 
 }  // namespace
 
+Result<Fd> open_past_cache(const fs::path& path) {
+  Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+  if (fd.valid()) return fd;
+  if (errno != EINVAL) return from_errno(path.native(), errno);
+  return unsupported(path.native() +
+                     ": its file system has no reads past the kernel's cache (O_DIRECT); copy the "
+                     "file to a local disk, or read it through that cache");
+}
+
 ScratchFile::ScratchFile(Fd fd, fs::path folder, const ScratchOptions& options)
     : fd_(std::move(fd)),
       folder_(std::move(folder)),

@@ -2,6 +2,8 @@
 
 #include <ATen/Functions.h>
 
+#include "hanji/data/internal/read_run.h"
+
 namespace hanji::data {
 namespace {
 
@@ -38,10 +40,14 @@ void shape_batch(const SampleShape& sample, layout::Range positions, layers::Bat
 
 void read_batch(const Source& source, const Loader& loader, int64_t step, layout::Range positions,
                 layers::Batch& batch) {
-  read_rows(source, positions, batch, [&](int64_t place, int64_t row) {
-    const EpochSample one = loader.at(step, place);
-    return source.read_in_epoch(one.epoch, one.index, batch, row);
-  });
+  shape_batch(source.shape(), positions, batch);
+  const internal::RunReader reader(source, loader, step);
+  throw_if_error(reader
+                     .read(positions,
+                           [&](int64_t place) {
+                             return internal::BatchRow{&batch, place - positions.begin};
+                           })
+                     .status);
 }
 
 void read_first(const Source& source, int64_t count, layers::Batch& batch) {

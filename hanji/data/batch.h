@@ -21,7 +21,8 @@ void shape_batch(const SampleShape& sample, layout::Range positions, layers::Bat
 ///
 /// Shape   inputs and targets [B, ...] as the source says, contiguous, on the CPU; all targets count.
 /// Cost    the tensors of `batch` are used again when their shape fits.
-/// Errors  throws those of Source::read(): kCorrupt for a token id beyond the vocabulary.
+/// Errors  throws those of Source::read(): kCorrupt for a token id beyond the vocabulary; kInternal
+///         with the sample's number for an exception of the source.
 void read_batch(const Source& source, const Loader& loader, int64_t step, layout::Range positions,
                 layers::Batch& batch);
 

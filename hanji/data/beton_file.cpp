@@ -139,6 +139,7 @@ Status BetonState::check_sample_bytes(uint64_t sample) {
 
 using internal::BetonState;
 
+const std::string& BetonFile::path() const { return state_->path; }
 const std::vector<BetonField>& BetonFile::fields() const { return state_->fields; }
 const BetonSections& BetonFile::sections() const { return state_->sections; }
 bool BetonFile::has_checksums() const { return state_->has_extension; }
@@ -170,16 +171,34 @@ Result<size_t> BetonFile::find_field(std::string_view name) const {
       fmt::format("two fields are named '{}'; name them by their numbers", name));
 }
 
-Result<BetonValue> BetonFile::read(uint64_t sample, size_t field) const {
+Result<BetonValue> BetonFile::locate(uint64_t sample, size_t field) const {
   BetonState& state = *state_;
   if (sample >= num_samples() || field >= fields().size()) {
     return base::invalid_argument(fmt::format("sample {} and field {} of {} samples and {} fields",
                                               sample, field, num_samples(), fields().size()));
   }
-  Status status = state.check_record(sample);
+  const Status status = state.check_record(sample);
   if (!status.ok()) return status.at(internal::where(state, sample, field));
   auto value = state.locate(sample, field);
   if (!value.ok()) return value.status().at(internal::where(state, sample, field));
+  return value;
+}
+
+bool BetonFile::is_page(uint64_t page, std::span<const std::byte> content) const {
+  if (!has_checksums()) return true;
+  const uint64_t kept = internal::load<uint64_t>(state_->bytes, sections().heap_end + 8 * page);
+  return base::xxh3(content) == kept;
+}
+
+uint64_t BetonFile::offset_of(const BetonValue& value) const {
+  return static_cast<uint64_t>(value.bytes.data() - state_->bytes.data());
+}
+
+Result<BetonValue> BetonFile::read(uint64_t sample, size_t field) const {
+  BetonState& state = *state_;
+  auto value = locate(sample, field);
+  if (!value.ok()) return value;
+  Status status;
   const bool is_damaged =
       state.has_extension && !value->bytes.empty() &&
       state.check_page(state.page_of(value->bytes)) == BetonState::Page::kDamaged;

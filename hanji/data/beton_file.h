@@ -110,6 +110,8 @@ class BetonFile {
   BetonFile& operator=(BetonFile&&) noexcept;
   ~BetonFile();
 
+  /// Empty for bytes in memory.
+  const std::string& path() const;
   const std::vector<BetonField>& fields() const;
   const BetonSections& sections() const;
   uint64_t num_samples() const { return sections().num_samples; }
@@ -120,6 +122,14 @@ class BetonFile {
   /// Errors  kInvalidArgument for a sample or field that is not there; kCorrupt, naming sample,
   ///         field and page.
   Result<BetonValue> read(uint64_t sample, size_t field) const;
+
+  /// As read(), without reading the heap: `bytes` are where the value is mapped, their page is not
+  /// verified. For readers that have the pages in memory of their own.
+  Result<BetonValue> locate(uint64_t sample, size_t field) const;
+  /// Whether `content` is that of the page; true of a file without checksums.
+  bool is_page(uint64_t page, std::span<const std::byte> content) const;
+  /// The byte of the heap at which a value's bytes are mapped.
+  uint64_t offset_of(const BetonValue& value) const;
 
   bool has_checksums() const;
   /// JSON that the writer was given; empty without checksums.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "hanji/base/checksum.h"
 #include "hanji/base/random.h"
 #include "hanji/data/internal/image_renderer.h"
+#include "hanji/data/internal/sample_mix.h"
 
 namespace hanji::data {
 namespace {
@@ -90,6 +92,9 @@ uint64_t add_to(uint64_t checksum, const T& value) {
   return base::mix(checksum, base::xxh3(std::as_bytes(std::span(&value, 1))));
 }
 
+/// The cache has the pages of the samples of a run's schedule.
+enum class From : uint8_t { kFile, kCache };
+
 }  // namespace
 
 struct BetonImages::State {
@@ -102,14 +107,24 @@ struct BetonImages::State {
   int64_t num_classes = 0;
   uint64_t checksum = 0;
   internal::RendererPool renderers;
+  std::shared_ptr<PageCache> cache;
 
   State(BetonFile opened, const BetonImagesOptions& chosen)
       : file(std::move(opened)), options(chosen), colours(chosen.stages) {}
 
   Status read_labels();
+  void add_stages();
+  void write_label(int64_t label, layers::Batch& batch, int64_t row) const;
+  uint64_t key_of(int64_t epoch, int64_t sample) const {
+    const uint64_t key = base::mix(base::mix(options.seed, kViews), static_cast<uint64_t>(epoch));
+    return base::mix(key, static_cast<uint64_t>(sample));
+  }
+  Status open_cache();
+  Result<BetonValue> read_image(uint64_t sample, From from) const;
   /// `view_of`: what is shown of an image of a size.
   template <class ViewOf>
-  Status render(int64_t sample, const ViewOf& view_of, layers::Batch& batch, int64_t row);
+  Status render(int64_t sample, From from, const ViewOf& view_of, layers::Batch& batch,
+                int64_t row);
 };
 
 /// The row of the table has an image's size, which changes with its pixels.
@@ -130,8 +145,13 @@ Status BetonImages::State::read_labels() {
                    {static_cast<int64_t>(one.sample), static_cast<int64_t>(one.begin),
                     static_cast<int64_t>(one.size)});
   }
-  const plan::ImageStages& s = options.stages;
   checksum = base::xxh3(std::as_bytes(std::span(numbers)));
+  add_stages();
+  return {};
+}
+
+void BetonImages::State::add_stages() {
+  const plan::ImageStages& s = options.stages;
   checksum = add_to(checksum, std::array{options.size, s.translate_pixels, s.cutout_pixels});
   checksum = add_to(checksum, std::array{s.mean, s.deviation});
   checksum = add_to(checksum, std::array{s.flip_probability, options.validation_fraction});
@@ -140,15 +160,59 @@ Status BetonImages::State::read_labels() {
   } else {
     checksum = add_to(checksum, std::get<plan::RandomResizedCrop>(s.crop));
   }
+  const std::array newer = {
+      s.colour.brightness, s.colour.contrast,   s.colour.saturation, s.colour.gray_probability,
+      s.mixup.alpha,       s.mixup.probability, s.cutmix.alpha,      s.cutmix.probability};
+  // Files of runs that had none of them keep their checksum.
+  if (s.mixes() || std::ranges::any_of(std::span(newer).first(4), std::identity())) {
+    checksum = add_to(checksum, newer);
+  }
+}
+
+void BetonImages::State::write_label(int64_t label, layers::Batch& batch, int64_t row) const {
+  if (!options.stages.mixes()) {
+    batch.targets.mutable_data_ptr<int64_t>()[row] = label;
+    return;
+  }
+  float* weights = batch.targets.mutable_data_ptr<float>() + row * num_classes;
+  std::fill_n(weights, num_classes, 0.0F);
+  weights[label] = 1;
+}
+
+Status BetonImages::State::open_cache() {
+  if (options.cached_pages == 0) return {};
+  const BetonSections& s = file.sections();
+  HANJI_ASSIGN_OR_RETURN(
+      cache, PageCache::open({.path = file.path(),
+                              .begin = s.heap_begin,
+                              .page_bytes = s.page_bytes,
+                              .num_pages = s.num_pages,
+                              .most_pages = options.cached_pages,
+                              .is_good = [this](uint64_t page, std::span<const std::byte> bytes) {
+                                return file.is_page(page, bytes);
+                              }}));
   return {};
 }
 
+Result<BetonValue> BetonImages::State::read_image(uint64_t sample, From from) const {
+  if (from == From::kFile || !cache || !cache->is_attached()) return file.read(sample, image_field);
+  HANJI_ASSIGN_OR_RETURN(BetonValue value, file.locate(sample, image_field));
+  const BetonSections& s = file.sections();
+  const uint64_t place = file.offset_of(value) - s.heap_begin;
+  const auto page = cache->page(place / s.page_bytes);
+  if (!page.ok()) return page.status().at(fmt::format("sample {}", sample));
+  // Of a damaged page, the file says which samples are.
+  if (!page->is_good) return file.read(sample, image_field);
+  value.bytes = page->bytes.subspan(place % s.page_bytes, value.bytes.size());
+  return value;
+}
+
 template <class ViewOf>
-Status BetonImages::State::render(int64_t sample, const ViewOf& view_of, layers::Batch& batch,
-                                  int64_t row) {
+Status BetonImages::State::render(int64_t sample, From from, const ViewOf& view_of,
+                                  layers::Batch& batch, int64_t row) {
   const auto number = static_cast<uint64_t>(sample);
   HANJI_ASSIGN_OR_RETURN(const BetonValue label, file.read(number, label_field));
-  HANJI_ASSIGN_OR_RETURN(const BetonValue value, file.read(number, image_field));
+  HANJI_ASSIGN_OR_RETURN(const BetonValue value, read_image(number, from));
   const internal::StoredImage image{.size = {value.width, value.height},
                                     .is_jpeg = value.mode == BetonImageMode::kJpeg,
                                     .bytes = value.bytes};
@@ -158,7 +222,7 @@ Status BetonImages::State::render(int64_t sample, const ViewOf& view_of, layers:
       renderer->render(image, view_of(number, image.size), colours, options.size, out);
   renderers.give_back(std::move(renderer));
   if (!status.ok()) return status.at(fmt::format("sample {}", sample));
-  batch.targets.mutable_data_ptr<int64_t>()[row] = label.integer;
+  write_label(label.integer, batch, row);
   return {};
 }
 
@@ -184,6 +248,7 @@ Result<BetonImages> BetonImages::create(BetonFile file, const BetonImagesOptions
   state->label_field = *label;
   state->split = {count, count - train};
   HANJI_RETURN_IF_ERROR(state->read_labels());
+  HANJI_RETURN_IF_ERROR(state->open_cache());
   return BetonImages(std::move(state));
 }
 
@@ -193,6 +258,7 @@ BetonImages& BetonImages::operator=(BetonImages&&) noexcept = default;
 BetonImages::~BetonImages() = default;
 
 uint64_t BetonImages::checksum() const { return state_->checksum; }
+const std::shared_ptr<PageCache>& BetonImages::cache() const { return state_->cache; }
 int64_t BetonImages::num_classes() const { return state_->num_classes; }
 
 int64_t BetonImages::count(Part part) const {
@@ -205,9 +271,53 @@ int64_t BetonImages::sample_of(Part part, int64_t index) const {
   return part == Part::kTrain ? split.training(index) : split.validation(index);
 }
 
+std::vector<uint32_t> BetonImages::train_pages() const {
+  const BetonFile& file = state_->file;
+  std::vector<uint32_t> of_sample(file.num_samples(), 0);
+  for (uint64_t i = 0; i < file.sections().num_allocations; ++i) {
+    const BetonAllocation one = file.allocation(i);
+    // All values of a sample are in one page.
+    const auto page = file.page_of(one.begin);
+    if (page && one.sample < of_sample.size()) of_sample[one.sample] = static_cast<uint32_t>(*page);
+  }
+  std::vector<uint32_t> pages;
+  for (int64_t i = 0; i < num_train(); ++i) pages.push_back(of_sample[sample_of(Part::kTrain, i)]);
+  return pages;
+}
+
+Result<std::vector<double>> BetonImages::weights(std::string_view name) const {
+  const bool is_balanced = name == "balanced";
+  size_t field = state_->label_field;
+  if (!is_balanced) {
+    HANJI_ASSIGN_OR_RETURN(field, state_->file.find_field(name));
+    const BetonType type = state_->file.fields()[field].type;
+    if (type != BetonType::kFloat) {
+      return base::invalid_argument(fmt::format(
+          "field '{}' is of type {}, but weights are of type float", name, name_of(type)));
+    }
+  }
+  std::vector<double> weights;
+  std::vector<double> counts(static_cast<size_t>(num_classes()), 0);
+  for (int64_t i = 0; i < num_train(); ++i) {
+    const auto sample = static_cast<uint64_t>(sample_of(Part::kTrain, i));
+    HANJI_ASSIGN_OR_RETURN(const BetonValue value, state_->file.read(sample, field));
+    weights.push_back(is_balanced ? static_cast<double>(value.integer) : value.number);
+    if (is_balanced) ++counts[static_cast<size_t>(value.integer)];
+  }
+  for (double& weight : weights) {
+    if (is_balanced) weight = 1 / counts[static_cast<size_t>(weight)];
+  }
+  return weights;
+}
+
 SampleShape BetonImages::shape() const {
   const int64_t size = state_->options.size;
-  return {.inputs = {3, size, size}, .dtype = c10::ScalarType::Float, .targets = {}};
+  SampleShape shape{.inputs = {3, size, size}, .dtype = c10::ScalarType::Float, .targets = {}};
+  if (!mixes_pairs()) return shape;
+  shape.targets = {num_classes()};
+  shape.target_dtype = c10::ScalarType::Float;
+  shape.classes = num_classes();
+  return shape;
 }
 
 template <class ReadOne>
@@ -215,7 +325,8 @@ Status BetonImages::read_or_skip(Part part, int64_t index, const ReadOne& read_o
   HANJI_RETURN_IF_ERROR(check_index(part, index));
   Status first;
   for (int64_t tried = 0; tried < count(part); ++tried) {
-    const Status status = read_one(sample_of(part, (index + tried) % count(part)));
+    const From from = part == Part::kTrain && tried == 0 ? From::kCache : From::kFile;
+    const Status status = read_one(sample_of(part, (index + tried) % count(part)), from);
     const bool is_skipped =
         is_unreadable(status) && state_->options.corrupt == plan::CorruptPolicy::kSkip;
     if (!is_skipped) return status;
@@ -229,19 +340,46 @@ Status BetonImages::read(Part part, int64_t index, layers::Batch& batch, int64_t
   const auto view_of = [&](uint64_t, internal::ImageSize size) {
     return internal::central_view(state_->options.stages, size);
   };
-  return read_or_skip(part, index,
-                      [&](int64_t sample) { return state_->render(sample, view_of, batch, row); });
+  return read_or_skip(part, index, [&](int64_t sample, From) {
+    return state_->render(sample, From::kFile, view_of, batch, row);
+  });
 }
 
 Status BetonImages::read_in_epoch(int64_t epoch, int64_t index, layers::Batch& batch,
                                   int64_t row) const {
   const BetonImagesOptions& options = state_->options;
-  const uint64_t key = base::mix(base::mix(options.seed, kViews), static_cast<uint64_t>(epoch));
   const auto view_of = [&](uint64_t sample, internal::ImageSize size) {
-    return internal::draw_view(options.stages, size, options.size, base::mix(key, sample));
+    const uint64_t key = state_->key_of(epoch, static_cast<int64_t>(sample));
+    internal::ImageView view = internal::draw_view(options.stages, size, options.size, key);
+    if (options.change_tile) {
+      view.change = [&options, key, sample](uint8_t* pixels, int64_t row_bytes) {
+        options.change_tile({pixels, row_bytes, options.size, static_cast<int64_t>(sample), key});
+      };
+    }
+    return view;
   };
-  return read_or_skip(Part::kTrain, index,
-                      [&](int64_t sample) { return state_->render(sample, view_of, batch, row); });
+  return read_or_skip(Part::kTrain, index, [&](int64_t sample, From from) {
+    return state_->render(sample, from, view_of, batch, row);
+  });
+}
+
+bool BetonImages::mixes_pairs() const { return state_->options.stages.mixes(); }
+
+void BetonImages::mix(const SampleRow& even, const SampleRow& odd) const {
+  const BetonImagesOptions& options = state_->options;
+  const auto mix_of = [&](const SampleRow& one) {
+    const int64_t sample = sample_of(Part::kTrain, one.index);
+    return internal::draw_mix(options.stages, options.size, state_->key_of(one.epoch, sample));
+  };
+  const auto pixels_of = [&](const SampleRow& one) {
+    return one.batch->inputs.mutable_data_ptr<float>() + one.row * 3 * options.size * options.size;
+  };
+  const auto labels_of = [&](const SampleRow& one) {
+    return one.batch->targets.mutable_data_ptr<float>() + one.row * num_classes();
+  };
+  const internal::SampleMix of_even = mix_of(even), of_odd = mix_of(odd);
+  internal::mix_samples(of_even, of_odd, options.size, pixels_of(even), pixels_of(odd));
+  internal::mix_rows(of_even.label, of_odd.label, num_classes(), labels_of(even), labels_of(odd));
 }
 
 }  // namespace hanji::data

@@ -134,6 +134,84 @@ void scale_row(const uint8_t* pixels, int64_t row_bytes, const std::array<float,
   }
 }
 
+template <class D32>
+HWY_INLINE hn::Vec<D32> gray_of(D32 d, hn::Vec<D32> red, hn::Vec<D32> green, hn::Vec<D32> blue) {
+  // 0.299, 0.587 and 0.114 of 65536.
+  const auto most = hn::Add(hn::Mul(red, hn::Set(d, 19595)), hn::Mul(green, hn::Set(d, 38470)));
+  const auto sum = hn::Add(most, hn::Mul(blue, hn::Set(d, 7471)));
+  return hn::ShiftRight<16>(hn::Add(sum, hn::Set(d, 1 << 15)));
+}
+
+/// (level * factor + other) as a level.
+template <class D32>
+HWY_INLINE hn::Vec<D32> changed_level(D32 d, hn::Vec<D32> level, int32_t factor,
+                                      hn::Vec<D32> other) {
+  const auto product = hn::Add(hn::Mul(level, hn::Set(d, factor)), other);
+  const auto rounded =
+      hn::ShiftRight<ColourFactors::kBits>(hn::Add(product, hn::Set(d, ColourFactors::kOne / 2)));
+  return hn::Max(hn::Zero(d), hn::Min(rounded, hn::Set(d, 255)));
+}
+
+/// Replaces the pixels of a row by change(red, green, blue), which changes its arguments.
+template <class Change>
+HWY_INLINE void change_row(int64_t num_pixels, uint8_t* pixels, const Change& change) {
+  const hn::ScalableTag<int32_t> d;
+  const auto level = hn::Set(d, 255);
+  for (int64_t x = 0; x < num_pixels; x += static_cast<int64_t>(hn::Lanes(d))) {
+    auto* at = reinterpret_cast<int32_t*>(pixels) + x;
+    const auto all = hn::LoadU(d, at);
+    auto red = hn::And(all, level), green = hn::And(hn::ShiftRight<8>(all), level);
+    auto blue = hn::And(hn::ShiftRight<16>(all), level);
+    change(x, red, green, blue);
+    hn::StoreU(hn::Or(red, hn::Or(hn::ShiftLeft<8>(green), hn::ShiftLeft<16>(blue))), d, at);
+  }
+}
+
+int64_t brighten_row(int32_t brightness, int64_t num_pixels, uint8_t* pixels) {
+  const hn::ScalableTag<int32_t> d;
+  auto sums = hn::Zero(d);
+  change_row(num_pixels, pixels, [&](int64_t x, auto& red, auto& green, auto& blue) HWY_ATTR {
+    red = changed_level(d, red, brightness, hn::Zero(d));
+    green = changed_level(d, green, brightness, hn::Zero(d));
+    blue = changed_level(d, blue, brightness, hn::Zero(d));
+    const auto is_pixel = hn::FirstN(d, static_cast<size_t>(num_pixels - x));
+    sums = hn::Add(sums, hn::IfThenElseZero(is_pixel, gray_of(d, red, green, blue)));
+  });
+  return hn::GetLane(hn::SumOfLanes(d, sums));
+}
+
+void tint_row(const ColourFactors& factors, int32_t mean_gray, int64_t num_pixels,
+              uint8_t* pixels) {
+  const hn::ScalableTag<int32_t> d;
+  const auto mean_part = hn::Set(d, mean_gray * (ColourFactors::kOne - factors.contrast));
+  change_row(num_pixels, pixels, [&](int64_t, auto& red, auto& green, auto& blue) HWY_ATTR {
+    red = changed_level(d, red, factors.contrast, mean_part);
+    green = changed_level(d, green, factors.contrast, mean_part);
+    blue = changed_level(d, blue, factors.contrast, mean_part);
+    const auto gray_part =
+        hn::Mul(gray_of(d, red, green, blue), hn::Set(d, ColourFactors::kOne - factors.saturation));
+    red = changed_level(d, red, factors.saturation, gray_part);
+    green = changed_level(d, green, factors.saturation, gray_part);
+    blue = changed_level(d, blue, factors.saturation, gray_part);
+  });
+}
+
+void mix_rows(float of_a, float of_b, int64_t count, float* a, float* b) {
+  const hn::ScalableTag<float> wide;
+  const hn::CappedTag<float, 1> narrow;
+  const auto mix = [&](auto d, int64_t i) HWY_ATTR {
+    const auto own = hn::LoadU(d, a + i), other = hn::LoadU(d, b + i);
+    const auto part_of_a = hn::Mul(hn::Set(d, of_a), own);
+    const auto part_of_b = hn::Mul(hn::Set(d, of_b), other);
+    hn::StoreU(hn::Add(part_of_a, hn::Mul(hn::Set(d, 1 - of_a), other)), d, a + i);
+    hn::StoreU(hn::Add(part_of_b, hn::Mul(hn::Set(d, 1 - of_b), own)), d, b + i);
+  };
+  int64_t i = 0;
+  const auto step = static_cast<int64_t>(hn::Lanes(wide));
+  for (; i + step <= count; i += step) mix(wide, i);
+  for (; i < count; ++i) mix(narrow, i);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace hanji::data::internal
 HWY_AFTER_NAMESPACE();
@@ -186,6 +264,25 @@ void LineFilter::make(int64_t line, int64_t outputs) {
 HWY_EXPORT(resize_across);
 HWY_EXPORT(resize_down);
 HWY_EXPORT(scale_row);
+HWY_EXPORT(brighten_row);
+HWY_EXPORT(tint_row);
+HWY_EXPORT(mix_rows);
+
+int64_t brighten_row(int32_t brightness, int64_t num_pixels, uint8_t* pixels) {
+  begin_simd();
+  return HWY_DYNAMIC_DISPATCH(brighten_row)(brightness, num_pixels, pixels);
+}
+
+void tint_row(const ColourFactors& factors, int32_t mean_gray, int64_t num_pixels,
+              uint8_t* pixels) {
+  begin_simd();
+  HWY_DYNAMIC_DISPATCH(tint_row)(factors, mean_gray, num_pixels, pixels);
+}
+
+void mix_rows(float of_a, float of_b, int64_t count, float* a, float* b) {
+  begin_simd();
+  HWY_DYNAMIC_DISPATCH(mix_rows)(of_a, of_b, count, a, b);
+}
 
 void resize_across(const LineFilter& filter, const uint8_t* rgb, Mirror mirror, uint8_t* pixels) {
   begin_simd();

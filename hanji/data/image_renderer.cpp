@@ -52,6 +52,25 @@ Status ImageRenderer::resize_rows(const StoredImage& image, const ImageView& vie
   return {};
 }
 
+void ImageRenderer::make_tile(const ImageView& view, int64_t size) {
+  const int64_t row_bytes = padded_row(size);
+  tile_.resize(static_cast<size_t>(size * row_bytes));
+  int64_t sum_of_grays = 0;
+  for (int64_t y = 0; y < size; ++y) {
+    uint8_t* row = tile_.data() + y * row_bytes;
+    resize_down(down_, y, rows_.data(), row_bytes, row);
+    if (!view.colour.change_nothing()) {
+      sum_of_grays += brighten_row(view.colour.brightness, size, row);
+    }
+  }
+  const int64_t num_pixels = size * size;
+  const auto mean = static_cast<int32_t>((sum_of_grays + num_pixels / 2) / num_pixels);
+  for (int64_t y = 0; y < size && !view.colour.change_nothing(); ++y) {
+    tint_row(view.colour, mean, size, tile_.data() + y * row_bytes);
+  }
+  if (view.change) view.change(tile_.data(), row_bytes);
+}
+
 void ImageRenderer::write_planes(const ImageView& view, const ColourScale& colours, int64_t size,
                                  float* out) {
   const int64_t row_bytes = padded_row(size), padded = row_bytes / kPixelBytes;
@@ -60,12 +79,16 @@ void ImageRenderer::write_planes(const ImageView& view, const ColourScale& colou
   scaled_.resize(static_cast<size_t>(3 * padded));
   const std::array<float*, 3> planes = {scaled_.data(), scaled_.data() + padded,
                                         scaled_.data() + 2 * padded};
+  const bool has_tile = view.change || !view.colour.change_nothing();
+  if (has_tile) make_tile(view, size);
   const auto [top, bottom] = covered(size, view.shift_y);
   const auto [left, right] = covered(size, view.shift_x);
   if (bottom - top < size || right - left < size) std::fill_n(out, 3 * plane, 0.0F);
   for (int64_t y = top; y < bottom; ++y) {
-    resize_down(down_, y - view.shift_y, rows_.data(), row_bytes, pixels_.data());
-    scale_row(pixels_.data(), row_bytes, colours.scale, colours.offset, planes);
+    const int64_t from = y - view.shift_y;
+    if (!has_tile) resize_down(down_, from, rows_.data(), row_bytes, pixels_.data());
+    const uint8_t* row = has_tile ? tile_.data() + from * row_bytes : pixels_.data();
+    scale_row(row, row_bytes, colours.scale, colours.offset, planes);
     for (int c = 0; c < 3; ++c) {
       std::copy_n(planes[c] + left - view.shift_x, right - left, out + c * plane + y * size + left);
     }

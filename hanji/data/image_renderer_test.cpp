@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "hanji/base/simd.h"
@@ -126,6 +128,63 @@ TEST(ImageRenderer, NormalisesEachChannelByItsMeanAndDeviation) {
                                           testing::FloatNear(0.1F, 1e-6)));
 }
 
+double level_of(double value) { return std::clamp(value, 0.0, 255.0); }
+double gray_of(const std::array<double, 3>& c) {
+  return 0.299 * c[0] + 0.587 * c[1] + 0.114 * c[2];
+}
+
+TEST(ImageRenderer, ColoursAreThoseOfTheFormulas) {
+  const auto pixels = test_pixels(21, 21);
+  const StoredImage image = raw_image(pixels, {21, 21});
+  for (const auto& [brightness, contrast, saturation] :
+       {std::array{1.4, 1.0, 1.0}, std::array{1.0, 0.6, 1.0}, std::array{1.0, 1.4, 1.0},
+        std::array{1.0, 1.0, 0.0}, std::array{1.0, 1.0, 1.5}, std::array{0.7, 1.3, 0.5}}) {
+    const auto times_one = [](double f) { return static_cast<int32_t>(f * ColourFactors::kOne); };
+    const auto found = render_levels(
+        image,
+        {.crop = {0, 0, 21, 21},
+         .colour = {times_one(brightness), times_one(contrast), times_one(saturation)}},
+        21);
+    std::vector<std::array<double, 3>> exact;
+    double mean = 0;
+    for (size_t i = 0; i < 441; ++i) {
+      auto& one = exact.emplace_back();
+      for (size_t c = 0; c < 3; ++c) one[c] = level_of(pixels[3 * i + c] * brightness);
+      mean += gray_of(one) / 441;
+    }
+    for (size_t i = 0; i < 441; ++i) {
+      for (double& level : exact[i]) level = level_of(level * contrast + mean * (1 - contrast));
+      const double gray = gray_of(exact[i]);
+      for (size_t c = 0; c < 3; ++c) {
+        const double expected = level_of(exact[i][c] * saturation + gray * (1 - saturation));
+        // Half a level by each of three roundings and two of grays, times later factors of up to 1.5,
+        // and 1/4096 of 255 for each factor's own rounding.
+        ASSERT_NEAR(found[c * 441 + i], expected, 2.3) << contrast << " " << i;
+      }
+    }
+  }
+}
+
+TEST(ImageRenderer, FactorsOfOneAndAnIdleStageChangeNoByte) {
+  const auto pixels = test_pixels(30, 20);
+  const StoredImage image = raw_image(pixels, {30, 20});
+  ImageView view{.crop = {2, 1, 25, 18}, .is_flipped = true, .shift_x = 2, .shift_y = -1};
+  const auto plain = render_levels(image, view, 17);
+  view.change = [](uint8_t*, int64_t) {};
+  EXPECT_EQ(render_levels(image, view, 17), plain);
+}
+
+TEST(ImageRenderer, AStageOfTheProgramSeesAndChangesTheResizedPixels) {
+  const auto pixels = test_pixels(16, 16);
+  ImageView view{.crop = {0, 0, 16, 16}, .shift_y = 1};
+  view.change = [&](uint8_t* tile, int64_t row_bytes) {
+    EXPECT_EQ(tile[2 * row_bytes + 4 * 3 + 1], pixels[3 * (2 * 16 + 3) + 1]);
+    tile[0] = 77;
+  };
+  EXPECT_EQ(render_levels(raw_image(pixels, {16, 16}), view, 16)[16], 77)
+      << "moved down by one row";
+}
+
 TEST(ImageRenderer, RejectsRawBytesOfAnotherSize) {
   const std::vector<uint8_t> pixels(3 * 4 * 4 - 1);
   float out[3];
@@ -157,7 +216,8 @@ TEST(LineFilter, WeightsOfEachOutputAddUpToOneWithinTheLine) {
 TEST(ImageRenderer, EveryVectorWidthHasTheSameBytes) {
   const base::Simd before = base::simd_in_use().or_throw();
   const auto pixels = test_pixels(120, 90);
-  const ImageView view{.crop = {3, 5, 101, 77}, .is_flipped = true, .shift_x = 1};
+  const ImageView view{
+      .crop = {3, 5, 101, 77}, .is_flipped = true, .colour = {3000, 5000, 6000}, .shift_x = 1};
   const plan::ImageStages stages = plan::parse_image_stages(plan::kUsualImageStages).or_throw();
   std::vector<float> expected;
   for (const base::Simd level : base::kSimdLevels) {

@@ -11,8 +11,8 @@ namespace {
 using base::Philox;
 
 constexpr int kAttempts = 10;
-// Counters of the draws; those of attempts at a crop follow.
-enum Draw : uint64_t { kPlace, kHole, kFirstAttempt };
+// Counters of the draws; those of kAttempts at a crop follow kFirstAttempt.
+enum Draw : uint64_t { kPlace, kHole, kFirstAttempt, kColour = 64 };
 
 double in_range(double low, double high, uint32_t word) {
   return low + (high - low) * base::uniform(word);
@@ -60,6 +60,18 @@ PixelBox random_part(const plan::RandomResizedCrop& crop, ImageSize image, uint6
   return largest_part(crop, image);
 }
 
+ColourFactors draw_colours(const plan::ColourAmounts& amounts, uint64_t key) {
+  const auto words = Philox::draw(key, 0, kColour);
+  const auto factor = [](double amount, uint32_t word) {
+    const double drawn = in_range(std::max(0.0, 1 - amount), 1 + amount, word);
+    return static_cast<int32_t>(std::lround(drawn * ColourFactors::kOne));
+  };
+  const bool is_gray = base::uniform(words[3]) < amounts.gray_probability;
+  return {.brightness = factor(amounts.brightness, words[0]),
+          .contrast = factor(amounts.contrast, words[1]),
+          .saturation = is_gray ? 0 : factor(amounts.saturation, words[2])};
+}
+
 }  // namespace
 
 ImageView draw_view(const plan::ImageStages& stages, ImageSize image, int64_t size, uint64_t key) {
@@ -71,6 +83,7 @@ ImageView draw_view(const plan::ImageStages& stages, ImageSize image, int64_t si
   }
   const auto words = Philox::draw(key, 0, kPlace);
   view.is_flipped = base::uniform(words[0]) < stages.flip_probability;
+  view.colour = draw_colours(stages.colour, key);
   const int64_t reach = std::min(stages.translate_pixels, size);
   view.shift_x = up_to(2 * reach, words[1]) - reach;
   view.shift_y = up_to(2 * reach, words[2]) - reach;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -92,6 +93,23 @@ TEST(ImageView, FlipsMovesAndHolesSpreadOverTheirRange) {
   EXPECT_NEAR(flips, 1000, 110) << "four deviations of sqrt(4000 x 0.25 x 0.75)";
   EXPECT_THAT(moves, testing::ElementsAre(-2, -1, 0, 1, 2));
   EXPECT_EQ(holes.size(), 25U);
+}
+
+TEST(ImageView, FactorsOfColoursSpreadOverTheirRange) {
+  const plan::ImageStages stages =
+      stages_of("center_crop, brightness(amount = 0.5), saturation(amount = 1), grayscale");
+  int32_t least = ColourFactors::kOne, most = least, num_gray = 0;
+  for (uint64_t key = 0; key < 4000; ++key) {
+    const ColourFactors factors = draw_view(stages, {9, 9}, 8, key).colour;
+    least = std::min(least, factors.brightness);
+    most = std::max(most, factors.brightness);
+    EXPECT_EQ(factors.contrast, ColourFactors::kOne) << "no stage";
+    num_gray += factors.saturation == 0 ? 1 : 0;
+  }
+  EXPECT_NEAR(least, 0.5 * ColourFactors::kOne, 10);
+  EXPECT_NEAR(most, 1.5 * ColourFactors::kOne, 10);
+  EXPECT_NEAR(num_gray, 800, 130) << "five deviations of sqrt(4000 x 0.2 x 0.8)";
+  EXPECT_TRUE(draw_view(stages_of("center_crop"), {9, 9}, 8, 1).colour.change_nothing());
 }
 
 TEST(ImageView, AHoleIsAtMostTheSample) {

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
-#include "hanji/data/order.h"
+#include "hanji/data/internal/epoch_order.h"
 
 namespace hanji::data {
 
@@ -28,23 +29,42 @@ Result<Loader> Loader::create(const LoaderOptions& options) {
         fmt::format("the share [{}, {}) leaves the global batch of {}; see train.split",
                     share.begin, share.end, options.global_batch));
   }
-  return Loader(options);
+  if (options.epoch_end == plan::EpochEnd::kDrop && options.num_samples < options.global_batch) {
+    return base::invalid_argument(fmt::format(
+        "data.epoch_end = drop leaves no global batch of {} in epochs of {} samples; set "
+        "it to pad or continue",
+        options.global_batch, options.num_samples));
+  }
+  HANJI_ASSIGN_OR_RETURN(auto order, internal::make_epoch_order(options));
+  return Loader(options, std::move(order));
 }
 
-Loader::Loader(const LoaderOptions& options)
-    : options_(options), micro_batches_(cut(options.share, options.micro_batch)) {}
+Loader::Loader(const LoaderOptions& options, std::shared_ptr<const internal::EpochOrder> order)
+    : options_(options),
+      order_(std::move(order)),
+      micro_batches_(cut(options.share, options.micro_batch)) {}
+
+int64_t Loader::steps_per_epoch() const {
+  const int64_t batch = options_.global_batch, samples = options_.num_samples;
+  switch (options_.epoch_end) {
+    case plan::EpochEnd::kContinue: return 0;
+    case plan::EpochEnd::kPad: return (samples + batch - 1) / batch;
+    case plan::EpochEnd::kDrop: return samples / batch;
+  }
+  return 0;
+}
+
+EpochSample Loader::place_of(int64_t step, int64_t position) const {
+  const int64_t steps = steps_per_epoch(), samples = options_.num_samples;
+  const int64_t place = (steps > 0 ? step % steps : step) * options_.global_batch + position;
+  return {steps > 0 ? step / steps : place / samples, place % samples};
+}
 
 EpochSample Loader::at(int64_t step, int64_t position) const {
-  const int64_t place = step * options_.global_batch + position;
-  const int64_t epoch = place / options_.num_samples;
-  const int64_t index = place % options_.num_samples;
-  if (options_.order == plan::SampleOrder::kSequential) return {epoch, index};
-  const Permutation order(options_.seed, static_cast<uint64_t>(epoch), options_.num_samples);
-  return {epoch, order(index)};
+  const EpochSample place = place_of(step, position);
+  return {place.epoch, order_->at(place.epoch, place.index)};
 }
 
-int64_t Loader::epoch(int64_t step) const {
-  return step * options_.global_batch / options_.num_samples;
-}
+int64_t Loader::epoch(int64_t step) const { return place_of(step, 0).epoch; }
 
 }  // namespace hanji::data

@@ -86,6 +86,36 @@ TEST(Loader, ServesFewerSamplesThanAGlobalBatch) {
   EXPECT_EQ(std::count(samples.begin(), samples.begin() + 9, 1), 3);
 }
 
+std::vector<int64_t> epochs_of(plan::EpochEnd end, int64_t num_samples) {
+  const Loader loader = Loader::create({.num_samples = num_samples,
+                                        .global_batch = 4,
+                                        .share = {0, 4},
+                                        .micro_batch = 4,
+                                        .order = plan::SampleOrder::kSequential,
+                                        .epoch_end = end})
+                            .or_throw();
+  std::vector<int64_t> seen;
+  for (int64_t step = 0; step < 4; ++step) {
+    for (int64_t j = 0; j < 4; ++j) {
+      const EpochSample one = loader.at(step, j);
+      seen.push_back(100 * one.epoch + one.index);
+    }
+    EXPECT_EQ(loader.epoch(step), loader.at(step, 0).epoch);
+  }
+  return seen;
+}
+
+TEST(Loader, AnEpochEndsWithAFullBatchIfItIsPaddedOrDropped) {
+  EXPECT_THAT(epochs_of(plan::EpochEnd::kPad, 6),
+              ElementsAre(0, 1, 2, 3, 4, 5, 0, 1, 100, 101, 102, 103, 104, 105, 100, 101));
+  EXPECT_THAT(epochs_of(plan::EpochEnd::kDrop, 6),
+              ElementsAre(0, 1, 2, 3, 100, 101, 102, 103, 200, 201, 202, 203, 300, 301, 302, 303));
+  EXPECT_THAT(epochs_of(plan::EpochEnd::kPad, 3),
+              ElementsAre(0, 1, 2, 0, 100, 101, 102, 100, 200, 201, 202, 200, 300, 301, 302, 300));
+  EXPECT_EQ(epochs_of(plan::EpochEnd::kPad, 8), epochs_of(plan::EpochEnd::kDrop, 8));
+  EXPECT_EQ(epochs_of(plan::EpochEnd::kPad, 8), epochs_of(plan::EpochEnd::kContinue, 8));
+}
+
 TEST(Loader, RefusesSharesAndCountsOutOfRange) {
   const auto code = [](LoaderOptions options) { return Loader::create(options).status().code(); };
   LoaderOptions good = {.num_samples = 5, .global_batch = 4, .share = {0, 4}, .micro_batch = 2};
@@ -101,6 +131,10 @@ TEST(Loader, RefusesSharesAndCountsOutOfRange) {
     options.*field = 0;
     EXPECT_EQ(code(options), Code::kInvalidArgument);
   }
+  LoaderOptions dropped = good;
+  dropped.num_samples = 3;
+  dropped.epoch_end = plan::EpochEnd::kDrop;
+  EXPECT_EQ(code(dropped), Code::kInvalidArgument);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "hanji/data/prefetcher.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <condition_variable>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "hanji/data/batch.h"
+#include "hanji/data/internal/read_run.h"
 
 namespace hanji::data {
 namespace internal {
@@ -23,7 +22,7 @@ struct ReadStep {
   int64_t num_rows = 0;
   int64_t claimed = 0;
   int64_t done = 0;
-  int64_t first_failed = 0;  ///< With `failure`.
+  int64_t first_failed = 0;  ///< Position, with `failure`.
   Status failure;
 
   bool has_unclaimed() const { return claimed < num_rows; }
@@ -79,35 +78,32 @@ struct Prefetcher::State {
     }
     if (!next) return std::nullopt;
     const int64_t begin = next->claimed;
-    next->claimed = std::min(begin + claim_rows, next->num_rows);
+    // Pairs that are mixed stay together.
+    const int64_t end = begin + claim_rows;
+    const bool cuts_pair = (loader.options().share.begin + end) % 2 != 0;
+    next->claimed = std::min(end + (cuts_pair ? 1 : 0), next->num_rows);
     return Claim{next, begin, next->claimed};
   }
 
-  Status read_row(ReadStep& of, int64_t row) {
-    const layout::Range share = loader.options().share;
-    const auto cut = static_cast<size_t>(row / loader.options().micro_batch);
-    layers::Batch& batch = of.batches[cut];
-    const EpochSample one = loader.at(of.step, share.begin + row);
-    try {
-      return source.read_in_epoch(one.epoch, one.index, batch,
-                                  share.begin + row - batch.positions.begin);
-    } catch (const std::exception& error) {
-      return base::internal(fmt::format("sample {}: {}", one.index, error.what()));
-    }
+  internal::BatchRow row_of(ReadStep& of, int64_t position) const {
+    const int64_t row = position - loader.options().share.begin;
+    layers::Batch& batch = of.batches[static_cast<size_t>(row / loader.options().micro_batch)];
+    return {&batch, position - batch.positions.begin};
   }
 
   /// Without the lock while it reads.
   void work(const Claim& claimed, std::unique_lock<std::mutex>& lock) {
     lock.unlock();
-    Status failure;
-    int64_t row = claimed.begin;
-    for (; row < claimed.end && failure.ok(); ++row) failure = read_row(*claimed.of, row);
-    lock.lock();
     ReadStep& of = *claimed.of;
-    const bool is_first = !failure.ok() && (of.failure.ok() || row - 1 < of.first_failed);
-    if (is_first) {
-      of.failure = failure;
-      of.first_failed = row - 1;
+    const int64_t begin = loader.options().share.begin;
+    const internal::RunReader reader(source, loader, of.step);
+    const auto failure = reader.read({begin + claimed.begin, begin + claimed.end},
+                                     [&](int64_t position) { return row_of(of, position); });
+    lock.lock();
+    const bool has_failed = !failure.status.ok();
+    if (has_failed && (of.failure.ok() || failure.position < of.first_failed)) {
+      of.failure = failure.status;
+      of.first_failed = failure.position;
     }
     of.done += claimed.end - claimed.begin;
     if (of.is_done()) changed.notify_all();

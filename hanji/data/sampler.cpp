@@ -7,13 +7,14 @@
 #include <string>
 
 #include "hanji/base/status.h"
-#include "hanji/data/order.h"
+#include "hanji/data/internal/epoch_order.h"
 
 namespace hanji::data {
 namespace {
 
 constexpr const char* kKey = "hanji.sampler";
-constexpr int64_t kFields = 4;
+constexpr int64_t kFields = 5;
+constexpr int64_t kFieldsWithoutOrder = 4;
 
 }  // namespace
 
@@ -22,11 +23,12 @@ struct Sampler::State {
   int64_t num_samples;
   uint64_t seed;
   Remainder remainder;
+  plan::SampleOrder order;
   int64_t per_rank = 0;
   uint64_t epoch = 0;
   int64_t taken = 0;   // of this rank, in this epoch
   bool go_on = false;  // the next reset() keeps the position that load() brought
-  Permutation order{0, 0, 1};
+  std::shared_ptr<const internal::EpochOrder> sample_at = {};
 
   void divide() {
     per_rank = num_samples / ranks;
@@ -36,25 +38,23 @@ struct Sampler::State {
           "Sampler: " + std::to_string(num_samples) + " samples for " + std::to_string(ranks) +
           " ranks leave none for some; use fewer ranks or Remainder::kPad"));
     }
-    begin();
-  }
-
-  void begin() {
-    order = Permutation(seed, epoch, num_samples);
+    sample_at =
+        internal::make_epoch_order({.seed = seed, .num_samples = num_samples, .order = order})
+            .or_throw();
     taken = 0;
   }
 };
 
-Sampler::Sampler(int rank, int ranks, size_t num_samples, uint64_t seed, Remainder remainder)
-    : state_(std::make_shared<State>(
-          State{rank, ranks, static_cast<int64_t>(num_samples), seed, remainder})) {
+Sampler::Sampler(int rank, int ranks, const Epochs& epochs)
+    : state_(std::make_shared<State>(State{rank, ranks, static_cast<int64_t>(epochs.num_samples),
+                                           epochs.seed, epochs.remainder, epochs.order})) {
   state_->divide();
 }
 
 void Sampler::set_epoch(uint64_t epoch) {
   state_->epoch = epoch;
   state_->go_on = false;
-  state_->begin();
+  state_->taken = 0;
 }
 
 uint64_t Sampler::epoch() const { return state_->epoch; }
@@ -80,22 +80,24 @@ std::optional<std::vector<size_t>> Sampler::next(size_t batch_size) {
   std::vector<size_t> indices;
   for (; s.taken < end; ++s.taken) {
     const int64_t position = s.taken * s.ranks + s.rank;
-    indices.push_back(static_cast<size_t>(s.order(position % s.num_samples)));
+    const int64_t sample = s.sample_at->at(static_cast<int64_t>(s.epoch), position % s.num_samples);
+    indices.push_back(static_cast<size_t>(sample));
   }
   return indices;
 }
 
 void Sampler::save(torch::serialize::OutputArchive& archive) const {
   const State& s = *state_;
-  archive.write(kKey, at::tensor({s.num_samples, static_cast<int64_t>(s.seed),
-                                  static_cast<int64_t>(s.epoch), s.taken * s.ranks},
-                                 at::kLong));
+  archive.write(
+      kKey, at::tensor({s.num_samples, static_cast<int64_t>(s.seed), static_cast<int64_t>(s.epoch),
+                        s.taken * s.ranks, static_cast<int64_t>(s.order)},
+                       at::kLong));
 }
 
 void Sampler::load(torch::serialize::InputArchive& archive) {
   at::Tensor saved;
-  if (!archive.try_read(kKey, saved) || saved.numel() != kFields ||
-      saved.scalar_type() != at::kLong) {
+  const bool is_there = archive.try_read(kKey, saved) && saved.scalar_type() == at::kLong;
+  if (!is_there || (saved.numel() != kFields && saved.numel() != kFieldsWithoutOrder)) {
     throw Error(base::corrupt("Sampler: the archive holds no state of a sampler"));
   }
   State& s = *state_;
@@ -105,6 +107,11 @@ void Sampler::load(torch::serialize::InputArchive& archive) {
                                " samples with seed " + std::to_string(fields[1]) +
                                ", this one has " + std::to_string(s.num_samples) + " and " +
                                std::to_string(s.seed)));
+  }
+  const int64_t order = saved.numel() == kFields ? fields[4] : 0;
+  if (order != static_cast<int64_t>(s.order)) {
+    throw Error(base::mismatch("Sampler: saved in another order than " +
+                               std::string(plan::name_of(s.order))));
   }
   const int64_t taken = fields[3];
   if (taken < 0 || taken % s.ranks != 0 || taken / s.ranks > s.per_rank) {

@@ -7,6 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "hanji/plan/choices.h"
+
 namespace hanji::data {
 
 /// What is left of an epoch whose size the ranks do not divide.
@@ -19,7 +21,9 @@ enum class Remainder : uint8_t {
 ///
 /// Every rank gets equally many indices, and no two ranks the same one unless kPad repeats it.
 /// Rank r of n takes positions r, r + n, r + 2n, ... of the epoch's order: together, the ranks'
-/// batches of b are the samples of one process with batches of n * b. Nothing is stored per sample.
+/// batches of b are the samples of one process with batches of n * b. Nothing is stored per sample,
+/// unless the order is kTorch: these are the indices of torch.utils.data.DistributedSampler in Python,
+/// with kPad for drop_last=False.
 ///
 /// Copies share their position: a loader's copy follows set_epoch() and load() of the original.
 /// A loader that reads ahead is ahead of the samples it has handed out, and so is save().
@@ -29,12 +33,13 @@ class Sampler : public torch::data::samplers::Sampler<> {
   /// `ranks` is a World or a Group: whatever knows its rank() and its size(). Ranks that shall see
   /// the same samples, as those along tp, each give the group of one rank per data coordinate:
   /// mesh["dp"].
-  /// Errors  throws kInvalidArgument if no index would be left for each rank.
+  /// Errors  throws kInvalidArgument if no index would be left for each rank, kUnsupported for kQuasi.
   template <class Ranks>
   requires requires(const Ranks& ranks) { ranks.rank() + ranks.size(); }
   Sampler(const Ranks& ranks, size_t num_samples, uint64_t seed,
-          Remainder remainder = Remainder::kPad)
-      : Sampler(ranks.rank(), ranks.size(), num_samples, seed, remainder) {}
+          Remainder remainder = Remainder::kPad,
+          plan::SampleOrder order = plan::SampleOrder::kRandom)
+      : Sampler(ranks.rank(), ranks.size(), {num_samples, seed, remainder, order}) {}
 
   /// Another order, from its start. Every rank must choose the same.
   void set_epoch(uint64_t epoch);
@@ -49,13 +54,19 @@ class Sampler : public torch::data::samplers::Sampler<> {
   /// Seed, epoch and position. Any number of ranks may go on from there if it divides the samples
   /// taken so far.
   void save(torch::serialize::OutputArchive& archive) const override;
-  /// Errors  throws kMismatch for another dataset size or seed, kInvalidArgument for a position
+  /// Errors  throws kMismatch for another dataset size, seed or order, kInvalidArgument for a position
   ///         that these ranks cannot share.
   void load(torch::serialize::InputArchive& archive) override;
 
  private:
   struct State;
-  Sampler(int rank, int ranks, size_t num_samples, uint64_t seed, Remainder remainder);
+  struct Epochs {
+    size_t num_samples;
+    uint64_t seed;
+    Remainder remainder;
+    plan::SampleOrder order;
+  };
+  Sampler(int rank, int ranks, const Epochs& epochs);
   std::shared_ptr<State> state_;
 };
 

@@ -121,6 +121,22 @@ TEST(Sampler, GoesOnWithAnotherNumberOfRanks) {
   EXPECT_EQ(rest_of(three), expected);
 }
 
+// Written by torch 2.13 in Python: DistributedSampler(range(11), 3, rank, seed=5, drop_last), epoch 2.
+TEST(Sampler, InTorchsOrderItIsDistributedSampler) {
+  const Indices padded[] = {{3, 2, 4, 7}, {0, 5, 10, 6}, {9, 8, 1, 3}};
+  const Indices dropped[] = {{3, 2, 4}, {0, 5, 10}, {9, 8, 1}};
+  for (int rank = 0; rank < 3; ++rank) {
+    for (const auto& [remainder, expected] :
+         {std::pair(Remainder::kPad, &padded[rank]), std::pair(Remainder::kDrop, &dropped[rank])}) {
+      Sampler sampler(Ranks{rank, 3}, 11, 5, remainder, plan::SampleOrder::kTorch);
+      sampler.set_epoch(2);
+      EXPECT_EQ(rest_of(sampler), *expected);
+      Sampler other(Ranks{rank, 3}, 11, 5, remainder);
+      EXPECT_THROW(load(other, saved(sampler)), Error) << "another order";
+    }
+  }
+}
+
 TEST(Sampler, RefusesAStateThatIsNotItsOwn) {
   Sampler sampler(Ranks{0, 2}, 100, 7), larger(Ranks{0, 2}, 101, 7), other(Ranks{0, 2}, 100, 8),
       uneven(Ranks{0, 3}, 100, 7);

@@ -66,6 +66,16 @@ Status TokenSamples::read(Part part, int64_t index, layers::Batch& batch, int64_
                      batch.targets.mutable_data_ptr<int64_t>() + row * block());
 }
 
+std::vector<uint32_t> TokenSamples::train_pages() const {
+  constexpr int64_t kPageBytes = int64_t{8} << 20;
+  const int64_t sample_bytes = block() * static_cast<int64_t>(size_of(tokens_.width()));
+  std::vector<uint32_t> pages;
+  for (int64_t i = 0; i < num_train(); ++i) {
+    pages.push_back(static_cast<uint32_t>(i * sample_bytes / kPageBytes));
+  }
+  return pages;
+}
+
 Status TokenSamples::copy_sample(Part part, int64_t index, int64_t* inputs,
                                  int64_t* targets) const {
   HANJI_RETURN_IF_ERROR(check_index(part, index));

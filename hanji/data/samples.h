@@ -37,6 +37,8 @@ class TokenSamples final : public Source {
   SampleShape shape() const override;
   Status read(Part part, int64_t index, layers::Batch& batch, int64_t row) const override;
   uint64_t checksum() const override { return tokens_.checksum(); }
+  /// Pages of 8 MiB, by a sample's first token.
+  std::vector<uint32_t> train_pages() const override;
 
   /// Writes block() inputs and block() targets of sample `index` of `part`.
   /// Errors  kInvalidArgument for an index outside the part; kCorrupt for a token id beyond the

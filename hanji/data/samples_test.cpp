@@ -84,6 +84,15 @@ TEST(TokenSamples, NameATokenBeyondTheVocabulary) {
   EXPECT_THAT(status.message(), HasSubstr("token 88 at position 88"));
 }
 
+TEST(TokenSamples, PagesAreEightMebibytesOfTokens) {
+  auto ids = std::make_shared<std::vector<uint16_t>>((20 << 20) / 2, uint16_t{1});
+  const auto bytes = std::as_bytes(std::span<const uint16_t>(*ids));
+  const auto samples = TokenSamples::create(
+      TokenSource(ids, bytes, TokenWidth::kUInt16),
+      {.block = 1 << 20, .validation_fraction = 0, .vocabulary = 2});  // of 2 MiB
+  EXPECT_THAT(samples->train_pages(), ElementsAre(0, 0, 0, 0, 1, 1, 1, 1, 2));
+}
+
 TEST(TokenSamples, RefuseAnIndexOutside) {
   const auto samples =
       TokenSamples::create(counting(9), {.block = 4, .validation_fraction = 0, .vocabulary = 9});

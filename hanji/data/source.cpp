@@ -7,12 +7,14 @@ namespace hanji::data {
 int64_t SampleShape::num_targets() const {
   int64_t count = 1;
   for (const int64_t size : targets) count *= size;
-  return count;
+  return classes > 0 ? count / classes : count;
 }
 
 Status Source::read_in_epoch(int64_t, int64_t index, layers::Batch& batch, int64_t row) const {
   return read(Part::kTrain, index, batch, row);
 }
+
+void Source::mix(const SampleRow&, const SampleRow&) const {}
 
 Status Source::check_index(Part part, int64_t index) const {
   if (index >= 0 && index < count(part)) return {};

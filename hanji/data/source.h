@@ -19,8 +19,18 @@ struct SampleShape {
   c10::ScalarType dtype = c10::ScalarType::Long;  ///< Of the inputs.
   std::vector<int64_t> targets;                   ///< Empty: one number.
   c10::ScalarType target_dtype = c10::ScalarType::Long;
+  /// Not 0: the last dimension of targets is the weight of each of so many classes in one target.
+  int64_t classes = 0;
 
   int64_t num_targets() const;
+};
+
+/// A training sample as it stands in a row of a batch.
+struct SampleRow {
+  int64_t epoch = 0;
+  int64_t index = 0;
+  layers::Batch* batch = nullptr;
+  int64_t row = 0;
 };
 
 /// Samples by number: all that a loader, a batch and a run need to know of a data set.
@@ -47,6 +57,16 @@ class Source {
   /// samples do so by (epoch, index) alone.
   virtual Status read_in_epoch(int64_t epoch, int64_t index, layers::Batch& batch,
                                int64_t row) const;
+
+  /// Whether samples are mixed with the other one of their pair: those at positions 2k and 2k + 1 of a
+  /// global batch. The last of an odd number has none.
+  virtual bool mixes_pairs() const { return false; }
+  /// Mixes a pair that read_in_epoch() has written, each with the other as it was before; by their
+  /// (epoch, index) alone. A rank that has one of them reads the other again.
+  virtual void mix(const SampleRow& even, const SampleRow& odd) const;
+
+  /// The page of the file that each training sample is read from; empty: it is not stored in pages.
+  virtual std::vector<uint32_t> train_pages() const { return {}; }
 
   /// For a manifest that must recognise its data again.
   virtual uint64_t checksum() const = 0;

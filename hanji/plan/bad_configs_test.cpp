@@ -283,9 +283,32 @@ BadConfigs wrong_data() {
        {},
        {"run.toml:4:1: data.stage: the first stage is flip, but must be random_resized_crop or "
         "center_crop; \"blur\" is no stage; stages are random_resized_crop, center_crop, flip, "
-        "translate, cutout, normalise",
+        "brightness, contrast, saturation, grayscale, translate, cutout, normalise, mixup, cutmix",
         "run.toml:5:1: data.corrupt is set, but data.files, which it describes, is empty; set "
         "data.files, or remove data.corrupt"}},
+      {"orders that exclude each other, and weights without a file",
+       "[data]\norder = \"ffcv\"\nweights = \"balanced\"\npages = 8\n",
+       {},
+       {"run.toml:3:1: data.weights is set, but data.files, which it describes, is empty; set "
+        "data.files, or remove data.weights",
+        "run.toml:3:1: data.weights draws samples with replacement, but data.order is ffcv; remove "
+        "one of them",
+        "run.toml:4:1: data.pages is set, but neither is data.order quasi nor data.cache process, "
+        "which have so many pages at a time, but ffcv and os; set one of them, or remove "
+        "data.pages"}},
+      {"a cache of a file that is not there, between processes",
+       "[data]\ncache = \"process\"\npages = 8\n[comm]\nengine = \"gloo\"\n",
+       {},
+       {"run.toml:2:1: data.cache is set, but data.files, which it describes, is empty; set "
+        "data.files, or remove data.cache",
+        "run.toml:2:1: data.cache = process is in memory that the ranks of a host share, but "
+        "comm.engine is gloo; set data.cache = \"os\", or remove comm.engine"}},
+      {"pages of images that are not in a file",
+       "[model]\npreset = \"resnet18\"\n[data]\nimages = \"generated\"\norder = \"quasi\"\n"
+       "[train]\ngrain = 16\n",
+       {},
+       {"run.toml:5:1: data.order is quasi, which is for files of pages, but data.images are "
+        "generated; set data.order = \"random\""}},
       {"a model of images on a text, with sizes and a grain that it has not",
        "[model]\npreset = \"resnet18\"\nheads = 4\n[data]\ntext = \"a.txt\"\n[train]\ngrain = 8\n"
        "[compute]\ndtype = \"bf16\"\n",

@@ -49,9 +49,29 @@ enum class Images : uint8_t { kNone, kGenerated };
 template <>
 inline constexpr auto kWords<Images> = words("none", "generated");
 
-enum class SampleOrder : uint8_t { kRandom, kSequential };
+enum class SampleOrder : uint8_t {
+  kRandom,
+  kSequential,
+  kQuasi,  ///< Random, from few pages of the file at a time.
+  kFfcv,   ///< numpy.random.default_rng(seed + epoch).permutation: FFCV's OrderOption.RANDOM.
+  kTorch,  ///< torch.randperm of a generator with seed + epoch: DistributedSampler's.
+};
 template <>
-inline constexpr auto kWords<SampleOrder> = words("random", "sequential");
+inline constexpr auto kWords<SampleOrder> = words("random", "sequential", "quasi", "ffcv", "torch");
+
+/// Who keeps the pages of a file in memory.
+enum class FileCache : uint8_t { kOs, kProcess };
+template <>
+inline constexpr auto kWords<FileCache> = words("os", "process");
+
+/// What becomes of an epoch's last samples, which fill no global batch.
+enum class EpochEnd : uint8_t {
+  kContinue,  ///< The batch goes on with the next epoch.
+  kPad,       ///< The batch is filled with the epoch's first samples.
+  kDrop,      ///< They are left out.
+};
+template <>
+inline constexpr auto kWords<EpochEnd> = words("continue", "pad", "drop");
 
 enum class CorruptPolicy : uint8_t { kStop, kSkip };
 template <>

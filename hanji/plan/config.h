@@ -47,6 +47,11 @@ struct DataConfig {
   std::string stage{kUsualImageStages};  ///< As parse_image_stages() reads.
   CorruptPolicy corrupt = CorruptPolicy::kStop;
   SampleOrder order = SampleOrder::kRandom;
+  FileCache cache = FileCache::kOs;
+  /// Pages of a file: in memory with FileCache::kProcess, and that the order quasi draws from at a time.
+  int64_t pages = 64;
+  EpochEnd epoch_end = EpochEnd::kContinue;
+  std::string weights;  ///< "balanced", or a float field of data.files; empty: each sample once.
   int64_t workers = 0;  ///< Threads of a rank that read ahead.
 };
 

@@ -44,8 +44,42 @@ void check_images(const Config& c, Found& found) {
   for (const std::string_view name : {"data.image_size", "data.classes", "data.image_count"}) {
     describe(name, "data.images", "data.images = \"generated\"");
   }
-  for (const std::string_view name : {"data.stage", "data.corrupt"}) {
+  for (const std::string_view name : {"data.stage", "data.corrupt", "data.weights", "data.cache"}) {
     describe(name, "data.files", "data.files");
+  }
+}
+
+void check_order(const Config& c, Found& found) {
+  const bool is_quasi = c.data.order == SampleOrder::kQuasi;
+  if (!c.data.weights.empty() && c.data.order != SampleOrder::kRandom) {
+    found.push_back(
+        {{"data.weights", "data.order"},
+         fmt::format("data.weights draws samples with replacement, but data.order is {}",
+                     name_of(c.data.order)),
+         "remove one of them"});
+  }
+  const bool is_cached = c.data.cache == FileCache::kProcess;
+  if (c.data.pages != DataConfig().pages && !is_quasi && !is_cached) {
+    found.push_back(
+        {{"data.pages", "data.order"},
+         fmt::format("data.pages is set, but neither is data.order quasi nor data.cache "
+                     "process, which have so many pages at a time, but {} and {}",
+                     name_of(c.data.order), name_of(c.data.cache)),
+         "set one of them, or remove data.pages"});
+  }
+  if (is_cached && engine_of(c) != Engine::kShm) {
+    found.push_back(
+        {{"data.cache", "comm.engine"},
+         fmt::format("data.cache = process is in memory that the ranks of a host share, "
+                     "but comm.engine is {}",
+                     name_of(c.comm.engine)),
+         "set data.cache = \"os\", or remove comm.engine"});
+  }
+  if (is_quasi && c.data.images != Images::kNone) {
+    found.push_back(
+        {{"data.order", "data.images"},
+         "data.order is quasi, which is for files of pages, but data.images are generated",
+         "set data.order = \"random\""});
   }
 }
 
@@ -116,6 +150,7 @@ void check_texts(const Config& c, Found& found) {
 void check_data(const Config& c, Found& found) {
   check_texts(c, found);
   check_images(c, found);
+  check_order(c, found);
 }
 
 void check_model(const Config& c, Found& found) {

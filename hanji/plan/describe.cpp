@@ -80,6 +80,27 @@ std::string describe_model(const Plan& plan) {
                      one_of(targets_of(family.data)));
 }
 
+/// How samples are drawn from a file, where that is not the default.
+std::string describe_order(const Plan& plan) {
+  const DataConfig& data = plan.config.data;
+  std::string text;
+  if (data.order != SampleOrder::kRandom) text += fmt::format("; order {}", name_of(data.order));
+  if (!data.weights.empty()) text += fmt::format("; drawn by {} weights", plain(data.weights, 20));
+  if (data.cache != FileCache::kProcess) return text;
+  return text +
+         fmt::format("; {} pages of {} in memory of the host, {}, read past the kernel's cache",
+                     data.pages, base::format_bytes(plan.data.page_bytes),
+                     base::format_bytes(cache_bytes(plan)));
+}
+
+/// The part of a step that more threads, ranks or a larger machine would have to shorten first.
+std::string_view slowest_part(const Prediction& p) {
+  if (p.data_seconds >= std::max(p.compute_seconds, p.exposed_transfer_seconds)) {
+    return "reading images";
+  }
+  return p.compute_seconds >= p.exposed_transfer_seconds ? "compute" : "transfer";
+}
+
 std::string describe_data(const Plan& plan) {
   const DataConfig& data = plan.config.data;
   std::string source = "the embedded text";
@@ -94,9 +115,9 @@ std::string describe_data(const Plan& plan) {
                                          data.image_size, data.image_size, plain(data.stage, 200));
     const std::string what =
         kind == DataKind::kOwn ? "samples of the program's own source" : images;
-    return fmt::format("{}: {} to train on and {} to validate", what,
+    return fmt::format("{}: {} to train on and {} to validate{}", what,
                        base::format_count(plan.data.num_train_samples),
-                       base::format_count(plan.data.num_validation_samples));
+                       base::format_count(plan.data.num_validation_samples), describe_order(plan));
   }
   return fmt::format("{}: {} training and {} validation samples of {} tokens", source,
                      base::format_count(plan.data.num_train_samples),
@@ -271,6 +292,7 @@ std::string prediction_table(const Plan& plan) {
   if (!plan.config.data.files.empty() && plan.times.sample_seconds > 0) {
     out += row("  images a rank reads per second",
                base::format_count(static_cast<int64_t>(1 / plan.times.sample_seconds)));
+    out += row("  longest part of the step", std::string(slowest_part(p)));
   }
   out += row("step", base::format_seconds(p.step_seconds));
   out += row("collectives of a rank", base::format_count(p.collectives_per_step));

@@ -30,11 +30,15 @@ struct StageNumbers {
   RandomResizedCrop random;
   CenterCrop center;
   double flip = 0.5;
+  ColourAmounts colour = {
+      .brightness = 0.4, .contrast = 0.4, .saturation = 0.4, .gray_probability = 0.2};
   double translate = 4;
   double cutout = 8;
   // Of ImageNet.
   std::array<double, 3> mean = {0.485, 0.456, 0.406};
   std::array<double, 3> deviation = {0.229, 0.224, 0.225};
+  Mixing mixup = {.alpha = 0.2, .probability = 1};
+  Mixing cutmix = {.alpha = 1, .probability = 1};
 };
 
 struct StageKind {
@@ -45,6 +49,10 @@ struct StageKind {
 
 std::span<double> one(double& number) { return {&number, 1}; }
 
+std::vector<StageValue> mixing_values(Mixing& mixing) {
+  return {{"alpha", one(mixing.alpha), 0.01, 4}, {"probability", one(mixing.probability), 0, 1}};
+}
+
 std::vector<StageKind> stage_kinds(StageNumbers& n) {
   return {{"random_resized_crop",
            0,
@@ -54,9 +62,15 @@ std::vector<StageKind> stage_kinds(StageNumbers& n) {
             {"max_ratio", one(n.random.max_ratio), 0.01, 100}}},
           {"center_crop", 0, {{"ratio", one(n.center.ratio), 0.01, 1}}},
           {"flip", 1, {{"probability", one(n.flip), 0, 1}}},
-          {"translate", 2, {{"pixels", one(n.translate), 1, 1024, true}}},
-          {"cutout", 3, {{"pixels", one(n.cutout), 1, 1024, true}}},
-          {"normalise", 4, {{"mean", n.mean, 0, 1}, {"deviation", n.deviation, 1e-6, 1e6}}}};
+          {"brightness", 2, {{"amount", one(n.colour.brightness), 0, 1}}},
+          {"contrast", 3, {{"amount", one(n.colour.contrast), 0, 1}}},
+          {"saturation", 4, {{"amount", one(n.colour.saturation), 0, 1}}},
+          {"grayscale", 5, {{"probability", one(n.colour.gray_probability), 0, 1}}},
+          {"translate", 6, {{"pixels", one(n.translate), 1, 1024, true}}},
+          {"cutout", 7, {{"pixels", one(n.cutout), 1, 1024, true}}},
+          {"normalise", 8, {{"mean", n.mean, 0, 1}, {"deviation", n.deviation, 1e-6, 1e6}}},
+          {"mixup", 9, mixing_values(n.mixup)},
+          {"cutmix", 10, mixing_values(n.cutmix)}};
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -97,9 +111,12 @@ class StageParser {
       if (last < 0 && kind->place != 0) {
         add("the first stage is {}, but must be random_resized_crop or center_crop", name);
       } else if (kind->place <= last) {
-        add("stage {} comes twice or too late: the order is a crop, flip, translate, cutout, "
-            "normalise",
-            name);
+        std::vector<std::string_view> order;
+        for (const StageKind& one : kinds_) {
+          if (one.place > 0) order.push_back(one.name);
+        }
+        add("stage {} comes twice or too late: the order is a crop, {}", name,
+            fmt::join(order, ", "));
       }
       last = std::max(last, kind->place);
       used_.push_back(name);
@@ -112,6 +129,12 @@ class StageParser {
     if (random.min_area > random.max_area || random.min_ratio > random.max_ratio) {
       add("random_resized_crop: a minimum is above its maximum");
     }
+    const double mixed = numbers_.mixup.probability + numbers_.cutmix.probability;
+    if (has("mixup") && has("cutmix") && mixed > 1) {
+      add("mixup.probability + cutmix.probability is {}, but a sample is mixed once; write "
+          "mixup(probability = 0.5), cutmix(probability = 0.5)",
+          mixed);
+    }
     if (!mistakes_.empty()) {
       return base::invalid_argument(fmt::format("{}", fmt::join(mistakes_, "; ")));
     }
@@ -119,6 +142,12 @@ class StageParser {
     if (has("center_crop")) stages.crop = numbers_.center;
     if (has("random_resized_crop")) stages.crop = random;
     if (has("flip")) stages.flip_probability = numbers_.flip;
+    if (has("brightness")) stages.colour.brightness = numbers_.colour.brightness;
+    if (has("contrast")) stages.colour.contrast = numbers_.colour.contrast;
+    if (has("saturation")) stages.colour.saturation = numbers_.colour.saturation;
+    if (has("grayscale")) stages.colour.gray_probability = numbers_.colour.gray_probability;
+    if (has("mixup")) stages.mixup = numbers_.mixup;
+    if (has("cutmix")) stages.cutmix = numbers_.cutmix;
     if (has("translate")) stages.translate_pixels = static_cast<int64_t>(numbers_.translate);
     if (has("cutout")) stages.cutout_pixels = static_cast<int64_t>(numbers_.cutout);
     if (!has("normalise")) return stages;

@@ -16,8 +16,10 @@ TEST(ImageStages, EveryStageWithItsValues) {
   const ImageStages all =
       parse_image_stages(
           "random_resized_crop(min_area = 0.2, max_ratio=2), flip(probability=0.25),"
-          "translate(pixels=3), cutout(pixels = 9), normalise(mean = [.5, 0.25, 0], deviation "
-          "= [1, 2, 3])")
+          "brightness(amount=0.1), contrast(amount=0.2), saturation(amount=0.3),"
+          "grayscale(probability=0.4), translate(pixels=3), cutout(pixels = 9),"
+          "normalise(mean = [.5, 0.25, 0], deviation = [1, 2, 3]),"
+          "mixup(alpha = 0.8, probability = 0.25), cutmix(probability = 0.75)")
           .or_throw();
   const auto crop = std::get<RandomResizedCrop>(all.crop);
   EXPECT_EQ(crop.min_area, 0.2);
@@ -28,6 +30,14 @@ TEST(ImageStages, EveryStageWithItsValues) {
   EXPECT_EQ(all.cutout_pixels, 9);
   EXPECT_THAT(all.mean, testing::ElementsAre(0.5, 0.25, 0));
   EXPECT_THAT(all.deviation, testing::ElementsAre(1, 2, 3));
+  EXPECT_EQ(all.colour.brightness, 0.1);
+  EXPECT_EQ(all.colour.contrast, 0.2);
+  EXPECT_EQ(all.colour.saturation, 0.3);
+  EXPECT_EQ(all.colour.gray_probability, 0.4);
+  EXPECT_EQ(all.mixup.alpha, 0.8);
+  EXPECT_EQ(all.mixup.probability, 0.25);
+  EXPECT_EQ(all.cutmix.alpha, 1);
+  EXPECT_EQ(all.cutmix.probability, 0.75);
 }
 
 TEST(ImageStages, StagesThatAreNotNamedDoNothing) {
@@ -38,6 +48,9 @@ TEST(ImageStages, StagesThatAreNotNamedDoNothing) {
   EXPECT_EQ(crop.cutout_pixels, 0);
   EXPECT_THAT(crop.mean, testing::Each(0));
   EXPECT_THAT(crop.deviation, testing::Each(1));
+  EXPECT_EQ(crop.colour.brightness + crop.colour.contrast + crop.colour.saturation, 0);
+  EXPECT_EQ(crop.colour.gray_probability, 0);
+  EXPECT_FALSE(crop.mixes());
 }
 
 TEST(ImageStages, TheUsualOnesNormaliseByImageNet) {
@@ -65,6 +78,15 @@ TEST(ImageStages, RejectsOrdersAndValuesThatMeanNothing) {
   EXPECT_THAT(stage_mistake("center_crop, normalise(mean = 1)"), HasSubstr("1 numbers"));
   EXPECT_THAT(stage_mistake("random_resized_crop(min_area = 0.9, max_area = 0.1)"),
               HasSubstr("above its maximum"));
+  EXPECT_THAT(stage_mistake("center_crop, saturation, contrast"), HasSubstr("twice or too late"));
+  EXPECT_THAT(stage_mistake("center_crop, brightness(amount = 1.5)"), HasSubstr("from 0 to 1"));
+  EXPECT_THAT(stage_mistake("center_crop, mixup(alpha = 0)"), HasSubstr("from 0.01 to 4"));
+}
+
+TEST(ImageStages, ASampleIsMixedOnce) {
+  EXPECT_THAT(stage_mistake("center_crop, mixup, cutmix"), HasSubstr("probability is 2"));
+  EXPECT_TRUE(parse_image_stages("center_crop, cutmix").or_throw().mixes());
+  EXPECT_FALSE(parse_image_stages("center_crop, cutmix(probability = 0)").or_throw().mixes());
 }
 
 }  // namespace

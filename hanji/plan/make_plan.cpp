@@ -298,6 +298,8 @@ std::string Planner::job_hash() const {
   job.mesh = defaults.mesh;
   job.pipeline = defaults.pipeline;
   job.compute.dtype = plan_.config.compute.dtype;
+  job.data.cache = defaults.data.cache;
+  if (job.data.order != SampleOrder::kQuasi) job.data.pages = defaults.data.pages;
   if (is_stable()) job.compute.threads = plan_.threads;
   job.train.micro_batch = kAuto;
   job.train.split.clear();

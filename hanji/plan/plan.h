@@ -26,6 +26,7 @@ struct DataFacts {
   int64_t vocabulary = 256;
   int64_t num_train_samples = 0;
   int64_t num_validation_samples = 0;
+  int64_t page_bytes = 0;  ///< Of the pages of data.files that the ranks of a host cache; else 0.
   bool operator==(const DataFacts&) const = default;
 };
 

@@ -179,6 +179,7 @@ DataFacts read_data(JsonFields& fields) {
   data.vocabulary = fields.integer("vocabulary", 1, kMaxBytes);
   data.num_train_samples = fields.integer("train_samples", 1, kMaxBytes);
   data.num_validation_samples = fields.integer("validation_samples", 0, kMaxBytes);
+  if (fields.has("page_bytes")) data.page_bytes = fields.integer("page_bytes", 0, kMaxBytes);
   return data;
 }
 
@@ -290,6 +291,7 @@ std::string to_json(const Plan& plan) {
   json["data"] = {{"vocabulary", plan.data.vocabulary},
                   {"train_samples", plan.data.num_train_samples},
                   {"validation_samples", plan.data.num_validation_samples}};
+  if (plan.data.page_bytes > 0) json["data"]["page_bytes"] = plan.data.page_bytes;
   json["ranks"] = plan.ranks;
   json["threads"] = plan.threads;
   json["mesh"] = Json::array();

@@ -98,10 +98,11 @@ int64_t data_bytes(const Plan& plan, int64_t micro_batch, const RankPart& part) 
   const bool share_memory = config.compute.device == Device::kCpu &&
                             (plan.hosts.several() || engine_of(config) == Engine::kShm);
   const int64_t ahead = config.data.workers > 0 ? part.samples : 0;
+  const int64_t pages = part.rank == 0 ? cache_bytes(plan) : 0;
   const bool is_alone = peers.size() == 1 || !share_memory;
-  if (is_alone) return (part.samples + ahead) * plan.model.sample_bytes;
-  if (peers.front() != part.rank) return 0;
-  return 2 * (std::max(part.samples, micro_batch) + ahead) * plan.model.sample_bytes;
+  if (is_alone) return pages + (part.samples + ahead) * plan.model.sample_bytes;
+  if (peers.front() != part.rank) return pages;
+  return pages + 2 * (std::max(part.samples, micro_batch) + ahead) * plan.model.sample_bytes;
 }
 
 std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const RankPart& part) {
@@ -194,6 +195,11 @@ std::vector<MemoryLine> largest_rank_memory(const Plan& plan, int64_t micro_batc
     if (total_bytes(lines) > total_bytes(most)) most = std::move(lines);
   }
   return most;
+}
+
+int64_t cache_bytes(const Plan& plan) {
+  const DataConfig& data = plan.config.data;
+  return data.cache == FileCache::kProcess ? data.pages * plan.data.page_bytes : 0;
 }
 
 std::vector<MemoryLine> host_memory(const Plan& plan) {

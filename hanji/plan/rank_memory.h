@@ -23,5 +23,7 @@ std::vector<MemoryLine> largest_rank_memory(const Plan& plan, int64_t micro_batc
 /// The sum over the ranks of the host with the maximum. State that several ranks share is counted
 /// once.
 std::vector<MemoryLine> host_memory(const Plan& plan);
+/// Returns the bytes of the pages that data.cache = process keeps, on rank 0; 0 without it.
+int64_t cache_bytes(const Plan& plan);
 
 }  // namespace hanji::plan

@@ -11,17 +11,10 @@ namespace hanji::plan {
 namespace {
 
 // Of the tables that belong to the job, the keys that do not.
-constexpr std::array<std::string_view, 11> kFree = {"data.text",
-                                                    "data.tokens",
-                                                    "data.files",
-                                                    "data.workers",
-                                                    "train.steps",
-                                                    "train.log_every",
-                                                    "train.split",
-                                                    "train.micro_batch",
-                                                    "train.nan",
-                                                    "train.evaluate_every",
-                                                    "train.evaluate_batches"};
+constexpr std::array<std::string_view, 12> kFree = {
+    "data.text",         "data.tokens", "data.files",           "data.workers",
+    "data.cache",        "train.steps", "train.log_every",      "train.split",
+    "train.micro_batch", "train.nan",   "train.evaluate_every", "train.evaluate_batches"};
 
 bool names_kernel(std::string_view key) {
   return key == "compute.gemm" || key == "compute.attention" || key == "compute.dtype" ||

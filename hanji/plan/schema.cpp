@@ -232,11 +232,36 @@ std::vector<Key> image_keys() {
       stages(HANJI_KEY(data.stage,
                        "Stages from an image of data.files to a sample, joined by commas or as "
                        "[[data.stage]] tables: random_resized_crop or center_crop, flip, "
-                       "translate, cutout, normalise.")),
+                       "brightness, contrast, saturation, grayscale, translate, cutout, normalise, "
+                       "mixup, cutmix.")),
       choice(HANJI_KEY(data.corrupt,
                        "What a damaged image of data.files does. stop: ends the run, with its "
                        "number. skip: the next one takes its place.")),
-      choice(HANJI_KEY(data.order, "Order of the samples of an epoch.")),
+      choice(HANJI_KEY(
+          data.order,
+          "Order of the samples of an epoch. random: another one in each epoch. sequential: the "
+          "file's. quasi: random, from data.pages pages of the file at a time. ffcv, torch: that "
+          "of FFCV's RANDOM and of DistributedSampler with the seed train.seed.")),
+      choice(HANJI_KEY(
+          data.cache,
+          "Where pages of data.files are in memory. os: the kernel's cache. process: data.pages of "
+          "them, read past that cache (O_DIRECT, io_uring) in the order of the run, and shared by "
+          "the ranks of the host.")),
+      integer(HANJI_KEY(data.pages,
+                        "Pages of a file that data.cache = process keeps, and from which the order "
+                        "quasi draws at a time; of a .beton file as large as it says, of tokens 8 "
+                        "MiB."),
+              "pages", {2, 1e9}),
+      choice(HANJI_KEY(
+          data.epoch_end,
+          "What becomes of the last samples of an epoch, which fill no global batch. continue: the "
+          "batch goes on with the next epoch. pad: with the epoch's first samples. drop: they are "
+          "left out.")),
+      text(HANJI_KEY(
+          data.weights,
+          "Draws samples of data.files with replacement. balanced: each class as often as any. "
+          "Else "
+          "the name of a float field with the weight of each sample. Empty: each sample once.")),
       integer(HANJI_KEY(data.workers,
                         "Threads of each rank that read the next step's samples while this one is "
                         "computed, besides the rank's own. They change no bit."),

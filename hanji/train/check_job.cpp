@@ -15,7 +15,7 @@ namespace {
 
 using Keys = std::vector<std::string_view>;
 
-constexpr std::array<std::string_view, 16> kDataKeys = {"data.text",
+constexpr std::array<std::string_view, 20> kDataKeys = {"data.text",
                                                         "data.tokens",
                                                         "data.format",
                                                         "data.vocabulary",
@@ -30,6 +30,10 @@ constexpr std::array<std::string_view, 16> kDataKeys = {"data.text",
                                                         "data.files",
                                                         "data.stage",
                                                         "data.corrupt",
+                                                        "data.weights",
+                                                        "data.pages",
+                                                        "data.cache",
+                                                        "data.epoch_end",
                                                         "data.order"};
 
 bool is_mistaken(const plan::LoadedConfig& loaded, std::string_view key) {
@@ -126,6 +130,13 @@ CheckedJob check_job(plan::LoadedConfig loaded, FolderUse use, const Workload* o
     job.dataset = own->dataset;
   } else if (std::ranges::none_of(kDataKeys, mistaken)) {
     job.dataset = look_at_data(loaded, damaged);
+  }
+  if (job.dataset && loaded.mistakes.empty()) {
+    const Status order = check_order(loaded.config, *job.dataset);
+    if (!order.ok())
+      add_mistake(loaded,
+                  {"data.weights", "data.epoch_end", "data.cache", "data.pages", "data.order"},
+                  order);
   }
   const bool on_gpus = loaded.config.compute.device == plan::Device::kCuda;
   if (on_gpus && !mistaken("compute.device")) look_at_gpus(loaded);

@@ -8,6 +8,7 @@
 #include "hanji/base/log.h"
 #include "hanji/data/beton_images.h"
 #include "hanji/data/generated_images.h"
+#include "hanji/data/page_cache.h"
 #include "hanji/data/samples.h"
 #include "hanji/data/text.h"
 #include "hanji/data/token_file.h"
@@ -63,7 +64,8 @@ int64_t ids_needed(const DataSource& source) {
 plan::DataFacts Dataset::facts() const {
   return {.vocabulary = num_ids,
           .num_train_samples = samples->num_train(),
-          .num_validation_samples = samples->num_validation()};
+          .num_validation_samples = samples->num_validation(),
+          .page_bytes = page_bytes};
 }
 
 Result<DataSource> open_source(const plan::DataConfig& config) {
@@ -119,20 +121,33 @@ Result<Dataset> open_image_file(const plan::Config& config) {
   const plan::DataConfig& data = config.data;
   HANJI_ASSIGN_OR_RETURN(const plan::ImageStages stages, plan::parse_image_stages(data.stage));
   HANJI_ASSIGN_OR_RETURN(auto file, data::BetonFile::open(data.files));
+  const bool is_cached = data.cache == plan::FileCache::kProcess;
+  const auto page_bytes = static_cast<int64_t>(is_cached ? file.sections().page_bytes : 0);
   auto images =
       data::BetonImages::create(std::move(file), {.stages = stages,
                                                   .size = data.image_size,
                                                   .seed = static_cast<uint64_t>(config.train.seed),
                                                   .validation_fraction = data.validation_fraction,
                                                   .corrupt = data.corrupt,
+                                                  .cached_pages = is_cached ? data.pages : 0,
                                                   .report_skipped = skip_reporter()});
   if (!images.ok()) return images.status().at(data.files);
   const int64_t classes = images->num_classes();
+  auto cache = images->cache();
+  std::shared_ptr<const std::vector<double>> weights;
+  if (!data.weights.empty()) {
+    auto read = images->weights(data.weights);
+    if (!read.ok()) return read.status().at(data.files + ": data.weights");
+    weights = std::make_shared<const std::vector<double>>(*std::move(read));
+  }
   return Dataset{.samples = std::make_shared<const data::BetonImages>(*std::move(images)),
                  .tokens = nullptr,
                  .vocabulary = std::nullopt,
                  .num_ids = classes,
-                 .name = data.files};
+                 .name = data.files,
+                 .weights = std::move(weights),
+                 .cache = std::move(cache),
+                 .page_bytes = page_bytes};
 }
 
 }  // namespace
@@ -153,15 +168,39 @@ Result<Dataset> open_images(const plan::Config& config) {
                  .name = "generated images"};
 }
 
+namespace {
+
+data::LoaderOptions loader_options(const plan::Config& config, const Dataset& dataset) {
+  data::LoaderOptions options{.seed = static_cast<uint64_t>(config.train.seed),
+                              .num_samples = dataset.samples->num_train(),
+                              .global_batch = config.train.global_batch,
+                              .share = {0, config.train.global_batch},
+                              .micro_batch = config.train.global_batch,
+                              .order = config.data.order,
+                              .epoch_end = config.data.epoch_end,
+                              .open_pages = config.data.pages,
+                              .weights = dataset.weights};
+  if (options.order == plan::SampleOrder::kQuasi) {
+    options.pages = std::make_shared<const std::vector<uint32_t>>(dataset.samples->train_pages());
+  }
+  return options;
+}
+
+}  // namespace
+
 data::Loader make_loader(const plan::Plan& plan, const Dataset& dataset, layout::Range share) {
-  const plan::Config& config = plan.config;
-  return data::Loader::create({.seed = static_cast<uint64_t>(config.train.seed),
-                               .num_samples = dataset.samples->num_train(),
-                               .global_batch = config.train.global_batch,
-                               .share = share,
-                               .micro_batch = plan.micro_batch,
-                               .order = config.data.order})
-      .or_throw();
+  data::LoaderOptions options = loader_options(plan.config, dataset);
+  options.share = share;
+  options.micro_batch = plan.micro_batch;
+  return data::Loader::create(options).or_throw();
+}
+
+Status check_order(const plan::Config& config, const Dataset& dataset) {
+  HANJI_ASSIGN_OR_RETURN(const data::Loader loader,
+                         data::Loader::create(loader_options(config, dataset)));
+  if (!dataset.cache) return {};
+  return data::check_page_budget(loader, dataset.samples->train_pages(), config.data.pages,
+                                 {0, config.train.steps});
 }
 
 Status own_data(const plan::Config& config) {

@@ -12,6 +12,7 @@
 #include "hanji/plan/plan.h"
 
 namespace hanji::data {
+class PageCache;
 class Source;
 class TokenSamples;
 }  // namespace hanji::data
@@ -35,6 +36,10 @@ struct Dataset {
   std::optional<data::Vocabulary> vocabulary;        ///< Of a text.
   int64_t num_ids = 0;                               ///< Token ids, or classes, are less than it.
   std::string name;  ///< For output: a path, "embedded text", "generated images".
+  std::shared_ptr<const std::vector<double>> weights =
+      {};                                       ///< Of training samples, if data.weights.
+  std::shared_ptr<data::PageCache> cache = {};  ///< Of samples, if data.cache = process.
+  int64_t page_bytes = 0;                       ///< Of the cache.
 
   plan::DataFacts facts() const;
 };
@@ -77,6 +82,8 @@ Result<Dataset> open_images(const plan::Config& config);
 
 /// The loader of a rank: its share of the training samples, in the order of the configuration.
 data::Loader make_loader(const plan::Plan& plan, const Dataset& dataset, layout::Range share);
+/// Errors  as data::Loader::create() of the configuration's global batch, and data::check_page_budget().
+Status check_order(const plan::Config& config, const Dataset& dataset);
 
 /// The error for the configuration of a program's own data, which no key names.
 Status own_data(const plan::Config& config);

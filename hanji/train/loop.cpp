@@ -6,7 +6,9 @@
 
 #include "hanji/base/clock.h"
 #include "hanji/comm/heap.h"
+#include "hanji/comm/shared_tensor.h"
 #include "hanji/data/batch.h"
+#include "hanji/data/page_cache.h"
 #include "hanji/data/prefetcher.h"
 #include "hanji/layers/model.h"
 #include "hanji/trace/recorder.h"
@@ -49,6 +51,15 @@ class Loop {
     outcome_.seconds.reserve(config().steps - inputs.first_step);
     batches_.resize(loader_.micro_batches().size());
     base::throw_if_error(schedule::check(actions_));
+    if (inputs.dataset.cache) start_cache(*inputs.dataset.cache);
+  }
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+  /// Threads that read samples end before the memory of the cache goes.
+  ~Loop() {
+    if (inputs_.dataset.cache) inputs_.dataset.cache->cancel();
+    prefetcher_.reset();
+    if (inputs_.dataset.cache) inputs_.dataset.cache->stop();
   }
 
   LoopOutcome run() {
@@ -61,7 +72,7 @@ class Loop {
       }
     }
     if (inputs_.log) inputs_.log->flush();
-    outcome_.data_bytes = data_bytes();
+    outcome_.data_bytes = data_bytes() + cached_bytes();
     return std::move(outcome_);
   }
 
@@ -69,11 +80,22 @@ class Loop {
   const plan::TrainConfig& config() const { return inputs_.plan.config.train; }
   bool is_due(int64_t every) const { return every > 0 && outcome_.steps_done % every == 0; }
 
+  /// One cache for all ranks of the host, which the first one fills. Collective.
+  void start_cache(data::PageCache& cache) {
+    const comm::Group& ranks = job_.group;
+    pages_ = comm::shared_zeros({cache.memory_bytes(ranks.size())}, at::kByte, 0, ranks, "data");
+    cache.attach(static_cast<std::byte*>(pages_.mutable_data_ptr()), ranks.rank(), ranks.size());
+    if (ranks.rank() != 0) return;
+    cache.start_reading(loader_, inputs_.dataset.samples->train_pages(), inputs_.first_step,
+                        config().steps);
+  }
+
   void read(int64_t step) {
     const trace::Span span(job_.group.recorder(), "data", trace::Category::kData);
     shared_.read(
         loader_.micro_batches(), batches_,
         [&](layout::Range positions, layers::Batch& batch) { fill(step, positions, batch); });
+    if (inputs_.dataset.cache) inputs_.dataset.cache->finish_step(step);
   }
 
   /// Threads begin on the rank that reads, with its first batch.
@@ -83,6 +105,10 @@ class Loop {
     if (workers == 0) return data::read_batch(samples, loader_, step, positions, batch);
     if (!prefetcher_) prefetcher_.emplace(samples, loader_, workers, config().steps);
     shared_.hand_over(prefetcher_->read(step, positions), batch);
+  }
+
+  int64_t cached_bytes() const {
+    return pages_.defined() && job_.group.rank() == 0 ? static_cast<int64_t>(pages_.nbytes()) : 0;
   }
 
   int64_t data_bytes() const {
@@ -211,6 +237,7 @@ class Loop {
   SharedBatches shared_;
   schedule::ActionList actions_;
   std::vector<layers::Batch> batches_;
+  at::Tensor pages_;  // of the cache
   std::optional<data::Prefetcher> prefetcher_;
   LoopOutcome outcome_;
 };

@@ -46,6 +46,30 @@ void resize_across(const LineFilter& filter, const uint8_t* rgb, Mirror mirror, 
 void resize_down(const LineFilter& filter, int64_t i, const uint8_t* rows, int64_t row_bytes,
                  uint8_t* pixels);
 
+/// Factors of plan::ColourAmounts for one sample, times kOne.
+struct ColourFactors {
+  static constexpr int kBits = 12;
+  static constexpr int32_t kOne = 1 << kBits;
+
+  int32_t brightness = kOne;
+  int32_t contrast = kOne;
+  int32_t saturation = kOne;
+
+  bool change_nothing() const {
+    return brightness == kOne && contrast == kOne && saturation == kOne;
+  }
+};
+
+/// Multiplies the levels of a row of padded_row(pixels) bytes, and returns the sum of the grays of its
+/// `num_pixels` pixels after it.
+int64_t brighten_row(int32_t brightness, int64_t num_pixels, uint8_t* pixels);
+
+/// Applies contrast around `mean_gray`, then saturation, to a row of padded_row(pixels) bytes.
+void tint_row(const ColourFactors& factors, int32_t mean_gray, int64_t num_pixels, uint8_t* pixels);
+
+/// Mixes two rows: a = of_a * a + (1 - of_a) * b and, of the same values, b = of_b * b + (1 - of_b) * a.
+void mix_rows(float of_a, float of_b, int64_t count, float* a, float* b);
+
 /// A plane of floats for each colour of a row: level * scale + offset; room as for padded_row().
 void scale_row(const uint8_t* pixels, int64_t row_bytes, const std::array<float, 3>& scale,
                const std::array<float, 3>& offset, const std::array<float*, 3>& planes);

@@ -29,7 +29,8 @@ struct StoredImage {
 };
 
 /// Makes a sample of an image in one pass over its pixels: rows of the crop are decoded, resized
-/// across and mirrored as they come, then down, scaled and written as planes.
+/// across and mirrored as they come, then down, scaled and written as planes. Colours that change, for
+/// which the whole sample is to be seen, take one more pass over the resized bytes.
 ///
 /// Result  sums are of integers: the same bytes on every processor, at most one level from Pillow's
 ///         resize(box = crop, BILINEAR) of the decoded image.
@@ -45,6 +46,8 @@ class ImageRenderer {
   Status resize_rows(const StoredImage& image, const ImageView& view, int64_t size);
   /// A row of a raw image, with the bytes behind it that resize_across() may read.
   const uint8_t* raw_row(const StoredImage& image, PixelBox crop, int64_t y);
+  /// The resized rows with their colours changed, in tile_.
+  void make_tile(const ImageView& view, int64_t size);
   void write_planes(const ImageView& view, const ColourScale& colours, int64_t size, float* out);
 
   JpegReader jpeg_;
@@ -53,6 +56,7 @@ class ImageRenderer {
   std::vector<uint8_t> rows_;  ///< Resized across.
   std::vector<uint8_t> last_row_;
   std::vector<uint8_t> pixels_;
+  std::vector<uint8_t> tile_;
   std::vector<float> scaled_;
 };
 

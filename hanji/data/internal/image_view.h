@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
+#include "hanji/data/internal/image_kernels.h"
 #include "hanji/data/internal/jpeg_reader.h"
 #include "hanji/plan/image_stages.h"
 
@@ -13,9 +15,12 @@ namespace hanji::data::internal {
 struct ImageView {
   PixelBox crop;
   bool is_flipped = false;
+  ColourFactors colour = {};  ///< Before what moves and fills.
   int64_t shift_x = 0;
   int64_t shift_y = 0;
   PixelBox hole = {};  ///< Width 0: none.
+  /// Changes the rows of four bytes a pixel, after `colour`, before what moves and fills.
+  std::function<void(uint8_t* pixels, int64_t row_bytes)> change = {};
 };
 
 /// What the model sees of an image in one epoch; `key` decides all that is random.

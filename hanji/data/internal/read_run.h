@@ -1,0 +1,79 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <exception>
+
+#include "hanji/data/batch.h"
+
+namespace hanji::data::internal {
+
+/// Where a position's sample is written.
+struct BatchRow {
+  layers::Batch* batch = nullptr;
+  int64_t row = 0;
+};
+
+/// The error of a run, and the position that it is of.
+struct RunFailure {
+  Status status;
+  int64_t position = 0;
+};
+
+/// Reads the samples at some positions of a global batch, and mixes those of pairs.
+class RunReader {
+ public:
+  RunReader(const Source& source, const Loader& loader, int64_t step)
+      : source_(source), loader_(loader), step_(step) {}
+
+  /// `row_of` a position gives its BatchRow. The first failure ends the run.
+  template <class RowOf>
+  RunFailure read(layout::Range run, const RowOf& row_of) const {
+    for (int64_t position = run.begin; position < run.end; ++position) {
+      const BatchRow own = row_of(position);
+      Status status = read_one(position, own);
+      const int64_t other = position ^ 1;
+      const bool has_other = source_.mixes_pairs() && other < loader_.options().global_batch;
+      if (status.ok() && has_other) {
+        const bool is_in_run = other >= run.begin && other < run.end;
+        // Of a pair in the run, the second one mixes both.
+        if (!is_in_run) status = mix_with_reread(position, own);
+        if (is_in_run && other < position) mix(other, row_of(other), own);
+      }
+      if (!status.ok()) return {status, position};
+    }
+    return {};
+  }
+
+ private:
+  Status read_one(int64_t position, BatchRow into) const {
+    const EpochSample one = loader_.at(step_, position);
+    try {
+      return source_.read_in_epoch(one.epoch, one.index, *into.batch, into.row);
+    } catch (const std::exception& error) {
+      return base::internal(fmt::format("sample {}: {}", one.index, error.what()));
+    }
+  }
+
+  void mix(int64_t even, BatchRow first, BatchRow second) const {
+    const EpochSample a = loader_.at(step_, even), b = loader_.at(step_, even + 1);
+    source_.mix({a.epoch, a.index, first.batch, first.row},
+                {b.epoch, b.index, second.batch, second.row});
+  }
+
+  Status mix_with_reread(int64_t position, BatchRow own) const {
+    layers::Batch memory;
+    shape_batch(source_.shape(), {0, 1}, memory);
+    const BatchRow other{&memory, 0};
+    HANJI_RETURN_IF_ERROR(read_one(position ^ 1, other));
+    const bool is_even = position % 2 == 0;
+    mix(position - position % 2, is_even ? own : other, is_even ? other : own);
+    return {};
+  }
+
+  const Source& source_;
+  const Loader& loader_;
+  int64_t step_;
+};
+
+}  // namespace hanji::data::internal
