@@ -157,7 +157,7 @@ class Train(CommandTest):
         larger = ["model.layers=4", "model.width=128", "model.heads=4", "model.block=128",
                   "train.global_batch=32", "train.evaluate_batches=1", "pipeline.micro_batches=8"]
         peaks = {}
-        for schedule in ("gpipe", "1f1b"):
+        for schedule in ("gpipe", "1f1b", "zbh1"):
             wanted = [f"pipeline.schedule={schedule}", *larger]
             done = self.train(schedule, "--mesh", "pp=2", "--steps", 2,
                               *(word for key in wanted for word in ("--set", key)))

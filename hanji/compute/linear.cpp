@@ -3,13 +3,15 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "hanji/compute/deferred.h"
+
 namespace hanji::compute {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-at::Tensor weight_gradient(const Weight& weight, const at::Tensor& g, const at::Tensor& x) {
+at::Tensor product_of(const Weight& weight, const at::Tensor& g, const at::Tensor& x) {
   auto gradient = gradient_memory(weight);
   if (gradient.scalar_type() == x.scalar_type()) {
     at::mm_out(gradient, g.t(), x);
@@ -38,7 +40,9 @@ struct Linear : torch::autograd::Function<Linear> {
     const Weight weight{saved[1], context->saved_data["slot"].toTensor()};
     auto g = gradients[0].reshape({-1, gradients[0].size(-1)});
     at::Tensor gx, gw;
-    if (context->needs_input_grad(1)) gw = weight_gradient(weight, g, x);
+    if (context->needs_input_grad(1)) {
+      gw = weight_gradient(1, {g, x}, [weight, g, x] { return product_of(weight, g, x); });
+    }
     if (context->needs_input_grad(0)) {
       auto sizes = gradients[0].sizes().vec();
       sizes.back() = x.size(1);

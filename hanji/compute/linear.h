@@ -9,7 +9,8 @@ namespace hanji::compute {
 /// Shape   x [..., K], weight [N, K] -> [..., N], in x's dtype, into which the weight is cast; the cast lives
 ///         until the end of the backward.
 /// Result  the rows of the input may be split anywhere without changing a bit.
-/// Cost    one matrix product forward, two backward; no copy of weight or gradient.
+/// Cost    one matrix product forward, two backward; no copy of weight or gradient. DeferGradients defers
+///         that of the weight.
 at::Tensor linear(const at::Tensor& x, const Weight& weight);
 
 }  // namespace hanji::compute

@@ -11,6 +11,7 @@
 #include "hanji/base/status.h"
 #include "hanji/compute/attention.h"
 #include "hanji/compute/cross_entropy.h"
+#include "hanji/compute/deferred.h"
 #include "hanji/compute/gelu.h"
 #include "hanji/compute/layer_norm.h"
 #include "hanji/compute/linear.h"
@@ -390,6 +391,33 @@ TEST(AddLayerNorm, SumsBlocksOfRowsAsIfEachWereAlone) {
     begin += blocks[block];
   }
   EXPECT_THROW(norm(all[0], all[1], {11, 3}), Error);
+}
+
+TEST(Linear, DefersTheGradientOfItsWeightWithTheSameBits) {
+  const auto x = values({5, 3}, at::kFloat, 0.3).requires_grad_();
+  const Weight weight{values({4, 3}, at::kFloat, 0.7).requires_grad_(), at::zeros({4, 3})};
+  const auto g = values({5, 4}, at::kFloat, 0.9);
+  linear(x, weight).backward(g);
+  const at::Tensor gx = x.grad().clone(), gw = weight.value.grad().clone();
+  for (const at::Tensor& leaf : {x, weight.value}) leaf.mutable_grad().reset();
+  weight.slot.zero_();
+  {
+    DeferGradients deferring;
+    linear(x, weight).backward(g);
+    EXPECT_TRUE(at::equal(x.grad(), gx));
+    EXPECT_FALSE(weight.value.grad().defined());
+    ASSERT_EQ(deferring.deferred.size(), 1);
+    const at::Tensor later = [&] {
+      const at::NoGradGuard as_in_backward;
+      return deferring.deferred[0].product();
+    }();
+    EXPECT_TRUE(at::equal(later, gw));
+    EXPECT_TRUE(at::equal(weight.slot, at::zeros({4, 3}))) << "another backward may want it";
+    linear(x, {weight.value * 2, {}}).backward(g);
+    EXPECT_TRUE(weight.value.grad().defined()) << "it is no leaf";
+    EXPECT_EQ(deferring.deferred.size(), 1);
+  }
+  EXPECT_FALSE(defers_gradients());
 }
 
 TEST(Linear, WritesItsGradientIntoTheSlotOnlyOnce) {

@@ -11,7 +11,8 @@ struct Weight {
 };
 
 /// Memory for the gradient of `weight`: a fresh alias of its slot, which autograd then keeps as
-/// .grad without a copy, or new memory where there is no slot or .grad is already defined.
+/// .grad without a copy, or new memory where there is no slot or .grad is already defined, and within
+/// DeferGradients.
 at::Tensor gradient_memory(const Weight& weight);
 
 }  // namespace hanji::compute

@@ -289,6 +289,14 @@ std::vector<cost::LinearRegion> mlp_of(const Config& config, int64_t samples) {
           {"down", rows, hidden, m.width, cost::End::kFree, end}};
 }
 
+/// What the products of one layer take beside weights: gradients of these are computed of that.
+std::optional<Amount> for_weights(const LayerFacts& layer, Precision precision) {
+  if (layer.products.empty()) return std::nullopt;
+  double elements = 0;
+  for (const Product& one : layer.products) elements += one.m * static_cast<double>(one.k + one.n);
+  return Amount{.per_sample = element_bytes(precision) * std::llround(elements)};
+}
+
 }  // namespace
 
 ModelFacts gpt_facts(const ModelSpec& m, const ActivationOptions& options, FeatureCut cut) {
@@ -306,6 +314,7 @@ ModelFacts gpt_facts(const ModelSpec& m, const ActivationOptions& options, Featu
   facts.layers.push_back(head(m, options, own));
   if (m.tied) facts.layers.back().tied = {0};
   facts.layers[1].kept = kept_by(m, options, own, kFirstBlockRows, m.layers);
+  for (LayerFacts& layer : facts.layers) layer.for_weights = for_weights(layer, options.precision);
   return facts;
 }
 

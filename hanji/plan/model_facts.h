@@ -77,8 +77,11 @@ struct LayerFacts {
   double elementwise_bytes = 0;     ///< Read and written by everything else, forward and backward.
   Amount kept = {};                 ///< From its forward to its backward.
   Amount flow = {};                 ///< That it passes on to the next layer.
-  Amount backward = {};      ///< Most that its backward holds beside all that is kept by then.
-  bool is_repeated = false;  ///< By recomputation: its forward runs twice.
+  Amount backward = {};  ///< Most that its backward holds beside all that is kept by then.
+  /// Kept from backward_input to backward_weight, where its products can be split so: what the gradients
+  /// of weights are computed of, and the gradients of its other parameters.
+  std::optional<Amount> for_weights = {};
+  bool is_repeated = false;           ///< By recomputation: its forward runs twice.
   std::vector<LayerCall> calls = {};  ///< Over the ranks that cut it, in order.
   std::vector<Amount> copied = {};    ///< Elements, by those of the calls that copy beside.
   std::vector<int64_t> tied = {};     ///< Parameters of earlier layers that it reads, by index.

@@ -38,6 +38,7 @@ Json to_value(const LayerFacts& layer) {
   }
   for (const Amount& one : layer.copied) json["copied"].push_back(to_value(one));
   if (!layer.tied.empty()) json["tied"] = layer.tied;
+  if (layer.for_weights) json["for_weights"] = to_value(*layer.for_weights);
   return json;
 }
 
@@ -111,6 +112,7 @@ LayerFacts read_layer(JsonFields& fields) {
                               .k = static_cast<int64_t>(numbers[2]),
                               .count = numbers[3]});
   }
+  if (fields.has("for_weights")) layer.for_weights = read_amount(fields, "for_weights");
   if (fields.has("tied")) {
     const Json& tied = fields.list("tied", kMaxTensors);
     for (const double index : read_numbers(fields, tied, "tied", tied.size(), 0)) {

@@ -72,6 +72,7 @@ ModelFacts facts_of_model(const Config& config, const std::optional<ModelFacts>&
     layer.calls = as_counted.calls;
     layer.copied = as_counted.copied;
     layer.tied = as_counted.tied;
+    layer.for_weights = as_counted.for_weights;
   }
   return facts;
 }

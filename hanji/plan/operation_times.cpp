@@ -20,7 +20,7 @@ constexpr double kMinRounds = 3;
 double part_of_step(const Operation& one) { return one.count * one.estimate; }
 
 /// The timed operation by which another is priced; null if there is none.
-const Operation* nearest(const std::vector<Operation>& all, const std::vector<double>& seconds,
+const Operation* nearest(const std::vector<Operation>& all, const std::vector<CallSeconds>& timed,
                          const Operation& wanted) {
   const auto distance = [&](const Operation& one) {
     const double ratio = std::abs(std::log(one.estimate / wanted.estimate));
@@ -28,7 +28,7 @@ const Operation* nearest(const std::vector<Operation>& all, const std::vector<do
   };
   const Operation* found = nullptr;
   for (size_t i = 0; i < all.size(); ++i) {
-    if (seconds[i] <= 0) continue;
+    if (timed[i].seconds <= 0) continue;
     if (found == nullptr || distance(all[i]) < distance(*found)) found = &all[i];
   }
   return found;
@@ -56,17 +56,20 @@ std::vector<TimedOperation> time_operations(std::vector<Operation> operations,
     chosen.push_back(operations[i]);
     places.push_back(i);
   }
-  std::vector<double> seconds(operations.size());
-  const std::vector<double> timed_seconds = time(chosen, budget_seconds);
-  for (size_t i = 0; i < chosen.size(); ++i) seconds[places[i]] = timed_seconds[i];
+  std::vector<CallSeconds> calls(operations.size());
+  const std::vector<CallSeconds> timed_calls = time(chosen, budget_seconds);
+  for (size_t i = 0; i < chosen.size(); ++i) calls[places[i]] = timed_calls[i];
   std::vector<TimedOperation> timed;
   for (size_t i = 0; i < operations.size(); ++i) {
     const Operation& one = operations[i];
-    timed.push_back({one.name, one.count, seconds[i]});
-    if (seconds[i] > 0) continue;
-    const Operation* like = nearest(operations, seconds, one);
-    const double scale = like ? seconds[like - operations.data()] / like->estimate : 1;
-    timed.back().seconds = scale * one.estimate;
+    timed.push_back({one.name, one.count, calls[i].seconds, calls[i].forward});
+    if (calls[i].seconds > 0) continue;
+    const Operation* like = nearest(operations, calls, one);
+    const CallSeconds of_like =
+        like ? calls[like - operations.data()] : CallSeconds{.seconds = one.estimate};
+    const double scale = like ? one.estimate / like->estimate : 1;
+    timed.back().seconds = scale * of_like.seconds;
+    timed.back().forward = scale * of_like.forward;
   }
   return timed;
 }
@@ -79,19 +82,22 @@ Json to_value(const OperationTimes& times) {
   for (const TimedOperation& one : times.operations) {
     json["operations"].push_back(
         {{"name", one.name}, {"count", one.count}, {"seconds", one.seconds}});
+    if (one.forward > 0) json["operations"].back()["forward"] = one.forward;
   }
   return json;
 }
 
 OperationTimes read_operation_times(JsonFields& fields) {
   return {.samples = fields.integer("samples", 1, kMaxSamples),
-          .operations = read_list(fields, "operations", kMaxOperations,
-                                  [](JsonFields& one) {
-                                    return TimedOperation{
-                                        .name = one.text("name"),
-                                        .count = one.real("count", 0, kMaxCalls),
-                                        .seconds = one.real("seconds", 0, kMaxTime)};
-                                  }),
+          .operations =
+              read_list(fields, "operations", kMaxOperations,
+                        [](JsonFields& one) {
+                          return TimedOperation{
+                              .name = one.text("name"),
+                              .count = one.real("count", 0, kMaxCalls),
+                              .seconds = one.real("seconds", 0, kMaxTime),
+                              .forward = one.has("forward") ? one.real("forward", 0, kMaxTime) : 0};
+                        }),
           .update_seconds = fields.real("update_seconds", 0, kMaxTime),
           .sample_seconds = fields.real("sample_seconds", 0, kMaxTime)};
 }

@@ -15,6 +15,7 @@ struct TimedOperation {
   std::string name;    ///< What it is and its sizes: "product 512 x 128 x 384".
   double count = 0;    ///< Calls of a forward and backward of OperationTimes::samples.
   double seconds = 0;  ///< Of one call, forward and backward where it has both.
+  double forward = 0;  ///< Of these, the forward; 0: not told apart.
   bool operator==(const TimedOperation&) const = default;
 };
 
@@ -66,10 +67,15 @@ constexpr double estimated_seconds(double flops, double bytes) {
   return flops / 100e9 + bytes / 10e9;
 }
 
+/// Of one call; as TimedOperation. 0: it could not be timed.
+struct CallSeconds {
+  double seconds = 0;
+  double forward = 0;
+};
+
 /// Times operations in turn, all of them again and again, for about so many seconds.
-/// Result  seconds of one call of each; 0: it could not be timed.
 using TimeInTurn =
-    std::function<std::vector<double>(const std::vector<Operation>& chosen, double seconds)>;
+    std::function<std::vector<CallSeconds>(const std::vector<Operation>& chosen, double seconds)>;
 
 /// Times the operations that have the largest parts of a step and fit into `budget_seconds` a few times.
 ///

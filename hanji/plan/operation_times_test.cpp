@@ -31,16 +31,17 @@ TEST(TimeOperations, TheLargestPartsOfAStepAreTimedInTurn) {
       time_operations({operation("once", 1, 3), operation("often", 10, 1), operation("rare", 1, 2)},
                       100, [&](const std::vector<Operation>& chosen, double seconds) {
                         EXPECT_EQ(seconds, 100);
-                        std::vector<double> twice;
+                        std::vector<CallSeconds> twice;
                         for (const Operation& one : chosen) {
                           order.push_back(one.name);
-                          twice.push_back(2 * one.estimate);
+                          twice.push_back({2 * one.estimate, one.estimate / 2});
                         }
                         return twice;
                       });
   EXPECT_THAT(order, ElementsAre("often", "once", "rare"));
   EXPECT_EQ(names_of(timed), order);
   EXPECT_EQ(timed[0].seconds, 2);
+  EXPECT_EQ(timed[0].forward, 0.5);
   EXPECT_EQ(timed[0].count, 10);
 }
 
@@ -51,22 +52,23 @@ TEST(TimeOperations, WhatTheBudgetLeavesOutIsPricedByTheNearestOfItsKind) {
                        operation("small", 1, 2)},
                       3 * (4 + 3), [&](const std::vector<Operation>& chosen, double) {
                         given = chosen.size();
-                        return std::vector<double>{12, 9};
+                        return std::vector<CallSeconds>{{12, 3}, {9, 4}};
                       });
   EXPECT_EQ(given, 2u) << "three rounds of all three do not fit";
   EXPECT_EQ(timed[2].name, "small");
   EXPECT_EQ(timed[2].seconds, 6) << "as the large product: three times the estimate";
+  EXPECT_EQ(timed[2].forward, 1.5);
 }
 
 TEST(TimeOperations, OneIsTimedWhateverItTakes) {
   const auto timed = time_operations({operation("slow", 1, 100)}, 1,
-                                     [](auto&&, double) { return std::vector<double>{50}; });
+                                     [](auto&&, double) { return std::vector<CallSeconds>{{50}}; });
   EXPECT_EQ(timed[0].seconds, 50);
 }
 
 TEST(TimeOperations, EstimatesServeWhereNothingCouldBeTimed) {
   const auto timed = time_operations({operation("one", 1, 4)}, 1,
-                                     [](auto&&, double) { return std::vector<double>{0}; });
+                                     [](auto&&, double) { return std::vector<CallSeconds>{{0}}; });
   EXPECT_EQ(timed[0].seconds, 4);
 }
 

@@ -26,9 +26,6 @@ namespace {
 /// Of a file: a plan keeps its lines.
 constexpr size_t kMaxScheduleBytes = 1 << 20;
 
-/// Of forward and backward: one of three products of equal size, and about that of the rest.
-constexpr double kForwardOfPass = 1.0 / 3;
-
 /// The parameters that layers of a range read, by index.
 std::set<int64_t> parameters_of(const ModelFacts& model, layout::Range layers) {
   std::set<int64_t> found;
@@ -61,19 +58,6 @@ schedule::PipelineSchedule user_schedule(const Config& config) {
 /// The schedule of a plan that was checked.
 schedule::PipelineSchedule schedule_of(const Plan& plan, int data_coordinate) {
   return schedule_of(plan.config, plan.shares[data_coordinate].num_micro_batches).or_throw();
-}
-
-/// Of a micro-batch of so many samples, if layers take `seconds` for one.
-std::vector<schedule::StageSeconds> times_of(const std::vector<layout::Range>& stages,
-                                             const std::vector<double>& seconds, double samples) {
-  std::vector<schedule::StageSeconds> times;
-  for (const layout::Range stage : stages) {
-    const double both =
-        samples * std::reduce(seconds.begin() + stage.begin, seconds.begin() + stage.end);
-    const double backward = (1 - kForwardOfPass) * both;
-    times.push_back({kForwardOfPass * both, backward / 2, backward / 2});
-  }
-  return times;
 }
 
 /// Of a flow, all ranks of tp together. That of the counted one, which has most of the features, is
@@ -138,6 +122,25 @@ std::vector<int64_t> norm_sums(const Plan& plan) {
   return sums;
 }
 
+/// Empty without a backward_input; else which stages leave the gradients of weights to backward_weight.
+std::string describe_split(const Plan& plan, const schedule::PipelineSchedule& schedule) {
+  const bool has_parts = std::ranges::any_of(schedule.ranks, [](const auto& actions) {
+    return std::ranges::find(actions, schedule::ActionKind::kBackwardInput,
+                             &schedule::Action::kind) != actions.end();
+  });
+  if (!has_parts) return "";
+  const std::vector<bool> split = split_stages(plan);
+  std::vector<int> whole;
+  for (int stage = 0; stage < std::ssize(split); ++stage) {
+    if (!split[stage]) whole.push_back(stage);
+  }
+  if (whole.empty()) return "; backward_weight computes the gradients of all products' weights";
+  return fmt::format("; in {} backward_input computes the gradients of weights too",
+                     whole.size() == split.size()
+                         ? "all stages"
+                         : fmt::format("stages {}", fmt::join(whole, ", ")));
+}
+
 /// Sums of uses in the order of layers are those of two ranks, or of one.
 void check_uses(const Plan& plan, std::set<std::string>& mistakes) {
   if (plan.config.train.bits != Bits::kStable) return;
@@ -159,54 +162,6 @@ void check_uses(const Plan& plan, std::set<std::string>& mistakes) {
 
 }  // namespace
 
-std::vector<layout::Range> cut_stages(std::span<const double> seconds, int num_stages) {
-  const auto layers = static_cast<int64_t>(seconds.size());
-  std::vector<double> before(layers + 1);
-  std::partial_sum(seconds.begin(), seconds.end(), before.begin() + 1);
-  // least[s][i]: the longest of s + 1 stages that have the layers from i on; end[s][i]: of the first.
-  std::vector<std::vector<double>> least(num_stages);
-  std::vector<std::vector<int64_t>> end(num_stages, std::vector<int64_t>(layers + 1, layers));
-  for (int s = 0; s < num_stages; ++s) {
-    least[s].assign(layers + 1, std::numeric_limits<double>::infinity());
-    for (int64_t i = 0; i + s < layers; ++i) {
-      if (s == 0) least[s][i] = before[layers] - before[i];
-      for (int64_t j = i + 1; s > 0 && j + s <= layers; ++j) {
-        const double longest = std::max(before[j] - before[i], least[s - 1][j]);
-        if (longest >= least[s][i]) continue;
-        least[s][i] = longest;
-        end[s][i] = j;
-      }
-    }
-  }
-  std::vector<layout::Range> stages;
-  for (int64_t begin = 0, s = num_stages - 1; s >= 0; --s) {
-    stages.push_back({begin, end[s][begin]});
-    begin = stages.back().end;
-  }
-  return stages;
-}
-
-std::vector<double> layer_seconds(const ModelFacts& model, const OperationTimes& times) {
-  std::map<std::string, double> timed;
-  for (const TimedOperation& one : times.operations) timed[one.name] = one.seconds;
-  const int64_t samples = std::max<int64_t>(1, times.samples);
-  std::vector<double> all;
-  for (const LayerFacts& layer : model.layers) {
-    ModelFacts alone;
-    alone.layers.push_back(layer);
-    double seconds = 0;
-    for (const Operation& one : operations_of(alone, samples)) {
-      const auto found = timed.find(one.name);
-      seconds += one.count * (found == timed.end() ? one.estimate : found->second);
-    }
-    const double attention = layer.attention ? layer.attention->flops() : 0;
-    const double estimate =
-        estimated_seconds(layer.product_flops() + attention, layer.elementwise_bytes);
-    all.push_back(seconds > 0 ? seconds / static_cast<double>(samples) : estimate);
-  }
-  return all;
-}
-
 Result<schedule::PipelineSchedule> read_pipeline(const std::string& file) {
   if (file.find_first_of("./") == std::string::npos) {
     std::vector<std::string_view> names;
@@ -224,18 +179,6 @@ Result<schedule::PipelineSchedule> read_pipeline(const std::string& file) {
     mistakes += fmt::format("{}{}: {}", mistakes.empty() ? "" : "\n", file, one);
   }
   return base::corrupt(mistakes);
-}
-
-Result<std::vector<schedule::StageSeconds>> stage_times(const ModelFacts& model,
-                                                        const OperationTimes& times, int num_stages,
-                                                        double samples) {
-  const std::vector<double> seconds = layer_seconds(model, times);
-  if (std::ssize(seconds) >= num_stages) {
-    return times_of(cut_stages(seconds, num_stages), seconds, samples);
-  }
-  return base::invalid_argument(
-      fmt::format("{} stages, but the model has {} layers; take fewer ranks or stages of a rank",
-                  num_stages, seconds.size()));
 }
 
 int num_stages(const Config& config) {
@@ -258,6 +201,14 @@ std::vector<layout::Range> stages_of(const Plan& plan) {
     stages.push_back({stages.back().end, layers});
   }
   return stages;
+}
+
+std::vector<bool> split_stages(const Plan& plan) {
+  std::vector<bool> split;
+  for (const layout::Range stage : stages_of(plan)) {
+    split.push_back(splits_backward(plan.model, stage));
+  }
+  return split;
 }
 
 std::vector<int> ranks_of_stages(const Plan& plan) { return schedule_of(plan, 0).rank_of_stage; }
@@ -336,7 +287,7 @@ schedule::PipelineTimeline pipeline_timeline(const Plan& plan, int data_coordina
   const double samples =
       static_cast<double>(share.samples.size()) / static_cast<double>(share.num_micro_batches);
   const schedule::PipelineTimes times{
-      times_of(stages_of(plan), layer_seconds(plan.model, plan.times), samples)};
+      stage_times(plan.model, plan.times, stages_of(plan), samples)};
   return schedule::simulate(schedule_of(plan, data_coordinate), times).or_throw();
 }
 
@@ -399,18 +350,14 @@ std::string describe_pipeline(const Plan& plan) {
   const std::vector<layout::Range> stages = stages_of(plan);
   const auto schedule = schedule_of(plan, 0);
   const schedule::PipelineTimeline timeline = pipeline_timeline(plan, 0);
-  const bool splits = std::ranges::any_of(schedule.ranks[0], [](const schedule::Action& action) {
-    return action.kind == schedule::ActionKind::kBackwardInput;
-  });
   std::string out = fmt::format(
       "{}: {} stages on {} ranks, {} micro-batches; {} of {} are bubble ({:.3f} of the work){}\n",
       name_of(schedule.kind), stages.size(), schedule.shape.num_ranks,
       schedule.shape.num_micro_batches,
       base::format_seconds(timeline.seconds - timeline.busiest_seconds),
-      base::format_seconds(timeline.seconds), timeline.bubble(),
-      splits ? "; backward_input computes the gradients of weights too" : "");
+      base::format_seconds(timeline.seconds), timeline.bubble(), describe_split(plan, schedule));
   const auto samples = static_cast<double>(plan.micro_batch);
-  const auto times = times_of(stages, layer_seconds(plan.model, plan.times), samples);
+  const auto times = stage_times(plan.model, plan.times, stages, samples);
   const int64_t element = parameter_bytes(plan.kernels.precision);
   for (size_t i = 0; i < stages.size(); ++i) {
     const layout::Range layers = stages[i];

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "hanji/base/status.h"
@@ -9,6 +8,7 @@
 #include "hanji/plan/config.h"
 #include "hanji/plan/model_facts.h"
 #include "hanji/plan/predict.h"
+#include "hanji/plan/stage_times.h"
 #include "hanji/schedule/pipeline_schedule.h"
 #include "hanji/schedule/pipeline_timeline.h"
 
@@ -16,28 +16,10 @@ namespace hanji::plan {
 
 struct Plan;
 
-/// Cuts consecutive layers into `num_stages` ranges, of which the longest takes as little time as
-/// possible; of such cuts the one with the earliest stages shortest.
-///
-/// `seconds`: of each layer, at least one per stage.
-/// Cost    O(stages layers^2).
-std::vector<layout::Range> cut_stages(std::span<const double> seconds, int num_stages);
-
-/// Seconds of forward and backward of one sample in each layer: of the operations that were timed, else
-/// an estimate.
-std::vector<double> layer_seconds(const ModelFacts& model, const OperationTimes& times);
-
 /// The schedule in a file, as `hanji simulate --schedule` and pipeline.schedule name it.
 /// Errors  invalid_argument of a name without '.' and '/', with the schedules that there are; as
 ///         base::read_file(); as schedule::pipeline_from_csv(), each line behind the name.
 Result<schedule::PipelineSchedule> read_pipeline(const std::string& file);
-
-/// What each of `num_stages` takes for a micro-batch of so many samples, cut as a plan cuts them; a third
-/// of it is forward.
-/// Errors  invalid_argument for more stages than layers.
-Result<std::vector<schedule::StageSeconds>> stage_times(const ModelFacts& model,
-                                                        const OperationTimes& times, int num_stages,
-                                                        double samples);
 
 /// The stages of all ranks of mesh.pp.
 int num_stages(const Config& config);
@@ -48,6 +30,9 @@ int64_t micro_batches_asked(const Config& config);
 
 /// The layers of each stage of a resolved plan; without a pipeline one stage of all layers.
 std::vector<layout::Range> stages_of(const Plan& plan);
+
+/// Which of them leave gradients of weights to backward_weight.
+std::vector<bool> split_stages(const Plan& plan);
 
 /// The rank along mesh.pp of each stage of a checked plan.
 std::vector<int> ranks_of_stages(const Plan& plan);

@@ -136,6 +136,67 @@ TEST(PlanOfAPipeline, GpipeKeepsTheActivationsOfAllMicroBatches) {
   EXPECT_EQ(kept(PipelineKind::kGpipe), 4 * kept(PipelineKind::k1F1B)) << "8 micro-batches and 2";
 }
 
+/// Zero-bubble on two ranks, of four layers and the ends.
+PlanInputs split_in_two(bool splits) {
+  PlanInputs inputs = staged(2);
+  inputs.config.pipeline.schedule = PipelineKind::kZbH1;
+  inputs.config.pipeline.cut = {3};
+  for (size_t i = 1; !splits && i < inputs.model->layers.size(); ++i) {
+    inputs.model->layers[i].for_weights.reset();
+  }
+  return inputs;
+}
+
+TEST(PlanOfAPipeline, SaysWhichStagesSplitTheirBackward) {
+  EXPECT_THAT(describe(made(split_in_two(true))),
+              HasSubstr("backward_weight computes the gradients of all products' weights"));
+  EXPECT_THAT(describe(made(split_in_two(false))),
+              HasSubstr("in all stages backward_input computes the gradients of weights too"));
+  PlanInputs one = split_in_two(true);
+  for (LayerFacts& layer : one.model->layers) {
+    if (&layer >= &one.model->layers[3]) layer.for_weights.reset();
+  }
+  EXPECT_THAT(describe(made(one)), HasSubstr("in stages 1 backward_input computes"));
+  EXPECT_THAT(split_stages(made(one)), ElementsAre(true, false));
+  EXPECT_THAT(describe(made(staged(2))), testing::Not(HasSubstr("backward_input")));
+}
+
+TEST(PlanOfAPipeline, ASplitBackwardShortensTheStepAndKeepsWhatWeightsNeed) {
+  const Plan split = made(split_in_two(true)), whole = made(split_in_two(false));
+  EXPECT_LT(pipeline_timeline(split, 0).bubble(), pipeline_timeline(whole, 0).bubble());
+  EXPECT_NEAR(pipeline_timeline(split, 0).busiest_seconds,
+              pipeline_timeline(whole, 0).busiest_seconds, 1e-12);
+  PlanInputs more = split_in_two(true);
+  for (LayerFacts& layer : more.model->layers) {
+    if (layer.for_weights) layer.for_weights->fixed += 1 << 20;
+  }
+  const auto kept = [](const Plan& plan) {
+    const auto lines = rank_memory(plan, plan.micro_batch, 1);
+    return std::ranges::find(lines, "activations", &MemoryLine::category)->bytes;
+  };
+  const int64_t added = kept(made(more)) - kept(split);
+  EXPECT_GE(added, int64_t{1} << 20) << "the last rank has a backward_weight to come";
+  EXPECT_EQ(added % (1 << 20), 0);
+}
+
+TEST(PlanOfAPipeline, LayersTakeAThirdOfTheirProductsForWeights) {
+  ModelFacts facts = *staged(2).model;
+  const OperationTimes none;
+  const auto times = layer_times(facts, none);
+  const auto& block = times[1];
+  EXPECT_EQ(times[0].backward_weight, 0) << "its products, if it has any, are not split";
+  EXPECT_GT(block.backward_weight, 0);
+  EXPECT_LT(block.backward_weight, block.forward) << "norms and attention have no weights";
+  facts.layers[1].is_repeated = true;
+  const auto again = layer_times(facts, none)[1];
+  EXPECT_NEAR(again.backward_input, block.backward_input + block.forward, 1e-12);
+  EXPECT_NEAR(again.backward_weight, block.backward_weight, 1e-12);
+  const std::vector<Range> stages = {{0, 2}};
+  const auto stage = stage_times(facts, none, stages, 1)[0];
+  EXPECT_NEAR(stage.backward_weight, times[0].backward_input + block.backward_weight, 1e-12)
+      << "for the input of layer 0 nobody waits";
+}
+
 TEST(PlanOfAPipeline, AllMistakesAreNamedAtOnce) {
   PlanInputs inputs = staged(2);
   inputs.config.pipeline.schedule = PipelineKind::kDualPipeV;
@@ -174,6 +235,8 @@ TEST(PlanOfAPipeline, JsonKeepsTheStages) {
   EXPECT_EQ(stages_of(read), stages_of(plan));
   EXPECT_EQ(step_actions(read, 1), step_actions(plan, 1));
   EXPECT_EQ(pipeline_facts(read).tied.size(), 1u);
+  EXPECT_EQ(read.model.layers[1].for_weights, plan.model.layers[1].for_weights);
+  EXPECT_EQ(read.model.layers[0].for_weights, std::nullopt);
 }
 
 PlanInputs stable_v(int pp) {

@@ -101,9 +101,11 @@ double optimizer_seconds(const StepFacts& facts) {
 std::set<std::vector<int64_t>> orders_of_stages(const Plan& plan, int data_coordinate) {
   const DataShare& share = plan.shares[data_coordinate];
   const auto schedule = schedule_of(plan.config, share.num_micro_batches).or_throw();
+  const std::vector<bool> split = split_stages(plan);
   std::set<std::vector<int64_t>> orders;
   for (int stage = 0; stage < schedule.num_stages(); ++stage) {
-    auto order = schedule::gradient_order(schedule.ranks[schedule.rank_of_stage[stage]], stage);
+    auto order = schedule::gradient_order(schedule.ranks[schedule.rank_of_stage[stage]], stage,
+                                          split[stage]);
     for (int64_t& one : order) one += share.samples.begin / plan.config.train.grain;
     orders.insert(std::move(order));
   }
@@ -144,7 +146,8 @@ StableGrains stable_grains(const Plan& plan) {
 
 std::vector<int64_t> grains_in_order(const Plan& plan, int rank, int stage) {
   const int64_t first = share_of(plan, rank).samples.begin / plan.config.train.grain;
-  std::vector<int64_t> grains = schedule::gradient_order(step_actions(plan, rank), stage);
+  std::vector<int64_t> grains =
+      schedule::gradient_order(step_actions(plan, rank), stage, split_stages(plan)[stage]);
   for (int64_t& one : grains) one += first;
   return grains;
 }

@@ -43,18 +43,37 @@ RankStep step_of(const Plan& plan, int64_t micro_batch, const RankPart& part) {
   return {schedule.ranks[plan.mesh.coordinate(part.rank, "pp")], micro_batch, part.samples};
 }
 
-/// Of the micro-batches of a step, where most of them are under way. What a stage passes on is not kept.
+/// Of a micro-batch in a stage. What the stage passes on is not kept. Layer 0 keeps all until
+/// backward_weight, and the gradient of what it has passed on.
+schedule::KeptBytes kept_in_stage(const Plan& plan, layout::Range layers, int64_t samples) {
+  const std::vector<LayerFacts>& all = plan.model.layers;
+  const int64_t element = parameter_bytes(plan.kernels.precision);
+  const bool splits = splits_backward(plan.model, layers);
+  schedule::KeptBytes bytes;
+  if (layers.end < std::ssize(all)) bytes.forward = -all[layers.end - 1].flow.of(samples);
+  for (int64_t i = layers.end - 1; i >= layers.begin; --i) {
+    const int64_t kept = all[i].kept.of(samples);
+    bytes.forward += kept;
+    if (!splits) continue;
+    if (i == 0) {
+      bytes.weights += kept + all[i].flow.of(samples);
+    } else if (all[i].for_weights) {
+      bytes.weights += all[i].for_weights->of(samples);
+    } else {
+      for (const ParameterFacts& one : plan.model.parameters) {
+        if (one.layer == i) bytes.weights += element * one.elements;
+      }
+    }
+    bytes.growth = std::max(bytes.growth, bytes.weights - bytes.forward);
+  }
+  return bytes;
+}
+
+/// Of the micro-batches of a step, where most of them are under way.
 int64_t kept_bytes(const Plan& plan, const RankStep& step) {
   const std::vector<layout::Range> stages = stages_of(plan);
   return schedule::peak_bytes(step.actions, [&](const schedule::Action& forward) {
-    const layout::Range layers = stages[forward.stage];
-    const int64_t samples = step.samples_of(forward);
-    int64_t bytes = 0;
-    for (int64_t i = layers.begin; i < layers.end; ++i) {
-      bytes += plan.model.layers[i].kept.of(samples);
-    }
-    const bool is_last = layers.end == std::ssize(plan.model.layers);
-    return is_last ? bytes : bytes - plan.model.layers[layers.end - 1].flow.of(samples);
+    return kept_in_stage(plan, stages[forward.stage], step.samples_of(forward));
   });
 }
 
@@ -62,14 +81,13 @@ int64_t kept_bytes(const Plan& plan, const RankStep& step) {
 int64_t flow_bytes(const Plan& plan, const RankStep& step) {
   const std::vector<layout::Range> stages = stages_of(plan);
   int64_t largest = 0;
-  const int64_t received =
-      schedule::peak_bytes(step.actions, [&](const schedule::Action& forward) -> int64_t {
-        const int64_t first = stages[forward.stage].begin;
-        if (first == 0) return 0;
-        const int64_t bytes = plan.model.layers[first - 1].flow.of(step.samples_of(forward));
-        largest = std::max(largest, bytes);
-        return bytes;
-      });
+  const int64_t received = schedule::peak_bytes(step.actions, [&](const schedule::Action& forward) {
+    const int64_t first = stages[forward.stage].begin;
+    if (first == 0) return schedule::KeptBytes();
+    const int64_t bytes = plan.model.layers[first - 1].flow.of(step.samples_of(forward));
+    largest = std::max(largest, bytes);
+    return schedule::KeptBytes{.forward = bytes};
+  });
   return received + 2 * largest;
 }
 

@@ -75,8 +75,9 @@ std::string_view name_of(ActionKind kind) {
 
 bool is_compute(ActionKind kind) { return kind <= ActionKind::kBackwardWeight; }
 
-bool adds_gradients(ActionKind kind) {
-  return kind == ActionKind::kBackward || kind == ActionKind::kBackwardWeight;
+bool adds_gradients(ActionKind kind, bool splits) {
+  return kind == ActionKind::kBackward ||
+         kind == (splits ? ActionKind::kBackwardWeight : ActionKind::kBackwardInput);
 }
 
 Pass pass_of(const Action& action) { return {action.stage, action.micro_batch}; }
@@ -141,33 +142,40 @@ bool completes_gradients(const ActionList& actions, size_t index) {
   return next != actions.end() && next->kind == ActionKind::kReduce;
 }
 
-/// backward_input computes the gradients of parameters too.
-std::vector<int64_t> gradient_order(const ActionList& actions, int stage) {
+std::vector<int64_t> gradient_order(const ActionList& actions, int stage, bool splits) {
   std::vector<int64_t> order;
   for (const Action& action : actions) {
-    const bool computes =
-        action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
-    if (computes && action.stage == stage) order.push_back(action.micro_batch);
+    if (adds_gradients(action.kind, splits) && action.stage == stage) {
+      order.push_back(action.micro_batch);
+    }
   }
   return order;
 }
 
-int64_t peak_bytes(const ActionList& actions, const std::function<int64_t(const Action&)>& kept) {
+int64_t peak_bytes(const ActionList& actions, const std::function<KeptBytes(const Action&)>& kept) {
   std::set<Pass> has_backward;
   for (const Action& action : actions) {
     if (adds_gradients(action.kind)) has_backward.insert(pass_of(action));
   }
-  std::map<Pass, int64_t> alive;
+  std::map<Pass, KeptBytes> alive;
   int64_t now = 0;
   int64_t peak = 0;
   for (const Action& action : actions) {
-    if (action.kind == ActionKind::kForward) {
-      const int64_t bytes = has_backward.contains(pass_of(action)) ? kept(action) : 0;
-      alive[pass_of(action)] = bytes;
-      peak = std::max(peak, now += bytes);
-    } else if (adds_gradients(action.kind)) {
-      now -= alive[pass_of(action)];
+    if (!is_compute(action.kind)) continue;
+    KeptBytes& own = alive[pass_of(action)];
+    switch (action.kind) {
+      case ActionKind::kForward:
+        if (has_backward.contains(pass_of(action))) own = kept(action);
+        now += own.forward;
+        break;
+      case ActionKind::kBackward: now -= own.forward; break;
+      case ActionKind::kBackwardInput:
+        peak = std::max(peak, now + own.growth);
+        now += own.weights - own.forward;
+        break;
+      default: now -= own.weights;
     }
+    peak = std::max(peak, now);
   }
   return peak;
 }

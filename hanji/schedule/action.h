@@ -25,8 +25,9 @@ enum class ActionKind : uint8_t {
 std::string_view name_of(ActionKind kind);
 /// Forwards and backwards of any kind.
 bool is_compute(ActionKind kind);
-/// kBackward and kBackwardWeight: what a forward has kept is free afterwards.
-bool adds_gradients(ActionKind kind);
+/// Whether an action computes gradients of its stage's parameters. `splits`: the stage leaves them to
+/// backward_weight; else backward_input computes them too, and backward_weight nothing.
+bool adds_gradients(ActionKind kind, bool splits = true);
 
 /// One thing that a rank does in a step, with one stage (a range of a model's layers) and one
 /// micro-batch. Unshard, reshard and reduce are of the whole stage; their micro_batch is 0.
@@ -70,13 +71,21 @@ Status check(const ActionList& actions);
 /// they may leave while it runs. Without a reduce none is.
 bool completes_gradients(const ActionList& actions, size_t index);
 
-/// The micro-batches of a stage in the order in which their backwards add to its gradients.
-std::vector<int64_t> gradient_order(const ActionList& actions, int stage);
+/// The micro-batches of a stage in the order in which their backwards add to its gradients. `splits`: as
+/// of adds_gradients().
+std::vector<int64_t> gradient_order(const ActionList& actions, int stage, bool splits);
+
+/// What a micro-batch keeps in a stage, in bytes.
+struct KeptBytes {
+  int64_t forward = 0;  ///< From its forward to its backward or backward_input.
+  int64_t weights = 0;  ///< From its backward_input to its backward_weight.
+  int64_t growth = 0;   ///< By which backward_input exceeds `forward` before it ends.
+};
 
 /// The most bytes that a rank keeps for backwards to come, at any point of a checked list.
 ///
-/// Units   `kept(forward)` is what that forward leaves; it is freed with its backward, or with its
-///         backward_weight. A forward that has no backward leaves nothing once it is over.
-int64_t peak_bytes(const ActionList& actions, const std::function<int64_t(const Action&)>& kept);
+/// Units   `kept(forward)` is of that forward's micro-batch. A forward that has no backward leaves nothing
+///         once it is over.
+int64_t peak_bytes(const ActionList& actions, const std::function<KeptBytes(const Action&)>& kept);
 
 }  // namespace hanji::schedule

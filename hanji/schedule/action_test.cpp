@@ -88,15 +88,33 @@ TEST(Actions, OnlyTheLastBackwardBeforeAReduceCompletesTheGradients) {
 }
 
 TEST(Actions, MemoryIsTheMostThatIsKeptAtOnce) {
-  const auto bytes = [](const Action& forward) { return 10 + forward.micro_batch; };
+  const auto bytes = [](const Action& forward) {
+    return KeptBytes{.forward = 10 + forward.micro_batch};
+  };
   EXPECT_EQ(peak_bytes(train_actions(3), bytes), 12);
   EXPECT_EQ(peak_bytes(one_forward_one_backward(), bytes), 11 + 12);
   EXPECT_EQ(peak_bytes(forward_actions({0}, 0, 3), bytes), 0) << "no backward keeps anything";
-  EXPECT_EQ(peak_bytes({of(Kind::kForward, 0), of(Kind::kBackwardInput, 0), of(Kind::kForward, 1),
-                        of(Kind::kBackwardWeight, 0), of(Kind::kBackward, 1)},
-                       bytes),
-            21)
-      << "a backward_input frees nothing yet";
+}
+
+TEST(Actions, MemoryOfASplitBackwardIsThatOfItsParts) {
+  const ActionList actions = {of(Kind::kForward, 0),        of(Kind::kBackwardInput, 0),
+                              of(Kind::kForward, 1),        of(Kind::kBackwardInput, 1),
+                              of(Kind::kBackwardWeight, 0), of(Kind::kBackwardWeight, 1)};
+  const auto peak = [&](KeptBytes bytes) {
+    return peak_bytes(actions, [&](const Action&) { return bytes; });
+  };
+  EXPECT_EQ(peak({.forward = 10}), 10) << "backward_input frees all";
+  EXPECT_EQ(peak({.forward = 10, .weights = 4}), 4 + 10);
+  EXPECT_EQ(peak({.forward = 10, .weights = 12}), 12 + 12);
+  EXPECT_EQ(peak({.forward = 10, .weights = 4, .growth = 3}), 4 + 10 + 3);
+}
+
+TEST(Actions, GradientsAreAddedByTheSecondPartOfASplitBackward) {
+  const ActionList actions = {of(Kind::kForward, 0),        of(Kind::kForward, 1),
+                              of(Kind::kBackwardInput, 0),  of(Kind::kBackwardInput, 1),
+                              of(Kind::kBackwardWeight, 1), of(Kind::kBackwardWeight, 0)};
+  EXPECT_THAT(gradient_order(actions, 0, true), testing::ElementsAre(1, 0));
+  EXPECT_THAT(gradient_order(actions, 0, false), testing::ElementsAre(0, 1));
 }
 
 }  // namespace

@@ -210,7 +210,7 @@ std::optional<int64_t> in_flight_formula(PipelineKind kind, const PipelineShape&
 }
 
 int64_t max_in_flight(const ActionList& actions) {
-  return peak_bytes(actions, [](const Action&) { return int64_t{1}; });
+  return peak_bytes(actions, [](const Action&) { return KeptBytes{.forward = 1, .weights = 1}; });
 }
 
 std::vector<std::string> incomplete_passes(const PipelineSchedule& schedule) {

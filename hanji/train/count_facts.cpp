@@ -3,13 +3,16 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <set>
 
 #include "hanji/base/at_end.h"
 #include "hanji/comm/dtype.h"
+#include "hanji/compute/deferred.h"
 #include "hanji/data/batch.h"
 #include "hanji/layers/model.h"
 #include "hanji/lens/cost.h"
@@ -37,6 +40,8 @@ struct LayerCount {
   int64_t flow = 0;
   int64_t peak = 0;  ///< In its backward, of everything.
   std::vector<parallel::tensor::AxisCall> calls;
+  int64_t deferred = 0;  ///< Held by gradients of weights that a backward leaves.
+  std::set<const c10::TensorImpl*> deferred_of;  ///< These weights.
 };
 
 /// Where the collectives of the pass that runs go.
@@ -84,6 +89,14 @@ class Pass : public lens::Observer {
     return std::move(counts_);
   }
 
+  /// The same with a backward that leaves the gradients of weights where it can.
+  std::vector<LayerCount> run_deferring(const layers::Batch& batch,
+                                        const std::vector<layers::LayerScope>& scopes) {
+    const compute::DeferGradients deferring;
+    deferring_ = &deferring;
+    return run(batch, scopes);
+  }
+
   void before(const lens::Operation& operation) override {
     flops_ = lens::flops(operation);
     LayerCount& count = counts_[static_cast<size_t>(layer_)];
@@ -114,7 +127,21 @@ class Pass : public lens::Observer {
     return next;
   }
 
-  void end_backward() { counts_[static_cast<size_t>(layer_)].peak = memory_.recent_peak_bytes(); }
+  void end_backward() {
+    LayerCount& count = counts_[static_cast<size_t>(layer_)];
+    count.peak = memory_.recent_peak_bytes();
+    if (deferring_ == nullptr) return;
+    std::set<const void*> seen;
+    for (; num_deferred_ < deferring_->deferred.size(); ++num_deferred_) {
+      const compute::DeferredGradient& one = deferring_->deferred[num_deferred_];
+      const auto& leaf = dynamic_cast<torch::autograd::AccumulateGrad&>(*one.weight.function);
+      count.deferred_of.insert(leaf.variable.unsafeGetTensorImpl());
+      for (const at::Tensor& held : one.held) {
+        const bool is_new = seen.insert(held.storage().unsafeGetStorageImpl()).second;
+        if (is_new) count.deferred += static_cast<int64_t>(held.storage().nbytes());
+      }
+    }
+  }
 
   /// A gradient of what `layer` has passed on is there, so the layers after it are done.
   void begin_backward(int64_t layer) {
@@ -153,6 +180,8 @@ class Pass : public lens::Observer {
   std::vector<LayerCount> counts_;
   int64_t layer_ = 0;
   double flops_ = 0;
+  const compute::DeferGradients* deferring_ = nullptr;
+  size_t num_deferred_ = 0;
 };
 
 plan::Amount amount(int64_t few, int64_t more) {
@@ -169,6 +198,18 @@ std::vector<int64_t> beside_kept(const std::vector<LayerCount>& counts) {
     beside.push_back(std::max<int64_t>(0, one.peak - kept));
   }
   return beside;
+}
+
+/// Of a layer whose backward can be split; gradients that are not left are kept as they are.
+std::optional<plan::Amount> for_weights(const layers::Model& model, int64_t layer,
+                                        const LayerCount& few, const LayerCount& more) {
+  if (few.deferred_of.empty()) return std::nullopt;
+  plan::Amount kept = amount(few.deferred, more.deferred);
+  for (const at::Tensor& one : model.layer_parameters(layer)) {
+    if (!one.requires_grad() || few.deferred_of.contains(one.unsafeGetTensorImpl())) continue;
+    kept.fixed += static_cast<int64_t>(one.nbytes());
+  }
+  return kept;
 }
 
 /// The calls of one layer in two passes, in the order in which they ran.
@@ -258,8 +299,15 @@ plan::ModelFacts count(layers::Model& model, const ReadSamples& read,
     read(samples, batch);
     return Pass(model, sink).run(batch, scopes);
   };
-  pass(kFew);  // fills caches
+  const auto deferring = [&](int64_t samples) {
+    read(samples, batch);
+    return Pass(model, sink).run_deferring(batch, scopes);
+  };
+  const std::vector<LayerCount> few_split = deferring(kFew);  // fills caches, too
   const std::vector<LayerCount> few = pass(kFew), more = pass(kMore);
+  const bool splits = std::ranges::any_of(
+      few_split, [](const LayerCount& one) { return !one.deferred_of.empty(); });
+  const std::vector<LayerCount> more_split = splits ? deferring(kMore) : few_split;
   const layout::Cut cut = model.cut();
   plan::ModelFacts facts;
   const std::vector<int64_t> few_beside = beside_kept(few), more_beside = beside_kept(more);
@@ -267,6 +315,8 @@ plan::ModelFacts count(layers::Model& model, const ReadSamples& read,
     facts.layers.push_back(facts_of(few[i], more[i]));
     facts.layers.back().name = fmt::format("layer {}", i);
     facts.layers.back().backward = amount(few_beside[i], more_beside[i]);
+    facts.layers.back().for_weights =
+        for_weights(model, static_cast<int64_t>(i), few_split[i], more_split[i]);
   }
   for (const auto& [name, tensor] : parallel::learning_parameters(model)) {
     const int64_t first = model.layer_of(tensor);

@@ -16,7 +16,8 @@ namespace hanji::train {
 ///
 /// Result  the facts of the layers as they are run: with compute.recompute those of its repetitions.
 ///         Nothing is timed.
-/// Cost    the model in memory, and three passes over two or four samples on one thread.
+/// Cost    the model in memory, and three passes over two or four samples on one thread; four where
+///         the backward of a layer can be split.
 /// Errors  throws what the model throws.
 plan::ModelFacts count_facts(const plan::Config& config, const Workload& workload);
 

@@ -117,7 +117,8 @@ StagedModel stage(layers::Model& model, const plan::Plan& plan, const Ranks& ran
   const bool several = ranks.stages.has_value();
   const comm::Group& group = several ? *ranks.stages : ranks.all;
   const parallel::Stages stages =
-      several ? parallel::Stages{plan::stages_of(plan), plan::ranks_of_stages(plan)}
+      several ? parallel::Stages{plan::stages_of(plan), plan::ranks_of_stages(plan),
+                                 plan::split_stages(plan)}
               : parallel::Stages{{{0, model.num_layers()}}, {ranks.all.rank()}};
   auto norm = block_norm(model, plan, ranks, stages);
   if (several) parallel::keep_stages_of(group.rank(), stages, model);

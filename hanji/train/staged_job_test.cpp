@@ -191,17 +191,22 @@ TEST_F(StagedJob, TrainsAsOneRankDoes) {
   expect_the_run_of_one_rank({.pp = 2, .recompute = true});
 }
 
-/// In each step of a rank, the buckets that have left before the last backward of its lower stage is
-/// through the flow that its last layer returns, of `events` (layers that are so far; -1: a bucket).
-std::vector<int64_t> early_buckets(const std::vector<int64_t>& events, layout::Range lower) {
+constexpr int64_t kBucket = -1, kLower = 1;
+
+/// In each step of a rank, the buckets that have left before the last gradient of a parameter of its lower
+/// stage.
+std::vector<int64_t> early_buckets(const std::vector<int64_t>& events) {
   std::vector<int64_t> early;
   const auto step = std::ssize(events) / kStagedSteps;
   for (int64_t first = 0; first < std::ssize(events); first += step) {
     const std::span<const int64_t> all = std::span(events).subspan(first, step);
-    const auto last = std::find(all.rbegin(), all.rend(), lower.end - 1);
-    early.push_back(std::count(last, all.rend(), -1));
+    early.push_back(std::count(std::find(all.rbegin(), all.rend(), kLower), all.rend(), kBucket));
   }
   return early;
+}
+
+bool is_among(const std::vector<at::Tensor>& some, const at::Tensor& one) {
+  return std::ranges::any_of(some, [&](const at::Tensor& other) { return other.is_same(one); });
 }
 
 TEST_F(StagedJob, GradientsOfAStageLeaveAfterItsLastBackward) {
@@ -211,39 +216,32 @@ TEST_F(StagedJob, GradientsOfAStageLeaveAfterItsLastBackward) {
         staged_plan({.pp = 2, .dp = 2, .schedule = kind, .virtual_stages = asked}, dataset());
     plan.config.comm.bucket_bytes = 1;  // a bucket of each parameter
     std::vector<std::vector<int64_t>> events(plan.ranks);
-    std::vector<layout::Range> lower(plan.ranks);
     std::vector<int64_t> upper_alone(plan.ranks);
     const auto make = [&](const plan::Plan& of, const comm::Group& group) {
       std::vector<int64_t>& mine = events[group.rank()];
       parallel::DataParallelOptions options = reduction(of);
       options.hook.name = "recorded";
       options.hook.begin = [&](parallel::GradientBucket& bucket, const comm::Group& over) {
-        mine.push_back(-1);
+        mine.push_back(kBucket);
         return comm::all_reduce(bucket.flat, over);
       };
       Job job = assemble(of, group, options);
-      job.scopes.push_back([&mine](int64_t layer, layers::Flow flow, const layers::RunLayer& run) {
-        flow = run(std::move(flow));
-        flow[0].register_hook([&mine, layer](const at::Tensor&) { mine.push_back(layer); });
-        return flow;
-      });
       std::vector<std::vector<at::Tensor>> parts;
       for (int stage = 0; stage <= job.pipeline.stages().last(); ++stage) {
         if (!job.pipeline.has(stage)) continue;
         parts.push_back(learning_in(*job.model, job.pipeline.stages().layers[stage]));
       }
-      upper_alone[group.rank()] = std::ranges::count_if(parts[1], [&](const at::Tensor& one) {
-        return std::ranges::none_of(parts[0], [&](const auto& low) { return low.is_same(one); });
-      });
-      const auto& stages = job.pipeline.stages();
-      const auto first = std::ranges::find(stages.ranks, job.stages->rank()) - stages.ranks.begin();
-      lower[group.rank()] = stages.layers[first];
+      upper_alone[group.rank()] = std::ranges::count_if(
+          parts[1], [&](const at::Tensor& one) { return !is_among(parts[0], one); });
+      const auto low = std::ranges::find_if(
+          parts[0], [&](const at::Tensor& one) { return !is_among(parts[1], one); });
+      low->register_hook([&mine](const at::Tensor&) { mine.push_back(kLower); });
       return job;
     };
     run_job(plan, dataset(), {.make = make});
     for (int rank = 0; rank < plan.ranks; ++rank) {
       EXPECT_GT(upper_alone[rank], 0);
-      EXPECT_THAT(early_buckets(events[rank], lower[rank]), Each(Ge(upper_alone[rank])))
+      EXPECT_THAT(early_buckets(events[rank]), Each(Ge(upper_alone[rank])))
           << name_of(kind) << ", rank " << rank;
     }
   }

@@ -41,6 +41,7 @@ struct StagedCase {
   std::function<std::shared_ptr<layers::Model>()> make;
   std::function<layers::Batch(int step, layout::Range samples)> batch;
   bool recompute = false;
+  bool splits = false;  ///< Backward in two parts, where the schedule has them.
 };
 
 GptOptions small_gpt() {
@@ -67,7 +68,7 @@ StagedCase gpt_case(const GptOptions& options) {
                          .num_valid = samples.size() * length - 1,
                          .counters = {.seed = 3, .step = step}};
   };
-  return {[options] { return models::make_gpt(options); }, batch};
+  return {.make = [options] { return models::make_gpt(options); }, .batch = batch, .splits = true};
 }
 
 /// Values by formula: ranks are threads, and torch's generator is one for all of them.
@@ -156,8 +157,10 @@ StagedValues train_whole(const StagedCase& one, int64_t count) {
 }
 
 /// As even as they can be, the first ones longer.
-Stages stages_of(const layers::Model& model, const schedule::PipelineSchedule& schedule) {
+Stages stages_of(const layers::Model& model, const schedule::PipelineSchedule& schedule,
+                 bool splits) {
   Stages stages;
+  stages.splits.assign(schedule.num_stages(), splits);
   const int64_t layers = model.num_layers();
   for (int i = 0; i < schedule.num_stages(); ++i) {
     stages.layers.push_back(
@@ -167,12 +170,22 @@ Stages stages_of(const layers::Model& model, const schedule::PipelineSchedule& s
   return stages;
 }
 
+/// Sums that change when a backward adds to a parameter.
+std::vector<double> gradients_of(const std::vector<NamedParameter>& parameters) {
+  std::vector<double> sums;
+  for (const NamedParameter& one : parameters) {
+    const at::Tensor& gradient = one.tensor.grad();
+    sums.push_back(gradient.defined() ? gradient.abs().sum().item<double>() : 0);
+  }
+  return sums;
+}
+
 StagedValues train_stages(const StagedCase& one, const schedule::PipelineSchedule& schedule,
                           const comm::Group& group) {
   const auto model = one.make();
   const int64_t count = schedule.shape.num_micro_batches;
   const schedule::ActionList& actions = schedule.ranks[group.rank()];
-  Pipeline pipeline(*model, stages_of(*model, schedule), group);
+  Pipeline pipeline(*model, stages_of(*model, schedule, one.splits), group);
   parallel::keep_stages_of(group.rank(), pipeline.stages(), *model);
   const parallel::TiedParameters tied(*model, pipeline.stages(), group);
   const auto scopes = scopes_of(one, *model);
@@ -197,16 +210,21 @@ StagedValues train_stages(const StagedCase& one, const schedule::PipelineSchedul
                   .backward =
                       [&](const Action& action, bool /*is_last*/) {
                         order.push_back(action);
+                        const auto before = gradients_of(parameters);
                         pipeline.backward(action, losses[action.micro_batch]);
+                        EXPECT_TRUE(pipeline.stages().adds_gradients(action) ||
+                                    gradients_of(parameters) == before)
+                            << to_string(action);
+                        if (action.kind == schedule::ActionKind::kBackwardWeight) return;
                         if (action.stage != pipeline.stages().last()) return;
                         loss += losses[action.micro_batch].item<double>();
                       },
                   .reduce = [&](const Action& action) { order.push_back(action); }});
     schedule::ActionList expected = actions;
-    std::erase_if(expected, [](const Action& action) {
+    std::erase_if(expected, [&](const Action& action) {
       return action.kind == schedule::ActionKind::kSend ||
              action.kind == schedule::ActionKind::kReceive ||
-             action.kind == schedule::ActionKind::kBackwardWeight;
+             (action.kind == schedule::ActionKind::kBackwardWeight && !one.splits);
     });
     EXPECT_EQ(order, expected);
     std::vector<at::Tensor> gradients;
@@ -259,6 +277,28 @@ TEST(StagedGpt, TrainsAsTheWholeOneInEverySchedule) {
   }
 }
 
+TEST(StagedGpt, TrainsAsTheWholeOneWithASplitBackwardOnEveryNumberOfRanks) {
+  for (const int ranks : {2, 5, 8}) {
+    expect_values_of_whole(gpt_case(small_gpt()), PipelineKind::kZbH1, {ranks, 9, 1});
+  }
+  for (const bool tied : {true, false}) {
+    for (const bool recompute : {true, false}) {
+      GptOptions options = small_gpt();
+      options.tied = tied;
+      StagedCase gpt = gpt_case(options);
+      gpt.recompute = recompute;
+      expect_values_of_whole(gpt, PipelineKind::kInterleavedZb, {2, 4, 2});
+      expect_values_of_whole(gpt, PipelineKind::kZbV, {3, 6, 2});
+    }
+  }
+}
+
+TEST(StagedGpt, TrainsAsTheWholeOneWhereAStageDoesNotSplit) {
+  StagedCase gpt = gpt_case(small_gpt());
+  gpt.splits = false;
+  expect_values_of_whole(gpt, PipelineKind::kZbH1, {3, 4, 1});
+}
+
 TEST(StagedGpt, TrainsAsTheWholeOneOnARankForEachLayer) {
   expect_values_of_whole(gpt_case(small_gpt()), PipelineKind::k1F1B, {8, 5, 1});
 }
@@ -276,9 +316,13 @@ TEST(StagedGpt, TrainsAsTheWholeOneWhereLayersAreRecomputed) {
 }
 
 TEST(StagedModule, TrainsAsTheWholeOneInEverySchedule) {
-  for (const PipelineKind kind : {PipelineKind::kGpipe, PipelineKind::k1F1B}) {
+  for (const PipelineKind kind : {PipelineKind::kGpipe, PipelineKind::k1F1B, PipelineKind::kZbH1}) {
     expect_values_of_whole(sequential_case(), kind, {3, 5, 1});
   }
+  // The gradients of its weights are computed at once, and added by backward_weight.
+  StagedCase splits = sequential_case();
+  splits.splits = true;
+  expect_values_of_whole(splits, PipelineKind::kZbH1, {3, 5, 1});
   for (const PipelineKind kind : {PipelineKind::kInterleaved, PipelineKind::kLoopedBfs}) {
     expect_values_of_whole(sequential_case(), kind, {3, 6, 3});
   }

@@ -20,6 +20,7 @@ namespace hanji::train {
 namespace {
 
 using schedule::Action;
+using schedule::ActionKind;
 using trace::Category;
 using trace::Span;
 
@@ -140,20 +141,14 @@ class StepWalk {
   }
 
   void backward(const Action& action, bool completes_gradients) {
+    if (action.kind == ActionKind::kBackwardWeight)
+      return differentiate(action, {}, completes_gradients);
     UnderWay& pass = under_way_[action.micro_batch];
     const layers::LossSum loss = std::exchange(pass.loss, {});
     --num_under_way_;
-    if (by_grain() && job_.stages) begin_grain(job_, grain_of(action), action.stage);
     inputs_.memory.begin_backward();
-    {
-      const Span span(job_.group.recorder(), "backward", Category::kCompute);
-      if (completes_gradients || by_grain()) {
-        job_.pipeline.backward(action, loss.sum);
-      } else {
-        job_.strategy->accumulate([&] { job_.pipeline.backward(action, loss.sum); });
-      }
-      inputs_.memory.end_backward();
-    }
+    differentiate(action, loss.sum, completes_gradients);
+    inputs_.memory.end_backward();
     if (is_last_stage(action)) {
       pass.loss_sum = loss.sum.item<double>();
       pass.num_targets = static_cast<double>(loss.count);
@@ -164,6 +159,19 @@ class StepWalk {
     mine_.statistics.add(std::exchange(pass, {}).statistics);
     if (by_grain()) {
       job_.totals->add(grain_of(action), std::exchange(mine_, {}).values(num_statistics()));
+    }
+  }
+
+  void differentiate(const Action& action, const at::Tensor& loss, bool completes_gradients) {
+    const bool adds = job_.pipeline.stages().adds_gradients(action);
+    if (adds && by_grain() && job_.stages) begin_grain(job_, grain_of(action), action.stage);
+    const bool is_whole = adds && action.kind != ActionKind::kBackwardWeight;
+    const Span span(job_.group.recorder(), is_whole ? "backward" : name_of(action.kind),
+                    Category::kCompute);
+    if (!adds || completes_gradients || by_grain()) {
+      job_.pipeline.backward(action, loss);
+    } else {
+      job_.strategy->accumulate([&] { job_.pipeline.backward(action, loss); });
     }
   }
 

@@ -60,6 +60,7 @@ struct Tampering {
       [](const plan::Plan& plan, const comm::Group& group) { return assemble(plan, group); };
   std::function<void(Job&)> at_start = [](Job&) {};
   std::function<void(Job&)> before_update = [](Job&) {};
+  std::function<void(schedule::ActionList&)> actions = [](schedule::ActionList&) {};
   std::function<void(const Job&)> at_end = [](const Job&) {};
 };
 
@@ -79,7 +80,16 @@ inline JobRun run_rank(const plan::Plan& plan, const Dataset& dataset, const com
                     .save = [](int64_t, double) {},
                     .before_update = [&] { tampering.before_update(job); }};
   inputs.step = [&](Job& in, const plan::TrainConfig& train, const StepInputs& step) {
-    const StepResult result = run_step(in, train, step);
+    schedule::ActionList actions = step.actions;
+    tampering.actions(actions);
+    const StepResult result = run_step(in, train,
+                                       {.number = step.number,
+                                        .micro_batches = step.micro_batches,
+                                        .actions = actions,
+                                        .memory = step.memory,
+                                        .learning_rate = step.learning_rate,
+                                        .before_update = step.before_update,
+                                        .stop_signal = step.stop_signal});
     run.losses.push_back(result.loss);
     run.norms.push_back(result.gradient_norm);
     return result;

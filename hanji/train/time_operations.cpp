@@ -68,28 +68,32 @@ std::vector<RecordedOperation> seen_operations(const TimingJob& job, int64_t sam
   return record_operations(*model, batch, training_scopes(job.plan.config, *model));
 }
 
-/// A rank's calls in the order of a step: all begin, then all end in reverse.
+/// A rank's calls in the order of a step: all begin, then all end in reverse. Two parts of each call, those
+/// that begin first.
 Round round_of(const std::vector<const RecordedOperation*>& operations) {
   std::vector<OperationCall> calls;
   for (const RecordedOperation* one : operations) calls.push_back(one->make());
   return [calls](std::vector<double>& seconds) {
-    for (size_t i = 0; i < calls.size(); ++i) {
+    const size_t count = calls.size();
+    for (size_t i = 0; i < count; ++i) {
       calls[i].before();
       add_seconds(seconds[i], calls[i].begin);
     }
-    for (size_t i = calls.size(); i-- > 0;) add_seconds(seconds[i], calls[i].end);
+    for (size_t i = count; i-- > 0;) add_seconds(seconds[count + i], calls[i].end);
   };
 }
 
 /// Times the chosen ones in turn, as many at once as memory allows.
-std::vector<double> time_in_turn(const TimingJob& job, const std::vector<RecordedOperation>& all,
-                                 const std::vector<plan::Operation>& chosen, double budget) {
+std::vector<plan::CallSeconds> time_in_turn(const TimingJob& job,
+                                            const std::vector<RecordedOperation>& all,
+                                            const std::vector<plan::Operation>& chosen,
+                                            double budget) {
   std::vector<size_t> order(chosen.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::sort(order, std::less(), [&](size_t i) { return chosen[i].index; });
   double rest = 0;
   for (const plan::Operation& one : chosen) rest += one.estimate;
-  std::vector<double> seconds(chosen.size());
+  std::vector<plan::CallSeconds> seconds(chosen.size());
   for (size_t begin = 0, end = 0; begin < order.size(); begin = end) {
     std::vector<const RecordedOperation*> together;
     double estimate = 0;
@@ -101,9 +105,13 @@ std::vector<double> time_in_turn(const TimingJob& job, const std::vector<Recorde
       together.push_back(&one);
     }
     const std::vector<double> means =
-        time_with_busy_ranks(job.busy_ranks, budget * estimate / rest, together.size(),
+        time_with_busy_ranks(job.busy_ranks, budget * estimate / rest, 2 * together.size(),
                              [&] { return round_of(together); });
-    for (size_t i = begin; i < end; ++i) seconds[order[i]] = means[i - begin];
+    for (size_t i = 0; i < together.size(); ++i) {
+      const double begun = means[i], ended = means[together.size() + i];
+      const bool is_recorded = together[i]->operation.kind == plan::OperationKind::kRecorded;
+      seconds[order[begin + i]] = {begun + ended, is_recorded ? 0 : begun};
+    }
   }
   return seconds;
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/engine.h>
@@ -29,8 +30,12 @@ constexpr size_t kWordsPerTensor = 3 + kMaxDims;
 /// How many tensors, then each.
 using Description = std::array<int64_t, 1 + layers::kMaxFlowTensors * kWordsPerTensor>;
 
-bool computes_gradients(const Action& action) {
-  return action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardInput;
+std::vector<torch::autograd::Edge> edges_of(const layers::Flow& flow) {
+  std::vector<torch::autograd::Edge> edges;
+  for (const at::Tensor& one : flow) {
+    if (one.requires_grad()) edges.push_back(torch::autograd::impl::gradient_edge(one));
+  }
+  return edges;
 }
 
 at::Tensor as_leaf(const at::Tensor& tensor, bool has_gradient) {
@@ -62,9 +67,13 @@ Pipeline::Pipeline(layers::Model& model, Stages stages, const comm::Group& group
 void Pipeline::run(const schedule::ActionList& actions, const std::vector<int64_t>& sizes,
                    const PipelineCalls& calls) {
   under_way_.clear();
+  weight_backwards_.clear();
+  split_.clear();
   std::map<int, const Action*> last;  // of each stage's backwards
   for (const Action& action : actions) {
-    if (computes_gradients(action)) last[action.stage] = &action;
+    const bool adds = stages_.adds_gradients(action);
+    if (adds) last[action.stage] = &action;
+    if (adds && action.kind == ActionKind::kBackwardWeight) split_.insert(pass_of(action));
   }
   for (auto action = actions.begin(); action != actions.end(); ++action) {
     switch (action->kind) {
@@ -73,7 +82,10 @@ void Pipeline::run(const schedule::ActionList& actions, const std::vector<int64_
       case ActionKind::kBackwardInput:
         calls.backward(*action, &*action == last[action->stage]);
         break;
-      case ActionKind::kBackwardWeight: break;
+      case ActionKind::kBackwardWeight:
+        if (stages_.adds_gradients(*action))
+          calls.backward(*action, &*action == last[action->stage]);
+        break;
       case ActionKind::kSend: send(*action, sizes.at(action->micro_batch)); break;
       case ActionKind::kReceive: receive(*action, sizes.at(action->micro_batch)); break;
       case ActionKind::kReduce:
@@ -107,34 +119,58 @@ layers::Flow Pipeline::forward(const Action& action, const layers::Batch& batch,
   }
   layers::Flow flow = pass.inputs;
   if (!trains) pass.inputs.clear();
-  flow = model_.forward(stages_.layers[stage], std::move(flow), batch, scopes);
-  if (stage == stages_.last()) return flow;
-  for (const at::Tensor& output : flow) {
-    if (output.requires_grad()) pass.roots.push_back(torch::autograd::impl::gradient_edge(output));
+  layout::Range layers = stages_.layers[stage];
+  if (layers.begin == 0 && split_.contains(pass_of(action))) {
+    // No stage waits for the backward of layer 0.
+    flow = model_.forward({0, ++layers.begin}, std::move(flow), batch, scopes);
+    pass.first = edges_of(flow);
+    for (at::Tensor& one : flow) one = as_leaf(one, one.requires_grad());
+    pass.inputs = flow;
   }
+  flow = model_.forward(layers, std::move(flow), batch, scopes);
+  if (stage == stages_.last()) return flow;
+  pass.roots = edges_of(flow);
   pass.outputs = std::move(flow);
   return {};
 }
 
 void Pipeline::backward(const Action& action, const at::Tensor& loss) {
   const int stage = action.stage;
+  if (action.kind == ActionKind::kBackwardWeight) {
+    if (auto weights = weight_backwards_.extract(pass_of(action))) weights.mapped().run();
+    return;
+  }
   UnderWay& pass = under_way(stage, action.micro_batch);
   if (stage == stages_.last()) {
-    loss.backward();
-  } else {
-    if (has(stage + 1)) {
-      pass.output_gradients = under_way(stage + 1, action.micro_batch).input_gradients;
-      under_way_.erase({stage + 1, action.micro_batch});
-    }
-    const auto gradients = std::exchange(pass.output_gradients, {});
-    if (const auto roots = std::exchange(pass.roots, {}); !roots.empty()) {
-      torch::autograd::Engine::get_default_engine().execute(roots, gradients, /*keep_graph=*/false,
-                                                            /*create_graph=*/false,
-                                                            /*accumulate_grad=*/true);
-    }
+    pass.roots = edges_of({loss});
+    pass.output_gradients = {at::ones_like(loss)};
+  } else if (has(stage + 1)) {
+    pass.output_gradients = under_way(stage + 1, action.micro_batch).input_gradients;
+    under_way_.erase({stage + 1, action.micro_batch});
   }
-  pass.input_gradients = gradients_of(std::exchange(pass.inputs, {}));
+  run_backward(action, pass);
   if (stage == 0) under_way_.erase({stage, action.micro_batch});
+}
+
+void Pipeline::run_backward(const Action& action, UnderWay& pass) {
+  const auto roots = std::exchange(pass.roots, {});
+  const auto gradients = std::exchange(pass.output_gradients, {});
+  const layers::Flow inputs = std::exchange(pass.inputs, {});
+  if (!stages_.adds_gradients(action)) {
+    InputBackward first(roots, gradients, inputs);
+    pass.input_gradients = std::move(first.input_gradients);
+    for (size_t i = 0; i < pass.first.size(); ++i) {
+      first.weights.add(pass.first[i], pass.input_gradients[i]);
+    }
+    weight_backwards_[pass_of(action)] = std::move(first.weights);
+    return;
+  }
+  if (!roots.empty()) {
+    torch::autograd::Engine::get_default_engine().execute(roots, gradients, /*keep_graph=*/false,
+                                                          /*create_graph=*/false,
+                                                          /*accumulate_grad=*/true);
+  }
+  pass.input_gradients = gradients_of(inputs);
 }
 
 void Pipeline::check_message(const Action& action) const {

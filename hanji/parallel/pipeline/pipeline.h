@@ -7,6 +7,7 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "hanji/comm/work.h"
 #include "hanji/layers/batch.h"
 #include "hanji/layers/flow.h"
+#include "hanji/parallel/pipeline/split_backward.h"
 #include "hanji/parallel/pipeline/stages.h"
 #include "hanji/schedule/action.h"
 
@@ -24,7 +26,8 @@ namespace hanji::parallel {
 struct PipelineCalls {
   /// Calls Pipeline::forward().
   std::function<void(const schedule::Action&)> forward;
-  /// Calls Pipeline::backward(). `is_last`: no later backward of the stage adds gradients.
+  /// Calls Pipeline::backward(): for each backward, backward_input and, of stages that split,
+  /// backward_weight. `is_last`: no later one of the stage adds gradients.
   std::function<void(const schedule::Action&, bool is_last)> backward = {};
   std::function<void(const schedule::Action&)> reduce = {};
 };
@@ -39,7 +42,7 @@ struct PipelineCalls {
 /// The first flow of each size is preceded by its description (a message of 352 bytes), so micro-batches
 /// may have different sizes. Between stages of one rank nothing is copied.
 ///
-/// backward_input computes the gradients of the weights too; backward_weight has nothing left to do.
+/// A stage that splits keeps what its weights' gradients are computed of until backward_weight.
 /// Thread  the one that runs the model.
 class Pipeline {
  public:
@@ -63,7 +66,7 @@ class Pipeline {
   /// Result  of the last stage its flow; else empty: the flow is on its way.
   layers::Flow forward(const schedule::Action& action, const layers::Batch& batch,
                        const std::vector<layers::LayerScope>& scopes = {});
-  /// Runs the backward of the action's stage: of the last stage from `loss`. Within run().
+  /// Runs the backward of the action's stage, or its part: of the last stage from `loss`. Within run().
   void backward(const schedule::Action& action, const at::Tensor& loss = {});
 
   const Stages& stages() const { return stages_; }
@@ -78,6 +81,8 @@ class Pipeline {
     layers::Flow inputs;                       ///< Until the backward.
     layers::Flow outputs;                      ///< Until they are sent or taken.
     std::vector<torch::autograd::Edge> roots;  ///< Of the outputs that have a gradient.
+    std::vector<torch::autograd::Edge>
+        first;  ///< The same of layer 0, whose flow is then the inputs.
     std::vector<at::Tensor> output_gradients, input_gradients;
   };
   struct TensorShape {
@@ -92,6 +97,7 @@ class Pipeline {
     std::vector<comm::Work> works;
   };
 
+  void run_backward(const schedule::Action& action, UnderWay& pass);
   void check_message(const schedule::Action& action) const;
   UnderWay& under_way(int stage, int64_t micro_batch) { return under_way_[{stage, micro_batch}]; }
   void send(const schedule::Action& action, int64_t size);
@@ -108,6 +114,8 @@ class Pipeline {
   Stages stages_;
   comm::Group group_;
   std::map<schedule::Pass, UnderWay> under_way_;
+  std::map<schedule::Pass, WeightBackward> weight_backwards_;
+  std::set<schedule::Pass> split_;  ///< Whose backward is split.
   /// Of the flow out of a stage, by samples, with and without gradients.
   std::map<std::tuple<int, int64_t, bool>, FlowShape> shapes_;
   std::vector<std::string> labels_, gradient_labels_;  ///< Of the flow out of each stage.

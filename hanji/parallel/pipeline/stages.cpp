@@ -48,6 +48,10 @@ std::vector<int> ranks_that_read(const at::Tensor& parameter, const Stages& stag
 
 }  // namespace
 
+bool Stages::adds_gradients(const schedule::Action& action) const {
+  return schedule::adds_gradients(action.kind, splits_at(action.stage));
+}
+
 int Stages::of_layer(int64_t layer) const {
   const auto found = std::ranges::find_if(
       layers, [layer](const layout::Range& range) { return layer < range.end; });

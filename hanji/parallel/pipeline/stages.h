@@ -9,6 +9,7 @@
 #include "hanji/comm/group.h"
 #include "hanji/layout/range.h"
 #include "hanji/parallel/named_parameter.h"
+#include "hanji/schedule/action.h"
 
 namespace hanji::layers {
 class Model;
@@ -21,8 +22,14 @@ namespace hanji::parallel {
 struct Stages {
   std::vector<layout::Range> layers;
   std::vector<int> ranks;
+  /// Whether backward_input of a stage leaves the gradients of its weights to backward_weight; else it
+  /// computes all, and backward_weight nothing. Empty: no stage does. On the CPU only.
+  std::vector<bool> splits = {};
 
   int last() const { return static_cast<int>(layers.size()) - 1; }
+  bool splits_at(int stage) const { return !splits.empty() && splits[stage]; }
+  /// Whether an action computes gradients of its stage's parameters.
+  bool adds_gradients(const schedule::Action& action) const;
   int of_layer(int64_t layer) const;
   /// The rank of the first stage that reads a parameter; that of stage 0 if none does.
   int first_rank_of(const at::Tensor& parameter, const layers::Model& model) const;

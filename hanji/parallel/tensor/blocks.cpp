@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "hanji/compute/deferred.h"
 #include "hanji/compute/layer_norm.h"
 
 namespace hanji::parallel::tensor {
@@ -123,9 +124,13 @@ struct ColumnBlocks : torch::autograd::Function<ColumnBlocks> {
     const at::Tensor g = as_rows(gradients[0]);
     at::Tensor gx, gw;
     if (context->needs_input_grad(1)) {
-      gw = gradient_memory(saved.weight);
-      fill_pieces(*saved.blocks, gw, 0,
-                  [&](Range range) { return std::pair(piece(g, 1, range).t(), saved.x); });
+      const auto product = [g, x = saved.x, weight = saved.weight, blocks = saved.blocks] {
+        const at::Tensor whole = gradient_memory(weight);
+        fill_pieces(*blocks, whole, 0,
+                    [&](Range range) { return std::pair(piece(g, 1, range).t(), x); });
+        return whole;
+      };
+      gw = compute::weight_gradient(1, {g, saved.x}, product);
     }
     if (context->needs_input_grad(0)) {
       gx = sum_products(*saved.blocks, g, {saved.w, 0})
@@ -150,9 +155,13 @@ struct RowBlocks : torch::autograd::Function<RowBlocks> {
     const at::Tensor g = as_rows(gradients[0][0]);
     at::Tensor gx, gw;
     if (context->needs_input_grad(1)) {
-      gw = gradient_memory(saved.weight);
-      fill_pieces(*saved.blocks, gw, 1,
-                  [&](Range range) { return std::pair(g.t(), piece(saved.x, 1, range)); });
+      const auto product = [g, x = saved.x, weight = saved.weight, blocks = saved.blocks] {
+        const at::Tensor whole = gradient_memory(weight);
+        fill_pieces(*blocks, whole, 1,
+                    [&](Range range) { return std::pair(g.t(), piece(x, 1, range)); });
+        return whole;
+      };
+      gw = compute::weight_gradient(1, {g, saved.x}, product);
     }
     if (context->needs_input_grad(0)) {
       gx = at::empty_like(saved.x, at::MemoryFormat::Contiguous);

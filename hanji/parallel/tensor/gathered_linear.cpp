@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "hanji/base/status.h"
+#include "hanji/compute/deferred.h"
 #include "hanji/compute/linear.h"
 
 namespace hanji::parallel::tensor::internal {
@@ -57,7 +58,11 @@ struct GatheredLinear : torch::autograd::Function<GatheredLinear> {
       gx = at::mm(g, parts.whole(saved[1], rows.scalar_type())).view(sizes);
     }
     if (context->needs_input_grad(1)) {
-      gw = parts.own_gradient(at::mm(g.t(), rows), saved[1].scalar_type());
+      const auto product = [held, g, rows, dtype = saved[1].scalar_type()] {
+        const auto& of = static_cast<const WeightParts&>(*held);
+        return of.own_gradient(at::mm(g.t(), rows), dtype);
+      };
+      gw = compute::weight_gradient(1, {g, rows}, product);
     }
     return {gx, gw, {}};
   }
