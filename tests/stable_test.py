@@ -38,6 +38,7 @@ STAGED_PLANS = {
     "shards": ["--ranks", 2, "--set", "parallel.data=zero3"],
     "servers": ["--ranks", 2, "--set", "parallel.data=server"],
     "two stages": ["--mesh", "pp=2"],
+    "split": ["--mesh", "pp=2", "--set", "pipeline.schedule=zbh1"],
     "V": ["--mesh", "pp=3", "--set", "pipeline.schedule=zbv"],
     "from the last grain": ["--mesh", "pp=2,dp=2", "--set", "pipeline.schedule=bfs", "--set",
                             "pipeline.virtual_stages=2", "--set", "compute.recompute=true"],
@@ -85,8 +86,12 @@ class Stable(CommandTest):
                 self.assertEqual(told["measured"], told["predicted"], f"{name}: {counted}")
 
     def test_stages_give_one_hash(self):
-        results = {name: self.run_job(name, *plan, "--set", "model.layers=4", steps=8)
-                   for name, plan in STAGED_PLANS.items()}
+        results, samples = {}, {}
+        for name, plan in STAGED_PLANS.items():
+            results[name] = self.run_job(name, *plan, "--set", "model.layers=4", steps=8)
+            samples[name] = self.sample()
+        self.assertEqual(len(set(samples.values())), 1, samples)
+        self.assertGreater(len(samples["one"]), 200)
         one, losses = results["one"]
         for name, (summary, curve) in results.items():
             self.assertEqual(summary["state_sha256"], one["state_sha256"], name)

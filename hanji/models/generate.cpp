@@ -36,7 +36,9 @@ std::vector<double> next_logits(layers::Model& model, std::span<const int64_t> t
   std::copy(window.begin(), window.end(), input.mutable_data_ptr<int64_t>());
   layers::Batch batch;
   batch.inputs = input.to(options.device);
-  const layers::Flow last_flow = model.forward({0, model.num_layers()}, {}, batch, options.scopes);
+  const layers::Flow last_flow =
+      options.forward ? options.forward(batch)
+                      : model.forward({0, model.num_layers()}, {}, batch, options.scopes);
   const at::Tensor logits = last_flow.at(0).select(1, -1);
   const at::Tensor last = logits.to(at::kCPU, at::kDouble).contiguous();
   const auto* values = last.const_data_ptr<double>();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct GenerateOptions {
   int64_t block = 1;                            ///< Tokens that the model sees at most.
   int64_t vocabulary = 256;                     ///< Width of its last flow.
   std::vector<layers::LayerScope> scopes = {};  ///< Around each layer.
+  /// Runs all layers in place of the model, whose scopes it has; empty: the model does.
+  std::function<layers::Flow(const layers::Batch&)> forward = {};
   c10::Device device = c10::kCPU;
 };
 
@@ -23,7 +26,7 @@ struct GenerateOptions {
 ///
 /// Shape   the model takes tokens [1, T], without targets, and its last flow is [1, any, vocabulary],
 ///         of which the last row is read.
-/// Order   of a model that several ranks cut, collective among them.
+/// Order   of a model that several ranks cut, or whose layers they share out, collective among them.
 /// Result  the new tokens. Dropout is off meanwhile; the model's mode is as before afterwards.
 /// Cost    one forward of at most `block` tokens per new token.
 /// Errors  throws kInvalidArgument for an empty prompt, a token outside the vocabulary, a negative

@@ -1,5 +1,9 @@
 #include "hanji/train/generate.h"
 
+#include <ATen/ops/zeros.h>
+
+#include <functional>
+
 #include "hanji/checkpoint/load.h"
 #include "hanji/checkpoint/tensors.h"
 #include "hanji/models/generate.h"
@@ -13,7 +17,24 @@ namespace {
 struct Runnable {
   layers::Model& model;
   std::vector<layers::LayerScope> scopes = {};
+  std::function<layers::Flow(const layers::Batch&)> forward = {};
 };
+
+/// The last row of logits, computed by the stages of all ranks. Collective among them.
+layers::Flow run_stages(const Job& job, int64_t vocabulary, const layers::Batch& batch) {
+  const parallel::Stages& stages = job.pipeline.stages();
+  // A new one for each length: a pipeline knows one shape of a sample's flow.
+  parallel::Pipeline pipeline(*job.model, stages, *job.stages);
+  at::Tensor logits = at::zeros({vocabulary}, at::kDouble);
+  const auto forward = [&](const schedule::Action& action) {
+    const layers::Flow flow = pipeline.forward(action, batch, job.strategy->scopes());
+    if (action.stage == stages.last()) logits.copy_(flow.at(0).select(1, -1).flatten());
+  };
+  pipeline.run(schedule::forward_actions(stages.ranks, job.stages->rank(), 1), {batch.size()},
+               {.forward = forward});
+  take_from_last_stage(logits, job, "logits");
+  return {logits.view({1, 1, vocabulary})};
+}
 
 Result<std::string> continue_prompt(const Runnable& of, const plan::Plan& plan,
                                     const data::Vocabulary& vocabulary,
@@ -31,6 +52,7 @@ Result<std::string> continue_prompt(const Runnable& of, const plan::Plan& plan,
                         .block = plan.config.model.block,
                         .vocabulary = plan.config.model.vocabulary,
                         .scopes = of.scopes,
+                        .forward = of.forward,
                         .device = checkpoint::parameters_of(of.model).front().tensor.device()});
   return options.prompt + vocabulary.decode(continuation);
 }
@@ -54,7 +76,13 @@ Result<std::string> generate(const GenerateOptions& options) {
 Result<std::string> generate_text(const Job& job, const plan::Plan& plan,
                                   const data::Vocabulary& vocabulary,
                                   const GenerateOptions& options) {
-  return continue_prompt({*job.model, job.strategy->scopes()}, plan, vocabulary, options);
+  Runnable runnable{*job.model, job.strategy->scopes()};
+  if (job.stages) {
+    runnable.forward = [&](const layers::Batch& batch) {
+      return run_stages(job, plan.config.model.vocabulary, batch);
+    };
+  }
+  return continue_prompt(runnable, plan, vocabulary, options);
 }
 
 }  // namespace hanji::train

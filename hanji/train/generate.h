@@ -30,7 +30,7 @@ struct GenerateOptions {
 Result<std::string> generate(const GenerateOptions& options);
 
 /// The same with the model of a job, on any of its ranks alone; collective among those that cut one
-/// model. `checkpoint` of the options is not read.
+/// model or share out its layers. `checkpoint` of the options is not read.
 Result<std::string> generate_text(const Job& job, const plan::Plan& plan,
                                   const data::Vocabulary& vocabulary,
                                   const GenerateOptions& options);

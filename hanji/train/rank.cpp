@@ -301,13 +301,6 @@ class RankRun {
   /// Collective among the ranks that have a part of the first rank's model.
   void show_sample(const Job& job) {
     if (!dataset_.vocabulary) return;
-    if (job.stages) {
-      if (!is_first()) return;
-      return options_.output.write(fmt::format(
-          "\nno sample: each rank has stages of the model; hanji generate --checkpoint {} "
-          "gives one\n",
-          options_.out.string()));
-    }
     const auto text = generate_text(job, plan_, *dataset_.vocabulary, {});
     if (!text.ok() || !is_first()) return;
     options_.output.write(fmt::format("\nsample (more: hanji generate --checkpoint {}):\n{}\n",
