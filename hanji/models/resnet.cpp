@@ -10,6 +10,7 @@
 #include <string>
 
 #include "hanji/base/status.h"
+#include "hanji/compute/convolution.h"
 #include "hanji/models/internal/initial.h"
 
 namespace hanji::models {
@@ -27,8 +28,7 @@ struct Convolution {
   int64_t stride = 1;
 
   at::Tensor operator()(const at::Tensor& x) const {
-    const int64_t padding = weight.size(2) / 2;
-    return at::conv2d(x, weight, {}, stride, padding);
+    return compute::convolution(x, weight, {.stride = stride, .padding = weight.size(2) / 2});
   }
 };
 
