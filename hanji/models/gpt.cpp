@@ -89,6 +89,11 @@ class Builder {
   explicit Builder(const GptOptions& options)
       : options_(options), placements_(placements_of(options)) {}
 
+  /// The layers that read what follows.
+  void begin_layers(std::initializer_list<int64_t> layers) {
+    is_here_ = is_own(options_.own_layers, layers);
+  }
+
   Module& child(Module& parent, const std::string& name) const {
     return *parent.register_module(name, std::make_shared<Module>());
   }
@@ -96,6 +101,7 @@ class Builder {
   /// `path` of `parent`: the initial values depend on the full name.
   Weight normal(Module& parent, const std::string& path, at::IntArrayRef sizes,
                 double deviation = kDeviation) const {
+    if (!is_here_) return add_sizes(parent, path, "weight", sizes);
     auto whole = at::empty(sizes, dtype());
     fill_normal(whole, deviation, options_.seed, path + ".weight");
     return add(parent, path, "weight", whole);
@@ -154,19 +160,31 @@ class Builder {
 
   Weight constant(Module& parent, const std::string& path, const std::string& name, int64_t size,
                   double value) const {
+    if (!is_here_) return add_sizes(parent, path, name, {size});
     return add(parent, path, name, at::full({size}, value, dtype()));
+  }
+
+  Weight add_sizes(Module& parent, const std::string& path, const std::string& name,
+                   at::IntArrayRef sizes) const {
+    const at::Tensor mine = own_part(at::empty(sizes, at::kMeta), path + "." + name);
+    return {parent.register_parameter(name, sizes_alone(mine.sizes(), dtype())), {}};
   }
 
   Weight add(Module& parent, const std::string& path, const std::string& name,
              const at::Tensor& whole) const {
-    const auto& axis = options_.axis;
-    const auto placement = layout::placement_of(placements_, path + "." + name).or_throw();
-    const at::Tensor mine = parallel::tensor::part_of(whole, placement, axis.rank(), axis.degree());
+    const at::Tensor mine = own_part(whole, path + "." + name);
     return {parent.register_parameter(name, mine.to(options_.device)), {}};
+  }
+
+  at::Tensor own_part(const at::Tensor& whole, const std::string& name) const {
+    const auto& axis = options_.axis;
+    const auto placement = layout::placement_of(placements_, name).or_throw();
+    return parallel::tensor::part_of(whole, placement, axis.rank(), axis.degree());
   }
 
   const GptOptions& options_;
   const layout::PlacementTable placements_;
+  bool is_here_ = true;
 };
 
 void check(const GptOptions& o) {
@@ -217,17 +235,23 @@ GptImpl::GptImpl(const GptOptions& options)
       rows_((options.sequence ? options.axis : Axis()).in_blocks(options.token_blocks)),
       parameters_(std::make_unique<Parameters>()) {
   check(options);
-  const Builder builder(options_);
+  Builder builder(options_);
+  const int64_t last = options.layers + 1;
   auto& transformer = builder.child(*this, "transformer");
   auto table = [&](const std::string& name, int64_t rows) {
     return builder.normal(builder.child(transformer, name), "transformer." + name,
                           {rows, options.width});
   };
+  builder.begin_layers({0, options.tied ? last : 0});
   parameters_->token.weight = table("wte", options.vocabulary);
+  builder.begin_layers({0});
   parameters_->position.weight = table("wpe", options.block);
   auto& list = builder.child(transformer, "h");
-  for (int64_t i = 0; i < options.layers; ++i)
+  for (int64_t i = 0; i < options.layers; ++i) {
+    builder.begin_layers({i + 1});
     parameters_->blocks.push_back(builder.block(list, i));
+  }
+  builder.begin_layers({last});
   parameters_->ln_f = builder.layer_norm(transformer, "transformer", "ln_f");
   parameters_->head.weight = options.tied
                                  ? parameters_->token.weight

@@ -32,6 +32,7 @@ struct GptOptions {
   /// Above 1: gradients of parameters that every token meets are summed in so many blocks of tokens,
   /// each alone, and then by the tree of grains. The bits of one sample are then those of any axis.
   int token_blocks = 1;
+  std::vector<layout::Range> own_layers = {};  ///< As MakeOptions::layers.
 };
 
 /// A pre-norm GPT: learned positions, causal attention, tanh GELU, biases everywhere but in the

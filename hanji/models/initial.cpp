@@ -47,4 +47,15 @@ void fill_normal(at::Tensor& tensor, double deviation, uint64_t seed, std::strin
   }
 }
 
+bool is_own(const std::vector<layout::Range>& own, std::initializer_list<int64_t> layers) {
+  return own.empty() || std::ranges::any_of(own, [&](const layout::Range& range) {
+           return std::ranges::any_of(
+               layers, [&](int64_t layer) { return range.begin <= layer && layer < range.end; });
+         });
+}
+
+at::Tensor sizes_alone(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  return at::zeros({}, options).expand(sizes);
+}
+
 }  // namespace hanji::models

@@ -31,7 +31,8 @@ std::shared_ptr<layers::Model> gpt(const plan::Config& config, const MakeOptions
                    .axis = options.axis,
                    .sequence = config.parallel.sequence,
                    .moves_weights = config.parallel.moves == plan::Moves::kWeights,
-                   .token_blocks = static_cast<int>(config.train.cuts.tokens)});
+                   .token_blocks = static_cast<int>(config.train.cuts.tokens),
+                   .own_layers = options.layers});
 }
 
 std::shared_ptr<layers::Model> resnet(const plan::Config& config, const MakeOptions& options) {
@@ -41,6 +42,7 @@ std::shared_ptr<layers::Model> resnet(const plan::Config& config, const MakeOpti
   sizes.seed = static_cast<uint64_t>(config.train.seed);
   sizes.dtype = options.kernels.precision;
   sizes.device = options.device;
+  sizes.own_layers = options.layers;
   return make_resnet(sizes);
 }
 

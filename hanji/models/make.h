@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "hanji/base/kernel_choice.h"
 #include "hanji/layers/model.h"
+#include "hanji/layout/range.h"
 #include "hanji/parallel/tensor/axis.h"
 #include "hanji/plan/config.h"
 
@@ -18,6 +20,8 @@ struct MakeOptions {
   int64_t classes = 0;  ///< Token ids or classes of the data.
   c10::Device device = c10::kCPU;
   parallel::tensor::Axis axis = {};  ///< That cuts the model, if its family can be cut by "tp".
+  /// The layers that will run here; what only other layers read has its sizes, and no memory. Empty: all.
+  std::vector<layout::Range> layers = {};
 };
 
 /// Makes the model of a resolved configuration, by the maker of its family.

@@ -90,12 +90,16 @@ class ResNetBuilder {
  public:
   explicit ResNetBuilder(const ResNetOptions& options) : options_(options) {}
 
+  /// The layer that reads what follows.
+  void begin_layer(int64_t layer) { is_here_ = is_own(options_.own_layers, {layer}); }
+
   Module& child(Module& parent, const std::string& name) const {
     return *parent.register_module(name, std::make_shared<Module>());
   }
 
   at::Tensor normal(Module& parent, const std::string& path, at::IntArrayRef sizes,
                     double deviation) const {
+    if (!is_here_) return parent.register_parameter("weight", sizes_alone(sizes, dtype()));
     auto tensor = at::empty(sizes, dtype());
     fill_normal(tensor, deviation, options_.seed, path);
     return parent.register_parameter("weight", tensor.to(options_.device));
@@ -156,6 +160,7 @@ class ResNetBuilder {
   }
 
   const ResNetOptions& options_;
+  bool is_here_ = true;
 };
 
 void check_resnet(const ResNetOptions& o) {
@@ -206,7 +211,8 @@ ResNetOptions resnet_preset(std::string_view preset) {
 ResNetImpl::ResNetImpl(const ResNetOptions& options)
     : Model("ResNet"), options_(options), parts_(std::make_unique<Parts>()) {
   check_resnet(options);
-  const ResNetBuilder builder(options_);
+  ResNetBuilder builder(options_);
+  builder.begin_layer(0);
   const int64_t kernel = options.large_stem ? 7 : 3;
   int64_t channels = options.width;
   parts_->stem =
@@ -217,11 +223,13 @@ ResNetImpl::ResNetImpl(const ResNetOptions& options)
     const int64_t width = options.width << stage;
     for (int64_t i = 0; i < options.stages[stage]; ++i) {
       const std::string path = fmt::format("{}.{}.", name, i);
+      builder.begin_layer(std::ssize(parts_->blocks) + 1);
       parts_->blocks.push_back(builder.block(builder.child(list, std::to_string(i)), path, channels,
                                              width, stage > 0 && i == 0 ? 2 : 1));
       channels = builder.outputs_of(width);
     }
   }
+  builder.begin_layer(std::ssize(parts_->blocks) + 1);
   auto& head = builder.child(*this, "fc");
   parts_->head = builder.normal(head, "fc.weight", {options.classes, channels}, kHeadDeviation);
   parts_->head_bias = head.register_parameter("bias", builder.constant(options.classes, 0));

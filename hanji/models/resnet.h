@@ -21,6 +21,7 @@ struct ResNetOptions {
   uint64_t seed = 1;  ///< Of the initial values.
   base::Precision dtype = base::Precision::kFloat32;
   c10::Device device = c10::kCPU;
+  std::vector<layout::Range> own_layers = {};  ///< As MakeOptions::layers.
 };
 
 /// Returns the options of "resnet-tiny" (three stages of two basic blocks, 16 wide, small stem),

@@ -58,6 +58,18 @@ Ranks divide(const plan::Plan& plan, const comm::Group& group) {
 
 bool is_stable(const plan::Plan& plan) { return plan::stable_grains(plan).count > 0; }
 
+/// Of a pipeline, the layers of this rank's stages; else empty: all.
+std::vector<layout::Range> own_layers(const plan::Plan& plan, const Ranks& ranks) {
+  std::vector<layout::Range> own;
+  if (!ranks.stages) return own;
+  const std::vector<layout::Range> stages = plan::stages_of(plan);
+  const std::vector<int> rank_of_stage = plan::ranks_of_stages(plan);
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    if (rank_of_stage[stage] == ranks.stages->rank()) own.push_back(stages[stage]);
+  }
+  return own;
+}
+
 /// What a rank computes of the model; without a pipeline all of it.
 struct StagedModel {
   parallel::Pipeline pipeline;
@@ -319,7 +331,8 @@ Job assemble(const plan::Plan& plan, const comm::Group& group, const MakeModel& 
   const plan::Sharding data = plan.config.parallel.data;
   if (data == plan::Sharding::kReplicas) return assemble(plan, group, reduction(plan), make);
   const Ranks ranks = divide(plan, group);
-  auto model = make_model(plan, make, comm::device_of(group), ranks.axis());
+  auto model =
+      make_model(plan, make, comm::device_of(group), ranks.axis(), own_layers(plan, ranks));
   StagedModel staged = stage(*model, plan, ranks);
   std::unique_ptr<Strategy> strategy;
   if (data == plan::Sharding::kServer) {
@@ -333,7 +346,8 @@ Job assemble(const plan::Plan& plan, const comm::Group& group, const MakeModel& 
 Job assemble(const plan::Plan& plan, const comm::Group& group,
              const parallel::DataParallelOptions& options, const MakeModel& make) {
   const Ranks ranks = divide(plan, group);
-  auto model = make_model(plan, make, comm::device_of(group), ranks.axis());
+  auto model =
+      make_model(plan, make, comm::device_of(group), ranks.axis(), own_layers(plan, ranks));
   StagedModel staged = stage(*model, plan, ranks);
   ReplicatedOptions replicas = replicated(plan, options);
   replicas.reduction.parts = staged.parts;

@@ -13,10 +13,11 @@
 namespace hanji::train {
 
 /// Makes the model of a plan, or of a program, on any device; on an axis this rank's part of it, in the
-/// blocks of the plan's job.
+/// blocks of the plan's job; `layers` as in MakeOptions.
 std::shared_ptr<layers::Model> make_model(const plan::Plan& plan, const MakeModel& make = {},
                                           c10::Device device = c10::kCPU,
-                                          const parallel::tensor::Axis& axis = {});
+                                          const parallel::tensor::Axis& axis = {},
+                                          std::vector<layout::Range> layers = {});
 
 /// The scopes around each layer of `model` in training: recomputation, if configured.
 std::vector<layers::LayerScope> training_scopes(const plan::Config& config,

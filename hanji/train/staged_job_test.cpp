@@ -16,6 +16,7 @@
 #include "hanji/checkpoint/save.h"
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/barrier.h"
+#include "hanji/plan/pipeline_plan.h"
 #include "hanji/test/temporary_folder.h"
 #include "hanji/train/count_facts.h"
 #include "hanji/train/state.h"
@@ -376,6 +377,28 @@ TEST_F(StagedJob, TrainsAsOneRankDoesByTheLinesOfAFile) {
   expect_the_run_of_one_rank({.pp = 2,
                               .schedule = PipelineKind::kUser,
                               .lines = "0F0,0F1,2F0,2B0,0B0,2F1,2B1,0B1\n1F0,1F1,1B0,1B1\n"});
+}
+
+TEST_F(StagedJob, ARankMakesTheParametersOfItsStagesAlone) {
+  const auto made_bytes = [](const plan::Plan& plan, int rank) {
+    const auto found = std::make_shared<int64_t>(0);
+    const auto make = [=](const plan::Plan& of, const comm::Group& group) {
+      const PrivateMemory memory;
+      Job job = assemble(of, group);
+      if (group.rank() == rank) *found = memory.peak_bytes();
+      return job;
+    };
+    run_job(plan, dataset(), {.make = make});
+    return *found;
+  };
+  const int64_t whole = made_bytes(staged_plan({.tied = false}, dataset()), 0);
+  const plan::Plan plan = staged_plan({.pp = 6, .tied = false}, dataset());
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    const int64_t own = plan::facts_of_rank(plan, rank).num_parameters() * 8;
+    const int64_t all = plan.model.num_parameters() * 8;
+    // Parameters, then as many bytes twice for the moments, beside what has no memory of a parameter's size.
+    EXPECT_LT(made_bytes(plan, rank), whole * own / all + (int64_t{1} << 14)) << "rank " << rank;
+  }
 }
 
 TEST_F(StagedJob, SavesAndRestoresTheStateOfTheWholeModel) {
