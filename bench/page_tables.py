@@ -88,6 +88,18 @@ def render_tensor(rows):
                                 seconds_text(row["first_seconds"]), ratio_text(row)] for row in moves])]
 
 
+def render_pipeline(rows):
+    beside = [row for row in rows if row["question"] == "zero bubble"]
+    lines = render_step([row for row in rows if row["question"] != "zero bubble"])
+    if not beside:
+        return lines
+    return [*lines, "", *grid(["schedule", "forward/backward_input/backward_weight of each rank", "computations of a step",
+                               "over the simulator's", "simulated bubble"],
+                              [[row["schedule"], row["times"].replace(",", ", "), seconds_text(row["seconds"]),
+                                f"{row['seconds'] / row['simulated_seconds']:.2f}", f"{row['bubble']:.3f}"]
+                               for row in beside])]
+
+
 def onednn_leads(row):
     """Whether hanji took oneDNN's matmuls as about twice as fast as MKL's, with float32's accuracy."""
     faster = re.search(r"gemm\.onednn \((\d+) % faster", row["kernels"])
@@ -479,8 +491,9 @@ TABLES = [
     Table("pipeline", "A pipeline against PyTorch's",
           "The same GPT on 2 ranks of one thread, a stage each, 16 samples in 4 micro-batches, against GPipe and 1F1B of\n"
           "`torch.distributed.pipelining` over Gloo with the same schedule. The bubble of both is 1/4 of the work if stages\n"
-          "are equal. \"highest\" and \"medium\" are as above; the last column is that of the rank with most matmuls.",
-          [["pipeline", "--pairs", "6", "--steps", "2", "--seeds", "2"]], 300, render_step, judge_pipeline),
+          "are equal. \"highest\" and \"medium\" are as above; the last column is that of the rank with most matmuls. Below,\n"
+          "1F1B and zero-bubble beside the simulator, given the mean times of the run's own computations.",
+          [["pipeline", "--pairs", "6", "--steps", "2", "--seeds", "2"]], 300, render_pipeline, judge_pipeline),
     Table("linear", "What moves where ranks share a linear layer",
           "Forward and backward of one layer of float32 on 2 ranks of one thread, whose ends lie as each way leaves them. The\n"
           "first way is what `hanji explain tp` puts first, by costs fitted in the same minute; the others are timed against\n"

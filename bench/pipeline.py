@@ -1,10 +1,12 @@
 """How long is a training step of a GPT on a pipeline of ranks, against PyTorch's GPipe and 1F1B?
 
 Both sides cut the model into a stage per rank, start from the same parameters and take 16 samples in 4 micro-batches.
-Losses are compared first, as by step.py.
+Losses are compared first, as by step.py. Then schedules with a whole and a split backward beside the simulator, which
+is given the mean times of their forwards, backward_inputs and backward_weights.
 """
 from model import start_hanji, start_peer
 from step import Sides, check_float32, check_float64, compare, compared
+from zero_bubble import against_simulator
 
 BATCH, MICRO_BATCHES = 16, 4
 
@@ -31,6 +33,8 @@ def run(folder, a, rows):
         compare(folder / f"initial-{schedule}", a, pipelined(a, schedule),
                 {"question": "pipeline", "ranks": a.ranks, "dtype": "float32", "schedule": schedule,
                  "micro_batches": MICRO_BATCHES}, rows)
+    for schedule in ("1f1b", "zbh1"):
+        against_simulator(folder, a, schedule, MICRO_BATCHES, rows)
 
 
 if __name__ == "__main__":
