@@ -10,6 +10,7 @@
 #include "hanji/base/simd.h"
 #include "hanji/base/status.h"
 #include "hanji/compute/attention.h"
+#include "hanji/compute/convolution.h"
 #include "hanji/compute/cross_entropy.h"
 #include "hanji/compute/deferred.h"
 #include "hanji/compute/gelu.h"
@@ -391,6 +392,33 @@ TEST(AddLayerNorm, SumsBlocksOfRowsAsIfEachWereAlone) {
     begin += blocks[block];
   }
   EXPECT_THROW(norm(all[0], all[1], {11, 3}), Error);
+}
+
+TEST(Convolution, HasTheBitsOfConv2dAndDefersTheGradientOfItsWeight) {
+  const auto x = values({2, 3, 8, 8}, at::kFloat, 0.3).requires_grad_();
+  const auto weight = values({4, 3, 3, 3}, at::kFloat, 0.7).requires_grad_();
+  const auto g = values({2, 4, 4, 4}, at::kFloat, 0.9);
+  const at::Tensor plain = at::conv2d(x, weight, {}, 2, 1);
+  plain.backward(g);
+  const at::Tensor gx = x.grad(), gw = weight.grad();
+  const auto forget = [&] {
+    for (const at::Tensor& leaf : {x, weight}) leaf.mutable_grad().reset();
+  };
+  forget();
+  const ConvolutionOptions options{.stride = 2, .padding = 1};
+  const at::Tensor ours = convolution(x, weight, options);
+  EXPECT_TRUE(at::equal(ours, plain));
+  ours.backward(g);
+  EXPECT_TRUE(at::equal(x.grad(), gx));
+  EXPECT_TRUE(at::equal(weight.grad(), gw));
+  forget();
+  const DeferGradients deferring;
+  convolution(x, weight, options).backward(g);
+  EXPECT_TRUE(at::equal(x.grad(), gx));
+  EXPECT_FALSE(weight.grad().defined());
+  ASSERT_EQ(deferring.deferred.size(), 1);
+  const at::NoGradGuard as_in_backward;
+  EXPECT_TRUE(at::equal(deferring.deferred[0].product(), gw));
 }
 
 TEST(Linear, DefersTheGradientOfItsWeightWithTheSameBits) {

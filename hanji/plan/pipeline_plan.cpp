@@ -134,7 +134,7 @@ std::string describe_split(const Plan& plan, const schedule::PipelineSchedule& s
   for (int stage = 0; stage < std::ssize(split); ++stage) {
     if (!split[stage]) whole.push_back(stage);
   }
-  if (whole.empty()) return "; backward_weight computes the gradients of all products' weights";
+  if (whole.empty()) return "; all stages leave gradients of weights to backward_weight";
   return fmt::format("; in {} backward_input computes the gradients of weights too",
                      whole.size() == split.size()
                          ? "all stages"

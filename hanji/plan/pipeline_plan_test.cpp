@@ -149,7 +149,7 @@ PlanInputs split_in_two(bool splits) {
 
 TEST(PlanOfAPipeline, SaysWhichStagesSplitTheirBackward) {
   EXPECT_THAT(describe(made(split_in_two(true))),
-              HasSubstr("backward_weight computes the gradients of all products' weights"));
+              HasSubstr("all stages leave gradients of weights to backward_weight"));
   EXPECT_THAT(describe(made(split_in_two(false))),
               HasSubstr("in all stages backward_input computes the gradients of weights too"));
   PlanInputs one = split_in_two(true);

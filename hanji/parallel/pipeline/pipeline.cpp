@@ -58,6 +58,11 @@ std::vector<at::Tensor> gradients_of(const layers::Flow& inputs) {
 Pipeline::Pipeline(layers::Model& model, Stages stages, const comm::Group& group)
     : model_(model), stages_(std::move(stages)), group_(group) {
   check_stages(stages_, model_, group_.size());
+  if (std::ranges::count(stages_.splits, true) > 0 && !comm::device_of(group_).is_cpu()) {
+    throw Error(base::unsupported(
+        "a split backward on a GPU: libtorch runs it on threads of its own; leave Stages::splits "
+        "empty"));
+  }
   for (int stage = 0; stage < stages_.last(); ++stage) {
     labels_.push_back(fmt::format("flow of stage {} to {}", stage, stage + 1));
     gradient_labels_.push_back(fmt::format("gradient of stage {} to {}", stage + 1, stage));

@@ -47,7 +47,7 @@ struct PipelineCalls {
 class Pipeline {
  public:
   /// `group`: the ranks of the stages. The model outlives the pipeline.
-  /// Errors  throws as check_stages().
+  /// Errors  throws as check_stages(); kUnsupported for stages that split on a GPU.
   Pipeline(layers::Model& model, Stages stages, const comm::Group& group);
 
   /// Walks this rank's list of a checked schedule of these stages, in order. `sizes`: the samples of each

@@ -321,9 +321,10 @@ TEST(PipelineTest, RefusesAnotherShapeForTheSameNumberOfSamples) {
 
 TEST(PipelineTest, NamesAllMistakesOfItsStages) {
   Chain chain(4);
-  const Stages stages{{{0, 2}, {3, 3}}, {0, 2}};
+  const Stages stages{{{0, 2}, {3, 3}}, {0, 2}, {true}};
   EXPECT_THAT(thrown([&] { check_stages(stages, chain, 2); }),
               AllOf(HasSubstr("stage 1 has layers [3, 3); layer 2 is next"),
+                    HasSubstr("2 stages have 1 splits"),
                     HasSubstr("the last stage ends at layer 3 of 4"), HasSubstr("rank 2 of 2")));
 }
 

@@ -69,6 +69,9 @@ void check_stages(const Stages& stages, const layers::Model& model, int num_rank
   if (stages.layers.size() != stages.ranks.size()) {
     add(fmt::format("{} stages have {} ranks", stages.layers.size(), stages.ranks.size()));
   }
+  if (!stages.splits.empty() && stages.splits.size() != stages.layers.size()) {
+    add(fmt::format("{} stages have {} splits", stages.layers.size(), stages.splits.size()));
+  }
   int64_t next = 0;
   for (size_t i = 0; i < stages.layers.size(); ++i) {
     const layout::Range layers = stages.layers[i];
