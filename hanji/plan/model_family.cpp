@@ -57,7 +57,9 @@ bool needs_counting(const Config& config) {
   return family_of(config.model).facts == nullptr || config.mesh.tp > 1 || config.mesh.pp > 1;
 }
 
-ModelFacts facts_of_model(const Config& config, const std::optional<ModelFacts>& counted) {
+namespace {
+
+ModelFacts merged_facts(const Config& config, const std::optional<ModelFacts>& counted) {
   const ModelFamily& family = family_of(config.model);
   if (family.facts == nullptr) return *counted;
   ModelFacts facts = family.facts(config);
@@ -74,6 +76,16 @@ ModelFacts facts_of_model(const Config& config, const std::optional<ModelFacts>&
     layer.tied = as_counted.tied;
     layer.for_weights = as_counted.for_weights;
   }
+  return facts;
+}
+
+}  // namespace
+
+/// Units of sharded states end with the backward that reaches their layers, so that it computes all.
+ModelFacts facts_of_model(const Config& config, const std::optional<ModelFacts>& counted) {
+  ModelFacts facts = merged_facts(config, counted);
+  if (config.parallel.data == Sharding::kReplicas) return facts;
+  for (LayerFacts& layer : facts.layers) layer.for_weights.reset();
   return facts;
 }
 
