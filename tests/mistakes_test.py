@@ -36,7 +36,7 @@ class Mistakes(CommandTest):
     def test_five_mistakes_get_exactly_five_messages(self):
         for verb in ("train", "plan"):
             self.assertEqual(self.refuse(EXAMPLE, "--out", "run", verb=verb), [
-                'job.toml:2:1: model.preset must be one of nano, char, baby, gpt2, resnet-tiny, resnet18, resnet50, module, not "nan0"; '
+                'job.toml:2:1: model.preset must be one of nano, char, baby, gpt2, resnet-tiny, resnet18, resnet50, evoformer-tiny, evoformer-demo, evoformer-af2, pairformer, pairmixer, module, not "nan0"; '
                 'did you mean "nano"?',
                 'job.toml:4:1: train.stpes: unknown key; did you mean train.steps?',
                 'job.toml:5:1: train.global_batch must be an integer, at least 1 (samples), not '

@@ -121,7 +121,8 @@ class OwnModule(CommandTest):
             self.assertIn(word, why)
 
     def test_every_preset_of_every_family_has_a_plan_on_devices_that_are_not_here(self):
-        for preset in ("nano", "char", "baby", "gpt2", "resnet-tiny", "resnet18", "resnet50"):
+        for preset in ("nano", "char", "baby", "gpt2", "evoformer-tiny", "evoformer-demo", "pairmixer", "resnet-tiny",
+                       "resnet18", "resnet50"):
             found = self.plan(preset, "--device", "80GB")
             self.assertTrue(found["strategies"]["zero3"]["fits"], preset)
             self.assertGreater(found["flops_per_sample"], 0, preset)

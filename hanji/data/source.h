@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "hanji/base/status.h"
@@ -31,6 +33,12 @@ struct SampleRow {
   int64_t index = 0;
   layers::Batch* batch = nullptr;
   int64_t row = 0;
+};
+
+/// What a method that does not learn reaches, in the metric of the models of these samples.
+struct Baseline {
+  std::string_view name;
+  double value = 0;
 };
 
 /// Samples by number: all that a loader, a batch and a run need to know of a data set.
@@ -67,6 +75,9 @@ class Source {
 
   /// The page of the file that each training sample is read from; empty: it is not stored in pages.
   virtual std::vector<uint32_t> train_pages() const { return {}; }
+
+  /// The figure to beat on the validation part; none by default. Cost: reads some hundred samples.
+  virtual std::optional<Baseline> baseline() const { return std::nullopt; }
 
   /// For a manifest that must recognise its data again.
   virtual uint64_t checksum() const = 0;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "hanji/base/status.h"
+#include "hanji/models/evoformer.h"
 #include "hanji/models/gpt.h"
 #include "hanji/models/resnet.h"
 #include "hanji/plan/model_family.h"
@@ -46,12 +47,27 @@ std::shared_ptr<layers::Model> resnet(const plan::Config& config, const MakeOpti
   return make_resnet(sizes);
 }
 
+std::shared_ptr<layers::Model> evoformer(const plan::Config& config, const MakeOptions& options) {
+  const plan::ModelConfig& model = config.model;
+  return make_evoformer({.blocks = model.layers,
+                         .width = model.width,
+                         .heads = model.heads,
+                         .classes = options.classes,
+                         .has_msa = plan::family_of(model).name == "evoformer",
+                         .has_attention = model.preset != "pairmixer",
+                         .dropout = model.dropout,
+                         .seed = static_cast<uint64_t>(config.train.seed),
+                         .dtype = options.kernels.precision,
+                         .device = options.device});
+}
+
 struct Maker {
   std::string_view family;
   std::shared_ptr<layers::Model> (*make)(const plan::Config& config, const MakeOptions& options);
 };
 
-constexpr std::array kMakers = {Maker{"gpt", gpt}, Maker{"resnet", resnet}};
+constexpr std::array kMakers = {Maker{"gpt", gpt}, Maker{"resnet", resnet},
+                                Maker{"evoformer", evoformer}, Maker{"pairformer", evoformer}};
 
 }  // namespace
 

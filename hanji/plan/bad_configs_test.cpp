@@ -12,7 +12,8 @@ BadConfigs misspelt_names() {
        "-1\n[trian]\nx = 1\n",
        {},
        {"run.toml:2:1: model.preset must be one of nano, char, baby, gpt2, resnet-tiny, resnet18, "
-        "resnet50, module, not \"nan0\"; did you "
+        "resnet50, evoformer-tiny, evoformer-demo, evoformer-af2, pairformer, pairmixer, module, "
+        "not \"nan0\"; did you "
         "mean \"nano\"?",
         "run.toml:4:1: train.stpes: unknown key; did you mean train.steps?",
         "run.toml:5:1: train.global_batch must be an integer, at least 1 (samples), not \"many\"",

@@ -109,7 +109,8 @@ BadConfigs wrong_types() {
        "[model]\npreset = 2\n",
        {},
        {"run.toml:2:1: model.preset must be one of nano, char, baby, gpt2, resnet-tiny, resnet18, "
-        "resnet50, module, not 2"}},
+        "resnet50, evoformer-tiny, evoformer-demo, evoformer-af2, pairformer, pairmixer, module, "
+        "not 2"}},
   };
 }
 
@@ -280,7 +281,8 @@ BadConfigs command_lines() {
        "",
        {{"model.preset=chra", "--set"}},
        {"--set: model.preset must be one of nano, char, baby, gpt2, resnet-tiny, resnet18, "
-        "resnet50, module, not \"chra\"; did you mean "
+        "resnet50, evoformer-tiny, evoformer-demo, evoformer-af2, pairformer, pairmixer, module, "
+        "not \"chra\"; did you mean "
         "\"char\"?"}},
       {"no key on the command line",
        "",

@@ -49,6 +49,10 @@ enum class Images : uint8_t { kNone, kGenerated };
 template <>
 inline constexpr auto kWords<Images> = words("none", "generated");
 
+enum class Pairs : uint8_t { kNone, kContacts, kPaths };
+template <>
+inline constexpr auto kWords<Pairs> = words("none", "contacts", "paths");
+
 enum class SampleOrder : uint8_t {
   kRandom,
   kSequential,

@@ -46,6 +46,10 @@ struct DataConfig {
   std::string files;                     ///< A .beton file of labelled images.
   std::string stage{kUsualImageStages};  ///< As parse_image_stages() reads.
   CorruptPolicy corrupt = CorruptPolicy::kStop;
+  Pairs pairs = Pairs::kNone;
+  int64_t residues = 24;
+  int64_t sequences = 64;   ///< Of kContacts.
+  int64_t systems = 20000;  ///< Training and validation part together.
   SampleOrder order = SampleOrder::kRandom;
   FileCache cache = FileCache::kOs;
   /// Pages of a file: in memory with FileCache::kProcess, and that the order quasi draws from at a time.

@@ -83,17 +83,56 @@ void check_order(const Config& c, Found& found) {
   }
 }
 
+/// Generated pairs and what describes them.
+void check_pairs(const Config& c, Found& found) {
+  const bool are_generated = c.data.pairs != Pairs::kNone;
+  if (are_generated && family_of(c.model).data == DataKind::kPairs) {
+    check_one_source(c, "data.pairs", found);
+    if (c.data.images != Images::kNone) {
+      found.push_back({{"data.images", "data.pairs"},
+                       "data.images and data.pairs are both set, but a run has one source",
+                       "remove one of them"});
+    }
+  }
+  for (const std::string_view name : {"data.residues", "data.sequences", "data.systems"}) {
+    const Key& key = *find_key(name);
+    const bool of_sequences = name == "data.sequences";
+    const bool is_read = of_sequences ? c.data.pairs == Pairs::kContacts : are_generated;
+    if (is_read || key.get(c) == key.get(Config())) continue;
+    found.push_back({{name, "data.pairs"},
+                     fmt::format("{} is set, but data.pairs, which it describes, is {}", name,
+                                 name_of(c.data.pairs)),
+                     fmt::format("remove {}", name)});
+  }
+}
+
+/// The source that is set, and its value.
+std::pair<std::string_view, std::string> source_of(const Config& c, DataKind wanted) {
+  const bool none = c.data.files.empty() && c.data.images == Images::kNone;
+  if (c.data.pairs != Pairs::kNone || (none && wanted == DataKind::kPairs)) {
+    return {"data.pairs", std::string(name_of(c.data.pairs))};
+  }
+  if (!c.data.files.empty()) return {"data.files", "set"};
+  return {"data.images", std::string(name_of(c.data.images))};
+}
+
+/// What to set, or else to remove, for a family's data.
+std::string wanted_source(const ModelFamily& family, std::string_view key) {
+  if (family.data == DataKind::kImages) return "set data.images = \"generated\"";
+  if (family.data != DataKind::kPairs) return fmt::format("remove {}", key);
+  const Key& pairs = *find_key("data.pairs");
+  return fmt::format("set data.pairs = {}", format_value(pairs, family.defaults.front().value));
+}
+
 /// What the model's family learns from, reads and computes in.
 void check_family(const Config& c, Found& found) {
   const ModelFamily& family = family_of(c.model);
   if (data_kind(c) != family.data) {
-    const std::string_view key = c.data.files.empty() ? "data.images" : "data.files";
-    const std::string value = c.data.files.empty() ? std::string(name_of(c.data.images)) : "set";
+    const auto [key, value] = source_of(c, family.data);
     found.push_back({{key, "model.preset"},
                      fmt::format("model.preset = {} learns from {}, but {} is {}", c.model.preset,
                                  targets_of(family.data), key, value),
-                     family.data == DataKind::kImages ? "set data.images = \"generated\""
-                                                      : fmt::format("remove {}", key)});
+                     wanted_source(family, key)});
   }
   for (const Key& key : schema()) {
     const bool own_data = family.data == DataKind::kOwn && key.name.starts_with("data.");
@@ -151,6 +190,7 @@ void check_data(const Config& c, Found& found) {
   check_texts(c, found);
   check_images(c, found);
   check_order(c, found);
+  check_pairs(c, found);
 }
 
 void check_model(const Config& c, Found& found) {

@@ -107,6 +107,15 @@ std::string describe_data(const Plan& plan) {
   if (!data.tokens.empty()) source = plain(data.tokens, 50);
   if (!data.text.empty()) source = plain(data.text, 50);
   const DataKind kind = data_kind(plan.config);
+  if (kind == DataKind::kPairs) {
+    const std::string sequences = data.pairs == Pairs::kContacts
+                                      ? fmt::format(" by {} sequences", data.sequences)
+                                      : std::string();
+    return fmt::format("{} of {} residues{}: {} to train on and {} to validate",
+                       name_of(data.pairs), data.residues, sequences,
+                       base::format_count(plan.data.num_train_samples),
+                       base::format_count(plan.data.num_validation_samples));
+  }
   if (kind != DataKind::kTokens) {
     const std::string images =
         data.files.empty() ? fmt::format("{} images of {} x {}", name_of(data.images),

@@ -8,12 +8,18 @@
 namespace hanji::plan {
 
 std::string_view targets_of(DataKind kind) {
-  if (kind == DataKind::kOwn) return "targets";
-  return kind == DataKind::kTokens ? "tokens" : "images";
+  switch (kind) {
+    case DataKind::kTokens: return "tokens";
+    case DataKind::kImages: return "images";
+    case DataKind::kPairs: return "pairs";
+    case DataKind::kOwn: break;
+  }
+  return "targets";
 }
 
 std::span<const ModelFamily> model_families() {
-  static const std::array families = {gpt_family(), resnet_family(), module_family()};
+  static const std::array families = {gpt_family(), resnet_family(), evoformer_family(),
+                                      pairformer_family(), module_family()};
   return families;
 }
 
@@ -99,6 +105,7 @@ ModelFacts facts_of_whole(const Config& config, const ModelFacts& facts) {
 
 DataKind data_kind(const Config& config) {
   if (family_of(config.model).data == DataKind::kOwn) return DataKind::kOwn;
+  if (config.data.pairs != Pairs::kNone) return DataKind::kPairs;
   const bool has_images = config.data.images != Images::kNone || !config.data.files.empty();
   return !has_images ? DataKind::kTokens : DataKind::kImages;
 }

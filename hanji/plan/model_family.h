@@ -16,9 +16,9 @@
 namespace hanji::plan {
 
 /// The kind of a model's data; kOwn: the source of a program.
-enum class DataKind : uint8_t { kTokens, kImages, kOwn };
+enum class DataKind : uint8_t { kTokens, kImages, kPairs, kOwn };
 
-/// "tokens", "images", "targets": the unit by whose number a loss is divided.
+/// "tokens", "images", "pairs", "targets": the unit by whose number a loss is divided.
 std::string_view targets_of(DataKind kind);
 /// "tokens_per_second": the rate of them, as run.jsonl, summary.json and the tables name it.
 std::string rate_name(const ModelConfig& model);

@@ -166,7 +166,10 @@ Key preset_key() {
   key.doc =
       "Sizes to start from: nano (2 layers, 2 heads, 32 wide, block 32), char (4, 4, 128, 64), "
       "baby (6, 6, 384, 256), gpt2 (12, 12, 768, 1024); resnet-tiny, resnet18, resnet50, which "
-      "train on images; module, a program's own, which hanji::train_model() trains.";
+      "train on images; evoformer-tiny (2 blocks, pairs 32 wide, 2 heads), evoformer-demo (4, 64, "
+      "4), "
+      "evoformer-af2, pairformer, pairmixer (48, 128, 4), which train on pairs of residues; "
+      "module, a program's own, which hanji::train_model() trains.";
   key.get = [](const Config& c) -> Value {
     return std::ranges::find(preset_names(), c.model.preset) - preset_names().begin();
   };
@@ -188,14 +191,18 @@ std::vector<Key> model_keys() {
                              "a divisor of model.heads. auto: one for each."),
                    "heads", {1, 1024}, Auto::kYes)),
       integer(
-          HANJI_KEY(model.width,
-                    "Elements of the residual stream; for a resnet, channels of its first stage."),
+          HANJI_KEY(
+              model.width,
+              "Elements of the residual stream; for a resnet, channels of its first stage; for an "
+              "evoformer, of a pair."),
           "elements", {1, 65536}, Auto::kYes),
       integer(HANJI_KEY(model.block, "Tokens of a sample, and the longest context."), "tokens",
               {1, 1 << 20}, Auto::kYes),
       integer(HANJI_KEY(model.vocabulary, "Distinct tokens. auto: those of the data."), "tokens",
               {2, 1 << 24}, Auto::kYes),
-      real(HANJI_KEY(model.dropout, "Probability of zeroing an activation in training."),
+      real(HANJI_KEY(model.dropout,
+                     "Probability of zeroing an activation in training; of an "
+                     "evoformer, of the updates of pairs (AlphaFold: 0.25)."),
            {0, 0.99}),
       boolean(HANJI_KEY(model.tied, "The head shares the token embedding.")),
   };
@@ -212,6 +219,23 @@ std::vector<Key> data_keys() {
       real(HANJI_KEY(data.validation_fraction, "Share at the end of the data for validation."),
            {0.001, 0.9}),
   };
+}
+
+std::vector<Key> pair_keys() {
+  std::vector<Key> keys = {
+      choice(HANJI_KEY(data.pairs,
+                       "Pairs of residues instead of text, for evoformers, made from train.seed "
+                       "when they are read. contacts: sequences sampled from a Potts model, whose "
+                       "couplings are to be found. paths: graphs, whose shortest paths are.")),
+      integer(HANJI_KEY(data.residues, "Residues of a system, or nodes of a graph."), "residues",
+              {8, 4096}),
+      integer(HANJI_KEY(data.sequences, "Sequences of a system of contacts."), "sequences",
+              {2, 16384}),
+      integer(HANJI_KEY(data.systems, "Systems of the training and validation parts together."),
+              "systems", {2, 1e12}),
+  };
+  for (Key& key : keys) key.rare = true;
+  return keys;
 }
 
 std::vector<Key> image_keys() {
@@ -498,9 +522,9 @@ std::vector<Key> nccl_keys() {
 
 std::vector<Key> build_schema() {
   std::vector<Key> keys;
-  for (auto group :
-       {run_keys, model_keys, data_keys, image_keys, batch_keys, optimizer_keys, watch_keys,
-        machine_keys, parallel_keys, pipeline_keys, offload_keys, algorithm_keys, nccl_keys}) {
+  for (auto group : {run_keys, model_keys, data_keys, image_keys, pair_keys, batch_keys,
+                     optimizer_keys, watch_keys, machine_keys, parallel_keys, pipeline_keys,
+                     offload_keys, algorithm_keys, nccl_keys}) {
     for (Key& key : group()) keys.push_back(std::move(key));
   }
   return keys;

@@ -15,7 +15,7 @@ namespace {
 
 using Keys = std::vector<std::string_view>;
 
-constexpr std::array<std::string_view, 20> kDataKeys = {"data.text",
+constexpr std::array<std::string_view, 24> kDataKeys = {"data.text",
                                                         "data.tokens",
                                                         "data.format",
                                                         "data.vocabulary",
@@ -30,6 +30,10 @@ constexpr std::array<std::string_view, 20> kDataKeys = {"data.text",
                                                         "data.files",
                                                         "data.stage",
                                                         "data.corrupt",
+                                                        "data.pairs",
+                                                        "data.residues",
+                                                        "data.sequences",
+                                                        "data.systems",
                                                         "data.weights",
                                                         "data.pages",
                                                         "data.cache",
@@ -70,6 +74,12 @@ std::optional<Dataset> look_at_data(plan::LoadedConfig& loaded, bool& damaged) {
   const plan::Config& config = loaded.config;
   if (plan::data_kind(config) == plan::DataKind::kOwn) {
     add_mistake(loaded, {"model.preset"}, own_data(config));
+    return std::nullopt;
+  }
+  if (plan::data_kind(config) == plan::DataKind::kPairs) {
+    auto pairs = open_pairs(config);
+    if (pairs.ok()) return *std::move(pairs);
+    add_mistake(loaded, {"data.systems", "data.validation_fraction", "data.pairs"}, pairs.status());
     return std::nullopt;
   }
   if (plan::data_kind(config) == plan::DataKind::kImages) {

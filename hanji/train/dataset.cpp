@@ -8,6 +8,7 @@
 #include "hanji/base/log.h"
 #include "hanji/data/beton_images.h"
 #include "hanji/data/generated_images.h"
+#include "hanji/data/generated_pairs.h"
 #include "hanji/data/page_cache.h"
 #include "hanji/data/samples.h"
 #include "hanji/data/text.h"
@@ -168,6 +169,23 @@ Result<Dataset> open_images(const plan::Config& config) {
                  .name = "generated images"};
 }
 
+Result<Dataset> open_pairs(const plan::Config& config) {
+  const plan::DataConfig& data = config.data;
+  auto pairs = data::GeneratedPairs::create({.seed = static_cast<uint64_t>(config.train.seed),
+                                             .task = data.pairs,
+                                             .residues = data.residues,
+                                             .sequences = data.sequences,
+                                             .count = data.systems,
+                                             .validation_fraction = data.validation_fraction});
+  if (!pairs.ok()) return pairs.status().at("data.pairs");
+  const int64_t classes = pairs->classes();
+  return Dataset{.samples = std::make_shared<const data::GeneratedPairs>(*std::move(pairs)),
+                 .tokens = nullptr,
+                 .vocabulary = std::nullopt,
+                 .num_ids = classes,
+                 .name = "generated pairs"};
+}
+
 namespace {
 
 data::LoaderOptions loader_options(const plan::Config& config, const Dataset& dataset) {
@@ -214,6 +232,7 @@ Result<Dataset> open_dataset(const plan::Config& config) {
   switch (plan::data_kind(config)) {
     case plan::DataKind::kTokens: break;
     case plan::DataKind::kImages: return open_images(config);
+    case plan::DataKind::kPairs: return open_pairs(config);
     case plan::DataKind::kOwn: return own_data(config);
   }
   return open_dataset(config.data, plan::resolved(config.model).block, config.model.vocabulary);

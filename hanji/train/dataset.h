@@ -76,6 +76,8 @@ Status check_vocabulary(const DataSource& source, int64_t vocabulary,
 ///         the text's. Ids of a token file are checked when a sample is read, or before by
 ///         check_vocabulary().
 Result<Dataset> open_dataset(const plan::DataConfig& config, int64_t block, int64_t vocabulary);
+/// Makes the pairs of data.pairs. Errors  as data::GeneratedPairs.
+Result<Dataset> open_pairs(const plan::Config& config);
 /// Opens data.files, or makes the generated images of data.images.
 /// Errors  as data::BetonFile, data::BetonImages, data::GeneratedImages.
 Result<Dataset> open_images(const plan::Config& config);

@@ -20,11 +20,13 @@
 #include "hanji/compute/memory.h"
 #include "hanji/data/source.h"
 #include "hanji/layers/model.h"
+#include "hanji/plan/model_family.h"
 #include "hanji/trace/chrome.h"
 #include "hanji/train/generate.h"
 #include "hanji/train/loop.h"
 #include "hanji/train/make_model.h"
 #include "hanji/train/meet.h"
+#include "hanji/train/pair_picture.h"
 #include "hanji/train/run_folder.h"
 #include "hanji/train/state.h"
 #include "hanji/train/summary.h"
@@ -253,6 +255,7 @@ class RankRun {
            .saves = saver_.times(),
            .history = log_->history()});
     }
+    if (plan::data_kind(plan_.config) == plan::DataKind::kPairs) return show_pairs(job);
     show_sample(job);
   }
 
@@ -305,6 +308,16 @@ class RankRun {
     if (!text.ok() || !is_first()) return;
     options_.output.write(fmt::format("\nsample (more: hanji generate --checkpoint {}):\n{}\n",
                                       options_.out.string(), *text));
+  }
+
+  /// As show_sample().
+  void show_pairs(const Job& job) {
+    if (job.stages || dataset_.samples->num_validation() == 0) return;
+    const std::string svg = pair_picture(job, dataset_);
+    if (!is_first()) return;
+    const std::filesystem::path path = options_.out / "pairs.svg";
+    base::throw_if_error(base::write_file_atomic(path, svg));
+    options_.output.write(fmt::format("\npairs of a validation sample: {}\n", path.string()));
   }
 
   const RankOptions& options_;

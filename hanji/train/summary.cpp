@@ -6,6 +6,7 @@
 
 #include "hanji/base/json.h"
 #include "hanji/base/units.h"
+#include "hanji/data/source.h"
 #include "hanji/data/statistics.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/report/plan_against_run.h"
@@ -146,7 +147,8 @@ base::Json summary_json(const plan::Plan& plan, const Measurement& run,
 }
 
 std::string losses_text(const plan::Plan& plan, const Dataset& dataset, const Measurement& run,
-                        const std::optional<data::BigramEntropy>& bigrams) {
+                        const std::optional<data::BigramEntropy>& bigrams,
+                        const std::optional<data::Baseline>& baseline) {
   std::string text = fmt::format("train loss {:.4f}", run.outcome.train_loss);
   if (run.outcome.validation_loss > 0) {
     const std::string_view targets = plan::targets_of(plan::family_of(plan.config.model).data);
@@ -156,6 +158,7 @@ std::string losses_text(const plan::Plan& plan, const Dataset& dataset, const Me
       text += fmt::format(", {} {:.4f}", run.metric_name, run.outcome.validation_metric);
     }
   }
+  if (baseline) text += fmt::format("; {} has {:.4f}", baseline->name, baseline->value);
   if (bigrams) {
     text += fmt::format("; bigram entropy of {} {:.4f}", dataset.name, bigrams->text_nats);
   }
@@ -173,12 +176,15 @@ Summary summarise(const plan::Plan& plan, const Dataset& dataset, const Measurem
   }
   base::Json json = summary_json(plan, run, measured);
   if (bigrams) json["bigram_entropy"] = bigrams->text_nats;
+  const std::optional<data::Baseline> baseline = dataset.samples->baseline();
+  if (baseline) json["baseline"] = {{"name", baseline->name}, {"value", baseline->value}};
   Summary summary;
   summary.json = json.dump(2) + "\n";
   summary.text =
       "\n" + report::table(plan, measured) +
       fmt::format("first step after {}\n", base::format_seconds(run.first_step_seconds)) +
-      skew_text(plan.mesh, run) + saving_text(run) + losses_text(plan, dataset, run, bigrams);
+      skew_text(plan.mesh, run) + saving_text(run) +
+      losses_text(plan, dataset, run, bigrams, baseline);
   return summary;
 }
 

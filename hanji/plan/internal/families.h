@@ -17,6 +17,9 @@ struct FeatureCut {
 /// has most of it has; its calls are not in it.
 ModelFacts gpt_facts(const ModelSpec& model, const ActivationOptions& options, FeatureCut cut = {});
 ModelFamily resnet_family();
+/// AlphaFold 2's stack, of sequences and pairs; and of pairs alone.
+ModelFamily evoformer_family();
+ModelFamily pairformer_family();
 /// A torch::nn module of a program, which trains it by hanji::train_model().
 ModelFamily module_family();
 

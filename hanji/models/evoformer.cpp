@@ -1,0 +1,170 @@
+#include "hanji/models/evoformer.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "hanji/base/status.h"
+#include "hanji/models/internal/evoformer_block.h"
+
+namespace hanji::models {
+namespace {
+
+constexpr int64_t kMaxOffset = 32;  ///< Of residues along the chain; those further away are alike.
+
+struct Embedding {
+  evoformer::Linear offset, left, right, target, sequence;  // of sequences
+  evoformer::Linear pair;                                   // of pairs alone
+};
+
+Embedding embedding_of(const evoformer::Builder& builder, const EvoformerOptions& o) {
+  constexpr int64_t kStates = EvoformerImpl::kResidueStates;
+  Embedding e;
+  if (!o.has_msa) {
+    e.pair = builder.linear("linear_pair", o.width, EvoformerImpl::kPairStates);
+    return e;
+  }
+  e.left = builder.linear("linear_tf_z_i", o.width, kStates);
+  e.right = builder.linear("linear_tf_z_j", o.width, kStates);
+  e.target = builder.linear("linear_tf_m", 2 * o.width, kStates);
+  e.sequence = builder.linear("linear_msa_m", 2 * o.width, kStates);
+  e.offset = builder.linear("linear_relpos", o.width, 2 * kMaxOffset + 1);
+  return e;
+}
+
+/// Rows of zeros where a state is negative.
+at::Tensor one_hot(const at::Tensor& states, int64_t count, at::ScalarType dtype) {
+  return states.unsqueeze(-1).eq(at::arange(count, states.options())).to(dtype);
+}
+
+at::Tensor offsets(int64_t length, const at::TensorOptions& options) {
+  const at::Tensor place = at::arange(length, options.dtype(at::kLong));
+  return (place.unsqueeze(1) - place.unsqueeze(0)).clamp(-kMaxOffset, kMaxOffset) + kMaxOffset;
+}
+
+evoformer::Masks masks_of(const at::Tensor& inputs, bool has_msa, at::ScalarType dtype) {
+  const at::Tensor there = inputs.ge(0).to(dtype);
+  if (!has_msa) return {{}, there};
+  const at::Tensor residues = there.select(1, 0);
+  return {there, residues.unsqueeze(2) * residues.unsqueeze(1)};
+}
+
+void check_evoformer(const EvoformerOptions& o) {
+  const bool positive = o.blocks > 0 && o.width > 0 && o.heads > 0;
+  const bool fits = positive && o.width % o.heads == 0 && o.classes > 1;
+  if (fits && o.dropout >= 0 && o.dropout < 1 && o.dtype != base::Precision::kBFloat16) return;
+  throw Error(base::invalid_argument(fmt::format(
+      "evoformer: {} blocks, width {}, heads {}, {} classes, dropout {}{}: sizes are at least 1, "
+      "classes at least 2, width is a multiple of heads, dropout lies in [0, 1), and it computes "
+      "in "
+      "float32 or float64",
+      o.blocks, o.width, o.heads, o.classes, o.dropout,
+      o.dtype == base::Precision::kBFloat16 ? ", bf16" : "")));
+}
+
+/// The share of true contacts among as many pairs as there are contacts, the likeliest ones.
+double precision_of(const at::Tensor& logits, const at::Tensor& targets) {
+  const at::Tensor upper = at::ones_like(targets).triu(1).logical_and(targets.ge(0));
+  const at::Tensor truth = targets.masked_select(upper);
+  const int64_t contacts = truth.sum().item<int64_t>();
+  if (contacts == 0) return 1;
+  const at::Tensor score = (logits.select(-1, 1) - logits.select(-1, 0)).masked_select(upper);
+  const at::Tensor found = truth.index_select(0, std::get<1>(score.topk(contacts)));
+  return static_cast<double>(found.sum().item<int64_t>()) / static_cast<double>(contacts);
+}
+
+}  // namespace
+
+struct EvoformerImpl::Parts {
+  std::vector<std::shared_ptr<Module>> layers;  ///< Whose parameters each layer reads.
+  Embedding embedding;
+  std::vector<evoformer::Block> blocks;
+  evoformer::Linear head;
+};
+
+EvoformerImpl::EvoformerImpl(const EvoformerOptions& options)
+    : Model("Evoformer"), options_(options), parts_(std::make_unique<Parts>()) {
+  check_evoformer(options);
+  const auto dtype = options.dtype == base::Precision::kFloat64 ? at::kDouble : at::kFloat;
+  const evoformer::Builder root(*this, options.seed,
+                                at::TensorOptions(dtype).device(options.device));
+  const auto layer = [&](const evoformer::Builder& builder) {
+    parts_->layers.push_back(builder.module());
+  };
+  const evoformer::Builder embedder = root.child("input_embedder");
+  parts_->embedding = embedding_of(embedder, options);
+  layer(embedder);
+  const evoformer::Builder list = root.child("evoformer").child("blocks");
+  for (int64_t i = 0; i < options.blocks; ++i) {
+    const evoformer::Builder block = list.child(std::to_string(i));
+    parts_->blocks.emplace_back(block, evoformer::Widths{.pair = options.width,
+                                                         .heads = options.heads,
+                                                         .has_msa = options.has_msa,
+                                                         .has_attention = options.has_attention});
+    layer(block);
+  }
+  const evoformer::Builder head = root.child("aux_heads").child("distogram");
+  parts_->head = head.linear("linear", options.classes, options.width, evoformer::Initial::kZero);
+  layer(head);
+}
+
+EvoformerImpl::~EvoformerImpl() = default;
+
+layers::Flow EvoformerImpl::layer(int64_t index, layers::Flow flow, const layers::Batch& batch) {
+  if (index == 0) return embed(batch);
+  if (index == num_layers() - 1) {
+    const at::Tensor logits = parts_->head(flow.back());
+    return {logits + logits.transpose(1, 2)};
+  }
+  const auto dtype = flow.back().scalar_type();
+  const evoformer::Dropout dropout{
+      is_training() ? options_.dropout : 0,
+      {batch.counters.seed, batch.counters.step, batch.positions.begin, index - 1}};
+  return parts_->blocks[static_cast<size_t>(index - 1)](
+      std::move(flow), masks_of(batch.inputs, options_.has_msa, dtype), dropout);
+}
+
+layers::Flow EvoformerImpl::embed(const layers::Batch& batch) const {
+  const Embedding& e = parts_->embedding;
+  const auto dtype = parts_->head.weight.scalar_type();
+  if (!options_.has_msa) return {e.pair(one_hot(batch.inputs, kPairStates, dtype))};
+  const at::Tensor target = one_hot(batch.inputs.select(1, 0), kResidueStates, dtype);
+  const at::Tensor m =
+      e.sequence(one_hot(batch.inputs, kResidueStates, dtype)) + e.target(target).unsqueeze(1);
+  const int64_t length = batch.inputs.size(2);
+  const at::Tensor along =
+      one_hot(offsets(length, batch.inputs.options()), 2 * kMaxOffset + 1, dtype);
+  return {m, e.left(target).unsqueeze(2) + e.right(target).unsqueeze(1) + e.offset(along)};
+}
+
+std::vector<at::Tensor> EvoformerImpl::layer_parameters(int64_t index) const {
+  return parts_->layers[static_cast<size_t>(index)]->parameters();
+}
+
+layers::LossSum EvoformerImpl::loss(layers::Flow flow, const layers::Batch& batch) {
+  const at::Tensor logits = flow.at(0).flatten(0, 2);
+  const at::Tensor targets = batch.targets.clamp_min(-1).flatten();
+  return {at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, -1), batch.num_valid};
+}
+
+double EvoformerImpl::metric_sum(const layers::Flow& flow, const layers::Batch& batch) const {
+  const at::Tensor& logits = flow.at(0);
+  if (options_.classes != 2) {
+    return static_cast<double>(logits.argmax(-1).eq(batch.targets).sum().item<int64_t>());
+  }
+  double sum = 0;
+  for (int64_t i = 0; i < logits.size(0); ++i) {
+    const auto valid = static_cast<double>(batch.targets[i].ge(0).sum().item<int64_t>());
+    sum += valid * precision_of(logits[i], batch.targets[i]);
+  }
+  return sum;
+}
+
+std::shared_ptr<layers::Model> make_evoformer(const EvoformerOptions& options) {
+  return std::make_shared<EvoformerImpl>(options);
+}
+
+}  // namespace hanji::models

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "hanji/base/kernel_choice.h"
+#include "hanji/layers/model.h"
+
+namespace hanji::models {
+
+struct EvoformerOptions {
+  int64_t blocks = 48;
+  int64_t width = 128;  ///< Channels of a pair; a residue of a sequence has twice as many.
+  int64_t heads = 4;    ///< Of triangle attention; attention over sequences has twice as many.
+  int64_t classes = 2;  ///< Of a pair: what the head tells apart.
+  bool has_msa = true;  ///< Sequences beside pairs: an Evoformer. Else pairs alone: a Pairformer.
+  bool has_attention = true;  ///< Triangle attention. Without it and sequences: a Pairmixer.
+  double dropout = 0.0;       ///< Of pair updates; row attention drops 0.6 of it. AlphaFold: 0.25.
+  uint64_t seed = 1;          ///< Of the initial values.
+  base::Precision dtype = base::Precision::kFloat32;
+  c10::Device device = c10::kCPU;
+};
+
+/// AlphaFold 2's Evoformer between an embedding and a head that classifies every pair of residues: of
+/// 48 blocks, 128 wide, exactly the published stack.
+///
+/// Layers  the embedding; each block; the head. The flow is m [B, S, N, 2 width] where there are
+///         sequences, then z [B, N, N, width].
+/// Result  parameters have the names of OpenFold's checkpoints. Initial values are those of AlphaFold and
+///         depend only on (seed, parameter name, element); every output layer begins with zeros. Dropout masks depend on
+///         (seed, step, sample, block, element) alone.
+/// Source  Jumper et al., Nature 596:583 (2021), supplement, algorithms 6 to 15; pairs alone: Abramson et
+///         al., Nature 630:493 (2024), algorithm 17 without its single representation, which no loss here
+///         reads; without attention: arXiv:2510.18870.
+class EvoformerImpl : public layers::Model {
+ public:
+  /// States of a residue in a sequence, and of the input of a pair.
+  static constexpr int64_t kResidueStates = 23;
+  static constexpr int64_t kPairStates = 16;
+
+  /// Errors  throws kInvalidArgument for sizes below 1, fewer than 2 classes, width not a multiple of
+  ///         heads, dropout outside [0, 1), bf16.
+  explicit EvoformerImpl(const EvoformerOptions& options);
+  ~EvoformerImpl() override;
+
+  int64_t num_layers() const override { return options_.blocks + 2; }
+
+  /// Shape   batch.inputs int64: with sequences [B, S, N] states in [0, kResidueStates), the first
+  ///         sequence that of the chain itself; without [B, N, N] states of pairs in [0, kPairStates).
+  ///         Negative: masked. A residue is there if the first sequence has it. The last flow is the
+  ///         logits [B, N, N, classes], the same of (i, j) and (j, i).
+  layers::Flow layer(int64_t index, layers::Flow flow, const layers::Batch& batch) override;
+
+  std::vector<at::Tensor> layer_parameters(int64_t index) const override;
+
+  /// Shape   batch.targets [B, N, N] int64; negative targets are ignored.
+  layers::LossSum loss(layers::Flow flow, const layers::Batch& batch) override;
+
+  layout::Range recomputed_layers() const override { return {1, num_layers() - 1}; }
+
+  /// Of two classes the precision among as many pairs as are of class 1, those with its largest logits
+  /// (i < j); else the accuracy.
+  std::string_view metric_name() const override {
+    return options_.classes == 2 ? "precision" : "accuracy";
+  }
+  double metric_sum(const layers::Flow& flow, const layers::Batch& batch) const override;
+
+  const EvoformerOptions& options() const { return options_; }
+
+ private:
+  struct Parts;
+
+  layers::Flow embed(const layers::Batch& batch) const;
+
+  EvoformerOptions options_;
+  std::unique_ptr<Parts> parts_;
+};
+
+std::shared_ptr<layers::Model> make_evoformer(const EvoformerOptions& options);
+
+}  // namespace hanji::models

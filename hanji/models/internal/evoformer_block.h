@@ -1,0 +1,153 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "hanji/compute/dropout.h"
+#include "hanji/layers/flow.h"
+
+/// The parts of an Evoformer. Activations are [B, rows, columns, channels]: of sequences S by residues N, or
+/// of pairs N by N.
+///
+/// Source  Jumper et al., Highly accurate protein structure prediction with AlphaFold, Nature 2021,
+///         supplement, algorithms 6 to 15; parameters are named as in OpenFold.
+namespace hanji::models::evoformer {
+
+/// The widths of a block, of which AlphaFold's proportions make all others.
+struct Widths {
+  int64_t pair = 128;   ///< Channels of a pair; a sequence's residue has twice as many.
+  int64_t heads = 4;    ///< Of triangle attention; attention over sequences has twice as many.
+  bool has_msa = true;  ///< Else pairs alone: algorithms 11 to 15.
+  bool has_attention = true;  ///< Triangle attention, algorithms 13 and 14.
+
+  int64_t msa() const { return 2 * pair; }
+  int64_t head() const { return pair / heads; }
+};
+
+/// How the elements of a parameter are drawn.
+enum class Initial : uint8_t { kLecun, kHe, kGlorot, kNormal, kGate, kZero };
+
+struct Linear {
+  at::Tensor weight, bias;  ///< [outputs, inputs]; bias may be undefined.
+  at::Tensor operator()(const at::Tensor& x) const;
+};
+
+struct Norm {
+  at::Tensor weight, bias;
+  at::Tensor operator()(const at::Tensor& x) const;
+};
+
+/// A module under construction: registers parameters and fills them by (seed, full name, element).
+class Builder {
+ public:
+  /// Of the root, which outlives this.
+  Builder(torch::nn::Module& root, uint64_t seed, at::TensorOptions options)
+      : module_(std::shared_ptr<torch::nn::Module>(), &root), seed_(seed), options_(options) {}
+
+  Builder child(const std::string& name) const;
+  Linear linear(const std::string& name, int64_t outputs, int64_t inputs,
+                Initial initial = Initial::kLecun, bool has_bias = true) const;
+  Norm norm(const std::string& name, int64_t width) const;
+  const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
+
+ private:
+  std::shared_ptr<torch::nn::Module> module_;
+  uint64_t seed_;
+  at::TensorOptions options_;
+  std::string path_ = {};
+};
+
+/// 1 where an element is there, else 0, in the dtype of activations.
+struct Masks {
+  at::Tensor msa;   ///< [B, S, N]; undefined without sequences.
+  at::Tensor pair;  ///< [B, N, N]
+};
+
+/// The masks of one layer. A probability of 0 drops nothing.
+struct Dropout {
+  double probability =
+      0;  ///< Of pairs; row attention over sequences drops 0.6 of it: AlphaFold's 0.15 of 0.25.
+  compute::DropoutKey key = {};
+};
+
+struct GatedAttention {
+  int64_t heads = 1;
+  Linear query, key, value, gate, out;
+
+  /// Attention along the columns of each row.
+  ///
+  /// Shape   x [B, R, L, C], bias [B, heads, L, L] or undefined, mask [B, R, L] -> [B, R, L, C].
+  at::Tensor operator()(const at::Tensor& x, const at::Tensor& bias, const at::Tensor& mask) const;
+};
+
+/// Algorithm 7.
+struct RowAttention {
+  Norm norm_m, norm_z;
+  Linear bias;
+  GatedAttention attention;
+};
+
+/// Algorithm 8.
+struct ColumnAttention {
+  Norm norm;
+  GatedAttention attention;
+};
+
+/// Algorithms 9 and 15.
+struct Transition {
+  Norm norm;
+  Linear up, down;
+  at::Tensor operator()(const at::Tensor& x, const at::Tensor& mask) const;
+};
+
+/// Algorithm 10: m [B, S, N, 2C] -> [B, N, N, C].
+struct OuterProductMean {
+  Norm norm;
+  Linear a, b, out;
+  at::Tensor operator()(const at::Tensor& m, const at::Tensor& mask) const;
+};
+
+/// Algorithms 11 (outgoing) and 12.
+struct TriangleMultiplication {
+  bool is_outgoing = true;
+  Norm norm_in, norm_out;
+  Linear a, a_gate, b, b_gate, gate, out;
+  at::Tensor operator()(const at::Tensor& z, const at::Tensor& mask) const;
+};
+
+/// Algorithm 13, and of a transposed z algorithm 14.
+struct TriangleAttention {
+  Norm norm;
+  Linear bias;
+  GatedAttention attention;
+  at::Tensor operator()(const at::Tensor& z, const at::Tensor& mask) const;
+};
+
+/// Algorithms 7 to 15 in order, each added to what it reads.
+class Block {
+ public:
+  Block(const Builder& builder, const Widths& widths);
+
+  /// `flow` has m [B, S, N, 2C] where there are sequences, then z [B, N, N, C].
+  layers::Flow operator()(layers::Flow flow, const Masks& masks, const Dropout& dropout) const;
+
+ private:
+  at::Tensor update_msa(at::Tensor m, const at::Tensor& z, const Masks& masks,
+                        const Dropout& dropout) const;
+  at::Tensor update_pairs(at::Tensor z, const at::Tensor& mask, const Dropout& dropout) const;
+
+  Widths widths_;
+  RowAttention row_;
+  ColumnAttention column_;
+  Transition msa_transition_;
+  OuterProductMean outer_;
+  TriangleMultiplication outgoing_, incoming_;
+  TriangleAttention start_, end_;
+  Transition pair_transition_;
+};
+
+}  // namespace hanji::models::evoformer

@@ -1,0 +1,97 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "hanji/plan/internal/families.h"
+
+namespace hanji::plan {
+namespace {
+
+struct EvoformerSizes {
+  std::string_view preset;
+  int64_t layers, width, heads;
+};
+
+/// AlphaFold 2's and 3's, and of the first the small ones.
+constexpr std::array kEvoformerSizes = {
+    EvoformerSizes{"evoformer-tiny", 2, 32, 2}, EvoformerSizes{"evoformer-demo", 4, 64, 4},
+    EvoformerSizes{"evoformer-af2", 48, 128, 4}, EvoformerSizes{"pairformer", 48, 128, 4},
+    EvoformerSizes{"pairmixer", 48, 128, 4}};
+
+constexpr std::array<std::string_view, 3> kEvoformerPresets = {"evoformer-tiny", "evoformer-demo",
+                                                               "evoformer-af2"};
+constexpr std::array<std::string_view, 2> kPairformerPresets = {"pairformer", "pairmixer"};
+constexpr std::array<std::string_view, 4> kEvoformerKeys = {"model.layers", "model.heads",
+                                                            "model.width", "model.dropout"};
+constexpr std::array kEvoformerPrecisions = {Precision::kFloat32, Precision::kFloat64};
+
+std::span<const KeyDefault> pair_defaults(Pairs task) {
+  static const auto of = [](Pairs pairs) {
+    return std::array{KeyDefault{"data.pairs", static_cast<int64_t>(pairs)}};
+  };
+  static const auto contacts = of(Pairs::kContacts), paths = of(Pairs::kPaths);
+  return task == Pairs::kContacts ? contacts : paths;
+}
+
+void resolve_evoformer(ModelConfig& model) {
+  const auto found = std::ranges::find(kEvoformerSizes, model.preset, &EvoformerSizes::preset);
+  const EvoformerSizes& sizes = found == kEvoformerSizes.end() ? kEvoformerSizes.front() : *found;
+  if (model.layers == kAuto) model.layers = sizes.layers;
+  if (model.width == kAuto) model.width = sizes.width;
+  if (model.heads == kAuto) model.heads = sizes.heads;
+}
+
+std::string describe_evoformer(const ModelConfig& model, int64_t classes) {
+  return fmt::format("{} blocks, pairs {} wide, {} heads, {} classes", model.layers, model.width,
+                     model.heads, classes);
+}
+
+std::vector<Contradiction> check_evoformer(const Config& config) {
+  std::vector<Contradiction> found;
+  const ModelConfig model = resolved(config.model);
+  if (model.width % model.heads != 0) {
+    found.push_back(
+        {{"model.width", "model.heads"},
+         fmt::format("model.width is {}, which is not a multiple of model.heads = {}", model.width,
+                     model.heads),
+         fmt::format("set model.width = {}", (model.width / model.heads + 1) * model.heads)});
+  }
+  const auto& defaults = family_of(model).defaults;
+  const auto task = static_cast<Pairs>(std::get<int64_t>(defaults.front().value));
+  const Pairs given = config.data.pairs;
+  if (given != Pairs::kNone && given != task) {
+    found.push_back(
+        {{"data.pairs", "model.preset"},
+         fmt::format("data.pairs is {}, but model.preset = {} reads {}", name_of(given),
+                     model.preset,
+                     task == Pairs::kContacts ? "sequences" : "pairs without sequences"),
+         fmt::format("set data.pairs = \"{}\"", name_of(task))});
+  }
+  return found;
+}
+
+ModelFamily family_of_pairs(std::string_view name, std::span<const std::string_view> presets,
+                            Pairs task) {
+  return {.name = name,
+          .data = DataKind::kPairs,
+          .presets = presets,
+          .keys = kEvoformerKeys,
+          .defaults = pair_defaults(task),
+          .precisions = kEvoformerPrecisions,
+          .resolve = resolve_evoformer,
+          .check = check_evoformer,
+          .describe = describe_evoformer};
+}
+
+}  // namespace
+
+ModelFamily evoformer_family() {
+  return family_of_pairs("evoformer", kEvoformerPresets, Pairs::kContacts);
+}
+
+ModelFamily pairformer_family() {
+  return family_of_pairs("pairformer", kPairformerPresets, Pairs::kPaths);
+}
+
+}  // namespace hanji::plan

@@ -1,0 +1,84 @@
+"""`model.preset = evoformer-tiny` and its kin: models of pairs through the same command, files and strategies."""
+import unittest
+
+from command import CONSTANT, MEGABYTE, STABLE, CommandTest, by
+
+SMALL = ["--seed", 5, "--set", "model.preset=evoformer-tiny", "--set", "model.dropout=0.25",
+         "--set", "data.residues=8", "--set", "data.sequences=6", "--set", "data.systems=400",
+         "--set", "train.global_batch=8", "--set", "train.evaluate_batches=2"]
+SAME = ("state_sha256", "params_sha256", "train_loss", "validation_loss", "validation_precision")
+
+
+class Pairs(CommandTest):
+    def small(self, out, *arguments, **keywords):
+        self.hanji("train", "--out", self.folder / out, *SMALL, *arguments, **keywords)
+        return self.read_json(out, "summary.json")
+
+    def expect_same(self, found, expected, which):
+        for name in SAME:
+            self.assertEqual(found[name], expected[name], f"{which}: {name}")
+
+    def test_it_learns_paths_better_than_by_the_edge_alone(self):
+        done = self.hanji("train", "--ranks", 2, "--steps", 120, "--out", self.folder / "run",
+                          "--set", "model.preset=pairmixer", "--set", "model.layers=2",
+                          "--set", "model.width=16", "--set", "data.residues=8",
+                          "--set", "train.evaluate_every=0",
+                          "--set", "train.learning_rate=5e-3", timeout=500)
+        summary = self.read_json("run", "summary.json")
+        self.assertGreater(summary["validation_accuracy"], summary["baseline"]["value"])
+        self.assertIn("pairs_per_second", summary)
+        self.assertRegex(done.stdout, r"nats per pair, accuracy 0\.\d+; the likeliest length by")
+        self.assertIn("pairs.svg", done.stdout)
+        self.assertIn("<svg", (self.folder / "run" / "pairs.svg").read_text())
+
+    def test_it_finds_contacts_better_than_covariances_do(self):
+        self.hanji("train", "--ranks", 2, "--steps", 80, "--out", self.folder / "run",
+                   "--set", "model.preset=evoformer-tiny", "--set", "model.layers=1",
+                   "--set", "data.residues=12", "--set", "data.sequences=32",
+                   "--set", "train.evaluate_every=0", "--set", "train.learning_rate=3e-3",
+                   timeout=500)
+        summary = self.read_json("run", "summary.json")
+        self.assertEqual(summary["baseline"]["name"], "covariance with APC")
+        self.assertGreater(summary["validation_precision"], summary["baseline"]["value"] + 0.05)
+
+    def test_one_hash_in_stable_over_ranks_strategies_and_recomputation(self):
+        expected = self.small("one", *STABLE, "--ranks", 1, "--steps", 3)
+        for data in ("ddp", "zero3", "server"):
+            found = self.small(data, *STABLE, *by(data), "--steps", 3, "--set",
+                               "compute.recompute=true")
+            self.expect_same(found, expected, data)
+            told = found["prediction"]
+            for name in ("wire_bytes_per_step", "collectives_per_step"):
+                self.assertEqual(told[name]["measured"], told[name]["predicted"], f"{data}: {name}")
+            peak = told["peak_bytes_per_rank"]
+            self.assertLess(abs(peak["measured"] - peak["predicted"]),
+                            0.03 * peak["predicted"] + 16 * MEGABYTE, f"{data}: {peak}")
+
+    def test_stages_of_a_pipeline_pass_both_tensors_on(self):
+        expected = self.small("one", *STABLE, "--ranks", 1, "--steps", 2)
+        found = self.small("pp", *STABLE, "--ranks", 2, "--set", "mesh.pp=2", "--steps", 2)
+        self.expect_same(found, expected, "pp")
+
+    def test_a_run_goes_on_under_another_strategy_to_the_same_bits(self):
+        whole = self.small("whole", *STABLE, *CONSTANT, *by("ddp"), "--steps", 4)
+        self.small("run", *STABLE, *CONSTANT, *by("zero2"), "--steps", 2)
+        self.hanji("train", "--resume", "--out", self.folder / "run", *by("ddp"), "--steps", 4)
+        self.expect_same(self.read_json("run", "summary.json"), whole, "resumed")
+
+    def test_verify_finds_every_bit_in_one_process(self):
+        self.hanji("verify", "--ranks", 2, "--steps", 2, "--out", self.folder / "proof", *SMALL)
+
+    def test_what_does_not_fit_is_refused_before_anything_starts(self):
+        done = self.hanji("train", "--out", self.folder / "run", *SMALL, "--set", "data.pairs=paths",
+                          "--set", "model.width=7", "--set", "model.tied=false", expect=2)
+        for words in ("reads sequences; set data.pairs = \"contacts\"",
+                      "model.width is 7, which is not a multiple of model.heads = 2",
+                      "data.sequences is set, but data.pairs, which it describes, is paths",
+                      "remove model.tied"):
+            self.assertIn(words, " ".join(done.stderr.split()))
+        done = self.hanji("train", "--out", self.folder / "run", "--set", "data.pairs=paths", expect=2)
+        self.assertIn("learns from tokens, but data.pairs is paths", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
