@@ -15,7 +15,7 @@ import sys
 FLOORS = {
     "base": "", "trace": "", "topology": "", "layout": "", "schedule": "layout",
     "cost": "schedule layout topology", "shm": "schedule trace", "launch": "shm topology trace",
-    "plan": "cost schedule layout topology", "report": "plan cost schedule trace",
+    "plan": "cost schedule layout topology", "report": "plan cost schedule layout trace",
     "layers": "layout", "data": "layers plan layout trace", "compute": "cost topology trace", "lens": "plan layout trace",
     "comm": "shm cost schedule topology layout trace", "mesh": "comm layout",
     "checkpoint": "mesh comm layout trace", "world": "mesh comm launch shm cost topology trace",
@@ -26,6 +26,8 @@ FLOORS = {
 }
 CORE = {"base", "trace", "topology", "layout", "schedule", "cost", "shm", "launch", "plan", "report"}
 EVERYTHING = {"cli", "test"}
+# A strategy whose tensors have the placements of another.
+PLACED_BY = {"axial": "tensor"}
 # The one process that ranks are compared with must not use their sums, directly or indirectly.
 ALONE = ("hanji/train/one_process.cpp", "hanji/train/observe.cpp")
 TOGETHER = re.compile(r"hanji/(comm|shm|mesh|world|parallel/(ddp|fsdp|gradients|server))/")
@@ -58,7 +60,7 @@ def check_includes(path, floor, text):
             yield f"{path}: floor {floor} may not include {include}"
         if "internal" in parts and not str(path).startswith("/".join(parts[: parts.index("internal")])):
             yield f"{path}: {include} is private to its folder"
-        if floor == "parallel" == target and len(parts) > 3 and len(path.parts) > 3 and parts[2] not in (path.parts[2], "gradients"):
+        if floor == "parallel" == target and len(parts) > 3 and len(path.parts) > 3 and parts[2] not in (path.parts[2], "gradients", PLACED_BY.get(path.parts[2])):
             yield f"{path}: strategies do not include each other ({include})"
 
 

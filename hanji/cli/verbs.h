@@ -17,8 +17,9 @@ void add_debug(Verb command);
 void add_doctor(Verb command);
 void add_simulate(Verb command);
 void add_explain(Verb command);
-/// `explain tp`, on that verb.
+/// `explain tp` and `explain axial`, on that verb.
 void add_explain_tp(Verb explain_verb);
+void add_explain_axial(Verb explain_verb);
 void add_topo(Verb command);
 void add_bench(Verb command);
 /// Hidden: what `train` starts once per rank.

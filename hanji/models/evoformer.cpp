@@ -13,6 +13,14 @@
 namespace hanji::models {
 namespace {
 
+using parallel::axial::own_rows;
+using parallel::axial::Places;
+using parallel::axial::places_on;
+using parallel::axial::reshard_to;
+using parallel::axial::Rows;
+using parallel::axial::transposed;
+using parallel::axial::Typed;
+
 constexpr int64_t kMaxOffset = 32;  ///< Of residues along the chain; those further away are alike.
 
 struct Embedding {
@@ -56,13 +64,15 @@ void check_evoformer(const EvoformerOptions& o) {
   const bool positive = o.blocks > 0 && o.width > 0 && o.heads > 0;
   const bool fits = positive && o.width % o.heads == 0 && o.classes > 1;
   if (fits && o.dropout >= 0 && o.dropout < 1 && o.dtype != base::Precision::kBFloat16) return;
-  throw Error(base::invalid_argument(fmt::format(
-      "evoformer: {} blocks, width {}, heads {}, {} classes, dropout {}{}: sizes are at least 1, "
-      "classes at least 2, width is a multiple of heads, dropout lies in [0, 1), and it computes "
-      "in "
-      "float32 or float64",
-      o.blocks, o.width, o.heads, o.classes, o.dropout,
-      o.dtype == base::Precision::kBFloat16 ? ", bf16" : "")));
+  throw Error(base::invalid_argument(
+      fmt::format("evoformer: {} blocks, width {}, heads {}, {} classes, "
+                  "dropout {}{}: sizes are at least 1, "
+                  "classes at least 2, width is a multiple of heads, dropout "
+                  "lies in [0, 1), and it computes "
+                  "in "
+                  "float32 or float64",
+                  o.blocks, o.width, o.heads, o.classes, o.dropout,
+                  o.dtype == base::Precision::kBFloat16 ? ", bf16" : "")));
 }
 
 /// The share of true contacts among as many pairs as there are contacts, the likeliest ones.
@@ -113,31 +123,51 @@ EvoformerImpl::EvoformerImpl(const EvoformerOptions& options)
 
 EvoformerImpl::~EvoformerImpl() = default;
 
+Places EvoformerImpl::places_of(const layers::Batch& batch) const {
+  const int64_t rows = batch.inputs.size(1), residues = batch.inputs.size(2);
+  const int64_t ranks = options_.axis.degree();
+  if (residues < ranks || rows < ranks) {
+    throw Error(base::invalid_argument(
+        fmt::format("evoformer: {} {} of {} residues on an axis of {} ranks; each rank has "
+                    "at least one of both",
+                    rows, options_.has_msa ? "sequences" : "rows", residues, ranks)));
+  }
+  return places_on(options_.axis, residues, options_.has_msa ? rows : 0, options_.triangle);
+}
+
 layers::Flow EvoformerImpl::layer(int64_t index, layers::Flow flow, const layers::Batch& batch) {
-  if (index == 0) return embed(batch);
+  const Places places = places_of(batch);
+  if (index == 0) return embed(batch, places);
   if (index == num_layers() - 1) {
-    const at::Tensor logits = parts_->head(flow.back());
-    return {logits + logits.transpose(1, 2)};
+    const Typed<Rows> logits(parts_->head(flow.back()));
+    const Typed<Rows> turned =
+        transposed(reshard_to<2>(logits, places.axis, places.residues, places.residues));
+    return {(logits + turned).value()};
   }
   const auto dtype = flow.back().scalar_type();
   const evoformer::Dropout dropout{
       is_training() ? options_.dropout : 0,
       {batch.counters.seed, batch.counters.step, batch.positions.begin, index - 1}};
   return parts_->blocks[static_cast<size_t>(index - 1)](
-      std::move(flow), masks_of(batch.inputs, options_.has_msa, dtype), dropout);
+      std::move(flow), masks_of(batch.inputs, options_.has_msa, dtype), dropout, places);
 }
 
-layers::Flow EvoformerImpl::embed(const layers::Batch& batch) const {
+layers::Flow EvoformerImpl::embed(const layers::Batch& batch, const Places& places) const {
   const Embedding& e = parts_->embedding;
   const auto dtype = parts_->head.weight.scalar_type();
-  if (!options_.has_msa) return {e.pair(one_hot(batch.inputs, kPairStates, dtype))};
+  const layout::Range own = places.own_residues();
+  if (!options_.has_msa) {
+    return {e.pair(one_hot(own_rows(batch.inputs, own), kPairStates, dtype))};
+  }
   const at::Tensor target = one_hot(batch.inputs.select(1, 0), kResidueStates, dtype);
+  const at::Tensor sequences = own_rows(batch.inputs, places.own_sequences());
   const at::Tensor m =
-      e.sequence(one_hot(batch.inputs, kResidueStates, dtype)) + e.target(target).unsqueeze(1);
-  const int64_t length = batch.inputs.size(2);
-  const at::Tensor along =
-      one_hot(offsets(length, batch.inputs.options()), 2 * kMaxOffset + 1, dtype);
-  return {m, e.left(target).unsqueeze(2) + e.right(target).unsqueeze(1) + e.offset(along)};
+      e.sequence(one_hot(sequences, kResidueStates, dtype)) + e.target(target).unsqueeze(1);
+  const at::Tensor along = offsets(batch.inputs.size(2), batch.inputs.options());
+  const at::Tensor offset =
+      one_hot(along.narrow(0, own.begin, own.size()), 2 * kMaxOffset + 1, dtype);
+  return {m, e.left(own_rows(target, own)).unsqueeze(2) + e.right(target).unsqueeze(1) +
+                 e.offset(offset)};
 }
 
 std::vector<at::Tensor> EvoformerImpl::layer_parameters(int64_t index) const {
@@ -145,13 +175,21 @@ std::vector<at::Tensor> EvoformerImpl::layer_parameters(int64_t index) const {
 }
 
 layers::LossSum EvoformerImpl::loss(layers::Flow flow, const layers::Batch& batch) {
-  const at::Tensor logits = flow.at(0).flatten(0, 2);
-  const at::Tensor targets = batch.targets.clamp_min(-1).flatten();
-  return {at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, -1), batch.num_valid};
+  const bool is_cut = options_.axis.degree() > 1;
+  const at::Tensor own =
+      is_cut ? own_rows(batch.targets, places_of(batch).own_residues()) : batch.targets;
+  const at::Tensor targets = own.clamp_min(-1).flatten();
+  const int64_t count = is_cut ? targets.ge(0).sum().item<int64_t>() : batch.num_valid;
+  return {at::cross_entropy_loss(flow.at(0).flatten(0, 2), targets, {}, at::Reduction::Sum, -1),
+          count};
 }
 
 double EvoformerImpl::metric_sum(const layers::Flow& flow, const layers::Batch& batch) const {
-  const at::Tensor& logits = flow.at(0);
+  at::Tensor logits = flow.at(0).detach();
+  if (options_.axis.degree() > 1) {
+    logits = options_.axis.gather(logits, 1, places_of(batch).residues);
+    if (options_.axis.rank() != 0) return 0;  // ranks' metrics are added up
+  }
   if (options_.classes != 2) {
     return static_cast<double>(logits.argmax(-1).eq(batch.targets).sum().item<int64_t>());
   }

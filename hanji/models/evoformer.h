@@ -8,6 +8,12 @@
 
 #include "hanji/base/kernel_choice.h"
 #include "hanji/layers/model.h"
+#include "hanji/layout/axial.h"
+#include "hanji/parallel/tensor/axis.h"
+
+namespace hanji::parallel::axial {
+struct Places;
+}
 
 namespace hanji::models {
 
@@ -22,16 +28,21 @@ struct EvoformerOptions {
   uint64_t seed = 1;          ///< Of the initial values.
   base::Precision dtype = base::Precision::kFloat32;
   c10::Device device = c10::kCPU;
+  /// Cuts sequences and pairs by rows, as parallel/axial says; parts may be uneven. Parameters are whole.
+  parallel::tensor::Axis axis = {};
+  layout::TriangleWay triangle = layout::TriangleWay::kChannels;
 };
 
 /// AlphaFold 2's Evoformer between an embedding and a head that classifies every pair of residues: of
 /// 48 blocks, 128 wide, exactly the published stack.
 ///
 /// Layers  the embedding; each block; the head. The flow is m [B, S, N, 2 width] where there are
-///         sequences, then z [B, N, N, width].
+///         sequences, then z [B, N, N, width]; on an axis of several ranks this rank's rows of both.
+/// Order   on an axis of several ranks, layers, their backward and the metric are collectives of it. Each rank
+///         has a term of each parameter's gradient.
 /// Result  parameters have the names of OpenFold's checkpoints. Initial values are those of AlphaFold and
-///         depend only on (seed, parameter name, element); every output layer begins with zeros. Dropout masks depend on
-///         (seed, step, sample, block, element) alone.
+///         depend only on (seed, parameter name, element); every output layer begins with zeros. Masks of
+///         dropout depend on (seed, step, sample, block, element) alone.
 /// Source  Jumper et al., Nature 596:583 (2021), supplement, algorithms 6 to 15; pairs alone: Abramson et
 ///         al., Nature 630:493 (2024), algorithm 17 without its single representation, which no loss here
 ///         reads; without attention: arXiv:2510.18870.
@@ -51,12 +62,15 @@ class EvoformerImpl : public layers::Model {
   /// Shape   batch.inputs int64: with sequences [B, S, N] states in [0, kResidueStates), the first
   ///         sequence that of the chain itself; without [B, N, N] states of pairs in [0, kPairStates).
   ///         Negative: masked. A residue is there if the first sequence has it. The last flow is the
-  ///         logits [B, N, N, classes], the same of (i, j) and (j, i).
+  ///         logits [B, N, N, classes], the same of (i, j) and (j, i); on an axis this rank's rows. Inputs and
+  ///         targets are whole on every rank.
+  /// Errors  throws kInvalidArgument for fewer residues or sequences than ranks of the axis.
   layers::Flow layer(int64_t index, layers::Flow flow, const layers::Batch& batch) override;
 
   std::vector<at::Tensor> layer_parameters(int64_t index) const override;
 
-  /// Shape   batch.targets [B, N, N] int64; negative targets are ignored.
+  /// Shape   batch.targets [B, N, N] int64; negative targets are ignored. On an axis the loss is that of this
+  ///         rank's rows, and so is its count.
   layers::LossSum loss(layers::Flow flow, const layers::Batch& batch) override;
 
   layout::Range recomputed_layers() const override { return {1, num_layers() - 1}; }
@@ -73,7 +87,8 @@ class EvoformerImpl : public layers::Model {
  private:
   struct Parts;
 
-  layers::Flow embed(const layers::Batch& batch) const;
+  parallel::axial::Places places_of(const layers::Batch& batch) const;
+  layers::Flow embed(const layers::Batch& batch, const parallel::axial::Places& places) const;
 
   EvoformerOptions options_;
   std::unique_ptr<Parts> parts_;

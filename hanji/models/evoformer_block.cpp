@@ -6,9 +6,17 @@
 #include <utility>
 
 #include "hanji/models/internal/initial.h"
+#include "hanji/parallel/axial/layouts.h"
 
 namespace hanji::models::evoformer {
 namespace {
+
+using parallel::axial::Edges;
+using parallel::axial::gather;
+using parallel::axial::own_rows;
+using parallel::axial::reshard_to;
+using parallel::axial::transposed;
+using parallel::axial::triangle_product;
 
 constexpr double kEpsilon = 1e-5;
 constexpr double kNormEpsilon = 1e-3;  // of the number of sequences of a pair
@@ -66,17 +74,22 @@ TriangleAttention triangle_attention_of(const Builder& builder, const Widths& wi
           attention_of(builder.child("mha"), widths.pair, widths.heads, widths.head())};
 }
 
-/// Per head, [B, rows, columns, H] -> [B, H, rows, columns].
-at::Tensor heads_first(const at::Tensor& bias) { return bias.permute({0, 3, 1, 2}); }
-
-/// One mask for all rows.
-at::Tensor drop_rows(const at::Tensor& x, Place place, double probability, const Dropout& dropout) {
-  if (probability == 0) return x;
+/// Added to what it was computed from, with one mask for all rows, so that ranks need no part of it.
+Typed<Rows> add_dropped(const Typed<Rows>& x, const Typed<Rows>& update, Place place,
+                        double probability, const Dropout& dropout) {
+  if (probability == 0) return x + update;
+  const at::Tensor& y = update.value();
   compute::DropoutKey key = dropout.key;
   key.layer = key.layer * kNumPlaces + place;
   const at::Tensor mask =
-      compute::dropout_mask({x.size(0), 1, x.size(2), x.size(3)}, probability, key, x.options());
-  return x * mask;
+      compute::dropout_mask({y.size(0), 1, y.size(2), y.size(3)}, probability, key, y.options());
+  return Typed<Rows>(x.value() + y * mask);
+}
+
+/// An operation that treats every row, or every element of one, alone.
+template <class Placement, class Operation, class... More>
+Typed<Placement> apply(const Operation& operation, const Typed<Placement>& x, const More&... more) {
+  return Typed<Placement>(operation(x.value(), more...));
 }
 
 }  // namespace
@@ -114,8 +127,17 @@ Norm Builder::norm(const std::string& name, int64_t width) const {
           own.module_->register_parameter("bias", at::zeros({width}, options_))};
 }
 
-at::Tensor GatedAttention::operator()(const at::Tensor& x, const at::Tensor& bias,
-                                      const at::Tensor& mask) const {
+Typed<Rows> GatedAttention::operator()(const Typed<Rows>& x, const Typed<Full>& bias,
+                                       const at::Tensor& mask) const {
+  return Typed<Rows>(attend(x.value(), bias.value().permute({0, 3, 1, 2}).unsqueeze(1), mask));
+}
+
+Typed<Rows> GatedAttention::operator()(const Typed<Rows>& x, const at::Tensor& mask) const {
+  return Typed<Rows>(attend(x.value(), {}, mask));
+}
+
+at::Tensor GatedAttention::attend(const at::Tensor& x, const at::Tensor& bias,
+                                  const at::Tensor& mask) const {
   const int64_t batch = x.size(0), rows = x.size(1), length = x.size(2);
   const int64_t inner = query.weight.size(0);
   const auto split = [&](const at::Tensor& y) {
@@ -124,7 +146,7 @@ at::Tensor GatedAttention::operator()(const at::Tensor& x, const at::Tensor& bia
   const double scale = 1 / std::sqrt(static_cast<double>(inner / heads));
   at::Tensor logits = at::matmul(split(query(x) * scale), split(key(x)).transpose(-1, -2));
   logits.add_(((mask - 1) * kMasked).view({batch, rows, 1, 1, length}));
-  if (bias.defined()) logits.add_(bias.unsqueeze(1));
+  if (bias.defined()) logits.add_(bias);
   const at::Tensor values = at::matmul(at::softmax(logits, -1), split(value(x)));
   const at::Tensor joined = values.transpose(2, 3).reshape({batch, rows, length, inner});
   return out(at::sigmoid(gate(x)) * joined);
@@ -134,32 +156,39 @@ at::Tensor Transition::operator()(const at::Tensor& x, const at::Tensor& mask) c
   return down(at::relu(up(norm(x)))) * mask.unsqueeze(-1);
 }
 
-at::Tensor OuterProductMean::operator()(const at::Tensor& m, const at::Tensor& mask) const {
-  const int64_t batch = m.size(0), length = m.size(2), width = a.weight.size(0);
-  const at::Tensor x = norm(m), there = mask.unsqueeze(-1);
-  const at::Tensor left = (a(x) * there).flatten(2), right = (b(x) * there).flatten(2);
+Typed<Rows> OuterProductMean::operator()(const Typed<Columns>& m, const at::Tensor& mask,
+                                         const Places& places) const {
+  const layout::Range own = places.own_residues();
+  const at::Tensor own_mask = mask.narrow(2, own.begin, own.size());
+  const at::Tensor x = norm(m.value()), there = own_mask.unsqueeze(-1);
+  const Typed<Columns> mine(b(x) * there);
+  const at::Tensor right = gather(mine, places.axis, places.residues).value().flatten(2);
+  const at::Tensor left = (a(x) * there).flatten(2);
+  const int64_t batch = x.size(0), width = a.weight.size(0), length = mask.size(2);
   const at::Tensor product = at::matmul(left.transpose(1, 2), right)
-                                 .view({batch, length, width, length, width})
+                                 .view({batch, own.size(), width, length, width})
                                  .permute({0, 1, 3, 2, 4})
-                                 .reshape({batch, length, length, width * width});
-  const at::Tensor sequences = at::matmul(mask.transpose(1, 2), mask) + kNormEpsilon;
-  return out(product) / sequences.unsqueeze(-1);
+                                 .reshape({batch, own.size(), length, width * width});
+  const at::Tensor sequences = at::matmul(own_mask.transpose(1, 2), mask) + kNormEpsilon;
+  return Typed<Rows>(out(product) / sequences.unsqueeze(-1));
 }
 
-at::Tensor TriangleMultiplication::operator()(const at::Tensor& z, const at::Tensor& mask) const {
-  const at::Tensor x = norm_in(z), there = mask.unsqueeze(-1);
+Typed<Rows> TriangleMultiplication::operator()(const Typed<Rows>& z, const at::Tensor& mask,
+                                               const Places& places) const {
+  const at::Tensor x = norm_in(z.value()), there = mask.unsqueeze(-1);
   const auto edges = [&](const Linear& project, const Linear& gated) {
-    return heads_first(there * at::sigmoid(gated(x)) * project(x));
+    return Typed<Rows>(there * at::sigmoid(gated(x)) * project(x));
   };
-  const at::Tensor left = edges(a, a_gate), right = edges(b, b_gate);
-  const at::Tensor product = is_outgoing ? at::matmul(left, right.transpose(-1, -2))
-                                         : at::matmul(left.transpose(-1, -2), right);
-  return at::sigmoid(gate(x)) * out(norm_out(product.permute({0, 2, 3, 1})));
+  const Typed<Rows> product =
+      triangle_product(edges(a, a_gate), edges(b, b_gate),
+                       is_outgoing ? Edges::kOutgoing : Edges::kIncoming, places);
+  return Typed<Rows>(at::sigmoid(gate(x)) * out(norm_out(product.value())));
 }
 
-at::Tensor TriangleAttention::operator()(const at::Tensor& z, const at::Tensor& mask) const {
-  const at::Tensor x = norm(z);
-  return attention(x, heads_first(bias(x)), mask);
+Typed<Rows> TriangleAttention::operator()(const Typed<Rows>& z, const at::Tensor& mask,
+                                          const Places& places) const {
+  const Typed<Rows> x = apply(norm, z);
+  return attention(x, gather(apply(bias, x), places.axis, places.residues), mask);
 }
 
 Block::Block(const Builder& builder, const Widths& widths) : widths_(widths) {
@@ -188,35 +217,46 @@ Block::Block(const Builder& builder, const Widths& widths) : widths_(widths) {
   pair_transition_ = transition_of(pairs.child("pair_transition"), c);
 }
 
-layers::Flow Block::operator()(layers::Flow flow, const Masks& masks,
-                               const Dropout& dropout) const {
-  at::Tensor z = flow.back();
-  if (!widths_.has_msa) return {update_pairs(std::move(z), masks.pair, dropout)};
-  const at::Tensor m = update_msa(flow[0], z, masks, dropout);
-  z = z + outer_(m, masks.msa);
-  return {m, update_pairs(std::move(z), masks.pair, dropout)};
+layers::Flow Block::operator()(layers::Flow flow, const Masks& masks, const Dropout& dropout,
+                               const Places& places) const {
+  Typed<Rows> z(flow.back());
+  if (!widths_.has_msa) return {update_pairs(std::move(z), masks.pair, dropout, places).value()};
+  const Typed<Columns> m = update_msa(Typed<Rows>(flow[0]), z, masks, dropout, places);
+  z = z + outer_(m, masks.msa, places);
+  const Typed<Rows> by_sequence = reshard_to<1>(m, places.axis, places.residues, places.sequences);
+  return {by_sequence.value(), update_pairs(std::move(z), masks.pair, dropout, places).value()};
 }
 
-at::Tensor Block::update_msa(at::Tensor m, const at::Tensor& z, const Masks& masks,
-                             const Dropout& dropout) const {
-  const at::Tensor bias = heads_first(row_.bias(row_.norm_z(z)));
-  m = m + drop_rows(row_.attention(row_.norm_m(m), bias, masks.msa), kRow,
-                    kMsaShare * dropout.probability, dropout);
-  const at::Tensor columns = column_.norm(m).transpose(1, 2);
-  m = m + column_.attention(columns, {}, masks.msa.transpose(1, 2)).transpose(1, 2);
-  return m + msa_transition_(m, masks.msa);
+Typed<Columns> Block::update_msa(Typed<Rows> m, const Typed<Rows>& z, const Masks& masks,
+                                 const Dropout& dropout, const Places& places) const {
+  const Typed<Full> bias =
+      gather(apply(row_.bias, apply(row_.norm_z, z)), places.axis, places.residues);
+  const at::Tensor row_mask = own_rows(masks.msa, places.own_sequences());
+  m = add_dropped(m, row_.attention(apply(row_.norm_m, m), bias, row_mask), kRow,
+                  kMsaShare * dropout.probability, dropout);
+  const Typed<Rows> residues =
+      transposed(reshard_to<2>(m, places.axis, places.sequences, places.residues));
+  const at::Tensor mask = own_rows(masks.msa.transpose(1, 2), places.own_residues());
+  const Typed<Rows> attended = residues + column_.attention(apply(column_.norm, residues), mask);
+  return transposed(attended + apply(msa_transition_, attended, mask));
 }
 
-at::Tensor Block::update_pairs(at::Tensor z, const at::Tensor& mask, const Dropout& dropout) const {
+Typed<Rows> Block::update_pairs(Typed<Rows> z, const at::Tensor& pairs, const Dropout& dropout,
+                                const Places& places) const {
+  const layout::Range own = places.own_residues();
+  const at::Tensor mask = own_rows(pairs, own);
   const double probability = dropout.probability;
-  z = z + drop_rows(outgoing_(z, mask), kOutgoing, probability, dropout);
-  z = z + drop_rows(incoming_(z, mask), kIncoming, probability, dropout);
+  z = add_dropped(z, outgoing_(z, mask, places), kOutgoing, probability, dropout);
+  z = add_dropped(z, incoming_(z, mask, places), kIncoming, probability, dropout);
   if (widths_.has_attention) {
-    z = z + drop_rows(start_(z, mask), kStart, probability, dropout);
-    const at::Tensor transposed = end_(z.transpose(1, 2), mask.transpose(1, 2));
-    z = z + drop_rows(transposed, kEnd, probability, dropout).transpose(1, 2);
+    z = add_dropped(z, start_(z, mask, places), kStart, probability, dropout);
+    Typed<Rows> turned =
+        transposed(reshard_to<2>(z, places.axis, places.residues, places.residues));
+    turned = add_dropped(turned, end_(turned, own_rows(pairs.transpose(1, 2), own), places), kEnd,
+                         probability, dropout);
+    z = reshard_to<1>(transposed(turned), places.axis, places.residues, places.residues);
   }
-  return z + pair_transition_(z, mask);
+  return z + apply(pair_transition_, z, mask);
 }
 
 }  // namespace hanji::models::evoformer

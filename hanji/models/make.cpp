@@ -58,7 +58,9 @@ std::shared_ptr<layers::Model> evoformer(const plan::Config& config, const MakeO
                          .dropout = model.dropout,
                          .seed = static_cast<uint64_t>(config.train.seed),
                          .dtype = options.kernels.precision,
-                         .device = options.device});
+                         .device = options.device,
+                         .axis = options.axis,
+                         .triangle = config.parallel.triangle});
 }
 
 struct Maker {

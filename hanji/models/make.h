@@ -19,7 +19,8 @@ struct MakeOptions {
   base::KernelChoice kernels;
   int64_t classes = 0;  ///< Token ids or classes of the data.
   c10::Device device = c10::kCPU;
-  parallel::tensor::Axis axis = {};  ///< That cuts the model, if its family can be cut by "tp".
+  parallel::tensor::Axis axis =
+      {};  ///< That cuts the model, by "tp" or "axial" as its family can be.
   /// The layers that will run here; what only other layers read has its sizes, and no memory. Empty: all.
   std::vector<layout::Range> layers = {};
 };

@@ -124,7 +124,8 @@ BadConfigs cuts() {
        {"run.toml:3:1: mesh.cp is 2, but model.preset = char is not cut by cp; remove mesh.cp",
         "run.toml:3:1: mesh.pp = 2 has whole layers in its stages, but mesh.cp is 2; remove "
         "mesh.cp",
-        "--set: mesh.axial is 2, but model.preset = char is not cut by axial; remove mesh.axial",
+        "--set: mesh.axial is 2, but model.preset = char is not cut by axial; remove mesh.axial, "
+        "or set a preset of evoformer-tiny, evoformer-demo, evoformer-af2, pairformer, pairmixer",
         "--set: mesh.axial is 2 and mesh.tp is 2, but axial stands in the place of tp; remove one "
         "of "
         "them",
@@ -199,6 +200,16 @@ BadConfigs cuts() {
        {},
        {"run.toml:4:1: mesh.tp is 2, but model.preset = resnet18 is not cut by tp; remove "
         "mesh.tp, or set a preset of nano, char, baby, gpt2"}},
+      {"pairs cut among ranks that cut states, for stable bits",
+       "[model]\npreset = \"evoformer-tiny\"\n[data]\nsequences = 4\n[train]\nbits = "
+       "\"stable\"\n[parallel]\ndata = \"zero1\"\n[mesh]\naxial = 5\n",
+       {},
+       {"run.toml:6:1: mesh.axial = 5 adds gradients of rows by rank, but train.bits is stable; "
+        "set train.bits = \"run\", or remove mesh.axial",
+        "run.toml:8:1: mesh.axial = 5 has all parameters on every rank, but parallel.data is "
+        "zero1; set parallel.data = \"ddp\"",
+        "run.toml:10:1: mesh.axial is 5, but a rank has whole sequences and data.sequences is 4; "
+        "set mesh.axial = 4 or less"}},
       {"experts",
        "[mesh]\nep = 2\n",
        {},
@@ -244,7 +255,8 @@ BadConfigs degrees() {
         "run.toml:8:1: mesh.tp is 65536, but a rank has whole heads and model.heads is 4; set "
         "mesh.tp = 4 or less",
         "run.toml:9:1: mesh.axial is 65536, but model.preset = char is not cut by axial; remove "
-        "mesh.axial",
+        "mesh.axial, or set a preset of evoformer-tiny, evoformer-demo, evoformer-af2, pairformer, "
+        "pairmixer",
         "run.toml:9:1: mesh.axial is 65536 and mesh.tp is 65536, but axial stands in the place of "
         "tp; remove one of them",
         "run.toml:9:1: mesh.pp = 65536 has whole layers in its stages, but mesh.axial is 65536; "
@@ -262,6 +274,23 @@ BadConfigs wrong_data() {
        {"run.toml:2:1: model.preset = char learns from tokens, but data.images is generated; "
         "remove "
         "data.images"}},
+      {"pairs for a model of tokens, with sequences that paths have not",
+       "[data]\npairs = \"paths\"\nsequences = 4\n",
+       {},
+       {"run.toml:2:1: model.preset = char learns from tokens, but data.pairs is paths; remove "
+        "data.pairs",
+        "run.toml:3:1: data.sequences is set, but data.pairs, which it describes, is paths; remove "
+        "data.sequences"}},
+      {"an evoformer of an odd width on graphs and a text",
+       "[model]\npreset = \"evoformer-tiny\"\nwidth = 7\n[data]\npairs = \"paths\"\ntext = "
+       "\"a.txt\"\n",
+       {},
+       {"run.toml:3:1: model.width is 7, which is not a multiple of model.heads = 2; set "
+        "model.width = 8",
+        "run.toml:5:1: data.pairs is paths, but model.preset = evoformer-tiny reads sequences; set "
+        "data.pairs = \"contacts\"",
+        "run.toml:6:1: data.text and data.pairs are both set, but a run has one source; remove one "
+        "of them"}},
       {"sizes of images without images",
        "[data]\nclasses = 3\n",
        {},

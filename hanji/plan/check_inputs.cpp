@@ -139,6 +139,12 @@ Status check_hosts(const Plan& plan) {
     const int inner = plan.ranks / plan.mesh.degree("pp") / plan.mesh.num_data_coordinates();
     HANJI_RETURN_IF_ERROR(group_on_one_host(plan, "tp", inner));
   }
+  if (plan.hosts.several() && plan.mesh.degree("axial") > 1) {
+    return base::unsupported(fmt::format(
+        "mesh.axial = {} moves activations through the memory of one host, but the ranks are on {} "
+        "hosts; start all ranks on one host, or remove mesh.axial",
+        plan.mesh.degree("axial"), hosts.size()));
+  }
   const Sharding data = plan.config.parallel.data;
   const Engine engine = engine_of(plan.config);
   // Of axes inside dp, all of which lie within a host.

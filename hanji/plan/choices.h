@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "hanji/base/kernel_choice.h"
+#include "hanji/layout/axial.h"
 #include "hanji/schedule/pipeline_schedule.h"
 
 namespace hanji::plan {
@@ -104,6 +105,10 @@ inline constexpr auto kWords<Place> = words("memory", "file");
 enum class Moves : uint8_t { kAuto, kActivations, kWeights };
 template <>
 inline constexpr auto kWords<Moves> = words("auto", "activations", "weights");
+
+using layout::TriangleWay;
+template <>
+inline constexpr auto kWords<TriangleWay> = layout::kTriangleWayNames;
 
 enum class Engine : uint8_t { kAuto, kShm, kGloo, kMpi, kHierarchical, kNccl };
 template <>

@@ -39,7 +39,7 @@ class Communication {
       : chooser_(facts.rates, facts.algorithms),
         ranks_(static_cast<int>(facts.shares.size())),
         ranks_on_host_(facts.ranks_on_host),
-        cut_(facts.cut),
+        cut_(facts.cut * facts.axial),
         hosts_(facts.hosts),
         hosted_(hosts_, chooser_),
         prediction_(prediction) {}
@@ -184,7 +184,7 @@ class Communication {
   cost::Chooser chooser_;
   const int ranks_;  ///< That sum gradients: one of each data coordinate.
   const int ranks_on_host_;
-  const int cut_;  ///< Ranks that cut the model.
+  const int cut_;  ///< Ranks that cut the model, or its activations.
   const HostLayout& hosts_;
   HostedCalls hosted_;
   Prediction& prediction_;
@@ -353,6 +353,14 @@ void add_group(const Prediction& group, bool first, int64_t times, Prediction& s
   if (first) sum.collectives_per_step = group.collectives_per_step;
 }
 
+/// Every rank of axial has a term of each gradient and loss, as if it were a data coordinate.
+StepFacts summed_over_axial(StepFacts facts) {
+  std::vector<DataShare> each;
+  for (const DataShare& share : facts.shares) each.insert(each.end(), facts.axial, share);
+  facts.shares = std::move(each);
+  return facts;
+}
+
 /// Of the ranks of equal parts of different data coordinates, which sum gradients and losses.
 std::vector<GradientCall> add_data_groups(const StepFacts& facts, int64_t peers, Prediction& sum) {
   std::vector<GradientCall> of_first;
@@ -437,7 +445,7 @@ void add_stage_calls(const StepFacts& facts, const DataShare& share, Communicati
 Prediction calls_of_peers(const StepFacts& facts, const DataShare& share, int peers) {
   Prediction group;
   Communication calls(facts, group);
-  if (facts.cut > 1) add_layer_calls(facts, share, calls, group);
+  if (facts.cut * facts.axial > 1) add_layer_calls(facts, share, calls, group);
   group.layer_bytes_per_step = group.wire_bytes_per_step;
   const size_t stages = std::max<size_t>(1, facts.pipeline.ranks.size());
   if (facts.cut > 1 && facts.blocks > 1) {
@@ -458,7 +466,8 @@ Prediction calls_of_peers(const StepFacts& facts, const DataShare& share, int pe
 std::vector<GradientCall> predict_communication(const StepFacts& facts, Prediction& prediction) {
   const auto peers = facts.ranks / std::ssize(facts.shares);
   Prediction in_coordinates, between;
-  auto gradients = add_data_groups(facts, peers, between);
+  auto gradients = facts.axial > 1 ? add_data_groups(summed_over_axial(facts), 1, between)
+                                   : add_data_groups(facts, peers, between);
   for (size_t i = 0; peers > 1 && i < facts.shares.size(); ++i) {
     const Prediction one = calls_of_peers(facts, facts.shares[i], static_cast<int>(peers));
     add_group(one, i == 0, 1, in_coordinates);

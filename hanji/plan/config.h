@@ -121,7 +121,8 @@ struct CommConfig {
 /// How model state is sharded.
 struct ParallelConfig {
   Sharding data = Sharding::kReplicas;
-  bool sequence = false;       ///< Ranks of tp cut the residual stream by tokens.
+  bool sequence = false;  ///< Ranks of tp cut the residual stream by tokens.
+  TriangleWay triangle = TriangleWay::kChannels;  ///< How ranks of axial multiply triangles.
   Moves moves = Moves::kAuto;  ///< What ranks of tp exchange for an MLP; auto: decide_moves().
 };
 

@@ -262,7 +262,7 @@ std::vector<std::string_view> presets_cut_by(std::string_view axis) {
 /// The most ranks of an axis.
 int64_t most_ranks(const Config& c, std::string_view axis) {
   const ModelFamily& family = family_of(c.model);
-  return is_cut_by(family, axis) ? family.parts(c.model).count : base::kMaxRanks;
+  return is_cut_by(family, axis) ? family.parts(c).count : base::kMaxRanks;
 }
 
 /// The degrees nearest to that of `one` with which the mesh has all `ranks`, `others` of them along the
@@ -277,7 +277,7 @@ std::vector<int64_t> nearest_degrees(const Config& c, const AxisKey& one, int64_
 
 /// Of an axis that has more ranks than the model has parts.
 void check_parts(const Config& c, const AxisKey& one, Found& found) {
-  const ModelParts parts = family_of(c.model).parts(c.model);
+  const ModelParts parts = family_of(c.model).parts(c);
   const int64_t degree = c.mesh.*one.degree;
   if (degree <= parts.count) return;
   const int64_t ranks = ranks_of(c), product = degree_product(c);
@@ -364,6 +364,42 @@ void check_cut_model(const Config& c, Found& found) {
   }
 }
 
+/// What a model whose pairs "axial" cuts is not trained with.
+void check_axial(const Config& c, Found& found) {
+  if (c.parallel.triangle != TriangleWay::kChannels && c.mesh.axial == 1) {
+    found.push_back({{"parallel.triangle", "mesh.axial"},
+                     fmt::format("parallel.triangle = {} is how the ranks of mesh.axial multiply, "
+                                 "which is 1",
+                                 name_of(c.parallel.triangle)),
+                     "set mesh.axial, or remove parallel.triangle"});
+  }
+  if (c.mesh.axial == 1 || !is_cut_by(family_of(c.model), "axial")) return;
+  const auto refuse = [&](std::string_view key, std::string_view why, std::string suggestion) {
+    found.push_back({{key, "mesh.axial"},
+                     fmt::format("mesh.axial = {} {}", c.mesh.axial, why),
+                     std::move(suggestion)});
+  };
+  if (c.train.bits == Bits::kStable) {
+    refuse("train.bits", "adds gradients of rows by rank, but train.bits is stable",
+           "set train.bits = \"run\", or remove mesh.axial");
+  }
+  if (c.parallel.data != Sharding::kReplicas) {
+    refuse("parallel.data",
+           fmt::format("has all parameters on every rank, but parallel.data is {}",
+                       name_of(c.parallel.data)),
+           "set parallel.data = \"ddp\"");
+  }
+  if (c.compute.device == Device::kCuda) {
+    refuse("compute.device", "cuts pairs on CPUs, but compute.device is cuda",
+           "set compute.device = \"cpu\"");
+  } else if (engine_of(c) != Engine::kShm) {
+    refuse(
+        "comm.engine",
+        fmt::format("needs ranks that share memory, but comm.engine is {}", name_of(c.comm.engine)),
+        "set comm.engine = \"shm\"");
+  }
+}
+
 /// One degree to change, or else the ranks, so that the degrees' product divides them, or is them
 /// where none is open. Nothing of degrees that no ranks serve.
 std::string degree_to_change(const Config& c, int64_t ranks, int64_t product) {
@@ -413,6 +449,7 @@ void check_mesh(const Config& c, std::span<const std::string_view> cut_axes, Fou
   const auto data = name_of(c.parallel.data);
   check_cut_axes(c, cut_axes, found);
   check_cut_model(c, found);
+  check_axial(c, found);
   check_stages(c, found);
   if (!cuts_states(c.parallel.data) && c.mesh.fsdp != kAuto && c.mesh.fsdp > 1) {
     found.push_back(

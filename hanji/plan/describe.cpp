@@ -328,6 +328,20 @@ std::string describe_offload(const Plan& plan) {
       base::format_bytes(offload_window_bytes(elements, parameter_bytes(plan.kernels.precision))));
 }
 
+/// "each of 2 ranks has 12 of 24 rows of pairs and all parameters; triangles by channels".
+std::string describe_axial(const Plan& plan) {
+  const int64_t ranks = plan.mesh.degree("axial"), residues = plan.config.data.residues;
+  const std::string rows = residues % ranks == 0
+                               ? fmt::format("{}", residues / ranks)
+                               : fmt::format("{} or {}", residues / ranks, residues / ranks + 1);
+  const bool sequences = plan.config.data.pairs == Pairs::kContacts;
+  return fmt::format(
+      "each of {} ranks has {} of {} rows of pairs,{} and all parameters; triangles "
+      "by {}",
+      ranks, rows, residues, sequences ? " its share of the sequences" : "",
+      name_of(plan.config.parallel.triangle));
+}
+
 }  // namespace
 
 std::string describe(const Plan& plan) {
@@ -347,6 +361,7 @@ std::string describe(const Plan& plan) {
   if (const auto moves = compare_moves(plan)) {
     out += paragraph("tp", describe_moves(plan.config.parallel.moves, *moves));
   }
+  if (plan.mesh.degree("axial") > 1) out += paragraph("axial", describe_axial(plan));
   out += paragraph("sums", describe_sums(plan));
   if (plan.mesh.degree("pp") > 1) out += describe_pipeline(plan);
   return out + memory_table(plan) + prediction_table(plan);

@@ -34,6 +34,17 @@ std::span<const KeyDefault> pair_defaults(Pairs task) {
   return task == Pairs::kContacts ? contacts : paths;
 }
 
+constexpr std::array<std::string_view, 1> kEvoformerAxes = {"axial"};
+
+/// Rows of pairs, and sequences where there are any.
+ModelParts parts_of_pairs(const Config& config) {
+  const DataConfig& data = config.data;
+  if (data.pairs == Pairs::kContacts && data.sequences < data.residues) {
+    return {"sequences", "data.sequences", data.sequences};
+  }
+  return {"rows of pairs", "data.residues", data.residues};
+}
+
 void resolve_evoformer(ModelConfig& model) {
   const auto found = std::ranges::find(kEvoformerSizes, model.preset, &EvoformerSizes::preset);
   const EvoformerSizes& sizes = found == kEvoformerSizes.end() ? kEvoformerSizes.front() : *found;
@@ -79,6 +90,8 @@ ModelFamily family_of_pairs(std::string_view name, std::span<const std::string_v
           .keys = kEvoformerKeys,
           .defaults = pair_defaults(task),
           .precisions = kEvoformerPrecisions,
+          .cut_axes = kEvoformerAxes,
+          .parts = parts_of_pairs,
           .resolve = resolve_evoformer,
           .check = check_evoformer,
           .describe = describe_evoformer};

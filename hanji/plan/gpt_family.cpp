@@ -41,8 +41,8 @@ void resolve_sizes(ModelConfig& model) {
 constexpr int64_t kBlockColumns = 16;
 
 /// Queries share the keys and values of their group, which no rank parts.
-ModelParts parts_of(const ModelConfig& config) {
-  const ModelSpec model = resolve_model(config);
+ModelParts parts_of(const Config& config) {
+  const ModelSpec model = resolve_model(config.model);
   if (model.kv_heads > 0) return {"heads", "model.kv_heads", model.kv_heads};
   return {"heads", "model.heads", model.heads};
 }
@@ -65,7 +65,7 @@ std::vector<Contradiction> check_sizes(const Config& config) {
                                  model.heads, model.kv_heads),
                      fmt::format("set model.kv_heads = {}", divisor)});
   }
-  const auto [name, key, heads] = parts_of(config.model);
+  const auto [name, key, heads] = parts_of(config);
   // The data decides on a vocabulary that is left open, and its blocks are checked when it has.
   const bool has_vocabulary = config.model.vocabulary != kAuto;
   const int64_t vocabulary = has_vocabulary ? model.vocabulary : kBlockColumns * heads;

@@ -338,6 +338,7 @@ Result<Plan> Planner::plan() {
                              .shares = plan_.shares,
                              .ranks = plan_.ranks,
                              .cut = plan_.mesh.degree("tp"),
+                             .axial = plan_.mesh.degree("axial"),
                              .blocks = static_cast<int>(plan_.config.train.cuts.features),
                              .ranks_on_host = ranks_on_host(),
                              .micro_batch = plan_.micro_batch,

@@ -54,7 +54,7 @@ TEST(MakePlanOnAMesh, TokensAreCountedOncePerDataCoordinate) {
   };
   PlanInputs alone = on_a_mesh({});
   alone.config.run.ranks = 2;
-  PlanInputs cut = on_a_mesh({.axial = 2});
+  PlanInputs cut = on_a_mesh({.cp = 2});
   cut.config.run.ranks = 4;
   EXPECT_NEAR(tokens(made(cut)), tokens(made(alone)), 1e-6);
   // All_reduces of two numbers of 8 bytes, in two groups of two ranks, tell who was told to stop.
@@ -67,12 +67,12 @@ TEST(MakePlanOnAMesh, TokensAreCountedOncePerDataCoordinate) {
 }
 
 TEST(MakePlanOnAMesh, StableGrainsAreOwnedByDataCoordinates) {
-  PlanInputs inputs = on_a_mesh({.fsdp = 3, .cp = 2, .axial = 2}, Sharding::kZero2);
+  PlanInputs inputs = on_a_mesh({.fsdp = 3, .cp = 4}, Sharding::kZero2);
   inputs.config.train.bits = Bits::kStable;
   inputs.config.run.ranks = 12;
   const Plan plan = made(inputs);
-  EXPECT_THAT(plan.mesh.axes(), ElementsAre(layout::Axis{"dp", 1}, layout::Axis{"fsdp", 3},
-                                            layout::Axis{"cp", 2}, layout::Axis{"axial", 2}));
+  EXPECT_THAT(plan.mesh.axes(),
+              ElementsAre(layout::Axis{"dp", 1}, layout::Axis{"fsdp", 3}, layout::Axis{"cp", 4}));
   EXPECT_EQ(stable_grains(plan).owners.size(), 3u);
   EXPECT_EQ(gradient_buffers(plan).size(), 3u);
   EXPECT_EQ(shards_of(plan)->ranks, 3);
@@ -89,11 +89,11 @@ TEST(MakePlanOnAMesh, RanksFillTheCoresByWholeDataCoordinates) {
 }
 
 TEST(MakePlanOnAMesh, InnerAxesLieWithinAHost) {
-  PlanInputs inputs = on_a_mesh({.axial = 2}, Sharding::kHybrid);
+  PlanInputs inputs = on_a_mesh({.cp = 2}, Sharding::kHybrid);
   inputs.config.run.ranks = 8;
   inputs.ranks_per_host = {4, 4};
-  EXPECT_THAT(made(inputs).mesh.axes(), ElementsAre(layout::Axis{"dp", 2}, layout::Axis{"fsdp", 2},
-                                                    layout::Axis{"axial", 2}));
+  EXPECT_THAT(made(inputs).mesh.axes(),
+              ElementsAre(layout::Axis{"dp", 2}, layout::Axis{"fsdp", 2}, layout::Axis{"cp", 2}));
   inputs.config.mesh.fsdp = 4;
   EXPECT_THAT(
       make_plan(inputs).status().message(),

@@ -97,6 +97,14 @@ ModelFacts facts_of_model(const Config& config, const std::optional<ModelFacts>&
 
 ModelFacts facts_of_whole(const Config& config, const ModelFacts& facts) {
   const ModelFamily& family = family_of(config.model);
+  if (config.mesh.axial > 1) {
+    // Each of its ranks has all parameters and as many of the rows.
+    ModelFacts whole = facts;
+    for (LayerFacts& layer : whole.layers) {
+      for (Product& one : layer.products) one.m *= static_cast<double>(config.mesh.axial);
+    }
+    return whole;
+  }
   if (family.facts == nullptr || config.mesh.tp == 1) return facts;
   Config whole = config;
   whole.mesh.tp = 1;

@@ -49,7 +49,7 @@ struct ModelFamily {
   /// Of layout::kAxisNames, beside those of data: axes by which its layers are cut.
   std::span<const std::string_view> cut_axes = {};
   /// What the ranks of one of cut_axes share out; null without such an axis.
-  ModelParts (*parts)(const ModelConfig& model) = nullptr;
+  ModelParts (*parts)(const Config& config) = nullptr;
 
   /// Replaces "auto" by the preset's sizes; null: the family has none.
   void (*resolve)(ModelConfig& model) = nullptr;

@@ -433,6 +433,11 @@ std::vector<Key> parallel_keys() {
                             "part of its features. weights: each has a part of its rows, and "
                             "gathers the weights. auto: what takes less time by the rates measured "
                             "on this machine."))),
+      rare(choice(HANJI_KEY(parallel.triangle,
+                            "How ranks of mesh.axial multiply triangles. channels: both operands "
+                            "move to parts by channels, so that bytes and memory divide by the "
+                            "ranks. ring: parts of one operand pass through all ranks. gather: "
+                            "one operand becomes whole on every rank."))),
       integer(HANJI_KEY(mesh.dp, "Ranks with the same state; with hsdp, groups of ranks."), "ranks",
               {1, base::kMaxRanks}, Auto::kYes),
       integer(HANJI_KEY(mesh.fsdp,
@@ -448,8 +453,9 @@ std::vector<Key> parallel_keys() {
                          "model.heads and model.kv_heads, with stable also train.cuts.features; "
                          "GPTs on CPUs.")),
       cut_axis(HANJI_KEY(mesh.axial,
-                         "Ranks over which rows and columns of pairs are sharded, instead "
-                         "of tp: 1.")),
+                         "Ranks of one host over which rows and columns of pairs are sharded, "
+                         "instead of tp: at most data.residues and data.sequences; evoformers on "
+                         "CPUs with parallel.data = ddp.")),
   };
 }
 

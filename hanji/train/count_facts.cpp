@@ -344,14 +344,16 @@ plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload
   const base::KernelChoice kernels{.precision = config.compute.dtype};
   const auto& [dataset, make] = workload;
   CallSink sink;
-  const auto degree = static_cast<int>(config.mesh.tp);
+  const auto degree = static_cast<int>(config.mesh.tp * config.mesh.axial);
   const auto blocks = static_cast<int>(config.train.cuts.features);
+  // The rank that has most.
+  const int most = config.mesh.axial > 1 ? 0 : layout::largest_part(degree, blocks);
   const models::MakeOptions options{
       .kernels = kernels,
       .classes = dataset.num_ids,
-      .axis = parallel::tensor::Axis::silent(layout::largest_part(degree, blocks), degree,
-                                             [&](const auto& call) { sink(call); })
-                  .in_blocks(blocks)};
+      .axis = parallel::tensor::Axis::silent(most, degree, [&](const auto& call) {
+                sink(call);
+              }).in_blocks(blocks)};
   const auto model = make ? make(config, options) : models::make(config, options);
   const auto read = [&](int64_t samples, layers::Batch& batch) {
     data::read_first(*dataset.samples, samples, batch);

@@ -34,9 +34,11 @@ struct Ranks {
   std::optional<comm::Group> peers = {};
   std::optional<comm::Group> cut = {};
   std::optional<comm::Group> stages = {};
+  bool is_axial = false;
 
-  /// Who cuts the model.
+  /// Who cuts the model, or its activations.
   parallel::tensor::Axis axis() const {
+    if (is_axial) return parallel::tensor::Axis(*peers);
     return cut ? parallel::tensor::Axis(*cut) : parallel::tensor::Axis();
   }
 };
@@ -45,6 +47,13 @@ Ranks divide(const plan::Plan& plan, const comm::Group& group) {
   if (group.recorder())
     group.recorder()->set_coordinates(layout::describe_coordinates(plan.mesh, group.rank()));
   if (plan.mesh.num_data_coordinates() == plan.ranks) return {group, group};
+  if (plan.mesh.degree("axial") > 1) {
+    // Each rank has a term of the loss of its samples, and all terms of all samples add up.
+    return {.all = group,
+            .data = group,
+            .peers = group.subgroup(plan.mesh.data_peers(group.rank()), "axial"),
+            .is_axial = true};
+  }
   Ranks ranks{group, group.subgroup(plan.mesh.data_group(group.rank()), "data"),
               group.subgroup(plan.mesh.data_peers(group.rank()), "peers")};
   if (plan.mesh.degree("tp") > 1) {
@@ -195,6 +204,7 @@ Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model, StagedM
           .peers = ranks.peers,
           .cut = ranks.cut,
           .stages = ranks.stages,
+          .is_axial = ranks.is_axial,
           .device = comm::device_of(ranks.all),
           .totals = std::move(totals),
           .block_norm = std::move(staged.norm)};

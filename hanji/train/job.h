@@ -25,8 +25,8 @@ struct Job {
   std::shared_ptr<layers::Model> model;
   std::vector<layers::LayerScope> scopes;  ///< Around each layer in training.
   std::unique_ptr<Strategy> strategy;
-  comm::Group group;                                ///< Of all ranks.
-  comm::Group data;                                 ///< One rank of each data coordinate.
+  comm::Group group;  ///< Of all ranks.
+  comm::Group data;   ///< Whose gradients add up: one of each data coordinate, or all of axial.
   parallel::Pipeline pipeline;                      ///< Of one stage, if `stages` is empty.
   parallel::TiedParameters tied;                    ///< Of several stages.
   std::vector<parallel::TiedUse> uses = {};         ///< For stable bits: of this rank's layers,
@@ -34,6 +34,7 @@ struct Job {
   std::optional<comm::Group> peers;                 ///< Ranks that see the same samples, if any.
   std::optional<comm::Group> cut;                   ///< Of them, those that cut the model, if any.
   std::optional<comm::Group> stages;                ///< Those that share out its layers, if any.
+  bool is_axial = false;                            ///< They cut its activations instead.
   c10::Device device;                               ///< Of the model and its batches.
   std::optional<GrainSums> totals = std::nullopt;   ///< For stable bits: over a step's grains.
   std::optional<parallel::tensor::BlockNorm> block_norm = {};  ///< In blocks, or stable in stages.

@@ -198,7 +198,8 @@ class Loop {
                                      inputs_.dataset.samples->num_validation());
     if (samples == 0) return;
     const std::optional<schedule::GrainTree> tree = evaluation_tree(samples);
-    layout::Range share = even_share(samples, job_.data.size(), job_.data.rank());
+    layout::Range share = even_share(samples, plan.mesh.num_data_coordinates(),
+                                     plan.mesh.data_coordinate(job_.group.rank()));
     if (tree) {
       const layout::Range leaves = tree->owners[job_.data.rank()];
       share = {std::min(samples, leaves.begin * plan.micro_batch),

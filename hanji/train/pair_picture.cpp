@@ -5,6 +5,7 @@
 
 #include "hanji/data/batch.h"
 #include "hanji/layers/model.h"
+#include "hanji/parallel/axial/layouts.h"
 #include "hanji/report/pair_map.h"
 
 namespace hanji::train {
@@ -26,7 +27,12 @@ std::string pair_picture(const Job& job, const Dataset& dataset) {
   const layers::Flow flow = job.model->forward({0, job.model->num_layers()}, {},
                                                batch.to(job.device), job.strategy->scopes());
   job.model->train();
-  const at::Tensor likely = at::softmax(flow.at(0)[0].to(at::kCPU, at::kDouble), -1);
+  at::Tensor logits = flow.at(0)[0];
+  if (job.is_axial) {
+    const parallel::axial::Axis axis(*job.peers);
+    logits = axis.gather(logits, 0, parallel::axial::extents_on(axis, logits.size(1)));
+  }
+  const at::Tensor likely = at::softmax(logits.to(at::kCPU, at::kDouble), -1);
   const int64_t classes = likely.size(-1);
   // The expected class: of contacts their probability.
   const at::Tensor found = likely.matmul(at::arange(classes, likely.options()));

@@ -99,7 +99,8 @@ base::Json model_key(const plan::Config& config, const topology::Machine& machin
                     {"recompute", config.compute.recompute},
                     {"cut",
                      {config.mesh.tp, config.parallel.sequence, config.train.cuts.features,
-                      config.train.cuts.tokens, config.parallel.moves == plan::Moves::kWeights}}};
+                      config.train.cuts.tokens, config.parallel.moves == plan::Moves::kWeights,
+                      config.mesh.axial, plan::name_of(config.parallel.triangle)}}};
   for (const plan::Key& one : plan::schema()) {
     const bool matters = one.name.starts_with("model.") || one.name.starts_with("data.");
     if (matters) key[std::string(one.name)] = plan::format_value(one, one.get(config));

@@ -88,7 +88,8 @@ class RankRun {
   bool is_first() const { return world_.rank() == 0; }
   /// The first rank, and those that have the other parts of its model.
   bool has_firsts_model(const Job& job) const {
-    return is_first() || ((job.cut || job.stages) && job.data.rank() == 0);
+    const bool has_part = job.cut || job.stages || job.is_axial;
+    return is_first() || (has_part && plan_.mesh.data_coordinate(world_.rank()) == 0);
   }
 
   /// Of several hosts each one reads its own files.
@@ -133,7 +134,8 @@ class RankRun {
     comm::broadcast(counts, 0, group, {.label = "steps done"}).wait();
     job.strategy->set_num_updates(counts[1].item<int64_t>());
     if (job.device.is_cpu()) {
-      if (job.peers && job.data.rank() == 0 && !job.cut) send_state(job, *job.peers);
+      if (job.peers && job.data.rank() == 0 && !job.cut && !job.is_axial)
+        send_state(job, *job.peers);
       if (const auto* holders = job.strategy->holders()) send_state(job, *holders);
       // Every rank has its own buffers, in every strategy.
       for (const auto& item : job.model->named_buffers()) send(item.key(), item.value(), group);

@@ -9,13 +9,20 @@
 
 #include "hanji/compute/dropout.h"
 #include "hanji/layers/flow.h"
+#include "hanji/parallel/axial/triangle.h"
 
-/// The parts of an Evoformer. Activations are [B, rows, columns, channels]: of sequences S by residues N, or
-/// of pairs N by N.
+/// The parts of an Evoformer, each on the rows that a rank has (parallel/axial). Activations are [B, rows,
+/// columns, channels]: of sequences S by residues N, or of pairs N by N.
 ///
 /// Source  Jumper et al., Highly accurate protein structure prediction with AlphaFold, Nature 2021,
 ///         supplement, algorithms 6 to 15; parameters are named as in OpenFold.
 namespace hanji::models::evoformer {
+
+using parallel::axial::Columns;
+using parallel::axial::Full;
+using parallel::axial::Places;
+using parallel::axial::Rows;
+using parallel::axial::Typed;
 
 /// The widths of a block, of which AlphaFold's proportions make all others.
 struct Widths {
@@ -61,7 +68,7 @@ class Builder {
   std::string path_ = {};
 };
 
-/// 1 where an element is there, else 0, in the dtype of activations.
+/// 1 where an element is there, else 0, in the dtype of activations. Whole on every rank.
 struct Masks {
   at::Tensor msa;   ///< [B, S, N]; undefined without sequences.
   at::Tensor pair;  ///< [B, N, N]
@@ -69,8 +76,8 @@ struct Masks {
 
 /// The masks of one layer. A probability of 0 drops nothing.
 struct Dropout {
-  double probability =
-      0;  ///< Of pairs; row attention over sequences drops 0.6 of it: AlphaFold's 0.15 of 0.25.
+  /// Of pairs; row attention over sequences drops 0.6 of it: AlphaFold's 0.15 of 0.25.
+  double probability = 0;
   compute::DropoutKey key = {};
 };
 
@@ -80,8 +87,13 @@ struct GatedAttention {
 
   /// Attention along the columns of each row.
   ///
-  /// Shape   x [B, R, L, C], bias [B, heads, L, L] or undefined, mask [B, R, L] -> [B, R, L, C].
-  at::Tensor operator()(const at::Tensor& x, const at::Tensor& bias, const at::Tensor& mask) const;
+  /// Shape   x [B, R, L, C], bias [B, L, L, heads] of all ranks, mask [B, R, L] -> [B, R, L, C].
+  Typed<Rows> operator()(const Typed<Rows>& x, const Typed<Full>& bias,
+                         const at::Tensor& mask) const;
+  Typed<Rows> operator()(const Typed<Rows>& x, const at::Tensor& mask) const;
+
+ private:
+  at::Tensor attend(const at::Tensor& x, const at::Tensor& bias, const at::Tensor& mask) const;
 };
 
 /// Algorithm 7.
@@ -104,11 +116,12 @@ struct Transition {
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& mask) const;
 };
 
-/// Algorithm 10: m [B, S, N, 2C] -> [B, N, N, C].
+/// Algorithm 10: m [B, S, N, 2C] by residue -> [B, N, N, C].
 struct OuterProductMean {
   Norm norm;
   Linear a, b, out;
-  at::Tensor operator()(const at::Tensor& m, const at::Tensor& mask) const;
+  Typed<Rows> operator()(const Typed<Columns>& m, const at::Tensor& mask,
+                         const Places& places) const;
 };
 
 /// Algorithms 11 (outgoing) and 12.
@@ -116,7 +129,7 @@ struct TriangleMultiplication {
   bool is_outgoing = true;
   Norm norm_in, norm_out;
   Linear a, a_gate, b, b_gate, gate, out;
-  at::Tensor operator()(const at::Tensor& z, const at::Tensor& mask) const;
+  Typed<Rows> operator()(const Typed<Rows>& z, const at::Tensor& mask, const Places& places) const;
 };
 
 /// Algorithm 13, and of a transposed z algorithm 14.
@@ -124,7 +137,7 @@ struct TriangleAttention {
   Norm norm;
   Linear bias;
   GatedAttention attention;
-  at::Tensor operator()(const at::Tensor& z, const at::Tensor& mask) const;
+  Typed<Rows> operator()(const Typed<Rows>& z, const at::Tensor& mask, const Places& places) const;
 };
 
 /// Algorithms 7 to 15 in order, each added to what it reads.
@@ -132,13 +145,16 @@ class Block {
  public:
   Block(const Builder& builder, const Widths& widths);
 
-  /// `flow` has m [B, S, N, 2C] where there are sequences, then z [B, N, N, C].
-  layers::Flow operator()(layers::Flow flow, const Masks& masks, const Dropout& dropout) const;
+  /// `flow` has m [B, S, N, 2C] where there are sequences, then z [B, N, N, C]: this rank's rows of both.
+  layers::Flow operator()(layers::Flow flow, const Masks& masks, const Dropout& dropout,
+                          const Places& places) const;
 
  private:
-  at::Tensor update_msa(at::Tensor m, const at::Tensor& z, const Masks& masks,
-                        const Dropout& dropout) const;
-  at::Tensor update_pairs(at::Tensor z, const at::Tensor& mask, const Dropout& dropout) const;
+  /// m by residue, after algorithms 7 to 9.
+  Typed<Columns> update_msa(Typed<Rows> m, const Typed<Rows>& z, const Masks& masks,
+                            const Dropout& dropout, const Places& places) const;
+  Typed<Rows> update_pairs(Typed<Rows> z, const at::Tensor& pairs, const Dropout& dropout,
+                           const Places& places) const;
 
   Widths widths_;
   RowAttention row_;

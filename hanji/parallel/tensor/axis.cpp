@@ -284,6 +284,53 @@ at::Tensor Axis::own_part(const at::Tensor& whole, int64_t dim, const Extents& e
   return whole.narrow(d, own.begin, own.size()).contiguous();
 }
 
+at::Tensor Axis::transpose(const at::Tensor& part, Cut from, Cut to) const {
+  if (!calls_) return part;
+  check_extents(from.extents, degree(), part.size(from.dim), from.extents.at(rank()));
+  check_extents(to.extents, degree(), part.size(to.dim), sum_of(to.extents));
+  const int64_t beside = elements_beside(part, from.dim) / part.size(to.dim);
+  Extents counts;
+  for (const int64_t given : from.extents) {
+    for (const int64_t taken : to.extents) counts.push_back(given * taken * beside);
+  }
+  const bool gives_in_order = is_outermost(part, to.dim);
+  const at::Tensor given =
+      gives_in_order ? part.contiguous().view({-1}) : part_after_part(part, to.dim, to.extents);
+  std::vector<int64_t> sizes = with_size(part, from.dim, sum_of(from.extents));
+  sizes[to.dim] = to.extents[rank()];
+  at::Tensor flat = at::empty({sum_of(from.extents) * sizes[to.dim] * beside}, part.options());
+  at::Tensor whole = flat.view(sizes);
+  const bool takes_in_order = is_outermost(whole, from.dim);
+  const int64_t copied = (gives_in_order ? 0 : given.numel()) + (takes_in_order ? 0 : flat.numel());
+  calls_->run({Routine::kAllToAll, ReduceOp::kSum, part.scalar_type(), counts_of(counts, 1)}, flat,
+              given, copied);
+  if (takes_in_order) return whole;
+  std::vector<at::Tensor> pieces;
+  int64_t begin = 0;
+  for (const int64_t extent : from.extents) {
+    const int64_t count = extent * sizes[to.dim] * beside;
+    pieces.push_back(flat.narrow(0, begin, count).view(with_size(whole, from.dim, extent)));
+    begin += count;
+  }
+  return at::cat(pieces, from.dim);
+}
+
+at::Tensor Axis::from_next(const at::Tensor& mine, at::IntArrayRef sizes,
+                           const Extents& elements) const {
+  if (!calls_) return mine;
+  check_extents(elements, degree(), mine.numel(), elements.at(rank()));
+  const int ranks = degree();
+  Extents counts(static_cast<size_t>(ranks) * ranks);
+  for (int from = 0; from < ranks; ++from) {
+    counts[from * ranks + (from + ranks - 1) % ranks] = elements[from];
+  }
+  at::Tensor next = at::empty(sizes, mine.options());
+  at::Tensor flat = next.view({-1});
+  calls_->run({Routine::kAllToAll, ReduceOp::kSum, mine.scalar_type(), counts}, flat,
+              mine.contiguous().view({-1}));
+  return next;
+}
+
 at::Tensor part_of(const at::Tensor& whole, const layout::Placement& placement, int index,
                    int degree) {
   if (degree == 1 || !placement.is_cut()) return whole;

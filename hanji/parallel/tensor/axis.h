@@ -27,6 +27,12 @@ using Extents = std::vector<int64_t>;
 at::Tensor part_of(const at::Tensor& whole, const layout::Placement& placement, int index,
                    int degree);
 
+/// A dimension and each rank's size of it.
+struct Cut {
+  int64_t dim = 0;
+  const Extents& extents;
+};
+
 /// One collective of an axis: what a plan counts.
 struct AxisCall {
   schedule::Routine routine = schedule::Routine::kAllReduce;
@@ -88,6 +94,12 @@ class Axis {
   at::Tensor scatter_sum(const at::Tensor& terms, int64_t dim, const Extents& extents = {}) const;
   /// This rank's part of what all ranks have. Empty extents: cut evenly.
   at::Tensor own_part(const at::Tensor& whole, int64_t dim, const Extents& extents = {}) const;
+  /// Moves the cut: a part along `from`, whole along `to`, becomes one along `to`, whole along `from`.
+  at::Tensor transpose(const at::Tensor& part, Cut from, Cut to) const;
+  /// What the next rank of the ring has, while this one's goes to the rank before. `elements` of each
+  /// rank's; the result is `sizes`, those of the next rank's.
+  at::Tensor from_next(const at::Tensor& mine, at::IntArrayRef sizes,
+                       const Extents& elements) const;
 
  private:
   struct Calls;

@@ -1,0 +1,274 @@
+// An Evoformer on an axis is that of one process: outputs, losses and every
+// gradient, and what moves is what axial parallelism promises.
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <array>
+#include <map>
+#include <numeric>
+#include <string>
+
+#include "hanji/base/status.h"
+#include "hanji/layout/axial_block.h"
+#include "hanji/models/evoformer.h"
+#include "hanji/parallel/axial/triangle.h"
+#include "hanji/parallel/recompute.h"
+#include "hanji/test/run_ranks.h"
+
+namespace hanji::models {
+namespace {
+
+using layout::TriangleWay;
+using parallel::tensor::Axis;
+using parallel::tensor::AxisCall;
+
+constexpr std::array kWays = {TriangleWay::kGather, TriangleWay::kRing, TriangleWay::kChannels};
+
+struct AxialCase {
+  int ranks = 1;
+  int64_t residues = 6;
+  TriangleWay way = TriangleWay::kChannels;
+  bool recompute = false;
+  double dropout = 0;
+  bool has_msa = true;
+  bool has_attention = true;
+};
+
+EvoformerOptions axial_options(const AxialCase& c) {
+  return {.blocks = 2,
+          .width = 6,
+          .heads = 2,
+          .classes = 3,
+          .has_msa = c.has_msa,
+          .has_attention = c.has_attention,
+          .dropout = c.dropout,
+          .dtype = base::Precision::kFloat64,
+          .triangle = c.way};
+}
+
+void randomise_parameters(layers::Model& model) {
+  int64_t number = 0;
+  for (const at::Tensor& one : model.parameters()) {
+    const at::Tensor place = at::arange(one.numel(), at::kDouble) + 977 * ++number;
+    one.set_data((place * 0.7).sin().view(one.sizes()) * 0.5);
+  }
+}
+
+/// Two samples with masked residues and elements, 5 sequences.
+layers::Batch two_samples(const AxialCase& c) {
+  const int64_t rows = c.has_msa ? 5 : c.residues;
+  const auto states = [&](int64_t count, int64_t height, int64_t factor) {
+    const at::Tensor place = at::arange(2 * height * c.residues, at::kLong);
+    return (place * factor % count).view({2, height, c.residues}).contiguous();
+  };
+  at::Tensor inputs = states(13, rows, 7);
+  inputs[0].select(1, 2).fill_(-1);
+  inputs[1][1][0] = -1;
+  if (!c.has_msa) inputs[0].select(0, 2).fill_(-1);
+  at::Tensor targets = states(3, c.residues, 5);
+  targets[1][0][1] = -1;
+  return {.inputs = inputs,
+          .targets = targets,
+          .positions = {4, 6},
+          .num_valid = 2 * c.residues * c.residues - 1,
+          .counters = {.seed = 3, .step = 2}};
+}
+
+struct AxialResult {
+  double loss = 0;
+  int64_t count = 0;
+  double metric = 0;
+  at::Tensor logits;
+  std::vector<std::pair<std::string, at::Tensor>> gradients;
+};
+
+AxialResult pass_of(const AxialCase& c, const Axis& axis) {
+  EvoformerOptions options = axial_options(c);
+  options.axis = axis;
+  EvoformerImpl model(options);
+  randomise_parameters(model);
+  std::vector<layers::LayerScope> scopes;
+  if (c.recompute) scopes.push_back(parallel::recompute(model.recomputed_layers()));
+  const layers::Batch batch = two_samples(c);
+  const layers::Flow flow = model.forward({0, model.num_layers()}, {}, batch, scopes);
+  AxialResult result;
+  result.logits = flow[0].detach();
+  result.metric = model.metric_sum(flow, batch);
+  const layers::LossSum loss = model.loss(flow, batch);
+  loss.sum.backward();
+  result.loss = loss.sum.item<double>();
+  result.count = loss.count;
+  for (const auto& item : model.named_parameters()) {
+    result.gradients.emplace_back(item.key(), item.value().grad());
+  }
+  return result;
+}
+
+/// The sums of all ranks' losses, counts, metrics and gradients, and their logits joined.
+AxialResult joined_pass(const AxialCase& c) {
+  std::vector<AxialResult> of_ranks(c.ranks);
+  test::run_ranks(c.ranks, [&](world::World& world) {
+    of_ranks[world.rank()] = pass_of(c, Axis(world.group()));
+  });
+  AxialResult sum = of_ranks[0];
+  std::vector<at::Tensor> logits = {sum.logits};
+  for (int rank = 1; rank < c.ranks; ++rank) {
+    const AxialResult& one = of_ranks[rank];
+    sum.loss += one.loss;
+    sum.count += one.count;
+    sum.metric += one.metric;
+    logits.push_back(one.logits);
+    for (size_t i = 0; i < sum.gradients.size(); ++i) {
+      at::Tensor& gradient = sum.gradients[i].second;
+      gradient = gradient + one.gradients[i].second;
+    }
+  }
+  sum.logits = at::cat(logits, 1);
+  return sum;
+}
+
+double relative(const at::Tensor& found, const at::Tensor& expected) {
+  return ((found - expected).abs().max() / expected.abs().max().clamp_min(1e-6)).item<double>();
+}
+
+/// Sums of some hundred terms in another order, in a stack of 18 operations: 18 x 10^2 x 2^-53.
+constexpr double kAxialTolerance = 1e-12;
+
+void expect_one_process(const AxialCase& c, const AxialResult& one) {
+  const AxialResult found = joined_pass(c);
+  const std::string which =
+      fmt::format("{} ranks, {} residues, {}, recompute {}, dropout {}", c.ranks, c.residues,
+                  layout::kTriangleWayNames[static_cast<size_t>(c.way)], c.recompute, c.dropout);
+  EXPECT_LT(relative(found.logits, one.logits), kAxialTolerance) << which;
+  EXPECT_NEAR(found.loss, one.loss, kAxialTolerance * one.loss) << which;
+  EXPECT_EQ(found.count, one.count) << which;
+  EXPECT_EQ(found.metric, one.metric) << which;
+  for (size_t i = 0; i < one.gradients.size(); ++i) {
+    const auto& [name, expected] = one.gradients[i];
+    const at::Tensor& gradient = found.gradients[i].second;
+    if (name.ends_with("msa_att_row.layer_norm_z.bias")) {
+      // It shifts all logits: the gradient is zero, and both are rounding errors of it.
+      EXPECT_LT(gradient.abs().max().item<double>(), 1e-9) << which << name;
+      continue;
+    }
+    EXPECT_LT(relative(gradient, expected), kAxialTolerance) << which << " " << name;
+  }
+}
+
+TEST(AxialEvoformer, IsThatOfOneProcessForAnyWayRanksAndResidues) {
+  for (const int64_t residues : {6, 7}) {
+    const AxialResult one = pass_of({.residues = residues}, Axis());
+    for (const int ranks : {2, 3, 4}) {
+      for (const TriangleWay way : kWays) {
+        expect_one_process({.ranks = ranks, .residues = residues, .way = way}, one);
+      }
+    }
+  }
+}
+
+TEST(AxialEvoformer, RecomputationAndDropoutToo) {
+  for (const bool recompute : {false, true}) {
+    for (const double dropout : {0.0, 0.25}) {
+      const AxialResult one = pass_of({.residues = 7, .dropout = dropout}, Axis());
+      for (const TriangleWay way : kWays) {
+        expect_one_process({3, 7, way, recompute, dropout}, one);
+      }
+    }
+  }
+}
+
+TEST(AxialEvoformer, OfPairsAloneToo) {
+  for (const bool has_attention : {false, true}) {
+    AxialCase c{.residues = 7, .has_msa = false, .has_attention = has_attention};
+    const AxialResult one = pass_of(c, Axis());
+    c.ranks = 3;
+    for (const TriangleWay way : kWays) {
+      c.way = way;
+      expect_one_process(c, one);
+    }
+  }
+}
+
+/// Elements that all ranks of a silent axis send together in a forward, by AxisCall.
+int64_t sent_elements(const std::vector<AxisCall>& calls, int64_t ranks) {
+  int64_t sent = 0;
+  for (const AxisCall& call : calls) {
+    const bool even = call.counts.size() == 1;
+    if (call.routine == schedule::Routine::kAllToAll) {
+      for (int64_t i = 0; i < ranks; ++i) {
+        for (int64_t j = 0; j < ranks; ++j) {
+          if (i != j) sent += call.counts[even ? 0 : i * ranks + j];
+        }
+      }
+    } else {
+      const int64_t all =
+          even ? ranks * call.counts[0] : std::reduce(call.counts.begin(), call.counts.end());
+      sent += (ranks - 1) * all;
+    }
+  }
+  return sent;
+}
+
+/// Elements that each of p ranks sends in a block, q = (p - 1) / p: q [(2 s N c_m + 8 N^2 c_z) / p + 16 N^2 +
+/// 32 s N] of AlphaFold's 4 heads 32 wide; here biases have 4 H channels and the outer product c_z / H.
+TEST(AxialEvoformer, WhatMovesIsTheFormula) {
+  constexpr int64_t n = 8, s = 4, c = 8, heads = 2, p = 4;
+  std::map<std::pair<TriangleWay, int64_t>, int64_t> sent;
+  for (const TriangleWay way : kWays) {
+    for (const int64_t blocks : {1, 2}) {
+      std::vector<AxisCall> calls;
+      EvoformerOptions options{.blocks = blocks, .width = c, .heads = heads, .triangle = way};
+      options.axis = Axis::silent(1, p, [&](const AxisCall& call) { calls.push_back(call); });
+      const auto model = make_evoformer(options);
+      const layers::Batch batch{.inputs = at::zeros({1, s, n}, at::kLong)};
+      const at::NoGradGuard no_grad;
+      model->forward({0, blocks + 2}, {}, batch);
+      sent[{way, blocks}] = sent_elements(calls, p);
+    }
+  }
+  const auto of_block = [&](TriangleWay way) { return sent.at({way, 2}) - sent.at({way, 1}); };
+  const int64_t biases = 4 * heads * n * n, outer = c / heads * s * n, msa = 2 * s * n * 2 * c;
+  const int64_t gathered = (p - 1) * (biases + outer), moved_msa = (p - 1) * msa / p;
+  const int64_t pair = n * n * c, turns = 2 * (p - 1) * pair / p;
+  EXPECT_EQ(of_block(TriangleWay::kChannels), gathered + moved_msa + 8 * (p - 1) * pair / p);
+  EXPECT_EQ(of_block(TriangleWay::kGather), gathered + moved_msa + turns + 2 * (p - 1) * pair);
+  EXPECT_EQ(of_block(TriangleWay::kRing), of_block(TriangleWay::kGather));
+}
+
+/// `hanji explain axial` sums up the same, for sizes that ranks do not divide too.
+TEST(AxialEvoformer, WhatMovesIsWhatIsExplained) {
+  for (const TriangleWay way : kWays) {
+    for (const bool has_msa : {true, false}) {
+      const layout::AxialBlock block{.residues = 7,
+                                     .sequences = has_msa ? 5 : 0,
+                                     .width = 6,
+                                     .heads = 2,
+                                     .ranks = 3,
+                                     .triangle = way};
+      int64_t explained = 0;
+      for (const layout::AxialMove& move : axial_moves(block)) explained += move.forward;
+      std::array<int64_t, 2> sent = {};
+      for (const int64_t blocks : {1, 2}) {
+        std::vector<AxisCall> calls;
+        EvoformerOptions options{
+            .blocks = blocks, .width = 6, .heads = 2, .has_msa = has_msa, .triangle = way};
+        options.axis = Axis::silent(0, 3, [&](const AxisCall& call) { calls.push_back(call); });
+        const layers::Batch batch{.inputs = at::zeros({1, has_msa ? 5 : 7, 7}, at::kLong)};
+        const at::NoGradGuard no_grad;
+        make_evoformer(options)->forward({0, blocks + 2}, {}, batch);
+        sent[blocks - 1] = sent_elements(calls, 3);
+      }
+      EXPECT_EQ(sent[1] - sent[0], explained) << static_cast<int>(way) << has_msa;
+    }
+  }
+}
+
+TEST(AxialEvoformer, NoRankIsWithoutRows) {
+  EvoformerOptions options = axial_options({});
+  options.axis = Axis::silent(0, 7, [](const AxisCall&) {});
+  EXPECT_THROW(make_evoformer(options)->forward({0, 1}, {}, two_samples({})), Error);
+}
+
+}  // namespace
+}  // namespace hanji::models

@@ -1,0 +1,158 @@
+#include "hanji/report/axial_table.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "hanji/base/json.h"
+#include "hanji/base/text.h"
+#include "hanji/report/collective_cost.h"
+
+namespace hanji::report {
+namespace {
+
+using layout::AxialBlock;
+using layout::AxialMove;
+
+struct AxialSums {
+  int64_t forward = 0, backward = 0;
+};
+
+AxialSums sums_of(const std::vector<AxialMove>& moves) {
+  AxialSums sums;
+  for (const AxialMove& move : moves) {
+    sums.forward += move.forward;
+    sums.backward += move.backward;
+  }
+  return sums;
+}
+
+std::string alternatives_of(const AxialMove& move, int64_t element_bytes) {
+  std::string text;
+  for (const auto& [name, elements] : move.alternatives) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name,
+                        decimal_bytes(elements * element_bytes));
+  }
+  return text;
+}
+
+std::string title_of(const AxialBlock& block) {
+  std::string sequences;
+  if (block.sequences > 0) sequences = fmt::format(" and {} sequences", block.sequences);
+  return fmt::format("a block of {} residues{} on {} rank{}, pairs {} wide", block.residues,
+                     sequences, block.ranks, block.ranks == 1 ? "" : "s", block.width);
+}
+
+/// Of the first rank, which has most.
+int64_t pair_bytes(const AxialBlock& block, int64_t element_bytes) {
+  const int64_t rows = layout::axial_rows(block.residues, 0, block.ranks);
+  return rows * block.residues * block.width * element_bytes;
+}
+
+constexpr double kSquare = 64, kLine = 84, kLeftSide = 300;
+constexpr std::array<std::string_view, 8> kColours = {"#2f5c9e", "#b7d5ac", "#f3d58a", "#c77d6b",
+                                                      "#7396c8", "#6b8f5e", "#a88bc0", "#8f8f8f"};
+
+std::string layout_square(std::string_view layout, int ranks, double x, double y) {
+  const bool by_columns = layout == "columns" || layout == "residues";
+  std::string svg;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const double begin = kSquare * rank / ranks, size = kSquare / ranks;
+    svg += fmt::format(
+        "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" "
+        "fill=\"{}\"/>\n",
+        x + (by_columns ? begin : 0), y + (by_columns ? 0 : begin), by_columns ? size : kSquare,
+        by_columns ? kSquare : size, kColours[rank % kColours.size()]);
+  }
+  return svg;
+}
+
+std::string svg_text(double x, double y, std::string_view text) {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", x, y, base::xml_escape(text));
+}
+
+}  // namespace
+
+std::string axial_table(const AxialBlock& block, int64_t element_bytes) {
+  const std::vector<AxialMove> moves = axial_moves(block);
+  std::string text = title_of(block) + "; bytes that all ranks send together\n\n";
+  text += fmt::format("{:<35}{:<24}{:<26}{:>11}{:>11}  {}\n", "operation", "layout", "moves",
+                      "forward", "backward", "forward by other ways");
+  for (const AxialMove& move : moves) {
+    const std::string layouts = move.before == move.after
+                                    ? std::string(move.before)
+                                    : fmt::format("{} -> {}", move.before, move.after);
+    const std::string what =
+        move.what.empty() ? "nothing" : fmt::format("{}: {}", move.what, move.collective);
+    text += fmt::format("{:<35}{:<24}{:<26}{:>11}{:>11}  {}\n", move.operation, layouts, what,
+                        decimal_bytes(move.forward * element_bytes),
+                        decimal_bytes(move.backward * element_bytes),
+                        alternatives_of(move, element_bytes));
+  }
+  const auto [forward, backward] = sums_of(moves);
+  text += fmt::format("{:<85}{:>11}{:>11}\n\n", "together", decimal_bytes(forward * element_bytes),
+                      decimal_bytes(backward * element_bytes));
+  text += fmt::format(
+      "a rank has {} of the {} of a pair tensor; a triangle product takes {} "
+      "beside parts of three of them\n",
+      decimal_bytes(pair_bytes(block, element_bytes)),
+      decimal_bytes(block.residues * block.residues * block.width * element_bytes),
+      decimal_bytes(triangle_elements(block) * element_bytes));
+  return text;
+}
+
+std::string axial_json(const AxialBlock& block, int64_t element_bytes) {
+  base::Json operations = base::Json::array();
+  const std::vector<AxialMove> moves = axial_moves(block);
+  for (const AxialMove& move : moves) {
+    base::Json others = base::Json::object();
+    for (const auto& [name, elements] : move.alternatives) {
+      others[std::string(name)] = elements * element_bytes;
+    }
+    operations.push_back({{"operation", move.operation},
+                          {"before", move.before},
+                          {"after", move.after},
+                          {"what", move.what},
+                          {"collective", move.collective},
+                          {"forward_bytes", move.forward * element_bytes},
+                          {"backward_bytes", move.backward * element_bytes},
+                          {"alternatives", std::move(others)}});
+  }
+  const auto [forward, backward] = sums_of(moves);
+  const base::Json json = {{"operations", std::move(operations)},
+                           {"forward_bytes", forward * element_bytes},
+                           {"backward_bytes", backward * element_bytes},
+                           {"pair_bytes_per_rank", pair_bytes(block, element_bytes)},
+                           {"triangle_bytes_per_rank", triangle_elements(block) * element_bytes}};
+  return json.dump(1) + "\n";
+}
+
+std::string axial_svg(const AxialBlock& block, int64_t element_bytes) {
+  const std::vector<AxialMove> moves = axial_moves(block);
+  const double height = 60 + kLine * static_cast<double>(moves.size());
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 900 {0:.0f}\" "
+      "font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"900\" height=\"{0:.0f}\" "
+      "fill=\"#ffffff\"/>\n",
+      height);
+  svg += svg_text(12, 26, title_of(block));
+  double y = 46;
+  for (const AxialMove& move : moves) {
+    svg += svg_text(12, y + kSquare / 2 + 4, move.operation);
+    svg += layout_square(move.before, block.ranks, kLeftSide, y);
+    svg += layout_square(move.after, block.ranks, kLeftSide + 330, y);
+    const std::string what =
+        move.what.empty() ? "nothing moves" : fmt::format("{}: {}", move.what, move.collective);
+    svg += svg_text(kLeftSide + 84, y + 26, what);
+    if (!move.what.empty()) {
+      svg += svg_text(kLeftSide + 84, y + 46, decimal_bytes(move.forward * element_bytes));
+    }
+    svg += svg_text(kLeftSide + 406, y + kSquare / 2 + 4,
+                    move.before == move.after ? std::string(move.after)
+                                              : fmt::format("{} -> {}", move.before, move.after));
+    y += kLine;
+  }
+  return svg + "</svg>\n";
+}
+
+}  // namespace hanji::report
