@@ -134,11 +134,17 @@ class Resume(CommandTest):
         self.train("whole", *job, "--ranks", 1, "--steps", 20)
         self.train("by stages", *job, "--mesh", "pp=2", "--steps", 10)
         self.train("by shards", *job, "--ranks", 2, "--set", "parallel.data=zero3", "--steps", 10)
+        self.train("by shards of stages", *job, "--ranks", 4, "--mesh", "pp=2", "--set",
+                   "parallel.data=zero2", "--steps", 10)
         ddp = ["--set", "parallel.data=ddp"]
         for saved, mesh in (("by stages", ["--ranks", 1]),
                             ("by stages", ["--ranks", 3, "--mesh", "pp=3"]),
                             ("by stages", ["--ranks", 2, "--set", "parallel.data=zero2"]),
-                            ("by shards", ["--ranks", 2, "--mesh", "pp=2", *ddp])):
+                            ("by shards", ["--ranks", 2, "--mesh", "pp=2", *ddp]),
+                            ("by shards", ["--ranks", 4, "--mesh", "pp=2"]),
+                            ("by shards of stages", ["--ranks", 1]),
+                            ("by shards of stages", ["--ranks", 3, "--set",
+                                                     "parallel.data=zero3"])):
             out = "-".join(map(str, [saved, *mesh]))
             shutil.copytree(self.folder / saved, self.folder / out)
             self.resume(out, *mesh, "--steps", 20)

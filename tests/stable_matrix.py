@@ -76,6 +76,12 @@ STAGES = {
     "1f1b_dp": [6, "mesh.pp=3", *staged("1f1b")],
     "1f1b_zero1": [4, "mesh.pp=2", *staged("1f1b", "parallel.data=zero1")],
     "gpipe_zero2": [6, "mesh.pp=2", *staged("gpipe", "parallel.data=zero2")],
+    "gathered": [3, "parallel.data=zero3", "parallel.share_memory=false"],
+    "1f1b_gathered": [4, "mesh.pp=2", *staged("1f1b", "parallel.data=zero3",
+                                              "parallel.share_memory=false")],
+    "bfs_gathered": [4, "mesh.pp=2", *staged("bfs", TWO_STAGES, "parallel.data=zero3",
+                                             "parallel.share_memory=false",
+                                             "parallel.reshard=micro_batch")],
     "1f1b_hsdp": [8, "mesh.pp=2", *staged("1f1b", *GROUPS)],
     **{f"{schedule}_zero3": [4, "mesh.pp=2", *staged(schedule, "parallel.data=zero3")]
        for schedule in ("naive", "gpipe", "1f1b", "zbh1", "zbv", "dualpipev")},

@@ -148,6 +148,13 @@ BadConfigs cuts() {
         "run.toml:10:1: pipeline.cut has a number that is no layer; give whole numbers",
         "run.toml:12:1: mesh.pp = 2 needs ranks that share memory, but comm.engine is gloo; set "
         "comm.engine = \"shm\""}},
+      {"parameters that are not sharded",
+       "[parallel]\ndata = \"zero2\"\nshare_memory = false\nreshard = \"step\"\n",
+       {},
+       {"run.toml:3:1: parallel.share_memory is false, but parallel.data = zero2 shards no "
+        "parameters; set parallel.data = \"zero3\", or remove parallel.share_memory",
+        "run.toml:4:1: parallel.reshard is step, but parallel.data = zero2 shards no parameters; "
+        "set parallel.data = \"zero3\", or remove parallel.reshard"}},
       {"keys of a pipeline without one",
        "[pipeline]\nschedule = \"gpipe\"\nmicro_batches = 4\n",
        {},

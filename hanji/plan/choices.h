@@ -110,6 +110,15 @@ using layout::TriangleWay;
 template <>
 inline constexpr auto kWords<TriangleWay> = layout::kTriangleWayNames;
 
+/// How long the parameters of a stage stay whole, where they are sharded.
+enum class Reshard : uint8_t {
+  kAuto,
+  kStep,        ///< From its first forward in a step to its last backward.
+  kMicroBatch,  ///< While each of its layers computes a micro-batch.
+};
+template <>
+inline constexpr auto kWords<Reshard> = words("auto", "step", "micro_batch");
+
 enum class Engine : uint8_t { kAuto, kShm, kGloo, kMpi, kHierarchical, kNccl };
 template <>
 inline constexpr auto kWords<Engine> = words("auto", "shm", "gloo", "mpi", "hierarchical", "nccl");

@@ -268,8 +268,20 @@ class StepCalls {
                                            used_over_groups, Lies::kPrivate);
     }
     add_norm(plan);
+    add_gathers(plan);
     calls_.add_barrier(plan.ranks);
     calls_.add_barrier(plan.ranks);
+  }
+
+  /// Of units, from the shards of a group.
+  void add_gathers(const ShardPlan& plan) {
+    if (facts_.gathers.empty()) return;
+    for (size_t i = 0; i < plan.units.size(); ++i) {
+      const std::vector<int64_t> counts = layout::shard_counts(plan.units[i]);
+      for (int64_t time = 0; time < facts_.gathers[0][i]; ++time) {
+        calls_.add_in_groups(plan.groups, Routine::kAllGather, dtype_, counts, Lies::kInHeap);
+      }
+    }
   }
 
   /// Of the ranks of a group. Of cut sums, and in stable of stages, it is added up by others.
@@ -372,6 +384,7 @@ std::vector<GradientCall> add_data_groups(const StepFacts& facts, int64_t peers,
     own.model =
         (in_stages ? facts.pipeline.ranks[part / facts.cut] : facts.model).part(part % facts.cut);
     if (own.shards) cut_model(own.model, own.bucket_bytes, *own.shards);
+    if (!facts.gathers.empty()) own.gathers = {facts.gathers[part / facts.cut]};
     Prediction group;
     auto calls = StepCalls(own, group).add();
     add_group(group, part == 0, peers / (facts.cut * stages), sum);

@@ -121,7 +121,9 @@ struct CommConfig {
 /// How model state is sharded.
 struct ParallelConfig {
   Sharding data = Sharding::kReplicas;
-  bool sequence = false;  ///< Ranks of tp cut the residual stream by tokens.
+  bool share_memory = true;  ///< Ranks of a host compute with one copy of sharded parameters.
+  Reshard reshard = Reshard::kAuto;  ///< Auto: decide_reshard().
+  bool sequence = false;             ///< Ranks of tp cut the residual stream by tokens.
   TriangleWay triangle = TriangleWay::kChannels;  ///< How ranks of axial multiply triangles.
   Moves moves = Moves::kAuto;  ///< What ranks of tp exchange for an MLP; auto: decide_moves().
 };

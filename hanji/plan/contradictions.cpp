@@ -457,6 +457,17 @@ void check_mesh(const Config& c, std::span<const std::string_view> cut_axes, Fou
          fmt::format("mesh.fsdp is {}, but parallel.data = {} cuts no state", c.mesh.fsdp, data),
          "set parallel.data = \"hsdp\", or remove mesh.fsdp"});
   }
+  const auto needs_shards = [&](std::string_view key, std::string_view value) {
+    if (cuts_parameters(c.parallel.data)) return;
+    found.push_back(
+        {{key, "parallel.data"},
+         fmt::format("{} is {}, but parallel.data = {} shards no parameters", key, value, data),
+         fmt::format("set parallel.data = \"zero3\", or remove {}", key)});
+  };
+  if (!c.parallel.share_memory) needs_shards("parallel.share_memory", "false");
+  if (c.parallel.reshard != Reshard::kAuto) {
+    needs_shards("parallel.reshard", name_of(c.parallel.reshard));
+  }
   const bool one_state = cuts_states(c.parallel.data) && c.parallel.data != Sharding::kHybrid;
   if (one_state && c.mesh.dp != kAuto && c.mesh.dp > 1) {
     found.push_back({{"mesh.dp", "parallel.data"},

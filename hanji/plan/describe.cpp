@@ -5,6 +5,7 @@
 
 #include "hanji/base/limits.h"
 #include "hanji/base/units.h"
+#include "hanji/plan/gathers.h"
 #include "hanji/plan/memory_bars.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/moves.h"
@@ -199,6 +200,23 @@ std::string_view sharded_state(Sharding data) {
   return data == Sharding::kZero1 ? "the optimizer is" : "gradients and optimizer are";
 }
 
+/// "; reshard = step gathers 1.2 MiB a step and has at most 800 KiB whole on a rank, micro_batch ...".
+std::string describe_gathers(const Plan& plan) {
+  std::string text;
+  const Reshard chosen = reshard_of(plan);
+  for (const Reshard one : {Reshard::kStep, Reshard::kMicroBatch}) {
+    int64_t most = 0;
+    for (const int rank : plan.mesh.data_peers(0)) {
+      const auto gathers = gathers_of(plan, rank, compute_actions(plan, rank), one);
+      most = std::max(most, gathers.peak_elements * parameter_bytes(plan.kernels.precision));
+    }
+    text += fmt::format("; {}{} gathers {} a step and has at most {} whole on a rank",
+                        one == chosen ? "reshard = " : "", name_of(one),
+                        base::format_bytes(gathered_bytes(plan, one)), base::format_bytes(most));
+  }
+  return text;
+}
+
 /// "zero1: the optimizer is sharded over 2 ranks, in 3 units; ..."
 std::string describe_states(const Plan& plan) {
   const Sharding data = plan.config.parallel.data;
@@ -215,11 +233,14 @@ std::string describe_states(const Plan& plan) {
   const char* sharers = shards->groups > 1 ? "the ranks of a group share"
                         : in_stages        ? "these ranks share"
                                            : "all ranks share";
-  text += fmt::format(", in {} unit{}{}{}; {} one copy of parameters and moments in shared memory",
+  text += fmt::format(", in {} unit{}{}{}; {} one copy of {} in shared memory",
                       shards->units.size(), shards->units.size() == 1 ? "" : "s",
                       cuts_parameters(data) ? " of a layer each" : "",
-                      in_stages ? " on rank 0" : "", sharers);
-  return cuts_parameters(data) ? text + ", so unsharding a layer moves no bytes" : text;
+                      in_stages ? " on rank 0" : "", sharers,
+                      plan.config.parallel.share_memory ? "parameters and moments" : "moments");
+  if (!cuts_parameters(data)) return text;
+  if (!plan.config.parallel.share_memory) return text + describe_gathers(plan);
+  return text + ", so unsharding a layer moves no bytes";
 }
 
 std::string describe_sums(const Plan& plan) {

@@ -8,6 +8,7 @@
 #include "hanji/base/limits.h"
 #include "hanji/base/units.h"
 #include "hanji/layout/split.h"
+#include "hanji/plan/gathers.h"
 #include "hanji/plan/internal/check_inputs.h"
 #include "hanji/plan/internal/json_fields.h"
 #include "hanji/plan/model_family.h"
@@ -59,6 +60,7 @@ class Planner {
   HostLayout hosts_of_data_group() const;
   Status split_batch();
   void decide_stages();
+  std::vector<std::vector<int64_t>> gathers_of_pipeline() const;
   int64_t cap_of_micro_batch(int64_t largest) const;
   Status decide_micro_batch();
   int64_t peak_bytes() const;
@@ -130,6 +132,18 @@ Status Planner::decide_mesh() {
   }
   HANJI_ASSIGN_OR_RETURN(plan_.mesh, layout::MeshShape::create(std::move(axes), plan_.ranks));
   return {};
+}
+
+/// By rank of the pipeline; empty where nothing is gathered.
+std::vector<std::vector<int64_t>> Planner::gathers_of_pipeline() const {
+  std::vector<std::vector<int64_t>> all;
+  const ParallelConfig& parallel = plan_.config.parallel;
+  if (parallel.share_memory || !cuts_parameters(parallel.data)) return all;
+  const std::vector<int> peers = plan_.mesh.data_peers(0);
+  for (int stage = 0; stage < plan_.mesh.degree("pp"); ++stage) {
+    all.push_back(gathers_of(plan_, peers[stage * plan_.mesh.degree("tp")]).times);
+  }
+  return all;
 }
 
 /// Of the first rank of each data coordinate, as they lie on the hosts.
@@ -247,6 +261,7 @@ Status Planner::decide_micro_batch() {
     share.num_micro_batches = (share.samples.size() + micro_batch - 1) / micro_batch;
   }
   HANJI_RETURN_IF_ERROR(check_pipeline(plan_));
+  HANJI_RETURN_IF_ERROR(check_gathers(plan_));
   const auto fits = [&](int64_t samples) {
     return charged(largest_rank_memory(plan_, samples)) <= budget();
   };
@@ -276,6 +291,7 @@ void Planner::resolve_config() {
   for (const AxisKey& one : kAxisKeys) c.mesh.*one.degree = plan_.mesh.degree(one.axis);
   // The model was counted so, unless the configuration says otherwise.
   if (c.mesh.tp > 1 && c.parallel.moves == Moves::kAuto) c.parallel.moves = Moves::kActivations;
+  if (cuts_parameters(c.parallel.data)) c.parallel.reshard = reshard_of(plan_);
   c.train.micro_batch = plan_.micro_batch;
   c.pipeline.micro_batches = plan_.mesh.degree("pp") == 1 ? kAuto : most_micro_batches(plan_);
   c.train.warmup_steps = or_else(c.train.warmup_steps, std::min<int64_t>(100, c.train.steps / 10));
@@ -346,6 +362,7 @@ Result<Plan> Planner::plan() {
                              .stable_grain = is_stable() ? plan_.config.train.grain : 0,
                              .hosts = hosts_of_data_group(),
                              .shards = shards,
+                             .gathers = gathers_of_pipeline(),
                              .served = inputs_.config.parallel.data == Sharding::kServer});
   if (on_gpus()) plan_.predicted = {};  // the rates that were measured are those of cores
   plan_.predicted.peak_bytes_per_rank = peak_bytes();

@@ -75,6 +75,8 @@ int64_t num_gradient_buffers(const Plan& plan);
 /// The actions of a rank in a step, of the micro-batches of its data coordinate: of all layers, or of its
 /// stages of a pipeline.
 schedule::ActionList step_actions(const Plan& plan, int rank);
+/// The same without unshards and reshards.
+schedule::ActionList compute_actions(const Plan& plan, int rank);
 
 /// How the states that a rank and others have are cut among them; none where each has all of them.
 std::optional<ShardPlan> shards_of(const Plan& plan, int rank = 0);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "hanji/plan/communication.h"
+#include "hanji/plan/gathers.h"
 #include "hanji/plan/pipeline_plan.h"
 #include "hanji/plan/plan.h"
 #include "hanji/schedule/grain_tree.h"
@@ -125,6 +126,13 @@ const DataShare& share_of(const Plan& plan, int rank) {
 }
 
 schedule::ActionList step_actions(const Plan& plan, int rank) {
+  schedule::ActionList actions = compute_actions(plan, rank);
+  const bool unshards = cuts_parameters(plan.config.parallel.data);
+  return unshards && reshard_of(plan) == Reshard::kStep ? schedule::with_unshards(actions)
+                                                        : actions;
+}
+
+schedule::ActionList compute_actions(const Plan& plan, int rank) {
   const int64_t count = share_of(plan, rank).num_micro_batches;
   if (plan.mesh.degree("pp") == 1) return schedule::train_actions(count);
   return schedule_of(plan.config, count).or_throw().ranks[plan.mesh.coordinate(rank, "pp")];

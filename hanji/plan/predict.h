@@ -76,7 +76,9 @@ struct StepFacts {
   int64_t stable_grain = 0;  ///< Samples of a grain where sums are stable; 0: they are not.
   HostLayout hosts = {};     ///< Of ranks that have one data coordinate each.
   std::optional<ShardPlan> shards = {};  ///< Of states that are cut among ranks.
-  bool served = false;                   ///< By parameter servers on all ranks.
+  /// How often each unit is gathered, by rank of the pipeline; empty: ranks share one copy.
+  std::vector<std::vector<int64_t>> gathers = {};
+  bool served = false;  ///< By parameter servers on all ranks.
 };
 
 /// Flat gradients of parameters of these sizes, in the buckets in which data_parallel reduces them.

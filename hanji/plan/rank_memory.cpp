@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "hanji/plan/gathers.h"
 #include "hanji/plan/pipeline_plan.h"
 #include "hanji/plan/server_plan.h"
 #include "hanji/schedule/action.h"
@@ -160,6 +161,10 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
     if (found != lines.end()) found->bytes += part.gradient_buffers * uses * element;
   }
   const RankStep step = step_of(plan, samples, part);
+  if (cuts_parameters(config.parallel.data) && !config.parallel.share_memory) {
+    const Gathers gathers = gathers_of(plan, part.rank, step.actions, reshard_of(plan));
+    lines.push_back({"unsharded units", gathers.peak_elements * element});
+  }
   lines.push_back({"activations", kept_bytes(plan, step)});
   if (plan.mesh.degree("pp") > 1) lines.push_back({"flows", flow_bytes(plan, step)});
   // A server's worker keeps the gradients of backward until it pushes them: those of one micro-batch

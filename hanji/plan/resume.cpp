@@ -6,6 +6,7 @@
 #include <array>
 
 #include "hanji/plan/schema.h"
+#include "hanji/plan/shard_plan.h"
 
 namespace hanji::plan {
 namespace {
@@ -56,6 +57,11 @@ void decide_mesh_anew(const LoadedConfig& asked, Config& resumed) {
   }
   if (resumed.mesh.pp == 1) resumed.pipeline = PipelineConfig();
   if (!asked.origins.contains("parallel.moves")) resumed.parallel.moves = Moves::kAuto;
+  if (!asked.origins.contains("parallel.reshard")) resumed.parallel.reshard = Reshard::kAuto;
+  const bool keeps_shards = cuts_parameters(resumed.parallel.data);
+  if (!asked.origins.contains("parallel.share_memory") && !keeps_shards) {
+    resumed.parallel.share_memory = true;
+  }
   if (!asked.origins.contains("parallel.sequence") && resumed.mesh.tp == 1) {
     resumed.parallel.sequence = false;
   }
@@ -80,6 +86,8 @@ Config resume_base(Config recorded) {
   recorded.pipeline = {};
   recorded.parallel.sequence = false;
   recorded.parallel.moves = Moves::kAuto;
+  recorded.parallel.reshard = Reshard::kAuto;
+  recorded.parallel.share_memory = true;
   return recorded;
 }
 

@@ -425,6 +425,18 @@ std::vector<Key> parallel_keys() {
                        "server: every rank holds a range of parameters and optimizer, to which the "
                        "others push gradients and from which they pull weights."),
              kRefusedShardings),
+      rare(
+          boolean(HANJI_KEY(parallel.share_memory,
+                            "With zero3 and hsdp, ranks of a host share one copy of the "
+                            "parameters. false: each rank gathers those of a layer, or of a stage, "
+                            "from the shards."))),
+      rare(
+          choice(HANJI_KEY(parallel.reshard,
+                           "With zero3 and hsdp, how long parameters stay whole. step: those of a "
+                           "stage from its first forward to its last backward in a step. "
+                           "micro_batch: those of a layer while it computes a micro-batch, forward "
+                           "and again backward. auto: step with mesh.pp, or where data coordinates "
+                           "have different numbers of micro-batches; else micro_batch."))),
       rare(boolean(HANJI_KEY(parallel.sequence,
                              "Ranks of mesh.tp cut the residual stream, norms and dropout by "
                              "tokens: all_gather and reduce_scatter in place of all_reduce."))),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -13,8 +14,17 @@ namespace {
 /// What a walk has seen so far.
 class Progress {
  public:
+  explicit Progress(const ActionList& actions) {
+    for (const Action& action : actions) {
+      if (action.kind == ActionKind::kUnshard) sharded_.insert(action.stage);
+    }
+  }
+
   /// Empty, or why the action cannot come now.
   std::string_view take(const Action& action) {
+    if (is_compute(action.kind) && sharded_.contains(action.stage)) {
+      return "the stage's parameters are sharded";
+    }
     switch (action.kind) {
       case ActionKind::kForward: return once(forwards_, action, "it has run before");
       case ActionKind::kBackward:
@@ -32,11 +42,19 @@ class Progress {
         const auto& computed = action.peer > action.stage ? forwards_ : backward_inputs_;
         return computed.contains(pass_of(action)) ? "" : "what it sends has not been computed";
       }
-      case ActionKind::kReceive:
+      case ActionKind::kReceive: return "";
       case ActionKind::kUnshard:
-      case ActionKind::kReshard: return "";
+        sharded_.erase(action.stage);
+        return unsharded_.insert(action.stage).second ? "" : "it has run before";
+      case ActionKind::kReshard:
+        sharded_.insert(action.stage);
+        return unsharded_.erase(action.stage) > 0 ? "" : "the stage has not been unsharded";
     }
     return "its kind is unknown";
+  }
+
+  std::optional<int> left_unsharded() const {
+    return unsharded_.empty() ? std::nullopt : std::optional(*unsharded_.begin());
   }
 
  private:
@@ -54,6 +72,8 @@ class Progress {
 
   std::set<Pass> forwards_, backward_inputs_, backwards_;
   std::set<int> with_gradients_, reduced_;
+  std::set<int> unsharded_,
+      sharded_;  ///< Sharded: from the start, where an unshard comes, or again.
 };
 
 }  // namespace
@@ -120,14 +140,36 @@ ActionList forward_actions(const std::vector<int>& rank_of_stage, int rank,
 }
 
 Status check(const ActionList& actions) {
-  Progress progress;
+  Progress progress(actions);
   for (size_t i = 0; i < actions.size(); ++i) {
     const std::string_view why = progress.take(actions[i]);
     if (why.empty()) continue;
     return base::invalid_argument(
         fmt::format("action {}, {}, is out of order: {}", i, to_string(actions[i]), why));
   }
+  if (const auto stage = progress.left_unsharded()) {
+    return base::invalid_argument(fmt::format(
+        "stage {} is not resharded: the next step would compute with stale parameters", *stage));
+  }
   return {};
+}
+
+ActionList with_unshards(const ActionList& actions) {
+  std::map<int, std::pair<size_t, size_t>> ends;  // first and last computation of each stage
+  for (size_t i = 0; i < actions.size(); ++i) {
+    if (!is_compute(actions[i].kind)) continue;
+    ends.try_emplace(actions[i].stage, i, i).first->second.second = i;
+  }
+  ActionList all;
+  for (size_t i = 0; i < actions.size(); ++i) {
+    const int stage = actions[i].stage;
+    const auto found = ends.find(stage);
+    const bool is_end = found != ends.end() && is_compute(actions[i].kind);
+    if (is_end && found->second.first == i) all.push_back({ActionKind::kUnshard, stage});
+    all.push_back(actions[i]);
+    if (is_end && found->second.second == i) all.push_back({ActionKind::kReshard, stage});
+  }
+  return all;
 }
 
 bool completes_gradients(const ActionList& actions, size_t index) {

@@ -61,8 +61,9 @@ ActionList forward_actions(const std::vector<int>& rank_of_stage, int rank,
 
 /// Checks that each micro-batch goes through a stage at most once, its backward after its forward
 /// and its backward_weight after its backward_input; that nothing is sent before it is computed;
-/// that no backward of a stage follows its reduce; and that a stage reduces at most once, after a
-/// backward.
+/// that no backward of a stage follows its reduce; that a stage reduces at most once, after a
+/// backward; and that a stage which is unsharded at all computes between an unshard and a reshard, which
+/// follows.
 ///
 /// Errors  invalid_argument names the first action that is out of order.
 Status check(const ActionList& actions);
@@ -70,6 +71,9 @@ Status check(const ActionList& actions);
 /// Whether actions[index] is the last that adds to its stage's gradients before they are reduced:
 /// they may leave while it runs. Without a reduce none is.
 bool completes_gradients(const ActionList& actions, size_t index);
+
+/// Adds an unshard of each stage before its first forward or backward, and a reshard after its last one.
+ActionList with_unshards(const ActionList& actions);
 
 /// The micro-batches of a stage in the order in which their backwards add to its gradients. `splits`: as
 /// of adds_gradients().

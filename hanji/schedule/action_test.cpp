@@ -72,6 +72,30 @@ TEST(Actions, WhatIsOutOfOrderIsNamed) {
               HasSubstr("action 3, reduce"));
 }
 
+TEST(Actions, AStageIsUnshardedFromItsFirstToItsLastComputation) {
+  const ActionList two = {of(Kind::kForward, 0, 0),  of(Kind::kForward, 0, 2),
+                          of(Kind::kBackward, 0, 2), of(Kind::kReduce, 0, 2),
+                          of(Kind::kBackward, 0, 0), of(Kind::kReduce, 0, 0)};
+  const ActionList unsharded = with_unshards(two);
+  EXPECT_THAT(unsharded, ElementsAre(of(Kind::kUnshard, 0, 0), two[0], of(Kind::kUnshard, 0, 2),
+                                     two[1], two[2], of(Kind::kReshard, 0, 2), two[3], two[4],
+                                     of(Kind::kReshard, 0, 0), two[5]));
+  EXPECT_EQ(mistake(unsharded), "");
+}
+
+TEST(Actions, ParametersThatAreShardedOrStaleAreNamed) {
+  EXPECT_THAT(mistake({of(Kind::kForward, 0), of(Kind::kUnshard, 0), of(Kind::kReshard, 0)}),
+              HasSubstr("action 0, forward of stage 0, micro-batch 0, is out of order: the stage's "
+                        "parameters are sharded"));
+  EXPECT_THAT(mistake({of(Kind::kUnshard, 0), of(Kind::kForward, 0), of(Kind::kReshard, 0),
+                       of(Kind::kBackward, 0)}),
+              HasSubstr("the stage's parameters are sharded"));
+  EXPECT_THAT(mistake({of(Kind::kUnshard, 0), of(Kind::kForward, 0)}),
+              HasSubstr("stage 0 is not resharded: the next step would compute with stale"));
+  EXPECT_THAT(mistake({of(Kind::kForward, 0), of(Kind::kReshard, 0)}),
+              HasSubstr("the stage has not been unsharded"));
+}
+
 TEST(Actions, StagesAreOrderedEachByItself) {
   EXPECT_EQ(mistake({of(Kind::kForward, 0, 0), of(Kind::kForward, 0, 2), of(Kind::kBackward, 0, 2),
                      of(Kind::kReduce, 0, 2), of(Kind::kBackward, 0, 0), of(Kind::kReduce, 0, 0)}),

@@ -92,6 +92,13 @@ Evaluation evaluate(Job& job, const data::Source& samples, const EvaluateInputs&
   const std::vector<layout::Range> cuts = data::cut(inputs.share, inputs.micro_batch);
   std::optional<data::ValidationReader> ahead;
   std::vector<layers::Batch> batches(micro_batches_of_a_read(inputs));
+  const auto& stages = job.pipeline.stages();
+  const auto for_own_stages = [&](const auto& call) {
+    for (int stage = 0; inputs.holds_stages && stage <= stages.last(); ++stage) {
+      if (job.pipeline.has(stage)) call(stages.layers[stage]);
+    }
+  };
+  for_own_stages([&](layout::Range layers) { job.strategy->unshard(layers); });
   for (size_t begin = 0; begin < cuts.size(); begin += batches.size()) {
     const auto round =
         std::span(cuts).subspan(begin, std::min(batches.size(), cuts.size() - begin));
@@ -105,6 +112,7 @@ Evaluation evaluate(Job& job, const data::Source& samples, const EvaluateInputs&
       for (size_t i = 0; i < one.size(); ++i) values[i] += one[i];
     });
   }
+  for_own_stages([&](layout::Range layers) { job.strategy->reshard(layers); });
   job.model->train();
   if (by_tree) {
     std::ranges::copy(by_tree->total(), values);

@@ -16,6 +16,8 @@ struct EvaluateInputs {
   int64_t micro_batch = 1;
   SharedBatches& batches;  ///< Of the job's peers.
   int num_workers = 0;     ///< Threads that read ahead, as data.workers.
+  /// Stages are whole from the first micro-batch to the last, also for ranks that have fewer.
+  bool holds_stages = false;
   /// For stable bits, over the micro-batches of all data coordinates; null: plain sums.
   const schedule::GrainTree* tree = nullptr;
 };

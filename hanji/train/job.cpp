@@ -245,6 +245,8 @@ ShardedOptions sharded(const plan::Plan& plan, const StagedModel& staged) {
   return {.groups = plan.mesh.degree("dp"),
           .shards_parameters = plan::cuts_parameters(data),
           .sharding = {.average = parallel::Average::kSum,
+                       .share_memory = plan.config.parallel.share_memory,
+                       .shards_together = !plan.config.parallel.share_memory,
                        .num_grains = grains.count,
                        .owners = std::move(grains.owners),
                        .parts = staged.parts,

@@ -205,12 +205,22 @@ class Loop {
       share = {std::min(samples, leaves.begin * plan.micro_batch),
                std::min(samples, leaves.end * plan.micro_batch)};
     }
+    const auto micro_batches = [&](int coordinate) {
+      const int64_t size = tree ? tree->owners[coordinate].size() * plan.micro_batch
+                                : even_share(samples, job_.data.size(), coordinate).size();
+      return (size + plan.micro_batch - 1) / plan.micro_batch;
+    };
+    bool holds_stages = plan.config.parallel.reshard == plan::Reshard::kStep;
+    for (int other = 1; other < job_.data.size(); ++other) {
+      holds_stages |= micro_batches(other) != micro_batches(0);
+    }
     const Evaluation found = evaluate(job_, *inputs_.dataset.samples,
                                       {.num_samples = samples,
                                        .share = share,
                                        .micro_batch = plan.micro_batch,
                                        .batches = shared_,
                                        .num_workers = static_cast<int>(plan.config.data.workers),
+                                       .holds_stages = holds_stages,
                                        .tree = tree ? &*tree : nullptr});
     outcome_.validation_loss = found.loss;
     outcome_.validation_metric = found.metric;

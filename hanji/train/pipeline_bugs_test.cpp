@@ -33,15 +33,24 @@ class PipelineBugs : public testing::Test {
   }
 
   static plan::Plan planned(int64_t stages, plan::PipelineKind kind = plan::PipelineKind::k1F1B) {
+    plan::PlanInputs inputs = configured(stages);
+    inputs.config.pipeline.schedule = kind;
+    return plan_of(std::move(inputs));
+  }
+
+  static plan::Plan plan_of(plan::PlanInputs inputs) {
+    if (inputs.config.mesh.pp > 1) inputs.model = count_facts(inputs.config, Workload{dataset()});
+    return plan::make_plan(inputs).or_throw();
+  }
+
+  static plan::PlanInputs configured(int64_t stages) {
     plan::PlanInputs inputs = float64_job(dataset());
     plan::Config& config = inputs.config;
     update_by_descent(config.train);
     config.train.steps = 1;
     config.train.micro_batch = 2;
     config.run.ranks = config.mesh.pp = stages;
-    config.pipeline.schedule = kind;
-    if (stages > 1) inputs.model = count_facts(config, Workload{dataset()});
-    return plan::make_plan(inputs).or_throw();
+    return inputs;
   }
 
   static const JobRun& whole() {
@@ -182,6 +191,56 @@ TEST_F(PipelineBugs, AWeightPassThatTheLastMicroBatchSkipsIsSeenAtAllParameters)
   const Found wrong = found({.before_update = update, .actions = skip_last}, kind);
   EXPECT_THAT(wrong.apart, testing::ElementsAreArray(all_names()));
   EXPECT_TRUE(wrong.same_loss);
+}
+
+/// Two stages on two ranks each, whose parameters are gathered from shards; two steps.
+class GatheredStages : public PipelineBugs {
+ protected:
+  static plan::Plan planned_to_gather(int64_t stages) {
+    plan::PlanInputs inputs = configured(stages);
+    inputs.config.train.steps = 2;
+    if (stages == 1) return plan_of(inputs);
+    inputs.config.run.ranks = 2 * stages;
+    inputs.config.parallel.data = plan::Sharding::kZero3;
+    inputs.config.parallel.share_memory = false;
+    return plan_of(inputs);
+  }
+
+  /// Parameters that are not those of one process after two steps.
+  static std::set<std::string> apart_if(const std::function<void(Job&)>& at_start) {
+    const JobRun expected = run_job(planned_to_gather(1), dataset(), {.before_update = update})[0];
+    std::set<std::string> names;
+    const Tampering tampering{.at_start = at_start, .before_update = update};
+    for (const JobRun& one : run_job(planned_to_gather(2), dataset(), tampering)) {
+      names.merge(apart(one, expected, kSgdDifference));
+    }
+    return names;
+  }
+};
+
+TEST_F(GatheredStages, AStaleWeightIsSeenAfterTheNextStep) {
+  EXPECT_THAT(apart_if([](Job&) {}), IsEmpty());
+  const auto keep_first = [](Job& job) {
+    const at::Tensor weight = job.strategy->parameters().back().tensor;
+    const auto before = std::make_shared<at::Tensor>();
+    const auto& stages = job.pipeline.stages();
+    const int64_t last = stages.layers[job.stages->rank()].end - 1;
+    job.scopes.push_back([=](int64_t layer, layers::Flow flow, const layers::RunLayer& run) {
+      if (layer != last) return run(std::move(flow));
+      const at::NoGradGuard no_grad;
+      if (!before->defined()) *before = weight.detach().clone();
+      weight.detach().copy_(*before);  // what was gathered in the first step
+      const at::AutoGradMode with_grad(true);
+      return run(std::move(flow));
+    });
+  };
+  EXPECT_THAT(apart_if(keep_first), testing::Not(IsEmpty()));
+}
+
+TEST_F(GatheredStages, AnUpdateBesideUnitsThatWouldBeStaleIsRefused) {
+  const auto hold = [](Job& job) { job.strategy->unshard({0, job.model->num_layers()}); };
+  EXPECT_THAT([&] { apart_if(hold); },
+              testing::ThrowsMessage<Error>(HasSubstr("would go on with stale values")));
 }
 
 }  // namespace

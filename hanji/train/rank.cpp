@@ -306,7 +306,10 @@ class RankRun {
   /// Collective among the ranks that have a part of the first rank's model.
   void show_sample(const Job& job) {
     if (!dataset_.vocabulary) return;
+    const layout::Range all{0, job.model->num_layers()};
+    job.strategy->unshard(all);  // by ranks that do not generate, too
     const auto text = generate_text(job, plan_, *dataset_.vocabulary, {});
+    job.strategy->reshard(all);
     if (!text.ok() || !is_first()) return;
     options_.output.write(fmt::format("\nsample (more: hanji generate --checkpoint {}):\n{}\n",
                                       options_.out.string(), *text));

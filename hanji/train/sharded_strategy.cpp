@@ -63,6 +63,7 @@ ShardedStrategy::ShardedStrategy(layers::Model& model, const comm::Group& group,
     : model_(model),
       group_(group),
       in_stages_(!options.sharding.parts.empty()),
+      shards_parameters_(options.shards_parameters),
       mesh_(mesh_of(options.groups, group)),
       parameters_(parallel::learning_parameters(model)),
       uncounted_(uncounted_parameters(parameters_, options)),
@@ -111,6 +112,14 @@ void ShardedStrategy::make_optimizer(const ShardedOptions& options) {
     };
   }
   optimizer_ = parallel::optimizer_of_parts(options.make_optimizer, std::move(parts));
+}
+
+void ShardedStrategy::unshard(layout::Range layers) {
+  if (shards_parameters_) sharded_.unshard(layers);
+}
+
+void ShardedStrategy::reshard(layout::Range layers) {
+  if (shards_parameters_) sharded_.reshard(layers);
 }
 
 void ShardedStrategy::begin_step() {

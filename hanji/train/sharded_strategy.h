@@ -44,6 +44,8 @@ class ShardedStrategy : public Strategy {
 
   const std::vector<parallel::NamedParameter>& parameters() const override { return parameters_; }
   std::vector<layers::LayerScope> scopes() const override;
+  void unshard(layout::Range layers) override;
+  void reshard(layout::Range layers) override;
   void begin_step() override;
   void begin_grain(int64_t index, size_t stage) override;
   void add_gradient(size_t parameter, const at::Tensor& more) override;
@@ -66,7 +68,7 @@ class ShardedStrategy : public Strategy {
 
   layers::Model& model_;
   comm::Group group_;
-  bool in_stages_;
+  bool in_stages_, shards_parameters_;
   std::optional<mesh::Mesh> mesh_;  ///< If there are several groups.
   std::vector<parallel::NamedParameter> parameters_;
   std::set<std::string> uncounted_;  ///< Parameters whose gradients another stage's rank counts.

@@ -44,7 +44,9 @@ struct StagedMesh {
   int64_t tp = 1;
   bool sequence = false;
   plan::Sharding data = plan::Sharding::kReplicas;
-  int64_t fsdp = 1;            ///< Ranks of a group of hsdp.
+  int64_t fsdp = 1;  ///< Ranks of a group of hsdp.
+  plan::Reshard gathers =
+      plan::Reshard::kAuto;    ///< Not auto: units are gathered, and resharded so.
   std::string lines = {};      ///< Of a schedule of the user.
   plan::CutsConfig cuts = {};  ///< In blocks, for stable bits.
 };
@@ -69,6 +71,8 @@ plan::Plan staged_plan(const StagedMesh& mesh, const Dataset& dataset) {
   config.parallel.data = mesh.data;
   config.run.ranks = mesh.pp * mesh.dp * mesh.fsdp * mesh.tp;
   if (mesh.fsdp > 1) config.mesh.fsdp = mesh.fsdp;
+  config.parallel.reshard = mesh.gathers;
+  config.parallel.share_memory = mesh.gathers == plan::Reshard::kAuto;
   config.mesh.pp = mesh.pp;
   config.mesh.tp = mesh.tp;
   config.parallel.sequence = mesh.sequence;
@@ -280,6 +284,47 @@ TEST_F(StagedJob, TrainsAsOneRankDoesWithTheStatesOfAStageSharded) {
   expect_the_run_of_one_rank({.pp = 2, .dp = 2, .data = Sharding::kHybrid, .fsdp = 2});
 }
 
+using plan::Reshard;
+
+TEST_F(StagedJob, TrainsAsOneRankDoesWhereUnitsAreGathered) {
+  for (const Reshard reshard : {Reshard::kStep, Reshard::kMicroBatch}) {
+    for (const bool tied : {true, false}) {
+      expect_the_run_of_one_rank(
+          {.dp = 2, .recompute = true, .tied = tied, .data = Sharding::kZero3, .gathers = reshard});
+    }
+  }
+  expect_the_run_of_one_rank(
+      {.pp = 2, .dp = 2, .data = Sharding::kZero3, .gathers = Reshard::kStep});
+  expect_the_run_of_one_rank({.pp = 2,
+                              .dp = 2,
+                              .schedule = PipelineKind::kLoopedBfs,
+                              .virtual_stages = 2,
+                              .recompute = true,
+                              .data = Sharding::kZero3,
+                              .gathers = Reshard::kStep});
+}
+
+TEST_F(StagedJob, HasTheBitsOfOneRankWhereUnitsAreGathered) {
+  for (const bool tied : {true, false}) {
+    std::vector<StagedMesh> meshes;
+    for (const Reshard reshard : {Reshard::kStep, Reshard::kMicroBatch}) {
+      const StagedMesh gathers{.data = Sharding::kZero3, .gathers = reshard};
+      for (const PipelineKind kind : {PipelineKind::k1F1B, PipelineKind::kGpipe, PipelineKind::kZbV,
+                                      PipelineKind::kInterleaved}) {
+        StagedMesh mesh = gathers;
+        mesh.pp = mesh.dp = 2;
+        mesh.schedule = kind;
+        mesh.virtual_stages = kind == PipelineKind::kInterleaved ? 2 : 1;
+        meshes.push_back(mesh);
+      }
+      meshes.push_back({.dp = 2, .recompute = true, .data = Sharding::kZero3, .gathers = reshard});
+      meshes.push_back(
+          {.pp = 2, .dp = 2, .data = Sharding::kHybrid, .fsdp = 2, .gathers = reshard});
+    }
+    expect_the_bits_of_one_rank({.tied = tied}, meshes);
+  }
+}
+
 TEST_F(StagedJob, HasTheBitsOfOneRankWhereStatesAreSharded) {
   for (const bool tied : {true, false}) {
     expect_the_bits_of_one_rank(
@@ -402,13 +447,15 @@ TEST_F(StagedJob, ARankMakesTheParametersOfItsStagesAlone) {
 }
 
 TEST_F(StagedJob, SavesAndRestoresTheStateOfTheWholeModel) {
-  const std::vector<StagedMesh> meshes = {{.pp = 1},
-                                          {.pp = 2, .dp = 2},
-                                          {.pp = 3},
-                                          {.pp = 2, .tp = 2},
-                                          {.pp = 2, .dp = 2, .data = Sharding::kZero1},
-                                          {.pp = 3, .dp = 2, .data = Sharding::kZero3},
-                                          {.pp = 2, .schedule = PipelineKind::kZbV}};
+  const std::vector<StagedMesh> meshes = {
+      {.pp = 1},
+      {.pp = 2, .dp = 2},
+      {.pp = 3},
+      {.pp = 2, .tp = 2},
+      {.pp = 2, .dp = 2, .data = Sharding::kZero1},
+      {.pp = 3, .dp = 2, .data = Sharding::kZero3},
+      {.pp = 2, .dp = 2, .data = Sharding::kZero3, .gathers = Reshard::kStep},
+      {.pp = 2, .schedule = PipelineKind::kZbV}};
   for (const StagedMesh& from : meshes) {
     const test::TemporaryFolder folder;
     const std::string hash = run(staged_plan(from, dataset()), folder.path())[0].hash;

@@ -117,7 +117,9 @@ class StepWalk {
     job_.pipeline.run(
         inputs_.actions, sizes,
         {.forward = [&](const Action& action) { forward(action); },
-         .backward = [&](const Action& action, bool is_last) { backward(action, is_last); }});
+         .backward = [&](const Action& action, bool is_last) { backward(action, is_last); },
+         .unshard = [&](const Action& action) { job_.strategy->unshard(layers_of(action)); },
+         .reshard = [&](const Action& action) { job_.strategy->reshard(layers_of(action)); }});
     return totals();
   }
 
@@ -135,7 +137,7 @@ class StepWalk {
     UnderWay& pass = under_way_[action.micro_batch];
     layers::Flow flow = job_.pipeline.forward(action, here, job_.scopes);
     if (is_last_stage(action)) pass.loss = job_.model->loss(std::move(flow), here);
-    const layout::Range layers = job_.pipeline.stages().layers[action.stage];
+    const layout::Range layers = layers_of(action);
     pass.statistics.add(job_.model->statistics(layers), batch.size(),
                         job_.model->num_statistics({0, layers.begin}));
   }
@@ -176,6 +178,10 @@ class StepWalk {
   }
 
   int64_t num_statistics() const { return job_.model->num_statistics(); }
+
+  layout::Range layers_of(const Action& action) const {
+    return job_.pipeline.stages().layers[action.stage];
+  }
 
   int64_t grain_of(const Action& action) const {
     return inputs_.micro_batches[action.micro_batch].positions.begin / train_.grain;

@@ -66,6 +66,10 @@ class Strategy {
   /// Around each layer wherever the model runs, within those of training.
   virtual std::vector<layers::LayerScope> scopes() const { return {}; }
 
+  /// What these layers read is whole on this rank from here to reshard(). Collective.
+  virtual void unshard(layout::Range /*layers*/) {}
+  virtual void reshard(layout::Range /*layers*/) {}
+
   /// Before the first backward() of a step: nothing is left of the gradients of the last one.
   virtual void begin_step() = 0;
   /// Stable: the forward and backward that follow are this grain's; of several stages the backward, in

@@ -223,8 +223,11 @@ Sharded fully_shard(torch::nn::Module& module, const comm::Group& asked_group,
   apply_resharding(options, asked_group, spec);
   spec.observes = options.calls == UnitCalls::kLens;
   spec.gradients.options = agree_on_options(spec, sharding);
+  // Backwards of stages do not follow their forwards, nor does a stage's batch end with its own.
+  const bool in_stages = !sharding.parts.empty();
+  spec.rules.prefetches = !in_stages;
   if (spec.residence == Residence::kGathered) {
-    spec.rules.holds_batch = is_uneven(spec.gradients.options.owners);
+    spec.rules.holds_batch = is_uneven(spec.gradients.options.owners) && !in_stages;
   }
   if (spec.rules.holds_batch && spec.secondary) {
     refuse(

@@ -97,6 +97,9 @@ Sharded::FullParameters::~FullParameters() noexcept(false) {
 }
 Sharded::FullParameters Sharded::full_parameters() { return FullParameters(model_); }
 
+void Sharded::unshard(layout::Range layers) { model_->modules().hold(layers); }
+void Sharded::reshard(layout::Range layers) { model_->modules().release(layers); }
+
 void Sharded::grain(int64_t index, size_t part) {
   model_->gradients().engine().begin_grain(index, part);
 }

@@ -47,6 +47,9 @@ struct ShardingOptions {
   /// On one host parameters lie once in the heap of its ranks. False: each rank has its own, as on
   /// several hosts.
   bool share_memory = true;
+  /// With share_memory = false in memory that ranks share: shards lie side by side in the first rank's
+  /// part of it, so that whole_parameters() can be read between steps.
+  bool shards_together = false;
   /// Units whose gradients lie whole at one time, or whose parameters do ahead of their use.
   int max_units_in_flight = 2;
   /// Stable bits, as in DataParallelOptions: the gradients do not depend on ranks, owners or units.
@@ -158,6 +161,13 @@ class Sharded {
     int exceptions_;
   };
   FullParameters full_parameters();
+
+  /// Of a layers::Model with UnitCalls::kLayers: the units that these layers read stay whole from here to
+  /// the reshard() of the same layers, whatever is computed meanwhile. Ranges may overlap in units.
+  ///
+  /// Order   where units are gathered a collective, of those that are not whole.
+  void unshard(layout::Range layers);
+  void reshard(layout::Range layers);
 
   /// As Replicas::grain(), Replicas::grains(), Replicas::finish() and Replicas::set_weight().
   void grain(int64_t index, size_t part = 0);

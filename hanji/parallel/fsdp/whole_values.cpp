@@ -132,13 +132,13 @@ std::vector<NamedParameter> whole_parameters(const Sharded& sharded) {
   std::vector<NamedParameter> found;
   for (const FlatUnit* unit : model_of(sharded).learning()) {
     const UnitPart& part = unit->part();
-    if (unit->keeps_apart()) {
+    const at::Tensor whole = unit->memory().all_shards();
+    if (!whole.defined()) {
       throw Error(base::unsupported("whole_parameters: no rank has unit " + part.name +
                                     " whole between steps; take full_parameters()"));
     }
     for (size_t i = 0; i < part.parameters.size(); ++i) {
       const auto& [name, parameter] = part.parameters[i];
-      const at::Tensor& whole = unit->memory().whole();
       found.push_back({name, alias(whole, part.plan.flat.offsets[i], parameter.sizes())});
     }
   }

@@ -97,11 +97,11 @@ void Pipeline::run(const schedule::ActionList& actions, const std::vector<int64_
         if (calls.reduce) calls.reduce(*action);
         break;
       case ActionKind::kUnshard:
+        if (calls.unshard) calls.unshard(*action);
+        break;
       case ActionKind::kReshard:
-        throw Error(base::unsupported(fmt::format(
-            "{}: a pipeline keeps the parameters of its stages whole; leave unshard and reshard "
-            "out of the list",
-            to_string(*action))));
+        if (calls.reshard) calls.reshard(*action);
+        break;
     }
     drop_sent();
   }

@@ -30,6 +30,8 @@ struct PipelineCalls {
   /// backward_weight. `is_last`: no later one of the stage adds gradients.
   std::function<void(const schedule::Action&, bool is_last)> backward = {};
   std::function<void(const schedule::Action&)> reduce = {};
+  std::function<void(const schedule::Action&)> unshard = {};
+  std::function<void(const schedule::Action&)> reshard = {};
 };
 
 /// One rank's stages of a model, and the micro-batches under way in them.

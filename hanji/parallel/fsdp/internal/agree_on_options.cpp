@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "hanji/base/status.h"
+#include "hanji/comm/shared_tensor.h"
 #include "hanji/parallel/agreement.h"
 #include "hanji/parallel/fsdp/internal/prepare.h"
 
@@ -31,6 +32,17 @@ ShardingOptions resolve(ShardingOptions options, const comm::Group& group,
                       "give precision.reduce_dtype = float32");
   }
   return options;
+}
+
+/// Refuses shards that no memory holds together.
+void check_together(const ShardingOptions& options, const ShardedModel::Spec& spec) {
+  if (!options.shards_together) return;
+  const bool in_file = options.offload && options.offload->parameters;
+  const bool is_gathered = spec.residence == Residence::kGathered && !in_file;
+  if (is_gathered && comm::shares_memory(spec.gradients.group)) return;
+  refuse(spec.caller,
+         "shards_together: units are not gathered from shards in memory that ranks share; set "
+         "share_memory = false and leave `offload` empty, or leave it out");
 }
 
 /// Refuses to keep in a file what cannot be there.
@@ -101,6 +113,7 @@ ShardingOptions agree_on_options(const ShardedModel::Spec& spec, ShardingOptions
   Mistakes mistakes;
   try {
     check_offload(options, spec);
+    check_together(options, spec);
     options = resolve(options, group, spec.parameters, spec.caller);
   } catch (const Error& error) {
     mistakes.add("options", "options", Status(error.code(), error.what()));

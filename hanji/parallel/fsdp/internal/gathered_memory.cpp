@@ -1,6 +1,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "hanji/comm/host_values.h"
+#include "hanji/comm/shared_tensor.h"
 #include "hanji/parallel/fsdp/internal/secondary_shard.h"
 #include "hanji/parallel/fsdp/internal/unit_memory.h"
 
@@ -65,11 +66,21 @@ class Gathered : public UnitMemory {
 
 class GatheredFromMemory : public Gathered {
  public:
-  GatheredFromMemory(const UnitPart& part, const std::optional<comm::Group>& secondary)
-      : Gathered(part, secondary) {
-    shard_ = comm::zeros_on(part.device, {part.range().size()}, part.dtypes.shard, part.group,
-                            "parameter shards");
+  GatheredFromMemory(const UnitPart& part, const Home& home) : Gathered(part, home.secondary) {
+    if (home.shards_together) {
+      all_shards_ = comm::shared_zeros({part.plan.flat.count}, part.dtypes.shard, 0, part.group,
+                                       "parameters");
+      shard_ = part.own_of(all_shards_);
+    } else {
+      shard_ = comm::zeros_on(part.device, {part.range().size()}, part.dtypes.shard, part.group,
+                              "parameter shards");
+    }
   }
+
+  at::Tensor all_shards() const override { return all_shards_; }
+
+ private:
+  at::Tensor all_shards_;
 };
 
 /// The shard has memory while it is gathered, filled or written back.
@@ -125,7 +136,7 @@ class GatheredFromFile : public Gathered {
 }  // namespace
 
 std::unique_ptr<UnitMemory> place_gathered(const UnitPart& part, const Home& home) {
-  if (!home.store) return std::make_unique<GatheredFromMemory>(part, home.secondary);
+  if (!home.store) return std::make_unique<GatheredFromMemory>(part, home);
   return std::make_unique<GatheredFromFile>(part, home.secondary, home.store);
 }
 

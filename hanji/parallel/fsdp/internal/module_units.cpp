@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "hanji/base/status.h"
@@ -51,6 +52,46 @@ void ModuleUnits::add(const UnitRequest& request, const std::vector<FlatUnit*>& 
   if (request.module != nullptr) by_module_[request.module] = units_.size();
   for (const int64_t layer : request.layers) by_layer_[layer].push_back(units_.size());
   units_.push_back(std::move(unit));
+}
+
+/// In order, each once.
+std::vector<size_t> ModuleUnits::read_in(layout::Range layers) const {
+  std::set<size_t> found;
+  for (int64_t layer = layers.begin; layer < layers.end; ++layer) {
+    const auto read = read_by(layer);
+    found.insert(read.begin(), read.end());
+  }
+  return {found.begin(), found.end()};
+}
+
+void ModuleUnits::hold(layout::Range layers) {
+  const std::vector<size_t> read = read_in(layers);
+  for (const size_t index : read) {
+    ++units_[index].holds;
+    if (pinned_) continue;
+    for (FlatUnit* flat : units_[index].flats) flat->memory().begin_unshard();
+  }
+  for (const size_t index : read) unshard(units_[index]);
+}
+
+void ModuleUnits::release(layout::Range layers) {
+  for (const size_t index : read_in(layers)) {
+    ModuleUnit& unit = units_[index];
+    if (unit.holds == 0) {
+      throw Error(base::invalid_argument("reshard(): " + to_string(unit) +
+                                         " is not unsharded; call unshard() of the same layers"));
+    }
+    if (--unit.holds > 0 || pinned_) continue;
+    for (FlatUnit* flat : unit.flats) flat->reshard();
+  }
+}
+
+void ModuleUnits::check_released() const {
+  const auto held = std::ranges::find_if(units_, [](const auto& unit) { return unit.holds > 0; });
+  if (held == units_.end()) return;
+  throw Error(base::invalid_argument("step(): " + to_string(*held) +
+                                     " is still unsharded, and would go on with stale values; call "
+                                     "reshard() of its layers first"));
 }
 
 std::optional<size_t> ModuleUnits::find(const torch::nn::Module& module) const {
@@ -220,7 +261,8 @@ size_t ModuleUnits::num_whole() const {
 /// it is read meanwhile.
 void ModuleUnits::prefetch(size_t unit, int direction) {
   const auto& flats = units_[unit].flats;
-  if (pinned_ || (!flats.empty() && !flats[0]->memory().is_gathered())) return;
+  if (pinned_ || !rules_.prefetches) return;
+  if (!flats.empty() && !flats[0]->memory().is_gathered()) return;
   auto next = neighbour(unit, direction);
   if (!next || units_[*next].stays_whole) return;
   if (num_whole() < static_cast<size_t>(rules_.max_in_flight)) {
@@ -265,12 +307,12 @@ void ModuleUnits::unshard(ModuleUnit& unit) {
 
 /// Ranks that own different numbers of grains gather alike if each does so once for all its grains.
 void ModuleUnits::reshard(ModuleUnit& unit) {
-  if (pinned_ || rules_.holds_batch) return;
+  if (pinned_ || rules_.holds_batch || unit.holds > 0) return;
   for (FlatUnit* flat : unit.flats) flat->reshard();
 }
 
 void ModuleUnits::reshard_after_forward(ModuleUnit& unit) {
-  if (pinned_ || rules_.holds_batch) return;
+  if (pinned_ || rules_.holds_batch || unit.holds > 0) return;
   for (FlatUnit* flat : unit.flats) flat->reshard_after_forward();
 }
 
@@ -278,6 +320,7 @@ void ModuleUnits::reshard_all() {
   if (!rules_.reshards || pinned_) return;
   touched_.clear();
   for (ModuleUnit& unit : units_) {
+    if (unit.holds > 0) continue;
     for (FlatUnit* flat : unit.flats) flat->reshard();
   }
 }

@@ -41,6 +41,7 @@ struct UnitRules {
   bool reshards = false;  ///< Parameters can be read only where their unit is computed.
   bool reshards_after_forward = true;
   bool holds_batch = false;  ///< Stable: units stay whole until the rank's last grain.
+  bool prefetches = true;    ///< The next forward or backward is that of the neighbour.
   int max_in_flight = 2;
   MixedPrecisionPolicy precision = {};
 };
@@ -56,6 +57,11 @@ class ModuleUnits {
 
   /// The units that a layer of a model reads, its own last.
   std::span<const size_t> read_by(int64_t layer) const;
+  /// What these layers read is whole from here to release(), whatever is called meanwhile.
+  void hold(layout::Range layers);
+  void release(layout::Range layers);
+  /// Throws while a unit is held: its copy would be older than the shards after an update.
+  void check_released() const;
   /// The unit that `module` is, if it is one.
   std::optional<size_t> find(const torch::nn::Module& module) const;
   Casts enter(size_t unit);
@@ -95,12 +101,14 @@ class ModuleUnits {
     size_t num_done = 0;  ///< Of those, in this backward.
     int depth = 0;        ///< Calls on the way.
     int64_t entered = 0;  ///< The outermost of them.
+    int holds = 0;        ///< By hold(), without release().
     /// Of one that holds frozen parameters: whose backward has begun, while nothing says it is over.
     std::shared_ptr<const UnitPass> begun = {};
 
     bool holds_frozen() const { return flats.size() > num_learning; }
     bool is_unsharded() const;
   };
+  std::vector<size_t> read_in(layout::Range layers) const;
   void begin_call(size_t unit);
   void check_root_is_called(const ModuleUnit& unit) const;
   static std::string to_string(const ModuleUnit& unit);

@@ -67,7 +67,7 @@ void ShardedModel::open_store() {
 void ShardedModel::add_flats(const UnitRequest& request) {
   const auto& offload = spec_.gradients.options.offload;
   const Home home{spec_.residence, offload && offload->parameters ? store_ : nullptr,
-                  spec_.secondary};
+                  spec_.secondary, shards_together()};
   std::vector<FlatUnit*> flats;
   for (const auto& [kind, indices] : kinds_of(spec_.parameters, request.parameters)) {
     std::vector<NamedParameter> own;
@@ -126,7 +126,8 @@ void ShardedModel::before_backward(const std::shared_ptr<UnitPass>& pass) {
 
 /// All ranks have done with the parameters as they are, or have written what they own.
 void ShardedModel::meet() const {
-  if (spec_.residence == Residence::kShared) comm::barrier(group());
+  const bool is_shared = spec_.residence == Residence::kShared || shards_together();
+  if (is_shared) comm::barrier(group());
 }
 
 void ShardedModel::step(const std::function<void()>& update) {
@@ -139,6 +140,7 @@ void ShardedModel::step(const std::function<void()>& update) {
         "step() while full_parameters() lives, whose end writes over the shards; end it first"));
   }
   check_untouched();
+  modules_->check_released();
   modules_->reshard_all();
   meet();
   update_shards(update);

@@ -62,6 +62,7 @@ class ShardedModel : public std::enable_shared_from_this<ShardedModel> {
   void open_store();
   void add_flats(const UnitRequest& request);
   Gradients::Events events();
+  bool shards_together() const { return spec_.gradients.options.shards_together; }
   void meet() const;
   void note_versions();
   /// Throws if this rank's shards were written behind step()'s back.

@@ -21,6 +21,8 @@ class AlwaysWhole : public UnitMemory {
                              : part.own_of(whole_);
   }
 
+  at::Tensor all_shards() const override { return part_.is_mixed() ? at::Tensor() : whole_; }
+
   void begin_publish() override {
     const at::NoGradGuard no_grad;
     if (part_.is_mixed()) part_.own_of(whole_).copy_(shard_);

@@ -58,6 +58,8 @@ class UnitMemory {
   virtual FilePlace shard_in_file() const { return {}; }
   /// All elements; undefined while they have no memory.
   const at::Tensor& whole() const { return whole_; }
+  /// All shards where they lie side by side, for ranks of the host to read; undefined: they do not.
+  virtual at::Tensor all_shards() const { return {}; }
   /// Whole parameters have memory only from begin_unshard() to reshard().
   virtual bool is_gathered() const { return false; }
 
@@ -98,6 +100,8 @@ struct Home {
   std::shared_ptr<ShardStore> store = nullptr;
   /// Gathered: who a unit is resharded over after forward.
   std::optional<comm::Group> secondary = {};
+  /// Gathered, in memory: shards lie side by side in the memory of the group's first rank.
+  bool shards_together = false;
 };
 /// `part` outlives the result. A collective.
 std::unique_ptr<UnitMemory> place(const UnitPart& part, const Home& home);
