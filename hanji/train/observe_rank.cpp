@@ -1,9 +1,14 @@
 #include "hanji/train/observe_rank.h"
 
 #include <fmt/format.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "hanji/data/loader.h"
 #include "hanji/layers/model.h"
@@ -12,6 +17,17 @@
 
 namespace hanji::train {
 namespace {
+
+/// Where a gradient is added to a parameter. Hooks of the tensor itself would also run in the first part of a
+/// split backward, which adds nothing.
+struct AtAccumulation : torch::autograd::FunctionPreHook {
+  std::function<void(const at::Tensor&)> on_gradient;
+
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& grads) override {
+    if (grads[0].defined()) on_gradient(grads[0]);
+    return grads;
+  }
+};
 
 /// Tells an observer every gradient that autograd hands to a use of a parameter, before any reducer or
 /// sum sees it: of a model that ranks cut, this rank's parts. The hooks end with the model.
@@ -55,15 +71,23 @@ class GradientWatch {
     return grains;
   }
 
-  static void watch(const Job& job, const plan::Plan& plan, Observer& observer,
-                    const GradientName& name, const at::Tensor& leaf) {
+  void watch(const Job& job, const plan::Plan& plan, Observer& observer, const GradientName& name,
+             const at::Tensor& leaf) {
     const layout::Cut cut = job.model->cut();
     const int part = (job.stages ? job.stages->rank() * cut.degree : 0) + cut.index;
-    leaf.register_hook([&observer, name, part, grains = grains_of(job, plan, name.layer),
-                        count = std::make_shared<size_t>(0)](const at::Tensor& gradient) {
-      observer.backward({grains[(*count)++ % grains.size()], part}, name, gradient);
-    });
+    auto hook = std::make_unique<AtAccumulation>();
+    hook->on_gradient = [&observer, name, part, grains = grains_of(job, plan, name.layer),
+                         count = size_t{0}](const at::Tensor& gradient) mutable {
+      observer.backward({grains[count++ % grains.size()], part}, name, gradient);
+    };
+    accumulators_.push_back(torch::autograd::impl::grad_accumulator(leaf));
+    accumulators_.back()->add_pre_hook(std::move(hook));
   }
+
+  using NodePtr = decltype(torch::autograd::impl::grad_accumulator(std::declval<at::Tensor>()));
+
+  /// Tensors do not keep theirs, and the hooks with them.
+  std::vector<NodePtr> accumulators_;
 };
 
 }  // namespace
