@@ -238,14 +238,14 @@ class RankRun {
     const std::vector<int64_t> wire = gather(outcome.wire_bytes_per_step, "bytes on the wire");
     const std::vector<int64_t> sent = gather(outcome.network_bytes_per_step, "bytes by messages");
     const std::vector<int64_t> skews = gather(skew_ns(outcome), "skew");
-    if (!has_firsts_model(job)) return;
-    checkpoint::StateHashes hashes = hashes_of(job);
+    std::optional<checkpoint::StateHashes> hashes;
+    if (has_firsts_model(job)) hashes = hashes_of(job);
     if (is_first()) {
       write_summary(
           {.outcome = outcome,
            .metric_name = std::string(job.model->metric_name()),
            .timings = timings_of(outcome.seconds),
-           .hashes = std::move(hashes),
+           .hashes = *std::move(hashes),
            .first_step_seconds = first_step_seconds(outcome),
            .peak_bytes = peaks,
            .wire_bytes_per_step = job.group.engine() == "shm"
@@ -257,8 +257,7 @@ class RankRun {
            .saves = saver_.times(),
            .history = log_->history()});
     }
-    if (plan::data_kind(plan_.config) == plan::DataKind::kPairs) return show_pairs(job);
-    show_sample(job);
+    show_result(job);
   }
 
   void write_summary(const Measurement& measurement) {
@@ -303,13 +302,22 @@ class RankRun {
     return lines;
   }
 
-  /// Collective among the ranks that have a part of the first rank's model.
-  void show_sample(const Job& job) {
+  /// Collective: ranks that have no part of the first rank's model help to gather it.
+  void show_result(const Job& job) {
+    if (plan::data_kind(plan_.config) == plan::DataKind::kPairs) {
+      if (has_firsts_model(job)) show_pairs(job);
+      return;
+    }
     if (!dataset_.vocabulary) return;
     const layout::Range all{0, job.model->num_layers()};
-    job.strategy->unshard(all);  // by ranks that do not generate, too
-    const auto text = generate_text(job, plan_, *dataset_.vocabulary, {});
+    job.strategy->unshard(all);
+    if (has_firsts_model(job)) show_sample(job);
     job.strategy->reshard(all);
+  }
+
+  /// Collective among the ranks that have a part of the first rank's model.
+  void show_sample(const Job& job) {
+    const auto text = generate_text(job, plan_, *dataset_.vocabulary, {});
     if (!text.ok() || !is_first()) return;
     options_.output.write(fmt::format("\nsample (more: hanji generate --checkpoint {}):\n{}\n",
                                       options_.out.string(), *text));
