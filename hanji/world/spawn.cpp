@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "hanji/launch/launcher.h"
@@ -16,6 +18,9 @@
 namespace hanji::world {
 namespace {
 
+constexpr int kMaxLooks = 20;
+constexpr auto kBetweenLooks = std::chrono::milliseconds(1);
+
 int num_threads() {
   std::error_code error;
   const std::filesystem::directory_iterator tasks("/proc/self/task", error);
@@ -23,7 +28,12 @@ int num_threads() {
 }
 
 void refuse_threads() {
-  const int threads = num_threads();
+  int threads = num_threads();
+  // One that was joined is listed until the kernel has released it.
+  for (int tries = 0; threads > 1 && tries < kMaxLooks; ++tries) {
+    std::this_thread::sleep_for(kBetweenLooks);
+    threads = num_threads();
+  }
   if (threads == 1) return;
   throw Error(base::invalid_argument(
       fmt::format("spawn() copies the calling thread only, but this process has {}: call it before "
