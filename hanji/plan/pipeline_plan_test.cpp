@@ -176,7 +176,6 @@ TEST(PlanOfAPipeline, ASplitBackwardShortensTheStepAndKeepsWhatWeightsNeed) {
   };
   const int64_t added = kept(made(more)) - kept(split);
   EXPECT_GE(added, int64_t{1} << 20) << "the last rank has a backward_weight to come";
-  EXPECT_EQ(added % (1 << 20), 0);
 }
 
 TEST(PlanOfAPipeline, LayersTakeAThirdOfTheirProductsForWeights) {
