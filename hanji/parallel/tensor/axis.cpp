@@ -59,6 +59,20 @@ at::Tensor part_after_part(const at::Tensor& tensor, int64_t dim, const Extents&
   return flat;
 }
 
+/// Parts along `dim` that lie one after another in `flat`, as one tensor of `sizes`.
+at::Tensor joined(const at::Tensor& flat, std::vector<int64_t> sizes, int64_t dim,
+                  const Extents& extents) {
+  const int64_t beside = flat.numel() / sum_of(extents);
+  std::vector<at::Tensor> parts;
+  int64_t begin = 0;
+  for (const int64_t extent : extents) {
+    sizes[dim] = extent;
+    parts.push_back(flat.narrow(0, begin, extent * beside).view(sizes));
+    begin += extent * beside;
+  }
+  return at::cat(parts, dim);
+}
+
 /// One count where all ranks have the same.
 Extents counts_of(Extents extents, int64_t each) {
   for (int64_t& extent : extents) extent *= each;
@@ -252,13 +266,7 @@ at::Tensor Axis::gather(const at::Tensor& part, int64_t dim, const Extents& exte
   calls_->run({Routine::kAllGather, ReduceOp::kSum, mine.scalar_type(), counts_of(each, beside)},
               flat, mine, in_order ? 0 : flat.numel());
   if (in_order) return flat.view(with_size(mine, d, sum_of(each)));
-  std::vector<at::Tensor> parts;
-  int64_t begin = 0;
-  for (const int64_t extent : each) {
-    parts.push_back(flat.narrow(0, begin, extent * beside).view(with_size(mine, d, extent)));
-    begin += extent * beside;
-  }
-  return at::cat(parts, d);
+  return joined(flat, mine.sizes().vec(), d, each);
 }
 
 at::Tensor Axis::scatter_sum(const at::Tensor& terms, int64_t dim, const Extents& extents) const {
@@ -304,15 +312,7 @@ at::Tensor Axis::transpose(const at::Tensor& part, Cut from, Cut to) const {
   const int64_t copied = (gives_in_order ? 0 : given.numel()) + (takes_in_order ? 0 : flat.numel());
   calls_->run({Routine::kAllToAll, ReduceOp::kSum, part.scalar_type(), counts_of(counts, 1)}, flat,
               given, copied);
-  if (takes_in_order) return whole;
-  std::vector<at::Tensor> pieces;
-  int64_t begin = 0;
-  for (const int64_t extent : from.extents) {
-    const int64_t count = extent * sizes[to.dim] * beside;
-    pieces.push_back(flat.narrow(0, begin, count).view(with_size(whole, from.dim, extent)));
-    begin += count;
-  }
-  return at::cat(pieces, from.dim);
+  return takes_in_order ? whole : joined(flat, std::move(sizes), from.dim, from.extents);
 }
 
 at::Tensor Axis::from_next(const at::Tensor& mine, at::IntArrayRef sizes,
