@@ -72,11 +72,7 @@ void read_places(const data::Source& samples, const EvaluateInputs& inputs, layo
     ahead.emplace(samples, inputs.num_samples, inputs.share, inputs.micro_batch,
                   inputs.num_workers);
   }
-  // Copied: several batches of a read are kept, or peers map them.
-  const layers::Batch ready = ahead->read(positions);
-  data::shape_batch(samples.shape(), positions, batch);
-  batch.inputs.copy_(ready.inputs);
-  batch.targets.copy_(ready.targets);
+  inputs.batches.hand_over(ahead->read(positions), batch);
 }
 
 }  // namespace
