@@ -9,6 +9,7 @@
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/base/units.h"
+#include "hanji/cli/data_make.h"
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/job_options.h"
 #include "hanji/cli/long_verb.h"
@@ -114,16 +115,9 @@ int convert_file(Verb verb, ConvertFileOptions options) {
   options.convert.images = data::ImageStorage(options.images);
   if (verb.was_given("--quality")) options.convert.quality = static_cast<int>(options.quality);
   const auto recipe = data::converted_recipe(options.file, options.convert).or_throw();
-  const auto proceed = [&](uint64_t done, uint64_t total) { return work.proceed(done, total); };
-  const auto made =
-      data::make_beton(recipe, options.out, {.num_threads = options.threads, .proceed = proceed})
-          .or_throw();
-  if (!made.is_whole) {
-    std::cerr << "hanji: interrupted at sample " << made.num_samples << " of " << recipe.num_samples
-              << "; the same command continues\n";
-    return work.exit_code();
-  }
-  std::cout << made.num_samples << " samples -> " << options.out << "\n";
+  const auto made = make_samples(recipe, options.out, options.threads, work);
+  if (!made) return work.exit_code();
+  std::cout << made->num_samples << " samples -> " << options.out << "\n";
   return 0;
 }
 

@@ -140,17 +140,10 @@ const MakeSource& chosen_source(Verb verb) {
 int make_file(Verb verb, const MakeOptions& options) {
   LongVerb work("samples");
   const BetonRecipe recipe = chosen_source(verb).recipe(options);
-  const auto proceed = [&](uint64_t done, uint64_t total) { return work.proceed(done, total); };
-  const auto made =
-      data::make_beton(recipe, options.out, {.num_threads = options.threads, .proceed = proceed})
-          .or_throw();
-  if (!made.is_whole) {
-    std::cerr << "hanji: interrupted at sample " << made.num_samples << " of " << recipe.num_samples
-              << "; the same command continues\n";
-    return work.exit_code();
-  }
-  std::cout << made.num_samples << " samples -> " << options.out;
-  if (made.num_resumed > 0) std::cout << " (" << made.num_resumed << " of an interrupted make)";
+  const auto made = make_samples(recipe, options.out, options.threads, work);
+  if (!made) return work.exit_code();
+  std::cout << made->num_samples << " samples -> " << options.out;
+  if (made->num_resumed > 0) std::cout << " (" << made->num_resumed << " of an interrupted make)";
   std::cout << "\n";
   return 0;
 }
@@ -201,6 +194,17 @@ void add_belonging(Verb verb, MakeOptions& options) {
 }
 
 }  // namespace
+
+std::optional<data::MadeBeton> make_samples(const data::BetonRecipe& recipe, const std::string& out,
+                                            int threads, LongVerb& work) {
+  const auto proceed = [&](uint64_t done, uint64_t total) { return work.proceed(done, total); };
+  const data::MadeBeton made =
+      data::make_beton(recipe, out, {.num_threads = threads, .proceed = proceed}).or_throw();
+  if (made.is_whole) return made;
+  std::cerr << "hanji: interrupted at sample " << made.num_samples << " of " << recipe.num_samples
+            << "; the same command continues\n";
+  return std::nullopt;
+}
 
 void add_data_make(Verb data_verb) {
   const Verb verb =
