@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
 
 #include "hanji/base/json.h"
 #include "hanji/base/random.h"
 #include "hanji/data/internal/beton_layout.h"
 #include "hanji/data/internal/jpeg_writer.h"
+#include "hanji/data/internal/pool.h"
 #include "hanji/data/internal/whole_image.h"
 
 namespace hanji::data {
@@ -39,21 +39,11 @@ class Conversion {
     const ImageSize size{image.width, image.height};
     return options_.max_resolution == 0 ? size : fit_within(size, options_.max_resolution);
   }
-  std::unique_ptr<ConvertTools> take_tools();
 
   std::shared_ptr<const BetonFile> file_;
   ConvertOptions options_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<ConvertTools>> free_;
+  Pool<ConvertTools> tools_;
 };
-
-std::unique_ptr<ConvertTools> Conversion::take_tools() {
-  const std::lock_guard lock(mutex_);
-  if (free_.empty()) return std::make_unique<ConvertTools>();
-  auto one = std::move(free_.back());
-  free_.pop_back();
-  return one;
-}
 
 bool Conversion::is_jpeg_after(uint64_t sample, const BetonValue& image, ImageSize size) const {
   switch (options_.images) {
@@ -101,7 +91,7 @@ Status Conversion::read(uint64_t sample, BetonSample& out) {
   const auto& fields = file_->fields();
   out.values.assign(fields.size(), {});
   out.bytes.clear();
-  auto tools = take_tools();
+  auto tools = tools_.take();
   std::vector<std::pair<size_t, size_t>> made(fields.size());  // begin and end in out.bytes
   for (size_t f = 0; f < fields.size(); ++f) {
     HANJI_ASSIGN_OR_RETURN(out.values[f], file_->read(sample, f));
@@ -116,8 +106,7 @@ Status Conversion::read(uint64_t sample, BetonSample& out) {
     const auto [begin, end] = made[f];
     if (end > begin) out.values[f].bytes = std::span(out.bytes).subspan(begin, end - begin);
   }
-  const std::lock_guard lock(mutex_);
-  free_.push_back(std::move(tools));
+  tools_.give_back(std::move(tools));
   return {};
 }
 

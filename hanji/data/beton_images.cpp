@@ -6,13 +6,13 @@
 #include <array>
 #include <cmath>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "hanji/base/checksum.h"
 #include "hanji/base/random.h"
 #include "hanji/data/internal/image_renderer.h"
+#include "hanji/data/internal/pool.h"
 #include "hanji/data/internal/sample_mix.h"
 
 namespace hanji::data {
@@ -26,26 +26,6 @@ constexpr int64_t kMaxSize = 4096;
 }  // namespace
 
 namespace internal {
-
-/// Renderers that nobody uses now, so that their memory is used again.
-class RendererPool {
- public:
-  std::unique_ptr<ImageRenderer> take() {
-    const std::lock_guard lock(mutex_);
-    if (free_.empty()) return std::make_unique<ImageRenderer>();
-    auto one = std::move(free_.back());
-    free_.pop_back();
-    return one;
-  }
-  void give_back(std::unique_ptr<ImageRenderer> one) {
-    const std::lock_guard lock(mutex_);
-    free_.push_back(std::move(one));
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<ImageRenderer>> free_;
-};
 
 /// Which samples of a file validate: one of each of `num_runs` equal runs.
 struct PartSplit {
@@ -106,7 +86,7 @@ struct BetonImages::State {
   internal::ColourScale colours;
   int64_t num_classes = 0;
   uint64_t checksum = 0;
-  internal::RendererPool renderers;
+  internal::Pool<internal::ImageRenderer> renderers;
   std::shared_ptr<PageCache> cache;
 
   State(BetonFile opened, const BetonImagesOptions& chosen)

@@ -9,6 +9,7 @@
 
 #include "hanji/base/checksum.h"
 #include "hanji/base/random.h"
+#include "hanji/data/internal/generated_parts.h"
 
 namespace hanji::data {
 namespace {
@@ -74,9 +75,8 @@ void add_noise(uint64_t key, float amplitude, std::span<float> values) {
   }
 }
 
-int64_t num_train_of(const ImageOptions& options) {
-  return static_cast<int64_t>(
-      std::floor(static_cast<double>(options.count) * (1 - options.validation_fraction)));
+internal::GeneratedParts parts_of(const ImageOptions& options) {
+  return {options.count, options.validation_fraction};
 }
 
 }  // namespace
@@ -90,18 +90,12 @@ Result<GeneratedImages> GeneratedImages::create(const ImageOptions& options) {
                     "and a fraction in [0, 1) are needed",
                     options.size, options.classes, options.validation_fraction, kSmallest));
   }
-  const int64_t train = num_train_of(options);
-  if (train < 1 || (options.validation_fraction > 0 && train == options.count)) {
-    return base::invalid_argument(
-        fmt::format("{} images leave a part without any at a validation_fraction of {}; set more "
-                    "data.image_count",
-                    options.count, options.validation_fraction));
-  }
+  HANJI_RETURN_IF_ERROR(parts_of(options).check("images", "data.image_count"));
   return GeneratedImages(options);
 }
 
 int64_t GeneratedImages::count(Part part) const {
-  const int64_t train = num_train_of(options_);
+  const int64_t train = parts_of(options_).num_train();
   return part == Part::kTrain ? train : options_.count - train;
 }
 

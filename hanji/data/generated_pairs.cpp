@@ -12,6 +12,7 @@
 #include "hanji/base/checksum.h"
 #include "hanji/base/normal.h"
 #include "hanji/base/random.h"
+#include "hanji/data/internal/generated_parts.h"
 
 namespace hanji::data {
 namespace {
@@ -187,9 +188,8 @@ void shortest_paths(int64_t nodes, std::span<const int64_t> lengths, std::span<i
   }
 }
 
-int64_t num_train_pairs(const PairOptions& options) {
-  return static_cast<int64_t>(
-      std::floor(static_cast<double>(options.count) * (1 - options.validation_fraction)));
+internal::GeneratedParts parts_of(const PairOptions& options) {
+  return {options.count, options.validation_fraction};
 }
 
 }  // namespace
@@ -205,18 +205,12 @@ Result<GeneratedPairs> GeneratedPairs::create(const PairOptions& options) {
         options.residues, options.sequences, options.validation_fraction, kMinResidues,
         kMaxResidues));
   }
-  const int64_t train = num_train_pairs(options);
-  if (train < 1 || (options.validation_fraction > 0 && train == options.count)) {
-    return base::invalid_argument(
-        fmt::format("{} systems leave a part without any at a validation_fraction of {}; set more "
-                    "data.systems",
-                    options.count, options.validation_fraction));
-  }
+  HANJI_RETURN_IF_ERROR(parts_of(options).check("systems", "data.systems"));
   return GeneratedPairs(options);
 }
 
 int64_t GeneratedPairs::count(Part part) const {
-  const int64_t train = num_train_pairs(options_);
+  const int64_t train = parts_of(options_).num_train();
   return part == Part::kTrain ? train : options_.count - train;
 }
 
