@@ -325,7 +325,11 @@ class Engine::Core {
   void unstuck() {
     stats_.wait_ns += base::now_ns() - stuck_since_ns_;
     stuck_since_ns_ = 0;
-    my_state().waiting.store(0, std::memory_order_release);
+    // Until this rank ends the job, others whose time runs out look here for whom it waited.
+    const bool gave_up = failure_.code() == Code::kTimeout;
+    const uint64_t operation = at(completed_ + 1).descriptor.operation;
+    my_state().waiting.store(gave_up ? pack_waiting(lines_.group(), operation) | kGaveUp : 0,
+                             std::memory_order_release);
   }
 
   std::shared_ptr<Segment> segment_;

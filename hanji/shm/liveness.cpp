@@ -79,7 +79,8 @@ std::string describe_last_call(const std::shared_ptr<Segment>& segment, int rank
 }
 
 bool waits(const Segment& segment, int rank) {
-  return segment.rank_state(rank).waiting.load(std::memory_order_acquire) != 0;
+  const uint64_t waiting = segment.rank_state(rank).waiting.load(std::memory_order_acquire);
+  return waiting != 0 && (waiting & internal::kGaveUp) == 0;
 }
 
 Result<base::Fd> open_pidfd(int pid) {

@@ -67,14 +67,16 @@ TEST(Deadline, SaysInWhichGroupTheAbsentRankWaits) {
   });
 }
 
-TEST(Deadline, FollowsWaitsToTheRankThatDoesNotWait) {
+// Rank 0 waits for rank 1, which waits for rank 2 until `deadline`. Returns what rank 0 says.
+std::string verdict_on_a_rank_that_waits(std::chrono::milliseconds deadline) {
   const auto segment = test::make_segment(3);
   const auto list = share(schedule::barrier(2));
+  std::string message;
   std::atomic<bool> is_over = false;
   test::run_threads(3, [&](int rank) {
-    const auto join = [&](int group, std::vector<int> members, std::chrono::milliseconds deadline) {
+    const auto join = [&](int group, std::vector<int> members, std::chrono::milliseconds limit) {
       EngineOptions options;
-      options.deadline = deadline;
+      options.deadline = limit;
       return Engine::create(segment, group, std::move(members), rank, options).or_throw();
     };
     if (rank == 2) {
@@ -82,17 +84,27 @@ TEST(Deadline, FollowsWaitsToTheRankThatDoesNotWait) {
       while (!is_over) std::this_thread::sleep_for(1ms);
       return;
     }
-    const auto engine = rank == 0 ? join(0, {0, 1}, 200ms) : join(1, {1, 2}, 5s);
+    const auto engine = rank == 0 ? join(0, {0, 1}, 300ms) : join(1, {1, 2}, deadline);
     const Status status = engine->wait(engine->submit(call_of(list)).or_throw());
     EXPECT_EQ(status.code(), Code::kTimeout);
     if (rank == 1) return;
-    EXPECT_THAT(
-        status.message(),
-        AllOf(HasSubstr("absent rank 1: "), HasSubstr("waits in operation 1 of group 1 for "),
-              HasSubstr("rank 2 of the host): "), HasSubstr("not waiting for anybody")));
+    message = status.message();
     segment->abort(rank, status.code(), status.message());
     is_over = true;
   });
+  return message;
+}
+
+TEST(Deadline, FollowsWaitsToTheRankThatDoesNotWait) {
+  EXPECT_THAT(verdict_on_a_rank_that_waits(5s),
+              AllOf(HasSubstr("absent rank 1: "), HasSubstr("waits in operation 1 of group 1 for "),
+                    HasSubstr("rank 2 of the host): "), HasSubstr("not waiting for anybody")));
+}
+
+TEST(Deadline, FollowsTheWaitOfARankThatHasJustGivenUp) {
+  EXPECT_THAT(verdict_on_a_rank_that_waits(50ms),
+              AllOf(HasSubstr("absent rank 1: "), HasSubstr("gave up in operation 1 of group 1 for "),
+                    HasSubstr("rank 2 of the host): "), HasSubstr("not waiting for anybody")));
 }
 
 TEST(Deadline, ALateRankIsToldThatItsPeersGaveUp) {

@@ -222,7 +222,7 @@ void read_waiting(const View& view, std::vector<GroupSnapshot>& groups) {
       const RankState& state = view.rank_state(member.rank);
       const uint64_t waiting = state.waiting.load(std::memory_order_acquire);
       if (waiting == 0 || static_cast<int>(waiting >> 48) - 1 != group.id) continue;
-      if ((waiting & 0xffffffffffff) != member.begun || !member.inside()) continue;
+      if ((waiting & (internal::kGaveUp * 2 - 1)) != member.begun || !member.inside()) continue;
       member.waiting_ns = state.waiting_since_ns.load(std::memory_order_relaxed);
     }
   }

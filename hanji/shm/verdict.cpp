@@ -68,7 +68,7 @@ int64_t num_alike(const std::vector<Words>& posted, const Words& words) {
 }
 
 // What the rank does instead, as far as its words in the segment tell. Where it waits for others in
-// another group, so do they: `seen` has whom the text names already.
+// another group, or did until a moment ago, so do they: `seen` has whom the text names already.
 std::string whereabouts(const GroupLines& lines, int member, uint64_t seen) {
   const RankState& state = lines.segment().rank_state(lines.world_rank(member));
   const auto presence = static_cast<Presence>(state.presence.load());
@@ -84,9 +84,10 @@ std::string whereabouts(const GroupLines& lines, int member, uint64_t seen) {
     const std::string spans = recorder.ok() ? recorder->open_spans() : "";
     return text + ", is not waiting for anybody" + (spans.empty() ? "" : ", is in " + spans);
   }
-  const uint64_t operation = waiting & 0xffffffffffff;
+  const uint64_t operation = waiting & (kGaveUp - 1);
   const GroupLines other = lines.of(static_cast<int>(waiting >> 48) - 1, lines.world_rank(member));
-  text += ", waits in " + where(other, operation);
+  text += (waiting & kGaveUp) != 0 ? ", gave up in " : ", waits in ";
+  text += where(other, operation);
   std::string_view separator = " for ";
   for (int late = 0; late < other.size(); ++late) {
     const uint64_t bit = uint64_t{1} << other.world_rank(late);

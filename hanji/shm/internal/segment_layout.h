@@ -82,7 +82,7 @@ struct RankState {
   // Written by the rank when it joins or leaves; kDead by the process that sees it die.
   alignas(kLine) Atomic<uint32_t> presence;
   Atomic<int32_t> pid;
-  // What the rank waits for: group + 1 in the upper half, 0 if it does not wait; operation below.
+  // What the rank waits for, or waited for until its time ran out (see pack_waiting); else 0.
   Atomic<uint64_t> waiting;
   Atomic<int64_t> heap_bytes;
   Atomic<int64_t> heap_peak_bytes;

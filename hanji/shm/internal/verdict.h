@@ -42,9 +42,10 @@ Status cancelled_verdict(const GroupLines& lines, const GroupLines::Cancelled& b
 Status left_verdict(const GroupLines& lines, const Waiting& waiting, int member);
 Status gave_up_verdict(const GroupLines& lines, const Waiting& waiting, int member);
 
-/// `waiting` of RankState: group + 1 above, the operation below.
+/// `waiting` of RankState: group + 1 above, then whether the time ran out, the operation below.
+constexpr uint64_t kGaveUp = uint64_t{1} << 47;
 constexpr uint64_t pack_waiting(int group, uint64_t operation) {
-  return static_cast<uint64_t>(group + 1) << 48 | (operation & 0xffffffffffff);
+  return static_cast<uint64_t>(group + 1) << 48 | (operation & (kGaveUp - 1));
 }
 
 }  // namespace hanji::shm::internal
