@@ -1,4 +1,5 @@
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
@@ -7,6 +8,7 @@
 #include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "hanji/base/clock.h"
 #include "hanji/base/status.h"
@@ -44,6 +46,9 @@ struct Progress {
   bool waits = false;  ///< Has pushed, and not been answered yet.
   bool finished = false;
   ServerStep seen;  ///< What its last push will be answered with.
+  /// Of a push that came while answers were on their way, which read the weights.
+  at::Tensor parked;
+  double parked_rate = 0;
 };
 
 /// The stream from another rank.
@@ -193,6 +198,7 @@ class Asynchronous : public ServerState {
     bool moved = false;
     sent(pushes_);
     sent(answers_);
+    moved |= update_for_parked();
     for (int rank = 0; rank < group_.size(); ++rank) moved |= listen(rank);
     for (size_t i = 0; i < workers_.size(); ++i) {
       if (!workers_[i].waits || workers_[i].clock - slowest() > options_.max_staleness) continue;
@@ -227,7 +233,6 @@ class Asynchronous : public ServerState {
     if (!all_done(stream.arrival)) return false;
     const auto* values = stream.next.const_data_ptr<double>();
     const Kind kind = static_cast<Kind>(static_cast<int64_t>(values[0]));
-    if (kind == Kind::kPush && !sent(answers_)) return false;
     stream.arrival.clear();
     switch (kind) {
       case Kind::kPush: take_gradients(rank, values[1]); break;
@@ -237,14 +242,33 @@ class Asynchronous : public ServerState {
     return true;
   }
 
+  /// A push is taken whether or not its update must wait: behind it in the stream may be the answer
+  /// that its sender's own update waits for, and so round a circle of servers.
   void take_gradients(int rank, double learning_rate) {
+    const bool parks = !sent(answers_);
+    at::Tensor into = parks ? at::empty_like(sum_) : sum_;
     Works works;
     for (const layout::Range piece : pieces_of(own_range())) {
       const int64_t begin = piece.begin - own_range().begin;
-      receive_from(sum_.slice(0, begin, begin + piece.size()), rank, "gradients", works);
+      receive_from(into.slice(0, begin, begin + piece.size()), rank, "gradients", works);
     }
     for (comm::Work& work : works) work.wait();
-    update_for(worker_index(rank), learning_rate);
+    if (!parks) return update_for(worker_index(rank), learning_rate);
+    Progress& worker = workers_[worker_index(rank)];
+    worker.parked = into;
+    worker.parked_rate = learning_rate;
+  }
+
+  bool update_for_parked() {
+    bool updated = false;
+    for (size_t i = 0; i < workers_.size() && sent(answers_); ++i) {
+      Progress& worker = workers_[i];
+      if (!worker.parked.defined()) continue;
+      sum_.copy_(std::exchange(worker.parked, {}));
+      update_for(i, worker.parked_rate);
+      updated = true;
+    }
+    return updated;
   }
 
   void take_weights(int server, const double* values) {

@@ -461,6 +461,28 @@ TEST(ServerAsynchronous, NobodyIsFurtherAheadThanTheBoundAndEveryPushCounts) {
   }
 }
 
+/// Each serves and works, and their pushes cross: what one has answered another must take first.
+TEST(ServerAsynchronous, PushesThatCrossAnswersDoNotWaitInACircle) {
+  constexpr int kRanks = 6;
+  constexpr int kPushes = 150;
+  world::ConnectOptions connect;
+  connect.group.deadline = std::chrono::seconds(20);
+  run_ranks(
+      kRanks,
+      [&](world::World& world) {
+        Net net;
+        int64_t most_stale = 0;
+        auto server = parameter_server(net, world.group(),
+                                       {.servers = {0, 1, 2, 3, 4, 5},
+                                        .timing = ServerTiming::kAsynchronous,
+                                        .max_staleness = 2});
+        run_worker(net, server, kPushes, 0, 2, most_stale);
+        server.finish();
+        EXPECT_LE(most_stale, (kRanks - 1) * 6);
+      },
+      connect);
+}
+
 TEST(ServerAsynchronous, AStragglerIsNamedAtTheDeadline) {
   world::ConnectOptions connect;
   connect.group.deadline = std::chrono::seconds(1);
