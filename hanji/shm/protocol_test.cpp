@@ -102,9 +102,10 @@ TEST(Deadline, FollowsWaitsToTheRankThatDoesNotWait) {
 }
 
 TEST(Deadline, FollowsTheWaitOfARankThatHasJustGivenUp) {
-  EXPECT_THAT(verdict_on_a_rank_that_waits(50ms),
-              AllOf(HasSubstr("absent rank 1: "), HasSubstr("gave up in operation 1 of group 1 for "),
-                    HasSubstr("rank 2 of the host): "), HasSubstr("not waiting for anybody")));
+  EXPECT_THAT(
+      verdict_on_a_rank_that_waits(50ms),
+      AllOf(HasSubstr("absent rank 1: "), HasSubstr("gave up in operation 1 of group 1 for "),
+            HasSubstr("rank 2 of the host): "), HasSubstr("not waiting for anybody")));
 }
 
 TEST(Deadline, ALateRankIsToldThatItsPeersGaveUp) {
