@@ -40,6 +40,7 @@ MESHES = {
     "server_tp": [4, "mesh.tp=2", "parallel.data=server"],
     "fsdp_sequence": [4, "mesh.tp=2", "parallel.data=zero2", "parallel.sequence=true"],
     "stages": [4, "mesh.pp=2", "mesh.tp=2"],
+    "stages_shards": [8, "mesh.pp=2", "mesh.tp=2", "parallel.data=zero3"],
     "stages_sequence": [8, "mesh.pp=2", "mesh.tp=2", "mesh.dp=2", "parallel.sequence=true"],
 }
 

@@ -14,6 +14,7 @@ launchers   mpirun, torchrun and srun start our programs; torch.distributed's op
 stable      stable bits over many plans
 readers     a checkpoint, a trace and a curve read by Python's own readers
 pipelines   pipeline schedules against PyTorch's classes, its validation and its simulator; random jobs; bubbles
+meshes      meshes of all axes train as one process does, in float64 and in stable bits
 python      pip's build of the Python backend in isolation; DDP, FSDP2, DTensor and a pipeline on it
 torch_suite PyTorch's own distributed tests on the Python backend
 bench       a smoke run of every benchmark
@@ -94,6 +95,12 @@ check_pipelines() {
     --gtest_random_seed=1 --gtest_repeat=300 --gtest_brief=1
   build/dev/hanji/parallel/hanji_parallel_test --gtest_also_run_disabled_tests \
     --gtest_filter=PipelineTest.*IdlesAsLong*
+}
+
+check_meshes() {
+  build hanji_train_test
+  build/dev/hanji/train/hanji_train_test --gtest_also_run_disabled_tests --gtest_brief=1 \
+    --gtest_filter=*/Meshes.*
 }
 
 check_python() {
