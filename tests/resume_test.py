@@ -227,18 +227,41 @@ class Resume(CommandTest):
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
+    def kill_rank_1(self, out, steps):
+        """Once `out` has so many steps; returns when it was."""
+        log = self.folder / out / "run.jsonl"
+        deadline = time.monotonic() + 60
+        while not log.exists() or log.read_text().count('"loss"') < steps:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        victim = next(entry["pid"] for entry in self.read_json(out, "ranks.json")["ranks"]
+                      if entry["rank"] == 1)
+        os.kill(victim, signal.SIGKILL)
+        return time.monotonic()
+
+    def test_a_mesh_of_three_axes_restarts_and_goes_on_as_another_with_the_same_bits(self):
+        job = [*STABLE, *CONSTANT, "--seed", "7", "--set", "model.heads=2", "--set",
+               "train.cuts.features=2", "--set", "train.global_batch=4", "--set",
+               "train.evaluate_every=0", "--set", "checkpoint.every=3"]
+        self.train("whole", *job, "--ranks", 1, "--steps", 60)
+        stages = [*job, "--ranks", 8, "--mesh", "dp=2,pp=2,tp=2"]
+        restarted = self.start("restarted", *stages, "--steps", 60, "--max-restarts", 1)
+        self.kill_rank_1("restarted", 10)
+        self.assertEqual(restarted.wait(timeout=120), 0)
+        self.assertEqual(self.hashes("restarted"), self.hashes("whole"))
+        ended = self.start("ended", *stages, "--steps", 1000000)
+        self.kill_rank_1("ended", 10)
+        self.assertEqual(ended.wait(timeout=120), 128 + signal.SIGKILL)
+        shards = ["mesh.dp=auto", "mesh.pp=1", "mesh.tp=1", "parallel.data=zero3"]
+        self.resume("ended", "--ranks", 3, *(part for one in shards for part in ("--set", one)),
+                    "--steps", 60)
+        self.assertEqual(self.hashes("ended"), self.hashes("whole"))
+
     def test_a_killed_rank_is_started_again_within_five_seconds(self):
         self.train("whole", *JOB, "--steps", 200)
         process = self.start("run", *JOB, "--steps", 200, "--max-restarts", 3)
         log = self.folder / "run" / "run.jsonl"
-        deadline = time.monotonic() + 60
-        while not log.exists() or log.read_text().count('"loss"') < 20:
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
-        victim = next(entry["pid"] for entry in self.read_json("run", "ranks.json")["ranks"]
-                      if entry["rank"] == 1)
-        os.kill(victim, signal.SIGKILL)
-        killed = time.monotonic()
+        killed = self.kill_rank_1("run", 20)
         while True:
             lines = log.read_text().split("\n")
             resumed = next((i for i, line in enumerate(lines) if '"resumed"' in line), None)
