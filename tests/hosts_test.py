@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import tempfile
 import time
@@ -154,6 +155,112 @@ class Hosts(OnNetwork):
                                   (second, "wire_bytes_per_step"), (second, "collectives_per_step")):
                 told = summary["prediction"][name]
                 self.assertEqual(told["measured"], told["predicted"], f"{data}: {name}")
+
+    def here(self, job, out, *more):
+        """Runs on this host what is in `job`; its summary."""
+        command = [*job, "--out", self.folder / out, *more]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True,
+                              timeout=TIMEOUT, env={**os.environ, "HANJI_CACHE_DIR":
+                                                    str(self.folder / "cache")})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return json.loads((self.folder / out / "summary.json").read_text())
+
+    def on_hosts(self, ranks, job, out, *more):
+        """The same with ranks[h] of its ranks on host h."""
+        with Network(len(ranks)) as network:
+            run = Run(HANJI, network, ranks, self.folder, [*job, "--out", self.folder / out, *more],
+                      environment={"HANJI_CACHE_DIR": str(self.folder / "cache")})
+            for code, output in run.wait(TIMEOUT):
+                self.assertEqual(code, 0, output)
+        return json.loads((self.folder / out / "summary.json").read_text())
+
+    def process_of(self, rank):
+        """The process of a rank of this job."""
+        for folder in pathlib.Path("/proc").iterdir():
+            if not folder.name.isdigit():
+                continue
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                variables = (folder / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if f"RANK={rank}".encode() in variables and bytes(self.folder / "out") in words:
+                return int(folder.name)
+        self.fail(f"rank {rank} has no process")
+
+    def assert_counts(self, summary):
+        for name in ("network_bytes_per_step", "collectives_per_step"):
+            told = summary["prediction"][name]
+            self.assertEqual(told["measured"], told["predicted"], name)
+
+    def test_stages_on_several_hosts_are_the_same_job_on_one(self):
+        job = [HANJI, "train", "--steps", 4, "--seed", 3, *NANO, "--set", "compute.threads=1"]
+        mesh = ("--mesh", "pp=2,dp=2", "--set", "pipeline.schedule=interleaved", "--set",
+                "pipeline.virtual_stages=2")
+        two, one = self.on_hosts([2, 2], job, "two", *mesh), self.here(job, "one", *mesh)
+        for name in ("params_sha256", "state_sha256", "train_loss", "validation_loss"):
+            self.assertEqual(two[name], one[name], name)
+        self.assert_counts(two)
+        told = one["prediction"]["wire_bytes_per_step"]
+        self.assertEqual(told["measured"], told["predicted"])
+        self.assertRegex((self.folder / "logs" / "rank.0").read_text(),
+                         r"stage 0 .* to another host(.|\n)*between hosts .* a step; over the busiest "
+                         r"link, of host 0, ")
+
+    def test_stable_stages_on_several_hosts_have_the_bits_of_one_process(self):
+        job = [HANJI, "train", "--seed", 3, *NANO, "--set", "train.bits=stable", "--set",
+               "model.dropout=0.1", "--set", "train.schedule=constant", "--set",
+               "train.warmup_steps=1", "--set", "train.global_batch=8"]
+        one = self.here(job, "one", "--ranks", 1, "--steps", 5)
+        # A host has two stages, or two replicas of one; a checkpoint goes on with another mesh.
+        cases = (([2, 1], ("--mesh", "pp=3")),
+                 ([2, 2], ("--mesh", "pp=2", "--set", "pipeline.schedule=gpipe")),
+                 ([2, 2], ("--mesh", "pp=2,fsdp=2", "--set", "parallel.data=hsdp")))
+        for number, (ranks, mesh) in enumerate(cases):
+            out = f"hosts{number}"
+            hosts = self.on_hosts(ranks, job, out, *mesh, "--steps", 3)
+            self.assert_counts(hosts)
+            if number == 1:
+                hosts = self.on_hosts([1, 1], job, out, "--mesh", "pp=2", "--resume", "--steps", 5)
+            else:
+                hosts = self.here(job, out, "--ranks", 2, "--resume", "--steps", 5)
+            for name in ("params_sha256", "state_sha256", "train_loss", "validation_loss"):
+                self.assertEqual(hosts[name], one[name], f"{mesh}: {name}")
+        resumed = self.here(job, "one", "--ranks", 1, "--resume", "--steps", 6)
+        hosts = self.on_hosts([1, 2], job, "hosts1", "--mesh", "pp=3", "--resume", "--steps", 6)
+        self.assertEqual(hosts["state_sha256"], resumed["state_sha256"])
+
+    def test_a_stage_that_dies_is_named_by_its_place_on_the_other_host(self):
+        job = [HANJI, "train", "--steps", 100000, "--seed", 3, *NANO, "--mesh", "pp=2,dp=2",
+               "--set", "train.evaluate_every=0", "--out", self.folder / "out"]
+        with Network(2) as network:
+            run = Run(HANJI, network, [2, 2], self.folder, job,
+                      environment={"HANJI_CACHE_DIR": str(self.folder / "cache")})
+            self.addCleanup(run.kill)
+            log, end = self.folder / "out" / "run.jsonl", time.monotonic() + TIMEOUT
+            while not log.exists() or log.read_text().count('"step"') < 2:
+                self.assertLess(time.monotonic(), end, run.log(0))
+                time.sleep(0.05)
+            os.kill(self.process_of(3), signal.SIGKILL)
+            done = run.wait(TIMEOUT)
+        self.assertEqual([code for code, _ in done], [128 + 9] * 2, done)
+        for rank in range(2):
+            self.assertRegex(run.log(rank), r"rank \d.* error: .*rank 3 \([^)]*pp=1,dp=1,", rank)
+
+    def test_a_folder_that_hosts_do_not_share_is_refused_to_stages(self):
+        for host in range(2):
+            (self.folder / f"out{host}").mkdir()
+        (self.folder / "out").mkdir()
+        script = ("mount --bind $0/out$GROUP_RANK $0/out && "
+                  "exec $1 train --steps 1 --mesh pp=2 --out $0/out " + " ".join(NANO))
+        with Network(2) as network:
+            run = Run(HANJI, network, [1, 1], self.folder,
+                      ["unshare", "-m", "sh", "-c", script, self.folder, HANJI])
+            done = run.wait(TIMEOUT)
+        self.assertEqual([code for code, _ in done], [2, 2], done)
+        for rank in range(2):
+            self.assertRegex(run.log(rank), r"ranks 1 do not see \S+/plan.json of rank 0; give --out "
+                             "a folder that all hosts share")
 
     def test_stable_bits_are_those_of_one_process_and_of_one_host(self):
         job = [HANJI, "train", "--steps", 6, "--seed", 3, *NANO, "--set", "train.bits=stable",

@@ -123,8 +123,8 @@ Group divide(const Group& parent, int id, const std::vector<int>& members, Group
   Group part = state->divide()(id, members, std::move(options));
   if (!state->engine().shares_memory() && state->connect()) {
     // Messages between two ranks are one sequence, whatever group they are called on.
-    part.state()->set_connect([connect = state->connect(), members](int sender, int receiver) {
-      return connect(members[sender], members[receiver]);
+    part.state()->set_connect([connect = state->connect(), members](const GroupState::Ends& ends) {
+      return connect({members[ends.sender], members[ends.receiver], ends.names});
     });
   }
   return part;

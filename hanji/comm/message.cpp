@@ -28,10 +28,13 @@ Group channel(const char* call, int peer, bool sends, const Group& group) {
   }
   const int sender = sends ? group.rank() : peer;
   const int receiver = sends ? peer : group.rank();
-  return Group(group.state()->connect()(sender, receiver));
+  return Group(group.state()->connect()(
+      {sender, receiver, group.options().rank_names.part({sender, receiver})}));
 }
 
+/// A channel may be older than the group, and its deadline another.
 Work give(Request request, const at::Tensor& tensor, const P2pRoute& route) {
+  if (request.deadline.count() == 0) request.deadline = route.called_on.options().deadline;
   const Moved moved = moved_as(tensor.scalar_type());
   request.dtype = moved.dtype;
   request.count = tensor.numel() * moved.per_element;

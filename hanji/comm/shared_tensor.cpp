@@ -11,6 +11,10 @@ namespace hanji::comm {
 
 bool shares_memory(const Group& group) { return group.state()->engine().shares_memory(); }
 
+bool shares_memory(const Group& group, int peer) {
+  return group.state()->engine().shares_memory_with(peer);
+}
+
 at::Tensor shared_zeros(at::IntArrayRef sizes, c10::ScalarType dtype, int root, const Group& group,
                         std::string_view category, std::source_location call_site) {
   // A lease cannot look at a tensor without elements, so all have one.

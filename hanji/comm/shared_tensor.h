@@ -11,6 +11,8 @@ namespace hanji::comm {
 
 /// True if the ranks of `group` lie on one host and reach each other's heap.
 bool shares_memory(const Group& group);
+/// True if the rank `peer` of `group` lies on this rank's host.
+bool shares_memory(const Group& group, int peer);
 
 /// One tensor that all ranks of `group` see and may write: it lies once, in the arena of the rank
 /// `root`, whose bytes of `category` it counts as.

@@ -146,8 +146,8 @@ BadConfigs cuts() {
         "of stages per rank; set pipeline.schedule = \"interleaved\", or remove "
         "pipeline.virtual_stages",
         "run.toml:10:1: pipeline.cut has a number that is no layer; give whole numbers",
-        "run.toml:12:1: mesh.pp = 2 needs ranks that share memory, but comm.engine is gloo; set "
-        "comm.engine = \"shm\""}},
+        "run.toml:12:1: mesh.pp = 2 needs ranks of a host that share memory, but comm.engine is "
+        "gloo; set comm.engine = \"auto\""}},
       {"parameters that are not sharded",
        "[parallel]\ndata = \"zero2\"\nshare_memory = false\nreshard = \"step\"\n",
        {},

@@ -103,6 +103,50 @@ Status group_on_one_host(const Plan& plan, std::string_view axis, int group) {
       layout::nearest_divisors(std::max<int64_t>(1, room), degree).front()));
 }
 
+/// Of axes whose ranks share memory, on several hosts. Those of mesh.pp need not.
+std::vector<Status> check_axes(const Plan& plan) {
+  std::vector<Status> found;
+  if (plan.mesh.degree("tp") > 1) {
+    const int inner = plan.ranks / plan.mesh.degree("pp") / plan.mesh.num_data_coordinates();
+    found.push_back(group_on_one_host(plan, "tp", inner));
+  }
+  if (plan.mesh.degree("axial") > 1) {
+    found.push_back(base::unsupported(fmt::format(
+        "mesh.axial = {} moves activations through the memory of one host, but the ranks are on {} "
+        "hosts; start all ranks on one host, or remove mesh.axial",
+        plan.mesh.degree("axial"), plan.hosts.ranks.size())));
+  }
+  return found;
+}
+
+/// Of strategies whose ranks share states in memory.
+Status check_states(const Plan& plan) {
+  const std::vector<int>& hosts = plan.hosts.ranks;
+  const Sharding data = plan.config.parallel.data;
+  const Engine engine = engine_of(plan.config);
+  // Of axes inside dp, all of which lie within a host.
+  const int group = plan.ranks / (plan.mesh.degree("pp") * plan.mesh.degree("dp"));
+  const TrainSetup setup{.data = data,
+                         .device = plan.config.compute.device,
+                         .engine = engine,
+                         .hosts = hosts,
+                         .group_ranks = group};
+  if (has_limit(setup, TrainLimit::kHosts)) {
+    return base::unsupported(fmt::format(
+        "parallel.data = {} keeps parameters once in the memory of a host, but the ranks are on {} "
+        "hosts; set parallel.data = \"hsdp\", which cuts them within each host, or start all ranks "
+        "on one host",
+        name_of(data), hosts.size()));
+  }
+  if (has_limit(setup, TrainLimit::kEngine)) {
+    return base::unsupported(
+        fmt::format("parallel.data = {} needs ranks that share memory, which on one host is "
+                    "comm.engine = shm and not {}; leave comm.engine out",
+                    name_of(data), name_of(engine)));
+  }
+  return has_limit(setup, TrainLimit::kGroups) ? group_on_one_host(plan, "fsdp", group) : Status();
+}
+
 }  // namespace
 
 Status check_inputs(const PlanInputs& inputs) {
@@ -129,45 +173,14 @@ Status check_hosts(const Plan& plan) {
         placed, plan.ranks, placed));
   }
   HANJI_RETURN_IF_ERROR(check_ranks_per_host(plan));
-  if (plan.hosts.several() && plan.mesh.degree("pp") > 1) {
-    return base::unsupported(fmt::format(
-        "mesh.pp = {} passes flows through the memory of one host, but the ranks are on {} hosts; "
-        "start all ranks on one host, or remove mesh.pp",
-        plan.mesh.degree("pp"), hosts.size()));
-  }
-  if (plan.hosts.several() && plan.mesh.degree("tp") > 1) {
-    const int inner = plan.ranks / plan.mesh.degree("pp") / plan.mesh.num_data_coordinates();
-    HANJI_RETURN_IF_ERROR(group_on_one_host(plan, "tp", inner));
-  }
-  if (plan.hosts.several() && plan.mesh.degree("axial") > 1) {
-    return base::unsupported(fmt::format(
-        "mesh.axial = {} moves activations through the memory of one host, but the ranks are on {} "
-        "hosts; start all ranks on one host, or remove mesh.axial",
-        plan.mesh.degree("axial"), hosts.size()));
-  }
-  const Sharding data = plan.config.parallel.data;
-  const Engine engine = engine_of(plan.config);
-  // Of axes inside dp, all of which lie within a host.
-  const int group = plan.ranks / (plan.mesh.degree("pp") * plan.mesh.degree("dp"));
-  const TrainSetup setup{.data = data,
-                         .device = plan.config.compute.device,
-                         .engine = engine,
-                         .hosts = hosts,
-                         .group_ranks = group};
-  if (has_limit(setup, TrainLimit::kHosts)) {
-    return base::unsupported(fmt::format(
-        "parallel.data = {} keeps parameters once in the memory of a host, but the ranks are on {} "
-        "hosts; set parallel.data = \"hsdp\", which cuts them within each host, or start all ranks "
-        "on one host",
-        name_of(data), hosts.size()));
-  }
-  if (has_limit(setup, TrainLimit::kEngine)) {
-    return base::unsupported(
-        fmt::format("parallel.data = {} needs ranks that share memory, which on one host is "
-                    "comm.engine = shm and not {}; leave comm.engine out",
-                    name_of(data), name_of(engine)));
-  }
-  return has_limit(setup, TrainLimit::kGroups) ? group_on_one_host(plan, "fsdp", group) : Status();
+  std::vector<Status> found;
+  if (plan.hosts.several()) found = check_axes(plan);
+  found.push_back(check_states(plan));
+  std::erase_if(found, [](const Status& one) { return one.ok(); });
+  if (found.empty()) return {};
+  std::string all;
+  for (const Status& one : found) all += (all.empty() ? "" : "\n") + std::string(one.message());
+  return {found.front().code(), all};
 }
 
 int ranks_that_divide(const std::vector<int>& hosts) {

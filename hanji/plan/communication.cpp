@@ -35,12 +35,13 @@ enum class Lies : bool { kPrivate, kInHeap };
 /// Adds collectives to a prediction, by the lists that the ranks will run.
 class Communication {
  public:
-  Communication(const StepFacts& facts, Prediction& prediction)
+  /// Of groups that lie on `hosts`.
+  Communication(const StepFacts& facts, HostLayout hosts, Prediction& prediction)
       : chooser_(facts.rates, facts.algorithms),
         ranks_(static_cast<int>(facts.shares.size())),
         ranks_on_host_(facts.ranks_on_host),
         cut_(facts.cut * facts.axial),
-        hosts_(facts.hosts),
+        hosts_(std::move(hosts)),
         hosted_(hosts_, chooser_),
         prediction_(prediction) {}
 
@@ -48,7 +49,7 @@ class Communication {
   void add_all_reduce(ReduceOp op, DType dtype, int64_t count, Lies lies) {
     if (!hosts_.several()) return add_all_reduces(ranks_, op, dtype, {count}, lies);
     ++prediction_.collectives_per_step;
-    add(hosted_.all_reduce(dtype, count, lies == Lies::kInHeap));
+    add(hosted_.all_reduce(op, dtype, count, lies == Lies::kInHeap));
   }
 
   void add_tree(const schedule::GrainTree& tree, DType dtype, int64_t count) {
@@ -111,18 +112,38 @@ class Communication {
     prediction_.transfer_seconds += slowest;
   }
 
-  /// Of `groups` pipelines of as many ranks: what their last stage has computed.
+  /// Of `groups` pipelines on the same hosts: what their last stage has computed.
   void add_broadcast(int groups, int ranks, DType dtype, int64_t count) {
     ++prediction_.collectives_per_step;
+    if (hosts_.several()) return add(hosted_.broadcast(dtype, count), groups);
     const auto& chosen = chooser_.select(Routine::kBroadcast, ReduceOp::kSum, dtype, ranks, count);
     prediction_.transfer_seconds += add_bytes(list_of(chosen, Lies::kPrivate), dtype, groups);
   }
 
-  /// Flows between the stages of a pipeline.
-  void add_flows(int64_t bytes) {
+  /// Of the same: as many elements from each of their ranks.
+  void add_all_gather(int groups, int ranks, DType dtype, int64_t share) {
+    if (!hosts_.several()) {
+      return add_in_groups(groups, Routine::kAllGather, dtype, std::vector<int64_t>(ranks, share),
+                           Lies::kPrivate);
+    }
+    ++prediction_.collectives_per_step;
+    add(hosted_.all_gather(dtype, share), groups);
+  }
+
+  /// A part of the flows between the stages of a pipeline. Of those between hosts the bubble has what
+  /// stages wait for.
+  void add_flows(const StageTraffic& traffic, const std::function<int64_t(int64_t)>& part) {
+    const int64_t bytes = part(traffic.bytes), network_bytes = part(traffic.network_bytes);
     prediction_.transfer_seconds +=
         static_cast<double>(bytes) / chooser_.rates().memory_bytes_per_second;
     prediction_.wire_bytes_per_step += bytes;
+    prediction_.network_bytes_per_step += network_bytes;
+    if (network_bytes == 0) return;
+    const double seconds = traffic.link_seconds() * static_cast<double>(network_bytes) /
+                           static_cast<double>(traffic.network_bytes);
+    prediction_.transfer_seconds += seconds;
+    prediction_.network_seconds += seconds;
+    prediction_.hidden_transfer_seconds += seconds;
   }
 
   /// Each end of a message copies half of it; all ranks share the memory's rate.
@@ -142,7 +163,7 @@ class Communication {
     HostedCalls calls(group, chooser_);
     HostedCall all;
     for (const int64_t count : counts) {
-      const HostedCall one = calls.all_reduce(dtype, count, lies == Lies::kInHeap);
+      const HostedCall one = calls.all_reduce(op, dtype, count, lies == Lies::kInHeap);
       all.seconds = std::max(all.seconds, one.seconds - one.network_seconds);
       all.network_seconds += one.network_seconds;
       all.wire_bytes += one.wire_bytes;
@@ -163,11 +184,12 @@ class Communication {
   }
 
  private:
-  void add(const HostedCall& call) {
-    prediction_.transfer_seconds += call.seconds;
-    prediction_.network_seconds += call.network_seconds;
-    prediction_.wire_bytes_per_step += call.wire_bytes;
-    prediction_.network_bytes_per_step += call.network_bytes;
+  /// Of `groups` groups at once, which share the link.
+  void add(const HostedCall& call, int groups = 1) {
+    prediction_.transfer_seconds += call.seconds + (groups - 1) * call.network_seconds;
+    prediction_.network_seconds += groups * call.network_seconds;
+    prediction_.wire_bytes_per_step += groups * call.wire_bytes;
+    prediction_.network_bytes_per_step += groups * call.network_bytes;
   }
 
   static const schedule::StepList& list_of(const cost::Selection& chosen, Lies lies) {
@@ -185,7 +207,7 @@ class Communication {
   const int ranks_;  ///< That sum gradients: one of each data coordinate.
   const int ranks_on_host_;
   const int cut_;  ///< Ranks that cut the model, or its activations.
-  const HostLayout& hosts_;
+  const HostLayout hosts_;
   HostedCalls hosted_;
   Prediction& prediction_;
 };
@@ -193,8 +215,9 @@ class Communication {
 /// A step's collectives, of gradients first.
 class StepCalls {
  public:
-  StepCalls(const StepFacts& facts, Prediction& prediction)
-      : facts_(facts), calls_(facts, prediction) {
+  /// Of ranks that lie on `hosts`.
+  StepCalls(const StepFacts& facts, const HostLayout& hosts, Prediction& prediction)
+      : facts_(facts), hosts_(hosts), calls_(facts, hosts, prediction) {
     if (facts.kernels.precision == Precision::kFloat64) dtype_ = DType::kFloat64;
     if (facts.stable_grain == 0) return;
     const auto owners = grain_owners(facts.shares, facts.stable_grain);
@@ -327,9 +350,9 @@ class StepCalls {
 
   /// Ranks of the same shard, one of each group, by host.
   HostLayout over_groups(const ShardPlan& plan) const {
-    HostLayout hosts{{plan.groups}, facts_.hosts.link};
-    if (!facts_.hosts.several()) return hosts;
-    hosts.ranks = facts_.hosts.ranks;
+    HostLayout hosts{{plan.groups}, hosts_.link};
+    if (!hosts_.several()) return hosts;
+    hosts.ranks = hosts_.ranks;
     for (int& ranks : hosts.ranks) ranks /= plan.ranks;
     return hosts;
   }
@@ -345,6 +368,7 @@ class StepCalls {
   }
 
   const StepFacts& facts_;
+  const HostLayout hosts_;
   Communication calls_;
   DType dtype_ = DType::kFloat32;
   std::optional<schedule::GrainTree> tree_;
@@ -362,6 +386,7 @@ void add_group(const Prediction& group, bool first, int64_t times, Prediction& s
   sum.stage_bytes_per_step += times * group.stage_bytes_per_step;
   sum.layer_bytes_per_step += times * group.layer_bytes_per_step;
   sum.network_bytes_per_step += times * group.network_bytes_per_step;
+  sum.hidden_transfer_seconds += static_cast<double>(times) * group.hidden_transfer_seconds;
   if (first) sum.collectives_per_step = group.collectives_per_step;
 }
 
@@ -378,7 +403,9 @@ std::vector<GradientCall> add_data_groups(const StepFacts& facts, int64_t peers,
   std::vector<GradientCall> of_first;
   if (facts.shares.size() == 1) return of_first;
   const auto stages = std::max(1, static_cast<int>(facts.pipeline.ranks.size()));
+  const std::vector<int> first_ranks = facts.mesh.data_peers(0);
   for (int part = 0; part < facts.cut * stages; ++part) {
+    const HostLayout hosts = hosts_of(facts.hosts, facts.mesh.data_group(first_ranks[part]));
     StepFacts own = facts;
     const bool in_stages = !facts.pipeline.ranks.empty();
     own.model =
@@ -386,7 +413,7 @@ std::vector<GradientCall> add_data_groups(const StepFacts& facts, int64_t peers,
     if (own.shards) cut_model(own.model, own.bucket_bytes, *own.shards);
     if (!facts.gathers.empty()) own.gathers = {facts.gathers[part / facts.cut]};
     Prediction group;
-    auto calls = StepCalls(own, group).add();
+    auto calls = StepCalls(own, hosts, group).add();
     add_group(group, part == 0, peers / (facts.cut * stages), sum);
     if (part == 0) of_first = std::move(calls);
   }
@@ -424,10 +451,16 @@ int64_t tied_elements(const StepFacts& facts, int64_t elements, const DataShare&
   return layout::make_unit({0}, sizes, ranks).shards[data_coordinate % ranks].size();
 }
 
-/// Of ranks that share out the layers, as many groups as ranks cut them.
-void add_stage_calls(const StepFacts& facts, const DataShare& share, Communication& calls) {
+/// Of ranks that share out the layers, `peers` with those that cut them: as many groups as cut them, all
+/// of them on the same hosts.
+void add_stage_calls(const StepFacts& facts, const DataShare& share, const std::vector<int>& peers,
+                     Prediction& group) {
   const PipelineFacts& pipeline = facts.pipeline;
   const auto stages = static_cast<int>(pipeline.ranks.size());
+  std::vector<int> first_parts;
+  for (int stage = 0; stage < stages; ++stage) first_parts.push_back(peers[stage * facts.cut]);
+  const HostLayout hosts = hosts_of(facts.hosts, first_parts);
+  Communication calls(facts, hosts, group);
   const bool is_double = facts.kernels.precision == Precision::kFloat64;
   for (const PipelineFacts::Tied& one : pipeline.tied) {
     std::vector<int64_t> elements;
@@ -436,28 +469,35 @@ void add_stage_calls(const StepFacts& facts, const DataShare& share, Communicati
       if (const int64_t own = tied_elements(facts, all, share); own > 0) elements.push_back(own);
     }
     if (elements.empty()) continue;
-    calls.add_all_reduces(one.ranks, ReduceOp::kSum, is_double ? DType::kFloat64 : DType::kFloat32,
-                          elements, Lies::kInHeap);
+    std::vector<int> readers;
+    for (const int stage_rank : one.ranks) readers.push_back(first_parts[stage_rank]);
+    calls.add_all_reduces_between_hosts(hosts_of(facts.hosts, readers), ReduceOp::kSum,
+                                        is_double ? DType::kFloat64 : DType::kFloat32, elements,
+                                        Lies::kInHeap);
   }
   calls.add_broadcast(facts.cut, stages, DType::kFloat64, kNumTotals);
   if (const int64_t statistics = facts.model.num_statistics; statistics > 0) {
-    calls.add_in_groups(facts.cut, Routine::kAllGather, DType::kFloat64,
-                        std::vector<int64_t>(stages, statistics), Lies::kPrivate);
+    calls.add_all_gather(facts.cut, stages, DType::kFloat64, statistics);
   }
   const std::vector<int64_t> norm =
       facts.stable_grain > 0 ? pipeline.norm_sums : std::vector<int64_t>(facts.cut, 1);
-  calls.add_all_reduces(stages, ReduceOp::kSum, DType::kFloat64, norm, Lies::kPrivate);
+  calls.add_all_reduces_between_hosts(hosts, ReduceOp::kSum, DType::kFloat64, norm, Lies::kPrivate);
   // An even share of the bytes, to the last one.
-  const int64_t bytes = pipeline.flow_bytes, shares = std::ssize(facts.shares);
+  const int64_t shares = std::ssize(facts.shares);
   const int64_t before = &share - facts.shares.data();
-  calls.add_flows(bytes * (before + 1) / shares - bytes * before / shares);
+  calls.add_flows(pipeline.traffic, [&](int64_t bytes) {
+    return bytes * (before + 1) / shares - bytes * before / shares;
+  });
 }
 
 /// Of the ranks of one data coordinate: what layers and stages ask for, the norm of parts, and who was
 /// told to stop.
-Prediction calls_of_peers(const StepFacts& facts, const DataShare& share, int peers) {
+Prediction calls_of_peers(const StepFacts& facts, const DataShare& share) {
   Prediction group;
-  Communication calls(facts, group);
+  const auto data_coordinate = &share - facts.shares.data();
+  const std::vector<int> peers = facts.mesh.data_peers(facts.mesh.data_group(0)[data_coordinate]);
+  const HostLayout hosts = hosts_of(facts.hosts, peers);
+  Communication calls(facts, hosts, group);
   if (facts.cut * facts.axial > 1) add_layer_calls(facts, share, calls, group);
   group.layer_bytes_per_step = group.wire_bytes_per_step;
   const size_t stages = std::max<size_t>(1, facts.pipeline.ranks.size());
@@ -468,9 +508,9 @@ Prediction calls_of_peers(const StepFacts& facts, const DataShare& share, int pe
                           std::vector<int64_t>(stages, 1), Lies::kPrivate);
   }
   const int64_t before = group.wire_bytes_per_step;
-  if (!facts.pipeline.ranks.empty()) add_stage_calls(facts, share, calls);
+  if (!facts.pipeline.ranks.empty()) add_stage_calls(facts, share, peers, group);
   group.stage_bytes_per_step = group.wire_bytes_per_step - before;
-  calls.add_all_reduces(peers, ReduceOp::kMax, DType::kFloat64, {2}, Lies::kPrivate);
+  calls.add_all_reduces_between_hosts(hosts, ReduceOp::kMax, DType::kFloat64, {2}, Lies::kPrivate);
   return group;
 }
 
@@ -482,7 +522,7 @@ std::vector<GradientCall> predict_communication(const StepFacts& facts, Predicti
   auto gradients = facts.axial > 1 ? add_data_groups(summed_over_axial(facts), 1, between)
                                    : add_data_groups(facts, peers, between);
   for (size_t i = 0; peers > 1 && i < facts.shares.size(); ++i) {
-    const Prediction one = calls_of_peers(facts, facts.shares[i], static_cast<int>(peers));
+    const Prediction one = calls_of_peers(facts, facts.shares[i]);
     add_group(one, i == 0, 1, in_coordinates);
   }
   for (const Prediction* part : {&between, &in_coordinates}) {
@@ -492,6 +532,7 @@ std::vector<GradientCall> predict_communication(const StepFacts& facts, Predicti
     prediction.stage_bytes_per_step += part->stage_bytes_per_step;
     prediction.layer_bytes_per_step += part->layer_bytes_per_step;
     prediction.network_bytes_per_step += part->network_bytes_per_step;
+    prediction.hidden_transfer_seconds += part->hidden_transfer_seconds;
     prediction.collectives_per_step += part->collectives_per_step;
   }
   return gradients;

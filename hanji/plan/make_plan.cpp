@@ -57,7 +57,6 @@ class Planner {
   Status decide_model();
   Status decide_ranks();
   Status decide_mesh();
-  HostLayout hosts_of_data_group() const;
   Status split_batch();
   void decide_stages();
   std::vector<std::vector<int64_t>> gathers_of_pipeline() const;
@@ -144,20 +143,6 @@ std::vector<std::vector<int64_t>> Planner::gathers_of_pipeline() const {
     all.push_back(gathers_of(plan_, peers[stage * plan_.mesh.degree("tp")]).times);
   }
   return all;
-}
-
-/// Of the first rank of each data coordinate, as they lie on the hosts.
-HostLayout Planner::hosts_of_data_group() const {
-  HostLayout hosts{{}, plan_.hosts.link};
-  const std::vector<int> group = plan_.mesh.data_group(0);
-  int first = 0;
-  for (const int ranks : plan_.hosts.ranks) {
-    const auto here = std::ranges::count_if(
-        group, [&](int rank) { return rank >= first && rank < first + ranks; });
-    if (here > 0) hosts.ranks.push_back(static_cast<int>(here));
-    first += ranks;
-  }
-  return hosts;
 }
 
 Status Planner::split_batch() {
@@ -360,7 +345,8 @@ Result<Plan> Planner::plan() {
                              .micro_batch = plan_.micro_batch,
                              .bucket_bytes = bucket_bytes,
                              .stable_grain = is_stable() ? plan_.config.train.grain : 0,
-                             .hosts = hosts_of_data_group(),
+                             .hosts = plan_.hosts,
+                             .mesh = plan_.mesh,
                              .shards = shards,
                              .gathers = gathers_of_pipeline(),
                              .served = inputs_.config.parallel.data == Sharding::kServer});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "hanji/cost/choose_messages.h"
 #include "hanji/cost/price.h"
@@ -53,6 +54,23 @@ int64_t elements_received(const Members& some, const Members& all) {
 }
 
 }  // namespace
+
+int HostLayout::host_of(int rank) const {
+  int host = 0;
+  for (int first = 0; host + 1 < std::ssize(ranks); ++host) {
+    first += ranks[host];
+    if (rank < first) break;
+  }
+  return host;
+}
+
+HostLayout hosts_of(const HostLayout& all, const std::vector<int>& members) {
+  std::map<int, int> members_of_host;
+  for (const int rank : members) ++members_of_host[all.host_of(rank)];
+  HostLayout hosts{{}, all.link};
+  for (const auto& [host, ranks] : members_of_host) hosts.ranks.push_back(ranks);
+  return hosts;
+}
 
 std::vector<int> spread_ranks(int ranks, int hosts) {
   std::vector<int> spread(hosts, ranks / hosts);
@@ -106,7 +124,21 @@ double HostedCalls::comparison_seconds() {
   return here + hosts_.link.latency_seconds + others * kFrameBytes / hosts_.link.bytes_per_second;
 }
 
-HostedCall HostedCalls::all_reduce(DType dtype, int64_t count, bool in_heap) {
+/// Sent by all ranks.
+int64_t HostedCalls::elements_reduced(schedule::ReduceOp op, int64_t count) const {
+  const auto num_hosts = static_cast<int64_t>(hosts_.ranks.size());
+  if (op != schedule::ReduceOp::kMax) return kRounds * count * (num_hosts - 1);
+  const int64_t rails = *std::ranges::min_element(hosts_.ranks);
+  int64_t sent = 0;
+  for (int64_t rail = 0; rail < rails; ++rail) {
+    const int64_t slice = count / rails + (rail < count % rails ? 1 : 0);
+    sent += num_hosts * (kRounds * (num_hosts - 1) * slice / num_hosts);
+  }
+  return sent;
+}
+
+HostedCall HostedCalls::all_reduce(schedule::ReduceOp op, DType dtype, int64_t count,
+                                   bool in_heap) {
   const auto element = static_cast<int64_t>(base::size_of(dtype));
   const auto num_hosts = static_cast<int64_t>(hosts_.ranks.size());
   const int most = *std::ranges::max_element(hosts_.ranks);
@@ -118,7 +150,7 @@ HostedCall HostedCalls::all_reduce(DType dtype, int64_t count, bool in_heap) {
     const int64_t share = (part + most - 1) / most;
     const Local out = local(Routine::kReduceScatter, dtype, share, in_heap);
     const Local in = local(Routine::kAllGather, dtype, share, in_heap);
-    const int64_t sent = kRounds * part * element * (num_hosts - 1);  // by all hosts
+    const int64_t sent = elements_reduced(op, part) * element;  // by all hosts
     call.network_seconds +=
         kRounds * hosts_.link.latency_seconds +
         static_cast<double>(sent) / static_cast<double>(num_hosts) / hosts_.link.bytes_per_second;
@@ -129,6 +161,36 @@ HostedCall HostedCalls::all_reduce(DType dtype, int64_t count, bool in_heap) {
     (begin + chunk >= count ? call.seconds : beside) += in.seconds;
   }
   call.seconds += std::max(call.network_seconds, beside);
+  return call;
+}
+
+/// What goes between hosts in one piece.
+HostedCall HostedCalls::small_call(int64_t sent, double sent_by_host) const {
+  HostedCall call;
+  call.network_seconds = hosts_.link.latency_seconds + sent_by_host / hosts_.link.bytes_per_second;
+  call.network_bytes = sent;
+  call.seconds = call.network_seconds;
+  return call;
+}
+
+HostedCall HostedCalls::broadcast(DType dtype, int64_t count) {
+  const auto bytes = count * static_cast<int64_t>(base::size_of(dtype));
+  HostedCall call = small_call(bytes, static_cast<double>(bytes));
+  const Local here = local(Routine::kBroadcast, dtype, count, false);
+  call.seconds += comparison_seconds() + here.seconds;
+  call.wire_bytes = here.wire_bytes;
+  return call;
+}
+
+HostedCall HostedCalls::all_gather(DType dtype, int64_t share) {
+  const auto others = static_cast<int64_t>(hosts_.ranks.size()) - 1;
+  const int64_t bytes = share * static_cast<int64_t>(base::size_of(dtype));
+  const int64_t ranks = std::reduce(hosts_.ranks.begin(), hosts_.ranks.end());
+  const int64_t most = *std::ranges::max_element(hosts_.ranks);
+  HostedCall call = small_call(ranks * bytes * others, static_cast<double>(most * bytes * others));
+  const Local here = local(Routine::kAllGather, dtype, ranks * share / most, false);
+  call.seconds += comparison_seconds() + here.seconds;
+  call.wire_bytes = here.wire_bytes;
   return call;
 }
 

@@ -32,8 +32,13 @@ struct HostLayout {
   std::vector<int> ranks;  ///< Of each host; for at most one host there is no network.
   Link link;
   bool several() const { return ranks.size() > 1; }
+  /// 0 without hosts.
+  int host_of(int rank) const;
   bool operator==(const HostLayout&) const = default;
 };
+
+/// How `members`, ranks of `all`, lie on its hosts.
+HostLayout hosts_of(const HostLayout& all, const std::vector<int>& members);
 
 /// Distributes `ranks` ranks over `hosts` hosts as evenly as possible.
 std::vector<int> spread_ranks(int ranks, int hosts);
@@ -55,13 +60,17 @@ struct HostedCall {
 /// link.
 ///
 /// Result  all_reduce of N bytes on h hosts: 2N(h-1)/h of a host's link, and 2 latencies per chunk.
-///         A tree over grains: the time of its messages on the busiest host's link.
+///         A tree over grains: the time of its messages on the busiest host's link. Maxima and
+///         broadcasts are the engine's own: of their bytes what it has to send at least.
 class HostedCalls {
  public:
   /// Both must outlive it.
   HostedCalls(const HostLayout& hosts, cost::Chooser& chooser) : hosts_(hosts), chooser_(chooser) {}
 
-  HostedCall all_reduce(DType dtype, int64_t count, bool in_heap);
+  HostedCall all_reduce(schedule::ReduceOp op, DType dtype, int64_t count, bool in_heap);
+  HostedCall broadcast(DType dtype, int64_t count);
+  /// Of as many elements from each rank.
+  HostedCall all_gather(DType dtype, int64_t share);
   HostedCall tree(const schedule::GrainTree& tree, DType dtype, int64_t count);
 
  private:
@@ -71,6 +80,8 @@ class HostedCalls {
   };
   Local local(schedule::Routine routine, DType dtype, int64_t share, bool in_heap);
   double comparison_seconds();
+  int64_t elements_reduced(schedule::ReduceOp op, int64_t count) const;
+  HostedCall small_call(int64_t sent, double sent_by_host) const;
 
   const HostLayout& hosts_;
   cost::Chooser& chooser_;

@@ -27,7 +27,8 @@ HostLayout layout_of(std::vector<int> ranks) {
 
 HostedCall all_reduce(const HostLayout& hosts, int64_t count) {
   cost::Chooser chooser(cost::Rates{});
-  return HostedCalls(hosts, chooser).all_reduce(DType::kFloat32, count, true);
+  return HostedCalls(hosts, chooser)
+      .all_reduce(schedule::ReduceOp::kSum, DType::kFloat32, count, true);
 }
 
 TEST(Network, AnAllReduceTakesWhatItsBytesTakeOfAHostsLink) {
@@ -96,6 +97,23 @@ TEST(Network, ATreesBytesAreThoseOfTheListThatTheRanksRun) {
       HostedCalls(hosts, chooser).tree(schedule::grain_tree(12, owners), DType::kFloat64, kCount);
   EXPECT_EQ(call.network_bytes, sent);
   EXPECT_NEAR(call.network_seconds, 2 * kLatency + most / kBandwidth, 1e-12);
+}
+
+TEST(Network, SharesAndBroadcastsTravelOnceToEachOtherHost) {
+  const HostLayout hosts = layout_of({2, 1, 1});
+  cost::Chooser chooser(cost::Rates{});
+  HostedCalls calls(hosts, chooser);
+  EXPECT_EQ(calls.all_gather(DType::kFloat64, 5).network_bytes, 4 * 5 * 8 * 2);
+  EXPECT_EQ(calls.broadcast(DType::kFloat64, 5).network_bytes, 5 * 8) << "the root sends at least";
+  EXPECT_GT(calls.broadcast(DType::kFloat64, 5).seconds, 2 * kLatency);
+}
+
+TEST(Network, AGroupLiesOnTheHostsOfItsMembers) {
+  const HostLayout all = layout_of({2, 3, 1});
+  EXPECT_THAT(hosts_of(all, {0, 1}).ranks, ElementsAre(2));
+  EXPECT_THAT(hosts_of(all, {1, 2, 4}).ranks, ElementsAre(1, 2));
+  EXPECT_THAT(hosts_of(all, {0, 5}).ranks, ElementsAre(1, 1));
+  EXPECT_THAT(hosts_of({}, {0, 5}).ranks, ElementsAre(2));
 }
 
 TEST(Network, ConfiguredFiguresComeBeforeMeasuredOnesBeforeAssumedOnes) {

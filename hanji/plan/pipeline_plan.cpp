@@ -60,37 +60,6 @@ schedule::PipelineSchedule schedule_of(const Plan& plan, int data_coordinate) {
   return schedule_of(plan.config, plan.shares[data_coordinate].num_micro_batches).or_throw();
 }
 
-/// Of a flow, all ranks of tp together. That of the counted one, which has most of the features, is
-/// `of_one`: with parallel.sequence its own tokens, and what is added up by blocks of them.
-Amount flow_of_all(const Plan& plan, Amount of_one) {
-  const int degree = plan.mesh.degree("tp");
-  if (!plan.config.parallel.sequence) return {degree * of_one.fixed, degree * of_one.per_sample};
-  const auto blocks = static_cast<int>(plan.config.train.cuts.tokens);
-  const int counted =
-      layout::largest_part(degree, static_cast<int>(plan.config.train.cuts.features));
-  const int64_t tokens = plan.model.targets_per_sample;
-  const int64_t own_tokens = layout::part_of(tokens, 1, counted, degree, blocks).size();
-  const int64_t own_blocks = layout::block_owners(std::max(blocks, degree), degree)[counted].size();
-  return {of_one.fixed / own_blocks * std::max(blocks, degree),
-          of_one.per_sample / own_tokens * tokens};
-}
-
-/// Of flows and their gradients that stages of different ranks exchange, in all data coordinates.
-int64_t flow_bytes_per_step(const Plan& plan) {
-  const std::vector<layout::Range> stages = stages_of(plan);
-  int64_t bytes = 0;
-  for (size_t data = 0; data < plan.shares.size(); ++data) {
-    const auto schedule = schedule_of(plan, static_cast<int>(data));
-    const DataShare& share = plan.shares[data];
-    for (size_t stage = 0; stage + 1 < stages.size(); ++stage) {
-      if (schedule.rank_of_stage[stage] == schedule.rank_of_stage[stage + 1]) continue;
-      const Amount flow = flow_of_all(plan, plan.model.layers[stages[stage].end - 1].flow);
-      bytes += 2 * (share.num_micro_batches * flow.fixed + share.samples.size() * flow.per_sample);
-    }
-  }
-  return bytes;
-}
-
 /// The ranks of the pipeline that read each parameter, by its index.
 std::map<int64_t, std::set<int>> ranks_that_read(const Plan& plan) {
   const auto schedule = schedule_of(plan, 0);
@@ -139,6 +108,16 @@ std::string describe_split(const Plan& plan, const schedule::PipelineSchedule& s
                      whole.size() == split.size()
                          ? "all stages"
                          : fmt::format("stages {}", fmt::join(whole, ", ")));
+}
+
+/// Of the links between hosts; empty where no stage uses them.
+std::string describe_traffic(const Plan& plan) {
+  const StageTraffic traffic = stage_traffic(plan);
+  if (traffic.network_bytes == 0) return "";
+  return fmt::format(
+      "  between hosts {} a step; over the busiest link, of host {}, {} out and as much in: {}\n",
+      base::format_bytes(traffic.network_bytes), traffic.busiest_host,
+      base::format_bytes(traffic.busiest_bytes), base::format_seconds(traffic.link_seconds()));
 }
 
 /// Sums of uses in the order of layers are those of two ranks, or of one.
@@ -271,9 +250,9 @@ PipelineFacts pipeline_facts(const Plan& plan) {
   }
   for (const auto& [index, readers] : ranks_that_read(plan)) {
     if (readers.size() < 2) continue;
-    facts.tied.push_back({static_cast<int>(readers.size()), index});
+    facts.tied.push_back({{readers.begin(), readers.end()}, index});
   }
-  facts.flow_bytes = flow_bytes_per_step(plan);
+  facts.traffic = stage_traffic(plan);
   if (plan.config.train.bits == Bits::kStable) facts.norm_sums = norm_sums(plan);
   return facts;
 }
@@ -287,7 +266,8 @@ schedule::PipelineTimeline pipeline_timeline(const Plan& plan, int data_coordina
   const double samples =
       static_cast<double>(share.samples.size()) / static_cast<double>(share.num_micro_batches);
   const schedule::PipelineTimes times{
-      stage_times(plan.model, plan.times, stages_of(plan), samples)};
+      .stages = stage_times(plan.model, plan.times, stages_of(plan), samples),
+      .messages = message_seconds(plan, data_coordinate)};
   return schedule::simulate(schedule_of(plan, data_coordinate), times).or_throw();
 }
 
@@ -363,14 +343,16 @@ std::string describe_pipeline(const Plan& plan) {
     const layout::Range layers = stages[i];
     const bool is_last = i + 1 == stages.size();
     const Amount flow = is_last ? Amount() : plan.model.layers[layers.end - 1].flow;
+    const bool passes = !is_last && passes_hosts(plan, static_cast<int>(i), 0);
     out += fmt::format(
-        "  stage {:<2} rank {:<2} layers {:>3} to {:<3}{:>10}{:>12}{:>12}\n", i,
+        "  stage {:<2} rank {:<2} layers {:>3} to {:<3}{:>10}{:>12}{:>12}{}\n", i,
         schedule.rank_of_stage[i], layers.begin, layers.end - 1,
         base::format_seconds(times[i].whole()),
         base::format_bytes(bytes_of(plan.model, parameters_of(plan.model, layers), element)),
-        is_last ? "loss" : base::format_bytes(flow.of(plan.micro_batch)));
+        is_last ? "loss" : base::format_bytes(flow.of(plan.micro_batch)),
+        passes ? " to another host" : "");
   }
-  return out;
+  return out + describe_traffic(plan);
 }
 
 }  // namespace hanji::plan

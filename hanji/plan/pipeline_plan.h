@@ -51,7 +51,7 @@ PipelineFacts pipeline_facts(const Plan& plan);
 /// Micro-batches of the data coordinate with most.
 int64_t most_micro_batches(const Plan& plan);
 
-/// A data coordinate's step in predicted times of its stages, without messages' time.
+/// A data coordinate's step in predicted times of its stages, and of messages between hosts.
 schedule::PipelineTimeline pipeline_timeline(const Plan& plan, int data_coordinate);
 
 /// Checks stages and schedules of a plan whose shares, micro-batch and pipeline.cut are decided.

@@ -7,6 +7,7 @@
 #include "hanji/layout/unit.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/rank_memory.h"
+#include "hanji/plan/stage_traffic.h"
 #include "hanji/plan/test_plan.h"
 
 namespace hanji::plan {
@@ -115,13 +116,13 @@ TEST(PlanOfAPipeline, ATiedWeightIsOnEveryRankThatReadsIt) {
             whole + table);
   const PipelineFacts facts = pipeline_facts(plan);
   ASSERT_EQ(facts.tied.size(), 1u);
-  EXPECT_EQ(facts.tied[0].ranks, 2);
+  EXPECT_THAT(facts.tied[0].ranks, ElementsAre(0, 1));
   EXPECT_EQ(facts.tied[0].parameter, 0);
 }
 
 TEST(PlanOfAPipeline, MessagesAreFlowsAndTheirGradients) {
   const Plan plan = made(staged(2, 2));
-  EXPECT_EQ(pipeline_facts(plan).flow_bytes,
+  EXPECT_EQ(pipeline_facts(plan).traffic.bytes,
             2 * (2 * plan.shares[0].num_micro_batches * kFlow.fixed + 16 * kFlow.per_sample));
 }
 
@@ -219,13 +220,81 @@ TEST(PlanOfAPipeline, MicroBatchesThatSamplesDoNotMakeAreRejected) {
                         "micro-batches; set pipeline.micro_batches = 3"));
 }
 
-TEST(PlanOfAPipeline, SeveralHostsAreRejected) {
-  PlanInputs inputs = staged(2, 2);
-  inputs.ranks_per_host = {2, 2};
-  EXPECT_THAT(
-      make_plan(inputs).status().message(),
-      HasSubstr("mesh.pp = 2 passes flows through the memory of one host, but the ranks are "
-                "on 2 hosts"));
+constexpr double kLinkRate = 125e6;
+
+PlanInputs on_hosts(PlanInputs inputs, std::vector<int> ranks_per_host) {
+  inputs.ranks_per_host = std::move(ranks_per_host);
+  inputs.config.comm.link_bytes_per_second = static_cast<int64_t>(kLinkRate);
+  inputs.config.comm.link_latency = 1e-3;
+  return inputs;
+}
+
+TEST(PlanOfAPipeline, FlowsGoOverTheLinkWhereAStageEndsItsHost) {
+  const PlanInputs inputs = staged(4);
+  const int64_t all = stage_traffic(made(inputs)).bytes;
+  const auto traffic = [&](std::vector<int> hosts) {
+    return stage_traffic(made(on_hosts(inputs, std::move(hosts))));
+  };
+  EXPECT_EQ(traffic({2, 2}).network_bytes, all / 3);
+  EXPECT_EQ(traffic({2, 2}).bytes, all / 3 * 2);
+  EXPECT_EQ(traffic({1, 1, 2}).network_bytes, all / 3 * 2);
+  // The host in the middle passes on what it gets.
+  EXPECT_EQ(traffic({1, 1, 2}).busiest_host, 1);
+  EXPECT_EQ(traffic({1, 1, 2}).busiest_bytes, all / 3);
+  EXPECT_EQ(traffic({1, 1, 2}).link_seconds(), static_cast<double>(all / 3) / kLinkRate);
+  EXPECT_EQ(traffic({4}).network_bytes, 0);
+}
+
+TEST(PlanOfAPipeline, WhatStagesWaitForOnTheLinkIsBubble) {
+  const Plan here = made(staged(2));
+  const Plan there = made(on_hosts(staged(2), {1, 1}));
+  const int64_t bytes = kFlow.of(there.micro_batch);
+  const double message = 1e-3 + static_cast<double>(bytes) / kLinkRate;
+  EXPECT_EQ(message_seconds(there, 0), std::vector<double>{message});
+  // The first flow and the last gradient are behind nothing.
+  EXPECT_GE(pipeline_timeline(there, 0).seconds,
+            pipeline_timeline(here, 0).seconds + 2 * message - 1e-9);
+  EXPECT_THAT(describe(there), AllOf(HasSubstr(" to another host"), HasSubstr("between hosts "),
+                                     HasSubstr("over the busiest link, of host 0, ")));
+  EXPECT_THAT(describe(here), testing::Not(HasSubstr("another host")));
+}
+
+TEST(PlanOfAPipeline, GradientsStayOnTheHostThatHasAllReplicasOfAStage) {
+  const auto network_bytes = [](std::vector<int> hosts) {
+    return made(on_hosts(staged(2, 2), std::move(hosts))).predicted.network_bytes_per_step;
+  };
+  const PlanInputs inputs = staged(2, 2);
+  const int64_t flows = stage_traffic(made(inputs)).bytes;
+  const int64_t table = 4 * inputs.model->parameters[0].elements;
+  // Both copies of the tied weight in each data coordinate, and small sums.
+  const int64_t stages_apart = network_bytes({2, 2}), all_apart = network_bytes({1, 1, 1, 1});
+  EXPECT_GT(stages_apart, flows + 2 * 2 * table);
+  EXPECT_LT(stages_apart, flows + 2 * 2 * table + 500);
+  EXPECT_GT(all_apart, stages_apart + 2 * 4 * inputs.model->num_parameters());
+}
+
+TEST(PlanOfAPipeline, WhatSharesMemoryIsRejectedOnSeveralHostsAllAtOnce) {
+  PlanInputs inputs = on_hosts(staged(2, 2), {2, 2});
+  inputs.config.parallel.data = Sharding::kZero1;
+  EXPECT_THAT(make_plan(inputs).status().message(), HasSubstr("set parallel.data = \"hsdp\""));
+  inputs.config.mesh.tp = 2;
+  inputs.ranks_per_host = {3, 1};
+  EXPECT_THAT(make_plan(inputs).status().message(),
+              AllOf(HasSubstr("mesh.tp is 2, but host 0 has 3 ranks"),
+                    HasSubstr("parallel.data = zero1 keeps parameters once")));
+}
+
+TEST(PlanOfAPipeline, RanksOfAHostReadTheirSamplesOnce) {
+  const Plan plan = made(on_hosts(staged(4), {2, 1, 1}));
+  const auto data = [&](int rank) {
+    const auto lines = rank_memory(plan, plan.micro_batch, rank);
+    return std::ranges::find(lines, "data", &MemoryLine::category)->bytes;
+  };
+  const int64_t once = largest_share(plan) * plan.model.sample_bytes;
+  EXPECT_EQ(data(0), 2 * once) << "which rank 1 maps";
+  EXPECT_EQ(data(1), 0);
+  EXPECT_EQ(data(2), once);
+  EXPECT_EQ(data(3), once);
 }
 
 TEST(PlanOfAPipeline, JsonKeepsTheStages) {

@@ -202,7 +202,7 @@ Prediction predict(const StepFacts& facts) {
   }
   prediction.compute_seconds += optimizer_seconds(facts);
   const auto calls = predict_communication(facts, prediction);
-  prediction.hidden_transfer_seconds = hidden_seconds(calls, last_backward_seconds(facts));
+  prediction.hidden_transfer_seconds += hidden_seconds(calls, last_backward_seconds(facts));
   prediction.exposed_transfer_seconds =
       prediction.transfer_seconds - prediction.hidden_transfer_seconds;
   prediction.step_seconds =

@@ -10,10 +10,12 @@
 #include "hanji/cost/named_algorithm.h"
 #include "hanji/cost/rates.h"
 #include "hanji/layout/bucket.h"
+#include "hanji/layout/mesh_shape.h"
 #include "hanji/layout/range.h"
 #include "hanji/plan/model_facts.h"
 #include "hanji/plan/network.h"
 #include "hanji/plan/shard_plan.h"
+#include "hanji/plan/stage_traffic.h"
 #include "hanji/schedule/step_list.h"
 
 namespace hanji::plan {
@@ -46,14 +48,14 @@ struct Prediction {
 /// How ranks share out the layers of a model; without ranks they do not.
 struct PipelineFacts {
   struct Tied {
-    int ranks = 2;          ///< That have a copy of the parameter.
-    int64_t parameter = 0;  ///< By index in the model.
+    std::vector<int> ranks;  ///< Along mesh.pp, that have a copy of the parameter.
+    int64_t parameter = 0;   ///< By index in the model.
   };
   std::vector<ModelFacts> ranks = {};  ///< What each of them has.
   /// Of forwards and backwards of a step, the bubble included; by data coordinate.
   std::vector<double> seconds = {};
   std::vector<Tied> tied = {};
-  int64_t flow_bytes = 0;               ///< Of a step's messages, all ranks.
+  StageTraffic traffic = {};
   std::vector<int64_t> norm_sums = {};  ///< Partial sums of the norm; by rank of tp.
 };
 
@@ -73,8 +75,9 @@ struct StepFacts {
   int ranks_on_host = 1;          ///< Of the host that has most.
   int64_t micro_batch = 1;        ///< Samples of a forward, at most.
   int64_t bucket_bytes = 0;
-  int64_t stable_grain = 0;  ///< Samples of a grain where sums are stable; 0: they are not.
-  HostLayout hosts = {};     ///< Of ranks that have one data coordinate each.
+  int64_t stable_grain = 0;     ///< Samples of a grain where sums are stable; 0: they are not.
+  HostLayout hosts = {};        ///< Of all ranks,
+  layout::MeshShape mesh = {};  ///< and their groups.
   std::optional<ShardPlan> shards = {};  ///< Of states that are cut among ranks.
   /// How often each unit is gathered, by rank of the pipeline; empty: ranks share one copy.
   std::vector<std::vector<int64_t>> gathers = {};

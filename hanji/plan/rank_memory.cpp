@@ -109,10 +109,10 @@ int64_t whole_elements(const ModelFacts& model) {
 }
 
 /// Samples of all micro-batches of a step are read before the first one is used; with data.workers those
-/// of the next step too. Of ranks that see the same ones and share memory, the first has them, and
-/// room for as many that it reads meanwhile.
+/// of the next step too. Of the ranks of a host that see the same ones, the first has them, and room for
+/// as many that it reads meanwhile.
 int64_t data_bytes(const Plan& plan, int64_t micro_batch, const RankPart& part) {
-  const std::vector<int> peers = plan.mesh.data_peers(part.rank);
+  const std::vector<int> peers = readers_of(plan, part.rank);
   const Config& config = plan.config;
   const bool share_memory = config.compute.device == Device::kCpu &&
                             (plan.hosts.several() || engine_of(config) == Engine::kShm);
@@ -218,6 +218,13 @@ std::vector<MemoryLine> largest_rank_memory(const Plan& plan, int64_t micro_batc
     if (total_bytes(lines) > total_bytes(most)) most = std::move(lines);
   }
   return most;
+}
+
+std::vector<int> readers_of(const Plan& plan, int rank) {
+  std::vector<int> readers = plan.mesh.data_peers(rank);
+  const int host = plan.hosts.host_of(rank);
+  std::erase_if(readers, [&](int peer) { return plan.hosts.host_of(peer) != host; });
+  return readers;
 }
 
 int64_t cache_bytes(const Plan& plan) {

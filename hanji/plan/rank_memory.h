@@ -23,6 +23,10 @@ std::vector<MemoryLine> largest_rank_memory(const Plan& plan, int64_t micro_batc
 /// The sum over the ranks of the host with the maximum. State that several ranks share is counted
 /// once.
 std::vector<MemoryLine> host_memory(const Plan& plan);
+
+/// The ranks of a host that see the samples of `rank`, itself included: the first of them reads.
+std::vector<int> readers_of(const Plan& plan, int rank);
+
 /// Returns the bytes of the pages that data.cache = process keeps, on rank 0; 0 without it.
 int64_t cache_bytes(const Plan& plan);
 

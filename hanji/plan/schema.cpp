@@ -457,8 +457,8 @@ std::vector<Key> parallel_keys() {
                         "hosts the largest number that divides the ranks of each."),
               "ranks", {1, base::kMaxRanksPerHost}, Auto::kYes),
       cut_axis(HANJI_KEY(mesh.pp,
-                         "Ranks of one host that share out the layers, as stages of a pipeline; on "
-                         "CPUs, with any parallel.data but server.")),
+                         "Ranks that share out the layers, as stages of a pipeline, on one host "
+                         "or several; on CPUs, with any parallel.data but server.")),
       cut_axis(HANJI_KEY(mesh.cp, "Ranks over which the tokens of a sample are sharded: 1.")),
       cut_axis(HANJI_KEY(mesh.tp,
                          "Ranks of one host over which the matmuls of a layer are sharded, at most "

@@ -55,11 +55,11 @@ void check_limits(const Config& c, Found& found) {
   if (c.compute.device == Device::kCuda) {
     refuse("compute.device", fmt::format("{} runs on CPUs, but compute.device is cuda", stages),
            "set compute.device = \"cpu\"");
-  } else if (engine_of(c) != Engine::kShm) {
+  } else if (engine_of(c) != Engine::kShm && engine_of(c) != Engine::kHierarchical) {
     refuse("comm.engine",
-           fmt::format("{} needs ranks that share memory, but comm.engine is {}", stages,
+           fmt::format("{} needs ranks of a host that share memory, but comm.engine is {}", stages,
                        name_of(c.comm.engine)),
-           "set comm.engine = \"shm\"");
+           "set comm.engine = \"auto\"");
   }
 }
 

@@ -179,6 +179,8 @@ TEST(PipelineTimelines, UnevenStagesAndLatencyAddUp) {
   EXPECT_EQ(timeline.seconds, 1 + 0.5 + 10 + 50 + 0.5 + 5);
   EXPECT_EQ(timeline.busiest_seconds, 60);
   EXPECT_EQ(timeline.idle_inside_seconds, 61);
+  times.messages = {2};
+  EXPECT_EQ(simulate(made(Pipe::kNaive, 2, 1), times)->seconds, timeline.seconds + 2 * 2);
 }
 
 TEST(PipelineTimelines, TimesOfAnotherNumberOfStagesAreRefused) {

@@ -55,6 +55,11 @@ class PipelineWalk {
   }
 
  private:
+  double message_seconds(const Action& action) const {
+    const size_t before = std::min(action.stage, action.peer);
+    return times_.latency_seconds + (times_.messages.empty() ? 0 : times_.messages[before]);
+  }
+
   bool step(int rank) {
     auto& spans = spans_[rank];
     if (spans.size() == schedule_.ranks[rank].size()) return false;
@@ -67,7 +72,7 @@ class PipelineWalk {
       const int64_t before = sent - times_.buffered_messages;  // whose place it takes
       if (before >= static_cast<int64_t>(channel.receipts.size())) return false;
       if (before >= 0) end = std::max(now, channel.receipts[before]);
-      channel.arrivals.push_back(end + times_.latency_seconds);
+      channel.arrivals.push_back(end + message_seconds(action));
     } else if (action.kind == ActionKind::kReceive) {
       Channel& channel = channels_[{schedule_.rank_of_stage[action.peer], rank}];
       if (channel.receipts.size() == channel.arrivals.size()) return false;

@@ -19,6 +19,8 @@ struct StageSeconds {
 struct PipelineTimes {
   std::vector<StageSeconds> stages;  ///< One per stage; empty: 1 s each.
   double latency_seconds = 0;        ///< Of a message; it keeps no rank busy.
+  /// More than that, of a message between each stage and the next, either way; empty: none.
+  std::vector<double> messages = {};
   /// Messages from one rank to another that may be sent and not received; a send waits for a place.
   int64_t buffered_messages = std::numeric_limits<int64_t>::max();
 };

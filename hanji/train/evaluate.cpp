@@ -39,9 +39,9 @@ Evaluation means_of(std::span<const double> sums) {
 }
 
 /// Stages are at different micro-batches, so that ranks that share batches read as many at once as there
-/// is room for.
-size_t micro_batches_of_a_read(const EvaluateInputs& inputs) {
-  if (!inputs.batches.are_shared()) return 1;
+/// is room for; those of a pipeline alike, also on hosts where one is alone.
+size_t micro_batches_of_a_read(const Job& job, const EvaluateInputs& inputs) {
+  if (!job.stages && !inputs.batches.are_shared()) return 1;
   return std::max<int64_t>(1, inputs.batches.capacity() / inputs.micro_batch);
 }
 
@@ -87,7 +87,7 @@ Evaluation evaluate(Job& job, const data::Source& samples, const EvaluateInputs&
   job.model->eval();
   const std::vector<layout::Range> cuts = data::cut(inputs.share, inputs.micro_batch);
   std::optional<data::ValidationReader> ahead;
-  std::vector<layers::Batch> batches(micro_batches_of_a_read(inputs));
+  std::vector<layers::Batch> batches(micro_batches_of_a_read(job, inputs));
   const auto& stages = job.pipeline.stages();
   const auto for_own_stages = [&](const auto& call) {
     for (int stage = 0; inputs.holds_stages && stage <= stages.last(); ++stage) {
@@ -101,7 +101,7 @@ Evaluation evaluate(Job& job, const data::Source& samples, const EvaluateInputs&
     inputs.batches.read(round, batches, [&](layout::Range positions, layers::Batch& into) {
       read_places(samples, inputs, positions, into, ahead);
     });
-    if (inputs.batches.are_shared()) comm::barrier(*job.peers, {.label = "batch"});
+    if (inputs.batches.are_shared()) comm::barrier(*job.readers, {.label = "batch"});
     forward_all(job, round, batches, [&](int64_t micro_batch, const Sums& one) {
       const auto leaf = static_cast<int64_t>(begin) + micro_batch;
       if (by_tree) by_tree->add(inputs.tree->owners[job.data.rank()].begin + leaf, one);

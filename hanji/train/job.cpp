@@ -15,6 +15,7 @@
 #include "hanji/parallel/tensor/axis.h"
 #include "hanji/plan/memory.h"
 #include "hanji/plan/pipeline_plan.h"
+#include "hanji/plan/rank_memory.h"
 #include "hanji/plan/server_plan.h"
 #include "hanji/plan/shard_plan.h"
 #include "hanji/trace/recorder.h"
@@ -34,6 +35,8 @@ struct Ranks {
   std::optional<comm::Group> peers = {};
   std::optional<comm::Group> cut = {};
   std::optional<comm::Group> stages = {};
+  /// Of the same data coordinate and host; absent where this rank is alone.
+  std::optional<comm::Group> readers = {};
   bool is_axial = false;
 
   /// Who cuts the model, or its activations.
@@ -43,19 +46,29 @@ struct Ranks {
   }
 };
 
+std::optional<comm::Group> peers_on_host(const plan::Plan& plan, const Ranks& ranks) {
+  if (!plan.hosts.several()) return ranks.peers;
+  const comm::Group readers =
+      ranks.all.subgroup(plan::readers_of(plan, ranks.all.rank()), "readers");
+  return readers.size() > 1 ? std::optional(readers) : std::nullopt;
+}
+
 Ranks divide(const plan::Plan& plan, const comm::Group& group) {
   if (group.recorder())
     group.recorder()->set_coordinates(layout::describe_coordinates(plan.mesh, group.rank()));
   if (plan.mesh.num_data_coordinates() == plan.ranks) return {group, group};
   if (plan.mesh.degree("axial") > 1) {
     // Each rank has a term of the loss of its samples, and all terms of all samples add up.
-    return {.all = group,
-            .data = group,
-            .peers = group.subgroup(plan.mesh.data_peers(group.rank()), "axial"),
-            .is_axial = true};
+    Ranks ranks{.all = group,
+                .data = group,
+                .peers = group.subgroup(plan.mesh.data_peers(group.rank()), "axial"),
+                .is_axial = true};
+    ranks.readers = ranks.peers;
+    return ranks;
   }
   Ranks ranks{group, group.subgroup(plan.mesh.data_group(group.rank()), "data"),
               group.subgroup(plan.mesh.data_peers(group.rank()), "peers")};
+  ranks.readers = peers_on_host(plan, ranks);
   if (plan.mesh.degree("tp") > 1) {
     ranks.cut = group.subgroup(plan.mesh.members(group.rank(), "tp").or_throw(), "tp");
   }
@@ -204,6 +217,7 @@ Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model, StagedM
           .peers = ranks.peers,
           .cut = ranks.cut,
           .stages = ranks.stages,
+          .readers = ranks.readers,
           .is_axial = ranks.is_axial,
           .device = comm::device_of(ranks.all),
           .totals = std::move(totals),
@@ -334,6 +348,7 @@ comm::Stats stats_of(const Job& job) {
   if (job.stages) {
     comm::add(sum, job.tied.stats());
     sum.wire_bytes += job.pipeline.sent_bytes();
+    sum.network_bytes += job.pipeline.network_bytes();
     sum.times.reset();  // most bytes travel as messages, whose waits are not told apart
   }
   return sum;

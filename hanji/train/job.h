@@ -34,6 +34,7 @@ struct Job {
   std::optional<comm::Group> peers;                 ///< Ranks that see the same samples, if any.
   std::optional<comm::Group> cut;                   ///< Of them, those that cut the model, if any.
   std::optional<comm::Group> stages;                ///< Those that share out its layers, if any.
+  std::optional<comm::Group> readers;               ///< Those on this host, if it is not alone.
   bool is_axial = false;                            ///< They cut its activations instead.
   c10::Device device;                               ///< Of the model and its batches.
   std::optional<GrainSums> totals = std::nullopt;   ///< For stable bits: over a step's grains.

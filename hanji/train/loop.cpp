@@ -44,7 +44,7 @@ class Loop {
         inputs_(inputs),
         loader_(make_loader(inputs.plan, inputs.dataset,
                             plan::share_of(inputs.plan, job.group.rank()).samples)),
-        shared_(job.peers, inputs.dataset.samples->shape(),
+        shared_(job.readers, inputs.dataset.samples->shape(),
                 std::max(loader_.options().share.size(), inputs.plan.micro_batch)),
         actions_(plan::step_actions(inputs.plan, job.group.rank())) {
     outcome_.steps_done = inputs.first_step;

@@ -1,6 +1,7 @@
 #include "hanji/train/rank.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -60,6 +61,7 @@ class RankRun {
     compute::apply(plan_.kernels, plan_.threads);
     compute::keep_freed_memory();
     compare_data();
+    compare_folders();
     Job job = assemble(plan_, group_, workload_.make);
     if (is_first() && group_.engine() == "nccl") {
       options_.output.write(describe_nccl(world_.rank(), options_.out / "logs") + "\n");
@@ -108,11 +110,32 @@ class RankRun {
     }
   }
 
+  /// Ranks with parts of the model on several hosts write one checkpoint.
+  void compare_folders() {
+    if (world_.num_nodes() == 1 || plan_.mesh.degree("pp") == 1) return;
+    constexpr size_t kMaxPlanBytes = size_t{64} << 20;
+    const std::filesystem::path path = options_.out / "plan.json";
+    const auto seen = base::read_file(path, kMaxPlanBytes);
+    const bool is_there = seen.ok() && *seen == plan::to_json(plan_);
+    const std::vector<int64_t> all = gather(is_there ? 1 : 0, "folders of the run");
+    std::vector<int> without;
+    for (int rank = 0; rank < world_.size(); ++rank) {
+      if (all[rank] == 0) without.push_back(rank);
+    }
+    if (without.empty()) return;
+    throw Error(base::invalid_argument(fmt::format(
+        "mesh.pp = {}: stages on {} hosts write one checkpoint, but ranks {} do not see {} of rank "
+        "0; give --out a folder that all hosts share",
+        plan_.mesh.degree("pp"), world_.num_nodes(), fmt::join(without, ", "), path.string())));
+  }
+
   /// Result  the steps that an earlier run has done.
   int64_t resume(Job& job) {
     if (options_.resume_from.empty()) return 0;
     // The checkpoint may lie on the first host alone; a part has no other source.
-    const bool here = world_.rank() < world_.ranks_per_node()[0] || has_firsts_model(job);
+    const bool is_source = job.stages && plan_.mesh.coordinate(world_.rank(), "dp") == 0;
+    const bool here =
+        world_.rank() < world_.ranks_per_node()[0] || has_firsts_model(job) || is_source;
     int64_t steps = here ? restore(job, options_.resume_from).or_throw() : 0;
     const comm::Group& group = world_.group();
     comm::barrier(group, {.label = "restored"});
@@ -134,8 +157,6 @@ class RankRun {
     comm::broadcast(counts, 0, group, {.label = "steps done"}).wait();
     job.strategy->set_num_updates(counts[1].item<int64_t>());
     if (job.device.is_cpu()) {
-      if (job.peers && job.data.rank() == 0 && !job.cut && !job.is_axial)
-        send_state(job, *job.peers);
       if (const auto* holders = job.strategy->holders()) send_state(job, *holders);
       // Every rank has its own buffers, in every strategy.
       for (const auto& item : job.model->named_buffers()) send(item.key(), item.value(), group);

@@ -113,11 +113,12 @@ Group make(const Ancestry& ancestry, Place place, Group local, GroupOptions opti
 
 /// Messages within a host by its memory, others by the engine between hosts.
 GroupState::Connect make_connect(const HostMap& hosts, const Group& local, const Group& flat) {
-  return [=](int sender, int receiver) {
+  return [=](const GroupState::Ends& ends) {
+    const auto& [sender, receiver, names] = ends;
     if (hosts.host(sender) == hosts.host(receiver)) {
-      return local.state()->connect()(hosts.rail(sender), hosts.rail(receiver));
+      return local.state()->connect()({hosts.rail(sender), hosts.rail(receiver), names});
     }
-    return flat.state()->connect()(sender, receiver);
+    return flat.state()->connect()(ends);
   };
 }
 

@@ -82,6 +82,8 @@ class Engine {
   virtual bool delegates() const { return false; }
   /// True if peers read and write each other's buffers: then step lists need no sends.
   virtual bool shares_memory() const = 0;
+  /// The same of one peer.
+  virtual bool shares_memory_with(int /*rank*/) const { return shares_memory(); }
   /// The ranks as rings and trees of messages should join them; empty: by number.
   virtual std::span<const int> order() const { return {}; }
 

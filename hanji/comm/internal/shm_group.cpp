@@ -50,8 +50,9 @@ std::shared_ptr<GroupState> open_channel(const Heap& heap,
 GroupState::Connect make_connect(const Heap& heap, const std::shared_ptr<GroupFamily>& family,
                                  const ShmGroup& which, const GroupOptions& options) {
   using Kept = std::map<std::pair<int, int>, std::shared_ptr<GroupState>>;
-  return [=, kept = std::make_shared<Kept>(), mutex = std::make_shared<std::mutex>()](
-             int sender, int receiver) {
+  return [=, kept = std::make_shared<Kept>(),
+          mutex = std::make_shared<std::mutex>()](const GroupState::Ends& ends) {
+    const auto [sender, receiver] = std::pair(ends.sender, ends.receiver);
     const std::lock_guard lock(*mutex);
     auto& channel = (*kept)[{sender, receiver}];
     if (!channel) {

@@ -57,8 +57,14 @@ class GroupState {
   /// Makes the subgroup of `members`, ranks of the group, on whose id all its ranks have agreed.
   using Divide = std::function<Group(int id, const std::vector<int>& members, GroupOptions)>;
 
+  /// The ranks of a channel, and what both of them are called in messages.
+  struct Ends {
+    int sender = 0;
+    int receiver = 0;
+    RankNames names = {};
+  };
   /// Finds or makes what carries messages from one rank of the group to another; the group keeps it.
-  using Connect = std::function<std::shared_ptr<GroupState>(int sender, int receiver)>;
+  using Connect = std::function<std::shared_ptr<GroupState>(const Ends& ends)>;
 
   /// `divide` is null where the engine cannot be divided.
   static std::shared_ptr<GroupState> make(std::unique_ptr<Engine> engine, Heap heap,

@@ -16,6 +16,7 @@
 #include "hanji/base/status.h"
 #include "hanji/comm/host_values.h"
 #include "hanji/comm/message.h"
+#include "hanji/comm/shared_tensor.h"
 #include "hanji/layers/model.h"
 
 namespace hanji::parallel {
@@ -272,6 +273,8 @@ const Pipeline::FlowShape& Pipeline::received_shape(const Action& action, int64_
 void Pipeline::give(const std::vector<at::Tensor>& tensors, const Action& action) {
   const bool is_flow = action.peer > action.stage;
   const std::string& label = is_flow ? labels_[action.stage] : gradient_labels_[action.peer];
+  const int to = stages_.ranks[action.peer];
+  int64_t& counted = comm::shares_memory(group_, to) ? sent_bytes_ : network_bytes_;
   Sent& sent = sent_.emplace_back();
   const at::NoGradGuard no_grad;
   for (const at::Tensor& one : tensors) {
@@ -280,10 +283,9 @@ void Pipeline::give(const std::vector<at::Tensor>& tensors, const Action& action
       tensor = empty(one.sizes(), one.scalar_type());
       tensor.copy_(one);
     }
-    sent.works.push_back(
-        comm::send(tensor, stages_.ranks[action.peer], group_,
-                   {.tag = static_cast<uint64_t>(action.micro_batch), .label = label}));
-    sent_bytes_ += static_cast<int64_t>(tensor.nbytes());
+    sent.works.push_back(comm::send(
+        tensor, to, group_, {.tag = static_cast<uint64_t>(action.micro_batch), .label = label}));
+    counted += static_cast<int64_t>(tensor.nbytes());
     sent.tensors.push_back(std::move(tensor));
   }
 }

@@ -38,7 +38,7 @@ struct PipelineCalls {
 ///
 /// What a stage returns goes to the rank of the next stage, and the gradient of what it received goes
 /// back. Sends are asynchronous: the tensors lie in the heap until they are received, for which the
-/// receiver does not need the sender. A backward starts from the received gradients of the stage's
+/// receiver does not need the sender; between hosts the engine that joins them sends them meanwhile. A backward starts from the received gradients of the stage's
 /// outputs, whose memory is free by then unless the model keeps it.
 ///
 /// The first flow of each size is preceded by its description (a message of 352 bytes), so micro-batches
@@ -72,8 +72,9 @@ class Pipeline {
   void backward(const schedule::Action& action, const at::Tensor& loss = {});
 
   const Stages& stages() const { return stages_; }
-  /// Of flows and gradients, since it was made.
+  /// Of flows and gradients, since it was made: to ranks of this host, and of others.
   int64_t sent_bytes() const { return sent_bytes_; }
+  int64_t network_bytes() const { return network_bytes_; }
   bool has(int stage) const { return stages_.ranks[stage] == group_.rank(); }
   const comm::Group& group() const { return group_; }
 
@@ -122,7 +123,7 @@ class Pipeline {
   std::map<std::tuple<int, int64_t, bool>, FlowShape> shapes_;
   std::vector<std::string> labels_, gradient_labels_;  ///< Of the flow out of each stage.
   std::list<Sent> sent_;
-  int64_t sent_bytes_ = 0;
+  int64_t sent_bytes_ = 0, network_bytes_ = 0;
 };
 
 }  // namespace hanji::parallel

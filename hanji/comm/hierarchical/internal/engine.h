@@ -32,6 +32,9 @@ class HierarchicalEngine final : public Engine {
   bool native(schedule::Routine, Shares) const override { return false; }
   bool delegates() const override { return true; }
   bool shares_memory() const override { return false; }
+  bool shares_memory_with(int other) const override {
+    return peers_.hosts.host(other) == peers_.hosts.host(rank());
+  }
 
   Result<uint64_t> submit(const Request& request, const Choice& choice) override;
   Status advance() override;

@@ -109,7 +109,7 @@ class Opening : public std::enable_shared_from_this<Opening> {
 
 Parts connect_way(const Ground& ground, int sender, int receiver, const Group& meet) {
   const bool sends = meet.rank() == sender;
-  const Group channel(meet.state()->connect()(sender, receiver));
+  const Group channel(meet.state()->connect()({sender, receiver}));
   Parts parts = parts_on(ground, sends ? 0 : 1, 2);
   const RankNames& names = meet.options().rank_names;
   parts.names = RankNames({names.of(sender), names.of(receiver)});
@@ -129,8 +129,9 @@ GroupState::Connect make_ways(const Ground& ground, const Group& meet, const Gro
                               const std::shared_ptr<GroupFamily>& family) {
   if (!meet.state()->connect()) return nullptr;
   using Kept = std::map<std::pair<int, int>, std::shared_ptr<GroupState>>;
-  return [=, kept = std::make_shared<Kept>(), mutex = std::make_shared<std::mutex>()](
-             int sender, int receiver) {
+  return [=, kept = std::make_shared<Kept>(),
+          mutex = std::make_shared<std::mutex>()](const GroupState::Ends& ends) {
+    const auto [sender, receiver] = std::pair(ends.sender, ends.receiver);
     const std::lock_guard lock(*mutex);
     auto& way = (*kept)[{sender, receiver}];
     if (way) return way;
