@@ -98,6 +98,18 @@ class Strategies(CommandTest):
             self.assertIn("sample (more: hanji generate", done.stdout)
             self.expect_counted_as_planned(name)
 
+    def test_a_mesh_of_the_table_runs_with_its_flags(self):
+        job = ["--ranks", 4, "--set", "model.preset=nano", "--set", "train.global_batch=8"]
+        table = self.hanji("plan", *job, "--meshes").stdout
+        rows = [line.split("--mesh ")[1] for line in table.splitlines() if "  --mesh " in line]
+        cut = [row for row in rows if "parallel.data=" in row and "tp=" not in row]
+        self.assertEqual(sum("pp=2" in row for row in cut), 3, table)  # zero1, zero2, zero3
+        for number, row in enumerate(cut):
+            self.hanji("train", *job, "--steps", 1, "--out", self.folder / str(number), "--mesh",
+                       *row.split())
+            plan = self.summary(str(number))["plan"]
+            self.assertIn(f"--set parallel.data={plan['config']['parallel']['data']}", row)
+
     def test_uneven_parts_train_as_one_rank_does(self):
         sizes = ["--set", "model.heads=4", "--set", "model.width=48", "--set",
                  "compute.dtype=float64", "--set", "train.log_every=1", "--steps", 6]

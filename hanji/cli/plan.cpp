@@ -43,13 +43,17 @@ int show_meshes(const JobOptions& job, Verb verb, bool as_json) {
     base::throw_if_error(base::invalid_argument(
         "--meshes plans every mesh of a job on this host; leave out --mesh and --hosts"));
   }
-  const auto load = [&](const std::string& mesh) {
+  const auto load = [&](const std::optional<plan::MeshChoice>& choice) {
     plan::ConfigSources sources;
-    if (!mesh.empty()) sources.mesh = mesh;
+    if (!choice) return job.load(std::move(sources));
+    sources.mesh = to_string(choice->mesh);
+    for (const std::string& one : assignments_of(*choice)) {
+      sources.overrides.push_back({one, "--meshes"});
+    }
     return job.load(std::move(sources));
   };
-  const auto tell = [](const std::string& mesh) {
-    std::cerr << "hanji: planning --mesh " << mesh << "\n";
+  const auto tell = [](const std::string& flags) {
+    std::cerr << "hanji: planning " << flags << "\n";
   };
   const plan::MeshTable table = train::plan_meshes(load, tell).or_throw();
   std::cout << (as_json ? plan::to_json(table) : plan::describe(table)) << std::flush;

@@ -24,8 +24,6 @@ std::vector<std::pair<MeshConfig, Sharding>> data_ways(const CapacityQuery& quer
   std::vector<std::pair<MeshConfig, Sharding>> ways = {{whole, Sharding::kReplicas}};
   if (coordinates == 1) return ways;
   ways.emplace_back(cut, Sharding::kZero1);
-  // A stage's units would stay gathered, and its gradients whole, until the last micro-batch.
-  if (pp > 1) return ways;
   ways.emplace_back(cut, Sharding::kZero3);
   const int64_t in_host = std::gcd(coordinates, std::max<int64_t>(1, query.ranks_per_host / tp));
   if (in_host > 1 && in_host < coordinates) {
@@ -89,7 +87,7 @@ std::string about_meshes(const CapacityQuery& query) {
       "batch      {} samples a step, micro-batches of {}\n"
       "rates      products at {:.3g} TF/s ({:.0f} % of the fastest published), {:.0f} GB/s\n"
       "           within a host, {:.0f} GB/s for each rank between hosts\n"
-      "train      pp and tp run on the CPUs of one host; not on GPUs in hanji train yet\n",
+      "train      pp and tp run on CPUs, tp within a host; not on GPUs in hanji train yet\n",
       query.model.name, query.ranks.ranks, d.name,
       std::min(query.ranks.ranks, query.ranks_per_host), query.global_batch, query.micro_batch,
       d.flops * kProductShare / 1e12, 100 * kProductShare, d.link_rate * kLinkShare / 1e9,
@@ -188,7 +186,7 @@ Status add_only(const CapacityQuery& query, MeshConfig mesh, Search& search) {
     ways.emplace_back(mesh, Sharding::kHybrid);
   } else {
     ways.emplace_back(mesh, Sharding::kZero1);
-    if (mesh.pp == 1) ways.emplace_back(mesh, Sharding::kZero3);
+    ways.emplace_back(mesh, Sharding::kZero3);
   }
   search.add(ways);
   return {};
@@ -235,6 +233,7 @@ MeshChoice choice_of(const Plan& plan) {
   choice.data = plan.config.parallel.data;
   choice.recompute = plan.config.compute.recompute;
   choice.sequence = plan.config.parallel.sequence;
+  if (!plan.config.parallel.share_memory) choice.reshard = plan.config.parallel.reshard;
   choice.rank = plan.memory;
   if (choice.mesh.pp > 1) choice.bubble = pipeline_timeline(plan, 0).bubble();
   const Prediction& p = plan.predicted;

@@ -17,7 +17,9 @@ struct MeshChoice {
   MeshConfig mesh;  ///< No degree is kAuto.
   Sharding data = Sharding::kReplicas;
   bool recompute = false;
-  bool sequence = false;         ///< parallel.sequence, on tp.
+  bool sequence = false;  ///< parallel.sequence, on tp.
+  /// Where it decides bytes: of parameters that are cut and not shared in a host's memory.
+  Reshard reshard = Reshard::kAuto;
   std::vector<MemoryLine> rank;  ///< Of the rank that needs most; categories of Capacity.
   double bubble = 0;             ///< Time beyond what the longest stage computes, over the latter.
   double seconds = 0;            ///< Of a step.
@@ -39,6 +41,11 @@ struct MeshTable {
 /// The degrees of `mesh` above 1, as --mesh takes them: "pp=2,tp=4".
 std::string to_string(const MeshConfig& mesh);
 
+/// What `hanji train` takes: "--mesh pp=2,fsdp=2 --set parallel.data=zero1".
+std::string flags_of(const MeshChoice& choice);
+/// Of them the keys with their values: "parallel.data=zero1".
+std::vector<std::string> assignments_of(const MeshChoice& choice);
+
 /// Every pp x coordinates x tp of so many ranks, dp being the coordinates.
 std::vector<MeshConfig> all_meshes(int64_t ranks);
 
@@ -50,9 +57,12 @@ void sort_meshes(std::vector<MeshChoice>& meshes);
 
 /// Prices every mesh of query.ranks ranks in pp x dp x fsdp x tp: of each the fastest of its variants that
 /// fits (gradients by all_reduce, zero1, zero3 or hsdp; with recompute and sequence parallelism or without).
+/// In stages, whose gradients are whole until the last micro-batch, zero3 and hsdp gather the parameters of
+/// a layer in each micro-batch; zero2 and whole stages would need what zero1 needs.
 ///
 /// Result  memory of a stage: its states as parallel.data cuts them, activations of the micro-batches that
-///         1F1B has in flight, workspace, the two largest units where parameters are cut.
+///         1F1B has in flight, workspace, the two largest units where parameters are cut; of stages all
+///         gradients.
 ///         Seconds: products at kProductShare of the device's fastest, element-wise bytes at the rate of
 ///         its memory, calls of tp in line; the longest stage's micro-batches and the others' first;
 ///         gradients and parameters after them, unhidden; the update. A call within a host runs at
@@ -70,7 +80,7 @@ Result<MeshTable> choose_meshes(const CapacityQuery& query,
 inline constexpr double kProductShare = 0.75;
 inline constexpr double kLinkShare = 0.78;
 
-/// A line for each mesh, beginning with the --mesh to paste; then why others are missing.
+/// A line for each mesh, which ends with the flags to paste; then why others are missing.
 std::string describe(const MeshTable& table);
 std::string to_json(const MeshTable& table);
 

@@ -120,6 +120,25 @@ TEST(ChooseMeshes, CountsTheBytesOfEachAxis) {
   EXPECT_NEAR(pp.bubble, 7.0 / 32, 0.05);
 }
 
+TEST(ChooseMeshes, StagesThatGatherPayBytesForTheMemoryOfParameters) {
+  CapacityQuery query = gpt_on("gpt:7B", "a100-80", 16, 64);
+  const MeshTable table = choose_meshes(query, MeshConfig{.pp = 2, .dp = 1, .fsdp = 8}).or_throw();
+  ASSERT_EQ(table.fitting.size(), 2u);
+  const MeshChoice &zero1 = table.fitting[0], &zero3 = table.fitting[1];
+  ASSERT_EQ(flags_of(zero1), "--mesh pp=2,fsdp=8 --set parallel.data=zero1");
+  ASSERT_EQ(flags_of(zero3),
+            "--mesh pp=2,fsdp=8 --set parallel.data=zero3 --set parallel.share_memory=false --set "
+            "parallel.reshard=micro_batch");
+  // Of parameters of 2 bytes an eighth and two layers; gradients whole in both, an eighth beside them.
+  const int64_t all = line(zero1, "parameters");
+  EXPECT_NEAR(static_cast<double>(line(zero3, "parameters")) / all, 1.0 / 8, 0.001);
+  EXPECT_NEAR(static_cast<double>(line(zero3, "buckets")) / all, 1, 0.001);
+  EXPECT_LT(line(zero3, "unsharded units"), all / 4);
+  EXPECT_LT(total_bytes(zero3.rank), total_bytes(zero1.rank));
+  // Each of 8 micro-batches gathers them twice.
+  EXPECT_NEAR(zero3.data_bytes / zero1.data_bytes, (1 + 2 * 8) / 2.0, 0.01);
+}
+
 TEST(ChooseMeshes, IsNeverSlowerOnAFasterNetworkNorSmallerInAMoreGenerousDevice) {
   CapacityQuery query = gpt_on("gpt:7B", "a100-40", 32, 64);
   const MeshTable before = choose_meshes(query).or_throw();

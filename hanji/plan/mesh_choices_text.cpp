@@ -24,15 +24,10 @@ std::string bytes_of_rank(const MeshChoice& one) {
   return amount(static_cast<double>(total_bytes(one.rank)));
 }
 
-std::string flags_of(const MeshChoice& one) {
-  return std::string(one.recompute ? "r" : " ") + (one.sequence ? "s" : " ");
-}
-
 std::string row(const MeshChoice& one) {
-  return fmt::format("{:<27} {:<6}{}{:>8}{:>7}{:>7}{:>7}{:>6.1f}{:>10.4g}\n",
-                     "--mesh " + to_string(one.mesh), name_of(one.data), flags_of(one),
-                     bytes_of_rank(one), amount(one.stage_bytes), amount(one.data_bytes),
-                     amount(one.layer_bytes), 100 * one.bubble, one.seconds);
+  return fmt::format("{:>8}{:>7}{:>7}{:>7}{:>6.1f}{:>10.4g}  {}\n", bytes_of_rank(one),
+                     amount(one.stage_bytes), amount(one.data_bytes), amount(one.layer_bytes),
+                     100 * one.bubble, one.seconds, flags_of(one));
 }
 
 std::string missing_words(const MeshTable& table) {
@@ -41,10 +36,8 @@ std::string missing_words(const MeshTable& table) {
     text += fmt::format("refused    {}: {}\n", count, why);
   }
   if (const auto& least = table.smallest) {
-    text += fmt::format("too large  {}; the least needs {} a rank: --mesh {}, {}{}{}\n",
-                        table.num_too_large, bytes_of_rank(*least), to_string(least->mesh),
-                        name_of(least->data), least->recompute ? ", recomputed" : "",
-                        least->sequence ? ", by sequence" : "");
+    text += fmt::format("too large  {}; the least needs {} a rank: {}\n", table.num_too_large,
+                        bytes_of_rank(*least), flags_of(*least));
   }
   return text;
 }
@@ -52,11 +45,12 @@ std::string missing_words(const MeshTable& table) {
 base::Json value_of(const MeshChoice& one) {
   base::Json memory = base::Json::object();
   for (const MemoryLine& line : one.rank) memory[line.category] = line.bytes;
-  return {{"mesh", to_string(one.mesh)},    {"data", name_of(one.data)},
-          {"recompute", one.recompute},     {"sequence", one.sequence},
-          {"memory", std::move(memory)},    {"rank_bytes", total_bytes(one.rank)},
-          {"stage_bytes", one.stage_bytes}, {"data_bytes", one.data_bytes},
-          {"layer_bytes", one.layer_bytes}, {"bubble", one.bubble},
+  return {{"mesh", to_string(one.mesh)},     {"data", name_of(one.data)},
+          {"reshard", name_of(one.reshard)}, {"flags", flags_of(one)},
+          {"recompute", one.recompute},      {"sequence", one.sequence},
+          {"memory", std::move(memory)},     {"rank_bytes", total_bytes(one.rank)},
+          {"stage_bytes", one.stage_bytes},  {"data_bytes", one.data_bytes},
+          {"layer_bytes", one.layer_bytes},  {"bubble", one.bubble},
           {"seconds", one.seconds}};
 }
 
@@ -71,14 +65,32 @@ std::string to_string(const MeshConfig& mesh) {
   return text.empty() ? "dp=1" : text;
 }
 
+std::vector<std::string> assignments_of(const MeshChoice& one) {
+  std::vector<std::string> assignments;
+  const auto add = [&](bool is_set, std::string_view key, std::string_view value) {
+    if (is_set) assignments.push_back(fmt::format("{}={}", key, value));
+  };
+  add(one.data != Sharding::kReplicas, "parallel.data", name_of(one.data));
+  add(one.reshard != Reshard::kAuto, "parallel.share_memory", "false");
+  add(one.reshard != Reshard::kAuto, "parallel.reshard", name_of(one.reshard));
+  add(one.recompute, "compute.recompute", "true");
+  add(one.sequence, "parallel.sequence", "true");
+  return assignments;
+}
+
+std::string flags_of(const MeshChoice& one) {
+  std::string flags = "--mesh " + to_string(one.mesh);
+  for (const std::string& assignment : assignments_of(one)) flags += " --set " + assignment;
+  return flags;
+}
+
 std::string describe(const MeshTable& table) {
   std::string text = table.about;
   text +=
       "           bytes of a rank, and those that it sends in a step over each axis\n"
-      "           (k, M, G: 10^3, 10^6, 10^9); r: --set compute.recompute=true,\n"
-      "           s: --set parallel.sequence=true; others: --set parallel.data=...\n\n";
-  text += fmt::format("{:<36}{:>8}{:>7}{:>7}{:>7}{:>6}{:>10}\n", "best first", "rank", "pp", "data",
-                      "tp", "bub %", "seconds");
+      "           (k, M, G: 10^3, 10^6, 10^9)\n\n";
+  text += fmt::format("{:>8}{:>7}{:>7}{:>7}{:>6}{:>10}  {}\n", "rank", "pp", "data", "tp", "bub %",
+                      "seconds", "best first");
   for (const MeshChoice& one : table.fitting) text += row(one);
   if (table.fitting.empty()) text += "none fits\n";
   const std::string missing = missing_words(table);

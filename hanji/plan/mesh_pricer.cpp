@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "hanji/plan/internal/families.h"
 #include "hanji/plan/internal/mesh_pricer.h"
@@ -22,20 +23,32 @@ int calls_of(const LayerFacts& layer) {
   return kCallsOfBlock + (layer.is_repeated ? kRepeatedCalls : 0);
 }
 
-/// Layers of a range, and the parameters that they read.
+/// Layers of a range, and the parameters that they read, of the first of these layers that does.
 ModelFacts layers_of(const ModelFacts& whole, layout::Range layers) {
   ModelFacts part;
   part.layers.assign(whole.layers.begin() + layers.begin, whole.layers.begin() + layers.end);
+  const auto add = [&](ParameterFacts parameter, int64_t layer) {
+    parameter.layer = layer;
+    part.parameters.push_back(std::move(parameter));
+  };
   for (const ParameterFacts& one : whole.parameters) {
-    if (layers.begin <= one.layer && one.layer < layers.end) part.parameters.push_back(one);
+    if (layers.begin <= one.layer && one.layer < layers.end) add(one, one.layer - layers.begin);
   }
-  for (const LayerFacts& layer : part.layers) {
-    for (const int64_t tied : layer.tied) {
+  for (size_t i = 0; i < part.layers.size(); ++i) {
+    for (const int64_t tied : part.layers[i].tied) {
       const ParameterFacts& parameter = whole.parameters[tied];
-      if (parameter.layer < layers.begin) part.parameters.push_back(parameter);
+      if (parameter.layer < layers.begin) add(parameter, static_cast<int64_t>(i));
     }
   }
   return part;
+}
+
+/// Makes room for the gradients that a stage adds up, in place of those of two layers; the bytes that it adds.
+int64_t whole_gradients(const CapacityQuery& query, std::vector<MemoryLine>& lines) {
+  const auto buckets = std::ranges::find(lines, "buckets", &MemoryLine::category);
+  const int64_t before =
+      std::exchange(buckets->bytes, query.widths.gradient * query.model.num_parameters);
+  return buckets->bytes - before;
 }
 
 }  // namespace
@@ -46,6 +59,7 @@ MeshChoice MeshPricer::price(const MeshConfig& mesh, Sharding data, const CutOfM
   choice.data = data;
   choice.recompute = cut.recompute;
   choice.sequence = cut.sequence;
+  if (gathers_in_stages(choice)) choice.reshard = Reshard::kMicroBatch;
   const Stages& stages = stages_of(cut);
   const int64_t samples = query_.global_batch / coordinates_of(mesh);
   const int64_t micro_batches = samples / query_.micro_batch;
@@ -132,9 +146,10 @@ void MeshPricer::add_data(const Stages& stages, int64_t micro_batches, MeshChoic
   const MeshConfig& mesh = choice.mesh;
   const auto gradients = static_cast<double>(query_.widths.gradient * elements);
   const auto parameters = static_cast<double>(query_.widths.parameter * elements);
-  const bool gathers = choice.data == Sharding::kZero3 || choice.data == Sharding::kHybrid;
-  const double within = gathers ? static_cast<double>(micro_batches) * (gradients + 2 * parameters)
-                                : gradients + parameters;
+  const auto passes = static_cast<double>(micro_batches);
+  double within = gradients + parameters;
+  if (cuts_parameters(choice.data)) within = passes * (gradients + 2 * parameters);
+  if (gathers_in_stages(choice)) within = gradients + passes * 2 * parameters;
   const double across = 2 * gradients / static_cast<double>(mesh.fsdp);
   choice.data_bytes = within * ring(mesh.fsdp) + across * ring(mesh.dp);
   choice.seconds += sum_seconds(within, {mesh.fsdp, mesh.tp}) / 2;
@@ -162,7 +177,8 @@ const MeshPricer::Stage& MeshPricer::add_memory(const Stages& stages, int64_t mi
     const auto in_flight = std::min(static_cast<int64_t>(stages.size() - i), micro_batches);
     const int64_t more = (in_flight - 1) * activation_bytes(stages[i].model, query_.micro_batch);
     std::ranges::find(lines, "activations", &MemoryLine::category)->bytes += more;
-    lines.back().bytes += std::llround(query_.slack * static_cast<double>(more));
+    const int64_t whole = gathers_in_stages(choice) ? whole_gradients(query, lines) : 0;
+    lines.back().bytes += std::llround(query_.slack * static_cast<double>(more + whole));
     if (i > 0 && total_bytes(lines) <= total_bytes(choice.rank)) continue;
     largest = i;
     choice.rank = std::move(lines);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "hanji/plan/mesh_choices.h"
@@ -8,15 +9,17 @@
 
 namespace hanji::train {
 
-/// Plans a job on every mesh of its ranks: pp x tp, the others dp or fsdp as its parallel.data cuts states.
+/// Plans a job on every mesh of its ranks: pp x tp, the others dp or fsdp by every parallel.data that cuts
+/// states, or by the job's own if it is set. Where ranks do not share parameters, stages gather them by
+/// either parallel.reshard.
 ///
-/// `load`: the job with a mesh, as --mesh takes it; "": as it is, with the ranks of its machine.
-/// `on_mesh`: called before each plan, which may time operations for seconds.
+/// `load`: the job with flags of a choice; without any as it is, with the ranks of its machine.
+/// `on_mesh`: called before each plan, which may time operations for seconds, with its flags.
 /// Result  what the plans predict; meshes that they refuse stand with the first reason.
 /// Cost    that of prepare() for each mesh.
 /// Errors  as check_job() and prepare() without a mesh.
 Result<plan::MeshTable> plan_meshes(
-    const std::function<plan::LoadedConfig(const std::string& mesh)>& load,
-    const std::function<void(const std::string& mesh)>& on_mesh);
+    const std::function<plan::LoadedConfig(const std::optional<plan::MeshChoice>& choice)>& load,
+    const std::function<void(const std::string& flags)>& on_mesh);
 
 }  // namespace hanji::train

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "hanji/plan/mesh_choices.h"
+#include "hanji/plan/shard_plan.h"
 
 namespace hanji::plan::internal {
 
@@ -49,6 +50,11 @@ class MeshPricer {
   const ModelSpec spec_;
   std::map<CutOfModel, Stages> stages_;
 };
+
+/// Whether stages gather what they compute with in each micro-batch.
+inline bool gathers_in_stages(const MeshChoice& choice) {
+  return choice.mesh.pp > 1 && cuts_parameters(choice.data);
+}
 
 /// Ranks with samples of their own, or groups of them.
 inline int64_t coordinates_of(const MeshConfig& mesh) { return mesh.dp * mesh.fsdp; }
