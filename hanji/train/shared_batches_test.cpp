@@ -3,8 +3,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <thread>
 
+#include "hanji/data/source.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/train/count_facts.h"
 #include "hanji/train/test_job_run.h"
