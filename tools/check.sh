@@ -13,7 +13,7 @@ examples    every example, alone and as ranks
 launchers   mpirun, torchrun and srun start our programs; torch.distributed's operations from Python
 stable      stable bits over many plans
 readers     a checkpoint, a trace and a curve read by Python's own readers
-pipelines   pipeline schedules against PyTorch's classes, its validation and its simulator; random jobs; bubbles
+pipelines   pipeline schedules against PyTorch's classes, its validation and its simulator; random jobs; memory; bubbles
 meshes      meshes of all axes train as one process does, in float64 and in stable bits
 python      pip's build of the Python backend in isolation; DDP, FSDP2, DTensor and a pipeline on it
 torch_suite PyTorch's own distributed tests on the Python backend
@@ -93,6 +93,8 @@ check_pipelines() {
   .venv/bin/python -B tools/pipelines.py build/dev/hanji/test/hanji_pipeline_lists
   build/dev/hanji/train/hanji_train_test --gtest_filter=RandomJobs.* --gtest_shuffle \
     --gtest_random_seed=1 --gtest_repeat=300 --gtest_brief=1
+  build/dev/hanji/train/hanji_train_test --gtest_also_run_disabled_tests \
+    --gtest_filter=CountedMemory.*LargeStages*
   build/dev/hanji/parallel/hanji_parallel_test --gtest_also_run_disabled_tests \
     --gtest_filter=PipelineTest.*IdlesAsLong*
 }

@@ -173,8 +173,10 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
                                (!model.has_gradient_slots || config.train.cuts.features > 1);
   const int64_t gradients = keeps_gradients ? model.num_parameters() * element : 0;
   const int64_t workspace = workspace_bytes(model, samples);
+  // A gradient that is added to an earlier one exists beside it.
   const bool adds = samples < part.samples && grains.count == 0;
-  lines.push_back({"workspace", adds ? workspace + gradients : std::max(workspace, gradients)});
+  const int64_t added = std::max(gradients, std::ranges::max(sizes) * element);
+  lines.push_back({"workspace", adds ? workspace + added : std::max(workspace, gradients)});
   if (!saves(plan, part.rank)) saved = 0;
   const int64_t state = 3 * saved + (part.rank == 0 ? model.buffer_bytes : 0);
   if (state > 0) lines.push_back({"checkpoint copy", std::min(state, most_copied(config.offload))});

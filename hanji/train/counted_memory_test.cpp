@@ -3,9 +3,16 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <string>
+#include <vector>
+
 #include "hanji/comm/heap.h"
 #include "hanji/compute/apply.h"
 #include "hanji/layers/model.h"
+#include "hanji/plan/rank_memory.h"
 #include "hanji/test/run_ranks.h"
 #include "hanji/train/count_facts.h"
 #include "hanji/train/loop.h"
@@ -82,6 +89,95 @@ TEST(CountedMemory, WhatIsHiddenInTheModelMovesTheMeasuredFigureAndNotThePredict
     EXPECT_NEAR(static_cast<double>(plain), static_cast<double>(predicted), 0.5e6) << name;
     EXPECT_GT(with_hidden - predicted, kHidden / 2) << "or the bar would see nothing";
   }
+}
+
+/// Stages of 50 million parameters together, in float32 201 MB.
+struct LargeStages {
+  plan::PipelineKind schedule = plan::PipelineKind::k1F1B;
+  plan::Reshard gathers = plan::Reshard::kAuto;  ///< Not auto: zero3 over two ranks of each stage.
+};
+
+plan::Plan plan_of(const LargeStages& by, const Dataset& dataset) {
+  plan::PlanInputs inputs{.data = dataset.facts()};
+  plan::Config& config = inputs.config;
+  const bool shards = by.gathers != plan::Reshard::kAuto;
+  config.run.ranks = shards ? 4 : 2;
+  config.model.layers = 4;
+  config.model.width = 1024;
+  config.model.heads = 8;
+  config.model.block = 32;
+  config.data.vocabulary = plan::VocabularyKind::kByte;
+  config.train.steps = 2;
+  config.train.global_batch = shards ? 16 : 48;
+  config.mesh.pp = 2;
+  config.pipeline.schedule = by.schedule;
+  config.pipeline.micro_batches = 8;
+  if (shards) {
+    config.parallel.data = plan::Sharding::kZero3;
+    config.parallel.share_memory = false;
+    config.parallel.reshard = by.gathers;
+  }
+  inputs.machine.usable_cores = inputs.machine.physical_cores = 4;
+  inputs.machine.available_bytes = int64_t{64} << 30;
+  inputs.kernels.gemm = plan::Gemm::kMkl;
+  inputs.kernels.attention = plan::Attention::kMath;
+  inputs.model = count_facts(config, Workload{dataset});
+  return plan::make_plan(inputs).or_throw();
+}
+
+/// By rank, while nothing is saved.
+std::vector<double> planned_peaks(const plan::Plan& plan) {
+  std::vector<double> peaks;
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    double& bytes = peaks.emplace_back();
+    for (const plan::MemoryLine& line : plan::rank_memory(plan, plan.micro_batch, rank)) {
+      if (line.category != "checkpoint copy") bytes += static_cast<double>(line.bytes);
+    }
+  }
+  return peaks;
+}
+
+std::vector<double> counted_peaks(const plan::Plan& plan, const Dataset& dataset) {
+  std::vector<double> peaks(plan.ranks);
+  test::run_ranks(plan.ranks, [&](world::World& world) {
+    compute::apply(plan.kernels, 1);
+    PrivateMemory memory(world.heap());
+    StopSignal stop = StopSignal::create().or_throw();
+    Job job = assemble(plan, world.group());
+    run_loop(job, {.plan = plan,
+                   .dataset = dataset,
+                   .memory = memory,
+                   .stop = stop,
+                   .save = [](int64_t, double) {},
+                   .before_update = [] {}});
+    peaks[world.rank()] = static_cast<double>(memory.peak_bytes());
+  });
+  return peaks;
+}
+
+// Minutes: of ./dev check pipelines.
+TEST(CountedMemory, DISABLED_OfLargeStagesIsThePlansOnEveryRank) {
+  plan::DataConfig text;
+  text.vocabulary = plan::VocabularyKind::kByte;
+  const Dataset dataset = open_dataset(text, 32, plan::kAuto).or_throw();
+  using enum plan::PipelineKind;
+  std::map<plan::PipelineKind, double> of_first;
+  for (const LargeStages by :
+       {LargeStages{k1F1B}, LargeStages{kGpipe}, LargeStages{k1F1B, plan::Reshard::kStep},
+        LargeStages{k1F1B, plan::Reshard::kMicroBatch}}) {
+    const plan::Plan plan = plan_of(by, dataset);
+    const std::vector<double> planned = planned_peaks(plan), counted = counted_peaks(plan, dataset);
+    for (int rank = 0; rank < plan.ranks; ++rank) {
+      const std::string name =
+          fmt::format("{}, reshard {}, rank {}: {:.1f} of {:.1f} MB planned", name_of(by.schedule),
+                      name_of(by.gathers), rank, counted[rank] / 1e6, planned[rank] / 1e6);
+      std::cout << name << "\n";
+      EXPECT_NEAR(counted[rank], planned[rank], std::max(0.03 * planned[rank], 16e6)) << name;
+    }
+    if (by.gathers == plan::Reshard::kAuto) of_first[by.schedule] = counted[0];
+  }
+  // GPipe has the activations of 8 micro-batches in flight on the first rank, 1F1B those of 2.
+  EXPECT_GT(of_first[kGpipe], of_first[k1F1B] + 100e6);
 }
 
 }  // namespace
