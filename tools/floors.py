@@ -27,7 +27,7 @@ FLOORS = {
 CORE = {"base", "trace", "topology", "layout", "schedule", "cost", "shm", "launch", "plan", "report"}
 EVERYTHING = {"cli", "test"}
 # A strategy whose tensors have the placements of another.
-PLACED_BY = {"axial": "tensor"}
+PLACED_BY = {"axial": "tensor", "context": "tensor"}
 # The one process that ranks are compared with must not use their sums, directly or indirectly.
 ALONE = ("hanji/train/one_process.cpp", "hanji/train/observe.cpp")
 TOGETHER = re.compile(r"hanji/(comm|shm|mesh|world|parallel/(ddp|fsdp|gradients|server))/")

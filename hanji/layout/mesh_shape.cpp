@@ -99,21 +99,31 @@ int MeshShape::data_coordinate(int rank) const {
 }
 
 std::vector<int> MeshShape::data_group(int rank) const {
-  std::vector<int> ranks = varied(rank, true);
+  std::vector<int> ranks = varied(rank, is_data_axis);
   std::ranges::sort(ranks, {}, [&](int one) { return data_coordinate(one); });
   return ranks;
 }
 
-std::vector<int> MeshShape::data_peers(int rank) const { return varied(rank, false); }
+std::vector<int> MeshShape::gradient_group(int rank) const {
+  std::vector<int> ranks = varied(rank, [](const Axis& axis) {
+    return is_data_axis(axis) || axis.name == "cp" || axis.name == "axial";
+  });
+  std::ranges::stable_sort(ranks, {}, [&](int one) { return data_coordinate(one); });
+  return ranks;
+}
 
-std::vector<int> MeshShape::varied(int rank, bool data_axes) const {
+std::vector<int> MeshShape::data_peers(int rank) const {
+  return varied(rank, [](const Axis& axis) { return !is_data_axis(axis); });
+}
+
+std::vector<int> MeshShape::varied(int rank, const std::function<bool(const Axis&)>& varies) const {
   const std::vector<int> own = coordinates(rank);
   std::vector<int> result;
   for (int other = 0; other < world_size_; ++other) {
     const std::vector<int> theirs = coordinates(other);
     bool same = true;
     for (size_t i = 0; i < axes_.size(); ++i) {
-      same = same && (own[i] == theirs[i] || is_data_axis(axes_[i]) == data_axes);
+      same = same && (own[i] == theirs[i] || varies(axes_[i]));
     }
     if (same) result.push_back(other);
   }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,9 @@ class MeshShape {
   /// One rank of each data coordinate, in their order, `rank` among them: they differ along "dp"
   /// and "fsdp" only, and sum gradients and losses.
   std::vector<int> data_group(int rank) const;
+  /// The ranks whose gradients of this rank's parameters add up, "cp" and "axial" running fastest: those of
+  /// data_group() and, of each, all that have other parts of its samples.
+  std::vector<int> gradient_group(int rank) const;
   /// The ranks of the same data coordinate, in order, `rank` among them.
   std::vector<int> data_peers(int rank) const;
 
@@ -65,8 +69,8 @@ class MeshShape {
  private:
   MeshShape(std::vector<Axis> axes, int world_size)
       : axes_(std::move(axes)), world_size_(world_size) {}
-  /// The ranks whose coordinates are those of `rank`, but for axes of data or but for the others.
-  std::vector<int> varied(int rank, bool data_axes) const;
+  /// The ranks whose coordinates are those of `rank`, but for the axes that `varies` is true of.
+  std::vector<int> varied(int rank, const std::function<bool(const Axis&)>& varies) const;
 
   std::vector<Axis> axes_;
   int world_size_ = 1;

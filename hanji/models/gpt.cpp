@@ -10,6 +10,8 @@
 
 #include "hanji/base/status.h"
 #include "hanji/models/internal/initial.h"
+#include "hanji/parallel/context/attention.h"
+#include "hanji/parallel/context/places.h"
 #include "hanji/parallel/tensor/attention.h"
 #include "hanji/parallel/tensor/blocks.h"
 #include "hanji/parallel/tensor/dropout.h"
@@ -23,6 +25,7 @@
 namespace hanji::models {
 namespace {
 
+namespace context = parallel::context;
 using compute::Weight;
 using parallel::tensor::Axis;
 using parallel::tensor::Broadcast;
@@ -262,22 +265,33 @@ GptImpl::GptImpl(const GptOptions& options)
 
 GptImpl::~GptImpl() = default;
 
+namespace {
+
+/// A prompt is whole on every rank.
+context::Places places_of(const GptOptions& o, const layers::Batch& batch) {
+  const int64_t length = batch.inputs.size(1);
+  if (!batch.targets.defined()) return {.length = length};
+  return context::places_on(o.context, length, o.context_way);
+}
+
+}  // namespace
+
 /// What one forward of one layer needs to know beside the layer's parameters. The residual stream is
-/// whole on the axis, or cut by tokens.
+/// whole on the axis, or cut by tokens. With a context axis a rank has its own tokens alone.
 template <class Placement>
 class GptImpl::Pass {
  public:
   Pass(const GptOptions& options, const Axis& rows, bool training, const layers::Batch& batch)
       : options_(options),
-        length_(batch.inputs.size(1)),
-        tokens_(rows.extents_of(length_)),
+        places_(places_of(options, batch)),
+        tokens_(rows.extents_of(places_.num_own())),
         sums_(rows.in_blocks(1)),
         dropped_(training ? options.dropout : 0.0),
         key_{batch.counters.seed, batch.counters.step, batch.positions.begin, 0},
         learns_(batch.targets.defined()) {
     if (!training || rows.num_blocks() == 1) return;
     sums_ = rows;
-    blocks_ = own_block_sizes(length_, rows);
+    blocks_ = own_block_sizes(places_.num_own(), rows);
     for (int64_t& rows_of_block : blocks_) rows_of_block *= batch.inputs.size(0);
   }
 
@@ -301,12 +315,13 @@ class GptImpl::Pass {
   };
 
   layers::Flow embed(const Parameters& p, const at::Tensor& tokens) const {
-    if (length_ > options_.block) {
+    if (places_.length > options_.block) {
       throw Error(base::invalid_argument(
-          "gpt: a sample has " + std::to_string(length_) + " tokens, the model's block is " +
+          "gpt: a sample has " + std::to_string(places_.length) + " tokens, the model's block is " +
           std::to_string(options_.block) + "; cut the sample or build a longer model"));
     }
-    const Rows found = to_stream(embedding(tokens, p.token, axis(), vocabulary_extents(options_)));
+    const at::Tensor own = context::own_tokens(tokens, 1, places_);
+    const Rows found = to_stream(embedding(own, p.token, axis(), vocabulary_extents(options_)));
     return {dropped(found + positions(p.position), key_).value()};
   }
 
@@ -324,7 +339,9 @@ class GptImpl::Pass {
     const auto qkv = column_linear(to_columns(normalise(stream, rows.ln_1)), b.qkv);
     const auto mixed = causal_attention(
         qkv, b.qkv_bias, {options_.heads, options_.attention, dropped_, key, options_.kv_heads},
-        axis());
+        axis(), [this](const at::Tensor& heads, const Weight& bias, const auto& attention) {
+          return context::causal_attention(heads, bias, attention, places_);
+        });
     stream.delta = branch(to_stream(row_linear(mixed, b.out)), rows.out_bias, key);
     stream.delta = branch(mlp(normalise(stream, rows.ln_2), b), rows.down_bias, key);
     return flow_of(std::move(stream));
@@ -406,7 +423,8 @@ class GptImpl::Pass {
   }
   /// Of the tokens that are here.
   RowParameter<Placement> positions(const Parameter<Replicated>& all) const {
-    const Typed<Replicated> used(all.weight.value.slice(0, 0, length_));
+    const Typed<Replicated> used(
+        context::own_tokens(all.weight.value.slice(0, 0, places_.length), 0, places_));
     if constexpr (kIsCut) {
       return {{parallel::tensor::cut<-2>(used, axis(), tokens_).value(), {}}};
     }
@@ -416,7 +434,13 @@ class GptImpl::Pass {
   /// Places that drop in one block: attention, and each branch where anything is dropped at all.
   int64_t num_keys() const { return dropped_ == 0 ? 1 : 3; }
   Rows dropped(const Rows& x, const compute::DropoutKey& key) const {
-    return dropped_ == 0 ? x : dropout(x, dropped_, key, axis(), tokens_);
+    if (dropped_ == 0) return x;
+    if (places_.is_cut()) {
+      const layout::Range here =
+          kIsCut ? axis().own_range(tokens_) : layout::Range{0, places_.num_own()};
+      return Rows(context::dropout(x.value(), dropped_, key, places_, here));
+    }
+    return dropout(x, dropped_, key, axis(), tokens_);
   }
 
   c10::ScalarType dtype(const Weight& weight) const {
@@ -443,7 +467,7 @@ class GptImpl::Pass {
   }
 
   const GptOptions& options_;
-  const int64_t length_;
+  const context::Places places_;
   const parallel::tensor::Extents tokens_;  ///< Of a sample, on each rank where the stream is cut.
   Axis sums_;                               ///< Over which the gradients of entered() are summed.
   parallel::tensor::Extents blocks_ = {};   ///< Of the tokens here, if they are summed in blocks.
@@ -471,9 +495,11 @@ std::vector<at::Tensor> GptImpl::layer_parameters(int64_t index) const {
 layers::LossSum GptImpl::loss(layers::Flow flow, const layers::Batch& batch) {
   const Typed<Features> logits(flow.at(0).view({-1, flow.at(0).size(-1)}));
   const auto columns = vocabulary_extents(options_);
-  const auto sum = cross_entropy_sum(logits, batch.targets.reshape({-1}), options_.axis, columns,
-                                     parameters_->head.blocks);
-  return {sum.value(), batch.num_valid};
+  const context::Places places = places_of(options_, batch);
+  const at::Tensor targets = context::own_tokens(batch.targets, 1, places).reshape({-1});
+  const auto sum =
+      cross_entropy_sum(logits, targets, options_.axis, columns, parameters_->head.blocks);
+  return {sum.value(), places.is_cut() ? targets.ge(0).sum().item<int64_t>() : batch.num_valid};
 }
 
 layout::Cut GptImpl::cut() const {

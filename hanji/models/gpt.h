@@ -7,6 +7,7 @@
 
 #include "hanji/base/kernel_choice.h"
 #include "hanji/layers/model.h"
+#include "hanji/layout/context.h"
 #include "hanji/parallel/tensor/axis.h"
 
 namespace hanji::models {
@@ -33,6 +34,9 @@ struct GptOptions {
   /// each alone, and then by the tree of grains. The bits of one sample are then those of any axis.
   int token_blocks = 1;
   std::vector<layout::Range> own_layers = {};  ///< As MakeOptions::layers.
+  /// Whose ranks have parts of the tokens of each sample with targets, and all parameters.
+  parallel::tensor::Axis context = {};
+  layout::ContextWay context_way = layout::ContextWay::kUlysses;
 };
 
 /// A pre-norm GPT: learned positions, causal attention, tanh GELU, biases everywhere but in the
@@ -42,6 +46,7 @@ struct GptOptions {
 ///         normal with deviation 0.02, and 0.02/sqrt(2 layers) for both projections into the residual
 ///         stream. They and the dropout masks are made on the CPU, and the same on every device.
 /// Order   on an axis of several ranks, layers and their backward are collectives of the axis.
+///         With `context`, flows, logits and losses are those of this rank's tokens.
 /// Layers  the embeddings; each block; the last norm with the head. The flow is the residual stream,
 ///         then the last branch and its bias, which the next norm adds on its way (under dropout the
 ///         branch has its bias already).

@@ -10,6 +10,7 @@
 #include "hanji/models/evoformer.h"
 #include "hanji/models/gpt.h"
 #include "hanji/models/resnet.h"
+#include "hanji/plan/context.h"
 #include "hanji/plan/model_family.h"
 
 namespace hanji::models {
@@ -33,7 +34,9 @@ std::shared_ptr<layers::Model> gpt(const plan::Config& config, const MakeOptions
                    .sequence = config.parallel.sequence,
                    .moves_weights = config.parallel.moves == plan::Moves::kWeights,
                    .token_blocks = static_cast<int>(config.train.cuts.tokens),
-                   .own_layers = options.layers});
+                   .own_layers = options.layers,
+                   .context = options.context,
+                   .context_way = plan::context_way(config)});
 }
 
 std::shared_ptr<layers::Model> resnet(const plan::Config& config, const MakeOptions& options) {

@@ -21,6 +21,7 @@ struct MakeOptions {
   c10::Device device = c10::kCPU;
   parallel::tensor::Axis axis =
       {};  ///< That cuts the model, by "tp" or "axial" as its family can be.
+  parallel::tensor::Axis context = {};  ///< "cp", whose ranks have parts of each sample's tokens.
   /// The layers that will run here; what only other layers read has its sizes, and no memory. Empty: all.
   std::vector<layout::Range> layers = {};
 };

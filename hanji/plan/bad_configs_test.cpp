@@ -121,8 +121,7 @@ BadConfigs cuts() {
       {"a model cut in every way",
        "[mesh]\npp = 2\ncp = 2\ntp = 2\naxial = 1\n",
        {{"mesh.axial=2", "--set"}},
-       {"run.toml:3:1: mesh.cp is 2, but model.preset = char is not cut by cp; remove mesh.cp",
-        "run.toml:3:1: mesh.pp = 2 has whole layers in its stages, but mesh.cp is 2; remove "
+       {"run.toml:3:1: mesh.pp = 2 has whole layers in its stages, but mesh.cp is 2; remove "
         "mesh.cp",
         "--set: mesh.axial is 2, but model.preset = char is not cut by axial; remove mesh.axial, "
         "or set a preset of evoformer-tiny, evoformer-demo, evoformer-af2, pairformer, pairmixer",
@@ -131,6 +130,36 @@ BadConfigs cuts() {
         "them",
         "--set: mesh.pp = 2 has whole layers in its stages, but mesh.axial is 2; remove "
         "mesh.axial"}},
+      {"tokens cut among more ranks than heads",
+       "[mesh]\ncp = 5\n[parallel]\ncontext = \"ulysses\"\n",
+       {},
+       {"run.toml:2:1: mesh.cp is 5, but a rank has whole heads and model.heads is 4; set mesh.cp "
+        "= "
+        "4 or less"}},
+      {"tokens in a ring, for stable bits and dropped weights",
+       "[model]\ndropout = 0.1\n[train]\nbits = \"stable\"\n[parallel]\ncontext = \"ring\"\n"
+       "data = \"server\"\n[mesh]\ncp = 2\n",
+       {},
+       {"run.toml:2:1: mesh.cp = 2 merges parts of a softmax in a ring, which drops no weights, "
+        "but "
+        "model.dropout is 0.1; set model.dropout = 0, or parallel.context = \"ulysses\"",
+        "run.toml:4:1: mesh.cp = 2 merges parts of a softmax in an order that follows the ranks, "
+        "but train.bits is stable; set train.bits = \"run\", or remove mesh.cp",
+        "run.toml:7:1: mesh.cp = 2 adds up terms of a gradient on several ranks, but parallel.data "
+        "= server pushes whole ones; set parallel.data = \"zero1\""}},
+      {"tokens and heads that two axes do not share evenly",
+       "[model]\nblock = 63\n[mesh]\ncp = 2\ntp = 3\n",
+       {},
+       {"run.toml:2:1: mesh.cp = 2 with mesh.tp = 3 gives every rank as many tokens, but "
+        "model.block "
+        "is 63; set model.block = 64",
+        "run.toml:4:1: mesh.cp = 2 with mesh.tp = 3 gives every rank of tp as many heads, but "
+        "model.heads is 4; set mesh.tp = 2 or 4"}},
+      {"a way to attend for one rank",
+       "[parallel]\ncontext = \"ring\"\n",
+       {},
+       {"run.toml:2:1: parallel.context = ring is how the ranks of mesh.cp attend, which is 1; set "
+        "mesh.cp, or remove parallel.context"}},
       {"what stages are not trained with",
        "[train]\nbits = \"stable\"\n[mesh]\npp = 2\n[parallel]\ndata = \"server\"\n[pipeline]\n"
        "schedule = \"zbh1\"\nvirtual_stages = 2\ncut = [1.5]\n[comm]\nengine = \"gloo\"\n",
@@ -255,7 +284,9 @@ BadConfigs degrees() {
        "[parallel]\ndata = \"hsdp\"\n[mesh]\npp = 65536\ndp = 65536\nfsdp = 16\ncp = "
        "65536\ntp = 65536\naxial = 65536\n",
        {},
-       {"run.toml:7:1: mesh.cp is 65536, but model.preset = char is not cut by cp; remove mesh.cp",
+       {"run.toml:7:1: mesh.cp is 65536, but a rank has 2 or more tokens and model.block is 64; "
+        "set "
+        "mesh.cp = 32 or less",
         "run.toml:7:1: mesh.pp = 65536 has whole layers in its stages, but mesh.cp is 65536; "
         "remove "
         "mesh.cp",

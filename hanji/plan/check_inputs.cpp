@@ -110,11 +110,12 @@ std::vector<Status> check_axes(const Plan& plan) {
     const int inner = plan.ranks / plan.mesh.degree("pp") / plan.mesh.num_data_coordinates();
     found.push_back(group_on_one_host(plan, "tp", inner));
   }
-  if (plan.mesh.degree("axial") > 1) {
+  for (const char* axis : {"cp", "axial"}) {
+    if (plan.mesh.degree(axis) == 1) continue;
     found.push_back(base::unsupported(fmt::format(
-        "mesh.axial = {} moves activations through the memory of one host, but the ranks are on {} "
-        "hosts; start all ranks on one host, or remove mesh.axial",
-        plan.mesh.degree("axial"), plan.hosts.ranks.size())));
+        "mesh.{} = {} moves activations through the memory of one host, but the ranks are on {} "
+        "hosts; start all ranks on one host, or remove mesh.{}",
+        axis, plan.mesh.degree(axis), plan.hosts.ranks.size(), axis)));
   }
   return found;
 }

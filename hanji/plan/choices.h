@@ -7,6 +7,7 @@
 
 #include "hanji/base/kernel_choice.h"
 #include "hanji/layout/axial.h"
+#include "hanji/layout/context.h"
 #include "hanji/schedule/pipeline_schedule.h"
 
 namespace hanji::plan {
@@ -118,6 +119,10 @@ enum class Reshard : uint8_t {
 };
 template <>
 inline constexpr auto kWords<Reshard> = words("auto", "step", "micro_batch");
+
+using layout::ContextWay;
+template <>
+inline constexpr auto kWords<ContextWay> = layout::kContextWayNames;
 
 enum class Engine : uint8_t { kAuto, kShm, kGloo, kMpi, kHierarchical, kNccl };
 template <>

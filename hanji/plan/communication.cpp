@@ -40,7 +40,7 @@ class Communication {
       : chooser_(facts.rates, facts.algorithms),
         ranks_(static_cast<int>(facts.shares.size())),
         ranks_on_host_(facts.ranks_on_host),
-        cut_(facts.cut * facts.axial),
+        cut_(facts.cut * facts.terms),
         hosts_(std::move(hosts)),
         hosted_(hosts_, chooser_),
         prediction_(prediction) {}
@@ -76,19 +76,21 @@ class Communication {
   void add_layer_call(const LayerCall& call, int64_t samples) {
     std::vector<int64_t> counts;
     for (const Amount& count : call.counts) counts.push_back(count.of(samples));
-    if (call.blocks > 1) return add_sum_of_blocks(call.blocks, call.dtype, counts[0]);
+    const int ranks = call.ranks > 0 ? static_cast<int>(call.ranks) : cut_;
+    const int groups = cut_ / ranks;
+    if (call.blocks > 1) return add_sum_of_blocks(call.blocks, call.dtype, counts[0], groups);
     ++prediction_.collectives_per_step;
     cost::Query query{.routine = call.routine,
                       .element_bytes = static_cast<int64_t>(base::size_of(call.dtype)),
-                      .ranks = cut_,
+                      .ranks = ranks,
                       .count = std::reduce(counts.begin(), counts.end()),
                       .dtype = call.dtype};
     if (counts.size() > 1) query.counts = std::move(counts);
     const bool all_reduce = call.routine == Routine::kAllReduce;
-    const auto& chosen = all_reduce
-                             ? chooser_.select(call.routine, call.op, call.dtype, cut_, query.count)
-                             : chooser_.select(query);
-    prediction_.transfer_seconds += add_bytes(list_of(chosen, Lies::kPrivate), call.dtype);
+    const auto& chosen =
+        all_reduce ? chooser_.select(call.routine, call.op, call.dtype, ranks, query.count)
+                   : chooser_.select(query);
+    prediction_.transfer_seconds += add_bytes(list_of(chosen, Lies::kPrivate), call.dtype, groups);
   }
 
   /// Of `groups` groups at once of ranks that cut the model, of the blocks in which each computes its part.
@@ -390,10 +392,10 @@ void add_group(const Prediction& group, bool first, int64_t times, Prediction& s
   if (first) sum.collectives_per_step = group.collectives_per_step;
 }
 
-/// Every rank of axial has a term of each gradient and loss, as if it were a data coordinate.
-StepFacts summed_over_axial(StepFacts facts) {
+/// Every rank of cp or axial has a term of each gradient and loss, as if it were a data coordinate.
+StepFacts summed_over_terms(StepFacts facts) {
   std::vector<DataShare> each;
-  for (const DataShare& share : facts.shares) each.insert(each.end(), facts.axial, share);
+  for (const DataShare& share : facts.shares) each.insert(each.end(), facts.terms, share);
   facts.shares = std::move(each);
   return facts;
 }
@@ -498,9 +500,9 @@ Prediction calls_of_peers(const StepFacts& facts, const DataShare& share) {
   const std::vector<int> peers = facts.mesh.data_peers(facts.mesh.data_group(0)[data_coordinate]);
   const HostLayout hosts = hosts_of(facts.hosts, peers);
   Communication calls(facts, hosts, group);
-  if (facts.cut * facts.axial > 1) add_layer_calls(facts, share, calls, group);
+  if (facts.cut * facts.terms > 1) add_layer_calls(facts, share, calls, group);
   group.layer_bytes_per_step = group.wire_bytes_per_step;
-  const size_t stages = std::max<size_t>(1, facts.pipeline.ranks.size());
+  const size_t stages = facts.terms * std::max<size_t>(1, facts.pipeline.ranks.size());
   if (facts.cut > 1 && facts.blocks > 1) {
     calls.add_sum_of_blocks(facts.blocks, DType::kFloat64, 1, static_cast<int>(stages));
   } else if (facts.cut > 1) {
@@ -519,8 +521,7 @@ Prediction calls_of_peers(const StepFacts& facts, const DataShare& share) {
 std::vector<GradientCall> predict_communication(const StepFacts& facts, Prediction& prediction) {
   const auto peers = facts.ranks / std::ssize(facts.shares);
   Prediction in_coordinates, between;
-  auto gradients = facts.axial > 1 ? add_data_groups(summed_over_axial(facts), 1, between)
-                                   : add_data_groups(facts, peers, between);
+  auto gradients = add_data_groups(summed_over_terms(facts), peers / facts.terms, between);
   for (size_t i = 0; peers > 1 && i < facts.shares.size(); ++i) {
     const Prediction one = calls_of_peers(facts, facts.shares[i]);
     add_group(one, i == 0, 1, in_coordinates);

@@ -262,7 +262,7 @@ std::vector<std::string_view> presets_cut_by(std::string_view axis) {
 /// The most ranks of an axis.
 int64_t most_ranks(const Config& c, std::string_view axis) {
   const ModelFamily& family = family_of(c.model);
-  return is_cut_by(family, axis) ? family.parts(c).count : base::kMaxRanks;
+  return is_cut_by(family, axis) ? family.parts(c, axis).most_ranks() : base::kMaxRanks;
 }
 
 /// The degrees nearest to that of `one` with which the mesh has all `ranks`, `others` of them along the
@@ -277,17 +277,18 @@ std::vector<int64_t> nearest_degrees(const Config& c, const AxisKey& one, int64_
 
 /// Of an axis that has more ranks than the model has parts.
 void check_parts(const Config& c, const AxisKey& one, Found& found) {
-  const ModelParts parts = family_of(c.model).parts(c);
+  const ModelParts parts = family_of(c.model).parts(c, one.axis);
   const int64_t degree = c.mesh.*one.degree;
-  if (degree <= parts.count) return;
+  if (degree <= parts.most_ranks()) return;
   const int64_t ranks = ranks_of(c), product = degree_product(c);
-  std::string fit = fmt::format("{} or less", parts.count);
+  std::string fit = fmt::format("{} or less", parts.most_ranks());
   if (ranks != kAuto && product <= base::kMaxRanks) {
     const auto nearest = nearest_degrees(c, one, ranks, product / degree);
     if (!nearest.empty()) fit = fmt::format("{}", fmt::join(nearest, " or "));
   }
   found.push_back({{one.key, parts.key, "model.preset"},
-                   fmt::format("{} is {}, but a rank has whole {} and {} is {}", one.key, degree,
+                   fmt::format("{} is {}, but a rank has {} {} and {} is {}", one.key, degree,
+                               parts.each > 1 ? fmt::format("{} or more", parts.each) : "whole",
                                parts.name, parts.key, parts.count),
                    fmt::format("set {} = {}", one.key, fit)});
 }
@@ -450,6 +451,7 @@ void check_mesh(const Config& c, std::span<const std::string_view> cut_axes, Fou
   check_cut_axes(c, cut_axes, found);
   check_cut_model(c, found);
   check_axial(c, found);
+  check_context(c, found);
   check_stages(c, found);
   if (!cuts_states(c.parallel.data) && c.mesh.fsdp != kAuto && c.mesh.fsdp > 1) {
     found.push_back(

@@ -2,9 +2,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "hanji/base/limits.h"
 #include "hanji/base/units.h"
+#include "hanji/plan/context.h"
 #include "hanji/plan/gathers.h"
 #include "hanji/plan/memory_bars.h"
 #include "hanji/plan/model_family.h"
@@ -363,6 +365,31 @@ std::string describe_axial(const Plan& plan) {
       name_of(plan.config.parallel.triangle));
 }
 
+/// "each of 2 ranks has 128 of the 256 tokens of a sample and all parameters; attention by ulysses: 1.2 ms a
+/// layer and micro-batch; ring takes 1.9 ms".
+std::string describe_context(const Plan& plan) {
+  const ContextWay way = plan.config.parallel.context;
+  const int ranks = plan.mesh.degree("cp");
+  const int64_t tokens = plan.config.model.block;
+  std::vector<int64_t> each = layout::context_extents(tokens, ranks, way);
+  std::ranges::sort(each, std::greater());
+  each.erase(std::unique(each.begin(), each.end()), each.end());
+  std::string text = fmt::format(
+      "each of {} ranks has {} of the {} tokens of a sample and all parameters; attention by {}",
+      ranks, fmt::join(each, " or "), tokens, name_of(way));
+  const auto costs = compare_context(plan);
+  for (const ContextWay named :
+       {way, way == ContextWay::kRing ? ContextWay::kUlysses : ContextWay::kRing}) {
+    const auto found = std::ranges::find(costs, named, &ContextCost::way);
+    if (found == costs.end()) continue;
+    text +=
+        named == way
+            ? fmt::format(": {} a layer of a micro-batch", base::format_seconds(found->seconds()))
+            : fmt::format("; {} takes {}", name_of(named), base::format_seconds(found->seconds()));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string describe(const Plan& plan) {
@@ -382,6 +409,7 @@ std::string describe(const Plan& plan) {
   if (const auto moves = compare_moves(plan)) {
     out += paragraph("tp", describe_moves(plan.config.parallel.moves, *moves));
   }
+  if (plan.mesh.degree("cp") > 1) out += paragraph("cp", describe_context(plan));
   if (plan.mesh.degree("axial") > 1) out += paragraph("axial", describe_axial(plan));
   out += paragraph("sums", describe_sums(plan));
   if (plan.mesh.degree("pp") > 1) out += describe_pipeline(plan);

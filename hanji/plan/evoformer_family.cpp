@@ -37,7 +37,7 @@ std::span<const KeyDefault> pair_defaults(Pairs task) {
 constexpr std::array<std::string_view, 1> kEvoformerAxes = {"axial"};
 
 /// Rows of pairs, and sequences where there are any.
-ModelParts parts_of_pairs(const Config& config) {
+ModelParts parts_of_pairs(const Config& config, std::string_view /*axis*/) {
   const DataConfig& data = config.data;
   if (data.pairs == Pairs::kContacts && data.sequences < data.residues) {
     return {"sequences", "data.sequences", data.sequences};

@@ -4,7 +4,9 @@
 #include <array>
 #include <cmath>
 
+#include "hanji/layout/context.h"
 #include "hanji/layout/placement.h"
+#include "hanji/plan/context.h"
 #include "hanji/plan/internal/families.h"
 #include "hanji/plan/memory.h"
 #include "hanji/plan/model_spec.h"
@@ -16,7 +18,7 @@ constexpr std::array<std::string_view, 4> kPresets = {"nano", "char", "baby", "g
 constexpr std::array<std::string_view, 8> kKeys = {
     "model.layers", "model.heads",      "model.kv_heads", "model.width",
     "model.block",  "model.vocabulary", "model.dropout",  "model.tied"};
-constexpr std::array<std::string_view, 1> kCutAxes = {"tp"};
+constexpr std::array<std::string_view, 2> kCutAxes = {"tp", "cp"};
 constexpr std::array kPrecisions = {Precision::kFloat32, Precision::kBFloat16, Precision::kFloat64};
 
 constexpr int64_t kTokenBytes = 8;
@@ -40,9 +42,15 @@ void resolve_sizes(ModelConfig& model) {
 /// Columns of hidden features or vocabulary that one block has at least.
 constexpr int64_t kBlockColumns = 16;
 
-/// Queries share the keys and values of their group, which no rank parts.
-ModelParts parts_of(const Config& config) {
+/// By tp, queries share the keys and values of their group, which no rank parts. By cp, Ulysses repeats
+/// these, and a rank of a ring has two ranges of tokens.
+ModelParts parts_of(const Config& config, std::string_view axis) {
   const ModelSpec model = resolve_model(config.model);
+  if (axis == "cp") {
+    const bool rings = context_way(config) == ContextWay::kRing;
+    if (rings) return {"tokens", "model.block", model.block, 2};
+    return {"heads", "model.heads", model.heads};
+  }
   if (model.kv_heads > 0) return {"heads", "model.kv_heads", model.kv_heads};
   return {"heads", "model.heads", model.heads};
 }
@@ -65,7 +73,7 @@ std::vector<Contradiction> check_sizes(const Config& config) {
                                  model.heads, model.kv_heads),
                      fmt::format("set model.kv_heads = {}", divisor)});
   }
-  const auto [name, key, heads] = parts_of(config);
+  const auto [name, key, heads, each] = parts_of(config, "tp");
   // The data decides on a vocabulary that is left open, and its blocks are checked when it has.
   const bool has_vocabulary = config.model.vocabulary != kAuto;
   const int64_t vocabulary = has_vocabulary ? model.vocabulary : kBlockColumns * heads;
@@ -107,7 +115,8 @@ struct OwnSizes {
   int64_t kv_heads = 0;   ///< As AttentionFacts.
   int64_t attention = 1;  ///< Features of its heads.
   int64_t keys = 1;       ///< Of its keys, or values.
-  int64_t rows = 1;       ///< Of a sample's tokens in the residual stream,
+  int64_t tokens = 1;     ///< Of a sample.
+  int64_t rows = 1;       ///< Of these in the residual stream,
   int64_t mlp_rows = 1;   ///< in the MLP, and
   int64_t hidden = 1;     ///< features of these in the MLP.
   int64_t vocabulary = 1;
@@ -127,6 +136,7 @@ OwnSizes own_sizes(const ModelSpec& m, FeatureCut cut) {
     return largest;
   };
   const bool by_rows = cut.moves == Moves::kWeights;
+  const int64_t tokens = layout::context_extents(m.block, cut.context, cut.way)[0];
   const int64_t columns = cut.blocks > 1 ? kBlockColumns : 1;
   const int64_t size = m.width / m.heads;
   const int64_t kv_heads = most(m.kv_heads > 0 ? m.kv_heads : m.heads, 1);
@@ -135,8 +145,9 @@ OwnSizes own_sizes(const ModelSpec& m, FeatureCut cut) {
           .kv_heads = m.kv_heads > 0 ? kv_heads : 0,
           .attention = heads * size,
           .keys = kv_heads * size,
-          .rows = cut.sequence ? most(m.block, 1) : m.block,
-          .mlp_rows = by_rows ? most(m.block, 1) : m.block,
+          .tokens = tokens,
+          .rows = cut.sequence ? most(tokens, 1) : tokens,
+          .mlp_rows = by_rows ? most(tokens, 1) : tokens,
           .hidden = by_rows ? 4 * m.width : most(4 * m.width, columns),
           .vocabulary = most(m.vocabulary, columns)};
 }
@@ -149,10 +160,12 @@ double own_share(std::string_view tensor, const ModelSpec& m, const OwnSizes& ow
   if (tensor == "layer.up" || tensor == "layer.gelu") {
     return ratio(own.hidden * own.mlp_rows, 4 * m.width * m.block);
   }
-  if (tensor == "logits" || tensor == "head.cast") return ratio(own.vocabulary, m.vocabulary);
-  if (tensor.ends_with("norm.output")) return 1;  // gathered for the product, and kept so
+  const double here = ratio(own.tokens, m.block);
+  if (tensor == "logits" || tensor == "head.cast")
+    return here * ratio(own.vocabulary, m.vocabulary);
+  if (tensor.ends_with("norm.output")) return here;  // gathered for the product, and kept so
   const bool of_heads = tensor.starts_with("layer.") && tensor != "layer.branch_masks";
-  return of_heads ? ratio(own.heads, m.heads) : ratio(own.rows, m.block);
+  return of_heads ? here * ratio(own.heads, m.heads) : ratio(own.rows, m.block);
 }
 
 constexpr std::array<std::string_view, 1> kEmbeddingRows = {"embedding."};
@@ -180,7 +193,7 @@ Amount kept_by(const ModelSpec& m, const ActivationOptions& options, const OwnSi
 
 LayerFacts embeddings(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
   return {.name = "embeddings",
-          .rows = {{OperationKind::kEmbedding, m.block, m.width, own.vocabulary}},
+          .rows = {{OperationKind::kEmbedding, own.tokens, m.width, own.vocabulary}},
           .kept = kept_by(m, options, own, kEmbeddingRows, 1),
           .backward = {}};
 }
@@ -209,17 +222,38 @@ Amount block_workspace(const ModelSpec& m, const ActivationOptions& options, con
   return bytes;
 }
 
-LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
-  const auto rows = static_cast<double>(m.block), mlp_rows = static_cast<double>(own.mlp_rows);
+/// Of all tokens under Ulysses the rank's heads; of a ring as much of the triangle as each rank multiplies.
+AttentionFacts attention_of(const ModelSpec& m, const OwnSizes& own, FeatureCut cut) {
+  const int64_t size = m.width / m.heads;
+  if (cut.context == 1) return {own.heads, m.block, m.block, size, own.kv_heads};
+  const layout::ContextAttention attention{.tokens = m.block,
+                                           .heads = own.heads,
+                                           .kv_heads = own.kv_heads > 0 ? own.kv_heads : own.heads,
+                                           .width = size,
+                                           .ranks = cut.context};
+  if (cut.way != ContextWay::kRing) {
+    const int64_t heads = layout::context_heads(attention)[0];
+    const int64_t kv_heads = attention.kv_heads * layout::context_repeats(attention);
+    return {heads, m.block, m.block, size, heads / (own.heads / kv_heads)};
+  }
+  const int64_t heads = std::max<int64_t>(1, own.heads / cut.context);
+  const double share = static_cast<double>(own.heads) / static_cast<double>(heads * cut.context);
+  const int64_t rows = std::llround(std::sqrt(share) * static_cast<double>(m.block));
+  return {heads, rows, rows, size, 0};
+}
+
+LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own,
+                 FeatureCut cut) {
+  const auto rows = static_cast<double>(own.tokens), mlp_rows = static_cast<double>(own.mlp_rows);
   const int64_t c = m.width;
-  const int64_t of_norms = own.rows * 4 * c, of_qkv = m.block * (own.attention + 2 * own.keys),
+  const int64_t of_norms = own.rows * 4 * c, of_qkv = own.tokens * (own.attention + 2 * own.keys),
                 of_gelu = own.mlp_rows * own.hidden;
   return {.name = "block",
           .products = {{rows, own.attention + 2 * own.keys, c},
                        {rows, c, own.attention},
                        {mlp_rows, own.hidden, c},
                        {mlp_rows, c, own.hidden}},
-          .attention = AttentionFacts{own.heads, m.block, m.block, c / m.heads, own.kv_heads},
+          .attention = attention_of(m, own, cut),
           .rows = {{OperationKind::kNorm, own.rows, c, 1, 2},
                    {OperationKind::kGelu, own.mlp_rows, own.hidden}},
           .elementwise_bytes =
@@ -232,9 +266,9 @@ LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const Own
 
 LayerFacts head(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
   return {.name = "head",
-          .products = {{static_cast<double>(m.block), own.vocabulary, m.width}},
+          .products = {{static_cast<double>(own.tokens), own.vocabulary, m.width}},
           .rows = {{OperationKind::kNorm, own.rows, m.width},
-                   {OperationKind::kLoss, m.block, own.vocabulary}},
+                   {OperationKind::kLoss, own.tokens, own.vocabulary}},
           .kept = head_kept(m, options, own),
           .backward = amount_of(
               options, [&](const auto& samples) { return workspace_in_head(m, samples); })};
@@ -278,7 +312,9 @@ ModelFacts facts_of(const Config& config) {
                    {.degree = static_cast<int>(config.mesh.tp),
                     .blocks = static_cast<int>(config.train.cuts.features),
                     .sequence = config.parallel.sequence,
-                    .moves = config.parallel.moves});
+                    .moves = config.parallel.moves,
+                    .context = static_cast<int>(config.mesh.cp),
+                    .way = context_way(config)});
 }
 
 std::vector<cost::LinearRegion> mlp_of(const Config& config, int64_t samples) {
@@ -306,7 +342,7 @@ ModelFacts gpt_facts(const ModelSpec& m, const ActivationOptions& options, Featu
                    .targets_per_sample = m.block,
                    .sample_bytes = 2 * m.block * kTokenBytes,
                    .has_gradient_slots = true};
-  const LayerFacts one = block(m, options, own);
+  const LayerFacts one = block(m, options, own, cut);
   for (int64_t i = 0; i < m.layers; ++i) {
     facts.layers.push_back(one);
     facts.layers.back().name = fmt::format("block {}", i);

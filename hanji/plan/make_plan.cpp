@@ -8,6 +8,7 @@
 #include "hanji/base/limits.h"
 #include "hanji/base/units.h"
 #include "hanji/layout/split.h"
+#include "hanji/plan/context.h"
 #include "hanji/plan/gathers.h"
 #include "hanji/plan/internal/check_inputs.h"
 #include "hanji/plan/internal/json_fields.h"
@@ -275,6 +276,7 @@ void Planner::resolve_config() {
   c.run.ranks = plan_.ranks;
   for (const AxisKey& one : kAxisKeys) c.mesh.*one.degree = plan_.mesh.degree(one.axis);
   // The model was counted so, unless the configuration says otherwise.
+  if (c.mesh.cp > 1) c.parallel.context = context_way(c);
   if (c.mesh.tp > 1 && c.parallel.moves == Moves::kAuto) c.parallel.moves = Moves::kActivations;
   if (cuts_parameters(c.parallel.data)) c.parallel.reshard = reshard_of(plan_);
   c.train.micro_batch = plan_.micro_batch;
@@ -339,7 +341,7 @@ Result<Plan> Planner::plan() {
                              .shares = plan_.shares,
                              .ranks = plan_.ranks,
                              .cut = plan_.mesh.degree("tp"),
-                             .axial = plan_.mesh.degree("axial"),
+                             .terms = plan_.mesh.degree("cp") * plan_.mesh.degree("axial"),
                              .blocks = static_cast<int>(plan_.config.train.cuts.features),
                              .ranks_on_host = ranks_on_host(),
                              .micro_batch = plan_.micro_batch,

@@ -20,6 +20,7 @@ using testing::HasSubstr;
 /// Ranks that each have the whole model, whatever the axis.
 PlanInputs on_a_mesh(const MeshConfig& mesh, Sharding data = Sharding::kReplicas) {
   PlanInputs inputs = two_cores();
+  if (mesh.tp > 1) inputs.model = made(inputs).model;
   inputs.config.mesh = mesh;
   inputs.config.parallel.data = data;
   inputs.cut_axes = layout::kAxisNames;
@@ -41,7 +42,7 @@ TEST(MakePlanOnAMesh, SharesBelongToDataCoordinates) {
 }
 
 TEST(MakePlanOnAMesh, ASplitGivesEachDataCoordinateAShare) {
-  PlanInputs inputs = on_a_mesh({.cp = 3});
+  PlanInputs inputs = on_a_mesh({.axial = 3});
   inputs.config.train.split = {3, 1};
   const Plan plan = made(inputs);
   EXPECT_EQ(plan.ranks, 6);
@@ -54,25 +55,28 @@ TEST(MakePlanOnAMesh, TokensAreCountedOncePerDataCoordinate) {
   };
   PlanInputs alone = on_a_mesh({});
   alone.config.run.ranks = 2;
-  PlanInputs cut = on_a_mesh({.cp = 2});
+  PlanInputs four = on_a_mesh({});
+  four.config.run.ranks = 4;
+  PlanInputs cut = on_a_mesh({.axial = 2});
   cut.config.run.ranks = 4;
   EXPECT_NEAR(tokens(made(cut)), tokens(made(alone)), 1e-6);
   // All_reduces of two numbers of 8 bytes, in two groups of two ranks, tell who was told to stop.
   constexpr int64_t kStops = 2 * 2 * 2 * 8;
   EXPECT_EQ(made(cut).predicted.wire_bytes_per_step,
-            2 * made(alone).predicted.wire_bytes_per_step + kStops)
-      << "each of two groups sums its gradients";
+            made(four).predicted.wire_bytes_per_step + kStops)
+      << "all ranks have terms of all gradients";
   EXPECT_EQ(made(cut).predicted.collectives_per_step,
             made(alone).predicted.collectives_per_step + 1);
 }
 
 TEST(MakePlanOnAMesh, StableGrainsAreOwnedByDataCoordinates) {
-  PlanInputs inputs = on_a_mesh({.fsdp = 3, .cp = 4}, Sharding::kZero2);
+  PlanInputs inputs = on_a_mesh({.fsdp = 3, .tp = 4}, Sharding::kZero2);
+  inputs.config.train.cuts.features = 4;
   inputs.config.train.bits = Bits::kStable;
   inputs.config.run.ranks = 12;
   const Plan plan = made(inputs);
   EXPECT_THAT(plan.mesh.axes(),
-              ElementsAre(layout::Axis{"dp", 1}, layout::Axis{"fsdp", 3}, layout::Axis{"cp", 4}));
+              ElementsAre(layout::Axis{"dp", 1}, layout::Axis{"fsdp", 3}, layout::Axis{"tp", 4}));
   EXPECT_EQ(stable_grains(plan).owners.size(), 3u);
   EXPECT_EQ(gradient_buffers(plan).size(), 3u);
   EXPECT_EQ(shards_of(plan)->ranks, 3);
@@ -89,11 +93,11 @@ TEST(MakePlanOnAMesh, RanksFillTheCoresByWholeDataCoordinates) {
 }
 
 TEST(MakePlanOnAMesh, InnerAxesLieWithinAHost) {
-  PlanInputs inputs = on_a_mesh({.cp = 2}, Sharding::kHybrid);
+  PlanInputs inputs = on_a_mesh({.tp = 2}, Sharding::kHybrid);
   inputs.config.run.ranks = 8;
   inputs.ranks_per_host = {4, 4};
   EXPECT_THAT(made(inputs).mesh.axes(),
-              ElementsAre(layout::Axis{"dp", 2}, layout::Axis{"fsdp", 2}, layout::Axis{"cp", 2}));
+              ElementsAre(layout::Axis{"dp", 2}, layout::Axis{"fsdp", 2}, layout::Axis{"tp", 2}));
   inputs.config.mesh.fsdp = 4;
   EXPECT_THAT(
       make_plan(inputs).status().message(),
@@ -313,10 +317,11 @@ TEST(MakePlanOfACutModel, SaysWhatItsMlpsMoveAndWhatTheOtherWouldTake) {
 }
 
 TEST(MakePlanOnAMesh, AModelThatNothingCutsIsRefusedByTheAxis) {
-  PlanInputs inputs = on_a_mesh({.cp = 2});
+  PlanInputs inputs = on_a_mesh({.axial = 2});
   inputs.cut_axes = {};
   EXPECT_THAT(make_plan(inputs).status().message(),
-              HasSubstr("mesh.cp is 2, but model.preset = char is not cut by cp; remove mesh.cp"));
+              HasSubstr("mesh.axial is 2, but model.preset = char is not cut by axial; remove "
+                        "mesh.axial"));
 }
 
 }  // namespace

@@ -64,6 +64,7 @@ struct LayerCall {
   DType dtype = DType::kFloat32;
   /// Elements, not bytes: of each rank's part where parts move; one where all have as many.
   std::vector<Amount> counts = {};
+  int64_t ranks = 0;   ///< That make it; 0: all that cut the layer.
   int64_t blocks = 1;  ///< Of a tree reduction: whose partial sums it adds.
   bool operator==(const LayerCall&) const = default;
 };

@@ -36,6 +36,7 @@ Json to_value(const LayerFacts& layer) {
     if (one.routine == schedule::Routine::kTreeReduce) call.push_back(one.blocks);
     for (const Amount& count : one.counts) call.push_back(to_value(count));
   }
+  for (const LayerCall& one : layer.calls) json["call_ranks"].push_back(one.ranks);
   for (const Amount& one : layer.copied) json["copied"].push_back(to_value(one));
   if (!layer.tied.empty()) json["tied"] = layer.tied;
   if (layer.for_weights) json["for_weights"] = to_value(*layer.for_weights);
@@ -127,6 +128,13 @@ LayerFacts read_layer(JsonFields& fields) {
   if (!fields.has("calls")) return layer;
   for (const Json& one : fields.list("calls", kMaxTensors)) {
     layer.calls.push_back(read_call(fields, one));
+  }
+  if (fields.has("call_ranks")) {  // not of older facts
+    const Json& ranks = fields.list("call_ranks", kMaxTensors);
+    const auto numbers = read_numbers(fields, ranks, "call_ranks", layer.calls.size(), 0);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      layer.calls[i].ranks = static_cast<int64_t>(numbers[i]);
+    }
   }
   return layer;
 }

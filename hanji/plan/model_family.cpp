@@ -60,7 +60,8 @@ ModelConfig with_vocabulary(ModelConfig model, int64_t of_data) {
 }
 
 bool needs_counting(const Config& config) {
-  return family_of(config.model).facts == nullptr || config.mesh.tp > 1 || config.mesh.pp > 1;
+  return family_of(config.model).facts == nullptr || config.mesh.tp > 1 || config.mesh.pp > 1 ||
+         config.mesh.cp > 1;
 }
 
 namespace {
@@ -105,9 +106,9 @@ ModelFacts facts_of_whole(const Config& config, const ModelFacts& facts) {
     }
     return whole;
   }
-  if (family.facts == nullptr || config.mesh.tp == 1) return facts;
+  if (family.facts == nullptr || (config.mesh.tp == 1 && config.mesh.cp == 1)) return facts;
   Config whole = config;
-  whole.mesh.tp = 1;
+  whole.mesh.tp = whole.mesh.cp = 1;
   return family.facts(whole);
 }
 

@@ -34,6 +34,9 @@ struct ModelParts {
   std::string_view name;  ///< "heads"
   std::string_view key;
   int64_t count = 1;
+  int64_t each = 1;  ///< That a rank has at least.
+
+  int64_t most_ranks() const { return count / each; }
 };
 
 /// The properties of a kind of model that are known without making it: a row in the only table of
@@ -49,7 +52,7 @@ struct ModelFamily {
   /// Of layout::kAxisNames, beside those of data: axes by which its layers are cut.
   std::span<const std::string_view> cut_axes = {};
   /// What the ranks of one of cut_axes share out; null without such an axis.
-  ModelParts (*parts)(const Config& config) = nullptr;
+  ModelParts (*parts)(const Config& config, std::string_view axis) = nullptr;
 
   /// Replaces "auto" by the preset's sizes; null: the family has none.
   void (*resolve)(ModelConfig& model) = nullptr;

@@ -80,6 +80,8 @@ schedule::ActionList compute_actions(const Plan& plan, int rank);
 
 /// How the states that a rank and others have are cut among them; none where each has all of them.
 std::optional<ShardPlan> shards_of(const Plan& plan, int rank = 0);
+/// Which of its shards `rank` has: over fsdp and cp, the latter fastest.
+int shard_of(const Plan& plan, int rank);
 
 /// The GPUs for ranks, one each.
 struct GpuFacts {

@@ -178,12 +178,17 @@ std::vector<int64_t> gradient_buffers(const Plan& plan) {
 
 int64_t num_gradient_buffers(const Plan& plan) { return std::ranges::max(gradient_buffers(plan)); }
 
+int shard_of(const Plan& plan, int rank) {
+  return plan.mesh.coordinate(rank, "fsdp") * plan.mesh.degree("cp") +
+         plan.mesh.coordinate(rank, "cp");
+}
+
 std::optional<ShardPlan> shards_of(const Plan& plan, int rank) {
   const Config& config = plan.config;
   if (!cuts_states(config.parallel.data)) return std::nullopt;
   ShardPlan shards{.data = config.parallel.data,
                    .groups = plan.mesh.degree("dp"),
-                   .ranks = plan.mesh.degree("fsdp"),
+                   .ranks = plan.mesh.degree("fsdp") * plan.mesh.degree("cp"),
                    .element_bytes = parameter_bytes(plan.kernels.precision)};
   cut_model(facts_of_rank(plan, rank), config.comm.bucket_bytes, shards);
   return shards;

@@ -70,10 +70,10 @@ struct StepFacts {
   std::vector<DataShare> shares;  ///< One per data coordinate.
   int ranks = 1;                  ///< Of all data coordinates together.
   int cut = 1;                    ///< Ranks among which the model is cut.
-  int axial = 1;                  ///< Ranks that cut its activations and have all parameters.
-  int blocks = 1;                 ///< Of features, whose sums follow a tree; 1: whole products.
-  int ranks_on_host = 1;          ///< Of the host that has most.
-  int64_t micro_batch = 1;        ///< Samples of a forward, at most.
+  int terms = 1;          ///< Ranks of cp or axial: parts of the same samples, and all parameters.
+  int blocks = 1;         ///< Of features, whose sums follow a tree; 1: whole products.
+  int ranks_on_host = 1;  ///< Of the host that has most.
+  int64_t micro_batch = 1;  ///< Samples of a forward, at most.
   int64_t bucket_bytes = 0;
   int64_t stable_grain = 0;     ///< Samples of a grain where sums are stable; 0: they are not.
   HostLayout hosts = {};        ///< Of all ranks,

@@ -50,13 +50,14 @@ void decide_anew(const LoadedConfig& asked, ResumedConfig& resumed) {
 }
 
 /// The mesh follows from the ranks and the strategy, unless it was asked for; with it goes what its
-/// ranks of tp cut and exchange.
+/// ranks of tp and cp cut and exchange.
 void decide_mesh_anew(const LoadedConfig& asked, Config& resumed) {
   for (const AxisKey& one : kAxisKeys) {
     if (!asked.origins.contains(one.key)) resumed.mesh.*one.degree = MeshConfig().*one.degree;
   }
   if (resumed.mesh.pp == 1) resumed.pipeline = PipelineConfig();
   if (!asked.origins.contains("parallel.moves")) resumed.parallel.moves = Moves::kAuto;
+  if (!asked.origins.contains("parallel.context")) resumed.parallel.context = ContextWay::kAuto;
   if (!asked.origins.contains("parallel.reshard")) resumed.parallel.reshard = Reshard::kAuto;
   const bool keeps_shards = cuts_parameters(resumed.parallel.data);
   if (!asked.origins.contains("parallel.share_memory") && !keeps_shards) {
@@ -86,6 +87,7 @@ Config resume_base(Config recorded) {
   recorded.pipeline = {};
   recorded.parallel.sequence = false;
   recorded.parallel.moves = Moves::kAuto;
+  recorded.parallel.context = ContextWay::kAuto;
   recorded.parallel.reshard = Reshard::kAuto;
   recorded.parallel.share_memory = true;
   return recorded;

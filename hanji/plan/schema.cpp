@@ -450,6 +450,12 @@ std::vector<Key> parallel_keys() {
                             "move to parts by channels, so that bytes and memory divide by the "
                             "ranks. ring: parts of one operand pass through all ranks. gather: "
                             "one operand becomes whole on every rank."))),
+      rare(choice(HANJI_KEY(parallel.context,
+                            "How ranks of mesh.cp compute attention. ulysses: queries, keys and "
+                            "values move to parts by heads, and back. ring: keys and values pass "
+                            "through all ranks while blocks are multiplied. auto: ring with more "
+                            "ranks than model.heads, ulysses with dropout, else what takes "
+                            "less time by the rates measured on this machine."))),
       integer(HANJI_KEY(mesh.dp, "Ranks with the same state; with hsdp, groups of ranks."), "ranks",
               {1, base::kMaxRanks}, Auto::kYes),
       integer(HANJI_KEY(mesh.fsdp,
@@ -459,7 +465,10 @@ std::vector<Key> parallel_keys() {
       cut_axis(HANJI_KEY(mesh.pp,
                          "Ranks that share out the layers, as stages of a pipeline, on one host "
                          "or several; on CPUs, with any parallel.data but server.")),
-      cut_axis(HANJI_KEY(mesh.cp, "Ranks over which the tokens of a sample are sharded: 1.")),
+      cut_axis(HANJI_KEY(
+          mesh.cp,
+          "Ranks of one host over which the tokens of each sample are sharded: with "
+          "ulysses at most model.heads; GPTs on CPUs, with any parallel.data but server.")),
       cut_axis(HANJI_KEY(mesh.tp,
                          "Ranks of one host over which the matmuls of a layer are sharded, at most "
                          "model.heads and model.kv_heads, with stable also train.cuts.features; "

@@ -27,10 +27,12 @@ Status check_verifiable(const Plan& plan) {
         "train.bits = stable and train.cuts.features = {0} or more",
         plan.config.mesh.tp));
   }
-  if (plan.config.mesh.axial > 1) {
+  for (const char* axis : {"cp", "axial"}) {
+    if (plan.mesh.degree(axis) == 1) continue;
     return base::unsupported(
-        "mesh.axial adds terms of several ranks, which one process adds in another order; remove "
-        "mesh.axial");
+        fmt::format("mesh.{0} adds terms of several ranks, which one process adds in another "
+                    "order; remove mesh.{0}",
+                    axis));
   }
   if (const auto shards = shards_of(plan); shards && shards->groups > 1) {
     const bool whole_subtrees = std::has_single_bit(static_cast<unsigned>(shards->ranks));

@@ -216,9 +216,12 @@ std::optional<plan::Amount> for_weights(const layers::Model& model, int64_t laye
 std::vector<plan::LayerCall> calls_of(const LayerCount& few, const LayerCount& more) {
   std::vector<plan::LayerCall> calls;
   for (size_t i = 0; i < few.calls.size(); ++i) {
-    const auto& [routine, op, dtype, counts, blocks, copied] = few.calls[i];
-    plan::LayerCall& call = calls.emplace_back(plan::LayerCall{
-        .routine = routine, .op = op, .dtype = comm::to_dtype(dtype), .blocks = blocks});
+    const auto& [routine, op, dtype, counts, ranks, blocks, copied] = few.calls[i];
+    plan::LayerCall& call = calls.emplace_back(plan::LayerCall{.routine = routine,
+                                                               .op = op,
+                                                               .dtype = comm::to_dtype(dtype),
+                                                               .ranks = ranks,
+                                                               .blocks = blocks});
     for (size_t rank = 0; rank < counts.size(); ++rank) {
       call.counts.push_back(amount(counts[rank], more.calls.at(i).counts.at(rank)));
     }
@@ -351,9 +354,10 @@ plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload
   const models::MakeOptions options{
       .kernels = kernels,
       .classes = dataset.num_ids,
-      .axis = parallel::tensor::Axis::silent(most, degree, [&](const auto& call) {
-                sink(call);
-              }).in_blocks(blocks)};
+      .axis = parallel::tensor::Axis::silent(most, degree, [&](const auto& call) { sink(call); })
+                  .in_blocks(blocks),
+      .context = parallel::tensor::Axis::silent(0, static_cast<int>(config.mesh.cp),
+                                                [&](const auto& call) { sink(call); })};
   const auto model = make ? make(config, options) : models::make(config, options);
   const auto read = [&](int64_t samples, layers::Batch& batch) {
     data::read_first(*dataset.samples, samples, batch);

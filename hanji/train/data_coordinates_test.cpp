@@ -5,6 +5,7 @@
 
 #include "hanji/compute/apply.h"
 #include "hanji/layers/model.h"
+#include "hanji/models/gpt.h"
 #include "hanji/plan/test_plan.h"
 #include "hanji/test/run_ranks.h"
 #include "hanji/train/loop.h"
@@ -25,11 +26,39 @@ struct MeshCase {
   plan::MeshConfig mesh;  ///< dp and fsdp alone.
 };
 
-/// No model is cut by an axis: each rank of a data coordinate trains the whole of it.
+/// Cut by nothing, but counted once by the ranks of "tp".
+class WholeOnEachRank : public models::GptImpl {
+ public:
+  WholeOnEachRank(const models::GptOptions& options, layout::Cut cut)
+      : GptImpl(options), cut_(std::move(cut)) {}
+  layout::Cut cut() const override { return cut_; }
+
+ private:
+  layout::Cut cut_;
+};
+
+std::shared_ptr<layers::Model> whole_model(const plan::Config& config,
+                                           const layout::MeshShape& mesh, int rank) {
+  const plan::ModelConfig& model = config.model;
+  const models::GptOptions options{.layers = model.layers,
+                                   .heads = model.heads,
+                                   .width = model.width,
+                                   .block = model.block,
+                                   .vocabulary = model.vocabulary,
+                                   .dropout = model.dropout,
+                                   .tied = model.tied};
+  return std::make_shared<WholeOnEachRank>(
+      options, layout::Cut{{{"*", {}}}, mesh.coordinate(rank, "tp"), mesh.degree("tp")});
+}
+
+/// Each rank of a data coordinate trains the whole model, in one block.
 plan::Plan planned_on(const MeshCase& of, const plan::MeshConfig& mesh, Bits bits,
                       const Dataset& dataset) {
   plan::PlanInputs inputs = plan::test_plan::small_gpt(dataset.facts());
-  inputs.cut_axes = layout::kAxisNames;
+  if (mesh.tp > 1) {
+    inputs.model = plan::test_plan::made(inputs).model;
+    if (bits == Bits::kStable) inputs.config.train.cuts.features = mesh.tp;
+  }
   plan::Config& config = inputs.config;
   config.run.ranks = of.mesh.dp * of.mesh.fsdp * plan::ranks_per_data_coordinate(mesh);
   config.parallel.data = of.data;
@@ -41,16 +70,18 @@ plan::Plan planned_on(const MeshCase& of, const plan::MeshConfig& mesh, Bits bit
   config.train.global_batch = 7;
   config.train.micro_batch = 2;
   config.train.bits = bits;
-  config.train.clip = 0.5;
+  config.train.clip = 0;  // ranks of "tp" add up the norm in another order
   config.train.evaluate_batches = 3;
-  return plan::make_plan(inputs).or_throw();
+  plan::Plan plan = plan::make_plan(inputs).or_throw();
+  plan.config.train.cuts.features = 1;
+  return plan;
 }
 
 /// What one rank saw.
 struct SeenByRank {
   std::vector<layout::Range> samples;  ///< Positions of its batches, step by step.
   std::vector<int64_t> tokens;         ///< Of each step, as all ranks counted them.
-  std::vector<double> numbers;         ///< Losses and norms.
+  std::vector<double> losses;
   std::string state;
   int64_t steps_done = 0;
   int stop_signal = 0;
@@ -66,7 +97,9 @@ std::vector<SeenByRank> run_on(const plan::Plan& plan, const Dataset& dataset, i
     SeenByRank& seen = all[world.rank()];
     PrivateMemory memory;
     StopSignal stop = StopSignal::create().or_throw();
-    Job job = assemble(plan, world.group());
+    Job job = assemble(plan, world.group(), [&](const plan::Config& config, const auto&) {
+      return whole_model(config, plan.mesh, world.rank());
+    });
     LoopInputs inputs{.plan = plan,
                       .dataset = dataset,
                       .memory = memory,
@@ -79,11 +112,11 @@ std::vector<SeenByRank> run_on(const plan::Plan& plan, const Dataset& dataset, i
       const StepResult result = run_step(in, train, told);
       for (const layers::Batch& batch : step.micro_batches) seen.samples.push_back(batch.positions);
       seen.tokens.push_back(result.num_targets);
-      seen.numbers.insert(seen.numbers.end(), {result.loss, result.gradient_norm});
+      seen.losses.push_back(result.loss);
       return result;
     };
     const LoopOutcome outcome = run_loop(job, inputs);
-    seen.numbers.push_back(outcome.validation_loss);
+    seen.losses.push_back(outcome.validation_loss);
     seen.state = hashes_of(job).state;
     seen.steps_done = outcome.steps_done;
     seen.stop_signal = outcome.stop_signal;
@@ -108,7 +141,7 @@ TEST_P(DataCoordinates, RanksOfOneSeeTheSameAndAreCountedOnce) {
     const std::vector<SeenByRank> uncut =
         run_on(planned_on(GetParam(), {}, bits, dataset()), dataset());
     EXPECT_THAT(uncut[0].tokens, Each(7 * 8)) << "of 7 samples of 8 tokens";
-    const plan::Plan plan = planned_on(GetParam(), {.cp = 2}, bits, dataset());
+    const plan::Plan plan = planned_on(GetParam(), {.tp = 2}, bits, dataset());
     ASSERT_EQ(plan.ranks, 2 * std::ssize(uncut));
     const std::vector<SeenByRank> cut = run_on(plan, dataset());
     for (int rank = 0; rank < plan.ranks; ++rank) {
@@ -132,7 +165,7 @@ using OneDataCoordinate = DataCoordinates;
 TEST_P(OneDataCoordinate, StopsWithTheOneRankThatWasTold) {
   for (const Bits bits : {Bits::kRun, Bits::kStable}) {
     const std::vector<SeenByRank> all =
-        run_on(planned_on(GetParam(), {.cp = 2}, bits, dataset()), dataset(), 1);
+        run_on(planned_on(GetParam(), {.tp = 2}, bits, dataset()), dataset(), 1);
     for (const SeenByRank& seen : all) {
       EXPECT_EQ(seen.stop_signal, SIGINT);
       EXPECT_EQ(seen.steps_done, 2);

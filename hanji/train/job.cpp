@@ -37,12 +37,16 @@ struct Ranks {
   std::optional<comm::Group> stages = {};
   /// Of the same data coordinate and host; absent where this rank is alone.
   std::optional<comm::Group> readers = {};
+  std::optional<comm::Group> context = {};
   bool is_axial = false;
 
   /// Who cuts the model, or its activations.
   parallel::tensor::Axis axis() const {
     if (is_axial) return parallel::tensor::Axis(*peers);
     return cut ? parallel::tensor::Axis(*cut) : parallel::tensor::Axis();
+  }
+  ModelAxes axes() const {
+    return {axis(), context ? parallel::tensor::Axis(*context) : parallel::tensor::Axis()};
   }
 };
 
@@ -57,20 +61,21 @@ Ranks divide(const plan::Plan& plan, const comm::Group& group) {
   if (group.recorder())
     group.recorder()->set_coordinates(layout::describe_coordinates(plan.mesh, group.rank()));
   if (plan.mesh.num_data_coordinates() == plan.ranks) return {group, group};
-  if (plan.mesh.degree("axial") > 1) {
-    // Each rank has a term of the loss of its samples, and all terms of all samples add up.
-    Ranks ranks{.all = group,
-                .data = group,
-                .peers = group.subgroup(plan.mesh.data_peers(group.rank()), "axial"),
-                .is_axial = true};
-    ranks.readers = ranks.peers;
-    return ranks;
-  }
-  Ranks ranks{group, group.subgroup(plan.mesh.data_group(group.rank()), "data"),
-              group.subgroup(plan.mesh.data_peers(group.rank()), "peers")};
-  ranks.readers = peers_on_host(plan, ranks);
+  const bool is_axial = plan.mesh.degree("axial") > 1;
+  // Ranks of axial and cp have terms of the loss of their samples, and all terms of all samples add up.
+  const std::vector<int> summed = plan.mesh.gradient_group(group.rank());
+  Ranks ranks{
+      .all = group,
+      .data =
+          static_cast<int>(summed.size()) == group.size() ? group : group.subgroup(summed, "data"),
+      .peers = group.subgroup(plan.mesh.data_peers(group.rank()), is_axial ? "axial" : "peers"),
+      .is_axial = is_axial};
+  ranks.readers = is_axial ? ranks.peers : peers_on_host(plan, ranks);
   if (plan.mesh.degree("tp") > 1) {
     ranks.cut = group.subgroup(plan.mesh.members(group.rank(), "tp").or_throw(), "tp");
+  }
+  if (plan.mesh.degree("cp") > 1) {
+    ranks.context = group.subgroup(plan.mesh.members(group.rank(), "cp").or_throw(), "cp");
   }
   if (plan.mesh.degree("pp") > 1) {
     ranks.stages = group.subgroup(plan.mesh.members(group.rank(), "pp").or_throw(), "pp");
@@ -218,6 +223,7 @@ Job job_of(const plan::Plan& plan, std::shared_ptr<layers::Model> model, StagedM
           .cut = ranks.cut,
           .stages = ranks.stages,
           .readers = ranks.readers,
+          .context = ranks.context,
           .is_axial = ranks.is_axial,
           .device = comm::device_of(ranks.all),
           .totals = std::move(totals),
@@ -342,7 +348,7 @@ comm::Stats stats_of(const Job& job) {
   comm::Stats sum{.times = comm::CallTimes()};
   // A data coordinate that is alone has nobody to sum with.
   if (!job.peers || job.data.size() > 1) comm::add(sum, job.strategy->stats());
-  for (const auto& group : {job.peers, job.cut, job.stages}) {
+  for (const auto& group : {job.peers, job.cut, job.stages, job.context}) {
     if (group) comm::add(sum, group->stats());
   }
   if (job.stages) {
@@ -359,7 +365,7 @@ Job assemble(const plan::Plan& plan, const comm::Group& group, const MakeModel& 
   if (data == plan::Sharding::kReplicas) return assemble(plan, group, reduction(plan), make);
   const Ranks ranks = divide(plan, group);
   auto model =
-      make_model(plan, make, comm::device_of(group), ranks.axis(), own_layers(plan, ranks));
+      make_model(plan, make, comm::device_of(group), ranks.axes(), own_layers(plan, ranks));
   StagedModel staged = stage(*model, plan, ranks);
   std::unique_ptr<Strategy> strategy;
   if (data == plan::Sharding::kServer) {
@@ -374,7 +380,7 @@ Job assemble(const plan::Plan& plan, const comm::Group& group,
              const parallel::DataParallelOptions& options, const MakeModel& make) {
   const Ranks ranks = divide(plan, group);
   auto model =
-      make_model(plan, make, comm::device_of(group), ranks.axis(), own_layers(plan, ranks));
+      make_model(plan, make, comm::device_of(group), ranks.axes(), own_layers(plan, ranks));
   StagedModel staged = stage(*model, plan, ranks);
   ReplicatedOptions replicas = replicated(plan, options);
   replicas.reduction.parts = staged.parts;

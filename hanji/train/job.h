@@ -26,7 +26,8 @@ struct Job {
   std::vector<layers::LayerScope> scopes;  ///< Around each layer in training.
   std::unique_ptr<Strategy> strategy;
   comm::Group group;  ///< Of all ranks.
-  comm::Group data;   ///< Whose gradients add up: one of each data coordinate, or all of axial.
+  comm::Group
+      data;  ///< Whose gradients add up: of each data coordinate one, or all of cp or axial.
   parallel::Pipeline pipeline;                      ///< Of one stage, if `stages` is empty.
   parallel::TiedParameters tied;                    ///< Of several stages.
   std::vector<parallel::TiedUse> uses = {};         ///< For stable bits: of this rank's layers,
@@ -35,6 +36,7 @@ struct Job {
   std::optional<comm::Group> cut;                   ///< Of them, those that cut the model, if any.
   std::optional<comm::Group> stages;                ///< Those that share out its layers, if any.
   std::optional<comm::Group> readers;               ///< Those on this host, if it is not alone.
+  std::optional<comm::Group> context;               ///< Those that have its tokens, if several.
   bool is_axial = false;                            ///< They cut its activations instead.
   c10::Device device;                               ///< Of the model and its batches.
   std::optional<GrainSums> totals = std::nullopt;   ///< For stable bits: over a step's grains.

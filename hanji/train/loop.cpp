@@ -205,13 +205,14 @@ class Loop {
       share = {std::min(samples, leaves.begin * plan.micro_batch),
                std::min(samples, leaves.end * plan.micro_batch)};
     }
+    const int coordinates = plan.mesh.num_data_coordinates();
     const auto micro_batches = [&](int coordinate) {
       const int64_t size = tree ? tree->owners[coordinate].size() * plan.micro_batch
-                                : even_share(samples, job_.data.size(), coordinate).size();
+                                : even_share(samples, coordinates, coordinate).size();
       return (size + plan.micro_batch - 1) / plan.micro_batch;
     };
     bool holds_stages = plan.config.parallel.reshard == plan::Reshard::kStep;
-    for (int other = 1; other < job_.data.size(); ++other) {
+    for (int other = 1; other < coordinates; ++other) {
       holds_stages |= micro_batches(other) != micro_batches(0);
     }
     const Evaluation found = evaluate(job_, *inputs_.dataset.samples,

@@ -8,13 +8,14 @@
 namespace hanji::train {
 
 std::shared_ptr<layers::Model> make_model(const plan::Plan& plan, const MakeModel& make,
-                                          c10::Device device, const parallel::tensor::Axis& axis,
+                                          c10::Device device, const ModelAxes& axes,
                                           std::vector<layout::Range> layers) {
   const auto blocks = static_cast<int>(plan.config.train.cuts.features);
   const models::MakeOptions options{.kernels = plan.kernels,
                                     .classes = plan.data.vocabulary,
                                     .device = device,
-                                    .axis = axis.in_blocks(blocks),
+                                    .axis = axes.cut.in_blocks(blocks),
+                                    .context = axes.context,
                                     .layers = std::move(layers)};
   return make ? make(plan.config, options) : models::make(plan.config, options);
 }

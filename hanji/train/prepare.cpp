@@ -17,6 +17,7 @@
 #include "hanji/compute/measure.h"
 #include "hanji/cost/measure.h"
 #include "hanji/cost/stored.h"
+#include "hanji/plan/context.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/moves.h"
 #include "hanji/plan/schema.h"
@@ -100,7 +101,8 @@ base::Json model_key(const plan::Config& config, const topology::Machine& machin
                     {"cut",
                      {config.mesh.tp, config.parallel.sequence, config.train.cuts.features,
                       config.train.cuts.tokens, config.parallel.moves == plan::Moves::kWeights,
-                      config.mesh.axial, plan::name_of(config.parallel.triangle)}}};
+                      config.mesh.axial, plan::name_of(config.parallel.triangle), config.mesh.cp,
+                      plan::name_of(plan::context_way(config))}}};
   for (const plan::Key& one : plan::schema()) {
     const bool matters = one.name.starts_with("model.") || one.name.starts_with("data.");
     if (matters) key[std::string(one.name)] = plan::format_value(one, one.get(config));
@@ -224,6 +226,17 @@ Status decide_moves(plan::PlanInputs& inputs, const Workload& workload, plan::Pl
   return {};
 }
 
+Status decide_context(plan::PlanInputs& inputs, const Workload& workload, plan::Plan& draft) {
+  if (!plan::leaves_context_open(inputs.config)) return {};
+  draft.rates = inputs.rates;
+  plan::ContextWay& way = inputs.config.parallel.context;
+  way = plan::compare_context(draft).front().way;
+  if (way == plan::context_way(draft.config)) return {};
+  HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(inputs.config, workload));
+  HANJI_ASSIGN_OR_RETURN(draft, plan::make_plan(inputs));
+  return {};
+}
+
 Result<cost::Rates> measure_rates(const topology::Machine& machine, int ranks) {
   return cost::measure_rates({.ranks = ranks,
                               .usable_cores = machine.usable_cores,
@@ -311,6 +324,7 @@ Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload,
     }
     HANJI_ASSIGN_OR_RETURN(inputs.rates, rates_of(host, ranks));
     HANJI_RETURN_IF_ERROR(decide_moves(inputs, workload, draft));
+    HANJI_RETURN_IF_ERROR(decide_context(inputs, workload, draft));
     HANJI_RETURN_IF_ERROR(add_times(inputs, draft, workload, ranks));
   }
   HANJI_ASSIGN_OR_RETURN(plan::Plan plan, plan::make_plan(inputs));

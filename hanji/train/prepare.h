@@ -55,6 +55,9 @@ Status add_times(plan::PlanInputs& inputs, const plan::Plan& draft, const Worklo
 /// Errors  as plan::make_plan() and those of the model.
 Status decide_moves(plan::PlanInputs& inputs, const Workload& workload, plan::Plan& draft);
 
+/// Decides parallel.context by the inputs' rates where it is auto and both ways serve; else as decide_moves().
+Status decide_context(plan::PlanInputs& inputs, const Workload& workload, plan::Plan& draft);
+
 /// The rates of `ranks` processes that exchange data on this machine, measured now.
 Result<cost::Rates> measure_rates(const topology::Machine& machine, int ranks);
 

@@ -271,7 +271,6 @@ OwnState own_state(const Job& job) {
   const layout::Cut cut = job.model->cut();
   const int degree = cut.degree * (job.stages ? job.stages->size() : 1);
   const int index = cut.index + cut.degree * (job.stages ? job.stages->rank() : 0);
-  if (job.peers && job.peers->rank() >= degree) own.part.reset();
   if (own.part) own.part = *own.part * degree + index;
   own.num_parts *= degree;
   return own;

@@ -38,12 +38,12 @@ Job assembled(const StateCase& of, const plan::Plan& plan, const comm::Group& gr
   });
 }
 
-/// A plan with any strategy for a mesh with "tp": "cp" stands in its place, and plans do not
+/// A plan with any strategy for a mesh with "tp": "axial" stands in its place, and plans do not
 /// restrict it to models and strategies that there are.
 plan::Plan with_tp(plan::Plan plan) {
   std::vector<layout::Axis> axes = plan.mesh.axes();
   for (layout::Axis& axis : axes) {
-    if (axis.name == "cp") axis.name = "tp";
+    if (axis.name == "axial") axis.name = "tp";
   }
   plan.mesh = layout::MeshShape::create(axes, static_cast<int>(plan.ranks)).or_throw();
   return plan;
@@ -56,7 +56,7 @@ plan::Plan planned_state(const StateCase& of, const Dataset& dataset) {
   config.run.ranks = of.mesh.dp * of.mesh.fsdp * of.mesh.tp;
   config.parallel.data = of.data;
   config.mesh = of.mesh;
-  std::swap(config.mesh.tp, config.mesh.cp);
+  std::swap(config.mesh.tp, config.mesh.axial);
   config.train.steps = kSavedSteps;
   config.train.global_batch = 6;
   if (of.cut_model) {

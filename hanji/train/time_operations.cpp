@@ -66,7 +66,7 @@ std::vector<RecordedOperation> seen_operations(const TimingJob& job, int64_t sam
   data::read_batch(*job.workload.dataset.samples, loader, 0, {begin, begin + samples}, batch);
   const auto ranks = static_cast<int>(job.plan.config.mesh.axial);
   const auto axis = parallel::tensor::Axis::silent(0, ranks, [](const auto&) {});
-  const auto model = make_model(job.plan, job.workload.make, c10::kCPU, axis);
+  const auto model = make_model(job.plan, job.workload.make, c10::kCPU, {.cut = axis});
   return record_operations(*model, batch, training_scopes(job.plan.config, *model));
 }
 

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/zeros_like.h>
 
+#include <functional>
+
 #include "hanji/compute/attention.h"
 #include "hanji/parallel/tensor/axis.h"
 #include "hanji/parallel/tensor/blocks.h"
@@ -15,10 +17,14 @@ namespace hanji::parallel::tensor {
 /// with K heads of keys and values; unit the width d of a head). Heads do not meet, so nothing moves; dropped weights are those of the same heads on one rank.
 ///
 /// Shape   as compute's, of options.heads and options.kv_heads that are those of all ranks; whole groups
-///         go to one rank, so there are at most kv_heads ranks.
+///         go to one rank, so there are at most kv_heads ranks. `attend` computes those of this rank, where
+///         another axis has parts of the tokens.
+using Attend = std::function<at::Tensor(const at::Tensor& qkv, const compute::Weight& bias,
+                                        const compute::AttentionOptions& options)>;
 inline Typed<Features> causal_attention(const Typed<Features>& qkv,
                                         const Parameter<Sharded<0>>& bias,
-                                        compute::AttentionOptions options, const Axis& axis) {
+                                        compute::AttentionOptions options, const Axis& axis,
+                                        const Attend& attend = compute::causal_attention) {
   const int64_t kv_heads = options.kv_heads == 0 ? options.heads : options.kv_heads;
   const Extents heads = axis.extents_of(options.heads, options.heads / kv_heads);
   options.key.part = own_dropout_part(1, axis, heads);
@@ -28,9 +34,9 @@ inline Typed<Features> causal_attention(const Typed<Features>& qkv,
   if (bias.blocks && plain) {  // whose sum over rows would follow the number of columns
     const at::Tensor x = add_bias_in_blocks(qkv.value(), bias.weight, bias.blocks);
     const at::Tensor none = at::zeros_like(bias.weight.value.detach());
-    return Typed<Features>(compute::causal_attention(x, {none, {}}, options));
+    return Typed<Features>(attend(x, {none, {}}, options));
   }
-  return Typed<Features>(compute::causal_attention(qkv.value(), bias.weight, options));
+  return Typed<Features>(attend(qkv.value(), bias.weight, options));
 }
 
 }  // namespace hanji::parallel::tensor

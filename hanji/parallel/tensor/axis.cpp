@@ -17,6 +17,7 @@
 #include "hanji/comm/group.h"
 #include "hanji/comm/prepare.h"
 #include "hanji/comm/tree_reduce.h"
+#include "hanji/comm/work.h"
 #include "hanji/layout/placement.h"
 
 namespace hanji::parallel::tensor {
@@ -48,29 +49,54 @@ std::vector<int64_t> with_size(const at::Tensor& tensor, int64_t dim, int64_t si
   return sizes;
 }
 
-/// A copy in which the parts along `dim` lie one after another.
-at::Tensor part_after_part(const at::Tensor& tensor, int64_t dim, const Extents& extents) {
+/// The segments of a cut, one where it has none.
+Segments segments_of(Cut cut) {
+  return cut.segments == nullptr ? Segments{cut.extents} : *cut.segments;
+}
+
+/// A copy in which the parts along the cut lie one after another.
+at::Tensor part_after_part(const at::Tensor& tensor, Cut cut) {
+  const Segments segments = segments_of(cut);
   at::Tensor flat = at::empty({tensor.numel()}, tensor.options());
+  const int64_t beside = elements_beside(tensor, cut.dim);
+  std::vector<at::Tensor> parts;
+  std::vector<int64_t> sizes = tensor.sizes().vec();
   int64_t begin = 0;
-  for (const at::Tensor& part : tensor.split_with_sizes(extents, dim)) {
-    flat.narrow(0, begin, part.numel()).view(part.sizes()).copy_(part);
-    begin += part.numel();
+  for (const int64_t extent : cut.extents) {
+    sizes[cut.dim] = extent;
+    parts.push_back(flat.narrow(0, begin, extent * beside).view(sizes));
+    begin += extent * beside;
+  }
+  Extents filled(parts.size());
+  int64_t from = 0;
+  for (const Extents& segment : segments) {
+    for (size_t rank = 0; rank < parts.size(); ++rank) {
+      const int64_t size = segment[rank];
+      parts[rank].narrow(cut.dim, filled[rank], size).copy_(tensor.narrow(cut.dim, from, size));
+      filled[rank] += size;
+      from += size;
+    }
   }
   return flat;
 }
 
-/// Parts along `dim` that lie one after another in `flat`, as one tensor of `sizes`.
-at::Tensor joined(const at::Tensor& flat, std::vector<int64_t> sizes, int64_t dim,
-                  const Extents& extents) {
-  const int64_t beside = flat.numel() / sum_of(extents);
-  std::vector<at::Tensor> parts;
+/// Parts along the cut that lie one after another in `flat`, as one tensor of `sizes`.
+at::Tensor joined(const at::Tensor& flat, std::vector<int64_t> sizes, Cut cut) {
+  const Segments segments = segments_of(cut);
+  const int64_t beside = flat.numel() / sum_of(cut.extents);
+  std::vector<at::Tensor> parts(segments.size() * cut.extents.size());
   int64_t begin = 0;
-  for (const int64_t extent : extents) {
-    sizes[dim] = extent;
-    parts.push_back(flat.narrow(0, begin, extent * beside).view(sizes));
-    begin += extent * beside;
+  for (size_t rank = 0; rank < cut.extents.size(); ++rank) {
+    sizes[cut.dim] = cut.extents[rank];
+    const at::Tensor part = flat.narrow(0, begin, cut.extents[rank] * beside).view(sizes);
+    begin += part.numel();
+    int64_t first = 0;
+    for (size_t i = 0; i < segments.size(); ++i) {
+      parts[i * cut.extents.size() + rank] = part.narrow(cut.dim, first, segments[i][rank]);
+      first += segments[i][rank];
+    }
   }
-  return at::cat(parts, dim);
+  return at::cat(parts, cut.dim);
 }
 
 /// One count where all ranks have the same.
@@ -91,7 +117,7 @@ void check_extents(const Extents& extents, int degree, int64_t size, int64_t exp
 }  // namespace
 
 struct Axis::Calls {
-  using Key = std::tuple<Routine, ReduceOp, at::ScalarType, Extents>;
+  using Key = std::tuple<Routine, ReduceOp, at::ScalarType, Extents, int>;
   static constexpr size_t kMaxPrepared = 256;
 
   int rank = 0;
@@ -102,22 +128,29 @@ struct Axis::Calls {
 
   /// `copied` as AxisCall.
   void run(const Key& key, at::Tensor& output, const at::Tensor& input, int64_t copied = 0) {
-    if (!group) return pretend(key, output, input, copied);
+    start(key, output, input, copied).wait();
+  }
+
+  comm::Work start(const Key& key, at::Tensor& output, const at::Tensor& input, int64_t copied) {
+    if (!group) {
+      pretend(key, output, input, copied);
+      return {};
+    }
     auto found = prepared.find(key);
     if (found == prepared.end()) {
       // All ranks have made the same calls, so all drop theirs together.
       if (prepared.size() == kMaxPrepared) prepared.clear();
-      const auto& [routine, op, dtype, counts] = key;
+      const auto& [routine, op, dtype, counts, lane] = key;
       found =
           prepared.emplace(key, comm::prepare(routine, dtype, counts, *group, {.op = op})).first;
     }
-    found->second.start(output, input).wait();
+    return found->second.start(output, input);
   }
 
   /// Finite values, in memory that is touched as a collective's.
   void pretend(const Key& key, at::Tensor& output, const at::Tensor& input, int64_t copied) const {
-    const auto& [routine, op, dtype, counts] = key;
-    on_call({routine, op, dtype, counts, 1, copied});
+    const auto& [routine, op, dtype, counts, lane] = key;
+    on_call({routine, op, dtype, counts, degree, 1, copied});
     if (output.sizes() == input.sizes()) {
       output.copy_(input);
     } else {
@@ -127,7 +160,7 @@ struct Axis::Calls {
 
   at::Tensor reduced(const at::Tensor& input, ReduceOp op) {
     at::Tensor output = at::empty_like(input);
-    run({Routine::kAllReduce, op, input.scalar_type(), {input.numel()}}, output, input);
+    run({Routine::kAllReduce, op, input.scalar_type(), {input.numel()}, 0}, output, input);
     return output;
   }
 };
@@ -217,6 +250,7 @@ at::Tensor Axis::sum_of_blocks(const at::Tensor& partials) const {
                      ReduceOp::kSum,
                      partials.scalar_type(),
                      {output.numel()},
+                     degree(),
                      num_blocks()});
     return output.copy_(partials[0]);
   }
@@ -245,7 +279,7 @@ at::Tensor Axis::scatter_sum_of_blocks(const at::Tensor& partials, int64_t dim,
   const int64_t own = extents[rank()] * beside;
   const int64_t all = std::ssize(blocks_->tree.partials);
   at::Tensor taken = at::empty({all * own}, partials.options());
-  calls_->run({Routine::kAllToAll, ReduceOp::kSum, partials.scalar_type(), counts_of(counts, 1)},
+  calls_->run({Routine::kAllToAll, ReduceOp::kSum, partials.scalar_type(), counts_of(counts, 1), 0},
               taken, at::cat(given), partials.numel());
   return blocks_->sum(taken.view({all, own})).view(with_size(partials[0], d - 1, extents[rank()]));
 }
@@ -263,10 +297,10 @@ at::Tensor Axis::gather(const at::Tensor& part, int64_t dim, const Extents& exte
   const int64_t beside = elements_beside(mine, d);
   at::Tensor flat = at::empty({sum_of(each) * beside}, mine.options());
   const bool in_order = is_outermost(mine, d);
-  calls_->run({Routine::kAllGather, ReduceOp::kSum, mine.scalar_type(), counts_of(each, beside)},
+  calls_->run({Routine::kAllGather, ReduceOp::kSum, mine.scalar_type(), counts_of(each, beside), 0},
               flat, mine, in_order ? 0 : flat.numel());
   if (in_order) return flat.view(with_size(mine, d, sum_of(each)));
-  return joined(flat, mine.sizes().vec(), d, each);
+  return joined(flat, mine.sizes().vec(), {d, each});
 }
 
 at::Tensor Axis::scatter_sum(const at::Tensor& terms, int64_t dim, const Extents& extents) const {
@@ -275,10 +309,10 @@ at::Tensor Axis::scatter_sum(const at::Tensor& terms, int64_t dim, const Extents
   const Extents each = extents.empty() ? extents_of(terms.size(d)) : extents;
   check_extents(each, degree(), terms.size(d), sum_of(each));
   const bool in_order = is_outermost(terms, d);
-  const at::Tensor flat = in_order ? terms.contiguous() : part_after_part(terms, d, each);
+  const at::Tensor flat = in_order ? terms.contiguous() : part_after_part(terms, {d, each});
   const Extents counts = counts_of(each, elements_beside(terms, d));
   at::Tensor part = at::empty(with_size(terms, d, each[rank()]), terms.options());
-  calls_->run({Routine::kReduceScatter, ReduceOp::kSum, terms.scalar_type(), counts}, part, flat,
+  calls_->run({Routine::kReduceScatter, ReduceOp::kSum, terms.scalar_type(), counts, 0}, part, flat,
               in_order ? 0 : flat.numel());
   return part;
 }
@@ -301,33 +335,44 @@ at::Tensor Axis::transpose(const at::Tensor& part, Cut from, Cut to) const {
   for (const int64_t given : from.extents) {
     for (const int64_t taken : to.extents) counts.push_back(given * taken * beside);
   }
-  const bool gives_in_order = is_outermost(part, to.dim);
+  const bool gives_in_order = is_outermost(part, to.dim) && to.segments == nullptr;
   const at::Tensor given =
-      gives_in_order ? part.contiguous().view({-1}) : part_after_part(part, to.dim, to.extents);
+      gives_in_order ? part.contiguous().view({-1}) : part_after_part(part, to);
   std::vector<int64_t> sizes = with_size(part, from.dim, sum_of(from.extents));
   sizes[to.dim] = to.extents[rank()];
   at::Tensor flat = at::empty({sum_of(from.extents) * sizes[to.dim] * beside}, part.options());
   at::Tensor whole = flat.view(sizes);
-  const bool takes_in_order = is_outermost(whole, from.dim);
+  const bool takes_in_order = is_outermost(whole, from.dim) && from.segments == nullptr;
   const int64_t copied = (gives_in_order ? 0 : given.numel()) + (takes_in_order ? 0 : flat.numel());
-  calls_->run({Routine::kAllToAll, ReduceOp::kSum, part.scalar_type(), counts_of(counts, 1)}, flat,
-              given, copied);
-  return takes_in_order ? whole : joined(flat, std::move(sizes), from.dim, from.extents);
+  calls_->run({Routine::kAllToAll, ReduceOp::kSum, part.scalar_type(), counts_of(counts, 1), 0},
+              flat, given, copied);
+  return takes_in_order ? whole : joined(flat, std::move(sizes), from);
 }
 
 at::Tensor Axis::from_next(const at::Tensor& mine, at::IntArrayRef sizes,
                            const Extents& elements) const {
-  if (!calls_) return mine;
+  return begin_from_next(mine, sizes, elements, 0).wait();
+}
+
+Axis::Passing Axis::begin_from_next(const at::Tensor& mine, at::IntArrayRef sizes,
+                                    const Extents& elements, int lane) const {
+  if (!calls_) return {mine, mine};
   check_extents(elements, degree(), mine.numel(), elements.at(rank()));
   const int ranks = degree();
   Extents counts(static_cast<size_t>(ranks) * ranks);
   for (int from = 0; from < ranks; ++from) {
     counts[from * ranks + (from + ranks - 1) % ranks] = elements[from];
   }
-  at::Tensor next = at::empty(sizes, mine.options());
-  at::Tensor flat = next.view({-1});
-  calls_->run({Routine::kAllToAll, ReduceOp::kSum, mine.scalar_type(), counts}, flat,
-              mine.contiguous().view({-1}));
+  Passing passing{mine.contiguous().view({-1}), at::empty(sizes, mine.options())};
+  at::Tensor flat = passing.next.view({-1});
+  passing.work = std::make_shared<comm::Work>(
+      calls_->start({Routine::kAllToAll, ReduceOp::kSum, mine.scalar_type(), counts, lane}, flat,
+                    passing.mine, 0));
+  return passing;
+}
+
+at::Tensor Axis::Passing::wait() const {
+  if (work) work->wait();
   return next;
 }
 

@@ -13,7 +13,8 @@
 
 namespace hanji::comm {
 class Group;
-}
+class Work;
+}  // namespace hanji::comm
 namespace hanji::layout {
 struct Placement;
 }
@@ -27,10 +28,14 @@ using Extents = std::vector<int64_t>;
 at::Tensor part_of(const at::Tensor& whole, const layout::Placement& placement, int index,
                    int degree);
 
+/// Each rank's sizes of the segments of which its part is made, by segment: of [q | k | v] its columns of each.
+using Segments = std::vector<Extents>;
+
 /// A dimension and each rank's size of it.
 struct Cut {
   int64_t dim = 0;
   const Extents& extents;
+  const Segments* segments = nullptr;  ///< Which the extents add up; null: a part is one range.
 };
 
 /// One collective of an axis: what a plan counts.
@@ -39,6 +44,7 @@ struct AxisCall {
   schedule::ReduceOp op = schedule::ReduceOp::kSum;
   at::ScalarType dtype = at::kFloat;
   Extents counts;  ///< Elements: of each rank's part where parts move; one where all have as many.
+  int ranks = 1;   ///< Of the axis.
   int blocks = 1;  ///< Of a tree reduction.
   /// Elements that are copied beside, because the parts do not lie one after another.
   int64_t copied = 0;
@@ -100,6 +106,14 @@ class Axis {
   /// rank's; the result is `sizes`, those of the next rank's.
   at::Tensor from_next(const at::Tensor& mine, at::IntArrayRef sizes,
                        const Extents& elements) const;
+  /// The same under way. Calls that are open at once have different lanes.
+  struct Passing {
+    at::Tensor mine, next;
+    std::shared_ptr<comm::Work> work = {};  ///< Null: it is there.
+    at::Tensor wait() const;
+  };
+  Passing begin_from_next(const at::Tensor& mine, at::IntArrayRef sizes, const Extents& elements,
+                          int lane) const;
 
  private:
   struct Calls;

@@ -12,6 +12,8 @@ using Found = std::vector<Contradiction>;
 void check_data(const Config& config, Found& found);
 /// Of the model with its sizes, its data, and what it computes in.
 void check_model(const Config& config, Found& found);
+/// Of mesh.cp and parallel.context.
+void check_context(const Config& config, Found& found);
 /// Of mesh.pp and the keys of [pipeline].
 void check_stages(const Config& config, Found& found);
 

@@ -12,6 +12,8 @@ struct FeatureCut {
   int blocks = 1;
   bool sequence = false;
   Moves moves = Moves::kActivations;
+  int context = 1;  ///< Ranks that have parts of the tokens, and all features.
+  ContextWay way = ContextWay::kUlysses;
 };
 /// Of any number of samples: options.micro_batch is not read. Of a model that is cut, what the rank that
 /// has most of it has; its calls are not in it.

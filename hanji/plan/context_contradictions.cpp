@@ -1,0 +1,100 @@
+// What excludes each other of ranks that share out the tokens of samples.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "hanji/layout/mesh_shape.h"
+#include "hanji/plan/context.h"
+#include "hanji/plan/internal/contradictions.h"
+#include "hanji/plan/model_family.h"
+#include "hanji/plan/model_spec.h"
+
+namespace hanji::plan {
+namespace {
+
+/// Ranks of a layer that "tp" and "cp" cut move as much as each other: their calls are counted on one.
+void check_context_with_tp(const Config& c, Found& found) {
+  const ModelSpec model = resolve_model(c.model);
+  const int64_t cp = c.mesh.cp, tp = c.mesh.tp;
+  const auto refuse = [&](std::string_view key, std::string message, std::string suggestion) {
+    found.push_back({{key, "mesh.cp", "mesh.tp"},
+                     fmt::format("mesh.cp = {} with mesh.tp = {} {}", cp, tp, message),
+                     std::move(suggestion)});
+  };
+  const int64_t kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
+  const bool rings = context_way(c) == ContextWay::kRing;
+  if (tp > kv_heads || cp > model.block) return;  // refused already
+  if (const int64_t ranges = rings ? 2 * cp : cp; model.block % ranges != 0) {
+    refuse("model.block",
+           fmt::format("gives every rank as many tokens, but model.block is {}", model.block),
+           fmt::format("set model.block = {}", (model.block / ranges + 1) * ranges));
+  }
+  if (kv_heads % tp != 0) {
+    const auto nearest = layout::nearest_divisors(kv_heads, tp);
+    refuse("model.heads",
+           fmt::format("gives every rank of tp as many heads, but {} is {}",
+                       model.kv_heads > 0 ? "model.kv_heads" : "model.heads", kv_heads),
+           fmt::format("set mesh.tp = {}", fmt::join(nearest, " or ")));
+  } else if (!rings && model.heads / tp < cp) {
+    refuse("model.heads",
+           fmt::format("leaves {} of {} heads for the ranks of cp", model.heads / tp, model.heads),
+           fmt::format("set mesh.cp = {}, or parallel.context = \"ring\"", model.heads / tp));
+  }
+}
+
+}  // namespace
+
+void check_context(const Config& c, Found& found) {
+  if (c.mesh.cp == 1) {
+    if (c.parallel.context == ContextWay::kAuto) return;
+    found.push_back({{"parallel.context", "mesh.cp"},
+                     fmt::format("parallel.context = {} is how the ranks of mesh.cp attend, which "
+                                 "is 1",
+                                 name_of(c.parallel.context)),
+                     "set mesh.cp, or remove parallel.context"});
+    return;
+  }
+  const auto axes = family_of(c.model).cut_axes;
+  if (std::ranges::find(axes, "cp") == axes.end()) return;
+  const auto refuse = [&](std::string_view key, std::string_view why, std::string suggestion) {
+    found.push_back(
+        {{key, "mesh.cp"}, fmt::format("mesh.cp = {} {}", c.mesh.cp, why), std::move(suggestion)});
+  };
+  if (context_way(c) == ContextWay::kRing && c.model.dropout > 0) {
+    refuse("model.dropout",
+           fmt::format("merges parts of a softmax in a ring, which drops no weights, but "
+                       "model.dropout is {}",
+                       c.model.dropout),
+           fmt::format("set model.dropout = 0{}", c.mesh.cp <= resolve_model(c.model).heads
+                                                      ? ", or parallel.context = \"ulysses\""
+                                                      : ""));
+  }
+  if (c.train.bits == Bits::kStable) {
+    refuse("train.bits",
+           context_way(c) == ContextWay::kRing
+               ? "merges parts of a softmax in an order that follows the ranks, but train.bits is "
+                 "stable"
+               : "adds gradients of tokens by rank, but train.bits is stable",
+           "set train.bits = \"run\", or remove mesh.cp");
+  }
+  if (c.mesh.tp > 1) check_context_with_tp(c, found);
+  if (c.parallel.data == Sharding::kServer) {
+    refuse("parallel.data",
+           "adds up terms of a gradient on several ranks, but parallel.data = server pushes whole "
+           "ones",
+           "set parallel.data = \"zero1\"");
+  }
+  if (c.compute.device == Device::kCuda) {
+    refuse("compute.device", "cuts samples on CPUs, but compute.device is cuda",
+           "set compute.device = \"cpu\"");
+  } else if (engine_of(c) != Engine::kShm) {
+    refuse(
+        "comm.engine",
+        fmt::format("needs ranks that share memory, but comm.engine is {}", name_of(c.comm.engine)),
+        "set comm.engine = \"shm\"");
+  }
+}
+
+}  // namespace hanji::plan
