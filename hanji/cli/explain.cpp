@@ -121,6 +121,7 @@ void add_explain(Verb command) {
   verb.add_flag("--json", &options->as_json, "for programs");
   add_explain_tp(verb);
   add_explain_axial(verb);
+  add_explain_cp(verb);
   verb.on_chosen([=] {
     std::cout << explain(*options) << std::flush;
     return 0;

@@ -17,9 +17,10 @@ void add_debug(Verb command);
 void add_doctor(Verb command);
 void add_simulate(Verb command);
 void add_explain(Verb command);
-/// `explain tp` and `explain axial`, on that verb.
+/// `explain tp`, `explain cp` and `explain axial`, on that verb.
 void add_explain_tp(Verb explain_verb);
 void add_explain_axial(Verb explain_verb);
+void add_explain_cp(Verb explain_verb);
 void add_topo(Verb command);
 void add_bench(Verb command);
 /// Hidden: what `train` starts once per rank.

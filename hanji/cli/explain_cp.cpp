@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+
+#include "hanji/base/limits.h"
+#include "hanji/base/status.h"
+#include "hanji/cli/host_rates.h"
+#include "hanji/cli/verbs.h"
+#include "hanji/plan/context.h"
+#include "hanji/report/context_table.h"
+#include "hanji/topology/machine.h"
+
+namespace hanji::cli {
+namespace {
+
+struct CpOptions {
+  layout::ContextAttention attention{.ranks = 2};
+  int64_t kv_heads = 0;
+  int64_t samples = 1;
+  int element_bytes = 4;
+  bool as_json = false;
+};
+
+layout::ContextAttention attention_of(const CpOptions& options) {
+  layout::ContextAttention attention = options.attention;
+  attention.kv_heads = options.kv_heads == 0 ? attention.heads : options.kv_heads;
+  if (attention.heads % attention.kv_heads != 0) {
+    throw Error(base::invalid_argument(
+        fmt::format("--heads is {}, which is not a multiple of --kv-heads {}", attention.heads,
+                    attention.kv_heads)));
+  }
+  if (attention.tokens < attention.ranks) {
+    throw Error(base::invalid_argument(
+        fmt::format("--tokens is {} for {} ranks, each of which has one or more; set --ranks {} or "
+                    "less",
+                    attention.tokens, attention.ranks, attention.tokens)));
+  }
+  return attention;
+}
+
+std::string explain(const CpOptions& options) {
+  const layout::ContextAttention attention = attention_of(options);
+  const HostRates known = host_rates(topology::read_machine().or_throw(), attention.ranks);
+  const auto costs =
+      plan::compare_context(attention, options.samples, options.element_bytes, known.rates);
+  if (options.as_json) return report::context_json(attention, options.samples, costs);
+  return report::context_table(attention, options.samples, costs) +
+         fmt::format("\nprices of transfers: {}\n", known.source);
+}
+
+}  // namespace
+
+void add_explain_cp(Verb explain_verb) {
+  const Verb verb = explain_verb.add_verb(
+      "cp", "What attention moves where ranks share the tokens of a sample: ulysses beside ring");
+  auto options = std::make_shared<CpOptions>();
+  const auto count = [&](const char* name, int64_t* value, const char* doc, int least, int most) {
+    verb.add_option(name, value, doc).type_name("N").range(least, most).show_default();
+  };
+  count("--tokens", &options->attention.tokens, "of a sample", 1, 1 << 24);
+  count("--heads", &options->attention.heads, "of queries", 1, 1 << 16);
+  count("--kv-heads", &options->kv_heads, "of keys and values; 0: as many", 0, 1 << 16);
+  count("--head-width", &options->attention.width, "features of a head", 1, 1 << 16);
+  count("--samples", &options->samples, "of a micro-batch", 1, 1 << 16);
+  verb.add_option("-p,--ranks", &options->attention.ranks, "that share the tokens")
+      .type_name("N")
+      .range(2, base::kMaxRanksPerHost)
+      .show_default();
+  verb.add_option("--element-bytes", &options->element_bytes, "2 for bf16, 4 for float32")
+      .range(2, 8)
+      .show_default();
+  verb.add_flag("--json", &options->as_json, "for programs");
+  verb.on_chosen([=] {
+    std::cout << explain(*options) << std::flush;
+    return 0;
+  });
+}
+
+}  // namespace hanji::cli
