@@ -110,6 +110,34 @@ class Strategies(CommandTest):
             plan = self.summary(str(number))["plan"]
             self.assertIn(f"--set parallel.data={plan['config']['parallel']['data']}", row)
 
+    def test_ranks_of_cp_move_and_hold_what_the_plan_says(self):
+        undropped = ["--set", "model.dropout=0"]
+        ways = {"chosen": [2], "ulysses": [4, "parallel.context=ulysses"], "ring": [4, "parallel.context=ring"],
+                "zero1": [4, "parallel.data=zero1"], "zero3": [4, "parallel.data=zero3", "parallel.context=ring"],
+                "recompute": [2, "compute.recompute=true"], "with_tp": [4, "mesh.tp=2", "parallel.context=ring"]}
+        for name, (ranks, *settings) in ways.items():
+            cut = [part for one in ("mesh.cp=2", "train.micro_batch=2", *settings)
+                   for part in ("--set", one)]
+            done = self.train(name, *JOB, *undropped, "--ranks", ranks, *cut, "--steps", 4)
+            self.assertIn("sample (more: hanji generate", done.stdout)
+            self.assertRegex(done.stdout, r"attention by (ulysses|ring)")
+            self.expect_counted_as_planned(name)
+
+    def test_parts_of_samples_train_as_one_rank_does_and_go_on_as_any_mesh(self):
+        sizes = ["--set", "model.heads=6", "--set", "model.width=48", "--set", "model.block=33", "--set",
+                 "compute.dtype=float64", "--set", "train.log_every=1", "--set", "model.dropout=0", *CONSTANT]
+        self.train("whole", *JOB, *sizes, "--ranks", 1, "--steps", 6)
+        expected = self.read_lines("whole", "run.jsonl")
+        for way, ranks, more in (("ulysses", 3, ()), ("ring", 3, ()), ("ring", 6, ("parallel.data=zero2",))):
+            out = f"{way}{ranks}"
+            cut = [part for one in ("mesh.cp=3", f"parallel.context={way}", *more) for part in ("--set", one)]
+            self.train(out, *JOB, *sizes, "--ranks", ranks, *cut, "--steps", 4)
+            self.resume(out, "--ranks", 1, "--steps", 6, "--set", "parallel.data=ddp")
+            for line, whole in zip(self.read_lines(out, "run.jsonl"), expected):
+                for name in ("loss", "gradient_norm"):
+                    if name in whole and line["step"] == whole["step"]:
+                        self.assertAlmostEqual(line[name], whole[name], delta=1e-9 * whole[name])
+
     def test_uneven_parts_train_as_one_rank_does(self):
         sizes = ["--set", "model.heads=4", "--set", "model.width=48", "--set",
                  "compute.dtype=float64", "--set", "train.log_every=1", "--steps", 6]
