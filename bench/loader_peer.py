@@ -26,8 +26,11 @@ def by_torchvision(size):
     transform = v2.Compose([v2.RandomResizedCrop(size, antialias=True), v2.RandomHorizontalFlip(),
                             v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, DEVIATION)])
 
-    def read(stream):
-        return transform(decode_jpeg(torch.frombuffer(bytearray(stream), dtype=torch.uint8), mode=ImageReadMode.RGB))
+    def read(stored):
+        stream, is_jpeg, width, height = stored
+        levels = torch.frombuffer(bytearray(stream), dtype=torch.uint8)
+        return transform(decode_jpeg(levels, mode=ImageReadMode.RGB) if is_jpeg
+                         else levels.view(height, width, 3).permute(2, 0, 1))
     return read
 
 
@@ -47,13 +50,31 @@ def by_pillow(size):
     from PIL import Image
     mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, DEVIATION))
 
-    def read(stream):
-        image = Image.open(io.BytesIO(stream)).convert("RGB")
+    def read(stored):
+        stream, is_jpeg, width, height = stored
+        image = Image.open(io.BytesIO(stream)).convert("RGB") if is_jpeg else \
+            Image.frombuffer("RGB", (width, height), stream)
         image = image.crop(random_part(*image.size)).resize((size, size), Image.BILINEAR)
         if random.random() < 0.5:
             image = image.transpose(Image.FLIP_LEFT_RIGHT)
         levels = torch.from_numpy(numpy.array(image)).permute(2, 0, 1)
         return levels.to(torch.float32).div_(255).sub_(mean).div_(deviation)
+    return read
+
+
+def of_cifar(size):
+    """Flip, moved by up to 4 pixels, 8 x 8 of them cut out, normalised: what moves and fills has the mean colour."""
+    mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, DEVIATION))
+
+    def read(stored):
+        levels = torch.frombuffer(bytearray(stored[0]), dtype=torch.uint8).view(size, size, 3).permute(2, 0, 1)
+        image = torch.nn.functional.pad(levels.to(torch.float32).div_(255).sub_(mean).div_(deviation), (4, 4, 4, 4))
+        x, y = random.randint(0, 8), random.randint(0, 8)
+        image = image[:, y:y + size, x:x + size]
+        image = image.flip(2) if random.random() < 0.5 else image.clone()
+        x, y = random.randint(0, size - 8), random.randint(0, size - 8)
+        image[:, y:y + 8, x:x + 8] = 0
+        return image
     return read
 
 
@@ -65,7 +86,7 @@ def best_reader(size):
 
 
 class Images(Dataset):
-    """JPEGs of a .beton file with the fields image and label."""
+    """The images of a .beton file with the fields image and label: bytes, whether a JPEG, width, height."""
 
     def __init__(self, path, read):
         with open(path, "rb") as file:
@@ -73,6 +94,7 @@ class Images(Dataset):
         _, fields, _, count, table = struct.unpack_from("<HHIQQ", self.content)
         begin = 24 + 1041 * fields
         self.labels = [struct.unpack_from("<q", self.content, begin + 24 * i + 16)[0] for i in range(count)]
+        self.kinds = [struct.unpack_from("<BHH", self.content, begin + 24 * i) for i in range(count)]
         self.streams = {sample: (at, bytes_) for sample, at, bytes_ in
                         struct.iter_unpack("<3Q", memoryview(self.content)[table:])}
         self.read = read
@@ -82,7 +104,8 @@ class Images(Dataset):
 
     def __getitem__(self, index):
         at, size = self.streams[index]
-        return self.read(self.content[at:at + size]), self.labels[index]
+        mode, width, height = self.kinds[index]
+        return self.read((self.content[at:at + size], mode == 0, width, height)), self.labels[index]
 
 
 def token_batches(path, length, batch):
@@ -109,24 +132,27 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("file")
     parser.add_argument("--size", type=int, help="pixels of a side")
+    parser.add_argument("--stages", choices=["crop", "cifar"], default="crop")
     parser.add_argument("--tokens", type=int, help="of a sample; the file has ids of 2 bytes")
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--workers", type=int, required=True)
     a = parser.parse_args()
     torch.set_num_threads(1)
+    begun = time.perf_counter()
     if a.tokens:
         name, batches = "numpy", token_batches(a.file, a.tokens, a.batch)
         inputs, targets = next(batches)
         assert inputs.shape == (a.batch, a.tokens) and inputs[:, 1:].equal(targets[:, :-1])
     else:
-        name, read = best_reader(a.size)
+        name, read = ("torch", of_cifar(a.size)) if a.stages == "cifar" else best_reader(a.size)
         loader = DataLoader(Images(a.file, read), a.batch, shuffle=True, drop_last=True, num_workers=a.workers,
                             persistent_workers=a.workers > 0)
         batches = forever(loader)
         images, labels = next(batches)
+        first = time.perf_counter() - begun
         assert images.shape == (a.batch, 3, a.size, a.size) and images.dtype == torch.float32
         assert 0 <= labels.min() and labels.max() < 10
-    print(json.dumps({"decoder": name}), flush=True)
+    print(json.dumps({"decoder": name, "first_batch_seconds": None if a.tokens else first}), flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
         for _ in range(asked["untimed"]):

@@ -86,20 +86,23 @@ std::string encode(std::vector<uint8_t> pixels, int64_t width, int64_t height) {
   return stream;
 }
 
-void make(const std::string& path, int64_t count, int64_t width, int64_t height) {
+/// Raw rows, or JPEGs.
+void make(const std::string& path, int64_t count, int64_t width, int64_t height, bool is_raw) {
   auto writer = data::BetonWriter::create(
                     path, {{"image", data::BetonType::kRgbImage}, {"label", data::BetonType::kInt}},
                     {.num_samples = static_cast<uint64_t>(count)})
                     .or_throw();
   size_t total = 0;
   for (int64_t i = 0; i < count; ++i) {
-    const std::string stream =
-        encode(picture(static_cast<uint64_t>(i), width, height), width, height);
-    total += stream.size();
-    const data::BetonValue values[] = {{.mode = data::BetonImageMode::kJpeg,
+    std::vector<uint8_t> pixels = picture(static_cast<uint64_t>(i), width, height);
+    const std::string bytes = is_raw ? std::string(pixels.begin(), pixels.end())
+                                     : encode(std::move(pixels), width, height);
+    total += bytes.size();
+    const auto mode = is_raw ? data::BetonImageMode::kRaw : data::BetonImageMode::kJpeg;
+    const data::BetonValue values[] = {{.mode = mode,
                                         .width = static_cast<uint16_t>(width),
                                         .height = static_cast<uint16_t>(height),
-                                        .bytes = std::as_bytes(std::span(stream))},
+                                        .bytes = std::as_bytes(std::span(bytes))},
                                        {.integer = i % 10}};
     base::throw_if_error(writer.append(values));
   }
@@ -115,6 +118,9 @@ double cpu_seconds() {
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
+
+/// Of a side without a first batch.
+void say_ready() { std::cout << "{}" << std::endl; }
 
 /// Calls `batch` as often as each request asks.
 void answer(const std::function<void()>& batch) {
@@ -133,40 +139,78 @@ void answer(const std::function<void()>& batch) {
   }
 }
 
-/// Answers with batches of all training samples, in random order.
-void load_from(const data::Source& source, int64_t batch_size, int workers) {
+/// Answers with batches of all training samples, in random order, and says first what the first one took
+/// from `start_ns` on.
+void load_from(const data::Source& source, int64_t batch_size, int workers, int64_t start_ns) {
   const auto loader = data::Loader::create({.seed = 1,
                                             .num_samples = source.num_train(),
                                             .global_batch = batch_size,
                                             .share = {0, batch_size},
                                             .micro_batch = batch_size})
                           .or_throw();
-  layers::Batch expected;
-  data::read_batch(source, loader, 0, {0, batch_size}, expected);
   data::Prefetcher prefetcher(source, loader, workers, INT64_MAX);
   int64_t step = 0;
-  if (!at::equal(prefetcher.read(step++, {0, batch_size}).inputs, expected.inputs)) {
+  const at::Tensor found = prefetcher.read(step++, {0, batch_size}).inputs;
+  const double seconds = static_cast<double>(base::now_ns() - start_ns) * 1e-9;
+  layers::Batch expected;
+  data::read_batch(source, loader, 0, {0, batch_size}, expected);
+  if (!at::equal(found, expected.inputs)) {
     throw std::runtime_error("the prefetched batch is another one");
   }
+  std::cout << base::Json({{"decoder", "hanji"}, {"first_batch_seconds", seconds}}).dump()
+            << std::endl;
   answer([&] { prefetcher.read(step++, {0, batch_size}); });
 }
 
-void load(const std::string& path, int64_t size, int64_t batch_size, int workers) {
-  load_from(data::BetonImages::create(
-                data::BetonFile::open(path).or_throw(),
-                {.stages = plan::parse_image_stages(plan::kUsualImageStages).or_throw(),
-                 .size = size,
-                 .validation_fraction = 0})
-                .or_throw(),
-            batch_size, workers);
+data::BetonImages open_images(const std::string& path, int64_t size, const std::string& stages) {
+  return data::BetonImages::create(data::BetonFile::open(path).or_throw(),
+                                   {.stages = plan::parse_image_stages(stages).or_throw(),
+                                    .size = size,
+                                    .validation_fraction = 0})
+      .or_throw();
+}
+
+void load(const std::string& path, int64_t size, const std::string& stages, int64_t batch_size,
+          int workers) {
+  const int64_t start_ns = base::now_ns();
+  load_from(open_images(path, size, stages), batch_size, workers, start_ns);
+}
+
+/// Writes the central parts of some images as float32 levels of 0 to 1.
+void write_pixels(const std::string& path, int64_t size, int64_t count, const std::string& to) {
+  const data::BetonImages images = open_images(path, size, "center_crop(ratio = 0.875)");
+  layers::Batch batch;
+  data::shape_batch(images.shape(), {0, count}, batch);
+  for (int64_t i = 0; i < count; ++i) {
+    base::throw_if_error(images.read(data::Part::kTrain, i, batch, i));
+  }
+  auto file = base::OutputFile::open(to).or_throw();
+  const std::span floats(batch.inputs.const_data_ptr<float>(),
+                         static_cast<size_t>(batch.inputs.numel()));
+  base::throw_if_error(file.append(std::as_bytes(floats)));
+  base::throw_if_error(file.close());
+}
+
+/// Seconds of every image of a file once, by one thread, opening included.
+void first_epochs(const std::string& path, int64_t size, const std::string& stages) {
+  say_ready();
+  answer([&] {
+    const data::BetonImages images = open_images(path, size, stages);
+    layers::Batch batch;
+    data::shape_batch(images.shape(), {0, 1}, batch);
+    for (int64_t i = 0; i < images.num_train(); ++i) {
+      base::throw_if_error(images.read_in_epoch(0, i, batch, 0));
+    }
+  });
 }
 
 void load_tokens(const std::string& path, int64_t length, int64_t batch_size, int workers) {
+  const int64_t start_ns = base::now_ns();
   load_from(
       data::TokenSamples::create(data::open_tokens(path, data::TokenFormat::kNanoGpt).or_throw(),
                                  {.block = length, .validation_fraction = 0, .vocabulary = 1 << 16})
           .or_throw(),
-      batch_size, workers);
+      batch_size, workers, start_ns);
 }
 
 void make_tokens(const std::string& path, int64_t count) {
@@ -179,6 +223,7 @@ void make_tokens(const std::string& path, int64_t count) {
 }
 
 void copy(int64_t length, int64_t batch_size) {
+  say_ready();
   const std::vector<int64_t> from(static_cast<size_t>(2 * length * batch_size), 1);
   std::vector<int64_t> to(from.size());
   answer([&] {
@@ -195,6 +240,7 @@ void decode(const std::string& path, int64_t batch_size) {
   jpeg_create_decompress(&decoder);
   std::vector<uint8_t> pixels;
   uint64_t next = 0;
+  say_ready();
   answer([&] {
     for (int64_t i = 0; i < batch_size; ++i) {
       const auto stream = file.read(next++ % file.num_samples(), 0).or_throw().bytes;
@@ -217,12 +263,17 @@ int run(const std::vector<std::string>& arguments) {
   const auto number = [&](size_t i) { return std::stoll(arguments.at(i)); };
   const std::string& verb = arguments.at(0);
   at::set_num_threads(1);
-  if (verb == "make") make(arguments.at(1), number(2), number(3), number(4));
-  if (verb == "load") load(arguments.at(1), number(2), number(3), static_cast<int>(number(4)));
-  if (verb == "decode") decode(arguments.at(1), number(2));
-  if (verb == "make_tokens") make_tokens(arguments.at(1), number(2));
+  const std::string& path = arguments.at(1);
+  if (verb == "make") make(path, number(2), number(3), number(4), arguments.at(5) == "raw");
+  if (verb == "load") {
+    load(path, number(2), arguments.at(3), number(4), static_cast<int>(number(5)));
+  }
+  if (verb == "pixels") write_pixels(path, number(2), number(3), arguments.at(4));
+  if (verb == "first_epochs") first_epochs(path, number(2), arguments.at(3));
+  if (verb == "decode") decode(path, number(2));
+  if (verb == "make_tokens") make_tokens(path, number(2));
   if (verb == "tokens") {
-    load_tokens(arguments.at(1), number(2), number(3), static_cast<int>(number(4)));
+    load_tokens(path, number(2), number(3), static_cast<int>(number(4)));
   }
   if (verb == "copy") copy(number(1), number(2));
   return 0;
