@@ -237,6 +237,16 @@ class Data(CommandTest):
         self.assertEqual(len(list((self.folder / "photos").glob("[012]/*.jpg"))), 60)
         self.hanji("data", "make", "--folder", "photos", "--out", "z.beton")
         self.assertEqual(json.loads(self.hanji("data", "info", "--json", "z.beton").stdout)["samples"], 60)
+        self.hanji("data", "convert", "x.beton", "--to", "raw")
+        self.hanji("data", "make", "--folder", "raw", "--out", "w.beton")
+        self.hanji("data", "convert", "w.beton", "--to", "again")
+        pngs = sorted((self.folder / "raw").rglob("*.png"))
+        self.assertEqual(len(pngs), 60)
+        again = {int(one.stem): one.read_bytes() for one in (self.folder / "again").rglob("*.png")}
+        self.assertEqual([again[number] for number in range(60)], [one.read_bytes() for one in pngs])
+        pngs[7].write_bytes(pngs[7].read_bytes()[:-40])
+        done = self.hanji("data", "make", "--folder", "raw", "--out", "cut.beton", expect=3)
+        self.assertIn(str(pngs[7].relative_to(self.folder)) + ": libpng:", done.stderr)
         done = self.hanji("data", "convert", "y.beton", "--to", "other", "--quality", 5, expect=2)
         self.assertIn("--quality belongs to --out", done.stderr)
 
@@ -247,6 +257,8 @@ class Data(CommandTest):
         for name in ("read", "decoded", "cropped", "made", "loaded"):
             self.assertGreater(done["per_second"][name], 0, name)
         self.assertGreater(done["times_decode"], 0)
+        for name in ("cold_loaded", "cold_read"):
+            self.assertTrue(done["per_second"][name] or done["why_not_cold"], name)
         self.assertIn("bound by", self.hanji("data", "bench", "x.beton").stdout)
 
     def test_a_flipped_byte_is_reported_with_its_page_and_sample(self):

@@ -97,6 +97,9 @@ class Images(CommandTest):
         self.assertIn("x.beton as 32 x 32, random_resized_crop(min_area=0.5), flip, normalise: 1.08 k to "
                       "train on and 120 to validate", " ".join(done.stdout.split()))
         self.assertIn("images a rank reads per second", done.stdout)
+        told = " ".join(done.stdout.split())
+        self.assertIn("reading 1 thread of each rank beside its own", told)
+        self.assertIn("samples: 1 thread of each rank read", told)
         summary = self.read_json("run", "summary.json")
         self.assertGreater(summary["validation_accuracy"], 0.85)
         self.expect_counted_as_planned(summary, "a file")
@@ -106,8 +109,9 @@ class Images(CommandTest):
         file = ["--seed", 5, "--set", "model.preset=resnet-tiny", "--set", "model.width=8", "--set",
                 "data.files=x.beton", "--set", "data.image_size=16", "--set", "train.evaluate_batches=2",
                 "--set", "comm.bucket_bytes=65536", *STABLE, *CONSTANT]
-        runs = {"one": ["--ranks", 1], "two": ["--ranks", 2, "--set", "data.workers=2"],
-                "zero3": [*by("zero3"), "--set", "data.workers=1"]}
+        runs = {"one": ["--ranks", 1],
+                "two": ["--ranks", 2, "--set", "data.workers=2", "--set", "data.prefetch=3"],
+                "zero3": [*by("zero3"), "--set", "data.workers=1", "--set", "data.prefetch=0"]}
         found = {}
         for name, more in runs.items():
             self.hanji("train", "--out", name, *file, *more, "--steps", 6)
@@ -115,10 +119,28 @@ class Images(CommandTest):
             self.expect_same(found[name], found["one"], name)
             if name != "one":
                 self.expect_counted_as_planned(found[name], name)
+        chosen = found["one"]["plan"]["config"]["data"]
+        self.assertGreaterEqual(min(chosen["workers"], chosen["prefetch"]), 0, "decided by the plan")
         self.hanji("train", "--out", "half", *file, *runs["one"], "--steps", 3)
         self.hanji("train", "--resume", "--out", "half", *runs["two"], "--steps", 6)
         self.expect_same(self.read_json("half", "summary.json"), found["one"], "resumed")
         self.hanji("verify", "--out", "proof", *file, *runs["two"], "--steps", 2)
+
+    def test_tokens_of_a_file_train_as_the_text_that_they_are_of(self):
+        (self.folder / "text").write_text("".join(f"line {i * i % 97} of a text\n" for i in range(400)))
+        self.hanji("data", "make", "--text", "text", "--vocabulary", "char", "--length", 16, "--out", "x.beton")
+        job = ["--seed", 5, "--steps", 6, "--set", "model.preset=nano", "--set", "model.block=16", "--set",
+               "data.validation_fraction=0", *STABLE, *CONSTANT]
+        self.hanji("train", "--out", "text-run", "--text", "text", "--ranks", 1, *job)
+        found = self.read_json("text-run", "summary.json")
+        for name, more in {"one": ["--ranks", 1], "two": ["--ranks", 2]}.items():
+            self.hanji("train", "--out", name, "--set", "data.files=x.beton", *more, *job)
+            self.assertEqual(self.read_json(name, "summary.json")["state_sha256"], found["state_sha256"], name)
+        for more, words in ((["--set", "model.block=32"], "set model.block = 16"),
+                            (["--set", "model.vocabulary=9"], "lies outside a vocabulary of 9"),
+                            (["--set", "data.stage=center_crop"], "data.stage is of images")):
+            done = self.hanji("train", "--out", "no", "--set", "data.files=x.beton", *job, *more, expect=2)
+            self.assertIn(words, done.stderr)
 
     def test_mixed_samples_train_to_one_hash_for_any_ranks_and_workers(self):
         self.hanji("data", "make", "--generated", 300, "--size", 24, "--out", "x.beton")

@@ -136,13 +136,16 @@ std::string rate_row(const std::string& name, const std::optional<double>& rate)
 
 std::string rates_text(const std::string& file, const data::FileRates& rates) {
   const auto bytes = static_cast<int64_t>(rates.sample_bytes);
-  std::string text = fmt::format("{}: {} samples of {}; samples per second, warm\n\n", file,
-                                 rates.num_samples, base::format_bytes(bytes));
+  std::string text = fmt::format("{}: {} samples of {}; samples per second, warm unless said\n\n",
+                                 file, rates.num_samples, base::format_bytes(bytes));
   text += rate_row("read and sum all bytes, 1 thread", rates.read);
   text += rate_row("libjpeg-turbo, whole images, 1 thread", rates.decoded);
   text += rate_row("decode the part of the crop, 1 thread", rates.cropped);
   text += rate_row("make a sample, 1 thread", rates.made);
   text += rate_row(fmt::format("load batches, {} threads", rates.threads), rates.loaded);
+  text += rate_row(fmt::format("load batches, {} threads, cold", rates.threads), rates.cold_loaded);
+  text += rate_row("read from the disk past the kernel's cache", rates.cold_read);
+  if (!rates.why_not_cold.empty()) text += "cold: not measured: " + rates.why_not_cold + "\n";
   if (const auto times = rates.times_decode()) {
     text +=
         fmt::format("\nThe loader is {:.2f} times libjpeg-turbo's decode by one thread.\n", *times);
@@ -163,7 +166,10 @@ std::string rates_json(const std::string& file, const data::FileRates& rates) {
                              {"decoded", number(rates.decoded)},
                              {"cropped", number(rates.cropped)},
                              {"made", number(rates.made)},
-                             {"loaded", number(rates.loaded)}}},
+                             {"loaded", number(rates.loaded)},
+                             {"cold_loaded", number(rates.cold_loaded)},
+                             {"cold_read", number(rates.cold_read)}}},
+                           {"why_not_cold", rates.why_not_cold},
                            {"times_decode", number(rates.times_decode())},
                            {"bottleneck", rates.bottleneck()}};
   return json.dump(1) + "\n";

@@ -149,7 +149,8 @@ int make_file(Verb verb, const MakeOptions& options) {
 }
 
 void add_sources(Verb verb, MakeOptions& options) {
-  verb.add_option("--folder", &options.folder, "JPEG files in a folder per class, as they are")
+  verb.add_option("--folder", &options.folder,
+                  "JPEG files in a folder per class, as they are, and PNG files as raw images")
       .type_name("DIR");
   verb.add_option("--tar", &options.shards, "a shard of WebDataset, or a folder of .tar files")
       .type_name("FILE")

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hanji/base/clock.h"
+#include "hanji/base/cold_file.h"
 #include "hanji/base/random.h"
 #include "hanji/data/batch.h"
 #include "hanji/data/beton_images.h"
@@ -149,6 +150,61 @@ Status FileBench::time_round(TimedPart& part) const {
   return {};
 }
 
+/// What is timed before anything maps the file.
+struct ColdRates {
+  Result<double> bytes_per_second = base::unsupported("it was not read");
+  Result<double> loaded = base::unsupported("the file has no labelled images");
+};
+
+void add_cold(const ColdRates& cold, FileRates& rates) {
+  if (cold.bytes_per_second.ok()) {
+    rates.cold_read = *cold.bytes_per_second / std::max(1.0, rates.sample_bytes);
+  } else {
+    rates.why_not_cold = cold.bytes_per_second.status().message();
+  }
+  if (cold.loaded.ok()) {
+    rates.cold_loaded = *cold.loaded;
+  } else if (rates.loaded) {
+    rates.why_not_cold = cold.loaded.status().message();
+  }
+}
+
+/// Samples per second of an epoch whose pages come from the disk, or of its begin.
+Result<double> load_cold(const std::filesystem::path& path, const BenchFileOptions& options) {
+  constexpr double kMaxResident = 0.02;
+  HANJI_ASSIGN_OR_RETURN(const double resident, base::drop_cached_pages(path));
+  if (resident > kMaxResident) {
+    return base::unsupported(fmt::format(
+        "{:.0f} % of the file stays in memory: a process maps it, or its file system is "
+        "in memory",
+        100 * resident));
+  }
+  const int64_t begin = base::now_ns();
+  const auto elapsed = [begin] { return static_cast<double>(base::now_ns() - begin) * 1e-9; };
+  HANJI_ASSIGN_OR_RETURN(BetonFile file, BetonFile::open(path));
+  HANJI_ASSIGN_OR_RETURN(const auto images,
+                         BetonImages::create(std::move(file), {.stages = options.stages,
+                                                               .size = options.size,
+                                                               .validation_fraction = 0}));
+  const int64_t batch = std::min(options.batch, images.num_train());
+  HANJI_ASSIGN_OR_RETURN(const auto loader, Loader::create({.seed = 1,
+                                                            .num_samples = images.num_train(),
+                                                            .global_batch = batch,
+                                                            .share = {0, batch},
+                                                            .micro_batch = batch}));
+  const int64_t steps = images.num_train() / batch;
+  Prefetcher prefetcher(images, loader, options.threads - 1, steps);
+  int64_t done = 0;
+  try {
+    while (done < steps && elapsed() < options.rounds * options.seconds) {
+      prefetcher.read(done++, {0, batch});
+    }
+  } catch (const Error& error) {
+    return Status(error.code(), error.what());
+  }
+  return static_cast<double>(done * batch) / std::max(elapsed(), 1e-9);
+}
+
 double median_of(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -202,10 +258,17 @@ std::string FileRates::bottleneck() const {
 }
 
 Result<FileRates> bench_file(const std::filesystem::path& path, const BenchFileOptions& options) {
+  HANJI_RETURN_IF_ERROR(BetonFile::open(path).status());
+  // Before anything maps the file: what is mapped stays in memory.
+  const internal::ColdRates cold{
+      .bytes_per_second = base::read_past_cache(path, options.rounds * options.seconds),
+      .loaded = internal::load_cold(path, options)};
   HANJI_ASSIGN_OR_RETURN(BetonFile file, BetonFile::open(path));
   internal::FileBench bench(std::move(file), options);
   HANJI_RETURN_IF_ERROR(bench.add_images(path));
-  return bench.run();
+  HANJI_ASSIGN_OR_RETURN(FileRates rates, bench.run());
+  internal::add_cold(cold, rates);
+  return rates;
 }
 
 }  // namespace hanji::data

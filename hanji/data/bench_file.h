@@ -32,6 +32,11 @@ struct FileRates {
   std::optional<double> cropped = {};  ///< Decode of what the first stage takes.
   std::optional<double> made = {};     ///< Samples: crop, resize, flip, normalise.
   std::optional<double> loaded = {};   ///< Whole batches by all threads.
+  std::optional<double> cold_read =
+      {};  ///< From the disk past the kernel's cache, 8 MiB at a time.
+  std::optional<double> cold_loaded =
+      {};                         ///< As `loaded`, of pages that the kernel's cache has not.
+  std::string why_not_cold = {};  ///< Where one of them is missing.
 
   /// `loaded` by `decoded`; nothing without JPEGs.
   std::optional<double> times_decode() const;
@@ -39,7 +44,9 @@ struct FileRates {
   std::string bottleneck() const;
 };
 
-/// Times the parts of a loader on this machine, interleaved, on the pages that the kernel has.
+/// Times the parts of a loader on this machine, interleaved, on the pages that the kernel has; before
+/// that, once each, a read of the file past its cache and an epoch after its pages were dropped, for as
+/// long as all rounds of a part.
 ///
 /// Files without labelled images are read only.
 /// Errors  those of BetonFile and BetonImages, with the sample; kCancelled if it ended early.

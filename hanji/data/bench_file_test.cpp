@@ -44,6 +44,30 @@ TEST(BenchFile, HasARateOfEachPartOfALoader) {
     EXPECT_GT(rate.value_or(0), 0);
   }
   EXPECT_GT(rates.read, 0);
+  EXPECT_NE(rates.cold_read && rates.cold_loaded, !rates.why_not_cold.empty());
+}
+
+TEST(BenchFile, ColdRatesAreOfPagesThatComeFromTheDiskOrAreRefused) {
+  const test::TemporaryFolder folder("/var/tmp");
+  const std::string jpeg = internal::encode_jpeg({});
+  auto writer = BetonWriter::create(folder.path() / "x",
+                                    {{"image", BetonType::kRgbImage}, {"label", BetonType::kInt}},
+                                    {.num_samples = 6})
+                    .or_throw();
+  for (int i = 0; i < 6; ++i) {
+    const BetonValue values[] = {{.mode = BetonImageMode::kJpeg,
+                                  .width = 100,
+                                  .height = 80,
+                                  .bytes = internal::bytes_of(jpeg)},
+                                 {.integer = i}};
+    base::throw_if_error(writer.append(values));
+  }
+  base::throw_if_error(writer.finish());
+  const auto mapped = BetonFile::open(folder.path() / "x").or_throw();
+  for (uint64_t i = 0; i < 6; ++i) ASSERT_TRUE(mapped.read(i, 0).ok());
+  const FileRates rates = bench_file(folder.path() / "x", short_bench()).or_throw();
+  EXPECT_FALSE(rates.cold_loaded) << "its pages are mapped";
+  EXPECT_THAT(rates.why_not_cold, HasSubstr("stays in memory"));
 }
 
 TEST(BenchFile, FilesWithoutImagesAreRead) {

@@ -145,6 +145,16 @@ const BetonSections& BetonFile::sections() const { return state_->sections; }
 bool BetonFile::has_checksums() const { return state_->has_extension; }
 BetonAllocation BetonFile::allocation(uint64_t row) const { return state_->allocation(row); }
 
+std::vector<uint32_t> BetonFile::sample_pages() const {
+  std::vector<uint32_t> of_sample(num_samples(), 0);
+  for (uint64_t i = 0; i < sections().num_allocations; ++i) {
+    const BetonAllocation one = allocation(i);
+    const auto page = page_of(one.begin);
+    if (page && one.sample < of_sample.size()) of_sample[one.sample] = static_cast<uint32_t>(*page);
+  }
+  return of_sample;
+}
+
 std::optional<uint64_t> BetonFile::page_of(uint64_t offset) const {
   const BetonSections& s = sections();
   if (offset < s.heap_begin || offset >= s.heap_end) return std::nullopt;

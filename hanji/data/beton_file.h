@@ -136,6 +136,9 @@ class BetonFile {
   std::string_view provenance() const;
   /// Row `row` < num_allocations, as it is in the file.
   BetonAllocation allocation(uint64_t row) const;
+  /// The page of each sample, of which all values are in one; 0 for samples without any in the heap.
+  /// Cost  once over the allocation table.
+  std::vector<uint32_t> sample_pages() const;
   /// The page of a byte of the heap; nothing for other bytes.
   std::optional<uint64_t> page_of(uint64_t offset) const;
 

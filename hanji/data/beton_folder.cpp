@@ -7,6 +7,7 @@
 #include "hanji/base/json.h"
 #include "hanji/base/random.h"
 #include "hanji/data/internal/jpeg_header.h"
+#include "hanji/data/internal/png_reader.h"
 
 namespace hanji::data {
 namespace {
@@ -21,11 +22,30 @@ struct ImageFiles {
   uint64_t largest_bytes = 0;
 };
 
+bool is_png_file(const fs::path& path) {
+  const std::string extension = path.extension().native();
+  return extension == ".png" || extension == ".PNG";
+}
+
+/// What a file takes as a sample: a PNG becomes rows of RGB.
+uint64_t bytes_of_sample(const fs::path& path) {
+  if (is_png_file(path)) {
+    const auto file = base::MappedFile::open(path);
+    const auto size = file.ok() ? internal::parse_png_size(file->bytes())
+                                : Result<internal::PngSize>(file.status());
+    return size.ok() ? size->rgb_bytes() : 0;  // what is wrong is said when it is read
+  }
+  std::error_code error;
+  const uint64_t bytes = fs::file_size(path, error);
+  return error ? 0 : bytes;
+}
+
 Result<ImageFiles> list_images(const fs::path& folder) {
   ImageFiles files;
   HANJI_ASSIGN_OR_RETURN(files.paths, base::list_files(folder, base::Recurse::kYes));
   if (files.paths.empty()) {
-    return base::not_found(folder.native() + ": no file; name a folder of folders of JPEG files");
+    return base::not_found(folder.native() +
+                           ": no file; name a folder of folders of JPEG or PNG files");
   }
   for (const fs::path& path : files.paths) {
     const fs::path within = path.lexically_relative(folder);
@@ -35,9 +55,7 @@ Result<ImageFiles> list_images(const fs::path& folder) {
     }
     // By the bytes of paths, "a-b/" is before "a/": classes are sorted by themselves.
     files.classes.push_back(within.begin()->native());
-    std::error_code error;
-    const uint64_t bytes = fs::file_size(path, error);
-    if (!error) files.largest_bytes = std::max(files.largest_bytes, bytes);
+    files.largest_bytes = std::max(files.largest_bytes, bytes_of_sample(path));
   }
   const std::vector<std::string> of_files = files.classes;
   std::sort(files.classes.begin(), files.classes.end());
@@ -49,8 +67,23 @@ Result<ImageFiles> list_images(const fs::path& folder) {
   return files;
 }
 
+Status read_png(const fs::path& path, std::span<const std::byte> stream, int64_t label,
+                BetonSample& out) {
+  auto rows = internal::decode_png(stream);
+  if (!rows.ok()) return rows.status().at(path.native());
+  HANJI_ASSIGN_OR_RETURN(const internal::PngSize size, internal::parse_png_size(stream));
+  out.bytes = *std::move(rows);
+  out.values = {{.mode = BetonImageMode::kRaw,
+                 .width = size.width,
+                 .height = size.height,
+                 .bytes = out.bytes},
+                {.integer = label}};
+  return {};
+}
+
 Status read_image_file(const fs::path& path, int64_t label, BetonSample& out) {
   HANJI_ASSIGN_OR_RETURN(const base::MappedFile file, base::MappedFile::open(path));
+  if (is_png_file(path)) return read_png(path, file.bytes(), label, out);
   const auto size = internal::parse_jpeg_size(file.bytes());
   if (!size.ok()) return size.status().at(path.native());
   out.bytes.assign(file.bytes().begin(), file.bytes().end());

@@ -9,12 +9,12 @@
 namespace hanji::data {
 
 /// The JPEG files of FOLDER/CLASS/ (and of folders in it): the fields `image`, the files' own bytes,
-/// and `label`, the place of the class among the sorted names. Nothing is decoded.
+/// and `label`, the place of the class among the sorted names. Files named .png become raw images.
 ///
 /// Result  images in the order of their paths' bytes; the provenance has the names of the classes.
 /// Cost    memory for the names.
 /// Errors  kNotFound; kInvalidArgument for a file in no class. read(): kCorrupt and kUnsupported for
-///         files that are no JPEGs that hanji decodes.
+///         files that are no JPEGs that hanji decodes, or no PNGs of at most 8 bits.
 Result<BetonRecipe> folder_recipe(const std::filesystem::path& folder);
 
 /// JSON for the provenance of labelled images.

@@ -252,14 +252,7 @@ int64_t BetonImages::sample_of(Part part, int64_t index) const {
 }
 
 std::vector<uint32_t> BetonImages::train_pages() const {
-  const BetonFile& file = state_->file;
-  std::vector<uint32_t> of_sample(file.num_samples(), 0);
-  for (uint64_t i = 0; i < file.sections().num_allocations; ++i) {
-    const BetonAllocation one = file.allocation(i);
-    // All values of a sample are in one page.
-    const auto page = file.page_of(one.begin);
-    if (page && one.sample < of_sample.size()) of_sample[one.sample] = static_cast<uint32_t>(*page);
-  }
+  const std::vector<uint32_t> of_sample = state_->file.sample_pages();
   std::vector<uint32_t> pages;
   for (int64_t i = 0; i < num_train(); ++i) pages.push_back(of_sample[sample_of(Part::kTrain, i)]);
   return pages;

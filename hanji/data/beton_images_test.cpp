@@ -394,7 +394,7 @@ TEST_F(BetonImagesTest, SamplesFromTheCacheAreThoseOfTheFileAndDamageIsNamed) {
   const Loader loader =
       Loader::create({.num_samples = 24, .global_batch = 4, .share = {0, 4}, .micro_batch = 4})
           .or_throw();
-  cache.start_reading(loader, cached.train_pages(), 0, 12);
+  cache.start_reading(loader, cached.train_pages(), {0, 12}, 1);
   for (int64_t step = 0; step < 12; ++step) {
     for (int64_t position = 0; position < 4; ++position) {
       const EpochSample one = loader.at(step, position);

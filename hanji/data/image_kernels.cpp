@@ -38,7 +38,7 @@ void resize_down(const LineFilter& filter, int64_t i, const uint8_t* rows, int64
                  uint8_t* pixels) {
   for (int64_t x = 0; x < row_bytes; ++x) {
     int32_t sum = kHalf;
-    for (int64_t k = 0; k < filter.taps; ++k) {
+    for (int64_t k = 0; k < filter.used; ++k) {
       const int64_t row = std::min(filter.first[i] + k, filter.inputs - 1);
       sum += filter.weights[i * filter.taps + k] * rows[row * row_bytes + x];
     }
@@ -56,20 +56,79 @@ HWY_INLINE auto pair_of(D32 d32, const int16_t* weights) {
   return hn::BitCast(hn::Repartition<int16_t, D32>(), hn::Set(d32, pair));
 }
 
+// Pairs of neighbours by colour, each with a zero byte: (r0 r1) (g0 g1) (b0 b1) (0 0).
+constexpr uint8_t kZero = 128;
+alignas(16) constexpr uint8_t kPairs[2][16] = {
+    {0, kZero, 3, kZero, 1, kZero, 4, kZero, 2, kZero, 5, kZero, kZero, kZero, kZero, kZero},
+    {6, kZero, 9, kZero, 7, kZero, 10, kZero, 8, kZero, 11, kZero, kZero, kZero, kZero, kZero}};
+
+#if HWY_MAX_BYTES >= 32
+
+/// Writes outputs [0, 4 n) of a filter of four taps, four at a time, and returns 4 n. `kHasAll`: the
+/// third and the fourth tap have weights.
+template <bool kHasAll>
+int64_t resize_fours_across(const LineFilter& filter, const uint8_t* rgb, Mirror mirror,
+                            uint8_t* pixels) {
+  const hn::FixedTag<uint8_t, 16> block;
+  const hn::FixedTag<uint8_t, 32> d8;
+  const hn::Repartition<int16_t, decltype(d8)> d16;
+  const hn::Repartition<int32_t, decltype(d8)> d32;
+  const auto first_pair = hn::LoadDup128(d8, kPairs[0]),
+             second_pair = hn::LoadDup128(d8, kPairs[1]);
+  const auto outputs = static_cast<int64_t>(filter.first.size());
+  const auto bytes_of = [&](int64_t low, int64_t high) HWY_ATTR {
+    return hn::Combine(d8, hn::LoadU(block, rgb + 3 * filter.first[high]),
+                       hn::LoadU(block, rgb + 3 * filter.first[low]));
+  };
+  const auto sum_of = [&](auto bytes, auto first_weights, auto last_weights) HWY_ATTR {
+    auto even = hn::Set(d32, kHalf), odd = hn::Zero(d32);
+    const auto a = hn::BitCast(d16, hn::TableLookupBytesOr0(bytes, first_pair));
+    even = hn::ReorderWidenMulAccumulate(d32, a, hn::BitCast(d16, first_weights), even, odd);
+    if constexpr (kHasAll) {
+      const auto b = hn::BitCast(d16, hn::TableLookupBytesOr0(bytes, second_pair));
+      even = hn::ReorderWidenMulAccumulate(d32, b, hn::BitCast(d16, last_weights), even, odd);
+    }
+    return hn::ShiftRight<LineFilter::kBits>(hn::RearrangeToOddPlusEven(even, odd));
+  };
+  int64_t out = 0;
+  for (; out + 4 <= outputs; out += 4) {
+    // Blocks of `even` are outputs 0 and 2 of the four, those of `odd` 1 and 3: packed, they are in order.
+    const bool is_mirrored = mirror == Mirror::kYes;
+    const int64_t at = is_mirrored ? outputs - 4 - out : out;
+    const auto all = hn::LoadU(d32, reinterpret_cast<const int32_t*>(filter.weights.data() +
+                                                                     LineFilter::kTapsAtOnce * at));
+    auto even = hn::Undefined(d32), odd = even;
+    if (is_mirrored) {
+      const auto swapped = hn::SwapAdjacentBlocks(all);
+      even = sum_of(bytes_of(at + 3, at + 1), hn::Broadcast<2>(swapped), hn::Broadcast<3>(swapped));
+      odd = sum_of(bytes_of(at + 2, at), hn::Broadcast<0>(swapped), hn::Broadcast<1>(swapped));
+    } else {
+      even = sum_of(bytes_of(at, at + 2), hn::Broadcast<0>(all), hn::Broadcast<1>(all));
+      odd = sum_of(bytes_of(at + 1, at + 3), hn::Broadcast<2>(all), hn::Broadcast<3>(all));
+    }
+    hn::StoreU(hn::DemoteTo(block, hn::ReorderDemote2To(d16, even, odd)), block,
+               pixels + kPixelBytes * out);
+  }
+  return out;
+}
+
+#endif
+
 void resize_across(const LineFilter& filter, const uint8_t* rgb, Mirror mirror, uint8_t* pixels) {
   const hn::FixedTag<uint8_t, 16> d8;
   const hn::FixedTag<int16_t, 8> d16;
   const hn::FixedTag<int32_t, 4> d32;
-  // Pairs of neighbours by colour, each with a zero byte: (r0 r1) (g0 g1) (b0 b1) (0 0).
-  constexpr uint8_t kZero = 128;
-  alignas(16) static constexpr uint8_t kPairs[2][16] = {
-      {0, kZero, 3, kZero, 1, kZero, 4, kZero, 2, kZero, 5, kZero, kZero, kZero, kZero, kZero},
-      {6, kZero, 9, kZero, 7, kZero, 10, kZero, 8, kZero, 11, kZero, kZero, kZero, kZero, kZero}};
   const auto first_pair = hn::Load(d8, kPairs[0]), second_pair = hn::Load(d8, kPairs[1]);
   const auto outputs = static_cast<int64_t>(filter.first.size());
-  const int64_t stride = mirror == Mirror::kYes ? -kPixelBytes : kPixelBytes;
-  uint8_t* out = mirror == Mirror::kYes ? pixels + kPixelBytes * (outputs - 1) : pixels;
-  for (int64_t i = 0; i < outputs; ++i, out += stride) {
+  int64_t done = 0;
+#if HWY_MAX_BYTES >= 32
+  if (filter.taps == LineFilter::kTapsAtOnce) {
+    done = filter.used > 2 ? resize_fours_across<true>(filter, rgb, mirror, pixels)
+                           : resize_fours_across<false>(filter, rgb, mirror, pixels);
+  }
+#endif
+  for (; done < outputs; ++done) {
+    const int64_t i = mirror == Mirror::kYes ? outputs - 1 - done : done;
     const uint8_t* from = rgb + 3 * filter.first[i];
     const int16_t* weights = filter.weights.data() + i * filter.taps;
     auto even = hn::Set(d32, kHalf), odd = hn::Zero(d32);
@@ -82,7 +141,7 @@ void resize_across(const LineFilter& filter, const uint8_t* rgb, Mirror mirror, 
     }
     const auto sums = hn::ShiftRight<LineFilter::kBits>(hn::RearrangeToOddPlusEven(even, odd));
     const hn::FixedTag<uint8_t, 4> pixel;
-    hn::StoreU(hn::DemoteTo(pixel, sums), pixel, out);
+    hn::StoreU(hn::DemoteTo(pixel, sums), pixel, pixels + kPixelBytes * done);
   }
 }
 
@@ -98,7 +157,7 @@ void resize_down(const LineFilter& filter, int64_t i, const uint8_t* rows, int64
   };
   for (int64_t x = 0; x < row_bytes; x += step) {
     auto low = hn::Set(d32, kHalf), high = low, low_odd = hn::Zero(d32), high_odd = low_odd;
-    for (int64_t k = 0; k < filter.taps; k += 2) {
+    for (int64_t k = 0; k < filter.used; k += 2) {
       const auto a = hn::PromoteTo(d16, hn::LoadU(d8, row(k) + x));
       const auto b = hn::PromoteTo(d16, hn::LoadU(d8, row(k + 1) + x));
       const auto pair = pair_of(d32, weights + k);
@@ -180,6 +239,44 @@ int64_t brighten_row(int32_t brightness, int64_t num_pixels, uint8_t* pixels) {
   return hn::GetLane(hn::SumOfLanes(d, sums));
 }
 
+/// The level of a channel whose hue is at `first` sextants, of a pixel whose largest level, chroma and
+/// angle these are. Source: "HSL and HSV", its formula without branches.
+template <class DF>
+HWY_INLINE auto level_of_hue(DF df, float first, hn::Vec<DF> largest, hn::Vec<DF> chroma,
+                             hn::Vec<DF> angle) {
+  const hn::RebindToSigned<DF> d32;
+  const auto six = hn::Set(df, 6.0F), zero = hn::Zero(df);
+  auto k = hn::Add(angle, hn::Set(df, first));
+  k = hn::Sub(k, hn::And(hn::VecFromMask(df, hn::Ge(k, six)), six));
+  const auto ramp = hn::Min(hn::Min(k, hn::Sub(hn::Set(df, 4.0F), k)), hn::Set(df, 1.0F));
+  const auto less = hn::Mul(chroma, hn::Max(ramp, zero));
+  return hn::ConvertTo(d32, hn::Add(hn::Sub(largest, less), hn::Set(df, 0.5F)));
+}
+
+/// Moves the angles of a row's pixels; sums and products are not fused, and levels are whole numbers.
+void turn_row(float sextants, int64_t num_pixels, uint8_t* pixels) {
+  const hn::ScalableTag<float> df;
+  const auto zero = hn::Zero(df), six = hn::Set(df, 6.0F);
+  change_row(num_pixels, pixels, [&](int64_t, auto& red, auto& green, auto& blue) HWY_ATTR {
+    const auto r = hn::ConvertTo(df, red), g = hn::ConvertTo(df, green);
+    const auto b = hn::ConvertTo(df, blue);
+    const auto largest = hn::Max(r, hn::Max(g, b));
+    const auto chroma = hn::Sub(largest, hn::Min(r, hn::Min(g, b)));
+    const auto divisor = hn::Max(chroma, hn::Set(df, 1.0F));
+    const auto is_red = hn::Eq(largest, r), is_green = hn::Eq(largest, g);
+    const auto of_green = hn::Add(hn::Div(hn::Sub(b, r), divisor), hn::Set(df, 2.0F));
+    const auto of_blue = hn::Add(hn::Div(hn::Sub(r, g), divisor), hn::Set(df, 4.0F));
+    auto angle = hn::IfThenElse(is_red, hn::Div(hn::Sub(g, b), divisor),
+                                hn::IfThenElse(is_green, of_green, of_blue));
+    angle = hn::Add(angle, hn::Set(df, sextants));
+    angle = hn::Add(angle, hn::And(hn::VecFromMask(df, hn::Lt(angle, zero)), six));
+    angle = hn::Sub(angle, hn::And(hn::VecFromMask(df, hn::Ge(angle, six)), six));
+    red = level_of_hue(df, 5.0F, largest, chroma, angle);
+    green = level_of_hue(df, 3.0F, largest, chroma, angle);
+    blue = level_of_hue(df, 1.0F, largest, chroma, angle);
+  });
+}
+
 void tint_row(const ColourFactors& factors, int32_t mean_gray, int64_t num_pixels,
               uint8_t* pixels) {
   const hn::ScalableTag<int32_t> d;
@@ -194,6 +291,7 @@ void tint_row(const ColourFactors& factors, int32_t mean_gray, int64_t num_pixel
     green = changed_level(d, green, factors.saturation, gray_part);
     blue = changed_level(d, blue, factors.saturation, gray_part);
   });
+  if (factors.hue_sextants != 0) turn_row(factors.hue_sextants, num_pixels, pixels);
 }
 
 void mix_rows(float of_a, float of_b, int64_t count, float* a, float* b) {
@@ -235,29 +333,30 @@ void LineFilter::make(int64_t line, int64_t outputs) {
   const double step = static_cast<double>(inputs) / static_cast<double>(outputs);
   const double reach = std::max(step, 1.0);
   // So many centres of pixels at most lie within the triangle.
-  const int64_t used = std::min(inputs, static_cast<int64_t>(std::ceil(2 * reach)));
-  taps = (used + kTapsAtOnce - 1) / kTapsAtOnce * kTapsAtOnce;
+  const int64_t weighted = std::min(inputs, static_cast<int64_t>(std::ceil(2 * reach)));
+  taps = (weighted + kTapsAtOnce - 1) / kTapsAtOnce * kTapsAtOnce;
+  used = (weighted + 1) / 2 * 2;
   first.resize(outputs);
   weights.assign(outputs * taps, 0);
-  std::vector<double> exact(used);
+  std::vector<double> exact(weighted);
   for (int64_t i = 0; i < outputs; ++i) {
     const double center = (static_cast<double>(i) + 0.5) * step;
     const auto begin = static_cast<int64_t>(std::max(0.0, center - reach + 0.5));
-    first[i] = std::min(begin, inputs - used);
+    first[i] = std::min(begin, inputs - weighted);
     double total = 0;
-    for (int64_t k = 0; k < used; ++k) {
+    for (int64_t k = 0; k < weighted; ++k) {
       const double at = static_cast<double>(first[i] + k) + 0.5 - center;
       exact[k] = std::max(0.0, 1 - std::abs(at) / reach);
       total += exact[k];
     }
     int16_t* own = weights.data() + i * taps;
     int rest = kWeightOne;
-    for (int64_t k = 0; k < used; ++k) {
+    for (int64_t k = 0; k < weighted; ++k) {
       own[k] = static_cast<int16_t>(std::lround(exact[k] / total * kWeightOne));
       rest -= own[k];
     }
     // The sum is exact, so that an even colour stays what it is.
-    *std::max_element(own, own + used) += static_cast<int16_t>(rest);
+    *std::max_element(own, own + weighted) += static_cast<int16_t>(rest);
   }
 }
 

@@ -52,13 +52,18 @@ Status ImageRenderer::resize_rows(const StoredImage& image, const ImageView& vie
   return {};
 }
 
+void ImageRenderer::resize_down_to(const ImageView& view, int64_t y, int64_t size, uint8_t* row) {
+  const int64_t from = view.is_vertically_flipped ? size - 1 - y : y;
+  resize_down(down_, from, rows_.data(), padded_row(size), row);
+}
+
 void ImageRenderer::make_tile(const ImageView& view, int64_t size) {
   const int64_t row_bytes = padded_row(size);
   tile_.resize(static_cast<size_t>(size * row_bytes));
   int64_t sum_of_grays = 0;
   for (int64_t y = 0; y < size; ++y) {
     uint8_t* row = tile_.data() + y * row_bytes;
-    resize_down(down_, y, rows_.data(), row_bytes, row);
+    resize_down_to(view, y, size, row);
     if (!view.colour.change_nothing()) {
       sum_of_grays += brighten_row(view.colour.brightness, size, row);
     }
@@ -86,7 +91,7 @@ void ImageRenderer::write_planes(const ImageView& view, const ColourScale& colou
   if (bottom - top < size || right - left < size) std::fill_n(out, 3 * plane, 0.0F);
   for (int64_t y = top; y < bottom; ++y) {
     const int64_t from = y - view.shift_y;
-    if (!has_tile) resize_down(down_, from, rows_.data(), row_bytes, pixels_.data());
+    if (!has_tile) resize_down_to(view, from, size, pixels_.data());
     const uint8_t* row = has_tile ? tile_.data() + from * row_bytes : pixels_.data();
     scale_row(row, row_bytes, colours.scale, colours.offset, planes);
     for (int c = 0; c < 3; ++c) {

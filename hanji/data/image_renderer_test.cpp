@@ -118,6 +118,20 @@ TEST(ImageRenderer, MirrorsAndMovesAndCutsAndFillsWithTheMeanColour) {
   }
 }
 
+TEST(ImageRenderer, MirrorsUpAndDownBeforeItMoves) {
+  const auto pixels = test_pixels(8, 8);
+  const StoredImage image = raw_image(pixels, {8, 8});
+  const auto plain = render_levels(image, {.crop = {0, 0, 8, 8}}, 8);
+  ImageView view{.crop = {0, 0, 8, 8}, .is_vertically_flipped = true, .shift_y = 1};
+  const auto found = render_levels(image, view, 8);
+  for (int64_t i = 0; i < std::ssize(found); ++i) {
+    const int64_t plane = i / 64, y = i / 8 % 8, x = i % 8;
+    EXPECT_EQ(found[i], y < 1 ? 0 : plain[plane * 64 + (7 - (y - 1)) * 8 + x]) << y << " " << x;
+  }
+  view.change = [](uint8_t*, int64_t) {};
+  EXPECT_EQ(render_levels(image, view, 8), found) << "by a tile";
+}
+
 TEST(ImageRenderer, NormalisesEachChannelByItsMeanAndDeviation) {
   plan::ImageStages stages;
   stages.mean = {0.5, 0.25, 0};
@@ -160,6 +174,43 @@ TEST(ImageRenderer, ColoursAreThoseOfTheFormulas) {
         // Half a level by each of three roundings and two of grays, times later factors of up to 1.5,
         // and 1/4096 of 255 for each factor's own rounding.
         ASSERT_NEAR(found[c * 441 + i], expected, 2.3) << contrast << " " << i;
+      }
+    }
+  }
+}
+
+/// Of red, green, blue by angle, chroma and largest level, in doubles.
+std::array<double, 3> turned(const std::array<double, 3>& c, double sextants) {
+  const double most = std::ranges::max(c), chroma = most - std::ranges::min(c);
+  double angle = 0;
+  if (chroma > 0 && most == c[0]) {
+    angle = (c[1] - c[2]) / chroma;
+  } else if (chroma > 0 && most == c[1]) {
+    angle = (c[2] - c[0]) / chroma + 2;
+  } else if (chroma > 0) {
+    angle = (c[0] - c[1]) / chroma + 4;
+  }
+  std::array<double, 3> out = {};
+  for (size_t i = 0; i < 3; ++i) {
+    const double k = std::fmod(angle + sextants + 12 + std::array{5, 3, 1}[i], 6);
+    out[i] = most - chroma * std::max(0.0, std::min({k, 4 - k, 1.0}));
+  }
+  return out;
+}
+
+TEST(ImageRenderer, AHueIsThePixelsAngleTurned) {
+  auto pixels = test_pixels(21, 21);
+  std::fill_n(pixels.begin(), 3, uint8_t{90});  // gray has none
+  const StoredImage image = raw_image(pixels, {21, 21});
+  for (const float sextants : {-3.0F, -1.25F, -0.1F, 0.6F, 2.0F, 3.0F}) {
+    const auto found =
+        render_levels(image, {.crop = {0, 0, 21, 21}, .colour = {.hue_sextants = sextants}}, 21);
+    for (size_t i = 0; i < 441; ++i) {
+      const auto expected = turned(
+          {double(pixels[3 * i]), double(pixels[3 * i + 1]), double(pixels[3 * i + 2])}, sextants);
+      for (size_t c = 0; c < 3; ++c) {
+        // Half a level by rounding, and floats of 24 bits.
+        ASSERT_NEAR(found[c * 441 + i], expected[c], 0.501) << sextants << " " << i << " " << c;
       }
     }
   }
@@ -216,8 +267,10 @@ TEST(LineFilter, WeightsOfEachOutputAddUpToOneWithinTheLine) {
 TEST(ImageRenderer, EveryVectorWidthHasTheSameBytes) {
   const base::Simd before = base::simd_in_use().or_throw();
   const auto pixels = test_pixels(120, 90);
-  const ImageView view{
-      .crop = {3, 5, 101, 77}, .is_flipped = true, .colour = {3000, 5000, 6000}, .shift_x = 1};
+  const ImageView view{.crop = {3, 5, 101, 77},
+                       .is_flipped = true,
+                       .colour = {3000, 5000, 6000, 0.7F},
+                       .shift_x = 1};
   const plan::ImageStages stages = plan::parse_image_stages(plan::kUsualImageStages).or_throw();
   std::vector<float> expected;
   for (const base::Simd level : base::kSimdLevels) {

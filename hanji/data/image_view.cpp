@@ -12,7 +12,7 @@ using base::Philox;
 
 constexpr int kAttempts = 10;
 // Counters of the draws; those of kAttempts at a crop follow kFirstAttempt.
-enum Draw : uint64_t { kPlace, kHole, kFirstAttempt, kColour = 64 };
+enum Draw : uint64_t { kPlace, kHole, kFirstAttempt, kColour = 64, kHue };
 
 double in_range(double low, double high, uint32_t word) {
   return low + (high - low) * base::uniform(word);
@@ -67,9 +67,11 @@ ColourFactors draw_colours(const plan::ColourAmounts& amounts, uint64_t key) {
     return static_cast<int32_t>(std::lround(drawn * ColourFactors::kOne));
   };
   const bool is_gray = base::uniform(words[3]) < amounts.gray_probability;
+  const double turn = in_range(-amounts.hue, amounts.hue, Philox::draw(key, 0, kHue)[0]);
   return {.brightness = factor(amounts.brightness, words[0]),
           .contrast = factor(amounts.contrast, words[1]),
-          .saturation = is_gray ? 0 : factor(amounts.saturation, words[2])};
+          .saturation = is_gray ? 0 : factor(amounts.saturation, words[2]),
+          .hue_sextants = static_cast<float>(6 * turn)};
 }
 
 }  // namespace
@@ -83,6 +85,7 @@ ImageView draw_view(const plan::ImageStages& stages, ImageSize image, int64_t si
   }
   const auto words = Philox::draw(key, 0, kPlace);
   view.is_flipped = base::uniform(words[0]) < stages.flip_probability;
+  view.is_vertically_flipped = base::uniform(words[3]) < stages.vertical_flip_probability;
   view.colour = draw_colours(stages.colour, key);
   const int64_t reach = std::min(stages.translate_pixels, size);
   view.shift_x = up_to(2 * reach, words[1]) - reach;

@@ -77,13 +77,16 @@ TEST(ImageView, ValidationIsNeitherMirroredNorMovedNorCut) {
 }
 
 TEST(ImageView, FlipsMovesAndHolesSpreadOverTheirRange) {
-  const plan::ImageStages stages =
-      stages_of("center_crop, flip(probability = 0.25), translate(pixels = 2), cutout(pixels = 8)");
-  int flips = 0;
+  const plan::ImageStages stages = stages_of(
+      "center_crop, flip(probability = 0.25), vertical_flip, translate(pixels = 2), "
+      "cutout(pixels = 8)");
+  int flips = 0, vertical_flips = 0, both = 0;
   std::set<int64_t> moves, holes;
   for (uint64_t key = 0; key < 4000; ++key) {
     const ImageView view = draw_view(stages, {32, 32}, 32, key);
     flips += view.is_flipped ? 1 : 0;
+    vertical_flips += view.is_vertically_flipped ? 1 : 0;
+    both += view.is_flipped && view.is_vertically_flipped ? 1 : 0;
     moves.insert(view.shift_x);
     moves.insert(view.shift_y);
     holes.insert(view.hole.x);
@@ -91,6 +94,8 @@ TEST(ImageView, FlipsMovesAndHolesSpreadOverTheirRange) {
     EXPECT_LE(view.hole.y + view.hole.height, 32);
   }
   EXPECT_NEAR(flips, 1000, 110) << "four deviations of sqrt(4000 x 0.25 x 0.75)";
+  EXPECT_NEAR(vertical_flips, 2000, 130) << "four of sqrt(4000 / 4)";
+  EXPECT_NEAR(both, 500, 85) << "drawn apart: four of sqrt(4000 x 0.125 x 0.875)";
   EXPECT_THAT(moves, testing::ElementsAre(-2, -1, 0, 1, 2));
   EXPECT_EQ(holes.size(), 25U);
 }
@@ -110,6 +115,18 @@ TEST(ImageView, FactorsOfColoursSpreadOverTheirRange) {
   EXPECT_NEAR(most, 1.5 * ColourFactors::kOne, 10);
   EXPECT_NEAR(num_gray, 800, 130) << "five deviations of sqrt(4000 x 0.2 x 0.8)";
   EXPECT_TRUE(draw_view(stages_of("center_crop"), {9, 9}, 8, 1).colour.change_nothing());
+}
+
+TEST(ImageView, HuesSpreadOverTheirRange) {
+  float least = 0, most = 0;
+  for (uint64_t key = 0; key < 4000; ++key) {
+    const float sextants =
+        draw_view(stages_of("center_crop, hue(amount = 0.25)"), {9, 9}, 8, key).colour.hue_sextants;
+    least = std::min(least, sextants);
+    most = std::max(most, sextants);
+  }
+  EXPECT_NEAR(least, -1.5, 0.01);
+  EXPECT_NEAR(most, 1.5, 0.01);
 }
 
 TEST(ImageView, AHoleIsAtMostTheSample) {

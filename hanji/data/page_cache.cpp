@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "hanji/base/clock.h"
 #include "hanji/base/scratch_engine.h"
@@ -31,7 +32,8 @@ static_assert(Entry::is_always_lock_free && std::atomic<int64_t>::is_always_lock
 std::vector<uint32_t> pages_of_step(const Loader& loader, std::span<const uint32_t> pages,
                                     int64_t step) {
   std::vector<uint32_t> needed;
-  for (int64_t position = 0; position < loader.options().global_batch; ++position) {
+  const layout::Range share = loader.options().share;
+  for (int64_t position = share.begin; position < share.end; ++position) {
     needed.push_back(pages[static_cast<size_t>(loader.at(step, position).index)]);
   }
   std::ranges::sort(needed);
@@ -68,6 +70,7 @@ struct PageCache::Reader {
   const Loader loader;
   const std::vector<uint32_t> pages;
   const layout::Range steps;
+  const int64_t steps_together;
   std::unique_ptr<base::TransferEngine> engine;
 
   struct Slot {
@@ -85,11 +88,12 @@ struct PageCache::Reader {
   std::jthread thread;  // last: it uses all of the above
 
   Reader(PageCache& of, const Loader& order, std::vector<uint32_t> of_samples, layout::Range all,
-         std::unique_ptr<base::TransferEngine> by)
+         int64_t steps_ahead, std::unique_ptr<base::TransferEngine> by)
       : cache(of),
         loader(order),
         pages(std::move(of_samples)),
         steps(all),
+        steps_together(PageBudget{.steps_ahead = steps_ahead}.steps_together()),
         engine(std::move(by)),
         slots(static_cast<size_t>(of.options_.most_pages)) {}
 
@@ -101,7 +105,8 @@ struct PageCache::Reader {
   void run(const std::stop_token& stop) {
     Status status;
     for (int64_t step = steps.begin; step < steps.end && status.ok(); ++step) {
-      if (step >= known.end) know_from(step);
+      const bool knows_all = std::min(step + steps_together, steps.end) <= known.end;
+      if (!knows_all) know_from(step);
       for (const uint32_t page : needed[static_cast<size_t>(step - known.begin)]) {
         if (status.ok()) status = provide(page, step, stop);
         if (stop.stop_requested()) return;
@@ -112,7 +117,8 @@ struct PageCache::Reader {
   }
 
   void know_from(int64_t begin) {
-    const int64_t most = std::max<int64_t>(1, kMaxKnownUses / loader.options().global_batch);
+    const int64_t most =
+        std::max<int64_t>(2 * steps_together, kMaxKnownUses / loader.options().global_batch);
     known = {begin, std::min(begin + most, steps.end)};
     uses.clear();
     needed.clear();
@@ -140,14 +146,15 @@ struct PageCache::Reader {
     while (!slot) {
       if (stop.stop_requested()) return {};
       HANJI_RETURN_IF_ERROR(finish_one(num_reads >= kMaxReads));
-      if (num_reads < kMaxReads) slot = free_slot(step);
+      if (num_reads < kMaxReads) slot = free_slot();
       if (!slot && num_reads == 0) std::this_thread::sleep_for(kPause);
     }
     return start(page, step, *slot);
   }
 
-  /// One that no step under way needs: empty, or with the furthest next use.
-  std::optional<size_t> free_slot(int64_t step) {
+  /// One that no step under way needs, though it may be there from an earlier one: empty, or with the
+  /// furthest next use.
+  std::optional<size_t> free_slot() {
     int64_t least_done = kNever;
     for (int rank = 0; rank < cache.num_ranks_; ++rank) {
       const auto done = cache.shared_->steps_done[rank].load(std::memory_order_acquire);
@@ -159,7 +166,8 @@ struct PageCache::Reader {
       const Slot& one = slots[i];
       if (!one.page) return i;
       if (one.last_step >= least_done) continue;
-      const int64_t next = next_use(*one.page, step);
+      const int64_t next = next_use(*one.page, least_done);
+      if (next < least_done + steps_together) continue;
       if (next > furthest) best = i;
       furthest = std::max(furthest, next);
     }
@@ -254,11 +262,11 @@ void PageCache::attach(std::byte* memory, int rank, int num_ranks) {
   shared_ = std::make_unique<Shared>(memory, num_ranks, options_.num_pages);
 }
 
-void PageCache::start_reading(const Loader& loader, std::vector<uint32_t> pages, int64_t first_step,
-                              int64_t end_step) {
+void PageCache::start_reading(const Loader& loader, std::vector<uint32_t> pages,
+                              layout::Range steps, int64_t steps_ahead) {
   if (!engine_) engine_ = base::make_ring_engine(fd_.get()).or_throw();
-  reader_ = std::make_unique<Reader>(*this, loader, std::move(pages),
-                                     layout::Range{first_step, end_step}, std::move(engine_));
+  reader_ = std::make_unique<Reader>(*this, loader, std::move(pages), steps, steps_ahead,
+                                     std::move(engine_));
   Reader* reader = reader_.get();
   reader->thread = std::jthread([reader](const std::stop_token& stop) { reader->run(stop); });
 }
@@ -297,29 +305,40 @@ void PageCache::stop() {
   shared_.reset();
 }
 
-Status check_page_budget(const Loader& loader, std::span<const uint32_t> pages, int64_t most_pages,
-                         layout::Range steps) {
-  constexpr int64_t kStepsTogether = 3;
-  const int64_t epoch = 1 + loader.options().num_samples / loader.options().global_batch;
-  steps.end = std::min(steps.end, steps.begin + epoch);
-  std::vector<std::vector<uint32_t>> recent;
-  std::unordered_map<uint32_t, int> count;
+Status check_page_budget(const Loader& loader, std::span<const uint32_t> pages,
+                         const PageBudget& budget, layout::Range steps) {
+  const int64_t together = budget.steps_together();
+  const layout::Range share = loader.options().share;
+  if (pages.empty() || steps.empty()) return {};
+  // A page counts at the last step that needs it, of those of the window.
+  std::vector<int64_t> last_step(static_cast<size_t>(std::ranges::max(pages)) + 1, -1);
+  std::vector<int64_t> count(static_cast<size_t>(together), 0);
+  const auto count_at = [&](int64_t step) -> int64_t& {
+    return count[static_cast<size_t>(step % together)];
+  };
+  int64_t in_window = 0, most = 0, worst = steps.begin;
   for (int64_t step = steps.begin; step < steps.end; ++step) {
-    recent.push_back(pages_of_step(loader, pages, step));
-    for (const uint32_t page : recent.back()) ++count[page];
-    if (std::ssize(recent) > kStepsTogether) {
-      for (const uint32_t page : recent.front()) {
-        if (--count[page] == 0) count.erase(page);
+    in_window -= std::exchange(count_at(step), 0);
+    for (int64_t position = share.begin; position < share.end; ++position) {
+      int64_t& last = last_step[pages[static_cast<size_t>(loader.at(step, position).index)]];
+      if (last == step) continue;
+      if (last > step - together && last >= 0) {
+        --count_at(last);
+        --in_window;
       }
-      recent.erase(recent.begin());
+      last = step;
+      ++count_at(step);
+      ++in_window;
     }
-    if (std::ssize(count) <= most_pages) continue;
-    return base::invalid_argument(
-        fmt::format("data.pages = {} pages in memory, but the steps up to {} need {} together; set "
-                    "data.order = \"quasi\", or data.pages to more",
-                    most_pages, step, count.size()));
+    if (in_window > most) worst = step;
+    most = std::max(most, in_window);
   }
-  return {};
+  if (most <= budget.most_pages) return {};
+  return base::invalid_argument(
+      fmt::format("data.pages = {} pages in memory, but the {} steps up to {} need {} together; "
+                  "set data.order = "
+                  "\"quasi\", or data.pages = {}",
+                  budget.most_pages, together, worst, most, most));
 }
 
 }  // namespace hanji::data

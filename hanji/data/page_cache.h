@@ -44,7 +44,7 @@ struct CachedPage {
 /// The schedule of the run is known, so a page is read before it is needed, stays until its last use in
 /// the steps that are under way, and gives way to another if its next use is the furthest.
 /// Order   each rank calls finish_step() after it has read its samples of a step; ranks are at most one
-///         step apart, and read at most one step ahead.
+///         step apart, and read at most `steps_ahead` steps ahead.
 /// Cost    memory_bytes(); one thread on the rank that reads.
 /// Thread  any number of threads may call page().
 class PageCache {
@@ -67,10 +67,11 @@ class PageCache {
   void attach(std::byte* memory, int rank, int num_ranks);
   bool is_attached() const { return shared_ != nullptr; }
 
-  /// Reads the pages of steps [first_step, end_step) of all ranks; of one rank. `pages` has that of each
-  /// training sample.
-  void start_reading(const Loader& loader, std::vector<uint32_t> pages, int64_t first_step,
-                     int64_t end_step);
+  /// Reads the pages of `steps` for all ranks of the host, on one of them: `loader` has their shares
+  /// together. `pages` has that of each training sample.
+  /// Order   check_page_budget() has found that they fit.
+  void start_reading(const Loader& loader, std::vector<uint32_t> pages, layout::Range steps,
+                     int64_t steps_ahead);
 
   /// This rank needs no sample of this step or an earlier one any more.
   void finish_step(int64_t step);
@@ -104,10 +105,19 @@ class PageCache {
   std::unique_ptr<Reader> reader_;
 };
 
-/// That `most_pages` hold the pages of any three steps that follow each other, which ranks a step apart
-/// need together, in the first epoch from `first_step`.
-/// Errors  kInvalidArgument with the step and the number of pages that it needs.
-Status check_page_budget(const Loader& loader, std::span<const uint32_t> pages, int64_t most_pages,
-                         layout::Range steps);
+/// The pages that a run may read at a time.
+struct PageBudget {
+  int64_t most_pages = 64;
+  int64_t steps_ahead = 1;
+
+  /// Steps whose pages are in memory together: of ranks a step apart, each of which reads ahead.
+  int64_t steps_together() const { return steps_ahead + 2; }
+};
+
+/// That the pages of any steps_together() steps of `steps` that follow each other fit.
+/// Cost    once through the order of all of them: some 30 ns per sample.
+/// Errors  kInvalidArgument with the step and the number of pages that the run needs.
+Status check_page_budget(const Loader& loader, std::span<const uint32_t> pages,
+                         const PageBudget& budget, layout::Range steps);
 
 }  // namespace hanji::data

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <map>
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include "hanji/test/temporary_folder.h"
@@ -97,7 +99,7 @@ TEST_F(PageCacheTest, GivesEveryPageOfAScheduleFromFewerSlotsThanPages) {
     SharedMemory memory(cache.memory_bytes(1));
     cache.attach(memory.data(), 0, 1);
     const Loader loader = loader_of(order, 4, {0, 4});
-    cache.start_reading(loader, pages_, 3, 60);
+    cache.start_reading(loader, pages_, {3, 60}, 1);
     read_steps(cache, loader, {3, 60});
     cache.stop();
     EXPECT_FALSE(cache.is_attached());
@@ -110,7 +112,7 @@ TEST_F(PageCacheTest, AnEpochInPagesReadsEachPageOnce) {
   SharedMemory memory(cache.memory_bytes(1));
   cache.attach(memory.data(), 0, 1);
   const Loader loader = loader_of(plan::SampleOrder::kQuasi, 8, {0, 8});
-  cache.start_reading(loader, pages_, 0, 10);
+  cache.start_reading(loader, pages_, {0, 10}, 1);
   read_steps(cache, loader, {0, 10});
   EXPECT_EQ(cache.bytes_read(), 40 * static_cast<int64_t>(kPage));
 }
@@ -123,7 +125,7 @@ TEST_F(PageCacheTest, RanksShareThePagesThatOneOfThemReads) {
   first.attach(memory.data(), 0, 2);
   second.attach(memory.data(), 1, 2);
   const Loader whole = loader_of(plan::SampleOrder::kQuasi, 5, {0, 5});
-  first.start_reading(whole, pages_, 0, 70);
+  first.start_reading(whole, pages_, {0, 70}, 1);
   const Loader shares[] = {loader_of(plan::SampleOrder::kQuasi, 5, {0, 2}),
                            loader_of(plan::SampleOrder::kQuasi, 5, {2, 5})};
   for (int64_t step = 0; step < 70; ++step) {  // as collectives keep ranks together
@@ -140,7 +142,7 @@ TEST_F(PageCacheTest, ADamagedPageIsMarked) {
   OPEN_OR_SKIP(cache);
   SharedMemory memory(cache.memory_bytes(1));
   cache.attach(memory.data(), 0, 1);
-  cache.start_reading(loader_of(plan::SampleOrder::kSequential, 8, {0, 8}), pages_, 0, 2);
+  cache.start_reading(loader_of(plan::SampleOrder::kSequential, 8, {0, 8}), pages_, {0, 2}, 1);
   EXPECT_TRUE(cache.page(3).or_throw().is_good);
   cache.finish_step(0);
   EXPECT_FALSE(cache.page(5).or_throw().is_good);
@@ -152,7 +154,7 @@ TEST_F(PageCacheTest, AFileThatWasCutIsAnErrorOfEveryReader) {
   OPEN_OR_SKIP(cache);
   SharedMemory memory(cache.memory_bytes(1));
   cache.attach(memory.data(), 0, 1);
-  cache.start_reading(loader_of(plan::SampleOrder::kSequential, 8, {0, 8}), pages_, 0, 2);
+  cache.start_reading(loader_of(plan::SampleOrder::kSequential, 8, {0, 8}), pages_, {0, 2}, 1);
   const auto found = cache.page(3);
   EXPECT_EQ(found.status().code(), Code::kCorrupt);
   EXPECT_THAT(found.status().message(), HasSubstr("bytes; the file was cut"));
@@ -164,7 +166,7 @@ TEST_F(PageCacheTest, APageThatNoStepNeedsIsATimeout) {
   OPEN_OR_SKIP(cache);
   SharedMemory memory(cache.memory_bytes(1));
   cache.attach(memory.data(), 0, 1);
-  cache.start_reading(loader_of(plan::SampleOrder::kSequential, 2, {0, 2}), pages_, 0, 1);
+  cache.start_reading(loader_of(plan::SampleOrder::kSequential, 2, {0, 2}), pages_, {0, 1}, 1);
   EXPECT_EQ(cache.page(7).status().code(), Code::kTimeout);
 }
 
@@ -174,7 +176,7 @@ TEST_F(PageCacheTest, EndsWhileItsThreadWaitsForRanks) {
     OPEN_OR_SKIP(cache);
     SharedMemory memory(cache.memory_bytes(1));
     cache.attach(memory.data(), 0, 1);
-    cache.start_reading(loader_of(plan::SampleOrder::kSequential, 4, {0, 4}), pages_, 0, 1000);
+    cache.start_reading(loader_of(plan::SampleOrder::kSequential, 4, {0, 4}), pages_, {0, 1000}, 1);
     EXPECT_TRUE(cache.page(0).ok());
     cache.stop();
   }
@@ -191,13 +193,74 @@ TEST_F(PageCacheTest, CancellingEndsAWait) {
 
 TEST_F(PageCacheTest, RefusesABudgetThatStepsUnderWayExceed) {
   write_pages(40);
-  const auto check = [&](plan::SampleOrder order, int64_t most_pages) {
-    return check_page_budget(loader_of(order, 8, {0, 8}), pages_, most_pages, {0, 100});
+  const auto check = [&](plan::SampleOrder order, int64_t most_pages, int64_t steps_ahead = 1) {
+    return check_page_budget(loader_of(order, 8, {0, 8}), pages_, {most_pages, steps_ahead},
+                             {0, 100});
   };
-  // Three sequential steps of 8 samples are on 12 pages.
+  // Three sequential steps of 8 samples are on 12 pages; without steps ahead, two are on 8.
   EXPECT_TRUE(check(plan::SampleOrder::kSequential, 12).ok());
   EXPECT_EQ(check(plan::SampleOrder::kSequential, 11).code(), Code::kInvalidArgument);
+  EXPECT_TRUE(check(plan::SampleOrder::kSequential, 8, 0).ok());
+  EXPECT_FALSE(check(plan::SampleOrder::kSequential, 7, 0).ok());
+  EXPECT_FALSE(check(plan::SampleOrder::kSequential, 15, 2).ok());
   EXPECT_THAT(check(plan::SampleOrder::kRandom, 12).message(), HasSubstr("data.order = \"quasi\""));
+}
+
+TEST_F(PageCacheTest, ABudgetHoldsInEveryEpoch) {
+  write_pages(40);
+  const Loader loader = loader_of(plan::SampleOrder::kRandom, 8, {0, 8});
+  const auto most_of = [&](layout::Range steps, int64_t together) {
+    size_t most = 0;
+    for (int64_t step = steps.begin; step < steps.end; ++step) {
+      std::set<uint32_t> pages;
+      for (int64_t one = std::max(steps.begin, step - together + 1); one <= step; ++one) {
+        for (int64_t j = 0; j < 8; ++j) pages.insert(pages_[size_t(loader.at(one, j).index)]);
+      }
+      most = std::max(most, pages.size());
+    }
+    return static_cast<int64_t>(most);
+  };
+  const layout::Range first{0, 10}, all{0, 300}, late{120, 300};
+  ASSERT_LT(most_of(first, 3), most_of(all, 3)) << "later epochs need more";
+  for (const layout::Range steps : {first, all, late}) {
+    for (const int64_t ahead : {0, 1, 3}) {
+      const int64_t most = most_of(steps, ahead + 2);
+      EXPECT_TRUE(check_page_budget(loader, pages_, {most, ahead}, steps).ok());
+      const Status less = check_page_budget(loader, pages_, {most - 1, ahead}, steps);
+      EXPECT_THAT(less.message(), HasSubstr("data.pages = " + std::to_string(most)));
+    }
+  }
+}
+
+/// Ranks that read ahead look at pages which stay from an earlier step: none of them may give way.
+TEST_F(PageCacheTest, APageOfAStepAheadStaysWhileTheReaderIsBehind) {
+  write_pages(20);
+  const Loader loader = loader_of(plan::SampleOrder::kRandom, 4, {0, 4});
+  const auto pages_of = [&](int64_t step) {
+    std::set<uint32_t> pages;
+    for (int64_t j = 0; j < 4; ++j) pages.insert(pages_[size_t(loader.at(step, j).index)]);
+    return pages;
+  };
+  options_.most_pages = 12;
+  ASSERT_TRUE(check_page_budget(loader, pages_, {12, 1}, {0, 400}).ok());
+  OPEN_OR_SKIP(cache);
+  SharedMemory memory(cache.memory_bytes(1));
+  cache.attach(memory.data(), 0, 1);
+  cache.start_reading(loader, pages_, {0, 400}, 1);
+  std::map<uint32_t, const std::byte*> held;
+  for (int64_t step = 0; step + 1 < 400; ++step) {
+    for (const uint32_t page : pages_of(step)) {
+      const CachedPage found = cache.page(page).or_throw();
+      ASSERT_EQ(found.bytes.front(), std::byte(page));
+      if (held.contains(page)) EXPECT_EQ(found.bytes.data(), held[page]) << step;
+    }
+    held.clear();
+    for (const uint32_t page : pages_of(step + 1)) {
+      held[page] = cache.page(page).or_throw().bytes.data();
+    }
+    cache.finish_step(step);
+  }
+  cache.stop();
 }
 
 TEST_F(PageCacheTest, RefusesWhatItCannotReadWithTheReason) {

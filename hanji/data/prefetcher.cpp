@@ -1,7 +1,6 @@
 #include "hanji/data/prefetcher.h"
 
 #include <algorithm>
-#include <array>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -48,19 +47,22 @@ struct Prefetcher::State {
 
   std::mutex mutex;
   std::condition_variable_any changed;
-  std::array<ReadStep, 2> steps;      // by the step's parity
+  std::vector<ReadStep> steps;        // step s is in place s modulo their number
   std::vector<std::jthread> threads;  // last: they use all of the above
 
-  State(const Source& from, const Loader& order, int num_threads, int64_t end)
+  State(const Source& from, const Loader& order, int num_threads, int64_t end, int64_t ahead)
       : source(from),
         loader(order),
         end_step(end),
         claim_rows(
-            std::clamp<int64_t>(order.options().share.size() / (4 * (num_threads + 1)), 1, 16)) {}
+            std::clamp<int64_t>(order.options().share.size() / (4 * (num_threads + 1)), 1, 16)),
+        steps(static_cast<size_t>(ahead + 1)) {}
+
+  ReadStep& place_of(int64_t step) { return steps[static_cast<size_t>(step) % steps.size()]; }
 
   /// Under the lock; nobody works on what this replaces.
   void begin(int64_t step) {
-    ReadStep& one = steps[step % 2];
+    ReadStep& one = place_of(step);
     const auto& cuts = loader.micro_batches();
     one.batches.resize(cuts.size());
     for (size_t i = 0; i < cuts.size(); ++i) shape_batch(source.shape(), cuts[i], one.batches[i]);
@@ -70,7 +72,7 @@ struct Prefetcher::State {
     one.failure = {};
   }
 
-  /// Under the lock: the next rows of the earlier step.
+  /// Under the lock: the next rows of the earliest step.
   std::optional<Claim> claim() {
     ReadStep* next = nullptr;
     for (ReadStep& one : steps) {
@@ -127,19 +129,25 @@ struct Prefetcher::State {
     changed.wait(lock, [&] { return of.is_done(); });
   }
 
-  /// The step that is asked, and the next one begun.
+  /// Begins the step that is asked and those behind it, where others are in their places.
   ReadStep& advance(int64_t step, std::unique_lock<std::mutex>& lock) {
-    ReadStep& now = steps[step % 2];
-    if (now.step == step) return now;
-    for (ReadStep& one : steps) finish(one, lock);
-    begin(step);
-    return now;
+    const int64_t end = std::min(step + std::ssize(steps), std::max(end_step, step + 1));
+    bool has_begun = false;
+    for (int64_t next = step; next < end; ++next) {
+      ReadStep& one = place_of(next);
+      if (one.step == next) continue;
+      finish(one, lock);
+      begin(next);
+      has_begun = true;
+    }
+    if (has_begun) changed.notify_all();
+    return place_of(step);
   }
 };
 
 Prefetcher::Prefetcher(const Source& source, const Loader& loader, int num_threads,
-                       int64_t end_step)
-    : state_(std::make_unique<State>(source, loader, num_threads, end_step)) {
+                       int64_t end_step, int64_t steps_ahead)
+    : state_(std::make_unique<State>(source, loader, num_threads, end_step, steps_ahead)) {
   State* state = state_.get();
   for (int i = 0; i < num_threads; ++i) {
     state->threads.emplace_back([state](const std::stop_token& stop) { state->run(stop); });
@@ -154,12 +162,6 @@ const layers::Batch& Prefetcher::read(int64_t step, layout::Range positions) {
   State& s = *state_;
   std::unique_lock lock(s.mutex);
   ReadStep& now = s.advance(step, lock);
-  ReadStep& next = s.steps[(step + 1) % 2];
-  if (next.step != step + 1 && step + 1 < s.end_step) {
-    s.finish(next, lock);
-    s.begin(step + 1);
-    s.changed.notify_all();
-  }
   s.finish(now, lock);
   throw_if_error(now.failure);
   const auto is_asked = [&](const layers::Batch& one) { return one.positions == positions; };

@@ -10,16 +10,18 @@
 
 namespace hanji::data {
 
-/// Reads the batches of a run ahead on threads of its own: while the batches of one step are used,
-/// those of the next are read.
+/// Reads the batches of a run on threads of its own: while the batches of one step are used, those of
+/// the next steps are read.
 ///
-/// Result  bit-identical to read_batch() for any number of threads.
-/// Cost    two steps' batches. The caller's thread reads too, instead of waiting.
+/// Result  bit-identical to read_batch() for any number of threads and steps ahead.
+/// Cost    steps_ahead + 1 steps' batches. The caller's thread reads too, instead of waiting.
 /// Thread  one at a time. The threads end with this, within 16 samples each.
 class Prefetcher {
  public:
-  /// `source` must outlive this. Reads no step from `end_step` on.
-  Prefetcher(const Source& source, const Loader& loader, int num_threads, int64_t end_step);
+  /// `source` must outlive this. Reads no step from `end_step` on. `steps_ahead` 0: the threads read
+  /// only the step that is asked, and rest while it is used.
+  Prefetcher(const Source& source, const Loader& loader, int num_threads, int64_t end_step,
+             int64_t steps_ahead = 1);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -29,7 +31,7 @@ class Prefetcher {
   /// Errors  throws that of the step's first sample that could not be read, with its number.
   const layers::Batch& read(int64_t step, layout::Range positions);
 
-  /// Of the batches of both steps.
+  /// Of the batches of all steps that were begun.
   int64_t bytes() const;
 
  private:

@@ -62,17 +62,19 @@ Loader loader_of_numbers(int64_t num_samples, layout::Range share,
       .or_throw();
 }
 
-TEST(Prefetcher, GivesTheBatchesOfReadBatchForAnyNumberOfThreads) {
+TEST(Prefetcher, GivesTheBatchesOfReadBatchForAnyNumberOfThreadsAndStepsAhead) {
   const NumberedSource source(50);
   const Loader loader = loader_of_numbers(50, {3, 20});
-  for (const int threads : {0, 1, 2, 3, 8}) {
-    Prefetcher prefetcher(source, loader, threads, 9);
+  for (const auto& [threads, ahead] : std::vector<std::pair<int, int64_t>>{
+           {0, 0}, {0, 1}, {1, 1}, {2, 1}, {3, 0}, {3, 5}, {8, 1}, {2, 20}}) {
+    Prefetcher prefetcher(source, loader, threads, 9, ahead);
     for (int64_t step = 0; step < 9; ++step) {
       for (const layout::Range positions : loader.micro_batches()) {
         const layers::Batch& found = prefetcher.read(step, positions);
         layers::Batch expected;
         read_batch(source, loader, step, positions, expected);
-        ASSERT_TRUE(at::equal(found.inputs, expected.inputs)) << threads << " " << step;
+        ASSERT_TRUE(at::equal(found.inputs, expected.inputs))
+            << threads << " " << ahead << " " << step;
         ASSERT_TRUE(at::equal(found.targets, expected.targets));
         EXPECT_EQ(found.positions, positions);
         EXPECT_EQ(found.num_valid, expected.num_valid);
@@ -143,12 +145,34 @@ TEST(Prefetcher, NoThreadOutlivesIt) {
   EXPECT_EQ(num_threads_now(), before);
 }
 
-TEST(Prefetcher, HoldsTheBatchesOfTwoSteps) {
+TEST(Prefetcher, HoldsTheBatchesOfAStepAndOfThoseAhead) {
   const NumberedSource source(50);
   const Loader loader = loader_of_numbers(50, {0, 24});
-  Prefetcher prefetcher(source, loader, 1, 100);
+  for (const int64_t ahead : {0, 1, 4}) {
+    Prefetcher prefetcher(source, loader, 1, 100, ahead);
+    prefetcher.read(0, loader.micro_batches()[0]);
+    EXPECT_EQ(prefetcher.bytes(), (1 + ahead) * 24 * 3 * 8);
+  }
+}
+
+TEST(Prefetcher, ThreadsRestBetweenStepsWithoutStepsAhead) {
+  const NumberedSource source(50);
+  const Loader loader = loader_of_numbers(50, {0, 24});
+  Prefetcher prefetcher(source, loader, 3, 100, 0);
+  for (int64_t step = 0; step < 5; ++step) {
+    prefetcher.read(step, loader.micro_batches()[0]);
+    EXPECT_EQ(source.num_reads, 24 * (step + 1));
+  }
+}
+
+TEST(Prefetcher, ReadsAsManyStepsAheadAsItWasTold) {
+  const NumberedSource source(50);
+  const Loader loader = loader_of_numbers(50, {0, 24});
+  Prefetcher prefetcher(source, loader, 2, 100, 3);
   prefetcher.read(0, loader.micro_batches()[0]);
-  EXPECT_EQ(prefetcher.bytes(), 2 * 24 * 3 * 8);
+  while (source.num_reads < 4 * 24) std::this_thread::yield();
+  for (int i = 0; i < 100; ++i) std::this_thread::yield();
+  EXPECT_EQ(source.num_reads, 4 * 24) << "and no further";
 }
 
 }  // namespace

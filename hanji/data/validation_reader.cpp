@@ -42,7 +42,8 @@ struct ValidationReader::State {
   int64_t micro_batch;
   Prefetcher prefetcher;
 
-  State(const Source& source, int64_t total, layout::Range own, int64_t most, int num_threads)
+  State(const Source& source, int64_t total, layout::Range own, int64_t most,
+        const plan::Reading& reading)
       : places(source, total, own),
         share(own),
         micro_batch(most),
@@ -53,12 +54,13 @@ struct ValidationReader::State {
                                    .micro_batch = most,
                                    .order = plan::SampleOrder::kSequential})
                        .or_throw(),
-                   num_threads, (own.size() + most - 1) / most) {}
+                   static_cast<int>(reading.workers), (own.size() + most - 1) / most,
+                   reading.prefetch) {}
 };
 
 ValidationReader::ValidationReader(const Source& source, int64_t total, layout::Range share,
-                                   int64_t micro_batch, int num_threads)
-    : state_(std::make_unique<State>(source, total, share, micro_batch, num_threads)) {}
+                                   int64_t micro_batch, const plan::Reading& reading)
+    : state_(std::make_unique<State>(source, total, share, micro_batch, reading)) {}
 
 ValidationReader::~ValidationReader() = default;
 

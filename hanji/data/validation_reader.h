@@ -6,6 +6,7 @@
 #include "hanji/data/source.h"
 #include "hanji/layers/batch.h"
 #include "hanji/layout/range.h"
+#include "hanji/plan/reading.h"
 
 namespace hanji::data {
 
@@ -15,10 +16,11 @@ namespace hanji::data {
 /// Thread  one at a time. The threads end with this.
 class ValidationReader {
  public:
-  /// Of places `share` of an evaluation of `total` validation samples, `micro_batch` at a time.
+  /// Of places `share` of an evaluation of `total` validation samples, `micro_batch` at a time:
+  /// `reading` ahead is in these.
   /// `source` must outlive this.
   ValidationReader(const Source& source, int64_t total, layout::Range share, int64_t micro_batch,
-                   int num_threads);
+                   const plan::Reading& reading);
   ~ValidationReader();
   ValidationReader(const ValidationReader&) = delete;
   ValidationReader& operator=(const ValidationReader&) = delete;

@@ -19,8 +19,9 @@ GeneratedImages some_images() {
 TEST(ValidationReader, GivesTheBatchesOfReadValidationBatchForAnyShareAndThreads) {
   const GeneratedImages images = some_images();
   for (const layout::Range share : {layout::Range{0, 30}, {7, 24}, {29, 30}}) {
-    for (const int threads : {0, 1, 3}) {
-      ValidationReader reader(images, 30, share, 4, threads);
+    for (const plan::Reading reading :
+         {plan::Reading{0, 0}, plan::Reading{1, 1}, plan::Reading{3, 0}, plan::Reading{2, 3}}) {
+      ValidationReader reader(images, 30, share, 4, reading);
       for (const layout::Range cut : cut(share, 4)) {
         const layers::Batch found = reader.read(cut);
         layers::Batch expected;
@@ -48,11 +49,11 @@ TEST(ValidationReader, ReadsEachSampleOnce) {
   };
   const Counting source;
   {
-    ValidationReader reader(source, 10, {0, 9}, 4, 2);
+    ValidationReader reader(source, 10, {0, 9}, 4, {2, 1});
     for (const layout::Range cut : cut({0, 9}, 4)) reader.read(cut);
   }
   for (size_t i = 0; i < 9; ++i) EXPECT_EQ(source.reads[i], 1) << i;
-  ValidationReader reader(source, 10, {8, 10}, 4, 2);
+  ValidationReader reader(source, 10, {8, 10}, 4, {2, 1});
   EXPECT_THAT(
       [&] {
         reader.read({8, 10});

@@ -339,19 +339,27 @@ BadConfigs wrong_data() {
        {},
        {"run.toml:4:1: data.files and data.images are both set, but a run has one source; remove "
         "one of them"}},
-      {"a file of images for a model of tokens, with what describes generated ones",
-       "[data]\nfiles = \"a.beton\"\nclasses = 3\nimage_size = 64\n",
+      {"a file for a model of tokens, with what describes images",
+       "[data]\nfiles = \"a.beton\"\nclasses = 3\nimage_size = 64\ncache = \"process\"\n",
        {},
-       {"run.toml:2:1: model.preset = char learns from tokens, but data.files is set; remove "
-        "data.files",
-        "run.toml:3:1: data.classes is set, but data.images, which it describes, is none; set "
-        "data.images = \"generated\", or remove data.classes"}},
+       {"run.toml:3:1: data.classes is set, but data.images, which it describes, is none; set "
+        "data.images = \"generated\", or remove data.classes",
+        "run.toml:4:1: data.image_size is of images, but data.files has tokens for model.preset = "
+        "char; remove data.image_size",
+        "run.toml:5:1: data.cache is of images, but data.files has tokens for model.preset = char; "
+        "remove data.cache"}},
+      {"steps ahead that nobody reads",
+       "[data]\nworkers = 0\nprefetch = 2\n",
+       {},
+       {"run.toml:3:1: data.prefetch is 2 steps ahead, but data.workers, which read them, are "
+        "none; "
+        "set data.workers = \"auto\", or remove data.prefetch"}},
       {"stages that are not, without a file",
        "[model]\npreset = \"resnet18\"\n[data]\nstage = \"flip, blur\"\ncorrupt = \"skip\"\n",
        {},
-       {"run.toml:4:1: data.stage: the first stage is flip, but must be random_resized_crop or "
-        "center_crop; \"blur\" is no stage; stages are random_resized_crop, center_crop, flip, "
-        "brightness, contrast, saturation, grayscale, translate, cutout, normalise, mixup, cutmix",
+       {"run.toml:4:1: data.stage: the first stage is flip, but must be a crop; \"blur\" is no "
+        "stage; stages are random_resized_crop, center_crop, flip, vertical_flip, brightness, "
+        "contrast, saturation, hue, grayscale, translate, cutout, normalise, mixup, cutmix",
         "run.toml:5:1: data.corrupt is set, but data.files, which it describes, is empty; set "
         "data.files, or remove data.corrupt"}},
       {"orders that exclude each other, and weights without a file",

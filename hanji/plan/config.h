@@ -56,7 +56,9 @@ struct DataConfig {
   int64_t pages = 64;
   EpochEnd epoch_end = EpochEnd::kContinue;
   std::string weights;  ///< "balanced", or a float field of data.files; empty: each sample once.
-  int64_t workers = 0;  ///< Threads of a rank that read ahead.
+  int64_t workers = kAuto;  ///< Threads of a rank that read; auto here and below: choose_reading().
+  int64_t prefetch = kAuto;                     ///< Steps that they read ahead.
+  int64_t prefetch_bytes = int64_t{256} << 20;  ///< Most of what an automatic prefetch holds.
 };
 
 /// Blocks in which stable computes what a mesh may cut: of the job, whatever the mesh. 1: whole products.

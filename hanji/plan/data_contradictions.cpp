@@ -41,6 +41,16 @@ void check_images(const Config& c, Found& found) {
                                  of == "data.files" ? "empty" : "none"),
                      fmt::format("set {}, or remove {}", value, name)});
   };
+  const bool are_tokens = are_in_a_file && family_of(c.model).data == DataKind::kTokens;
+  for (const std::string_view name :
+       {"data.image_size", "data.stage", "data.corrupt", "data.weights", "data.cache"}) {
+    const Key& key = *find_key(name);
+    if (!are_tokens || key.get(c) == key.get(Config())) continue;
+    found.push_back({{name, "data.files"},
+                     fmt::format("{} is of images, but data.files has tokens for model.preset = {}",
+                                 name, c.model.preset),
+                     fmt::format("remove {}", name)});
+  }
   for (const std::string_view name : {"data.image_size", "data.classes", "data.image_count"}) {
     describe(name, "data.images", "data.images = \"generated\"");
   }
@@ -57,6 +67,13 @@ void check_order(const Config& c, Found& found) {
          fmt::format("data.weights draws samples with replacement, but data.order is {}",
                      name_of(c.data.order)),
          "remove one of them"});
+  }
+  if (c.data.workers == 0 && c.data.prefetch > 0) {
+    found.push_back({{"data.prefetch", "data.workers"},
+                     fmt::format("data.prefetch is {} steps ahead, but data.workers, which read "
+                                 "them, are none",
+                                 c.data.prefetch),
+                     "set data.workers = \"auto\", or remove data.prefetch"});
   }
   const bool is_cached = c.data.cache == FileCache::kProcess;
   if (c.data.pages != DataConfig().pages && !is_quasi && !is_cached) {

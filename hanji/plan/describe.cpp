@@ -109,6 +109,7 @@ std::string describe_data(const Plan& plan) {
   std::string source = "the embedded text";
   if (!data.tokens.empty()) source = plain(data.tokens, 50);
   if (!data.text.empty()) source = plain(data.text, 50);
+  if (!data.files.empty()) source = plain(data.files, 50);
   const DataKind kind = data_kind(plan.config);
   if (kind == DataKind::kPairs) {
     const std::string sequences = data.pairs == Pairs::kContacts
@@ -135,6 +136,19 @@ std::string describe_data(const Plan& plan) {
                      base::format_count(plan.data.num_train_samples),
                      base::format_count(plan.data.num_validation_samples),
                      plan.model.targets_per_sample);
+}
+
+/// Who reads samples, where they are not only copied.
+std::string describe_reading(const Plan& plan) {
+  const DataConfig& data = plan.config.data;
+  if (data.workers == 0) return "by each rank before a step";
+  std::string text = fmt::format("{} thread{} of each rank beside its own", data.workers,
+                                 data.workers == 1 ? "" : "s");
+  if (data.prefetch == 0) return text + ", before a step";
+  const auto bytes = std::ranges::find(plan.memory, "data", &MemoryLine::category);
+  text += fmt::format(", {} step{} ahead", data.prefetch, data.prefetch == 1 ? "" : "s");
+  if (bytes == plan.memory.end()) return text;
+  return text + fmt::format("; samples take {}", base::format_bytes(bytes->bytes));
 }
 
 std::string describe_mesh(const Plan& plan) {
@@ -396,6 +410,9 @@ std::string describe(const Plan& plan) {
   std::string out = fmt::format("plan of job {}\n", plain(plan.job_hash.substr(0, 16), 16));
   out += paragraph("model", describe_model(plan));
   out += paragraph("data", describe_data(plan));
+  if (plan.config.data.workers > 0 || data_kind(plan.config) == DataKind::kImages) {
+    out += paragraph("reading", describe_reading(plan));
+  }
   out += paragraph("mesh", describe_mesh(plan));
   if (plan.hosts.several()) out += paragraph("hosts", describe_hosts(plan));
   out += paragraph("batch", describe_batch(plan));

@@ -30,8 +30,9 @@ struct StageNumbers {
   RandomResizedCrop random;
   CenterCrop center;
   double flip = 0.5;
+  double vertical_flip = 0.5;
   ColourAmounts colour = {
-      .brightness = 0.4, .contrast = 0.4, .saturation = 0.4, .gray_probability = 0.2};
+      .brightness = 0.4, .contrast = 0.4, .saturation = 0.4, .hue = 0.1, .gray_probability = 0.2};
   double translate = 4;
   double cutout = 8;
   // Of ImageNet.
@@ -62,15 +63,17 @@ std::vector<StageKind> stage_kinds(StageNumbers& n) {
             {"max_ratio", one(n.random.max_ratio), 0.01, 100}}},
           {"center_crop", 0, {{"ratio", one(n.center.ratio), 0.01, 1}}},
           {"flip", 1, {{"probability", one(n.flip), 0, 1}}},
-          {"brightness", 2, {{"amount", one(n.colour.brightness), 0, 1}}},
-          {"contrast", 3, {{"amount", one(n.colour.contrast), 0, 1}}},
-          {"saturation", 4, {{"amount", one(n.colour.saturation), 0, 1}}},
-          {"grayscale", 5, {{"probability", one(n.colour.gray_probability), 0, 1}}},
-          {"translate", 6, {{"pixels", one(n.translate), 1, 1024, true}}},
-          {"cutout", 7, {{"pixels", one(n.cutout), 1, 1024, true}}},
-          {"normalise", 8, {{"mean", n.mean, 0, 1}, {"deviation", n.deviation, 1e-6, 1e6}}},
-          {"mixup", 9, mixing_values(n.mixup)},
-          {"cutmix", 10, mixing_values(n.cutmix)}};
+          {"vertical_flip", 2, {{"probability", one(n.vertical_flip), 0, 1}}},
+          {"brightness", 3, {{"amount", one(n.colour.brightness), 0, 1}}},
+          {"contrast", 4, {{"amount", one(n.colour.contrast), 0, 1}}},
+          {"saturation", 5, {{"amount", one(n.colour.saturation), 0, 1}}},
+          {"hue", 6, {{"amount", one(n.colour.hue), 0, 0.5}}},
+          {"grayscale", 7, {{"probability", one(n.colour.gray_probability), 0, 1}}},
+          {"translate", 8, {{"pixels", one(n.translate), 1, 1024, true}}},
+          {"cutout", 9, {{"pixels", one(n.cutout), 1, 1024, true}}},
+          {"normalise", 10, {{"mean", n.mean, 0, 1}, {"deviation", n.deviation, 1e-6, 1e6}}},
+          {"mixup", 11, mixing_values(n.mixup)},
+          {"cutmix", 12, mixing_values(n.cutmix)}};
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -109,7 +112,7 @@ class StageParser {
         continue;
       }
       if (last < 0 && kind->place != 0) {
-        add("the first stage is {}, but must be random_resized_crop or center_crop", name);
+        add("the first stage is {}, but must be a crop", name);
       } else if (kind->place <= last) {
         std::vector<std::string_view> order;
         for (const StageKind& one : kinds_) {
@@ -142,9 +145,11 @@ class StageParser {
     if (has("center_crop")) stages.crop = numbers_.center;
     if (has("random_resized_crop")) stages.crop = random;
     if (has("flip")) stages.flip_probability = numbers_.flip;
+    if (has("vertical_flip")) stages.vertical_flip_probability = numbers_.vertical_flip;
     if (has("brightness")) stages.colour.brightness = numbers_.colour.brightness;
     if (has("contrast")) stages.colour.contrast = numbers_.colour.contrast;
     if (has("saturation")) stages.colour.saturation = numbers_.colour.saturation;
+    if (has("hue")) stages.colour.hue = numbers_.colour.hue;
     if (has("grayscale")) stages.colour.gray_probability = numbers_.colour.gray_probability;
     if (has("mixup")) stages.mixup = numbers_.mixup;
     if (has("cutmix")) stages.cutmix = numbers_.cutmix;

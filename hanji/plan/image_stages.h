@@ -31,12 +31,14 @@ struct CenterCrop {
 ///   brightness  v * factor
 ///   contrast    v * factor + m * (1 - factor), m the mean gray of the sample so far
 ///   saturation  v * factor + gray * (1 - factor), gray that of the pixel so far
+///   hue         the pixel's angle of HSV moved by a part of a turn drawn from [-hue, hue]
 /// gray is 0.299 red + 0.587 green + 0.114 blue.
 /// Source  torchvision.transforms.ColorJitter, whose order is random; Pillow, ImageEnhance.
 struct ColourAmounts {
   double brightness = 0;
   double contrast = 0;
   double saturation = 0;
+  double hue = 0;
   double gray_probability = 0;  ///< Of a saturation of 0 instead.
 };
 
@@ -50,7 +52,8 @@ struct Mixing {
 /// The steps from an image of a file to a sample, in the order of the members.
 struct ImageStages {
   std::variant<RandomResizedCrop, CenterCrop> crop;
-  double flip_probability = 0;  ///< Of mirroring left and right.
+  double flip_probability = 0;           ///< Of mirroring left and right.
+  double vertical_flip_probability = 0;  ///< Of mirroring up and down.
   ColourAmounts colour;
   int64_t translate_pixels = 0;  ///< Moves by up to so many pixels of the sample, each way.
   int64_t cutout_pixels = 0;     ///< Side of a square that gets the mean colour; 0: none.

@@ -16,7 +16,8 @@ TEST(ImageStages, EveryStageWithItsValues) {
   const ImageStages all =
       parse_image_stages(
           "random_resized_crop(min_area = 0.2, max_ratio=2), flip(probability=0.25),"
-          "brightness(amount=0.1), contrast(amount=0.2), saturation(amount=0.3),"
+          "vertical_flip(probability=0.75), brightness(amount=0.1), contrast(amount=0.2),"
+          "saturation(amount=0.3), hue(amount = 0.05),"
           "grayscale(probability=0.4), translate(pixels=3), cutout(pixels = 9),"
           "normalise(mean = [.5, 0.25, 0], deviation = [1, 2, 3]),"
           "mixup(alpha = 0.8, probability = 0.25), cutmix(probability = 0.75)")
@@ -26,6 +27,7 @@ TEST(ImageStages, EveryStageWithItsValues) {
   EXPECT_EQ(crop.max_area, 1);
   EXPECT_EQ(crop.max_ratio, 2);
   EXPECT_EQ(all.flip_probability, 0.25);
+  EXPECT_EQ(all.vertical_flip_probability, 0.75);
   EXPECT_EQ(all.translate_pixels, 3);
   EXPECT_EQ(all.cutout_pixels, 9);
   EXPECT_THAT(all.mean, testing::ElementsAre(0.5, 0.25, 0));
@@ -33,6 +35,7 @@ TEST(ImageStages, EveryStageWithItsValues) {
   EXPECT_EQ(all.colour.brightness, 0.1);
   EXPECT_EQ(all.colour.contrast, 0.2);
   EXPECT_EQ(all.colour.saturation, 0.3);
+  EXPECT_EQ(all.colour.hue, 0.05);
   EXPECT_EQ(all.colour.gray_probability, 0.4);
   EXPECT_EQ(all.mixup.alpha, 0.8);
   EXPECT_EQ(all.mixup.probability, 0.25);
@@ -44,6 +47,8 @@ TEST(ImageStages, StagesThatAreNotNamedDoNothing) {
   const ImageStages crop = parse_image_stages("center_crop").or_throw();
   EXPECT_EQ(std::get<CenterCrop>(crop.crop).ratio, 0.875);
   EXPECT_EQ(crop.flip_probability, 0);
+  EXPECT_EQ(crop.vertical_flip_probability, 0);
+  EXPECT_EQ(crop.colour.hue, 0);
   EXPECT_EQ(crop.translate_pixels, 0);
   EXPECT_EQ(crop.cutout_pixels, 0);
   EXPECT_THAT(crop.mean, testing::Each(0));
@@ -80,6 +85,7 @@ TEST(ImageStages, RejectsOrdersAndValuesThatMeanNothing) {
               HasSubstr("above its maximum"));
   EXPECT_THAT(stage_mistake("center_crop, saturation, contrast"), HasSubstr("twice or too late"));
   EXPECT_THAT(stage_mistake("center_crop, brightness(amount = 1.5)"), HasSubstr("from 0 to 1"));
+  EXPECT_THAT(stage_mistake("center_crop, hue(amount = 0.6)"), HasSubstr("from 0 to 0.5"));
   EXPECT_THAT(stage_mistake("center_crop, mixup(alpha = 0)"), HasSubstr("from 0.01 to 4"));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "hanji/base/checksum.h"
 #include "hanji/base/json.h"
@@ -65,6 +66,9 @@ class Planner {
   Status decide_micro_batch();
   int64_t peak_bytes() const;
   void set_micro_batch(int64_t micro_batch);
+  int cores_of_rank() const { return std::max(1, inputs_.machine.usable_cores / ranks_on_host()); }
+  int64_t most_steps_ahead();
+  void decide_reading(StepFacts& facts);
   void resolve_config();
   std::string job_hash() const;
 
@@ -288,6 +292,35 @@ void Planner::resolve_config() {
   c.comm.engine = engine_of(c);
 }
 
+/// As many as data.prefetch_bytes and the rank's memory hold; a page cache was checked for one.
+int64_t Planner::most_steps_ahead() {
+  DataConfig& data = plan_.config.data;
+  const int64_t asked = std::exchange(data.prefetch, 0);
+  const int64_t without = charged(largest_rank_memory(plan_, plan_.micro_batch));
+  data.prefetch = 1;
+  const int64_t step = charged(largest_rank_memory(plan_, plan_.micro_batch)) - without;
+  data.prefetch = asked;
+  const int64_t most = data.cache == FileCache::kProcess ? 1 : INT64_MAX;
+  const int64_t room = std::clamp<int64_t>(budget() - without, 0, data.prefetch_bytes);
+  return step <= 0 ? most : std::min(most, room / step);
+}
+
+void Planner::decide_reading(StepFacts& facts) {
+  constexpr int64_t kAheadOfGpus = 2;
+  DataConfig& data = plan_.config.data;
+  const int64_t most = most_steps_ahead();
+  Reading asked{data.workers, data.prefetch};
+  if (on_gpus() && data_kind(plan_.config) != DataKind::kTokens) {
+    // Their steps were not timed, and the cores are free.
+    asked.workers = or_else(asked.workers, std::max(1, facts.cores - 1));
+    asked.prefetch = or_else(asked.prefetch, asked.workers > 0 ? std::min(kAheadOfGpus, most) : 0);
+  }
+  facts.reading = choose_reading(reading_facts(facts, plan_.predicted), asked, most);
+  data.workers = facts.reading.workers;
+  data.prefetch = facts.reading.prefetch;
+  plan_.memory = largest_rank_memory(plan_, plan_.micro_batch);
+}
+
 /// Of everything that the result depends on apart from rounding: not of ranks, micro_batch,
 /// kernels, folders or what is only watched.
 std::string Planner::job_hash() const {
@@ -302,6 +335,8 @@ std::string Planner::job_hash() const {
   job.pipeline = defaults.pipeline;
   job.compute.dtype = plan_.config.compute.dtype;
   job.data.cache = defaults.data.cache;
+  job.data.workers = job.data.prefetch = 0;
+  job.data.prefetch_bytes = defaults.data.prefetch_bytes;
   if (job.data.order != SampleOrder::kQuasi) job.data.pages = defaults.data.pages;
   if (is_stable()) job.compute.threads = plan_.threads;
   job.train.micro_batch = kAuto;
@@ -332,26 +367,31 @@ Result<Plan> Planner::plan() {
                           : std::ssize(gradient_buckets(plan_.model.parameter_sizes(), bucket_bytes,
                                                         parameter_bytes(plan_.kernels.precision))
                                            .buckets);
-  plan_.predicted = predict({.model = plan_.model,
-                             .pipeline = pipeline_facts(plan_),
-                             .kernels = plan_.kernels,
-                             .times = plan_.times,
-                             .rates = plan_.rates,
-                             .algorithms = named_algorithms(plan_.config.comm),
-                             .shares = plan_.shares,
-                             .ranks = plan_.ranks,
-                             .cut = plan_.mesh.degree("tp"),
-                             .terms = plan_.mesh.degree("cp") * plan_.mesh.degree("axial"),
-                             .blocks = static_cast<int>(plan_.config.train.cuts.features),
-                             .ranks_on_host = ranks_on_host(),
-                             .micro_batch = plan_.micro_batch,
-                             .bucket_bytes = bucket_bytes,
-                             .stable_grain = is_stable() ? plan_.config.train.grain : 0,
-                             .hosts = plan_.hosts,
-                             .mesh = plan_.mesh,
-                             .shards = shards,
-                             .gathers = gathers_of_pipeline(),
-                             .served = inputs_.config.parallel.data == Sharding::kServer});
+  StepFacts facts{.model = plan_.model,
+                  .pipeline = pipeline_facts(plan_),
+                  .kernels = plan_.kernels,
+                  .times = plan_.times,
+                  .rates = plan_.rates,
+                  .algorithms = named_algorithms(plan_.config.comm),
+                  .shares = plan_.shares,
+                  .ranks = plan_.ranks,
+                  .cut = plan_.mesh.degree("tp"),
+                  .terms = plan_.mesh.degree("cp") * plan_.mesh.degree("axial"),
+                  .blocks = static_cast<int>(plan_.config.train.cuts.features),
+                  .ranks_on_host = ranks_on_host(),
+                  .micro_batch = plan_.micro_batch,
+                  .bucket_bytes = bucket_bytes,
+                  .stable_grain = is_stable() ? plan_.config.train.grain : 0,
+                  .hosts = plan_.hosts,
+                  .mesh = plan_.mesh,
+                  .shards = shards,
+                  .gathers = gathers_of_pipeline(),
+                  .served = inputs_.config.parallel.data == Sharding::kServer,
+                  .cores = cores_of_rank(),
+                  .threads = plan_.threads};
+  plan_.predicted = predict(facts);
+  decide_reading(facts);
+  add_reading(facts, plan_.predicted);
   if (on_gpus()) plan_.predicted = {};  // the rates that were measured are those of cores
   plan_.predicted.peak_bytes_per_rank = peak_bytes();
   plan_.job_hash = job_hash();

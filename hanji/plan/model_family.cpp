@@ -115,8 +115,10 @@ ModelFacts facts_of_whole(const Config& config, const ModelFacts& facts) {
 DataKind data_kind(const Config& config) {
   if (family_of(config.model).data == DataKind::kOwn) return DataKind::kOwn;
   if (config.data.pairs != Pairs::kNone) return DataKind::kPairs;
-  const bool has_images = config.data.images != Images::kNone || !config.data.files.empty();
-  return !has_images ? DataKind::kTokens : DataKind::kImages;
+  if (config.data.images != Images::kNone) return DataKind::kImages;
+  const bool has_tokens =
+      config.data.files.empty() || family_of(config.model).data == DataKind::kTokens;
+  return has_tokens ? DataKind::kTokens : DataKind::kImages;
 }
 
 bool is_read(const ModelConfig& model, std::string_view key) {

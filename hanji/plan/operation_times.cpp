@@ -78,6 +78,7 @@ Json to_value(const OperationTimes& times) {
   Json json = {{"samples", times.samples},
                {"update_seconds", times.update_seconds},
                {"sample_seconds", times.sample_seconds},
+               {"sample_deviation", times.sample_deviation},
                {"operations", Json::array()}};
   for (const TimedOperation& one : times.operations) {
     json["operations"].push_back(
@@ -99,7 +100,9 @@ OperationTimes read_operation_times(JsonFields& fields) {
                               .forward = one.has("forward") ? one.real("forward", 0, kMaxTime) : 0};
                         }),
           .update_seconds = fields.real("update_seconds", 0, kMaxTime),
-          .sample_seconds = fields.real("sample_seconds", 0, kMaxTime)};
+          .sample_seconds = fields.real("sample_seconds", 0, kMaxTime),
+          .sample_deviation =
+              fields.has("sample_deviation") ? fields.real("sample_deviation", 0, kMaxTime) : 0};
 }
 
 std::string to_json(const OperationTimes& times) { return to_value(times).dump(); }

@@ -24,8 +24,9 @@ struct TimedOperation {
 struct OperationTimes {
   int64_t samples = 0;                          ///< Of the micro-batch that was timed.
   std::vector<TimedOperation> operations = {};  ///< Of its forward and backward.
-  double update_seconds = 0;  ///< The norm of all gradients and the update of all parameters.
-  double sample_seconds = 0;  ///< Reading one sample.
+  double update_seconds = 0;    ///< The norm of all gradients and the update of all parameters.
+  double sample_seconds = 0;    ///< Reading one sample.
+  double sample_deviation = 0;  ///< Of it from sample to sample, the standard deviation.
 
   /// Of a forward and backward of so many samples.
   double seconds_of(double samples) const;

@@ -116,7 +116,11 @@ TEST(OperationTimes, AreWhatAStepIsPricedBy) {
   inputs.times = some_times();
   const Plan plan = made(inputs);
   EXPECT_THAT(plan.predicted.compute_seconds, DoubleNear(16.0 / 4 * 0.008 + 0.003, 1e-9));
-  EXPECT_THAT(plan.predicted.data_seconds, DoubleNear(16 * 0.0001, 1e-9));
+  EXPECT_THAT(plan.predicted.data_seconds, DoubleNear(16 * 0.0001 / 2, 1e-9)) << "both cores read";
+  EXPECT_EQ(plan.config.data.workers, 1);
+  EXPECT_EQ(plan.config.data.prefetch, 0) << "both compute";
+  inputs.config.data.workers = 0;
+  EXPECT_THAT(made(inputs).predicted.data_seconds, DoubleNear(16 * 0.0001, 1e-9));
   EXPECT_THAT(describe(plan), HasSubstr("2 operations"));
   inputs.config.parallel.data = Sharding::kZero1;
   inputs.config.run.ranks = 2;

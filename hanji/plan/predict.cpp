@@ -196,25 +196,39 @@ std::optional<ShardPlan> shards_of(const Plan& plan, int rank) {
 
 Prediction predict(const StepFacts& facts) {
   Prediction prediction;
-  const double sample_seconds = facts.times.sample_seconds;
-  int64_t samples = 0;
   for (const DataShare& share : facts.shares) {
     prediction.compute_seconds =
         std::max(prediction.compute_seconds, forward_and_backward_seconds(facts, share));
-    prediction.data_seconds = std::max(prediction.data_seconds,
-                                       sample_seconds * static_cast<double>(share.samples.size()));
-    samples += share.samples.size();
   }
   prediction.compute_seconds += optimizer_seconds(facts);
   const auto calls = predict_communication(facts, prediction);
   prediction.hidden_transfer_seconds += hidden_seconds(calls, last_backward_seconds(facts));
   prediction.exposed_transfer_seconds =
       prediction.transfer_seconds - prediction.hidden_transfer_seconds;
-  prediction.step_seconds =
-      prediction.compute_seconds + prediction.data_seconds + prediction.exposed_transfer_seconds;
+  prediction.step_seconds = prediction.compute_seconds + prediction.exposed_transfer_seconds;
+  return prediction;
+}
+
+ReadingFacts reading_facts(const StepFacts& facts, const Prediction& prediction) {
+  int64_t samples = 0;
+  for (const DataShare& share : facts.shares) samples = std::max(samples, share.samples.size());
+  return {.sample_seconds = facts.times.sample_seconds,
+          .sample_deviation = facts.times.sample_deviation,
+          .samples = samples,
+          .step_seconds = prediction.step_seconds,
+          .cores = facts.cores,
+          .threads = facts.threads};
+}
+
+void add_reading(const StepFacts& facts, Prediction& prediction) {
+  const ReadingCost cost = reading_cost(reading_facts(facts, prediction), facts.reading);
+  prediction.data_seconds = cost.stall_seconds;
+  prediction.compute_seconds += cost.slow_seconds;
+  prediction.step_seconds += cost.seconds();
+  int64_t samples = 0;
+  for (const DataShare& share : facts.shares) samples += share.samples.size();
   const auto tokens = static_cast<double>(samples * facts.model.targets_per_sample);
   prediction.tokens_per_second = tokens / prediction.step_seconds;
-  return prediction;
 }
 
 }  // namespace hanji::plan

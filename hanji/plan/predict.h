@@ -14,6 +14,7 @@
 #include "hanji/layout/range.h"
 #include "hanji/plan/model_facts.h"
 #include "hanji/plan/network.h"
+#include "hanji/plan/reading.h"
 #include "hanji/plan/shard_plan.h"
 #include "hanji/plan/stage_traffic.h"
 #include "hanji/schedule/step_list.h"
@@ -34,8 +35,8 @@ struct Prediction {
   double transfer_seconds = 0;  ///< Bytes of all collectives of a step move; no waiting for ranks.
   double exposed_transfer_seconds = 0;  ///< Of it, what prolongs the step,
   double hidden_transfer_seconds = 0;   ///< and what moves while the rank computes.
-  double data_seconds = 0;
-  double tokens_per_second = 0;  ///< Of all ranks.
+  double data_seconds = 0;              ///< The step waits for its samples.
+  double tokens_per_second = 0;         ///< Of all ranks.
   int64_t peak_bytes_per_rank = 0;
   int64_t wire_bytes_per_step = 0;     ///< Payload that ranks read from each other, all ranks.
   double network_seconds = 0;          ///< Of the transfer: between hosts.
@@ -82,13 +83,16 @@ struct StepFacts {
   /// How often each unit is gathered, by rank of the pipeline; empty: ranks share one copy.
   std::vector<std::vector<int64_t>> gathers = {};
   bool served = false;  ///< By parameter servers on all ranks.
+  Reading reading = {};
+  int cores = 1;    ///< For a rank.
+  int threads = 1;  ///< Of a rank, that compute.
 };
 
 /// Flat gradients of parameters of these sizes, in the buckets in which data_parallel reduces them.
 layout::BucketPlan gradient_buckets(const std::vector<int64_t>& sizes, int64_t bucket_bytes,
                                     int64_t element_bytes = 4);
 
-/// Prices one step.
+/// Prices one step whose samples are there: data_seconds and tokens_per_second are add_reading()'s.
 ///
 /// Result  compute: the sum of the operations that were timed one by one, and the update; an estimate
 ///         where none were timed.
@@ -99,5 +103,9 @@ layout::BucketPlan gradient_buckets(const std::vector<int64_t>& sizes, int64_t b
 ///         ends.
 /// Errors  throws nothing.
 Prediction predict(const StepFacts& facts);
+/// The reading of the data coordinate with most samples, beside a step as predict() prices it.
+ReadingFacts reading_facts(const StepFacts& facts, const Prediction& prediction);
+/// Adds what facts.reading costs to what predict() has found.
+void add_reading(const StepFacts& facts, Prediction& prediction);
 
 }  // namespace hanji::plan

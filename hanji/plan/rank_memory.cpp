@@ -101,16 +101,25 @@ int64_t whole_elements(const ModelFacts& model) {
   return elements;
 }
 
-/// Samples of all micro-batches of a step are read before the first one is used; with data.workers those
-/// of the next step too. Of the ranks of a host that see the same ones, the first has them, and room for
-/// as many that it reads meanwhile.
+bool is_first_of_host(const Plan& plan, int rank) {
+  int first = 0;
+  for (const int ranks : plan.hosts.ranks) {
+    if (rank == first) return true;
+    first += ranks;
+  }
+  return rank == 0;
+}
+
+/// Samples of all micro-batches of a step are read before the first one is used, and those of the
+/// data.prefetch next steps while it is. Of the ranks of a host that see the same ones, the first has
+/// them, and room for as many that it reads meanwhile.
 int64_t data_bytes(const Plan& plan, int64_t micro_batch, const RankPart& part) {
   const std::vector<int> peers = readers_of(plan, part.rank);
   const Config& config = plan.config;
   const bool share_memory = config.compute.device == Device::kCpu &&
                             (plan.hosts.several() || engine_of(config) == Engine::kShm);
-  const int64_t ahead = config.data.workers > 0 ? part.samples : 0;
-  const int64_t pages = part.rank == 0 ? cache_bytes(plan) : 0;
+  const int64_t ahead = std::max<int64_t>(0, config.data.prefetch) * part.samples;
+  const int64_t pages = is_first_of_host(plan, part.rank) ? cache_bytes(plan) : 0;
   const bool is_alone = peers.size() == 1 || !share_memory;
   if (is_alone) return pages + (part.samples + ahead) * plan.model.sample_bytes;
   if (peers.front() != part.rank) return pages;

@@ -27,7 +27,8 @@ std::vector<MemoryLine> host_memory(const Plan& plan);
 /// The ranks of a host that see the samples of `rank`, itself included: the first of them reads.
 std::vector<int> readers_of(const Plan& plan, int rank);
 
-/// Returns the bytes of the pages that data.cache = process keeps, on rank 0; 0 without it.
+/// Returns the bytes of the pages that data.cache = process keeps, on the first rank of each host; 0
+/// without it.
 int64_t cache_bytes(const Plan& plan);
 
 }  // namespace hanji::plan

@@ -12,10 +12,20 @@ namespace hanji::plan {
 namespace {
 
 // Of the tables that belong to the job, the keys that do not.
-constexpr std::array<std::string_view, 12> kFree = {
-    "data.text",         "data.tokens", "data.files",           "data.workers",
-    "data.cache",        "train.steps", "train.log_every",      "train.split",
-    "train.micro_batch", "train.nan",   "train.evaluate_every", "train.evaluate_batches"};
+constexpr std::array<std::string_view, 14> kFree = {"data.text",
+                                                    "data.tokens",
+                                                    "data.files",
+                                                    "data.workers",
+                                                    "data.prefetch",
+                                                    "data.prefetch_bytes",
+                                                    "data.cache",
+                                                    "train.steps",
+                                                    "train.log_every",
+                                                    "train.split",
+                                                    "train.micro_batch",
+                                                    "train.nan",
+                                                    "train.evaluate_every",
+                                                    "train.evaluate_batches"};
 
 bool names_kernel(std::string_view key) {
   return key == "compute.gemm" || key == "compute.attention" || key == "compute.dtype" ||
@@ -47,6 +57,8 @@ void decide_anew(const LoadedConfig& asked, ResumedConfig& resumed) {
   };
   forget("train.micro_batch", resumed.config.train.micro_batch);
   forget("compute.threads", resumed.config.compute.threads);
+  forget("data.workers", resumed.config.data.workers);
+  forget("data.prefetch", resumed.config.data.prefetch);
 }
 
 /// The mesh follows from the ranks and the strategy, unless it was asked for; with it goes what its
@@ -90,6 +102,7 @@ Config resume_base(Config recorded) {
   recorded.parallel.context = ContextWay::kAuto;
   recorded.parallel.reshard = Reshard::kAuto;
   recorded.parallel.share_memory = true;
+  recorded.data.workers = recorded.data.prefetch = kAuto;
   return recorded;
 }
 
@@ -113,6 +126,9 @@ Result<ResumedConfig> resume_config(const Config& recorded, const LoadedConfig& 
                                           format_value(key, value), origin->second.to_string()));
   }
   HANJI_RETURN_IF_ERROR(to_status(mistakes));
+  if (asked.origins.contains("data.workers") && !asked.origins.contains("data.prefetch")) {
+    resumed.config.data.prefetch = kAuto;
+  }
   const int64_t ranks = resumed.config.run.ranks;
   if (ranks != recorded.run.ranks) decide_anew(asked, resumed);
   const bool same_mesh =

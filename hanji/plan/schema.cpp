@@ -216,8 +216,9 @@ std::vector<Key> data_keys() {
       text(HANJI_KEY(data.tokens, "File of token ids, instead of data.text.")),
       choice(HANJI_KEY(data.format, "Format of data.tokens. auto: by its first bytes and name.")),
       choice(HANJI_KEY(data.vocabulary, "Tokens of a text: its characters, or its bytes.")),
-      real(HANJI_KEY(data.validation_fraction, "Share at the end of the data for validation."),
-           {0.001, 0.9}),
+      real(HANJI_KEY(data.validation_fraction,
+                     "Share at the end of the data for validation. 0: nothing is evaluated."),
+           {0, 0.9}),
   };
 }
 
@@ -251,12 +252,15 @@ std::vector<Key> image_keys() {
               "images", {2, 1e12}),
       text(HANJI_KEY(
           data.files,
-          "A .beton file of labelled images, of hanji data make or of FFCV. Samples are "
-          "data.image_size pixels a side; the largest label gives the number of classes.")),
+          "A .beton file of labelled images, of hanji data make or of FFCV, or of tokens for "
+          "models "
+          "of those. Images are data.image_size pixels a side; the largest label gives the number "
+          "of classes.")),
       stages(HANJI_KEY(data.stage,
                        "Stages from an image of data.files to a sample, joined by commas or as "
                        "[[data.stage]] tables: random_resized_crop or center_crop, flip, "
-                       "brightness, contrast, saturation, grayscale, translate, cutout, normalise, "
+                       "vertical_flip, brightness, contrast, saturation, hue, grayscale, "
+                       "translate, cutout, normalise, "
                        "mixup, cutmix.")),
       choice(HANJI_KEY(data.corrupt,
                        "What a damaged image of data.files does. stop: ends the run, with its "
@@ -287,9 +291,18 @@ std::vector<Key> image_keys() {
           "Else "
           "the name of a float field with the weight of each sample. Empty: each sample once.")),
       integer(HANJI_KEY(data.workers,
-                        "Threads of each rank that read the next step's samples while this one is "
-                        "computed, besides the rank's own. They change no bit."),
-              "threads", {0, 256}),
+                        "Threads of each rank that read samples, besides the rank's own. They "
+                        "change no bit. auto: by the measured times of a sample and of a step."),
+              "threads", {0, 256}, Auto::kYes),
+      integer(
+          HANJI_KEY(data.prefetch,
+                    "Steps that data.workers read ahead while one is computed. 0: they read "
+                    "the step that is asked. auto: as data.workers, within data.prefetch_bytes."),
+          "steps", {0, 64}, Auto::kYes),
+      bytes(HANJI_KEY(data.prefetch_bytes,
+                      "Most bytes of the samples that a rank reads ahead where data.prefetch is "
+                      "auto."),
+            {4096, 1e15}),
   };
   for (Key& key : keys) key.rare = true;
   return keys;

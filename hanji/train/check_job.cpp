@@ -93,6 +93,16 @@ std::optional<Dataset> look_at_data(plan::LoadedConfig& loaded, bool& damaged) {
                 images.status());
     return std::nullopt;
   }
+  if (!config.data.files.empty()) {
+    auto samples = open_token_samples(config);
+    if (samples.ok()) {
+      check_vocabulary_of_data(loaded, samples->num_ids);
+      return *std::move(samples);
+    }
+    damaged = samples.status().code() == Code::kCorrupt;
+    add_mistake(loaded, {"data.files"}, samples.status());
+    return std::nullopt;
+  }
   const std::string_view data_key = config.data.tokens.empty() ? "data.text" : "data.tokens";
   auto source = open_source(config.data);
   if (!source.ok()) {

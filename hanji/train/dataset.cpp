@@ -7,6 +7,7 @@
 
 #include "hanji/base/log.h"
 #include "hanji/data/beton_images.h"
+#include "hanji/data/beton_token_samples.h"
 #include "hanji/data/generated_images.h"
 #include "hanji/data/generated_pairs.h"
 #include "hanji/data/page_cache.h"
@@ -217,8 +218,28 @@ Status check_order(const plan::Config& config, const Dataset& dataset) {
   HANJI_ASSIGN_OR_RETURN(const data::Loader loader,
                          data::Loader::create(loader_options(config, dataset)));
   if (!dataset.cache) return {};
-  return data::check_page_budget(loader, dataset.samples->train_pages(), config.data.pages,
+  const plan::DataConfig& data = config.data;
+  const int64_t ahead = data.workers == 0 ? 0 : data.prefetch == plan::kAuto ? 1 : data.prefetch;
+  return data::check_page_budget(loader, dataset.samples->train_pages(),
+                                 {.most_pages = data.pages, .steps_ahead = ahead},
                                  {0, config.train.steps});
+}
+
+Result<Dataset> open_token_samples(const plan::Config& config) {
+  const plan::DataConfig& data = config.data;
+  HANJI_ASSIGN_OR_RETURN(auto file, data::BetonFile::open(data.files));
+  auto samples = data::BetonTokenSamples::create(std::move(file),
+                                                 {.block = plan::resolved(config.model).block,
+                                                  .validation_fraction = data.validation_fraction,
+                                                  .vocabulary = config.model.vocabulary});
+  if (!samples.ok()) return samples.status().at(data.files);
+  const int64_t vocabulary = config.model.vocabulary;
+  const int64_t num_ids = vocabulary == plan::kAuto ? samples->largest_token() + 1 : vocabulary;
+  return Dataset{.samples = std::make_shared<const data::BetonTokenSamples>(*std::move(samples)),
+                 .tokens = nullptr,
+                 .vocabulary = std::nullopt,
+                 .num_ids = num_ids,
+                 .name = data.files};
 }
 
 Status own_data(const plan::Config& config) {
@@ -230,7 +251,9 @@ Status own_data(const plan::Config& config) {
 
 Result<Dataset> open_dataset(const plan::Config& config) {
   switch (plan::data_kind(config)) {
-    case plan::DataKind::kTokens: break;
+    case plan::DataKind::kTokens:
+      if (config.data.files.empty()) break;
+      return open_token_samples(config);
     case plan::DataKind::kImages: return open_images(config);
     case plan::DataKind::kPairs: return open_pairs(config);
     case plan::DataKind::kOwn: return own_data(config);

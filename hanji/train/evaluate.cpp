@@ -65,12 +65,11 @@ void forward_all(Job& job, std::span<const layout::Range> cuts,
 /// Threads begin on the rank that reads, with its first batch.
 void read_places(const data::Source& samples, const EvaluateInputs& inputs, layout::Range positions,
                  layers::Batch& batch, std::optional<data::ValidationReader>& ahead) {
-  if (inputs.num_workers == 0) {
+  if (inputs.reading.workers == 0) {
     return data::read_validation_batch(samples, inputs.num_samples, positions, batch);
   }
   if (!ahead) {
-    ahead.emplace(samples, inputs.num_samples, inputs.share, inputs.micro_batch,
-                  inputs.num_workers);
+    ahead.emplace(samples, inputs.num_samples, inputs.share, inputs.micro_batch, inputs.reading);
   }
   inputs.batches.hand_over(ahead->read(positions), batch);
 }

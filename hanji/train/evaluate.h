@@ -4,6 +4,7 @@
 
 #include "hanji/data/source.h"
 #include "hanji/layout/range.h"
+#include "hanji/plan/reading.h"
 #include "hanji/schedule/grain_tree.h"
 #include "hanji/train/job.h"
 #include "hanji/train/shared_batches.h"
@@ -14,8 +15,8 @@ struct EvaluateInputs {
   int64_t num_samples = 0;  ///< Of the validation part, evenly spaced.
   layout::Range share;      ///< The samples of this rank's data coordinate.
   int64_t micro_batch = 1;
-  SharedBatches& batches;  ///< Of the job's peers.
-  int num_workers = 0;     ///< Threads that read ahead, as data.workers.
+  SharedBatches& batches;      ///< Of the job's peers.
+  plan::Reading reading = {};  ///< Its prefetch is in micro-batches.
   /// Stages are whole from the first micro-batch to the last, also for ranks that have fewer.
   bool holds_stages = false;
   /// For stable bits, over the micro-batches of all data coordinates; null: plain sums.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "hanji/base/clock.h"
 #include "hanji/comm/heap.h"
@@ -80,14 +81,42 @@ class Loop {
   const plan::TrainConfig& config() const { return inputs_.plan.config.train; }
   bool is_due(int64_t every) const { return every > 0 && outcome_.steps_done % every == 0; }
 
+  /// Of this host.
+  std::vector<int> ranks_here() const {
+    std::vector<int> ranks(static_cast<size_t>(job_.group.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    auto begin = ranks.begin();
+    for (const int count : inputs_.plan.hosts.ranks) {
+      if (job_.group.rank() < *begin + count) return {begin, begin + count};
+      begin += count;
+    }
+    return ranks;
+  }
+
+  /// What all of them read, with the partners of samples that are mixed.
+  layout::Range share_of_host(const std::vector<int>& ranks) const {
+    const auto of = [&](int rank) { return plan::share_of(inputs_.plan, rank).samples; };
+    layout::Range share = of(ranks.front());
+    for (const int rank : ranks) {
+      share = {std::min(share.begin, of(rank).begin), std::max(share.end, of(rank).end)};
+    }
+    if (!inputs_.dataset.samples->mixes_pairs()) return share;
+    return {share.begin / 2 * 2, std::min((share.end + 1) / 2 * 2, config().global_batch)};
+  }
+
   /// One cache for all ranks of the host, which the first one fills. Collective.
   void start_cache(data::PageCache& cache) {
-    const comm::Group& ranks = job_.group;
+    const std::vector<int> here = ranks_here();
+    const comm::Group ranks =
+        inputs_.plan.hosts.several() ? job_.group.subgroup(here, "host") : job_.group;
     pages_ = comm::shared_zeros({cache.memory_bytes(ranks.size())}, at::kByte, 0, ranks, "data");
     cache.attach(static_cast<std::byte*>(pages_.mutable_data_ptr()), ranks.rank(), ranks.size());
-    if (ranks.rank() != 0) return;
-    cache.start_reading(loader_, inputs_.dataset.samples->train_pages(), inputs_.first_step,
-                        config().steps);
+    reads_pages_ = ranks.rank() == 0;
+    if (!reads_pages_) return;
+    const plan::DataConfig& reading = inputs_.plan.config.data;
+    cache.start_reading(make_loader(inputs_.plan, inputs_.dataset, share_of_host(here)),
+                        inputs_.dataset.samples->train_pages(),
+                        {inputs_.first_step, config().steps}, reading.prefetch);
   }
 
   void read(int64_t step) {
@@ -101,15 +130,16 @@ class Loop {
   /// Threads begin on the rank that reads, with its first batch.
   void fill(int64_t step, layout::Range positions, layers::Batch& batch) {
     const data::Source& samples = *inputs_.dataset.samples;
-    const auto workers = static_cast<int>(inputs_.plan.config.data.workers);
+    const plan::DataConfig& reading = inputs_.plan.config.data;
+    const auto workers = static_cast<int>(reading.workers);
     if (workers == 0) return data::read_batch(samples, loader_, step, positions, batch);
-    if (!prefetcher_) prefetcher_.emplace(samples, loader_, workers, config().steps);
+    if (!prefetcher_) {
+      prefetcher_.emplace(samples, loader_, workers, config().steps, reading.prefetch);
+    }
     shared_.hand_over(prefetcher_->read(step, positions), batch);
   }
 
-  int64_t cached_bytes() const {
-    return pages_.defined() && job_.group.rank() == 0 ? static_cast<int64_t>(pages_.nbytes()) : 0;
-  }
+  int64_t cached_bytes() const { return reads_pages_ ? static_cast<int64_t>(pages_.nbytes()) : 0; }
 
   int64_t data_bytes() const {
     const int64_t ahead = prefetcher_ ? prefetcher_->bytes() : 0;
@@ -215,14 +245,15 @@ class Loop {
     for (int other = 1; other < coordinates; ++other) {
       holds_stages |= micro_batches(other) != micro_batches(0);
     }
-    const Evaluation found = evaluate(job_, *inputs_.dataset.samples,
-                                      {.num_samples = samples,
-                                       .share = share,
-                                       .micro_batch = plan.micro_batch,
-                                       .batches = shared_,
-                                       .num_workers = static_cast<int>(plan.config.data.workers),
-                                       .holds_stages = holds_stages,
-                                       .tree = tree ? &*tree : nullptr});
+    const Evaluation found = evaluate(
+        job_, *inputs_.dataset.samples,
+        {.num_samples = samples,
+         .share = share,
+         .micro_batch = plan.micro_batch,
+         .batches = shared_,
+         .reading = {.workers = plan.config.data.workers, .prefetch = plan.config.data.prefetch},
+         .holds_stages = holds_stages,
+         .tree = tree ? &*tree : nullptr});
     outcome_.validation_loss = found.loss;
     outcome_.validation_metric = found.metric;
     if (inputs_.log) {
@@ -250,6 +281,7 @@ class Loop {
   schedule::ActionList actions_;
   std::vector<layers::Batch> batches_;
   at::Tensor pages_;  // of the cache
+  bool reads_pages_ = false;
   std::optional<data::Prefetcher> prefetcher_;
   LoopOutcome outcome_;
 };

@@ -136,7 +136,7 @@ Result<T> measured(std::string_view kind, const base::Json& key, const Parse& pa
 
 /// So that a run can be resumed from another folder.
 plan::Config with_absolute_paths(plan::Config config) {
-  for (std::string* path : {&config.data.text, &config.data.tokens}) {
+  for (std::string* path : {&config.data.text, &config.data.tokens, &config.data.files}) {
     if (!path->empty()) *path = std::filesystem::absolute(*path).lexically_normal().string();
   }
   return config;

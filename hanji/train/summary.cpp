@@ -75,6 +75,17 @@ std::string saving_text(const Measurement& run) {
       base::format_seconds(blocked), base::format_seconds(median_of(run.saves.written_seconds)));
 }
 
+/// Of samples that are not only copied.
+std::string reading_text(const plan::Plan& plan, const Measurement& run) {
+  const plan::DataConfig& data = plan.config.data;
+  if (data.workers == 0 && plan::data_kind(plan.config) != plan::DataKind::kImages) return "";
+  return fmt::format(
+      "samples: {} thread{} of each rank read {} step{} ahead; a step waited {} for them, {} were "
+      "predicted\n",
+      data.workers, data.workers == 1 ? "" : "s", data.prefetch, data.prefetch == 1 ? "" : "s",
+      base::format_seconds(run.timings.data), base::format_seconds(plan.predicted.data_seconds));
+}
+
 base::Json resumptions_json(const plan::Plan& plan, const History& history) {
   base::Json json = base::Json::array();
   if (!history.found) return json;
@@ -183,7 +194,7 @@ Summary summarise(const plan::Plan& plan, const Dataset& dataset, const Measurem
   summary.text =
       "\n" + report::table(plan, measured) +
       fmt::format("first step after {}\n", base::format_seconds(run.first_step_seconds)) +
-      skew_text(plan.mesh, run) + saving_text(run) +
+      skew_text(plan.mesh, run) + reading_text(plan, run) + saving_text(run) +
       losses_text(plan, dataset, run, bigrams, baseline);
   return summary;
 }

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 
+#include "hanji/base/clock.h"
 #include "hanji/compute/apply.h"
 #include "hanji/compute/memory.h"
 #include "hanji/data/batch.h"
@@ -198,6 +200,31 @@ double sample_seconds(const TimingJob& job) {
   return seconds / static_cast<double>(positions.size());
 }
 
+/// From sample to sample, each of which is read by itself.
+double sample_deviation(const TimingJob& job) {
+  constexpr int64_t kMaxReads = 64;
+  const data::Loader loader = loader_of(job);
+  layout::Range positions = loader.options().share;
+  positions.end = std::min(positions.end, positions.begin + kMaxReads);
+  layers::Batch batch;
+  std::vector<double> seconds;
+  const int64_t begun = base::now_ns();
+  const auto elapsed = [](int64_t since) {
+    return static_cast<double>(base::now_ns() - since) * 1e-9;
+  };
+  for (int64_t at = positions.begin; at < positions.end; ++at) {
+    const int64_t start = base::now_ns();
+    data::read_batch(*job.workload.dataset.samples, loader, 0, {at, at + 1}, batch);
+    seconds.push_back(elapsed(start));
+    if (elapsed(begun) > kOtherBudget) break;
+  }
+  const auto count = static_cast<double>(seconds.size());
+  const double mean = std::reduce(seconds.begin(), seconds.end()) / count;
+  double squares = 0;
+  for (const double one : seconds) squares += (one - mean) * (one - mean);
+  return std::sqrt(squares / count);
+}
+
 }  // namespace
 
 plan::OperationTimes time_operations(const TimingJob& job) {
@@ -208,7 +235,8 @@ plan::OperationTimes time_operations(const TimingJob& job) {
   return {.samples = samples,
           .operations = timed_operations(job, samples),
           .update_seconds = update_seconds(job),
-          .sample_seconds = sample_seconds(job)};
+          .sample_seconds = sample_seconds(job),
+          .sample_deviation = sample_deviation(job)};
 }
 
 }  // namespace hanji::train

@@ -20,6 +20,7 @@ struct LineFilter {
 
   int64_t inputs = 0;
   int64_t taps = 0;  ///< A multiple of kTapsAtOnce.
+  int64_t used = 0;  ///< Of them, those that have weights, rounded up to an even number.
   std::vector<int64_t> first;
   std::vector<int16_t> weights;
 
@@ -54,9 +55,10 @@ struct ColourFactors {
   int32_t brightness = kOne;
   int32_t contrast = kOne;
   int32_t saturation = kOne;
+  float hue_sextants = 0;  ///< Added to the angle, -3 to 3.
 
   bool change_nothing() const {
-    return brightness == kOne && contrast == kOne && saturation == kOne;
+    return brightness == kOne && contrast == kOne && saturation == kOne && hue_sextants == 0;
   }
 };
 
@@ -64,7 +66,7 @@ struct ColourFactors {
 /// `num_pixels` pixels after it.
 int64_t brighten_row(int32_t brightness, int64_t num_pixels, uint8_t* pixels);
 
-/// Applies contrast around `mean_gray`, then saturation, to a row of padded_row(pixels) bytes.
+/// Applies contrast around `mean_gray`, then saturation and hue, to a row of padded_row(pixels) bytes.
 void tint_row(const ColourFactors& factors, int32_t mean_gray, int64_t num_pixels, uint8_t* pixels);
 
 /// Mixes two rows: a = of_a * a + (1 - of_a) * b and, of the same values, b = of_b * b + (1 - of_b) * a.

@@ -46,6 +46,8 @@ class ImageRenderer {
   Status resize_rows(const StoredImage& image, const ImageView& view, int64_t size);
   /// A row of a raw image, with the bytes behind it that resize_across() may read.
   const uint8_t* raw_row(const StoredImage& image, PixelBox crop, int64_t y);
+  /// Row y of the resized sample, mirrored as the view says.
+  void resize_down_to(const ImageView& view, int64_t y, int64_t size, uint8_t* row);
   /// The resized rows with their colours changed, in tile_.
   void make_tile(const ImageView& view, int64_t size);
   void write_planes(const ImageView& view, const ColourScale& colours, int64_t size, float* out);

@@ -10,12 +10,13 @@
 namespace hanji::data::internal {
 
 /// Which pixels of an image become which of a square sample. Pixel (x, y) of the sample is that of
-/// the resized crop at (x - shift_x, y - shift_y), mirrored if `is_flipped`; outside of it, and in
+/// the resized crop at (x - shift_x, y - shift_y), mirrored if it is flipped; outside of it, and in
 /// the hole, the mean colour.
 struct ImageView {
   PixelBox crop;
-  bool is_flipped = false;
-  ColourFactors colour = {};  ///< Before what moves and fills.
+  bool is_flipped = false;             ///< Left and right.
+  bool is_vertically_flipped = false;  ///< Up and down.
+  ColourFactors colour = {};           ///< Before what moves and fills.
   int64_t shift_x = 0;
   int64_t shift_y = 0;
   PixelBox hole = {};  ///< Width 0: none.
