@@ -1,4 +1,5 @@
 /// torch::data on the token file of bench/loader.py: inputs and targets as int64.
+#include <ATen/Parallel.h>
 #include <torch/data.h>
 
 #include <cstring>

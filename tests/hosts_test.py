@@ -365,6 +365,31 @@ class Hosts(OnNetwork):
         for name in ("state_sha256", "validation_loss", "validation_accuracy"):
             self.assertEqual(hosts[name], one[name], name)
 
+    def test_each_host_has_a_page_cache_of_its_own(self):
+        file = self.folder / "x.beton"
+        subprocess.run([HANJI, "data", "make", "--generated", "2000", "--size", "96", "--out", file], check=True,
+                       capture_output=True, timeout=TIMEOUT)
+        job = [HANJI, "train", "--seed", 3, "--steps", 36, "--set", "model.preset=resnet-tiny", "--set", "model.width=4",
+               "--set", "data.image_size=12", "--set", f"data.files={file}", "--set", "data.order=quasi", "--set",
+               "data.pages=4", "--set", "train.evaluate_every=0", "--set", "train.evaluate_batches=1", "--set",
+               "train.global_batch=64", "--set", "data.stage=random_resized_crop, flip, normalise, mixup",
+               "--set", "train.bits=stable"]
+        cached = ["--set", "data.cache=process", "--set", "data.workers=1"]
+        cache = {"HANJI_CACHE_DIR": str(self.folder / "cache")}
+        alone, out = self.folder / "alone", self.folder / "hosts"
+        done = subprocess.run(list(map(str, [*job, "--ranks", 1, "--out", alone])), capture_output=True, text=True,
+                              timeout=TIMEOUT, env={**os.environ, **cache})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with Network(2) as network:
+            run = Run(HANJI, network, [2, 1], self.folder, [*job, *cached, "--out", out], environment=cache)
+            done = run.wait(TIMEOUT)
+        if any("io_uring" in output or "O_DIRECT" in output for code, output in done if code != 0):
+            self.skipTest("no O_DIRECT or io_uring here")
+        self.assertEqual([code for code, _ in done], [0, 0], done)
+        hosts, one = (json.loads((at / "summary.json").read_text()) for at in (out, alone))
+        for name in ("state_sha256", "train_loss"):
+            self.assertEqual(hosts[name], one[name], name)
+
     def test_hanji_train_refuses_a_host_with_other_data(self):
         for host in range(2):
             (self.folder / f"text{host}").write_text(f"host {host} has this text. " * 300)

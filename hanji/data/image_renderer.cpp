@@ -84,6 +84,8 @@ void ImageRenderer::write_planes(const ImageView& view, const ColourScale& colou
   scaled_.resize(static_cast<size_t>(3 * padded));
   const std::array<float*, 3> planes = {scaled_.data(), scaled_.data() + padded,
                                         scaled_.data() + 2 * padded};
+  // Whole vectors end where the row does: nothing behind it is written.
+  const bool fills_rows = padded == size && view.shift_x == 0;
   const bool has_tile = view.change || !view.colour.change_nothing();
   if (has_tile) make_tile(view, size);
   const auto [top, bottom] = covered(size, view.shift_y);
@@ -93,6 +95,11 @@ void ImageRenderer::write_planes(const ImageView& view, const ColourScale& colou
     const int64_t from = y - view.shift_y;
     if (!has_tile) resize_down_to(view, from, size, pixels_.data());
     const uint8_t* row = has_tile ? tile_.data() + from * row_bytes : pixels_.data();
+    if (fills_rows) {
+      float* to = out + y * size;
+      scale_row(row, row_bytes, colours.scale, colours.offset, {to, to + plane, to + 2 * plane});
+      continue;
+    }
     scale_row(row, row_bytes, colours.scale, colours.offset, planes);
     for (int c = 0; c < 3; ++c) {
       std::copy_n(planes[c] + left - view.shift_x, right - left, out + c * plane + y * size + left);

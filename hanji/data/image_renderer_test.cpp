@@ -23,9 +23,12 @@ const plan::ImageStages kLevels = [] {
 
 std::vector<float> render_levels(const StoredImage& image, const ImageView& view, int64_t size,
                                  const plan::ImageStages& stages = kLevels) {
-  std::vector<float> out(static_cast<size_t>(3 * size * size), -1);
+  const auto floats = static_cast<size_t>(3 * size * size);
+  std::vector<float> out(floats + 64, -1);
   ImageRenderer renderer;
   base::throw_if_error(renderer.render(image, view, ColourScale(stages), size, out.data()));
+  EXPECT_THAT(std::span(out).subspan(floats), Each(-1)) << "nothing behind the sample is written";
+  out.resize(floats);
   return out;
 }
 

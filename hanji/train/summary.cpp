@@ -79,11 +79,13 @@ std::string saving_text(const Measurement& run) {
 std::string reading_text(const plan::Plan& plan, const Measurement& run) {
   const plan::DataConfig& data = plan.config.data;
   if (data.workers == 0 && plan::data_kind(plan.config) != plan::DataKind::kImages) return "";
-  return fmt::format(
-      "samples: {} thread{} of each rank read {} step{} ahead; a step waited {} for them, {} were "
-      "predicted\n",
-      data.workers, data.workers == 1 ? "" : "s", data.prefetch, data.prefetch == 1 ? "" : "s",
-      base::format_seconds(run.timings.data), base::format_seconds(plan.predicted.data_seconds));
+  const std::string waited = fmt::format("a step waited {} for samples, {} were predicted\n",
+                                         base::format_seconds(run.timings.data),
+                                         base::format_seconds(plan.predicted.data_seconds));
+  if (data.workers == 0) return "samples: read by each rank before a step; " + waited;
+  return fmt::format("samples: {} thread{} of each rank read {} step{} ahead; {}", data.workers,
+                     data.workers == 1 ? "" : "s", data.prefetch, data.prefetch == 1 ? "" : "s",
+                     waited);
 }
 
 base::Json resumptions_json(const plan::Plan& plan, const History& history) {
