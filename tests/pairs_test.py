@@ -31,6 +31,26 @@ class Pairs(CommandTest):
         self.assertIn("pairs.svg", done.stdout)
         self.assertIn("<svg", (self.folder / "run" / "pairs.svg").read_text())
 
+    def test_it_finds_contacts_better_than_their_covariances(self):
+        self.hanji("train", "--mesh", "dp=2,axial=2", "--steps", 60, "--out", self.folder / "run",
+                   "--set", "model.preset=evoformer-tiny", "--set", "data.residues=12",
+                   "--set", "data.sequences=32", "--set", "train.evaluate_every=0",
+                   "--set", "train.evaluate_batches=8", timeout=500)
+        summary = self.read_json("run", "summary.json")
+        self.assertEqual(summary["baseline"]["name"], "covariance with APC")
+        self.assertGreater(summary["validation_precision"], summary["baseline"]["value"] + 0.05)
+
+    def test_it_completes_distances_beyond_the_triangle_inequality(self):
+        done = self.hanji("train", "--ranks", 2, "--steps", 150, "--out", self.folder / "run",
+                          "--set", "model.preset=pairmixer", "--set", "data.pairs=distances",
+                          "--set", "model.layers=2", "--set", "model.width=16",
+                          "--set", "data.residues=8", "--set", "train.evaluate_every=0",
+                          "--set", "train.warmup_steps=0", "--set", "train.learning_rate=5e-3", timeout=500)
+        summary = self.read_json("run", "summary.json")
+        self.assertEqual(summary["baseline"]["name"], "the middle of the triangle bounds")
+        self.assertGreater(summary["validation_accuracy"], summary["baseline"]["value"])
+        self.assertRegex(done.stdout, r"the middle of the triangle bounds has 0\.\d+")
+
     def test_one_hash_in_stable_over_ranks_strategies_and_recomputation(self):
         expected = self.small("one", *STABLE, "--ranks", 1, "--steps", 3)
         for data in ("ddp", "zero3", "server"):

@@ -10,8 +10,9 @@
 #include <span>
 
 #include "hanji/base/checksum.h"
-#include "hanji/base/normal.h"
 #include "hanji/base/random.h"
+#include "hanji/data/internal/chain_distances.h"
+#include "hanji/data/internal/draws.h"
 #include "hanji/data/internal/generated_parts.h"
 
 namespace hanji::data {
@@ -22,25 +23,7 @@ constexpr int64_t kMaxResidues = 4096;
 constexpr uint64_t kPairDraws = 0x7061697273;  // keeps these draws apart from others of the seed
 constexpr int64_t kMaxJudged = 100;            // samples by which a baseline is judged
 
-/// Words in order, of one sample.
-class Draws {
- public:
-  explicit Draws(uint64_t key) : key_(key) {}
-
-  double uniform() {
-    if (next_ % 4 == 0) words_ = base::Philox::draw(key_, 0, next_ / 4);
-    return base::uniform(words_[next_++ % 4]);
-  }
-  int64_t below(int64_t count) {
-    return static_cast<int64_t>(uniform() * static_cast<double>(count));
-  }
-  double normal() { return base::normal_quantile(std::clamp(uniform(), 0x1p-33, 1 - 0x1p-33)); }
-
- private:
-  uint64_t key_;
-  uint64_t next_ = 0;
-  std::array<uint32_t, 4> words_ = {};
-};
+using internal::Draws;
 
 // Contacts.
 
@@ -188,6 +171,32 @@ void shortest_paths(int64_t nodes, std::span<const int64_t> lengths, std::span<i
   }
 }
 
+/// Of paths, the class that most pairs with the same edge have.
+class LikeliestByEdge {
+ public:
+  void count(std::span<const int64_t> edges, std::span<const int64_t> paths) {
+    for (size_t e = 0; e < paths.size(); ++e) ++seen_[edges[e]][paths[e]];
+  }
+
+  double accuracy() const {
+    int64_t right = 0, all = 0;
+    for (const auto& [edge, times] : seen_) {
+      right += *std::ranges::max_element(times);
+      all += std::reduce(times.begin(), times.end());
+    }
+    return static_cast<double>(right) / static_cast<double>(all);
+  }
+
+ private:
+  std::map<int64_t, std::array<int64_t, kLongestPath + 1>> seen_;
+};
+
+double accuracy_of(const std::vector<int64_t>& found, std::span<const int64_t> classes) {
+  int64_t right = 0;
+  for (size_t e = 0; e < classes.size(); ++e) right += found[e] == classes[e] ? 1 : 0;
+  return static_cast<double>(right) / static_cast<double>(classes.size());
+}
+
 internal::GeneratedParts parts_of(const PairOptions& options) {
   return {options.count, options.validation_fraction};
 }
@@ -196,7 +205,7 @@ internal::GeneratedParts parts_of(const PairOptions& options) {
 
 Result<GeneratedPairs> GeneratedPairs::create(const PairOptions& options) {
   const bool fraction = options.validation_fraction >= 0 && options.validation_fraction < 1;
-  const bool sequences = options.task != plan::Pairs::kContacts || options.sequences >= 2;
+  const bool sequences = !plan::has_sequences(options.task) || options.sequences >= 2;
   const bool residues = options.residues >= kMinResidues && options.residues <= kMaxResidues;
   if (options.task == plan::Pairs::kNone || !residues || !sequences || !fraction) {
     return base::invalid_argument(fmt::format(
@@ -216,7 +225,7 @@ int64_t GeneratedPairs::count(Part part) const {
 
 SampleShape GeneratedPairs::shape() const {
   const int64_t n = options_.residues;
-  const bool sequences = options_.task == plan::Pairs::kContacts;
+  const bool sequences = plan::has_sequences(options_.task);
   return {.inputs = {sequences ? options_.sequences : n, n}, .targets = {n, n}};
 }
 
@@ -236,10 +245,14 @@ void GeneratedPairs::draw(int64_t sample, int64_t* inputs, int64_t* targets) con
   Draws draws(key);
   const int64_t n = options_.residues;
   const std::span to(targets, static_cast<size_t>(n * n));
-  if (options_.task == plan::Pairs::kPaths) {
-    std::ranges::fill_n(inputs, n * n, 0);
-    draw_graph(n, draws, {inputs, to.size()});
-    return shortest_paths(n, {inputs, to.size()}, to);
+  if (!plan::has_sequences(options_.task)) {
+    const std::span from(inputs, to.size());
+    if (options_.task == plan::Pairs::kDistances) {
+      return internal::draw_distances(n, draws, from, to);
+    }
+    std::ranges::fill(from, 0);
+    draw_graph(n, draws, from);
+    return shortest_paths(n, from, to);
   }
   std::ranges::fill(to, 0);
   const Potts model = draw_contacts(n, draws, to);
@@ -255,29 +268,34 @@ std::optional<Baseline> GeneratedPairs::baseline() const {
   const SampleShape shapes = shape();
   std::vector<int64_t> inputs(static_cast<size_t>(shapes.inputs[0] * n)),
       targets(static_cast<size_t>(n * n));
-  std::map<std::pair<int64_t, int64_t>, int64_t> seen;  // how often a class by its edge
-  double precision = 0;
+  LikeliestByEdge likeliest;
+  double sum = 0;
   for (int64_t i = 0; i < judged; ++i) {
     draw(count(Part::kTrain) + i, inputs.data(), targets.data());
-    if (options_.task == plan::Pairs::kContacts) {
-      precision += precision_of(covariance_scores(inputs, n), targets, n);
-      continue;
+    switch (options_.task) {
+      case plan::Pairs::kContacts:
+        sum += precision_of(covariance_scores(inputs, n), targets, n);
+        break;
+      case plan::Pairs::kDistances:
+        sum += accuracy_of(internal::classes_between_bounds(n, inputs), targets);
+        break;
+      default: likeliest.count(inputs, targets);
     }
-    for (size_t e = 0; e < targets.size(); ++e) ++seen[{inputs[e], targets[e]}];
   }
-  const auto samples = static_cast<double>(judged);
-  if (options_.task == plan::Pairs::kContacts) {
-    return Baseline{"covariance with APC", precision / samples};
+  const double mean = sum / static_cast<double>(judged);
+  switch (options_.task) {
+    case plan::Pairs::kContacts: return Baseline{"covariance with APC", mean};
+    case plan::Pairs::kDistances: return Baseline{"the middle of the triangle bounds", mean};
+    default: return Baseline{"the likeliest length by the edge alone", likeliest.accuracy()};
   }
-  std::map<int64_t, int64_t> likeliest;
-  for (const auto& [edge_and_class, times] : seen) {
-    int64_t& most = likeliest[edge_and_class.first];
-    most = std::max(most, times);
+}
+
+int64_t GeneratedPairs::classes() const {
+  switch (options_.task) {
+    case plan::Pairs::kContacts: return 2;
+    case plan::Pairs::kDistances: return internal::kDistanceClasses;
+    default: return kLongestPath + 1;
   }
-  double right = 0;
-  for (const auto& [edge, times] : likeliest) right += static_cast<double>(times);
-  return Baseline{"the likeliest length by the edge alone",
-                  right / (samples * static_cast<double>(n * n))};
 }
 
 uint64_t GeneratedPairs::checksum() const {

@@ -26,6 +26,9 @@ struct PairOptions {
 ///            contact. Direct coupling analysis, as for proteins and RNA.
 /// kPaths     a connected random graph with edges of length 1 to 3. Inputs [N, N]: the length of an edge, 0
 ///            without one; the class is the length of the shortest path, 15 for all from there.
+/// kDistances a chain in space, a persistent random walk. Inputs [N, N]: 1 + the class of a known distance, which
+///            neighbours and a quarter of the others have, else 0; the class is the distance in bins of 3 angstrom,
+///            14 for all from there. Neither coordinates nor places along the chain are given.
 /// Shape   inputs int64, targets [N, N] int64, symmetric.
 /// Result  sample i depends on (seed, i), the task and its sizes alone; the validation part goes on
 ///         counting where the training part ends.
@@ -42,10 +45,10 @@ class GeneratedPairs final : public Source {
   uint64_t checksum() const override;
   /// kContacts: the precision of covariances, norms of their blocks corrected by the average product (APC), which
   /// is what coevolution was read from before networks. kPaths: the accuracy of the likeliest class by the
-  /// edge alone.
+  /// edge alone. kDistances: that of the middle between the bounds that the triangle inequality gives.
   std::optional<Baseline> baseline() const override;
 
-  int64_t classes() const { return options_.task == plan::Pairs::kContacts ? 2 : 16; }
+  int64_t classes() const;
 
  private:
   explicit GeneratedPairs(const PairOptions& options) : options_(options) {}

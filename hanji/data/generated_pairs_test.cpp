@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "hanji/data/batch.h"
+#include "hanji/data/internal/chain_distances.h"
 
 namespace hanji::data {
 namespace {
@@ -22,7 +23,7 @@ layers::Batch read(const GeneratedPairs& source, int64_t index, Part part = Part
 }
 
 TEST(GeneratedPairs, ASampleDependsOnSeedAndNumberAlone) {
-  for (const Pairs task : {Pairs::kContacts, Pairs::kPaths}) {
+  for (const Pairs task : {Pairs::kContacts, Pairs::kPaths, Pairs::kDistances}) {
     const GeneratedPairs source = pairs({.seed = 3, .task = task});
     const layers::Batch one = read(source, 17);
     read(source, 4);
@@ -68,6 +69,31 @@ TEST(GeneratedPairs, PathsAreTheShortest) {
   }
 }
 
+TEST(GeneratedPairs, DistancesAreOfPointsInSpaceAndKnownOnesAreTrue) {
+  double known_share = 0;
+  for (int64_t sample = 0; sample < 20; ++sample) {
+    const layers::Batch batch = read(pairs({.task = Pairs::kDistances, .residues = 16}), sample);
+    const at::Tensor known = batch.inputs[0], classes = batch.targets[0];
+    EXPECT_TRUE(at::equal(classes, classes.t()));
+    EXPECT_TRUE(at::equal(known, at::where(known.gt(0), classes + 1, at::zeros_like(known))));
+    EXPECT_TRUE(known.diagonal().eq(1).all().item<bool>());
+    EXPECT_TRUE(known.diagonal(1).eq(2).all().item<bool>()) << "3.8 of bins of 3";
+    // A distance lies above its class, in bins, and below the next one, and no way round is shorter.
+    const at::Tensor round = std::get<0>((classes.unsqueeze(2) + classes.unsqueeze(0) + 2).min(1));
+    EXPECT_TRUE(classes.lt(round).logical_or(classes.ge(14)).all().item<bool>()) << sample;
+    known_share += known.triu(2).gt(0).sum().item<double>() / (20 * 15 * 14 / 2);
+  }
+  EXPECT_NEAR(known_share, 0.25,
+              0.05);  // 2100 draws: five of their deviations, sqrt(3 / 16 / 2100)
+}
+
+/// Of a distance between the others' sum, 4.5 + 13.5, and their difference.
+TEST(GeneratedPairs, TheMiddleOfTheTriangleBoundsIsThatOfSumAndDifference) {
+  const std::vector<int64_t> known = {1, 2, 0, 2, 1, 5, 0, 5, 1};
+  EXPECT_EQ(internal::classes_between_bounds(3, known),
+            (std::vector<int64_t>{0, 1, 4, 1, 0, 4, 4, 4, 0}));
+}
+
 /// Of contacts the states of two residues depend on each other; of other pairs they hardly do.
 TEST(GeneratedPairs, SequencesShowTheirContacts) {
   double of_contacts = 0, of_others = 0, num_contacts = 0, num_others = 0;
@@ -97,6 +123,9 @@ TEST(GeneratedPairs, TheFiguresToBeatAreNeitherChanceNorPerfect) {
   const auto paths = pairs({.task = Pairs::kPaths}).baseline();
   EXPECT_GT(paths->value, 0.2);
   EXPECT_LT(paths->value, 0.6);
+  const auto distances = pairs({.task = Pairs::kDistances}).baseline();
+  EXPECT_GT(distances->value, 0.6) << "a third of the pairs is known";
+  EXPECT_LT(distances->value, 0.75);
 }
 
 TEST(GeneratedPairs, RefusesWhatCannotBe) {

@@ -51,9 +51,11 @@ enum class Images : uint8_t { kNone, kGenerated };
 template <>
 inline constexpr auto kWords<Images> = words("none", "generated");
 
-enum class Pairs : uint8_t { kNone, kContacts, kPaths };
+enum class Pairs : uint8_t { kNone, kContacts, kPaths, kDistances };
 template <>
-inline constexpr auto kWords<Pairs> = words("none", "contacts", "paths");
+inline constexpr auto kWords<Pairs> = words("none", "contacts", "paths", "distances");
+/// Else samples are states of pairs.
+constexpr bool has_sequences(Pairs pairs) { return pairs == Pairs::kContacts; }
 
 enum class SampleOrder : uint8_t {
   kRandom,

@@ -114,7 +114,7 @@ void check_pairs(const Config& c, Found& found) {
   for (const std::string_view name : {"data.residues", "data.sequences", "data.systems"}) {
     const Key& key = *find_key(name);
     const bool of_sequences = name == "data.sequences";
-    const bool is_read = of_sequences ? c.data.pairs == Pairs::kContacts : are_generated;
+    const bool is_read = of_sequences ? has_sequences(c.data.pairs) : are_generated;
     if (is_read || key.get(c) == key.get(Config())) continue;
     found.push_back({{name, "data.pairs"},
                      fmt::format("{} is set, but data.pairs, which it describes, is {}", name,

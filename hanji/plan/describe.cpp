@@ -112,9 +112,8 @@ std::string describe_data(const Plan& plan) {
   if (!data.files.empty()) source = plain(data.files, 50);
   const DataKind kind = data_kind(plan.config);
   if (kind == DataKind::kPairs) {
-    const std::string sequences = data.pairs == Pairs::kContacts
-                                      ? fmt::format(" by {} sequences", data.sequences)
-                                      : std::string();
+    const std::string sequences =
+        has_sequences(data.pairs) ? fmt::format(" by {} sequences", data.sequences) : std::string();
     return fmt::format("{} of {} residues{}: {} to train on and {} to validate",
                        name_of(data.pairs), data.residues, sequences,
                        base::format_count(plan.data.num_train_samples),
@@ -371,7 +370,7 @@ std::string describe_axial(const Plan& plan) {
   const std::string rows = residues % ranks == 0
                                ? fmt::format("{}", residues / ranks)
                                : fmt::format("{} or {}", residues / ranks, residues / ranks + 1);
-  const bool sequences = plan.config.data.pairs == Pairs::kContacts;
+  const bool sequences = has_sequences(plan.config.data.pairs);
   return fmt::format(
       "each of {} ranks has {} of {} rows of pairs,{} and all parameters; triangles "
       "by {}",

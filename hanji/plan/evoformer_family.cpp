@@ -26,12 +26,26 @@ constexpr std::array<std::string_view, 4> kEvoformerKeys = {"model.layers", "mod
                                                             "model.width", "model.dropout"};
 constexpr std::array kEvoformerPrecisions = {Precision::kFloat32, Precision::kFloat64};
 
-std::span<const KeyDefault> pair_defaults(Pairs task) {
-  static const auto of = [](Pairs pairs) {
-    return std::array{KeyDefault{"data.pairs", static_cast<int64_t>(pairs)}};
+/// From zeros in all output layers, small rates of a warm-up lead into a plateau where no contact is told
+/// from another: a small stack begins with the whole rate.
+std::span<const KeyDefault> evoformer_defaults() {
+  static constexpr auto kTiny = std::span(kEvoformerPresets).first<1>();
+  static constexpr auto kSmall = std::span(kEvoformerPresets).first<2>();
+  static const std::array defaults = {
+      KeyDefault{"data.pairs", static_cast<int64_t>(Pairs::kContacts)},
+      KeyDefault{"train.global_batch", int64_t{8}, kSmall},
+      KeyDefault{"train.learning_rate", 3e-3, kTiny},
+      KeyDefault{"train.warmup_steps", int64_t{0}, kSmall},
+      KeyDefault{"train.schedule", static_cast<int64_t>(LearningRateSchedule::kWarmupStableDecay),
+                 kSmall},
   };
-  static const auto contacts = of(Pairs::kContacts), paths = of(Pairs::kPaths);
-  return task == Pairs::kContacts ? contacts : paths;
+  return defaults;
+}
+
+std::span<const KeyDefault> pairformer_defaults() {
+  static const std::array defaults = {
+      KeyDefault{"data.pairs", static_cast<int64_t>(Pairs::kPaths)}};
+  return defaults;
 }
 
 constexpr std::array<std::string_view, 1> kEvoformerAxes = {"axial"};
@@ -39,7 +53,7 @@ constexpr std::array<std::string_view, 1> kEvoformerAxes = {"axial"};
 /// Rows of pairs, and sequences where there are any.
 ModelParts parts_of_pairs(const Config& config, std::string_view /*axis*/) {
   const DataConfig& data = config.data;
-  if (data.pairs == Pairs::kContacts && data.sequences < data.residues) {
+  if (has_sequences(data.pairs) && data.sequences < data.residues) {
     return {"sequences", "data.sequences", data.sequences};
   }
   return {"rows of pairs", "data.residues", data.residues};
@@ -68,27 +82,26 @@ std::vector<Contradiction> check_evoformer(const Config& config) {
                      model.heads),
          fmt::format("set model.width = {}", (model.width / model.heads + 1) * model.heads)});
   }
-  const auto& defaults = family_of(model).defaults;
-  const auto task = static_cast<Pairs>(std::get<int64_t>(defaults.front().value));
+  const auto& usual = family_of(model).defaults.front();
+  const auto task = static_cast<Pairs>(std::get<int64_t>(usual.value));
   const Pairs given = config.data.pairs;
-  if (given != Pairs::kNone && given != task) {
+  if (given != Pairs::kNone && has_sequences(given) != has_sequences(task)) {
     found.push_back(
         {{"data.pairs", "model.preset"},
          fmt::format("data.pairs is {}, but model.preset = {} reads {}", name_of(given),
-                     model.preset,
-                     task == Pairs::kContacts ? "sequences" : "pairs without sequences"),
+                     model.preset, has_sequences(task) ? "sequences" : "pairs without sequences"),
          fmt::format("set data.pairs = \"{}\"", name_of(task))});
   }
   return found;
 }
 
 ModelFamily family_of_pairs(std::string_view name, std::span<const std::string_view> presets,
-                            Pairs task) {
+                            std::span<const KeyDefault> defaults) {
   return {.name = name,
           .data = DataKind::kPairs,
           .presets = presets,
           .keys = kEvoformerKeys,
-          .defaults = pair_defaults(task),
+          .defaults = defaults,
           .precisions = kEvoformerPrecisions,
           .cut_axes = kEvoformerAxes,
           .parts = parts_of_pairs,
@@ -100,11 +113,11 @@ ModelFamily family_of_pairs(std::string_view name, std::span<const std::string_v
 }  // namespace
 
 ModelFamily evoformer_family() {
-  return family_of_pairs("evoformer", kEvoformerPresets, Pairs::kContacts);
+  return family_of_pairs("evoformer", kEvoformerPresets, evoformer_defaults());
 }
 
 ModelFamily pairformer_family() {
-  return family_of_pairs("pairformer", kPairformerPresets, Pairs::kPaths);
+  return family_of_pairs("pairformer", kPairformerPresets, pairformer_defaults());
 }
 
 }  // namespace hanji::plan

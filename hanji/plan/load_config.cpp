@@ -201,7 +201,7 @@ void Loader::read_mesh(std::string_view degrees) {
 /// Not of a recorded run, which has all its values.
 void Loader::set_defaults_of_family() {
   if (loaded_.base_source != LoadedConfig().base_source) return;
-  for (const KeyDefault& one : family_of(loaded_.config.model).defaults) {
+  for (const KeyDefault& one : defaults_of(loaded_.config.model)) {
     // A file of images takes the place of generated ones.
     if (one.key == "data.images" && !loaded_.config.data.files.empty()) continue;
     if (!loaded_.origins.contains(one.key)) find_key(one.key)->set(loaded_.config, one.value);

@@ -188,6 +188,16 @@ TEST(ModelFamilies, DefaultsGiveWayToWhatIsSet) {
   EXPECT_EQ(parse_config(text, "again.toml").config.data.images, Images::kGenerated);
 }
 
+TEST(ModelFamilies, ADefaultOfSomePresetsIsNotThatOfTheOthers) {
+  const auto warmup = [](const std::string& preset) {
+    return parse_config("[model]\npreset = \"" + preset + "\"\n", "f").config.train.warmup_steps;
+  };
+  EXPECT_EQ(warmup("evoformer-tiny"), 0);
+  EXPECT_EQ(warmup("evoformer-demo"), 0);
+  EXPECT_EQ(warmup("evoformer-af2"), kAuto);
+  EXPECT_EQ(warmup("pairmixer"), kAuto);
+}
+
 TEST(ModelFamilies, EveryPresetBelongsToOneAndResolvesToNothingOpen) {
   for (const ModelFamily& family : model_families()) {
     for (const std::string_view preset : family.presets) {

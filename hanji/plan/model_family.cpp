@@ -48,6 +48,16 @@ std::string rate_name(const ModelConfig& model) {
   return std::string(targets_of(family_of(model).data)) + "_per_second";
 }
 
+std::vector<KeyDefault> defaults_of(const ModelConfig& model) {
+  std::vector<KeyDefault> defaults;
+  for (const KeyDefault& one : family_of(model).defaults) {
+    const bool is_its =
+        one.presets.empty() || std::ranges::find(one.presets, model.preset) != one.presets.end();
+    if (is_its) defaults.push_back(one);
+  }
+  return defaults;
+}
+
 ModelConfig resolved(ModelConfig model) {
   if (const auto resolve = family_of(model).resolve) resolve(model);
   return model;

@@ -27,6 +27,7 @@ std::string rate_name(const ModelConfig& model);
 struct KeyDefault {
   std::string_view key;
   Value value;
+  std::span<const std::string_view> presets = {};  ///< Whose it is; empty: all of the family.
 };
 
 /// Into how many pieces an axis may cut a model at most, and by which key.
@@ -83,6 +84,9 @@ bool needs_counting(const Config& config);
 ModelFacts facts_of_model(const Config& config, const std::optional<ModelFacts>& counted);
 /// Of the uncut model: what all of its ranks have together.
 ModelFacts facts_of_whole(const Config& config, const ModelFacts& facts);
+
+/// Those of the family's defaults that are the preset's.
+std::vector<KeyDefault> defaults_of(const ModelConfig& model);
 
 /// The model's sizes, those of its preset if they are not set.
 ModelConfig resolved(ModelConfig model);

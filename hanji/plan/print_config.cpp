@@ -11,7 +11,7 @@ namespace hanji::plan {
 namespace {
 
 bool is_default_of_family(const LoadedConfig& loaded, std::string_view key) {
-  const auto defaults = family_of(loaded.config.model).defaults;
+  const auto defaults = defaults_of(loaded.config.model);
   return !loaded.origins.contains(key) && loaded.base_source == LoadedConfig().base_source &&
          std::ranges::find(defaults, key, &KeyDefault::key) != defaults.end();
 }

@@ -224,10 +224,12 @@ std::vector<Key> data_keys() {
 
 std::vector<Key> pair_keys() {
   std::vector<Key> keys = {
-      choice(HANJI_KEY(data.pairs,
-                       "Pairs of residues instead of text, for evoformers, made from train.seed "
-                       "when they are read. contacts: sequences sampled from a Potts model, whose "
-                       "couplings are to be found. paths: graphs, whose shortest paths are.")),
+      choice(HANJI_KEY(
+          data.pairs,
+          "Pairs of residues instead of text, for evoformers, made from train.seed "
+          "when they are read. contacts: sequences sampled from a Potts model, whose "
+          "couplings are to be found. paths: graphs, whose shortest paths are. distances: "
+          "chains in space, of which a quarter of the distances is known.")),
       integer(HANJI_KEY(data.residues, "Residues of a system, or nodes of a graph."), "residues",
               {8, 4096}),
       integer(HANJI_KEY(data.sequences, "Sequences of a system of contacts."), "sequences",
