@@ -74,7 +74,7 @@ class Pairs(CommandTest):
         one = self.small("one", "--ranks", 1, *steps)
         for name, mesh in {"axial": ["--ranks", 3, "--mesh", "axial=3"],
                            "both": ["--mesh", "dp=2,axial=2", "--set", "parallel.triangle=ring"]}.items():
-            found = self.small(name, *mesh, *steps)
+            found = self.small(name, *mesh, *steps, "--set", f"model.chunk_bytes={8192 * (name == 'both')}")
             self.assertLess(abs(found["validation_loss"] - one["validation_loss"]), 1e-6, name)
             self.assertEqual(found["validation_precision"], one["validation_precision"], name)
             told = found["prediction"]
@@ -88,6 +88,35 @@ class Pairs(CommandTest):
         done = self.hanji("verify", "--ranks", 2, "--mesh", "axial=2", "--out", self.folder / "v", *SMALL,
                           expect=2)
         self.assertIn("remove mesh.axial", " ".join(done.stderr.split()))
+
+    def test_chunks_keep_less_as_the_plan_says(self):
+        kept = {}
+        for chunk in (0, 4096):
+            found = self.small(f"chunk{chunk}", "--ranks", 1, "--steps", 2, "--set",
+                               f"model.chunk_bytes={chunk}", "--set", "data.residues=16",
+                               "--set", "model.heads=1")
+            kept[chunk] = found["prediction"]["memory.activations"]
+            self.assertLess(abs(kept[chunk]["measured"] - kept[chunk]["predicted"]),
+                            0.03 * kept[chunk]["predicted"], chunk)
+        self.assertLess(kept[4096]["measured"], 0.85 * kept[0]["measured"])
+
+    def test_a_run_begins_with_the_parameters_of_a_file(self):
+        self.small("first", "--ranks", 1, "--steps", 4)
+        self.hanji("ckpt", "export", self.folder / "first", self.folder / "first.safetensors")
+        expected = self.read_json("first", "summary.json")["validation_loss"]
+        for mesh in (["--ranks", 2], ["--ranks", 2, "--mesh", "axial=2"], by("zero3"),
+                     ["--ranks", 2, "--mesh", "pp=2"]):
+            name = "-".join(str(one) for one in mesh)
+            begun = self.small(name, *mesh, "--steps", 1, "--set", "train.learning_rate=1e-12",
+                               "--set", "train.min_learning_rate=1e-12",
+                               "--set", f"model.init={self.folder}/first.safetensors")
+            # One update by 1e-12 of the rate, in float32.
+            self.assertAlmostEqual(begun["validation_loss"], expected, 5, name)
+        done = self.hanji("train", "--out", self.folder / "bad", *SMALL, "--set", "model.width=16", "--set",
+                          f"model.init={self.folder}/first.safetensors", expect=2)
+        self.assertIn("the file holds another model", done.stderr)
+        self.assertIn("is float32 [64] in the file and float32 [32] here", done.stderr)
+        self.assertFalse((self.folder / "bad").exists())
 
     def test_a_run_goes_on_under_another_strategy_to_the_same_bits(self):
         whole = self.small("whole", *STABLE, *CONSTANT, *by("ddp"), "--steps", 4)

@@ -113,7 +113,8 @@ EvoformerImpl::EvoformerImpl(const EvoformerOptions& options)
     parts_->blocks.emplace_back(block, evoformer::Widths{.pair = options.width,
                                                          .heads = options.heads,
                                                          .has_msa = options.has_msa,
-                                                         .has_attention = options.has_attention});
+                                                         .has_attention = options.has_attention,
+                                                         .chunk_bytes = options.chunk_bytes});
     layer(block);
   }
   const evoformer::Builder head = root.child("aux_heads").child("distogram");

@@ -31,6 +31,10 @@ struct EvoformerOptions {
   /// Cuts sequences and pairs by rows, as parallel/axial says; parts may be uneven. Parameters are whole.
   parallel::tensor::Axis axis = {};
   layout::TriangleWay triangle = layout::TriangleWay::kChannels;
+  /// Most that the logits of an attention, or an outer product before its projection, take: they are computed for
+  /// as many rows at a time as fit, at least one, and again in backward. 0: for all rows at once, and kept. An
+  /// output is the same, bit for bit; gradients of what all rows share are added up by chunks.
+  int64_t chunk_bytes = 0;
 };
 
 /// AlphaFold 2's Evoformer between an embedding and a head that classifies every pair of residues: of

@@ -2,11 +2,15 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "hanji/models/internal/initial.h"
 #include "hanji/parallel/axial/layouts.h"
+#include "hanji/parallel/checkpointed.h"
 
 namespace hanji::models::evoformer {
 namespace {
@@ -40,9 +44,12 @@ void fill(at::Tensor& weight, Initial initial, uint64_t seed, const std::string&
   }
 }
 
-GatedAttention attention_of(const Builder& builder, int64_t width, int64_t heads, int64_t head) {
-  const int64_t inner = heads * head;
+/// Triangle attention's, or with twice as many heads and channels that of sequences.
+GatedAttention attention_of(const Builder& builder, const Widths& widths, int64_t times) {
+  const int64_t heads = times * widths.heads, width = times * widths.pair;
+  const int64_t inner = heads * widths.head();
   return {heads,
+          widths.chunk_bytes,
           builder.linear("linear_q", inner, width, Initial::kGlorot, false),
           builder.linear("linear_k", inner, width, Initial::kGlorot, false),
           builder.linear("linear_v", inner, width, Initial::kGlorot, false),
@@ -71,7 +78,39 @@ TriangleMultiplication multiplication_of(const Builder& builder, int64_t width, 
 TriangleAttention triangle_attention_of(const Builder& builder, const Widths& widths) {
   return {builder.norm("layer_norm", widths.pair),
           builder.linear("linear", widths.heads, widths.pair, Initial::kNormal, false),
-          attention_of(builder.child("mha"), widths.pair, widths.heads, widths.head())};
+          attention_of(builder.child("mha"), widths, 1)};
+}
+
+struct Budget {
+  int64_t bytes = 0;      ///< 0: any.
+  int64_t row_bytes = 1;  ///< Of what one row holds beside inputs and output.
+};
+
+template <class Function, size_t... I>
+at::Tensor call_chunked(const Function& function, const std::array<at::Tensor, sizeof...(I)>& rows,
+                        int64_t most, const at::Tensor& shared,
+                        std::index_sequence<I...> /*places*/) {
+  const std::array<std::vector<at::Tensor>, sizeof...(I)> chunks = {rows[I].split(most, 1)...};
+  std::vector<at::Tensor> results;
+  for (size_t chunk = 0; chunk < chunks[0].size(); ++chunk) {
+    results.push_back(parallel::checkpointed(function, chunks[I][chunk]..., shared));
+  }
+  return at::cat(results, 1);
+}
+
+/// function(rows..., shared), of which each row along dimension 1 depends on the same row of `rows` alone:
+/// in one call, or where the budget does not suffice in several that keep only their inputs.
+template <size_t kNumRows, class Function>
+at::Tensor by_chunks(const Function& function, Budget budget,
+                     const std::array<at::Tensor, kNumRows>& rows, const at::Tensor& shared) {
+  const auto places = std::make_index_sequence<kNumRows>();
+  const int64_t all = rows[0].size(1);
+  const int64_t most = std::max<int64_t>(1, budget.bytes / std::max<int64_t>(1, budget.row_bytes));
+  if (budget.bytes > 0 && most < all) return call_chunked(function, rows, most, shared, places);
+  return [&]<size_t... I>(std::index_sequence<I...> /*places*/) {
+    return function(rows[I]..., shared);
+  }
+  (places);
 }
 
 /// Added to what it was computed from, with one mask for all rows, so that ranks need no part of it.
@@ -144,10 +183,19 @@ at::Tensor GatedAttention::attend(const at::Tensor& x, const at::Tensor& bias,
     return y.view({batch, rows, length, heads, inner / heads}).transpose(2, 3);
   };
   const double scale = 1 / std::sqrt(static_cast<double>(inner / heads));
-  at::Tensor logits = at::matmul(split(query(x) * scale), split(key(x)).transpose(-1, -2));
-  logits.add_(((mask - 1) * kMasked).view({batch, rows, 1, 1, length}));
-  if (bias.defined()) logits.add_(bias);
-  const at::Tensor values = at::matmul(at::softmax(logits, -1), split(value(x)));
+  const auto attended = [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const at::Tensor& masked, const at::Tensor& shift) {
+    at::Tensor logits = at::matmul(q, k.transpose(-1, -2));
+    logits.add_(masked);
+    if (shift.defined()) logits.add_(shift);
+    return at::matmul(at::softmax(logits, -1), v);
+  };
+  // Gradients of x are added up in the reverse order.
+  const at::Tensor keys = split(key(x)), queries = split(query(x) * scale), all = split(value(x));
+  const at::Tensor hidden = ((mask - 1) * kMasked).view({batch, rows, 1, 1, length});
+  const int64_t row_bytes = 2 * batch * heads * length * length * x.element_size();
+  const at::Tensor values =
+      by_chunks<4>(attended, {chunk_bytes, row_bytes}, {queries, keys, all, hidden}, bias);
   const at::Tensor joined = values.transpose(2, 3).reshape({batch, rows, length, inner});
   return out(at::sigmoid(gate(x)) * joined);
 }
@@ -163,14 +211,19 @@ Typed<Rows> OuterProductMean::operator()(const Typed<Columns>& m, const at::Tens
   const at::Tensor x = norm(m.value()), there = own_mask.unsqueeze(-1);
   const Typed<Columns> mine(b(x) * there);
   const at::Tensor right = gather(mine, places.axis, places.residues).value().flatten(2);
-  const at::Tensor left = (a(x) * there).flatten(2);
+  const at::Tensor left = (a(x) * there).permute({0, 2, 3, 1});
   const int64_t batch = x.size(0), width = a.weight.size(0), length = mask.size(2);
-  const at::Tensor product = at::matmul(left.transpose(1, 2), right)
-                                 .view({batch, own.size(), width, length, width})
-                                 .permute({0, 1, 3, 2, 4})
-                                 .reshape({batch, own.size(), length, width * width});
+  const auto products = [this, batch, width, length](const at::Tensor& rows,
+                                                     const at::Tensor& columns) {
+    return out(at::matmul(rows.flatten(1, 2), columns)
+                   .view({batch, rows.size(1), width, length, width})
+                   .permute({0, 1, 3, 2, 4})
+                   .reshape({batch, rows.size(1), length, width * width}));
+  };
+  const int64_t row_bytes = 2 * batch * length * width * width * x.element_size();
+  const at::Tensor product = by_chunks<1>(products, {chunk_bytes, row_bytes}, {left}, right);
   const at::Tensor sequences = at::matmul(own_mask.transpose(1, 2), mask) + kNormEpsilon;
-  return Typed<Rows>(out(product) / sequences.unsqueeze(-1));
+  return Typed<Rows>(product / sequences.unsqueeze(-1));
 }
 
 Typed<Rows> TriangleMultiplication::operator()(const Typed<Rows>& z, const at::Tensor& mask,
@@ -197,13 +250,13 @@ Block::Block(const Builder& builder, const Widths& widths) : widths_(widths) {
     const Builder row = builder.child("msa_att_row");
     row_ = {row.norm("layer_norm_m", m), row.norm("layer_norm_z", c),
             row.linear("linear_z", 2 * widths.heads, c, Initial::kNormal, false),
-            attention_of(row.child("mha"), m, 2 * widths.heads, widths.head())};
+            attention_of(row.child("mha"), widths, 2)};
     const Builder column = builder.child("msa_att_col").child("_msa_att");
-    column_ = {column.norm("layer_norm_m", m),
-               attention_of(column.child("mha"), m, 2 * widths.heads, widths.head())};
+    column_ = {column.norm("layer_norm_m", m), attention_of(column.child("mha"), widths, 2)};
     msa_transition_ = transition_of(builder.child("msa_transition"), m);
     const Builder outer = builder.child("outer_product_mean");
-    outer_ = {outer.norm("layer_norm", m), outer.linear("linear_1", widths.head(), m),
+    outer_ = {widths.chunk_bytes, outer.norm("layer_norm", m),
+              outer.linear("linear_1", widths.head(), m),
               outer.linear("linear_2", widths.head(), m),
               outer.linear("linear_out", c, widths.head() * widths.head(), Initial::kZero)};
   }

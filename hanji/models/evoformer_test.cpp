@@ -357,6 +357,62 @@ TEST(Evoformer, RecomputationHasTheSameGradients) {
   for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(at::equal(kept[i], again[i])) << i;
 }
 
+/// One row at a time, and two with a rest of one; of 7 rows a logit row has 2 x 6 x 7 x 7 x 8 bytes.
+TEST(Evoformer, ChunksOfRowsHaveTheSameOutputsAndGradients) {
+  struct Pass {
+    layers::Flow flow;
+    std::vector<at::Tensor> gradients;
+  };
+  const auto pass = [](int64_t chunk_bytes, bool recompute) {
+    EvoformerOptions options = small_evoformer();
+    options.chunk_bytes = chunk_bytes;
+    const auto model = make_evoformer(options);
+    randomise(*model);
+    std::vector<layers::LayerScope> scopes;
+    if (recompute) scopes.push_back(parallel::recompute(model->recomputed_layers()));
+    Pass all{model->forward({0, 3}, {}, chain(5, 7), scopes), {}};
+    at::manual_seed(8);
+    at::Tensor sum = at::zeros({}, at::kDouble);
+    for (const at::Tensor& one : all.flow) sum = sum + (one * at::randn_like(one)).sum();
+    sum.backward();
+    for (int64_t layer = 0; layer < 3; ++layer) {
+      for (const at::Tensor& one : model->layer_parameters(layer)) {
+        all.gradients.push_back(one.grad());
+      }
+    }
+    return all;
+  };
+  const Pass whole = pass(0, false);
+  for (const int64_t bytes : {int64_t{1}, int64_t{10000}}) {
+    const Pass chunks = pass(bytes, bytes > 1);
+    for (size_t i = 0; i < whole.flow.size(); ++i) {
+      EXPECT_LT(relative_error(chunks.flow[i], whole.flow[i]), kTolerance) << i;
+    }
+    for (size_t i = 0; i < whole.gradients.size(); ++i) {
+      if (whole.gradients[i].abs().max().item<double>() < 1e-9) continue;  // zero but for rounding
+      EXPECT_LT(relative_error(chunks.gradients[i], whole.gradients[i]), kTolerance) << i;
+    }
+  }
+}
+
+TEST(Evoformer, ResiduesAndSequencesThatAreNotThereChangeNothing) {
+  const auto model = make_evoformer(small_evoformer());
+  randomise(*model);
+  layers::Batch batch = chain(4, 6);
+  const at::Tensor alone = model->forward({0, 4}, {}, batch).at(0);
+  batch.inputs = at::constant_pad_nd(batch.inputs, {0, 2, 0, 3}, -1);
+  model->eval();
+  const at::Tensor padded = model->forward({0, 4}, {}, batch).at(0);
+  batch.inputs = batch.inputs.narrow(1, 0, 4).narrow(2, 0, 6);
+  const at::Tensor expected = model->forward({0, 4}, {}, batch).at(0);
+  const at::Tensor there = batch.inputs[0][0].ge(0).nonzero().flatten();
+  const auto valid = [&](const at::Tensor& logits) {
+    return logits[0].index_select(0, there).index_select(1, there);
+  };
+  EXPECT_LT(relative_error(valid(padded), valid(expected)), kTolerance);
+  EXPECT_GT(relative_error(valid(alone), valid(expected)), 1e-3) << "dropout is seen";
+}
+
 TEST(Evoformer, TheLossIsTorchsOverPairsThatCount) {
   const auto model = make_evoformer(small_evoformer());
   randomise(*model);

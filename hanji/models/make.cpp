@@ -63,7 +63,8 @@ std::shared_ptr<layers::Model> evoformer(const plan::Config& config, const MakeO
                          .dtype = options.kernels.precision,
                          .device = options.device,
                          .axis = options.axis,
-                         .triangle = config.parallel.triangle});
+                         .triangle = config.parallel.triangle,
+                         .chunk_bytes = model.chunk_bytes});
 }
 
 struct Maker {

@@ -31,6 +31,9 @@ struct ModelConfig {
   int64_t vocabulary = kAuto;  ///< Auto: what the data needs.
   double dropout = 0.0;
   bool tied = true;  ///< The head shares the token embedding.
+  int64_t chunk_bytes =
+      0;  ///< Most that attention and outer products of pairs hold at a time; 0: all rows.
+  std::string init;  ///< A safetensors file with the parameters to begin with; empty: none.
 };
 
 struct DataConfig {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "hanji/plan/internal/families.h"
+#include "hanji/plan/openfold_names.h"
 
 namespace hanji::plan {
 namespace {
@@ -22,8 +23,9 @@ constexpr std::array kEvoformerSizes = {
 constexpr std::array<std::string_view, 3> kEvoformerPresets = {"evoformer-tiny", "evoformer-demo",
                                                                "evoformer-af2"};
 constexpr std::array<std::string_view, 2> kPairformerPresets = {"pairformer", "pairmixer"};
-constexpr std::array<std::string_view, 4> kEvoformerKeys = {"model.layers", "model.heads",
-                                                            "model.width", "model.dropout"};
+constexpr std::array<std::string_view, 6> kEvoformerKeys = {"model.layers", "model.heads",
+                                                            "model.width",  "model.dropout",
+                                                            "model.init",   "model.chunk_bytes"};
 constexpr std::array kEvoformerPrecisions = {Precision::kFloat32, Precision::kFloat64};
 
 /// From zeros in all output layers, small rates of a warm-up lead into a plateau where no contact is told
@@ -105,6 +107,8 @@ ModelFamily family_of_pairs(std::string_view name, std::span<const std::string_v
           .precisions = kEvoformerPrecisions,
           .cut_axes = kEvoformerAxes,
           .parts = parts_of_pairs,
+          .renamed = renamed_of_openfold,
+          .trunk = "evoformer.blocks.",
           .resolve = resolve_evoformer,
           .check = check_evoformer,
           .describe = describe_evoformer};

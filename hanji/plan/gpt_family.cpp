@@ -15,9 +15,9 @@ namespace hanji::plan {
 namespace {
 
 constexpr std::array<std::string_view, 4> kPresets = {"nano", "char", "baby", "gpt2"};
-constexpr std::array<std::string_view, 8> kKeys = {
-    "model.layers", "model.heads",      "model.kv_heads", "model.width",
-    "model.block",  "model.vocabulary", "model.dropout",  "model.tied"};
+constexpr std::array<std::string_view, 9> kKeys = {
+    "model.layers",     "model.heads",   "model.kv_heads", "model.width", "model.block",
+    "model.vocabulary", "model.dropout", "model.tied",     "model.init"};
 constexpr std::array<std::string_view, 2> kCutAxes = {"tp", "cp"};
 constexpr std::array kPrecisions = {Precision::kFloat32, Precision::kBFloat16, Precision::kFloat64};
 

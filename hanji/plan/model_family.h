@@ -30,6 +30,14 @@ struct KeyDefault {
   std::span<const std::string_view> presets = {};  ///< Whose it is; empty: all of the family.
 };
 
+/// A parameter, or equal parts of what a file has in one tensor, one after another along its rows.
+struct NamedRows {
+  std::string name;
+  int64_t part = 0;
+  int64_t parts = 1;
+  bool operator==(const NamedRows&) const = default;
+};
+
 /// Into how many pieces an axis may cut a model at most, and by which key.
 struct ModelParts {
   std::string_view name;  ///< "heads"
@@ -54,6 +62,12 @@ struct ModelFamily {
   std::span<const std::string_view> cut_axes = {};
   /// What the ranks of one of cut_axes share out; null without such an axis.
   ModelParts (*parts)(const Config& config, std::string_view axis) = nullptr;
+
+  /// The parameters that a tensor of a file has, by its name there. Null: that of the same name.
+  std::vector<NamedRows> (*renamed)(std::string name) = nullptr;
+  /// How the names begin of parameters that the file of model.init must have, and of no others; the rest begins
+  /// with random values where it has none of their shape. Empty: all.
+  std::string_view trunk = {};
 
   /// Replaces "auto" by the preset's sizes; null: the family has none.
   void (*resolve)(ModelConfig& model) = nullptr;

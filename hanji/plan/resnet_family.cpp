@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kTiny = "resnet-tiny";
 constexpr std::array kResNetPresets = {kTiny, std::string_view("resnet18"),
                                        std::string_view("resnet50")};
-constexpr std::array<std::string_view, 1> kResNetKeys = {"model.width"};
+constexpr std::array<std::string_view, 2> kResNetKeys = {"model.width", "model.init"};
 constexpr std::array kResNetPrecisions = {Precision::kFloat32, Precision::kFloat64};
 /// Batch normalisation by fewer samples is noise, and by one of 1 x 1 pixels nothing at all.
 constexpr int64_t kSmallestGrain = 16;

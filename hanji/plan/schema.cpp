@@ -205,6 +205,18 @@ std::vector<Key> model_keys() {
                      "evoformer, of the updates of pairs (AlphaFold: 0.25)."),
            {0, 0.99}),
       boolean(HANJI_KEY(model.tied, "The head shares the token embedding.")),
+      rare(bytes(
+          HANJI_KEY(
+              model.chunk_bytes,
+              "Memory of a rank for the logits of an evoformer's attention, and for its outer "
+              "products: as many rows at a time as fit, at least one, and recomputed in "
+              "backward. 0: all rows at once."),
+          {0, kMaxOfAKey})),
+      rare(text(HANJI_KEY(
+          model.init,
+          "A safetensors file with the parameters to begin with, under the names of the "
+          "model; of an evoformer also under those of OpenFold's older checkpoints. Empty: "
+          "random values by train.seed."))),
   };
 }
 

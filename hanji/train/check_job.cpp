@@ -8,6 +8,7 @@
 #include "hanji/comm/nccl/group.h"
 #include "hanji/compute/device.h"
 #include "hanji/plan/model_family.h"
+#include "hanji/train/initial_file.h"
 #include "hanji/train/run_folder.h"
 
 namespace hanji::train {
@@ -157,6 +158,11 @@ CheckedJob check_job(plan::LoadedConfig loaded, FolderUse use, const Workload* o
       add_mistake(loaded,
                   {"data.weights", "data.epoch_end", "data.cache", "data.pages", "data.order"},
                   order);
+  }
+  if (job.dataset && loaded.mistakes.empty() && !loaded.config.model.init.empty()) {
+    const auto line = check_initial_file(loaded.config, own ? *own : Workload{*job.dataset});
+    if (line.ok()) job.initial = *line;
+    if (!line.ok()) add_mistake(loaded, {"model.init"}, line.status());
   }
   const bool on_gpus = loaded.config.compute.device == plan::Device::kCuda;
   if (on_gpus && !mistaken("compute.device")) look_at_gpus(loaded);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "hanji/plan/load_config.h"
 #include "hanji/train/dataset.h"
@@ -16,6 +17,7 @@ struct CheckedJob {
   std::optional<Dataset> dataset;  ///< Open, unless it or one of its keys is a mistake.
   Code code = Code::kOk;           ///< kInvalidArgument for mistakes; kCorrupt if the only one is
                                    ///< a token file that fails its checks.
+  std::string initial = {};        ///< What is read of model.init; empty: nothing.
 };
 
 /// Checks the files and devices of the keys: opens the data, compares it with the model's sizes, and

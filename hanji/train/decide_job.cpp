@@ -76,6 +76,7 @@ DecidedJob begin(plan::LoadedConfig loaded, const JobRequest& request) {
       (request.resume ? reopen_folder(config.run.out, 0) : claim_folder(config.run.out)).or_throw();
   job.lock = std::make_shared<base::FolderLock>(lock_folder(job.out).or_throw());
   print(request, job);
+  if (!decided.checked.initial.empty()) request.print(decided.checked.initial + "\n");
   return decided;
 }
 

@@ -19,6 +19,7 @@
 #include "hanji/plan/server_plan.h"
 #include "hanji/plan/shard_plan.h"
 #include "hanji/trace/recorder.h"
+#include "hanji/train/initial_file.h"
 #include "hanji/train/make_model.h"
 #include "hanji/train/optimizer.h"
 #include "hanji/train/replicated_strategy.h"
@@ -279,6 +280,15 @@ ShardedOptions sharded(const plan::Plan& plan, const StagedModel& staged) {
           .counts = [&](const at::Tensor& one) { return staged.tied.is_first(one); }};
 }
 
+/// This rank's part of the model, with its first values.
+std::shared_ptr<layers::Model> begin_model(const plan::Plan& plan, const comm::Group& group,
+                                           const Ranks& ranks, const MakeModel& make) {
+  auto model =
+      make_model(plan, make, comm::device_of(group), ranks.axes(), own_layers(plan, ranks));
+  base::throw_if_error(load_initial_file(plan.config.model, *model));
+  return model;
+}
+
 }  // namespace
 
 parallel::DataParallelOptions reduction(const plan::Plan& plan) {
@@ -364,8 +374,7 @@ Job assemble(const plan::Plan& plan, const comm::Group& group, const MakeModel& 
   const plan::Sharding data = plan.config.parallel.data;
   if (data == plan::Sharding::kReplicas) return assemble(plan, group, reduction(plan), make);
   const Ranks ranks = divide(plan, group);
-  auto model =
-      make_model(plan, make, comm::device_of(group), ranks.axes(), own_layers(plan, ranks));
+  auto model = begin_model(plan, group, ranks, make);
   StagedModel staged = stage(*model, plan, ranks);
   std::unique_ptr<Strategy> strategy;
   if (data == plan::Sharding::kServer) {
@@ -379,8 +388,7 @@ Job assemble(const plan::Plan& plan, const comm::Group& group, const MakeModel& 
 Job assemble(const plan::Plan& plan, const comm::Group& group,
              const parallel::DataParallelOptions& options, const MakeModel& make) {
   const Ranks ranks = divide(plan, group);
-  auto model =
-      make_model(plan, make, comm::device_of(group), ranks.axes(), own_layers(plan, ranks));
+  auto model = begin_model(plan, group, ranks, make);
   StagedModel staged = stage(*model, plan, ranks);
   ReplicatedOptions replicas = replicated(plan, options);
   replicas.reduction.parts = staged.parts;

@@ -16,6 +16,7 @@
 #include "hanji/plan/pipeline_plan.h"
 #include "hanji/plan/verifiable.h"
 #include "hanji/schedule/pairwise_tree.h"
+#include "hanji/train/initial_file.h"
 #include "hanji/train/learning_rate.h"
 #include "hanji/train/make_model.h"
 #include "hanji/train/optimizer.h"
@@ -55,6 +56,7 @@ OneProcess::OneProcess(const plan::Plan& plan, const Dataset& dataset, const Mak
       leaves_(leaves_of(plan)),
       model_(make_model(plan, make)),
       scopes_(training_scopes(plan.config, *model_)) {
+  base::throw_if_error(load_initial_file(plan.config.model, *model_));
   if (plan.config.train.bits == plan::Bits::kStable) {
     uses_ = parallel::tied_uses(*model_, {{0, model_->num_layers()}});
     scopes_.push_back(parallel::use_scope(uses_));

@@ -30,6 +30,7 @@ struct Widths {
   int64_t heads = 4;    ///< Of triangle attention; attention over sequences has twice as many.
   bool has_msa = true;  ///< Else pairs alone: algorithms 11 to 15.
   bool has_attention = true;  ///< Triangle attention, algorithms 13 and 14.
+  int64_t chunk_bytes = 0;    ///< EvoformerOptions::chunk_bytes.
 
   int64_t msa() const { return 2 * pair; }
   int64_t head() const { return pair / heads; }
@@ -83,6 +84,7 @@ struct Dropout {
 
 struct GatedAttention {
   int64_t heads = 1;
+  int64_t chunk_bytes = 0;
   Linear query, key, value, gate, out;
 
   /// Attention along the columns of each row.
@@ -118,6 +120,7 @@ struct Transition {
 
 /// Algorithm 10: m [B, S, N, 2C] by residue -> [B, N, N, C].
 struct OuterProductMean {
+  int64_t chunk_bytes = 0;
   Norm norm;
   Linear a, b, out;
   Typed<Rows> operator()(const Typed<Columns>& m, const at::Tensor& mask,
