@@ -87,7 +87,15 @@ class Pairs(CommandTest):
                    "axial=2", "--steps", 4)
         done = self.hanji("verify", "--ranks", 2, "--mesh", "axial=2", "--out", self.folder / "v", *SMALL,
                           expect=2)
-        self.assertIn("remove mesh.axial", " ".join(done.stderr.split()))
+        self.assertIn("train.cuts.tokens = 2 or more", " ".join(done.stderr.split()))
+
+    def test_stable_bits_are_those_of_any_ranks_that_cut_pairs(self):
+        blocks = [*STABLE, "--set", "train.cuts.tokens=3", "--steps", 2]
+        expected = self.small("one", *blocks, "--ranks", 1)
+        for name, mesh in {"axial": ["--ranks", 3, "--mesh", "axial=3"],
+                           "both": ["--ranks", 4, "--mesh", "axial=2", "--set", "parallel.data=zero1"]}.items():
+            self.expect_same(self.small(name, *blocks, *mesh), expected, name)
+        self.hanji("verify", "--mesh", "dp=2,axial=2", "--out", self.folder / "v", *SMALL, *blocks)
 
     def test_chunks_keep_less_as_the_plan_says(self):
         kept = {}

@@ -1,10 +1,14 @@
 #include <algorithm>
 #include <iostream>
+#include <limits>
 #include <memory>
 
 #include "hanji/base/atomic_file.h"
 #include "hanji/base/status.h"
+#include "hanji/base/units.h"
+#include "hanji/cli/host_rates.h"
 #include "hanji/cli/verbs.h"
+#include "hanji/cost/triangle.h"
 #include "hanji/report/axial_table.h"
 
 namespace hanji::cli {
@@ -12,9 +16,11 @@ namespace {
 
 struct AxialOptions {
   layout::AxialBlock block;
-  std::string triangle = "channels";
+  std::string triangle = "auto";
+  std::string bandwidth, latency, memory;
   std::string svg;
   int64_t element_bytes = 4;
+  int64_t blocks = 48;
   bool without_attention = false;
   bool as_json = false;
 };
@@ -26,7 +32,7 @@ layout::AxialBlock block_of(const AxialOptions& options) {
   const auto found = std::ranges::find(names, options.triangle);
   if (found == names.end()) {
     throw Error(base::invalid_argument("--triangle " + options.triangle +
-                                       " is none of gather, ring, channels"));
+                                       " is none of gather, ring, channels, auto"));
   }
   block.triangle = static_cast<layout::TriangleWay>(found - names.begin());
   const int64_t least =
@@ -41,15 +47,54 @@ layout::AxialBlock block_of(const AxialOptions& options) {
   return block;
 }
 
+/// Without a rate of links bytes alone decide, as on links of one byte a second.
+Links links_of(const AxialOptions& options) {
+  const int ranks = options.block.ranks;
+  if (!options.bandwidth.empty()) {
+    return network_links(options.bandwidth, options.latency, ranks);
+  }
+  const double share = 1 - 1.0 / ranks;  // of a tensor, that a rank does not send to itself
+  return {[share](schedule::Routine, int64_t bytes) { return share * static_cast<double>(bytes); },
+          ""};
+}
+
+/// The ways to multiply triangles, and of them the one that the block takes; on one rank none.
+std::vector<cost::TriangleCost> decide_triangle(const AxialOptions& options, const Links& links,
+                                                layout::AxialBlock& block) {
+  if (block.ranks == 1) return {};
+  auto ways = cost::compare_triangles(block, options.element_bytes, links.seconds_of);
+  if (block.triangle == layout::TriangleWay::kAuto) {
+    const int64_t free = options.memory.empty() ? std::numeric_limits<int64_t>::max()
+                                                : base::parse_bytes(options.memory).or_throw();
+    block.triangle = cost::cheapest_triangle(ways, options.blocks, free);
+  }
+  if (options.bandwidth.empty()) {
+    for (cost::TriangleCost& one : ways) one.seconds = 0;
+  }
+  return ways;
+}
+
+std::string taken(const AxialOptions& options, const Links& links, layout::TriangleWay way) {
+  const std::string name(layout::kTriangleWayNames[static_cast<size_t>(way)]);
+  if (options.triangle != "auto") return "taken: " + name + ", as asked\n";
+  if (!links.source.empty())
+    return "taken: " + name + ", the fastest that fits; " + links.source + "\n";
+  return "taken: " + name +
+         ", which sends least of those that fit; --bandwidth and --latency price calls\n";
+}
+
 std::string explain(const AxialOptions& options) {
-  const layout::AxialBlock block = block_of(options);
+  layout::AxialBlock block = block_of(options);
+  const Links links = links_of(options);
+  const auto ways = decide_triangle(options, links, block);
   std::string note;
+  if (!ways.empty()) note = report::triangle_table(ways) + taken(options, links, block.triangle);
   if (!options.svg.empty()) {
     base::throw_if_error(
         base::write_file_atomic(options.svg, report::axial_svg(block, options.element_bytes)));
-    note = "drawn in " + options.svg + "\n";
+    note += "drawn in " + options.svg + "\n";
   }
-  if (options.as_json) return report::axial_json(block, options.element_bytes);
+  if (options.as_json) return report::axial_json(block, options.element_bytes, ways);
   return report::axial_table(block, options.element_bytes) + note;
 }
 
@@ -77,8 +122,22 @@ void add_explain_axial(Verb explain_verb) {
       .type_name("N")
       .range(1, 1024)
       .show_default();
-  verb.add_option("--triangle", &options->triangle, "gather, ring or channels: parallel.triangle")
+  verb.add_option("--triangle", &options->triangle,
+                  "gather, ring or channels; auto: the fastest that fits, as parallel.triangle")
       .type_name("WAY")
+      .show_default();
+  verb.add_option("--bandwidth", &options->bandwidth,
+                  "of every link, each way: 25GB/s; default: bytes alone decide")
+      .type_name("RATE");
+  verb.add_option("--latency", &options->latency, "of every message: 10us; default: none")
+      .type_name("TIME");
+  verb.add_option("--memory", &options->memory,
+                  "of a rank, free beside what channels take: 4GiB; default: no limit")
+      .type_name("BYTES");
+  verb.add_option("--blocks", &options->blocks,
+                  "that keep what their backward needs; 1 with compute.recompute")
+      .type_name("N")
+      .range(1, 4096)
       .show_default();
   verb.add_flag("--no-attention", &options->without_attention,
                 "without triangle attention, as pairmixer");

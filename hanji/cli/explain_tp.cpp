@@ -6,10 +6,8 @@
 #include "hanji/base/json.h"
 #include "hanji/base/limits.h"
 #include "hanji/base/units.h"
-#include "hanji/cli/collective_options.h"
 #include "hanji/cli/host_rates.h"
 #include "hanji/cli/verbs.h"
-#include "hanji/cost/compare.h"
 #include "hanji/cost/linear_region.h"
 #include "hanji/report/collective_cost.h"
 #include "hanji/topology/machine.h"
@@ -27,29 +25,6 @@ struct TpOptions {
   int element_bytes = 4;
   bool as_json = false;
 };
-
-/// Who answers how long a call takes, and in which words that is known.
-struct Links {
-  cost::SecondsOf seconds_of;
-  std::string source;
-};
-
-Links network_links(const TpOptions& options) {
-  cost::Question question;
-  question.ranks = options.ranks;
-  question.network.bytes_per_second = parse_rate(options.bandwidth).or_throw();
-  if (!options.latency.empty()) {
-    question.network.latency_seconds = base::parse_seconds(options.latency).or_throw();
-  }
-  const auto seconds_of = [question](schedule::Routine routine, int64_t bytes) mutable {
-    question.routine = routine;
-    question.bytes = bytes;
-    return cost::answers(question).or_throw().front().seconds();
-  };
-  return {seconds_of,
-          fmt::format("links of {}{}", options.bandwidth,
-                      options.latency.empty() ? ", no latency" : ", latency " + options.latency)};
-}
 
 Links host_links(const TpOptions& options) {
   if (options.ranks > base::kMaxRanksPerHost) {
@@ -106,7 +81,9 @@ std::string explain(const TpOptions& options) {
   for (const std::string& layer : options.layers) {
     regions.push_back(cost::parse_linear_region(layer, options.rows).or_throw());
   }
-  const Links links = options.bandwidth.empty() ? host_links(options) : network_links(options);
+  const Links links = options.bandwidth.empty()
+                          ? host_links(options)
+                          : network_links(options.bandwidth, options.latency, options.ranks);
   base::Json json = base::Json::array();
   std::string text =
       fmt::format("{} ranks, {} tokens, {} bytes per element; forward and backward together\n\n",

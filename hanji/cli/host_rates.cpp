@@ -1,7 +1,12 @@
 #include "hanji/cli/host_rates.h"
 
+#include <fmt/format.h>
+
 #include "hanji/base/cache_folder.h"
+#include "hanji/base/units.h"
+#include "hanji/cli/collective_options.h"
 #include "hanji/comm/fit_costs.h"
+#include "hanji/cost/compare.h"
 #include "hanji/cost/measure.h"
 
 namespace hanji::cli {
@@ -17,6 +22,22 @@ HostRates host_rates(const topology::Machine& machine, int ranks) {
   const auto folder = base::cache_folder().or_throw();
   result.source = comm::use_or_fit(result.rates, folder, machine, ranks).or_throw();
   return result;
+}
+
+Links network_links(const std::string& bandwidth, const std::string& latency, int ranks) {
+  cost::Question question;
+  question.ranks = ranks;
+  question.network.bytes_per_second = parse_rate(bandwidth).or_throw();
+  if (!latency.empty()) {
+    question.network.latency_seconds = base::parse_seconds(latency).or_throw();
+  }
+  const auto seconds_of = [question](schedule::Routine routine, int64_t bytes) mutable {
+    question.routine = routine;
+    question.bytes = bytes;
+    return cost::answers(question).or_throw().front().seconds();
+  };
+  return {seconds_of, fmt::format("links of {}{}", bandwidth,
+                                  latency.empty() ? ", no latency" : ", latency " + latency)};
 }
 
 }  // namespace hanji::cli

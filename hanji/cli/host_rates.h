@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "hanji/cost/linear_region.h"
 #include "hanji/cost/rates.h"
 #include "hanji/topology/machine.h"
 
@@ -15,5 +16,14 @@ struct HostRates {
 
 /// Rates as measured in a moment, and costs as comm::use_or_fit() has them. Errors: throws Error.
 HostRates host_rates(const topology::Machine& machine, int ranks);
+
+/// How long a call takes, and in which words that is known.
+struct Links {
+  cost::SecondsOf seconds_of;
+  std::string source;
+};
+
+/// Links of a rate such as "25GB/s" and a latency such as "10us", or none. Errors: throws Error.
+Links network_links(const std::string& bandwidth, const std::string& latency, int ranks);
 
 }  // namespace hanji::cli

@@ -108,7 +108,8 @@ int64_t triangle_elements(const AxialBlock& block) {
   switch (block.triangle) {
     case TriangleWay::kGather: return block.residues * row;
     case TriangleWay::kRing: return 2 * rows * row;
-    case TriangleWay::kChannels: break;
+    case TriangleWay::kChannels:
+    case TriangleWay::kAuto: break;
   }
   return 3 * block.residues * block.residues * channels;
 }

@@ -33,17 +33,19 @@ struct AxialCase {
   double dropout = 0;
   bool has_msa = true;
   bool has_attention = true;
+  int64_t width = 6;
+  base::Precision dtype = base::Precision::kFloat64;
 };
 
 EvoformerOptions axial_options(const AxialCase& c) {
   return {.blocks = 2,
-          .width = 6,
+          .width = c.width,
           .heads = 2,
           .classes = 3,
           .has_msa = c.has_msa,
           .has_attention = c.has_attention,
           .dropout = c.dropout,
-          .dtype = base::Precision::kFloat64,
+          .dtype = c.dtype,
           .triangle = c.way};
 }
 
@@ -51,7 +53,7 @@ void randomise_parameters(layers::Model& model) {
   int64_t number = 0;
   for (const at::Tensor& one : model.parameters()) {
     const at::Tensor place = at::arange(one.numel(), at::kDouble) + 977 * ++number;
-    one.set_data((place * 0.7).sin().view(one.sizes()) * 0.5);
+    one.set_data(((place * 0.7).sin().view(one.sizes()) * 0.5).to(one.scalar_type()));
   }
 }
 
@@ -83,14 +85,22 @@ struct AxialResult {
   std::vector<std::pair<std::string, at::Tensor>> gradients;
 };
 
-AxialResult pass_of(const AxialCase& c, const Axis& axis) {
+layers::Batch first_sample(const AxialCase& c) {
+  layers::Batch batch = two_samples(c);
+  batch.inputs = batch.inputs.slice(0, 0, 1);
+  batch.targets = batch.targets.slice(0, 0, 1);
+  batch.positions = {4, 5};
+  batch.num_valid = c.residues * c.residues;
+  return batch;
+}
+
+AxialResult pass_of(const AxialCase& c, const Axis& axis, const layers::Batch& batch) {
   EvoformerOptions options = axial_options(c);
   options.axis = axis;
   EvoformerImpl model(options);
   randomise_parameters(model);
   std::vector<layers::LayerScope> scopes;
   if (c.recompute) scopes.push_back(parallel::recompute(model.recomputed_layers()));
-  const layers::Batch batch = two_samples(c);
   const layers::Flow flow = model.forward({0, model.num_layers()}, {}, batch, scopes);
   AxialResult result;
   result.logits = flow[0].detach();
@@ -103,6 +113,10 @@ AxialResult pass_of(const AxialCase& c, const Axis& axis) {
     result.gradients.emplace_back(item.key(), item.value().grad());
   }
   return result;
+}
+
+AxialResult pass_of(const AxialCase& c, const Axis& axis) {
+  return pass_of(c, axis, two_samples(c));
 }
 
 /// The sums of all ranks' losses, counts, metrics and gradients, and their logits joined.
@@ -188,6 +202,63 @@ TEST(AxialEvoformer, OfPairsAloneToo) {
       expect_one_process(c, one);
     }
   }
+}
+
+/// Of each rank by itself: all have the whole loss and every whole gradient.
+void expect_bits(const AxialCase& c, int blocks, const AxialResult& one) {
+  const std::string which =
+      fmt::format("{} ranks, {} residues, {} blocks, width {}, recompute {}, dropout {}", c.ranks,
+                  c.residues, blocks, c.width, c.recompute, c.dropout);
+  std::vector<at::Tensor> logits(c.ranks);
+  test::run_ranks(c.ranks, [&](world::World& world) {
+    const AxialResult found = pass_of(c, Axis(world.group()).in_blocks(blocks), first_sample(c));
+    EXPECT_EQ(found.loss, one.loss) << which;
+    EXPECT_EQ(found.count, one.count) << which;
+    EXPECT_EQ(found.metric, one.metric) << which;
+    for (size_t i = 0; i < one.gradients.size(); ++i) {
+      EXPECT_TRUE(at::equal(found.gradients[i].second, one.gradients[i].second))
+          << which << " " << one.gradients[i].first;
+    }
+    logits[world.rank()] = found.logits;
+  });
+  EXPECT_TRUE(at::equal(at::cat(logits, 1), one.logits)) << which;
+}
+
+TEST(AxialEvoformer, InBlocksNoBitDependsOnTheRanks) {
+  const AxialCase small{.residues = 7, .dropout = 0.25, .dtype = base::Precision::kFloat32};
+  AxialCase recomputed = small, wide = small, pairs = small;
+  recomputed.recompute = true;
+  wide.residues = 27;
+  wide.width = 32;
+  pairs.has_msa = false;
+  for (auto [c, blocks] :
+       {std::pair(small, 4), {small, 5}, {recomputed, 4}, {wide, 5}, {pairs, 4}}) {
+    const AxialResult one = pass_of(c, Axis().in_blocks(blocks), first_sample(c));
+    for (c.ranks = 2; c.ranks <= 4; ++c.ranks) expect_bits(c, blocks, one);
+  }
+}
+
+/// Blocks change the order of sums and nothing else.
+TEST(AxialEvoformer, BlocksComputeWhatTheWholeDoes) {
+  const AxialCase c{.residues = 7, .dropout = 0.25};
+  const AxialResult whole = pass_of(c, Axis(), first_sample(c));
+  const AxialResult found = pass_of(c, Axis().in_blocks(3), first_sample(c));
+  EXPECT_LT(relative(found.logits, whole.logits), kAxialTolerance);
+  EXPECT_NEAR(found.loss, whole.loss, kAxialTolerance * whole.loss);
+  for (size_t i = 0; i < whole.gradients.size(); ++i) {
+    const auto& [name, expected] = whole.gradients[i];
+    if (name.ends_with("msa_att_row.layer_norm_z.bias")) continue;  // zero but for rounding
+    EXPECT_LT(relative(found.gradients[i].second, expected), kAxialTolerance) << name;
+  }
+}
+
+TEST(AxialEvoformer, BlocksMultiplyTrianglesByChannelsAlone) {
+  for (const TriangleWay way : {TriangleWay::kGather, TriangleWay::kRing}) {
+    const AxialCase c{.residues = 7, .way = way};
+    EXPECT_THROW(pass_of(c, Axis().in_blocks(3), first_sample(c)), Error);
+  }
+  const AxialCase few{.residues = 4};
+  EXPECT_THROW(pass_of(few, Axis().in_blocks(5), first_sample(few)), Error) << "blocks of no row";
 }
 
 /// Elements that all ranks of a silent axis send together in a forward, by AxisCall.

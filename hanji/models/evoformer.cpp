@@ -13,11 +13,15 @@
 namespace hanji::models {
 namespace {
 
+using parallel::axial::join;
+using parallel::axial::own_blocks;
 using parallel::axial::own_rows;
 using parallel::axial::Places;
 using parallel::axial::places_on;
 using parallel::axial::reshard_to;
+using parallel::axial::RowBlocks;
 using parallel::axial::Rows;
+using parallel::axial::split;
 using parallel::axial::transposed;
 using parallel::axial::Typed;
 
@@ -41,6 +45,10 @@ Embedding embedding_of(const evoformer::Builder& builder, const EvoformerOptions
   e.sequence = builder.linear("linear_msa_m", 2 * o.width, kStates);
   e.offset = builder.linear("linear_relpos", o.width, 2 * kMaxOffset + 1);
   return e;
+}
+
+evoformer::Linear head_of(const evoformer::Builder& builder, const EvoformerOptions& o) {
+  return builder.linear("linear", o.classes, o.width, evoformer::Initial::kZero);
 }
 
 /// Rows of zeros where a state is negative.
@@ -91,6 +99,7 @@ double precision_of(const at::Tensor& logits, const at::Tensor& targets) {
 struct EvoformerImpl::Parts {
   std::vector<std::shared_ptr<Module>> layers;  ///< Whose parameters each layer reads.
   Embedding embedding;
+  evoformer::Widths widths;
   std::vector<evoformer::Block> blocks;
   evoformer::Linear head;
 };
@@ -108,17 +117,18 @@ EvoformerImpl::EvoformerImpl(const EvoformerOptions& options)
   parts_->embedding = embedding_of(embedder, options);
   layer(embedder);
   const evoformer::Builder list = root.child("evoformer").child("blocks");
+  parts_->widths = {.pair = options.width,
+                    .heads = options.heads,
+                    .has_msa = options.has_msa,
+                    .has_attention = options.has_attention,
+                    .chunk_bytes = options.chunk_bytes};
   for (int64_t i = 0; i < options.blocks; ++i) {
     const evoformer::Builder block = list.child(std::to_string(i));
-    parts_->blocks.emplace_back(block, evoformer::Widths{.pair = options.width,
-                                                         .heads = options.heads,
-                                                         .has_msa = options.has_msa,
-                                                         .has_attention = options.has_attention,
-                                                         .chunk_bytes = options.chunk_bytes});
+    parts_->blocks.emplace_back(block, parts_->widths);
     layer(block);
   }
   const evoformer::Builder head = root.child("aux_heads").child("distogram");
-  parts_->head = head.linear("linear", options.classes, options.width, evoformer::Initial::kZero);
+  parts_->head = head_of(head, options);
   layer(head);
 }
 
@@ -136,39 +146,72 @@ Places EvoformerImpl::places_of(const layers::Batch& batch) const {
   return places_on(options_.axis, residues, options_.has_msa ? rows : 0, options_.triangle);
 }
 
+/// Layer `index`, once for each block of rows: `whole`, or what `make` makes of copies of its parameters.
+template <class Part, class Make>
+std::vector<Part> EvoformerImpl::of_blocks(int64_t index, const Part& whole,
+                                           const Make& make) const {
+  if (options_.axis.num_blocks() == 1) return {whole};
+  std::vector<Part> parts;
+  for (auto& one : parallel::axial::parameters_of_blocks(layer_parameters(index), options_.axis)) {
+    parts.push_back(make(evoformer::Builder(std::move(one))));
+  }
+  return parts;
+}
+
 layers::Flow EvoformerImpl::layer(int64_t index, layers::Flow flow, const layers::Batch& batch) {
   const Places places = places_of(batch);
   if (index == 0) return embed(batch, places);
-  if (index == num_layers() - 1) {
-    const Typed<Rows> logits(parts_->head(flow.back()));
-    const Typed<Rows> turned =
-        transposed(reshard_to<2>(logits, places.axis, places.residues, places.residues));
-    return {(logits + turned).value()};
-  }
-  const auto dtype = flow.back().scalar_type();
+  if (index == num_layers() - 1) return {classify(Typed<Rows>(flow.back()), places).value()};
+  const auto masks = masks_of(batch.inputs, options_.has_msa, flow.back().scalar_type());
   const evoformer::Dropout dropout{
       is_training() ? options_.dropout : 0,
       {batch.counters.seed, batch.counters.step, batch.positions.begin, index - 1}};
-  return parts_->blocks[static_cast<size_t>(index - 1)](
-      std::move(flow), masks_of(batch.inputs, options_.has_msa, dtype), dropout, places);
+  const auto make = [&](const evoformer::Builder& builder) {
+    return evoformer::Block(builder, parts_->widths);
+  };
+  const auto blocks = of_blocks(index, parts_->blocks[static_cast<size_t>(index - 1)], make);
+  return evoformer::run_block(blocks, std::move(flow), {parts_->widths, masks, dropout, places});
+}
+
+Typed<Rows> EvoformerImpl::classify(const Typed<Rows>& z, const Places& places) const {
+  const auto make = [&](const evoformer::Builder& builder) { return head_of(builder, options_); };
+  const auto heads = of_blocks(num_layers() - 1, parts_->head, make);
+  const RowBlocks residues = own_blocks(places.axis, places.residues);
+  std::vector<at::Tensor> rows = split(z, residues);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = heads[i](rows[i]);
+  const Typed<Rows> logits = join<1>(std::move(rows), residues);
+  return logits + transposed(reshard_to<2>(logits, places.axis, places.residues, places.residues));
 }
 
 layers::Flow EvoformerImpl::embed(const layers::Batch& batch, const Places& places) const {
-  const Embedding& e = parts_->embedding;
+  const auto make = [&](const evoformer::Builder& builder) {
+    return embedding_of(builder, options_);
+  };
+  const auto parts = of_blocks(0, parts_->embedding, make);
   const auto dtype = parts_->head.weight.scalar_type();
-  const layout::Range own = places.own_residues();
+  const RowBlocks residues = own_blocks(places.axis, places.residues);
+  std::vector<at::Tensor> m, z;
   if (!options_.has_msa) {
-    return {e.pair(one_hot(own_rows(batch.inputs, own), kPairStates, dtype))};
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const at::Tensor states = own_rows(batch.inputs, residues.ranges[i]);
+      z.push_back(parts[i].pair(one_hot(states, kPairStates, dtype)));
+    }
+    return {join<1>(std::move(z), residues).value()};
   }
+  const RowBlocks sequences = own_blocks(places.axis, places.sequences);
   const at::Tensor target = one_hot(batch.inputs.select(1, 0), kResidueStates, dtype);
-  const at::Tensor sequences = own_rows(batch.inputs, places.own_sequences());
-  const at::Tensor m =
-      e.sequence(one_hot(sequences, kResidueStates, dtype)) + e.target(target).unsqueeze(1);
   const at::Tensor along = offsets(batch.inputs.size(2), batch.inputs.options());
-  const at::Tensor offset =
-      one_hot(along.narrow(0, own.begin, own.size()), 2 * kMaxOffset + 1, dtype);
-  return {m, e.left(own_rows(target, own)).unsqueeze(2) + e.right(target).unsqueeze(1) +
-                 e.offset(offset)};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Embedding& e = parts[i];
+    const at::Tensor states = own_rows(batch.inputs, sequences.ranges[i]);
+    m.push_back(e.sequence(one_hot(states, kResidueStates, dtype)) + e.target(target).unsqueeze(1));
+    const layout::Range own = residues.ranges[i];
+    const at::Tensor offset =
+        one_hot(along.narrow(0, own.begin, own.size()), 2 * kMaxOffset + 1, dtype);
+    z.push_back(e.left(own_rows(target, own)).unsqueeze(2) + e.right(target).unsqueeze(1) +
+                e.offset(offset));
+  }
+  return {join<1>(std::move(m), sequences).value(), join<1>(std::move(z), residues).value()};
 }
 
 std::vector<at::Tensor> EvoformerImpl::layer_parameters(int64_t index) const {
@@ -176,20 +219,29 @@ std::vector<at::Tensor> EvoformerImpl::layer_parameters(int64_t index) const {
 }
 
 layers::LossSum EvoformerImpl::loss(layers::Flow flow, const layers::Batch& batch) {
-  const bool is_cut = options_.axis.degree() > 1;
-  const at::Tensor own =
-      is_cut ? own_rows(batch.targets, places_of(batch).own_residues()) : batch.targets;
-  const at::Tensor targets = own.clamp_min(-1).flatten();
-  const int64_t count = is_cut ? targets.ge(0).sum().item<int64_t>() : batch.num_valid;
-  return {at::cross_entropy_loss(flow.at(0).flatten(0, 2), targets, {}, at::Reduction::Sum, -1),
-          count};
+  const parallel::tensor::Axis& axis = options_.axis;
+  const Places places = places_of(batch);
+  const RowBlocks blocks = own_blocks(axis, places.residues);
+  const std::vector<at::Tensor> logits = split(Typed<Rows>(flow.at(0)), blocks);
+  std::vector<at::Tensor> terms;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const at::Tensor targets = own_rows(batch.targets, blocks.ranges[i]).clamp_min(-1).flatten();
+    terms.push_back(
+        at::cross_entropy_loss(logits[i].flatten(0, 2), targets, {}, at::Reduction::Sum, -1));
+  }
+  const bool is_term = axis.degree() > 1 && axis.num_blocks() == 1;
+  const int64_t count = is_term && !batch.targets.is_meta()
+                            ? own_rows(batch.targets, blocks.ranges[0]).ge(0).sum().item<int64_t>()
+                            : batch.num_valid;
+  return {parallel::axial::sum_of_blocks(terms, axis), count};
 }
 
 double EvoformerImpl::metric_sum(const layers::Flow& flow, const layers::Batch& batch) const {
   at::Tensor logits = flow.at(0).detach();
   if (options_.axis.degree() > 1) {
     logits = options_.axis.gather(logits, 1, places_of(batch).residues);
-    if (options_.axis.rank() != 0) return 0;  // ranks' metrics are added up
+    // Ranks' metrics are added up, as their losses, where those are terms.
+    if (options_.axis.num_blocks() == 1 && options_.axis.rank() != 0) return 0;
   }
   if (options_.classes != 2) {
     return static_cast<double>(logits.argmax(-1).eq(batch.targets).sum().item<int64_t>());

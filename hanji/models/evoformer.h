@@ -10,6 +10,7 @@
 #include "hanji/layers/model.h"
 #include "hanji/layout/axial.h"
 #include "hanji/parallel/tensor/axis.h"
+#include "hanji/parallel/tensor/typed.h"
 
 namespace hanji::parallel::axial {
 struct Places;
@@ -29,6 +30,7 @@ struct EvoformerOptions {
   base::Precision dtype = base::Precision::kFloat32;
   c10::Device device = c10::kCPU;
   /// Cuts sequences and pairs by rows, as parallel/axial says; parts may be uneven. Parameters are whole.
+  /// In blocks (Axis::in_blocks) rows are computed in as many blocks, and no bit depends on the degree.
   parallel::tensor::Axis axis = {};
   layout::TriangleWay triangle = layout::TriangleWay::kChannels;
   /// Most that the logits of an attention, or an outer product before its projection, take: they are computed for
@@ -43,7 +45,7 @@ struct EvoformerOptions {
 /// Layers  the embedding; each block; the head. The flow is m [B, S, N, 2 width] where there are
 ///         sequences, then z [B, N, N, width]; on an axis of several ranks this rank's rows of both.
 /// Order   on an axis of several ranks, layers, their backward and the metric are collectives of it. Each rank
-///         has a term of each parameter's gradient.
+///         has a term of each parameter's gradient; on an axis in blocks all have the same whole one.
 /// Result  parameters have the names of OpenFold's checkpoints. Initial values are those of AlphaFold and
 ///         depend only on (seed, parameter name, element); every output layer begins with zeros. Masks of
 ///         dropout depend on (seed, step, sample, block, element) alone.
@@ -74,7 +76,7 @@ class EvoformerImpl : public layers::Model {
   std::vector<at::Tensor> layer_parameters(int64_t index) const override;
 
   /// Shape   batch.targets [B, N, N] int64; negative targets are ignored. On an axis the loss is that of this
-  ///         rank's rows, and so is its count.
+  ///         rank's rows, and so is its count; in blocks it is that of all.
   layers::LossSum loss(layers::Flow flow, const layers::Batch& batch) override;
 
   layout::Range recomputed_layers() const override { return {1, num_layers() - 1}; }
@@ -91,8 +93,13 @@ class EvoformerImpl : public layers::Model {
  private:
   struct Parts;
 
+  using Pairs = parallel::tensor::Typed<parallel::tensor::Sharded<1>>;
+
   parallel::axial::Places places_of(const layers::Batch& batch) const;
+  template <class Part, class Make>
+  std::vector<Part> of_blocks(int64_t index, const Part& whole, const Make& make) const;
   layers::Flow embed(const layers::Batch& batch, const parallel::axial::Places& places) const;
+  Pairs classify(const Pairs& z, const parallel::axial::Places& places) const;
 
   EvoformerOptions options_;
   std::unique_ptr<Parts> parts_;

@@ -9,16 +9,21 @@
 #include <vector>
 
 #include "hanji/models/internal/initial.h"
-#include "hanji/parallel/axial/layouts.h"
 #include "hanji/parallel/checkpointed.h"
 
 namespace hanji::models::evoformer {
 namespace {
 
+using parallel::axial::Axis;
 using parallel::axial::Edges;
-using parallel::axial::gather;
+using parallel::axial::Extents;
+using parallel::axial::gather_for_blocks;
+using parallel::axial::join;
+using parallel::axial::own_blocks;
 using parallel::axial::own_rows;
 using parallel::axial::reshard_to;
+using parallel::axial::RowBlocks;
+using parallel::axial::split;
 using parallel::axial::transposed;
 using parallel::axial::triangle_product;
 
@@ -125,12 +130,6 @@ Typed<Rows> add_dropped(const Typed<Rows>& x, const Typed<Rows>& update, Place p
   return Typed<Rows>(x.value() + y * mask);
 }
 
-/// An operation that treats every row, or every element of one, alone.
-template <class Placement, class Operation, class... More>
-Typed<Placement> apply(const Operation& operation, const Typed<Placement>& x, const More&... more) {
-  return Typed<Placement>(operation(x.value(), more...));
-}
-
 }  // namespace
 
 at::Tensor Linear::operator()(const at::Tensor& x) const { return at::linear(x, weight, bias); }
@@ -141,6 +140,7 @@ at::Tensor Norm::operator()(const at::Tensor& x) const {
 
 Builder Builder::child(const std::string& name) const {
   Builder below = *this;
+  if (given_) return below;
   below.module_ = module_->register_module(name, std::make_shared<torch::nn::Module>());
   below.path_ = path_ + name + ".";
   return below;
@@ -148,6 +148,10 @@ Builder Builder::child(const std::string& name) const {
 
 Linear Builder::linear(const std::string& name, int64_t outputs, int64_t inputs, Initial initial,
                        bool has_bias) const {
+  if (given_) {
+    at::Tensor weight = given_->take();
+    return {std::move(weight), has_bias ? given_->take() : at::Tensor()};
+  }
   const Builder own = child(name);
   const at::TensorOptions on_host = options_.device(at::kCPU);
   at::Tensor weight = at::empty({outputs, inputs}, on_host);
@@ -161,6 +165,10 @@ Linear Builder::linear(const std::string& name, int64_t outputs, int64_t inputs,
 }
 
 Norm Builder::norm(const std::string& name, int64_t width) const {
+  if (given_) {
+    at::Tensor weight = given_->take();
+    return {std::move(weight), given_->take()};
+  }
   const Builder own = child(name);
   return {own.module_->register_parameter("weight", at::ones({width}, options_)),
           own.module_->register_parameter("bias", at::zeros({width}, options_))};
@@ -204,112 +212,211 @@ at::Tensor Transition::operator()(const at::Tensor& x, const at::Tensor& mask) c
   return down(at::relu(up(norm(x)))) * mask.unsqueeze(-1);
 }
 
-Typed<Rows> OuterProductMean::operator()(const Typed<Columns>& m, const at::Tensor& mask,
-                                         const Places& places) const {
-  const layout::Range own = places.own_residues();
-  const at::Tensor own_mask = mask.narrow(2, own.begin, own.size());
-  const at::Tensor x = norm(m.value()), there = own_mask.unsqueeze(-1);
-  const Typed<Columns> mine(b(x) * there);
-  const at::Tensor right = gather(mine, places.axis, places.residues).value().flatten(2);
-  const at::Tensor left = (a(x) * there).permute({0, 2, 3, 1});
-  const int64_t batch = x.size(0), width = a.weight.size(0), length = mask.size(2);
-  const auto products = [this, batch, width, length](const at::Tensor& rows,
+at::Tensor OuterProductMean::operator()(const at::Tensor& left, const Typed<Full>& right,
+                                        const at::Tensor& mask, layout::Range rows) const {
+  const int64_t batch = left.size(0), width = a.weight.size(0), length = mask.size(2);
+  const auto products = [this, batch, width, length](const at::Tensor& some,
                                                      const at::Tensor& columns) {
-    return out(at::matmul(rows.flatten(1, 2), columns)
-                   .view({batch, rows.size(1), width, length, width})
+    return out(at::matmul(some.flatten(1, 2), columns)
+                   .view({batch, some.size(1), width, length, width})
                    .permute({0, 1, 3, 2, 4})
-                   .reshape({batch, rows.size(1), length, width * width}));
+                   .reshape({batch, some.size(1), length, width * width}));
   };
-  const int64_t row_bytes = 2 * batch * length * width * width * x.element_size();
-  const at::Tensor product = by_chunks<1>(products, {chunk_bytes, row_bytes}, {left}, right);
+  const int64_t row_bytes = 2 * batch * length * width * width * left.element_size();
+  const at::Tensor product = by_chunks<1>(products, {chunk_bytes, row_bytes},
+                                          {left.permute({0, 2, 3, 1})}, right.value().flatten(2));
+  const at::Tensor own_mask = mask.narrow(2, rows.begin, rows.size());
   const at::Tensor sequences = at::matmul(own_mask.transpose(1, 2), mask) + kNormEpsilon;
-  return Typed<Rows>(product / sequences.unsqueeze(-1));
+  return product / sequences.unsqueeze(-1);
 }
 
-Typed<Rows> TriangleMultiplication::operator()(const Typed<Rows>& z, const at::Tensor& mask,
-                                               const Places& places) const {
-  const at::Tensor x = norm_in(z.value()), there = mask.unsqueeze(-1);
-  const auto edges = [&](const Linear& project, const Linear& gated) {
-    return Typed<Rows>(there * at::sigmoid(gated(x)) * project(x));
-  };
-  const Typed<Rows> product =
-      triangle_product(edges(a, a_gate), edges(b, b_gate),
-                       is_outgoing ? Edges::kOutgoing : Edges::kIncoming, places);
-  return Typed<Rows>(at::sigmoid(gate(x)) * out(norm_out(product.value())));
-}
-
-Typed<Rows> TriangleAttention::operator()(const Typed<Rows>& z, const at::Tensor& mask,
-                                          const Places& places) const {
-  const Typed<Rows> x = apply(norm, z);
-  return attention(x, gather(apply(bias, x), places.axis, places.residues), mask);
-}
-
-Block::Block(const Builder& builder, const Widths& widths) : widths_(widths) {
+Block::Block(const Builder& builder, const Widths& widths) {
   const int64_t c = widths.pair, m = widths.msa();
   if (widths.has_msa) {
-    const Builder row = builder.child("msa_att_row");
-    row_ = {row.norm("layer_norm_m", m), row.norm("layer_norm_z", c),
-            row.linear("linear_z", 2 * widths.heads, c, Initial::kNormal, false),
-            attention_of(row.child("mha"), widths, 2)};
-    const Builder column = builder.child("msa_att_col").child("_msa_att");
-    column_ = {column.norm("layer_norm_m", m), attention_of(column.child("mha"), widths, 2)};
-    msa_transition_ = transition_of(builder.child("msa_transition"), m);
-    const Builder outer = builder.child("outer_product_mean");
-    outer_ = {widths.chunk_bytes, outer.norm("layer_norm", m),
-              outer.linear("linear_1", widths.head(), m),
-              outer.linear("linear_2", widths.head(), m),
-              outer.linear("linear_out", c, widths.head() * widths.head(), Initial::kZero)};
+    const Builder by_row = builder.child("msa_att_row");
+    row = {by_row.norm("layer_norm_m", m), by_row.norm("layer_norm_z", c),
+           by_row.linear("linear_z", 2 * widths.heads, c, Initial::kNormal, false),
+           attention_of(by_row.child("mha"), widths, 2)};
+    const Builder by_column = builder.child("msa_att_col").child("_msa_att");
+    column = {by_column.norm("layer_norm_m", m), attention_of(by_column.child("mha"), widths, 2)};
+    msa_transition = transition_of(builder.child("msa_transition"), m);
+    const Builder mean = builder.child("outer_product_mean");
+    outer = {widths.chunk_bytes, mean.norm("layer_norm", m),
+             mean.linear("linear_1", widths.head(), m), mean.linear("linear_2", widths.head(), m),
+             mean.linear("linear_out", c, widths.head() * widths.head(), Initial::kZero)};
   }
   const Builder pairs = builder.child("pair_stack");
-  outgoing_ = multiplication_of(pairs.child("tri_mul_out"), c, true);
-  incoming_ = multiplication_of(pairs.child("tri_mul_in"), c, false);
+  outgoing = multiplication_of(pairs.child("tri_mul_out"), c, true);
+  incoming = multiplication_of(pairs.child("tri_mul_in"), c, false);
   if (widths.has_attention) {
-    start_ = triangle_attention_of(pairs.child("tri_att_start"), widths);
-    end_ = triangle_attention_of(pairs.child("tri_att_end"), widths);
+    start = triangle_attention_of(pairs.child("tri_att_start"), widths);
+    end = triangle_attention_of(pairs.child("tri_att_end"), widths);
   }
-  pair_transition_ = transition_of(pairs.child("pair_transition"), c);
+  pair_transition = transition_of(pairs.child("pair_transition"), c);
 }
 
-layers::Flow Block::operator()(layers::Flow flow, const Masks& masks, const Dropout& dropout,
-                               const Places& places) const {
-  Typed<Rows> z(flow.back());
-  if (!widths_.has_msa) return {update_pairs(std::move(z), masks.pair, dropout, places).value()};
-  const Typed<Columns> m = update_msa(Typed<Rows>(flow[0]), z, masks, dropout, places);
-  z = z + outer_(m, masks.msa, places);
-  const Typed<Rows> by_sequence = reshard_to<1>(m, places.axis, places.residues, places.sequences);
-  return {by_sequence.value(), update_pairs(std::move(z), masks.pair, dropout, places).value()};
-}
+namespace {
 
-Typed<Columns> Block::update_msa(Typed<Rows> m, const Typed<Rows>& z, const Masks& masks,
-                                 const Dropout& dropout, const Places& places) const {
-  const Typed<Full> bias =
-      gather(apply(row_.bias, apply(row_.norm_z, z)), places.axis, places.residues);
-  const at::Tensor row_mask = own_rows(masks.msa, places.own_sequences());
-  m = add_dropped(m, row_.attention(apply(row_.norm_m, m), bias, row_mask), kRow,
-                  kMsaShare * dropout.probability, dropout);
-  const Typed<Rows> residues =
-      transposed(reshard_to<2>(m, places.axis, places.sequences, places.residues));
-  const at::Tensor mask = own_rows(masks.msa.transpose(1, 2), places.own_residues());
-  const Typed<Rows> attended = residues + column_.attention(apply(column_.norm, residues), mask);
-  return transposed(attended + apply(msa_transition_, attended, mask));
-}
+/// One pass through a block. Each block of rows is computed alone; between two operations tensors have all
+/// rows of this rank.
+class BlockPass {
+ public:
+  BlockPass(const std::vector<Block>& blocks, const BlockInputs& inputs)
+      : blocks_(blocks),
+        in_(inputs),
+        axis_(inputs.places.axis),
+        residues_(own_blocks(axis_, inputs.places.residues)) {}
 
-Typed<Rows> Block::update_pairs(Typed<Rows> z, const at::Tensor& pairs, const Dropout& dropout,
-                                const Places& places) const {
-  const layout::Range own = places.own_residues();
-  const at::Tensor mask = own_rows(pairs, own);
-  const double probability = dropout.probability;
-  z = add_dropped(z, outgoing_(z, mask, places), kOutgoing, probability, dropout);
-  z = add_dropped(z, incoming_(z, mask, places), kIncoming, probability, dropout);
-  if (widths_.has_attention) {
-    z = add_dropped(z, start_(z, mask, places), kStart, probability, dropout);
-    Typed<Rows> turned =
-        transposed(reshard_to<2>(z, places.axis, places.residues, places.residues));
-    turned = add_dropped(turned, end_(turned, own_rows(pairs.transpose(1, 2), own), places), kEnd,
-                         probability, dropout);
-    z = reshard_to<1>(transposed(turned), places.axis, places.residues, places.residues);
+  layers::Flow run(layers::Flow flow) const {
+    Typed<Rows> z(flow.back());
+    if (!in_.widths.has_msa) return {update_pairs(std::move(z)).value()};
+    const Places& places = in_.places;
+    const Typed<Columns> m = update_msa(Typed<Rows>(flow[0]), z);
+    z = z + outer_product(m);
+    const Typed<Rows> by_sequence = reshard_to<1>(m, axis_, places.residues, places.sequences);
+    return {by_sequence.value(), update_pairs(std::move(z)).value()};
   }
-  return z + apply(pair_transition_, z, mask);
+
+ private:
+  /// operation(part, rows, i) of each block i of rows, with its parameters.
+  template <class Part, class Operation>
+  Typed<Rows> by_block(Part Block::*part, const Typed<Rows>& x, const RowBlocks& blocks,
+                       const Operation& operation) const {
+    std::vector<at::Tensor> rows = split(x, blocks);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows[i] = operation(blocks_[i].*part, Typed<Rows>(rows[i]), i);
+    }
+    return join<1>(std::move(rows), blocks);
+  }
+
+  /// The rows of a mask that block i reads.
+  static at::Tensor rows_of(const at::Tensor& mask, const RowBlocks& blocks, size_t i) {
+    return own_rows(mask, blocks.ranges[i]);
+  }
+
+  /// m by residue, after algorithms 7 to 9.
+  Typed<Columns> update_msa(Typed<Rows> m, const Typed<Rows>& z) const {
+    const Places& places = in_.places;
+    const RowBlocks sequences = own_blocks(axis_, places.sequences);
+    const Typed<Rows> projected =
+        by_block(&Block::row, z, residues_, [](const RowAttention& row, const auto& x, size_t) {
+          return row.bias(row.norm_z(x.value()));
+        });
+    const std::vector<Typed<Full>> biases = gather_for_blocks(projected, axis_, places.residues);
+    m = add_dropped(
+        m,
+        by_block(
+            &Block::row, m, sequences,
+            [&](const RowAttention& row, const auto& x, size_t i) {
+              const Typed<Rows> normed(row.norm_m(x.value()));
+              return row.attention(normed, biases[i], rows_of(in_.masks.msa, sequences, i)).value();
+            }),
+        kRow, kMsaShare * in_.dropout.probability, in_.dropout);
+    return transposed(
+        update_columns(transposed(reshard_to<2>(m, axis_, places.sequences, places.residues))));
+  }
+
+  /// Algorithms 8 and 9 of residues.
+  Typed<Rows> update_columns(const Typed<Rows>& residues) const {
+    const at::Tensor msa = in_.masks.msa.transpose(1, 2);
+    const Typed<Rows> attended =
+        residues + by_block(&Block::column, residues, residues_,
+                            [&](const ColumnAttention& column, const auto& x, size_t i) {
+                              const Typed<Rows> normed(column.norm(x.value()));
+                              return column.attention(normed, rows_of(msa, residues_, i)).value();
+                            });
+    return attended + by_block(&Block::msa_transition, attended, residues_,
+                               [&](const Transition& transition, const auto& x, size_t i) {
+                                 return transition(x.value(), rows_of(msa, residues_, i));
+                               });
+  }
+
+  Typed<Rows> outer_product(const Typed<Columns>& m) const {
+    const at::Tensor& mask = in_.masks.msa;
+    std::vector<at::Tensor> rows = split(m, residues_), left = rows, right = rows;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const OuterProductMean& outer = blocks_[i].outer;
+      const layout::Range range = residues_.ranges[i];
+      const at::Tensor x = outer.norm(rows[i]);
+      const at::Tensor there = mask.narrow(2, range.begin, range.size()).unsqueeze(-1);
+      right[i] = outer.b(x) * there;
+      left[i] = outer.a(x) * there;
+    }
+    const auto all = gather_for_blocks(join<2>(right, residues_), axis_, in_.places.residues);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows[i] = blocks_[i].outer(left[i], all[i], mask, residues_.ranges[i]);
+    }
+    return join<1>(std::move(rows), residues_);
+  }
+
+  Typed<Rows> multiply(TriangleMultiplication Block::*part, const Typed<Rows>& z) const {
+    std::vector<at::Tensor> x = split(z, residues_), a = x, b = x;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const TriangleMultiplication& one = blocks_[i].*part;
+      x[i] = one.norm_in(x[i]);
+      const at::Tensor there = rows_of(in_.masks.pair, residues_, i).unsqueeze(-1);
+      const auto edges = [&](const Linear& project, const Linear& gated) {
+        return there * at::sigmoid(gated(x[i])) * project(x[i]);
+      };
+      b[i] = edges(one.b, one.b_gate);
+      a[i] = edges(one.a, one.a_gate);
+    }
+    const Edges edges = (blocks_[0].*part).is_outgoing ? Edges::kOutgoing : Edges::kIncoming;
+    const Typed<Rows> product =
+        triangle_product(join<1>(a, residues_), join<1>(b, residues_), edges, in_.places);
+    return by_block(part, product, residues_,
+                    [&](const TriangleMultiplication& one, const auto& p, size_t i) {
+                      return at::sigmoid(one.gate(x[i])) * one.out(one.norm_out(p.value()));
+                    });
+  }
+
+  Typed<Rows> attend(TriangleAttention Block::*part, const Typed<Rows>& z,
+                     const at::Tensor& pairs) const {
+    std::vector<at::Tensor> x = split(z, residues_), projected = x;
+    for (size_t i = 0; i < x.size(); ++i) {
+      x[i] = (blocks_[i].*part).norm(x[i]);
+      projected[i] = (blocks_[i].*part).bias(x[i]);
+    }
+    const auto biases =
+        gather_for_blocks(join<1>(projected, residues_), axis_, in_.places.residues);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const at::Tensor mask = rows_of(pairs, residues_, i);
+      x[i] = (blocks_[i].*part).attention(Typed<Rows>(x[i]), biases[i], mask).value();
+    }
+    return join<1>(std::move(x), residues_);
+  }
+
+  Typed<Rows> update_pairs(Typed<Rows> z) const {
+    const at::Tensor& pairs = in_.masks.pair;
+    const Extents& residues = in_.places.residues;
+    const auto add = [&](const Typed<Rows>& x, const Typed<Rows>& update, Place place) {
+      return add_dropped(x, update, place, in_.dropout.probability, in_.dropout);
+    };
+    z = add(z, multiply(&Block::outgoing, z), kOutgoing);
+    z = add(z, multiply(&Block::incoming, z), kIncoming);
+    if (in_.widths.has_attention) {
+      z = add(z, attend(&Block::start, z, pairs), kStart);
+      Typed<Rows> turned = transposed(reshard_to<2>(z, axis_, residues, residues));
+      turned = add(turned, attend(&Block::end, turned, pairs.transpose(1, 2)), kEnd);
+      z = reshard_to<1>(transposed(turned), axis_, residues, residues);
+    }
+    return z + by_block(&Block::pair_transition, z, residues_,
+                        [&](const Transition& transition, const auto& x, size_t i) {
+                          return transition(x.value(), rows_of(pairs, residues_, i));
+                        });
+  }
+
+  const std::vector<Block>& blocks_;
+  const BlockInputs& in_;
+  const Axis& axis_;
+  RowBlocks residues_;
+};
+
+}  // namespace
+
+layers::Flow run_block(const std::vector<Block>& blocks, layers::Flow flow,
+                       const BlockInputs& inputs) {
+  return BlockPass(blocks, inputs).run(std::move(flow));
 }
 
 }  // namespace hanji::models::evoformer

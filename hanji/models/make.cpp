@@ -62,7 +62,7 @@ std::shared_ptr<layers::Model> evoformer(const plan::Config& config, const MakeO
                          .seed = static_cast<uint64_t>(config.train.seed),
                          .dtype = options.kernels.precision,
                          .device = options.device,
-                         .axis = options.axis,
+                         .axis = options.axis.in_blocks(static_cast<int>(config.train.cuts.tokens)),
                          .triangle = config.parallel.triangle,
                          .chunk_bytes = model.chunk_bytes});
 }

@@ -236,16 +236,25 @@ BadConfigs cuts() {
        {},
        {"run.toml:4:1: mesh.tp is 2, but model.preset = resnet18 is not cut by tp; remove "
         "mesh.tp, or set a preset of nano, char, baby, gpt2"}},
-      {"pairs cut among ranks that cut states, for stable bits",
+      {"pairs cut among ranks without blocks, in a ring, for stable bits and a server",
        "[model]\npreset = \"evoformer-tiny\"\n[data]\nsequences = 4\n[train]\nbits = "
-       "\"stable\"\n[parallel]\ndata = \"zero1\"\n[mesh]\naxial = 5\n",
+       "\"stable\"\n[parallel]\ndata = \"server\"\ntriangle = \"ring\"\n[mesh]\naxial = 5\n",
        {},
-       {"run.toml:6:1: mesh.axial = 5 adds gradients of rows by rank, but train.bits is stable; "
-        "set train.bits = \"run\", or remove mesh.axial",
-        "run.toml:8:1: mesh.axial = 5 has all parameters on every rank, but parallel.data is "
-        "zero1; set parallel.data = \"ddp\"",
-        "run.toml:10:1: mesh.axial is 5, but a rank has whole sequences and data.sequences is 4; "
+       {"run.toml:6:1: mesh.axial = 5 with train.bits = stable computes rows in 5 blocks or more, "
+        "but train.cuts.tokens is 1; set train.cuts.tokens = 5 or more, or train.bits = \"run\"",
+        "run.toml:8:1: mesh.axial = 5 adds up terms of all ranks, but parallel.data = server "
+        "serves workers; set parallel.data = \"ddp\", \"zero1\", \"zero2\", \"zero3\" or \"hsdp\"",
+        "run.toml:9:1: mesh.axial = 5 with train.bits = stable multiplies each channel whole, as "
+        "one rank does, but parallel.triangle = ring sums over the rows of each rank by itself; "
+        "set parallel.triangle = \"channels\", or train.bits = \"run\"",
+        "run.toml:11:1: mesh.axial is 5, but a rank has whole sequences and data.sequences is 4; "
         "set mesh.axial = 4 or less"}},
+      {"blocks of rows that some lack",
+       "[model]\npreset = \"evoformer-tiny\"\n[data]\nsequences = 4\n[train]\nbits = "
+       "\"stable\"\n[train.cuts]\ntokens = 5\n",
+       {},
+       {"run.toml:8:1: train.cuts.tokens is 5, but a block has whole sequences and data.sequences "
+        "is 4; set train.cuts.tokens = 4 or less"}},
       {"experts",
        "[mesh]\nep = 2\n",
        {},

@@ -392,7 +392,8 @@ void add_group(const Prediction& group, bool first, int64_t times, Prediction& s
   if (first) sum.collectives_per_step = group.collectives_per_step;
 }
 
-/// Every rank of cp or axial has a term of each gradient and loss, as if it were a data coordinate.
+/// Every rank of cp or axial has a term of each gradient and loss, as if it were a data coordinate; but in
+/// stable, where layers add them up.
 StepFacts summed_over_terms(StepFacts facts) {
   std::vector<DataShare> each;
   for (const DataShare& share : facts.shares) each.insert(each.end(), facts.terms, share);
@@ -521,7 +522,9 @@ Prediction calls_of_peers(const StepFacts& facts, const DataShare& share) {
 std::vector<GradientCall> predict_communication(const StepFacts& facts, Prediction& prediction) {
   const auto peers = facts.ranks / std::ssize(facts.shares);
   Prediction in_coordinates, between;
-  auto gradients = add_data_groups(summed_over_terms(facts), peers / facts.terms, between);
+  auto gradients = facts.stable_grain == 0
+                       ? add_data_groups(summed_over_terms(facts), peers / facts.terms, between)
+                       : add_data_groups(facts, peers, between);
   for (size_t i = 0; peers > 1 && i < facts.shares.size(); ++i) {
     const Prediction one = calls_of_peers(facts, facts.shares[i]);
     add_group(one, i == 0, 1, in_coordinates);

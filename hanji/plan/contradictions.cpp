@@ -161,12 +161,10 @@ void check_bits(const Config& c, Found& found) {
   }
 }
 
-bool is_cut_by(const ModelFamily& family, std::string_view axis) {
-  return std::ranges::find(family.cut_axes, axis) != family.cut_axes.end();
-}
-
-/// Blocks that a mesh may cut: of features, or of tokens.
-void check_blocks(const Config& c, std::string_view key, int64_t blocks, Found& found) {
+/// Blocks that a mesh may cut: of features, or of tokens, which rows of pairs are too. `axes`: one of them cuts
+/// models that are computed so.
+void check_blocks(const Config& c, std::string_view key, int64_t blocks,
+                  std::initializer_list<std::string_view> axes, Found& found) {
   if (blocks == 1) return;
   const auto refuse = [&](std::string_view other, const std::string& why, std::string suggestion) {
     found.push_back(
@@ -177,7 +175,8 @@ void check_blocks(const Config& c, std::string_view key, int64_t blocks, Found& 
            fmt::format("train.bits = {} computes whole products", name_of(c.train.bits)),
            fmt::format("set train.bits = \"stable\", or remove {}", key));
   }
-  if (!is_cut_by(family_of(c.model), "tp")) {
+  const auto is_cut = [&](std::string_view axis) { return is_cut_by(family_of(c.model), axis); };
+  if (std::ranges::none_of(axes, is_cut)) {
     refuse("model.preset",
            fmt::format("model.preset = {} is not computed in blocks", c.model.preset),
            fmt::format("remove {}", key));
@@ -186,8 +185,8 @@ void check_blocks(const Config& c, std::string_view key, int64_t blocks, Found& 
 
 void check_cuts(const Config& c, Found& found) {
   const auto [features, tokens] = c.train.cuts;
-  check_blocks(c, "train.cuts.features", features, found);
-  check_blocks(c, "train.cuts.tokens", tokens, found);
+  check_blocks(c, "train.cuts.features", features, {"tp"}, found);
+  check_blocks(c, "train.cuts.tokens", tokens, {"tp", "axial"}, found);
   if (features > 1 && c.parallel.moves == Moves::kWeights) {
     found.push_back({{"train.cuts.features", "parallel.moves"},
                      fmt::format("train.cuts.features is {}, but parallel.moves = weights sums the "
@@ -202,7 +201,14 @@ void check_cuts(const Config& c, Found& found) {
                                  tokens, c.train.grain),
                      "set train.grain = 1, or remove train.cuts.tokens"});
   }
-  if (const int64_t block = resolved(c.model).block; tokens > 1 && tokens > block) {
+  if (tokens > 1 && is_cut_by(family_of(c.model), "axial")) {
+    const ModelParts parts = family_of(c.model).parts(c);
+    if (tokens <= parts.count) return;
+    found.push_back({{"train.cuts.tokens", parts.key},
+                     fmt::format("train.cuts.tokens is {}, but a block has whole {} and {} is {}",
+                                 tokens, parts.name, parts.key, parts.count),
+                     fmt::format("set train.cuts.tokens = {} or less", parts.count)});
+  } else if (const int64_t block = resolved(c.model).block; tokens > 1 && tokens > block) {
     found.push_back(
         {{"train.cuts.tokens", "model.block"},
          fmt::format("train.cuts.tokens is {}, but a sample has {} tokens", tokens, block),
@@ -365,42 +371,6 @@ void check_cut_model(const Config& c, Found& found) {
   }
 }
 
-/// What a model whose pairs "axial" cuts is not trained with.
-void check_axial(const Config& c, Found& found) {
-  if (c.parallel.triangle != TriangleWay::kChannels && c.mesh.axial == 1) {
-    found.push_back({{"parallel.triangle", "mesh.axial"},
-                     fmt::format("parallel.triangle = {} is how the ranks of mesh.axial multiply, "
-                                 "which is 1",
-                                 name_of(c.parallel.triangle)),
-                     "set mesh.axial, or remove parallel.triangle"});
-  }
-  if (c.mesh.axial == 1 || !is_cut_by(family_of(c.model), "axial")) return;
-  const auto refuse = [&](std::string_view key, std::string_view why, std::string suggestion) {
-    found.push_back({{key, "mesh.axial"},
-                     fmt::format("mesh.axial = {} {}", c.mesh.axial, why),
-                     std::move(suggestion)});
-  };
-  if (c.train.bits == Bits::kStable) {
-    refuse("train.bits", "adds gradients of rows by rank, but train.bits is stable",
-           "set train.bits = \"run\", or remove mesh.axial");
-  }
-  if (c.parallel.data != Sharding::kReplicas) {
-    refuse("parallel.data",
-           fmt::format("has all parameters on every rank, but parallel.data is {}",
-                       name_of(c.parallel.data)),
-           "set parallel.data = \"ddp\"");
-  }
-  if (c.compute.device == Device::kCuda) {
-    refuse("compute.device", "cuts pairs on CPUs, but compute.device is cuda",
-           "set compute.device = \"cpu\"");
-  } else if (engine_of(c) != Engine::kShm) {
-    refuse(
-        "comm.engine",
-        fmt::format("needs ranks that share memory, but comm.engine is {}", name_of(c.comm.engine)),
-        "set comm.engine = \"shm\"");
-  }
-}
-
 /// One degree to change, or else the ranks, so that the degrees' product divides them, or is them
 /// where none is open. Nothing of degrees that no ranks serve.
 std::string degree_to_change(const Config& c, int64_t ranks, int64_t product) {
@@ -557,6 +527,10 @@ void check_algorithms(const Config& c, Found& found) {
 }
 
 }  // namespace
+
+bool is_cut_by(const ModelFamily& family, std::string_view axis) {
+  return std::ranges::find(family.cut_axes, axis) != family.cut_axes.end();
+}
 
 cost::NamedAlgorithms named_algorithms(const CommConfig& comm) {
   cost::NamedAlgorithms named;

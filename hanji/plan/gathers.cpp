@@ -182,7 +182,7 @@ int64_t gathered_bytes(const Plan& plan, Reshard reshard) {
   for (int rank = 0; rank < plan.ranks; ++rank) {
     const ShardPlan shards = *shards_of(plan, rank);
     const Gathers gathers = gathers_of(plan, rank, compute_actions(plan, rank), reshard);
-    const int own = shard_of(plan, rank);
+    const int own = shard_index(plan, rank);
     for (size_t i = 0; i < shards.units.size(); ++i) {
       const int64_t others = shards.units[i].flat.count - shards.units[i].shards[own].size();
       bytes += gathers.times[i] * others * shards.element_bytes;

@@ -22,9 +22,6 @@
 namespace hanji::plan {
 namespace {
 
-/// What a plan may take of the memory that is free: the rest is for libtorch and the page cache.
-constexpr double kUsableMemory = 0.8;
-
 int64_t or_else(int64_t value, int64_t otherwise) { return value == kAuto ? otherwise : value; }
 
 int64_t bytes_of_moments(const std::vector<MemoryLine>& lines) {
@@ -282,6 +279,9 @@ void Planner::resolve_config() {
   // The model was counted so, unless the configuration says otherwise.
   if (c.mesh.cp > 1) c.parallel.context = context_way(c);
   if (c.mesh.tp > 1 && c.parallel.moves == Moves::kAuto) c.parallel.moves = Moves::kActivations;
+  if (c.mesh.axial > 1 && c.parallel.triangle == TriangleWay::kAuto) {
+    c.parallel.triangle = TriangleWay::kChannels;
+  }
   if (cuts_parameters(c.parallel.data)) c.parallel.reshard = reshard_of(plan_);
   c.train.micro_batch = plan_.micro_batch;
   c.pipeline.micro_batches = plan_.mesh.degree("pp") == 1 ? kAuto : most_micro_batches(plan_);

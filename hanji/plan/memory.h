@@ -9,6 +9,9 @@
 
 namespace hanji::plan {
 
+/// What a plan may take of the memory that is free: the rest is for libtorch and the page cache.
+inline constexpr double kUsableMemory = 0.8;
+
 /// Of a parameter, of its gradient and of each of its moments: bf16 keeps them in float32.
 constexpr int64_t parameter_bytes(Precision precision) {
   return precision == Precision::kFloat64 ? 8 : 4;

@@ -41,4 +41,28 @@ std::optional<ComparedMoves> compare_moves(const Plan& plan) {
       cost::cost_of(Moved::kWeights, std::move(weights), degree, bytes, seconds_of)};
 }
 
+std::optional<std::vector<cost::TriangleCost>> compare_triangles(const Plan& plan) {
+  const Config& config = plan.config;
+  const int degree = plan.mesh.degree("axial");
+  if (degree == 1 || config.train.bits == Bits::kStable) return std::nullopt;
+  const ModelConfig model = resolved(config.model);
+  const layout::AxialBlock block{.residues = config.data.residues,
+                                 .sequences = 0,
+                                 .width = model.width * plan.micro_batch,
+                                 .heads = model.heads,
+                                 .ranks = degree};
+  return cost::compare_triangles(block, parameter_bytes(plan.kernels.precision),
+                                 cost::seconds_on_host(plan.rates, degree));
+}
+
+TriangleWay cheapest_triangle(const Plan& plan, const std::vector<cost::TriangleCost>& triangles,
+                              int64_t available_bytes) {
+  const auto usable =
+      static_cast<int64_t>(kUsableMemory * static_cast<double>(available_bytes)) / plan.ranks;
+  const int64_t kept_at_once =
+      plan.config.compute.recompute ? 1 : resolved(plan.config.model).layers;
+  return cost::cheapest_triangle(triangles, kept_at_once,
+                                 usable - plan.predicted.peak_bytes_per_rank);
+}
+
 }  // namespace hanji::plan

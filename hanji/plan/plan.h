@@ -78,10 +78,14 @@ schedule::ActionList step_actions(const Plan& plan, int rank);
 /// The same without unshards and reshards.
 schedule::ActionList compute_actions(const Plan& plan, int rank);
 
+/// Ranks of axial or cp that each have a term of the gradients of their samples, and with them a shard of states;
+/// in stable 1, as their layers add the terms up.
+int ranks_of_terms(const Plan& plan);
+/// By which of the shards of shards_of() a rank has.
+int shard_index(const Plan& plan, int rank);
+
 /// How the states that a rank and others have are cut among them; none where each has all of them.
 std::optional<ShardPlan> shards_of(const Plan& plan, int rank = 0);
-/// Which of its shards `rank` has: over fsdp and cp, the latter fastest.
-int shard_of(const Plan& plan, int rank);
 
 /// The GPUs for ranks, one each.
 struct GpuFacts {

@@ -178,9 +178,15 @@ std::vector<int64_t> gradient_buffers(const Plan& plan) {
 
 int64_t num_gradient_buffers(const Plan& plan) { return std::ranges::max(gradient_buffers(plan)); }
 
-int shard_of(const Plan& plan, int rank) {
-  return plan.mesh.coordinate(rank, "fsdp") * plan.mesh.degree("cp") +
-         plan.mesh.coordinate(rank, "cp");
+int ranks_of_terms(const Plan& plan) {
+  if (plan.config.train.bits == Bits::kStable) return 1;
+  return plan.mesh.degree("cp") * plan.mesh.degree("axial");
+}
+
+int shard_index(const Plan& plan, int rank) {
+  const int terms = ranks_of_terms(plan);
+  const int term = plan.mesh.coordinate(rank, "cp") + plan.mesh.coordinate(rank, "axial");
+  return plan.mesh.coordinate(rank, "fsdp") * terms + (terms == 1 ? 0 : term);
 }
 
 std::optional<ShardPlan> shards_of(const Plan& plan, int rank) {
@@ -188,7 +194,7 @@ std::optional<ShardPlan> shards_of(const Plan& plan, int rank) {
   if (!cuts_states(config.parallel.data)) return std::nullopt;
   ShardPlan shards{.data = config.parallel.data,
                    .groups = plan.mesh.degree("dp"),
-                   .ranks = plan.mesh.degree("fsdp") * plan.mesh.degree("cp"),
+                   .ranks = plan.mesh.degree("fsdp") * ranks_of_terms(plan),
                    .element_bytes = parameter_bytes(plan.kernels.precision)};
   cut_model(facts_of_rank(plan, rank), config.comm.bucket_bytes, shards);
   return shards;

@@ -92,6 +92,12 @@ int64_t flow_bytes(const Plan& plan, const RankStep& step) {
   return received + 2 * largest;
 }
 
+/// Whether `rank` saves what its data coordinate saves, or a part of it: of ranks of terms the first.
+bool saves(const Plan& plan, int rank) {
+  if (ranks_of_terms(plan) > 1 && cuts_states(plan.config.parallel.data)) return true;
+  return plan.mesh.coordinate(rank, "cp") == 0 && plan.mesh.coordinate(rank, "axial") == 0;
+}
+
 /// Elements of what all ranks that cut a model have, which the first one saves.
 int64_t whole_elements(const ModelFacts& model) {
   int64_t elements = 0;
@@ -141,11 +147,9 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
       {"parameters", flat}, {"gradients", part.gradient_buffers * flat}, {"optimizer", moments}};
   const bool is_first = plan.mesh.coordinate(part.rank, "tp") == 0;
   int64_t saved = flat - (is_first ? 0 : whole_elements(model) * element);
-  const bool has_first_term =
-      plan.mesh.coordinate(part.rank, "cp") == 0 && plan.mesh.coordinate(part.rank, "axial") == 0;
-  if (part.data_coordinate != 0 || !has_first_term) saved = 0;
+  if (part.data_coordinate != 0) saved = 0;
   if (const auto shards = shards_of(plan, part.rank)) {
-    const int shard = shard_of(plan, part.rank);
+    const int shard = shard_index(plan, part.rank);
     saved = plan.mesh.coordinate(part.rank, "dp") == 0 ? shard_bytes(*shards, shard) : 0;
     const bool accumulates = micro_batch < part.samples;
     const int64_t grain_buffers = grains.count == 0 ? 0 : part.gradient_buffers;
@@ -181,6 +185,7 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
   const bool adds = samples < part.samples && grains.count == 0;
   const int64_t added = std::max(gradients, std::ranges::max(sizes) * element);
   lines.push_back({"workspace", adds ? workspace + added : std::max(workspace, gradients)});
+  if (!saves(plan, part.rank)) saved = 0;
   const int64_t state = 3 * saved + (part.rank == 0 ? model.buffer_bytes : 0);
   if (state > 0) lines.push_back({"checkpoint copy", std::min(state, most_copied(config.offload))});
   lines.push_back({"data", data_bytes(plan, micro_batch, part)});

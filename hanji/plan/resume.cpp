@@ -70,6 +70,7 @@ void decide_mesh_anew(const LoadedConfig& asked, Config& resumed) {
   if (resumed.mesh.pp == 1) resumed.pipeline = PipelineConfig();
   if (!asked.origins.contains("parallel.moves")) resumed.parallel.moves = Moves::kAuto;
   if (!asked.origins.contains("parallel.context")) resumed.parallel.context = ContextWay::kAuto;
+  if (!asked.origins.contains("parallel.triangle")) resumed.parallel.triangle = TriangleWay::kAuto;
   if (!asked.origins.contains("parallel.reshard")) resumed.parallel.reshard = Reshard::kAuto;
   const bool keeps_shards = cuts_parameters(resumed.parallel.data);
   if (!asked.origins.contains("parallel.share_memory") && !keeps_shards) {
@@ -100,6 +101,7 @@ Config resume_base(Config recorded) {
   recorded.parallel.sequence = false;
   recorded.parallel.moves = Moves::kAuto;
   recorded.parallel.context = ContextWay::kAuto;
+  recorded.parallel.triangle = TriangleWay::kAuto;
   recorded.parallel.reshard = Reshard::kAuto;
   recorded.parallel.share_memory = true;
   recorded.data.workers = recorded.data.prefetch = kAuto;

@@ -348,7 +348,8 @@ std::vector<Key> batch_keys() {
           "any number of ranks, so that mesh.tp up to it changes no bit. Part of the job.")),
       cuts(HANJI_KEY(train.cuts.tokens,
                      "The same of a sample's tokens, over which gradients of norms and biases are "
-                     "summed, so that parallel.sequence changes no bit. Needs train.grain = 1.")),
+                     "summed, so that parallel.sequence changes no bit, and of rows of pairs and "
+                     "sequences, so that mesh.axial changes none. Needs train.grain = 1.")),
   };
 }
 
@@ -476,7 +477,9 @@ std::vector<Key> parallel_keys() {
                             "How ranks of mesh.axial multiply triangles. channels: both operands "
                             "move to parts by channels, so that bytes and memory divide by the "
                             "ranks. ring: parts of one operand pass through all ranks. gather: "
-                            "one operand becomes whole on every rank."))),
+                            "one operand becomes whole on every rank. auto: what takes less time "
+                            "by the rates measured on this machine and fits in memory; with stable "
+                            "channels, which alone keep the order of sums."))),
       rare(choice(HANJI_KEY(parallel.context,
                             "How ranks of mesh.cp compute attention. ulysses: queries, keys and "
                             "values move to parts by heads, and back. ring: keys and values pass "
@@ -500,10 +503,11 @@ std::vector<Key> parallel_keys() {
                          "Ranks of one host over which the matmuls of a layer are sharded, at most "
                          "model.heads and model.kv_heads, with stable also train.cuts.features; "
                          "GPTs on CPUs.")),
-      cut_axis(HANJI_KEY(mesh.axial,
-                         "Ranks of one host over which rows and columns of pairs are sharded, "
-                         "instead of tp: at most data.residues and data.sequences; evoformers on "
-                         "CPUs with parallel.data = ddp.")),
+      cut_axis(
+          HANJI_KEY(mesh.axial,
+                    "Ranks of one host over which rows and columns of pairs are sharded, "
+                    "instead of tp: at most data.residues and data.sequences, with stable also "
+                    "train.cuts.tokens; evoformers on CPUs.")),
   };
 }
 

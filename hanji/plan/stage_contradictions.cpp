@@ -1,4 +1,4 @@
-// What excludes each other of ranks that share out the layers.
+// What excludes each other of ranks that share out the layers, or the rows of pairs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "hanji/plan/internal/contradictions.h"
+#include "hanji/plan/model_family.h"
 #include "hanji/schedule/pipeline_check.h"
 #include "hanji/schedule/pipeline_csv.h"
 
@@ -116,6 +117,52 @@ void check_stages(const Config& config, Found& found) {
   check_limits(config, found);
   check_schedule(config.pipeline, found);
   if (config.pipeline.schedule == PipelineKind::kUser) check_user_schedule(config, found);
+}
+
+void check_axial(const Config& c, Found& found) {
+  const TriangleWay triangle = c.parallel.triangle;
+  if (triangle != TriangleWay::kAuto && c.mesh.axial == 1) {
+    found.push_back({{"parallel.triangle", "mesh.axial"},
+                     fmt::format("parallel.triangle = {} is how the ranks of mesh.axial multiply, "
+                                 "which is 1",
+                                 name_of(triangle)),
+                     "set mesh.axial, or remove parallel.triangle"});
+  }
+  if (c.mesh.axial == 1 || !is_cut_by(family_of(c.model), "axial")) return;
+  const auto refuse = [&](std::string_view key, std::string_view why, std::string suggestion) {
+    found.push_back({{key, "mesh.axial"},
+                     fmt::format("mesh.axial = {} {}", c.mesh.axial, why),
+                     std::move(suggestion)});
+  };
+  if (c.train.bits == Bits::kStable && c.train.cuts.tokens < c.mesh.axial) {
+    refuse(
+        "train.bits",
+        fmt::format("with train.bits = stable computes rows in {} blocks or more, but "
+                    "train.cuts.tokens is {}",
+                    c.mesh.axial, c.train.cuts.tokens),
+        fmt::format("set train.cuts.tokens = {} or more, or train.bits = \"run\"", c.mesh.axial));
+  }
+  const bool by_rows = triangle == TriangleWay::kGather || triangle == TriangleWay::kRing;
+  if (c.train.bits == Bits::kStable && by_rows) {
+    refuse("parallel.triangle",
+           fmt::format("with train.bits = stable multiplies each channel whole, as one rank does, "
+                       "but parallel.triangle = {} sums over the rows of each rank by itself",
+                       name_of(triangle)),
+           "set parallel.triangle = \"channels\", or train.bits = \"run\"");
+  }
+  if (c.parallel.data == Sharding::kServer) {
+    refuse("parallel.data", "adds up terms of all ranks, but parallel.data = server serves workers",
+           "set parallel.data = \"ddp\", \"zero1\", \"zero2\", \"zero3\" or \"hsdp\"");
+  }
+  if (c.compute.device == Device::kCuda) {
+    refuse("compute.device", "cuts pairs on CPUs, but compute.device is cuda",
+           "set compute.device = \"cpu\"");
+  } else if (engine_of(c) != Engine::kShm) {
+    refuse(
+        "comm.engine",
+        fmt::format("needs ranks that share memory, but comm.engine is {}", name_of(c.comm.engine)),
+        "set comm.engine = \"shm\"");
+  }
 }
 
 }  // namespace hanji::plan

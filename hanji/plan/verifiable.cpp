@@ -27,12 +27,16 @@ Status check_verifiable(const Plan& plan) {
         "train.bits = stable and train.cuts.features = {0} or more",
         plan.config.mesh.tp));
   }
-  for (const char* axis : {"cp", "axial"}) {
-    if (plan.mesh.degree(axis) == 1) continue;
+  if (plan.mesh.degree("cp") > 1) {
     return base::unsupported(
-        fmt::format("mesh.{0} adds terms of several ranks, which one process adds in another "
-                    "order; remove mesh.{0}",
-                    axis));
+        "mesh.cp adds terms of several ranks, which one process adds in another order; remove "
+        "mesh.cp");
+  }
+  if (plan.config.mesh.axial > 1 && plan.config.train.bits != Bits::kStable) {
+    return base::unsupported(fmt::format(
+        "mesh.axial = {0} adds terms of several ranks, which one process adds in another order; "
+        "set train.bits = stable and train.cuts.tokens = {0} or more",
+        plan.config.mesh.axial));
   }
   if (const auto shards = shards_of(plan); shards && shards->groups > 1) {
     const bool whole_subtrees = std::has_single_bit(static_cast<unsigned>(shards->ranks));
@@ -61,6 +65,7 @@ Result<Plan> without_axis(const Plan& plan, std::string_view axis) {
   for (const AxisKey& one : kAxisKeys) config.mesh.*one.degree = less.mesh.degree(one.axis);
   config.run.ranks = less.ranks;
   if (axis == "pp") config.pipeline = {};
+  if (axis == "axial") config.parallel.triangle = TriangleWay::kAuto;
   config.train.split.clear();
   config.parallel.sequence &= less.mesh.degree("tp") > 1;
   less.cpus.resize(less.ranks);

@@ -6,6 +6,7 @@
 
 #include "hanji/base/json.h"
 #include "hanji/base/text.h"
+#include "hanji/base/units.h"
 #include "hanji/report/collective_cost.h"
 
 namespace hanji::report {
@@ -67,6 +68,10 @@ std::string layout_square(std::string_view layout, int ranks, double x, double y
   return svg;
 }
 
+std::string_view name_of(layout::TriangleWay way) {
+  return layout::kTriangleWayNames[static_cast<size_t>(way)];
+}
+
 std::string svg_text(double x, double y, std::string_view text) {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", x, y, base::xml_escape(text));
 }
@@ -101,7 +106,21 @@ std::string axial_table(const AxialBlock& block, int64_t element_bytes) {
   return text;
 }
 
-std::string axial_json(const AxialBlock& block, int64_t element_bytes) {
+std::string triangle_table(const std::vector<cost::TriangleCost>& ways) {
+  std::string text =
+      fmt::format("\n{:<14}{:>16}{:>22}{:>22}{:>12}\n", "two triangles", "sent, all ranks",
+                  "kept beside, a rank", "while it runs, a rank", "seconds");
+  for (const cost::TriangleCost& one : ways) {
+    text += fmt::format("{:<14}{:>16}{:>22}{:>22}{:>12}\n", name_of(one.way),
+                        decimal_bytes(one.moved_bytes), decimal_bytes(one.kept_bytes),
+                        decimal_bytes(one.passing_bytes),
+                        one.seconds > 0 ? base::format_seconds(one.seconds) : "not known");
+  }
+  return text;
+}
+
+std::string axial_json(const AxialBlock& block, int64_t element_bytes,
+                       const std::vector<cost::TriangleCost>& ways) {
   base::Json operations = base::Json::array();
   const std::vector<AxialMove> moves = axial_moves(block);
   for (const AxialMove& move : moves) {
@@ -118,8 +137,18 @@ std::string axial_json(const AxialBlock& block, int64_t element_bytes) {
                           {"backward_bytes", move.backward * element_bytes},
                           {"alternatives", std::move(others)}});
   }
+  base::Json triangles = base::Json::array();
+  for (const cost::TriangleCost& one : ways) {
+    triangles.push_back({{"way", name_of(one.way)},
+                         {"moved_bytes", one.moved_bytes},
+                         {"kept_bytes", one.kept_bytes},
+                         {"passing_bytes", one.passing_bytes},
+                         {"seconds", one.seconds}});
+  }
   const auto [forward, backward] = sums_of(moves);
   const base::Json json = {{"operations", std::move(operations)},
+                           {"triangle", name_of(block.triangle)},
+                           {"triangles", std::move(triangles)},
                            {"forward_bytes", forward * element_bytes},
                            {"backward_bytes", backward * element_bytes},
                            {"pair_bytes_per_rank", pair_bytes(block, element_bytes)},

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "hanji/cost/triangle.h"
 #include "hanji/layout/axial_block.h"
 
 namespace hanji::report {
@@ -11,8 +13,13 @@ namespace hanji::report {
 /// those of other ways; then sums and the memory of a rank.
 std::string axial_table(const layout::AxialBlock& block, int64_t element_bytes);
 
-/// The same for programs: one JSON document.
-std::string axial_json(const layout::AxialBlock& block, int64_t element_bytes);
+/// A line for each way to multiply the two triangles of the block: bytes, memory and seconds, where
+/// they are above 0.
+std::string triangle_table(const std::vector<cost::TriangleCost>& ways);
+
+/// The same for programs: one JSON document; `ways` may be empty.
+std::string axial_json(const layout::AxialBlock& block, int64_t element_bytes,
+                       const std::vector<cost::TriangleCost>& ways = {});
 
 /// An SVG of the layouts: a square for each operation before and after it, the parts of ranks in colours.
 std::string axial_svg(const layout::AxialBlock& block, int64_t element_bytes);

@@ -349,8 +349,10 @@ plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload
   CallSink sink;
   const auto degree = static_cast<int>(config.mesh.tp * config.mesh.axial);
   const auto blocks = static_cast<int>(config.train.cuts.features);
+  const auto rows = static_cast<int>(config.train.cuts.tokens);
   // The rank that has most.
-  const int most = config.mesh.axial > 1 ? 0 : layout::largest_part(degree, blocks);
+  const int most = config.mesh.axial > 1 ? (rows > 1 ? layout::largest_part(degree, rows) : 0)
+                                         : layout::largest_part(degree, blocks);
   const models::MakeOptions options{
       .kernels = kernels,
       .classes = dataset.num_ids,

@@ -51,6 +51,8 @@ struct Ranks {
   }
 };
 
+bool is_stable(const plan::Plan& plan) { return plan::stable_grains(plan).count > 0; }
+
 std::optional<comm::Group> peers_on_host(const plan::Plan& plan, const Ranks& ranks) {
   if (!plan.hosts.several()) return ranks.peers;
   const comm::Group readers =
@@ -63,8 +65,10 @@ Ranks divide(const plan::Plan& plan, const comm::Group& group) {
     group.recorder()->set_coordinates(layout::describe_coordinates(plan.mesh, group.rank()));
   if (plan.mesh.num_data_coordinates() == plan.ranks) return {group, group};
   const bool is_axial = plan.mesh.degree("axial") > 1;
-  // Ranks of axial and cp have terms of the loss of their samples, and all terms of all samples add up.
-  const std::vector<int> summed = plan.mesh.gradient_group(group.rank());
+  // In `run`, ranks of axial and cp have terms of the loss of their samples, and all terms of all samples
+  // add up; in `stable` the layers have done so.
+  const std::vector<int> summed = is_stable(plan) ? plan.mesh.data_group(group.rank())
+                                                  : plan.mesh.gradient_group(group.rank());
   Ranks ranks{
       .all = group,
       .data =
@@ -83,8 +87,6 @@ Ranks divide(const plan::Plan& plan, const comm::Group& group) {
   }
   return ranks;
 }
-
-bool is_stable(const plan::Plan& plan) { return plan::stable_grains(plan).count > 0; }
 
 /// Of a pipeline, the layers of this rank's stages; else empty: all.
 std::vector<layout::Range> own_layers(const plan::Plan& plan, const Ranks& ranks) {
@@ -351,6 +353,9 @@ void check_parameters(const Job& job) {
 
 void check_whole_parameters(const Job& job) {
   if (job.cut) parallel::check_same_values(whole_parameters(job), *job.cut);
+  // Else the strategy has compared all ranks.
+  if (job.is_axial && !adds_terms_of_peers(job))
+    parallel::check_same_values(whole_parameters(job), *job.peers);
   job.tied.check_same(job.strategy->state().parameters);
 }
 

@@ -27,7 +27,7 @@ struct Job {
   std::unique_ptr<Strategy> strategy;
   comm::Group group;  ///< Of all ranks.
   comm::Group
-      data;  ///< Whose gradients add up: of each data coordinate one, or all of cp or axial.
+      data;  ///< Whose gradients add up: one of each data coordinate, or all that have terms.
   parallel::Pipeline pipeline;                      ///< Of one stage, if `stages` is empty.
   parallel::TiedParameters tied;                    ///< Of several stages.
   std::vector<parallel::TiedUse> uses = {};         ///< For stable bits: of this rank's layers,
@@ -42,6 +42,10 @@ struct Job {
   std::optional<GrainSums> totals = std::nullopt;   ///< For stable bits: over a step's grains.
   std::optional<parallel::tensor::BlockNorm> block_norm = {};  ///< In blocks, or stable in stages.
 };
+
+/// Whether each of the ranks that see the same samples has a term of their loss and gradients, and is in Job::data
+/// as if it saw samples of its own: those of axial and cp, but in stable, where layers add up their terms.
+inline bool adds_terms_of_peers(const Job& job) { return (job.is_axial || job.context) && !job.totals; }
 
 /// Numbers of each data coordinate that are summed over all ranks in a step: loss, targets, two kinds
 /// of stop, then the model's statistics.

@@ -19,7 +19,7 @@ std::vector<double> values_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-std::string pair_picture(const Job& job, const Dataset& dataset) {
+std::string pair_picture(const Job& job, const Dataset& dataset, int row_blocks) {
   const at::NoGradGuard no_grad;
   layers::Batch batch;
   data::read_validation_batch(*dataset.samples, 1, {0, 1}, batch);
@@ -29,7 +29,7 @@ std::string pair_picture(const Job& job, const Dataset& dataset) {
   job.model->train();
   at::Tensor logits = flow.at(0)[0];
   if (job.is_axial) {
-    const parallel::axial::Axis axis(*job.peers);
+    const auto axis = parallel::axial::Axis(*job.peers).in_blocks(row_blocks);
     logits = axis.gather(logits, 0, parallel::axial::extents_on(axis, logits.size(1)));
   }
   const at::Tensor likely = at::softmax(logits.to(at::kCPU, at::kDouble), -1);

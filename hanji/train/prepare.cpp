@@ -216,11 +216,19 @@ Status add_times(plan::PlanInputs& inputs, const plan::Plan& draft, const Worklo
 
 Status decide_moves(plan::PlanInputs& inputs, const Workload& workload, plan::Plan& draft) {
   draft.rates = inputs.rates;
-  const auto compared = plan::compare_moves(draft);
-  plan::Moves& moves = inputs.config.parallel.moves;
-  if (!compared || moves != plan::Moves::kAuto) return {};
-  moves = compared->cheaper();
-  if (moves == plan::Moves::kActivations) return {};
+  plan::ParallelConfig& parallel = inputs.config.parallel;
+  bool as_counted = true;
+  if (const auto compared = plan::compare_moves(draft);
+      compared && parallel.moves == plan::Moves::kAuto) {
+    parallel.moves = compared->cheaper();
+    as_counted = parallel.moves == plan::Moves::kActivations;
+  }
+  if (const auto ways = plan::compare_triangles(draft);
+      ways && parallel.triangle == plan::TriangleWay::kAuto) {
+    parallel.triangle = plan::cheapest_triangle(draft, *ways, inputs.machine.available_bytes);
+    as_counted = parallel.triangle == plan::TriangleWay::kChannels;
+  }
+  if (as_counted) return {};
   HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(inputs.config, workload));
   HANJI_ASSIGN_OR_RETURN(draft, plan::make_plan(inputs));
   return {};

@@ -50,8 +50,9 @@ Result<plan::Plan> prepare(const plan::Config& config);
 Status add_times(plan::PlanInputs& inputs, const plan::Plan& draft, const Workload& workload,
                  int busy_ranks);
 
-/// Decides parallel.moves by the inputs' rates where it is auto and `draft`, their plan, has the choice.
-/// Where weights move, the model is counted anew and the draft made of it.
+/// Decides parallel.moves and parallel.triangle by the inputs' rates where they are auto and `draft`, their
+/// plan, has the choice. Where that is not how the model was counted, it is counted anew, and the draft made
+/// of it.
 /// Errors  as plan::make_plan() and those of the model.
 Status decide_moves(plan::PlanInputs& inputs, const Workload& workload, plan::Plan& draft);
 

@@ -347,7 +347,8 @@ class RankRun {
   /// As show_sample().
   void show_pairs(const Job& job) {
     if (job.stages || dataset_.samples->num_validation() == 0) return;
-    const std::string svg = pair_picture(job, dataset_);
+    const std::string svg =
+        pair_picture(job, dataset_, static_cast<int>(plan_.config.train.cuts.tokens));
     if (!is_first()) return;
     const std::filesystem::path path = options_.out / "pairs.svg";
     base::throw_if_error(base::write_file_atomic(path, svg));

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "hanji/compute/dropout.h"
 #include "hanji/layers/flow.h"
+#include "hanji/parallel/axial/row_blocks.h"
 #include "hanji/parallel/axial/triangle.h"
 
 /// The parts of an Evoformer, each on the rows that a rank has (parallel/axial). Activations are [B, rows,
@@ -55,6 +57,9 @@ class Builder {
   /// Of the root, which outlives this.
   Builder(torch::nn::Module& root, uint64_t seed, at::TensorOptions options)
       : module_(std::shared_ptr<torch::nn::Module>(), &root), seed_(seed), options_(options) {}
+  /// Registers nothing, and takes these tensors, in the order in which a part registers its parameters.
+  explicit Builder(std::vector<at::Tensor> parameters)
+      : given_(std::make_shared<Given>(Given{std::move(parameters)})) {}
 
   Builder child(const std::string& name) const;
   Linear linear(const std::string& name, int64_t outputs, int64_t inputs,
@@ -63,10 +68,17 @@ class Builder {
   const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
 
  private:
-  std::shared_ptr<torch::nn::Module> module_;
-  uint64_t seed_;
-  at::TensorOptions options_;
+  struct Given {
+    std::vector<at::Tensor> tensors;
+    size_t next = 0;
+    at::Tensor take() { return tensors.at(next++); }
+  };
+
+  std::shared_ptr<torch::nn::Module> module_ = {};
+  uint64_t seed_ = 0;
+  at::TensorOptions options_ = {};
   std::string path_ = {};
+  std::shared_ptr<Given> given_ = {};  ///< Null: it registers.
 };
 
 /// 1 where an element is there, else 0, in the dtype of activations. Whole on every rank.
@@ -118,13 +130,13 @@ struct Transition {
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& mask) const;
 };
 
-/// Algorithm 10: m [B, S, N, 2C] by residue -> [B, N, N, C].
+/// Algorithm 10: m [B, S, rows, 2C] and the projections b of all residues -> [B, rows, N, C].
 struct OuterProductMean {
   int64_t chunk_bytes = 0;
   Norm norm;
   Linear a, b, out;
-  Typed<Rows> operator()(const Typed<Columns>& m, const at::Tensor& mask,
-                         const Places& places) const;
+  at::Tensor operator()(const at::Tensor& left, const Typed<Full>& right, const at::Tensor& mask,
+                        layout::Range rows) const;
 };
 
 /// Algorithms 11 (outgoing) and 12.
@@ -132,7 +144,6 @@ struct TriangleMultiplication {
   bool is_outgoing = true;
   Norm norm_in, norm_out;
   Linear a, a_gate, b, b_gate, gate, out;
-  Typed<Rows> operator()(const Typed<Rows>& z, const at::Tensor& mask, const Places& places) const;
 };
 
 /// Algorithm 13, and of a transposed z algorithm 14.
@@ -140,33 +151,34 @@ struct TriangleAttention {
   Norm norm;
   Linear bias;
   GatedAttention attention;
-  Typed<Rows> operator()(const Typed<Rows>& z, const at::Tensor& mask, const Places& places) const;
+};
+
+/// The parameters of algorithms 7 to 15.
+struct Block {
+  Block(const Builder& builder, const Widths& widths);
+
+  RowAttention row;
+  ColumnAttention column;
+  Transition msa_transition;
+  OuterProductMean outer;
+  TriangleMultiplication outgoing, incoming;
+  TriangleAttention start, end;
+  Transition pair_transition;
+};
+
+/// What algorithms 7 to 15 read besides activations.
+struct BlockInputs {
+  const Widths& widths;
+  const Masks& masks;
+  const Dropout& dropout;
+  const Places& places;
 };
 
 /// Algorithms 7 to 15 in order, each added to what it reads.
-class Block {
- public:
-  Block(const Builder& builder, const Widths& widths);
-
-  /// `flow` has m [B, S, N, 2C] where there are sequences, then z [B, N, N, C]: this rank's rows of both.
-  layers::Flow operator()(layers::Flow flow, const Masks& masks, const Dropout& dropout,
-                          const Places& places) const;
-
- private:
-  /// m by residue, after algorithms 7 to 9.
-  Typed<Columns> update_msa(Typed<Rows> m, const Typed<Rows>& z, const Masks& masks,
-                            const Dropout& dropout, const Places& places) const;
-  Typed<Rows> update_pairs(Typed<Rows> z, const at::Tensor& pairs, const Dropout& dropout,
-                           const Places& places) const;
-
-  Widths widths_;
-  RowAttention row_;
-  ColumnAttention column_;
-  Transition msa_transition_;
-  OuterProductMean outer_;
-  TriangleMultiplication outgoing_, incoming_;
-  TriangleAttention start_, end_;
-  Transition pair_transition_;
-};
+///
+/// Shape   `flow` has m [B, S, N, 2C] where there are sequences, then z [B, N, N, C]: this rank's rows of
+///         both. `blocks`: the same parameters, once for each block of rows of this rank.
+layers::Flow run_block(const std::vector<Block>& blocks, layers::Flow flow,
+                       const BlockInputs& inputs);
 
 }  // namespace hanji::models::evoformer

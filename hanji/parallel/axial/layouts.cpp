@@ -1,11 +1,17 @@
 #include "hanji/parallel/axial/layouts.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hanji/base/status.h"
 #include "hanji/comm/linear_map.h"
 #include "hanji/layout/axial_block.h"
 
 namespace hanji::parallel::axial {
 
 Extents extents_on(const Axis& axis, int64_t size) {
+  if (axis.num_blocks() > 1) return axis.extents_of(size);
   Extents extents;
   for (int rank = 0; rank < axis.degree(); ++rank) {
     extents.push_back(layout::axial_rows(size, rank, axis.degree()));
@@ -15,6 +21,13 @@ Extents extents_on(const Axis& axis, int64_t size) {
 
 Places places_on(const Axis& axis, int64_t residues, int64_t sequences,
                  layout::TriangleWay triangle) {
+  const int64_t fewest = sequences > 0 ? std::min(sequences, residues) : residues;
+  if (axis.num_blocks() > 1 && fewest < axis.num_blocks()) {
+    throw Error(base::invalid_argument(fmt::format(
+        "{} residues and {} sequences in {} blocks of rows: each block has at least one "
+        "of both; take {} blocks or fewer",
+        residues, sequences, axis.num_blocks(), fewest)));
+  }
   return {axis, extents_on(axis, sequences), extents_on(axis, residues), triangle};
 }
 

@@ -25,7 +25,8 @@ using Columns = tensor::Sharded<2>;  ///< Pairs by their second residue; sequenc
 using Channels = tensor::Sharded<3>;
 using Full = tensor::Broadcast;  ///< On every rank; its gradient is a term of the whole one.
 
-/// How the tensors of one model lie on an axis.
+/// How the tensors of one model lie on an axis. On an axis in blocks of rows (Axis::in_blocks) a rank has
+/// whole ones.
 struct Places {
   Axis axis = {};
   Extents sequences = {};
@@ -36,10 +37,11 @@ struct Places {
   layout::Range own_residues() const { return axis.own_range(residues); }
 };
 
-/// Sizes of all ranks, as even as can be, lower ranks first: layout::axial_rows().
+/// Sizes of all ranks: of whole blocks, else as even as can be, lower ranks first (layout::axial_rows()).
 Extents extents_on(const Axis& axis, int64_t size);
 
 /// N residues and S sequences (0: none), cut so.
+/// Errors  throws Error(kInvalidArgument) for fewer of either than blocks.
 Places places_on(const Axis& axis, int64_t residues, int64_t sequences,
                  layout::TriangleWay triangle);
 

@@ -6,6 +6,8 @@
 
 #include <numeric>
 
+#include "hanji/base/status.h"
+
 namespace hanji::parallel::axial {
 namespace {
 
@@ -14,9 +16,10 @@ using layout::TriangleWay;
 at::Tensor channels_first(const at::Tensor& x) { return x.permute({0, 3, 1, 2}); }
 at::Tensor channels_last(const at::Tensor& x) { return x.permute({0, 2, 3, 1}); }
 
-/// Of any number of rows and columns.
+/// Of any number of rows and columns. Contiguous, so that strides, which depend on how many channels are here,
+/// do not choose the kernel.
 at::Tensor local_product(const at::Tensor& a, const at::Tensor& b, Edges edges) {
-  const at::Tensor left = channels_first(a), right = channels_first(b);
+  const at::Tensor left = channels_first(a).contiguous(), right = channels_first(b).contiguous();
   return channels_last(edges == Edges::kOutgoing ? at::matmul(left, right.transpose(-1, -2))
                                                  : at::matmul(left.transpose(-1, -2), right));
 }
@@ -33,7 +36,7 @@ Typed<Rows> by_gathering(const Typed<Rows>& a, const Typed<Rows>& b, Edges edges
 
 Typed<Rows> by_channels(const Typed<Rows>& a, const Typed<Rows>& b, Edges edges,
                         const Places& places) {
-  const Extents channels = extents_on(places.axis, a.value().size(3));
+  const Extents channels = extents_on(places.axis.in_blocks(1), a.value().size(3));
   const at::Tensor both = internal::resharded(at::stack({a.value(), b.value()}),
                                               {2, places.residues}, {4, channels}, places.axis);
   const Typed<Channels> product(local_product(both.select(0, 0), both.select(0, 1), edges));
@@ -158,11 +161,20 @@ struct RingProduct : torch::autograd::Function<RingProduct> {
 
 Typed<Rows> triangle_product(const Typed<Rows>& a, const Typed<Rows>& b, Edges edges,
                              const Places& places) {
+  const bool by_rows =
+      places.triangle == TriangleWay::kGather || places.triangle == TriangleWay::kRing;
+  if (places.axis.num_blocks() > 1 && by_rows) {
+    throw Error(
+        base::unsupported("triangles in blocks of rows are multiplied by channels alone: gather "
+                          "and ring sum over the "
+                          "rows of each rank by itself; set parallel.triangle = \"channels\""));
+  }
   if (places.axis.degree() == 1) {
     return Typed<Rows>(local_product(a.value(), b.value(), edges));
   }
   switch (places.triangle) {
     case TriangleWay::kGather: return by_gathering(a, b, edges, places);
+    case TriangleWay::kAuto:
     case TriangleWay::kChannels: return by_channels(a, b, edges, places);
     case TriangleWay::kRing: break;
   }

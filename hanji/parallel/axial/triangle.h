@@ -14,6 +14,8 @@ enum class Edges : bool { kIncoming, kOutgoing };
 /// Cost    of p ranks and a pair tensor of U elements, all ranks together, forward and about as much
 ///         backward: kGather (p - 1) U, and U of memory on every rank; kRing (p - 1) U, and 2 U / p;
 ///         kChannels 3 (1 - 1 / p) U, and 3 U / p.
+/// Errors  throws Error(kUnsupported) for another way than kChannels on an axis in blocks: each channel is
+///         one product there, as on one rank, and no other way sums so.
 Typed<Rows> triangle_product(const Typed<Rows>& a, const Typed<Rows>& b, Edges edges,
                              const Places& places);
 
