@@ -23,6 +23,8 @@
 #include "hanji/lens/kept_results.h"
 #include "hanji/lens/profile.h"
 #include "hanji/mesh/mesh.h"
+#include "hanji/parallel/axial/gradcheck.h"
+#include "hanji/parallel/axial/triangle.h"
 #include "hanji/parallel/checkpoint_budget.h"
 #include "hanji/parallel/checkpointed.h"
 #include "hanji/parallel/ddp/communication_hook.h"
