@@ -1,4 +1,5 @@
 """`model.preset = evoformer-tiny` and its kin: models of pairs through the same command, files and strategies."""
+import json
 import unittest
 
 from command import CONSTANT, MEGABYTE, STABLE, CommandTest, by
@@ -125,6 +126,19 @@ class Pairs(CommandTest):
         self.assertIn("the file holds another model", done.stderr)
         self.assertIn("is float32 [64] in the file and float32 [32] here", done.stderr)
         self.assertFalse((self.folder / "bad").exists())
+    def test_memory_bytes_and_seconds_of_sizes_that_are_not_here(self):
+        asked = ["plan", "--model", "evoformer-af2", "--residues", 512, "--msa", 128, "--device", "h100-80"]
+        rows = json.loads(self.hanji(*asked, "--ranks", 6, "--recompute", "--json").stdout)["ranks"]
+        self.assertEqual([row["ranks"] for row in rows], [1, 2, 4, 6])
+        for less, more in zip(rows, rows[1:]):
+            self.assertLess(more["channels"]["memory_bytes"], less["channels"]["memory_bytes"])
+            self.assertGreater(more["gather"]["memory_bytes"], more["channels"]["memory_bytes"])
+            self.assertGreater(more["channels"]["sent_bytes"], 0)
+        self.assertGreater(rows[0]["channels"]["seconds"], rows[-1]["channels"]["seconds"])
+        self.assertIn("fits on 1 or more ranks", self.hanji(*asked, "--recompute").stdout)
+        wrong = self.hanji(*asked[:3], "--residues", 8, "--msa", 6, "--ranks", 7, "--mesh", "axial=2", expect=2).stderr
+        for words in ("--mesh means nothing to --residues", "needs a --device", "whole sequences, and there are 6"):
+            self.assertIn(words, " ".join(wrong.split()))
 
     def test_a_run_goes_on_under_another_strategy_to_the_same_bits(self):
         whole = self.small("whole", *STABLE, *CONSTANT, *by("ddp"), "--steps", 4)

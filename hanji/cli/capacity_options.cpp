@@ -52,6 +52,11 @@ void CapacityOptions::add_to(Verb verb) {
       "KIND")
       .one_of({"mixed", "fp32"});
   add("--svg", &svg_, "the bars as a drawing", "FILE");
+  add("--residues", &residues_,
+      "of a sample of a model of pairs: memory, bytes and seconds on 1, 2, 4 ... --ranks that "
+      "share out its rows",
+      "N");
+  add("--msa", &sequences_, "of --residues: sequences of a sample; default: data.sequences", "N");
   add("--global-batch", &global_batch_,
       "of --meshes: samples of a step; default: a micro-batch a rank", "N");
   add("--network", &network_,
@@ -78,8 +83,8 @@ Result<std::optional<plan::MeshConfig>> CapacityOptions::only_mesh(Verb verb) co
   return std::optional(mesh);
 }
 
-Result<plan::NamedModel> CapacityOptions::find_preset(
-    const plan::FactsOptions& options, std::span<const std::string> assignments) const {
+Result<plan::Config> CapacityOptions::preset_config(
+    std::span<const std::string> assignments) const {
   plan::ConfigSources sources;
   sources.overrides = {{"model.preset=" + model_, "--model"}};
   for (const std::string& one : assignments) {
@@ -88,20 +93,71 @@ Result<plan::NamedModel> CapacityOptions::find_preset(
     return base::invalid_argument("--set " + one +
                                   " is of a job; beside --model it takes keys of model and data");
   }
-  if (block_ != 0)
-    sources.overrides.push_back({"model.block=" + std::to_string(block_), "--block"});
-  const plan::LoadedConfig loaded = plan::load_config(sources);
+  const auto set = [&](const char* key, int64_t value, const char* flag) {
+    if (value != 0) sources.overrides.push_back({key + ("=" + std::to_string(value)), flag});
+  };
+  set("model.block", block_, "--block");
+  set("data.residues", residues_, "--residues");
+  set("data.sequences", sequences_, "--msa");
+  plan::LoadedConfig loaded = plan::load_config(sources);
   HANJI_RETURN_IF_ERROR(plan::to_status(loaded.mistakes));
-  const plan::ModelFamily& family = plan::family_of(loaded.config.model);
+  return std::move(loaded.config);
+}
+
+Result<plan::NamedModel> CapacityOptions::find_preset(
+    const plan::FactsOptions& options, std::span<const std::string> assignments) const {
+  HANJI_ASSIGN_OR_RETURN(const plan::Config config, preset_config(assignments));
+  const plan::ModelFamily& family = plan::family_of(config.model);
   if (family.data == plan::DataKind::kOwn) {
     return base::invalid_argument(
         "--model " + model_ +
         " is a program's own; let it write hanji::describe(model, sample) "
         "to a FILE.json, and give that");
   }
-  if (family.facts != nullptr) return plan::find_model(model_, options, loaded.config.model);
-  HANJI_ASSIGN_OR_RETURN(const plan::CountedModel counted, train::count_preset(loaded.config));
+  if (family.facts != nullptr) return plan::find_model(model_, options, config.model);
+  HANJI_ASSIGN_OR_RETURN(const plan::CountedModel counted, train::count_preset(config));
   return plan::named(model_, counted, options.precision);
+}
+
+Result<plan::PairCapacity> CapacityOptions::pair_capacity(
+    Verb verb, std::span<const std::string> assignments) const {
+  std::string wrong;
+  const auto refuse = [&](const std::string& words) {
+    wrong += (wrong.empty() ? "" : "; ") + words;
+  };
+  for (const char* flag :
+       {"--config", "--text", "--tokens", "--mesh", "--steps", "--seed", "--out", "--hosts",
+        "--print-config", "--keys", "--meshes", "--svg", "--states"}) {
+    if (verb.was_given(flag)) refuse(std::string(flag) + " means nothing to --residues");
+  }
+  plan::PairCapacity capacity{.config = {}, .device = {}, .micro_batch = micro_batch_};
+  if (!verb.was_given("--device")) {
+    refuse("--residues needs a --device, such as h100-80 or cpu-64GB");
+  } else if (const auto device = plan::find_device(verb.text_of("--device")); device.ok()) {
+    capacity.device = *device;
+  } else {
+    refuse(device.status().message());
+  }
+  const std::string given = verb.was_given("--ranks") ? verb.text_of("--ranks") : "8";
+  const int ranks = parse_int(given).value_or(0);
+  if (ranks < 1) refuse("--ranks " + given + " is no number of ranks");
+  if (micro_batch_ < 1) refuse("--micro-batch " + std::to_string(micro_batch_) + " is below 1");
+  const auto config = preset_config(assignments);
+  if (!config.ok()) {
+    refuse(config.status().message());
+  } else if (plan::family_of(config->model).data != plan::DataKind::kPairs) {
+    refuse("--model " + model_ + " has no pairs, which --residues are of");
+  } else if (const auto parts = plan::family_of(config->model).parts(*config);
+             ranks > parts.count) {
+    refuse("--ranks " + given + ": a rank has whole " + std::string(parts.name) +
+           ", and there are " + std::to_string(parts.count));
+  }
+  if (!wrong.empty()) return base::invalid_argument(wrong);
+  capacity.config = *config;
+  capacity.config.model = plan::resolved(config->model);
+  capacity.config.compute.recompute = recompute_;
+  capacity.rows = train::count_pairs(capacity.config, ranks);
+  return capacity;
 }
 
 Result<plan::NamedModel> CapacityOptions::find(const plan::FactsOptions& options,

@@ -8,6 +8,7 @@
 #include "hanji/base/status.h"
 #include "hanji/cli/command_line.h"
 #include "hanji/plan/capacity.h"
+#include "hanji/plan/pair_capacity.h"
 
 namespace hanji::cli {
 
@@ -26,6 +27,11 @@ class CapacityOptions {
   /// Errors  invalid_argument for names that are unknown, sizes that contradict each other, and
   ///         flags of a job beside --model, all in one message.
   Result<plan::CapacityQuery> query(Verb verb, std::span<const std::string> assignments) const;
+  /// Whether a model of pairs is asked about by its residues, on ranks that share out its rows.
+  bool pairs() const { return residues_ > 0; }
+  /// That, on 1, 2, 4 ... up to --ranks. Cost: counts one block for each, without its arithmetic. Errors: as query().
+  Result<plan::PairCapacity> pair_capacity(Verb verb,
+                                           std::span<const std::string> assignments) const;
   /// The model, of which `assignments` may change a preset's sizes. Cost and errors: as query().
   Result<plan::NamedModel> find(const plan::FactsOptions& options,
                                 std::span<const std::string> assignments) const;
@@ -40,12 +46,14 @@ class CapacityOptions {
   const std::string& svg() const { return svg_; }
 
  private:
+  /// A preset, with sizes changed by `assignments` and flags.
+  Result<plan::Config> preset_config(std::span<const std::string> assignments) const;
   Result<plan::NamedModel> find_preset(const plan::FactsOptions& options,
                                        std::span<const std::string> assignments) const;
 
   std::string model_, states_ = "mixed", svg_, network_ = "25GB";
   int ranks_per_host_ = 8, fsdp_ = 0, servers_ = 1;
-  int64_t micro_batch_ = 1, block_ = 0, global_batch_ = 0;
+  int64_t micro_batch_ = 1, block_ = 0, global_batch_ = 0, residues_ = 0, sequences_ = 0;
   bool recompute_ = false, meshes_ = false;
 };
 

@@ -23,6 +23,12 @@ constexpr const char* kKeysHeading =
     "shows each value and its origin. This page is the output of `hanji plan --keys`.\n"
     "\n";
 
+int show_pairs(const CapacityOptions& capacity, const JobOptions& job, Verb verb, bool as_json) {
+  const plan::PairCapacity pairs = capacity.pair_capacity(verb, job.assignments()).or_throw();
+  std::cout << (as_json ? plan::to_json(pairs) : plan::describe(pairs)) << std::flush;
+  return 0;
+}
+
 int show_capacity(const CapacityOptions& capacity, const JobOptions& job, Verb verb, bool as_json) {
   const plan::CapacityQuery query = capacity.query(verb, job.assignments()).or_throw();
   if (capacity.meshes()) {
@@ -96,6 +102,7 @@ void add_plan(Verb command) {
   verb.add_flag("--keys", keys.get(), "every key with type, default and meaning, and stop");
   capacity->add_to(verb);
   verb.on_chosen([=] {
+    if (capacity->pairs()) return show_pairs(*capacity, *job, verb, *as_json);
     if (capacity->asked()) return show_capacity(*capacity, *job, verb, *as_json);
     if (capacity->meshes()) return show_meshes(*job, verb, *as_json);
     if (*keys) {

@@ -1,6 +1,7 @@
 #include "hanji/train/count_facts.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -23,6 +24,7 @@
 #include "hanji/parallel/tensor/axis.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/train/make_model.h"
+#include "hanji/train/meta_memory.h"
 #include "hanji/train/private_memory.h"
 
 namespace hanji::train {
@@ -366,6 +368,56 @@ plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload
   };
   model->set_gradient_slots(gradient_memory(*model));
   return count(*model, read, training_scopes(config, *model), sink);
+}
+
+namespace {
+
+/// Blocks that are counted: the last one's sequences have no gradient, and all before it are alike.
+constexpr int64_t kCountedBlocks = 2;
+
+/// Of a model of an embedding, kCountedBlocks and a head, with `blocks` blocks, at least as many.
+plan::ModelFacts with_blocks(const plan::ModelFacts& few, int64_t blocks) {
+  const int64_t more = blocks - kCountedBlocks;
+  plan::ModelFacts all = few;
+  all.layers.insert(all.layers.begin() + 1, more, few.layers[1]);
+  all.parameters.clear();
+  for (plan::ParameterFacts parameter : few.parameters) {
+    if (parameter.layer > 1) parameter.layer += more;
+    const int64_t times = parameter.layer == 1 ? 1 + more : 1;
+    for (int64_t i = 0; i < times; ++i) {
+      all.parameters.push_back(parameter);
+      ++parameter.layer;
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+plan::ModelFacts count_pair_facts(plan::Config config) {
+  const MetaMemory counted;
+  const plan::DataConfig& data = config.data;
+  const bool has_sequences = data.pairs == plan::Pairs::kContacts;
+  const int64_t blocks = config.model.layers;
+  config.model.layers = std::min(blocks, kCountedBlocks);
+  CallSink sink;
+  const auto ranks = static_cast<int>(config.mesh.axial);
+  const models::MakeOptions options{
+      .kernels = {.precision = config.compute.dtype},
+      .classes = has_sequences ? 2 : 16,
+      .device = c10::kMeta,
+      .axis = parallel::tensor::Axis::silent(0, ranks, [&](const auto& call) { sink(call); })};
+  const auto model = models::make(config, options);
+  const auto read = [&](int64_t samples, layers::Batch& batch) {
+    const auto states = at::TensorOptions(at::kLong).device(c10::kMeta);
+    const int64_t n = data.residues;
+    batch = {.inputs = at::zeros({samples, has_sequences ? data.sequences : n, n}, states),
+             .targets = at::zeros({samples, n, n}, states),
+             .positions = {0, samples},
+             .num_valid = samples * n * n};
+  };
+  plan::ModelFacts few = count(*model, read, training_scopes(config, *model), sink);
+  return blocks > kCountedBlocks ? with_blocks(few, blocks) : few;
 }
 
 plan::ModelFacts count_facts(layers::Model& model, const ReadSamples& read,

@@ -27,4 +27,9 @@ using ReadSamples = std::function<void(int64_t samples, layers::Batch& batch)>;
 plan::ModelFacts count_facts(layers::Model& model, const ReadSamples& read,
                              const std::vector<layers::LayerScope>& scopes);
 
+/// The same of a model of pairs of a resolved configuration, on tensors without memory, so that its sizes need not fit
+/// here: each layer by itself, of which blocks are alike. Kernels' own temporaries are not counted.
+/// Cost    the operations of two blocks a few times, without their arithmetic.
+plan::ModelFacts count_pair_facts(plan::Config config);
+
 }  // namespace hanji::train

@@ -185,6 +185,22 @@ Result<plan::CountedModel> count_preset(plan::Config config) {
   return counted;
 }
 
+std::vector<plan::PairRanks> count_pairs(const plan::Config& config, int ranks) {
+  const auto count = [&](int degree, plan::TriangleWay way) {
+    plan::Config one = config;
+    one.mesh.axial = degree;
+    one.parallel.triangle = way;
+    return count_pair_facts(one);
+  };
+  std::vector<plan::PairRanks> rows;
+  for (int degree = 1; rows.empty() || rows.back().ranks < ranks;
+       degree = std::min(2 * degree, ranks)) {
+    rows.push_back({degree, count(degree, plan::TriangleWay::kChannels),
+                    count(degree, plan::TriangleWay::kGather)});
+  }
+  return rows;
+}
+
 Result<plan::GpuFacts> count_gpus(const std::optional<StartedRanks>& started) {
   const compute::Gpus gpus = compute::find_gpus();
   HANJI_RETURN_IF_ERROR(compute::check_gpus(gpus));

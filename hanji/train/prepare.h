@@ -1,6 +1,7 @@
 #pragma once
 
 #include "hanji/plan/named_model.h"
+#include "hanji/plan/pair_capacity.h"
 #include "hanji/plan/plan.h"
 #include "hanji/train/dataset.h"
 #include "hanji/train/joined_job.h"
@@ -35,6 +36,10 @@ Result<std::optional<plan::ModelFacts>> facts_of_model(const plan::Config& confi
 /// The same with and without recomputation, of a preset that `hanji plan --model` names.
 /// Errors  as open_dataset() besides.
 Result<plan::CountedModel> count_preset(plan::Config config);
+
+/// A resolved model of pairs on 1, 2, 4 ... and `ranks` ranks that share out its rows, of one of which each is counted
+/// without memory, so that its sizes need not fit here.
+std::vector<plan::PairRanks> count_pairs(const plan::Config& config, int ranks);
 
 /// The GPUs that ranks may take, on this host or on all that `started` names, each of which is taken
 /// to have as many as this one.

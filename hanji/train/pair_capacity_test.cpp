@@ -1,0 +1,93 @@
+// What is counted without memory is what a model of pairs allocates and moves.
+#include <gmock/gmock.h>
+
+#include "hanji/plan/pair_capacity.h"
+#include "hanji/train/count_facts.h"
+
+namespace hanji::train {
+namespace {
+
+using plan::TriangleWay;
+
+plan::Config pairs_of(int64_t ranks, TriangleWay way, bool recompute) {
+  plan::Config config;
+  config.model = {.preset = "evoformer-tiny", .layers = 4, .heads = 2, .width = 32};
+  config.data.pairs = plan::Pairs::kContacts;
+  config.data.residues = 40;
+  config.data.sequences = 24;
+  config.data.systems = 60;
+  config.mesh.axial = ranks;
+  if (ranks > 1) config.parallel.triangle = way;
+  config.compute.recompute = recompute;
+  return config;
+}
+
+double share(int64_t found, int64_t expected) {
+  return static_cast<double>(found) / static_cast<double>(expected);
+}
+
+/// Three per cent, as a plan promises: of what kernels allocate for themselves nothing is seen.
+constexpr double kTolerance = 0.03;
+
+TEST(PairCapacity, CountedWithoutMemoryIsWhatTheModelTakes) {
+  for (const int64_t ranks : {1, 2, 3}) {
+    for (const TriangleWay way : {TriangleWay::kChannels, TriangleWay::kGather}) {
+      for (const bool recompute : {false, true}) {
+        const plan::Config config = pairs_of(ranks, way, recompute);
+        const Dataset dataset = open_dataset(config).or_throw();
+        const plan::ModelFacts real = count_facts(config, Workload{dataset});
+        const plan::ModelFacts found = count_pair_facts(config);
+        const auto memory = [](const plan::ModelFacts& facts) {
+          return plan::activation_bytes(facts, 2) + plan::workspace_bytes(facts, 2);
+        };
+        const std::string which = std::to_string(ranks) + (recompute ? " recomputed" : "");
+        EXPECT_NEAR(share(plan::activation_bytes(found, 2), plan::activation_bytes(real, 2)), 1,
+                    kTolerance)
+            << which;
+        EXPECT_NEAR(share(memory(found), memory(real)), 1, kTolerance) << which;
+        EXPECT_EQ(found.num_parameters(), real.num_parameters()) << which;
+        EXPECT_NEAR(found.product_flops_per_sample() / real.product_flops_per_sample(), 1, 1e-9);
+        ASSERT_EQ(found.layers.size(), real.layers.size());
+        for (size_t i = 0; i < real.layers.size(); ++i) {
+          EXPECT_EQ(found.layers[i].calls, real.layers[i].calls) << which << " layer " << i;
+        }
+      }
+    }
+  }
+}
+
+/// 1024 residues are some 40 GB of activations in three blocks, which no test has.
+TEST(PairCapacity, DividesByTheRanksWhereChannelsMoveAndSaysFromWhereOnItFits) {
+  plan::Config config = pairs_of(1, TriangleWay::kAuto, true);
+  config.data.residues = 1024;
+  config.data.sequences = 256;
+  plan::PairCapacity capacity{.config = config, .device = {}, .micro_batch = 1};
+  capacity.device.name = "small";
+  capacity.device.memory_bytes = 1;
+  for (const int ranks : {1, 8}) {
+    const auto count = [&](TriangleWay way) {
+      config.mesh.axial = ranks;
+      config.parallel.triangle = way;
+      return count_pair_facts(config);
+    };
+    capacity.rows.push_back({ranks, count(TriangleWay::kChannels), count(TriangleWay::kGather)});
+  }
+  const auto needs = [&](size_t row, TriangleWay way) {
+    return plan::needs_of(capacity, capacity.rows[row], way);
+  };
+  const plan::PairNeeds one = needs(0, TriangleWay::kChannels),
+                        eight = needs(1, TriangleWay::kChannels);
+  const int64_t pair = int64_t{1024} * 1024 * 32 * 4;
+  EXPECT_LT(eight.memory(), one.memory() / 5) << "biases and states are whole on every rank";
+  EXPECT_GT(needs(1, TriangleWay::kGather).memory(), eight.memory() + pair / 2);
+  EXPECT_EQ(one.sent_bytes, 0);
+  EXPECT_GT(eight.sent_bytes, 8 * 3 * pair / 64) << "of eight moves in each of three blocks";
+  EXPECT_THAT(plan::describe(capacity), testing::HasSubstr("fits on none of up to 8 ranks"));
+  capacity.device.memory_bytes = eight.memory();
+  EXPECT_THAT(
+      plan::describe(capacity),
+      testing::HasSubstr("fits on 8 or more ranks; if triangles gather, on none of up to 8"));
+}
+
+}  // namespace
+}  // namespace hanji::train
