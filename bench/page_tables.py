@@ -293,6 +293,21 @@ def render_prepared_calls(rows):
                   seconds_text(row["seconds_prepared"]), interval_text(row)] for row in rows])
 
 
+def render_axial(rows):
+    def of(asked):
+        return [row for row in rows if row["asks"] == asked]
+    moved = [[row["residues"], row["ranks"], *(bytes_text(row[name]) if row[name] is not None else "not a square"
+                                               for name in ("hanji_channels", "hanji_gather", "classic",
+                                                            "two_dimensional"))] for row in of("bytes")]
+    peaks = [[row["residues"], row["ranks"], row["schedule"], bytes_text(row["peak_bytes"]),
+              f"{row['peak_bytes'] / row['pair_bytes']:.2f}"] for row in of("peak")]
+    times = [[row["residues"], row["ranks"], row["hanji"], seconds_text(row["seconds"]), interval_text(row)]
+             for row in of("time")]
+    return [*grid(["residues", "ranks", "hanji, channels", "hanji, gather", "classic", "two-dimensional"], moved), "",
+            *grid(["residues", "ranks", "schedule", "peak of a rank", "pair tensors"], peaks), "",
+            *grid(["residues", "ranks", "hanji by", "it takes", "hanji over classic"], times)]
+
+
 def render_linear(rows):
     return grid(["rows x inputs x outputs", "the fastest by price moves the", "it takes", "the other way moves the",
                  "predicted to take longer by", "time of the other way over it"],
@@ -492,6 +507,7 @@ are built.
 | a training step against PyTorch's DDP | `./dev bench step` |
 | a step cut over ranks, against PyTorch's DTensor | `./dev bench tensor` |
 | a step on a pipeline of ranks, against PyTorch's GPipe and 1F1B | `./dev bench pipeline` |
+| triangle updates that ranks share out, against a gather of operands and Cannon's algorithm | `./dev bench axial` |
 | collectives over sizes, 2 and 4 ranks, against Open MPI, Gloo and PyTorch | `./dev bench all_reduce` |
 | an all-reduce between hosts against a flat ring, and the wire | `./dev bench hosts` |
 | start to the end of step 1 against torchrun | `./dev bench first_step` |
@@ -608,6 +624,12 @@ TABLES = [
           "Calls of `all_reduce` in the heap that `comm::prepare` prepared, over calls of the plain function: of one size, or\n"
           "of four alternating sizes. One rank alone shows what the caller's own work costs.",
           [["prepared_calls"]], 30, render_prepared_calls),
+    Table("axial", "Triangles that ranks share out",
+          "Two triangle updates of float32, 128 channels, forward and backward, by hanji's ways, by the classic gather schedule\n"
+          "(whose gathers have an all_reduce in backward) and by Cannon's algorithm on a square of ranks, with the same\n"
+          "kernels; outputs and gradients are those of one rank to 1e-12. Bytes that all ranks send, counted on ranks that are\n"
+          "not there; the peak of everything that a rank allocates; steps on 2 ranks.",
+          [["axial"]], 120, render_axial),
     Table("lens", "Observers, and modules without memory",
           "Steps of `baby` on 64 tokens with an empty observer of every operation over steps without; then what it takes to\n"
           "build modules by `hanji::deferred`.",
