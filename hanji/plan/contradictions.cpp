@@ -202,7 +202,7 @@ void check_cuts(const Config& c, Found& found) {
                      "set train.grain = 1, or remove train.cuts.tokens"});
   }
   if (tokens > 1 && is_cut_by(family_of(c.model), "axial")) {
-    const ModelParts parts = family_of(c.model).parts(c);
+    const ModelParts parts = family_of(c.model).parts(c, "axial");
     if (tokens <= parts.count) return;
     found.push_back({{"train.cuts.tokens", parts.key},
                      fmt::format("train.cuts.tokens is {}, but a block has whole {} and {} is {}",

@@ -152,7 +152,10 @@ void check_family(const Config& c, Found& found) {
                      wanted_source(family, key)});
   }
   for (const Key& key : schema()) {
-    const bool own_data = family.data == DataKind::kOwn && key.name.starts_with("data.");
+    // Any source is read by threads.
+    const bool is_reading = key.name == "data.workers" || key.name.starts_with("data.prefetch");
+    const bool own_data =
+        family.data == DataKind::kOwn && key.name.starts_with("data.") && !is_reading;
     if ((is_read(c.model, key.name) && !own_data) || key.get(c) == key.get(Config())) continue;
     found.push_back(
         {{key.name, "model.preset"},
