@@ -196,6 +196,9 @@ class Data(CommandTest):
         self.assertIn("page 0, sample 0", self.hanji("data", "verify", "x", expect=3).stdout)
         done = self.hanji("data", "verify", "x", "--from-page", 1)
         self.assertIn("pages before 1 were not read", done.stderr)
+        for page in (2, 100):
+            done = self.hanji("data", "verify", "x", "--from-page", page, expect=2)
+            self.assertIn(f"--from-page is {page}, but x has pages 0 to 1", done.stderr)
 
     def test_a_terminal_shows_how_much_is_done_at_which_rate(self):
         terminal, stderr = pty.openpty()

@@ -147,7 +147,7 @@ Result<plan::PairCapacity> CapacityOptions::pair_capacity(
     refuse(config.status().message());
   } else if (plan::family_of(config->model).data != plan::DataKind::kPairs) {
     refuse("--model " + model_ + " has no pairs, which --residues are of");
-  } else if (const auto parts = plan::family_of(config->model).parts(*config);
+  } else if (const auto parts = plan::family_of(config->model).parts(*config, "axial");
              ranks > parts.count) {
     refuse("--ranks " + given + ": a rank has whole " + std::string(parts.name) +
            ", and there are " + std::to_string(parts.count));

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <iostream>
 
 #include "hanji/cli/data_images.h"
@@ -35,6 +37,11 @@ int verify_file(const DataOptions& options) {
   std::vector<data::BetonMistake> mistakes;
   auto file = data::BetonFile::open(options.path);
   if (!file.ok() && file.status().code() != Code::kCorrupt) base::throw_if_error(file.status());
+  if (file.ok() && options.first_page > 0 && options.first_page >= file->sections().num_pages) {
+    throw Error(base::invalid_argument(
+        fmt::format("--from-page is {}, but {} has pages 0 to {}; leave it out to read all",
+                    options.first_page, options.path, file->sections().num_pages - 1)));
+  }
   if (file.ok()) {
     file->verify([&](const data::BetonMistake& mistake) { mistakes.push_back(mistake); },
                  {.first_page = options.first_page, .proceed = proceed});
@@ -78,7 +85,8 @@ void add_data(Verb command) {
       add("verify", "Read all of it: checksums, bounds; exit code 3 if something is wrong",
           verify_file);
   verify.add_option("--from-page", &options->first_page, "take the pages before it for good")
-      .type_name("N");
+      .type_name("N")
+      .range(uint64_t{0}, uint64_t{1} << 32);
 }
 
 }  // namespace hanji::cli

@@ -11,6 +11,8 @@ void JobOptions::add_to(Verb verb) {
   verb.add_option("--text", &text_, "text file or folder to learn (data.text)").type_name("PATH");
   verb.add_option("--tokens", &tokens_, "file of token ids to learn (data.tokens)")
       .type_name("FILE");
+  verb.add_option("--data", &data_, ".beton file of samples to learn (data.files)")
+      .type_name("FILE");
   verb.add_option("--device", &device_, "cpu, or cuda: a GPU for each rank (compute.device)")
       .type_name("DEVICE");
   verb.add_option("--ranks", &ranks_, "processes; default: one per physical core (run.ranks)")
@@ -37,6 +39,7 @@ plan::LoadedConfig JobOptions::load(plan::ConfigSources sources) const {
   if (mesh_) sources.mesh = mesh_;
   shortcut(text_, "data.text", "--text");
   shortcut(tokens_, "data.tokens", "--tokens");
+  shortcut(data_, "data.files", "--data");
   shortcut(device_, "compute.device", "--device");
   shortcut(ranks_, "run.ranks", "--ranks");
   shortcut(steps_, "train.steps", "--steps");

@@ -102,6 +102,7 @@ void PipelineOptions::add_to(Verb verb) {
   schedule.type_name("NAME");
   verb.add_option("-m,--micro-batches", &micro_batches, "of a step")
       .type_name("M")
+      .range(1, 1 << 20)
       .show_default()
       .needs(schedule);
   verb.add_option("-v,--virtual-stages", &virtual_stages,
@@ -110,17 +111,19 @@ void PipelineOptions::add_to(Verb verb) {
       .range(1, 64)
       .show_default()
       .needs(schedule);
-  verb.add_option(
-          "--times", &times,
-          "forward/backward_input/backward_weight of one micro-batch on a rank's layers; one "
-          "entry, or one per rank with commas; or the plan.json of a run, whose stages are cut "
-          "anew "
-          "by the times measured for it")
-      .type_name("TIMES")
-      .show_default()
-      .needs(schedule);
+  const Option by_times =
+      verb.add_option(
+              "--times", &times,
+              "forward/backward_input/backward_weight of one micro-batch on a rank's layers; one "
+              "entry, or one per rank with commas; or the plan.json of a run, whose stages are cut "
+              "anew "
+              "by the times measured for it")
+          .type_name("TIMES")
+          .show_default()
+          .needs(schedule);
   model.add_model(verb, "whose layers are cut into stages, by estimates of their times")
-      .needs(schedule);
+      .needs(schedule)
+      .excludes(by_times);
   verb.add_option("--buffers", &buffered_messages,
                   "messages from one rank to another that may wait; default: any number")
       .type_name("N")

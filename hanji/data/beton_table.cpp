@@ -63,7 +63,10 @@ void note_value(const std::string& value, uint64_t row, TableColumn& column) {
     if (!column.empty_row) column.empty_row = row;
     return;
   }
-  const bool is_number = number_of<double>(value).has_value();
+  // As a float, an integer of more digits than int64 has would be another one.
+  const bool is_integer = value.find_first_not_of("+-0123456789") == std::string::npos;
+  const bool is_number =
+      is_integer ? number_of<int64_t>(value).has_value() : number_of<double>(value).has_value();
   if (!is_number) column.use = ColumnUse::kText;
   if (is_number && !number_of<int64_t>(value)) column.use = ColumnUse::kFloat;
   column.has_number |= is_number;

@@ -37,6 +37,12 @@ TEST_F(TableRecipe, ColumnsOfNumbersAreNumbersAndOthersText) {
   EXPECT_EQ(file.read(1, 2).or_throw().bytes.size(), 8);
 }
 
+TEST_F(TableRecipe, IntegersBeyondInt64StayAsTheyAreWritten) {
+  const auto file = make("id\n12345678901234567890\n12345678901234567891\n").or_throw();
+  EXPECT_EQ(file.fields()[0].type, BetonType::kBytes);
+  EXPECT_EQ(file.read(1, 0).or_throw().bytes.size(), 20);
+}
+
 TEST_F(TableRecipe, AColumnOfPathsIsImagesAndOneOfNamesClasses) {
   const std::string jpeg = internal::encode_jpeg({.width = 30, .height = 20});
   internal::write_file(folder_.path() / "photos", "1.jpg", jpeg);

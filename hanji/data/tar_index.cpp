@@ -126,6 +126,7 @@ class TarIndexer {
 
   Status read_special(char kind, std::span<const std::byte> header,
                       std::span<const std::byte> content) {
+    if (kind == '5') announced_ = {};  // the name of the folder
     if (kind == '5' || kind == 'g' || kind == 'K') return {};
     if (kind == 'L' && content.size() <= kMaxNameBytes) {
       announced_.name = text_of(content).substr(0, text_of(content).find('\0'));

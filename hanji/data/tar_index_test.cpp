@@ -47,6 +47,19 @@ TEST(TarIndex, LongNamesOfGnuAndPaxAndPosixAreRead) {
   EXPECT_EQ(members[2].name, "folder/file");
 }
 
+TEST(TarIndex, TheLongNameOfAFolderIsNotThatOfTheNextFile) {
+  const std::string name(180, 'n');
+  const std::string record = "189 path=" + name.substr(0, 179) + "\n";
+  const auto members = index_text(tar_member("././@LongLink", name + std::string(1, '\0'), 'L') +
+                                  tar_member("cut", "", '5') + tar_member("a", "one") +
+                                  tar_member("pax", record, 'x') + tar_member("cut", "", '5') +
+                                  tar_member("b", "two") + tar_end())
+                           .or_throw();
+  ASSERT_EQ(members.size(), 2);
+  EXPECT_EQ(members[0].name, "a");
+  EXPECT_EQ(members[1].name, "b");
+}
+
 TEST(TarIndex, ASizeOfPaxOrOfGnusBinaryKindIsTheFiles) {
   std::string claims_less = tar_member("a", "four");
   claims_less.replace(124, 11, "00000000000");

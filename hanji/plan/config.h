@@ -130,7 +130,7 @@ struct ParallelConfig {
   Reshard reshard = Reshard::kAuto;  ///< Auto: decide_reshard().
   bool sequence = false;             ///< Ranks of tp cut the residual stream by tokens.
   TriangleWay triangle =
-      TriangleWay::kAuto;      ///< How ranks of axial multiply triangles; auto: decide_moves().
+      TriangleWay::kAuto;  ///< How ranks of axial multiply triangles; auto: decide_moves().
   ContextWay context = ContextWay::kAuto;  ///< How ranks of cp attend; auto: decide_context().
   Moves moves = Moves::kAuto;  ///< What ranks of tp exchange for an MLP; auto: decide_moves().
 };

@@ -292,10 +292,12 @@ Status check_pipeline(const Plan& plan) {
                     stages.size(), asked_by, asked, asked - 1));
   }
   for (size_t i = 0; i < stages.size(); ++i) {
-    if (stages[i].size() < 1) {
+    const bool is_beyond = stages[i].end > std::ssize(plan.model.layers);
+    if (stages[i].size() < 1 || is_beyond) {
       mistakes.insert(fmt::format(
-          "pipeline.cut: stage {} would have layers [{}, {}) of {}; give ascending first layers", i,
-          stages[i].begin, stages[i].end, plan.model.layers.size()));
+          "pipeline.cut: stage {} would have layers [{}, {}) of {}; give ascending first layers "
+          "below {}",
+          i, stages[i].begin, stages[i].end, plan.model.layers.size(), plan.model.layers.size()));
     } else if (parameters_of(plan.model, stages[i]).empty()) {
       mistakes.insert(
           fmt::format("stage {} has layers [{}, {}) without a parameter; set another "

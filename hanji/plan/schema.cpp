@@ -3,83 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <type_traits>
 
 #include "hanji/base/limits.h"
+#include "hanji/plan/internal/keys.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/nccl_variables.h"
 #include "hanji/plan/train_limits.h"
 
 namespace hanji::plan {
+namespace keys {
 namespace {
 
-constexpr double kMaxNumber = 1e15;  // far above any count, far below what int64 or double can hold
-constexpr double kMaxOfAKey = 1LL << 50;
-
-struct Limits {
-  double min = 0;
-  double max = kMaxNumber;
-};
-
-enum class Auto : bool { kNo, kYes };
-
-template <class Field>
-using FieldType = std::remove_reference_t<std::invoke_result_t<Field, Config&>>;
-
-/// Name, accessors and documentation; `field` returns a reference into a Config.
-template <class Field>
-Key make_key(std::string_view name, Field field, std::string_view doc) {
-  using T = FieldType<Field>;
-  Key key;
-  key.name = name;
-  key.doc = doc;
-  if constexpr (std::is_enum_v<T>) {
-    key.type = KeyType::kChoice;
-    key.choices = kWords<T>;
-    key.get = [field](const Config& c) -> Value {
-      return static_cast<int64_t>(field(const_cast<Config&>(c)));
-    };
-    key.set = [field](Config& c, const Value& v) {
-      field(c) = static_cast<T>(std::get<int64_t>(v));
-    };
-  } else {
-    key.get = [field](const Config& c) -> Value { return field(const_cast<Config&>(c)); };
-    key.set = [field](Config& c, const Value& v) { field(c) = std::get<T>(v); };
-  }
-  return key;
-}
-
-Key typed(Key key, KeyType type, std::string_view unit, Limits limits, Auto may_be_auto) {
-  key.type = type;
-  key.unit = unit;
-  key.min = limits.min;
-  key.max = limits.max;
-  key.may_be_auto = may_be_auto == Auto::kYes;
-  return key;
-}
-
-Key integer(Key key, std::string_view unit, Limits limits, Auto may_be_auto = Auto::kNo) {
-  return typed(std::move(key), KeyType::kInteger, unit, limits, may_be_auto);
-}
-Key real(Key key, Limits limits) {
-  return typed(std::move(key), KeyType::kReal, "", limits, Auto::kNo);
-}
-Key text(Key key) { return typed(std::move(key), KeyType::kText, "", {}, Auto::kNo); }
-Key stages(Key key) { return typed(std::move(key), KeyType::kStages, "", {}, Auto::kNo); }
-Key boolean(Key key) { return typed(std::move(key), KeyType::kBoolean, "", {}, Auto::kNo); }
-Key bytes(Key key, Limits limits) {
-  return typed(std::move(key), KeyType::kBytes, "bytes", limits, Auto::kNo);
-}
-Key seconds(Key key, Limits limits) {
-  return typed(std::move(key), KeyType::kSeconds, "seconds", limits, Auto::kNo);
-}
-Key reals(Key key, Limits limits) {
-  return typed(std::move(key), KeyType::kReals, "", limits, Auto::kNo);
-}
-Key rare(Key key) {
-  key.rare = true;
-  return key;
-}
 /// A text that lies in a map under the last word of its key, unless it is empty.
 Key text_in(Texts CommConfig::*map, std::string_view name, std::string_view doc) {
   const std::string member(name.substr(name.rfind('.') + 1));
@@ -96,10 +30,7 @@ Key text_in(Texts CommConfig::*map, std::string_view name, std::string_view doc)
   };
   return text(std::move(key));
 }
-/// Blocks of what a mesh may cut.
-Key cuts(Key key) { return rare(integer(std::move(key), "blocks", {1, base::kMaxRanks})); }
-/// Ranks that see the same samples.
-Key cut_axis(Key key) { return rare(integer(std::move(key), "ranks", {1, base::kMaxRanks})); }
+
 /// A name of a schedule, or a file.
 Key pipeline_schedule(std::string_view name, std::string_view doc) {
   Key key;
@@ -116,10 +47,6 @@ Key pipeline_schedule(std::string_view name, std::string_view doc) {
     c.pipeline.lines = kind ? "" : text;
   };
   return rare(text(std::move(key)));
-}
-Key choice(Key key, std::span<const Refusal> refusals = {}) {
-  key.refusals = refusals;
-  return key;
 }
 
 constexpr std::string_view kNoFloat16 =
@@ -140,10 +67,6 @@ constexpr std::array kRefusedDevices = {
 constexpr std::array kRefusedShardings = {
     Refusal{"dp", "it is spelt ddp here"}, Refusal{"zero", "write zero1, zero2 or zero3"},
     Refusal{"fsdp", "it is spelt zero3 here, and hsdp within groups"}};
-
-#define HANJI_KEY(path, doc) \
-  make_key(                  \
-      #path, [](Config & c) -> auto& { return c.path; }, doc)
 
 static_assert(base::kMaxRanksPerHost == 16, "the words of run.ranks say so");
 
@@ -218,108 +141,6 @@ std::vector<Key> model_keys() {
           "model; of an evoformer also under those of OpenFold's older checkpoints. Empty: "
           "random values by train.seed."))),
   };
-}
-
-std::vector<Key> data_keys() {
-  return {
-      text(HANJI_KEY(data.text,
-                     "Text file, or folder whose files are read in the byte order of "
-                     "their paths. Empty, with empty data.tokens: the embedded text.")),
-      text(HANJI_KEY(data.tokens, "File of token ids, instead of data.text.")),
-      choice(HANJI_KEY(data.format, "Format of data.tokens. auto: by its first bytes and name.")),
-      choice(HANJI_KEY(data.vocabulary, "Tokens of a text: its characters, or its bytes.")),
-      real(HANJI_KEY(data.validation_fraction,
-                     "Share at the end of the data for validation. 0: nothing is evaluated."),
-           {0, 0.9}),
-  };
-}
-
-std::vector<Key> pair_keys() {
-  std::vector<Key> keys = {
-      choice(HANJI_KEY(
-          data.pairs,
-          "Pairs of residues instead of text, for evoformers, made from train.seed "
-          "when they are read. contacts: sequences sampled from a Potts model, whose "
-          "couplings are to be found. paths: graphs, whose shortest paths are. distances: "
-          "chains in space, of which a quarter of the distances is known.")),
-      integer(HANJI_KEY(data.residues, "Residues of a system, or nodes of a graph."), "residues",
-              {8, 4096}),
-      integer(HANJI_KEY(data.sequences, "Sequences of a system of contacts."), "sequences",
-              {2, 16384}),
-      integer(HANJI_KEY(data.systems, "Systems of the training and validation parts together."),
-              "systems", {2, 1e12}),
-  };
-  for (Key& key : keys) key.rare = true;
-  return keys;
-}
-
-std::vector<Key> image_keys() {
-  std::vector<Key> keys = {
-      choice(
-          HANJI_KEY(data.images,
-                    "Images instead of text, for models of images. generated: coloured shapes on "
-                    "noise, drawn from train.seed when they are read.")),
-      integer(HANJI_KEY(data.image_size, "Side length of an image."), "pixels", {8, 1024}),
-      integer(HANJI_KEY(data.classes, "Classes of images: five shapes in as many hues as needed."),
-              "classes", {2, 1000}),
-      integer(HANJI_KEY(data.image_count, "Images of the training and validation parts together."),
-              "images", {2, 1e12}),
-      text(HANJI_KEY(
-          data.files,
-          "A .beton file of labelled images, of hanji data make or of FFCV, or of tokens for "
-          "models "
-          "of those. Images are data.image_size pixels a side; the largest label gives the number "
-          "of classes.")),
-      stages(HANJI_KEY(data.stage,
-                       "Stages from an image of data.files to a sample, joined by commas or as "
-                       "[[data.stage]] tables: random_resized_crop or center_crop, flip, "
-                       "vertical_flip, brightness, contrast, saturation, hue, grayscale, "
-                       "translate, cutout, normalise, "
-                       "mixup, cutmix.")),
-      choice(HANJI_KEY(data.corrupt,
-                       "What a damaged image of data.files does. stop: ends the run, with its "
-                       "number. skip: the next one takes its place.")),
-      choice(HANJI_KEY(
-          data.order,
-          "Order of the samples of an epoch. random: another one in each epoch. sequential: the "
-          "file's. quasi: random, from data.pages pages of the file at a time. ffcv, torch: that "
-          "of FFCV's RANDOM and of DistributedSampler with the seed train.seed.")),
-      choice(HANJI_KEY(
-          data.cache,
-          "Where pages of data.files are in memory. os: the kernel's cache. process: data.pages of "
-          "them, read past that cache (O_DIRECT, io_uring) in the order of the run, and shared by "
-          "the ranks of the host.")),
-      integer(HANJI_KEY(data.pages,
-                        "Pages of a file that data.cache = process keeps, and from which the order "
-                        "quasi draws at a time; of a .beton file as large as it says, of tokens 8 "
-                        "MiB."),
-              "pages", {2, 1e9}),
-      choice(HANJI_KEY(
-          data.epoch_end,
-          "What becomes of the last samples of an epoch, which fill no global batch. continue: the "
-          "batch goes on with the next epoch. pad: with the epoch's first samples. drop: they are "
-          "left out.")),
-      text(HANJI_KEY(
-          data.weights,
-          "Draws samples of data.files with replacement. balanced: each class as often as any. "
-          "Else "
-          "the name of a float field with the weight of each sample. Empty: each sample once.")),
-      integer(HANJI_KEY(data.workers,
-                        "Threads of each rank that read samples, besides the rank's own. They "
-                        "change no bit. auto: by the measured times of a sample and of a step."),
-              "threads", {0, 256}, Auto::kYes),
-      integer(
-          HANJI_KEY(data.prefetch,
-                    "Steps that data.workers read ahead while one is computed. 0: they read "
-                    "the step that is asked. auto: as data.workers, within data.prefetch_bytes."),
-          "steps", {0, 64}, Auto::kYes),
-      bytes(HANJI_KEY(data.prefetch_bytes,
-                      "Most bytes of the samples that a rank reads ahead where data.prefetch is "
-                      "auto."),
-            {4096, 1e15}),
-  };
-  for (Key& key : keys) key.rare = true;
-  return keys;
 }
 
 std::vector<Key> batch_keys() {
@@ -546,8 +367,6 @@ std::vector<Key> offload_keys() {
   };
 }
 
-#undef HANJI_KEY
-
 std::vector<Key> algorithm_keys() {
   constexpr std::string_view kDoc =
       "Algorithm of this routine: flat, direct or staged in shared memory, else one of `hanji "
@@ -593,10 +412,11 @@ constexpr std::array<std::string_view, 11> kTables = {
     "comm", "parallel", "mesh", "pipeline", "offload"};
 
 }  // namespace
+}  // namespace keys
 
 std::span<const Key> schema() {
-  static const std::vector<Key> keys = build_schema();
-  return keys;
+  static const std::vector<Key> all = keys::build_schema();
+  return all;
 }
 
 std::span<const Refusal> refused_keys() {
@@ -605,7 +425,7 @@ std::span<const Refusal> refused_keys() {
   return kRefused;
 }
 
-std::span<const std::string_view> tables() { return kTables; }
+std::span<const std::string_view> tables() { return keys::kTables; }
 
 const Key* find_key(std::string_view name) {
   for (const Key& key : schema()) {

@@ -67,12 +67,13 @@ TEST(Deadline, SaysInWhichGroupTheAbsentRankWaits) {
   });
 }
 
-// Rank 0 waits for rank 1, which waits for rank 2 until `deadline`. Returns what rank 0 says.
-std::string verdict_on_a_rank_that_waits(std::chrono::milliseconds deadline) {
+// Rank 0 waits for rank 1, which waits for rank 2 until `deadline`, or has done so if `gave_up`. Returns what
+// rank 0 says.
+std::string verdict_on_a_rank_that_waits(std::chrono::milliseconds deadline, bool gave_up) {
   const auto segment = test::make_segment(3);
   const auto list = share(schedule::barrier(2));
   std::string message;
-  std::atomic<bool> is_over = false;
+  std::atomic<bool> is_over = false, has_waited = false;
   test::run_threads(3, [&](int rank) {
     const auto join = [&](int group, std::vector<int> members, std::chrono::milliseconds limit) {
       EngineOptions options;
@@ -85,8 +86,10 @@ std::string verdict_on_a_rank_that_waits(std::chrono::milliseconds deadline) {
       return;
     }
     const auto engine = rank == 0 ? join(0, {0, 1}, 300ms) : join(1, {1, 2}, deadline);
+    while (gave_up && rank == 0 && !has_waited) std::this_thread::sleep_for(1ms);
     const Status status = engine->wait(engine->submit(call_of(list)).or_throw());
     EXPECT_EQ(status.code(), Code::kTimeout);
+    if (rank == 1) has_waited = true;
     if (rank == 1) return;
     message = status.message();
     segment->abort(rank, status.code(), status.message());
@@ -96,14 +99,14 @@ std::string verdict_on_a_rank_that_waits(std::chrono::milliseconds deadline) {
 }
 
 TEST(Deadline, FollowsWaitsToTheRankThatDoesNotWait) {
-  EXPECT_THAT(verdict_on_a_rank_that_waits(5s),
+  EXPECT_THAT(verdict_on_a_rank_that_waits(5s, false),
               AllOf(HasSubstr("absent rank 1: "), HasSubstr("waits in operation 1 of group 1 for "),
                     HasSubstr("rank 2 of the host): "), HasSubstr("not waiting for anybody")));
 }
 
 TEST(Deadline, FollowsTheWaitOfARankThatHasJustGivenUp) {
   EXPECT_THAT(
-      verdict_on_a_rank_that_waits(50ms),
+      verdict_on_a_rank_that_waits(50ms, true),
       AllOf(HasSubstr("absent rank 1: "), HasSubstr("gave up in operation 1 of group 1 for "),
             HasSubstr("rank 2 of the host): "), HasSubstr("not waiting for anybody")));
 }

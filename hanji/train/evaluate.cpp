@@ -99,6 +99,10 @@ Evaluation evaluate(Job& job, const data::Source& samples, const EvaluateInputs&
         std::span(cuts).subspan(begin, std::min(batches.size(), cuts.size() - begin));
     inputs.batches.read(round, batches, [&](layout::Range positions, layers::Batch& into) {
       read_places(samples, inputs, positions, into, ahead);
+      if (!ahead || inputs.batches.are_shared() || batches.size() == 1) return;
+      // The reader's memory is that of a later batch before this round is over.
+      into.inputs = into.inputs.clone();
+      into.targets = into.targets.clone();
     });
     if (inputs.batches.are_shared()) comm::barrier(*job.readers, {.label = "batch"});
     forward_all(job, round, batches, [&](int64_t micro_batch, const Sums& one) {

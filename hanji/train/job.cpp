@@ -67,8 +67,8 @@ Ranks divide(const plan::Plan& plan, const comm::Group& group) {
   const bool is_axial = plan.mesh.degree("axial") > 1;
   // In `run`, ranks of axial and cp have terms of the loss of their samples, and all terms of all samples
   // add up; in `stable` the layers have done so.
-  const std::vector<int> summed = is_stable(plan) ? plan.mesh.data_group(group.rank())
-                                                  : plan.mesh.gradient_group(group.rank());
+  const std::vector<int> summed =
+      is_stable(plan) ? plan.mesh.data_group(group.rank()) : plan.mesh.gradient_group(group.rank());
   Ranks ranks{
       .all = group,
       .data =

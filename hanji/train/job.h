@@ -45,7 +45,9 @@ struct Job {
 
 /// Whether each of the ranks that see the same samples has a term of their loss and gradients, and is in Job::data
 /// as if it saw samples of its own: those of axial and cp, but in stable, where layers add up their terms.
-inline bool adds_terms_of_peers(const Job& job) { return (job.is_axial || job.context) && !job.totals; }
+inline bool adds_terms_of_peers(const Job& job) {
+  return (job.is_axial || job.context) && !job.totals;
+}
 
 /// Numbers of each data coordinate that are summed over all ranks in a step: loss, targets, two kinds
 /// of stop, then the model's statistics.

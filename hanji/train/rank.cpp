@@ -325,14 +325,11 @@ class RankRun {
 
   /// Collective: ranks that have no part of the first rank's model help to gather it.
   void show_result(const Job& job) {
-    if (plan::data_kind(plan_.config) == plan::DataKind::kPairs) {
-      if (has_firsts_model(job)) show_pairs(job);
-      return;
-    }
-    if (!dataset_.vocabulary) return;
+    const bool are_pairs = plan::data_kind(plan_.config) == plan::DataKind::kPairs;
+    if (!are_pairs && !dataset_.vocabulary) return;
     const layout::Range all{0, job.model->num_layers()};
     job.strategy->unshard(all);
-    if (has_firsts_model(job)) show_sample(job);
+    if (has_firsts_model(job)) are_pairs ? show_pairs(job) : show_sample(job);
     job.strategy->reshard(all);
   }
 

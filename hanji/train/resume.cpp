@@ -133,6 +133,7 @@ Result<ResumedPlan> plan_resumed(const SavedRun& saved, const plan::LoadedConfig
     HANJI_RETURN_IF_ERROR(add_times(inputs, plan.plan, workload, busy_ranks));
     HANJI_ASSIGN_OR_RETURN(plan.plan, plan::make_plan(inputs));
   }
+  if (!own) HANJI_RETURN_IF_ERROR(check_order(plan.plan.config, dataset));
   if (!started) return plan;
   plan.plan.cpus.assign(plan.plan.ranks, {});  // the launcher has decided
   return plan;

@@ -46,6 +46,7 @@ plan::Plan with_tp(plan::Plan plan) {
     if (axis.name == "axial") axis.name = "tp";
   }
   plan.mesh = layout::MeshShape::create(axes, static_cast<int>(plan.ranks)).or_throw();
+  plan.config.mesh.axial = 1;
   return plan;
 }
 
