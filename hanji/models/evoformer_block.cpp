@@ -215,12 +215,13 @@ at::Tensor Transition::operator()(const at::Tensor& x, const at::Tensor& mask) c
 at::Tensor OuterProductMean::operator()(const at::Tensor& left, const Typed<Full>& right,
                                         const at::Tensor& mask, layout::Range rows) const {
   const int64_t batch = left.size(0), width = a.weight.size(0), length = mask.size(2);
-  const auto products = [this, batch, width, length](const at::Tensor& some,
-                                                     const at::Tensor& columns) {
-    return out(at::matmul(some.flatten(1, 2), columns)
-                   .view({batch, some.size(1), width, length, width})
-                   .permute({0, 1, 3, 2, 4})
-                   .reshape({batch, some.size(1), length, width * width}));
+  // Called again in backward, when this part may be gone.
+  const auto products = [project = out, batch, width, length](const at::Tensor& some,
+                                                              const at::Tensor& columns) {
+    return project(at::matmul(some.flatten(1, 2), columns)
+                       .view({batch, some.size(1), width, length, width})
+                       .permute({0, 1, 3, 2, 4})
+                       .reshape({batch, some.size(1), length, width * width}));
   };
   const int64_t row_bytes = 2 * batch * length * width * width * left.element_size();
   const at::Tensor product = by_chunks<1>(products, {chunk_bytes, row_bytes},

@@ -74,8 +74,12 @@ void draw_stages(Draws& draws, int64_t layers, plan::Config& config) {
   pipeline.cut.assign(cut.begin(), cut.end());
 }
 
-/// Ranks that cut every layer, unevenly too.
+/// Ranks that cut every layer or, without stages, every sample, unevenly too.
 void draw_cuts(Draws& draws, plan::Config& config) {
+  if (config.mesh.pp == 1 && config.model.heads > 1 && draws.one_in(2)) {
+    config.mesh.cp = draws.from(2, config.model.heads);
+    return;
+  }
   config.mesh.tp = draws.from(1, config.model.heads);
   config.parallel.sequence = config.mesh.tp > 1 && draws.one_in(2);
 }
@@ -91,7 +95,7 @@ void draw_states(Draws& draws, plan::Config& config) {
     config.mesh.dp = config.mesh.fsdp = 2;
     coordinates = 4;
   }
-  config.run.ranks = coordinates * config.mesh.pp * config.mesh.tp;
+  config.run.ranks = coordinates * config.mesh.pp * config.mesh.cp * config.mesh.tp;
   if (coordinates == 2 && draws.one_in(2)) config.train.split = {0.25, 0.75};
 }
 
