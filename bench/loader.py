@@ -159,8 +159,9 @@ def compare_pixels(rows, case, path, size, peers, folder):
     for name, levels in theirs.items():
         apart = numpy.abs(ours - levels.astype(numpy.float32))
         mean, most = float(apart.mean()), float(apart.max())
-        if name == "Pillow" and most > 3.5:
-            raise SystemExit(f"{case}: pixels are {most} levels from Pillow's; nothing is timed")
+        # Decoders round differently here and there; another filter, or half a pixel, would be off in the mean.
+        if name == "Pillow" and mean > 0.1:
+            raise SystemExit(f"{case}: pixels are {mean:.2f} levels from Pillow's in the mean; nothing is timed")
         rows.add(f"{case}: pixels are {mean:.2f} levels from {name}'s in the mean, {most:.0f} at most",
                  question="loader pixels", case=case, peer=name, mean_levels=mean, most_levels=most)
 
