@@ -344,7 +344,7 @@ def render_loader(rows):
                      over(row, "numpy"), over(row, "copy")] for row in samples]), ""]
 
     def each(values, text):
-        return ", ".join(f"{name} {text(value)}" for name, value in values.items())
+        return ", ".join(f"{name} {text(value)}" for name, value in sorted(values.items()))
     lines += grid(["images", "first batch, from the opening of the file", "memory of its own, anonymous and shared"],
                   [[row["case"], each(row["first_batch_seconds"], seconds_text), each(row["memory_bytes"], bytes_text)]
                    for row in asked("loader start")])
