@@ -86,15 +86,7 @@ void check_context(const Config& c, Found& found) {
            "ones",
            "set parallel.data = \"zero1\"");
   }
-  if (c.compute.device == Device::kCuda) {
-    refuse("compute.device", "cuts samples on CPUs, but compute.device is cuda",
-           "set compute.device = \"cpu\"");
-  } else if (engine_of(c) != Engine::kShm) {
-    refuse(
-        "comm.engine",
-        fmt::format("needs ranks that share memory, but comm.engine is {}", name_of(c.comm.engine)),
-        "set comm.engine = \"shm\"");
-  }
+  check_shares_memory(c, "mesh.cp", c.mesh.cp, "samples", found);
 }
 
 }  // namespace hanji::plan

@@ -108,12 +108,7 @@ int64_t whole_elements(const ModelFacts& model) {
 }
 
 bool is_first_of_host(const Plan& plan, int rank) {
-  int first = 0;
-  for (const int ranks : plan.hosts.ranks) {
-    if (rank == first) return true;
-    first += ranks;
-  }
-  return rank == 0;
+  return rank == 0 || plan.hosts.host_of(rank) != plan.hosts.host_of(rank - 1);
 }
 
 /// Samples of all micro-batches of a step are read before the first one is used, and those of the

@@ -119,6 +119,23 @@ void check_stages(const Config& config, Found& found) {
   if (config.pipeline.schedule == PipelineKind::kUser) check_user_schedule(config, found);
 }
 
+void check_shares_memory(const Config& c, std::string_view axis, int64_t degree,
+                         std::string_view what, Found& found) {
+  const auto refuse = [&](std::string_view key, const std::string& why, std::string suggestion) {
+    found.push_back(
+        {{key, axis}, fmt::format("{} = {} {}", axis, degree, why), std::move(suggestion)});
+  };
+  if (c.compute.device == Device::kCuda) {
+    refuse("compute.device", fmt::format("cuts {} on CPUs, but compute.device is cuda", what),
+           "set compute.device = \"cpu\"");
+  } else if (engine_of(c) != Engine::kShm) {
+    refuse(
+        "comm.engine",
+        fmt::format("needs ranks that share memory, but comm.engine is {}", name_of(c.comm.engine)),
+        "set comm.engine = \"shm\"");
+  }
+}
+
 void check_axial(const Config& c, Found& found) {
   const TriangleWay triangle = c.parallel.triangle;
   if (triangle != TriangleWay::kAuto && c.mesh.axial == 1) {
@@ -160,15 +177,7 @@ void check_axial(const Config& c, Found& found) {
     refuse("parallel.data", "adds up terms of all ranks, but parallel.data = server serves workers",
            "set parallel.data = \"ddp\", \"zero1\", \"zero2\", \"zero3\" or \"hsdp\"");
   }
-  if (c.compute.device == Device::kCuda) {
-    refuse("compute.device", "cuts pairs on CPUs, but compute.device is cuda",
-           "set compute.device = \"cpu\"");
-  } else if (engine_of(c) != Engine::kShm) {
-    refuse(
-        "comm.engine",
-        fmt::format("needs ranks that share memory, but comm.engine is {}", name_of(c.comm.engine)),
-        "set comm.engine = \"shm\"");
-  }
+  check_shares_memory(c, "mesh.axial", c.mesh.axial, "pairs", found);
 }
 
 }  // namespace hanji::plan

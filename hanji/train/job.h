@@ -26,8 +26,8 @@ struct Job {
   std::vector<layers::LayerScope> scopes;  ///< Around each layer in training.
   std::unique_ptr<Strategy> strategy;
   comm::Group group;  ///< Of all ranks.
-  comm::Group
-      data;  ///< Whose gradients add up: one of each data coordinate, or all that have terms.
+  /// Whose gradients add up: one of each data coordinate, or all that have terms.
+  comm::Group data;
   parallel::Pipeline pipeline;                      ///< Of one stage, if `stages` is empty.
   parallel::TiedParameters tied;                    ///< Of several stages.
   std::vector<parallel::TiedUse> uses = {};         ///< For stable bits: of this rank's layers,

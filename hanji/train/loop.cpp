@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "hanji/base/clock.h"
 #include "hanji/comm/heap.h"
@@ -83,12 +82,10 @@ class Loop {
 
   /// Of this host.
   std::vector<int> ranks_here() const {
-    std::vector<int> ranks(static_cast<size_t>(job_.group.size()));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    auto begin = ranks.begin();
-    for (const int count : inputs_.plan.hosts.ranks) {
-      if (job_.group.rank() < *begin + count) return {begin, begin + count};
-      begin += count;
+    const plan::HostLayout& hosts = inputs_.plan.hosts;
+    std::vector<int> ranks;
+    for (int rank = 0; rank < job_.group.size(); ++rank) {
+      if (hosts.host_of(rank) == hosts.host_of(job_.group.rank())) ranks.push_back(rank);
     }
     return ranks;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,10 @@ void check_context(const Config& config, Found& found);
 void check_stages(const Config& config, Found& found);
 /// Of mesh.axial and parallel.triangle.
 void check_axial(const Config& config, Found& found);
+
+/// Of an axis that cuts activations, `what` they are of: its ranks are CPUs that share memory.
+void check_shares_memory(const Config& config, std::string_view axis, int64_t degree,
+                         std::string_view what, Found& found);
 
 /// Whether one of the family's axes beside those of data is this one.
 bool is_cut_by(const ModelFamily& family, std::string_view axis);
