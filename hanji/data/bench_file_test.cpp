@@ -20,13 +20,13 @@ BenchFileOptions short_bench() {
           .seconds = 0.001};
 }
 
-TEST(BenchFile, HasARateOfEachPartOfALoader) {
-  const test::TemporaryFolder folder;
+/// Result  the JPEG that each of them is.
+std::string write_six_images(const std::filesystem::path& path) {
   const std::string jpeg = internal::encode_jpeg({});
-  auto writer = BetonWriter::create(folder.path() / "x",
-                                    {{"image", BetonType::kRgbImage}, {"label", BetonType::kInt}},
-                                    {.num_samples = 6})
-                    .or_throw();
+  auto writer =
+      BetonWriter::create(path, {{"image", BetonType::kRgbImage}, {"label", BetonType::kInt}},
+                          {.num_samples = 6})
+          .or_throw();
   for (int i = 0; i < 6; ++i) {
     const BetonValue values[] = {{.mode = BetonImageMode::kJpeg,
                                   .width = 100,
@@ -36,6 +36,12 @@ TEST(BenchFile, HasARateOfEachPartOfALoader) {
     base::throw_if_error(writer.append(values));
   }
   base::throw_if_error(writer.finish());
+  return jpeg;
+}
+
+TEST(BenchFile, HasARateOfEachPartOfALoader) {
+  const test::TemporaryFolder folder;
+  const std::string jpeg = write_six_images(folder.path() / "x");
   const FileRates rates = bench_file(folder.path() / "x", short_bench()).or_throw();
   EXPECT_EQ(rates.num_samples, 6);
   EXPECT_EQ(rates.sample_bytes, static_cast<double>(jpeg.size()));
@@ -49,20 +55,7 @@ TEST(BenchFile, HasARateOfEachPartOfALoader) {
 
 TEST(BenchFile, ColdRatesAreOfPagesThatComeFromTheDiskOrAreRefused) {
   const test::TemporaryFolder folder("/var/tmp");
-  const std::string jpeg = internal::encode_jpeg({});
-  auto writer = BetonWriter::create(folder.path() / "x",
-                                    {{"image", BetonType::kRgbImage}, {"label", BetonType::kInt}},
-                                    {.num_samples = 6})
-                    .or_throw();
-  for (int i = 0; i < 6; ++i) {
-    const BetonValue values[] = {{.mode = BetonImageMode::kJpeg,
-                                  .width = 100,
-                                  .height = 80,
-                                  .bytes = internal::bytes_of(jpeg)},
-                                 {.integer = i}};
-    base::throw_if_error(writer.append(values));
-  }
-  base::throw_if_error(writer.finish());
+  write_six_images(folder.path() / "x");
   const auto mapped = BetonFile::open(folder.path() / "x").or_throw();
   for (uint64_t i = 0; i < 6; ++i) ASSERT_TRUE(mapped.read(i, 0).ok());
   const FileRates rates = bench_file(folder.path() / "x", short_bench()).or_throw();
