@@ -25,7 +25,7 @@ constexpr int kMaxBands = 64;
 /// every second one.
 struct Look {
   char fill[2];
-  int colours[2];
+  uint8_t colours[2];
 };
 
 Look look_of(ActionKind kind) {
@@ -80,10 +80,12 @@ Scale scale_of(std::span<const PipelineChart> charts, int columns) {
 /// A rank's line of all time: a character per column, and whose it is.
 struct Row {
   std::string text;
-  std::vector<int> colours;  // 0: idle
+  std::vector<uint8_t> colours;  // 0: idle
 };
 
-Row row_of(const PipelineChart& chart, size_t rank, const Scale& scale) {
+/// `visits`: those of the schedule's stages.
+Row row_of(const PipelineChart& chart, const std::vector<int>& visits, size_t rank,
+           const Scale& scale) {
   Row row;
   const size_t length = static_cast<size_t>(scale.column_of(chart.timeline.seconds));
   row.text.assign(length, ' ');
@@ -94,7 +96,7 @@ Row row_of(const PipelineChart& chart, size_t rank, const Scale& scale) {
     const auto begin = static_cast<size_t>(scale.column_of(chart.timeline.ranks[rank][i].begin));
     const auto end = static_cast<size_t>(scale.column_of(chart.timeline.ranks[rank][i].end));
     if (begin == end) continue;
-    const int other = internal::visit_of(chart.schedule, action.stage) % 2;
+    const int other = visits[action.stage] % 2;
     const Look look = look_of(action.kind);
     std::string label = std::to_string(action.micro_batch);
     if (label.size() >= end - begin) label = label.back();
@@ -121,9 +123,10 @@ std::string piece_of(const Row& row, size_t begin, size_t end, bool colour) {
 }
 
 std::string chart_text(const PipelineChart& chart, const Scale& scale, bool colour) {
+  const std::vector<int> visits = internal::visits_of(chart.schedule);
   std::vector<Row> rows;
   for (size_t rank = 0; rank < chart.schedule.ranks.size(); ++rank) {
-    rows.push_back(row_of(chart, rank, scale));
+    rows.push_back(row_of(chart, visits, rank, scale));
   }
   std::string text = internal::title_of(chart) + "\n";
   const auto columns = static_cast<size_t>(scale.columns);
@@ -166,9 +169,10 @@ std::string table_text(std::span<const PipelineChart> charts) {
 
 }  // namespace
 
-int internal::visit_of(const schedule::PipelineSchedule& schedule, int stage) {
-  const auto end = schedule.rank_of_stage.begin() + stage;
-  return static_cast<int>(std::count(schedule.rank_of_stage.begin(), end, *end));
+std::vector<int> internal::visits_of(const schedule::PipelineSchedule& schedule) {
+  std::vector<int> of_rank(schedule.ranks.size()), visits;
+  for (const int rank : schedule.rank_of_stage) visits.push_back(of_rank[rank]++);
+  return visits;
 }
 
 std::string internal::title_of(const PipelineChart& chart) {

@@ -44,7 +44,9 @@ std::string label(double x, double y, std::string_view colour, std::string_view 
                      x, y, colour, anchor, text);
 }
 
-std::string rank_svg(const PipelineChart& chart, size_t rank, double y, double pixels_per_second) {
+/// `visits`: those of the schedule's stages.
+std::string rank_svg(const PipelineChart& chart, const std::vector<int>& visits, size_t rank,
+                     double y, double pixels_per_second) {
   std::string text = label(8, y + 14, "#000000", "start", fmt::format("rank {}", rank));
   for (size_t i = 0; i < chart.schedule.ranks[rank].size(); ++i) {
     const Action& action = chart.schedule.ranks[rank][i];
@@ -53,7 +55,7 @@ std::string rank_svg(const PipelineChart& chart, size_t rank, double y, double p
     const double x = kLeft + span.begin * pixels_per_second;
     const double width = (span.end - span.begin) * pixels_per_second;
     const Paint paint = paint_of(action.kind);
-    text += box(x, y, width, paint, internal::visit_of(chart.schedule, action.stage) % 2);
+    text += box(x, y, width, paint, visits[action.stage] % 2);
     const std::string number = std::to_string(action.micro_batch);
     if (width < 7.0 * static_cast<double>(number.size())) continue;
     text += label(x + width / 2, y + 14, paint.text, "middle", number);
@@ -92,8 +94,9 @@ std::string to_svg(std::span<const PipelineChart> charts) {
   for (const PipelineChart& chart : charts) {
     text += label(8, y + 20, "#000000", "start", base::xml_escape(internal::title_of(chart)));
     y += kTitle;
+    const std::vector<int> visits = internal::visits_of(chart.schedule);
     for (size_t rank = 0; rank < chart.schedule.ranks.size(); ++rank, y += kRow) {
-      text += rank_svg(chart, rank, y, longest > 0 ? kWidth / longest : 1);
+      text += rank_svg(chart, visits, rank, y, longest > 0 ? kWidth / longest : 1);
     }
   }
   return text + legend_svg(y + 10) + "</svg>\n";

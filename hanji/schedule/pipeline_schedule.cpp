@@ -8,6 +8,7 @@
 #include <map>
 
 #include "hanji/schedule/internal/stage_messages.h"
+#include "hanji/schedule/step_list.h"
 
 namespace hanji::schedule {
 namespace {
@@ -234,7 +235,10 @@ Status check_shape(PipelineKind kind, const PipelineShape& shape) {
                               facts.least_stages_per_rank,
                               is_fixed ? "" : fmt::format(" to {}", facts.most_stages_per_rank)));
   }
-  if (ranks > kMaxPasses || micro_batches > kMaxPasses / ranks / stages) {
+  if (ranks > kMaxRanks) {
+    return refuse(fmt::format("{} ranks; take at most {}", ranks, kMaxRanks));
+  }
+  if (micro_batches > kMaxPasses / ranks / stages) {
     return refuse(
         fmt::format("{} ranks times {} stages times {} micro-batches; at most {} together", ranks,
                     stages, micro_batches, kMaxPasses));

@@ -167,8 +167,16 @@ TEST(PipelineSchedules, ShapesThatAKindDoesNotHaveAreRefused) {
               HasSubstr("13 micro-batches do not fill 3 rounds; take 12 or 16"));
   EXPECT_THAT(refusal(Pipe::kDualPipeV, {4, 7, 2}), HasSubstr("take at least 8, one per stage"));
   EXPECT_THAT(refusal(Pipe::kNaive, {0, 4, 1}), HasSubstr("take at least one of each"));
-  EXPECT_THAT(refusal(Pipe::kGpipe, {1 << 15, 1 << 15, 1}), HasSubstr("at most 1048576"));
+  EXPECT_THAT(refusal(Pipe::kGpipe, {1 << 10, 1 << 15, 1}), HasSubstr("at most 1048576"));
+  EXPECT_THAT(refusal(Pipe::k1F1B, {20'000, 20'000, 1}),
+              HasSubstr("20000 ranks; take at most 10240"));
   EXPECT_THAT(refusal(Pipe::kUser, {2, 2, 1}), HasSubstr("read from a file"));
+}
+
+TEST(PipelineTimelines, ALongChainTakesTimeByItsActionsAlone) {
+  const PipelineSchedule schedule = made(Pipe::k1F1B, 10'000, 4);
+  EXPECT_EQ(simulate(schedule, {}).or_throw().seconds, 3 * 10'003);
+  EXPECT_EQ(least_buffered_messages(schedule), 1);
 }
 
 TEST(PipelineTimelines, UnevenStagesAndLatencyAddUp) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace hanji::schedule {
 namespace {
@@ -27,14 +28,18 @@ double seconds_of(const Action& action, const StageSeconds& stage) {
 class PipelineWalk {
  public:
   PipelineWalk(const PipelineSchedule& schedule, const PipelineTimes& times)
-      : schedule_(schedule), times_(times), spans_(schedule.ranks.size()) {}
+      : schedule_(schedule),
+        times_(times),
+        spans_(schedule.ranks.size()),
+        is_awake_(schedule.ranks.size()) {}
 
   Status run() {
-    for (bool goes_on = true; goes_on;) {
-      goes_on = false;
-      for (int rank = 0; rank < static_cast<int>(spans_.size()); ++rank) {
-        while (step(rank)) goes_on = true;
-      }
+    for (size_t rank = spans_.size(); rank > 0; --rank) wake(static_cast<int>(rank - 1));
+    while (!awake_.empty()) {
+      const int rank = awake_.back();
+      awake_.pop_back();
+      is_awake_[rank] = false;
+      while (step(rank)) continue;
     }
     std::string stuck;
     for (size_t rank = 0; rank < spans_.size(); ++rank) {
@@ -60,6 +65,13 @@ class PipelineWalk {
     return times_.latency_seconds + (times_.messages.empty() ? 0 : times_.messages[before]);
   }
 
+  /// The rank may go on.
+  void wake(int rank) {
+    if (is_awake_[rank]) return;
+    is_awake_[rank] = true;
+    awake_.push_back(rank);
+  }
+
   bool step(int rank) {
     auto& spans = spans_[rank];
     if (spans.size() == schedule_.ranks[rank].size()) return false;
@@ -67,17 +79,21 @@ class PipelineWalk {
     const double now = spans.empty() ? 0 : spans.back().end;
     double end = now;
     if (action.kind == ActionKind::kSend) {
-      Channel& channel = channels_[{rank, schedule_.rank_of_stage[action.peer]}];
+      const int receiver = schedule_.rank_of_stage[action.peer];
+      Channel& channel = channels_[{rank, receiver}];
       const auto sent = static_cast<int64_t>(channel.arrivals.size());
       const int64_t before = sent - times_.buffered_messages;  // whose place it takes
       if (before >= static_cast<int64_t>(channel.receipts.size())) return false;
       if (before >= 0) end = std::max(now, channel.receipts[before]);
       channel.arrivals.push_back(end + message_seconds(action));
+      wake(receiver);
     } else if (action.kind == ActionKind::kReceive) {
-      Channel& channel = channels_[{schedule_.rank_of_stage[action.peer], rank}];
+      const int sender = schedule_.rank_of_stage[action.peer];
+      Channel& channel = channels_[{sender, rank}];
       if (channel.receipts.size() == channel.arrivals.size()) return false;
       end = std::max(now, channel.arrivals[channel.receipts.size()]);
       channel.receipts.push_back(end);
+      wake(sender);
     } else {
       end +=
           seconds_of(action, times_.stages.empty() ? StageSeconds{} : times_.stages[action.stage]);
@@ -107,6 +123,8 @@ class PipelineWalk {
   const PipelineSchedule& schedule_;
   const PipelineTimes& times_;
   std::vector<std::vector<ActionSpan>> spans_;
+  std::vector<int> awake_;  // ranks that may go on
+  std::vector<bool> is_awake_;
   std::map<std::pair<int, int>, Channel> channels_;  // sender, receiver
 };
 
@@ -126,10 +144,19 @@ Result<PipelineTimeline> simulate(const PipelineSchedule& schedule, const Pipeli
 
 int64_t least_buffered_messages(const PipelineSchedule& schedule) {
   base::throw_if_error(simulate(schedule, {}).status());
-  PipelineTimes times;
-  times.buffered_messages = 0;
-  while (!simulate(schedule, times).ok()) ++times.buffered_messages;
-  return times.buffered_messages;
+  const auto ends_with = [&](int64_t messages) {
+    PipelineTimes times;
+    times.buffered_messages = messages;
+    return simulate(schedule, times).ok();
+  };
+  if (ends_with(0)) return 0;
+  int64_t too_few = 0, enough = 1;
+  while (!ends_with(enough)) too_few = std::exchange(enough, 2 * enough);
+  while (enough - too_few > 1) {
+    const int64_t middle = (too_few + enough) / 2;
+    (ends_with(middle) ? enough : too_few) = middle;
+  }
+  return enough;
 }
 
 }  // namespace hanji::schedule

@@ -20,7 +20,7 @@ struct PipelineFigures {
 PipelineFigures figures_of(const PipelineChart& chart);
 /// "1f1b: 4 ranks, 4 stages, 8 micro-batches, 330 ms, bubble 0.3750".
 std::string title_of(const PipelineChart& chart);
-/// How many of the rank's stages come before this one.
-int visit_of(const schedule::PipelineSchedule& schedule, int stage);
+/// Of each stage, how many of its rank's come before it.
+std::vector<int> visits_of(const schedule::PipelineSchedule& schedule);
 
 }  // namespace hanji::report::internal
