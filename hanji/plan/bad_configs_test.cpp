@@ -80,8 +80,15 @@ BadConfigs shards() {
       {"shards and replicas",
        "[run]\nranks = 4\n[parallel]\ndata = \"zero1\"\n[mesh]\ndp = 2\n",
        {},
-       {"run.toml:6:1: mesh.dp is 2, but parallel.data = zero1 cuts one state among all ranks; set "
-        "parallel.data = \"hsdp\", or remove mesh.dp"}},
+       {"run.toml:6:1: mesh.dp is 2, but parallel.data = zero1 cuts one state among all ranks, "
+        "which is mesh.fsdp; set mesh.fsdp = 4 and remove mesh.dp, or set parallel.data = "
+        "\"hsdp\""}},
+      {"replicas in place of shards, beside another axis",
+       "[run]\nranks = 8\n[parallel]\ndata = \"zero3\"\n[mesh]\ndp = 2\ntp = 2\n",
+       {},
+       {"run.toml:6:1: mesh.dp is 2, but parallel.data = zero3 cuts one state among all ranks, "
+        "which is mesh.fsdp; set mesh.fsdp = 4 and remove mesh.dp, or set parallel.data = "
+        "\"hsdp\""}},
       {"groups that do not fit",
        "[run]\nranks = 4\n[parallel]\ndata = \"hsdp\"\n[mesh]\nfsdp = 3\n",
        {},

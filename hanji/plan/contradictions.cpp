@@ -78,6 +78,13 @@ int64_t ranks_of(const Config& c) {
   return has_open_axis(c) || product > base::kMaxRanks ? kAuto : product;
 }
 
+/// Of the ranks if they are known, else of the degrees that are set.
+int64_t data_coordinates(const Config& c) {
+  const int64_t ranks = ranks_of(c), peers = ranks_per_data_coordinate(c.mesh);
+  if (ranks != kAuto && ranks % peers == 0) return ranks / peers;
+  return std::max<int64_t>(1, c.mesh.dp) * std::max<int64_t>(1, c.mesh.fsdp);
+}
+
 /// "run.ranks is 8", or "run.ranks is 8, 4 data coordinates of 2" where ranks see the same samples.
 std::string counted_ranks(const Config& c) {
   const int64_t peers = ranks_per_data_coordinate(c.mesh), ranks = ranks_of(c);
@@ -444,9 +451,11 @@ void check_mesh(const Config& c, std::span<const std::string_view> cut_axes, Fou
   if (one_state && c.mesh.dp != kAuto && c.mesh.dp > 1) {
     found.push_back({{"mesh.dp", "parallel.data"},
                      fmt::format("mesh.dp is {}, but parallel.data = {} cuts one state among all "
-                                 "ranks",
+                                 "ranks, which is mesh.fsdp",
                                  c.mesh.dp, data),
-                     "set parallel.data = \"hsdp\", or remove mesh.dp"});
+                     fmt::format("set mesh.fsdp = {} and remove mesh.dp, or set parallel.data = "
+                                 "\"hsdp\"",
+                                 data_coordinates(c))});
   }
   check_degrees(c, found);
 }
