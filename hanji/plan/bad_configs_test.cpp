@@ -123,7 +123,7 @@ BadConfigs shards() {
   };
 }
 
-BadConfigs cuts() {
+BadConfigs contexts() {
   return {
       {"a model cut in every way",
        "[mesh]\npp = 2\ncp = 2\ntp = 2\naxial = 1\n",
@@ -167,6 +167,11 @@ BadConfigs cuts() {
        {},
        {"run.toml:2:1: parallel.context = ring is how the ranks of mesh.cp attend, which is 1; set "
         "mesh.cp, or remove parallel.context"}},
+  };
+}
+
+BadConfigs stages_and_tensors() {
+  return {
       {"what stages are not trained with",
        "[train]\nbits = \"stable\"\n[mesh]\npp = 2\n[parallel]\ndata = \"server\"\n[pipeline]\n"
        "schedule = \"zbh1\"\nvirtual_stages = 2\ncut = [1.5]\n[comm]\nengine = \"gloo\"\n",
@@ -215,6 +220,11 @@ BadConfigs cuts() {
         "comm.engine = \"shm\"",
         "run.toml:11:1: mesh.tp is 6, but a rank has whole heads and model.heads is 4; set mesh.tp "
         "= 4 or less"}},
+  };
+}
+
+BadConfigs blocks() {
+  return {
       {"tokens that no rank cuts",
        "[parallel]\nsequence = true\nmoves = \"weights\"\n",
        {},
@@ -324,7 +334,7 @@ BadConfigs degrees() {
   };
 }
 
-BadConfigs wrong_data() {
+BadConfigs data_of_other_models() {
   return {
       {"images for a model of tokens",
        "[data]\nimages = \"generated\"\n",
@@ -349,6 +359,11 @@ BadConfigs wrong_data() {
         "data.pairs = \"contacts\"",
         "run.toml:6:1: data.text and data.pairs are both set, but a run has one source; remove one "
         "of them"}},
+  };
+}
+
+BadConfigs images() {
+  return {
       {"sizes of images without images",
        "[data]\nclasses = 3\n",
        {},
@@ -405,6 +420,11 @@ BadConfigs wrong_data() {
        {},
        {"run.toml:5:1: data.order is quasi, which is for files of pages, but data.images are "
         "generated; set data.order = \"random\""}},
+  };
+}
+
+BadConfigs texts() {
+  return {
       {"a model of images on a text, with sizes and a grain that it has not",
        "[model]\npreset = \"resnet18\"\nheads = 4\n[data]\ntext = \"a.txt\"\n[train]\ngrain = 8\n"
        "[compute]\ndtype = \"bf16\"\n",
@@ -530,8 +550,9 @@ BadConfigs contradictions() {
 }
 
 TEST(BadConfigs, EachGetsItsMessagesAndNoOther) {
-  test_plan::expect_messages({misspelt_names, shards, cuts, degrees, wrong_data,
-                              sizes_that_do_not_divide, contradictions});
+  test_plan::expect_messages({misspelt_names, shards, contexts, stages_and_tensors, blocks, degrees,
+                              data_of_other_models, images, texts, sizes_that_do_not_divide,
+                              contradictions});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,11 @@ using Found = std::vector<Contradiction>;
 void check_data(const Config& config, Found& found);
 /// Of the model with its sizes, its data, and what it computes in.
 void check_model(const Config& config, Found& found);
+/// Of the number of ranks and their shares of a batch.
+void check_ranks(const Config& config, Found& found);
+/// Of the degrees of the mesh, and what they cut. `cut_axes`: axes that the model is cut along beside
+/// those of its family.
+void check_mesh(const Config& config, std::span<const std::string_view> cut_axes, Found& found);
 /// Of mesh.cp and parallel.context.
 void check_context(const Config& config, Found& found);
 /// Of mesh.pp and the keys of [pipeline].
