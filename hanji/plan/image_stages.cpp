@@ -7,6 +7,7 @@
 #include <charconv>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "hanji/base/text.h"
@@ -111,7 +112,8 @@ class StageParser {
         unknown_stage(name);
         continue;
       }
-      if (last < 0 && kind->place != 0) {
+      // An unknown stage may have been meant as the crop.
+      if (last < 0 && kind->place != 0 && !has_unknown_) {
         add("the first stage is {}, but must be a crop", name);
       } else if (kind->place <= last) {
         std::vector<std::string_view> order;
@@ -169,7 +171,9 @@ class StageParser {
 
   bool has(std::string_view name) const { return std::ranges::find(used_, name) != used_.end(); }
 
+  /// The first of them lists those that are.
   void unknown_stage(std::string_view name) {
+    if (std::exchange(has_unknown_, true)) return add("{} is no stage", quoted(name));
     std::vector<std::string_view> names;
     for (const StageKind& kind : kinds_) names.push_back(kind.name);
     add("{} is no stage; stages are {}", quoted(name), fmt::join(names, ", "));
@@ -226,6 +230,7 @@ class StageParser {
   std::vector<StageKind> kinds_ = stage_kinds(numbers_);
   std::vector<std::string_view> used_;
   std::vector<std::string> mistakes_;
+  bool has_unknown_ = false;
 };
 
 }  // namespace

@@ -71,6 +71,13 @@ TEST(ImageStages, AllMistakesAtOnce) {
                     HasSubstr("flip has no value \"chance = 1\"; write probability = NUMBER")));
 }
 
+TEST(ImageStages, AnUnknownNameIsOneMistakeAndNotOneOfTheOrderToo) {
+  const std::string mistake = stage_mistake("crop, flip(probability = 2), blur");
+  EXPECT_THAT(mistake, testing::StartsWith("\"crop\" is no stage; stages are random_resized_crop"));
+  EXPECT_THAT(mistake, HasSubstr("; flip.probability is \"2\""));
+  EXPECT_THAT(mistake, testing::EndsWith("; \"blur\" is no stage"));
+}
+
 TEST(ImageStages, RejectsOrdersAndValuesThatMeanNothing) {
   EXPECT_THAT(stage_mistake(""), HasSubstr("\"\" is no stage"));
   EXPECT_THAT(stage_mistake("flip"), HasSubstr("the first stage is flip"));

@@ -185,8 +185,15 @@ TEST(LoadConfig, MistakesInStagesAreThoseOfTheKey) {
   ASSERT_EQ(messages.size(), 1u);
   EXPECT_THAT(messages[0], HasSubstr("run.toml:5:8: data.stage: center_crop.ratio is \"7\""));
   EXPECT_THAT(messages[0], HasSubstr("\"flop\" is no stage"));
-  EXPECT_THAT(mistakes_in(parse_config(head + "stage = [{ratio = 1}]\n", "run.toml"))[0],
-              HasSubstr("data.stage[0] must be a table with a name"));
+  const auto without_names = mistakes_in(parse_config(
+      head + "stage = [{ratio = 1}, 5, {name = \"flip\", probability = 2}, {name = 3}]\n",
+      "run.toml"));
+  ASSERT_EQ(without_names.size(), 1u);
+  for (const char* one : {"data.stage: \"[0] without a name\" is no stage; stages are random_",
+                          "; \"[1] is no table\" is no stage; ", "flip.probability is \"2\"",
+                          "; \"[3] without a name\" is no stage"}) {
+    EXPECT_THAT(without_names[0], HasSubstr(one));
+  }
   EXPECT_THAT(mistakes_in(parse_config(head + "stage = 5\n", "run.toml"))[0],
               HasSubstr("data.stage must be stages like"));
 }

@@ -66,28 +66,29 @@ Result<Value> read_reals(const Key& key, const toml::node& node) {
   return Value(std::move(values));
 }
 
-/// The tables of [[data.stage]] as one text: their `name`, and the other members in brackets.
+/// "name(member = value, ...)"; of what is no stage, a name that no stage has.
+std::string stage_text(const toml::node& node, size_t number) {
+  const toml::table* table = node.as_table();
+  if (table == nullptr) return fmt::format("[{}] is no table", number);
+  const auto* name = table->get_as<std::string>("name");
+  std::vector<std::string> values;
+  for (const auto& [member, value] : *table) {
+    if (member.str() == "name") continue;
+    std::ostringstream text;
+    text << toml::node_view<const toml::node>(value);
+    values.push_back(fmt::format("{} = {}", member.str(), text.str()));
+  }
+  if (name == nullptr) return fmt::format("[{}] without a name", number);
+  const std::string all = values.empty() ? "" : fmt::format("({})", fmt::join(values, ", "));
+  return name->get() + all;
+}
+
+/// The tables of [[data.stage]] as one text, which is parsed with all of its mistakes.
 Result<Value> read_stages(const Key& key, const toml::node& node) {
   const toml::array* list = node.as_array();
-  std::vector<std::string> stages;
-  for (size_t i = 0; list != nullptr && i < list->size(); ++i) {
-    const toml::table* table = list->get(i)->as_table();
-    const auto* name = table ? table->get_as<std::string>("name") : nullptr;
-    if (name == nullptr) {
-      return base::invalid_argument(
-          fmt::format("{}[{}] must be a table with a name, like name = \"flip\"", key.name, i));
-    }
-    std::vector<std::string> values;
-    for (const auto& [member, value] : *table) {
-      if (member.str() == "name") continue;
-      std::ostringstream text;
-      text << toml::node_view<const toml::node>(value);
-      values.push_back(fmt::format("{} = {}", member.str(), text.str()));
-    }
-    const std::string all = values.empty() ? "" : fmt::format("({})", fmt::join(values, ", "));
-    stages.push_back(name->get() + all);
-  }
   if (list == nullptr) return wrong_type(key, node);
+  std::vector<std::string> stages;
+  for (size_t i = 0; i < list->size(); ++i) stages.push_back(stage_text(*list->get(i), i));
   return Value(fmt::format("{}", fmt::join(stages, ", ")));
 }
 
