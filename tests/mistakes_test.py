@@ -52,10 +52,11 @@ class Mistakes(CommandTest):
         (self.folder / "latin.txt").write_bytes(b"caf\xe9 " * 1000)
         (self.folder / "short.txt").write_text("short")
         (self.folder / "nothing").mkdir()
+        os.mkfifo(self.folder / "pipe")
         for name, words in (("missing.txt", "cannot read"), ("empty.txt", "is empty"),
                             ("binary.txt", "zero bytes"), ("late.txt", "byte 100000 is NUL"),
                             ("latin.txt", "not UTF-8 at byte 3"), ("short.txt", "bring a longer"),
-                            ("nothing", "holds no file")):
+                            ("pipe", "pipe: no regular file"), ("nothing", "holds no file")):
             messages = self.refuse(f'[data]\ntext = "{name}"\n')
             self.assertEqual(len(messages), 1, messages)
             self.assertRegex(messages[0], r"^job.toml:2:1: data.text: ", name)

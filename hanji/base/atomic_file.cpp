@@ -28,17 +28,40 @@ bool is_still(const Fd& fd, const fs::path& path) {
          open.st_dev == named.st_dev && open.st_ino == named.st_ino;
 }
 
+/// Names the file that the caller asked for: the one beside it is no concern of theirs.
+Status write_error(const fs::path& path, int error) {
+  const fs::path folder = parent_of(path);
+  std::error_code unknown;
+  if (error == ENOENT && !fs::exists(folder, unknown)) {
+    return not_found(fmt::format("write {}: there is no folder {}; make it, or name another path",
+                                 path.native(), folder.native()));
+  }
+  return from_errno("write " + path.native(), error);
+}
+
+Status check_name(const fs::path& path) {
+  if (path.has_filename()) return {};
+  return invalid_argument(fmt::format("write '{}': this names no file; add a name", path.native()));
+}
+
 }  // namespace
 
 Result<AtomicFile> AtomicFile::resume(const fs::path& path) {
+  HANJI_RETURN_IF_ERROR(check_name(path));
   fs::path temporary = parent_of(path) / fmt::format(".{}.part", path.filename().string());
   while (true) {
     Fd fd(::open(temporary.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
     if (!fd.valid() && errno == EINTR) continue;
-    if (!fd.valid()) return from_errno("open " + temporary.string(), errno);
+    if (!fd.valid() && (errno == EISDIR || errno == ELOOP)) {
+      return invalid_argument(
+          fmt::format("write {}: {}, where an unfinished one is kept, is no "
+                      "file; remove it, or name another path",
+                      path.native(), temporary.native()));
+    }
+    if (!fd.valid()) return write_error(path, errno);
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EINTR) continue;
-      if (errno != EWOULDBLOCK) return from_errno("lock " + temporary.string(), errno);
+      if (errno != EWOULDBLOCK) return write_error(path, errno);
       return invalid_argument(path.native() +
                               ": another process writes this file; wait for it, or stop it");
     }
@@ -51,15 +74,18 @@ Result<AtomicFile> AtomicFile::resume(const fs::path& path) {
 }
 
 Result<AtomicFile> AtomicFile::create(const fs::path& path) {
-  const fs::path folder = parent_of(path);
-  // A name that no other process or thread takes: an existing file is an error.
-  fs::path temporary =
-      folder / fmt::format(".{}.{}.{}.tmp", path.filename().string(), ::getpid(), now_ns());
+  HANJI_RETURN_IF_ERROR(check_name(path));
+  // A name that no other process or thread takes: an existing file is an error. Begins as that of
+  // `path` does, which may be as long as a name can be.
+  constexpr size_t kMostOfName = 180;
+  fs::path temporary = parent_of(path) /
+                       fmt::format(".{}.{}.{}.tmp", path.filename().string().substr(0, kMostOfName),
+                                   ::getpid(), now_ns());
   Fd fd;
   do {
     fd = Fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   } while (!fd.valid() && errno == EINTR);
-  if (!fd.valid()) return from_errno("open " + temporary.string(), errno);
+  if (!fd.valid()) return write_error(path, errno);
   return AtomicFile(std::move(fd), path, std::move(temporary));
 }
 
@@ -74,7 +100,7 @@ void AtomicFile::discard() {
 
 Status AtomicFile::truncate(uint64_t bytes) {
   while (::ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0) {
-    if (errno != EINTR) return from_errno("truncate " + temporary_.string(), errno);
+    if (errno != EINTR) return write_error(path_, errno);
   }
   return {};
 }
@@ -83,7 +109,7 @@ Status AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written =
         ::pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno != EINTR) return from_errno("write " + temporary_.string(), errno);
+    if (written < 0 && errno != EINTR) return write_error(path_, errno);
     if (written <= 0) continue;
     offset += static_cast<uint64_t>(written);
     bytes = bytes.subspan(static_cast<size_t>(written));
@@ -92,10 +118,10 @@ Status AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
 }
 
 Status AtomicFile::commit() {
-  if (::fsync(fd_.get()) != 0) return from_errno("fsync " + temporary_.string(), errno);
-  HANJI_RETURN_IF_ERROR(rename_and_sync(temporary_, path_));
+  if (::fsync(fd_.get()) != 0) return write_error(path_, errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return write_error(path_, errno);
   fd_.reset();
-  return {};
+  return fsync_directory(parent_of(path_));
 }
 
 }  // namespace hanji::base

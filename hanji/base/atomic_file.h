@@ -11,6 +11,8 @@ namespace hanji::base {
 
 /// A file that appears under its name whole or not at all, so that a reader, or the disk after a
 /// power cut, has the old content or the new one. It is written beside its name.
+/// Errors  name the path that was asked for; kInvalidArgument for what the user can mend, kNotFound for a
+///         folder that does not exist, kOutOfMemory on a full disk.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::filesystem::path& path);
@@ -31,6 +33,8 @@ class AtomicFile {
   Status truncate(uint64_t bytes);
   /// Removes what was written. Order: instead of commit().
   void discard();
+  /// Its name.
+  const std::filesystem::path& path() const { return path_; }
   /// Where it is written.
   const std::filesystem::path& temporary() const { return temporary_; }
 

@@ -60,7 +60,53 @@ TEST(AtomicFile, ADiscardedFileLeavesNothing) {
 }
 
 TEST(AtomicFile, RejectsAFolderThatDoesNotExist) {
-  EXPECT_EQ(AtomicFile::create("/nowhere/file").status().code(), Code::kNotFound);
+  for (const auto make : {AtomicFile::create, AtomicFile::resume}) {
+    const Status status = make("/nowhere/file").status();
+    EXPECT_EQ(status.code(), Code::kNotFound);
+    EXPECT_EQ(status.message(),
+              "write /nowhere/file: there is no folder /nowhere; make it, or name another path");
+  }
+}
+
+TEST(AtomicFile, ErrorsNameTheFileThatWasAskedFor) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "file";
+  ASSERT_TRUE(make_directories(path).ok());
+  const Status folder_there = write_file_atomic(path, "x");
+  EXPECT_EQ(folder_there.code(), Code::kInvalidArgument);
+  EXPECT_THAT(folder_there.message(), testing::StartsWith("write " + path.string() + ": "));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+  const auto below_a_file = folder.path() / "plain" / "file";
+  ASSERT_TRUE(write_file_atomic(folder.path() / "plain", "x").ok());
+  for (const auto make : {AtomicFile::create, AtomicFile::resume}) {
+    const Status status = make(below_a_file).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_THAT(status.message(), testing::StartsWith("write " + below_a_file.string() + ": Not"));
+  }
+}
+
+TEST(AtomicFile, ANameMayBeAsLongAsTheDiskAllows) {
+  const test::TemporaryFolder folder;
+  EXPECT_TRUE(write_file_atomic(folder.path() / std::string(255, 'x'), "x").ok());
+  const Status longer = write_file_atomic(folder.path() / std::string(256, 'x'), "x");
+  EXPECT_EQ(longer.code(), Code::kInvalidArgument);
+  EXPECT_THAT(longer.message(), testing::HasSubstr("; name a shorter path"));
+}
+
+TEST(AtomicFile, APathWithoutANameIsRejected) {
+  for (const char* path : {"", "/nowhere/"}) {
+    EXPECT_EQ(AtomicFile::create(path).status().code(), Code::kInvalidArgument);
+    EXPECT_THAT(AtomicFile::resume(path).status().message(), testing::HasSubstr("names no file"));
+  }
+}
+
+TEST(AtomicFile, WhatIsInTheWayOfAnUnfinishedFileIsNamed) {
+  const test::TemporaryFolder folder;
+  const auto in_the_way = folder.path() / ".file.part";
+  ASSERT_TRUE(make_directories(in_the_way).ok());
+  const Status status = AtomicFile::resume(folder.path() / "file").status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(status.message(), testing::HasSubstr(in_the_way.string() + ", where"));
 }
 
 }  // namespace

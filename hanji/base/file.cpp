@@ -101,7 +101,8 @@ Result<MappedFile> MappedFile::open(const fs::path& path) {
   HANJI_ASSIGN_OR_RETURN(const Fd fd, open_file(path, O_RDONLY | O_NONBLOCK));
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return file_error("stat", path, errno);
-  if (!S_ISREG(info.st_mode)) return invalid_argument("map " + path.string() + ": no regular file");
+  if (!S_ISREG(info.st_mode))
+    return invalid_argument(path.string() + ": no regular file; name a file");
   const auto size = static_cast<size_t>(info.st_size);
   if (size == 0) return MappedFile({});
   void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);

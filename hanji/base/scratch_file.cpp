@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -40,10 +41,10 @@ int64_t free_on_disk_of(int fd) {
 
 Status disk_error(const std::string& what, int error) {
   const bool full = error == ENOSPC || error == EDQUOT;
-  const Status status = from_errno(what, full ? ENOSPC : error);
-  return {status.code(),
-          status.message() + (full ? "; make room there, or name a folder of another disk"
-                                   : "; name a folder of a local disk that can be written")};
+  const char* way_out = full ? "make room there, or name a folder of another disk"
+                             : "name a folder of a local disk that can be written";
+  return {from_errno(what, error).code(),
+          fmt::format("{}: {}; {}", what, std::strerror(error), way_out)};
 }
 
 /// The kernel would end the process by SIGXFSZ.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cerrno>
+#include <cstring>
 
 namespace hanji::base {
 namespace {
@@ -38,7 +39,19 @@ TEST(Status, AtPrefixesAnErrorAndLeavesOkAlone) {
 TEST(Status, ErrnoBecomesTheCodeThatSaysWhatToDo) {
   EXPECT_EQ(from_errno("open", ENOENT).code(), Code::kNotFound);
   EXPECT_EQ(from_errno("write", ENOSPC).code(), Code::kOutOfMemory);
+  EXPECT_EQ(from_errno("write", EDQUOT).code(), Code::kOutOfMemory);
+  EXPECT_EQ(from_errno("open", EPERM).code(), Code::kInvalidArgument);
   EXPECT_EQ(from_errno("write", EIO).code(), Code::kInternal);
+}
+
+TEST(Status, WhatTheUserCanMendHasAWayOut) {
+  for (const int error : {EACCES, EROFS, EISDIR, ENOTDIR, EEXIST, ENAMETOOLONG, ELOOP, EFBIG,
+                          ETXTBSY, ENXIO, EMFILE}) {
+    const Status status = from_errno("open x", error);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.message();
+    EXPECT_THAT(status.message(),
+                testing::StartsWith(std::string("open x: ") + std::strerror(error) + "; "));
+  }
 }
 
 TEST(Result, OrThrowCarriesTheCode) {

@@ -1,5 +1,7 @@
 #include <csignal>
+#include <filesystem>
 #include <iostream>
+#include <new>
 
 #include "hanji/base/status.h"
 #include "hanji/base/version.h"
@@ -34,6 +36,11 @@ int run_command(int argc, char** argv) {
   return command.run({argv + 1, argv + argc});
 }
 
+int report(const hanji::Status& status) {
+  std::cerr << "hanji: " << status.message() << "\n";
+  return hanji::cli::exit_code(status.code());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -42,10 +49,12 @@ int main(int argc, char** argv) {
   try {
     return run_command(argc, argv);
   } catch (const hanji::Error& error) {
-    std::cerr << "hanji: " << error.what() << "\n";
-    return hanji::cli::exit_code(error.code());
+    return report({error.code(), error.what()});
+  } catch (const std::filesystem::filesystem_error& error) {
+    return report(hanji::base::from_errno(error.path1().native(), error.code().value()));
+  } catch (const std::bad_alloc&) {
+    return report(hanji::base::out_of_memory("there is not enough memory for it; ask for less"));
   } catch (const std::exception& error) {
-    std::cerr << "hanji: " << error.what() << "\n";
-    return hanji::cli::exit_code(hanji::Code::kInternal);
+    return report(hanji::base::internal(error.what()));
   }
 }

@@ -127,7 +127,7 @@ Status BetonWriting::note_page() {
                          .table = std::span(table).subspan(table_noted)};
   num_noted = num_appended;
   table_noted = table.size();
-  return journal->append(note);
+  return journal->append(note).at(file.path().native());
 }
 
 /// A page whose bytes did not reach the disk, and those behind it, are written again.
@@ -282,14 +282,15 @@ Status BetonWriting::finish() {
 Result<std::unique_ptr<BetonWriting>> begin_beton(const std::filesystem::path& path,
                                                   std::vector<BetonField> fields,
                                                   const BetonWriterOptions& options) {
-  HANJI_RETURN_IF_ERROR(check_beton_options(options));
-  HANJI_RETURN_IF_ERROR(check_fields(fields));
+  const auto named = [&](const Status& status) { return status.at(path.native()); };
+  HANJI_RETURN_IF_ERROR(named(check_beton_options(options)));
+  HANJI_RETURN_IF_ERROR(named(check_fields(fields)));
   Bytes head(kBetonHeaderBytes + fields.size() * kBetonDescriptorBytes);
   std::vector<uint64_t> sizes;
   for (size_t f = 0; f < fields.size(); ++f) {
     const auto at = std::span(head).subspan(kBetonHeaderBytes + f * kBetonDescriptorBytes,
                                             kBetonDescriptorBytes);
-    HANJI_RETURN_IF_ERROR(write_descriptor(fields[f], at));
+    HANJI_RETURN_IF_ERROR(named(write_descriptor(fields[f], at)));
     sizes.push_back(is_array(fields[f].type) ? *array_bytes(fields[f]) : 0);
   }
   store(std::span(head), 0, static_cast<uint16_t>(kBetonVersion));
@@ -310,7 +311,7 @@ Result<std::unique_ptr<BetonWriting>> begin_beton(const std::filesystem::path& p
       .head = std::move(head),
       .heap_begin = layout.has_heap ? round_up(metadata_end, options.page_bytes) : metadata_end,
       .page = {}});
-  if (options.resume_key) HANJI_RETURN_IF_ERROR(writing->continue_interrupted());
+  if (options.resume_key) HANJI_RETURN_IF_ERROR(named(writing->continue_interrupted()));
   return writing;
 }
 
@@ -324,9 +325,8 @@ BetonWriter::~BetonWriter() = default;
 Result<BetonWriter> BetonWriter::create(const std::filesystem::path& path,
                                         std::vector<BetonField> fields,
                                         const BetonWriterOptions& options) {
-  auto state = internal::begin_beton(path, std::move(fields), options);
-  if (!state.ok()) return state.status().at(path.native());
-  return BetonWriter(*std::move(state));
+  HANJI_ASSIGN_OR_RETURN(auto state, internal::begin_beton(path, std::move(fields), options));
+  return BetonWriter(std::move(state));
 }
 
 Status BetonWriter::append(std::span<const BetonValue> values) { return state_->append(values); }

@@ -73,15 +73,22 @@ struct ImagesToWrite {
   }
 };
 
-/// A folder that is not whole yet.
+Status write_file(const fs::path& path, std::span<const std::byte> bytes) {
+  HANJI_RETURN_IF_ERROR(base::make_directories(path.parent_path()));
+  HANJI_ASSIGN_OR_RETURN(auto out, base::OutputFile::open(path));
+  HANJI_RETURN_IF_ERROR(out.append(bytes));
+  return out.close();
+}
+
+/// A folder that is not whole yet. Errors name the whole one.
 class UnfinishedFolder {
  public:
   static Result<UnfinishedFolder> open(const fs::path& folder, uint64_t key) {
     const fs::path name = folder.has_filename() ? folder : folder.parent_path();
     fs::path part = name.parent_path() / fmt::format(".{}.part", name.filename().string());
-    HANJI_RETURN_IF_ERROR(base::make_directories(part));
+    HANJI_RETURN_IF_ERROR(base::make_directories(part).at(name.native()));
     auto lock = base::FolderLock::take(part, base::Deadline::after(std::chrono::nanoseconds(0)));
-    if (!lock.ok()) return lock.status();
+    if (!lock.ok()) return lock.status().at(name.native());
     UnfinishedFolder one(name, std::move(part), *std::move(lock), key);
     HANJI_RETURN_IF_ERROR(one.read_done());
     return one;
@@ -90,18 +97,15 @@ class UnfinishedFolder {
   uint64_t num_done() const { return num_done_; }
 
   Status write(const fs::path& within, std::span<const std::byte> bytes) const {
-    const fs::path path = part_ / within;
-    HANJI_RETURN_IF_ERROR(base::make_directories(path.parent_path()));
-    HANJI_ASSIGN_OR_RETURN(auto out, base::OutputFile::open(path));
-    HANJI_RETURN_IF_ERROR(out.append(bytes));
-    return out.close();
+    return write_file(part_ / within, bytes).at(folder_.native());
   }
   Status note_done(uint64_t done) const {
-    return base::write_file_atomic(part_ / kDoneFile, fmt::format("{} {}", key_, done));
+    const std::string text = fmt::format("{} {}", key_, done);
+    return base::write_file_atomic(part_ / kDoneFile, text).at(folder_.native());
   }
   Status finish() const {
-    HANJI_RETURN_IF_ERROR(base::remove_tree(part_ / kDoneFile));
-    return base::rename_and_sync(part_, folder_);
+    HANJI_RETURN_IF_ERROR(base::remove_tree(part_ / kDoneFile).at(folder_.native()));
+    return base::rename_and_sync(part_, folder_).at(folder_.native());
   }
 
  private:

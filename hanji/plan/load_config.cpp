@@ -241,10 +241,13 @@ void Loader::look_at_file(const std::string& key, const std::string& path, bool 
     }
     return;
   }
-  const auto files = base::list_files(path, base::Recurse::kYes);
+  std::error_code error;
+  const bool is_folder = std::filesystem::is_directory(path, error);
+  const auto files = is_folder ? base::list_files(path, base::Recurse::kYes) : file.status();
   if (!files.ok()) {
-    add(origin_of(key), key, fmt::format("cannot read '{}': {}", path, file.status().message()),
-        "check the path; it is relative to the current folder");
+    const bool is_missing = files.status().code() == Code::kNotFound;
+    add(origin_of(key), key, fmt::format("cannot read '{}': {}", path, files.status().message()),
+        is_missing ? "check the path; it is relative to the current folder" : "");
   } else if (!may_be_folder) {
     add(origin_of(key), key, fmt::format("'{}' is a folder, not a file", path), "name one file");
   } else if (files->empty()) {
@@ -302,7 +305,9 @@ LoadedConfig load_config(const ConfigSources& sources) {
     if (text.ok()) {
       loader.read_toml(*text, sources.file->string());
     } else {
-      loader.add({sources.file->string()}, "", text.status().message(), "check the path");
+      const bool is_missing = text.status().code() == Code::kNotFound;
+      loader.add({sources.file->string()}, "", text.status().message(),
+                 is_missing ? "check the path" : "");
     }
   }
   for (const Override& one : sources.overrides) loader.read_override(one);
