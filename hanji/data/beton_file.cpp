@@ -145,14 +145,15 @@ const BetonSections& BetonFile::sections() const { return state_->sections; }
 bool BetonFile::has_checksums() const { return state_->has_extension; }
 BetonAllocation BetonFile::allocation(uint64_t row) const { return state_->allocation(row); }
 
-std::vector<uint32_t> BetonFile::sample_pages() const {
-  std::vector<uint32_t> of_sample(num_samples(), 0);
-  for (uint64_t i = 0; i < sections().num_allocations; ++i) {
-    const BetonAllocation one = allocation(i);
-    const auto page = page_of(one.begin);
-    if (page && one.sample < of_sample.size()) of_sample[one.sample] = static_cast<uint32_t>(*page);
+std::vector<uint32_t> BetonFile::sample_pages(size_t field) const {
+  std::vector<uint32_t> pages;
+  for (uint64_t sample = 0; sample < num_samples(); ++sample) {
+    const auto value = locate(sample, field);
+    const bool is_there = value.ok() && !value->bytes.empty();
+    const auto page = is_there ? page_of(offset_of(*value)) : std::nullopt;
+    pages.push_back(static_cast<uint32_t>(page.value_or(0)));
   }
-  return of_sample;
+  return pages;
 }
 
 std::optional<uint64_t> BetonFile::page_of(uint64_t offset) const {

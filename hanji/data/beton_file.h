@@ -136,9 +136,10 @@ class BetonFile {
   std::string_view provenance() const;
   /// Row `row` < num_allocations, as it is in the file.
   BetonAllocation allocation(uint64_t row) const;
-  /// The page of each sample, of which all values are in one; 0 for samples without any in the heap.
-  /// Cost  once over the allocation table.
-  std::vector<uint32_t> sample_pages() const;
+  /// The page of each sample's value of a field, by the samples' records; 0 for one that has no bytes in
+  /// the heap, or cannot be read.
+  /// Cost  once over the records, which are checked.
+  std::vector<uint32_t> sample_pages(size_t field) const;
   /// The page of a byte of the heap; nothing for other bytes.
   std::optional<uint64_t> page_of(uint64_t offset) const;
 

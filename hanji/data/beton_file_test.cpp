@@ -107,6 +107,24 @@ TEST(BetonFile, ReadsRecordsOf29Bytes) {
   EXPECT_EQ(file.verify([](const BetonMistake& mistake) { FAIL() << mistake.message; }), 0);
 }
 
+TEST(BetonFile, PagesAreThoseOfTheFieldInTheRecord) {
+  FfcvFile file{.num_samples = 3};
+  file.add_field(2, "image");
+  file.add_field(3, "text");
+  // Without rows of the table, which raw images do without; the text of sample 1 is in another page.
+  const uint64_t second = 2 * kSmallPage;
+  file.records = image_record(1, 2, 1, kSmallPage) + packed_value(kSmallPage + 6) +
+                 packed_value(uint64_t{1}) + image_record(1, 2, 1, second) +
+                 packed_value(kSmallPage + 7) + packed_value(uint64_t{1}) +
+                 image_record(1, 2, 1, uint64_t{9} << 40) + packed_value(second + 6) +
+                 packed_value(uint64_t{1});
+  file.heap.resize(2 * kSmallPage, 'x');
+  const std::string bytes = file.bytes();
+  const auto parsed = parse_beton(bytes).or_throw();
+  EXPECT_THAT(parsed.sample_pages(0), testing::ElementsAre(0, 1, 0)) << "0 for what is nowhere";
+  EXPECT_THAT(parsed.sample_pages(1), testing::ElementsAre(0, 0, 1));
+}
+
 TEST(BetonFile, ThreadsFindTheSizesOfJpegsInOneTable) {
   const std::string bytes = images_and_bytes().bytes();
   const auto file = parse_beton(bytes).or_throw();

@@ -22,6 +22,7 @@ namespace {
 constexpr uint64_t kParts = 0x7061727473;
 constexpr uint64_t kViews = 0x76696577;
 constexpr int64_t kMaxSize = 4096;
+constexpr int64_t kMaxClasses = int64_t{1} << 20;
 
 }  // namespace
 
@@ -112,9 +113,10 @@ Status BetonImages::State::read_labels() {
   std::vector<int64_t> numbers;
   for (uint64_t i = 0; i < file.num_samples(); ++i) {
     HANJI_ASSIGN_OR_RETURN(const BetonValue label, file.read(i, label_field));
-    if (label.integer < 0) {
+    if (label.integer < 0 || label.integer >= kMaxClasses) {
       return base::corrupt(
-          fmt::format("sample {} has the label {}; classes count from 0", i, label.integer));
+          fmt::format("sample {} has the label {}; classes are 0 to {} at most: number them again",
+                      i, label.integer, kMaxClasses - 1));
     }
     num_classes = std::max(num_classes, label.integer + 1);
     numbers.push_back(label.integer);
@@ -252,7 +254,7 @@ int64_t BetonImages::sample_of(Part part, int64_t index) const {
 }
 
 std::vector<uint32_t> BetonImages::train_pages() const {
-  const std::vector<uint32_t> of_sample = state_->file.sample_pages();
+  const std::vector<uint32_t> of_sample = state_->file.sample_pages(state_->image_field);
   std::vector<uint32_t> pages;
   for (int64_t i = 0; i < num_train(); ++i) pages.push_back(of_sample[sample_of(Part::kTrain, i)]);
   return pages;

@@ -1,6 +1,7 @@
 #include "hanji/data/beton_images.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -338,6 +339,19 @@ TEST_F(BetonImagesTest, PagesAreThoseThatTrainingSamplesAreStoredIn) {
     expected.push_back(static_cast<uint32_t>(part.sample_of(Part::kTrain, i) / 2));
   }
   EXPECT_EQ(part.train_pages(), expected);
+}
+
+TEST_F(BetonImagesTest, LabelsThatAreNoClassesAreRejectedByTheirSample) {
+  for (const int64_t label : {int64_t{-1}, int64_t{1} << 20, INT64_MAX}) {
+    std::vector<WrittenImage> images = numbered(3);
+    images[1].label = label;
+    fs::remove(path());
+    write_images(path(), images);
+    const Status status =
+        BetonImages::create(BetonFile::open(path()).or_throw(), plain_options()).status();
+    EXPECT_EQ(status.code(), Code::kCorrupt);
+    EXPECT_THAT(status.message(), HasSubstr(fmt::format("sample 1 has the label {}", label)));
+  }
 }
 
 TEST_F(BetonImagesTest, BalancedWeightsGiveEachClassTheSameShare) {

@@ -100,7 +100,7 @@ Status BetonTokenSamples::read(Part part, int64_t index, layers::Batch& batch, i
 }
 
 std::vector<uint32_t> BetonTokenSamples::train_pages() const {
-  std::vector<uint32_t> pages = file_.sample_pages();
+  std::vector<uint32_t> pages = file_.sample_pages(field_);
   pages.resize(static_cast<size_t>(border_));
   return pages;
 }
