@@ -56,6 +56,11 @@ int64_t Loader::steps_per_epoch() const {
 
 EpochSample Loader::place_of(int64_t step, int64_t position) const {
   const int64_t steps = steps_per_epoch(), samples = options_.num_samples;
+  if (step < 0 || position < 0 || step >= INT64_MAX / options_.global_batch - 1) {
+    throw Error(base::invalid_argument(
+        fmt::format("sample {} of step {}: both count from 0, and a run has less than 2^63 samples",
+                    position, step)));
+  }
   const int64_t place = (steps > 0 ? step % steps : step) * options_.global_batch + position;
   return {steps > 0 ? step / steps : place / samples, place % samples};
 }

@@ -61,6 +61,7 @@ class Loader {
   const std::vector<layout::Range>& micro_batches() const { return micro_batches_; }
 
   /// What stands at `position` of the global batch of `step`; position in [0, global_batch).
+  /// Errors  throws Error of kInvalidArgument for a step or a position below 0.
   EpochSample at(int64_t step, int64_t position) const;
   int64_t sample(int64_t step, int64_t position) const { return at(step, position).index; }
 

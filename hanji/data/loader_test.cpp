@@ -116,6 +116,23 @@ TEST(Loader, AnEpochEndsWithAFullBatchIfItIsPaddedOrDropped) {
   EXPECT_EQ(epochs_of(plan::EpochEnd::kPad, 8), epochs_of(plan::EpochEnd::kContinue, 8));
 }
 
+TEST(Loader, RefusesStepsAndPositionsBelowZero) {
+  for (const plan::SampleOrder order : {plan::SampleOrder::kRandom, plan::SampleOrder::kFfcv}) {
+    const Loader loader = Loader::create({.num_samples = 5,
+                                          .global_batch = 4,
+                                          .share = {0, 4},
+                                          .micro_batch = 4,
+                                          .order = order})
+                              .or_throw();
+    for (const auto& [step, position] :
+         {std::pair<int64_t, int64_t>(-1, 0), {-3, 3}, {0, -1}, {INT64_MAX / 4, 0}}) {
+      EXPECT_THROW(loader.at(step, position), Error) << step << " " << position;
+    }
+    EXPECT_THROW(loader.epoch(-1), Error);
+    EXPECT_NO_THROW(loader.at(int64_t{1} << 40, 3));
+  }
+}
+
 TEST(Loader, RefusesSharesAndCountsOutOfRange) {
   const auto code = [](LoaderOptions options) { return Loader::create(options).status().code(); };
   LoaderOptions good = {.num_samples = 5, .global_batch = 4, .share = {0, 4}, .micro_batch = 2};

@@ -52,6 +52,10 @@ Sampler::Sampler(int rank, int ranks, const Epochs& epochs)
 }
 
 void Sampler::set_epoch(uint64_t epoch) {
+  if (epoch > uint64_t{INT64_MAX}) {
+    throw Error(base::invalid_argument("Sampler: epoch " + std::to_string(epoch) +
+                                       " is above 2^63 - 1; count epochs from 0"));
+  }
   state_->epoch = epoch;
   state_->go_on = false;
   state_->taken = 0;

@@ -150,6 +150,13 @@ TEST(Sampler, RefusesAStateThatIsNotItsOwn) {
   EXPECT_THROW(load(sampler, std::move(bytes)), Error);
 }
 
+TEST(Sampler, EpochsCountFromZero) {
+  Sampler sampler(Ranks{0, 2}, 20, 7, Remainder::kPad, plan::SampleOrder::kTorch);
+  sampler.set_epoch(INT64_MAX);
+  EXPECT_EQ(sampler.next(10)->size(), 10u);
+  EXPECT_THROW(sampler.set_epoch(static_cast<uint64_t>(-1)), Error);
+}
+
 struct Numbers : torch::data::datasets::Dataset<Numbers, size_t> {
   size_t get(size_t index) override { return index; }
   std::optional<size_t> size() const override { return 20; }
