@@ -1,7 +1,12 @@
 #include "hanji/data/beton_folder.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <memory>
+#include <span>
+#include <utility>
 
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
@@ -40,29 +45,56 @@ uint64_t bytes_of_sample(const fs::path& path) {
   return error ? 0 : bytes;
 }
 
+/// The folders in `folder`, links to folders too, sorted by their names' bytes; a file is in no class.
+Result<std::vector<std::string>> list_classes(const fs::path& folder) {
+  HANJI_ASSIGN_OR_RETURN(const auto files, base::list_files(folder));
+  if (!files.empty()) {
+    return base::invalid_argument(files.front().native() +
+                                  ": a file in no class; move it to a folder of its class");
+  }
+  std::vector<std::string> classes;
+  std::error_code error;
+  for (const auto& one : fs::directory_iterator(folder, error)) {
+    if (one.is_directory(error)) classes.push_back(one.path().filename().native());
+  }
+  std::ranges::sort(classes);
+  return classes;
+}
+
+/// As ImageFolder of torchvision does, where the label is the place among all folders.
+Status no_empty_class(const fs::path& folder, const std::vector<std::string>& empty) {
+  constexpr size_t kMaxShown = 10;
+  if (empty.empty()) return {};
+  const auto shown = std::span(empty).first(std::min(empty.size(), kMaxShown));
+  return base::invalid_argument(fmt::format(
+      "{}: no file in the folder{} of class{} {}{}; remove {}, or add images", folder.native(),
+      empty.size() == 1 ? "" : "s", empty.size() == 1 ? "" : "es", fmt::join(shown, ", "),
+      empty.size() > kMaxShown ? ", ..." : "", empty.size() == 1 ? "it" : "them"));
+}
+
 Result<ImageFiles> list_images(const fs::path& folder) {
   ImageFiles files;
-  HANJI_ASSIGN_OR_RETURN(files.paths, base::list_files(folder, base::Recurse::kYes));
-  if (files.paths.empty()) {
+  HANJI_ASSIGN_OR_RETURN(files.classes, list_classes(folder));
+  std::vector<std::pair<fs::path, int64_t>> images;
+  std::vector<std::string> empty;
+  for (const std::string& name : files.classes) {
+    HANJI_ASSIGN_OR_RETURN(auto of_class, base::list_files(folder / name, base::Recurse::kYes));
+    if (of_class.empty()) empty.push_back(name);
+    const int64_t label = &name - files.classes.data();
+    for (fs::path& path : of_class) images.emplace_back(std::move(path), label);
+  }
+  HANJI_RETURN_IF_ERROR(no_empty_class(folder, empty));
+  if (images.empty()) {
     return base::not_found(folder.native() +
                            ": no file; name a folder of folders of JPEG or PNG files");
   }
-  for (const fs::path& path : files.paths) {
-    const fs::path within = path.lexically_relative(folder);
-    if (std::distance(within.begin(), within.end()) < 2) {
-      return base::invalid_argument(path.native() +
-                                    ": a file in no class; move it to a folder of its class");
-    }
-    // By the bytes of paths, "a-b/" is before "a/": classes are sorted by themselves.
-    files.classes.push_back(within.begin()->native());
+  // Of all classes together: by the bytes of paths, "a-b/" is before "a/".
+  std::ranges::sort(images, {},
+                    [](const auto& one) -> const std::string& { return one.first.native(); });
+  for (auto& [path, label] : images) {
     files.largest_bytes = std::max(files.largest_bytes, bytes_of_sample(path));
-  }
-  const std::vector<std::string> of_files = files.classes;
-  std::sort(files.classes.begin(), files.classes.end());
-  files.classes.erase(std::unique(files.classes.begin(), files.classes.end()), files.classes.end());
-  for (const std::string& name : of_files) {
-    const auto place = std::lower_bound(files.classes.begin(), files.classes.end(), name);
-    files.labels.push_back(place - files.classes.begin());
+    files.paths.push_back(std::move(path));
+    files.labels.push_back(label);
   }
   return files;
 }

@@ -9,12 +9,14 @@
 namespace hanji::data {
 
 /// The JPEG files of FOLDER/CLASS/ (and of folders in it): the fields `image`, the files' own bytes,
-/// and `label`, the place of the class among the sorted names. Files named .png become raw images.
+/// and `label`, the place of the class among the sorted names. Files named .png become raw images. A
+/// class may be a link to a folder.
 ///
 /// Result  images in the order of their paths' bytes; the provenance has the names of the classes.
 /// Cost    memory for the names.
-/// Errors  kNotFound; kInvalidArgument for a file in no class. read(): kCorrupt and kUnsupported for
-///         files that are no JPEGs that hanji decodes, or no PNGs of at most 8 bits.
+/// Errors  kNotFound; kInvalidArgument for a file in no class, and for classes without a file, as
+///         torchvision's ImageFolder rejects them. read(): kCorrupt and kUnsupported for files that
+///         are no JPEGs that hanji decodes, or no PNGs of at most 8 bits.
 Result<BetonRecipe> folder_recipe(const std::filesystem::path& folder);
 
 /// JSON for the provenance of labelled images.

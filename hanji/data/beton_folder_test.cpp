@@ -65,6 +65,28 @@ TEST_F(ImageFolder, NamesEveryFileThatIsNoJpegAndWritesNothing) {
   EXPECT_EQ(base::list_files(folder_.path()).or_throw().size(), 0);
 }
 
+TEST_F(ImageFolder, ClassesWithoutAFileAreRejectedByName) {
+  add("cat/1.jpg", photo(""));
+  for (const char* empty : {"bird", "dog/deep", ".hidden"}) {
+    ASSERT_TRUE(base::make_directories(folder_.path() / "photos" / empty).ok());
+  }
+  const Status status = write();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("photos: no file in the folders of classes .hidden, "
+                                          "bird, dog; remove them, or add images"));
+}
+
+TEST_F(ImageFolder, AClassMayBeALinkToAFolder) {
+  write_file(folder_.path() / "elsewhere", "1.jpg", photo("linked"));
+  add("b/2.jpg", photo(""));
+  std::filesystem::create_directory_symlink(folder_.path() / "elsewhere",
+                                            folder_.path() / "photos" / "a");
+  ASSERT_TRUE(write().ok());
+  const auto file = BetonFile::open(out()).or_throw();
+  EXPECT_EQ(file.num_samples(), 2);
+  EXPECT_EQ(file.read(0, 1).or_throw().integer, 0);
+}
+
 TEST_F(ImageFolder, RejectsFilesWithoutAClass) {
   add("1.jpg", photo(""));
   EXPECT_THAT(write().message(), HasSubstr("1.jpg: a file in no class"));
