@@ -244,7 +244,7 @@ def bench_tokens(rows, a, folder, all_cores):
                                    "--batch", BATCH, "--workers", 0], cores)
         compare(sides, 1, 1)
         add_rates(rows, (f"{TOKENS} tokens", count, None, "samples"),
-                  compare(sides, 2 if a.smoke else a.rounds, 2 if a.smoke else 200))
+                  compare(sides, 2 if a.smoke else a.rounds, 2 if a.smoke else 1000))
         for side in sides.values():
             side.close()
 

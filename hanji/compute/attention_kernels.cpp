@@ -406,7 +406,7 @@ size_t backward_elements_f64(int64_t length, int64_t size) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "hanji/compute/internal/dispatch.h"
+#include "hanji/base/simd_dispatch.h"
 
 namespace hanji::compute::internal {
 

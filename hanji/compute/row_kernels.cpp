@@ -253,7 +253,7 @@ void sum_rows_f64(const double* matrix, int64_t rows, int64_t columns, double* o
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "hanji/compute/internal/dispatch.h"
+#include "hanji/base/simd_dispatch.h"
 
 namespace hanji::compute::internal {
 

@@ -41,7 +41,8 @@ void shape_batch(const SampleShape& sample, layout::Range positions, layers::Bat
 void read_batch(const Source& source, const Loader& loader, int64_t step, layout::Range positions,
                 layers::Batch& batch) {
   shape_batch(source.shape(), positions, batch);
-  const internal::RunReader reader(source, loader, step);
+  const std::vector<EpochSample> samples = loader.at(step, positions);
+  const internal::RunReader reader(source, loader, step, positions, samples);
   throw_if_error(reader
                      .read(positions,
                            [&](int64_t place) {

@@ -47,6 +47,7 @@ class PerEpoch {
 
 class SequentialOrder final : public EpochOrder {
  public:
+  using EpochOrder::at;
   int64_t at(int64_t, int64_t place) const override { return place; }
 };
 
@@ -55,6 +56,9 @@ class RandomOrder final : public EpochOrder {
   explicit RandomOrder(const LoaderOptions& o) : seed_(o.seed), count_(o.num_samples) {}
   int64_t at(int64_t epoch, int64_t place) const override {
     return Permutation(seed_, static_cast<uint64_t>(epoch), count_)(place);
+  }
+  void at(int64_t epoch, layout::Range places, int64_t* out) const override {
+    Permutation(seed_, static_cast<uint64_t>(epoch), count_)(places, out);
   }
 
  private:
@@ -65,6 +69,7 @@ class RandomOrder final : public EpochOrder {
 /// As another library's generator permutes, which draws one number after the other.
 class ListedOrder final : public EpochOrder {
  public:
+  using EpochOrder::at;
   explicit ListedOrder(const LoaderOptions& o)
       : order_(o.order), seed_(o.seed), count_(o.num_samples) {}
 
@@ -90,6 +95,7 @@ class ListedOrder final : public EpochOrder {
 /// Pages in a random order, cut into windows, whose samples are permuted together.
 class QuasiOrder final : public EpochOrder {
  public:
+  using EpochOrder::at;
   explicit QuasiOrder(const LoaderOptions& o)
       : seed_(base::mix(o.seed, kPages)), window_(std::max<int64_t>(1, o.open_pages / 2)) {
     const std::vector<uint32_t>& pages = *o.pages;
@@ -148,6 +154,7 @@ class QuasiOrder final : public EpochOrder {
 /// Draws with replacement, by the alias method. Source: Vose, IEEE Trans. Softw. Eng. 17(9), 1991.
 class WeightedOrder final : public EpochOrder {
  public:
+  using EpochOrder::at;
   explicit WeightedOrder(const LoaderOptions& o) : seed_(base::mix(o.seed, kWeights)) {
     const std::vector<double>& weights = *o.weights;
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
@@ -216,6 +223,10 @@ Result<Shared> make_quasi(const LoaderOptions& options) {
 }
 
 }  // namespace
+
+void EpochOrder::at(int64_t epoch, layout::Range places, int64_t* out) const {
+  for (int64_t place = places.begin; place < places.end; ++place) *out++ = at(epoch, place);
+}
 
 Result<Shared> make_epoch_order(const LoaderOptions& options) {
   if (options.weights) return make_weighted(options);

@@ -315,18 +315,9 @@ void mix_rows(float of_a, float of_b, int64_t count, float* a, float* b) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "hanji/base/simd.h"
+#include "hanji/base/simd_dispatch.h"
 
 namespace hanji::data::internal {
-namespace {
-
-/// Begins with the instructions that HANJI_SIMD allows; they change the speed, not the bytes.
-void begin_simd() {
-  static const base::Simd begun = base::usable_simd().or_throw();
-  (void)begun;
-}
-
-}  // namespace
 
 void LineFilter::make(int64_t line, int64_t outputs) {
   inputs = line;
@@ -368,36 +359,30 @@ HWY_EXPORT(tint_row);
 HWY_EXPORT(mix_rows);
 
 int64_t brighten_row(int32_t brightness, int64_t num_pixels, uint8_t* pixels) {
-  begin_simd();
-  return HWY_DYNAMIC_DISPATCH(brighten_row)(brightness, num_pixels, pixels);
+  return HANJI_DISPATCHED(brighten_row)(brightness, num_pixels, pixels);
 }
 
 void tint_row(const ColourFactors& factors, int32_t mean_gray, int64_t num_pixels,
               uint8_t* pixels) {
-  begin_simd();
-  HWY_DYNAMIC_DISPATCH(tint_row)(factors, mean_gray, num_pixels, pixels);
+  HANJI_DISPATCHED(tint_row)(factors, mean_gray, num_pixels, pixels);
 }
 
 void mix_rows(float of_a, float of_b, int64_t count, float* a, float* b) {
-  begin_simd();
-  HWY_DYNAMIC_DISPATCH(mix_rows)(of_a, of_b, count, a, b);
+  HANJI_DISPATCHED(mix_rows)(of_a, of_b, count, a, b);
 }
 
 void resize_across(const LineFilter& filter, const uint8_t* rgb, Mirror mirror, uint8_t* pixels) {
-  begin_simd();
-  HWY_DYNAMIC_DISPATCH(resize_across)(filter, rgb, mirror, pixels);
+  HANJI_DISPATCHED(resize_across)(filter, rgb, mirror, pixels);
 }
 
 void resize_down(const LineFilter& filter, int64_t i, const uint8_t* rows, int64_t row_bytes,
                  uint8_t* pixels) {
-  begin_simd();
-  HWY_DYNAMIC_DISPATCH(resize_down)(filter, i, rows, row_bytes, pixels);
+  HANJI_DISPATCHED(resize_down)(filter, i, rows, row_bytes, pixels);
 }
 
 void scale_row(const uint8_t* pixels, int64_t row_bytes, const std::array<float, 3>& scale,
                const std::array<float, 3>& offset, const std::array<float*, 3>& planes) {
-  begin_simd();
-  HWY_DYNAMIC_DISPATCH(scale_row)(pixels, row_bytes, scale, offset, planes);
+  HANJI_DISPATCHED(scale_row)(pixels, row_bytes, scale, offset, planes);
 }
 
 }  // namespace hanji::data::internal

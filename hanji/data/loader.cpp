@@ -70,6 +70,20 @@ EpochSample Loader::at(int64_t step, int64_t position) const {
   return {place.epoch, order_->at(place.epoch, place.index)};
 }
 
+std::vector<EpochSample> Loader::at(int64_t step, layout::Range positions) const {
+  std::vector<EpochSample> samples;
+  std::vector<int64_t> indices;
+  for (int64_t position = positions.begin; position < positions.end;) {
+    const EpochSample first = place_of(step, position);
+    const int64_t count = std::min(positions.end - position, options_.num_samples - first.index);
+    indices.resize(static_cast<size_t>(count));
+    order_->at(first.epoch, {first.index, first.index + count}, indices.data());
+    for (const int64_t index : indices) samples.push_back({first.epoch, index});
+    position += count;
+  }
+  return samples;
+}
+
 int64_t Loader::epoch(int64_t step) const { return place_of(step, 0).epoch; }
 
 }  // namespace hanji::data

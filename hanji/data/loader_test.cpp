@@ -63,6 +63,30 @@ TEST(Loader, RunsAcrossEpochsWithoutAGap) {
   EXPECT_EQ(loader.epoch(3), 1);
 }
 
+TEST(Loader, ManyPositionsAtOnceAreThoseOneByOne) {
+  using plan::EpochEnd;
+  for (const EpochEnd end : {EpochEnd::kContinue, EpochEnd::kPad, EpochEnd::kDrop}) {
+    for (const auto order : {plan::SampleOrder::kRandom, plan::SampleOrder::kTorch}) {
+      LoaderOptions options = {.seed = 3, .num_samples = 25, .global_batch = 60, .share = {0, 60}};
+      if (end == EpochEnd::kDrop) options.num_samples = 61;
+      options.micro_batch = 60;
+      options.order = order;
+      options.epoch_end = end;
+      const Loader loader = Loader::create(options).or_throw();
+      for (int64_t step = 0; step < 4; ++step) {
+        const auto together = loader.at(step, {3, 58});
+        ASSERT_EQ(together.size(), 55u);
+        for (int64_t position = 3; position < 58; ++position) {
+          const EpochSample one = loader.at(step, position);
+          const EpochSample& found = together[static_cast<size_t>(position - 3)];
+          EXPECT_EQ(found.epoch, one.epoch) << step << " " << position;
+          EXPECT_EQ(found.index, one.index) << step << " " << position;
+        }
+      }
+    }
+  }
+}
+
 TEST(Loader, SequentialEpochsCountUpAndSayTheirNumber) {
   const Loader loader = Loader::create({.num_samples = 4,
                                         .global_batch = 3,

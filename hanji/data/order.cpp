@@ -1,9 +1,12 @@
 #include "hanji/data/order.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <span>
 
 #include "hanji/base/random.h"
+#include "hanji/data/internal/permutation_kernels.h"
 
 namespace hanji::data {
 namespace {
@@ -12,6 +15,7 @@ namespace {
 constexpr uint64_t kDomain = 0x6f72646572;
 // A network on fewer bits has too few round functions to reach most permutations.
 constexpr int kLeastHalfBits = 4;
+constexpr int64_t kAtOnce = 512;
 
 }  // namespace
 
@@ -40,6 +44,30 @@ int64_t Permutation::operator()(int64_t index) const {
     value = encrypt(value);
   } while (value >= static_cast<uint64_t>(count_));
   return static_cast<int64_t>(value);
+}
+
+void Permutation::operator()(layout::Range positions, int64_t* out) const {
+  std::array<uint64_t, kAtOnce> values;
+  std::array<int64_t, kAtOnce> places;
+  for (int64_t done = 0; done < positions.size(); done += kAtOnce) {
+    size_t left = static_cast<size_t>(std::min(kAtOnce, positions.size() - done));
+    for (size_t i = 0; i < left; ++i) {
+      places[i] = done + static_cast<int64_t>(i);
+      values[i] = static_cast<uint64_t>(positions.begin + places[i]);
+    }
+    // Those that land outside walk on together.
+    while (left > 0) {
+      internal::encrypt(*this, std::span(values).first(left));
+      size_t outside = 0;
+      for (size_t i = 0; i < left; ++i) {
+        out[places[i]] = static_cast<int64_t>(values[i]);
+        places[outside] = places[i];
+        values[outside] = values[i];
+        outside += values[i] >= static_cast<uint64_t>(count_) ? 1 : 0;
+      }
+      left = outside;
+    }
+  }
 }
 
 }  // namespace hanji::data

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <vector>
+
+#include "hanji/base/simd.h"
 
 namespace hanji::data {
 namespace {
@@ -26,6 +29,23 @@ TEST_P(PermutationOf, MeetsEverySampleOnce) {
     ASSERT_FALSE(met[static_cast<size_t>(sample)]);
     met[static_cast<size_t>(sample)] = true;
   }
+}
+
+TEST_P(PermutationOf, ManyAtOnceAreThoseOneByOneAtEveryVectorWidth) {
+  const Permutation order(7, 3, GetParam());
+  const std::vector<int64_t> expected = values(7, 3, GetParam());
+  const base::Simd before = base::simd_in_use().or_throw();
+  for (const base::Simd level : base::kSimdLevels) {
+    if (!base::check_simd(level).ok()) continue;
+    base::throw_if_error(base::use_simd(level));
+    std::vector<int64_t> found(expected.size());
+    order({0, GetParam()}, found.data());
+    EXPECT_EQ(found, expected) << base::name_of(level);
+    const int64_t begin = GetParam() / 3;
+    order({begin, GetParam()}, found.data());
+    EXPECT_TRUE(std::equal(expected.begin() + begin, expected.end(), found.begin()));
+  }
+  base::throw_if_error(base::use_simd(before));
 }
 
 INSTANTIATE_TEST_SUITE_P(Counts, PermutationOf,
@@ -70,6 +90,9 @@ TEST(Permutation, ServesTheLargestCounts) {
     seen.insert(sample);
   }
   EXPECT_EQ(seen.size(), 100u);
+  std::vector<int64_t> together(100);
+  order({count - 100, count}, together.data());
+  EXPECT_EQ(together[7], order(count - 93));
 }
 
 }  // namespace

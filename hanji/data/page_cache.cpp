@@ -32,9 +32,8 @@ static_assert(Entry::is_always_lock_free && std::atomic<int64_t>::is_always_lock
 std::vector<uint32_t> pages_of_step(const Loader& loader, std::span<const uint32_t> pages,
                                     int64_t step) {
   std::vector<uint32_t> needed;
-  const layout::Range share = loader.options().share;
-  for (int64_t position = share.begin; position < share.end; ++position) {
-    needed.push_back(pages[static_cast<size_t>(loader.at(step, position).index)]);
+  for (const EpochSample one : loader.at(step, loader.options().share)) {
+    needed.push_back(pages[static_cast<size_t>(one.index)]);
   }
   std::ranges::sort(needed);
   const auto [first, last] = std::ranges::unique(needed);
@@ -308,7 +307,6 @@ void PageCache::stop() {
 Status check_page_budget(const Loader& loader, std::span<const uint32_t> pages,
                          const PageBudget& budget, layout::Range steps) {
   const int64_t together = budget.steps_together();
-  const layout::Range share = loader.options().share;
   if (pages.empty() || steps.empty()) return {};
   // A page counts at the last step that needs it, of those of the window.
   std::vector<int64_t> last_step(static_cast<size_t>(std::ranges::max(pages)) + 1, -1);
@@ -319,8 +317,8 @@ Status check_page_budget(const Loader& loader, std::span<const uint32_t> pages,
   int64_t in_window = 0, most = 0, worst = steps.begin;
   for (int64_t step = steps.begin; step < steps.end; ++step) {
     in_window -= std::exchange(count_at(step), 0);
-    for (int64_t position = share.begin; position < share.end; ++position) {
-      int64_t& last = last_step[pages[static_cast<size_t>(loader.at(step, position).index)]];
+    for (const EpochSample one : loader.at(step, loader.options().share)) {
+      int64_t& last = last_step[pages[static_cast<size_t>(one.index)]];
       if (last == step) continue;
       if (last > step - together && last >= 0) {
         --count_at(last);

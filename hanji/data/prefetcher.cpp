@@ -17,6 +17,7 @@ namespace internal {
 /// The batches of a step: rows are claimed in order, and done in any.
 struct ReadStep {
   int64_t step = -1;
+  std::vector<EpochSample> samples;  // of the share
   std::vector<layers::Batch> batches;
   int64_t num_rows = 0;
   int64_t claimed = 0;
@@ -67,6 +68,7 @@ struct Prefetcher::State {
     one.batches.resize(cuts.size());
     for (size_t i = 0; i < cuts.size(); ++i) shape_batch(source.shape(), cuts[i], one.batches[i]);
     one.step = step;
+    one.samples = loader.at(step, loader.options().share);
     one.num_rows = loader.options().share.size();
     one.claimed = one.done = 0;
     one.failure = {};
@@ -97,9 +99,9 @@ struct Prefetcher::State {
   void work(const Claim& claimed, std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     ReadStep& of = *claimed.of;
-    const int64_t begin = loader.options().share.begin;
-    const internal::RunReader reader(source, loader, of.step);
-    const auto failure = reader.read({begin + claimed.begin, begin + claimed.end},
+    const layout::Range share = loader.options().share;
+    const internal::RunReader reader(source, loader, of.step, share, of.samples);
+    const auto failure = reader.read({share.begin + claimed.begin, share.begin + claimed.end},
                                      [&](int64_t position) { return row_of(of, position); });
     lock.lock();
     const bool has_failed = !failure.status.ok();

@@ -66,6 +66,9 @@ class Source {
   virtual Status read_in_epoch(int64_t epoch, int64_t index, layers::Batch& batch,
                                int64_t row) const;
 
+  /// Says that training sample `index` is read next: a source may bring its bytes nearer. Cost: no wait.
+  virtual void expect(int64_t index) const { (void)index; }
+
   /// Whether samples are mixed with the other one of their pair: those at positions 2k and 2k + 1 of a
   /// global batch. The last of an odd number has none.
   virtual bool mixes_pairs() const { return false; }

@@ -3,37 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 
 #include "hanji/base/checksum.h"
+#include "hanji/data/internal/token_kernels.h"
 
 namespace hanji::data {
 namespace {
 
-// memcpy per element: a Megatron index starts at byte 34, so nothing here may assume alignment.
-template <class T>
-void widen(const std::byte* from, int64_t count, int64_t* out) {
-  for (int64_t i = 0; i < count; ++i) {
-    T value;
-    std::memcpy(&value, from + i * sizeof(T), sizeof(T));
-    out[i] = static_cast<int64_t>(value);
-  }
-}
-
-void widen(TokenWidth width, const std::byte* from, int64_t count, int64_t* out) {
-  switch (width) {
-    case TokenWidth::kUInt8: return widen<uint8_t>(from, count, out);
-    case TokenWidth::kInt8: return widen<int8_t>(from, count, out);
-    case TokenWidth::kUInt16: return widen<uint16_t>(from, count, out);
-    case TokenWidth::kInt16: return widen<int16_t>(from, count, out);
-    case TokenWidth::kInt32: return widen<int32_t>(from, count, out);
-    case TokenWidth::kUInt32: return widen<uint32_t>(from, count, out);
-    case TokenWidth::kInt64: return widen<int64_t>(from, count, out);
-  }
-}
-
-constexpr int64_t kTokensAtOnce = 4096;
+constexpr int64_t kCacheLine = 64;
 
 }  // namespace
 
@@ -63,39 +40,36 @@ Status TokenSource::copy_tokens(int64_t begin, int64_t count, int64_t* out) cons
         fmt::format("tokens [{}, {} + {}) asked of a source that holds {}; ask for less", begin,
                     begin, count, num_tokens_));
   }
-  widen(width_, bytes_.data() + begin * static_cast<int64_t>(size_of(width_)), count, out);
+  internal::widen(width_, at(begin), count, out);
   return {};
 }
 
-Status TokenSource::check_vocabulary(int64_t vocabulary, int64_t most_tokens) const {
-  std::array<int64_t, kTokensAtOnce> block;
-  const int64_t all = std::min(num_tokens_, most_tokens);
-  for (int64_t begin = 0; begin < all; begin += kTokensAtOnce) {
-    const int64_t count = std::min(kTokensAtOnce, all - begin);
-    HANJI_RETURN_IF_ERROR(copy_tokens(begin, count, block.data()));
-    const auto end = block.begin() + count;
-    const auto bad = std::find_if(block.begin(), end, [vocabulary](int64_t token) {
-      return token < 0 || token >= vocabulary;
-    });
-    if (bad != end) {
-      return base::corrupt(fmt::format(
-          "token {} at position {} lies outside a vocabulary of {}; set model.vocabulary to at "
-          "least {} or tokenize again",
-          *bad, begin + (bad - block.begin()), vocabulary, largest_token() + 1));
-    }
+void TokenSource::expect(int64_t begin, int64_t count) const {
+  const std::byte* end = at(std::clamp<int64_t>(begin + count, 0, num_tokens_));
+  for (const std::byte* line = at(std::clamp<int64_t>(begin, 0, num_tokens_)); line < end;
+       line += kCacheLine) {
+    __builtin_prefetch(line);
   }
-  return {};
+}
+
+Status TokenSource::check_vocabulary(int64_t vocabulary, int64_t begin, int64_t count) const {
+  const int64_t first = std::clamp<int64_t>(begin, 0, num_tokens_);
+  const int64_t read = std::clamp<int64_t>(count, 0, num_tokens_ - first);
+  const internal::IdRange range = internal::range_of(width_, at(first), read);
+  if (read == 0 || (range.least >= 0 && range.largest < vocabulary)) return {};
+  int64_t position = first, id = 0;
+  for (;; ++position) {
+    internal::widen(width_, at(position), 1, &id);
+    if (id < 0 || id >= vocabulary) break;
+  }
+  return base::corrupt(fmt::format(
+      "token {} at position {} lies outside a vocabulary of {}; set model.vocabulary to "
+      "at least {} or tokenize again",
+      id, position, vocabulary, range.largest + 1));
 }
 
 int64_t TokenSource::largest_token() const {
-  std::array<int64_t, kTokensAtOnce> block;
-  int64_t largest = -1;
-  for (int64_t begin = 0; begin < num_tokens_; begin += kTokensAtOnce) {
-    const int64_t count = std::min(kTokensAtOnce, num_tokens_ - begin);
-    if (!copy_tokens(begin, count, block.data()).ok()) break;
-    largest = std::max(largest, *std::max_element(block.begin(), block.begin() + count));
-  }
-  return largest;
+  return std::max<int64_t>(-1, internal::range_of(width_, at(0), num_tokens_).largest);
 }
 
 uint64_t TokenSource::checksum() const { return base::xxh3(bytes_); }

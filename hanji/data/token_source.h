@@ -35,10 +35,13 @@ class TokenSource {
   /// Writes tokens [begin, begin + count) to `out`.
   /// Errors  kInvalidArgument when the range leaves the source.
   Status copy_tokens(int64_t begin, int64_t count, int64_t* out) const;
+  /// Brings tokens [begin, begin + count), as far as there are such, towards the processor's caches.
+  void expect(int64_t begin, int64_t count) const;
 
-  /// Reads the first `most_tokens` once and refuses one that no vocabulary of this size holds.
-  /// Errors  kCorrupt, naming the id, its position and the vocabulary.
-  Status check_vocabulary(int64_t vocabulary, int64_t most_tokens = INT64_MAX) const;
+  /// Reads as many tokens from `begin` on, or those that there are, once, and refuses one that no
+  /// vocabulary of this size holds.
+  /// Errors  kCorrupt, naming the first such id, its position and the vocabulary.
+  Status check_vocabulary(int64_t vocabulary, int64_t begin = 0, int64_t count = INT64_MAX) const;
 
   /// Reads every token once; -1 when there is none.
   int64_t largest_token() const;
@@ -47,6 +50,10 @@ class TokenSource {
   uint64_t checksum() const;
 
  private:
+  const std::byte* at(int64_t position) const {
+    return bytes_.data() + position * static_cast<int64_t>(size_of(width_));
+  }
+
   std::shared_ptr<const void> owner_;
   std::span<const std::byte> bytes_;
   TokenWidth width_ = TokenWidth::kUInt8;

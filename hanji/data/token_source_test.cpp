@@ -2,7 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+#include <string>
 #include <vector>
+
+#include "hanji/base/simd.h"
 
 namespace hanji::data {
 namespace {
@@ -35,6 +39,43 @@ TEST(TokenSource, WidensEveryWidth) {
               ElementsAre(int64_t{1} << 40));
 }
 
+/// 301 ids around the ends of T, which fill no whole number of vectors.
+template <class T>
+void expect_widened(TokenWidth width) {
+  std::vector<T> ids;
+  for (int64_t i = 0; i < 301; ++i) {
+    ids.push_back(static_cast<T>(i % 3 == 0 ? std::numeric_limits<T>::max() - i : i));
+  }
+  const std::vector<int64_t> expected(ids.begin(), ids.end());
+  for (const int64_t largest : {0, 5, 64, 299, 300}) {
+    std::vector<T> small(ids.size(), 1);
+    small[static_cast<size_t>(largest)] = 100;
+    const TokenSource source = source_of(small, width);
+    EXPECT_TRUE(source.check_vocabulary(101).ok());
+    EXPECT_TRUE(source.check_vocabulary(100, largest + 1).ok());
+    EXPECT_TRUE(source.check_vocabulary(100, 0, largest).ok());
+    EXPECT_THAT(source.check_vocabulary(100).message(),
+                HasSubstr("token 100 at position " + std::to_string(largest)));
+  }
+  EXPECT_EQ(copy(source_of(std::move(ids), width), 0, 301), expected);
+}
+
+TEST(TokenSource, EveryVectorWidthWidensAndChecksEveryId) {
+  const base::Simd before = base::simd_in_use().or_throw();
+  for (const base::Simd level : base::kSimdLevels) {
+    if (!base::check_simd(level).ok()) continue;
+    base::throw_if_error(base::use_simd(level));
+    expect_widened<uint8_t>(TokenWidth::kUInt8);
+    expect_widened<int8_t>(TokenWidth::kInt8);
+    expect_widened<uint16_t>(TokenWidth::kUInt16);
+    expect_widened<int16_t>(TokenWidth::kInt16);
+    expect_widened<int32_t>(TokenWidth::kInt32);
+    expect_widened<uint32_t>(TokenWidth::kUInt32);
+    expect_widened<int64_t>(TokenWidth::kInt64);
+  }
+  base::throw_if_error(base::use_simd(before));
+}
+
 TEST(TokenSource, ReadsAtAnOddAddress) {
   auto owner = std::make_shared<std::vector<std::byte>>(
       std::vector<std::byte>{std::byte{9}, std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}});
@@ -55,6 +96,15 @@ TEST(TokenSource, RefusesRangesOutside) {
     EXPECT_EQ(source.copy_tokens(begin, count, out).code(), Code::kInvalidArgument) << begin;
   }
   EXPECT_TRUE(source.copy_tokens(3, 0, out).ok());
+}
+
+TEST(TokenSource, ExpectsNothingBeyondItsEnds) {
+  const auto source = source_of<uint16_t>({1, 2, 3}, TokenWidth::kUInt16);
+  for (const auto& [begin, count] :
+       {std::pair<int64_t, int64_t>{-100, 50}, {-5, 10}, {2, 1000}, {9, 1}}) {
+    source.expect(begin, count);
+  }
+  EXPECT_THAT(copy(source, 0, 3), ElementsAre(1, 2, 3));
 }
 
 TEST(TokenSource, NamesTheFirstIdBeyondTheVocabulary) {

@@ -83,7 +83,7 @@ Status check_vocabulary(const DataSource& source, int64_t vocabulary, int64_t mo
     const int64_t least = source.vocabulary->size();
     return vocabulary < least ? too_small(vocabulary, least, "the text's vocabulary") : Status();
   }
-  if (source.tokens.check_vocabulary(vocabulary, most_tokens).ok()) return {};
+  if (source.tokens.check_vocabulary(vocabulary, 0, most_tokens).ok()) return {};
   return too_small(vocabulary, ids_needed(source), source.name);
 }
 

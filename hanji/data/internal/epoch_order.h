@@ -17,6 +17,8 @@ class EpochOrder {
 
   /// `place` in [0, number of samples).
   virtual int64_t at(int64_t epoch, int64_t place) const = 0;
+  /// Those at `places`, in order.
+  virtual void at(int64_t epoch, layout::Range places, int64_t* out) const;
 
  protected:
   EpochOrder() = default;

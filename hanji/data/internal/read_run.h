@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <span>
 
 #include "hanji/data/batch.h"
 
@@ -23,13 +24,16 @@ struct RunFailure {
 /// Reads the samples at some positions of a global batch, and mixes those of pairs.
 class RunReader {
  public:
-  RunReader(const Source& source, const Loader& loader, int64_t step)
-      : source_(source), loader_(loader), step_(step) {}
+  /// `samples` are those at `positions`, as loader.at() says.
+  RunReader(const Source& source, const Loader& loader, int64_t step, layout::Range positions,
+            std::span<const EpochSample> samples)
+      : source_(source), loader_(loader), step_(step), positions_(positions), samples_(samples) {}
 
   /// `row_of` a position gives its BatchRow. The first failure ends the run.
   template <class RowOf>
   RunFailure read(layout::Range run, const RowOf& row_of) const {
     for (int64_t position = run.begin; position < run.end; ++position) {
+      if (position + 1 < run.end) source_.expect(sample_at(position + 1).index);
       const BatchRow own = row_of(position);
       Status status = read_one(position, own);
       const int64_t other = position ^ 1;
@@ -46,8 +50,14 @@ class RunReader {
   }
 
  private:
+  EpochSample sample_at(int64_t position) const {
+    const bool is_known = position >= positions_.begin && position < positions_.end;
+    return is_known ? samples_[static_cast<size_t>(position - positions_.begin)]
+                    : loader_.at(step_, position);
+  }
+
   Status read_one(int64_t position, BatchRow into) const {
-    const EpochSample one = loader_.at(step_, position);
+    const EpochSample one = sample_at(position);
     try {
       return source_.read_in_epoch(one.epoch, one.index, *into.batch, into.row);
     } catch (const std::exception& error) {
@@ -56,7 +66,7 @@ class RunReader {
   }
 
   void mix(int64_t even, BatchRow first, BatchRow second) const {
-    const EpochSample a = loader_.at(step_, even), b = loader_.at(step_, even + 1);
+    const EpochSample a = sample_at(even), b = sample_at(even + 1);
     source_.mix({a.epoch, a.index, first.batch, first.row},
                 {b.epoch, b.index, second.batch, second.row});
   }
@@ -74,6 +84,8 @@ class RunReader {
   const Source& source_;
   const Loader& loader_;
   int64_t step_;
+  layout::Range positions_;
+  std::span<const EpochSample> samples_;
 };
 
 }  // namespace hanji::data::internal
