@@ -130,6 +130,83 @@ TEST(ContextGptUnderRing, HasMoreRanksThanHeads) {
   expect_the_sums_of_one(options, 5);
 }
 
+/// The first of the samples: a block of tokens is one of a sample.
+layers::Batch one_sample(const GptOptions& options) {
+  layers::Batch batch = three_samples(options);
+  batch.inputs = batch.inputs.slice(0, 0, 1);
+  batch.targets = batch.targets.slice(0, 0, 1);
+  batch.positions = {4, 5};
+  batch.num_valid = options.block - 1;
+  return batch;
+}
+
+struct Learned {
+  double loss = 0;
+  std::vector<at::Tensor> gradients;
+};
+
+Learned learned(const GptOptions& options, bool recompute) {
+  GptImpl model(options);
+  std::vector<layers::LayerScope> scopes;
+  if (recompute) scopes.push_back(parallel::recompute(model.recomputed_layers()));
+  const layers::LossSum mine = model.loss_sum(one_sample(options), scopes);
+  EXPECT_EQ(mine.count, options.block - 1) << "of all ranks' tokens";
+  mine.sum.backward();
+  Learned result{mine.sum.item<double>(), {}};
+  for (const at::Tensor& one : model.parameters()) result.gradients.push_back(one.grad());
+  return result;
+}
+
+/// Of tokens in 5 blocks, which no degree but 1 and 5 shares evenly, where another order would be seen.
+void expect_the_bits_of_one(GptOptions options, bool recompute = false) {
+  options.token_blocks = 5;
+  const Learned whole = learned(options, false);
+  for (const int degree : {2, 3, 5}) {
+    test::run_ranks(degree, [&](world::World& world) {
+      GptOptions own = options;
+      own.context = Axis(world.group());
+      const Learned mine = learned(own, recompute);
+      EXPECT_EQ(mine.loss, whole.loss) << degree << " ranks";
+      const auto names = GptImpl(options).named_parameters().keys();
+      for (size_t i = 0; i < names.size(); ++i) {
+        EXPECT_TRUE(at::equal(mine.gradients[i], whole.gradients[i]))
+            << names[i] << ", rank " << world.rank() << " of " << degree;
+      }
+    });
+  }
+}
+
+TEST(ContextGptInBlocks, HasTheBitsOfOneProcess) {
+  for (const auto dtype : {base::Precision::kFloat32, base::Precision::kBFloat16}) {
+    GptOptions options = with_uneven_sizes(ContextWay::kUlysses);
+    options.dtype = dtype;
+    expect_the_bits_of_one(options);
+  }
+}
+
+TEST(ContextGptInBlocks, HasThemWithDropoutAHeadOfItsOwnBlocksOfFeaturesAndRecomputation) {
+  GptOptions options = with_uneven_sizes(ContextWay::kUlysses);
+  options.dtype = base::Precision::kFloat32;
+  options.dropout = 0.2;
+  options.tied = false;
+  options.axis = Axis().in_blocks(3);
+  expect_the_bits_of_one(options, /*recompute=*/true);
+}
+
+/// Each block alone: its sums are of its rows.
+TEST(ContextGptInBlocks, HasTheGradientsOfWholeProductsToRounding) {
+  GptOptions options = with_uneven_sizes(ContextWay::kUlysses);
+  const Learned whole = learned(options, false);
+  options.token_blocks = 5;
+  const Learned blocks = learned(options, false);
+  EXPECT_NEAR(blocks.loss, whole.loss, kOtherOrder * whole.loss);
+  for (size_t i = 0; i < whole.gradients.size(); ++i) {
+    EXPECT_LE((blocks.gradients[i] - whole.gradients[i]).abs().max().item<double>(),
+              kOtherOrder * whole.gradients[i].abs().max().item<double>())
+        << i;
+  }
+}
+
 TEST(ContextGptOfAPrompt, ContinuesItOnEachRankAlone) {
   const GptOptions options = with_uneven_sizes(ContextWay::kUlysses);
   const GenerateOptions generated{

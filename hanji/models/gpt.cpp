@@ -29,6 +29,7 @@ namespace context = parallel::context;
 using compute::Weight;
 using parallel::tensor::Axis;
 using parallel::tensor::Broadcast;
+using parallel::tensor::FeatureBlocksPtr;
 using parallel::tensor::Features;
 using parallel::tensor::Parameter;
 using parallel::tensor::Partial;
@@ -236,6 +237,7 @@ GptImpl::GptImpl(const GptOptions& options)
     : Model("Gpt"),
       options_(options),
       rows_((options.sequence ? options.axis : Axis()).in_blocks(options.token_blocks)),
+      context_(options.context.in_blocks(options.token_blocks)),
       parameters_(std::make_unique<Parameters>()) {
   check(options);
   Builder builder(options_);
@@ -268,10 +270,16 @@ GptImpl::~GptImpl() = default;
 namespace {
 
 /// A prompt is whole on every rank.
-context::Places places_of(const GptOptions& o, const layers::Batch& batch) {
+context::Places places_of(const GptOptions& o, const Axis& axis, const layers::Batch& batch) {
   const int64_t length = batch.inputs.size(1);
   if (!batch.targets.defined()) return {.length = length};
-  return context::places_on(o.context, length, o.context_way);
+  return context::places_on(axis, length, o.context_way);
+}
+
+/// In which the products of a batch are computed, for stable bits.
+FeatureBlocksPtr blocks_of(const Axis& context, const layers::Batch& batch) {
+  if (!batch.targets.defined()) return nullptr;
+  return parallel::tensor::token_blocks(batch.inputs.size(1), batch.inputs.size(0), context);
 }
 
 }  // namespace
@@ -281,17 +289,20 @@ context::Places places_of(const GptOptions& o, const layers::Batch& batch) {
 template <class Placement>
 class GptImpl::Pass {
  public:
-  Pass(const GptOptions& options, const Axis& rows, bool training, const layers::Batch& batch)
+  Pass(const GptOptions& options, const Axis& rows, const Axis& context, bool training,
+       const layers::Batch& batch)
       : options_(options),
-        places_(places_of(options, batch)),
+        context_(context),
+        places_(places_of(options, context, batch)),
         tokens_(rows.extents_of(places_.num_own())),
+        products_(blocks_of(context, batch)),
         sums_(rows.in_blocks(1)),
         dropped_(training ? options.dropout : 0.0),
         key_{batch.counters.seed, batch.counters.step, batch.positions.begin, 0},
         learns_(batch.targets.defined()) {
     if (!training || rows.num_blocks() == 1) return;
-    sums_ = rows;
-    blocks_ = own_block_sizes(places_.num_own(), rows);
+    sums_ = kIsCut ? rows : context;
+    blocks_ = own_block_sizes(places_.length, sums_);
     for (int64_t& rows_of_block : blocks_) rows_of_block *= batch.inputs.size(0);
   }
 
@@ -321,7 +332,8 @@ class GptImpl::Pass {
           std::to_string(options_.block) + "; cut the sample or build a longer model"));
     }
     const at::Tensor own = context::own_tokens(tokens, 1, places_);
-    const Rows found = to_stream(embedding(own, p.token, axis(), vocabulary_extents(options_)));
+    const Rows found =
+        to_stream(embedding(own, in_blocks(p.token), axis(), vocabulary_extents(options_)));
     return {dropped(found + positions(p.position), key_).value()};
   }
 
@@ -336,21 +348,22 @@ class GptImpl::Pass {
     key.layer += 1 + index * num_keys();
     Stream stream = stream_of(std::move(flow));
     const RowParameters rows = rows_of(b);
-    const auto qkv = column_linear(to_columns(normalise(stream, rows.ln_1)), b.qkv);
+    const auto qkv = column_linear(to_columns(normalise(stream, rows.ln_1)), in_blocks(b.qkv));
     const auto mixed = causal_attention(
-        qkv, b.qkv_bias, {options_.heads, options_.attention, dropped_, key, options_.kv_heads},
-        axis(), [this](const at::Tensor& heads, const Weight& bias, const auto& attention) {
+        qkv, in_blocks(b.qkv_bias),
+        {options_.heads, options_.attention, dropped_, key, options_.kv_heads}, axis(),
+        [this](const at::Tensor& heads, const Weight& bias, const auto& attention) {
           return context::causal_attention(heads, bias, attention, places_);
         });
-    stream.delta = branch(to_stream(row_linear(mixed, b.out)), rows.out_bias, key);
+    stream.delta = branch(to_stream(row_linear(mixed, in_blocks(b.out))), rows.out_bias, key);
     stream.delta = branch(mlp(normalise(stream, rows.ln_2), b), rows.down_bias, key);
     return flow_of(std::move(stream));
   }
 
   Rows mlp(const Rows& x, const Block& b) const {
     if (!options_.moves_weights || !learns_) {
-      const auto up = column_linear(to_columns(x), b.up);
-      return to_stream(row_linear(bias_gelu(up, b.up_bias), b.down));
+      const auto up = column_linear(to_columns(x), in_blocks(b.up));
+      return to_stream(row_linear(bias_gelu(up, to_blocks(b.up_bias)), in_blocks(b.down)));
     }
     const auto hidden = axis().extents_of(4 * options_.width);
     const auto up = gathered_linear(own_rows(x), b.up, axis(), hidden);
@@ -363,7 +376,7 @@ class GptImpl::Pass {
     Stream stream = stream_of(std::move(flow));
     const auto norm = entered({p.ln_f.weight, p.ln_f.bias});
     const auto normed = normalise(stream, norm_of(norm[0], norm[1], p.ln_f));
-    const auto own = column_linear(to_columns(normed), p.head);
+    const auto own = column_linear(to_columns(normed), in_blocks(p.head));
     if (learns_) return {own.value()};
     const Typed<Features> last(own.value().slice(1, -1));
     return {whole(last, axis(), vocabulary_extents(options_)).value()};
@@ -408,8 +421,10 @@ class GptImpl::Pass {
   std::vector<RowParameter<Placement>> entered(std::vector<Parameter<Replicated>> wholes) const {
     if constexpr (kIsCut) return enter(wholes, sums_);
     if constexpr (!kIsCut) {
-      for (auto& one : wholes) one = enter_whole_rows(one, sums_.num_blocks());
-      return wholes;
+      if (blocks_.empty()) return wholes;
+      std::vector<RowParameter<Placement>> own;
+      for (auto& one : enter(wholes, sums_)) own.push_back({std::move(one.weight)});
+      return own;
     }
   }
   RowParameters rows_of(const Block& b) const {
@@ -421,10 +436,23 @@ class GptImpl::Pass {
                     const Norm& whole) const {
     return {weight, bias, whole.epsilon, blocks_};
   }
+  /// For products of blocks of rows, of all tokens that this rank multiplies.
+  template <class P>
+  P in_blocks(P parameter) const {
+    return products_ ? enter_products(std::move(parameter), context_, products_) : parameter;
+  }
+  /// The same of a bias, once for each block.
+  template <class P>
+  P to_blocks(P bias) const {
+    return products_ ? enter_rows(std::move(bias), context_, products_) : bias;
+  }
   /// Of the tokens that are here.
   RowParameter<Placement> positions(const Parameter<Replicated>& all) const {
+    const at::Tensor rows = all.weight.value.slice(0, 0, places_.length);
     const Typed<Replicated> used(
-        context::own_tokens(all.weight.value.slice(0, 0, places_.length), 0, places_));
+        products_ ? parallel::tensor::cut<-2>(Typed<Replicated>(rows), context_, places_.extents())
+                        .value()
+                  : context::own_tokens(rows, 0, places_));
     if constexpr (kIsCut) {
       return {{parallel::tensor::cut<-2>(used, axis(), tokens_).value(), {}}};
     }
@@ -467,8 +495,10 @@ class GptImpl::Pass {
   }
 
   const GptOptions& options_;
+  const Axis& context_;
   const context::Places places_;
   const parallel::tensor::Extents tokens_;  ///< Of a sample, on each rank where the stream is cut.
+  const FeatureBlocksPtr products_;         ///< Of the rows that this rank multiplies.
   Axis sums_;                               ///< Over which the gradients of entered() are summed.
   parallel::tensor::Extents blocks_ = {};   ///< Of the tokens here, if they are summed in blocks.
   double dropped_;
@@ -482,8 +512,8 @@ layers::Flow GptImpl::layer(int64_t index, layers::Flow flow, const layers::Batc
   };
   // A prompt may have fewer tokens than the axis has ranks.
   const bool cuts_tokens = options_.sequence && batch.targets.defined();
-  if (cuts_tokens) return run(Pass<Tokens>(options_, rows_, is_training(), batch));
-  return run(Pass<Replicated>(options_, rows_, is_training(), batch));
+  if (cuts_tokens) return run(Pass<Tokens>(options_, rows_, context_, is_training(), batch));
+  return run(Pass<Replicated>(options_, rows_, context_, is_training(), batch));
 }
 
 std::vector<at::Tensor> GptImpl::layer_parameters(int64_t index) const {
@@ -495,10 +525,12 @@ std::vector<at::Tensor> GptImpl::layer_parameters(int64_t index) const {
 layers::LossSum GptImpl::loss(layers::Flow flow, const layers::Batch& batch) {
   const Typed<Features> logits(flow.at(0).view({-1, flow.at(0).size(-1)}));
   const auto columns = vocabulary_extents(options_);
-  const context::Places places = places_of(options_, batch);
+  const context::Places places = places_of(options_, context_, batch);
   const at::Tensor targets = context::own_tokens(batch.targets, 1, places).reshape({-1});
+  const auto rows = blocks_of(context_, batch);
   const auto sum =
-      cross_entropy_sum(logits, targets, options_.axis, columns, parameters_->head.blocks);
+      cross_entropy_sum(logits, targets, options_.axis, columns, {parameters_->head.blocks, rows});
+  if (rows) return {sum_rows(sum, context_).value(), batch.num_valid};
   return {sum.value(), places.is_cut() ? targets.ge(0).sum().item<int64_t>() : batch.num_valid};
 }
 

@@ -84,7 +84,8 @@ class GptImpl : public layers::Model {
   class Pass;
 
   GptOptions options_;
-  parallel::tensor::Axis rows_;  ///< The axis of the stream, in blocks of tokens.
+  parallel::tensor::Axis rows_;     ///< The axis of the stream, in blocks of tokens.
+  parallel::tensor::Axis context_;  ///< That of samples' tokens, in the same.
   std::unique_ptr<Parameters> parameters_;
 };
 

@@ -150,10 +150,13 @@ BadConfigs contexts() {
        {"run.toml:2:1: mesh.cp = 2 merges parts of a softmax in a ring, which drops no weights, "
         "but "
         "model.dropout is 0.1; set model.dropout = 0, or parallel.context = \"ulysses\"",
-        "run.toml:4:1: mesh.cp = 2 merges parts of a softmax in an order that follows the ranks, "
-        "but train.bits is stable; set train.bits = \"run\", or remove mesh.cp",
+        "run.toml:6:1: mesh.cp = 2 with train.bits = stable has the sums of one process, but "
+        "parallel.context = ring merges parts of a softmax in an order that follows the ranks; set "
+        "parallel.context = \"ulysses\", or train.bits = \"run\"",
         "run.toml:7:1: mesh.cp = 2 adds up terms of a gradient on several ranks, but parallel.data "
-        "= server pushes whole ones; set parallel.data = \"zero1\""}},
+        "= server pushes whole ones; set parallel.data = \"zero1\"",
+        "run.toml:9:1: mesh.cp = 2 with train.bits = stable computes tokens in 2 blocks or more, "
+        "but train.cuts.tokens is 1; set train.cuts.tokens = 2 or more, or train.bits = \"run\""}},
       {"tokens and heads that two axes do not share evenly",
        "[model]\nblock = 63\n[mesh]\ncp = 2\ntp = 3\n",
        {},
@@ -162,6 +165,18 @@ BadConfigs contexts() {
         "is 63; set model.block = 64",
         "run.toml:4:1: mesh.cp = 2 with mesh.tp = 3 gives every rank of tp as many heads, but "
         "model.heads is 4; set mesh.tp = 2 or 4"}},
+      {"tokens, heads and blocks of them that ranks do not share in stable",
+       "[model]\nkv_heads = 2\n[train]\nbits = \"stable\"\ncuts.tokens = 5\ncuts.features = 2\n"
+       "[mesh]\ncp = 2\ntp = 2\n[parallel]\nsequence = true\n",
+       {},
+       {"run.toml:2:1: mesh.cp = 2 with train.bits = stable computes heads of keys and values on "
+        "one rank each, but model.kv_heads is 2 on mesh.tp = 2; set mesh.cp = 1, or train.bits = "
+        "\"run\"",
+        "run.toml:5:6: mesh.cp = 2 with mesh.tp = 2 gives every rank as many tokens, but "
+        "train.cuts.tokens is 5; set train.cuts.tokens = 4",
+        "run.toml:11:1: mesh.cp = 2 with train.bits = stable adds up gradients over the tokens of "
+        "one axis, but parallel.sequence cuts them by mesh.tp too; remove parallel.sequence, or "
+        "set train.bits = \"run\""}},
       {"a way to attend for one rank",
        "[parallel]\ncontext = \"ring\"\n",
        {},

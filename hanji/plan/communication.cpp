@@ -78,7 +78,10 @@ class Communication {
     for (const Amount& count : call.counts) counts.push_back(count.of(samples));
     const int ranks = call.ranks > 0 ? static_cast<int>(call.ranks) : cut_;
     const int groups = cut_ / ranks;
-    if (call.blocks > 1) return add_sum_of_blocks(call.blocks, call.dtype, counts[0], groups);
+    if (call.blocks > 1) {
+      counts.resize(groups, counts[0]);
+      return add_sum_of_blocks(call.blocks, call.dtype, ranks, counts);
+    }
     ++prediction_.collectives_per_step;
     cost::Query query{.routine = call.routine,
                       .element_bytes = static_cast<int64_t>(base::size_of(call.dtype)),
@@ -93,13 +96,18 @@ class Communication {
     prediction_.transfer_seconds += add_bytes(list_of(chosen, Lies::kPrivate), call.dtype, groups);
   }
 
-  /// Of `groups` groups at once of ranks that cut the model, of the blocks in which each computes its part.
-  void add_sum_of_blocks(int64_t blocks, DType dtype, int64_t count, int groups = 1) {
-    const auto owners = layout::block_owners(static_cast<int>(blocks), cut_);
+  /// Of as many groups at once as there are counts, each of `ranks` ranks, of the blocks in which each computes
+  /// its part.
+  void add_sum_of_blocks(int64_t blocks, DType dtype, int ranks,
+                         const std::vector<int64_t>& counts) {
+    const auto owners = layout::block_owners(static_cast<int>(blocks), ranks);
     const schedule::GrainTree tree = schedule::grain_tree(blocks, owners);
     ++prediction_.collectives_per_step;
-    prediction_.transfer_seconds +=
-        add_bytes(schedule::tree_all_reduce(tree, count), dtype, groups);
+    double slowest = 0;
+    for (const int64_t count : counts) {
+      slowest = std::max(slowest, add_bytes(schedule::tree_all_reduce(tree, count), dtype));
+    }
+    prediction_.transfer_seconds += slowest;
   }
 
   /// Of as many groups at once as there are counts, each of `ranks` ranks.
@@ -505,7 +513,8 @@ Prediction calls_of_peers(const StepFacts& facts, const DataShare& share) {
   group.layer_bytes_per_step = group.wire_bytes_per_step;
   const size_t stages = facts.terms * std::max<size_t>(1, facts.pipeline.ranks.size());
   if (facts.cut > 1 && facts.blocks > 1) {
-    calls.add_sum_of_blocks(facts.blocks, DType::kFloat64, 1, static_cast<int>(stages));
+    calls.add_sum_of_blocks(facts.blocks, DType::kFloat64, facts.cut,
+                            std::vector<int64_t>(stages, 1));
   } else if (facts.cut > 1) {
     calls.add_all_reduces(facts.cut, ReduceOp::kSum, DType::kFloat64,
                           std::vector<int64_t>(stages, 1), Lies::kPrivate);

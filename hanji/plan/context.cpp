@@ -5,6 +5,7 @@
 
 #include "hanji/cost/price.h"
 #include "hanji/cost/select.h"
+#include "hanji/layout/placement.h"
 #include "hanji/plan/memory.h"
 #include "hanji/plan/model_facts.h"
 #include "hanji/plan/model_spec.h"
@@ -83,9 +84,10 @@ std::vector<ContextCost> compare_context(const Plan& plan) {
   if (ranks == 1) return {};
   const ModelSpec model = resolve_model(plan.config.model);
   const base::Precision precision = plan.kernels.precision;
+  const int tp = plan.mesh.degree("tp");
   return compare_context({.tokens = model.block,
-                          .heads = model.heads,
-                          .kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads,
+                          .heads = model.heads / tp,
+                          .kv_heads = (model.kv_heads > 0 ? model.kv_heads : model.heads) / tp,
                           .width = model.width / model.heads,
                           .ranks = ranks},
                          plan.micro_batch,
@@ -96,15 +98,29 @@ std::vector<ContextCost> compare_context(const Plan& plan) {
 ContextWay context_way(const Config& config) {
   const ContextWay way = config.parallel.context;
   if (way != ContextWay::kAuto) return way;
-  const bool has_heads = config.mesh.cp <= resolve_model(config.model).heads;
+  const bool has_heads = config.mesh.cp * config.mesh.tp <= resolve_model(config.model).heads;
   return has_heads ? ContextWay::kUlysses : ContextWay::kRing;
+}
+
+std::vector<int64_t> context_extents(const Config& config) {
+  const int64_t tokens = resolve_model(config.model).block;
+  const auto ranks = static_cast<int>(config.mesh.cp);
+  const auto blocks = static_cast<int>(config.train.cuts.tokens);
+  const bool in_blocks = blocks > 1 && blocks >= ranks;
+  if (!in_blocks) return layout::context_extents(tokens, ranks, context_way(config));
+  std::vector<int64_t> extents;
+  for (int rank = 0; rank < ranks; ++rank) {
+    extents.push_back(layout::part_of(tokens, 1, rank, ranks, blocks).size());
+  }
+  return extents;
 }
 
 bool leaves_context_open(const Config& config) {
   const ModelSpec model = resolve_model(config.model);
   const int64_t ranks = config.mesh.cp;
-  return ranks > 1 && config.parallel.context == ContextWay::kAuto && ranks <= model.heads &&
-         2 * ranks <= model.block && config.model.dropout == 0 && config.train.bits == Bits::kRun;
+  return ranks > 1 && config.parallel.context == ContextWay::kAuto &&
+         ranks * config.mesh.tp <= model.heads && 2 * ranks <= model.block &&
+         config.model.dropout == 0 && config.train.bits == Bits::kRun;
 }
 
 }  // namespace hanji::plan

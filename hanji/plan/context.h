@@ -30,6 +30,8 @@ std::vector<ContextCost> compare_context(const Plan& plan);
 
 /// The way of a configuration: auto as far as it says without rates, a ring for fewer heads than ranks.
 ContextWay context_way(const Config& config);
+/// Tokens of a sample on each rank of mesh.cp: with train.cuts.tokens above 1 whole blocks of them.
+std::vector<int64_t> context_extents(const Config& config);
 /// Whether it leaves both ways to the rates.
 bool leaves_context_open(const Config& config);
 

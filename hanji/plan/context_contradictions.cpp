@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "hanji/layout/mesh_shape.h"
+#include "hanji/layout/placement.h"
 #include "hanji/plan/context.h"
 #include "hanji/plan/internal/contradictions.h"
 #include "hanji/plan/model_family.h"
@@ -13,6 +14,20 @@
 
 namespace hanji::plan {
 namespace {
+
+bool are_alike(const std::vector<int64_t>& sizes) {
+  return std::ranges::count(sizes, sizes[0]) == std::ssize(sizes);
+}
+
+/// Heads of keys and values of each rank of "tp".
+std::vector<int64_t> heads_of_tp(const Config& c, int64_t kv_heads) {
+  std::vector<int64_t> heads;
+  const auto tp = static_cast<int>(c.mesh.tp), blocks = static_cast<int>(c.train.cuts.features);
+  for (int index = 0; index < tp; ++index) {
+    heads.push_back(layout::part_of(kv_heads, 1, index, tp, blocks < tp ? 1 : blocks).size());
+  }
+  return heads;
+}
 
 /// Ranks of a layer that "tp" and "cp" cut move as much as each other: their calls are counted on one.
 void check_context_with_tp(const Config& c, Found& found) {
@@ -30,6 +45,11 @@ void check_context_with_tp(const Config& c, Found& found) {
     refuse("model.block",
            fmt::format("gives every rank as many tokens, but model.block is {}", model.block),
            fmt::format("set model.block = {}", (model.block / ranges + 1) * ranges));
+  } else if (const int64_t blocks = c.train.cuts.tokens;
+             blocks > cp && !are_alike(context_extents(c))) {
+    refuse("train.cuts.tokens",
+           fmt::format("gives every rank as many tokens, but train.cuts.tokens is {}", blocks),
+           fmt::format("set train.cuts.tokens = {}", blocks / cp * cp));
   }
   if (kv_heads % tp != 0) {
     const auto nearest = layout::nearest_divisors(kv_heads, tp);
@@ -37,10 +57,53 @@ void check_context_with_tp(const Config& c, Found& found) {
            fmt::format("gives every rank of tp as many heads, but {} is {}",
                        model.kv_heads > 0 ? "model.kv_heads" : "model.heads", kv_heads),
            fmt::format("set mesh.tp = {}", fmt::join(nearest, " or ")));
+  } else if (!are_alike(heads_of_tp(c, kv_heads))) {
+    refuse("train.cuts.features",
+           fmt::format("gives every rank of tp as many heads, but train.cuts.features is {}",
+                       c.train.cuts.features),
+           fmt::format("set train.cuts.features = {}", c.train.cuts.features / tp * tp));
   } else if (!rings && model.heads / tp < cp) {
     refuse("model.heads",
            fmt::format("leaves {} of {} heads for the ranks of cp", model.heads / tp, model.heads),
            fmt::format("set mesh.cp = {}, or parallel.context = \"ring\"", model.heads / tp));
+  }
+}
+
+/// Each rank has whole blocks of tokens, and computes its heads as one process does.
+void check_stable_context(const Config& c, Found& found) {
+  const ModelSpec model = resolve_model(c.model);
+  const int64_t cp = c.mesh.cp, tokens = c.train.cuts.tokens;
+  const auto refuse = [&](std::string_view key, std::string why, std::string suggestion) {
+    found.push_back({{key, "mesh.cp", "train.bits"},
+                     fmt::format("mesh.cp = {} with train.bits = stable {}", cp, why),
+                     std::move(suggestion)});
+  };
+  if (context_way(c) == ContextWay::kRing) {
+    refuse("parallel.context",
+           "has the sums of one process, but parallel.context = ring merges parts of a softmax in "
+           "an order that follows the ranks",
+           fmt::format("set {}train.bits = \"run\"",
+                       cp <= model.heads ? "parallel.context = \"ulysses\", or " : ""));
+  }
+  if (tokens < cp) {
+    refuse("train.cuts.tokens",
+           fmt::format("computes tokens in {} blocks or more, but train.cuts.tokens is {}", cp,
+                       tokens),
+           fmt::format("set train.cuts.tokens = {} or more, or train.bits = \"run\"", cp));
+  }
+  const int64_t kv_heads = std::max<int64_t>(1, model.kv_heads / c.mesh.tp);
+  if (model.kv_heads > 0 && kv_heads < cp && context_way(c) != ContextWay::kRing) {
+    refuse("model.kv_heads",
+           fmt::format("computes heads of keys and values on one rank each, but model.kv_heads is "
+                       "{} on mesh.tp = {}",
+                       model.kv_heads, c.mesh.tp),
+           fmt::format("set mesh.cp = {}, or train.bits = \"run\"", kv_heads));
+  }
+  if (c.parallel.sequence) {
+    refuse("parallel.sequence",
+           "adds up gradients over the tokens of one axis, but parallel.sequence cuts them by "
+           "mesh.tp too",
+           "remove parallel.sequence, or set train.bits = \"run\"");
   }
 }
 
@@ -71,14 +134,7 @@ void check_context(const Config& c, Found& found) {
                                                       ? ", or parallel.context = \"ulysses\""
                                                       : ""));
   }
-  if (c.train.bits == Bits::kStable) {
-    refuse("train.bits",
-           context_way(c) == ContextWay::kRing
-               ? "merges parts of a softmax in an order that follows the ranks, but train.bits is "
-                 "stable"
-               : "adds gradients of tokens by rank, but train.bits is stable",
-           "set train.bits = \"run\", or remove mesh.cp");
-  }
+  if (c.train.bits == Bits::kStable) check_stable_context(c, found);
   if (c.mesh.tp > 1) check_context_with_tp(c, found);
   if (c.parallel.data == Sharding::kServer) {
     refuse("parallel.data",

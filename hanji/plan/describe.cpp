@@ -404,7 +404,7 @@ std::string describe_context(const Plan& plan) {
   const ContextWay way = plan.config.parallel.context;
   const int ranks = plan.mesh.degree("cp");
   const int64_t tokens = plan.config.model.block;
-  std::vector<int64_t> each = layout::context_extents(tokens, ranks, way);
+  std::vector<int64_t> each = context_extents(plan.config);
   std::ranges::sort(each, std::greater());
   each.erase(std::unique(each.begin(), each.end()), each.end());
   std::string text = fmt::format(

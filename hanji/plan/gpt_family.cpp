@@ -136,7 +136,7 @@ OwnSizes own_sizes(const ModelSpec& m, FeatureCut cut) {
     return largest;
   };
   const bool by_rows = cut.moves == Moves::kWeights;
-  const int64_t tokens = layout::context_extents(m.block, cut.context, cut.way)[0];
+  const int64_t tokens = cut.tokens > 0 ? cut.tokens : m.block;
   const int64_t columns = cut.blocks > 1 ? kBlockColumns : 1;
   const int64_t size = m.width / m.heads;
   const int64_t kv_heads = most(m.kv_heads > 0 ? m.kv_heads : m.heads, 1);
@@ -314,7 +314,8 @@ ModelFacts facts_of(const Config& config) {
                     .sequence = config.parallel.sequence,
                     .moves = config.parallel.moves,
                     .context = static_cast<int>(config.mesh.cp),
-                    .way = context_way(config)});
+                    .way = context_way(config),
+                    .tokens = std::ranges::max(context_extents(config))});
 }
 
 std::vector<cost::LinearRegion> mlp_of(const Config& config, int64_t samples) {

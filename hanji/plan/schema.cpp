@@ -168,8 +168,8 @@ std::vector<Key> batch_keys() {
           "With stable, blocks in which features, heads and vocabulary are computed on "
           "any number of ranks, so that mesh.tp up to it changes no bit. Part of the job.")),
       cuts(HANJI_KEY(train.cuts.tokens,
-                     "The same of a sample's tokens, over which gradients of norms and biases are "
-                     "summed, so that parallel.sequence changes no bit, and of rows of pairs and "
+                     "The same of a sample's tokens, over which gradients are summed, so that "
+                     "mesh.cp and parallel.sequence change no bit, and of rows of pairs and "
                      "sequences, so that mesh.axial changes none. Needs train.grain = 1.")),
   };
 }
@@ -319,7 +319,8 @@ std::vector<Key> parallel_keys() {
       cut_axis(HANJI_KEY(
           mesh.cp,
           "Ranks of one host over which the tokens of each sample are sharded: with "
-          "ulysses at most model.heads; GPTs on CPUs, with any parallel.data but server.")),
+          "ulysses at most model.heads, with stable also train.cuts.tokens and model.kv_heads; "
+          "GPTs on CPUs, with any parallel.data but server.")),
       cut_axis(HANJI_KEY(mesh.tp,
                          "Ranks of one host over which the matmuls of a layer are sharded, at most "
                          "model.heads and model.kv_heads, with stable also train.cuts.features; "

@@ -27,10 +27,11 @@ Status check_verifiable(const Plan& plan) {
         "train.bits = stable and train.cuts.features = {0} or more",
         plan.config.mesh.tp));
   }
-  if (plan.mesh.degree("cp") > 1) {
-    return base::unsupported(
-        "mesh.cp adds terms of several ranks, which one process adds in another order; remove "
-        "mesh.cp");
+  if (plan.config.mesh.cp > 1 && plan.config.train.bits != Bits::kStable) {
+    return base::unsupported(fmt::format(
+        "mesh.cp = {0} adds terms of several ranks, which one process adds in another order; set "
+        "train.bits = stable and train.cuts.tokens = {0} or more",
+        plan.config.mesh.cp));
   }
   if (plan.config.mesh.axial > 1 && plan.config.train.bits != Bits::kStable) {
     return base::unsupported(fmt::format(
@@ -66,6 +67,7 @@ Result<Plan> without_axis(const Plan& plan, std::string_view axis) {
   config.run.ranks = less.ranks;
   if (axis == "pp") config.pipeline = {};
   if (axis == "axial") config.parallel.triangle = TriangleWay::kAuto;
+  if (axis == "cp") config.parallel.context = ContextWay::kAuto;
   config.train.split.clear();
   config.parallel.sequence &= less.mesh.degree("tp") > 1;
   less.cpus.resize(less.ranks);

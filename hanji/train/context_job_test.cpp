@@ -1,11 +1,16 @@
 // A job on "cp" trains as the job of one rank, and moves what its plan says.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <filesystem>
 
+#include "hanji/base/file.h"
+#include "hanji/plan/test_plan.h"
 #include "hanji/train/count_facts.h"
 #include "hanji/train/test_job_run.h"
+#include "hanji/train/test_verified.h"
 
 namespace hanji::train {
 namespace {
@@ -142,6 +147,68 @@ TEST_F(ContextJob, DiffersWhereLossesAreAveragedOverRanksOfUnequalLength) {
   EXPECT_FALSE(apart(runs[0], whole, kSgdDifference).empty());
 }
 
+/// Of 8 tokens in 4 blocks, of which 3 ranks have 4, 2 and 2.
+plan::Plan stable_plan(const Dataset& dataset) {
+  plan::PlanInputs inputs = plan::test_plan::small_gpt(dataset.facts());
+  plan::Config& config = inputs.config;
+  config.run.ranks = config.mesh.cp = 3;
+  config.model.heads = 4;
+  config.model.block = 8;
+  config.model.dropout = 0.1;
+  config.train.bits = plan::Bits::kStable;
+  config.train.cuts.tokens = 4;
+  config.train.steps = 2;
+  config.train.global_batch = 4;
+  config.train.warmup_steps = 0;
+  config.train.evaluate_batches = 1;
+  inputs.model = count_facts(config, Workload{dataset});
+  return plan::make_plan(inputs).or_throw();
+}
+
+/// Gradients are those of a loss that each rank of cp has divided by its own tokens.
+void average_by_own_tokens(Job& job) {
+  if (!job.context) return;
+  const int64_t last = job.model->num_layers() - 1;
+  const double own = job.context->rank() == 0 ? 4 : 2, mean = 8 / 3.0;
+  job.scopes.push_back([=](int64_t layer, layers::Flow flow, const layers::RunLayer& run) {
+    flow = run(std::move(flow));
+    if (layer != last || !flow[0].requires_grad()) return flow;
+    flow[0].register_hook([=](const at::Tensor& gradient) { return gradient * (mean / own); });
+    return flow;
+  });
+}
+
+report::Certificate certificate_of(const std::function<void(Job&)>& at_start) {
+  plan::DataConfig bytes;
+  bytes.vocabulary = plan::VocabularyKind::kByte;
+  const Dataset dataset = open_dataset(bytes, 8, plan::kAuto).or_throw();
+  ObservedParts parts;
+  parts.assemble = [&](const plan::Plan& plan, const comm::Group& group) {
+    Job job = assemble(plan, group);
+    at_start(job);
+    return job;
+  };
+  return verified(stable_plan(dataset), {dataset}, parts);
+}
+
+TEST(ContextVerified, RanksAreOneProcessInStable) {
+  const report::Certificate right = certificate_of([](Job&) {});
+  EXPECT_TRUE(right.equal()) << report::describe(right);
+}
+
+TEST(ContextVerified, LossesAveragedOverRanksOfUnequalLengthAreNamedAsTheDocsSay) {
+  const report::Certificate wrong = certificate_of(average_by_own_tokens);
+  ASSERT_FALSE(wrong.equal());
+  const report::FirstDifference& found = *wrong.difference;
+  const std::string words =
+      fmt::format("`hanji verify` names step {}, {} `{}` and axis {}", found.step,
+                  name_of(found.quantity), found.tensor, fmt::join(found.axes, ", "));
+  const auto docs = std::filesystem::path(__FILE__).parent_path() / "../../docs/context.md";
+  std::string text = base::read_file(docs, 1 << 20).or_throw();
+  std::ranges::replace(text, '\n', ' ');
+  EXPECT_THAT(text, testing::HasSubstr(words)) << report::describe(wrong);
+}
+
 TEST_F(ContextJob, RefusesWhatItCannotCutAllAtOnce) {
   plan::PlanInputs inputs = context_inputs({1, 8, ContextWay::kUlysses}, dataset());
   inputs.config.train.bits = plan::Bits::kStable;
@@ -151,7 +218,8 @@ TEST_F(ContextJob, RefusesWhatItCannotCutAllAtOnce) {
   const std::string why = plan::make_plan(inputs).status().message();
   for (const char* words :
        {"mesh.cp is 8, but a rank has whole heads and model.heads is 6",
-        "mesh.cp = 8 adds gradients of tokens by rank, but train.bits is stable",
+        "mesh.cp = 8 with train.bits = stable computes tokens in 8 blocks or more, but "
+        "train.cuts.tokens is 1",
         "mesh.cp = 8 with mesh.tp = 2 gives every rank as many tokens, but model.block is 11; set "
         "model.block = 16",
         "mesh.cp = 8 with mesh.tp = 2 leaves 3 of 6 heads for the ranks of cp",

@@ -340,6 +340,20 @@ plan::ModelFacts count(layers::Model& model, const ReadSamples& read,
   return facts;
 }
 
+/// What ranks of "cp" add up of the gradient of a parameter that "tp" cuts: each group has its own part.
+void name_parts(const std::vector<plan::ParameterFacts>& parameters,
+                std::vector<plan::LayerCall>& calls) {
+  for (plan::LayerCall& call : calls) {
+    if (call.blocks == 1) continue;
+    const auto of = std::ranges::find_if(parameters, [&](const plan::ParameterFacts& one) {
+      return !one.parts.empty() && call.counts[0] == plan::Amount{.fixed = one.elements};
+    });
+    if (of == parameters.end()) continue;
+    call.counts.clear();
+    for (const int64_t part : of->parts) call.counts.push_back({.fixed = part});
+  }
+}
+
 }  // namespace
 
 plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload) {
@@ -352,7 +366,9 @@ plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload
   const auto degree = static_cast<int>(config.mesh.tp * config.mesh.axial);
   const auto blocks = static_cast<int>(config.train.cuts.features);
   const auto rows = static_cast<int>(config.train.cuts.tokens);
-  // The rank that has most.
+  const auto context = static_cast<int>(config.mesh.cp);
+  // The ranks that have most.
+  const int most_tokens = rows > 1 ? layout::largest_part(context, rows) : 0;
   const int most = config.mesh.axial > 1 ? (rows > 1 ? layout::largest_part(degree, rows) : 0)
                                          : layout::largest_part(degree, blocks);
   const models::MakeOptions options{
@@ -360,14 +376,18 @@ plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload
       .classes = dataset.num_ids,
       .axis = parallel::tensor::Axis::silent(most, degree, [&](const auto& call) { sink(call); })
                   .in_blocks(blocks),
-      .context = parallel::tensor::Axis::silent(0, static_cast<int>(config.mesh.cp),
+      .context = parallel::tensor::Axis::silent(most_tokens, context,
                                                 [&](const auto& call) { sink(call); })};
   const auto model = make ? make(config, options) : models::make(config, options);
   const auto read = [&](int64_t samples, layers::Batch& batch) {
     data::read_first(*dataset.samples, samples, batch);
   };
   model->set_gradient_slots(gradient_memory(*model));
-  return count(*model, read, training_scopes(config, *model), sink);
+  plan::ModelFacts facts = count(*model, read, training_scopes(config, *model), sink);
+  for (plan::LayerFacts& layer : facts.layers) {
+    if (context > 1) name_parts(facts.parameters, layer.calls);
+  }
+  return facts;
 }
 
 namespace {

@@ -356,6 +356,8 @@ void check_whole_parameters(const Job& job) {
   // Else the strategy has compared all ranks.
   if (job.is_axial && !adds_terms_of_peers(job))
     parallel::check_same_values(whole_parameters(job), *job.peers);
+  if (job.context && !adds_terms_of_peers(job))
+    parallel::check_same_values(job.strategy->state().parameters, *job.context);
   job.tied.check_same(job.strategy->state().parameters);
 }
 

@@ -77,7 +77,7 @@ class PartsNet : public layers::Model {
     targets.slice(0, counted / kLength).fill_(-1);
     const auto sum =
         cross_entropy_sum(Typed<Features>(logits.view({-1, logits.size(-1)})), targets.view({-1}),
-                          axis_, axis_.extents_of(kTokens, kUnit), head().blocks);
+                          axis_, axis_.extents_of(kTokens, kUnit), {head().blocks, {}});
     return {loss_scale == 1 ? sum.value() : sum.value() * loss_scale, counted};
   }
   int64_t num_counted(const layers::Batch& batch) const {

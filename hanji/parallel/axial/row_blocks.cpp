@@ -97,11 +97,7 @@ std::vector<std::vector<at::Tensor>> parameters_of_blocks(const std::vector<at::
 
 at::Tensor sum_of_blocks(const std::vector<at::Tensor>& terms, const Axis& axis) {
   if (axis.num_blocks() == 1) return terms[0];
-  const FeatureBlocksPtr order = block_order(axis);
-  return comm::apply_linear(
-      at::stack(terms),
-      {[=](const at::Tensor& all) { return axis.sum_of_blocks(folded(all, order)); },
-       [count = terms.size()](const at::Tensor& gradient) { return repeated(gradient, count); }});
+  return tensor::internal::summed_rows(at::stack(terms), axis);
 }
 
 }  // namespace hanji::parallel::axial

@@ -12,6 +12,7 @@ namespace hanji::parallel::context {
 using layout::ContextWay;
 
 std::vector<layout::Range> Places::own() const {
+  if (axis.num_blocks() > 1) return {axis.own_range(extents())};
   return layout::context_tokens(length, axis.rank(), axis.degree(), way);
 }
 
@@ -27,7 +28,10 @@ std::vector<layout::Range> Places::own(layout::Range within) const {
   return found;
 }
 
-Extents Places::extents() const { return layout::context_extents(length, axis.degree(), way); }
+Extents Places::extents() const {
+  return axis.num_blocks() > 1 ? axis.extents_of(length)
+                               : layout::context_extents(length, axis.degree(), way);
+}
 
 Places places_on(const Axis& axis, int64_t length, ContextWay way) {
   const int ranges = axis.degree() * (way == ContextWay::kRing ? 2 : 1);

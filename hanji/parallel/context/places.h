@@ -24,7 +24,7 @@ struct Places {
   int64_t length = 0;  ///< Tokens of a whole sample.
 
   bool is_cut() const { return axis.degree() > 1; }
-  /// As layout::context_tokens().
+  /// As layout::context_tokens(); on an axis in blocks of tokens those of this rank's, whatever the way.
   std::vector<layout::Range> own() const;
   Extents extents() const;
   int64_t num_own() const { return extents()[axis.rank()]; }

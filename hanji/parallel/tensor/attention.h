@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ATen/ops/zeros_like.h>
+#include <ATen/ops/zeros.h>
 
 #include <functional>
 
@@ -31,9 +31,9 @@ inline Typed<Features> causal_attention(const Typed<Features>& qkv,
   options.heads = heads[axis.rank()];
   options.kv_heads = axis.extents_of(kv_heads)[axis.rank()];
   const bool plain = options.dropout > 0 || options.attention == compute::Attention::kFlash;
-  if (bias.blocks && plain) {  // whose sum over rows would follow the number of columns
-    const at::Tensor x = add_bias_in_blocks(qkv.value(), bias.weight, bias.blocks);
-    const at::Tensor none = at::zeros_like(bias.weight.value.detach());
+  if (bias.rows || (bias.blocks && plain)) {  // whose sum over rows would follow that of columns
+    const at::Tensor x = add_bias_in_blocks(qkv.value(), bias.weight, {bias.blocks, bias.rows});
+    const at::Tensor none = at::zeros({qkv.value().size(-1)}, bias.weight.value.options());
     return Typed<Features>(attend(x, {none, {}}, options));
   }
   return Typed<Features>(attend(qkv.value(), bias.weight, options));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "hanji/compute/deferred.h"
+#include "hanji/compute/gelu.h"
 #include "hanji/compute/layer_norm.h"
 
 namespace hanji::parallel::tensor {
@@ -77,21 +78,27 @@ void fill_pieces(const FeatureBlocks& blocks, const at::Tensor& whole, int64_t d
 }
 
 struct HeldBlocks : torch::CustomClassHolder {
-  explicit HeldBlocks(FeatureBlocksPtr held) : blocks(std::move(held)) {}
-  FeatureBlocksPtr blocks;
+  explicit HeldBlocks(ProductBlocks held) : blocks(std::move(held)) {}
+  ProductBlocks blocks;
 };
 
 struct Saved {
   at::Tensor x, w;
   Weight weight;
-  FeatureBlocksPtr blocks;
+  ProductBlocks blocks;
 };
+
+/// The one that all of a weight's equal tensors are.
+at::Tensor one_of(const at::Tensor& value, const ProductBlocks& blocks) {
+  return blocks.rows ? value[0] : value;
+}
 
 /// The weight as it multiplies: its cast lives until the end of the backward.
 at::Tensor save(AutogradContext* context, const at::Tensor& x, const Weight& weight,
-                const FeatureBlocksPtr& blocks) {
+                const ProductBlocks& blocks) {
   const bool casts = x.defined() && weight.value.scalar_type() != x.scalar_type();
-  const at::Tensor w = casts ? weight.value.detach().to(x.scalar_type()) : weight.value.detach();
+  const at::Tensor one = one_of(weight.value.detach(), blocks);
+  const at::Tensor w = casts ? one.to(x.scalar_type()) : one;
   context->save_for_backward({x, weight.value, casts ? w : at::Tensor()});
   context->saved_data["slot"] = weight.slot;
   context->saved_data["blocks"] =
@@ -102,38 +109,81 @@ at::Tensor save(AutogradContext* context, const at::Tensor& x, const Weight& wei
 Saved saved_by(AutogradContext* context) {
   const variable_list saved = context->get_saved_variables();
   const auto held = context->saved_data["blocks"].toCapsule();
-  return {saved[0], saved[2].defined() ? saved[2] : saved[1].detach(),
-          Weight{saved[1], context->saved_data["slot"].toTensor()},
-          static_cast<const HeldBlocks&>(*held).blocks};
+  const ProductBlocks& blocks = static_cast<const HeldBlocks&>(*held).blocks;
+  return {saved[0], saved[2].defined() ? saved[2] : one_of(saved[1].detach(), blocks),
+          Weight{saved[1], context->saved_data["slot"].toTensor()}, blocks};
+}
+
+/// The blocks of `count` rows, or all of them.
+std::vector<Range> row_ranges(const FeatureBlocksPtr& rows, int64_t count) {
+  if (!rows) return {{0, count}};
+  std::vector<Range> ranges;
+  for (const std::vector<Range>& one : rows->ranges) ranges.push_back(one[0]);
+  return ranges;
+}
+
+/// The gradient of a weight, or its partial sums: fill(rows, term) for each block of `count` rows.
+template <class Fill>
+at::Tensor gradient_of(const Weight& weight, const FeatureBlocksPtr& rows, int64_t count,
+                       const Fill& fill) {
+  if (!rows) {
+    const at::Tensor whole = gradient_memory(weight);
+    fill(Range{0, count}, whole);
+    return whole;
+  }
+  return fold_blocks(
+      *rows, weight.value.sizes().slice(1), weight.value.options(),
+      [&](const std::vector<Range>& block, const at::Tensor& term) { fill(block[0], term); });
+}
+
+/// sum_products() of each block of rows.
+at::Tensor sum_products_by_rows(const ProductBlocks& blocks, const at::Tensor& left,
+                                const Factor& right) {
+  std::vector<at::Tensor> sums;
+  for (const Range some : row_ranges(blocks.rows, left.size(0))) {
+    sums.push_back(sum_products(*blocks.features, piece(left, 0, some), right));
+  }
+  return sums.size() == 1 ? sums[0] : at::cat(sums, 1);
+}
+
+/// As rows whose strides do not depend on what else a rank has.
+at::Tensor as_own_rows(const at::Tensor& x, const ProductBlocks& blocks) {
+  const at::Tensor rows = as_rows(x);
+  return blocks.rows ? rows.contiguous() : rows;
 }
 
 struct ColumnBlocks : torch::autograd::Function<ColumnBlocks> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& value,
-                            const Weight* weight, const FeatureBlocksPtr* blocks) {
-    const at::Tensor rows = as_rows(x[0]);
+                            const Weight* weight, const ProductBlocks* blocks) {
+    const at::Tensor rows = as_own_rows(x[0], *blocks);
     const at::Tensor w = save(context, rows, *weight, *blocks);
     context->saved_data["sizes"] = x.sizes();
-    const at::Tensor y = at::empty({rows.size(0), value.size(0)}, rows.options());
-    fill_pieces(**blocks, y, 1,
-                [&](Range range) { return std::pair(rows, piece(w, 0, range).t()); });
-    return y.view(with_last(x.sizes().slice(1), value.size(0)));
+    const int64_t outputs = value.size(-2);
+    const at::Tensor y = at::empty({rows.size(0), outputs}, rows.options());
+    for (const Range some : row_ranges(blocks->rows, rows.size(0))) {
+      fill_pieces(*blocks->features, piece(y, 0, some), 1, [&](Range range) {
+        return std::pair(piece(rows, 0, some), piece(w, 0, range).t());
+      });
+    }
+    return y.view(with_last(x.sizes().slice(1), outputs));
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const Saved saved = saved_by(context);
-    const at::Tensor g = as_rows(gradients[0]);
+    const at::Tensor g = as_own_rows(gradients[0], saved.blocks);
     at::Tensor gx, gw;
     if (context->needs_input_grad(1)) {
       const auto product = [g, x = saved.x, weight = saved.weight, blocks = saved.blocks] {
-        const at::Tensor whole = gradient_memory(weight);
-        fill_pieces(*blocks, whole, 0,
-                    [&](Range range) { return std::pair(piece(g, 1, range).t(), x); });
-        return whole;
+        return gradient_of(weight, blocks.rows, x.size(0), [&](Range some, const at::Tensor& term) {
+          const at::Tensor own = piece(g, 0, some), inputs = piece(x, 0, some);
+          fill_pieces(*blocks.features, term, 0,
+                      [&](Range range) { return std::pair(piece(own, 1, range).t(), inputs); });
+        });
       };
       gw = compute::weight_gradient(1, {g, saved.x}, product);
     }
     if (context->needs_input_grad(0)) {
-      gx = sum_products(*saved.blocks, g, {saved.w, 0})
+      gx = sum_products_by_rows(saved.blocks, g, {saved.w, 0})
                .view(context->saved_data["sizes"].toIntVector());
     }
     return {gx, gw, {}, {}};
@@ -142,31 +192,35 @@ struct ColumnBlocks : torch::autograd::Function<ColumnBlocks> {
 
 struct RowBlocks : torch::autograd::Function<RowBlocks> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& value,
-                            const Weight* weight, const FeatureBlocksPtr* blocks) {
-    const at::Tensor rows = as_rows(x);
+                            const Weight* weight, const ProductBlocks* blocks) {
+    const at::Tensor rows = as_own_rows(x, *blocks);
     const at::Tensor w = save(context, rows, *weight, *blocks);
     context->saved_data["sizes"] = x.sizes();
-    const at::Tensor terms = sum_products(**blocks, rows, {w, 1});
-    return terms.view(partials_like(terms, with_last(x.sizes(), value.size(0))));
+    const at::Tensor terms = sum_products_by_rows(*blocks, rows, {w, 1});
+    return terms.view(partials_like(terms, with_last(x.sizes(), value.size(-2))));
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const Saved saved = saved_by(context);
-    const at::Tensor g = as_rows(gradients[0][0]);
+    const at::Tensor g = as_own_rows(gradients[0][0], saved.blocks);
     at::Tensor gx, gw;
     if (context->needs_input_grad(1)) {
       const auto product = [g, x = saved.x, weight = saved.weight, blocks = saved.blocks] {
-        const at::Tensor whole = gradient_memory(weight);
-        fill_pieces(*blocks, whole, 1,
-                    [&](Range range) { return std::pair(g.t(), piece(x, 1, range)); });
-        return whole;
+        return gradient_of(weight, blocks.rows, x.size(0), [&](Range some, const at::Tensor& term) {
+          const at::Tensor own = piece(g, 0, some).t(), inputs = piece(x, 0, some);
+          fill_pieces(*blocks.features, term, 1,
+                      [&](Range range) { return std::pair(own, piece(inputs, 1, range)); });
+        });
       };
       gw = compute::weight_gradient(1, {g, saved.x}, product);
     }
     if (context->needs_input_grad(0)) {
       gx = at::empty_like(saved.x, at::MemoryFormat::Contiguous);
-      fill_pieces(*saved.blocks, gx, 1,
-                  [&](Range range) { return std::pair(g, piece(saved.w, 1, range)); });
+      for (const Range some : row_ranges(saved.blocks.rows, g.size(0))) {
+        fill_pieces(*saved.blocks.features, piece(gx, 0, some), 1, [&](Range range) {
+          return std::pair(piece(g, 0, some), piece(saved.w, 1, range));
+        });
+      }
       gx = gx.view(context->saved_data["sizes"].toIntVector());
     }
     return {gx, gw, {}, {}};
@@ -175,25 +229,56 @@ struct RowBlocks : torch::autograd::Function<RowBlocks> {
 
 struct BiasBlocks : torch::autograd::Function<BiasBlocks> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& value,
-                            const Weight* bias, const FeatureBlocksPtr* blocks) {
+                            const Weight* bias, const ProductBlocks* blocks) {
     (void)save(context, at::Tensor(), *bias, *blocks);
-    return x + value.to(x.scalar_type());
+    return x + one_of(value, *blocks).to(x.scalar_type());
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const Saved saved = saved_by(context);
     const at::Tensor g = as_rows(gradients[0]);
-    const at::Tensor sums = gradient_memory(saved.weight);
-    for (const std::vector<Range>& ranges : saved.blocks->ranges) {
-      for (const Range range : ranges) {
-        // A copy, so that no stride decides the order of the sum.
-        const at::Tensor rows = piece(g, 1, range).to(sums.scalar_type()).contiguous();
-        piece(sums, 0, range).copy_(rows.sum(0));
-      }
-    }
+    const at::Tensor sums = gradient_of(
+        saved.weight, saved.blocks.rows, g.size(0), [&](Range some, const at::Tensor& term) {
+          for (const std::vector<Range>& ranges : saved.blocks.features->ranges) {
+            for (const Range range : ranges) {
+              // A copy, so that no stride decides the order of the sum.
+              const at::Tensor own = piece(piece(g, 0, some), 1, range);
+              piece(term, 0, range).copy_(own.to(term.scalar_type()).contiguous().sum(0));
+            }
+          }
+        });
     return {gradients[0], sums, {}, {}};
   }
 };
+
+struct EmbeddingBlocks : torch::autograd::Function<EmbeddingBlocks> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& table,
+                            const at::Tensor& tokens, const FeatureBlocksPtr* rows) {
+    (void)save(context, at::Tensor(), {table, {}}, {nullptr, *rows});
+    context->saved_data["tokens"] = tokens;
+    return at::embedding(table[0], tokens);
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const Saved saved = saved_by(context);
+    const at::Tensor g = as_rows(gradients[0]);
+    const at::Tensor tokens = context->saved_data["tokens"].toTensor().flatten();
+    const at::Tensor sums = gradient_of(
+        saved.weight, saved.blocks.rows, g.size(0), [&](Range some, const at::Tensor& term) {
+          term.copy_(at::embedding_dense_backward(piece(g, 0, some), piece(tokens, 0, some),
+                                                  term.size(0), -1, false));
+        });
+    return {sums, {}, {}};
+  }
+};
+
+/// All features as one block.
+FeatureBlocksPtr one_block(int64_t size) {
+  auto all = std::make_shared<FeatureBlocks>();
+  all->ranges.push_back({Range{0, size}});
+  all->fold = {.partials = {{0, 1}}, .steps = {schedule::FoldStep{}}, .num_buffers = 1};
+  return all;
+}
 
 struct RowBiasBlocks : torch::autograd::Function<RowBiasBlocks> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& bias,
@@ -261,18 +346,57 @@ at::Tensor fold_blocks(const FeatureBlocks& blocks, at::IntArrayRef sizes,
   return partials;
 }
 
+FeatureBlocksPtr token_blocks(int64_t tokens, int64_t samples, const Axis& axis) {
+  if (axis.num_blocks() == 1) return nullptr;
+  FeatureBlocks blocks = *feature_blocks({.dim = 0}, tokens, axis);
+  for (std::vector<Range>& ranges : blocks.ranges) {
+    ranges[0] = {samples * ranges[0].begin, samples * ranges[0].end};
+  }
+  return std::make_shared<const FeatureBlocks>(std::move(blocks));
+}
+
+at::Tensor sum_of_terms(const at::Tensor& terms, const Axis& axis) {
+  const FeatureBlocksPtr own = feature_blocks({.dim = 0}, axis.num_blocks(), axis);
+  return axis.sum_of_blocks(
+      fold_blocks(*own, terms.sizes().slice(1), terms.options(),
+                  [&](const std::vector<Range>& block, const at::Tensor& term) {
+                    term.copy_(terms[block[0].begin]);
+                  }));
+}
+
 at::Tensor add_bias_in_blocks(const at::Tensor& x, const Weight& bias,
-                              const FeatureBlocksPtr& blocks) {
-  return BiasBlocks::apply(x, bias.value, &bias, &blocks);
+                              const ProductBlocks& blocks) {
+  const ProductBlocks both{blocks.features ? blocks.features : one_block(x.size(-1)), blocks.rows};
+  return BiasBlocks::apply(x, bias.value, &bias, &both);
 }
 
-at::Tensor column_blocks(const at::Tensor& x, const Weight& weight,
-                         const FeatureBlocksPtr& blocks) {
-  return ColumnBlocks::apply(x, weight.value, &weight, &blocks);
+at::Tensor bias_gelu_to_blocks(const at::Tensor& x, const at::Tensor& bias,
+                               const FeatureBlocks& rows) {
+  Extents sizes;
+  for (const std::vector<Range>& ranges : rows.ranges) sizes.push_back(ranges[0].size());
+  std::vector<at::Tensor> parts = as_rows(x).split_with_sizes(sizes);
+  const std::vector<at::Tensor> biases = bias.unbind(0);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i] = compute::bias_gelu(parts[i], {biases[i], {}});
+  }
+  return at::cat(parts).view(x.sizes());
 }
 
-at::Tensor row_blocks(const at::Tensor& x, const Weight& weight, const FeatureBlocksPtr& blocks) {
-  return RowBlocks::apply(x, weight.value, &weight, &blocks);
+at::Tensor embedding_in_blocks(const at::Tensor& tokens, const at::Tensor& table,
+                               const FeatureBlocksPtr& rows) {
+  return EmbeddingBlocks::apply(table, tokens, &rows);
+}
+
+at::Tensor column_blocks(const at::Tensor& x, const Weight& weight, const ProductBlocks& blocks) {
+  if (blocks.features) return ColumnBlocks::apply(x, weight.value, &weight, &blocks);
+  const ProductBlocks both{one_block(weight.value.size(-2)), blocks.rows};
+  return ColumnBlocks::apply(x.unsqueeze(0), weight.value, &weight, &both);
+}
+
+at::Tensor row_blocks(const at::Tensor& x, const Weight& weight, const ProductBlocks& blocks) {
+  if (blocks.features) return RowBlocks::apply(x, weight.value, &weight, &blocks);
+  const ProductBlocks both{one_block(weight.value.size(-1)), blocks.rows};
+  return RowBlocks::apply(x, weight.value, &weight, &both).squeeze(0);
 }
 
 }  // namespace hanji::parallel::tensor

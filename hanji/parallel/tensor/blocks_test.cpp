@@ -80,7 +80,7 @@ Outcome outcome_on(const Axis& axis) {
   const auto targets = (at::arange(kRows, at::kLong) * 29).remainder(kColumns);
   targets[3] = -1;
   const auto loss = cross_entropy_sum(column_linear(enter(z, axis), head), targets, axis,
-                                      axis.extents_of(kColumns, 16), head.blocks);
+                                      axis.extents_of(kColumns, 16), {head.blocks, {}});
   loss.value().backward();
   Outcome outcome{y.value().detach(), loss.value().detach(), x.grad(), {}};
   for (const auto& [name, value] : own) outcome.gradients[name] = value.grad();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hanji/base/status.h"
+#include "hanji/parallel/tensor/blocks.h"
 
 namespace hanji::parallel::tensor {
 namespace {
@@ -34,8 +35,12 @@ at::Tensor as_partials(const at::Tensor& found, const Axis& axis) {
 
 Typed<Partial> embedding(const at::Tensor& tokens, const Parameter<Sharded<0>>& table,
                          const Axis& axis, const Extents& rows) {
-  const at::Tensor& mine = table.weight.value;
-  if (axis.degree() == 1) return Typed<Partial>(as_partials(at::embedding(mine, tokens), axis));
+  const at::Tensor mine = table.rows ? table.weight.value[0] : table.weight.value;
+  const auto rows_at = [&](const at::Tensor& places) {
+    return table.rows ? embedding_in_blocks(places, table.weight.value, table.rows)
+                      : at::embedding(mine, places);
+  };
+  if (axis.degree() == 1) return Typed<Partial>(as_partials(rows_at(tokens), axis));
   if (static_cast<int>(rows.size()) != axis.degree() || rows[axis.rank()] != mine.size(0)) {
     throw Error(
         base::invalid_argument(fmt::format("embedding: rank {} of {} has {} rows, and {} extents "
@@ -45,7 +50,7 @@ Typed<Partial> embedding(const at::Tensor& tokens, const Parameter<Sharded<0>>& 
   check_tokens(tokens, std::accumulate(rows.begin(), rows.end(), int64_t{0}));
   const at::Tensor here = tokens - axis.own_range(rows).begin;
   const at::Tensor absent = here.lt(0).logical_or_(here.ge(mine.size(0)));
-  const at::Tensor found = at::embedding(mine, here.masked_fill(absent, 0));
+  const at::Tensor found = rows_at(here.masked_fill(absent, 0));
   return Typed<Partial>(as_partials(found.masked_fill(absent.unsqueeze(-1), 0), axis));
 }
 

@@ -17,8 +17,8 @@ namespace hanji::parallel::tensor {
 /// Shape   x [..., K], weight [N / ranks, K] -> [..., N / ranks].
 inline Typed<Features> column_linear(const Typed<Broadcast>& x,
                                      const Parameter<Sharded<0>>& weight) {
-  if (weight.blocks) {
-    return Typed<Features>(column_blocks(x.value(), weight.weight, weight.blocks));
+  if (weight.blocks || weight.rows) {
+    return Typed<Features>(column_blocks(x.value(), weight.weight, {weight.blocks, weight.rows}));
   }
   return Typed<Features>(compute::linear(x.value(), weight.weight));
 }
@@ -27,8 +27,8 @@ inline Typed<Features> column_linear(const Typed<Broadcast>& x,
 ///
 /// Shape   x [..., K / ranks], weight [N, K / ranks] -> [..., N].
 inline Typed<Partial> row_linear(const Typed<Features>& x, const Parameter<Sharded<1>>& weight) {
-  if (weight.blocks) {
-    return Typed<Partial>(row_blocks(x.value(), weight.weight, weight.blocks));
+  if (weight.blocks || weight.rows) {
+    return Typed<Partial>(row_blocks(x.value(), weight.weight, {weight.blocks, weight.rows}));
   }
   return Typed<Partial>(compute::linear(x.value(), weight.weight));
 }
@@ -42,9 +42,12 @@ requires(!std::is_same_v<Placement, Features>) Typed<Placement> linear(
   return Typed<Placement>(compute::linear(x.value(), weight.weight));
 }
 
-/// compute::bias_gelu of rows or columns.
+/// compute::bias_gelu of rows or columns. A bias of rows in blocks is [blocks of this rank, N].
 template <class Placement>
 Typed<Placement> bias_gelu(const Typed<Placement>& x, const RowParameter<Placement>& bias) {
+  if (bias.rows) {
+    return Typed<Placement>(bias_gelu_to_blocks(x.value(), bias.weight.value, *bias.rows));
+  }
   return Typed<Placement>(compute::bias_gelu(x.value(), bias.weight));
 }
 

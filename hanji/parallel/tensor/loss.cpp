@@ -71,20 +71,28 @@ void turn_into_gradient(at::Tensor& powers, const at::Tensor& sums, const Target
 /// What stands in a row of logits that the axis cuts.
 struct Columns {
   const Axis& axis;
-  int64_t begin;                   ///< Of this rank's.
-  const FeatureBlocksPtr& blocks;  ///< Null: one sum of each rank.
+  int64_t begin;                ///< Of this rank's.
+  const ProductBlocks& blocks;  ///< Of features null: one sum of each rank.
 };
+
+/// Sizes of blocks of rows, or of all of them.
+Extents sizes_of(const FeatureBlocksPtr& rows, int64_t count) {
+  if (!rows) return {count};
+  Extents sizes;
+  for (const std::vector<layout::Range>& ranges : rows->ranges) sizes.push_back(ranges[0].size());
+  return sizes;
+}
 
 /// The sums of all columns' exponentials, and the logits at the targets: [2, N].
 at::Tensor sums_of_all(const Columns& columns, const at::Tensor& logits, const at::Tensor& largest,
                        const at::Tensor& at_target, bool overwrite) {
-  if (!columns.blocks) {
+  if (!columns.blocks.features) {
     at::Tensor sums = at::empty_like(largest);
     exponentials(logits, largest, overwrite, sums);
     return columns.axis.sum(at::stack({sums, at_target}));
   }
   const at::Tensor sums = fold_blocks(
-      *columns.blocks, largest.sizes(), largest.options(),
+      *columns.blocks.features, largest.sizes(), largest.options(),
       [&](const std::vector<layout::Range>& ranges, at::Tensor& term) {
         exponentials(logits.narrow(1, ranges[0].begin, ranges[0].size()), largest, overwrite, term);
       });
@@ -109,13 +117,18 @@ struct CutCrossEntropy : torch::autograd::Function<CutCrossEntropy> {
       context->saved_data["gradient"] = logits;
     }
     const at::Tensor losses = (both[0].log() + largest - both[1]).masked_fill(here.ignored, 0);
-    return losses.sum(at::kDouble).to(dtype);
+    std::vector<at::Tensor> sums;
+    for (const at::Tensor& some :
+         losses.split_with_sizes(sizes_of(columns->blocks.rows, losses.size(0)))) {
+      sums.push_back(some.sum(at::kDouble).to(dtype));
+    }
+    return columns->blocks.rows ? at::stack(sums) : sums[0];
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     auto gradient = context->saved_data["gradient"].toTensor();
     context->saved_data.erase("gradient");
-    const double factor = gradients[0].item<double>();
+    const double factor = gradients[0].flatten()[0].item<double>();  // of all blocks
     if (factor != 1) gradient.mul_(factor);
     return {gradient, {}, {}, {}};
   }
@@ -125,10 +138,15 @@ struct CutCrossEntropy : torch::autograd::Function<CutCrossEntropy> {
 
 Typed<Replicated> cross_entropy_sum(const Typed<Features>& logits, const at::Tensor& targets,
                                     const Axis& axis, const Extents& columns,
-                                    const FeatureBlocksPtr& blocks) {
+                                    const ProductBlocks& blocks) {
   const at::Tensor& mine = logits.value();
-  if (axis.degree() == 1 && !blocks) {
-    return Typed<Replicated>(compute::cross_entropy_sum(mine, targets));
+  if (axis.degree() == 1 && !blocks.features) {
+    if (!blocks.rows) return Typed<Replicated>(compute::cross_entropy_sum(mine, targets));
+    const Extents sizes = sizes_of(blocks.rows, mine.size(0));
+    std::vector<at::Tensor> sums = mine.split_with_sizes(sizes);
+    const std::vector<at::Tensor> own = targets.split_with_sizes(sizes);
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] = compute::cross_entropy_sum(sums[i], own[i]);
+    return Typed<Replicated>(at::stack(sums));
   }
   if (static_cast<int>(columns.size()) != axis.degree() || columns[axis.rank()] != mine.size(1)) {
     throw Error(base::invalid_argument(fmt::format(

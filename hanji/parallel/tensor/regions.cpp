@@ -63,20 +63,16 @@ at::Tensor scattered_in_blocks(const at::Tensor& x, int64_t dim, const Axis& axi
        [=](const at::Tensor& g) { return repeated(axis.gather(g, dim, each), axis); }});
 }
 
-/// One row for each own block, whose gradients are added by the tree.
-at::Tensor entered_by_blocks_of_rows(const at::Tensor& x, const Axis& axis) {
-  const FeatureBlocksPtr own = feature_blocks({.dim = 0}, axis.num_blocks(), axis);
+/// One row for each own block.
+at::Tensor for_own_blocks(const at::Tensor& x, const Axis& axis) {
   std::vector<int64_t> sizes = x.sizes().vec();
-  sizes.insert(sizes.begin(), std::ssize(own->ranges));
-  return comm::apply_linear(
-      x, {[sizes](const at::Tensor& one) { return one.unsqueeze(0).expand(sizes); },
-          [axis, own](const at::Tensor& g) {
-            return axis.sum_of_blocks(
-                fold_blocks(*own, g.sizes().slice(1), g.options(),
-                            [&](const std::vector<layout::Range>& block, at::Tensor& term) {
-                              term.copy_(g[block[0].begin]);
-                            }));
-          }});
+  sizes.insert(sizes.begin(), std::ssize(axis.fold().steps));
+  return x.unsqueeze(0).expand(sizes);
+}
+
+at::Tensor entered_by_blocks_of_rows(const at::Tensor& x, const Axis& axis) {
+  return comm::apply_linear(x, {[axis](const at::Tensor& one) { return for_own_blocks(one, axis); },
+                                [axis](const at::Tensor& g) { return sum_of_terms(g, axis); }});
 }
 
 at::Tensor summed_in_blocks(const at::Tensor& x, const Axis& axis) {
@@ -109,6 +105,12 @@ at::Tensor summed(const at::Tensor& x, const Axis& axis) {
   if (axis.num_blocks() > 1) return summed_in_blocks(x, axis);
   if (axis.degree() == 1) return x;
   return comm::apply_linear(x, {[axis](const at::Tensor& terms) { return axis.sum(terms); }, same});
+}
+
+at::Tensor summed_rows(const at::Tensor& x, const Axis& axis) {
+  return comm::apply_linear(x,
+                            {[axis](const at::Tensor& terms) { return sum_of_terms(terms, axis); },
+                             [axis](const at::Tensor& g) { return for_own_blocks(g, axis); }});
 }
 
 at::Tensor gathered(const at::Tensor& x, int64_t dim, const Axis& axis, const Extents& extents) {

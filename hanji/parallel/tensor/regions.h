@@ -28,6 +28,7 @@ at::Tensor entered(const at::Tensor& x, const Axis& axis);
 at::Tensor entered_by_rows(const at::Tensor& parameter, const Axis& axis);
 std::vector<at::Tensor> entered_together(const std::vector<at::Tensor>& vectors, const Axis& axis);
 at::Tensor summed(const at::Tensor& x, const Axis& axis);
+at::Tensor summed_rows(const at::Tensor& x, const Axis& axis);
 at::Tensor gathered(const at::Tensor& x, int64_t dim, const Axis& axis, const Extents& extents);
 at::Tensor scattered(const at::Tensor& x, int64_t dim, const Axis& axis, const Extents& extents);
 at::Tensor cut(const at::Tensor& x, int64_t dim, const Axis& axis, const Extents& extents);
@@ -60,10 +61,24 @@ inline std::vector<Parameter<Broadcast>> enter(const std::vector<Parameter<Repli
   return entered;
 }
 
-/// The same of rows that all ranks have: each computes all `blocks` of them.
-inline Parameter<Replicated> enter_whole_rows(const Parameter<Replicated>& parameter, int blocks) {
-  if (blocks == 1) return parameter;
-  return {{internal::entered_by_rows(parameter.weight.value, Axis().in_blocks(blocks)), {}}};
+/// For products of rows that are cut on an axis in blocks of rows, `rows` those of this rank: as
+/// ProductBlocks, and the tree adds the partial sums of all ranks.
+template <class Placement>
+Parameter<Placement> enter_products(Parameter<Placement> parameter, const Axis& axis,
+                                    const std::shared_ptr<const FeatureBlocks>& rows) {
+  return {{internal::entered(parameter.weight.value, axis), {}}, parameter.blocks, rows};
+}
+
+/// The same of a bias, once for each block of this rank.
+template <class Placement>
+Parameter<Placement> enter_rows(Parameter<Placement> bias, const Axis& axis,
+                                const std::shared_ptr<const FeatureBlocks>& rows) {
+  return {{internal::entered_by_rows(bias.weight.value, axis), {}}, bias.blocks, rows};
+}
+
+/// The sum over the blocks of all ranks, of those of each rank [blocks of this rank, ...].
+inline Typed<Replicated> sum_rows(const Typed<Replicated>& x, const Axis& axis) {
+  return Typed<Replicated>(internal::summed_rows(x.value(), axis));
 }
 
 inline Typed<Replicated> sum(const Typed<Partial>& x, const Axis& axis) {

@@ -50,6 +50,8 @@ template <class Placement>
 struct Parameter {
   compute::Weight weight;
   std::shared_ptr<const FeatureBlocks> blocks = {};  ///< Null: it is multiplied whole.
+  /// Null: its gradient is summed over all rows at once. Else as ProductBlocks.
+  std::shared_ptr<const FeatureBlocks> rows = {};
 };
 
 /// What a parameter that every row meets (a bias, a norm's weights, the whole matrix of a linear) must

@@ -14,6 +14,7 @@ struct FeatureCut {
   Moves moves = Moves::kActivations;
   int context = 1;  ///< Ranks that have parts of the tokens, and all features.
   ContextWay way = ContextWay::kUlysses;
+  int64_t tokens = 0;  ///< Of a sample, on the one that has most; 0: all.
 };
 /// Of any number of samples: options.micro_batch is not read. Of a model that is cut, what the rank that
 /// has most of it has; its calls are not in it.
