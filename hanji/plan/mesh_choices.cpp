@@ -214,13 +214,14 @@ Result<MeshTable> choose_meshes(const CapacityQuery& asked, const std::optional<
   return std::move(search).finish();
 }
 
-std::vector<MeshConfig> all_meshes(int64_t ranks) {
+std::vector<MeshConfig> all_meshes(int64_t ranks, std::span<const std::string_view> axes) {
   std::vector<MeshConfig> meshes;
-  for (int64_t pp = 1; pp <= ranks; ++pp) {
-    if (ranks % pp != 0) continue;
-    for (int64_t tp = 1; tp <= ranks / pp; ++tp) {
-      if (ranks / pp % tp == 0) {
-        meshes.push_back({.pp = pp, .dp = ranks / pp / tp, .fsdp = 1, .tp = tp});
+  const int64_t most = std::ranges::find(axes, "cp") == axes.end() ? 1 : ranks;
+  for (int64_t cp = 1; cp <= most; ++cp) {
+    for (int64_t pp = 1; pp <= ranks / cp; ++pp) {
+      for (int64_t tp = 1; tp <= ranks / cp / pp; ++tp) {
+        if (ranks % (cp * pp * tp) != 0) continue;
+        meshes.push_back({.pp = pp, .dp = ranks / cp / pp / tp, .fsdp = 1, .cp = cp, .tp = tp});
       }
     }
   }

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hanji/plan/capacity.h"
@@ -25,7 +27,7 @@ struct MeshChoice {
   double seconds = 0;            ///< Of a step.
   double stage_bytes = 0;        ///< Sent in a step by a rank: flows and their gradients,
   double data_bytes = 0;         ///< gradients, and parameters that are cut, over dp and fsdp,
-  double layer_bytes = 0;        ///< and within layers, over tp.
+  double layer_bytes = 0;        ///< and within layers, over cp and tp.
 };
 
 /// The meshes of a model, and what keeps others out.
@@ -46,8 +48,9 @@ std::string flags_of(const MeshChoice& choice);
 /// Of them the keys with their values: "parallel.data=zero1".
 std::vector<std::string> assignments_of(const MeshChoice& choice);
 
-/// Every pp x coordinates x tp of so many ranks, dp being the coordinates.
-std::vector<MeshConfig> all_meshes(int64_t ranks);
+/// Every pp x coordinates x tp of so many ranks, dp being the coordinates; then those with cp too, if `axes` of
+/// the model has it.
+std::vector<MeshConfig> all_meshes(int64_t ranks, std::span<const std::string_view> axes = {});
 
 /// The mesh of a plan, as it is predicted. Bytes are those of the mean rank.
 MeshChoice choice_of(const Plan& plan);

@@ -89,8 +89,8 @@ std::string describe(const MeshTable& table) {
   text +=
       "           bytes of a rank, and those that it sends in a step over each axis\n"
       "           (k, M, G: 10^3, 10^6, 10^9)\n\n";
-  text += fmt::format("{:>8}{:>7}{:>7}{:>7}{:>6}{:>10}  {}\n", "rank", "pp", "data", "tp", "bub %",
-                      "seconds", "best first");
+  text += fmt::format("{:>8}{:>7}{:>7}{:>7}{:>6}{:>10}  {}\n", "rank", "pp", "data", "layers",
+                      "bub %", "seconds", "best first");
   for (const MeshChoice& one : table.fitting) text += row(one);
   if (table.fitting.empty()) text += "none fits\n";
   const std::string missing = missing_words(table);

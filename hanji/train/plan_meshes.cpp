@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "hanji/plan/model_family.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/shard_plan.h"
 #include "hanji/train/prepare.h"
@@ -28,10 +29,11 @@ std::vector<Reshard> reshards_of(const plan::LoadedConfig& job, const MeshChoice
   return {Reshard::kStep, Reshard::kMicroBatch};
 }
 
-/// Whether a strategy is in these groups what it is in no other way of the mesh.
-bool differs(Sharding data, int64_t coordinates, int64_t fsdp) {
+/// Whether a strategy is in these groups what it is in no other way of the mesh. `ranks`: that can share out a
+/// state.
+bool differs(Sharding data, int64_t coordinates, int64_t fsdp, int64_t ranks) {
   if (data == Sharding::kHybrid) return fsdp > 1 && fsdp < coordinates;
-  return coordinates > 1;
+  return ranks > 1;
 }
 
 /// The degrees by which `data` shares out the coordinates of a mesh.
@@ -39,11 +41,13 @@ void add_ways(const plan::LoadedConfig& job, plan::MeshConfig mesh, Sharding dat
               std::vector<MeshChoice>& ways) {
   if (!cuts_states(data)) return ways.push_back({.mesh = mesh, .data = data});
   const int64_t coordinates = mesh.dp;
+  const bool has_terms = job.config.train.bits != plan::Bits::kStable;
+  const int64_t ranks = coordinates * (has_terms ? mesh.cp : 1);
   const bool is_asked = job.origins.contains("parallel.data");
   for (mesh.fsdp = 1; mesh.fsdp <= coordinates; ++mesh.fsdp) {
     const bool divides =
         mesh.fsdp == coordinates || (data == Sharding::kHybrid && coordinates % mesh.fsdp == 0);
-    if (!divides || !(is_asked || differs(data, coordinates, mesh.fsdp))) continue;
+    if (!divides || !(is_asked || differs(data, coordinates, mesh.fsdp, ranks))) continue;
     mesh.dp = coordinates / mesh.fsdp;
     MeshChoice choice{.mesh = mesh, .data = data};
     for (const Reshard reshard : reshards_of(job, choice)) {
@@ -55,7 +59,9 @@ void add_ways(const plan::LoadedConfig& job, plan::MeshConfig mesh, Sharding dat
 
 std::vector<MeshChoice> all_ways(const plan::LoadedConfig& job, int64_t ranks) {
   std::vector<MeshChoice> ways;
-  for (const plan::MeshConfig& mesh : plan::all_meshes(ranks)) {
+  const auto axes = plan::family_of(job.config.model).cut_axes;
+  for (const plan::MeshConfig& mesh : plan::all_meshes(ranks, axes)) {
+    if (mesh.pp > 1 && mesh.cp > 1) continue;  // stages have whole layers
     for (const Sharding data : strategies_of(job)) add_ways(job, mesh, data, ways);
   }
   return ways;

@@ -9,7 +9,7 @@
 
 namespace hanji::train {
 
-/// Plans a job on every mesh of its ranks: pp x tp, the others dp or fsdp by every parallel.data that cuts
+/// Plans a job on every mesh of its ranks: pp x tp and, of GPTs, cp; the others dp or fsdp by every parallel.data that cuts
 /// states, or by the job's own if it is set. Where ranks do not share parameters, stages gather them by
 /// either parallel.reshard.
 ///

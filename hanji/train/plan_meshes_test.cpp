@@ -61,13 +61,18 @@ TEST(PlanMeshes, HasARowForEachMeshAndStrategyAsTrainPlansIt) {
                 testing::Contains(std::string("--mesh pp=2,fsdp=2 --set parallel.data=") + data));
   }
   EXPECT_THAT(flags, testing::Contains("--mesh dp=2,fsdp=2 --set parallel.data=hsdp"));
-  EXPECT_EQ(flags.size(), 6u + 3 * 3 + 1);
+  for (const char* of_tokens :
+       {"dp=2,cp=2", "cp=4", "cp=2,tp=2", "fsdp=2,cp=2 --set parallel.data=zero3",
+        "cp=4 --set parallel.data=zero1"}) {
+    EXPECT_THAT(flags, testing::Contains(std::string("--mesh ") + of_tokens));
+  }
+  EXPECT_EQ(flags.size(), 6u + 3 * 3 + 1 + 3 * 4);
   ASSERT_EQ(table.fitting.size(), flags.size() - 1);
   for (size_t i = 1; i < table.fitting.size(); ++i) {
     EXPECT_LE(table.fitting[i - 1].seconds, table.fitting[i].seconds);
   }
   for (const plan::MeshChoice& one : table.fitting) {
-    if (one.mesh.pp != 2) continue;
+    if (one.mesh.pp != 2 && one.mesh.cp == 1) continue;
     const plan::Plan plan = prepare(Nano()(one).config).or_throw();
     EXPECT_EQ(plan::total_bytes(one.rank), plan::total_bytes(plan.memory)) << flags_of(one);
     EXPECT_THAT(describe(table), HasSubstr("  " + flags_of(one) + "\n"));
