@@ -16,12 +16,25 @@ using layout::TriangleWay;
 at::Tensor channels_first(const at::Tensor& x) { return x.permute({0, 3, 1, 2}); }
 at::Tensor channels_last(const at::Tensor& x) { return x.permute({0, 2, 3, 1}); }
 
-/// Of any number of rows and columns. Contiguous, so that strides, which depend on how many channels are here,
-/// do not choose the kernel.
+/// A matrix for each channel, with zeros behind its rows and columns up to whole vectors of 16 bytes. Strides, which
+/// depend on how many channels are here, and addresses, which depend on the channel's number, would choose
+/// the kernel: MKL's batched products on AMD have other bits where a matrix does not begin at 16 bytes.
+at::Tensor matrices(const at::Tensor& x) {
+  const at::Tensor first = channels_first(x);
+  const int64_t vector = 16 / x.element_size();
+  const auto missing = [&](int64_t dim) { return (vector - first.size(dim) % vector) % vector; };
+  if (missing(2) + missing(3) == 0) return first.contiguous();
+  return at::constant_pad_nd(first.contiguous(), {0, missing(3), 0, missing(2)}, 0);
+}
+
+/// Of any number of rows and columns.
 at::Tensor local_product(const at::Tensor& a, const at::Tensor& b, Edges edges) {
-  const at::Tensor left = channels_first(a).contiguous(), right = channels_first(b).contiguous();
-  return channels_last(edges == Edges::kOutgoing ? at::matmul(left, right.transpose(-1, -2))
-                                                 : at::matmul(left.transpose(-1, -2), right));
+  const at::Tensor left = matrices(a), right = matrices(b);
+  const bool is_outgoing = edges == Edges::kOutgoing;
+  const at::Tensor product = is_outgoing ? at::matmul(left, right.transpose(-1, -2))
+                                         : at::matmul(left.transpose(-1, -2), right);
+  const int64_t rows = a.size(is_outgoing ? 1 : 2), columns = b.size(is_outgoing ? 1 : 2);
+  return channels_last(product.narrow(2, 0, rows).narrow(3, 0, columns));
 }
 
 Typed<Rows> by_gathering(const Typed<Rows>& a, const Typed<Rows>& b, Edges edges,
