@@ -1,12 +1,32 @@
 #include "hanji/cli/command_line.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <iostream>
+#include <limits>
+#include <type_traits>
 
+#include "hanji/base/text.h"
 #include "hanji/cli/exit_code.h"
 
 namespace hanji::cli {
+namespace {
+
+/// Why a whole number does not fit, which the parser would take as another one; empty if it does.
+template <class T>
+std::string out_of_range(const std::string& text) {
+  T value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_negative = std::is_unsigned_v<T> && text.starts_with('-');
+  if (error != std::errc::result_out_of_range && !is_negative) return "";
+  return fmt::format("{} is not from {} to {}", text, std::numeric_limits<T>::min(),
+                     std::numeric_limits<T>::max());
+}
+
+}  // namespace
 
 Option Option::required() const { return Option(option_->required()); }
 
@@ -28,14 +48,30 @@ Option Option::range(uint64_t least, uint64_t most) const {
   return Option(option_->check(CLI::Range(least, most)));
 }
 
-Option Option::not_negative() const { return Option(option_->check(CLI::NonNegativeNumber)); }
+Option Option::not_negative() const {
+  const auto negative = [](const std::string& text) {
+    return text.starts_with('-') ? text + " is below 0" : std::string();
+  };
+  return Option(option_->check(CLI::Validator(negative, "")));
+}
 
 Option Option::one_of(const std::vector<std::string>& values) const {
   return Option(option_->check(CLI::IsMember(values)));
 }
 
 Option Option::translate(const std::map<std::string, int>& numbers) const {
-  return Option(option_->transform(CLI::CheckedTransformer(numbers)));
+  const auto number_of = [numbers](std::string& text) -> std::string {
+    std::string names;
+    for (const auto& [name, number] : numbers) {
+      if (text == name || text == std::to_string(number)) {
+        text = std::to_string(number);
+        return "";
+      }
+      names += (names.empty() ? "" : ", ") + name;
+    }
+    return text + " is none of " + names;
+  };
+  return Option(option_->transform(CLI::Validator(number_of, "")));
 }
 
 Option Option::repeatable() const { return Option(option_->take_all()->allow_extra_args(false)); }
@@ -53,8 +89,19 @@ Verb Verb::add_verb(const std::string& name, const std::string& doc) const {
 void Verb::require_verb() const { app_->require_subcommand(1); }
 
 Option Verb::add_option(const std::string& names, Target target, const std::string& doc) const {
-  return std::visit([&](auto* value) { return Option(app_->add_option(names, *value, doc)); },
-                    target);
+  return std::visit(
+      [&](auto* value) {
+        CLI::Option* option = app_->add_option(names, *value, doc);
+        using Value = std::remove_pointer_t<decltype(value)>;
+        if constexpr (std::is_same_v<Value, int64_t> ||
+                      std::is_same_v<Value, std::optional<int64_t>>) {
+          option->check(CLI::Validator(out_of_range<int64_t>, ""));
+        } else if constexpr (std::is_same_v<Value, uint64_t>) {
+          option->check(CLI::Validator(out_of_range<uint64_t>, ""));
+        }
+        return Option(option);
+      },
+      target);
 }
 
 Option Verb::add_flag(const std::string& name, bool* target, const std::string& doc) const {
@@ -78,6 +125,37 @@ std::string Verb::text_of(const std::string& option) const {
   return (*app_)[option]->as<std::string>();
 }
 
+namespace {
+
+/// Of words that should choose a verb where one is required: the first that is none, and those there are.
+std::string unknown_verb(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* verb = &app;
+  for (const std::string& word : words) {
+    if (word.starts_with('-')) return "";
+    const auto verbs =
+        verb->get_subcommands([](const CLI::App* one) { return !one->get_group().empty(); });
+    const auto found =
+        std::ranges::find_if(verbs, [&](const CLI::App* one) { return one->get_name() == word; });
+    if (found != verbs.end()) {
+      verb = *found;
+      continue;
+    }
+    if (verb->get_require_subcommand_min() == 0) return "";
+    std::vector<std::string_view> names;
+    std::string list;
+    for (const CLI::App* one : verbs) {
+      names.push_back(one->get_name());
+      list += (list.empty() ? "" : ", ") + one->get_name();
+    }
+    const auto meant = base::nearest(word, names);
+    return "'" + word + "' is no verb of " + verb->get_name() +
+           (meant ? "; did you mean " + *meant + "?" : "; its verbs are " + list);
+  }
+  return "";
+}
+
+}  // namespace
+
 CommandLine::CommandLine(const std::string& name, const std::string& doc,
                          const std::string& version)
     : app_(std::make_unique<CLI::App>(doc, name)) {
@@ -87,10 +165,15 @@ CommandLine::CommandLine(const std::string& name, const std::string& doc,
 CommandLine::~CommandLine() = default;
 
 int CommandLine::run(std::vector<std::string> arguments) {
+  const std::vector<std::string> words = arguments;
   std::ranges::reverse(arguments);  // the parser takes them from the end
   try {
     app_->parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
+    if (const std::string unknown = unknown_verb(*app_, words); !unknown.empty()) {
+      std::cerr << unknown << "\n";
+      return kUsage;
+    }
     return app_->exit(error, std::cout, std::cerr) == 0 ? 0 : kUsage;
   }
   return chosen_ ? chosen_() : 0;

@@ -152,14 +152,42 @@ TEST_F(CommandLineTest, MistakesNameTheirOption) {
   root_.add_option("--other", &other).excludes(first);
   root_.add_flag("--also", &also).needs(first);
   EXPECT_THAT(refusal({"--number", "6"}), HasSubstr("--number"));
-  EXPECT_THAT(refusal({"--least", "-1"}), HasSubstr("--least"));
+  EXPECT_THAT(refusal({"--least", "-1"}), HasSubstr("--least: -1 is below 0"));
   EXPECT_THAT(refusal({"--kind", "bf16"}), HasSubstr("--kind"));
-  EXPECT_THAT(refusal({"--choice", "go"}), HasSubstr("--choice"));
+  EXPECT_THAT(refusal({"--choice", "go"}), HasSubstr("--choice: go is none of continue, stop"));
   EXPECT_THAT(refusal({"--one", "a", "--other", "b"}), HasSubstr("excludes"));
   EXPECT_THAT(refusal({"--also"}), HasSubstr("requires"));
   EXPECT_THAT(refusal({"--nope"}), HasSubstr("--nope"));
   EXPECT_EQ(run({"--number", "5", "--kind", "fp32", "--choice", "continue"}), 0);
   EXPECT_EQ(choice, 1);
+}
+
+TEST_F(CommandLineTest, NumbersThatDoNotFitAreRejectedAndNotChanged) {
+  int64_t number = 0;
+  std::optional<int64_t> maybe;
+  uint64_t count = 0;
+  root_.add_option("--number", &number);
+  root_.add_option("--maybe", &maybe);
+  root_.add_option("--count", &count);
+  for (const char* name : {"--number", "--maybe", "--count"}) {
+    EXPECT_THAT(refusal({name, "99999999999999999999"}), HasSubstr(name));
+  }
+  EXPECT_THAT(refusal({"--count", "-1"}), HasSubstr("-1 is not from 0 to 18446744073709551615"));
+  EXPECT_EQ(run({"--number", "-9223372036854775808", "--count", "18446744073709551615"}), 0);
+  EXPECT_EQ(number, INT64_MIN);
+  EXPECT_EQ(count, UINT64_MAX);
+}
+
+TEST_F(CommandLineTest, AWordThatIsNoVerbIsNamed) {
+  root_.require_verb();
+  const Verb files = root_.add_verb("files", "About files");
+  files.require_verb();
+  files.add_verb("list", "Lists").on_chosen([] { return 0; });
+  files.add_verb("show", "Shows").on_chosen([] { return 0; });
+  EXPECT_THAT(refusal({"flies"}), HasSubstr("'flies' is no verb of tool; did you mean files?"));
+  EXPECT_THAT(refusal({"files", "nonsense", "--all"}),
+              HasSubstr("'nonsense' is no verb of files; its verbs are list, show"));
+  EXPECT_THAT(refusal({"files", "list", "nonsense"}), Not(HasSubstr("no verb")));
 }
 
 TEST_F(CommandLineTest, WholeNumbersAreReadAsTargetsReadThem) {
