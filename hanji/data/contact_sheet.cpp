@@ -20,40 +20,44 @@ using internal::RgbImage;
 
 constexpr int64_t kGap = 4;  // pixels between cells
 constexpr int64_t kMaxSheetPixels = int64_t{1} << 28;
+constexpr size_t kMaxLetters = 40;  // that a cell is widened for
 
 /// Cells of one size with a line of text below each.
 class Grid {
  public:
-  static Result<Grid> create(int64_t count, int64_t columns, int64_t side) {
+  /// `side` of an image; a cell is as wide as that and as a text of `letters`.
+  static Result<Grid> create(int64_t count, int64_t columns, int64_t side, int64_t letters) {
     constexpr int64_t kMax = 1 << 14;
     const bool is_sane =
         count >= 1 && columns >= 1 && side >= 1 && count <= kMax && columns <= kMax && side <= kMax;
     const int64_t rows = is_sane ? (count + columns - 1) / columns : 0;
-    const int64_t width = columns * (side + kGap) + kGap;
+    const int64_t cell = std::max(side, letters * Canvas::kGlyphWidth);
+    const int64_t width = columns * (cell + kGap) + kGap;
     const int64_t height = rows * (side + Canvas::kGlyphHeight + 2 * kGap) + kGap;
     if (!is_sane || height > kMaxSheetPixels / width) {
       return base::invalid_argument(
-          fmt::format("a sheet of {} cells of {} pixels a side in {} columns; 1 cell or more, and "
-                      "at most {} pixels fit",
+          fmt::format("a sheet of {} cells of {} pixels a side in {} columns; take 1 or more of "
+                      "each, and at most {} pixels together",
                       count, side, columns, kMaxSheetPixels));
     }
-    return Grid(columns, side, Canvas(width, height));
+    return Grid(columns, cell, side, Canvas(width, height));
   }
 
   /// In the middle of its cell.
   void place(int64_t number, const RgbImage& image, std::string_view text) {
-    const int64_t x = kGap + number % columns_ * (side_ + kGap);
+    const int64_t x = kGap + number % columns_ * (width_ + kGap);
     const int64_t y = kGap + number / columns_ * (side_ + Canvas::kGlyphHeight + 2 * kGap);
-    canvas_.draw(image, x + (side_ - image.width) / 2, y + (side_ - image.height) / 2);
-    canvas_.write(text, x, y + side_ + kGap / 2, side_);
+    canvas_.draw(image, x + (width_ - image.width) / 2, y + (side_ - image.height) / 2);
+    canvas_.write(text, x, y + side_ + kGap / 2, width_);
   }
   Result<std::string> png() const { return canvas_.png(); }
 
  private:
-  Grid(int64_t columns, int64_t side, Canvas canvas)
-      : columns_(columns), side_(side), canvas_(std::move(canvas)) {}
+  Grid(int64_t columns, int64_t width, int64_t side, Canvas canvas)
+      : columns_(columns), width_(width), side_(side), canvas_(std::move(canvas)) {}
 
   int64_t columns_;
+  int64_t width_;  // of a cell
   int64_t side_;
   Canvas canvas_;
 };
@@ -120,15 +124,20 @@ int64_t spread(int64_t number, int64_t count, int64_t all) {
   return static_cast<int64_t>(static_cast<__int128>(number) * all / count);
 }
 
-/// From planes of normalised numbers to rows of RGB.
-void undo_normalise(const float* planes, const plan::ImageStages& stages, RgbImage& out) {
-  const auto pixels = static_cast<size_t>(out.width * out.height);
-  out.rgb.resize(3 * pixels);
-  for (size_t i = 0; i < out.rgb.size(); ++i) {
-    const size_t c = i % 3;
-    const double level = 255 * (planes[c * pixels + i / 3] * stages.deviation[c] + stages.mean[c]);
-    out.rgb[i] = static_cast<uint8_t>(std::clamp(std::round(level), 0.0, 255.0));
+/// From planes of normalised numbers, `size` a side, to rows of RGB: each pixel becomes a square of
+/// `times` a side.
+RgbImage undo_normalise(const float* planes, const plan::ImageStages& stages, int64_t size,
+                        int64_t times) {
+  RgbImage out{size * times, size * times, {}};
+  for (int64_t y = 0; y < out.height; ++y) {
+    for (int64_t at = 0; at < 3 * out.width; ++at) {
+      const int64_t c = at % 3;
+      const float value = planes[(c * size + y / times) * size + at / 3 / times];
+      const double level = 255 * (value * stages.deviation[c] + stages.mean[c]);
+      out.rgb.push_back(static_cast<uint8_t>(std::clamp(std::round(level), 0.0, 255.0)));
+    }
   }
+  return out;
 }
 
 }  // namespace
@@ -136,7 +145,7 @@ void undo_normalise(const float* planes, const plan::ImageStages& stages, RgbIma
 Result<std::string> contact_sheet(const std::filesystem::path& path, const SheetOptions& options) {
   HANJI_ASSIGN_OR_RETURN(Thumbnails images, Thumbnails::open(path));
   const int64_t count = std::min(options.count, images.count());
-  HANJI_ASSIGN_OR_RETURN(Grid grid, Grid::create(count, options.columns, options.cell));
+  HANJI_ASSIGN_OR_RETURN(Grid grid, Grid::create(count, options.columns, options.cell, 0));
   RgbImage small;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t sample = spread(i, count, images.count());
@@ -156,23 +165,32 @@ Result<std::string> augmented_sheet(const std::filesystem::path& path, const She
                                                                .seed = samples.seed,
                                                                .validation_fraction = 0}));
   const int64_t count = std::min(options.count, images.count());
+  const int64_t side = std::max(options.cell, samples.size);
+  const auto sample_of_row = [&](int64_t row) { return spread(row, count, images.count()); };
+  const auto text_of = [](int64_t epoch) { return fmt::format("epoch {}", epoch); };
+  size_t letters = text_of(options.columns).size();
+  for (int64_t row = 0; row < count; ++row) {
+    letters = std::max(letters, images.name(sample_of_row(row)).size());
+  }
+  const int64_t cells = count * std::clamp<int64_t>(options.columns, 0, int64_t{1} << 20);
   HANJI_ASSIGN_OR_RETURN(Grid grid,
-                         Grid::create(count * options.columns, options.columns, samples.size));
+                         Grid::create(cells, options.columns, side,
+                                      static_cast<int64_t>(std::min(letters, kMaxLetters))));
   layers::Batch batch;
   shape_batch(source.shape(), {0, 1}, batch);
-  RgbImage seen{samples.size, samples.size, {}};
-  for (int64_t cell = 0; cell < count * options.columns; ++cell) {
-    const int64_t sample = spread(cell / options.columns, count, images.count());
+  for (int64_t cell = 0; cell < cells; ++cell) {
+    const int64_t sample = sample_of_row(cell / options.columns);
     const int64_t epoch = cell % options.columns - 1;
     if (epoch < 0) {
       RgbImage whole;
-      HANJI_RETURN_IF_ERROR(images.read(sample, samples.size, whole));
+      HANJI_RETURN_IF_ERROR(images.read(sample, side, whole));
       grid.place(cell, whole, images.name(sample));
       continue;
     }
     HANJI_RETURN_IF_ERROR(source.read_in_epoch(epoch, sample, batch, 0));
-    undo_normalise(batch.inputs.const_data_ptr<float>(), samples.stages, seen);
-    grid.place(cell, seen, fmt::format("epoch {}", epoch));
+    const auto* planes = batch.inputs.const_data_ptr<float>();
+    grid.place(cell, undo_normalise(planes, samples.stages, samples.size, side / samples.size),
+               text_of(epoch));
   }
   return grid.png();
 }

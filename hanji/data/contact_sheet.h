@@ -12,7 +12,7 @@ namespace hanji::data {
 struct SheetOptions {
   int64_t count = 64;   ///< Images, or rows with augmentation: as many as there are at most.
   int64_t columns = 8;  ///< Images beside each other.
-  int64_t cell = 96;    ///< Pixels of a side.
+  int64_t cell = 96;    ///< Pixels of an image's side; augmented samples have as many or more.
 };
 
 /// How a job makes samples of the images.
@@ -31,7 +31,8 @@ struct SheetSamples {
 Result<std::string> contact_sheet(const std::filesystem::path& file, const SheetOptions& options);
 
 /// A PNG of what a model sees: a row for each of `count` samples, first the whole image, then the
-/// sample in epochs 0, 1, ... of a run. Its pixels are the sample's, before normalisation.
+/// sample in epochs 0, 1, ... of a run. Its pixels are the sample's, before normalisation; those of
+/// samples smaller than half a cell are squares of several pixels. Cells are as wide as their texts.
 /// Errors  as above, and those of BetonImages.
 Result<std::string> augmented_sheet(const std::filesystem::path& file, const SheetSamples& samples,
                                     const SheetOptions& options);

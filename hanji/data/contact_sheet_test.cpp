@@ -83,13 +83,16 @@ TEST(ContactSheet, AnAugmentedRowIsTheImageAndWhatEpochsMakeOfIt) {
                     .or_throw(),
       .size = 10};
   const RgbImage sheet =
-      read_png(augmented_sheet(file, samples, {.count = 3, .columns = 5}).or_throw());
-  EXPECT_EQ(sheet.width, 5 * 14 + 4);
+      read_png(augmented_sheet(file, samples, {.count = 3, .columns = 5, .cell = 20}).or_throw());
+  // A pixel becomes four; the cells are as wide as "epoch 0".
+  EXPECT_EQ(sheet.width, 5 * 46 + 4);
   std::set<std::string> views;
   for (int64_t epoch = 0; epoch < 4; ++epoch) {
     std::string view;
     for (int64_t at = 0; at < 100; ++at) {
-      const auto colour = pixel(sheet, 18 + 14 * epoch + at % 10, 4 + 26 * 2 + at / 10);
+      const int64_t x = 4 + 46 * (epoch + 1) + 11 + at % 10 * 2, y = 4 + 36 * 2 + at / 10 * 2;
+      const auto colour = pixel(sheet, x, y);
+      EXPECT_EQ(pixel(sheet, x + 1, y + 1), colour);
       view += static_cast<char>(colour[0]);
       const bool is_image = colour == std::array{20, 20, 20};
       EXPECT_TRUE(is_image || colour == (std::array{124, 116, 104}))
@@ -99,6 +102,22 @@ TEST(ContactSheet, AnAugmentedRowIsTheImageAndWhatEpochsMakeOfIt) {
     views.insert(view);
   }
   EXPECT_GT(views.size(), 1) << "another hole in each epoch";
+}
+
+TEST(ContactSheet, LabelsOfSmallAugmentedSamplesAreWhole) {
+  const test::TemporaryFolder folder;
+  const auto file = write_plain(folder.path() / "x", 2);
+  const SheetSamples samples{.stages = plan::parse_image_stages("center_crop").or_throw(),
+                             .size = 8};
+  const RgbImage sheet =
+      read_png(augmented_sheet(file, samples, {.count = 1, .columns = 2, .cell = 8}).or_throw());
+  Canvas expected(42, 8);
+  expected.write("epoch 0", 0, 0, 42);
+  const RgbImage text = read_png(expected.png().or_throw());
+  for (int64_t y = 0; y < 8; ++y) {
+    for (int64_t x = 0; x < 42; ++x)
+      ASSERT_EQ(pixel(sheet, 4 + 46 + x, 14 + y), pixel(text, x, y)) << x << " " << y;
+  }
 }
 
 TEST(ContactSheet, FilesWithoutImagesAndSheetsWithoutCellsAreRejected) {
