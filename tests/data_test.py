@@ -2,7 +2,9 @@
 import io
 import json
 import os
+import pathlib
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -186,6 +188,90 @@ class Data(CommandTest):
         self.assertEqual((self.folder / "x").read_bytes(), (self.folder / "whole").read_bytes())
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["whole", "x"])
 
+    def refuse(self, *arguments):
+        """All lines of an error that leaves nothing behind."""
+        before = sorted(self.folder.iterdir())
+        done = self.hanji("data", *arguments, expect=2)
+        self.assertEqual(sorted(self.folder.iterdir()), before)
+        self.assertEqual(done.stdout, "")
+        return [line.removeprefix("hanji: ") for line in done.stderr.splitlines()]
+
+    def test_mistakes_in_options_come_all_at_once(self):
+        (self.folder / "there").write_text("x")
+        self.assertEqual(self.refuse("make", "--generated", 0, "--csv", "t.csv", "--out", "there"), [
+            "--csv and --generated: a file is made of one source",
+            "there: exists; name another file with --out, or remove it"])
+        lines = self.refuse("make", "--csv", "none.csv", "--size", 8, "--length", 4, "--vocabulary", "byte",
+                            "--out", "there")
+        self.assertEqual(lines[:-1], ["--length belongs to --tokens; leave it out of --csv",
+                                      "--vocabulary belongs to --text; leave it out of --csv",
+                                      "--size belongs to --generated; leave it out of --csv",
+                                      "there: exists; name another file with --out, or remove it"])
+        self.assertIn("none.csv", lines[-1])
+        self.assertEqual(self.refuse("make", "--generated", 3, "--out", ""), ["write '': this names no file; add a name"])
+
+    def test_options_without_an_effect_on_how_images_are_stored_are_refused(self):
+        self.hanji("data", "make", "--generated", 4, "--size", 8, "--out", "x")
+        self.assertEqual(self.refuse("convert", "x", "--images", "raw", "--quality", 50, "--jpeg-share", 0.3,
+                                     "--smart-bytes", 5, "--seed", 2, "--out", "x"), [
+            "x: exists; name another with --out or --to, or remove it",
+            "--quality is of JPEGs, and --images raw stores none; leave it out, or set --images",
+            "--jpeg-share is of --images proportion; leave it out, or set --images",
+            "--seed is of --images proportion; leave it out, or set --images",
+            "--smart-bytes is of --images smart; leave it out, or set --images"])
+        self.assertEqual(len(self.refuse("convert", "x", "--jpeg-share", 0.3, "--out", "y")), 1)
+        for one in (["jpg", "--quality", 50], ["proportion", "--jpeg-share", 0.3, "--seed", 2, "--quality", 50],
+                    ["smart", "--smart-bytes", 5], ["raw", "--max-resolution", 4]):
+            self.hanji("data", "convert", "x", "--images", *one, "--out", one[0])
+
+    def catches(self, process, number):
+        status = pathlib.Path(f"/proc/{process}/status").read_text()
+        return int(re.search(r"SigCgt:\s(\w+)", status)[1], 16) >> number - 1 & 1
+
+    def test_an_interrupt_before_the_first_sample_ends_at_once_and_leaves_nothing(self):
+        with open(self.folder / "t.csv", "w") as table:
+            table.write("image,label\n" + "no/such/folder/of/photos.jpg,1\n" * 1_000_000)
+        self.hanji("data", "make", "--text", "t.csv", "--length", 32, "--vocabulary", "byte", "--out", "t.beton")
+        for command in (["make", "--csv", "t.csv", "--image-column", "image"],
+                        ["convert", "t.beton"]):
+            for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 75)):
+                running = subprocess.Popen([HANJI, "data", *command, "--out", "x"], cwd=self.folder, text=True,
+                                           env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                while not self.catches(running.pid, number):
+                    time.sleep(0.001)
+                running.send_signal(number)
+                stdout, stderr = running.communicate(timeout=60)
+                self.assertEqual((running.returncode, stdout), (code, ""), stderr)
+                self.assertIn("nothing was written", stderr)
+                self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["t.beton", "t.csv"])
+
+    def test_names_that_are_no_utf8_are_shown_in_json(self):
+        name = os.fsdecode(b"x\xff.beton")
+        self.hanji("data", "make", "--generated", 8, "--size", 8, "--out", "x")
+        (self.folder / "x").rename(self.folder / name)
+        for verb in (["info"], ["verify"], ["bench", "--threads", 1]):
+            self.assertEqual(json.loads(self.hanji("data", *verb, "--json", name).stdout)["file"], "x\ufffd.beton")
+
+    def test_what_the_user_can_mend_about_files_is_no_internal_error(self):
+        self.hanji("data", "make", "--generated", 4, "--size", 8, "--out", "x")
+        (self.folder / "d").mkdir()
+        make = ["make", "--generated", 4, "--size", 8, "--out"]
+        for arguments, words in (([*make, "x/y"], "write x/y: Not a directory"),
+                                 ([*make, "none/y"], "write none/y: there is no folder none; make it"),
+                                 ([*make, "y" * 256], "y: File name too long"),
+                                 (["show", "x", "--out", "d"], "write d: Is a directory"),
+                                 (["info", "d"], "d: no regular file"),
+                                 (["verify", "none"], "none: No such file"),
+                                 (["convert", "x", "--to", "x/y"], "x/y")):
+            with self.subTest(words):
+                lines = self.refuse(*arguments)
+                self.assertEqual(len(lines), 1)
+                self.assertIn(words, lines[0])
+        limited = subprocess.run(["prlimit", "--fsize=1000", HANJI, "data", *map(str, make), "y"], cwd=self.folder,
+                                 env=self.environment(), text=True, capture_output=True, timeout=60)
+        self.assertEqual(limited.returncode, 2)
+        self.assertIn("write y: File too large; raise the limit", limited.stderr)
+
     def test_verify_goes_on_from_a_page(self):
         self.hanji("data", "make", "--generated", 400, "--size", 96, "--out", "x")
         content = bytearray((self.folder / "x").read_bytes())
@@ -222,7 +308,7 @@ class Data(CommandTest):
             content = (self.folder / f"{name}.png").read_bytes()
             self.assertEqual(content[:8], b"\x89PNG\r\n\x1a\n")
             sizes[name] = struct.unpack(">II", content[16:24])
-        self.assertEqual(sizes, {"plain": (5 * 44 + 4, 4 * 56 + 4), "seen": (4 * 28 + 4, 3 * 40 + 4)})
+        self.assertEqual(sizes, {"plain": (5 * 44 + 4, 4 * 56 + 4), "seen": (4 * 100 + 4, 3 * 112 + 4)})
         done = self.hanji("data", "show", "x.beton", "--out", "y.png", "--set", "data.image_size=24", expect=2)
         self.assertIn("belong to --augmented", done.stderr)
         done = self.hanji("data", "show", "x.beton", "--out", "y.png", "--augmented", "--set", "data.stage=blur", expect=2)

@@ -13,6 +13,7 @@
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/job_options.h"
 #include "hanji/cli/long_verb.h"
+#include "hanji/cli/option_mistakes.h"
 #include "hanji/data/bench_file.h"
 #include "hanji/data/beton_convert.h"
 #include "hanji/data/contact_sheet.h"
@@ -98,24 +99,64 @@ int convert_to_folder(const ConvertFileOptions& options) {
   return 0;
 }
 
-int convert_file(Verb verb, ConvertFileOptions options) {
-  if (verb.was_given("--out") == verb.was_given("--to")) {
-    throw Error(base::invalid_argument("name one of --out FILE and --to DIR"));
+/// Options of some ways to store images only.
+struct StorageOption {
+  const char* option;
+  std::vector<data::ImageStorage> ways;
+  const char* belongs_to;
+};
+
+const std::vector<StorageOption>& storage_options() {
+  using Way = data::ImageStorage;
+  static const std::vector<StorageOption> options = {
+      {"--quality",
+       {Way::kKeep, Way::kJpeg, Way::kProportion, Way::kSmart},
+       "JPEGs, and --images raw stores none"},
+      {"--jpeg-share", {Way::kProportion}, "--images proportion"},
+      {"--seed", {Way::kProportion}, "--images proportion"},
+      {"--smart-bytes", {Way::kSmart}, "--images smart"}};
+  return options;
+}
+
+void check_convert(Verb verb, const ConvertFileOptions& options, OptionMistakes& mistakes) {
+  if (options.out.empty() == options.folder.empty()) {
+    mistakes.add("name one of --out FILE and --to DIR");
   }
-  if (verb.was_given("--to")) {
+  const std::string& made = options.folder.empty() ? options.out : options.folder;
+  std::error_code error;
+  if (std::filesystem::exists(made, error)) {
+    mistakes.add(made + ": exists; name another with --out or --to, or remove it");
+  }
+  if (!options.folder.empty()) {
     for (const char* one :
          {"--images", "--quality", "--max-resolution", "--jpeg-share", "--smart-bytes", "--seed"}) {
       if (!verb.was_given(one)) continue;
-      throw Error(base::invalid_argument(
-          fmt::format("{} belongs to --out; images are written to a folder as they are", one)));
+      mistakes.add(
+          fmt::format("{} belongs to --out; images are written to a folder as they are", one));
     }
-    return convert_to_folder(options);
+    return;
   }
-  LongVerb work("samples");
+  for (const StorageOption& one : storage_options()) {
+    const bool takes_effect = std::ranges::count(one.ways, options.convert.images) > 0;
+    if (takes_effect || !verb.was_given(one.option)) continue;
+    mistakes.add(
+        fmt::format("{} is of {}; leave it out, or set --images", one.option, one.belongs_to));
+  }
+}
+
+int convert_file(Verb verb, ConvertFileOptions options) {
   options.convert.images = data::ImageStorage(options.images);
   if (verb.was_given("--quality")) options.convert.quality = static_cast<int>(options.quality);
-  const auto recipe = data::converted_recipe(options.file, options.convert).or_throw();
-  const auto made = make_samples(recipe, options.out, options.threads, work);
+  OptionMistakes mistakes;
+  check_convert(verb, options, mistakes);
+  end_at_signals();
+  Result<data::BetonRecipe> recipe = data::BetonRecipe();
+  if (options.folder.empty()) recipe = data::converted_recipe(options.file, options.convert);
+  if (!recipe.ok()) mistakes.add(recipe.status());
+  mistakes.throw_if_any();
+  if (!options.folder.empty()) return convert_to_folder(options);
+  LongVerb work("samples");
+  const auto made = make_samples(*recipe, options.out, options.threads, work);
   if (!made) return work.exit_code();
   std::cout << made->num_samples << " samples -> " << options.out << "\n";
   return 0;
@@ -172,7 +213,7 @@ std::string rates_json(const std::string& file, const data::FileRates& rates) {
                            {"why_not_cold", rates.why_not_cold},
                            {"times_decode", number(rates.times_decode())},
                            {"bottleneck", rates.bottleneck()}};
-  return json.dump(1) + "\n";
+  return json.dump(1, ' ', false, base::Json::error_handler_t::replace) + "\n";
 }
 
 int bench_data(const BenchDataOptions& options) {
@@ -226,7 +267,8 @@ void add_data_convert(Verb data_verb) {
       .translate({{"keep", 0}, {"raw", 1}, {"jpg", 2}, {"proportion", 3}, {"smart", 4}});
   verb.add_option("--quality", &options->quality,
                   "of JPEGs, 1 to 100; given, those of the file are encoded anew; raw ones get 90")
-      .type_name("N");
+      .type_name("N")
+      .range(1, 100);
   verb.add_option("--max-resolution", &convert.max_resolution,
                   "pixels of the longer side: larger images shrink");
   verb.add_option("--jpeg-share", &convert.jpeg_share, "of proportion").show_default();
@@ -242,7 +284,7 @@ void add_data_bench(Verb data_verb) {
       data_verb.add_verb("bench", "Time the parts of a file's loader on this machine");
   auto options = std::make_shared<BenchDataOptions>();
   verb.add_option("file", &options->file, "a .beton file").type_name("FILE").required();
-  verb.add_option("--batch", &options->batch, "samples of a step").show_default();
+  verb.add_option("--batch", &options->batch, "samples of a step").range(1, 1 << 24).show_default();
   verb.add_option("--threads", &options->threads, "that load").range(1, 1024).show_default();
   verb.add_flag("--json", &options->as_json, "for programs");
   options->job.add_to(verb);

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <iostream>
+#include <set>
 #include <span>
 #include <thread>
 
 #include "hanji/base/file.h"
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/long_verb.h"
+#include "hanji/cli/option_mistakes.h"
 #include "hanji/data/beton_arrays.h"
 #include "hanji/data/beton_binaries.h"
 #include "hanji/data/beton_folder.h"
@@ -42,21 +44,22 @@ std::vector<fs::path> paths_of(const std::vector<std::string>& names) {
 }
 
 /// Archives, and those of folders.
-BetonRecipe recipe_of_shards(const MakeOptions& options) {
+Result<BetonRecipe> recipe_of_shards(const MakeOptions& options) {
   std::vector<fs::path> shards;
   for (const fs::path& path : paths_of(options.shards)) {
     if (!fs::is_directory(path)) {
       shards.push_back(path);
       continue;
     }
-    for (const fs::path& one : base::list_files(path).or_throw()) {
+    HANJI_ASSIGN_OR_RETURN(const auto files, base::list_files(path));
+    for (const fs::path& one : files) {
       if (one.extension() == ".tar") shards.push_back(one);
     }
   }
-  return data::tar_recipe(shards).or_throw();
+  return data::tar_recipe(shards);
 }
 
-BetonRecipe recipe_of_arrays(const MakeOptions& options) {
+Result<BetonRecipe> recipe_of_arrays(const MakeOptions& options) {
   std::vector<data::NamedArray> arrays;
   for (const std::string& text : options.arrays) {
     const size_t equals = text.find('=');
@@ -65,82 +68,94 @@ BetonRecipe recipe_of_arrays(const MakeOptions& options) {
         equals == std::string::npos ? path.stem().string() : text.substr(0, equals);
     arrays.push_back({.name = name, .path = path});
   }
-  return data::array_recipe(arrays).or_throw();
+  return data::array_recipe(arrays);
 }
 
-BetonRecipe recipe_of_text(const MakeOptions& options) {
-  const data::Text text = data::read_text(options.text).or_throw();
-  const auto vocabulary = options.vocabulary == "byte"
-                              ? data::Vocabulary::bytes()
-                              : data::Vocabulary::characters(text.bytes).or_throw();
-  const auto tokens = vocabulary.encode(std::string(text.bytes)).or_throw();
+Result<BetonRecipe> recipe_of_text(const MakeOptions& options) {
+  HANJI_ASSIGN_OR_RETURN(const data::Text text, data::read_text(options.text));
+  HANJI_ASSIGN_OR_RETURN(const auto vocabulary, options.vocabulary == "byte"
+                                                    ? data::Vocabulary::bytes()
+                                                    : data::Vocabulary::characters(text.bytes));
+  HANJI_ASSIGN_OR_RETURN(const auto tokens, vocabulary.encode(std::string(text.bytes)));
   const std::string provenance =
       fmt::format(R"({{"samples":"text","vocabulary":{}}})", vocabulary.to_json());
-  return data::token_recipe(tokens, options.length, provenance).or_throw();
+  return data::token_recipe(tokens, options.length, provenance);
 }
 
-BetonRecipe recipe_of_tokens(const MakeOptions& options) {
-  const auto tokens = data::open_tokens(options.tokens).or_throw();
-  return data::token_recipe(tokens, options.length, R"({"samples":"tokens"})").or_throw();
+Result<BetonRecipe> recipe_of_tokens(const MakeOptions& options) {
+  HANJI_ASSIGN_OR_RETURN(const auto tokens, data::open_tokens(options.tokens));
+  return data::token_recipe(tokens, options.length, R"({"samples":"tokens"})");
 }
 
 /// What a file can be made of: the option that names it, and those that belong to it.
 struct MakeSource {
   const char* option;
-  std::vector<const char*> belonging;
-  BetonRecipe (*recipe)(const MakeOptions&);
+  std::vector<std::string_view> belonging;
+  Result<BetonRecipe> (*recipe)(const MakeOptions&);
 };
 
 const std::vector<MakeSource>& make_sources() {
   using Options = MakeOptions;
   static const std::vector<MakeSource> sources = {
-      {"--folder", {}, [](const Options& o) { return data::folder_recipe(o.folder).or_throw(); }},
-      {"--binary",
-       {},
-       [](const Options& o) { return data::binary_recipe(paths_of(o.binaries)).or_throw(); }},
+      {"--folder", {}, [](const Options& o) { return data::folder_recipe(o.folder); }},
+      {"--binary", {}, [](const Options& o) { return data::binary_recipe(paths_of(o.binaries)); }},
       {"--tar", {}, recipe_of_shards},
       {"--csv",
        {"--image-column", "--class-column"},
-       [](const Options& o) { return data::table_recipe(o.csv, o.table).or_throw(); }},
+       [](const Options& o) { return data::table_recipe(o.csv, o.table); }},
       {"--npy", {}, recipe_of_arrays},
       {"--tokens", {"--length"}, recipe_of_tokens},
       {"--text", {"--length", "--vocabulary"}, recipe_of_text},
       {"--generated", {"--size", "--classes", "--seed"}, [](const Options& o) {
-         return data::generated_recipe(o.generated).or_throw();
+         return data::generated_recipe(o.generated);
        }}};
   return sources;
 }
 
-/// The one source that was given. Errors: none or several, or an option of another.
-const MakeSource& chosen_source(Verb verb) {
+/// The one source that was given, unless they are none or several, or an option of another was.
+const MakeSource* chosen_source(Verb verb, OptionMistakes& mistakes) {
   const MakeSource* chosen = nullptr;
+  bool is_one = true;
   std::string names;
   for (const MakeSource& one : make_sources()) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", one.option);
     if (!verb.was_given(one.option)) continue;
     if (chosen) {
-      throw Error(base::invalid_argument(
-          fmt::format("{} and {}: a file is made of one source", chosen->option, one.option)));
+      is_one = false;
+      mistakes.add(
+          fmt::format("{} and {}: a file is made of one source", chosen->option, one.option));
+    } else {
+      chosen = &one;
     }
-    chosen = &one;
   }
-  if (!chosen) throw Error(base::invalid_argument("nothing to make; add one of " + names));
+  if (!chosen) mistakes.add("nothing to make; add one of " + names);
+  if (!chosen || !is_one) return nullptr;
+  std::set<std::string_view> others;
   for (const MakeSource& one : make_sources()) {
-    for (const char* option : one.belonging) {
-      const bool belongs = std::ranges::any_of(
-          chosen->belonging, [&](const char* own) { return std::string_view(own) == option; });
-      if (belongs || !verb.was_given(option)) continue;
-      throw Error(base::invalid_argument(
-          fmt::format("{} belongs to {}; leave it out of {}", option, one.option, chosen->option)));
+    for (const std::string_view option : one.belonging) {
+      const bool belongs = std::ranges::count(chosen->belonging, option) > 0;
+      if (belongs || !verb.was_given(std::string(option)) || !others.insert(option).second)
+        continue;
+      mistakes.add(
+          fmt::format("{} belongs to {}; leave it out of {}", option, one.option, chosen->option));
     }
   }
-  return *chosen;
+  return chosen;
 }
 
 int make_file(Verb verb, const MakeOptions& options) {
+  OptionMistakes mistakes;
+  const MakeSource* source = chosen_source(verb, mistakes);
+  if (std::error_code error; fs::exists(options.out, error)) {
+    mistakes.add(options.out + ": exists; name another file with --out, or remove it");
+  }
+  end_at_signals();
+  Result<BetonRecipe> recipe = BetonRecipe();
+  if (source) recipe = source->recipe(options);
+  if (!recipe.ok()) mistakes.add(recipe.status());
+  mistakes.throw_if_any();
   LongVerb work("samples");
-  const BetonRecipe recipe = chosen_source(verb).recipe(options);
-  const auto made = make_samples(recipe, options.out, options.threads, work);
+  const auto made = make_samples(*recipe, options.out, options.threads, work);
   if (!made) return work.exit_code();
   std::cout << made->num_samples << " samples -> " << options.out;
   if (made->num_resumed > 0) std::cout << " (" << made->num_resumed << " of an interrupted make)";

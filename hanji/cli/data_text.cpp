@@ -110,7 +110,7 @@ std::string beton_info_json(const std::string& path, const BetonFile& file) {
                      {"table", {{"begin", s.table_begin}, {"allocations", s.num_allocations}}},
                      {"checksums", file.has_checksums()},
                      {"provenance", provenance.ok() ? *provenance : Json()}};
-  return json.dump(1) + "\n";
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string beton_mistakes_text(const std::string& path, const BetonFile* file,

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <iostream>
 
 #include "hanji/base/clock.h"
@@ -17,7 +18,17 @@ constexpr int64_t kPollEvery = 20'000'000;  // ns
 constexpr int64_t kRewriteEvery = 200'000'000;
 constexpr int64_t kAddEvery = 10'000'000'000;
 
+void end_process(int signal) {
+  constexpr std::string_view kText = "hanji: interrupted before the first; nothing was written\n";
+  static_cast<void>(!::write(STDERR_FILENO, kText.data(), kText.size()));
+  ::_exit(stop_code(signal));
+}
+
 }  // namespace
+
+void end_at_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, end_process);
+}
 
 std::string progress_text(uint64_t done, uint64_t total, double per_second,
                           const std::string& unit) {

@@ -12,6 +12,10 @@ namespace hanji::cli {
 std::string progress_text(uint64_t done, uint64_t total, double per_second,
                           const std::string& unit);
 
+/// Until a LongVerb is made, INT, TERM and USR1 end the process at once with the exit codes of
+/// LongVerb: for what comes before anything is written.
+void end_at_signals();
+
 /// What a verb that takes long does beside its work: a line of progress on stderr, which is rewritten
 /// every 200 ms on a terminal and added every 10 s elsewhere, and INT, TERM and USR1, which it
 /// receives instead of ending.

@@ -163,12 +163,18 @@ Status check_convert_options(const BetonFile& file, const ConvertOptions& option
     return base::invalid_argument("the file has no rgb_image field to convert");
   }
   const int quality = options.quality.value_or(1);
-  const bool is_share = options.jpeg_share >= 0 && options.jpeg_share <= 1;
-  if (quality < 1 || quality > 100 || options.max_resolution < 0 || !is_share) {
-    return base::invalid_argument(fmt::format(
-        "quality {} (1 to 100), a longest side of {} pixels (1 or more; 0: any), a share "
-        "of {} (0 to 1)",
-        quality, options.max_resolution, options.jpeg_share));
+  if (quality < 1 || quality > 100) {
+    return base::invalid_argument(
+        fmt::format("a quality of {} of JPEGs; take 1 to 100", *options.quality));
+  }
+  if (options.max_resolution < 0) {
+    return base::invalid_argument(
+        fmt::format("a longer side of {} pixels at most; take 1 or more, or 0 for any",
+                    options.max_resolution));
+  }
+  if (!(options.jpeg_share >= 0 && options.jpeg_share <= 1)) {
+    return base::invalid_argument(
+        fmt::format("a share of {} of JPEGs; take 0 to 1", options.jpeg_share));
   }
   return {};
 }

@@ -37,16 +37,21 @@ Status read_generated(const GeneratedImages& images, uint64_t i, BetonSample& ou
 }  // namespace
 
 Result<BetonRecipe> generated_recipe(const GeneratedFileOptions& options) {
+  constexpr int64_t kLeastPixels = 8;
+  const bool fits = options.count >= 1 && options.classes >= 2 && options.size >= kLeastPixels &&
+                    options.size <= kMaxPixels;
+  if (!fits) {
+    return base::invalid_argument(
+        fmt::format("{} images of {} pixels a side in {} classes; take 1 image or more, {} to {} "
+                    "pixels, and 2 classes or more",
+                    options.count, options.size, options.classes, kLeastPixels, kMaxPixels));
+  }
   HANJI_ASSIGN_OR_RETURN(const GeneratedImages images,
                          GeneratedImages::create({.seed = options.seed,
                                                   .size = options.size,
                                                   .classes = options.classes,
                                                   .count = options.count,
                                                   .validation_fraction = 0}));
-  if (options.size > kMaxPixels) {
-    return base::invalid_argument(
-        fmt::format("images of {} pixels a side; at most {} fit a page", options.size, kMaxPixels));
-  }
   return BetonRecipe{
       .fields = {{"image", BetonType::kRgbImage}, {"label", BetonType::kInt}},
       .num_samples = static_cast<uint64_t>(options.count),

@@ -43,8 +43,16 @@ TEST(GeneratedFile, HoldsTheGeneratedImagesAndTheirClasses) {
   }
 }
 
-TEST(GeneratedFile, RejectsImagesThatAreTooSmall) {
-  EXPECT_EQ(generated_recipe({.size = 5}).status().code(), Code::kInvalidArgument);
+TEST(GeneratedFile, RejectsSizesOutOfRangeInItsOwnWords) {
+  for (const GeneratedFileOptions& wrong : {GeneratedFileOptions{.count = 0},
+                                            {.count = -5},
+                                            {.count = 1, .size = 5},
+                                            {.count = 1, .size = 16385},
+                                            {.count = 1, .classes = 1}}) {
+    const Status status = generated_recipe(wrong).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_THAT(status.message(), testing::HasSubstr("; take 1 image or more"));
+  }
 }
 
 }  // namespace

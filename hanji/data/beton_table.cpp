@@ -194,6 +194,11 @@ Result<BetonRecipe> table_recipe(const fs::path& path, const TableOptions& optio
                                             .table = *std::move(table),
                                             .columns = std::vector<TableColumn>(num_columns),
                                             .classes = {}});
+  if (!options.image_column.empty() && options.image_column == options.class_column) {
+    return base::invalid_argument(
+        fmt::format("{}: column '{}' cannot have images and classes; name another for one of them",
+                    path.native(), options.image_column));
+  }
   HANJI_RETURN_IF_ERROR(set_use(*open, options.image_column, ColumnUse::kImage));
   HANJI_RETURN_IF_ERROR(set_use(*open, options.class_column, ColumnUse::kClass));
   BetonRecipe recipe{.num_samples = open->table.num_rows(),

@@ -56,6 +56,11 @@ TEST_F(TableRecipe, AColumnOfPathsIsImagesAndOneOfNamesClasses) {
   EXPECT_EQ(file.provenance(), R"({"images":"table","classes":["cat","dog"]})");
 }
 
+TEST_F(TableRecipe, AColumnIsNotOfImagesAndOfClasses) {
+  EXPECT_THAT(make("a,b\n1,2\n", {.image_column = "a", .class_column = "a"}).status().message(),
+              HasSubstr("t.csv: column 'a' cannot have images and classes"));
+}
+
 TEST_F(TableRecipe, MistakesAreNamed) {
   const auto message = [&](const std::string& text, const TableOptions& options = {}) {
     const auto file = make(text, options);

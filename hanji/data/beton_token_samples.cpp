@@ -33,7 +33,8 @@ Result<BetonTokenSamples> BetonTokenSamples::create(BetonFile file, const Sample
   if (field == file.fields().end()) {
     return base::unsupported(
         "a file of tokens has an array of one dimension of integers; `hanji data info` lists the "
-        "fields, `hanji data make --tokens` and `--text` write one");
+        "fields, `hanji data make --tokens` and `--text` write one; for images set model.preset to "
+        "a model of them, such as resnet-tiny");
   }
   const auto block = static_cast<int64_t>(field->shape[0]) - 1;
   if (block != options.block) {
