@@ -39,9 +39,16 @@ Status write_error(const fs::path& path, int error) {
   return from_errno("write " + path.native(), error);
 }
 
+/// A device is not to be replaced by a file.
 Status check_name(const fs::path& path) {
-  if (path.has_filename()) return {};
-  return invalid_argument(fmt::format("write '{}': this names no file; add a name", path.native()));
+  if (!path.has_filename()) {
+    return invalid_argument(
+        fmt::format("write '{}': this names no file; add a name", path.native()));
+  }
+  struct stat there {};
+  if (::stat(path.c_str(), &there) != 0 || S_ISREG(there.st_mode)) return {};
+  if (S_ISDIR(there.st_mode)) return write_error(path, EISDIR);
+  return invalid_argument(fmt::format("write {}: no regular file; name a file", path.native()));
 }
 
 }  // namespace

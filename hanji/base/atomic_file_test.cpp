@@ -1,6 +1,7 @@
 #include "hanji/base/atomic_file.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "hanji/base/file.h"
 #include "hanji/test/temporary_folder.h"
@@ -98,6 +99,18 @@ TEST(AtomicFile, APathWithoutANameIsRejected) {
     EXPECT_EQ(AtomicFile::create(path).status().code(), Code::kInvalidArgument);
     EXPECT_THAT(AtomicFile::resume(path).status().message(), testing::HasSubstr("names no file"));
   }
+}
+
+TEST(AtomicFile, DoesNotTakeThePlaceOfADevice) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  for (const auto make : {AtomicFile::create, AtomicFile::resume}) {
+    const Status status = make(path).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_THAT(status.message(), testing::HasSubstr("pipe: no regular file; name a file"));
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(path));
 }
 
 TEST(AtomicFile, WhatIsInTheWayOfAnUnfinishedFileIsNamed) {

@@ -70,7 +70,7 @@ Result<size_t> export_tensors(const Checkpoint& checkpoint, std::span<const std:
   if (status.ok()) status = base::rename_and_sync(unfinished, to);
   if (status.ok()) return tensors.size();
   const Status removed = base::remove_tree(unfinished);
-  return removed.ok() ? status : status.at("and " + removed.message());
+  return (removed.ok() ? status : status.at("and " + removed.message())).at(to.native());
 }
 
 }  // namespace hanji::checkpoint

@@ -120,7 +120,10 @@ fs::path folder_of_checkpoints(const fs::path& path) {
 
 Status none_is_good(const fs::path& folder, const std::vector<Status>& refused) {
   if (refused.empty()) {
-    return base::not_found(fmt::format("{}: no checkpoint lies here", folder.native()));
+    return base::not_found(
+        fmt::format("{}: no checkpoint lies here; name the folder of a run, or one of its "
+                    "checkpoints",
+                    folder.native()));
   }
   std::string reasons;
   for (const Status& status : refused) reasons += "\n  " + status.message();

@@ -206,9 +206,10 @@ Result<Safetensors> parse_safetensors(std::span<const std::byte> file) {
   std::memcpy(&length, file.data(), sizeof(length));
   const uint64_t rest = file.size() - sizeof(length);
   if (length > kMaxHeaderBytes || length > rest) {
-    return base::corrupt(
-        fmt::format("the header claims {} bytes; the file has {} and the format {}", length, rest,
-                    kMaxHeaderBytes));
+    return base::corrupt(fmt::format(
+        "the header claims {} bytes; the file has {} and the format {}: it was cut, or is "
+        "no safetensors file; copy it again, or name another",
+        length, rest, kMaxHeaderBytes));
   }
   if (length % 8 != 0) {
     return base::corrupt(fmt::format(

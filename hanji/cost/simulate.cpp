@@ -216,7 +216,11 @@ void Simulation::start_flowing() {
 }
 
 void Simulation::flow_until(double moment) {
-  for (Flow& flow : flowing_) flow.left -= flow.rate * (moment - now_);
+  // What ends now has nothing left: beside a long time, the seconds of a rest may round to none.
+  for (Flow& flow : flowing_) {
+    const bool ends = now_ + flow.left / flow.rate <= moment;
+    flow.left = ends ? 0 : flow.left - flow.rate * (moment - now_);
+  }
   now_ = moment;
 }
 

@@ -33,6 +33,17 @@ TEST(Simulate, MessagesOfOnePortShareIt) {
   EXPECT_NEAR(each.seconds(), 4 * (0.5 + 1), 1e-9);
 }
 
+TEST(Simulate, BytesThatTakeNoTimeBesideALongLatencyArrive) {
+  for (const double latency : {1.0, 1e6, 1e300}) {
+    for (const int64_t count : {1, 3, 7}) {
+      const auto list = schedule::broadcast_all_at_once(5, count, 2);
+      const Network network{.latency_seconds = latency, .bytes_per_second = 1e9};
+      EXPECT_DOUBLE_EQ(simulate(list, 1, network).or_throw().seconds(),
+                       latency + 4e-9 * static_cast<double>(count));
+    }
+  }
+}
+
 TEST(Simulate, WhatASlowReceiverLeavesOthersTake) {
   // Ranks 1 and 2 send to 0 at once, and 2 sends to 3 as well: 2's port has room for both, so the
   // port of 0 is shared by halves, and 2 -> 3 gets the other half of 2's.

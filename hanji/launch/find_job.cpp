@@ -171,7 +171,9 @@ Result<FoundJob> find_job(std::string_view target) {
   if (target.find_first_not_of("0123456789") != target.npos) return find_in_folder(target);
   const std::optional<int> pid = parse_integer(target);
   if (pid && *pid > 0) return find_in_process(*pid);
-  return base::invalid_argument(fmt::format("debug: {} is no process id", target));
+  return base::invalid_argument(fmt::format(
+      "debug: {} is no process id; give that of a launcher or rank, or the folder of a run",
+      target));
 }
 
 }  // namespace hanji::launch

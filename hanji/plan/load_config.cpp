@@ -146,7 +146,9 @@ void Loader::read_toml(std::string_view text, std::string_view file_name) {
     const std::string& message = document.syntax_error->message;
     const bool at_value = message.find("expected value") != std::string::npos;
     add(document.syntax_error->origin, "", message,
-        at_value ? "text needs quotes, as in preset = \"char\"" : "");
+        at_value                                     ? "text needs quotes, as in preset = \"char\""
+        : message.find("utf-8") != std::string::npos ? "a configuration is a text in UTF-8"
+                                                     : "");
   }
   for (const TomlEntry& entry : document.entries) {
     const Key* key = find_key(entry.key);

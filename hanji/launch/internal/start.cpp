@@ -109,6 +109,10 @@ Status StartReport::wait_for_all(const std::vector<std::string>& command) {
     return base::invalid_argument(base::from_errno(what, failure.error).message() +
                                   "; choose CPUs of this process's own mask (taskset -p $$)");
   }
+  if (failure.stage == Stage::kExec && failure.error == ENOENT) {
+    return base::not_found(base::from_errno(what, failure.error).message() +
+                           "; name a program of PATH, or a path such as ./program");
+  }
   return base::from_errno(what, failure.error);
 }
 
