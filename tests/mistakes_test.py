@@ -93,6 +93,12 @@ class Mistakes(CommandTest):
         self.assertRegex(messages[0], r"^job.toml:2:1: run.out: run is not an empty folder")
         self.assertEqual((self.folder / "run" / "precious").read_text(), "x")
 
+    def test_a_folder_for_moments_that_is_none(self):
+        for name in ("none", "good.txt"):
+            messages = self.refuse('[offload]\noptimizer = "file"\n', "--out", "run", "--set", f"offload.folder={name}")
+            self.assertEqual(messages, [f"--set: offload.folder: '{name}' is no folder that this user may write; "
+                                        "make it, or name another"])
+
     def test_a_folder_that_cannot_be_made(self):
         messages = self.refuse("", "--out", "good.txt/run")
         self.assertRegex(messages[0], r"^--out: run.out: good.txt/run cannot be made")

@@ -212,6 +212,10 @@ class Resume(CommandTest):
         (self.folder / "foreign" / "precious").write_text("x")
         self.assertIn("neither a checkpoint", self.resume("foreign", expect=2).stderr)
         self.assertIn("--out", self.hanji("train", "--resume", expect=2).stderr)
+        before = sorted(self.folder.iterdir())
+        self.assertIn("there is no run to resume in nowhere; check --out",
+                      self.hanji("train", "--resume", "--out", "nowhere", "--steps", 5, expect=2).stderr)
+        self.assertEqual(sorted(self.folder.iterdir()), before)
         self.assertIn("--resume", self.train("new", "--steps", 3, expect=2).stderr)
 
     def test_a_run_whose_folder_is_in_use_is_not_resumed(self):

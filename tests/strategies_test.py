@@ -81,7 +81,7 @@ class Strategies(CommandTest):
         gone = scratch / "gone"
         failed = self.train("no", *two, *in_file, "--set", f"offload.folder={gone}", "--steps", 2,
                             expect=2)
-        self.assertIn(f"scratch file in {gone}: No such file", failed.stderr)
+        self.assertIn(f"'{gone}' is no folder that this user may write", failed.stderr)
 
     def test_a_cut_model_moves_and_holds_what_the_plan_says(self):
         ways = {"alone": [2], "replicas": [4], "server": [4, "parallel.data=server"],

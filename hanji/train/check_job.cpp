@@ -1,7 +1,11 @@
 #include "hanji/train/check_job.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "hanji/comm/gloo/group.h"
 #include "hanji/comm/mpi/group.h"
@@ -126,6 +130,20 @@ std::optional<Dataset> look_at_data(plan::LoadedConfig& loaded, bool& damaged) {
   return std::nullopt;
 }
 
+/// That moments of an optimizer can be written where they are to be.
+void look_at_offload(plan::LoadedConfig& loaded) {
+  const plan::OffloadConfig& offload = loaded.config.offload;
+  if (offload.optimizer != plan::Place::kFile || offload.folder.empty()) return;
+  std::error_code error;
+  const bool is_usable = std::filesystem::is_directory(offload.folder, error) &&
+                         ::access(offload.folder.c_str(), W_OK | X_OK) == 0;
+  if (is_usable) return;
+  add_mistake(
+      loaded, {"offload.folder"},
+      base::invalid_argument(fmt::format(
+          "'{}' is no folder that this user may write; make it, or name another", offload.folder)));
+}
+
 /// That ranks have GPUs, and NCCL between them.
 void look_at_gpus(plan::LoadedConfig& loaded) {
   if (const Status there = compute::check_gpus(compute::find_gpus()); !there.ok()) {
@@ -166,6 +184,7 @@ CheckedJob check_job(plan::LoadedConfig loaded, FolderUse use, const Workload* o
   }
   const bool on_gpus = loaded.config.compute.device == plan::Device::kCuda;
   if (on_gpus && !mistaken("compute.device")) look_at_gpus(loaded);
+  if (!mistaken("offload.folder")) look_at_offload(loaded);
   if (use == FolderUse::kClaim && !mistaken("run.out")) {
     if (Status free = check_folder(loaded.config.run.out); !free.ok()) {
       add_mistake(loaded, {"run.out"}, free);

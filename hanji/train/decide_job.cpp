@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "hanji/base/env.h"
@@ -93,6 +94,15 @@ void print_resumption(const JobRequest& request, const SavedRun& saved, const Re
   for (const std::string& change : resumed.changes) request.print("changed: " + change + "\n");
 }
 
+/// Whether a new run can be meant where there is none to resume: a file describes it, or the command
+/// names a model or data.
+bool describes_job(const plan::LoadedConfig& loaded, const JobRequest& request) {
+  return request.own || std::ranges::any_of(loaded.origins, [](const auto& one) {
+           const auto& [key, origin] = one;
+           return origin.line > 0 || key.starts_with("model.") || key.starts_with("data.");
+         });
+}
+
 DecidedJob go_on(const SavedRun& saved, const JobRequest& request) {
   DecidedJob decided;
   plan::LoadedConfig& loaded = decided.checked.loaded;
@@ -129,6 +139,12 @@ DecidedJob decide_job(const JobRequest& request) {
     throw Error(base::invalid_argument("--resume goes on with a run; name its folder with --out"));
   }
   if (const auto saved = find_saved_run(out).or_throw()) return go_on(*saved, request);
+  if (!describes_job(loaded, request)) {
+    throw Error(base::not_found(fmt::format(
+        "run.out: there is no run to resume in {}; check --out, or say what to train as well "
+        "(--config, --text, --data, --set model.preset=...) to begin a new run there",
+        out)));
+  }
   request.print("nothing to resume in " + out + ": begins a new run\n");
   return begin(std::move(loaded), request);
 }
