@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "hanji/cost/named_algorithm.h"
+#include "hanji/cost/usage.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/moves.h"
 #include "hanji/plan/plan.h"
@@ -67,6 +69,21 @@ TEST(MakePlanOnAMesh, TokensAreCountedOncePerDataCoordinate) {
       << "all ranks have terms of all gradients";
   EXPECT_EQ(made(cut).predicted.collectives_per_step,
             made(alone).predicted.collectives_per_step + 1);
+}
+
+TEST(MakePlanOnAMesh, CallsOfLayersCostWhatTensorsOfARankAloneDo) {
+  PlanInputs inputs = on_a_mesh({.tp = 2});
+  inputs.config.run.ranks = 2;
+  inputs.rates.fitted = cost::assumed_costs(2, 2);
+  const double without = made(inputs).predicted.transfer_seconds;
+  for (const auto& algorithm :
+       cost::algorithm_names(schedule::Routine::kAllReduce, cost::Medium::kMemory)) {
+    inputs.rates.fitted->corrections.push_back({.routine = schedule::Routine::kAllReduce,
+                                                .algorithm = std::string(algorithm),
+                                                .in_heap = false,
+                                                .points = {{1, 3}}});
+  }
+  EXPECT_GT(made(inputs).predicted.transfer_seconds, 2 * without);
 }
 
 TEST(MakePlanOnAMesh, StableGrainsAreOwnedByDataCoordinates) {

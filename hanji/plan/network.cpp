@@ -110,7 +110,8 @@ HostedCalls::Local HostedCalls::local(Routine routine, DType dtype, int64_t shar
                                                      .count = share,
                                                      .dtype = dtype});
     const schedule::StepList& list = in_heap ? *chosen.in_heap : *chosen.if_private;
-    cost.seconds = std::max(cost.seconds, cost::price_seconds(list, dtype, chooser_.rates()));
+    const cost::Element element(base::size_of(dtype), dtype, in_heap);
+    cost.seconds = std::max(cost.seconds, cost::price_seconds(list, element, chooser_.rates()));
     for (int rank = 0; rank < ranks; ++rank) {
       cost.wire_bytes += num_hosts * schedule::traffic_of(list, rank).wire * bytes;
     }
