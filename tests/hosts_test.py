@@ -34,6 +34,15 @@ def losses(text):
     return [float(loss) for loss in re.findall(r"step \d+ loss (\S+)", text)]
 
 
+def train_where_hosts_differ(folder, name, arguments):
+    """Codes and run of `hanji train` on two hosts. One file system serves both, so host i has NAMEi bound to NAME."""
+    script = (f"mount --bind $0/{name}$GROUP_RANK $0/{name} && "
+              f"exec $1 train --steps 1 --out $0/out {arguments} " + " ".join(NANO))
+    with Network(2) as network:
+        run = Run(HANJI, network, [1, 1], folder, ["unshare", "-m", "sh", "-c", script, folder, HANJI])
+        return [code for code, _ in run.wait(TIMEOUT)], run
+
+
 class OnNetwork(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -251,13 +260,8 @@ class Hosts(OnNetwork):
         for host in range(2):
             (self.folder / f"out{host}").mkdir()
         (self.folder / "out").mkdir()
-        script = ("mount --bind $0/out$GROUP_RANK $0/out && "
-                  "exec $1 train --steps 1 --mesh pp=2 --out $0/out " + " ".join(NANO))
-        with Network(2) as network:
-            run = Run(HANJI, network, [1, 1], self.folder,
-                      ["unshare", "-m", "sh", "-c", script, self.folder, HANJI])
-            done = run.wait(TIMEOUT)
-        self.assertEqual([code for code, _ in done], [2, 2], done)
+        codes, run = train_where_hosts_differ(self.folder, "out", "--mesh pp=2")
+        self.assertEqual(codes, [2, 2], run.log(0))
         for rank in range(2):
             self.assertRegex(run.log(rank), r"ranks 1 do not see \S+/plan.json of rank 0; give --out "
                              "a folder that all hosts share")
@@ -393,15 +397,9 @@ class Hosts(OnNetwork):
     def test_hanji_train_refuses_a_host_with_other_data(self):
         for host in range(2):
             (self.folder / f"text{host}").write_text(f"host {host} has this text. " * 300)
-        # One file system serves all hosts here: each has its own file bound to the same path.
         (self.folder / "text").touch()
-        script = ("mount --bind $0/text$GROUP_RANK $0/text && "
-                  "exec $1 train --steps 1 --text $0/text --out $0/out " + " ".join(NANO))
-        with Network(2) as network:
-            run = Run(HANJI, network, [1, 1], self.folder,
-                      ["unshare", "-m", "sh", "-c", script, self.folder, HANJI])
-            done = run.wait(TIMEOUT)
-        self.assertEqual([code for code, _ in done], [6, 6], done)
+        codes, run = train_where_hosts_differ(self.folder, "text", "--text $0/text")
+        self.assertEqual(codes, [6, 6], run.log(0))
         for rank in range(2):
             self.assertRegex(run.log(rank), r"rank 1 has read data with checksum \w+ and rank 0")
 
