@@ -64,14 +64,15 @@ void forward_all(Job& job, std::span<const layout::Range> cuts,
 
 /// Threads begin on the rank that reads, with its first batch.
 void read_places(const data::Source& samples, const EvaluateInputs& inputs, layout::Range positions,
-                 layers::Batch& batch, std::optional<data::ValidationReader>& ahead) {
+                 layers::Batch& batch, SharedBatches::Use use,
+                 std::optional<data::ValidationReader>& ahead) {
   if (inputs.reading.workers == 0) {
     return data::read_validation_batch(samples, inputs.num_samples, positions, batch);
   }
   if (!ahead) {
     ahead.emplace(samples, inputs.num_samples, inputs.share, inputs.micro_batch, inputs.reading);
   }
-  inputs.batches.hand_over(ahead->read(positions), batch);
+  inputs.batches.hand_over(ahead->read(positions), batch, use);
 }
 
 }  // namespace
@@ -87,6 +88,8 @@ Evaluation evaluate(Job& job, const data::Source& samples, const EvaluateInputs&
   const std::vector<layout::Range> cuts = data::cut(inputs.share, inputs.micro_batch);
   std::optional<data::ValidationReader> ahead;
   std::vector<layers::Batch> batches(micro_batches_of_a_read(job, inputs));
+  using Use = SharedBatches::Use;
+  const Use use = batches.size() > 1 ? Use::kLonger : Use::kUntilNext;
   const auto& stages = job.pipeline.stages();
   const auto for_own_stages = [&](const auto& call) {
     for (int stage = 0; inputs.holds_stages && stage <= stages.last(); ++stage) {
@@ -98,11 +101,7 @@ Evaluation evaluate(Job& job, const data::Source& samples, const EvaluateInputs&
     const auto round =
         std::span(cuts).subspan(begin, std::min(batches.size(), cuts.size() - begin));
     inputs.batches.read(round, batches, [&](layout::Range positions, layers::Batch& into) {
-      read_places(samples, inputs, positions, into, ahead);
-      if (!ahead || inputs.batches.are_shared() || batches.size() == 1) return;
-      // The reader's memory is that of a later batch before this round is over.
-      into.inputs = into.inputs.clone();
-      into.targets = into.targets.clone();
+      read_places(samples, inputs, positions, into, use, ahead);
     });
     if (inputs.batches.are_shared()) comm::barrier(*job.readers, {.label = "batch"});
     forward_all(job, round, batches, [&](int64_t micro_batch, const Sums& one) {

@@ -30,8 +30,8 @@ int64_t SharedBatches::own_bytes() const {
   return reads_ ? bytes : 0;
 }
 
-void SharedBatches::hand_over(const layers::Batch& ready, layers::Batch& batch) const {
-  if (!are_shared()) {
+void SharedBatches::hand_over(const layers::Batch& ready, layers::Batch& batch, Use use) const {
+  if (!are_shared() && use == Use::kUntilNext) {
     batch = ready;
     return;
   }

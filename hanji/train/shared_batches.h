@@ -36,9 +36,11 @@ class SharedBatches {
   /// In this rank's part of the heap.
   int64_t own_bytes() const;
 
+  /// How long a batch is used: until the reader that lends its memory is asked for the next one, or longer.
+  enum class Use : uint8_t { kUntilNext, kLonger };
   /// Makes `batch`, which is being filled, the samples of `ready`: the same tensors, or a copy in the
-  /// memory that peers map.
-  void hand_over(const layers::Batch& ready, layers::Batch& batch) const;
+  /// memory that peers map, or in its own if it is used longer.
+  void hand_over(const layers::Batch& ready, layers::Batch& batch, Use use = Use::kUntilNext) const;
 
   /// Makes a batch of each of `cuts`, and fills it on the rank that reads.
   void read(std::span<const layout::Range> cuts, std::span<layers::Batch> batches,

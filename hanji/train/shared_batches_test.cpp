@@ -7,9 +7,11 @@
 #include <memory>
 #include <thread>
 
+#include "hanji/data/batch.h"
 #include "hanji/data/source.h"
 #include "hanji/plan/load_config.h"
 #include "hanji/train/count_facts.h"
+#include "hanji/train/shared_batches.h"
 #include "hanji/train/test_job_run.h"
 
 namespace hanji::train {
@@ -80,6 +82,22 @@ void expect_each_once(ReadJob job) {
   job.dataset.samples = watched;
   run_job(job.plan, job.dataset);
   EXPECT_EQ(watched->num_read(), samples_of(job.plan)) << "steps, and one evaluation";
+}
+
+TEST(SharedBatches, ABatchThatIsUsedLongerThanItsReaderLendsItIsACopy) {
+  const data::SampleShape shape{.inputs = {3}, .targets = {3}};
+  const SharedBatches alone(std::nullopt, shape, 2);
+  layers::Batch lent, taken, kept;
+  data::shape_batch(shape, {4, 6}, lent);
+  lent.inputs.fill_(7);
+  lent.targets.fill_(8);
+  alone.hand_over(lent, taken);
+  EXPECT_EQ(taken.inputs.data_ptr(), lent.inputs.data_ptr());
+  alone.hand_over(lent, kept, SharedBatches::Use::kLonger);
+  lent.inputs.fill_(1);
+  EXPECT_EQ(kept.inputs.sum().item<int64_t>(), 6 * 7);
+  EXPECT_NE(kept.targets.data_ptr(), lent.targets.data_ptr());
+  EXPECT_EQ(kept.positions.begin, 4);
 }
 
 TEST(SharedBatches, ASampleIsReadOnceForAllRanksOfItsDataCoordinate) {
