@@ -43,6 +43,23 @@ TEST(MakePlanOnAMesh, SharesBelongToDataCoordinates) {
   EXPECT_THAT(describe(plan), HasSubstr("per data coordinate 8 8"));
 }
 
+TEST(MakePlanOnAMesh, AllThatOneProcessDoesNotHaveIsRefusedAtOnce) {
+  PlanInputs inputs = on_a_mesh({.axial = 2});
+  inputs.config.run.ranks = 2;
+  EXPECT_EQ(check_verifiable(made(inputs)).message(),
+            "mesh.axial = 2 adds terms of several ranks, which one process adds in another order; "
+            "set train.bits = stable and train.cuts.tokens = 2 or more");
+  inputs.config.train.bits = Bits::kFast;
+  Plan plan = made(inputs);
+  plan.config.compute.device = Device::kCuda;
+  const Status status = check_verifiable(plan);
+  EXPECT_EQ(status.code(), Code::kUnsupported);
+  for (const char* one :
+       {"mesh.axial = 2 adds", "\ncompute.device = cuda", "\ntrain.bits = fast"}) {
+    EXPECT_THAT(status.message(), HasSubstr(one));
+  }
+}
+
 TEST(MakePlanOnAMesh, ASplitGivesEachDataCoordinateAShare) {
   PlanInputs inputs = on_a_mesh({.axial = 3});
   inputs.config.train.split = {3, 1};

@@ -1,57 +1,75 @@
 #include "hanji/plan/verifiable.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <array>
 #include <bit>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "hanji/layout/split.h"
 
 namespace hanji::plan {
 
+namespace {
+
+/// An axis whose ranks add terms of one sum, and the key of the blocks that fix their order.
+struct SummingAxis {
+  std::string_view axis;
+  std::string_view cuts;
+};
+
+constexpr std::array<SummingAxis, 3> kSummingAxes = {
+    {{"tp", "train.cuts.features"}, {"cp", "train.cuts.tokens"}, {"axial", "train.cuts.tokens"}}};
+
+/// Sums of ranks that only stable bits have in the order of one process.
+std::vector<std::string> sums_of_another_order(const Plan& plan) {
+  std::vector<std::string> found;
+  if (plan.mesh.degree("pp") > 1) {
+    found.emplace_back(
+        "mesh.pp adds gradients of stages and norms of ranks in another order than one process; "
+        "set train.bits = stable");
+  }
+  for (const SummingAxis& one : kSummingAxes) {
+    const int degree = plan.mesh.degree(one.axis);
+    if (degree == 1) continue;
+    found.push_back(fmt::format(
+        "mesh.{0} = {1} adds terms of several ranks, which one process adds in another order; set "
+        "train.bits = stable and {2} = {1} or more",
+        one.axis, degree, one.cuts));
+  }
+  const auto shards = shards_of(plan);
+  const bool has_groups = shards && shards->groups > 1;
+  if (has_groups && plan.config.train.bits == Bits::kRun &&
+      !std::has_single_bit(static_cast<unsigned>(shards->ranks))) {
+    found.push_back(
+        fmt::format("groups of mesh.fsdp = {} ranks sum their gradients in an order that one "
+                    "process does not have; set train.bits = stable, or a mesh.fsdp that is a "
+                    "power of two",
+                    shards->ranks));
+  }
+  return found;
+}
+
+}  // namespace
+
 Status check_verifiable(const Plan& plan) {
+  const Bits bits = plan.config.train.bits;
+  std::vector<std::string> found;
+  if (bits != Bits::kStable) found = sums_of_another_order(plan);
   if (plan.config.compute.device == Device::kCuda) {
-    return base::unsupported(
+    found.emplace_back(
         "compute.device = cuda has kernels whose bits are not those of the one process on a CPU "
         "that ranks are compared with; set compute.device = \"cpu\"");
   }
-  if (plan.config.mesh.pp > 1 && plan.config.train.bits != Bits::kStable) {
-    return base::unsupported(
-        "mesh.pp adds gradients of stages and norms of ranks in another order than one process; "
-        "set "
-        "train.bits = stable");
+  if (bits == Bits::kFast) {
+    found.emplace_back(
+        "train.bits = fast promises no bits that could be verified; set train.bits = run (this "
+        "plan's bits) or stable (any plan's)");
   }
-  if (plan.config.mesh.tp > 1 && plan.config.train.bits != Bits::kStable) {
-    return base::unsupported(fmt::format(
-        "mesh.tp = {0} adds terms of several ranks, which one process adds in another order; set "
-        "train.bits = stable and train.cuts.features = {0} or more",
-        plan.config.mesh.tp));
-  }
-  if (plan.config.mesh.cp > 1 && plan.config.train.bits != Bits::kStable) {
-    return base::unsupported(fmt::format(
-        "mesh.cp = {0} adds terms of several ranks, which one process adds in another order; set "
-        "train.bits = stable and train.cuts.tokens = {0} or more",
-        plan.config.mesh.cp));
-  }
-  if (plan.config.mesh.axial > 1 && plan.config.train.bits != Bits::kStable) {
-    return base::unsupported(fmt::format(
-        "mesh.axial = {0} adds terms of several ranks, which one process adds in another order; "
-        "set train.bits = stable and train.cuts.tokens = {0} or more",
-        plan.config.mesh.axial));
-  }
-  if (const auto shards = shards_of(plan); shards && shards->groups > 1) {
-    const bool whole_subtrees = std::has_single_bit(static_cast<unsigned>(shards->ranks));
-    if (plan.config.train.bits == Bits::kRun && !whole_subtrees) {
-      return base::unsupported(fmt::format(
-          "groups of mesh.fsdp = {} ranks sum their gradients in an order that one process does "
-          "not have; set train.bits = stable, or a mesh.fsdp that is a power of two",
-          shards->ranks));
-    }
-  }
-  if (plan.config.train.bits != Bits::kFast) return {};
-  return base::unsupported(
-      "train.bits = fast promises no bits that could be verified; set train.bits = run (this "
-      "plan's bits) or stable (any plan's)");
+  return found.empty() ? Status() : base::unsupported(fmt::format("{}", fmt::join(found, "\n")));
 }
 
 Result<Plan> without_axis(const Plan& plan, std::string_view axis) {

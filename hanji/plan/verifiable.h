@@ -7,7 +7,8 @@
 namespace hanji::plan {
 
 /// Whether a plan promises bits that one process on the CPU has.
-/// Errors  kUnsupported for train.bits = fast, and for GPUs.
+/// Errors  kUnsupported with all that such bits exclude: train.bits = fast, GPUs, and in other bits
+///         than stable sums of ranks that one process has in another order.
 Status check_verifiable(const Plan& plan);
 
 /// The plan of the same job on the ranks that are left without an axis of the mesh, one of each of its
