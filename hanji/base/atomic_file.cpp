@@ -84,9 +84,9 @@ Result<AtomicFile> AtomicFile::create(const fs::path& path) {
   HANJI_RETURN_IF_ERROR(check_name(path));
   // A name that no other process or thread takes: an existing file is an error. Begins as that of
   // `path` does, which may be as long as a name can be.
-  constexpr size_t kMostOfName = 180;
+  constexpr size_t kMaxOfName = 180;
   fs::path temporary = parent_of(path) /
-                       fmt::format(".{}.{}.{}.tmp", path.filename().string().substr(0, kMostOfName),
+                       fmt::format(".{}.{}.{}.tmp", path.filename().string().substr(0, kMaxOfName),
                                    ::getpid(), now_ns());
   Fd fd;
   do {
