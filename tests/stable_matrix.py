@@ -39,6 +39,16 @@ MESHES = {
     "hsdp_tp": [8, "mesh.tp=2", *GROUPS],
     "server_tp": [4, "mesh.tp=2", "parallel.data=server"],
     "fsdp_sequence": [4, "mesh.tp=2", "parallel.data=zero2", "parallel.sequence=true"],
+    "cp2": [2, "mesh.cp=2", "compute.recompute=true"],
+    "cp3": [3, "mesh.cp=3"],
+    "cp4": [4, "mesh.cp=4"],
+    "dp_cp": [4, "mesh.cp=2"],
+    "zero1_cp": [6, "mesh.cp=3", "parallel.data=zero1"],
+    "zero2_cp": [4, "mesh.cp=2", "parallel.data=zero2"],
+    "fsdp_cp": [4, "mesh.cp=2", "parallel.data=zero3"],
+    "hsdp_cp": [8, "mesh.cp=2", *GROUPS],
+    "cp_tp": [4, "mesh.cp=2", "mesh.tp=2"],
+    "fsdp_cp_tp": [8, "mesh.cp=2", "mesh.tp=2", "parallel.data=zero3"],
     "stages": [4, "mesh.pp=2", "mesh.tp=2"],
     "stages_shards": [8, "mesh.pp=2", "mesh.tp=2", "parallel.data=zero3"],
     "stages_sequence": [8, "mesh.pp=2", "mesh.tp=2", "mesh.dp=2", "parallel.sequence=true"],
@@ -195,7 +205,7 @@ class StableMatrix(CommandTest):
                 shutil.copytree(self.folder / f"by-{saved_by}", self.folder / out)
                 reset = ["--set", "parallel.data=ddp", "--set", "mesh.tp=1", "--set",
                          "parallel.sequence=false", "--set", "compute.recompute=false", "--set",
-                         "mesh.dp=auto", "--set", "mesh.fsdp=auto", "--set", "mesh.pp=1", "--set",
+                         "mesh.dp=auto", "--set", "mesh.fsdp=auto", "--set", "mesh.pp=1", "--set", "mesh.cp=1", "--set",
                          "train.micro_batch=auto"]
                 self.hanji("train", "--resume", "--out", self.folder / out, *reset, *by_mesh(mesh),
                            "--steps", 6)

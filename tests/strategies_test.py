@@ -114,6 +114,8 @@ class Strategies(CommandTest):
         undropped = ["--set", "model.dropout=0"]
         ways = {"chosen": [2], "ulysses": [4, "parallel.context=ulysses"], "ring": [4, "parallel.context=ring"],
                 "zero1": [4, "parallel.data=zero1"], "zero3": [4, "parallel.data=zero3", "parallel.context=ring"],
+                "stable": [2, "train.bits=stable", "train.cuts.tokens=4"],
+                "stable_zero3": [6, "mesh.cp=3", "train.bits=stable", "train.cuts.tokens=4", "parallel.data=zero3"],
                 "recompute": [2, "compute.recompute=true"], "with_tp": [4, "mesh.tp=2", "parallel.context=ring"]}
         for name, (ranks, *settings) in ways.items():
             cut = [part for one in ("mesh.cp=2", "train.micro_batch=2", *settings)

@@ -128,9 +128,7 @@ BadConfigs contexts() {
       {"a model cut in every way",
        "[mesh]\npp = 2\ncp = 2\ntp = 2\naxial = 1\n",
        {{"mesh.axial=2", "--set"}},
-       {"run.toml:3:1: mesh.pp = 2 has whole layers in its stages, but mesh.cp is 2; remove "
-        "mesh.cp",
-        "--set: mesh.axial is 2, but model.preset = char is not cut by axial; remove mesh.axial, "
+       {"--set: mesh.axial is 2, but model.preset = char is not cut by axial; remove mesh.axial, "
         "or set a preset of evoformer-tiny, evoformer-demo, evoformer-af2, pairformer, pairmixer",
         "--set: mesh.axial is 2 and mesh.tp is 2, but axial stands in the place of tp; remove one "
         "of "
@@ -332,9 +330,6 @@ BadConfigs degrees() {
        {"run.toml:7:1: mesh.cp is 65536, but a rank has 2 or more tokens and model.block is 64; "
         "set "
         "mesh.cp = 32 or less",
-        "run.toml:7:1: mesh.pp = 65536 has whole layers in its stages, but mesh.cp is 65536; "
-        "remove "
-        "mesh.cp",
         "run.toml:8:1: mesh.tp is 65536, but a rank has whole heads and model.heads is 4; set "
         "mesh.tp = 4 or less",
         "run.toml:9:1: mesh.axial is 65536, but model.preset = char is not cut by axial; remove "

@@ -425,7 +425,8 @@ std::vector<GradientCall> add_data_groups(const StepFacts& facts, int64_t peers,
   const auto stages = std::max(1, static_cast<int>(facts.pipeline.ranks.size()));
   const std::vector<int> first_ranks = facts.mesh.data_peers(0);
   for (int part = 0; part < facts.cut * stages; ++part) {
-    const HostLayout hosts = hosts_of(facts.hosts, facts.mesh.data_group(first_ranks[part]));
+    const int peer = part / facts.cut * facts.cut * facts.terms + part % facts.cut;
+    const HostLayout hosts = hosts_of(facts.hosts, facts.mesh.data_group(first_ranks[peer]));
     StepFacts own = facts;
     const bool in_stages = !facts.pipeline.ranks.empty();
     own.model =
@@ -462,13 +463,14 @@ void add_layer_calls(const StepFacts& facts, const DataShare& share, Communicati
 }
 
 /// Of a parameter that several stages have, what ranks of a data coordinate sum: with shards of its
-/// sums a rank's own.
-int64_t tied_elements(const StepFacts& facts, int64_t elements, const DataShare& share) {
+/// sums a rank's own. `term`: of the ranks that have terms of it.
+int64_t tied_elements(const StepFacts& facts, int64_t elements, const DataShare& share, int term) {
   if (!facts.shards || facts.stable_grain > 0) return elements;
   const int ranks = facts.shards->ranks;
   const std::vector<int64_t> sizes = {elements};
   const auto data_coordinate = &share - facts.shares.data();
-  return layout::make_unit({0}, sizes, ranks).shards[data_coordinate % ranks].size();
+  const auto index = (data_coordinate * facts.terms + term) % ranks;
+  return layout::make_unit({0}, sizes, ranks).shards[index].size();
 }
 
 /// Of ranks that share out the layers, `peers` with those that cut them: as many groups as cut them, all
@@ -478,15 +480,18 @@ void add_stage_calls(const StepFacts& facts, const DataShare& share, const std::
   const PipelineFacts& pipeline = facts.pipeline;
   const auto stages = static_cast<int>(pipeline.ranks.size());
   std::vector<int> first_parts;
-  for (int stage = 0; stage < stages; ++stage) first_parts.push_back(peers[stage * facts.cut]);
+  const int groups = facts.cut * facts.terms;
+  for (int stage = 0; stage < stages; ++stage) first_parts.push_back(peers[stage * groups]);
   const HostLayout hosts = hosts_of(facts.hosts, first_parts);
   Communication calls(facts, hosts, group);
   const bool is_double = facts.kernels.precision == Precision::kFloat64;
   for (const PipelineFacts::Tied& one : pipeline.tied) {
     std::vector<int64_t> elements;
-    for (int part = 0; part < facts.cut; ++part) {
+    for (int group = 0; group < groups; ++group) {
+      const int part = group % facts.cut, term = group / facts.cut;
       const int64_t all = facts.model.part(part).parameters[one.parameter].elements;
-      if (const int64_t own = tied_elements(facts, all, share); own > 0) elements.push_back(own);
+      const int64_t own = tied_elements(facts, all, share, term);
+      if (own > 0) elements.push_back(own);
     }
     if (elements.empty()) continue;
     std::vector<int> readers;
@@ -495,12 +500,14 @@ void add_stage_calls(const StepFacts& facts, const DataShare& share, const std::
                                         is_double ? DType::kFloat64 : DType::kFloat32, elements,
                                         Lies::kInHeap);
   }
-  calls.add_broadcast(facts.cut, stages, DType::kFloat64, kNumTotals);
+  calls.add_broadcast(groups, stages, DType::kFloat64, kNumTotals);
   if (const int64_t statistics = facts.model.num_statistics; statistics > 0) {
-    calls.add_all_gather(facts.cut, stages, DType::kFloat64, statistics);
+    calls.add_all_gather(groups, stages, DType::kFloat64, statistics);
   }
-  const std::vector<int64_t> norm =
-      facts.stable_grain > 0 ? pipeline.norm_sums : std::vector<int64_t>(facts.cut, 1);
+  std::vector<int64_t> norm;
+  for (int group = 0; group < groups; ++group) {
+    norm.push_back(facts.stable_grain > 0 ? pipeline.norm_sums[group % facts.cut] : 1);
+  }
   calls.add_all_reduces_between_hosts(hosts, ReduceOp::kSum, DType::kFloat64, norm, Lies::kPrivate);
   // An even share of the bytes, to the last one.
   const int64_t shares = std::ssize(facts.shares);

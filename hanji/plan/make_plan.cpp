@@ -140,9 +140,8 @@ std::vector<std::vector<int64_t>> Planner::gathers_of_pipeline() const {
   std::vector<std::vector<int64_t>> all;
   const ParallelConfig& parallel = plan_.config.parallel;
   if (parallel.share_memory || !cuts_parameters(parallel.data)) return all;
-  const std::vector<int> peers = plan_.mesh.data_peers(0);
-  for (int stage = 0; stage < plan_.mesh.degree("pp"); ++stage) {
-    all.push_back(gathers_of(plan_, peers[stage * plan_.mesh.degree("tp")]).times);
+  for (const int rank : plan_.mesh.members(0, "pp").or_throw()) {
+    all.push_back(gathers_of(plan_, rank).times);
   }
   return all;
 }

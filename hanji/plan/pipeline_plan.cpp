@@ -241,9 +241,8 @@ PipelineFacts pipeline_facts(const Plan& plan) {
   PipelineFacts facts;
   const int ranks = plan.mesh.degree("pp");
   if (ranks == 1) return facts;
-  for (int rank = 0; rank < ranks; ++rank) {
-    facts.ranks.push_back(
-        facts_of_rank(plan, plan.mesh.data_peers(0)[rank * plan.mesh.degree("tp")]));
+  for (const int rank : plan.mesh.members(0, "pp").or_throw()) {
+    facts.ranks.push_back(facts_of_rank(plan, rank));
   }
   for (size_t data = 0; data < plan.shares.size(); ++data) {
     facts.seconds.push_back(pipeline_timeline(plan, static_cast<int>(data)).seconds);

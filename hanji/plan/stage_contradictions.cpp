@@ -40,13 +40,11 @@ void check_limits(const Config& c, Found& found) {
                        stages),
            "set parallel.data = \"zero1\"");
   }
-  for (const AxisKey& one : kAxisKeys) {
-    const bool cuts_layers = one.axis == "cp" || one.axis == "axial";
-    if (!cuts_layers || c.mesh.*one.degree == 1) continue;
-    refuse(one.key,
-           fmt::format("{} has whole layers in its stages, but {} is {}", stages, one.key,
-                       c.mesh.*one.degree),
-           fmt::format("remove {}", one.key));
+  if (c.mesh.axial > 1) {
+    refuse("mesh.axial",
+           fmt::format("{} has whole layers in its stages, but mesh.axial is {}", stages,
+                       c.mesh.axial),
+           "remove mesh.axial");
   }
   if (c.offload.optimizer == Place::kFile) {
     refuse("offload.optimizer",

@@ -3,25 +3,46 @@
 #include <algorithm>
 
 #include "hanji/layout/placement.h"
+#include "hanji/plan/context.h"
 #include "hanji/plan/pipeline_plan.h"
 #include "hanji/plan/plan.h"
 
 namespace hanji::plan {
 namespace {
 
-/// Of a flow, all ranks of tp together. That of the counted one, which has most of the features, is
-/// `of_one`: with parallel.sequence its own tokens, and what is added up by blocks of them.
+/// What the counted rank of an axis, number `counted`, has of `tokens`, and of what is added up by blocks of
+/// them: one of each rank where there are none.
+struct OwnTokens {
+  int64_t tokens, blocks, all_blocks;
+};
+
+OwnTokens own_tokens(int64_t tokens, int counted, int degree, int blocks) {
+  const int all = std::max(blocks, degree);
+  return {layout::part_of(tokens, 1, counted, degree, blocks).size(),
+          layout::block_owners(all, degree)[counted].size(), all};
+}
+
+/// Of a flow, all ranks of cp and tp together. That of the counted one, which has most of the tokens and of the
+/// features, is `of_one`: its own tokens, with parallel.sequence its own of these, and what is added up by
+/// blocks of them.
 Amount flow_of_all(const Plan& plan, Amount of_one) {
-  const int degree = plan.mesh.degree("tp");
-  if (!plan.config.parallel.sequence) return {degree * of_one.fixed, degree * of_one.per_sample};
-  const auto blocks = static_cast<int>(plan.config.train.cuts.tokens);
-  const int counted =
-      layout::largest_part(degree, static_cast<int>(plan.config.train.cuts.features));
+  const Config& config = plan.config;
+  const auto blocks = static_cast<int>(config.train.cuts.tokens);
+  const int tp = plan.mesh.degree("tp"), cp = plan.mesh.degree("cp");
   const int64_t tokens = plan.model.targets_per_sample;
-  const int64_t own_tokens = layout::part_of(tokens, 1, counted, degree, blocks).size();
-  const int64_t own_blocks = layout::block_owners(std::max(blocks, degree), degree)[counted].size();
-  return {of_one.fixed / own_blocks * std::max(blocks, degree),
-          of_one.per_sample / own_tokens * tokens};
+  int64_t own = tokens;
+  if (cp > 1) {
+    own = std::ranges::max(context_extents(config));
+    const int counted = blocks > 1 ? layout::largest_part(cp, blocks) : 0;
+    const OwnTokens here = own_tokens(tokens, counted, cp, blocks);
+    of_one.fixed = of_one.fixed / here.blocks * here.all_blocks;
+  }
+  if (config.parallel.sequence) {
+    const int counted = layout::largest_part(tp, static_cast<int>(config.train.cuts.features));
+    const OwnTokens here = own_tokens(own, counted, tp, blocks);
+    return {of_one.fixed / here.blocks * here.all_blocks, of_one.per_sample / here.tokens * tokens};
+  }
+  return {tp * of_one.fixed, tp * (of_one.per_sample / own * tokens)};
 }
 
 /// What a stage returns.
@@ -31,11 +52,10 @@ Amount flow_out_of(const Plan& plan, layout::Range stage) {
 
 /// By stage: of the first rank that cuts it; all ranks that do are on its host.
 std::vector<int> hosts_of_stages(const Plan& plan, int data_coordinate) {
-  const std::vector<int> peers = plan.mesh.data_peers(plan.mesh.data_group(0)[data_coordinate]);
+  const int first = plan.mesh.data_group(0)[data_coordinate];
+  const std::vector<int> stages = plan.mesh.members(first, "pp").or_throw();
   std::vector<int> hosts;
-  for (const int rank : ranks_of_stages(plan)) {
-    hosts.push_back(plan.hosts.host_of(peers[rank * plan.mesh.degree("tp")]));
-  }
+  for (const int rank : ranks_of_stages(plan)) hosts.push_back(plan.hosts.host_of(stages[rank]));
   return hosts;
 }
 

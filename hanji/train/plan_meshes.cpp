@@ -61,7 +61,6 @@ std::vector<MeshChoice> all_ways(const plan::LoadedConfig& job, int64_t ranks) {
   std::vector<MeshChoice> ways;
   const auto axes = plan::family_of(job.config.model).cut_axes;
   for (const plan::MeshConfig& mesh : plan::all_meshes(ranks, axes)) {
-    if (mesh.pp > 1 && mesh.cp > 1) continue;  // stages have whole layers
     for (const Sharding data : strategies_of(job)) add_ways(job, mesh, data, ways);
   }
   return ways;

@@ -66,7 +66,7 @@ TEST(PlanMeshes, HasARowForEachMeshAndStrategyAsTrainPlansIt) {
         "cp=4 --set parallel.data=zero1"}) {
     EXPECT_THAT(flags, testing::Contains(std::string("--mesh ") + of_tokens));
   }
-  EXPECT_EQ(flags.size(), 6u + 3 * 3 + 1 + 3 * 4);
+  EXPECT_EQ(flags.size(), 6u + 3 * 3 + 1 + 4 * 4);
   ASSERT_EQ(table.fitting.size(), flags.size() - 1);
   for (size_t i = 1; i < table.fitting.size(); ++i) {
     EXPECT_LE(table.fitting[i - 1].seconds, table.fitting[i].seconds);

@@ -271,8 +271,9 @@ OwnState own_state(const Job& job) {
   const layout::Cut cut = job.model->cut();
   const int degree = cut.degree * (job.stages ? job.stages->size() : 1);
   const int index = cut.index + cut.degree * (job.stages ? job.stages->rank() : 0);
-  const bool repeats = job.peers && !adds_terms_of_peers(job);
-  if (repeats && job.peers->rank() >= degree) own.part.reset();
+  const auto& copies = job.is_axial ? job.peers : job.context;
+  const bool repeats = copies && !adds_terms_of_peers(job);
+  if (repeats && copies->rank() > 0) own.part.reset();
   if (own.part) own.part = *own.part * degree + index;
   own.num_parts *= degree;
   return own;
