@@ -56,7 +56,7 @@ struct CallTimes {
   int64_t skew_ns = 0;      ///< In wait(), while another rank had not called yet, or computed.
 };
 
-/// Counted since the group was made.
+/// Counted since the group was made, without what prepare() itself moves.
 struct Stats {
   int64_t operations = 0;  ///< Collectives completed.
   int64_t bytes = 0;       ///< Of this rank's tensors in them.

@@ -100,8 +100,10 @@ Status compare_across_ranks(const Request& request, std::string_view way, const 
   const at::Tensor one = at::empty({kBytes}, at::kByte);
   std::memcpy(one.data_ptr(), &mine, kBytes);
   at::Tensor all = at::empty({kBytes * group.size()}, at::kByte);
-  all_gather_on_host(all, one, group, {.label = "prepare", .deadline = request.deadline},
-                     request.call_site);
+  group.state()->run_uncounted([&] {
+    all_gather_on_host(all, one, group, {.label = "prepare", .deadline = request.deadline},
+                       request.call_site);
+  });
   std::vector<Description> ranks(static_cast<size_t>(group.size()));
   std::memcpy(ranks.data(), all.const_data_ptr(), ranks.size() * kBytes);
   return compare(ranks, group.options().rank_names).at("prepare on group " + group.name());

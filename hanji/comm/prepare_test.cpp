@@ -54,6 +54,24 @@ TEST(Prepared, MovesTensorsOfTheHeapInPlaceAndKeepsNone) {
   });
 }
 
+TEST(Prepared, TheGroupCountsStartsAndNotThePreparation) {
+  run_ranks(2, [](const Group& group) {
+    constexpr int64_t kCount = 1000;
+    at::Tensor open = numbers(kCount, group.rank()), tensor = numbers(kCount, group.rank());
+    all_reduce(tensor, group).wait();
+    const Stats one = group.stats();
+    Work before = all_reduce(open, group);
+    Call call = prepare(Routine::kAllReduce, at::kFloat, {kCount}, group);
+    before.wait();
+    EXPECT_EQ(group.stats().operations, 2 * one.operations);
+    EXPECT_EQ(group.stats().bytes, 2 * one.bytes);
+    EXPECT_EQ(group.stats().wire_bytes, 2 * one.wire_bytes);
+    call.start(tensor).wait();
+    EXPECT_EQ(group.stats().operations, 3 * one.operations);
+    EXPECT_EQ(group.stats().wire_bytes, 3 * one.wire_bytes);
+  });
+}
+
 TEST(Prepared, AllToAllInPlaceChangesSlices) {
   run_ranks(2, [](const Group& group) {
     Call call = prepare(Routine::kAllToAll, at::kInt, {2}, group, {.in_place = true});

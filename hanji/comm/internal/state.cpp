@@ -217,9 +217,23 @@ Stats GroupState::stats() {
   Stats stats = stats_;
   stats.busy_ns = engine_->busy_ns();
   if (!thread_.joinable()) stats.times = engine_->times();
-  stats.wire_bytes = engine_->wire_bytes();
-  stats.network_bytes = engine_->network_bytes();
+  stats.operations -= uncounted_.operations;
+  stats.bytes -= uncounted_.bytes;
+  stats.wire_bytes = engine_->wire_bytes() - uncounted_.wire_bytes;
+  stats.network_bytes = engine_->network_bytes() - uncounted_.network_bytes;
   return stats;
+}
+
+void GroupState::run_uncounted(const std::function<void()>& calls) {
+  wait(sequence());
+  const Stats before = stats();
+  calls();
+  const Stats after = stats();
+  const std::lock_guard lock(mutex_);
+  uncounted_.operations += after.operations - before.operations;
+  uncounted_.bytes += after.bytes - before.bytes;
+  uncounted_.wire_bytes += after.wire_bytes - before.wire_bytes;
+  uncounted_.network_bytes += after.network_bytes - before.network_bytes;
 }
 
 uint64_t GroupState::sequence() {

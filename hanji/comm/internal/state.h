@@ -120,6 +120,8 @@ class GroupState {
   GroupFamily& family() const { return *family_; }
   const std::shared_ptr<GroupFamily>& shared_family() const { return family_; }
   Stats stats();
+  /// Runs calls of this group that end within it and are not counted: they are none of a step's.
+  void run_uncounted(const std::function<void()>& calls);
   uint64_t sequence();
 
  private:
@@ -195,6 +197,7 @@ class GroupState {
   bool asleep_ = false;                  // the group's thread, until it is woken
   Status status_;                        // the first error; final
   Stats stats_;
+  Stats uncounted_;  // of run_uncounted()
   std::atomic<bool> has_unit_ = false;
   std::shared_ptr<CallBatch> batch_;
   std::jthread thread_;
