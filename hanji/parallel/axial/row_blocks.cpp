@@ -24,6 +24,14 @@ at::Tensor folded(const at::Tensor& terms, const FeatureBlocksPtr& order) {
                              });
 }
 
+/// Contiguous from the beginning of a cache line: kernels choose by strides and by the place in a line, and both depend
+/// on where a block lies among those of its rank.
+at::Tensor at_a_line(const at::Tensor& x) {
+  constexpr int64_t kLine = 64;
+  const int64_t offset = x.storage_offset() * static_cast<int64_t>(x.itemsize());
+  return x.is_contiguous() && offset % kLine == 0 ? x : x.clone(at::MemoryFormat::Contiguous);
+}
+
 at::Tensor repeated(const at::Tensor& x, size_t times) {
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.insert(sizes.begin(), static_cast<int64_t>(times));
@@ -51,16 +59,14 @@ std::vector<at::Tensor> internal::split(const at::Tensor& x, int64_t dim, const 
   Extents sizes;
   for (const layout::Range range : blocks.ranges) sizes.push_back(range.size());
   std::vector<at::Tensor> parts = x.split_with_sizes(sizes, dim);
-  // Strides that depend on a rank's rows would choose the kernel.
-  for (at::Tensor& part : parts) part = part.contiguous();
+  for (at::Tensor& part : parts) part = at_a_line(part);
   return parts;
 }
 
 at::Tensor internal::join(std::vector<at::Tensor> parts, int64_t dim, const RowBlocks& blocks) {
   if (blocks.are_alone) {
-    // So that no stride decides the order of a sum, as of a bias.
     const auto same = [](const at::Tensor& x) { return x; };
-    for (at::Tensor& part : parts) part = comm::apply_linear(part, {same, same});
+    for (at::Tensor& part : parts) part = comm::apply_linear(part, {same, at_a_line});
   }
   return parts.size() == 1 ? parts[0] : at::cat(parts, dim);
 }

@@ -38,12 +38,15 @@ at::Tensor rows_of(const at::Tensor& whole, const Places& places) {
 }
 
 /// On N residues of p ranks, each with its rows.
-Triangle on_rank(int64_t residues, Edges edges, const Places& places) {
-  const at::Tensor a = rows_of(values(residues, 0.31), places).requires_grad_();
-  const at::Tensor b = rows_of(values(residues, 0.53), places).requires_grad_();
+Triangle on_rank(int64_t residues, Edges edges, const Places& places,
+                 at::ScalarType dtype = at::kDouble) {
+  const auto own = [&](double factor) {
+    return rows_of(values(residues, factor), places).to(dtype);
+  };
+  const at::Tensor a = own(0.31).requires_grad_(), b = own(0.53).requires_grad_();
   const at::Tensor product =
       triangle_product(Typed<Rows>(a), Typed<Rows>(b), edges, places).value();
-  (product * rows_of(values(residues, 0.77), places)).sum().backward();
+  (product * own(0.77)).sum().backward();
   return {product.detach(), a.grad(), b.grad()};
 }
 
@@ -101,6 +104,26 @@ TEST(Reshard, MovesUnevenPartsThereAndBack) {
       const Typed<Channels> parts = reshard_to<3>(rows, axis, residues, channels);
       EXPECT_TRUE(at::equal(parts.value(), whole.narrow(3, mine.begin, mine.size())));
     });
+  }
+}
+
+/// Matrices of 9 x 9 and 11 x 11 that follow each other begin anywhere in a cache line.
+TEST(TriangleProduct, InBlocksAChannelHasItsBitsAmongAnyOthers) {
+  for (const Edges edges : {Edges::kIncoming, Edges::kOutgoing}) {
+    for (const int64_t residues : {9, 11}) {
+      const Places alone = places_on(Axis().in_blocks(4), residues, 0, TriangleWay::kChannels);
+      const Triangle expected = on_rank(residues, edges, alone, at::kFloat);
+      for (const int ranks : {2, 3, 4}) {
+        test::run_ranks(ranks, [&](world::World& world) {
+          const Axis axis = Axis(world.group()).in_blocks(4);
+          const Places places = places_on(axis, residues, 0, TriangleWay::kChannels);
+          const Triangle found = on_rank(residues, edges, places, at::kFloat);
+          EXPECT_TRUE(at::equal(found.product, rows_of(expected.product, places))) << ranks;
+          EXPECT_TRUE(at::equal(found.da, rows_of(expected.da, places))) << ranks;
+          EXPECT_TRUE(at::equal(found.db, rows_of(expected.db, places))) << ranks;
+        });
+      }
+    }
   }
 }
 
