@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 
 #include "hanji/base/status.h"
@@ -35,6 +37,8 @@ struct AxialCase {
   bool has_attention = true;
   int64_t width = 6;
   base::Precision dtype = base::Precision::kFloat64;
+  int64_t chunk_bytes = 0;
+  bool rounds_weights = false;  ///< Those of blocks, to bf16.
 };
 
 EvoformerOptions axial_options(const AxialCase& c) {
@@ -46,14 +50,18 @@ EvoformerOptions axial_options(const AxialCase& c) {
           .has_attention = c.has_attention,
           .dropout = c.dropout,
           .dtype = c.dtype,
-          .triangle = c.way};
+          .triangle = c.way,
+          .chunk_bytes = c.chunk_bytes};
 }
 
-void randomise_parameters(layers::Model& model) {
+void randomise_parameters(layers::Model& model, bool rounds_weights = false) {
   int64_t number = 0;
-  for (const at::Tensor& one : model.parameters()) {
+  for (const auto& item : model.named_parameters()) {
+    const at::Tensor& one = item.value();
     const at::Tensor place = at::arange(one.numel(), at::kDouble) + 977 * ++number;
-    one.set_data(((place * 0.7).sin().view(one.sizes()) * 0.5).to(one.scalar_type()));
+    at::Tensor values = (place * 0.7).sin().view(one.sizes()) * 0.5;
+    if (rounds_weights && item.key().starts_with("evoformer.")) values = values.to(at::kBFloat16);
+    one.set_data(values.to(one.scalar_type()));
   }
 }
 
@@ -98,7 +106,7 @@ AxialResult pass_of(const AxialCase& c, const Axis& axis, const layers::Batch& b
   EvoformerOptions options = axial_options(c);
   options.axis = axis;
   EvoformerImpl model(options);
-  randomise_parameters(model);
+  randomise_parameters(model, c.rounds_weights);
   std::vector<layers::LayerScope> scopes;
   if (c.recompute) scopes.push_back(parallel::recompute(model.recomputed_layers()));
   const layers::Flow flow = model.forward({0, model.num_layers()}, {}, batch, scopes);
@@ -231,8 +239,23 @@ TEST(AxialEvoformer, InBlocksNoBitDependsOnTheRanks) {
   wide.residues = 27;
   wide.width = 32;
   pairs.has_msa = false;
-  for (auto [c, blocks] :
-       {std::pair(small, 4), {small, 5}, {recomputed, 4}, {wide, 5}, {pairs, 4}}) {
+  // Two rows of logits at a time, of the three or four of a block, and one of outer products.
+  AxialCase chunked = small, rounded = small, crooked = small;
+  chunked.residues = 15;
+  chunked.width = 16;
+  chunked.chunk_bytes = int64_t{2} * 2 * 2 * 15 * 15 * 4;
+  rounded.dtype = base::Precision::kBFloat16;
+  // Rows of 360 bytes and matrices of 324, of which few begin at a cache line.
+  crooked.residues = 9;
+  crooked.width = 10;
+  for (auto [c, blocks] : {std::pair(small, 4),
+                           {small, 5},
+                           {recomputed, 4},
+                           {wide, 5},
+                           {pairs, 4},
+                           {chunked, 4},
+                           {crooked, 5},
+                           {rounded, 4}}) {
     const AxialResult one = pass_of(c, Axis().in_blocks(blocks), first_sample(c));
     for (c.ranks = 2; c.ranks <= 4; ++c.ranks) expect_bits(c, blocks, one);
   }
@@ -252,6 +275,52 @@ TEST(AxialEvoformer, BlocksComputeWhatTheWholeDoes) {
   }
 }
 
+/// Of the size of all expected elements together.
+double distance(const std::vector<at::Tensor>& found, const std::vector<at::Tensor>& expected) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    difference += (found[i].to(at::kDouble) - expected[i]).pow(2).sum().item<double>();
+    size += expected[i].pow(2).sum().item<double>();
+  }
+  return std::sqrt(difference / size);
+}
+
+std::vector<at::Tensor> gradients_of(const AxialResult& result) {
+  std::vector<at::Tensor> all;
+  for (const auto& [name, gradient] : result.gradients) all.push_back(gradient);
+  return all;
+}
+
+/// From what a block reads to what it adds, an operation rounds to bf16 at most eight times: its norm's output, the
+/// weight, the projection, a gate, logits, probabilities, their product with values, and the sum over ranks; and its
+/// backward as often. What one of these changes, of 2^-9 of each element, is measured, by weights that are rounded
+/// and computed with in float64. To first order eight change eight times as much, were all of one sign.
+TEST(AxialEvoformer, OfBFloat16IsAsExactAsItsRoundings) {
+  constexpr double kRoundings = 8;
+  AxialCase c{.residues = 7, .width = 32};
+  const AxialResult exact = pass_of(c, Axis());
+  c.rounds_weights = true;
+  const AxialResult rounded = pass_of(c, Axis());
+  const double of_logits = distance({rounded.logits}, {exact.logits});
+  const double of_gradients = distance(gradients_of(rounded), gradients_of(exact));
+  c.rounds_weights = false;
+  c.dtype = base::Precision::kBFloat16;
+  for (c.ranks = 1; c.ranks <= 3; ++c.ranks) {
+    for (const TriangleWay way : kWays) {
+      for (const bool recompute : {false, true}) {
+        c.way = way;
+        c.recompute = recompute;
+        const AxialResult found = joined_pass(c);
+        EXPECT_EQ(found.logits.scalar_type(), at::kFloat);
+        EXPECT_LT(distance({found.logits}, {exact.logits}), kRoundings * of_logits) << c.ranks;
+        EXPECT_LT(distance(gradients_of(found), gradients_of(exact)), kRoundings * of_gradients)
+            << c.ranks << " " << static_cast<int>(way);
+        EXPECT_GT(distance({found.logits}, {exact.logits}), 1e-4) << "it does round";
+      }
+    }
+  }
+}
+
 TEST(AxialEvoformer, BlocksMultiplyTrianglesByChannelsAlone) {
   for (const TriangleWay way : {TriangleWay::kGather, TriangleWay::kRing}) {
     const AxialCase c{.residues = 7, .way = way};
@@ -261,10 +330,12 @@ TEST(AxialEvoformer, BlocksMultiplyTrianglesByChannelsAlone) {
   EXPECT_THROW(pass_of(few, Axis().in_blocks(5), first_sample(few)), Error) << "blocks of no row";
 }
 
-/// Elements that all ranks of a silent axis send together in a forward, by AxisCall.
-int64_t sent_elements(const std::vector<AxisCall>& calls, int64_t ranks) {
+/// Elements that all ranks of a silent axis send together in a forward, by AxisCall; of `dtype` alone, if one is given.
+int64_t sent_elements(const std::vector<AxisCall>& calls, int64_t ranks,
+                      std::optional<at::ScalarType> dtype = {}) {
   int64_t sent = 0;
   for (const AxisCall& call : calls) {
+    if (dtype && call.dtype != *dtype) continue;
     const bool even = call.counts.size() == 1;
     if (call.routine == schedule::Routine::kAllToAll) {
       for (int64_t i = 0; i < ranks; ++i) {
@@ -305,6 +376,28 @@ TEST(AxialEvoformer, WhatMovesIsTheFormula) {
   EXPECT_EQ(of_block(TriangleWay::kChannels), gathered + moved_msa + 8 * (p - 1) * pair / p);
   EXPECT_EQ(of_block(TriangleWay::kGather), gathered + moved_msa + turns + 2 * (p - 1) * pair);
   EXPECT_EQ(of_block(TriangleWay::kRing), of_block(TriangleWay::kGather));
+}
+
+/// Of the same block the operands of triangles, biases and the outer product's projection in two bytes; sequences and
+/// pairs as they are, in four.
+TEST(AxialEvoformer, OfBFloat16WhatIsAddedMovesInTwoBytes) {
+  constexpr int64_t n = 8, s = 4, c = 8, heads = 2, p = 4;
+  std::array<int64_t, 2> narrow = {}, wide = {};
+  for (const int64_t blocks : {1, 2}) {
+    std::vector<AxisCall> calls;
+    EvoformerOptions options{.blocks = blocks, .width = c, .heads = heads};
+    options.dtype = base::Precision::kBFloat16;
+    options.axis = Axis::silent(1, p, [&](const AxisCall& call) { calls.push_back(call); });
+    const at::NoGradGuard no_grad;
+    make_evoformer(options)->forward({0, blocks + 2}, {},
+                                     {.inputs = at::zeros({1, s, n}, at::kLong)});
+    narrow[blocks - 1] = sent_elements(calls, p, at::kBFloat16);
+    wide[blocks - 1] = sent_elements(calls, p, at::kFloat);
+  }
+  const int64_t pair = n * n * c;
+  EXPECT_EQ(narrow[1] - narrow[0],
+            (p - 1) * (4 * heads * n * n + c / heads * s * n) + 6 * (p - 1) * pair / p);
+  EXPECT_EQ(wide[1] - wide[0], (p - 1) * 2 * s * n * 2 * c / p + 2 * (p - 1) * pair / p);
 }
 
 /// `hanji explain axial` sums up the same, for sizes that ranks do not divide too.

@@ -71,16 +71,20 @@ evoformer::Masks masks_of(const at::Tensor& inputs, bool has_msa, at::ScalarType
 void check_evoformer(const EvoformerOptions& o) {
   const bool positive = o.blocks > 0 && o.width > 0 && o.heads > 0;
   const bool fits = positive && o.width % o.heads == 0 && o.classes > 1;
-  if (fits && o.dropout >= 0 && o.dropout < 1 && o.dtype != base::Precision::kBFloat16) return;
+  if (fits && o.dropout >= 0 && o.dropout < 1) return;
   throw Error(base::invalid_argument(
-      fmt::format("evoformer: {} blocks, width {}, heads {}, {} classes, "
-                  "dropout {}{}: sizes are at least 1, "
-                  "classes at least 2, width is a multiple of heads, dropout "
-                  "lies in [0, 1), and it computes "
-                  "in "
-                  "float32 or float64",
-                  o.blocks, o.width, o.heads, o.classes, o.dropout,
-                  o.dtype == base::Precision::kBFloat16 ? ", bf16" : "")));
+      fmt::format("evoformer: {} blocks, width {}, heads {}, {} classes, dropout {}: sizes are at "
+                  "least 1, classes at least 2, width is a multiple of heads, and dropout lies in "
+                  "[0, 1)",
+                  o.blocks, o.width, o.heads, o.classes, o.dropout)));
+}
+
+at::ScalarType parameter_type(base::Precision dtype) {
+  return dtype == base::Precision::kFloat64 ? at::kDouble : at::kFloat;
+}
+
+at::ScalarType compute_type(base::Precision dtype) {
+  return dtype == base::Precision::kBFloat16 ? at::kBFloat16 : parameter_type(dtype);
 }
 
 /// The share of true contacts among as many pairs as there are contacts, the likeliest ones.
@@ -107,9 +111,9 @@ struct EvoformerImpl::Parts {
 EvoformerImpl::EvoformerImpl(const EvoformerOptions& options)
     : Model("Evoformer"), options_(options), parts_(std::make_unique<Parts>()) {
   check_evoformer(options);
-  const auto dtype = options.dtype == base::Precision::kFloat64 ? at::kDouble : at::kFloat;
-  const evoformer::Builder root(*this, options.seed,
-                                at::TensorOptions(dtype).device(options.device));
+  const evoformer::Builder root(
+      *this, options.seed, at::TensorOptions(parameter_type(options.dtype)).device(options.device),
+      compute_type(options.dtype));
   const auto layer = [&](const evoformer::Builder& builder) {
     parts_->layers.push_back(builder.module());
   };
@@ -153,7 +157,7 @@ std::vector<Part> EvoformerImpl::of_blocks(int64_t index, const Part& whole,
   if (options_.axis.num_blocks() == 1) return {whole};
   std::vector<Part> parts;
   for (auto& one : parallel::axial::parameters_of_blocks(layer_parameters(index), options_.axis)) {
-    parts.push_back(make(evoformer::Builder(std::move(one))));
+    parts.push_back(make(evoformer::Builder(std::move(one), compute_type(options_.dtype))));
   }
   return parts;
 }

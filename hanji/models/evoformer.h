@@ -27,6 +27,7 @@ struct EvoformerOptions {
   bool has_attention = true;  ///< Triangle attention. Without it and sequences: a Pairmixer.
   double dropout = 0.0;       ///< Of pair updates; row attention drops 0.6 of it. AlphaFold: 0.25.
   uint64_t seed = 1;          ///< Of the initial values.
+  /// kBFloat16: of what blocks compute and exchange; parameters, the flow, embedding and head are float32.
   base::Precision dtype = base::Precision::kFloat32;
   c10::Device device = c10::kCPU;
   /// Cuts sequences and pairs by rows, as parallel/axial says; parts may be uneven. Parameters are whole.
@@ -59,7 +60,7 @@ class EvoformerImpl : public layers::Model {
   static constexpr int64_t kPairStates = 16;
 
   /// Errors  throws kInvalidArgument for sizes below 1, fewer than 2 classes, width not a multiple of
-  ///         heads, dropout outside [0, 1), bf16.
+  ///         heads, dropout outside [0, 1).
   explicit EvoformerImpl(const EvoformerOptions& options);
   ~EvoformerImpl() override;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -86,36 +87,39 @@ TriangleAttention triangle_attention_of(const Builder& builder, const Widths& wi
           attention_of(builder.child("mha"), widths, 1)};
 }
 
+/// Undefined tensors stay so.
+at::Tensor cast(const at::Tensor& x, at::ScalarType type) {
+  return !x.defined() || x.scalar_type() == type ? x : x.to(type);
+}
+
 struct Budget {
   int64_t bytes = 0;      ///< 0: any.
   int64_t row_bytes = 1;  ///< Of what one row holds beside inputs and output.
 };
 
-template <class Function, size_t... I>
-at::Tensor call_chunked(const Function& function, const std::array<at::Tensor, sizeof...(I)>& rows,
-                        int64_t most, const at::Tensor& shared,
-                        std::index_sequence<I...> /*places*/) {
-  const std::array<std::vector<at::Tensor>, sizeof...(I)> chunks = {rows[I].split(most, 1)...};
+/// function(rows..., shared...), of which each row along dimension 1 depends on the same row of `rows` alone: in one
+/// call, or where the budget does not suffice in several that keep only their inputs. What has a gradient is among
+/// these, so that a chunk's backward ends with it.
+template <size_t kNumRows, size_t kNumShared, class Function>
+at::Tensor by_chunks(const Function& function, Budget budget,
+                     const std::array<at::Tensor, kNumRows>& rows,
+                     const std::array<at::Tensor, kNumShared>& shared) {
+  const int64_t most = std::max<int64_t>(1, budget.bytes / std::max<int64_t>(1, budget.row_bytes));
+  if (budget.bytes == 0 || most >= rows[0].size(1)) {
+    return std::apply(function, std::tuple_cat(rows, shared));
+  }
+  std::array<std::vector<at::Tensor>, kNumRows> chunks;
+  for (size_t i = 0; i < kNumRows; ++i) chunks[i] = rows[i].split(most, 1);
+  const auto call = [&](const auto&... tensors) {
+    return parallel::checkpointed(function, tensors...);
+  };
   std::vector<at::Tensor> results;
   for (size_t chunk = 0; chunk < chunks[0].size(); ++chunk) {
-    results.push_back(parallel::checkpointed(function, chunks[I][chunk]..., shared));
+    std::array<at::Tensor, kNumRows> some;
+    for (size_t i = 0; i < kNumRows; ++i) some[i] = chunks[i][chunk];
+    results.push_back(std::apply(call, std::tuple_cat(some, shared)));
   }
   return at::cat(results, 1);
-}
-
-/// function(rows..., shared), of which each row along dimension 1 depends on the same row of `rows` alone:
-/// in one call, or where the budget does not suffice in several that keep only their inputs.
-template <size_t kNumRows, class Function>
-at::Tensor by_chunks(const Function& function, Budget budget,
-                     const std::array<at::Tensor, kNumRows>& rows, const at::Tensor& shared) {
-  const auto places = std::make_index_sequence<kNumRows>();
-  const int64_t all = rows[0].size(1);
-  const int64_t most = std::max<int64_t>(1, budget.bytes / std::max<int64_t>(1, budget.row_bytes));
-  if (budget.bytes > 0 && most < all) return call_chunked(function, rows, most, shared, places);
-  return [&]<size_t... I>(std::index_sequence<I...> /*places*/) {
-    return function(rows[I]..., shared);
-  }
-  (places);
 }
 
 /// Added to what it was computed from, with one mask for all rows, so that ranks need no part of it.
@@ -125,17 +129,19 @@ Typed<Rows> add_dropped(const Typed<Rows>& x, const Typed<Rows>& update, Place p
   const at::Tensor& y = update.value();
   compute::DropoutKey key = dropout.key;
   key.layer = key.layer * kNumPlaces + place;
-  const at::Tensor mask =
-      compute::dropout_mask({y.size(0), 1, y.size(2), y.size(3)}, probability, key, y.options());
+  const at::Tensor mask = compute::dropout_mask({y.size(0), 1, y.size(2), y.size(3)}, probability,
+                                                key, x.value().options());
   return Typed<Rows>(x.value() + y * mask);
 }
 
 }  // namespace
 
-at::Tensor Linear::operator()(const at::Tensor& x) const { return at::linear(x, weight, bias); }
+at::Tensor Linear::operator()(const at::Tensor& x) const {
+  return at::linear(x, cast(weight, x.scalar_type()), cast(bias, x.scalar_type()));
+}
 
 at::Tensor Norm::operator()(const at::Tensor& x) const {
-  return at::layer_norm(x, {x.size(-1)}, weight, bias, kEpsilon);
+  return cast(at::layer_norm(x, {x.size(-1)}, weight, bias, kEpsilon), type);
 }
 
 Builder Builder::child(const std::string& name) const {
@@ -167,11 +173,11 @@ Linear Builder::linear(const std::string& name, int64_t outputs, int64_t inputs,
 Norm Builder::norm(const std::string& name, int64_t width) const {
   if (given_) {
     at::Tensor weight = given_->take();
-    return {std::move(weight), given_->take()};
+    return {std::move(weight), given_->take(), compute_};
   }
   const Builder own = child(name);
   return {own.module_->register_parameter("weight", at::ones({width}, options_)),
-          own.module_->register_parameter("bias", at::zeros({width}, options_))};
+          own.module_->register_parameter("bias", at::zeros({width}, options_)), compute_};
 }
 
 Typed<Rows> GatedAttention::operator()(const Typed<Rows>& x, const Typed<Full>& bias,
@@ -203,7 +209,7 @@ at::Tensor GatedAttention::attend(const at::Tensor& x, const at::Tensor& bias,
   const at::Tensor hidden = ((mask - 1) * kMasked).view({batch, rows, 1, 1, length});
   const int64_t row_bytes = 2 * batch * heads * length * length * x.element_size();
   const at::Tensor values =
-      by_chunks<4>(attended, {chunk_bytes, row_bytes}, {queries, keys, all, hidden}, bias);
+      by_chunks<4, 1>(attended, {chunk_bytes, row_bytes}, {queries, keys, all, hidden}, {bias});
   const at::Tensor joined = values.transpose(2, 3).reshape({batch, rows, length, inner});
   return out(at::sigmoid(gate(x)) * joined);
 }
@@ -215,17 +221,18 @@ at::Tensor Transition::operator()(const at::Tensor& x, const at::Tensor& mask) c
 at::Tensor OuterProductMean::operator()(const at::Tensor& left, const Typed<Full>& right,
                                         const at::Tensor& mask, layout::Range rows) const {
   const int64_t batch = left.size(0), width = a.weight.size(0), length = mask.size(2);
-  // Called again in backward, when this part may be gone.
-  const auto products = [project = out, batch, width, length](const at::Tensor& some,
-                                                              const at::Tensor& columns) {
+  const auto products = [batch, width, length](const at::Tensor& some, const at::Tensor& columns,
+                                               const at::Tensor& weight, const at::Tensor& bias) {
+    const Linear project{weight, bias};
     return project(at::matmul(some.flatten(1, 2), columns)
                        .view({batch, some.size(1), width, length, width})
                        .permute({0, 1, 3, 2, 4})
                        .reshape({batch, some.size(1), length, width * width}));
   };
   const int64_t row_bytes = 2 * batch * length * width * width * left.element_size();
-  const at::Tensor product = by_chunks<1>(products, {chunk_bytes, row_bytes},
-                                          {left.permute({0, 2, 3, 1})}, right.value().flatten(2));
+  const at::Tensor product =
+      by_chunks<1, 3>(products, {chunk_bytes, row_bytes}, {left.permute({0, 2, 3, 1})},
+                      {right.value().flatten(2), out.weight, out.bias});
   const at::Tensor own_mask = mask.narrow(2, rows.begin, rows.size());
   const at::Tensor sequences = at::matmul(own_mask.transpose(1, 2), mask) + kNormEpsilon;
   return product / sequences.unsqueeze(-1);
@@ -258,6 +265,10 @@ Block::Block(const Builder& builder, const Widths& widths) {
 
 namespace {
 
+Masks masks_in(const Masks& masks, at::ScalarType type) {
+  return {cast(masks.msa, type), cast(masks.pair, type)};
+}
+
 /// One pass through a block. Each block of rows is computed alone; between two operations tensors have all
 /// rows of this rank.
 class BlockPass {
@@ -265,6 +276,7 @@ class BlockPass {
   BlockPass(const std::vector<Block>& blocks, const BlockInputs& inputs)
       : blocks_(blocks),
         in_(inputs),
+        masks_(masks_in(inputs.masks, blocks[0].outgoing.norm_in.type)),
         axis_(inputs.places.axis),
         residues_(own_blocks(axis_, inputs.places.residues)) {}
 
@@ -310,7 +322,7 @@ class BlockPass {
             &Block::row, m, sequences,
             [&](const RowAttention& row, const auto& x, size_t i) {
               const Typed<Rows> normed(row.norm_m(x.value()));
-              return row.attention(normed, biases[i], rows_of(in_.masks.msa, sequences, i)).value();
+              return row.attention(normed, biases[i], rows_of(masks_.msa, sequences, i)).value();
             }),
         kRow, kMsaShare * in_.dropout.probability, in_.dropout);
     return transposed(
@@ -319,7 +331,7 @@ class BlockPass {
 
   /// Algorithms 8 and 9 of residues.
   Typed<Rows> update_columns(const Typed<Rows>& residues) const {
-    const at::Tensor msa = in_.masks.msa.transpose(1, 2);
+    const at::Tensor msa = masks_.msa.transpose(1, 2);
     const Typed<Rows> attended =
         residues + by_block(&Block::column, residues, residues_,
                             [&](const ColumnAttention& column, const auto& x, size_t i) {
@@ -333,19 +345,18 @@ class BlockPass {
   }
 
   Typed<Rows> outer_product(const Typed<Columns>& m) const {
-    const at::Tensor& mask = in_.masks.msa;
     std::vector<at::Tensor> rows = split(m, residues_), left = rows, right = rows;
     for (size_t i = 0; i < rows.size(); ++i) {
       const OuterProductMean& outer = blocks_[i].outer;
       const layout::Range range = residues_.ranges[i];
       const at::Tensor x = outer.norm(rows[i]);
-      const at::Tensor there = mask.narrow(2, range.begin, range.size()).unsqueeze(-1);
+      const at::Tensor there = masks_.msa.narrow(2, range.begin, range.size()).unsqueeze(-1);
       right[i] = outer.b(x) * there;
       left[i] = outer.a(x) * there;
     }
     const auto all = gather_for_blocks(join<2>(right, residues_), axis_, in_.places.residues);
     for (size_t i = 0; i < rows.size(); ++i) {
-      rows[i] = blocks_[i].outer(left[i], all[i], mask, residues_.ranges[i]);
+      rows[i] = blocks_[i].outer(left[i], all[i], in_.masks.msa, residues_.ranges[i]);
     }
     return join<1>(std::move(rows), residues_);
   }
@@ -355,7 +366,7 @@ class BlockPass {
     for (size_t i = 0; i < x.size(); ++i) {
       const TriangleMultiplication& one = blocks_[i].*part;
       x[i] = one.norm_in(x[i]);
-      const at::Tensor there = rows_of(in_.masks.pair, residues_, i).unsqueeze(-1);
+      const at::Tensor there = rows_of(masks_.pair, residues_, i).unsqueeze(-1);
       const auto edges = [&](const Linear& project, const Linear& gated) {
         return there * at::sigmoid(gated(x[i])) * project(x[i]);
       };
@@ -388,7 +399,7 @@ class BlockPass {
   }
 
   Typed<Rows> update_pairs(Typed<Rows> z) const {
-    const at::Tensor& pairs = in_.masks.pair;
+    const at::Tensor& pairs = masks_.pair;
     const Extents& residues = in_.places.residues;
     const auto add = [&](const Typed<Rows>& x, const Typed<Rows>& update, Place place) {
       return add_dropped(x, update, place, in_.dropout.probability, in_.dropout);
@@ -409,6 +420,7 @@ class BlockPass {
 
   const std::vector<Block>& blocks_;
   const BlockInputs& in_;
+  const Masks masks_;  ///< That multiply what is computed.
   const Axis& axis_;
   RowBlocks residues_;
 };

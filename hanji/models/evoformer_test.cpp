@@ -446,8 +446,7 @@ TEST(Evoformer, PrecisionIsThatOfTheLikeliestPairs) {
 TEST(Evoformer, RefusesSizesThatDoNotFit) {
   for (const auto& spoil : std::vector<void (*)(EvoformerOptions&)>{
            [](auto& o) { o.blocks = 0; }, [](auto& o) { o.heads = 4; },
-           [](auto& o) { o.classes = 1; }, [](auto& o) { o.dropout = 1; },
-           [](auto& o) { o.dtype = base::Precision::kBFloat16; }}) {
+           [](auto& o) { o.classes = 1; }, [](auto& o) { o.dropout = 1; }}) {
     EvoformerOptions options = small_evoformer();
     spoil(options);
     EXPECT_THROW(make_evoformer(options), Error);

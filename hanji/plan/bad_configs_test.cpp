@@ -269,7 +269,7 @@ BadConfigs blocks() {
       {"pairs cut among ranks without blocks, in a ring, for stable bits and a server",
        "[model]\npreset = \"evoformer-tiny\"\n[data]\nsequences = 4\n[train]\nbits = "
        "\"stable\"\n[parallel]\ndata = \"server\"\ntriangle = \"ring\"\n[mesh]\naxial = 5\n",
-       {{"model.chunk_bytes=4096", "--set"}},
+       {},
        {"run.toml:6:1: mesh.axial = 5 with train.bits = stable computes rows in 5 blocks or more, "
         "but train.cuts.tokens is 1; set train.cuts.tokens = 5 or more, or train.bits = \"run\"",
         "run.toml:8:1: mesh.axial = 5 adds up terms of all ranks, but parallel.data = server "
@@ -278,11 +278,7 @@ BadConfigs blocks() {
         "one rank does, but parallel.triangle = ring sums over the rows of each rank by itself; "
         "set parallel.triangle = \"channels\", or train.bits = \"run\"",
         "run.toml:11:1: mesh.axial is 5, but a rank has whole sequences and data.sequences is 4; "
-        "set mesh.axial = 4 or less",
-        "--set: model.chunk_bytes: mesh.axial = 5 with train.bits = stable sums gradients in one "
-        "order on all ranks, "
-        "which chunks do not keep: each rank has a number of its own; set compute.recompute = true "
-        "instead, or train.bits = \"run\""}},
+        "set mesh.axial = 4 or less"}},
       {"blocks of rows that some lack",
        "[model]\npreset = \"evoformer-tiny\"\n[data]\nsequences = 4\n[train]\nbits = "
        "\"stable\"\n[train.cuts]\ntokens = 5\n",

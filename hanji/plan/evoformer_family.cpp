@@ -26,7 +26,8 @@ constexpr std::array<std::string_view, 2> kPairformerPresets = {"pairformer", "p
 constexpr std::array<std::string_view, 6> kEvoformerKeys = {"model.layers", "model.heads",
                                                             "model.width",  "model.dropout",
                                                             "model.init",   "model.chunk_bytes"};
-constexpr std::array kEvoformerPrecisions = {Precision::kFloat32, Precision::kFloat64};
+constexpr std::array kEvoformerPrecisions = {Precision::kFloat32, Precision::kBFloat16,
+                                             Precision::kFloat64};
 
 /// From zeros in all output layers, small rates of a warm-up lead into a plateau where no contact is told
 /// from another: a small stack begins with the whole rate.

@@ -51,7 +51,7 @@ std::optional<std::vector<cost::TriangleCost>> compare_triangles(const Plan& pla
                                  .width = model.width * plan.micro_batch,
                                  .heads = model.heads,
                                  .ranks = degree};
-  return cost::compare_triangles(block, parameter_bytes(plan.kernels.precision),
+  return cost::compare_triangles(block, activation_bytes_of(plan.kernels.precision),
                                  cost::seconds_on_host(plan.rates, degree));
 }
 

@@ -165,12 +165,6 @@ void check_axial(const Config& c, Found& found) {
                        name_of(triangle)),
            "set parallel.triangle = \"channels\", or train.bits = \"run\"");
   }
-  if (c.train.bits == Bits::kStable && c.model.chunk_bytes > 0) {
-    refuse("model.chunk_bytes",
-           "with train.bits = stable sums gradients in one order on all ranks, which chunks do not "
-           "keep: each rank has a number of its own",
-           "set compute.recompute = true instead, or train.bits = \"run\"");
-  }
   if (c.parallel.data == Sharding::kServer) {
     refuse("parallel.data", "adds up terms of all ranks, but parallel.data = server serves workers",
            "set parallel.data = \"ddp\", \"zero1\", \"zero2\", \"zero3\" or \"hsdp\"");

@@ -43,23 +43,28 @@ enum class Initial : uint8_t { kLecun, kHe, kGlorot, kNormal, kGate, kZero };
 
 struct Linear {
   at::Tensor weight, bias;  ///< [outputs, inputs]; bias may be undefined.
+  /// In the dtype of x, into which the weight is cast.
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
 struct Norm {
   at::Tensor weight, bias;
+  at::ScalarType type = at::kFloat;  ///< Of what it gives, which layers compute with.
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
 /// A module under construction: registers parameters and fills them by (seed, full name, element).
 class Builder {
  public:
-  /// Of the root, which outlives this.
-  Builder(torch::nn::Module& root, uint64_t seed, at::TensorOptions options)
-      : module_(std::shared_ptr<torch::nn::Module>(), &root), seed_(seed), options_(options) {}
+  /// Of the root, which outlives this; `compute`: the dtype of Norm::type.
+  Builder(torch::nn::Module& root, uint64_t seed, at::TensorOptions options, at::ScalarType compute)
+      : module_(std::shared_ptr<torch::nn::Module>(), &root),
+        seed_(seed),
+        options_(options),
+        compute_(compute) {}
   /// Registers nothing, and takes these tensors, in the order in which a part registers its parameters.
-  explicit Builder(std::vector<at::Tensor> parameters)
-      : given_(std::make_shared<Given>(Given{std::move(parameters)})) {}
+  Builder(std::vector<at::Tensor> parameters, at::ScalarType compute)
+      : compute_(compute), given_(std::make_shared<Given>(Given{std::move(parameters)})) {}
 
   Builder child(const std::string& name) const;
   Linear linear(const std::string& name, int64_t outputs, int64_t inputs,
@@ -77,11 +82,12 @@ class Builder {
   std::shared_ptr<torch::nn::Module> module_ = {};
   uint64_t seed_ = 0;
   at::TensorOptions options_ = {};
+  at::ScalarType compute_ = at::kFloat;
   std::string path_ = {};
   std::shared_ptr<Given> given_ = {};  ///< Null: it registers.
 };
 
-/// 1 where an element is there, else 0, in the dtype of activations. Whole on every rank.
+/// 1 where an element is there, else 0. Whole on every rank.
 struct Masks {
   at::Tensor msa;   ///< [B, S, N]; undefined without sequences.
   at::Tensor pair;  ///< [B, N, N]
@@ -135,6 +141,7 @@ struct OuterProductMean {
   int64_t chunk_bytes = 0;
   Norm norm;
   Linear a, b, out;
+  /// `mask` in a dtype that counts sequences exactly, which is the result's too.
   at::Tensor operator()(const at::Tensor& left, const Typed<Full>& right, const at::Tensor& mask,
                         layout::Range rows) const;
 };
@@ -174,7 +181,8 @@ struct BlockInputs {
   const Places& places;
 };
 
-/// Algorithms 7 to 15 in order, each added to what it reads.
+/// Algorithms 7 to 15 in order, each added to what it reads. Sums are those of the flow's dtype; what is added is
+/// computed in that of the norms, and travels in it; the flow itself travels as it is.
 ///
 /// Shape   `flow` has m [B, S, N, 2C] where there are sequences, then z [B, N, N, C]: this rank's rows of
 ///         both. `blocks`: the same parameters, once for each block of rows of this rank.
