@@ -1,12 +1,15 @@
 """`model.preset = evoformer-tiny` and its kin: models of pairs through the same command, files and strategies."""
 import json
+import os
+import subprocess
 import unittest
 
-from command import CONSTANT, MEGABYTE, STABLE, CommandTest, by
+from command import CONSTANT, HANJI, MEGABYTE, STABLE, CommandTest, by
 
 SMALL = ["--seed", 5, "--set", "model.preset=evoformer-tiny", "--set", "model.dropout=0.25",
          "--set", "data.residues=8", "--set", "data.sequences=6", "--set", "data.systems=400",
          "--set", "train.global_batch=8", "--set", "train.evaluate_batches=2"]
+BF16 = ["--set", "compute.dtype=bf16", "--set", "compute.slow_dtype=true"]
 SAME = ("state_sha256", "params_sha256", "train_loss", "validation_loss", "validation_precision")
 
 
@@ -18,6 +21,13 @@ class Pairs(CommandTest):
     def expect_same(self, found, expected, which):
         for name in SAME:
             self.assertEqual(found[name], expected[name], f"{which}: {name}")
+
+    def expect_plan(self, found, which):
+        told = found["prediction"]
+        for line in ("wire_bytes_per_step", "collectives_per_step"):
+            self.assertEqual(told[line]["measured"], told[line]["predicted"], f"{which}: {line}")
+        kept = told["memory.activations"]
+        self.assertLess(abs(kept["measured"] - kept["predicted"]), 0.03 * kept["predicted"], which)
 
     def test_it_learns_paths_better_than_by_the_edge_alone(self):
         done = self.hanji("train", "--ranks", 2, "--steps", 120, "--out", self.folder / "run",
@@ -78,11 +88,7 @@ class Pairs(CommandTest):
             found = self.small(name, *mesh, *steps, "--set", f"model.chunk_bytes={8192 * (name == 'both')}")
             self.assertLess(abs(found["validation_loss"] - one["validation_loss"]), 1e-6, name)
             self.assertEqual(found["validation_precision"], one["validation_precision"], name)
-            told = found["prediction"]
-            for line in ("wire_bytes_per_step", "collectives_per_step"):
-                self.assertEqual(told[line]["measured"], told[line]["predicted"], f"{name}: {line}")
-            kept = told["memory.activations"]
-            self.assertLess(abs(kept["measured"] - kept["predicted"]), 0.03 * kept["predicted"], name)
+            self.expect_plan(found, name)
             self.assertIn("<svg", (self.folder / name / "pairs.svg").read_text())
         self.hanji("train", "--resume", "--out", self.folder / "axial", "--ranks", 2, "--mesh",
                    "axial=2", "--steps", 4)
@@ -92,11 +98,53 @@ class Pairs(CommandTest):
 
     def test_stable_bits_are_those_of_any_ranks_that_cut_pairs(self):
         blocks = [*STABLE, "--set", "train.cuts.tokens=3", "--steps", 2]
-        expected = self.small("one", *blocks, "--ranks", 1)
-        for name, mesh in {"axial": ["--ranks", 3, "--mesh", "axial=3"],
-                           "both": ["--ranks", 4, "--mesh", "axial=2", "--set", "parallel.data=zero1"]}.items():
-            self.expect_same(self.small(name, *blocks, *mesh), expected, name)
+        for job, more in {"float32": [], "bf16": BF16, "chunks": ["--set", "model.chunk_bytes=1000"]}.items():
+            expected = self.small(f"one-{job}", *blocks, *more, "--ranks", 1)
+            for name, mesh in {"axial": ["--ranks", 3, "--mesh", "axial=3"],
+                               "both": ["--ranks", 4, "--mesh", "axial=2", "--set", "parallel.data=zero1"]}.items():
+                self.expect_same(self.small(f"{name}-{job}", *blocks, *more, *mesh), expected, f"{name}, {job}")
         self.hanji("verify", "--mesh", "dp=2,axial=2", "--out", self.folder / "v", *SMALL, *blocks)
+
+    def test_one_step_moves_what_the_plan_says_as_well(self):
+        for name, mesh in {"axial": ["--mesh", "axial=2"], "both": ["--mesh", "dp=2,axial=2"]}.items():
+            self.expect_plan(self.small(name, *mesh, "--steps", 1), name)
+
+    def test_in_bf16_ranks_send_less_and_learn_the_same(self):
+        sent, loss = {}, {}
+        for name, more in {"float32": [], "bf16": BF16}.items():
+            found = self.small(name, "--mesh", "axial=2", "--steps", 12, *more)
+            self.expect_plan(found, name)
+            sent[name] = found["prediction"]["wire_bytes_per_step"]["measured"]
+            loss[name] = found["validation_loss"]
+        # Most of it are the gradients of a small model's parameters, in float32.
+        self.assertLess(sent["bf16"], 0.95 * sent["float32"])
+        self.assertLess(abs(loss["bf16"] / loss["float32"] - 1), 0.02, loss)
+
+    def test_3000_residues_are_planned_or_refused_without_their_memory(self):
+        large = ["--ranks", 1, "--set", "data.residues=3000"]
+        refused, used = self.measured("plan", *large, "--set", "model.preset=evoformer-tiny")
+        self.assertEqual(refused.returncode, 4, refused.stderr)
+        self.assertIn("each of 1 ranks needs", refused.stderr)
+        self.assertLess(used, 1e9)
+        # Two channels, of which a pair tensor has 72 MB; a machine of less memory than all of them refuses too.
+        small = ["--set", "model.preset=pairmixer", "--set", "model.layers=1", "--set", "model.width=2",
+                 "--set", "model.heads=1"]
+        done, used = self.measured("plan", *large, *small)
+        self.assertLess(used, 1e9)
+        if done.returncode == 0:
+            self.assertRegex(" ".join(done.stdout.split()), r"scaled by floating operations and bytes from those of \d+")
+        else:
+            self.assertIn("each of 1 ranks needs", done.stderr)
+
+    def measured(self, *arguments):
+        """A run of the command, and the most bytes that it had in memory at once."""
+        with open(self.folder / "out", "w+") as out, open(self.folder / "err", "w+") as err:
+            process = subprocess.Popen([HANJI, *map(str, arguments)], cwd=self.folder, text=True, stdout=out, stderr=err,
+                                       env=self.environment())
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            texts = [(file.seek(0), file.read())[1] for file in (out, err)]
+        return subprocess.CompletedProcess(arguments, process.returncode, *texts), 1024 * usage.ru_maxrss
 
     def test_chunks_keep_less_as_the_plan_says(self):
         kept = {}

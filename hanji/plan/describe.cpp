@@ -187,6 +187,21 @@ std::string describe_batch(const Plan& plan) {
                      listed(sizes, " "), plan.micro_batch, train.steps);
 }
 
+/// "120 operations of 2 samples timed one by one, 12 ms together".
+std::string describe_times(const Plan& plan) {
+  const OperationTimes& times = plan.times;
+  const std::string together =
+      base::format_seconds(times.seconds_of(static_cast<double>(times.samples)));
+  if (times.residues == 0) {
+    return fmt::format("{} operations of {} samples timed one by one, {} together",
+                       times.operations.size(), times.samples, together);
+  }
+  return fmt::format(
+      "{} operations of {} samples, scaled by floating operations and bytes from those of {} "
+      "residues that were timed one by one: {} together",
+      times.operations.size(), times.samples, times.residues, together);
+}
+
 std::string describe_kernels(const Plan& plan) {
   const KernelChoice& k = plan.kernels;
   if (plan.config.compute.device == Device::kCuda) {
@@ -200,12 +215,7 @@ std::string describe_kernels(const Plan& plan) {
     text += fmt::format(" {}", flops(k.attention_flops_per_second));
   }
   if (k.simd) text += fmt::format(", own kernels {}", base::name_of(*k.simd));
-  if (plan.times.samples > 0) {
-    text += fmt::format(
-        "; {} operations of {} samples timed one by one, {} together", plan.times.operations.size(),
-        plan.times.samples,
-        base::format_seconds(plan.times.seconds_of(static_cast<double>(plan.times.samples))));
-  }
+  if (plan.times.samples > 0) text += "; " + describe_times(plan);
   return text;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "hanji/plan/internal/facts_json.h"
@@ -16,6 +17,7 @@ constexpr int64_t kMaxSamples = int64_t{1} << 60;
 constexpr double kMaxTime = 1e12;
 constexpr double kMaxCalls = 1e12;
 constexpr double kMinRounds = 3;
+constexpr double kMinEstimate = 1e-9;
 
 double part_of_step(const Operation& one) { return one.count * one.estimate; }
 
@@ -34,6 +36,27 @@ const Operation* nearest(const std::vector<Operation>& all, const std::vector<Ca
   return found;
 }
 
+std::string_view operator_of(const Operation& one) {
+  return std::string_view(one.name).substr(0, one.name.find(' '));
+}
+
+using Places = std::vector<size_t>;
+
+/// Where the operations of each operator are, in their order.
+std::map<std::string_view, Places> places_by_operator(const std::vector<Operation>& operations) {
+  std::map<std::string_view, Places> places;
+  for (size_t i = 0; i < operations.size(); ++i) {
+    places[operator_of(operations[i])].push_back(i);
+  }
+  return places;
+}
+
+size_t nearest_of(const Places& places, const std::vector<Operation>& all, double estimate) {
+  return *std::ranges::min_element(places, {}, [&](size_t i) {
+    return std::abs(std::log(std::max(all[i].estimate, kMinEstimate) / estimate));
+  });
+}
+
 }  // namespace
 
 double OperationTimes::seconds_of(double wanted) const {
@@ -44,7 +67,7 @@ double OperationTimes::seconds_of(double wanted) const {
 
 std::vector<TimedOperation> time_operations(std::vector<Operation> operations,
                                             double budget_seconds, const TimeInTurn& time) {
-  for (Operation& one : operations) one.estimate = std::max(one.estimate, 1e-9);
+  for (Operation& one : operations) one.estimate = std::max(one.estimate, kMinEstimate);
   std::ranges::stable_sort(operations, std::greater(), part_of_step);
   std::vector<Operation> chosen;
   std::vector<size_t> places;
@@ -74,12 +97,38 @@ std::vector<TimedOperation> time_operations(std::vector<Operation> operations,
   return timed;
 }
 
+std::vector<TimedOperation> scale_times(const std::vector<Operation>& operations,
+                                        const std::vector<Operation>& small,
+                                        const std::vector<TimedOperation>& timed) {
+  std::map<std::string_view, const TimedOperation*> seconds;
+  for (const TimedOperation& one : timed) seconds[one.name] = &one;
+  const auto here = places_by_operator(operations), there = places_by_operator(small);
+  Places all(small.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  std::vector<TimedOperation> scaled(operations.size());
+  for (const auto& [name, places] : here) {
+    const auto found = there.find(name);
+    const Places& like = found == there.end() ? all : found->second;
+    const bool are_pairs = found != there.end() && like.size() == places.size();
+    for (size_t i = 0; i < places.size(); ++i) {
+      const Operation& wanted = operations[places[i]];
+      const double estimate = std::max(wanted.estimate, kMinEstimate);
+      const Operation& by = small[are_pairs ? like[i] : nearest_of(like, small, estimate)];
+      const TimedOperation& known = *seconds.at(by.name);
+      const double scale = estimate / std::max(by.estimate, kMinEstimate);
+      scaled[places[i]] = {wanted.name, wanted.count, scale * known.seconds, scale * known.forward};
+    }
+  }
+  return scaled;
+}
+
 Json to_value(const OperationTimes& times) {
   Json json = {{"samples", times.samples},
                {"update_seconds", times.update_seconds},
                {"sample_seconds", times.sample_seconds},
                {"sample_deviation", times.sample_deviation},
                {"operations", Json::array()}};
+  if (times.residues > 0) json["residues"] = times.residues;
   for (const TimedOperation& one : times.operations) {
     json["operations"].push_back(
         {{"name", one.name}, {"count", one.count}, {"seconds", one.seconds}});
@@ -90,6 +139,7 @@ Json to_value(const OperationTimes& times) {
 
 OperationTimes read_operation_times(JsonFields& fields) {
   return {.samples = fields.integer("samples", 1, kMaxSamples),
+          .residues = fields.has("residues") ? fields.integer("residues", 1, kMaxSamples) : 0,
           .operations =
               read_list(fields, "operations", kMaxOperations,
                         [](JsonFields& one) {

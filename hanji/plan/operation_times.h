@@ -22,7 +22,9 @@ struct TimedOperation {
 /// What the operations of a job cost on one rank while all ranks of its host are busy, each timed by
 /// itself. samples = 0: nothing was timed, and steps are priced by rates.
 struct OperationTimes {
-  int64_t samples = 0;                          ///< Of the micro-batch that was timed.
+  int64_t samples = 0;  ///< Of the micro-batch that was timed.
+  /// Of the samples that were timed in place of larger ones, to which seconds were scaled; 0: of the job's own.
+  int64_t residues = 0;
   std::vector<TimedOperation> operations = {};  ///< Of its forward and backward.
   double update_seconds = 0;    ///< The norm of all gradients and the update of all parameters.
   double sample_seconds = 0;    ///< Reading one sample.
@@ -84,5 +86,12 @@ using TimeInTurn =
 ///         (else of any), in proportion to the estimates; by its estimate where nothing was timed.
 std::vector<TimedOperation> time_operations(std::vector<Operation> operations,
                                             double budget_seconds, const TimeInTurn& time);
+
+/// Prices the operations of a job by those of a smaller one, of which `timed` are the seconds: in proportion to the
+/// estimates, the i-th of an operator (the first word of a name) by the i-th of the smaller job where both have as
+/// many, else by its nearest; by the nearest of all where it has none. Never by none: `small` is not empty.
+std::vector<TimedOperation> scale_times(const std::vector<Operation>& operations,
+                                        const std::vector<Operation>& small,
+                                        const std::vector<TimedOperation>& timed);
 
 }  // namespace hanji::plan

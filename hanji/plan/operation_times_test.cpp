@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "hanji/plan/test_plan.h"
 
 namespace hanji::plan {
@@ -43,6 +45,33 @@ TEST(TimeOperations, TheLargestPartsOfAStepAreTimedInTurn) {
   EXPECT_EQ(timed[0].seconds, 2);
   EXPECT_EQ(timed[0].forward, 0.5);
   EXPECT_EQ(timed[0].count, 10);
+}
+
+Operation recorded(std::string name, double count, double estimate) {
+  return operation(std::move(name), count, estimate, OperationKind::kRecorded);
+}
+
+TEST(ScaleTimes, OperationsArePricedByThoseOfTheirOperatorInTheirOrder) {
+  const std::vector<Operation> small = {recorded("mm [2] [2]", 1, 1), recorded("add [2]", 1, 2),
+                                        recorded("mm [2] [4]", 1, 4)};
+  const auto scaled = scale_times(
+      {recorded("mm [8] [8]", 3, 64), recorded("mm [8] [16]", 1, 256), recorded("add [8]", 2, 8)},
+      small, {{"mm [2] [4]", 1, 5}, {"add [2]", 1, 1, 0.5}, {"mm [2] [2]", 1, 2}});
+  EXPECT_THAT(scaled, ElementsAre(TimedOperation{"mm [8] [8]", 3, 128},
+                                  TimedOperation{"mm [8] [16]", 1, 320},
+                                  TimedOperation{"add [8]", 2, 4, 2}));
+}
+
+TEST(ScaleTimes, WithAnotherNumberOfAnOperatorByTheNearest) {
+  const std::vector<Operation> small = {recorded("mm a", 1, 1), recorded("mm b", 1, 10)};
+  const std::vector<TimedOperation> timed = {{"mm a", 1, 1}, {"mm b", 1, 30}};
+  const auto scaled = scale_times({recorded("mm c", 1, 20), recorded("mm d", 1, 2),
+                                   recorded("mm e", 1, 8), recorded("relu", 1, 1)},
+                                  small, timed);
+  EXPECT_EQ(scaled[0].seconds, 60);
+  EXPECT_EQ(scaled[1].seconds, 2);
+  EXPECT_DOUBLE_EQ(scaled[2].seconds, 24);
+  EXPECT_EQ(scaled[3].seconds, 1) << "no operator of its own: the nearest of all";
 }
 
 TEST(TimeOperations, WhatTheBudgetLeavesOutIsPricedByTheNearestOfItsKind) {
@@ -121,7 +150,7 @@ TEST(OperationTimes, AreWhatAStepIsPricedBy) {
   EXPECT_EQ(plan.config.data.prefetch, 0) << "both compute";
   inputs.config.data.workers = 0;
   EXPECT_THAT(made(inputs).predicted.data_seconds, DoubleNear(16 * 0.0001, 1e-9));
-  EXPECT_THAT(describe(plan), HasSubstr("2 operations"));
+  EXPECT_THAT(describe(plan), HasSubstr("of 4 samples timed one by one, 8.00 ms together"));
   inputs.config.parallel.data = Sharding::kZero1;
   inputs.config.run.ranks = 2;
   const double shared = made(inputs).predicted.compute_seconds - 8.0 / 4 * 0.008;
@@ -136,6 +165,20 @@ TEST(OperationTimes, StayInThePlan) {
   const auto again = plan_from_json(to_json(plan));
   ASSERT_TRUE(again.ok()) << again.status().to_string();
   EXPECT_EQ(again->times, some_times());
+}
+
+TEST(OperationTimes, OfFewerResiduesStayInThePlanWhichSaysSo) {
+  PlanInputs inputs = two_cores();
+  inputs.times = some_times();
+  inputs.times.residues = 12;
+  const Plan plan = made(inputs);
+  std::string said = describe(plan);
+  std::ranges::replace(said, '\n', ' ');
+  EXPECT_THAT(said, testing::ContainsRegex("2 +operations +of +4 +samples, +scaled"));
+  EXPECT_THAT(said, testing::ContainsRegex("from +those +of +12 +residues"));
+  const auto again = plan_from_json(to_json(plan));
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ(again->times, inputs.times);
 }
 
 TEST(OperationTimes, SpoiltOnesAreCorrupt) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -101,12 +102,14 @@ class Pass : public lens::Observer {
 
   void before(const lens::Operation& operation) override {
     flops_ = lens::flops(operation);
+    is_cast_ = casts_a_parameter(operation);
     LayerCount& count = counts_[static_cast<size_t>(layer_)];
     if (flops_ > 0) return add_product(operation, count);
     count.elementwise_bytes += static_cast<double>(lens::moved_bytes(operation));
   }
 
   void after(const lens::Operation& operation) override {
+    if (is_cast_) operation.for_each_output([this](const at::Tensor& one) { keep_cast(one); });
     if (flops_ > 0) return;
     counts_[static_cast<size_t>(layer_)].elementwise_bytes +=
         static_cast<double>(lens::moved_bytes(operation));
@@ -170,9 +173,21 @@ class Pass : public lens::Observer {
   }
 
   bool is_parameter(const at::Tensor& tensor) const {
+    if (!tensor.has_storage()) return false;
+    if (casts_.contains(tensor.storage().unsafeGetStorageImpl())) return true;
     return std::ranges::any_of(parameters_, [&](const parallel::NamedParameter& one) {
-      return tensor.has_storage() && one.tensor.is_alias_of(tensor);
+      return one.tensor.is_alias_of(tensor);
     });
+  }
+
+  bool casts_a_parameter(const lens::Operation& operation) const {
+    if (operation.name() != "aten::to" && operation.name() != "aten::_to_copy") return false;
+    return is_parameter(operation.arguments()[0].toTensor());
+  }
+
+  void keep_cast(const at::Tensor& cast) {
+    const c10::Storage& storage = cast.storage();
+    casts_.emplace(storage.unsafeGetStorageImpl(), storage.getWeakStorageImpl());
   }
 
   layers::Model& model_;
@@ -180,8 +195,11 @@ class Pass : public lens::Observer {
   const std::vector<parallel::NamedParameter> parameters_;
   PrivateMemory memory_;
   std::vector<LayerCount> counts_;
+  /// Parameters in the dtype of products. Weak, so that they end as in a step and no other gets their address.
+  std::map<const c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> casts_;
   int64_t layer_ = 0;
   double flops_ = 0;
+  bool is_cast_ = false;
   const compute::DeferGradients* deferring_ = nullptr;
   size_t num_deferred_ = 0;
 };
@@ -354,6 +372,17 @@ void name_parts(const std::vector<plan::ParameterFacts>& parameters,
   }
 }
 
+/// Of the axis that cuts the model, the rank that has most.
+parallel::tensor::Axis counted_axis(const plan::Config& config, CallSink& sink) {
+  const auto degree = static_cast<int>(config.mesh.tp * config.mesh.axial);
+  const auto blocks = static_cast<int>(config.train.cuts.features);
+  const auto rows = static_cast<int>(config.train.cuts.tokens);
+  const int most = config.mesh.axial > 1 ? (rows > 1 ? layout::largest_part(degree, rows) : 0)
+                                         : layout::largest_part(degree, blocks);
+  return parallel::tensor::Axis::silent(most, degree, [&](const auto& call) { sink(call); })
+      .in_blocks(blocks);
+}
+
 }  // namespace
 
 plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload) {
@@ -363,21 +392,14 @@ plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload
   const base::KernelChoice kernels{.precision = config.compute.dtype};
   const auto& [dataset, make] = workload;
   CallSink sink;
-  const auto degree = static_cast<int>(config.mesh.tp * config.mesh.axial);
-  const auto blocks = static_cast<int>(config.train.cuts.features);
-  const auto rows = static_cast<int>(config.train.cuts.tokens);
   const auto context = static_cast<int>(config.mesh.cp);
-  // The ranks that have most.
-  const int most_tokens = rows > 1 ? layout::largest_part(context, rows) : 0;
-  const int most = config.mesh.axial > 1 ? (rows > 1 ? layout::largest_part(degree, rows) : 0)
-                                         : layout::largest_part(degree, blocks);
+  const auto rows = static_cast<int>(config.train.cuts.tokens);
   const models::MakeOptions options{
       .kernels = kernels,
       .classes = dataset.num_ids,
-      .axis = parallel::tensor::Axis::silent(most, degree, [&](const auto& call) { sink(call); })
-                  .in_blocks(blocks),
-      .context = parallel::tensor::Axis::silent(most_tokens, context,
-                                                [&](const auto& call) { sink(call); })};
+      .axis = counted_axis(config, sink),
+      .context = parallel::tensor::Axis::silent(rows > 1 ? layout::largest_part(context, rows) : 0,
+                                                context, [&](const auto& call) { sink(call); })};
   const auto model = make ? make(config, options) : models::make(config, options);
   const auto read = [&](int64_t samples, layers::Batch& batch) {
     data::read_first(*dataset.samples, samples, batch);
@@ -400,41 +422,45 @@ plan::ModelFacts with_blocks(const plan::ModelFacts& few, int64_t blocks) {
   const int64_t more = blocks - kCountedBlocks;
   plan::ModelFacts all = few;
   all.layers.insert(all.layers.begin() + 1, more, few.layers[1]);
-  all.parameters.clear();
-  for (plan::ParameterFacts parameter : few.parameters) {
-    if (parameter.layer > 1) parameter.layer += more;
-    const int64_t times = parameter.layer == 1 ? 1 + more : 1;
-    for (int64_t i = 0; i < times; ++i) {
-      all.parameters.push_back(parameter);
-      ++parameter.layer;
+  for (size_t i = 0; i < all.layers.size(); ++i) all.layers[i].name = fmt::format("layer {}", i);
+  std::vector<plan::ParameterFacts> added;
+  for (int64_t i = 1; i <= more; ++i) {
+    for (plan::ParameterFacts one : few.parameters) {
+      if (one.layer != 1) continue;
+      one.layer += i;
+      added.push_back(std::move(one));
     }
   }
+  const auto is_behind = [](const plan::ParameterFacts& one) { return one.layer > 1; };
+  const auto behind = std::ranges::find_if(all.parameters, is_behind);
+  for (auto one = behind; one != all.parameters.end(); ++one) one->layer += more;
+  all.parameters.insert(behind, added.begin(), added.end());
   return all;
 }
 
 }  // namespace
 
-plan::ModelFacts count_pair_facts(plan::Config config) {
+layers::Batch pairs_without_memory(const plan::DataConfig& data, int64_t samples) {
+  const auto states = at::TensorOptions(at::kLong).device(c10::kMeta);
+  const int64_t n = data.residues;
+  const int64_t rows = plan::has_sequences(data.pairs) ? data.sequences : n;
+  return {.inputs = at::zeros({samples, rows, n}, states),
+          .targets = at::zeros({samples, n, n}, states),
+          .positions = {0, samples},
+          .num_valid = samples * n * n};
+}
+
+plan::ModelFacts count_pair_facts(plan::Config config, int64_t classes) {
   const MetaMemory counted;
-  const plan::DataConfig& data = config.data;
-  const bool has_sequences = data.pairs == plan::Pairs::kContacts;
   const int64_t blocks = config.model.layers;
   config.model.layers = std::min(blocks, kCountedBlocks);
   CallSink sink;
-  const auto ranks = static_cast<int>(config.mesh.axial);
-  const models::MakeOptions options{
-      .kernels = {.precision = config.compute.dtype},
-      .classes = has_sequences ? 2 : 16,
-      .device = c10::kMeta,
-      .axis = parallel::tensor::Axis::silent(0, ranks, [&](const auto& call) { sink(call); })};
-  const auto model = models::make(config, options);
+  const auto model = models::make(config, {.kernels = {.precision = config.compute.dtype},
+                                           .classes = classes,
+                                           .device = c10::kMeta,
+                                           .axis = counted_axis(config, sink)});
   const auto read = [&](int64_t samples, layers::Batch& batch) {
-    const auto states = at::TensorOptions(at::kLong).device(c10::kMeta);
-    const int64_t n = data.residues;
-    batch = {.inputs = at::zeros({samples, has_sequences ? data.sequences : n, n}, states),
-             .targets = at::zeros({samples, n, n}, states),
-             .positions = {0, samples},
-             .num_valid = samples * n * n};
+    batch = pairs_without_memory(config.data, samples);
   };
   plan::ModelFacts few = count(*model, read, training_scopes(config, *model), sink);
   return blocks > kCountedBlocks ? with_blocks(few, blocks) : few;

@@ -27,9 +27,13 @@ using ReadSamples = std::function<void(int64_t samples, layers::Batch& batch)>;
 plan::ModelFacts count_facts(layers::Model& model, const ReadSamples& read,
                              const std::vector<layers::LayerScope>& scopes);
 
-/// The same of a model of pairs of a resolved configuration, on tensors without memory, so that its sizes need not fit
-/// here: each layer by itself, of which blocks are alike. Kernels' own temporaries are not counted.
+/// The same of a model of pairs of a resolved configuration, whose pairs have so many classes, on tensors without
+/// memory, so that its sizes need not fit here: each layer by itself, of which blocks are alike. Kernels' own
+/// temporaries are not counted.
 /// Cost    the operations of two blocks a few times, without their arithmetic.
-plan::ModelFacts count_pair_facts(plan::Config config);
+plan::ModelFacts count_pair_facts(plan::Config config, int64_t classes);
+
+/// So many samples of pairs, of the sizes of `data`, on the device "meta".
+layers::Batch pairs_without_memory(const plan::DataConfig& data, int64_t samples);
 
 }  // namespace hanji::train

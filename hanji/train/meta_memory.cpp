@@ -42,13 +42,16 @@ ReportingAllocator& reporting_allocator() {
 
 using Three = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-/// The result, and mean and scale of each row.
-Three layer_norm(const at::Tensor& x, at::IntArrayRef normalized, const std::optional<at::Tensor>&,
-                 const std::optional<at::Tensor>&, double) {
+/// The result, and mean and scale of each row in the weight's dtype.
+Three layer_norm(const at::Tensor& x, at::IntArrayRef normalized,
+                 const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>&,
+                 double) {
   std::vector<int64_t> rows = x.sizes().vec();
   for (size_t i = rows.size() - normalized.size(); i < rows.size(); ++i) rows[i] = 1;
-  return {at::empty_like(x, at::MemoryFormat::Contiguous), at::empty(rows, x.options()),
-          at::empty(rows, x.options())};
+  const at::TensorOptions options =
+      x.options().dtype(weight ? weight->scalar_type() : x.scalar_type());
+  return {at::empty_like(x, at::MemoryFormat::Contiguous), at::empty(rows, options),
+          at::empty(rows, options)};
 }
 
 Three layer_norm_backward(const at::Tensor&, const at::Tensor& x, at::IntArrayRef,

@@ -29,30 +29,53 @@ double share(int64_t found, int64_t expected) {
 /// Three per cent, as a plan promises: of what kernels allocate for themselves nothing is seen.
 constexpr double kTolerance = 0.03;
 
+void expect_counted_as_it_runs(const plan::Config& config, const std::string& which) {
+  const Dataset dataset = open_dataset(config).or_throw();
+  const plan::ModelFacts real = count_facts(config, Workload{dataset});
+  const plan::ModelFacts found = count_pair_facts(config, dataset.num_ids);
+  const auto memory = [](const plan::ModelFacts& facts) {
+    return plan::activation_bytes(facts, 2) + plan::workspace_bytes(facts, 2);
+  };
+  EXPECT_NEAR(share(plan::activation_bytes(found, 2), plan::activation_bytes(real, 2)), 1,
+              kTolerance)
+      << which;
+  EXPECT_NEAR(share(memory(found), memory(real)), 1, kTolerance) << which;
+  EXPECT_EQ(found.parameters, real.parameters) << which;
+  EXPECT_EQ(found.targets_per_sample, real.targets_per_sample) << which;
+  EXPECT_EQ(found.sample_bytes, real.sample_bytes) << which;
+  EXPECT_NEAR(found.product_flops_per_sample() / real.product_flops_per_sample(), 1, 1e-9);
+  EXPECT_EQ(plan::kernel_shapes(found).width, plan::kernel_shapes(real).width) << which;
+  ASSERT_EQ(found.layers.size(), real.layers.size());
+  for (size_t i = 0; i < real.layers.size(); ++i) {
+    EXPECT_EQ(found.layers[i].name, real.layers[i].name) << which;
+    EXPECT_EQ(found.layers[i].calls, real.layers[i].calls) << which << " layer " << i;
+  }
+}
+
 TEST(PairCapacity, CountedWithoutMemoryIsWhatTheModelTakes) {
   for (const int64_t ranks : {1, 2, 3}) {
     for (const TriangleWay way : {TriangleWay::kChannels, TriangleWay::kGather}) {
       for (const bool recompute : {false, true}) {
-        const plan::Config config = pairs_of(ranks, way, recompute);
-        const Dataset dataset = open_dataset(config).or_throw();
-        const plan::ModelFacts real = count_facts(config, Workload{dataset});
-        const plan::ModelFacts found = count_pair_facts(config);
-        const auto memory = [](const plan::ModelFacts& facts) {
-          return plan::activation_bytes(facts, 2) + plan::workspace_bytes(facts, 2);
-        };
-        const std::string which = std::to_string(ranks) + (recompute ? " recomputed" : "");
-        EXPECT_NEAR(share(plan::activation_bytes(found, 2), plan::activation_bytes(real, 2)), 1,
-                    kTolerance)
-            << which;
-        EXPECT_NEAR(share(memory(found), memory(real)), 1, kTolerance) << which;
-        EXPECT_EQ(found.num_parameters(), real.num_parameters()) << which;
-        EXPECT_NEAR(found.product_flops_per_sample() / real.product_flops_per_sample(), 1, 1e-9);
-        ASSERT_EQ(found.layers.size(), real.layers.size());
-        for (size_t i = 0; i < real.layers.size(); ++i) {
-          EXPECT_EQ(found.layers[i].calls, real.layers[i].calls) << which << " layer " << i;
-        }
+        expect_counted_as_it_runs(pairs_of(ranks, way, recompute),
+                                  std::to_string(ranks) + (recompute ? " recomputed" : ""));
       }
     }
+  }
+}
+
+TEST(PairCapacity, InBlocksOfRowsInChunksAndInBFloat16Too) {
+  for (const int64_t ranks : {1, 2}) {
+    plan::Config config = pairs_of(ranks, TriangleWay::kChannels, false);
+    config.compute.dtype = plan::Precision::kBFloat16;
+    expect_counted_as_it_runs(config, "bf16");
+    config.compute.dtype = plan::Precision::kFloat32;
+    config.model.chunk_bytes = int64_t{100} << 10;
+    expect_counted_as_it_runs(config, "chunks");
+    config.model.chunk_bytes = 0;
+    config.train.bits = plan::Bits::kStable;
+    config.train.cuts.tokens = 3;
+    config.model.dropout = 0.25;
+    expect_counted_as_it_runs(config, "blocks");
   }
 }
 
@@ -68,7 +91,7 @@ TEST(PairCapacity, DividesByTheRanksWhereChannelsMoveAndSaysFromWhereOnItFits) {
     const auto count = [&](TriangleWay way) {
       config.mesh.axial = ranks;
       config.parallel.triangle = way;
-      return count_pair_facts(config);
+      return count_pair_facts(config, 2);
     };
     capacity.rows.push_back({ranks, count(TriangleWay::kChannels), count(TriangleWay::kGather)});
   }

@@ -165,7 +165,10 @@ Result<std::optional<plan::ModelFacts>> facts_of_model(const plan::Config& confi
   HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
   const base::Json key = model_key(config, machine);
   const auto count = [&](const auto&) -> Result<plan::ModelFacts> {
-    return count_facts(config, workload);
+    if (plan::data_kind(config) != plan::DataKind::kPairs) return count_facts(config, workload);
+    plan::Config sized = config;
+    sized.model = plan::resolved(config.model);
+    return count_pair_facts(std::move(sized), workload.dataset.num_ids);
   };
   const auto facts = measured<plan::ModelFacts>(
       "facts", key, [](const std::string& text) { return plan::facts_from_json(text); }, count);
@@ -186,11 +189,12 @@ Result<plan::CountedModel> count_preset(plan::Config config) {
 }
 
 std::vector<plan::PairRanks> count_pairs(const plan::Config& config, int ranks) {
+  const int64_t classes = plan::has_sequences(config.data.pairs) ? 2 : 16;
   const auto count = [&](int degree, plan::TriangleWay way) {
     plan::Config one = config;
     one.mesh.axial = degree;
     one.parallel.triangle = way;
-    return count_pair_facts(one);
+    return count_pair_facts(one, classes);
   };
   std::vector<plan::PairRanks> rows;
   for (int degree = 1; rows.empty() || rows.back().ranks < ranks;

@@ -20,6 +20,7 @@
 #include "hanji/train/busy_ranks.h"
 #include "hanji/train/make_model.h"
 #include "hanji/train/optimizer.h"
+#include "hanji/train/pair_operations.h"
 #include "hanji/train/record_operations.h"
 
 namespace hanji::train {
@@ -120,10 +121,8 @@ std::vector<plan::CallSeconds> time_in_turn(const TimingJob& job,
   return seconds;
 }
 
-std::vector<plan::TimedOperation> timed_operations(const TimingJob& job, int64_t samples) {
-  const bool names_its_own = plan::family_of(job.plan.config.model).facts != nullptr;
-  const std::vector<RecordedOperation> all =
-      names_its_own ? own_operations(job.plan, samples) : seen_operations(job, samples);
+std::vector<plan::TimedOperation> timed_operations(const TimingJob& job,
+                                                   const std::vector<RecordedOperation>& all) {
   std::vector<plan::Operation> operations;
   double pass = 0;
   for (const RecordedOperation& one : all) {
@@ -225,15 +224,63 @@ double sample_deviation(const TimingJob& job) {
   return std::sqrt(squares / count);
 }
 
+/// Of all blocks, by those of the part that are timed: the same ones, or of fewer residues.
+std::vector<plan::TimedOperation> timed_pairs(const TimingJob& job, const PartOfPairs& part) {
+  const TimingJob small{part.plan, part.workload, job.busy_ranks};
+  const std::vector<RecordedOperation> seen = seen_operations(small, part.samples);
+  std::vector<plan::Operation> operations;
+  for (const RecordedOperation& one : seen) operations.push_back(one.operation);
+  const std::vector<plan::TimedOperation> timed = timed_operations(small, seen);
+  const bool is_smaller = part.plan.config.data.residues < job.plan.config.data.residues;
+  const RecordPairs record = [&](const plan::Plan& of_blocks) {
+    return is_smaller ? record_without_memory(of_blocks, part.samples)
+                      : seen_operations({of_blocks, job.workload, job.busy_ranks}, part.samples);
+  };
+  return plan::scale_times(pair_operations(job.plan, record), operations, timed);
+}
+
+/// How many times longer than one of the part a sample of the job takes to make, by the growth from half of the part's
+/// residues to all of them.
+double growth_of_samples(const TimingJob& job, const PartOfPairs& part) {
+  constexpr double kMostGrowth = 3;  // shortest paths take the cube
+  const int64_t here = part.plan.config.data.residues, all = job.plan.config.data.residues;
+  if (here == all) return 1;
+  const auto seconds = [&](const PartOfPairs& one) {
+    return std::max(1e-9, sample_seconds({one.plan, one.workload, job.busy_ranks}));
+  };
+  const PartOfPairs half = with_residues(part, std::max<int64_t>(8, here / 2));
+  const double growth = std::log(seconds(part) / seconds(half)) / std::log(2);
+  return std::pow(static_cast<double>(all) / static_cast<double>(here),
+                  std::clamp(growth, 0.0, kMostGrowth));
+}
+
+plan::OperationTimes time_pairs(const TimingJob& job) {
+  const PartOfPairs part = part_of_pairs(job.plan, samples_to_time(job.plan), job.busy_ranks);
+  const int64_t residues = part.plan.config.data.residues;
+  const TimingJob small{part.plan, part.workload, job.busy_ranks};
+  const double growth = growth_of_samples(job, part);
+  return {.samples = part.samples,
+          .residues = residues == job.plan.config.data.residues ? 0 : residues,
+          .operations = timed_pairs(job, part),
+          .update_seconds = update_seconds(job),
+          .sample_seconds = growth * sample_seconds(small),
+          .sample_deviation = growth * sample_deviation(small)};
+}
+
 }  // namespace
 
 plan::OperationTimes time_operations(const TimingJob& job) {
   const compute::AppliedForAWhile kernels(job.plan.kernels, job.plan.threads);
   const lens::KeptGenerator generator;
   compute::keep_freed_memory();
+  const bool names_its_own = plan::family_of(job.plan.config.model).facts != nullptr;
+  const bool are_pairs = plan::data_kind(job.plan.config) == plan::DataKind::kPairs;
+  if (are_pairs && !job.workload.make) return time_pairs(job);
   const int64_t samples = samples_to_time(job.plan);
+  const std::vector<RecordedOperation> all =
+      names_its_own ? own_operations(job.plan, samples) : seen_operations(job, samples);
   return {.samples = samples,
-          .operations = timed_operations(job, samples),
+          .operations = timed_operations(job, all),
           .update_seconds = update_seconds(job),
           .sample_seconds = sample_seconds(job),
           .sample_deviation = sample_deviation(job)};

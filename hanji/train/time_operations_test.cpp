@@ -72,6 +72,31 @@ TEST(TimeOperations, OfAModelOfLibtorchAreThoseOfOneForwardAndBackward) {
   for (const plan::TimedOperation& one : times.operations) EXPECT_GT(one.seconds, 0) << one.name;
 }
 
+TEST(TimeOperations, OfPairsThatAreTooManyAreScaledFromThoseOfFewerResidues) {
+  plan::PlanInputs inputs;
+  plan::Config& config = inputs.config;
+  config = small_job("pairmixer");
+  config.model.layers = 3;
+  config.model.width = 16;
+  config.model.heads = 1;
+  config.data.residues = 320;
+  const Workload workload{open_pairs(config).or_throw()};
+  inputs.data = workload.dataset.facts();
+  inputs.machine.physical_cores = inputs.machine.usable_cores = 2;
+  inputs.machine.memory_bytes = inputs.machine.available_bytes = int64_t{1} << 40;
+  inputs.kernels.gemm = plan::Gemm::kMkl;
+  inputs.kernels.attention = plan::Attention::kMath;
+  inputs.model = count_pair_facts(config, workload.dataset.num_ids);
+  const plan::Plan plan = plan::make_plan(inputs).or_throw();
+  const plan::OperationTimes times = time_operations({plan, workload, 2});
+  EXPECT_EQ(times.samples, 1);
+  EXPECT_THAT(times.residues, testing::AnyOf(80, 40, 20));
+  EXPECT_THAT(times.operations, named("aten::bmm [16,320,320] [16,320,320]"));
+  for (const plan::TimedOperation& one : times.operations) EXPECT_GT(one.seconds, 0) << one.name;
+  EXPECT_GT(times.update_seconds, 0);
+  EXPECT_GT(times.sample_seconds, 0);
+}
+
 TEST(TimeOperations, TheProcessDrawsTheNumbersThatItWouldHaveDrawn) {
   const at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
   const at::Tensor state = generator.get_state();
