@@ -314,6 +314,31 @@ def render_axial(rows):
             *grid(["residues", "ranks", "hanji by", "it takes", "hanji over classic"], times)]
 
 
+def judge_axial(rows):
+    """By channels: bytes and peaks; steps of 2 ranks by any way. The program's own verdict is in each row."""
+    def of(asked):
+        return [row for row in rows if row["asks"] == asked]
+
+    def peak(like, name):
+        return next((row["peak_bytes"] for row in of("peak") if row["schedule"] == name
+                     and (row["ranks"], row["residues"]) == (like["ranks"], like["residues"])), None)
+    fewest = [row["hanji_channels"] / min(row[name] for name in ("classic", "two_dimensional") if row[name] is not None)
+              for row in of("bytes")]
+    bars = [bar("by channels, bytes over the fewest of the others, the most of any ranks and residues,", max(fewest), 1,
+                at_least=False)]
+    for row in (row for row in of("peak") if "met" in row):
+        for name, limit in (("classic", 1), ("two-dimensional", 7 / 6)):
+            if peak(row, name):
+                bars.append(bar(f"by channels on {row['ranks']} ranks, the peak over the {name} one's",
+                                row["peak_bytes"] / peak(row, name), limit, at_least=False))
+    for row in of("time"):
+        low, high = row["ratio_interval_95"]
+        end, limit = (high, 1) if row["residues"] >= 256 else (low, 1.03)
+        what = f"{row['residues']} residues, hanji by {row['hanji']} over classic, the interval's {'high' if limit == 1 else 'low'} end"
+        bars.append(bar(what, end, limit, at_least=False, digits=3))
+    return bars
+
+
 def render_linear(rows):
     return grid(["rows x inputs x outputs", "the fastest by price moves the", "it takes", "the other way moves the",
                  "predicted to take longer by", "time of the other way over it"],
@@ -640,7 +665,7 @@ TABLES = [
           "(whose gathers have an all_reduce in backward) and by Cannon's algorithm on a square of ranks, with the same\n"
           "kernels; outputs and gradients are those of one rank to 1e-12. Bytes that all ranks send, counted on ranks that are\n"
           "not there; the peak of everything that a rank allocates; steps on 2 ranks.",
-          [["axial"]], 120, render_axial),
+          [["axial"]], 120, render_axial, judge_axial),
     Table("lens", "Observers, and modules without memory",
           "Steps of `baby` on 64 tokens with an empty observer of every operation over steps without; then what it takes to\n"
           "build modules by `hanji::deferred`.",
