@@ -82,8 +82,11 @@ void check_stable_context(const Config& c, Found& found) {
     refuse("parallel.context",
            "has the sums of one process, but parallel.context = ring merges parts of a softmax in "
            "an order that follows the ranks",
-           fmt::format("set {}train.bits = \"run\"",
-                       cp <= model.heads ? "parallel.context = \"ulysses\", or " : ""));
+           fmt::format(
+               "set {}, or train.bits = \"run\"",
+               cp * c.mesh.tp <= model.heads
+                   ? "parallel.context = \"ulysses\""
+                   : fmt::format("mesh.cp = {}", std::max<int64_t>(1, model.heads / c.mesh.tp))));
   }
   if (tokens < cp) {
     refuse("train.cuts.tokens",
