@@ -12,8 +12,8 @@ namespace hanji::parallel::context {
 /// Shape   qkv [B, own tokens, (heads + 2 kv_heads) d] -> [B, own tokens, heads d]; the bias is whole. Its
 ///         gradient is a term, as every parameter's: under Ulysses of this rank's heads, else of its tokens.
 /// Result  Ulysses: each head is computed by one rank as one process would, bit for bit, dropped weights too.
-///         Ring: that to rounding, by libtorch's flash attention, whose parts of the softmax are merged by
-///         their log-sum-exp in float32 (float64 for float64).
+///         Ring: that to rounding, by libtorch's flash attention (of small float32 blocks under oneDNN by plain
+///         products), whose parts of the softmax are merged by their log-sum-exp in float32 (float64 for float64).
 /// Cost    Ulysses: one all_to_all of [B, own tokens, (heads + 2 kv_heads) d] and one of the result, and as
 ///         many backward; heads of keys and values that are fewer than ranks are sent several times. Ring of n
 ///         ranks: n - 1 exchanges of keys and values, each under way while the block before is multiplied;

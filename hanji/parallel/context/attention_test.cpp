@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "hanji/base/status.h"
+#include "hanji/compute/apply.h"
 #include "hanji/parallel/context/internal/ring.h"
 #include "hanji/parallel/tensor/axis.h"
 #include "hanji/test/run_ranks.h"
@@ -207,6 +208,23 @@ TEST(RingAttention, DiffersWhereAStepMeetsOtherTokens) {
   EXPECT_GT(
       apart_from_the_ring([](internal::RingLists& lists) { lists.forward[0].is_own = false; }),
       1e-3);
+}
+
+/// With oneDNN as the run's library small blocks are plain products: of bf16 on some processors, whose factors have
+/// 8 bits, so that results of sums of three and eleven terms of about 1 are some 2^-7 off.
+TEST(RingAttention, SmallBlocksUnderOneDnnAreThoseOfOneRank) {
+  constexpr double kApartInBf16 = 0.05;
+  const ContextCase of{2, ContextWay::kRing, 11, 6, 2};
+  const Outcome expected = outcome_of(values_of(of), {.length = of.length}, of);
+  test::run_ranks(of.ranks, [&](world::World& world) {
+    const compute::AppliedForAWhile oneDnn({.gemm = base::Gemm::kOneDnn}, 1);
+    const Places places = places_on(Axis(world.group()), of.length, of.way);
+    Values values = values_of(of, at::kFloat);
+    values.bias = values.bias.detach().to(at::kFloat).requires_grad_();
+    const Outcome found = outcome_of(values, places, of);
+    expect_near(found.out, own_tokens(expected.out, 1, places), kApartInBf16, "out");
+    expect_near(found.g_qkv, own_tokens(expected.g_qkv, 1, places), kApartInBf16, "gradient");
+  });
 }
 
 TEST(RingAttention, RefusesDropoutAndSamplesOfTooFewTokens) {

@@ -2,7 +2,10 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
+#include <cmath>
+#include <limits>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "hanji/base/status.h"
@@ -60,11 +63,37 @@ struct Attended {
   at::Tensor out, log_sums;
 };
 
+/// oneDNN describes each product of a head anew, which the flash kernel asks for one by one and which takes longer
+/// than small products do: those of all heads together are described once.
+bool multiplies_heads_together(const at::Tensor& queries, const at::Tensor& keys) {
+  constexpr int64_t kSmallBlock = 128 * 128;
+  return queries.scalar_type() == at::kFloat && queries.size(2) * keys.size(2) <= kSmallBlock &&
+         at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::MEDIUM;
+}
+
+double scale_of(const at::Tensor& queries) {
+  return 1 / std::sqrt(static_cast<double>(queries.size(3)));
+}
+
+/// Scores [B, H, M, N]; of later keys minus infinity.
+at::Tensor scores_of(const at::Tensor& queries, const at::Tensor& keys, bool is_causal) {
+  at::Tensor scores = at::matmul(queries * scale_of(queries), keys.transpose(2, 3));
+  if (!is_causal) return scores;
+  const at::Tensor later = at::ones({scores.size(2), scores.size(3)}, at::kBool).triu_(1);
+  return scores.masked_fill_(later, -std::numeric_limits<double>::infinity());
+}
+
 /// Of queries [B, H, M, d] and one block [2, B, K, N, d].
 Attended attend(const at::Tensor& queries, const at::Tensor& block, bool is_causal) {
   const int64_t heads = queries.size(1);
-  auto [out, log_sums] = at::_scaled_dot_product_flash_attention_for_cpu(
-      queries, for_heads(block[0], heads), for_heads(block[1], heads), 0.0, is_causal);
+  const at::Tensor keys = for_heads(block[0], heads), values = for_heads(block[1], heads);
+  if (multiplies_heads_together(queries, keys)) {
+    at::Tensor scores = scores_of(queries, keys, is_causal);
+    const at::Tensor log_sums = at::logsumexp(scores, {3});
+    return {at::matmul(scores.sub_(log_sums.unsqueeze(3)).exp_(), values), log_sums};
+  }
+  auto [out, log_sums] =
+      at::_scaled_dot_product_flash_attention_for_cpu(queries, keys, values, 0.0, is_causal);
   return {out.to(merged_in(out)), log_sums};
 }
 
@@ -102,15 +131,36 @@ struct Known {
   at::Tensor g_out, queries, out, log_sums;
 };
 
+/// Of queries, keys and values of as many heads.
+using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+/// Source  Dao et al., FlashAttention, arXiv 2205.14135, algorithm 4.
+Gradients gradients_of_all_heads(const Known& known, const at::Tensor& keys,
+                                 const at::Tensor& values, bool is_causal) {
+  const at::Tensor weights =
+      scores_of(known.queries, keys, is_causal).sub_(known.log_sums.unsqueeze(3)).exp_();
+  const at::Tensor mean = (known.g_out * known.out).sum(3, true);
+  const at::Tensor g_scores = at::matmul(known.g_out, values.transpose(2, 3))
+                                  .sub_(mean)
+                                  .mul_(weights)
+                                  .mul_(scale_of(known.queries));
+  return {at::matmul(g_scores, keys), at::matmul(g_scores.transpose(2, 3), known.queries),
+          at::matmul(weights.transpose(2, 3), known.g_out)};
+}
+
 /// Adds to the gradient of queries. Result  that of the block, zero where nothing met it.
 at::Tensor differentiate(const Known& known, const at::Tensor& block, const RingStep& met,
                          at::Tensor& g_queries) {
   const auto from = [&](const at::Tensor& all) { return all.slice(2, met.first_query); };
   const int64_t heads = known.queries.size(1), kv_heads = block.size(2);
-  const at::Tensor keys = block.slice(3, 0, met.num_keys);
-  const auto [g_q, g_k, g_v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      from(known.g_out), from(known.queries), for_heads(keys[0], heads), for_heads(keys[1], heads),
-      from(known.out), from(known.log_sums), 0.0, met.is_own);
+  const at::Tensor some = block.slice(3, 0, met.num_keys);
+  const at::Tensor keys = for_heads(some[0], heads), values = for_heads(some[1], heads);
+  const Known met_by{from(known.g_out), from(known.queries), from(known.out), from(known.log_sums)};
+  const auto [g_q, g_k, g_v] = multiplies_heads_together(met_by.queries, keys)
+                                   ? gradients_of_all_heads(met_by, keys, values, met.is_own)
+                                   : at::_scaled_dot_product_flash_attention_for_cpu_backward(
+                                         met_by.g_out, met_by.queries, keys, values, met_by.out,
+                                         met_by.log_sums, 0.0, met.is_own);
   from(g_queries).add_(g_q);
   at::Tensor gradient = at::zeros(block.sizes(), block.options().dtype(merged_in(block)));
   gradient[0].slice(2, 0, met.num_keys).copy_(over_groups(g_k, kv_heads));
