@@ -222,7 +222,7 @@ Amount block_workspace(const ModelSpec& m, const ActivationOptions& options, con
   return bytes;
 }
 
-/// Of all tokens under Ulysses the rank's heads; of a ring as much of the triangle as each rank multiplies.
+/// Of all tokens under Ulysses the rank's heads; of a ring all heads, whose triangle its ranks share out.
 AttentionFacts attention_of(const ModelSpec& m, const OwnSizes& own, FeatureCut cut) {
   const int64_t size = m.width / m.heads;
   if (cut.context == 1) return {own.heads, m.block, m.block, size, own.kv_heads};
@@ -236,10 +236,7 @@ AttentionFacts attention_of(const ModelSpec& m, const OwnSizes& own, FeatureCut 
     const int64_t kv_heads = attention.kv_heads * layout::context_repeats(attention);
     return {heads, m.block, m.block, size, heads / (own.heads / kv_heads)};
   }
-  const int64_t heads = std::max<int64_t>(1, own.heads / cut.context);
-  const double share = static_cast<double>(own.heads) / static_cast<double>(heads * cut.context);
-  const int64_t rows = std::llround(std::sqrt(share) * static_cast<double>(m.block));
-  return {heads, rows, rows, size, 0};
+  return {own.heads, m.block, m.block, size, own.kv_heads, cut.context};
 }
 
 LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own,

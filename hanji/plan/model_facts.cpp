@@ -26,7 +26,7 @@ double estimate(const Operation& one) {
     case OperationKind::kProduct:
       return estimated_seconds(6 * elements * static_cast<double>(one.inner), 0);
     case OperationKind::kAttention:
-      return estimated_seconds(7 * elements * static_cast<double>(one.rows), 0);
+      return estimated_seconds(7 * elements * static_cast<double>(one.rows) / one.ring_ranks, 0);
     case OperationKind::kEmbedding: return passes(4);
     case OperationKind::kNorm: return passes(12);
     case OperationKind::kGelu: return passes(6);
@@ -52,7 +52,8 @@ std::vector<Operation> operations_of(const LayerFacts& layer, int64_t samples) {
                      .rows = a->rows,
                      .columns = a->heads * a->width,
                      .inner = a->heads,
-                     .kv_heads = a->kv_heads});
+                     .kv_heads = a->kv_heads,
+                     .ring_ranks = a->ring_ranks});
   }
   for (const RowFacts& one : layer.rows) {
     found.push_back({.kind = one.kind,
@@ -143,6 +144,7 @@ std::vector<Operation> operations_of(const ModelFacts& model, int64_t samples) {
       one.name = fmt::format("{} {} x {} x {} x {}", kKinds[static_cast<size_t>(one.kind)],
                              one.samples, one.rows, one.columns, one.inner);
       if (one.kv_heads > 0) one.name += fmt::format(" on {}", one.kv_heads);
+      if (one.ring_ranks > 1) one.name += fmt::format(" in a ring of {}", one.ring_ranks);
       one.estimate = estimate(one);
       if (layer.is_repeated) one.count *= 1 + kForwardAgain;
       const auto known = std::ranges::find(all, one.name, &Operation::name);

@@ -40,9 +40,11 @@ struct AttentionFacts {
   int64_t columns = 1;
   int64_t width = 1;     ///< Of a head.
   int64_t kv_heads = 0;  ///< Of keys and values; 0: as many as heads.
+  int ring_ranks = 1;    ///< Of a ring that has the rows: each multiplies as much.
 
   double flops() const {
-    return 12.0 * static_cast<double>(heads * rows) * static_cast<double>(columns * width);
+    return 12.0 * static_cast<double>(heads * rows) * static_cast<double>(columns * width) /
+           ring_ranks;
   }
   bool operator==(const AttentionFacts&) const = default;
 };

@@ -60,6 +60,7 @@ struct Operation {
   int64_t columns = 1;   ///< Of a row of the result.
   int64_t inner = 1;     ///< Terms of a product's sums; heads of attention; rows of an embedding.
   int64_t kv_heads = 0;  ///< Of attention, heads of keys and values; 0: as many as `inner`.
+  int ring_ranks = 1;    ///< Of attention, a ring that has the rows: what one of them computes.
   double count = 1;      ///< Calls of a forward and backward.
   double estimate = 0;   ///< Seconds of one call: what is timed first, and for how long.
   size_t index = 0;      ///< Of a recorded one, in the list of its maker.

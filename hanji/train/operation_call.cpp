@@ -11,6 +11,7 @@
 #include "hanji/compute/gelu.h"
 #include "hanji/compute/layer_norm.h"
 #include "hanji/compute/linear.h"
+#include "hanji/parallel/context/attention.h"
 
 namespace hanji::train {
 namespace {
@@ -86,9 +87,13 @@ class Call {
         .heads = o_.inner, .attention = kernels_.attention, .kv_heads = o_.kv_heads};
     const int64_t kv_heads = o_.kv_heads == 0 ? o_.inner : o_.kv_heads;
     const int64_t row = o_.columns + 2 * (o_.columns / o_.inner * kv_heads);
-    return [x = leaf({o_.samples, o_.rows, row}, product()), bias = weight({row}), options] {
-      return Outputs{compute::causal_attention(x, bias, options)};
-    };
+    // As rank 0 of a ring, whose peers send nothing.
+    const auto alone =
+        parallel::tensor::Axis::silent(0, o_.ring_ranks, [](const parallel::tensor::AxisCall&) {});
+    const auto places = parallel::context::places_on(alone, o_.rows, layout::ContextWay::kRing);
+    return
+        [x = leaf({o_.samples, places.num_own(), row}, product()), bias = weight({row}), options,
+         places] { return Outputs{parallel::context::causal_attention(x, bias, options, places)}; };
   }
 
   Forward embedding() {

@@ -26,7 +26,9 @@ plan::Plan timed_plan(const plan::Config& config, const Workload& workload) {
   inputs.machine.memory_bytes = inputs.machine.available_bytes = int64_t{8} << 30;
   inputs.kernels.gemm = plan::Gemm::kMkl;
   inputs.kernels.attention = plan::Attention::kMath;
-  if (config.model.preset == "resnet-tiny") inputs.model = count_facts(config, workload);
+  const bool is_counted = config.model.preset == "resnet-tiny" || config.mesh.cp > 1;
+  if (is_counted) inputs.model = count_facts(config, workload);
+  inputs.cut_axes = layout::kAxisNames;
   return plan::make_plan(inputs).or_throw();
 }
 
@@ -41,8 +43,7 @@ plan::Config small_job(const std::string& preset) {
   return config;
 }
 
-plan::OperationTimes times_of(const std::string& preset) {
-  const plan::Config config = small_job(preset);
+plan::OperationTimes times_of(const plan::Config& config) {
   const Workload workload{open_dataset(config).or_throw()};
   const plan::Plan plan = timed_plan(config, workload);
   return time_operations({plan, workload, 2});
@@ -53,7 +54,7 @@ const auto named = [](const char* part) {
 };
 
 TEST(TimeOperations, OfAGptAreThoseThatItsFactsName) {
-  const plan::OperationTimes times = times_of("nano");
+  const plan::OperationTimes times = times_of(small_job("nano"));
   EXPECT_THAT(times.operations, named("product "));
   EXPECT_THAT(times.operations, named("attention "));
   EXPECT_THAT(times.operations, named("loss "));
@@ -63,8 +64,15 @@ TEST(TimeOperations, OfAGptAreThoseThatItsFactsName) {
   EXPECT_EQ(times.samples, 8) << "a rank's half of 16";
 }
 
+TEST(TimeOperations, OfARingAreThoseOfItsBlocks) {
+  plan::Config config = small_job("nano");
+  config.mesh.cp = 2;
+  config.parallel.context = plan::ContextWay::kRing;
+  EXPECT_THAT(times_of(config).operations, named(" in a ring of 2"));
+}
+
 TEST(TimeOperations, OfAModelOfLibtorchAreThoseOfOneForwardAndBackward) {
-  const plan::OperationTimes times = times_of("resnet-tiny");
+  const plan::OperationTimes times = times_of(small_job("resnet-tiny"));
   EXPECT_THAT(times.operations, named("aten::convolution_backward "));
   EXPECT_THAT(times.operations, named("batch_norm"));
   EXPECT_THAT(times.operations, named("aten::copy_ [16,16,3,3] [16,16,3,3]"))
@@ -100,7 +108,7 @@ TEST(TimeOperations, OfPairsThatAreTooManyAreScaledFromThoseOfFewerResidues) {
 TEST(TimeOperations, TheProcessDrawsTheNumbersThatItWouldHaveDrawn) {
   const at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
   const at::Tensor state = generator.get_state();
-  times_of("resnet-tiny");
+  times_of(small_job("resnet-tiny"));
   EXPECT_TRUE(at::equal(generator.get_state(), state));
 }
 
