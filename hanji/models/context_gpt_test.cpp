@@ -184,6 +184,18 @@ TEST(ContextGptInBlocks, HasTheBitsOfOneProcess) {
   }
 }
 
+/// A block's rows begin anywhere in a cache line.
+TEST(ContextGptInBlocks, HasThemWithRowsOfOddSizes) {
+  for (const int64_t width : {20, 30, 50}) {
+    GptOptions options = with_uneven_sizes(ContextWay::kUlysses);
+    options.dtype = base::Precision::kFloat32;
+    options.heads = 5;
+    options.width = width;
+    options.block = 43;
+    expect_the_bits_of_one(options);
+  }
+}
+
 TEST(ContextGptInBlocks, HasThemWithDropoutAHeadOfItsOwnBlocksOfFeaturesAndRecomputation) {
   GptOptions options = with_uneven_sizes(ContextWay::kUlysses);
   options.dtype = base::Precision::kFloat32;

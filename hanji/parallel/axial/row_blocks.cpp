@@ -9,6 +9,7 @@
 namespace hanji::parallel::axial {
 namespace {
 
+using tensor::at_a_line;
 using tensor::FeatureBlocksPtr;
 
 /// This rank's blocks, each an element, and the order of their sums.
@@ -22,14 +23,6 @@ at::Tensor folded(const at::Tensor& terms, const FeatureBlocksPtr& order) {
                              [&](const std::vector<layout::Range>& block, at::Tensor& sum) {
                                sum.copy_(terms[block[0].begin]);
                              });
-}
-
-/// Contiguous from the beginning of a cache line: kernels choose by strides and by the place in a line, and both depend
-/// on where a block lies among those of its rank.
-at::Tensor at_a_line(const at::Tensor& x) {
-  constexpr int64_t kLine = 64;
-  const int64_t offset = x.storage_offset() * static_cast<int64_t>(x.itemsize());
-  return x.is_contiguous() && offset % kLine == 0 ? x : x.clone(at::MemoryFormat::Contiguous);
 }
 
 at::Tensor repeated(const at::Tensor& x, size_t times) {

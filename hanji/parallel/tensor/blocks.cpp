@@ -136,46 +136,55 @@ at::Tensor gradient_of(const Weight& weight, const FeatureBlocksPtr& rows, int64
       [&](const std::vector<Range>& block, const at::Tensor& term) { fill(block[0], term); });
 }
 
+/// One block of rows, or all of them.
+at::Tensor rows_of(const at::Tensor& x, const FeatureBlocksPtr& blocks, Range some) {
+  return blocks ? at_a_line(piece(x, 0, some)) : x;
+}
+
+/// compute(block) of each block of the rows of x, joined along `dim`.
+template <class Compute>
+at::Tensor by_rows(const at::Tensor& x, const FeatureBlocksPtr& blocks, int64_t dim,
+                   const Compute& compute) {
+  std::vector<at::Tensor> parts;
+  for (const Range some : row_ranges(blocks, x.size(0))) {
+    parts.push_back(compute(rows_of(x, blocks, some)));
+  }
+  return parts.size() == 1 ? parts[0] : at::cat(parts, dim);
+}
+
 /// sum_products() of each block of rows.
 at::Tensor sum_products_by_rows(const ProductBlocks& blocks, const at::Tensor& left,
                                 const Factor& right) {
-  std::vector<at::Tensor> sums;
-  for (const Range some : row_ranges(blocks.rows, left.size(0))) {
-    sums.push_back(sum_products(*blocks.features, piece(left, 0, some), right));
-  }
-  return sums.size() == 1 ? sums[0] : at::cat(sums, 1);
-}
-
-/// As rows whose strides do not depend on what else a rank has.
-at::Tensor as_own_rows(const at::Tensor& x, const ProductBlocks& blocks) {
-  const at::Tensor rows = as_rows(x);
-  return blocks.rows ? rows.contiguous() : rows;
+  return by_rows(left, blocks.rows, 1, [&](const at::Tensor& rows) {
+    return sum_products(*blocks.features, rows, right);
+  });
 }
 
 struct ColumnBlocks : torch::autograd::Function<ColumnBlocks> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& value,
                             const Weight* weight, const ProductBlocks* blocks) {
-    const at::Tensor rows = as_own_rows(x[0], *blocks);
+    const at::Tensor rows = as_rows(x[0]);
     const at::Tensor w = save(context, rows, *weight, *blocks);
     context->saved_data["sizes"] = x.sizes();
     const int64_t outputs = value.size(-2);
-    const at::Tensor y = at::empty({rows.size(0), outputs}, rows.options());
-    for (const Range some : row_ranges(blocks->rows, rows.size(0))) {
-      fill_pieces(*blocks->features, piece(y, 0, some), 1, [&](Range range) {
-        return std::pair(piece(rows, 0, some), piece(w, 0, range).t());
-      });
-    }
+    const at::Tensor y = by_rows(rows, blocks->rows, 0, [&](const at::Tensor& some) {
+      const at::Tensor products = at::empty({some.size(0), outputs}, some.options());
+      fill_pieces(*blocks->features, products, 1,
+                  [&](Range range) { return std::pair(some, piece(w, 0, range).t()); });
+      return products;
+    });
     return y.view(with_last(x.sizes().slice(1), outputs));
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const Saved saved = saved_by(context);
-    const at::Tensor g = as_own_rows(gradients[0], saved.blocks);
+    const at::Tensor g = as_rows(gradients[0]);
     at::Tensor gx, gw;
     if (context->needs_input_grad(1)) {
       const auto product = [g, x = saved.x, weight = saved.weight, blocks = saved.blocks] {
         return gradient_of(weight, blocks.rows, x.size(0), [&](Range some, const at::Tensor& term) {
-          const at::Tensor own = piece(g, 0, some), inputs = piece(x, 0, some);
+          const at::Tensor own = rows_of(g, blocks.rows, some);
+          const at::Tensor inputs = rows_of(x, blocks.rows, some);
           fill_pieces(*blocks.features, term, 0,
                       [&](Range range) { return std::pair(piece(own, 1, range).t(), inputs); });
         });
@@ -193,7 +202,7 @@ struct ColumnBlocks : torch::autograd::Function<ColumnBlocks> {
 struct RowBlocks : torch::autograd::Function<RowBlocks> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& value,
                             const Weight* weight, const ProductBlocks* blocks) {
-    const at::Tensor rows = as_own_rows(x, *blocks);
+    const at::Tensor rows = as_rows(x);
     const at::Tensor w = save(context, rows, *weight, *blocks);
     context->saved_data["sizes"] = x.sizes();
     const at::Tensor terms = sum_products_by_rows(*blocks, rows, {w, 1});
@@ -202,12 +211,13 @@ struct RowBlocks : torch::autograd::Function<RowBlocks> {
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const Saved saved = saved_by(context);
-    const at::Tensor g = as_own_rows(gradients[0][0], saved.blocks);
+    const at::Tensor g = as_rows(gradients[0][0]);
     at::Tensor gx, gw;
     if (context->needs_input_grad(1)) {
       const auto product = [g, x = saved.x, weight = saved.weight, blocks = saved.blocks] {
         return gradient_of(weight, blocks.rows, x.size(0), [&](Range some, const at::Tensor& term) {
-          const at::Tensor own = piece(g, 0, some).t(), inputs = piece(x, 0, some);
+          const at::Tensor own = rows_of(g, blocks.rows, some).t();
+          const at::Tensor inputs = rows_of(x, blocks.rows, some);
           fill_pieces(*blocks.features, term, 1,
                       [&](Range range) { return std::pair(own, piece(inputs, 1, range)); });
         });
@@ -215,12 +225,12 @@ struct RowBlocks : torch::autograd::Function<RowBlocks> {
       gw = compute::weight_gradient(1, {g, saved.x}, product);
     }
     if (context->needs_input_grad(0)) {
-      gx = at::empty_like(saved.x, at::MemoryFormat::Contiguous);
-      for (const Range some : row_ranges(saved.blocks.rows, g.size(0))) {
-        fill_pieces(*saved.blocks.features, piece(gx, 0, some), 1, [&](Range range) {
-          return std::pair(piece(g, 0, some), piece(saved.w, 1, range));
-        });
-      }
+      gx = by_rows(g, saved.blocks.rows, 0, [&](const at::Tensor& some) {
+        const at::Tensor products = at::empty({some.size(0), saved.x.size(1)}, saved.x.options());
+        fill_pieces(*saved.blocks.features, products, 1,
+                    [&](Range range) { return std::pair(some, piece(saved.w, 1, range)); });
+        return products;
+      });
       gx = gx.view(context->saved_data["sizes"].toIntVector());
     }
     return {gx, gw, {}, {}};
@@ -353,6 +363,12 @@ FeatureBlocksPtr token_blocks(int64_t tokens, int64_t samples, const Axis& axis)
     ranges[0] = {samples * ranges[0].begin, samples * ranges[0].end};
   }
   return std::make_shared<const FeatureBlocks>(std::move(blocks));
+}
+
+at::Tensor at_a_line(const at::Tensor& x) {
+  constexpr int64_t kLine = 64;
+  const int64_t offset = x.storage_offset() * static_cast<int64_t>(x.itemsize());
+  return x.is_contiguous() && offset % kLine == 0 ? x : x.clone(at::MemoryFormat::Contiguous);
 }
 
 at::Tensor sum_of_terms(const at::Tensor& terms, const Axis& axis) {

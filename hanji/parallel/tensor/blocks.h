@@ -45,6 +45,10 @@ using MakeTerm = std::function<void(const std::vector<layout::Range>& ranges, at
 at::Tensor fold_blocks(const FeatureBlocks& blocks, at::IntArrayRef sizes,
                        const at::TensorOptions& options, const MakeTerm& make_term);
 
+/// Contiguous from the beginning of a cache line: kernels choose by strides and by the place in a line, and both depend
+/// on where a block lies among those of its rank.
+at::Tensor at_a_line(const at::Tensor& x);
+
 /// The sum of `terms` [own blocks, ...] of all ranks' blocks, equal on all ranks.
 at::Tensor sum_of_terms(const at::Tensor& terms, const Axis& axis);
 
