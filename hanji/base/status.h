@@ -56,7 +56,7 @@ Status peer_lost(std::string message);
 Status mismatch(std::string message);
 Status cancelled(std::string message);
 Status internal(std::string message);
-/// kInternal (or kNotFound for ENOENT, kOutOfMemory for ENOMEM and ENOSPC): "what: strerror(error)".
+/// "what: strerror(error)" and a way out, in the code that says whose it is: kInternal if not the user's.
 Status from_errno(std::string_view what, int error);
 
 /// What floors above torch throw, because autograd frames pass exceptions and not values.
