@@ -141,19 +141,36 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
   }
 };
 
+/// [B, heads, tokens, d], contiguous, with zeros behind the tokens: kernels of products choose by strides and by where
+/// a matrix begins among 16 bytes, both of which depend on how many heads are here.
+at::Tensor on_vectors(const at::Tensor& x, int64_t rows, int64_t columns) {
+  const int64_t more_rows = rows - x.size(2), more_columns = columns - x.size(3);
+  const at::Tensor dense = x.contiguous();
+  if (more_rows + more_columns == 0) return dense;
+  return at::constant_pad_nd(dense, {0, more_columns, 0, more_rows}, 0);
+}
+
 /// Plain operations over the whole square; the only path that drops attention weights. The heads of a
 /// group are rows of one product.
 at::Tensor dropping_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const AttentionOptions& options) {
-  const int64_t length = q.size(2);
-  const std::vector<int64_t> square = {q.size(0), q.size(1), length, length};
-  const std::vector<int64_t> rows = {q.size(0), k.size(1), q.size(1) / k.size(1) * length, -1};
-  auto above = at::ones({length, length}, q.options().dtype(at::kBool)).triu(1);
-  auto scores = at::matmul(q.reshape(rows), k.transpose(2, 3)).view(square) /
-                std::sqrt(static_cast<double>(q.size(3)));
-  auto weights = scores.masked_fill(above, -std::numeric_limits<double>::infinity()).softmax(-1);
-  auto kept = dropout(weights, options.dropout, options.key).view(rows);
-  return at::matmul(kept, v).view(q.sizes());
+  const int64_t length = q.size(2), size = q.size(3), vector = 16 / q.element_size();
+  const int64_t padded = (length + vector - 1) / vector * vector;
+  const std::vector<int64_t> square = {q.size(0), q.size(1), padded, padded};
+  const std::vector<int64_t> rows = {q.size(0), k.size(1), q.size(1) / k.size(1) * padded, -1};
+  const auto tokens = [&](const at::Tensor& x) { return on_vectors(x, padded, size); };
+  auto scores = at::matmul(tokens(q).reshape(rows), tokens(k).transpose(2, 3)).view(square);
+  if (padded > length) scores = scores.narrow(2, 0, length).narrow(3, 0, length);
+  const auto above = at::ones({length, length}, q.options().dtype(at::kBool)).triu(1);
+  auto weights = (scores / std::sqrt(static_cast<double>(size)))
+                     .masked_fill(above, -std::numeric_limits<double>::infinity())
+                     .softmax(-1);
+  const auto kept =
+      on_vectors(dropout(weights, options.dropout, options.key), padded, padded).view(rows);
+  // Its gradient is contiguous too, even where it has all tokens.
+  return at::matmul(kept, tokens(v))
+      .view({q.size(0), q.size(1), padded, size})
+      .narrow(2, 0, length);
 }
 
 bool is_served(const at::Tensor& qkv, const at::Tensor& bias) {
