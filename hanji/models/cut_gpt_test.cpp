@@ -185,6 +185,17 @@ TEST(CutGpt, HasTheBitsOfOneProcessInBlocksOfHeadsThatShareKeysAndValues) {
   expect_the_bits_of_one_process(options, 4);
 }
 
+/// A block's columns begin anywhere among 16 bytes.
+TEST(CutGpt, HasTheBitsOfOneProcessInBlocksOfOddSizes) {
+  for (const int64_t width : {20, 36, 60}) {
+    GptOptions options = uneven();
+    options.dtype = base::Precision::kFloat32;
+    options.heads = 4;
+    options.width = width;
+    expect_the_bits_of_one_process(options, 4);
+  }
+}
+
 TEST(CutGpt, ContinuesAPromptAsTheWholeOneDoes) {
   GptOptions options = uneven();
   options.axis = Axis().in_blocks(4);

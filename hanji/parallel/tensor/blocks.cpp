@@ -23,6 +23,22 @@ at::Tensor piece(const at::Tensor& matrix, int64_t dim, Range range) {
   return matrix.narrow(dim, range.begin, range.size());
 }
 
+/// Begins at 16 bytes, as does each of its rows and what is behind them.
+bool lies_on_vectors(const at::Tensor& matrix) {
+  const auto is_whole = [&](int64_t elements) {
+    return elements * matrix.element_size() % 16 == 0;
+  };
+  return is_whole(matrix.storage_offset()) && is_whole(matrix.stride(0)) &&
+         is_whole(matrix.size(1));
+}
+
+/// A piece that is multiplied. What does not lie on vectors is copied, as kernels choose by that, and where a piece
+/// lies depends on what else its rank has.
+at::Tensor factor(const at::Tensor& matrix, int64_t dim, Range range) {
+  const at::Tensor own = piece(matrix, dim, range);
+  return lies_on_vectors(own) ? own : own.clone(at::MemoryFormat::Contiguous);
+}
+
 at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
 std::vector<int64_t> with_last(at::IntArrayRef sizes, int64_t last) {
@@ -43,7 +59,7 @@ struct Factor {
   int64_t dim;
 
   at::Tensor of(Range range) const {
-    const at::Tensor own = piece(matrix, dim, range);
+    const at::Tensor own = factor(matrix, dim, range);
     return dim == 0 ? own : own.t();
   }
 };
@@ -53,9 +69,9 @@ at::Tensor sum_products(const FeatureBlocks& blocks, const at::Tensor& left, con
   const int64_t outputs = right.matrix.size(1 - right.dim);
   return fold_blocks(blocks, {left.size(0), outputs}, left.options(),
                      [&](const std::vector<Range>& ranges, at::Tensor& term) {
-                       at::mm_out(term, piece(left, 1, ranges[0]), right.of(ranges[0]));
+                       at::mm_out(term, factor(left, 1, ranges[0]), right.of(ranges[0]));
                        for (size_t i = 1; i < ranges.size(); ++i) {
-                         term.addmm_(piece(left, 1, ranges[i]), right.of(ranges[i]));
+                         term.addmm_(factor(left, 1, ranges[i]), right.of(ranges[i]));
                        }
                      });
 }
@@ -68,7 +84,7 @@ void fill_pieces(const FeatureBlocks& blocks, const at::Tensor& whole, int64_t d
     for (const Range range : ranges) {
       at::Tensor part = piece(whole, dim, range);
       const auto [left, right] = product(range);
-      if (part.scalar_type() == left.scalar_type()) {
+      if (part.scalar_type() == left.scalar_type() && lies_on_vectors(part)) {
         at::mm_out(part, left, right);
       } else {
         part.copy_(at::mm(left, right));
@@ -170,7 +186,7 @@ struct ColumnBlocks : torch::autograd::Function<ColumnBlocks> {
     const at::Tensor y = by_rows(rows, blocks->rows, 0, [&](const at::Tensor& some) {
       const at::Tensor products = at::empty({some.size(0), outputs}, some.options());
       fill_pieces(*blocks->features, products, 1,
-                  [&](Range range) { return std::pair(some, piece(w, 0, range).t()); });
+                  [&](Range range) { return std::pair(some, factor(w, 0, range).t()); });
       return products;
     });
     return y.view(with_last(x.sizes().slice(1), outputs));
@@ -186,7 +202,7 @@ struct ColumnBlocks : torch::autograd::Function<ColumnBlocks> {
           const at::Tensor own = rows_of(g, blocks.rows, some);
           const at::Tensor inputs = rows_of(x, blocks.rows, some);
           fill_pieces(*blocks.features, term, 0,
-                      [&](Range range) { return std::pair(piece(own, 1, range).t(), inputs); });
+                      [&](Range range) { return std::pair(factor(own, 1, range).t(), inputs); });
         });
       };
       gw = compute::weight_gradient(1, {g, saved.x}, product);
@@ -219,7 +235,7 @@ struct RowBlocks : torch::autograd::Function<RowBlocks> {
           const at::Tensor own = rows_of(g, blocks.rows, some).t();
           const at::Tensor inputs = rows_of(x, blocks.rows, some);
           fill_pieces(*blocks.features, term, 1,
-                      [&](Range range) { return std::pair(own, piece(inputs, 1, range)); });
+                      [&](Range range) { return std::pair(own, factor(inputs, 1, range)); });
         });
       };
       gw = compute::weight_gradient(1, {g, saved.x}, product);
@@ -228,7 +244,7 @@ struct RowBlocks : torch::autograd::Function<RowBlocks> {
       gx = by_rows(g, saved.blocks.rows, 0, [&](const at::Tensor& some) {
         const at::Tensor products = at::empty({some.size(0), saved.x.size(1)}, saved.x.options());
         fill_pieces(*saved.blocks.features, products, 1,
-                    [&](Range range) { return std::pair(some, piece(saved.w, 1, range)); });
+                    [&](Range range) { return std::pair(some, factor(saved.w, 1, range)); });
         return products;
       });
       gx = gx.view(context->saved_data["sizes"].toIntVector());
