@@ -242,7 +242,7 @@ std::vector<plan::TimedOperation> timed_pairs(const TimingJob& job, const PartOf
 /// How many times longer than one of the part a sample of the job takes to make, by the growth from half of the part's
 /// residues to all of them.
 double growth_of_samples(const TimingJob& job, const PartOfPairs& part) {
-  constexpr double kMostGrowth = 3;  // shortest paths take the cube
+  constexpr double kMaxGrowth = 3;  // shortest paths take the cube
   const int64_t here = part.plan.config.data.residues, all = job.plan.config.data.residues;
   if (here == all) return 1;
   const auto seconds = [&](const PartOfPairs& one) {
@@ -251,7 +251,7 @@ double growth_of_samples(const TimingJob& job, const PartOfPairs& part) {
   const PartOfPairs half = with_residues(part, std::max<int64_t>(8, here / 2));
   const double growth = std::log(seconds(part) / seconds(half)) / std::log(2);
   return std::pow(static_cast<double>(all) / static_cast<double>(here),
-                  std::clamp(growth, 0.0, kMostGrowth));
+                  std::clamp(growth, 0.0, kMaxGrowth));
 }
 
 plan::OperationTimes time_pairs(const TimingJob& job) {
