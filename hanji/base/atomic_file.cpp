@@ -85,9 +85,9 @@ Result<AtomicFile> AtomicFile::create(const fs::path& path) {
   // A name that no other process or thread takes: an existing file is an error. Begins as that of
   // `path` does, which may be as long as a name can be.
   constexpr size_t kMaxOfName = 180;
-  fs::path temporary = parent_of(path) /
-                       fmt::format(".{}.{}.{}.tmp", path.filename().string().substr(0, kMaxOfName),
-                                   ::getpid(), now_ns());
+  fs::path temporary =
+      parent_of(path) / fmt::format(".{}.{}.{}.tmp", path.filename().string().substr(0, kMaxOfName),
+                                    ::getpid(), now_ns());
   Fd fd;
   do {
     fd = Fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
