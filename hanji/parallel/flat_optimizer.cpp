@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "hanji/base/status.h"
+#include "hanji/layout/shard.h"
 
 namespace hanji::parallel {
 namespace {
@@ -33,7 +34,11 @@ void check_part(const FlatPart& part) {
       std::to_string(end) + " do not fit together"));
 }
 
-/// The pieces of one learning rate and decay, cut out of each buffer.
+// libtorch's kernels round what is behind the last whole vector in another order: where that is depends on how much of
+// a parameter is here. Behind a parameter there is room up to a multiple of 64 elements, which nobody reads.
+constexpr int64_t kVector = 16;
+
+/// The pieces of one learning rate and decay, cut out of each buffer, up to whole vectors.
 struct Cut {
   ParameterGroup group;
   TensorLists of;  ///< By buffer.
@@ -47,8 +52,9 @@ std::vector<Cut> cut_by_group(const std::vector<FlatPiece>& pieces,
     Cut& cut = cuts[{piece.group.learning_rate_factor, piece.group.weight_decay}];
     cut.group = piece.group;
     cut.of.resize(buffers.size());
+    const int64_t end = layout::round_up(piece.range.end, kVector);
     for (size_t i = 0; i < buffers.size(); ++i) {
-      cut.of[i].push_back(buffers[i].slice(0, piece.range.begin, piece.range.end));
+      cut.of[i].push_back(buffers[i].slice(0, piece.range.begin, end));
     }
   }
   std::vector<Cut> found;

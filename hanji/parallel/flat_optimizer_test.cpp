@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <torch/types.h>
 
+#include <array>
 #include <condition_variable>
 #include <mutex>
 
@@ -174,6 +175,30 @@ TEST(FlatOptimizer, PartsHaveTheBitsOfTheWhole) {
     EXPECT_EQ(optimizer->num_updates(), 3);
     EXPECT_EQ(std::ssize(optimizer->state()), 3 * kind.state_elements) << kind.name;
     EXPECT_EQ(optimizer->state_bytes(), kind.state_elements * 4 * parts.layout.count);
+  }
+}
+
+/// As of a parameter that ranks of tp share out.
+TEST(FlatOptimizer, AnElementHasTheBitsThatItHasInAShorterParameter) {
+  for (const Kind& kind : element_wise()) {
+    const auto updated = [&](int64_t size) {
+      const layout::FlatLayout layout = layout::flat_layout(std::array{size});
+      at::Tensor values = torch::zeros({layout.count}), gradients = torch::zeros({layout.count});
+      const at::Tensor own = values.slice(0, 0, size);
+      own.copy_(torch::arange(size).cos());
+      const auto optimizer = kind.make(
+          {values, gradients,
+           flat_pieces({{"vector", own}}, layout, {0, layout.count}, decay_matrices(.1))});
+      for (int step = 1; step <= 20; ++step) {
+        gradients.slice(0, 0, size).copy_(torch::arange(size).mul(.37).add(step).sin());
+        optimizer->step(.01, 3.0);
+      }
+      return own;
+    };
+    const at::Tensor whole = updated(70);
+    for (const int64_t size : {1, 7, 15, 35, 69}) {
+      EXPECT_TRUE(at::equal(updated(size), whole.slice(0, 0, size))) << kind.name << " " << size;
+    }
   }
 }
 
