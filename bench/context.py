@@ -1,9 +1,14 @@
 """How long is a step of a GPT whose ranks share the tokens of a sample: by Ulysses, by a ring, by one rank alone?
 
 The same model and samples of 256, 1024 and 4096 tokens. Losses of all three in float64 are compared first. Then
-interleaved steps of Ulysses against the ring, and of both against one rank that has the whole sample.
+interleaved steps of Ulysses against the ring, and of both against one rank that has the whole sample. PyTorch's
+context_parallel is tried, and what stops it on CPUs is said.
 """
-from model import start_hanji
+import os
+import subprocess
+import sys
+
+from model import ROOT, start_hanji
 from pairs import Comparison
 from step import compared, distance, losses, timed
 
@@ -42,7 +47,16 @@ def compare_ways(a, length, rows):
         job.close()
 
 
-def run(_folder, a, rows):
+def try_peer(folder, rows):
+    tried = subprocess.run([sys.executable, ROOT / "bench/context_peer.py"], capture_output=True, text=True, timeout=120,
+                           env={**os.environ, "CONTEXT_PEER_STORE": str(folder / "store")})
+    reason = (tried.stderr.strip().splitlines() or [""])[-1] if tried.returncode else None
+    rows.add("PyTorch's context_parallel " + (f"does not run on CPUs: {reason}" if reason else "runs, and is not timed yet"),
+             question="context peer", reason=reason)
+
+
+def run(folder, a, rows):
+    try_peer(folder, rows)
     for length in SMOKE_LENGTHS if a.smoke else LENGTHS:
         check(a, length, rows)
         compare_ways(a, length, rows)

@@ -294,9 +294,11 @@ def render_prepared_calls(rows):
 
 
 def render_context(rows):
-    return grid(["tokens", "ranks", "attention by", "the other", "time of a step of the other over it"],
-                [[row["tokens"], row["ranks"], row["first"], row["second"], ratio_text(row)]
-                 for row in rows if row["question"] == "context"])
+    peers = [f"PyTorch's `context_parallel` does not run on CPUs: `{row['reason']}`" for row in rows
+             if row["question"] == "context peer" and row["reason"]]
+    return [*grid(["tokens", "ranks", "attention by", "the other", "time of a step of the other over it"],
+                  [[row["tokens"], row["ranks"], row["first"], row["second"], ratio_text(row)]
+                   for row in rows if row["question"] == "context"]), *(["", *peers] if peers else [])]
 
 
 def render_axial(rows):
