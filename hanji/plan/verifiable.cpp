@@ -18,23 +18,26 @@ namespace {
 /// An axis whose ranks add terms of one sum, and the key of the blocks that fix their order.
 struct SummingAxis {
   std::string_view axis;
+  int64_t MeshConfig::*degree;
   std::string_view cuts;
 };
 
 constexpr std::array<SummingAxis, 3> kSummingAxes = {
-    {{"tp", "train.cuts.features"}, {"cp", "train.cuts.tokens"}, {"axial", "train.cuts.tokens"}}};
+    {{"tp", &MeshConfig::tp, "train.cuts.features"},
+     {"cp", &MeshConfig::cp, "train.cuts.tokens"},
+     {"axial", &MeshConfig::axial, "train.cuts.tokens"}}};
 
 /// Sums of ranks that only stable bits have in the order of one process.
 std::vector<std::string> sums_of_another_order(const Plan& plan) {
   std::vector<std::string> found;
-  if (plan.mesh.degree("pp") > 1) {
+  if (plan.config.mesh.pp > 1) {
     found.emplace_back(
         "mesh.pp adds gradients of stages and norms of ranks in another order than one process; "
         "set train.bits = stable");
   }
   for (const SummingAxis& one : kSummingAxes) {
-    const int degree = plan.mesh.degree(one.axis);
-    if (degree == 1) continue;
+    const int64_t degree = plan.config.mesh.*one.degree;
+    if (degree <= 1) continue;
     found.push_back(fmt::format(
         "mesh.{0} = {1} adds terms of several ranks, which one process adds in another order; set "
         "train.bits = stable and {2} = {1} or more",
