@@ -14,6 +14,7 @@
 #include "hanji/compute/internal/attention_kernels.h"
 #include "hanji/compute/internal/row_kernels.h"
 #include "hanji/compute/internal/tensors.h"
+#include "hanji/compute/whole_vectors.h"
 
 namespace hanji::compute {
 namespace {
@@ -141,24 +142,15 @@ struct BlockedAttention : torch::autograd::Function<BlockedAttention> {
   }
 };
 
-/// [B, heads, tokens, d], contiguous, with zeros behind the tokens: kernels of products choose by strides and by where
-/// a matrix begins among 16 bytes, both of which depend on how many heads are here.
-at::Tensor on_vectors(const at::Tensor& x, int64_t rows, int64_t columns) {
-  const int64_t more_rows = rows - x.size(2), more_columns = columns - x.size(3);
-  const at::Tensor dense = x.contiguous();
-  if (more_rows + more_columns == 0) return dense;
-  return at::constant_pad_nd(dense, {0, more_columns, 0, more_rows}, 0);
-}
-
 /// Plain operations over the whole square; the only path that drops attention weights. The heads of a
 /// group are rows of one product.
 at::Tensor dropping_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const AttentionOptions& options) {
-  const int64_t length = q.size(2), size = q.size(3), vector = 16 / q.element_size();
-  const int64_t padded = (length + vector - 1) / vector * vector;
+  // How many heads are here must not choose the kernels.
+  const int64_t length = q.size(2), size = q.size(3), padded = whole_vectors(length, q);
   const std::vector<int64_t> square = {q.size(0), q.size(1), padded, padded};
   const std::vector<int64_t> rows = {q.size(0), k.size(1), q.size(1) / k.size(1) * padded, -1};
-  const auto tokens = [&](const at::Tensor& x) { return on_vectors(x, padded, size); };
+  const auto tokens = [&](const at::Tensor& x) { return with_zeros_behind(x, padded, size); };
   auto scores = at::matmul(tokens(q).reshape(rows), tokens(k).transpose(2, 3)).view(square);
   if (padded > length) scores = scores.narrow(2, 0, length).narrow(3, 0, length);
   const auto above = at::ones({length, length}, q.options().dtype(at::kBool)).triu(1);
@@ -166,7 +158,7 @@ at::Tensor dropping_attention(const at::Tensor& q, const at::Tensor& k, const at
                      .masked_fill(above, -std::numeric_limits<double>::infinity())
                      .softmax(-1);
   const auto kept =
-      on_vectors(dropout(weights, options.dropout, options.key), padded, padded).view(rows);
+      with_zeros_behind(dropout(weights, options.dropout, options.key), padded, padded).view(rows);
   // Its gradient is contiguous too, even where it has all tokens.
   return at::matmul(kept, tokens(v))
       .view({q.size(0), q.size(1), padded, size})

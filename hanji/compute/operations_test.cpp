@@ -16,6 +16,7 @@
 #include "hanji/compute/gelu.h"
 #include "hanji/compute/layer_norm.h"
 #include "hanji/compute/linear.h"
+#include "hanji/compute/whole_vectors.h"
 
 namespace hanji::compute {
 namespace {
@@ -218,6 +219,19 @@ INSTANTIATE_TEST_SUITE_P(
                     norm_case(67, 33), bare_norm_case(33, 48), cross_entropy_case(5, 3),
                     cross_entropy_case(40, 65), linear_case()),
     [](const auto& info) { return info.param.name; });
+
+TEST(WithZerosBehind, KeepsTheValuesAndIsContiguousWhateverTheStrides) {
+  const at::Tensor x =
+      at::arange(2 * 3 * 5 * 7, at::kFloat).view({2, 5, 7, 3}).permute({0, 3, 1, 2});
+  EXPECT_EQ(whole_vectors(5, x), 8);
+  EXPECT_EQ(whole_vectors(5, x.to(at::kDouble)), 6);
+  const at::Tensor padded = with_zeros_behind(x, 8, 12);
+  EXPECT_EQ(padded.sizes(), at::IntArrayRef({2, 3, 8, 12}));
+  EXPECT_TRUE(padded.is_contiguous());
+  EXPECT_TRUE(at::equal(padded.narrow(2, 0, 5).narrow(3, 0, 7), x));
+  EXPECT_EQ(padded.count_nonzero().item<int64_t>(), x.count_nonzero().item<int64_t>());
+  EXPECT_TRUE(with_zeros_behind(x, 5, 7).is_contiguous());
+}
 
 TEST(Simd, KernelsAreThoseOfTheLevelInUse) {
   if (*base::usable_simd() == base::Simd::kBaseline) GTEST_SKIP() << "there is one level here";

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "hanji/base/status.h"
+#include "hanji/compute/whole_vectors.h"
 
 namespace hanji::parallel::axial {
 namespace {
@@ -16,15 +17,11 @@ using layout::TriangleWay;
 at::Tensor channels_first(const at::Tensor& x) { return x.permute({0, 3, 1, 2}); }
 at::Tensor channels_last(const at::Tensor& x) { return x.permute({0, 2, 3, 1}); }
 
-/// A matrix for each channel, with zeros behind its rows and columns up to whole vectors of 16 bytes. Strides, which
-/// depend on how many channels are here, and addresses, which depend on the channel's number, would choose
-/// the kernel: MKL's batched products on AMD have other bits where a matrix does not begin at 16 bytes.
+/// A matrix for each channel: which of them are here, and how many, must not choose the kernels.
 at::Tensor matrices(const at::Tensor& x) {
   const at::Tensor first = channels_first(x);
-  const int64_t vector = 16 / x.element_size();
-  const auto missing = [&](int64_t dim) { return (vector - first.size(dim) % vector) % vector; };
-  if (missing(2) + missing(3) == 0) return first.contiguous();
-  return at::constant_pad_nd(first.contiguous(), {0, missing(3), 0, missing(2)}, 0);
+  return compute::with_zeros_behind(first, compute::whole_vectors(first.size(2), x),
+                                    compute::whole_vectors(first.size(3), x));
 }
 
 /// Of any number of rows and columns.
