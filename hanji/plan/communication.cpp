@@ -56,7 +56,7 @@ class Communication {
     ++prediction_.collectives_per_step;
     if (hosts_.several()) return add(hosted_.tree(tree, dtype, count));
     prediction_.transfer_seconds +=
-        add_bytes(schedule::tree_all_reduce(tree, count), element_of(dtype, Lies::kInHeap));
+        add_bytes(schedule::tree_all_reduce(tree, count), dtype, Lies::kInHeap);
   }
 
   /// Of `groups` groups at once, of as many ranks as there are counts.
@@ -70,8 +70,7 @@ class Communication {
                          .count = std::reduce(counts.begin(), counts.end()),
                          .counts = counts,
                          .dtype = dtype});
-    prediction_.transfer_seconds +=
-        add_bytes(list_of(chosen, lies), element_of(dtype, lies), groups);
+    prediction_.transfer_seconds += add_bytes(list_of(chosen, lies), dtype, lies, groups);
   }
 
   /// Of a layer among the ranks that cut it.
@@ -96,7 +95,7 @@ class Communication {
         all_reduce ? chooser_.select(call.routine, call.op, call.dtype, ranks, query.count)
                    : chooser_.select(query);
     prediction_.transfer_seconds +=
-        add_bytes(list_of(chosen, Lies::kPrivate), element_of(call.dtype, Lies::kPrivate), groups);
+        add_bytes(list_of(chosen, Lies::kPrivate), call.dtype, Lies::kPrivate, groups);
   }
 
   /// Of as many groups at once as there are counts, each of `ranks` ranks, of the blocks in which each computes
@@ -108,8 +107,8 @@ class Communication {
     ++prediction_.collectives_per_step;
     double slowest = 0;
     for (const int64_t count : counts) {
-      slowest = std::max(slowest, add_bytes(schedule::tree_all_reduce(tree, count),
-                                            element_of(dtype, Lies::kPrivate)));
+      slowest = std::max(slowest,
+                         add_bytes(schedule::tree_all_reduce(tree, count), dtype, Lies::kPrivate));
     }
     prediction_.transfer_seconds += slowest;
   }
@@ -121,7 +120,7 @@ class Communication {
     double slowest = 0;
     for (const int64_t count : counts) {
       const auto& chosen = chooser_.select(Routine::kAllReduce, op, dtype, ranks, count);
-      slowest = std::max(slowest, add_bytes(list_of(chosen, lies), element_of(dtype, lies)));
+      slowest = std::max(slowest, add_bytes(list_of(chosen, lies), dtype, lies));
     }
     prediction_.transfer_seconds += slowest;
   }
@@ -132,7 +131,7 @@ class Communication {
     if (hosts_.several()) return add(hosted_.broadcast(dtype, count), groups);
     const auto& chosen = chooser_.select(Routine::kBroadcast, ReduceOp::kSum, dtype, ranks, count);
     prediction_.transfer_seconds +=
-        add_bytes(list_of(chosen, Lies::kPrivate), element_of(dtype, Lies::kPrivate), groups);
+        add_bytes(list_of(chosen, Lies::kPrivate), dtype, Lies::kPrivate, groups);
   }
 
   /// Of the same: as many elements from each of their ranks.
@@ -195,7 +194,7 @@ class Communication {
     ++prediction_.collectives_per_step;
     const auto& chosen =
         chooser_.select(Routine::kBarrier, ReduceOp::kSum, DType::kUInt8, ranks, 0);
-    prediction_.transfer_seconds += add_bytes(*chosen.in_heap, DType::kUInt8);
+    prediction_.transfer_seconds += add_bytes(*chosen.in_heap, DType::kUInt8, Lies::kInHeap);
   }
 
  private:
@@ -211,14 +210,11 @@ class Communication {
     return lies == Lies::kInHeap ? *chosen.in_heap : *chosen.if_private;
   }
 
-  static cost::Element element_of(DType dtype, Lies lies) {
-    return {base::size_of(dtype), dtype, lies == Lies::kInHeap};
-  }
-
   /// Adds what a list moves in each of `groups` groups; the result is the seconds of one.
-  double add_bytes(const schedule::StepList& list, const cost::Element& element, int groups = 1) {
-    const auto bytes = static_cast<int64_t>(element.bytes);
-    prediction_.wire_bytes_per_step += groups * wire_bytes_of_all(list, bytes);
+  double add_bytes(const schedule::StepList& list, DType dtype, Lies lies, int groups = 1) {
+    const cost::Element element(base::size_of(dtype), dtype, lies == Lies::kInHeap);
+    prediction_.wire_bytes_per_step +=
+        groups * wire_bytes_of_all(list, static_cast<int64_t>(element.bytes));
     return cost::price_seconds(list, element, chooser_.rates());
   }
 

@@ -273,10 +273,10 @@ plan::OperationTimes time_operations(const TimingJob& job) {
   const compute::AppliedForAWhile kernels(job.plan.kernels, job.plan.threads);
   const lens::KeptGenerator generator;
   compute::keep_freed_memory();
-  const bool names_its_own = plan::family_of(job.plan.config.model).facts != nullptr;
   const bool are_pairs = plan::data_kind(job.plan.config) == plan::DataKind::kPairs;
   if (are_pairs && !job.workload.make) return time_pairs(job);
   const int64_t samples = samples_to_time(job.plan);
+  const bool names_its_own = plan::family_of(job.plan.config.model).facts != nullptr;
   const std::vector<RecordedOperation> all =
       names_its_own ? own_operations(job.plan, samples) : seen_operations(job, samples);
   return {.samples = samples,
