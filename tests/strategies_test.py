@@ -109,6 +109,8 @@ class Strategies(CommandTest):
                        *row.split())
             plan = self.summary(str(number))["plan"]
             self.assertIn(f"--set parallel.data={plan['config']['parallel']['data']}", row)
+            if "cp=" in row:  # the way that was priced, whatever times say now
+                self.assertIn(f"--set parallel.context={plan['config']['parallel']['context']}", row)
 
     def test_ranks_of_cp_move_and_hold_what_the_plan_says(self):
         undropped = ["--set", "model.dropout=0"]

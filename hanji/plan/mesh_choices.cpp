@@ -235,6 +235,7 @@ MeshChoice choice_of(const Plan& plan) {
   choice.recompute = plan.config.compute.recompute;
   choice.sequence = plan.config.parallel.sequence;
   if (!plan.config.parallel.share_memory) choice.reshard = plan.config.parallel.reshard;
+  choice.context = plan.config.parallel.context;
   choice.rank = plan.memory;
   if (choice.mesh.pp > 1) choice.bubble = pipeline_timeline(plan, 0).bubble();
   const Prediction& p = plan.predicted;

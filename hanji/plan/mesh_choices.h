@@ -22,12 +22,13 @@ struct MeshChoice {
   bool sequence = false;  ///< parallel.sequence, on tp.
   /// Where it decides bytes: of parameters that are cut and not shared in a host's memory.
   Reshard reshard = Reshard::kAuto;
-  std::vector<MemoryLine> rank;  ///< Of the rank that needs most; categories of Capacity.
-  double bubble = 0;             ///< Time beyond what the longest stage computes, over the latter.
-  double seconds = 0;            ///< Of a step.
-  double stage_bytes = 0;        ///< Sent in a step by a rank: flows and their gradients,
-  double data_bytes = 0;         ///< gradients, and parameters that are cut, over dp and fsdp,
-  double layer_bytes = 0;        ///< and within layers, over cp and tp.
+  ContextWay context = ContextWay::kAuto;  ///< On cp the one that was priced.
+  std::vector<MemoryLine> rank;            ///< Of the rank that needs most; categories of Capacity.
+  double bubble = 0;       ///< Time beyond what the longest stage computes, over the latter.
+  double seconds = 0;      ///< Of a step.
+  double stage_bytes = 0;  ///< Sent in a step by a rank: flows and their gradients,
+  double data_bytes = 0;   ///< gradients, and parameters that are cut, over dp and fsdp,
+  double layer_bytes = 0;  ///< and within layers, over cp and tp.
 };
 
 /// The meshes of a model, and what keeps others out.

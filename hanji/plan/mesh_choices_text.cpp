@@ -45,12 +45,19 @@ std::string missing_words(const MeshTable& table) {
 base::Json value_of(const MeshChoice& one) {
   base::Json memory = base::Json::object();
   for (const MemoryLine& line : one.rank) memory[line.category] = line.bytes;
-  return {{"mesh", to_string(one.mesh)},     {"data", name_of(one.data)},
-          {"reshard", name_of(one.reshard)}, {"flags", flags_of(one)},
-          {"recompute", one.recompute},      {"sequence", one.sequence},
-          {"memory", std::move(memory)},     {"rank_bytes", total_bytes(one.rank)},
-          {"stage_bytes", one.stage_bytes},  {"data_bytes", one.data_bytes},
-          {"layer_bytes", one.layer_bytes},  {"bubble", one.bubble},
+  return {{"mesh", to_string(one.mesh)},
+          {"data", name_of(one.data)},
+          {"reshard", name_of(one.reshard)},
+          {"flags", flags_of(one)},
+          {"context", name_of(one.context)},
+          {"recompute", one.recompute},
+          {"sequence", one.sequence},
+          {"memory", std::move(memory)},
+          {"rank_bytes", total_bytes(one.rank)},
+          {"stage_bytes", one.stage_bytes},
+          {"data_bytes", one.data_bytes},
+          {"layer_bytes", one.layer_bytes},
+          {"bubble", one.bubble},
           {"seconds", one.seconds}};
 }
 
@@ -73,6 +80,7 @@ std::vector<std::string> assignments_of(const MeshChoice& one) {
   add(one.data != Sharding::kReplicas, "parallel.data", name_of(one.data));
   add(one.reshard != Reshard::kAuto, "parallel.share_memory", "false");
   add(one.reshard != Reshard::kAuto, "parallel.reshard", name_of(one.reshard));
+  add(one.context != ContextWay::kAuto, "parallel.context", name_of(one.context));
   add(one.recompute, "compute.recompute", "true");
   add(one.sequence, "parallel.sequence", "true");
   return assignments;

@@ -72,6 +72,7 @@ TEST(PlanMeshes, HasARowForEachMeshAndStrategyAsTrainPlansIt) {
     EXPECT_LE(table.fitting[i - 1].seconds, table.fitting[i].seconds);
   }
   for (const plan::MeshChoice& one : table.fitting) {
+    EXPECT_EQ(one.context != plan::ContextWay::kAuto, one.mesh.cp > 1) << flags_of(one);
     if (one.mesh.pp != 2 && one.mesh.cp == 1) continue;
     const plan::Plan plan = prepare(Nano()(one).config).or_throw();
     EXPECT_EQ(plan::total_bytes(one.rank), plan::total_bytes(plan.memory)) << flags_of(one);
