@@ -96,10 +96,14 @@ class Comparison:
             medians = {}
             for side in (0, 1) if pair % 2 == 0 else (1, 0):
                 medians[side] = statistics.median(self._sides[side](steps))
-            self.first.append(medians[0])
-            self.second.append(medians[1])
-            self.ratios.append(medians[1] / medians[0])
+            self.add(medians[0], medians[1])
         return self
+
+    def add(self, first, second):
+        """Seconds of a pair that was timed elsewhere."""
+        self.first.append(first)
+        self.second.append(second)
+        self.ratios.append(second / first)
 
     def row(self):
         """Seconds of both sides and the ratio of the second to the first, for Rows.add()."""
