@@ -131,4 +131,19 @@ Status AtomicFile::commit() {
   return fsync_directory(parent_of(path_));
 }
 
+Status as_error_of(const fs::path& path, const fs::path& beside, const Status& status) {
+  if (status.ok()) return status;
+  std::string message = status.message();
+  const auto replace = [&message](const std::string& old, const std::string& by) {
+    for (size_t at = message.find(old); at != std::string::npos; at = message.find(old, at)) {
+      message.replace(at, old.size(), by);
+      at += by.size();
+    }
+  };
+  const std::string &name = path.native(), &other = beside.native();
+  replace(fmt::format("rename {} to {}", other, name), "write " + name);
+  replace(other, name);
+  return {status.code(), message};
+}
+
 }  // namespace hanji::base

@@ -48,4 +48,8 @@ class AtomicFile {
   std::filesystem::path temporary_;
 };
 
+/// An error of `beside`, where `path` is written first, as one of `path`: callers know no other name.
+Status as_error_of(const std::filesystem::path& path, const std::filesystem::path& beside,
+                   const Status& status);
+
 }  // namespace hanji::base

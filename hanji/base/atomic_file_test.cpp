@@ -113,6 +113,16 @@ TEST(AtomicFile, DoesNotTakeThePlaceOfADevice) {
   EXPECT_TRUE(std::filesystem::is_fifo(path));
 }
 
+TEST(AtomicFile, AnErrorOfTheFileBesideIsOneOfTheFile) {
+  const Status full = out_of_memory("write d/.x.saving: full; and remove d/.x.saving: no");
+  EXPECT_EQ(as_error_of("d/x", "d/.x.saving", full).message(),
+            "write d/x: full; and remove d/x: no");
+  EXPECT_EQ(as_error_of("d/x", "d/.x.saving", full).code(), full.code());
+  EXPECT_EQ(as_error_of("x", ".x", corrupt("rename .x to x: it is a folder")).message(),
+            "write x: it is a folder");
+  EXPECT_TRUE(as_error_of("x", ".x", {}).ok());
+}
+
 TEST(AtomicFile, WhatIsInTheWayOfAnUnfinishedFileIsNamed) {
   const test::TemporaryFolder folder;
   const auto in_the_way = folder.path() / ".file.part";

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
+#include "hanji/base/atomic_file.h"
 #include "hanji/base/checksum.h"
 #include "hanji/base/file.h"
 #include "hanji/checkpoint/internal/optimizer_state.h"
@@ -84,12 +85,13 @@ Status write(const fs::path& path, std::vector<TensorEntry> entries, Metadata me
   metadata["format"] = "pt";
   metadata[kSeal] = seal_of(views, metadata);
   const fs::path unfinished = path.parent_path() / ("." + path.filename().string() + ".saving");
-  HANJI_RETURN_IF_ERROR(base::remove_tree(unfinished));
+  HANJI_RETURN_IF_ERROR(base::as_error_of(path, unfinished, base::remove_tree(unfinished)));
   Status status = write_safetensors(unfinished, views, metadata);
   if (status.ok()) status = base::rename_and_sync(unfinished, path);
   if (status.ok()) return {};
   const Status removed = base::remove_tree(unfinished);
-  return removed.ok() ? status : status.at("and " + removed.message());
+  return base::as_error_of(path, unfinished,
+                           removed.ok() ? status : status.at("and " + removed.message()));
 }
 
 Status check_names(const std::vector<TensorEntry>& entries) {

@@ -168,5 +168,15 @@ TEST_F(ModuleFileFaults, ARefusedSaveLeavesTheOldFile) {
   EXPECT_EQ(load(folder_.path() / "none", net_).code(), Code::kNotFound);
 }
 
+TEST_F(ModuleFileFaults, ErrorsNameTheFileThatWasAskedForAlone) {
+  const auto folder = folder_.path() / "folder";
+  std::filesystem::create_directories(folder / "x");
+  for (const auto& wrong : {folder, folder_.path() / "none" / "x"}) {
+    const Status status = save(wrong, net_);
+    EXPECT_THAT(status.message(), HasSubstr(wrong.native() + ": "));
+    EXPECT_THAT(status.message(), testing::Not(HasSubstr(".saving")));
+  }
+}
+
 }  // namespace
 }  // namespace hanji::checkpoint

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "hanji/base/atomic_file.h"
 #include "hanji/base/dtype.h"
 #include "hanji/base/file.h"
 #include "hanji/base/text.h"
@@ -135,11 +136,11 @@ Status write_chrome_trace(const std::filesystem::path& path, const Recorder& rec
     return base::invalid_argument("trace " + path.string() + ": analyses read only names in .json");
   }
   const std::filesystem::path partial = path.string() + ".partial";
-  HANJI_ASSIGN_OR_RETURN(OutputFile file, OutputFile::open(partial));
-  Status status = write_all(file, recorder);
+  auto file = OutputFile::open(partial);
+  Status status = file.ok() ? write_all(*file, recorder) : file.status();
   if (status.ok()) status = base::rename_and_sync(partial, path);
   if (!status.ok()) static_cast<void>(base::remove_tree(partial));
-  return status;
+  return base::as_error_of(path, partial, status);
 }
 
 }  // namespace hanji::trace
