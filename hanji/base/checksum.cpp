@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "hanji/base/checksum_avx2.h"
 #include "hanji/base/status.h"
 
 #if defined(__x86_64__)
@@ -64,7 +65,15 @@ uint32_t crc32c(std::span<const std::byte> bytes, uint32_t seed) {
   return ~crc_by_table(~seed, bytes);
 }
 
-uint64_t xxh3(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+uint64_t xxh3(std::span<const std::byte> bytes) {
+#if defined(__x86_64__)
+  constexpr size_t kShort = 240;  // to which XXH3 uses no vectors
+  if (bytes.size() > kShort && __builtin_cpu_supports("avx2")) {
+    return xxh3_by_avx2(bytes.data(), bytes.size());
+  }
+#endif
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
 
 struct Xxh3::State {
   XXH3_state_t* xxh = XXH3_createState();

@@ -108,15 +108,13 @@ Result<BetonValue> BetonState::locate(uint64_t sample, size_t field) {
   return value;
 }
 
-BetonState::Page BetonState::check_page(uint64_t page) {
-  const Page known = pages[page].load(std::memory_order_relaxed);
-  if (known != Page::kUnread) return known;
-  const auto content =
-      bytes.subspan(sections.heap_begin + page * sections.page_bytes, sections.page_bytes);
-  const bool good = base::xxh3(content) == load<uint64_t>(bytes, sections.heap_end + 8 * page);
-  const Page found = good ? Page::kGood : Page::kDamaged;
-  pages[page].store(found, std::memory_order_relaxed);
-  return found;
+Status BetonState::check_once(uint64_t sample) {
+  const uint64_t bit = uint64_t{1} << sample % 64;
+  std::atomic<uint64_t>& word = verified[sample / 64];
+  if ((word.load(std::memory_order_relaxed) & bit) != 0) return {};
+  HANJI_RETURN_IF_ERROR(check_sample_bytes(sample));
+  word.fetch_or(bit, std::memory_order_relaxed);
+  return {};
 }
 
 Status BetonState::check_sample_bytes(uint64_t sample) {
@@ -209,11 +207,8 @@ Result<BetonValue> BetonFile::read(uint64_t sample, size_t field) const {
   BetonState& state = *state_;
   auto value = locate(sample, field);
   if (!value.ok()) return value;
-  Status status;
-  const bool is_damaged =
-      state.has_extension && !value->bytes.empty() &&
-      state.check_page(state.page_of(value->bytes)) == BetonState::Page::kDamaged;
-  if (is_damaged) status = state.check_sample_bytes(sample);
+  const bool has_checksum = state.has_extension && !value->bytes.empty();
+  const Status status = has_checksum ? state.check_once(sample) : Status();
   if (!status.ok()) return status.at(internal::where(state, sample, field));
   if (fields()[field].type != BetonType::kJson) return value;
   if (value->bytes.empty() || value->bytes.back() != std::byte{0}) {

@@ -90,11 +90,11 @@ struct BetonVerifyOptions {
 /// A .beton file, version 2, of FFCV or of BetonWriter.
 ///
 /// BetonWriter adds checksums where FFCV ignores bytes: one of the header, one per page, two per
-/// sample. A page is verified when one of its samples is first read; in a page that differs only
-/// the samples whose own bytes differ are errors.
-/// Cost    open() and parse() do no work per sample: they check header, descriptors, the bounds of
+/// sample. A sample's bytes are verified when it is first read, which brings them to where they are
+/// used; pages by verify() and by a PageCache.
+/// Cost    open() and parse() do no work per sample, and keep a bit of each: they check header, descriptors, the bounds of
 ///         each section and the checksums of those and of the index of pages. read() checks the
-///         sample's record, bounds and page. Of a file without checksums the first read of a JPEG
+///         sample's record, bounds and bytes. Of a file without checksums the first read of a JPEG
 ///         passes over the allocation table, which alone has its size.
 /// Thread  any number of threads may read.
 /// Source  libffcv/ffcv: types.py, writer.py, reader.py, fields/.
@@ -123,7 +123,7 @@ class BetonFile {
   ///         field and page.
   Result<BetonValue> read(uint64_t sample, size_t field) const;
 
-  /// As read(), without reading the heap: `bytes` are where the value is mapped, their page is not
+  /// As read(), without reading the heap: `bytes` are where the value is mapped, and are not
   /// verified. For readers that have the pages in memory of their own.
   Result<BetonValue> locate(uint64_t sample, size_t field) const;
   /// Whether `content` is that of the page; true of a file without checksums.

@@ -132,7 +132,7 @@ Status read_extension(BetonState& state, const BetonTrailer& trailer) {
   state.provenance_begin = s.heap_end + 8 * s.num_pages;
   state.provenance_bytes = trailer.provenance_bytes;
   state.rows_begin = s.heap_end + index;
-  state.pages = std::make_unique<std::atomic<BetonState::Page>[]>(s.num_pages);
+  state.verified = std::make_unique<std::atomic<uint64_t>[]>(s.num_samples / 64 + 1);
   return {};
 }
 

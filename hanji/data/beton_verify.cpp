@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
-#include "hanji/base/checksum.h"
 #include "hanji/data/internal/beton_state.h"
 
 namespace hanji::data {
@@ -37,10 +37,7 @@ class BetonVerifier {
   bool check_pages(const BetonVerifyOptions& options) {
     const uint64_t total = state_.sections.num_pages;
     for (uint64_t page = 0; page < total; ++page) {
-      if (page < options.first_page) {
-        state_.pages[page].store(BetonState::Page::kGood, std::memory_order_relaxed);
-        continue;
-      }
+      if (page < options.first_page) continue;
       check_page(page);
       if (options.proceed && !options.proceed(page + 1, total)) return false;
     }
@@ -48,8 +45,9 @@ class BetonVerifier {
   }
 
   void check_page(uint64_t page) {
-    if (state_.check_page(page) == BetonState::Page::kGood) return;
     const uint64_t begin = state_.sections.heap_begin + page * state_.sections.page_bytes;
+    if (file_.is_page(page, state_.bytes.subspan(begin, state_.sections.page_bytes))) return;
+    damaged_pages_.insert(page);
     add({.page = page,
          .message = fmt::format("the checksum of its {} bytes at byte {} differs",
                                 state_.sections.page_bytes, begin)});
@@ -110,8 +108,7 @@ class BetonVerifier {
       if (value.ok() && !value->bytes.empty()) page = state_.page_of(value->bytes);
       check_value(sample, f, value);
     }
-    const bool compare = state_.has_extension && all_located && page &&
-                         state_.check_page(*page) == BetonState::Page::kDamaged;
+    const bool compare = all_located && page && damaged_pages_.contains(*page);
     const Status status = compare ? state_.check_sample_bytes(sample) : Status();
     if (!status.ok()) add({.page = page, .sample = sample, .message = status.message()});
   }
@@ -139,6 +136,7 @@ class BetonVerifier {
   BetonState& state_;
   const Report& report_;
   std::vector<bool> rows_;  // whether a value has a row in the allocation table
+  std::set<uint64_t> damaged_pages_;
   uint64_t num_mistakes_ = 0;
 };
 

@@ -9,10 +9,8 @@
 
 namespace hanji::data::internal {
 
-/// What an open file knows: where everything is, and which pages were verified.
+/// What an open file knows: where everything is, and which samples were verified.
 struct BetonState {
-  enum class Page : uint8_t { kUnread, kGood, kDamaged };
-
   std::optional<base::MappedFile> file;
   std::string path;  ///< Empty for bytes in memory.
   std::span<const std::byte> bytes;
@@ -26,7 +24,8 @@ struct BetonState {
   uint64_t provenance_begin = 0;
   uint64_t provenance_bytes = 0;
   uint64_t rows_begin = 0;
-  std::unique_ptr<std::atomic<Page>[]> pages;  ///< With an extension.
+  /// With an extension: a bit of each sample whose bytes are those that were written.
+  std::unique_ptr<std::atomic<uint64_t>[]> verified;
 
   std::once_flag sizes_once;
   std::vector<uint32_t> sizes;  ///< Without one: bytes of each sample's images, from the table.
@@ -51,7 +50,8 @@ struct BetonState {
     return (static_cast<uint64_t>(in_heap.data() - bytes.data()) - sections.heap_begin) /
            sections.page_bytes;
   }
-  Page check_page(uint64_t page);
+  /// check_sample_bytes() of a sample that it has not accepted before.
+  Status check_once(uint64_t sample);
   /// kCorrupt if the sample's bytes in the heap are not those that were written.
   Status check_sample_bytes(uint64_t sample);
 };
