@@ -22,6 +22,7 @@ from pairs import interval
 from rows import Rows
 
 BINARIES = ROOT / "build/dev/bin/bench"
+HANJI = ROOT / "build/dev/bin/hanji"
 RANK = BINARIES / "loader_rank"
 BATCH = 64
 TOKENS = 1024  # of a sample
@@ -29,7 +30,9 @@ AHEAD = 4  # batches: PyTorch's two of each of two workers, FFCV's three
 USUAL = "random_resized_crop, flip, normalise"
 CIFAR = "center_crop(ratio = 1), flip, translate(pixels = 4), cutout(pixels = 8), normalise"
 # Name, how images are stored, width, height, side length of samples, stages of hanji and of the peers, batches of a block.
-CASES = (("500 x 375 JPEG", "jpg", 500, 375, 224, (USUAL, "crop"), 8), ("256 x 192 JPEG", "jpg", 256, 192, 224, (USUAL, "crop"), 16),
+# "rows" are JPEGs to which `hanji data convert --row-index` has added restart markers and an index; all sides read them.
+CASES = (("500 x 375 JPEG", "jpg", 500, 375, 224, (USUAL, "crop"), 8),
+         ("500 x 375 JPEG, row index", "rows", 500, 375, 224, (USUAL, "crop"), 8), ("256 x 192 JPEG", "jpg", 256, 192, 224, (USUAL, "crop"), 16),
          ("256 x 192 raw", "raw", 256, 192, 224, (USUAL, "crop"), 32), ("32 x 32 raw, CIFAR's stages", "raw", 32, 32, 32, (CIFAR, "cifar"), 400))
 COMPARED = 64  # images whose pixels are compared
 
@@ -210,15 +213,19 @@ def bench_case(rows, case, a, peers, folder, all_cores):
     name, stored, width, height, size, stages, batches = case
     path = folder / "images.beton"
     images = 2 * BATCH if a.smoke else a.images * (20 if width == 32 else 1)
-    made = subprocess.run([RANK, "make", path, str(images), str(width), str(height), stored],
+    made = subprocess.run([RANK, "make", path, str(images), str(width), str(height), "raw" if stored == "raw" else "jpg"],
                           check=True, text=True, capture_output=True)
+    if stored == "rows":
+        subprocess.run([HANJI, "data", "convert", path, "--row-index", "--out", folder / "rows.beton"], check=True,
+                       capture_output=True)
+        (folder / "rows.beton").replace(path)
     rows.say(f"{name}: {json.loads(made.stdout)['image_bytes']:,} bytes per image")
     rounds = 2 if a.smoke else a.rounds
     if width > 32:
         compare_pixels(rows, name, path, size, peers, folder)
         time_checksums(rows, name, path, size, folder, rounds, {all_cores[0]})
     for cores in ({all_cores[0]}, set(all_cores)):
-        sides = {"decode": Side([RANK, "decode", path, BATCH], {min(cores)})} if stored == "jpg" else {}
+        sides = {"decode": Side([RANK, "decode", path, BATCH], {min(cores)})} if stored != "raw" else {}
         # The number of reading threads or processes is the number of cores; hanji's caller is one of them.
         sides["hanji"] = Side([RANK, "load", path, size, stages[0], BATCH, len(cores) - 1], cores)
         sides |= peers.of_images(path, size, stages[1], cores)

@@ -7,6 +7,7 @@
 #include "hanji/data/beton_file.h"
 #include "hanji/data/internal/beton_layout.h"
 #include "hanji/data/internal/jpeg_header.h"
+#include "hanji/data/internal/jpeg_rows.h"
 
 namespace {
 
@@ -44,6 +45,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto input = hanji::fuzz::bytes_of(data, size);
   const auto jpeg = hanji::data::internal::parse_jpeg_size(input);
   hanji::fuzz::require(!jpeg.ok() || (jpeg->width > 0 && jpeg->height > 0), "an image has pixels");
+  if (const auto rows = hanji::data::internal::find_jpeg_rows(input)) {
+    std::vector<std::byte> part;
+    for (int64_t first = 0; first < rows->count(); ++first) {
+      hanji::data::internal::cut_jpeg_rows(input, *rows, first, rows->count(), part);
+      hanji::fuzz::require(part.size() <= input.size(), "a part is of the stream");
+    }
+  }
   std::vector<std::byte> bytes(input.begin(), input.end());
   reseal(bytes);
   const auto file = hanji::data::BetonFile::parse(bytes);

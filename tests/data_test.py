@@ -220,7 +220,9 @@ class Data(CommandTest):
             "--seed is of --images proportion; leave it out, or set --images",
             "--smart-bytes is of --images smart; leave it out, or set --images"])
         self.assertEqual(len(self.refuse("convert", "x", "--jpeg-share", 0.3, "--out", "y")), 1)
-        for one in (["jpg", "--quality", 50], ["proportion", "--jpeg-share", 0.3, "--seed", 2, "--quality", 50],
+        self.assertEqual(self.refuse("convert", "x", "--images", "raw", "--row-index", "--out", "y"),
+                         ["--row-index is of JPEGs, and --images raw stores none; leave it out, or set --images"])
+        for one in (["jpg", "--quality", 50, "--row-index"], ["proportion", "--jpeg-share", 0.3, "--seed", 2, "--quality", 50],
                     ["smart", "--smart-bytes", 5], ["raw", "--max-resolution", 4]):
             self.hanji("data", "convert", "x", "--images", *one, "--out", one[0])
 
@@ -318,10 +320,15 @@ class Data(CommandTest):
         self.hanji("data", "make", "--generated", 60, "--size", 32, "--classes", 3, "--out", "x.beton")
         done = self.hanji("data", "convert", "x.beton", "--images", "jpg", "--quality", 95, "--out", "y.beton")
         self.assertEqual(done.stdout, "60 samples -> y.beton\n")
-        self.hanji("data", "verify", "y.beton")
-        self.hanji("train", "--steps", 2, "--ranks", 1, "--out", "run", "--set", "model.preset=resnet-tiny",
-                   "--set", "data.files=y.beton", "--set", "model.width=8", "--set", "data.image_size=16",
-                   "--set", "train.global_batch=16", "--set", "train.evaluate_every=0")
+        self.hanji("data", "convert", "y.beton", "--row-index", "--out", "r.beton")
+        losses = set()
+        for file in ("y.beton", "r.beton"):
+            self.hanji("data", "verify", file)
+            self.hanji("train", "--steps", 2, "--ranks", 1, "--out", f"run-{file}", "--set", "model.preset=resnet-tiny",
+                       "--set", f"data.files={file}", "--set", "model.width=8", "--set", "data.image_size=16",
+                       "--set", "train.global_batch=16", "--set", "train.evaluate_every=0")
+            losses.add(self.read_json(f"run-{file}", "summary.json")["train_loss"])
+        self.assertEqual(len(losses), 1, "an index of rows changes no pixel")
         self.assertEqual(self.hanji("data", "convert", "y.beton", "--to", "photos").stdout, "60 images -> photos\n")
         self.assertEqual(len(list((self.folder / "photos").glob("[012]/*.jpg"))), 60)
         self.hanji("data", "make", "--folder", "photos", "--out", "z.beton")

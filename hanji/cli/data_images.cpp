@@ -112,6 +112,9 @@ const std::vector<StorageOption>& storage_options() {
       {"--quality",
        {Way::kKeep, Way::kJpeg, Way::kProportion, Way::kSmart},
        "JPEGs, and --images raw stores none"},
+      {"--row-index",
+       {Way::kKeep, Way::kJpeg, Way::kProportion, Way::kSmart},
+       "JPEGs, and --images raw stores none"},
       {"--jpeg-share", {Way::kProportion}, "--images proportion"},
       {"--seed", {Way::kProportion}, "--images proportion"},
       {"--smart-bytes", {Way::kSmart}, "--images smart"}};
@@ -129,7 +132,8 @@ void check_convert(Verb verb, const ConvertFileOptions& options, OptionMistakes&
   }
   if (!options.folder.empty()) {
     for (const char* one :
-         {"--images", "--quality", "--max-resolution", "--jpeg-share", "--smart-bytes", "--seed"}) {
+         {"--images", "--quality", "--row-index", "--max-resolution", "--jpeg-share",
+          "--smart-bytes", "--seed"}) {
       if (!verb.was_given(one)) continue;
       mistakes.add(
           fmt::format("{} belongs to --out; images are written to a folder as they are", one));
@@ -271,6 +275,8 @@ void add_data_convert(Verb data_verb) {
       .range(1, 100);
   verb.add_option("--max-resolution", &convert.max_resolution,
                   "pixels of the longer side: larger images shrink");
+  verb.add_flag("--row-index", &convert.row_index,
+                "JPEGs get an index of their rows: those above a crop are not decoded");
   verb.add_option("--jpeg-share", &convert.jpeg_share, "of proportion").show_default();
   verb.add_option("--smart-bytes", &convert.smart_bytes, "of smart: raw images of more become jpg")
       .show_default();

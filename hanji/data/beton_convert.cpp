@@ -7,6 +7,7 @@
 #include "hanji/base/json.h"
 #include "hanji/base/random.h"
 #include "hanji/data/internal/beton_layout.h"
+#include "hanji/data/internal/jpeg_rows.h"
 #include "hanji/data/internal/jpeg_writer.h"
 #include "hanji/data/internal/pool.h"
 #include "hanji/data/internal/whole_image.h"
@@ -66,25 +67,30 @@ Status Conversion::convert(uint64_t sample, ConvertTools& tools, BetonValue& ima
   const bool is_jpeg = image.mode == BetonImageMode::kJpeg;
   const bool becomes_jpeg = is_jpeg_after(sample, image, size);
   const bool shrinks = size.width != image.width || size.height != image.height;
-  if (is_jpeg == becomes_jpeg && !shrinks && !(is_jpeg && options_.quality)) return {};
+  const auto keep = [&bytes](std::span<const std::byte> stored) {
+    bytes.insert(bytes.end(), stored.begin(), stored.end());
+    return Status();
+  };
+  if (is_jpeg == becomes_jpeg && !shrinks && !(is_jpeg && options_.quality)) {
+    if (!is_jpeg || !options_.row_index) return {};
+    HANJI_ASSIGN_OR_RETURN(const std::string stream, add_jpeg_rows(image.bytes));
+    return keep(std::as_bytes(std::span(stream)));
+  }
   HANJI_RETURN_IF_ERROR(tools.images.read(image, tools.whole));
   if (shrinks) tools.images.resize(tools.whole, size, tools.small);
   const RgbImage& made = shrinks ? tools.small : tools.whole;
   image.width = static_cast<uint16_t>(size.width);
   image.height = static_cast<uint16_t>(size.height);
   image.mode = becomes_jpeg ? BetonImageMode::kJpeg : BetonImageMode::kRaw;
-  if (!becomes_jpeg) {
-    const auto raw = std::as_bytes(std::span(made.rgb));
-    bytes.insert(bytes.end(), raw.begin(), raw.end());
-    return {};
-  }
+  if (!becomes_jpeg) return keep(std::as_bytes(std::span(made.rgb)));
   constexpr int kUsualQuality = 90;
-  HANJI_ASSIGN_OR_RETURN(const std::string stream,
+  HANJI_ASSIGN_OR_RETURN(std::string stream,
                          encode_jpeg_image(made.rgb, image.width, image.height,
                                            options_.quality.value_or(kUsualQuality)));
-  const auto encoded = std::as_bytes(std::span(stream));
-  bytes.insert(bytes.end(), encoded.begin(), encoded.end());
-  return {};
+  if (options_.row_index) {
+    HANJI_ASSIGN_OR_RETURN(stream, add_jpeg_rows(std::as_bytes(std::span(stream))));
+  }
+  return keep(std::as_bytes(std::span(stream)));
 }
 
 Status Conversion::read(uint64_t sample, BetonSample& out) {
@@ -112,13 +118,14 @@ Status Conversion::read(uint64_t sample, BetonSample& out) {
 
 /// A JPEG of noise may be larger than its pixels; twice that and its tables are never reached.
 uint64_t Conversion::max_image_bytes(uint64_t sample, const BetonValue& image) const {
-  constexpr uint64_t kTables = 4096;
+  constexpr uint64_t kTables = 4096, kIndex = uint64_t{1} << 17;
   const ImageSize size = size_after(image);
   const auto raw = static_cast<uint64_t>(3 * size.width * size.height);
   const uint64_t made = is_jpeg_after(sample, image, size) ? 2 * raw + kTables : raw;
   const bool keeps =
       options_.images == ImageStorage::kKeep && !options_.quality && options_.max_resolution == 0;
-  return keeps ? image.bytes.size() : std::max<uint64_t>(made, image.bytes.size());
+  const uint64_t kept = options_.row_index ? 2 * image.bytes.size() + kIndex : image.bytes.size();
+  return keeps ? kept : std::max<uint64_t>(made, kept);
 }
 
 /// A value that cannot be read has no bytes here; read() is the error.
@@ -157,8 +164,8 @@ std::string_view storage_name(ImageStorage storage) {
 Status check_convert_options(const BetonFile& file, const ConvertOptions& options) {
   const bool has_images =
       std::ranges::count(file.fields(), BetonType::kRgbImage, &BetonField::type) > 0;
-  const bool changes =
-      options.images != ImageStorage::kKeep || options.quality || options.max_resolution != 0;
+  const bool changes = options.images != ImageStorage::kKeep || options.quality ||
+                       options.max_resolution != 0 || options.row_index;
   if (changes && !has_images) {
     return base::invalid_argument("the file has no rgb_image field to convert");
   }
@@ -185,6 +192,7 @@ std::string provenance_after(const BetonFile& file, const ConvertOptions& option
   base::Json json = before.ok() && before->is_object() ? *before : base::Json::object();
   base::Json made = {{"images", storage_name(options.images)}};
   if (options.quality) made["quality"] = *options.quality;
+  if (options.row_index) made["row_index"] = true;
   if (options.max_resolution > 0) made["max_resolution"] = options.max_resolution;
   if (options.images == ImageStorage::kProportion) {
     made["jpeg_share"] = options.jpeg_share;

@@ -22,6 +22,9 @@ struct ConvertOptions {
   /// 1 to 100, of images that are encoded. If set, JPEGs are encoded anew; else they keep their bytes
   /// where size and storage allow it, and raw images get 90.
   std::optional<int> quality = {};
+  /// Gives each JPEG an index of its rows of blocks, so that those above a crop need not be read. Pixels
+  /// stay.
+  bool row_index = false;
   int64_t max_resolution = 0;      ///< Pixels of the longer side: larger images shrink. 0: any.
   double jpeg_share = 0.5;         ///< Of kProportion.
   uint64_t smart_bytes = 100'000;  ///< Of kSmart.

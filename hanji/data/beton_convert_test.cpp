@@ -6,6 +6,7 @@
 #include "hanji/base/file.h"
 #include "hanji/data/beton_writer.h"
 #include "hanji/data/image_files.h"
+#include "hanji/data/internal/jpeg_rows.h"
 #include "hanji/data/internal/test_images.h"
 #include "hanji/data/internal/whole_image.h"
 #include "hanji/test/temporary_folder.h"
@@ -95,6 +96,21 @@ TEST_F(ConvertTest, JpegsKeepTheirBytesUnlessAQualityIsAsked) {
   EXPECT_LT(image_bytes(small, 1).size(), image_bytes(kept, 1).size());
   EXPECT_EQ(convert({.images = ImageStorage::kJpeg}, "again").read(1, 0).or_throw().bytes.size(),
             image_bytes(kept, 1).size());
+}
+
+TEST_F(ConvertTest, ARowIndexKeepsThePixelsOfJpegsAndEveryOtherByte) {
+  const auto from = BetonFile::open(write_mixed(4)).or_throw();
+  const BetonFile to = convert({.row_index = true});
+  EXPECT_TRUE(internal::find_jpeg_rows(to.read(0, 0).or_throw().bytes));
+  EXPECT_EQ(image_bytes(to, 1), image_bytes(from, 1));
+  internal::WholeImages tools;
+  internal::RgbImage found, expected;
+  ASSERT_TRUE(tools.read(to.read(0, 0).or_throw(), found).ok());
+  ASSERT_TRUE(tools.read(from.read(0, 0).or_throw(), expected).ok());
+  EXPECT_EQ(found.rgb, expected.rgb);
+  EXPECT_THAT(to.provenance(), HasSubstr(R"("row_index":true)"));
+  const BetonFile all = convert({.images = ImageStorage::kJpeg, .row_index = true}, "all");
+  EXPECT_TRUE(internal::find_jpeg_rows(all.read(1, 0).or_throw().bytes)) << "encoded anew";
 }
 
 TEST_F(ConvertTest, TheLongerSideShrinksToTheResolution) {

@@ -13,6 +13,7 @@
 #include <jpeglib.h>
 
 #include "hanji/data/internal/jpeg_header.h"
+#include "hanji/data/internal/jpeg_rows.h"
 
 namespace hanji::data::internal {
 
@@ -102,11 +103,27 @@ struct JpegReader::State {
   JpegErrors errors = {};
   jpeg_progress_mgr progress = {};
   std::vector<uint8_t> row;
-  int64_t first_column = 0;  ///< Of the box, within a row.
+  std::vector<std::byte> part;  ///< Rows of blocks of an image that has an index of them.
+  int64_t first_column = 0;     ///< Of the box, within a row.
 
   Status failure() const {
     return {errors.code, fmt::format("the JPEG: {}; make the image again, or leave it out",
                                      errors.message.data())};
+  }
+
+  /// Leaves out the rows of blocks above the box, if the stream says where they begin.
+  void leave_out(std::span<const std::byte>& stream, ImageSize& size, PixelBox& box) {
+    const int64_t above = box.y - kMargin;
+    if (above < 8) return;  // no row of blocks is lower
+    const auto rows = find_jpeg_rows(stream);
+    if (!rows || rows->height != size.height || above < rows->row_height) return;
+    const int64_t first = above / rows->row_height;
+    const int64_t below = box.y + box.height + kMargin;
+    const int64_t end = std::min(rows->count(), (below + rows->row_height - 1) / rows->row_height);
+    cut_jpeg_rows(stream, *rows, first, end, part);
+    stream = part;
+    size.height = std::min(end * rows->row_height, size.height) - first * rows->row_height;
+    box.y -= first * rows->row_height;
   }
 
   Status check_header(ImageSize size) {
@@ -170,6 +187,7 @@ Status JpegReader::begin(std::span<const std::byte> stream, ImageSize size, Pixe
   const bool is_jpeg =
       stream.size() > 1 && stream[0] == std::byte{0xFF} && stream[1] == std::byte{0xD8};
   if (!is_jpeg) return parse_jpeg_size(stream).status();
+  s.leave_out(stream, size, box);
   if (setjmp(s.errors.jump) != 0) return s.failure();
   jpeg_abort_decompress(&s.decoder);
   jpeg_mem_src(&s.decoder, reinterpret_cast<const unsigned char*>(stream.data()), stream.size());

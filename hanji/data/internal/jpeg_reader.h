@@ -29,7 +29,8 @@ struct ImageSize {
 /// Pillow, OpenCV and torchvision read them: red is C K / 255.
 ///
 /// Result  the same bytes as of a whole decode. Columns outside the box are decoded up to the next
-///         blocks; rows above it are not transformed, rows below it not read.
+///         blocks; rows above it are not transformed, and not read where JpegRows finds them; rows
+///         below it are not read.
 /// Cost    one row of memory; for progressive streams libjpeg-turbo's coefficients.
 /// Errors  kCorrupt with libjpeg-turbo's words for what it reports as damage in the part that is
 ///         read, for another format (by name), and for a size other than `size`; kUnsupported for other codings, other numbers of
