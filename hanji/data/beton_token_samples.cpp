@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "hanji/base/checksum.h"
+#include "hanji/data/internal/cached_file.h"
 
 namespace hanji::data {
 namespace {
@@ -27,7 +28,27 @@ std::optional<TokenWidth> token_width_of(const BetonField& field) {
 
 }  // namespace
 
-Result<BetonTokenSamples> BetonTokenSamples::create(BetonFile file, const SampleOptions& options) {
+struct BetonTokenSamples::State {
+  internal::CachedFile cached;
+  size_t field = 0;
+  TokenWidth width = TokenWidth::kUInt16;
+  int64_t block = 0;
+  int64_t border = 0;  ///< The first sample that validates.
+  int64_t largest_token = -1;
+  uint64_t checksum = 0;
+
+  int64_t num_samples() const { return static_cast<int64_t>(cached.file().num_samples()); }
+  int64_t sample_of(Part part, int64_t index) const {
+    return part == Part::kTrain ? index : border + index;
+  }
+  /// The block + 1 ids of a sample of the file.
+  Result<TokenSource> tokens(int64_t sample, internal::From from) const;
+  Status copy_sample(int64_t sample, internal::From from, layers::Batch& batch, int64_t row) const;
+  Status look_through();
+};
+
+Result<BetonTokenSamples> BetonTokenSamples::create(BetonFile file, const SampleOptions& options,
+                                                    int64_t cached_pages) {
   const auto field = std::ranges::find_if(
       file.fields(), [](const BetonField& one) { return token_width_of(one).has_value(); });
   if (field == file.fields().end()) {
@@ -50,59 +71,84 @@ Result<BetonTokenSamples> BetonTokenSamples::create(BetonFile file, const Sample
     return base::invalid_argument(fmt::format(
         "{} samples leave a part without any at a validation_fraction of {}", count, fraction));
   }
-  BetonTokenSamples samples(std::move(file), static_cast<size_t>(field - file.fields().begin()),
-                            *token_width_of(*field), block);
-  samples.border_ = border;
-  HANJI_RETURN_IF_ERROR(samples.look_through());
-  if (options.vocabulary >= 0 && samples.largest_token_ >= options.vocabulary) {
+  const auto number = static_cast<size_t>(field - file.fields().begin());
+  const TokenWidth width = *token_width_of(*field);
+  HANJI_ASSIGN_OR_RETURN(auto cached, internal::CachedFile::create(std::move(file), cached_pages));
+  auto state = std::make_unique<State>(State{.cached = std::move(cached),
+                                             .field = number,
+                                             .width = width,
+                                             .block = block,
+                                             .border = border});
+  HANJI_RETURN_IF_ERROR(state->look_through());
+  const int64_t largest = state->largest_token;
+  if (options.vocabulary >= 0 && largest >= options.vocabulary) {
     return base::invalid_argument(
         fmt::format("token {} lies outside a vocabulary of {}; set model.vocabulary to at least {}",
-                    samples.largest_token_, options.vocabulary, samples.largest_token_ + 1));
+                    largest, options.vocabulary, largest + 1));
   }
-  return samples;
+  return BetonTokenSamples(std::move(state));
 }
 
-Result<TokenSource> BetonTokenSamples::tokens(int64_t sample) const {
-  HANJI_ASSIGN_OR_RETURN(const BetonValue value, file_.read(static_cast<uint64_t>(sample), field_));
-  return TokenSource(nullptr, value.bytes, width_);
+BetonTokenSamples::BetonTokenSamples(std::unique_ptr<State> state) : state_(std::move(state)) {}
+BetonTokenSamples::BetonTokenSamples(BetonTokenSamples&&) noexcept = default;
+BetonTokenSamples& BetonTokenSamples::operator=(BetonTokenSamples&&) noexcept = default;
+BetonTokenSamples::~BetonTokenSamples() = default;
+
+uint64_t BetonTokenSamples::checksum() const { return state_->checksum; }
+int64_t BetonTokenSamples::largest_token() const { return state_->largest_token; }
+const std::shared_ptr<PageCache>& BetonTokenSamples::cache() const {
+  return state_->cached.cache();
 }
 
-Status BetonTokenSamples::look_through() {
+Result<TokenSource> BetonTokenSamples::State::tokens(int64_t sample, internal::From from) const {
+  HANJI_ASSIGN_OR_RETURN(const BetonValue value,
+                         cached.read(static_cast<uint64_t>(sample), field, from));
+  return TokenSource(nullptr, value.bytes, width);
+}
+
+Status BetonTokenSamples::State::look_through() {
   base::Xxh3 hash;
-  for (int64_t sample = 0; sample < static_cast<int64_t>(file_.num_samples()); ++sample) {
-    HANJI_ASSIGN_OR_RETURN(const TokenSource all, tokens(sample));
+  for (int64_t sample = 0; sample < num_samples(); ++sample) {
+    HANJI_ASSIGN_OR_RETURN(const TokenSource all, tokens(sample, internal::From::kFile));
     hash.update(all.bytes());
-    largest_token_ = std::max(largest_token_, all.largest_token());
-    const auto in_range = all.check_vocabulary(largest_token_ + 1);
+    largest_token = std::max(largest_token, all.largest_token());
+    const auto in_range = all.check_vocabulary(largest_token + 1);
     if (!in_range.ok()) return in_range.at(fmt::format("sample {}", sample));
   }
-  checksum_ = hash.digest();
+  checksum = hash.digest();
   return {};
 }
 
-int64_t BetonTokenSamples::count(Part part) const {
-  return part == Part::kTrain ? border_ : static_cast<int64_t>(file_.num_samples()) - border_;
+Status BetonTokenSamples::State::copy_sample(int64_t sample, internal::From from,
+                                             layers::Batch& batch, int64_t row) const {
+  HANJI_ASSIGN_OR_RETURN(const TokenSource all, tokens(sample, from));
+  HANJI_RETURN_IF_ERROR(
+      all.copy_tokens(0, block, batch.inputs.mutable_data_ptr<int64_t>() + row * block));
+  return all.copy_tokens(1, block, batch.targets.mutable_data_ptr<int64_t>() + row * block);
 }
 
-int64_t BetonTokenSamples::sample_of(Part part, int64_t index) const {
-  return part == Part::kTrain ? index : border_ + index;
+int64_t BetonTokenSamples::count(Part part) const {
+  return part == Part::kTrain ? state_->border : state_->num_samples() - state_->border;
 }
 
 SampleShape BetonTokenSamples::shape() const {
-  return {.inputs = {block_}, .dtype = c10::ScalarType::Long, .targets = {block_}};
+  return {.inputs = {state_->block}, .dtype = c10::ScalarType::Long, .targets = {state_->block}};
 }
 
 Status BetonTokenSamples::read(Part part, int64_t index, layers::Batch& batch, int64_t row) const {
   HANJI_RETURN_IF_ERROR(check_index(part, index));
-  HANJI_ASSIGN_OR_RETURN(const TokenSource all, tokens(sample_of(part, index)));
-  HANJI_RETURN_IF_ERROR(
-      all.copy_tokens(0, block_, batch.inputs.mutable_data_ptr<int64_t>() + row * block_));
-  return all.copy_tokens(1, block_, batch.targets.mutable_data_ptr<int64_t>() + row * block_);
+  return state_->copy_sample(state_->sample_of(part, index), internal::From::kFile, batch, row);
+}
+
+Status BetonTokenSamples::read_in_epoch(int64_t, int64_t index, layers::Batch& batch,
+                                        int64_t row) const {
+  HANJI_RETURN_IF_ERROR(check_index(Part::kTrain, index));
+  return state_->copy_sample(index, internal::From::kCache, batch, row);
 }
 
 std::vector<uint32_t> BetonTokenSamples::train_pages() const {
-  std::vector<uint32_t> pages = file_.sample_pages(field_);
-  pages.resize(static_cast<size_t>(border_));
+  std::vector<uint32_t> pages = state_->cached.file().sample_pages(state_->field);
+  pages.resize(static_cast<size_t>(state_->border));
   return pages;
 }
 

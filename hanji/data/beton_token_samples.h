@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "hanji/base/status.h"
 #include "hanji/data/beton_file.h"
+#include "hanji/data/page_cache.h"
 #include "hanji/data/samples.h"
 #include "hanji/data/source.h"
 
@@ -18,38 +20,35 @@ namespace hanji::data {
 /// Thread  any number of threads may read.
 class BetonTokenSamples final : public Source {
  public:
-  /// `options.vocabulary` below 0: all ids are accepted.
+  /// `options.vocabulary` below 0: all ids are accepted. `cached_pages` as of BetonImagesOptions.
   /// Cost    reads the file once: largest token, checksum.
   /// Errors  kUnsupported for a file without such a field; kInvalidArgument for samples of another
   ///         length than the block's, a vocabulary that is too small, a part without samples; those of
-  ///         BetonFile.
-  static Result<BetonTokenSamples> create(BetonFile file, const SampleOptions& options);
+  ///         BetonFile and PageCache::open().
+  static Result<BetonTokenSamples> create(BetonFile file, const SampleOptions& options,
+                                          int64_t cached_pages = 0);
+  BetonTokenSamples(BetonTokenSamples&&) noexcept;
+  BetonTokenSamples& operator=(BetonTokenSamples&&) noexcept;
+  ~BetonTokenSamples() override;
 
   int64_t count(Part part) const override;
   /// Shape   inputs and targets [block].
   SampleShape shape() const override;
   Status read(Part part, int64_t index, layers::Batch& batch, int64_t row) const override;
-  uint64_t checksum() const override { return checksum_; }
+  /// The same sample in every epoch.
+  Status read_in_epoch(int64_t epoch, int64_t index, layers::Batch& batch,
+                       int64_t row) const override;
+  uint64_t checksum() const override;
   /// Of the file.
   std::vector<uint32_t> train_pages() const override;
-  int64_t largest_token() const { return largest_token_; }
+  /// As BetonImages::cache(): samples to train on are read from it once it is attached.
+  const std::shared_ptr<PageCache>& cache() const;
+  int64_t largest_token() const;
 
  private:
-  BetonTokenSamples(BetonFile file, size_t field, TokenWidth width, int64_t block)
-      : file_(std::move(file)), field_(field), width_(width), block_(block) {}
-
-  /// The block + 1 ids of a sample of the file.
-  Result<TokenSource> tokens(int64_t sample) const;
-  Status look_through();
-  int64_t sample_of(Part part, int64_t index) const;
-
-  BetonFile file_;
-  size_t field_;
-  TokenWidth width_;
-  int64_t block_;
-  int64_t border_ = 0;  ///< The first sample that validates.
-  int64_t largest_token_ = -1;
-  uint64_t checksum_ = 0;
+  struct State;
+  explicit BetonTokenSamples(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace hanji::data

@@ -84,6 +84,35 @@ TEST_F(BetonTokenSamplesTest, TheLastPartOfTheFileValidates) {
   EXPECT_EQ(file.read(Part::kTrain, 16, batch, 0).code(), Code::kInvalidArgument);
 }
 
+TEST_F(BetonTokenSamplesTest, SamplesFromTheCacheAreThoseOfTheFile) {
+  constexpr int64_t kLength = 1 << 20, kSamples = 12;  // three of 2 MiB in each page of 8 MiB
+  const fs::path path =
+      make(rising_tokens<uint16_t>(kSamples * kLength + 1, TokenWidth::kUInt16), kLength);
+  const SampleOptions options{.block = kLength, .validation_fraction = 0.1, .vocabulary = -1};
+  const auto file = open(path, options).or_throw();
+  const auto opened = BetonTokenSamples::create(BetonFile::open(path).or_throw(), options, 4);
+  if (!opened.ok()) GTEST_SKIP() << opened.status().message();
+  PageCache& cache = *opened->cache();
+  std::vector<std::byte> memory(static_cast<size_t>(cache.memory_bytes(1)));
+  cache.attach(memory.data(), 0, 1);
+  const Loader loader =
+      Loader::create({.num_samples = 10, .global_batch = 2, .share = {0, 2}, .micro_batch = 2})
+          .or_throw();
+  cache.start_reading(loader, opened->train_pages(), {0, 10}, 0);
+  layers::Batch found, expected;
+  for (int64_t step = 0; step < 10; ++step) {
+    read_batch(*opened, loader, step, {0, 2}, found);
+    read_batch(file, loader, step, {0, 2}, expected);
+    EXPECT_TRUE(at::equal(found.inputs, expected.inputs));
+    EXPECT_TRUE(at::equal(found.targets, expected.targets));
+    cache.finish_step(step);
+  }
+  EXPECT_GE(cache.bytes_read(), int64_t{4} * 8 << 20);
+  shape_batch(opened->shape(), {0, 1}, found);
+  EXPECT_TRUE(opened->read(Part::kValidation, 1, found, 0).ok()) << "of the file";
+  cache.stop();
+}
+
 TEST_F(BetonTokenSamplesTest, OtherLengthsVocabulariesAndFilesAreRefusedWithAWayOut) {
   const fs::path path = make(rising_tokens<uint16_t>(161, TokenWidth::kUInt16), 8);
   const auto mistake = [&](const SampleOptions& options) {

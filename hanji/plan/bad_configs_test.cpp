@@ -381,14 +381,15 @@ BadConfigs images() {
        {"run.toml:4:1: data.files and data.images are both set, but a run has one source; remove "
         "one of them"}},
       {"a file for a model of tokens, with what describes images",
-       "[data]\nfiles = \"a.beton\"\nclasses = 3\nimage_size = 64\ncache = \"process\"\n",
+       "[data]\nfiles = \"a.beton\"\nclasses = 3\nimage_size = 64\ncorrupt = \"skip\"\n",
        {},
        {"run.toml:3:1: data.classes is set, but data.images, which it describes, is none; set "
         "data.images = \"generated\", or remove data.classes",
         "run.toml:4:1: data.image_size is of images, but data.files has tokens for model.preset = "
         "char; remove data.image_size",
-        "run.toml:5:1: data.cache is of images, but data.files has tokens for model.preset = char; "
-        "remove data.cache"}},
+        "run.toml:5:1: data.corrupt is of images, but data.files has tokens for model.preset = "
+        "char; "
+        "remove data.corrupt"}},
       {"steps ahead that nobody reads",
        "[data]\nworkers = 0\nprefetch = 2\n",
        {},

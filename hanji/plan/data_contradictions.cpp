@@ -43,7 +43,7 @@ void check_images(const Config& c, Found& found) {
   };
   const bool are_tokens = are_in_a_file && family_of(c.model).data == DataKind::kTokens;
   for (const std::string_view name :
-       {"data.image_size", "data.stage", "data.corrupt", "data.weights", "data.cache"}) {
+       {"data.image_size", "data.stage", "data.corrupt", "data.weights"}) {
     const Key& key = *find_key(name);
     if (!are_tokens || key.get(c) == key.get(Config())) continue;
     found.push_back({{name, "data.files"},

@@ -228,18 +228,24 @@ Status check_order(const plan::Config& config, const Dataset& dataset) {
 Result<Dataset> open_token_samples(const plan::Config& config) {
   const plan::DataConfig& data = config.data;
   HANJI_ASSIGN_OR_RETURN(auto file, data::BetonFile::open(data.files));
+  const bool is_cached = data.cache == plan::FileCache::kProcess;
+  const auto page_bytes = static_cast<int64_t>(is_cached ? file.sections().page_bytes : 0);
   auto samples = data::BetonTokenSamples::create(std::move(file),
                                                  {.block = plan::resolved(config.model).block,
                                                   .validation_fraction = data.validation_fraction,
-                                                  .vocabulary = config.model.vocabulary});
+                                                  .vocabulary = config.model.vocabulary},
+                                                 is_cached ? data.pages : 0);
   if (!samples.ok()) return samples.status().at(data.files);
+  auto cache = samples->cache();
   const int64_t vocabulary = config.model.vocabulary;
   const int64_t num_ids = vocabulary == plan::kAuto ? samples->largest_token() + 1 : vocabulary;
   return Dataset{.samples = std::make_shared<const data::BetonTokenSamples>(*std::move(samples)),
                  .tokens = nullptr,
                  .vocabulary = std::nullopt,
                  .num_ids = num_ids,
-                 .name = data.files};
+                 .name = data.files,
+                 .cache = std::move(cache),
+                 .page_bytes = page_bytes};
 }
 
 Status own_data(const plan::Config& config) {
