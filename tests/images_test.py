@@ -96,8 +96,10 @@ class Images(CommandTest):
                           "--set", "data.workers=1", "--set", "train.evaluate_every=0", timeout=500)
         self.assertIn("x.beton as 32 x 32, random_resized_crop(min_area=0.5), flip, normalise: 1.08 k to "
                       "train on and 120 to validate", " ".join(done.stdout.split()))
-        self.assertIn("images a rank reads per second", done.stdout)
         told = " ".join(done.stdout.split())
+        self.assertRegex(told, r"samples a rank reads per second [\d.]+ ?k? read \d+ %.* random_resized_crop \d+ %.*"
+                               r" flip \d+ %.* normalise \d+ %.* bottleneck of reading (read|random_resized_crop|normalise)")
+        self.assertRegex(told, r"thread_reads_per_second [\d.]+( k)? [\d.]+( k)? [-+x]")
         self.assertIn("reading 1 thread of each rank beside its own", told)
         self.assertIn("samples: 1 thread of each rank read", told)
         summary = self.read_json("run", "summary.json")
@@ -136,6 +138,14 @@ class Images(CommandTest):
         for name, more in {"one": ["--ranks", 1], "two": ["--ranks", 2]}.items():
             self.hanji("train", "--out", name, "--set", "data.files=x.beton", *more, *job)
             self.assertEqual(self.read_json(name, "summary.json")["state_sha256"], found["state_sha256"], name)
+        try:
+            self.hanji("train", "--out", "cached", "--set", "data.files=x.beton", "--ranks", 2, "--set",
+                       "data.cache=process", "--set", "data.pages=4", "--set", "data.workers=1", *job)
+            summary = self.read_json("cached", "summary.json")
+            self.assertEqual(summary["state_sha256"], found["state_sha256"], "from a cache of pages")
+        except AssertionError as error:
+            if not any(word in str(error) for word in ("O_DIRECT", "io_uring")):
+                raise
         for more, words in ((["--set", "model.block=32"], "set model.block = 16"),
                             (["--set", "model.vocabulary=9"], "lies outside a vocabulary of 9"),
                             (["--set", "data.stage=center_crop"], "data.stage is of images")):

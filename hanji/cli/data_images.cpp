@@ -131,9 +131,8 @@ void check_convert(Verb verb, const ConvertFileOptions& options, OptionMistakes&
     mistakes.add(made + ": exists; name another with --out or --to, or remove it");
   }
   if (!options.folder.empty()) {
-    for (const char* one :
-         {"--images", "--quality", "--row-index", "--max-resolution", "--jpeg-share",
-          "--smart-bytes", "--seed"}) {
+    for (const char* one : {"--images", "--quality", "--row-index", "--max-resolution",
+                            "--jpeg-share", "--smart-bytes", "--seed"}) {
       if (!verb.was_given(one)) continue;
       mistakes.add(
           fmt::format("{} belongs to --out; images are written to a folder as they are", one));
@@ -187,6 +186,9 @@ std::string rates_text(const std::string& file, const data::FileRates& rates) {
   text += rate_row("libjpeg-turbo, whole images, 1 thread", rates.decoded);
   text += rate_row("decode the part of the crop, 1 thread", rates.cropped);
   text += rate_row("make a sample, 1 thread", rates.made);
+  for (const plan::SamplePart& part : rates.parts) {
+    text += fmt::format("  {:<42}{:>8.0f} %\n", part.name, 100 * *rates.made * part.seconds);
+  }
   text += rate_row(fmt::format("load batches, {} threads", rates.threads), rates.loaded);
   text += rate_row(fmt::format("load batches, {} threads, cold", rates.threads), rates.cold_loaded);
   text += rate_row("read from the disk past the kernel's cache", rates.cold_read);
@@ -202,6 +204,10 @@ std::string rates_json(const std::string& file, const data::FileRates& rates) {
   const auto number = [](const std::optional<double>& rate) {
     return rate ? base::Json(*rate) : base::Json();
   };
+  base::Json parts = base::Json::array();
+  for (const plan::SamplePart& part : rates.parts) {
+    parts.push_back({{"name", part.name}, {"seconds", part.seconds}});
+  }
   const base::Json json = {{"file", file},
                            {"samples", rates.num_samples},
                            {"sample_bytes", rates.sample_bytes},
@@ -214,6 +220,7 @@ std::string rates_json(const std::string& file, const data::FileRates& rates) {
                              {"loaded", number(rates.loaded)},
                              {"cold_loaded", number(rates.cold_loaded)},
                              {"cold_read", number(rates.cold_read)}}},
+                           {"part_seconds", parts},
                            {"why_not_cold", rates.why_not_cold},
                            {"times_decode", number(rates.times_decode())},
                            {"bottleneck", rates.bottleneck()}};

@@ -24,6 +24,7 @@ struct TimedPart {
   int64_t samples = 1;
   int64_t untimed = 0;  ///< Calls before each round.
   std::optional<double>* rate;
+  double share = 1;  ///< Of the seconds of a part.
   std::vector<double> rates = {};
 };
 
@@ -44,6 +45,7 @@ class FileBench {
   Status read_values();
   Status decode(bool whole);
   Status make_sample();
+  Status make_part(size_t last);
   Status load();
   Status time_round(TimedPart& part) const;
 
@@ -52,7 +54,9 @@ class FileBench {
   FileRates rates_;
   std::optional<double> read_;
   std::vector<TimedPart> parts_;
+  std::vector<std::optional<double>> made_parts_;
   uint64_t read_at_ = 0, decoded_at_ = 0, cropped_at_ = 0, made_at_ = 0;
+  std::vector<uint64_t> part_at_;
   uint64_t num_bytes_ = 0;
   uint64_t sum_ = 0;  // of the bytes read, so that they are
   size_t image_field_ = 0;
@@ -95,6 +99,10 @@ Status FileBench::make_sample() {
   return images_->read_in_epoch(0, static_cast<int64_t>(next(made_at_)), batch_, 0);
 }
 
+Status FileBench::make_part(size_t last) {
+  return images_->read_parts(last, {0, static_cast<int64_t>(next(part_at_[last])), &batch_, 0});
+}
+
 Status FileBench::load() {
   try {
     prefetcher_->read(step_++, loader_->options().share);
@@ -130,6 +138,14 @@ Status FileBench::add_images(const std::filesystem::path& path) {
     parts_.push_back({.run = [this] { return decode(false); }, .rate = &rates_.cropped});
   }
   parts_.push_back({.run = [this] { return make_sample(); }, .rate = &rates_.made});
+  const size_t num_parts = images_->parts().size();
+  made_parts_.resize(num_parts);
+  part_at_.resize(num_parts);
+  for (size_t i = 0; i < num_parts; ++i) {
+    parts_.push_back({.run = [this, i] { return make_part(i); },
+                      .rate = &made_parts_[i],
+                      .share = 2 / static_cast<double>(num_parts)});
+  }
   // What was read ahead while other parts were timed is not counted.
   parts_.push_back(
       {.run = [this] { return load(); }, .samples = batch, .untimed = 2, .rate = &rates_.loaded});
@@ -145,7 +161,7 @@ Status FileBench::time_round(TimedPart& part) const {
     HANJI_RETURN_IF_ERROR(part.run());
     count += part.samples;
     seconds = static_cast<double>(base::now_ns() - begin) * 1e-9;
-  } while (seconds < options_.seconds);
+  } while (seconds < part.share * options_.seconds);
   part.rates.push_back(static_cast<double>(count) / std::max(seconds, 1e-9));
   return {};
 }
@@ -224,6 +240,11 @@ Result<FileRates> FileBench::run() {
   }
   for (const TimedPart& part : parts_) *part.rate = median_of(part.rates);
   rates_.read = read_.value_or(0);
+  if (images_) {
+    std::vector<double> up_to;
+    for (const auto& rate : made_parts_) up_to.push_back(1 / *rate);
+    rates_.parts = plan::parts_of_sample(images_->parts(), up_to, 1 / *rates_.made);
+  }
   rates_.sample_bytes = static_cast<double>(num_bytes_) / static_cast<double>(read_at_);
   return rates_;
 }
@@ -238,7 +259,6 @@ std::optional<double> FileRates::times_decode() const {
 std::string FileRates::bottleneck() const {
   constexpr double kHandedOver = 0.7;
   if (!made || !loaded) return "reading: the file has no labelled images";
-  const double share_read = *made / read, share_decode = cropped ? *made / *cropped : 0;
   const double alone = *made * threads;
   if (*loaded < kHandedOver * alone) {
     return fmt::format(
@@ -246,15 +266,10 @@ std::string FileRates::bottleneck() const {
         "memory are shared",
         threads, 100 * *loaded / alone);
   }
-  if (share_decode >= 0.5) {
-    return fmt::format(
-        "decoding JPEGs, {:.0f} % of a sample's time; smaller or raw images load faster",
-        100 * std::min(1.0, share_decode));
-  }
-  if (share_read >= 0.5)
-    return fmt::format("reading, {:.0f} % of a sample's time", 100 * std::min(1.0, share_read));
-  return fmt::format("resizing and scaling, {:.0f} % of a sample's time",
-                     100 * std::max(0.0, 1 - share_decode - share_read));
+  const plan::SamplePart* longest = plan::longest_part(parts);
+  return fmt::format("{}, {:.0f} % of a sample's time{}", longest->name,
+                     100 * *made * longest->seconds,
+                     longest->name == "decode" ? "; smaller or raw images load faster" : "");
 }
 
 Result<FileRates> bench_file(const std::filesystem::path& path, const BenchFileOptions& options) {

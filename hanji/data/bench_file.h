@@ -5,9 +5,11 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "hanji/base/status.h"
 #include "hanji/plan/image_stages.h"
+#include "hanji/plan/operation_times.h"
 
 namespace hanji::data {
 
@@ -31,7 +33,9 @@ struct FileRates {
   std::optional<double> decoded = {};  ///< libjpeg-turbo's decode of whole images, nothing else.
   std::optional<double> cropped = {};  ///< Decode of what the first stage takes.
   std::optional<double> made = {};     ///< Samples: crop, resize, flip, normalise.
-  std::optional<double> loaded = {};   ///< Whole batches by all threads.
+  /// Of a sample that is made: what each part of BetonImages::parts() takes.
+  std::vector<plan::SamplePart> parts = {};
+  std::optional<double> loaded = {};  ///< Whole batches by all threads.
   std::optional<double> cold_read =
       {};  ///< From the disk past the kernel's cache, 8 MiB at a time.
   std::optional<double> cold_loaded =

@@ -11,9 +11,11 @@
 
 #include "hanji/base/checksum.h"
 #include "hanji/base/random.h"
+#include "hanji/data/internal/cached_file.h"
 #include "hanji/data/internal/image_renderer.h"
 #include "hanji/data/internal/pool.h"
 #include "hanji/data/internal/sample_mix.h"
+#include "hanji/data/internal/timed_stages.h"
 
 namespace hanji::data {
 namespace {
@@ -68,30 +70,41 @@ std::optional<size_t> first_of(const BetonFile& file, BetonType type) {
   return found - fields.begin();
 }
 
+/// Whether one of the first images is a JPEG.
+bool has_jpegs(const BetonFile& file, size_t field) {
+  constexpr uint64_t kLookedAt = 64;
+  for (uint64_t i = 0; i < std::min(kLookedAt, file.num_samples()); ++i) {
+    const auto value = file.locate(i, field);
+    if (value.ok() && value->mode == BetonImageMode::kJpeg) return true;
+  }
+  return false;
+}
+
 template <class T>
 uint64_t add_to(uint64_t checksum, const T& value) {
   return base::mix(checksum, base::xxh3(std::as_bytes(std::span(&value, 1))));
 }
 
-/// The cache has the pages of the samples of a run's schedule.
-enum class From : uint8_t { kFile, kCache };
-
 }  // namespace
 
+using internal::From;
+
 struct BetonImages::State {
-  BetonFile file;
+  internal::CachedFile cached;
   BetonImagesOptions options;
   size_t image_field = 0;
   size_t label_field = 0;
   internal::PartSplit split;
   internal::ColourScale colours;
+  std::vector<internal::TimedStage> parts;
   int64_t num_classes = 0;
   uint64_t checksum = 0;
   internal::Pool<internal::ImageRenderer> renderers;
-  std::shared_ptr<PageCache> cache;
 
-  State(BetonFile opened, const BetonImagesOptions& chosen)
-      : file(std::move(opened)), options(chosen), colours(chosen.stages) {}
+  State(internal::CachedFile opened, const BetonImagesOptions& chosen)
+      : cached(std::move(opened)), options(chosen), colours(chosen.stages) {}
+
+  const BetonFile& file() const { return cached.file(); }
 
   Status read_labels();
   void add_stages();
@@ -100,8 +113,9 @@ struct BetonImages::State {
     const uint64_t key = base::mix(base::mix(options.seed, kViews), static_cast<uint64_t>(epoch));
     return base::mix(key, static_cast<uint64_t>(sample));
   }
-  Status open_cache();
-  Result<BetonValue> read_image(uint64_t sample, From from) const;
+  /// What the model sees of a sample in an epoch, by some of the stages.
+  internal::ImageView view_of(const plan::ImageStages& stages, int64_t epoch, uint64_t sample,
+                              internal::ImageSize size) const;
   /// `view_of`: what is shown of an image of a size.
   template <class ViewOf>
   Status render(int64_t sample, From from, const ViewOf& view_of, layers::Batch& batch,
@@ -111,8 +125,8 @@ struct BetonImages::State {
 /// The row of the table has an image's size, which changes with its pixels.
 Status BetonImages::State::read_labels() {
   std::vector<int64_t> numbers;
-  for (uint64_t i = 0; i < file.num_samples(); ++i) {
-    HANJI_ASSIGN_OR_RETURN(const BetonValue label, file.read(i, label_field));
+  for (uint64_t i = 0; i < file().num_samples(); ++i) {
+    HANJI_ASSIGN_OR_RETURN(const BetonValue label, file().read(i, label_field));
     if (label.integer < 0 || label.integer >= kMaxClasses) {
       return base::corrupt(
           fmt::format("sample {} has the label {}; classes are 0 to {} at most: number them again",
@@ -121,8 +135,8 @@ Status BetonImages::State::read_labels() {
     num_classes = std::max(num_classes, label.integer + 1);
     numbers.push_back(label.integer);
   }
-  for (uint64_t i = 0; i < file.sections().num_allocations; ++i) {
-    const BetonAllocation one = file.allocation(i);
+  for (uint64_t i = 0; i < file().sections().num_allocations; ++i) {
+    const BetonAllocation one = file().allocation(i);
     numbers.insert(numbers.end(),
                    {static_cast<int64_t>(one.sample), static_cast<int64_t>(one.begin),
                     static_cast<int64_t>(one.size)});
@@ -149,6 +163,8 @@ void BetonImages::State::add_stages() {
   if (s.mixes() || std::ranges::any_of(std::span(newer).first(4), std::identity())) {
     checksum = add_to(checksum, newer);
   }
+  const std::array newest = {s.vertical_flip_probability, s.colour.hue};
+  if (std::ranges::any_of(newest, std::identity())) checksum = add_to(checksum, newest);
 }
 
 void BetonImages::State::write_label(int64_t label, layers::Batch& batch, int64_t row) const {
@@ -161,40 +177,23 @@ void BetonImages::State::write_label(int64_t label, layers::Batch& batch, int64_
   weights[label] = 1;
 }
 
-Status BetonImages::State::open_cache() {
-  if (options.cached_pages == 0) return {};
-  const BetonSections& s = file.sections();
-  HANJI_ASSIGN_OR_RETURN(
-      cache, PageCache::open({.path = file.path(),
-                              .begin = s.heap_begin,
-                              .page_bytes = s.page_bytes,
-                              .num_pages = s.num_pages,
-                              .most_pages = options.cached_pages,
-                              .is_good = [this](uint64_t page, std::span<const std::byte> bytes) {
-                                return file.is_page(page, bytes);
-                              }}));
-  return {};
-}
-
-Result<BetonValue> BetonImages::State::read_image(uint64_t sample, From from) const {
-  if (from == From::kFile || !cache || !cache->is_attached()) return file.read(sample, image_field);
-  HANJI_ASSIGN_OR_RETURN(BetonValue value, file.locate(sample, image_field));
-  const BetonSections& s = file.sections();
-  const uint64_t place = file.offset_of(value) - s.heap_begin;
-  const auto page = cache->page(place / s.page_bytes);
-  if (!page.ok()) return page.status().at(fmt::format("sample {}", sample));
-  // Of a damaged page, the file says which samples are.
-  if (!page->is_good) return file.read(sample, image_field);
-  value.bytes = page->bytes.subspan(place % s.page_bytes, value.bytes.size());
-  return value;
+internal::ImageView BetonImages::State::view_of(const plan::ImageStages& stages, int64_t epoch,
+                                                uint64_t sample, internal::ImageSize size) const {
+  const uint64_t key = key_of(epoch, static_cast<int64_t>(sample));
+  internal::ImageView view = internal::draw_view(stages, size, options.size, key);
+  if (!options.change_tile) return view;
+  view.change = [this, key, sample](uint8_t* pixels, int64_t row_bytes) {
+    options.change_tile({pixels, row_bytes, options.size, static_cast<int64_t>(sample), key});
+  };
+  return view;
 }
 
 template <class ViewOf>
 Status BetonImages::State::render(int64_t sample, From from, const ViewOf& view_of,
                                   layers::Batch& batch, int64_t row) {
   const auto number = static_cast<uint64_t>(sample);
-  HANJI_ASSIGN_OR_RETURN(const BetonValue label, file.read(number, label_field));
-  HANJI_ASSIGN_OR_RETURN(const BetonValue value, read_image(number, from));
+  HANJI_ASSIGN_OR_RETURN(const BetonValue label, file().read(number, label_field));
+  HANJI_ASSIGN_OR_RETURN(const BetonValue value, cached.read(number, image_field, from));
   const internal::StoredImage image{.size = {value.width, value.height},
                                     .is_jpeg = value.mode == BetonImageMode::kJpeg,
                                     .bytes = value.bytes};
@@ -225,12 +224,16 @@ Result<BetonImages> BetonImages::create(BetonFile file, const BetonImagesOptions
                     "validation_fraction of {}; more images, or 1 to {} pixels are needed",
                     count, options.size, fraction, kMaxSize));
   }
-  auto state = std::make_unique<State>(std::move(file), options);
+  HANJI_ASSIGN_OR_RETURN(auto cached,
+                         internal::CachedFile::create(std::move(file), options.cached_pages));
+  auto state = std::make_unique<State>(std::move(cached), options);
   state->image_field = *image;
   state->label_field = *label;
   state->split = {count, count - train};
+  state->parts = internal::timed_stages(
+      options.stages,
+      {.decodes = has_jpegs(state->file(), *image), .changes_tile = !!options.change_tile});
   HANJI_RETURN_IF_ERROR(state->read_labels());
-  HANJI_RETURN_IF_ERROR(state->open_cache());
   return BetonImages(std::move(state));
 }
 
@@ -240,7 +243,7 @@ BetonImages& BetonImages::operator=(BetonImages&&) noexcept = default;
 BetonImages::~BetonImages() = default;
 
 uint64_t BetonImages::checksum() const { return state_->checksum; }
-const std::shared_ptr<PageCache>& BetonImages::cache() const { return state_->cache; }
+const std::shared_ptr<PageCache>& BetonImages::cache() const { return state_->cached.cache(); }
 int64_t BetonImages::num_classes() const { return state_->num_classes; }
 
 int64_t BetonImages::count(Part part) const {
@@ -254,7 +257,7 @@ int64_t BetonImages::sample_of(Part part, int64_t index) const {
 }
 
 std::vector<uint32_t> BetonImages::train_pages() const {
-  const std::vector<uint32_t> of_sample = state_->file.sample_pages(state_->image_field);
+  const std::vector<uint32_t> of_sample = state_->file().sample_pages(state_->image_field);
   std::vector<uint32_t> pages;
   for (int64_t i = 0; i < num_train(); ++i) pages.push_back(of_sample[sample_of(Part::kTrain, i)]);
   return pages;
@@ -264,8 +267,8 @@ Result<std::vector<double>> BetonImages::weights(std::string_view name) const {
   const bool is_balanced = name == "balanced";
   size_t field = state_->label_field;
   if (!is_balanced) {
-    HANJI_ASSIGN_OR_RETURN(field, state_->file.find_field(name));
-    const BetonType type = state_->file.fields()[field].type;
+    HANJI_ASSIGN_OR_RETURN(field, state_->file().find_field(name));
+    const BetonType type = state_->file().fields()[field].type;
     if (type != BetonType::kFloat) {
       return base::invalid_argument(fmt::format(
           "field '{}' is of type {}, but weights are of type float", name, name_of(type)));
@@ -275,7 +278,7 @@ Result<std::vector<double>> BetonImages::weights(std::string_view name) const {
   std::vector<double> counts(static_cast<size_t>(num_classes()), 0);
   for (int64_t i = 0; i < num_train(); ++i) {
     const auto sample = static_cast<uint64_t>(sample_of(Part::kTrain, i));
-    HANJI_ASSIGN_OR_RETURN(const BetonValue value, state_->file.read(sample, field));
+    HANJI_ASSIGN_OR_RETURN(const BetonValue value, state_->file().read(sample, field));
     weights.push_back(is_balanced ? static_cast<double>(value.integer) : value.number);
     if (is_balanced) ++counts[static_cast<size_t>(value.integer)];
   }
@@ -322,19 +325,30 @@ Status BetonImages::read(Part part, int64_t index, layers::Batch& batch, int64_t
 
 Status BetonImages::read_in_epoch(int64_t epoch, int64_t index, layers::Batch& batch,
                                   int64_t row) const {
-  const BetonImagesOptions& options = state_->options;
   const auto view_of = [&](uint64_t sample, internal::ImageSize size) {
-    const uint64_t key = state_->key_of(epoch, static_cast<int64_t>(sample));
-    internal::ImageView view = internal::draw_view(options.stages, size, options.size, key);
-    if (options.change_tile) {
-      view.change = [&options, key, sample](uint8_t* pixels, int64_t row_bytes) {
-        options.change_tile({pixels, row_bytes, options.size, static_cast<int64_t>(sample), key});
-      };
-    }
-    return view;
+    return state_->view_of(state_->options.stages, epoch, sample, size);
   };
   return read_or_skip(Part::kTrain, index, [&](int64_t sample, From from) {
     return state_->render(sample, from, view_of, batch, row);
+  });
+}
+
+std::vector<std::string> BetonImages::parts() const {
+  std::vector<std::string> names;
+  for (const internal::TimedStage& part : state_->parts) names.push_back(part.name);
+  return names;
+}
+
+Status BetonImages::read_parts(size_t last, const SampleRow& into) const {
+  const internal::TimedStage& part = state_->parts.at(last);
+  const auto view_of = [&](uint64_t sample, internal::ImageSize size) {
+    internal::ImageView view = state_->view_of(part.stages, into.epoch, sample, size);
+    view.until = part.until;
+    if (!part.changes_tile) view.change = {};
+    return view;
+  };
+  return read_or_skip(Part::kTrain, into.index, [&](int64_t sample, From from) {
+    return state_->render(sample, from, view_of, *into.batch, into.row);
   });
 }
 

@@ -66,6 +66,10 @@ class BetonImages final : public Source {
   Status read(Part part, int64_t index, layers::Batch& batch, int64_t row) const override;
   Status read_in_epoch(int64_t epoch, int64_t index, layers::Batch& batch,
                        int64_t row) const override;
+  /// read, decode for JPEGs, then the stages in the order in which they are done: what moves and fills
+  /// is written with the levels, so that it comes after normalise.
+  std::vector<std::string> parts() const override;
+  Status read_parts(size_t last, const SampleRow& into) const override;
   bool mixes_pairs() const override;
   void mix(const SampleRow& even, const SampleRow& odd) const override;
   /// Of the labels, places and sizes of all samples, the size and the stages; not of the pixels,

@@ -311,14 +311,38 @@ TEST_F(BetonImagesTest, AStageOfTheProgramChangesTrainingSamplesAndKnowsThem) {
       testing::ThrowsMessage<Error>(HasSubstr("sample 4: worn out")));
 }
 
+TEST_F(BetonImagesTest, TheLastPartLeavesTheSampleAndThoseBeforeLeaveTheRow) {
+  write_images(path(), photos(4));
+  const std::string_view stages =
+      "random_resized_crop, flip, saturation, translate, cutout, normalise";
+  const BetonImages images =
+      open_labelled(path(), {.stages = plan::parse_image_stages(stages).or_throw(), .size = 24});
+  const std::vector<std::string> expected = {"read",      "decode",     "random_resized_crop",
+                                             "flip",      "saturation", "normalise",
+                                             "translate", "cutout"};
+  ASSERT_EQ(images.parts(), expected);
+  layers::Batch batch;
+  shape_batch(images.shape(), {0, 1}, batch);
+  batch.inputs.fill_(-7);
+  for (size_t part = 0; part < 5; ++part) {
+    ASSERT_TRUE(images.read_parts(part, {3, 1, &batch, 0}).ok());
+    EXPECT_TRUE(batch.inputs.eq(-7).all().item<bool>()) << images.parts()[part];
+  }
+  for (size_t part = 5; part < 8; ++part) {
+    ASSERT_TRUE(images.read_parts(part, {3, 1, &batch, 0}).ok());
+    const bool is_whole = at::equal(batch.inputs[0], read_one(images, 1, 3).or_throw().image);
+    EXPECT_EQ(is_whole, part == 7) << images.parts()[part];
+  }
+}
+
 TEST_F(BetonImagesTest, StagesAreInTheChecksum) {
   write_images(path(), photos(3));
   std::set<uint64_t> found;
-  for (const char* more : {"", ", brightness", ", contrast", ", saturation", ", grayscale",
-                           ", mixup", ", cutmix", ", mixup(alpha = 1)"}) {
+  for (const char* more : {"", ", vertical_flip", ", brightness", ", contrast", ", saturation",
+                           ", hue", ", grayscale", ", mixup", ", cutmix", ", mixup(alpha = 1)"}) {
     found.insert(open_mixed(path(), std::string("center_crop") + more).checksum());
   }
-  EXPECT_EQ(found.size(), 8U);
+  EXPECT_EQ(found.size(), 10U);
 }
 
 TEST_F(BetonImagesTest, PagesAreThoseThatTrainingSamplesAreStoredIn) {

@@ -12,6 +12,9 @@ std::pair<int64_t, int64_t> covered(int64_t size, int64_t shift) {
   return {std::clamp<int64_t>(shift, 0, size), std::clamp<int64_t>(size + shift, 0, size)};
 }
 
+/// Whether the whole sample is to be seen before it is written.
+bool needs_tile(const ImageView& view) { return view.change || !view.colour.change_nothing(); }
+
 }  // namespace
 
 ColourScale::ColourScale(const plan::ImageStages& stages) {
@@ -47,6 +50,7 @@ Status ImageRenderer::resize_rows(const StoredImage& image, const ImageView& vie
     } else {
       row = raw_row(image, crop, y);
     }
+    if (view.until == MadeUntil::kDecoded) continue;
     resize_across(across_, row, mirror, rows_.data() + y * row_bytes);
   }
   return {};
@@ -76,6 +80,17 @@ void ImageRenderer::make_tile(const ImageView& view, int64_t size) {
   if (view.change) view.change(tile_.data(), row_bytes);
 }
 
+void ImageRenderer::resize_only(const ImageView& view, int64_t size) {
+  if (needs_tile(view)) return make_tile(view, size);
+  pixels_.resize(static_cast<size_t>(padded_row(size)));
+  for (int64_t y = 0; y < size; ++y) resize_down_to(view, y, size, pixels_.data());
+}
+
+void ImageRenderer::touch(std::span<const std::byte> bytes) {
+  constexpr size_t kCacheLine = 64;
+  for (size_t i = 0; i < bytes.size(); i += kCacheLine) touched_ += static_cast<uint64_t>(bytes[i]);
+}
+
 void ImageRenderer::write_planes(const ImageView& view, const ColourScale& colours, int64_t size,
                                  float* out) {
   const int64_t row_bytes = padded_row(size), padded = row_bytes / kPixelBytes;
@@ -86,7 +101,7 @@ void ImageRenderer::write_planes(const ImageView& view, const ColourScale& colou
                                         scaled_.data() + 2 * padded};
   // Whole vectors end where the row does: nothing behind it is written.
   const bool fills_rows = padded == size && view.shift_x == 0;
-  const bool has_tile = view.change || !view.colour.change_nothing();
+  const bool has_tile = needs_tile(view);
   if (has_tile) make_tile(view, size);
   const auto [top, bottom] = covered(size, view.shift_y);
   const auto [left, right] = covered(size, view.shift_x);
@@ -119,8 +134,17 @@ Status ImageRenderer::render(const StoredImage& image, const ImageView& view,
     return base::corrupt(fmt::format("{} bytes of a raw image of {}; write the file again",
                                      image.bytes.size(), raw_bytes));
   }
+  if (view.until == MadeUntil::kRead) {
+    touch(image.bytes);
+    return {};
+  }
   HANJI_RETURN_IF_ERROR(resize_rows(image, view, size));
+  if (view.until == MadeUntil::kDecoded) return {};
   down_.make(view.crop.height, size);
+  if (view.until == MadeUntil::kResized) {
+    resize_only(view, size);
+    return {};
+  }
   write_planes(view, colours, size, out);
   return {};
 }

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "hanji/base/clock.h"
 #include "hanji/data/batch.h"
 #include "hanji/data/internal/read_run.h"
 
@@ -48,6 +49,7 @@ struct Prefetcher::State {
 
   std::mutex mutex;
   std::condition_variable_any changed;
+  ReadingTime time;
   std::vector<ReadStep> steps;        // step s is in place s modulo their number
   std::vector<std::jthread> threads;  // last: they use all of the above
 
@@ -100,10 +102,14 @@ struct Prefetcher::State {
     lock.unlock();
     ReadStep& of = *claimed.of;
     const layout::Range share = loader.options().share;
+    const int64_t begun = base::now_ns();
     const internal::RunReader reader(source, loader, of.step, share, of.samples);
     const auto failure = reader.read({share.begin + claimed.begin, share.begin + claimed.end},
                                      [&](int64_t position) { return row_of(of, position); });
+    const int64_t ended = base::now_ns();
     lock.lock();
+    time.samples += claimed.end - claimed.begin;
+    time.seconds += static_cast<double>(ended - begun) * 1e-9;
     const bool has_failed = !failure.status.ok();
     if (has_failed && (of.failure.ok() || failure.position < of.first_failed)) {
       of.failure = failure.status;
@@ -149,7 +155,9 @@ struct Prefetcher::State {
 
 Prefetcher::Prefetcher(const Source& source, const Loader& loader, int num_threads,
                        int64_t end_step, int64_t steps_ahead)
-    : state_(std::make_unique<State>(source, loader, num_threads, end_step, steps_ahead)) {
+    // Nobody reads ahead without threads: one batch, which stays in the caches, is enough.
+    : state_(std::make_unique<State>(source, loader, num_threads, end_step,
+                                     num_threads > 0 ? steps_ahead : 0)) {
   State* state = state_.get();
   for (int i = 0; i < num_threads; ++i) {
     state->threads.emplace_back([state](const std::stop_token& stop) { state->run(stop); });
@@ -168,6 +176,11 @@ const layers::Batch& Prefetcher::read(int64_t step, layout::Range positions) {
   throw_if_error(now.failure);
   const auto is_asked = [&](const layers::Batch& one) { return one.positions == positions; };
   return *std::ranges::find_if(now.batches, is_asked);
+}
+
+ReadingTime Prefetcher::reading_time() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->time;
 }
 
 int64_t Prefetcher::bytes() const {

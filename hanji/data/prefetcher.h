@@ -10,11 +10,17 @@
 
 namespace hanji::data {
 
+/// What reading has taken so far.
+struct ReadingTime {
+  int64_t samples = 0;
+  double seconds = 0;  ///< Of the threads that read them, one after the other.
+};
+
 /// Reads the batches of a run on threads of its own: while the batches of one step are used, those of
 /// the next steps are read.
 ///
 /// Result  bit-identical to read_batch() for any number of threads and steps ahead.
-/// Cost    steps_ahead + 1 steps' batches. The caller's thread reads too, instead of waiting.
+/// Cost    steps_ahead + 1 steps' batches, without threads one step's. The caller's thread reads too, instead of waiting.
 /// Thread  one at a time. The threads end with this, within 16 samples each.
 class Prefetcher {
  public:
@@ -30,6 +36,9 @@ class Prefetcher {
   /// are valid until the next step's is asked. Steps that follow each other are read ahead.
   /// Errors  throws that of the step's first sample that could not be read, with its number.
   const layers::Batch& read(int64_t step, layout::Range positions);
+
+  /// Of all threads, the caller's too.
+  ReadingTime reading_time() const;
 
   /// Of the batches of all steps that were begun.
   int64_t bytes() const;

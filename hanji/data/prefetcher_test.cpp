@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "hanji/base/clock.h"
 #include "hanji/data/batch.h"
 
 namespace hanji::data {
@@ -152,6 +153,33 @@ TEST(Prefetcher, HoldsTheBatchesOfAStepAndOfThoseAhead) {
     Prefetcher prefetcher(source, loader, 1, 100, ahead);
     prefetcher.read(0, loader.micro_batches()[0]);
     EXPECT_EQ(prefetcher.bytes(), (1 + ahead) * 24 * 3 * 8);
+  }
+}
+
+TEST(Prefetcher, HoldsOneStepWithoutThreads) {
+  const NumberedSource source(50);
+  const Loader loader = loader_of_numbers(50, {0, 24});
+  Prefetcher prefetcher(source, loader, 0, 100, 4);
+  const auto data_of = [&](int64_t step) {
+    return prefetcher.read(step, loader.micro_batches()[0]).inputs.const_data_ptr();
+  };
+  const void* first = data_of(0);
+  EXPECT_EQ(data_of(1), first);
+  EXPECT_EQ(prefetcher.bytes(), 24 * 3 * 8);
+}
+
+TEST(Prefetcher, CountsTheSamplesAndTheTimeOfItsThreads) {
+  const NumberedSource source(50);
+  const Loader loader = loader_of_numbers(50, {0, 24});
+  for (const int threads : {0, 3}) {
+    Prefetcher prefetcher(source, loader, threads, 5);
+    EXPECT_EQ(prefetcher.reading_time().samples, 0);
+    const int64_t begun = base::now_ns();
+    for (int64_t step = 0; step < 5; ++step) prefetcher.read(step, loader.micro_batches()[0]);
+    const double passed = static_cast<double>(base::now_ns() - begun) * 1e-9;
+    EXPECT_EQ(prefetcher.reading_time().samples, 5 * 24);
+    EXPECT_GT(prefetcher.reading_time().seconds, 0);
+    EXPECT_LE(prefetcher.reading_time().seconds, (threads + 1) * passed);
   }
 }
 

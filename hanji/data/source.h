@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -75,6 +76,13 @@ class Source {
   /// Mixes a pair that read_in_epoch() has written, each with the other as it was before; by their
   /// (epoch, index) alone. A rank that has one of them reads the other again.
   virtual void mix(const SampleRow& even, const SampleRow& odd) const;
+
+  /// The parts of a sample in the order in which read_in_epoch() makes them, for those who time them.
+  /// Empty: it is not made in parts.
+  virtual std::vector<std::string> parts() const { return {}; }
+  /// As read_in_epoch() up to and with part `last` < parts().size(), for timings: only the last one leaves
+  /// a sample in the row.
+  virtual Status read_parts(size_t last, const SampleRow& into) const;
 
   /// The page of the file that each training sample is read from; empty: it is not stored in pages.
   virtual std::vector<uint32_t> train_pages() const { return {}; }

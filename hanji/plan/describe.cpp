@@ -99,7 +99,7 @@ std::string describe_order(const Plan& plan) {
 /// The part of a step that more threads, ranks or a larger machine would have to shorten first.
 std::string_view slowest_part(const Prediction& p) {
   if (p.data_seconds >= std::max(p.compute_seconds, p.exposed_transfer_seconds)) {
-    return "reading images";
+    return "reading samples";
   }
   return p.compute_seconds >= p.exposed_transfer_seconds ? "compute" : "transfer";
 }
@@ -131,10 +131,10 @@ std::string describe_data(const Plan& plan) {
                        base::format_count(plan.data.num_train_samples),
                        base::format_count(plan.data.num_validation_samples), describe_order(plan));
   }
-  return fmt::format("{}: {} training and {} validation samples of {} tokens", source,
+  return fmt::format("{}: {} training and {} validation samples of {} tokens{}", source,
                      base::format_count(plan.data.num_train_samples),
                      base::format_count(plan.data.num_validation_samples),
-                     plan.model.targets_per_sample);
+                     plan.model.targets_per_sample, describe_order(plan));
 }
 
 /// Who reads samples, where they are not only copied.
@@ -330,6 +330,28 @@ std::string memory_table(const Plan& plan) {
   return out + bars_text({{"  a rank", plan.memory}, {"  a host", host}}, 0);
 }
 
+std::string rate_text(double seconds) {
+  return base::format_count(std::llround(std::clamp(1 / seconds, 0.0, 9e18)));
+}
+
+/// What one thread reads of a file: whole samples, and what each part of one takes.
+std::string reading_rows(const Plan& plan) {
+  const OperationTimes& times = plan.times;
+  if (plan.config.data.files.empty() || times.sample_seconds <= 0) return "";
+  std::string out = row("  samples a rank reads per second", rate_text(times.sample_seconds));
+  for (const SamplePart& part : times.sample_parts) {
+    const double share = part.seconds / times.sample_seconds;
+    const bool is_nothing = share < 0.005;
+    out += row(
+        "    " + plain(part.name, 30),
+        is_nothing ? "0 %" : fmt::format("{:.0f} %, {}/s", 100 * share, rate_text(part.seconds)));
+  }
+  if (const SamplePart* longest = longest_part(times.sample_parts)) {
+    out += row("    bottleneck of reading", plain(longest->name, 30));
+  }
+  return out + row("  longest part of the step", std::string(slowest_part(plan.predicted)));
+}
+
 std::string prediction_table(const Plan& plan) {
   const Prediction& p = plan.predicted;
   if (plan.config.compute.device == Device::kCuda) {
@@ -344,11 +366,7 @@ std::string prediction_table(const Plan& plan) {
   out += row("  of it exposed", base::format_seconds(p.exposed_transfer_seconds));
   out += row("  of it hidden", base::format_seconds(p.hidden_transfer_seconds));
   out += row("data", base::format_seconds(p.data_seconds));
-  if (!plan.config.data.files.empty() && plan.times.sample_seconds > 0) {
-    out += row("  images a rank reads per second",
-               base::format_count(static_cast<int64_t>(1 / plan.times.sample_seconds)));
-    out += row("  longest part of the step", std::string(slowest_part(p)));
-  }
+  out += reading_rows(plan);
   out += row("step", base::format_seconds(p.step_seconds));
   out += row("collectives of a rank", base::format_count(p.collectives_per_step));
   out += row("bytes on the wire, all ranks", base::format_bytes(p.wire_bytes_per_step));

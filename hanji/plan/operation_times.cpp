@@ -13,6 +13,7 @@ namespace {
 using base::Json;
 
 constexpr size_t kMaxOperations = 4096;
+constexpr size_t kMaxSampleParts = 64;
 constexpr int64_t kMaxSamples = int64_t{1} << 60;
 constexpr double kMaxTime = 1e12;
 constexpr double kMaxCalls = 1e12;
@@ -122,6 +123,24 @@ std::vector<TimedOperation> scale_times(const std::vector<Operation>& operations
   return scaled;
 }
 
+std::vector<SamplePart> parts_of_sample(const std::vector<std::string>& names,
+                                        const std::vector<double>& seconds_up_to,
+                                        double sample_seconds) {
+  std::vector<SamplePart> parts;
+  double before = 0;
+  for (size_t i = 0; i < names.size(); ++i) {
+    parts.push_back({names[i], std::max(0.0, seconds_up_to[i] - before)});
+    before = std::max(before, seconds_up_to[i]);
+  }
+  for (SamplePart& part : parts) part.seconds *= before > 0 ? sample_seconds / before : 0;
+  return parts;
+}
+
+const SamplePart* longest_part(const std::vector<SamplePart>& parts) {
+  const auto longest = std::ranges::max_element(parts, std::less(), &SamplePart::seconds);
+  return longest == parts.end() ? nullptr : &*longest;
+}
+
 Json to_value(const OperationTimes& times) {
   Json json = {{"samples", times.samples},
                {"update_seconds", times.update_seconds},
@@ -129,6 +148,9 @@ Json to_value(const OperationTimes& times) {
                {"sample_deviation", times.sample_deviation},
                {"operations", Json::array()}};
   if (times.residues > 0) json["residues"] = times.residues;
+  for (const SamplePart& one : times.sample_parts) {
+    json["sample_parts"].push_back({{"name", one.name}, {"seconds", one.seconds}});
+  }
   for (const TimedOperation& one : times.operations) {
     json["operations"].push_back(
         {{"name", one.name}, {"count", one.count}, {"seconds", one.seconds}});
@@ -152,7 +174,15 @@ OperationTimes read_operation_times(JsonFields& fields) {
           .update_seconds = fields.real("update_seconds", 0, kMaxTime),
           .sample_seconds = fields.real("sample_seconds", 0, kMaxTime),
           .sample_deviation =
-              fields.has("sample_deviation") ? fields.real("sample_deviation", 0, kMaxTime) : 0};
+              fields.has("sample_deviation") ? fields.real("sample_deviation", 0, kMaxTime) : 0,
+          .sample_parts = fields.has("sample_parts")
+                              ? read_list(fields, "sample_parts", kMaxSampleParts,
+                                          [](JsonFields& one) {
+                                            return SamplePart{
+                                                .name = one.text("name"),
+                                                .seconds = one.real("seconds", 0, kMaxTime)};
+                                          })
+                              : std::vector<SamplePart>()};
 }
 
 std::string to_json(const OperationTimes& times) { return to_value(times).dump(); }

@@ -19,6 +19,21 @@ struct TimedOperation {
   bool operator==(const TimedOperation&) const = default;
 };
 
+/// A part of reading a sample: "decode", or the name of a stage.
+struct SamplePart {
+  std::string name;
+  double seconds = 0;  ///< Of a sample, the mean of those that were timed.
+  bool operator==(const SamplePart&) const = default;
+};
+
+/// The parts of a sample, of the seconds of samples that were read up to each of them: what each adds to
+/// the one before it, nothing if it takes less, scaled so that all add up to `sample_seconds`.
+std::vector<SamplePart> parts_of_sample(const std::vector<std::string>& names,
+                                        const std::vector<double>& seconds_up_to,
+                                        double sample_seconds);
+/// The part that takes longest; null without parts.
+const SamplePart* longest_part(const std::vector<SamplePart>& parts);
+
 /// What the operations of a job cost on one rank while all ranks of its host are busy, each timed by
 /// itself. samples = 0: nothing was timed, and steps are priced by rates.
 struct OperationTimes {
@@ -29,6 +44,7 @@ struct OperationTimes {
   double update_seconds = 0;    ///< The norm of all gradients and the update of all parameters.
   double sample_seconds = 0;    ///< Reading one sample.
   double sample_deviation = 0;  ///< Of it from sample to sample, the standard deviation.
+  std::vector<SamplePart> sample_parts = {};  ///< Of sample_seconds; of files of images.
 
   /// Of a forward and backward of so many samples.
   double seconds_of(double samples) const;

@@ -181,6 +181,34 @@ TEST(OperationTimes, OfFewerResiduesStayInThePlanWhichSaysSo) {
   EXPECT_EQ(again->times, inputs.times);
 }
 
+TEST(OperationTimes, PartsOfASampleAddUpToItAndNoneIsBelowZero) {
+  // The third was read as fast as without its part; all of them twice as slowly as by themselves.
+  const auto parts = parts_of_sample({"read", "decode", "flip", "normalise"}, {1, 5, 4.9, 8}, 16);
+  const std::vector<SamplePart> expected = {
+      {"read", 2}, {"decode", 8}, {"flip", 0}, {"normalise", 6}};
+  EXPECT_EQ(parts, expected);
+  EXPECT_EQ(longest_part(parts)->name, "decode");
+  EXPECT_EQ(longest_part({}), nullptr);
+}
+
+TEST(OperationTimes, PartsOfASampleStayInThePlanWhichNamesTheLongest) {
+  PlanInputs inputs = two_cores();
+  inputs.times = some_times();
+  inputs.times.sample_seconds = 0.01;
+  inputs.times.sample_parts = {{"read", 0.001}, {"decode", 0.006}, {"flip", 0}, {"hue", 0.003}};
+  inputs.config.data.files = "x.beton";
+  const Plan plan = made(inputs);
+  const std::string said = describe(plan);
+  EXPECT_THAT(said, testing::ContainsRegex("samples a rank reads per second +100\n"));
+  EXPECT_THAT(said, testing::ContainsRegex("    read +10 %, 1.00 k/s\n"));
+  EXPECT_THAT(said, testing::ContainsRegex("    decode +60 %, 167/s\n"));
+  EXPECT_THAT(said, testing::ContainsRegex("    flip +0 %\n"));
+  EXPECT_THAT(said, testing::ContainsRegex("    bottleneck of reading +decode\n"));
+  const auto again = plan_from_json(to_json(plan));
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ(again->times, inputs.times);
+}
+
 TEST(OperationTimes, SpoiltOnesAreCorrupt) {
   const std::string good = to_json(some_times());
   EXPECT_EQ(operation_times_from_json(good).or_throw(), some_times());

@@ -64,6 +64,11 @@ std::vector<Comparison> compare_step(const plan::Plan& plan, const Measured& m) 
       {"wire_bytes_per_step", Unit::kBytes, static_cast<double>(p.wire_bytes_per_step),
        as_double(m.wire_bytes_per_step)},
   };
+  if (!plan.config.data.files.empty() && plan.times.sample_seconds > 0) {
+    const auto data = std::ranges::find(lines, "data_seconds", &Comparison::name);
+    lines.insert(data + 1, {"thread_reads_per_second", Unit::kPerSecond,
+                            1 / plan.times.sample_seconds, m.thread_reads_per_second});
+  }
   if (plan.ranks > 1) {
     lines.push_back({"collectives_per_step", Unit::kCount,
                      static_cast<double>(p.collectives_per_step),

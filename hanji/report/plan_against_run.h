@@ -18,6 +18,7 @@ struct Measured {
   std::optional<double> hidden_transfer_seconds;   ///< and while it computed.
   std::optional<double> skew_seconds;              ///< Waiting for slower ranks.
   std::optional<double> data_seconds;
+  std::optional<double> thread_reads_per_second;  ///< Samples that one thread reads.
   std::optional<double> tokens_per_second;
   std::optional<int64_t> peak_bytes_per_rank;
   std::optional<int64_t> wire_bytes_per_step;

@@ -59,6 +59,17 @@ peak_bytes_per_rank                   64.0 MiB             -             -
 )");
 }
 
+TEST(PlanAgainstRun, OfAFileTheRateOfAReadingThreadIsCompared) {
+  plan::Plan plan = some_plan();
+  plan.config.data.files = "x.beton";
+  plan.times.sample_seconds = 0.0005;
+  Measured run = some_run();
+  run.thread_reads_per_second = 1600;
+  EXPECT_THAT(table(plan, run),
+              HasSubstr("\nthread_reads_per_second                 2.00 k        1.60 k       "
+                        "+25.0 %\nstep_seconds"));
+}
+
 TEST(PlanAgainstRun, OfGpusMemoryAloneIsPredicted) {
   plan::Plan plan = some_plan();
   plan.config.compute.device = plan::Device::kCuda;

@@ -9,7 +9,6 @@
 #include "hanji/comm/shared_tensor.h"
 #include "hanji/data/batch.h"
 #include "hanji/data/page_cache.h"
-#include "hanji/data/prefetcher.h"
 #include "hanji/layers/model.h"
 #include "hanji/trace/recorder.h"
 #include "hanji/train/evaluate.h"
@@ -72,6 +71,7 @@ class Loop {
       }
     }
     if (inputs_.log) inputs_.log->flush();
+    if (prefetcher_) outcome_.reading = prefetcher_->reading_time();
     outcome_.data_bytes = data_bytes() + cached_bytes();
     return std::move(outcome_);
   }
@@ -129,7 +129,13 @@ class Loop {
     const data::Source& samples = *inputs_.dataset.samples;
     const plan::DataConfig& reading = inputs_.plan.config.data;
     const auto workers = static_cast<int>(reading.workers);
-    if (workers == 0) return data::read_batch(samples, loader_, step, positions, batch);
+    if (workers == 0) {
+      const int64_t begun = base::now_ns();
+      data::read_batch(samples, loader_, step, positions, batch);
+      outcome_.reading.samples += positions.size();
+      outcome_.reading.seconds += static_cast<double>(base::now_ns() - begun) * 1e-9;
+      return;
+    }
     if (!prefetcher_) {
       prefetcher_.emplace(samples, loader_, workers, config().steps, reading.prefetch);
     }

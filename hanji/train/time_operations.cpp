@@ -224,6 +224,53 @@ double sample_deviation(const TimingJob& job) {
   return std::sqrt(squares / count);
 }
 
+/// Of two runs: parts are differences, which one interruption would spoil.
+void add_least(double& seconds, const std::function<void()>& part) {
+  double first = 0, second = 0;
+  add_seconds(first, part);
+  add_seconds(second, part);
+  seconds += std::min(first, second);
+}
+
+/// Samples are read up to each of their parts, in turn.
+std::vector<plan::SamplePart> sample_parts(const TimingJob& job, double sample_seconds) {
+  constexpr double kMaxRound = 0.03;  // of all parts, where one sample is not longer
+  const data::Source& source = *job.workload.dataset.samples;
+  std::vector<std::string> names = source.parts();
+  if (names.empty()) return {};
+  const data::Loader loader = loader_of(job);
+  const auto count = static_cast<int64_t>(
+      kMaxRound / std::max(1e-9, sample_seconds * static_cast<double>(names.size())));
+  layout::Range positions = loader.options().share;
+  positions.end = std::min(positions.end, positions.begin + std::max<int64_t>(1, count));
+  const auto read_until = [&](size_t part, int64_t step, layers::Batch& batch) {
+    const std::vector<data::EpochSample> samples = loader.at(step, positions);
+    for (int64_t row = 0; row < positions.size(); ++row) {
+      const data::EpochSample one = samples[static_cast<size_t>(row)];
+      throw_if_error(source.read_parts(part, {one.epoch, one.index, &batch, row}));
+    }
+  };
+  const size_t num_parts = names.size();
+  if (source.mixes_pairs()) names.emplace_back("mixup, cutmix");
+  const auto make_round = [&]() -> Round {
+    return [&, batch = std::make_shared<layers::Batch>(),
+            step = int64_t{0}](std::vector<double>& seconds) mutable {
+      data::shape_batch(source.shape(), positions, *batch);
+      for (size_t part = 0; part < num_parts; ++part) {
+        add_least(seconds[part], [&] { read_until(part, step, *batch); });
+      }
+      if (names.size() > num_parts) {
+        add_least(seconds.back(),
+                  [&] { data::read_batch(source, loader, step, positions, *batch); });
+      }
+      ++step;
+    };
+  };
+  return plan::parts_of_sample(
+      names, time_with_busy_ranks(job.busy_ranks, 2 * kOtherBudget, names.size(), make_round),
+      sample_seconds);
+}
+
 /// Of all blocks, by those of the part that are timed: the same ones, or of fewer residues.
 std::vector<plan::TimedOperation> timed_pairs(const TimingJob& job, const PartOfPairs& part) {
   const TimingJob small{part.plan, part.workload, job.busy_ranks};
@@ -279,11 +326,13 @@ plan::OperationTimes time_operations(const TimingJob& job) {
   const bool names_its_own = plan::family_of(job.plan.config.model).facts != nullptr;
   const std::vector<RecordedOperation> all =
       names_its_own ? own_operations(job.plan, samples) : seen_operations(job, samples);
+  const double of_sample = sample_seconds(job);
   return {.samples = samples,
           .operations = timed_operations(job, all),
           .update_seconds = update_seconds(job),
-          .sample_seconds = sample_seconds(job),
-          .sample_deviation = sample_deviation(job)};
+          .sample_seconds = of_sample,
+          .sample_deviation = sample_deviation(job),
+          .sample_parts = sample_parts(job, of_sample)};
 }
 
 }  // namespace hanji::train

@@ -14,7 +14,7 @@ struct TimingJob {
 };
 
 /// Times the operations of a forward and backward of a micro-batch, each by itself and all in turn; the
-/// update of all parameters and the reading of a sample; never a layer or a step. A family that names its own
+/// update of all parameters, the reading of a sample and each part of it; never a layer or a step. A family that names its own
 /// operations has those timed; of any other model one forward and backward is run, unmeasured, for
 /// its operations and their arguments. Of a model of pairs that is one of at most two blocks, and of fewer residues where
 /// all of them take too long or too much memory: OperationTimes::residues says of how many, and seconds are scaled.

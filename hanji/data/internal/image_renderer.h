@@ -38,18 +38,22 @@ struct StoredImage {
 /// Thread  one at a time.
 class ImageRenderer {
  public:
-  /// Writes [3, size, size]. Errors: those of JpegReader; kCorrupt for raw bytes of another size.
+  /// Writes [3, size, size], unless the view ends before. Errors: those of JpegReader; kCorrupt for raw bytes of another size.
   Status render(const StoredImage& image, const ImageView& view, const ColourScale& colours,
                 int64_t size, float* out);
 
  private:
   Status resize_rows(const StoredImage& image, const ImageView& view, int64_t size);
+  /// Reads a byte of each cache line, for a timing of that.
+  void touch(std::span<const std::byte> bytes);
   /// A row of a raw image, with the bytes behind it that resize_across() may read.
   const uint8_t* raw_row(const StoredImage& image, PixelBox crop, int64_t y);
   /// Row y of the resized sample, mirrored as the view says.
   void resize_down_to(const ImageView& view, int64_t y, int64_t size, uint8_t* row);
   /// The resized rows with their colours changed, in tile_.
   void make_tile(const ImageView& view, int64_t size);
+  /// The same bytes as make_tile() or write_planes() make, and nothing of them is kept.
+  void resize_only(const ImageView& view, int64_t size);
   void write_planes(const ImageView& view, const ColourScale& colours, int64_t size, float* out);
 
   JpegReader jpeg_;
@@ -60,6 +64,7 @@ class ImageRenderer {
   std::vector<uint8_t> pixels_;
   std::vector<uint8_t> tile_;
   std::vector<float> scaled_;
+  uint64_t touched_ = 0;
 };
 
 }  // namespace hanji::data::internal

@@ -9,6 +9,9 @@
 
 namespace hanji::data::internal {
 
+/// How far a sample is made; only what is written is one, the others are for timings.
+enum class MadeUntil : uint8_t { kRead, kDecoded, kResized, kWritten };
+
 /// Which pixels of an image become which of a square sample. Pixel (x, y) of the sample is that of
 /// the resized crop at (x - shift_x, y - shift_y), mirrored if it is flipped; outside of it, and in
 /// the hole, the mean colour.
@@ -22,6 +25,7 @@ struct ImageView {
   PixelBox hole = {};  ///< Width 0: none.
   /// Changes the rows of four bytes a pixel, after `colour`, before what moves and fills.
   std::function<void(uint8_t* pixels, int64_t row_bytes)> change = {};
+  MadeUntil until = MadeUntil::kWritten;
 };
 
 /// What the model sees of an image in one epoch; `key` decides all that is random.
