@@ -19,6 +19,8 @@ namespace {
 
 /// Of fewer one interrupt would be the most.
 constexpr double kMinSeconds = 2e-3;
+/// More tell nothing new.
+constexpr size_t kMaxRounds = 1000;
 
 double seconds_since(int64_t start_ns) {
   return static_cast<double>(base::now_ns() - start_ns) * 1e-9;
@@ -36,6 +38,22 @@ std::optional<cpu_set_t> cpus_of_others(int ranks) {
     if (!CPU_ISSET(cpu, &mine)) CPU_SET(cpu, &others);
   }
   return others;
+}
+
+/// Of each part, over the middle half of the rounds by all their parts: sums of such means are what a
+/// usual round takes, and another program's seconds are in none.
+std::vector<double> mean_of_usual(std::vector<std::vector<double>> rounds) {
+  const auto total = [](const std::vector<double>& one) {
+    return std::reduce(one.begin(), one.end());
+  };
+  std::ranges::sort(rounds, {}, total);
+  const size_t begin = rounds.size() / 4, end = std::max(begin + 1, (3 * rounds.size() + 3) / 4);
+  std::vector<double> means(rounds[begin].size());
+  for (size_t i = begin; i < end; ++i) {
+    for (size_t part = 0; part < means.size(); ++part) means[part] += rounds[i][part];
+  }
+  for (double& one : means) one /= static_cast<double>(end - begin);
+  return means;
 }
 
 /// Ranks that run their work until the end of this object.
@@ -108,19 +126,17 @@ std::vector<double> time_with_busy_ranks(int ranks, double seconds, size_t parts
   BusyRanks others(ranks - 1, parts);
   others.start(ranks - 1, make);
   const Round round = make();
-  std::vector<double> first(parts), sums(parts);
-  round(first);
+  std::vector<double> warm(parts);
+  round(warm);
   others.until_warm();
   const double most = std::max(seconds, kMinSeconds);
-  int64_t rounds = 0;
-  if (std::accumulate(first.begin(), first.end(), 0.0) < most) {
-    const int64_t begin_ns = base::now_ns();
-    for (; rounds == 0 || seconds_since(begin_ns) < most; ++rounds) round(sums);
+  std::vector<std::vector<double>> rounds;
+  const int64_t begin_ns = base::now_ns();
+  while (rounds.empty() || (rounds.size() < kMaxRounds && seconds_since(begin_ns) < most)) {
+    round(rounds.emplace_back(parts));
   }
   others.stop();
-  if (rounds == 0) return first;
-  for (double& one : sums) one /= static_cast<double>(rounds);
-  return sums;
+  return mean_of_usual(std::move(rounds));
 }
 
 }  // namespace hanji::train
