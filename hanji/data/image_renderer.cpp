@@ -12,6 +12,9 @@ std::pair<int64_t, int64_t> covered(int64_t size, int64_t shift) {
   return {std::clamp<int64_t>(shift, 0, size), std::clamp<int64_t>(size + shift, 0, size)};
 }
 
+/// Bytes of a raw image that are brought to the caches in one stream: a row waits for memory once per line.
+constexpr size_t kTouchedAtOnce = size_t{1} << 16;
+
 /// Whether the whole sample is to be seen before it is written.
 bool needs_tile(const ImageView& view) { return view.change || !view.colour.change_nothing(); }
 
@@ -43,11 +46,18 @@ Status ImageRenderer::resize_rows(const StoredImage& image, const ImageView& vie
   if (image.is_jpeg) {
     HANJI_RETURN_IF_ERROR(jpeg_.begin(image.bytes, image.size, crop, bytes_behind_row(across_)));
   }
+  const auto row_of_file = static_cast<size_t>(3 * image.size.width);
+  size_t touched = static_cast<size_t>(crop.y) * row_of_file;
   for (int64_t y = 0; y < crop.height; ++y) {
     const uint8_t* row = nullptr;
     if (image.is_jpeg) {
       HANJI_ASSIGN_OR_RETURN(row, jpeg_.next_row());
     } else {
+      if (static_cast<size_t>(crop.y + y + 1) * row_of_file > touched) {
+        const auto next = image.bytes.subspan(touched);
+        touch(next.first(std::min(kTouchedAtOnce, next.size())));
+        touched += kTouchedAtOnce;
+      }
       row = raw_row(image, crop, y);
     }
     if (view.until == MadeUntil::kDecoded) continue;

@@ -31,6 +31,7 @@ constexpr uint64_t kMaxCoefficientBytes = uint64_t{1} << 30;
 constexpr int kMaxScans = 500;
 /// Smooth upsampling reads neighbours, which a cut at the box's own edge would not have.
 constexpr int64_t kMargin = 2;
+constexpr size_t kRowRoom = 64;
 
 /// What decoders of photos accept: bytes between segments, odd application markers.
 bool is_harmless(int warning) {
@@ -106,6 +107,13 @@ struct JpegReader::State {
   std::vector<std::byte> part;  ///< Rows of blocks of an image that has an index of them.
   int64_t first_column = 0;     ///< Of the box, within a row.
 
+  /// libjpeg-turbo writes rows whose begin is a multiple of 16 or 32 bytes past the caches, from which
+  /// they are read next.
+  uint8_t* row_begin() {
+    const auto address = reinterpret_cast<uintptr_t>(row.data());
+    return row.data() + (kRowRoom - 32 + 8 - address % 32);
+  }
+
   Status failure() const {
     return {errors.code, fmt::format("the JPEG: {}; make the image again, or leave it out",
                                      errors.message.data())};
@@ -161,7 +169,7 @@ struct JpegReader::State {
     if (width < decoder.image_width) jpeg_crop_scanline(&decoder, &begin, &width);
     first_column = box.x - static_cast<int64_t>(begin);
     const auto pixel_bytes = static_cast<size_t>(decoder.output_components);
-    row.resize(pixel_bytes * decoder.output_width + static_cast<size_t>(behind));
+    row.resize(pixel_bytes * decoder.output_width + static_cast<size_t>(behind) + kRowRoom);
     jpeg_skip_scanlines(&decoder, static_cast<JDIMENSION>(box.y));
   }
 };
@@ -200,10 +208,10 @@ Status JpegReader::begin(std::span<const std::byte> stream, ImageSize size, Pixe
 Result<const uint8_t*> JpegReader::next_row() {
   State& s = *state_;
   if (setjmp(s.errors.jump) != 0) return s.failure();
-  JSAMPROW row = s.row.data();
+  JSAMPROW row = s.row_begin();
   jpeg_read_scanlines(&s.decoder, &row, 1);
   if (s.decoder.output_components == 4) make_rgb(row, s.decoder.output_width);
-  return s.row.data() + 3 * s.first_column;
+  return s.row_begin() + 3 * s.first_column;
 }
 
 }  // namespace hanji::data::internal

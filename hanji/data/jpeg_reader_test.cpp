@@ -71,6 +71,17 @@ TEST(JpegReader, EveryBoxHasThePixelsOfAWholeDecode) {
   }
 }
 
+/// At a multiple of 16 or 32 bytes, libjpeg-turbo writes past the caches what is read at once.
+TEST(JpegReader, RowsBeginWhereTheyStayInTheCaches) {
+  for (int64_t width = 16; width < 400; width += 16) {
+    const std::string stream = encode_jpeg({.width = width, .height = 16});
+    JpegReader reader;
+    ASSERT_TRUE(reader.begin(bytes_of(stream), {width, 16}, {0, 0, width, 16}, width).ok());
+    const uint8_t* row = reader.next_row().or_throw();
+    EXPECT_NE(reinterpret_cast<uintptr_t>(row) % 16, 0U) << width;
+  }
+}
+
 TEST(JpegReader, PixelsAreNearThoseThatWereEncoded) {
   const auto found =
       decode_all(encode_jpeg({.horizontal = 1, .vertical = 1}), kTestSize).or_throw();

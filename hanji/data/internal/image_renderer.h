@@ -44,7 +44,7 @@ class ImageRenderer {
 
  private:
   Status resize_rows(const StoredImage& image, const ImageView& view, int64_t size);
-  /// Reads a byte of each cache line, for a timing of that.
+  /// Reads a byte of each cache line, one after the other.
   void touch(std::span<const std::byte> bytes);
   /// A row of a raw image, with the bytes behind it that resize_across() may read.
   const uint8_t* raw_row(const StoredImage& image, PixelBox crop, int64_t y);

@@ -33,7 +33,9 @@ class RunReader {
   template <class RowOf>
   RunFailure read(layout::Range run, const RowOf& row_of) const {
     for (int64_t position = run.begin; position < run.end; ++position) {
-      if (position + 1 < run.end) source_.expect(sample_at(position + 1).index);
+      // Of the run behind this one too, which the same thread reads next if it is alone.
+      const int64_t coming = position + kExpected;
+      if (coming < positions_.end) source_.expect(sample_at(coming).index);
       const BatchRow own = row_of(position);
       Status status = read_one(position, own);
       const int64_t other = position ^ 1;
@@ -50,6 +52,9 @@ class RunReader {
   }
 
  private:
+  /// Samples ahead whose bytes are asked for: what one takes hides less than memory's latency.
+  static constexpr int64_t kExpected = 2;
+
   EpochSample sample_at(int64_t position) const {
     const bool is_known = position >= positions_.begin && position < positions_.end;
     return is_known ? samples_[static_cast<size_t>(position - positions_.begin)]
