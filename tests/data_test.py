@@ -188,10 +188,10 @@ class Data(CommandTest):
         self.assertEqual((self.folder / "x").read_bytes(), (self.folder / "whole").read_bytes())
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["whole", "x"])
 
-    def refuse(self, *arguments):
+    def refuse(self, *arguments, code=2):
         """All lines of an error that leaves nothing behind."""
         before = sorted(self.folder.iterdir())
-        done = self.hanji("data", *arguments, expect=2)
+        done = self.hanji("data", *arguments, expect=code)
         self.assertEqual(sorted(self.folder.iterdir()), before)
         self.assertEqual(done.stdout, "")
         return [line.removeprefix("hanji: ") for line in done.stderr.splitlines()]
@@ -208,6 +208,10 @@ class Data(CommandTest):
                                       "--size belongs to --generated; leave it out of --csv",
                                       "there: exists; name another file with --out, or remove it"])
         self.assertIn("none.csv", lines[-1])
+        (self.folder / "ids").write_bytes(struct.pack("<99H", *range(99)))
+        self.assertIn("data.format (hanji data make: --format)", self.refuse(
+            "make", "--tokens", "ids", "--format", "llmc", "--length", 8, "--out", "y", code=3)[0])
+        self.hanji("data", "make", "--tokens", "ids", "--format", "nanogpt", "--length", 8, "--out", "y")
         self.assertEqual(self.refuse("make", "--generated", 3, "--out", ""), ["write '': this names no file; add a name"])
 
     def test_options_without_an_effect_on_how_images_are_stored_are_refused(self):

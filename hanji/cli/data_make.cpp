@@ -32,6 +32,7 @@ using data::BetonRecipe;
 struct MakeOptions {
   std::string out, folder, csv, tokens, text;
   std::string vocabulary = "char";
+  std::string format = "auto";
   std::vector<std::string> binaries, shards, arrays;
   data::TableOptions table;
   data::GeneratedFileOptions generated;
@@ -83,7 +84,8 @@ Result<BetonRecipe> recipe_of_text(const MakeOptions& options) {
 }
 
 Result<BetonRecipe> recipe_of_tokens(const MakeOptions& options) {
-  HANJI_ASSIGN_OR_RETURN(const auto tokens, data::open_tokens(options.tokens));
+  HANJI_ASSIGN_OR_RETURN(const auto tokens,
+                         data::open_tokens(options.tokens, *data::token_format(options.format)));
   return data::token_recipe(tokens, options.length, R"({"samples":"tokens"})");
 }
 
@@ -104,7 +106,7 @@ const std::vector<MakeSource>& make_sources() {
        {"--image-column", "--class-column"},
        [](const Options& o) { return data::table_recipe(o.csv, o.table); }},
       {"--npy", {}, recipe_of_arrays},
-      {"--tokens", {"--length"}, recipe_of_tokens},
+      {"--tokens", {"--length", "--format"}, recipe_of_tokens},
       {"--text", {"--length", "--vocabulary"}, recipe_of_text},
       {"--generated", {"--size", "--classes", "--seed"}, [](const Options& o) {
          return data::generated_recipe(o.generated);
@@ -196,6 +198,9 @@ void add_belonging(Verb verb, MakeOptions& options) {
       .type_name("NAME");
   verb.add_option("--length", &options.length,
                   "of --tokens, --text: tokens of context, and one more")
+      .show_default();
+  verb.add_option("--format", &options.format, "of --tokens; auto: by its first bytes and name")
+      .one_of({"auto", "nanogpt", "llmc", "megatron"})
       .show_default();
   verb.add_option("--vocabulary", &options.vocabulary, "of --text")
       .one_of({"byte", "char"})

@@ -39,9 +39,10 @@ Result<TokenWidth> width_of(uint8_t code) {
 
 Result<Counts> parse_header(std::span<const std::byte> index) {
   if (index.size() < kIndexHeaderBytes || std::memcmp(index.data(), kMagic, sizeof(kMagic)) != 0) {
-    return base::corrupt(fmt::format(
-        "no Megatron index: {} bytes, or not the magic MMIDIDX; name the format with data.format",
-        index.size()));
+    return base::corrupt(
+        fmt::format("no Megatron index: {} bytes, or not the magic MMIDIDX; name its format with "
+                    "data.format (hanji data make: --format)",
+                    index.size()));
   }
   if (const auto version = load<uint64_t>(index, 9); version != 1) {
     return base::corrupt(fmt::format("Megatron index version is {}, not 1", version));

@@ -67,8 +67,8 @@ Result<TokenSource> open_megatron(const fs::path& path) {
 Result<TokenLayout> parse_nanogpt(std::span<const std::byte> bytes) {
   if (bytes.empty() || bytes.size() % 2 != 0) {
     return base::corrupt(
-        fmt::format("{} bytes are not a whole, non-zero number of 2-byte tokens; name the format "
-                    "with data.format, or copy the file again",
+        fmt::format("{} bytes are not a whole, non-zero number of 2-byte tokens; name its format "
+                    "with data.format (hanji data make: --format), or copy the file again",
                     bytes.size()));
   }
   return TokenLayout{TokenWidth::kUInt16, bytes.size() / 2, 0};
@@ -97,7 +97,8 @@ std::optional<TokenFormat> token_format(std::string_view name) {
 Result<TokenLayout> parse_llmc(std::span<const std::byte> bytes) {
   if (!has_llmc_magic(bytes)) {
     return base::corrupt(fmt::format(
-        "no llm.c header: magic is {} in {} bytes, not {} or {}; name the format with data.format",
+        "no llm.c header: magic is {} in {} bytes, not {} or {}; name its format with data.format "
+        "(hanji data make: --format)",
         bytes.size() < 4 ? 0 : load<int32_t>(bytes, 0), bytes.size(), kLlmCMagic, kLlmC3Magic));
   }
   const auto magic = load<int32_t>(bytes, 0);
