@@ -89,6 +89,14 @@ std::vector<PlacedRuns> PartLayout::runs(Range elements) const {
   return found;
 }
 
+std::vector<int64_t> part_sizes(int64_t size, int64_t unit, int degree, int blocks) {
+  std::vector<int64_t> sizes;
+  for (int index = 0; index < degree; ++index) {
+    sizes.push_back(part_of(size, unit, index, degree, blocks).size());
+  }
+  return sizes;
+}
+
 Result<std::vector<int64_t>> whole_shape(const Placement& placement, std::vector<int64_t> part) {
   if (!placement.is_cut()) return part;
   HANJI_RETURN_IF_ERROR(check_dim(placement, part));

@@ -58,6 +58,9 @@ class PartLayout {
   std::vector<Range> segments_;  ///< Elements of a row of the whole that make up one of the part.
 };
 
+/// The sizes of the parts of [0, size), by rank: those of part_of().
+std::vector<int64_t> part_sizes(int64_t size, int64_t unit, int degree, int blocks = 1);
+
 /// The shape of the tensor that a part of shape `part` is cut from.
 /// Errors  kInvalidArgument for a cut that does not name its segments, or a dimension that there is not.
 Result<std::vector<int64_t>> whole_shape(const Placement& placement, std::vector<int64_t> part);

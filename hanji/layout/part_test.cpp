@@ -125,6 +125,12 @@ TEST(PartLayout, TheWholeHasTheSizeOfAllSegments) {
   }
 }
 
+TEST(PartSizes, AreThoseOfTheRanks) {
+  EXPECT_THAT(part_sizes(7, 1, 3), testing::ElementsAre(2, 2, 3));
+  EXPECT_THAT(part_sizes(65, 16, 2), testing::ElementsAre(32, 33)) << "the rest is the last one's";
+  EXPECT_THAT(part_sizes(13, 1, 3, 4), testing::ElementsAre(6, 3, 4)) << "blocks of 3, 3, 3 and 4";
+}
+
 TEST(PartLayout, CutsThatDoNotFitTheTensorAreRefused) {
   EXPECT_THAT(whole_shape({2, {4}}, {3, 2}).status().message(),
               testing::AllOf(testing::HasSubstr("dimension 2"), testing::HasSubstr("[3, 2]")));

@@ -5,7 +5,7 @@
 
 #include "hanji/cost/price.h"
 #include "hanji/cost/select.h"
-#include "hanji/layout/placement.h"
+#include "hanji/layout/part.h"
 #include "hanji/plan/memory.h"
 #include "hanji/plan/model_facts.h"
 #include "hanji/plan/model_spec.h"
@@ -108,11 +108,7 @@ std::vector<int64_t> context_extents(const Config& config) {
   const auto blocks = static_cast<int>(config.train.cuts.tokens);
   const bool in_blocks = blocks > 1 && blocks >= ranks;
   if (!in_blocks) return layout::context_extents(tokens, ranks, context_way(config));
-  std::vector<int64_t> extents;
-  for (int rank = 0; rank < ranks; ++rank) {
-    extents.push_back(layout::part_of(tokens, 1, rank, ranks, blocks).size());
-  }
-  return extents;
+  return layout::part_sizes(tokens, 1, ranks, blocks);
 }
 
 bool leaves_context_open(const Config& config) {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "hanji/layout/mesh_shape.h"
-#include "hanji/layout/placement.h"
+#include "hanji/layout/part.h"
 #include "hanji/plan/context.h"
 #include "hanji/plan/internal/contradictions.h"
 #include "hanji/plan/model_family.h"
@@ -21,12 +21,8 @@ bool are_alike(const std::vector<int64_t>& sizes) {
 
 /// Heads of keys and values of each rank of "tp".
 std::vector<int64_t> heads_of_tp(const Config& c, int64_t kv_heads) {
-  std::vector<int64_t> heads;
   const auto tp = static_cast<int>(c.mesh.tp), blocks = static_cast<int>(c.train.cuts.features);
-  for (int index = 0; index < tp; ++index) {
-    heads.push_back(layout::part_of(kv_heads, 1, index, tp, blocks < tp ? 1 : blocks).size());
-  }
-  return heads;
+  return layout::part_sizes(kv_heads, 1, tp, blocks < tp ? 1 : blocks);
 }
 
 /// Ranks of a layer that "tp" and "cp" cut move as much as each other: their calls are counted on one.

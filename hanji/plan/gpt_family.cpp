@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "hanji/layout/context.h"
-#include "hanji/layout/placement.h"
+#include "hanji/layout/part.h"
 #include "hanji/plan/context.h"
 #include "hanji/plan/internal/families.h"
 #include "hanji/plan/memory.h"
@@ -128,12 +128,7 @@ struct OwnSizes {
 
 OwnSizes own_sizes(const ModelSpec& m, FeatureCut cut) {
   const auto most = [cut](int64_t size, int64_t unit) {
-    int64_t largest = 0;
-    for (int index = 0; index < cut.degree; ++index) {
-      largest =
-          std::max(largest, layout::part_of(size, unit, index, cut.degree, cut.blocks).size());
-    }
-    return largest;
+    return std::ranges::max(layout::part_sizes(size, unit, cut.degree, cut.blocks));
   };
   const bool by_rows = cut.moves == Moves::kWeights;
   const int64_t tokens = cut.tokens > 0 ? cut.tokens : m.block;

@@ -18,7 +18,7 @@
 #include "hanji/comm/prepare.h"
 #include "hanji/comm/tree_reduce.h"
 #include "hanji/comm/work.h"
-#include "hanji/layout/placement.h"
+#include "hanji/layout/part.h"
 
 namespace hanji::parallel::tensor {
 namespace {
@@ -224,11 +224,7 @@ int Axis::num_blocks() const { return blocks_ ? static_cast<int>(blocks_->tree.n
 const schedule::Fold& Axis::fold() const { return blocks_->tree.ranks[rank()]; }
 
 Extents Axis::extents_of(int64_t size, int64_t unit) const {
-  Extents extents;
-  for (int index = 0; index < degree(); ++index) {
-    extents.push_back(layout::part_of(size, unit, index, degree(), num_blocks()).size());
-  }
-  return extents;
+  return layout::part_sizes(size, unit, degree(), num_blocks());
 }
 
 layout::Range Axis::own_range(const Extents& extents) const {
