@@ -135,12 +135,13 @@ SecondsOf seconds_on_host(Rates rates, int ranks) {
   auto chooser = std::make_shared<Chooser>(std::move(rates));
   return [chooser = std::move(chooser), ranks](Routine routine, int64_t bytes) {
     const int64_t share = routine == Routine::kAllReduce ? bytes : bytes / ranks;
-    const Selection& chosen = chooser->select({.routine = routine,
-                                               .element_bytes = 4,
-                                               .ranks = ranks,
-                                               .count = std::max<int64_t>(1, share / 4),
-                                               .dtype = DType::kFloat32});
-    return price_seconds(*chosen.if_private, DType::kFloat32, chooser->rates());
+    return price_seconds({.routine = routine,
+                          .element_bytes = 4,
+                          .ranks = ranks,
+                          .count = std::max<int64_t>(1, share / 4),
+                          .dtype = DType::kFloat32,
+                          .in_heap = false},
+                         *chooser);
   };
 }
 

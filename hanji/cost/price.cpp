@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <utility>
 #include <vector>
 
+#include "hanji/cost/select.h"
 #include "hanji/cost/usage.h"
 
 namespace hanji::cost {
@@ -149,6 +151,13 @@ Terms terms_by_fit(const StepList& list, const Element& element, const FittedCos
 double price_seconds(const StepList& list, const Element& element, const Rates& rates) {
   if (is_fitted(list, rates)) return terms_by_fit(list, element, *rates.fitted).seconds();
   return seconds_by_rates(list, static_cast<double>(element.bytes), rates);
+}
+
+double price_seconds(Query query, Chooser& chooser) {
+  const bool in_heap = std::exchange(query.in_heap, true);  // which the choice assumes
+  const Selection& chosen = chooser.select(query);
+  const Element element(static_cast<size_t>(query.element_bytes), query.dtype, in_heap);
+  return price_seconds(in_heap ? *chosen.in_heap : *chosen.if_private, element, chooser.rates());
 }
 
 Terms price_terms(const StepList& list, const Element& element, const Rates& rates) {

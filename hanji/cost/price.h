@@ -9,6 +9,9 @@
 
 namespace hanji::cost {
 
+class Chooser;
+struct Query;
+
 /// Predicted seconds of a step list inside one host.
 ///
 /// Result  with costs fitted for as many ranks (Rates::fitted): each of the list's usage_of() times
@@ -26,6 +29,10 @@ double price_seconds(const schedule::StepList& list, const Element& element, con
 /// The same by terms: meetings; moving; and of the time to move, what the reductions' share of all
 /// bytes takes; of fitted costs, updating in place and combining.
 Terms price_terms(const schedule::StepList& list, const Element& element, const Rates& rates);
+
+/// Of the list that serves a call of ranks that share memory, whose tensors lie as query.in_heap says.
+/// Errors  as Chooser::select().
+double price_seconds(Query query, Chooser& chooser);
 
 /// One of the costs that make up a price.
 struct Part {

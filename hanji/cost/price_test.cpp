@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "hanji/cost/select.h"
 #include "hanji/schedule/all_reduce.h"
 #include "hanji/schedule/barrier.h"
 #include "hanji/schedule/broadcast.h"
@@ -103,6 +104,27 @@ TEST(Price, MoreElementsNeverCostLess) {
       last = seconds;
     }
   }
+}
+
+TEST(Price, OfACallIsThatOfTheListAndOfThePlaceOfItsTensors) {
+  Rates rates = fitted_rates(2);
+  for (const char* algorithm : {"direct", "flat", "staged"}) {
+    rates.fitted->corrections.push_back(
+        {schedule::Routine::kAllGather, algorithm, DType::kFloat32, false, {{1, 7}}});
+  }
+  Chooser chooser(rates);
+  Query query{.routine = schedule::Routine::kAllGather,
+              .element_bytes = 4,
+              .ranks = 2,
+              .count = 1 << 16,
+              .dtype = DType::kFloat32};
+  const Selection& chosen = chooser.select(query);
+  ASSERT_NE(chosen.in_heap, chosen.if_private);
+  EXPECT_DOUBLE_EQ(price_seconds(query, chooser),
+                   price_seconds(*chosen.in_heap, DType::kFloat32, rates));
+  query.in_heap = false;
+  EXPECT_DOUBLE_EQ(price_seconds(query, chooser),
+                   7 * price_seconds(*chosen.if_private, DType::kFloat32, rates));
 }
 
 TEST(Price, ABarrierIsOneSync) {

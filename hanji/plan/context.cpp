@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "hanji/cost/price.h"
 #include "hanji/cost/select.h"
@@ -24,13 +25,15 @@ double transfer_seconds(const ContextCall& call, int ranks, int64_t samples, DTy
                         cost::Chooser& chooser) {
   std::vector<int64_t> counts = call.counts;
   for (int64_t& one : counts) one *= samples;
-  const auto& chosen = chooser.select({.routine = schedule::Routine::kAllToAll,
-                                       .element_bytes = static_cast<int64_t>(base::size_of(dtype)),
-                                       .ranks = ranks,
-                                       .count = std::reduce(counts.begin(), counts.end()),
-                                       .counts = counts,
-                                       .dtype = dtype});
-  return cost::price_seconds(*chosen.if_private, dtype, chooser.rates());
+  const int64_t count = std::reduce(counts.begin(), counts.end());
+  return cost::price_seconds({.routine = schedule::Routine::kAllToAll,
+                              .element_bytes = static_cast<int64_t>(base::size_of(dtype)),
+                              .ranks = ranks,
+                              .count = count,
+                              .counts = std::move(counts),
+                              .dtype = dtype,
+                              .in_heap = false},
+                             chooser);
 }
 
 /// Of the rank that has most heads; a ring's have as much each, and merge what each step gives.
