@@ -30,8 +30,9 @@ namespace {
 constexpr double kPasses = 20;
 constexpr double kMinOperations = 0.1;
 constexpr double kMaxOperations = 4;
-/// Of tensors that operations take which are timed in turn.
-constexpr int64_t kMaxBytesInTurn = int64_t{1} << 30;
+/// Of tensors that operations take which are timed in turn, over the ranks that have copies of them: more
+/// than caches hold, so that each operation finds what the others left there.
+constexpr int64_t kMaxBytesInTurn = int64_t{256} << 20;
 constexpr double kOtherBudget = 0.05;  // of the update and of reading, each
 /// A forward and backward of more than about so many seconds is timed at fewer samples: each
 /// operation is run a few times.
@@ -105,7 +106,7 @@ std::vector<plan::CallSeconds> time_in_turn(const TimingJob& job,
     for (int64_t bytes = 0; end < order.size(); ++end) {
       const RecordedOperation& one = all[chosen[order[end]].index];
       bytes += one.bytes;
-      if (end > begin && bytes > kMaxBytesInTurn) break;
+      if (end > begin && bytes > kMaxBytesInTurn / job.busy_ranks) break;
       estimate += one.operation.estimate;
       together.push_back(&one);
     }
