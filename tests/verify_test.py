@@ -98,6 +98,19 @@ class Verify(CommandTest):
         self.assertIn("the ranks did not come to their end", errors)
         self.assertFalse((self.folder / "run" / "certificate.json").exists())
 
+    def test_a_signal_that_stops_the_ranks_is_named(self):
+        command = [HANJI, "verify", "--out", str(self.folder / "run"), *map(str, JOB),
+                   "--ranks", "2", "--steps", "300"]
+        with subprocess.Popen(command, env=self.environment(), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as verify:
+            self.wait_for_rank(verify)
+            verify.send_signal(signal.SIGTERM)
+            _, errors = verify.communicate(timeout=60)
+        self.assertNotEqual(verify.returncode, 0, errors)
+        self.assertIn("did not come to their end: ", errors)
+        self.assertNotIn("did not come to their end: \n", errors)
+        self.assertFalse((self.folder / "run" / "certificate.json").exists())
+
     def wait_for_rank(self, verify):
         """The process of one of the ranks that `verify` has started."""
         children = pathlib.Path(f"/proc/{verify.pid}/task/{verify.pid}/children")
