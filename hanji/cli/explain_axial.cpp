@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iostream>
 #include <limits>
@@ -7,8 +10,10 @@
 #include "hanji/base/status.h"
 #include "hanji/base/units.h"
 #include "hanji/cli/host_rates.h"
+#include "hanji/cli/option_mistakes.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/cost/triangle.h"
+#include "hanji/layout/mesh_shape.h"
 #include "hanji/report/axial_table.h"
 
 namespace hanji::cli {
@@ -30,20 +35,31 @@ layout::AxialBlock block_of(const AxialOptions& options) {
   block.has_attention = !options.without_attention;
   const auto& names = layout::kTriangleWayNames;
   const auto found = std::ranges::find(names, options.triangle);
+  OptionMistakes mistakes;
   if (found == names.end()) {
-    throw Error(base::invalid_argument("--triangle " + options.triangle +
-                                       " is none of gather, ring, channels, auto"));
+    mistakes.add("--triangle " + options.triangle + " is none of gather, ring, channels, auto");
   }
   block.triangle = static_cast<layout::TriangleWay>(found - names.begin());
-  const int64_t least =
-      block.sequences > 0 ? std::min(block.residues, block.sequences) : block.residues;
-  if (block.ranks > least || block.width % block.heads != 0) {
-    throw Error(base::invalid_argument(
-        "-p is " + std::to_string(block.ranks) + " for " + std::to_string(least) +
-        " rows, --width " + std::to_string(block.width) + " for --heads " +
-        std::to_string(block.heads) +
-        ": each rank has a row or more, and the width is a multiple of the heads"));
+  const bool by_sequences = block.sequences > 0 && block.sequences < block.residues;
+  const int64_t rows = by_sequences ? block.sequences : block.residues;
+  if (block.ranks > rows) {
+    mistakes.add(
+        fmt::format("-p is {}, but {} is {} and each rank has a row or more; set -p {} or "
+                    "less",
+                    block.ranks, by_sequences ? "--msa" : "--residues", rows, rows));
   }
+  if (block.ranks > block.width) {
+    mistakes.add(
+        fmt::format("-p is {}, but --width is {} and each rank has a channel or more of a "
+                    "triangle product; set -p {} or less",
+                    block.ranks, block.width, block.width));
+  }
+  if (block.width % block.heads != 0) {
+    mistakes.add(fmt::format(
+        "--width is {}, which is not a multiple of --heads {}; set --heads {}", block.width,
+        block.heads, fmt::join(layout::nearest_divisors(block.width, block.heads), " or ")));
+  }
+  mistakes.throw_if_any();
   return block;
 }
 

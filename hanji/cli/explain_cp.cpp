@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <iostream>
 #include <memory>
@@ -6,7 +7,9 @@
 #include "hanji/base/limits.h"
 #include "hanji/base/status.h"
 #include "hanji/cli/host_rates.h"
+#include "hanji/cli/option_mistakes.h"
 #include "hanji/cli/verbs.h"
+#include "hanji/layout/mesh_shape.h"
 #include "hanji/plan/context.h"
 #include "hanji/report/context_table.h"
 #include "hanji/topology/machine.h"
@@ -25,17 +28,23 @@ struct CpOptions {
 layout::ContextAttention attention_of(const CpOptions& options) {
   layout::ContextAttention attention = options.attention;
   attention.kv_heads = options.kv_heads == 0 ? attention.heads : options.kv_heads;
+  OptionMistakes mistakes;
   if (attention.heads % attention.kv_heads != 0) {
-    throw Error(base::invalid_argument(
-        fmt::format("--heads is {}, which is not a multiple of --kv-heads {}", attention.heads,
-                    attention.kv_heads)));
+    mistakes.add(fmt::format(
+        "--heads is {}, which is not a multiple of --kv-heads {}; set --kv-heads {}",
+        attention.heads, attention.kv_heads,
+        fmt::join(layout::nearest_divisors(attention.heads, attention.kv_heads), " or ")));
   }
   if (attention.tokens < attention.ranks) {
-    throw Error(base::invalid_argument(
+    mistakes.add(
         fmt::format("--tokens is {} for {} ranks, each of which has one or more; set --ranks {} or "
                     "less",
-                    attention.tokens, attention.ranks, attention.tokens)));
+                    attention.tokens, attention.ranks, attention.tokens));
   }
+  if (const int bytes = options.element_bytes; bytes != 2 && bytes != 4 && bytes != 8) {
+    mistakes.add(fmt::format("--element-bytes is {}; set 2, 4 or 8", bytes));
+  }
+  mistakes.throw_if_any();
   return attention;
 }
 

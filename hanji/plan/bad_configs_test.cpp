@@ -270,8 +270,8 @@ BadConfigs blocks() {
        "[model]\npreset = \"evoformer-tiny\"\n[data]\nsequences = 4\n[train]\nbits = "
        "\"stable\"\n[parallel]\ndata = \"server\"\ntriangle = \"ring\"\n[mesh]\naxial = 5\n",
        {},
-       {"run.toml:6:1: mesh.axial = 5 with train.bits = stable computes rows in 5 blocks or more, "
-        "but train.cuts.tokens is 1; set train.cuts.tokens = 5 or more, or train.bits = \"run\"",
+       {"run.toml:6:1: mesh.axial = 5 with train.bits = stable computes rows in 4 blocks or more, "
+        "but train.cuts.tokens is 1; set train.cuts.tokens = 4, or train.bits = \"run\"",
         "run.toml:8:1: mesh.axial = 5 adds up terms of all ranks, but parallel.data = server "
         "serves workers; set parallel.data = \"ddp\", \"zero1\", \"zero2\", \"zero3\" or \"hsdp\"",
         "run.toml:9:1: mesh.axial = 5 with train.bits = stable multiplies each channel whole, as "
@@ -279,6 +279,12 @@ BadConfigs blocks() {
         "set parallel.triangle = \"channels\", or train.bits = \"run\"",
         "run.toml:11:1: mesh.axial is 5, but a rank has whole sequences and data.sequences is 4; "
         "set mesh.axial = 4 or less"}},
+      {"more ranks than channels of a triangle product",
+       "[model]\npreset = \"pairmixer\"\nwidth = 4\n[mesh]\naxial = 5\n",
+       {},
+       {"run.toml:3:1: mesh.axial = 5 gives every rank a channel or more of a triangle product, "
+        "but "
+        "model.width is 4; set mesh.axial = 4 or less, or parallel.triangle = \"ring\""}},
       {"blocks of rows that some lack",
        "[model]\npreset = \"evoformer-tiny\"\n[data]\nsequences = 4\n[train]\nbits = "
        "\"stable\"\n[train.cuts]\ntokens = 5\n",

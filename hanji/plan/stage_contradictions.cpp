@@ -149,15 +149,26 @@ void check_axial(const Config& c, Found& found) {
                      fmt::format("mesh.axial = {} {}", c.mesh.axial, why),
                      std::move(suggestion)});
   };
-  if (c.train.bits == Bits::kStable && c.train.cuts.tokens < c.mesh.axial) {
-    refuse(
-        "train.bits",
-        fmt::format("with train.bits = stable computes rows in {} blocks or more, but "
-                    "train.cuts.tokens is {}",
-                    c.mesh.axial, c.train.cuts.tokens),
-        fmt::format("set train.cuts.tokens = {} or more, or train.bits = \"run\"", c.mesh.axial));
+  // More ranks than rows are refused by themselves.
+  const int64_t most = family_of(c.model).parts(c, "axial").most_ranks();
+  const int64_t ranks = std::min(c.mesh.axial, most);
+  if (c.train.bits == Bits::kStable && c.train.cuts.tokens < ranks) {
+    refuse("train.bits",
+           fmt::format("with train.bits = stable computes rows in {} blocks or more, but "
+                       "train.cuts.tokens is {}",
+                       ranks, c.train.cuts.tokens),
+           fmt::format("set train.cuts.tokens = {}{}, or train.bits = \"run\"", ranks,
+                       ranks < most ? " or more" : ""));
   }
   const bool by_rows = triangle == TriangleWay::kGather || triangle == TriangleWay::kRing;
+  if (const int64_t width = resolved(c.model).width; !by_rows && c.mesh.axial > width) {
+    refuse("model.width",
+           fmt::format("gives every rank a channel or more of a triangle product, but model.width "
+                       "is {}",
+                       width),
+           fmt::format("set mesh.axial = {} or less{}", width,
+                       c.train.bits == Bits::kStable ? "" : ", or parallel.triangle = \"ring\""));
+  }
   if (c.train.bits == Bits::kStable && by_rows) {
     refuse("parallel.triangle",
            fmt::format("with train.bits = stable multiplies each channel whole, as one rank does, "

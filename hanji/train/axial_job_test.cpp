@@ -198,7 +198,7 @@ TEST_F(AxialJob, RefusesWhatItCannotCutAllAtOnce) {
   const std::string why = plan::make_plan(inputs).status().message();
   for (const char* words : {"mesh.axial is 8, but a rank has whole sequences and data.sequences is "
                             "7",
-                            "computes rows in 8 blocks or more, but train.cuts.tokens is 1",
+                            "computes rows in 7 blocks or more, but train.cuts.tokens is 1",
                             "parallel.triangle = gather sums over the rows of each rank",
                             "but parallel.data = server serves workers"}) {
     EXPECT_THAT(why, testing::HasSubstr(words));
