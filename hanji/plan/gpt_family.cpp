@@ -256,14 +256,21 @@ LayerFacts block(const ModelSpec& m, const ActivationOptions& options, const Own
           .is_repeated = options.recompute};
 }
 
+/// Gradients of the rank's rows, or of its part of their logits.
+Amount head_workspace(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
+  ModelSpec part = m;
+  part.block = own.tokens;
+  part.vocabulary = own.vocabulary;
+  return amount_of(options, [&](const auto& samples) { return workspace_in_head(part, samples); });
+}
+
 LayerFacts head(const ModelSpec& m, const ActivationOptions& options, const OwnSizes& own) {
   return {.name = "head",
           .products = {{static_cast<double>(own.tokens), own.vocabulary, m.width}},
           .rows = {{OperationKind::kNorm, own.rows, m.width},
                    {OperationKind::kLoss, own.tokens, own.vocabulary}},
           .kept = head_kept(m, options, own),
-          .backward = amount_of(
-              options, [&](const auto& samples) { return workspace_in_head(m, samples); })};
+          .backward = head_workspace(m, options, own)};
 }
 
 /// Of its 12 tensors in a block: those of qkv, the projection's weight and the MLP's are cut.
@@ -318,6 +325,12 @@ std::vector<cost::LinearRegion> mlp_of(const Config& config, int64_t samples) {
           {"down", rows, hidden, m.width, cost::End::kFree, end}};
 }
 
+/// Of a sample: a rank of a ring keeps its keys and values as it passes them on, beside those of the product.
+int64_t passed_on_bytes(const ActivationOptions& options, const OwnSizes& own, FeatureCut cut) {
+  if (cut.context == 1 || cut.way != ContextWay::kRing) return 0;
+  return own.tokens * 2 * own.keys * element_bytes(options.precision);
+}
+
 /// What the products of one layer take beside weights: gradients of these are computed of that.
 std::optional<Amount> for_weights(const LayerFacts& layer, Precision precision) {
   if (layer.products.empty()) return std::nullopt;
@@ -343,7 +356,12 @@ ModelFacts gpt_facts(const ModelSpec& m, const ActivationOptions& options, Featu
   facts.layers.push_back(head(m, options, own));
   if (m.tied) facts.layers.back().tied = {0};
   facts.layers[1].kept = kept_by(m, options, own, kFirstBlockRows, m.layers);
-  for (LayerFacts& layer : facts.layers) layer.for_weights = for_weights(layer, options.precision);
+  const int64_t passed_on = passed_on_bytes(options, own, cut);
+  for (LayerFacts& layer : facts.layers) {
+    layer.for_weights = for_weights(layer, options.precision);
+    if (!layer.attention) continue;
+    (options.recompute ? layer.backward : layer.kept).per_sample += passed_on;
+  }
   return facts;
 }
 

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <optional>
 
 #include "hanji/layout/mesh_shape.h"
 #include "hanji/plan/internal/mesh_pricer.h"
@@ -16,16 +18,21 @@ namespace {
 
 using internal::coordinates_of;
 
-/// Ways to share samples and states among so many data coordinates.
-std::vector<std::pair<MeshConfig, Sharding>> data_ways(const CapacityQuery& query, int64_t pp,
-                                                       int64_t tp, int64_t coordinates) {
-  const MeshConfig whole{.pp = pp, .dp = coordinates, .fsdp = 1, .tp = tp};
-  const MeshConfig cut{.pp = pp, .dp = 1, .fsdp = coordinates, .tp = tp};
+constexpr std::array<std::string_view, 1> kContextAxis = {"cp"};
+
+/// Ways to share samples and states among the data coordinates of `whole`, which are its dp.
+std::vector<std::pair<MeshConfig, Sharding>> data_ways(const CapacityQuery& query,
+                                                       const MeshConfig& whole) {
+  const int64_t coordinates = whole.dp;
+  MeshConfig cut = whole;
+  cut.dp = 1;
+  cut.fsdp = coordinates;
   std::vector<std::pair<MeshConfig, Sharding>> ways = {{whole, Sharding::kReplicas}};
-  if (coordinates == 1) return ways;
+  if (coordinates * whole.cp == 1) return ways;
   ways.emplace_back(cut, Sharding::kZero1);
   ways.emplace_back(cut, Sharding::kZero3);
-  const int64_t in_host = std::gcd(coordinates, std::max<int64_t>(1, query.ranks_per_host / tp));
+  const int64_t on_host = std::max<int64_t>(1, query.ranks_per_host / (whole.tp * whole.cp));
+  const int64_t in_host = std::gcd(coordinates, on_host);
   if (in_host > 1 && in_host < coordinates) {
     MeshConfig hybrid = whole;
     hybrid.dp = coordinates / in_host;
@@ -40,6 +47,31 @@ struct MeshRefusal {
   std::string why, instead;
 };
 
+/// Of cp, beside a tp that the model has heads for.
+std::vector<MeshRefusal> context_refusals(const CapacityQuery& query, const MeshConfig& mesh) {
+  const ModelSpec& m = *query.model.gpt;
+  if (!internal::context_ways(m, mesh).empty()) return {};
+  const int64_t ranks = query.ranks.ranks, kv_heads = m.kv_heads > 0 ? m.kv_heads : m.heads;
+  const auto refusal = [](std::string why, const std::vector<int64_t>& nearest) {
+    return std::vector<MeshRefusal>{
+        {std::move(why), fmt::format("take {}", fmt::join(nearest, " or "))}};
+  };
+  if (mesh.tp > 1 && kv_heads % mesh.tp != 0) {
+    return refusal(fmt::format("tp that does not divide the {} heads, beside cp", kv_heads),
+                   layout::nearest_divisors(std::gcd(ranks, kv_heads), mesh.tp));
+  }
+  const int64_t by_heads = std::min(m.heads / mesh.tp, m.block);
+  const int64_t by_tokens = m.dropout == 0 ? m.block / 2 : 0;  // a ring drops no weights
+  if (mesh.cp > std::max(by_heads, by_tokens)) {
+    return refusal(fmt::format("cp above the heads of a rank{}",
+                               by_tokens > 0 ? fmt::format(" and half of {} tokens", m.block) : ""),
+                   layout::nearest_divisors(ranks, mesh.cp, std::max(by_heads, by_tokens)));
+  }
+  const int64_t ranges = mesh.cp <= by_heads ? m.block : m.block / 2;
+  return refusal(fmt::format("cp that does not divide {} tokens, beside tp", ranges),
+                 layout::nearest_divisors(std::gcd(ranks, ranges), mesh.cp));
+}
+
 std::vector<MeshRefusal> mesh_refusals(const CapacityQuery& query, const MeshConfig& mesh) {
   const ModelSpec& m = *query.model.gpt;
   std::vector<MeshRefusal> found;
@@ -51,9 +83,12 @@ std::vector<MeshRefusal> mesh_refusals(const CapacityQuery& query, const MeshCon
   };
   check(mesh.tp, m.kv_heads > 0 ? m.kv_heads : m.heads, "tp above the {} heads");
   check(mesh.pp, m.layers + 2, "pp above the {} layers");
+  if (mesh.tp <= m.heads) {
+    for (MeshRefusal& one : context_refusals(query, mesh)) found.push_back(std::move(one));
+  }
   const int64_t passes = query.global_batch / query.micro_batch;
   const int64_t coordinates = coordinates_of(mesh);
-  if (query.global_batch % (coordinates * query.micro_batch) != 0) {
+  if (query.global_batch % query.micro_batch != 0 || passes % coordinates != 0) {
     const auto nearest = layout::nearest_divisors(std::max<int64_t>(1, passes), coordinates);
     found.push_back({fmt::format("dp x fsdp that does not divide {} micro-batches of {}", passes,
                                  query.micro_batch),
@@ -87,7 +122,7 @@ std::string about_meshes(const CapacityQuery& query) {
       "batch      {} samples a step, micro-batches of {}\n"
       "rates      products at {:.3g} TF/s ({:.0f} % of the fastest published), {:.0f} GB/s\n"
       "           within a host, {:.0f} GB/s for each rank between hosts\n"
-      "train      pp and tp run on CPUs, tp within a host; not on GPUs in hanji train yet\n",
+      "train      has pp, cp and tp on CPUs, cp and tp within a host; none on GPUs yet\n",
       query.model.name, query.ranks.ranks, d.name,
       std::min(query.ranks.ranks, query.ranks_per_host), query.global_batch, query.micro_batch,
       d.flops * kProductShare / 1e12, 100 * kProductShare, d.link_rate * kLinkShare / 1e9,
@@ -124,11 +159,14 @@ class Search {
  private:
   std::vector<MeshChoice> variants_of(const MeshConfig& mesh, Sharding data) {
     std::vector<MeshChoice> variants;
-    for (const bool recompute : {false, true}) {
-      if (query_.recompute && !recompute) continue;
-      for (const bool sequence : {false, true}) {
-        if (sequence && mesh.tp == 1) continue;
-        variants.push_back(pricer_.price(mesh, data, {mesh.pp, mesh.tp, recompute, sequence}));
+    for (const ContextWay way : internal::context_ways(*query_.model.gpt, mesh)) {
+      for (const bool recompute : {false, true}) {
+        if (query_.recompute && !recompute) continue;
+        for (const bool sequence : {false, true}) {
+          if (sequence && mesh.tp == 1) continue;
+          variants.push_back(
+              pricer_.price(mesh, data, {mesh.pp, mesh.cp, mesh.tp, recompute, sequence, way}));
+        }
       }
     }
     sort_meshes(variants);
@@ -146,12 +184,40 @@ class Search {
   std::optional<MeshChoice> smallest_;
 };
 
+/// The product of all degrees that a GPT has but dp; too many ranks, where it does not fit.
+int64_t ranks_beside_dp(MeshConfig mesh) {
+  mesh.axial = 1;
+  return std::min(ranks_per_data_coordinate(mesh), int64_t{1} << 31) * mesh.fsdp;
+}
+
+/// Of degrees that divide the ranks one by one: what is wrong with their product, and what would do; of
+/// those beside dp the largest gives way.
+std::optional<std::string> product_mistake(int64_t ranks, const MeshConfig& mesh) {
+  const int64_t product = ranks_beside_dp(mesh);
+  if (product * mesh.dp == ranks) return {};
+  if (ranks % product == 0) {
+    return fmt::format("the degrees make {} ranks of {}; take dp {}", product * mesh.dp, ranks,
+                       ranks / product);
+  }
+  const AxisKey* largest = nullptr;
+  for (const AxisKey& one : kAxisKeys) {
+    if (one.axis == "dp" || one.axis == "axial") continue;
+    if (largest == nullptr || mesh.*one.degree > mesh.*largest->degree) largest = &one;
+  }
+  const int64_t degree = mesh.*largest->degree, rest = product / degree;
+  const std::string why =
+      fmt::format("the degrees beside dp make {}, which does not divide {} ranks", product, ranks);
+  if (ranks % rest != 0) return why + "; leave out one";
+  return fmt::format("{}; take {} {}", why, largest->axis,
+                     fmt::join(layout::nearest_divisors(ranks / rest, degree), " or "));
+}
+
 /// All mistakes of a mesh whose open degrees are decided.
 std::vector<std::string> mistakes_of(const CapacityQuery& query, const MeshConfig& mesh) {
   const int64_t ranks = query.ranks.ranks;
   std::vector<std::string> wrong;
-  if (mesh.cp > 1 || mesh.axial > 1) {
-    wrong.push_back("cp and axial are not priced here; leave them out");
+  if (mesh.axial > 1) {
+    wrong.push_back("axial cuts pairs, and a GPT has none; leave it out");
   }
   bool divides = true;
   for (const AxisKey& one : kAxisKeys) {
@@ -161,8 +227,8 @@ std::vector<std::string> mistakes_of(const CapacityQuery& query, const MeshConfi
         fmt::format("{} {} does not divide {} ranks; take {}", one.axis, mesh.*one.degree, ranks,
                     fmt::join(layout::nearest_divisors(ranks, mesh.*one.degree), " or ")));
   }
-  if (divides && mesh.pp * mesh.dp * mesh.fsdp * mesh.tp != ranks) {
-    wrong.push_back(fmt::format("the degrees do not make {} ranks; leave out dp", ranks));
+  if (divides) {
+    if (auto mistake = product_mistake(ranks, mesh)) wrong.push_back(*std::move(mistake));
   }
   for (const MeshRefusal& one : mesh_refusals(query, mesh)) {
     wrong.push_back(fmt::format("{}; {}", one.why, one.instead));
@@ -173,18 +239,17 @@ std::vector<std::string> mistakes_of(const CapacityQuery& query, const MeshConfi
 /// The ways that a mesh names, whose fsdp says that states are cut.
 Status add_only(const CapacityQuery& query, MeshConfig mesh, Search& search) {
   if (mesh.fsdp == kAuto) mesh.fsdp = 1;
-  const int64_t others = mesh.pp * mesh.fsdp * mesh.tp;
-  if (mesh.dp == kAuto) mesh.dp = std::max<int64_t>(1, query.ranks.ranks / others);
+  if (mesh.dp == kAuto) {
+    mesh.dp = std::max<int64_t>(1, query.ranks.ranks / ranks_beside_dp(mesh));
+  }
   const std::vector<std::string> wrong = mistakes_of(query, mesh);
   if (!wrong.empty()) {
     return base::invalid_argument(fmt::format("--mesh: {}", fmt::join(wrong, "; ")));
   }
   std::vector<std::pair<MeshConfig, Sharding>> ways;
-  if (mesh.fsdp == 1) {
-    ways.emplace_back(mesh, Sharding::kReplicas);
-  } else if (mesh.dp > 1) {
-    ways.emplace_back(mesh, Sharding::kHybrid);
-  } else {
+  if (mesh.fsdp == 1) ways.emplace_back(mesh, Sharding::kReplicas);
+  if (mesh.fsdp > 1 && mesh.dp > 1) ways.emplace_back(mesh, Sharding::kHybrid);
+  if (mesh.fsdp * mesh.cp > 1 && mesh.dp == 1) {
     ways.emplace_back(mesh, Sharding::kZero1);
     ways.emplace_back(mesh, Sharding::kZero3);
   }
@@ -203,10 +268,10 @@ Result<MeshTable> choose_meshes(const CapacityQuery& asked, const std::optional<
     HANJI_RETURN_IF_ERROR(add_only(query, *only, search));
     return std::move(search).finish();
   }
-  for (const MeshConfig& mesh : all_meshes(query.ranks.ranks)) {
+  for (const MeshConfig& mesh : all_meshes(query.ranks.ranks, kContextAxis)) {
     const std::vector<MeshRefusal> refused = mesh_refusals(query, mesh);
     if (refused.empty()) {
-      search.add(data_ways(query, mesh.pp, mesh.tp, mesh.dp));
+      search.add(data_ways(query, mesh));
     } else {
       search.refuse(refused.front());
     }

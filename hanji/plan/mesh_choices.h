@@ -59,8 +59,9 @@ MeshChoice choice_of(const Plan& plan);
 /// By seconds, then by bytes of the rank.
 void sort_meshes(std::vector<MeshChoice>& meshes);
 
-/// Prices every mesh of query.ranks ranks in pp x dp x fsdp x tp: of each the fastest of its variants that
-/// fits (gradients by all_reduce, zero1, zero3 or hsdp; with recompute and sequence parallelism or without).
+/// Prices every mesh of query.ranks ranks in pp x dp x fsdp x cp x tp: of each the fastest of its variants
+/// that fits (gradients by all_reduce, zero1, zero3 or hsdp; by ulysses or a ring of cp; with recompute and
+/// sequence parallelism or without). States are shared out over fsdp and cp together.
 /// In stages, whose gradients are whole until the last micro-batch, zero3 and hsdp gather the parameters of
 /// a layer in each micro-batch; zero2 and whole stages would need what zero1 needs.
 ///
@@ -68,14 +69,14 @@ void sort_meshes(std::vector<MeshChoice>& meshes);
 ///         1F1B has in flight, workspace, the two largest units where parameters are cut; of stages all
 ///         gradients.
 ///         Seconds: products at kProductShare of the device's fastest, element-wise bytes at the rate of
-///         its memory, calls of tp in line; the longest stage's micro-batches and the others' first;
+///         its memory, calls of cp and tp in line; the longest stage's micro-batches and the others' first;
 ///         gradients and parameters after them, unhidden; the update. A call within a host runs at
 ///         kLinkShare of the link, over several at the network's rate for each rank.
 /// Cost    some 10^3 prices, each linear in layers: well below a second for 10^4 ranks.
 /// Errors  invalid_argument: the device's rates or the model's placements are not known, or `only` is a
 ///         mesh that is refused: why, and the nearest that is not.
 /// Source  activations: Korthikanti et al., arXiv 2205.05198, section 4; bytes: Narayanan et al.,
-///         arXiv 2104.04473, section 3.
+///         arXiv 2104.04473, section 3; those of cp: layout::context_calls().
 Result<MeshTable> choose_meshes(const CapacityQuery& query,
                                 const std::optional<MeshConfig>& only = {});
 

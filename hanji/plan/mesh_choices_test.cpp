@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "hanji/layout/context.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/test_plan.h"
 
@@ -83,13 +84,13 @@ TEST(ChooseMeshes, FindsThat175BFitsOn1024DevicesBy8x16x8) {
   EXPECT_LT(found->seconds, 1.1 * table.fitting.front().seconds);
   for (const MeshChoice& one : table.fitting) {
     EXPECT_LE(total_bytes(one.rank), 80'000'000'000) << to_string(one.mesh);
-    EXPECT_EQ(one.mesh.pp * one.mesh.dp * one.mesh.fsdp * one.mesh.tp, 1024);
+    EXPECT_EQ(one.mesh.pp * one.mesh.dp * one.mesh.fsdp * one.mesh.cp * one.mesh.tp, 1024);
   }
 }
 
 TEST(ChooseMeshes, SaysWhatIsMissing) {
   const MeshTable table = choose_meshes(gpt_on("gpt:175B", "a100-80", 1024, 1536)).or_throw();
-  EXPECT_EQ(table.refused.at("tp above the 96 heads"), 10);
+  EXPECT_EQ(table.refused.at("tp above the 96 heads"), 20);
   ASSERT_TRUE(table.smallest);
   EXPECT_GT(total_bytes(table.smallest->rank), 80'000'000'000);
   EXPECT_THAT(describe(table), AllOf(HasSubstr("too large"), HasSubstr("pp above the 98 layers")));
@@ -118,6 +119,63 @@ TEST(ChooseMeshes, CountsTheBytesOfEachAxis) {
   const MeshChoice pp = only(query, {.pp = 8, .dp = 2});
   EXPECT_DOUBLE_EQ(pp.stage_bytes, 2.0 * 32 * 2 * stream);
   EXPECT_NEAR(pp.bubble, 7.0 / 32, 0.05);
+}
+
+/// The bytes of a list are those of layout::context_calls(), per layer, rank and micro-batch.
+TEST(ChooseMeshes, CountsTheBytesOfBothWaysOfCp) {
+  for (const bool recompute : {false, true}) {
+    CapacityQuery query = gpt_on("gpt:7B", "a100-80", 16, 64);
+    query.recompute = recompute;
+    const ModelSpec& m = *query.model.gpt;
+    // More ranks than heads leave the ring alone.
+    for (const int64_t heads : {m.heads, int64_t{2}}) {
+      query.model.gpt->heads = heads;
+      const MeshChoice cp = only(query, {.dp = 4, .cp = 4});
+      ASSERT_EQ(cp.context, heads == 2 ? ContextWay::kRing : ContextWay::kUlysses);
+      const layout::ContextAttention attention{.tokens = m.block,
+                                               .heads = heads,
+                                               .kv_heads = heads,
+                                               .width = m.width / heads,
+                                               .ranks = 4};
+      int64_t bytes = 0;
+      for (const auto& call : layout::context_calls(attention, cp.context)) {
+        bytes += call.sent() * (call.is_sum ? 4 : 2) * (cp.recompute && !call.is_backward ? 2 : 1);
+      }
+      EXPECT_DOUBLE_EQ(cp.layer_bytes, 16.0 * static_cast<double>(m.layers * bytes) / 4);
+      // All 16 ranks have terms of one gradient.
+      EXPECT_DOUBLE_EQ(cp.data_bytes, 2.0 * 2 * 15 / 16 * static_cast<double>(m.num_parameters()));
+    }
+  }
+}
+
+TEST(ChooseMeshes, DividesActivationsByCpAndSharesStatesOverFsdpAndCp) {
+  CapacityQuery query = gpt_on("gpt:7B", "a100-80", 16, 64);
+  query.recompute = true;
+  const MeshChoice dp = only(query, {.dp = 1, .fsdp = 16}),
+                   cp = only(query, {.dp = 1, .fsdp = 4, .cp = 4});
+  EXPECT_EQ(line(dp, "optimizer"), line(cp, "optimizer"));
+  EXPECT_EQ(line(dp, "parameters"), line(cp, "parameters"));
+  // All of them but inputs and targets, which every rank reads whole.
+  EXPECT_NEAR(static_cast<double>(line(dp, "activations")) / line(cp, "activations"), 4, 0.1);
+  EXPECT_THAT(flags_of(cp), HasSubstr("--mesh fsdp=4,cp=4 --set parallel.data=zero"));
+  EXPECT_THAT(flags_of(cp), HasSubstr(" --set parallel.context=ulysses"));
+}
+
+TEST(ChooseMeshes, TakesTheRingWhereHeadsAreFewAndRefusesWhatNeitherWayCanCut) {
+  CapacityQuery query = gpt_on("gpt:7B", "a100-80", 64, 64);
+  query.model.gpt->kv_heads = 4;
+  EXPECT_EQ(only(query, {.dp = 1, .cp = 64}).context, ContextWay::kRing);
+  query.model.gpt->dropout = 0.1;
+  EXPECT_THAT(choose_meshes(query, MeshConfig{.dp = 1, .cp = 64}).status().message(),
+              HasSubstr("cp above the heads of a rank; take 32"));
+  query.model.gpt->dropout = 0;
+  query.model.gpt->kv_heads = 12;
+  query.model.gpt->heads = 36;
+  EXPECT_THAT(choose_meshes(query, MeshConfig{.dp = 1, .cp = 8, .tp = 8}).status().message(),
+              HasSubstr("tp that does not divide the 12 heads, beside cp; take 4"));
+  query.model.gpt->block = 2052;
+  EXPECT_THAT(choose_meshes(query, MeshConfig{.dp = 1, .cp = 16, .tp = 4}).status().message(),
+              HasSubstr("cp that does not divide 1026 tokens, beside tp; take 2"));
 }
 
 TEST(ChooseMeshes, StagesThatGatherPayBytesForTheMemoryOfParameters) {
@@ -156,6 +214,18 @@ TEST(ChooseMeshes, RefusesAMeshWithAllItsMistakesAndTheNearestThatServe) {
   EXPECT_THAT(status.message(),
               AllOf(HasSubstr("pp 7 does not divide 1024 ranks; take 4 or 8"),
                     HasSubstr("tp 200 does not divide"), HasSubstr("tp above the 96 heads")));
+  const auto message = [&](const MeshConfig& mesh) {
+    return choose_meshes(query, mesh).status().message();
+  };
+  EXPECT_THAT(message({.pp = 16, .cp = 16, .tp = 8}),
+              HasSubstr("make 2048, which does not divide 1024 ranks; take pp 8"));
+  EXPECT_THAT(message({.pp = 16, .dp = 4, .tp = 8}),
+              HasSubstr("make 512 ranks of 1024; take dp 8"));
+  EXPECT_THAT(message({.pp = 16, .tp = 8, .axial = 2}), HasSubstr("a GPT has none"));
+  const int64_t most = INT32_MAX;
+  EXPECT_THAT(
+      message({.pp = most, .dp = most, .fsdp = most, .cp = most, .tp = most, .axial = most}),
+      AllOf(HasSubstr("cp 2147483647 does not divide"), HasSubstr("tp above the 96")));
 }
 
 TEST(ChooseMeshes, RefusesDevicesAndModelsOfWhichItKnowsTooLittle) {

@@ -10,7 +10,7 @@ namespace {
 
 /// "12.34 G": at most seven characters.
 std::string amount(double bytes) {
-  const std::array<const char*, 4> units = {"", "k", "M", "G"};
+  const std::array<const char*, 6> units = {"", "k", "M", "G", "T", "P"};
   size_t unit = 0;
   for (; bytes >= 1000 && unit + 1 < units.size(); bytes /= 1000) ++unit;
   return fmt::format("{:.{}f}{}", bytes,
@@ -96,7 +96,7 @@ std::string describe(const MeshTable& table) {
   std::string text = table.about;
   text +=
       "           bytes of a rank, and those that it sends in a step over each axis\n"
-      "           (k, M, G: 10^3, 10^6, 10^9)\n\n";
+      "           (k, M, G, T: 10^3, 10^6, 10^9, 10^12)\n\n";
   text += fmt::format("{:>8}{:>7}{:>7}{:>7}{:>6}{:>10}  {}\n", "rank", "pp", "data", "layers",
                       "bub %", "seconds", "best first");
   for (const MeshChoice& one : table.fitting) text += row(one);
