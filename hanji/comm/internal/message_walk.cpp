@@ -15,6 +15,19 @@ using schedule::Place;
 using schedule::Step;
 using schedule::StepKind;
 
+namespace {
+
+/// Room in one of a rank's own places for its steps, if any of them names it.
+at::Tensor room_in(Place place, const std::vector<Step>& steps, int64_t bytes) {
+  const auto is_there = [&](const Operand& operand) { return operand.place == place; };
+  const bool is_named = std::ranges::any_of(steps, [&](const Step& step) {
+    return std::ranges::any_of(step.from, is_there) || std::ranges::any_of(step.to, is_there);
+  });
+  return at::empty({is_named ? bytes : 0}, at::kByte);
+}
+
+}  // namespace
+
 Status check_steps(const schedule::StepList& list, int rank, schedule::ReduceOp op) {
   if (op == schedule::ReduceOp::kAvg && makes_partial_sums(list)) {
     return base::unsupported(fmt::format(
@@ -40,8 +53,8 @@ MessageWalk::MessageWalk(Wire& wire, const Request& request, const schedule::Ste
       request_(request),
       steps_(list.per_rank[wire.rank()]),
       element_bytes_(static_cast<int64_t>(base::size_of(request.dtype))),
-      slot_(at::empty({list.slot_elements * element_bytes_}, at::kByte)),
-      result_(at::empty({list.slot_elements * element_bytes_}, at::kByte)) {}
+      slot_(room_in(Place::kSlot, steps_, list.slot_elements * element_bytes_)),
+      result_(room_in(Place::kResult, steps_, list.slot_elements * element_bytes_)) {}
 
 bool MessageWalk::advance() {
   for (; next_ < steps_.size(); ++next_) {
