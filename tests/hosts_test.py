@@ -55,6 +55,44 @@ class OnNetwork(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
+    def here(self, job, out, *more):
+        """Runs on this host what is in `job`; its summary."""
+        command = [*job, "--out", self.folder / out, *more]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True,
+                              timeout=TIMEOUT, env={**os.environ, "HANJI_CACHE_DIR":
+                                                    str(self.folder / "cache")})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return json.loads((self.folder / out / "summary.json").read_text())
+
+    def on_hosts(self, ranks, job, out, *more):
+        """The same with ranks[h] of its ranks on host h."""
+        with Network(len(ranks)) as network:
+            run = Run(HANJI, network, ranks, self.folder, [*job, "--out", self.folder / out, *more],
+                      environment={"HANJI_CACHE_DIR": str(self.folder / "cache")})
+            for code, output in run.wait(TIMEOUT):
+                self.assertEqual(code, 0, output)
+        return json.loads((self.folder / out / "summary.json").read_text())
+
+    def process_of(self, rank):
+        """The process of a rank of this job."""
+        for folder in pathlib.Path("/proc").iterdir():
+            if not folder.name.isdigit():
+                continue
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                variables = (folder / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if f"RANK={rank}".encode() in variables and bytes(self.folder / "out") in words:
+                return int(folder.name)
+        self.fail(f"rank {rank} has no process")
+
+    def assert_counts(self, summary):
+        """Calls, and bytes between hosts, are those of the plan."""
+        for name in ("network_bytes_per_step", "collectives_per_step"):
+            told = summary["prediction"][name]
+            self.assertEqual(told["measured"], told["predicted"], name)
+
 
 class Hosts(OnNetwork):
     def train(self, ranks, name="hosts", victim=-1, six=False, timeout=TIMEOUT):
@@ -164,43 +202,6 @@ class Hosts(OnNetwork):
                                   (second, "wire_bytes_per_step"), (second, "collectives_per_step")):
                 told = summary["prediction"][name]
                 self.assertEqual(told["measured"], told["predicted"], f"{data}: {name}")
-
-    def here(self, job, out, *more):
-        """Runs on this host what is in `job`; its summary."""
-        command = [*job, "--out", self.folder / out, *more]
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True,
-                              timeout=TIMEOUT, env={**os.environ, "HANJI_CACHE_DIR":
-                                                    str(self.folder / "cache")})
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return json.loads((self.folder / out / "summary.json").read_text())
-
-    def on_hosts(self, ranks, job, out, *more):
-        """The same with ranks[h] of its ranks on host h."""
-        with Network(len(ranks)) as network:
-            run = Run(HANJI, network, ranks, self.folder, [*job, "--out", self.folder / out, *more],
-                      environment={"HANJI_CACHE_DIR": str(self.folder / "cache")})
-            for code, output in run.wait(TIMEOUT):
-                self.assertEqual(code, 0, output)
-        return json.loads((self.folder / out / "summary.json").read_text())
-
-    def process_of(self, rank):
-        """The process of a rank of this job."""
-        for folder in pathlib.Path("/proc").iterdir():
-            if not folder.name.isdigit():
-                continue
-            try:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-                variables = (folder / "environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if f"RANK={rank}".encode() in variables and bytes(self.folder / "out") in words:
-                return int(folder.name)
-        self.fail(f"rank {rank} has no process")
-
-    def assert_counts(self, summary):
-        for name in ("network_bytes_per_step", "collectives_per_step"):
-            told = summary["prediction"][name]
-            self.assertEqual(told["measured"], told["predicted"], name)
 
     def test_stages_on_several_hosts_are_the_same_job_on_one(self):
         job = [HANJI, "train", "--steps", 4, "--seed", 3, *NANO, "--set", "compute.threads=1"]

@@ -108,10 +108,10 @@ BadConfigs shards() {
        {},
        {"run.toml:4:1: mesh.fsdp is 2, but parallel.data = ddp cuts no state; set parallel.data = "
         "\"hsdp\", or remove mesh.fsdp"}},
-      {"shards by sockets",
-       "[parallel]\ndata = \"zero2\"\n[comm]\nengine = \"gloo\"\n",
+      {"servers by sockets",
+       "[parallel]\ndata = \"server\"\n[comm]\nengine = \"gloo\"\n",
        {},
-       {"run.toml:2:1: parallel.data = zero2 needs ranks that share memory, but comm.engine is "
+       {"run.toml:2:1: parallel.data = server needs ranks that share memory, but comm.engine is "
         "gloo; "
         "set comm.engine = \"shm\", or parallel.data = \"ddp\""}},
       {"another library's word",
@@ -223,8 +223,6 @@ BadConfigs stages_and_tensors() {
        {"run.toml:2:1: train.bits = stable with mesh.tp = 6 computes features in 6 blocks or more, "
         "but train.cuts.features is 1; set train.cuts.features = 6 or more, or train.bits = "
         "\"run\"",
-        "run.toml:6:1: parallel.data = zero2 needs ranks that share memory, but comm.engine is "
-        "gloo; set comm.engine = \"shm\", or parallel.data = \"ddp\"",
         "run.toml:7:1: parallel.sequence with train.bits = stable and mesh.tp = 6 computes tokens "
         "in "
         "6 blocks or more, but train.cuts.tokens is 1; set train.cuts.tokens = 6 or more, or "

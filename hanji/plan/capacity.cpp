@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "hanji/base/limits.h"
+#include "hanji/plan/network.h"
+#include "hanji/plan/shard_plan.h"
 
 namespace hanji::plan {
 namespace {
@@ -20,12 +22,18 @@ const ModelFacts& facts_of(const CapacityQuery& query) {
   return query.recompute ? query.model.recomputed : query.model.facts;
 }
 
-/// Parameters of the two largest neighbours among the layers, each of which is a unit.
-double parameters_in_flight(const ModelFacts& model) {
+/// By layer, each of which is a unit.
+std::vector<double> parameters_of_layers(const ModelFacts& model) {
   std::vector<double> layers(model.layers.size() + 1);
   for (const ParameterFacts& one : model.parameters) {
     layers[static_cast<size_t>(one.layer)] += static_cast<double>(one.elements);
   }
+  return layers;
+}
+
+/// Of the two largest neighbours.
+double parameters_in_flight(const ModelFacts& model) {
+  const std::vector<double> layers = parameters_of_layers(model);
   double most = 0;
   for (size_t i = 0; i + 1 < layers.size(); ++i) most = std::max(most, layers[i] + layers[i + 1]);
   return most;
@@ -59,9 +67,9 @@ class Counter {
   bool cuts_gradients() const {
     return shards_parameters() || (sharding_ == Sharding::kZero2 && query_.ranks.ranks > 1);
   }
-  /// A host has one copy of the parameters, for any sharding of the update.
+  /// One host has one copy of the parameters, for any sharding of the update.
   bool once_per_host() const {
-    return query_.device.shares_host && sharding_ != Sharding::kReplicas &&
+    return query_.device.shares_host && query_.hosts() == 1 && sharding_ != Sharding::kReplicas &&
            sharding_ != Sharding::kServer;
   }
 
@@ -80,6 +88,26 @@ class Counter {
     const bool is_view = query_.device.shares_host && query_.hosts() == 1;
     if (!shards_parameters() || is_view) return 0;
     return whole(in_flight() * static_cast<double>(query_.widths.parameter));
+  }
+
+  /// Whether ranks of several hosts cut one state: on CPUs they put shards in order in memory.
+  bool shards_span_hosts() const {
+    const int group =
+        sharding_ == Sharding::kHybrid ? query_.ranks.hybrid_ranks : query_.ranks.ranks;
+    const HostLayout hosts{*setup_of(query_, sharding_).hosts, {}};
+    return query_.device.shares_host && cuts_states(sharding_) && groups_span_hosts(hosts, group);
+  }
+
+  /// Between hosts: of a bucket, or of the largest unit whole, on a rail and as a host's block.
+  int64_t staging_bytes() const {
+    if (query_.hosts() == 1) return 0;
+    if (!shards_span_hosts()) return query_.bucket_bytes;
+    const double widths =
+        static_cast<double>(std::max(query_.widths.parameter, query_.widths.gradient));
+    const double unit = shards_parameters()
+                            ? widths * std::ranges::max(parameters_of_layers(query_.model.facts))
+                            : static_cast<double>(query_.bucket_bytes);
+    return whole(unit * (1 + 1.0 / query_.ranks_per_host + 1.0 / query_.hosts()));
   }
 
   int64_t activations() const {
@@ -104,7 +132,7 @@ class Counter {
 
   std::vector<MemoryLine> rank() const {
     return lines(state_bytes(sharding_, parameters(), query_.widths, query_.ranks), activations(),
-                 bucket_bytes(), unsharded_bytes(), query_.hosts() > 1 ? query_.bucket_bytes : 0);
+                 bucket_bytes(), unsharded_bytes(), staging_bytes());
   }
 
   std::vector<MemoryLine> host(const std::vector<MemoryLine>& rank) const {

@@ -126,17 +126,19 @@ Status check_states(const Plan& plan) {
   const Sharding data = plan.config.parallel.data;
   const Engine engine = engine_of(plan.config);
   // Of axes inside dp, all of which lie within a host.
-  const int group = plan.ranks / (plan.mesh.degree("pp") * plan.mesh.degree("dp"));
+  const bool shards = plan.mesh.degree("fsdp") > 1;
+  const int group = shards ? plan.ranks / (plan.mesh.degree("pp") * plan.mesh.degree("dp")) : 1;
   const TrainSetup setup{.data = data,
                          .device = plan.config.compute.device,
                          .engine = engine,
                          .hosts = hosts,
-                         .group_ranks = group};
+                         .group_ranks = group,
+                         .stages = plan.mesh.degree("pp")};
   if (has_limit(setup, TrainLimit::kHosts)) {
     return base::unsupported(fmt::format(
         "parallel.data = {} keeps parameters once in the memory of a host, but the ranks are on {} "
-        "hosts; set parallel.data = \"hsdp\", which cuts them within each host, or start all ranks "
-        "on one host",
+        "hosts; set parallel.data = \"zero1\", which shards the optimizer over the ranks of all "
+        "hosts, or start all ranks on one host",
         name_of(data), hosts.size()));
   }
   if (has_limit(setup, TrainLimit::kEngine)) {

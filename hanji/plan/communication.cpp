@@ -73,6 +73,21 @@ class Communication {
     prediction_.transfer_seconds += add_bytes(list_of(chosen, lies), dtype, lies, groups);
   }
 
+  /// Of groups at once, each of as many ranks as there are counts, on the hosts that are given: they share
+  /// links.
+  void add_in_groups(const std::vector<HostLayout>& groups, Routine routine, DType dtype,
+                     const std::vector<int64_t>& counts, Lies lies) {
+    if (std::ranges::none_of(groups, &HostLayout::several)) {
+      return add_in_groups(static_cast<int>(groups.size()), routine, dtype, counts, lies);
+    }
+    add_over_hosts(groups, [&](const HostLayout& hosts) {
+      HostedCalls calls(hosts, chooser_);
+      const bool in_heap = lies == Lies::kInHeap;
+      return routine == Routine::kAllGather ? calls.all_gather(dtype, counts, in_heap)
+                                            : calls.reduce_scatter(dtype, counts, in_heap);
+    });
+  }
+
   /// Of a layer among the ranks that cut it.
   void add_layer_call(const LayerCall& call, int64_t samples) {
     std::vector<int64_t> counts;
@@ -169,22 +184,22 @@ class Communication {
     prediction_.wire_bytes_per_step += traffic.network();
   }
 
-  /// Of as many groups at once as there are counts, each over all hosts: they share the link.
+  /// Of as many groups at once as there are counts, each on the hosts that are given.
+  void add_all_reduces_between_hosts(const std::vector<HostLayout>& groups, ReduceOp op,
+                                     DType dtype, const std::vector<int64_t>& counts, Lies lies) {
+    if (std::ranges::none_of(groups, &HostLayout::several)) {
+      return add_all_reduces(groups[0].ranks[0], op, dtype, counts, lies);
+    }
+    auto count = counts.begin();
+    add_over_hosts(groups, [&](const HostLayout& hosts) {
+      return HostedCalls(hosts, chooser_).all_reduce(op, dtype, *count++, lies == Lies::kInHeap);
+    });
+  }
+  /// All of them on the same ones.
   void add_all_reduces_between_hosts(const HostLayout& group, ReduceOp op, DType dtype,
                                      const std::vector<int64_t>& counts, Lies lies) {
-    if (!group.several()) return add_all_reduces(group.ranks[0], op, dtype, counts, lies);
-    ++prediction_.collectives_per_step;
-    HostedCalls calls(group, chooser_);
-    HostedCall all;
-    for (const int64_t count : counts) {
-      const HostedCall one = calls.all_reduce(op, dtype, count, lies == Lies::kInHeap);
-      all.seconds = std::max(all.seconds, one.seconds - one.network_seconds);
-      all.network_seconds += one.network_seconds;
-      all.wire_bytes += one.wire_bytes;
-      all.network_bytes += one.network_bytes;
-    }
-    all.seconds += all.network_seconds;
-    add(all);
+    const std::vector<HostLayout> groups(counts.size(), group);
+    add_all_reduces_between_hosts(groups, op, dtype, counts, lies);
   }
 
   /// So far, of all calls.
@@ -198,6 +213,22 @@ class Communication {
   }
 
  private:
+  /// A call of each of these groups at once: they share links.
+  void add_over_hosts(const std::vector<HostLayout>& groups,
+                      const std::function<HostedCall(const HostLayout&)>& call_of) {
+    ++prediction_.collectives_per_step;
+    HostedCall all;
+    for (const HostLayout& group : groups) {
+      const HostedCall one = call_of(group);
+      all.seconds = std::max(all.seconds, one.seconds - one.network_seconds);
+      all.network_seconds += one.network_seconds;
+      all.wire_bytes += one.wire_bytes;
+      all.network_bytes += one.network_bytes;
+    }
+    all.seconds += all.network_seconds;
+    add(all);
+  }
+
   /// Of `groups` groups at once, which share the link.
   void add(const HostedCall& call, int groups = 1) {
     prediction_.transfer_seconds += call.seconds + (groups - 1) * call.network_seconds;
@@ -234,6 +265,7 @@ class StepCalls {
   StepCalls(const StepFacts& facts, const HostLayout& hosts, Prediction& prediction)
       : facts_(facts), hosts_(hosts), calls_(facts, hosts, prediction) {
     if (facts.kernels.precision == Precision::kFloat64) dtype_ = DType::kFloat64;
+    if (facts.shards) find_groups(*facts.shards);
     if (facts.stable_grain == 0) return;
     const auto owners = grain_owners(facts.shares, facts.stable_grain);
     tree_ = schedule::grain_tree(owners.back().end, owners);
@@ -298,26 +330,29 @@ class StepCalls {
       add_gradients(finished, all, [&] { add_unit(plan, unit); });
     }
     const std::vector<int64_t> used_in_groups(plan.groups, num_tensors());
-    calls_.add_all_reduces(plan.ranks, ReduceOp::kMax, DType::kUInt8, used_in_groups,
-                           Lies::kPrivate);
+    calls_.add_all_reduces_between_hosts(groups_, ReduceOp::kMax, DType::kUInt8, used_in_groups,
+                                         Lies::kPrivate);
     if (plan.groups > 1) {
       const std::vector<int64_t> used_over_groups(plan.ranks, num_tensors());
-      calls_.add_all_reduces_between_hosts(over_groups(plan), ReduceOp::kMax, DType::kUInt8,
+      calls_.add_all_reduces_between_hosts(over_groups_, ReduceOp::kMax, DType::kUInt8,
                                            used_over_groups, Lies::kPrivate);
     }
     add_norm(plan);
     add_gathers(plan);
+    if (plan.spans_hosts) return;
     calls_.add_barrier(plan.ranks);
     calls_.add_barrier(plan.ranks);
   }
 
-  /// Of units, from the shards of a group.
+  /// Of units, from the shards of a group: of those that were updated where each rank has all of them.
   void add_gathers(const ShardPlan& plan) {
-    if (facts_.gathers.empty()) return;
+    const bool after_update = plan.spans_hosts && !cuts_parameters(plan.data);
+    if (facts_.gathers.empty() && !after_update) return;
     for (size_t i = 0; i < plan.units.size(); ++i) {
       const std::vector<int64_t> counts = layout::shard_counts(plan.units[i]);
-      for (int64_t time = 0; time < facts_.gathers[0][i]; ++time) {
-        calls_.add_in_groups(plan.groups, Routine::kAllGather, dtype_, counts, Lies::kInHeap);
+      const int64_t times = after_update ? 1 : facts_.gathers[0][i];
+      for (int64_t time = 0; time < times; ++time) {
+        calls_.add_in_groups(groups_, Routine::kAllGather, dtype_, counts, Lies::kInHeap);
       }
     }
   }
@@ -327,10 +362,11 @@ class StepCalls {
     const bool in_stages = !facts_.pipeline.ranks.empty();
     if (facts_.blocks > 1 || (in_stages && tree_)) return;
     if (facts_.cut > 1 || in_stages) {
-      return calls_.add_all_reduces(plan.ranks, ReduceOp::kSum, DType::kFloat64,
-                                    std::vector<int64_t>(plan.groups, 1), Lies::kPrivate);
+      return calls_.add_all_reduces_between_hosts(groups_, ReduceOp::kSum, DType::kFloat64,
+                                                  std::vector<int64_t>(plan.groups, 1),
+                                                  Lies::kPrivate);
     }
-    calls_.add_in_groups(plan.groups, Routine::kAllGather, DType::kFloat64, norm_counts(plan),
+    calls_.add_in_groups(groups_, Routine::kAllGather, DType::kFloat64, norm_counts(plan),
                          Lies::kPrivate);
   }
 
@@ -357,34 +393,32 @@ class StepCalls {
   void add_unit(const ShardPlan& plan, const layout::Unit& unit) {
     if (tree_) return calls_.add_tree(*tree_, dtype_, unit.flat.count);
     const std::vector<int64_t> counts = layout::shard_counts(unit);
-    calls_.add_in_groups(plan.groups, Routine::kReduceScatter, dtype_, counts, Lies::kInHeap);
+    calls_.add_in_groups(groups_, Routine::kReduceScatter, dtype_, counts, Lies::kInHeap);
     if (plan.groups == 1) return;
-    calls_.add_all_reduces_between_hosts(over_groups(plan), ReduceOp::kSum, dtype_, counts,
+    calls_.add_all_reduces_between_hosts(over_groups_, ReduceOp::kSum, dtype_, counts,
                                          Lies::kInHeap);
   }
 
-  /// Ranks of the same shard, one of each group, by host.
-  HostLayout over_groups(const ShardPlan& plan) const {
-    HostLayout hosts{{plan.groups}, hosts_.link};
-    if (!hosts_.several()) return hosts;
-    hosts.ranks = hosts_.ranks;
-    for (int& ranks : hosts.ranks) ranks /= plan.ranks;
-    return hosts;
-  }
-
-  /// Partial sums of the norm, by rank of a group.
-  static std::vector<int64_t> norm_counts(const ShardPlan& plan) {
-    std::vector<int64_t> counts(plan.ranks);
-    for (const layout::Unit& unit : plan.units) {
-      const auto more = layout::block_counts(unit);
-      std::ranges::transform(counts, more, counts.begin(), std::plus());
+  void find_groups(const ShardPlan& plan) {
+    for (int group = 0; group < plan.groups; ++group) {
+      std::vector<int> members(plan.ranks);
+      std::iota(members.begin(), members.end(), group * plan.ranks);
+      groups_.push_back(hosts_of(hosts_, members));
     }
-    return counts;
+    for (int shard = 0; shard < plan.ranks; ++shard) {
+      std::vector<int> members;
+      for (int group = 0; group < plan.groups; ++group) {
+        members.push_back(group * plan.ranks + shard);
+      }
+      over_groups_.push_back(hosts_of(hosts_, members));
+    }
   }
 
   const StepFacts& facts_;
   const HostLayout hosts_;
   Communication calls_;
+  std::vector<HostLayout> groups_;       ///< That shard the state, by host.
+  std::vector<HostLayout> over_groups_;  ///< By shard: the ranks that have it, one of each group.
   DType dtype_ = DType::kFloat32;
   std::optional<schedule::GrainTree> tree_;
   std::vector<GradientCall> gradients_;

@@ -242,6 +242,18 @@ std::string describe_gathers(const Plan& plan) {
   return text;
 }
 
+/// "; each rank has its own shards; of 36.0 MiB between hosts a step, 24.0 MiB are parameters, ...".
+std::string describe_shards_on_hosts(const Plan& plan) {
+  const bool gathers = gathers_parameters(plan);
+  std::string text = fmt::format(
+      "; these ranks are on several hosts, so each has its own shards and their moments; of {} "
+      "between hosts a step, {} are parameters{}",
+      base::format_bytes(plan.predicted.network_bytes_per_step),
+      base::format_bytes(gathered_between_hosts(plan)),
+      gathers ? "" : ", which each rank has whole and gathers after each update");
+  return gathers ? text + describe_gathers(plan) : text;
+}
+
 /// "zero1: the optimizer is sharded over 2 ranks, in 3 units; ..."
 std::string describe_states(const Plan& plan) {
   const Sharding data = plan.config.parallel.data;
@@ -258,10 +270,11 @@ std::string describe_states(const Plan& plan) {
   const char* sharers = shards->groups > 1 ? "the ranks of a group share"
                         : in_stages        ? "these ranks share"
                                            : "all ranks share";
-  text += fmt::format(", in {} unit{}{}{}; {} one copy of {} in shared memory",
-                      shards->units.size(), shards->units.size() == 1 ? "" : "s",
-                      cuts_parameters(data) ? " of a layer each" : "",
-                      in_stages ? " on rank 0" : "", sharers,
+  text +=
+      fmt::format(", in {} unit{}{}{}", shards->units.size(), shards->units.size() == 1 ? "" : "s",
+                  cuts_parameters(data) ? " of a layer each" : "", in_stages ? " on rank 0" : "");
+  if (shards->spans_hosts) return text + describe_shards_on_hosts(plan);
+  text += fmt::format("; {} one copy of {} in shared memory", sharers,
                       plan.config.parallel.share_memory ? "parameters and moments" : "moments");
   if (!cuts_parameters(data)) return text;
   if (!plan.config.parallel.share_memory) return text + describe_gathers(plan);

@@ -71,9 +71,11 @@ std::vector<ReadUnit> read_units(const Plan& plan, int rank) {
 /// Follows which units are whole.
 class Walk {
  public:
-  Walk(std::vector<ReadUnit> units, std::map<int, layout::Range> stages)
+  /// `prefetches`: while a unit computes, the one that follows is gathered.
+  Walk(std::vector<ReadUnit> units, std::map<int, layout::Range> stages, bool prefetches)
       : units_(std::move(units)),
         stages_(std::move(stages)),
+        prefetches_(prefetches),
         whole_(units_.size()),
         holds_(units_.size()) {
     found_.times.resize(units_.size());
@@ -120,8 +122,15 @@ class Walk {
       for (size_t unit = 0; unit < units_.size(); ++unit) {
         if (reads(unit, {layer, layer + 1})) gather(unit);
       }
+      const int64_t next = layer + (is_backward ? -1 : 1);
+      for (size_t unit = 0; prefetches_ && unit < units_.size(); ++unit) {
+        const bool follows = units_[unit].layers == std::set<int64_t>{next};
+        if (follows && next >= layers.begin && next < layers.end) gather(unit);
+      }
       for (size_t unit = 0; unit < units_.size(); ++unit) {
-        if (holds_[unit] == 0 && units_[unit].layers.size() == 1) whole_[unit] = false;
+        if (holds_[unit] == 0 && units_[unit].layers == std::set<int64_t>{layer}) {
+          whole_[unit] = false;
+        }
       }
     }
     for (size_t unit = 0; is_backward && unit < units_.size(); ++unit) {
@@ -145,6 +154,7 @@ class Walk {
 
   std::vector<ReadUnit> units_;
   std::map<int, layout::Range> stages_;
+  bool prefetches_;
   std::vector<bool> whole_;
   std::vector<int> holds_;
   Gathers found_;
@@ -158,6 +168,11 @@ bool has_equal_counts(const Plan& plan) {
 
 }  // namespace
 
+bool gathers_parameters(const Plan& plan) {
+  const ParallelConfig& parallel = plan.config.parallel;
+  return cuts_parameters(parallel.data) && (!parallel.share_memory || shards_span_hosts(plan));
+}
+
 Reshard reshard_of(const Plan& plan) {
   const Reshard asked = plan.config.parallel.reshard;
   if (asked != Reshard::kAuto) return asked;
@@ -167,13 +182,14 @@ Reshard reshard_of(const Plan& plan) {
 
 Gathers gathers_of(const Plan& plan, int rank, const schedule::ActionList& actions,
                    Reshard reshard) {
-  Walk walk(read_units(plan, rank), own_stages(plan, rank));
+  // Backwards of stages do not follow their forwards.
+  const bool prefetches = plan.mesh.degree("pp") == 1;
+  Walk walk(read_units(plan, rank), own_stages(plan, rank), prefetches);
   return walk.run(reshard == Reshard::kStep ? schedule::with_unshards(actions) : actions);
 }
 
 Gathers gathers_of(const Plan& plan, int rank) {
-  const ParallelConfig& parallel = plan.config.parallel;
-  if (parallel.share_memory || !cuts_parameters(parallel.data)) return {};
+  if (!gathers_parameters(plan)) return {};
   return gathers_of(plan, rank, compute_actions(plan, rank), reshard_of(plan));
 }
 
@@ -191,10 +207,25 @@ int64_t gathered_bytes(const Plan& plan, Reshard reshard) {
   return bytes;
 }
 
+int64_t gathered_between_hosts(const Plan& plan) {
+  int64_t bytes = 0;
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    if (plan.mesh.coordinate(rank, "fsdp") > 0) continue;  // the first stands for its group
+    const HostLayout hosts = hosts_of(plan.hosts, plan.mesh.members(rank, "fsdp").or_throw());
+    const auto others = std::ssize(hosts.ranks) - 1;
+    const ShardPlan shards = *shards_of(plan, rank);
+    const std::vector<int64_t> times = gathers_of(plan, rank).times;
+    for (size_t i = 0; i < shards.units.size(); ++i) {
+      const int64_t count = times.empty() ? 1 : times[i];
+      bytes += others * count * shards.units[i].flat.count * shards.element_bytes;
+    }
+  }
+  return bytes;
+}
+
 Status check_gathers(const Plan& plan) {
-  const ParallelConfig& parallel = plan.config.parallel;
-  const bool gathers = cuts_parameters(parallel.data) && !parallel.share_memory;
-  if (!gathers || reshard_of(plan) == Reshard::kStep || has_equal_counts(plan)) return {};
+  if (!gathers_parameters(plan) || reshard_of(plan) == Reshard::kStep || has_equal_counts(plan))
+    return {};
   std::vector<int64_t> counts;
   for (const DataShare& share : plan.shares) counts.push_back(share.num_micro_batches);
   return base::invalid_argument(

@@ -138,8 +138,7 @@ Status Planner::decide_mesh() {
 /// By rank of the pipeline; empty where nothing is gathered.
 std::vector<std::vector<int64_t>> Planner::gathers_of_pipeline() const {
   std::vector<std::vector<int64_t>> all;
-  const ParallelConfig& parallel = plan_.config.parallel;
-  if (parallel.share_memory || !cuts_parameters(parallel.data)) return all;
+  if (!gathers_parameters(plan_)) return all;
   for (const int rank : plan_.mesh.members(0, "pp").or_throw()) {
     all.push_back(gathers_of(plan_, rank).times);
   }
@@ -198,7 +197,7 @@ int64_t Planner::charged(const std::vector<MemoryLine>& lines) const {
   const auto shards = shards_of(plan_);
   const bool served = inputs_.config.parallel.data == Sharding::kServer;
   if (!shards && !served) return total_bytes(lines);
-  const int64_t once = served ? bytes_of_moments(lines) : bytes_per_group(lines);
+  const int64_t once = served ? bytes_of_moments(lines) : bytes_per_group(*shards, lines);
   return total_bytes(lines) - once +
          once / (served ? plan_.mesh.num_data_coordinates() : shards->ranks);
 }

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "hanji/layout/mesh_shape.h"
+#include "hanji/plan/gathers.h"
 #include "hanji/plan/internal/mesh_pricer.h"
 #include "hanji/plan/pipeline_plan.h"
 #include "hanji/plan/plan.h"
@@ -299,7 +300,7 @@ MeshChoice choice_of(const Plan& plan) {
   choice.data = plan.config.parallel.data;
   choice.recompute = plan.config.compute.recompute;
   choice.sequence = plan.config.parallel.sequence;
-  if (!plan.config.parallel.share_memory) choice.reshard = plan.config.parallel.reshard;
+  if (gathers_parameters(plan)) choice.reshard = plan.config.parallel.reshard;
   choice.context = plan.config.parallel.context;
   choice.rank = plan.memory;
   if (choice.mesh.pp > 1) choice.bubble = pipeline_timeline(plan, 0).bubble();

@@ -4,6 +4,7 @@
 
 #include "hanji/cost/named_algorithm.h"
 #include "hanji/cost/usage.h"
+#include "hanji/plan/gathers.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/moves.h"
 #include "hanji/plan/plan.h"
@@ -132,11 +133,13 @@ TEST(MakePlanOnAMesh, InnerAxesLieWithinAHost) {
   inputs.ranks_per_host = {4, 4};
   EXPECT_THAT(made(inputs).mesh.axes(),
               ElementsAre(layout::Axis{"dp", 2}, layout::Axis{"fsdp", 2}, layout::Axis{"tp", 2}));
+  EXPECT_FALSE(shards_span_hosts(made(inputs)));
   inputs.config.mesh.fsdp = 4;
-  EXPECT_THAT(
-      make_plan(inputs).status().message(),
-      HasSubstr("mesh.fsdp is 4, but host 0 has 4 ranks, and the ranks of a group share one "
-                "host's memory; set mesh.fsdp = 2"));
+  const Plan over_hosts = made(inputs);
+  EXPECT_TRUE(shards_span_hosts(over_hosts));
+  // Both ranks of tp shard their parts over both hosts.
+  EXPECT_EQ(gathered_between_hosts(over_hosts) % 2, 0);
+  EXPECT_GT(gathered_between_hosts(over_hosts), 4 * over_hosts.model.num_parameters());
 }
 
 /// As counted by an axis that moves nothing: two ranks have 3 and 5 of 8 elements of one parameter.

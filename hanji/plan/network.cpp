@@ -72,6 +72,60 @@ HostLayout hosts_of(const HostLayout& all, const std::vector<int>& members) {
   return hosts;
 }
 
+bool groups_span_hosts(const HostLayout& hosts, int group_ranks) {
+  return hosts.several() &&
+         std::ranges::any_of(hosts.ranks, [&](int ranks) { return ranks % group_ranks != 0; });
+}
+
+HostShares::HostShares(const HostLayout& hosts, const std::vector<int64_t>& counts) {
+  auto next = counts.begin();
+  for (const int ranks : hosts.ranks) {
+    shares_.emplace_back(next, next + ranks);
+    next += ranks;
+    blocks_.push_back(std::reduce(shares_.back().begin(), shares_.back().end()));
+    total_ += blocks_.back();
+  }
+  rails_ = *std::ranges::min_element(hosts.ranks);
+  const auto same = [](const auto& values) {
+    return std::ranges::all_of(values, [&](auto value) { return value == values[0]; });
+  };
+  direct_ = same(hosts.ranks) && same(counts);
+}
+
+std::vector<int64_t> HostShares::pieces(int host) const {
+  std::vector<int64_t> found(shares_[host].size());
+  for (int rail = 0; rail < rails_; ++rail) {
+    found[rail] = blocks_[host] / rails_ + (rail < blocks_[host] % rails_ ? 1 : 0);
+  }
+  return found;
+}
+
+std::vector<int64_t> HostShares::carried(int host) const {
+  std::vector<int64_t> sums(shares_[host].size());
+  for (int from = 0; from < num_hosts(); ++from) {
+    const std::vector<int64_t> found = pieces(from);
+    for (int rail = 0; rail < rails_; ++rail) sums[rail] += found[rail];
+  }
+  return sums;
+}
+
+int64_t HostShares::busiest() const {
+  int64_t most = 0;
+  for (const int64_t block : blocks_) {
+    most = std::max({most, block * (num_hosts() - 1), total_ - block});
+  }
+  return most;
+}
+
+void Staging::add(const HostLayout& hosts, const HostShares& shares, int rank,
+                  int64_t element_bytes) {
+  const int host = hosts.host_of(rank);
+  const int before = std::reduce(hosts.ranks.begin(), hosts.ranks.begin() + host);
+  wide_ = std::max(wide_, shares.total() * element_bytes);
+  rail_ = std::max(rail_, shares.carried(host)[rank - before] * element_bytes);
+  if (!shares.is_direct()) piece_ = std::max(piece_, shares.block(host) * element_bytes);
+}
+
 std::vector<int> spread_ranks(int ranks, int hosts) {
   std::vector<int> spread(hosts, ranks / hosts);
   for (int host = 0; host < ranks % hosts; ++host) ++spread[host];
@@ -109,12 +163,40 @@ HostedCalls::Local HostedCalls::local(Routine routine, DType dtype, int64_t shar
                                                      .ranks = ranks,
                                                      .count = share,
                                                      .dtype = dtype});
-    const schedule::StepList& list = in_heap ? *chosen.in_heap : *chosen.if_private;
-    const cost::Element element(base::size_of(dtype), dtype, in_heap);
-    cost.seconds = std::max(cost.seconds, cost::price_seconds(list, element, chooser_.rates()));
-    for (int rank = 0; rank < ranks; ++rank) {
-      cost.wire_bytes += num_hosts * schedule::traffic_of(list, rank).wire * bytes;
-    }
+    add_list(in_heap ? *chosen.in_heap : *chosen.if_private, dtype, in_heap, num_hosts, cost);
+  }
+  return cost;
+}
+
+/// Of as many hosts at once.
+void HostedCalls::add_list(const schedule::StepList& list, DType dtype, bool in_heap, int64_t times,
+                           Local& cost) {
+  const cost::Element element(base::size_of(dtype), dtype, in_heap);
+  const auto bytes = static_cast<int64_t>(base::size_of(dtype));
+  cost.seconds = std::max(cost.seconds, cost::price_seconds(list, element, chooser_.rates()));
+  for (int rank = 0; rank < list.ranks; ++rank) {
+    cost.wire_bytes += times * schedule::traffic_of(list, rank).wire * bytes;
+  }
+}
+
+HostedCalls::Local HostedCalls::local(Routine routine, DType dtype, const CountsOfHost& counts,
+                                      bool in_heap) {
+  std::map<std::vector<int64_t>, int64_t> hosts_with;
+  for (int host = 0; host < std::ssize(hosts_.ranks); ++host) {
+    if (hosts_.ranks[host] > 1) ++hosts_with[counts(host)];
+  }
+  Local cost;
+  for (const auto& [shares, num_hosts] : hosts_with) {
+    const int64_t all = std::reduce(shares.begin(), shares.end());
+    if (all == 0) continue;
+    const auto& chosen =
+        chooser_.select(cost::Query{.routine = routine,
+                                    .element_bytes = static_cast<int64_t>(base::size_of(dtype)),
+                                    .ranks = static_cast<int>(shares.size()),
+                                    .count = all,
+                                    .counts = shares,
+                                    .dtype = dtype});
+    add_list(in_heap ? *chosen.in_heap : *chosen.if_private, dtype, in_heap, num_hosts, cost);
   }
   return cost;
 }
@@ -192,6 +274,46 @@ HostedCall HostedCalls::all_gather(DType dtype, int64_t share) {
   const Local here = local(Routine::kAllGather, dtype, ranks * share / most, false);
   call.seconds += comparison_seconds() + here.seconds;
   call.wire_bytes = here.wire_bytes;
+  return call;
+}
+
+/// Of each host's block with all others, after the comparison.
+HostedCall HostedCalls::exchange_of(const HostShares& shares, DType dtype) {
+  const auto element = static_cast<int64_t>(base::size_of(dtype));
+  HostedCall call = small_call(shares.total() * (shares.num_hosts() - 1) * element,
+                               static_cast<double>(shares.busiest() * element));
+  // What the rails carry is put in the order of ranks, or the other way round.
+  call.seconds += comparison_seconds() + static_cast<double>(shares.total() * element) /
+                                             chooser_.rates().memory_bytes_per_second;
+  return call;
+}
+
+HostedCall HostedCalls::all_gather(DType dtype, const std::vector<int64_t>& counts, bool in_heap) {
+  const HostShares shares(hosts_, counts);
+  HostedCall call = exchange_of(shares, dtype);
+  const auto add = [&](const CountsOfHost& of_host) {
+    const Local here = local(Routine::kAllGather, dtype, of_host, in_heap);
+    call.seconds += here.seconds;
+    call.wire_bytes += here.wire_bytes;
+  };
+  if (!shares.is_direct()) add([&](int host) { return shares.shares(host); });
+  add([&](int host) { return shares.carried(host); });
+  return call;
+}
+
+HostedCall HostedCalls::reduce_scatter(DType dtype, const std::vector<int64_t>& counts,
+                                       bool in_heap) {
+  const HostShares shares(hosts_, counts);
+  HostedCall call = exchange_of(shares, dtype);
+  const auto add = [&](Routine routine, const CountsOfHost& of_host) {
+    const Local here = local(routine, dtype, of_host, in_heap);
+    call.seconds += here.seconds;
+    call.wire_bytes += here.wire_bytes;
+  };
+  add(Routine::kReduceScatter, [&](int host) { return shares.carried(host); });
+  if (!shares.is_direct()) {
+    add(Routine::kAllGather, [&](int host) { return shares.pieces(host); });
+  }
   return call;
 }
 

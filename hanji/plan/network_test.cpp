@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <regex>
 
 #include "hanji/cost/choose_messages.h"
 #include "hanji/cost/select.h"
+#include "hanji/plan/gathers.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/rank_memory.h"
 #include "hanji/schedule/grain_tree.h"
@@ -168,6 +170,10 @@ TEST(Network, AStepOnTwoHostsContainsItAndSaysWhichFiguresItTook) {
   }
 }
 
+std::string flat_text(const Plan& plan) {
+  return std::regex_replace(describe(plan), std::regex("\\s+"), " ");
+}
+
 PlanInputs cut_on_hosts(std::vector<int> ranks_per_host) {
   PlanInputs inputs = two_hosts();
   inputs.config.parallel.data = Sharding::kHybrid;
@@ -223,22 +229,83 @@ TEST(Network, WhatIsOnTheWireHidesUntilBackwardEnds) {
   EXPECT_LT(two.hidden_transfer_seconds, some);
 }
 
-TEST(Network, AGroupThatWouldSpanHostsIsRefused) {
-  PlanInputs inputs = cut_on_hosts({2, 2});
-  inputs.config.mesh.fsdp = 4;
-  EXPECT_THAT(make_plan(inputs).status().message(),
-              HasSubstr("mesh.fsdp is 4, but host 0 has 2 ranks, and the ranks of a group share "
-                        "one host's memory; set mesh.fsdp = 2"));
-  for (const Sharding data : {Sharding::kZero1, Sharding::kZero3, Sharding::kServer}) {
-    inputs = cut_on_hosts({2, 2});
-    inputs.config.parallel.data = data;
-    EXPECT_THAT(make_plan(inputs).status().message(), HasSubstr("set parallel.data = \"hsdp\""));
+PlanInputs sharded_on(std::vector<int> ranks_per_host, Sharding data) {
+  PlanInputs inputs = cut_on_hosts(std::move(ranks_per_host));
+  inputs.config.parallel.data = data;
+  if (data == Sharding::kHybrid) inputs.config.mesh.fsdp = inputs.config.run.ranks;
+  return inputs;
+}
+
+TEST(Network, ShardsOfSeveralHostsMoveGradientsOnceAndParametersAsOftenAsTheyAreGathered) {
+  for (const Sharding data :
+       {Sharding::kZero1, Sharding::kZero2, Sharding::kZero3, Sharding::kHybrid}) {
+    const Plan plan = make_plan(sharded_on({2, 2}, data)).or_throw();
+    const ShardPlan shards = *shards_of(plan);
+    EXPECT_TRUE(shards.spans_hosts) << name_of(data);
+    const std::vector<int64_t> times = gathers_of(plan, 0).times;
+    EXPECT_EQ(times.empty(), !cuts_parameters(data));
+    int64_t elements = 0, gathered = 0;
+    for (size_t i = 0; i < shards.units.size(); ++i) {
+      elements += shards.units[i].flat.count;
+      gathered += shards.units[i].flat.count * (times.empty() ? 1 : times[i]);
+    }
+    // A block goes to the other host; flags and totals of all ranks go there and back.
+    const int64_t flags = 2 * std::ssize(plan.model.parameter_sizes());
+    const int64_t totals = 2 * 8 * 4;
+    const std::vector<int64_t> norms = norm_counts(shards);
+    const int64_t norm = 8 * std::reduce(norms.begin(), norms.end());
+    EXPECT_EQ(plan.predicted.network_bytes_per_step,
+              4 * (elements + gathered) + flags + norm + totals)
+        << name_of(data);
+    EXPECT_EQ(gathered_between_hosts(plan), 4 * gathered);
+    EXPECT_THAT(flat_text(plan), HasSubstr("each has its own shards and their moments; of "));
   }
+}
+
+TEST(Network, ARankHasItsShardsForItselfWhereTheySpanHosts) {
+  const auto bytes_of = [](const Plan& plan, std::string_view category) {
+    for (const MemoryLine& line : rank_memory(plan, plan.micro_batch, 3)) {
+      if (line.category == category) return line.bytes;
+    }
+    return int64_t{-1};
+  };
+  const Plan zero3 = make_plan(sharded_on({2, 2}, Sharding::kZero3)).or_throw();
+  const int64_t shard = shard_bytes(*shards_of(zero3), 3);
+  EXPECT_EQ(bytes_of(zero3, "parameter shards"), shard);
+  EXPECT_EQ(bytes_of(zero3, "optimizer"), 2 * shard);
+  EXPECT_GT(bytes_of(zero3, "unsharded units"), 0);
+  const Plan zero1 = make_plan(sharded_on({3, 1}, Sharding::kZero1)).or_throw();
+  EXPECT_GE(bytes_of(zero1, "parameters"), 4 * zero1.model.num_parameters());
+  EXPECT_EQ(bytes_of(zero1, "optimizer"), 2 * shard_bytes(*shards_of(zero1), 3));
+  EXPECT_GT(bytes_of(zero1, "staging between hosts"), 0);
+  EXPECT_EQ(bytes_of(make_plan(cut_on_hosts({2, 2})).or_throw(), "staging between hosts"), -1);
+}
+
+TEST(Network, SharesTravelInPiecesOnAsManyRailsAsTheSmallestHostHas) {
+  const HostLayout hosts = layout_of({3, 2});
+  const HostShares shares(hosts, {10, 0, 5, 7, 4});
+  EXPECT_EQ(shares.total(), 26);
+  EXPECT_THAT(shares.pieces(0), ElementsAre(8, 7, 0));
+  EXPECT_THAT(shares.pieces(1), ElementsAre(6, 5));
+  EXPECT_THAT(shares.carried(0), ElementsAre(14, 12, 0));
+  EXPECT_FALSE(shares.is_direct());
+  EXPECT_EQ(shares.busiest(), 15);
+  EXPECT_TRUE(HostShares(layout_of({2, 2}), {6, 6, 6, 6}).is_direct());
+  Staging staging;
+  staging.add(hosts, shares, 4, 4);
+  EXPECT_EQ(staging.bytes(), 4 * (26 + 12 + 11));
+}
+
+TEST(Network, AHostThatIsAServerIsRefused) {
+  EXPECT_THAT(make_plan(sharded_on({2, 2}, Sharding::kServer)).status().message(),
+              HasSubstr("set parallel.data = \"zero1\""));
 }
 
 TEST(Network, OnOneHostStatesAreCutByNoOtherEngine) {
   PlanInputs inputs = cut_on_hosts({4});
   inputs.config.comm.engine = Engine::kMpi;
+  EXPECT_THAT(make_plan(inputs).status().message(), HasSubstr("leave comm.engine out"));
+  inputs.config.parallel.data = Sharding::kZero2;
   EXPECT_THAT(make_plan(inputs).status().message(), HasSubstr("leave comm.engine out"));
   inputs.config.comm.engine = Engine::kShm;
   EXPECT_TRUE(make_plan(inputs).ok());

@@ -84,6 +84,10 @@ int ranks_of_terms(const Plan& plan);
 /// By which of the shards of shards_of() a rank has.
 int shard_index(const Plan& plan, int rank);
 
+/// Whether ranks that cut one state among them lie on several hosts; then every rank has its shards for
+/// itself.
+bool shards_span_hosts(const Plan& plan);
+
 /// How the states that a rank and others have are cut among them; none where each has all of them.
 std::optional<ShardPlan> shards_of(const Plan& plan, int rank = 0);
 

@@ -473,12 +473,6 @@ TEST(HostMemory, CountsEachRanksOwnSamples) {
   EXPECT_EQ(bytes_of(plan, "data"), 2 * batch * 3 / 4 * plan.config.model.block * 8);
 }
 
-TEST(MakePlan, RanksOfSeveralHostsCutNothing) {
-  PlanInputs inputs = on_four_ranks(Sharding::kZero1);
-  inputs.ranks_per_host = {2, 2};
-  EXPECT_THAT(make_plan(inputs).status().message(), HasSubstr("2 hosts"));
-}
-
 TEST(Predict, AServersMessagesAreItsTraffic) {
   const Plan plan = made(on_four_ranks(Sharding::kServer));
   const int64_t flat = bytes_of(plan, "parameters");

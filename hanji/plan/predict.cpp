@@ -189,12 +189,19 @@ int shard_index(const Plan& plan, int rank) {
   return plan.mesh.coordinate(rank, "fsdp") * terms + (terms == 1 ? 0 : term);
 }
 
+bool shards_span_hosts(const Plan& plan) {
+  if (!cuts_states(plan.config.parallel.data) || plan.mesh.degree("fsdp") == 1) return false;
+  const int group = plan.ranks / (plan.mesh.degree("pp") * plan.mesh.degree("dp"));
+  return groups_span_hosts(plan.hosts, group);
+}
+
 std::optional<ShardPlan> shards_of(const Plan& plan, int rank) {
   const Config& config = plan.config;
   if (!cuts_states(config.parallel.data)) return std::nullopt;
   ShardPlan shards{.data = config.parallel.data,
                    .groups = plan.mesh.degree("dp"),
                    .ranks = plan.mesh.degree("fsdp") * ranks_of_terms(plan),
+                   .spans_hosts = shards_span_hosts(plan),
                    .element_bytes = parameter_bytes(plan.kernels.precision)};
   cut_model(facts_of_rank(plan, rank), config.comm.bucket_bytes, shards);
   return shards;

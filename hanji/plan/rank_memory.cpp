@@ -127,6 +127,20 @@ int64_t data_bytes(const Plan& plan, int64_t micro_batch, const RankPart& part) 
   return pages + 2 * (std::max(part.samples, micro_batch) + ahead) * plan.model.sample_bytes;
 }
 
+/// What the engine keeps of calls in which ranks of several hosts exchange shards, for the next ones.
+int64_t staging_bytes(const Plan& plan, const ShardPlan& shards, int rank) {
+  const HostLayout hosts = hosts_of(plan.hosts, plan.mesh.members(rank, "fsdp").or_throw());
+  if (!hosts.several()) return 0;
+  Staging most;
+  for (const layout::Unit& unit : shards.units) {
+    const std::vector<int64_t> counts = layout::shard_counts(unit);
+    most.add(hosts, HostShares(hosts, counts), shard_index(plan, rank), shards.element_bytes);
+  }
+  constexpr int64_t kNormBytes = sizeof(double);
+  most.add(hosts, HostShares(hosts, norm_counts(shards)), shard_index(plan, rank), kNormBytes);
+  return most.bytes();
+}
+
 std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const RankPart& part) {
   const ModelFacts model = facts_of_rank(plan, part.rank);
   const Config& config = plan.config;
@@ -150,6 +164,9 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
     const int64_t grain_buffers = grains.count == 0 ? 0 : part.gradient_buffers;
     lines =
         state_lines(*shards, shard, {.accumulates = accumulates, .grain_buffers = grain_buffers});
+    if (shards->spans_hosts) {
+      lines.push_back({"staging between hosts", staging_bytes(plan, *shards, part.rank)});
+    }
   }
   if (config.parallel.data == Sharding::kServer) {
     const ServerPlan served =
@@ -164,7 +181,7 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
     if (found != lines.end()) found->bytes += part.gradient_buffers * uses * element;
   }
   const RankStep step = step_of(plan, samples, part);
-  if (cuts_parameters(config.parallel.data) && !config.parallel.share_memory) {
+  if (gathers_parameters(plan)) {
     const Gathers gathers = gathers_of(plan, part.rank, step.actions, reshard_of(plan));
     lines.push_back({"unsharded units", gathers.peak_elements * element});
   }

@@ -266,11 +266,11 @@ std::vector<Key> parallel_keys() {
   return {
       choice(HANJI_KEY(parallel.data,
                        "How model state is sharded. ddp: every rank holds all of it. zero1: the "
-                       "optimizer is sharded over the ranks of one host; zero2: gradients too; "
-                       "zero3: parameters too, layer by layer; the ranks of a host share one copy "
-                       "of the parameters, so unsharding a layer moves no bytes. hsdp: zero3 "
-                       "within groups of mesh.fsdp ranks of a host; the groups are replicas, also "
-                       "over hosts. "
+                       "optimizer is sharded over all ranks; zero2: gradients too; "
+                       "zero3: parameters too, layer by layer; the ranks of one host share one "
+                       "copy of the parameters, so unsharding a layer moves no bytes; over several "
+                       "hosts they gather them. hsdp: zero3 within groups of mesh.fsdp ranks; the "
+                       "groups are replicas. "
                        "server: every rank holds a range of parameters and optimizer, to which the "
                        "others push gradients and from which they pull weights."),
              kRefusedShardings),
@@ -310,9 +310,9 @@ std::vector<Key> parallel_keys() {
       integer(HANJI_KEY(mesh.dp, "Ranks with the same state; with hsdp, groups of ranks."), "ranks",
               {1, base::kMaxRanks}, Auto::kYes),
       integer(HANJI_KEY(mesh.fsdp,
-                        "Ranks of one host over which state is sharded. auto: all; on several "
-                        "hosts the largest number that divides the ranks of each."),
-              "ranks", {1, base::kMaxRanksPerHost}, Auto::kYes),
+                        "Ranks over which state is sharded. auto: all; with hsdp on several hosts "
+                        "the largest number that divides the ranks of each."),
+              "ranks", {1, base::kMaxRanks}, Auto::kYes),
       cut_axis(HANJI_KEY(mesh.pp,
                          "Ranks that share out the layers, as stages of a pipeline, on one host "
                          "or several; on CPUs, with any parallel.data but server.")),

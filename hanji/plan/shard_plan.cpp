@@ -1,6 +1,7 @@
 #include "hanji/plan/shard_plan.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -68,17 +69,34 @@ int64_t shard_bytes(const ShardPlan& plan, int rank) {
   return elements * plan.element_bytes;
 }
 
+std::vector<int64_t> norm_counts(const ShardPlan& plan) {
+  std::vector<int64_t> counts(plan.ranks);
+  for (const layout::Unit& unit : plan.units) {
+    const auto more = layout::block_counts(unit);
+    std::ranges::transform(counts, more, counts.begin(), std::plus());
+  }
+  return counts;
+}
+
 std::vector<MemoryLine> state_lines(const ShardPlan& plan, int rank, const Passes& passes) {
   int64_t all = 0;
   for (const layout::Unit& unit : plan.units) all += unit.flat.count;
-  const int64_t once = rank == 0 ? all * plan.element_bytes : 0;
-  return {{"parameters", once},
-          {"gradients", whole_gradients(plan, passes) * plan.element_bytes},
-          {"gradient shards", shard_bytes(plan, rank)},
-          {"optimizer", 2 * once}};
+  all *= plan.element_bytes;
+  const int64_t shard = shard_bytes(plan, rank);
+  const std::vector<MemoryLine> gradients = {
+      {"gradients", whole_gradients(plan, passes) * plan.element_bytes},
+      {"gradient shards", shard}};
+  const int64_t once = rank == 0 ? all : 0;
+  if (!plan.spans_hosts) {
+    return {{"parameters", once}, gradients[0], gradients[1], {"optimizer", 2 * once}};
+  }
+  const MemoryLine parameters = cuts_parameters(plan.data) ? MemoryLine{"parameter shards", shard}
+                                                           : MemoryLine{"parameters", all};
+  return {parameters, gradients[0], gradients[1], {"optimizer", 2 * shard}};
 }
 
-int64_t bytes_per_group(const std::vector<MemoryLine>& lines) {
+int64_t bytes_per_group(const ShardPlan& plan, const std::vector<MemoryLine>& lines) {
+  if (plan.spans_hosts) return 0;
   int64_t bytes = 0;
   for (const MemoryLine& line : lines) {
     const bool once = line.category == "parameters" || line.category == "optimizer";

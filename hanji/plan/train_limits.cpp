@@ -3,29 +3,28 @@
 #include <algorithm>
 
 #include "hanji/base/limits.h"
+#include "hanji/plan/network.h"
+#include "hanji/plan/shard_plan.h"
 
 namespace hanji::plan {
 namespace {
 
-bool spans_hosts(const TrainSetup& setup) {
-  return setup.hosts && std::ranges::any_of(*setup.hosts, [&](int ranks) {
-           return ranks % std::max(1, setup.group_ranks) != 0;
-         });
-}
-
-/// Of strategies whose ranks share one copy of the parameters in the memory of a host.
+/// Of strategies whose ranks of a host share one copy of the parameters in its memory.
 void add_limits_of_shared_memory(const TrainSetup& setup, std::vector<TrainLimit>& limits) {
   if (setup.device == Device::kCuda) limits.push_back(TrainLimit::kGpus);
   const bool several = setup.hosts && setup.hosts->size() > 1;
-  const bool hybrid = setup.data == Sharding::kHybrid;
+  const bool shards = cuts_states(setup.data);
   // Over several hosts the engine joins hosts, and the ranks of each share memory in any case.
-  const bool joins_hosts = hybrid && (several || !setup.hosts) && setup.engine != Engine::kNccl;
+  const bool joins_hosts = shards && (several || !setup.hosts) && setup.engine != Engine::kNccl;
   const bool on_cpus = setup.device == Device::kCpu;
   if (on_cpus && setup.engine != Engine::kShm && !joins_hosts) {
     limits.push_back(TrainLimit::kEngine);
   }
-  if (several && !hybrid) limits.push_back(TrainLimit::kHosts);
-  if (several && hybrid && spans_hosts(setup)) limits.push_back(TrainLimit::kGroups);
+  if (several && !shards) limits.push_back(TrainLimit::kHosts);
+  const int group = std::max(1, setup.group_ranks);
+  if (several && shards && setup.stages > 1 && groups_span_hosts({*setup.hosts, {}}, group)) {
+    limits.push_back(TrainLimit::kGroups);
+  }
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ inline constexpr StateWidths kTrainWidths = kFloat32Adam;
 enum class TrainLimit : uint8_t {
   kGpus,     ///< Strategies other than ddp on GPUs.
   kEngine,   ///< The same over engines that do not share memory.
-  kHosts,    ///< Strategies other than ddp and hsdp over several hosts.
-  kGroups,   ///< hsdp whose groups span hosts.
+  kHosts,    ///< server over several hosts.
+  kGroups,   ///< Shards of a pipeline's stage over several hosts.
   kServers,  ///< Servers that do not compute.
   kWidths,   ///< Model state of other widths than kTrainWidths.
   kRanks,    ///< More than base::kMaxRanksPerHost on a host.
@@ -27,7 +27,8 @@ enum class TrainLimit : uint8_t {
 /// What follows the name of a strategy.
 template <>
 inline constexpr auto kWords<TrainLimit> = words("on GPUs", "without shared memory",
-                                                 "over several hosts", "in groups that span hosts",
+                                                 "over several hosts",
+                                                 "in stages whose shards span hosts",
                                                  "with servers that do not compute",
                                                  "with states of other bytes than 4 + 4 + 8",
                                                  "with more than 16 ranks on a host");
@@ -39,7 +40,8 @@ struct TrainSetup {
   Engine engine = Engine::kShm;  ///< As engine_of() says.
   /// Ranks of each host; absent: not known yet, and only what any hosts rule out is a limit.
   std::optional<std::vector<int>> hosts = {};
-  int group_ranks = 1;  ///< hsdp: ranks of a group.
+  int group_ranks = 1;  ///< Ranks that cut one state, next to each other.
+  int stages = 1;       ///< Ranks of a pipeline.
   int servers = 0;      ///< server: ranks that serve and do not compute.
   StateWidths widths = kTrainWidths;
 };

@@ -129,6 +129,24 @@ TEST(TrainLimits, EveryRecommendationSaysWhatTrainRefuses) {
   }
 }
 
+TEST(TrainLimits, ShardsOverHostsAreCarriedOutAndEveryRankHasItsParametersThere) {
+  const auto bytes_of_host = [](std::vector<int> hosts, Sharding data, std::string_view category) {
+    CapacityQuery query = query_for(Device::kCpu, hosts, 1);
+    const Capacity capacity = capacity_of(query, data);
+    EXPECT_THAT(capacity.not_in_train, IsEmpty()) << name_of(data);
+    return std::ranges::find(capacity.host, category, &MemoryLine::category)->bytes;
+  };
+  const int64_t parameters = bytes_of_host({2}, Sharding::kZero1, "parameters");
+  EXPECT_EQ(bytes_of_host({2, 2}, Sharding::kZero1, "parameters"), 2 * parameters)
+      << "ranks of one host share a copy, those of several do not";
+  EXPECT_LT(bytes_of_host({2, 2}, Sharding::kZero3, "parameters"), parameters);
+  EXPECT_GT(bytes_of_host({2, 2}, Sharding::kZero3, "staging"),
+            bytes_of_host({2, 2}, Sharding::kReplicas, "staging"))
+      << "a layer, and not a bucket";
+  const std::string text = describe(query_for(Device::kCpu, {2, 2}, 4));
+  EXPECT_THAT(text, HasSubstr("over several hosts: server\n"));
+}
+
 TEST(TrainLimits, WhatTrainCarriesOutHasNoMark) {
   CapacityQuery query = query_for(Device::kCpu, {2}, 2);
   const std::string text = describe(query);

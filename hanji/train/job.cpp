@@ -25,6 +25,7 @@
 #include "hanji/train/replicated_strategy.h"
 #include "hanji/train/served_strategy.h"
 #include "hanji/train/sharded_strategy.h"
+#include "hanji/train/state.h"
 
 namespace hanji::train {
 namespace {
@@ -183,10 +184,9 @@ std::optional<parallel::Replicas> sums_of_uses(const plan::Plan& plan, const Sta
 
 /// What ranks that cut the model have in full.
 std::vector<parallel::NamedParameter> whole_parameters(const Job& job) {
-  const layout::Cut cut = job.model->cut();
   std::vector<parallel::NamedParameter> whole;
-  for (const parallel::NamedParameter& one : job.strategy->state().parameters) {
-    if (!layout::placement_of(cut.placements, one.name).or_throw().is_cut()) whole.push_back(one);
+  for (const StateTensor& one : view_of(job).parameters) {
+    if (!one.placement.is_cut()) whole.push_back({one.name, whole_of(one, job)});
   }
   return whole;
 }
@@ -265,11 +265,13 @@ std::vector<at::Tensor> tensors_of(const std::vector<parallel::NamedParameter>& 
 ShardedOptions sharded(const plan::Plan& plan, const StagedModel& staged) {
   const plan::Sharding data = plan.config.parallel.data;
   plan::StableGrains grains = plan::stable_grains(plan);
+  const bool on_one_host = !plan::shards_span_hosts(plan);
+  const bool share_memory = plan.config.parallel.share_memory;
   return {.groups = plan.mesh.degree("dp"),
           .shards_parameters = plan::cuts_parameters(data),
           .sharding = {.average = parallel::Average::kSum,
-                       .share_memory = plan.config.parallel.share_memory,
-                       .shards_together = !plan.config.parallel.share_memory,
+                       .share_memory = on_one_host && share_memory,
+                       .shards_together = on_one_host && !share_memory,
                        .num_grains = grains.count,
                        .owners = std::move(grains.owners),
                        .parts = staged.parts,

@@ -1,5 +1,6 @@
 #include "hanji/train/observe.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "hanji/checkpoint/tensors.h"
 #include "hanji/layers/model.h"
 #include "hanji/layout/part.h"
+#include "hanji/parallel/without_memory.h"
 
 namespace hanji::train {
 namespace {
@@ -36,6 +38,53 @@ void add_group(checkpoint::StateHash& hash, std::vector<StateTensor> tensors,
     hash.add(bytes_of(whole));
   }
 }
+
+/// Of one parameter what a state has.
+class ParameterState {
+ public:
+  ParameterState(const FlatState& state, size_t index, layout::Placement placement)
+      : state_(state),
+        like_(state.parameters[index].tensor.detach()),
+        name_(state.parameters[index].name),
+        range_{state.layout.offsets[index],
+               state.layout.offsets[index] + state.layout.sizes[index]},
+        placement_(std::move(placement)) {
+    if (!state.held) return;
+    const auto found = std::ranges::find_if(*state.held, [&](const HeldRange& one) {
+      return range_.begin <= one.range.begin && one.range.begin < range_.end;
+    });
+    held_ = found != state.held->end() ? *found : HeldRange{{range_.begin, range_.begin}, {}, {}};
+  }
+
+  StateTensor parameter() const {
+    if (!parallel::is_without_memory(like_)) return {name_, like_, placement_};
+    return held(name_, held_->parameters);
+  }
+
+  StateTensor moment(size_t index) const {
+    const auto& [moment, flat] = state_.moments[index];
+    const std::string name = moment + "." + name_;
+    if (held_) return held(name, held_->moments.empty() ? at::Tensor() : held_->moments[index]);
+    return {name, flat.slice(0, range_.begin, range_.end).view(like_.sizes()), placement_};
+  }
+
+ private:
+  StateTensor held(const std::string& name, const at::Tensor& values) const {
+    const layout::Range own{held_->range.begin - range_.begin, held_->range.end - range_.begin};
+    const std::string why = name + " lies in shards that ranks hold; take whole_of()";
+    return {.name = name,
+            .tensor = parallel::without_memory(like_.sizes(), like_.options(), why),
+            .placement = placement_,
+            .held = HeldElements{own, values.defined() ? values : at::empty({0}, like_.options())}};
+  }
+
+  const FlatState& state_;
+  const at::Tensor like_;
+  const std::string& name_;
+  const layout::Range range_;
+  const layout::Placement placement_;
+  std::optional<HeldRange> held_;
+};
 
 /// A tensor of a file.
 struct KeptTensor {
@@ -65,23 +114,16 @@ JobView view_of(const layers::Model& model, const FlatState& state) {
   JobView view;
   for (const auto& item : model.named_buffers()) view.buffers.push_back({item.key(), item.value()});
   view.optimizer.push_back({"step", at::scalar_tensor(state.num_updates, at::kLong)});
-  size_t i = 0;
-  for (const auto& [name, tensor] : state.parameters) {
-    const int64_t begin = state.layout.offsets[i];
-    const int64_t end = begin + state.layout.sizes[i];
+  for (size_t i = 0; i < state.parameters.size(); ++i) {
+    const std::string& name = state.parameters[i].name;
     layout::Placement placement;
     if (cut.degree > 1) placement = layout::placement_of(cut.placements, name).or_throw();
-    const auto piece = [&, &shape = tensor](const at::Tensor& flat) {
-      return flat.slice(0, begin, end).view(shape.sizes());
-    };
-    view.parameters.push_back({name, tensor.detach(), placement});
+    const ParameterState one(state, i, placement);
+    view.parameters.push_back(one.parameter());
     if (!state.gradients.empty()) {
       view.gradients.push_back({name, state.gradients[i], placement});
     }
-    for (const auto& [moment, flat] : state.moments) {
-      view.optimizer.push_back({moment + "." + name, piece(flat), placement});
-    }
-    ++i;
+    for (size_t k = 0; k < state.moments.size(); ++k) view.optimizer.push_back(one.moment(k));
   }
   return view;
 }

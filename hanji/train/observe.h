@@ -21,12 +21,20 @@ class Model;
 
 namespace hanji::train {
 
+/// Elements of a tensor, in row-major order.
+struct HeldElements {
+  layout::Range range = {};
+  at::Tensor values;  ///< [range.size()]
+};
+
 /// A tensor of a job's state under its name in checkpoints; a part of it if an axis cuts it.
 struct StateTensor {
   std::string name;
   at::Tensor tensor;
   layout::Placement placement = {};
   int stage_rank = -1;  ///< The rank of the stage that has it; -1: this rank.
+  /// If ranks hold it in shards of their own, this rank's: `tensor` has no memory then.
+  std::optional<HeldElements> held = {};
 
   std::vector<int64_t> whole_shape() const;
 };
@@ -44,6 +52,13 @@ struct JobView {
 /// The whole of a state tensor. Collective over the ranks that have its parts, if it is cut.
 using WholeOf = std::function<at::Tensor(const StateTensor&)>;
 
+/// A range of a flat state that no other rank can read: of one parameter.
+struct HeldRange {
+  layout::Range range = {};
+  at::Tensor parameters;            ///< [range.size()]; undefined: FlatState::parameters are whole.
+  std::vector<at::Tensor> moments;  ///< In the order of FlatState::moments.
+};
+
 /// The model's buffers, its parameters, and of flat tensors the pieces that belong to them.
 struct FlatState {
   const layout::FlatLayout& layout;
@@ -52,6 +67,9 @@ struct FlatState {
   std::vector<at::Tensor> gradients;              ///< By parameter, shaped like it; or none.
   std::vector<parallel::NamedParameter> moments;  ///< What the optimizer keeps, by moment_names().
   int64_t num_updates = 0;
+  /// If ranks hold the state in shards of their own, this rank's, in any order; then moments are names
+  /// alone, and parameters may have no memory.
+  std::optional<std::vector<HeldRange>> held = {};
 };
 JobView view_of(const layers::Model& model, const FlatState& state);
 /// The parameters, then the buffers: what a checkpoint has of the model, and hashes count.

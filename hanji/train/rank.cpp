@@ -110,9 +110,19 @@ class RankRun {
     }
   }
 
-  /// Ranks with parts of the model on several hosts write one checkpoint.
+  /// What lies in parts on several hosts, so that they write one checkpoint; empty: nothing.
+  std::string parts_on_hosts() const {
+    const plan::Sharding data = plan_.config.parallel.data;
+    if (plan_.mesh.degree("pp") > 1) {
+      return fmt::format("mesh.pp = {}: stages", plan_.mesh.degree("pp"));
+    }
+    return plan::shards_span_hosts(plan_) ? fmt::format("parallel.data = {}: shards", name_of(data))
+                                          : "";
+  }
+
   void compare_folders() {
-    if (world_.num_nodes() == 1 || plan_.mesh.degree("pp") == 1) return;
+    const std::string parts = parts_on_hosts();
+    if (world_.num_nodes() == 1 || parts.empty()) return;
     constexpr size_t kMaxPlanBytes = size_t{64} << 20;
     const std::filesystem::path path = options_.out / "plan.json";
     const auto seen = base::read_file(path, kMaxPlanBytes);
@@ -124,16 +134,17 @@ class RankRun {
     }
     if (without.empty()) return;
     throw Error(base::invalid_argument(fmt::format(
-        "mesh.pp = {}: stages on {} hosts write one checkpoint, but ranks {} do not see {} of rank "
-        "0; give --out a folder that all hosts share",
-        plan_.mesh.degree("pp"), world_.num_nodes(), fmt::join(without, ", "), path.string())));
+        "{} on {} hosts are written to one checkpoint, but ranks {} do not see {} of rank 0; give "
+        "--out a folder that all hosts share",
+        parts, world_.num_nodes(), fmt::join(without, ", "), path.string())));
   }
 
   /// Result  the steps that an earlier run has done.
   int64_t resume(Job& job) {
     if (options_.resume_from.empty()) return 0;
     // The checkpoint may lie on the first host alone; a part has no other source.
-    const bool is_source = job.stages && plan_.mesh.coordinate(world_.rank(), "dp") == 0;
+    const bool is_source = (job.stages && plan_.mesh.coordinate(world_.rank(), "dp") == 0) ||
+                           job.strategy->sharers() != nullptr;
     const bool here =
         world_.rank() < world_.ranks_per_node()[0] || has_firsts_model(job) || is_source;
     int64_t steps = here ? restore(job, options_.resume_from).or_throw() : 0;
@@ -260,7 +271,7 @@ class RankRun {
     const std::vector<int64_t> sent = gather(outcome.network_bytes_per_step, "bytes by messages");
     const std::vector<int64_t> skews = gather(skew_ns(outcome), "skew");
     std::optional<checkpoint::StateHashes> hashes;
-    if (has_firsts_model(job)) hashes = hashes_of(job);
+    if (has_firsts_model(job) || job.strategy->sharers()) hashes = hashes_of(job);
     if (is_first()) {
       write_summary(
           {.outcome = outcome,

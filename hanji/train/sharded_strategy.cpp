@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
+#include "hanji/comm/host_values.h"
 #include "hanji/comm/shared_tensor.h"
 #include "hanji/comm/stats.h"
 #include "hanji/layers/model.h"
@@ -14,6 +16,7 @@
 #include "hanji/parallel/fsdp/shard_optimizer.h"
 #include "hanji/parallel/fsdp/unit.h"
 #include "hanji/parallel/fsdp/whole_values.h"
+#include "hanji/parallel/without_memory.h"
 #include "hanji/train/optimizer.h"
 
 namespace hanji::train {
@@ -69,13 +72,14 @@ ShardedStrategy::ShardedStrategy(layers::Model& model, const comm::Group& group,
       uncounted_(uncounted_parameters(parameters_, options)),
       slots_(model, parameters_),
       sharded_(shard(model, options, group_, mesh_)),
+      shares_memory_(options.sharding.share_memory || options.sharding.shards_together),
       shards_(sharded_.parameters()) {
   lay_out();
   make_optimizer(options);
 }
 
 void ShardedStrategy::lay_out() {
-  const auto by_unit = parallel::whole_parameters(sharded_);
+  const auto by_unit = parameters_where_they_lie();
   const layout::FlatLayout flat = parallel::flat_layout_of(by_unit);
   layout_.count = flat.count;
   for (const auto& [name, tensor] : parameters_) {
@@ -86,32 +90,72 @@ void ShardedStrategy::lay_out() {
   }
 }
 
+/// Of those that ranks gather from several hosts the shapes.
+std::vector<parallel::NamedParameter> ShardedStrategy::parameters_where_they_lie() const {
+  if (shares_memory_ || !shards_parameters_) return parallel::whole_parameters(sharded_);
+  std::vector<parallel::NamedParameter> shapes = parallel::parameters_by_unit(sharded_);
+  for (auto& [name, tensor] : shapes) {
+    tensor = parallel::without_memory(tensor.sizes(), tensor.options(),
+                                      name + " lies in shards on several hosts");
+  }
+  return shapes;
+}
+
 std::vector<layers::LayerScope> ShardedStrategy::scopes() const {
   return {parallel::unit_scope(model_)};
 }
 
 void ShardedStrategy::make_optimizer(const ShardedOptions& options) {
   names_ = moment_names(options.make_optimizer);
-  moments_ = comm::shared_zeros({std::ssize(names_), layout_.count},
-                                parameters_[0].tensor.scalar_type(), 0, own_group(), "optimizer");
+  auto parts = sharded_.flat_parts(options.rule);
+  make_moments(parts);
   std::unordered_map<std::string, int64_t> offsets;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     offsets[parameters_[i].name] = layout_.offsets[i];
   }
-  auto parts = sharded_.flat_parts(options.rule);
+  int64_t next_shard = 0;
   for (parallel::FlatPart& part : parts) {
+    const int64_t shard = std::exchange(next_shard, next_shard + part.parameters.numel());
     if (part.pieces.empty()) continue;
     // Neighbours in a unit are neighbours in the layout, with the same room between them.
     const parallel::FlatPiece& piece = part.pieces[0];
     const int64_t begin = offsets.at(piece.name) + piece.first - piece.range.begin;
+    const int64_t of_moments = shares_memory_ ? begin : shard;
     for (const parallel::FlatPiece& one : part.pieces) {
       own_.push_back({begin + one.range.begin, begin + one.range.end});
+      if (!shares_memory_) held_.push_back(held_range(part, one, of_moments));
     }
-    part.zeros_like = [this, begin, next = 0](const at::Tensor& like) mutable {
-      return moments_[next++].narrow(0, begin, like.numel());
+    part.zeros_like = [this, of_moments, next = 0](const at::Tensor& like) mutable {
+      return moments_[next++].narrow(0, of_moments, like.numel());
     };
   }
   optimizer_ = parallel::optimizer_of_parts(options.make_optimizer, std::move(parts));
+}
+
+/// Of all ranks that share memory together, or of this rank's shards, one after another.
+void ShardedStrategy::make_moments(const std::vector<parallel::FlatPart>& parts) {
+  const comm::Group& group = own_group();
+  const auto rows = std::ssize(names_);
+  const at::ScalarType dtype = parameters_[0].tensor.scalar_type();
+  if (shares_memory_) {
+    moments_ = comm::shared_zeros({rows, layout_.count}, dtype, 0, group, "optimizer");
+    return;
+  }
+  int64_t elements = 0;
+  for (const parallel::FlatPart& part : parts) elements += part.parameters.numel();
+  moments_ = comm::zeros_on(comm::device_of(group), {rows, elements}, dtype, group, "optimizer");
+}
+
+/// Of the piece that was noted last; its moments begin at `of_moments` in those of its part.
+HeldRange ShardedStrategy::held_range(const parallel::FlatPart& part,
+                                      const parallel::FlatPiece& piece, int64_t of_moments) const {
+  HeldRange held{.range = own_.back(), .parameters = {}, .moments = {}};
+  const int64_t count = piece.range.size();
+  if (shards_parameters_) held.parameters = part.parameters.narrow(0, piece.range.begin, count);
+  for (int64_t row = 0; row < std::ssize(names_); ++row) {
+    held.moments.push_back(moments_[row].narrow(0, of_moments + piece.range.begin, count));
+  }
+  return held;
 }
 
 void ShardedStrategy::unshard(layout::Range layers) {
@@ -194,22 +238,35 @@ void ShardedStrategy::update(double learning_rate, double gradient_divisor) {
 }
 
 FlatState ShardedStrategy::state() const {
-  return {.layout = layout_,
-          .parameters = whole_,
-          .gradients = {},
-          .moments = moments_of(names_, moments_),
-          .num_updates = optimizer_->num_updates()};
+  FlatState state{.layout = layout_,
+                  .parameters = whole_,
+                  .gradients = {},
+                  .moments = {},
+                  .num_updates = optimizer_->num_updates()};
+  if (shares_memory_) {
+    state.moments = moments_of(names_, moments_);
+    return state;
+  }
+  for (const std::string& name : names_) state.moments.push_back({name, {}});
+  state.held = held_;
+  return state;
 }
 
 OwnState ShardedStrategy::own_state() const {
   const bool saves = !mesh_ || (*mesh_)["dp"].rank() == 0;
   const comm::Group& group = own_group();
-  return {own_, own_, saves ? std::optional(group.rank()) : std::nullopt, group.size()};
+  OwnState own{own_, own_, saves ? std::optional(group.rank()) : std::nullopt, group.size()};
+  if (!shares_memory_ && !shards_parameters_) own.parameters = {{0, layout_.count}};
+  return own;
 }
 
 const comm::Group* ShardedStrategy::holders() const {
   const bool first = own_group().rank() == 0;
-  return mesh_ && first ? &(*mesh_)["dp"] : nullptr;
+  return mesh_ && first && shares_memory_ ? &(*mesh_)["dp"] : nullptr;
+}
+
+const comm::Group* ShardedStrategy::sharers() const {
+  return shares_memory_ ? nullptr : &own_group();
 }
 
 std::vector<at::Tensor> ShardedStrategy::gradients() {

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -35,6 +36,13 @@ at::Tensor rows_of(const at::Tensor& tensor, const layout::StridedRange& runs) {
   return bytes.as_strided({runs.count, runs.size * width},
                           {std::max(runs.stride, runs.size) * width, 1},
                           bytes.storage_offset() + runs.begin * width);
+}
+
+/// The same of what this rank holds, in which the runs lie.
+at::Tensor rows_of(const StateTensor& of, layout::StridedRange runs) {
+  if (!of.held) return rows_of(of.tensor, runs);
+  runs.begin -= of.held->range.begin;
+  return rows_of(of.held->values, runs);
 }
 
 /// Copies what follows byte `first` of the rows.
@@ -163,8 +171,9 @@ std::vector<checkpoint::StatePart> parts_of(const std::vector<Piece>& pieces) {
   std::vector<checkpoint::StatePart> parts;
   for (const auto& [of, elements] : pieces) {
     parts.push_back({of.name, checkpoint::dtype_of(of.tensor), of.whole_shape(), elements.whole,
-                     [rows = rows_of(of.tensor, elements.part)](
-                         int64_t first, std::span<std::byte> to) { read_rows(rows, first, to); }});
+                     [rows = rows_of(of, elements.part)](int64_t first, std::span<std::byte> to) {
+                       read_rows(rows, first, to);
+                     }});
   }
   return parts;
 }
@@ -182,7 +191,7 @@ void fill(const std::vector<Piece>& pieces, const std::vector<checkpoint::SavedT
   for (const auto& [of, elements] : pieces) {
     const auto width = static_cast<int64_t>(of.tensor.element_size());
     const auto from = std::ranges::find(saved, of.name, &checkpoint::SavedTensor::name);
-    const at::Tensor rows = rows_of(of.tensor, elements.part);
+    const at::Tensor rows = rows_of(of, elements.part);
     const at::Tensor here = rows.is_cpu() ? rows : at::empty(rows.sizes(), at::kByte);
     for (int64_t i = 0; i < elements.whole.count; ++i) {
       auto* to = here.mutable_data_ptr<uint8_t>() + i * here.stride(0);
@@ -192,6 +201,19 @@ void fill(const std::vector<Piece>& pieces, const std::vector<checkpoint::SavedT
     }
     if (!rows.is_cpu()) rows.copy_(here);
   }
+}
+
+/// From the ranks that hold it, whose shards follow each other.
+at::Tensor gathered(const StateTensor& one, const comm::Group& sharers) {
+  const at::Tensor mine = at::full({1}, one.held->range.size(), at::kLong);
+  at::Tensor counts = at::empty({sharers.size()}, at::kLong);
+  comm::all_gather(counts, mine, sharers, {.label = one.name}).wait();
+  const auto* first = counts.const_data_ptr<int64_t>();
+  at::Tensor all = at::empty({one.tensor.numel()}, one.tensor.options());
+  comm::all_gather(all, one.held->values, {first, first + counts.numel()}, sharers,
+                   {.label = one.name})
+      .wait();
+  return all.view(one.tensor.sizes());
 }
 
 /// A rank's view, and what the stages of other ranks have.
@@ -242,6 +264,9 @@ at::Tensor whole_of(const StateTensor& one, const Job& job) {
                              : at::empty(one.tensor.sizes(), one.tensor.options());
     comm::broadcast(here, one.stage_rank, *job.stages, {.label = one.name}).wait();
     return whole_of({one.name, here, one.placement}, job);
+  }
+  if (one.held) {
+    return whole_of({one.name, gathered(one, *job.strategy->sharers()), one.placement}, job);
   }
   if (!one.placement.is_cut()) return one.tensor.detach();
   own_part(one, job.model->cut());

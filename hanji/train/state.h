@@ -22,11 +22,11 @@ JobView view_of_stages(const Job& job);
 /// With the sum of the gradients of all ranks. Collective.
 JobView view_with_gradients(const Job& job);
 
-/// The whole of a tensor of the job's state: put together from the parts of the ranks that cut it, or of
-/// view_of_stages() from the rank whose stage has it.
+/// The whole of a tensor of the job's state: put together from the shards that ranks hold, from the parts
+/// of the ranks that cut it, or of view_of_stages() from the rank whose stage has it.
 ///
-/// Order   collective over `job.cut` for a tensor that is cut, and over `job.stages`; local for any
-///         other, which is not copied.
+/// Order   collective over Strategy::sharers() for a tensor that is held in shards, over `job.cut` for
+///         one that is cut, and over `job.stages`; local for any other, which is not copied.
 /// Cost    memory for the whole tensor, twice.
 at::Tensor whole_of(const StateTensor& one, const Job& job);
 
@@ -46,7 +46,8 @@ int64_t state_bytes(const Job& job);
 
 /// Hashes of parameters and buffers, and of these and the optimizer's state; equal to state_hash() of
 /// a checkpoint of the job.
-/// Order   collective over `job.cut` or `job.stages` if there is one, tensor by tensor; local otherwise.
+/// Order   collective over Strategy::sharers(), `job.cut` or `job.stages` if there is one, tensor by
+///         tensor; local otherwise.
 /// Cost    on a GPU, memory on the host for the largest tensor.
 checkpoint::StateHashes hashes_of(const Job& job);
 

@@ -97,6 +97,9 @@ class Strategy {
   /// Ranks that each have a copy of that state, the first data coordinate's first; null on a rank
   /// whose copy another one of its host writes.
   virtual const comm::Group* holders() const = 0;
+  /// Ranks that hold that state in shards which no other rank can read (FlatState::held), such as those of
+  /// several hosts; null: it is whole in memory that this rank reads.
+  virtual const comm::Group* sharers() const { return nullptr; }
   /// The sum of all gradients, by parameter. Collective. Cost: for stable bits it lies on every rank of
   /// all strategies but parameter servers; else sharded sums are gathered.
   virtual std::vector<at::Tensor> gradients() = 0;

@@ -9,6 +9,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "hanji/base/status.h"
 #include "hanji/comm/all_gather.h"
@@ -126,6 +127,14 @@ std::vector<at::Tensor> scatter_values(const Sharded& sharded,
     }
   }
   return pieces;
+}
+
+std::vector<NamedParameter> parameters_by_unit(const Sharded& sharded) {
+  std::vector<NamedParameter> found;
+  for (const FlatUnit* unit : model_of(sharded).learning()) {
+    std::ranges::copy(unit->part().parameters, std::back_inserter(found));
+  }
+  return found;
 }
 
 std::vector<NamedParameter> whole_parameters(const Sharded& sharded) {

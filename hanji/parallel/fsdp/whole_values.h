@@ -16,6 +16,9 @@ namespace hanji::parallel {
 ///         ShardingOptions::shards_together is set.
 std::vector<NamedParameter> whole_parameters(const Sharded& sharded);
 
+/// The module's parameters that learn, in the order of whole_parameters().
+std::vector<NamedParameter> parameters_by_unit(const Sharded& sharded);
+
 /// Of one value per tensor of parameters(), shaped like it (a moment, a mean): the whole ones by
 /// the parameters' names, the same on every rank. A collective.
 std::vector<NamedParameter> gather_values(const Sharded& sharded,

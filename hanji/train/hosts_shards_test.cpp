@@ -1,0 +1,182 @@
+// One state sharded over the ranks of several hosts: in stable the hash of one process, calls and bytes between
+// hosts those of the plan, checkpoints of which every rank writes and reads its shards.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+
+#include <ATen/ATen.h>
+#include <numeric>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "hanji/checkpoint/folder.h"
+#include "hanji/comm/barrier.h"
+#include "hanji/comm/gloo/group.h"
+#include "hanji/compute/apply.h"
+#include "hanji/plan/test_plan.h"
+#include "hanji/test/run_hosts.h"
+#include "hanji/test/temporary_folder.h"
+#include "hanji/train/count_facts.h"
+#include "hanji/train/loop.h"
+#include "hanji/train/state.h"
+
+namespace hanji::train {
+namespace {
+
+using plan::Sharding;
+
+constexpr int64_t kSteps = 2;
+
+struct OnHosts {
+  Sharding data;
+  std::vector<int> ranks;  ///< Of each host.
+  int64_t fsdp = plan::kAuto;
+  int64_t tp = 1;
+  plan::Reshard reshard = plan::Reshard::kAuto;
+};
+
+std::string to_string(const OnHosts& of) {
+  return fmt::format("{} on hosts of {}, fsdp {}, tp {}, reshard {}", name_of(of.data),
+                     fmt::join(of.ranks, ", "), of.fsdp, of.tp, name_of(of.reshard));
+}
+
+const Dataset& some_bytes() {
+  static const Dataset opened = [] {
+    plan::DataConfig bytes;
+    bytes.vocabulary = plan::VocabularyKind::kByte;
+    return open_dataset(bytes, 8, plan::kAuto).or_throw();
+  }();
+  return opened;
+}
+
+plan::Plan planned(const OnHosts& of, plan::Bits bits) {
+  plan::PlanInputs inputs = plan::test_plan::small_gpt(some_bytes().facts());
+  plan::Config& config = inputs.config;
+  config.run.ranks = std::reduce(of.ranks.begin(), of.ranks.end());
+  if (of.ranks.size() > 1) inputs.ranks_per_host = of.ranks;
+  config.parallel.data = of.data;
+  config.parallel.reshard = of.reshard;
+  config.mesh.fsdp = of.fsdp;
+  config.mesh.tp = of.tp;
+  config.model.dropout = 0.1;
+  config.train.bits = bits;
+  config.train.steps = kSteps;
+  config.train.global_batch = 12;
+  config.train.micro_batch = bits == plan::Bits::kStable ? plan::kAuto : 2;
+  config.train.evaluate_batches = 1;
+  config.comm.bucket_bytes = 1 << 14;
+  if (of.tp > 1) inputs.model = count_facts(config, Workload{some_bytes()});
+  return plan::make_plan(inputs).or_throw();
+}
+
+struct HostsRun {
+  std::string hash;
+  int64_t network_bytes = 0, collectives = 0;
+  std::vector<std::string> restored;  ///< Hashes by rank, after restore() in a second job.
+};
+
+void save(const Job& job, const std::filesystem::path& folder) {
+  const OwnState own = own_state(job);
+  checkpoint::SaveOptions options{.folder = folder, .copy_bytes = 1000};
+  options.writer.num_parts = own.num_parts;
+  if (job.group.rank() == 0) {
+    base::throw_if_error(checkpoint::begin_checkpoint(options, kSteps, 0));
+  }
+  comm::barrier(job.group, {.label = "begun"});
+  if (own.part) {
+    options.writer.part = *own.part;
+    base::throw_if_error(
+        checkpoint::save_checkpoint(options, state_to_save(job), {.step = kSteps}));
+  }
+  comm::barrier(job.group, {.label = "saved"});
+}
+
+HostsRun run(const OnHosts& of, plan::Bits bits, const std::filesystem::path& folder) {
+  const plan::Plan plan = planned(of, bits);
+  HostsRun found;
+  std::vector<int64_t> bytes(plan.ranks);
+  found.restored.resize(plan.ranks);
+  const auto store = c10::make_intrusive<::c10d::HashStore>();
+  const auto join_of = [&](int rank) {
+    return comm::gloo::make_join(store, rank, comm::gloo::kLoopback);
+  };
+  test::run_hosts(of.ranks, join_of, [&](const comm::Group& group) {
+    compute::apply(plan.kernels, 1);
+    PrivateMemory memory;
+    StopSignal stop = StopSignal::create().or_throw();
+    Job job = assemble(plan, group);
+    EXPECT_EQ(job.strategy->sharers() != nullptr, plan::shards_span_hosts(plan));
+    const LoopOutcome outcome = run_loop(job, {.plan = plan,
+                                               .dataset = some_bytes(),
+                                               .memory = memory,
+                                               .stop = stop,
+                                               .save = [](int64_t, double) {},
+                                               .before_update = [] {}});
+    bytes[group.rank()] = outcome.network_bytes_per_step;
+    const std::string hash = hashes_of(job).state;
+    if (group.rank() == 0) {
+      found.hash = hash;
+      found.collectives = outcome.collectives_per_step;
+    }
+    save(job, folder);
+    Job other = assemble(plan, group);
+    EXPECT_EQ(restore(other, folder / checkpoint::folder_name(kSteps)).or_throw(), kSteps);
+    comm::barrier(group, {.label = "restored"});
+    check_parameters(other);
+    found.restored[group.rank()] = hashes_of(other).state;
+  });
+  found.network_bytes = std::reduce(bytes.begin(), bytes.end());
+  return found;
+}
+
+TEST(ShardsOnHosts, AreOneProcessInStableAndMoveWhatThePlanSays) {
+  if (!comm::gloo::available()) GTEST_SKIP() << "this build has no Gloo";
+  const test::TemporaryFolder folder;
+  const HostsRun one = run({Sharding::kReplicas, {1}}, plan::Bits::kStable, folder.path() / "one");
+  const OnHosts cases[] = {
+      {Sharding::kZero1, {2, 1}},
+      {Sharding::kZero2, {1, 1}},
+      {Sharding::kZero3, {2, 2}},
+      {Sharding::kZero3, {1, 2, 1}},
+      {.data = Sharding::kZero3, .ranks = {1, 1}, .reshard = plan::Reshard::kStep},
+      {.data = Sharding::kHybrid, .ranks = {1, 2, 1}, .fsdp = 2},
+  };
+  int number = 0;
+  for (const OnHosts& of : cases) {
+    const plan::Prediction plan = planned(of, plan::Bits::kStable).predicted;
+    const HostsRun found = run(of, plan::Bits::kStable, folder.path() / std::to_string(number++));
+    EXPECT_EQ(found.hash, one.hash) << to_string(of);
+    EXPECT_THAT(found.restored, testing::Each(one.hash)) << to_string(of);
+    EXPECT_EQ(found.network_bytes, plan.network_bytes_per_step) << to_string(of);
+    EXPECT_EQ(found.collectives, plan.collectives_per_step) << to_string(of);
+  }
+}
+
+TEST(ShardsOnHosts, AccumulateMicroBatchesAndMoveWhatThePlanSays) {
+  if (!comm::gloo::available()) GTEST_SKIP() << "this build has no Gloo";
+  const test::TemporaryFolder folder;
+  // Two hosts of two sum as four ranks of one do.
+  const HostsRun one = run({Sharding::kReplicas, {4}}, plan::Bits::kRun, folder.path() / "one");
+  const HostsRun cut = run({.data = Sharding::kZero3, .ranks = {4}, .tp = 2}, plan::Bits::kRun,
+                           folder.path() / "cut");
+  const OnHosts cases[] = {
+      {Sharding::kZero1, {2, 2}},
+      {Sharding::kZero2, {2, 2}},
+      {Sharding::kZero3, {2, 2}},
+      {.data = Sharding::kZero3, .ranks = {2, 2}, .reshard = plan::Reshard::kStep},
+      {.data = Sharding::kHybrid, .ranks = {2, 2}, .fsdp = 4},
+      {.data = Sharding::kZero3, .ranks = {2, 2}, .tp = 2},
+      {.data = Sharding::kZero1, .ranks = {2, 2}, .tp = 2},
+  };
+  int number = 0;
+  for (const OnHosts& of : cases) {
+    const plan::Prediction plan = planned(of, plan::Bits::kRun).predicted;
+    const HostsRun found = run(of, plan::Bits::kRun, folder.path() / std::to_string(number++));
+    EXPECT_EQ(found.hash, of.tp == 1 ? one.hash : cut.hash) << to_string(of);
+    EXPECT_THAT(found.restored, testing::Each(found.hash)) << to_string(of);
+    EXPECT_EQ(found.network_bytes, plan.network_bytes_per_step) << to_string(of);
+    EXPECT_EQ(found.collectives, plan.collectives_per_step) << to_string(of);
+  }
+}
+
+}  // namespace
+}  // namespace hanji::train
