@@ -320,6 +320,7 @@ HWY_AFTER_NAMESPACE();
 namespace hanji::data::internal {
 
 void LineFilter::make(int64_t line, int64_t outputs) {
+  if (inputs == line && std::ssize(first) == outputs) return;
   inputs = line;
   const double step = static_cast<double>(inputs) / static_cast<double>(outputs);
   const double reach = std::max(step, 1.0);

@@ -255,6 +255,10 @@ TEST(LineFilter, WeightsOfEachOutputAddUpToOneWithinTheLine) {
   for (const int64_t inputs : {1, 2, 3, 7, 100, 5000}) {
     for (const int64_t outputs : {1, 2, 3, 50, 224}) {
       filter.make(inputs, outputs);
+      filter.make(inputs, outputs);
+      LineFilter fresh;
+      fresh.make(inputs, outputs);
+      ASSERT_EQ(filter.weights, fresh.weights) << inputs << " " << outputs;
       for (int64_t i = 0; i < outputs; ++i) {
         int sum = 0;
         for (int64_t k = 0; k < filter.taps && filter.first[i] + k < inputs; ++k) {

@@ -24,7 +24,7 @@ struct LineFilter {
   std::vector<int64_t> first;
   std::vector<int16_t> weights;
 
-  /// The memory is used again.
+  /// The memory is used again, and all of it for the sizes of the call before.
   void make(int64_t inputs, int64_t outputs);
 };
 
