@@ -52,8 +52,8 @@ class RunReader {
   }
 
  private:
-  /// Samples ahead whose bytes are asked for: what one takes hides less than memory's latency.
-  static constexpr int64_t kExpected = 2;
+  /// Samples ahead whose bytes are asked for; two of 2 KiB are more lines than a core waits for at a time.
+  static constexpr int64_t kExpected = 1;
 
   EpochSample sample_at(int64_t position) const {
     const bool is_known = position >= positions_.begin && position < positions_.end;
