@@ -661,7 +661,7 @@ TABLES = [
     Table("context", "Ranks that share out the tokens of samples",
           "A step of the model of `step` on samples of 256, 1024 and 4096 tokens: Ulysses beside a ring, and both beside one\n"
           "rank that has the whole sample. Float64 losses of all three are those of one rank to 1e-9.",
-          [["context"]], 420, render_context),
+          [["context"]], 660, render_context),
     Table("axial", "Triangles that ranks share out",
           "Two triangle updates of float32, 128 channels, forward and backward, by hanji's ways, by the classic gather schedule\n"
           "(whose gathers have an all_reduce in backward) and by Cannon's algorithm on a square of ranks, with the same\n"
