@@ -9,20 +9,9 @@ namespace {
 
 using testing::HasSubstr;
 
-Result<std::vector<uint8_t>> decode(JpegReader& reader, const std::string& stream, ImageSize size,
-                                    PixelBox box) {
-  HANJI_RETURN_IF_ERROR(reader.begin(bytes_of(stream), size, box));
-  std::vector<uint8_t> pixels;
-  for (int64_t y = 0; y < box.height; ++y) {
-    HANJI_ASSIGN_OR_RETURN(const uint8_t* row, reader.next_row());
-    pixels.insert(pixels.end(), row, row + 3 * box.width);
-  }
-  return pixels;
-}
-
 Result<std::vector<uint8_t>> decode_all(const std::string& stream, ImageSize size) {
   JpegReader reader;
-  return decode(reader, stream, size, {0, 0, size.width, size.height});
+  return decode_box(reader, stream, size, {0, 0, size.width, size.height});
 }
 
 Status status_of(const std::string& stream, ImageSize size) {
@@ -58,7 +47,7 @@ TEST(JpegReader, EveryBoxHasThePixelsOfAWholeDecode) {
       PixelBox box{.x = below(kind.width), .y = below(kind.height)};
       box.width = 1 + below(kind.width - box.x);
       box.height = 1 + below(kind.height - box.y);
-      const auto found = decode(reader, stream, size, box).or_throw();
+      const auto found = decode_box(reader, stream, size, box).or_throw();
       bool same = true;
       for (int64_t y = 0; y < box.height; ++y) {
         const auto* expected = all.data() + 3 * ((box.y + y) * kind.width + box.x);
@@ -174,9 +163,9 @@ TEST(JpegReader, DamageBelowTheBoxIsNotSeen) {
   std::string stream = encode_jpeg({.height = 400});
   JpegReader reader;
   const PixelBox top{0, 0, 100, 16};
-  const auto expected = decode(reader, stream, {100, 400}, top).or_throw();
+  const auto expected = decode_box(reader, stream, {100, 400}, top).or_throw();
   stream.resize(stream.size() / 2);
-  EXPECT_EQ(*decode(reader, stream, {100, 400}, top), expected);
+  EXPECT_EQ(*decode_box(reader, stream, {100, 400}, top), expected);
 }
 
 /// Each is an error or some pixels, and a reader goes on after either.
@@ -184,15 +173,15 @@ TEST(JpegReader, AnyDamageEndsInPixelsOrAnError) {
   const std::string stream = encode_jpeg({.width = 40, .height = 40});
   JpegReader reader;
   const PixelBox all{0, 0, 40, 40};
-  const auto expected = decode(reader, stream, {40, 40}, all).or_throw();
+  const auto expected = decode_box(reader, stream, {40, 40}, all).or_throw();
   int errors = 0;
   for (uint64_t i = 0; i < 3000; ++i) {
     std::string damaged = stream;
     damaged[base::mix(2, i) % damaged.size()] ^= static_cast<char>(1 + base::mix(3, i) % 255);
-    errors += decode(reader, damaged, {40, 40}, all).ok() ? 0 : 1;
+    errors += decode_box(reader, damaged, {40, 40}, all).ok() ? 0 : 1;
   }
   EXPECT_GT(errors, 100);
-  EXPECT_EQ(*decode(reader, stream, {40, 40}, all), expected);
+  EXPECT_EQ(*decode_box(reader, stream, {40, 40}, all), expected);
 }
 
 }  // namespace

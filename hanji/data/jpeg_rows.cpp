@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <csetjmp>
-#include <cstdio>
 #include <cstdlib>
 #include <string_view>
-// after <cstdio>, which it needs
-#include <jpeglib.h>
 
+#include "hanji/data/internal/jpeg_errors.h"
 #include "hanji/data/internal/little_endian.h"
 
 namespace hanji::data::internal {
@@ -86,34 +83,22 @@ void append(std::vector<std::byte>& part, Bytes bytes) {
   part.insert(part.end(), bytes.begin(), bytes.end());
 }
 
-struct TranscodeErrors {
-  jpeg_error_mgr base;
-  std::jmp_buf jump;
-  char message[JMSG_LENGTH_MAX];
-};
-
-void on_transcode_error(j_common_ptr info) {
-  auto& errors = *reinterpret_cast<TranscodeErrors*>(info->err);  // its first member
-  info->err->format_message(info, errors.message);
-  std::longjmp(errors.jump, 1);
-}
-
-void on_transcode_message(j_common_ptr info, int level) {
-  if (level < 0) on_transcode_error(info);
+/// A stream with a warning is not copied.
+void on_message(j_common_ptr info, int level) {
+  if (level < 0) JpegWorkErrors::on_error(info);
 }
 
 /// Frees what libjpeg has allocated, however the function ends.
 struct Transcoder {
-  TranscodeErrors errors = {};
+  JpegWorkErrors errors;
   jpeg_decompress_struct decoder = {};
   jpeg_compress_struct encoder = {};
   unsigned char* bytes = nullptr;
   unsigned long size = 0;  // NOLINT: libjpeg's type
 
   Transcoder() {
-    decoder.err = encoder.err = jpeg_std_error(&errors.base);
-    errors.base.error_exit = on_transcode_error;
-    errors.base.emit_message = on_transcode_message;
+    decoder.err = encoder.err = errors.begin();
+    errors.base.emit_message = on_message;
   }
   Transcoder(const Transcoder&) = delete;
   Transcoder& operator=(const Transcoder&) = delete;

@@ -10,13 +10,7 @@ namespace {
 
 Result<std::vector<uint8_t>> decode_box(const std::string& stream, ImageSize size, PixelBox box) {
   JpegReader reader;
-  HANJI_RETURN_IF_ERROR(reader.begin(bytes_of(stream), size, box));
-  std::vector<uint8_t> pixels;
-  for (int64_t y = 0; y < box.height; ++y) {
-    HANJI_ASSIGN_OR_RETURN(const uint8_t* row, reader.next_row());
-    pixels.insert(pixels.end(), row, row + 3 * box.width);
-  }
-  return pixels;
+  return decode_box(reader, stream, size, box);
 }
 
 std::string with_rows(const TestJpeg& kind) {

@@ -2,38 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <csetjmp>
-#include <cstdio>
 #include <cstdlib>
-// after <cstdio>, which it needs
-#include <jpeglib.h>
+
+#include "hanji/data/internal/jpeg_errors.h"
 
 namespace hanji::data::internal {
 namespace {
 
-struct EncoderErrors {
-  jpeg_error_mgr base;
-  std::jmp_buf jump;
-  char message[JMSG_LENGTH_MAX];
-};
-
-void on_encoder_error(j_common_ptr info) {
-  auto& errors = *reinterpret_cast<EncoderErrors*>(info->err);  // its first member
-  info->err->format_message(info, errors.message);
-  std::longjmp(errors.jump, 1);
-}
-
 /// Frees what libjpeg has allocated, however the function ends.
 struct JpegEncoder {
   jpeg_compress_struct encoder = {};
-  EncoderErrors errors = {};
+  JpegWorkErrors errors;
   unsigned char* bytes = nullptr;
   unsigned long size = 0;  // NOLINT: libjpeg's type
 
-  JpegEncoder() {
-    encoder.err = jpeg_std_error(&errors.base);
-    errors.base.error_exit = on_encoder_error;
-  }
+  JpegEncoder() { encoder.err = errors.begin(); }
   JpegEncoder(const JpegEncoder&) = delete;
   JpegEncoder& operator=(const JpegEncoder&) = delete;
   ~JpegEncoder() {

@@ -10,6 +10,7 @@
 #include <jpeglib.h>
 
 #include "hanji/base/random.h"
+#include "hanji/data/internal/jpeg_reader.h"
 
 namespace hanji::data::internal {
 
@@ -80,6 +81,17 @@ inline std::string encode_jpeg(const TestJpeg& kind) {
 
 inline std::span<const std::byte> bytes_of(const std::string& stream) {
   return std::as_bytes(std::span(stream));
+}
+
+inline Result<std::vector<uint8_t>> decode_box(JpegReader& reader, const std::string& stream,
+                                               ImageSize size, PixelBox box) {
+  HANJI_RETURN_IF_ERROR(reader.begin(bytes_of(stream), size, box));
+  std::vector<uint8_t> pixels;
+  for (int64_t y = 0; y < box.height; ++y) {
+    HANJI_ASSIGN_OR_RETURN(const uint8_t* row, reader.next_row());
+    pixels.insert(pixels.end(), row, row + 3 * box.width);
+  }
+  return pixels;
 }
 
 }  // namespace hanji::data::internal
