@@ -3,15 +3,11 @@
 zero1, zero2, zero3, and hsdp with groups that span hosts: hashes, counted calls and bytes, memory, checkpoints
 that other meshes go on with, and faults.
 """
-import os
-import signal
-import time
 import unittest
 
 import hosts_test
 from command import CONSTANT, NANO, STABLE
-from hosts_test import HANJI, TIMEOUT, train_where_hosts_differ
-from network import Network, Run
+from hosts_test import HANJI, train_where_hosts_differ
 
 HASHES = ("params_sha256", "state_sha256", "train_loss", "validation_loss")
 KEYS = ["--set", "model.dropout=0.1", "--set", "comm.bucket_bytes=65536"]
@@ -118,17 +114,7 @@ class Shards(hosts_test.OnNetwork):
     def test_a_rank_that_dies_while_others_gather_is_named_on_the_other_host(self):
         job = [HANJI, "train", "--steps", 100000, "--seed", 3, *NANO, *by("zero3"), "--set", "train.evaluate_every=0",
                "--out", self.folder / "out"]
-        with Network(2) as network:
-            run = Run(HANJI, network, [2, 2], self.folder, job,
-                      environment={"HANJI_CACHE_DIR": str(self.folder / "cache")})
-            self.addCleanup(run.kill)
-            log, end = self.folder / "out" / "run.jsonl", time.monotonic() + TIMEOUT
-            while not log.exists() or log.read_text().count('"step"') < 2:
-                self.assertLess(time.monotonic(), end, run.log(0))
-                time.sleep(0.05)
-            os.kill(self.process_of(3), signal.SIGKILL)
-            done = run.wait(TIMEOUT)
-        self.assertEqual([code for code, _ in done], [128 + 9] * 2, done)
+        run = self.run_until_killed(3, job)
         for rank in range(2):
             self.assertRegex(run.log(rank), r"rank 3 \([^)]*process \d+", rank)
 

@@ -87,6 +87,21 @@ class OnNetwork(unittest.TestCase):
                 return int(folder.name)
         self.fail(f"rank {rank} has no process")
 
+    def run_until_killed(self, rank, job):
+        """The run of an endless job on two hosts of two ranks each, one of which is killed after two steps."""
+        with Network(2) as network:
+            run = Run(HANJI, network, [2, 2], self.folder, job,
+                      environment={"HANJI_CACHE_DIR": str(self.folder / "cache")})
+            self.addCleanup(run.kill)
+            log, end = self.folder / "out" / "run.jsonl", time.monotonic() + TIMEOUT
+            while not log.exists() or log.read_text().count('"step"') < 2:
+                self.assertLess(time.monotonic(), end, run.log(0))
+                time.sleep(0.05)
+            os.kill(self.process_of(rank), signal.SIGKILL)
+            done = run.wait(TIMEOUT)
+        self.assertEqual([code for code, _ in done], [128 + 9] * 2, done)
+        return run
+
     def assert_counts(self, summary):
         """Calls, and bytes between hosts, are those of the plan."""
         for name in ("network_bytes_per_step", "collectives_per_step"):
@@ -243,17 +258,7 @@ class Hosts(OnNetwork):
     def test_a_stage_that_dies_is_named_by_its_place_on_the_other_host(self):
         job = [HANJI, "train", "--steps", 100000, "--seed", 3, *NANO, "--mesh", "pp=2,dp=2",
                "--set", "train.evaluate_every=0", "--out", self.folder / "out"]
-        with Network(2) as network:
-            run = Run(HANJI, network, [2, 2], self.folder, job,
-                      environment={"HANJI_CACHE_DIR": str(self.folder / "cache")})
-            self.addCleanup(run.kill)
-            log, end = self.folder / "out" / "run.jsonl", time.monotonic() + TIMEOUT
-            while not log.exists() or log.read_text().count('"step"') < 2:
-                self.assertLess(time.monotonic(), end, run.log(0))
-                time.sleep(0.05)
-            os.kill(self.process_of(3), signal.SIGKILL)
-            done = run.wait(TIMEOUT)
-        self.assertEqual([code for code, _ in done], [128 + 9] * 2, done)
+        run = self.run_until_killed(3, job)
         for rank in range(2):
             self.assertRegex(run.log(rank), r"rank \d.* error: .*rank 3 \([^)]*pp=1,dp=1,", rank)
 

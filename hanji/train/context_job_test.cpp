@@ -9,6 +9,7 @@
 #include "hanji/base/file.h"
 #include "hanji/plan/test_plan.h"
 #include "hanji/train/count_facts.h"
+#include "hanji/train/test_dataset.h"
 #include "hanji/train/test_job_run.h"
 #include "hanji/train/test_verified.h"
 
@@ -179,9 +180,7 @@ void average_by_own_tokens(Job& job) {
 }
 
 report::Certificate certificate_of(const std::function<void(Job&)>& at_start) {
-  plan::DataConfig bytes;
-  bytes.vocabulary = plan::VocabularyKind::kByte;
-  const Dataset dataset = open_dataset(bytes, 8, plan::kAuto).or_throw();
+  const Dataset& dataset = bytes_of_text();
   ObservedParts parts;
   parts.assemble = [&](const plan::Plan& plan, const comm::Group& group) {
     Job job = assemble(plan, group);

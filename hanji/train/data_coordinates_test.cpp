@@ -10,6 +10,7 @@
 #include "hanji/test/run_ranks.h"
 #include "hanji/train/loop.h"
 #include "hanji/train/state.h"
+#include "hanji/train/test_dataset.h"
 
 namespace hanji::train {
 namespace {
@@ -126,14 +127,7 @@ std::vector<SeenByRank> run_on(const plan::Plan& plan, const Dataset& dataset, i
 
 class DataCoordinates : public testing::TestWithParam<MeshCase> {
  protected:
-  static const Dataset& dataset() {
-    static const Dataset opened = [] {
-      plan::DataConfig bytes;
-      bytes.vocabulary = plan::VocabularyKind::kByte;
-      return open_dataset(bytes, 8, plan::kAuto).or_throw();
-    }();
-    return opened;
-  }
+  static const Dataset& dataset() { return bytes_of_text(); }
 };
 
 TEST_P(DataCoordinates, RanksOfOneSeeTheSameAndAreCountedOnce) {

@@ -18,6 +18,7 @@
 #include "hanji/train/count_facts.h"
 #include "hanji/train/loop.h"
 #include "hanji/train/state.h"
+#include "hanji/train/test_dataset.h"
 
 namespace hanji::train {
 namespace {
@@ -39,17 +40,8 @@ std::string to_string(const OnHosts& of) {
                      fmt::join(of.ranks, ", "), of.fsdp, of.tp, name_of(of.reshard));
 }
 
-const Dataset& some_bytes() {
-  static const Dataset opened = [] {
-    plan::DataConfig bytes;
-    bytes.vocabulary = plan::VocabularyKind::kByte;
-    return open_dataset(bytes, 8, plan::kAuto).or_throw();
-  }();
-  return opened;
-}
-
 plan::Plan planned(const OnHosts& of, plan::Bits bits) {
-  plan::PlanInputs inputs = plan::test_plan::small_gpt(some_bytes().facts());
+  plan::PlanInputs inputs = plan::test_plan::small_gpt(bytes_of_text().facts());
   plan::Config& config = inputs.config;
   config.run.ranks = std::reduce(of.ranks.begin(), of.ranks.end());
   if (of.ranks.size() > 1) inputs.ranks_per_host = of.ranks;
@@ -64,7 +56,7 @@ plan::Plan planned(const OnHosts& of, plan::Bits bits) {
   config.train.micro_batch = bits == plan::Bits::kStable ? plan::kAuto : 2;
   config.train.evaluate_batches = 1;
   config.comm.bucket_bytes = 1 << 14;
-  if (of.tp > 1) inputs.model = count_facts(config, Workload{some_bytes()});
+  if (of.tp > 1) inputs.model = count_facts(config, Workload{bytes_of_text()});
   return plan::make_plan(inputs).or_throw();
 }
 
@@ -106,7 +98,7 @@ HostsRun run(const OnHosts& of, plan::Bits bits, const std::filesystem::path& fo
     Job job = assemble(plan, group);
     EXPECT_EQ(job.strategy->sharers() != nullptr, plan::shards_span_hosts(plan));
     const LoopOutcome outcome = run_loop(job, {.plan = plan,
-                                               .dataset = some_bytes(),
+                                               .dataset = bytes_of_text(),
                                                .memory = memory,
                                                .stop = stop,
                                                .save = [](int64_t, double) {},

@@ -16,21 +16,13 @@
 #include "hanji/plan/test_plan.h"
 #include "hanji/train/count_facts.h"
 #include "hanji/train/state.h"
+#include "hanji/train/test_dataset.h"
 #include "hanji/train/test_verified.h"
 
 namespace hanji::train {
 namespace {
 
 constexpr int kMeshBlocks = 2;
-
-const Dataset& bytes_of_text() {
-  static const Dataset opened = [] {
-    plan::DataConfig bytes;
-    bytes.vocabulary = plan::VocabularyKind::kByte;
-    return open_dataset(bytes, 8, plan::kAuto).or_throw();
-  }();
-  return opened;
-}
 
 /// A GPT of four layers on dp 2, pp 2 and tp 2, whose stages gather their parameters, if asked for.
 plan::Plan planned_mesh(bool gathers) {

@@ -16,6 +16,7 @@
 #include "hanji/train/observe_rank.h"
 #include "hanji/train/one_process.h"
 #include "hanji/train/test_cut_model.h"
+#include "hanji/train/test_dataset.h"
 
 namespace hanji::train {
 namespace {
@@ -70,15 +71,6 @@ plan::Plan planned_state(const StateCase& of, const Dataset& dataset) {
   return with_tp(plan::make_plan(inputs).or_throw());
 }
 
-const Dataset& some_bytes() {
-  static const Dataset opened = [] {
-    plan::DataConfig bytes;
-    bytes.vocabulary = plan::VocabularyKind::kByte;
-    return open_dataset(bytes, 8, plan::kAuto).or_throw();
-  }();
-  return opened;
-}
-
 /// What a rank has saved, and the bytes of all.
 struct SavedByRank {
   int64_t own = 0, all = 0;
@@ -87,7 +79,7 @@ struct SavedByRank {
 /// Trains, and saves in as many parts as the strategy has. Result: the hash of what was saved.
 std::string trained_and_saved(const StateCase& of, const std::filesystem::path& folder,
                               std::vector<SavedByRank>& saved) {
-  const plan::Plan plan = planned_state(of, some_bytes());
+  const plan::Plan plan = planned_state(of, bytes_of_text());
   saved.assign(plan.ranks, {});
   std::string hash;
   test::run_ranks(plan.ranks, [&](world::World& world) {
@@ -96,7 +88,7 @@ std::string trained_and_saved(const StateCase& of, const std::filesystem::path& 
     StopSignal stop = StopSignal::create().or_throw();
     Job job = assembled(of, plan, world.group());
     run_loop(job, {.plan = plan,
-                   .dataset = some_bytes(),
+                   .dataset = bytes_of_text(),
                    .memory = memory,
                    .stop = stop,
                    .save = [](int64_t, double) {},
@@ -124,7 +116,7 @@ std::string trained_and_saved(const StateCase& of, const std::filesystem::path& 
 std::vector<std::string> restored_by(
     const StateCase& of, const std::filesystem::path& saved,
     const std::function<void(Job&)>& tamper = [](Job&) {}) {
-  const plan::Plan plan = planned_state(of, some_bytes());
+  const plan::Plan plan = planned_state(of, bytes_of_text());
   std::vector<std::string> hashes(plan.ranks);
   test::run_ranks(plan.ranks, [&](world::World& world) {
     compute::apply(plan.kernels, 1);
@@ -240,11 +232,11 @@ TEST(SavedState, OfACutModelHasEveryRankSaveItsPart) {
 
 TEST(SavedState, OfACutModelIsSeenByVerifyAsOneProcessHasIt) {
   const StateCase of{Sharding::kZero3, {.dp = 1, .fsdp = 1, .tp = 2}, true};
-  const plan::Plan plan = planned_state(of, some_bytes());
+  const plan::Plan plan = planned_state(of, bytes_of_text());
   const test::TemporaryFolder folder;
   const auto file = [&](int rank) { return folder.path() / std::to_string(rank); };
   compute::apply(plan.kernels, 1);
-  OneProcess alone(plan, some_bytes(), [](const plan::Config&, const models::MakeOptions&) {
+  OneProcess alone(plan, bytes_of_text(), [](const plan::Config&, const models::MakeOptions&) {
     return std::make_shared<CutModel>(0, 1);
   });
   const auto expected =
@@ -257,7 +249,7 @@ TEST(SavedState, OfACutModelIsSeenByVerifyAsOneProcessHasIt) {
     };
     ObserveOptions keep{.keep_step = kSavedSteps};
     if (world.rank() == 1) keep.keep_file = file(1);
-    seen[world.rank()] = observe_rank(plan, some_bytes(), world.group(), keep, parts);
+    seen[world.rank()] = observe_rank(plan, bytes_of_text(), world.group(), keep, parts);
   });
   for (const report::ObservedRun& rank : seen) {
     EXPECT_EQ(rank.state_sha256, expected.state_sha256);
@@ -278,7 +270,7 @@ TEST(SavedState, OfACutModelIsSeenByVerifyAsOneProcessHasIt) {
 
 TEST(SavedState, OfPartsThatTheirPlacementsDoNotGiveIsRefused) {
   const StateCase of{Sharding::kReplicas, {.dp = 1, .fsdp = 1, .tp = 3}, true};
-  const plan::Plan plan = planned_state(of, some_bytes());
+  const plan::Plan plan = planned_state(of, bytes_of_text());
   EXPECT_THAT(
       [&] {
         test::run_ranks(plan.ranks, [&](world::World& world) {

@@ -5,8 +5,8 @@
 #include "hanji/compute/apply.h"
 #include "hanji/data/batch.h"
 #include "hanji/test/run_ranks.h"
-#include "hanji/train/dataset.h"
 #include "hanji/train/state.h"
+#include "hanji/train/test_dataset.h"
 
 namespace hanji::train {
 namespace {
@@ -36,9 +36,7 @@ plan::Plan planned_step(const Dataset& dataset) {
 
 /// Loss and state after one step on two ranks by these actions.
 std::pair<double, std::string> stepped(const ActionList& actions) {
-  plan::DataConfig bytes;
-  bytes.vocabulary = plan::VocabularyKind::kByte;
-  const Dataset dataset = open_dataset(bytes, 8, plan::kAuto).or_throw();
+  const Dataset& dataset = bytes_of_text();
   const plan::Plan plan = planned_step(dataset);
   std::pair<double, std::string> outcome;
   test::run_ranks(plan.ranks, [&](world::World& world) {
