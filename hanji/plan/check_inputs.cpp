@@ -125,7 +125,7 @@ Status check_states(const Plan& plan) {
   const std::vector<int>& hosts = plan.hosts.ranks;
   const Sharding data = plan.config.parallel.data;
   const Engine engine = engine_of(plan.config);
-  // Of axes inside dp, all of which lie within a host.
+  // Of axes inside dp.
   const bool shards = plan.mesh.degree("fsdp") > 1;
   const int group = shards ? plan.ranks / (plan.mesh.degree("pp") * plan.mesh.degree("dp")) : 1;
   const TrainSetup setup{.data = data,

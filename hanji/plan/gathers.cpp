@@ -224,8 +224,8 @@ int64_t gathered_between_hosts(const Plan& plan) {
 }
 
 Status check_gathers(const Plan& plan) {
-  if (!gathers_parameters(plan) || reshard_of(plan) == Reshard::kStep || has_equal_counts(plan))
-    return {};
+  if (!gathers_parameters(plan) || reshard_of(plan) == Reshard::kStep) return {};
+  if (has_equal_counts(plan)) return {};
   std::vector<int64_t> counts;
   for (const DataShare& share : plan.shares) counts.push_back(share.num_micro_batches);
   return base::invalid_argument(
