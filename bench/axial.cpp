@@ -4,7 +4,8 @@
 // First every schedule's output and gradients are compared with one rank's, in float64 on 1 to 4 ranks. Then bytes that
 // all ranks send, forward and backward, counted on ranks that are not there; those of the two-dimensional schedule on
 // 4 ranks have been compared with what they really sent. Then the peak of a rank's memory, everything counted. Then
-// time on two ranks: each pair is a step of hanji and one of the classic schedule, the first of each pair alternates.
+// time on two ranks: each pair is a step of hanji and one of the classic schedule, or of hanji on one rank alone; the
+// first of each pair alternates.
 //
 // What hanji must reach is in the rows, with "met": true or false. By channels: fewer bytes than both others for any
 // ranks and residues; a peak below the classic one's, and at most 7/6 of the two-dimensional one's. By any way: a 95 %
@@ -224,14 +225,38 @@ void print_peaks(const comm::Group& group, int64_t residues, int64_t channels) {
   std::fflush(stdout);
 }
 
-double seconds(const comm::Group& group, const Schedule& schedule, const at::Tensor& z,
-               const std::vector<Weights>& weights) {
-  const at::Tensor factors = z.detach();
+/// What one side of a pair computes; a schedule of one rank is run by rank 0 alone.
+struct Side {
+  const Schedule& schedule;
+  at::Tensor z;
+  bool is_alone = false;
+};
+
+double seconds(const comm::Group& group, const Side& side, const std::vector<Weights>& weights) {
+  const at::Tensor factors = side.z.detach();
   comm::barrier(group);
   const int64_t start = base::now_ns();
-  pass(schedule, z, factors, weights);
+  if (!side.is_alone || group.rank() == 0) pass(side.schedule, side.z, factors, weights);
   comm::barrier(group);
   return static_cast<double>(base::now_ns() - start) * 1e-9;
+}
+
+/// Seconds of the first, and those over the second's of each pair.
+struct Pairs {
+  std::vector<double> own, ratios;
+};
+
+Pairs time_pairs(const comm::Group& group, const std::array<Side, 2>& sides, int pairs) {
+  const auto weights = make_weights(sides[0].z.size(3), at::kFloat);
+  for (const Side& one : sides) seconds(group, one, weights);  // fills caches
+  Pairs timed;
+  for (int i = 0; i < pairs; ++i) {
+    std::array<double, 2> taken = {};
+    for (const int which : {i % 2, 1 - i % 2}) taken[which] = seconds(group, sides[which], weights);
+    timed.own.push_back(taken[0]);
+    timed.ratios.push_back(taken[0] / taken[1]);
+  }
+  return timed;
 }
 
 bool meets_bar(const report::Interval& interval, int64_t residues) {
@@ -242,31 +267,26 @@ bool meets_bar(const report::Interval& interval, int64_t residues) {
 void print_times(const comm::Group& group, int64_t residues, int64_t channels, int pairs) {
   const at::Tensor whole = fixed_pairs(residues, channels, at::kFloat, 0.31);
   const Classic classic{Axis(group)};
-  const auto weights = make_weights(channels, at::kFloat);
   for (const TriangleWay way : kWays) {
-    const Hanji hanji(Axis(group), way);
-    const std::array<const Schedule*, 2> both = {&hanji, &classic};
-    const at::Tensor z = hanji.part(whole).requires_grad_();
-    for (const Schedule* one : both) seconds(group, *one, z, weights);  // fills caches
-    std::vector<double> ratios, own;
-    for (int i = 0; i < pairs; ++i) {
-      std::array<double, 2> taken = {};
-      for (const int which : {i % 2, 1 - i % 2}) {
-        taken[which] = seconds(group, *both[which], z, weights);
-      }
-      own.push_back(taken[0]);
-      ratios.push_back(taken[0] / taken[1]);
+    const Hanji hanji(Axis(group), way), alone(Axis(), way);
+    const at::Tensor part = hanji.part(whole).requires_grad_();
+    const Side shared{hanji, part};
+    for (const bool is_alone : {false, true}) {
+      const Side peer =
+          is_alone ? Side{alone, whole.clone().requires_grad_(), true} : Side{classic, part};
+      const Pairs timed = time_pairs(group, {shared, peer}, pairs);
+      if (group.rank() != 0) continue;
+      const auto interval = report::median_interval(timed.ratios);
+      fmt::print(
+          "{{\"question\": \"axial\", \"asks\": \"time\", \"ranks\": {}, \"residues\": {}, "
+          "\"channels\": {}, "
+          "\"hanji\": \"{}\", \"peer\": \"{}\", \"seconds\": {:.4g}, \"ratio_median\": {:.3f}, "
+          "\"ratio_interval_95\": [{:.3f}, {:.3f}], \"pairs\": {}{}}}\n",
+          group.size(), residues, channels, hanji.name(), is_alone ? "one rank" : "classic",
+          report::median(timed.own), report::median(timed.ratios), interval.low, interval.high,
+          pairs, is_alone ? "" : fmt::format(", \"met\": {}", meets_bar(interval, residues)));
+      std::fflush(stdout);
     }
-    if (group.rank() != 0) continue;
-    const auto interval = report::median_interval(ratios);
-    fmt::print(
-        "{{\"question\": \"axial\", \"asks\": \"time\", \"ranks\": {}, \"residues\": {}, "
-        "\"channels\": {}, "
-        "\"hanji\": \"{}\", \"peer\": \"classic\", \"seconds\": {:.4g}, \"ratio_median\": {:.3f}, "
-        "\"ratio_interval_95\": [{:.3f}, {:.3f}], \"pairs\": {}, \"met\": {}}}\n",
-        group.size(), residues, channels, hanji.name(), report::median(own), report::median(ratios),
-        interval.low, interval.high, pairs, meets_bar(interval, residues));
-    std::fflush(stdout);
   }
 }
 
