@@ -40,25 +40,29 @@ std::string to_json(const KeptMeasurement& one) {
   return base::Json{{"key", base::Json::parse(one.key)},
                     {"measured_at", one.mark.measured_at},
                     {"load", one.mark.load},
+                    {"probe", one.mark.probe},
                     {"value", base::Json::parse(one.value)}}
       .dump();
 }
 
 Result<KeptMeasurement> measurement_from_json(std::string_view text) {
   HANJI_ASSIGN_OR_RETURN(const base::Json json, base::parse_json(text, 16, kMaxBytes));
-  const bool whole = json.is_object() && json.size() == 4 && json.contains("key") &&
+  const bool whole = json.is_object() && json.size() == 5 && json.contains("key") &&
                      json.contains("value") && json.contains("measured_at") &&
-                     json.contains("load") && json["measured_at"].is_number_integer() &&
-                     json["load"].is_number();
-  if (!whole) return base::corrupt("no measurement with its key, time, load and value");
-  const auto load = json["load"].get<double>();
-  if (!std::isfinite(load)) return base::corrupt("the load of a measurement is no number");
+                     json.contains("load") && json.contains("probe") &&
+                     json["measured_at"].is_number_integer() && json["load"].is_number() &&
+                     json["probe"].is_number();
+  if (!whole) return base::corrupt("no measurement with its key, time, load, probe and value");
+  const auto load = json["load"].get<double>(), probe = json["probe"].get<double>();
+  if (!std::isfinite(load) || !std::isfinite(probe)) {
+    return base::corrupt("the load or probe of a measurement is no number");
+  }
   return KeptMeasurement{.key = json["key"].dump(),
-                         .mark = {json["measured_at"].get<int64_t>(), load},
+                         .mark = {json["measured_at"].get<int64_t>(), load, probe},
                          .value = json["value"].dump()};
 }
 
-std::string why_again(const Mark& mark, int64_t now_seconds) {
+std::string why_again(const Mark& mark, int64_t now_seconds, double probe) {
   if (mark.load > kMaxLoad) {
     return fmt::format("other processes took {:.0f} % of the CPUs meanwhile", mark.load * 100);
   }
@@ -67,6 +71,11 @@ std::string why_again(const Mark& mark, int64_t now_seconds) {
     return fmt::format("it is {} days old, over {}", age / kDaySeconds, cost::kMaxDays);
   }
   if (age < -kDaySeconds) return "it is from the future: a clock was set";
+  if (mark.probe <= 0 || probe <= 0) return "";
+  const double ratio = probe / mark.probe;
+  if (ratio > kMaxSpeedRatio || ratio < 1 / kMaxSpeedRatio) {
+    return fmt::format("the same work takes {:.2f} times as long now", ratio);
+  }
   return "";
 }
 
@@ -100,11 +109,13 @@ Result<std::string> measured_once(const fs::path& folder, const MeasureOnce& wha
   const fs::path file = measurement_file(folder, what.kind, what.key);
   std::optional<KeptMeasurement> before = read_measurement(file);
   if (before && !what.is_sound(before->value)) before.reset();
-  if (before && why_again(before->mark, now_seconds()).empty()) return before->value;
+  const auto probe = [&] { return what.probe ? what.probe() : 0; };
+  if (before && why_again(before->mark, now_seconds(), probe()).empty()) return before->value;
   Result<std::string> found = base::internal("nothing was measured");
-  const Mark mark = what.mark([&] { found = what.measure(before ? before->value : ""); });
+  Mark mark = what.mark([&] { found = what.measure(before ? before->value : ""); });
   if (!found.ok()) return found;
   if (before && mark.load > kMaxLoad) return before->value;
+  mark.probe = probe();
   HANJI_RETURN_IF_ERROR(base::make_directories(folder));
   HANJI_RETURN_IF_ERROR(base::write_file_atomic(file, to_json({what.key, mark, *found})));
   return found;

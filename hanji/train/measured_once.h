@@ -11,14 +11,18 @@
 
 namespace hanji::train {
 
-/// The time of a measurement, and the load by other processes during it.
+/// The time of a measurement, the load by other processes during it, and the machine's speed then.
 struct Mark {
   int64_t measured_at = 0;  ///< Seconds since 1970-01-01 UTC.
   double load = 0;          ///< Share of all CPUs that other processes used.
+  double probe = 0;         ///< Seconds of MeasureOnce::probe; 0: none.
 };
 
 /// A measurement with a higher load counts as taken under load.
 inline constexpr double kMaxLoad = 0.1;
+/// Of the time of fixed work over what it took at the measurement, either way: beyond it, the machine
+/// has another speed. Virtual machines share cores with others, and lose and regain a third of theirs.
+inline constexpr double kMaxSpeedRatio = 1.1;
 
 /// A measurement in the cache folder.
 struct KeptMeasurement {
@@ -31,8 +35,9 @@ std::string to_json(const KeptMeasurement& measurement);
 /// Strict. Errors: corrupt.
 Result<KeptMeasurement> measurement_from_json(std::string_view text);
 
-/// The reason to measure again: age, load, or a clock that was set. Empty: the measurement is valid.
-std::string why_again(const Mark& mark, int64_t now_seconds);
+/// The reason to measure again: age, load, a clock that was set, or another speed of the machine, if
+/// fixed work takes `probe` seconds now. Empty: the measurement is valid.
+std::string why_again(const Mark& mark, int64_t now_seconds, double probe = 0);
 
 /// The file of a measurement: its kind, and a hash of its key.
 std::filesystem::path measurement_file(const std::filesystem::path& folder, std::string_view kind,
@@ -53,11 +58,13 @@ struct MeasureOnce {
   /// `before`: the previous value, to keep if the new one is not better; or empty.
   std::function<Result<std::string>(const std::string& before)> measure = {};
   std::function<Mark(const std::function<void()>&)> mark = mark_while;
+  /// Times fixed work, for values that follow the machine's speed; none: they hold at any.
+  std::function<double()> probe = {};
 };
 
 /// Returns the value stored in `folder`, or measures and stores it. A value that was measured under
-/// load, or more than cost::kMaxDays ago, is measured again; the new value replaces it unless it was
-/// also measured under load. A damaged or foreign file is overwritten.
+/// load, more than cost::kMaxDays ago, or at another speed of the machine is measured again; the new
+/// value replaces it unless it was measured under load. A damaged or foreign file is overwritten.
 /// Errors  those of `measure` and of writing the file.
 Result<std::string> measured_once(const std::filesystem::path& folder, const MeasureOnce& what);
 

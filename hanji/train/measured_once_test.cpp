@@ -19,7 +19,8 @@ int64_t now() { return base::wall_ns() / 1'000'000'000; }
 
 class MeasuredOnce : public testing::Test {
  protected:
-  /// What a run gets that would measure `value` at that time, under that load.
+  /// What a run gets that would measure `value` at that time, under that load; fixed work takes the mark's
+  /// probe, if it has one.
   std::string run(const std::string& value, Mark mark) {
     return measured_once(folder_.path() / "cache",
                          {.kind = "kernels",
@@ -34,7 +35,8 @@ class MeasuredOnce : public testing::Test {
                               [&](const std::function<void()>& measure) {
                                 measure();
                                 return mark;
-                              }})
+                              },
+                          .probe = [&] { return mark.probe; }})
         .or_throw();
   }
   KeptMeasurement kept() const {
@@ -67,6 +69,15 @@ TEST_F(MeasuredOnce, AnOldOneIsTakenAgain) {
   EXPECT_EQ(run("3", {now(), 0}), "2");
 }
 
+TEST_F(MeasuredOnce, AnotherSpeedOfTheMachineAsksForAnother) {
+  EXPECT_EQ(run("1", {now(), 0, 0.010}), "1");
+  EXPECT_EQ(run("2", {now(), 0, 0.0105}), "1");
+  EXPECT_EQ(run("3", {now(), 0, 0.014}), "3") << "slower";
+  EXPECT_EQ(run("4", {now(), 0, 0.014}), "3");
+  EXPECT_EQ(run("5", {now(), 0, 0.010}), "5") << "fast again";
+  EXPECT_EQ(kept().mark.probe, 0.010);
+}
+
 TEST_F(MeasuredOnce, ADamagedOrUnsoundFileIsWrittenAnew) {
   EXPECT_EQ(run("0", {now(), 0}), "0");
   EXPECT_EQ(run("1", {now(), 0}), "1");
@@ -77,11 +88,13 @@ TEST_F(MeasuredOnce, ADamagedOrUnsoundFileIsWrittenAnew) {
   EXPECT_THAT(before_, testing::Each(""));
 }
 
-TEST(WhyAgain, SaysLoadAgeOrClock) {
+TEST(WhyAgain, SaysLoadAgeClockOrSpeed) {
   EXPECT_EQ(why_again({1000 * kDay, 0.1}, 1030 * kDay), "");
   EXPECT_THAT(why_again({1000 * kDay, 0.38}, 1000 * kDay), HasSubstr("38 % of the CPUs"));
   EXPECT_THAT(why_again({1000 * kDay, 0}, 1031 * kDay), HasSubstr("31 days old"));
   EXPECT_THAT(why_again({1002 * kDay, 0}, 1000 * kDay), HasSubstr("future"));
+  EXPECT_THAT(why_again({kDay, 0, 0.01}, kDay, 0.015), HasSubstr("1.50 times as long"));
+  EXPECT_EQ(why_again({kDay, 0, 0}, kDay, 0.015), "") << "nothing to compare";
 }
 
 TEST(MarkWhile, TakesTheTimeThatALoadNeedsToShow) {
@@ -96,14 +109,16 @@ TEST(MarkWhile, TakesTheTimeThatALoadNeedsToShow) {
 }
 
 TEST(KeptMeasurement, IsStrict) {
-  const KeptMeasurement one{R"({"a":1})", {5, 0.25}, "[1]"};
+  const KeptMeasurement one{R"({"a":1})", {5, 0.25, 0.5}, "[1]"};
   const auto back = measurement_from_json(to_json(one)).or_throw();
   EXPECT_EQ(back.key, one.key);
   EXPECT_EQ(back.mark.load, 0.25);
+  EXPECT_EQ(back.mark.probe, 0.5);
   EXPECT_EQ(back.value, "[1]");
-  for (const char* text : {"", "{}", "[1]", R"({"key":1,"measured_at":"x","load":0,"value":1})",
-                           R"({"key":1,"measured_at":1,"load":null,"value":1})",
-                           R"({"key":1,"measured_at":1,"load":0,"value":1,"more":1})"}) {
+  for (const char* text :
+       {"", "{}", "[1]", R"({"key":1,"measured_at":"x","load":0,"probe":0,"value":1})",
+        R"({"key":1,"measured_at":1,"load":null,"probe":0,"value":1})",
+        R"({"key":1,"measured_at":1,"load":0,"probe":0,"value":1,"more":1})"}) {
     EXPECT_FALSE(measurement_from_json(text).ok()) << text;
   }
 }

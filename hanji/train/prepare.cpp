@@ -115,12 +115,12 @@ std::string to_text(const cost::Rates& rates) { return to_json(rates); }
 std::string to_text(const plan::ModelFacts& facts) { return plan::facts_to_json(facts); }
 std::string to_text(const plan::OperationTimes& times) { return plan::to_json(times); }
 
-/// Parsed by `parse`; `measure` gets the value that was kept, if there is one.
+/// Parsed by `parse`; `measure` gets the value that was kept, if there is one. `probe`: as of MeasureOnce.
 template <class T, class Parse, class Measure>
 Result<T> measured(std::string_view kind, const base::Json& key, const Parse& parse,
-                   const Measure& measure) {
+                   const Measure& measure, const std::function<double()>& probe = {}) {
   HANJI_ASSIGN_OR_RETURN(const auto folder, base::cache_folder());
-  MeasureOnce what{.kind = std::string(kind), .key = key.dump()};
+  MeasureOnce what{.kind = std::string(kind), .key = key.dump(), .probe = probe};
   what.is_sound = [&](const std::string& value) { return parse(value).ok(); };
   what.measure = [&](const std::string& before) -> Result<std::string> {
     std::optional<T> kept;
@@ -227,10 +227,11 @@ Status add_times(plan::PlanInputs& inputs, const plan::Plan& draft, const Worklo
   key["threads"] = draft.threads;
   key["ranks"] = busy_ranks;
   key["micro_batch"] = draft.micro_batch;
-  HANJI_ASSIGN_OR_RETURN(inputs.times,
-                         measured<plan::OperationTimes>(
-                             "operations", key, plan::operation_times_from_json,
-                             [&](const auto&) -> Result<plan::OperationTimes> { return time(); }));
+  HANJI_ASSIGN_OR_RETURN(
+      inputs.times,
+      measured<plan::OperationTimes>(
+          "operations", key, plan::operation_times_from_json,
+          [&](const auto&) -> Result<plan::OperationTimes> { return time(); }, probe_seconds));
   return {};
 }
 

@@ -26,4 +26,8 @@ struct TimingJob {
 /// Errors  throws what the model and the data throw.
 plan::OperationTimes time_operations(const TimingJob& job);
 
+/// Seconds that a matmul and a pass over memory take now: of fixed sizes, so that two results compare the
+/// machine's speed. Cost: 50 ms.
+double probe_seconds();
+
 }  // namespace hanji::train
