@@ -5,7 +5,7 @@
 
 #include "hanji/compute/apply.h"
 #include "hanji/layers/model.h"
-#include "hanji/models/gpt.h"
+#include "hanji/models/test_gpt.h"
 #include "hanji/plan/test_plan.h"
 #include "hanji/test/run_ranks.h"
 #include "hanji/train/loop.h"
@@ -27,17 +27,6 @@ struct MeshCase {
   plan::MeshConfig mesh;  ///< dp and fsdp alone.
 };
 
-/// Cut by nothing, but counted once by the ranks of "tp".
-class WholeOnEachRank : public models::GptImpl {
- public:
-  WholeOnEachRank(const models::GptOptions& options, layout::Cut cut)
-      : GptImpl(options), cut_(std::move(cut)) {}
-  layout::Cut cut() const override { return cut_; }
-
- private:
-  layout::Cut cut_;
-};
-
 std::shared_ptr<layers::Model> whole_model(const plan::Config& config,
                                            const layout::MeshShape& mesh, int rank) {
   const plan::ModelConfig& model = config.model;
@@ -48,7 +37,7 @@ std::shared_ptr<layers::Model> whole_model(const plan::Config& config,
                                    .vocabulary = model.vocabulary,
                                    .dropout = model.dropout,
                                    .tied = model.tied};
-  return std::make_shared<WholeOnEachRank>(
+  return std::make_shared<models::WholeOnEachRank>(
       options, layout::Cut{{{"*", {}}}, mesh.coordinate(rank, "tp"), mesh.degree("tp")});
 }
 
