@@ -184,9 +184,20 @@ class Pairs(CommandTest):
             self.assertGreater(more["channels"]["sent_bytes"], 0)
         self.assertGreater(rows[0]["channels"]["seconds"], rows[-1]["channels"]["seconds"])
         self.assertIn("fits on 1 or more ranks", self.hanji(*asked, "--recompute").stdout)
-        wrong = self.hanji(*asked[:3], "--residues", 8, "--msa", 6, "--ranks", 7, "--mesh", "axial=2", expect=2).stderr
-        for words in ("--mesh means nothing to --residues", "needs a --device", "whole sequences, and there are 6"):
+        wrong = self.hanji(*asked[:3], "--residues", 8, "--msa", 6, "--ranks", 7, "--mesh", "axial=2",
+                           "--device", "abacus", expect=2).stderr
+        for words in ("--mesh means nothing to --residues", 'no device is called "abacus"', "whole sequences, and there are 6"):
             self.assertIn(words, " ".join(wrong.split()))
+
+    def test_a_models_own_name_is_its_published_size_and_the_device_this_host(self):
+        sizes = ["--residues", 24, "--msa", 8, "--ranks", 2, "--json"]
+        here = json.loads(self.hanji("plan", "--model", "evoformer", *sizes).stdout)
+        self.assertEqual((here["model"], here["device"]), ("evoformer-af2", "this host"))
+        given = json.loads(self.hanji("plan", "--model", "evoformer-af2", "--device", "cpu-64GB", *sizes).stdout)
+        for one, other in zip(here["ranks"], given["ranks"], strict=True):
+            self.assertEqual(one["channels"]["memory_bytes"], other["channels"]["memory_bytes"])
+        refused = self.hanji("plan", "--model", "gpt:7B", "--residues", 24, expect=2).stderr
+        self.assertIn("--model gpt:7B has no pairs", " ".join(refused.split()))
 
     def test_a_run_goes_on_under_another_strategy_to_the_same_bits(self):
         whole = self.small("whole", *STABLE, *CONSTANT, *by("ddp"), "--steps", 4)

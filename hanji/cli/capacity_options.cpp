@@ -7,12 +7,40 @@
 #include "hanji/base/text.h"
 #include "hanji/base/units.h"
 #include "hanji/plan/model_family.h"
+#include "hanji/topology/machine.h"
 #include "hanji/train/prepare.h"
 
 namespace hanji::cli {
 namespace {
 
 constexpr const char* kGroup = "A model on devices that need not be there";
+
+/// What ranks on this host may use.
+Result<plan::DeviceSpec> this_host() {
+  HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
+  return plan::DeviceSpec{.name = "this host",
+                          .memory_bytes = machine.available_bytes,
+                          .source = "what is free now",
+                          .date = "",
+                          .shares_host = true};
+}
+
+Result<plan::DeviceSpec> device_of(Verb verb) {
+  return verb.was_given("--device") ? plan::find_device(verb.text_of("--device")) : this_host();
+}
+
+/// The preset of that name; of a family's own name its largest, as it was published.
+Result<std::string> preset_called(const std::string& name) {
+  const auto known = plan::preset_names();
+  if (std::ranges::find(known, name) != known.end()) return name;
+  for (const plan::ModelFamily& family : plan::model_families()) {
+    if (family.name == name && !family.presets.empty()) return std::string(family.presets.back());
+  }
+  std::string names;
+  for (const std::string_view one : known) names += ", " + std::string(one);
+  return base::invalid_argument("--model " + name + " is none of gpt:SIZE, the presets" +
+                                names.substr(1) + ", and a FILE.json of hanji::describe()");
+}
 
 }  // namespace
 
@@ -38,10 +66,10 @@ void CapacityOptions::add_to(Verb verb) {
       "--meshes", &meshes_,
       "every mesh of the ranks that fits, best first: memory, bytes of each axis, bubble, "
       "seconds; of a job, or of a GPT of --model, with --mesh that one");
-  const Option model =
-      add_model(verb,
-                "what it needs with every strategy, on --ranks times --device (h100-80, 24GB, "
-                "cpu-64GB); --set changes a preset's keys of [model] and [data]");
+  const Option model = add_model(
+      verb,
+      "what it needs with every strategy, on --ranks times --device (h100-80, 24GB, "
+      "cpu-64GB; default: this host); --set changes a preset's keys of [model] and [data]");
   const auto add = [&](const char* flag, Target value, const char* words, const char* type) {
     return verb.add_option(flag, value, words).type_name(type).group(kGroup).needs(model);
   };
@@ -85,8 +113,9 @@ Result<std::optional<plan::MeshConfig>> CapacityOptions::only_mesh(Verb verb) co
 
 Result<plan::Config> CapacityOptions::preset_config(
     std::span<const std::string> assignments) const {
+  HANJI_ASSIGN_OR_RETURN(const std::string preset, preset_called(model_));
   plan::ConfigSources sources;
-  sources.overrides = {{"model.preset=" + model_, "--model"}};
+  sources.overrides = {{"model.preset=" + preset, "--model"}};
   for (const std::string& one : assignments) {
     sources.overrides.push_back({one});
     if (one.starts_with("model.") || one.starts_with("data.")) continue;
@@ -114,9 +143,10 @@ Result<plan::NamedModel> CapacityOptions::find_preset(
         " is a program's own; let it write hanji::describe(model, sample) "
         "to a FILE.json, and give that");
   }
-  if (family.facts != nullptr) return plan::find_model(model_, options, config.model);
+  const std::string& preset = config.model.preset;
+  if (family.facts != nullptr) return plan::find_model(preset, options, config.model);
   HANJI_ASSIGN_OR_RETURN(const plan::CountedModel counted, train::count_preset(config));
-  return plan::named(model_, counted, options.precision);
+  return plan::named(preset, counted, options.precision);
 }
 
 Result<plan::PairCapacity> CapacityOptions::pair_capacity(
@@ -131,9 +161,7 @@ Result<plan::PairCapacity> CapacityOptions::pair_capacity(
     if (verb.was_given(flag)) refuse(std::string(flag) + " means nothing to --residues");
   }
   plan::PairCapacity capacity{.config = {}, .device = {}, .micro_batch = micro_batch_};
-  if (!verb.was_given("--device")) {
-    refuse("--residues needs a --device, such as h100-80 or cpu-64GB");
-  } else if (const auto device = plan::find_device(verb.text_of("--device")); device.ok()) {
+  if (const auto device = device_of(verb); device.ok()) {
     capacity.device = *device;
   } else {
     refuse(device.status().message());
@@ -142,7 +170,8 @@ Result<plan::PairCapacity> CapacityOptions::pair_capacity(
   const int ranks = parse_int(given).value_or(0);
   if (ranks < 1) refuse("--ranks " + given + " is no number of ranks");
   if (micro_batch_ < 1) refuse("--micro-batch " + std::to_string(micro_batch_) + " is below 1");
-  const auto config = preset_config(assignments);
+  const bool is_preset = !model_.starts_with("gpt:") && !model_.ends_with(".json");
+  const auto config = is_preset ? preset_config(assignments) : Result<plan::Config>(plan::Config());
   if (!config.ok()) {
     refuse(config.status().message());
   } else if (plan::family_of(config->model).data != plan::DataKind::kPairs) {
@@ -162,8 +191,8 @@ Result<plan::PairCapacity> CapacityOptions::pair_capacity(
 
 Result<plan::NamedModel> CapacityOptions::find(const plan::FactsOptions& options,
                                                std::span<const std::string> assignments) const {
-  const auto known = plan::preset_names();
-  if (std::ranges::find(known, model_) != known.end()) return find_preset(options, assignments);
+  const Result<std::string> preset = preset_called(model_);
+  if (preset.ok()) return find_preset(options, assignments);
   if (!assignments.empty()) {
     return base::invalid_argument("--set means nothing to --model " + model_ +
                                   "; it changes presets");
@@ -179,10 +208,7 @@ Result<plan::NamedModel> CapacityOptions::find(const plan::FactsOptions& options
     return base::corrupt("--model " + model_ + " is not what hanji::describe() writes: " +
                          counted.status().message() + "; write it again");
   }
-  std::string names;
-  for (const std::string_view name : known) names += ", " + std::string(name);
-  return base::invalid_argument("--model " + model_ + " is none of gpt:SIZE, the presets" +
-                                names.substr(1) + ", and a FILE.json of hanji::describe()");
+  return preset.status();
 }
 
 Result<plan::CapacityQuery> CapacityOptions::query(Verb verb,
@@ -198,9 +224,7 @@ Result<plan::CapacityQuery> CapacityOptions::query(Verb verb,
   }
   plan::CapacityQuery query;
   if (states_ == "fp32") query.widths = plan::kFloat32Adam;
-  if (!verb.was_given("--device")) {
-    refuse("--model needs a --device, such as h100-80 or 24GB");
-  } else if (const auto device = plan::find_device(verb.text_of("--device")); device.ok()) {
+  if (const auto device = device_of(verb); device.ok()) {
     query.device = *device;
   } else {
     refuse(device.status().message());

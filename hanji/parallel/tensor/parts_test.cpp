@@ -231,7 +231,15 @@ TEST(TensorParts, DropTheirPartOfWhatOneRankDrops) {
     const Parameter<Sharded<0>> bias{{at::zeros({here.size(0)}), {}}};
     const auto mixed = causal_attention(Typed<Features>(here.permute({1, 2, 0})), bias,
                                         {kHeads, {}, kDropped, key}, axis);
-    EXPECT_TRUE(at::equal(mixed.value(), axis.own_part(attended, -1, columns)));
+    const auto expected = axis.own_part(attended, -1, columns);
+    EXPECT_TRUE(at::equal(mixed.value(), expected))
+        << "rank " << world.rank() << ": " << (mixed.value() - expected).count_nonzero() << " of "
+        << expected.numel() << " differ, by at most " << (mixed.value() - expected).abs().max()
+        << "; attended again: "
+        << (compute::causal_attention(qkv, {at::zeros({3 * kWidth}), {}},
+                                      {kHeads, {}, kDropped, key}) -
+            attended)
+               .count_nonzero();
   });
 }
 
