@@ -668,7 +668,7 @@ TABLES = [
           "kernels; outputs and gradients are those of one rank to 1e-12. Bytes that all ranks send, counted on ranks that are\n"
           "not there; the peak of everything that a rank allocates; steps on 2 ranks, beside the classic one's there and\n"
           "beside hanji's on one rank alone.",
-          [["axial"]], 500, render_axial, judge_axial),
+          [["axial"]], 600, render_axial, judge_axial),
     Table("lens", "Observers, and modules without memory",
           "Steps of `baby` on 64 tokens with an empty observer of every operation over steps without; then what it takes to\n"
           "build modules by `hanji::deferred`.",
