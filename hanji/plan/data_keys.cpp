@@ -61,6 +61,13 @@ std::vector<Key> image_keys() {
       choice(HANJI_KEY(data.corrupt,
                        "What a damaged image of data.files does. stop: ends the run, with its "
                        "number. skip: the next one takes its place.")),
+  };
+  for (Key& key : keys) key.rare = true;
+  return keys;
+}
+
+std::vector<Key> loader_keys() {
+  std::vector<Key> keys = {
       choice(HANJI_KEY(
           data.order,
           "Order of the samples of an epoch. random: another one in each epoch. sequential: the "

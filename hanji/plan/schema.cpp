@@ -400,9 +400,9 @@ std::vector<Key> nccl_keys() {
 
 std::vector<Key> build_schema() {
   std::vector<Key> keys;
-  for (auto group : {run_keys, model_keys, data_keys, image_keys, pair_keys, batch_keys,
-                     optimizer_keys, watch_keys, machine_keys, parallel_keys, pipeline_keys,
-                     offload_keys, algorithm_keys, nccl_keys}) {
+  for (auto group : {run_keys, model_keys, data_keys, image_keys, loader_keys, pair_keys,
+                     batch_keys, optimizer_keys, watch_keys, machine_keys, parallel_keys,
+                     pipeline_keys, offload_keys, algorithm_keys, nccl_keys}) {
     for (Key& key : group()) keys.push_back(std::move(key));
   }
   return keys;

@@ -92,9 +92,10 @@ inline Key choice(Key key, std::span<const Refusal> refusals = {}) {
   return key;
 }
 
-/// Keys of the table [data]: of text and tokens, of images, of pairs.
+/// Keys of the table [data]: of text and tokens, of images, of how files are loaded, of pairs.
 std::vector<Key> data_keys();
 std::vector<Key> image_keys();
+std::vector<Key> loader_keys();
 std::vector<Key> pair_keys();
 
 }  // namespace hanji::plan::keys
