@@ -192,7 +192,7 @@ void add_sources(Verb verb, MakeOptions& options) {
 
 void add_belonging(Verb verb, MakeOptions& options) {
   verb.add_option("--image-column", &options.table.image_column,
-                  "of --csv: paths of JPEG files, relative to the table")
+                  "of --csv: paths of JPEG and PNG files, relative to the table")
       .type_name("NAME");
   verb.add_option("--class-column", &options.table.class_column, "of --csv: names that are classes")
       .type_name("NAME");

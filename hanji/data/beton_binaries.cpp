@@ -92,16 +92,35 @@ Result<BinaryImages> idx_of(const fs::path& path, Bytes images, Bytes labels) {
                       .label_step = 1};
 }
 
+/// Files of images with those of labels, each kind in its order.
+Result<std::vector<BinaryImages>> parse_pairs(std::span<const fs::path> paths,
+                                              std::span<const base::MappedFile> files,
+                                              const std::vector<size_t>& images,
+                                              const std::vector<size_t>& labels) {
+  if (images.size() != labels.size() || images.size() + labels.size() != files.size()) {
+    return base::invalid_argument(fmt::format(
+        "{} IDX files of images and {} of labels among {} files; name a file of labels for each of "
+        "images, and CIFAR's apart",
+        images.size(), labels.size(), files.size()));
+  }
+  std::vector<BinaryImages> all;
+  for (size_t i = 0; i < images.size(); ++i) {
+    HANJI_ASSIGN_OR_RETURN(
+        const BinaryImages pair,
+        idx_of(paths[images[i]], files[images[i]].bytes(), files[labels[i]].bytes()));
+    all.push_back(pair);
+  }
+  return all;
+}
+
 Result<std::vector<BinaryImages>> parse_files(std::span<const fs::path> paths,
                                               std::span<const base::MappedFile> files) {
-  if (files.size() == 2) {
-    for (const size_t i : {0, 1}) {
-      const Bytes images = files[i].bytes(), labels = files[1 - i].bytes();
-      if (!is_idx(images, kIdxImages) || !is_idx(labels, kIdxLabels)) continue;
-      HANJI_ASSIGN_OR_RETURN(const BinaryImages pair, idx_of(paths[i], images, labels));
-      return std::vector{pair};
-    }
+  std::vector<size_t> images, labels;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (is_idx(files[i].bytes(), kIdxImages)) images.push_back(i);
+    if (is_idx(files[i].bytes(), kIdxLabels)) labels.push_back(i);
   }
+  if (!images.empty() || !labels.empty()) return parse_pairs(paths, files, images, labels);
   std::vector<BinaryImages> all;
   for (size_t i = 0; i < files.size(); ++i) {
     HANJI_ASSIGN_OR_RETURN(const BinaryImages one, cifar_of(paths[i], files[i].bytes()));

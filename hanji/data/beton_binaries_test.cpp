@@ -79,6 +79,22 @@ TEST_F(BinaryImagesTest, APairOfIdxFilesInEitherOrderIsGrayInThreeChannels) {
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(image.bytes.data()), 6), "ggghhh");
 }
 
+TEST_F(BinaryImagesTest, PairsFollowEachOtherAndOneWithoutItsLabelsIsNamed) {
+  const auto first = file("first", idx_header(3, {1, 1, 2}) + "ab");
+  const auto second = file("second", idx_header(3, {2, 1, 1}) + "cd");
+  const auto of_first = file("of_first", idx_header(1, {1}) + "\x04");
+  const auto of_second = file("of_second", idx_header(1, {2}) + "\x05\x06");
+  const Status alone = write({first}).status();
+  EXPECT_EQ(alone.code(), Code::kInvalidArgument);
+  EXPECT_THAT(alone.message(), HasSubstr("1 IDX files of images and 0 of labels"));
+  const auto cifar = file("cifar", cifar_record("\x05"));
+  EXPECT_THAT(write({first, of_first, cifar}).status().message(), HasSubstr("CIFAR's apart"));
+  EXPECT_EQ(write({first, second, of_first, of_second}).or_throw(), 3);
+  EXPECT_EQ(written().read(0, 1)->integer, 4);
+  EXPECT_EQ(written().read(0, 0)->width, 2);
+  EXPECT_EQ(written().read(2, 1)->integer, 6);
+}
+
 TEST_F(BinaryImagesTest, RejectsOtherSizesAndWritesNothing) {
   const auto images = file("images", idx_header(3, {2, 2, 3}) + "abcdefghijkl");
   const auto message = [&](const std::vector<fs::path>& files) {
@@ -87,7 +103,6 @@ TEST_F(BinaryImagesTest, RejectsOtherSizesAndWritesNothing) {
     return written.status().message();
   };
   EXPECT_THAT(message({file("cut", cifar_record("\x05").substr(1))}), HasSubstr("cut: 3072 bytes"));
-  EXPECT_THAT(message({images}), HasSubstr("28 bytes are neither"));
   EXPECT_THAT(message({images, file("few", idx_header(1, {1}) + "\x04")}),
               HasSubstr("1 labels in 9 bytes for 2 images"));
   EXPECT_THAT(message({images, file("lies", idx_header(1, {2}) + "\x04")}),
@@ -95,6 +110,7 @@ TEST_F(BinaryImagesTest, RejectsOtherSizesAndWritesNothing) {
   EXPECT_THAT(message({file("huge", idx_header(3, {~0U, ~0U, ~0U}) + "a"),
                        file("labels", idx_header(1, {2}) + "\x04\x08")}),
               HasSubstr("huge: 17 bytes of 4294967295 images"));
+  EXPECT_THAT(message({file("gz", "\x1f\x8b")}), HasSubstr("2 bytes are neither"));
   EXPECT_EQ(write({folder_.path() / "none"}).status().code(), Code::kNotFound);
   EXPECT_FALSE(fs::exists(folder_.path() / "x.beton"));
 }

@@ -11,8 +11,7 @@
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/base/random.h"
-#include "hanji/data/internal/jpeg_header.h"
-#include "hanji/data/internal/png_reader.h"
+#include "hanji/data/internal/encoded_image.h"
 
 namespace hanji::data {
 namespace {
@@ -26,24 +25,6 @@ struct ImageFiles {
   std::vector<std::string> classes;
   uint64_t largest_bytes = 0;
 };
-
-bool is_png_file(const fs::path& path) {
-  const std::string extension = path.extension().native();
-  return extension == ".png" || extension == ".PNG";
-}
-
-/// What a file takes as a sample: a PNG becomes rows of RGB.
-uint64_t bytes_of_sample(const fs::path& path) {
-  if (is_png_file(path)) {
-    const auto file = base::MappedFile::open(path);
-    const auto size = file.ok() ? internal::parse_png_size(file->bytes())
-                                : Result<internal::PngSize>(file.status());
-    return size.ok() ? size->rgb_bytes() : 0;  // what is wrong is said when it is read
-  }
-  std::error_code error;
-  const uint64_t bytes = fs::file_size(path, error);
-  return error ? 0 : bytes;
-}
 
 /// The folders in `folder`, links to folders too, sorted by their names' bytes; a file is in no class.
 Result<std::vector<std::string>> list_classes(const fs::path& folder) {
@@ -92,39 +73,11 @@ Result<ImageFiles> list_images(const fs::path& folder) {
   std::ranges::sort(images, {},
                     [](const auto& one) -> const std::string& { return one.first.native(); });
   for (auto& [path, label] : images) {
-    files.largest_bytes = std::max(files.largest_bytes, bytes_of_sample(path));
+    files.largest_bytes = std::max(files.largest_bytes, internal::stored_bytes_of_file(path));
     files.paths.push_back(std::move(path));
     files.labels.push_back(label);
   }
   return files;
-}
-
-Status read_png(const fs::path& path, std::span<const std::byte> stream, int64_t label,
-                BetonSample& out) {
-  auto rows = internal::decode_png(stream);
-  if (!rows.ok()) return rows.status().at(path.native());
-  HANJI_ASSIGN_OR_RETURN(const internal::PngSize size, internal::parse_png_size(stream));
-  out.bytes = *std::move(rows);
-  out.values = {{.mode = BetonImageMode::kRaw,
-                 .width = size.width,
-                 .height = size.height,
-                 .bytes = out.bytes},
-                {.integer = label}};
-  return {};
-}
-
-Status read_image_file(const fs::path& path, int64_t label, BetonSample& out) {
-  HANJI_ASSIGN_OR_RETURN(const base::MappedFile file, base::MappedFile::open(path));
-  if (is_png_file(path)) return read_png(path, file.bytes(), label, out);
-  const auto size = internal::parse_jpeg_size(file.bytes());
-  if (!size.ok()) return size.status().at(path.native());
-  out.bytes.assign(file.bytes().begin(), file.bytes().end());
-  out.values = {{.mode = BetonImageMode::kJpeg,
-                 .width = size->width,
-                 .height = size->height,
-                 .bytes = out.bytes},
-                {.integer = label}};
-  return {};
 }
 
 }  // namespace
@@ -142,8 +95,14 @@ Result<BetonRecipe> folder_recipe(const fs::path& folder) {
                      .max_sample_bytes = files->largest_bytes,
                      .provenance = class_provenance("folder", files->classes)};
   for (const fs::path& path : files->paths) recipe.key = base::mix(recipe.key, key_of_file(path));
-  recipe.read = [files](uint64_t i, BetonSample& out) {
-    return read_image_file(files->paths[i], files->labels[i], out);
+  recipe.read = [files, most = std::max(kMinPageBytes, files->largest_bytes)](uint64_t i,
+                                                                              BetonSample& out) {
+    out.bytes.clear();
+    HANJI_ASSIGN_OR_RETURN(BetonValue image,
+                           internal::store_image_file(files->paths[i], most, out.bytes));
+    image.bytes = out.bytes;
+    out.values = {image, {.integer = files->labels[i]}};
+    return Status();
   };
   return recipe;
 }

@@ -4,7 +4,9 @@
 
 #include "hanji/base/file.h"
 #include "hanji/data/beton_file.h"
+#include "hanji/data/internal/png_writer.h"
 #include "hanji/data/internal/test_files.h"
+#include "hanji/data/internal/test_images.h"
 #include "hanji/test/temporary_folder.h"
 
 namespace hanji::data {
@@ -63,6 +65,33 @@ TEST_F(ImageFolder, NamesEveryFileThatIsNoJpegAndWritesNothing) {
   EXPECT_THAT(status.message(), HasSubstr("a/notes.txt: no JPEG"));
   EXPECT_THAT(status.message(), HasSubstr("b/cut.jpg: no frame header"));
   EXPECT_EQ(base::list_files(folder_.path()).or_throw().size(), 0);
+}
+
+TEST_F(ImageFolder, TheFirstBytesOfAnImageSayWhatItIsAndNotItsName) {
+  const std::vector<uint8_t> rgb = internal::test_pixels(5, 3);
+  const std::string png = internal::encode_png(rgb, 5, 3).or_throw();
+  add("a/1.jpg", png);
+  add("a/2.png", photo(""));
+  add("a/3.png", png);
+  ASSERT_TRUE(write().ok());
+  const auto file = BetonFile::open(out()).or_throw();
+  for (const uint64_t sample : {0, 2}) {
+    const auto image = file.read(sample, 0).or_throw();
+    EXPECT_EQ(image.mode, BetonImageMode::kRaw);
+    EXPECT_EQ(image.width, 5);
+    EXPECT_TRUE(std::ranges::equal(image.bytes, std::as_bytes(std::span(rgb))));
+  }
+  EXPECT_EQ(file.read(1, 0).or_throw().mode, BetonImageMode::kJpeg);
+}
+
+TEST_F(ImageFolder, APngThatNoPageHoldsUnderTheNameOfAJpegIsNamedWithAWayOut) {
+  const std::vector<uint8_t> rgb(size_t{3} * 3000 * 1000);
+  const std::string png = internal::encode_png(rgb, 3000, 1000).or_throw();
+  add("a/1.jpg", png);
+  EXPECT_THAT(write().message(), HasSubstr("a/1.jpg: a PNG of 9000000 bytes of RGB under the name "
+                                           "of a JPEG; name it .png"));
+  add("a/2.png", png);
+  EXPECT_TRUE(write().ok()) << "pages are as large as the other one needs";
 }
 
 TEST_F(ImageFolder, ClassesWithoutAFileAreRejectedByName) {

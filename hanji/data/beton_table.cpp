@@ -12,7 +12,7 @@
 #include "hanji/base/random.h"
 #include "hanji/data/beton_folder.h"
 #include "hanji/data/internal/csv_table.h"
-#include "hanji/data/internal/jpeg_header.h"
+#include "hanji/data/internal/encoded_image.h"
 
 namespace hanji::data {
 namespace internal {
@@ -33,6 +33,7 @@ struct OpenTable {
   CsvTable table;
   std::vector<TableColumn> columns;
   std::map<std::string, int64_t> classes;  ///< Of the column of classes.
+  uint64_t max_image = kMinPageBytes;      ///< Bytes of an image that fit into a page.
 
   std::filesystem::path image(const std::string& value) const { return path.parent_path() / value; }
 };
@@ -72,13 +73,6 @@ void note_value(const std::string& value, uint64_t row, TableColumn& column) {
   column.has_number |= is_number;
 }
 
-/// A path that leads nowhere has no bytes; reading it is the error.
-uint64_t bytes_of_file(const fs::path& path) {
-  std::error_code error;
-  const uintmax_t bytes = fs::file_size(path, error);
-  return error ? 0 : bytes;
-}
-
 /// Passes over all rows once. Result: the most bytes of an image.
 uint64_t read_columns(OpenTable& open) {
   uint64_t max_image = 0;
@@ -88,11 +82,12 @@ uint64_t read_columns(OpenTable& open) {
       TableColumn& column = open.columns[c];
       if (column.use == ColumnUse::kClass) open.classes.emplace(values[c], 0);
       if (column.use == ColumnUse::kImage) {
-        max_image = std::max(max_image, bytes_of_file(open.image(values[c])));
+        max_image = std::max(max_image, internal::stored_bytes_of_file(open.image(values[c])));
       }
       note_value(values[c], row, column);
     }
   }
+  open.max_image = std::max(open.max_image, max_image);
   int64_t number = 0;
   for (auto& one : open.classes) one.second = number++;
   return max_image;
@@ -136,17 +131,6 @@ BetonType type_of_use(ColumnUse use) {
   return BetonType::kBytes;
 }
 
-Status add_image(const fs::path& path, BetonSample& out, BetonValue& value) {
-  HANJI_ASSIGN_OR_RETURN(const base::MappedFile file, base::MappedFile::open(path));
-  const auto size = internal::parse_jpeg_size(file.bytes());
-  if (!size.ok()) return size.status().at(path.native());
-  value.mode = BetonImageMode::kJpeg;
-  value.width = size->width;
-  value.height = size->height;
-  out.bytes.insert(out.bytes.end(), file.bytes().begin(), file.bytes().end());
-  return {};
-}
-
 Status read_row(const OpenTable& open, uint64_t row, BetonSample& out) {
   const auto texts = open.table.row(row);
   out.values.assign(texts.size(), {});
@@ -165,10 +149,10 @@ Status read_row(const OpenTable& open, uint64_t row, BetonSample& out) {
         break;
       }
       case ColumnUse::kImage: {
-        const Status status = add_image(open.image(texts[c]), out, value);
-        const bool is_named = status.code() == Code::kNotFound;
-        if (is_named) return base::corrupt(status.message());
-        HANJI_RETURN_IF_ERROR(status);
+        auto image = internal::store_image_file(open.image(texts[c]), open.max_image, out.bytes);
+        const bool is_named = image.status().code() == Code::kNotFound;
+        if (is_named) return base::corrupt(image.status().message());
+        HANJI_ASSIGN_OR_RETURN(value, std::move(image));
       }
     }
   }

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "hanji/data/internal/png_writer.h"
 #include "hanji/data/internal/test_files.h"
 #include "hanji/data/internal/test_images.h"
 #include "hanji/test/temporary_folder.h"
@@ -54,6 +55,17 @@ TEST_F(TableRecipe, AColumnOfPathsIsImagesAndOneOfNamesClasses) {
   EXPECT_EQ(file.read(0, 1).or_throw().integer, 1);
   EXPECT_EQ(file.read(1, 1).or_throw().integer, 0);
   EXPECT_EQ(file.provenance(), R"({"images":"table","classes":["cat","dog"]})");
+}
+
+TEST_F(TableRecipe, PngsBecomeRowsOfRgb) {
+  const std::vector<uint8_t> rgb = internal::test_pixels(6, 4);
+  internal::write_file(folder_.path(), "1.png", internal::encode_png(rgb, 6, 4).or_throw());
+  const auto file = make("note,path\nfirst,1.png\n", {.image_column = "path"}).or_throw();
+  const BetonValue image = file.read(0, 1).or_throw();
+  EXPECT_EQ(image.mode, BetonImageMode::kRaw);
+  EXPECT_EQ(image.height, 4);
+  EXPECT_TRUE(std::ranges::equal(image.bytes, std::as_bytes(std::span(rgb))));
+  EXPECT_EQ(file.read(0, 0).or_throw().bytes.size(), 5);
 }
 
 TEST_F(TableRecipe, AColumnIsNotOfImagesAndOfClasses) {

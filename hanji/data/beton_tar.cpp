@@ -12,7 +12,7 @@
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/base/random.h"
-#include "hanji/data/internal/jpeg_header.h"
+#include "hanji/data/internal/encoded_image.h"
 #include "hanji/data/internal/npy_header.h"
 #include "hanji/data/internal/tar_index.h"
 
@@ -40,6 +40,11 @@ struct TarShards {
 
   std::span<const std::byte> bytes(const TarSample& of, const TarValue& value) const {
     return files[of.shard].bytes().subspan(value.begin, value.size);
+  }
+  uint64_t stored_bytes(const TarSample& of, const TarValue& value) const {
+    const auto field = std::ranges::find(fields, value.extension, &BetonField::name);
+    const bool is_image = field != fields.end() && field->type == BetonType::kRgbImage;
+    return is_image ? internal::stored_bytes(bytes(of, value)) : value.size;
   }
   std::string name(const TarSample& one) const {
     return fmt::format("{}: {}", names[one.shard], one.key);
@@ -80,7 +85,8 @@ BetonType type_of_extension(std::string_view extension) {
   static constexpr std::string_view kNumbers[] = {"cls",   "cls2", "class", "count",
                                                   "index", "inx",  "id"};
   const std::string_view last = extension.substr(extension.rfind('.') + 1);
-  if (last == "jpg" || last == "jpeg") return BetonType::kRgbImage;
+  // A PNG behind another word is often a mask, whose palette or 16 bits would be lost.
+  if (last == "jpg" || last == "jpeg" || extension == "png") return BetonType::kRgbImage;
   if (last == "json") return BetonType::kJson;
   if (last == "npy") return BetonType::kNdArray;
   return std::ranges::count(kNumbers, last) > 0 ? BetonType::kInt : BetonType::kBytes;
@@ -144,14 +150,11 @@ Status read_tar_array(const BetonField& field, BetonValue& value) {
   return base::corrupt("an array of another type or shape than the first sample's");
 }
 
-/// `value` has its bytes.
-Status read_tar_value(const BetonField& field, BetonValue& value) {
+/// `value` has its bytes. Those of a PNG's rows come later, at the end of `rows`.
+Status read_tar_value(const BetonField& field, BetonValue& value, std::vector<std::byte>& rows) {
   switch (field.type) {
     case BetonType::kRgbImage: {
-      HANJI_ASSIGN_OR_RETURN(const auto size, internal::parse_jpeg_size(value.bytes));
-      value.mode = BetonImageMode::kJpeg;
-      value.width = size.width;
-      value.height = size.height;
+      HANJI_ASSIGN_OR_RETURN(value, internal::store_image(value.bytes, rows));
       return {};
     }
     case BetonType::kInt: {
@@ -164,9 +167,23 @@ Status read_tar_value(const BetonField& field, BetonValue& value) {
   }
 }
 
+/// The rows of images follow each other in the order of the sample's files.
+void point_at_rows(const TarShards& shards, const TarSample& sample, BetonSample& out) {
+  size_t begin = 0;
+  for (const TarValue& one : sample.values) {
+    const auto field = std::ranges::find(shards.fields, one.extension, &BetonField::name);
+    BetonValue& value = out.values[static_cast<size_t>(field - shards.fields.begin())];
+    if (field->type != BetonType::kRgbImage || value.mode != BetonImageMode::kRaw) continue;
+    const size_t size = size_t{3} * value.width * value.height;
+    value.bytes = std::span(out.bytes).subspan(begin, size);
+    begin += size;
+  }
+}
+
 Status read_tar_sample(const TarShards& shards, uint64_t number, BetonSample& out) {
   const TarSample& sample = shards.samples[number];
   out.values.assign(shards.fields.size(), {});
+  out.bytes.clear();
   for (const TarValue& one : sample.values) {
     const auto field = std::ranges::find(shards.fields, one.extension, &BetonField::name);
     if (field == shards.fields.end()) {
@@ -175,9 +192,10 @@ Status read_tar_sample(const TarShards& shards, uint64_t number, BetonSample& ou
     }
     BetonValue& value = out.values[static_cast<size_t>(field - shards.fields.begin())];
     value.bytes = shards.bytes(sample, one);
-    const Status status = read_tar_value(*field, value);
+    const Status status = read_tar_value(*field, value, out.bytes);
     if (!status.ok()) return status.at(shards.name(sample) + "." + one.extension);
   }
+  point_at_rows(shards, sample, out);
   if (sample.values.size() == shards.fields.size()) return {};
   const auto is_missing = [&](const BetonField& field) {
     return std::ranges::count(sample.values, field.name, &TarValue::extension) == 0;
@@ -206,7 +224,7 @@ Result<BetonRecipe> tar_recipe(std::span<const fs::path> paths) {
   HANJI_ASSIGN_OR_RETURN(shards->fields, fields_of_shards(*shards));
   for (const TarSample& sample : shards->samples) {
     uint64_t bytes = 0;
-    for (const TarValue& value : sample.values) bytes += value.size + 1;
+    for (const TarValue& value : sample.values) bytes += shards->stored_bytes(sample, value) + 1;
     recipe.max_sample_bytes = std::max(recipe.max_sample_bytes, bytes);
   }
   recipe.fields = shards->fields;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "hanji/data/internal/png_writer.h"
 #include "hanji/data/internal/test_files.h"
 #include "hanji/data/internal/test_images.h"
 #include "hanji/data/internal/test_npy.h"
@@ -66,6 +67,34 @@ TEST_F(TarRecipe, FilesOfOneNameAreASampleAndTheirExtensionsItsFields) {
   EXPECT_EQ(bytes_text(file.read(1, 2).or_throw()), "[2]");
   EXPECT_EQ(bytes_text(file.read(1, 3).or_throw()), "ABCDEFGH");
   EXPECT_EQ(bytes_text(file.read(0, 4).or_throw()), "words");
+  EXPECT_EQ(file.verify([](const BetonMistake&) {}), 0);
+}
+
+TEST_F(TarRecipe, PngsAreImagesAndMasksKeepTheirBytes) {
+  const auto png = [](int64_t width, int64_t height) {
+    return internal::encode_png(internal::test_pixels(width, height), static_cast<uint32_t>(width),
+                                static_cast<uint32_t>(height))
+        .or_throw();
+  };
+  const std::string jpeg = internal::encode_jpeg({.width = 20, .height = 10});
+  const auto file =
+      make(
+          {shard("0.tar", tar_member("0.png", png(5, 3)) + tar_member("0.seg.png", png(2, 2)) +
+                              tar_member("0.left.jpg", png(4, 1)) + tar_member("1.left.jpg", jpeg) +
+                              tar_member("1.png", png(1, 7)) + tar_member("1.seg.png", "any"))})
+          .or_throw();
+  const auto rows_of = [&](uint64_t sample, size_t field) {
+    const BetonValue value = file.read(sample, field).or_throw();
+    const auto* bytes = reinterpret_cast<const uint8_t*>(value.bytes.data());
+    return std::vector<uint8_t>(bytes, bytes + value.bytes.size());
+  };
+  EXPECT_EQ(rows_of(0, 0), internal::test_pixels(5, 3));
+  EXPECT_EQ(rows_of(0, 2), internal::test_pixels(4, 1));
+  EXPECT_EQ(rows_of(1, 0), internal::test_pixels(1, 7));
+  EXPECT_EQ(file.read(1, 0).or_throw().height, 7);
+  EXPECT_EQ(file.fields()[1].type, BetonType::kBytes);
+  EXPECT_EQ(bytes_text(file.read(0, 1).or_throw()), png(2, 2));
+  EXPECT_EQ(bytes_text(file.read(1, 2).or_throw()), jpeg);
   EXPECT_EQ(file.verify([](const BetonMistake&) {}), 0);
 }
 

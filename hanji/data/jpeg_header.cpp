@@ -71,7 +71,8 @@ Result<JpegSize> parse_frame(uint8_t marker, std::span<const std::byte> frame) {
   }
   const JpegSize size{.width = big_endian(frame, 5), .height = big_endian(frame, 3)};
   if (size.width > 0 && size.height > 0) return size;
-  return base::corrupt(fmt::format("{} x {} pixels", size.width, size.height));
+  return base::corrupt(fmt::format("a JPEG of {} x {} pixels; make it again, or leave it out",
+                                   size.width, size.height));
 }
 
 }  // namespace

@@ -37,8 +37,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kUsualPageBytes = uint64_t{8} << 20;
-
 bool is_of_one_sample(const Status& status) {
   return status.code() == Code::kCorrupt || status.code() == Code::kUnsupported;
 }
@@ -85,7 +83,7 @@ Result<MadeBeton> make_beton(const BetonRecipe& recipe, const fs::path& path,
       BetonWriter::create(
           path, recipe.fields,
           {.num_samples = recipe.num_samples,
-           .page_bytes = std::max(kUsualPageBytes, std::bit_ceil(recipe.max_sample_bytes)),
+           .page_bytes = std::max(kMinPageBytes, std::bit_ceil(recipe.max_sample_bytes)),
            .provenance = recipe.provenance,
            .resume_key = recipe.key}));
   MadeBeton made{.num_resumed = writer.num_appended()};

@@ -11,6 +11,9 @@
 
 namespace hanji::data {
 
+/// A page that make_beton() writes has at least so many.
+constexpr uint64_t kMinPageBytes = uint64_t{8} << 20;
+
 /// One sample of a recipe: a value per field. Their bytes lie in `bytes`, or live as long as the
 /// recipe.
 struct BetonSample {

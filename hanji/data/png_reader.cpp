@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::array<uint8_t, 16> kPngBegin = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n',
                                                0,    0,   0,   13,  'I',  'H',  'D',  'R'};
+constexpr size_t kPngMagicBytes = 8;
 constexpr size_t kPngHeaderBytes = 33;
 constexpr uint32_t kMaxPngSide = 65535;
 constexpr uint64_t kMaxPngRgbBytes = uint64_t{1} << 30;
@@ -24,14 +25,22 @@ uint32_t png_number(std::span<const std::byte> bytes, size_t at) {
 
 }  // namespace
 
+bool is_png(std::span<const std::byte> stream) {
+  return stream.size() >= kPngMagicBytes &&
+         std::ranges::equal(stream.first(kPngMagicBytes),
+                            std::span(kPngBegin).first(kPngMagicBytes),
+                            [](std::byte a, uint8_t b) { return a == std::byte{b}; });
+}
+
 Result<PngSize> parse_png_size(std::span<const std::byte> stream) {
-  const bool is_png = stream.size() >= kPngHeaderBytes &&
-                      std::ranges::equal(stream.first(kPngBegin.size()), kPngBegin,
-                                         [](std::byte a, uint8_t b) { return a == std::byte{b}; });
-  if (!is_png) return base::corrupt("it does not begin as a PNG does; write it again");
+  const bool has_header =
+      stream.size() >= kPngHeaderBytes &&
+      std::ranges::equal(stream.first(kPngBegin.size()), kPngBegin,
+                         [](std::byte a, uint8_t b) { return a == std::byte{b}; });
+  if (!has_header) return base::corrupt("it does not begin as a PNG does; write it again");
   const uint32_t width = png_number(stream, 16), height = png_number(stream, 20);
   const auto bits = static_cast<int>(stream[24]);
-  if (width == 0 || height == 0) return base::corrupt("a PNG without pixels");
+  if (width == 0 || height == 0) return base::corrupt("a PNG without pixels; write it again");
   if (bits > 8) {
     return base::unsupported(
         fmt::format("a PNG with samples of {} bits; convert it to 8, or to JPEG", bits));

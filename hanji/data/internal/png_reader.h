@@ -16,6 +16,9 @@ struct PngSize {
   uint64_t rgb_bytes() const { return uint64_t{3} * width * height; }
 };
 
+/// Whether the bytes begin as a PNG does, of whatever kind.
+bool is_png(std::span<const std::byte> stream);
+
 /// Reads the header of a PNG, its first 33 bytes.
 ///
 /// Errors  kCorrupt for other bytes; kUnsupported for samples of 16 bits, sizes above 65535 and images of
