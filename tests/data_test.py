@@ -319,6 +319,12 @@ class Data(CommandTest):
         self.assertIn("belong to --augmented", done.stderr)
         done = self.hanji("data", "show", "x.beton", "--out", "y.png", "--augmented", "--set", "data.stage=blur", expect=2)
         self.assertIn("blur", done.stderr)
+        # A sheet replaces a sheet, and not the file that it is of.
+        self.hanji("data", "show", "x.beton", "--out", "plain.png")
+        content = (self.folder / "x.beton").read_bytes()
+        done = self.hanji("data", "show", "x.beton", "--out", "x.beton", expect=2)
+        self.assertEqual(done.stderr, "hanji: x.beton: exists and is no PNG; name another file with --out\n")
+        self.assertEqual((self.folder / "x.beton").read_bytes(), content)
 
     def test_converted_images_train_and_become_files_that_make_a_file_again(self):
         self.hanji("data", "make", "--generated", 60, "--size", 32, "--classes", 3, "--out", "x.beton")

@@ -53,8 +53,25 @@ struct ShowOptions {
   ImageJob job;
 };
 
+/// A sheet takes the place of another, but of no other file, such as the one that it is of.
+void check_sheet(const std::string& out) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(out, error)) return;  // writing says what else is wrong
+  constexpr std::string_view kMagic = "\x89PNG";
+  const auto found = base::MappedFile::open(out).or_throw();
+  const std::string_view text(reinterpret_cast<const char*>(found.bytes().data()),
+                              found.bytes().size());
+  if (text.empty() || text.starts_with(kMagic)) return;
+  throw Error(base::invalid_argument(out + ": exists and is no PNG; name another file with --out"));
+}
+
 int show_file(Verb verb, const ShowOptions& options) {
+  check_sheet(options.out);
   data::SheetOptions sheet = options.sheet;
+  LongVerb work("images");
+  sheet.proceed = [&](int64_t done, int64_t total) {
+    return work.proceed(static_cast<uint64_t>(done), static_cast<uint64_t>(total));
+  };
   Result<std::string> png = std::string();
   if (options.is_augmented) {
     const plan::LoadedConfig loaded = options.job.load(options.file);
@@ -71,6 +88,7 @@ int show_file(Verb verb, const ShowOptions& options) {
     }
     png = data::contact_sheet(options.file, sheet);
   }
+  if (png.status().code() == Code::kCancelled) return work.exit_code();
   base::throw_if_error(base::write_file_atomic(options.out, std::move(png).or_throw()));
   std::cout << options.file << " -> " << options.out << "\n";
   return 0;
@@ -253,7 +271,9 @@ void add_data_show(Verb data_verb) {
   const Verb verb = data_verb.add_verb("show", "Write a sheet of a file's images as PNG");
   auto options = std::make_shared<ShowOptions>();
   verb.add_option("file", &options->file, "a .beton file").type_name("FILE").required();
-  verb.add_option("--out", &options->out, "to write").type_name("PNG").required();
+  verb.add_option("--out", &options->out, "to write; may replace a PNG, and no other file")
+      .type_name("PNG")
+      .required();
   verb.add_option("--count", &options->sheet.count, "images; with --augmented rows, 8 by default")
       .show_default();
   verb.add_option("--columns", &options->sheet.columns, "images beside each other").show_default();

@@ -119,6 +119,11 @@ class Thumbnails {
   RgbImage whole_;
 };
 
+Status go_on(const SheetOptions& options, int64_t done, int64_t total) {
+  if (!options.proceed || options.proceed(done, total)) return {};
+  return base::cancelled("interrupted");
+}
+
 /// Numbers of `count` of `all`, spread evenly.
 int64_t spread(int64_t number, int64_t count, int64_t all) {
   return static_cast<int64_t>(static_cast<__int128>(number) * all / count);
@@ -151,6 +156,7 @@ Result<std::string> contact_sheet(const std::filesystem::path& path, const Sheet
     const int64_t sample = spread(i, count, images.count());
     HANJI_RETURN_IF_ERROR(images.read(sample, options.cell, small));
     grid.place(i, small, images.name(sample));
+    HANJI_RETURN_IF_ERROR(go_on(options, i + 1, count));
   }
   return grid.png();
 }
@@ -185,12 +191,13 @@ Result<std::string> augmented_sheet(const std::filesystem::path& path, const She
       RgbImage whole;
       HANJI_RETURN_IF_ERROR(images.read(sample, side, whole));
       grid.place(cell, whole, images.name(sample));
-      continue;
+    } else {
+      HANJI_RETURN_IF_ERROR(source.read_in_epoch(epoch, sample, batch, 0));
+      const auto* planes = batch.inputs.const_data_ptr<float>();
+      grid.place(cell, undo_normalise(planes, samples.stages, samples.size, side / samples.size),
+                 text_of(epoch));
     }
-    HANJI_RETURN_IF_ERROR(source.read_in_epoch(epoch, sample, batch, 0));
-    const auto* planes = batch.inputs.const_data_ptr<float>();
-    grid.place(cell, undo_normalise(planes, samples.stages, samples.size, side / samples.size),
-               text_of(epoch));
+    HANJI_RETURN_IF_ERROR(go_on(options, cell + 1, cells));
   }
   return grid.png();
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "hanji/base/status.h"
@@ -13,6 +14,8 @@ struct SheetOptions {
   int64_t count = 64;   ///< Images, or rows with augmentation: as many as there are at most.
   int64_t columns = 8;  ///< Images beside each other.
   int64_t cell = 96;    ///< Pixels of an image's side; augmented samples have as many or more.
+  /// Called after each cell with the number of those that are done; false ends early.
+  std::function<bool(int64_t done, int64_t total)> proceed = {};
 };
 
 /// How a job makes samples of the images.
@@ -27,7 +30,8 @@ struct SheetSamples {
 ///
 /// Cost    decodes so many images.
 /// Errors  those of BetonFile::open() and of the images, with the sample; kUnsupported for a file
-///         without an image; kInvalidArgument for a sheet of more than 2^28 pixels.
+///         without an image; kInvalidArgument for a sheet of more than 2^28 pixels; kCancelled if it
+///         ended early.
 Result<std::string> contact_sheet(const std::filesystem::path& file, const SheetOptions& options);
 
 /// A PNG of what a model sees: a row for each of `count` samples, first the whole image, then the

@@ -120,6 +120,28 @@ TEST(ContactSheet, LabelsOfSmallAugmentedSamplesAreWhole) {
   }
 }
 
+TEST(ContactSheet, SaysHowFarItIsAndEndsEarly) {
+  const test::TemporaryFolder folder;
+  const auto file = write_plain(folder.path() / "x", 6);
+  int64_t most = 0;
+  const auto count = [&](int64_t done, int64_t total) {
+    EXPECT_EQ(done, ++most);
+    EXPECT_EQ(total, 4);
+    return done < 3;
+  };
+  const Status status = contact_sheet(file, {.count = 4, .proceed = count}).status();
+  EXPECT_EQ(status.code(), Code::kCancelled);
+  EXPECT_EQ(most, 3);
+  const auto stop = [](int64_t, int64_t total) {
+    EXPECT_EQ(total, 2 * 5);
+    return false;
+  };
+  EXPECT_EQ(augmented_sheet(file, {.size = 16}, {.count = 2, .columns = 5, .proceed = stop})
+                .status()
+                .code(),
+            Code::kCancelled);
+}
+
 TEST(ContactSheet, FilesWithoutImagesAndSheetsWithoutCellsAreRejected) {
   const test::TemporaryFolder folder;
   const auto file = write_plain(folder.path() / "x", 2);
