@@ -34,6 +34,14 @@ void resize_across(const LineFilter& filter, const uint8_t* rgb, Mirror mirror, 
   }
 }
 
+void copy_across(int64_t count, const uint8_t* rgb, Mirror mirror, uint8_t* pixels) {
+  for (int64_t i = 0; i < count; ++i) {
+    uint8_t* out = pixels + kPixelBytes * (mirror == Mirror::kYes ? count - 1 - i : i);
+    for (int64_t c = 0; c < 3; ++c) out[c] = rgb[3 * i + c];
+    out[3] = 0;
+  }
+}
+
 void resize_down(const LineFilter& filter, int64_t i, const uint8_t* rows, int64_t row_bytes,
                  uint8_t* pixels) {
   for (int64_t x = 0; x < row_bytes; ++x) {
@@ -114,6 +122,29 @@ int64_t resize_fours_across(const LineFilter& filter, const uint8_t* rgb, Mirror
 
 #endif
 
+// Four pixels with a zero byte each, in order or the other way round.
+alignas(16) constexpr uint8_t kFours[2][16] = {
+    {0, 1, 2, kZero, 3, 4, 5, kZero, 6, 7, 8, kZero, 9, 10, 11, kZero},
+    {9, 10, 11, kZero, 6, 7, 8, kZero, 3, 4, 5, kZero, 0, 1, 2, kZero}};
+
+void copy_across(int64_t count, const uint8_t* rgb, Mirror mirror, uint8_t* pixels) {
+  const hn::FixedTag<uint8_t, 16> d8;
+  const hn::FixedTag<uint8_t, 4> pixel;
+  const bool is_mirrored = mirror == Mirror::kYes;
+  const auto order = hn::Load(d8, kFours[is_mirrored ? 1 : 0]);
+  const auto first = hn::Load(d8, kFours[0]);
+  int64_t i = 0;
+  for (; i + 4 <= count; i += 4) {
+    const auto four = hn::TableLookupBytesOr0(hn::LoadU(d8, rgb + 3 * i), order);
+    hn::StoreU(four, d8, pixels + kPixelBytes * (is_mirrored ? count - 4 - i : i));
+  }
+  for (; i < count; ++i) {
+    const auto one = hn::TableLookupBytesOr0(hn::LoadU(d8, rgb + 3 * i), first);
+    hn::StoreU(hn::LowerHalf(pixel, hn::LowerHalf(one)), pixel,
+               pixels + kPixelBytes * (is_mirrored ? count - 1 - i : i));
+  }
+}
+
 void resize_across(const LineFilter& filter, const uint8_t* rgb, Mirror mirror, uint8_t* pixels) {
   const hn::FixedTag<uint8_t, 16> d8;
   const hn::FixedTag<int16_t, 8> d16;
@@ -174,8 +205,9 @@ void resize_down(const LineFilter& filter, int64_t i, const uint8_t* rows, int64
 
 #endif
 
-void scale_row(const uint8_t* pixels, int64_t row_bytes, const std::array<float, 3>& scale,
-               const std::array<float, 3>& offset, const std::array<float*, 3>& planes) {
+template <bool kPastCaches>
+void scale_pixels(const uint8_t* pixels, int64_t row_bytes, const std::array<float, 3>& scale,
+                  const std::array<float, 3>& offset, const std::array<float*, 3>& planes) {
   const hn::ScalableTag<float> df;
   const hn::RebindToSigned<decltype(df)> d32;
   const auto level = hn::Set(d32, 255);
@@ -185,12 +217,28 @@ void scale_row(const uint8_t* pixels, int64_t row_bytes, const std::array<float,
     const auto put = [&](auto levels, size_t c) HWY_ATTR {
       // Not fused: the same bits without instructions that multiply and add.
       const auto scaled = hn::Mul(hn::ConvertTo(df, hn::And(levels, level)), hn::Set(df, scale[c]));
-      hn::StoreU(hn::Add(scaled, hn::Set(df, offset[c])), df, planes[c] + x);
+      const auto moved = hn::Add(scaled, hn::Set(df, offset[c]));
+      if constexpr (kPastCaches) {
+        hn::Stream(moved, df, planes[c] + x);
+      } else {
+        hn::StoreU(moved, df, planes[c] + x);
+      }
     };
     put(all, 0);
     put(hn::ShiftRight<8>(all), 1);
     put(hn::ShiftRight<16>(all), 2);
   }
+}
+
+void scale_row(const uint8_t* pixels, int64_t row_bytes, const std::array<float, 3>& scale,
+               const std::array<float, 3>& offset, const std::array<float*, 3>& planes) {
+  scale_pixels<false>(pixels, row_bytes, scale, offset, planes);
+}
+
+void scale_row_past_caches(const uint8_t* pixels, int64_t row_bytes,
+                           const std::array<float, 3>& scale, const std::array<float, 3>& offset,
+                           const std::array<float*, 3>& planes) {
+  scale_pixels<true>(pixels, row_bytes, scale, offset, planes);
 }
 
 template <class D32>
@@ -315,6 +363,8 @@ void mix_rows(float of_a, float of_b, int64_t count, float* a, float* b) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <hwy/cache_control.h>
+
 #include "hanji/base/simd_dispatch.h"
 
 namespace hanji::data::internal {
@@ -352,9 +402,13 @@ void LineFilter::make(int64_t line, int64_t outputs) {
   }
 }
 
+void flush_past_caches() { hwy::FlushStream(); }
+
+HWY_EXPORT(copy_across);
 HWY_EXPORT(resize_across);
 HWY_EXPORT(resize_down);
 HWY_EXPORT(scale_row);
+HWY_EXPORT(scale_row_past_caches);
 HWY_EXPORT(brighten_row);
 HWY_EXPORT(tint_row);
 HWY_EXPORT(mix_rows);
@@ -373,6 +427,10 @@ void mix_rows(float of_a, float of_b, int64_t count, float* a, float* b) {
 }
 
 void resize_across(const LineFilter& filter, const uint8_t* rgb, Mirror mirror, uint8_t* pixels) {
+  if (filter.changes_nothing()) {
+    HANJI_DISPATCHED(copy_across)(filter.inputs, rgb, mirror, pixels);
+    return;
+  }
   HANJI_DISPATCHED(resize_across)(filter, rgb, mirror, pixels);
 }
 
@@ -384,6 +442,12 @@ void resize_down(const LineFilter& filter, int64_t i, const uint8_t* rows, int64
 void scale_row(const uint8_t* pixels, int64_t row_bytes, const std::array<float, 3>& scale,
                const std::array<float, 3>& offset, const std::array<float*, 3>& planes) {
   HANJI_DISPATCHED(scale_row)(pixels, row_bytes, scale, offset, planes);
+}
+
+void scale_row_past_caches(const uint8_t* pixels, int64_t row_bytes,
+                           const std::array<float, 3>& scale, const std::array<float, 3>& offset,
+                           const std::array<float*, 3>& planes) {
+  HANJI_DISPATCHED(scale_row_past_caches)(pixels, row_bytes, scale, offset, planes);
 }
 
 }  // namespace hanji::data::internal

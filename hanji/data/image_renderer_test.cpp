@@ -21,15 +21,25 @@ const plan::ImageStages kLevels = [] {
   return stages;
 }();
 
+/// In memory that begins as a batch's does.
+std::vector<float> render_by(ImageRenderer& renderer, const StoredImage& image,
+                             const ImageView& view, int64_t size, const plan::ImageStages& stages) {
+  constexpr size_t kGuard = 64;
+  const auto floats = static_cast<size_t>(3 * size * size);
+  std::vector<float> memory(floats + 2 * kGuard + 16, -1);
+  const size_t shift = reinterpret_cast<uintptr_t>(memory.data()) / sizeof(float) % 16;
+  const std::span<float> all(memory.data() + 16 - shift, floats + 2 * kGuard);
+  const std::span<float> out = all.subspan(kGuard, floats);
+  base::throw_if_error(renderer.render(image, view, ColourScale(stages), size, out.data()));
+  EXPECT_THAT(all.first(kGuard), Each(-1)) << "nothing before the sample is written";
+  EXPECT_THAT(all.last(kGuard), Each(-1)) << "nothing behind the sample is written";
+  return {out.begin(), out.end()};
+}
+
 std::vector<float> render_levels(const StoredImage& image, const ImageView& view, int64_t size,
                                  const plan::ImageStages& stages = kLevels) {
-  const auto floats = static_cast<size_t>(3 * size * size);
-  std::vector<float> out(floats + 64, -1);
   ImageRenderer renderer;
-  base::throw_if_error(renderer.render(image, view, ColourScale(stages), size, out.data()));
-  EXPECT_THAT(std::span(out).subspan(floats), Each(-1)) << "nothing behind the sample is written";
-  out.resize(floats);
-  return out;
+  return render_by(renderer, image, view, size, stages);
 }
 
 StoredImage raw_image(const std::vector<uint8_t>& pixels, ImageSize size) {
@@ -78,6 +88,45 @@ TEST(ImageRenderer, TheSameSizeIsACopyInPlanes) {
   const auto found = render_levels(raw_image(pixels, {12, 12}), {.crop = {0, 0, 12, 12}}, 12);
   for (size_t i = 0; i < found.size(); ++i) {
     ASSERT_EQ(found[i], static_cast<float>(pixels[3 * (i % 144) + i / 144])) << i;
+  }
+}
+
+TEST(ImageRenderer, APartOfTheSampleSizeIsACopyAtEveryVectorWidth) {
+  const base::Simd before = base::simd_in_use().or_throw();
+  for (const base::Simd level : base::kSimdLevels) {
+    if (!base::check_simd(level).ok()) continue;
+    base::throw_if_error(base::use_simd(level));
+    for (const int64_t size : {1, 3, 7, 32, 128, 144}) {
+      const ImageSize image{size + 2, size + 1};
+      const auto pixels = test_pixels(image.width, image.height);
+      for (const bool is_flipped : {false, true}) {
+        // The last row of the part is the image's: nothing is to be read behind it.
+        const auto found = render_levels(
+            raw_image(pixels, image), {.crop = {2, 1, size, size}, .is_flipped = is_flipped}, size);
+        for (int64_t i = 0; i < std::ssize(found); ++i) {
+          const int64_t plane = i / size / size, y = i / size % size;
+          const int64_t x = is_flipped ? size - 1 - i % size : i % size;
+          ASSERT_EQ(found[i], pixels[3 * ((1 + y) * image.width + 2 + x) + plane])
+              << size << " at " << i;
+        }
+      }
+    }
+  }
+  base::throw_if_error(base::use_simd(before));
+}
+
+TEST(ImageRenderer, WhatOneKeepsBetweenSamplesChangesNone) {
+  const ImageSize size_of_image{600, 80};
+  const auto pixels = test_pixels(600, 80);
+  const StoredImage image = raw_image(pixels, size_of_image);
+  ImageRenderer kept;
+  // Widths whose weights take each other's place, and moves that need more room or less.
+  for (const int64_t width : {20, 276, 532, 20, 64}) {
+    for (const int64_t shift : {0, 5, -2, 64}) {
+      const ImageView view{.crop = {3, 2, width, 64}, .shift_x = shift, .shift_y = -shift};
+      EXPECT_EQ(render_by(kept, image, view, 64, kLevels), render_levels(image, view, 64))
+          << width << " " << shift;
+    }
   }
 }
 

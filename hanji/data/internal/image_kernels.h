@@ -26,6 +26,8 @@ struct LineFilter {
 
   /// The memory is used again, and all of it for the sizes of the call before.
   void make(int64_t inputs, int64_t outputs);
+  /// Whether each output is its input.
+  bool changes_nothing() const { return inputs == static_cast<int64_t>(first.size()); }
 };
 
 /// Levels 0 to 255 of red, green, blue and nothing.
@@ -75,5 +77,12 @@ void mix_rows(float of_a, float of_b, int64_t count, float* a, float* b);
 /// A plane of floats for each colour of a row: level * scale + offset; room as for padded_row().
 void scale_row(const uint8_t* pixels, int64_t row_bytes, const std::array<float, 3>& scale,
                const std::array<float, 3>& offset, const std::array<float*, 3>& planes);
+
+/// As scale_row(), to planes that begin at multiples of 64 bytes and are not read soon: their memory is
+/// written without being read first. Order: flush_past_caches() before another thread, or these bytes again.
+void scale_row_past_caches(const uint8_t* pixels, int64_t row_bytes,
+                           const std::array<float, 3>& scale, const std::array<float, 3>& offset,
+                           const std::array<float*, 3>& planes);
+void flush_past_caches();
 
 }  // namespace hanji::data::internal

@@ -26,6 +26,7 @@ struct StoredImage {
   ImageSize size;
   bool is_jpeg = false;
   std::span<const std::byte> bytes;  ///< A JPEG stream, or rows of RGB.
+  bool is_near = false;              ///< All bytes were just read: they are in the caches.
 };
 
 /// Makes a sample of an image in one pass over its pixels: rows of the crop are decoded, resized
@@ -34,7 +35,8 @@ struct StoredImage {
 ///
 /// Result  sums are of integers: the same bytes on every processor, at most one level from Pillow's
 ///         resize(box = crop, BILINEAR) of the decoded image.
-/// Cost    crop.height * size * 4 bytes of memory, which is used again.
+/// Cost    crop.height * size * 4 bytes of memory, which is used again, and some 4 KiB for each of up to kFilters
+///         sizes of crops.
 /// Thread  one at a time.
 class ImageRenderer {
  public:
@@ -43,27 +45,35 @@ class ImageRenderer {
                 int64_t size, float* out);
 
  private:
+  /// Made at the first use, and kept until another of its place is.
+  const LineFilter& filter_of(int64_t inputs, int64_t outputs);
   Status resize_rows(const StoredImage& image, const ImageView& view, int64_t size);
   /// Reads a byte of each cache line, one after the other.
   void touch(std::span<const std::byte> bytes);
   /// A row of a raw image, with the bytes behind it that resize_across() may read.
   const uint8_t* raw_row(const StoredImage& image, PixelBox crop, int64_t y);
-  /// Row y of the resized sample, mirrored as the view says.
-  void resize_down_to(const ImageView& view, int64_t y, int64_t size, uint8_t* row);
+  /// Row y of the resized sample, mirrored as the view says: one of those in `rows_`, or in `memory`.
+  const uint8_t* resized_row(const ImageView& view, int64_t y, int64_t size, uint8_t* memory);
   /// The resized rows with their colours changed, in tile_.
   void make_tile(const ImageView& view, int64_t size);
   /// The same bytes as make_tile() or write_planes() make, and nothing of them is kept.
   void resize_only(const ImageView& view, int64_t size);
   void write_planes(const ImageView& view, const ColourScale& colours, int64_t size, float* out);
+  /// Makes scaled_ three rows with as many zeros or more on both sides. Result: where their pixels begin.
+  std::array<float*, 3> rows_between_zeros(int64_t padded, int64_t zeros);
 
   JpegReader jpeg_;
-  LineFilter across_;
-  LineFilter down_;
+  /// Crops of random sizes come again: to make one takes longer than to use it.
+  static constexpr size_t kFilters = 256;
+  std::vector<LineFilter> filters_{kFilters};
+  const LineFilter* across_ = nullptr;  ///< Until down_ is set, which may take its place.
+  const LineFilter* down_ = nullptr;
   std::vector<uint8_t> rows_;  ///< Resized across.
   std::vector<uint8_t> last_row_;
   std::vector<uint8_t> pixels_;
   std::vector<uint8_t> tile_;
   std::vector<float> scaled_;
+  int64_t zeros_ = 0;  ///< Before and behind each row of scaled_.
   uint64_t touched_ = 0;
 };
 
