@@ -68,6 +68,12 @@ uint64_t BetonState::image_bytes(uint64_t sample, size_t field) {
   return sizes[sample * layout.num_images + image_of[field]];
 }
 
+bool BetonState::is_raw_image(uint64_t sample, size_t field) const {
+  if (fields[field].type != BetonType::kRgbImage) return false;
+  return load<uint8_t>(record(sample), layout.offsets[field]) ==
+         static_cast<uint8_t>(BetonImageMode::kRaw);
+}
+
 Result<BetonValue> BetonState::locate(uint64_t sample, size_t field) {
   const auto at = record(sample).subspan(layout.offsets[field]);
   BetonValue value;
@@ -109,11 +115,9 @@ Result<BetonValue> BetonState::locate(uint64_t sample, size_t field) {
 }
 
 Status BetonState::check_once(uint64_t sample) {
-  const uint64_t bit = uint64_t{1} << sample % 64;
-  std::atomic<uint64_t>& word = verified[sample / 64];
-  if ((word.load(std::memory_order_relaxed) & bit) != 0) return {};
+  if (is_verified(sample)) return {};
   HANJI_RETURN_IF_ERROR(check_sample_bytes(sample));
-  word.fetch_or(bit, std::memory_order_relaxed);
+  verified[sample / 64].fetch_or(uint64_t{1} << sample % 64, std::memory_order_relaxed);
   return {};
 }
 
@@ -186,11 +190,28 @@ Result<BetonValue> BetonFile::locate(uint64_t sample, size_t field) const {
     return base::invalid_argument(fmt::format("sample {} and field {} of {} samples and {} fields",
                                               sample, field, num_samples(), fields().size()));
   }
-  const Status status = state.check_record(sample);
+  const Status status = state.is_verified(sample) ? Status() : state.check_record(sample);
   if (!status.ok()) return status.at(internal::where(state, sample, field));
   auto value = state.locate(sample, field);
   if (!value.ok()) return value.status().at(internal::where(state, sample, field));
   return value;
+}
+
+void BetonFile::expect(uint64_t sample, size_t field) const {
+  if (sample >= num_samples() || field >= fields().size()) return;
+  const BetonType type = fields()[field].type;
+  const bool is_array = type == BetonType::kNdArray || type == BetonType::kTorchTensor;
+  if (!is_array && !state_->is_raw_image(sample, field)) return;
+  const auto value = state_->locate(sample, field);
+  if (!value.ok() || value->bytes.size() > kMaxExpectedBytes) return;
+  constexpr size_t kCacheLine = 64;
+  for (size_t at = 0; at < value->bytes.size(); at += kCacheLine) {
+    __builtin_prefetch(value->bytes.data() + at);
+  }
+}
+
+bool BetonFile::is_verified(uint64_t sample) const {
+  return sample < num_samples() && state_->is_verified(sample);
 }
 
 bool BetonFile::is_page(uint64_t page, std::span<const std::byte> content) const {

@@ -123,6 +123,13 @@ class BetonFile {
   ///         field and page.
   Result<BetonValue> read(uint64_t sample, size_t field) const;
 
+  /// Says that a value is read next: brings its bytes nearer, if they are rows of an image or an array of at
+  /// most kMaxExpectedBytes. Cost: no wait, no check.
+  void expect(uint64_t sample, size_t field) const;
+  static constexpr size_t kMaxExpectedBytes = 8192;
+
+  /// Whether read() has found the record and the bytes of a sample to be those that were written.
+  bool is_verified(uint64_t sample) const;
   /// As read(), without reading the heap: `bytes` are where the value is mapped, and are not
   /// verified. For readers that have the pages in memory of their own.
   Result<BetonValue> locate(uint64_t sample, size_t field) const;

@@ -193,10 +193,12 @@ Status BetonImages::State::render(int64_t sample, From from, const ViewOf& view_
                                   layers::Batch& batch, int64_t row) {
   const auto number = static_cast<uint64_t>(sample);
   HANJI_ASSIGN_OR_RETURN(const BetonValue label, file().read(number, label_field));
+  const bool was_verified = file().is_verified(number);
   HANJI_ASSIGN_OR_RETURN(const BetonValue value, cached.read(number, image_field, from));
   const internal::StoredImage image{.size = {value.width, value.height},
                                     .is_jpeg = value.mode == BetonImageMode::kJpeg,
-                                    .bytes = value.bytes};
+                                    .bytes = value.bytes,
+                                    .is_near = !was_verified && file().is_verified(number)};
   float* out = batch.inputs.mutable_data_ptr<float>() + row * 3 * options.size * options.size;
   auto renderer = renderers.take();
   const Status status =
@@ -331,6 +333,12 @@ Status BetonImages::read_in_epoch(int64_t epoch, int64_t index, layers::Batch& b
   return read_or_skip(Part::kTrain, index, [&](int64_t sample, From from) {
     return state_->render(sample, from, view_of, batch, row);
   });
+}
+
+void BetonImages::expect(int64_t index) const {
+  if (index < 0 || index >= num_train()) return;
+  const auto sample = static_cast<uint64_t>(sample_of(Part::kTrain, index));
+  state_->cached.expect(sample, state_->image_field);
 }
 
 std::vector<std::string> BetonImages::parts() const {

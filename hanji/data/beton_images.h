@@ -64,6 +64,7 @@ class BetonImages final : public Source {
   SampleShape shape() const override;
   /// Without augmentation.
   Status read(Part part, int64_t index, layers::Batch& batch, int64_t row) const override;
+  void expect(int64_t index) const override;
   Status read_in_epoch(int64_t epoch, int64_t index, layers::Batch& batch,
                        int64_t row) const override;
   /// read, decode for JPEGs, then the stages in the order in which they are done: what moves and fills

@@ -202,6 +202,26 @@ TEST_F(BetonWriterTest, OtherSamplesOfADamagedPageAreRead) {
                                           "page 0 is"));
 }
 
+TEST_F(BetonWriterTest, ASampleIsVerifiedOnceItsBytesWereRead) {
+  std::string bytes = write(3);
+  bytes[bytes.find("rgb")] = 'R';
+  const auto file = BetonFile::parse(as_raw(bytes)).or_throw();
+  const auto is_verified = [&] {
+    std::string found;
+    for (uint64_t sample = 0; sample < 5; ++sample) found += file.is_verified(sample) ? 'y' : 'n';
+    return found;
+  };
+  for (uint64_t sample = 0; sample < 5; ++sample) {
+    for (size_t field = 0; field <= file.fields().size(); ++field) {
+      file.expect(sample, field);
+      static_cast<void>(file.locate(sample, field));
+    }
+  }
+  EXPECT_EQ(is_verified(), "nnnnn");
+  for (uint64_t sample = 0; sample < 3; ++sample) static_cast<void>(file.read(sample, 0));
+  EXPECT_EQ(is_verified(), "ynynn") << "the bytes of one are damaged, and two are not there";
+}
+
 TEST_F(BetonWriterTest, ThreadsReadOneFile) {
   write(200);
   const auto file = BetonFile::open(path()).or_throw();

@@ -21,6 +21,10 @@ Result<CachedFile> CachedFile::create(BetonFile file, int64_t cached_pages) {
   return made;
 }
 
+void CachedFile::expect(uint64_t sample, size_t field) const {
+  if (!cache_) file_->expect(sample, field);
+}
+
 Result<BetonValue> CachedFile::read(uint64_t sample, size_t field, From from) const {
   if (from == From::kFile || !cache_ || !cache_->is_attached()) return file_->read(sample, field);
   HANJI_ASSIGN_OR_RETURN(BetonValue value, file_->locate(sample, field));

@@ -40,6 +40,11 @@ struct BetonState {
   BetonAllocation allocation(uint64_t row) const;
 
   Status check_record(uint64_t sample) const;
+  bool is_verified(uint64_t sample) const {
+    return has_extension &&
+           (verified[sample / 64].load(std::memory_order_relaxed) >> sample % 64 & 1) != 0;
+  }
+  bool is_raw_image(uint64_t sample, size_t field) const;
   /// The value, its bounds checked, its page and its record not.
   Result<BetonValue> locate(uint64_t sample, size_t field);
   Result<std::span<const std::byte>> heap(uint64_t begin, uint64_t size) const;
@@ -50,7 +55,7 @@ struct BetonState {
     return (static_cast<uint64_t>(in_heap.data() - bytes.data()) - sections.heap_begin) /
            sections.page_bytes;
   }
-  /// check_sample_bytes() of a sample that it has not accepted before.
+  /// check_sample_bytes() of a sample that it has not accepted before, and whose record is good.
   Status check_once(uint64_t sample);
   /// kCorrupt if the sample's bytes in the heap are not those that were written.
   Status check_sample_bytes(uint64_t sample);

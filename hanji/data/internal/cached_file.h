@@ -23,6 +23,8 @@ class CachedFile {
   /// Null unless cached_pages.
   const std::shared_ptr<PageCache>& cache() const { return cache_; }
 
+  /// As BetonFile::expect(); nothing of what comes from the cache.
+  void expect(uint64_t sample, size_t field) const;
   /// As BetonFile::read(). Result: valid as long as the cache keeps the page, or as this.
   /// Errors  those of both, with the sample.
   Result<BetonValue> read(uint64_t sample, size_t field, From from) const;
