@@ -122,9 +122,9 @@ Status BetonTokenSamples::State::look_through() {
 Status BetonTokenSamples::State::copy_sample(int64_t sample, internal::From from,
                                              layers::Batch& batch, int64_t row) const {
   HANJI_ASSIGN_OR_RETURN(const TokenSource all, tokens(sample, from));
-  HANJI_RETURN_IF_ERROR(
-      all.copy_tokens(0, block, batch.inputs.mutable_data_ptr<int64_t>() + row * block));
-  return all.copy_tokens(1, block, batch.targets.mutable_data_ptr<int64_t>() + row * block);
+  const int64_t at = row * block;
+  return all.copy_pair(0, block, largest_token + 1, batch.inputs.mutable_data_ptr<int64_t>() + at,
+                       batch.targets.mutable_data_ptr<int64_t>() + at);
 }
 
 int64_t BetonTokenSamples::count(Part part) const {
@@ -144,6 +144,10 @@ Status BetonTokenSamples::read_in_epoch(int64_t, int64_t index, layers::Batch& b
                                         int64_t row) const {
   HANJI_RETURN_IF_ERROR(check_index(Part::kTrain, index));
   return state_->copy_sample(index, internal::From::kCache, batch, row);
+}
+
+void BetonTokenSamples::expect(int64_t index) const {
+  if (index >= 0) state_->cached.expect(static_cast<uint64_t>(index), state_->field);
 }
 
 std::vector<uint32_t> BetonTokenSamples::train_pages() const {

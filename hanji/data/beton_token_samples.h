@@ -35,6 +35,7 @@ class BetonTokenSamples final : public Source {
   /// Shape   inputs and targets [block].
   SampleShape shape() const override;
   Status read(Part part, int64_t index, layers::Batch& batch, int64_t row) const override;
+  void expect(int64_t index) const override;
   /// The same sample in every epoch.
   Status read_in_epoch(int64_t epoch, int64_t index, layers::Batch& batch,
                        int64_t row) const override;

@@ -81,9 +81,7 @@ Status TokenSamples::copy_sample(Part part, int64_t index, int64_t* inputs,
   HANJI_RETURN_IF_ERROR(check_index(part, index));
   const int64_t block = options_.block;
   const int64_t begin = range(part).begin + index * block;
-  HANJI_RETURN_IF_ERROR(tokens_.check_vocabulary(options_.vocabulary, begin, block + 1));
-  HANJI_RETURN_IF_ERROR(tokens_.copy_tokens(begin, block, inputs));
-  return tokens_.copy_tokens(begin + 1, block, targets);
+  return tokens_.copy_pair(begin, block, options_.vocabulary, inputs, targets);
 }
 
 }  // namespace hanji::data

@@ -36,7 +36,7 @@ class TokenSamples final : public Source {
   /// Shape   inputs and targets [block()].
   SampleShape shape() const override;
   Status read(Part part, int64_t index, layers::Batch& batch, int64_t row) const override;
-  void expect(int64_t index) const override { tokens_.expect(index * block(), block() + 1); }
+  void expect(int64_t index) const override { tokens_.expect(index * block()); }
   uint64_t checksum() const override { return tokens_.checksum(); }
   /// Pages of 8 MiB, by a sample's first token.
   std::vector<uint32_t> train_pages() const override;

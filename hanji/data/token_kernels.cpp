@@ -34,48 +34,100 @@ HWY_INLINE hn::VFromD<D> load_as(D d, const std::byte* from) {
 }
 
 template <class T>
-void copy(const std::byte* from, int64_t count, int64_t* out) {
-  using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
-  const hn::ScalableTag<Wide> wide;
+using WideOf = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
+
+/// Widens as many ids as a vector holds of the wide ones.
+template <class T>
+HWY_INLINE void widen_vector(const std::byte* from, int64_t* out) {
+  const hn::ScalableTag<WideOf<T>> wide;
   const hn::ScalableTag<int64_t> ids;
-  const auto step = static_cast<int64_t>(hn::Lanes(wide));
+  hn::StoreU(hn::BitCast(ids, load_as<T>(wide, from)), ids, out);
+}
+
+template <class T>
+void copy(const std::byte* from, int64_t count, int64_t* out) {
+  const auto step = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<int64_t>()));
   int64_t i = 0;
   for (; i + step <= count; i += step) {
-    const auto some = load_as<T>(wide, from + i * static_cast<int64_t>(sizeof(T)));
-    hn::StoreU(hn::BitCast(ids, some), ids, out + i);
+    widen_vector<T>(from + i * static_cast<int64_t>(sizeof(T)), out + i);
   }
   for (; i < count; ++i) out[i] = static_cast<int64_t>(one_at<T>(from, i));
 }
 
-/// Over vectors of the narrow ids, of which one holds up to eight of the wide ones'.
+/// The least and the largest of narrow ids, of which a vector holds up to eight times as many as of wide ones.
 template <class T>
-IdRange range_from(const std::byte* from, int64_t count) {
-  const hn::ScalableTag<T> d;
-  const auto step = static_cast<int64_t>(hn::Lanes(d));
-  T least = std::numeric_limits<T>::max(), largest = std::numeric_limits<T>::min();
-  int64_t i = 0;
-  if (count >= step) {
-    auto least_lanes = load_as<T>(d, from), largest_lanes = least_lanes;
-    for (i = step; i + step <= count; i += step) {
-      const auto some = load_as<T>(d, from + i * static_cast<int64_t>(sizeof(T)));
-      least_lanes = hn::Min(least_lanes, some);
-      largest_lanes = hn::Max(largest_lanes, some);
-    }
+class RangeOfIds {
+ public:
+  HWY_INLINE RangeOfIds()
+      : least_lanes_(hn::Set(Tag(), std::numeric_limits<T>::max())),
+        largest_lanes_(hn::Set(Tag(), std::numeric_limits<T>::min())) {}
+
+  HWY_INLINE void add_vector(const std::byte* from) {
+    const auto some = load_as<T>(Tag(), from);
+    least_lanes_ = hn::Min(least_lanes_, some);
+    largest_lanes_ = hn::Max(largest_lanes_, some);
+  }
+  HWY_INLINE void add(T id) {
+    least_ = std::min(least_, id);
+    largest_ = std::max(largest_, id);
+  }
+  HWY_INLINE IdRange result() {
     HWY_ALIGN T low[HWY_MAX_BYTES / sizeof(T)];
     HWY_ALIGN T high[HWY_MAX_BYTES / sizeof(T)];
-    hn::Store(least_lanes, d, low);
-    hn::Store(largest_lanes, d, high);
-    for (int64_t lane = 0; lane < step; ++lane) {
-      least = low[lane] < least ? low[lane] : least;
-      largest = high[lane] > largest ? high[lane] : largest;
+    hn::Store(least_lanes_, Tag(), low);
+    hn::Store(largest_lanes_, Tag(), high);
+    for (size_t lane = 0; lane < hn::Lanes(Tag()); ++lane) {
+      least_ = std::min(least_, low[lane]);
+      largest_ = std::max(largest_, high[lane]);
+    }
+    return {static_cast<int64_t>(least_), static_cast<int64_t>(largest_)};
+  }
+
+ private:
+  using Tag = hn::ScalableTag<T>;
+  hn::Vec<Tag> least_lanes_, largest_lanes_;
+  T least_ = std::numeric_limits<T>::max();
+  T largest_ = std::numeric_limits<T>::min();
+};
+
+template <class T>
+IdRange range_from(const std::byte* from, int64_t count) {
+  const auto step = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  RangeOfIds<T> range;
+  int64_t i = 0;
+  for (; i + step <= count; i += step) {
+    range.add_vector(from + i * static_cast<int64_t>(sizeof(T)));
+  }
+  for (; i < count; ++i) range.add(one_at<T>(from, i));
+  return range.result();
+}
+
+/// Each line of memory is met once, and asked for while another is widened: a core waits for a few at a time.
+template <class T>
+IdRange copy_pair(PairOfRuns runs, int64_t count, int64_t* inputs, int64_t* targets) {
+  const std::byte* from = runs.from;
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(T));
+  const auto step = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  const auto wide = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<int64_t>()));
+  RangeOfIds<T> range;
+  int64_t i = 0;
+  for (; i + step <= count; i += step) {
+    range.add_vector(from + i * kBytes);
+    __builtin_prefetch(runs.coming + i * kBytes);
+    for (int64_t k = i; k < i + step; k += wide) {
+      widen_vector<T>(from + k * kBytes, inputs + k);
+      widen_vector<T>(from + (k + 1) * kBytes, targets + k);
     }
   }
   for (; i < count; ++i) {
     const T id = one_at<T>(from, i);
-    least = std::min(least, id);
-    largest = std::max(largest, id);
+    range.add(id);
+    inputs[i] = static_cast<int64_t>(id);
+    targets[i] = static_cast<int64_t>(one_at<T>(from, i + 1));
   }
-  return {static_cast<int64_t>(least), static_cast<int64_t>(largest)};
+  __builtin_prefetch(runs.coming + count * kBytes);
+  range.add(one_at<T>(from, count));
+  return range.result();
 }
 
 /// Calls `visit` with a value of the type of one id.
@@ -101,6 +153,13 @@ void widen(TokenWidth width, const std::byte* from, int64_t count, int64_t* out)
   visit_type(width, [=](auto id) HWY_ATTR { copy<decltype(id)>(from, count, out); });
 }
 
+IdRange widen_pair(TokenWidth width, PairOfRuns runs, int64_t count, int64_t* inputs,
+                   int64_t* targets) {
+  return visit_type(width, [=](auto id) HWY_ATTR {
+    return copy_pair<decltype(id)>(runs, count, inputs, targets);
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace hanji::data::internal
 HWY_AFTER_NAMESPACE();
@@ -112,6 +171,7 @@ namespace hanji::data::internal {
 
 HWY_EXPORT(range_of);
 HWY_EXPORT(widen);
+HWY_EXPORT(widen_pair);
 
 IdRange range_of(TokenWidth width, const std::byte* from, int64_t count) {
   return HANJI_DISPATCHED(range_of)(width, from, count);
@@ -119,6 +179,11 @@ IdRange range_of(TokenWidth width, const std::byte* from, int64_t count) {
 
 void widen(TokenWidth width, const std::byte* from, int64_t count, int64_t* out) {
   HANJI_DISPATCHED(widen)(width, from, count, out);
+}
+
+IdRange widen_pair(TokenWidth width, PairOfRuns runs, int64_t count, int64_t* inputs,
+                   int64_t* targets) {
+  return HANJI_DISPATCHED(widen_pair)(width, runs, count, inputs, targets);
 }
 
 }  // namespace hanji::data::internal

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "hanji/base/checksum.h"
 #include "hanji/data/internal/token_kernels.h"
@@ -10,7 +11,8 @@
 namespace hanji::data {
 namespace {
 
-constexpr int64_t kCacheLine = 64;
+/// What this thread copies next but one: an address that is not read, so that it may be of another source.
+thread_local const std::byte* expected = nullptr;
 
 }  // namespace
 
@@ -34,22 +36,32 @@ TokenSource::TokenSource(std::shared_ptr<const void> owner, std::span<const std:
       width_(width),
       num_tokens_(static_cast<int64_t>(bytes.size() / size_of(width))) {}
 
+Status TokenSource::check_range(int64_t begin, int64_t count) const {
+  if (begin >= 0 && count >= 0 && begin <= num_tokens_ && count <= num_tokens_ - begin) return {};
+  return base::invalid_argument(
+      fmt::format("tokens [{}, {} + {}) asked of a source that holds {}; ask for less", begin,
+                  begin, count, num_tokens_));
+}
+
 Status TokenSource::copy_tokens(int64_t begin, int64_t count, int64_t* out) const {
-  if (begin < 0 || count < 0 || begin > num_tokens_ || count > num_tokens_ - begin) {
-    return base::invalid_argument(
-        fmt::format("tokens [{}, {} + {}) asked of a source that holds {}; ask for less", begin,
-                    begin, count, num_tokens_));
-  }
+  HANJI_RETURN_IF_ERROR(check_range(begin, count));
   internal::widen(width_, at(begin), count, out);
   return {};
 }
 
-void TokenSource::expect(int64_t begin, int64_t count) const {
-  const std::byte* end = at(std::clamp<int64_t>(begin + count, 0, num_tokens_));
-  for (const std::byte* line = at(std::clamp<int64_t>(begin, 0, num_tokens_)); line < end;
-       line += kCacheLine) {
-    __builtin_prefetch(line);
-  }
+Status TokenSource::copy_pair(int64_t begin, int64_t count, int64_t vocabulary, int64_t* inputs,
+                              int64_t* targets) const {
+  HANJI_RETURN_IF_ERROR(check_range(begin, count));
+  if (count == num_tokens_ - begin) return check_range(begin, count + 1);  // no token for a target
+  const std::byte* coming = std::exchange(expected, nullptr);
+  const internal::PairOfRuns runs{at(begin), coming ? coming : at(begin)};
+  const internal::IdRange found = internal::widen_pair(width_, runs, count, inputs, targets);
+  if (found.least >= 0 && found.largest < vocabulary) return {};
+  return check_vocabulary(vocabulary, begin, count + 1);
+}
+
+void TokenSource::expect(int64_t begin) const {
+  expected = at(std::clamp<int64_t>(begin, 0, num_tokens_));
 }
 
 Status TokenSource::check_vocabulary(int64_t vocabulary, int64_t begin, int64_t count) const {

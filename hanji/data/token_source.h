@@ -35,8 +35,14 @@ class TokenSource {
   /// Writes tokens [begin, begin + count) to `out`.
   /// Errors  kInvalidArgument when the range leaves the source.
   Status copy_tokens(int64_t begin, int64_t count, int64_t* out) const;
-  /// Brings tokens [begin, begin + count), as far as there are such, towards the processor's caches.
-  void expect(int64_t begin, int64_t count) const;
+  /// Writes tokens [begin, begin + count) to `inputs` and [begin + 1, begin + count + 1) to `targets`.
+  /// Cost    once over the tokens, which are compared with the vocabulary as they are copied.
+  /// Errors  those of copy_tokens() and check_vocabulary().
+  Status copy_pair(int64_t begin, int64_t count, int64_t vocabulary, int64_t* inputs,
+                   int64_t* targets) const;
+  /// Says that the calling thread copies tokens from `begin` on after the next copy_pair(), which brings as
+  /// many as it has itself towards the processor's caches.
+  void expect(int64_t begin) const;
 
   /// Reads as many tokens from `begin` on, or those that there are, once, and refuses one that no
   /// vocabulary of this size holds.
@@ -50,6 +56,7 @@ class TokenSource {
   uint64_t checksum() const;
 
  private:
+  Status check_range(int64_t begin, int64_t count) const;
   const std::byte* at(int64_t position) const {
     return bytes_.data() + position * static_cast<int64_t>(size_of(width_));
   }

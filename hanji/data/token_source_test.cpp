@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,10 +56,23 @@ void expect_widened(TokenWidth width) {
     EXPECT_TRUE(source.check_vocabulary(101).ok());
     EXPECT_TRUE(source.check_vocabulary(100, largest + 1).ok());
     EXPECT_TRUE(source.check_vocabulary(100, 0, largest).ok());
-    EXPECT_THAT(source.check_vocabulary(100).message(),
-                HasSubstr("token 100 at position " + std::to_string(largest)));
+    const std::string place = "token 100 at position " + std::to_string(largest);
+    EXPECT_THAT(source.check_vocabulary(100).message(), HasSubstr(place));
+    std::vector<int64_t> x(300), y(300);
+    EXPECT_TRUE(source.copy_pair(0, 300, 101, x.data(), y.data()).ok());
+    EXPECT_THAT(source.copy_pair(0, 300, 100, x.data(), y.data()).message(), HasSubstr(place));
   }
-  EXPECT_EQ(copy(source_of(std::move(ids), width), 0, 301), expected);
+  const TokenSource source = source_of(std::move(ids), width);
+  EXPECT_EQ(copy(source, 0, 301), expected);
+  for (const int64_t count : {0, 1, 7, 64, 150, 299}) {
+    std::vector<int64_t> x(static_cast<size_t>(count)), y = x;
+    const Status status = source.copy_pair(1, count, INT64_MAX, x.data(), y.data());
+    const bool has_negative = std::ranges::any_of(std::span(expected).subspan(1, count + 1),
+                                                  [](int64_t id) { return id < 0; });
+    EXPECT_EQ(status.ok(), !has_negative) << count;
+    EXPECT_TRUE(std::ranges::equal(x, std::span(expected).subspan(1, count))) << count;
+    EXPECT_TRUE(std::ranges::equal(y, std::span(expected).subspan(2, count))) << count;
+  }
 }
 
 TEST(TokenSource, EveryVectorWidthWidensAndChecksEveryId) {
@@ -96,15 +111,21 @@ TEST(TokenSource, RefusesRangesOutside) {
     EXPECT_EQ(source.copy_tokens(begin, count, out).code(), Code::kInvalidArgument) << begin;
   }
   EXPECT_TRUE(source.copy_tokens(3, 0, out).ok());
+  for (const auto& [begin, count] : {std::pair<int64_t, int64_t>{0, 3}, {-1, 1}, {3, 0}}) {
+    const Status status = source.copy_pair(begin, count, 10, out, out);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << "no token is the last one's target";
+  }
 }
 
-TEST(TokenSource, ExpectsNothingBeyondItsEnds) {
+TEST(TokenSource, WhatIsExpectedMayBeAnywhereAndChangesNothing) {
   const auto source = source_of<uint16_t>({1, 2, 3}, TokenWidth::kUInt16);
-  for (const auto& [begin, count] :
-       {std::pair<int64_t, int64_t>{-100, 50}, {-5, 10}, {2, 1000}, {9, 1}}) {
-    source.expect(begin, count);
+  for (const int64_t begin : {int64_t{-100}, int64_t{0}, int64_t{2}, int64_t{9}, INT64_MAX}) {
+    source.expect(begin);
+    int64_t x[2], y[2];
+    EXPECT_TRUE(source.copy_pair(0, 2, 4, x, y).ok());
+    EXPECT_THAT(x, ElementsAre(1, 2));
+    EXPECT_THAT(y, ElementsAre(2, 3));
   }
-  EXPECT_THAT(copy(source, 0, 3), ElementsAre(1, 2, 3));
 }
 
 TEST(TokenSource, NamesTheFirstIdBeyondTheVocabulary) {
