@@ -1,9 +1,10 @@
 """How many images and token samples per second does a loader give, how soon, in how much memory?
 
-hanji against FFCV (--ffcv PYTHON names an interpreter that has it), PyTorch's DataLoader with torchvision, or Pillow
-where torchvision does not load, and libjpeg-turbo's whole decode by one thread in the same minute. Tokens: inputs and
-targets as int64, against nanoGPT's batches of a numpy.memmap, torch::data and a copy of as many bytes. Whole loaders on
-one file, which is in the page cache; their blocks of batches are interleaved, and pixels are compared before.
+hanji against FFCV (--ffcv PYTHON names an interpreter that has it), PyTorch's DataLoader with torchvision and with
+torchcodec (--torch PYTHON names an interpreter that has them), or Pillow where neither loads, and libjpeg-turbo's whole decode
+by one thread in the same minute. Tokens: inputs and targets as int64, against nanoGPT's batches of a numpy.memmap,
+torch::data, a copy of as many bytes from and to the caches, and one of rows at random places of a file of int64. Whole loaders
+on one file, which is in the page cache; their blocks of batches are interleaved, and pixels are compared before.
 """
 import argparse
 import importlib.util
@@ -80,10 +81,15 @@ class Side:
 class Peers:
     """Which other loaders this machine has, and how they are started."""
 
-    def __init__(self, ffcv, rows):
-        self.has_torch = any(importlib.util.find_spec(name) for name in ("torchvision", "PIL"))
-        if not self.has_torch:
-            rows.say("PyTorch's DataLoader is left out: neither torchvision nor pillow is in .venv")
+    def __init__(self, torch, ffcv, rows):
+        self.torch = torch or sys.executable
+        found = subprocess.run([self.torch, ROOT / "bench/loader_peer.py", "--decoders"], capture_output=True, text=True)
+        self.decoders = found.stdout.split()
+        for name in ("torchvision", "torchcodec"):
+            if name not in self.decoders:
+                rows.say(f"{name} is left out: it does not load beside the torch of {self.torch}; --torch PYTHON names one")
+        if not self.decoders:
+            rows.say("PyTorch's DataLoader is left out: no decoder loads")
         self.ffcv = ffcv or sys.executable
         found = subprocess.run([self.ffcv, "-c", "import ffcv"], capture_output=True, text=True)
         self.has_ffcv = found.returncode == 0
@@ -91,13 +97,16 @@ class Peers:
             reason = (found.stderr.strip().splitlines() or ["it ended without a word"])[-1]
             rows.say(f"FFCV is left out: {self.ffcv} does not import it ({reason}); --ffcv PYTHON names one that does")
 
-    def of_images(self, path, size, stages, cores):
+    def of_images(self, path, size, stages, cores, has_jpegs):
         count = len(cores)
         options = [path, "--size", size, "--stages", stages, "--batch", BATCH]
         sides = {}
-        if self.has_torch:
-            sides["torch"] = Side([sys.executable, ROOT / "bench/loader_peer.py", *options,
-                                   "--workers", 0 if count == 1 else count], cores)
+        # One side by each decoder that is compiled; by Pillow if there is none.
+        compiled = [name for name in self.decoders if name != "Pillow"]
+        for name in (compiled or self.decoders)[:None if has_jpegs else 1]:
+            sides["torch" if not sides else name] = Side(
+                [self.torch, ROOT / "bench/loader_peer.py", *options, "--decoder", name, "--workers", 0 if count == 1 else count],
+                cores)
         if self.has_ffcv:
             sides["ffcv"] = Side([self.ffcv, ROOT / "bench/ffcv_peer.py", *options, "--workers", count], cores)
         return sides
@@ -146,7 +155,7 @@ def add_start(rows, case, cores, sides):
 
 def compare_pixels(rows, case, path, size, peers, folder):
     """Central parts of the first images in levels of 0 to 255, against Pillow's filter and FFCV's."""
-    if not peers.has_torch or not importlib.util.find_spec("PIL"):
+    if not importlib.util.find_spec("PIL"):
         return
     import numpy
     from PIL import Image
@@ -228,7 +237,7 @@ def bench_case(rows, case, a, peers, folder, all_cores):
         sides = {"decode": Side([RANK, "decode", path, BATCH], {min(cores)})} if stored != "raw" else {}
         # The number of reading threads or processes is the number of cores; hanji's caller is one of them.
         sides["hanji"] = Side([RANK, "load", path, size, stages[0], BATCH, len(cores) - 1], cores)
-        sides |= peers.of_images(path, size, stages[1], cores)
+        sides |= peers.of_images(path, size, stages[1], cores, stored != "raw")
         compare(sides, 1, 1)  # warm
         decoder = sides["torch"].ready["decoder"] if "torch" in sides else None
         add_rates(rows, (name, len(cores), decoder, "images"), compare(sides, rounds, 1 if a.smoke else batches))
@@ -244,6 +253,7 @@ def bench_tokens(rows, a, folder, all_cores):
     for cores in ({all_cores[0]}, set(all_cores)):
         count = len(cores)
         sides = {"copy": Side([RANK, "copy", TOKENS, BATCH], {min(cores)}),
+                 "copy_rows": Side([RANK, "copy_rows", path, TOKENS, BATCH], {min(cores)}),
                  "hanji": Side([RANK, "tokens", path, TOKENS, BATCH, count - 1], cores),
                  "torch_data": Side([BINARIES / "loader_torch_data", path, TOKENS, BATCH, 0 if count == 1 else count], cores)}
         if importlib.util.find_spec("numpy"):
@@ -262,12 +272,14 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--ffcv", default=shutil.which(os.environ.get("HANJI_FFCV_PYTHON", "")), metavar="PYTHON",
                         help="an interpreter that imports ffcv (or HANJI_FFCV_PYTHON)")
+    parser.add_argument("--torch", default=shutil.which(os.environ.get("HANJI_TORCH_PYTHON", "")), metavar="PYTHON",
+                        help="an interpreter whose torch has torchvision and torchcodec (or HANJI_TORCH_PYTHON)")
     parser.add_argument("--only", nargs="+", choices=["500JPEG", "256JPEG", "256raw", "32raw", "tokens"],
                         help="of the cases these")
     parser.add_argument("--smoke", action="store_true")
     rows = Rows(parser)
     a = rows.parsed(parser.parse_args())
-    peers = Peers(a.ffcv, rows)
+    peers = Peers(a.torch, a.ffcv, rows)
     all_cores = sorted(os.sched_getaffinity(0))[:2]
     with tempfile.TemporaryDirectory(prefix="hanji-bench-") as folder:
         for case in CASES:

@@ -1,8 +1,8 @@
-"""The peers of bench/loader: PyTorch's DataLoader on the same file of images, with torchvision where this torch has it, and
-for tokens nanoGPT's batches of a numpy.memmap.
+"""The peers of bench/loader: PyTorch's DataLoader on the same file of images, decoded by torchvision, torchcodec or Pillow,
+and for tokens nanoGPT's batches of a numpy.memmap.
 
-Without it (torchvision and torchcodec of PyPI load only beside torch of PyPI, which is built for CUDA), images are decoded
-and resized by Pillow, and the parts are drawn as torchvision's RandomResizedCrop draws them.
+torchvision and torchcodec of PyPI load only beside torch of PyPI, which is built for CUDA and runs without it. Pillow also
+resizes what it decodes, and the parts are drawn as torchvision's RandomResizedCrop draws them.
 """
 import argparse
 import io
@@ -22,6 +22,15 @@ MEAN, DEVIATION = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 def by_torchvision(size):
     from torchvision.io import ImageReadMode, decode_jpeg
+    return by_transforms(size, lambda levels: decode_jpeg(levels, mode=ImageReadMode.RGB))
+
+
+def by_torchcodec(size):
+    from torchcodec.decoders import decode_image
+    return by_transforms(size, lambda levels: decode_image(levels))
+
+
+def by_transforms(size, decode):
     from torchvision.transforms import v2
     transform = v2.Compose([v2.RandomResizedCrop(size, antialias=True), v2.RandomHorizontalFlip(),
                             v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, DEVIATION)])
@@ -29,8 +38,7 @@ def by_torchvision(size):
     def read(stored):
         stream, is_jpeg, width, height = stored
         levels = torch.frombuffer(bytearray(stream), dtype=torch.uint8)
-        return transform(decode_jpeg(levels, mode=ImageReadMode.RGB) if is_jpeg
-                         else levels.view(height, width, 3).permute(2, 0, 1))
+        return transform(decode(levels) if is_jpeg else levels.view(height, width, 3).permute(2, 0, 1))
     return read
 
 
@@ -78,11 +86,19 @@ def of_cifar(size):
     return read
 
 
-def best_reader(size):
-    try:
-        return "torchvision", by_torchvision(size)
-    except (ImportError, RuntimeError):
-        return "Pillow", by_pillow(size)
+DECODERS = {"torchvision": by_torchvision, "torchcodec": by_torchcodec, "Pillow": by_pillow}
+
+
+def decoders_here():
+    """Those that load."""
+    found = []
+    for name, reader in DECODERS.items():
+        try:
+            reader(8)
+            found.append(name)
+        except (ImportError, OSError, RuntimeError):
+            pass
+    return found
 
 
 class Images(Dataset):
@@ -130,13 +146,17 @@ def cpu_seconds():
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("file")
+    parser.add_argument("file", nargs="?")
+    parser.add_argument("--decoders", action="store_true", help="print those that load, and nothing else")
+    parser.add_argument("--decoder", choices=DECODERS, default="Pillow")
     parser.add_argument("--size", type=int, help="pixels of a side")
     parser.add_argument("--stages", choices=["crop", "cifar"], default="crop")
     parser.add_argument("--tokens", type=int, help="of a sample; the file has ids of 2 bytes")
-    parser.add_argument("--batch", type=int, required=True)
-    parser.add_argument("--workers", type=int, required=True)
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--workers", type=int)
     a = parser.parse_args()
+    if a.decoders:
+        return print(*decoders_here())
     torch.set_num_threads(1)
     begun = time.perf_counter()
     if a.tokens:
@@ -144,7 +164,7 @@ def main():
         inputs, targets = next(batches)
         assert inputs.shape == (a.batch, a.tokens) and inputs[:, 1:].equal(targets[:, :-1])
     else:
-        name, read = ("torch", of_cifar(a.size)) if a.stages == "cifar" else best_reader(a.size)
+        name, read = ("torch", of_cifar(a.size)) if a.stages == "cifar" else (a.decoder, DECODERS[a.decoder](a.size))
         loader = DataLoader(Images(a.file, read), a.batch, shuffle=True, drop_last=True, num_workers=a.workers,
                             persistent_workers=a.workers > 0)
         batches = forever(loader)

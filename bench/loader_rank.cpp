@@ -4,6 +4,7 @@
 // loader_rank make_tokens FILE COUNT: writes token ids of 2 bytes without a header.
 // loader_rank tokens FILE LENGTH BATCH WORKERS: loads inputs and targets of so many tokens, 8 bytes each.
 // loader_rank copy LENGTH BATCH: copies as many bytes as such a batch has, one thread.
+// loader_rank copy_rows FILE LENGTH BATCH: copies them from random places of ids of 8 bytes, as many as the file has.
 //
 // A request is a line {"untimed": K, "batches": N}, the answer {"seconds": [...], "cpu_seconds": S}.
 #include <fmt/format.h>
@@ -232,6 +233,26 @@ void copy(int64_t length, int64_t batch_size) {
   });
 }
 
+/// What a loader would do whose file had the ids as the batch has them.
+void copy_rows(const std::string& path, int64_t length, int64_t batch_size) {
+  const auto tokens = data::open_tokens(path, data::TokenFormat::kNanoGpt).or_throw();
+  std::vector<int64_t> ids(static_cast<size_t>(tokens.num_tokens()));
+  base::throw_if_error(tokens.copy_tokens(0, tokens.num_tokens(), ids.data()));
+  std::vector<int64_t> inputs(static_cast<size_t>(length * batch_size)), targets = inputs;
+  const auto num_rows = static_cast<uint64_t>((tokens.num_tokens() - 1) / length);
+  uint64_t next = 0;
+  say_ready();
+  answer([&] {
+    for (int64_t row = 0; row < batch_size; ++row) {
+      const int64_t* from =
+          ids.data() + static_cast<int64_t>(base::mix(1, next++) % num_rows) * length;
+      std::copy_n(from, length, inputs.data() + row * length);
+      std::copy_n(from + 1, length, targets.data() + row * length);
+    }
+    __asm__ volatile("" : : "r"(inputs.data()), "r"(targets.data()) : "memory");
+  });
+}
+
 void decode(const std::string& path, int64_t batch_size) {
   const auto file = data::BetonFile::open(path).or_throw();
   jpeg_decompress_struct decoder = {};
@@ -276,6 +297,7 @@ int run(const std::vector<std::string>& arguments) {
     load_tokens(path, number(2), number(3), static_cast<int>(number(4)));
   }
   if (verb == "copy") copy(number(1), number(2));
+  if (verb == "copy_rows") copy_rows(path, number(2), number(3));
   return 0;
 }
 

@@ -362,13 +362,14 @@ def render_loader(rows):
         return [row for row in rows if row["question"] == question]
     images, samples = ([row for row in rows if unit in row] for unit in ("images", "samples"))
     lines = [*grid(["images", "cores", "hanji, images/s", "over FFCV", "over torch's DataLoader", "which decodes by",
-                    "over one thread's whole decode"],
+                    "over it by torchcodec", "over one thread's whole decode"],
                    [[row["images"], row["cores"], f"{row['images_per_second']['hanji']:,.0f}", over(row, "ffcv"),
-                     over(row, "torch"), row["peer_decoder"] or "", over(row, "decode")] for row in images]), "",
+                     over(row, "torch"), row["peer_decoder"] or "", over(row, "torchcodec"), over(row, "decode")]
+                    for row in images]), "",
              *grid(["samples", "cores", "hanji, samples/s", "over torch::data", "over nanoGPT's numpy.memmap",
-                    "over one thread's copy"],
+                    "over one thread's copy within its caches", "over one of rows at random places"],
                    [[row["samples"], row["cores"], f"{row['samples_per_second']['hanji']:,.0f}", over(row, "torch_data"),
-                     over(row, "numpy"), over(row, "copy")] for row in samples]), ""]
+                     over(row, "numpy"), over(row, "copy"), over(row, "copy_rows")] for row in samples]), ""]
 
     def each(values, text):
         return ", ".join(f"{name} {text(value)}" for name, value in sorted(values.items()))
@@ -635,10 +636,12 @@ TABLES = [
           [["first_step", "--pairs", "5"]], 30, render_first_step),
     Table("loader", "Loading images and tokens",
           "Random resized crop to 224, flip, normalise, batches of 64 as float32, from one file in the page cache: hanji's\n"
-          "`BetonImages` and `Prefetcher`, FFCV, PyTorch's DataLoader with torchvision or Pillow, and libjpeg-turbo decoding whole\n"
-          "images in one thread, which resizes nothing. CIFAR's stages are flip, translate, cutout, normalise. Images are drawn,\n"
-          "of about as many bytes as photos. FFCV resizes by areas, hanji and Pillow by an antialiased triangle. Token samples\n"
-          "are inputs and targets as int64, from a file of 2-byte ids. `HANJI_FFCV_PYTHON` names an interpreter with FFCV.",
+          "`BetonImages` and `Prefetcher`, FFCV, PyTorch's DataLoader with torchvision, torchcodec or Pillow, and libjpeg-turbo\n"
+          "decoding whole images in one thread, which resizes nothing. CIFAR's stages are flip, translate, cutout, normalise.\n"
+          "Images are drawn, of about as many bytes as photos. FFCV resizes by areas, hanji and Pillow by an antialiased triangle.\n"
+          "Token samples are inputs and targets as int64, from a file of 2-byte ids; the copies are of as many bytes of int64, from the caches\n"
+          "or from random places of a file of int64. `HANJI_FFCV_PYTHON` and `HANJI_TORCH_PYTHON` name interpreters with FFCV, and\n"
+          "with torchvision and torchcodec.",
           [["loader", "--rounds", "7"]], 400, render_loader, judge_loader),
     Table("overlap", "What communication costs a step",
           "A step of 2 connected ranks over that of 2 unconnected runs on the same cores, `baby`.",
