@@ -23,6 +23,7 @@
 #include "hanji/comm/internal/routine_cases.h"
 #include "hanji/comm/internal/test_ranks.h"
 #include "hanji/comm/message.h"
+#include "hanji/comm/prepare.h"
 #include "hanji/comm/reduce.h"
 #include "hanji/comm/tree_reduce.h"
 #include "hanji/shm/liveness.h"
@@ -113,6 +114,25 @@ TEST(HierarchicalGroup, ServesEveryRoutineByTheEnginesOwnAlgorithms) {
   GroupOptions options;
   options.bits = Bits::kFast;
   run_hosts({0, 0, 1, 1}, internal::check_routines, options);
+}
+
+TEST(HierarchicalGroup, SumsIntoAnotherTensorAndLeavesTheGivenOne) {
+  for (const std::vector<int>& host_of : {std::vector{0, 1}, {0, 0, 1, 1}, {0, 1, 1}}) {
+    run_hosts(host_of, [&](const Group& group) {
+      const auto size = static_cast<int>(host_of.size());
+      Call prepared = prepare(schedule::Routine::kAllReduce, at::kFloat, {5}, group);
+      // Some ranks sum in place.
+      at::Tensor given = at::full({5}, 1.0F + static_cast<float>(group.rank()));
+      at::Tensor sum = group.rank() == 1 ? given : at::full({5}, -100.0F);
+      const float expected = static_cast<float>(size * (size + 1)) / 2;
+      for (const bool again : {false, true}) {
+        again ? prepared.start(sum, given).wait() : all_reduce(sum, given, group).wait();
+        EXPECT_TRUE(at::equal(sum, at::full({5}, expected))) << sum << again;
+        if (group.rank() == 1) given.fill_(2.0F);
+        EXPECT_EQ(given[4].item<float>(), 1.0F + static_cast<float>(group.rank()));
+      }
+    });
+  }
 }
 
 TEST(HierarchicalGroup, EqualHostsGiveTheBitsOfOneHost) {

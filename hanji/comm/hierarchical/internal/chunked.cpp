@@ -43,7 +43,9 @@ int go_out(Builder& b, const Chunk& chunk) {
     }
     return b.cross(Routine::kBroadcast, chunk.mine, chunk.mine, {count}, after);
   }
-  const int summed = b.local(Routine::kReduceScatter, chunk.whole, chunk.mine, chunk.slices, -1);
+  const Piece given{b.shape().in_place ? chunk.whole.buffer : Buffer::kInput, chunk.whole.begin,
+                    chunk.whole.count};
+  const int summed = b.local(Routine::kReduceScatter, given, chunk.mine, chunk.slices, -1);
   return b.divide(chunk.mine,
                   b.cross(Routine::kAllReduce, chunk.mine, chunk.mine, {count}, summed));
 }

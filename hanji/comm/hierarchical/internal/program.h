@@ -55,7 +55,7 @@ struct Program {
   int64_t piece = 0;
 };
 
-/// What decides a program beside the hosts: the same on every rank.
+/// What decides a program beside the hosts: the same on every rank, but for in_place.
 struct Shape {
   schedule::Routine routine = schedule::Routine::kBarrier;
   schedule::ReduceOp op = schedule::ReduceOp::kSum;
@@ -63,6 +63,7 @@ struct Shape {
   int root = 0;
   std::vector<int64_t> counts{};
   int64_t element_bytes = 1;
+  bool in_place = true;  ///< Input and output are one; each rank for itself.
 
   bool operator==(const Shape&) const = default;
 };

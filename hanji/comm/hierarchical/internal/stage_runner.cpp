@@ -14,6 +14,11 @@ namespace {
 
 constexpr std::string_view kStaging = "staging between hosts";
 
+bool is_in_place(const Request& request) {
+  const at::Tensor &input = request.input, &output = request.output;
+  return !input.defined() || !output.defined() || input.const_data_ptr() == output.const_data_ptr();
+}
+
 }  // namespace
 
 bool Begun::over() const { return group == nullptr || group->state()->done(sequence); }
@@ -26,7 +31,8 @@ void StageRunner::prepare(const Request& request) {
               .count = request.count,
               .root = request.root,
               .counts = request.counts,
-              .element_bytes = static_cast<int64_t>(size_of(request.dtype))};
+              .element_bytes = static_cast<int64_t>(size_of(request.dtype)),
+              .in_place = is_in_place(request)};
   if (shape_ != shape) {
     shape_.reset();
     program_ = make_program(shape, peers_.hosts, peers_.rank);
