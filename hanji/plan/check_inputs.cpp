@@ -103,19 +103,14 @@ Status group_on_one_host(const Plan& plan, std::string_view axis, int group) {
       layout::nearest_divisors(std::max<int64_t>(1, room), degree).front()));
 }
 
-/// Of axes whose ranks share memory, on several hosts. Those of mesh.pp need not.
+/// Of axes along which layers call, on several hosts.
 std::vector<Status> check_axes(const Plan& plan) {
   std::vector<Status> found;
-  if (plan.mesh.degree("tp") > 1) {
-    const int inner = plan.ranks / plan.mesh.degree("pp") / plan.mesh.num_data_coordinates();
-    found.push_back(group_on_one_host(plan, "tp", inner));
-  }
-  for (const char* axis : {"cp", "axial"}) {
-    if (plan.mesh.degree(axis) == 1) continue;
-    found.push_back(base::unsupported(fmt::format(
-        "mesh.{} = {} moves activations through the memory of one host, but the ranks are on {} "
-        "hosts; start all ranks on one host, or remove mesh.{}",
-        axis, plan.mesh.degree(axis), plan.hosts.ranks.size(), axis)));
+  int inner = 1;
+  for (const char* axis : {"axial", "tp", "cp"}) {
+    const int degree = plan.mesh.degree(axis);
+    inner *= degree;
+    if (degree > 1) found.push_back(group_on_one_host(plan, axis, inner));
   }
   return found;
 }

@@ -1,15 +1,12 @@
 #include "hanji/plan/communication.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <optional>
 #include <ranges>
 #include <span>
 
-#include "hanji/cost/price.h"
-#include "hanji/cost/select.h"
-#include "hanji/layout/placement.h"
+#include "hanji/plan/internal/priced_calls.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/server_plan.h"
 #include "hanji/schedule/grain_tree.h"
@@ -17,246 +14,14 @@
 namespace hanji::plan {
 namespace {
 
+using internal::Lies;
+using internal::PricedCalls;
 using schedule::ReduceOp;
 using schedule::Routine;
 
 /// Loss, targets and stop flags of a step travel together (train/step.cpp), and what a model's
 /// buffers move by.
 constexpr int64_t kNumTotals = 4;
-
-int64_t wire_bytes_of_all(const schedule::StepList& list, int64_t bytes) {
-  int64_t sum = 0;
-  for (int rank = 0; rank < list.ranks; ++rank) sum += schedule::traffic_of(list, rank).wire;
-  return sum * bytes;
-}
-
-enum class Lies : bool { kPrivate, kInHeap };
-
-/// Adds collectives to a prediction, by the lists that the ranks will run.
-class Communication {
- public:
-  /// Of groups that lie on `hosts`.
-  Communication(const StepFacts& facts, HostLayout hosts, Prediction& prediction)
-      : chooser_(facts.rates, facts.algorithms),
-        ranks_(static_cast<int>(facts.shares.size())),
-        ranks_on_host_(facts.ranks_on_host),
-        cut_(facts.cut * facts.terms),
-        hosts_(std::move(hosts)),
-        hosted_(hosts_, chooser_),
-        prediction_(prediction) {}
-
-  /// Of all ranks.
-  void add_all_reduce(ReduceOp op, DType dtype, int64_t count, Lies lies) {
-    if (!hosts_.several()) return add_all_reduces(ranks_, op, dtype, {count}, lies);
-    ++prediction_.collectives_per_step;
-    add(hosted_.all_reduce(op, dtype, count, lies == Lies::kInHeap));
-  }
-
-  void add_tree(const schedule::GrainTree& tree, DType dtype, int64_t count) {
-    ++prediction_.collectives_per_step;
-    if (hosts_.several()) return add(hosted_.tree(tree, dtype, count));
-    prediction_.transfer_seconds +=
-        add_bytes(schedule::tree_all_reduce(tree, count), dtype, Lies::kInHeap);
-  }
-
-  /// Of `groups` groups at once, of as many ranks as there are counts.
-  void add_in_groups(int groups, Routine routine, DType dtype, const std::vector<int64_t>& counts,
-                     Lies lies) {
-    ++prediction_.collectives_per_step;
-    const auto& chosen =
-        chooser_.select({.routine = routine,
-                         .element_bytes = static_cast<int64_t>(base::size_of(dtype)),
-                         .ranks = static_cast<int>(counts.size()),
-                         .count = std::reduce(counts.begin(), counts.end()),
-                         .counts = counts,
-                         .dtype = dtype});
-    prediction_.transfer_seconds += add_bytes(list_of(chosen, lies), dtype, lies, groups);
-  }
-
-  /// Of groups at once, each of as many ranks as there are counts, on the hosts that are given: they share
-  /// links.
-  void add_in_groups(const std::vector<HostLayout>& groups, Routine routine, DType dtype,
-                     const std::vector<int64_t>& counts, Lies lies) {
-    if (std::ranges::none_of(groups, &HostLayout::several)) {
-      return add_in_groups(static_cast<int>(groups.size()), routine, dtype, counts, lies);
-    }
-    add_over_hosts(groups, [&](const HostLayout& hosts) {
-      HostedCalls calls(hosts, chooser_);
-      const bool in_heap = lies == Lies::kInHeap;
-      return routine == Routine::kAllGather ? calls.all_gather(dtype, counts, in_heap)
-                                            : calls.reduce_scatter(dtype, counts, in_heap);
-    });
-  }
-
-  /// Of a layer among the ranks that cut it.
-  void add_layer_call(const LayerCall& call, int64_t samples) {
-    std::vector<int64_t> counts;
-    for (const Amount& count : call.counts) counts.push_back(count.of(samples));
-    const int ranks = call.ranks > 0 ? static_cast<int>(call.ranks) : cut_;
-    const int groups = cut_ / ranks;
-    if (call.blocks > 1) {
-      counts.resize(groups, counts[0]);
-      return add_sum_of_blocks(call.blocks, call.dtype, ranks, counts);
-    }
-    ++prediction_.collectives_per_step;
-    cost::Query query{.routine = call.routine,
-                      .element_bytes = static_cast<int64_t>(base::size_of(call.dtype)),
-                      .ranks = ranks,
-                      .count = std::reduce(counts.begin(), counts.end()),
-                      .dtype = call.dtype};
-    if (counts.size() > 1) query.counts = std::move(counts);
-    const bool all_reduce = call.routine == Routine::kAllReduce;
-    const auto& chosen =
-        all_reduce ? chooser_.select(call.routine, call.op, call.dtype, ranks, query.count)
-                   : chooser_.select(query);
-    prediction_.transfer_seconds +=
-        add_bytes(list_of(chosen, Lies::kPrivate), call.dtype, Lies::kPrivate, groups);
-  }
-
-  /// Of as many groups at once as there are counts, each of `ranks` ranks, of the blocks in which each computes
-  /// its part.
-  void add_sum_of_blocks(int64_t blocks, DType dtype, int ranks,
-                         const std::vector<int64_t>& counts) {
-    const auto owners = layout::block_owners(static_cast<int>(blocks), ranks);
-    const schedule::GrainTree tree = schedule::grain_tree(blocks, owners);
-    ++prediction_.collectives_per_step;
-    double slowest = 0;
-    for (const int64_t count : counts) {
-      slowest = std::max(slowest,
-                         add_bytes(schedule::tree_all_reduce(tree, count), dtype, Lies::kPrivate));
-    }
-    prediction_.transfer_seconds += slowest;
-  }
-
-  /// Of as many groups at once as there are counts, each of `ranks` ranks.
-  void add_all_reduces(int ranks, ReduceOp op, DType dtype, const std::vector<int64_t>& counts,
-                       Lies lies) {
-    ++prediction_.collectives_per_step;
-    double slowest = 0;
-    for (const int64_t count : counts) {
-      const auto& chosen = chooser_.select(Routine::kAllReduce, op, dtype, ranks, count);
-      slowest = std::max(slowest, add_bytes(list_of(chosen, lies), dtype, lies));
-    }
-    prediction_.transfer_seconds += slowest;
-  }
-
-  /// Of `groups` pipelines on the same hosts: what their last stage has computed.
-  void add_broadcast(int groups, int ranks, DType dtype, int64_t count) {
-    ++prediction_.collectives_per_step;
-    if (hosts_.several()) return add(hosted_.broadcast(dtype, count), groups);
-    const auto& chosen = chooser_.select(Routine::kBroadcast, ReduceOp::kSum, dtype, ranks, count);
-    prediction_.transfer_seconds +=
-        add_bytes(list_of(chosen, Lies::kPrivate), dtype, Lies::kPrivate, groups);
-  }
-
-  /// Of the same: as many elements from each of their ranks.
-  void add_all_gather(int groups, int ranks, DType dtype, int64_t share) {
-    if (!hosts_.several()) {
-      return add_in_groups(groups, Routine::kAllGather, dtype, std::vector<int64_t>(ranks, share),
-                           Lies::kPrivate);
-    }
-    ++prediction_.collectives_per_step;
-    add(hosted_.all_gather(dtype, share), groups);
-  }
-
-  /// A part of the flows between the stages of a pipeline. Of those between hosts the bubble has what
-  /// stages wait for.
-  void add_flows(const StageTraffic& traffic, const std::function<int64_t(int64_t)>& part) {
-    const int64_t bytes = part(traffic.bytes), network_bytes = part(traffic.network_bytes);
-    prediction_.transfer_seconds +=
-        static_cast<double>(bytes) / chooser_.rates().memory_bytes_per_second;
-    prediction_.wire_bytes_per_step += bytes;
-    prediction_.network_bytes_per_step += network_bytes;
-    if (network_bytes == 0) return;
-    const double seconds = traffic.link_seconds() * static_cast<double>(network_bytes) /
-                           static_cast<double>(traffic.network_bytes);
-    prediction_.transfer_seconds += seconds;
-    prediction_.network_seconds += seconds;
-    prediction_.hidden_transfer_seconds += seconds;
-  }
-
-  /// Each end of a message copies half of it; all ranks share the memory's rate.
-  void add_messages(const layout::ServerTraffic& traffic) {
-    int64_t most = 0;
-    for (const auto& link : traffic.links) most = std::max(most, link.sent + link.received);
-    const double rate = chooser_.rates().memory_bytes_per_second / ranks_on_host_;
-    prediction_.transfer_seconds += static_cast<double>(most) / rate;
-    prediction_.wire_bytes_per_step += traffic.network();
-  }
-
-  /// Of as many groups at once as there are counts, each on the hosts that are given.
-  void add_all_reduces_between_hosts(const std::vector<HostLayout>& groups, ReduceOp op,
-                                     DType dtype, const std::vector<int64_t>& counts, Lies lies) {
-    if (std::ranges::none_of(groups, &HostLayout::several)) {
-      return add_all_reduces(groups[0].ranks[0], op, dtype, counts, lies);
-    }
-    auto count = counts.begin();
-    add_over_hosts(groups, [&](const HostLayout& hosts) {
-      return HostedCalls(hosts, chooser_).all_reduce(op, dtype, *count++, lies == Lies::kInHeap);
-    });
-  }
-  /// All of them on the same ones.
-  void add_all_reduces_between_hosts(const HostLayout& group, ReduceOp op, DType dtype,
-                                     const std::vector<int64_t>& counts, Lies lies) {
-    const std::vector<HostLayout> groups(counts.size(), group);
-    add_all_reduces_between_hosts(groups, op, dtype, counts, lies);
-  }
-
-  /// So far, of all calls.
-  double network_seconds() const { return prediction_.network_seconds; }
-
-  void add_barrier(int ranks) {
-    ++prediction_.collectives_per_step;
-    const auto& chosen =
-        chooser_.select(Routine::kBarrier, ReduceOp::kSum, DType::kUInt8, ranks, 0);
-    prediction_.transfer_seconds += add_bytes(*chosen.in_heap, DType::kUInt8, Lies::kInHeap);
-  }
-
- private:
-  /// A call of each of these groups at once: they share links.
-  void add_over_hosts(const std::vector<HostLayout>& groups,
-                      const std::function<HostedCall(const HostLayout&)>& call_of) {
-    ++prediction_.collectives_per_step;
-    HostedCall all;
-    for (const HostLayout& group : groups) {
-      const HostedCall one = call_of(group);
-      all.seconds = std::max(all.seconds, one.seconds - one.network_seconds);
-      all.network_seconds += one.network_seconds;
-      all.wire_bytes += one.wire_bytes;
-      all.network_bytes += one.network_bytes;
-    }
-    all.seconds += all.network_seconds;
-    add(all);
-  }
-
-  /// Of `groups` groups at once, which share the link.
-  void add(const HostedCall& call, int groups = 1) {
-    prediction_.transfer_seconds += call.seconds + (groups - 1) * call.network_seconds;
-    prediction_.network_seconds += groups * call.network_seconds;
-    prediction_.wire_bytes_per_step += groups * call.wire_bytes;
-    prediction_.network_bytes_per_step += groups * call.network_bytes;
-  }
-
-  static const schedule::StepList& list_of(const cost::Selection& chosen, Lies lies) {
-    return lies == Lies::kInHeap ? *chosen.in_heap : *chosen.if_private;
-  }
-
-  /// Adds what a list moves in each of `groups` groups; the result is the seconds of one.
-  double add_bytes(const schedule::StepList& list, DType dtype, Lies lies, int groups = 1) {
-    const cost::Element element(base::size_of(dtype), dtype, lies == Lies::kInHeap);
-    prediction_.wire_bytes_per_step +=
-        groups * wire_bytes_of_all(list, static_cast<int64_t>(element.bytes));
-    return cost::price_seconds(list, element, chooser_.rates());
-  }
-
-  cost::Chooser chooser_;
-  const int ranks_;  ///< That sum gradients: one of each data coordinate.
-  const int ranks_on_host_;
-  const int cut_;  ///< Ranks that cut the model, or its activations.
-  const HostLayout hosts_;
-  HostedCalls hosted_;
-  Prediction& prediction_;
-};
 
 /// A step's collectives, of gradients first.
 class StepCalls {
@@ -416,7 +181,7 @@ class StepCalls {
 
   const StepFacts& facts_;
   const HostLayout hosts_;
-  Communication calls_;
+  PricedCalls calls_;
   std::vector<HostLayout> groups_;       ///< That shard the state, by host.
   std::vector<HostLayout> over_groups_;  ///< By shard: the ranks that have it, one of each group.
   DType dtype_ = DType::kFloat32;
@@ -434,6 +199,8 @@ void add_group(const Prediction& group, bool first, int64_t times, Prediction& s
   sum.wire_bytes_per_step += times * group.wire_bytes_per_step;
   sum.stage_bytes_per_step += times * group.stage_bytes_per_step;
   sum.layer_bytes_per_step += times * group.layer_bytes_per_step;
+  sum.layer_network_bytes_per_step += times * group.layer_network_bytes_per_step;
+  sum.layer_network_seconds += static_cast<double>(times) * group.layer_network_seconds;
   sum.network_bytes_per_step += times * group.network_bytes_per_step;
   sum.hidden_transfer_seconds += static_cast<double>(times) * group.hidden_transfer_seconds;
   if (first) sum.collectives_per_step = group.collectives_per_step;
@@ -448,40 +215,81 @@ StepFacts summed_over_terms(StepFacts facts) {
   return facts;
 }
 
+/// Ranks that sum gradients, and how many such groups there are: all with a part like that of `first`, on
+/// hosts like its.
+struct DataGroup {
+  int first = 0;
+  HostLayout hosts = {};
+  int64_t times = 1;
+};
+
+/// With a term of each gradient on every rank of cp or axial, `terms_add_up`, they are in one group.
+std::vector<DataGroup> data_groups(const StepFacts& facts, bool terms_add_up) {
+  std::vector<DataGroup> groups;
+  const layout::MeshShape& mesh = facts.mesh;
+  const auto at = [&](int rank, std::string_view axis) { return mesh.coordinate(rank, axis); };
+  for (const int rank : mesh.data_peers(0)) {
+    if (terms_add_up && at(rank, "cp") + at(rank, "axial") > 0) continue;
+    const HostLayout hosts =
+        hosts_of(facts.hosts, terms_add_up ? mesh.gradient_group(rank) : mesh.data_group(rank));
+    const auto like = std::ranges::find_if(groups, [&](const DataGroup& one) {
+      return at(one.first, "pp") == at(rank, "pp") && at(one.first, "tp") == at(rank, "tp") &&
+             one.hosts == hosts;
+    });
+    like == groups.end() ? groups.push_back({rank, hosts}) : void(++like->times);
+  }
+  return groups;
+}
+
 /// Of the ranks of equal parts of different data coordinates, which sum gradients and losses.
-std::vector<GradientCall> add_data_groups(const StepFacts& facts, int64_t peers, Prediction& sum) {
+std::vector<GradientCall> add_data_groups(const StepFacts& facts, bool terms_add_up,
+                                          Prediction& sum) {
   std::vector<GradientCall> of_first;
   if (facts.shares.size() == 1) return of_first;
-  const auto stages = std::max(1, static_cast<int>(facts.pipeline.ranks.size()));
-  const std::vector<int> first_ranks = facts.mesh.data_peers(0);
-  for (int part = 0; part < facts.cut * stages; ++part) {
-    const int peer = part / facts.cut * facts.cut * facts.terms + part % facts.cut;
-    const HostLayout hosts = hosts_of(facts.hosts, facts.mesh.data_group(first_ranks[peer]));
+  int64_t num_groups = 0;
+  for (const auto& [first, hosts, times] : data_groups(facts, terms_add_up)) {
+    const int stage = facts.mesh.coordinate(first, "pp"), part = facts.mesh.coordinate(first, "tp");
     StepFacts own = facts;
-    const bool in_stages = !facts.pipeline.ranks.empty();
     own.model =
-        (in_stages ? facts.pipeline.ranks[part / facts.cut] : facts.model).part(part % facts.cut);
+        (facts.pipeline.ranks.empty() ? facts.model : facts.pipeline.ranks[stage]).part(part);
     if (own.shards) cut_model(own.model, own.bucket_bytes, *own.shards);
-    if (!facts.gathers.empty()) own.gathers = {facts.gathers[part / facts.cut]};
+    if (!facts.gathers.empty()) own.gathers = {facts.gathers[stage]};
     Prediction group;
     auto calls = StepCalls(own, hosts, group).add();
-    add_group(group, part == 0, peers / (facts.cut * stages), sum);
-    if (part == 0) of_first = std::move(calls);
+    add_group(group, first == 0, times, sum);
+    if (first == 0) of_first = std::move(calls);
+    num_groups += times;
   }
-  for (GradientCall& call : of_first) call.network_seconds *= static_cast<double>(peers);
+  for (GradientCall& call : of_first) call.network_seconds *= static_cast<double>(num_groups);
   return of_first;
+}
+
+/// Of the ranks of one data coordinate: the groups along an axis, by host; of one stage of a pipeline, or of
+/// all.
+std::vector<HostLayout> groups_along(const StepFacts& facts, std::string_view axis,
+                                     const std::vector<int>& peers, bool of_one_stage) {
+  std::vector<HostLayout> groups;
+  for (const int rank : peers) {
+    const bool leads = facts.mesh.coordinate(rank, axis) == 0;
+    if (!leads || (of_one_stage && facts.mesh.coordinate(rank, "pp") > 0)) continue;
+    groups.push_back(hosts_of(facts.hosts, facts.mesh.members(rank, axis).or_throw()));
+  }
+  return groups;
 }
 
 /// What layers ask of the ranks that cut them, in each micro-batch. Of several stages the calls of one
 /// rank are those of the first.
-void add_layer_calls(const StepFacts& facts, const DataShare& share, Communication& calls,
-                     Prediction& group) {
+void add_layer_calls(const StepFacts& facts, const DataShare& share, const std::vector<int>& peers,
+                     PricedCalls& calls, Prediction& group) {
+  const bool is_axial = facts.mesh.degree("axial") > 1;
+  const auto cut = groups_along(facts, is_axial ? "axial" : "tp", peers, true);
+  const auto context = groups_along(facts, "cp", peers, true);
   for (int64_t i = 0; i < share.num_micro_batches; ++i) {
     const int64_t before = i * facts.micro_batch;
     const int64_t samples = std::min(facts.micro_batch, share.samples.size() - before);
     for (const LayerFacts& layer : facts.model.layers) {
       for (const LayerCall& one : layer.calls) {
-        calls.add_layer_call(one, samples);
+        calls.add_layer_call(one, samples, one.is_context ? context : cut);
       }
     }
   }
@@ -513,7 +321,7 @@ void add_stage_calls(const StepFacts& facts, const DataShare& share, const std::
   const int groups = facts.cut * facts.terms;
   for (int stage = 0; stage < stages; ++stage) first_parts.push_back(peers[stage * groups]);
   const HostLayout hosts = hosts_of(facts.hosts, first_parts);
-  Communication calls(facts, hosts, group);
+  PricedCalls calls(facts, hosts, group);
   const bool is_double = facts.kernels.precision == Precision::kFloat64;
   for (const PipelineFacts::Tied& one : pipeline.tied) {
     std::vector<int64_t> elements;
@@ -554,16 +362,17 @@ Prediction calls_of_peers(const StepFacts& facts, const DataShare& share) {
   const auto data_coordinate = &share - facts.shares.data();
   const std::vector<int> peers = facts.mesh.data_peers(facts.mesh.data_group(0)[data_coordinate]);
   const HostLayout hosts = hosts_of(facts.hosts, peers);
-  Communication calls(facts, hosts, group);
-  if (facts.cut * facts.terms > 1) add_layer_calls(facts, share, calls, group);
+  PricedCalls calls(facts, hosts, group);
+  if (facts.cut * facts.terms > 1) add_layer_calls(facts, share, peers, calls, group);
   group.layer_bytes_per_step = group.wire_bytes_per_step;
-  const size_t stages = facts.terms * std::max<size_t>(1, facts.pipeline.ranks.size());
+  group.layer_network_bytes_per_step = group.network_bytes_per_step;
+  group.layer_network_seconds = group.network_seconds;
+  const auto cut = groups_along(facts, "tp", peers, false);
   if (facts.cut > 1 && facts.blocks > 1) {
-    calls.add_sum_of_blocks(facts.blocks, DType::kFloat64, facts.cut,
-                            std::vector<int64_t>(stages, 1));
+    calls.add_sums_of_blocks(facts.blocks, DType::kFloat64, cut);
   } else if (facts.cut > 1) {
-    calls.add_all_reduces(facts.cut, ReduceOp::kSum, DType::kFloat64,
-                          std::vector<int64_t>(stages, 1), Lies::kPrivate);
+    calls.add_all_reduces_between_hosts(cut, ReduceOp::kSum, DType::kFloat64,
+                                        std::vector<int64_t>(cut.size(), 1), Lies::kPrivate);
   }
   const int64_t before = group.wire_bytes_per_step;
   if (!facts.pipeline.ranks.empty()) add_stage_calls(facts, share, peers, group);
@@ -578,8 +387,8 @@ std::vector<GradientCall> predict_communication(const StepFacts& facts, Predicti
   const auto peers = facts.ranks / std::ssize(facts.shares);
   Prediction in_coordinates, between;
   auto gradients = facts.stable_grain == 0
-                       ? add_data_groups(summed_over_terms(facts), peers / facts.terms, between)
-                       : add_data_groups(facts, peers, between);
+                       ? add_data_groups(summed_over_terms(facts), true, between)
+                       : add_data_groups(facts, false, between);
   for (size_t i = 0; peers > 1 && i < facts.shares.size(); ++i) {
     const Prediction one = calls_of_peers(facts, facts.shares[i]);
     add_group(one, i == 0, 1, in_coordinates);
@@ -590,6 +399,8 @@ std::vector<GradientCall> predict_communication(const StepFacts& facts, Predicti
     prediction.wire_bytes_per_step += part->wire_bytes_per_step;
     prediction.stage_bytes_per_step += part->stage_bytes_per_step;
     prediction.layer_bytes_per_step += part->layer_bytes_per_step;
+    prediction.layer_network_bytes_per_step += part->layer_network_bytes_per_step;
+    prediction.layer_network_seconds += part->layer_network_seconds;
     prediction.network_bytes_per_step += part->network_bytes_per_step;
     prediction.hidden_transfer_seconds += part->hidden_transfer_seconds;
     prediction.collectives_per_step += part->collectives_per_step;

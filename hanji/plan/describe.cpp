@@ -165,15 +165,29 @@ std::string describe_mesh(const Plan& plan) {
   return text;
 }
 
+/// "; groups of tp lie on several hosts: of a step, layers send 1.2 MiB between them, 12 ms of the link".
+std::string describe_axes_over_hosts(const Plan& plan) {
+  const std::vector<std::string_view> axes = axes_over_hosts(plan);
+  if (axes.empty()) return "";
+  std::string text = fmt::format("; groups of {} lie on several hosts", fmt::join(axes, " and "));
+  const Prediction& p = plan.predicted;
+  if (p.layer_network_bytes_per_step == 0) return text;  // a plan that was read does not say
+  return text +
+         fmt::format(": layers send {} between them in a step, which takes {} of their links",
+                     base::format_bytes(p.layer_network_bytes_per_step),
+                     base::format_seconds(p.layer_network_seconds));
+}
+
 /// "2 hosts with 2, 2 ranks, joined at 118 MB/s and 80.0 us (measured when the ranks met)".
 std::string describe_hosts(const Plan& plan) {
   const HostLayout& hosts = plan.hosts;
   const double megabytes = hosts.link.bytes_per_second / 1e6;
   return fmt::format(
-      "{} hosts with {} ranks, joined at {} MB/s and {} ({})", hosts.ranks.size(),
+      "{} hosts with {} ranks, joined at {} MB/s and {} ({}){}", hosts.ranks.size(),
       listed(hosts.ranks, ", "),
       megabytes < 100 ? fmt::format("{:.3g}", megabytes) : fmt::format("{:.0f}", megabytes),
-      base::format_seconds(hosts.link.latency_seconds), plain(hosts.link.source, 60));
+      base::format_seconds(hosts.link.latency_seconds), plain(hosts.link.source, 60),
+      describe_axes_over_hosts(plan));
 }
 
 std::string describe_batch(const Plan& plan) {

@@ -210,8 +210,8 @@ int64_t gathered_bytes(const Plan& plan, Reshard reshard) {
 int64_t gathered_between_hosts(const Plan& plan) {
   int64_t bytes = 0;
   for (int rank = 0; rank < plan.ranks; ++rank) {
-    if (plan.mesh.coordinate(rank, "fsdp") > 0) continue;  // the first stands for its group
-    const HostLayout hosts = hosts_of(plan.hosts, plan.mesh.members(rank, "fsdp").or_throw());
+    if (shard_index(plan, rank) > 0) continue;  // the first stands for its group
+    const HostLayout hosts = hosts_of(plan.hosts, shard_group(plan, rank));
     const auto others = std::ssize(hosts.ranks) - 1;
     const ShardPlan shards = *shards_of(plan, rank);
     const std::vector<int64_t> times = gathers_of(plan, rank).times;

@@ -66,8 +66,9 @@ struct LayerCall {
   DType dtype = DType::kFloat32;
   /// Elements, not bytes: of each rank's part where parts move; one where all have as many.
   std::vector<Amount> counts = {};
-  int64_t ranks = 0;   ///< That make it; 0: all that cut the layer.
-  int64_t blocks = 1;  ///< Of a tree reduction: whose partial sums it adds.
+  int64_t ranks = 0;        ///< That make it; 0: all that cut the layer.
+  int64_t blocks = 1;       ///< Of a tree reduction: whose partial sums it adds.
+  bool is_context = false;  ///< Of the ranks of cp, else of those of tp or axial.
   bool operator==(const LayerCall&) const = default;
 };
 

@@ -37,6 +37,10 @@ Json to_value(const LayerFacts& layer) {
     for (const Amount& count : one.counts) call.push_back(to_value(count));
   }
   for (const LayerCall& one : layer.calls) json["call_ranks"].push_back(one.ranks);
+  if (std::ranges::any_of(layer.calls, &LayerCall::is_context)) {
+    for (const LayerCall& one : layer.calls)
+      json["context_calls"].push_back(one.is_context ? 1 : 0);
+  }
   for (const Amount& one : layer.copied) json["copied"].push_back(to_value(one));
   if (!layer.tied.empty()) json["tied"] = layer.tied;
   if (layer.for_weights) json["for_weights"] = to_value(*layer.for_weights);
@@ -135,6 +139,11 @@ LayerFacts read_layer(JsonFields& fields) {
     for (size_t i = 0; i < numbers.size(); ++i) {
       layer.calls[i].ranks = static_cast<int64_t>(numbers[i]);
     }
+  }
+  if (fields.has("context_calls")) {
+    const Json& of_context = fields.list("context_calls", kMaxTensors);
+    const auto numbers = read_numbers(fields, of_context, "context_calls", layer.calls.size(), 0);
+    for (size_t i = 0; i < numbers.size(); ++i) layer.calls[i].is_context = numbers[i] > 0;
   }
   return layer;
 }

@@ -8,6 +8,7 @@
 #include "hanji/cost/price.h"
 #include "hanji/cost/select.h"
 #include "hanji/layout/shard.h"
+#include "hanji/plan/host_messages.h"
 #include "hanji/schedule/grain_tree.h"
 
 namespace hanji::plan {
@@ -124,6 +125,12 @@ void Staging::add(const HostLayout& hosts, const HostShares& shares, int rank,
   wide_ = std::max(wide_, shares.total() * element_bytes);
   rail_ = std::max(rail_, shares.carried(host)[rank - before] * element_bytes);
   if (!shares.is_direct()) piece_ = std::max(piece_, shares.block(host) * element_bytes);
+}
+
+void Staging::add(const HostMessages& messages, int rank, int64_t element_bytes) {
+  const int64_t bytes = messages.staged(rank) * element_bytes;
+  wide_ = std::max(wide_, bytes);
+  rail_ = std::max(rail_, bytes);
 }
 
 std::vector<int> spread_ranks(int ranks, int hosts) {
@@ -314,6 +321,19 @@ HostedCall HostedCalls::reduce_scatter(DType dtype, const std::vector<int64_t>& 
   if (!shares.is_direct()) {
     add(Routine::kAllGather, [&](int host) { return shares.pieces(host); });
   }
+  return call;
+}
+
+HostedCall HostedCalls::all_to_all(DType dtype, const std::vector<int64_t>& counts) {
+  /// In memory: put in the order of rails, given to these, put in the order of hosts, and of senders.
+  constexpr double kCopies = 4;
+  const HostMessages messages(hosts_, counts);
+  const auto element = static_cast<int64_t>(base::size_of(dtype));
+  HostedCall call = small_call(messages.between_hosts() * element,
+                               static_cast<double>(messages.busiest() * element));
+  call.wire_bytes = messages.within_hosts() * element;
+  const auto bytes = static_cast<double>(messages.total() * element);
+  call.seconds += comparison_seconds() + kCopies * bytes / chooser_.rates().memory_bytes_per_second;
   return call;
 }
 

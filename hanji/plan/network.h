@@ -88,11 +88,14 @@ class HostShares {
   bool direct_ = true;
 };
 
+class HostMessages;
+
 /// What one rank of several hosts keeps between calls, to put shares in order.
 class Staging {
  public:
   /// Room for such a call of the rank `rank` of `hosts`.
   void add(const HostLayout& hosts, const HostShares& shares, int rank, int64_t element_bytes);
+  void add(const HostMessages& messages, int rank, int64_t element_bytes);
   int64_t bytes() const { return wide_ + rail_ + piece_; }
 
  private:
@@ -106,6 +109,7 @@ class Staging {
 ///
 /// Result  all_reduce of N bytes on h hosts: 2N(h-1)/h of a host's link, and 2 latencies per chunk.
 ///         all_gather and reduce_scatter of N bytes: every block to or from h-1 hosts, in one piece.
+///         all_to_all: what is for other hosts, in one piece.
 ///         A tree over grains: the time of its messages on the busiest host's link. Maxima and
 ///         broadcasts are the engine's own: of their bytes what it has to send at least.
 class HostedCalls {
@@ -120,6 +124,8 @@ class HostedCalls {
   /// Of shares of different sizes, by rank.
   HostedCall all_gather(DType dtype, const std::vector<int64_t>& counts, bool in_heap);
   HostedCall reduce_scatter(DType dtype, const std::vector<int64_t>& counts, bool in_heap);
+  /// `counts`: elements by sender and receiver; one: between any two.
+  HostedCall all_to_all(DType dtype, const std::vector<int64_t>& counts);
   HostedCall tree(const schedule::GrainTree& tree, DType dtype, int64_t count);
 
  private:

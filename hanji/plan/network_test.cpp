@@ -9,6 +9,7 @@
 #include "hanji/cost/choose_messages.h"
 #include "hanji/cost/select.h"
 #include "hanji/plan/gathers.h"
+#include "hanji/plan/host_messages.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/rank_memory.h"
 #include "hanji/schedule/grain_tree.h"
@@ -294,6 +295,26 @@ TEST(Network, SharesTravelInPiecesOnAsManyRailsAsTheSmallestHostHas) {
   Staging staging;
   staging.add(hosts, shares, 4, 4);
   EXPECT_EQ(staging.bytes(), 4 * (26 + 12 + 11));
+}
+
+TEST(Network, MessagesTravelOnTheRailThatCarriesWhatIsForTheirReceiver) {
+  const HostLayout hosts =
+      layout_of({2, 1});  // one rail: rank 0 carries what rank 1 sends and gets
+  const HostMessages messages(hosts, {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  EXPECT_EQ(messages.between_hosts(), 3 + 6 + 7 + 8);
+  EXPECT_EQ(messages.busiest(), 7 + 8);
+  EXPECT_EQ(messages.within_hosts(), (4 + 5 + 6) + (2 + 5 + 8));
+  EXPECT_EQ(messages.staged(0), 1 + 2 + 4 + 5 + 7 + 8) << "all that comes to its host";
+  EXPECT_EQ(messages.staged(1), 4 + 5 + 6);
+  EXPECT_EQ(messages.staged(2), 7 + 8 + 9);
+  const HostMessages equal(layout_of({1, 1}), {5});
+  EXPECT_EQ(equal.between_hosts(), 10);
+  EXPECT_EQ(equal.staged(1), 10);
+  cost::Chooser chooser(cost::Rates{});
+  const HostedCall call = HostedCalls(hosts, chooser).all_to_all(DType::kFloat32, {1 << 20});
+  EXPECT_EQ(call.network_bytes, int64_t{4} * 4 << 20);
+  EXPECT_DOUBLE_EQ(call.network_seconds, kLatency + (8 << 20) / kBandwidth);
+  EXPECT_GT(call.seconds, call.network_seconds);
 }
 
 TEST(Network, AHostThatIsAServerIsRefused) {

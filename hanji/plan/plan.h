@@ -84,6 +84,12 @@ int ranks_of_terms(const Plan& plan);
 /// By which of the shards of shards_of() a rank has.
 int shard_index(const Plan& plan, int rank);
 
+/// The ranks among which a state is cut of which `rank` has a shard, by shard_index().
+std::vector<int> shard_group(const Plan& plan, int rank);
+
+/// Those of axial, tp and cp, along which layers call, of which a group lies on several hosts.
+std::vector<std::string_view> axes_over_hosts(const Plan& plan);
+
 /// Whether ranks that cut one state among them lie on several hosts; then every rank has its shards for
 /// itself.
 bool shards_span_hosts(const Plan& plan);

@@ -189,8 +189,27 @@ int shard_index(const Plan& plan, int rank) {
   return plan.mesh.coordinate(rank, "fsdp") * terms + (terms == 1 ? 0 : term);
 }
 
+std::vector<int> shard_group(const Plan& plan, int rank) {
+  std::vector<int> group =
+      ranks_of_terms(plan) > 1 ? plan.mesh.gradient_group(rank) : plan.mesh.data_group(rank);
+  const int own = plan.mesh.coordinate(rank, "dp");
+  std::erase_if(group, [&](int other) { return plan.mesh.coordinate(other, "dp") != own; });
+  return group;
+}
+
+std::vector<std::string_view> axes_over_hosts(const Plan& plan) {
+  std::vector<std::string_view> found;
+  int inner = 1;  // ranks next to each other, of this axis and all inside it
+  for (const std::string_view axis : {"axial", "tp", "cp"}) {
+    inner *= plan.mesh.degree(axis);
+    if (plan.mesh.degree(axis) > 1 && groups_span_hosts(plan.hosts, inner)) found.push_back(axis);
+  }
+  return found;
+}
+
 bool shards_span_hosts(const Plan& plan) {
-  if (!cuts_states(plan.config.parallel.data) || plan.mesh.degree("fsdp") == 1) return false;
+  if (!cuts_states(plan.config.parallel.data)) return false;
+  if (plan.mesh.degree("fsdp") * ranks_of_terms(plan) == 1) return false;
   const int group = plan.ranks / (plan.mesh.degree("pp") * plan.mesh.degree("dp"));
   return groups_span_hosts(plan.hosts, group);
 }

@@ -44,6 +44,9 @@ struct Prediction {
   int64_t collectives_per_step = 0;    ///< Calls of one rank.
   int64_t stage_bytes_per_step = 0;    ///< Of the wire, between stages of a pipeline,
   int64_t layer_bytes_per_step = 0;    ///< and within layers that are cut. Not in a plan's JSON.
+  /// Of what layers move, between hosts. Not in a plan's JSON.
+  int64_t layer_network_bytes_per_step = 0;
+  double layer_network_seconds = 0;
 };
 
 /// How ranks share out the layers of a model; without ranks they do not.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "hanji/plan/gathers.h"
+#include "hanji/plan/host_messages.h"
 #include "hanji/plan/pipeline_plan.h"
 #include "hanji/plan/server_plan.h"
 #include "hanji/schedule/action.h"
@@ -129,7 +130,7 @@ int64_t data_bytes(const Plan& plan, int64_t micro_batch, const RankPart& part) 
 
 /// What the engine keeps of calls in which ranks of several hosts exchange shards, for the next ones.
 int64_t staging_bytes(const Plan& plan, const ShardPlan& shards, int rank) {
-  const HostLayout hosts = hosts_of(plan.hosts, plan.mesh.members(rank, "fsdp").or_throw());
+  const HostLayout hosts = hosts_of(plan.hosts, shard_group(plan, rank));
   if (!hosts.several()) return 0;
   Staging most;
   for (const layout::Unit& unit : shards.units) {
@@ -139,6 +140,40 @@ int64_t staging_bytes(const Plan& plan, const ShardPlan& shards, int rank) {
   constexpr int64_t kNormBytes = sizeof(double);
   most.add(hosts, HostShares(hosts, norm_counts(shards)), shard_index(plan, rank), kNormBytes);
   return most.bytes();
+}
+
+/// The same of calls of layers, in a group along an axis.
+int64_t layer_staging_bytes(const Plan& plan, std::string_view axis, int64_t samples, int rank) {
+  const HostLayout hosts = hosts_of(plan.hosts, plan.mesh.members(rank, axis).or_throw());
+  if (!hosts.several()) return 0;
+  const int own = plan.mesh.coordinate(rank, axis), ranks = plan.mesh.degree(axis);
+  Staging most;
+  for (const LayerFacts& layer : plan.model.layers) {
+    for (const LayerCall& call : layer.calls) {
+      if (call.is_context != (axis == "cp")) continue;
+      const auto bytes = static_cast<int64_t>(base::size_of(call.dtype));
+      std::vector<int64_t> counts;
+      for (const Amount& one : call.counts) counts.push_back(one.of(samples));
+      if (call.routine == schedule::Routine::kAllToAll) {
+        most.add(HostMessages(hosts, counts), own, bytes);
+      } else if (call.routine == schedule::Routine::kAllGather ||
+                 call.routine == schedule::Routine::kReduceScatter) {
+        if (counts.size() == 1) counts.assign(ranks, counts[0]);
+        most.add(hosts, HostShares(hosts, counts), own, bytes);
+      }
+    }
+  }
+  return most.bytes();
+}
+
+/// Of all groups in which the rank is.
+int64_t staging_bytes(const Plan& plan, int64_t samples, int rank) {
+  const auto shards = shards_of(plan, rank);
+  int64_t bytes = shards && shards->spans_hosts ? staging_bytes(plan, *shards, rank) : 0;
+  for (const std::string_view axis : axes_over_hosts(plan)) {
+    bytes += layer_staging_bytes(plan, axis, samples, rank);
+  }
+  return bytes;
 }
 
 std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const RankPart& part) {
@@ -164,9 +199,6 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
     const int64_t grain_buffers = grains.count == 0 ? 0 : part.gradient_buffers;
     lines =
         state_lines(*shards, shard, {.accumulates = accumulates, .grain_buffers = grain_buffers});
-    if (shards->spans_hosts) {
-      lines.push_back({"staging between hosts", staging_bytes(plan, *shards, part.rank)});
-    }
   }
   if (config.parallel.data == Sharding::kServer) {
     const ServerPlan served =
@@ -200,6 +232,9 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
   if (!saves(plan, part.rank)) saved = 0;
   const int64_t state = 3 * saved + (part.rank == 0 ? model.buffer_bytes : 0);
   if (state > 0) lines.push_back({"checkpoint copy", std::min(state, most_copied(config.offload))});
+  if (const int64_t staging = staging_bytes(plan, samples, part.rank); staging > 0) {
+    lines.push_back({"staging between hosts", staging});
+  }
   lines.push_back({"data", data_bytes(plan, micro_batch, part)});
   if (model.buffer_bytes > 0) lines.push_back({"buffers", model.buffer_bytes});
   return lines;

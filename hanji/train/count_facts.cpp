@@ -35,6 +35,12 @@ namespace {
 constexpr int64_t kFew = 2;
 constexpr int64_t kMore = 4;
 
+/// A collective of a layer, and whether the ranks of "cp" run it.
+struct CountedCall {
+  parallel::tensor::AxisCall of;
+  bool is_context = false;
+};
+
 /// One layer in one pass.
 struct LayerCount {
   std::vector<plan::Product> products;  ///< Of all samples.
@@ -42,13 +48,13 @@ struct LayerCount {
   int64_t kept = 0;
   int64_t flow = 0;
   int64_t peak = 0;  ///< In its backward, of everything.
-  std::vector<parallel::tensor::AxisCall> calls;
+  std::vector<CountedCall> calls;
   int64_t deferred = 0;  ///< Held by gradients of weights that a backward leaves.
   std::set<const c10::TensorImpl*> deferred_of;  ///< These weights.
 };
 
 /// Where the collectives of the pass that runs go.
-using CallSink = std::function<void(const parallel::tensor::AxisCall&)>;
+using CallSink = std::function<void(CountedCall)>;
 
 int64_t bytes_of(const layers::Flow& flow) {
   int64_t bytes = 0;
@@ -67,8 +73,8 @@ class Pass : public lens::Observer {
     for (const auto& [name, one] : parameters_) {
       parallel::add_gradient_hook(one, {"count_facts"}, [one] { one.mutable_grad().reset(); });
     }
-    sink_ = [this](const auto& call) {
-      counts_[static_cast<size_t>(layer_)].calls.push_back(call);
+    sink_ = [this](CountedCall call) {
+      counts_[static_cast<size_t>(layer_)].calls.push_back(std::move(call));
     };
   }
   ~Pass() override {
@@ -236,14 +242,16 @@ std::optional<plan::Amount> for_weights(const layers::Model& model, int64_t laye
 std::vector<plan::LayerCall> calls_of(const LayerCount& few, const LayerCount& more) {
   std::vector<plan::LayerCall> calls;
   for (size_t i = 0; i < few.calls.size(); ++i) {
-    const auto& [routine, op, dtype, counts, ranks, blocks, copied] = few.calls[i];
-    plan::LayerCall& call = calls.emplace_back(plan::LayerCall{.routine = routine,
-                                                               .op = op,
-                                                               .dtype = comm::to_dtype(dtype),
-                                                               .ranks = ranks,
-                                                               .blocks = blocks});
+    const auto& [routine, op, dtype, counts, ranks, blocks, copied] = few.calls[i].of;
+    plan::LayerCall& call =
+        calls.emplace_back(plan::LayerCall{.routine = routine,
+                                           .op = op,
+                                           .dtype = comm::to_dtype(dtype),
+                                           .ranks = ranks,
+                                           .blocks = blocks,
+                                           .is_context = few.calls[i].is_context});
     for (size_t rank = 0; rank < counts.size(); ++rank) {
-      call.counts.push_back(amount(counts[rank], more.calls.at(i).counts.at(rank)));
+      call.counts.push_back(amount(counts[rank], more.calls.at(i).of.counts.at(rank)));
     }
   }
   return calls;
@@ -252,8 +260,8 @@ std::vector<plan::LayerCall> calls_of(const LayerCount& few, const LayerCount& m
 std::vector<plan::Amount> copied_by(const LayerCount& few, const LayerCount& more) {
   std::vector<plan::Amount> copied;
   for (size_t i = 0; i < few.calls.size(); ++i) {
-    if (few.calls[i].copied == 0) continue;
-    copied.push_back(amount(few.calls[i].copied, more.calls.at(i).copied));
+    if (few.calls[i].of.copied == 0) continue;
+    copied.push_back(amount(few.calls[i].of.copied, more.calls.at(i).of.copied));
   }
   return copied;
 }
@@ -379,7 +387,7 @@ parallel::tensor::Axis counted_axis(const plan::Config& config, CallSink& sink) 
   const auto rows = static_cast<int>(config.train.cuts.tokens);
   const int most = config.mesh.axial > 1 ? (rows > 1 ? layout::largest_part(degree, rows) : 0)
                                          : layout::largest_part(degree, blocks);
-  return parallel::tensor::Axis::silent(most, degree, [&](const auto& call) { sink(call); })
+  return parallel::tensor::Axis::silent(most, degree, [&](const auto& call) { sink({call}); })
       .in_blocks(blocks);
 }
 
@@ -399,7 +407,9 @@ plan::ModelFacts count_facts(const plan::Config& asked, const Workload& workload
       .classes = dataset.num_ids,
       .axis = counted_axis(config, sink),
       .context = parallel::tensor::Axis::silent(rows > 1 ? layout::largest_part(context, rows) : 0,
-                                                context, [&](const auto& call) { sink(call); })};
+                                                context, [&](const auto& call) {
+                                                  sink({call, true});
+                                                })};
   const auto model = make ? make(config, options) : models::make(config, options);
   const auto read = [&](int64_t samples, layers::Batch& batch) {
     data::read_first(*dataset.samples, samples, batch);

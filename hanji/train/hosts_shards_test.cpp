@@ -4,21 +4,15 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
-#include <ATen/ATen.h>
 #include <numeric>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "hanji/checkpoint/folder.h"
-#include "hanji/comm/barrier.h"
 #include "hanji/comm/gloo/group.h"
-#include "hanji/compute/apply.h"
 #include "hanji/plan/test_plan.h"
-#include "hanji/test/run_hosts.h"
 #include "hanji/test/temporary_folder.h"
 #include "hanji/train/count_facts.h"
-#include "hanji/train/loop.h"
-#include "hanji/train/state.h"
 #include "hanji/train/test_dataset.h"
+#include "hanji/train/test_hosts_run.h"
 
 namespace hanji::train {
 namespace {
@@ -60,64 +54,12 @@ plan::Plan planned(const OnHosts& of, plan::Bits bits) {
   return plan::make_plan(inputs).or_throw();
 }
 
-struct HostsRun {
-  std::string hash;
-  int64_t network_bytes = 0, collectives = 0;
-  std::vector<std::string> restored;  ///< Hashes by rank, after restore() in a second job.
-};
-
-void save(const Job& job, const std::filesystem::path& folder) {
-  const OwnState own = own_state(job);
-  checkpoint::SaveOptions options{.folder = folder, .copy_bytes = 1000};
-  options.writer.num_parts = own.num_parts;
-  if (job.group.rank() == 0) {
-    base::throw_if_error(checkpoint::begin_checkpoint(options, kSteps, 0));
-  }
-  comm::barrier(job.group, {.label = "begun"});
-  if (own.part) {
-    options.writer.part = *own.part;
-    base::throw_if_error(
-        checkpoint::save_checkpoint(options, state_to_save(job), {.step = kSteps}));
-  }
-  comm::barrier(job.group, {.label = "saved"});
-}
-
 HostsRun run(const OnHosts& of, plan::Bits bits, const std::filesystem::path& folder) {
-  const plan::Plan plan = planned(of, bits);
-  HostsRun found;
-  std::vector<int64_t> bytes(plan.ranks);
-  found.restored.resize(plan.ranks);
   const auto store = c10::make_intrusive<::c10d::HashStore>();
   const auto join_of = [&](int rank) {
     return comm::gloo::make_join(store, rank, comm::gloo::kLoopback);
   };
-  test::run_hosts(of.ranks, join_of, [&](const comm::Group& group) {
-    compute::apply(plan.kernels, 1);
-    PrivateMemory memory;
-    StopSignal stop = StopSignal::create().or_throw();
-    Job job = assemble(plan, group);
-    EXPECT_EQ(job.strategy->sharers() != nullptr, plan::shards_span_hosts(plan));
-    const LoopOutcome outcome = run_loop(job, {.plan = plan,
-                                               .dataset = bytes_of_text(),
-                                               .memory = memory,
-                                               .stop = stop,
-                                               .save = [](int64_t, double) {},
-                                               .before_update = [] {}});
-    bytes[group.rank()] = outcome.network_bytes_per_step;
-    const std::string hash = hashes_of(job).state;
-    if (group.rank() == 0) {
-      found.hash = hash;
-      found.collectives = outcome.collectives_per_step;
-    }
-    save(job, folder);
-    Job other = assemble(plan, group);
-    EXPECT_EQ(restore(other, folder / checkpoint::folder_name(kSteps)).or_throw(), kSteps);
-    comm::barrier(group, {.label = "restored"});
-    check_parameters(other);
-    found.restored[group.rank()] = hashes_of(other).state;
-  });
-  found.network_bytes = std::reduce(bytes.begin(), bytes.end());
-  return found;
+  return run_on_hosts(planned(of, bits), of.ranks, join_of, bytes_of_text(), folder);
 }
 
 TEST(ShardsOnHosts, AreOneProcessInStableAndMoveWhatThePlanSays) {

@@ -76,7 +76,7 @@ Ranks divide(const plan::Plan& plan, const comm::Group& group) {
           static_cast<int>(summed.size()) == group.size() ? group : group.subgroup(summed, "data"),
       .peers = group.subgroup(plan.mesh.data_peers(group.rank()), is_axial ? "axial" : "peers"),
       .is_axial = is_axial};
-  ranks.readers = is_axial ? ranks.peers : peers_on_host(plan, ranks);
+  ranks.readers = peers_on_host(plan, ranks);
   if (plan.mesh.degree("tp") > 1) {
     ranks.cut = group.subgroup(plan.mesh.members(group.rank(), "tp").or_throw(), "tp");
   }
@@ -180,6 +180,15 @@ std::optional<parallel::Replicas> sums_of_uses(const plan::Plan& plan, const Sta
   options.parts = staged.parts;
   options.check_every = 0;
   return parallel::data_parallel(std::move(leaves), ranks.data, options);
+}
+
+/// What a rank has of each parameter, which others along "cp" have too: all, or its shard.
+std::vector<parallel::NamedParameter> own_parameters(const Job& job) {
+  std::vector<parallel::NamedParameter> own;
+  for (const StateTensor& one : view_of(job).parameters) {
+    own.push_back({one.name, one.held ? one.held->values : one.tensor});
+  }
+  return own;
 }
 
 /// What ranks that cut the model have in full.
@@ -359,7 +368,7 @@ void check_whole_parameters(const Job& job) {
   if (job.is_axial && !adds_terms_of_peers(job))
     parallel::check_same_values(whole_parameters(job), *job.peers);
   if (job.context && !adds_terms_of_peers(job))
-    parallel::check_same_values(job.strategy->state().parameters, *job.context);
+    parallel::check_same_values(own_parameters(job), *job.context);
   job.tied.check_same(job.strategy->state().parameters);
 }
 

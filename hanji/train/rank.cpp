@@ -110,8 +110,11 @@ class RankRun {
     }
   }
 
-  /// What lies in parts on several hosts, so that they write one checkpoint; empty: nothing.
+  /// What lies in parts on several hosts, so that they write or read one checkpoint; empty: nothing.
   std::string parts_on_hosts() const {
+    for (const std::string_view axis : plan::axes_over_hosts(plan_)) {
+      return fmt::format("mesh.{} = {}: its ranks", axis, plan_.mesh.degree(axis));
+    }
     const plan::Sharding data = plan_.config.parallel.data;
     if (plan_.mesh.degree("pp") > 1) {
       return fmt::format("mesh.pp = {}: stages", plan_.mesh.degree("pp"));
@@ -134,8 +137,8 @@ class RankRun {
     }
     if (without.empty()) return;
     throw Error(base::invalid_argument(fmt::format(
-        "{} on {} hosts are written to one checkpoint, but ranks {} do not see {} of rank 0; give "
-        "--out a folder that all hosts share",
+        "{} on {} hosts share one checkpoint, but ranks {} do not see {} of rank 0; give --out a "
+        "folder that all hosts share",
         parts, world_.num_nodes(), fmt::join(without, ", "), path.string())));
   }
 
@@ -144,7 +147,8 @@ class RankRun {
     if (options_.resume_from.empty()) return 0;
     // The checkpoint may lie on the first host alone; a part has no other source.
     const bool is_source = (job.stages && plan_.mesh.coordinate(world_.rank(), "dp") == 0) ||
-                           job.strategy->sharers() != nullptr;
+                           job.strategy->sharers() != nullptr ||
+                           (job.context && plan_.mesh.data_coordinate(world_.rank()) == 0);
     const bool here =
         world_.rank() < world_.ranks_per_node()[0] || has_firsts_model(job) || is_source;
     int64_t steps = here ? restore(job, options_.resume_from).or_throw() : 0;
@@ -270,7 +274,8 @@ class RankRun {
     const std::vector<int64_t> wire = gather(outcome.wire_bytes_per_step, "bytes on the wire");
     const std::vector<int64_t> sent = gather(outcome.network_bytes_per_step, "bytes by messages");
     const std::vector<int64_t> skews = gather(skew_ns(outcome), "skew");
-    std::optional<checkpoint::StateHashes> hashes;
+    const std::vector<plan::MemoryLine> memory = counted_memory(job, outcome);
+    std::optional<checkpoint::StateHashes> hashes;  // for which ranks gather parts
     if (has_firsts_model(job) || job.strategy->sharers()) hashes = hashes_of(job);
     if (is_first()) {
       write_summary(
@@ -285,7 +290,7 @@ class RankRun {
                                       : std::nullopt,
            .network_bytes_per_step = std::reduce(sent.begin(), sent.end()),
            .skew_ns = skews,
-           .memory = counted_memory(job, outcome),
+           .memory = memory,
            .saves = saver_.times(),
            .history = log_->history()});
     }
