@@ -32,12 +32,57 @@ class Axes(hosts_test.OnNetwork):
         self.assert_same(self.here(job, out, "--ranks", 1, *by("ddp"), "--resume", "--steps", 5),
                          self.here(job, "one", "--ranks", 1, "--resume", "--steps", 5), "resumed by one process")
 
+    def assert_run(self, job, mesh, ranks=(2, 2)):
+        """Hosts of as many ranks, a power of two, sum as one host does; a run there and one here go on alike."""
+        out = "-".join(map(str, mesh)).replace("/", "_")
+        one = self.here(job, f"one{out}", "--ranks", sum(ranks), *mesh, "--steps", 4)
+        self.assert_as_planned(self.on_hosts(ranks, job, out, *mesh, "--steps", 2))
+        hosts = self.on_hosts(ranks, job, out, *mesh, "--resume", "--steps", 4)
+        self.assert_as_planned(hosts)
+        self.assert_same(hosts, one, f"{ranks} {mesh}")
+
     def test_tokens_that_each_host_shares_out_are_those_of_one_process(self):
         self.assert_stable([*GPT, *CUTS], (([2, 2], ("--mesh", "pp=2,cp=2")), ([2, 2], ("--mesh", "cp=2", *by("zero3")))))
 
+    def test_parts_and_tokens_on_several_hosts_are_those_of_one_process(self):
+        self.assert_stable([*GPT, *CUTS], (([2, 1], ("--mesh", "tp=3")), ([2, 2], ("--mesh", "cp=2,tp=2"))))
+        self.assertRegex((self.folder / "logs" / "rank.0").read_text().replace("\n", " "),
+                         r"groups\s+of\s+cp\s+lie\s+on\s+several\s+hosts:\s+layers\s+send\s+\S+\s+\S+\s+between")
+
     def test_pairs_on_several_hosts_are_those_of_one_process(self):
         self.assert_stable([*PAIRS, *STABLE, "--set", "train.cuts.tokens=4"],
-                           (([2, 2], ("--mesh", "axial=2")),))
+                           (([2, 2], ("--mesh", "axial=2")), ([1, 1], ("--mesh", "axial=2", *by("zero1")))))
+
+    def test_sums_of_a_group_over_hosts_are_those_of_one_host(self):
+        self.assert_run(GPT, ("--mesh", "tp=4", "--set", "parallel.sequence=true"))
+        self.assert_run([*TRAIN, *NANO], ("--mesh", "cp=2", "--set", "parallel.context=ring"), ranks=(1, 1))
+
+    def test_memory_of_large_layers_is_the_plans(self):
+        # What layers exchange is 6 MB each: staging or messages that the plan forgot are more than 16 MB.
+        job = [*TRAIN, *NANO, "--steps", 2, "--set", "model.layers=1", "--set", "model.width=768", "--set",
+               "train.evaluate_every=0", "--set", "train.evaluate_batches=1"]
+        for mesh in (("--mesh", "tp=2", "--set", "parallel.sequence=true"), ("--mesh", "cp=2")):
+            hosts = self.on_hosts([1, 1], job, mesh[1], *mesh)
+            self.assert_as_planned(hosts)
+            peak = hosts["prediction"]["peak_bytes_per_rank"]
+            print(f"{mesh[1]}: peak {peak['measured'] / 1e6:.1f} MB, {peak['predicted'] / 1e6:.1f} planned")
+            self.assertAlmostEqual(peak["measured"], peak["predicted"], delta=max(16e6, 0.03 * peak["predicted"]))
+
+    def test_a_folder_that_hosts_of_a_group_do_not_share_is_refused(self):
+        for host in range(2):
+            (self.folder / f"out{host}").mkdir()
+        (self.folder / "out").mkdir()
+        codes, run = hosts_test.train_where_hosts_differ(self.folder, "out", "--mesh tp=2")
+        self.assertEqual(codes, [2, 2], run.log(0))
+        for rank in range(2):
+            self.assertRegex(run.log(rank), r"mesh.tp = 2: its ranks on 2 hosts share one checkpoint, but ranks 1 do not see")
+
+    def test_a_rank_that_dies_in_a_group_over_hosts_is_named_with_coordinates(self):
+        job = [*GPT, "--steps", 100000, "--mesh", "cp=2,tp=2", "--set", "train.evaluate_every=0", "--out",
+               self.folder / "out"]
+        run = self.run_until_killed(3, job)
+        for rank in range(3):
+            self.assertRegex(run.log(rank), r"rank 3 \([^)]*process \d+, [^)]*cp=1,tp=1")
 
 
 if __name__ == "__main__":

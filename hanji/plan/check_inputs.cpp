@@ -88,8 +88,8 @@ Status check_ranks_per_host(const Plan& plan) {
       std::ssize(hosts) * base::kMaxRanksPerHost, needed, needed, needed));
 }
 
-/// Of `group` ranks next to each other, which share one host's memory: those of an axis and of all inside
-/// it.
+/// Of `group` ranks next to each other, which in a stage of a pipeline share one host's memory: those of an
+/// axis and of all inside it.
 Status group_on_one_host(const Plan& plan, std::string_view axis, int group) {
   const std::vector<int>& hosts = plan.hosts.ranks;
   const auto cut = std::ranges::find_if(hosts, [&](int ranks) { return ranks % group != 0; });
@@ -97,15 +97,17 @@ Status group_on_one_host(const Plan& plan, std::string_view axis, int group) {
   const int degree = plan.mesh.degree(axis);
   const int64_t room = ranks_that_divide(hosts) / std::max(1, group / degree);
   return base::invalid_argument(fmt::format(
-      "mesh.{} is {}, but host {} has {} rank{}, and the ranks of a group share one host's memory; "
-      "set mesh.{} = {}, or start other ranks on each host",
+      "mesh.{} is {}, but host {} has {} rank{}, and in a stage of mesh.pp the ranks of a group "
+      "share "
+      "one host's memory; set mesh.{} = {}, remove mesh.pp, or start other ranks on each host",
       axis, degree, cut - hosts.begin(), *cut, *cut == 1 ? "" : "s", axis,
       layout::nearest_divisors(std::max<int64_t>(1, room), degree).front()));
 }
 
-/// Of axes along which layers call, on several hosts.
+/// Of axes along which layers call, on several hosts. What stages pass on is priced from host to host.
 std::vector<Status> check_axes(const Plan& plan) {
   std::vector<Status> found;
+  if (plan.mesh.degree("pp") == 1) return found;
   int inner = 1;
   for (const char* axis : {"axial", "tp", "cp"}) {
     const int degree = plan.mesh.degree(axis);

@@ -165,7 +165,7 @@ std::string describe_mesh(const Plan& plan) {
   return text;
 }
 
-/// "; groups of tp lie on several hosts: of a step, layers send 1.2 MiB between them, 12 ms of the link".
+/// "; groups of tp lie on several hosts: layers send 1.2 MiB between them in a step, which takes 12 ms ...".
 std::string describe_axes_over_hosts(const Plan& plan) {
   const std::vector<std::string_view> axes = axes_over_hosts(plan);
   if (axes.empty()) return "";

@@ -255,10 +255,26 @@ TEST(MakePlanOfACutModel, LiesWithinEachHost) {
   }
   EXPECT_EQ(plan.predicted.network_bytes_per_step, 2 * gradients);
   EXPECT_GT(plan.predicted.network_seconds, 0);
-  inputs.ranks_per_host = {3, 1};
-  EXPECT_THAT(make_plan(inputs).status().message(),
-              HasSubstr("mesh.tp is 2, but host 0 has 3 ranks, and the ranks of a group share one "
-                        "host's memory; set mesh.tp = 1, or start other ranks on each host"));
+}
+
+TEST(MakePlanOfACutModel, SaysWhatLayersSendWhereAGroupLiesOnSeveralHosts) {
+  PlanInputs inputs = two_cores();
+  inputs.config.run.ranks = 4;
+  inputs.model = cut_facts(made(inputs));
+  inputs.config.mesh.tp = 2;
+  inputs.ranks_per_host = {2, 2};
+  EXPECT_THAT(axes_over_hosts(made(inputs)), testing::IsEmpty());
+  inputs.ranks_per_host = {3, 1};  // of the groups {0, 1} and {2, 3} the second
+  const Plan plan = made(inputs);
+  EXPECT_THAT(axes_over_hosts(plan), ElementsAre("tp"));
+  EXPECT_GT(plan.predicted.layer_network_bytes_per_step, 0);
+  EXPECT_GT(plan.predicted.layer_network_seconds, 0);
+  EXPECT_LE(plan.predicted.layer_network_seconds, plan.predicted.network_seconds);
+  EXPECT_THAT(describe(plan), HasSubstr("groups of tp lie on several hosts"));
+  // With each rank on a host of its own both groups send.
+  inputs.ranks_per_host = {1, 1, 1, 1};
+  EXPECT_EQ(made(inputs).predicted.layer_network_bytes_per_step,
+            2 * plan.predicted.layer_network_bytes_per_step);
 }
 
 TEST(WithoutAxis, IsThePlanOfTheSameJobOnTheRanksThatAreLeft) {

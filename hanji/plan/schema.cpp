@@ -318,16 +318,16 @@ std::vector<Key> parallel_keys() {
                          "or several; on CPUs, with any parallel.data but server.")),
       cut_axis(HANJI_KEY(
           mesh.cp,
-          "Ranks of one host over which the tokens of each sample are sharded: with "
+          "Ranks over which the tokens of each sample are sharded: with "
           "ulysses at most model.heads, with stable also train.cuts.tokens and model.kv_heads; "
           "GPTs on CPUs, with any parallel.data but server.")),
       cut_axis(HANJI_KEY(mesh.tp,
-                         "Ranks of one host over which the matmuls of a layer are sharded, at most "
+                         "Ranks over which the matmuls of a layer are sharded, at most "
                          "model.heads and model.kv_heads, with stable also train.cuts.features; "
                          "GPTs on CPUs.")),
       cut_axis(
           HANJI_KEY(mesh.axial,
-                    "Ranks of one host over which rows and columns of pairs are sharded, "
+                    "Ranks over which rows and columns of pairs are sharded, "
                     "instead of tp: at most data.residues and data.sequences, with stable also "
                     "train.cuts.tokens; evoformers on CPUs.")),
   };

@@ -173,9 +173,41 @@ TEST_F(AxesOnHostsTest, InsideHostsAddUpTermsAsOnOneAndMoveWhatThePlanSays) {
               {.ranks = {2, 2}, .pp = 2, .cp = 2}});
 }
 
+TEST_F(AxesOnHostsTest, OverHostsAreOneProcessInStableAndMoveWhatThePlanSays) {
+  expect_stable({{.ranks = {1, 1}, .tp = 2},
+                 {.ranks = {2, 1}, .tp = 3},
+                 {.ranks = {3, 1}, .tp = 2},
+                 {.ranks = {2, 2}, .tp = 4, .sequence = true},
+                 {.ranks = {1, 1, 1, 1}, .tp = 2, .data = Sharding::kZero3},
+                 {.ranks = {1, 1}, .cp = 2},
+                 {.ranks = {2, 1}, .cp = 3, .data = Sharding::kZero1},
+                 {.ranks = {2, 2}, .cp = 2, .tp = 2},
+                 {.ranks = {3, 3}, .cp = 2, .data = Sharding::kZero2}});
+}
+
+TEST_F(AxesOnHostsTest, OverHostsAddUpTermsAsOnOneAndMoveWhatThePlanSays) {
+  using plan::ContextWay;
+  expect_run({{.ranks = {1, 1}, .tp = 2},
+              {.ranks = {2, 2}, .tp = 4, .sequence = true},
+              {.ranks = {1, 1}, .tp = 2, .moves = plan::Moves::kWeights},
+              {.ranks = {1, 1, 1, 1}, .tp = 2, .data = Sharding::kZero1},
+              {.ranks = {1, 1}, .cp = 2, .way = ContextWay::kRing},
+              {.ranks = {2, 2}, .cp = 4, .way = ContextWay::kRing},
+              {.ranks = {2, 2}, .cp = 4, .way = ContextWay::kUlysses, .data = Sharding::kZero3},
+              {.ranks = {2, 2}, .cp = 2, .tp = 2, .way = ContextWay::kUlysses}});
+}
+
 TEST_F(AxesOnHostsTest, PairsInsideHostsAreOneProcessAndMoveWhatThePlanSays) {
   expect_stable({{.ranks = {2, 2}, .axial = 2, .data = Sharding::kZero2, .are_pairs = true}});
   expect_run({{.ranks = {2, 2}, .axial = 2, .are_pairs = true}});
+}
+
+TEST_F(AxesOnHostsTest, PairsOverHostsAreOneProcessAndMoveWhatThePlanSays) {
+  expect_stable({{.ranks = {1, 1}, .axial = 2, .data = Sharding::kZero1, .are_pairs = true},
+                 {.ranks = {2, 1}, .axial = 3, .are_pairs = true}});
+  using plan::TriangleWay;
+  expect_run({{.ranks = {1, 1}, .axial = 2, .triangle = TriangleWay::kRing, .are_pairs = true},
+              {.ranks = {2, 2}, .axial = 4, .data = Sharding::kZero3, .are_pairs = true}});
 }
 
 }  // namespace
