@@ -32,7 +32,7 @@ class Axes(hosts_test.OnNetwork):
         self.assert_same(self.here(job, out, "--ranks", 1, *by("ddp"), "--resume", "--steps", 5),
                          self.here(job, "one", "--ranks", 1, "--resume", "--steps", 5), "resumed by one process")
 
-    def assert_run(self, job, mesh, ranks=(2, 2)):
+    def assert_run(self, job, mesh, ranks):
         """Hosts of as many ranks, a power of two, sum as one host does; a run there and one here go on alike."""
         out = "-".join(map(str, mesh)).replace("/", "_")
         one = self.here(job, f"one{out}", "--ranks", sum(ranks), *mesh, "--steps", 4)
@@ -42,7 +42,7 @@ class Axes(hosts_test.OnNetwork):
         self.assert_same(hosts, one, f"{ranks} {mesh}")
 
     def test_tokens_that_each_host_shares_out_are_those_of_one_process(self):
-        self.assert_stable([*GPT, *CUTS], (([2, 2], ("--mesh", "pp=2,cp=2")), ([2, 2], ("--mesh", "cp=2", *by("zero3")))))
+        self.assert_stable([*GPT, *CUTS], (([2, 2], ("--mesh", "pp=2,cp=2")),))
 
     def test_parts_and_tokens_on_several_hosts_are_those_of_one_process(self):
         self.assert_stable([*GPT, *CUTS], (([2, 1], ("--mesh", "tp=3")), ([2, 2], ("--mesh", "cp=2,tp=2"))))
@@ -51,14 +51,13 @@ class Axes(hosts_test.OnNetwork):
 
     def test_pairs_on_several_hosts_are_those_of_one_process(self):
         self.assert_stable([*PAIRS, *STABLE, "--set", "train.cuts.tokens=4"],
-                           (([2, 2], ("--mesh", "axial=2")), ([1, 1], ("--mesh", "axial=2", *by("zero1")))))
+                           (([1, 1], ("--mesh", "axial=2", *by("zero1"))),))
 
     def test_sums_of_a_group_over_hosts_are_those_of_one_host(self):
-        self.assert_run(GPT, ("--mesh", "tp=4", "--set", "parallel.sequence=true"))
-        self.assert_run([*TRAIN, *NANO], ("--mesh", "cp=2", "--set", "parallel.context=ring"), ranks=(1, 1))
+        self.assert_run(GPT, ("--mesh", "tp=4", "--set", "parallel.sequence=true"), [2, 2])
 
     def test_memory_of_large_layers_is_the_plans(self):
-        # What layers exchange is 6 MB each: staging or messages that the plan forgot are more than 16 MB.
+        # What layers exchange is 1.2 MB each: staging that the plan forgot is more than the 1 MB that a line may differ.
         job = [*TRAIN, *NANO, "--steps", 2, "--set", "model.layers=1", "--set", "model.width=768", "--set",
                "train.evaluate_every=0", "--set", "train.evaluate_batches=1"]
         for mesh in (("--mesh", "tp=2", "--set", "parallel.sequence=true"), ("--mesh", "cp=2")):
