@@ -269,6 +269,7 @@ Result<Outcome> launch_once(const LaunchOptions& options, SignalRelay* relay) {
     Outcome stopped;
     stopped.stop_signal = opening.signal;
     stopped.exit_code = 128 + opening.signal;
+    stopped.cause = fmt::format("signal {} came while hosts were awaited", opening.signal);
     return stopped;
   }
   if (!link.ok()) return link.status();

@@ -103,7 +103,8 @@ struct Outcome {
   int exit_code = 0;      ///< Of the first failing rank, or 128 + its signal.
   int first_failed = -1;  ///< Its rank on this host; -1 if all ended as they should, or elsewhere.
   int stop_signal = 0;    ///< The last one that was passed on to the ranks, or 0.
-  std::string cause;      ///< One line about the first failure; empty if there is none.
+  std::string cause;  ///< One line about the first failure, else about the signal that stopped the
+                      ///< ranks; empty if all ended with code 0.
   std::vector<RankExit> ranks;
 };
 

@@ -240,6 +240,8 @@ TEST_F(Launcher, ASignalIsForwardedOnceAndRanksEndInTheirOwnWay) {
     const auto outcome = launch(stoppable);
     ASSERT_TRUE(outcome.ok());
     EXPECT_EQ(outcome->exit_code, 75);
+    EXPECT_THAT(outcome->cause, EndsWith(" passed on to all ranks")) << "no rank has failed";
+    EXPECT_EQ(event_of(RankEventKind::kCause), nullptr);
     EXPECT_THAT(log(0), EndsWith("told\n"));  // after what sh says of its own sleep
     EXPECT_EQ(event_of(RankEventKind::kKilled), nullptr);
     for (const char* made : {"logs", "ready.0", "ready.1"}) std::filesystem::remove_all(file(made));

@@ -123,11 +123,7 @@ class LaunchedRanks {
     const auto failed =
         std::ranges::find(outcome.ranks, outcome.first_failed, &launch::RankExit::rank);
     const bool told = failed != outcome.ranks.end() && !failed->report.ok();
-    const std::string cause =
-        outcome.cause.empty() && outcome.stop_signal != 0
-            ? fmt::format("signal {} was passed on to them", outcome.stop_signal)
-            : outcome.cause;
-    throw Error((told ? failed->report : base::peer_lost(cause))
+    throw Error((told ? failed->report : base::peer_lost(outcome.cause))
                     .at("verify: the ranks did not come to their end"));
   }
 

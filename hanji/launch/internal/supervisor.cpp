@@ -32,6 +32,8 @@ std::string signal_name(int signal) {
   return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
 }
 
+std::string passed_on(int signal) { return signal_name(signal) + " passed on to all ranks"; }
+
 }  // namespace
 
 std::string describe(const RankExit& exit) {
@@ -76,6 +78,8 @@ Outcome Supervisor::run() {
             "cause: " + outcome_.cause + epilogue()});
   } else if (!outcome_.cause.empty()) {
     notify(RankEventKind::kCause, "cause: " + outcome_.cause);
+  } else if (outcome_.exit_code != 0 && outcome_.stop_signal != 0) {
+    outcome_.cause = passed_on(outcome_.stop_signal);  // no failure: events have told it
   }
   return std::move(outcome_);
 }
@@ -195,7 +199,7 @@ int Supervisor::world_rank(int rank) const {
 void Supervisor::forward(int signal) {
   forwarded_.push_back(signal);
   outcome_.stop_signal = signal;
-  notify(RankEventKind::kForwarded, fmt::format("{} passed on to all ranks", signal_name(signal)));
+  notify(RankEventKind::kForwarded, passed_on(signal));
   for (const RankProcess& process : processes_) process.signal(signal);
   if (link_ != nullptr) link_->send_signal(signal);
   if (phase_ == Phase::kRunning) enter(Phase::kStopping, options_.stop_grace);
