@@ -9,7 +9,7 @@
 
 #include "hanji/base/status.h"
 #include "hanji/compute/apply.h"
-#include "hanji/parallel/context/internal/ring.h"
+#include "hanji/parallel/context/ring.h"
 #include "hanji/parallel/tensor/axis.h"
 #include "hanji/test/run_ranks.h"
 
@@ -164,11 +164,11 @@ TEST(RingAttention, OfBFloat16IsAsExactAsItsResult) {
 }
 
 /// Gradients of queries and of keys and values of 8 tokens on 2 ranks, by lists that `change` has changed.
-std::vector<at::Tensor> ring_gradients(const std::function<void(internal::RingLists&)>& change) {
+std::vector<at::Tensor> ring_gradients(const std::function<void(RingLists&)>& change) {
   std::vector<at::Tensor> all(4);
   test::run_ranks(2, [&](world::World& world) {
     const Places places = places_on(Axis(world.group()), 8, ContextWay::kRing);
-    internal::RingLists lists = internal::ring_lists(places);
+    RingLists lists = ring_lists(places);
     change(lists);
     const auto wave = [&](at::IntArrayRef sizes, double pace) {
       return at::sin(at::arange(c10::multiply_integers(sizes), at::kDouble) * (pace + world.rank()))
@@ -176,15 +176,15 @@ std::vector<at::Tensor> ring_gradients(const std::function<void(internal::RingLi
           .requires_grad_();
     };
     const at::Tensor queries = wave({1, 2, 4, 3}, 0.7), own = wave({2, 1, 2, 4, 3}, 0.3);
-    internal::ring_product(queries, own, places, lists).square().sum().backward();
+    ring_product(queries, own, places, lists).square().sum().backward();
     all[2 * world.rank()] = queries.grad();
     all[2 * world.rank() + 1] = own.grad();
   });
   return all;
 }
 
-double apart_from_the_ring(const std::function<void(internal::RingLists&)>& change) {
-  const auto right = ring_gradients([](internal::RingLists&) {}), found = ring_gradients(change);
+double apart_from_the_ring(const std::function<void(RingLists&)>& change) {
+  const auto right = ring_gradients([](RingLists&) {}), found = ring_gradients(change);
   double most = 0;
   for (size_t i = 0; i < right.size(); ++i) {
     most = std::max(most, (found[i] - right[i]).abs().max().item<double>());
@@ -194,20 +194,18 @@ double apart_from_the_ring(const std::function<void(internal::RingLists&)>& chan
 
 /// A bug that shipped: backward multiplies the first block at every step.
 TEST(RingAttention, DiffersWhereBackwardReusesItsFirstBlock) {
-  EXPECT_GT(apart_from_the_ring([](internal::RingLists& lists) {
+  EXPECT_GT(apart_from_the_ring([](RingLists& lists) {
               for (layout::RingStep& step : lists.backward) step.receives = false;
             }),
             1e-3);
 }
 
 TEST(RingAttention, DiffersWhereAStepMeetsOtherTokens) {
-  EXPECT_GT(apart_from_the_ring([](internal::RingLists& lists) {
+  EXPECT_GT(apart_from_the_ring([](RingLists& lists) {
               lists.backward[1].first_query = lists.backward[1].first_query == 0 ? 2 : 0;
             }),
             1e-3);
-  EXPECT_GT(
-      apart_from_the_ring([](internal::RingLists& lists) { lists.forward[0].is_own = false; }),
-      1e-3);
+  EXPECT_GT(apart_from_the_ring([](RingLists& lists) { lists.forward[0].is_own = false; }), 1e-3);
 }
 
 /// With oneDNN as the run's library small blocks are plain products: of bf16 on some processors, whose factors have

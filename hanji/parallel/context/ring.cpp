@@ -1,3 +1,5 @@
+#include "hanji/parallel/context/ring.h"
+
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
@@ -9,13 +11,11 @@
 #include <utility>
 
 #include "hanji/base/status.h"
-#include "hanji/parallel/context/internal/ring.h"
 #include "hanji/parallel/context/internal/ways.h"
 
 namespace hanji::parallel::context {
 namespace {
 
-using internal::RingLists;
 using layout::RingStep;
 
 /// Calls that are under way at once.
@@ -224,13 +224,13 @@ struct RingAttention : torch::autograd::Function<RingAttention> {
 
 }  // namespace
 
-RingLists internal::ring_lists(const Places& places) {
+RingLists ring_lists(const Places& places) {
   const auto steps = layout::ring_steps(places.length, places.axis.rank(), places.axis.degree());
   return {steps, steps};
 }
 
-at::Tensor internal::ring_product(const at::Tensor& queries, const at::Tensor& keys_and_values,
-                                  const Places& places, RingLists lists) {
+at::Tensor ring_product(const at::Tensor& queries, const at::Tensor& keys_and_values,
+                        const Places& places, RingLists lists) {
   return RingAttention::apply(queries, keys_and_values,
                               c10::make_intrusive<RingHolder>(places, std::move(lists)));
 }
