@@ -70,6 +70,25 @@ class Verify(CommandTest):
         done, _ = self.verify("whole", *cut, expect=2)
         self.assertIn("train.cuts.features = 3 or more", done.stderr)
 
+    def test_ranks_that_sum_in_another_order_are_verified_within_a_bound_in_float64(self):
+        meshes = {"ring": ["--mesh", "cp=2", "--set", "parallel.context=ring"],
+                  "tensor": ["--mesh", "tp=2"],
+                  "sequence": ["--mesh", "tp=2", "--set", "parallel.sequence=true"],
+                  "staged": ["--mesh", "pp=2"],
+                  "both": ["--mesh", "cp=2,tp=2", "--set", "parallel.sequence=true",
+                           "--set", "model.heads=4", "--set", "parallel.context=ulysses"]}
+        job = [*NANO, "--steps", 3, "--set", "train.global_batch=4", "--set", "compute.dtype=float64"]
+        for name, mesh in meshes.items():
+            done = self.hanji("verify", "--out", self.folder / name, *job, *mesh,
+                              "--set", "train.epsilon=1")
+            self.assertIn("EQUAL within 1e-12", done.stdout)
+            certificate = self.read_json(name, "certificate.json")
+            self.assertEqual((certificate["verdict"], certificate["within"]), ("equal", 1e-12))
+            self.assertTrue(0 < certificate["farthest"] < 1e-13, certificate["farthest"])
+        done = self.hanji("verify", "--out", self.folder / "no", *job, *meshes["ring"], expect=2)
+        self.assertIn("or set compute.dtype = float64 and train.epsilon = 1", done.stderr)
+        self.assertFalse((self.folder / "no").exists())
+
     def test_both_sides_take_the_vector_instructions_of_the_plan(self):
         _, certificate = self.verify("verified", "--ranks", 2, HANJI_SIMD="baseline")
         self.assertEqual(certificate["verdict"], "equal")

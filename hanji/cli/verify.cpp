@@ -32,7 +32,10 @@ void add_verify(Verb command) {
   verb.footer(
       "Takes the configuration of `hanji train`; 20 steps unless train.steps or --steps says "
       "otherwise.\nWith train.bits = stable the hashes are those of any number of ranks, with run "
-      "those of this plan.\nExit code 0: equal; 7: they differ.");
+      "those of this plan.\nRanks that sum in another order (mesh.tp, cp, axial, pp in run) are "
+      "compared "
+      "within 1e-12 with\ncompute.dtype = float64 and train.epsilon = 1.\nExit code 0: equal; 7: "
+      "they differ.");
   auto job = std::make_shared<JobOptions>();
   job->add_to(verb);
   verb.on_chosen([=] { return verify_job(*job); });

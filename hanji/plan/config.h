@@ -84,6 +84,7 @@ struct TrainConfig {
   double weight_decay = 0.1;
   double beta1 = 0.9;
   double beta2 = 0.99;
+  double epsilon = 1e-8;
   double clip = 1.0;  ///< Largest global gradient norm; 0: no clipping.
   Bits bits = Bits::kRun;
   CutsConfig cuts;

@@ -47,9 +47,12 @@ TEST(MakePlanOnAMesh, SharesBelongToDataCoordinates) {
 TEST(MakePlanOnAMesh, AllThatOneProcessDoesNotHaveIsRefusedAtOnce) {
   PlanInputs inputs = on_a_mesh({.axial = 2});
   inputs.config.run.ranks = 2;
-  EXPECT_EQ(check_verifiable(made(inputs)).message(),
-            "mesh.axial = 2 adds terms of several ranks, which one process adds in another order; "
-            "set train.bits = stable and train.cuts.tokens = 2 or more");
+  EXPECT_EQ(
+      check_verifiable(made(inputs)).message(),
+      "mesh.axial = 2 adds terms of several ranks, which one process adds in another order; "
+      "set train.bits = stable and train.cuts.tokens = 2 or more\n"
+      "or set compute.dtype = float64 and train.epsilon = 1: ranks are then compared with one "
+      "process within 1e-12 of each tensor's largest value");
   inputs.config.train.bits = Bits::kFast;
   Plan plan = made(inputs);
   plan.config.compute.device = Device::kCuda;
@@ -59,6 +62,31 @@ TEST(MakePlanOnAMesh, AllThatOneProcessDoesNotHaveIsRefusedAtOnce) {
        {"mesh.axial = 2 adds", "\ncompute.device = cuda", "\ntrain.bits = fast"}) {
     EXPECT_THAT(status.message(), HasSubstr(one));
   }
+}
+
+TEST(MakePlanOnAMesh, SumsOfAnotherOrderAreComparedWithinABoundInFloat64) {
+  PlanInputs inputs = on_a_mesh({.axial = 2});
+  inputs.config.run.ranks = 2;
+  Plan plan = made(inputs);
+  EXPECT_EQ(verified_within(plan), kVerifiedWithin);
+  plan.config.compute.dtype = Precision::kFloat64;
+  EXPECT_THAT(check_verifiable(plan).message(), HasSubstr("\nor set compute.dtype = float64"))
+      << "updates that divide by less than 1";
+  plan.config.train.epsilon = kVerifiedEpsilon;
+  plan.config.train.steps = 4;
+  EXPECT_TRUE(check_verifiable(plan).ok());
+  plan.config.train.steps = 1'000'000;
+  const std::string why = check_verifiable(plan).message();
+  EXPECT_THAT(why, HasSubstr("after each of 1000000 steps, of at most 8.00 GiB in all; set "));
+  const auto at = why.find("train.steps = ");
+  ASSERT_NE(at, std::string::npos) << why;
+  plan.config.train.steps = std::stoll(why.substr(at + 14));
+  EXPECT_TRUE(check_verifiable(plan).ok());
+  ++plan.config.train.steps;
+  EXPECT_FALSE(check_verifiable(plan).ok());
+  plan.config.train.bits = Bits::kStable;
+  EXPECT_TRUE(check_verifiable(plan).ok()) << "which has the order of one process";
+  EXPECT_EQ(verified_within(plan), 0);
 }
 
 TEST(MakePlanOnAMesh, ASplitGivesEachDataCoordinateAShare) {

@@ -191,6 +191,11 @@ std::vector<Key> optimizer_keys() {
            {0, 10}),
       real(HANJI_KEY(train.beta1, "AdamW decay rate of the first moment."), {0, 0.999999}),
       real(HANJI_KEY(train.beta2, "AdamW decay rate of the second moment."), {0, 0.999999}),
+      rare(real(
+          HANJI_KEY(train.epsilon,
+                    "Added by AdamW to the root of the second moment, which divides the update. "
+                    "Far above gradients it leaves gradient descent with momentum."),
+          {1e-16, 1e6})),
       real(HANJI_KEY(train.clip, "Maximum norm of all gradients. 0: no clipping."), {0, 1e9}),
       choice(HANJI_KEY(train.nan,
                        "If a loss or gradient is not finite: stop, or skip the step, on "

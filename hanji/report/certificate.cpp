@@ -8,6 +8,7 @@
 #include "hanji/base/checksum.h"
 #include "hanji/base/json.h"
 #include "hanji/base/units.h"
+#include "hanji/plan/verifiable.h"
 
 namespace hanji::report {
 namespace {
@@ -116,12 +117,21 @@ std::string steps_text(const Certificate& certificate) {
   return text;
 }
 
+/// "within 1e-12 of each tensor's largest value"; empty: bit for bit.
+std::string within_text(const plan::Plan& plan) {
+  const double within = plan::verified_within(plan);
+  return within == 0 ? "" : fmt::format("within {:g} of each tensor's largest value", within);
+}
+
 std::string why(const plan::Plan& plan, const FirstDifference& one) {
   if (one.quantity == Quantity::kBuffer) return "a buffer that is not kept the same on all ranks";
   if (one.step == 0) return "the ranks do not begin where the one process does";
   if (one.backward) {
     return fmt::format("rank {}, grain {}: its own gradients differ before others are added",
                        name_rank(plan.mesh, one.backward->rank), one.backward->grain);
+  }
+  if (one.quantity == Quantity::kGradient && plan::verified_within(plan) > 0) {
+    return "gradients, or adding them up; whose are wrong is known of bits alone";
   }
   if (one.quantity == Quantity::kGradient) {
     return "every rank's own gradients are right; adding them up, or scaling, is not";
@@ -173,6 +183,9 @@ std::string to_json(const Certificate& certificate) {
   Json json;
   json["verdict"] = certificate.equal() ? "equal" : "differs";
   json["bits"] = plan::name_of(plan.config.train.bits);
+  const double within = plan::verified_within(plan);
+  json["within"] = within == 0 ? Json() : Json(within);
+  json["farthest"] = within == 0 ? Json() : Json(certificate.farthest);
   json["job_hash"] = plan.job_hash;
   json["seed"] = plan.config.train.seed;
   json["grain"] = plan.config.train.grain;
@@ -207,8 +220,15 @@ std::string describe(const Certificate& certificate) {
                   count(run, Quantity::kGradient), count(run, Quantity::kParameter),
                   count(run, Quantity::kBuffer), count(run, Quantity::kOptimizer));
   text += "             loss and gradient norm, on every rank after every step\n";
+  const std::string within = within_text(plan);
+  if (!within.empty()) text += fmt::format("judged       {}\n", within);
   text += steps_text(certificate);
   if (!certificate.equal()) return text + difference_text(plan, *certificate.difference);
+  if (!within.empty()) {
+    return text +
+           fmt::format("EQUAL {}: one process and all {} ranks; the farthest is {:.2g} off\n",
+                       within, plan.ranks, certificate.farthest);
+  }
   return text + fmt::format("EQUAL: {} on the one process and on all {} rank{}\n", run.state_sha256,
                             plan.ranks, plan.ranks == 1 ? "" : "s");
 }

@@ -51,13 +51,15 @@ struct FirstDifference {
 Result<std::optional<FirstDifference>> first_difference(const ObservedRun& expected,
                                                         std::span<const ObservedRun> ranks);
 
-/// What `hanji verify` found: that a plan's ranks are, or are not, one process.
+/// What `hanji verify` found: that a plan's ranks are, or are not, one process; bit for bit, or within
+/// plan::verified_within().
 struct Certificate {
   plan::Plan plan;
   std::string build_id;
   std::string host;
   ObservedRun expected;  ///< Of the one process.
   std::optional<FirstDifference> difference = std::nullopt;
+  double farthest = 0;  ///< Of the ranks' ObservedRun::farthest the largest.
 
   bool equal() const { return !difference; }
 };

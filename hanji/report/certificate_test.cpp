@@ -132,6 +132,34 @@ TEST(Certificate, ADifferenceOnAMeshHasCoordinatesAndAnAxis) {
   axis       tp is not known: without it the job fails: step 2: loss nan)"));
 }
 
+/// Of ranks of tp in run.
+Certificate within_a_bound() {
+  Certificate certificate = some_certificate();
+  certificate.plan.config.train.bits = plan::Bits::kRun;
+  certificate.plan.config.mesh.tp = 2;
+  certificate.plan.mesh = layout::MeshShape::create({{"tp", 2}}, 2).or_throw();
+  certificate.farthest = 2.5e-15;
+  return certificate;
+}
+
+TEST(Certificate, SaysThatItWasJudgedWithinABoundAndWhich) {
+  Certificate certificate = within_a_bound();
+  const std::string text = describe(certificate);
+  EXPECT_THAT(text, HasSubstr(R"(
+judged       within 1e-12 of each tensor's largest value
+)"));
+  EXPECT_THAT(text, HasSubstr("EQUAL within 1e-12 of each tensor's largest value: one process and "
+                              "all 2 ranks; the farthest is 2.5e-15 off\n"));
+  const auto json = base::parse_json(to_json(certificate)).or_throw();
+  EXPECT_EQ(json["verdict"], "equal");
+  EXPECT_EQ(json["within"], 1e-12);
+  EXPECT_EQ(json["farthest"], 2.5e-15);
+  certificate.difference = some_difference();
+  EXPECT_THAT(describe(certificate), AllOf(HasSubstr("judged       within 1e-12"),
+                                           HasSubstr("whose are wrong is known of bits alone")));
+  EXPECT_TRUE(base::parse_json(to_json(some_certificate())).or_throw()["within"].is_null());
+}
+
 TEST(Certificate, LongRunsShowTheirEnds) {
   const std::string text = describe(some_certificate(100));
   EXPECT_THAT(text, HasSubstr("  step    9"));

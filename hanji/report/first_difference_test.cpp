@@ -129,7 +129,8 @@ TEST(FirstDifference, TheStatesHashHasTheLastWord) {
 }
 
 TEST(Observed, JsonKeepsEverything) {
-  const ObservedRun run = two_ranks()[1];
+  ObservedRun run = two_ranks()[1];
+  run.farthest = 1.5e-15;
   EXPECT_EQ(observed_from_json(to_json(run)).or_throw(), run);
 }
 
@@ -138,7 +139,7 @@ TEST(Observed, DamagedJsonIsRefused) {
   EXPECT_EQ(observed_from_json(whole.substr(0, whole.size() / 2)).status().code(), Code::kCorrupt);
   EXPECT_EQ(observed_from_json("{}").status().code(), Code::kCorrupt);
   const std::string beyond =
-      R"({"state_sha256": "ab", "steps": [{"step": 6e24, "parameters_sha256": "cd"}]})";
+      R"({"state_sha256": "ab", "farthest": 0, "steps": [{"step": 6e24, "parameters_sha256": "cd"}]})";
   EXPECT_THAT(observed_from_json(beyond).status().message(), HasSubstr("no integer"));
   EXPECT_EQ(observed_from_json("[3]").status().code(), Code::kCorrupt);
   std::string no_number = whole;

@@ -71,7 +71,8 @@ std::string_view name_of(Quantity quantity) {
 }
 
 std::string to_json(const ObservedRun& run) {
-  Json json = {{"state_sha256", run.state_sha256}, {"steps", Json::array()}};
+  Json json = {
+      {"state_sha256", run.state_sha256}, {"farthest", run.farthest}, {"steps", Json::array()}};
   for (const ObservedStep& step : run.steps) json["steps"].push_back(to_json(step));
   return json.dump() + "\n";
 }
@@ -81,6 +82,7 @@ Result<ObservedRun> observed_from_json(std::string_view text) {
   try {
     ObservedRun run;
     run.state_sha256 = json.at("state_sha256").get<std::string>();
+    run.farthest = json.at("farthest").get<double>();
     for (const Json& step : json.at("steps")) run.steps.push_back(step_from(step));
     return run;
   } catch (const std::exception& error) {  // nlohmann's own or ours: the text is foreign

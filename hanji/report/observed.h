@@ -48,6 +48,9 @@ struct ObservedStep {
 struct ObservedRun {
   std::vector<ObservedStep> steps = {};
   std::string state_sha256 = {};  ///< Of parameters and optimizer after the last step.
+  /// Of a rank that is compared within a bound: the largest difference within it, as a part of the largest
+  /// value of its tensor.
+  double farthest = 0;
   bool operator==(const ObservedRun&) const = default;
 };
 

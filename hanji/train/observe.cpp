@@ -1,6 +1,7 @@
 #include "hanji/train/observe.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
@@ -21,6 +22,9 @@ namespace hanji::train {
 namespace {
 
 using report::Quantity;
+
+/// Before names in files.
+constexpr std::string_view kGradientPrefix = "gradient.", kTotalPrefix = "total.";
 
 std::span<const std::byte> bytes_of(const at::Tensor& on_the_host) {
   return {static_cast<const std::byte*>(on_the_host.const_data_ptr()), on_the_host.nbytes()};
@@ -85,6 +89,11 @@ class ParameterState {
   const layout::Placement placement_;
   std::optional<HeldRange> held_;
 };
+
+/// As a tensor, so that it is kept and compared as others.
+StateTensor number(const std::string& name, double value) {
+  return {name, at::full({1}, value, at::kDouble)};
+}
 
 /// A tensor of a file.
 struct KeptTensor {
@@ -154,32 +163,59 @@ void Observer::backward(report::BackwardPart of, const GradientName& name,
   backwards_[of] += base::xxh3(std::as_bytes(std::span(all)));
 }
 
+at::Tensor Observer::seen(const StateTensor& one, std::string_view prefix) {
+  const at::Tensor whole = on_the_host(options_.whole_of(one));
+  if (!options_.reference) return whole;
+  return options_.reference->nearest(steps_done_, std::string(prefix) + one.name, whole);
+}
+
 void Observer::add(std::vector<report::Digest>& digests, Quantity quantity,
-                   const std::vector<StateTensor>& tensors) const {
+                   const std::vector<StateTensor>& tensors) {
+  const bool are_gradients = quantity == Quantity::kGradient;
   for (const StateTensor& one : tensors) {
-    const at::Tensor whole = on_the_host(options_.whole_of(one));
+    const at::Tensor whole = seen(one, are_gradients ? kGradientPrefix : "");
     digests.push_back({quantity, one.name, base::xxh3(bytes_of(whole))});
   }
 }
 
-Status Observer::keep(const JobView& job) const {
+checkpoint::StateHashes Observer::hashes_of(const std::vector<StateTensor>& model,
+                                            const std::vector<StateTensor>& optimizer) {
+  return train::hashes_of(model, optimizer, [this](const StateTensor& one) { return seen(one); });
+}
+
+bool Observer::is_kept() const {
+  return options_.keep_step == steps_done_ || !options_.reference_folder.empty();
+}
+
+Status Observer::keep(const JobView& job, const std::vector<StateTensor>& totals) {
+  if (!is_kept()) return {};
   std::vector<StateTensor> all = model_of(job);
-  for (StateTensor one : kept_gradients_.empty() ? job.gradients : kept_gradients_) {
-    one.name.insert(0, "gradient.");
-    all.push_back(std::move(one));
-  }
-  all.insert(all.end(), job.optimizer.begin(), job.optimizer.end());
+  const auto add_as = [&](std::string_view prefix, const std::vector<StateTensor>& tensors) {
+    for (StateTensor one : tensors) {
+      one.name.insert(0, prefix);
+      all.push_back(std::move(one));
+    }
+  };
+  const auto gradients = std::exchange(kept_gradients_, {});
+  add_as(kGradientPrefix, gradients.empty() ? job.gradients : gradients);
+  add_as("", job.optimizer);
+  if (options_.reference_folder.empty()) return write(all, options_.keep_file);
+  add_as(kTotalPrefix, totals);
+  return write(all, Reference::file(options_.reference_folder, steps_done_));
+}
+
+Status Observer::write(const std::vector<StateTensor>& tensors,
+                       const std::filesystem::path& path) const {
   std::vector<KeptTensor> kept;
-  for (StateTensor& one : all) {
-    kept.push_back({one.name, checkpoint::dtype_of(one.tensor), std::move(one)});
+  for (const StateTensor& one : tensors) {
+    kept.push_back({one.name, checkpoint::dtype_of(one.tensor), one});
   }
   checkpoint::sort_for_file(kept);
   std::vector<checkpoint::TensorForm> forms;
   for (const auto& [name, dtype, one] : kept) forms.push_back({name, dtype, one.whole_shape()});
   std::optional<checkpoint::SafetensorsWriter> file;
-  if (!options_.keep_file.empty()) {
-    HANJI_ASSIGN_OR_RETURN(auto created,
-                           checkpoint::SafetensorsWriter::create(options_.keep_file, forms));
+  if (!path.empty()) {
+    HANJI_ASSIGN_OR_RETURN(auto created, checkpoint::SafetensorsWriter::create(path, forms));
     file.emplace(std::move(created));
   }
   for (const KeptTensor& one : kept) {
@@ -190,35 +226,39 @@ Status Observer::keep(const JobView& job) const {
 }
 
 void Observer::summed(const std::vector<StateTensor>& gradients) {
+  steps_done_ = std::ssize(run_.steps);
   add(gradients_, Quantity::kGradient, gradients);
-  if (options_.keep_step != std::ssize(run_.steps)) return;
-  kept_gradients_.clear();
+  if (!is_kept()) return;
   for (const StateTensor& one : gradients) {
     kept_gradients_.push_back({one.name, options_.whole_of(one).clone()});
   }
 }
 
 Status Observer::step(int64_t steps_done, const JobView& job, const StepTotals& totals) {
-  report::ObservedStep seen{
-      .step = steps_done,
-      .parameters_sha256 = hashes_of(model_of(job), {}, options_.whole_of).parameters};
-  add(seen.digests, Quantity::kBuffer, job.buffers);
+  steps_done_ = steps_done;
+  report::ObservedStep noted{.step = steps_done,
+                             .parameters_sha256 = hashes_of(model_of(job), {}).parameters};
+  add(noted.digests, Quantity::kBuffer, job.buffers);
   if (steps_done > 0 && gradients_.empty()) add(gradients_, Quantity::kGradient, job.gradients);
-  std::ranges::move(std::exchange(gradients_, {}), std::back_inserter(seen.digests));
-  add(seen.digests, Quantity::kParameter, job.parameters);
-  add(seen.digests, Quantity::kOptimizer, job.optimizer);
+  std::ranges::move(std::exchange(gradients_, {}), std::back_inserter(noted.digests));
+  add(noted.digests, Quantity::kParameter, job.parameters);
+  add(noted.digests, Quantity::kOptimizer, job.optimizer);
+  std::vector<StateTensor> numbers;
   if (steps_done > 0) {
-    const auto bits = [](double value) { return std::bit_cast<uint64_t>(value); };
-    seen.digests.push_back({Quantity::kTotal, "loss", bits(totals.loss)});
-    seen.digests.push_back({Quantity::kTotal, "gradient norm", bits(totals.gradient_norm)});
+    numbers = {number("loss", totals.loss), number("gradient norm", totals.gradient_norm)};
   }
-  seen.backwards = std::exchange(backwards_, {});
-  run_.steps.push_back(std::move(seen));
-  return options_.keep_step == steps_done ? keep(job) : Status();
+  for (const StateTensor& one : numbers) {
+    const auto bits = std::bit_cast<uint64_t>(seen(one, kTotalPrefix).item<double>());
+    noted.digests.push_back({Quantity::kTotal, one.name, bits});
+  }
+  noted.backwards = std::exchange(backwards_, {});
+  run_.steps.push_back(std::move(noted));
+  return keep(job, numbers);
 }
 
 report::ObservedRun Observer::finish(const JobView& job) {
-  run_.state_sha256 = hashes_of(model_of(job), job.optimizer, options_.whole_of).state;
+  run_.state_sha256 = hashes_of(model_of(job), job.optimizer).state;
+  if (options_.reference) run_.farthest = options_.reference->farthest();
   return std::move(run_);
 }
 

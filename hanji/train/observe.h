@@ -7,6 +7,8 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "hanji/checkpoint/hash.h"
@@ -14,6 +16,7 @@
 #include "hanji/layout/placement.h"
 #include "hanji/parallel/named_parameter.h"
 #include "hanji/report/observed.h"
+#include "hanji/train/reference.h"
 
 namespace hanji::layers {
 class Model;
@@ -92,6 +95,11 @@ struct ObserveOptions {
   std::optional<int64_t> keep_step = std::nullopt;
   std::filesystem::path keep_file = {};
   WholeOf whole_of = [](const StateTensor& one) { return one.tensor; };
+  /// Of the one process: writes them after each step, with loss and norm as "total.NAME", as
+  /// Reference::file() of this folder.
+  std::filesystem::path reference_folder = {};
+  /// Of a rank: what is within its bound counts as the one process's, with the same digests.
+  std::optional<Reference> reference = std::nullopt;
 };
 
 /// A parameter and the first of the layers whose gradient is meant.
@@ -122,14 +130,21 @@ class Observer {
 
  private:
   void add(std::vector<report::Digest>& digests, report::Quantity quantity,
-           const std::vector<StateTensor>& tensors) const;
-  Status keep(const JobView& job) const;
+           const std::vector<StateTensor>& tensors);
+  /// The whole of a tensor, which has a prefix in files: the one process's if it is within the bound.
+  at::Tensor seen(const StateTensor& one, std::string_view prefix = "");
+  checkpoint::StateHashes hashes_of(const std::vector<StateTensor>& model,
+                                    const std::vector<StateTensor>& optimizer);
+  bool is_kept() const;
+  Status keep(const JobView& job, const std::vector<StateTensor>& totals);
+  Status write(const std::vector<StateTensor>& tensors, const std::filesystem::path& path) const;
 
   ObserveOptions options_;
   report::ObservedRun run_;
   std::map<report::BackwardPart, uint64_t> backwards_;
   std::vector<report::Digest> gradients_;
   std::vector<StateTensor> kept_gradients_;
+  int64_t steps_done_ = 0;  ///< Of the step that is seen.
 };
 
 }  // namespace hanji::train

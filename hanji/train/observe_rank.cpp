@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -101,7 +102,8 @@ report::ObservedRun observe_rank(const plan::Plan& plan, const Dataset& dataset,
   ObserveOptions of_whole_tensors = options;
   of_whole_tensors.whole_of = [&job](const StateTensor& one) { return whole_of(one, job); };
   Observer observer(of_whole_tensors);
-  const GradientWatch watch(job, plan, observer);
+  std::optional<GradientWatch> watch;
+  if (!options.reference) watch.emplace(job, plan, observer);  // else sums alone are compared
   base::throw_if_error(observer.step(0, view_of_stages(job)));
   LoopInputs inputs{.plan = plan,
                     .dataset = dataset,

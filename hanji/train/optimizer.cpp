@@ -23,7 +23,8 @@ std::string saved_name(const std::string& name) {
 
 parallel::MakeOptimizer optimizer_of(const plan::Plan& plan) {
   const plan::TrainConfig& train = plan.config.train;
-  const parallel::AdamWOptions options{.beta1 = train.beta1, .beta2 = train.beta2};
+  const parallel::AdamWOptions options{
+      .beta1 = train.beta1, .beta2 = train.beta2, .epsilon = train.epsilon};
   return [options](parallel::FlatPart part, const parallel::SumOverParts&) {
     return parallel::flat_adamw(std::move(part), options);
   };

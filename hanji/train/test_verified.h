@@ -1,6 +1,7 @@
 #pragma once
 
 #include "hanji/compute/apply.h"
+#include "hanji/plan/verifiable.h"
 #include "hanji/test/run_ranks.h"
 #include "hanji/test/temporary_folder.h"
 #include "hanji/train/observe_rank.h"
@@ -17,25 +18,32 @@ inline report::Certificate verified(
     const std::function<void(layers::Model&)>& extend = [](layers::Model&) {}) {
   compute::apply(plan.kernels, 1);
   const test::TemporaryFolder folder;
-  const auto kept = [&](std::optional<Keep> keep, int rank) {
+  const auto observed = [&](const VerifiedRun& run, int rank) {
     ObserveOptions options;
-    if (!keep) return options;
-    options.keep_step = keep->step;  // of all: they put whole tensors together
-    if (rank < 0 || rank == keep->rank) {
-      options.keep_file = rank_file(folder.path(), rank, "safetensors");
+    const double within = plan::verified_within(run.plan);
+    const std::filesystem::path reference = observed_folder(folder.path(), run.without);
+    if (rank >= 0 && within > 0) options.reference.emplace(reference, within);
+    if (run.keep) {
+      options.keep_step = run.keep->step;  // of all: they put whole tensors together
+      if (rank < 0 || rank == run.keep->rank) {
+        options.keep_file = rank_file(folder.path(), rank, "safetensors");
+      }
+    } else if (rank < 0 && within > 0) {
+      std::filesystem::create_directories(reference);
+      options.reference_folder = reference;
     }
     return options;
   };
   const auto one_process = [&](const VerifiedRun& run) {
     OneProcess job(run.plan, workload.dataset, workload.make);
     extend(job.model());
-    return observe(job, run.plan.config.train.steps, kept(run.keep, -1));
+    return observe(job, run.plan.config.train.steps, observed(run, -1));
   };
   const auto ranks = [&](const VerifiedRun& run) {
     std::vector<report::ObservedRun> seen(run.plan.ranks);
     test::run_ranks(run.plan.ranks, [&](world::World& world) {
       seen[world.rank()] = observe_rank(run.plan, workload.dataset, world.group(),
-                                        kept(run.keep, world.rank()), parts);
+                                        observed(run, world.rank()), parts);
     });
     return seen;
   };

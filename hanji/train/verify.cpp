@@ -145,6 +145,9 @@ report::Certificate verify(const plan::Plan& plan, const Verified& verified) {
   certificate.expected = verified.one_process({plan});
   const std::vector<ObservedRun> ranks = verified.ranks({plan});
   certificate.difference = report::first_difference(certificate.expected, ranks).or_throw();
+  for (const ObservedRun& one : ranks) {
+    certificate.farthest = std::max(certificate.farthest, one.farthest);
+  }
   if (!certificate.difference) return certificate;
   FirstDifference& found = *certificate.difference;
   find_axes(found, plan, verified);
@@ -177,7 +180,11 @@ report::Certificate verify_job(const plan::Plan& plan, const Workload& workload,
             const fs::path folder = observed_folder(out, run.without);
             base::throw_if_error(base::make_directories(folder));
             ObserveOptions options{.keep_file = alone};
-            if (run.keep) options.keep_step = run.keep->step;
+            if (run.keep) {
+              options.keep_step = run.keep->step;
+            } else if (plan::verified_within(run.plan) > 0) {
+              options.reference_folder = folder;
+            }
             auto seen = observe_one_process(run.plan, workload.dataset, options, workload.make);
             base::throw_if_error(
                 base::write_file_atomic(folder / "one_process.json", report::to_json(seen)));

@@ -36,7 +36,8 @@ struct Verified {
 
 /// Runs both and compares them after every step. After a difference, both run without each axis of the
 /// mesh, to find those that it lies on, and once more to keep their tensors and compute the distance; a
-/// difference that does not repeat has no distance.
+/// difference that does not repeat has no distance. Of a plan that is compared within a bound the one process
+/// writes a Reference, which the ranks read.
 /// Errors  throws as the runs, but kInvalidArgument of a run without an axis (a loss that is not finite) is
 ///         in the certificate.
 report::Certificate verify(const plan::Plan& plan, const Verified& verified);

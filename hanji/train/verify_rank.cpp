@@ -5,6 +5,7 @@
 #include "hanji/base/file.h"
 #include "hanji/compute/apply.h"
 #include "hanji/compute/memory.h"
+#include "hanji/plan/verifiable.h"
 #include "hanji/train/job.h"
 #include "hanji/train/meet.h"
 #include "hanji/train/observe_rank.h"
@@ -22,6 +23,9 @@ void observe_into(const VerifyRankOptions& options, const plan::Plan& plan,
   compute::keep_freed_memory();
   // Others help to put its tensors together.
   ObserveOptions observe{.keep_step = options.keep_step};
+  if (const double within = plan::verified_within(plan); within > 0) {
+    observe.reference.emplace(options.folder, within);
+  }
   if (group.rank() == options.keep_rank) {
     observe.keep_file = rank_file(options.folder, group.rank(), "safetensors");
   }
