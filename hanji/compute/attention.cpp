@@ -151,7 +151,7 @@ at::Tensor dropping_attention(const at::Tensor& q, const at::Tensor& k, const at
   const std::vector<int64_t> square = {q.size(0), q.size(1), padded, padded};
   const std::vector<int64_t> rows = {q.size(0), k.size(1), q.size(1) / k.size(1) * padded, -1};
   const auto tokens = [&](const at::Tensor& x) { return with_zeros_behind(x, padded, size); };
-  auto scores = at::matmul(tokens(q).reshape(rows), tokens(k).transpose(2, 3)).view(square);
+  auto scores = matmul_each(tokens(q).reshape(rows), tokens(k).transpose(2, 3)).view(square);
   if (padded > length) scores = scores.narrow(2, 0, length).narrow(3, 0, length);
   const auto above = at::ones({length, length}, q.options().dtype(at::kBool)).triu(1);
   auto weights = (scores / std::sqrt(static_cast<double>(size)))
@@ -160,7 +160,7 @@ at::Tensor dropping_attention(const at::Tensor& q, const at::Tensor& k, const at
   const auto kept =
       with_zeros_behind(dropout(weights, options.dropout, options.key), padded, padded).view(rows);
   // Its gradient is contiguous too, even where it has all tokens.
-  return at::matmul(kept, tokens(v))
+  return matmul_each(kept, tokens(v))
       .view({q.size(0), q.size(1), padded, size})
       .narrow(2, 0, length);
 }

@@ -28,8 +28,8 @@ at::Tensor matrices(const at::Tensor& x) {
 at::Tensor local_product(const at::Tensor& a, const at::Tensor& b, Edges edges) {
   const at::Tensor left = matrices(a), right = matrices(b);
   const bool is_outgoing = edges == Edges::kOutgoing;
-  const at::Tensor product = is_outgoing ? at::matmul(left, right.transpose(-1, -2))
-                                         : at::matmul(left.transpose(-1, -2), right);
+  const at::Tensor product = is_outgoing ? compute::matmul_each(left, right.transpose(-1, -2))
+                                         : compute::matmul_each(left.transpose(-1, -2), right);
   const int64_t rows = a.size(is_outgoing ? 1 : 2), columns = b.size(is_outgoing ? 1 : 2);
   return channels_last(product.narrow(2, 0, rows).narrow(3, 0, columns));
 }

@@ -1,8 +1,12 @@
 #include "hanji/parallel/axial/triangle.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <string>
+
+#include "hanji/compute/apply.h"
 #include "hanji/test/run_ranks.h"
 
 namespace hanji::parallel::axial {
@@ -107,25 +111,38 @@ TEST(Reshard, MovesUnevenPartsThereAndBack) {
   }
 }
 
-/// Matrices of 9 x 9 and 11 x 11 that follow each other begin anywhere in a cache line.
-TEST(TriangleProduct, InBlocksAChannelHasItsBitsAmongAnyOthers) {
+/// By each library of matmuls. Matrices of 9 x 9 and 11 x 11 that follow each other begin anywhere in a cache
+/// line, and a rank's few channels may be too few for oneDNN where all of them are enough.
+class TriangleProductBy : public testing::TestWithParam<base::Gemm> {};
+
+void expect_bits_in_blocks(int ranks, int64_t residues, Edges edges) {
+  const Places alone = places_on(Axis().in_blocks(4), residues, 0, TriangleWay::kChannels);
+  const Triangle expected = on_rank(residues, edges, alone, at::kFloat);
+  test::run_ranks(ranks, [&](world::World& world) {
+    const Axis axis = Axis(world.group()).in_blocks(4);
+    const Places places = places_on(axis, residues, 0, TriangleWay::kChannels);
+    const Triangle found = on_rank(residues, edges, places, at::kFloat);
+    EXPECT_TRUE(at::equal(found.product, rows_of(expected.product, places)));
+    EXPECT_TRUE(at::equal(found.da, rows_of(expected.da, places)));
+    EXPECT_TRUE(at::equal(found.db, rows_of(expected.db, places)));
+  });
+}
+
+TEST_P(TriangleProductBy, InBlocksAChannelHasItsBitsAmongAnyOthers) {
+  const compute::AppliedForAWhile applied({.gemm = GetParam()}, 1);
   for (const Edges edges : {Edges::kIncoming, Edges::kOutgoing}) {
     for (const int64_t residues : {9, 11}) {
-      const Places alone = places_on(Axis().in_blocks(4), residues, 0, TriangleWay::kChannels);
-      const Triangle expected = on_rank(residues, edges, alone, at::kFloat);
       for (const int ranks : {2, 3, 4}) {
-        test::run_ranks(ranks, [&](world::World& world) {
-          const Axis axis = Axis(world.group()).in_blocks(4);
-          const Places places = places_on(axis, residues, 0, TriangleWay::kChannels);
-          const Triangle found = on_rank(residues, edges, places, at::kFloat);
-          EXPECT_TRUE(at::equal(found.product, rows_of(expected.product, places))) << ranks;
-          EXPECT_TRUE(at::equal(found.da, rows_of(expected.da, places))) << ranks;
-          EXPECT_TRUE(at::equal(found.db, rows_of(expected.db, places))) << ranks;
-        });
+        SCOPED_TRACE(fmt::format("{} ranks, {} residues", ranks, residues));
+        expect_bits_in_blocks(ranks, residues, edges);
       }
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Libraries, TriangleProductBy,
+                         testing::Values(base::Gemm::kMkl, base::Gemm::kOneDnn),
+                         [](const auto& one) { return std::string(base::name_of(one.param)); });
 
 // What would count a gradient twice, lose it or take a part for a whole does
 // not compile; each beside what must.

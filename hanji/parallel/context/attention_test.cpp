@@ -214,8 +214,8 @@ TEST(RingAttention, SmallBlocksUnderOneDnnAreThoseOfOneRank) {
   constexpr double kApartInBf16 = 0.05;
   const ContextCase of{2, ContextWay::kRing, 11, 6, 2};
   const Outcome expected = outcome_of(values_of(of), {.length = of.length}, of);
+  const compute::AppliedForAWhile oneDnn({.gemm = base::Gemm::kOneDnn}, 1);  // of all threads
   test::run_ranks(of.ranks, [&](world::World& world) {
-    const compute::AppliedForAWhile oneDnn({.gemm = base::Gemm::kOneDnn}, 1);
     const Places places = places_on(Axis(world.group()), of.length, of.way);
     Values values = values_of(of, at::kFloat);
     values.bias = values.bias.detach().to(at::kFloat).requires_grad_();
