@@ -176,38 +176,55 @@ int64_t staging_bytes(const Plan& plan, int64_t samples, int rank) {
   return bytes;
 }
 
+/// What a rank has of parameters, gradients and the optimizer, and the bytes of parameters that it saves.
+struct HeldState {
+  std::vector<MemoryLine> lines;
+  int64_t saved = 0;
+};
+
+HeldState whole_state(const Plan& plan, const ModelFacts& model, const RankPart& part) {
+  const int64_t element = parameter_bytes(plan.kernels.precision);
+  const layout::FlatLayout flat_layout =
+      gradient_buckets(model.parameter_sizes(), plan.config.comm.bucket_bytes).flat;
+  const int64_t flat = flat_layout.count * element;
+  const int64_t moments = plan.config.offload.optimizer == Place::kFile
+                              ? offload_window_bytes(flat_layout.count, element)
+                              : 2 * flat;
+  const bool is_first = plan.mesh.coordinate(part.rank, "tp") == 0;
+  const int64_t saved = flat - (is_first ? 0 : whole_elements(model) * element);
+  return {
+      {{"parameters", flat}, {"gradients", part.gradient_buffers * flat}, {"optimizer", moments}},
+      part.data_coordinate == 0 ? saved : 0};
+}
+
+HeldState held_state(const Plan& plan, int64_t micro_batch, const ModelFacts& model,
+                     const RankPart& part) {
+  const StableGrains grains = stable_grains(plan);
+  if (const auto shards = shards_of(plan, part.rank)) {
+    const int shard = shard_index(plan, part.rank);
+    const bool accumulates = micro_batch < part.samples;
+    const int64_t grain_buffers = grains.count == 0 ? 0 : part.gradient_buffers;
+    return {
+        state_lines(*shards, shard, {.accumulates = accumulates, .grain_buffers = grain_buffers}),
+        plan.mesh.coordinate(part.rank, "dp") == 0 ? shard_bytes(*shards, shard) : 0};
+  }
+  if (plan.config.parallel.data != Sharding::kServer) return whole_state(plan, model, part);
+  const int64_t element = parameter_bytes(plan.kernels.precision);
+  const ServerPlan served = serve_model(model.parameter_sizes(), element,
+                                        plan.mesh.num_data_coordinates(), grains.owners);
+  return {server_lines(served, part.data_coordinate, part.gradient_buffers,
+                       message_bytes(plan.config.comm)),
+          served.shares.range_of(part.data_coordinate).size() * element};
+}
+
 std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const RankPart& part) {
   const ModelFacts model = facts_of_rank(plan, part.rank);
   const Config& config = plan.config;
-  const StableGrains grains = stable_grains(plan);
   const int64_t samples = std::min(micro_batch, part.samples);
-  const auto sizes = model.parameter_sizes();
   const int64_t element = parameter_bytes(plan.kernels.precision);
-  const int64_t flat = gradient_buckets(sizes, config.comm.bucket_bytes).flat.count * element;
-  const int64_t moments = config.offload.optimizer == Place::kFile
-                              ? offload_window_bytes(flat / element, element)
-                              : 2 * flat;
-  std::vector<MemoryLine> lines = {
-      {"parameters", flat}, {"gradients", part.gradient_buffers * flat}, {"optimizer", moments}};
-  const bool is_first = plan.mesh.coordinate(part.rank, "tp") == 0;
-  int64_t saved = flat - (is_first ? 0 : whole_elements(model) * element);
-  if (part.data_coordinate != 0) saved = 0;
-  if (const auto shards = shards_of(plan, part.rank)) {
-    const int shard = shard_index(plan, part.rank);
-    saved = plan.mesh.coordinate(part.rank, "dp") == 0 ? shard_bytes(*shards, shard) : 0;
-    const bool accumulates = micro_batch < part.samples;
-    const int64_t grain_buffers = grains.count == 0 ? 0 : part.gradient_buffers;
-    lines =
-        state_lines(*shards, shard, {.accumulates = accumulates, .grain_buffers = grain_buffers});
-  }
-  if (config.parallel.data == Sharding::kServer) {
-    const ServerPlan served =
-        serve_model(sizes, element, plan.mesh.num_data_coordinates(), grains.owners);
-    saved = served.shares.range_of(part.data_coordinate).size() * element;
-    lines = server_lines(served, part.data_coordinate, part.gradient_buffers,
-                         message_bytes(config.comm));
-  }
-  if (grains.count > 0) {
+  const bool has_grains = stable_grains(plan).count > 0;
+  auto [lines, saved] = held_state(plan, micro_batch, model, part);
+  if (has_grains) {
     const auto uses = gradient_buckets(model.tied_sizes(), config.comm.bucket_bytes).flat.count;
     const auto found = std::ranges::find(lines, "gradients", &MemoryLine::category);
     if (found != lines.end()) found->bytes += part.gradient_buffers * uses * element;
@@ -226,8 +243,8 @@ std::vector<MemoryLine> lines_of(const Plan& plan, int64_t micro_batch, const Ra
   const int64_t gradients = keeps_gradients ? model.num_parameters() * element : 0;
   const int64_t workspace = workspace_bytes(model, samples);
   // A gradient that is added to an earlier one exists beside it.
-  const bool adds = samples < part.samples && grains.count == 0;
-  const int64_t added = std::max(gradients, std::ranges::max(sizes) * element);
+  const bool adds = samples < part.samples && !has_grains;
+  const int64_t added = std::max(gradients, std::ranges::max(model.parameter_sizes()) * element);
   lines.push_back({"workspace", adds ? workspace + added : std::max(workspace, gradients)});
   if (!saves(plan, part.rank)) saved = 0;
   const int64_t state = 3 * saved + (part.rank == 0 ? model.buffer_bytes : 0);

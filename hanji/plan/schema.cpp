@@ -312,6 +312,11 @@ std::vector<Key> parallel_keys() {
                             "through all ranks while blocks are multiplied. auto: ring with more "
                             "ranks than model.heads, ulysses with dropout, else what takes "
                             "less time by the rates measured on this machine."))),
+  };
+}
+
+std::vector<Key> mesh_keys() {
+  return {
       integer(HANJI_KEY(mesh.dp, "Ranks with the same state; with hsdp, groups of ranks."), "ranks",
               {1, base::kMaxRanks}, Auto::kYes),
       integer(HANJI_KEY(mesh.fsdp,
@@ -406,7 +411,7 @@ std::vector<Key> nccl_keys() {
 std::vector<Key> build_schema() {
   std::vector<Key> keys;
   for (auto group : {run_keys, model_keys, data_keys, image_keys, loader_keys, pair_keys,
-                     batch_keys, optimizer_keys, watch_keys, machine_keys, parallel_keys,
+                     batch_keys, optimizer_keys, watch_keys, machine_keys, parallel_keys, mesh_keys,
                      pipeline_keys, offload_keys, algorithm_keys, nccl_keys}) {
     for (Key& key : group()) keys.push_back(std::move(key));
   }
