@@ -26,8 +26,8 @@ struct TimingJob {
 /// Errors  throws what the model and the data throw.
 plan::OperationTimes time_operations(const TimingJob& job);
 
-/// Seconds that a matmul and a pass over memory take now: of fixed sizes, so that two results compare the
-/// machine's speed. Cost: 50 ms.
+/// Seconds that a matmul and a pass over memory take: of fixed sizes, so that two results compare the
+/// machine's speed. Timed once, so that all plans of a process rest on the same times. Cost: 50 ms, once.
 double probe_seconds();
 
 }  // namespace hanji::train
