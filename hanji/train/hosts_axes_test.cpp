@@ -70,9 +70,8 @@ plan::PlanInputs inputs_of(const AxesOnHosts& of) {
 
 plan::Plan plan_on_axes(const AxesOnHosts& of, Bits bits) {
   plan::PlanInputs inputs = inputs_of(of);
+  set_steps_on_hosts(inputs, of.ranks, bits);
   plan::Config& config = inputs.config;
-  config.run.ranks = std::reduce(of.ranks.begin(), of.ranks.end());
-  if (of.ranks.size() > 1) inputs.ranks_per_host = of.ranks;
   config.parallel.data = of.data;
   config.mesh.pp = of.pp;
   config.mesh.fsdp = of.fsdp;
@@ -83,15 +82,9 @@ plan::Plan plan_on_axes(const AxesOnHosts& of, Bits bits) {
   config.parallel.moves = of.moves;
   config.parallel.context = of.way;
   config.parallel.triangle = of.triangle;
-  config.train.bits = bits;
   if (bits == Bits::kStable) {
     config.train.cuts = {.features = of.are_pairs ? 1 : 4, .tokens = 4};
   }
-  config.train.steps = 2;
-  config.train.global_batch = 12;
-  config.train.micro_batch = bits == Bits::kStable ? plan::kAuto : 2;
-  config.train.evaluate_batches = 1;
-  config.comm.bucket_bytes = 1 << 14;
   inputs.model = count_facts(config, Workload{dataset_of(of)});
   return plan::make_plan(inputs).or_throw();
 }

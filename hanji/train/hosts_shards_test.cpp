@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
-#include <numeric>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "hanji/comm/gloo/group.h"
@@ -18,8 +17,6 @@ namespace hanji::train {
 namespace {
 
 using plan::Sharding;
-
-constexpr int64_t kSteps = 2;
 
 struct OnHosts {
   Sharding data;
@@ -36,20 +33,13 @@ std::string to_string(const OnHosts& of) {
 
 plan::Plan planned(const OnHosts& of, plan::Bits bits) {
   plan::PlanInputs inputs = plan::test_plan::small_gpt(bytes_of_text().facts());
+  set_steps_on_hosts(inputs, of.ranks, bits);
   plan::Config& config = inputs.config;
-  config.run.ranks = std::reduce(of.ranks.begin(), of.ranks.end());
-  if (of.ranks.size() > 1) inputs.ranks_per_host = of.ranks;
   config.parallel.data = of.data;
   config.parallel.reshard = of.reshard;
   config.mesh.fsdp = of.fsdp;
   config.mesh.tp = of.tp;
   config.model.dropout = 0.1;
-  config.train.bits = bits;
-  config.train.steps = kSteps;
-  config.train.global_batch = 12;
-  config.train.micro_batch = bits == plan::Bits::kStable ? plan::kAuto : 2;
-  config.train.evaluate_batches = 1;
-  config.comm.bucket_bytes = 1 << 14;
   if (of.tp > 1) inputs.model = count_facts(config, Workload{bytes_of_text()});
   return plan::make_plan(inputs).or_throw();
 }

@@ -44,6 +44,20 @@ inline void save_parts(const Job& job, int64_t steps, const std::filesystem::pat
   comm::barrier(job.group, {.label = "saved"});
 }
 
+/// Two steps of ranks[h] ranks on each host h, with small buckets.
+inline void set_steps_on_hosts(plan::PlanInputs& inputs, const std::vector<int>& ranks,
+                               plan::Bits bits) {
+  if (ranks.size() > 1) inputs.ranks_per_host = ranks;
+  plan::Config& config = inputs.config;
+  config.run.ranks = std::reduce(ranks.begin(), ranks.end());
+  config.train.bits = bits;
+  config.train.steps = 2;
+  config.train.global_batch = 12;
+  config.train.micro_batch = bits == plan::Bits::kStable ? plan::kAuto : 2;
+  config.train.evaluate_batches = 1;
+  config.comm.bucket_bytes = 1 << 14;
+}
+
 /// Runs the plan on threads, ranks[h] of them on "host" h, joined by what `join_of` gives for each rank, saves in
 /// `folder` and restores.
 inline HostsRun run_on_hosts(const plan::Plan& plan, const std::vector<int>& ranks,

@@ -17,6 +17,7 @@
 #include "hanji/parallel/flat_parameters.h"
 #include "hanji/parallel/grad_norm.h"
 #include "hanji/plan/model_family.h"
+#include "hanji/report/statistics.h"
 #include "hanji/train/busy_ranks.h"
 #include "hanji/train/make_model.h"
 #include "hanji/train/optimizer.h"
@@ -317,19 +318,17 @@ plan::OperationTimes time_pairs(const TimingJob& job) {
 
 double timed_probe() {
   constexpr int64_t kSide = 512, kElements = int64_t{1} << 22;
-  constexpr int kRounds = 15;
   const c10::NoGradGuard no_grad;
   const at::Tensor square = at::ones({kSide, kSide}), many = at::ones({kElements});
   at::Tensor product = at::mm(square, square), copy = many.clone();
-  std::vector<double> rounds(kRounds);
+  std::vector<double> rounds(15);
   for (double& one : rounds) {
     add_seconds(one, [&] {
       at::mm_out(product, square, square);
       copy.copy_(many);
     });
   }
-  std::ranges::nth_element(rounds, rounds.begin() + kRounds / 2);
-  return rounds[kRounds / 2];
+  return report::median(std::move(rounds));
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ struct VerifyRankOptions {
 };
 
 /// Runs one rank of `hanji verify`: connects to the other ranks, executes the inherited plan, and writes
-/// FOLDER/rank.N.json. If it is compared within a bound, the folder has the Reference. `keep_rank` also writes its tensors after `keep_step` steps to
-/// FOLDER/rank.N.safetensors.
+/// FOLDER/rank.N.json. If it is compared within a bound, the folder has the Reference. `keep_rank` also
+/// writes its tensors after `keep_step` steps to FOLDER/rank.N.safetensors.
 /// Errors  throws as the job, after notifying all ranks.
 void run_verify_rank(const VerifyRankOptions& options);
 
