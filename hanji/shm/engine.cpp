@@ -111,7 +111,7 @@ class Engine::Core {
     return moved || completed_ == submitted_ ? Status() : look_around();
   }
 
-  bool done(uint64_t ticket) const { return ticket <= completed_ || !failure_.ok(); }
+  bool done(uint64_t ticket) const { return ticket <= completed_; }
 
   bool called() const {
     if (completed_ != submitted_) return false;

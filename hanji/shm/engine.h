@@ -78,7 +78,7 @@ class Engine {
   /// callers that poll advance() instead of waiting; the deadline counts from the first check
   /// since the last progress.
   Status check();
-  /// Nothing more will happen to this call: it is complete, or the engine has failed.
+  /// Whether the call is complete. An engine that failed completes no more: advance() tells.
   bool done(uint64_t ticket) const;
   /// True if no call is open here and another rank has begun one that this rank did not yet submit:
   /// of a channel, that a message waits to be received.

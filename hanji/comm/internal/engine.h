@@ -93,7 +93,8 @@ class Engine {
   virtual Status advance() = 0;
   /// Refuses when a peer has gone or the deadline has passed, for callers that poll.
   virtual Status check() = 0;
-  /// True too once the engine has failed.
+  /// Whether the call's result is here. What an engine that failed has not done, it never will have:
+  /// advance() tells.
   virtual bool done(uint64_t ticket) const = 0;
   /// True while an open call goes on only when this rank drives it; a device goes on by itself.
   virtual bool needs_host() const { return true; }

@@ -64,7 +64,7 @@ Status MessageEngine::advance() {
 
 bool MessageEngine::done(uint64_t ticket) const {
   const std::lock_guard lock(mutex_);
-  return ticket <= completed_ || !status_.ok();
+  return ticket <= completed_;
 }
 
 Status MessageEngine::check() {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "hanji/comm/all_reduce.h"
+#include "hanji/comm/internal/message_engine.h"
 #include "hanji/comm/internal/message_group.h"
 #include "hanji/comm/internal/test_ranks.h"
 
@@ -93,6 +94,19 @@ TEST(MessageEngine, NamesRanksOfAMeshByTheirCoordinates) {
   EXPECT_THAT(said(Blocks::kNo, Code::kTimeout, names),
               AllOf(HasSubstr("rank 1 (dp=0,tp=1) of 3: all_reduce"),
                     HasSubstr("waits for rank 3 (dp=1,tp=1), 5 (dp=2,tp=1);")));
+}
+
+TEST(MessageEngine, NeverCallsDoneWhatItsThreadFailedIn) {
+  MessageEngine engine(std::make_unique<SilentWire>(Blocks::kYes, Code::kPeerLost), {});
+  const at::Tensor tensor = at::ones({9});
+  Request request;
+  request.routine = schedule::Routine::kAllReduce;
+  request.input = request.output = tensor;
+  request.count = tensor.numel();
+  const auto ticket = engine.submit(request, {});
+  ASSERT_TRUE(ticket.ok());
+  while (engine.check().ok()) std::this_thread::yield();
+  EXPECT_FALSE(engine.done(*ticket)) << "what came is not the result";
 }
 
 TEST(MessageEngine, NamesTheRankWhoseConnectionBroke) {

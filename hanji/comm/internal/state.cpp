@@ -317,7 +317,7 @@ bool GroupState::ends_at_once(const Request& request, uint64_t ticket) {
     done = engine_->done(ticket);
     if (!done) base::relax_processor();
   }
-  if (!done || !status_.ok()) return false;  // an engine that failed calls everything done
+  if (!done) return false;
   complete(bytes);
   return true;
 }
@@ -406,7 +406,6 @@ std::vector<GroupState::Notice> GroupState::retire() {
       notices.push_back({std::move(told), status});
     }
   };
-  // A failed engine calls everything done; only what ended before counts.
   while (status_.ok() && !idle() && engine_->done(open_call(completed_ + 1).ticket)) {
     Pending& first = open_call(completed_ + 1);
     finish(first);

@@ -39,7 +39,7 @@ class HierarchicalEngine final : public Engine {
   Result<uint64_t> submit(const Request& request, const Choice& choice) override;
   Status advance() override;
   Status check() override;
-  bool done(uint64_t ticket) const override { return ticket <= completed_ || !status_.ok(); }
+  bool done(uint64_t ticket) const override { return ticket <= completed_; }
   Status wait(uint64_t ticket, std::span<Engine* const> others) override;
   int64_t busy_ns() const override;
   std::optional<CallTimes> times() const override;

@@ -125,7 +125,7 @@ Status NcclEngine::late(const Call& call) const {
       name, size(), call.where, parts_.device.str(), seconds));
 }
 
-bool NcclEngine::done(uint64_t ticket) const { return ticket <= completed_ || !status_.ok(); }
+bool NcclEngine::done(uint64_t ticket) const { return ticket <= completed_; }
 
 Status NcclEngine::wait(uint64_t ticket, std::span<Engine* const> others) {
   while (ticket > completed_) {
