@@ -63,7 +63,7 @@ check_consumer() {
 }
 
 check_docs() {
-  build hanji_cli
+  build hanji_cli example_04_hangs_on_purpose
   .venv/bin/python -B tools/docs.py build/dev/bin/hanji
 }
 
