@@ -77,7 +77,7 @@ Replicas::Accumulation::~Accumulation() { reducer_.gradients().set_accumulating(
 
 Replicas::Accumulation Replicas::accumulate() { return Accumulation(*reducer_); }
 void Replicas::grain(int64_t index, size_t part) { reducer_->gradients().begin_grain(index, part); }
-layout::Range Replicas::grains() const { return reducer_->gradients().grains(); }
+layout::Range Replicas::grains() const { return grains_of(reducer_->gradients().fold()); }
 const schedule::GrainTree& Replicas::grain_tree() const {
   if (const GrainFold* fold = reducer_->gradients().fold()) return fold->tree();
   throw Error(base::invalid_argument(

@@ -103,7 +103,7 @@ void Sharded::reshard(layout::Range layers) { model_->modules().release(layers);
 void Sharded::grain(int64_t index, size_t part) {
   model_->gradients().engine().begin_grain(index, part);
 }
-layout::Range Sharded::grains() const { return model_->gradients().engine().grains(); }
+layout::Range Sharded::grains() const { return grains_of(model_->gradients().engine().fold()); }
 void Sharded::finish() { model_->gradients().engine().finish(); }
 void Sharded::set_weight(double weight) { model_->gradients().engine().set_weight(weight); }
 

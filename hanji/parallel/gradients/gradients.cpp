@@ -292,7 +292,7 @@ void Gradients::end_step() {
   const at::NoGradGuard no_grad;
   if (fold()) {
     if (fold()->is_open()) end_of_backward();
-    const layout::Range own = grains();
+    const layout::Range own = fold()->grains();
     if (num_folded_ != own.size()) {
       refuse_use(options_.caller + ": this rank computed " + std::to_string(num_folded_) +
                  " of its grains [" + std::to_string(own.begin) + ", " + std::to_string(own.end) +

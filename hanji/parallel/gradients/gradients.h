@@ -104,8 +104,6 @@ class Gradients {
   bool keeps_graph() const { return keeps_graph_; }
   /// Of the part of the last begin_grain(); null without stable bits.
   const GrainFold* fold() const { return folds_.empty() ? nullptr : &folds_[part_]; }
-  /// Stable bits: this rank's grains; else empty.
-  layout::Range grains() const { return fold() ? fold()->grains() : layout::Range{}; }
   /// Of a unit in memory: with stable bits as many as the folds of its parts need.
   int64_t num_rows() const;
   /// The place of the next gradient of each parameter of a unit. With kTrap, undefined if it will be

@@ -40,4 +40,9 @@ class GrainFold {
   bool open_ = false;
 };
 
+/// This rank's grains; none without a fold, where bits are not stable.
+inline layout::Range grains_of(const GrainFold* fold) {
+  return fold ? fold->grains() : layout::Range{};
+}
+
 }  // namespace hanji::parallel

@@ -75,7 +75,7 @@ const layout::FlatLayout& ParameterServer::flat_layout() const { return state_->
 layout::ServerTraffic::Link ParameterServer::moved() const { return state_->moved(); }
 void ParameterServer::grain(int64_t index) { state_->gradients("grain()").begin_grain(index); }
 layout::Range ParameterServer::grains() const {
-  return is_worker() ? state_->gradients("grains()").grains() : layout::Range{};
+  return is_worker() ? grains_of(state_->gradients("grains()").fold()) : layout::Range{};
 }
 ServerStep ParameterServer::step(double learning_rate) { return state_->step(learning_rate); }
 double ParameterServer::push() { return state_->push(); }
