@@ -640,8 +640,8 @@ TABLES = [
           "decoding whole images in one thread, which resizes nothing. CIFAR's stages are flip, translate, cutout, normalise.\n"
           "Images are drawn, of about as many bytes as photos. FFCV resizes by areas, hanji and Pillow by an antialiased triangle.\n"
           "Token samples are inputs and targets as int64, from a file of 2-byte ids; the copies are of as many bytes of int64, from the caches\n"
-          "or from random places of a file of int64. `HANJI_FFCV_PYTHON` and `HANJI_TORCH_PYTHON` name interpreters with FFCV, and\n"
-          "with torchvision and torchcodec.",
+          "or from random places of a file of int64. `HANJI_FFCV_PYTHON` and `HANJI_TORCH_PYTHON` name interpreters with FFCV\n"
+          "(1.0.2 of PyPI, built beside Debian's libopencv-dev and libturbojpeg0-dev), and with torchvision and torchcodec.",
           [["loader", "--rounds", "7"]], 400, render_loader, judge_loader),
     Table("overlap", "What communication costs a step",
           "A step of 2 connected ranks over that of 2 unconnected runs on the same cores, `baby`.",

@@ -141,7 +141,7 @@ class StableMatrix(CommandTest):
         plan = self.read_json(name, "plan.json")
         grain = plan["config"]["train"]["grain"]
         peers = plan["ranks"] // len(plan["shares"])
-        pp = plan["config"]["mesh"]["pp"]
+        pp = plan["config"]["mesh"].get("pp", 1)
         stages = len(plan["config"]["pipeline"]["cut"]) + 1 if pp > 1 else 1
         for coordinate, share in enumerate(plan["shares"]):
             rank = coordinate if pp > 1 else coordinate * peers
