@@ -6,7 +6,7 @@
 #include <limits>
 #include <memory>
 
-#include "hanji/base/atomic_file.h"
+#include "hanji/base/file.h"
 #include "hanji/base/status.h"
 #include "hanji/base/units.h"
 #include "hanji/cli/host_rates.h"
