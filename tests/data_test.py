@@ -104,7 +104,7 @@ class Data(CommandTest):
         samples = list(read_as_ffcv(content))
         self.assertEqual([label for _, label in samples], [i % 3 for i in range(23)])
         self.assertEqual(len({image for image, _ in samples}), 23)
-        self.assertIn("23 samples in 1 pages are good (checksums", self.hanji("data", "verify", "a").stdout)
+        self.assertIn("23 samples in 1 page are good (checksums", self.hanji("data", "verify", "a").stdout)
         done = self.hanji("data", "make", "--generated", 5, "--out", "a", expect=2)
         self.assertIn("exists", done.stderr)
 

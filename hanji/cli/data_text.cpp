@@ -69,20 +69,26 @@ std::string mistake_text(const BetonMistake& mistake) {
   return (text.empty() ? text : text + ": ") + mistake.message + "\n";
 }
 
+std::string counted(int64_t count, std::string_view one) {
+  return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
+}
+
 }  // namespace
 
 std::string beton_info_text(const std::string& path, const BetonFile& file) {
   const BetonSections& s = file.sections();
-  std::string text = fmt::format("{}: .beton version 2, {} samples, {}\n\n", path, s.num_samples,
-                                 file.has_checksums() ? "with checksums" : "without checksums");
+  std::string text =
+      fmt::format("{}: .beton version 2, {}, {}\n\n", path, counted(s.num_samples, "sample"),
+                  file.has_checksums() ? "with checksums" : "without checksums");
   for (const BetonField& field : file.fields()) {
     text += fmt::format("  {:<17} {}\n", field.name, describe_field(field));
   }
   text += fmt::format("\nrecords  {} of {} bytes at byte {}\n", s.num_samples, s.record_bytes,
                       s.metadata_begin);
-  text += fmt::format("heap     {} pages of {} at byte {}\n", s.num_pages, size_text(s.page_bytes),
-                      s.heap_begin);
-  text += fmt::format("table    {} allocations at byte {}\n", s.num_allocations, s.table_begin);
+  text += fmt::format("heap     {} of {} at byte {}\n", counted(s.num_pages, "page"),
+                      size_text(s.page_bytes), s.heap_begin);
+  text += fmt::format("table    {} at byte {}\n", counted(s.num_allocations, "allocation"),
+                      s.table_begin);
   if (file.has_checksums()) text += fmt::format("made by  {}\n", file.provenance());
   const auto pages = page_uses(file);
   if (!pages.empty()) text += fmt::format("\n{:>8} {:>12} {:>10}\n", "page", "allocations", "used");
@@ -117,11 +123,13 @@ std::string beton_mistakes_text(const std::string& path, const BetonFile* file,
                                 const std::vector<BetonMistake>& mistakes) {
   std::string text;
   for (const BetonMistake& mistake : mistakes) text += mistake_text(mistake);
-  if (!mistakes.empty()) return text + fmt::format("{}: {} mistakes\n", path, mistakes.size());
+  if (!mistakes.empty())
+    return text + fmt::format("{}: {}\n", path, counted(std::ssize(mistakes), "mistake"));
   const bool checksums = file != nullptr && file->has_checksums();
-  return fmt::format("{}: {} samples in {} pages are good ({})\n", path,
-                     file == nullptr ? 0 : file->num_samples(),
-                     file == nullptr ? 0 : file->sections().num_pages,
+  const int64_t samples = file == nullptr ? 0 : file->num_samples();
+  const int64_t pages = file == nullptr ? 0 : file->sections().num_pages;
+  return fmt::format("{}: {} in {} {} good ({})\n", path, counted(samples, "sample"),
+                     counted(pages, "page"), samples == 1 ? "is" : "are",
                      checksums ? "checksums and bounds" : "bounds; the file has no checksums");
 }
 
