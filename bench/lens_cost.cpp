@@ -170,7 +170,7 @@ int main(int argc, char** argv) {
   compare(
       "hanji's GPT", gpt,
       [&](const at::Tensor& tokens) {
-        return gpt.forward({0, gpt.num_layers()}, {}, {.inputs = tokens}).at(0);
+        return gpt.forward({0, gpt.num_layers()}, {}, {.inputs = tokens, .targets = tokens}).at(0);
       },
       pairs);
   PlainImpl plain;
