@@ -98,8 +98,7 @@ Status MessageEngine::poll_until(uint64_t ticket, std::span<Engine* const> other
     // Their errors are told to those who wait for them.
     for (Engine* other : others) (void)other->advance();
   }
-  const std::lock_guard lock(mutex_);
-  return ticket <= completed_ ? Status() : status_;
+  return {};
 }
 
 Status MessageEngine::wait_for_thread(uint64_t ticket, std::span<Engine* const> others) {
