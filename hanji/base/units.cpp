@@ -95,6 +95,10 @@ std::string format_seconds(double seconds) {
   return fmt::format("{} h {:02} min", total / 3600, total % 3600 / 60);
 }
 
+std::string counted(int64_t count, std::string_view one) {
+  return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
+}
+
 Result<int64_t> parse_bytes(std::string_view text) {
   const auto bytes = parse_with_units(text, kByteUnits);
   if (!bytes || *bytes >= 0x1p63) {

@@ -14,6 +14,8 @@ std::string format_bytes(int64_t bytes);
 std::string format_seconds(double seconds);
 /// "950", "10.7 k", "124 M": powers of 1000, three digits.
 std::string format_count(int64_t count);
+/// "1 page", "2 pages": a word that takes an s.
+std::string counted(int64_t count, std::string_view one);
 
 /// "4096", "64KiB", "64 MiB", "1.5GiB" (powers of 1024) or "64MB" (powers of 1000), in bytes.
 /// Errors  kInvalidArgument for another unit, a negative value, or one above 2^63 - 1.

@@ -25,6 +25,12 @@ TEST(FormatCount, HasThreeDigitsAndPowersOf1000) {
   EXPECT_EQ(format_count(999'999), "1.00 M");
 }
 
+TEST(Counted, OnlyOneIsWithoutAnS) {
+  EXPECT_EQ(counted(0, "page"), "0 pages");
+  EXPECT_EQ(counted(1, "page"), "1 page");
+  EXPECT_EQ(counted(2, "page"), "2 pages");
+}
+
 TEST(FormatSeconds, PicksTheUnitThatPeopleSay) {
   EXPECT_EQ(format_seconds(0), "0 s");
   EXPECT_EQ(format_seconds(850e-9), "850 ns");

@@ -9,6 +9,7 @@
 namespace hanji::cli {
 namespace {
 
+using base::counted;
 using base::Json;
 using data::BetonField;
 using data::BetonFile;
@@ -69,10 +70,6 @@ std::string mistake_text(const BetonMistake& mistake) {
   return (text.empty() ? text : text + ": ") + mistake.message + "\n";
 }
 
-std::string counted(int64_t count, std::string_view one) {
-  return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 std::string beton_info_text(const std::string& path, const BetonFile& file) {
@@ -125,12 +122,11 @@ std::string beton_mistakes_text(const std::string& path, const BetonFile* file,
   for (const BetonMistake& mistake : mistakes) text += mistake_text(mistake);
   if (!mistakes.empty())
     return text + fmt::format("{}: {}\n", path, counted(std::ssize(mistakes), "mistake"));
-  const bool checksums = file != nullptr && file->has_checksums();
-  const int64_t samples = file == nullptr ? 0 : file->num_samples();
-  const int64_t pages = file == nullptr ? 0 : file->sections().num_pages;
-  return fmt::format("{}: {} in {} {} good ({})\n", path, counted(samples, "sample"),
-                     counted(pages, "page"), samples == 1 ? "is" : "are",
-                     checksums ? "checksums and bounds" : "bounds; the file has no checksums");
+  const int64_t samples = file->num_samples();
+  return fmt::format(
+      "{}: {} in {} {} good ({})\n", path, counted(samples, "sample"),
+      counted(file->sections().num_pages, "page"), samples == 1 ? "is" : "are",
+      file->has_checksums() ? "checksums and bounds" : "bounds; the file has no checksums");
 }
 
 std::string beton_mistakes_json(const std::string& path, const BetonFile* file,

@@ -12,7 +12,7 @@ namespace hanji::cli {
 std::string beton_info_text(const std::string& path, const data::BetonFile& file);
 std::string beton_info_json(const std::string& path, const data::BetonFile& file);
 
-/// What verification found; `file` is null if it could not be opened.
+/// What verification found; `file` is null if it could not be opened, which is a mistake then.
 std::string beton_mistakes_text(const std::string& path, const data::BetonFile* file,
                                 const std::vector<data::BetonMistake>& mistakes);
 std::string beton_mistakes_json(const std::string& path, const data::BetonFile* file,

@@ -7,13 +7,12 @@
 #include <tuple>
 
 #include "hanji/base/limits.h"
+#include "hanji/base/units.h"
 
 namespace hanji::plan {
 namespace {
 
-std::string counted(int64_t count, const char* word) {
-  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
-}
+using base::counted;
 
 int devices(const CapacityQuery& query, Sharding sharding) {
   if (query.device.shares_host) return query.hosts();
