@@ -11,9 +11,9 @@
 
 #include "hanji/checkpoint/folder.h"
 #include "hanji/comm/barrier.h"
+#include "hanji/comm/hierarchical/test_hosts.h"
 #include "hanji/compute/apply.h"
 #include "hanji/plan/plan.h"
-#include "hanji/test/run_hosts.h"
 #include "hanji/train/loop.h"
 #include "hanji/train/state.h"
 
@@ -68,7 +68,7 @@ inline HostsRun run_on_hosts(const plan::Plan& plan, const std::vector<int>& ran
   found.restored.resize(plan.ranks);
   found.staging.resize(plan.ranks);
   const int64_t steps = plan.config.train.steps;
-  test::run_hosts(ranks, join_of, [&](const comm::Group& group) {
+  comm::hierarchical::run_hosts(ranks, join_of, [&](const comm::Group& group) {
     compute::apply(plan.kernels, 1);
     PrivateMemory memory;
     StopSignal stop = StopSignal::create().or_throw();
