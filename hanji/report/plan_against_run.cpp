@@ -46,6 +46,13 @@ std::string shown_error(const Comparison& line) {
   return fmt::format("{:+.1f} %", *error * 100);
 }
 
+/// By how much of a step a time was missed: a part of microseconds may be far off and not matter.
+std::string shown_of_step(const Comparison& line, const std::optional<double>& step_seconds) {
+  if (line.unit != Unit::kSeconds || !line.predicted || !line.measured) return "";
+  if (step_seconds.value_or(0) <= 0) return "";
+  return fmt::format("{:+.1f} %", (*line.predicted - *line.measured) / *step_seconds * 100);
+}
+
 /// What is predicted of a step's time and traffic; of GPUs that is nothing.
 std::vector<Comparison> compare_step(const plan::Plan& plan, const Measured& m) {
   if (plan.config.compute.device == plan::Device::kCuda) return {};
@@ -114,12 +121,14 @@ std::optional<Scaling> scaling(const plan::Plan& plan, const Measured& measured)
 }
 
 std::string table(const plan::Plan& plan, const Measured& measured) {
-  std::string out = fmt::format("{:<32}{:>14}{:>14}{:>14}\n", "plan against run", "predicted",
-                                "measured", "error");
+  std::string out = fmt::format("{:<26}{:>14}{:>13}{:>12}{:>13}\n", "plan against run", "predicted",
+                                "measured", "error", "of a step");
   for (const Comparison& line : compare(plan, measured)) {
-    out += fmt::format("{:<32}{:>14}{:>14}{:>14}\n", line.name,
-                       shown_or_dash(line.unit, line.predicted),
-                       shown_or_dash(line.unit, line.measured), shown_error(line));
+    const std::string row = fmt::format("{:<26}{:>14}{:>13}{:>12}{:>13}", line.name,
+                                        shown_or_dash(line.unit, line.predicted),
+                                        shown_or_dash(line.unit, line.measured), shown_error(line),
+                                        shown_of_step(line, measured.step_seconds));
+    out += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
   }
   if (const auto gain = scaling(plan, measured)) {
     out += fmt::format("{} ranks against one: {:.2f} times as fast, efficiency {:.0f} %\n",

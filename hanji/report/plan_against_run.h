@@ -54,8 +54,8 @@ struct Scaling {
 /// Absent unless both rates are known and above 0.
 std::optional<Scaling> scaling(const plan::Plan& plan, const Measured& measured);
 
-/// The plan's table with measured numbers and errors, at most 80 columns of ASCII; what was not
-/// measured shows "-".
+/// The plan's table with measured numbers and errors, of times also as a part of the measured step; at
+/// most 80 columns of ASCII. What was not measured shows "-".
 std::string table(const plan::Plan& plan, const Measured& measured);
 
 /// The object "prediction" of summary.json:
