@@ -135,6 +135,15 @@ Status no_run_in(const fs::path& folder) {
       folder.string()));
 }
 
+bool has_checkpoint(const fs::path& folder) {
+  std::error_code error;  // a folder that is not there has none
+  auto entry = fs::directory_iterator(folder / "checkpoints", error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    if (entry->path().filename().native().starts_with("step_")) return true;
+  }
+  return false;
+}
+
 Result<FoundJob> find_in_folder(const fs::path& folder) {
   const fs::path path = folder / "ranks.json";
   std::error_code error;
@@ -156,8 +165,9 @@ Result<FoundJob> find_in_folder(const fs::path& folder) {
       fmt::format("{}: this run was killed: ranks.json is left, but none of its {} processes lives",
                   folder.string(), processes.size());
   if (fs::exists(folder / "plan.json", error)) {
-    text += fmt::format("; `hanji train --resume {}` goes on from its last checkpoint",
-                        folder.string());
+    text += fmt::format("; `hanji train --resume --out {}` {}", folder.string(),
+                        has_checkpoint(folder) ? "goes on from its last good checkpoint"
+                                               : "begins it again, for it has no checkpoint");
   }
   return base::not_found(text);
 }

@@ -210,7 +210,11 @@ TEST_F(NoJob, FoldersAreToldApart) {
   write("ranks.json", "[1]");
   EXPECT_THAT(refusal(folder, Code::kCorrupt), HasSubstr("names no process"));
   write("ranks.json", fmt::format(R"({{"launcher": {{"pid": {}}}, "ranks": 3}})", dead_pid()));
-  EXPECT_THAT(refusal(folder, Code::kNotFound), HasSubstr("this run was killed"));
+  EXPECT_THAT(refusal(folder, Code::kNotFound),
+              AllOf(HasSubstr("this run was killed"),
+                    HasSubstr(fmt::format("`hanji train --resume --out {}` begins it", folder))));
+  base::throw_if_error(base::make_directories(folder_.path() / "checkpoints" / "step_00000002"));
+  EXPECT_THAT(refusal(folder, Code::kNotFound), HasSubstr("goes on from its last good checkpoint"));
   write("ranks.json", R"({"launcher": {"pid": 1, "host": "elsewhere.example"}})");
   EXPECT_THAT(refusal(folder, Code::kInvalidArgument), HasSubstr("on host elsewhere.example"));
 }
