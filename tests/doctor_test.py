@@ -31,6 +31,13 @@ class Doctor(CommandTest):
             self.assertRegex(page, r"(?m)^! kept choices")
             self.assertIn(words, page)
 
+    def test_a_cache_that_cannot_be_written_is_noted_once_and_stops_nothing(self):
+        cache = {"HANJI_CACHE_DIR": "/dev/null/cache"}
+        self.assertRegex(self.hanji("doctor", **cache).stdout, r"(?m)^! measurements kept in +nowhere: make folder")
+        said = self.train("run", "--ranks", 1, "--steps", 1, **cache).stderr
+        self.assertEqual(said.count("is not kept for the next command"), 1, said)
+        self.assertIn("HANJI_CACHE_DIR can name another folder", said)
+
     def test_what_is_broken_is_said_and_gives_its_code(self):
         done = self.hanji("doctor", "--json", "--folder", "missing", expect=2, OMP_NUM_THREADS="two")
         report = json.loads(done.stdout)

@@ -11,4 +11,8 @@ namespace hanji::base {
 /// Errors  not_found where none of the variables is set.
 Result<std::filesystem::path> cache_folder();
 
+/// Makes the folder if it is not there.
+/// Errors  as cache_folder(); the reason why this user cannot write into it.
+Status check_cache_folder();
+
 }  // namespace hanji::base

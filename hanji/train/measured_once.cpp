@@ -34,6 +34,12 @@ std::optional<KeptMeasurement> read_measurement(const fs::path& file) {
   return *std::move(measurement);
 }
 
+Status keep(const Result<fs::path>& folder, const KeptMeasurement& one, std::string_view kind) {
+  if (!folder.ok()) return folder.status();
+  HANJI_RETURN_IF_ERROR(base::make_directories(*folder));
+  return base::write_file_atomic(measurement_file(*folder, kind, one.key), to_json(one));
+}
+
 }  // namespace
 
 std::string to_json(const KeptMeasurement& one) {
@@ -105,9 +111,9 @@ Mark mark_while(const std::function<void()>& measure) {
   return {now_seconds(), seen ? topology::load_of_others(*begin, *end) : 0};
 }
 
-Result<std::string> measured_once(const fs::path& folder, const MeasureOnce& what) {
-  const fs::path file = measurement_file(folder, what.kind, what.key);
-  std::optional<KeptMeasurement> before = read_measurement(file);
+Result<std::string> measured_once(const Result<fs::path>& folder, const MeasureOnce& what) {
+  std::optional<KeptMeasurement> before;
+  if (folder.ok()) before = read_measurement(measurement_file(*folder, what.kind, what.key));
   if (before && !what.is_sound(before->value)) before.reset();
   const auto probe = [&] { return what.probe ? what.probe() : 0; };
   if (before && why_again(before->mark, now_seconds(), probe()).empty()) return before->value;
@@ -116,8 +122,8 @@ Result<std::string> measured_once(const fs::path& folder, const MeasureOnce& wha
   if (!found.ok()) return found;
   if (before && mark.load > kMaxLoad) return before->value;
   mark.probe = probe();
-  HANJI_RETURN_IF_ERROR(base::make_directories(folder));
-  HANJI_RETURN_IF_ERROR(base::write_file_atomic(file, to_json({what.key, mark, *found})));
+  const Status kept = keep(folder, {what.key, mark, *found}, what.kind);
+  if (!kept.ok() && what.on_unkept) what.on_unkept(kept);
   return found;
 }
 

@@ -60,12 +60,16 @@ struct MeasureOnce {
   std::function<Mark(const std::function<void()>&)> mark = mark_while;
   /// Times fixed work, for values that follow the machine's speed; none: they hold at any.
   std::function<double()> probe = {};
+  /// Called if the new value cannot be stored, with the reason.
+  std::function<void(const Status& reason)> on_unkept = {};
 };
 
 /// Returns the value stored in `folder`, or measures and stores it. A value that was measured under
 /// load, more than cost::kMaxDays ago, or at another speed of the machine is measured again; the new
 /// value replaces it unless it was measured under load. A damaged or foreign file is overwritten.
-/// Errors  those of `measure` and of writing the file.
-Result<std::string> measured_once(const std::filesystem::path& folder, const MeasureOnce& what);
+/// No folder, or one that cannot be written, is no failure: the value is measured each time.
+/// Errors  those of `measure`.
+Result<std::string> measured_once(const Result<std::filesystem::path>& folder,
+                                  const MeasureOnce& what);
 
 }  // namespace hanji::train

@@ -22,21 +22,23 @@ class MeasuredOnce : public testing::Test {
   /// What a run gets that would measure `value` at that time, under that load; fixed work takes the mark's
   /// probe, if it has one.
   std::string run(const std::string& value, Mark mark) {
-    return measured_once(folder_.path() / "cache",
-                         {.kind = "kernels",
-                          .key = R"({"build":"b"})",
-                          .is_sound = [](const std::string& kept) { return kept != "0"; },
-                          .measure =
-                              [&](const std::string& before) {
-                                before_.push_back(before);
-                                return Result<std::string>(value);
-                              },
-                          .mark =
-                              [&](const std::function<void()>& measure) {
-                                measure();
-                                return mark;
-                              },
-                          .probe = [&] { return mark.probe; }})
+    return measured_once(
+               cache_,
+               {.kind = "kernels",
+                .key = R"({"build":"b"})",
+                .is_sound = [](const std::string& kept) { return kept != "0"; },
+                .measure =
+                    [&](const std::string& before) {
+                      before_.push_back(before);
+                      return Result<std::string>(value);
+                    },
+                .mark =
+                    [&](const std::function<void()>& measure) {
+                      measure();
+                      return mark;
+                    },
+                .probe = [&] { return mark.probe; },
+                .on_unkept = [&](const Status& reason) { unkept_.push_back(reason.message()); }})
         .or_throw();
   }
   KeptMeasurement kept() const {
@@ -44,8 +46,21 @@ class MeasuredOnce : public testing::Test {
   }
 
   test::TemporaryFolder folder_;
+  Result<std::filesystem::path> cache_ = folder_.path() / "cache";
   std::vector<std::string> before_;  ///< What each measurement was told.
+  std::vector<std::string> unkept_;  ///< Why each value was not stored.
 };
+
+TEST_F(MeasuredOnce, WithoutAFolderEachRunMeasuresAndHearsWhy) {
+  std::ofstream(folder_.path() / "file") << "no folder";
+  cache_ = folder_.path() / "file" / "cache";
+  EXPECT_EQ(run("1", {now(), 0}), "1");
+  EXPECT_EQ(run("2", {now(), 0}), "2");
+  cache_ = base::not_found("HOME is unset");
+  EXPECT_EQ(run("3", {now(), 0}), "3");
+  EXPECT_THAT(unkept_, testing::ElementsAre(HasSubstr("file/cache"), HasSubstr("file/cache"),
+                                            "HOME is unset"));
+}
 
 TEST_F(MeasuredOnce, AQuietMeasurementHoldsForAllRunsAfterIt) {
   EXPECT_EQ(run("1", {now(), 0.02}), "1");

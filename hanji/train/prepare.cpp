@@ -3,15 +3,18 @@
 #include <fmt/format.h>
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "hanji/base/cache_folder.h"
 #include "hanji/base/env.h"
 #include "hanji/base/json.h"
 #include "hanji/base/limits.h"
+#include "hanji/base/log.h"
 #include "hanji/base/version.h"
 #include "hanji/compute/device.h"
 #include "hanji/compute/measure.h"
@@ -115,12 +118,22 @@ std::string to_text(const cost::Rates& rates) { return to_json(rates); }
 std::string to_text(const plan::ModelFacts& facts) { return plan::facts_to_json(facts); }
 std::string to_text(const plan::OperationTimes& times) { return plan::to_json(times); }
 
+/// One line for all that this process measures.
+void warn_unkept(const Status& reason) {
+  static std::once_flag warned;
+  std::call_once(warned, [&] {
+    base::Log(STDERR_FILENO, "hanji")
+        .warn("what is measured here is not kept for the next command: " + reason.message() +
+              "; HANJI_CACHE_DIR can name another folder");
+  });
+}
+
 /// Parsed by `parse`; `measure` gets the value that was kept, if there is one. `probe`: as of MeasureOnce.
 template <class T, class Parse, class Measure>
 Result<T> measured(std::string_view kind, const base::Json& key, const Parse& parse,
                    const Measure& measure, const std::function<double()>& probe = {}) {
-  HANJI_ASSIGN_OR_RETURN(const auto folder, base::cache_folder());
-  MeasureOnce what{.kind = std::string(kind), .key = key.dump(), .probe = probe};
+  MeasureOnce what{
+      .kind = std::string(kind), .key = key.dump(), .probe = probe, .on_unkept = warn_unkept};
   what.is_sound = [&](const std::string& value) { return parse(value).ok(); };
   what.measure = [&](const std::string& before) -> Result<std::string> {
     std::optional<T> kept;
@@ -130,7 +143,7 @@ Result<T> measured(std::string_view kind, const base::Json& key, const Parse& pa
     HANJI_ASSIGN_OR_RETURN(const T found, measure(std::move(kept)));
     return to_text(found);
   };
-  HANJI_ASSIGN_OR_RETURN(const std::string value, measured_once(folder, what));
+  HANJI_ASSIGN_OR_RETURN(const std::string value, measured_once(base::cache_folder(), what));
   return parse(value);
 }
 
@@ -329,8 +342,8 @@ Result<cost::Rates> rates_of(const topology::Machine& host, int ranks) {
       cost::Rates rates,
       measured<cost::Rates>("rates", rates_key(host, ranks), cost::rates_from_json,
                             [&](const auto&) { return measure_rates(host, ranks); }));
-  HANJI_ASSIGN_OR_RETURN(const auto folder, base::cache_folder());
-  cost::use_fitted(rates, folder, host, ranks);
+  const auto folder = base::cache_folder();
+  if (folder.ok()) cost::use_fitted(rates, *folder, host, ranks);
   return rates;
 }
 

@@ -40,6 +40,13 @@ std::string age_text(int64_t seconds) {
   return base::format_seconds(static_cast<double>(std::max<int64_t>(0, seconds)));
 }
 
+Finding find_cache_folder() {
+  const Status status = base::check_cache_folder();
+  if (status.ok()) return {"kernels", "measurements kept in", base::cache_folder()->string()};
+  return {"kernels", "measurements kept in", "nowhere: " + status.message(), Verdict::kNote,
+          "set HANJI_CACHE_DIR to a folder that you may write, or every command measures again"};
+}
+
 // How old the kept choices of kernels are, and whether a busy machine has made them.
 Finding find_kernel_choices() {
   Finding finding{"kernels", "kept choices", "none yet: the first run measures"};
@@ -148,6 +155,7 @@ Findings measure_speed(const topology::Machine& machine) {
       found.push_back({"kernels", fmt::format("{} {}", one.name, type), describe(one)});
     }
   }
+  found.push_back(find_cache_folder());
   found.push_back(find_kernel_choices());
   const int ranks = machine.usable_cores;
   const auto rates = cost::measure_rates({.ranks = ranks,
