@@ -23,11 +23,25 @@ using Run = std::function<int()>;
 using Target = std::variant<std::string*, std::optional<std::string>*, std::vector<std::string>*,
                             int*, int64_t*, std::optional<int64_t>*, uint64_t*, double*>;
 
+/// What parsing finds out.
+struct Parsing {
+  struct Mistake {
+    const CLI::Option* option = nullptr;  ///< None: of no option that there is.
+    std::string words;
+  };
+
+  /// Of an option's mistakes the first is kept.
+  void add(const CLI::Option* option, std::string words);
+
+  Run chosen;
+  std::vector<Mistake> mistakes;
+};
+
 /// A handle to an option, a flag or a positional argument. Each call changes what it refers to and
 /// returns the handle.
 class Option {
  public:
-  explicit Option(CLI::Option* option) : option_(option) {}
+  Option(CLI::Option* option, Parsing* parsing) : option_(option), parsing_(parsing) {}
 
   Option required() const;
   /// Names its value in the help, such as FILE.
@@ -52,12 +66,13 @@ class Option {
 
  private:
   CLI::Option* option_;
+  Parsing* parsing_;
 };
 
 /// A handle to a verb, or to the command, whose verbs are declared on it.
 class Verb {
  public:
-  Verb(CLI::App* app, Run* chosen) : app_(app), chosen_(chosen) {}
+  Verb(CLI::App* app, Parsing* parsing) : app_(app), parsing_(parsing) {}
 
   /// `doc` stands in the list of verbs; empty: the verb is not listed.
   Verb add_verb(const std::string& name, const std::string& doc) const;
@@ -78,7 +93,7 @@ class Verb {
 
  private:
   CLI::App* app_;
-  Run* chosen_;
+  Parsing* parsing_;
 };
 
 /// The command line: verbs, options, help and mistakes. Its source alone knows the parser.
@@ -87,16 +102,19 @@ class CommandLine {
   CommandLine(const std::string& name, const std::string& doc, const std::string& version);
   ~CommandLine();
 
-  Verb root() { return {app_.get(), &chosen_}; }
+  Verb root() { return {app_.get(), &parsing_}; }
 
   /// Parses the words after the command's name, and runs what was chosen.
-  /// Result  its exit code, 0 if there was nothing to run. Of a mistake kUsage, printed to stderr;
+  /// Result  its exit code, 0 if there was nothing to run. Of mistakes kUsage, all printed to stderr;
   ///         of --help and --version 0, printed to stdout.
   int run(std::vector<std::string> arguments);
 
  private:
+  /// Prints what is wrong and where help is. Result: kUsage.
+  int refuse() const;
+
   std::unique_ptr<CLI::App> app_;
-  Run chosen_;
+  Parsing parsing_;
 };
 
 /// A whole number as an int target reads it; nothing for other text.

@@ -152,14 +152,42 @@ TEST_F(CommandLineTest, MistakesNameTheirOption) {
   root_.add_option("--other", &other).excludes(first);
   root_.add_flag("--also", &also).needs(first);
   EXPECT_THAT(refusal({"--number", "6"}), HasSubstr("--number"));
-  EXPECT_THAT(refusal({"--least", "-1"}), HasSubstr("--least: -1 is below 0"));
+  EXPECT_THAT(refusal({"--least", "-1"}), HasSubstr("--least is -1, which is below 0"));
   EXPECT_THAT(refusal({"--kind", "bf16"}), HasSubstr("--kind"));
-  EXPECT_THAT(refusal({"--choice", "go"}), HasSubstr("--choice: go is none of continue, stop"));
+  EXPECT_THAT(refusal({"--choice", "go"}),
+              HasSubstr("--choice is go, which is none of continue, stop"));
   EXPECT_THAT(refusal({"--one", "a", "--other", "b"}), HasSubstr("excludes"));
   EXPECT_THAT(refusal({"--also"}), HasSubstr("requires"));
   EXPECT_THAT(refusal({"--nope"}), HasSubstr("--nope"));
   EXPECT_EQ(run({"--number", "5", "--kind", "fp32", "--choice", "continue"}), 0);
   EXPECT_EQ(choice, 1);
+}
+
+TEST_F(CommandLineTest, MistakesAreSaidTogether) {
+  const Verb verb = root_.add_verb("train", "Trains");
+  verb.on_chosen([] { return 3; });
+  int steps = 0, ranks = 0;
+  double rate = 0;
+  std::string kind, out;
+  verb.add_option("--steps", &steps).range(1, 5);
+  verb.add_option("--ranks", &ranks).range(1, 16);
+  verb.add_option("--rate", &rate);
+  verb.add_option("--kind", &kind).one_of({"mixed", "fp32"});
+  verb.add_option("--out", &out);
+  EXPECT_EQ(refusal({"train", "--stpes", "5", "--steps", "five", "--ranks", "0", "--rate", "fast",
+                     "--kind", "mixd", "--out", "a", "--out", "b", "more", "-x"}),
+            "tool: --steps is five, which is no whole number\n"
+            "tool: --ranks is 0, which is not from 1 to 16\n"
+            "tool: --rate is fast, which is no number\n"
+            "tool: --kind is mixd, which is none of mixed, fp32; did you mean mixed?\n"
+            "tool: --out was given 2 times; give it once\n"
+            "tool: --stpes is no option of train; did you mean --steps?\n"
+            "tool: train does not take 'more'\n"
+            "tool: -x is no option of train\n"
+            "tool train --help says what there is\n");
+  EXPECT_EQ(run({"train", "--steps", "5"}), 3) << "mistakes of another line are forgotten";
+  EXPECT_THAT(refusal({"train", "--steps"}), HasSubstr("--steps needs a value behind it\n"));
+  EXPECT_EQ(run({"train", "--steps", "x", "--help"}), 0);
 }
 
 TEST_F(CommandLineTest, NumbersThatDoNotFitAreRejectedAndNotChanged) {
@@ -172,7 +200,8 @@ TEST_F(CommandLineTest, NumbersThatDoNotFitAreRejectedAndNotChanged) {
   for (const char* name : {"--number", "--maybe", "--count"}) {
     EXPECT_THAT(refusal({name, "99999999999999999999"}), HasSubstr(name));
   }
-  EXPECT_THAT(refusal({"--count", "-1"}), HasSubstr("-1 is not from 0 to 18446744073709551615"));
+  EXPECT_THAT(refusal({"--count", "-1"}),
+              HasSubstr("--count is -1, which is not from 0 to 18446744073709551615"));
   EXPECT_EQ(run({"--number", "-9223372036854775808", "--count", "18446744073709551615"}), 0);
   EXPECT_EQ(number, INT64_MIN);
   EXPECT_EQ(count, UINT64_MAX);
