@@ -15,7 +15,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BLOCK = re.compile(r"^```sh(?: exits (\d+))?\n(.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r"^ *```sh(?: exits (\d+))?\n(.*?)^ *```$", re.M | re.S)  # in lists too
 
 
 def run_page(page, environment):
