@@ -189,6 +189,56 @@ class Collectives(CommandTest):
             self.assertEqual(done.stdout, "")
             self.assertIn(words, done.stderr)
 
+    def test_every_wrong_number_of_what_is_explained_is_named(self):
+        for arguments, words in (
+                (("explain", "tp", "a=8x8", "--tokens", -1, "--ranks", 1),
+                 ("--tokens is -1, which is not from 1", "--ranks is 1, which is not from 2")),
+                (("explain", "tp", "a=8", "b=9999999999x9999999999", "--element-bytes", 3,
+                  "--latency", "1us"),
+                 ("NAME=INPUTSxOUTPUTS", "above 10^15 bytes", "set 2, 4 or 8", "add --bandwidth")),
+                (("explain", "cp", "--tokens", 1 << 24, "--heads", 1 << 16, "--head-width", 1 << 16,
+                  "--samples", 1 << 16, "-p", 17),
+                 ("above 10^17 bytes", "--ranks is 17, a host has at most 16; add --bandwidth")),
+                (("explain", "cp", "--bandwidth", "fast", "--latency", "-1us"),
+                 ("--bandwidth: 'fast'", "--latency: '-1us'")),
+                (("explain", "axial", "--latency", "-1us", "--memory", "lots", "--triangle", "cannon",
+                  "--element-bytes", 3),
+                 ("add --bandwidth", "--memory: 'lots'", "--triangle cannon", "set 2, 4 or 8")),
+                (("simulate", "all_reduce", "--bytes", "nan", "--bandwidth", "-1", "-p", 0),
+                 ("the size: 'nan'", "--bandwidth: '-1'", "--ranks is 0")),
+                (("simulate", "--schedule", "1f1b", "-p", 4, "--model", "gpt:7B", "--micro-batch",
+                  -1, "--block", 0),
+                 ("--micro-batch is -1, which is not from 1", "--block is 0, which is not from 1")),
+                (("plan", "--model", "gpt:7B", "--msa", 4, "--network", "0B"),
+                 ("--msa means nothing without --residues", "--network 0B is below"))):
+            done = self.hanji(*arguments, expect=2)
+            self.assertEqual(done.stdout, "")
+            for each in words:
+                self.assertIn(each, done.stderr)
+
+    def test_what_a_group_of_tokens_moves_is_priced_on_a_network(self):
+        asked = ("explain", "cp", "--tokens", 8192, "--heads", 64, "-p", 32, "--bandwidth", "25GB/s")
+        self.assertIn("links of 25GB/s, no latency", self.hanji(*asked).stdout)
+        slow = self.hanji(*asked[:-1], "25MB/s", "--json").stdout
+        fast = self.hanji(*asked, "--json").stdout
+        ways = [{one["way"]: one["transfer_seconds"] for one in json.loads(text)["ways"]}
+                for text in (slow, fast)]
+        for way, seconds in ways[1].items():
+            self.assertAlmostEqual(ways[0][way] / seconds, 1000, delta=0.01)
+
+    def test_triangles_by_rows_need_no_channel_for_each_rank(self):
+        few = ("explain", "axial", "--residues", 16, "--width", 4, "-p", 8)
+        self.assertIn("or --triangle ring", self.hanji(*few, expect=2).stderr)
+        self.assertNotIn("\nchannels", self.hanji(*few, "--triangle", "ring").stdout)
+
+    def test_a_drawing_replaces_no_other_file(self):
+        (self.folder / "job.toml").write_text("[train]\n")
+        done = self.hanji("explain", "axial", "-p", 2, "--svg", "job.toml", expect=2)
+        self.assertIn("job.toml: exists and is no SVG", done.stderr)
+        self.assertEqual((self.folder / "job.toml").read_text(), "[train]\n")
+        for _ in range(2):
+            self.hanji("explain", "axial", "-p", 2, "--svg", "a.svg")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "hanji/base/file.h"
+#include "hanji/base/limits.h"
 #include "hanji/base/text.h"
 #include "hanji/base/units.h"
 #include "hanji/plan/model_family.h"
@@ -14,6 +15,8 @@ namespace hanji::cli {
 namespace {
 
 constexpr const char* kGroup = "A model on devices that need not be there";
+constexpr int kMaxSamples = 1 << 20;
+constexpr int kMaxTokens = 1 << 24;
 
 /// What ranks on this host may use.
 Result<plan::DeviceSpec> this_host() {
@@ -53,8 +56,8 @@ Option CapacityOptions::add_model(Verb verb, const std::string& use) {
   const auto add = [&](const char* flag, Target value, const char* words) {
     return verb.add_option(flag, value, words).type_name("N").group(kGroup).needs(model);
   };
-  add("--micro-batch", &micro_batch_, "samples of one forward; default 1");
-  add("--block", &block_, "tokens of a GPT's sample; default: the model's");
+  add("--micro-batch", &micro_batch_, "samples of one forward; default 1").range(1, kMaxSamples);
+  add("--block", &block_, "tokens of a GPT's sample; default: the model's").range(1, kMaxTokens);
   verb.add_flag("--recompute", &recompute_, "layers keep their input and compute twice")
       .group(kGroup)
       .needs(model);
@@ -73,9 +76,11 @@ void CapacityOptions::add_to(Verb verb) {
   const auto add = [&](const char* flag, Target value, const char* words, const char* type) {
     return verb.add_option(flag, value, words).type_name(type).group(kGroup).needs(model);
   };
-  add("--ranks-per-host", &ranks_per_host_, "default 8", "N");
-  add("--fsdp", &fsdp_, "ranks of a group within which hsdp shards; default: those of a host", "N");
-  add("--servers", &servers_, "parameter servers beside the ranks; default 1", "N");
+  add("--ranks-per-host", &ranks_per_host_, "default 8", "N").range(1, base::kMaxRanks);
+  add("--fsdp", &fsdp_, "ranks of a group within which hsdp shards; default: those of a host", "N")
+      .range(1, base::kMaxRanks);
+  add("--servers", &servers_, "parameter servers beside the ranks; default 1", "N")
+      .range(1, base::kMaxRanks);
   add("--states", &states_, "mixed: bf16 with an fp32 copy, Adam (default); fp32: all fp32, Adam",
       "KIND")
       .one_of({"mixed", "fp32"});
@@ -83,10 +88,13 @@ void CapacityOptions::add_to(Verb verb) {
   add("--residues", &residues_,
       "of a sample of a model of pairs: memory, bytes and seconds on 1, 2, 4 ... --ranks that "
       "share out its rows",
-      "N");
-  add("--msa", &sequences_, "of --residues: sequences of a sample; default: data.sequences", "N");
+      "N")
+      .range(1, kMaxTokens);
+  add("--msa", &sequences_, "of --residues: sequences of a sample; default: data.sequences", "N")
+      .range(1, kMaxTokens);
   add("--global-batch", &global_batch_,
-      "of --meshes: samples of a step; default: a micro-batch a rank", "N");
+      "of --meshes: samples of a step; default: a micro-batch a rank", "N")
+      .range(1, kMaxSamples);
   add("--network", &network_,
       "of --meshes: bytes a second of a rank's adapter between hosts; default 25GB (200 Gb/s)",
       "BYTES");
@@ -169,7 +177,6 @@ Result<plan::PairCapacity> CapacityOptions::pair_capacity(
   const std::string given = verb.was_given("--ranks") ? verb.text_of("--ranks") : "8";
   const int ranks = parse_int(given).value_or(0);
   if (ranks < 1) refuse("--ranks " + given + " is no number of ranks");
-  if (micro_batch_ < 1) refuse("--micro-batch " + std::to_string(micro_batch_) + " is below 1");
   const bool is_preset = !model_.starts_with("gpt:") && !model_.ends_with(".json");
   const auto config = is_preset ? preset_config(assignments) : Result<plan::Config>(plan::Config());
   if (!config.ok()) {
@@ -231,8 +238,11 @@ Result<plan::CapacityQuery> CapacityOptions::query(Verb verb,
   }
   const std::string ranks = verb.was_given("--ranks") ? verb.text_of("--ranks") : "1";
   const auto num_ranks = parse_int(ranks);
-  if (!num_ranks) refuse("--ranks " + ranks + " is not a number");
-  if (block_ < 0) refuse("--block " + std::to_string(block_) + " is below 1");
+  if (!num_ranks) refuse("--ranks " + ranks + " is no number of ranks");
+  const auto network = base::parse_bytes(network_);
+  if (!network.ok()) refuse(network.status().at("--network").message());
+  if (network.ok() && *network < 1) refuse("--network " + network_ + " is below 1 byte a second");
+  if (sequences_ != 0) refuse("--msa means nothing without --residues");
   auto model = find(plan::facts_options(query.device, query.widths), assignments);
   if (!model.ok()) refuse(model.status().message());
   if (!wrong.empty())
@@ -246,8 +256,7 @@ Result<plan::CapacityQuery> CapacityOptions::query(Verb verb,
   query.micro_batch = micro_batch_;
   query.recompute = recompute_;
   query.global_batch = global_batch_;
-  HANJI_ASSIGN_OR_RETURN(const int64_t network, base::parse_bytes(network_));
-  query.network_rate = static_cast<double>(network);
+  query.network_rate = static_cast<double>(*network);
   HANJI_RETURN_IF_ERROR(plan::check(query));
   return query;
 }

@@ -7,15 +7,12 @@
 
 #include "hanji/base/text.h"
 #include "hanji/base/units.h"
+#include "hanji/cli/option_mistakes.h"
 
 namespace hanji::cli {
 namespace {
 
 using schedule::Routine;
-
-[[noreturn]] void refuse(std::string message) {
-  throw Error(base::invalid_argument(std::move(message)));
-}
 
 // "a, b, c; did you mean b?"
 std::string choices(std::string_view word, const std::vector<std::string_view>& names) {
@@ -34,24 +31,100 @@ std::vector<std::string_view> routine_names() {
   return names;
 }
 
-Routine find_routine(const std::string& name) {
+Result<Routine> find_routine(const std::string& name) {
   const auto names = routine_names();
-  if (name.empty()) refuse(fmt::format("name a routine: {}", fmt::join(names, ", ")));
+  if (name.empty()) {
+    return base::invalid_argument(fmt::format("name a routine: {}", fmt::join(names, ", ")));
+  }
   const auto found = schedule::routine_named(name);
   if (found && std::find(names.begin(), names.end(), name) != names.end()) return *found;
-  refuse(fmt::format("unknown routine '{}'; routines: {}", name, choices(name, names)));
+  return base::invalid_argument(
+      fmt::format("unknown routine '{}'; routines: {}", name, choices(name, names)));
 }
 
-// The value of a flag, or an error that says which.
-template <class T>
-T of_flag(const char* flag, Result<T> value) {
-  if (!value.ok()) throw Error(value.status().at(flag));
-  return *std::move(value);
+/// Reads flags; what is wrong with one is kept, and its value of before goes on.
+class FlagReader {
+ public:
+  template <class T, class Value>
+  void read(const char* flag, Result<T> value, Value& into) {
+    if (value.ok()) {
+      into = static_cast<Value>(*value);
+    } else {
+      mistakes_.add(value.status().at(flag));
+    }
+  }
+
+  void in_range(const char* flag, int value, int least, int most, int& into) {
+    into = std::clamp(value, least, most);
+    if (into == value) return;
+    refuse(fmt::format("{} is {}; it is {} to {}", flag, value, least, most));
+  }
+
+  void refuse(std::string words) { mistakes_.add(std::move(words)); }
+  void add(const Status& mistake) { mistakes_.add(mistake); }
+  void throw_if_any() const { mistakes_.throw_if_any(); }
+
+ private:
+  OptionMistakes mistakes_;
+};
+
+void read_size(const CollectiveOptions& given, FlagReader& reader, cost::Question& question) {
+  const Result<int64_t> size = base::parse_bytes(given.bytes);
+  if (!size.ok()) return reader.add(size.status().at("the size"));
+  if (*size < 1 || *size > int64_t{1} << 40) {
+    return reader.refuse(fmt::format("the size is {}; it is 1 B to 1 TiB", given.bytes));
+  }
+  question.bytes = *size;
+  const int64_t most = schedule::max_count(question.ranks);
+  if (!has_shares(question.routine) && *size > most) {
+    reader.refuse(fmt::format("the size is {}; of {} ranks it is at most {}", given.bytes,
+                              question.ranks, base::format_bytes(most)));
+  }
 }
 
-int in_range(const char* flag, int value, int least, int most) {
-  if (value >= least && value <= most) return value;
-  refuse(fmt::format("{} is {}; it is {} to {}", flag, value, least, most));
+void read_network(const CollectiveOptions& given, FlagReader& reader, cost::Network& network) {
+  if (!given.bandwidth.empty()) {
+    reader.read("--bandwidth", parse_rate(given.bandwidth), network.bytes_per_second);
+  }
+  if (!given.latency.empty()) {
+    reader.read("--latency", base::parse_seconds(given.latency), network.latency_seconds);
+  }
+  if (!given.reduce.empty()) {
+    reader.read("--reduce", parse_rate(given.reduce), network.reduce_bytes_per_second);
+  }
+}
+
+void read_segments(const CollectiveOptions& given, FlagReader& reader, cost::Question& question) {
+  reader.in_range("--segments", given.segments, 0, cost::kMaxSegments, question.segments);
+  if (given.chunk.empty()) return;
+  const Result<int64_t> size = base::parse_bytes(given.chunk);
+  if (!size.ok()) return reader.add(size.status().at("--chunk"));
+  const int64_t least = (question.bytes + cost::kMaxSegments - 1) / cost::kMaxSegments;
+  if (*size < std::max<int64_t>(1, least)) {
+    return reader.refuse(
+        fmt::format("--chunk is {}; at least {} bytes, so that there are at most {} segments",
+                    given.chunk, least, cost::kMaxSegments));
+  }
+  question.segments = static_cast<int>((question.bytes + *size - 1) / *size);
+}
+
+void read_hosts(const CollectiveOptions& given, FlagReader& reader, cost::Question& question) {
+  if (given.ranks_per_host == 0) return;
+  reader.in_range("--ranks-per-host", given.ranks_per_host, 1, question.ranks,
+                  question.ranks_per_host);
+  if (question.ranks % question.ranks_per_host == 0) return;
+  reader.refuse(fmt::format("--ranks-per-host is {}, which does not divide {} ranks",
+                            given.ranks_per_host, question.ranks));
+}
+
+Result<schedule::Algorithm> find_algorithm(Routine routine, const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const auto& one : schedule::message_algorithms(routine)) {
+    if (one.name == name) return one;
+    names.push_back(one.name);
+  }
+  return base::invalid_argument(fmt::format("{} has no algorithm '{}'; algorithms: {}",
+                                            name_of(routine), name, choices(name, names)));
 }
 
 }  // namespace
@@ -98,55 +171,27 @@ void CollectiveOptions::add_to(Verb verb) {
 
 cost::Question CollectiveOptions::question() const {
   cost::Question question;
-  question.routine = find_routine(routine);
-  question.bytes = of_flag("the size", base::parse_bytes(bytes));
-  if (question.bytes < 1 || question.bytes > int64_t{1} << 40) {
-    refuse(fmt::format("the size is {}; it is 1 B to 1 TiB", bytes));
+  FlagReader reader;
+  const Result<Routine> found = find_routine(routine);
+  if (found.ok()) question.routine = *found;
+  if (!found.ok()) reader.add(found.status());
+  reader.in_range("--ranks", ranks, 1, schedule::kMaxRanks, question.ranks);
+  reader.in_range("--root", root, 0, question.ranks - 1, question.root);
+  read_size(*this, reader, question);
+  read_network(*this, reader, question.network);
+  read_segments(*this, reader, question);
+  read_hosts(*this, reader, question);
+  if (found.ok() && !algorithm.empty()) {
+    if (const auto named = find_algorithm(*found, algorithm); !named.ok())
+      reader.add(named.status());
   }
-  question.ranks = in_range("--ranks", ranks, 1, schedule::kMaxRanks);
-  question.root = in_range("--root", root, 0, ranks - 1);
-  if (!has_shares(question.routine) && question.bytes > schedule::max_count(ranks)) {
-    refuse(fmt::format("the size is {}; of {} ranks it is at most {}", bytes, ranks,
-                       base::format_bytes(schedule::max_count(ranks))));
-  }
-  if (!bandwidth.empty()) {
-    question.network.bytes_per_second = of_flag("--bandwidth", parse_rate(bandwidth));
-  }
-  if (!latency.empty()) {
-    question.network.latency_seconds = of_flag("--latency", base::parse_seconds(latency));
-  }
-  if (!reduce.empty()) {
-    question.network.reduce_bytes_per_second = of_flag("--reduce", parse_rate(reduce));
-  }
-  question.segments = in_range("--segments", segments, 0, cost::kMaxSegments);
-  if (!chunk.empty()) {
-    const int64_t size = of_flag("--chunk", base::parse_bytes(chunk));
-    const int64_t least = (question.bytes + cost::kMaxSegments - 1) / cost::kMaxSegments;
-    if (size < least) {
-      refuse(fmt::format("--chunk is {}; at least {} bytes, so that there are at most {} segments",
-                         chunk, least, cost::kMaxSegments));
-    }
-    question.segments = static_cast<int>((question.bytes + size - 1) / size);
-  }
-  if (ranks_per_host != 0) {
-    question.ranks_per_host = in_range("--ranks-per-host", ranks_per_host, 1, ranks);
-    if (ranks % ranks_per_host != 0) {
-      refuse(fmt::format("--ranks-per-host is {}, which does not divide {} ranks", ranks_per_host,
-                         ranks));
-    }
-  }
+  reader.throw_if_any();
   return question;
 }
 
 std::optional<schedule::Algorithm> CollectiveOptions::named_algorithm() const {
   if (algorithm.empty()) return std::nullopt;
-  std::vector<std::string_view> names;
-  for (const auto& one : schedule::message_algorithms(find_routine(routine))) {
-    if (one.name == algorithm) return one;
-    names.push_back(one.name);
-  }
-  refuse(fmt::format("{} has no algorithm '{}'; algorithms: {}", routine, algorithm,
-                     choices(algorithm, names)));
+  return find_algorithm(find_routine(routine).or_throw(), algorithm).or_throw();
 }
 
 }  // namespace hanji::cli

@@ -26,7 +26,7 @@ struct CollectiveOptions {
   /// Adds the flags that both verbs have, and the routine. The object must outlive the parsing.
   void add_to(Verb verb);
 
-  /// What they ask. Errors: throws Error (invalid_argument) that names the flag and a way out.
+  /// What they ask. Errors: throws Error (invalid_argument) that names each wrong flag and a way out.
   cost::Question question() const;
   /// The algorithm that was named, one of the routine's; nothing if none was.
   std::optional<schedule::Algorithm> named_algorithm() const;

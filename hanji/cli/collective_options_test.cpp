@@ -69,6 +69,26 @@ TEST(CollectiveOptions, RefuseWithTheFlagAndAWayOut) {
   EXPECT_THAT(refusal([](auto& o) { o.ranks_per_host = 3; }), HasSubstr("does not divide 8"));
 }
 
+TEST(CollectiveOptions, SayEveryMistake) {
+  const std::string why = refusal([](auto& o) {
+    o.bytes = "nan";
+    o.bandwidth = "-1";
+    o.latency = "foo";
+    o.reduce = "fast";
+    o.ranks = 0;
+    o.root = -1;
+    o.segments = -2;
+    o.chunk = "-1B";
+    o.ranks_per_host = -3;
+    o.algorithm = "bar";
+  });
+  for (const char* words : {"the size: 'nan'", "--bandwidth: '-1'", "--latency: 'foo'",
+                            "--reduce: 'fast'", "--ranks is 0", "--root is -1", "--segments is -2",
+                            "--chunk", "--ranks-per-host is -3", "no algorithm 'bar'"}) {
+    EXPECT_THAT(why, HasSubstr(words));
+  }
+}
+
 TEST(ParseRate, TakesBytesAndBits) {
   EXPECT_DOUBLE_EQ(*parse_rate("1MB/s"), 1e6);
   EXPECT_DOUBLE_EQ(*parse_rate("2KiB/s"), 2048);

@@ -10,6 +10,7 @@
 #include "hanji/cli/collective_options.h"
 #include "hanji/cli/host_rates.h"
 #include "hanji/cli/verbs.h"
+#include "hanji/cli/write_drawing.h"
 #include "hanji/report/collective_cost.h"
 #include "hanji/report/collective_picture.h"
 #include "hanji/topology/machine.h"
@@ -80,7 +81,7 @@ std::string explain(const ExplainOptions& options) {
   const report::CollectiveCost cost = price(options.call, question, source);
   const Order order = order_of(options, question.ranks);
   if (!options.svg.empty()) {
-    base::throw_if_error(base::write_file_atomic(options.svg, report::to_svg(picture)));
+    write_drawing(options.svg, report::to_svg(picture));
   }
   if (options.as_json) {
     return fmt::format("{{\"picture\": {},\n\"cost\": {},\n\"order\": [{}],\n\"prices\": {}}}\n",

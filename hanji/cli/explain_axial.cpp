@@ -9,9 +9,11 @@
 #include "hanji/base/file.h"
 #include "hanji/base/status.h"
 #include "hanji/base/units.h"
+#include "hanji/cli/collective_options.h"
 #include "hanji/cli/host_rates.h"
 #include "hanji/cli/option_mistakes.h"
 #include "hanji/cli/verbs.h"
+#include "hanji/cli/write_drawing.h"
 #include "hanji/cost/triangle.h"
 #include "hanji/layout/mesh_shape.h"
 #include "hanji/report/axial_table.h"
@@ -30,16 +32,28 @@ struct AxialOptions {
   bool as_json = false;
 };
 
-layout::AxialBlock block_of(const AxialOptions& options) {
-  layout::AxialBlock block = options.block;
-  block.has_attention = !options.without_attention;
-  const auto& names = layout::kTriangleWayNames;
-  const auto found = std::ranges::find(names, options.triangle);
-  OptionMistakes mistakes;
-  if (found == names.end()) {
-    mistakes.add("--triangle " + options.triangle + " is none of gather, ring, channels, auto");
+bool has_channels_for_all(const layout::AxialBlock& block) { return block.ranks <= block.width; }
+
+/// Flags of links and memory, which are read where they are used.
+void check_links(const AxialOptions& options, OptionMistakes& mistakes) {
+  if (options.bandwidth.empty() && !options.latency.empty()) {
+    mistakes.add("--latency is of links; add --bandwidth, such as 25GB/s");
   }
-  block.triangle = static_cast<layout::TriangleWay>(found - names.begin());
+  if (!options.bandwidth.empty()) {
+    const auto rate = parse_rate(options.bandwidth);
+    if (!rate.ok()) mistakes.add(rate.status().at("--bandwidth"));
+  }
+  if (!options.latency.empty()) {
+    const auto seconds = base::parse_seconds(options.latency);
+    if (!seconds.ok()) mistakes.add(seconds.status().at("--latency"));
+  }
+  if (!options.memory.empty()) {
+    const auto bytes = base::parse_bytes(options.memory);
+    if (!bytes.ok()) mistakes.add(bytes.status().at("--memory"));
+  }
+}
+
+void check_sizes(const layout::AxialBlock& block, OptionMistakes& mistakes) {
   const bool by_sequences = block.sequences > 0 && block.sequences < block.residues;
   const int64_t rows = by_sequences ? block.sequences : block.residues;
   if (block.ranks > rows) {
@@ -48,10 +62,12 @@ layout::AxialBlock block_of(const AxialOptions& options) {
                     "less",
                     block.ranks, by_sequences ? "--msa" : "--residues", rows, rows));
   }
-  if (block.ranks > block.width) {
+  const bool by_rows = block.triangle == layout::TriangleWay::kGather ||
+                       block.triangle == layout::TriangleWay::kRing;
+  if (!by_rows && !has_channels_for_all(block)) {
     mistakes.add(
         fmt::format("-p is {}, but --width is {} and each rank has a channel or more of a "
-                    "triangle product; set -p {} or less",
+                    "triangle product; set -p {} or less, or --triangle ring",
                     block.ranks, block.width, block.width));
   }
   if (block.width % block.heads != 0) {
@@ -59,6 +75,24 @@ layout::AxialBlock block_of(const AxialOptions& options) {
         "--width is {}, which is not a multiple of --heads {}; set --heads {}", block.width,
         block.heads, fmt::join(layout::nearest_divisors(block.width, block.heads), " or ")));
   }
+}
+
+layout::AxialBlock block_of(const AxialOptions& options) {
+  layout::AxialBlock block = options.block;
+  block.has_attention = !options.without_attention;
+  const auto& names = layout::kTriangleWayNames;
+  const auto found = std::ranges::find(names, options.triangle);
+  OptionMistakes mistakes;
+  if (found == names.end()) {
+    mistakes.add("--triangle " + options.triangle + " is none of gather, ring, channels, auto");
+  } else {
+    block.triangle = static_cast<layout::TriangleWay>(found - names.begin());
+  }
+  if (const int64_t bytes = options.element_bytes; bytes != 2 && bytes != 4 && bytes != 8) {
+    mistakes.add(fmt::format("--element-bytes is {}; set 2, 4 or 8", bytes));
+  }
+  check_links(options, mistakes);
+  check_sizes(block, mistakes);
   mistakes.throw_if_any();
   return block;
 }
@@ -79,6 +113,11 @@ std::vector<cost::TriangleCost> decide_triangle(const AxialOptions& options, con
                                                 layout::AxialBlock& block) {
   if (block.ranks == 1) return {};
   auto ways = cost::compare_triangles(block, options.element_bytes, links.seconds_of);
+  if (!has_channels_for_all(block)) {
+    std::erase_if(ways, [](const cost::TriangleCost& one) {
+      return one.way == layout::TriangleWay::kChannels;
+    });
+  }
   if (block.triangle == layout::TriangleWay::kAuto) {
     const int64_t free = options.memory.empty() ? std::numeric_limits<int64_t>::max()
                                                 : base::parse_bytes(options.memory).or_throw();
@@ -106,8 +145,7 @@ std::string explain(const AxialOptions& options) {
   std::string note;
   if (!ways.empty()) note = report::triangle_table(ways) + taken(options, links, block.triangle);
   if (!options.svg.empty()) {
-    base::throw_if_error(
-        base::write_file_atomic(options.svg, report::axial_svg(block, options.element_bytes)));
+    write_drawing(options.svg, report::axial_svg(block, options.element_bytes));
     note += "drawn in " + options.svg + "\n";
   }
   if (options.as_json) return report::axial_json(block, options.element_bytes, ways);

@@ -22,8 +22,12 @@ struct CpOptions {
   int64_t kv_heads = 0;
   int64_t samples = 1;
   int element_bytes = 4;
+  std::string bandwidth, latency;
   bool as_json = false;
 };
+
+/// That all ranks send; larger samples are nobody's.
+constexpr double kMaxBytes = 1e17;
 
 layout::ContextAttention attention_of(const CpOptions& options) {
   layout::ContextAttention attention = options.attention;
@@ -44,18 +48,43 @@ layout::ContextAttention attention_of(const CpOptions& options) {
   if (const int bytes = options.element_bytes; bytes != 2 && bytes != 4 && bytes != 8) {
     mistakes.add(fmt::format("--element-bytes is {}; set 2, 4 or 8", bytes));
   }
+  const double of_all = static_cast<double>(options.samples) *
+                        static_cast<double>(attention.tokens * attention.ranks) *
+                        static_cast<double>(attention.heads * attention.width);
+  if (of_all * options.element_bytes > kMaxBytes) {
+    mistakes.add(
+        "--tokens times --heads times --head-width times --samples is above 10^17 bytes on all "
+        "ranks; take smaller sizes");
+  }
+  if (options.bandwidth.empty() && !options.latency.empty()) {
+    mistakes.add("--latency is of links between hosts; add --bandwidth, such as 25GB/s");
+  }
+  if (options.bandwidth.empty() && attention.ranks > base::kMaxRanksPerHost) {
+    mistakes.add(
+        fmt::format("--ranks is {}, a host has at most {}; add --bandwidth of the links between "
+                    "hosts, such as 25GB/s",
+                    attention.ranks, base::kMaxRanksPerHost));
+  }
   mistakes.throw_if_any();
   return attention;
 }
 
 std::string explain(const CpOptions& options) {
   const layout::ContextAttention attention = attention_of(options);
-  const HostRates known = host_rates(topology::read_machine().or_throw(), attention.ranks);
-  const auto costs =
-      plan::compare_context(attention, options.samples, options.element_bytes, known.rates);
+  std::vector<plan::ContextCost> costs;
+  std::string source;
+  if (options.bandwidth.empty()) {
+    const HostRates known = host_rates(topology::read_machine().or_throw(), attention.ranks);
+    costs = plan::compare_context(attention, options.samples, options.element_bytes, known.rates);
+    source = known.source;
+  } else {
+    const NamedNetwork links = network_of(options.bandwidth, options.latency);
+    costs = plan::compare_context(attention, options.samples, options.element_bytes, links.network);
+    source = links.source;
+  }
   if (options.as_json) return report::context_json(attention, options.samples, costs);
   return report::context_table(attention, options.samples, costs) +
-         fmt::format("\nprices of transfers: {}\n", known.source);
+         fmt::format("\nprices of transfers: {}\n", source);
 }
 
 }  // namespace
@@ -74,8 +103,13 @@ void add_explain_cp(Verb explain_verb) {
   count("--samples", &options->samples, "of a micro-batch", 1, 1 << 16);
   verb.add_option("-p,--ranks", &options->attention.ranks, "that share the tokens")
       .type_name("N")
-      .range(2, base::kMaxRanksPerHost)
+      .range(2, 1024)
       .show_default();
+  verb.add_option("--bandwidth", &options->bandwidth,
+                  "of every link, each way: 25GB/s; default: what this host measures")
+      .type_name("RATE");
+  verb.add_option("--latency", &options->latency, "of every message: 10us; default: none")
+      .type_name("TIME");
   verb.add_option("--element-bytes", &options->element_bytes, "2 for bf16, 4 for float32")
       .range(2, 8)
       .show_default();

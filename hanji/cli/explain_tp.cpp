@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 #include <memory>
 
@@ -7,6 +8,7 @@
 #include "hanji/base/limits.h"
 #include "hanji/base/units.h"
 #include "hanji/cli/host_rates.h"
+#include "hanji/cli/option_mistakes.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/cost/linear_region.h"
 #include "hanji/report/collective_cost.h"
@@ -76,11 +78,40 @@ base::Json json_of(const cost::LinearRegion& region, const std::vector<RegionCos
           {"choices", std::move(choices)}};
 }
 
-std::string explain(const TpOptions& options) {
+/// Of what a call may move; larger products are nobody's layer.
+constexpr double kMaxMovedBytes = 1e15;
+
+std::vector<cost::LinearRegion> regions_of(const TpOptions& options) {
+  OptionMistakes mistakes;
   std::vector<cost::LinearRegion> regions;
   for (const std::string& layer : options.layers) {
-    regions.push_back(cost::parse_linear_region(layer, options.rows).or_throw());
+    const auto region = cost::parse_linear_region(layer, options.rows);
+    if (!region.ok()) {
+      mistakes.add(region.status());
+      continue;
+    }
+    const auto inputs = static_cast<double>(region->inputs);
+    const auto outputs = static_cast<double>(region->outputs);
+    const auto rows = static_cast<double>(options.rows);
+    const double most = std::max({rows * inputs, rows * outputs, inputs * outputs});
+    if (most * options.element_bytes > kMaxMovedBytes) {
+      mistakes.add(fmt::format("{} with --tokens {} is above 10^15 bytes; take smaller sizes",
+                               layer, options.rows));
+    }
+    regions.push_back(*region);
   }
+  if (const int bytes = options.element_bytes; bytes != 2 && bytes != 4 && bytes != 8) {
+    mistakes.add(fmt::format("--element-bytes is {}; set 2, 4 or 8", bytes));
+  }
+  if (options.bandwidth.empty() && !options.latency.empty()) {
+    mistakes.add("--latency is of links between hosts; add --bandwidth, such as 25GB/s");
+  }
+  mistakes.throw_if_any();
+  return regions;
+}
+
+std::string explain(const TpOptions& options) {
+  const std::vector<cost::LinearRegion> regions = regions_of(options);
   const Links links = options.bandwidth.empty()
                           ? host_links(options)
                           : network_links(options.bandwidth, options.latency, options.ranks);
@@ -110,10 +141,11 @@ void add_explain_tp(Verb explain_verb) {
       .required();
   verb.add_option("--ranks", &options->ranks, "that share the layer")
       .type_name("N")
-      .range(1, 1024)
+      .range(2, 1024)
       .show_default();
   verb.add_option("--tokens", &options->rows, "rows of a micro-batch: samples times tokens")
       .type_name("N")
+      .range(1, 1 << 30)
       .show_default();
   verb.add_option("--element-bytes", &options->element_bytes, "2 for bf16, 4 for float32")
       .range(1, 8)

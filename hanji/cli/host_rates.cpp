@@ -5,6 +5,7 @@
 #include "hanji/base/cache_folder.h"
 #include "hanji/base/units.h"
 #include "hanji/cli/collective_options.h"
+#include "hanji/cli/option_mistakes.h"
 #include "hanji/comm/fit_costs.h"
 #include "hanji/cost/compare.h"
 #include "hanji/cost/measure.h"
@@ -24,20 +25,31 @@ HostRates host_rates(const topology::Machine& machine, int ranks) {
   return result;
 }
 
+NamedNetwork network_of(const std::string& bandwidth, const std::string& latency) {
+  OptionMistakes mistakes;
+  NamedNetwork links{{}, "links of " + bandwidth};
+  const auto rate = parse_rate(bandwidth);
+  if (!rate.ok()) mistakes.add(rate.status().at("--bandwidth"));
+  links.source += latency.empty() ? ", no latency" : ", latency " + latency;
+  const auto seconds = latency.empty() ? Result<double>(0.0) : base::parse_seconds(latency);
+  if (!seconds.ok()) mistakes.add(seconds.status().at("--latency"));
+  mistakes.throw_if_any();
+  links.network.bytes_per_second = *rate;
+  links.network.latency_seconds = *seconds;
+  return links;
+}
+
 Links network_links(const std::string& bandwidth, const std::string& latency, int ranks) {
+  const NamedNetwork links = network_of(bandwidth, latency);
   cost::Question question;
   question.ranks = ranks;
-  question.network.bytes_per_second = parse_rate(bandwidth).or_throw();
-  if (!latency.empty()) {
-    question.network.latency_seconds = base::parse_seconds(latency).or_throw();
-  }
+  question.network = links.network;
   const auto seconds_of = [question](schedule::Routine routine, int64_t bytes) mutable {
     question.routine = routine;
     question.bytes = bytes;
     return cost::answers(question).or_throw().front().seconds();
   };
-  return {seconds_of, fmt::format("links of {}{}", bandwidth,
-                                  latency.empty() ? ", no latency" : ", latency " + latency)};
+  return {seconds_of, links.source};
 }
 
 }  // namespace hanji::cli

@@ -4,6 +4,7 @@
 
 #include "hanji/cost/linear_region.h"
 #include "hanji/cost/rates.h"
+#include "hanji/cost/simulate.h"
 #include "hanji/topology/machine.h"
 
 namespace hanji::cli {
@@ -23,7 +24,15 @@ struct Links {
   std::string source;
 };
 
-/// Links of a rate such as "25GB/s" and a latency such as "10us", or none. Errors: throws Error.
+struct NamedNetwork {
+  cost::Network network;
+  std::string source;
+};
+
+/// Links of a rate such as "25GB/s" and a latency such as "10us", or none.
+/// Errors  throws Error that names each wrong flag.
+NamedNetwork network_of(const std::string& bandwidth, const std::string& latency);
+/// How long calls of so many ranks take on them. Errors: as network_of().
 Links network_links(const std::string& bandwidth, const std::string& latency, int ranks);
 
 }  // namespace hanji::cli

@@ -6,6 +6,7 @@
 #include "hanji/cli/exit_code.h"
 #include "hanji/cli/job_options.h"
 #include "hanji/cli/verbs.h"
+#include "hanji/cli/write_drawing.h"
 #include "hanji/plan/mesh_choices.h"
 #include "hanji/plan/schema.h"
 #include "hanji/train/plan_meshes.h"
@@ -37,7 +38,7 @@ int show_capacity(const CapacityOptions& capacity, const JobOptions& job, Verb v
     return 0;
   }
   if (!capacity.svg().empty()) {
-    base::throw_if_error(base::write_file_atomic(capacity.svg(), plan::to_svg(query)));
+    write_drawing(capacity.svg(), plan::to_svg(query));
   }
   std::cout << (as_json ? plan::to_json(query) : plan::describe(query)) << std::flush;
   return 0;

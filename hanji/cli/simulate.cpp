@@ -7,6 +7,7 @@
 #include "hanji/cli/collective_options.h"
 #include "hanji/cli/pipeline_options.h"
 #include "hanji/cli/verbs.h"
+#include "hanji/cli/write_drawing.h"
 #include "hanji/report/collective_cost.h"
 #include "hanji/report/simulation.h"
 #include "hanji/schedule/pipeline_csv.h"
@@ -30,7 +31,7 @@ std::string simulate_pipelines(const PipelineOptions& options, const CollectiveO
       common.latency.empty() ? 0 : base::parse_seconds(common.latency).or_throw();
   const auto charts = options.charts(common.ranks, latency);
   if (!options.svg.empty()) {
-    base::throw_if_error(base::write_file_atomic(options.svg, report::to_svg(charts)));
+    write_drawing(options.svg, report::to_svg(charts));
   }
   if (!options.csv.empty()) {
     const std::string text = schedule::to_csv(charts.front().schedule);

@@ -5,6 +5,7 @@
 #include "hanji/base/file.h"
 #include "hanji/base/status.h"
 #include "hanji/cli/verbs.h"
+#include "hanji/cli/write_drawing.h"
 #include "hanji/topology/graph_text.h"
 #include "hanji/topology/nominal.h"
 #include "hanji/topology/read_graph.h"
@@ -27,7 +28,7 @@ int show_topology(const TopoOptions& options) {
   }
   const topology::Graph graph = topology::read_graph().or_throw();
   if (!options.svg.empty()) {
-    base::throw_if_error(base::write_file_atomic(options.svg, topology::graph_svg(graph)));
+    write_drawing(options.svg, topology::graph_svg(graph));
   }
   std::optional<topology::CoreRates> rates;
   if (options.measure) {

@@ -1,6 +1,8 @@
 #include "hanji/plan/context.h"
 
 #include <algorithm>
+#include <functional>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -21,19 +23,44 @@ using layout::ContextCall;
 /// Of queries against keys twice forward, and five times backward, below the diagonal.
 constexpr double kAttentionProducts = 7;
 
-double transfer_seconds(const ContextCall& call, int ranks, int64_t samples, DType dtype,
-                        cost::Chooser& chooser) {
-  std::vector<int64_t> counts = call.counts;
-  for (int64_t& one : counts) one *= samples;
-  const int64_t count = std::reduce(counts.begin(), counts.end());
-  return cost::price_seconds({.routine = schedule::Routine::kAllToAll,
-                              .element_bytes = static_cast<int64_t>(base::size_of(dtype)),
-                              .ranks = ranks,
-                              .count = count,
-                              .counts = std::move(counts),
-                              .dtype = dtype,
-                              .in_heap = false},
-                             chooser);
+/// Seconds of a call on all samples, whose elements have so many bytes.
+using SecondsOfCall = std::function<double(const ContextCall& call, int64_t element_bytes)>;
+
+SecondsOfCall on_host(int ranks, int64_t samples, const cost::Rates& rates) {
+  auto chooser = std::make_shared<cost::Chooser>(rates);
+  return [=](const ContextCall& call, int64_t element_bytes) {
+    std::vector<int64_t> counts = call.counts;
+    for (int64_t& one : counts) one *= samples;
+    const int64_t count = std::reduce(counts.begin(), counts.end());
+    return cost::price_seconds({.routine = schedule::Routine::kAllToAll,
+                                .element_bytes = element_bytes,
+                                .ranks = ranks,
+                                .count = count,
+                                .counts = std::move(counts),
+                                .dtype = element_bytes == 8   ? DType::kFloat64
+                                         : element_bytes == 2 ? DType::kBFloat16
+                                                              : DType::kFloat32,
+                                .in_heap = false},
+                               *chooser);
+  };
+}
+
+/// Of the rank that sends most.
+SecondsOfCall on_network(int ranks, int64_t samples, const cost::Network& network) {
+  return [=](const ContextCall& call, int64_t element_bytes) {
+    double slowest = 0;
+    for (int from = 0; from < ranks; ++from) {
+      double seconds = 0;
+      for (int to = 0; to < ranks; ++to) {
+        const int64_t count = call.counts[static_cast<size_t>(from) * ranks + to];
+        if (to == from || count == 0) continue;
+        seconds += network.latency_seconds +
+                   static_cast<double>(count * samples * element_bytes) / network.bytes_per_second;
+      }
+      slowest = std::max(slowest, seconds);
+    }
+    return slowest;
+  };
 }
 
 /// Of the rank that has most heads; a ring's have as much each, and merge what each step gives.
@@ -50,15 +77,12 @@ double attention_seconds(const ContextAttention& a, ContextWay way, int64_t samp
 }
 
 ContextCost cost_of(const ContextAttention& attention, ContextWay way, int64_t samples,
-                    int64_t element_bytes, cost::Chooser& chooser) {
+                    int64_t element_bytes, const SecondsOfCall& seconds_of) {
   ContextCost cost{.way = way, .attention_seconds = attention_seconds(attention, way, samples)};
   for (const ContextCall& call : layout::context_calls(attention, way)) {
     const int64_t bytes = call.is_sum ? std::max<int64_t>(4, element_bytes) : element_bytes;
     (call.is_backward ? cost.backward_bytes : cost.forward_bytes) += samples * bytes * call.sent();
-    const DType dtype = bytes == 8   ? DType::kFloat64
-                        : bytes == 2 ? DType::kBFloat16
-                                     : DType::kFloat32;
-    cost.transfer_seconds += transfer_seconds(call, attention.ranks, samples, dtype, chooser);
+    cost.transfer_seconds += seconds_of(call, bytes);
   }
   return cost;
 }
@@ -68,18 +92,27 @@ bool serves(const ContextAttention& attention, ContextWay way) {
                                      : attention.tokens >= 2 * attention.ranks;
 }
 
+std::vector<ContextCost> compare(const ContextAttention& attention, int64_t samples,
+                                 int64_t element_bytes, const SecondsOfCall& seconds_of) {
+  std::vector<ContextCost> costs;
+  for (const ContextWay way : {ContextWay::kUlysses, ContextWay::kRing}) {
+    if (!serves(attention, way)) continue;
+    costs.push_back(cost_of(attention, way, samples, element_bytes, seconds_of));
+  }
+  std::ranges::stable_sort(costs, {}, &ContextCost::seconds);
+  return costs;
+}
+
 }  // namespace
 
 std::vector<ContextCost> compare_context(const ContextAttention& attention, int64_t samples,
                                          int64_t element_bytes, const cost::Rates& rates) {
-  cost::Chooser chooser(rates);
-  std::vector<ContextCost> costs;
-  for (const ContextWay way : {ContextWay::kUlysses, ContextWay::kRing}) {
-    if (!serves(attention, way)) continue;
-    costs.push_back(cost_of(attention, way, samples, element_bytes, chooser));
-  }
-  std::ranges::stable_sort(costs, {}, &ContextCost::seconds);
-  return costs;
+  return compare(attention, samples, element_bytes, on_host(attention.ranks, samples, rates));
+}
+
+std::vector<ContextCost> compare_context(const ContextAttention& attention, int64_t samples,
+                                         int64_t element_bytes, const cost::Network& network) {
+  return compare(attention, samples, element_bytes, on_network(attention.ranks, samples, network));
 }
 
 std::vector<ContextCost> compare_context(const Plan& plan) {

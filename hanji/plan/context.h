@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "hanji/cost/rates.h"
+#include "hanji/cost/simulate.h"
 #include "hanji/layout/context.h"
 #include "hanji/plan/config.h"
 
@@ -25,6 +26,9 @@ struct ContextCost {
 /// ring two tokens. Sums of gradients are counted in float32 or wider.
 std::vector<ContextCost> compare_context(const layout::ContextAttention& attention, int64_t samples,
                                          int64_t element_bytes, const cost::Rates& rates);
+/// The same of ranks that send on links of a network, each one message at a time.
+std::vector<ContextCost> compare_context(const layout::ContextAttention& attention, int64_t samples,
+                                         int64_t element_bytes, const cost::Network& network);
 /// Of the layers of a plan, by its micro-batch and rates; empty without mesh.cp.
 std::vector<ContextCost> compare_context(const Plan& plan);
 

@@ -43,6 +43,27 @@ TEST(ContextCosts, NameOnlyWaysThatServe) {
   EXPECT_EQ(compare_context(shortest, 1, 4, rates).at(0).way, ContextWay::kUlysses);
 }
 
+TEST(ContextCosts, OfANetworkAreTheBytesOfTheRankThatSendsMost) {
+  const layout::ContextAttention even{
+      .tokens = 64, .heads = 8, .kv_heads = 8, .width = 16, .ranks = 4};
+  const auto costs = compare_context(even, 2, 4, cost::Network{1e-6, 1e9});
+  const auto ring = std::ranges::find(costs, ContextWay::kRing, &ContextCost::way);
+  const auto ulysses = std::ranges::find(costs, ContextWay::kUlysses, &ContextCost::way);
+  ASSERT_TRUE(ring != costs.end() && ulysses != costs.end());
+  const auto seconds = [](const ContextCost& cost, int messages) {
+    return static_cast<double>(cost.forward_bytes + cost.backward_bytes) / 4 / 1e9 +
+           messages * 1e-6;
+  };
+  int ring_messages = 0;  // a rank has one neighbour, and Ulysses three
+  int ulysses_messages = 0;
+  for (const auto& call : layout::context_calls(even, ContextWay::kRing))
+    ring_messages += call.sent() > 0;
+  for (const auto& call : layout::context_calls(even, ContextWay::kUlysses))
+    ulysses_messages += 3 * (call.sent() > 0);
+  EXPECT_NEAR(ring->transfer_seconds, seconds(*ring, ring_messages), 1e-12);
+  EXPECT_NEAR(ulysses->transfer_seconds, seconds(*ulysses, ulysses_messages), 1e-12);
+}
+
 /// One head of keys for 32 of queries: a ring passes 1/16 of what Ulysses turns. With as many, twice as much.
 TEST(ContextCosts, FollowTheHeadsOfKeysAndValues) {
   const cost::Rates rates = test_plan::two_cores().rates;
