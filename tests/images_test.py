@@ -106,6 +106,21 @@ class Images(CommandTest):
         self.assertGreater(summary["validation_accuracy"], 0.85)
         self.expect_counted_as_planned(summary, "a file")
 
+    def test_a_plan_is_of_what_the_file_has_now(self):
+        file = ["--ranks", 1, "--set", "model.preset=resnet-tiny", "--set", "model.width=4", "--set",
+                "data.files=x.beton", "--set", "data.image_size=16", "--set", "train.global_batch=16"]
+        parameters = {}
+        for classes in (3, 40):
+            (self.folder / "x.beton").unlink(missing_ok=True)
+            self.hanji("data", "make", "--generated", 80, "--size", 16, "--classes", classes,
+                       "--out", "x.beton")
+            told = " ".join(self.hanji("plan", *file).stdout.split())
+            self.assertIn(f"{classes} classes", told)
+            counted = json.loads(self.hanji("plan", "--json", *file).stdout)["model"]["parameters"]
+            parameters[classes] = sum(one[0] for one in counted)
+        # Each class has a weight for each of the last of three stages' 4 * 4 channels, and a bias.
+        self.assertEqual(parameters[40] - parameters[3], 37 * (4 * 4 + 1))
+
     def test_one_hash_from_a_file_for_any_ranks_workers_and_strategies(self):
         self.hanji("data", "make", "--generated", 300, "--size", 24, "--out", "x.beton")
         file = ["--seed", 5, "--set", "model.preset=resnet-tiny", "--set", "model.width=8", "--set",

@@ -94,10 +94,17 @@ base::Json rates_key(const topology::Machine& machine, int ranks) {
           {"ranks", ranks}};
 }
 
+/// Whose value is where the data is: what a model takes of it is Dataset::num_ids.
+bool names_a_place(const plan::Key& key) {
+  return key.name == "data.text" || key.name == "data.tokens" || key.name == "data.files";
+}
+
 /// Everything that a model's operations depend on.
-base::Json model_key(const plan::Config& config, const topology::Machine& machine) {
+base::Json model_key(const plan::Config& config, const Dataset& dataset,
+                     const topology::Machine& machine) {
   base::Json key = {{"build", base::build_id()},
                     {"cpu", machine.cpu_model},
+                    {"ids", dataset.num_ids},
                     {"instructions", instructions()},
                     {"dtype", name_of(config.compute.dtype)},
                     {"recompute", config.compute.recompute},
@@ -108,7 +115,8 @@ base::Json model_key(const plan::Config& config, const topology::Machine& machin
                       plan::name_of(plan::context_way(config))}}};
   for (const plan::Key& one : plan::schema()) {
     const bool matters = one.name.starts_with("model.") || one.name.starts_with("data.");
-    if (matters) key[std::string(one.name)] = plan::format_value(one, one.get(config));
+    if (matters && !names_a_place(one))
+      key[std::string(one.name)] = plan::format_value(one, one.get(config));
   }
   return key;
 }
@@ -176,7 +184,7 @@ Result<std::optional<plan::ModelFacts>> facts_of_model(const plan::Config& confi
   if (!plan::needs_counting(config)) return std::optional<plan::ModelFacts>();
   if (workload.make) return std::optional(count_facts(config, workload));
   HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
-  const base::Json key = model_key(config, machine);
+  const base::Json key = model_key(config, workload.dataset, machine);
   const auto count = [&](const auto&) -> Result<plan::ModelFacts> {
     if (plan::data_kind(config) != plan::DataKind::kPairs) return count_facts(config, workload);
     plan::Config sized = config;
@@ -235,7 +243,11 @@ Status add_times(plan::PlanInputs& inputs, const plan::Plan& draft, const Worklo
     inputs.times = time();
     return {};
   }
-  base::Json key = model_key(inputs.config, inputs.machine);
+  const plan::DataConfig& data = inputs.config.data;
+  const data::Source& samples = *workload.dataset.samples;
+  base::Json key = model_key(inputs.config, workload.dataset, inputs.machine);
+  // How long a sample takes to read is a matter of the place, and of what a file has there now.
+  key["data"] = {data.text, data.tokens, data.files, data.files.empty() ? 0 : samples.checksum()};
   key["kernels"] = {name_of(inputs.kernels.gemm), name_of(inputs.kernels.attention)};
   key["threads"] = draft.threads;
   key["ranks"] = busy_ranks;
