@@ -1,6 +1,8 @@
 #include "hanji/cli/exit_code.h"
 
 #include <csignal>
+#include <new>
+#include <string_view>
 
 namespace hanji::cli {
 
@@ -19,6 +21,14 @@ int exit_code(Code code) {
     case Code::kInternal: return 70;
   }
   return 70;
+}
+
+Status status_of(const std::exception& error) {
+  const bool is_of_memory =
+      dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+      std::string_view(error.what()).find("can't allocate memory") != std::string_view::npos;
+  if (!is_of_memory) return base::internal(error.what());
+  return base::out_of_memory("there is not enough memory for it; ask for less");
 }
 
 int stop_code(int stop_signal) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <exception>
+
 #include "hanji/base/status.h"
 
 namespace hanji::cli {
@@ -10,6 +12,10 @@ int exit_code(Code code);
 
 /// Of a run that a signal ended early, after it had saved; 0 for no signal.
 int stop_code(int stop_signal);
+
+/// Of an error of no type of hanji's: kOutOfMemory where memory ran out, also in libtorch's allocator, whose error has
+/// no type of its own; else kInternal.
+Status status_of(const std::exception& error);
 
 inline constexpr int kUsage = 2;
 inline constexpr int kDiffers = 7;        ///< Two results that should be compared are not the same.

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <new>
+#include <stdexcept>
 
 namespace hanji::cli {
 namespace {
@@ -19,6 +21,16 @@ TEST(ExitCode, EveryCodeHasItsDocumentedNumber) {
   EXPECT_EQ(exit_code(Code::kMismatch), 6);
   EXPECT_EQ(exit_code(Code::kCancelled), 6);
   EXPECT_EQ(exit_code(Code::kInternal), 70);
+}
+
+TEST(ExitCode, MemoryThatRanOutIsToldInPlainWordsWhoeverAskedForIt) {
+  const std::runtime_error of_libtorch(
+      "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
+      "you "
+      "tried to allocate 1024000000 bytes.\nframe #0: c10::ThrowEnforceNotMet");
+  EXPECT_EQ(status_of(of_libtorch).message(), status_of(std::bad_alloc()).message());
+  EXPECT_EQ(status_of(of_libtorch).code(), Code::kOutOfMemory);
+  EXPECT_EQ(status_of(std::runtime_error("other")).code(), Code::kInternal);
 }
 
 TEST(ExitCode, AStopThatWasSavedSaysWhichSignalAskedForIt) {

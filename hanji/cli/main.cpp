@@ -1,7 +1,6 @@
 #include <csignal>
 #include <filesystem>
 #include <iostream>
-#include <new>
 
 #include "hanji/base/status.h"
 #include "hanji/base/version.h"
@@ -52,9 +51,7 @@ int main(int argc, char** argv) {
     return report({error.code(), error.what()});
   } catch (const std::filesystem::filesystem_error& error) {
     return report(hanji::base::from_errno(error.path1().native(), error.code().value()));
-  } catch (const std::bad_alloc&) {
-    return report(hanji::base::out_of_memory("there is not enough memory for it; ask for less"));
   } catch (const std::exception& error) {
-    return report(hanji::base::internal(error.what()));
+    return report(hanji::cli::status_of(error));
   }
 }

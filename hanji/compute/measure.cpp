@@ -12,6 +12,33 @@ std::string percent_faster(const Candidate& winner, const Candidate& loser) {
   return std::to_string(static_cast<int>(std::lround((ratio - 1) * 100))) + " %";
 }
 
+/// The weight of the products: values of it in float64, twice while the second is made, and in the precision.
+double weight_bytes(const Shapes& s) {
+  return 20 * 4.0 * static_cast<double>(s.width) * static_cast<double>(s.width);
+}
+
+/// Beside the weight, those of rows of width: of products a float64 and its copy of the inputs, and two
+/// times four outputs; of attention three of each with their gradients, and scores of all pairs of rows, of one
+/// sample in float64 as well.
+double measured_bytes(const Shapes& s) {
+  const auto batch = static_cast<double>(s.batch), block = static_cast<double>(s.block);
+  const double products = 44 * batch * block * static_cast<double>(s.width) + weight_bytes(s);
+  const double rows = 68 * batch * block * static_cast<double>(s.width);
+  const double scores = (16 * batch + 32) * static_cast<double>(s.heads) * block * block;
+  return std::max(products, rows + scores);
+}
+
+double measured_flops(const Shapes& s) {
+  const auto width = static_cast<double>(s.width);
+  return 3 * 2.0 * static_cast<double>(s.batch * s.block) * 4 * width * width;
+}
+
+void halve_width(Shapes& shapes) {
+  const int64_t of_head = shapes.width / shapes.heads;
+  shapes.width = shapes.heads > 1 ? shapes.heads / 2 * of_head : (shapes.width + 1) / 2;
+  shapes.heads = std::max<int64_t>(1, shapes.heads / 2);
+}
+
 /// "gemm.mkl (12 % faster than gemm.onednn)"; says why where nothing was compared.
 std::string reason(const Candidate& winner, const std::vector<Candidate>& candidates, bool asked) {
   if (asked) return winner.name + " as asked";
@@ -104,6 +131,22 @@ double float32_rate(MeasureOptions options, const Measurer& measurer) {
 
 }  // namespace
 
+Shapes within_limits(Shapes shapes) {
+  constexpr int64_t kMinBlock = 64;
+  const auto limit = static_cast<double>(kMaxMeasuredBytes);
+  while (weight_bytes(shapes) > limit) halve_width(shapes);
+  while (measured_bytes(shapes) > limit || measured_flops(shapes) > kMaxMeasuredFlops) {
+    if (shapes.batch > 1) {
+      shapes.batch /= 2;
+    } else if (shapes.block > kMinBlock) {
+      shapes.block /= 2;
+    } else {
+      halve_width(shapes);
+    }
+  }
+  return shapes;
+}
+
 double allowed_error(Precision precision, int64_t width) {
   const double half_epsilon = precision == Precision::kFloat64    ? std::ldexp(1.0, -53)
                               : precision == Precision::kBFloat16 ? std::ldexp(1.0, -9)
@@ -111,7 +154,9 @@ double allowed_error(Precision precision, int64_t width) {
   return static_cast<double>(width) * half_epsilon;
 }
 
-Result<MeasuredKernels> measure(const MeasureOptions& options, const Measurer& measurer) {
+Result<MeasuredKernels> measure(const MeasureOptions& asked, const Measurer& measurer) {
+  MeasureOptions options = asked;
+  options.shapes = within_limits(asked.shapes);
   MeasuredKernels result;
   KernelChoice& choice = result.choice;
   choice.precision = options.precision;

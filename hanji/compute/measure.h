@@ -36,7 +36,16 @@ struct Shapes {
   int64_t block = 64;
   int64_t width = 128;
   int64_t heads = 4;
+  bool operator==(const Shapes&) const = default;
 };
+
+/// Memory of a measurement, about, and its floating operations in one run of the products.
+inline constexpr int64_t kMaxMeasuredBytes = int64_t{256} << 20;
+inline constexpr double kMaxMeasuredFlops = 2e10;
+
+/// What is measured in place of `shapes`: the same or, above one of those limits, fewer features of heads
+/// as wide, samples and rows. It has the rates, and above all the choice, of the whole.
+Shapes within_limits(Shapes shapes);
 
 struct MeasureOptions {
   Shapes shapes;
@@ -61,7 +70,7 @@ struct Measurer {
 /// float64. The process's switches are as before when it returns.
 Measurer real_measurer();
 
-/// Chooses the fastest path that is accurate enough for its precision. A path whose error exceeds that
+/// Chooses the fastest path that is accurate enough for its precision, by shapes within_limits(). A path whose error exceeds that
 /// of `width` roundings of the precision is not offered, however fast: float32 through bf16 loses.
 /// For a precision below float32 it also measures float32 matmuls, so that the plan can show
 /// whether the lower precision is faster.

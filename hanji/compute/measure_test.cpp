@@ -127,6 +127,33 @@ TEST(Measure, Float64StaysWithTheBlas) {
   EXPECT_EQ(choice->gemm, Gemm::kMkl);
 }
 
+/// Of wide models, of many classes or ids, of long samples and of many at once.
+TEST(Measure, NoMeasurementIsOfMoreThanItsLimits) {
+  for (const Shapes asked :
+       {Shapes{1, 16, 21841, 1}, Shapes{32, 64, 1'000'000, 1}, Shapes{64, 1024, 768, 12},
+        Shapes{1, 131072, 16384, 128}, Shapes{4096, 1, 64, 1}, Shapes{1, 1 << 20, 64, 1}}) {
+    Shapes seen;
+    Measurer measurer = made_up({}, {});
+    measurer.gemm = [&, gemm = measurer.gemm](Gemm one, const MeasureOptions& options) {
+      seen = options.shapes;
+      return gemm(one, options);
+    };
+    ASSERT_TRUE(chosen({.shapes = asked}, measurer).ok());
+    EXPECT_EQ(seen, within_limits(asked));
+    const int64_t rows = seen.batch * seen.block;
+    EXPECT_GE(rows * seen.width, 1);
+    // Inputs and weight in float64 and float32, outputs in float32; and scores with their gradients.
+    EXPECT_LE(12 * rows * seen.width + (12 * seen.width + 4 * rows) * 4 * seen.width,
+              kMaxMeasuredBytes);
+    EXPECT_LE(16 * seen.heads * rows * seen.block, kMaxMeasuredBytes);
+    EXPECT_LE(24.0 * static_cast<double>(rows * seen.width * seen.width), kMaxMeasuredFlops);
+    EXPECT_EQ(seen.width % seen.heads, 0);
+    EXPECT_EQ(asked.heads > 1, seen.heads > 1) << "heads are as wide as those that were asked for";
+  }
+  const Shapes small{.batch = 8, .block = 128, .width = 256, .heads = 8};
+  EXPECT_EQ(within_limits(small), small);
+}
+
 TEST(Measure, SwitchesAreThoseOfARankAndAsBeforeAfterwards) {
   const int before = at::get_num_threads();
   const auto precision = at::globalContext().float32MatmulPrecision();

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -122,12 +123,64 @@ class Call {
   Outputs outputs_, gradients_;
 };
 
+double work_of(const plan::Operation& one) {
+  const double elements =
+      static_cast<double>(one.samples * one.rows) * static_cast<double>(one.columns);
+  if (one.kind == OperationKind::kProduct) return elements * static_cast<double>(one.inner);
+  return one.kind == OperationKind::kAttention ? elements * static_cast<double>(one.rows)
+                                               : elements;
+}
+
+int64_t half(int64_t count) { return (count + 1) / 2; }
+
+/// Heads stay as wide, and as many to one of keys and values.
+void halve_heads(plan::Operation& one) {
+  const int64_t of_head = one.columns / one.inner;
+  const int64_t heads_of_key = one.kv_heads == 0 ? 1 : one.inner / one.kv_heads;
+  const int64_t keys = half(one.inner / heads_of_key);
+  if (one.kv_heads > 0) one.kv_heads = keys;
+  one.inner = keys * heads_of_key;
+  one.columns = one.inner * of_head;
+}
+
+/// Result: whether there was something to halve.
+bool halve(plan::Operation& one) {
+  constexpr int64_t kMinRowsOfRing = 4;  // of each rank: an early and a late part
+  const plan::Operation before = one;
+  if (one.kind == OperationKind::kEmbedding) one.inner = half(one.inner);  // with its rows
+  if (one.kind == OperationKind::kProduct && one.inner > std::max(one.rows, one.columns)) {
+    one.inner = half(one.inner);
+  } else if (one.kind == OperationKind::kProduct && one.columns > one.rows) {
+    one.columns = half(one.columns);
+  } else if (one.samples > 1) {
+    one.samples = half(one.samples);
+  } else if (one.rows > kMinRowsOfRing * one.ring_ranks) {
+    one.rows = half(one.rows);
+  } else if (one.kind == OperationKind::kAttention) {
+    halve_heads(one);
+  } else {
+    one.columns = half(one.columns);
+  }
+  return tensor_bytes(one) < tensor_bytes(before);
+}
+
 }  // namespace
 
 int64_t tensor_bytes(const plan::Operation& one) {
   const int64_t rows = one.samples * one.rows;
-  const bool has_inner = one.kind == OperationKind::kProduct;
-  return 4 * 4 * (rows * one.columns + (has_inner ? (rows + one.columns) * one.inner : 0));
+  int64_t elements = rows * one.columns;
+  if (one.kind == OperationKind::kAttention) elements *= 4;  // queries, keys, values, results
+  if (one.kind == OperationKind::kProduct) elements += (rows + one.columns) * one.inner;
+  if (one.kind == OperationKind::kEmbedding) elements += one.inner * one.columns;
+  return 4 * 4 * elements;
+}
+
+OperationPart part_within(const plan::Operation& operation, int64_t max_bytes) {
+  OperationPart part{operation};
+  while (tensor_bytes(part.operation) > max_bytes && halve(part.operation)) {
+  }
+  part.scale = work_of(operation) / work_of(part.operation);
+  return part;
 }
 
 MakeCall own_call(const plan::Operation& operation, const base::KernelChoice& kernels) {

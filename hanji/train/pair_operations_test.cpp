@@ -73,7 +73,7 @@ TEST(PairOperations, AreThoseOfAPassWithAllBlocks) {
 /// Sums of gradients by another name.
 std::map<std::string, double> with_one_name_of_sums(const std::vector<RecordedOperation>& all) {
   std::map<std::string, double> calls;
-  for (const auto& [operation, make, bytes] : all) {
+  for (const auto& [operation, make, bytes, scale] : all) {
     std::string name = operation.name;
     if (name.starts_with("aten::add_ ")) name = "aten::add " + name.substr(11) + " 1";
     if (name.ends_with(" 1 1")) name.resize(name.size() - 2);

@@ -14,7 +14,8 @@ namespace hanji::train {
 struct RecordedOperation {
   plan::Operation operation;
   MakeCall make;
-  int64_t bytes = 0;  ///< Of its tensors, about.
+  int64_t bytes = 0;  ///< Of the call's tensors, about.
+  double scale = 1;   ///< Of the call's seconds, which may be a part of the operation.
 };
 
 /// Runs one forward and backward of `batch` and records what it calls, the copies of gradients

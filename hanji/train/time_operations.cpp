@@ -38,8 +38,8 @@ constexpr double kOtherBudget = 0.05;  // of the update and of reading, each
 /// A forward and backward of more than about so many seconds is timed at fewer samples: each
 /// operation is run a few times.
 constexpr double kMaxPassSeconds = 1;
-/// Of the parameters that are updated to time an update.
-constexpr int64_t kMaxUpdated = int64_t{1} << 24;
+/// Of a parameter that is updated to time an update: it, its gradient, both moments and a copy.
+constexpr int64_t kUpdatedBytes = 5 * 4;
 
 /// Samples of a micro-batch, or the part of them that does not take too long.
 int64_t samples_to_time(const plan::Plan& plan) {
@@ -51,11 +51,12 @@ int64_t samples_to_time(const plan::Plan& plan) {
   return std::min(plan.micro_batch, samples);
 }
 
-std::vector<RecordedOperation> own_operations(const plan::Plan& plan, int64_t samples) {
+std::vector<RecordedOperation> own_operations(const TimingJob& job, int64_t samples) {
   std::vector<RecordedOperation> all;
-  for (plan::Operation& one : plan::operations_of(plan.model, samples)) {
+  for (plan::Operation& one : plan::operations_of(job.plan.model, samples)) {
     one.index = all.size();
-    all.push_back({one, own_call(one, plan.kernels), tensor_bytes(one)});
+    const auto [timed, scale] = part_within(one, kMaxBytesInTurn / job.busy_ranks);
+    all.push_back({one, own_call(timed, job.plan.kernels), tensor_bytes(timed), scale});
   }
   return all;
 }
@@ -115,7 +116,8 @@ std::vector<plan::CallSeconds> time_in_turn(const TimingJob& job,
         time_with_busy_ranks(job.busy_ranks, budget * estimate / rest, 2 * together.size(),
                              [&] { return round_of(together); });
     for (size_t i = 0; i < together.size(); ++i) {
-      const double begun = means[i], ended = means[together.size() + i];
+      const double scale = together[i]->scale;
+      const double begun = scale * means[i], ended = scale * means[together.size() + i];
       const bool is_recorded = together[i]->operation.kind == plan::OperationKind::kRecorded;
       seconds[order[begin + i]] = {begun + ended, is_recorded ? 0 : begun};
     }
@@ -178,9 +180,10 @@ class Update {
 double update_seconds(const TimingJob& job) {
   std::vector<int64_t> sizes;
   int64_t elements = 0;
+  const int64_t most = std::max<int64_t>(1, kMaxBytesInTurn / kUpdatedBytes / job.busy_ranks);
   for (const int64_t size : job.plan.model.parameter_sizes()) {
-    if (elements >= kMaxUpdated) break;
-    sizes.push_back(std::min(size, kMaxUpdated - elements));
+    if (elements >= most) break;
+    sizes.push_back(std::min(size, most - elements));
     elements += sizes.back();
   }
   if (sizes.empty()) return 0;
@@ -342,7 +345,7 @@ plan::OperationTimes time_operations(const TimingJob& job) {
   const int64_t samples = samples_to_time(job.plan);
   const bool names_its_own = plan::family_of(job.plan.config.model).facts != nullptr;
   const std::vector<RecordedOperation> all =
-      names_its_own ? own_operations(job.plan, samples) : seen_operations(job, samples);
+      names_its_own ? own_operations(job, samples) : seen_operations(job, samples);
   const double of_sample = sample_seconds(job);
   return {.samples = samples,
           .operations = timed_operations(job, all),

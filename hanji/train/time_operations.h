@@ -20,7 +20,7 @@ struct TimingJob {
 /// all of them take too long or too much memory: OperationTimes::residues says of how many, and seconds are scaled.
 ///
 /// Result  means with `busy_ranks` ranks at work. A micro-batch that takes more than about a second
-///         is replaced by fewer samples.
+///         is replaced by fewer samples; an operation, or parameters, of more memory by a part.
 /// Cost    half a second of timing for small models, at most 5 s; what of recorded arguments the pass
 ///         keeps.
 /// Errors  throws what the model and the data throw.

@@ -15,6 +15,7 @@
 #include "hanji/plan/load_config.h"
 #include "hanji/train/busy_ranks.h"
 #include "hanji/train/count_facts.h"
+#include "hanji/train/operation_call.h"
 
 namespace hanji::train {
 namespace {
@@ -65,6 +66,34 @@ TEST(TimeOperations, OfAGptAreThoseThatItsFactsName) {
   EXPECT_GT(times.update_seconds, 0);
   EXPECT_GT(times.sample_seconds, 0);
   EXPECT_EQ(times.samples, 8) << "a rank's half of 16";
+}
+
+/// Logits and the loss of a vocabulary of a million, and the table that it is embedded by.
+TEST(TimeOperations, OfMoreThanTheirMemoryAPartIsTimed) {
+  using plan::OperationKind;
+  const plan::Config config = small_job("nano");
+  const plan::Operation product{OperationKind::kProduct, "logits", 12, 64, 1'000'000, 128};
+  const plan::Operation loss{OperationKind::kLoss, "loss", 12, 64, 1'000'000};
+  const plan::Operation embedding{OperationKind::kEmbedding, "ids", 12, 64, 128, 1'000'000};
+  const plan::Operation attention{OperationKind::kAttention, "grouped", 1, 65536, 8192, 64, 8};
+  const plan::Operation ring{OperationKind::kAttention, "ring", 1, 65536, 64, 1, 0, 4};
+  for (const plan::Operation& one : {product, loss, embedding, attention, ring}) {
+    constexpr int64_t kMost = int64_t{4} << 20;
+    const OperationPart part = part_within(one, kMost);
+    EXPECT_LE(tensor_bytes(part.operation), kMost) << one.name;
+    EXPECT_GT(4 * tensor_bytes(part.operation), kMost / 4)
+        << one.name << ": no less than is needed";
+    EXPECT_GE(part.scale, 4) << one.name;
+    const OperationCall call = own_call(part.operation, {.gemm = plan::Gemm::kMkl})();
+    call.begin();
+    call.end();
+    EXPECT_EQ(part_within(part.operation, kMost).scale, 1) << one.name;
+  }
+  const OperationPart half = part_within(loss, tensor_bytes(loss) / 2);
+  EXPECT_EQ(half.operation.samples, 6);
+  EXPECT_EQ(half.scale, 2);
+  EXPECT_EQ(part_within(attention, 1 << 20).operation.kv_heads,
+            part_within(attention, 1 << 20).operation.inner / 8);
 }
 
 TEST(TimeOperations, OfARingAreThoseOfItsBlocks) {
