@@ -54,6 +54,10 @@ MESHES = {
     "stages_sequence": [8, "mesh.pp=2", "mesh.tp=2", "mesh.dp=2", "parallel.sequence=true"],
 }
 
+# Of those, the ways of sums over blocks: not all, as many processors compute bf16 slowly.
+IN_BF16 = ("one", "tp2", "tp3", "tp4", "sequence2", "sequence4", "zero1_tp", "cp3", "cp4",
+           "fsdp_cp_tp", "stages_sequence")
+
 
 def staged(schedule, *settings):
     return [f"pipeline.schedule={schedule}", *settings]
@@ -175,6 +179,13 @@ class StableMatrix(CommandTest):
 
     def test_meshes_that_cut_the_model(self):
         states = {name: self.run_plan(name, *by_mesh(name)[1:], *CUT) for name in MESHES}
+        self.assertEqual(len(set(states.values())), 1, states)
+
+    def test_meshes_that_cut_the_model_in_bf16(self):
+        bf16 = ["--set", "compute.dtype=bf16", "--set", "compute.slow_dtype=true",
+                "--set", "model.dropout=0"]
+        states = {name: self.run_plan(f"bf16-{name}", *by_mesh(name)[1:], *CUT, *bf16)
+                  for name in IN_BF16}
         self.assertEqual(len(set(states.values())), 1, states)
 
     def test_stages_of_pipelines(self):

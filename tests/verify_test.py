@@ -67,6 +67,11 @@ class Verify(CommandTest):
         _, certificate = self.verify("staged parts", *staged, "--set", "train.bits=stable",
                                      "--set", "train.cuts.features=4")
         self.assertEqual(certificate["verdict"], "equal")
+        # Of three parts or more the sum has nodes that no rank computes alone.
+        _, certificate = self.verify("cut bf16", *cut, "--set", "train.bits=stable",
+                                     "--set", "train.cuts.features=4",
+                                     "--set", "compute.dtype=bf16", "--set", "compute.slow_dtype=true")
+        self.assertEqual(certificate["verdict"], "equal")
         done, _ = self.verify("whole", *cut, expect=2)
         self.assertIn("train.cuts.features = 3 or more", done.stderr)
 

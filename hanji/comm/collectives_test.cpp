@@ -1,12 +1,14 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "hanji/comm/all_gather.h"
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/broadcast.h"
+#include "hanji/comm/internal/routine_cases.h"
 #include "hanji/comm/internal/test_ranks.h"
 #include "hanji/comm/reduce_scatter.h"
 #include "hanji/comm/tree_reduce.h"
@@ -198,6 +200,17 @@ at::Tensor partials_of(const schedule::GrainTree& tree, int rank, int64_t stride
     }
   }
   return parts;
+}
+
+TEST(TreeAllReduce, HasTheBitsOfOneRankInEveryType) {
+  const auto all = internal::routine_cases();
+  const auto tree = std::ranges::find(all, "tree over grains", &internal::RoutineCase::name);
+  ASSERT_NE(tree, all.end());
+  for (const int ranks : {2, 3, 4}) {
+    run_ranks(ranks, [&](const Group& group) {
+      for (const int64_t count : internal::kCounts) tree->check(group, count);
+    });
+  }
 }
 
 TEST(TreeAllReduce, SumsUnevenSharesOfGrainsInHeapAndPrivate) {

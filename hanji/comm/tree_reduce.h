@@ -17,7 +17,7 @@ namespace hanji::comm {
 /// Shape   `parts` is [k or more, n], each row contiguous, k the rank's number of partial buffers in
 ///         `tree` (they differ between ranks); `output` has count <= n elements, the same
 ///         everywhere. `output` may be exactly the first part; any other overlap is refused.
-/// Result  the bits of one rank that folds all grains by the same tree.
+/// Result  the bits of one rank that folds all grains by the same tree, each node in the tensors' dtype.
 /// Cost    in the heap: 2 syncs; every partial buffer is read once, the sum written once per rank.
 ///         Between hosts: schedule::tree_exchange().
 /// Errors  as all_reduce(); throws Error(kInvalidArgument) if k is not the tree's.

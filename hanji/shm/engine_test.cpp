@@ -221,7 +221,7 @@ TEST_P(TypesAndOps, HaveTheBitsOfTheScalarTree) {
         std::vector<double> factors;
         if (call.op == ReduceOp::kPremulSum) factors = {0.5, -0.75, 1.1};
         if (!factors.empty()) call.factor = factors[member.rank];
-        reduce_scalar(dtype, call.op, sources, tree, to, kCount, factors);
+        reduce_scalar(dtype, call.op, sources, tree, to, kCount, {factors});
         std::memcpy(data, inputs[member.rank].data(), expected.size());
         ASSERT_TRUE(member.run(call).ok());
         ASSERT_EQ(std::memcmp(data, expected.data(), expected.size()), 0)

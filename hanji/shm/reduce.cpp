@@ -27,11 +27,11 @@ using namespace internal;
 template <class T>
 using Tag = hn::ScalableTag<Wide<T>>;
 
-// Loads elements as Wide<T>: from T itself, or from an intermediate result.
-template <class T, bool kIntermediate>
+// Loads elements as Wide<T>: from T itself, or from Wide<T>.
+template <class T, bool kWide>
 HWY_INLINE hn::Vec<Tag<T>> load(const void* from, int64_t i) {
   const Tag<T> d;
-  if constexpr (!kIsNarrow<T> || kIntermediate) {
+  if constexpr (!kIsNarrow<T> || kWide) {
     return hn::LoadU(d, static_cast<const Wide<T>*>(from) + i);
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     const hn::Rebind<uint16_t, Tag<T>> d16;
@@ -59,11 +59,11 @@ HWY_INLINE auto round_to_bfloat16(V value) {
   return hn::DemoteTo(d16, hn::BitCast(i32, half));
 }
 
-// Stores elements as T, or as an intermediate result.
-template <class T, bool kIntermediate, class V>
+// Stores elements as T, or as Wide<T>.
+template <class T, bool kWide, class V>
 HWY_INLINE void store(V value, void* to, int64_t i) {
   const Tag<T> d;
-  if constexpr (!kIsNarrow<T> || kIntermediate) {
+  if constexpr (!kIsNarrow<T> || kWide) {
     hn::StoreU(value, d, static_cast<Wide<T>*>(to) + i);
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     const hn::Rebind<uint16_t, Tag<T>> d16;
@@ -118,7 +118,7 @@ void set_element(T value, void* to, int64_t i) {
   std::memcpy(static_cast<std::byte*>(to) + i * int64_t{sizeof(T)}, &value, sizeof(T));
 }
 
-// Which of the two sources and the target are intermediate results.
+// Which of the two sources and the target are wide.
 template <bool kLeft, bool kRight, bool kTo>
 struct Shape {};
 
@@ -158,6 +158,7 @@ void combine_as(const Combination& c, Shape<kLeft, kRight, kTo>) {
 struct Value {
   const void* data;
   bool intermediate;
+  bool wide;
   int source;  ///< Of one that is none.
 };
 
@@ -165,11 +166,11 @@ template <class T, class Op, bool kTo>
 void combine_to(Value left, Value right, const Combination& c) {
   if constexpr (!kIsNarrow<T>) {
     combine_as<T, Op>(c, Shape<true, true, true>());  // T is Wide<T>: one kernel does for all
-  } else if (left.intermediate && right.intermediate) {
+  } else if (left.wide && right.wide) {
     combine_as<T, Op>(c, Shape<true, true, kTo>());
-  } else if (left.intermediate) {
+  } else if (left.wide) {
     combine_as<T, Op>(c, Shape<true, false, kTo>());
-  } else if (right.intermediate) {
+  } else if (right.wide) {
     combine_as<T, Op>(c, Shape<false, true, kTo>());
   } else {
     combine_as<T, Op>(c, Shape<false, false, kTo>());
@@ -240,7 +241,7 @@ class Evaluation {
     for (const int token : r_.tree) {
       --remaining;
       if (token >= 0) {
-        stack[top++] = {static_cast<const T*>(r_.sources[token]) + begin, false, token};
+        stack[top++] = {static_cast<const T*>(r_.sources[token]) + begin, false, false, token};
         continue;
       }
       Value right = stack[--top];
@@ -248,20 +249,15 @@ class Evaluation {
       num_intermediates_ -= left.intermediate + right.intermediate;
       left = scaled(left, 0, count);
       right = scaled(right, 1, count);
-      if (remaining == 0 && straight_) {
-        finish_straight(left, right, begin, count);
+      if (remaining > 0) {
+        stack[top++] = combined(left, right, count);
       } else {
-        Wide<T>* to = intermediates_[num_intermediates_++].data();
-        combine_to<T, Op, true>(left, right, {left.data, right.data, to, nullptr, count});
-        stack[top++] = {to, true, -1};
+        straight_ ? finish_straight(left, right, begin, count) : finish(left, right, begin, count);
       }
     }
-    if (r_.tree.size() == 1) {
-      const auto* only = static_cast<const Wide<T>*>(scaled(stack[0], 0, count).data);
-      for (void* to : r_.destinations) round_all<T>(only, static_cast<T*>(to) + begin, count);
-    } else if (!straight_) {
-      finish(begin, count);
-    }
+    if (r_.tree.size() > 1) return;
+    const auto* only = static_cast<const Wide<T>*>(scaled(stack[0], 0, count).data);
+    for (void* to : r_.destinations) round_all<T>(only, static_cast<T*>(to) + begin, count);
   }
 
  private:
@@ -270,9 +266,18 @@ class Evaluation {
     if constexpr (std::is_same_v<Op, Sum> && std::is_floating_point_v<Wide<T>>) {
       if (r_.factors.empty() || value.intermediate) return value;
       scale<T>(value.data, r_.factors[value.source], scaled_[side].data(), count);
-      return {scaled_[side].data(), true, -1};
+      return {scaled_[side].data(), true, true, -1};
     }
     return value;
+  }
+
+  // In place of an operand that is an intermediate result, which is as wide as this one.
+  Value combined(Value left, Value right, int64_t count) {
+    Wide<T>* to = intermediates_[num_intermediates_++].data();
+    const Combination c{left.data, right.data, to, nullptr, count};
+    r_.rounds_nodes ? combine_to<T, Op, false>(left, right, c)
+                    : combine_to<T, Op, true>(left, right, c);
+    return {to, true, !r_.rounds_nodes, -1};
   }
 
   void finish_straight(Value left, Value right, int64_t begin, int64_t count) {
@@ -282,8 +287,9 @@ class Evaluation {
     combine_to<T, Op, false>(left, right, {left.data, right.data, to(0), to(1), count});
   }
 
-  void finish(int64_t begin, int64_t count) {
-    Wide<T>* result = intermediates_[--num_intermediates_].data();
+  void finish(Value left, Value right, int64_t begin, int64_t count) {
+    Wide<T>* result = result_.data();
+    combine_to<T, Op, true>(left, right, {left.data, right.data, result, nullptr, count});
     if (r_.divisor != 0) divide(result, count, r_.divisor);
     for (void* to : r_.destinations) round_all<T>(result, static_cast<T*>(to) + begin, count);
   }
@@ -292,6 +298,7 @@ class Evaluation {
   const bool straight_;
   alignas(64) std::array<std::array<Wide<T>, kBlock>, kMaxIntermediates> intermediates_;
   alignas(64) std::array<std::array<Wide<T>, kBlock>, 2> scaled_;  ///< Left and right.
+  alignas(64) std::array<Wide<T>, kBlock> result_;
   int num_intermediates_ = 0;
 };
 
@@ -341,8 +348,8 @@ HWY_EXPORT(reduce_on_target);
 
 void reduce(DType dtype, schedule::ReduceOp op, std::span<const void* const> sources,
             std::span<const int> tree, std::span<void* const> destinations, int64_t count,
-            std::span<const double> factors) {
-  if (tree.size() == 1 && factors.empty()) {
+            const ReduceOptions& options) {
+  if (tree.size() == 1 && options.factors.empty()) {
     const size_t bytes = static_cast<size_t>(count) * size_of(dtype);
     for (void* out : destinations) {
       if (out != sources[0] && bytes != 0) std::memcpy(out, sources[0], bytes);
@@ -352,7 +359,8 @@ void reduce(DType dtype, schedule::ReduceOp op, std::span<const void* const> sou
   const int64_t divisor = op == schedule::ReduceOp::kAvg ? static_cast<int64_t>(sources.size()) : 0;
   if (dtype == DType::kBool) op = internal::op_of_bool(op);
   HWY_DYNAMIC_DISPATCH(reduce_on_target)
-  ({dtype, op, sources, tree, destinations, count, divisor, factors});
+  ({dtype, op, sources, tree, destinations, count, divisor, options.factors,
+    options.rounding == Rounding::kEveryNode});
 }
 
 Status check_op(schedule::ReduceOp op, DType dtype) {

@@ -28,16 +28,22 @@ void store_at(void* values, int64_t i, T value) {
 
 template <class T, class Op>
 Wide<T> evaluate(std::span<const void* const> sources, std::span<const int> tree, int64_t i,
-                 std::span<const double> factors) {
+                 const ReduceOptions& options) {
+  const std::span<const double> factors = options.factors;
   std::array<Wide<T>, kMaxValues> stack;
   size_t top = 0;
+  size_t remaining = tree.size();
   for (const int token : tree) {
+    --remaining;
     if (token >= 0) {
       stack[top++] = widen(load_at<T>(sources[token], i));
       if (!factors.empty()) stack[top - 1] *= static_cast<Wide<T>>(factors[token]);
     } else {
       --top;
-      stack[top - 1] = Op::scalar(stack[top - 1], stack[top]);
+      Wide<T>& node = stack[top - 1];
+      node = Op::scalar(node, stack[top]);
+      const bool rounds = options.rounding == Rounding::kEveryNode && remaining > 0;
+      if (rounds) node = widen(narrow<T>(node));
     }
   }
   return stack[0];
@@ -55,9 +61,9 @@ V divide(V sum, size_t num_sources) {
 template <class T, class Op>
 void reduce_as(std::span<const void* const> sources, std::span<const int> tree,
                std::span<void* const> destinations, int64_t count, bool average,
-               std::span<const double> factors = {}) {
+               const ReduceOptions& options) {
   for (int64_t i = 0; i < count; ++i) {
-    Wide<T> value = evaluate<T, Op>(sources, tree, i, factors);
+    Wide<T> value = evaluate<T, Op>(sources, tree, i, options);
     if (average) value = divide(value, sources.size());
     for (void* destination : destinations) store_at<T>(destination, i, narrow<T>(value));
   }
@@ -67,23 +73,26 @@ void reduce_as(std::span<const void* const> sources, std::span<const int> tree,
 
 void reduce_scalar(DType dtype, ReduceOp op, std::span<const void* const> sources,
                    std::span<const int> tree, std::span<void* const> destinations, int64_t count,
-                   std::span<const double> factors) {
+                   const ReduceOptions& options) {
   if (dtype == DType::kBool) op = op_of_bool(op);
   visit(dtype, [&]<class T>(T) {
+    const auto by = [&]<class Op>(Op) {
+      const bool average = op == ReduceOp::kAvg;
+      reduce_as<T, Op>(sources, tree, destinations, count, average, options);
+    };
     switch (op) {
       case ReduceOp::kPremulSum:
-        return reduce_as<T, Sum>(sources, tree, destinations, count, false, factors);
-      case ReduceOp::kSum: return reduce_as<T, Sum>(sources, tree, destinations, count, false);
-      case ReduceOp::kAvg: return reduce_as<T, Sum>(sources, tree, destinations, count, true);
-      case ReduceOp::kMin: return reduce_as<T, Min>(sources, tree, destinations, count, false);
-      case ReduceOp::kMax: return reduce_as<T, Max>(sources, tree, destinations, count, false);
-      case ReduceOp::kProd: return reduce_as<T, Prod>(sources, tree, destinations, count, false);
+      case ReduceOp::kSum:
+      case ReduceOp::kAvg: return by(Sum());
+      case ReduceOp::kMin: return by(Min());
+      case ReduceOp::kMax: return by(Max());
+      case ReduceOp::kProd: return by(Prod());
       default: break;
     }
     if constexpr (std::is_integral_v<T>) {
-      if (op == ReduceOp::kBitAnd) reduce_as<T, BitAnd>(sources, tree, destinations, count, false);
-      if (op == ReduceOp::kBitOr) reduce_as<T, BitOr>(sources, tree, destinations, count, false);
-      if (op == ReduceOp::kBitXor) reduce_as<T, BitXor>(sources, tree, destinations, count, false);
+      if (op == ReduceOp::kBitAnd) by(BitAnd());
+      if (op == ReduceOp::kBitOr) by(BitOr());
+      if (op == ReduceOp::kBitXor) by(BitXor());
     }
   });
 }

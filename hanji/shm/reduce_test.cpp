@@ -59,6 +59,24 @@ void expect_same(DType dtype, const Buffer& a, const Buffer& b) {
   }
 }
 
+struct Kind {
+  DType dtype;
+  ReduceOp op;
+  Rounding rounding;
+};
+
+std::vector<Kind> kinds() {
+  std::vector<Kind> all;
+  for (const DType dtype : kDTypes) {
+    for (const ReduceOp op : kOps) {
+      if (!check_op(op, dtype).ok()) continue;
+      all.push_back({dtype, op, Rounding::kOnce});
+      all.push_back({dtype, op, Rounding::kEveryNode});
+    }
+  }
+  return all;
+}
+
 struct Case {
   int sources;
   int64_t count;
@@ -78,31 +96,33 @@ class BitEqual : public testing::TestWithParam<std::tuple<base::Simd, Case>> {
 TEST_P(BitEqual, ToScalarForEveryTypeAndOpAtEveryLevelOfInstructions) {
   const Case c = std::get<1>(GetParam());
   const std::vector<int> tree = schedule::pairwise_tree(c.sources);
-  for (const DType dtype : kDTypes) {
-    for (const ReduceOp op : kOps) {
-      if (!check_op(op, dtype).ok()) continue;
-      SCOPED_TRACE(testing::Message() << name_of(dtype) << " " << name_of(op));
-      const size_t bytes = static_cast<size_t>(c.count) * size_of(dtype);
-      std::vector<Buffer> inputs;
-      std::vector<const void*> sources;
-      std::vector<double> factors;
-      for (int i = 0; i < c.sources; ++i) {
-        inputs.push_back(random_bits(bytes + c.misaligned, static_cast<uint64_t>(i) + 1));
-        if (op == ReduceOp::kPremulSum) factors.push_back(0.3 * (i + 1));
-      }
-      for (const Buffer& input : inputs) sources.push_back(input.data() + c.misaligned);
-      Buffer scalar(bytes);
-      std::vector<void*> to = {scalar.data()};
-      reduce_scalar(dtype, op, sources, tree, to, c.count, factors);
-      // Into two buffers, one of which is the last source.
-      Buffer vector(bytes);
-      to = {vector.data(), inputs.back().data() + c.misaligned};
-      reduce(dtype, op, sources, tree, to, c.count, factors);
-      expect_same(dtype, scalar, vector);
-      expect_same(
-          dtype, scalar,
-          Buffer(inputs.back().begin() + static_cast<int64_t>(c.misaligned), inputs.back().end()));
+  for (const auto& [dtype, op, rounding] : kinds()) {
+    SCOPED_TRACE(testing::Message() << name_of(dtype) << " " << name_of(op) << ", rounded "
+                                    << (rounding == Rounding::kOnce ? "once" : "at every node"));
+    const size_t bytes = static_cast<size_t>(c.count) * size_of(dtype);
+    std::vector<Buffer> inputs;
+    std::vector<const void*> sources;
+    std::vector<double> factors;
+    for (int i = 0; i < c.sources; ++i) {
+      inputs.push_back(random_bits(bytes + c.misaligned, static_cast<uint64_t>(i) + 1));
+      if (op == ReduceOp::kPremulSum) factors.push_back(0.3 * (i + 1));
     }
+    for (const Buffer& input : inputs) sources.push_back(input.data() + c.misaligned);
+    const ReduceOptions options{factors, rounding};
+    Buffer scalar(bytes);
+    std::vector<void*> to = {scalar.data()};
+    reduce_scalar(dtype, op, sources, tree, to, c.count, options);
+    Buffer first(bytes), second(bytes), third(bytes);
+    to = {first.data(), second.data(), third.data()};
+    reduce(dtype, op, sources, tree, to, c.count, options);
+    for (const Buffer& vector : {first, second, third}) expect_same(dtype, scalar, vector);
+    // Into two buffers, one of which is the last source.
+    to = {first.data(), inputs.back().data() + c.misaligned};
+    reduce(dtype, op, sources, tree, to, c.count, options);
+    expect_same(dtype, scalar, first);
+    expect_same(
+        dtype, scalar,
+        Buffer(inputs.back().begin() + static_cast<int64_t>(c.misaligned), inputs.back().end()));
   }
 }
 
@@ -148,15 +168,18 @@ TEST(Reduce, MinAndMaxReturnNaNIfThereIsOne) {
   }
 }
 
-TEST(Reduce, HalfPrecisionIsSummedInFloat32AndRoundedOnce) {
-  // 256 + 1 is a tie in bfloat16 (8 bits of fraction) that goes to the even 256; three such steps
-  // would stay there, one rounding of 259 gives 260.
+TEST(Reduce, HalfPrecisionIsSummedInFloat32AndRoundedOnceOrAtEveryNode) {
+  // 256 + 1 is a tie in bfloat16 (8 bits of fraction) that goes to the even 256: with the node 1 + 1 that is
+  // 258. One rounding of 259 gives 260.
   const uint16_t big = 0x4380, one = 0x3f80;
   const void* sources[] = {&big, &one, &one, &one};
   uint16_t result = 0;
   void* to[] = {&result};
   reduce(DType::kBFloat16, ReduceOp::kSum, sources, schedule::pairwise_tree(4), to, 1);
   EXPECT_EQ(result, 0x4382);
+  reduce(DType::kBFloat16, ReduceOp::kSum, sources, schedule::pairwise_tree(4), to, 1,
+         {.rounding = rounding_of(schedule::Routine::kTreeReduce)});
+  EXPECT_EQ(result, 0x4381);
 }
 
 TEST(Reduce, PremultipliedSumScalesEachSourceByItsFactor) {
@@ -166,9 +189,9 @@ TEST(Reduce, PremultipliedSumScalesEachSourceByItsFactor) {
   float result = 0;
   void* to[] = {&result};
   const int both[] = {0, 1, -1}, one[] = {0};
-  reduce(DType::kFloat32, ReduceOp::kPremulSum, sources, both, to, 1, factors);
+  reduce(DType::kFloat32, ReduceOp::kPremulSum, sources, both, to, 1, {factors});
   EXPECT_EQ(result, 1.5f - 10);
-  reduce(DType::kFloat32, ReduceOp::kPremulSum, {sources, 1}, one, to, 1, {factors, 1});
+  reduce(DType::kFloat32, ReduceOp::kPremulSum, {sources, 1}, one, to, 1, {{factors, 1}});
   EXPECT_EQ(result, 1.5f);
   EXPECT_EQ(check_op(ReduceOp::kPremulSum, DType::kInt32).code(), Code::kUnsupported);
   EXPECT_TRUE(check_op(ReduceOp::kPremulSum, DType::kFloat8E5M2).ok());

@@ -79,6 +79,7 @@ void Runner::begin(Operation& operation) {
   buffers_.dtype = call.dtype;
   buffers_.element_bytes = size_of(call.dtype);
   buffers_.op = call.op;
+  buffers_.rounding = rounding_of(call.routine);
   MemberBuffers& mine = buffers_.members[lines_.me()];
   mine.input = static_cast<std::byte*>(const_cast<void*>(call.input));
   mine.output = static_cast<std::byte*>(call.output);

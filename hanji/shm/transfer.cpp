@@ -5,7 +5,6 @@
 
 #include "hanji/shm/internal/atomic.h"
 #include "hanji/shm/internal/stream_copy.h"
-#include "hanji/shm/reduce.h"
 
 namespace hanji::shm::internal {
 namespace {
@@ -59,7 +58,7 @@ void Transfer::reduce_to(const schedule::Step& step, const Buffers& buffers, int
   if (buffers.op == schedule::ReduceOp::kPremulSum) {
     for (const auto& operand : step.from) factors_.push_back(buffers.factors[operand.rank]);
   }
-  reduce(buffers.dtype, buffers.op, from_, step.tree, to_, count, factors_);
+  reduce(buffers.dtype, buffers.op, from_, step.tree, to_, count, {factors_, buffers.rounding});
 }
 
 void Transfer::copy(size_t bytes, bool past_caches) const {

@@ -119,7 +119,8 @@ void MessageWalk::reduce(const Step& step) const {
   std::vector<void*> to;
   for (const Operand& operand : step.from) from.push_back(address(operand));
   for (const Operand& operand : step.to) to.push_back(address(operand));
-  shm::reduce(request_.dtype, request_.op, from, step.tree, to, step.count);
+  shm::reduce(request_.dtype, request_.op, from, step.tree, to, step.count,
+              {.rounding = shm::rounding_of(request_.routine)});
 }
 
 bool MessageWalk::open_are_done() {

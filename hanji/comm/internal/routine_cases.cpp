@@ -141,6 +141,18 @@ void check_order(const Group& group, int64_t count) {
   }
 }
 
+/// The partial sums of the grains of rank `rank`.
+at::Tensor fold_grains(const schedule::GrainTree& tree, int rank, int64_t count,
+                       c10::ScalarType type) {
+  const schedule::Fold& fold = tree.ranks[rank];
+  at::Tensor buffers = at::zeros({std::max(fold.num_buffers, 1), count}, type);
+  for (const schedule::FoldStep& step : fold.steps) {
+    buffers[step.buffer].copy_(rough(count, static_cast<int>(step.grain), type));
+    for (const auto& [into, from] : step.combines) buffers[into].add_(buffers[from]);
+  }
+  return buffers.narrow(0, 0, std::ssize(fold.partials));
+}
+
 /// Grains that ranks own unevenly; each rank folds its own, the engine does the rest.
 void check_tree(const Group& group, int64_t count) {
   std::vector<layout::Range> owners;
@@ -151,26 +163,12 @@ void check_tree(const Group& group, int64_t count) {
     next += size;
   }
   const schedule::GrainTree tree = schedule::grain_tree(next, owners);
-  const schedule::Fold& fold = tree.ranks[group.rank()];
-  at::Tensor buffers = at::zeros({std::max(fold.num_buffers, 1), count});
-  for (const schedule::FoldStep& step : fold.steps) {
-    buffers[step.buffer].copy_(rough(count, static_cast<int>(step.grain), at::kFloat));
-    for (const auto& [into, from] : step.combines) buffers[into].add_(buffers[from]);
+  const schedule::GrainTree alone = schedule::grain_tree(next, {{{0, next}}});
+  for (const c10::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
+    at::Tensor output = at::zeros({count}, type);
+    tree_all_reduce(fold_grains(tree, group.rank(), count, type), output, tree, group).wait();
+    EXPECT_TRUE(at::equal(output, fold_grains(alone, 0, count, type)[0])) << type;
   }
-  at::Tensor output = at::zeros({count});
-  const auto parts = static_cast<int64_t>(fold.partials.size());
-  tree_all_reduce(buffers.narrow(0, 0, parts), output, tree, group).wait();
-  std::vector<at::Tensor> grains;
-  std::vector<const void*> sources;
-  for (int grain = 0; grain < next; ++grain) {
-    grains.push_back(rough(count, grain, at::kFloat));
-    sources.push_back(grains.back().const_data_ptr());
-  }
-  at::Tensor due = at::zeros({count});
-  void* const to[] = {due.data_ptr()};
-  shm::reduce(DType::kFloat32, ReduceOp::kSum, sources,
-              schedule::pairwise_tree(static_cast<int>(next)), to, count);
-  EXPECT_TRUE(at::equal(output, due));
 }
 
 void check_reduce(const Group& group, int64_t count) {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "hanji/parallel/tensor/block_norm.h"
 #include "hanji/parallel/tensor/linear.h"
@@ -55,10 +56,10 @@ struct Outcome {
   std::map<std::string, at::Tensor> gradients;
 };
 
-Outcome outcome_on(const Axis& axis) {
+Outcome outcome_on(const Axis& axis, at::ScalarType type) {
   std::map<std::string, at::Tensor> own;
   for (const auto& [name, one] : blocked_weights()) {
-    const at::Tensor whole = wave(one.sizes, std::ssize(own)) * 0.3;
+    const at::Tensor whole = (wave(one.sizes, std::ssize(own)) * 0.3).to(type);
     own[name] = part_in_blocks(one.placement, whole, axis).contiguous().requires_grad_();
   }
   const auto parameter = [&]<int64_t kDim>(Sharded<kDim>, const std::string& name) {
@@ -67,7 +68,7 @@ Outcome outcome_on(const Axis& axis) {
         {own.at(name), at::zeros_like(own.at(name).detach())},
         feature_blocks(one.placement, one.sizes[one.placement.dim], axis)};
   };
-  const at::Tensor x = wave({kRows, kFeatures}, 9).requires_grad_();
+  const at::Tensor x = wave({kRows, kFeatures}, 9).to(type).requires_grad_();
   const auto qkv =
       column_linear(enter(Typed<Replicated>(x), axis), parameter(Sharded<0>{}, "qkv")).value();
   const auto parts = qkv.chunk(3, -1);
@@ -87,28 +88,31 @@ Outcome outcome_on(const Axis& axis) {
   return outcome;
 }
 
-TEST(FeatureBlocks, HaveTheSameBitsOnAnyNumberOfRanks) {
-  for (const int blocks : {2, 3, 4}) {
-    const Outcome whole = outcome_on(Axis().in_blocks(blocks));
-    for (int degree = 2; degree <= blocks; ++degree) {
-      test::run_ranks(degree, [&](world::World& world) {
-        const Axis axis = Axis(world.group()).in_blocks(blocks);
-        const Outcome found = outcome_on(axis);
-        const std::string where = std::to_string(world.rank()) + " of " + std::to_string(degree) +
-                                  ", blocks " + std::to_string(blocks);
-        EXPECT_TRUE(at::equal(found.y, whole.y)) << where;
-        EXPECT_TRUE(at::equal(found.loss, whole.loss)) << where;
-        EXPECT_TRUE(at::equal(found.x_gradient, whole.x_gradient)) << where;
-        for (const auto& [name, gradient] : found.gradients) {
-          const auto& placement = blocked_weights().at(name).placement;
-          EXPECT_TRUE(
-              at::equal(gradient, part_in_blocks(placement, whole.gradients.at(name), axis)))
-              << name << ", " << where;
-        }
-      });
-    }
+class BlocksOfType : public testing::TestWithParam<std::tuple<int, at::ScalarType>> {};
+
+TEST_P(BlocksOfType, HaveTheSameBitsOnAnyNumberOfRanks) {
+  const auto [blocks, type] = GetParam();
+  const Outcome whole = outcome_on(Axis().in_blocks(blocks), type);
+  for (int degree = 2; degree <= blocks; ++degree) {
+    test::run_ranks(degree, [&, blocks = blocks, type = type](world::World& world) {
+      const Axis axis = Axis(world.group()).in_blocks(blocks);
+      const Outcome found = outcome_on(axis, type);
+      const std::string where = std::to_string(world.rank()) + " of " + std::to_string(degree);
+      EXPECT_TRUE(at::equal(found.y, whole.y)) << where;
+      EXPECT_TRUE(at::equal(found.loss, whole.loss)) << where;
+      EXPECT_TRUE(at::equal(found.x_gradient, whole.x_gradient)) << where;
+      for (const auto& [name, gradient] : found.gradients) {
+        const auto& placement = blocked_weights().at(name).placement;
+        EXPECT_TRUE(at::equal(gradient, part_in_blocks(placement, whole.gradients.at(name), axis)))
+            << name << ", " << where;
+      }
+    });
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(FeatureBlocks, BlocksOfType,
+                         testing::Combine(testing::Values(2, 3, 4),
+                                          testing::Values(at::kFloat, at::kBFloat16)));
 
 /// Four blocks on three ranks: 2, 1 and 1, of which the tree joins the last two.
 TEST(FeatureBlocks, AFlatSumOfTheRanksTermsWouldBeSeen) {

@@ -25,6 +25,7 @@ struct Reduction {
   int64_t count;
   int64_t divisor;                  ///< Of the last combination; 0: none.
   std::span<const double> factors;  ///< Of the sources; empty: none.
+  bool rounds_nodes;                ///< Rounding::kEveryNode.
 };
 
 /// Of bool, a bit in a byte.
@@ -35,7 +36,7 @@ constexpr schedule::ReduceOp op_of_bool(schedule::ReduceOp op) {
   return op;
 }
 
-/// One combination of two buffers. They hold T, or Wide<T> where they are intermediate results.
+/// One combination of two buffers. They hold T, or Wide<T> where they are wide.
 struct Combination {
   const void* left;
   const void* right;

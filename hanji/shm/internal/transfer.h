@@ -7,6 +7,7 @@
 #include "hanji/base/dtype.h"
 #include "hanji/schedule/operation.h"
 #include "hanji/schedule/step_list.h"
+#include "hanji/shm/reduce.h"
 
 namespace hanji::shm::internal {
 
@@ -25,6 +26,7 @@ struct Buffers {
   DType dtype = DType::kFloat32;
   size_t element_bytes = 4;
   schedule::ReduceOp op = schedule::ReduceOp::kSum;
+  Rounding rounding = Rounding::kOnce;
   std::vector<double> factors;  ///< By member; of premul_sum.
 
   /// The address of element `index` of an operand.

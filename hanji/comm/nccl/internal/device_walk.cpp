@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "hanji/comm/dtype.h"
+#include "hanji/shm/reduce.h"
 
 namespace hanji::comm::nccl {
 namespace {
@@ -163,6 +164,7 @@ void Walk::copy(const Step& step) const {
 
 void Walk::reduce(const Step& step) const {
   const bool small = is_floating(request_.dtype) && base::size_of(request_.dtype) < 4;
+  const bool rounds = small && shm::rounding_of(request_.routine) == shm::Rounding::kEveryNode;
   std::vector<at::Tensor> stack;
   for (const int operand : step.tree) {
     if (operand >= 0) {
@@ -172,7 +174,8 @@ void Walk::reduce(const Step& step) const {
     }
     const at::Tensor right = stack.back();
     stack.pop_back();
-    stack.back() = combine(request_.op, stack.back(), right);
+    const at::Tensor node = combine(request_.op, stack.back(), right);
+    stack.back() = rounds ? node.to(type_).to(at::kFloat) : node;
   }
   at::Tensor sum = stack.back();
   if (request_.op == ReduceOp::kAvg && step.kind == StepKind::kReduce) {
