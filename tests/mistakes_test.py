@@ -1,9 +1,10 @@
 """Mistakes that only the command meets: the data, the folder, and all of them at once."""
 import os
 import struct
+import subprocess
 import unittest
 
-from command import CommandTest
+from command import HANJI, NANO, CommandTest
 
 EXAMPLE = """[model]
 preset = "nan0"
@@ -44,6 +45,18 @@ class Mistakes(CommandTest):
                 'job.toml:6:1: train.learning_rate is -1, but must be at least 1e-12',
                 'job.toml:7:2: nonsense: unknown table; tables: run, model, data, train, '
                 'checkpoint, compute, comm, parallel, mesh, pipeline, offload'])
+
+    def test_output_that_is_lost_fails_the_verb_whose_result_it_is(self):
+        with open("/dev/full", "w") as full:
+            for command, code in ((("plan", "--keys"), 4), (("topo",), 4),
+                                  (("train", *NANO, "--ranks", "1", "--steps", "1"), 0)):
+                done = subprocess.run([HANJI, *command], cwd=self.folder, stdout=full, text=True,
+                                      stderr=subprocess.PIPE, env=self.environment())
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertIn("standard output: part of it could not be written", done.stderr)
+        gone = subprocess.run(["bash", "-c", f"{HANJI} plan --keys | true; echo ${{PIPESTATUS[0]}}"],
+                              capture_output=True, text=True, env=self.environment())
+        self.assertEqual((gone.stdout, gone.stderr), ("0\n", ""), "a reader who left is no failure")
 
     def test_a_text_that_is_missing_empty_binary_or_short(self):
         (self.folder / "empty.txt").write_text("")

@@ -1,6 +1,11 @@
+#include <poll.h>
+#include <unistd.h>
+
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <string_view>
 
 #include "hanji/base/status.h"
 #include "hanji/base/version.h"
@@ -40,13 +45,31 @@ int report(const hanji::Status& status) {
   return hanji::cli::exit_code(status.code());
 }
 
+bool reader_left() {
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  return ::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
+}
+
+/// `code`, or that of a full disk if what was printed is lost. What is written into a folder stays
+/// good without it: a run and its ranks only say so.
+int finish_output(int code, std::string_view verb) {
+  std::cout.flush();
+  const bool whole = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
+  if (whole || reader_left()) return code;
+  const int lost = report(hanji::base::out_of_memory(
+      "standard output: part of it could not be written; free space where it goes, or send it to "
+      "another file"));
+  const bool prints_result = verb != "train" && !verb.ends_with("rank");
+  return prints_result && code == 0 ? lost : code;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   // A closed pipe or a limit on files fails the write, and does not end a run of many hours.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   try {
-    return run_command(argc, argv);
+    return finish_output(run_command(argc, argv), argc > 1 ? argv[1] : "");
   } catch (const hanji::Error& error) {
     return report({error.code(), error.what()});
   } catch (const std::filesystem::filesystem_error& error) {
