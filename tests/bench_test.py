@@ -4,6 +4,9 @@ import json
 import os
 import pathlib
 import shutil
+import signal
+import subprocess
+import time
 import unittest
 
 from command import HANJI, CommandTest
@@ -119,6 +122,20 @@ class Bench(CommandTest):
                                r"+%lim +#wrong +alg +pred +err%")
         self.assertRegex(page, r"(?m)^ +4096 +1024 +float32 +sum +0 +private ")
         self.assertNotIn("openmpi", page)
+
+    def test_a_signal_ends_a_bench_without_leaving_its_folder(self):
+        (self.folder / "tmp").mkdir()
+        for ending in (signal.SIGINT, signal.SIGTERM):
+            bench = subprocess.Popen([HANJI, "bench", *ROUTINES, "--ranks", "2"],
+                                     cwd=self.folder, stdout=subprocess.DEVNULL,
+                                     env=self.environment(TMPDIR=str(self.folder / "tmp")))
+            deadline = time.monotonic() + 100
+            while not list((self.folder / "tmp").glob("*/hanji/logs/rank.1")):
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.02)
+            bench.send_signal(ending)
+            self.assertEqual(bench.wait(30), -ending)
+            self.assertEqual(list((self.folder / "tmp").iterdir()), [])
 
     def test_what_a_killed_bench_left_goes_with_the_next_one(self):
         (self.folder / "tmp").mkdir()

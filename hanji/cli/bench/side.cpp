@@ -91,6 +91,7 @@ void BenchFolder::sweep(const std::filesystem::path& parent) {
 
 BenchFolder::~BenchFolder() {
   if (path_.empty()) return;
+  at_signal_.reset();
   [[maybe_unused]] const Status removed = base::remove_tree(path_);  // nobody is left to tell
 }
 

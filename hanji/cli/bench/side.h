@@ -12,17 +12,21 @@
 
 #include "hanji/base/fd.h"
 #include "hanji/base/folder_lock.h"
+#include "hanji/cli/bench/remove_at_signal.h"
 #include "hanji/launch/launcher.h"
 #include "hanji/report/bench_request.h"
 
 namespace hanji::cli {
 
-/// A folder that goes with its owner, or with the next driver's start where the owner was killed.
+/// A folder that goes with its owner, also when a signal ends it, or with the next driver's start
+/// where the owner was killed. At most one at a time.
 class BenchFolder {
  public:
   static Result<BenchFolder> make();
   BenchFolder(BenchFolder&& other) noexcept
-      : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}
+      : path_(std::exchange(other.path_, {})),
+        lock_(std::move(other.lock_)),
+        at_signal_(std::move(other.at_signal_)) {}
   BenchFolder& operator=(BenchFolder&&) = delete;
   ~BenchFolder();
 
@@ -30,11 +34,14 @@ class BenchFolder {
 
  private:
   BenchFolder(std::filesystem::path path, base::FolderLock lock)
-      : path_(std::move(path)), lock_(std::move(lock)) {}
+      : path_(std::move(path)),
+        lock_(std::move(lock)),
+        at_signal_(std::make_unique<RemoveAtSignal>(path_)) {}
   static void sweep(const std::filesystem::path& parent);
 
   std::filesystem::path path_;
   base::FolderLock lock_;  ///< As long as it is held, the folder is in use.
+  std::unique_ptr<RemoveAtSignal> at_signal_;
 };
 
 /// Ranks that wait for requests and answer each with a line: ours, or a peer's.
