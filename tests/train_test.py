@@ -190,6 +190,21 @@ class Train(CommandTest):
         self.assertEqual(first, self.hanji(*arguments, "--seed", 3).stdout)
         self.assertNotEqual(first, self.hanji(*arguments, "--seed", 4).stdout)
 
+    def test_generate_says_which_newer_checkpoints_it_does_not_take(self):
+        self.train("run", "--ranks", 1, "--steps", 4, "--set", "checkpoint.every=2")
+        newest = self.folder / "run" / "checkpoints" / "step_00000004" / "model.safetensors"
+        newest.write_bytes(newest.read_bytes()[:-1])
+        done = self.hanji("generate", "--checkpoint", "run", "--tokens", 3, "--prompt", "int ")
+        self.assertIn("not usable:", done.stderr)
+        self.assertIn("step_00000004", done.stderr)
+
+    def test_mistakes_of_generate_are_told_by_flag_all_at_once(self):
+        done = self.hanji("generate", "--checkpoint", "run", "--tokens", -1, "--temperature", "nan",
+                          "--top-k", -5, expect=2)
+        for words in ("--tokens is -1", "--temperature is nan", "--top-k is -5"):
+            self.assertIn(words, done.stderr)
+        self.hanji("generate", "--checkpoint", "run", "--temperature", "inf", expect=2)
+
     def test_a_folder_with_something_in_it_is_refused(self):
         (self.folder / "run").mkdir()
         (self.folder / "run" / "precious").write_text("x")

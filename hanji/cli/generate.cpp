@@ -1,10 +1,32 @@
+#include <fmt/format.h>
+
+#include <cmath>
 #include <iostream>
 
-#include "hanji/cli/exit_code.h"
+#include "hanji/cli/notify.h"
+#include "hanji/cli/option_mistakes.h"
 #include "hanji/cli/verbs.h"
 #include "hanji/train/generate.h"
 
 namespace hanji::cli {
+namespace {
+
+void check(const train::GenerateOptions& options) {
+  OptionMistakes mistakes;
+  const auto count = [&](const char* name, int64_t value, const char* way_out) {
+    if (value < 0) mistakes.add(fmt::format("{} is {}; {}", name, value, way_out));
+  };
+  count("--tokens", options.num_tokens, "give 0 or more");
+  if (!std::isfinite(options.temperature) || options.temperature < 0) {
+    mistakes.add(
+        fmt::format("--temperature is {}; give 0 for the likeliest token, or a positive number",
+                    options.temperature));
+  }
+  count("--top-k", options.top_k, "give 0 to choose among all tokens, or a positive number");
+  mistakes.throw_if_any();
+}
+
+}  // namespace
 
 void add_generate(Verb command) {
   const Verb verb = command.add_verb("generate", "Continue a prompt with a trained model");
@@ -21,7 +43,9 @@ void add_generate(Verb command) {
       .show_default();
   verb.add_option("--seed", &options->seed, "the same seed, the same text").show_default();
   verb.on_chosen([=] {
+    check(*options);
     options->checkpoint = *checkpoint;
+    options->on_refused = notify_unusable;
     std::cout << train::generate(*options).or_throw() << "\n";
     return 0;
   });

@@ -12,4 +12,10 @@ void notify(const launch::RankEvent& event) {
   if (!ordinary) std::cerr << "hanji: " << event.text << "\n";
 }
 
+void notify_unusable(const std::vector<Status>& refused) {
+  for (const Status& reason : refused) {
+    std::cerr << "hanji: not usable: " << reason.message() << "\n";
+  }
+}
+
 }  // namespace hanji::cli

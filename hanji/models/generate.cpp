@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -20,8 +21,13 @@ void require(bool holds, const std::string& message) {
 
 void check(std::span<const int64_t> prompt, const GenerateOptions& options) {
   require(!prompt.empty(), "the prompt is empty; give at least one token");
-  require(options.num_tokens >= 0 && options.top_k >= 0 && options.temperature >= 0,
-          "num_tokens, top_k and temperature must not be negative");
+  const auto not_negative = [](const char* name, auto value) {
+    const bool holds = value >= 0 && std::isfinite(static_cast<double>(value));
+    require(holds, fmt::format("{} is {}; give a finite number, at least 0", name, value));
+  };
+  not_negative("num_tokens", options.num_tokens);
+  not_negative("top_k", options.top_k);
+  not_negative("temperature", options.temperature);
   for (const int64_t token : prompt) {
     require(token >= 0 && token < options.vocabulary, "token " + std::to_string(token) +
                                                           " is outside the vocabulary of " +

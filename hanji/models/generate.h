@@ -30,7 +30,7 @@ struct GenerateOptions {
 /// Result  the new tokens. Dropout is off meanwhile; the model's mode is as before afterwards.
 /// Cost    one forward of at most `block` tokens per new token.
 /// Errors  throws kInvalidArgument for an empty prompt, a token outside the vocabulary, a negative
-///         number of tokens, temperature or top_k.
+///         number of tokens, temperature or top_k, a temperature that is not finite.
 std::vector<int64_t> generate(layers::Model& model, std::span<const int64_t> prompt,
                               const GenerateOptions& options);
 

@@ -58,5 +58,17 @@ TEST(Generate, RefusesAnEmptyPromptAndTokensOutsideTheVocabulary) {
               testing::ThrowsMessage<Error>(testing::HasSubstr("vocabulary of 5")));
 }
 
+TEST(Generate, RefusesANegativeOrInfiniteOptionByItsName) {
+  GptImpl model = tiny();
+  const auto refused = [&](GenerateOptions options, const std::string& words) {
+    EXPECT_THAT([&] { generate_tiny(model, std::vector<int64_t>{1}, options); },
+                testing::ThrowsMessage<Error>(testing::HasSubstr(words)));
+  };
+  refused({.num_tokens = -1}, "num_tokens is -1");
+  refused({.top_k = -5}, "top_k is -5");
+  refused({.temperature = std::numeric_limits<double>::quiet_NaN()}, "temperature is nan");
+  refused({.temperature = std::numeric_limits<double>::infinity()}, "temperature is inf");
+}
+
 }  // namespace
 }  // namespace hanji::models

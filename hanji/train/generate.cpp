@@ -61,6 +61,7 @@ Result<std::string> continue_prompt(const Runnable& of, const plan::Plan& plan,
 
 Result<std::string> generate(const GenerateOptions& options) {
   HANJI_ASSIGN_OR_RETURN(const auto checkpoint, checkpoint::load_checkpoint(options.checkpoint));
+  if (options.on_refused && !checkpoint.refused.empty()) options.on_refused(checkpoint.refused);
   HANJI_ASSIGN_OR_RETURN(const auto vocabulary, vocabulary_of(checkpoint.manifest));
   if (!vocabulary) {
     return base::unsupported(checkpoint.path.string() +

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "hanji/base/status.h"
 #include "hanji/data/vocabulary.h"
@@ -20,6 +22,8 @@ struct GenerateOptions {
   double temperature = 0.8;  ///< 0 takes the likeliest token.
   int64_t top_k = 0;         ///< 0: all.
   uint64_t seed = 1;
+  /// Called if checkpoints that come before the one that is taken are not good, with the reasons.
+  std::function<void(const std::vector<Status>& refused)> on_refused = {};
 };
 
 /// Loads the checkpoint's model and continues the prompt.
