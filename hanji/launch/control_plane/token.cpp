@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "hanji/base/fd.h"
 #include "hanji/base/secret.h"
@@ -85,7 +86,10 @@ Result<Token> read_token(int descriptor) {
     const ssize_t got = ::read(descriptor, &letter, 1);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      return base::from_errno(fmt::format("read the token from descriptor {}", descriptor), errno);
+      return base::invalid_argument(
+          fmt::format("read the token from descriptor {}: {}; open it for reading, as in "
+                      "--token-fd {} {}< FILE",
+                      descriptor, std::strerror(errno), descriptor, descriptor));
     }
     if (got == 0 || letter == '\n') break;
     line += letter;

@@ -70,6 +70,12 @@ TEST_F(TokenFile, ThatIsMissingIsToldWithTheWayToMakeOne) {
   EXPECT_THAT(status.message(), HasSubstr("openssl rand -hex 32"));
 }
 
+TEST(TokenDescriptor, ThatIsNotOpenIsAMistakeOfTheCaller) {
+  const Status status = read_token(7777).status();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("--token-fd 7777 7777< FILE"));
+}
+
 TEST(TokenDescriptor, IsReadUpToTheEndOfItsLine) {
   const auto ends = base::socket_pair(base::SocketKind::kStream);
   const Token token = *make_token();
