@@ -58,6 +58,13 @@ class Mistakes(CommandTest):
                               capture_output=True, text=True, env=self.environment())
         self.assertEqual((gone.stdout, gone.stderr), ("0\n", ""), "a reader who left is no failure")
 
+    def test_a_folder_that_cannot_be_made_is_told_with_its_option(self):
+        for command, words in ((("train", *NANO, "--ranks", 1, "--out", "/proc/x"),
+                                "name another folder with --out"),
+                               (("train", "--out", ""), "--out: run.out is empty"),
+                               (("run", "--logs", "/proc/x", "true"), "--logs")):
+            self.assertIn(words, self.hanji(*command, expect=2).stderr)
+
     def test_a_text_that_is_missing_empty_binary_or_short(self):
         (self.folder / "empty.txt").write_text("")
         (self.folder / "binary.txt").write_bytes(b"a\0b" * 100)

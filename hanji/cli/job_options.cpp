@@ -15,7 +15,7 @@ void JobOptions::add_to(Verb verb) {
       .type_name("FILE");
   verb.add_option("--device", &device_, "cpu, or cuda: a GPU for each rank (compute.device)")
       .type_name("DEVICE");
-  verb.add_option("--ranks", &ranks_, "processes; default: one per physical core (run.ranks)")
+  verb.add_option("--ranks", &ranks_, "processes; default: one per usable core (run.ranks)")
       .type_name("N");
   verb.add_option("--mesh", &mesh_,
                   "degrees of its axes, dp=2,tp=2 ([mesh]); an unnamed dp takes the other ranks")
@@ -45,7 +45,14 @@ plan::LoadedConfig JobOptions::load(plan::ConfigSources sources) const {
   shortcut(steps_, "train.steps", "--steps");
   shortcut(seed_, "train.seed", "--seed");
   shortcut(out_, "run.out", "--out");
-  return plan::load_config(sources);
+  plan::LoadedConfig loaded = plan::load_config(sources);
+  if (out_ && out_->empty()) {
+    loaded.mistakes.push_back({.origin = {.source = "--out"},
+                               .key = "run.out",
+                               .message = "run.out is empty",
+                               .suggestion = "name a folder, or leave --out out for runs/NUMBER"});
+  }
+  return loaded;
 }
 
 int report_mistakes(const plan::LoadedConfig& loaded) {

@@ -72,7 +72,11 @@ int first_rank_of(const HostLink* link) { return link == nullptr ? 0 : link->her
 
 Status open_logs(const LaunchOptions& options, const HostLink* link, Common& common) {
   if (options.log_directory.empty()) return {};
-  HANJI_RETURN_IF_ERROR(base::make_directories(options.log_directory));
+  if (const Status made = base::make_directories(options.log_directory); !made.ok()) {
+    return Status(made.code(), fmt::format("the folder of logs: {}; name another one (hanji run: "
+                                           "--logs)",
+                                           made.message()));
+  }
   const int first = first_rank_of(link);
   for (int rank = first; rank < first + options.ranks; ++rank) {
     const auto path = options.log_directory / fmt::format("rank.{}", rank);

@@ -63,9 +63,11 @@ Status check_folder(const std::string& wanted) {
 Result<fs::path> claim_folder(const std::string& wanted, std::span<const char* const> parts) {
   const fs::path path = wanted.empty() ? fresh_folder() : fs::path(wanted);
   HANJI_RETURN_IF_ERROR(check_path(path));
-  HANJI_RETURN_IF_ERROR(base::make_directories(path));
-  HANJI_RETURN_IF_ERROR(make_parts(path, parts));
-  return fs::absolute(path);
+  Status made = base::make_directories(path);
+  if (made.ok()) made = make_parts(path, parts);
+  if (made.ok()) return fs::absolute(path);
+  return Status(made.code(),
+                fmt::format("run.out: {}; name another folder with --out", made.message()));
 }
 
 Result<fs::path> reopen_folder(const fs::path& out, int64_t steps_done) {
