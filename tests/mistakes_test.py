@@ -1,4 +1,5 @@
 """Mistakes that only the command meets: the data, the folder, and all of them at once."""
+import json
 import os
 import struct
 import subprocess
@@ -64,6 +65,29 @@ class Mistakes(CommandTest):
                                (("train", "--out", ""), "--out: run.out is empty"),
                                (("run", "--logs", "/proc/x", "true"), "--logs")):
             self.assertIn(words, self.hanji(*command, expect=2).stderr)
+
+    def test_a_path_that_is_not_there_is_told_with_a_way_out(self):
+        (self.folder / "file").write_text("x")
+        for command, words in ((("ckpt", "list", "none"), "none: no such folder; name the folder of"),
+                               (("generate", "--checkpoint", "none"), "none: no such folder; name"),
+                               (("data", "info", "none"), "check the path"),
+                               (("ckpt", "diff", "file", "."), "name two safetensors files, or two"),
+                               (("run", "--ranks", 2, "/tmp"), "it is a folder; name a program"),
+                               (("run", "--nnodes", 2, "--node-rank", 0, "--rendezvous",
+                                 "127.0.0.1:7777", "--token-fd", 77, "true"), "open it for reading")):
+            self.assertIn(words, self.hanji(*command, expect=2).stderr)
+        self.train("run", "--ranks", 1, "--steps", 1)
+        self.assertIn("/nonexist is no folder; make it", self.hanji(
+            "ckpt", "export", "run", "/nonexist/e.safetensors", expect=2).stderr)
+        done = self.hanji("run", "--hosts", "h:1", "--ssh", "/bin/false", "true", expect=1)
+        self.assertIn("host h (node 0): `/bin/false h` ended with code 1", done.stderr)
+
+    def test_integers_differ_by_no_ulps(self):
+        for name, value in (("a", 3), ("b", 1493)):
+            header = json.dumps({"n": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}}).ljust(64)
+            self.folder.joinpath(name).write_bytes(
+                struct.pack("<Q", 64) + header.encode() + struct.pack("<q", value))
+        self.assertIn("at most 1.49e+03 apart\n", self.hanji("ckpt", "diff", "a", "b", expect=7).stdout)
 
     def test_a_text_that_is_missing_empty_binary_or_short(self):
         (self.folder / "empty.txt").write_text("")

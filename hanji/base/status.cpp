@@ -50,6 +50,7 @@ namespace {
 std::string_view hint_of(int error) {
   switch (error) {
     case EACCES: return "; give this user the permission, or name another path";
+    case ENOENT: return "; check the path";
     case EROFS: return "; name a path on a disk that can be written";
     case EISDIR: return "; name a file, not a folder";
     case ENOTDIR: return "; name a folder there";

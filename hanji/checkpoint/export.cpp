@@ -64,6 +64,11 @@ Result<size_t> export_tensors(const Checkpoint& checkpoint, std::span<const std:
     return base::invalid_argument(
         fmt::format("{} exists; nothing is overwritten, so name another file", to.native()));
   }
+  const fs::path folder = to.has_parent_path() ? to.parent_path() : fs::path(".");
+  if (!fs::is_directory(folder, error)) {
+    return base::not_found(fmt::format("{}: {} is no folder; make it, or name another file",
+                                       to.native(), folder.native()));
+  }
   fs::path unfinished = to;
   unfinished += ".unfinished";
   Status status = write_plain(unfinished, tensors);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <map>
 
@@ -46,6 +47,11 @@ Result<std::vector<std::string>> names_in(const fs::path& folder) {
   fs::directory_iterator next(folder, error);
   for (; !error && next != fs::directory_iterator(); next.increment(error)) {
     if (is_real_folder(next->path())) names.push_back(next->path().filename().native());
+  }
+  if (error.value() == ENOENT) {
+    return base::not_found(folder.native() +
+                           ": no such folder; name the folder of a run, or one "
+                           "of its checkpoints");
   }
   if (error) return base::from_errno("list " + folder.native(), error.value());
   std::sort(names.begin(), names.end());

@@ -1,9 +1,12 @@
+#include <fmt/format.h>
+
 #include <iostream>
 
 #include "hanji/checkpoint/export.h"
 #include "hanji/checkpoint/folder.h"
 #include "hanji/cli/ckpt_text.h"
 #include "hanji/cli/exit_code.h"
+#include "hanji/cli/notify.h"
 #include "hanji/cli/verbs.h"
 
 namespace hanji::cli {
@@ -59,9 +62,7 @@ int verify(const CkptOptions& options) {
 
 checkpoint::Checkpoint load(const std::string& path) {
   auto found = checkpoint::load_checkpoint(path).or_throw();
-  for (const Status& reason : found.refused) {
-    std::cerr << "hanji: not usable: " << reason.message() << "\n";
-  }
+  notify_unusable(found.refused);
   return found;
 }
 
@@ -75,7 +76,13 @@ bool is_file(const std::string& path) { return fs::is_regular_file(path); }
 
 int diff(const CkptOptions& options) {
   std::vector<checkpoint::Difference> differences;
-  if (is_file(options.path) && is_file(options.other)) {
+  if (is_file(options.path) != is_file(options.other)) {
+    throw Error(base::invalid_argument(
+        fmt::format("{} is a file, {} is none; name two safetensors files, or two checkpoints",
+                    is_file(options.path) ? options.path : options.other,
+                    is_file(options.path) ? options.other : options.path)));
+  }
+  if (is_file(options.path)) {
     differences = checkpoint::diff(checkpoint::SafetensorsFile::open(options.path).or_throw(),
                                    checkpoint::SafetensorsFile::open(options.other).or_throw());
   } else {
@@ -116,7 +123,7 @@ void add_ckpt(Verb command) {
     return sub;
   };
   json(add("list", "All checkpoints of a run, each read and verified", list));
-  json(add("verify", "The same; exit code 3 if one of them is damaged", verify));
+  json(add("verify", "As list; exit code 3 if a checkpoint is damaged", verify));
   json(add("show", "The newest good one: step, job, hashes, tensors", show));
   json(add("diff", "Tensors that differ from another's; exit code 7 if some do", diff))
       .add_option("other", &options->other, "another one, or two safetensors files")

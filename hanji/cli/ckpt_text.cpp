@@ -166,8 +166,10 @@ std::string diff_text(const std::vector<Difference>& differences) {
   for (const Difference& one : differences) {
     text += fmt::format("{:<44} {}", one.tensor, name_of(one.kind));
     if (one.kind == DifferenceKind::kValues) {
-      text += fmt::format(": {} elements, the first at {}, at most {:.3g} apart ({:.3g} ulps)",
-                          one.num_elements, one.first_element, one.largest, one.largest_ulps);
+      text += fmt::format(": {} elements, the first at {}, at most {:.3g} apart", one.num_elements,
+                          one.first_element, one.largest);
+      // Integers have none.
+      if (one.largest_ulps != 0) text += fmt::format(" ({:.3g} ulps)", one.largest_ulps);
     }
     text += "\n";
   }

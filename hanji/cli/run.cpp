@@ -32,7 +32,7 @@ void add_run(Verb command) {
   auto options = std::make_shared<launch::RunOptions>();
   auto logs = std::make_shared<std::string>();
   verb.add_option("-n,--ranks", &options->ranks,
-                  "processes on this host; default: one per physical core")
+                  "processes on this host; default, and 0: one per usable core")
       .type_name("N");
   verb.add_option("--max-restarts", &options->max_restarts,
                   "start all ranks again when one fails, at most so often; default: 0")

@@ -161,6 +161,11 @@ class Starter {
                       name, node, options_.ssh, *code, options_.ssh, name));
     }
     if (exit_code_ != 0) return;
+    if (!unreachable) {
+      notify(RankEventKind::kFailed,
+             fmt::format("host {} (node {}): `{} {}` ended with code {}; see its words above", name,
+                         node, options_.ssh, name, *code));
+    }
     exit_code_ = unreachable ? kUnreachableExit : *code;
     deadline_ = base::Deadline::after(unreachable ? 0s : kOwnTime);
   }

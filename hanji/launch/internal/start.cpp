@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 
 #include "hanji/base/limits.h"
@@ -110,8 +111,13 @@ Status StartReport::wait_for_all(const std::vector<std::string>& command) {
                                   "; choose CPUs of this process's own mask (taskset -p $$)");
   }
   if (failure.stage == Stage::kExec && failure.error == ENOENT) {
-    return base::not_found(base::from_errno(what, failure.error).message() +
-                           "; name a program of PATH, or a path such as ./program");
+    return base::not_found(what +
+                           ": there is none of this name; name a program of PATH, or a path "
+                           "such as ./program");
+  }
+  std::error_code ignored;
+  if (failure.stage == Stage::kExec && std::filesystem::is_directory(command.front(), ignored)) {
+    return base::invalid_argument(what + ": it is a folder; name a program");
   }
   return base::from_errno(what, failure.error);
 }
