@@ -118,14 +118,16 @@ std::vector<int> MeshShape::data_peers(int rank) const {
 
 std::vector<int> MeshShape::varied(int rank, const std::function<bool(const Axis&)>& varies) const {
   const std::vector<int> own = coordinates(rank);
-  std::vector<int> result;
-  for (int other = 0; other < world_size_; ++other) {
-    const std::vector<int> theirs = coordinates(other);
-    bool same = true;
-    for (size_t i = 0; i < axes_.size(); ++i) {
-      same = same && (own[i] == theirs[i] || varies(axes_[i]));
+  std::vector<int> result = {0};
+  for (size_t i = 0; i < axes_.size(); ++i) {
+    const bool is_varied = varies(axes_[i]);
+    const int first = is_varied ? 0 : own[i], end = is_varied ? axes_[i].degree : own[i] + 1;
+    std::vector<int> longer;
+    longer.reserve(result.size() * static_cast<size_t>(end - first));
+    for (const int outer : result) {
+      for (int one = first; one < end; ++one) longer.push_back(outer * axes_[i].degree + one);
     }
-    if (same) result.push_back(other);
+    result = std::move(longer);
   }
   return result;
 }

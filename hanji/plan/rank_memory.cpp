@@ -20,9 +20,10 @@ struct RankPart {
   int64_t gradient_buffers = 1;
 };
 
-RankPart own_part(const Plan& plan, int rank) {
+/// `buffers`: gradient_buffers().
+RankPart own_part(const Plan& plan, int rank, const std::vector<int64_t>& buffers) {
   const int data = plan.mesh.data_coordinate(rank);
-  return {rank, data, plan.shares[data].samples.size(), gradient_buffers(plan)[data]};
+  return {rank, data, plan.shares[data].samples.size(), buffers[data]};
 }
 
 /// A rank's part of a step of so many samples.
@@ -278,7 +279,7 @@ int64_t largest_share(const Plan& plan) {
 
 std::vector<MemoryLine> rank_memory(const Plan& plan, int64_t micro_batch, int rank) {
   const bool differs = plan.config.parallel.data != Sharding::kReplicas;
-  if (differs) return lines_of(plan, micro_batch, own_part(plan, rank));
+  if (differs) return lines_of(plan, micro_batch, own_part(plan, rank, gradient_buffers(plan)));
   return lines_of(
       plan, micro_batch,
       {rank, plan.mesh.data_coordinate(rank), largest_share(plan), num_gradient_buffers(plan)});
@@ -308,12 +309,13 @@ int64_t cache_bytes(const Plan& plan) {
 
 std::vector<MemoryLine> host_memory(const Plan& plan) {
   const std::vector<int> one_host = {plan.ranks};
+  const std::vector<int64_t> buffers = gradient_buffers(plan);
   std::vector<MemoryLine> most;
   int first = 0;
   for (const int num_ranks : plan.hosts.several() ? plan.hosts.ranks : one_host) {
     std::vector<MemoryLine> host;
     for (int rank = first; rank < first + num_ranks; ++rank) {
-      add_lines(host, lines_of(plan, plan.micro_batch, own_part(plan, rank)));
+      add_lines(host, lines_of(plan, plan.micro_batch, own_part(plan, rank, buffers)));
     }
     if (total_bytes(host) > total_bytes(most)) most = std::move(host);
     first += num_ranks;
