@@ -87,10 +87,12 @@ class Collectives(CommandTest):
 
     def test_pipelines_of_absurd_sizes_are_refused_at_once_and_large_ones_drawn(self):
         for arguments, words in ((("-p", 20_000, "-m", 20_000), "20000 ranks; take at most 10240"),
-                                 (("-p", 2_000, "-m", 20_000), "at most 1048576 together"),
+                                 (("-p", 2_000, "-m", 20_000), "at most 524288 together"),
                                  (("-p", 0), "take at least one of each"),
                                  (("-p", -4), "take at least one of each")):
             self.assertIn(words, self.hanji("simulate", "--schedule", "1f1b", *arguments, expect=2, timeout=20).stderr)
+        self.assertIn("schedule zbv: 1025 ranks are ordered as with 2049 micro-batches; take at most 1024",
+                      self.hanji("simulate", "--schedule", "zbv", "-p", 1025, "-m", 8, expect=2).stderr)
         page = self.hanji("simulate", "--schedule", "1f1b", "-p", 10_000, "-m", 8, "--width", 40).stdout
         self.assertIn("1f1b: 10000 ranks, 10000 stages, 8 micro-batches", page)
 

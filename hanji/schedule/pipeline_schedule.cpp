@@ -13,7 +13,9 @@
 namespace hanji::schedule {
 namespace {
 
-constexpr int64_t kMaxPasses = int64_t{1} << 20;
+constexpr int64_t kMaxPasses = int64_t{1} << 19;
+/// Of the order that zbv has of 2p - 1 micro-batches or more, before those are left out that there are not.
+constexpr int64_t kMaxOrderedPasses = int64_t{1} << 22;
 constexpr int kMaxStagesPerRank = 64;
 
 struct KindFacts {
@@ -242,6 +244,11 @@ Status check_shape(PipelineKind kind, const PipelineShape& shape) {
     return refuse(
         fmt::format("{} ranks times {} stages times {} micro-batches; at most {} together", ranks,
                     stages, micro_batches, kMaxPasses));
+  }
+  if (kind == PipelineKind::kZbV && 2 * ranks * (2 * ranks - 1) > kMaxOrderedPasses) {
+    return refuse(
+        fmt::format("{} ranks are ordered as with {} micro-batches; take at most 1024 ranks", ranks,
+                    2 * ranks - 1));
   }
   if (micro_batches % round_of(kind, shape) != 0) {
     const int64_t whole = micro_batches / ranks;

@@ -55,7 +55,7 @@ struct PipelineSchedule {
 /// Order   a send follows its computation. A receive stands before the first computation that needs
 ///         it, or that needs a later message of the same sender: no receive delays an action that is
 ///         ready. Messages between two ranks are received in the order in which they are sent.
-/// Errors  invalid_argument: sizes below 1, above kMaxRanks, or of more than 2^20 passes; stages per
+/// Errors  invalid_argument: sizes below 1, above kMaxRanks, or of more than 2^19 passes; stages per
 ///         rank that the kind does not have; micro-batches that do not fill whole rounds (interleaved), or fewer than
 ///         stages (dualpipev).
 Result<PipelineSchedule> pipeline_schedule(PipelineKind kind, const PipelineShape& shape);

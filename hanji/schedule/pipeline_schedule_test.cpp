@@ -167,7 +167,7 @@ TEST(PipelineSchedules, ShapesThatAKindDoesNotHaveAreRefused) {
               HasSubstr("13 micro-batches do not fill 3 rounds; take 12 or 16"));
   EXPECT_THAT(refusal(Pipe::kDualPipeV, {4, 7, 2}), HasSubstr("take at least 8, one per stage"));
   EXPECT_THAT(refusal(Pipe::kNaive, {0, 4, 1}), HasSubstr("take at least one of each"));
-  EXPECT_THAT(refusal(Pipe::kGpipe, {1 << 10, 1 << 15, 1}), HasSubstr("at most 1048576"));
+  EXPECT_THAT(refusal(Pipe::kGpipe, {1 << 10, 1 << 15, 1}), HasSubstr("at most 524288"));
   EXPECT_THAT(refusal(Pipe::k1F1B, {20'000, 20'000, 1}),
               HasSubstr("20000 ranks; take at most 10240"));
   EXPECT_THAT(refusal(Pipe::kUser, {2, 2, 1}), HasSubstr("read from a file"));
