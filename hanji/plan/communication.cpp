@@ -307,8 +307,13 @@ int64_t tied_elements(const StepFacts& facts, int64_t elements, const DataShare&
   const int ranks = facts.shards->ranks;
   const std::vector<int64_t> sizes = {elements};
   const auto data_coordinate = &share - facts.shares.data();
-  const auto index = (data_coordinate * facts.terms + term) % ranks;
-  return layout::make_unit({0}, sizes, ranks).shards[index].size();
+  const auto index = static_cast<int>((data_coordinate * facts.terms + term) % ranks);
+  // Not the padding of its shard, which has no gradient.
+  int64_t own = 0;
+  for (const layout::Piece& piece : layout::pieces(layout::make_unit({0}, sizes, ranks), index)) {
+    own += piece.elements.size();
+  }
+  return own;
 }
 
 /// Of ranks that share out the layers, `peers` with those that cut them: as many groups as cut them, all

@@ -277,6 +277,14 @@ TEST(PlanOfAPipeline, GradientsStayOnTheHostThatHasAllReplicasOfAStage) {
   EXPECT_GT(all_apart, stages_apart + 2 * 4 * inputs.model->num_parameters());
 }
 
+TEST(PlanOfAPipeline, PaddingOfATiedWeightsShardIsNotSummed) {
+  PlanInputs inputs = staged(2);
+  inputs.model->parameters[0].elements += 1;
+  const int64_t whole = made(inputs).predicted.wire_bytes_per_step;
+  inputs.config.parallel.data = Sharding::kZero1;
+  EXPECT_EQ(made(inputs).predicted.wire_bytes_per_step, whole) << "one data rank has all of it";
+}
+
 TEST(PlanOfAPipeline, WhatSharesMemoryIsRejectedOnSeveralHostsAllAtOnce) {
   PlanInputs inputs = on_hosts(staged(2, 2), {2, 2});
   inputs.config.parallel.data = Sharding::kZero1;
