@@ -20,6 +20,7 @@
 #include "hanji/compute/measure.h"
 #include "hanji/cost/measure.h"
 #include "hanji/cost/stored.h"
+#include "hanji/data/source.h"
 #include "hanji/plan/context.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/moves.h"
