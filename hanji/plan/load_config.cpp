@@ -222,8 +222,8 @@ void Loader::find_contradictions_between_good_keys() {
     const auto was_set = [&](std::string_view key) { return loaded_.origins.contains(key); };
     const auto culprit = std::ranges::find_if(one.keys, was_set);
     const std::string_view key = culprit == one.keys.end() ? one.keys.front() : *culprit;
-    loaded_.mistakes.push_back(
-        {origin_of(key), std::string(key), std::move(one.message), std::move(one.suggestion)});
+    loaded_.mistakes.push_back({origin_of(key), std::string(key), std::move(one.message),
+                                std::move(one.suggestion), std::move(one.keys)});
   }
 }
 

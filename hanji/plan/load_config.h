@@ -30,9 +30,10 @@ struct Override {
 /// One mistake of a configuration.
 struct ConfigMistake {
   Origin origin;
-  std::string key;         ///< "train.stpes"; empty: the file as a whole.
-  std::string message;     ///< The mistake and its reason, with both values.
-  std::string suggestion;  ///< A fix; empty: none is known.
+  std::string key;                          ///< "train.stpes"; empty: the file as a whole.
+  std::string message;                      ///< The mistake and its reason, with both values.
+  std::string suggestion;                   ///< A fix; empty: none is known.
+  std::vector<std::string_view> keys = {};  ///< Of a contradiction all, with this one; else none.
   std::string to_string() const;
 };
 

@@ -6,6 +6,7 @@
 #include <ranges>
 
 #include "hanji/base/limits.h"
+#include "hanji/base/units.h"
 #include "hanji/layout/mesh_shape.h"
 #include "hanji/layout/split.h"
 #include "hanji/plan/internal/contradictions.h"
@@ -76,7 +77,7 @@ void check_split(const Config& c, int64_t num_grains, Found& found) {
     return;
   }
   if (c.run.ranks != kAuto && shares * peers != c.run.ranks) {
-    found.push_back({{"train.split", "run.ranks"},
+    found.push_back({{"train.split", "run.ranks", "mesh.dp"},
                      fmt::format("train.split has {} shares, but {}", shares, counted_ranks(c)),
                      fmt::format("set run.ranks = {}", shares * peers)});
     return;
@@ -265,9 +266,9 @@ void check_ranks(const Config& c, Found& found) {
   if (ranks != kAuto && num_grains < ranks / peers) {
     found.push_back(
         {{"train.global_batch", "run.ranks", "mesh.dp", "train.grain"},
-         fmt::format("train.global_batch {} gives {} grains of {}, but {} and every {} needs one",
-                     c.train.global_batch, num_grains, c.train.grain, counted_ranks(c),
-                     peers == 1 ? "rank" : "coordinate"),
+         fmt::format("train.global_batch {} gives {} of {}, but {} and every {} needs one",
+                     c.train.global_batch, base::counted(num_grains, "grain"), c.train.grain,
+                     counted_ranks(c), peers == 1 ? "rank" : "coordinate"),
          fmt::format("set train.global_batch = {}", ranks / peers * c.train.grain)});
   }
 }

@@ -69,6 +69,7 @@ void check_vocabulary_of_data(plan::LoadedConfig& loaded, int64_t vocabulary) {
   for (const plan::Contradiction& one : plan::find_contradictions(sized)) {
     add_mistake(loaded, one.keys, base::invalid_argument(one.message));
     loaded.mistakes.back().suggestion = one.suggestion;
+    loaded.mistakes.back().keys = one.keys;
   }
 }
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "hanji/base/limits.h"
 #include "hanji/plan/model_family.h"
 #include "hanji/plan/plan.h"
 #include "hanji/plan/shard_plan.h"
@@ -13,6 +16,8 @@ namespace {
 using plan::MeshChoice;
 using plan::Reshard;
 using plan::Sharding;
+
+constexpr std::string_view kDegrees = "mesh.";
 
 /// Its own, if it is set.
 std::vector<Sharding> strategies_of(const plan::LoadedConfig& job) {
@@ -57,10 +62,10 @@ void add_ways(const plan::LoadedConfig& job, plan::MeshConfig mesh, Sharding dat
   }
 }
 
-std::vector<MeshChoice> all_ways(const plan::LoadedConfig& job, int64_t ranks) {
+std::vector<MeshChoice> all_ways(const plan::LoadedConfig& job) {
   std::vector<MeshChoice> ways;
   const auto axes = plan::family_of(job.config.model).cut_axes;
-  for (const plan::MeshConfig& mesh : plan::all_meshes(ranks, axes)) {
+  for (const plan::MeshConfig& mesh : plan::all_meshes(job.config.run.ranks, axes)) {
     for (const Sharding data : strategies_of(job)) add_ways(job, mesh, data, ways);
   }
   return ways;
@@ -75,6 +80,37 @@ Result<plan::MeshChoice> planned(plan::LoadedConfig loaded) {
   return plan::choice_of(plan);
 }
 
+/// Whether a choice of mesh and strategy may mend it.
+bool is_of_choice(const plan::LoadedConfig& job, const plan::ConfigMistake& mistake) {
+  return std::ranges::any_of(mistake.keys, [&](std::string_view key) {
+    const bool is_open = key == "parallel.data" && !job.origins.contains(key);
+    return is_open || key.starts_with(kDegrees);
+  });
+}
+
+/// The job that every choice is of, whose own mesh is none of them.
+Result<plan::LoadedConfig> checked(plan::LoadedConfig loaded) {
+  const auto is_left = [&](const plan::ConfigMistake& one) { return is_of_choice(loaded, one); };
+  std::erase_if(loaded.mistakes, is_left);
+  for (const auto& [key, origin] : loaded.origins) {
+    if (!key.starts_with(kDegrees)) continue;
+    loaded.mistakes.push_back({origin, key,
+                               fmt::format("{} is set, but --meshes takes every degree", key),
+                               fmt::format("remove {}", key)});
+  }
+  loaded = check_job(std::move(loaded), FolderUse::kNone).loaded;
+  std::erase_if(loaded.mistakes, is_left);
+  HANJI_RETURN_IF_ERROR(plan::to_status(loaded.mistakes));
+  HANJI_ASSIGN_OR_RETURN(loaded.config.run.ranks, ranks_of_job(loaded.config));
+  if (loaded.config.run.ranks > base::kMaxRanksPerHost) {
+    return base::invalid_argument(
+        fmt::format("run.ranks is {}, but --meshes plans ranks of this machine, which runs at most "
+                    "{}; set run.ranks = {}",
+                    loaded.config.run.ranks, base::kMaxRanksPerHost, base::kMaxRanksPerHost));
+  }
+  return loaded;
+}
+
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
@@ -82,20 +118,21 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 Result<plan::MeshTable> plan_meshes(
     const std::function<plan::LoadedConfig(const std::optional<MeshChoice>& choice)>& load,
     const std::function<void(const std::string& flags)>& on_mesh) {
-  const CheckedJob job = check_job(load({}), FolderUse::kNone);
-  HANJI_RETURN_IF_ERROR(plan::to_status(job.loaded.mistakes));
-  HANJI_ASSIGN_OR_RETURN(const plan::Plan whole, prepare(job.loaded.config, {*job.dataset}));
+  HANJI_ASSIGN_OR_RETURN(const plan::LoadedConfig job, checked(load({})));
   plan::MeshTable table;
   table.about = fmt::format(
       "meshes     of model.preset {} on {} ranks of this machine\n"
       "batch      {} samples a step; predicted from operations and calls timed here\n",
-      whole.config.model.preset, whole.ranks, whole.config.train.global_batch);
-  for (const MeshChoice& way : all_ways(job.loaded, whole.ranks)) {
+      job.config.model.preset, job.config.run.ranks, job.config.train.global_batch);
+  const std::vector<MeshChoice> ways = all_ways(job);
+  for (const MeshChoice& way : ways) {
     const std::string flags = flags_of(way);
     on_mesh(flags);
     auto choice = planned(load(way));
     if (choice.ok()) {
       table.fitting.push_back(*std::move(choice));
+    } else if (ways.size() == 1) {
+      return choice.status();
     } else {
       ++table.refused[fmt::format("{}: {}", flags, first_line(choice.status().message()))];
     }

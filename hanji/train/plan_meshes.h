@@ -17,7 +17,8 @@ namespace hanji::train {
 /// `on_mesh`: called before each plan, which may time operations for seconds, with its flags.
 /// Result  what the plans predict; meshes that they refuse stand with the first reason.
 /// Cost    that of prepare() for each mesh.
-/// Errors  as check_job() and prepare() without a mesh.
+/// Errors  as check_job() of whatever no choice mends; invalid_argument for more ranks than a host runs, and for
+///         a job that says a degree itself; that of prepare() where it refuses the only mesh.
 Result<plan::MeshTable> plan_meshes(
     const std::function<plan::LoadedConfig(const std::optional<plan::MeshChoice>& choice)>& load,
     const std::function<void(const std::string& flags)>& on_mesh);

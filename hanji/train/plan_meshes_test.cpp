@@ -98,6 +98,44 @@ TEST(PlanMeshes, HasBothReshardsOfStagesThatGather) {
   EXPECT_THAT(flags, testing::Each(HasSubstr("parallel.data=zero3")));
 }
 
+// A sample a step serves no second coordinate, and one coordinate of four ranks.
+TEST(PlanMeshes, LeavesToEachMeshWhatAnotherMends) {
+  const auto [table, flags] = planned(Nano({"train.global_batch=1", "model.heads=4"}));
+  std::vector<std::string> fitting;
+  for (const plan::MeshChoice& one : table.fitting) {
+    EXPECT_EQ(one.mesh.dp * one.mesh.fsdp, 1) << flags_of(one);
+    fitting.push_back(flags_of(one));
+  }
+  EXPECT_THAT(fitting, testing::IsSupersetOf({"--mesh tp=4", "--mesh pp=2,tp=2", "--mesh pp=4"}));
+  const std::string why =
+      "--mesh dp=4: train.global_batch 1 gives 1 grain of 1, but run.ranks is 4 and every rank "
+      "needs one";
+  EXPECT_THAT(table.refused, testing::Contains(testing::Key(HasSubstr(why))));
+
+  const auto fits = [](const Sets& sets, const std::string& mesh) {
+    const auto rows = planned(Nano(sets)).table.fitting;
+    return std::ranges::any_of(rows,
+                               [&](const auto& one) { return flags_of(one).starts_with(mesh); });
+  };
+  EXPECT_TRUE(fits({"parallel.sequence=true"}, "--mesh dp=2,tp=2"));
+  EXPECT_TRUE(fits({"parallel.reshard=step"}, "--mesh fsdp=4 --set parallel.data=zero3"));
+}
+
+TEST(PlanMeshesErrors, AreOfTheJobThatNoMeshMends) {
+  const auto message = [](const Sets& sets) {
+    const auto table = plan_meshes(Nano(sets), [](const std::string& flags) { FAIL() << flags; });
+    return std::string(table.status().message());
+  };
+  EXPECT_THAT(
+      message({"mesh.tp=2", "train.warmup_steps=2000", "train.global_batch=1"}),
+      testing::AllOf(HasSubstr("mesh.tp is set, but --meshes takes every degree; remove mesh.tp"),
+                     HasSubstr("train.warmup_steps 2000 is above train.steps 1000"),
+                     HasSubstr("2 mistakes")));
+  EXPECT_THAT(message({"parallel.data=ddp", "parallel.reshard=step"}),
+              HasSubstr("parallel.data = ddp shards no parameters"));
+  EXPECT_THAT(message({"run.ranks=17", "train.global_batch=17"}), HasSubstr("set run.ranks = 16"));
+}
+
 // By formula: bytes within 5 % of those counted, as norms' gradients and what autograd saves beside
 // are not in it; parameters exactly.
 TEST(FactsOfACutGpt, AreThoseOfItsSizes) {

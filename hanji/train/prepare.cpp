@@ -387,18 +387,25 @@ Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload,
   return plan;
 }
 
+Result<int64_t> ranks_of_job(const plan::Config& config, int hosts) {
+  if (config.run.ranks != plan::kAuto) return config.run.ranks;
+  if (!config.train.split.empty()) return std::ssize(config.train.split);
+  int places = 0;
+  if (config.compute.device == plan::Device::kCuda) {
+    HANJI_ASSIGN_OR_RETURN(const plan::GpuFacts gpus, count_gpus());
+    places = gpus.count;
+  } else {
+    HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
+    places = machine.usable_cores;
+  }
+  const int64_t num_grains = config.train.global_batch / config.train.grain;
+  return std::min(int64_t{hosts} * std::min(places, base::kMaxRanksPerHost), num_grains);
+}
+
 Result<plan::Plan> prepare_on_hosts(plan::Config config, const Workload& workload, int hosts) {
   HANJI_ASSIGN_OR_RETURN(const topology::Machine machine, topology::read_machine());
   int64_t& ranks = config.run.ranks;
-  if (ranks == plan::kAuto) {
-    const int64_t num_grains = config.train.global_batch / config.train.grain;
-    int places = machine.usable_cores;
-    if (config.compute.device == plan::Device::kCuda) {
-      HANJI_ASSIGN_OR_RETURN(const plan::GpuFacts gpus, count_gpus());
-      places = gpus.count;
-    }
-    ranks = std::min(int64_t{hosts} * std::min(places, base::kMaxRanksPerHost), num_grains);
-  }
+  HANJI_ASSIGN_OR_RETURN(ranks, ranks_of_job(config, hosts));
   if (ranks < hosts) {
     return base::invalid_argument(
         fmt::format("{} ranks on {} hosts: every host needs one; set run.ranks = {} or more, and "

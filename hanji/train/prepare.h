@@ -22,8 +22,13 @@ inline constexpr std::string_view kKernelChoices = "kernels";
 Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload,
                            const std::optional<StartedRanks>& started = {});
 
+/// run.ranks; or without it, of a mesh that is dp alone, as many as train.split has shares, or else one per usable
+/// core or GPU of `hosts` hosts like this one, as far as the batch has grains for them.
+/// Errors  those of reading the machine.
+Result<int64_t> ranks_of_job(const plan::Config& config, int hosts = 1);
+
 /// The same for ranks that a launcher would start on `hosts` hosts like this one, whose link nobody
-/// has measured; without run.ranks one per usable core.
+/// has measured.
 /// Errors  as plan::make_plan(); kInvalidArgument for fewer ranks than hosts.
 Result<plan::Plan> prepare_on_hosts(plan::Config config, const Workload& workload, int hosts);
 
