@@ -89,6 +89,22 @@ BadConfigs shards() {
        {"run.toml:6:1: mesh.dp is 2, but parallel.data = zero3 cuts one state among all ranks, "
         "which is mesh.fsdp; set mesh.fsdp = 4 and remove mesh.dp, or set parallel.data = "
         "\"hsdp\""}},
+      {"replicas in place of shards, of ranks that nobody counts",
+       "[parallel]\ndata = \"zero2\"\n[mesh]\ndp = 2\ntp = 2\n",
+       {},
+       {"run.toml:4:1: mesh.dp is 2, but parallel.data = zero2 cuts one state among all ranks, "
+        "which is mesh.fsdp; set mesh.fsdp = 2 and remove mesh.dp, or set parallel.data = "
+        "\"hsdp\""}},
+      {"one degree of two, of ranks that nobody counts",
+       "[parallel]\ndata = \"hsdp\"\n[mesh]\ntp = 2\ndp = 2\n",
+       {},
+       {"run.toml:5:1: mesh.dp is 2, but neither mesh.fsdp nor run.ranks says how many ranks there "
+        "are; set run.ranks, or mesh.fsdp"}},
+      {"groups of a number of ranks that nobody counts",
+       "[parallel]\ndata = \"zero3\"\n[mesh]\nfsdp = 2\n",
+       {},
+       {"run.toml:4:1: mesh.fsdp is 2, but neither mesh.dp nor run.ranks says how many ranks there "
+        "are; set run.ranks"}},
       {"groups that do not fit",
        "[run]\nranks = 4\n[parallel]\ndata = \"hsdp\"\n[mesh]\nfsdp = 3\n",
        {},

@@ -223,6 +223,22 @@ std::string degree_to_change(const Config& c, int64_t ranks, int64_t product) {
                      has_open_axis(c) ? (ranks + product - 1) / product * product : product);
 }
 
+/// Of dp and fsdp one is set and the other open, and no number of ranks says what it is. One that the strategy
+/// does not have is refused by itself.
+void check_open_degree(const Config& c, Found& found) {
+  const bool has_dp = c.parallel.data == Sharding::kHybrid && c.mesh.dp > 1;
+  const bool has_fsdp = cuts_states(c.parallel.data) && c.mesh.fsdp > 1;
+  if (has_dp == has_fsdp) return;
+  const std::string_view set = has_dp ? "mesh.dp" : "mesh.fsdp";
+  const std::string_view open = has_dp ? "mesh.fsdp" : "mesh.dp";
+  found.push_back(
+      {{set, open, "run.ranks"},
+       fmt::format("{} is {}, but neither {} nor run.ranks says how many ranks there are", set,
+                   has_dp ? c.mesh.dp : c.mesh.fsdp, open),
+       c.parallel.data == Sharding::kHybrid ? fmt::format("set run.ranks, or {}", open)
+                                            : "set run.ranks"});
+}
+
 /// The product of all degrees is the number of ranks.
 void check_degrees(const Config& c, Found& found) {
   const bool open = has_open_axis(c);
@@ -241,9 +257,7 @@ void check_degrees(const Config& c, Found& found) {
                                  base::kMaxRanks),
                      "set smaller degrees"});
   } else if (ranks == kAuto) {
-    if (!open || product == ranks_per_data_coordinate(c.mesh)) return;
-    found.push_back({keys, "one degree of the mesh is set, but neither the other nor run.ranks",
-                     "set run.ranks"});
+    check_open_degree(c, found);
   } else if (open ? ranks % product != 0 : ranks != product) {
     found.push_back({keys,
                      fmt::format("a mesh of ({}) {} {} ranks", fmt::join(degrees, ", "),
