@@ -78,16 +78,16 @@ TEST(TimeOperations, OfMoreThanTheirMemoryAPartIsTimed) {
   const plan::Operation attention{OperationKind::kAttention, "grouped", 1, 65536, 8192, 64, 8};
   const plan::Operation ring{OperationKind::kAttention, "ring", 1, 65536, 64, 1, 0, 4};
   for (const plan::Operation& one : {product, loss, embedding, attention, ring}) {
-    constexpr int64_t kMost = int64_t{4} << 20;
-    const OperationPart part = part_within(one, kMost);
-    EXPECT_LE(tensor_bytes(part.operation), kMost) << one.name;
-    EXPECT_GT(4 * tensor_bytes(part.operation), kMost / 4)
+    constexpr int64_t kMaxPart = int64_t{4} << 20;
+    const OperationPart part = part_within(one, kMaxPart);
+    EXPECT_LE(tensor_bytes(part.operation), kMaxPart) << one.name;
+    EXPECT_GT(4 * tensor_bytes(part.operation), kMaxPart / 4)
         << one.name << ": no less than is needed";
     EXPECT_GE(part.scale, 4) << one.name;
     const OperationCall call = own_call(part.operation, {.gemm = plan::Gemm::kMkl})();
     call.begin();
     call.end();
-    EXPECT_EQ(part_within(part.operation, kMost).scale, 1) << one.name;
+    EXPECT_EQ(part_within(part.operation, kMaxPart).scale, 1) << one.name;
   }
   const OperationPart half = part_within(loss, tensor_bytes(loss) / 2);
   EXPECT_EQ(half.operation.samples, 6);
