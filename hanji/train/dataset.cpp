@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <atomic>
-
 #include "hanji/base/log.h"
 #include "hanji/data/beton_images.h"
 #include "hanji/data/beton_token_samples.h"
@@ -107,32 +105,21 @@ Result<Dataset> open_dataset(const plan::DataConfig& config, int64_t block, int6
 
 namespace {
 
-constexpr int kMaxReportedSkips = 10;
-
-/// Of a process: the first ones, each a line.
-std::function<void(const Status&)> skip_reporter() {
-  return [log = base::Log(STDERR_FILENO, "data.corrupt = skip:"),
-          num_skipped = std::make_shared<std::atomic<int>>(0)](const Status& status) {
-    const int before = num_skipped->fetch_add(1);
-    if (before < kMaxReportedSkips) log.warn(status.message());
-    if (before == kMaxReportedSkips) log.warn("more samples are skipped without a line each");
-  };
-}
-
 Result<Dataset> open_image_file(const plan::Config& config) {
   const plan::DataConfig& data = config.data;
   HANJI_ASSIGN_OR_RETURN(const plan::ImageStages stages, plan::parse_image_stages(data.stage));
   HANJI_ASSIGN_OR_RETURN(auto file, data::BetonFile::open(data.files));
   const bool is_cached = data.cache == plan::FileCache::kProcess;
   const auto page_bytes = static_cast<int64_t>(is_cached ? file.sections().page_bytes : 0);
-  auto images =
-      data::BetonImages::create(std::move(file), {.stages = stages,
-                                                  .size = data.image_size,
-                                                  .seed = static_cast<uint64_t>(config.train.seed),
-                                                  .validation_fraction = data.validation_fraction,
-                                                  .corrupt = data.corrupt,
-                                                  .cached_pages = is_cached ? data.pages : 0,
-                                                  .report_skipped = skip_reporter()});
+  const auto skips = std::make_shared<SkipLog>(base::Log(STDERR_FILENO, "data.corrupt = skip:"));
+  auto images = data::BetonImages::create(
+      std::move(file), {.stages = stages,
+                        .size = data.image_size,
+                        .seed = static_cast<uint64_t>(config.train.seed),
+                        .validation_fraction = data.validation_fraction,
+                        .corrupt = data.corrupt,
+                        .cached_pages = is_cached ? data.pages : 0,
+                        .report_skipped = [skips](const Status& one) { skips->add(one); }});
   if (!images.ok()) return images.status().at(data.files);
   const int64_t classes = images->num_classes();
   auto cache = images->cache();
@@ -149,7 +136,8 @@ Result<Dataset> open_image_file(const plan::Config& config) {
                  .name = data.files,
                  .weights = std::move(weights),
                  .cache = std::move(cache),
-                 .page_bytes = page_bytes};
+                 .page_bytes = page_bytes,
+                 .skips = skips};
 }
 
 }  // namespace

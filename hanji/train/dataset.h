@@ -10,6 +10,7 @@
 #include "hanji/data/token_source.h"
 #include "hanji/data/vocabulary.h"
 #include "hanji/plan/plan.h"
+#include "hanji/train/skip_log.h"
 
 namespace hanji::data {
 class PageCache;
@@ -40,6 +41,7 @@ struct Dataset {
       {};                                       ///< Of training samples, if data.weights.
   std::shared_ptr<data::PageCache> cache = {};  ///< Of samples, if data.cache = process.
   int64_t page_bytes = 0;                       ///< Of the cache.
+  std::shared_ptr<SkipLog> skips = {};          ///< Of samples, where some may be skipped.
 
   plan::DataFacts facts() const;
 };

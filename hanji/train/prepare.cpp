@@ -364,6 +364,7 @@ Result<cost::Rates> rates_of(const topology::Machine& host, int ranks) {
 
 Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload,
                            const std::optional<StartedRanks>& started) {
+  const SkipLog::Silence while_timing(workload.dataset.skips.get());
   plan::PlanInputs inputs{.config = with_absolute_paths(config), .data = workload.dataset.facts()};
   HANJI_ASSIGN_OR_RETURN(inputs.machine, topology::read_machine());
   HANJI_ASSIGN_OR_RETURN(inputs.model, facts_of_model(inputs.config, workload));
