@@ -164,6 +164,11 @@ std::optional<uint64_t> BetonFile::page_of(uint64_t offset) const {
   return (offset - s.heap_begin) / s.page_bytes;
 }
 
+uint64_t BetonFile::pages_checksum() const {
+  if (!state_->has_extension) return 0;
+  return base::xxh3(state_->bytes.subspan(sections().heap_end, 8 * sections().num_pages));
+}
+
 std::string_view BetonFile::provenance() const {
   const auto* text = reinterpret_cast<const char*>(state_->bytes.data());
   return {text + state_->provenance_begin, state_->provenance_bytes};

@@ -139,6 +139,8 @@ class BetonFile {
   uint64_t offset_of(const BetonValue& value) const;
 
   bool has_checksums() const;
+  /// Of the checksums of all pages: one number for all bytes of the heap. 0 without checksums.
+  uint64_t pages_checksum() const;
   /// JSON that the writer was given; empty without checksums.
   std::string_view provenance() const;
   /// Row `row` < num_allocations, as it is in the file.

@@ -122,7 +122,7 @@ struct BetonImages::State {
                 int64_t row);
 };
 
-/// The row of the table has an image's size, which changes with its pixels.
+/// Without checksums, of the pixels only the size of a JPEG tells something: it is in the row of the table.
 Status BetonImages::State::read_labels() {
   std::vector<int64_t> numbers;
   for (uint64_t i = 0; i < file().num_samples(); ++i) {
@@ -142,6 +142,7 @@ Status BetonImages::State::read_labels() {
                     static_cast<int64_t>(one.size)});
   }
   checksum = base::xxh3(std::as_bytes(std::span(numbers)));
+  if (file().has_checksums()) checksum = base::mix(checksum, file().pages_checksum());
   add_stages();
   return {};
 }

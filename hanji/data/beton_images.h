@@ -73,8 +73,8 @@ class BetonImages final : public Source {
   Status read_parts(size_t last, const SampleRow& into) const override;
   bool mixes_pairs() const override;
   void mix(const SampleRow& even, const SampleRow& odd) const override;
-  /// Of the labels, places and sizes of all samples, the size and the stages; not of the pixels,
-  /// which have checksums of their own.
+  /// Of the labels, places and sizes of all samples, the checksums of pages, the size and the stages. Of a
+  /// file without checksums the pixels are not in it.
   uint64_t checksum() const override;
 
   /// Null unless cached_pages. Samples that validate, or take the place of a skipped one, are read

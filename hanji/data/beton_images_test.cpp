@@ -191,6 +191,9 @@ TEST_F(BetonImagesTest, OtherLabelsPixelsAndStagesHaveAnotherChecksum) {
   EXPECT_NE(checksum_of({{.bytes = stream, .label = 1}}, 8), one);
   EXPECT_NE(checksum_of({{.bytes = stream + " "}}, 8), one);
   EXPECT_NE(checksum_of({{.bytes = stream}}, 9), one);
+  std::string other = stream;
+  other[other.size() / 2] ^= 1;
+  EXPECT_NE(checksum_of({{.bytes = other}}, 8), one) << "as long, of the same class and place";
 }
 
 BetonImages open_mixed(const fs::path& path, std::string_view stages) {
