@@ -131,6 +131,14 @@ BetonType type_of_use(ColumnUse use) {
   return BetonType::kBytes;
 }
 
+/// That a path names nothing, or no file, is wrong with this row alone.
+Status of_row(const OpenTable& open, uint64_t row, size_t column, const Status& status) {
+  const bool is_path = status.code() == Code::kNotFound || status.code() == Code::kInvalidArgument;
+  const Status own = is_path ? base::corrupt(status.message()) : status;
+  return own.at(
+      fmt::format("line {}, column '{}'", open.table.line_of(row), open.table.columns()[column]));
+}
+
 Status read_row(const OpenTable& open, uint64_t row, BetonSample& out) {
   const auto texts = open.table.row(row);
   out.values.assign(texts.size(), {});
@@ -150,9 +158,8 @@ Status read_row(const OpenTable& open, uint64_t row, BetonSample& out) {
       }
       case ColumnUse::kImage: {
         auto image = internal::store_image_file(open.image(texts[c]), open.max_image, out.bytes);
-        const bool is_named = image.status().code() == Code::kNotFound;
-        if (is_named) return base::corrupt(image.status().message());
-        HANJI_ASSIGN_OR_RETURN(value, std::move(image));
+        if (!image.ok()) return of_row(open, row, c, image.status());
+        value = *std::move(image);
       }
     }
   }

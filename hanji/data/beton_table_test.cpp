@@ -1,6 +1,7 @@
 #include "hanji/data/beton_table.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "hanji/data/internal/png_writer.h"
 #include "hanji/data/internal/test_files.h"
@@ -11,6 +12,7 @@ namespace hanji::data {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class TableRecipe : public testing::Test {
  protected:
@@ -71,6 +73,23 @@ TEST_F(TableRecipe, PngsBecomeRowsOfRgb) {
 TEST_F(TableRecipe, AColumnIsNotOfImagesAndOfClasses) {
   EXPECT_THAT(make("a,b\n1,2\n", {.image_column = "a", .class_column = "a"}).status().message(),
               HasSubstr("t.csv: column 'a' cannot have images and classes"));
+}
+
+TEST_F(TableRecipe, PathsOfNoFileAreListedWithLineAndColumnAndNothingIsLeft) {
+  namespace fs = std::filesystem;
+  ASSERT_EQ(::mkfifo((folder_.path() / "pipe").c_str(), 0600), 0);
+  const Status status =
+      make("kind,path\n1,\n2,.\n3,pipe\n4,none.jpg\n", {.image_column = "path"}).status();
+  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_THAT(status.message(), HasSubstr("4 of 4 samples cannot be read"));
+  for (const char* line : {"line 2, column 'path': ", "line 3, column 'path': ",
+                           "pipe: no regular file", "line 5, column 'path': "}) {
+    EXPECT_THAT(status.message(), HasSubstr(line));
+  }
+  for (const auto& one : fs::directory_iterator(folder_.path())) {
+    EXPECT_THAT(one.path().filename().native(), Not(HasSubstr(".part")));
+    EXPECT_THAT(one.path().filename().native(), Not(HasSubstr(".journal")));
+  }
 }
 
 TEST_F(TableRecipe, MistakesAreNamed) {
