@@ -11,6 +11,7 @@
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/base/random.h"
+#include "hanji/base/units.h"
 #include "hanji/data/internal/encoded_image.h"
 
 namespace hanji::data {
@@ -25,6 +26,42 @@ struct ImageFiles {
   std::vector<std::string> classes;
   uint64_t largest_bytes = 0;
 };
+
+/// What is neither a file nor a folder: pipes, links to nothing, and in a class links to folders, which are
+/// not followed.
+Result<std::vector<fs::path>> list_others(const fs::path& folder,
+                                          const std::vector<std::string>& classes) {
+  std::vector<fs::path> others;
+  std::error_code error, of_one;
+  for (const auto& one : fs::directory_iterator(folder, error)) {
+    if (!one.is_regular_file(of_one) && !one.is_directory(of_one)) others.push_back(one.path());
+  }
+  for (const std::string& name : classes) {
+    const fs::path of_class = folder / name;
+    fs::recursive_directory_iterator it(of_class, error);
+    for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
+      const bool is_folder = it->is_directory(of_one) && !it->is_symlink(of_one);
+      if (!it->is_regular_file(of_one) && !is_folder) others.push_back(it->path());
+    }
+    if (error) return base::from_errno("list " + of_class.native(), error.value());
+  }
+  std::ranges::sort(others);
+  return others;
+}
+
+Status nothing_else(const std::vector<fs::path>& others) {
+  constexpr size_t kMaxShown = 10;
+  if (others.empty()) return {};
+  std::string names;
+  for (const fs::path& one : std::span(others).first(std::min(others.size(), kMaxShown))) {
+    names += "\n  " + one.native();
+  }
+  return base::invalid_argument(fmt::format(
+      "{} in the folder that {} neither a file nor a folder; remove {}, or put images in "
+      "the place:{}{}",
+      base::counted(std::ssize(others), "name"), others.size() == 1 ? "is" : "are",
+      others.size() == 1 ? "it" : "them", names, others.size() > kMaxShown ? "\n  ..." : ""));
+}
 
 /// The folders in `folder`, links to folders too, sorted by their names' bytes; a file is in no class.
 Result<std::vector<std::string>> list_classes(const fs::path& folder) {
@@ -56,6 +93,8 @@ Status no_empty_class(const fs::path& folder, const std::vector<std::string>& em
 Result<ImageFiles> list_images(const fs::path& folder) {
   ImageFiles files;
   HANJI_ASSIGN_OR_RETURN(files.classes, list_classes(folder));
+  HANJI_ASSIGN_OR_RETURN(const auto others, list_others(folder, files.classes));
+  HANJI_RETURN_IF_ERROR(nothing_else(others));
   std::vector<std::pair<fs::path, int64_t>> images;
   std::vector<std::string> empty;
   for (const std::string& name : files.classes) {

@@ -14,7 +14,8 @@ namespace hanji::data {
 ///
 /// Result  images in the order of their paths' bytes; the provenance has the names of the classes.
 /// Cost    memory for the names.
-/// Errors  kNotFound; kInvalidArgument for a file in no class, and for classes without a file, as
+/// Errors  kNotFound; kInvalidArgument for a file in no class, for what is neither a
+///         file nor a folder, such as a link to nothing, and for classes without a file, as
 ///         torchvision's ImageFolder rejects them. read(): kCorrupt and kUnsupported for files that
 ///         are no JPEGs that hanji decodes, or no PNGs of at most 8 bits.
 Result<BetonRecipe> folder_recipe(const std::filesystem::path& folder);

@@ -1,6 +1,7 @@
 #include "hanji/data/beton_folder.h"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "hanji/base/file.h"
 #include "hanji/data/beton_file.h"
@@ -34,6 +35,25 @@ class ImageFolder : public testing::Test {
 
   test::TemporaryFolder folder_;
 };
+
+TEST_F(ImageFolder, LinksToNothingAndPipesAreListedAndNotLeftOut) {
+  namespace fs = std::filesystem;
+  const fs::path photos = folder_.path() / "photos";
+  add("ant/1.jpg", photo("first"));
+  add("cat/2.jpg", photo("second"));
+  fs::create_symlink("nowhere", photos / "bee");
+  fs::create_symlink("nowhere", photos / "cat" / "3.jpg");
+  ASSERT_EQ(::mkfifo((photos / "cat" / "4.jpg").c_str(), 0600), 0);
+  fs::create_directory_symlink(photos / "ant", photos / "cat" / "more");
+  const Status status = write();
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(status.message(),
+              HasSubstr("4 names in the folder that are neither a file nor a folder"));
+  for (const char* name : {"photos/bee", "cat/3.jpg", "cat/4.jpg", "cat/more"}) {
+    EXPECT_THAT(status.message(), HasSubstr(name));
+  }
+  EXPECT_FALSE(fs::exists(out()));
+}
 
 TEST_F(ImageFolder, KeepsTheFilesBytesAndNumbersTheFoldersByName) {
   add("cat/2.jpg", photo("second"));
