@@ -50,10 +50,37 @@ Status no_format(const fs::path& path, size_t size) {
       path.native(), size));
 }
 
+/// A set of CIFAR: its records have a label, or one of a class and one of the class within it.
+struct Cifar {
+  std::string_view name;
+  std::vector<uint8_t> num_classes;  ///< Of each label.
+};
+
+const std::vector<Cifar>& cifars() {
+  static const std::vector<Cifar> all = {{"CIFAR-10", {10}}, {"CIFAR-100", {20, 100}}};
+  return all;
+}
+
+Status check_labels(const fs::path& path, const Cifar& cifar, Bytes bytes) {
+  const uint64_t num_labels = cifar.num_classes.size(), record = num_labels + kCifarImage;
+  for (uint64_t i = 0; i < bytes.size() / record; ++i) {
+    for (uint64_t at = 0; at < num_labels; ++at) {
+      const auto label = static_cast<uint8_t>(bytes[i * record + at]);
+      if (label < cifar.num_classes[at]) continue;
+      return base::corrupt(
+          fmt::format("{}: record {} has the label {}, where {} has 0 to {}; copy "
+                      "the file again, or name another",
+                      path.native(), i, label, cifar.name, cifar.num_classes[at] - 1));
+    }
+  }
+  return {};
+}
+
 Result<BinaryImages> cifar_of(const fs::path& path, Bytes bytes) {
-  for (const uint64_t num_labels : {1, 2}) {
-    const uint64_t record = num_labels + kCifarImage;
+  for (const Cifar& cifar : cifars()) {
+    const uint64_t num_labels = cifar.num_classes.size(), record = num_labels + kCifarImage;
     if (bytes.empty() || bytes.size() % record != 0) continue;
+    HANJI_RETURN_IF_ERROR(check_labels(path, cifar, bytes));
     return BinaryImages{.count = bytes.size() / record,
                         .width = kCifarSide,
                         .height = kCifarSide,
@@ -124,6 +151,12 @@ Result<std::vector<BinaryImages>> parse_files(std::span<const fs::path> paths,
   std::vector<BinaryImages> all;
   for (size_t i = 0; i < files.size(); ++i) {
     HANJI_ASSIGN_OR_RETURN(const BinaryImages one, cifar_of(paths[i], files[i].bytes()));
+    if (i > 0 && one.label_step != all.front().label_step) {
+      return base::invalid_argument(
+          fmt::format("{} and {}: records of CIFAR-10 and of CIFAR-100, whose labels are of other "
+                      "classes; make a file of each",
+                      paths[0].native(), paths[i].native()));
+    }
     all.push_back(one);
   }
   return all;

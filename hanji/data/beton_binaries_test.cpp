@@ -45,6 +45,22 @@ class BinaryImagesTest : public testing::Test {
   const test::TemporaryFolder folder_;
 };
 
+TEST_F(BinaryImagesTest, LabelsThatTheSetHasNotAndTwoSetsAreRefused) {
+  const auto ten = file("ten", cifar_record("\x09") + cifar_record("\x4D"));
+  const auto refused = write({ten});
+  EXPECT_EQ(refused.status().code(), Code::kCorrupt);
+  EXPECT_THAT(refused.status().message(),
+              HasSubstr("ten: record 1 has the label 77, where CIFAR-10 has 0 to 9"));
+  EXPECT_THAT(write({file("coarse", cifar_record("\x14\x63"))}).status().message(),
+              HasSubstr("record 0 has the label 20, where CIFAR-100 has 0 to 19"));
+  EXPECT_THAT(write({file("fine", cifar_record("\x13\x64"))}).status().message(),
+              HasSubstr("record 0 has the label 100, where CIFAR-100 has 0 to 99"));
+  const auto both =
+      write({file("c10", cifar_record("\x09")), file("c100", cifar_record("\x13\x63"))});
+  EXPECT_EQ(both.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(both.status().message(), HasSubstr("records of CIFAR-10 and of CIFAR-100"));
+}
+
 TEST_F(BinaryImagesTest, CifarsPlanesBecomeRowsOfColours) {
   const auto one = file("1", cifar_record("\x05") + cifar_record("\x09"));
   const auto two = file("2", cifar_record("\x07"));
