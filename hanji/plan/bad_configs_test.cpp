@@ -343,7 +343,9 @@ BadConfigs degrees() {
        "[parallel]\ndata = \"hsdp\"\n[mesh]\npp = 65536\ndp = 65536\nfsdp = 16\ncp = "
        "65536\ntp = 65536\naxial = 65536\n",
        {},
-       {"run.toml:7:1: mesh.cp is 65536, but a rank has 2 or more tokens and model.block is 64; "
+       {"run.toml:4:1: mesh.pp is 65536, but a rank has whole layers and model.layers is 4, with "
+        "embedding and head 6; set mesh.pp = 6 or less",
+        "run.toml:7:1: mesh.cp is 65536, but a rank has 2 or more tokens and model.block is 64; "
         "set "
         "mesh.cp = 32 or less",
         "run.toml:8:1: mesh.tp is 65536, but a rank has whole heads and model.heads is 4; set "

@@ -255,6 +255,38 @@ BadConfigs wrong_words() {
   };
 }
 
+BadConfigs more_ranks_than_parts() {
+  return {
+      {"tokens cut among more ranks than there are, with another mistake",
+       "[model]\nblock = 1\n[mesh]\ncp = 2\n[train]\nbeta1 = 3.0\n",
+       {},
+       {"run.toml:4:1: mesh.cp is 2, but a rank has whole tokens and model.block is 1; set mesh.cp "
+        "= 1",
+        "run.toml:6:1: train.beta1 is 3, but must be at most 0.999999"}},
+      {"weights dropped in a ring for want of heads",
+       "[model]\nheads = 2\ndropout = 0.2\n[mesh]\ncp = 3\n",
+       {{"parallel.context=ring", "--set"}},
+       {"run.toml:3:1: mesh.cp = 3 merges parts of a softmax in a ring, which drops no weights, "
+        "but model.dropout is 0.2; set model.dropout = 0, or mesh.cp = 2 with parallel.context = "
+        "\"ulysses\""}},
+      {"weights dropped in a ring that nobody named",
+       "[model]\nheads = 2\ndropout = 0.2\n[mesh]\ncp = 3\n",
+       {},
+       {"run.toml:3:1: mesh.cp = 3 merges parts of a softmax in a ring, which drops no weights, "
+        "but model.dropout is 0.2; set model.dropout = 0, or mesh.cp = 2"}},
+      {"more stages than layers",
+       "[run]\nranks = 4\n[model]\nlayers = 1\n[mesh]\npp = 4\n",
+       {},
+       {"run.toml:6:1: mesh.pp is 4, but a rank has whole layers and model.layers is 1, with "
+        "embedding and head 3; set mesh.pp = 2"}},
+      {"more stages of each rank than layers",
+       "[model]\nlayers = 1\n[mesh]\npp = 2\n[pipeline]\nschedule = \"zbv\"\n",
+       {},
+       {"run.toml:4:1: mesh.pp is 2, but a rank has 2 or more layers and model.layers is 1, with "
+        "embedding and head 3; set mesh.pp = 1"}},
+  };
+}
+
 BadConfigs command_lines() {
   return {
       {"an unknown key on the command line",
@@ -306,8 +338,8 @@ BadConfigs command_lines() {
 }
 
 TEST(BadValues, EachGetsItsMessagesAndNoOther) {
-  test_plan::expect_messages(
-      {bad_syntax, wrong_types, wrong_units, out_of_range, wrong_words, command_lines});
+  test_plan::expect_messages({bad_syntax, wrong_types, wrong_units, out_of_range, wrong_words,
+                              command_lines, more_ranks_than_parts});
 }
 
 }  // namespace

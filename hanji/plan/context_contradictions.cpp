@@ -25,6 +25,15 @@ std::vector<int64_t> heads_of_tp(const Config& c, int64_t kv_heads) {
   return layout::part_sizes(kv_heads, 1, tp, blocks < tp ? 1 : blocks);
 }
 
+/// What to set in place of a ring, which is there for want of heads or by its name.
+std::string without_ring(const Config& c) {
+  const int64_t most = std::max<int64_t>(1, resolve_model(c.model).heads / c.mesh.tp);
+  if (c.mesh.cp <= most) return "parallel.context = \"ulysses\"";
+  if (c.parallel.context == ContextWay::kAuto) return fmt::format("mesh.cp = {}", most);
+  return fmt::format("mesh.cp = {} with parallel.context = \"{}\"", most,
+                     most > 1 ? "ulysses" : "auto");
+}
+
 /// Ranks of a layer that "tp" and "cp" cut move as much as each other: their calls are counted on one.
 void check_context_with_tp(const Config& c, Found& found) {
   const ModelSpec model = resolve_model(c.model);
@@ -78,11 +87,7 @@ void check_stable_context(const Config& c, Found& found) {
     refuse("parallel.context",
            "has the sums of one process, but parallel.context = ring merges parts of a softmax in "
            "an order that follows the ranks",
-           fmt::format(
-               "set {}, or train.bits = \"run\"",
-               cp * c.mesh.tp <= model.heads
-                   ? "parallel.context = \"ulysses\""
-                   : fmt::format("mesh.cp = {}", std::max<int64_t>(1, model.heads / c.mesh.tp))));
+           fmt::format("set {}, or train.bits = \"run\"", without_ring(c)));
   }
   if (tokens < cp) {
     refuse("train.cuts.tokens",
@@ -129,9 +134,7 @@ void check_context(const Config& c, Found& found) {
            fmt::format("merges parts of a softmax in a ring, which drops no weights, but "
                        "model.dropout is {}",
                        c.model.dropout),
-           fmt::format("set model.dropout = 0{}", c.mesh.cp <= resolve_model(c.model).heads
-                                                      ? ", or parallel.context = \"ulysses\""
-                                                      : ""));
+           fmt::format("set model.dropout = 0, or {}", without_ring(c)));
   }
   if (c.train.bits == Bits::kStable) check_stable_context(c, found);
   if (c.mesh.tp > 1) check_context_with_tp(c, found);

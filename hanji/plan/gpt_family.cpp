@@ -10,6 +10,7 @@
 #include "hanji/plan/internal/families.h"
 #include "hanji/plan/memory.h"
 #include "hanji/plan/model_spec.h"
+#include "hanji/schedule/pipeline_schedule.h"
 
 namespace hanji::plan {
 namespace {
@@ -43,12 +44,20 @@ void resolve_sizes(ModelConfig& model) {
 constexpr int64_t kBlockColumns = 16;
 
 /// By tp, queries share the keys and values of their group, which no rank parts. By cp, Ulysses repeats
-/// these, and a rank of a ring has two ranges of tokens.
+/// these, and a rank has a token, or of a ring two ranges of them.
 ModelParts parts_of(const Config& config, std::string_view axis) {
   const ModelSpec model = resolve_model(config.model);
+  if (axis == "pp") {
+    const PipelineConfig& p = config.pipeline;
+    const bool is_user = p.schedule == PipelineKind::kUser;
+    const int each =
+        is_user ? 1 : schedule::stages_per_rank(p.schedule, static_cast<int>(p.virtual_stages));
+    return {"layers", "model.layers", model.layers + 2, each, 2, "embedding and head"};
+  }
   if (axis == "cp") {
     const bool rings = context_way(config) == ContextWay::kRing;
     if (rings) return {"tokens", "model.block", model.block, 2};
+    if (model.block < model.heads) return {"tokens", "model.block", model.block};
     return {"heads", "model.heads", model.heads};
   }
   if (model.kv_heads > 0) return {"heads", "model.kv_heads", model.kv_heads};
@@ -73,7 +82,8 @@ std::vector<Contradiction> check_sizes(const Config& config) {
                                  model.heads, model.kv_heads),
                      fmt::format("set model.kv_heads = {}", divisor)});
   }
-  const auto [name, key, heads, each] = parts_of(config, "tp");
+  const ModelParts parts = parts_of(config, "tp");
+  const int64_t heads = parts.count;
   // The data decides on a vocabulary that is left open, and its blocks are checked when it has.
   const bool has_vocabulary = config.model.vocabulary != kAuto;
   const int64_t vocabulary = has_vocabulary ? model.vocabulary : kBlockColumns * heads;
@@ -81,10 +91,10 @@ std::vector<Contradiction> check_sizes(const Config& config) {
       1, std::min({heads, 4 * model.width / kBlockColumns, vocabulary / kBlockColumns}));
   if (config.train.cuts.features > most) {
     found.push_back(
-        {{"train.cuts.features", key, "model.vocabulary", "model.preset"},
+        {{"train.cuts.features", parts.key, "model.vocabulary", "model.preset"},
          fmt::format("train.cuts.features is {}, but a block has whole heads and {} columns of the "
                      "vocabulary; {} is {}{}",
-                     config.train.cuts.features, kBlockColumns, key, heads,
+                     config.train.cuts.features, kBlockColumns, parts.key, heads,
                      has_vocabulary ? fmt::format(", the vocabulary {}", vocabulary) : ""),
          fmt::format("set train.cuts.features = {} or less", most)});
   }

@@ -123,7 +123,8 @@ std::string about_meshes(const CapacityQuery& query) {
       "batch      {} samples a step, micro-batches of {}\n"
       "rates      products at {:.3g} TF/s ({:.0f} % of the fastest published), {:.0f} GB/s\n"
       "           within a host, {:.0f} GB/s for each rank between hosts\n"
-      "train      has pp, cp and tp on CPUs, cp and tp within a host; none on GPUs yet\n",
+      "train      has pp, cp and tp on CPUs, in stages cp and tp within a host; none on\n"
+      "           GPUs yet\n",
       query.model.name, query.ranks.ranks, d.name,
       std::min(query.ranks.ranks, query.ranks_per_host), query.global_batch, query.micro_batch,
       d.flops * kProductShare / 1e12, 100 * kProductShare, d.link_rate * kLinkShare / 1e9,

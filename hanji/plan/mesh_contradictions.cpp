@@ -101,10 +101,15 @@ std::vector<std::string_view> presets_cut_by(std::string_view axis) {
   return presets;
 }
 
+/// Whether the model says what an axis shares out.
+bool has_parts(const ModelFamily& family, std::string_view axis) {
+  return is_cut_by(family, axis) || (axis == "pp" && family.facts != nullptr);
+}
+
 /// The most ranks of an axis.
 int64_t most_ranks(const Config& c, std::string_view axis) {
   const ModelFamily& family = family_of(c.model);
-  return is_cut_by(family, axis) ? family.parts(c, axis).most_ranks() : base::kMaxRanks;
+  return has_parts(family, axis) ? family.parts(c, axis).most_ranks() : base::kMaxRanks;
 }
 
 /// The degrees nearest to that of `one` with which the mesh has all `ranks`, `others` of them along the
@@ -123,27 +128,30 @@ void check_parts(const Config& c, const AxisKey& one, Found& found) {
   const int64_t degree = c.mesh.*one.degree;
   if (degree <= parts.most_ranks()) return;
   const int64_t ranks = ranks_of(c), product = degree_product(c);
-  std::string fit = fmt::format("{} or less", parts.most_ranks());
+  std::string fit =
+      fmt::format("{}{}", parts.most_ranks(), parts.most_ranks() > 1 ? " or less" : "");
   if (ranks != kAuto && product <= base::kMaxRanks) {
     const auto nearest = nearest_degrees(c, one, ranks, product / degree);
     if (!nearest.empty()) fit = fmt::format("{}", fmt::join(nearest, " or "));
   }
+  const std::string with =
+      parts.besides > 0 ? fmt::format(", with {} {}", parts.besides_name, parts.count) : "";
   found.push_back({{one.key, parts.key, "model.preset"},
-                   fmt::format("{} is {}, but a rank has {} {} and {} is {}", one.key, degree,
+                   fmt::format("{} is {}, but a rank has {} {} and {} is {}{}", one.key, degree,
                                parts.each > 1 ? fmt::format("{} or more", parts.each) : "whole",
-                               parts.name, parts.key, parts.count),
+                               parts.name, parts.key, parts.count - parts.besides, with),
                    fmt::format("set {} = {}", one.key, fit)});
 }
 
 /// Axes other than dp and fsdp, by which the model itself is cut.
 void check_cut_axes(const Config& c, std::span<const std::string_view> cut_axes, Found& found) {
   for (const AxisKey& one : kAxisKeys) {
-    const bool cuts_layers = one.axis != "dp" && one.axis != "fsdp" && one.axis != "pp";
-    if (!cuts_layers || c.mesh.*one.degree == 1) continue;
-    if (is_cut_by(family_of(c.model), one.axis)) {
+    if (one.axis == "dp" || one.axis == "fsdp" || c.mesh.*one.degree == 1) continue;
+    if (has_parts(family_of(c.model), one.axis)) {
       check_parts(c, one, found);
       continue;
     }
+    if (one.axis == "pp") continue;  // of layers that are counted
     if (std::ranges::find(cut_axes, one.axis) != cut_axes.end()) continue;
     const auto presets = presets_cut_by(one.axis);
     const std::string others =

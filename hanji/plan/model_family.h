@@ -43,7 +43,9 @@ struct ModelParts {
   std::string_view name;  ///< "heads"
   std::string_view key;
   int64_t count = 1;
-  int64_t each = 1;  ///< That a rank has at least.
+  int64_t each = 1;                    ///< That a rank has at least.
+  int64_t besides = 0;                 ///< Of them, those that `key` does not count,
+  std::string_view besides_name = {};  ///< and what they are: "embedding and head".
 
   int64_t most_ranks() const { return count / each; }
 };
@@ -60,7 +62,8 @@ struct ModelFamily {
   std::span<const Precision> precisions;        ///< That its layers compute in.
   /// Of layout::kAxisNames, beside those of data: axes by which its layers are cut.
   std::span<const std::string_view> cut_axes = {};
-  /// What the ranks of one of cut_axes share out; null without such an axis.
+  /// What the ranks of one of cut_axes share out, and where `facts` says the layers, those of "pp"; null without
+  /// such an axis.
   ModelParts (*parts)(const Config& config, std::string_view axis) = nullptr;
 
   /// The parameters that a tensor of a file has, by its name there. Null: that of the same name.

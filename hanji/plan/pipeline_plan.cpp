@@ -277,13 +277,16 @@ Status check_pipeline(const Plan& plan) {
   const std::vector<layout::Range> stages = stages_of(plan);
   const bool is_user = config.pipeline.schedule == PipelineKind::kUser;
   const auto asked = static_cast<size_t>(num_stages(config));
-  const std::string asked_by =
-      is_user ? "pipeline.schedule"
-              : fmt::format("mesh.pp = {} with {} each", config.mesh.pp, stages_per_rank(config));
-  if (asked > plan.model.layers.size()) {
-    mistakes.insert(fmt::format("{} has {} stages, but the model has {} layers; set {}", asked_by,
-                                asked, plan.model.layers.size(),
-                                is_user ? "fewer stages" : "a smaller mesh.pp"));
+  const std::string asked_by = is_user
+                                   ? "pipeline.schedule"
+                                   : fmt::format("mesh.pp = {} with {} each", config.mesh.pp,
+                                                 base::counted(stages_per_rank(config), "stage"));
+  if (const size_t layers = plan.model.layers.size(); asked > layers) {
+    mistakes.insert(fmt::format(
+        "{} has {} stages, but the model has {}, counting those beside model.layers; set {}",
+        asked_by, asked, base::counted(std::ssize(plan.model.layers), "layer"),
+        is_user ? "fewer stages"
+                : fmt::format("mesh.pp = {} or less", layers / stages_per_rank(config))));
   } else if (stages.size() != asked) {
     mistakes.insert(
         fmt::format("pipeline.cut makes {} stages, but {} has {}; "

@@ -202,17 +202,18 @@ TEST(PlanOfAPipeline, AllMistakesAreNamedAtOnce) {
   inputs.config.pipeline.schedule = PipelineKind::kDualPipeV;
   inputs.config.pipeline.micro_batches = 3;
   inputs.config.pipeline.cut = {2, 1};
-  EXPECT_THAT(make_plan(inputs).status().message(),
-              AllOf(HasSubstr("pipeline.cut makes 3 stages, but mesh.pp = 2 with 2 each has 4"),
-                    HasSubstr("pipeline.cut: stage 1 would have layers [2, 1)"),
-                    HasSubstr("schedule dualpipev: 3 micro-batches on 2 ranks; take at least 4")));
+  EXPECT_THAT(
+      make_plan(inputs).status().message(),
+      AllOf(HasSubstr("pipeline.cut makes 3 stages, but mesh.pp = 2 with 2 stages each has 4"),
+            HasSubstr("pipeline.cut: stage 1 would have layers [2, 1)"),
+            HasSubstr("schedule dualpipev: 3 micro-batches on 2 ranks; take at least 4")));
   PlanInputs beyond = staged(2);
   beyond.config.pipeline.cut = {9};
   EXPECT_THAT(make_plan(beyond).status().message(),
               HasSubstr("stage 0 would have layers [0, 9) of"));
   PlanInputs many = staged(9);
   EXPECT_THAT(make_plan(many).status().message(),
-              HasSubstr("mesh.pp = 9 with 1 each has 9 stages, but the model has"));
+              HasSubstr("mesh.pp is 9, but a rank has whole layers"));
 }
 
 TEST(PlanOfAPipeline, MicroBatchesThatSamplesDoNotMakeAreRejected) {
