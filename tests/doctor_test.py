@@ -1,6 +1,8 @@
 """`hanji doctor`: one page on the machine, true to what it finds."""
 import json
+import os
 import subprocess
+import sys
 import unittest
 
 from command import HANJI, CommandTest
@@ -25,11 +27,24 @@ class Doctor(CommandTest):
         kept = json.loads(file.read_text())
         for change, words in (({"measured_at": kept["measured_at"] - 40 * 24 * 3600, "load": 0},
                                "it is 40 days old"),
-                              ({"load": 0.38}, "other processes took 38 % of the CPUs")):
+                              ({"load": 0.38}, "other processes used 38 % of the CPUs")):
             file.write_text(json.dumps({**kept, **change}))
             page = self.hanji("doctor", **cache).stdout
             self.assertRegex(page, r"(?m)^! kept choices")
             self.assertIn(words, page)
+
+    def test_a_plan_says_that_others_disturbed_what_it_timed(self):
+        spin = [sys.executable, "-c", "while True: pass"]
+        busy = [subprocess.Popen(spin) for _ in range(2 * os.cpu_count())]
+        try:
+            page = self.hanji("plan", "--ranks", 1, "--set", "model.preset=nano",
+                              HANJI_CACHE_DIR=str(self.folder / "cache")).stdout
+        finally:
+            for process in busy:
+                process.kill()
+                process.wait()
+        self.assertRegex(" ".join(page.split()),
+                         r" load of what was timed here: other processes used \d+ % of the CPUs")
 
     def test_a_cache_that_cannot_be_written_is_noted_once_and_stops_nothing(self):
         cache = {"HANJI_CACHE_DIR": "/dev/null/cache"}

@@ -114,7 +114,7 @@ Result<std::string> use_or_fit(cost::Rates& rates, const std::filesystem::path& 
   cost::StoredCosts before;
   if (why_not.empty()) {
     HANJI_ASSIGN_OR_RETURN(before, cost::load_costs(folder, ranks));
-    if (before.load <= cost::kMaxFitLoad || before.fits >= cost::kMaxFits) {
+    if (before.load <= topology::kMaxLoad || before.fits >= cost::kMaxFits) {
       return cost::describe(before);
     }
     options.budget_seconds = before.fit_seconds;

@@ -34,7 +34,7 @@ Result<Fit> fit_costs_here(const topology::Machine& machine, const FitOptions& o
 
 /// Gives `rates` costs of `ranks` ranks: those that `folder` keeps where they are fresh, else
 /// those of a short fit, which are kept there for the next time. Costs that were fitted while other
-/// processes used more than kMaxFitLoad of the CPUs are fitted again once, and those with less load kept.
+/// processes used more than topology::kMaxLoad of the CPUs are fitted again once, and those with less load kept.
 ///
 /// Result  where they come from, in one sentence. A folder that cannot be written to is no failure.
 /// Cost    a short fit where nothing fresh is kept: a few seconds for 2 ranks on cores of their

@@ -12,6 +12,7 @@
 #include "hanji/base/file.h"
 #include "hanji/base/json.h"
 #include "hanji/base/version.h"
+#include "hanji/topology/cpu_load.h"
 
 namespace hanji::cost {
 namespace {
@@ -149,9 +150,8 @@ std::string describe(const StoredCosts& stored) {
     text += fmt::format("; `hanji bench --fit --ranks {}` takes longer and is closer",
                         stored.costs.ranks);
   }
-  if (stored.load > kMaxFitLoad) {
-    text += fmt::format("; other processes used {:.0f} % of the CPUs meanwhile", stored.load * 100);
-  }
+  const std::string load = topology::describe_load(stored.load);
+  if (!load.empty()) text += "; " + load;
   return text;
 }
 

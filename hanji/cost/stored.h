@@ -40,8 +40,7 @@ struct StoredCosts {
   bool operator==(const StoredCosts&) const = default;
 };
 
-/// Costs that were fitted with a higher load are fitted again, once.
-inline constexpr double kMaxFitLoad = 0.1;
+/// Costs that were fitted with a load above topology::kMaxLoad are fitted again, once.
 inline constexpr int kMaxFits = 2;
 
 /// What `hanji bench --fit` takes.

@@ -16,6 +16,7 @@
 #include "hanji/plan/plan.h"
 #include "hanji/plan/predict.h"
 #include "hanji/plan/rank_memory.h"
+#include "hanji/topology/cpu_load.h"
 
 namespace hanji::plan {
 namespace {
@@ -491,6 +492,12 @@ std::string describe(const Plan& plan) {
   if (plan.hosts.several()) out += paragraph("hosts", describe_hosts(plan));
   out += paragraph("batch", describe_batch(plan));
   out += paragraph("kernels", describe_kernels(plan));
+  if (const std::string load = topology::describe_load(plan.load); !load.empty()) {
+    out +=
+        paragraph("load", fmt::format("of what was timed here: {}; steps may take less time than "
+                                      "is predicted, and the next plan times again",
+                                      load));
+  }
   if (plan.config.parallel.data != Sharding::kReplicas) {
     out += paragraph("states", describe_states(plan));
   }

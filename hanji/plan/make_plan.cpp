@@ -38,6 +38,7 @@ class Planner {
     plan_.kernels = inputs.kernels;
     plan_.times = inputs.times;
     plan_.rates = inputs.rates;
+    plan_.load = inputs.load;
     plan_.hosts.ranks = inputs.ranks_per_host;
     if (plan_.hosts.several()) plan_.hosts.link = choose_link(inputs.config.comm, inputs.link);
   }

@@ -47,6 +47,7 @@ struct Plan {
   int64_t num_buckets = 1;    ///< Of the gradients' all-reduce, each at most comm.bucket_bytes.
   std::vector<MemoryLine> memory;  ///< Of the rank with the maximum.
   cost::Rates rates;
+  double load = 0;  ///< As in PlanInputs.
   HostLayout hosts;
   Prediction predicted;
   std::string job_hash;  ///< Of the keys that determine the result: model, data, train.
@@ -110,6 +111,8 @@ struct PlanInputs {
   cost::Rates rates = {};
   KernelChoice kernels = {};
   OperationTimes times = {};
+  double load =
+      0;  ///< The largest share of CPUs that others used while kernels, rates or times were taken.
   DataFacts data = {};
   std::vector<int> ranks_per_host = {};             ///< Empty: one host. Else for all ranks.
   std::optional<cost::Network> link = {};           ///< Between hosts, if it was measured.

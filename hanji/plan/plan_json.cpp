@@ -274,6 +274,7 @@ void read_decisions(JsonFields& fields, int64_t format, Plan& plan) {
   if (fields.has("times")) plan.times = read_part(fields, "times", read_operation_times);
   plan.num_buckets = fields.integer("buckets", 1, kMaxBytes);
   plan.memory = read_list(fields, "memory", 64, read_line);
+  if (fields.has("load")) plan.load = fields.real("load", 0, 1);
   plan.hosts = read_part(fields, "hosts", read_hosts);
   plan.predicted = read_part(fields, "predicted",
                              [&](JsonFields& part) { return read_prediction(part, format); });
@@ -308,6 +309,7 @@ std::string to_json(const Plan& plan) {
   json["buckets"] = plan.num_buckets;
   json["memory"] = memory_to_value(plan.memory);
   json["rates"] = Json::parse(cost::to_json(plan.rates));
+  if (plan.load > 0) json["load"] = plan.load;
   json["hosts"] = to_value(plan.hosts);
   json["predicted"] = to_value(plan.predicted);
   // Text from outside may hold bytes that are no UTF-8: a path, a CPU's name.

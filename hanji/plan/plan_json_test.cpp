@@ -49,6 +49,15 @@ TEST(PlanJson, ReadsBackAsItWasWritten) {
   EXPECT_EQ(read->rates, plan.rates);
 }
 
+TEST(PlanJson, SaysTheLoadThatTimesWereTakenUnder) {
+  PlanInputs inputs = some_inputs();
+  inputs.load = 0.77;
+  const Plan read = plan_from_json(to_json(make_plan(inputs).or_throw())).or_throw();
+  EXPECT_EQ(read.load, 0.77);
+  EXPECT_THAT(describe(read), HasSubstr("other processes used 77 % of the CPUs"));
+  EXPECT_THAT(describe(some_plan()), testing::Not(HasSubstr("other processes")));
+}
+
 TEST(PlanJson, RanksOfOneDataCoordinateRepeatItsShare) {
   PlanInputs inputs = some_inputs();
   inputs.config.mesh.axial = 2;

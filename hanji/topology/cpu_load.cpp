@@ -1,5 +1,6 @@
 #include "hanji/topology/cpu_load.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,6 +47,11 @@ double load_of_others(const CpuTimes& begin, const CpuTimes& end) {
   if (total <= 0) return 0;
   const double others = (end.busy - begin.busy) - (end.own - begin.own);
   return std::clamp(others / total, 0.0, 1.0);
+}
+
+std::string describe_load(double load) {
+  if (load <= kMaxLoad) return "";
+  return fmt::format("other processes used {:.0f} % of the CPUs meanwhile", load * 100);
 }
 
 }  // namespace hanji::topology

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "hanji/base/status.h"
 
@@ -19,5 +20,11 @@ Result<CpuTimes> read_cpu_times(const std::filesystem::path& root = "/");
 
 /// The share of all CPUs that other processes took between the two, in [0, 1].
 double load_of_others(const CpuTimes& begin, const CpuTimes& end);
+
+/// What was timed while others used more is timed again.
+inline constexpr double kMaxLoad = 0.1;
+
+/// "other processes used 77 % of the CPUs meanwhile"; empty up to kMaxLoad.
+std::string describe_load(double load);
 
 }  // namespace hanji::topology

@@ -42,6 +42,11 @@ TEST(LoadOfOthers, LeavesOutThisProcess) {
   EXPECT_DOUBLE_EQ(load_of_others(begin, begin), 0);
 }
 
+TEST(DescribeLoad, SaysWhatDisturbsAMeasurement) {
+  EXPECT_EQ(describe_load(kMaxLoad), "");
+  EXPECT_EQ(describe_load(0.766), "other processes used 77 % of the CPUs meanwhile");
+}
+
 TEST(CpuTimes, GrowOnThisHost) {
   const CpuTimes begin = read_cpu_times().or_throw();
   const int64_t end_ns = base::now_ns() + 200'000'000;

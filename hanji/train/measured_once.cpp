@@ -69,9 +69,7 @@ Result<KeptMeasurement> measurement_from_json(std::string_view text) {
 }
 
 std::string why_again(const Mark& mark, int64_t now_seconds, double probe) {
-  if (mark.load > kMaxLoad) {
-    return fmt::format("other processes took {:.0f} % of the CPUs meanwhile", mark.load * 100);
-  }
+  if (std::string load = topology::describe_load(mark.load); !load.empty()) return load;
   const int64_t age = now_seconds - mark.measured_at;
   if (age > cost::kMaxDays * kDaySeconds) {
     return fmt::format("it is {} days old, over {}", age / kDaySeconds, cost::kMaxDays);
@@ -111,20 +109,24 @@ Mark mark_while(const std::function<void()>& measure) {
   return {now_seconds(), seen ? topology::load_of_others(*begin, *end) : 0};
 }
 
-Result<std::string> measured_once(const Result<fs::path>& folder, const MeasureOnce& what) {
+Result<MarkedValue> measured_once(const Result<fs::path>& folder, const MeasureOnce& what) {
   std::optional<KeptMeasurement> before;
   if (folder.ok()) before = read_measurement(measurement_file(*folder, what.kind, what.key));
   if (before && !what.is_sound(before->value)) before.reset();
   const auto probe = [&] { return what.probe ? what.probe() : 0; };
-  if (before && why_again(before->mark, now_seconds(), probe()).empty()) return before->value;
+  if (before && why_again(before->mark, now_seconds(), probe()).empty()) {
+    return MarkedValue{before->value, before->mark.load};
+  }
   Result<std::string> found = base::internal("nothing was measured");
   Mark mark = what.mark([&] { found = what.measure(before ? before->value : ""); });
-  if (!found.ok()) return found;
-  if (before && mark.load > kMaxLoad) return before->value;
+  if (!found.ok()) return found.status();
+  if (before && mark.load > topology::kMaxLoad && 1 - mark.load < 2 * (1 - before->mark.load)) {
+    return MarkedValue{before->value, before->mark.load};
+  }
   mark.probe = probe();
   const Status kept = keep(folder, {what.key, mark, *found}, what.kind);
   if (!kept.ok() && what.on_unkept) what.on_unkept(kept);
-  return found;
+  return MarkedValue{*std::move(found), mark.load};
 }
 
 }  // namespace hanji::train

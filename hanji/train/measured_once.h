@@ -18,8 +18,6 @@ struct Mark {
   double probe = 0;         ///< Seconds of MeasureOnce::probe; 0: none.
 };
 
-/// A measurement with a higher load counts as taken under load.
-inline constexpr double kMaxLoad = 0.1;
 /// Of the time of fixed work over what it took at the measurement, either way: beyond it, the machine
 /// has another speed. Virtual machines share cores with others, and lose and regain a third of theirs.
 inline constexpr double kMaxSpeedRatio = 1.1;
@@ -35,7 +33,7 @@ std::string to_json(const KeptMeasurement& measurement);
 /// Strict. Errors: corrupt.
 Result<KeptMeasurement> measurement_from_json(std::string_view text);
 
-/// The reason to measure again: age, load, a clock that was set, or another speed of the machine, if
+/// The reason to measure again: age, a load above topology::kMaxLoad, a clock that was set, or another speed of the machine, if
 /// fixed work takes `probe` seconds now. Empty: the measurement is valid.
 std::string why_again(const Mark& mark, int64_t now_seconds, double probe = 0);
 
@@ -64,12 +62,19 @@ struct MeasureOnce {
   std::function<void(const Status& reason)> on_unkept = {};
 };
 
+/// A value, and the load of the measurement that it is from.
+struct MarkedValue {
+  std::string value;
+  double load = 0;
+};
+
 /// Returns the value stored in `folder`, or measures and stores it. A value that was measured under
-/// load, more than cost::kMaxDays ago, or at another speed of the machine is measured again; the new
-/// value replaces it unless it was measured under load. A damaged or foreign file is overwritten.
+/// load, more than cost::kMaxDays ago, or at another speed of the machine is measured again. The new
+/// value replaces it unless it was measured under load too, and not with twice the CPUs to itself: values that
+/// others disturb alike shall not replace each other. A damaged or foreign file is overwritten.
 /// No folder, or one that cannot be written, is no failure: the value is measured each time.
 /// Errors  those of `measure`.
-Result<std::string> measured_once(const Result<std::filesystem::path>& folder,
+Result<MarkedValue> measured_once(const Result<std::filesystem::path>& folder,
                                   const MeasureOnce& what);
 
 }  // namespace hanji::train

@@ -39,7 +39,8 @@ class MeasuredOnce : public testing::Test {
                     },
                 .probe = [&] { return mark.probe; },
                 .on_unkept = [&](const Status& reason) { unkept_.push_back(reason.message()); }})
-        .or_throw();
+        .or_throw()
+        .value;
   }
   KeptMeasurement kept() const {
     return list_measurements(folder_.path() / "cache", "kernels").at(0);
@@ -76,6 +77,15 @@ TEST_F(MeasuredOnce, OneUnderLoadIsTakenAgainUntilTheMachineIsQuiet) {
   EXPECT_EQ(run("3", {now(), 0.01}), "3");
   EXPECT_EQ(run("4", {now(), 0.01}), "3");
   EXPECT_THAT(before_, testing::ElementsAre("", "1", "1"));
+}
+
+TEST_F(MeasuredOnce, OneOfABusyMachineGivesWayToOneOfHalfAsBusy) {
+  EXPECT_EQ(run("1", {now(), 0.95}), "1");
+  EXPECT_EQ(run("2", {now(), 0.92}), "1") << "disturbed alike";
+  EXPECT_EQ(run("3", {now(), 0.4}), "3");
+  EXPECT_EQ(kept().mark.load, 0.4);
+  EXPECT_EQ(run("4", {now(), 0.95}), "3");
+  EXPECT_THAT(before_, testing::ElementsAre("", "1", "1", "3")) << "each was taken again";
 }
 
 TEST_F(MeasuredOnce, AnOldOneIsTakenAgain) {

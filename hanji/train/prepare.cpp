@@ -137,10 +137,17 @@ void warn_unkept(const Status& reason) {
   });
 }
 
+/// A value, and the load that it was measured under.
+template <class T>
+struct Marked {
+  T value;
+  double load = 0;
+};
+
 /// Parsed by `parse`; `measure` gets the value that was kept, if there is one. `probe`: as of MeasureOnce.
 template <class T, class Parse, class Measure>
-Result<T> measured(std::string_view kind, const base::Json& key, const Parse& parse,
-                   const Measure& measure, const std::function<double()>& probe = {}) {
+Result<Marked<T>> measured(std::string_view kind, const base::Json& key, const Parse& parse,
+                           const Measure& measure, const std::function<double()>& probe = {}) {
   MeasureOnce what{
       .kind = std::string(kind), .key = key.dump(), .probe = probe, .on_unkept = warn_unkept};
   what.is_sound = [&](const std::string& value) { return parse(value).ok(); };
@@ -152,8 +159,16 @@ Result<T> measured(std::string_view kind, const base::Json& key, const Parse& pa
     HANJI_ASSIGN_OR_RETURN(const T found, measure(std::move(kept)));
     return to_text(found);
   };
-  HANJI_ASSIGN_OR_RETURN(const std::string value, measured_once(base::cache_folder(), what));
-  return parse(value);
+  HANJI_ASSIGN_OR_RETURN(const MarkedValue found, measured_once(base::cache_folder(), what));
+  HANJI_ASSIGN_OR_RETURN(T value, parse(found.value));
+  return Marked<T>{std::move(value), found.load};
+}
+
+/// Gives a plan what was measured for it.
+template <class T>
+void take(Marked<T> found, T& value, plan::PlanInputs& inputs) {
+  value = std::move(found.value);
+  inputs.load = std::max(inputs.load, found.load);
 }
 
 /// So that a run can be resumed from another folder.
@@ -195,7 +210,7 @@ Result<std::optional<plan::ModelFacts>> facts_of_model(const plan::Config& confi
   const auto facts = measured<plan::ModelFacts>(
       "facts", key, [](const std::string& text) { return plan::facts_from_json(text); }, count);
   if (!facts.ok()) return facts.status();
-  return std::optional<plan::ModelFacts>(*facts);
+  return std::optional<plan::ModelFacts>(facts->value);
 }
 
 Result<plan::CountedModel> count_preset(plan::Config config) {
@@ -254,10 +269,11 @@ Status add_times(plan::PlanInputs& inputs, const plan::Plan& draft, const Worklo
   key["ranks"] = busy_ranks;
   key["micro_batch"] = draft.micro_batch;
   HANJI_ASSIGN_OR_RETURN(
-      inputs.times,
+      auto times,
       measured<plan::OperationTimes>(
           "operations", key, plan::operation_times_from_json,
           [&](const auto&) -> Result<plan::OperationTimes> { return time(); }, probe_seconds));
+  take(std::move(times), inputs.times, inputs);
   return {};
 }
 
@@ -316,10 +332,11 @@ Result<plan::Plan> add_kernels(plan::PlanInputs& inputs) {
   if (compute.attention != plan::Attention::kAuto) inputs.kernels.attention = compute.attention;
   HANJI_ASSIGN_OR_RETURN(plan::Plan draft, plan::make_plan(inputs));
   HANJI_ASSIGN_OR_RETURN(
-      inputs.kernels,
+      auto kernels,
       measured<base::KernelChoice>(
           kKernelChoices, kernels_key(draft, config, inputs.machine), plan::kernels_from_json,
           [&](auto before) { return measure_kernels(draft, config, std::move(before)); }));
+  take(std::move(kernels), inputs.kernels, inputs);
   return draft;
 }
 
@@ -349,15 +366,16 @@ Result<topology::Machine> read_host(int ranks) {
   return machine;
 }
 
-/// Measured once per machine; where costs were fitted, those. `hanji doctor` says where none were.
-Result<cost::Rates> rates_of(const topology::Machine& host, int ranks) {
+/// Adds rates that are measured once per machine, and costs where they were fitted. `hanji doctor` says where
+/// none were.
+Status add_rates(plan::PlanInputs& inputs, const topology::Machine& host, int ranks) {
   HANJI_ASSIGN_OR_RETURN(
-      cost::Rates rates,
-      measured<cost::Rates>("rates", rates_key(host, ranks), cost::rates_from_json,
-                            [&](const auto&) { return measure_rates(host, ranks); }));
+      auto rates, measured<cost::Rates>("rates", rates_key(host, ranks), cost::rates_from_json,
+                                        [&](const auto&) { return measure_rates(host, ranks); }));
   const auto folder = base::cache_folder();
-  if (folder.ok()) cost::use_fitted(rates, *folder, host, ranks);
-  return rates;
+  if (folder.ok()) cost::use_fitted(rates.value, *folder, host, ranks);
+  take(std::move(rates), inputs.rates, inputs);
+  return {};
 }
 
 }  // namespace
@@ -378,7 +396,7 @@ Result<plan::Plan> prepare(const plan::Config& config, const Workload& workload,
     if (started) {
       HANJI_ASSIGN_OR_RETURN(host, read_host(ranks));
     }
-    HANJI_ASSIGN_OR_RETURN(inputs.rates, rates_of(host, ranks));
+    HANJI_RETURN_IF_ERROR(add_rates(inputs, host, ranks));
     HANJI_RETURN_IF_ERROR(decide_moves(inputs, workload, draft));
     HANJI_RETURN_IF_ERROR(decide_context(inputs, workload, draft));
     HANJI_RETURN_IF_ERROR(add_times(inputs, draft, workload, ranks));

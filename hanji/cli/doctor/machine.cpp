@@ -18,6 +18,7 @@
 #include "hanji/cost/measure.h"
 #include "hanji/cost/stored.h"
 #include "hanji/shm/numa.h"
+#include "hanji/topology/cpu_load.h"
 #include "hanji/train/measured_once.h"
 #include "hanji/train/prepare.h"
 
@@ -92,9 +93,9 @@ Finding find_costs(const topology::Machine& machine, int ranks) {
   if (!off.ok()) return broken("kernels", "costs of collectives", off.status(), "free some memory");
   finding.value = fmt::format("fitted for {} ranks, {:.0f} % off now", ranks, *off * 100);
   const auto stored = cost::load_costs(*folder, ranks);
-  const double load = stored.ok() ? stored->load : 0;
-  if (load > cost::kMaxFitLoad) {
-    finding.value += fmt::format("; while other processes used {:.0f} % of the CPUs", load * 100);
+  const std::string load = topology::describe_load(stored.ok() ? stored->load : 0);
+  if (!load.empty()) {
+    finding.value += "; " + load;
     return finding;
   }
   if (*off <= cost::kMaxDisagreement) return {"kernels", "costs of collectives", finding.value};
