@@ -170,6 +170,12 @@ class Mistakes(CommandTest):
             self.assertEqual(messages, ["--mesh: mesh.tp: a mesh of (dp 2, tp 3) does not have 8 "
                                         "ranks; set mesh.tp = 4"])
 
+    def test_more_stages_than_a_counted_model_has_layers(self):
+        done = self.hanji("plan", "--ranks", 9, "--mesh", "pp=9", "--set",
+                          "model.preset=evoformer-tiny", "--set", "model.layers=1", expect=2)
+        self.assertIn("mesh.pp = 9 with 1 stage each has 9 stages, but the model has 3 layers, "
+                      "counting those beside model.layers; set mesh.pp = 3 or less", done.stderr)
+
     def test_print_config_names_every_origin(self):
         (self.folder / "job.toml").write_text('[model]\npreset = "nano"\n[train]\nsteps = 30\n')
         for verb in ("train", "plan"):
