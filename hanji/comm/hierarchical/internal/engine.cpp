@@ -203,6 +203,7 @@ void HierarchicalEngine::spread(const Status& verdict) {
 void HierarchicalEngine::apply(const Status& verdict) {
   if (!verdict.ok()) phase_ = Phase::kVerdict;  // it is told: nobody knows more
   base::throw_if_error(verdict);
+  received_.reset();  // not kept into a time that observes what is freed
   arrived_ns_ = base::now_ns();
   between_at_arrival_ns_ = between_hosts_ns();
   phase_ = Phase::kStages;
