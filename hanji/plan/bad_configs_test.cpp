@@ -558,8 +558,8 @@ BadConfigs contradictions() {
       {"a warm-up beyond the end",
        "[train]\nsteps = 10\nwarmup_steps = 20\n",
        {},
-       {"run.toml:3:1: train.warmup_steps 20 is above train.steps 10; set train.warmup_steps = "
-        "\"auto\""}},
+       {"run.toml:3:1: train.warmup_steps 20 is above train.steps 10; set train.steps = 20 "
+        "or more, or train.warmup_steps = \"auto\""}},
       {"oneDNN in float64",
        "[compute]\ndtype = \"float64\"\ngemm = \"onednn\"\n",
        {},
@@ -568,8 +568,8 @@ BadConfigs contradictions() {
       {"two contradictions at once",
        "[train]\nsteps = 10\nwarmup_steps = 20\n[model]\nheads = 3\n",
        {},
-       {"run.toml:3:1: train.warmup_steps 20 is above train.steps 10; set train.warmup_steps = "
-        "\"auto\"",
+       {"run.toml:3:1: train.warmup_steps 20 is above train.steps 10; set train.steps = 20 "
+        "or more, or train.warmup_steps = \"auto\"",
         "run.toml:5:1: model.width 128 is not a multiple of model.heads 3; set model.width = 129"}},
       {"a wrong value raises no contradiction besides",
        "[run]\nranks = 4\n[train]\nglobal_batch = \"2\"\n",

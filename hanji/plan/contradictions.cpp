@@ -52,7 +52,8 @@ void check_learning_rate(const Config& c, Found& found) {
     found.push_back(
         {{"train.warmup_steps", "train.steps"},
          fmt::format("train.warmup_steps {} is above train.steps {}", t.warmup_steps, t.steps),
-         "set train.warmup_steps = \"auto\""});
+         fmt::format("set train.steps = {} or more, or train.warmup_steps = \"auto\"",
+                     t.warmup_steps)});
   }
 }
 
