@@ -397,7 +397,8 @@ std::string prediction_table(const Plan& plan) {
   out += reading_rows(plan);
   out += row("step", base::format_seconds(p.step_seconds));
   out += row("collectives of a rank", base::format_count(p.collectives_per_step));
-  out += row("bytes on the wire, all ranks", base::format_bytes(p.wire_bytes_per_step));
+  out += row(plan.hosts.several() ? "bytes read within hosts" : "bytes on the wire, all ranks",
+             base::format_bytes(p.wire_bytes_per_step));
   if (plan.hosts.several()) {
     out += row("bytes between ranks by messages", base::format_bytes(p.network_bytes_per_step));
   }

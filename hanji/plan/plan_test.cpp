@@ -133,7 +133,8 @@ TEST(MakePlan, TheLimitOfRanksIsThatOfAHost) {
     EXPECT_GT(plan.predicted.network_seconds, 0);
     EXPECT_THAT(std::regex_replace(describe(plan), std::regex("\\s+"), " "),
                 AllOf(HasSubstr("128 hosts with 8 (128 times) ranks"),
-                      HasSubstr("per rank 1 (1024 times),")));
+                      HasSubstr("per rank 1 (1024 times),"), HasSubstr("bytes read within hosts"),
+                      HasSubstr("by messages")));
     const auto read = plan_from_json(to_json(plan));
     ASSERT_TRUE(read.ok()) << read.status().message();
     EXPECT_EQ(read->hosts, plan.hosts);
