@@ -62,7 +62,6 @@ class Planner {
   std::vector<std::vector<int64_t>> gathers_of_pipeline() const;
   int64_t cap_of_micro_batch(int64_t largest) const;
   Status decide_micro_batch();
-  int64_t peak_bytes() const;
   void set_micro_batch(int64_t micro_batch);
   int cores_of_rank() const { return std::max(1, inputs_.machine.usable_cores / ranks_on_host()); }
   int64_t most_steps_ahead();
@@ -172,16 +171,6 @@ void Planner::decide_stages() {
   for (const layout::Range one : cut_stages(layer_seconds(plan_.model, plan_.times), stages)) {
     if (one.begin > 0) pipeline.cut.push_back(static_cast<double>(one.begin));
   }
-}
-
-int64_t Planner::peak_bytes() const {
-  int64_t peak = 0;
-  const bool differ =
-      inputs_.config.parallel.data != Sharding::kReplicas || plan_.mesh.degree("pp") > 1;
-  for (int rank = 0; rank < (differ ? plan_.ranks : 1); ++rank) {
-    peak = std::max(peak, total_bytes(rank_memory(plan_, plan_.micro_batch, rank)));
-  }
-  return peak;
 }
 
 void Planner::set_micro_batch(int64_t micro_batch) {
@@ -392,7 +381,7 @@ Result<Plan> Planner::plan() {
   decide_reading(facts);
   add_reading(facts, plan_.predicted);
   if (on_gpus()) plan_.predicted = {};  // the rates that were measured are those of cores
-  plan_.predicted.peak_bytes_per_rank = peak_bytes();
+  plan_.predicted.peak_bytes_per_rank = peak_of_ranks(plan_);
   plan_.job_hash = job_hash();
   return std::move(plan_);
 }

@@ -295,6 +295,33 @@ std::vector<MemoryLine> largest_rank_memory(const Plan& plan, int64_t micro_batc
   return most;
 }
 
+std::vector<MemoryLine> largest_lines(const Plan& plan) {
+  const std::vector<int64_t> buffers = gradient_buffers(plan);
+  std::vector<MemoryLine> most = plan.memory;
+  for (MemoryLine& line : most) line.bytes = 0;
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    for (const MemoryLine& line : lines_of(plan, plan.micro_batch, own_part(plan, rank, buffers))) {
+      const auto found = std::ranges::find(most, line.category, &MemoryLine::category);
+      if (found == most.end()) {
+        most.push_back(line);
+      } else {
+        found->bytes = std::max(found->bytes, line.bytes);
+      }
+    }
+  }
+  return most;
+}
+
+int64_t peak_of_ranks(const Plan& plan) {
+  const std::vector<int64_t> buffers = gradient_buffers(plan);
+  int64_t peak = 0;
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    const auto own = lines_of(plan, plan.micro_batch, own_part(plan, rank, buffers));
+    peak = std::max(peak, total_bytes(own));
+  }
+  return peak;
+}
+
 std::vector<int> readers_of(const Plan& plan, int rank) {
   std::vector<int> readers = plan.mesh.data_peers(rank);
   const int host = plan.hosts.host_of(rank);

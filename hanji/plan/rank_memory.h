@@ -20,6 +20,13 @@ std::vector<MemoryLine> rank_memory(const Plan& plan, int64_t micro_batch, int r
 /// The same of the rank of a pipeline that has most; without one of rank 0.
 std::vector<MemoryLine> largest_rank_memory(const Plan& plan, int64_t micro_batch);
 
+/// Of each category the maximum over ranks, in the order of plan.memory: what maxima over the ranks of a
+/// run are compared with. No rank need have them all.
+std::vector<MemoryLine> largest_lines(const Plan& plan);
+
+/// The memory of the rank that has most, each by its own part of the work.
+int64_t peak_of_ranks(const Plan& plan);
+
 /// The sum over the ranks of the host with the maximum. State that several ranks share is counted
 /// once.
 std::vector<MemoryLine> host_memory(const Plan& plan);

@@ -103,7 +103,8 @@ std::optional<double> Comparison::error() const {
 
 std::vector<Comparison> compare(const plan::Plan& plan, const Measured& m) {
   std::vector<Comparison> lines = compare_step(plan, m);
-  for (const plan::MemoryLine& line : plan.memory) {
+  const bool of_others = !m.planned_memory.empty();
+  for (const plan::MemoryLine& line : of_others ? m.planned_memory : plan.memory) {
     lines.push_back({"memory." + line.category, Unit::kBytes, static_cast<double>(line.bytes),
                      memory_of(m, line.category)});
   }

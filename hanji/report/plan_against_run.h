@@ -25,6 +25,8 @@ struct Measured {
   std::optional<int64_t> collectives_per_step;
   std::optional<int64_t> network_bytes_per_step;  ///< Told where there are several hosts.
   std::vector<plan::MemoryLine> memory;  ///< Counted bytes by the plan's categories; any of them.
+  /// Of the same ranks, what the plan predicted; empty: plan.memory.
+  std::vector<plan::MemoryLine> planned_memory = {};
   /// Tokens per second of the same job on one rank, if that was run.
   std::optional<double> one_rank_tokens_per_second;
 };

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "hanji/base/json.h"
 
 namespace hanji::report {
@@ -38,6 +40,16 @@ TEST(PlanAgainstRun, ErrorIsRelativeToWhatWasMeasured) {
   EXPECT_FALSE((Comparison{"x", Unit::kBytes, 1, 0}).error().has_value());
   EXPECT_FALSE((Comparison{"x", Unit::kBytes, 1, std::nullopt}).error().has_value());
   EXPECT_FALSE((Comparison{"x", Unit::kBytes, std::nullopt, 1}).error().has_value());
+}
+
+TEST(PlanAgainstRun, MemoryIsThatOfTheRanksThatWereMeasured) {
+  Measured run = some_run();
+  run.planned_memory = {{"activations", int64_t{30} << 20}};
+  const std::vector<Comparison> lines = compare(some_plan(), run);
+  const auto found = std::ranges::find(lines, "memory.activations", &Comparison::name);
+  ASSERT_NE(found, lines.end());
+  EXPECT_EQ(found->error(), 0);
+  EXPECT_EQ(std::ranges::find(lines, "memory.parameters", &Comparison::name), lines.end());
 }
 
 TEST(PlanAgainstRun, Golden) {

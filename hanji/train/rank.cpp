@@ -5,6 +5,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <span>
@@ -22,6 +23,7 @@
 #include "hanji/data/source.h"
 #include "hanji/layers/model.h"
 #include "hanji/plan/model_family.h"
+#include "hanji/plan/rank_memory.h"
 #include "hanji/trace/chrome.h"
 #include "hanji/train/generate.h"
 #include "hanji/train/loop.h"
@@ -274,7 +276,7 @@ class RankRun {
     const std::vector<int64_t> wire = gather(outcome.wire_bytes_per_step, "bytes on the wire");
     const std::vector<int64_t> sent = gather(outcome.network_bytes_per_step, "bytes by messages");
     const std::vector<int64_t> skews = gather(skew_ns(outcome), "skew");
-    const std::vector<plan::MemoryLine> memory = counted_memory(job, outcome);
+    const std::vector<plan::MemoryLine> memory = largest_of_ranks(counted_memory(job, outcome));
     std::optional<checkpoint::StateHashes> hashes;  // for which ranks gather parts
     if (has_firsts_model(job) || job.strategy->sharers()) hashes = hashes_of(job);
     if (is_first()) {
@@ -337,6 +339,18 @@ class RankRun {
       lines.push_back({category, static_cast<int64_t>(bytes)});
     }
     return lines;
+  }
+
+  /// Of each category of the plan, where any rank has it.
+  std::vector<plan::MemoryLine> largest_of_ranks(const std::vector<plan::MemoryLine>& own) {
+    std::vector<plan::MemoryLine> most;
+    for (const plan::MemoryLine& planned : plan::largest_lines(plan_)) {
+      const auto found = std::ranges::find(own, planned.category, &plan::MemoryLine::category);
+      const int64_t bytes =
+          std::ranges::max(gather(found == own.end() ? -1 : found->bytes, planned.category));
+      if (bytes >= 0) most.push_back({planned.category, bytes});
+    }
+    return most;
   }
 
   /// Collective: ranks that have no part of the first rank's model help to gather it.

@@ -9,6 +9,7 @@
 #include "hanji/data/source.h"
 #include "hanji/data/statistics.h"
 #include "hanji/plan/model_family.h"
+#include "hanji/plan/rank_memory.h"
 #include "hanji/report/plan_against_run.h"
 #include "hanji/report/statistics.h"
 #include "hanji/train/speed_record.h"
@@ -48,6 +49,7 @@ report::Measured measured_of(const plan::Plan& plan, const Measurement& run) {
   }
   measured.network_bytes_per_step = run.network_bytes_per_step;
   measured.memory = run.memory;
+  measured.planned_memory = plan::largest_lines(plan);
   measured.one_rank_tokens_per_second = remember_speed(plan, tokens_per_second(plan, timings));
   return measured;
 }

@@ -26,9 +26,10 @@ struct Measurement {
   std::optional<int64_t> wire_bytes_per_step;  ///< Of all ranks, if the engine counts them.
   int64_t network_bytes_per_step = 0;          ///< Of all ranks, by messages.
   std::vector<int64_t> skew_ns;                ///< Of a step, by rank; -1: not measured.
-  std::vector<plan::MemoryLine> memory;  ///< Counted bytes of rank 0 by the plan's categories.
-  const checkpoint::SaveTimes& saves;    ///< Of rank 0, which writes them.
-  const History& history;                ///< Of the steps before the resumption.
+  std::vector<plan::MemoryLine>
+      memory;  ///< Of each category of the plan the most that a rank counted.
+  const checkpoint::SaveTimes& saves;  ///< Of rank 0, which writes them.
+  const History& history;              ///< Of the steps before the resumption.
 };
 
 /// The results of a run, as JSON and as text.
