@@ -88,8 +88,8 @@ class Data(CommandTest):
     def test_what_cannot_be_opened_is_one_mistake(self):
         whole = ffcv_file([(b"stream", b"abc", 1)])
         unfinished = whole[:16] + bytes(8) + whole[24:]
-        for content, words in ((unfinished, "the writer did not finish"), (whole[:-1], "it was cut"),
-                               (whole + b"stray", "it was cut"), (b"", "0 bytes")):
+        for content, words in ((unfinished, "the writer did not finish"), (whole[:-1], "the file was cut"),
+                               (whole + b"stray", "or bytes were added"), (b"", "0 bytes")):
             (one,) = self.mistakes(content)
             self.assertIn(words, one["message"])
             self.assertNotIn("page", one)

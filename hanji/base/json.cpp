@@ -65,7 +65,11 @@ class Builder {
     return true;
   }
   bool parse_error(size_t, const std::string&, const Json::exception& error) {
-    status_ = corrupt(std::string("JSON: ") + error.what());
+    // "[json.exception.parse_error.101] parse error at line 1 ...": the library's name of it tells nobody.
+    const std::string_view text(error.what());
+    const size_t begin = text.find("] ");
+    const size_t said = begin == std::string_view::npos ? 0 : begin + 2;
+    status_ = corrupt("JSON: " + std::string(text.substr(said)));
     return false;
   }
 

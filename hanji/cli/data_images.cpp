@@ -295,13 +295,16 @@ void add_data_convert(Verb data_verb) {
       .type_name("DIR");
   verb.add_option("--images", &options->images,
                   "keep, raw, jpg, proportion (a share as jpg), smart (large ones as jpg)")
-      .translate({{"keep", 0}, {"raw", 1}, {"jpg", 2}, {"proportion", 3}, {"smart", 4}});
+      .translate({{"keep", 0}, {"raw", 1}, {"jpg", 2}, {"proportion", 3}, {"smart", 4}})
+      .type_name("HOW");
   verb.add_option("--quality", &options->quality,
                   "of JPEGs, 1 to 100; given, those of the file are encoded anew; raw ones get 90")
       .type_name("N")
       .range(1, 100);
   verb.add_option("--max-resolution", &convert.max_resolution,
-                  "pixels of the longer side: larger images shrink");
+                  "pixels of the longer side: larger images shrink")
+      .type_name("N")
+      .range(1, 65500);
   verb.add_flag("--row-index", &convert.row_index,
                 "JPEGs get an index of their rows: those above a crop are not decoded");
   verb.add_option("--jpeg-share", &convert.jpeg_share, "of proportion").show_default();

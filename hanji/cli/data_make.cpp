@@ -56,6 +56,12 @@ Result<BetonRecipe> recipe_of_shards(const MakeOptions& options) {
     for (const fs::path& one : files) {
       if (one.extension() == ".tar") shards.push_back(one);
     }
+    const bool has_none =
+        std::ranges::none_of(files, [](const fs::path& one) { return one.extension() == ".tar"; });
+    if (has_none) {
+      return base::invalid_argument(
+          path.native() + ": no .tar file in the folder; name a folder of shards, or the shards");
+    }
   }
   return data::tar_recipe(shards);
 }

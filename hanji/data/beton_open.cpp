@@ -32,8 +32,14 @@ Status check_header(std::span<const std::byte> bytes) {
   }
   const uint64_t head_end = kBetonHeaderBytes + kBetonDescriptorBytes * load<uint16_t>(bytes, 2);
   const bool inside = table >= head_end && table <= bytes.size();
-  if (!inside || (bytes.size() - table) % kBetonAllocationBytes != 0 ||
-      head_end == kBetonHeaderBytes) {
+  const uint64_t beyond = inside ? (bytes.size() - table) % kBetonAllocationBytes : 0;
+  if (beyond != 0 && head_end != kBetonHeaderBytes) {
+    return base::corrupt(fmt::format(
+        "behind byte {}, where the allocation table begins, are no whole rows of {} bytes, but {} "
+        "more: the file was cut, or bytes were added to it; copy it again",
+        table, kBetonAllocationBytes, beyond));
+  }
+  if (!inside || head_end == kBetonHeaderBytes) {
     return base::corrupt(fmt::format(
         "{} fields at byte 2 end at byte {}, the allocation table at byte {} has rows "
         "of {} bytes, and the file ends at byte {}: it was cut; copy it again",

@@ -147,8 +147,8 @@ Status check_same_data(const std::string& job, const Dataset& dataset) {
   const std::string now = dataset.vocabulary ? dataset.vocabulary->to_json() : "null";
   if (vocabulary != json.end() && vocabulary->dump() != base::parse_json(now).or_throw().dump()) {
     return base::invalid_argument(fmt::format(
-        "data.vocabulary: {} has {} tokens here, the saved run knew {} others{}", dataset.name,
-        dataset.num_ids, vocabulary->is_null() ? "no text, only" : "", hint));
+        "data.vocabulary: {} has {} tokens here, the saved run knew {}others{}", dataset.name,
+        dataset.num_ids, vocabulary->is_null() ? "no text, only " : "", hint));
   }
   const auto checksum = json.find("text_checksum");
   const uint64_t mine = dataset.samples->checksum();
