@@ -19,6 +19,7 @@ class BetonVerifier {
 
   uint64_t run(const BetonVerifyOptions& options) {
     const BetonSections& s = state_.sections;
+    if (state_.has_extension) check_padding();
     if (state_.has_extension && !check_pages(options)) return num_mistakes_;
     rows_.assign(s.num_samples * state_.fields.size(), false);
     for (uint64_t row = 0; row < s.num_allocations; ++row) check_row(row);
@@ -31,6 +32,19 @@ class BetonVerifier {
   void add(BetonMistake mistake) {
     ++num_mistakes_;
     report_(mistake);
+  }
+
+  /// Before the first page, where no checksum is: hanji writes zeros there.
+  void check_padding() {
+    const BetonSections& s = state_.sections;
+    const uint64_t begin = s.metadata_begin + s.num_samples * s.record_bytes;
+    const auto padding = state_.bytes.subspan(begin, s.heap_begin - begin);
+    const auto wrong =
+        std::ranges::find_if(padding, [](std::byte one) { return one != std::byte{0}; });
+    if (wrong == padding.end()) return;
+    add({.message =
+             fmt::format("byte {}, between the samples' records and the first page, is not 0",
+                         begin + static_cast<uint64_t>(wrong - padding.begin()))});
   }
 
   /// Result: whether it went through all.
