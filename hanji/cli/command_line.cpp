@@ -35,13 +35,16 @@ std::string unread(const std::string& text) {
   return std::is_integral_v<T> ? "no whole number" : "no number";
 }
 
-/// Refuses a value without ending the parsing, so that all mistakes are found. `shape` has the words of
-/// the help.
+/// Refuses a value without ending the parsing, so that all mistakes are found.
+void refuse(Parsing* parsing, const CLI::Option* option, const std::string& text,
+            const std::string& why) {
+  parsing->add(option, fmt::format("{} is {}, which is {}", option->get_name(), text, why));
+}
+
+/// A check that refuses where `why` has words; `shape` has those of the help.
 CLI::Validator refusing(CLI::Option* option, Parsing* parsing, CLI::Validator shape, Why why) {
   return shape.operation([=](const std::string& text) {
-    if (const std::string words = why(text); !words.empty()) {
-      parsing->add(option, fmt::format("{} is {}, which is {}", option->get_name(), text, words));
-    }
+    if (const std::string words = why(text); !words.empty()) refuse(parsing, option, text, words);
     return std::string();
   });
 }
@@ -55,8 +58,7 @@ void expect_number(CLI::Option* option, Parsing* parsing) {
   option->transform(CLI::Validator(
       [=](std::string& text) {
         if (const std::string words = unread<T>(text); !words.empty()) {
-          parsing->add(option,
-                       fmt::format("{} is {}, which is {}", option->get_name(), text, words));
+          refuse(parsing, option, text, words);
           text = kUnread;
         }
         return std::string();
@@ -134,8 +136,7 @@ Option Option::translate(const std::map<std::string, int>& numbers) const {
       text = std::to_string(number);
       return std::string();
     }
-    parsing->add(option, fmt::format("{} is {}, which is {}", option->get_name(), text,
-                                     none_of(text, names)));
+    refuse(parsing, option, text, none_of(text, names));
     text = kUnread;
     return std::string();
   };

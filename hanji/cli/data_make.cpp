@@ -53,12 +53,11 @@ Result<BetonRecipe> recipe_of_shards(const MakeOptions& options) {
       continue;
     }
     HANJI_ASSIGN_OR_RETURN(const auto files, base::list_files(path));
+    const size_t before = shards.size();
     for (const fs::path& one : files) {
       if (one.extension() == ".tar") shards.push_back(one);
     }
-    const bool has_none =
-        std::ranges::none_of(files, [](const fs::path& one) { return one.extension() == ".tar"; });
-    if (has_none) {
+    if (shards.size() == before) {
       return base::invalid_argument(
           path.native() + ": no .tar file in the folder; name a folder of shards, or the shards");
     }

@@ -9,7 +9,6 @@
 #include "hanji/base/file.h"
 #include "hanji/base/status.h"
 #include "hanji/base/units.h"
-#include "hanji/cli/collective_options.h"
 #include "hanji/cli/host_rates.h"
 #include "hanji/cli/option_mistakes.h"
 #include "hanji/cli/verbs.h"
@@ -33,25 +32,6 @@ struct AxialOptions {
 };
 
 bool has_channels_for_all(const layout::AxialBlock& block) { return block.ranks <= block.width; }
-
-/// Flags of links and memory, which are read where they are used.
-void check_links(const AxialOptions& options, OptionMistakes& mistakes) {
-  if (options.bandwidth.empty() && !options.latency.empty()) {
-    mistakes.add("--latency is of links; add --bandwidth, such as 25GB/s");
-  }
-  if (!options.bandwidth.empty()) {
-    const auto rate = parse_rate(options.bandwidth);
-    if (!rate.ok()) mistakes.add(rate.status().at("--bandwidth"));
-  }
-  if (!options.latency.empty()) {
-    const auto seconds = base::parse_seconds(options.latency);
-    if (!seconds.ok()) mistakes.add(seconds.status().at("--latency"));
-  }
-  if (!options.memory.empty()) {
-    const auto bytes = base::parse_bytes(options.memory);
-    if (!bytes.ok()) mistakes.add(bytes.status().at("--memory"));
-  }
-}
 
 void check_sizes(const layout::AxialBlock& block, OptionMistakes& mistakes) {
   const bool by_sequences = block.sequences > 0 && block.sequences < block.residues;
@@ -91,7 +71,11 @@ layout::AxialBlock block_of(const AxialOptions& options) {
   if (const int64_t bytes = options.element_bytes; bytes != 2 && bytes != 4 && bytes != 8) {
     mistakes.add(fmt::format("--element-bytes is {}; set 2, 4 or 8", bytes));
   }
-  check_links(options, mistakes);
+  check_links(options.bandwidth, options.latency, mistakes);
+  if (!options.memory.empty()) {
+    const auto bytes = base::parse_bytes(options.memory);
+    if (!bytes.ok()) mistakes.add(bytes.status().at("--memory"));
+  }
   check_sizes(block, mistakes);
   mistakes.throw_if_any();
   return block;

@@ -56,9 +56,7 @@ layout::ContextAttention attention_of(const CpOptions& options) {
         "--tokens times --heads times --head-width times --samples is above 10^17 bytes on all "
         "ranks; take smaller sizes");
   }
-  if (options.bandwidth.empty() && !options.latency.empty()) {
-    mistakes.add("--latency is of links between hosts; add --bandwidth, such as 25GB/s");
-  }
+  check_links(options.bandwidth, options.latency, mistakes);
   if (options.bandwidth.empty() && attention.ranks > base::kMaxRanksPerHost) {
     mistakes.add(
         fmt::format("--ranks is {}, a host has at most {}; add --bandwidth of the links between "

@@ -103,9 +103,7 @@ std::vector<cost::LinearRegion> regions_of(const TpOptions& options) {
   if (const int bytes = options.element_bytes; bytes != 2 && bytes != 4 && bytes != 8) {
     mistakes.add(fmt::format("--element-bytes is {}; set 2, 4 or 8", bytes));
   }
-  if (options.bandwidth.empty() && !options.latency.empty()) {
-    mistakes.add("--latency is of links between hosts; add --bandwidth, such as 25GB/s");
-  }
+  check_links(options.bandwidth, options.latency, mistakes);
   mistakes.throw_if_any();
   return regions;
 }

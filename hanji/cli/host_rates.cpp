@@ -5,7 +5,6 @@
 #include "hanji/base/cache_folder.h"
 #include "hanji/base/units.h"
 #include "hanji/cli/collective_options.h"
-#include "hanji/cli/option_mistakes.h"
 #include "hanji/comm/fit_costs.h"
 #include "hanji/cost/compare.h"
 #include "hanji/cost/measure.h"
@@ -25,17 +24,29 @@ HostRates host_rates(const topology::Machine& machine, int ranks) {
   return result;
 }
 
+void check_links(const std::string& bandwidth, const std::string& latency,
+                 OptionMistakes& mistakes) {
+  if (bandwidth.empty() && !latency.empty()) {
+    mistakes.add("--latency is of links; add --bandwidth, such as 25GB/s");
+  }
+  if (!bandwidth.empty()) {
+    const auto rate = parse_rate(bandwidth);
+    if (!rate.ok()) mistakes.add(rate.status().at("--bandwidth"));
+  }
+  if (!latency.empty()) {
+    const auto seconds = base::parse_seconds(latency);
+    if (!seconds.ok()) mistakes.add(seconds.status().at("--latency"));
+  }
+}
+
 NamedNetwork network_of(const std::string& bandwidth, const std::string& latency) {
   OptionMistakes mistakes;
-  NamedNetwork links{{}, "links of " + bandwidth};
-  const auto rate = parse_rate(bandwidth);
-  if (!rate.ok()) mistakes.add(rate.status().at("--bandwidth"));
-  links.source += latency.empty() ? ", no latency" : ", latency " + latency;
-  const auto seconds = latency.empty() ? Result<double>(0.0) : base::parse_seconds(latency);
-  if (!seconds.ok()) mistakes.add(seconds.status().at("--latency"));
+  check_links(bandwidth, latency, mistakes);
   mistakes.throw_if_any();
-  links.network.bytes_per_second = *rate;
-  links.network.latency_seconds = *seconds;
+  NamedNetwork links{{}, "links of " + bandwidth};
+  links.source += latency.empty() ? ", no latency" : ", latency " + latency;
+  links.network.bytes_per_second = parse_rate(bandwidth).or_throw();
+  if (!latency.empty()) links.network.latency_seconds = base::parse_seconds(latency).or_throw();
   return links;
 }
 

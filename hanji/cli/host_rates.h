@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "hanji/cli/option_mistakes.h"
 #include "hanji/cost/linear_region.h"
 #include "hanji/cost/rates.h"
 #include "hanji/cost/simulate.h"
@@ -23,6 +24,10 @@ struct Links {
   cost::SecondsOf seconds_of;
   std::string source;
 };
+
+/// Adds what is wrong with --bandwidth and --latency, which may be empty.
+void check_links(const std::string& bandwidth, const std::string& latency,
+                 OptionMistakes& mistakes);
 
 struct NamedNetwork {
   cost::Network network;
