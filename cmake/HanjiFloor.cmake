@@ -5,7 +5,8 @@
 # CORE adds to hanji_core (torch is not on its include path), TORCH adds to hanji.
 # HOT, ALONE and TOGETHER name SOURCES (ALONE also TESTS) that hanji_sources() treats so; few are.
 # HEADERS are installed and compiled alone; PRIVATE_HEADERS are neither.
-# TESTS become the one test binary of the floor, hanji_<floor>_test.
+# TESTS become the one test binary of the floor, hanji_<floor>_test; ctest runs it as <floor>, or in
+# SHARDS processes, each with its part of the cases, as <floor>_1, <floor>_2 and so on.
 function(hanji_configure_target target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(${target} PUBLIC
@@ -24,7 +25,7 @@ function(hanji_configure_target target)
 endfunction()
 
 function(hanji_floor floor kind)
-  cmake_parse_arguments(F "" "" "HEADERS;PRIVATE_HEADERS;SOURCES;HOT;ALONE;TOGETHER;TESTS;TEST_LIBRARIES"
+  cmake_parse_arguments(F "" "SHARDS" "HEADERS;PRIVATE_HEADERS;SOURCES;HOT;ALONE;TOGETHER;TESTS;TEST_LIBRARIES"
     ${ARGN})
   if(F_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "hanji_floor(${floor}): unknown arguments ${F_UNPARSED_ARGUMENTS}")
@@ -57,11 +58,20 @@ function(hanji_floor floor kind)
     endif()
     hanji_sources(${test} SOURCES ${F_TESTS} ALONE ${F_ALONE})
     hanji_compile_together(${test})
-    add_test(NAME ${floor} COMMAND ${test})
     set(limit 300)
     if(HANJI_SANITIZE)  # everything takes some times as long
       set(limit 1800)
     endif()
-    set_tests_properties(${floor} PROPERTIES TIMEOUT ${limit})
+    if(NOT F_SHARDS)
+      add_test(NAME ${floor} COMMAND ${test})
+      set_tests_properties(${floor} PROPERTIES TIMEOUT ${limit})
+      return()
+    endif()
+    foreach(shard RANGE 1 ${F_SHARDS})
+      math(EXPR index "${shard} - 1")
+      add_test(NAME ${floor}_${shard} COMMAND ${test})
+      set_tests_properties(${floor}_${shard} PROPERTIES TIMEOUT ${limit}
+        ENVIRONMENT "GTEST_TOTAL_SHARDS=${F_SHARDS};GTEST_SHARD_INDEX=${index}")
+    endforeach()
   endif()
 endfunction()

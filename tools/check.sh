@@ -160,7 +160,7 @@ check_asan_torch() {
   compile asan_torch $(printf 'hanji_%s_test ' $floors)
   OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_container_overflow=0:handle_segv=0 \
     GTEST_FILTER=-ActivationStore.MemoryHolds*:OffloadedShards.MemoryDoesNotGrow* \
-    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 registered asan_torch "^(${floors// /|})\$"
+    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 registered asan_torch "^(${floors// /|})(_[0-9]+)?\$"
 }
 
 check_tsan() { tsan base trace topology layout schedule cost shm launch plan report; }
