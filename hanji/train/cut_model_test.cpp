@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "hanji/base/dtype.h"
 #include "hanji/lens/observer.h"
@@ -35,6 +36,7 @@ struct CutMesh {
   bool recompute = false;
   int64_t tokens = 1;  ///< Blocks of tokens.
   plan::Moves moves = plan::Moves::kAuto;
+  bool drops_bf16 = false;  ///< Computes in bf16, with dropout.
 };
 
 /// Heads, vocabulary and batch that few degrees divide.
@@ -46,6 +48,10 @@ plan::Plan cut_plan(CutMesh mesh, const Dataset& dataset) {
     config.train.bits = plan::Bits::kStable;
     config.train.cuts = {mesh.blocks, mesh.tokens};
     config.compute.recompute = mesh.recompute;
+  }
+  if (mesh.drops_bf16) {
+    inputs.kernels.precision = config.compute.dtype = plan::Precision::kBFloat16;
+    config.model.dropout = 0.2;
   }
   config.model.layers = 1;
   config.model.heads = 6;
@@ -74,13 +80,14 @@ class CutJob : public testing::Test {
   }
   /// In four blocks of features.
   static void expect_the_bits_of_one_process(CutMesh mesh) {
-    static std::map<int64_t, JobRun> wholes;
+    static std::map<std::pair<int64_t, bool>, JobRun> wholes;
     mesh.blocks = 4;
-    if (!wholes.contains(mesh.tokens)) {
-      const plan::Plan plan = cut_plan({.blocks = 4, .tokens = mesh.tokens}, dataset());
-      wholes[mesh.tokens] = run_job(plan, dataset())[0];
+    const std::pair job(mesh.tokens, mesh.drops_bf16);
+    if (!wholes.contains(job)) {
+      const CutMesh one{.blocks = 4, .tokens = mesh.tokens, .drops_bf16 = mesh.drops_bf16};
+      wholes[job] = run_job(cut_plan(one, dataset()), dataset())[0];
     }
-    const JobRun& alone = wholes.at(mesh.tokens);
+    const JobRun& alone = wholes.at(job);
     const std::string where = fmt::format("dp {}, tp {}, {}, sequence {}", mesh.dp, mesh.tp,
                                           plan::name_of(mesh.data), mesh.sequence);
     for (const JobRun& run : run_job(cut_plan(mesh, dataset()), dataset())) {
@@ -182,6 +189,15 @@ TEST_F(CutJob, HasTheBitsOfOneProcessWithItsStreamCutByTokensInBlocks) {
   expect_the_bits_of_one_process({.tp = 3, .sequence = true, .recompute = true, .tokens = kTokens});
   expect_the_bits_of_one_process(
       {.dp = 2, .tp = 2, .data = plan::Sharding::kZero3, .sequence = true, .tokens = kTokens});
+}
+
+TEST_F(CutJob, HasTheBitsOfOneProcessWithItsTokensInBlocksWhereBFloat16IsDropped) {
+  constexpr int64_t kTokens = 4;
+  expect_the_bits_of_one_process({.dp = 2, .tokens = kTokens, .drops_bf16 = true});
+  expect_the_bits_of_one_process(
+      {.tp = 2, .sequence = true, .tokens = kTokens, .drops_bf16 = true});
+  expect_the_bits_of_one_process(
+      {.tp = 3, .sequence = true, .recompute = true, .tokens = kTokens, .drops_bf16 = true});
 }
 
 TEST_F(CutJob, VerifiesOneProcessInBlocks) {

@@ -310,12 +310,14 @@ struct RowBiasBlocks : torch::autograd::Function<RowBiasBlocks> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& bias,
                             const Extents* blocks) {
     context->saved_data["blocks"] = *blocks;
-    return x + bias[0];
+    context->saved_data["summed_in"] = bias.scalar_type();
+    return (x + bias[0]).to(x.scalar_type());
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const Extents blocks = context->saved_data["blocks"].toIntVector();
-    return {gradients[0], compute::sums_of_blocks(gradients[0], blocks), {}};
+    const at::Tensor summed = gradients[0].to(context->saved_data["summed_in"].toScalarType());
+    return {gradients[0], compute::sums_of_blocks(summed, blocks), {}};
   }
 };
 

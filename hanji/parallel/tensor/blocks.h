@@ -55,7 +55,8 @@ at::Tensor sum_of_terms(const at::Tensor& terms, const Axis& axis);
 /// The sizes of this rank's blocks of `size` rows, on an axis in blocks of rows.
 Extents own_block_sizes(int64_t size, const Axis& axis);
 
-/// x [..., N] + each row of bias [k, N], all equal: row i of its gradient is summed over block i of x's rows.
+/// x [..., N] + each row of bias [k, N], all equal, in x's dtype: row i of its gradient, which is of the
+/// bias's dtype, is summed over block i of x's rows.
 at::Tensor add_bias_to_blocks(const at::Tensor& x, const at::Tensor& bias, const Extents& blocks);
 
 /// x [..., N] + bias [N] of columns in blocks: the bias's gradient is summed over rows block by block.
