@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,9 @@ STRATEGIES = {
     "hsdp": ["--ranks", 4, "--set", "mesh.dp=2", "--set", "mesh.fsdp=2"],
 }
 MEGABYTE = 1e6
+
+# A shell starts what runs in the background with INT ignored, and so would be what a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def by(data):
