@@ -53,6 +53,7 @@ class Strategies(CommandTest):
         for data in STRATEGIES:
             self.train(data, *JOB, *by(data), "--steps", 4)
             self.expect_counted_as_planned(data)
+            self.assertGreater(self.summary(data)["transfer_seconds"], 0, data)
 
     def test_replicas_of_the_same_sums_train_alike(self):
         losses = set()

@@ -61,6 +61,14 @@ class Train(CommandTest):
         names = {event["name"] for event in trace["traceEvents"] if event["ph"] == "X"}
         self.assertIn("waiting for rank 1", names)
 
+    def test_a_stage_that_waits_for_a_message_waits_for_its_rank(self):
+        self.train("run", "--mesh", "pp=2", "--steps", 10, "--set", "pipeline.schedule=naive",
+                   "--set", "pipeline.micro_batches=1")
+        summary = self.read_json("run", "summary.json")
+        # One stage computes at a time: in all both wait for as long as both compute.
+        self.assertGreater(sum(summary["skew_seconds_by_rank"]), 0.5 * summary["step_seconds_median"])
+        self.assertGreater(summary["transfer_seconds"], 0)
+
     def test_the_plan_of_an_older_version_is_resumed(self):
         """As plans were before transfer and skew were told apart; no checkpoint was saved yet."""
         self.train("run", "--ranks", 2, "--steps", 4)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "hanji/comm/dtype.h"
 #include "hanji/comm/internal/state.h"
 #include "hanji/comm/internal/submit.h"
+#include "hanji/comm/stats.h"
 
 namespace hanji::comm {
 namespace {
@@ -103,6 +105,17 @@ Work recv(at::Tensor& tensor, int from, const Group& group, const CallOptions& o
   check_tensor(tensor, "tensor", request, group);
   const P2pRoute route{channel("recv", from, false, group), group, {from, group.rank()}};
   return give(std::move(request), tensor, route);
+}
+
+std::optional<CallTimes> message_times(const Group& group) {
+  if (!group.state()->engine().shares_memory()) return std::nullopt;
+  Stats sum{.times = CallTimes()};
+  GroupFamily& family = group.state()->family();
+  const std::lock_guard lock(family.channels_mutex);
+  for (const auto& [ends, kept] : family.channels) {
+    if (const auto open = kept.lock()) add(sum, open->stats());
+  }
+  return sum.times;
 }
 
 }  // namespace hanji::comm

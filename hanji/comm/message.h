@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <source_location>
 
 #include "hanji/comm/call_options.h"
@@ -49,5 +50,12 @@ Received recv_if_sent(at::Tensor& tensor, const Group& group, int after = -1,
 ///         Error(kUnsupported) over engines without shared memory.
 int recv_any(at::Tensor& tensor, const Group& group, const CallOptions& options = {},
              std::source_location call_site = std::source_location::current());
+
+/// What this rank's messages have cost it, which Group::stats() leaves out: of `group`, and of every
+/// group that came out of the same one.
+///
+/// Result  absent as Stats::times is, and over engines without shared memory. What recv_any() waits
+///         is in none of them.
+std::optional<CallTimes> message_times(const Group& group);
 
 }  // namespace hanji::comm

@@ -12,6 +12,7 @@
 #include "hanji/comm/all_reduce.h"
 #include "hanji/comm/barrier.h"
 #include "hanji/comm/internal/test_ranks.h"
+#include "hanji/trace/recorder.h"
 
 namespace hanji::comm {
 namespace {
@@ -193,6 +194,42 @@ TEST(Message, BetweenTwoRanksIsOneSequenceInAllTheirGroups) {
     EXPECT_EQ(first.sum().item<int64_t>(), 0);
     EXPECT_EQ(second.sum().item<int64_t>(), 100);
     barrier(group);
+  });
+}
+
+TEST(Message, CostsItsReceiverTheCopyAndTheWaitForItsSender) {
+  constexpr auto kLate = std::chrono::milliseconds(100);
+  const auto segment = internal::make_segment(2);
+  test::run_threads(2, [&](int rank) {
+    auto recorder = trace::Recorder::format(segment->trace_memory(rank), rank, 2, 16);
+    GroupOptions options;
+    options.recorder = &recorder;
+    const Group group = Group::over_shm(segment, 0, {0, 1}, rank, options);
+    const Group pair = group.subgroup({1, 0}, "pair");
+    at::Tensor tensor = group.heap().zeros({1 << 20}, at::kFloat, "test");
+    barrier(group);
+    if (rank == 0) {
+      std::this_thread::sleep_for(kLate);
+      send(tensor, 0, pair).wait();
+    } else {
+      recv(tensor, 0, group).wait();
+    }
+    const auto times = message_times(group);
+    ASSERT_TRUE(times);
+    EXPECT_EQ(times->exposed_ns, times->transfer_ns);
+    if (rank == 0) return;
+    EXPECT_GT(times->transfer_ns, 0);
+    EXPECT_GE(times->skew_ns, std::chrono::nanoseconds(kLate).count() / 2);
+    EXPECT_LT(pair.stats().times->skew_ns, times->skew_ns) << "or a message would count twice";
+  });
+}
+
+TEST(Message, WithoutARecorderTellsNoTimes) {
+  run_ranks(2, [](const Group& group) {
+    at::Tensor tensor = counted(10, 0);
+    if (group.rank() == 0) send(tensor, 1, group).wait();
+    if (group.rank() == 1) recv(tensor, 0, group).wait();
+    EXPECT_FALSE(message_times(group));
   });
 }
 

@@ -9,6 +9,7 @@
 
 #include "hanji/comm/broadcast.h"
 #include "hanji/comm/host_values.h"
+#include "hanji/comm/message.h"
 #include "hanji/comm/stats.h"
 #include "hanji/layers/model.h"
 #include "hanji/parallel/agreement.h"
@@ -383,8 +384,10 @@ comm::Stats stats_of(const Job& job) {
     comm::add(sum, job.tied.stats());
     sum.wire_bytes += job.pipeline.sent_bytes();
     sum.network_bytes += job.pipeline.network_bytes();
-    sum.times.reset();  // most bytes travel as messages, whose waits are not told apart
   }
+  // Between hosts, where stages send alone, nobody tells what a message cost.
+  const auto messages = comm::message_times(job.group);
+  if (messages || job.stages) comm::add(sum, {.times = messages});
   return sum;
 }
 
