@@ -30,6 +30,8 @@ avx2        what a processor without AVX-512 runs
 END
 }
 
+core_floors="base trace topology layout schedule cost shm launch launch/control_plane plan report"
+
 cannot_run() { printf 'SKIPPED: %s\n' "$*"; exit 77; }
 
 # Tests of a build folder that are registered under a name that matches.
@@ -147,8 +149,9 @@ check_steps() {
 # reach our code behind it.
 check_asan() {
   configure asan
-  compile asan
-  HWLOC_COMPONENTS=-pci UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 registered asan .
+  compile asan $(printf 'hanji_%s_test ' ${core_floors//\//_})
+  HWLOC_COMPONENTS=-pci UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+    registered asan "^(${core_floors// /|})\$"
 }
 
 # One thread: OpenMP's own barriers are no part of what is looked at. No overflow of containers is
@@ -156,14 +159,14 @@ check_asan() {
 # purpose; those that count private pages would count the sanitizer's.
 check_asan_torch() {
   local floors="comm parallel lens train checkpoint"
-  configure asan_torch
-  compile asan_torch $(printf 'hanji_%s_test ' $floors)
+  configure asan
+  compile asan $(printf 'hanji_%s_test ' $floors)
   OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_container_overflow=0:handle_segv=0 \
     GTEST_FILTER=-ActivationStore.MemoryHolds*:OffloadedShards.MemoryDoesNotGrow* \
-    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 registered asan_torch "^(${floors// /|})(_[0-9]+)?\$"
+    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 registered asan "^(${floors// /|})(_[0-9]+)?\$"
 }
 
-check_tsan() { tsan base trace topology layout schedule cost shm launch plan report; }
+check_tsan() { tsan $core_floors; }
 
 check_fuzz() { source tools/fuzz.sh; }
 
