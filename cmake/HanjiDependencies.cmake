@@ -16,7 +16,7 @@ target_compile_definitions(hanji_core_dependencies INTERFACE XXH_INLINE_ALL)
 target_link_libraries(hanji_core_dependencies INTERFACE OpenSSL::Crypto PkgConfig::FMT
   PkgConfig::HWLOC PkgConfig::HWY PkgConfig::URING)
 
-if(NOT HANJI_CORE_ONLY AND NOT HANJI_PYTHON)
+if((HANJI_FUZZ OR NOT HANJI_CORE_ONLY) AND NOT HANJI_PYTHON)  # the parsers of samples are fuzzed too
   pkg_check_modules(JPEG REQUIRED IMPORTED_TARGET libjpeg)
   pkg_check_modules(PNG REQUIRED IMPORTED_TARGET libpng)
 endif()
