@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
+#include <utility>
 
 namespace hanji::base {
 namespace {
@@ -45,34 +45,45 @@ void append_escaped(std::string& out, char c) {
   out += "0123456789abcdef"[byte & 15];
 }
 
-}  // namespace
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> before_last(b.size() + 1), last(b.size() + 1), current(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
+/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`, or `limit` + 1
+/// where it takes more. Lengths differ by `limit` at most. `rows` is working memory.
+/// Cost    |a| * min(|b|, 2 limit + 1): cells further from the diagonal than `limit` are above it.
+size_t edit_distance(std::string_view a, std::string_view b, size_t limit,
+                     std::vector<size_t>& rows) {
+  const size_t width = b.size() + 1;
+  rows.assign(3 * width, limit + 1);
+  const std::span<size_t> cells(rows);
+  std::span<size_t> before_last = cells.first(width), last = cells.subspan(width, width),
+                    current = cells.last(width);
+  for (size_t j = 0; j <= std::min(b.size(), limit); ++j) last[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
-    current[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
+    const size_t begin = i > limit ? i - limit : 1, end = std::min(b.size(), i + limit);
+    current[begin - 1] = begin == 1 ? i : limit + 1;
+    for (size_t j = begin; j <= end; ++j) {
       const size_t replaced = last[j - 1] + (a[i - 1] != b[j - 1]);
       current[j] = std::min({last[j] + 1, current[j - 1] + 1, replaced});
       const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
       if (swapped) current[j] = std::min(current[j], before_last[j - 2] + 1);
     }
-    before_last.swap(last);
-    last.swap(current);
+    std::swap(before_last, last);
+    std::swap(last, current);
   }
-  return last[b.size()];
+  return std::min(last[b.size()], limit + 1);
 }
+
+}  // namespace
 
 std::optional<std::string> nearest(std::string_view word,
                                    std::span<const std::string_view> candidates,
                                    size_t max_distance) {
   std::optional<std::string> best;
+  std::vector<size_t> rows;
   size_t best_distance = max_distance + 1;
   for (const std::string_view candidate : candidates) {
+    if (best_distance == 0) break;
     const auto [less, more] = std::minmax({word.size(), candidate.size()});
     if (more - less >= best_distance) continue;  // as many insertions at least
-    const size_t distance = edit_distance(word, candidate);
+    const size_t distance = edit_distance(word, candidate, best_distance - 1, rows);
     if (distance >= best_distance) continue;
     best_distance = distance;
     best = std::string(candidate);

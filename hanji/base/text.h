@@ -9,11 +9,9 @@
 
 namespace hanji::base {
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
-/// Cost    |a| * |b|.
-size_t edit_distance(std::string_view a, std::string_view b);
-
-/// The candidate nearest to `word` (the first of equals); nothing within `max_distance`.
+/// The candidate nearest to `word` (the first of equals), by insertions, deletions, replacements and
+/// swaps of neighbours; nothing within `max_distance` of them.
+/// Cost    (2 max_distance + 1) * |word| for each candidate of such a length.
 std::optional<std::string> nearest(std::string_view word,
                                    std::span<const std::string_view> candidates,
                                    size_t max_distance = 2);

@@ -2,17 +2,56 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <array>
+#include <random>
+#include <string>
 
 namespace hanji::base {
 namespace {
 
-TEST(EditDistance, CountsEditsAndSwaps) {
-  EXPECT_EQ(edit_distance("", ""), 0u);
-  EXPECT_EQ(edit_distance("", "abc"), 3u);
-  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
-  EXPECT_EQ(edit_distance("steps", "setps"), 1u);
-  EXPECT_EQ(edit_distance("a", "ab"), edit_distance("ab", "a"));
+/// Edits by recursion over both words' ends.
+size_t whole_table(std::string_view a, std::string_view b) {
+  if (a.empty() || b.empty()) return a.size() + b.size();
+  const auto cut = [](std::string_view word, size_t n) { return word.substr(0, word.size() - n); };
+  if (a.back() == b.back()) return whole_table(cut(a, 1), cut(b, 1));
+  size_t fewest = std::min(
+      {whole_table(cut(a, 1), b), whole_table(a, cut(b, 1)), whole_table(cut(a, 1), cut(b, 1))});
+  const bool swapped =
+      a.size() > 1 && b.size() > 1 && a.ends_with(std::string{b[b.size() - 1], b[b.size() - 2]});
+  if (swapped) fewest = std::min(fewest, whole_table(cut(a, 2), cut(b, 2)));
+  return fewest + 1;
+}
+
+/// The fewest edits that nearest() finds between two words, by raising its limit.
+size_t edits(std::string_view a, std::string_view b) {
+  size_t limit = 0;
+  while (!nearest(a, std::array{b}, limit)) ++limit;
+  return limit;
+}
+
+TEST(Nearest, CountsEditsAndSwaps) {
+  EXPECT_EQ(edits("", ""), 0u);
+  EXPECT_EQ(edits("", "abc"), 3u);
+  EXPECT_EQ(edits("abc", ""), 3u);
+  EXPECT_EQ(edits("kitten", "sitting"), 3u);
+  EXPECT_EQ(edits("steps", "setps"), 1u);
+  EXPECT_EQ(edits("abcdefgh", "badcfehg"), 4u);
+  EXPECT_EQ(edits("xxabcdef", "abcdefyy"), 4u);
+  EXPECT_EQ(edits("a", "ab"), edits("ab", "a"));
+}
+
+TEST(Nearest, CountsAsTheWholeTableDoes) {
+  std::mt19937 draw(1);
+  const auto word = [&draw] {
+    std::string drawn(draw() % 8, 'a');
+    for (char& c : drawn) c = static_cast<char>('a' + draw() % 3);
+    return drawn;
+  };
+  for (int i = 0; i < 2000; ++i) {
+    const std::string a = word(), b = word();
+    EXPECT_EQ(edits(a, b), whole_table(a, b)) << a << " " << b;
+  }
 }
 
 TEST(Nearest, IsTheClosestWithinTheLimit) {
