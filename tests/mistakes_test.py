@@ -82,6 +82,16 @@ class Mistakes(CommandTest):
         done = self.hanji("run", "--hosts", "h:1", "--ssh", "/bin/false", "true", expect=1)
         self.assertIn("host h (node 0): `/bin/false h` ended with code 1", done.stderr)
 
+    def test_a_command_behind_two_dashes_runs_here_and_over_ssh(self):
+        said = ("--", "sh", "-c", "echo rank $RANK of $WORLD_SIZE")
+        self.assertIn("rank 1 of 2", self.hanji("run", "-n", 2, *said).stdout)
+        ssh = self.folder / "ssh"  # the last word is the line that the other host runs
+        ssh.write_text("#!/bin/sh\nfor line; do :; done\nexec sh -c \"$line\"\n")
+        ssh.chmod(0o755)
+        done = self.hanji("run", "--ssh", ssh, "--hosts", "127.0.0.1:1,localhost:2", *said)
+        for rank in range(3):
+            self.assertIn(f"rank {rank} of 3", done.stdout)
+
     def test_integers_differ_by_no_ulps(self):
         for name, value in (("a", 3), ("b", 1493)):
             header = json.dumps({"n": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}}).ljust(64)

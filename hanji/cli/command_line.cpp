@@ -246,12 +246,13 @@ std::string meant_by(const std::string& flag, const CLI::App& verb) {
 /// A value behind a flag that is unknown belongs to it.
 void add_unexpected(const CLI::App& app, const std::vector<std::string>& words, Parsing& parsing) {
   std::vector<std::string> rest = app.remaining(true);
+  std::erase(rest, "--");  // in front of a command; the parser takes it and keeps it here
   const std::string verb = chosen_verbs(app).back()->get_name();
   bool is_behind_flag = false;
   for (const std::string& word : words) {
     const auto found = std::ranges::find(rest, word);
     const bool is_flag = word.size() > 1 && word.starts_with('-');
-    if (found != rest.end() && is_flag && word != "--") {
+    if (found != rest.end() && is_flag) {
       const std::string flag = word.substr(0, word.find('='));
       parsing.add(nullptr, fmt::format("{} is no option of {}{}", flag, verb,
                                        meant_by(flag, *chosen_verbs(app).back())));

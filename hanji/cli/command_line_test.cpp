@@ -140,6 +140,23 @@ TEST_F(CommandLineTest, ValuesAreRepeatedImpliedOrLeftToTheCommand) {
   EXPECT_THAT(rest, ElementsAre("program", "--key", "d"));
 }
 
+TEST_F(CommandLineTest, TwoDashesSeparateOptionsFromTheCommand) {
+  int ranks = 0;
+  std::vector<std::string> rest;
+  root_.require_verb();
+  const Verb verb = root_.add_verb("run", "Runs");
+  verb.add_option("--ranks", &ranks);
+  verb.add_option("command", &rest);
+  verb.positionals_at_end();
+  verb.on_chosen([] { return 3; });
+  EXPECT_EQ(run({"run", "--ranks", "2", "--", "program", "--ranks", "3"}), 3) << mistake_;
+  EXPECT_EQ(ranks, 2);
+  EXPECT_THAT(rest, ElementsAre("program", "--ranks", "3"));
+  EXPECT_EQ(run({"run", "--", "--program"}), 3) << mistake_;
+  EXPECT_THAT(rest, ElementsAre("--program"));
+  EXPECT_THAT(refusal({"run", "--rank", "--", "program"}), HasSubstr("--rank is no option of run"));
+}
+
 TEST_F(CommandLineTest, MistakesNameTheirOption) {
   int number = 0, least = 0, choice = -1;
   bool also = false;
