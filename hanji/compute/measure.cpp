@@ -1,5 +1,7 @@
 #include "hanji/compute/measure.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -54,7 +56,7 @@ std::string reason(const Candidate& winner, const std::vector<Candidate>& candid
   return winner.name;
 }
 
-Result<Candidate> fastest(const std::vector<Candidate>& candidates) {
+Result<Candidate> fastest(const std::vector<Candidate>& candidates, double allowed) {
   const Candidate* best = nullptr;
   for (const Candidate& one : candidates) {
     if (one.accepted && (best == nullptr || one.seconds < best->seconds)) best = &one;
@@ -62,10 +64,12 @@ Result<Candidate> fastest(const std::vector<Candidate>& candidates) {
   if (best != nullptr) return *best;
   std::string errors;
   for (const Candidate& one : candidates) {
-    errors += " " + one.name + " has an error of " + std::to_string(one.error) + ";";
+    errors += fmt::format(" {} has an error of {:.1e};", one.name, one.error);
   }
-  return base::unsupported("no kernel is accurate enough for this dtype here:" + errors +
-                           " set compute.dtype to one of less precision, or float64");
+  return base::unsupported(
+      fmt::format("no kernel is accurate enough for this dtype here:{} {:.1e} is allowed; "
+                  "set compute.dtype to one of less precision, or float64",
+                  errors, allowed));
 }
 
 /// Every choice but kAuto, which is the first.
@@ -95,7 +99,7 @@ Result<Choice> choose(const Wanted<Choice>& wanted, double allowed, const Measur
     measured.push_back(std::move(one));
     order.push_back(choice);
   }
-  HANJI_ASSIGN_OR_RETURN(const Candidate fast, fastest(measured));
+  HANJI_ASSIGN_OR_RETURN(const Candidate fast, fastest(measured, allowed));
   size_t winner = 0;
   for (size_t i = 0; i < measured.size(); ++i) {
     if (measured[i].name == fast.name) winner = i;
@@ -122,7 +126,7 @@ double float32_rate(MeasureOptions options, const Measurer& measurer) {
   double best = 0;
   for (const Gemm gemm : all_of<Gemm>()) {
     const Candidate one = measurer.gemm(gemm, options);
-    if (one.error <= allowed_error(options.precision, options.shapes.width)) {
+    if (one.error <= allowed_error(options.precision, roundings_of_products(options.shapes))) {
       best = std::max(best, one.rate);
     }
   }
@@ -147,11 +151,18 @@ Shapes within_limits(Shapes shapes) {
   return shapes;
 }
 
-double allowed_error(Precision precision, int64_t width) {
+double roundings_of_products(const Shapes& shapes) { return static_cast<double>(shapes.width); }
+
+double roundings_of_attention(const Shapes& shapes) {
+  const double of_head = static_cast<double>(shapes.width) / static_cast<double>(shapes.heads);
+  return 2 * (of_head + 2) * std::sqrt(of_head) + 2 * static_cast<double>(shapes.block) + 8;
+}
+
+double allowed_error(Precision precision, double roundings) {
   const double half_epsilon = precision == Precision::kFloat64    ? std::ldexp(1.0, -53)
                               : precision == Precision::kBFloat16 ? std::ldexp(1.0, -9)
                                                                   : std::ldexp(1.0, -24);
-  return static_cast<double>(width) * half_epsilon;
+  return roundings * half_epsilon;
 }
 
 Result<MeasuredKernels> measure(const MeasureOptions& asked, const Measurer& measurer) {
@@ -161,7 +172,8 @@ Result<MeasuredKernels> measure(const MeasureOptions& asked, const Measurer& mea
   KernelChoice& choice = result.choice;
   choice.precision = options.precision;
   HANJI_ASSIGN_OR_RETURN(choice.simd, base::simd_in_use());
-  const double allowed = allowed_error(options.precision, options.shapes.width);
+  const double products = allowed_error(choice.precision, roundings_of_products(options.shapes));
+  const double attention = allowed_error(choice.precision, roundings_of_attention(options.shapes));
   // oneDNN multiplies no float64, whatever the switch says.
   const bool only_blas = options.precision == Precision::kFloat64 && options.gemm == Gemm::kAuto;
   Wanted<Gemm> gemms{only_blas ? Gemm::kMkl : options.gemm, Gemm::kAuto};
@@ -169,20 +181,22 @@ Result<MeasuredKernels> measure(const MeasureOptions& asked, const Measurer& mea
   if (options.before) gemms.before = options.before->gemm;
   if (options.before) attentions.before = options.before->attention;
   const auto measure_gemm = [&](Gemm gemm) { return measurer.gemm(gemm, options); };
-  HANJI_ASSIGN_OR_RETURN(choice.gemm, choose(gemms, allowed, measure_gemm, result));
+  HANJI_ASSIGN_OR_RETURN(choice.gemm, choose(gemms, products, measure_gemm, result));
   if (options.precision == Precision::kBFloat16) {
     choice.float32_flops_per_second = float32_rate(options, measurer);
   }
   const auto measure_attention = [&](Attention a) {
     return measurer.attention(a, choice.gemm, options);
   };
-  HANJI_ASSIGN_OR_RETURN(choice.attention, choose(attentions, allowed, measure_attention, result));
-  const Candidate& gemm = named(result, "gemm." + std::string(name_of(choice.gemm)));
-  const Candidate& attention = named(result, "attention." + std::string(name_of(choice.attention)));
-  choice.gemm_flops_per_second = gemm.rate;
-  choice.gemm_error = gemm.error;
-  choice.attention_flops_per_second = attention.rate;
-  choice.attention_error = attention.error;
+  HANJI_ASSIGN_OR_RETURN(choice.attention,
+                         choose(attentions, attention, measure_attention, result));
+  const Candidate& by_gemm = named(result, "gemm." + std::string(name_of(choice.gemm)));
+  const Candidate& by_attention =
+      named(result, "attention." + std::string(name_of(choice.attention)));
+  choice.gemm_flops_per_second = by_gemm.rate;
+  choice.gemm_error = by_gemm.error;
+  choice.attention_flops_per_second = by_attention.rate;
+  choice.attention_error = by_attention.error;
   return result;
 }
 

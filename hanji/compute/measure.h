@@ -70,8 +70,8 @@ struct Measurer {
 /// float64. The process's switches are as before when it returns.
 Measurer real_measurer();
 
-/// Chooses the fastest path that is accurate enough for its precision, by shapes within_limits(). A path whose error exceeds that
-/// of `width` roundings of the precision is not offered, however fast: float32 through bf16 loses.
+/// Chooses the fastest path that is accurate enough for its precision, by shapes within_limits(). A path
+/// whose error exceeds that of its roundings is not offered, however fast: float32 through bf16 loses.
 /// For a precision below float32 it also measures float32 matmuls, so that the plan can show
 /// whether the lower precision is faster.
 ///
@@ -81,8 +81,16 @@ Measurer real_measurer();
 Result<MeasuredKernels> measure(const MeasureOptions& options,
                                 const Measurer& measurer = real_measurer());
 
-/// The largest error, over the largest entry, that `precision` may have: width * half its epsilon.
+/// How many roundings of its precision an entry may be off: as many as the products add up,
+double roundings_of_products(const Shapes& shapes);
+
+/// and of attention of entries in [-1, 1], with d features a head: a score is off by d + 2 roundings of at
+/// most sqrt(d), which its exponential and their sum have once each, and block terms are added up twice.
+/// Eight are for the exponential and the division.
+double roundings_of_attention(const Shapes& shapes);
+
+/// The largest error, over the largest entry, that `precision` may have: roundings * half its epsilon.
 /// Source  Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.5.
-double allowed_error(Precision precision, int64_t width);
+double allowed_error(Precision precision, double roundings);
 
 }  // namespace hanji::compute

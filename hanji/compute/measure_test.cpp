@@ -118,6 +118,8 @@ TEST(Measure, WhatWasAskedForIsRefusedWhenItIsTooInaccurate) {
   const auto choice = chosen({.gemm = Gemm::kOneDnn}, made_up({}, {.seconds = 1, .error = 0.1}));
   ASSERT_FALSE(choice.ok());
   EXPECT_EQ(choice.status().code(), Code::kUnsupported);
+  EXPECT_THAT(choice.status().message(),
+              testing::HasSubstr("gemm.onednn has an error of 1.0e-01; 7.6e-06 is allowed;"));
 }
 
 TEST(Measure, Float64StaysWithTheBlas) {
@@ -192,6 +194,23 @@ TEST(Measure, TheRealPathsAreAccurateAndHaveRates) {
   EXPECT_LT(choice->attention_flops_per_second, 8 * large);
   EXPECT_GT(choice->attention_flops_per_second, large / 20000);
   EXPECT_LT(choice->attention_error, allowed_error(Precision::kFloat32, 64));
+}
+
+/// Their sums over keys have more roundings than products of so few features.
+TEST(Measure, FewFeaturesOfManyRowsHaveAPath) {
+  for (const Shapes& shapes : {Shapes{1, 1024, 8, 1}, Shapes{1, 256, 2, 1}, Shapes{4, 64, 4, 4}}) {
+    const auto choice = chosen({.shapes = shapes}, real_measurer());
+    ASSERT_TRUE(choice.ok()) << choice.status().message();
+    EXPECT_GT(choice->attention_error, 0);
+  }
+}
+
+/// Of float32 through bf16: a 2^-9 of the largest entries.
+TEST(Measure, ALossOfBitsIsAboveTheRoundingsOfAttention) {
+  for (const Shapes& shapes : {Shapes{1, 64, 128, 2}, Shapes{1, 4096, 1024, 16}}) {
+    EXPECT_LT(allowed_error(Precision::kFloat32, roundings_of_attention(shapes)),
+              std::ldexp(1.0, -10));
+  }
 }
 
 }  // namespace
