@@ -10,16 +10,16 @@
 namespace hanji::base {
 namespace {
 
-/// Edits by recursion over both words' ends.
-size_t whole_table(std::string_view a, std::string_view b) {
+/// The fewest edits, by recursion over both words' ends.
+size_t by_recursion(std::string_view a, std::string_view b) {
   if (a.empty() || b.empty()) return a.size() + b.size();
   const auto cut = [](std::string_view word, size_t n) { return word.substr(0, word.size() - n); };
-  if (a.back() == b.back()) return whole_table(cut(a, 1), cut(b, 1));
+  if (a.back() == b.back()) return by_recursion(cut(a, 1), cut(b, 1));
   size_t fewest = std::min(
-      {whole_table(cut(a, 1), b), whole_table(a, cut(b, 1)), whole_table(cut(a, 1), cut(b, 1))});
+      {by_recursion(cut(a, 1), b), by_recursion(a, cut(b, 1)), by_recursion(cut(a, 1), cut(b, 1))});
   const bool swapped =
       a.size() > 1 && b.size() > 1 && a.ends_with(std::string{b[b.size() - 1], b[b.size() - 2]});
-  if (swapped) fewest = std::min(fewest, whole_table(cut(a, 2), cut(b, 2)));
+  if (swapped) fewest = std::min(fewest, by_recursion(cut(a, 2), cut(b, 2)));
   return fewest + 1;
 }
 
@@ -41,7 +41,7 @@ TEST(Nearest, CountsEditsAndSwaps) {
   EXPECT_EQ(edits("a", "ab"), edits("ab", "a"));
 }
 
-TEST(Nearest, CountsAsTheWholeTableDoes) {
+TEST(Nearest, CountsAsARecursionDoes) {
   std::mt19937 draw(1);
   const auto word = [&draw] {
     std::string drawn(draw() % 8, 'a');
@@ -50,7 +50,7 @@ TEST(Nearest, CountsAsTheWholeTableDoes) {
   };
   for (int i = 0; i < 2000; ++i) {
     const std::string a = word(), b = word();
-    EXPECT_EQ(edits(a, b), whole_table(a, b)) << a << " " << b;
+    EXPECT_EQ(edits(a, b), by_recursion(a, b)) << a << " " << b;
   }
 }
 

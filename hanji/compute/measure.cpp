@@ -172,8 +172,9 @@ Result<MeasuredKernels> measure(const MeasureOptions& asked, const Measurer& mea
   KernelChoice& choice = result.choice;
   choice.precision = options.precision;
   HANJI_ASSIGN_OR_RETURN(choice.simd, base::simd_in_use());
-  const double products = allowed_error(choice.precision, roundings_of_products(options.shapes));
-  const double attention = allowed_error(choice.precision, roundings_of_attention(options.shapes));
+  const auto allowed = [&options](double roundings) {
+    return allowed_error(options.precision, roundings);
+  };
   // oneDNN multiplies no float64, whatever the switch says.
   const bool only_blas = options.precision == Precision::kFloat64 && options.gemm == Gemm::kAuto;
   Wanted<Gemm> gemms{only_blas ? Gemm::kMkl : options.gemm, Gemm::kAuto};
@@ -181,7 +182,8 @@ Result<MeasuredKernels> measure(const MeasureOptions& asked, const Measurer& mea
   if (options.before) gemms.before = options.before->gemm;
   if (options.before) attentions.before = options.before->attention;
   const auto measure_gemm = [&](Gemm gemm) { return measurer.gemm(gemm, options); };
-  HANJI_ASSIGN_OR_RETURN(choice.gemm, choose(gemms, products, measure_gemm, result));
+  HANJI_ASSIGN_OR_RETURN(choice.gemm, choose(gemms, allowed(roundings_of_products(options.shapes)),
+                                             measure_gemm, result));
   if (options.precision == Precision::kBFloat16) {
     choice.float32_flops_per_second = float32_rate(options, measurer);
   }
@@ -189,14 +191,14 @@ Result<MeasuredKernels> measure(const MeasureOptions& asked, const Measurer& mea
     return measurer.attention(a, choice.gemm, options);
   };
   HANJI_ASSIGN_OR_RETURN(choice.attention,
-                         choose(attentions, attention, measure_attention, result));
-  const Candidate& by_gemm = named(result, "gemm." + std::string(name_of(choice.gemm)));
-  const Candidate& by_attention =
-      named(result, "attention." + std::string(name_of(choice.attention)));
-  choice.gemm_flops_per_second = by_gemm.rate;
-  choice.gemm_error = by_gemm.error;
-  choice.attention_flops_per_second = by_attention.rate;
-  choice.attention_error = by_attention.error;
+                         choose(attentions, allowed(roundings_of_attention(options.shapes)),
+                                measure_attention, result));
+  const Candidate& gemm = named(result, "gemm." + std::string(name_of(choice.gemm)));
+  const Candidate& attention = named(result, "attention." + std::string(name_of(choice.attention)));
+  choice.gemm_flops_per_second = gemm.rate;
+  choice.gemm_error = gemm.error;
+  choice.attention_flops_per_second = attention.rate;
+  choice.attention_error = attention.error;
   return result;
 }
 

@@ -81,12 +81,13 @@ Measurer real_measurer();
 Result<MeasuredKernels> measure(const MeasureOptions& options,
                                 const Measurer& measurer = real_measurer());
 
-/// How many roundings of its precision an entry may be off: as many as the products add up,
+/// How many roundings of its precision an entry of the products may be off: one for each of the terms that
+/// it adds up.
 double roundings_of_products(const Shapes& shapes);
 
-/// and of attention of entries in [-1, 1], with d features a head: a score is off by d + 2 roundings of at
-/// most sqrt(d), which its exponential and their sum have once each, and block terms are added up twice.
-/// Eight are for the exponential and the division.
+/// The same of causal attention over entries in [-1, 1]. With d features a head, a score is off by d + 2
+/// roundings of at most sqrt(d), and so are its exponential and the sum of all; block terms are added up
+/// twice. Eight are for the exponential and the division.
 double roundings_of_attention(const Shapes& shapes);
 
 /// The largest error, over the largest entry, that `precision` may have: roundings * half its epsilon.
