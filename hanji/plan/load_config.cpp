@@ -20,7 +20,6 @@ namespace {
 
 constexpr size_t kMaxConfigBytes = 1 << 20;
 constexpr size_t kMaxProbedBytes = 64 << 10;
-constexpr size_t kLongestWord = 64;     // longer words get no suggestion: distances cost |a| |b|
 constexpr size_t kMaxSuggestions = 50;  // a file of rubbish shall not cost a minute
 constexpr size_t kMaxListedKeys = 8;
 
@@ -30,7 +29,6 @@ std::string_view table_of(std::string_view key) { return key.substr(0, key.find(
 /// The key that `name` was meant to be: near in the same table, the same word in another table, or
 /// near anywhere.
 std::optional<std::string> nearest_key(std::string_view name) {
-  if (name.size() > kLongestWord) return std::nullopt;
   constexpr std::string_view kNccl = "comm.nccl.";
   if (name.starts_with(kNccl)) {  // most leave out what all of them begin with
     const std::string whole = fmt::format("{}NCCL_{}", kNccl, name.substr(kNccl.size()));
@@ -66,7 +64,7 @@ std::string keys_of_table(std::string_view table) {
 }
 
 std::string nearest_choice(const Key& key, std::string_view word) {
-  if (key.type != KeyType::kChoice || word.size() > kLongestWord) return "";
+  if (key.type != KeyType::kChoice) return "";
   const auto meant = base::nearest(word, key.choices);
   return meant ? fmt::format("did you mean \"{}\"?", *meant) : "";
 }
@@ -119,8 +117,7 @@ void Loader::unknown_key(const Origin& origin, const std::string& name) {
 }
 
 void Loader::unknown_table(const Origin& origin, const std::string& name) {
-  std::optional<std::string> meant;
-  if (name.size() <= kLongestWord) meant = base::nearest(name, tables());
+  const auto meant = base::nearest(name, tables());
   add(origin, name, "unknown table",
       meant ? fmt::format("did you mean [{}]?", *meant)
             : fmt::format("tables: {}", fmt::join(tables(), ", ")));
