@@ -1,5 +1,6 @@
 """`model.preset = evoformer-tiny` and its kin: models of pairs through the same command, files and strategies."""
 import json
+import math
 import os
 import subprocess
 import unittest
@@ -110,15 +111,21 @@ class Pairs(CommandTest):
             self.expect_plan(self.small(name, *mesh, "--steps", 1), name)
 
     def test_in_bf16_ranks_send_less_and_learn_the_same(self):
-        sent, loss = {}, {}
+        sent, loss, first = {}, {}, {}
         for name, more in {"float32": [], "bf16": BF16}.items():
             found = self.small(name, "--mesh", "axial=2", "--steps", 12, *more)
             self.expect_plan(found, name)
             sent[name] = found["prediction"]["wire_bytes_per_step"]["measured"]
             loss[name] = found["validation_loss"]
+            first[name] = [line["loss"] for line in self.read_lines(name, "run.jsonl")[:4]]
         # Most of it are the gradients of a small model's parameters, in float32.
         self.assertLess(sent["bf16"], 0.95 * sent["float32"])
-        self.assertLess(abs(loss["bf16"] / loss["float32"] - 1), 0.02, loss)
+        # A loss is a mean over numbers that were rounded by at most 2^-9 of them, up or down. In Adam a gradient's sign
+        # counts, whatever its size: those that are lost in rounding soon part the two, each processor by other ones.
+        for one, other in zip(first["float32"], first["bf16"], strict=True):
+            self.assertLess(abs(other / one - 1), 2**-8, first)
+        learned = math.log(2) - loss["float32"]  # from even odds
+        self.assertLess(abs(loss["bf16"] - loss["float32"]), 0.1 * learned, loss)
 
     def test_3000_residues_are_planned_or_refused_without_their_memory(self):
         large = ["--ranks", 1, "--set", "data.residues=3000"]

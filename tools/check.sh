@@ -185,7 +185,7 @@ run_part() {
     0) ;;
     77) outcome=SKIPPED ;;
     124 | 137) outcome=failed; printf 'it took longer than 4 hours\n' >>"$log" ;;
-    *) outcome=failed ;;
+    *) outcome=failed; [ "$code" -le 128 ] || printf 'a signal ended it: %s\n' "$(kill -l "$code")" >>"$log" ;;
   esac
   table+=("$(printf '%-12s %-8s %6d s' "$name" "$outcome" $((SECONDS - begin)))")
   while IFS= read -r line; do skips+=("$name: $line"); done < <(sed -n 's/^SKIPPED:\? //p' "$log")
